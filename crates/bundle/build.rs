@@ -1,5 +1,5 @@
-//! Embeds the files of `catalogue/` into the crate, so that one program carries what it supports.
-#![allow(clippy::print_stdout)] // a build script speaks to cargo on stdout
+//! Embeds the files of `catalogue/` into the crate, so that the program contains the catalogue.
+#![allow(clippy::print_stdout)] // a build script sends instructions to cargo on stdout
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -31,7 +31,7 @@ fn main() -> io::Result<()> {
     fs::write(Path::new(&out).join("catalogue_files.rs"), code)
 }
 
-/// Folders are watched too, so that a new version's file is noticed.
+/// Cargo watches folders too, so that it notices the file of a new version.
 fn collect(folder: &Path, files: &mut Vec<PathBuf>) -> io::Result<()> {
     println!("cargo::rerun-if-changed={}", folder.display());
     for entry in fs::read_dir(folder)? {

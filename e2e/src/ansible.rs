@@ -1,4 +1,5 @@
-//! The real ansible-playbook, from PyPI by the hashes in `images/runner/requirements.txt`, in the user's cache.
+//! Installs ansible-playbook from PyPI, with the hashes in `images/runner/requirements.txt`, in the user's
+//! cache.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,10 +9,10 @@ use sha2::{Digest as _, Sha256};
 
 use crate::program::must;
 
-/// The folder of Ansible's programs, installed if they are not there yet.
+/// The folder of Ansible's programs, which are installed if they are missing.
 ///
 /// # Errors
-/// When Python cannot make a virtual environment, or PyPI does not answer with what is expected.
+/// When Python cannot create a virtual environment, or pip cannot install the packages.
 pub fn programs() -> Result<PathBuf> {
     let requirements = repository().join("images/runner/requirements.txt");
     let wanted = fs::read(&requirements).with_context(|| requirements.display().to_string())?;
@@ -20,12 +21,12 @@ pub fn programs() -> Result<PathBuf> {
     let folder = cache().join(format!("ansible-{}", &recipe[..12]));
     let done = folder.join("complete");
     if !done.exists() {
-        // What a killed test left behind is no machine_state to build on.
+        // A killed test may have left an incomplete folder.
         fs::remove_dir_all(&folder).ok();
         let place = folder.to_string_lossy();
         must("python3", &["-m", "venv", &place], &[])?;
         let requirements = requirements.to_string_lossy();
-        let words = [
+        let arguments = [
             "-m",
             "pip",
             "install",
@@ -36,7 +37,7 @@ pub fn programs() -> Result<PathBuf> {
             "-r",
             &requirements,
         ];
-        must(folder.join("bin/python3"), &words, &[("PIP_DISABLE_PIP_VERSION_CHECK", "1")])?;
+        must(folder.join("bin/python3"), &arguments, &[("PIP_DISABLE_PIP_VERSION_CHECK", "1")])?;
         fs::write(done, "")?;
     }
     Ok(folder.join("bin"))

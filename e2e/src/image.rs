@@ -1,4 +1,5 @@
-//! Images made here, as OCI archives that containerd imports: one static program without a base, and one of somebody else.
+//! Builds OCI archives for containerd: the image of one static program, and an image that does not contain
+//! kubeon.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -9,13 +10,13 @@ use anyhow::{Context as _, Result};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
-/// The name under which pods find the image of [`write`].
+/// The name of the image of [`write`].
 pub const NAME: &str = "docker.io/kubeon/lab-client:1";
 
-/// Writes an OCI archive that holds `program` as `/lab-client`, the image's entry point.
+/// Writes an OCI archive that contains `program` as `/lab-client`, the image's entry point.
 ///
 /// # Errors
-/// When the program cannot be read or the archive not written.
+/// When the program cannot be read or the archive cannot be written.
 pub fn write(program: &Path, archive: &Path) -> Result<()> {
     let bytes = std::fs::read(program).with_context(|| format!("cannot read {}", program.display()))?;
     let layer = Layer::of(&[("lab-client", &bytes, 0o755)])?;
@@ -23,24 +24,24 @@ pub fn write(program: &Path, archive: &Path) -> Result<()> {
     pack(NAME, "amd64", &config, &[layer], archive)
 }
 
-/// Writes an image that knows nothing of kubeon: the lowest layer of the runner's image, which is Debian with bash and
+/// Writes an image without kubeon: the lowest layer of the runner's image, which is Debian with bash and
 /// Ansible, and these files.
 ///
 /// # Errors
-/// When the runner's image is not there or none, or the archive cannot be written.
+/// When the runner's image is missing or invalid, or the archive cannot be written.
 pub fn write_foreign(runner: &Path, name: &str, files: &[(&str, &str)], archive: &Path) -> Result<()> {
-    let blobs = blobs_of(runner).with_context(|| format!("{} is no image", runner.display()))?;
+    let blobs = blobs_of(runner).with_context(|| format!("{} is not an image", runner.display()))?;
     let read = |descriptor: &Value| -> Result<Value> {
         Ok(serde_json::from_slice(blobs.get(hash_of(descriptor)?).context("a blob is missing")?)?)
     };
-    let index: Value = serde_json::from_slice(blobs.get("index.json").context("it has no index")?)?;
+    let index: Value = serde_json::from_slice(blobs.get("index.json").context("the image has no index")?)?;
     let manifest = read(&index["manifests"][0])?;
     let config = read(&manifest["config"])?;
     let lowest = &manifest["layers"][0];
     let debian = Layer {
         kind: lowest["mediaType"].as_str().context("a layer without a type")?.to_owned(),
         diff: config["rootfs"]["diff_ids"][0].as_str().context("a layer without an id")?.to_owned(),
-        bytes: blobs.get(hash_of(lowest)?).context("its lowest layer is missing")?.clone(),
+        bytes: blobs.get(hash_of(lowest)?).context("the lowest layer is missing")?.clone(),
     };
     let files: Vec<_> = files.iter().map(|(path, text)| (*path, text.as_bytes(), 0o644)).collect();
     let path = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
@@ -49,16 +50,16 @@ pub fn write_foreign(runner: &Path, name: &str, files: &[(&str, &str)], archive:
     pack(name, architecture, &json!({ "Env": environment }), &[debian, Layer::of(&files)?], archive)
 }
 
-/// A layer in its packed form.
+/// A layer, compressed or not.
 struct Layer {
     kind: String,
-    /// The digest of its bytes before they were packed.
+    /// The digest of the uncompressed bytes.
     diff: String,
     bytes: Vec<u8>,
 }
 
 impl Layer {
-    /// Of paths, contents and modes, not packed.
+    /// An uncompressed layer of files, given as paths, contents and modes.
     fn of(files: &[(&str, &[u8], u32)]) -> Result<Self> {
         let bytes = tar_of(files)?;
         let diff = format!("sha256:{}", sha256(&bytes));
@@ -72,10 +73,10 @@ fn pack(name: &str, architecture: &str, config: &Value, layers: &[Layer], archiv
         "architecture": architecture, "os": "linux", "config": config,
         "rootfs": { "type": "layers", "diff_ids": diffs },
     }))?;
-    let described: Vec<Value> = layers.iter().map(|layer| descriptor(&layer.kind, &layer.bytes)).collect();
+    let descriptors: Vec<Value> = layers.iter().map(|layer| descriptor(&layer.kind, &layer.bytes)).collect();
     let manifest = serde_json::to_vec(&json!({
         "schemaVersion": 2, "mediaType": "application/vnd.oci.image.manifest.v1+json",
-        "config": descriptor("application/vnd.oci.image.config.v1+json", &config), "layers": described,
+        "config": descriptor("application/vnd.oci.image.config.v1+json", &config), "layers": descriptors,
     }))?;
     let mut entry = descriptor("application/vnd.oci.image.manifest.v1+json", &manifest);
     let tag = name.rsplit_once(':').map_or(name, |(_, tag)| tag);
@@ -96,7 +97,7 @@ fn pack(name: &str, architecture: &str, config: &Value, layers: &[Layer], archiv
     Ok(())
 }
 
-/// The files of an archive by the last part of their paths: blobs by their hashes.
+/// The files of an archive by the last component of their paths, which is the hash for a blob.
 fn blobs_of(archive: &Path) -> Result<HashMap<String, Vec<u8>>> {
     let mut files = HashMap::new();
     for entry in tar::Archive::new(File::open(archive)?).entries()? {
@@ -111,7 +112,7 @@ fn blobs_of(archive: &Path) -> Result<HashMap<String, Vec<u8>>> {
 
 fn hash_of(descriptor: &Value) -> Result<&str> {
     let digest = descriptor["digest"].as_str().context("a descriptor without a digest")?;
-    digest.strip_prefix("sha256:").with_context(|| format!("{digest} is no sha256"))
+    digest.strip_prefix("sha256:").with_context(|| format!("{digest} is not a SHA-256 digest"))
 }
 
 fn tar_of(files: &[(&str, &[u8], u32)]) -> Result<Vec<u8>> {

@@ -1,4 +1,4 @@
-//! A lab of one test: its hosts, and `kubeon` with a home of its own. Taken down when the value goes.
+//! The lab of one test: its hosts, and `kubeon` with its own home folder. Dropping the value removes the lab.
 
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -10,11 +10,12 @@ use anyhow::{Context as _, Result, bail, ensure};
 use crate::machine_state::MachineState;
 use crate::program::{Answer, eventually, folder, must, run};
 
-/// The Kubernetes version that is proved.
+/// The Kubernetes version of the tests.
 pub const VERSION: &str = "v1.36.3";
 
-/// Everything that a cluster may leave on a host: folders, programs, links, packet rules. Silent on a bare one.
-const LEFT: &str = "\
+/// A command that prints everything that a cluster may leave on a host: folders, programs, links, packet
+/// rules. It prints nothing on a bare host.
+const PRINT_LEFTOVERS: &str = "\
     ls -d /var/lib/kubeon /etc/kubernetes /var/lib/kubelet /var/lib/etcd /var/lib/containerd /var/lib/cni /etc/cni \
         /opt/cni /run/flannel /etc/systemd/system/kube*.service /etc/systemd/system/containerd.service \
         /etc/systemd/system/etcd.service /etc/systemd/system/haproxy.service 2>/dev/null; \
@@ -25,7 +26,7 @@ const LEFT: &str = "\
         $family-save 2>/dev/null | grep -E '^:(KUBE|FLANNEL|CNI)-' | sed \"s/^/$family /\"; \
     done; true";
 
-/// Hosts and a home.
+/// The hosts of a lab and the home folder of `kubeon`.
 pub struct TestLab {
     name: String,
     home: PathBuf,
@@ -39,35 +40,35 @@ impl TestLab {
     /// Boots `hosts` hosts.
     ///
     /// # Errors
-    /// When the lab does not come up.
+    /// When the lab does not start.
     pub fn up(name: &str, hosts: usize) -> Result<Self> {
         let home = std::env::temp_dir().join(format!("kubeon-e2e-{name}"));
         std::fs::create_dir_all(&home)?;
         let (before, manifests) = (MachineState::now()?, AtomicUsize::default());
         let mut lab = Self { name: name.to_owned(), home, before, manifests, addresses: Vec::new() };
-        // What a test that was killed left behind is not this test's machine_state.
+        // Removes leftovers of a killed test.
         lab.kubeon(&["lab", "down", "--lab", name])?;
         std::fs::remove_dir_all(&lab.home)?;
         std::fs::create_dir_all(&lab.home)?;
         lab.before = MachineState::now()?;
         lab.must(&["lab", "up", "--lab", name, "--hosts", &hosts.to_string()])?;
         let listed = lab.must(&["lab", "ls", "--lab", name, "-o", "json"])?;
-        let listed: serde_json::Value = serde_json::from_str(&listed).context("lab ls prints JSON")?;
+        let listed: serde_json::Value = serde_json::from_str(&listed).context("lab ls printed no JSON")?;
         lab.addresses = addresses(&listed);
         if lab.addresses.len() != hosts {
-            bail!("lab ls names {} hosts, not {hosts}: {listed}", lab.addresses.len());
+            bail!("lab ls printed {} hosts, not {hosts}: {listed}", lab.addresses.len());
         }
         Ok(lab)
     }
 
-    /// Its name, which its cluster may have too: the names of clusters stand in the machine's `/etc/hosts`, and other
-    /// tests run at the same time.
+    /// The name of the lab. Use it also as the name of the cluster: the machine's `/etc/hosts` contains the
+    /// names of clusters, and other tests run at the same time.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Runs `kubeon` to its end, whatever comes of it.
+    /// Runs `kubeon` and returns its result, also after a failure.
     ///
     /// # Errors
     /// When it cannot be started.
@@ -75,7 +76,7 @@ impl TestLab {
         self.kubeon_with(arguments, &[])
     }
 
-    /// The same with more in its environment.
+    /// Runs `kubeon` with additional environment variables.
     ///
     /// # Errors
     /// When it cannot be started.
@@ -85,7 +86,8 @@ impl TestLab {
         run(folder().join("kubeon"), arguments, &[&own, environment].concat())
     }
 
-    /// A home of its own, so that nobody's `~/.kube/config` is touched; the cache stays the user's.
+    /// The environment with a separate home folder, so that the user's `~/.kube/config` is not changed. The
+    /// cache is the user's.
     #[must_use]
     pub fn environment(&self) -> [(&'static str, String); 3] {
         let home = std::env::var("HOME").unwrap_or_default();
@@ -94,19 +96,19 @@ impl TestLab {
         [("KUBEON_HOME", own.clone()), ("HOME", own), ("XDG_CACHE_HOME", cache)]
     }
 
-    /// The private key that opens every host.
+    /// The private key for all hosts.
     #[must_use]
     pub fn key(&self) -> PathBuf {
         self.home.join("lab").join(&self.name).join("id_ed25519")
     }
 
-    /// The file that holds the password of every user of every host.
+    /// The file with the password of all users on all hosts.
     #[must_use]
     pub fn password(&self) -> PathBuf {
         self.home.join("lab").join(&self.name).join("password")
     }
 
-    /// A file in the home.
+    /// A file in the home folder.
     #[must_use]
     pub fn file(&self, name: &str) -> PathBuf {
         self.home.join(name)
@@ -115,7 +117,7 @@ impl TestLab {
     /// The machine's link to the lab.
     ///
     /// # Errors
-    /// When it has none.
+    /// When it does not exist.
     pub fn link(&self) -> Result<String> {
         let links = crate::machine_state::links(&self.name, &self.home.to_string_lossy())?;
         links.into_iter().next().with_context(|| format!("the machine has no link to {}", self.name))
@@ -126,14 +128,15 @@ impl TestLab {
     /// # Errors
     /// When the lab has no host.
     pub fn machine(&self) -> Result<String> {
-        let net = self.addresses.first().and_then(|it| it.rsplit_once('.')).context("the lab has hosts")?.0;
+        let first = self.addresses.first().and_then(|address| address.rsplit_once('.'));
+        let net = first.context("the lab has no hosts")?.0;
         Ok(format!("{net}.2"))
     }
 
     /// Runs a shell command on a host, which must succeed; returns its standard output.
     ///
     /// # Errors
-    /// When it fails; with everything it said.
+    /// When it fails; the error contains its output.
     pub fn on(&self, host: &str, command: &str) -> Result<String> {
         self.must(&["lab", "ssh", host, "--lab", &self.name, "--", command])
     }
@@ -141,7 +144,7 @@ impl TestLab {
     /// Runs `kubeon`, which must succeed.
     ///
     /// # Errors
-    /// When it fails; with everything it said.
+    /// When it fails; the error contains its output.
     pub fn must(&self, arguments: &[&str]) -> Result<String> {
         let answer = self.kubeon(arguments)?;
         if answer.code == 0 {
@@ -150,7 +153,7 @@ impl TestLab {
         bail!("kubeon {} ended with {}\n{}{}", arguments.join(" "), answer.code, answer.out, answer.err)
     }
 
-    /// Starts `kubeon` and lets it run.
+    /// Starts `kubeon` in the background.
     ///
     /// # Errors
     /// When it cannot be started.
@@ -177,7 +180,7 @@ impl TestLab {
     /// Runs the bundle's kubectl with the cluster's admin kubeconfig, which must succeed.
     ///
     /// # Errors
-    /// When it fails; with everything it said.
+    /// When it fails; the error contains its output.
     pub fn kubectl(&self, cluster: &str, arguments: &[&str]) -> Result<String> {
         let config = self.home.join(format!("conf/cluster/{cluster}.yaml"));
         must(self.home.join("bin/kubectl"), arguments, &[("KUBECONFIG", &config.to_string_lossy())])
@@ -191,50 +194,50 @@ impl TestLab {
         self.apply_text(cluster, &manifest.to_string())
     }
 
-    /// Applies a manifest as a person wrote it.
+    /// Applies a manifest given as text.
     ///
     /// # Errors
     /// When it cannot be written or applied.
     pub fn apply_text(&self, cluster: &str, manifest: &str) -> Result<()> {
-        // Threads of one test apply side by side.
+        // Threads of one test apply manifests at the same time.
         let number = self.manifests.fetch_add(1, Ordering::Relaxed);
         let file = self.home.join(format!("manifest-{number}.yaml"));
         std::fs::write(&file, manifest)?;
         self.kubectl(cluster, &["apply", "-f", &file.to_string_lossy()]).map(|_| ())
     }
 
-    /// A host has nothing of a cluster.
+    /// Checks that a host has no leftovers of a cluster.
     ///
     /// # Errors
-    /// With everything that is left there.
+    /// The leftovers.
     pub fn is_bare(&self, host: &str) -> Result<()> {
-        let left = self.on(host, LEFT)?;
+        let left = self.on(host, PRINT_LEFTOVERS)?;
         ensure!(left.trim().is_empty(), "left on {host}: {left}");
         Ok(())
     }
 
-    /// Does something to a host of the lab: `kill`, `start`, `cut`, `heal`.
+    /// Runs a lab command for a host: `kill`, `start`, `cut`, `heal`.
     ///
     /// # Errors
-    /// When the lab cannot do it.
-    pub fn host(&self, deed: &str, host: &str) -> Result<()> {
-        self.must(&["lab", deed, host, "--lab", &self.name]).map(|_| ())
+    /// When the command fails.
+    pub fn host(&self, command: &str, host: &str) -> Result<()> {
+        self.must(&["lab", command, host, "--lab", &self.name]).map(|_| ())
     }
 
-    /// The steps that `plan` would take.
+    /// The steps of a plan.
     ///
     /// # Errors
-    /// When no plan can be made.
+    /// When `plan` fails.
     pub fn plan(&self, cluster: &str) -> Result<Vec<serde_json::Value>> {
         let text = self.must(&["plan", cluster, "-o", "json"])?;
         let plan: serde_json::Value = serde_json::from_str(&text)?;
-        Ok(plan["steps"].as_array().context("a plan has steps")?.clone())
+        Ok(plan["steps"].as_array().context("the plan has no steps")?.clone())
     }
 
-    /// Waits until nothing is left to do.
+    /// Waits until the plan has no steps.
     ///
     /// # Errors
-    /// When something is left after `limit`.
+    /// When steps are left after `limit`.
     pub fn settled(&self, cluster: &str, limit: Duration) -> Result<()> {
         eventually("nothing to do", limit, || match self.plan(cluster)? {
             steps if steps.is_empty() => Ok(()),
@@ -242,10 +245,10 @@ impl TestLab {
         })
     }
 
-    /// Writes the image of `lab-client` and puts it on all hosts of the cluster.
+    /// Builds the image of `lab-client` and loads it on all hosts of the cluster.
     ///
     /// # Errors
-    /// When it cannot be written or loaded.
+    /// When it cannot be built or loaded.
     pub fn load_client(&self, cluster: &str) -> Result<()> {
         let archive = self.home.join("lab-client.tar");
         crate::image::write(&folder().join("lab-client"), &archive)?;
@@ -254,8 +257,8 @@ impl TestLab {
 }
 
 impl TestLab {
-    /// Takes the lab down: nothing of it, and of what ran on its hosts, is left on this machine.
-    fn gone(&self) -> Result<()> {
+    /// Removes the lab and checks that it left nothing on this machine.
+    fn remove(&self) -> Result<()> {
         self.must(&["lab", "down", "--lab", &self.name])?;
         let left = self.before.left(&self.name, &self.home, &self.addresses)?;
         if !left.is_empty() {
@@ -271,7 +274,7 @@ fn addresses(listed: &serde_json::Value) -> Vec<String> {
     found
 }
 
-/// Every `address` in the document, in order: the list may be wrapped.
+/// Every `address` at any depth of the document, in order.
 fn collect(value: &serde_json::Value, found: &mut Vec<String>) {
     match value {
         serde_json::Value::Object(map) => {
@@ -285,13 +288,13 @@ fn collect(value: &serde_json::Value, found: &mut Vec<String>) {
 
 impl Drop for TestLab {
     fn drop(&mut self) {
-        // A failed test leaves its machine_state to be looked at when asked to.
+        // A failed test keeps its lab if KUBEON_E2E_KEEP is set.
         if std::thread::panicking() && std::env::var_os("KUBEON_E2E_KEEP").is_some() {
             return;
         }
-        let gone = self.gone();
+        let removed = self.remove();
         if !std::thread::panicking() {
-            assert!(gone.is_ok(), "lab down: {gone:?}");
+            assert!(removed.is_ok(), "lab down: {removed:?}");
         }
     }
 }

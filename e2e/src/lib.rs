@@ -1,5 +1,4 @@
-//! What the end-to-end tests stand on: running programs, the lab's hosts, and an image that holds
-//! `lab-client`.
+//! Tools of the end-to-end tests: running programs, the lab's hosts, and the image of `lab-client`.
 //!
 //! ```text
 //!   tests/*.rs ──►  TestLab (kubeon lab …)  ──►  kubeon create …  ──►  kubectl …  ──►  pods of lab-client

@@ -1,5 +1,5 @@
-//! The machine's links while a lab works: what goes to the lab, and whether anything of it goes anywhere else. Counted by
-//! the kernel in a table of its own, that lets everything pass and goes with the value.
+//! Counts the packets on the machine's links: packets to the lab, and packets of the lab on other links. The
+//! counters are in a separate nftables table that accepts all packets. Dropping the value removes the table.
 //!
 //! ```text
 //!   a host ─► the lab's link ─► arrived ─► passed on? ─┐
@@ -15,38 +15,40 @@ use anyhow::{Context as _, Result, ensure};
 use crate::lab::TestLab;
 use crate::program::must;
 
-/// An address that is nobody's: kept for examples.
+/// An address outside the lab, reserved for documentation (RFC 5737).
 pub const OUTSIDE: &str = "198.51.100.1";
 
-/// Counters over everything that this machine sends, until the value goes.
+/// Packet counters of this machine.
 pub struct Links {
     table: String,
     link: String,
-    /// The machine's own address in the lab.
+    /// The machine's address in the lab.
     pub machine: String,
 }
 
-/// How many packets were seen.
+/// Numbers of counted packets.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PacketCounts {
-    /// Came from the lab for [`OUTSIDE`].
+    /// Packets from the lab to [`OUTSIDE`].
     pub arrived: u64,
-    /// Came from the lab, whatever they hold, and were passed on.
+    /// Forwarded packets from the lab.
     pub passed: u64,
-    /// Went to the lab.
+    /// Packets to the lab.
     pub reached: u64,
-    /// With an address of the lab's hosts, pods or services, by another link than the lab's.
+    /// Packets with an address of the lab's hosts, pods or services on another link than the lab's.
     pub left: u64,
 }
 
 impl Links {
-    /// Begins to count. `inside` are networks of the lab besides its hosts' own, such as `10.64.0.0/12`.
+    /// Starts the counters. `inside` are networks of the lab in addition to that of its hosts, such as
+    /// `10.64.0.0/12`.
     ///
     /// # Errors
-    /// When the lab has no link, or the kernel cannot count.
+    /// When the lab has no link, or the table cannot be created.
     pub fn watch(lab: &TestLab, inside: &[&str]) -> Result<Self> {
         let link = lab.link()?;
-        let net = lab.addresses.first().and_then(|it| it.rsplit_once('.')).context("the lab has hosts")?.0;
+        let first = lab.addresses.first().and_then(|address| address.rsplit_once('.'));
+        let net = first.context("the lab has no hosts")?.0;
         let links = Self { table: format!("e2e-{link}"), machine: lab.machine()?, link };
         let hosts = format!("{net}.0/24");
         let file = lab.file("links.nft");
@@ -55,8 +57,8 @@ impl Links {
         Ok(links)
     }
 
-    /// Before addresses are translated, so that those of the lab are seen as such. The table of a test that was killed is
-    /// replaced.
+    /// The rules of the table. They run before address translation, so that they match the lab's addresses.
+    /// They replace the table of a killed test.
     fn rules(&self, inside: &str) -> String {
         let Self { table, link, .. } = self;
         format!(
@@ -81,16 +83,18 @@ impl Links {
         )
     }
 
-    /// What was counted so far.
+    /// Reads the counters.
     ///
     /// # Errors
-    /// When the counters are gone.
+    /// When the counters do not exist.
     pub fn seen(&self) -> Result<PacketCounts> {
         let text = must("nft", &["-j", "list", "counters", "table", "inet", &self.table], &[])?;
-        let told: serde_json::Value = serde_json::from_str(&text)?;
-        let counters = told["nftables"].as_array().context("a list")?.iter().map(|it| &it["counter"]);
-        let counts: BTreeMap<&str, u64> =
-            counters.filter_map(|it| Some((it["name"].as_str()?, it["packets"].as_u64()?))).collect();
+        let list: serde_json::Value = serde_json::from_str(&text)?;
+        let counters =
+            list["nftables"].as_array().context("nft printed no list")?.iter().map(|item| &item["counter"]);
+        let counts: BTreeMap<&str, u64> = counters
+            .filter_map(|counter| Some((counter["name"].as_str()?, counter["packets"].as_u64()?)))
+            .collect();
         let count = |name| counts.get(name).copied().with_context(|| format!("no counter {name}: {text}"));
         Ok(PacketCounts {
             arrived: count("arrived")?,
@@ -100,15 +104,15 @@ impl Links {
         })
     }
 
-    /// Sends one packet of the lab's out by another link, which leads nowhere, and sees it counted as one that left.
+    /// Verifies the counter `left`: sends a packet with an address of the lab on another link without a peer.
     ///
     /// # Errors
-    /// When it was not counted.
+    /// When the packet was not counted.
     pub fn would_see(&self) -> Result<()> {
         let before = self.seen()?.left;
         let _nowhere = Nowhere::new(&self.link)?;
         let socket = UdpSocket::bind((self.machine.as_str(), 0))?;
-        // Should the route be in vain, no router passes it on.
+        // If the route does not work, no router forwards the packet.
         socket.set_ttl(1)?;
         socket.send_to(b"left", (OUTSIDE, 9))?;
         let after = self.seen()?.left;
@@ -123,7 +127,7 @@ impl Drop for Links {
     }
 }
 
-/// A link with nobody at its other end, and the way to [`OUTSIDE`] over it.
+/// A link without a peer, and the route to [`OUTSIDE`] over it.
 struct Nowhere(String);
 
 impl Nowhere {

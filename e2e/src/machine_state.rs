@@ -1,4 +1,4 @@
-//! The machine under a lab, seen without kubeon: what of a lab is on it.
+//! Reads the state of the machine without kubeon, to find leftovers of a lab.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -8,47 +8,48 @@ use anyhow::Result;
 
 use crate::program::must;
 
-/// What the machine had before a lab.
+/// The mounts and network namespaces of the machine.
 pub struct MachineState {
     mounts: BTreeSet<String>,
     namespaces: BTreeSet<PathBuf>,
 }
 
 impl MachineState {
-    /// What it has now.
+    /// Reads the current state.
     ///
     /// # Errors
-    /// When the kernel does not tell.
+    /// When the files of the kernel cannot be read.
     pub fn now() -> Result<Self> {
         let mounts = fs::read_to_string("/proc/self/mountinfo")?;
-        // Other labs may come and go meanwhile: what a mount is of tells whose it is.
+        // Other labs may start and end at the same time: the source of a mount shows its lab.
         let mounts = mounts.lines().map(|line| line.split(' ').skip(3).collect::<Vec<_>>().join(" "));
         let names = fs::read_dir("/run/netns").into_iter().flatten().flatten().map(|entry| entry.path());
         Ok(Self { mounts: mounts.collect(), namespaces: names.collect() })
     }
 
-    /// Everything that a lab of this name and with these addresses has left behind.
+    /// The leftovers of a lab with this name and these addresses.
     ///
     /// # Errors
-    /// When the machine cannot be looked at.
+    /// When the state of the machine cannot be read.
     pub fn left(&self, lab: &str, home: &Path, addresses: &[String]) -> Result<Vec<String>> {
         let (now, home) = (Self::now()?, home.to_string_lossy().into_owned());
-        let ours = |text: &str| text.contains(&home) || text.contains(&format!("/{lab}/"));
+        let of_lab = |text: &str| text.contains(&home) || text.contains(&format!("/{lab}/"));
         let mut left: Vec<String> = now
             .mounts
             .difference(&self.mounts)
-            .filter(|mount| ours(mount))
-            .map(|it| format!("mount {it}"))
+            .filter(|mount| of_lab(mount))
+            .map(|mount| format!("mount {mount}"))
             .collect();
-        let named = now.namespaces.difference(&self.namespaces).filter(|path| ours(&path.to_string_lossy()));
-        left.extend(named.map(|path| format!("namespace {}", path.display())));
+        let namespaces =
+            now.namespaces.difference(&self.namespaces).filter(|path| of_lab(&path.to_string_lossy()));
+        left.extend(namespaces.map(|path| format!("namespace {}", path.display())));
         left.extend(
-            cgroups(Path::new("/sys/fs/cgroup"), lab).iter().map(|it| format!("cgroup {}", it.display())),
+            cgroups(Path::new("/sys/fs/cgroup"), lab).iter().map(|path| format!("cgroup {}", path.display())),
         );
         left.extend(processes(lab));
         left.extend(links(lab, &home)?.iter().map(|link| format!("link {link}")));
         let nets: BTreeSet<&str> =
-            addresses.iter().filter_map(|it| it.rsplit_once('.')).map(|it| it.0).collect();
+            addresses.iter().filter_map(|address| Some(address.rsplit_once('.')?.0)).collect();
         let routes = must("ip", &["route", "show", "table", "all"], &[])?;
         left.extend(
             routes
@@ -62,10 +63,10 @@ impl MachineState {
     }
 }
 
-/// The machine's links to a lab, by what they say of themselves.
+/// The machine's links to a lab, found by their aliases.
 ///
 /// # Errors
-/// When the kernel does not tell.
+/// When the links cannot be read.
 pub fn links(lab: &str, home: &str) -> Result<Vec<String>> {
     let mut found = Vec::new();
     for link in fs::read_dir("/sys/class/net")?.flatten() {
@@ -78,9 +79,10 @@ pub fn links(lab: &str, home: &str) -> Result<Vec<String>> {
 }
 
 fn cgroups(folder: &Path, lab: &str) -> Vec<PathBuf> {
-    let below = fs::read_dir(folder).into_iter().flatten().flatten();
+    let children = fs::read_dir(folder).into_iter().flatten().flatten();
     let mut found = Vec::new();
-    for child in below.filter(|it| it.file_type().is_ok_and(|kind| kind.is_dir())).map(|it| it.path()) {
+    let folders = children.filter(|child| child.file_type().is_ok_and(|kind| kind.is_dir()));
+    for child in folders.map(|child| child.path()) {
         if child.file_name().is_some_and(|name| name.to_string_lossy() == lab) {
             found.push(child);
         } else {
@@ -90,20 +92,21 @@ fn cgroups(folder: &Path, lab: &str) -> Vec<PathBuf> {
     found
 }
 
-/// Processes that carry the lab's mark or are in a cgroup of it.
+/// Processes with the lab's environment variable or in one of its cgroups.
 fn processes(lab: &str) -> Vec<String> {
     let mark = format!("KUBEON_LAB_PROCESS={lab}");
     let mut found = Vec::new();
     for process in fs::read_dir("/proc").into_iter().flatten().flatten() {
         let read = |file: &str| fs::read(process.path().join(file)).unwrap_or_default();
-        // What has ended but is not yet collected by the machine's init is no process any more.
+        // Skips zombies.
         let stat = String::from_utf8_lossy(&read("stat")).into_owned();
         if stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with('Z')) {
             continue;
         }
-        let marked = read("environ").split(|&byte| byte == 0).any(|it| it == mark.as_bytes());
-        let inside =
-            String::from_utf8_lossy(&read("cgroup")).lines().any(|it| it.split('/').any(|part| part == lab));
+        let marked = read("environ").split(|&byte| byte == 0).any(|variable| variable == mark.as_bytes());
+        let inside = String::from_utf8_lossy(&read("cgroup"))
+            .lines()
+            .any(|line| line.split('/').any(|part| part == lab));
         if marked || inside {
             let line = String::from_utf8_lossy(&read("cmdline")).replace('\0', " ");
             found.push(format!("process {} {line}", process.file_name().to_string_lossy()));

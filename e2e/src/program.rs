@@ -1,4 +1,4 @@
-//! Runs programs as a person would, and says everything when one of them fails.
+//! Runs programs and reports their output after a failure.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 
-/// What a program said.
+/// The result of a program.
 #[derive(Debug)]
 pub struct Answer {
-    /// Exit code; -1 when a signal ended it.
+    /// Exit code; -1 if a signal ended it.
     pub code: i32,
     /// Standard output.
     pub out: String,
@@ -17,14 +17,14 @@ pub struct Answer {
     pub err: String,
 }
 
-/// The folder that holds the programs under test: the one that cargo built this test beside.
+/// The folder of the programs under test: `$KUBEON_PROGRAMS`, else cargo's folder for the debug profile.
 #[must_use]
 pub fn folder() -> PathBuf {
-    let lab_client = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/x86_64-unknown-linux-gnu/debug");
-    std::env::var_os("KUBEON_PROGRAMS").map_or(lab_client, PathBuf::from)
+    let default = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/x86_64-unknown-linux-gnu/debug");
+    std::env::var_os("KUBEON_PROGRAMS").map_or(default, PathBuf::from)
 }
 
-/// Runs a program to its end, whatever its exit code.
+/// Runs a program and returns its result with any exit code.
 ///
 /// # Errors
 /// When it cannot be started.
@@ -46,7 +46,7 @@ pub fn run(program: impl AsRef<Path>, arguments: &[&str], environment: &[(&str, 
 /// Runs a program that must succeed; returns its standard output.
 ///
 /// # Errors
-/// When it cannot be started or fails; with everything it said.
+/// When it cannot be started or fails; the error contains its output.
 pub fn must(program: impl AsRef<Path>, arguments: &[&str], environment: &[(&str, &str)]) -> Result<String> {
     let answer = run(&program, arguments, environment)?;
     if answer.code == 0 {
@@ -62,18 +62,19 @@ pub fn must(program: impl AsRef<Path>, arguments: &[&str], environment: &[(&str,
     )
 }
 
-/// Tries until `attempt` holds or the time is up; says what was seen last.
+/// Repeats `attempt` until it succeeds or `limit` is over; then returns the last error.
 ///
 /// # Errors
-/// When the time is up.
+/// The last error, when `limit` is over.
 pub fn eventually<T>(what: &str, limit: Duration, attempt: impl FnMut() -> Result<T>) -> Result<T> {
     again_after(Duration::from_millis(200), what, limit, attempt)
 }
 
-/// The same with so long a pause before another try: programs that are started to look cost what is looked at its time.
+/// Like [`eventually`], with this pause between attempts. Attempts that start programs slow down the tested
+/// cluster.
 ///
 /// # Errors
-/// When the time is up.
+/// The last error, when `limit` is over.
 pub fn again_after<T>(
     pause: Duration,
     what: &str,
@@ -85,7 +86,7 @@ pub fn again_after<T>(
         match attempt() {
             Ok(value) => return Ok(value),
             Err(error) if start.elapsed() > limit => {
-                return Err(error.context(format!("{what}: not within {limit:?}")));
+                return Err(error.context(format!("not within {limit:?}: {what}")));
             }
             Err(_) => std::thread::sleep(pause),
         }

@@ -1,4 +1,4 @@
-//! `kubeon` at work: what it says is heard as it comes, so that a test can act at a moment that it sees.
+//! Runs `kubeon` in the background and reads its output live, so that a test can act at a certain moment.
 
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::process::{Child, Command, Stdio};
@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use crate::lab::TestLab;
 use crate::program::{Answer, folder, must};
 
-/// The program, until it ends; killed when the value goes.
+/// A running program. Dropping the value kills it.
 pub struct Running {
     child: Child,
     lines: Arc<Mutex<Vec<String>>>,
@@ -20,7 +20,7 @@ pub struct Running {
 }
 
 impl Running {
-    /// Starts it.
+    /// Starts the program.
     ///
     /// # Errors
     /// When it cannot be started.
@@ -32,75 +32,75 @@ impl Running {
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()?;
-        let words = BufReader::new(child.stderr.take().context("standard error")?);
+        let stderr = BufReader::new(child.stderr.take().context("no standard error")?);
         let lines = Arc::new(Mutex::new(Vec::new()));
-        let heard = Arc::clone(&lines);
+        let shared_lines = Arc::clone(&lines);
         let reader = thread::spawn(move || {
-            for line in words.lines().map_while(Result::ok) {
-                heard.lock().push(line);
+            for line in stderr.lines().map_while(Result::ok) {
+                shared_lines.lock().push(line);
             }
         });
         Ok(Self { child, lines, reader: Some(reader) })
     }
 
-    /// Its process.
+    /// Its process ID.
     #[must_use]
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// All that it has said on standard error.
+    /// Its standard error so far.
     #[must_use]
-    pub fn said(&self) -> String {
+    pub fn output(&self) -> String {
         self.lines.lock().join("\n")
     }
 
-    /// How many steps it has done.
+    /// The number of completed steps.
     #[must_use]
     pub fn done(&self) -> usize {
-        self.said().lines().filter(|line| line.contains("  ✓ ")).count()
+        self.output().lines().filter(|line| line.contains("  ✓ ")).count()
     }
 
-    /// Fails unless it is at work.
+    /// Fails if the program has ended.
     ///
     /// # Errors
     /// When it has ended.
-    pub fn is_at_work(&mut self) -> Result<()> {
+    pub fn ensure_running(&mut self) -> Result<()> {
         match self.child.try_wait()? {
             None => Ok(()),
-            Some(status) => bail!("it has ended already, with {status}:\n{}", self.said()),
+            Some(status) => bail!("kubeon has ended with {status}:\n{}", self.output()),
         }
     }
 
-    /// Waits for a moment while it is at work.
+    /// Waits until `moment` holds while the program runs.
     ///
     /// # Errors
-    /// When it ends before, or after `limit`.
+    /// When the program ends before, or `limit` is over.
     pub fn until(&mut self, what: &str, limit: Duration, moment: impl Fn(&Self) -> bool) -> Result<()> {
         let begin = Instant::now();
         while !moment(self) {
-            self.is_at_work().with_context(|| what.to_owned())?;
-            ensure!(begin.elapsed() < limit, "{what}: not within {limit:?}:\n{}", self.said());
+            self.ensure_running().with_context(|| what.to_owned())?;
+            ensure!(begin.elapsed() < limit, "not within {limit:?}: {what}:\n{}", self.output());
             thread::sleep(Duration::from_millis(10));
         }
-        self.is_at_work().with_context(|| what.to_owned())
+        self.ensure_running().with_context(|| what.to_owned())
     }
 
-    /// Sends a signal to it, which must be at work: `INT`, `TERM`.
+    /// Sends a signal to the running program: `INT`, `TERM`.
     ///
     /// # Errors
     /// When it has ended.
     pub fn signal(&mut self, name: &str) -> Result<()> {
-        self.is_at_work()?;
+        self.ensure_running()?;
         must("kill", &["-s", name, &self.pid().to_string()], &[]).map(drop)
     }
 
-    /// Kills it, which must be at work.
+    /// Kills the running program.
     ///
     /// # Errors
     /// When it has ended.
     pub fn kill(mut self) -> Result<()> {
-        self.is_at_work()?;
+        self.ensure_running()?;
         self.child.kill()?;
         self.child.wait()?;
         Ok(())
@@ -116,15 +116,15 @@ impl Running {
             if let Some(status) = self.child.try_wait()? {
                 break status;
             }
-            ensure!(begin.elapsed() < limit, "it does not end within {limit:?}:\n{}", self.said());
+            ensure!(begin.elapsed() < limit, "kubeon did not end within {limit:?}:\n{}", self.output());
             thread::sleep(Duration::from_millis(20));
         };
         if self.reader.take().is_some_and(|reader| reader.join().is_err()) {
-            bail!("the test's own thread died");
+            bail!("the thread that reads the output panicked");
         }
         let mut out = String::new();
-        self.child.stdout.take().context("standard output")?.read_to_string(&mut out)?;
-        Ok(Answer { code: status.code().unwrap_or(-1), out, err: self.said() })
+        self.child.stdout.take().context("no standard output")?.read_to_string(&mut out)?;
+        Ok(Answer { code: status.code().unwrap_or(-1), out, err: self.output() })
     }
 }
 

@@ -1,10 +1,10 @@
-"""The action `kubeon`: hands what Ansible knows to the program kubeon, and passes its words on as they come.
+"""The action `kubeon`: runs the program kubeon with the inventory and variables of Ansible, and shows its output live.
 
     inventory, variables, key  ──►  two files in memory  ──►  kubeon create NAME --inventory … --vars …
     (templates filled in,            (nothing on disk,              │
      vaults opened)                   nothing in argv)              └─► its lines, live
 
-It runs where Ansible runs; on hosts it needs neither Python nor anything else.
+It runs on the Ansible control node; the hosts need neither Python nor another program.
 """
 
 import ctypes
@@ -25,8 +25,8 @@ from ansible.utils.display import Display
 
 display = Display()
 
-# What an inventory says about a host; everything else is about the cluster.
-OF_A_HOST = frozenset(
+# Variables of a host; all other variables belong to the cluster.
+HOST_VARIABLES = frozenset(
     """
     access_ip ansible_become_method ansible_become_pass ansible_become_password ansible_become_user
     ansible_connection ansible_host ansible_password ansible_port ansible_ssh_host ansible_ssh_pass
@@ -34,20 +34,20 @@ OF_A_HOST = frozenset(
     ip node_labels node_taints
     """.split()
 )
-# Variables that Ansible adds by itself, besides those that begin with ansible_.
-OF_ANSIBLE = frozenset(
+# Variables that Ansible sets itself, in addition to those that begin with ansible_.
+ANSIBLE_VARIABLES = frozenset(
     """
     discovered_interpreter_python environment group_names groups hostvars inventory_dir inventory_file
     inventory_hostname inventory_hostname_short omit play_hosts playbook_dir role_name role_names role_path
     """.split()
 )
 # Variables of these playbooks.
-OF_PLAYBOOKS = frozenset(
+PLAYBOOK_VARIABLES = frozenset(
     "any_errors_fatal dead ignore_assert_errors kubeon_answer kubeon_cluster kubeon_ignore_checks kubeon_place "
     "kubeon_word node reset_nodes reset_confirmation skip_confirmation".split()
 )
-# Checks that nobody can go on without.
-NOT_TO_BE_IGNORED = frozenset("claim login reach system".split())
+# Checks that cannot be ignored.
+REQUIRED_CHECKS = frozenset("claim login reach system".split())
 MASTERS = ("kube_control_plane", "kube-control-plane", "kube_master", "kube-master")
 PR_SET_PDEATHSIG = 1
 
@@ -60,7 +60,7 @@ class ActionModule(ActionBase):
     _VALID_ARGS = frozenset(("act", "nodes", "dead"))
 
     def run(self, tmp=None, task_vars=None):
-        """One of prepare, precheck, create, scale, remove, destroy."""
+        """Runs the act: prepare, precheck, create, scale, remove or destroy."""
         result = super().run(tmp, task_vars)
         self._facts = task_vars or {}
         act = self._task.args.get("act")
@@ -71,51 +71,51 @@ class ActionModule(ActionBase):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             result.update(changed=False, known_hosts=str(folder / cluster))
             return result
-        words = self._words(act, cluster)
+        arguments = self._arguments(act, cluster)
         if self._task.check_mode and act != "precheck":
-            words.append("--dry-run")
-        self._turn(words, result)
+            arguments.append("--dry-run")
+        self._run_kubeon(arguments, result)
         return result
 
-    def _words(self, act, cluster):
+    def _arguments(self, act, cluster):
         if act == "precheck":
             return ["precheck", cluster, "--accept-new", *self._ignored(cluster)]
         if act == "create":
             if context.CLIARGS.get("subset"):
-                raise AnsibleActionFail("cluster.yml takes the whole inventory; scale.yml --limit adds some of its workers")
+                raise AnsibleActionFail("cluster.yml needs the whole inventory: remove --limit, or add workers with scale.yml --limit")
             return ["create", cluster, "--output", "json", "--accept-new", *self._ignored(cluster)]
         if act == "scale":
             limit = ",".join(self._facts.get("ansible_play_hosts_all", []))
-            words = ["create", cluster, "--output", "json", "--accept-new", "--limit", limit]
-            return words + self._ignored(cluster)
+            arguments = ["create", cluster, "--output", "json", "--accept-new", "--limit", limit]
+            return arguments + self._ignored(cluster)
         nodes = [name.strip() for name in str(self._task.args.get("nodes") or "").split(",") if name.strip()]
         if act == "destroy":
-            words = ["destroy", cluster, "--output", "json", "--yes"]
-            return words + self._without(nodes)
+            arguments = ["destroy", cluster, "--output", "json", "--yes"]
+            return arguments + self._without(nodes)
         if act == "remove":
             known = [self._address(name) for name in nodes]
             selector = "ip=" + ",".join(known) if all(known) else "name=" + ",".join(nodes)
-            words = ["delon", cluster, selector, "--output", "json", "--yes"]
-            return words + (self._without(nodes) if self._task.args.get("dead") else [])
-        raise AnsibleActionFail(f"act {act!r} is none of prepare, precheck, create, scale, remove, destroy")
+            arguments = ["delon", cluster, selector, "--output", "json", "--yes"]
+            return arguments + (self._without(nodes) if self._task.args.get("dead") else [])
+        raise AnsibleActionFail(f"act {act!r} is not one of prepare, precheck, create, scale, remove, destroy")
 
     def _ignored(self, cluster):
-        """Checks that may fail: those of kubeon_ignore_checks; with ignore_assert_errors, all that stand in the way."""
+        """Checks that may fail: those in kubeon_ignore_checks; with ignore_assert_errors, also all failed checks."""
         named = self._facts.get("kubeon_ignore_checks") or []
         names = {name.strip() for name in (named.split(",") if isinstance(named, str) else named) if name.strip()}
         if boolean(self._facts.get("ignore_assert_errors", False), strict=False):
             _, out, _ = self._call(["precheck", cluster, "--accept-new", "--output", "json", "--quiet"])
-            names |= _in_the_way(out)
+            names |= _failed_checks(out)
         return ["--ignore", ",".join(sorted(names))] if names else []
 
     def _without(self, nodes):
-        words = []
+        arguments = []
         for name in nodes:
-            words += ["--without", self._address(name) or name]
-        return words
+            arguments += ["--without", self._address(name) or name]
+        return arguments
 
     def _address(self, name):
-        """The address of a host of the inventory; None when it is no host there."""
+        """The address of a host of the inventory; None for an unknown host."""
         if name not in self._facts["hostvars"]:
             return None
         own = self._facts["hostvars"][name]
@@ -125,18 +125,18 @@ class ActionModule(ActionBase):
         return name
 
     def _cluster(self):
-        """Its name: kubeon_cluster, else $CLUSTER_NAME, else kubernetes. A long or dotted one becomes a label."""
+        """The name of the cluster: kubeon_cluster, else $CLUSTER_NAME, else kubernetes. It is converted to a valid label."""
         name = str(self._facts.get("kubeon_cluster") or os.environ.get("CLUSTER_NAME") or "kubernetes")
         label = name.replace(".", "-")
         if len(label) > 63:
             label = label[:52].rstrip("-") + "-" + hashlib.sha256(name.encode()).hexdigest()[:10]
         return label
 
-    # What Ansible knows
+    # The inventory and variables of Ansible
 
     def _inventory(self):
         groups, hostvars = self._facts["groups"], self._facts["hostvars"]
-        hosts = {name: self._said(hostvars[name], lambda key: key in OF_A_HOST) for name in groups["all"]}
+        hosts = {name: self._select(hostvars[name], lambda key: key in HOST_VARIABLES) for name in groups["all"]}
         children = {name: {"hosts": dict.fromkeys(members)} for name, members in groups.items() if name != "all"}
         children.pop("ungrouped", None)
         return {"all": {"hosts": hosts, "children": children}}
@@ -145,45 +145,45 @@ class ActionModule(ActionBase):
         groups = self._facts["groups"]
         masters = next((groups[name] for name in MASTERS if groups.get(name)), groups["all"])
 
-        def about_the_cluster(key):
-            ours = key in OF_A_HOST or key in OF_ANSIBLE or key in OF_PLAYBOOKS
-            return not ours and not key.startswith("ansible_")
+        def belongs_to_cluster(key):
+            other = key in HOST_VARIABLES or key in ANSIBLE_VARIABLES or key in PLAYBOOK_VARIABLES
+            return not other and not key.startswith("ansible_")
 
-        return self._said(self._facts["hostvars"][masters[0]], about_the_cluster) if masters else {}
+        return self._select(self._facts["hostvars"][masters[0]], belongs_to_cluster) if masters else {}
 
     @staticmethod
-    def _said(variables, wanted):
-        said = {}
+    def _select(variables, wanted):
+        selected = {}
         for key in sorted(variables):
             if not wanted(key):
                 continue
             try:
-                said[key] = variables[key]
-            except Exception as error:  # a template of an unknown name; kubeon refuses it where it matters
-                display.vvv(f"kubeon: {key} cannot be filled in: {error}")
-                said[key] = "{{ " + key + " }}"
-        return said
+                selected[key] = variables[key]
+            except Exception as error:  # a template with an unknown name; kubeon refuses it if it uses the variable
+                display.vvv(f"kubeon: {key} cannot be rendered: {error}")
+                selected[key] = "{{ " + key + " }}"
+        return selected
 
     # The program
 
-    def _turn(self, words, result):
+    def _run_kubeon(self, arguments, result):
         if os.environ.get("KUBEON_PROGRESS") == "json":
-            words = [*words, "--progress", "json"]
-        code, out, said = self._call(words)
+            arguments = [*arguments, "--progress", "json"]
+        code, out, lines = self._call(arguments)
         result.update(rc=code, changed=_changed(out))
         if code:
-            result.update(failed=True, msg=_why(said) or f"kubeon ended with {code}")
+            result.update(failed=True, msg=_reason(lines) or f"kubeon ended with {code}")
 
-    def _call(self, words):
+    def _call(self, arguments):
         program = os.environ.get("KUBEON_PROGRAM", "kubeon")
         files = {
             "--inventory": _in_memory("hosts.yml", self._inventory()),
             "--vars": _in_memory("group_vars.yml", self._variables()),
         }
-        command = [program, *words]
+        command = [program, *arguments]
         for flag, descriptor in files.items():
             command += [flag, f"/dev/fd/{descriptor}"]
-        # As Ansible itself uses them: for hosts that name no key and no account of their own.
+        # As in Ansible, these are the defaults for hosts without their own key and user.
         key = context.CLIARGS.get("private_key_file")
         if key:
             command += ["--default-pk-file", os.path.abspath(os.path.expanduser(key))]
@@ -192,38 +192,39 @@ class ActionModule(ActionBase):
         try:
             return _run(command, tuple(files.values()))
         except FileNotFoundError:
-            raise AnsibleActionFail(f"the program {program} is not there: put it on PATH, or set KUBEON_PROGRAM") from None
+            raise AnsibleActionFail(f"cannot find the program {program}: put it on PATH, or set KUBEON_PROGRAM") from None
         finally:
             for descriptor in files.values():
                 os.close(descriptor)
 
 
-def _why(said):
-    """The program's last words: what stands from its error on, or the reason that its last line of progress names."""
-    for line in reversed(said):
+def _reason(lines):
+    """The reason of a failure and the next command: from the last line of progress, else the output from the line `error: ` on."""
+    for line in reversed(lines):
         try:
-            reason = json.loads(line).get("reason")
+            end = json.loads(line)
+            reason, command = end.get("reason"), end.get("next")
         except (ValueError, AttributeError):
             continue
         if reason:
-            return reason
-    at = max((i for i, line in enumerate(said) if line.startswith("error: ")), default=max(len(said) - 1, 0))
-    return "\n".join(said[at:])
+            return f"{reason}\nnext: {command}" if command else reason
+    at = max((i for i, line in enumerate(lines) if line.startswith("error: ")), default=max(len(lines) - 1, 0))
+    return "\n".join(lines[at:])
 
 
-def _in_the_way(out):
-    """Names of checks that stand in the way, by the report of a precheck."""
+def _failed_checks(out):
+    """The names of failed checks in the report of a precheck, without those that cannot be ignored."""
     try:
         hosts = json.loads(out).get("hosts", [])
     except ValueError:
         return set()
     checks = (check for host in hosts for check in host.get("checks", []))
     wrong = {check["check"] for check in checks if not check["ok"] and check.get("severity") == "error"}
-    return wrong - NOT_TO_BE_IGNORED
+    return wrong - REQUIRED_CHECKS
 
 
 def _in_memory(name, content):
-    """A file that nobody else can open and that goes with the last process that holds it."""
+    """A file in memory that no other program can open; the kernel removes it after its last process ends."""
     descriptor = os.memfd_create(name)
     with os.fdopen(os.dup(descriptor), "w", encoding="utf-8") as file:
         json.dump(content, file, default=str, indent=1)
@@ -236,7 +237,7 @@ def _dies_with_its_parent():
 
 
 def _run(command, descriptors):
-    """Runs it; what it says on standard error is shown line by line, what it answers is kept."""
+    """Runs a command, shows its standard error line by line, and returns its exit code and output."""
     with subprocess.Popen(
         command,
         stdin=subprocess.DEVNULL,
@@ -247,26 +248,26 @@ def _run(command, descriptors):
         text=True,
         errors="replace",
     ) as process:
-        said = []
+        lines = []
 
-        def listen():
+        def read_stderr():
             for line in process.stderr:
-                said.append(line.rstrip("\n"))
-                display.display("  " + said[-1])
+                lines.append(line.rstrip("\n"))
+                display.display("  " + lines[-1])
 
-        listener = threading.Thread(target=listen, daemon=True)
-        listener.start()
+        reader = threading.Thread(target=read_stderr, daemon=True)
+        reader.start()
         out = process.stdout.read()
-        listener.join()
+        reader.join()
         code = process.wait()
     if out and not out.lstrip().startswith("{"):
         for line in out.splitlines():
             display.display("  " + line)
-    return code, out, said
+    return code, out, lines
 
 
 def _changed(out):
-    """Whether the answer says that something changed. Only looking changes nothing."""
+    """Whether the JSON output reports a change. A precheck changes nothing."""
     try:
         answer = json.loads(out)
     except ValueError:

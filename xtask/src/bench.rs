@@ -1,4 +1,4 @@
-//! Measurements, side by side with peers, in one run.
+//! Benchmarks of kubeon and its peers in one run.
 
 mod create;
 mod operator;
@@ -8,20 +8,20 @@ use std::path::Path;
 use anyhow::Result;
 use clap::Subcommand;
 
-/// What can be measured.
+/// The benchmarks.
 #[derive(Subcommand)]
 pub(crate) enum Bench {
     /// Bare lab hosts to all nodes Ready: `kubeon create`, the floor, and kubeadm.
     Create {
-        /// How often; the medians are printed last.
+        /// Number of runs; the medians are printed last.
         #[arg(long, default_value_t = 3)]
         runs: usize,
     },
-    /// The operator on a real API server and etcd: clusters and operations at once, idle, restart.
+    /// The operator on a real API server and etcd: many clusters and operations at once, idle, restart.
     Operator(operator::Arguments),
 }
 
-/// Measures.
+/// Runs a benchmark.
 pub(crate) fn run(root: &Path, bench: &Bench) -> Result<()> {
     match bench {
         Bench::Create { runs } => create::run(root, *runs),

@@ -1,4 +1,4 @@
-//! Rules that the compiler does not know. All findings are reported at once.
+//! Rules that the compiler does not check. All findings are reported at once.
 
 mod allowed;
 mod cargo;
@@ -26,10 +26,10 @@ use anyhow::{Result, bail};
 use finding::RuleFinding;
 use sources::Sources;
 
-/// How to check.
+/// The arguments of `check`.
 #[derive(clap::Args)]
 pub(crate) struct CheckArguments {
-    /// Allow exactly the present findings of the rules that do not hold everywhere yet.
+    /// Allow exactly the current findings of the rules that have a list of allowed findings.
     #[arg(long)]
     update_allowed: bool,
 }
@@ -37,25 +37,25 @@ pub(crate) struct CheckArguments {
 /// Runs every check.
 ///
 /// # Errors
-/// When a rule is broken, with every place.
+/// When a rule is broken, with all findings.
 pub(crate) fn run(root: &Path, arguments: &CheckArguments) -> Result<()> {
     let sources = Sources::read(root)?;
     let strict = strict(root, &sources)?;
-    let counted = counted(&sources)?;
+    let limited = limited(&sources)?;
     if arguments.update_allowed {
-        allowed::write(root, &counted)?;
+        allowed::write(root, &limited)?;
     }
-    let mut wrong: Vec<String> =
+    let mut messages: Vec<String> =
         strict.iter().map(|finding| format!("{}: {}", finding.rule, finding.text)).collect();
-    wrong.extend(allowed::compare(&counted, &allowed::read(root)?));
-    if !wrong.is_empty() {
-        bail!("{} findings\n  {}", wrong.len(), wrong.join("\n  "));
+    messages.extend(allowed::compare(&limited, &allowed::read(root)?));
+    if !messages.is_empty() {
+        bail!("{} findings\n  {}", messages.len(), messages.join("\n  "));
     }
-    crate::terminal::say(&format!("check: every rule holds; {} findings are still allowed", counted.len()));
+    crate::terminal::say(&format!("check: no new findings; {} findings are still allowed", limited.len()));
     Ok(())
 }
 
-/// The rules that hold everywhere.
+/// The rules without allowed findings.
 fn strict(root: &Path, sources: &Sources) -> Result<Vec<RuleFinding>> {
     let mut findings = layers::check(root)?;
     findings.extend(lengths::check(sources));
@@ -67,8 +67,8 @@ fn strict(root: &Path, sources: &Sources) -> Result<Vec<RuleFinding>> {
     Ok(findings)
 }
 
-/// The rules that have findings in the list of those that are still allowed.
-fn counted(sources: &Sources) -> Result<Vec<RuleFinding>> {
+/// The rules with a list of allowed findings.
+fn limited(sources: &Sources) -> Result<Vec<RuleFinding>> {
     let mut findings = names::check(sources)?;
     findings.extend(phrases::check(sources)?);
     findings.extend(types::check(sources));

@@ -1,4 +1,4 @@
-//! Files made from the types. Committed, so that they can be read and reviewed; `check` compares them.
+//! Files generated from the types. They are committed for review; `check` compares them.
 
 mod reference;
 
@@ -19,7 +19,8 @@ pub(crate) fn files() -> Result<Vec<(PathBuf, String)>> {
     Ok(files)
 }
 
-/// The files for a meta cluster: the manifest, kustomize, the chart's custom resource definitions, monitoring.
+/// The files for the installation in a meta cluster: manifest, kustomize, the chart's custom resource
+/// definitions, monitoring.
 fn installation() -> Result<Vec<(PathBuf, String)>> {
     let options = kubeon_install::InstallOptions::default();
     let mut files = vec![("kubeon.yaml".to_owned(), kubeon_install::manifest::manifest(&options)?)];
@@ -30,7 +31,7 @@ fn installation() -> Result<Vec<(PathBuf, String)>> {
     Ok(files.into_iter().map(|(path, text)| (Path::new("deploy").join(path), text)).collect())
 }
 
-/// Writes them.
+/// Writes all generated files.
 pub(crate) fn write(root: &Path) -> Result<()> {
     for (path, text) in files()? {
         let target = root.join(&path);

@@ -1,13 +1,14 @@
-//! `images`: the images of the operator, of the Jobs' runner and of a bundle, as OCI archives, without a builder.
+//! `images`: builds the images of the operator, of the Jobs' runner and of a bundle as OCI archives, without
+//! a container builder.
 //!
 //! ```text
-//!   our static programs ─┐
-//!   playbooks ───────────┼──► layers (tar + zstd, same bytes every time) ──► OUT/<name>.tar
-//!   Debian, by recipe ───┘    cached by recipe: only Debian takes long
+//!   static programs     ─┐
+//!   playbooks ───────────┼──► layers (tar + zstd, reproducible) ──► OUT/<name>.tar
+//!   Debian, by recipe ───┘    Debian is cached by recipe
 //! ```
 //!
-//! `kubeon image load OUT/<name>.tar CLUSTER` and `ctr images import` take them. `images/*/Dockerfile` make the same for those
-//! with a builder; a test compares them.
+//! `kubeon image load OUT/<name>.tar CLUSTER` and `ctr images import` load them. `images/*/Dockerfile` build
+//! the same images with a container builder; a test compares them.
 
 mod archive;
 mod debian;
@@ -25,14 +26,14 @@ use kubeon_bundle::{Arch, BundleStore};
 
 use archive::{ImageProcess, OciImage};
 
-/// Where cargo puts programs, by profile.
+/// The folder of cargo's build results, by profile.
 const TARGET: &str = "target/x86_64-unknown-linux-gnu";
-/// The account that everything runs as, and its group.
+/// The user and group of the processes in the images.
 const NONROOT: &str = "65532:65532";
 
-/// Our programs in an image, and its process.
+/// The programs of kubeon in an image, and its process.
 struct Recipe {
-    /// The paths of our programs in the image.
+    /// The paths of kubeon's programs in the image.
     programs: &'static [&'static str],
     process: ImageProcess,
 }
@@ -78,13 +79,13 @@ pub(crate) struct Images {
     /// The folder of the archives.
     #[arg(long, value_name = "DIR", default_value = "target/images")]
     out: PathBuf,
-    /// Only these: operator, runner, bundle.
+    /// The images to build: operator, runner, bundle.
     #[arg(long, value_name = "NAME", value_delimiter = ',', default_value = "operator,runner,bundle")]
     only: Vec<String>,
-    /// The version whose bundle becomes an image; the bundle must have been built.
+    /// The Kubernetes version of the bundle; the bundle must exist.
     #[arg(long, value_name = "VERSION", default_value = "v1.36.3")]
     version: Version,
-    /// How the programs are compiled; `release` is what is published, `dev` compiles faster.
+    /// The cargo profile: `release` as published, or `dev`, which compiles faster.
     #[arg(long, default_value = "release", value_parser = ["release", "dev"])]
     profile: String,
     /// Do not build the programs first.
@@ -101,7 +102,7 @@ pub(crate) fn run(root: &Path, images: &Images) -> Result<()> {
     if !images.no_build {
         programs(root, &images.profile)?;
     }
-    let store = BundleStore::from_env().context("where the cache is")?;
+    let store = BundleStore::from_env().context("cannot find the cache folder")?;
     let cache = store.cache().join("images");
     fs::create_dir_all(&cache)?;
     fs::create_dir_all(&images.out)?;
@@ -136,18 +137,18 @@ fn programs(root: &Path, profile: &str) -> Result<()> {
         cargo.args(["-p", package]);
     });
     if !cargo.status()?.success() {
-        bail!("the programs were not built");
+        bail!("cargo failed to build the programs");
     }
     Ok(())
 }
 
 struct Factory<'a> {
     root: &'a Path,
-    /// The folder of our programs.
+    /// The folder of kubeon's programs.
     programs: PathBuf,
-    /// Layers that take long, by recipe.
+    /// The cache of layers that take long to build, by recipe.
     cache: PathBuf,
-    /// Layers of this run.
+    /// The folder of the layers of this run.
     layers: &'a Path,
 }
 
@@ -160,18 +161,18 @@ impl Factory<'_> {
     fn program(&self, name: &str) -> Result<TarContent> {
         let path = self.programs.join(name);
         if !path.is_file() {
-            bail!("{} is not built", path.display());
+            bail!("{} is missing: build it first", path.display());
         }
         Ok(TarContent::File { path, mode: 0o755 })
     }
 
-    /// A layer of our programs.
+    /// The files of kubeon's programs in an image.
     fn own(&self, recipe: &Recipe) -> Result<TarTree> {
-        let placed = |&path: &&'static str| {
+        let entry = |&path: &&'static str| {
             let name = path.rsplit('/').next().unwrap_or(path);
             Ok((path.trim_start_matches('/').to_owned(), self.program(name)?))
         };
-        recipe.programs.iter().map(placed).collect()
+        recipe.programs.iter().map(entry).collect()
     }
 
     /// The files that a static program may need: accounts, certificates, a folder for temporary files.

@@ -1,5 +1,5 @@
-//! The workspace's own tools: `gen` writes generated files, `check` checks the rules of the workspace, `bench` measures,
-//! `images` builds images.
+//! The tools of the workspace: `gen` writes generated files, `check` checks the rules of the workspace,
+//! `bench` runs benchmarks, `images` builds images.
 
 mod bench;
 mod check;
@@ -12,7 +12,7 @@ use anyhow::Result;
 use clap::{Parser, Subcommand};
 
 #[derive(Parser)]
-#[command(about = "The workspace's own tools")]
+#[command(about = "The tools of the workspace")]
 struct Arguments {
     #[command(subcommand)]
     task: Task,
@@ -24,7 +24,7 @@ enum Task {
     Gen,
     /// Check the rules of the workspace: layers, lengths, names, phrases, import cycles, decisions, contracts, links, generated files.
     Check(check::CheckArguments),
-    /// Measure, side by side with peers, in one run.
+    /// Run benchmarks of kubeon and its peers in one run.
     #[command(subcommand)]
     Bench(bench::Bench),
     /// Build the images of operator, runner and bundle.

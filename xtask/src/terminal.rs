@@ -1,4 +1,4 @@
-//! Output for the person at the terminal.
+//! Output to the terminal.
 
 /// Prints a line on standard output.
 #[allow(clippy::print_stdout)]

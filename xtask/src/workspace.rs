@@ -1,4 +1,4 @@
-//! The workspace on disk.
+//! The location of the workspace.
 
 use std::path::{Path, PathBuf};
 

@@ -1,4 +1,4 @@
-//! This host's own API server, as kubeon's administrator.
+//! Client of the API server on this host, with kubeon's administrator certificate.
 
 use std::io::BufRead;
 use std::time::Duration;
@@ -12,31 +12,31 @@ use crate::host::HostSystem;
 use crate::https::{HttpResponse, Https, Method, is_time_up};
 use crate::paths;
 
-/// A line of a watch longer than this is not an object that the API server would keep.
+/// The longest line of a watch that is read: no object in the API server is larger.
 const LINE_LIMIT: u64 = 16 << 20;
 
-/// The API server.
+/// A client of the API server.
 #[derive(Debug)]
 pub struct Api {
     https: Https,
     base: String,
 }
 
-/// Something a watch tells.
+/// An event of a watch.
 #[derive(Debug, Deserialize)]
 pub struct WatchEvent {
     /// `ADDED`, `MODIFIED`, `DELETED`, `BOOKMARK` or `ERROR`.
     #[serde(rename = "type")]
     pub kind: String,
-    /// The object as it is now, or was last.
+    /// The current object, or the last one before its deletion.
     pub object: Value,
 }
 
 impl Api {
-    /// The API server on this host.
+    /// A client of the API server on this host.
     ///
     /// # Errors
-    /// When its certificates cannot be read; only masters have them.
+    /// If its certificates cannot be read; only masters have them.
     pub fn local(host: &HostSystem) -> Result<Self, StepFailure> {
         let root = &host.root;
         let identity = (root.at(paths::ADMIN_CERTIFICATE), root.at(paths::ADMIN_KEY));
@@ -44,38 +44,38 @@ impl Api {
         Ok(Self { https, base: host.api.clone() })
     }
 
-    /// Reads a path.
+    /// Sends a GET for a path.
     ///
     /// # Errors
-    /// Why there was no answer, in a few words.
+    /// A short text with the cause, if the API server does not answer.
     pub fn get(&self, path: &str, timeout: Duration) -> Result<HttpResponse, String> {
         self.https.get(&format!("{}{path}", self.base), timeout).map_err(|why| why.to_string())
     }
 
-    /// Applies an object on the server's side, as field manager `kubeon`.
+    /// Applies an object with server-side apply, as field manager `kubeon`.
     ///
     /// # Errors
-    /// Why there was no answer, in a few words.
+    /// A short text with the cause, if the API server does not answer.
     pub fn apply(&self, object: &ApiObject, timeout: Duration) -> Result<HttpResponse, String> {
         let url = format!("{}{}?fieldManager=kubeon&force=true", self.base, object.path);
         let body = object.body.to_string();
         self.send(Method::Patch, &url, "application/apply-patch+yaml", &body, timeout)
     }
 
-    /// Changes some fields of an object, as field manager `kubeon`.
+    /// Changes fields of an object with a merge patch, as field manager `kubeon`.
     ///
     /// # Errors
-    /// Why there was no answer, in a few words.
+    /// A short text with the cause, if the API server does not answer.
     pub fn merge(&self, path: &str, body: &Value, timeout: Duration) -> Result<HttpResponse, String> {
         let url = format!("{}{path}?fieldManager=kubeon", self.base);
         let body = body.to_string();
         self.send(Method::Patch, &url, "application/merge-patch+json", &body, timeout)
     }
 
-    /// Makes an object, or asks for something on one.
+    /// Creates an object or a subresource, such as an eviction.
     ///
     /// # Errors
-    /// Why there was no answer, in a few words.
+    /// A short text with the cause, if the API server does not answer.
     pub fn post(&self, path: &str, body: &Value, timeout: Duration) -> Result<HttpResponse, String> {
         let url = format!("{}{path}", self.base);
         self.send(Method::Post, &url, "application/json", &body.to_string(), timeout)
@@ -95,16 +95,16 @@ impl Api {
     /// Removes an object.
     ///
     /// # Errors
-    /// Why there was no answer, in a few words.
+    /// A short text with the cause, if the API server does not answer.
     pub fn delete(&self, path: &str, timeout: Duration) -> Result<HttpResponse, String> {
         self.https.delete(&format!("{}{path}", self.base), timeout).map_err(|why| why.to_string())
     }
 
-    /// Reads events until the server or `timeout` ends the watch, or `each` has seen enough and says `true`.
-    /// Starts with an `ADDED` for every object there is.
+    /// Reads events until the server or `timeout` ends the watch (`false`), or `each` returns `true`
+    /// (`true`). The first events are an `ADDED` for every existing object.
     ///
     /// # Errors
-    /// Why it broke, in a few words.
+    /// A short text with the cause, if the watch fails.
     pub fn watch(
         &self,
         path: &str,
@@ -135,18 +135,18 @@ impl Api {
     }
 }
 
-/// What the server says of a refusal, or the first line of what it says.
+/// The message of a `Status` body, or the first line of any other body.
 #[must_use]
 pub fn message(body: &str) -> String {
     let status = serde_json::from_str::<Value>(body).ok();
-    let told = status.as_ref().and_then(|status| status["message"].as_str());
-    told.or_else(|| body.lines().next()).unwrap_or_default().chars().take(300).collect()
+    let message = status.as_ref().and_then(|status| status["message"].as_str());
+    message.or_else(|| body.lines().next()).unwrap_or_default().chars().take(300).collect()
 }
 
-/// Refuses what is not the path of an object, which could otherwise carry a query of its own.
+/// Checks that a text is the path of an object, so that it cannot contain a query.
 ///
 /// # Errors
-/// When it is not.
+/// If it is not.
 pub fn check_path(path: &str) -> Result<(), StepFailure> {
     let good = |c: char| c.is_ascii_alphanumeric() || "-_./:".contains(c);
     if path.starts_with("/api") && path.chars().all(good) && !path.contains("..") {

@@ -1,4 +1,4 @@
-//! The pauses between calls to an API server that does not take a call yet.
+//! The pauses between repeated calls to an API server.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Runs programs of the host, found in the folders where hosts have them.
+//! Runs programs of the host.
 
 use std::time::Instant;
 
@@ -7,14 +7,14 @@ use kubeon_wire::{Category, StepFailure};
 
 use crate::failure::{failed, of, plain};
 
-/// Where programs are looked for: a login without a shell often lacks the `sbin` folders. The last folder holds the
-/// bundle's programs, for hosts that lack one.
+/// The search path for programs: the default path of a login without a shell often has no `sbin` folders. The
+/// last folder contains the bundle's programs, for hosts without their own.
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/var/lib/kubeon/tools";
 
 /// Runs a program with `input` on its standard input until `deadline`.
 ///
 /// # Errors
-/// When it cannot be started or does not end in time. Another exit code than 0 is no error.
+/// If it cannot be started or does not end in time. An exit code other than 0 is not an error.
 pub fn run(
     program: &str,
     arguments: &[&str],
@@ -29,7 +29,7 @@ pub fn run(
     run.run()
 }
 
-/// The failure of a step whose program did not run to its end.
+/// Converts the error of a program to the failure of a step.
 #[must_use]
 pub fn step_failure(error: ProgramError) -> StepFailure {
     match error {
@@ -37,12 +37,12 @@ pub fn step_failure(error: ProgramError) -> StepFailure {
             of(Category::Unsupported, format!("the host has no program {program}"))
         }
         ProgramError::Timeout { program, .. } => {
-            of(Category::Timeout, format!("{program} did not end in time"))
+            of(Category::Timeout, format!("{program} did not finish in time"))
         }
         ProgramError::Start { program, source } => {
             failed(format!("cannot start {program}: {}", plain(&source)))
         }
-        failure @ ProgramError::Failed { .. } => failed(failure.to_string()),
+        failure @ (ProgramError::Failed { .. } | ProgramError::Stopped { .. }) => failed(failure.to_string()),
     }
 }
 

@@ -1,5 +1,5 @@
-//! Checks whether the results of steps are still there. It changes nothing. A result that cannot be checked is assumed to
-//! be up to date, because the planner needs a reason to repeat a step.
+//! Checks whether the results of steps still exist. It changes nothing. A result that cannot be checked is
+//! assumed to be up to date, because the planner needs a reason to repeat a step.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -18,13 +18,13 @@ use crate::ops::{hosts, image, service, swap};
 use crate::systemd::UnitState;
 use crate::{parts, paths, units};
 
-/// How long containerd or the API server may take to answer once.
-const LOOK: Duration = Duration::from_secs(1);
-/// How long all questions to the API server may take.
-const ALL_LOOKS: Duration = Duration::from_millis(2500);
+/// The time limit for one answer of containerd or the API server.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
+/// The time limit for all requests to the API server.
+const OBJECTS_TIMEOUT: Duration = Duration::from_millis(2500);
 
-/// The status of units, images and objects, read once for many steps.
-pub struct Look<'a> {
+/// The status of units, images and objects, read once to check many steps.
+pub struct DriftCheck<'a> {
     host: &'a HostSystem,
     units: Option<BTreeMap<String, UnitState>>,
     images: Images,
@@ -38,17 +38,17 @@ enum Images {
     Unknown,
 }
 
-impl<'a> Look<'a> {
+impl<'a> DriftCheck<'a> {
     /// Reads the status of everything that the entries name, in parallel.
     #[must_use]
-    pub fn at(host: &'a HostSystem, entries: &[&Entry]) -> Self {
+    pub fn read(host: &'a HostSystem, entries: &[&Entry]) -> Self {
         let marks = || entries.iter().flat_map(|entry| &entry.marks);
         let names: Vec<String> = marks().filter_map(unit_name).collect();
         let paths: Vec<String> = marks().filter_map(object_path).collect();
         let wants_images = marks().any(|mark| matches!(mark, Mark::Image { .. }));
         std::thread::scope(|scope| {
-            let images = wants_images.then(|| scope.spawn(|| look_at_images(host)));
-            let objects = (!paths.is_empty()).then(|| scope.spawn(|| look_at_objects(host, &paths)));
+            let images = wants_images.then(|| scope.spawn(|| read_images(host)));
+            let objects = (!paths.is_empty()).then(|| scope.spawn(|| read_objects(host, &paths)));
             let units = host.services.states(&names).ok();
             let images = images.map(|thread| thread.join().unwrap_or(Images::Unknown));
             let objects = objects.map(|thread| thread.join().unwrap_or_default()).unwrap_or_default();
@@ -61,13 +61,13 @@ impl<'a> Look<'a> {
                 ),
             ];
             let missed = missed.into_iter().filter(|(missed, _)| *missed);
-            let unchecked = missed.map(|(_, what)| format!("{what} in time; assumed up to date"));
+            let unchecked = missed.map(|(_, problem)| format!("{problem} in time; assumed up to date"));
             let (images, unchecked) = (images.unwrap_or(Images::Unknown), unchecked.collect());
             Self { host, units, images, objects, unchecked }
         })
     }
 
-    /// The checks that did not finish in time, in words.
+    /// Texts about the checks that did not finish in time.
     #[must_use]
     pub fn unchecked(&self) -> Vec<String> {
         self.unchecked.clone()
@@ -130,7 +130,7 @@ impl<'a> Look<'a> {
         let place = self.host.root.given(path)?;
         let Some(found) = lstat(&place)? else { return Ok(Some(format!("{path} is missing"))) };
         if !found.is_file() {
-            return Ok(Some(format!("{path} is no file")));
+            return Ok(Some(format!("{path} is not a regular file")));
         }
         let now = found.permissions().mode() & 0o7777;
         if now != mode & 0o7777 {
@@ -157,7 +157,7 @@ impl<'a> Look<'a> {
             return Ok(Some(format!("{name} is not enabled")));
         }
         if units::started(root, name)?.as_deref() != Some(&*units::content(root, &text, watches)?) {
-            return Ok(Some(format!("{name} was not restarted since what it reads changed")));
+            return Ok(Some(format!("{name} was not restarted after a file that it reads changed")));
         }
         let state = self.units.as_ref().and_then(|units| units.get(name));
         Ok(state
@@ -174,20 +174,20 @@ fn object_path(mark: &Mark) -> Option<String> {
     if let Mark::Object { path } = mark { Some(path.clone()) } else { None }
 }
 
-fn look_at_images(host: &HostSystem) -> Images {
+fn read_images(host: &HostSystem) -> Images {
     if !host.root.at(paths::CTR).exists() {
         return Images::NoProgram;
     }
-    image::known(host, Instant::now() + LOOK, false).map_or(Images::Unknown, Images::Known)
+    image::known(host, Instant::now() + ANSWER_TIMEOUT, false).map_or(Images::Unknown, Images::Known)
 }
 
-/// Whether each object exists. Objects for which the API server gives no answer are left out.
-fn look_at_objects(host: &HostSystem, paths: &[String]) -> BTreeMap<String, bool> {
+/// Whether each object exists. The result has no entry for an object without an answer from the API server.
+fn read_objects(host: &HostSystem, paths: &[String]) -> BTreeMap<String, bool> {
     let mut found = BTreeMap::new();
     let Ok(api) = Api::local(host) else { return found };
-    let end = Instant::now() + ALL_LOOKS;
+    let end = Instant::now() + OBJECTS_TIMEOUT;
     for path in paths.iter().take_while(|_| Instant::now() < end) {
-        match api.get(path, LOOK) {
+        match api.get(path, ANSWER_TIMEOUT) {
             Ok(answer) if answer.status == 404 => found.insert(path.clone(), false),
             Ok(_) => found.insert(path.clone(), true),
             // The API server does not answer: the other objects cannot be read either.
@@ -208,10 +208,10 @@ mod tests {
 
     fn state_of(bench: &Bench, effect: &StepEffect) -> ResultState {
         let entry = Entry { id: "x".into(), digest: "d".into(), marks: effect.marks.clone() };
-        Look::at(&bench.host, &[&entry]).state_of(&entry)
+        DriftCheck::read(&bench.host, &[&entry]).state_of(&entry)
     }
 
-    fn drifted(bench: &Bench, effect: &StepEffect, word: &str) {
+    fn assert_drifted(bench: &Bench, effect: &StepEffect, word: &str) {
         match state_of(bench, effect) {
             ResultState::Drifted(why) => assert!(why.contains(word), "{why}"),
             ResultState::UpToDate => panic!("up to date, expected: {word}"),
@@ -219,22 +219,22 @@ mod tests {
     }
 
     #[test]
-    fn sees_a_file_that_changed() {
+    fn detects_a_changed_file() {
         let bench = Bench::new();
         let file = File { path: "/etc/x".into(), mode: 0o644, content: Content::Text("a".into()) };
         let effect = files::run(&bench.job(), &[file]).unwrap();
         assert_eq!(state_of(&bench, &effect), ResultState::UpToDate);
         bench.write("/etc/x", "b");
-        drifted(&bench, &effect, "/etc/x was changed");
+        assert_drifted(&bench, &effect, "/etc/x was changed");
         bench.write("/etc/x", "a");
         fs::set_permissions(bench.host.root.at("/etc/x"), fs::Permissions::from_mode(0o666)).unwrap();
-        drifted(&bench, &effect, "mode 666");
+        assert_drifted(&bench, &effect, "mode 666");
         fs::remove_file(bench.host.root.at("/etc/x")).unwrap();
-        drifted(&bench, &effect, "/etc/x is missing");
+        assert_drifted(&bench, &effect, "/etc/x is missing");
     }
 
     #[test]
-    fn sees_swap_that_came_back() {
+    fn detects_swap_that_is_on_again() {
         let bench = Bench::new();
         let table = "Filename Type Size Used Priority\n";
         bench.write("/proc/swaps", table);
@@ -242,24 +242,24 @@ mod tests {
         let effect = swap::off(&bench.job()).unwrap();
         assert_eq!(state_of(&bench, &effect), ResultState::UpToDate);
         bench.write("/proc/swaps", &format!("{table}/dev/zram0 partition 4096 0 100\n/swap file 9 0 -2\n"));
-        drifted(&bench, &effect, "swap is on: /dev/zram0, /swap");
+        assert_drifted(&bench, &effect, "swap is on: /dev/zram0, /swap");
         bench.write("/proc/swaps", table);
         fs::remove_dir_all(bench.host.root.at("/etc/systemd/system/dev-zram0.swap.d")).unwrap();
-        drifted(&bench, &effect, "dev-zram0.swap.d/kubeon.conf is missing");
+        assert_drifted(&bench, &effect, "dev-zram0.swap.d/kubeon.conf is missing");
     }
 
     #[test]
-    fn sees_a_link_that_points_elsewhere() {
+    fn detects_a_link_with_another_target() {
         let bench = Bench::new();
         let link = |target: &str| Link { path: "/usr/local/bin/k".into(), target: target.into() };
         let effect = links::run(&bench.job(), &[link("/a")]).unwrap();
         assert_eq!(state_of(&bench, &effect), ResultState::UpToDate);
         links::run(&bench.job(), &[link("/b")]).unwrap();
-        drifted(&bench, &effect, "does not point at /a");
+        assert_drifted(&bench, &effect, "does not point at /a");
     }
 
     #[test]
-    fn sees_a_unit_that_stopped_changed_or_reads_something_new() {
+    fn detects_a_unit_that_stopped_or_changed_or_reads_a_changed_file() {
         let bench = Bench::new();
         bench.write("/etc/c", "1");
         let unit = "[Service]\nType=notify\n[Install]\nWantedBy=multi-user.target\n";
@@ -268,20 +268,20 @@ mod tests {
         let effect = service::run(&bench.job(), &service).unwrap();
         assert_eq!(state_of(&bench, &effect), ResultState::UpToDate);
         bench.services.running.lock().clear();
-        drifted(&bench, &effect, "x.service is inactive");
+        assert_drifted(&bench, &effect, "x.service is inactive");
         service::run(&bench.job(), &service).unwrap();
         bench.write("/etc/c", "2");
-        drifted(&bench, &effect, "not restarted");
+        assert_drifted(&bench, &effect, "not restarted");
         service::run(&bench.job(), &service).unwrap();
         let link = bench.host.root.at("/etc/systemd/system/multi-user.target.wants/x.service");
         fs::remove_file(&link).unwrap();
-        drifted(&bench, &effect, "not enabled");
+        assert_drifted(&bench, &effect, "not enabled");
         bench.write("/etc/systemd/system/x.service", "other");
-        drifted(&bench, &effect, "unit file");
+        assert_drifted(&bench, &effect, "unit file");
     }
 
     #[test]
-    fn sees_an_object_that_is_gone() {
+    fn detects_a_missing_object() {
         let mut bench = Bench::new();
         crate::testing_api::serve(&mut bench, |_, path, _| {
             crate::testing_api::Reply::Json(if path.ends_with("/gone") { 404 } else { 200 }, "{}".into())
@@ -290,7 +290,7 @@ mod tests {
         let effect =
             |names: &[&str]| StepEffect { changed: true, marks: names.iter().map(|n| mark(n)).collect() };
         assert_eq!(state_of(&bench, &effect(&["x", "y"])), ResultState::UpToDate);
-        drifted(&bench, &effect(&["x", "gone"]), "/gone is missing");
+        assert_drifted(&bench, &effect(&["x", "gone"]), "/gone is missing");
     }
 
     #[test]

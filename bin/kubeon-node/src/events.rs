@@ -1,4 +1,4 @@
-//! What the program says: one line of JSON for each event, whole lines only.
+//! The program's output: one complete line of JSON for each event.
 
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -6,51 +6,52 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use kubeon_wire::{Event, StepFailure};
 use parking_lot::Mutex;
 
-/// The one writer of standard output, shared by all steps.
+/// The writer of events, shared by all steps.
 pub struct Events {
     out: Mutex<Box<dyn Write + Send>>,
-    gone: fn(),
-    hushed: AtomicBool,
+    on_closed: fn(),
+    muted: AtomicBool,
 }
 
 impl Events {
-    /// Writes to standard output and ends the program when the reader is gone: the sender of the steps
-    /// is gone then, and every effect may be interrupted.
+    /// Writes to standard output. Ends the program when the reader has closed it: the engine is then gone
+    /// too, and every effect may be interrupted.
     #[must_use]
     pub fn stdout() -> Self {
         Self::new(Box::new(io::stdout()), || std::process::exit(1))
     }
 
-    /// Speaks into a writer; that it is gone is ignored.
+    /// Writes to a writer and ignores its errors.
     #[must_use]
-    pub fn into(out: Box<dyn Write + Send>) -> Self {
+    pub fn with_writer(out: Box<dyn Write + Send>) -> Self {
         Self::new(out, || {})
     }
 
-    fn new(out: Box<dyn Write + Send>, gone: fn()) -> Self {
-        Self { out: Mutex::new(out), gone, hushed: AtomicBool::new(false) }
+    fn new(out: Box<dyn Write + Send>, on_closed: fn()) -> Self {
+        Self { out: Mutex::new(out), on_closed, muted: AtomicBool::new(false) }
     }
 
-    /// From now on nothing is said. Never waits: a step may be stuck in saying a word that nobody takes.
-    pub fn hush(&self) {
-        self.hushed.store(true, Ordering::Relaxed);
+    /// Drops all further events. Does not wait for the writer: a step may be blocked while it writes an
+    /// event.
+    pub fn mute(&self) {
+        self.muted.store(true, Ordering::Relaxed);
     }
 
-    /// Says one event.
-    pub fn say(&self, event: &Event) {
-        if self.hushed.load(Ordering::Relaxed) {
+    /// Writes an event.
+    pub fn send(&self, event: &Event) {
+        if self.muted.load(Ordering::Relaxed) {
             return;
         }
-        let Ok(mut line) = serde_json::to_vec(event) else { return (self.gone)() };
+        let Ok(mut line) = serde_json::to_vec(event) else { return (self.on_closed)() };
         line.push(b'\n');
         let mut out = self.out.lock();
         if out.write_all(&line).and_then(|()| out.flush()).is_err() {
-            (self.gone)();
+            (self.on_closed)();
         }
     }
 
-    /// Says that the session is refused.
+    /// Writes that the session is refused.
     pub fn refuse(&self, failure: StepFailure) {
-        self.say(&Event::Refused { failure });
+        self.send(&Event::Refused { failure });
     }
 }

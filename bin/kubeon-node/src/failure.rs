@@ -1,24 +1,24 @@
-//! How a failed call becomes the [`StepFailure`] that travels to the engine. The message is the program's
-//! only way to speak, so it is made at once, where the path and the action are known.
+//! Converts a failed call to the [`StepFailure`] that is sent to the engine. The message is created where the
+//! path and the action are known.
 
 use std::io;
 use std::path::Path;
 
 use kubeon_wire::{Category, StepFailure};
 
-/// A failure of the given kind, without log lines.
+/// A failure of the given category, without log lines.
 #[must_use]
 pub fn of(category: Category, cause: impl Into<String>) -> StepFailure {
     StepFailure { category, cause: cause.into(), log: Vec::new() }
 }
 
-/// A plain [`Category::Failed`].
+/// A failure of [`Category::Failed`].
 #[must_use]
 pub fn failed(cause: impl Into<String>) -> StepFailure {
     of(Category::Failed, cause)
 }
 
-/// Names the action and the path of a failed call.
+/// Adds the action and the path to the error of a call.
 pub trait Doing<T> {
     /// `cannot ACTION PATH: …`; a full disk becomes [`Category::Exhausted`].
     ///
@@ -52,7 +52,7 @@ fn category(error: &io::Error) -> Category {
     }
 }
 
-/// The error's text without `(os error N)`, which tells people nothing.
+/// The error's text without `(os error N)`.
 #[must_use]
 pub fn plain(error: &io::Error) -> String {
     let text = error.to_string();

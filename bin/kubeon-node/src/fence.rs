@@ -1,4 +1,4 @@
-//! One writer at a time, never an older one, never one of another cluster.
+//! Admits one writer at a time, and refuses older writers and writers of other clusters.
 //!
 //! ```text
 //!   Open(fence) ──► flock /var/lib/kubeon/lock ──► compare with claim.json ──► write claim.json
@@ -20,17 +20,17 @@ use crate::failure::{Doing, failed, of};
 use crate::paths;
 use crate::root::Root;
 
-/// How long a session waits for a writer that is about to end. One of the same cluster whose engine is gone takes
-/// longer; the engine that is told [`Category::Held`] asks again until then.
+/// How long a session waits for a writer that is about to end. A session of the same cluster whose engine is
+/// gone takes longer; an engine that receives [`Category::Held`] retries.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The right to write, until dropped.
+/// The right to change the host. Dropping it releases the lock.
 #[derive(Debug)]
 pub struct Lock {
     _file: File,
 }
 
-/// Who holds the lock.
+/// The process that holds the lock.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct Holder {
     pid: u32,
@@ -39,16 +39,16 @@ struct Holder {
 }
 
 impl Lock {
-    /// Takes the lock for a generation of the cluster of identity `uid`; waits up to `patience` for a writer that
-    /// is about to end.
+    /// Takes the lock for a generation of the cluster with identity `uid`. Waits up to `timeout` for a writer
+    /// that is about to end.
     ///
     /// # Errors
-    /// [`Category::Held`] names the process and the generation that hold it, [`Category::Fenced`] those of
-    /// another cluster.
-    pub fn take(root: &Root, uid: &str, generation: u64, patience: Duration) -> Result<Self, StepFailure> {
+    /// [`Category::Held`] if a writer of the same cluster holds the lock, [`Category::Fenced`] if one of
+    /// another cluster does. The cause names the process and the generation.
+    pub fn take(root: &Root, uid: &str, generation: u64, timeout: Duration) -> Result<Self, StepFailure> {
         let place = root.at(paths::LOCK);
         make_folders(&root.at(paths::STATE))?;
-        let end = Instant::now() + patience;
+        let end = Instant::now() + timeout;
         loop {
             let mut open = OpenOptions::new();
             let mut file = open
@@ -61,10 +61,10 @@ impl Lock {
                 .doing("open", &place)?;
             match flock(&file, FlockOperation::NonBlockingLockExclusive) {
                 Ok(()) if is_in_place(&file, &place) => {
-                    sign(&mut file, uid, generation).doing("write", &place)?;
+                    write_holder(&mut file, uid, generation).doing("write", &place)?;
                     return Ok(Self { _file: file });
                 }
-                // A reset took the file away in between: the lock is on nothing.
+                // A reset removed the file in between: the lock is on a deleted file.
                 Ok(()) => {}
                 Err(rustix::io::Errno::WOULDBLOCK) if Instant::now() < end => {
                     thread::sleep(Duration::from_millis(20));
@@ -78,12 +78,12 @@ impl Lock {
 
 fn is_in_place(file: &File, place: &Path) -> bool {
     match (file.metadata(), std::fs::metadata(place)) {
-        (Ok(mine), Ok(there)) => (mine.dev(), mine.ino()) == (there.dev(), there.ino()),
+        (Ok(locked), Ok(current)) => (locked.dev(), locked.ino()) == (current.dev(), current.ino()),
         _ => false,
     }
 }
 
-fn sign(file: &mut File, uid: &str, generation: u64) -> std::io::Result<()> {
+fn write_holder(file: &mut File, uid: &str, generation: u64) -> std::io::Result<()> {
     let holder = Holder { pid: std::process::id(), uid: uid.to_owned(), generation };
     let holder = serde_json::to_vec(&holder)?;
     file.set_len(0)?;
@@ -91,25 +91,25 @@ fn sign(file: &mut File, uid: &str, generation: u64) -> std::io::Result<()> {
     file.write_all(&holder)
 }
 
-/// Who holds the lock, told to a writer of the cluster `uid`.
+/// The failure of a writer of cluster `uid` that does not get the lock.
 fn held(file: &mut File, uid: &str) -> StepFailure {
     let mut text = String::new();
     let read = file.read_to_string(&mut text);
     let holder = read.ok().and_then(|_| serde_json::from_str::<Holder>(&text).ok());
-    let who = holder.as_ref().map_or_else(
+    let writer = holder.as_ref().map_or_else(
         || "another writer".to_owned(),
         |holder| format!("pid {} (generation {})", holder.pid, holder.generation),
     );
-    // One that is just signing cannot be read; the next look tells whose it is.
-    let ours = holder.is_none_or(|holder| holder.uid == uid);
-    let category = if ours { Category::Held } else { Category::Fenced };
-    of(category, format!("the host is being changed by {who}; wait until it ends"))
+    // A holder that is being written cannot be read; the next attempt reads it.
+    let same_cluster = holder.is_none_or(|holder| holder.uid == uid);
+    let category = if same_cluster { Category::Held } else { Category::Fenced };
+    of(category, format!("the host is being changed by {writer}; wait until it ends"))
 }
 
-/// Who holds the host; `None` for a free one.
+/// The claim of the cluster that the host belongs to; `None` for a free host.
 ///
 /// # Errors
-/// When the claim is there and cannot be read.
+/// If the claim exists and cannot be read.
 pub fn claim(root: &Root) -> Result<Option<Claim>, StepFailure> {
     let place = root.at(paths::CLAIM);
     let Some(text) = read_text(&place)? else { return Ok(None) };
@@ -120,13 +120,13 @@ pub fn claim(root: &Root) -> Result<Option<Claim>, StepFailure> {
 /// Takes the lock and the claim for the fence's cluster and generation.
 ///
 /// # Errors
-/// [`Category::Fenced`] when another cluster has the host or is at work on it, or a newer generation was seen;
-/// [`Category::Held`] when another writer of this cluster is at work.
+/// [`Category::Fenced`] if the host belongs to another cluster, another cluster changes it, or the host has
+/// seen a newer generation; [`Category::Held`] if another writer of this cluster changes it.
 pub fn open(root: &Root, fence: &Fence) -> Result<Lock, StepFailure> {
     let lock = Lock::take(root, &fence.uid, fence.generation, LOCK_TIMEOUT)?;
-    let seen = claim(root)?;
-    if let Some(seen) = &seen {
-        admit(seen, fence)?;
+    let current = claim(root)?;
+    if let Some(current) = &current {
+        admit(current, fence)?;
     }
     let wanted = Claim {
         cluster: fence.cluster.clone(),
@@ -135,28 +135,28 @@ pub fn open(root: &Root, fence: &Fence) -> Result<Lock, StepFailure> {
         version: fence.version,
         role: fence.role.clone(),
     };
-    if seen.as_ref() != Some(&wanted) {
+    if current.as_ref() != Some(&wanted) {
         let text = serde_json::to_vec_pretty(&wanted).map_err(|error| failed(error.to_string()))?;
         write_file(&root.at(paths::CLAIM), &text, 0o644)?;
     }
     Ok(lock)
 }
 
-fn admit(seen: &Claim, fence: &Fence) -> Result<(), StepFailure> {
+fn admit(current: &Claim, fence: &Fence) -> Result<(), StepFailure> {
     let refuse = |cause| Err(of(Category::Fenced, cause));
-    if seen.cluster != fence.cluster {
-        return refuse(format!("the host belongs to cluster {}, not to {}", seen.cluster, fence.cluster));
+    if current.cluster != fence.cluster {
+        return refuse(format!("the host belongs to cluster {}, not to {}", current.cluster, fence.cluster));
     }
-    if seen.uid != fence.uid {
+    if current.uid != fence.uid {
         return refuse(format!(
-            "the host belongs to another cluster of the name {} (uid {}, not {})",
-            seen.cluster, seen.uid, fence.uid
+            "the host belongs to another cluster with the name {} (uid {}, not {})",
+            current.cluster, current.uid, fence.uid
         ));
     }
-    if fence.generation < seen.generation {
+    if fence.generation < current.generation {
         return refuse(format!(
             "generation {} is older than {}, which the host has seen",
-            fence.generation, seen.generation
+            fence.generation, current.generation
         ));
     }
     Ok(())
@@ -190,7 +190,11 @@ mod tests {
             let refused = open(&root, &stranger).unwrap_err();
             assert_eq!(refused.category, Category::Fenced);
             assert!(refused.cause.contains(word), "{refused}");
-            assert_eq!(claim(&root).unwrap().unwrap().generation, 5, "a refused writer leaves the claim");
+            assert_eq!(
+                claim(&root).unwrap().unwrap().generation,
+                5,
+                "a refused writer does not change the claim"
+            );
         }
         drop(open(&root, &fence("demo", "u1", 5)).unwrap());
         drop(open(&root, &fence("demo", "u1", 6)).unwrap());
@@ -198,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn names_the_writer_that_is_at_work_and_tells_whether_it_is_of_the_same_cluster() {
+    fn names_the_writer_and_distinguishes_the_same_cluster_from_another() {
         let folder = tempfile::tempdir().unwrap();
         let root = Root::new(folder.path());
         let held = open(&root, &fence("demo", "u1", 5)).unwrap();
@@ -209,7 +213,11 @@ mod tests {
             assert!(refused(uid).cause.contains(&who), "{}", refused(uid));
         }
         std::fs::write(root.at(paths::LOCK), "").unwrap();
-        assert_eq!(refused("u2").category, Category::Held, "it is not known to be another cluster's");
+        assert_eq!(
+            refused("u2").category,
+            Category::Held,
+            "the holder is unknown, so it may be of the same cluster"
+        );
         drop(held);
         assert!(open(&root, &fence("demo", "u1", 6)).is_ok());
     }
@@ -228,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn does_not_take_a_broken_claim_for_a_free_host() {
+    fn a_broken_claim_does_not_mean_a_free_host() {
         let folder = tempfile::tempdir().unwrap();
         let root = Root::new(folder.path());
         write_file(&root.at(paths::CLAIM), b"{", 0o644).unwrap();

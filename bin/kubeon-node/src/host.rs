@@ -1,4 +1,4 @@
-//! The host that steps work on, shared by all of them.
+//! The host that the steps change; all steps share it.
 
 use std::collections::BTreeSet;
 
@@ -12,9 +12,9 @@ use crate::systemd::{NoServices, Services, Systemd};
 pub struct HostSystem {
     /// The folder that is used as `/`.
     pub root: Root,
-    /// Where the host's own API server serves.
+    /// The URL of the host's own API server.
     pub api: String,
-    /// Where the host's own etcd member serves.
+    /// The URL of the host's own etcd member.
     pub etcd: String,
     /// The host's service manager.
     pub services: Box<dyn Services>,
@@ -25,7 +25,7 @@ pub struct HostSystem {
 }
 
 impl HostSystem {
-    /// The real host for the root `/`; with any other root one without services.
+    /// The real host for the root `/`. For any other root, a host without services.
     #[must_use]
     pub fn new(root: Root) -> Self {
         let services: Box<dyn Services> =

@@ -1,4 +1,4 @@
-//! HTTPS with the cluster's own certificates, to addresses, never through a proxy.
+//! An HTTPS client with the cluster's certificates, which never uses a proxy.
 
 use std::fmt;
 use std::fs;
@@ -12,32 +12,32 @@ use ureq::tls::{ClientCert, PemItem, PrivateKey, RootCerts, TlsConfig, parse_pem
 
 use crate::failure::{Doing, failed, plain};
 
-/// The largest answer that is taken: a list of thousands of nodes fits.
+/// The largest accepted answer: enough for a list of thousands of nodes.
 const ANSWER_LIMIT: u64 = 256 << 20;
 
 /// Why there was no answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NoAnswer {
-    /// Nobody listens there, or nobody whom the certificates know. That is sure.
-    Nobody(String),
-    /// Nothing came in time, or the connection broke: somebody may be there.
+    /// No server listens on the address, or its certificate is not of the cluster.
+    NoServer(String),
+    /// No answer arrived in time, or the connection broke: a server may exist.
     Unknown(String),
 }
 
 impl fmt::Display for NoAnswer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (Self::Nobody(why) | Self::Unknown(why)) = self;
+        let (Self::NoServer(why) | Self::Unknown(why)) = self;
         f.write_str(why)
     }
 }
 
-/// A client that keeps its connections.
+/// A client that reuses its connections.
 #[derive(Debug)]
 pub struct Https {
     agent: ureq::Agent,
 }
 
-/// An answer, whatever its status.
+/// An answer with any status.
 #[derive(Debug)]
 pub struct HttpResponse {
     /// The HTTP status.
@@ -47,14 +47,14 @@ pub struct HttpResponse {
 }
 
 impl Https {
-    /// A client that trusts the authorities in `ca`, and shows the certificate and key of `identity`.
+    /// A client that trusts the authorities in `ca` and presents the certificate and key of `identity`.
     ///
     /// # Errors
-    /// When a file cannot be read or holds nothing of the kind.
+    /// If a file cannot be read, or does not contain a certificate or key.
     pub fn open(ca: &Path, identity: Option<(&Path, &Path)>) -> Result<Self, StepFailure> {
         let (authorities, _) = pem(ca)?;
         if authorities.is_empty() {
-            return Err(failed(format!("{} holds no certificate", ca.display())));
+            return Err(failed(format!("{} contains no certificate", ca.display())));
         }
         let identity = identity.map(|(certificate, key)| identify(certificate, key)).transpose()?;
         let tls = TlsConfig::builder()
@@ -76,7 +76,7 @@ impl Https {
     /// Sends a GET.
     ///
     /// # Errors
-    /// Why there was no answer, in a few words.
+    /// A short text with the cause, if there is no answer.
     pub fn get(&self, url: &str, timeout: Duration) -> Result<HttpResponse, NoAnswer> {
         let request = self.agent.get(url).config().timeout_global(Some(timeout)).build();
         answer(request.call())
@@ -85,7 +85,7 @@ impl Https {
     /// Sends a body of the given type.
     ///
     /// # Errors
-    /// Why there was no answer, in a few words.
+    /// A short text with the cause, if there is no answer.
     pub fn send(
         &self,
         method: Method,
@@ -105,19 +105,19 @@ impl Https {
     /// Sends a DELETE.
     ///
     /// # Errors
-    /// Why there was no answer, in a few words.
+    /// A short text with the cause, if there is no answer.
     pub fn delete(&self, url: &str, timeout: Duration) -> Result<HttpResponse, NoAnswer> {
         let request = self.agent.delete(url).config().timeout_global(Some(timeout)).build();
         answer(request.call())
     }
 
-    /// Sends a GET whose answer goes on for a while: its lines. An answer other than 200 is an error.
+    /// Sends a GET and returns the lines of its streamed answer. A status other than 200 is an error.
     ///
     /// # Errors
-    /// Why there was no such answer, in a few words.
+    /// A short text with the cause, if there is no such answer.
     pub fn lines(&self, url: &str, timeout: Duration) -> Result<impl BufRead + use<>, String> {
         let request = self.agent.get(url).config().timeout_global(Some(timeout)).build();
-        let response = request.call().map_err(|error| say(&error).to_string())?;
+        let response = request.call().map_err(|error| no_answer(&error).to_string())?;
         if response.status().as_u16() == 200 {
             return Ok(BufReader::with_capacity(64 << 10, response.into_body().into_reader()));
         }
@@ -126,7 +126,7 @@ impl Https {
     }
 }
 
-/// How a body is sent.
+/// The method of a request with a body.
 #[derive(Debug, Clone, Copy)]
 pub enum Method {
     /// PATCH.
@@ -136,37 +136,37 @@ pub enum Method {
 }
 
 fn answer(outcome: Result<ureq::http::Response<ureq::Body>, ureq::Error>) -> Result<HttpResponse, NoAnswer> {
-    let response = outcome.map_err(|error| say(&error))?;
+    let response = outcome.map_err(|error| no_answer(&error))?;
     let status = response.status().as_u16();
     let body = response.into_body().into_with_config().limit(ANSWER_LIMIT).lossy_utf8(true);
-    Ok(HttpResponse { status, body: body.read_to_string().map_err(|error| say(&error))? })
+    Ok(HttpResponse { status, body: body.read_to_string().map_err(|error| no_answer(&error))? })
 }
 
-/// Whether reading an answer that goes on ended because its time was up.
+/// Whether reading a streamed answer ended at its timeout.
 #[must_use]
 pub fn is_time_up(error: &io::Error) -> bool {
     let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<ureq::Error>());
     error.kind() == io::ErrorKind::TimedOut || matches!(inner, Some(ureq::Error::Timeout(_)))
 }
 
-fn say(error: &ureq::Error) -> NoAnswer {
+fn no_answer(error: &ureq::Error) -> NoAnswer {
     match error {
-        // Bytes that are no TLS, and certificates that are refused on either side, count as invalid data.
+        // Bytes that are not TLS, and certificates that either side refuses, are reported as invalid data.
         ureq::Error::Io(error)
             if matches!(error.kind(), io::ErrorKind::ConnectionRefused | io::ErrorKind::InvalidData) =>
         {
-            NoAnswer::Nobody(plain(error))
+            NoAnswer::NoServer(plain(error))
         }
         ureq::Error::Io(error) => NoAnswer::Unknown(plain(error)),
-        ureq::Error::Tls(_) | ureq::Error::Rustls(_) => NoAnswer::Nobody(error.to_string()),
+        ureq::Error::Tls(_) | ureq::Error::Rustls(_) => NoAnswer::NoServer(error.to_string()),
         ureq::Error::Timeout(_) => NoAnswer::Unknown("no answer in time".to_owned()),
         other => NoAnswer::Unknown(other.to_string()),
     }
 }
 
-type Found = (Vec<ureq::tls::Certificate<'static>>, Vec<PrivateKey<'static>>);
+type PemContent = (Vec<ureq::tls::Certificate<'static>>, Vec<PrivateKey<'static>>);
 
-fn pem(place: &Path) -> Result<Found, StepFailure> {
+fn pem(place: &Path) -> Result<PemContent, StepFailure> {
     let text = fs::read(place).doing("read", place)?;
     let (mut certificates, mut keys) = (Vec::new(), Vec::new());
     for item in parse_pem(&text) {
@@ -185,7 +185,7 @@ fn identify(certificate: &Path, key: &Path) -> Result<ClientCert, StepFailure> {
     let (_, mut keys) = pem(key)?;
     match keys.pop() {
         Some(key) if !chain.is_empty() => Ok(ClientCert::new_with_certs(&chain, key)),
-        Some(_) => Err(failed(format!("{} holds no certificate", certificate.display()))),
-        None => Err(failed(format!("{} holds no key", key.display()))),
+        Some(_) => Err(failed(format!("{} contains no certificate", certificate.display()))),
+        None => Err(failed(format!("{} contains no key", key.display()))),
     }
 }

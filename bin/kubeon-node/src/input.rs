@@ -1,4 +1,4 @@
-//! Standard input: lines of JSON, and now and then raw bytes between them.
+//! Standard input: lines of JSON with raw bytes of parts between them.
 
 use std::io::{self, Read};
 use std::os::fd::AsFd;
@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
-/// A longer line is refused: no step is that large.
+/// The longest accepted line: no step is larger.
 const LINE_LIMIT: usize = 64 << 20;
 
-/// A stream that counts as broken once nothing came for too long: a peer that lost its power or its network
-/// does not say that it is gone. Time in which nobody reads does not count.
+/// A stream that fails after a time without data: a peer that lost its power or its network does not close
+/// the connection. Only the time spent in a read counts.
 #[derive(Debug)]
 pub struct Live<R> {
     stream: R,
@@ -19,7 +19,7 @@ pub struct Live<R> {
 }
 
 impl<R: Read + AsFd> Live<R> {
-    /// Reads from the stream and waits no longer than `silence` for what comes next.
+    /// Reads from the stream and waits at most `silence` for the next data.
     pub fn new(stream: R, silence: Duration) -> Self {
         Self { stream, silence }
     }
@@ -30,14 +30,14 @@ impl<R: Read + AsFd> Read for Live<R> {
         if is_ready(&self.stream, self.silence)? {
             return self.stream.read(place);
         }
-        let words = format!("nothing came for {} s", self.silence.as_secs());
-        Err(io::Error::new(io::ErrorKind::TimedOut, words))
+        let text = format!("no data received for {} s", self.silence.as_secs());
+        Err(io::Error::new(io::ErrorKind::TimedOut, text))
     }
 }
 
-/// Whether there is something to read, or the stream ended, within the time.
-fn is_ready(stream: &impl AsFd, patience: Duration) -> io::Result<bool> {
-    let end = Instant::now() + patience;
+/// Whether the stream has data or ended within the timeout.
+fn is_ready(stream: &impl AsFd, timeout: Duration) -> io::Result<bool> {
+    let end = Instant::now() + timeout;
     loop {
         let left = Timespec::try_from(end.saturating_duration_since(Instant::now())).unwrap_or_default();
         match poll(&mut [PollFd::new(stream, PollFlags::IN)], Some(&left)) {
@@ -64,17 +64,17 @@ impl<R: Read> Input<R> {
         Self { stream, broke: false, buffer: vec![0; 64 << 10], start: 0, end: 0 }
     }
 
-    /// Whether the stream broke or fell silent; `false` where it came to its end.
+    /// Whether the stream failed or sent no data for too long; `false` after a regular end.
     #[must_use]
     pub fn broke(&self) -> bool {
         self.broke
     }
 
-    /// The next line without its end; `None` at the end of the stream. A last line that is cut off by the
-    /// end of the stream is not given: it is not known to be whole.
+    /// The next line without its newline; `None` at the end of the stream. A last line without a newline is
+    /// not returned, because it may be incomplete.
     ///
     /// # Errors
-    /// When the stream breaks, or a line is longer than 64 MiB.
+    /// If the stream fails, or a line is longer than 64 MiB.
     pub fn line(&mut self) -> io::Result<Option<Vec<u8>>> {
         let mut line = Vec::new();
         loop {
@@ -96,10 +96,10 @@ impl<R: Read> Input<R> {
         }
     }
 
-    /// Fills `place` with raw bytes; tells how many came before the end of the stream.
+    /// Fills `place` with raw bytes. Returns how many arrived before the end of the stream.
     ///
     /// # Errors
-    /// When the stream breaks.
+    /// If the stream fails.
     pub fn bytes(&mut self, place: &mut [u8]) -> io::Result<usize> {
         let held = &self.buffer[self.start..self.end];
         let mut filled = held.len().min(place.len());
@@ -131,7 +131,7 @@ mod tests {
 
     use super::*;
 
-    /// Gives one byte at a time, as a slow network may.
+    /// Returns one byte at a time, like a slow network.
     struct Drip(&'static [u8]);
 
     impl Read for Drip {
@@ -151,26 +151,26 @@ mod tests {
         assert_eq!(&raw, b"a\nb\n\0");
         assert_eq!(input.line().unwrap().unwrap(), b"two");
         assert_eq!(input.line().unwrap().unwrap(), b"");
-        assert_eq!(input.line().unwrap(), None, "a line without an end is not whole");
+        assert_eq!(input.line().unwrap(), None, "a line without a newline is incomplete");
     }
 
     #[test]
-    fn keeps_lines_and_raw_bytes_apart() {
+    fn separates_lines_from_raw_bytes() {
         let stream: &[u8] = b"one\na\nb\n\0two\n\ncut";
         check(stream);
         check(Drip(stream));
     }
 
     #[test]
-    fn tells_how_many_bytes_came_before_the_end() {
+    fn returns_how_many_bytes_arrived_before_the_end() {
         let mut input = Input::new(&b"x\nabc"[..]);
         input.line().unwrap();
         assert_eq!(input.bytes(&mut [0; 9]).unwrap(), 3);
-        assert!(!input.broke(), "it came to its end");
+        assert!(!input.broke(), "a regular end");
     }
 
     #[test]
-    fn silence_breaks_a_stream_and_what_came_before_is_read() {
+    fn silence_fails_a_stream_after_the_earlier_lines_were_read() {
         let (stream, mut peer) = io::pipe().unwrap();
         peer.write_all(b"one\ncut").unwrap();
         let mut input = Input::new(Live::new(stream, Duration::from_millis(50)));

@@ -40,12 +40,12 @@ pub struct StepEffect {
 impl Job<'_> {
     /// Sends a note for the user.
     pub fn note(&self, text: impl Into<String>) {
-        self.events.say(&Event::Note { id: self.id.to_owned(), text: text.into() });
+        self.events.send(&Event::Note { id: self.id.to_owned(), text: text.into() });
     }
 
     /// Sends the progress, in bytes.
     pub fn progress(&self, done: u64, total: u64) {
-        self.events.say(&Event::Progress { id: self.id.to_owned(), done, total });
+        self.events.send(&Event::Progress { id: self.id.to_owned(), done, total });
     }
 
     /// The time left until the deadline.

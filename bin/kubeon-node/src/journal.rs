@@ -1,4 +1,4 @@
-//! What was done on this host: one file for each step, written after its effect is complete.
+//! The journal of completed steps: one file for each step, written after its effect is complete.
 
 use std::fs;
 use std::path::PathBuf;
@@ -11,18 +11,18 @@ use crate::failure::{Doing, failed};
 use crate::paths;
 use crate::root::Root;
 
-/// A step that was done, and what it left behind.
+/// A completed step and its results.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {
     /// The step's identity.
     pub id: String,
-    /// Digest of its content as planned.
+    /// Digest of the planned step.
     pub digest: String,
-    /// What it left, so that it can be looked for later.
+    /// Its results, to check for drift later.
     pub marks: Vec<Mark>,
 }
 
-/// Something a step left behind that can be found again.
+/// A result of a step that can be checked later.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", tag = "kind")]
 pub enum Mark {
@@ -39,7 +39,7 @@ pub enum Mark {
     Link {
         /// Its path.
         path: String,
-        /// What it points at.
+        /// Its target.
         target: String,
     },
     /// An unpacked part.
@@ -54,7 +54,7 @@ pub enum Mark {
         /// Its value.
         value: String,
     },
-    /// That no swap is in use.
+    /// No swap is in use.
     NoSwap,
     /// kubeon's block in the hosts file.
     HostsBlock {
@@ -67,7 +67,7 @@ pub enum Mark {
         name: String,
         /// SHA-256 of the unit file.
         sha256: String,
-        /// Paths whose change asks for a restart.
+        /// Paths whose change requires a restart.
         watches: Vec<String>,
     },
     /// An image in containerd.
@@ -75,45 +75,46 @@ pub enum Mark {
         /// Its name.
         name: String,
     },
-    /// An object of the API server.
+    /// An object in the API server.
     Object {
         /// Its URL path.
         path: String,
     },
 }
 
-/// Remembers a step.
+/// Writes the entry of a step.
 ///
 /// # Errors
-/// When the entry cannot be written.
+/// If the entry cannot be written.
 pub fn remember(root: &Root, entry: &Entry) -> Result<(), StepFailure> {
-    let text = serde_json::to_vec(entry).map_err(|error| failed(format!("cannot journal: {error}")))?;
+    let text = serde_json::to_vec(entry)
+        .map_err(|error| failed(format!("cannot encode a journal entry: {error}")))?;
     write_file(&place(root, &entry.id)?, &text, 0o600)
 }
 
-/// The entry of a step; `None` when it was never done, or its entry cannot be understood, so that it is
-/// done again.
+/// The entry of a step; `None` if it never completed or its entry cannot be parsed. The step is then executed
+/// again.
 ///
 /// # Errors
-/// When the journal cannot be read.
+/// If the journal cannot be read.
 pub fn entry(root: &Root, id: &str) -> Result<Option<Entry>, StepFailure> {
     let text = read_text(&place(root, id)?)?;
     let entry = text.and_then(|text| serde_json::from_str::<Entry>(&text).ok());
     Ok(entry.filter(|entry| entry.id == id))
 }
 
-/// Forgets a step.
+/// Removes the entry of a step.
 ///
 /// # Errors
-/// When the entry cannot be removed.
+/// If the entry cannot be removed.
 pub fn forget(root: &Root, id: &str) -> Result<(), StepFailure> {
     remove_file(&place(root, id)?).map(drop)
 }
 
-/// All entries, by name; an entry that cannot be understood is given by its identity only.
+/// All entries, sorted by name. An entry that cannot be parsed is returned as its step's identity.
 ///
 /// # Errors
-/// When the journal cannot be read.
+/// If the journal cannot be read.
 pub fn all(root: &Root) -> Result<Vec<Result<Entry, String>>, StepFailure> {
     let folder = root.at(paths::JOURNAL);
     let files = match fs::read_dir(&folder) {
@@ -136,7 +137,9 @@ pub fn all(root: &Root) -> Result<Vec<Result<Entry, String>>, StepFailure> {
 fn place(root: &Root, id: &str) -> Result<PathBuf, StepFailure> {
     let good = |c: char| c.is_ascii_alphanumeric() || "-_./:@+".contains(c);
     if id.is_empty() || id.len() > 200 || id.starts_with('.') || !id.chars().all(good) {
-        return Err(failed(format!("{id:?} cannot be a step: 1 to 200 of a-z, A-Z, 0-9 and -_./:@+")));
+        return Err(failed(format!(
+            "{id:?} is not a valid step ID: use 1 to 200 characters of a-z, A-Z, 0-9 and -_./:@+"
+        )));
     }
     Ok(root.at(paths::JOURNAL).join(format!("{}.json", id.replace('/', "__"))))
 }
@@ -150,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn remembers_and_forgets() {
+    fn writes_and_removes_entries() {
         let folder = tempfile::tempdir().unwrap();
         let root = Root::new(folder.path());
         assert!(all(&root).unwrap().is_empty());
@@ -163,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn a_broken_entry_is_named_and_done_again() {
+    fn a_broken_entry_is_named_and_its_step_is_executed_again() {
         let folder = tempfile::tempdir().unwrap();
         let root = Root::new(folder.path());
         remember(&root, &done("h1/x")).unwrap();
@@ -173,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_names_that_could_climb_out() {
+    fn refuses_names_that_could_leave_the_folder() {
         let folder = tempfile::tempdir().unwrap();
         let root = Root::new(folder.path());
         for bad in ["", "../x", "a b", "x\n", &"x".repeat(201)] {

@@ -6,8 +6,9 @@
 //!                       Facts ◄── facts ◄── journal, claim, certificates, API server, etcd
 //! ```
 //!
-//! It makes no decision about the desired state: a step is complete. It connects to other hosts only to check that they
-//! answer, and it writes only under the lock and the claim of [`fence`].
+//! It makes no decision about the desired state: a step contains everything that it needs. The program
+//! connects to other hosts only to check that they answer, and it writes only under the lock and the claim of
+//! [`fence`].
 
 pub mod api;
 mod backoff;

@@ -18,30 +18,30 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 const USAGE: &str = "\
-kubeon-node: the program of kubeon on a host
+kubeon-node: the program that kubeon runs on a host
 
 usage: kubeon-node [--root DIR] COMMAND
-  apply                 do the requests on standard input, tell events on standard output
-  facts                 tell what stands on this host, as JSON; changes nothing
-  reset --cluster NAME  take everything of the cluster away from this host
-  version               tell the version
-  --root DIR            take DIR for /, and touch no service, process or network";
+  apply                 execute the requests from standard input, write events to standard output
+  facts                 print the facts of this host as JSON; changes nothing
+  reset --cluster NAME  remove everything of the cluster from this host
+  version               print the version
+  --root DIR            use DIR as /; change no service, process or network";
 
-/// Told to stop by a signal.
-const STOPPED: u8 = 130;
+/// The exit code after a signal.
+const SIGNALLED: u8 = 130;
 
 fn main() -> ExitCode {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    let (root, words) = match words.as_slice() {
+    let given: Vec<String> = std::env::args().skip(1).collect();
+    let arguments: Vec<&str> = given.iter().map(String::as_str).collect();
+    let (root, arguments) = match arguments.as_slice() {
         ["--root", root, rest @ ..] => (Root::new(Path::new(root)), rest),
         rest => (Root::new(Path::new("/")), rest),
     };
     rustix::process::umask(rustix::fs::Mode::from_bits_truncate(0o022));
-    let outcome = match words {
+    let outcome = match arguments {
         ["apply"] => apply(root),
-        ["facts"] => tell_facts(root),
-        ["reset", "--cluster", name] => take_away(root, name),
+        ["facts"] => print_facts(root),
+        ["reset", "--cluster", name] => reset_by_hand(root, name),
         ["version"] => writeln!(io::stdout(), "kubeon-node {}", env!("CARGO_PKG_VERSION")).map(|()| 0),
         ["help" | "-h" | "--help"] => writeln!(io::stdout(), "{USAGE}").map(|()| 0),
         _ => writeln!(io::stderr(), "{USAGE}").map(|()| 2),
@@ -52,15 +52,15 @@ fn main() -> ExitCode {
 fn apply(root: Root) -> io::Result<u8> {
     let session = Session::new(HostSystem::new(root), Events::stdout());
     let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP])?;
-    let told = Arc::clone(&session);
+    let on_signal = Arc::clone(&session);
     thread::spawn(move || {
         if signals.forever().next().is_some() {
-            told.finish();
-            std::process::exit(i32::from(STOPPED));
+            on_signal.finish();
+            std::process::exit(i32::from(SIGNALLED));
         }
     });
     let stdin = File::from(rustix::io::dup(rustix::stdio::stdin())?);
-    // A wide pipe saves most of the switches between the two programs; not every input is a pipe.
+    // A large pipe buffer avoids most context switches. The call fails if the input is not a pipe.
     let _ = rustix::pipe::fcntl_setpipe_size(&stdin, 1 << 20);
     Ok(match session.serve(Live::new(stdin, SILENCE_LIMIT)) {
         Ending::Closed => 0,
@@ -68,7 +68,7 @@ fn apply(root: Root) -> io::Result<u8> {
     })
 }
 
-fn tell_facts(root: Root) -> io::Result<u8> {
+fn print_facts(root: Root) -> io::Result<u8> {
     match facts::collect(&Arc::new(HostSystem::new(root))) {
         Ok(facts) => {
             let mut text = serde_json::to_vec(&facts)?;
@@ -79,15 +79,15 @@ fn tell_facts(root: Root) -> io::Result<u8> {
     }
 }
 
-fn take_away(root: Root, name: &str) -> io::Result<u8> {
+fn reset_by_hand(root: Root, name: &str) -> io::Result<u8> {
     let mut out = io::stdout();
     let outcome = match name.parse() {
         Ok(cluster) => reset::by_hand(&HostSystem::new(root), &cluster),
         Err(error) => return writeln!(io::stderr(), "error: {error}").map(|()| 2),
     };
     match outcome {
-        Ok(true) => writeln!(out, "everything of cluster {name} was taken away").map(|()| 0),
-        Ok(false) => writeln!(out, "there was nothing of kubeon on this host").map(|()| 0),
+        Ok(true) => writeln!(out, "removed cluster {name} from this host").map(|()| 0),
+        Ok(false) => writeln!(out, "nothing to remove: kubeon has no data on this host").map(|()| 0),
         Err(failure) => {
             writeln!(io::stderr(), "error: {failure}")?;
             failure.log.iter().try_for_each(|line| writeln!(io::stderr(), "  {line}"))?;

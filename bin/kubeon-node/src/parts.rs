@@ -1,8 +1,8 @@
-//! The unpacked parts of bundles: one folder for each, named by the digest of its blob.
+//! The unpacked parts of bundles: one folder for each part, named by the digest of its blob.
 //!
-//! A folder is trusted while every file in it has the size, mode and time that it had when it was unpacked.
-//! A host that loses power before the kernel wrote a file out shows a shorter file afterwards, so files of
-//! a part need not be synced one by one, which would cost more than unpacking them.
+//! A folder is valid while every file in it has the size, mode and time that it had when it was unpacked. If a host
+//! loses power before the kernel has written a file, the file is shorter afterwards. Therefore the files of a part
+//! are not synced one by one, which would take longer than unpacking them.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -17,26 +17,26 @@ use crate::failure::{Doing, failed};
 use crate::paths;
 use crate::root::Root;
 
-/// Marks what is on its way in or out; never a part.
+/// The prefix of folders that are being installed or removed.
 const UNFINISHED: &str = ".tmp-";
 
-/// The folder of a part, whether it is there or not.
+/// The folder of a part, which may not exist.
 #[must_use]
 pub fn folder(root: &Root, digest: &Digest) -> PathBuf {
     root.at(paths::PARTS).join(digest.as_str())
 }
 
-/// A folder for a part on its way in. The step's identity keeps two steps for one part apart.
+/// The temporary folder for unpacking a part. It differs for two steps with the same part.
 #[must_use]
 pub fn unfinished(root: &Root, digest: &Digest, step: &str) -> PathBuf {
-    let who = sha256(step.as_bytes());
-    root.at(paths::PARTS).join(format!("{UNFINISHED}{digest}-{}", &who[..8]))
+    let step_digest = sha256(step.as_bytes());
+    root.at(paths::PARTS).join(format!("{UNFINISHED}{digest}-{}", &step_digest[..8]))
 }
 
-/// Removes what a broken-off program left on its way in or out.
+/// Removes the temporary folders of interrupted sessions.
 ///
 /// # Errors
-/// When it cannot be removed.
+/// If a folder cannot be removed.
 pub fn sweep(root: &Root) -> Result<(), StepFailure> {
     for name in names(root)?.iter().filter(|name| name.starts_with(UNFINISHED)) {
         remove(&root.at(paths::PARTS).join(name))?;
@@ -44,10 +44,10 @@ pub fn sweep(root: &Root) -> Result<(), StepFailure> {
     Ok(())
 }
 
-/// The parts that are whole.
+/// The complete parts.
 ///
 /// # Errors
-/// When the folders cannot be read.
+/// If the folders cannot be read.
 pub fn whole(root: &Root) -> Result<Vec<Digest>, StepFailure> {
     let mut parts = Vec::new();
     for digest in names(root)?.iter().filter_map(|name| name.parse::<Digest>().ok()) {
@@ -59,20 +59,20 @@ pub fn whole(root: &Root) -> Result<Vec<Digest>, StepFailure> {
     Ok(parts)
 }
 
-/// Whether the part is there with every file as it was unpacked.
+/// Whether the part exists and every file in it is unchanged.
 ///
 /// # Errors
-/// When it cannot be looked at.
+/// If the folder cannot be read.
 pub fn is_whole(root: &Root, digest: &Digest) -> Result<bool, StepFailure> {
     let folder = folder(root, digest);
     let Some(recorded) = read_text(&list_place(root, digest))? else { return Ok(false) };
     Ok(folder.is_dir() && list(&folder)? == recorded)
 }
 
-/// Puts a complete folder in the part's place; a damaged one that is there makes room.
+/// Moves a complete folder to the part's path and replaces a damaged folder there.
 ///
 /// # Errors
-/// When it cannot be put there.
+/// If it cannot be moved.
 pub fn put(root: &Root, digest: &Digest, complete: &Path) -> Result<(), StepFailure> {
     let place = folder(root, digest);
     let parts = root.at(paths::PARTS);
@@ -82,15 +82,15 @@ pub fn put(root: &Root, digest: &Digest, complete: &Path) -> Result<(), StepFail
         fs::rename(&place, &aside).doing("move aside", &place)?;
     }
     write_file(&list_place(root, digest), list.as_bytes(), 0o644)?;
-    fs::rename(complete, &place).doing("put in place", &place)?;
+    fs::rename(complete, &place).doing("rename the unpacked part to", &place)?;
     sync_folder(&parts)?;
     if aside.exists() { remove(&aside) } else { Ok(()) }
 }
 
-/// Removes a folder and what is in it.
+/// Removes a folder and its content.
 ///
 /// # Errors
-/// When it cannot be removed.
+/// If it cannot be removed.
 pub fn remove(folder: &Path) -> Result<(), StepFailure> {
     match fs::remove_dir_all(folder) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error).doing("remove", folder),
@@ -122,7 +122,7 @@ fn list(folder: &Path) -> Result<String, StepFailure> {
         for entry in fs::read_dir(&next).doing("read the folder", &next)? {
             let entry = entry.doing("read the folder", &next)?;
             let path = entry.path();
-            let found = fs::symlink_metadata(&path).doing("look at", &path)?;
+            let found = fs::symlink_metadata(&path).doing("read the metadata of", &path)?;
             if found.is_dir() {
                 folders.push(path);
                 continue;

@@ -1,21 +1,22 @@
-//! Every place on a host that the program knows by name.
+//! The fixed paths and URLs on a host.
 
-/// Everything of kubeon on a host lies below this folder.
+/// The folder of kubeon's own state.
 pub const STATE: &str = "/var/lib/kubeon";
-/// Held with `flock` by the one program that may write.
+/// Locked with `flock` by the program that may change the host.
 pub const LOCK: &str = "/var/lib/kubeon/lock";
-/// Who holds the host.
+/// The claim of the cluster that the host belongs to.
 pub const CLAIM: &str = "/var/lib/kubeon/claim.json";
-/// One file for every step that was done.
+/// One file for every completed step.
 pub const JOURNAL: &str = "/var/lib/kubeon/journal";
-/// One file for every systemd unit that kubeon wrote: with what content it was last started.
+/// One file for every systemd unit that kubeon wrote, with the digest of the content with which it was last
+/// started.
 pub const UNITS: &str = "/var/lib/kubeon/units";
 /// One folder for every unpacked part, named by digest.
 pub const PARTS: &str = "/var/lib/kubeon/parts";
-/// Exists as soon as kubeon may have written outside of [`STATE`] what a reset must take away.
+/// Exists as soon as kubeon may have written files outside [`STATE`] that a reset must remove.
 pub const TOUCHED: &str = "/var/lib/kubeon/touched";
 
-/// Where kubeon writes systemd units.
+/// The folder for kubeon's systemd units.
 pub const UNIT_FILES: &str = "/etc/systemd/system";
 /// The hosts file.
 pub const HOSTS: &str = "/etc/hosts";
@@ -23,16 +24,16 @@ pub const HOSTS: &str = "/etc/hosts";
 pub const MODULES_LOAD: &str = "/etc/modules-load.d/kubeon.conf";
 /// Kernel parameters to set at boot; the name sorts after the distribution's own files.
 pub const SYSCTL: &str = "/etc/sysctl.d/99-kubeon.conf";
-/// Where file systems and swap are declared.
+/// The table of file systems and swap.
 pub const FSTAB: &str = "/etc/fstab";
-/// The file systems table as it was before kubeon turned swap off.
+/// A copy of [`FSTAB`] from before kubeon turned swap off.
 pub const FSTAB_BACKUP: &str = "/etc/fstab.kubeon-backup";
 
 /// The host's own API server.
 pub const API: &str = "https://127.0.0.1:6443";
 /// The cluster's certificates.
 pub const PKI: &str = "/etc/kubernetes/pki";
-/// The certificate with which the kubelet asks for its own.
+/// The certificate with which the kubelet requests its own certificate.
 pub const KUBELET_BOOTSTRAP: &str = "/var/lib/kubelet/bootstrap/client.crt";
 /// The kubelet's own certificate and key.
 pub const KUBELET_OWN: &str = "/var/lib/kubelet/pki/kubelet-client-current.pem";
@@ -52,7 +53,7 @@ pub const ETCD_CERTIFICATE: &str = "/etc/kubernetes/pki/etcd/healthcheck-client.
 /// The key of [`ETCD_CERTIFICATE`].
 pub const ETCD_KEY: &str = "/etc/kubernetes/pki/etcd/healthcheck-client.key";
 
-/// containerd's own client, a link to its part.
+/// containerd's client, a link into its part.
 pub const CTR: &str = "/usr/local/bin/ctr";
-/// Where containerd listens.
+/// The socket of containerd.
 pub const CONTAINERD_SOCKET: &str = "/run/containerd/containerd.sock";

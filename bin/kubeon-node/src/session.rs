@@ -1,12 +1,13 @@
-//! `kubeon-node apply`: requests in, effects, events out.
+//! `kubeon-node apply`: reads requests, runs the steps, and writes events.
 //!
 //! ```text
-//!   stdin ─► reader ─┬─ step ─► its own thread ─► effect ─► journal ─► Done
+//!   stdin ─► reader ─┬─ step ─► thread of the step ─► effect ─► journal ─► Done
 //!                    └─ part bytes ─► the part's thread
 //! ```
 //!
-//! The end of the input ends the session, and so does its silence: steps that only wait are told to stop, the
-//! others get a little time to finish. Every effect may be broken off anywhere, so that being killed is no worse.
+//! The session ends at the end of the input, or if the input sends no data for too long. Steps that only wait
+//! are then cancelled, and the others get a short time to finish. Every effect may be interrupted at any
+//! point, so that killing the program is safe.
 
 use std::io::Read;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -18,7 +19,7 @@ use std::time::{Duration, Instant};
 use kubeon_wire::{Category, Event, HostStep, Op, Request, SESSION_GRACE, StepFailure};
 use parking_lot::{Condvar, Mutex};
 
-use crate::drift::Look;
+use crate::drift::DriftCheck;
 use crate::durable::write_file;
 use crate::events::Events;
 use crate::failure::{failed, of, plain};
@@ -26,10 +27,10 @@ use crate::host::HostSystem;
 use crate::input::Input;
 use crate::job::{Job, StepEffect};
 use crate::journal::{self, Entry};
-use crate::ops::part_stream::{Arriving, pair};
+use crate::ops::part_stream::{PartReader, pair};
 use crate::{fence, ops, parts, paths};
 
-/// Steps at the same time; a plan for one host has fewer steps in all.
+/// The most steps at the same time; the plan of one host has fewer steps.
 const STEPS_AT_ONCE: usize = 256;
 
 /// A session with the engine.
@@ -78,17 +79,18 @@ impl Session {
         };
         let ending = self.requests(&mut input);
         if input.broke() {
-            // An engine that only slept would take steps that are told to stop for answered. It does them again.
-            self.events.hush();
+            // The engine may only have been suspended. Without an event it repeats the cancelled steps; with
+            // one it would count them as failed.
+            self.events.mute();
         }
         self.finish();
         drop(lock);
         ending
     }
 
-    /// Tells all steps to stop and gives them a little time.
+    /// Cancels all steps and waits a short time for their end.
     pub fn finish(&self) {
-        // A step that sees the request to stop must also see the quiet mode that was set before it.
+        // Release: a step that sees the cancellation must also see that the events are muted.
         self.stop.store(true, Ordering::Release);
         let end = Instant::now() + SESSION_GRACE;
         let mut running = self.running.lock();
@@ -102,19 +104,20 @@ impl Session {
     }
 
     fn open<R: Read>(&self, input: &mut Input<R>) -> Result<Option<fence::Lock>, StepFailure> {
-        let line = input.line().map_err(|error| failed(format!("the input broke: {}", plain(&error))))?;
+        let line =
+            input.line().map_err(|error| failed(format!("cannot read the input: {}", plain(&error))))?;
         let Some(line) = line else { return Ok(None) };
         let Request::Open(fence) = parse(&line)? else {
             return Err(failed("the first request must open the session"));
         };
         let lock = fence::open(&self.host.root, &fence)?;
         parts::sweep(&self.host.root)?;
-        self.events.say(&Event::Opened { program: env!("CARGO_PKG_VERSION").to_owned() });
+        self.events.send(&Event::Opened { program: env!("CARGO_PKG_VERSION").to_owned() });
         Ok(Some(lock))
     }
 
     fn requests<R: Read>(self: &Arc<Self>, input: &mut Input<R>) -> Ending {
-        // A stream that broke is an end like any other: what was asked for in whole lines is done.
+        // A failed stream ends the session like the regular end: complete requests are executed.
         while let Ok(Some(line)) = input.line() {
             let step = match parse(&line) {
                 Ok(Request::Run(step)) => step,
@@ -144,28 +147,28 @@ impl Session {
         Ending::Closed
     }
 
-    fn start(self: &Arc<Self>, step: HostStep, bytes: Option<Arriving>) {
+    fn start(self: &Arc<Self>, step: HostStep, bytes: Option<PartReader>) {
         let mut running = self.running.lock();
         let id = step.id.clone();
         let session = Arc::clone(self);
-        let work = move || session.work(&step, bytes);
+        let work = move || session.execute(&step, bytes);
         let started = *running < STEPS_AT_ONCE && thread::Builder::new().spawn(work).is_ok();
         if started {
             *running += 1;
         } else {
-            let failure = of(Category::Exhausted, format!("{} steps are under way already", *running));
-            self.events.say(&Event::Failed { id, failure });
+            let failure = of(Category::Exhausted, format!("{} steps are already running", *running));
+            self.events.send(&Event::Failed { id, failure });
         }
     }
 
-    fn work(&self, step: &HostStep, bytes: Option<Arriving>) {
+    fn execute(&self, step: &HostStep, bytes: Option<PartReader>) {
         let start = Instant::now();
-        self.events.say(&Event::Started { id: step.id.clone() });
-        let outcome = catch_unwind(AssertUnwindSafe(|| self.step(step, bytes)))
-            .unwrap_or_else(|_| Err(failed("the node program failed; its standard error says where")));
+        self.events.send(&Event::Started { id: step.id.clone() });
+        let outcome = catch_unwind(AssertUnwindSafe(|| self.run_step(step, bytes)))
+            .unwrap_or_else(|_| Err(failed("the step panicked; see the standard error of kubeon-node")));
         let id = step.id.clone();
         let milliseconds = u64::try_from(start.elapsed().as_millis()).unwrap_or(u64::MAX);
-        self.events.say(&match outcome {
+        self.events.send(&match outcome {
             Ok(changed) => Event::Done { id, changed, milliseconds },
             Err(failure) => Event::Failed { id, failure },
         });
@@ -173,22 +176,22 @@ impl Session {
         self.ended.notify_all();
     }
 
-    /// Does a step unless it stands; tells whether anything changed.
-    fn step(&self, step: &HostStep, bytes: Option<Arriving>) -> Result<bool, StepFailure> {
+    /// Runs a step unless its results are up to date. Returns whether anything changed.
+    fn run_step(&self, step: &HostStep, bytes: Option<PartReader>) -> Result<bool, StepFailure> {
         let root = &self.host.root;
-        // A digest holds secrets by reference: whether a renewed one is in place only its file can tell.
+        // A digest contains only references to secrets: compare the files to detect a renewed secret.
         if step.journal
             && !matches!(step.op, Op::Files { .. })
             && let Some(entry) = journal::entry(root, &step.id)?
             && entry.digest == step.digest
-            && Look::at(&self.host, &[&entry]).state_of(&entry) == kubeon_wire::ResultState::UpToDate
+            && DriftCheck::read(&self.host, &[&entry]).state_of(&entry) == kubeon_wire::ResultState::UpToDate
         {
             return Ok(false);
         }
         let deadline = Instant::now() + Duration::from_secs(u64::from(step.timeout_seconds.max(1)));
         let job = Job { host: &self.host, id: &step.id, deadline, events: &self.events, stop: &self.stop };
         if !matches!(step.op, Op::Reset { .. } | Op::Await { .. } | Op::Part { .. }) {
-            self.touch()?;
+            self.mark_touched()?;
         }
         let StepEffect { changed, marks } = ops::run(&job, &step.op, bytes)?;
         if step.journal && !matches!(step.op, Op::Reset { .. }) {
@@ -198,20 +201,20 @@ impl Session {
         Ok(changed)
     }
 
-    /// Marks that there is something for a reset to take away, before the first such thing is written.
-    fn touch(&self) -> Result<(), StepFailure> {
-        // Steps run side by side, and any of them may be the first.
-        let _alone = self.touch.lock();
+    /// Records that a reset has files to remove, before the first such file is written.
+    fn mark_touched(&self) -> Result<(), StepFailure> {
+        // Steps run in parallel, and any of them may be the first.
+        let _guard = self.touch.lock();
         let place = self.host.root.at(paths::TOUCHED);
         if place.exists() { Ok(()) } else { write_file(&place, b"", 0o644) }
     }
 }
 
-/// Reads a request. What it held is not repeated in the failure: it may be a secret.
+/// Parses a request. The failure does not contain the request, which may contain a secret.
 fn parse(line: &[u8]) -> Result<Request, StepFailure> {
     serde_json::from_slice(line).map_err(|error| {
-        let what = if error.is_data() { "is none that this version knows" } else { "is not JSON" };
-        failed(format!("a request of {} bytes {what} (column {})", line.len(), error.column()))
+        let problem = if error.is_data() { "is not known to this version" } else { "is not JSON" };
+        failed(format!("a request of {} bytes {problem} (column {})", line.len(), error.column()))
     })
 }
 

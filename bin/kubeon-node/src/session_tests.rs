@@ -8,7 +8,7 @@ use super::*;
 use crate::durable::sha256;
 use crate::input::Live;
 use crate::root::Root;
-use crate::testing::Said;
+use crate::testing::OutputBuffer;
 
 fn fence(generation: u64) -> Request {
     Request::Open(Fence {
@@ -73,10 +73,10 @@ impl Lines {
 }
 
 fn run_session(root: &Root, stream: impl Read) -> (Ending, Vec<Event>) {
-    let said = Said::default();
-    let session = Session::new(HostSystem::new(root.clone()), Events::into(Box::new(said.clone())));
+    let output = OutputBuffer::default();
+    let session = Session::new(HostSystem::new(root.clone()), Events::with_writer(Box::new(output.clone())));
     let ending = session.serve(stream);
-    let events = said.text().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let events = output.text().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     (ending, events)
 }
 
@@ -84,14 +84,14 @@ fn run(root: &Root, lines: &Lines) -> Vec<Event> {
     run_session(root, &lines.0[..]).1
 }
 
-/// Sends the lines, and then nothing more for as long as the session goes on.
+/// Sends the lines, and then no data until the session ends.
 fn run_until_silence_ends_it(root: &Root, lines: &Lines) -> (Ending, Vec<Event>) {
     let (input, mut engine) = std::io::pipe().unwrap();
     engine.write_all(&lines.0).unwrap();
-    let (start, said) = (Instant::now(), run_session(root, Live::new(input, Duration::from_millis(100))));
-    assert!(start.elapsed() < SESSION_GRACE, "what only waits is told to stop");
+    let (start, result) = (Instant::now(), run_session(root, Live::new(input, Duration::from_millis(100))));
+    assert!(start.elapsed() < SESSION_GRACE, "steps that only wait are cancelled");
     drop(engine);
-    said
+    result
 }
 
 fn wait_for_ever() -> Request {
@@ -115,25 +115,25 @@ fn failure(events: &[Event], step: &str) -> StepFailure {
 }
 
 #[test]
-fn a_step_that_stands_is_not_done_again() {
+fn an_up_to_date_step_is_not_repeated() {
     let folder = tempfile::tempdir().unwrap();
     let root = Root::new(folder.path());
     let ask = || Lines::open().ask(&write("h1/a", "d1", "/etc/a", "one"));
     assert_eq!(done(&run(&root, &ask()), "h1/a"), Some(true));
     assert_eq!(done(&run(&root, &ask()), "h1/a"), Some(false));
-    // A digest holds secrets by reference: a file of the same digest may have a renewed content.
+    // A digest contains only references to secrets: the content may differ with the same digest.
     let renewed = Lines::open().ask(&write("h1/a", "d1", "/etc/a", "two"));
     assert_eq!(done(&run(&root, &renewed), "h1/a"), Some(true));
     assert_eq!(done(&run(&root, &ask()), "h1/a"), Some(true));
     std::fs::write(root.at("/etc/a"), "by hand").unwrap();
-    assert_eq!(done(&run(&root, &ask()), "h1/a"), Some(true), "what drifted is done again");
+    assert_eq!(done(&run(&root, &ask()), "h1/a"), Some(true), "a drifted step is repeated");
     assert_eq!(std::fs::read_to_string(root.at("/etc/a")).unwrap(), "one");
     let other = Lines::open().ask(&write("h1/a", "d2", "/etc/a", "two"));
     assert_eq!(done(&run(&root, &other), "h1/a"), Some(true));
 }
 
 #[test]
-fn the_journal_tells_what_stands_and_it_is_left_alone() {
+fn a_step_that_is_up_to_date_in_the_journal_is_skipped() {
     let folder = tempfile::tempdir().unwrap();
     let root = Root::new(folder.path());
     let link = |target: &str| {
@@ -141,14 +141,14 @@ fn the_journal_tells_what_stands_and_it_is_left_alone() {
         Lines::open().ask(&Request::Run(step("h1/link", "d1", Op::Links { links: vec![link] })))
     };
     assert_eq!(done(&run(&root, &link("/one")), "h1/link"), Some(true));
-    // A step of the same digest has the same content; that it was not looked at shows in this one.
+    // Real steps with the same digest have the same content. This one differs to show that it is skipped.
     assert_eq!(done(&run(&root, &link("/two")), "h1/link"), Some(false));
     std::fs::remove_file(root.at("/bin/k")).unwrap();
-    assert_eq!(done(&run(&root, &link("/one")), "h1/link"), Some(true), "what drifted is done again");
+    assert_eq!(done(&run(&root, &link("/one")), "h1/link"), Some(true), "a drifted step is repeated");
 }
 
 #[test]
-fn steps_side_by_side_do_not_disturb_each_other() {
+fn parallel_steps_are_independent() {
     let folder = tempfile::tempdir().unwrap();
     let root = Root::new(folder.path());
     let mut lines = Lines::open();
@@ -162,10 +162,10 @@ fn steps_side_by_side_do_not_disturb_each_other() {
 }
 
 #[test]
-fn a_part_is_unpacked_and_what_follows_it_is_read() {
+fn a_part_is_unpacked_and_the_next_request_is_read() {
     let folder = tempfile::tempdir().unwrap();
     let root = Root::new(folder.path());
-    // Larger than what may be under way between the reader and the step.
+    // Larger than the channel between the reader and the step.
     let content: Vec<u8> =
         (0..9_000_000_u32).flat_map(|n| n.wrapping_mul(2_654_435_761).to_le_bytes()).collect();
     let (part, blob) = part(&content);
@@ -185,7 +185,7 @@ fn a_part_is_unpacked_and_what_follows_it_is_read() {
 }
 
 #[test]
-fn refuses_a_flipped_bit_and_reads_on() {
+fn refuses_a_flipped_bit_and_reads_the_next_request() {
     let folder = tempfile::tempdir().unwrap();
     let root = Root::new(folder.path());
     let (part, blob) = part(&[7; 100_000]);
@@ -203,7 +203,7 @@ fn refuses_a_flipped_bit_and_reads_on() {
 }
 
 #[test]
-fn a_part_cut_short_is_not_there() {
+fn an_incomplete_part_is_not_installed() {
     let folder = tempfile::tempdir().unwrap();
     let root = Root::new(folder.path());
     let (part, blob) = part(&[7; 100_000]);
@@ -215,7 +215,7 @@ fn a_part_cut_short_is_not_there() {
 }
 
 #[test]
-fn a_part_that_does_not_fit_names_what_is_free_and_what_is_needed() {
+fn reports_free_and_needed_space_for_a_part_that_does_not_fit() {
     let folder = tempfile::tempdir().unwrap();
     let root = Root::new(folder.path());
     let (mut part, blob) = part(b"x");
@@ -243,7 +243,7 @@ fn refuses_an_older_writer_before_any_step() {
 }
 
 #[test]
-fn a_request_that_is_not_understood_ends_the_session_without_repeating_it() {
+fn an_invalid_request_ends_the_session_and_is_not_repeated_in_the_failure() {
     let folder = tempfile::tempdir().unwrap();
     let root = Root::new(folder.path());
     for line in [&b"{\"run\":\"hunter2\"}\n"[..], b"hunter2\n", b"{\"hunter2\":1}\n"] {
@@ -256,7 +256,7 @@ fn a_request_that_is_not_understood_ends_the_session_without_repeating_it() {
 }
 
 #[test]
-fn secrets_must_be_resolved_and_are_never_said() {
+fn secrets_must_be_resolved_and_are_never_in_events() {
     let folder = tempfile::tempdir().unwrap();
     let root = Root::new(folder.path());
     let file = |content, mode| vec![File { path: "/etc/key".into(), mode, content }];
@@ -267,7 +267,7 @@ fn secrets_must_be_resolved_and_are_never_said() {
     assert!(failure(&events, "h1/key").cause.contains("not resolved"));
     let key = "-----BEGIN PRIVATE KEY-----\nhunter2\n-----END PRIVATE KEY-----\n".to_owned();
     let events = run_files(file(Content::Sealed(key.clone()), 0o644));
-    assert!(failure(&events, "h1/key").cause.contains("may not be readable by others"));
+    assert!(failure(&events, "h1/key").cause.contains("must not be readable by others"));
     assert!(!format!("{events:?}").contains("hunter2"));
     let events = run_files(file(Content::Sealed(key), 0o600));
     assert_eq!(done(&events, "h1/key"), Some(true));
@@ -286,20 +286,20 @@ fn the_end_of_the_input_ends_waiting_steps() {
 }
 
 #[test]
-fn silence_ends_the_session_frees_the_host_and_is_no_answer() {
+fn silence_ends_the_session_and_releases_the_host_without_an_outcome_event() {
     let folder = tempfile::tempdir().unwrap();
     let root = Root::new(folder.path());
     let (ending, events) = run_until_silence_ends_it(&root, &Lines::open().ask(&wait_for_ever()));
     assert_eq!(ending, Ending::Closed);
-    // To an engine that only slept, a step that was told to stop would be a run that was.
-    let answer = |event: &Event| matches!(event, Event::Done { .. } | Event::Failed { .. });
-    assert!(!events.iter().any(answer), "{events:?}");
+    // An engine that was only suspended would take the event of a cancelled step as its outcome.
+    let is_outcome = |event: &Event| matches!(event, Event::Done { .. } | Event::Failed { .. });
+    assert!(!events.iter().any(is_outcome), "{events:?}");
     let next = Lines::opened(2).ask(&write("h1/a", "d", "/etc/a", "x"));
     assert_eq!(done(&run(&root, &next), "h1/a"), Some(true));
 }
 
 #[test]
-fn silence_in_the_middle_of_a_part_ends_the_session_too() {
+fn silence_during_a_part_ends_the_session() {
     let folder = tempfile::tempdir().unwrap();
     let root = Root::new(folder.path());
     let (part, blob) = part(&[7; 100_000]);
@@ -309,7 +309,7 @@ fn silence_in_the_middle_of_a_part_ends_the_session_too() {
 }
 
 #[test]
-fn pings_keep_a_session_open_while_a_step_works() {
+fn pings_keep_a_session_open_while_a_step_runs() {
     let folder = tempfile::tempdir().unwrap();
     let root = Root::new(folder.path());
     let (input, mut engine) = std::io::pipe().unwrap();

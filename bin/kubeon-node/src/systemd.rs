@@ -1,4 +1,4 @@
-//! The host's service manager: a small trait, and systemd through `systemctl`.
+//! The host's service manager: a trait, and its implementation with `systemctl`.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -10,51 +10,51 @@ use parking_lot::{Condvar, Mutex};
 use crate::command::{run, step_failure};
 use crate::failure::{failed, of};
 
-/// How long `systemctl` may take for an answer that needs no unit to do anything.
-const ANSWER: Duration = Duration::from_secs(20);
+/// The time limit of `systemctl` for commands that do not start a unit.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// What is asked of the service manager.
+/// The operations of a service manager.
 pub trait Services: Send + Sync {
     /// The state of each unit, by name.
     ///
     /// # Errors
-    /// When the service manager does not answer.
+    /// If the service manager does not answer.
     fn states(&self, units: &[String]) -> Result<BTreeMap<String, UnitState>, StepFailure>;
 
-    /// Makes the service manager read its unit files. Calls at the same time share one reading.
+    /// Makes the service manager read its unit files again. Concurrent calls share one reload.
     ///
     /// # Errors
-    /// When it fails.
+    /// If the reload fails.
     fn reload(&self) -> Result<(), StepFailure>;
 
-    /// Starts or restarts a unit and waits until it is ready or has failed, whatever comes first.
+    /// Starts or restarts a unit and waits until it is ready or has failed.
     ///
     /// # Errors
     /// [`NotStarted`].
     fn restart(&self, unit: &str, deadline: Instant) -> Result<(), NotStarted>;
 
-    /// Stops units and kills what does not stop in time. Units that are not there are fine.
+    /// Stops units and kills those that do not stop in time. Missing units are ignored.
     ///
     /// # Errors
-    /// When one is still running.
+    /// If a unit is still running.
     fn stop(&self, units: &[String], deadline: Instant) -> Result<(), StepFailure>;
 
-    /// The last lines of a unit's log, oldest first; empty when there is none.
+    /// The last lines of a unit's log, oldest first; empty if it has no log.
     fn log(&self, unit: &str) -> Vec<String>;
 }
 
-/// Why a unit did not start.
+/// The reason why a unit did not start.
 #[derive(Debug)]
 pub enum NotStarted {
-    /// It failed; its state tells how.
+    /// The unit failed; the value is the last line of the output of `systemctl`.
     Failed(String),
-    /// It was not ready by the deadline.
-    TooLong,
-    /// The service manager could not be asked.
-    Broken(StepFailure),
+    /// The unit was not ready by the deadline.
+    Timeout,
+    /// The service manager did not answer.
+    NoAnswer(StepFailure),
 }
 
-/// A unit as systemd sees it; the words are systemd's.
+/// The state of a unit, in systemd's terms.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct UnitState {
     /// `loaded`, `not-found`, `masked`, `bad-setting`, …
@@ -67,30 +67,30 @@ pub struct UnitState {
     pub result: String,
     /// Exit code of the main process.
     pub status: String,
-    /// How often systemd started it again by itself since it was last started by order.
+    /// The number of automatic restarts since the last requested start.
     pub restarts: u32,
-    /// Whether the unit file changed since it was read.
+    /// Whether the unit file has changed since systemd read it.
     pub needs_reload: bool,
 }
 
 impl UnitState {
-    /// Whether its last run ended badly, as far as it is over.
+    /// Whether the last completed run failed.
     #[must_use]
     pub fn has_failed(&self) -> bool {
         !matches!(self.result.as_str(), "success" | "")
     }
 
-    /// The failure in a few words: `exit-code (status 1)`.
+    /// A short text about the state or failure: `exit-code (status 1)`.
     #[must_use]
     pub fn verdict(&self) -> String {
         match (self.result.as_str(), self.status.as_str()) {
             ("success" | "", _) => format!("{} ({})", self.active, self.sub),
             (result, "" | "0") => result.to_owned(),
-            // What systemd itself says when it cannot start the program at all.
+            // Status codes of systemd itself for a program that it could not start.
             (_, "203") => "its program cannot be run (status 203)".to_owned(),
             (_, "200") => "its working directory does not exist (status 200)".to_owned(),
             (_, "209" | "214" | "217" | "226") => {
-                format!("systemd cannot set up what its unit asks for (status {})", self.status)
+                format!("systemd cannot apply the settings of its unit (status {})", self.status)
             }
             (result, status) => format!("{result} (status {status})"),
         }
@@ -106,8 +106,8 @@ pub struct Systemd {
 
 #[derive(Debug, Default)]
 struct Reload {
-    asked: u64,
-    answered: u64,
+    requested: u64,
+    completed: u64,
     running: bool,
     failure: Option<StepFailure>,
 }
@@ -121,16 +121,16 @@ impl Services for Systemd {
         }
         let mut arguments = vec!["show", FIELDS, "--"];
         arguments.extend(units.iter().map(String::as_str));
-        let told = systemctl(&arguments)?;
-        Ok(parse_states(&told))
+        let output = systemctl(&arguments)?;
+        Ok(parse_states(&output))
     }
 
     fn reload(&self) -> Result<(), StepFailure> {
         let mut state = self.reload.lock();
-        state.asked += 1;
-        let mine = state.asked;
+        state.requested += 1;
+        let request = state.requested;
         loop {
-            if state.answered >= mine {
+            if state.completed >= request {
                 return state.failure.clone().map_or(Ok(()), Err);
             }
             if state.running {
@@ -138,12 +138,12 @@ impl Services for Systemd {
                 continue;
             }
             state.running = true;
-            let covers = state.asked;
+            let covered = state.requested;
             drop(state);
             let outcome = systemctl(&["daemon-reload"]);
             state = self.reload.lock();
             state.running = false;
-            state.answered = covers;
+            state.completed = covered;
             state.failure = outcome.err();
             self.reloaded.notify_all();
         }
@@ -153,8 +153,8 @@ impl Services for Systemd {
         match run("systemctl", &["restart", "--", unit], None, deadline) {
             Ok(done) if done.success() => Ok(()),
             Ok(done) => Err(NotStarted::Failed(done.last_line())),
-            Err(ProgramError::Timeout { .. }) => Err(NotStarted::TooLong),
-            Err(other) => Err(NotStarted::Broken(step_failure(other))),
+            Err(ProgramError::Timeout { .. }) => Err(NotStarted::Timeout),
+            Err(other) => Err(NotStarted::NoAnswer(step_failure(other))),
         }
     }
 
@@ -168,12 +168,12 @@ impl Services for Systemd {
             Ok(_) => {}
             Err(ProgramError::Timeout { .. }) => {
                 systemctl_any(&with(&["kill", "--signal=KILL", "--"]))?;
-                // Waits for the end of what was just killed.
+                // Waits for the end of the killed processes.
                 systemctl_any(&with(&["stop", "--"]))?;
             }
             Err(other) => return Err(step_failure(other)),
         }
-        // A failed unit would stay in systemd's memory, and its start limit with it.
+        // Otherwise systemd would keep the failed units and their start limits.
         systemctl_any(&with(&["reset-failed", "--"]))?;
         let states = self.states(units)?;
         let running = |state: &UnitState| !matches!(state.active.as_str(), "inactive" | "failed" | "");
@@ -184,13 +184,13 @@ impl Services for Systemd {
 
     fn log(&self, unit: &str) -> Vec<String> {
         let arguments = ["-u", unit, "-n", "20", "--no-pager", "-o", "cat"];
-        let told = run("journalctl", &arguments, None, Instant::now() + Duration::from_secs(5));
-        told.map(|done| done.stdout.lines().map(str::to_owned).collect()).unwrap_or_default()
+        let output = run("journalctl", &arguments, None, Instant::now() + Duration::from_secs(5));
+        output.map(|done| done.stdout.lines().map(str::to_owned).collect()).unwrap_or_default()
     }
 }
 
 fn systemctl_any(arguments: &[&str]) -> Result<ProgramOutput, StepFailure> {
-    run("systemctl", arguments, None, Instant::now() + ANSWER).map_err(step_failure)
+    run("systemctl", arguments, None, Instant::now() + ANSWER_TIMEOUT).map_err(step_failure)
 }
 
 fn systemctl(arguments: &[&str]) -> Result<String, StepFailure> {
@@ -224,7 +224,7 @@ fn parse_states(text: &str) -> BTreeMap<String, UnitState> {
     states
 }
 
-/// For a root that is not `/`: there are no services there.
+/// A host without services, for a root other than `/`.
 #[derive(Debug)]
 pub struct NoServices;
 
@@ -238,7 +238,10 @@ impl Services for NoServices {
     }
 
     fn restart(&self, unit: &str, _: Instant) -> Result<(), NotStarted> {
-        Err(NotStarted::Broken(of(Category::Unsupported, format!("{unit}: there are no services here"))))
+        Err(NotStarted::NoAnswer(of(
+            Category::Unsupported,
+            format!("{unit}: this host has no service manager"),
+        )))
     }
 
     fn stop(&self, _: &[String], _: Instant) -> Result<(), StepFailure> {

@@ -1,4 +1,4 @@
-//! For tests: a host that is a folder, with services that are lists.
+//! For tests: a host in a folder, with a fake service manager.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -17,15 +17,15 @@ use crate::job::Job;
 use crate::root::Root;
 use crate::systemd::{NotStarted, Services, UnitState};
 
-/// What the fake service manager was asked, and how it answers.
+/// The calls of the fake service manager, and the states that it reports.
 #[derive(Default)]
-pub(crate) struct Fake {
-    pub asked: Mutex<Vec<String>>,
+pub(crate) struct FakeState {
+    pub calls: Mutex<Vec<String>>,
     pub running: Mutex<BTreeSet<String>>,
     pub broken: Mutex<BTreeSet<String>>,
 }
 
-pub(crate) struct FakeServices(pub Arc<Fake>);
+pub(crate) struct FakeServices(pub Arc<FakeState>);
 
 impl Services for FakeServices {
     fn states(&self, units: &[String]) -> Result<BTreeMap<String, UnitState>, StepFailure> {
@@ -50,12 +50,12 @@ impl Services for FakeServices {
     }
 
     fn reload(&self) -> Result<(), StepFailure> {
-        self.0.asked.lock().push("reload".into());
+        self.0.calls.lock().push("reload".into());
         Ok(())
     }
 
     fn restart(&self, unit: &str, _: Instant) -> Result<(), NotStarted> {
-        self.0.asked.lock().push(format!("restart {unit}"));
+        self.0.calls.lock().push(format!("restart {unit}"));
         if self.0.broken.lock().contains(unit) {
             return Err(NotStarted::Failed("exited".into()));
         }
@@ -65,21 +65,21 @@ impl Services for FakeServices {
 
     fn stop(&self, units: &[String], _: Instant) -> Result<(), StepFailure> {
         for unit in units {
-            self.0.asked.lock().push(format!("stop {unit}"));
+            self.0.calls.lock().push(format!("stop {unit}"));
             self.0.running.lock().remove(unit);
         }
         Ok(())
     }
 
     fn log(&self, unit: &str) -> Vec<String> {
-        vec![format!("last words of {unit}")]
+        vec![format!("log of {unit}")]
     }
 }
 
 #[derive(Clone, Default)]
-pub(crate) struct Said(Arc<Mutex<Vec<u8>>>);
+pub(crate) struct OutputBuffer(Arc<Mutex<Vec<u8>>>);
 
-impl Write for Said {
+impl Write for OutputBuffer {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.0.lock().extend_from_slice(bytes);
         Ok(bytes.len())
@@ -90,33 +90,33 @@ impl Write for Said {
     }
 }
 
-impl Said {
+impl OutputBuffer {
     pub(crate) fn text(&self) -> String {
         String::from_utf8(self.0.lock().clone()).unwrap()
     }
 }
 
-/// A host in a folder of its own.
+/// A host in a temporary folder.
 pub(crate) struct Bench {
     folder: tempfile::TempDir,
     pub host: HostSystem,
-    pub services: Arc<Fake>,
+    pub services: Arc<FakeState>,
     events: Events,
-    said: Said,
+    output: OutputBuffer,
     pub stop: AtomicBool,
 }
 
 impl Bench {
     pub(crate) fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let services = Arc::new(Fake::default());
+        let services = Arc::new(FakeState::default());
         let host = HostSystem::with_services(
             Root::new(folder.path()),
             Box::new(FakeServices(Arc::clone(&services))),
         );
-        let said = Said::default();
-        let events = Events::into(Box::new(said.clone()));
-        Self { folder, host, services, events, said, stop: AtomicBool::new(false) }
+        let output = OutputBuffer::default();
+        let events = Events::with_writer(Box::new(output.clone()));
+        Self { folder, host, services, events, output, stop: AtomicBool::new(false) }
     }
 
     pub(crate) fn job(&self) -> Job<'_> {
@@ -138,11 +138,11 @@ impl Bench {
         fs::read_to_string(self.host.root.at(path)).unwrap()
     }
 
-    pub(crate) fn said(&self) -> String {
-        self.said.text()
+    pub(crate) fn output(&self) -> String {
+        self.output.text()
     }
 
-    pub(crate) fn asked(&self) -> Vec<String> {
-        std::mem::take(&mut self.services.asked.lock())
+    pub(crate) fn calls(&self) -> Vec<String> {
+        std::mem::take(&mut self.services.calls.lock())
     }
 }

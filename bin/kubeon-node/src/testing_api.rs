@@ -1,4 +1,4 @@
-//! For tests: an API server that answers from a script, with real certificates on both sides.
+//! For tests: an API server with scripted answers and real certificates for server and client.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
@@ -12,25 +12,25 @@ use rustls::{RootCertStore, ServerConfig, ServerConnection, StreamOwned};
 use crate::paths;
 use crate::testing::Bench;
 
-/// What a request is answered with.
+/// The answer to a request.
 pub(crate) enum Reply {
     /// A status and a body.
     Json(u16, String),
-    /// Lines, and then the end of the answer.
+    /// Lines, then the end of the answer.
     Lines(Vec<String>),
-    /// Lines, and then nothing for a long time.
+    /// Lines, then no data for a minute.
     Hang(Vec<String>),
 }
 
-/// What was asked: method, path with query, body.
-pub(crate) type Asked = Arc<Mutex<Vec<(String, String, String)>>>;
+/// The received requests: method, path with query, body.
+pub(crate) type Requests = Arc<Mutex<Vec<(String, String, String)>>>;
 
-/// Serves the bench's API until the test ends; `answer` is given the method, the path and the number of
-/// the request.
+/// Serves the bench's API until the test ends. `answer` receives the method, the path and the number of the
+/// request.
 pub(crate) fn serve(
     bench: &mut Bench,
     answer: impl Fn(&str, &str, usize) -> Reply + Send + Sync + 'static,
-) -> Asked {
+) -> Requests {
     let ca = rcgen::KeyPair::generate().unwrap();
     let mut params = rcgen::CertificateParams::default();
     params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
@@ -60,23 +60,23 @@ pub(crate) fn serve(
         .unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     bench.host.api = format!("https://{}", listener.local_addr().unwrap());
-    let asked = Asked::default();
-    let (config, record, answer) = (Arc::new(config), Arc::clone(&asked), Arc::new(answer));
+    let requests = Requests::default();
+    let (config, record, answer) = (Arc::new(config), Arc::clone(&requests), Arc::new(answer));
     std::thread::spawn(move || {
         for socket in listener.incoming().map_while(Result::ok) {
             let connection = ServerConnection::new(Arc::clone(&config)).unwrap();
             let stream = StreamOwned::new(connection, socket);
             let (record, answer) = (Arc::clone(&record), Arc::clone(&answer));
-            // A client that goes away ends only its own connection.
+            // A client that disconnects ends only its own connection.
             std::thread::spawn(move || serve_connection(stream, &record, &*answer).is_ok());
         }
     });
-    asked
+    requests
 }
 
 fn serve_connection<S: Read + Write>(
     stream: S,
-    asked: &Asked,
+    requests: &Requests,
     answer: &dyn Fn(&str, &str, usize) -> Reply,
 ) -> std::io::Result<()> {
     let mut stream = BufReader::new(stream);
@@ -100,9 +100,9 @@ fn serve_connection<S: Read + Write>(
         let mut words = head[0].split(' ').map(str::to_owned);
         let (method, path) = (words.next().unwrap(), words.next().unwrap());
         let number = {
-            let mut asked = asked.lock();
-            asked.push((method.clone(), path.clone(), String::from_utf8(body).unwrap()));
-            asked.len() - 1
+            let mut requests = requests.lock();
+            requests.push((method.clone(), path.clone(), String::from_utf8(body).unwrap()));
+            requests.len() - 1
         };
         let out = stream.get_mut();
         match answer(&method, &path, number) {

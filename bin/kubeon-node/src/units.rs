@@ -1,5 +1,5 @@
-//! What kubeon knows of the units it wrote: their files, what enables them, and with what content each was
-//! last started.
+//! The systemd units that kubeon wrote: their files, the links that enable them, and the digest of the
+//! content with which each was last started.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -13,7 +13,7 @@ use crate::failure::{Doing, failed};
 use crate::paths;
 use crate::root::Root;
 
-/// Larger watched files are told apart by size and time.
+/// Watched files that are larger are compared by size and time.
 const READ_LIMIT: u64 = 4 << 20;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -22,27 +22,27 @@ struct Record {
     started: Option<String>,
 }
 
-/// Refuses what is not the name of a unit.
+/// Checks the name of a unit.
 ///
 /// # Errors
-/// When it is not.
+/// If it is not a valid name of a unit.
 pub fn check_name(name: &str) -> Result<(), StepFailure> {
     let good = |c: char| c.is_ascii_alphanumeric() || "-_.@:".contains(c);
     let kinds = [".service", ".socket", ".timer", ".path", ".target", ".mount", ".slice"];
-    let sound = !name.starts_with(['-', '.']) && name.len() <= 200 && name.chars().all(good);
-    if sound && kinds.iter().any(|kind| name.ends_with(kind)) {
+    let valid = !name.starts_with(['-', '.']) && name.len() <= 200 && name.chars().all(good);
+    if valid && kinds.iter().any(|kind| name.ends_with(kind)) {
         return Ok(());
     }
     Err(failed(format!("{name:?} is not the name of a systemd unit")))
 }
 
-/// The unit's file.
+/// The path of the unit file.
 #[must_use]
 pub fn file(root: &Root, name: &str) -> PathBuf {
     root.at(paths::UNIT_FILES).join(name)
 }
 
-/// The links that enable a unit, as its `[Install]` section asks for.
+/// The links that enable a unit according to its `[Install]` section.
 #[must_use]
 pub fn wants(root: &Root, name: &str, text: &str) -> Vec<PathBuf> {
     let mut links = Vec::new();
@@ -59,10 +59,10 @@ pub fn wants(root: &Root, name: &str, text: &str) -> Vec<PathBuf> {
     links
 }
 
-/// Enables a unit for the next boot. Tells whether it was not.
+/// Enables a unit for the next boot. Returns whether a link changed.
 ///
 /// # Errors
-/// When a link cannot be made.
+/// If a link cannot be created.
 pub fn enable(root: &Root, name: &str, text: &str) -> Result<bool, StepFailure> {
     let target = format!("{}/{name}", paths::UNIT_FILES);
     let mut changed = Vec::new();
@@ -75,10 +75,10 @@ pub fn enable(root: &Root, name: &str, text: &str) -> Result<bool, StepFailure> 
     Ok(!changed.is_empty())
 }
 
-/// A digest over all that a running unit depends on: its text and the files and links that it watches.
+/// A digest of the content that a running unit depends on: its text and the watched files and links.
 ///
 /// # Errors
-/// When a watched path cannot be read.
+/// If a watched path cannot be read.
 pub fn content(root: &Root, text: &str, watches: &[String]) -> Result<String, StepFailure> {
     let mut lines = vec![sha256(text.as_bytes())];
     for watch in watches {
@@ -99,20 +99,20 @@ fn watched(place: &Path) -> Result<String, StepFailure> {
     Ok(format!("{} {}.{}", found.len(), found.mtime(), found.mtime_nsec()))
 }
 
-/// With what content kubeon last started the unit; `None` when it never did.
+/// The digest of the content with which kubeon last started the unit; `None` if it never started it.
 ///
 /// # Errors
-/// When the record cannot be read.
+/// If the record cannot be read.
 pub fn started(root: &Root, name: &str) -> Result<Option<String>, StepFailure> {
     let text = read_text(&place(root, name))?;
     Ok(text.and_then(|text| serde_json::from_str::<Record>(&text).ok()).and_then(|record| record.started))
 }
 
-/// Remembers that kubeon writes this unit, and with what content it started it. Written before the unit
-/// itself, so that a reset finds every unit.
+/// Writes the record of a unit, with the digest of the content with which it was started. Call it before the
+/// unit file is written, so that a reset finds every unit.
 ///
 /// # Errors
-/// When the record cannot be written.
+/// If the record cannot be written.
 pub fn remember(root: &Root, name: &str, started: Option<&str>) -> Result<(), StepFailure> {
     let place = place(root, name);
     let record = Record { name: name.to_owned(), started: started.map(str::to_owned) };
@@ -124,18 +124,18 @@ pub fn remember(root: &Root, name: &str, started: Option<&str>) -> Result<(), St
     }
 }
 
-/// Forgets a unit.
+/// Removes the record of a unit.
 ///
 /// # Errors
-/// When the record cannot be removed.
+/// If the record cannot be removed.
 pub fn forget(root: &Root, name: &str) -> Result<(), StepFailure> {
     remove_file(&place(root, name)).map(drop)
 }
 
-/// The units that kubeon wrote.
+/// The names of the units that have a record.
 ///
 /// # Errors
-/// When the records cannot be read.
+/// If the records cannot be read.
 pub fn remembered(root: &Root) -> Result<Vec<String>, StepFailure> {
     let folder = root.at(paths::UNITS);
     let records = match fs::read_dir(&folder) {

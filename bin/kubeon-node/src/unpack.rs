@@ -1,4 +1,4 @@
-//! Unpacks a tar stream into a fresh folder that nothing in the stream can leave.
+//! Unpacks a tar stream into a new folder. No entry of the stream can write outside the folder.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions, Permissions};
@@ -8,52 +8,52 @@ use std::path::{Component, Path, PathBuf};
 
 use tar::{Archive, Entry, EntryType};
 
-/// Bytes moved at once: large enough that system calls do not count, small enough for the cache.
+/// Bytes copied at once: large enough to make the cost of system calls small, and small enough for the cache.
 const CHUNK: usize = 256 << 10;
 
-/// Why a stream could not be unpacked.
+/// The reason why a stream could not be unpacked.
 #[derive(Debug)]
 pub enum UnpackError {
     /// The stream ended, broke, or is not a tar stream.
     Stream(io::Error),
-    /// An entry is of a kind or at a place that is not allowed.
+    /// An entry has a kind or path that is not allowed.
     Refused(String),
     /// A file could not be written.
     Write(PathBuf, io::Error),
 }
 
-/// Unpacks into `folder`, which must be new and belong to nobody else. Owners and times of the stream are
-/// not kept, set-user bits and device files are refused.
+/// Unpacks into `folder`, which must be new and not used by another program. Owners and times of the stream
+/// are ignored; set-user-ID bits and device files are refused.
 ///
 /// # Errors
 /// [`UnpackError`]; the folder is then incomplete.
 pub fn unpack(stream: impl Read, folder: &Path) -> Result<(), UnpackError> {
-    let mut into = Into { folder, links: BTreeSet::new(), modes: Vec::new(), chunk: vec![0; CHUNK] };
+    let mut unpacker = Unpacker { folder, links: BTreeSet::new(), modes: Vec::new(), chunk: vec![0; CHUNK] };
     let mut archive = Archive::new(stream);
     for entry in archive.entries().map_err(UnpackError::Stream)? {
-        into.entry(&mut entry.map_err(UnpackError::Stream)?)?;
+        unpacker.entry(&mut entry.map_err(UnpackError::Stream)?)?;
     }
-    // Last, and the deepest first: a folder may be one that its owner may not write to.
-    for (path, mode) in into.modes.iter().rev() {
+    // Set last and in reverse order, because a folder may be read-only for its owner.
+    for (path, mode) in unpacker.modes.iter().rev() {
         set_mode(path, *mode)?;
     }
     Ok(())
 }
 
-struct Into<'a> {
+struct Unpacker<'a> {
     folder: &'a Path,
     links: BTreeSet<PathBuf>,
     modes: Vec<(PathBuf, u32)>,
     chunk: Vec<u8>,
 }
 
-impl Into<'_> {
+impl Unpacker<'_> {
     fn entry<R: Read>(&mut self, entry: &mut Entry<'_, R>) -> Result<(), UnpackError> {
         let named = entry.path().map_err(UnpackError::Stream)?.into_owned();
         let inside = self.inside(&named)?;
         let mode = entry.header().mode().map_err(UnpackError::Stream)?;
         if mode & 0o6000 != 0 {
-            return refuse(&named, "runs as another user");
+            return refuse(&named, "has a set-user-ID or set-group-ID bit");
         }
         let place = self.folder.join(&inside);
         match entry.header().entry_type() {
@@ -71,7 +71,7 @@ impl Into<'_> {
             }
             EntryType::Symlink => {
                 let target = link_target(entry, &named)?;
-                if climbs_out(&inside, &target) {
+                if leaves_folder(&inside, &target) {
                     return refuse(&named, "is a link that leaves the folder");
                 }
                 self.parents(&place)?;
@@ -156,9 +156,9 @@ fn link_target<R: Read>(entry: &Entry<'_, R>, named: &Path) -> Result<PathBuf, U
     }
 }
 
-/// A relative link that leads out of the folder. An absolute one is meant for a program whose root the
-/// folder will be.
-fn climbs_out(inside: &Path, target: &Path) -> bool {
+/// Whether a relative link leads out of the folder. An absolute link is allowed: it is for a program that
+/// uses the folder as its root.
+fn leaves_folder(inside: &Path, target: &Path) -> bool {
     let mut depth = inside.components().count() - 1;
     for part in target.components() {
         match part {

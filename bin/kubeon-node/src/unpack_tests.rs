@@ -6,7 +6,7 @@ fn entry(kind: EntryType, path: &str, target: &str, mode: u32, content: &[u8]) -
     header.set_entry_type(kind);
     header.set_mode(mode);
     header.set_size(content.len() as u64);
-    // Written past the crate's own checks: a hostile archive does not use them.
+    // Bypasses the checks of the tar crate, as a malicious archive would.
     let gnu = header.as_gnu_mut().unwrap();
     gnu.name[..path.len()].copy_from_slice(path.as_bytes());
     gnu.linkname[..target.len()].copy_from_slice(target.as_bytes());
@@ -83,14 +83,14 @@ fn refuses_entries_that_leave_the_folder() {
 }
 
 #[test]
-fn a_second_entry_of_one_name_does_not_replace_the_first() {
+fn a_second_entry_with_the_same_name_does_not_replace_the_first() {
     let twice = entry(EntryType::Regular, "x", "", 0o644, b"x");
     let (_outer, done) = try_unpack(&[twice.clone(), twice]);
     assert!(matches!(done, Err(UnpackError::Write(..))), "{done:?}");
 }
 
 #[test]
-fn a_stream_that_is_cut_is_not_a_short_file() {
+fn a_truncated_stream_is_an_error_and_not_a_short_file() {
     let whole = entry(EntryType::Regular, "x", "", 0o644, &[7; 5000]);
     let (_outer, done) = try_unpack(&[whole[..2000].to_vec()]);
     assert!(matches!(done, Err(UnpackError::Stream(_))), "{done:?}");

@@ -1,5 +1,5 @@
-//! The program as a process: killed in the middle, and beside another writer.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on says where")]
+//! Tests the program as a process: killed during a step, and together with another writer.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a failed test reports the line")]
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -125,7 +125,7 @@ fn entries(folder: &Path) -> Vec<PathBuf> {
 }
 
 #[test]
-fn killed_while_a_part_arrives_it_is_not_there_and_comes_whole_the_next_time() {
+fn a_part_interrupted_by_a_kill_is_not_installed_and_the_next_session_installs_it() {
     let folder = tempfile::tempdir().unwrap();
     let parts = folder.path().join("var/lib/kubeon/parts");
     let noise: Vec<u8> =
@@ -134,13 +134,13 @@ fn killed_while_a_part_arrives_it_is_not_there_and_comes_whole_the_next_time() {
     let mut first = Program::opened(folder.path(), 1);
     first.ask(&request);
     first.raw(&blob[..blob.len() / 2]);
-    wait_for("something is unpacked", || entries(&parts).iter().any(|folder| !entries(folder).is_empty()));
+    wait_for("a file is unpacked", || entries(&parts).iter().any(|folder| !entries(folder).is_empty()));
     first.kill();
     assert!(!parts.join(digest.as_str()).exists());
     assert!(!entries(&parts).is_empty(), "the unfinished folder is still there");
 
     let mut second = Program::opened(folder.path(), 1);
-    assert!(entries(&parts).is_empty(), "it was swept away");
+    assert!(entries(&parts).is_empty(), "the next session removes it");
     second.ask(&request);
     second.raw(&blob);
     assert!(matches!(second.outcome(), Event::Done { changed: true, .. }));
@@ -149,7 +149,7 @@ fn killed_while_a_part_arrives_it_is_not_there_and_comes_whole_the_next_time() {
 }
 
 #[test]
-fn killed_while_files_are_written_each_is_old_or_new() {
+fn after_a_kill_every_file_has_its_old_or_new_content() {
     let folder = tempfile::tempdir().unwrap();
     let files = |round: usize| -> Vec<File> {
         let content = |n: usize| Content::Text(format!("{round} ").repeat(1000 + n));
@@ -169,7 +169,7 @@ fn killed_while_files_are_written_each_is_old_or_new() {
         for n in 0..60 {
             let text = fs::read_to_string(folder.path().join(format!("etc/k/{n}"))).unwrap();
             let word = text.split_once(' ').unwrap().0.to_owned();
-            assert_eq!(text, format!("{word} ").repeat(1000 + n), "file {n} is whole");
+            assert_eq!(text, format!("{word} ").repeat(1000 + n), "file {n} is complete");
             assert!(!journal.exists() || word == round.to_string(), "journaled, so all files are new");
         }
     }
@@ -180,7 +180,7 @@ fn killed_while_files_are_written_each_is_old_or_new() {
 }
 
 #[test]
-fn a_second_writer_is_told_who_is_at_work() {
+fn the_refusal_of_a_second_writer_names_the_first() {
     let folder = tempfile::tempdir().unwrap();
     let first = Program::opened(folder.path(), 7);
     let mut second = Program::apply(folder.path());
@@ -194,7 +194,7 @@ fn a_second_writer_is_told_who_is_at_work() {
 }
 
 #[test]
-fn ends_when_nobody_listens() {
+fn ends_when_its_output_is_closed() {
     let folder = tempfile::tempdir().unwrap();
     let mut child = Command::new(env!("CARGO_BIN_EXE_kubeon-node"))
         .args(["--root".as_ref(), folder.path().as_os_str(), "apply".as_ref()])
@@ -209,13 +209,13 @@ fn ends_when_nobody_listens() {
     let mut ended = ended;
     let end = Instant::now() + Duration::from_secs(5);
     while !ended() {
-        assert!(Instant::now() < end, "it goes on though nobody listens");
+        assert!(Instant::now() < end, "the program did not end after its output was closed");
         std::thread::sleep(Duration::from_millis(10));
     }
 }
 
 #[test]
-fn told_to_end_it_gives_up_waiting_and_ends() {
+fn sigterm_cancels_waiting_steps_and_ends_the_program() {
     let folder = tempfile::tempdir().unwrap();
     let mut program = Program::opened(folder.path(), 1);
     let checks = vec![kubeon_wire::Check::Path { path: "/never".into() }];

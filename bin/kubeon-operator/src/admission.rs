@@ -1,4 +1,4 @@
-//! Admission beside the work: every replica answers, whether it leads or not.
+//! The admission webhook. Every replica answers reviews, not only the leader.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use kubeon_admission::{
-    AddressBook, CertificateSource, Keeping, Readiness, ServeOptions, WebhookServer, follow,
+    AddressBook, CertificateSource, CertificateStore, Readiness, ServeOptions, WebhookServer, follow,
 };
 use kubeon_api::Version;
 use kubeon_link_kube::Client;
@@ -16,57 +16,62 @@ use tokio::task::JoinHandle;
 /// How long open admission reviews may take when the process shuts down.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(6);
 
-/// Where admission reviews are answered, and from what.
+/// The options of the admission webhook.
 #[derive(Debug, Clone)]
 pub struct Admission {
-    /// Where it listens; port 0 takes any.
+    /// The address to listen on; port 0 selects a free port.
     pub address: SocketAddr,
-    /// Further names of that place for its certificate.
+    /// Additional names of the webhook for its certificate.
     pub names: Vec<String>,
-    /// Versions that clusters may name, oldest first.
+    /// Versions that clusters may use, oldest first.
     pub versions: Vec<Version>,
 }
 
-/// Admission at work.
-pub(crate) struct Answering {
+/// The running webhook.
+pub(crate) struct RunningWebhook {
     /// For `/readyz`.
     pub readiness: Readiness,
     server: JoinHandle<()>,
 }
 
-/// Begins to answer, until `end` becomes true. `leads` says whether this replica keeps the webhook's configuration.
+/// Starts the webhook, which runs until `end` becomes true. `leads`: whether this replica manages the
+/// webhook's configuration.
 pub(crate) async fn start(
-    asked: Admission,
+    options: Admission,
     client: &Client,
     namespace: &str,
     leads: watch::Receiver<bool>,
     end: watch::Receiver<bool>,
-) -> anyhow::Result<Answering> {
-    let book = Arc::new(AddressBook::new(asked.versions));
-    let keeping =
-        Keeping { client: client.clone(), namespace: namespace.to_owned(), leads, names: asked.names };
+) -> anyhow::Result<RunningWebhook> {
+    let book = Arc::new(AddressBook::new(options.versions));
+    let store = CertificateStore {
+        client: client.clone(),
+        namespace: namespace.to_owned(),
+        leads,
+        names: options.names,
+    };
     let server = WebhookServer::bind(ServeOptions {
-        address: asked.address,
-        certificate: CertificateSource::Kept(keeping),
+        address: options.address,
+        certificate: CertificateSource::Stored(store),
         lookup: book.clone(),
     });
     let server = server.await.context("answering admission reviews")?;
     let readiness = server.readiness();
     let (client, ended) = (client.clone(), until(end.clone()));
     tokio::spawn(async move { follow(client, &book, ended).await });
-    Ok(Answering { readiness, server: tokio::spawn(server.run(until(end))) })
+    Ok(RunningWebhook { readiness, server: tokio::spawn(server.run(until(end))) })
 }
 
-impl Answering {
-    /// Waits until what is being answered is answered.
+impl RunningWebhook {
+    /// Waits for the running reviews.
     pub(crate) async fn shutdown(self) {
         if tokio::time::timeout(SHUTDOWN_TIMEOUT, self.server).await.is_err() {
-            tracing::warn!("a review took too long to end with the process");
+            tracing::warn!("running reviews did not end before the timeout of the shutdown");
         }
     }
 }
 
 async fn until(mut end: watch::Receiver<bool>) {
-    // An error means that the sender is gone, which is an end too.
+    // An error means that the sender was dropped, which also ends the wait.
     drop(end.wait_for(|end| *end).await);
 }

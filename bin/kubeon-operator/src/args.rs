@@ -1,4 +1,4 @@
-//! The command line and the environment: the only place that reads either.
+//! The command line and the environment. No other module reads them.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -14,21 +14,23 @@ use kubeon_operations::settings::{Callback, LIMIT};
 use crate::OperatorOptions;
 use crate::admission::Admission;
 
-/// Where a pod reads its namespace.
+/// The file with the namespace of the pod.
 const NAMESPACE_FILE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
 
 /// `kubeon-operator`.
 #[derive(Debug, Clone, Parser)]
-#[command(name = "kubeon-operator", version, about = "Raises business clusters from a meta cluster")]
+#[command(name = "kubeon-operator", version, about = "Creates business clusters from a meta cluster")]
 #[command(max_term_width = 110)]
 pub struct OperatorCli {
-    /// How to reach the meta cluster [default: the pod's service account, else $KUBECONFIG]
+    /// The kubeconfig of the meta cluster [default: the pod's service account, else $KUBECONFIG]
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
-    /// The operator's namespace, where Jobs of operations run [default: the pod's, else kubeon-system]
+    /// The operator's namespace, where Jobs of operations run [default: the pod's namespace, else
+    /// kubeon-system]
     #[arg(long, value_name = "NAME", env = "POD_NAMESPACE")]
     pub namespace: Option<String>,
-    /// A further namespace whose ConfigMaps, Secrets, Jobs and Pods may be read; may be given several times
+    /// Another namespace whose ConfigMaps, Secrets, Jobs and Pods the operator reads; may be given several
+    /// times
     #[arg(
         long = "watch-namespace",
         value_name = "NAME",
@@ -36,7 +38,7 @@ pub struct OperatorCli {
         value_delimiter = ','
     )]
     pub watch_namespaces: Vec<String>,
-    /// An image that holds kubeon-runner; may be given several times, the last one runs derived operations
+    /// An image that contains kubeon-runner; may be given several times, the last one runs derived operations
     #[arg(
         long = "runner-image",
         value_name = "IMAGE",
@@ -48,7 +50,8 @@ pub struct OperatorCli {
         ]
     )]
     pub runner_images: Vec<String>,
-    /// The image whose entry point copies a bundle to /target; {version} stands for the version, empty for none
+    /// The image whose entry point copies a bundle to /target; {version} is replaced by the version; empty:
+    /// no image
     #[arg(
         long,
         value_name = "IMAGE",
@@ -56,31 +59,32 @@ pub struct OperatorCli {
         default_value = "kubeon/kubeon-bundle:{version}"
     )]
     pub bundle_image: String,
-    /// Who is told what came of operations of a KubernetesCluster, such as https://gateway.example.com; a Job adds the route
+    /// The server that gets the results of operations of a KubernetesCluster, such as
+    /// https://gateway.example.com
     #[arg(long, value_name = "URL", env = "KUBEON_CALLBACK_URL")]
     pub callback_url: Option<HttpsUrl>,
-    /// Certificates that vouch for that listener, PEM [default: those of the runner's image]
+    /// Certificate authorities of that server, PEM [default: those of the runner's image]
     #[arg(long, value_name = "FILE", requires = "callback_url")]
     pub callback_ca: Option<PathBuf>,
-    /// The Kubernetes version of clusters that name none
+    /// The Kubernetes version of clusters that do not specify one
     #[arg(long, value_name = "VERSION", default_value = "v1.36.3")]
     pub default_version: String,
-    /// Work only while holding the lease, so that several replicas may run
+    /// Reconcile only while this replica holds the lease, so that several replicas may run
     #[arg(long, action = ArgAction::Set, num_args = 0..=1, default_value_t = true, default_missing_value = "true")]
     pub leader_elect: bool,
-    /// Where metrics are served; port 0 takes any
+    /// The address of /metrics; port 0 selects a free port
     #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0:8080")]
     pub metrics_address: SocketAddr,
-    /// Where /healthz and /readyz are served; port 0 takes any
+    /// The address of /healthz and /readyz; port 0 selects a free port
     #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0:8081")]
     pub health_address: SocketAddr,
-    /// Where admission reviews are answered; without it none are
+    /// The address of the admission webhook; without it, the webhook is off
     #[arg(long, value_name = "ADDRESS")]
     pub admission_address: Option<SocketAddr>,
-    /// A further name or address of that place for its certificate; may be given several times
+    /// Another name or address of the webhook for its certificate; may be given several times
     #[arg(long = "admission-name", value_name = "NAME", value_delimiter = ',')]
     pub admission_names: Vec<String>,
-    /// A version that clusters may name; may be given several times [default: all of the catalogue]
+    /// A Kubernetes version that clusters may use; may be given several times [default: all of the catalogue]
     #[arg(
         long = "catalogue-version",
         value_name = "VERSION",
@@ -88,28 +92,28 @@ pub struct OperatorCli {
         value_delimiter = ','
     )]
     pub catalogue_versions: Vec<Version>,
-    /// The OpenTelemetry collector that traces are sent to, such as http://collector:4318; without it none are
+    /// The OpenTelemetry collector for traces, such as http://collector:4318; without it, no traces are sent
     #[arg(long, value_name = "URL", env = "OTEL_EXPORTER_OTLP_ENDPOINT", hide_env_values = true)]
     pub otlp_endpoint: Option<String>,
-    /// This process's name, beside a part that no other has [default: $HOSTNAME]
+    /// The name of this process; a unique suffix is added [default: $HOSTNAME]
     #[arg(long, value_name = "NAME", env = "POD_NAME")]
     pub name: Option<String>,
-    /// Lanes that are worked on side by side
+    /// The number of clusters that are reconciled at the same time
     #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u16).range(1..=512))]
     pub workers: u16,
-    /// How long an answer of the API server is waited for, in seconds
+    /// The timeout of a request to the API server, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 15, value_parser = clap::value_parser!(u16).range(1..=300))]
     pub request_timeout: u16,
-    /// What is logged, such as info or kubeon_operator=debug
+    /// The log filter, such as info or kubeon_operator=debug
     #[arg(long, value_name = "FILTER", env = "KUBEON_LOG", default_value = "info,kube_client=off")]
     pub log: String,
 }
 
 impl OperatorCli {
-    /// What was asked for, with what a pod knows of itself.
+    /// The options of the operator, with defaults from the pod.
     ///
     /// # Errors
-    /// When an address or name makes no sense, or a file cannot be read.
+    /// When an address or name is invalid, or a file cannot be read.
     pub fn options(self) -> anyhow::Result<OperatorOptions> {
         let callback = callback(self.callback_url, self.callback_ca.as_deref())?;
         let own = || std::fs::read_to_string(NAMESPACE_FILE).ok().map(|text| text.trim().to_owned());
@@ -137,27 +141,27 @@ impl OperatorCli {
             admission: admission.transpose()?,
             workers: usize::from(self.workers),
             request_timeout: Duration::from_secs(u64::from(self.request_timeout)),
-            // What else there is about it, OpenTelemetry's SDK reads in the environment.
+            // OpenTelemetry's SDK reads the other settings of the collector from the environment.
             collector: self.otlp_endpoint.filter(|url| !url.is_empty()),
             instance: format!("{}_{}", name.as_deref().unwrap_or("kubeon-operator"), uuid::Uuid::new_v4()),
         })
     }
 }
 
-/// Where to and who vouches for it. What holds no certificate would make every callback fail, long afterwards.
+/// The callback. A file without a certificate is an error, because otherwise every callback would fail later.
 fn callback(url: Option<HttpsUrl>, file: Option<&Path>) -> anyhow::Result<Option<Callback>> {
     let Some(url) = url else { return Ok(None) };
     let read = |file: &Path| {
         let text = std::fs::read_to_string(file)
             .with_context(|| format!("reading --callback-ca {}", file.display()))?;
-        let holds_one = text.contains("-----BEGIN CERTIFICATE-----");
-        anyhow::ensure!(holds_one, "--callback-ca {} holds no certificate in PEM", file.display());
+        let has_certificate = text.contains("-----BEGIN CERTIFICATE-----");
+        anyhow::ensure!(has_certificate, "--callback-ca {} holds no certificate in PEM", file.display());
         Ok(text)
     };
     Ok(Some(Callback { url, authorities: file.map(read).transpose()? }))
 }
 
-/// Those that were named, else those of the catalogue; oldest first.
+/// The versions on the command line, else those of the catalogue; oldest first.
 fn versions(named: Vec<Version>) -> anyhow::Result<Vec<Version>> {
     let mut versions = named;
     if versions.is_empty() {
@@ -173,7 +177,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn clusters_may_name_what_the_catalogue_holds_or_what_was_said() {
+    fn clusters_may_use_the_versions_of_the_catalogue_or_of_the_flag() {
         let all = versions(Vec::new()).unwrap();
         assert!(!all.is_empty() && all.is_sorted());
         let named = ["v1.36.3", "v1.35.4", "v1.36.3"].map(|text| text.parse().unwrap()).to_vec();
@@ -182,32 +186,30 @@ mod tests {
     }
 
     #[test]
-    fn the_command_line_is_sound() {
+    fn the_command_line_is_valid() {
         use clap::CommandFactory as _;
         OperatorCli::command().debug_assert();
     }
 
     #[test]
-    fn a_callback_goes_to_somebody_whom_a_certificate_vouches_for() {
+    fn the_flags_of_the_callback_are_validated() {
         let parsed = |words: &[&str]| OperatorCli::try_parse_from([&["x"], words].concat());
         let refused = parsed(&["--callback-url=http://gateway.example"]).unwrap_err().to_string();
         assert!(refused.contains("is not a URL that begins with https://"), "{refused}");
-        assert!(
-            parsed(&["--callback-ca=ca.crt"]).is_err(),
-            "without a listener there is nobody to vouch for"
-        );
-        let told = |words: &[&str]| parsed(words).unwrap().options().map(|options| options.settings.callback);
-        assert_eq!(told(&[]).unwrap(), None);
+        assert!(parsed(&["--callback-ca=ca.crt"]).is_err(), "--callback-ca needs --callback-url");
+        let callback_of =
+            |words: &[&str]| parsed(words).unwrap().options().map(|options| options.settings.callback);
+        assert_eq!(callback_of(&[]).unwrap(), None);
         let url = "--callback-url=https://gateway.example";
-        assert_eq!(told(&[url]).unwrap().unwrap().authorities, None);
+        assert_eq!(callback_of(&[url]).unwrap().unwrap().authorities, None);
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("ca.crt");
         let ca = format!("--callback-ca={}", file.display());
-        assert!(told(&[url, &ca]).unwrap_err().to_string().contains("reading --callback-ca"));
+        assert!(callback_of(&[url, &ca]).unwrap_err().to_string().contains("reading --callback-ca"));
         std::fs::write(&file, "no certificate").unwrap();
-        assert!(told(&[url, &ca]).unwrap_err().to_string().contains("holds no certificate in PEM"));
+        assert!(callback_of(&[url, &ca]).unwrap_err().to_string().contains("holds no certificate in PEM"));
         std::fs::write(&file, "-----BEGIN CERTIFICATE-----\n").unwrap();
-        assert!(told(&[url, &ca]).unwrap().unwrap().authorities.is_some());
+        assert!(callback_of(&[url, &ca]).unwrap().unwrap().authorities.is_some());
     }
 
     #[test]

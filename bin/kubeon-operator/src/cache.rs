@@ -1,5 +1,5 @@
-//! What is known of the meta cluster, by lane. Fed by watches and by the answers to the operator's own writes, so that a
-//! turn sees what the turn before it wrote.
+//! The observed objects of the meta cluster, by queue key. Watches and the answers to the operator's own
+//! writes update them, so that a reconcile sees the writes of the previous one.
 
 mod table;
 mod unlistable;
@@ -25,12 +25,12 @@ use tokio::sync::Notify;
 pub(crate) use table::{CachedObject, ObjectTable, RemovedUids, key};
 use unlistable::UnlistableNamespaces;
 
-/// Everything that is known.
+/// The observed objects.
 pub(crate) struct ObjectCache {
     /// The operator's namespace.
     namespace: String,
     inner: RwLock<Inner>,
-    /// What is hidden changed, or a cluster of a namespace where something is.
+    /// Notifies when the unlistable namespaces or a cluster in one of them changed.
     held_changed: Notify,
 }
 
@@ -38,37 +38,37 @@ pub(crate) struct ObjectCache {
 pub(crate) struct Inner {
     pub clusters: ObjectTable<Cluster>,
     pub operations: ObjectTable<ClusterOperation>,
-    pub businesses: ObjectTable<KubernetesCluster>,
+    pub kubernetes_clusters: ObjectTable<KubernetesCluster>,
     pub jobs: ObjectTable<Job>,
     pub pods: ObjectTable<Pod>,
     metas: HashMap<ObjectRef, (ObjectOwnership, u64)>,
     referrers: HashMap<ObjectRef, BTreeSet<QueueKey>>,
-    gone: RemovedUids,
+    removed: RemovedUids,
     unlistable: UnlistableNamespaces,
 }
 
-/// A kind that belongs to lanes.
+/// A kind whose objects belong to queue keys.
 pub(crate) trait CachedKind: Sized {
-    /// Whether nothing is decided for it while something of its namespace cannot be listed.
+    /// Whether its objects are not reconciled while a kind of their namespace cannot be listed.
     const MAY_BE_HELD: bool = false;
 
-    /// The lane that it belongs to, before an operator in the namespace `own`.
+    /// The queue key of the object; `own` is the namespace of the operator.
     fn queue_key(&self, own: &str) -> Option<QueueKey>;
     fn meta(&self) -> &ObjectMeta;
     fn table(inner: &mut Inner) -> &mut ObjectTable<Self>;
-    /// ConfigMaps and Secrets whose appearance matters to it, by an operator in the namespace `own`.
+    /// The ConfigMaps and Secrets that the object refers to; `own` is the namespace of the operator.
     fn refers_to(&self, _own: &str) -> Vec<ObjectRef> {
         Vec::new()
     }
-    /// Whether it says that the work of an operation ended: somebody waits for that.
+    /// Whether it is a Job or pod that ended: a user waits for the result.
     fn has_ended(&self) -> bool {
         false
     }
-    /// Whether it is a pod that was told to end, and works.
+    /// Whether it is a pod that terminates and still runs.
     fn is_terminating(&self) -> bool {
         false
     }
-    /// Takes away what no decision reads and what is most of it.
+    /// Removes large fields that no decision reads.
     fn slim(&mut self) {}
 }
 
@@ -113,7 +113,7 @@ impl CachedKind for KubernetesCluster {
         &self.metadata
     }
     fn table(inner: &mut Inner) -> &mut ObjectTable<Self> {
-        &mut inner.businesses
+        &mut inner.kubernetes_clusters
     }
     fn refers_to(&self, _own: &str) -> Vec<ObjectRef> {
         let namespace = self.metadata.namespace.as_deref().unwrap_or_default();
@@ -125,8 +125,8 @@ impl CachedKind for KubernetesCluster {
     }
 }
 
-/// The queue key that a Job or a pod names, if the object is in the namespace of that key's Jobs. Otherwise a person who may
-/// create a pod in one namespace could delay or end the operations of another.
+/// The queue key in the annotation of a Job or pod, if the object is in the namespace of that key's Jobs.
+/// Otherwise a user who may create a pod in one namespace could delay or end the operations of another.
 fn named_queue_key(meta: &ObjectMeta, own: &str) -> Option<QueueKey> {
     let queue_key = QueueKey::of_annotations(meta.annotations.as_ref())?;
     (meta.namespace.as_deref() == Some(queue_key.job_namespace(own))).then_some(queue_key)
@@ -143,7 +143,7 @@ impl CachedKind for Job {
         &mut inner.jobs
     }
     fn has_ended(&self) -> bool {
-        job_state::job_state(self) != JobState::Works
+        job_state::job_state(self) != JobState::Running
     }
     fn slim(&mut self) {
         let Some(spec) = &mut self.spec else { return };
@@ -164,17 +164,34 @@ impl CachedKind for Pod {
         &mut inner.pods
     }
     fn has_ended(&self) -> bool {
-        !job_state::lives(self)
+        !job_state::is_running(self)
     }
     fn is_terminating(&self) -> bool {
-        self.metadata.deletion_timestamp.is_some() && job_state::lives(self) && job_state::has_log(self)
+        self.metadata.deletion_timestamp.is_some() && job_state::is_running(self) && job_state::has_log(self)
     }
     fn slim(&mut self) {
         self.spec = None;
     }
 }
 
-/// The objects of one lane.
+/// A kind that users write, so that an object may be one that cannot be parsed.
+pub(crate) trait UserKind: CachedKind {
+    const KIND: ObjectKind;
+}
+
+impl UserKind for Cluster {
+    const KIND: ObjectKind = ObjectKind::Cluster;
+}
+
+impl UserKind for ClusterOperation {
+    const KIND: ObjectKind = ObjectKind::Operation;
+}
+
+impl UserKind for KubernetesCluster {
+    const KIND: ObjectKind = ObjectKind::KubernetesCluster;
+}
+
+/// The objects of one queue key.
 pub(crate) struct QueueObjects {
     pub subject: ClusterObject,
     pub operations: Vec<Arc<ClusterOperation>>,
@@ -183,7 +200,7 @@ pub(crate) struct QueueObjects {
 }
 
 impl ObjectCache {
-    /// Nothing is known yet. `namespace` is the operator's own.
+    /// An empty cache. `namespace` is the operator's own.
     pub(crate) fn new(namespace: String) -> Self {
         Self { namespace, inner: RwLock::default(), held_changed: Notify::new() }
     }
@@ -196,7 +213,7 @@ impl ObjectCache {
         self.inner.write()
     }
 
-    /// Takes an object in, unless a newer one is known or it is known to be gone. The lanes that it matters to.
+    /// Adds an object, unless a newer version is known or it was removed. Returns the affected queue keys.
     pub(crate) fn apply<K: CachedKind>(&self, mut object: K) -> Vec<QueueKey> {
         object.slim();
         let Some(queue_key) = object.queue_key(&self.namespace) else { return Vec::new() };
@@ -204,8 +221,8 @@ impl ObjectCache {
         self.store(&meta, queue_key, targets, Observed::Found(Arc::new(object)))
     }
 
-    /// Takes in that an object is there and cannot be read.
-    pub(crate) fn apply_unreadable<K: CachedKind>(
+    /// Records that an object exists and cannot be parsed.
+    pub(crate) fn apply_unreadable<K: UserKind>(
         &self,
         meta: &ObjectMeta,
         queue_key: QueueKey,
@@ -222,7 +239,7 @@ impl ObjectCache {
         object: Observed<Arc<K>>,
     ) -> Vec<QueueKey> {
         let mut inner = self.write();
-        if meta.uid.as_ref().is_some_and(|uid| inner.gone.holds(uid)) {
+        if meta.uid.as_ref().is_some_and(|uid| inner.removed.holds(uid)) {
             return Vec::new();
         }
         let version = table::version(meta);
@@ -243,32 +260,32 @@ impl ObjectCache {
         queue_keys
     }
 
-    /// Takes in that an object is gone.
+    /// Removes an object.
     pub(crate) fn remove<K: CachedKind>(&self, meta: &ObjectMeta) -> Vec<QueueKey> {
         let mut inner = self.write();
         if let Some(uid) = &meta.uid {
-            inner.gone.add(uid);
+            inner.removed.add(uid);
         }
         let Some((queue_key, targets)) = K::table(&mut inner).remove(&key(meta)) else { return Vec::new() };
         inner.forget(&queue_key, &targets);
         vec![queue_key]
     }
 
-    /// A list of the kind ended: what is not on it is gone. The lanes of that.
-    pub(crate) fn keep<K: CachedKind>(
+    /// Removes the objects of the kind that are not in a completed list. Returns their queue keys.
+    pub(crate) fn retain<K: CachedKind>(
         &self,
         listed: &HashSet<String>,
         namespace: Option<&str>,
     ) -> Vec<QueueKey> {
-        K::table(&mut self.write()).keep(listed, namespace)
+        K::table(&mut self.write()).retain(listed, namespace)
     }
 
-    /// Takes in what is known of a ConfigMap or Secret. The lanes that it matters to, if it appeared or its owners changed.
+    /// Records the metadata of a ConfigMap or Secret. Returns the affected queue keys.
     pub(crate) fn apply_meta(&self, target: ObjectRef, meta: &ObjectMeta) -> Vec<QueueKey> {
         let known = ObjectOwnership::of(meta);
         let version = table::version(meta);
         let mut inner = self.write();
-        if meta.uid.as_ref().is_some_and(|uid| inner.gone.holds(uid)) {
+        if meta.uid.as_ref().is_some_and(|uid| inner.removed.holds(uid)) {
             return Vec::new();
         }
         if inner.metas.get(&target).is_some_and(|(_, before)| *before >= version) {
@@ -283,41 +300,41 @@ impl ObjectCache {
         queue_keys
     }
 
-    /// Takes in that a ConfigMap or Secret is gone.
+    /// Removes a ConfigMap or Secret.
     pub(crate) fn remove_meta(&self, target: &ObjectRef, uid: Option<&str>) -> Vec<QueueKey> {
         let mut inner = self.write();
         if let Some(uid) = uid {
-            inner.gone.add(uid);
+            inner.removed.add(uid);
         }
         inner.metas.remove(target);
         inner.referrers.get(target).map(|queue_keys| queue_keys.iter().cloned().collect()).unwrap_or_default()
     }
 
-    /// The version of a ConfigMap or Secret that was seen, where versions are numbers.
+    /// The observed version of a ConfigMap or Secret, where versions are numbers.
     pub(crate) fn version(&self, target: &ObjectRef) -> Option<u64> {
         self.read().metas.get(target).map(|(_, version)| *version).filter(|version| *version != u64::MAX)
     }
 
-    /// ConfigMaps or Secrets of a namespace that are known.
+    /// The known ConfigMaps or Secrets of a namespace.
     pub(crate) fn metas_of(&self, kind: ObjectKind, namespace: &str) -> Vec<ObjectRef> {
         let inner = self.read();
         let found = inner.metas.keys().filter(|target| target.kind == kind && target.namespace == namespace);
         found.cloned().collect()
     }
 
-    /// When a pod ended, if it did and says so.
+    /// When a pod ended, if it is known.
     pub(crate) fn pod_ended(&self, pod: &ObjectRef) -> Option<Timestamp> {
         let found = self.read().pods.get(&format!("{}/{}", pod.namespace, pod.name));
         found.object().and_then(|pod| job_state::ended_at(pod))
     }
 
-    /// The objects of one lane.
+    /// The objects of one queue key.
     pub(crate) fn objects_of(&self, queue_key: &QueueKey) -> QueueObjects {
         let inner = self.read();
         let subject = match queue_key {
             QueueKey::Cluster(name) => ClusterObject::Cluster(inner.clusters.get(name)),
             QueueKey::KubernetesCluster { namespace, name } => {
-                ClusterObject::KubernetesCluster(inner.business(namespace, name))
+                ClusterObject::KubernetesCluster(inner.kubernetes_cluster(namespace, name))
             }
         };
         QueueObjects {
@@ -328,18 +345,22 @@ impl ObjectCache {
         }
     }
 
-    /// A list of this kind was refused in this namespace. Whether that is new.
-    pub(crate) fn refused(&self, namespace: &str, kind: &str, said: &str) -> bool {
-        self.hide(namespace, |hidden| hidden.refused(namespace, kind, said))
+    /// Records that a list of this kind was refused in this namespace. True when that is new.
+    pub(crate) fn list_refused(&self, namespace: &str, kind: &str, message: &str) -> bool {
+        self.change_unlistable(namespace, |unlistable| unlistable.list_refused(namespace, kind, message))
     }
 
-    /// A list of this kind was taken in. Whether one was refused before.
-    pub(crate) fn answered(&self, namespace: &str, kind: &str) -> bool {
-        self.hide(namespace, |hidden| hidden.answered(namespace, kind))
+    /// Records that a list of this kind succeeded. True when the previous one was refused.
+    pub(crate) fn list_succeeded(&self, namespace: &str, kind: &str) -> bool {
+        self.change_unlistable(namespace, |unlistable| unlistable.list_succeeded(namespace, kind))
     }
 
-    /// Changes what is hidden in a namespace.
-    fn hide(&self, namespace: &str, change: impl FnOnce(&mut UnlistableNamespaces) -> bool) -> bool {
+    /// Changes the unlistable kinds of a namespace.
+    fn change_unlistable(
+        &self,
+        namespace: &str,
+        change: impl FnOnce(&mut UnlistableNamespaces) -> bool,
+    ) -> bool {
         let mut inner = self.write();
         let before = inner.unlistable.why(namespace);
         let answer = change(&mut inner.unlistable);
@@ -349,45 +370,45 @@ impl ObjectCache {
         answer
     }
 
-    /// Why nothing is decided for clusters of some namespaces, a sentence for each.
+    /// The reasons why clusters of some namespaces are not reconciled, one for each namespace.
     pub(crate) fn unlistable(&self) -> Vec<String> {
         self.read().unlistable.all()
     }
 
-    /// Objects for which nothing is decided, and why.
+    /// The clusters that are not reconciled, and the reasons.
     pub(crate) fn held(&self) -> Vec<(Arc<KubernetesCluster>, String)> {
         let inner = self.read();
         let why = |object: &Arc<KubernetesCluster>| {
             let namespace = object.metadata.namespace.as_deref()?;
             Some((Arc::clone(object), inner.unlistable.why(namespace)?))
         };
-        inner.businesses.all().filter(|object| !needs_no_job(object)).filter_map(why).collect()
+        inner.kubernetes_clusters.all().filter(|object| !needs_no_job(object)).filter_map(why).collect()
     }
 
-    /// Waits until [`Self::held`] may have another answer than when it was asked last, or its objects are others by now.
+    /// Waits until [`Self::held`] may return another result than before.
     pub(crate) async fn held_changed(&self) {
         self.held_changed.notified().await;
     }
 
-    /// Every lane that has something.
+    /// All queue keys that have objects.
     pub(crate) fn queue_keys(&self) -> BTreeSet<QueueKey> {
         let inner = self.read();
         let tables = [
             inner.clusters.queue_keys(),
             inner.operations.queue_keys(),
-            inner.businesses.queue_keys(),
+            inner.kubernetes_clusters.queue_keys(),
             inner.jobs.queue_keys(),
         ];
         tables.into_iter().flatten().collect()
     }
 
-    /// How many objects of each kind are known.
+    /// The number of known objects by kind.
     pub(crate) fn sizes(&self) -> BTreeMap<&'static str, usize> {
         let inner = self.read();
         [
             ("Cluster", inner.clusters.len()),
             ("ClusterOperation", inner.operations.len()),
-            ("KubernetesCluster", inner.businesses.len()),
+            ("KubernetesCluster", inner.kubernetes_clusters.len()),
             ("Job", inner.jobs.len()),
             ("Pod", inner.pods.len()),
         ]
@@ -395,8 +416,8 @@ impl ObjectCache {
     }
 }
 
-/// Whether it only waits for its finalizer to be taken away, the hosts as they are. No Job is needed for that, and a
-/// namespace that is being deleted, the operator's rights in it first, waits for it.
+/// Whether only the finalizer remains to be removed, while the hosts stay as they are. That needs no Job, and
+/// the deletion of a namespace waits for it after the operator's role in the namespace was deleted.
 fn needs_no_job(object: &KubernetesCluster) -> bool {
     object.metadata.deletion_timestamp.is_some()
         && object.spec.deletion_policy == Some(DeletionPolicy::Retain)
@@ -404,27 +425,27 @@ fn needs_no_job(object: &KubernetesCluster) -> bool {
 }
 
 impl Inner {
-    /// An object as decisions may see it. Where a Job may exist that the cache has not seen, running operations continue and
-    /// none starts, as when the object itself cannot be read.
-    fn business(&self, namespace: &str, name: &str) -> Observed<Arc<KubernetesCluster>> {
-        let object = self.businesses.get(&format!("{namespace}/{name}"));
-        let free = object.object().is_some_and(|object| needs_no_job(object));
+    /// The object for a decision. Where a Job may exist that is not in the cache, the object counts as
+    /// unreadable: running operations continue and no other operation starts.
+    fn kubernetes_cluster(&self, namespace: &str, name: &str) -> Observed<Arc<KubernetesCluster>> {
+        let object = self.kubernetes_clusters.get(&format!("{namespace}/{name}"));
+        let needs_none = object.object().is_some_and(|object| needs_no_job(object));
         match self.unlistable.why(namespace) {
-            Some(why) if !free => Observed::Unreadable(why),
+            Some(why) if !needs_none => Observed::Unreadable(why),
             _ => object,
         }
     }
 
     fn forget(&mut self, queue_key: &QueueKey, targets: &[ObjectRef]) {
-        let still: BTreeSet<ObjectRef> = [
+        let remaining: BTreeSet<ObjectRef> = [
             self.clusters.targets(queue_key),
             self.operations.targets(queue_key),
-            self.businesses.targets(queue_key),
+            self.kubernetes_clusters.targets(queue_key),
         ]
         .into_iter()
         .flatten()
         .collect();
-        for target in targets.iter().filter(|target| !still.contains(target)) {
+        for target in targets.iter().filter(|target| !remaining.contains(target)) {
             if let Some(queue_keys) = self.referrers.get_mut(target) {
                 queue_keys.remove(queue_key);
                 if queue_keys.is_empty() {
@@ -439,9 +460,10 @@ impl Objects for ObjectCache {
     fn meta(&self, target: &ObjectRef) -> Option<ObjectOwnership> {
         let inner = self.read();
         let known = inner.metas.get(target).map(|(meta, _)| meta.clone());
-        // It may be there: who needs it finds out by asking for it. As somebody's own it gets no owner from here.
-        let unseen = || ObjectOwnership { controlled: true, ..ObjectOwnership::default() };
-        known.or_else(|| inner.unlistable.holds(target).then(unseen))
+        // The object may exist, so its reader asks the API server. It counts as controlled, so that it gets
+        // no owner.
+        let unlisted = || ObjectOwnership { controlled: true, ..ObjectOwnership::default() };
+        known.or_else(|| inner.unlistable.may_exist(target).then(unlisted))
     }
 }
 

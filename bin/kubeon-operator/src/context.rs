@@ -82,21 +82,21 @@ impl OperatorContext {
         }
     }
 
-    /// Wakes lanes that somebody waits for the end of.
-    pub(crate) fn hurry(&self, queue_keys: Vec<QueueKey>) {
+    /// Adds keys with the priority `Urgent`, because a user waits for a result.
+    pub(crate) fn wake_urgently(&self, queue_keys: Vec<QueueKey>) {
         for queue_key in queue_keys {
             self.queue.wake(&queue_key, Urgency::Urgent);
         }
     }
 
-    /// A ConfigMap or Secret is there.
-    pub(crate) fn seen(&self, target: ObjectRef, meta: &ObjectMeta) {
-        self.configured(&target);
+    /// Handles the metadata of a ConfigMap or Secret that was created or changed.
+    pub(crate) fn metadata_changed(&self, target: ObjectRef, meta: &ObjectMeta) {
+        self.check_config(&target);
         self.wake(self.cache.apply_meta(target, meta));
     }
 
-    /// The operator's own ConfigMap came, changed or went.
-    pub(crate) fn configured(&self, target: &ObjectRef) {
+    /// Reloads the history limit when the operator's ConfigMap was created, changed or deleted.
+    pub(crate) fn check_config(&self, target: &ObjectRef) {
         if target.kind == ObjectKind::ConfigMap
             && target.name == names::CONFIG
             && target.namespace == self.settings().namespace
@@ -107,49 +107,48 @@ impl OperatorContext {
 
     pub(crate) fn watch_failed(&self, kind: &str, error: &dyn std::error::Error) {
         self.metrics.watch_failed(kind);
-        tracing::warn!(kind, error = %error, "a watch was interrupted; it begins again");
+        tracing::warn!(kind, error = %error, "a watch was interrupted; it is restarted");
     }
 
-    /// Says once for each generation that an object cannot be read.
-    pub(crate) fn tell_unreadable(&self, kind: &str, meta: &ObjectMeta, why: &str) {
-        if let Some(word) = self.unreadable.seen(kind, meta, why) {
-            self.events.record(word);
+    /// Reports an object that cannot be parsed, once for each generation.
+    pub(crate) fn report_unreadable(&self, kind: ObjectKind, meta: &ObjectMeta, why: &str) {
+        if let Some(record) = self.unreadable.add(kind, meta, why) {
+            self.events.record(record);
         }
     }
 
-    /// This process leads from now on.
+    /// Makes this process the leader.
     pub(crate) fn lead(&self) {
         self.leads.store(true, Ordering::Relaxed);
-        self.unreadable.lead().into_iter().for_each(|word| self.events.record(word));
+        self.unreadable.lead().into_iter().for_each(|record| self.events.record(record));
     }
 
-    /// Whether this process leads.
+    /// The role of this process.
     pub(crate) fn role(&self) -> ReplicaRole {
         if self.leads.load(Ordering::Relaxed) { ReplicaRole::Leader } else { ReplicaRole::Standby }
     }
 
     /// Follows the log of a pod that terminates. A replica that does not lead follows it too: the leader may die before it
     /// has written the log.
-    pub(crate) fn listen(&self, pod: &ObjectMeta) {
+    pub(crate) fn follow_log(&self, pod: &ObjectMeta) {
         let pod = log_follower::log_of(pod);
         let (writer, at) = (self.writer.clone(), pod.clone());
         self.log_follower
             .follow(pod, || async move { writer.follow(&at.namespace, &at.name, LOG_BYTES).await });
     }
 
-    /// Says that the API server refuses what a lane needs; once while it stays so.
-    pub(crate) fn tell_refused(&self, queue_key: &QueueKey, what: &Refused) {
-        if let Some(word) = self.refusals.met(queue_key, what) {
-            self.metrics.event(word.reason);
-            self.events.record(word);
+    /// Reports a refusal of the API server, once while it stays the same.
+    pub(crate) fn report_refused(&self, queue_key: &QueueKey, what: &Refused) {
+        if let Some(record) = self.refusals.add(queue_key, what) {
+            self.metrics.event(record.reason);
+            self.events.record(record);
         }
     }
 
-    /// Reads the history limit, again and again until it can be read: a limit that is not known must not let operations
-    /// go.
+    /// Reads the history limit; retries until that succeeds, because a wrong limit would delete operations.
     pub(crate) async fn read_limit(&self) {
         while let Err(error) = self.try_read_limit().await {
-            tracing::warn!(%error, "the history limit cannot be read; it is read again");
+            tracing::warn!(%error, "the history limit cannot be read; the read is retried");
             tokio::time::sleep(LIMIT_PAUSE).await;
         }
     }
@@ -172,7 +171,7 @@ impl OperatorContext {
         Ok(())
     }
 
-    pub(crate) fn say(&self, notices: Vec<Notice>) {
+    pub(crate) fn record_events(&self, notices: Vec<Notice>) {
         for notice in notices {
             self.metrics.event(notice.reason);
             self.events.record(EventRecord {

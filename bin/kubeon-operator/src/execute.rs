@@ -7,7 +7,7 @@ use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kubeon_api::{Cluster, ClusterOperation, KubernetesCluster, labels};
 use kubeon_link_kube::{LinkError, Priority, RequestPermit, RetryClass, Verb};
-use kubeon_operations::operation::left_behind;
+use kubeon_operations::operation::owned_by_deleted;
 use kubeon_operations::{Change, Data, Notice, ObjectKind, ObjectRef, Write, WriteRefusal, names};
 use serde_json::Value;
 
@@ -25,23 +25,23 @@ pub(crate) enum WriteFailure {
     Link(LinkError),
     /// The API server refused a write of an operation.
     Refused {
-        /// The operation, if the write was one's.
+        /// The operation that the write belongs to, if any.
         operation: Option<String>,
-        /// What should have been done, to which object.
+        /// The verb and the object of the write.
         what: (&'static str, ObjectRef),
-        /// What it said.
-        trouble: WriteRefusal,
+        /// The refusal.
+        refusal: WriteRefusal,
     },
 }
 
 impl WriteFailure {
-    /// For a trace.
+    /// The text for a trace.
     pub(crate) fn text(&self) -> String {
         match self {
-            Self::Replan => "it is planned again: something changed in between".to_owned(),
-            Self::Preempted => "it is planned again: somebody waits for it".to_owned(),
+            Self::Replan => "decided again: the objects have changed".to_owned(),
+            Self::Preempted => "decided again: a reconcile with a higher priority is due".to_owned(),
             Self::Link(error) => error.to_string(),
-            Self::Refused { trouble, .. } => trouble.text.clone(),
+            Self::Refused { refusal, .. } => refusal.text.clone(),
         }
     }
 }
@@ -52,7 +52,7 @@ pub(crate) async fn execute(
     stage: Vec<(Write, Vec<Notice>)>,
     request_priority: &RequestPriority,
 ) -> Result<(), WriteFailure> {
-    let sent = stage.into_iter().map(|(write, told)| async move {
+    let sent = stage.into_iter().map(|(write, notices)| async move {
         let sent = async |write| {
             let permit = request_priority.permit(&context.writer).await.ok_or(WriteFailure::Preempted)?;
             request_priority.begin();
@@ -63,7 +63,7 @@ pub(crate) async fn execute(
         } else {
             sent(write).await?;
         }
-        context.say(told);
+        context.record_events(notices);
         Ok(())
     });
     let answers = futures::future::join_all(sent).await;
@@ -80,7 +80,7 @@ async fn send(
     let verb = verb(change).map_err(|error| WriteFailure::Refused {
         operation: operation.clone(),
         what: ("serialize", target.clone()),
-        trouble: WriteRefusal { text: error.to_string(), lasting: true },
+        refusal: WriteRefusal { text: error.to_string(), permanent: true },
     })?;
     let answer = context.writer.send_with(permit, path(&target), &verb).await;
     let result = answer.as_ref().map_or_else(|error| error.category(), |_| "done");
@@ -88,12 +88,12 @@ async fn send(
     match answer {
         Ok(value) => {
             if matches!(verb, Verb::Delete(_)) {
-                // The watch tells when it is gone; a ConfigMap or Secret is gone at once.
+                // The watch reports the deletion; a ConfigMap or Secret is removed at once.
                 if matches!(target.kind, ObjectKind::ConfigMap | ObjectKind::Secret) {
                     context.cache.remove_meta(&target, None);
                 }
             } else {
-                take(context, &target, value);
+                update_cache(context, &target, value);
             }
             Ok(())
         }
@@ -119,32 +119,32 @@ async fn refused(
     operation: Option<String>,
     error: LinkError,
 ) -> Result<(), WriteFailure> {
-    let trouble = |text: String, lasting| WriteFailure::Refused {
+    let refused = |text: String, permanent| WriteFailure::Refused {
         operation: operation.clone(),
         what: (verb.word(), target.clone()),
-        trouble: WriteRefusal { text, lasting },
+        refusal: WriteRefusal { text, permanent },
     };
     match (error.retry_class(), verb) {
         (_, Verb::Delete(_)) if error.is_absent() => Ok(()),
         (RetryClass::Exists, Verb::Create(wanted)) => match reread(context, target).await? {
             Some(found) if is_same(target, wanted, &found) => {
-                take(context, target, found);
+                update_cache(context, target, found);
                 Ok(())
             }
-            // One that is kept changes hands: the plan is made again with what is there.
-            Some(found) if kept(wanted).is_some() => {
-                take(context, target, found);
+            // A persisted object gets another Job: decide again with the existing object.
+            Some(found) if persisted_for(wanted).is_some() => {
+                update_cache(context, target, found);
                 Err(WriteFailure::Replan)
             }
             Some(found) => {
-                let WriteRefusal { text, lasting } = in_the_way(target, wanted, &found);
-                Err(trouble(text, lasting))
+                let WriteRefusal { text, permanent } = conflict(target, wanted, &found);
+                Err(refused(text, permanent))
             }
             None => Err(WriteFailure::Link(error)),
         },
         (RetryClass::Reread | RetryClass::Exists, _) => {
             if let Some(found) = reread(context, target).await? {
-                take(context, target, found);
+                update_cache(context, target, found);
             }
             Err(WriteFailure::Replan)
         }
@@ -152,8 +152,8 @@ async fn refused(
             forget(context, target);
             Err(WriteFailure::Replan)
         }
-        (RetryClass::Never, _) => Err(trouble(error.message(), true)),
-        (RetryClass::AfterChange, _) => Err(trouble(error.message(), false)),
+        (RetryClass::Never, _) => Err(refused(error.message(), true)),
+        (RetryClass::AfterChange, _) => Err(refused(error.message(), false)),
         (RetryClass::Later, _) => Err(WriteFailure::Link(error)),
     }
 }
@@ -170,15 +170,17 @@ async fn reread(context: &OperatorContext, target: &ObjectRef) -> Result<Option<
     }
 }
 
-/// Whether what is there is what should be made: a Job by its operation, a copy by its content.
+/// Whether the existing object counts as the created one: a Job by its operation, a copy by its content.
 fn is_same(target: &ObjectRef, wanted: &Value, found: &Value) -> bool {
     let label = |value: &Value| value["metadata"]["labels"][names::OPERATION_LABEL].clone();
     match target.kind {
         ObjectKind::Job => label(wanted) == label(found) && !label(found).is_null(),
         ObjectKind::ConfigMap if target.name.ends_with("-log") => label(wanted) == label(found),
-        ObjectKind::ConfigMap | ObjectKind::Secret if kept(wanted).is_some() => kept(wanted) == kept(found),
+        ObjectKind::ConfigMap | ObjectKind::Secret if persisted_for(wanted).is_some() => {
+            persisted_for(wanted) == persisted_for(found)
+        }
         ObjectKind::ConfigMap | ObjectKind::Secret => {
-            let stays = left(target, wanted, found).is_none();
+            let stays = blocked_by_deleted(target, wanted, found).is_none();
             wanted["data"] == found["data"] && found["immutable"] == true && stays
         }
         ObjectKind::Operation => {
@@ -189,40 +191,41 @@ fn is_same(target: &ObjectRef, wanted: &Value, found: &Value) -> bool {
     }
 }
 
-/// Why what is there is not what should be made. What is about to go is waited for.
-fn in_the_way(target: &ObjectRef, wanted: &Value, found: &Value) -> WriteRefusal {
-    if let Some(text) = left(target, wanted, found) {
-        return WriteRefusal { text, lasting: false };
+/// Why an existing object prevents the creation. The removal of an object that is being deleted is waited
+/// for.
+fn conflict(target: &ObjectRef, wanted: &Value, found: &Value) -> WriteRefusal {
+    if let Some(text) = blocked_by_deleted(target, wanted, found) {
+        return WriteRefusal { text, permanent: false };
     }
     let (kind, at) = (target.kind.as_str(), format!("{}/{}", target.namespace, target.name));
-    let text = format!("{kind} {at} is there and is not this operation's");
-    WriteRefusal { text, lasting: found["metadata"]["deletionTimestamp"].is_null() }
+    let text = format!("{kind} {at} exists and does not belong to this operation");
+    WriteRefusal { text, permanent: found["metadata"]["deletionTimestamp"].is_null() }
 }
 
-/// What is waited for, when an operation of the same name that was deleted has left behind what is there.
-fn left(target: &ObjectRef, wanted: &Value, found: &Value) -> Option<String> {
+/// The message when a deleted operation with the same name left the object behind.
+fn blocked_by_deleted(target: &ObjectRef, wanted: &Value, found: &Value) -> Option<String> {
     let owners = |object: &Value| -> Vec<OwnerReference> {
         serde_json::from_value(object["metadata"]["ownerReferences"].clone()).unwrap_or_default()
     };
-    let (its, mut ours) = (owners(found), owners(wanted));
-    ours.retain(|owner| owner.kind == ObjectKind::Operation.as_str());
-    ours.iter().find_map(|owner| left_behind(target, &its, &owner.name, &owner.uid))
+    let (found_owners, mut wanted_owners) = (owners(found), owners(wanted));
+    wanted_owners.retain(|owner| owner.kind == ObjectKind::Operation.as_str());
+    wanted_owners.iter().find_map(|owner| owned_by_deleted(target, &found_owners, &owner.name, &owner.uid))
 }
 
-/// For which cluster and into whose hands something is made that outlives operations.
-fn kept(object: &Value) -> Option<(&str, &str)> {
+/// The cluster and the Job of a persisted object; `None` for other objects.
+fn persisted_for(object: &Value) -> Option<(&str, &str)> {
     let meta = &object["metadata"];
     Some((meta["labels"][labels::CLUSTER].as_str()?, meta["annotations"][labels::JOB].as_str()?))
 }
 
 /// Puts an answer into the cache. The current reconcile sees it at once; the watch adds other keys to the queue.
-fn take(context: &OperatorContext, target: &ObjectRef, value: Value) {
+fn update_cache(context: &OperatorContext, target: &ObjectRef, value: Value) {
     fn read<K: serde::de::DeserializeOwned + kube::Resource<DynamicType = ()>>(value: Value) -> Option<K> {
         let mut object: K = serde_json::from_value(value).ok()?;
         kubeon_link_kube::slim(&mut object);
         Some(object)
     }
-    // An answer that cannot be read is left to the watch, which tells why.
+    // The watch reports an answer that cannot be parsed.
     match target.kind {
         ObjectKind::Cluster => read::<Cluster>(value).map(|object| context.cache.apply(object)),
         ObjectKind::Operation => read::<ClusterOperation>(value).map(|object| context.cache.apply(object)),
@@ -255,7 +258,7 @@ fn forget(context: &OperatorContext, target: &ObjectRef) {
     };
 }
 
-/// What was read, as a plan wants it.
+/// The data of a read object for a decision.
 pub(crate) fn data(context: &OperatorContext, target: &ObjectRef, value: Value) -> Data {
     match target.kind {
         ObjectKind::ConfigMap => {
@@ -271,8 +274,8 @@ pub(crate) fn data(context: &OperatorContext, target: &ObjectRef, value: Value) 
             Data::Values { values, kind: value["type"].as_str().unwrap_or_default().to_owned() }
         }
         _ => {
-            take(context, target, value);
-            Data::There
+            update_cache(context, target, value);
+            Data::Exists
         }
     }
 }
@@ -289,17 +292,17 @@ mod tests {
     }
 
     #[test]
-    fn what_a_deleted_operation_of_the_same_name_left_is_waited_for_and_nothing_else() {
+    fn only_an_object_of_a_deleted_operation_with_the_same_name_is_waited_for() {
         let job = ObjectRef::new(ObjectKind::Job, "ns", "kubeonkube-o-job");
         let wanted = owned("ClusterOperation", "o", "new");
-        let met = in_the_way(&job, &wanted, &owned("ClusterOperation", "o", "old"));
-        let said = "Job ns/kubeonkube-o-job of an operation of this name that was deleted is still there";
-        assert_eq!((met.text.as_str(), met.lasting), (said, false));
+        let met = conflict(&job, &wanted, &owned("ClusterOperation", "o", "old"));
+        let said = "Job ns/kubeonkube-o-job of a deleted operation with the same name still exists";
+        assert_eq!((met.text.as_str(), met.permanent), (said, false));
         for foreign in
             [owned("ClusterOperation", "p", "old"), owned("CronJob", "o", "old"), json!({"metadata": {}})]
         {
-            let met = in_the_way(&job, &wanted, &foreign);
-            assert!(met.lasting && met.text.ends_with("is not this operation's"), "{}", met.text);
+            let met = conflict(&job, &wanted, &foreign);
+            assert!(met.permanent && met.text.ends_with("does not belong to this operation"), "{}", met.text);
         }
     }
 

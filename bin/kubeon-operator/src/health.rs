@@ -18,56 +18,56 @@ use tokio::sync::Semaphore;
 
 use crate::context::OperatorContext;
 
-/// Connections at once; a further one waits.
+/// The most parallel connections; others wait.
 const MOST_CONNECTIONS: usize = 64;
 /// The timeout for the head of a request.
 const REQUEST_HEAD_TIMEOUT: Duration = Duration::from_secs(5);
 /// The timeout for a whole connection.
 const CONNECTION_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// What is asked about.
+/// The state behind the endpoints.
 #[derive(Clone)]
 pub(crate) struct HealthState {
     pub context: Arc<OperatorContext>,
-    /// Whether admission reviews can be answered, when they are.
+    /// The readiness of the admission webhook, if it is enabled.
     pub admission: Option<Readiness>,
 }
 
 impl HealthState {
-    /// What the process still waits for before it is of use.
+    /// What the process still waits for before it is ready.
     fn waits_for(&self) -> Option<String> {
         let admission = || self.admission.as_ref().and_then(Readiness::waits_for).map(str::to_owned);
         self.context.listed.waits_for().or_else(admission)
     }
 
-    /// That it is of use, and for whom it is not.
-    fn well(&self) -> String {
+    /// The text when it is ready, with the namespaces that cannot be listed.
+    fn ready_text(&self) -> String {
         let mut lines = vec!["ok".to_owned()];
         lines.extend(self.context.cache.unlistable());
         lines.join("\n")
     }
 }
 
-/// Answers at this address until the process ends. Where it listens.
-pub(crate) async fn serve(subject: &HealthState, address: SocketAddr) -> anyhow::Result<SocketAddr> {
-    let subject = subject.clone();
+/// Listens on this address until the process ends. Returns the address with the actual port.
+pub(crate) async fn serve(state: &HealthState, address: SocketAddr) -> anyhow::Result<SocketAddr> {
+    let state = state.clone();
     let listener = TcpListener::bind(address).await.with_context(|| format!("listening on {address}"))?;
     let bound = listener.local_addr()?;
-    let objects_of = Arc::new(Semaphore::new(MOST_CONNECTIONS));
+    let connections = Arc::new(Semaphore::new(MOST_CONNECTIONS));
     tokio::spawn(async move {
         loop {
-            let Ok(permit) = Arc::clone(&objects_of).acquire_owned().await else { return };
+            let Ok(permit) = Arc::clone(&connections).acquire_owned().await else { return };
             let Ok((stream, _)) = listener.accept().await else {
-                // Out of file descriptors: some connection has to end first.
+                // The usual cause is that no file descriptor is free: wait until a connection is closed.
                 tokio::time::sleep(Duration::from_millis(100)).await;
                 continue;
             };
-            let subject = subject.clone();
+            let state = state.clone();
             tokio::spawn(async move {
-                let answer = service_fn(move |request| answer(subject.clone(), request));
+                let answer = service_fn(move |request| answer(state.clone(), request));
                 let mut server = http1::Builder::new();
                 server.timer(TokioTimer::new()).header_read_timeout(REQUEST_HEAD_TIMEOUT);
-                // Who hangs up early has no answer to lose.
+                // An error means that the client closed the connection.
                 let _ = tokio::time::timeout(
                     CONNECTION_TIMEOUT,
                     server.serve_connection(TokioIo::new(stream), answer),
@@ -80,22 +80,21 @@ pub(crate) async fn serve(subject: &HealthState, address: SocketAddr) -> anyhow:
     Ok(bound)
 }
 
-async fn answer(
-    subject: HealthState,
-    request: Request<Incoming>,
-) -> Result<Response<Full<Bytes>>, Infallible> {
-    let context = &subject.context;
+async fn answer(state: HealthState, request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Infallible> {
+    let context = &state.context;
     let (status, text) = match request.uri().path() {
         "/healthz" => (StatusCode::OK, "ok".to_owned()),
-        "/readyz" => match subject.waits_for() {
-            None => (StatusCode::OK, subject.well()),
+        "/readyz" => match state.waits_for() {
+            None => (StatusCode::OK, state.ready_text()),
             Some(what) => (StatusCode::SERVICE_UNAVAILABLE, format!("waits for: {what}")),
         },
         "/metrics" => match context.metrics_text() {
             Ok(text) => (StatusCode::OK, text),
             Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),
         },
-        _ => (StatusCode::NOT_FOUND, "there is /metrics, /healthz and /readyz".to_owned()),
+        _ => {
+            (StatusCode::NOT_FOUND, "not found; the endpoints are /metrics, /healthz and /readyz".to_owned())
+        }
     };
     let mut response = Response::new(Full::new(Bytes::from(text)));
     *response.status_mut() = status;

@@ -1,4 +1,4 @@
-//! Whether all that there is was listed: before that, what is not known may still be there.
+//! Whether all initial lists are complete. Before that, an object that is not in the cache may exist.
 
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::BTreeSet;
@@ -6,14 +6,14 @@ use std::fmt;
 
 use tokio::sync::Notify;
 
-/// Lists that are named when somebody asks; of the others it is said how many they are.
+/// The most lists that are named in the readiness text; the others are counted.
 const MOST_NAMED: usize = 8;
 
-/// What one watch lists.
+/// The list of one watch.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct WatchedList {
     pub kind: String,
-    /// Every namespace when there is none.
+    /// The namespace; `None` for all namespaces.
     pub namespace: Option<String>,
 }
 
@@ -32,7 +32,7 @@ impl fmt::Display for WatchedList {
     }
 }
 
-/// Which watches have not listed what there is.
+/// The watches whose initial list is not complete.
 #[derive(Default)]
 pub(crate) struct InitialLists {
     open: Mutex<BTreeSet<WatchedList>>,
@@ -44,21 +44,21 @@ impl InitialLists {
         self.open.lock()
     }
 
-    /// A watch begins.
-    pub(crate) fn begun(&self, place: &WatchedList) {
-        self.open().insert(place.clone());
+    /// Records that a watch begins.
+    pub(crate) fn begun(&self, list: &WatchedList) {
+        self.open().insert(list.clone());
     }
 
-    /// A watch has listed what there is, or is not waited for any longer.
-    pub(crate) fn ended(&self, place: &WatchedList) {
+    /// Records that the initial list of a watch is complete, or that the operator no longer waits for it.
+    pub(crate) fn ended(&self, list: &WatchedList) {
         let mut open = self.open();
-        if open.remove(place) && open.is_empty() {
+        if open.remove(list) && open.is_empty() {
             drop(open);
             self.changed.notify_waiters();
         }
     }
 
-    /// Waits until no watch is waited for.
+    /// Waits until all initial lists are complete.
     pub(crate) async fn all(&self) {
         loop {
             let changed = self.changed.notified();
@@ -69,7 +69,7 @@ impl InitialLists {
         }
     }
 
-    /// What is waited for, for a person.
+    /// The lists that are not complete, as text.
     pub(crate) fn waits_for(&self) -> Option<String> {
         let open = self.open();
         let mut named: Vec<String> = open.iter().take(MOST_NAMED).map(WatchedList::to_string).collect();
@@ -85,14 +85,14 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_still_listing_is_named_and_waited_for() {
+    async fn incomplete_lists_are_named_and_waited_for() {
         let listed = InitialLists::default();
         let (clusters, jobs) = (WatchedList::new("Cluster", None), WatchedList::new("Job", Some("team-a")));
-        for place in [&clusters, &jobs] {
-            listed.begun(place);
+        for list in [&clusters, &jobs] {
+            listed.begun(list);
         }
         assert_eq!(listed.waits_for().as_deref(), Some("lists of Cluster, Job in namespace team-a"));
-        // A watch lists again and again: only the first time counts.
+        // A watch lists several times: only the first time counts.
         for _ in 0..2 {
             listed.ended(&clusters);
         }
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn many_are_counted() {
+    fn further_lists_are_counted() {
         let listed = InitialLists::default();
         for at in 0..MOST_NAMED + 3 {
             listed.begun(&WatchedList::new("Job", Some(&format!("team-{at:02}"))));

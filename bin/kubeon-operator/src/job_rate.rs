@@ -1,4 +1,4 @@
-//! The rate at which Jobs are created: one after the other, at equal intervals.
+//! The rate at which Jobs are created: one after the other, in equal intervals.
 //!
 //! Jobs that begin together end together, and a user waits for each end. Creating, scheduling and starting a pod takes
 //! far longer than this interval, so no Job finishes later because of it.
@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn one_alone_is_made_at_once_and_many_evenly() {
+    async fn a_single_job_is_created_at_once_and_many_in_equal_intervals() {
         let job_rate = JobRateLimiter::default();
         for _ in 0..2 {
             tokio::time::sleep(Duration::from_secs(1)).await;
@@ -80,12 +80,12 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn answers_that_are_late_hold_others_up_for_a_moment_only() {
+    async fn late_answers_delay_other_requests_only_briefly() {
         let (job_rate, begun) = (JobRateLimiter::default(), Instant::now());
         let never = || async { job_rate.acquire().await.during(std::future::pending::<()>()).await };
         let hang = futures::future::join_all((0..IN_FLIGHT).map(|_| never()));
         let goes = async { job_rate.acquire().await.during(std::future::ready(begun.elapsed())).await };
-        tokio::select! { biased; _ = hang => unreachable!("they hang"), _ = goes => {} }
+        tokio::select! { biased; _ = hang => unreachable!("these requests never end"), _ = goes => {} }
         assert!((IN_FLIGHT_FOR..IN_FLIGHT_FOR * 2).contains(&begun.elapsed()), "{:?}", begun.elapsed());
     }
 }

@@ -1,13 +1,14 @@
-//! The operator: raises business clusters from a meta cluster.
+//! The operator in the meta cluster: creates business clusters from custom resources.
 //!
 //! ```text
-//!   watches ──► World ──wakes──► Queue ──► worker: one lane's turn ──► Hands ──► API server
-//!                 ▲                          │  kubeon_operations decides       │
-//!                 └────────── answers of its own writes ◄───────────────────────┘
+//!   watches ─► ObjectCache ─► Queue ─► reconcile of one key ─► KubeWriter ─► API server
+//!                   ▲                                              │
+//!                   └────────── answers to its own writes ◄────────┘
 //! ```
 //!
-//! Decisions are `kubeon_operations`'; here they meet the API server. Lanes work side by side, one turn of a lane at a time.
-//! Admission reviews are answered aside, by every replica, also those that do not lead.
+//! `kubeon_operations` decides; this crate observes and writes through the API server. Several keys are
+//! reconciled at the same time, each by one worker. Every replica answers admission reviews, not only the
+//! leader.
 
 mod admission;
 pub mod args;

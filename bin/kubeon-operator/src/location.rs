@@ -1,4 +1,4 @@
-//! Where objects are, as paths and as references.
+//! API paths of objects, and references to them in events.
 
 use k8s_openapi::api::core::v1::ObjectReference;
 use kubeon_link_kube::ResourcePath;
@@ -16,13 +16,13 @@ fn kind(kind: ObjectKind) -> (&'static str, &'static str) {
     }
 }
 
-/// Where an object is.
+/// The API path of an object.
 pub(crate) fn path(target: &ObjectRef) -> ResourcePath<'_> {
     let (api, plural) = kind(target.kind);
     ResourcePath { api, plural, namespace: &target.namespace, name: &target.name }
 }
 
-/// An object as an event names it.
+/// The reference to an object in an event.
 pub(crate) fn reference(target: &ObjectRef, uid: &str) -> ObjectReference {
     ObjectReference {
         api_version: Some(kind(target.kind).0.to_owned()),

@@ -11,11 +11,12 @@ use kubeon_operations::{ObjectKind, ObjectRef};
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{Notify, watch};
 
-/// Logs that are read at once. Any other is read when its pod ended, if it still exists.
+/// The most logs that are followed at the same time. Another log is read after its pod ended, if it still
+/// exists.
 const MOST_RUNNING: usize = 16;
 /// Bytes of finished logs in memory; beyond them the oldest is dropped. A standby stores a finished log for 45 s.
 const MOST_FINISHED_BYTES: usize = 32 * 1024 * 1024;
-/// Bytes that a finished log counts in addition to its text.
+/// The bytes that are counted for a finished log in addition to its text.
 const ENTRY_BYTES: usize = 1024;
 /// How long a reconcile waits for the rest of a log when its pod ended.
 const END_WITHIN: Duration = Duration::from_secs(10);
@@ -34,7 +35,7 @@ pub(crate) enum ReplicaRole {
     Standby,
 }
 
-/// Reads logs to their end, and stores them until a reconcile asks.
+/// Follows logs to their end, and stores them until a reconcile reads them.
 #[derive(Default)]
 pub(crate) struct LogFollower {
     logs: Arc<Mutex<FollowedLogs>>,
@@ -43,17 +44,17 @@ pub(crate) struct LogFollower {
 #[derive(Default)]
 struct FollowedLogs {
     by_pod: HashMap<ObjectRef, FollowedLog>,
-    /// How many logs were followed so far.
+    /// The number of logs that were followed so far.
     count: u64,
 }
 
 struct FollowedLog {
     /// Its text, once it is complete.
     text: watch::Receiver<Option<String>>,
-    asked: Arc<Notify>,
-    /// Tells it from an earlier log of a pod with this name.
+    was_read: Arc<Notify>,
+    /// Distinguishes it from an earlier log of a pod with this name.
     id: u64,
-    /// Bytes that it counts, once it is finished.
+    /// The counted bytes, once the log is finished.
     finished: Option<usize>,
 }
 
@@ -62,7 +63,8 @@ impl FollowedLogs {
         self.by_pod.values().filter(|log| log.finished.is_none()).count()
     }
 
-    /// A log is complete, or cannot be followed. Drops the oldest finished logs that do not fit.
+    /// Records that a log is complete or cannot be followed. Drops the oldest finished logs that exceed the
+    /// limit.
     fn finish(&mut self, pod: &ObjectRef, id: u64, text: usize) {
         match self.by_pod.get_mut(pod) {
             Some(log) if log.id == id => log.finished = Some(text + ENTRY_BYTES),
@@ -85,7 +87,7 @@ impl LogFollower {
         self.logs.lock()
     }
 
-    /// Reads the log of a pod to its end, unless it is being read.
+    /// Follows the log of a pod to its end, unless it is already followed.
     pub(crate) fn follow<F>(&self, pod: ObjectRef, log: impl FnOnce() -> F)
     where
         F: Future<Output = Result<String, LinkError>> + Send + 'static,
@@ -98,7 +100,7 @@ impl LogFollower {
         let id = logs.count;
         let Entry::Vacant(place) = logs.by_pod.entry(pod.clone()) else { return };
         let (complete, text) = watch::channel(None);
-        place.insert(FollowedLog { text, asked: Arc::default(), id, finished: None });
+        place.insert(FollowedLog { text, was_read: Arc::default(), id, finished: None });
         drop(logs);
         let (log, logs) = (log(), Arc::clone(&self.logs));
         tokio::spawn(async move {
@@ -109,7 +111,7 @@ impl LogFollower {
                     bytes
                 }
                 Err(error) => {
-                    tracing::debug!(%error, pod = pod.name, "a log cannot be followed; it is read when its pod ended");
+                    tracing::debug!(%error, pod = pod.name, "the log cannot be followed; it is read after its pod ended");
                     0
                 }
             };
@@ -117,16 +119,16 @@ impl LogFollower {
         });
     }
 
-    /// The log of a pod that ended, if it was followed.
-    pub(crate) async fn heard(&self, pod: &ObjectRef) -> Option<String> {
-        let (mut text, asked) = {
+    /// The complete log of a pod, if it was followed.
+    pub(crate) async fn finished_log(&self, pod: &ObjectRef) -> Option<String> {
+        let (mut text, was_read) = {
             let logs = self.logs();
             let log = logs.by_pod.get(pod)?;
-            (log.text.clone(), Arc::clone(&log.asked))
+            (log.text.clone(), Arc::clone(&log.was_read))
         };
         let complete = tokio::time::timeout(END_WITHIN, text.wait_for(Option::is_some)).await;
         let text = complete.ok()?.ok()?.clone().filter(|text| !text.is_empty());
-        asked.notify_one();
+        was_read.notify_one();
         text
     }
 
@@ -135,22 +137,23 @@ impl LogFollower {
         self.logs().by_pod.contains_key(pod)
     }
 
-    /// Waits until the log of a deleted pod was read, at most 5 s, or 45 s on a standby; then removes it.
-    pub(crate) async fn over(&self, pod: &ObjectRef, role: ReplicaRole) {
-        let asked = self.logs().by_pod.get(pod).map(|log| Arc::clone(&log.asked));
-        if let Some(asked) = asked {
+    /// Waits until a reconcile has read the log of a deleted pod, at most 5 s, or 45 s on a standby; then
+    /// removes it.
+    pub(crate) async fn release(&self, pod: &ObjectRef, role: ReplicaRole) {
+        let was_read = self.logs().by_pod.get(pod).map(|log| Arc::clone(&log.was_read));
+        if let Some(was_read) = was_read {
             let limit = match role {
                 ReplicaRole::Leader => ASKED_WITHIN,
                 ReplicaRole::Standby => ASKED_WITHIN_STANDBY,
             };
             // The log of a pod whose operation was deleted is never read.
-            let _ = tokio::time::timeout(limit, asked.notified()).await;
+            let _ = tokio::time::timeout(limit, was_read.notified()).await;
         }
         self.logs().by_pod.remove(pod);
     }
 }
 
-/// Where the log of a pod is.
+/// The reference of the log of a pod.
 pub(crate) fn log_of(pod: &ObjectMeta) -> ObjectRef {
     ObjectRef::new(
         ObjectKind::Log,
@@ -159,7 +162,7 @@ pub(crate) fn log_of(pod: &ObjectMeta) -> ObjectRef {
     )
 }
 
-/// Whether this is not a log but the kubelet's message that there is none.
+/// Whether the text is not a log but the kubelet's message that the log does not exist.
 pub(crate) fn is_lost(log: &str) -> bool {
     log.lines().count() == 1 && INSTEAD.iter().any(|words| log.starts_with(words))
 }
@@ -177,53 +180,53 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_a_pod_said_until_its_end_is_heard_though_the_pod_is_gone() {
+    async fn the_complete_log_is_read_after_its_pod_was_deleted() {
         let log_follower = Arc::new(LogFollower::default());
         let log = async {
             tokio::time::sleep(Duration::from_secs(3)).await;
             Ok("swept\n".to_owned())
         };
         log_follower.follow(pod("a"), || log);
-        log_follower.follow(pod("a"), || async { panic!("it is followed once") });
+        log_follower.follow(pod("a"), || async { panic!("the log is followed once") });
         let (other, name) = (Arc::clone(&log_follower), pod("a"));
-        let over = tokio::spawn(async move { other.over(&name, ReplicaRole::Leader).await });
-        assert_eq!(log_follower.heard(&pod("a")).await.as_deref(), Some("swept\n"));
+        let over = tokio::spawn(async move { other.release(&name, ReplicaRole::Leader).await });
+        assert_eq!(log_follower.finished_log(&pod("a")).await.as_deref(), Some("swept\n"));
         over.await.unwrap();
         assert!(!log_follower.holds(&pod("a")));
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_standby_keeps_the_log_of_a_deleted_pod_until_it_may_lead() {
-        for (role, heard) in [(ReplicaRole::Standby, Some("swept\n")), (ReplicaRole::Leader, None)] {
+        for (role, expected) in [(ReplicaRole::Standby, Some("swept\n")), (ReplicaRole::Leader, None)] {
             let log_follower = Arc::new(LogFollower::default());
             log_follower.follow(pod("a"), || async { Ok("swept\n".to_owned()) });
             let (other, name) = (Arc::clone(&log_follower), pod("a"));
-            let over = tokio::spawn(async move { other.over(&name, role).await });
+            let over = tokio::spawn(async move { other.release(&name, role).await });
             // The lease of a dead leader ends after 15 s; its next holder retries every few seconds.
             tokio::time::sleep(Duration::from_secs(25)).await;
-            assert_eq!(log_follower.heard(&pod("a")).await.as_deref(), heard, "{role:?}");
+            assert_eq!(log_follower.finished_log(&pod("a")).await.as_deref(), expected, "{role:?}");
             over.await.unwrap();
             assert!(!log_follower.holds(&pod("a")));
         }
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_cannot_be_followed_is_left_to_be_read() {
+    async fn a_log_that_cannot_be_followed_is_not_stored() {
         let log_follower = LogFollower::default();
-        assert_eq!(log_follower.heard(&pod("a")).await, None);
+        assert_eq!(log_follower.finished_log(&pod("a")).await, None);
         log_follower.follow(pod("a"), || async { Err(failed()) });
         log_follower.follow(pod("b"), || async { Ok(String::new()) });
         log_follower.follow(pod("c"), std::future::pending);
         for name in ["a", "b", "c"] {
-            assert_eq!(log_follower.heard(&pod(name)).await, None, "{name}");
+            assert_eq!(log_follower.finished_log(&pod(name)).await, None, "{name}");
             assert!(log_follower.holds(&pod(name)));
-            log_follower.over(&pod(name), ReplicaRole::Leader).await;
+            log_follower.release(&pod(name), ReplicaRole::Leader).await;
             assert!(!log_follower.holds(&pod(name)));
         }
     }
 
     #[tokio::test]
-    async fn many_at_once_are_not_followed() {
+    async fn the_number_of_followed_logs_is_bounded() {
         let log_follower = LogFollower::default();
         for at in 0..=MOST_RUNNING {
             log_follower.follow(pod(&format!("p{at}")), std::future::pending);
@@ -245,12 +248,12 @@ mod tests {
         for at in 0..MOST_RUNNING {
             log_follower.follow(pod(&format!("running{at}")), std::future::pending);
         }
-        log_follower.over(&pod("running0"), ReplicaRole::Leader).await;
+        log_follower.release(&pod("running0"), ReplicaRole::Leader).await;
         for at in 0..4 * MOST_RUNNING {
             finished(&log_follower, &format!("p{at}"), format!("{at}\n")).await;
         }
         for at in 0..4 * MOST_RUNNING {
-            assert_eq!(log_follower.heard(&pod(&format!("p{at}"))).await, Some(format!("{at}\n")));
+            assert_eq!(log_follower.finished_log(&pod(&format!("p{at}"))).await, Some(format!("{at}\n")));
         }
         assert!(log_follower.holds(&pod("running1")));
     }
@@ -269,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn the_word_of_a_kubelet_that_has_no_log_is_no_log() {
+    fn the_message_of_a_kubelet_about_a_missing_log_is_not_a_log() {
         let word =
             "failed to try resolving symlinks in path \"/var/log/pods/a/0.log\": lstat: no such file\n";
         assert!(is_lost(word) && is_lost("unable to retrieve container logs for containerd://1"));

@@ -1,4 +1,4 @@
-//! `kubeon-operator`: flags, logs, signals; the rest is the library's.
+//! `kubeon-operator`: parses flags, sets up logs and signals, and runs the library.
 
 use std::process::ExitCode;
 
@@ -13,20 +13,21 @@ fn main() -> ExitCode {
     match start(cli) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            tracing::error!(error = format!("{error:#}"), "the operator ends");
+            tracing::error!(error = format!("{error:#}"), "the operator stops");
             ExitCode::FAILURE
         }
     }
 }
 
-/// Two threads: what is left of the work is waiting.
+/// Runs the operator on two threads, because it mostly waits for the API server.
 fn start(cli: OperatorCli) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     let result = runtime.block_on(async {
-        let (mut end, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+        let (mut terminate, mut interrupt) =
+            (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
         let stop = async move {
             tokio::select! {
-                _ = end.recv() => {}
+                _ = terminate.recv() => {}
                 _ = interrupt.recv() => {}
             }
         };

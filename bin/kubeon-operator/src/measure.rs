@@ -54,7 +54,7 @@ fn job(at: usize) -> Job {
     let meta = json!({"name": format!("kubeonkube-operation-{at}-job"), "namespace": "kubeon-system",
         "uid": format!("uid-job-{at}"), "resourceVersion": (at + 1).to_string(),
         "labels": {"kubeon.io/operation": format!("uid-{at}")},
-        "annotations": {"kubeon.io/lane": cluster(at).to_string()}});
+        "annotations": {"kubeon.io/queue-key": cluster(at).to_string()}});
     let env: Vec<Value> =
         (0..24).map(|at| json!({"name": format!("NAME_{at}"), "value": "value ".repeat(16)})).collect();
     let container =
@@ -121,7 +121,7 @@ fn measure_the_cache_against_the_reflectors_store() {
         .map(|at| {
             let (name, queue_key) = (format!("cluster-{at}"), cluster(at).to_string());
             fn named(job: &Job) -> Option<&String> {
-                job.metadata.annotations.as_ref()?.get("kubeon.io/lane")
+                job.metadata.annotations.as_ref()?.get("kubeon.io/queue-key")
             }
             operations.state_filter(|operation| operation.spec.cluster == name).len()
                 + jobs.state_filter(|job| named(job) == Some(&queue_key)).len()
@@ -132,7 +132,7 @@ fn measure_the_cache_against_the_reflectors_store() {
         "cache, {OPERATIONS} operations and as many Jobs of {CLUSTERS} clusters; ours, reflector::Store, ours/library"
     );
     println!("  bytes for each operation with its Job: {ours_bytes} {library_bytes}");
-    println!("  list taken in: {ours_fill:?} {library_fill:?} {:.2}", ratio(ours_fill, library_fill));
+    println!("  list stored: {ours_fill:?} {library_fill:?} {:.2}", ratio(ours_fill, library_fill));
     println!(
         "  objects of every cluster: {ours_time:?} {library_time:?} {:.4}",
         ratio(ours_time, library_time)

@@ -1,4 +1,4 @@
-//! What is counted. Labels hold kinds, verbs and words of the program, never names.
+//! Metrics. Labels have kinds, verbs and fixed words, never names of objects.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicU64;
@@ -25,13 +25,13 @@ struct WordLabel {
     word: String,
 }
 
-/// What is not counted but looked at when somebody asks.
+/// The values that are read when the metrics are requested.
 pub(crate) struct Gauges {
-    /// Objects that are known, by kind.
+    /// The known objects, by kind.
     pub objects: BTreeMap<&'static str, usize>,
-    /// Lanes, by how they stand.
+    /// The queue keys, by state.
     pub queue_keys: [(&'static str, usize); 2],
-    /// Requests that may be on their way at once.
+    /// The limit of parallel requests.
     pub at_once: usize,
     /// Events that were not recorded since the start.
     pub events_dropped: u64,
@@ -55,7 +55,7 @@ pub(crate) struct Metrics {
 impl Metrics {
     pub(crate) fn new() -> Self {
         let mut registry = Registry::with_prefix("kubeon_operator");
-        let made = Self {
+        let metrics = Self {
             registry: Registry::default(),
             requests: Family::default(),
             reconciles: Family::default(),
@@ -71,32 +71,45 @@ impl Metrics {
         registry.register(
             "requests",
             "Requests to the API server, by verb, kind and result",
-            made.requests.clone(),
+            metrics.requests.clone(),
         );
-        registry.register("turns", "Turns of lanes, by how they ended", made.reconciles.clone());
-        registry.register("turn_seconds", "How long turns of lanes took", made.seconds.clone());
-        registry.register("events", "Events, by reason", made.events.clone());
-        registry.register("watch_failures", "Watches that were interrupted, by kind", made.watches.clone());
-        registry.register("objects", "Objects that are known, by kind", made.objects.clone());
-        registry.register("lanes", "Lanes that are ready or worked on", made.queue_keys.clone());
+        registry.register("reconciles", "Reconciles, by result", metrics.reconciles.clone());
+        registry.register("reconcile_seconds", "Duration of reconciles in seconds", metrics.seconds.clone());
+        registry.register("events", "Events, by reason", metrics.events.clone());
+        registry.register(
+            "watch_failures",
+            "Watches that were interrupted, by kind",
+            metrics.watches.clone(),
+        );
+        registry.register("objects", "Known objects, by kind", metrics.objects.clone());
+        registry.register(
+            "queue_keys",
+            "Queue keys that are ready or being reconciled",
+            metrics.queue_keys.clone(),
+        );
         registry.register(
             "requests_at_once",
-            "How many requests may be on their way at once, by how fast the API server answers",
-            made.at_once.clone(),
+            "Limit of parallel requests, adapted to the latency of the API server",
+            metrics.at_once.clone(),
         );
-        registry.register("leader", "Whether this process leads, and works", made.leader.clone());
+        registry.register(
+            "leader",
+            "Whether this process is the leader and reconciles",
+            metrics.leader.clone(),
+        );
         registry.register(
             "events_dropped",
             "Events that were not recorded: too many waited, or the API server refused them",
-            made.dropped.clone(),
+            metrics.dropped.clone(),
         );
-        let made = Self { registry, ..made };
-        made.count_from_nought();
-        made
+        let metrics = Self { registry, ..metrics };
+        metrics.initialize_counters();
+        metrics
     }
 
-    /// What alerts ask about is there from the start: the first of a kind would not count as an increase.
-    fn count_from_nought(&self) {
+    /// Creates the counters of alerts with the value zero. Otherwise the first event would not count as an
+    /// increase.
+    fn initialize_counters(&self) {
         for word in ["done", "failed"] {
             self.reconciles.get_or_create(&WordLabel { word: word.to_owned() }).inc_by(0);
         }
@@ -121,7 +134,7 @@ impl Metrics {
         self.events.get_or_create(&WordLabel { word: reason.to_owned() }).inc();
     }
 
-    /// A watch of this kind begins.
+    /// Creates the counter of a watch of this kind.
     pub(crate) fn watches(&self, kind: &str) {
         self.watches.get_or_create(&WordLabel { word: kind.to_owned() }).inc_by(0);
     }
@@ -134,7 +147,7 @@ impl Metrics {
         self.leader.set(i64::from(leads));
     }
 
-    /// All of it as text.
+    /// All metrics as text.
     pub(crate) fn text(&self, now: &Gauges) -> Result<String, std::fmt::Error> {
         let set = |family: &Family<WordLabel, Gauge>, word: &str, number: usize| {
             let label = WordLabel { word: word.to_owned() };

@@ -20,9 +20,9 @@ use tokio_util::sync::CancellationToken;
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 /// The longest pause between two attempts.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
-/// A lane that rested for so long goes before fresh ones,
+/// A key that waited with the priority `Rest` for this long is taken before fresh keys,
 const LONGEST_REST: Duration = Duration::from_secs(5);
-/// as long as no more of its kind are worked on.
+/// unless this number of such keys is being reconciled.
 const MOST_RESTED: usize = 4;
 
 /// The priority of a key.
@@ -85,7 +85,7 @@ struct State {
 pub(crate) struct Queue {
     state: Mutex<State>,
     changed: Notify,
-    hurried: Notify,
+    urgent_changed: Notify,
     ended: Notify,
 }
 
@@ -98,7 +98,7 @@ impl Queue {
     pub(crate) fn open(&self) {
         self.state().open = true;
         self.changed.notify_waiters();
-        self.hurried.notify_waiters();
+        self.urgent_changed.notify_waiters();
     }
 
     /// Lets no worker take another key, and waits until the running reconciles end.
@@ -132,14 +132,14 @@ impl Queue {
     fn tell(&self, class: Urgency) {
         self.changed.notify_one();
         if class == Urgency::Urgent {
-            self.hurried.notify_one();
+            self.urgent_changed.notify_one();
         }
     }
 
     /// Waits for the next key with at least the priority `least`.
     pub(crate) async fn next(&self, least: Urgency) -> QueueItem {
         loop {
-            let changed = if least == Urgency::Urgent { &self.hurried } else { &self.changed };
+            let changed = if least == Urgency::Urgent { &self.urgent_changed } else { &self.changed };
             let changed = changed.notified();
             let pause = {
                 let mut state = self.state();
@@ -152,7 +152,7 @@ impl Queue {
                         self.changed.notify_one();
                     }
                     if !state.urgent.is_empty() {
-                        self.hurried.notify_one();
+                        self.urgent_changed.notify_one();
                     }
                     return work;
                 }
@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_lane_is_worked_on_once_at_a_time_and_again_when_woken_meanwhile() {
+    async fn a_key_is_reconciled_once_at_a_time_and_again_when_it_was_added_meanwhile() {
         let queue = Queue::default();
         queue.open();
         queue.wake(&queue_key("a"), Urgency::Fresh);
@@ -317,7 +317,7 @@ mod tests {
         assert_eq!(next(&queue).await, "cluster/a");
         assert_eq!(queue.load(), (0, 1));
         queue.wake(&queue_key("a"), Urgency::Fresh);
-        assert_eq!(queue.load(), (0, 1), "not beside itself");
+        assert_eq!(queue.load(), (0, 1), "not twice at the same time");
         queue.done(&queue_key("a"), ReconcileOutcome::Done(None));
         assert_eq!(next(&queue).await, "cluster/a");
         queue.done(&queue_key("a"), ReconcileOutcome::Done(None));
@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_ended_goes_first_and_what_rests_last() {
+    async fn urgent_keys_are_first_and_keys_with_the_priority_rest_are_last() {
         let queue = Queue::default();
         for name in ["rests", "fresh", "ends"] {
             queue.wake(&queue_key(name), Urgency::Fresh);
@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_rested_long_goes_before_what_is_fresh() {
+    async fn keys_that_waited_long_are_taken_before_fresh_ones() {
         let queue = Queue::default();
         queue.open();
         queue.wake(&queue_key("rests"), Urgency::Fresh);
@@ -353,7 +353,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn workers_for_urgent_lanes_take_no_other() {
+    async fn workers_for_urgent_keys_take_no_other_keys() {
         let queue = Queue::default();
         queue.open();
         queue.wake(&queue_key("fresh"), Urgency::Fresh);
@@ -361,7 +361,7 @@ mod tests {
         assert!(waits.await.is_err());
         let work = queue.next(Urgency::Rest).await;
         queue.wake(&queue_key("fresh"), Urgency::Fresh);
-        assert!(!work.preempted.is_cancelled(), "nobody waits for it");
+        assert!(!work.preempted.is_cancelled(), "the key is not urgent");
         // Woken during its reconcile: it is due at once afterwards, and the worker is preempted.
         queue.wake(&queue_key("fresh"), Urgency::Urgent);
         assert!(work.preempted.is_cancelled());
@@ -372,7 +372,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_lane_comes_back_when_it_is_due() {
+    async fn a_key_is_taken_again_when_it_is_due() {
         let queue = Queue::default();
         queue.open();
         queue.wake(&queue_key("a"), Urgency::Fresh);

@@ -23,34 +23,34 @@ use crate::queue::{QueueItem, ReconcileOutcome, Urgency};
 use crate::refusals::Refused;
 use crate::request_priority::RequestPriority;
 
-/// Plans of one turn: more is a turn that does not come to an end, and it comes back later.
-const MOST_PLANS: usize = 32;
-/// After what the API server refused for now.
+/// The most decisions in one reconcile. A reconcile that needs more does not converge and is retried later.
+const MOST_DECISIONS: usize = 32;
+/// The pause after a temporary refusal of the API server.
 const REFUSED_PAUSE: Duration = Duration::from_secs(30);
-/// How long a log that cannot be read is tried, from the end of its pod: its node may never answer again.
+/// How long an unreadable log is retried after the end of its pod. Its node may never answer again.
 const LOG_TRIED: SignedDuration = SignedDuration::from_secs(600);
 
-/// Works on lanes that are wanted at least as soon as `least`, until it is dropped.
+/// Reconciles keys with at least the priority `least`, until it is dropped.
 pub(crate) async fn work(context: Arc<OperatorContext>, least: Urgency) {
     loop {
         let work = context.queue.next(least).await;
         let begun = Instant::now();
-        let outcome = one(&context, &work).await;
+        let outcome = reconcile(&context, &work).await;
         context.metrics.reconciled(begun.elapsed(), outcome != ReconcileOutcome::Failed);
         context.queue.done(&work.queue_key, outcome);
     }
 }
 
 /// Reconciles one key.
-async fn one(context: &OperatorContext, work: &QueueItem) -> ReconcileOutcome {
+async fn reconcile(context: &OperatorContext, work: &QueueItem) -> ReconcileOutcome {
     let queue_key = &work.queue_key;
     let mut data = BTreeMap::new();
-    let mut trouble = BTreeMap::new();
+    let mut refusals = BTreeMap::new();
     let mut pause = None;
-    for _ in 0..MOST_PLANS {
-        let objects_of = context.cache.objects_of(queue_key);
-        let (operations, subject) = (objects_of.operations.clone(), objects_of.subject.clone());
-        match plan(context, queue_key, objects_of, &data, &trouble) {
+    for _ in 0..MOST_DECISIONS {
+        let objects = context.cache.objects_of(queue_key);
+        let (operations, subject) = (objects.operations.clone(), objects.subject.clone());
+        match decide_now(context, queue_key, objects, &data, &refusals) {
             Decision::Read(targets) => {
                 let request_priority = RequestPriority::of(work);
                 let reads = targets.iter().map(|target| read(context, target, &request_priority));
@@ -62,7 +62,7 @@ async fn one(context: &OperatorContext, work: &QueueItem) -> ReconcileOutcome {
                 }
             }
             Decision::Apply(changes) if changes.is_done() => {
-                context.refusals.over(queue_key);
+                context.refusals.resolved(queue_key);
                 let wake = changes.wake.map(until);
                 return ReconcileOutcome::Done([wake, pause].into_iter().flatten().min());
             }
@@ -81,16 +81,16 @@ async fn one(context: &OperatorContext, work: &QueueItem) -> ReconcileOutcome {
                         return stopped(queue_key, &failure);
                     }
                     Err(WriteFailure::Replan) => {}
-                    Err(WriteFailure::Refused { operation, what, trouble: said }) => {
-                        tracing::warn!(%queue_key, operation, said = said.text, "refused");
-                        if !said.lasting {
+                    Err(WriteFailure::Refused { operation, what, refusal }) => {
+                        tracing::warn!(%queue_key, operation, message = refusal.text, "the API server refused a write");
+                        if !refusal.permanent {
                             pause = Some(Instant::now() + REFUSED_PAUSE);
                         }
                         let Some(operation) = operation else {
-                            tell_refused(context, queue_key, &subject, &what, &said.text).await;
+                            report_refused(context, queue_key, &subject, &what, &refusal.text).await;
                             return ReconcileOutcome::Done(Some(Instant::now() + REFUSED_PAUSE));
                         };
-                        trouble.insert(operation, said);
+                        refusals.insert(operation, refusal);
                     }
                 }
                 data.clear();
@@ -101,19 +101,21 @@ async fn one(context: &OperatorContext, work: &QueueItem) -> ReconcileOutcome {
     ReconcileOutcome::Failed
 }
 
-/// Tells people of a write that belongs to no operation, by an event about the lane's object and in its status.
-async fn tell_refused(
+/// Reports a refused write that belongs to no operation: by an event, and in the status of the cluster.
+async fn report_refused(
     context: &OperatorContext,
     queue_key: &QueueKey,
     subject: &ClusterObject,
     (verb, target): &(&'static str, ObjectRef),
-    said: &str,
+    message: &str,
 ) {
     let Some((object, uid)) = subject.target() else { return };
     let place = [target.namespace.as_str(), &target.name].join("/");
-    let text = format!("cannot {verb} {} {}: {said}", target.kind.as_str(), place.trim_start_matches('/'));
-    context
-        .tell_refused(queue_key, &Refused { about: location::reference(&object, &uid), text: text.clone() });
+    let text = format!("cannot {verb} {} {}: {message}", target.kind.as_str(), place.trim_start_matches('/'));
+    context.report_refused(
+        queue_key,
+        &Refused { about: location::reference(&object, &uid), text: text.clone() },
+    );
     let status = refused(subject, &text, Timestamp::now()).map(|write| (write, Vec::new()));
     let status = status.into_iter().collect();
     if execute::execute(context, status, &RequestPriority::normal()).await.is_err() {
@@ -121,7 +123,7 @@ async fn tell_refused(
     }
 }
 
-/// Carries the writes of a turn out, stage after stage, and tells people and its trace.
+/// Sends the writes of a reconcile, stage after stage, and records its trace.
 async fn executed(
     context: &OperatorContext,
     work: &QueueItem,
@@ -148,45 +150,45 @@ async fn stages(
     Ok(())
 }
 
-/// Whether other lanes go on after these writes. Of a lane that hurries, as soon as the end is told that somebody waits
-/// for: what would come after it is planned again, with the rest. One whose Job is made has time to tell of it.
+/// Whether the reconcile yields to other keys after these writes. An urgent reconcile yields after it has
+/// reported the end of an operation, because a user waits for that; the other writes are planned again. A
+/// reconcile that created a Job yields, because the report of that can wait.
 fn yields(changes: &mut ClusterChanges, class: Urgency) -> bool {
     match class {
         Urgency::Urgent => {
-            changes.cut();
-            changes.stages.iter().flatten().any(tells_an_end)
+            changes.keep_first_stage();
+            changes.stages.iter().flatten().any(reports_an_end)
         }
         Urgency::Fresh => changes.stages.iter().flatten().any(Write::makes_a_job),
         Urgency::Rest => false,
     }
 }
 
-/// Whether it is the status of an operation that ended.
-fn tells_an_end(write: &Write) -> bool {
+/// Whether the write is the status of an ended operation.
+fn reports_an_end(write: &Write) -> bool {
     let Change::Status(patch) = &write.change else { return false };
-    let ended = patch.text("status").is_some_and(|word| ["Succeeded", "Failed"].contains(&word));
-    ended && write.target.kind == ObjectKind::Operation
+    write.target.kind == ObjectKind::Operation && patch.end().is_some()
 }
 
-fn plan(
+fn decide_now(
     context: &OperatorContext,
     queue_key: &QueueKey,
-    objects_of: QueueObjects,
+    objects: QueueObjects,
     data: &BTreeMap<ObjectRef, Data>,
-    trouble: &BTreeMap<String, WriteRefusal>,
+    refusals: &BTreeMap<String, WriteRefusal>,
 ) -> Decision {
     let settings = context.settings();
     decide(&View {
         queue_key,
         settings: &settings,
         now: Timestamp::now(),
-        subject: objects_of.subject,
-        operations: objects_of.operations,
-        jobs: objects_of.jobs,
-        pods: objects_of.pods,
+        subject: objects.subject,
+        operations: objects.operations,
+        jobs: objects.jobs,
+        pods: objects.pods,
         objects: &context.cache,
         data,
-        trouble,
+        refusals,
     })
 }
 
@@ -195,8 +197,8 @@ fn until(when: Timestamp) -> Instant {
     Instant::now() + Duration::try_from(left).unwrap_or_default() + Duration::from_millis(20)
 }
 
-/// How a turn ended that could not go on. Only what the API server did is a failure: a turn that was overtaken, or whose
-/// world changed, is made again as if it had never begun.
+/// The outcome of a reconcile that could not continue. Only an error of the API server counts as a failure. A
+/// preempted reconcile, or one whose objects have changed, starts again.
 fn stopped(queue_key: &QueueKey, failure: &WriteFailure) -> ReconcileOutcome {
     let WriteFailure::Link(error) = failure else { return ReconcileOutcome::Rest };
     tracing::warn!(%queue_key, error = %error, category = error.category(), "the reconcile failed; it is retried");
@@ -208,7 +210,7 @@ async fn read(
     target: &ObjectRef,
     request_priority: &RequestPriority,
 ) -> Result<Data, WriteFailure> {
-    // A kubelet's answer takes long: it has no place in the line.
+    // A kubelet answers slowly, so the read of a log does not hold a permit.
     if target.kind == ObjectKind::Log {
         return read_log(context, target).await.map_err(WriteFailure::Link);
     }
@@ -225,7 +227,7 @@ async fn read(
 
 async fn read_log(context: &OperatorContext, target: &ObjectRef) -> Result<Data, LinkError> {
     context.metrics.request("get", target.kind.as_str(), "sent");
-    if let Some(text) = context.log_follower.heard(target).await {
+    if let Some(text) = context.log_follower.finished_log(target).await {
         return Ok(Data::Log(text));
     }
     match context.writer.log(&target.namespace, &target.name, LOG_BYTES).await {
@@ -235,13 +237,13 @@ async fn read_log(context: &OperatorContext, target: &ObjectRef) -> Result<Data,
         Err(error) if matches!(error.retry_class(), RetryClass::Never | RetryClass::AfterChange) => {
             Ok(Data::Denied(error.message()))
         }
-        Err(error) if given_up(context, target) => Ok(Data::Denied(error.message())),
+        Err(error) if log_retries_ended(context, target) => Ok(Data::Denied(error.message())),
         Err(error) => Err(error),
     }
 }
 
-/// Whether a log was tried for long enough.
-fn given_up(context: &OperatorContext, pod: &ObjectRef) -> bool {
+/// Whether the retries of a log have taken too long.
+fn log_retries_ended(context: &OperatorContext, pod: &ObjectRef) -> bool {
     let due = context.cache.pod_ended(pod).and_then(|ended| ended.saturating_add(LOG_TRIED).ok());
     due.is_some_and(|due| due <= Timestamp::now())
 }

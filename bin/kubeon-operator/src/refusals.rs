@@ -1,4 +1,4 @@
-//! Writes that belong to no operation and that the API server refuses: people are told once for as long as it stays so.
+//! Refused writes that belong to no operation. Each refusal is reported once while it stays the same.
 
 use parking_lot::Mutex;
 use std::collections::HashMap;
@@ -7,39 +7,39 @@ use k8s_openapi::api::core::v1::ObjectReference;
 use kubeon_link_kube::EventRecord;
 use kubeon_operations::QueueKey;
 
-/// What was refused.
+/// A refused write.
 #[derive(Debug, Clone)]
 pub(crate) struct Refused {
-    /// The object that people look at.
+    /// The object of the event.
     pub about: ObjectReference,
-    /// What could not be done, and what the API server said.
+    /// The write, and the message of the API server.
     pub text: String,
 }
 
 /// The refusals that were reported for each queue key.
 #[derive(Default)]
 pub(crate) struct Refusals {
-    told: Mutex<HashMap<QueueKey, String>>,
+    reported: Mutex<HashMap<QueueKey, String>>,
 }
 
 impl Refusals {
-    /// Something was refused. What is to be said of it, when that is new.
-    pub(crate) fn met(&self, queue_key: &QueueKey, what: &Refused) -> Option<EventRecord> {
-        let mut told = self.told.lock();
-        if told.insert(queue_key.clone(), what.text.clone()).as_ref() == Some(&what.text) {
+    /// Records a refusal. Returns the event to record, if the refusal is new.
+    pub(crate) fn add(&self, queue_key: &QueueKey, what: &Refused) -> Option<EventRecord> {
+        let mut reported = self.reported.lock();
+        if reported.insert(queue_key.clone(), what.text.clone()).as_ref() == Some(&what.text) {
             return None;
         }
         Some(EventRecord {
             about: what.about.clone(),
             warning: true,
             reason: "Refused",
-            text: format!("{}; it is tried again", what.text),
+            text: format!("{}; the write is retried", what.text),
         })
     }
 
-    /// A turn of the lane came to rest: what was refused is taken, or not wanted any more.
-    pub(crate) fn over(&self, queue_key: &QueueKey) {
-        self.told.lock().remove(queue_key);
+    /// Records that a reconcile of the key had nothing left to do, so nothing is refused any more.
+    pub(crate) fn resolved(&self, queue_key: &QueueKey) {
+        self.reported.lock().remove(queue_key);
     }
 }
 
@@ -48,17 +48,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_refusal_is_told_once_until_it_is_over_or_another_one() {
+    fn a_refusal_is_reported_once_until_it_changes_or_is_resolved() {
         let (refusals, queue_key) = (Refusals::default(), QueueKey::Cluster("a".into()));
         let met = |text: &str| {
             let what = Refused { about: ObjectReference::default(), text: text.to_owned() };
-            refusals.met(&queue_key, &what).is_some()
+            refusals.add(&queue_key, &what).is_some()
         };
-        assert!(met("no right") && !met("no right"), "every thirty seconds is too often");
+        assert!(met("no right") && !met("no right"), "a repeated refusal is not reported again");
         assert!(met("invalid") && !met("invalid"));
-        refusals.over(&queue_key);
+        refusals.resolved(&queue_key);
         assert!(met("invalid"));
-        refusals.over(&queue_key);
-        assert!(refusals.told.lock().is_empty(), "nothing is kept of lanes that are well");
+        refusals.resolved(&queue_key);
+        assert!(refusals.reported.lock().is_empty(), "resolved refusals are removed");
     }
 }

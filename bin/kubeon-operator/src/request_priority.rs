@@ -1,4 +1,4 @@
-//! When a turn's requests may go, and whether they still should.
+//! The priority of the requests of a reconcile, and their preemption.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -7,8 +7,9 @@ use tokio_util::sync::CancellationToken;
 
 use crate::queue::{QueueItem, Urgency};
 
-/// Of one set of writes, or of reads. What nobody waits for stops when its lane is overtaken by one that somebody waits for;
-/// writes that have begun hurry to their end instead, for what they tell belongs together.
+/// The priority of one stage of writes, or of the reads. A reconcile that is not urgent stops before its
+/// first write when its key becomes urgent. When its writes have begun, the others of the stage get high
+/// priority instead, because they belong together.
 pub(crate) struct RequestPriority {
     priority: Priority,
     preempted: Option<CancellationToken>,
@@ -16,7 +17,7 @@ pub(crate) struct RequestPriority {
 }
 
 impl RequestPriority {
-    /// As a lane's class wants it.
+    /// The priority for a queue item.
     pub(crate) fn of(work: &QueueItem) -> Self {
         let (priority, preempted) = match work.class {
             Urgency::Urgent => (Priority::High, None),
@@ -26,12 +27,12 @@ impl RequestPriority {
         Self { priority, preempted, begun: AtomicBool::new(false) }
     }
 
-    /// In line, to the end.
+    /// Normal priority, without preemption.
     pub(crate) fn normal() -> Self {
         Self { priority: Priority::Normal, preempted: None, begun: AtomicBool::new(false) }
     }
 
-    /// Waits until a request may go; `None` when it should not go any more.
+    /// Waits for a permit; `None` when the reconcile is preempted.
     pub(crate) async fn permit<'h>(&self, writer: &'h KubeWriter) -> Option<RequestPermit<'h>> {
         let Some(preempted) = &self.preempted else { return Some(writer.permit(self.priority).await) };
         tokio::select! {
@@ -42,7 +43,7 @@ impl RequestPriority {
         if self.begun.load(Ordering::Relaxed) { Some(writer.permit(Priority::High).await) } else { None }
     }
 
-    /// A write goes: the others of its set follow.
+    /// Records that a write of the stage was sent, so that the others follow.
     pub(crate) fn begin(&self) {
         self.begun.store(true, Ordering::Relaxed);
     }
@@ -65,7 +66,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_overtaken_stops_before_it_begins_and_hurries_afterwards() {
+    async fn a_preempted_stage_stops_before_its_first_write_and_is_urgent_after_it() {
         let writer = writer();
         for class in [Urgency::Fresh, Urgency::Rest] {
             let work = work(class);
@@ -79,7 +80,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn one_that_waits_in_line_is_overtaken_too() {
+    async fn a_stage_that_waits_for_a_permit_is_preempted() {
         let writer = writer();
         let mut line = Vec::new();
         while let Ok(permit) =
@@ -94,7 +95,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn one_that_somebody_waits_for_goes_on() {
+    async fn an_urgent_stage_is_not_preempted() {
         let (writer, work) = (writer(), work(Urgency::Urgent));
         work.preempted.cancel();
         assert!(RequestPriority::of(&work).permit(&writer).await.is_some());

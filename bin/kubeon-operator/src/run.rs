@@ -1,4 +1,4 @@
-//! From options to a working operator, and its end.
+//! Start, leadership and shutdown of the operator.
 
 mod unlistable;
 
@@ -22,44 +22,44 @@ use crate::reconcile;
 use crate::spans::OperatorSpans;
 use crate::watches;
 
-/// The lease's name.
+/// The name of the lease.
 const LEASE: &str = "kubeon-operator";
-/// The owner of fields that the operator writes.
+/// The field manager of the operator's writes.
 const MANAGER: &str = "kubeon-operator";
-/// Workers on top of those that were asked for, for lanes that hurry.
+/// Additional workers for urgent keys.
 const URGENT_WORKERS: usize = 16;
-/// How long turns that are being made may go on after the end was asked for.
+/// How long running reconciles may take at shutdown.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// What the operator was asked for.
+/// The options of the operator.
 #[derive(Debug, Clone)]
 pub struct OperatorOptions {
-    /// How to reach the meta cluster; the pod's service account when absent.
+    /// The kubeconfig of the meta cluster; `None` for the pod's service account.
     pub kubeconfig: Option<PathBuf>,
-    /// What holds for every lane.
+    /// The settings that apply to every queue key.
     pub settings: OperatorSettings,
-    /// Whether to work only while holding the lease.
+    /// Whether to reconcile only while this process holds the lease.
     pub leader_elect: bool,
-    /// Where metrics are served.
+    /// The address of `/metrics`.
     pub metrics_address: SocketAddr,
-    /// Where health is told.
+    /// The address of `/healthz` and `/readyz`.
     pub health_address: SocketAddr,
-    /// Where admission reviews are answered, if they are.
+    /// The admission webhook; `None` when it is off.
     pub admission: Option<Admission>,
-    /// Lanes that are worked on side by side.
+    /// The number of keys that are reconciled at the same time.
     pub workers: usize,
-    /// How long an answer of the API server is waited for.
+    /// The timeout of a request to the API server.
     pub request_timeout: Duration,
-    /// The OpenTelemetry collector that traces are sent to; how is said by the rest of the environment.
+    /// The OpenTelemetry collector of the traces; the environment has its other settings.
     pub collector: Option<String>,
     /// A name that no other process has.
     pub instance: String,
 }
 
-/// Works until `stop` ends, or until the lease is lost.
+/// Runs until `stop` ends, or until the lease is lost.
 ///
 /// # Errors
-/// When the API server cannot be reached, an address cannot be had, or the lease was lost.
+/// When the API server cannot be reached, an address is in use, or the lease was lost.
 pub async fn run(options: OperatorOptions, mut stop: BoxFuture<'static, ()>) -> anyhow::Result<()> {
     let timeout = options.request_timeout;
     let client = connect_within(options.kubeconfig.as_deref(), timeout).await?;
@@ -76,15 +76,15 @@ pub async fn run(options: OperatorOptions, mut stop: BoxFuture<'static, ()>) -> 
         None => None,
     };
     let context = Arc::new(OperatorContext::new(options.settings, writer, events, spans));
-    // Before anybody may ask whether they have listed.
+    // Before the health server starts, so that /readyz knows the initial lists.
     watches::start(&context, &client);
     let readiness = answering.as_ref().map(|answering| answering.readiness.clone());
-    let subject = HealthState { context: Arc::clone(&context), admission: readiness };
-    let metrics = health::serve(&subject, options.metrics_address).await?;
-    let health = health::serve(&subject, options.health_address).await?;
+    let state = HealthState { context: Arc::clone(&context), admission: readiness };
+    let metrics = health::serve(&state, options.metrics_address).await?;
+    let health = health::serve(&state, options.health_address).await?;
     tracing::info!(%metrics, %health, namespace, "the operator starts");
     configure(&context);
-    // By connections of its own: it must not wait behind what the operator does.
+    // The lease has its own connections, because a renewal must not wait behind other requests.
     let lease = match options.leader_elect {
         true => {
             let own = connect_within(options.kubeconfig.as_deref(), timeout).await?;
@@ -95,12 +95,12 @@ pub async fn run(options: OperatorOptions, mut stop: BoxFuture<'static, ()>) -> 
     lead(&context, lease, options.workers, &leading, &mut stop).await?;
     let lost = context.events.flush(SHUTDOWN_TIMEOUT).await;
     if lost > 0 {
-        tracing::warn!(lost, "events are not told: the API server did not take them in time");
+        tracing::warn!(lost, "events are not recorded: the API server did not accept them in time");
     }
     if let Some(spans) = &context.spans {
         spans.end().await;
     }
-    // Only after a good end: who lost the lease must be gone at once.
+    // Only after a normal end: a process that lost the lease must exit at once.
     ending.send_replace(true);
     if let Some(answering) = answering {
         answering.shutdown().await;
@@ -108,7 +108,7 @@ pub async fn run(options: OperatorOptions, mut stop: BoxFuture<'static, ()>) -> 
     Ok(())
 }
 
-/// Waits to lead, then works until `stop` ends or the lease is lost.
+/// Waits for the lease, then reconciles until `stop` ends or the lease is lost.
 async fn lead(
     context: &Arc<OperatorContext>,
     lease: Option<Lease>,
@@ -131,48 +131,50 @@ async fn lead(
     };
     tokio::select! {
         () = ready => {}
-        end = keep(&mut held) => bail!("the lease was lost: {end:?}"),
-        () = &mut *stop => return give_back(held).await,
+        end = renew(&mut held) => bail!("the lease was lost: {end:?}"),
+        () = &mut *stop => return release(held).await,
     }
-    // Not before: one that holds the lease and cannot begin is no leader to those who wait for its work.
+    // Not before the lists are complete: a holder of the lease that cannot reconcile is not a leader for
+    // users.
     context.metrics.leads(true);
     context.lead();
     context.wake(context.cache.queue_keys().into_iter().collect());
     context.queue.open();
-    tracing::info!("watches have listed what there is; work begins");
+    tracing::info!("the initial lists are complete; reconciles begin");
     for at in 0..workers + URGENT_WORKERS {
         let least = if at < workers { Urgency::Rest } else { Urgency::Urgent };
         tokio::spawn(reconcile::work(Arc::clone(context), least));
     }
     tokio::select! {
-        end = keep(&mut held) => {
-            // Others may lead from now on: whatever is still being written is refused by its version.
+        end = renew(&mut held) => {
+            // Another replica may lead from now on. The API server refuses later writes by their
+            // resourceVersion.
             bail!("the lease was lost: {end:?}");
         }
-        () = unlistable::tell(context) => {}
+        () = unlistable::report(context) => {}
         () = &mut *stop => {}
     }
-    tracing::info!("asked to end");
+    tracing::info!("the shutdown begins");
     if tokio::time::timeout(SHUTDOWN_TIMEOUT, context.queue.close()).await.is_err() {
-        tracing::warn!("turns that are still being made are left; the next leader goes on from the world");
+        tracing::warn!("running reconciles are aborted; the next leader continues them");
     }
     context.metrics.leads(false);
     leading.send_replace(false);
-    give_back(held).await
+    release(held).await
 }
 
-async fn keep(held: &mut Option<HeldLease>) -> LeaseEnd {
+async fn renew(held: &mut Option<HeldLease>) -> LeaseEnd {
     match held {
-        Some(held) => held.keep().await,
+        Some(held) => held.renew_until_lost().await,
         None => std::future::pending().await,
     }
 }
 
-async fn give_back(held: Option<HeldLease>) -> anyhow::Result<()> {
+async fn release(held: Option<HeldLease>) -> anyhow::Result<()> {
     if let Some(held) = held
         && let Err(error) = held.release().await
     {
-        tracing::warn!(%error, "the lease is not given back; it ends by itself");
+        tracing::warn!(%error, "the lease is not released; it expires by itself");
     }
     Ok(())
 }

@@ -1,30 +1,31 @@
-//! Objects that cannot be read. The replica that leads reports each once for every generation.
+//! Objects that cannot be parsed. The leader reports each of them once for every generation.
 
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::{BTreeMap, HashSet};
 
-use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kubeon_link_kube::EventRecord;
+use kubeon_operations::{ObjectKind, ObjectRef};
 
 use crate::cache::key;
+use crate::location;
 
-/// What is known of one.
-struct Known {
+/// An unreadable object.
+struct UnreadableObject {
     uid: String,
     generation: i64,
-    word: EventRecord,
-    told: bool,
+    record: EventRecord,
+    reported: bool,
 }
 
 #[derive(Default)]
 struct State {
     leads: bool,
     /// By kind and `namespace/name`.
-    objects: BTreeMap<(String, String), Known>,
+    objects: BTreeMap<(ObjectKind, String), UnreadableObject>,
 }
 
-/// Objects that cannot be read now.
+/// The objects that currently cannot be parsed.
 #[derive(Default)]
 pub(crate) struct Unreadable {
     state: Mutex<State>,
@@ -35,59 +36,64 @@ impl Unreadable {
         self.state.lock()
     }
 
-    /// An object cannot be read. What is to be said of it now.
-    pub(crate) fn seen(&self, kind: &str, meta: &ObjectMeta, why: &str) -> Option<EventRecord> {
+    /// Records that an object cannot be parsed. Returns the event to record now.
+    pub(crate) fn add(&self, kind: ObjectKind, meta: &ObjectMeta, why: &str) -> Option<EventRecord> {
         let mut state = self.state();
         let leads = state.leads;
         let (uid, generation) = (meta.uid.clone().unwrap_or_default(), meta.generation.unwrap_or_default());
-        let place = (kind.to_owned(), key(meta));
-        if state.objects.get(&place).is_some_and(|it| (&it.uid, it.generation) == (&uid, generation)) {
+        let place = (kind, key(meta));
+        if state.objects.get(&place).is_some_and(|known| (&known.uid, known.generation) == (&uid, generation))
+        {
             return None;
         }
-        tracing::warn!(kind, name = place.1, why, "an object cannot be read; it is left alone");
-        let word = word(kind, meta, why);
-        state.objects.insert(place, Known { uid, generation, word: word.clone(), told: leads });
-        leads.then_some(word)
+        tracing::warn!(
+            kind = kind.as_str(),
+            name = place.1,
+            why,
+            "an object cannot be parsed; it is not reconciled"
+        );
+        let record = record(kind, meta, why);
+        state
+            .objects
+            .insert(place, UnreadableObject { uid, generation, record: record.clone(), reported: leads });
+        leads.then_some(record)
     }
 
-    /// This process leads from now on. What is to be said of objects that were seen before.
+    /// Records that this process is the leader. Returns the events of the objects that were found before.
     pub(crate) fn lead(&self) -> Vec<EventRecord> {
         let mut state = self.state();
         state.leads = true;
-        let waiting = state.objects.values_mut().filter(|known| !known.told);
+        let waiting = state.objects.values_mut().filter(|known| !known.reported);
         waiting
             .map(|known| {
-                known.told = true;
-                known.word.clone()
+                known.reported = true;
+                known.record.clone()
             })
             .collect()
     }
 
-    /// An object is gone, or can be read again.
-    pub(crate) fn forget(&self, kind: &str, meta: &ObjectMeta) {
-        self.state().objects.remove(&(kind.to_owned(), key(meta)));
+    /// Removes an object that was deleted, or that can be parsed again.
+    pub(crate) fn forget(&self, kind: ObjectKind, meta: &ObjectMeta) {
+        self.state().objects.remove(&(kind, key(meta)));
     }
 
-    /// All objects of the kind were listed: what has another name is gone.
-    pub(crate) fn only(&self, kind: &str, listed: &HashSet<String>) {
-        self.state().objects.retain(|(other, key), _| other != kind || listed.contains(key));
+    /// Removes the objects of the kind that are not in a completed list.
+    pub(crate) fn retain(&self, kind: ObjectKind, listed: &HashSet<String>) {
+        self.state().objects.retain(|(other, key), _| *other != kind || listed.contains(key));
     }
 }
 
-fn word(kind: &str, meta: &ObjectMeta, why: &str) -> EventRecord {
-    let api = if kind == "KubernetesCluster" { "ecs.yun.com/v1" } else { "kubeonkube.clay.io/v1alpha1" };
+fn record(kind: ObjectKind, meta: &ObjectMeta, why: &str) -> EventRecord {
+    let object = ObjectRef::new(
+        kind,
+        meta.namespace.clone().unwrap_or_default(),
+        meta.name.clone().unwrap_or_default(),
+    );
     EventRecord {
-        about: ObjectReference {
-            api_version: Some(api.to_owned()),
-            kind: Some(kind.to_owned()),
-            name: meta.name.clone(),
-            namespace: meta.namespace.clone(),
-            uid: meta.uid.clone(),
-            ..ObjectReference::default()
-        },
+        about: location::reference(&object, meta.uid.as_deref().unwrap_or_default()),
         warning: true,
         reason: "Malformed",
-        text: format!("it cannot be read and is left alone: {why}"),
+        text: format!("the object cannot be parsed and is not reconciled: {why}"),
     }
 }
 
@@ -105,30 +111,33 @@ mod tests {
     }
 
     #[test]
-    fn only_who_leads_tells_and_once_for_each_generation() {
+    fn only_the_leader_reports_an_object_and_once_for_each_generation() {
         let (leader, other) = (Unreadable::default(), Unreadable::default());
         for replica in [&leader, &other] {
-            assert!(replica.seen("Cluster", &meta("u", 1), "why").is_none(), "nobody leads yet");
+            assert!(
+                replica.add(ObjectKind::Cluster, &meta("u", 1), "why").is_none(),
+                "there is no leader yet"
+            );
         }
         assert_eq!(leader.lead().len(), 1);
-        assert!(leader.lead().is_empty() && leader.seen("Cluster", &meta("u", 1), "why").is_none());
-        assert!(leader.seen("Cluster", &meta("u", 2), "why").is_some());
-        assert!(other.seen("Cluster", &meta("u", 2), "why").is_none());
-        assert_eq!(other.lead().len(), 1, "when it leads it tells what stands now");
+        assert!(leader.lead().is_empty() && leader.add(ObjectKind::Cluster, &meta("u", 1), "why").is_none());
+        assert!(leader.add(ObjectKind::Cluster, &meta("u", 2), "why").is_some());
+        assert!(other.add(ObjectKind::Cluster, &meta("u", 2), "why").is_none());
+        assert_eq!(other.lead().len(), 1, "a new leader reports the current objects");
     }
 
     #[test]
-    fn what_is_gone_is_forgotten() {
+    fn deleted_objects_are_removed() {
         let replica = Unreadable::default();
         replica.lead();
         for _ in 0..2 {
-            assert!(replica.seen("Cluster", &meta("u", 1), "why").is_some());
-            replica.forget("Cluster", &meta("u", 1));
+            assert!(replica.add(ObjectKind::Cluster, &meta("u", 1), "why").is_some());
+            replica.forget(ObjectKind::Cluster, &meta("u", 1));
         }
-        assert!(replica.seen("Cluster", &meta("u", 1), "why").is_some());
-        replica.only("KubernetesCluster", &HashSet::new());
+        assert!(replica.add(ObjectKind::Cluster, &meta("u", 1), "why").is_some());
+        replica.retain(ObjectKind::KubernetesCluster, &HashSet::new());
         assert_eq!(replica.state().objects.len(), 1);
-        replica.only("Cluster", &HashSet::new());
+        replica.retain(ObjectKind::Cluster, &HashSet::new());
         assert!(replica.state().objects.is_empty());
     }
 }

@@ -1,4 +1,4 @@
-//! Every watch, and what its events mean for the world.
+//! The watches, and the handling of their events.
 
 use std::collections::HashSet;
 use std::fmt::Debug;
@@ -16,12 +16,12 @@ use kubeon_link_kube::{Client, DeserializeGuard, Event, PartialObjectMeta, watch
 use kubeon_operations::{ObjectKind, ObjectRef, QueueKey, names};
 use serde::de::DeserializeOwned;
 
-use crate::cache::{CachedKind, key};
+use crate::cache::{CachedKind, UserKind, key};
 use crate::context::OperatorContext;
 use crate::initial_lists::WatchedList;
 use crate::log_follower::log_of;
 
-/// Begins every watch.
+/// Starts all watches.
 pub(crate) fn start(context: &Arc<OperatorContext>, client: &Client) {
     guarded::<Cluster>(context, client);
     guarded::<ClusterOperation>(context, client);
@@ -39,33 +39,33 @@ pub(crate) fn start(context: &Arc<OperatorContext>, client: &Client) {
     }
 }
 
-/// What the events of one watch mean.
+/// Handles the events of one watch.
 trait Sink: Send + 'static {
     type Object: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + Sync + 'static;
 
-    /// The namespace that is watched; every one when there is none.
+    /// The watched namespace; `None` for all namespaces.
     fn namespace(&self) -> Option<&str> {
         None
     }
     /// An object was listed.
     fn listed(&self, object: Self::Object);
-    /// An object is new, or another one than before.
+    /// An object was created or changed.
     fn changed(&self, object: Self::Object);
-    fn gone(&self, object: &Self::Object);
-    /// All were listed, under these names: what has another is gone.
-    fn only(&self, listed: &HashSet<String>);
+    fn deleted(&self, object: &Self::Object);
+    /// A list was completed: objects whose name is not in it were deleted.
+    fn list_completed(&self, listed: &HashSet<String>);
 }
 
-/// Tells a sink of everything that happens, for ever.
+/// Passes the events of a watch to a sink, without end.
 fn follow<S: Sink>(
     context: &Arc<OperatorContext>,
     api: Api<S::Object>,
     labels: Option<&'static str>,
     sink: S,
 ) {
-    let place = WatchedList::new(&S::Object::kind(&()), sink.namespace());
-    context.listed.begun(&place);
-    context.metrics.watches(&place.kind);
+    let list = WatchedList::new(&S::Object::kind(&()), sink.namespace());
+    context.listed.begun(&list);
+    context.metrics.watches(&list.kind);
     let context = Arc::clone(context);
     tokio::spawn(async move {
         let mut events = watch(api, labels);
@@ -78,51 +78,52 @@ fn follow<S: Sink>(
                     sink.listed(object);
                 }
                 Ok(Event::InitDone) => {
-                    sink.only(&std::mem::take(&mut listed));
-                    answered(&context, &place);
+                    sink.list_completed(&std::mem::take(&mut listed));
+                    list_succeeded(&context, &list);
                 }
                 Ok(Event::Apply(object)) => sink.changed(object),
-                Ok(Event::Delete(object)) => sink.gone(&object),
-                Err(error) => failed(&context, &place, &error),
+                Ok(Event::Delete(object)) => sink.deleted(&object),
+                Err(error) => watch_failed(&context, &list, &error),
             }
         }
     });
 }
 
-/// All objects of a place were listed.
-fn answered(context: &OperatorContext, place: &WatchedList) {
-    if let Some(namespace) = &place.namespace
-        && context.cache.answered(namespace, &place.kind)
+/// A list was completed.
+fn list_succeeded(context: &OperatorContext, list: &WatchedList) {
+    if let Some(namespace) = &list.namespace
+        && context.cache.list_succeeded(namespace, &list.kind)
     {
-        tracing::info!(kind = place.kind, namespace, "it can be listed again");
+        tracing::info!(kind = list.kind, namespace, "the list is permitted again");
         context.wake(context.cache.queue_keys().into_iter().collect());
     }
-    context.listed.ended(place);
+    context.listed.ended(list);
 }
 
-/// A list or a watch went wrong. A list that is refused may be so for ever, as when its namespace was deleted and the
-/// operator's rights with it: clusters of other namespaces do not wait for it.
-fn failed(context: &OperatorContext, place: &WatchedList, error: &watcher::Error) {
-    context.watch_failed(&place.kind, error);
-    let (Some(namespace), Some(said)) = (&place.namespace, refusal(error)) else { return };
-    // What every `Cluster` needs is there, and the limit of the history.
+/// A list or a watch failed. A list may be refused permanently, for example when its namespace was deleted
+/// together with the operator's role. Clusters of other namespaces do not wait for it.
+fn watch_failed(context: &OperatorContext, list: &WatchedList, error: &watcher::Error) {
+    context.watch_failed(&list.kind, error);
+    let (Some(namespace), Some(message)) = (&list.namespace, refusal(error)) else { return };
+    // The operator's namespace is required: it has the objects of every `Cluster`, and the history limit.
     if *namespace == context.settings().namespace {
         return;
     }
-    // Before it is not waited for any longer: nobody may take what is not seen for not there.
-    if context.cache.refused(namespace, &place.kind, said) {
-        let kind = &place.kind;
+    // Mark the list as refused before the operator stops waiting for it, so that unlisted objects do not
+    // count as missing.
+    if context.cache.list_refused(namespace, &list.kind, message) {
+        let kind = &list.kind;
         tracing::warn!(
             kind,
             namespace,
-            said,
-            "it cannot be listed; nothing is done for clusters of the namespace until it can"
+            message,
+            "the list is refused; clusters of the namespace are not reconciled until it is permitted"
         );
     }
-    context.listed.ended(place);
+    context.listed.ended(list);
 }
 
-/// What the API server said to a list that it does not answer for want of a right, or of the namespace.
+/// The message of the API server when it refuses a list because of a missing permission or namespace.
 fn refusal(error: &watcher::Error) -> Option<&str> {
     match error {
         watcher::Error::InitialListFailed(kube::Error::Api(status)) if matches!(status.code, 403 | 404) => {
@@ -132,7 +133,7 @@ fn refusal(error: &watcher::Error) -> Option<&str> {
     }
 }
 
-/// Objects of a kind that people write, as they were read or as they could not be.
+/// Objects of a kind that users write, including objects that cannot be parsed.
 struct Guarded<K> {
     context: Arc<OperatorContext>,
     kind: PhantomData<fn(K)>,
@@ -140,7 +141,7 @@ struct Guarded<K> {
 
 fn guarded<K>(context: &Arc<OperatorContext>, client: &Client)
 where
-    K: CachedKind + Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + Sync + 'static,
+    K: UserKind + Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + Sync + 'static,
 {
     follow(
         context,
@@ -152,7 +153,7 @@ where
 
 impl<K> Sink for Guarded<K>
 where
-    K: CachedKind + Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + Sync + 'static,
+    K: UserKind + Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + Sync + 'static,
 {
     type Object = DeserializeGuard<K>;
 
@@ -161,46 +162,45 @@ where
     }
 
     fn changed(&self, object: Self::Object) {
-        self.context.wake(take(&self.context, object));
+        self.context.wake(apply(&self.context, object));
     }
 
-    fn gone(&self, object: &Self::Object) {
-        self.context.unreadable.forget(&K::kind(&()), object.meta());
+    fn deleted(&self, object: &Self::Object) {
+        self.context.unreadable.forget(K::KIND, object.meta());
         self.context.wake(self.context.cache.remove::<K>(object.meta()));
     }
 
-    fn only(&self, listed: &HashSet<String>) {
-        self.context.unreadable.only(&K::kind(&()), listed);
-        self.context.wake(self.context.cache.keep::<K>(listed, None));
+    fn list_completed(&self, listed: &HashSet<String>) {
+        self.context.unreadable.retain(K::KIND, listed);
+        self.context.wake(self.context.cache.retain::<K>(listed, None));
     }
 }
 
-fn take<K>(context: &OperatorContext, object: DeserializeGuard<K>) -> Vec<QueueKey>
-where
-    K: CachedKind + Resource<DynamicType = ()>,
-{
+fn apply<K: UserKind>(context: &OperatorContext, object: DeserializeGuard<K>) -> Vec<QueueKey> {
     match object.0 {
         Ok(object) => {
-            context.unreadable.forget(&K::kind(&()), CachedKind::meta(&object));
+            context.unreadable.forget(K::KIND, object.meta());
             context.cache.apply(object)
         }
         Err(invalid) => {
-            let kind = K::kind(&()).into_owned();
-            let Some(queue_key) = queue_key_of_unreadable(&kind, &invalid.metadata) else {
+            let Some(queue_key) = queue_key_of_unreadable(K::KIND, &invalid.metadata) else {
                 return Vec::new();
             };
-            context.tell_unreadable(&kind, &invalid.metadata, &invalid.error);
+            context.report_unreadable(K::KIND, &invalid.metadata, &invalid.error);
             context.cache.apply_unreadable::<K>(&invalid.metadata, queue_key, invalid.error)
         }
     }
 }
 
-/// The lane of an object that cannot be read. An operation's is not known, and none waits for it.
-fn queue_key_of_unreadable(kind: &str, meta: &ObjectMeta) -> Option<QueueKey> {
+/// The queue key of an object that cannot be parsed. The key of an operation is unknown, so it gets a key of
+/// its own.
+fn queue_key_of_unreadable(kind: ObjectKind, meta: &ObjectMeta) -> Option<QueueKey> {
     let name = meta.name.clone()?;
     match kind {
-        "Cluster" => Some(QueueKey::Cluster(name)),
-        "KubernetesCluster" => Some(QueueKey::KubernetesCluster { namespace: meta.namespace.clone()?, name }),
+        ObjectKind::Cluster => Some(QueueKey::Cluster(name)),
+        ObjectKind::KubernetesCluster => {
+            Some(QueueKey::KubernetesCluster { namespace: meta.namespace.clone()?, name })
+        }
         _ => Some(QueueKey::Cluster(format!("unreadable operation {name}"))),
     }
 }
@@ -239,14 +239,14 @@ where
 
     fn changed(&self, object: K) {
         if object.is_terminating() {
-            self.context.listen(CachedKind::meta(&object));
+            self.context.follow_log(CachedKind::meta(&object));
         }
         let ended = object.has_ended();
         let queue_keys = self.context.cache.apply(object);
-        if ended { self.context.hurry(queue_keys) } else { self.context.wake(queue_keys) }
+        if ended { self.context.wake_urgently(queue_keys) } else { self.context.wake(queue_keys) }
     }
 
-    fn gone(&self, object: &K) {
+    fn deleted(&self, object: &K) {
         let pod = log_of(CachedKind::meta(object));
         if !self.context.log_follower.holds(&pod) {
             self.context.wake(self.context.cache.remove::<K>(CachedKind::meta(object)));
@@ -255,17 +255,17 @@ where
         self.changed(object.clone());
         let (context, meta) = (Arc::clone(&self.context), CachedKind::meta(object).clone());
         tokio::spawn(async move {
-            context.log_follower.over(&pod, context.role()).await;
+            context.log_follower.release(&pod, context.role()).await;
             context.wake(context.cache.remove::<K>(&meta));
         });
     }
 
-    fn only(&self, listed: &HashSet<String>) {
-        self.context.wake(self.context.cache.keep::<K>(listed, Some(&self.namespace)));
+    fn list_completed(&self, listed: &HashSet<String>) {
+        self.context.wake(self.context.cache.retain::<K>(listed, Some(&self.namespace)));
     }
 }
 
-/// ConfigMaps or Secrets of a namespace: that they are there, and whose they are. Never their content.
+/// The metadata of ConfigMaps or Secrets of a namespace, without their content.
 struct Metas<K> {
     context: Arc<OperatorContext>,
     namespace: String,
@@ -284,7 +284,7 @@ where
 }
 
 impl<K> Metas<K> {
-    fn at(&self, meta: &ObjectMeta) -> ObjectRef {
+    fn target_of(&self, meta: &ObjectMeta) -> ObjectRef {
         ObjectRef::new(self.kind, &self.namespace, meta.name.clone().unwrap_or_default())
     }
 }
@@ -304,16 +304,16 @@ where
     }
 
     fn changed(&self, object: Self::Object) {
-        self.context.seen(self.at(&object.metadata), &object.metadata);
+        self.context.metadata_changed(self.target_of(&object.metadata), &object.metadata);
     }
 
-    fn gone(&self, object: &Self::Object) {
-        let target = self.at(&object.metadata);
+    fn deleted(&self, object: &Self::Object) {
+        let target = self.target_of(&object.metadata);
         self.context.wake(self.context.cache.remove_meta(&target, object.metadata.uid.as_deref()));
-        self.context.configured(&target);
+        self.context.check_config(&target);
     }
 
-    fn only(&self, listed: &HashSet<String>) {
+    fn list_completed(&self, listed: &HashSet<String>) {
         let known = self.context.cache.metas_of(self.kind, &self.namespace);
         for target in known {
             if !listed.contains(&format!("{}/{}", target.namespace, target.name)) {
@@ -330,14 +330,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_list_is_refused_for_want_of_a_right_or_of_its_namespace_and_for_nothing_else() {
+    fn a_list_is_refused_only_without_a_permission_or_its_namespace() {
         let answer = |code| kube::Error::Api(Box::new(Status::failure("no", "Reason").with_code(code)));
         for (code, said) in
             [(403, Some("no")), (404, Some("no")), (401, None), (410, None), (429, None), (500, None)]
         {
             assert_eq!(refusal(&watcher::Error::InitialListFailed(answer(code))), said, "{code}");
         }
-        // What was listed is known.
+        // The objects of a failed watch were listed before.
         assert_eq!(refusal(&watcher::Error::WatchStartFailed(answer(403))), None);
     }
 }

@@ -1,4 +1,5 @@
-//! When the work last wrote a line, and the heartbeat that the runner logs while it writes none.
+//! The time of the last line of output, and the heartbeat that the runner logs while the work writes no
+//! output.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +10,7 @@ use tokio::time::{Instant, sleep_until};
 use crate::log::RunnerLog;
 use crate::progress_view::SharedProgress;
 
-/// When the last line was written.
+/// The time of the last line of output.
 #[derive(Debug, Clone)]
 pub(crate) struct Activity {
     last: Arc<Mutex<Instant>>,
@@ -31,7 +32,7 @@ impl Activity {
         *self.last.lock()
     }
 
-    /// Logs that the work is still running whenever no line was written for `silence`. Never ends.
+    /// Logs that the work is still running each time no line was written for `silence`. Never returns.
     pub(crate) async fn heartbeat(self, silence: Duration, log: RunnerLog, view: SharedProgress) {
         let began = Instant::now();
         loop {

@@ -174,7 +174,7 @@ pub(crate) struct RunnerEnvironment {
     pub traceparent: Option<String>,
     /// `$OTEL_EXPORTER_OTLP_ENDPOINT`: the collector of traces.
     pub collector: Option<String>,
-    /// Whether it runs in a pod: `$KUBERNETES_SERVICE_HOST` is set in every one.
+    /// Whether it runs in a pod: `$KUBERNETES_SERVICE_HOST` is set in every pod.
     pub in_a_pod: bool,
     /// The folder of temporary files.
     pub temporary: PathBuf,
@@ -215,7 +215,8 @@ pub(crate) struct RunnerSettings {
 }
 
 impl RunnerSettings {
-    /// Whether the state must be saved in the meta cluster: in every Job, but not when a person runs the program.
+    /// Whether the state must be saved in the meta cluster: in every Job, but not when a user runs the
+    /// program.
     #[must_use]
     pub(crate) fn must_persist(&self) -> bool {
         self.flags.operation.is_some() || self.flags.meta.state_secret.is_some() || self.environment.in_a_pod
@@ -236,7 +237,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_command_line_is_sound() {
+    fn the_command_line_definition_is_valid() {
         use clap::CommandFactory as _;
         RunnerCli::command().debug_assert();
     }

@@ -1,4 +1,4 @@
-//! Links the mounted bundle to where the program `kubeon` looks for bundles: `FOLDER/VERSION-ARCHITECTURE`.
+//! Links the mounted bundle to the path where the program `kubeon` expects it: `FOLDER/VERSION-ARCHITECTURE`.
 
 use std::fs;
 use std::io;
@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-/// The folder of bundles: a new one in `home` when `mounted` is a bundle, `mounted` itself when it contains bundles, none
-/// when nothing is mounted.
+/// The folder of bundles: a new folder in `home` if `mounted` is a bundle, `mounted` itself if it contains
+/// bundles, none if nothing is mounted.
 ///
 /// # Errors
 /// When the mounted bundle cannot be read.
@@ -26,7 +26,7 @@ pub(crate) fn folder(mounted: &Path, home: &Path) -> io::Result<Option<PathBuf>>
     Ok(Some(bundles))
 }
 
-/// Such as `v1.36.3-amd64`, from the manifest in the layout's index.
+/// The name of the bundle, such as `v1.36.3-amd64`, from the manifest in the layout's index.
 fn name(layout: &Path) -> Option<String> {
     let read = |file: &Path| serde_json::from_slice::<Value>(&fs::read(file).ok()?).ok();
     let blob = |descriptor: &Value| {
@@ -35,12 +35,12 @@ fn name(layout: &Path) -> Option<String> {
         read(&layout.join("blobs/sha256").join(digest.as_str()))
     };
     let index = read(&layout.join("index.json"))?;
-    let ours = |manifest: &&Value| manifest["artifactType"] == "application/vnd.kubeon.bundle.v1";
-    let manifest = blob(index["manifests"].as_array()?.iter().find(ours)?)?;
-    let about = blob(&manifest["config"])?;
-    let version: kubeon_api::Version = about["kubernetes"].as_str()?.parse().ok()?;
+    let is_bundle = |manifest: &&Value| manifest["artifactType"] == "application/vnd.kubeon.bundle.v1";
+    let manifest = blob(index["manifests"].as_array()?.iter().find(is_bundle)?)?;
+    let config = blob(&manifest["config"])?;
+    let version: kubeon_api::Version = config["kubernetes"].as_str()?.parse().ok()?;
     let word = |text: &&str| text.bytes().all(|byte| byte.is_ascii_alphanumeric());
-    Some(format!("{version}-{}", about["arch"].as_str().filter(word)?))
+    Some(format!("{version}-{}", config["arch"].as_str().filter(word)?))
 }
 
 #[cfg(test)]
@@ -57,7 +57,7 @@ mod tests {
         let write = |name: &str, text: String| fs::write(mounted.join(name), text).unwrap();
         write(&format!("blobs/sha256/{manifest}"), format!(r#"{{"config":{{"digest":"sha256:{config}"}}}}"#));
         write(&format!("blobs/sha256/{config}"), r#"{"kubernetes":"v1.36.3","arch":"amd64"}"#.to_owned());
-        assert_eq!(folder(&mounted, &home).unwrap(), Some(mounted.clone()), "bundles may lie in it");
+        assert_eq!(folder(&mounted, &home).unwrap(), Some(mounted.clone()), "the folder may contain bundles");
         let kind = r#""artifactType":"application/vnd.kubeon.bundle.v1""#;
         write("index.json", format!(r#"{{"manifests":[{{{kind},"digest":"sha256:{manifest}"}}]}}"#));
         let bundles = folder(&mounted, &home).unwrap().unwrap();

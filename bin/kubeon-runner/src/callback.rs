@@ -8,14 +8,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use kubeon_api::Operation;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Serialize;
-use serde_json::Value;
 use ureq::tls::{Certificate, PemItem, RootCerts, TlsConfig};
 
 use crate::args::{CallbackFlags, RunnerSettings};
 use crate::backoff::Backoff;
-use crate::inputs;
+use crate::inputs::{self, CallbackHost, Task};
 use crate::log::RunnerLog;
 use crate::outcome::WorkOutcome;
 use crate::redactor::Redactor;
@@ -23,7 +23,7 @@ use crate::shutdown::Shutdown;
 use crate::tail::clip;
 
 /// The timeout of one attempt.
-const TRY: Duration = Duration::from_secs(10);
+const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(10);
 /// The longest message in bytes.
 const MESSAGE: usize = 4096;
 /// Characters that a route contains unescaped.
@@ -36,15 +36,15 @@ struct Payload {
     name: String,
     namespace: String,
     region: String,
-    master_list: Value,
-    node_list: Value,
-    etcd_list: Value,
+    master_list: Vec<CallbackHost>,
+    node_list: Vec<CallbackHost>,
+    etcd_list: Vec<CallbackHost>,
     kubeconfig: String,
     success: bool,
     message: String,
 }
 
-/// Why the callback was not delivered.
+/// The reason why the callback was not delivered.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CallbackError {
     /// The operation has no route.
@@ -53,7 +53,7 @@ pub(crate) enum CallbackError {
     /// Without TLS the token would be readable on the network.
     #[error("the URL must begin with https://")]
     NotHttps,
-    /// No token file was named.
+    /// The token file is not set.
     #[error("no token; name its file with --callback-token-file")]
     NoToken,
     /// A file cannot be read.
@@ -68,13 +68,13 @@ pub(crate) enum CallbackError {
     /// The server's certificate is not trusted.
     #[error("the server's certificate is not trusted: {0}")]
     Untrusted(String),
-    /// The server refused it; trying again does not help.
+    /// The server refused the callback; a retry does not help.
     #[error("refused with status {0}")]
     Refused(u16),
-    /// The server could not be reached; trying again may help.
+    /// The attempt failed; a retry may help.
     #[error("{0}")]
     Failed(String),
-    /// The timeout is over.
+    /// No attempt succeeded before the timeout.
     #[error("no success in time; last attempt: {0}")]
     Late(String),
 }
@@ -122,10 +122,10 @@ async fn deliver(
     log: &RunnerLog,
 ) -> Result<(), CallbackError> {
     let mut last = "no attempt ended".to_owned();
-    let tries = async {
+    let attempts = async {
         let mut backoff = Backoff::new(Duration::from_millis(500), Duration::from_secs(8));
         loop {
-            let Err(error) = once(notice.clone()).await else { return Ok(()) };
+            let Err(error) = send_once(notice.clone()).await else { return Ok(()) };
             if !error.may_recover() {
                 return Err(error);
             }
@@ -137,13 +137,13 @@ async fn deliver(
         }
     };
     tokio::select! {
-        sent = tries => return sent,
+        sent = attempts => return sent,
         () = shutdown.deadline(timeout) => {}
     }
     Err(CallbackError::Late(last))
 }
 
-async fn once(notice: Notice) -> Result<(), CallbackError> {
+async fn send_once(notice: Notice) -> Result<(), CallbackError> {
     let bearer = format!("Bearer {}", String::from_utf8_lossy(&read(&notice.token)?).trim());
     let request = move || {
         let request = notice.agent.post(&notice.url).header("authorization", &bearer);
@@ -183,11 +183,11 @@ fn notice(
     if !url.starts_with("https://") {
         return Err(CallbackError::NotHttps);
     }
-    let route = match settings.environment.operation.as_deref() {
-        Some("creating") => "create",
-        Some("scaling-up") => "scaleup",
-        Some("scaling-down") => "scaledown",
-        Some("terminating") => "delete",
+    let route = match inputs::task(settings) {
+        Ok(Task::Change(Operation::Creating)) => "create",
+        Ok(Task::Change(Operation::ScalingUp)) => "scaleup",
+        Ok(Task::Change(Operation::ScalingDown)) => "scaledown",
+        Ok(Task::Change(Operation::Terminating)) => "delete",
         _ => {
             return Err(CallbackError::NoRoute(
                 "OPERATION is not creating, scaling-up, scaling-down or terminating",
@@ -254,7 +254,7 @@ fn agent(flags: &CallbackFlags) -> Result<ureq::Agent, CallbackError> {
         // The token must not reach another server: no redirects, no proxy of the environment.
         .max_redirects(0)
         .proxy(None)
-        .timeout_global(Some(TRY))
+        .timeout_global(Some(ATTEMPT_TIMEOUT))
         .build();
     Ok(config.new_agent())
 }

@@ -201,15 +201,15 @@ impl ClusterCommands {
         command.args(self.skip_hosts.iter().map(|host| format!("--without={host}")));
     }
 
-    /// The login to the hosts: every credential that is mounted.
+    /// Adds the credentials for the hosts: every mounted file.
     fn log_in(&self, command: &mut Command) {
         command.arg("--accept-new");
         if let Some(user) = &self.username {
             command.arg(format!("--default-user={user}"));
         }
-        let there = |name: &str| Some(self.auth.join(name)).filter(|file| file.is_file());
+        let mounted = |name: &str| Some(self.auth.join(name)).filter(|file| file.is_file());
         for (flag, name) in [("--default-pk-file", "ssh-privatekey"), ("--known-hosts", "known_hosts")] {
-            if let Some(file) = there(name) {
+            if let Some(file) = mounted(name) {
                 command.arg(flag).arg(file);
             }
         }
@@ -219,7 +219,7 @@ impl ClusterCommands {
             ("--default-sudo-passwd", "sudo-password"),
         ];
         for (flag, name) in secrets {
-            if let Some(file) = there(name) {
+            if let Some(file) = mounted(name) {
                 let mut at = std::ffi::OsString::from("@");
                 at.push(file);
                 command.arg(flag).arg(at);

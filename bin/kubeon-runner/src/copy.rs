@@ -53,13 +53,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn copies_files_folders_and_links_also_twice() {
+    fn copies_files_folders_and_links_and_replaces_existing_files() {
         let place = tempfile::tempdir().unwrap();
         let (from, to) = (place.path().join("from"), place.path().join("to"));
         fs::create_dir_all(from.join("blobs/sha256")).unwrap();
         fs::write(from.join("blobs/sha256/a"), "content").unwrap();
-        let only_read = std::os::unix::fs::PermissionsExt::from_mode(0o444);
-        fs::set_permissions(from.join("blobs/sha256/a"), only_read).unwrap();
+        let read_only = std::os::unix::fs::PermissionsExt::from_mode(0o444);
+        fs::set_permissions(from.join("blobs/sha256/a"), read_only).unwrap();
         symlink("blobs", from.join("link")).unwrap();
         for _ in 0..2 {
             folder(&from, &to).unwrap();

@@ -1,17 +1,19 @@
-//! Reads what an operation of the program `kubeon` works with: the operation, the cluster, its declaration.
+//! Reads the inputs of an operation: the operation, the cluster, its declaration.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use kubeon_api::Operation;
-use serde_json::{Value, json};
+use serde::Serialize;
+use serde_json::Value;
 
 use crate::args::RunnerSettings;
 use crate::bundle;
 use crate::commands::{ClusterCommands, Declared, KubeonProgram};
 use crate::meta::WrittenObject;
 
-/// Why the work cannot start. Trying again does not help. The first two texts are those of kubernetes-operator.
+/// The reason why the work cannot start. A retry does not help. The first two texts are those of
+/// kubernetes-operator.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum InputError {
     /// `$OPERATION` is not set.
@@ -43,12 +45,15 @@ pub(crate) enum InputError {
     /// The bundle cannot be used.
     #[error("cannot use the bundle: {0}")]
     Bundle(#[from] std::io::Error),
-    /// The program is not there.
+    /// The program was not found.
     #[error("cannot find the program kubeon beside kubeon-runner; name it with --kubeon")]
     NoProgram,
 }
 
-/// What the operation does.
+/// The value of `$OPERATION` for a precheck. The others are those of [`Operation`].
+const PRECHECKING: &str = "prechecking";
+
+/// The task of the operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Task {
     /// Check the hosts and change nothing.
@@ -64,7 +69,7 @@ pub(crate) enum Task {
 pub(crate) fn task(settings: &RunnerSettings) -> Result<Task, InputError> {
     match settings.environment.operation.as_deref() {
         None => Err(InputError::NoOperation),
-        Some("prechecking") => Ok(Task::Precheck),
+        Some(PRECHECKING) => Ok(Task::Precheck),
         Some(word) => match word.parse() {
             Ok(
                 operation @ (Operation::Creating
@@ -156,29 +161,37 @@ pub(crate) fn region(settings: &RunnerSettings) -> String {
     found.filter(|region| !region.is_empty()).unwrap_or_else(|| "default".to_owned())
 }
 
-/// Hosts as a callback names them: those that the declaration has under `list`, else those of the environment.
+/// A host in the payload of a callback.
+#[derive(Debug, Serialize)]
+pub(crate) struct CallbackHost {
+    /// Its address, as it was declared.
+    ip: String,
+}
+
+/// The hosts for the payload of a callback: the hosts under `list` in the declaration, else those of the
+/// environment.
 #[must_use]
-pub(crate) fn hosts(settings: &RunnerSettings, list: &str, listed: Option<&str>) -> Value {
+pub(crate) fn hosts(settings: &RunnerSettings, list: &str, listed: Option<&str>) -> Vec<CallbackHost> {
     let declared = declared(settings);
     let entries = declared.pointer(&format!("/spec/cluster/{list}")).and_then(Value::as_array);
     let addresses: Vec<&str> = match entries {
         Some(entries) => entries.iter().filter_map(|entry| entry.get("ip")?.as_str()).collect(),
         None => listed.unwrap_or_default().split(',').filter(|address| !address.is_empty()).collect(),
     };
-    addresses.iter().map(|ip| json!({"ip": ip})).collect()
+    addresses.into_iter().map(|ip| CallbackHost { ip: ip.to_owned() }).collect()
 }
 
-/// The Secret or ConfigMap of a cluster: with the name that a flag gives, else `NAMESPACE-NAME-what`.
+/// The Secret or ConfigMap of a cluster. Its name is that of the flag, else `NAMESPACE-NAME-suffix`.
 #[must_use]
 pub(crate) fn object_ref(
     settings: &RunnerSettings,
     cluster: &str,
     named: Option<&String>,
-    (kind, what): (&'static str, &str),
+    (kind, suffix): (&'static str, &str),
 ) -> WrittenObject {
-    let of_cluster = namespace(settings);
-    let name = named.cloned().unwrap_or_else(|| format!("{of_cluster}-{cluster}-{what}"));
-    let namespace = settings.flags.meta.secret_namespace.clone().unwrap_or(of_cluster);
+    let cluster_namespace = namespace(settings);
+    let name = named.cloned().unwrap_or_else(|| format!("{cluster_namespace}-{cluster}-{suffix}"));
+    let namespace = settings.flags.meta.secret_namespace.clone().unwrap_or(cluster_namespace);
     WrittenObject { kind, namespace, name }
 }
 

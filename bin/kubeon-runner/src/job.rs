@@ -29,7 +29,7 @@ const DRAIN: Duration = Duration::from_secs(1);
 /// The longest run of a tool: a program that only reads or writes files.
 const TOOL_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// What every part of a run uses.
+/// The context that every part of a run uses.
 pub(crate) struct JobContext {
     /// Flags and environment.
     pub settings: RunnerSettings,
@@ -45,7 +45,7 @@ pub(crate) struct JobContext {
     pub view: SharedProgress,
     /// The trace of the run.
     pub spans: RunSpans,
-    /// When the last line was written.
+    /// The time of the last line of output.
     pub activity: Activity,
     /// The last lines of standard output.
     pub stdout: Tail,
@@ -69,14 +69,14 @@ fn hint(error: &io::Error) -> &'static str {
 }
 
 impl StartError {
-    /// The exit code for it: a shell's.
+    /// The exit code that a shell returns for this error.
     #[must_use]
     pub(crate) fn code(&self) -> u8 {
         if self.source.kind() == io::ErrorKind::NotFound { 127 } else { 126 }
     }
 }
 
-/// Why a tool, a program that only reads or writes files, failed.
+/// The reason why a tool, a program that only reads or writes files, failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ToolError {
     /// It did not start.
@@ -88,15 +88,15 @@ pub(crate) enum ToolError {
     /// It failed.
     #[error("{0}: {1}")]
     Ended(String, ProcessEnd),
-    /// It did not end in time.
-    #[error("{0}: did not end in time")]
+    /// It did not finish in time.
+    #[error("{0}: did not finish in time")]
     Late(String),
     /// It wrote more than the limit.
     #[error("{0}: more than {1} bytes")]
     Large(String, u64),
 }
 
-/// A program that runs.
+/// A running program.
 pub(crate) struct RunningProgram {
     /// The process.
     pub child: Child,
@@ -104,7 +104,7 @@ pub(crate) struct RunningProgram {
 }
 
 impl RunningProgram {
-    /// Waits for its end. A program whose end was not seen counts as failed. Call it once.
+    /// Waits for its end. A program whose end was not observed counts as failed. Call it once.
     pub(crate) async fn ended(&mut self) -> ProcessEnd {
         (&mut self.child.ended).await.unwrap_or(ProcessEnd::Code(1))
     }
@@ -152,13 +152,13 @@ impl JobContext {
         longest: usize,
     ) -> Result<RunningProgram, StartError> {
         let mut child = self.spawn(command.stdout(Stdio::piped()).stderr(Stdio::piped()))?;
-        let refused = |source| StartError { program: name(command), source };
-        let mut pumps = Pumps::new().map_err(refused)?;
+        let start_error = |source| StartError { program: name(command), source };
+        let mut pumps = Pumps::new().map_err(start_error)?;
         if let Some(pipe) = child.stdout.take() {
-            pumps.add(pipe, Lines::new(longest, self.redactor.clone()), stdout).map_err(refused)?;
+            pumps.add(pipe, Lines::new(longest, self.redactor.clone()), stdout).map_err(start_error)?;
         }
         if let Some(pipe) = child.stderr.take() {
-            pumps.add(pipe, Lines::new(longest, self.redactor.clone()), stderr).map_err(refused)?;
+            pumps.add(pipe, Lines::new(longest, self.redactor.clone()), stderr).map_err(start_error)?;
         }
         Ok(RunningProgram { child, pumps })
     }
@@ -183,11 +183,11 @@ impl JobContext {
         input: Option<File>,
         most: u64,
     ) -> Result<Vec<u8>, ToolError> {
-        let called = name(command);
+        let display_name = name(command);
         command.stdin(input.map_or_else(Stdio::null, Stdio::from));
         let started = self.reaper.spawn(command.stdout(Stdio::piped()).stderr(Stdio::piped()), false);
-        let mut child = started.map_err(|source| StartError { program: called.clone(), source })?;
-        let read = |error| ToolError::Read(called.clone(), error);
+        let mut child = started.map_err(|source| StartError { program: display_name.clone(), source })?;
+        let read = |error| ToolError::Read(display_name.clone(), error);
         let mut pumps = Pumps::new().map_err(read)?;
         if let Some(pipe) = child.stderr.take() {
             let lines = Lines::new(LINE, self.redactor.clone());
@@ -208,15 +208,15 @@ impl JobContext {
             ended = all => ended,
             () = self.shutdown.deadline(TOOL_TIMEOUT) => {
                 send(pid, Signal::KILL);
-                return Err(ToolError::Late(called));
+                return Err(ToolError::Late(display_name));
             }
         };
         pumps.finish(DRAIN).await;
         let bytes = bytes.map_err(read)?;
         match ending {
-            _ if bytes.len() as u64 > most => Err(ToolError::Large(called, most)),
+            _ if bytes.len() as u64 > most => Err(ToolError::Large(display_name, most)),
             ProcessEnd::Code(0) => Ok(bytes),
-            other => Err(ToolError::Ended(called, other)),
+            other => Err(ToolError::Ended(display_name, other)),
         }
     }
 }
@@ -227,7 +227,7 @@ fn read_limited(pipe: OwnedFd, most: u64) -> oneshot::Receiver<io::Result<Vec<u8
     tokio::task::spawn_blocking(move || {
         let mut bytes = Vec::new();
         let read = File::from(pipe).take(most + 1).read_to_end(&mut bytes);
-        // The receiver may have timed out.
+        // The send fails if the receiver has timed out.
         let _ = sender.send(read.map(|_| bytes));
     });
     receiver

@@ -1,12 +1,12 @@
-//! The SSH host keys of a cluster, in a ConfigMap beside the cluster's object where people read and edit them.
+//! The SSH host keys of a cluster, in a ConfigMap in the cluster's namespace where users read and edit them.
 //!
 //! ```text
 //!   ConfigMap ─► /known-hosts ─► the program's file ─► first contacts are pinned there ─► ConfigMap, condition
 //! ```
 //!
-//! The ConfigMap wins over the state: when a person removed a line, the host's key is pinned again at the next contact;
-//! when a person added a line, the key is compared from the first contact on. While the ConfigMap was never written, the
-//! keys of the state apply.
+//! The ConfigMap takes precedence over the state. If a user removes a line, the host's key is pinned again at
+//! the next contact. If a user adds a line, the key is compared from the first contact on. Until the first
+//! write of the ConfigMap, the keys of the state apply.
 
 use std::collections::BTreeSet;
 use std::fs::{DirBuilder, File, OpenOptions};
@@ -33,7 +33,7 @@ pub(crate) struct KnownHosts {
     map: WrittenObject,
     file: PathBuf,
     before: String,
-    /// The content of the ConfigMap, as far as is known here; none while it was never written.
+    /// The last known content of the ConfigMap; none before its first write.
     stored: Mutex<Option<String>>,
 }
 
@@ -71,7 +71,7 @@ impl KnownHosts {
         &self.map
     }
 
-    /// The keys that are pinned now, a line for each.
+    /// The pinned keys, one line for each.
     ///
     /// # Errors
     /// When the file cannot be read.
@@ -81,13 +81,14 @@ impl KnownHosts {
         Ok(text.unwrap_or_default())
     }
 
-    /// Whether the ConfigMap has another content. Equal content is not written again: a person may be editing it.
+    /// Whether the ConfigMap has other content. Equal content is not written again, because a user may be
+    /// editing it.
     #[must_use]
     pub(crate) fn differs(&self, text: &str) -> bool {
         self.stored().as_deref().unwrap_or_default() != text
     }
 
-    /// Records what was written to the ConfigMap.
+    /// Records the content that was written to the ConfigMap.
     pub(crate) fn written(&self, text: &str) {
         *self.stored() = Some(text.to_owned());
     }
@@ -96,7 +97,7 @@ impl KnownHosts {
     #[must_use]
     pub(crate) fn new_in(&self, text: &str) -> Vec<String> {
         let before: BTreeSet<&str> = self.before.lines().map(str::trim).collect();
-        text.lines().filter(|line| !before.contains(line.trim())).filter_map(shown).collect()
+        text.lines().filter(|line| !before.contains(line.trim())).filter_map(fingerprint).collect()
     }
 
     fn stored(&self) -> MutexGuard<'_, Option<String>> {
@@ -104,15 +105,15 @@ impl KnownHosts {
     }
 }
 
-/// A line for people: the host, and its key as `ssh-keygen -l` shows it. None for a line without a key.
-fn shown(line: &str) -> Option<String> {
+/// The host and the fingerprint of its key as `ssh-keygen -l` prints it. None for a line without a key.
+fn fingerprint(line: &str) -> Option<String> {
     let mut words = line.split_whitespace().filter(|word| !word.starts_with('@'));
     let host = words.next().filter(|word| !word.starts_with('#'))?;
     let key = STANDARD.decode(words.nth(1)?).ok()?;
     Some(format!("{host} SHA256:{}", STANDARD_NO_PAD.encode(Sha256::digest(key))))
 }
 
-/// None when there is no such file.
+/// Reads a file; none if it does not exist.
 fn read(file: &Path) -> io::Result<Option<String>> {
     let mut text = String::new();
     match File::open(file) {
@@ -135,7 +136,7 @@ fn write(file: &Path, text: &str) -> io::Result<()> {
 mod tests {
     use super::*;
 
-    const ONE: &str = "AAAAC3NzaC1lZDI1NTE5AAAAIJdD7y3aLq454yWBdwLWbieU1ebz9/cu7/QEXn9OIeZJ";
+    const KEY_DATA: &str = "AAAAC3NzaC1lZDI1NTE5AAAAIJdD7y3aLq454yWBdwLWbieU1ebz9/cu7/QEXn9OIeZJ";
 
     fn known(before: &str, stored: Option<&str>) -> KnownHosts {
         let map = WrittenObject {
@@ -148,12 +149,13 @@ mod tests {
     }
 
     #[test]
-    fn shows_new_keys_as_ssh_keygen_does() {
-        let text =
-            format!("# by hand\n10.0.0.1 ssh-ed25519 {ONE}\n[10.0.0.2]:2222 ssh-ed25519 {ONE} comment\n");
-        let print = "SHA256:T7SvZ2cslqpPj6nKzitCBHHlpVF3r3MvLwmFL0fk0IE";
-        let new = known(&format!("10.0.0.1 ssh-ed25519 {ONE}"), None).new_in(&text);
-        assert_eq!(new, [format!("[10.0.0.2]:2222 {print}")]);
+    fn reports_new_keys_with_the_fingerprint_of_ssh_keygen() {
+        let text = format!(
+            "# by hand\n10.0.0.1 ssh-ed25519 {KEY_DATA}\n[10.0.0.2]:2222 ssh-ed25519 {KEY_DATA} comment\n"
+        );
+        let fingerprint = "SHA256:T7SvZ2cslqpPj6nKzitCBHHlpVF3r3MvLwmFL0fk0IE";
+        let new = known(&format!("10.0.0.1 ssh-ed25519 {KEY_DATA}"), None).new_in(&text);
+        assert_eq!(new, [format!("[10.0.0.2]:2222 {fingerprint}")]);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The action `kubeon`: runs the program that people run, with its state in a Secret.
+//! The action `kubeon`: runs the program `kubeon` with its state in a Secret.
 //!
 //! ```text
 //!   state ─► import ─► create --hold: precheck ── saved ──► export ─► Secret ─► "go" ─► … ─► end
@@ -12,7 +12,7 @@ use std::io::{self, Write as _};
 use std::process::{Command, Stdio};
 
 use kubeon_api::Operation;
-use kubeon_api::refusal::FAILED_WITH;
+use kubeon_api::refusal::failed_with;
 use tempfile::TempDir;
 use tokio::sync::mpsc::unbounded_channel;
 
@@ -102,20 +102,20 @@ impl Work<'_> {
         self.persist(operation, outcome).await
     }
 
-    /// Saves what the next operation and people need. A failure here undoes nothing on the hosts, but the operation
-    /// fails.
+    /// Saves the state, the host keys and the kubeconfig. If a write fails, the operation fails, but the
+    /// changes on the hosts remain.
     async fn persist(&self, operation: Operation, mut outcome: WorkOutcome) -> WorkOutcome {
-        let gone = operation == Operation::Terminating && outcome.code == 0;
-        let made = operation == Operation::Creating && outcome.code == 0;
+        let destroyed = operation == Operation::Terminating && outcome.code == 0;
+        let created = operation == Operation::Creating && outcome.code == 0;
         let (persistence, cluster) = (self.persistence(), &self.kubeon.cluster);
         let mut failures = Vec::new();
-        if gone {
+        if destroyed {
             failures.extend(persistence.forget_known_hosts().await.err());
         }
-        if !gone && (self.kubeon.engine.knows(cluster) || outcome.code == 0) {
+        if !destroyed && (self.kubeon.engine.knows(cluster) || outcome.code == 0) {
             failures.extend(persistence.save_state(cluster).await.err());
         }
-        if made {
+        if created {
             match persistence.save_kubeconfig(cluster).await {
                 Ok(kubeconfig) => outcome.kubeconfig = Some(kubeconfig),
                 Err(error) => failures.push(error),
@@ -170,28 +170,28 @@ impl Work<'_> {
     /// Saves the state, then lets the program continue.
     async fn release(&self, running: &mut RunningProgram) -> Result<(), SaveError> {
         self.persistence().save_while_held(&self.kubeon.cluster).await?;
-        // When the program has ended meanwhile, its end is handled elsewhere.
+        // The write fails if the program has ended, which the caller handles.
         let _ = running.child.stdin.as_mut().map(|stdin| stdin.write_all(b"go\n"));
         Ok(())
     }
 
-    /// Why the command failed. The first line names the command and its exit code.
+    /// The reason for the failure. The first line names the command and its exit code.
     fn reason(&self, command: &Command, ending: ProcessEnd) -> String {
         let word = command.get_args().next().unwrap_or_default().to_string_lossy();
-        let how = format!("kubeon {word} ended with {ending}");
+        let ending = format!("kubeon {word} ended with {ending}");
         let view = self.job.view.borrow();
         if let Some(unfit) = view.unfit() {
-            return format!("{FAILED_WITH}\n {}", unfit.replace('\n', "\n "));
+            return failed_with(unfit.lines());
         }
         let first = view.failures().first().map(|failure| {
             let name = failure.name.clone().unwrap_or_else(|| failure.host.to_string());
             format!("{} on {name}: {}", failure.step, failure.cause)
         });
         let Some(why) = first.or_else(|| view.end().map(str::to_owned)).filter(|why| !why.is_empty()) else {
-            return how;
+            return ending;
         };
         let (line, more) =
             why.split_once('\n').map_or((why.as_str(), None), |(line, more)| (line, Some(more)));
-        more.map_or_else(|| format!("{line} ({how})"), |more| format!("{line} ({how})\n{more}"))
+        more.map_or_else(|| format!("{line} ({ending})"), |more| format!("{line} ({ending})\n{more}"))
     }
 }

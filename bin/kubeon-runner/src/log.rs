@@ -22,7 +22,7 @@ impl RunnerLog {
     pub(crate) fn line(&self, text: &str) {
         let mut line = format!("kubeon-runner: {}", self.redactor.redact_text(text.trim_end()));
         line.push('\n');
-        // The work continues when nobody reads the log.
+        // The work continues if no program reads the log.
         let _ = io::stderr().write_all(line.as_bytes());
     }
 }

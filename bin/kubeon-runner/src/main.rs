@@ -58,11 +58,11 @@ fn main() -> ExitCode {
 }
 
 fn start(flags: args::RunArgs) -> io::Result<ExitCode> {
-    // Fails only when a provider is already installed, which serves as well.
+    // Fails only if a provider is already installed, which is sufficient.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     let code = runtime.block_on(run::run(flags, RunnerEnvironment::read()))?;
-    // Tasks that still run are not needed any more.
+    // Tasks that still run are no longer needed.
     runtime.shutdown_background();
     Ok(ExitCode::from(code))
 }

@@ -1,4 +1,4 @@
-//! What the runner writes in the meta cluster: the status of one operation, its Secrets and its ConfigMap.
+//! Writes to the meta cluster: the status of one operation, its Secrets and its ConfigMap.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -11,7 +11,6 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::core::{ObjectMeta, TypeMeta};
 use kube::{Client, Config, Resource, ResourceExt as _};
 use kubeon_api::ClusterOperation;
-use kubeon_api::labels::NO_JOB_YET;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -22,27 +21,27 @@ use crate::backoff::Backoff;
 /// The field manager of the runner's writes.
 const MANAGER: &str = "kubeon-runner";
 /// The timeout of one request.
-const REQUEST: Duration = Duration::from_secs(10);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 /// The most bytes in a Secret: the limit is 1 MiB with the metadata, base64 does not count.
 pub(crate) const LARGEST_SECRET: u64 = 1_000_000;
 /// The path of the service account token in a pod.
 pub(crate) const TOKEN: &str = "/var/run/secrets/kubernetes.io/serviceaccount/token";
 
-/// Why a write failed.
+/// The reason why a write failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum MetaError {
     /// The configuration does not allow a connection.
     #[error("cannot reach the meta cluster: {0}")]
     Config(String),
     /// It did not answer in time.
-    #[error("no response within {REQUEST:?}")]
+    #[error("no response within {REQUEST_TIMEOUT:?}")]
     Late,
     /// It answered with an error, or not at all.
     #[error("{0}")]
     Request(#[source] Box<kube::Error>),
 }
 
-/// What to do after an error.
+/// The action after an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Retry {
     /// The error may disappear.
@@ -56,7 +55,7 @@ pub(crate) enum Retry {
 }
 
 impl MetaError {
-    /// Whether to try again.
+    /// Whether and how to retry.
     #[must_use]
     pub(crate) fn retry(&self) -> Retry {
         match self {
@@ -64,7 +63,6 @@ impl MetaError {
             Self::Late => Retry::Later,
             Self::Request(error) => match **error {
                 kube::Error::Api(ref status) => match status.code {
-                    403 if status.message.contains(NO_JOB_YET) => Retry::WhenAdopted,
                     401 | 403 => Retry::AFewTimes,
                     400 | 404 | 405 | 413 | 415 | 422 => Retry::Never,
                     _ => Retry::Later,
@@ -110,8 +108,8 @@ impl MetaCluster {
         Ok(Some(Self { client }))
     }
 
-    /// Applies the runner's fields of an operation's status; the fields of others stay. Returns the generation of the
-    /// operation that the Job was made from.
+    /// Applies the runner's fields of an operation's status and keeps the fields of other managers. Returns
+    /// the generation of the operation from which the Job was created.
     ///
     /// # Errors
     /// When the request fails.
@@ -127,9 +125,25 @@ impl MetaCluster {
             metadata: ObjectMeta { name: Some(operation.to_owned()), ..ObjectMeta::default() },
             status,
         };
-        let ours = PatchParams::apply(MANAGER).force();
-        let answer = with_timeout(api.patch_status(operation, &ours, &Patch::Apply(&object))).await?;
+        let params = PatchParams::apply(MANAGER).force();
+        let answer = with_timeout(api.patch_status(operation, &params, &Patch::Apply(&object))).await?;
         Ok(job_generation(&answer))
+    }
+
+    /// Whether and how to retry a failed write of the status. A denied permission may mean that the operator has
+    /// not recorded this Job in the operation yet.
+    pub(crate) async fn retry_of_status(&self, operation: &str, error: &MetaError) -> Retry {
+        match error.retry() {
+            Retry::AFewTimes if self.has_no_job(operation).await => Retry::WhenAdopted,
+            retry => retry,
+        }
+    }
+
+    /// Whether the operation is known to have no Job in its status.
+    async fn has_no_job(&self, operation: &str) -> bool {
+        let api: Api<ClusterOperation> = Api::all(self.client.clone());
+        let found = with_timeout(api.get_status(operation)).await;
+        found.is_ok_and(|found| found.status.is_none_or(|status| status.job_ref.is_none()))
     }
 
     /// Writes keys of a Secret, as [`Self::save`] does.
@@ -138,11 +152,11 @@ impl MetaCluster {
     /// When the server refuses it.
     pub(crate) async fn save_secret(
         &self,
-        place: &WrittenObject,
+        target: &WrittenObject,
         data: BTreeMap<&str, Vec<u8>>,
     ) -> Result<(), MetaError> {
         let data = data.into_iter().map(|(key, bytes)| (key.to_owned(), ByteString(bytes))).collect();
-        self.save(place, Secret { data: Some(data), ..Secret::default() }).await
+        self.save(target, Secret { data: Some(data), ..Secret::default() }).await
     }
 
     /// Writes a key of a ConfigMap, as [`Self::save`] does.
@@ -151,23 +165,23 @@ impl MetaCluster {
     /// When the server refuses it.
     pub(crate) async fn save_text(
         &self,
-        place: &WrittenObject,
+        target: &WrittenObject,
         key: &str,
         text: String,
     ) -> Result<(), MetaError> {
         let data = BTreeMap::from([(key.to_owned(), text)]);
-        self.save(place, ConfigMap { data: Some(data), ..ConfigMap::default() }).await
+        self.save(target, ConfigMap { data: Some(data), ..ConfigMap::default() }).await
     }
 
     /// Applies the runner's fields of an object, and retries temporary errors without a limit: the caller sets the
     /// timeout.
-    async fn save<K>(&self, place: &WrittenObject, mut object: K) -> Result<(), MetaError>
+    async fn save<K>(&self, target: &WrittenObject, mut object: K) -> Result<(), MetaError>
     where
         K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
         K: Clone + std::fmt::Debug + Serialize + DeserializeOwned,
     {
-        object.meta_mut().name = Some(place.name.clone());
-        object.meta_mut().namespace = Some(place.namespace.clone());
+        object.meta_mut().name = Some(target.name.clone());
+        object.meta_mut().namespace = Some(target.namespace.clone());
         let mut backoff = Backoff::new(Duration::from_millis(250), Duration::from_secs(5));
         let mut refusals = 0;
         loop {
@@ -187,19 +201,19 @@ impl MetaCluster {
         K: Clone + std::fmt::Debug + Serialize + DeserializeOwned,
     {
         let api: Api<K> = Api::namespaced(self.client.clone(), &object.namespace().unwrap_or_default());
-        let ours = PatchParams::apply(MANAGER).force();
-        with_timeout(api.patch(&object.name_any(), &ours, &Patch::Apply(object))).await.map(|_| ())
+        let params = PatchParams::apply(MANAGER).force();
+        with_timeout(api.patch(&object.name_any(), &params, &Patch::Apply(object))).await.map(|_| ())
     }
 }
 
-/// The generation that the operator observed when it made the Job, else that of the object. The spec may have changed
-/// since.
+/// The generation that the operator observed when it created the Job, else that of the object. The spec may
+/// have changed since then.
 fn job_generation(operation: &DynamicObject) -> Option<i64> {
     let observed = operation.data.pointer("/status/observedGeneration").and_then(Value::as_i64);
     observed.or(operation.metadata.generation)
 }
 
-/// The attempts when permission is denied: about ten seconds with the pauses.
+/// The number of attempts after a denied permission: about ten seconds with the pauses.
 pub(crate) const REFUSALS: u32 = 6;
 
 /// A Secret or ConfigMap.
@@ -220,29 +234,50 @@ impl std::fmt::Display for WrittenObject {
 }
 
 async fn with_timeout<T>(request: impl Future<Output = kube::Result<T>>) -> Result<T, MetaError> {
-    let answer = timeout(REQUEST, request).await.map_err(|_| MetaError::Late)?;
+    let answer = timeout(REQUEST_TIMEOUT, request).await.map_err(|_| MetaError::Late)?;
     answer.map_err(|error| MetaError::Request(Box::new(error)))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::convert::Infallible;
+
+    use kube::client::Body;
     use kube::core::Status;
     use serde_json::json;
 
     use super::*;
 
-    #[test]
-    fn a_refusal_that_ends_when_the_operator_returns_is_retried() {
-        let refused = |message: &str| {
-            let status = Status::failure(message, "Forbidden").with_code(403);
-            MetaError::Request(Box::new(kube::Error::Api(Box::new(status)))).retry()
+    /// The retry of a refused write of the status. Reads of the operation get this answer.
+    async fn retry_after_refusal(code: u16, answer: Value) -> Retry {
+        let api = tower::service_fn(move |_: http::Request<Body>| {
+            let (code, body) = (code, Body::from(answer.to_string().into_bytes()));
+            async move { Ok::<_, Infallible>(http::Response::builder().status(code).body(body).unwrap()) }
+        });
+        let meta = MetaCluster { client: Client::new(api, "default") };
+        let refused = kube::Error::Api(Box::new(Status::failure("no", "Forbidden").with_code(403)));
+        meta.retry_of_status("o", &MetaError::Request(Box::new(refused))).await
+    }
+
+    #[tokio::test]
+    async fn a_refusal_is_retried_until_the_operator_has_recorded_the_job() {
+        let operation = |status: Value| {
+            json!({
+                "apiVersion": "kubeonkube.clay.io/v1alpha1", "kind": "ClusterOperation",
+                "metadata": {"name": "o"},
+                "spec": {"cluster": "c", "actionType": "shell", "action": "true", "image": "i"},
+                "status": status,
+            })
         };
-        assert_eq!(refused(&format!("status: an operation's status … {NO_JOB_YET}; …")), Retry::WhenAdopted);
-        assert_eq!(refused("status: … is written by its own Job, other-job"), Retry::AFewTimes);
+        let recorded = json!({"jobRef": {"namespace": "ns", "name": "another-job"}});
+        assert_eq!(retry_after_refusal(200, operation(json!({}))).await, Retry::WhenAdopted);
+        assert_eq!(retry_after_refusal(200, operation(recorded)).await, Retry::AFewTimes);
+        let forbidden = json!({"kind": "Status", "status": "Failure", "reason": "Forbidden", "code": 403});
+        assert_eq!(retry_after_refusal(403, forbidden).await, Retry::AFewTimes, "the answer is unknown");
     }
 
     #[test]
-    fn conditions_have_the_generation_that_the_job_was_made_from() {
+    fn conditions_have_the_generation_from_which_the_job_was_created() {
         let answer = |status: Value| {
             let object = json!({"metadata": {"name": "o", "generation": 3}, "status": status});
             job_generation(&serde_json::from_value(object).unwrap())

@@ -11,12 +11,35 @@ const MESSAGE: usize = 4096;
 /// The longest reason in it, in bytes.
 const REASON: usize = 2048;
 
+/// How the work ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum WorkResult {
+    /// It succeeded.
+    Succeeded,
+    /// A signal stopped it.
+    Terminated,
+    /// It failed.
+    Failed,
+}
+
+impl WorkResult {
+    /// The reason of the condition.
+    #[must_use]
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Succeeded => "Succeeded",
+            Self::Terminated => "Terminated",
+            Self::Failed => "Failed",
+        }
+    }
+}
+
 /// The result of the work.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct WorkOutcome {
     /// The exit code.
     pub code: u8,
-    /// Why it failed; none when it succeeded.
+    /// The reason for a failure; none after a success.
     pub reason: Option<String>,
     /// `terminated` or `interrupted`, when a signal stopped the work.
     pub terminated: Option<&'static str>,
@@ -37,7 +60,7 @@ impl WorkOutcome {
         Self { code: code.max(1), reason: Some(reason.into()), ..Self::succeeded() }
     }
 
-    /// A program ended. After a shutdown request the work counts as stopped, whatever its exit code.
+    /// A program ended. After a shutdown request the work counts as stopped, with any exit code.
     #[must_use]
     pub(crate) fn of(
         ending: ProcessEnd,
@@ -58,13 +81,13 @@ impl WorkOutcome {
         Self { code: request.code(), reason: Some(word.to_owned()), terminated: Some(word), kubeconfig: None }
     }
 
-    /// One word for a condition's reason.
+    /// How the work ended.
     #[must_use]
-    pub(crate) fn word(&self) -> &'static str {
+    pub(crate) fn result(&self) -> WorkResult {
         match (self.code, self.terminated) {
-            (0, _) => "Succeeded",
-            (_, Some(_)) => "Terminated",
-            _ => "Failed",
+            (0, _) => WorkResult::Succeeded,
+            (_, Some(_)) => WorkResult::Terminated,
+            _ => WorkResult::Failed,
         }
     }
 

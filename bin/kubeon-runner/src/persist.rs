@@ -1,5 +1,5 @@
-//! Persists what the next Job needs: the state of the cluster and its admin kubeconfig, each in a Secret that the
-//! operator made for this Job, and the host keys in a ConfigMap.
+//! Persists the state of the cluster and its admin kubeconfig for the next Job, each in a Secret that the
+//! operator created for this Job, and the host keys in a ConfigMap.
 //!
 //! ```text
 //!   /state ─► import ─► home ─► work ─► export ─► Secret      before the first change of a host, and at the end
@@ -24,12 +24,12 @@ use crate::save_error::SaveError;
 
 /// The key of the state in its Secret.
 const STATE: &str = "state.tar.zst";
-/// The key of the cluster's name beside it.
+/// The key of the cluster's name in the same Secret.
 const NAME: &str = "name";
 /// The key of the kubeconfig in its Secret.
 const KUBECONFIG: &str = "kubeconfig";
-/// The longest time for one write. The program waits for 120 s.
-const SAVE: Duration = Duration::from_secs(100);
+/// The time limit of one write. The program waits for 120 s.
+const SAVE_TIMEOUT: Duration = Duration::from_secs(100);
 
 /// A temporary folder for the program's state. Dropping the value removes the folder.
 pub(crate) fn home(job: &JobContext) -> io::Result<TempDir> {
@@ -148,11 +148,11 @@ impl StatePersistence<'_> {
     /// When a write fails.
     pub(crate) async fn forget(&self, cluster: &str) -> Result<(), SaveError> {
         let flags = &self.job.settings.flags.meta;
-        let nothing = |key| BTreeMap::from([(key, Vec::new())]);
-        self.write(self.secret_ref(cluster, flags.state_secret.as_ref(), "state"), nothing(STATE)).await?;
+        let empty = |key| BTreeMap::from([(key, Vec::new())]);
+        self.write(self.secret_ref(cluster, flags.state_secret.as_ref(), "state"), empty(STATE)).await?;
         self.write(
             self.secret_ref(cluster, flags.kubeconfig_secret.as_ref(), "kubeconfig"),
-            nothing(KUBECONFIG),
+            empty(KUBECONFIG),
         )
         .await
     }
@@ -171,31 +171,31 @@ impl StatePersistence<'_> {
 
     async fn write(
         &self,
-        place: WrittenObject,
+        target: WrittenObject,
         data: BTreeMap<&'static str, Vec<u8>>,
     ) -> Result<(), SaveError> {
         let Some(meta) = self.meta()? else { return Ok(()) };
-        self.within_deadline(&place, meta.save_secret(&place, data)).await
+        self.within_deadline(&target, meta.save_secret(&target, data)).await
     }
 
-    async fn write_text(&self, place: &WrittenObject, text: &str) -> Result<(), SaveError> {
+    async fn write_text(&self, target: &WrittenObject, text: &str) -> Result<(), SaveError> {
         let Some(meta) = self.meta()? else { return Ok(()) };
-        self.within_deadline(place, meta.save_text(place, known_hosts::KEY, text.to_owned())).await
+        self.within_deadline(target, meta.save_text(target, known_hosts::KEY, text.to_owned())).await
     }
 
     async fn within_deadline(
         &self,
-        place: &WrittenObject,
+        target: &WrittenObject,
         saving: impl Future<Output = Result<(), MetaError>>,
     ) -> Result<(), SaveError> {
         tokio::select! {
-            saved = saving => saved.map_err(|error| SaveError::Write(place.clone(), error)),
-            () = self.job.shutdown.deadline(SAVE) => Err(SaveError::Late(place.clone())),
+            saved = saving => saved.map_err(|error| SaveError::Write(target.clone(), error)),
+            () = self.job.shutdown.deadline(SAVE_TIMEOUT) => Err(SaveError::Late(target.clone())),
         }
     }
 
-    fn secret_ref(&self, cluster: &str, named: Option<&String>, what: &str) -> WrittenObject {
-        inputs::object_ref(&self.job.settings, cluster, named, ("Secret", what))
+    fn secret_ref(&self, cluster: &str, named: Option<&String>, suffix: &str) -> WrittenObject {
+        inputs::object_ref(&self.job.settings, cluster, named, ("Secret", suffix))
     }
 }
 

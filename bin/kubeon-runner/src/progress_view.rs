@@ -8,11 +8,12 @@ use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kubeon_api::kubeonkube::{Finding, Steps};
-use kubeon_api::{HostAddress, Refusal};
+use kubeon_api::{ConditionStatus, HostAddress, Refusal};
 use kubeon_wire::{PrecheckReport, Progress};
 use serde::Serialize;
 use tokio::sync::watch;
 
+use crate::outcome::WorkResult;
 use crate::tail::clip;
 use condition::ConditionState;
 
@@ -22,13 +23,13 @@ pub(crate) const PROGRESSING: &str = "Progressing";
 pub(crate) const PRECHECKED: &str = "Prechecked";
 /// The condition that lists host keys pinned at a first contact.
 pub(crate) const HOST_KEYS_PINNED: &str = "HostKeysPinned";
-/// The condition that lists failed steps, a line for each.
+/// The condition that lists failed steps, one line for each.
 pub(crate) const STEP_FAILED: &str = "StepFailed";
 
-/// The reason of `Progressing` when the work succeeded and every step was up to date before.
+/// The reason of `Progressing` if every step was already up to date.
 pub(crate) const NOTHING_TO_DO: &str = "NothingToDo";
 
-/// The most failures that are kept.
+/// The maximum number of recorded failures.
 const FAILURES: usize = 200;
 /// The longest message about new keys in bytes: the limit of an event.
 const PINNED: usize = 1024;
@@ -58,11 +59,11 @@ pub(crate) struct FailedStep {
     pub name: Option<String>,
     /// The step.
     pub step: String,
-    /// Why.
+    /// The cause.
     pub cause: String,
 }
 
-/// A step that runs.
+/// A running step.
 #[derive(Debug, Clone)]
 struct RunningStep {
     host: HostAddress,
@@ -71,7 +72,7 @@ struct RunningStep {
     short: String,
 }
 
-/// The progress of the work, for everything that watches it.
+/// The progress of the work, shared with its watchers.
 pub(crate) type SharedProgress = Arc<watch::Sender<ProgressView>>;
 
 /// The progress of the work.
@@ -80,27 +81,28 @@ pub(crate) struct ProgressView {
     progressing: Option<ConditionState>,
     prechecked: Option<ConditionState>,
     pinned: Option<ConditionState>,
-    stepped: Option<ConditionState>,
-    /// What follows a passed precheck: reason and message of the condition.
+    step_failed: Option<ConditionState>,
+    /// The reason and message of the condition after a passed precheck.
     then: Option<(&'static str, &'static str)>,
-    /// The errors of the precheck, a line for each.
+    /// The errors of the precheck, one line for each.
     unfit: String,
     /// Errors and warnings of the precheck for the status.
     findings: Vec<Finding>,
-    /// Why the work was refused, as data for the operator.
+    /// The reasons for refusing the work, as data for the operator.
     refusals: Vec<Refusal>,
     done: u32,
     total: u32,
     /// The number of steps in all plans so far; none before the first plan.
     planned: Option<u32>,
-    /// The steps that run, in the order in which they started.
+    /// The running steps, in the order of their start.
     running: Vec<RunningStep>,
     names: BTreeMap<HostAddress, String>,
-    /// The current task of a script, and how many it started.
+    /// The current task of a script.
     task: Option<String>,
+    /// The number of tasks that a script has started.
     tasks: u32,
     failures: Vec<FailedStep>,
-    /// A line for each failed step and its consequence: `h6: start kubelet: …`.
+    /// One line for each failed step: `h6: start kubelet: …`.
     failed: Vec<String>,
     end: Option<String>,
 }
@@ -109,19 +111,19 @@ impl ProgressView {
     /// Starts the work.
     pub(crate) fn begin(&mut self, reason: &'static str, message: &str) {
         let mut progressing = self.progressing.take();
-        ConditionState::set(&mut progressing, "True", reason, message);
+        ConditionState::set(&mut progressing, ConditionStatus::True, reason, message);
         *self = Self { progressing, ..Self::default() };
     }
 
-    /// Starts a precheck. `then` is what follows it.
+    /// Starts a precheck. `then` is the reason and message of the condition after it.
     pub(crate) fn precheck(&mut self, then: Option<(&'static str, &'static str)>) {
         let message = "checking the hosts";
         self.begin("Prechecking", message);
-        ConditionState::set(&mut self.prechecked, "Unknown", "Checking", message);
+        ConditionState::set(&mut self.prechecked, ConditionStatus::Unknown, "Checking", message);
         self.then = then;
     }
 
-    /// Records a precheck; returns its text for people.
+    /// Records a precheck and returns it as readable text.
     fn prechecked(&mut self, report: &PrecheckReport) -> String {
         let (errors, warnings) = (findings::lines(report, true), findings::lines(report, false));
         let hosts = report.hosts.len();
@@ -130,8 +132,8 @@ impl ProgressView {
         self.unfit = if report.ok { String::new() } else { errors.join("\n") };
         let message = if report.ok { all.join("\n") } else { self.unfit.clone() };
         let message = if message.is_empty() { "every host passed".to_owned() } else { message };
-        let (status, reason) = if report.ok { ("True", "Passed") } else { ("False", "Failed") };
-        ConditionState::set(&mut self.prechecked, status, reason, &message);
+        let reason = if report.ok { "Passed" } else { "Failed" };
+        ConditionState::set(&mut self.prechecked, report.ok.into(), reason, &message);
         self.findings = findings::for_status(report);
         self.refusals = findings::refusals(&report.refusals().collect::<Vec<_>>());
         if report.ok {
@@ -146,33 +148,39 @@ impl ProgressView {
     /// Records host keys that were unknown before, each as `10.0.0.1 SHA256:…`.
     pub(crate) fn host_keys_pinned(&mut self, keys: &[String]) {
         if !keys.is_empty() {
-            ConditionState::set(&mut self.pinned, "True", "FirstContact", &counted(keys));
+            ConditionState::set(
+                &mut self.pinned,
+                ConditionStatus::True,
+                "FirstContact",
+                &pinned_message(keys),
+            );
         }
     }
 
     fn after_precheck(&mut self) {
         if let Some((reason, message)) = self.then.take() {
-            ConditionState::set(&mut self.progressing, "True", reason, message);
+            ConditionState::set(&mut self.progressing, ConditionStatus::True, reason, message);
         }
     }
 
-    /// The errors of the precheck, a line for each, in the form of kubernetes-operator.
+    /// The errors of the precheck, one line for each, in the format of kubernetes-operator.
     #[must_use]
     pub(crate) fn unfit(&self) -> Option<&str> {
         Some(self.unfit.as_str()).filter(|text| !text.is_empty())
     }
 
     /// Ends the work.
-    pub(crate) fn finish(&mut self, reason: &'static str, message: &str) {
+    pub(crate) fn finish(&mut self, result: WorkResult, message: &str) {
         self.running.clear();
-        if reason != "Succeeded" {
-            ConditionState::set(&mut self.progressing, "False", reason, message);
+        let reason = result.as_str();
+        if result != WorkResult::Succeeded {
+            ConditionState::set(&mut self.progressing, ConditionStatus::False, reason, message);
             return;
         }
         let nothing = format!("all {} steps are up to date", self.total);
         let (reason, message) =
             if self.planned == Some(0) { (NOTHING_TO_DO, nothing.as_str()) } else { (reason, message) };
-        ConditionState::set(&mut self.progressing, "False", reason, message);
+        ConditionState::set(&mut self.progressing, ConditionStatus::False, reason, message);
         self.task = None;
         self.total = self.total.max(1);
         self.done = self.total;
@@ -184,7 +192,7 @@ impl ProgressView {
         self.tasks += 1;
     }
 
-    /// Records a progress event; returns its text for people.
+    /// Records a progress event and returns it as readable text.
     pub(crate) fn record(&mut self, progress: &Progress) -> String {
         match progress {
             Progress::Precheck { report } => self.prechecked(report),
@@ -196,7 +204,7 @@ impl ProgressView {
                 self.running.clear();
                 format!("plan: {steps} steps to do, {up_to_date} up to date")
             }
-            Progress::Saved => "state and host keys are saved; no host was changed before".to_owned(),
+            Progress::Saved => "state and host keys are saved; no host has been changed yet".to_owned(),
             Progress::Started { host, name, stage, step, why } => {
                 self.names.insert(*host, name.clone());
                 self.step_ended(*host, step);
@@ -208,8 +216,8 @@ impl ProgressView {
                 self.step_ended(*host, step);
                 self.done = self.done.saturating_add(1);
                 self.total = self.total.max(self.done);
-                let what = if *changed { "done" } else { "up to date" };
-                format!("{} {} · {step} {what} ({milliseconds} ms)", self.count(), self.host_name(*host))
+                let result = if *changed { "done" } else { "up to date" };
+                format!("{} {} · {step} {result} ({milliseconds} ms)", self.count(), self.host_name(*host))
             }
             Progress::Failed { host, step, cause, log, again } => {
                 self.failed(*host, step, cause, log, *again)
@@ -224,7 +232,7 @@ impl ProgressView {
                     self.end = reason.as_ref().map(|title| findings::reason(title, &self.refusals));
                 }
                 let reason = self.end.as_deref().unwrap_or("the program gave no reason");
-                let next = next.as_ref().map(|next| format!("; continue with: {next}"));
+                let next = next.as_ref().map(|next| format!("; next: {next}"));
                 format!("not completed: {reason}{}", next.unwrap_or_default())
             }
         }
@@ -245,7 +253,12 @@ impl ProgressView {
         if self.failed.len() < MOST_LINES && !self.failed.contains(&line) {
             self.failed.push(line);
             let reason = if again { "TriedAgain" } else { "Failed" };
-            ConditionState::set(&mut self.stepped, "True", reason, &self.failed.join("\n"));
+            ConditionState::set(
+                &mut self.step_failed,
+                ConditionStatus::True,
+                reason,
+                &self.failed.join("\n"),
+            );
         }
         if !again && self.failures.len() < FAILURES {
             let name = self.names.get(&host).cloned();
@@ -269,7 +282,7 @@ impl ProgressView {
     /// Whether the work has ended.
     #[must_use]
     pub(crate) fn is_finished(&self) -> bool {
-        self.progressing.as_ref().is_some_and(|state| state.status == "False")
+        self.progressing.as_ref().is_some_and(|state| state.status == ConditionStatus::False)
     }
 
     /// The steps that failed and are not retried.
@@ -307,14 +320,14 @@ impl ProgressView {
         Steps { done: number(done), total: number(total), current: self.current(), text }
     }
 
-    /// What the runner writes into the status of the operation.
+    /// The fields that the runner writes to the status of the operation.
     #[must_use]
     pub(crate) fn status(&self) -> ReportedStatus<'_> {
         let states = [
             (PROGRESSING, &self.progressing),
             (PRECHECKED, &self.prechecked),
             (HOST_KEYS_PINNED, &self.pinned),
-            (STEP_FAILED, &self.stepped),
+            (STEP_FAILED, &self.step_failed),
         ];
         let conditions: Vec<Condition> =
             states.iter().filter_map(|(kind, state)| Some(state.as_ref()?.condition(kind))).collect();
@@ -323,15 +336,15 @@ impl ProgressView {
 }
 
 /// `3 new: 10.0.0.1 SHA256:…, …`, whole keys only.
-fn counted(keys: &[String]) -> String {
+fn pinned_message(keys: &[String]) -> String {
     const MORE: &str = ", …";
     let mut text = format!("{} new: ", keys.len());
     for (at, key) in keys.iter().enumerate() {
-        let between = if at == 0 { "" } else { ", " };
-        if text.len() + between.len() + key.len() + MORE.len() > PINNED {
+        let separator = if at == 0 { "" } else { ", " };
+        if text.len() + separator.len() + key.len() + MORE.len() > PINNED {
             return text + MORE;
         }
-        text.push_str(between);
+        text.push_str(separator);
         text.push_str(key);
     }
     text

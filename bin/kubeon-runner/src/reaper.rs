@@ -1,11 +1,12 @@
-//! The duties of process 1: reap every process that ends, forward signals to the work.
+//! The tasks of process 1: reaps every process that ends, and forwards signals to the work.
 //!
 //! ```text
 //!   SIGCHLD ─► reap: wait for any ─┬─ a child of the runner ─► its `Child::ended`
 //!                                  └─ an orphan ─► no zombie is left
 //! ```
 //!
-//! A lock excludes starting and reaping from each other, so that a child is registered before its end can be seen.
+//! A lock prevents starting and reaping at the same time, so that every child is registered before it is
+//! reaped.
 
 use std::collections::HashMap;
 use std::io;
@@ -28,7 +29,7 @@ pub(crate) enum ProcessEnd {
 }
 
 impl ProcessEnd {
-    /// The exit code as a shell gives it.
+    /// The exit code as a shell reports it.
     #[must_use]
     pub(crate) fn code(self) -> u8 {
         match self {
@@ -63,12 +64,12 @@ pub(crate) struct ProcessReaper {
     children: Arc<Mutex<Registry>>,
 }
 
-/// A child process in a process group of its own.
+/// A child process in its own process group.
 #[derive(Debug)]
 pub(crate) struct Child {
     /// Its process ID, which is also that of its group.
     pub pid: Pid,
-    /// ShutdownRequest once, when it was reaped.
+    /// Receives the result once, when the process was reaped.
     pub ended: oneshot::Receiver<ProcessEnd>,
     /// Its standard input, when that is a pipe.
     pub stdin: Option<ChildStdin>,
@@ -107,12 +108,13 @@ impl ProcessReaper {
         let mut children = self.children();
         while let Ok(Some((pid, status))) = rustix::process::wait(WaitOptions::NOHANG) {
             let child = children.remove(&pid);
-            // The receiver of a child that timed out is gone.
+            // The send fails if the receiver has timed out.
             let _ = child.map(|child| child.ended.send(process_end(status)));
         }
     }
 
-    /// Starts a program in a process group of its own. [`Self::signal`] reaches it only when it `receives_signals`.
+    /// Starts a program in its own process group. [`Self::signal`] reaches it only if `receives_signals` is
+    /// set.
     ///
     /// # Errors
     /// When the program is missing or cannot be executed.

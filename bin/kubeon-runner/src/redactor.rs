@@ -43,8 +43,8 @@ impl Redactor {
         Self { find: find.ok().filter(|_| longest > 0), longest }
     }
 
-    /// Redacts the contents of the files in a folder and of more files. Unreadable files are left out: the work cannot
-    /// read them either.
+    /// Redacts the contents of the files in a folder and of more files. Unreadable files are skipped, because
+    /// the work cannot read them either.
     #[must_use]
     pub(crate) fn of_files(folder: &Path, more: &[&Path]) -> Self {
         let entries = fs::read_dir(folder).into_iter().flatten().flatten();
@@ -82,8 +82,9 @@ impl Redactor {
         String::from_utf8_lossy(&self.redact(text.as_bytes())).into_owned()
     }
 
-    /// Where to split a line that is longer than `limit`: the first piece has at most `limit` bytes and ends neither
-    /// inside a secret, nor inside one that may continue beyond the bytes at hand, nor inside a character.
+    /// The position at which to split a line that is longer than `limit`. The first piece has at most `limit`
+    /// bytes. It does not end inside a character or a secret, also not inside a secret that may continue
+    /// after `line`.
     #[must_use]
     pub(crate) fn cut(&self, line: &[u8], limit: usize) -> usize {
         let mut at = limit.saturating_sub(self.longest).max(1).min(line.len());
@@ -92,16 +93,16 @@ impl Redactor {
             at -= usize::from(at > 1 && within(line.get(at)));
         }
         let Some(find) = &self.find else { return at };
-        let seen = line.get(..limit.min(line.len())).unwrap_or(line);
+        let head = line.get(..limit.min(line.len())).unwrap_or(line);
         let across =
-            find.find_iter(seen).take_while(|found| found.start() < at).find(|found| found.end() > at);
+            find.find_iter(head).take_while(|found| found.start() < at).find(|found| found.end() > at);
         across.map_or(at, |found| found.end())
     }
 }
 
 fn content(file: &Path) -> Option<String> {
-    let about = fs::metadata(file).ok()?;
-    if !about.is_file() || about.len() > LARGEST_FILE {
+    let metadata = fs::metadata(file).ok()?;
+    if !metadata.is_file() || metadata.len() > LARGEST_FILE {
         return None;
     }
     String::from_utf8(fs::read(file).ok()?).ok()
@@ -120,7 +121,7 @@ fn forms(secret: &str) -> Vec<String> {
         forms.push(whole.trim().to_owned());
     }
     forms.retain(|form| (SHORTEST..=LONGEST).contains(&form.len()));
-    // An empty file has no secret, and neither has its base64 form.
+    // A short or empty file has no secret, and its base64 form has none either.
     if whole.trim().len() < SHORTEST { Vec::new() } else { forms }
 }
 
@@ -150,13 +151,13 @@ mod tests {
     }
 
     #[test]
-    fn leaves_texts_alone_that_are_too_short_to_be_secrets() {
+    fn does_not_redact_texts_that_are_too_short_to_be_secrets() {
         let redactor = redactor(&["", "\n", "abc"]);
         assert_eq!(redactor.redact_text("abc\n and more"), "abc\n and more");
     }
 
     #[test]
-    fn never_cuts_a_secret_wherever_it_lies() {
+    fn never_cuts_a_secret_at_any_position() {
         let redactor = redactor(&["secret-text-of-24-letter"]);
         for before in 0..200 {
             let line = format!("{}secret-text-of-24-letter{}", "a".repeat(before), "b".repeat(200));

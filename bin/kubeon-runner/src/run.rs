@@ -1,4 +1,4 @@
-//! The life of one operation's Job: prepare, work, report.
+//! Runs the Job of one operation: prepares, runs the work, reports the result.
 
 use std::fs;
 use std::io;
@@ -26,10 +26,10 @@ use crate::spans::RunSpans;
 use crate::status::StatusWriter;
 use crate::tail::Tail;
 
-/// The longest wait for the last write of the status.
+/// The time limit for the last write of the status.
 const LAST_STATUS: Duration = Duration::from_secs(120);
 
-/// Does the work, reports the result, and returns the exit code.
+/// Runs the work, reports the result, and returns the exit code.
 ///
 /// # Errors
 /// When the signal handlers or the reaper cannot be installed.
@@ -37,7 +37,7 @@ pub(crate) async fn run(flags: RunArgs, environment: RunnerEnvironment) -> io::R
     let settings = RunnerSettings { flags, environment };
     let redactor = Arc::new(redactor(&settings));
     let log = RunnerLog::new(redactor.clone());
-    // Signals and orphans first: a signal or an end that comes during the preparation must not be lost.
+    // Install the handlers first: no signal and no end of a process during the preparation may be lost.
     let reaper = ProcessReaper::install()?;
     let shutdown = Shutdown::listen(reaper.clone(), settings.flags.grace, log.clone())?;
     let (view, watched) = watch::channel(ProgressView::default());
@@ -67,7 +67,7 @@ async fn report(job: JobContext, outcome: WorkOutcome, status: Option<JoinHandle
         job.log.line(&format!("exit code {}: {reason}", outcome.code));
     }
     let (at, steps) = (job.view.borrow().current(), job.view.borrow().steps());
-    job.view.send_modify(|view| view.finish(outcome.word(), reason));
+    job.view.send_modify(|view| view.finish(outcome.result(), reason));
     let done = if outcome.code == 0 { job.view.borrow().steps().text } else { steps.text };
     let message = outcome.message(at.as_deref(), &done, &job.stderr, &job.stdout);
     let file = &job.settings.flags.termination_log;
@@ -78,9 +78,9 @@ async fn report(job: JobContext, outcome: WorkOutcome, status: Option<JoinHandle
     let last_status = async {
         let Some(status) = status else { return };
         tokio::select! {
-            // A writer that failed has logged why.
+            // A writer that failed has logged the reason.
             _ = status => {}
-            () = shutdown.deadline(LAST_STATUS) => log.line("the last status could not be written in time"),
+            () = shutdown.deadline(LAST_STATUS) => log.line("cannot write the last status in time"),
         }
     };
     let spans = job.spans.clone().end(&outcome, log);

@@ -1,7 +1,7 @@
 //! The barrier at which the program `kubeon`, started by a script, waits until its state is saved (`--hold-for`).
 //!
 //! ```text
-//!   kubeon ─► sh hold NAME ──asks──► NAME ─► the runner saves
+//!   kubeon ─► sh hold NAME ──requests──► NAME ─► the runner saves
 //!                  │ ◄──answers── ok, or no ◄──┘
 //! ```
 
@@ -15,13 +15,13 @@ use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::net::unix::pipe::{OpenOptions, Receiver, Sender};
 use tokio::sync::Mutex;
 
-/// The longest line that is read.
+/// The longest accepted line in bytes.
 const LINE: usize = 4096;
 
 /// A program that waits at the barrier.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SaveRequest {
-    /// The cluster whose state is to be saved.
+    /// The cluster whose state must be saved.
     pub cluster: String,
     pid: String,
 }
@@ -29,7 +29,7 @@ pub(crate) struct SaveRequest {
 /// Two named pipes, and the shell script that uses them.
 pub(crate) struct SaveBarrier {
     program: PathBuf,
-    asks: Mutex<BufReader<Receiver>>,
+    requests: Mutex<BufReader<Receiver>>,
     answers: Sender,
 }
 
@@ -39,14 +39,14 @@ impl SaveBarrier {
     /// # Errors
     /// When its files cannot be created.
     pub(crate) fn open(folder: &Path) -> io::Result<Self> {
-        let [asks, answers, program] = ["asks", "answers", "hold"].map(|name| folder.join(name));
-        for pipe in [&asks, &answers] {
+        let [requests, answers, program] = ["requests", "answers", "hold"].map(|name| folder.join(name));
+        for pipe in [&requests, &answers] {
             mknodat(CWD, pipe, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0)?;
         }
         // Requests and answers carry the process ID: an answer to a process that has ended must not release the next one.
         let text = r#"#!/bin/sh
 here=${0%/*}
-printf '%s %s\n' "$1" $$ >"$here/asks" || exit 1
+printf '%s %s\n' "$1" $$ >"$here/requests" || exit 1
 while read -r answer; do
     case $answer in
     "ok $$") exit 0 ;;
@@ -62,8 +62,8 @@ exit 1
             options.read_write(true);
             options
         };
-        let asks = BufReader::new(both().open_receiver(&asks)?);
-        Ok(Self { program, asks: Mutex::new(asks), answers: both().open_sender(&answers)? })
+        let requests = BufReader::new(both().open_receiver(&requests)?);
+        Ok(Self { program, requests: Mutex::new(requests), answers: both().open_sender(&answers)? })
     }
 
     /// The script that the program runs with the cluster's name as its argument.
@@ -74,10 +74,10 @@ exit 1
 
     /// Waits for the next request.
     pub(crate) async fn next_request(&self) -> SaveRequest {
-        let mut asks = self.asks.lock().await;
+        let mut requests = self.requests.lock().await;
         let mut line = Vec::new();
         loop {
-            let taken = match asks.fill_buf().await {
+            let taken = match requests.fill_buf().await {
                 Ok(bytes) if !bytes.is_empty() => bytes,
                 // The runner holds both ends of the pipe, so it cannot end.
                 _ => std::future::pending().await,
@@ -85,7 +85,7 @@ exit 1
             let end = taken.iter().position(|byte| *byte == b'\n');
             let count = end.map_or(taken.len(), |at| at + 1);
             line.extend_from_slice(&taken[..end.unwrap_or(count)]);
-            asks.consume(count);
+            requests.consume(count);
             line.truncate(LINE);
             if end.is_some() {
                 let text = String::from_utf8_lossy(&line);

@@ -1,11 +1,11 @@
-//! Why the state, the kubeconfig or the host keys were not saved in the meta cluster.
+//! The error when the state, the kubeconfig or the host keys cannot be saved in the meta cluster.
 
 use std::io;
 
 use crate::job::ToolError;
 use crate::meta::{MetaError, TOKEN, WrittenObject};
 
-/// Why something was not saved.
+/// The reason why an object was not saved.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SaveError {
     /// The program kubeon did not export the state.
@@ -14,10 +14,10 @@ pub(crate) enum SaveError {
     /// A file cannot be read.
     #[error("cannot read {0}: {1}")]
     Read(String, io::Error),
-    /// The meta cluster refuses it.
+    /// The meta cluster refused the write.
     #[error("cannot write {0}: {1}")]
     Write(WrittenObject, MetaError),
-    /// The meta cluster did not accept it in time.
+    /// The meta cluster did not accept the write in time.
     #[error("cannot write {0}: no success in time")]
     Late(WrittenObject),
     /// There is no connection to the meta cluster.

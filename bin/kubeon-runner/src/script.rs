@@ -1,7 +1,7 @@
 //! The action `script`: runs the script that the operator generates from hooks, playbooks and commands.
 //!
-//! With `--state-secret`, a program `kubeon` that the script runs finds the state that an earlier Job saved. The runner
-//! saves the state before the first change of a host, and at the end.
+//! With `--state-secret`, a program `kubeon` that the script runs uses the state that an earlier Job saved. The
+//! runner saves the state before the first change of a host, and at the end.
 
 use std::process::{Command, Stdio};
 
@@ -33,7 +33,7 @@ pub(crate) async fn run(job: &JobContext) -> WorkOutcome {
     }
 }
 
-/// What a script needs whose state is persisted.
+/// The context of a script whose state is persisted.
 struct PersistentRun<'a> {
     job: &'a JobContext,
     engine: KubeonProgram,
@@ -76,11 +76,12 @@ async fn run_persistent(run: &PersistentRun<'_>, mut command: Command) -> WorkOu
     outcome
 }
 
-/// Saves what the next operation and people need.
+/// Saves the state and the kubeconfig of every cluster, and empties the Secrets of a cluster that no longer
+/// exists.
 async fn persist_all(run: &PersistentRun<'_>, saved: Option<String>) -> Result<(), SaveError> {
     let (persistence, existing) = (run.persistence(), run.engine.clusters());
-    if let Some(gone) = saved.filter(|saved| !existing.contains(saved)) {
-        persistence.forget(&gone).await?;
+    if let Some(removed) = saved.filter(|saved| !existing.contains(saved)) {
+        persistence.forget(&removed).await?;
     }
     for cluster in &existing {
         persistence.save_state(cluster).await?;
@@ -92,7 +93,7 @@ async fn persist_all(run: &PersistentRun<'_>, saved: Option<String>) -> Result<(
 }
 
 async fn work(job: &JobContext, mut command: Command, run: Option<&PersistentRun<'_>>) -> WorkOutcome {
-    let called = job.settings.flags.script.display();
+    let script = job.settings.flags.script.display();
     let progress = run.is_some();
     let stdout = ScriptLines { output: job.to_stdout(), view: job.view.clone(), progress };
     let stderr = ScriptLines { output: job.to_stderr(), view: job.view.clone(), progress };
@@ -107,10 +108,11 @@ async fn work(job: &JobContext, mut command: Command, run: Option<&PersistentRun
     };
     let shutdown = job.shutdown.request();
     running.clean_up().await;
-    WorkOutcome::of(ending, shutdown, || format!("{called} ended with {ending}"))
+    WorkOutcome::of(ending, shutdown, || format!("{script} ended with {ending}"))
 }
 
-/// Saves the state whenever the program waits for it. When saving fails, the program ends without changing a host.
+/// Saves the state each time the program waits for it. If this fails, the program ends without changing a
+/// host.
 async fn serve(run: Option<&PersistentRun<'_>>) -> std::convert::Infallible {
     let Some(run) = run else { return std::future::pending().await };
     loop {

@@ -22,7 +22,7 @@ fn report_time(grace: Duration) -> Duration {
 pub(crate) struct ShutdownRequest {
     /// SIGTERM or SIGINT.
     pub signal: Signal,
-    /// When the runner must have reported the result: the kubelet kills it soon after.
+    /// The time by which the runner must have reported the result: the kubelet kills it soon after.
     pub deadline: Instant,
 }
 
@@ -34,7 +34,7 @@ impl ShutdownRequest {
     }
 }
 
-/// Tells whether a shutdown was requested.
+/// Reports whether a shutdown was requested.
 #[derive(Debug, Clone)]
 pub(crate) struct Shutdown {
     requested: watch::Receiver<Option<ShutdownRequest>>,
@@ -83,7 +83,7 @@ impl Shutdown {
         Ok(Self { requested })
     }
 
-    /// The request, once there is one.
+    /// The request; none before the first signal.
     #[must_use]
     pub(crate) fn request(&self) -> Option<ShutdownRequest> {
         *self.requested.borrow()
@@ -97,7 +97,7 @@ impl Shutdown {
         }
     }
 
-    /// Waits for `timeout`, or until the deadline of a shutdown that is requested before or meanwhile.
+    /// Waits for `timeout`, or until the deadline of a shutdown that was or is requested.
     pub(crate) async fn deadline(&self, timeout: Duration) {
         let at_timeout = Instant::now() + timeout;
         let mut requested = self.requested.clone();

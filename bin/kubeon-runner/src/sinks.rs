@@ -47,7 +47,7 @@ impl Output {
             return;
         }
         self.activity.touch();
-        // The work continues when nobody reads the log.
+        // The work continues if no program reads the log.
         let _ = self.to.write_all(&self.ready).and_then(|()| self.to.flush());
         self.ready.clear();
     }
@@ -104,13 +104,13 @@ impl Sink for PlainLines {
     }
 }
 
-/// Progress events in JSON, which become text for people, and other lines.
+/// Progress events in JSON, which are converted to readable text, and other lines.
 pub(crate) struct ProgressLines {
     /// The output stream.
     pub output: Output,
     /// The progress of the work.
     pub view: SharedProgress,
-    /// ShutdownRequest when the program has saved and waits.
+    /// Receives a message when the program waits for its state to be saved.
     pub saved: UnboundedSender<()>,
 }
 
@@ -120,7 +120,7 @@ impl Sink for ProgressLines {
             Ok(progress) => {
                 record(&mut self.output, &self.view, &progress);
                 if progress == Progress::Saved {
-                    // The receiver is gone when the program is being terminated.
+                    // The send fails if the program is being terminated.
                     let _ = self.saved.send(());
                 }
             }
@@ -133,7 +133,7 @@ impl Sink for ProgressLines {
     }
 }
 
-/// Records a progress event, and writes its text for people.
+/// Records a progress event, and writes it as readable text.
 fn record(output: &mut Output, view: &SharedProgress, progress: &Progress) {
     output.spans.record(progress);
     let mut text = String::new();

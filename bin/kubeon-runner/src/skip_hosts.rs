@@ -1,5 +1,6 @@
-//! The hosts to skip when they do not answer. `$WITHOUT` names them by address or name; the program takes the addresses of
-//! hosts that it knows. The annotation may outlive a host, so the runner logs an unknown name and ignores it.
+//! The hosts to skip when they do not answer. `$WITHOUT` lists their addresses or names; the program accepts
+//! only addresses of known hosts. The annotation may still list a removed host, so the runner logs an unknown
+//! name and ignores it.
 
 use kubeon_api::{HostAddress, labels};
 use serde_json::Value;
@@ -14,7 +15,7 @@ use crate::outcome::WorkOutcome;
 pub(crate) struct SkippedHosts {
     /// Hosts that the program knows.
     pub known: Vec<HostAddress>,
-    /// Names of no known host.
+    /// Names that do not belong to a known host.
     pub unknown: Vec<String>,
 }
 
@@ -37,18 +38,19 @@ pub(crate) fn find(
     if let Some(name) = names.iter().find(|name| !plain(name) || name.starts_with('-')) {
         return Err(InputError::Host((*name).to_owned()));
     }
-    let leaves = task == Task::Change(kubeon_api::Operation::Terminating);
-    let declared = if leaves { Value::Null } else { inputs::declared(settings) };
+    let terminating = task == Task::Change(kubeon_api::Operation::Terminating);
+    let declared = if terminating { Value::Null } else { inputs::declared(settings) };
     Ok(resolve(&names, &hosts(&engine.state(cluster), &declared)))
 }
 
 fn resolve(names: &[&str], hosts: &[AddressAndName]) -> SkippedHosts {
     let mut named = SkippedHosts::default();
     for name in names {
-        let is_it = |(address, called): &&AddressAndName| {
-            name.parse().is_ok_and(|given: HostAddress| given == *address) || called.as_deref() == Some(*name)
+        let matches = |(address, host_name): &&AddressAndName| {
+            name.parse().is_ok_and(|given: HostAddress| given == *address)
+                || host_name.as_deref() == Some(*name)
         };
-        match hosts.iter().find(is_it) {
+        match hosts.iter().find(matches) {
             Some((address, _)) if named.known.contains(address) => {}
             Some((address, _)) => named.known.push(*address),
             None => named.unknown.push((*name).to_owned()),
@@ -57,7 +59,7 @@ fn resolve(names: &[&str], hosts: &[AddressAndName]) -> SkippedHosts {
     named
 }
 
-/// The hosts that the program knows of, from its state and from what is declared.
+/// The hosts that the program knows, from its state and from the declaration.
 fn hosts(state: &Value, declared: &Value) -> Vec<AddressAndName> {
     let listed = |value: &Value, list: &str, key: &str| -> Vec<AddressAndName> {
         let entries = value.pointer(list).and_then(Value::as_array).into_iter().flatten();
@@ -70,7 +72,7 @@ fn hosts(state: &Value, declared: &Value) -> Vec<AddressAndName> {
     let leaving =
         leaving.filter_map(|(address, name)| Some((address.parse().ok()?, name.as_str().map(str::to_owned))));
     let mut hosts: Vec<AddressAndName> = leaving.collect();
-    // Under generation 0 no host was changed, and the program uses the declaration instead.
+    // With generation 0 no host was changed, and the program uses the declaration instead.
     if declared.is_null() || state["generation"].as_u64() > Some(0) {
         hosts.extend(
             ["/spec/masters", "/spec/workers"].iter().flat_map(|list| listed(state, list, "address")),
@@ -82,7 +84,7 @@ fn hosts(state: &Value, declared: &Value) -> Vec<AddressAndName> {
 }
 
 impl SkippedHosts {
-    /// What came of the work, with the names that stood for nothing where it failed.
+    /// Adds the names of unknown hosts to the reason of a failed outcome.
     #[must_use]
     pub(crate) fn explain(&self, outcome: WorkOutcome) -> WorkOutcome {
         let Some(reason) = outcome.reason.as_ref().filter(|_| !self.unknown.is_empty()) else {
@@ -128,9 +130,9 @@ mod tests {
         assert_eq!(named.unknown, ["h9"]);
     }
 
-    /// The program refuses to leave a host out that it does not know.
+    /// The program refuses to skip a host that it does not know.
     #[test]
-    fn hosts_that_were_never_written_to_are_known_by_what_is_declared_alone() {
+    fn before_the_first_change_only_the_declaration_lists_hosts() {
         let declared = json!({"spec": {"cluster": {"nodeList": [{"ip": "10.0.0.5"}]}}});
         assert_eq!(resolve(&["10.0.0.2"], &hosts(&state(0), &declared)).unknown, ["10.0.0.2"]);
         assert_eq!(addresses(&resolve(&["10.0.0.2"], &hosts(&state(0), &Value::Null))), ["10.0.0.2"]);

@@ -15,10 +15,10 @@ use crate::log::RunnerLog;
 use crate::outcome::WorkOutcome;
 use crate::redactor::Redactor;
 
-/// The most steps that are traced at the same time; more have only the span of their stage.
+/// The maximum number of steps that are traced at the same time. Further steps have no span of their own.
 const MOST_STEPS: usize = 10_000;
 
-/// Sends the spans of this run; without a collector it does nothing.
+/// Sends the spans of this run. Without a collector it does nothing.
 #[derive(Clone, Default)]
 pub(crate) struct RunSpans(Option<Arc<Shared>>);
 
@@ -27,7 +27,7 @@ struct Shared {
     redactor: Arc<Redactor>,
     operation: Option<TraceParent>,
     run: TraceParent,
-    begun: SystemTime,
+    started: SystemTime,
     state: Mutex<State>,
 }
 
@@ -39,17 +39,17 @@ struct State {
 
 /// A stage: from its first step to the end of its last one.
 struct Stage {
-    place: TraceParent,
-    begun: SystemTime,
+    ids: TraceParent,
+    started: SystemTime,
     ended: SystemTime,
 }
 
-/// A step that runs.
+/// A running step.
 struct Step {
     stage: TraceParent,
     name: String,
     why: String,
-    begun: SystemTime,
+    started: SystemTime,
 }
 
 impl RunSpans {
@@ -59,9 +59,9 @@ impl RunSpans {
         let (Some(operation), Some(collector)) = (&environment.traceparent, &environment.collector) else {
             return Self::default();
         };
-        let started = operation.parse::<TraceParent>().map_err(|error| error.to_string()).and_then(|place| {
+        let started = operation.parse::<TraceParent>().map_err(|error| error.to_string()).and_then(|ids| {
             Traces::start("kubeon-runner", collector)
-                .map(|traces| (place, traces))
+                .map(|traces| (ids, traces))
                 .map_err(|error| error.to_string())
         });
         match started {
@@ -70,7 +70,7 @@ impl RunSpans {
                 redactor: redactor.clone(),
                 run: operation.child(),
                 operation: Some(operation),
-                begun: SystemTime::now(),
+                started: SystemTime::now(),
                 state: Mutex::default(),
             }))),
             Err(error) => {
@@ -86,19 +86,19 @@ impl RunSpans {
         let mut state = shared.state.lock();
         match progress {
             Progress::Started { host, name, stage, step, why } => {
-                let stage = state.enter(stage, shared.run);
+                let stage = state.start_step(stage, shared.run);
                 if state.steps.len() < MOST_STEPS {
-                    let begun =
-                        Step { stage, name: name.clone(), why: why.clone(), begun: SystemTime::now() };
-                    state.steps.insert((*host, step.clone()), begun);
+                    let started =
+                        Step { stage, name: name.clone(), why: why.clone(), started: SystemTime::now() };
+                    state.steps.insert((*host, step.clone()), started);
                 }
             }
             Progress::Finished { host, step, changed, .. } => {
-                let about = vec![("kubeon.changed", changed.to_string())];
-                state.leave(shared, *host, step, about, None);
+                let attributes = vec![("kubeon.changed", changed.to_string())];
+                state.end_step(shared, *host, step, attributes, None);
             }
             Progress::Failed { host, step, cause, .. } => {
-                state.leave(shared, *host, step, Vec::new(), Some(cause));
+                state.end_step(shared, *host, step, Vec::new(), Some(cause));
             }
             Progress::Precheck { .. }
             | Progress::Plan { .. }
@@ -113,23 +113,23 @@ impl RunSpans {
         let Some(shared) = self.0 else { return };
         let mut state = mem::take(&mut *shared.state.lock());
         for (name, stage) in state.stages.drain() {
-            shared.traces.tell(Span {
-                place: stage.place,
+            shared.traces.send(Span {
+                ids: stage.ids,
                 parent: Some(shared.run),
                 name: "stage",
-                begun: stage.begun,
+                started: stage.started,
                 ended: stage.ended,
-                about: vec![("kubeon.stage", name)],
+                attributes: vec![("kubeon.stage", name)],
                 failure: None,
             });
         }
-        shared.traces.tell(Span {
-            place: shared.run,
+        shared.traces.send(Span {
+            ids: shared.run,
             parent: shared.operation,
             name: "run",
-            begun: shared.begun,
+            started: shared.started,
             ended: SystemTime::now(),
-            about: vec![("kubeon.exit_code", outcome.code.to_string())],
+            attributes: vec![("kubeon.exit_code", outcome.code.to_string())],
             failure: (outcome.code != 0)
                 .then(|| shared.redactor.redact_text(outcome.reason.as_deref().unwrap_or("failed"))),
         });
@@ -143,39 +143,39 @@ impl RunSpans {
 }
 
 impl State {
-    /// The span of a stage, one of whose steps starts.
-    fn enter(&mut self, name: &str, run: TraceParent) -> TraceParent {
+    /// Returns the span of a stage and starts it with its first step.
+    fn start_step(&mut self, name: &str, run: TraceParent) -> TraceParent {
         let now = SystemTime::now();
         let stage = self.stages.entry(name.to_owned());
-        stage.or_insert_with(|| Stage { place: run.child(), begun: now, ended: now }).place
+        stage.or_insert_with(|| Stage { ids: run.child(), started: now, ended: now }).ids
     }
 
-    fn leave(
+    fn end_step(
         &mut self,
         shared: &Shared,
         host: HostAddress,
         step: &str,
-        mut about: Vec<(&'static str, String)>,
+        mut attributes: Vec<(&'static str, String)>,
         failure: Option<&String>,
     ) {
-        let Some(begun) = self.steps.remove(&(host, step.to_owned())) else { return };
+        let Some(started) = self.steps.remove(&(host, step.to_owned())) else { return };
         let ended = SystemTime::now();
-        if let Some(stage) = self.stages.values_mut().find(|stage| stage.place == begun.stage) {
+        if let Some(stage) = self.stages.values_mut().find(|stage| stage.ids == started.stage) {
             stage.ended = ended;
         }
-        about.extend([
-            ("host.name", begun.name),
+        attributes.extend([
+            ("host.name", started.name),
             ("host.address", host.to_string()),
             ("kubeon.step", shared.redactor.redact_text(step)),
-            ("kubeon.why", shared.redactor.redact_text(&begun.why)),
+            ("kubeon.why", shared.redactor.redact_text(&started.why)),
         ]);
-        shared.traces.tell(Span {
-            place: begun.stage.child(),
-            parent: Some(begun.stage),
+        shared.traces.send(Span {
+            ids: started.stage.child(),
+            parent: Some(started.stage),
             name: "step",
-            begun: begun.begun,
+            started: started.started,
             ended,
-            about,
+            attributes,
             failure: failure.map(|cause| shared.redactor.redact_text(cause)),
         });
     }

@@ -1,5 +1,5 @@
-//! Writes the progress into the operation's status: the newest value, at most once a second, and always the last one.
-//! The work never waits for it.
+//! Writes the progress to the operation's status: the newest value at most once a second, and always the last
+//! value. The work does not wait for the writes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -36,20 +36,20 @@ impl StatusWriter {
         // The first change is the start of the work.
         let _ = view.changed().await;
         loop {
-            let gone = view.has_changed().is_err() || view.borrow().is_finished();
+            let finished = view.has_changed().is_err() || view.borrow().is_finished();
             let status = self.clean(&view.borrow_and_update());
-            if status != written || (gone && generation.is_unwritten()) {
+            if status != written || (finished && generation.is_unwritten()) {
                 let next = Instant::now() + INTERVAL;
                 match self.write(&mut view, &mut generation, status).await {
                     Some(status) => written = status,
                     None => return,
                 }
-                if !gone || generation.is_unwritten() {
+                if !finished || generation.is_unwritten() {
                     wait_for_next(next, &mut view).await;
                     continue;
                 }
             }
-            if gone {
+            if finished {
                 return;
             }
             let _ = view.changed().await;
@@ -77,14 +77,15 @@ impl StatusWriter {
                 }
                 Err(error) => error,
             };
-            refusals += u32::from(error.retry() == Retry::AFewTimes);
-            let never = error.retry() == Retry::Never || refusals >= REFUSALS;
-            if never || !logged {
-                let then = if never { "giving up" } else { "will retry" };
+            let retry = self.meta.retry_of_status(&self.operation, &error).await;
+            refusals += u32::from(retry == Retry::AFewTimes);
+            let permanent = retry == Retry::Never || refusals >= REFUSALS;
+            if permanent || !logged {
+                let then = if permanent { "giving up" } else { "will retry" };
                 self.log.line(&format!("cannot write the operation's status, {then}: {error}"));
                 logged = true;
             }
-            if never {
+            if permanent {
                 return None;
             }
             backoff.wait().await;
@@ -100,8 +101,9 @@ impl StatusWriter {
     }
 }
 
-/// The `observedGeneration` of the conditions. The response to the first write gives it, and it does not change: the work
-/// does not follow changes of the spec. It causes a write of its own only when the first write was also the last.
+/// The `observedGeneration` of the conditions. The response to the first write contains it. It does not
+/// change, because the work does not follow changes of the spec. It needs a separate write only if the first
+/// write was also the last.
 #[derive(Debug, Default)]
 struct ConditionGeneration {
     generation: Option<i64>,
@@ -163,7 +165,7 @@ mod tests {
         let written = |generation: &ConditionGeneration| {
             let conditions =
                 generation.apply_to(&status)["conditions"].as_array().cloned().unwrap_or_default();
-            conditions.iter().map(|one| one["observedGeneration"].as_i64()).collect::<Vec<_>>()
+            conditions.iter().map(|condition| condition["observedGeneration"].as_i64()).collect::<Vec<_>>()
         };
         assert_eq!(written(&generation), [Some(2), Some(2)]);
         generation.written(Some(3));

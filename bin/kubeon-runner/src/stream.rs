@@ -4,7 +4,8 @@
 //!   pipe ─► 64 KiB ─► lines (split at 16 KiB, never inside a secret) ─► sink: redact, keep the last, write
 //! ```
 //!
-//! Each pipe has a thread: a log that nobody reads blocks the work, as intended, but neither signals nor reaping.
+//! Each pipe has a thread. If no program reads the log, the work blocks, as intended, but signals and reaping
+//! do not.
 
 use std::fs::File;
 use std::io::{self, PipeReader, PipeWriter, Read as _};
@@ -24,14 +25,15 @@ pub(crate) const LINE: usize = 16 * 1024;
 pub(crate) const PROGRESS: usize = 1024 * 1024;
 /// Bytes of one read.
 const CHUNK: usize = 64 * 1024;
-/// The most bytes that are read after the end of the work from a pipe that others still hold open: a pipe's capacity.
+/// The maximum number of bytes that are read after the end of the work from a pipe that other processes still
+/// hold open: a pipe's capacity.
 const LEFT_IN_PIPE: usize = 1024 * 1024;
 
 /// Receives lines.
 pub(crate) trait Sink: Send + 'static {
-    /// One line, or a piece of a long one, without its end.
+    /// Receives a line, or a piece of a long line, without its newline.
     fn line(&mut self, line: &[u8]);
-    /// Called when no more lines are at hand: write what was received.
+    /// Writes the received lines. Called when no more input is available.
     fn flush(&mut self);
 }
 
@@ -48,7 +50,7 @@ impl Lines {
         Self { held: Vec::new(), limit, redactor }
     }
 
-    /// Takes a chunk.
+    /// Splits a chunk and passes its complete lines to the sink.
     pub(crate) fn push(&mut self, chunk: &[u8], sink: &mut impl Sink) {
         let mut parts = chunk.split(|byte| *byte == b'\n');
         // The next chunk continues the part after the last line end.
@@ -70,7 +72,7 @@ impl Lines {
         }
     }
 
-    /// Takes the rest as a line without an end.
+    /// Passes the rest to the sink as the last line.
     pub(crate) fn end(&mut self, sink: &mut impl Sink) {
         if !self.held.is_empty() {
             let line = std::mem::take(&mut self.held);
@@ -91,26 +93,26 @@ fn pieces(line: &[u8], limit: usize, redactor: &Redactor, sink: &mut impl Sink) 
 
 /// The threads that forward the output of one process.
 pub(crate) struct Pumps {
-    /// Dropping it tells the threads to stop.
+    /// Dropping it stops the threads.
     stop: PipeWriter,
-    sign: PipeReader,
+    stop_signal: PipeReader,
     done: Vec<oneshot::Receiver<()>>,
 }
 
 impl Pumps {
-    /// Without threads.
+    /// A value without threads.
     ///
     /// # Errors
     /// When no pipe can be created.
     pub(crate) fn new() -> io::Result<Self> {
-        let (sign, stop) = io::pipe()?;
-        Ok(Self { stop, sign, done: Vec::new() })
+        let (stop_signal, stop) = io::pipe()?;
+        Ok(Self { stop, stop_signal, done: Vec::new() })
     }
 
     /// Starts a thread for a pipe.
     ///
     /// # Errors
-    /// When there is no file descriptor or thread left.
+    /// When no file descriptor or thread is available.
     pub(crate) fn add(
         &mut self,
         from: impl Into<OwnedFd>,
@@ -118,44 +120,45 @@ impl Pumps {
         mut sink: impl Sink,
     ) -> io::Result<()> {
         let from = File::from(from.into());
-        let sign = self.sign.try_clone()?;
+        let stop_signal = self.stop_signal.try_clone()?;
         let (sender, done) = oneshot::channel();
         std::thread::Builder::new().name("output".to_owned()).spawn(move || {
-            pump(&from, &sign, |chunk| {
+            pump(&from, &stop_signal, |chunk| {
                 lines.push(chunk, &mut sink);
                 sink.flush();
             });
             lines.end(&mut sink);
             sink.flush();
-            // The receiver may have timed out.
+            // The send fails if the receiver has timed out.
             let _ = sender.send(());
         })?;
         self.done.push(done);
         Ok(())
     }
 
-    /// Waits for the end of the pipes. When others still hold them open after `timeout`, reads only what is there.
+    /// Waits for the end of the pipes. If other processes still hold them open after `timeout`, reads only
+    /// the bytes that they contain.
     pub(crate) async fn finish(self, timeout: Duration) {
-        let Self { stop, sign, done } = self;
-        drop(sign);
+        let Self { stop, stop_signal, done } = self;
+        drop(stop_signal);
         let mut stop = Some(stop);
         let mut until = Instant::now() + timeout;
-        for mut one in done {
-            if timeout_at(until, &mut one).await.is_err() && stop.take().is_some() {
+        for mut thread in done {
+            if timeout_at(until, &mut thread).await.is_err() && stop.take().is_some() {
                 until = Instant::now() + timeout;
-                // A log that nobody reads must not prevent the end of the operation.
-                let _ = timeout_at(until, one).await;
+                // The operation must end also if no program reads the log.
+                let _ = timeout_at(until, thread).await;
             }
         }
     }
 }
 
 /// Forwards chunks until the pipe ends, or until the stop signal arrived and the pipe is empty.
-fn pump(mut from: &File, sign: &PipeReader, mut take: impl FnMut(&[u8])) {
+fn pump(mut from: &File, stop_signal: &PipeReader, mut take: impl FnMut(&[u8])) {
     let mut buffer = vec![0; CHUNK];
     let mut left: Option<usize> = None;
     loop {
-        match (left, readable(from, sign, left.is_some())) {
+        match (left, readable(from, stop_signal, left.is_some())) {
             (None, Ready::Sign) => {
                 left = Some(LEFT_IN_PIPE);
                 continue;
@@ -181,12 +184,12 @@ enum Ready {
     Nothing,
 }
 
-fn readable(from: &File, sign: &PipeReader, at_once: bool) -> Ready {
+fn readable(from: &File, stop_signal: &PipeReader, at_once: bool) -> Ready {
     let now = Timespec { tv_sec: 0, tv_nsec: 0 };
-    let mut both = [PollFd::new(from, PollFlags::IN), PollFd::new(sign, PollFlags::IN)];
-    // A wait that is broken otherwise than by a signal does not happen; reading would tell.
+    let mut both = [PollFd::new(from, PollFlags::IN), PollFd::new(stop_signal, PollFlags::IN)];
+    // `poll` is not expected to fail for another reason than a signal; the read would then report the error.
     let waited = rustix::io::retry_on_intr(|| poll(&mut both, at_once.then_some(&now)));
-    match (waited, both.map(|one| !one.revents().is_empty())) {
+    match (waited, both.map(|fd| !fd.revents().is_empty())) {
         (Err(_), _) | (_, [true, _]) => Ready::Pipe,
         (_, [false, true]) => Ready::Sign,
         _ => Ready::Nothing,
@@ -217,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn makes_the_same_lines_however_they_come() {
+    fn the_lines_do_not_depend_on_the_chunks() {
         let text = b"one\n\ntwo two\r\nlast";
         let whole = lines(100, &[text]);
         assert_eq!(whole, ["one", "", "two two", "last"]);
@@ -237,14 +240,14 @@ mod tests {
     }
 
     #[test]
-    fn passes_a_pipe_on_that_another_process_still_holds() {
+    fn forwards_a_pipe_that_another_process_still_holds_open() {
         let (reader, mut writer) = io::pipe().unwrap();
-        io::Write::write_all(&mut writer, b"said").unwrap();
-        let (sign, stop) = io::pipe().unwrap();
+        io::Write::write_all(&mut writer, b"text").unwrap();
+        let (stop_signal, stop) = io::pipe().unwrap();
         drop(stop);
         let mut got = Vec::new();
-        pump(&File::from(OwnedFd::from(reader)), &sign, |chunk| got.extend_from_slice(chunk));
-        assert_eq!(got, b"said");
+        pump(&File::from(OwnedFd::from(reader)), &stop_signal, |chunk| got.extend_from_slice(chunk));
+        assert_eq!(got, b"text");
         drop(writer);
     }
 }

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use parking_lot::{Mutex, MutexGuard};
 
-/// Lines kept of each stream.
+/// The number of lines kept of each stream.
 const LINES: usize = 40;
-/// Bytes kept of each line.
+/// The number of bytes kept of each line.
 const WIDTH: usize = 512;
 
 /// The last lines of one stream.
@@ -21,7 +21,7 @@ impl Tail {
         self.lines.lock()
     }
 
-    /// Keeps a line, except an empty one.
+    /// Keeps a line. Empty lines are ignored.
     pub(crate) fn push(&self, line: &str) {
         if line.trim().is_empty() {
             return;
@@ -34,7 +34,7 @@ impl Tail {
         lines.push_back(kept);
     }
 
-    /// The last lines that fit into `bytes`, each with its end.
+    /// The last lines that fit into `bytes`, each with its newline.
     #[must_use]
     pub(crate) fn last(&self, bytes: usize) -> String {
         let lines = self.lines();
@@ -49,7 +49,7 @@ impl Tail {
     }
 }
 
-/// The beginning of a text, of at most `bytes`, not cut within a character.
+/// The beginning of a text with at most `bytes` bytes, not cut inside a character.
 #[must_use]
 pub(crate) fn clip(text: &str, bytes: usize) -> &str {
     let mut end = bytes.min(text.len());

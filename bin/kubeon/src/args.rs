@@ -1,4 +1,4 @@
-//! The command line and the environment: the only place that reads either.
+//! The command line and the environment. No other module reads them.
 
 pub(crate) mod bundle;
 pub(crate) mod cli;
@@ -25,7 +25,6 @@ pub(crate) mod typed;
 pub(crate) mod verbosity;
 
 pub(crate) use cli::{CliCommand, CommandLine};
-pub(crate) use contact::ContactFlags;
 pub(crate) use environment::CliEnvironment;
 pub(crate) use format::{Format, FormatFlag};
 pub(crate) use typed::Typed;

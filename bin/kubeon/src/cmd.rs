@@ -14,7 +14,6 @@ pub(crate) mod lab;
 mod later;
 mod ls;
 mod meta;
-mod nodes;
 mod plan;
 mod precheck;
 mod scale;
@@ -28,10 +27,10 @@ use crate::context::Context;
 use crate::help::help;
 use crate::output::CliOutput;
 
-/// Does what the command line says.
+/// Runs the command.
 ///
 /// # Errors
-/// Why it could not be done.
+/// The error of the command.
 pub(crate) async fn run(
     cli: &CommandLine,
     environment: CliEnvironment,
@@ -40,10 +39,10 @@ pub(crate) async fn run(
     dispatch(&Context { environment, output }, cli).await
 }
 
-/// Does what a command line says, in surroundings that stand.
+/// Runs the command in a given context.
 ///
 /// # Errors
-/// Why it could not be done.
+/// The error of the command.
 async fn dispatch(context: &Context<'_>, cli: &CommandLine) -> Result<(), CliError> {
     let Some(command) = &cli.command else { return help(context.output, &[]) };
     match command {

@@ -1,4 +1,4 @@
-//! What every command is given: the environment and the output.
+//! The context of a command: the environment and the output.
 
 use std::path::Path;
 
@@ -11,24 +11,24 @@ use crate::args::{CliEnvironment, Typed};
 use crate::cli_error::CliError;
 use crate::output::CliOutput;
 
-/// What every command is given.
+/// The context of a command.
 pub(crate) struct Context<'a> {
     /// The environment.
     pub environment: CliEnvironment,
-    /// Where messages and results go.
+    /// The output for messages and results.
     pub output: &'a CliOutput,
 }
 
 impl Context<'_> {
-    /// The engine on this machine's state.
+    /// The engine with the state of this machine.
     ///
     /// # Errors
-    /// Refuses when the environment names no folder for state.
+    /// Refuses when the environment names no state folder.
     pub(crate) fn engine(&self) -> Result<Engine<'_>, CliError> {
         Ok(Engine::new(self.engine_environment(), self.output)?)
     }
 
-    /// What the engine needs of the environment.
+    /// The environment of the engine.
     pub(crate) fn engine_environment(&self) -> EngineEnvironment {
         let environment = &self.environment;
         EngineEnvironment {
@@ -36,6 +36,7 @@ impl Context<'_> {
             home: environment.home.clone(),
             cache: environment.cache.clone(),
             bundles: environment.bundles.clone(),
+            path: environment.path.clone(),
             node_program: environment.node_program(),
             pinned_in: environment.pinned_in.clone(),
             ssh_agent: environment.ssh_agent.clone(),
@@ -43,7 +44,7 @@ impl Context<'_> {
         }
     }
 
-    /// Where labs keep their files.
+    /// The folders of labs.
     ///
     /// # Errors
     /// When the environment names no folder.
@@ -55,8 +56,8 @@ impl Context<'_> {
         Ok(Places::new(&state, &cache))
     }
 
-    /// How to log in to the labs of this machine. A lab that cannot be read is left out: its hosts may be reached in
-    /// another way.
+    /// How to log in to the labs of this machine. Labs that cannot be read are skipped: other logins may open
+    /// their hosts.
     fn labs(&self) -> Vec<LabAccess> {
         let Ok(places) = self.lab_places() else { return Vec::new() };
         let names = Lab::list(&places).unwrap_or_default();
@@ -70,22 +71,23 @@ impl Context<'_> {
         names.iter().filter_map(|name| access(Lab::open(&places, name).ok()?)).collect()
     }
 
-    /// A path for people: with `~` where it lies in the home folder.
+    /// A path for display: `~` replaces the home folder.
     pub(crate) fn shorten(&self, path: &Path) -> String {
         let inside = self.environment.home.as_ref().and_then(|home| path.strip_prefix(home).ok());
         inside.map_or_else(|| path.display().to_string(), |rest| format!("~/{}", rest.display()))
     }
 
-    /// What was typed, with another command in place of the one that was, where that takes the same.
-    pub(crate) fn typed_as(&self, was: &str, command: &str) -> Option<String> {
+    /// The typed command line with `typed_command` replaced by `command`, which takes the same arguments.
+    /// `None` if another command was typed.
+    pub(crate) fn typed_as(&self, typed_command: &str, command: &str) -> Option<String> {
         let typed = Typed::read_any(&self.environment.words)?;
-        (typed.command() == was).then(|| typed.line(command))
+        (typed.command() == typed_command).then(|| typed.line(command))
     }
 
-    /// The command that goes on with a cluster, with whatever of the flags is not remembered.
-    pub(crate) fn again(&self, command: &str, cluster: &ClusterName) -> String {
+    /// The command that continues with a cluster, with the typed flags that the state does not remember.
+    pub(crate) fn continue_command(&self, command: &str, cluster: &ClusterName) -> String {
         let typed = Typed::read(&self.environment.words);
-        let line = typed.map(|typed| typed.again(command, cluster.as_str()));
+        let line = typed.map(|typed| typed.continue_line(command, cluster.as_str()));
         line.unwrap_or_else(|| format!("kubeon {command} {cluster}"))
     }
 }

@@ -1,11 +1,11 @@
-//! What a person sees while steps are done: a moving view on a terminal, one line a step elsewhere.
+//! The progress of a run: a redrawn view on a terminal, one line per step elsewhere.
 //!
 //! ```text
-//!   Plan ──► RunProgress ◄── RunEvent (from apply)          progress_view.rs: what is known, no clock, no terminal
+//!   Plan ──► RunProgress ◄── RunEvent (from apply)          progress_view.rs: state, no clock, no terminal
 //!              │
 //!              ├──► lines(now, width)                  lines.rs: text, pure
 //!              ├──► events.rs                          lines of JSON, pure
-//!              └──► live.rs draws them · plain.rs writes one line for what ended
+//!              └──► live.rs draws the lines · plain.rs writes one line per event
 //! ```
 
 pub(crate) mod estimate;

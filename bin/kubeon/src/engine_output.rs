@@ -1,17 +1,19 @@
-//! What the engine says and asks, on this program's output.
+//! Connects the output of the engine to the output of this program.
 
 use kubeon_apply::RunObserver;
 use kubeon_engine::error::EngineError;
 use kubeon_engine::output::EngineOutput;
+use kubeon_engine::remedy::EngineRemedy;
 use kubeon_plan::Plan;
 use kubeon_wire::Progress;
 
 use crate::display::Display;
 use crate::output::CliOutput;
+use crate::remedies;
 
 impl EngineOutput for CliOutput {
-    fn say(&self, line: &str) {
-        Self::say(self, line);
+    fn info(&self, line: &str) {
+        Self::info(self, line);
     }
 
     fn detail(&self, level: u8, line: &str) {
@@ -24,6 +26,10 @@ impl EngineOutput for CliOutput {
 
     fn progress(&self, progress: &Progress) {
         Self::progress(self, progress);
+    }
+
+    fn remedy_text(&self, remedy: &EngineRemedy) -> String {
+        remedies::engine(remedy).phrase()
     }
 
     fn can_ask(&self) -> bool {

@@ -1,4 +1,4 @@
-//! The help of a command that has subcommands.
+//! Help of commands that have subcommands.
 
 use clap::CommandFactory as _;
 
@@ -6,7 +6,7 @@ use crate::args::CommandLine;
 use crate::cli_error::CliError;
 use crate::output::CliOutput;
 
-/// Writes the help of a command that has subcommands to standard output.
+/// Prints the help of a command that has subcommands to standard output.
 ///
 /// # Errors
 /// When standard output is closed.
@@ -17,7 +17,7 @@ pub(crate) fn help(output: &CliOutput, path: &[&str]) -> Result<(), CliError> {
     for name in path {
         command = command
             .find_subcommand_mut(name)
-            .ok_or_else(|| CliError::failed(format!("there is no help on {name}")))?;
+            .ok_or_else(|| CliError::failed(format!("there is no help for {name}")))?;
     }
     output.result(&command.render_help().to_string())
 }

@@ -1,4 +1,4 @@
-//! Ctrl-C and SIGTERM: the first one stops gently, the second one at once.
+//! Ctrl-C and SIGTERM: the first signal stops gracefully, the second signal stops at once.
 
 use kubeon_engine::error::ErrorCategory;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -7,14 +7,14 @@ use tokio_util::sync::CancellationToken;
 use crate::cli_error::{CliError, exit_code};
 use crate::output::CliOutput;
 
-/// The signals that end a command, from now on and for the rest of the process.
+/// The signals that end a command. They are caught for the rest of the process.
 pub(crate) struct Signals {
     interrupt: Signal,
     terminate: Signal,
 }
 
 impl Signals {
-    /// Begins to watch.
+    /// Starts to watch for the signals.
     ///
     /// # Errors
     /// When signals cannot be watched.
@@ -27,7 +27,7 @@ impl Signals {
         })
     }
 
-    /// Returns when the next one comes.
+    /// Returns at the next signal.
     pub(crate) async fn next(&mut self) {
         tokio::select! {
             _ = self.interrupt.recv() => {}
@@ -36,26 +36,31 @@ impl Signals {
     }
 }
 
-/// Watches for signals from now on, for the rest of the process.
+/// Cancels at the first signal and ends the process at the second.
 ///
 /// # Errors
 /// When signals cannot be watched.
 pub(crate) fn watch(cancellation: &CancellationToken, output: &CliOutput) -> Result<(), CliError> {
-    let (signals, gone) = (Signals::new()?, output.clone());
-    tokio::spawn(stop(signals, cancellation.clone(), output.clone(), move || {
-        gone.on_screen(None);
+    let (signals, screen) = (Signals::new()?, output.clone());
+    tokio::spawn(handle(signals, cancellation.clone(), output.clone(), move || {
+        screen.set_screen(None);
         std::process::exit(i32::from(exit_code(ErrorCategory::Interrupted)));
     }));
     Ok(())
 }
 
-/// Cancels at the first signal, and calls `go` at the second.
-async fn stop(mut signals: Signals, cancellation: CancellationToken, output: CliOutput, go: impl FnOnce()) {
+/// Cancels at the first signal, and calls `exit` at the second.
+async fn handle(
+    mut signals: Signals,
+    cancellation: CancellationToken,
+    output: CliOutput,
+    exit: impl FnOnce(),
+) {
     signals.next().await;
     cancellation.cancel();
-    output.say("stopping: steps under way are finished first; press Ctrl-C again to stop at once");
+    output.info("stopping after the running steps; press Ctrl-C again to stop at once");
     signals.next().await;
-    go();
+    exit();
 }
 
 #[cfg(test)]
@@ -70,7 +75,7 @@ mod tests {
     use super::*;
     use crate::args::{CliEnvironment, CommandLine};
 
-    /// One test for both signals: they reach the whole process.
+    /// One test for both signals, because they reach the whole process.
     #[tokio::test]
     async fn the_first_signal_cancels_and_the_second_one_exits() {
         let output = CliOutput::new(
@@ -78,18 +83,18 @@ mod tests {
             &CliEnvironment::default(),
         );
         for (first, second) in [(Kind::INT, Kind::TERM), (Kind::TERM, Kind::INT)] {
-            let (cancellation, gone) = (CancellationToken::new(), Arc::new(AtomicBool::new(false)));
-            let mark = Arc::clone(&gone);
+            let (cancellation, exited) = (CancellationToken::new(), Arc::new(AtomicBool::new(false)));
+            let mark = Arc::clone(&exited);
             let signals = Signals::new().unwrap();
-            let go = move || mark.store(true, Ordering::SeqCst);
-            let watching = tokio::spawn(stop(signals, cancellation.clone(), output.clone(), go));
+            let exit = move || mark.store(true, Ordering::SeqCst);
+            let watching = tokio::spawn(handle(signals, cancellation.clone(), output.clone(), exit));
             assert!(!cancellation.is_cancelled());
             kill_process(getpid(), first).unwrap();
             tokio::time::timeout(Duration::from_secs(10), cancellation.cancelled()).await.unwrap();
-            assert!(!gone.load(Ordering::SeqCst), "{first:?} alone only stops gently");
+            assert!(!exited.load(Ordering::SeqCst), "{first:?} alone only cancels");
             kill_process(getpid(), second).unwrap();
             tokio::time::timeout(Duration::from_secs(10), watching).await.unwrap().unwrap();
-            assert!(gone.load(Ordering::SeqCst));
+            assert!(exited.load(Ordering::SeqCst));
         }
     }
 }

@@ -1,9 +1,9 @@
-//! `kubeon`: the command line. It reads flags and environment, asks the engine, and shows what came of it.
+//! `kubeon`: the command line. It reads flags and environment, calls the engine, and prints the result.
 //!
 //! ```text
 //!   args/ ──► request.rs, target.rs ──► kubeon-engine ──► observe ─► plan ─► apply
 //!                │                                                             │
-//!                └──────────── cmd/ one file a command ──► display/, output/ ◄─┘
+//!                └──────────── cmd/ one file per command ─► display/, output/ ◄─┘
 //! ```
 
 mod args;
@@ -14,8 +14,10 @@ mod display;
 mod engine_output;
 mod help;
 mod interrupt;
+mod next_step;
 mod output;
 mod refusal_flags;
+mod remedies;
 mod report;
 mod request;
 mod target;
@@ -30,28 +32,29 @@ use cli_error::{CliError, exit_code};
 use kubeon_engine::error::ErrorCategory;
 use output::CliOutput;
 
-/// A plan of 5,000 hosts is 150,000 steps of small texts, made and let go of by many threads at once: a third faster.
+/// A plan of 5,000 hosts has 150,000 steps with small strings, which many threads allocate and free. mimalloc
+/// makes this a third faster.
 #[global_allocator]
 static ALLOCATOR: MiMalloc = MiMalloc;
 
 fn main() -> ExitCode {
     let cli = match CommandLine::try_parse() {
         Ok(cli) => cli,
-        Err(help) => return told_by_parser(&help),
+        Err(help) => return print_parser_message(&help),
     };
     let environment = CliEnvironment::read();
     let output = CliOutput::new(&cli.output, &environment);
-    trace(&output);
+    init_logging(&output);
     let result = run(&cli, environment, &output);
     output.end(&result);
     match result {
         Ok(()) => ExitCode::SUCCESS,
-        Err(stop) => ExitCode::from(exit_code(stop.category)),
+        Err(error) => ExitCode::from(exit_code(error.category)),
     }
 }
 
-/// What the crates below say of their work, for those who look for a fault.
-fn trace(output: &CliOutput) {
+/// Prints the logs of the other crates, for debugging.
+fn init_logging(output: &CliOutput) {
     let filter = match output.verbosity() {
         0..6 => return,
         6..8 => "kubeon=debug,kubeon_link_host=debug,kubeon_apply=debug,kubeon_lab=debug,kubeon_bundle=debug",
@@ -60,15 +63,15 @@ fn trace(output: &CliOutput) {
     let subscriber =
         tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(false);
     if subscriber.try_init().is_err() {
-        output.warn("debugging words cannot be shown");
+        output.warn("debug logs cannot be shown");
     }
 }
 
-/// Help and version go to standard output; what cannot be read is refused.
-fn told_by_parser(message: &clap::Error) -> ExitCode {
+/// Prints help and version to standard output, and errors to standard error.
+fn print_parser_message(message: &clap::Error) -> ExitCode {
     let printed = message.print().is_ok();
-    let wrong = message.use_stderr() || !printed;
-    ExitCode::from(if wrong { exit_code(ErrorCategory::Refused) } else { 0 })
+    let is_error = message.use_stderr() || !printed;
+    ExitCode::from(if is_error { exit_code(ErrorCategory::Refused) } else { 0 })
 }
 
 fn run(cli: &CommandLine, environment: CliEnvironment, output: &CliOutput) -> Result<(), CliError> {
@@ -77,7 +80,7 @@ fn run(cli: &CommandLine, environment: CliEnvironment, output: &CliOutput) -> Re
         .build()
         .map_err(|error| CliError::failed(format!("cannot start: {error}")))?;
     let result = runtime.block_on(cmd::run(cli, environment, output));
-    // What still runs belongs to nobody any more; hosts end their part by themselves.
+    // Remaining tasks are abandoned. The hosts end their sessions without them.
     runtime.shutdown_background();
     result
 }

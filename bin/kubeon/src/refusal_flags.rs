@@ -1,13 +1,14 @@
-//! Renders refusals for people who type flags.
+//! Renders refusals with the flags that help.
 
-use std::fmt::Write as _;
-
-use kubeon_api::refusal::FAILED_WITH;
+use kubeon_api::refusal::{FREE_HOST, failed_with};
 use kubeon_plan::precheck::may_be_ignored;
 use kubeon_plan::{Refusal, RefusedField, Remedy};
 use kubeon_wire::PrecheckReport;
 
-/// What a row of an error shows: the flag with its value, and the reason with the remedy.
+use crate::next_step::NextStep;
+use crate::remedies::TRUST_KEYS;
+
+/// A row of an error: the flag with its value, and the reason with the remedy.
 pub(crate) fn row(refusal: &Refusal) -> (String, String) {
     (subject(refusal), reason(&refusal.reason, refusal.remedy.as_ref()))
 }
@@ -20,31 +21,29 @@ pub(crate) fn reason(reason: &str, remedy: Option<&Remedy>) -> String {
         Remedy::Ignore(check) => format!("{reason}: --ignore {check}"),
         Remedy::Change(field) => format!("{reason} ({})", flag(*field)),
         Remedy::NameHost(_) => format!("{reason}; give names with -M or -W"),
-        Remedy::FreeHost(_) => format!("{reason}; remove that cluster first, or name another host"),
+        Remedy::TrustHostKey(_) => format!("{reason}, then trust it with {TRUST_KEYS}"),
+        Remedy::FreeHost(_) => format!("{reason}{FREE_HOST}"),
         Remedy::BuildBundle(version) => format!("{reason}; build it again: kubeon bundle build {version}"),
     }
 }
 
-/// The checks that prevent a change, a line for each host.
+/// The failed checks that prevent a change, one line per host.
 pub(crate) fn failed_checks(report: &PrecheckReport) -> String {
-    let mut text = FAILED_WITH.to_owned();
-    for host in report.hosts.iter().filter(|host| !host.ok) {
+    failed_with(report.hosts.iter().filter(|host| !host.ok).map(|host| {
         let failed = host.checks.iter().filter(|result| result.prevents());
         let messages: Vec<_> = failed.map(|result| reason(&result.message, result.remedy.as_ref())).collect();
-        // Writing to a text cannot fail.
-        let _ = write!(text, "\n {} : {}", host.host, messages.join("; "));
-    }
-    text
+        format!("{} : {}", host.host, messages.join("; "))
+    }))
 }
 
-/// The flag that ignores every failed check, where all of them may be ignored.
-pub(crate) fn ignore_hint(report: &PrecheckReport) -> Option<String> {
-    let failed = report.hosts.iter().flat_map(|host| &host.checks).filter(|it| it.prevents());
+/// The flag that ignores the failed checks, if all of them may be ignored.
+pub(crate) fn ignore_advice(report: &PrecheckReport) -> Option<NextStep> {
+    let failed = report.hosts.iter().flat_map(|host| &host.checks).filter(|result| result.prevents());
     let mut names: Vec<&str> = failed.map(|result| result.check.as_str()).collect();
     names.sort_unstable();
     names.dedup();
     let all = !names.is_empty() && names.iter().all(|name| may_be_ignored(name).is_ok());
-    all.then(|| format!("to go on all the same: --ignore {}", names.join(",")))
+    all.then(|| NextStep::Advice(format!("to continue anyway: --ignore {}", names.join(","))))
 }
 
 fn subject(refusal: &Refusal) -> String {
@@ -52,10 +51,10 @@ fn subject(refusal: &Refusal) -> String {
     [flag(*field), value].into_iter().filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ")
 }
 
-/// The flag that sets a field; the empty text where the value says it all.
+/// The flag that sets a field; empty if the value is sufficient.
 fn flag(field: RefusedField) -> &'static str {
     match field {
-        RefusedField::Name | RefusedField::Host | RefusedField::Argument => "",
+        RefusedField::Name | RefusedField::Host | RefusedField::Setting | RefusedField::Argument => "",
         RefusedField::Version => "version",
         RefusedField::Master => "-m",
         RefusedField::Worker => "-w",
@@ -74,9 +73,10 @@ fn flag(field: RefusedField) -> &'static str {
 
 #[cfg(test)]
 mod tests {
+    use kubeon_api::refusal::FAILED_WITH;
     use kubeon_engine::error::{EngineError, RefusalReasons};
     use kubeon_plan::sim::{bare, cluster};
-    use kubeon_plan::{Artifacts, Intent, Seen, Snapshot, precheck, validate};
+    use kubeon_plan::{Artifacts, Intent, Observation, Snapshot, precheck, validate};
     use kubeon_wire::Facts;
 
     use super::*;
@@ -89,7 +89,7 @@ mod tests {
         intent.ignore = ignore.iter().map(|&name| name.to_owned()).collect();
         let old = Facts { kernel: kernel.to_owned(), clock_offset_seconds: 3600, ..bare("h2") };
         let hosts = [("10.0.0.1", bare("h1")), ("10.0.0.2", old)];
-        let hosts = hosts.map(|(host, facts)| (host.parse().unwrap(), Seen::Fresh(facts)));
+        let hosts = hosts.map(|(host, facts)| (host.parse().unwrap(), Observation::Fresh(facts)));
         precheck(&intent, &Snapshot { taken_at: 0, hosts: hosts.into() })
     }
 
@@ -98,14 +98,15 @@ mod tests {
         let report = checked("3.9.1", &[]);
         let mut error = EngineError::refused(FAILED_WITH);
         let others = vec![Refusal::argument("bundle", "is old")];
-        error.refused = Some(Box::new(RefusalReasons { report: Some(report), others }));
+        error.refused =
+            Some(Box::new(RefusalReasons { report: Some(report), others, ..RefusalReasons::default() }));
         assert_eq!(
             CliError::from(error).to_string(),
             "error: [precheck] failed with:\n 10.0.0.2 : kernel version is minor < 3.10; its clock is off by 1 h 0 min, ahead; \
-             set the time (chrony, timesyncd)\n  bundle  is old\nto go on all the same: --ignore clock,kernel\n"
+             set the time (chrony, timesyncd)\n  bundle  is old\nto continue anyway: --ignore clock,kernel\n"
         );
         assert!(checked("3.9.1", &["kernel", "clock"]).ok);
-        assert_eq!(ignore_hint(&checked("6.1.0", &["clock"])), None);
+        assert_eq!(ignore_advice(&checked("6.1.0", &["clock"])), None);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The error of a run that is not complete.
+//! The error of an incomplete run.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,34 +11,33 @@ use kubeon_wire::{Op, StepFailure};
 use crate::cli_error::CliError;
 use crate::output::words;
 
-/// How many hosts besides the first are reported.
-const OTHERS: usize = 5;
-/// How many lines of a program's log are shown.
+/// Maximum number of failed hosts that are reported besides the first.
+const MAX_OTHERS: usize = 5;
+/// Maximum number of log lines that are shown.
 const LOG_LINES: usize = 10;
 
-/// Why the run of `reconciled` is not complete, and what to type next: `again`.
-pub(crate) fn incomplete(reconciled: &Reconciled, interrupted: bool, again: &str) -> CliError {
+/// Why a run is not complete. `next_command` continues the run.
+pub(crate) fn incomplete(reconciled: &Reconciled, interrupted: bool, next_command: &str) -> CliError {
     let plan = &reconciled.plan;
     let failed: Vec<(usize, &Step, &StepFailure)> = plan
         .steps
         .iter()
         .enumerate()
-        .filter_map(|(place, step)| match reconciled.outcome.steps.get(&step.id) {
-            Some(StepOutcome::Failed { failure }) => Some((place, step, failure)),
+        .filter_map(|(index, step)| match reconciled.outcome.steps.get(&step.id) {
+            Some(StepOutcome::Failed { failure }) => Some((index, step, failure)),
             _ => None,
         })
         .collect();
-    let again = format!("continue with: {again}");
-    let Some((place, step, failure)) = failed.first() else {
-        let title = if interrupted { "stopped before the end" } else { "not all steps were done" };
+    let Some((index, step, failure)) = failed.first() else {
+        let title = if interrupted { "stopped before the end" } else { "some steps were not completed" };
         let category = if interrupted { ErrorCategory::Interrupted } else { ErrorCategory::Failed };
         return CliError::new(category, format!("{}: {title}", plan.cluster))
             .row("done", progress(reconciled))
-            .hint(again);
+            .next_command("continue with", next_command);
     };
     let total = plan.steps.len();
     let title =
-        format!("{}: step {} of {total} failed on {}", plan.cluster, place + 1, name(plan, step.host));
+        format!("{}: step {} of {total} failed on {}", plan.cluster, index + 1, name(plan, step.host));
     let mut error =
         CliError::new(if interrupted { ErrorCategory::Interrupted } else { ErrorCategory::Failed }, title)
             .row("step", format!("{}: {}{}", step.stage, step.title, digest(step)))
@@ -47,13 +46,13 @@ pub(crate) fn incomplete(reconciled: &Reconciled, interrupted: bool, again: &str
     if !lines.is_empty() {
         error = error.row("output", lines.join("\n"));
     }
-    if let Some(look) = look(plan, step) {
-        error = error.row("log", look);
+    if let Some(command) = log_command(plan, step) {
+        error = error.row("log", command);
     }
     for (host, text) in others(plan, &failed) {
         error = error.row("also", format!("{host}: {text}"));
     }
-    error.row("done", progress(reconciled)).hint(again)
+    error.row("done", progress(reconciled)).next_command("continue with", next_command)
 }
 
 fn name(plan: &Plan, host: HostAddress) -> String {
@@ -67,8 +66,8 @@ fn digest(step: &Step) -> String {
     }
 }
 
-/// The command that shows more, for services.
-fn look(plan: &Plan, step: &Step) -> Option<String> {
+/// The command that shows the journal of the step's service.
+fn log_command(plan: &Plan, step: &Step) -> Option<String> {
     let Op::Service { name: unit, .. } = &step.op else { return None };
     Some(format!(
         "kubeon exec {}@{} 'journalctl -u {unit} -n 50 --no-pager'",
@@ -77,7 +76,7 @@ fn look(plan: &Plan, step: &Step) -> Option<String> {
     ))
 }
 
-/// One failure for each further host.
+/// One failure for each other host.
 fn others(plan: &Plan, failed: &[(usize, &Step, &StepFailure)]) -> Vec<(String, String)> {
     let first = failed.first().map(|(_, step, _)| step.host);
     let mut causes: BTreeMap<HostAddress, String> = BTreeMap::new();
@@ -86,9 +85,9 @@ fn others(plan: &Plan, failed: &[(usize, &Step, &StepFailure)]) -> Vec<(String, 
     }
     let count = causes.len();
     let mut rows: Vec<_> =
-        causes.into_iter().take(OTHERS).map(|(host, text)| (name(plan, host), text)).collect();
-    if count > OTHERS {
-        rows.push((words::count(count - OTHERS, "host"), "more failed".to_owned()));
+        causes.into_iter().take(MAX_OTHERS).map(|(host, text)| (name(plan, host), text)).collect();
+    if count > MAX_OTHERS {
+        rows.push((words::count(count - MAX_OTHERS, "host"), "more failed".to_owned()));
     }
     rows
 }

@@ -1,4 +1,4 @@
-//! From flags to a cluster request: what flags declare, and what of them cannot be read.
+//! Builds cluster requests from flags.
 
 use std::str::FromStr;
 
@@ -14,10 +14,10 @@ use crate::args::cluster::ClusterArgs;
 use crate::args::settings::SettingFlags;
 use crate::cli_error::CliError;
 
-/// The request that flags make.
+/// Builds a request from flags.
 ///
 /// # Errors
-/// Every reason at once.
+/// Refuses with all reasons at once.
 pub(crate) fn from_flags(
     args: &ClusterArgs,
     name: &str,
@@ -31,7 +31,7 @@ pub(crate) fn from_flags(
     let parts = RequestParts {
         declared,
         feature_gates: args.settings.feature_gates.clone().unwrap_or_default(),
-        // What could not be read is refused above; an empty list would only be refused a second time.
+        // Invalid hosts are refused above. The empty list of masters must not be refused a second time.
         unread_masters: hosts.masters.is_empty() && !args.nodes.masters.addresses.is_empty(),
         masters: hosts.masters,
         workers: hosts.workers,
@@ -44,8 +44,8 @@ fn refuse(subject: impl Into<String>, reason: impl Into<String>) -> Refusal {
     Refusal::argument(subject, reason)
 }
 
-/// What the flags declare; what cannot be read is refused and left at its default.
-#[expect(clippy::needless_update, reason = "a setting may come without a flag")]
+/// The declaration in the flags. An invalid value is refused, and its field keeps the default.
+#[expect(clippy::needless_update, reason = "a new setting may have no flag")]
 fn declared(flags: &SettingFlags, refusals: &mut Vec<Refusal>) -> DeclaredCluster {
     let mut read = Reader { refusals };
     let lb_mode = match flags.lb_mode.as_deref() {
@@ -93,7 +93,7 @@ fn declared(flags: &SettingFlags, refusals: &mut Vec<Refusal>) -> DeclaredCluste
     }
 }
 
-/// The value of a flag that takes one word of a few. [`SettingFlags::refusals`] refuses other words.
+/// The value of a flag with a fixed set of values. [`SettingFlags::refusals`] refuses other values.
 fn choice<T: FromStr>(text: Option<&str>) -> Option<T> {
     text?.parse().ok()
 }

@@ -1,4 +1,4 @@
-//! Which cluster `create`, `plan` and `precheck` are about: flags, a file, an inventory, or one that is stored.
+//! The target of `create`, `plan` and `precheck`: from flags, a file, an inventory, or a stored cluster.
 
 use std::io::Read as _;
 use std::path::Path;
@@ -10,7 +10,7 @@ use kubeon_engine::login_merge::refuse_unused_flags;
 use kubeon_engine::login_request::LoginRequests;
 use kubeon_engine::request_file;
 use kubeon_engine::request_inventory::from_inventory;
-use kubeon_engine::worker_change::Back;
+use kubeon_engine::worker_change::LeavingWorkerPolicy;
 
 use crate::args::cluster::ClusterArgs;
 use crate::args::node::NodeFlags;
@@ -18,24 +18,24 @@ use crate::args::settings::SettingFlags;
 use crate::cli_error::CliError;
 use crate::request::from_flags;
 
-/// The name of hosts that are checked and belong to no cluster yet.
-const NAMELESS: &str = "precheck";
+/// The cluster name for hosts that are checked without a cluster.
+const PRECHECK_NAME: &str = "precheck";
 
-/// Which command asks: `create` makes new clusters only from a full description.
+/// The calling command. `create` creates a new cluster only from a complete request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum AskedBy {
     /// `kubeon create`.
     Create,
     /// `kubeon plan`.
     Plan,
-    /// `kubeon precheck`, which needs no more than hosts.
+    /// `kubeon precheck`, which needs only hosts.
     Precheck,
 }
 
-/// The cluster that the arguments mean.
+/// The target that the arguments specify.
 ///
 /// # Errors
-/// Refuses, with every reason at once, what cannot be planned whatever the state of the hosts is.
+/// Refuses a request that cannot be planned for any state of the hosts, with all reasons at once.
 pub(crate) fn find(
     engine: &Engine<'_>,
     args: &ClusterArgs,
@@ -45,7 +45,7 @@ pub(crate) fn find(
     let options = TargetOptions {
         logins: LoginRequests::from(&args.nodes),
         skip_hosts: args.skip_hosts.clone(),
-        back: Back::of(args.take_back),
+        leaving_workers: LeavingWorkerPolicy::of(args.take_back),
         drain_seconds: args.leave.drain_timeout,
         ignore: ignored_checks(&args.ignore.ignore)?,
     };
@@ -65,7 +65,7 @@ fn requested(
     let newest = supported.iter().max().map(ToString::to_string).unwrap_or_default();
     let request = match (&args.file, &args.name, &args.version) {
         (None, name, None) if asked_by == AskedBy::Precheck && args.nodes.names_hosts() => {
-            from_flags(args, name.as_deref().unwrap_or(NAMELESS), &newest, supported)?
+            from_flags(args, name.as_deref().unwrap_or(PRECHECK_NAME), &newest, supported)?
         }
         _ if args.inventory.inventory.is_some() => {
             let (name, files) = (only_the_inventory(args)?, args.inventory.files());
@@ -97,17 +97,18 @@ fn stored(
         None => asked_by != AskedBy::Create,
     };
     if has_flags || (asked_by == AskedBy::Create && !known) {
-        let mut stop = CliError::refused(format!("accepts 2 arg(s), received {given}"));
+        let mut error = CliError::refused(format!("accepts 2 arg(s), received {given}"));
         if let Some(name) = name {
-            stop = stop.row("missing", format!("the version: kubeon create {name} VERSION -m ADDRESS"));
+            error = error.row("missing", format!("the version: kubeon create {name} VERSION -m ADDRESS"));
             if !known {
-                stop =
-                    stop.row("state", format!("Cluster[{name}] not exist, so there is nothing to continue"));
+                error =
+                    error.row("state", format!("Cluster[{name}] not exist, so there is nothing to continue"));
             }
         } else {
-            stop = stop.row("missing", "name and version: kubeon create NAME VERSION -m ADDRESS, or -f FILE");
+            error =
+                error.row("missing", "name and version: kubeon create NAME VERSION -m ADDRESS, or -f FILE");
         }
-        return Err(stop.hint("see: kubeon create --help"));
+        return Err(error.next_command("see", "kubeon create --help"));
     }
     let state = engine.find(name)?;
     no_lists(state.name.as_str(), &args.nodes)?;
@@ -120,16 +121,14 @@ fn only_the_file(args: &ClusterArgs) -> Result<(), CliError> {
         let file = args.file.as_deref().unwrap_or(Path::new("-"));
         return no_lists(&file.display().to_string(), &args.nodes);
     }
-    let stop = CliError::refused(
-        "-f says everything about the cluster: leave out its name, its hosts and its settings",
-    );
-    Err(stop.row("allowed", "--default-*, --accept-new, --known-hosts, --without"))
+    let error = CliError::refused("-f declares the whole cluster: omit its name, its hosts and its settings");
+    Err(error.row("allowed", "--default-*, --accept-new, --known-hosts, --without"))
 }
 
-/// Lists say of each host that -m and -w name something of its own: where neither names any, they are refused.
+/// Refuses flags that list one value per host if -m and -w name no host.
 ///
 /// # Errors
-/// Names every such list, and the flag that says the same of all.
+/// Names every such flag, and the flag for all hosts.
 pub(crate) fn no_lists(cluster: &str, nodes: &NodeFlags) -> Result<(), CliError> {
     let mut refusals = Vec::new();
     nodes.hosts(&mut refusals);
@@ -139,14 +138,18 @@ pub(crate) fn no_lists(cluster: &str, nodes: &NodeFlags) -> Result<(), CliError>
 fn only_the_inventory(args: &ClusterArgs) -> Result<ClusterName, CliError> {
     let settings = args.settings != SettingFlags::default() || !args.missing.refusals.is_empty();
     if args.file.is_some() || args.version.is_some() || args.nodes.names_hosts() || settings {
-        let stop = CliError::refused(
-            "--inventory and --vars say everything about the cluster: leave out its version, hosts and settings",
+        let error = CliError::refused(
+            "--inventory and --vars declare the whole cluster: omit its version, hosts and settings",
         );
-        return Err(stop.row("allowed", "NAME, --limit, --default-*, --accept-new, --known-hosts, --without"));
+        return Err(
+            error.row("allowed", "NAME, --limit, --default-*, --accept-new, --known-hosts, --without")
+        );
     }
     let Some(name) = &args.name else {
-        let stop = CliError::refused("an inventory does not name its cluster");
-        return Err(stop.hint("try: kubeon create NAME --inventory hosts.yml --vars group_vars.yml"));
+        let error = CliError::refused("an inventory does not contain the name of the cluster");
+        return Err(
+            error.next_command("try", "kubeon create NAME --inventory hosts.yml --vars group_vars.yml")
+        );
     };
     no_lists(name, &args.nodes)?;
     name.parse().map_err(|error: kubeon_api::NameError| CliError::refused(error.to_string()))
@@ -165,12 +168,12 @@ fn read(args: &ClusterArgs) -> Result<KubernetesCluster, CliError> {
     read_yaml(&text).map_err(|error| match error {
         ReadError::Mistakes(mistakes) => {
             let plural = if mistakes.len() == 1 { "" } else { "s" };
-            let mut stop = CliError::refused(format!("{shown} has {} mistake{plural}", mistakes.len()));
-            stop.rows = mistakes
+            let mut error = CliError::refused(format!("{shown} has {} mistake{plural}", mistakes.len()));
+            error.rows = mistakes
                 .into_iter()
                 .map(|mistake| (format!("line {}: {}", mistake.line, mistake.field), mistake.reason))
                 .collect();
-            stop
+            error
         }
         other => CliError::refused(format!("{shown}: {other}")),
     })

@@ -66,9 +66,9 @@ impl AddressBook {
     pub fn end(&self) {
         let mut held = self.write();
         if let Some(listed) = held.listing.take() {
-            let gone: Vec<_> =
+            let removed: Vec<_> =
                 held.by_cluster.keys().filter(|name| !listed.contains(name)).cloned().collect();
-            gone.iter().for_each(|name| held.remove(name));
+            removed.iter().for_each(|name| held.remove(name));
         }
         held.complete = true;
     }
@@ -130,7 +130,9 @@ pub async fn follow(client: Client, book: &AddressBook, stop: impl Future<Output
         match next {
             Some(Ok(watcher::Event::Init)) => book.begin(),
             Some(Ok(watcher::Event::InitDone)) => book.end(),
-            Some(Ok(watcher::Event::InitApply(object) | watcher::Event::Apply(object))) => see(book, &object),
+            Some(Ok(watcher::Event::InitApply(object) | watcher::Event::Apply(object))) => {
+                update(book, &object)
+            }
             Some(Ok(watcher::Event::Delete(object))) => book.forget(&name_of(&object)),
             Some(Err(_)) => {}
             None => return,
@@ -138,7 +140,7 @@ pub async fn follow(client: Client, book: &AddressBook, stop: impl Future<Output
     }
 }
 
-fn see(book: &AddressBook, object: &DynamicObject) {
+fn update(book: &AddressBook, object: &DynamicObject) {
     let name = name_of(object);
     let spec = object.data.get("spec").cloned().unwrap_or_default();
     match serde_json::from_value(spec) {

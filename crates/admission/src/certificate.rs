@@ -1,4 +1,4 @@
-//! The webhook's own authority and certificate: made, checked and renewed without I/O.
+//! The webhook's own authority and certificate: created, checked and renewed without I/O.
 //!
 //! ```text
 //!   authority  10 years  ──signs──►  leaf  90 days, renewed after 60
@@ -17,33 +17,33 @@ use x509_parser::prelude::{FromDer as _, GeneralName, Pem, X509Certificate};
 pub const AUTHORITY_LIFE: Duration = Duration::days(3650);
 /// Life of a leaf.
 pub const LEAF_LIFE: Duration = Duration::days(90);
-/// WebhookCertificates start this much in the past, to tolerate wrong clocks.
+/// Certificates start this much in the past, to tolerate wrong clocks.
 const BACKDATED: Duration = Duration::minutes(10);
 
-/// Why a certificate could not be made or read.
+/// Why a certificate could not be created or read.
 #[derive(Debug, thiserror::Error)]
 pub enum CertificateError {
-    /// A key or certificate was not made.
-    #[error("making {what}")]
+    /// A key or certificate could not be created.
+    #[error("creating {what}")]
     Make {
-        /// What was to be made.
+        /// The key or certificate.
         what: &'static str,
-        /// The maker's error.
+        /// The cause.
         #[source]
         source: rcgen::Error,
     },
     /// A stored certificate cannot be read.
     #[error("{what} cannot be read: {why}")]
     Unreadable {
-        /// Which part.
+        /// The part.
         what: &'static str,
-        /// What is wrong with it; never holds a key.
+        /// The cause; it never contains a key.
         why: String,
     },
 }
 
 impl CertificateError {
-    /// A word for labels and machines.
+    /// The error category for labels.
     #[must_use]
     pub fn category(&self) -> &'static str {
         match self {
@@ -93,7 +93,7 @@ impl WebhookCertificates {
     /// An authority and a leaf for these DNS names or addresses.
     ///
     /// # Errors
-    /// When a key or certificate cannot be made.
+    /// When a key or certificate cannot be created.
     pub fn make(names: &[String], now: OffsetDateTime) -> Result<Self, CertificateError> {
         let (authority, authority_key) = authority(now)?;
         let (leaf, leaf_key) = leaf(&authority, &authority_key, names, now)?;
@@ -103,7 +103,7 @@ impl WebhookCertificates {
     /// When [`Self::renewed`] next renews a part.
     ///
     /// # Errors
-    /// When what is kept cannot be read.
+    /// When a stored certificate cannot be read.
     pub fn due(&self) -> Result<OffsetDateTime, CertificateError> {
         Ok(self.authority()?.due().min(facts("the leaf", &self.leaf)?.due()))
     }
@@ -111,19 +111,24 @@ impl WebhookCertificates {
     /// The renewed certificates; `None` when none is due. It renews one part at a time, the authority first.
     ///
     /// # Errors
-    /// When what is kept cannot be read, or the new part cannot be made.
+    /// When a stored certificate cannot be read, or the new part cannot be created.
     pub fn renewed(&self, names: &[String], now: OffsetDateTime) -> Result<Option<Self>, CertificateError> {
         let (signer, leaf_facts) = (self.authority()?, facts("the leaf", &self.leaf)?);
         if now >= signer.due() {
             let (new, authority_key) = authority(now)?;
-            let kept = if now < signer.not_after { first_pem(&self.authorities) } else { "" };
+            let old_authority = if now < signer.not_after { first_pem(&self.authorities) } else { "" };
             // The leaf stays until it is due, unless its authority has expired.
-            let (leaf, leaf_key) = if kept.is_empty() {
+            let (leaf, leaf_key) = if old_authority.is_empty() {
                 leaf(&new, &authority_key, names, now)?
             } else {
                 (self.leaf.clone(), self.leaf_key.clone())
             };
-            return Ok(Some(Self { authorities: format!("{new}{kept}"), authority_key, leaf, leaf_key }));
+            return Ok(Some(Self {
+                authorities: format!("{new}{old_authority}"),
+                authority_key,
+                leaf,
+                leaf_key,
+            }));
         }
         if now < leaf_facts.due() && names.iter().all(|name| leaf_facts.names.contains(name)) {
             return Ok(None);
@@ -252,11 +257,11 @@ mod tests {
         let made = WebhookCertificates::make(&names(), now).unwrap();
         let later = now + Duration::days(2500);
         let first = made.renewed(&names(), later).unwrap().unwrap();
-        assert_eq!(first.leaf, made.leaf, "signed by the one that everyone trusts");
+        assert_eq!(first.leaf, made.leaf, "signed by the authority that all clients trust");
         assert!(first.authorities.ends_with(&made.authorities) && first.authorities != made.authorities);
         let second = first.renewed(&names(), later).unwrap().unwrap();
         assert_eq!(second.authorities, first.authorities);
-        assert_ne!(second.leaf, made.leaf, "it was over long ago");
+        assert_ne!(second.leaf, made.leaf, "the old leaf has expired");
     }
 
     #[test]
@@ -269,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn says_what_cannot_be_read_and_shows_no_key() {
+    fn an_unreadable_part_is_named_and_keys_are_hidden() {
         let now = OffsetDateTime::now_utc();
         let made = WebhookCertificates::make(&names(), now).unwrap();
         let damaged = WebhookCertificates { leaf: "x".into(), ..made.clone() };

@@ -3,7 +3,7 @@
 //! ```text
 //!   API server ──TLS──► server ──► review (JSON) ──► rules::decide ──► allowed, or: field, reason
 //!                          ▲                              │ asks
-//!              certificate, kept in a Secret           Lookup: versions, the cluster of an address
+//!              certificate, stored in a Secret         Lookup: versions, the cluster of an address
 //! ```
 //!
 //! The schema (CEL) is checked first, then the policies of `kubeon-install`; this crate has only the rules that neither can
@@ -11,7 +11,7 @@
 
 mod addresses;
 pub mod certificate;
-mod keeper;
+mod certificate_store;
 mod lookup;
 mod review;
 pub mod rules;
@@ -19,7 +19,7 @@ mod server;
 mod verdict;
 
 pub use addresses::{AddressBook, follow};
-pub use keeper::{Keeping, KeepingError};
+pub use certificate_store::{CertificateStore, CertificateStoreError};
 pub use lookup::{Lookup, NotReady, ObjectName};
 pub use review::answer;
 pub use rules::decide;

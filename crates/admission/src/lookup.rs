@@ -1,4 +1,4 @@
-//! What the rules read besides the reviewed object.
+//! The data that the rules read in addition to the reviewed object.
 
 use kubeon_api::{HostAddress, Version};
 

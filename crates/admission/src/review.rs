@@ -8,7 +8,7 @@ use crate::lookup::Lookup;
 use crate::rules::decide;
 use crate::verdict::AdmissionVerdict;
 
-/// The answer to a request's body: HTTP code and body. 400 when the body is no review with a request in it.
+/// The answer to a request's body: HTTP code and body. 400 when the body is not a review with a request.
 #[must_use]
 pub fn answer(body: &[u8], lookup: &dyn Lookup) -> (u16, Vec<u8>) {
     let review: AdmissionReview<DynamicObject> = match serde_json::from_slice(body) {

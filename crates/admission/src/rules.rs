@@ -1,18 +1,18 @@
 //! The rules. Pure: a request and a [`Lookup`] in, a [`AdmissionVerdict`] out.
 //!
 //! ```text
-//!   KubernetesCluster ─► read ─► parts ─► hosts ─► version ─► addresses ─► size   whatever the change
-//!                          └──► against what stands: fixed ─► nodes ─► word     when there is something before it
+//!   KubernetesCluster ─► read ─► parts ─► hosts ─► version ─► addresses ─► size   for every change
+//!                          └──► with the existing object: fixed ─► nodes ─► word   for an update
 //!   ClusterOperation  ─► names a Cluster
 //! ```
 
+mod desired;
 mod fixed;
 mod hosts;
 mod nodes;
 mod parts;
 mod size;
 mod version;
-mod wanted;
 mod word;
 
 use kube::core::DynamicObject;
@@ -23,9 +23,9 @@ use serde_json::{Value, json};
 
 use crate::lookup::{Lookup, ObjectName};
 use crate::verdict::AdmissionVerdict;
-use wanted::{Stood, Wanted};
+use desired::{Desired, Existing};
 
-/// Judges a change. What this does not know is allowed.
+/// Reviews a change. Kinds without rules are allowed.
 #[must_use]
 pub fn decide(request: &AdmissionRequest<DynamicObject>, lookup: &dyn Lookup) -> AdmissionVerdict {
     let mut verdict = AdmissionVerdict::default();
@@ -39,7 +39,7 @@ pub fn decide(request: &AdmissionRequest<DynamicObject>, lookup: &dyn Lookup) ->
     verdict
 }
 
-/// Contract A, case 43. Everything else about an operation is the schema's, or becomes its result.
+/// Contract A, case 43. The schema checks the rest of an operation, or its result reports the error.
 fn operation(object: &DynamicObject, verdict: &mut AdmissionVerdict) {
     let cluster = object.data.pointer("/spec/cluster").and_then(Value::as_str).unwrap_or_default();
     if cluster.trim().is_empty() {
@@ -58,32 +58,32 @@ fn cluster(
     let asked = annotation(object, OPERATION)
         .filter(|word| old.and_then(|o| annotation(o, OPERATION)) != Some(*word));
     let flat = object.data.pointer("/spec/cluster").is_none();
-    let wanted = Wanted {
+    let desired = Desired {
         name: ObjectName::new(request.namespace.clone().unwrap_or_default(), request.name.clone()),
         root: if flat { "spec" } else { "spec.cluster" },
         cluster: &spec.cluster,
         word: asked.and_then(|word| word.parse().ok()),
-        leaves: object.metadata.deletion_timestamp.is_some(),
+        is_being_deleted: object.metadata.deletion_timestamp.is_some(),
     };
-    let stood = old.and_then(stood);
-    let changes = stood.as_ref().and_then(|stood| stood.changes(&spec.cluster));
-    parts::judge(&wanted, stood.as_ref(), verdict);
-    credentials(&wanted, verdict);
-    hosts::judge(&wanted, verdict);
-    version::judge(&wanted, stood.as_ref(), changes.as_ref(), lookup, verdict);
-    hosts::judge_addresses(&wanted, stood.as_ref(), lookup, verdict);
-    size::judge(&wanted, object, stood.as_ref().zip(old), verdict);
-    if let Some(stood) = &stood {
-        if let (Some(built), Some(changes)) = (&stood.built, &changes) {
-            fixed::judge(&wanted, built, changes, verdict);
-            nodes::judge(&wanted, built, changes, verdict);
+    let existing = old.and_then(existing);
+    let changes = existing.as_ref().and_then(|existing| existing.changes(&spec.cluster));
+    parts::judge(&desired, existing.as_ref(), verdict);
+    credentials(&desired, verdict);
+    hosts::judge(&desired, verdict);
+    version::judge(&desired, existing.as_ref(), changes.as_ref(), lookup, verdict);
+    hosts::judge_addresses(&desired, existing.as_ref(), lookup, verdict);
+    size::judge(&desired, object, existing.as_ref().zip(old), verdict);
+    if let Some(existing) = &existing {
+        if let (Some(built), Some(changes)) = (&existing.built, &changes) {
+            fixed::judge(&desired, built, changes, verdict);
+            nodes::judge(&desired, built, changes, verdict);
         }
-        word::judge(&wanted, stood, verdict);
+        word::judge(&desired, existing, verdict);
     }
-    advise(&wanted, flat, verdict);
+    advise(&desired, flat, verdict);
 }
 
-/// The spec as a type. What the type refuses beyond the schema is told field by field.
+/// Parses the spec. Every field that the type refuses beyond the schema is denied.
 fn read(
     request: &AdmissionRequest<DynamicObject>,
     object: &DynamicObject,
@@ -109,8 +109,8 @@ fn read(
     None
 }
 
-/// How an object stood before; nothing when that cannot be read any more.
-fn stood(old: &DynamicObject) -> Option<Stood> {
+/// The existing object; `None` when it cannot be parsed.
+fn existing(old: &DynamicObject) -> Option<Existing> {
     let spec = |value: &Value| serde_json::from_value::<KubernetesClusterSpec>(value.clone()).ok();
     let declared = spec(old.data.get("spec")?)?.cluster;
     let status = |field: &str| old.data.pointer(&format!("/status/{field}")).and_then(Value::as_str);
@@ -118,45 +118,45 @@ fn stood(old: &DynamicObject) -> Option<Stood> {
     let applied = annotation(old, APPLIED_SPEC).and_then(|text| serde_json::from_str(text).ok());
     let built = match (applied, phase) {
         (Some(applied), _) => Some(spec(&applied).map_or_else(|| declared.clone(), |spec| spec.cluster)),
-        // Nothing was built: everything may be mended.
+        // Nothing was built: every field may be changed.
         (None, None | Some(Phase::Failed | Phase::Prechecking)) => None,
         (None, Some(_)) => Some(declared.clone()),
     };
-    Some(Stood { declared, built, version: status("version").and_then(|text| text.parse().ok()) })
+    Some(Existing { declared, built, version: status("version").and_then(|text| text.parse().ok()) })
 }
 
-/// An annotation that says something.
+/// An annotation that is not empty.
 fn annotation<'a>(object: &'a DynamicObject, name: &str) -> Option<&'a str> {
     let annotations = object.metadata.annotations.as_ref()?;
     annotations.get(name).map(String::as_str).filter(|text| !text.is_empty())
 }
 
-/// A namespace's clusters log in with the namespace's Secrets.
-fn credentials(wanted: &Wanted<'_>, verdict: &mut AdmissionVerdict) {
-    let reference = wanted.cluster.auth_config.as_ref().and_then(|auth| auth.credentials_ref.as_ref());
+/// The credentials of a cluster must be in its own namespace.
+fn credentials(desired: &Desired<'_>, verdict: &mut AdmissionVerdict) {
+    let reference = desired.cluster.auth_config.as_ref().and_then(|auth| auth.credentials_ref.as_ref());
     let namespace = reference.and_then(|reference| reference.namespace.as_ref());
-    if namespace.is_some_and(|namespace| namespace.as_str() != wanted.name.namespace) {
+    if namespace.is_some_and(|namespace| namespace.as_str() != desired.name.namespace) {
         verdict.deny(
-            wanted.field("authConfig.credentialsRef.namespace"),
-            format!("must be {}, the cluster's own; leave it out", wanted.name.namespace),
+            desired.field("authConfig.credentialsRef.namespace"),
+            format!("must be {}, the cluster's own; leave it out", desired.name.namespace),
         );
     }
 }
 
-fn advise(wanted: &Wanted<'_>, flat: bool, verdict: &mut AdmissionVerdict) {
-    let masters = wanted.cluster.master_list.len();
+fn advise(desired: &Desired<'_>, flat: bool, verdict: &mut AdmissionVerdict) {
+    let masters = desired.cluster.master_list.len();
     if masters > 0 && masters.is_multiple_of(2) {
         verdict.warn(format!(
-            "{}: {masters} masters survive no failure that {} do not; use 1, 3 or 5",
-            wanted.field("masterList"),
+            "{}: {masters} masters tolerate no more failures than {}; use 1, 3 or 5",
+            desired.field("masterList"),
             masters - 1
         ));
     }
-    let auth = wanted.cluster.auth_config.as_ref();
+    let auth = desired.cluster.auth_config.as_ref();
     if auth.is_some_and(|auth| auth.password.is_some() || auth.private_ssh_key.is_some()) {
         verdict.warn(format!(
             "{}: everyone who may read this object can read these credentials; use credentialsRef",
-            wanted.field("authConfig")
+            desired.field("authConfig")
         ));
     }
     if flat {

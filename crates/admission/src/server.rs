@@ -22,7 +22,7 @@ use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 
 use crate::certificate::WebhookCertificates;
-use crate::keeper::{Keeping, keep};
+use crate::certificate_store::{CertificateStore, maintain};
 use crate::lookup::Lookup;
 use crate::review::answer;
 
@@ -50,7 +50,7 @@ pub enum CertificateSource {
     /// A given certificate, which is not renewed.
     Given(Box<WebhookCertificates>),
     /// A certificate in a Secret, which is renewed in time and published to the API server.
-    Kept(Keeping),
+    Stored(CertificateStore),
 }
 
 /// Why the webhook does not run.
@@ -99,7 +99,7 @@ pub struct WebhookServer {
     listener: TcpListener,
     address: SocketAddr,
     acceptor: TlsAcceptor,
-    shown: Arc<Shown>,
+    current: Arc<CurrentCertificate>,
     certificate: CertificateSource,
     lookup: Arc<dyn Lookup>,
 }
@@ -107,7 +107,7 @@ pub struct WebhookServer {
 /// Whether the webhook can answer; for the process's `/readyz`.
 #[derive(Clone)]
 pub struct Readiness {
-    shown: Arc<Shown>,
+    current: Arc<CurrentCertificate>,
     lookup: Arc<dyn Lookup>,
 }
 
@@ -115,7 +115,7 @@ impl Readiness {
     /// What it still waits for; `None` when it can answer.
     #[must_use]
     pub fn waits_for(&self) -> Option<&'static str> {
-        if self.shown.0.borrow().is_none() {
+        if self.current.0.borrow().is_none() {
             return Some("the webhook's certificate");
         }
         (!self.lookup.is_ready()).then_some("the addresses of all clusters")
@@ -128,16 +128,16 @@ impl WebhookServer {
     /// # Errors
     /// When the address is in use or a given certificate is invalid.
     pub async fn bind(options: ServeOptions) -> Result<Self, ServeError> {
-        let shown = Arc::new(Shown(watch::Sender::new(None)));
+        let current = Arc::new(CurrentCertificate(watch::Sender::new(None)));
         if let CertificateSource::Given(given) = &options.certificate {
-            shown.show(given)?;
+            current.show(given)?;
         }
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let mut config = rustls::ServerConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
             .map_err(ServeError::Tls)?
             .with_no_client_auth()
-            .with_cert_resolver(shown.clone());
+            .with_cert_resolver(current.clone());
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
         let failed = |source| ServeError::Listen { address: options.address, source };
         let listener = TcpListener::bind(options.address).await.map_err(failed)?;
@@ -147,7 +147,7 @@ impl WebhookServer {
             listener,
             address,
             acceptor,
-            shown,
+            current,
             certificate: options.certificate,
             lookup: options.lookup,
         })
@@ -162,27 +162,29 @@ impl WebhookServer {
     /// A handle that reports whether it can answer.
     #[must_use]
     pub fn readiness(&self) -> Readiness {
-        Readiness { shown: self.shown.clone(), lookup: self.lookup.clone() }
+        Readiness { current: self.current.clone(), lookup: self.lookup.clone() }
     }
 
     /// Answers until `stop`.
     pub async fn run(self, stop: impl Future<Output = ()>) {
-        let Self { listener, acceptor, shown, certificate, lookup, address } = self;
-        tracing::info!(%address, "answers admission reviews");
+        let Self { listener, acceptor, current, certificate, lookup, address } = self;
+        tracing::info!(%address, "the webhook answers admission reviews");
         let (ending, ended) = watch::channel(false);
-        let keeping = async {
+        let maintaining = async {
             match certificate {
                 CertificateSource::Given(_) => std::future::pending().await,
-                CertificateSource::Kept(keeping) => {
-                    keep(keeping, |certificates| shown.show(certificates).map_err(|error| error.to_string()))
-                        .await;
+                CertificateSource::Stored(store) => {
+                    maintain(store, |certificates| {
+                        current.show(certificates).map_err(|error| error.to_string())
+                    })
+                    .await;
                 }
             }
         };
         let mut connections = JoinSet::new();
         tokio::select! {
             () = stop => {}
-            () = keeping => {}
+            () = maintaining => {}
             () = accept(&listener, &acceptor, &lookup, &ended, &mut connections) => {}
         }
         drop(listener);
@@ -206,7 +208,7 @@ async fn accept(
             Ok((stream, _)) => stream,
             Err(error) => {
                 // The usual cause is that no file descriptor is free: wait until other connections are closed.
-                tracing::warn!(%error, "accepting a connection");
+                tracing::warn!(%error, "a connection cannot be accepted");
                 tokio::time::sleep(Duration::from_millis(100)).await;
                 continue;
             }
@@ -246,7 +248,7 @@ async fn connection(
             serving.as_mut().graceful_shutdown();
             match tokio::time::timeout(SHUTDOWN_TIMEOUT, serving).await {
                 Ok(result) => result,
-                Err(_) => return tracing::warn!("a review took too long to end with the process"),
+                Err(_) => return tracing::warn!("running reviews did not end before the timeout of the shutdown"),
             }
         }
     };
@@ -293,9 +295,9 @@ fn reply(code: StatusCode, kind: &'static str, body: Bytes) -> Response<Full<Byt
 }
 
 /// The certificate that clients get; it is replaced without closing connections.
-struct Shown(watch::Sender<Option<Arc<CertifiedKey>>>);
+struct CurrentCertificate(watch::Sender<Option<Arc<CertifiedKey>>>);
 
-impl Shown {
+impl CurrentCertificate {
     fn show(&self, certificates: &WebhookCertificates) -> Result<(), ServeError> {
         let refused = |error: &dyn std::fmt::Display| ServeError::Certificate(error.to_string());
         let chain = CertificateDer::pem_slice_iter(certificates.leaf.as_bytes())
@@ -311,13 +313,13 @@ impl Shown {
     }
 }
 
-impl std::fmt::Debug for Shown {
+impl std::fmt::Debug for CurrentCertificate {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Shown")
+        f.write_str("CurrentCertificate")
     }
 }
 
-impl ResolvesServerCert for Shown {
+impl ResolvesServerCert for CurrentCertificate {
     fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         self.0.borrow().clone()
     }

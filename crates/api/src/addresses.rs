@@ -1,4 +1,4 @@
-//! Newtypes for what may end up in a certificate, a unit file or an SSH command line.
+//! Newtypes for values that are written into certificates, unit files and SSH command lines.
 
 use std::fmt;
 use std::net::Ipv4Addr;
@@ -9,11 +9,11 @@ use serde::{Deserialize, Serialize};
 use crate::names::{NameError, is_label, text_newtype};
 
 text_newtype! {
-    /// A DNS name: 1 to 253 characters, labels joined by dots, the last label with a letter in it.
+    /// A DNS name: 1 to 253 characters, labels joined by dots. The last label contains a letter.
     DnsName
 }
 text_newtype! {
-    /// Where something answers: an IPv4 address or a DNS name, without a port.
+    /// An IPv4 address or a DNS name, without a port.
     Endpoint
 }
 text_newtype! {
@@ -21,11 +21,11 @@ text_newtype! {
     Registry
 }
 text_newtype! {
-    /// What routes are added to: `https://`, an [`Endpoint`], an optional port and path, no more.
+    /// A base URL: `https://`, an [`Endpoint`], an optional port and an optional path.
     HttpsUrl
 }
 text_newtype! {
-    /// The name of an account on a host: 1 to 32 of a-z, 0-9, `_` and `-`, a letter or `_` first.
+    /// The name of an account on a host: 1 to 32 of a-z, 0-9, `_` and `-`; the first is a letter or `_`.
     LoginName
 }
 
@@ -50,7 +50,7 @@ impl FromStr for DnsName {
 }
 
 impl Endpoint {
-    /// The address, when it is not a name.
+    /// The address; `None` when it is a name.
     #[must_use]
     pub fn ip(&self) -> Option<Ipv4Addr> {
         self.0.parse().ok()
@@ -194,7 +194,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn takes_an_address_or_a_name_and_nothing_a_shell_would_run() {
+    fn accepts_addresses_and_names_and_refuses_shell_syntax() {
         for good in ["10.0.0.1", "api.prod", "a", "x1.example.com"] {
             assert!(good.parse::<Endpoint>().is_ok(), "{good}");
         }
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn takes_urls_that_nobody_can_read_along_and_routes_can_be_added_to() {
+    fn accepts_only_https_urls_without_user_and_query() {
         for good in ["https://gateway.example", "https://10.0.0.1:8443/kubeon/", "https://a"] {
             assert!(good.parse::<HttpsUrl>().is_ok(), "{good}");
         }
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn takes_registries_with_port_and_path() {
+    fn accepts_registries_with_port_and_path() {
         for good in ["registry.k8s.io", "10.0.0.9:5000", "r.example.com:5000/mirror/k8s", "localhost"] {
             assert!(good.parse::<Registry>().is_ok(), "{good}");
         }
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_a_range_upside_down() {
+    fn refuses_a_range_whose_first_port_is_above_its_last() {
         let range: PortRange = "10000-30000".parse().unwrap();
         assert_eq!((range.first(), range.last()), (10000, 30000));
         for bad in ["30000-10000", "0-5", "1", "1-", "-1", "1-65536", "+1-5", "01-5"] {

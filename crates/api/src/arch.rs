@@ -1,11 +1,11 @@
-//! The processor architectures that a bundle is made for, and what is called differently on each.
+//! The processor architectures of bundles, and the names that differ between them.
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// A processor architecture, by the name that Go, Debian and OCI share.
+/// A processor architecture, named as in Go, Debian and OCI.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Arch {
@@ -15,13 +15,13 @@ pub enum Arch {
     Arm64,
 }
 
-/// The text names no architecture that kubeon knows.
+/// The text is not the name of a supported architecture.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is not an architecture; use amd64 or arm64")]
 pub struct NotAnArch(String);
 
 impl Arch {
-    /// The architecture of this program, and so of this machine.
+    /// The architecture of this program and of the machine that it runs on.
     #[must_use]
     pub const fn native() -> Self {
         if cfg!(target_arch = "aarch64") { Self::Arm64 } else { Self::Amd64 }
@@ -36,7 +36,7 @@ impl Arch {
         }
     }
 
-    /// What `uname -m` calls it: `x86_64`.
+    /// The name that `uname -m` prints, such as `x86_64`.
     #[must_use]
     pub const fn machine(self) -> &'static str {
         match self {
@@ -45,7 +45,7 @@ impl Arch {
         }
     }
 
-    /// Where Debian puts its libraries: `x86_64-linux-gnu`.
+    /// The name of the folder of Debian's libraries, such as `x86_64-linux-gnu`.
     #[must_use]
     pub const fn triplet(self) -> &'static str {
         match self {
@@ -54,8 +54,8 @@ impl Arch {
         }
     }
 
-    /// The program loader's file in a Debian root file system, without the leading slash. Not the well-known path: that is
-    /// a link, which outside of such a root leads to another system's loader.
+    /// The file of the program loader in a Debian root file system, without the leading slash. It is not the well-known
+    /// path: that is a link, which outside of such a root leads to the loader of another system.
     #[must_use]
     pub const fn loader(self) -> &'static str {
         match self {
@@ -64,7 +64,7 @@ impl Arch {
         }
     }
 
-    /// `e_machine` in an ELF header.
+    /// The field `e_machine` of an ELF header.
     #[must_use]
     pub const fn elf_machine(self) -> u16 {
         match self {
@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn is_known_by_the_names_of_go_and_of_the_kernel() {
+    fn parses_the_names_of_go_and_of_the_kernel() {
         for arch in [Arch::Amd64, Arch::Arm64] {
             assert_eq!(arch.name().parse(), Ok(arch));
             assert_eq!(arch.machine().parse(), Ok(arch));

@@ -1,4 +1,4 @@
-//! The same types for API servers and for editors.
+//! Custom resource definitions for API servers and the JSON schema for editors, generated from the types.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     CustomResourceDefinition, ValidationRule,
@@ -15,11 +15,11 @@ use crate::schema::never_null;
 const HEADER: &str = "# Generated from crates/api by `cargo xtask gen`. Do not edit.\n";
 const RULES: &str = "# Rules use the CEL functions cidr and isCIDR: the API server must be v1.31 or newer.\n";
 
-/// Why a file could not be made from the types.
+/// Why a file could not be generated from the types.
 #[derive(Debug, thiserror::Error)]
 pub enum GenerateError {
-    /// The definition did not become JSON.
-    #[error("writing the definition of {kind} as JSON")]
+    /// The definition cannot be written as JSON.
+    #[error("cannot write the definition of {kind} as JSON")]
     WriteJson {
         /// The kind.
         kind: &'static str,
@@ -27,8 +27,8 @@ pub enum GenerateError {
         #[source]
         source: serde_json::Error,
     },
-    /// The definition did not become YAML.
-    #[error("writing the definition of {kind} as YAML")]
+    /// The definition cannot be written as YAML.
+    #[error("cannot write the definition of {kind} as YAML")]
     WriteYaml {
         /// The kind.
         kind: &'static str,
@@ -38,7 +38,7 @@ pub enum GenerateError {
     },
 }
 
-/// Every `CustomResourceDefinition`: the file's name, and its YAML, ready for `kubectl apply`.
+/// Every `CustomResourceDefinition` as the name of a file and its YAML, ready for `kubectl apply`.
 ///
 /// # Errors
 /// When a definition cannot be written as YAML.
@@ -57,38 +57,38 @@ pub fn definitions() -> Result<Vec<Value>, GenerateError> {
 
 fn kinds() -> [(&'static str, &'static str, CustomResourceDefinition); 3] {
     [
-        ("KubernetesCluster", RULES, ruled(KubernetesCluster::crd(), &CLUSTER_NAME)),
-        ("Cluster", "", ruled(Cluster::crd(), &LABEL_NAME)),
+        ("KubernetesCluster", RULES, with_rule(KubernetesCluster::crd(), &CLUSTER_NAME)),
+        ("Cluster", "", with_rule(Cluster::crd(), &LABEL_NAME)),
         ("ClusterOperation", "", ClusterOperation::crd()),
     ]
 }
 
-/// A rule about the object as a whole.
+/// A CEL rule for the whole object.
 struct Rule {
-    holds: &'static str,
+    rule: &'static str,
     message: &'static str,
 }
 
 impl Rule {
-    fn written(&self) -> ValidationRule {
-        let (rule, message) = (self.holds.to_owned(), Some(self.message.to_owned()));
+    fn to_validation(&self) -> ValidationRule {
+        let (rule, message) = (self.rule.to_owned(), Some(self.message.to_owned()));
         ValidationRule { rule, message, ..ValidationRule::default() }
     }
 }
 
 const CLUSTER_NAME: Rule = Rule {
-    holds: "self.metadata.name.size() <= 63 && !self.metadata.name.contains('.')",
+    rule: "self.metadata.name.size() <= 63 && !self.metadata.name.contains('.')",
     message: "the name of a cluster is a DNS label: at most 63 of a-z, 0-9 and '-', no dots",
 };
 const LABEL_NAME: Rule = Rule {
-    holds: "self.metadata.name.size() <= 63",
+    rule: "self.metadata.name.size() <= 63",
     message: "the name of a Cluster becomes the label clusterName of its operations: at most 63 characters",
 };
 
-fn ruled(mut definition: CustomResourceDefinition, rule: &Rule) -> CustomResourceDefinition {
+fn with_rule(mut definition: CustomResourceDefinition, rule: &Rule) -> CustomResourceDefinition {
     for schema in definition.spec.versions.iter_mut().filter_map(|version| version.schema.as_mut()) {
         if let Some(whole) = schema.open_api_v3_schema.as_mut() {
-            whole.x_kubernetes_validations.get_or_insert_default().push(rule.written());
+            whole.x_kubernetes_validations.get_or_insert_default().push(rule.to_validation());
         }
     }
     definition
@@ -113,7 +113,8 @@ fn file(
     Ok((name, format!("{HEADER}{note}{yaml}")))
 }
 
-/// The JSON schema (draft 7) of a `KubernetesCluster` file, for editors: unknown fields are marked, every field is explained.
+/// The JSON schema (draft 7) of a `KubernetesCluster` file, for editors. It refuses unknown fields and describes every
+/// field.
 #[must_use]
 pub fn json_schema() -> Value {
     let settings = SchemaSettings::draft07().with(|settings| settings.inline_subschemas = true);
@@ -126,12 +127,12 @@ pub fn json_schema() -> Value {
     schema["title"] = json!("KubernetesCluster");
     schema["properties"]["apiVersion"] = json!({"type": "string", "enum": ["ecs.yun.com/v1"]});
     schema["properties"]["kind"] = json!({"type": "string", "enum": ["KubernetesCluster"]});
-    schema["x-kubernetes-validations"] = json!([CLUSTER_NAME.written()]);
+    schema["x-kubernetes-validations"] = json!([CLUSTER_NAME.to_validation()]);
     schema["required"] = json!(["apiVersion", "kind", "metadata", "spec"]);
     schema
 }
 
-/// Makes every object refuse the fields that it does not name.
+/// Makes every object of the schema refuse unknown fields.
 fn close(value: &mut Value) {
     match value {
         Value::Object(fields) => {

@@ -1,21 +1,30 @@
-//! What a host does for its cluster.
+//! The role of a host.
 
 use crate::open_words::open_words;
 
 open_words! {
-    /// What a host does for its cluster. The claim on a host holds the word, so one of another version is kept as it is.
+    /// The role of a host in its cluster. The claim on a host stores it, so a role that another version wrote is kept as
+    /// it is.
     HostRole {
-        /// It runs the control plane.
+        /// The host runs the control plane.
         Master = "master",
-        /// It runs workloads only.
+        /// The host runs workloads only.
         Worker = "worker",
+        /// The host holds etcd. Only a status names this role, beside the others of the host.
+        Etcd = "etcd",
     }
 }
 
 impl HostRole {
-    /// The role of a host of the control plane, or of any other host.
+    /// [`Self::Master`] for a host of the control plane, else [`Self::Worker`].
     #[must_use]
     pub fn of(master: bool) -> Self {
         if master { Self::Master } else { Self::Worker }
+    }
+
+    /// Whether the host runs the control plane.
+    #[must_use]
+    pub fn is_master(&self) -> bool {
+        *self == Self::Master
     }
 }

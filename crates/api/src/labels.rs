@@ -1,4 +1,4 @@
-//! Label keys and values, and every annotation, label and finalizer name that kubeon writes.
+//! Types for label keys and values, and the names of the annotations, labels and finalizers that kubeon uses.
 
 use std::str::FromStr;
 
@@ -7,31 +7,29 @@ use crate::names::{ClusterName, NameError, text_newtype};
 
 /// Annotation: the command channel of the older clients, see [`crate::Operation`].
 pub const OPERATION: &str = "app.kubernetes.io/operation";
-/// Annotation: JSON of the last spec that was applied with success, without its secrets.
+/// Annotation: JSON of the last spec that was applied successfully, without its secrets.
 pub const APPLIED_SPEC: &str = "app.kubernetes.io/spec";
-/// Annotation: while its value is [`PROTECTED`], deleting the object is refused at admission.
+/// Annotation: while its value is [`PROTECTED`], admission refuses to delete the object.
 pub const DELETION_PROTECTION: &str = "ecs.yun.com/deletion-protection";
-/// Every annotation that does so; the first is the one that examples show.
+/// All annotations with this effect; examples use the first one.
 pub const DELETION_PROTECTIONS: [&str; 2] = [DELETION_PROTECTION, "kubeon.io/deletion-protection"];
-/// The value of [`DELETION_PROTECTIONS`] that protects.
+/// The value of [`DELETION_PROTECTIONS`] that protects the object.
 pub const PROTECTED: &str = "true";
-/// Label of a Secret or ConfigMap that the operator made for a cluster; only such a one may be written by a runner.
+/// Label of a Secret or ConfigMap that the operator created for a cluster. A runner may write only objects with this label.
 pub const CLUSTER: &str = "kubeon.io/cluster";
-/// Annotation of such a one: the name of the Job whose runner may write it.
+/// Annotation of an object with the label [`CLUSTER`]: the name of the Job whose runner may write it.
 pub const JOB: &str = "kubeon.io/job";
-/// Annotation of a `KubernetesCluster` and of its operations: checks of the hosts that may fail, by name, joined by
+/// Annotation of a `KubernetesCluster` and of its operations: names of host checks whose failure is ignored, joined by
 /// commas.
 pub const IGNORE_CHECKS: &str = "kubeon.io/ignore-checks";
-/// Annotation of a `KubernetesCluster` and of its operations: workers that may be left out where they do not answer, by
-/// address or name, joined by commas.
+/// Annotation of a `KubernetesCluster` and of its operations: addresses or names of workers that may be left out when they
+/// are unreachable, joined by commas.
 pub const WITHOUT: &str = "kubeon.io/without";
-/// What admission says to a runner whose Job the operator has not written down yet: a moment later it will be.
-pub const NO_JOB_YET: &str = "of which none is recorded yet";
-/// Label of an operation that was derived from a `KubernetesCluster`: the object's UID. Written by the operator alone.
+/// Label of an operation that was derived from a `KubernetesCluster`: the object's UID. Only the operator writes it.
 pub const DERIVED_UID: &str = "kubeon.io/cluster-uid";
-/// Label of an operation that was derived from a `KubernetesCluster`: its namespace. Written by the operator alone.
+/// Label of an operation that was derived from a `KubernetesCluster`: the object's namespace. Only the operator writes it.
 pub const DERIVED_NAMESPACE: &str = "kubeon.io/cluster-namespace";
-/// What every finalizer of a `KubernetesCluster` begins with; the object's name follows.
+/// Prefix of the finalizers of a `KubernetesCluster`; the object's name follows.
 pub const FINALIZER_PREFIX: &str = "kubernetescluster.ecs.yun.com/";
 
 /// The finalizer of the `KubernetesCluster` with this name.
@@ -45,7 +43,7 @@ text_newtype! {
     LabelKey
 }
 text_newtype! {
-    /// The value of a label: empty, or 1 to 63 of A-Z, a-z, 0-9, `-`, `_`, `.`, a letter or digit first and last.
+    /// The value of a label: empty, or 1 to 63 of A-Z, a-z, 0-9, `-`, `_`, `.`, with a letter or digit first and last.
     LabelValue
 }
 
@@ -96,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn takes_what_kubernetes_takes_as_a_label() {
+    fn accepts_the_labels_that_kubernetes_accepts() {
         for good in ["disk", "example.com/disk", "A_b.c-1"] {
             assert!(good.parse::<LabelKey>().is_ok(), "{good}");
         }

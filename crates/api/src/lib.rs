@@ -1,19 +1,20 @@
-//! The nouns of kubeon: what a person declares and how its parts are named.
+//! The API types of kubeon: the custom resources, and the types of names, addresses and versions.
 //!
 //! ```text
-//!   KubernetesCluster (YAML, flags)  ──►  names, addresses, versions proven at construction  ──►  everything below
-//!        │ read_yaml: strict, all mistakes at once, each with line, field and reason
-//!        └ crds, json_schema: the same types for API servers and editors, CEL rules included
+//!   KubernetesCluster (YAML, flags)  ──►  validated names, addresses, versions  ──►  other crates
+//!        │ read_yaml: strict; returns all mistakes at once, each with line, field and reason
+//!        └ crds, json_schema: the same types for API servers and editors, with CEL rules
 //! ```
 //!
-//! Types here carry their own limits: a value that exists is valid. The crate performs no effect and
-//! links no client, runtime or transport.
+//! A value of a type in this crate is valid: the constructors check its limits. The crate has no side effects and
+//! depends on no client, runtime or transport.
 
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
-#![allow(clippy::duplicated_attributes, reason = "the columns of a table share words")]
+#![allow(clippy::duplicated_attributes, reason = "the printer columns share words")]
 
 mod addresses;
 mod arch;
+mod condition_status;
 mod crd;
 mod host_role;
 pub mod kubeonkube;
@@ -25,10 +26,13 @@ mod read;
 pub mod refusal;
 mod schema;
 mod secret;
+pub mod suggestion;
 mod words;
+pub mod yaml;
 
 pub use addresses::{DnsName, Endpoint, HttpsUrl, LoginName, PortRange, Registry};
 pub use arch::{Arch, NotAnArch};
+pub use condition_status::ConditionStatus;
 pub use crd::{GenerateError, crds, definitions, json_schema};
 pub use host_role::HostRole;
 pub use kubeonkube::{Cluster, ClusterOperation, DataRef};

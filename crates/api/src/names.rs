@@ -1,4 +1,4 @@
-//! Newtypes for names, addresses, versions and digests. Inner code never sees a bare `String` for those.
+//! Newtypes for names, addresses, versions and digests. Other crates use them instead of `String`.
 
 use std::fmt;
 use std::net::Ipv4Addr;
@@ -7,7 +7,7 @@ use std::str::FromStr;
 use ipnet::Ipv4Net;
 use serde::{Deserialize, Serialize};
 
-/// Why a text is not the name, address, version or digest that it was taken for.
+/// Why a text is not a valid name, address, version or digest.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NameError {
     /// Not an RFC 1123 label.
@@ -15,7 +15,7 @@ pub enum NameError {
         "{kind} {value:?} is not a DNS label: 1 to 63 of a-z, 0-9 and '-', a letter or digit first and last"
     )]
     NotALabel {
-        /// What the text names: `cluster name`, `host name`.
+        /// The kind of name: `cluster name`, `host name`.
         kind: &'static str,
         /// The refused text.
         value: String,
@@ -28,7 +28,7 @@ pub enum NameError {
     NotACidr {
         /// The refused text.
         value: String,
-        /// Empty, or what was probably meant.
+        /// Empty, or a suggestion.
         hint: String,
     },
     /// Not `vMAJOR.MINOR.PATCH`.
@@ -37,10 +37,10 @@ pub enum NameError {
     /// Not 64 hexadecimal digits.
     #[error("{0:?} is not a SHA-256 digest")]
     NotADigest(String),
-    /// Not the kind of text that the field takes.
+    /// Not a text of the expected form.
     #[error("{value:?} is not {expected}")]
     Malformed {
-        /// What the field takes, with its article: `a DNS name such as …`.
+        /// The expected form, with its article: `a DNS name such as …`.
         expected: &'static str,
         /// The refused text.
         value: String,
@@ -97,7 +97,7 @@ text_newtype! {
     ClusterName
 }
 text_newtype! {
-    /// The name of a host, later of its Node: an RFC 1123 label of 1 to 63 characters.
+    /// The name of a host and of its Node: an RFC 1123 label of 1 to 63 characters.
     HostName
 }
 text_newtype! {
@@ -134,7 +134,7 @@ impl FromStr for Digest {
     }
 }
 
-/// The address of a host on the network that its cluster uses. IPv4 only for now.
+/// The address of a host on the network of its cluster. Only IPv4 is supported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct HostAddress(Ipv4Addr);
@@ -185,20 +185,20 @@ impl fmt::Display for HostAddress {
 pub struct Cidr(Ipv4Net);
 
 impl Cidr {
-    /// The network as `ipnet`'s type.
+    /// The network as a type of `ipnet`.
     #[must_use]
     pub fn net(self) -> Ipv4Net {
         self.0
     }
 
-    /// The address `offset` places after the network's first one; `None` when it lies outside.
+    /// The address at `offset` in the network, from 0; `None` when it is outside of the network.
     #[must_use]
     pub fn nth(self, offset: u32) -> Option<Ipv4Addr> {
         let address = Ipv4Addr::from(u32::from(self.0.network()).checked_add(offset)?);
         self.0.contains(&address).then_some(address)
     }
 
-    /// Whether the two networks share an address.
+    /// Whether the two networks have an address in common.
     #[must_use]
     pub fn overlaps(self, other: Self) -> bool {
         self.0.contains(&other.0.network()) || other.0.contains(&self.0.network())
@@ -236,15 +236,15 @@ impl fmt::Display for Cidr {
     }
 }
 
-/// A Kubernetes version: `vMAJOR.MINOR.PATCH`, ordered by number. The `v` may be missing on input.
+/// A Kubernetes version: `vMAJOR.MINOR.PATCH`, ordered by number. The `v` is optional on input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Version {
     /// Always 1 so far.
     pub major: u32,
-    /// The release, such as 36.
+    /// The minor release, such as 36.
     pub minor: u32,
-    /// The fix level within the release.
+    /// The patch release.
     pub patch: u32,
 }
 
@@ -306,13 +306,13 @@ mod tests {
     }
 
     #[test]
-    fn names_the_network_that_was_meant() {
+    fn suggests_the_network_without_host_bits() {
         let error = "10.64.3.7/12".parse::<Cidr>().unwrap_err();
         assert!(error.to_string().contains("10.64.0.0/12"), "{error}");
     }
 
     #[test]
-    fn sees_overlap_both_ways() {
+    fn overlap_is_symmetric() {
         let net = |text: &str| text.parse::<Cidr>().unwrap();
         assert!(net("10.64.0.0/12").overlaps(net("10.65.0.0/16")));
         assert!(net("10.65.0.0/16").overlaps(net("10.64.0.0/12")));
@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_addresses_from_the_network() {
+    fn nth_counts_from_the_first_address() {
         let net: Cidr = "10.64.0.0/12".parse().unwrap();
         assert_eq!(net.nth(10).unwrap().to_string(), "10.64.0.10");
         assert_eq!("10.0.0.0/30".parse::<Cidr>().unwrap().nth(4), None);

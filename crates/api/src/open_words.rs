@@ -1,5 +1,5 @@
-//! Enums whose known values are fixed words, and which keep any other word as it was written. A message, a state file or an
-//! object of another version may hold a word that this version does not know; reading it must not fail.
+//! Enums with fixed words as known values, which keep an unknown word as it was written. A message, a state file or an object
+//! of another version may contain a word that this version does not know; reading it must not fail.
 
 macro_rules! open_words {
     ($(#[$doc:meta])* $name:ident { $($(#[$variant_doc:meta])* $variant:ident = $word:literal),* $(,)? }) => {
@@ -13,7 +13,7 @@ macro_rules! open_words {
         }
 
         impl $name {
-            /// The word that stands for it on the wire.
+            /// The serialized word.
             #[must_use]
             pub fn as_str(&self) -> &str {
                 match self {
@@ -44,7 +44,7 @@ macro_rules! open_words {
             }
         }
 
-        /// The empty word: a field that nobody filled in.
+        /// The empty word: an absent field.
         impl Default for $name {
             fn default() -> Self {
                 Self::from("")
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn a_known_word_is_a_value_and_any_other_is_kept() {
+    fn a_known_word_is_parsed_and_an_unknown_word_is_kept() {
         for (word, value) in
             [("red", Colour::Red), ("Red", Colour::Other("Red".to_owned())), ("", Colour::default())]
         {

@@ -1,5 +1,5 @@
-//! Why a request is refused, as data: each entry point renders it in its own terms. The CLI writes flags, the operator
-//! writes annotations and field paths.
+//! Why a request is refused, as data. Each entry point renders it in its own terms: the CLI names flags, the operator names
+//! annotations and field paths.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -8,8 +8,14 @@ use crate::labels;
 use crate::names::{HostAddress, Version};
 use crate::words::words;
 
-/// First line of a text about failed checks. A line for each host follows: ` ADDRESS : what is wrong`.
+/// First line of a text about failed checks.
 pub const FAILED_WITH: &str = "[precheck] failed with:";
+
+/// The text about failed checks: [`FAILED_WITH`], then each line of `lines`, such as `ADDRESS : what is wrong`.
+#[must_use]
+pub fn failed_with<T: AsRef<str>>(lines: impl IntoIterator<Item = T>) -> String {
+    lines.into_iter().fold(FAILED_WITH.to_owned(), |text, line| text + "\n " + line.as_ref())
+}
 
 /// One reason why a request is refused.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -17,14 +23,14 @@ pub const FAILED_WITH: &str = "[precheck] failed with:";
 pub struct Refusal {
     /// The declared field that is wrong.
     pub field: RefusedField,
-    /// The value of the field, as far as the refusal is about one; empty where the field is missing.
+    /// The value of the field; empty when the field is missing or the refusal is not about its value.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 1024))]
     pub value: String,
     /// What is wrong with it, without flags or annotations.
     #[schemars(length(max = 4096))]
     pub reason: String,
-    /// What a person can do about it, where there is something.
+    /// What a user can do about it, if there is something.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub remedy: Option<Remedy>,
 }
@@ -40,9 +46,14 @@ impl Refusal {
         Self::new(RefusedField::Host, host, reason)
     }
 
-    /// Refuses an argument that only one entry point knows, written as the person wrote it: `--cni calico`.
+    /// Refuses an argument that only one entry point has, as the user wrote it: `--cni calico`.
     pub fn argument(argument: impl Into<String>, reason: impl Into<String>) -> Self {
         Self::new(RefusedField::Argument, argument.into(), reason)
+    }
+
+    /// Refuses a setting that has no word of its own in [`RefusedField`], by its path: `spec.cluster.network.type`.
+    pub fn setting(path: impl Into<String>, reason: impl Into<String>) -> Self {
+        Self::new(RefusedField::Setting, path.into(), reason)
     }
 
     /// The same refusal with a remedy.
@@ -53,7 +64,7 @@ impl Refusal {
 }
 
 words! {
-    /// What a refusal is about.
+    /// The subject of a refusal.
     RefusedField {
         /// The cluster's name.
         Name = "name",
@@ -81,17 +92,19 @@ words! {
         CaYears = "caYears",
         /// The load balancer.
         LoadBalancer = "loadBalancer",
-        /// A host, whatever its role.
+        /// A host of any role.
         Host = "host",
         /// The bundle of a version.
         Bundle = "bundle",
-        /// An argument that only one entry point knows; the value holds all of it.
+        /// Any other setting; the value is the path of its field.
+        Setting = "setting",
+        /// An argument that only one entry point has; the value is the whole argument.
         Argument = "argument",
     }
 }
 
 impl RefusedField {
-    /// The path of the field in a `KubernetesCluster`; `None` where the refusal is about no field of it.
+    /// The path of the field in a `KubernetesCluster`; `None` when the subject is not a field of it.
     #[must_use]
     pub fn path(self) -> Option<&'static str> {
         Some(match self {
@@ -108,12 +121,12 @@ impl RefusedField {
             Self::NodePortRange => "spec.cluster.network.nodePortRange",
             Self::CaYears => "spec.cluster.certificates.caYears",
             Self::LoadBalancer => "spec.cluster.loadBalancer",
-            Self::Host | Self::Bundle | Self::Argument => return None,
+            Self::Host | Self::Bundle | Self::Setting | Self::Argument => return None,
         })
     }
 }
 
-/// What a person can do about a refusal. Each entry point says how.
+/// What a user can do about a refusal. Each entry point describes how.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum Remedy {
@@ -121,7 +134,7 @@ pub enum Remedy {
     SkipHost(HostAddress),
     /// Ignore the check of this name.
     Ignore(#[schemars(length(max = 63))] String),
-    /// Change this field, which the refused one contradicts.
+    /// Change this field, which the refused field contradicts.
     Change(RefusedField),
     /// Give this host a name in the cluster's declaration.
     NameHost(HostAddress),
@@ -129,20 +142,26 @@ pub enum Remedy {
     FreeHost(HostAddress),
     /// Build the bundle of this version again.
     BuildBundle(Version),
+    /// Compare the SSH key that this host shows with the key on the host, and trust it.
+    TrustHostKey(HostAddress),
 }
 
+/// The remedy of [`Remedy::FreeHost`] for every entry point. It is appended to the reason.
+pub const FREE_HOST: &str = "; remove that cluster first, or name another host";
+
 impl Remedy {
-    /// The remedy in the terms of a `KubernetesCluster`: its fields and annotations. It follows the reason, and is empty
-    /// where the operator writes a command of its own.
+    /// The remedy in terms of the fields and annotations of a `KubernetesCluster`. It is appended to the reason. It is empty
+    /// when the operator adds a command itself.
     #[must_use]
     pub fn for_objects(&self) -> String {
         match self {
             // The operator names all such hosts in one command.
             Self::SkipHost(_) => String::new(),
+            Self::TrustHostKey(_) => "; trust this key if it is the key of the host".to_owned(),
             Self::Ignore(check) => format!(": annotate the object with {}={check}", labels::IGNORE_CHECKS),
             Self::Change(field) => field.path().map(|path| format!(" ({path})")).unwrap_or_default(),
             Self::NameHost(_) => "; set its name in masterList or nodeList".to_owned(),
-            Self::FreeHost(_) => "; remove that cluster first, or name another host".to_owned(),
+            Self::FreeHost(_) => FREE_HOST.to_owned(),
             Self::BuildBundle(version) => format!("; build the bundle of {version} again"),
         }
     }
@@ -168,6 +187,6 @@ mod tests {
     fn a_field_of_the_declaration_has_a_path() {
         let paths = RefusedField::ALL.iter().filter_map(|field| field.path());
         assert!(paths.clone().all(|path| path.starts_with("spec.cluster.") || path == "metadata.name"));
-        assert_eq!(paths.count(), RefusedField::ALL.len() - 3);
+        assert_eq!(paths.count(), RefusedField::ALL.len() - 4);
     }
 }

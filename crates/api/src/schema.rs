@@ -1,7 +1,7 @@
-//! JSON schemas of the newtypes, and the pieces that the schemas of larger types are finished with.
+//! JSON schemas of the newtypes, and functions that complete the schemas of larger types.
 //!
-//! Every schema of a text carries a `pattern` and a `maxLength`, so that an API server refuses what the type would
-//! refuse, and a `title` that [`crate::read`] knows: it asks the type itself why a text is wrong.
+//! Every schema of a text has a `pattern` and a `maxLength`, so that an API server refuses invalid text. Its `title` selects
+//! the type in [`crate::read`], which then reports why a text is invalid.
 
 use std::borrow::Cow;
 
@@ -15,7 +15,7 @@ use crate::names::{Cidr, ClusterName, Digest, HostAddress, HostName, Version};
 use crate::secret::{PrivateKey, Secret};
 
 const LABEL: &str = "^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$";
-/// Labels joined by dots, the last one with a letter, or `300.1.1.1` would be a name.
+/// Labels joined by dots. The last label contains a letter, so that `300.1.1.1` is not a name.
 const NAME: &str = r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?\.)*([0-9][-0-9]*)?[a-z]([-a-z0-9]*[a-z0-9])?$";
 const OCTET: &str = "(25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])";
 
@@ -65,8 +65,8 @@ impl JsonSchema for Secret {
     }
 }
 
-/// A text whose checks the schema cannot express, asked of the type: the reason why it is refused, if it is.
-/// `title` is the schema's.
+/// Why the type refuses a text; `None` when it accepts the text. `title` is the title of the schema. The types check more
+/// than a schema can express.
 pub(crate) fn refusal(title: &str, text: &str) -> Option<String> {
     fn of<T: std::str::FromStr<Err: ToString>>(text: &str) -> Option<String> {
         text.parse::<T>().err().map(|error| error.to_string())
@@ -91,10 +91,10 @@ pub(crate) fn refusal(title: &str, text: &str) -> Option<String> {
     }
 }
 
-/// What the pattern of a text begins with when an empty text stands for an absent one.
+/// Prefix of the pattern of a text that may be empty; an empty text means that the field is absent.
 pub(crate) const MAY_BE_EMPTY: &str = "^$|";
 
-/// The schema of `T`, or an empty text: older clients write `""` where they mean nothing.
+/// The schema of `T`, or an empty text: older clients write `""` for absent fields.
 pub(crate) fn or_empty<T: JsonSchema>(generator: &mut SchemaGenerator) -> Schema {
     let mut schema = T::json_schema(generator);
     if let Some(pattern) = schema.get("pattern").and_then(Value::as_str) {
@@ -107,7 +107,7 @@ pub(crate) fn or_empty<T: JsonSchema>(generator: &mut SchemaGenerator) -> Schema
     schema
 }
 
-/// Adds `alias` beside the property `name`, described as such. An API server drops what its schema does not name.
+/// Adds the deprecated property `alias` for the property `name`. An API server drops fields that are not in its schema.
 pub(crate) fn add_alias(schema: &mut Schema, alias: &str, name: &str) {
     let Some(Value::Object(properties)) = schema.get_mut("properties") else { return };
     if let Some(mut copy) = properties.get(name).cloned() {
@@ -126,13 +126,14 @@ pub(crate) fn deprecate(property: &mut Value, instead: &str) {
     }
 }
 
-/// What a property is the older spelling of, if it is one.
+/// The newer spelling of a deprecated property.
 pub(crate) fn newer_spelling(property: &Value) -> Option<&str> {
     property.get("deprecated")?;
     property.get("description")?.as_str()?.strip_prefix(OLDER)
 }
 
-/// Takes `null` out of every type, and formats that no API server knows. Without it an API server drops a `null` like an absent field, and no rule meets one.
+/// Removes `null` from every type, and formats that API servers do not know. An API server then drops a `null` like an absent
+/// field, and no rule has to handle `null`.
 pub(crate) fn never_null(value: &mut Value) {
     match value {
         Value::Object(fields) => {
@@ -160,9 +161,9 @@ pub(crate) fn never_null(value: &mut Value) {
 mod tests {
     use super::*;
 
-    /// A pattern looser than its type is caught by the type; one that is stricter would refuse good input.
+    /// A pattern may accept more than its type, which checks again; it must not refuse valid input.
     #[test]
-    fn accepts_by_pattern_whatever_the_type_accepts() {
+    fn patterns_accept_every_valid_value() {
         let mut generator = SchemaGenerator::default();
         let mut accepts = |schema: fn(&mut SchemaGenerator) -> Schema, texts: &[&str]| {
             let schema = schema(&mut generator);
@@ -188,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_by_pattern_what_would_be_dangerous() {
+    fn patterns_refuse_dangerous_values() {
         let mut generator = SchemaGenerator::default();
         let mut refuses = |schema: fn(&mut SchemaGenerator) -> Schema, texts: &[&str]| {
             let schema = schema(&mut generator);
@@ -204,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn lets_an_optional_text_be_empty() {
+    fn an_optional_text_may_be_empty() {
         let schema = or_empty::<Cidr>(&mut SchemaGenerator::default());
         let pattern = regex::Regex::new(schema.get("pattern").and_then(Value::as_str).unwrap()).unwrap();
         assert!(pattern.is_match("") && pattern.is_match("10.0.0.0/8") && !pattern.is_match("10.0.0.0"));

@@ -1,4 +1,4 @@
-//! Text that must not be shown. `Debug` hides it, `Display` does not exist, serialising is the only way out.
+//! Secret text. `Debug` hides it and `Display` is not implemented; serializing writes it.
 
 use std::fmt;
 use std::str::FromStr;
@@ -13,13 +13,13 @@ use serde::{Deserialize, Serialize};
 pub struct Secret(String);
 
 impl Secret {
-    /// Takes the text.
+    /// A secret with this text.
     #[must_use]
     pub fn new(text: impl Into<String>) -> Self {
         Self(text.into())
     }
 
-    /// The text itself, for the one place that needs it.
+    /// The text itself.
     #[must_use]
     pub fn expose(&self) -> &str {
         &self.0
@@ -38,7 +38,7 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// A private SSH key: PEM, or the base64 of a PEM. Kept as it was written; [`Self::pem`] is the same for both.
+/// A private SSH key: PEM, or the base64 of a PEM. It is serialized as it was written; [`Self::pem`] is the same for both.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct PrivateKey {
@@ -46,7 +46,7 @@ pub struct PrivateKey {
     pem: String,
 }
 
-/// Why a text is no private key. Never holds the text.
+/// Why a text is not a private key. It never contains the text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum PrivateKeyError {
     /// Neither PEM nor the base64 of a PEM.
@@ -54,16 +54,16 @@ pub enum PrivateKeyError {
         "this is not a private key: it must be PEM (-----BEGIN … PRIVATE KEY-----) or the base64 of a PEM"
     )]
     NotPem,
-    /// A public key where the private one belongs.
+    /// A public key instead of a private key.
     #[error("this is a public key; the private key is in the file of that name without .pub")]
     Public,
-    /// PEM whose body is damaged or that does not end.
+    /// PEM with a damaged body or without its END line.
     #[error("this private key is damaged: its PEM body is not base64, or its END line is missing")]
     Damaged,
 }
 
 impl PrivateKey {
-    /// The key as PEM, lines ended by `\n`: the exact content of a key file.
+    /// The key as PEM with `\n` line ends: the exact content of a key file.
     #[must_use]
     pub fn pem(&self) -> &str {
         &self.pem
@@ -140,7 +140,7 @@ mod tests {
 
     /// Contract B, case 14.
     #[test]
-    fn makes_the_same_file_of_pem_and_of_its_base64() {
+    fn pem_and_its_base64_give_the_same_file() {
         let pem = sample();
         let direct: PrivateKey = pem.parse().unwrap();
         let encoded: PrivateKey = STANDARD.encode(&pem).parse().unwrap();
@@ -159,7 +159,7 @@ mod tests {
 
     /// Contract B, case 14: an invalid key is refused.
     #[test]
-    fn refuses_what_is_no_private_key() {
+    fn refuses_text_that_is_not_a_private_key() {
         let refused = |text: &str| text.parse::<PrivateKey>().unwrap_err();
         assert_eq!(refused("ssh-ed25519 AAAA me@home"), PrivateKeyError::Public);
         assert_eq!(refused("hello"), PrivateKeyError::NotPem);

@@ -1,4 +1,4 @@
-//! Enums whose values are fixed words on the wire: one table gives serde, schema, `Display` and `FromStr`.
+//! Enums whose values are serialized as fixed words: one table defines serde, schema, `Display` and `FromStr`.
 
 macro_rules! words {
     ($($(#[$doc:meta])* $name:ident { $($(#[$variant_doc:meta])* $variant:ident = $word:literal),* $(,)? })*) => {$(
@@ -12,7 +12,7 @@ macro_rules! words {
             /// Every value, in the order of the documentation.
             pub const ALL: &[Self] = &[$(Self::$variant),*];
 
-            /// The word that stands for it on the wire.
+            /// The serialized word.
             #[must_use]
             pub fn as_str(self) -> &'static str {
                 match self {

@@ -2,12 +2,14 @@
 
 use std::time::Duration;
 
+use backon::BackoffBuilder as _;
 use kubeon_plan::Step;
 use kubeon_ports::Report;
 use kubeon_wire::{Category, Event, Op, StepFailure};
 use tokio::time::sleep;
 
-use crate::host_connection::{HostConnection, millis, pause_after};
+use crate::backoff::pauses;
+use crate::host_connection::{HostConnection, millis};
 use crate::payload::resolve_secrets;
 use crate::{HostPorts, RunEvent};
 
@@ -18,22 +20,22 @@ pub(crate) async fn attempt(
     ports: &HostPorts<'_>,
 ) -> Result<Report, StepFailure> {
     let context = connection.context();
-    context.watch.on_event(RunEvent::StepStarted { host: connection.host, step: step.id.clone() });
+    context.observer.on_event(RunEvent::StepStarted { host: connection.host, step: step.id.clone() });
     let mut attempt = 1;
+    let mut pauses = pauses().with_max_times(usize::from(step.tries).saturating_sub(1)).build();
     loop {
-        let failure = match once(connection, step, ports).await {
+        let failure = match attempt_once(connection, step, ports).await {
             Ok(report) => return Ok(report),
             Err(failure) => failure,
         };
-        let give_up = attempt >= step.tries
-            || !failure.category.retryable()
-            || (waits(step) && context.lost.borrow().is_some());
-        if give_up || connection.lost().is_some() || context.stop.is_cancelled() {
+        let give_up = !failure.category.retryable()
+            || (may_depend_on_other_hosts(step) && context.lost.borrow().is_some());
+        if give_up || connection.lost().is_some() || context.cancellation.is_cancelled() {
             return Err(failure);
         }
-        let pause = pause_after(attempt);
+        let Some(pause) = pauses.next() else { return Err(failure) };
         attempt += 1;
-        context.watch.on_event(RunEvent::Retrying {
+        context.observer.on_event(RunEvent::Retrying {
             host: connection.host,
             step: step.id.clone(),
             failure: failure.clone(),
@@ -42,12 +44,12 @@ pub(crate) async fn attempt(
         });
         tokio::select! {
             () = sleep(pause) => {}
-            () = context.stop.cancelled() => return Err(failure),
+            () = context.cancellation.cancelled() => return Err(failure),
         }
     }
 }
 
-async fn once(
+async fn attempt_once(
     connection: &HostConnection<'_>,
     step: &Step,
     ports: &HostPorts<'_>,
@@ -57,19 +59,19 @@ async fn once(
     let forward = |event: Event| {
         connection.event_received();
         if let Some(run_event) = translate(connection, step, event) {
-            connection.context().watch.on_event(run_event);
+            connection.context().observer.on_event(run_event);
         }
     };
     let step_timeout = Duration::from_secs(step.timeout_seconds.into());
     let work = connection.with_silence_limit(step_timeout, session.run(payload.step, payload.blob, &forward));
     let result = tokio::select! {
         result = work => result,
-        failure = connection.context().lost_host_timeout(), if waits(step) => Err(failure),
+        failure = connection.context().lost_host_timeout(), if may_depend_on_other_hosts(step) => Err(failure),
     };
     connection.event_received();
     match result.as_ref().map_err(|failure| failure.category) {
-        Err(Category::Unreachable) => connection.broke(&session).await,
-        Err(Category::Fenced | Category::Denied) => {
+        Err(Category::Unreachable) => connection.close_broken(&session).await,
+        Err(Category::Fenced | Category::Denied | Category::UnknownHostKey) => {
             result.as_ref().err().into_iter().for_each(|failure| connection.lose(failure));
         }
         _ => {}
@@ -78,7 +80,7 @@ async fn once(
 }
 
 /// Whether the step waits for a condition that may depend on another host.
-fn waits(step: &Step) -> bool {
+fn may_depend_on_other_hosts(step: &Step) -> bool {
     match &step.op {
         Op::Await { .. } => true,
         Op::Service { ready, .. } => !ready.is_empty(),
@@ -86,7 +88,8 @@ fn waits(step: &Step) -> bool {
     }
 }
 
-/// Converts an event of the host. The run itself reports that a step started, ended or failed, so those give `None`.
+/// Converts an event of the host. The run itself reports that a step started, ended or failed, so those give
+/// `None`.
 fn translate(connection: &HostConnection<'_>, step: &Step, event: Event) -> Option<RunEvent> {
     let (host, step) = (connection.host, step.id.clone());
     match event {

@@ -4,22 +4,26 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
+use backon::{BackoffBuilder as _, ExponentialBackoff};
 use kubeon_api::HostAddress;
 use kubeon_ports::{ActHost, HostSession};
 use kubeon_wire::{Category, Fence, ORPHAN_LIFE, StepFailure};
 use tokio::sync::{Mutex, Semaphore, watch};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
+use crate::backoff::pauses;
 use crate::{RunEvent, RunObserver};
 
 /// The number of attempts to open a session before the host counts as lost.
-const OPEN_TRIES: u8 = 4;
+const OPEN_TRIES: usize = 4;
 
-/// How long to retry while another session of the cluster holds the lock of the host. A session whose engine was killed or
-/// disconnected ends within this time. If the lock is still held after it, another engine is working on the host.
+/// How long to retry while another session of the cluster holds the lock of the host. A session whose engine
+/// was killed or disconnected ends within this time. If the lock is still held after it, another engine is
+/// working on the host.
 const HELD_TIMEOUT: Duration = ORPHAN_LIFE.saturating_add(Duration::from_secs(7));
 
-/// The pause between two attempts while the host is locked. The host itself also waits briefly before it refuses.
+/// The pause between two attempts while the host is locked. The host itself also waits briefly before it
+/// refuses.
 const HELD_PAUSE: Duration = Duration::from_millis(500);
 
 /// The time limit of one attempt to open a session. It includes copying the node program to the host.
@@ -29,14 +33,14 @@ const OPEN_TIMEOUT: Duration = Duration::from_secs(120);
 const GRACE_PERIOD: Duration = Duration::from_secs(15);
 
 /// How many sessions of one host may break in one run before the host counts as lost.
-const SESSIONS: u8 = 8;
+const MAX_SESSIONS: u8 = 8;
 
-/// How long waiting steps continue after a host of the run was lost: the condition that they wait for may depend on that
-/// host.
+/// How long waiting steps continue after a host of the run was lost: the condition that they wait for may
+/// depend on that host.
 const LOST_HOST_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The upper limit of one attempt of a step, even while its host reports progress.
-const LONGEST_TRY: Duration = Duration::from_secs(4 * 3600);
+const MAX_ATTEMPT_TIME: Duration = Duration::from_secs(4 * 3600);
 
 /// The time limit for closing a session.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -44,8 +48,8 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 /// The context that all connections of a run share.
 pub(crate) struct RunContext<'a> {
     pub act: &'a dyn ActHost,
-    pub watch: &'a dyn RunObserver,
-    pub stop: &'a CancellationToken,
+    pub observer: &'a dyn RunObserver,
+    pub cancellation: &'a CancellationToken,
     /// Limits the number of sessions that are opened in parallel.
     pub openings: Semaphore,
     /// The first host that was lost.
@@ -53,7 +57,8 @@ pub(crate) struct RunContext<'a> {
 }
 
 impl RunContext<'_> {
-    /// Returns the failure of waiting steps some time after a host was lost. Never returns while no host is lost.
+    /// Returns the failure of waiting steps some time after a host was lost. Never returns while no host is
+    /// lost.
     pub(crate) async fn lost_host_timeout(&self) -> StepFailure {
         let mut lost = self.lost.subscribe();
         let lost = lost.wait_for(Option::is_some).await.map(|host| *host);
@@ -95,51 +100,53 @@ impl<'a> HostConnection<'a> {
             opened = self.open() => {
                 let session = opened.inspect_err(|failure| self.lose(failure))?;
                 *slot = Some(Arc::clone(&session));
-                self.context.watch.on_event(RunEvent::HostOpened { host: self.host });
+                self.context.observer.on_event(RunEvent::HostOpened { host: self.host });
                 Ok(session)
             }
-            () = self.context.stop.cancelled() => Err(cancelled()),
+            () = self.context.cancellation.cancelled() => Err(cancelled()),
         }
     }
 
-    /// Watches the session and opens a new one when it ends, also while no step uses it. Returns when the host is lost or
-    /// the run is cancelled.
+    /// Monitors the session and opens a new one when it ends, even while no step uses it. Returns when the
+    /// host is lost or the run is cancelled.
     pub(crate) async fn watch_session(&self) -> HostAddress {
-        for _ in 0..SESSIONS {
+        for _ in 0..MAX_SESSIONS {
             let Ok(session) = self.session().await else { return self.host };
             let failure = session.ended().await;
-            self.context.watch.on_event(RunEvent::HostRetrying {
+            self.context.observer.on_event(RunEvent::HostRetrying {
                 host: self.host,
                 failure,
                 pause_milliseconds: 0,
             });
-            self.broke(&session).await;
+            self.close_broken(&session).await;
         }
-        self.lose(&unreachable(format!("{} lost its session {SESSIONS} times", self.host)));
+        self.lose(&unreachable(format!("{} lost its session {MAX_SESSIONS} times in this run", self.host)));
         self.host
     }
 
     async fn open(&self) -> Result<Arc<dyn HostSession>, StepFailure> {
-        let mut tries = Tries { attempt: 1, held: None };
+        let pauses = pauses().with_max_times(OPEN_TRIES - 1).build();
+        let mut tries = Tries { pauses, held: None };
         loop {
             let failure = match self.open_once().await {
                 Ok(session) => return Ok(session),
                 Err(failure) => failure,
             };
-            let known = tries.held.is_some() && failure.category == Category::Held;
+            let reported = tries.held.is_some() && failure.category == Category::Held;
             let Some(pause) = tries.pause(failure.category) else { return Err(failure) };
             // A locked host is retried often but reported once.
-            if !known {
+            if !reported {
                 let pause_milliseconds = millis(pause);
                 let host = self.host;
-                self.context.watch.on_event(RunEvent::HostRetrying { host, failure, pause_milliseconds });
+                self.context.observer.on_event(RunEvent::HostRetrying { host, failure, pause_milliseconds });
             }
             sleep(pause).await;
         }
     }
 
     async fn open_once(&self) -> Result<Arc<dyn HostSession>, StepFailure> {
-        // The semaphore is never closed. Without a permit only the limit on parallel openings would be missing.
+        // The semaphore is never closed. Without a permit only the limit on parallel openings would be
+        // missing.
         let _permit = self.context.openings.acquire().await.ok();
         match timeout(OPEN_TIMEOUT, self.context.act.open(self.host, self.fence)).await {
             Ok(result) => result,
@@ -151,9 +158,10 @@ impl<'a> HostConnection<'a> {
         }
     }
 
-    /// Waits for `work`, which the host must finish within `step_timeout`. If the host sends no event about any step for
-    /// that time plus [`GRACE_PERIOD`], its session counts as broken. An event about any step restarts the timer, because on
-    /// a slow connection a step waits until the bytes of parts are sent. No attempt takes longer than [`LONGEST_TRY`].
+    /// Waits for `work`, which the host must finish within `step_timeout`. If the host sends no event about
+    /// any step for that time plus [`GRACE_PERIOD`], its session counts as broken. An event about any step
+    /// restarts the timer, because on a slow connection a step waits until the bytes of parts are sent. No
+    /// attempt takes longer than [`MAX_ATTEMPT_TIME`].
     pub(crate) async fn with_silence_limit<T>(
         &self,
         step_timeout: Duration,
@@ -161,7 +169,7 @@ impl<'a> HostConnection<'a> {
     ) -> Result<T, StepFailure> {
         let silence_limit = step_timeout + GRACE_PERIOD;
         self.event_received();
-        let end = Instant::now() + LONGEST_TRY;
+        let end = Instant::now() + MAX_ATTEMPT_TIME;
         let silence = async {
             loop {
                 let deadline = (*self.last_event.borrow() + silence_limit).min(end);
@@ -175,7 +183,7 @@ impl<'a> HostConnection<'a> {
             biased;
             result = work => result,
             () = silence => Err(unreachable(if Instant::now() >= end {
-                format!("{}: the step did not end within {} h", self.host, LONGEST_TRY.as_secs() / 3600)
+                format!("{}: the step did not end within {} h", self.host, MAX_ATTEMPT_TIME.as_secs() / 3600)
             } else {
                 format!("{} sent no event for {} s", self.host, silence_limit.as_secs())
             })),
@@ -188,7 +196,7 @@ impl<'a> HostConnection<'a> {
     }
 
     /// Closes a broken session. A new session that another step opened in the meantime stays open.
-    pub(crate) async fn broke(&self, broken: &Arc<dyn HostSession>) {
+    pub(crate) async fn close_broken(&self, broken: &Arc<dyn HostSession>) {
         let mut slot = self.session.lock().await;
         if slot.as_ref().is_some_and(|session| Arc::ptr_eq(session, broken)) {
             *slot = None;
@@ -206,7 +214,7 @@ impl<'a> HostConnection<'a> {
         if first {
             self.context.lost.send_if_modified(|lost| lost.replace(self.host).is_none());
             let failure = failure.clone();
-            self.context.watch.on_event(RunEvent::HostLost { host: self.host, failure });
+            self.context.observer.on_event(RunEvent::HostLost { host: self.host, failure });
         }
     }
 
@@ -229,8 +237,8 @@ impl<'a> HostConnection<'a> {
 
 /// The attempts to open one session.
 struct Tries {
-    /// The number of the current attempt; attempts that found the host locked do not count.
-    attempt: u8,
+    /// The pauses that are left; attempts that found the host locked use none.
+    pauses: ExponentialBackoff,
     /// When the host was first found locked.
     held: Option<Instant>,
 }
@@ -242,21 +250,13 @@ impl Tries {
             let since = *self.held.get_or_insert_with(Instant::now);
             return (since.elapsed() < HELD_TIMEOUT).then_some(HELD_PAUSE);
         }
-        let again = self.attempt < OPEN_TRIES && failed.retryable();
-        let pause = pause_after(self.attempt);
-        self.attempt += 1;
-        again.then_some(pause)
+        if failed.retryable() { self.pauses.next() } else { None }
     }
 }
 
 /// Closes the session. A session that does not close in time is abandoned: the host ends it by itself.
 async fn close_session(session: &Arc<dyn HostSession>) {
     let _closed = timeout(CLOSE_TIMEOUT, session.close()).await;
-}
-
-/// The pause after the given attempt (from 1): 0.5, 1, 2, 4, 8, 8 … seconds.
-pub(crate) fn pause_after(attempt: u8) -> Duration {
-    Duration::from_millis(500 << attempt.saturating_sub(1).min(4))
 }
 
 pub(crate) fn millis(duration: Duration) -> u64 {

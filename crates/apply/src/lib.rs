@@ -1,22 +1,23 @@
 //! Writes: executes the steps of a plan on all hosts in parallel and returns the outcome.
 //!
 //! ```text
-//!   Plan ──► order.rs   which steps may start now (needs done, host open, room on the host)
+//!   Plan ──► order.rs   which steps may start now (needs done, host open, free capacity on the host)
 //!              │
 //!              ▼
-//!            attempt.rs  one step: resolve secrets ─► send ─► retry where the failure allows it
+//!            attempt.rs  one step: resolve secrets ─► send ─► retry if the failure allows it
 //!              │
 //!              ▼
 //!            host_connection.rs   one session per host: opened once, and again when it breaks
 //!              │
 //!              ▼
-//!            Outcome     Done | Failed | Skipped for every step       RunEvent ──► RunObserver, as it goes
+//!            Outcome     Done | Failed | Skipped for every step       RunEvent ──► RunObserver, during the run
 //! ```
 //!
-//! This crate makes no decision about the desired state: the plan is complete. Only this crate resolves references to
-//! secrets, and their text goes to the host and nowhere else.
+//! This crate makes no decision about the desired state: the plan is complete. Only this crate resolves
+//! references to secrets, and their text is sent to the host and nowhere else.
 
 mod attempt;
+mod backoff;
 mod host_connection;
 mod order;
 mod payload;

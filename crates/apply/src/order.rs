@@ -10,15 +10,16 @@ use kubeon_wire::Op;
 pub(crate) struct Order<'a> {
     steps: &'a [Step],
     /// For each step, the number of needs that are not done yet.
-    waits: Vec<usize>,
+    open_needs: Vec<usize>,
     /// For each step, the steps that need it.
     followers: Vec<Vec<usize>>,
+    /// Steps that need a step which is not in the plan, with this need.
     dangling: Vec<(usize, &'a StepId)>,
     phase: Vec<Phase>,
-    rooms: BTreeMap<HostAddress, Room>,
+    queues: BTreeMap<HostAddress, HostQueue>,
     /// Hosts on which a step may have become ready to start.
-    stirred: BTreeSet<HostAddress>,
-    room_for: usize,
+    changed_hosts: BTreeSet<HostAddress>,
+    capacity: usize,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,9 +29,10 @@ enum Phase {
     Settled,
 }
 
-/// The ready and running steps of one host. Parts share the input stream of the session, so only one is sent at a time.
+/// The ready and running steps of one host. Parts share the input stream of the session, so only one is sent
+/// at a time.
 #[derive(Default)]
-struct Room {
+struct HostQueue {
     open: bool,
     /// Every step of the host, in plan order.
     all: Vec<usize>,
@@ -43,34 +45,35 @@ struct Room {
 }
 
 impl<'a> Order<'a> {
-    /// Orders the steps. At most `room_for` of them run in parallel on one host, in addition to one part. A step that needs
-    /// a step which is not in the plan never starts: see [`Order::dangling`].
-    pub(crate) fn new(steps: &'a [Step], room_for: usize) -> Self {
-        let places: HashMap<&StepId, usize> =
-            steps.iter().enumerate().map(|(place, step)| (&step.id, place)).collect();
+    /// Orders the steps. At most `capacity` of them run in parallel on one host, in addition to one part. A
+    /// step that needs a step which is not in the plan never starts: see [`Order::dangling`].
+    pub(crate) fn new(steps: &'a [Step], capacity: usize) -> Self {
+        let indexes: HashMap<&StepId, usize> =
+            steps.iter().enumerate().map(|(index, step)| (&step.id, index)).collect();
         let mut followers = vec![Vec::new(); steps.len()];
-        let mut waits = vec![0; steps.len()];
+        let mut open_needs = vec![0; steps.len()];
         let mut dangling = Vec::new();
-        for (place, step) in steps.iter().enumerate() {
+        for (index, step) in steps.iter().enumerate() {
             let needs: BTreeSet<&StepId> = step.needs.iter().collect();
-            waits[place] = needs.len();
+            open_needs[index] = needs.len();
             for need in needs {
-                match places.get(need) {
-                    Some(before) => followers[*before].push(place),
-                    None => dangling.push((place, need)),
+                match indexes.get(need) {
+                    Some(before) => followers[*before].push(index),
+                    None => dangling.push((index, need)),
                 }
             }
         }
-        let mut rooms: BTreeMap<HostAddress, Room> = BTreeMap::new();
-        for (place, step) in steps.iter().enumerate() {
-            rooms.entry(step.host).or_default().all.push(place);
+        let mut queues: BTreeMap<HostAddress, HostQueue> = BTreeMap::new();
+        for (index, step) in steps.iter().enumerate() {
+            queues.entry(step.host).or_default().all.push(index);
         }
         let phase = vec![Phase::Waiting; steps.len()];
-        let stirred = BTreeSet::new();
-        let mut order = Self { steps, waits, followers, dangling, phase, rooms, stirred, room_for };
-        for place in 0..steps.len() {
-            if order.waits[place] == 0 {
-                order.ready(place);
+        let changed_hosts = BTreeSet::new();
+        let mut order =
+            Self { steps, open_needs, followers, dangling, phase, queues, changed_hosts, capacity };
+        for index in 0..steps.len() {
+            if order.open_needs[index] == 0 {
+                order.ready(index);
             }
         }
         order
@@ -79,61 +82,62 @@ impl<'a> Order<'a> {
     /// The steps that need a step which is not in the plan, each with the first such need.
     pub(crate) fn dangling(&self) -> Vec<(usize, &'a StepId)> {
         let mut dangling = self.dangling.clone();
-        dangling.dedup_by_key(|(place, _)| *place);
+        dangling.dedup_by_key(|(index, _)| *index);
         dangling
     }
 
     /// The hosts that have steps.
     pub(crate) fn hosts(&self) -> impl Iterator<Item = HostAddress> {
-        self.rooms.keys().copied()
+        self.queues.keys().copied()
     }
 
     /// Records that the session with the host is open: its steps may start.
     pub(crate) fn open(&mut self, host: HostAddress) {
-        if let Some(room) = self.rooms.get_mut(&host) {
-            room.open = true;
-            self.stirred.insert(host);
+        if let Some(queue) = self.queues.get_mut(&host) {
+            queue.open = true;
+            self.changed_hosts.insert(host);
         }
     }
 
-    /// Takes every step that may start now, in plan order on each host. They count as running until they are done or
-    /// failed.
+    /// Takes every step that may start now, in plan order on each host. They count as running until they are
+    /// done or failed.
     pub(crate) fn start(&mut self) -> Vec<usize> {
         let mut started = Vec::new();
-        for host in std::mem::take(&mut self.stirred) {
-            let Some(room) = self.rooms.get_mut(&host) else { continue };
-            while let Some(place) = room.take(self.room_for) {
-                self.phase[place] = Phase::Running;
-                started.push(place);
+        for host in std::mem::take(&mut self.changed_hosts) {
+            let Some(queue) = self.queues.get_mut(&host) else { continue };
+            while let Some(index) = queue.take(self.capacity) {
+                self.phase[index] = Phase::Running;
+                started.push(index);
             }
         }
         started
     }
 
     /// Records that the step is done. Steps whose last open need it was become ready.
-    pub(crate) fn done(&mut self, place: usize) {
-        if !self.settle(place) {
+    pub(crate) fn done(&mut self, index: usize) {
+        if !self.settle(index) {
             return;
         }
-        for follower in self.followers[place].clone() {
-            self.waits[follower] -= 1;
-            if self.waits[follower] == 0 {
+        for follower in self.followers[index].clone() {
+            self.open_needs[follower] -= 1;
+            if self.open_needs[follower] == 0 {
                 self.ready(follower);
             }
         }
     }
 
-    /// Records that the step failed. Returns the steps that need it, directly or through others; they are settled too.
-    pub(crate) fn failed(&mut self, place: usize) -> Vec<usize> {
-        self.settle(place);
+    /// Records that the step failed. Returns the steps that need it, directly or through others; they are
+    /// settled too.
+    pub(crate) fn failed(&mut self, index: usize) -> Vec<usize> {
+        self.settle(index);
         let mut skipped = Vec::new();
-        let mut reach = self.followers[place].clone();
-        while let Some(next) = reach.pop() {
+        let mut open = self.followers[index].clone();
+        while let Some(next) = open.pop() {
             // A running or settled step had all its needs done, or was skipped before with its followers.
             if self.phase[next] == Phase::Waiting {
                 self.settle(next);
                 skipped.push(next);
-                reach.extend(&self.followers[next]);
+                open.extend(&self.followers[next]);
             }
         }
         skipped.sort_unstable();
@@ -142,55 +146,56 @@ impl<'a> Order<'a> {
 
     /// Settles the steps of the host that have not started, and returns them in plan order.
     pub(crate) fn give_up(&mut self, host: HostAddress) -> Vec<usize> {
-        let mut given_up = self.rooms.get(&host).map(|room| room.all.clone()).unwrap_or_default();
-        given_up.retain(|place| self.phase[*place] == Phase::Waiting);
-        for place in &given_up {
-            self.settle(*place);
+        let mut given_up = self.queues.get(&host).map(|queue| queue.all.clone()).unwrap_or_default();
+        given_up.retain(|index| self.phase[*index] == Phase::Waiting);
+        for index in &given_up {
+            self.settle(*index);
         }
         given_up
     }
 
     /// The steps that have not started.
     pub(crate) fn waiting(&self) -> Vec<usize> {
-        (0..self.steps.len()).filter(|place| self.phase[*place] == Phase::Waiting).collect()
+        (0..self.steps.len()).filter(|index| self.phase[*index] == Phase::Waiting).collect()
     }
 
     /// The running steps.
     pub(crate) fn running(&self) -> Vec<usize> {
-        (0..self.steps.len()).filter(|place| self.phase[*place] == Phase::Running).collect()
+        (0..self.steps.len()).filter(|index| self.phase[*index] == Phase::Running).collect()
     }
 
-    fn ready(&mut self, place: usize) {
-        let step = &self.steps[place];
-        if self.phase[place] != Phase::Waiting {
+    fn ready(&mut self, index: usize) {
+        let step = &self.steps[index];
+        if self.phase[index] != Phase::Waiting {
             return;
         }
-        let room = self.rooms.entry(step.host).or_default();
-        let queue = if is_part(step) { &mut room.parts } else { &mut room.steps };
-        queue.insert(place);
-        self.stirred.insert(step.host);
+        let queue = self.queues.entry(step.host).or_default();
+        let ready = if is_part(step) { &mut queue.parts } else { &mut queue.steps };
+        ready.insert(index);
+        self.changed_hosts.insert(step.host);
     }
 
-    /// Whether it was unsettled before.
-    fn settle(&mut self, place: usize) -> bool {
-        let step = &self.steps[place];
-        let before = std::mem::replace(&mut self.phase[place], Phase::Settled);
-        let room = self.rooms.entry(step.host).or_default();
+    /// Marks the step as settled. Returns whether it was not settled before.
+    fn settle(&mut self, index: usize) -> bool {
+        let step = &self.steps[index];
+        let before = std::mem::replace(&mut self.phase[index], Phase::Settled);
+        let queue = self.queues.entry(step.host).or_default();
         match before {
-            Phase::Running if is_part(step) => room.part_running = false,
-            Phase::Running => room.running_steps -= 1,
+            Phase::Running if is_part(step) => queue.part_running = false,
+            Phase::Running => queue.running_steps -= 1,
             Phase::Waiting | Phase::Settled => {
-                room.parts.remove(&place);
-                room.steps.remove(&place);
+                queue.parts.remove(&index);
+                queue.steps.remove(&index);
             }
         }
-        self.stirred.insert(step.host);
+        self.changed_hosts.insert(step.host);
         before != Phase::Settled
     }
 }
 
-impl Room {
-    fn take(&mut self, room_for: usize) -> Option<usize> {
+impl HostQueue {
+    /// Takes the next step that may start.
+    fn take(&mut self, capacity: usize) -> Option<usize> {
         if !self.open {
             return None;
         }
@@ -200,7 +205,7 @@ impl Room {
             self.part_running = true;
             return Some(part);
         }
-        if self.running_steps >= room_for {
+        if self.running_steps >= capacity {
             return None;
         }
         let step = self.steps.pop_first()?;

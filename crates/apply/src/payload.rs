@@ -1,4 +1,5 @@
-//! Converts a planned step into the payload that is sent: resolves references to secrets and finds the file of a part.
+//! Converts a planned step into the payload that is sent: resolves references to secrets and finds the file
+//! of a part.
 
 use std::path::PathBuf;
 
@@ -17,8 +18,8 @@ pub struct HostPorts<'a> {
     pub blobs: &'a dyn Blobs,
 }
 
-/// A step that is ready to be sent, with the file that is sent after it. It holds the text of secrets, so it exists only
-/// during one attempt.
+/// A step that is ready to be sent, with the file that is sent after it. It holds the text of secrets, so it
+/// exists only during one attempt.
 pub(crate) struct Payload {
     pub step: HostStep,
     pub blob: Option<PathBuf>,
@@ -50,7 +51,7 @@ pub(crate) fn resolve_secrets(step: &Step, ports: &HostPorts<'_>) -> Result<Payl
 fn resolve_content(content: &Content, secrets: &dyn Secrets) -> Result<Content, StepFailure> {
     match content {
         Content::Secret(reference) => {
-            Ok(Content::Sealed(secrets.resolve(reference).map_err(|error| fault(&error))?))
+            Ok(Content::Sealed(secrets.resolve(reference).map_err(|error| failed(&error))?))
         }
         Content::Text(_) | Content::Sealed(_) => Ok(content.clone()),
     }
@@ -58,10 +59,10 @@ fn resolve_content(content: &Content, secrets: &dyn Secrets) -> Result<Content, 
 
 fn blob_of(op: &Op, blobs: &dyn Blobs) -> Result<Option<PathBuf>, StepFailure> {
     let Op::Part { name, digest, .. } = op else { return Ok(None) };
-    let missing = || fault(&format!("the bundle does not hold {name} (sha256 {digest})"));
+    let missing = || failed(&format!("the bundle does not hold {name} (sha256 {digest})"));
     blobs.blob(digest).map(Some).ok_or_else(missing)
 }
 
-fn fault(cause: &dyn std::fmt::Display) -> StepFailure {
+fn failed(cause: &dyn std::fmt::Display) -> StepFailure {
     StepFailure { category: Category::Failed, cause: cause.to_string(), log: Vec::new() }
 }

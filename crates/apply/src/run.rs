@@ -30,23 +30,34 @@ const OPENINGS_AT_ONCE: usize = 64;
 
 /// Executes the plan. Returns when every step is done, has failed or will not be started.
 ///
-/// A step starts as soon as all its needs are done and the session with its host is open. If a step fails, the steps that
-/// need it are skipped and the others continue. If a host refuses the fence or cannot be reached in four attempts, all its
-/// steps fail. The caller must lint the plan before.
+/// A step starts as soon as all its needs are done and the session with its host is open. If a step fails,
+/// the steps that need it are skipped and the others continue. If a host refuses the fence or cannot be
+/// reached in four attempts, all its steps fail. The caller must lint the plan before.
 ///
-/// It does not return an error: the outcome holds the failures. Dropping the future abandons the sessions; steps that run
-/// on the hosts then end by themselves.
+/// It does not return an error: the outcome holds the failures. Dropping the future abandons the sessions;
+/// steps that run on the hosts then end by themselves.
 pub async fn run(
     plan: &Plan,
     ports: &HostPorts<'_>,
-    watch: &dyn RunObserver,
-    stop: &CancellationToken,
+    observer: &dyn RunObserver,
+    cancellation: &CancellationToken,
 ) -> Outcome {
-    let Plan { cluster, version: _, generation: _, hosts, steps, up_to_date, facts: _, notes: _ } = plan;
+    let Plan {
+        cluster,
+        version: _,
+        generation: _,
+        hosts,
+        steps,
+        continues: _,
+        up_to_date,
+        facts: _,
+        notes: _,
+    } = plan;
     let mut ledger =
-        Ledger { steps, order: Order::new(steps, STEPS_AT_ONCE), watch, outcome: Outcome::default() };
+        Ledger { steps, order: Order::new(steps, STEPS_AT_ONCE), observer, outcome: Outcome::default() };
     let openings = Semaphore::new(OPENINGS_AT_ONCE);
-    let context = RunContext { act: ports.act, watch, stop, openings, lost: watch::Sender::new(None) };
+    let context =
+        RunContext { act: ports.act, observer, cancellation, openings, lost: watch::Sender::new(None) };
     let (mut connections, mut unknown) = (BTreeMap::new(), Vec::new());
     for host in ledger.order.hosts() {
         match hosts.get(&host) {
@@ -57,7 +68,7 @@ pub async fn run(
         }
     }
     let (cluster, up_to_date) = (cluster.clone(), *up_to_date);
-    watch.on_event(RunEvent::PlanStarted {
+    observer.on_event(RunEvent::PlanStarted {
         cluster,
         steps: steps.len(),
         hosts: connections.len(),
@@ -65,11 +76,11 @@ pub async fn run(
     });
     ledger.refuse_dangling();
     for host in unknown {
-        ledger.lose(host, &fault(format!("{host} has steps but is not among the plan's hosts")));
+        ledger.lose(host, &failed(format!("{host} has steps but is not among the hosts of the plan")));
     }
-    run_steps(&mut ledger, &connections, ports, stop).await;
+    run_steps(&mut ledger, &connections, ports, cancellation).await;
     join_all(connections.values().map(HostConnection::close)).await;
-    ledger.close(stop);
+    ledger.close(cancellation);
     ledger.outcome
 }
 
@@ -84,23 +95,23 @@ async fn run_steps(
     ledger: &mut Ledger<'_>,
     connections: &BTreeMap<HostAddress, HostConnection<'_>>,
     ports: &HostPorts<'_>,
-    stop: &CancellationToken,
+    cancellation: &CancellationToken,
 ) {
     let mut running: FuturesUnordered<BoxFuture<'_, Ended>> = FuturesUnordered::new();
     for connection in connections.values() {
         running
             .push(Box::pin(async { Ended::Opening(connection.host, connection.session().await.map(drop)) }));
     }
-    let mut watched = FuturesUnordered::new();
+    let mut sessions = FuturesUnordered::new();
     let mut shutdown_deadline: Option<Instant> = None;
     loop {
         if shutdown_deadline.is_none() {
-            for place in ledger.order.start() {
-                let step = &ledger.steps[place];
+            for index in ledger.order.start() {
+                let step = &ledger.steps[index];
                 // A step only starts on an open host, so its connection exists.
                 let Some(connection) = connections.get(&step.host) else { continue };
                 running.push(Box::pin(
-                    async move { Ended::Step(place, attempt(connection, step, ports).await) },
+                    async move { Ended::Step(index, attempt(connection, step, ports).await) },
                 ));
             }
         }
@@ -109,14 +120,14 @@ async fn run_steps(
             ended = running.next() => match ended {
                 Some(ended) => {
                     if let Ended::Opening(host, Ok(())) = &ended {
-                        watched.extend(connections.get(host).map(HostConnection::watch_session));
+                        sessions.extend(connections.get(host).map(HostConnection::watch_session));
                     }
                     ledger.settle(ended, connections);
                 }
                 None => return,
             },
-            Some(host) = watched.next() => ledger.notice(host, connections),
-            () = stop.cancelled(), if shutdown_deadline.is_none() => shutdown_deadline = Some(Instant::now() + SHUTDOWN_TIMEOUT),
+            Some(host) = sessions.next() => ledger.session_ended(host, connections),
+            () = cancellation.cancelled(), if shutdown_deadline.is_none() => shutdown_deadline = Some(Instant::now() + SHUTDOWN_TIMEOUT),
             () = sleep_until(deadline), if shutdown_deadline.is_some() => return,
         }
     }
@@ -126,7 +137,7 @@ async fn run_steps(
 struct Ledger<'a> {
     steps: &'a [Step],
     order: Order<'a>,
-    watch: &'a dyn RunObserver,
+    observer: &'a dyn RunObserver,
     outcome: Outcome,
 }
 
@@ -140,94 +151,98 @@ impl Ledger<'_> {
                 // The run was cancelled.
                 None => {}
             },
-            Ended::Step(place, Ok(report)) => self.done(place, report),
-            Ended::Step(place, Err(failure)) => {
-                self.fail(place, failure);
-                // Steps of a lost host fail with the reason of the loss. Steps of other hosts that need them are skipped.
-                let host = self.steps[place].host;
+            Ended::Step(index, Ok(report)) => self.done(index, report),
+            Ended::Step(index, Err(failure)) => {
+                self.fail(index, failure);
+                // Steps of a lost host fail with the reason of the loss. Steps of other hosts that need them
+                // are skipped.
+                let host = self.steps[index].host;
                 lost(host).into_iter().for_each(|failure| self.lose(host, failure));
-                self.skip_followers(place);
+                self.skip_followers(index);
             }
         }
     }
 
-    /// The session of a host is no longer watched: if the host is lost, its steps fail.
-    fn notice(&mut self, host: HostAddress, connections: &BTreeMap<HostAddress, HostConnection<'_>>) {
+    /// Handles the end of the monitoring of a session: if the host is lost, its steps fail.
+    fn session_ended(&mut self, host: HostAddress, connections: &BTreeMap<HostAddress, HostConnection<'_>>) {
         if let Some(failure) = connections.get(&host).and_then(HostConnection::lost) {
             self.lose(host, failure);
         }
     }
 
-    fn done(&mut self, place: usize, report: Report) {
+    fn done(&mut self, index: usize, report: Report) {
         let Report { changed, milliseconds } = report;
-        let (host, step) = self.name(place);
-        self.watch.on_event(RunEvent::Done { host, step: step.clone(), changed, milliseconds });
+        let (host, step) = self.host_and_id(index);
+        self.observer.on_event(RunEvent::Done { host, step: step.clone(), changed, milliseconds });
         self.outcome.steps.insert(step, StepOutcome::Done { changed, milliseconds });
-        self.order.done(place);
+        self.order.done(index);
     }
 
-    fn fail(&mut self, place: usize, failure: StepFailure) {
+    fn fail(&mut self, index: usize, failure: StepFailure) {
         if failure.category == Category::Cancelled {
-            self.skip(place, None);
+            self.skip(index, None);
         } else {
-            self.note_failure(place, failure);
+            self.record_failure(index, failure);
         }
     }
 
     /// Fails all steps of the host that have not started, and skips the steps that need them.
     fn lose(&mut self, host: HostAddress, failure: &StepFailure) {
         let given_up = self.order.give_up(host);
-        given_up.iter().for_each(|place| self.note_failure(*place, failure.clone()));
-        given_up.into_iter().for_each(|place| self.skip_followers(place));
+        given_up.iter().for_each(|index| self.record_failure(*index, failure.clone()));
+        given_up.into_iter().for_each(|index| self.skip_followers(index));
     }
 
     /// Records an outcome for the steps that will not start any more.
-    fn close(&mut self, stop: &CancellationToken) {
-        for place in [self.order.running(), self.order.waiting()].concat() {
-            if stop.is_cancelled() {
-                self.skip(place, None);
+    fn close(&mut self, cancellation: &CancellationToken) {
+        for index in [self.order.running(), self.order.waiting()].concat() {
+            if cancellation.is_cancelled() {
+                self.skip(index, None);
             } else {
-                self.note_failure(place, fault("the step needs itself through other steps".to_owned()));
+                self.record_failure(
+                    index,
+                    failed("the step depends on itself through other steps".to_owned()),
+                );
             }
         }
     }
 
-    fn note_failure(&mut self, place: usize, failure: StepFailure) {
-        let (host, step) = self.name(place);
-        self.watch.on_event(RunEvent::Failed { host, step: step.clone(), failure: failure.clone() });
+    fn record_failure(&mut self, index: usize, failure: StepFailure) {
+        let (host, step) = self.host_and_id(index);
+        self.observer.on_event(RunEvent::Failed { host, step: step.clone(), failure: failure.clone() });
         self.outcome.steps.insert(step, StepOutcome::Failed { failure });
     }
 
-    fn skip_followers(&mut self, place: usize) {
-        let id = &self.steps[place].id;
+    fn skip_followers(&mut self, index: usize) {
+        let id = &self.steps[index].id;
         let cause = match self.outcome.steps.get(id) {
             Some(StepOutcome::Skipped { because }) => because.clone(),
             _ => Some(id.clone()),
         };
-        self.order.failed(place).into_iter().for_each(|follower| self.skip(follower, cause.as_ref()));
+        self.order.failed(index).into_iter().for_each(|follower| self.skip(follower, cause.as_ref()));
     }
 
     /// Fails the steps that need a step which is not in the plan: their order is unknown.
     fn refuse_dangling(&mut self) {
-        for (place, need) in self.order.dangling() {
-            let cause = format!("it must come after {need}, which is not in the plan");
-            self.note_failure(place, fault(cause));
-            self.skip_followers(place);
+        for (index, need) in self.order.dangling() {
+            let cause = format!("the step needs {need}, which is not in the plan");
+            self.record_failure(index, failed(cause));
+            self.skip_followers(index);
         }
     }
 
-    fn skip(&mut self, place: usize, because: Option<&StepId>) {
-        let (host, step) = self.name(place);
+    fn skip(&mut self, index: usize, because: Option<&StepId>) {
+        let (host, step) = self.host_and_id(index);
         let because = because.cloned();
-        self.watch.on_event(RunEvent::Skipped { host, step: step.clone(), because: because.clone() });
+        self.observer.on_event(RunEvent::Skipped { host, step: step.clone(), because: because.clone() });
         self.outcome.steps.insert(step, StepOutcome::Skipped { because });
     }
 
-    fn name(&self, place: usize) -> (HostAddress, StepId) {
-        (self.steps[place].host, self.steps[place].id.clone())
+    fn host_and_id(&self, index: usize) -> (HostAddress, StepId) {
+        (self.steps[index].host, self.steps[index].id.clone())
     }
 }
 
-fn fault(cause: String) -> StepFailure {
+fn failed(cause: String) -> StepFailure {
     StepFailure { category: Category::Failed, cause, log: Vec::new() }
 }

@@ -8,12 +8,12 @@ use serde::{Deserialize, Serialize};
 /// Receives the events of a run. It is called on the task that runs the steps and must return quickly.
 pub trait RunObserver: Send + Sync {
     /// Called for every event, in order.
-    fn on_event(&self, happening: RunEvent);
+    fn on_event(&self, event: RunEvent);
 }
 
 impl<F: Fn(RunEvent) + Send + Sync> RunObserver for F {
-    fn on_event(&self, happening: RunEvent) {
-        self(happening);
+    fn on_event(&self, event: RunEvent) {
+        self(event);
     }
 }
 
@@ -33,7 +33,7 @@ pub enum RunEvent {
         #[serde(rename = "standing")]
         up_to_date: usize,
     },
-    /// A host accepted the fence: its steps may start. Sent again when a broken session was opened again.
+    /// A host accepted the fence: its steps may start. Also sent when a broken session was opened again.
     HostOpened {
         /// The host.
         host: HostAddress,
@@ -47,7 +47,8 @@ pub enum RunEvent {
         /// The pause before the next attempt, in milliseconds.
         pause_milliseconds: u64,
     },
-    /// A host is lost for this run: it refused the session or could not be reached. All its unfinished steps fail.
+    /// A host is lost for this run: it refused the session or could not be reached. All its unfinished steps
+    /// fail.
     HostLost {
         /// The host.
         host: HostAddress,

@@ -1,5 +1,5 @@
-//! For maintainers: writes `catalogue/go/COMPONENT/VERSION/{go.mod,go.sum}` for a new version of a component that the
-//! catalogue knows. `cargo run -p kubeon-bundle --example pin -- kubernetes v1.37.0`
+//! For maintainers: writes `catalogue/go/COMPONENT/VERSION/{go.mod,go.sum}` for a new version of a component that is
+//! in the catalogue. `cargo run -p kubeon-bundle --example pin -- kubernetes v1.37.0`
 #![allow(clippy::print_stdout)]
 
 use std::error::Error;
@@ -37,9 +37,9 @@ fn main() -> Outcome<()> {
 /// the same dependencies as the component's authors.
 fn go_mod(component: &Component, recipe: &GoRecipe, version: &str) -> Outcome<String> {
     let first = recipe.modules.first().ok_or("it has no module to pin")?;
-    let theirs = fs::read_to_string(module_file(first, version)?)?;
+    let upstream = fs::read_to_string(module_file(first, version)?)?;
     let mut text = format!("module kubeon.io/catalogue/{}\n\n", component.name);
-    for line in theirs.lines().filter(|line| line.starts_with("go ") || line.starts_with("godebug ")) {
+    for line in upstream.lines().filter(|line| line.starts_with("go ") || line.starts_with("godebug ")) {
         writeln!(text, "{line}")?;
     }
     for module in &recipe.modules {
@@ -48,7 +48,7 @@ fn go_mod(component: &Component, recipe: &GoRecipe, version: &str) -> Outcome<St
     if recipe.staging_replaced {
         let published = version.replacen("v1.", "v0.", 1);
         let staged = |line: &str| Some(line.trim().split_once(" => ./staging/")?.0.to_owned());
-        for module in theirs.lines().filter_map(staged) {
+        for module in upstream.lines().filter_map(staged) {
             writeln!(text, "replace {module} => {module} {published}")?;
         }
     }

@@ -58,8 +58,8 @@ pub fn build(
     }
     let reporter = Reporter::new(report);
     let name = format!("bundle-{}-{}", entry.kubernetes, options.arch);
-    let wait = || reporter.say("bundle", 0, BuildState::Waiting);
-    let _lock = cache::lock(options.store.cache(), &name, LOCK_TIMEOUT, wait)
+    let on_wait = || reporter.report("bundle", 0, BuildState::Waiting);
+    let _lock = cache::lock(options.store.cache(), &name, LOCK_TIMEOUT, on_wait)
         .map_err(at("lock", options.store.cache()))?;
     if let Some(bundle) = ready() {
         return Ok(bundle);
@@ -69,18 +69,18 @@ pub fn build(
         cache::sweep(parent).map_err(at("sweep", parent))?;
     }
     let components = match &options.from {
-        Origin::GoModules => make_all(entry, options, &reporter)?,
+        Origin::GoModules => build_all(entry, options, &reporter)?,
         Origin::Directory(folder) => {
             let scratch = Scratch::new(&work, "directory").map_err(at("create a folder in", &work))?;
-            let finished = directory::take(entry, folder, options.arch, scratch.path())?;
+            let finished = directory::pack_directory(entry, folder, options.arch, scratch.path())?;
             return assemble::assemble(entry, options, &inputs, &[finished], &reporter);
         }
     };
     assemble::assemble(entry, options, &inputs, &components, &reporter)
 }
 
-/// The bundle in that folder, if it has the same inputs and no damage. Hashing takes a fraction of a second; so another
-/// build repairs every damage.
+/// The bundle in that folder, if it has the same inputs and is not damaged. Hashing takes a fraction of a second, so
+/// every build finds and repairs a damaged bundle.
 fn existing(place: &Path, inputs: &Digest) -> Option<Bundle> {
     let found = Bundle::open(place).ok()?;
     if found.manifest().inputs != *inputs {
@@ -95,13 +95,13 @@ fn existing(place: &Path, inputs: &Digest) -> Option<Bundle> {
     }
 }
 
-fn make_all(
+fn build_all(
     entry: &CatalogueEntry,
     options: &BuildOptions,
     reporter: &Reporter<'_>,
 ) -> Result<Vec<Finished>, BuildError> {
     for component in &entry.components {
-        reporter.say(&component.name, component.expected_seconds, BuildState::Queued);
+        reporter.report(&component.name, component.expected_seconds, BuildState::Queued);
     }
     go::check_tools(entry)?;
     let work = options.store.cache().join("work");
@@ -118,7 +118,7 @@ fn make_all(
             }
             finished.push(make(component, options, compiled.path(), reporter).inspect_err(|_| {
                 failed.store(true, Ordering::Relaxed);
-                reporter.say(&component.name, component.expected_seconds, BuildState::Failed);
+                reporter.report(&component.name, component.expected_seconds, BuildState::Failed);
             })?);
         }
         Ok(finished)
@@ -156,11 +156,11 @@ fn fetch_ahead(component: &Component, options: &BuildOptions, compiled: &Path) {
         Ok(())
     };
     if let Err(error) = fetched() {
-        tracing::debug!(component = component.name, %error, "not fetched ahead");
+        tracing::debug!(component = component.name, %error, "the modules cannot be fetched ahead of the build");
     }
 }
 
-/// Takes one component from the cache or builds it.
+/// Loads one component from the cache or builds it.
 fn make(
     component: &Component,
     options: &BuildOptions,
@@ -175,12 +175,12 @@ fn make(
         Recipe::GoModules(recipe) => Prepared::Go(go::prepare(&task, recipe, &scratch)?),
         Recipe::Debian(recipe) => Prepared::Debian(debian::resolve(&task, recipe)?),
     };
-    let place = task.place(cache, &prepared.circumstances())?;
+    let place = task.place(cache, &prepared.input_versions())?;
     let name = place.file_name().unwrap_or_default().to_string_lossy();
-    let wait = || task.say(BuildState::Waiting);
-    let _lock = cache::lock(cache, &name, LOCK_TIMEOUT, wait).map_err(at("lock", cache))?;
+    let on_wait = || task.report(BuildState::Waiting);
+    let _lock = cache::lock(cache, &name, LOCK_TIMEOUT, on_wait).map_err(at("lock", cache))?;
     if let Some(finished) = Finished::load(&place) {
-        task.say(BuildState::Cached);
+        task.report(BuildState::Cached);
         return Ok(finished);
     }
     let out = scratch.folder("out").map_err(at("create a folder in", scratch.path()))?;
@@ -194,7 +194,7 @@ fn make(
         _ => Vec::new(),
     };
     let finished = Finished::commit(&out, &place, parts).map_err(at("write", &place))?;
-    task.say(BuildState::Done);
+    task.report(BuildState::Done);
     Ok(finished)
 }
 
@@ -204,8 +204,8 @@ enum Prepared {
 }
 
 impl Prepared {
-    /// What decides the result besides the catalogue: the versions of the compiler or of the packages.
-    fn circumstances(&self) -> String {
+    /// The versions of the compiler or of the packages. They decide the result together with the catalogue.
+    fn input_versions(&self) -> String {
         match self {
             Self::Go(toolchain) => toolchain.version.clone(),
             Self::Debian(packages) => {

@@ -28,7 +28,7 @@ pub struct Bundle {
     manifest: BundleManifest,
 }
 
-/// A file that was written.
+/// A written file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ArchiveFile {
     /// Its path.
@@ -79,7 +79,7 @@ impl Bundle {
     /// The part of that name.
     ///
     /// # Errors
-    /// There is none; the error lists the names that exist.
+    /// The bundle has no such part; the error lists the existing names.
     pub fn part(&self, name: &str) -> Result<&Part, BundleError> {
         self.manifest.part(name).ok_or_else(|| {
             self.no_such("part", name, self.manifest.parts.iter().map(|part| part.name.as_str()).collect())

@@ -48,7 +48,8 @@ impl Scratch {
     }
 }
 
-/// Removes scratch folders whose process has ended. The next run tries again to remove those that cannot be removed.
+/// Removes scratch folders whose process has ended. The next run tries again to remove a folder that cannot be removed
+/// now.
 pub(crate) fn sweep(parent: &Path) -> io::Result<()> {
     let entries = match fs::read_dir(parent) {
         Ok(entries) => entries,
@@ -95,8 +96,8 @@ pub(crate) fn lock(cache: &Path, name: &str, limit: Duration, waiting: impl FnOn
             Err(TryLockError::Error(error)) => return Err(error),
             Err(TryLockError::WouldBlock) => {}
         }
-        if let Some(tell) = waiting.take() {
-            tell();
+        if let Some(waiting) = waiting.take() {
+            waiting();
         }
         if start.elapsed() >= limit {
             let text = format!("another process has been building {name} for {} s", limit.as_secs());
@@ -118,14 +119,14 @@ impl Finished {
         self.folder.join(digest.as_str())
     }
 
-    /// Reads a component from the cache and hashes its blobs again. A damaged component counts as absent.
+    /// Reads a component from the cache and hashes its blobs again. `None` if the component is missing or damaged.
     pub(crate) fn load(folder: &Path) -> Option<Self> {
         let parts: Vec<Part> = serde_json::from_slice(&fs::read(folder.join(PARTS_FILE)).ok()?).ok()?;
         let finished = Self { folder: folder.to_owned(), parts };
-        let sound = |part: &Part| {
+        let is_intact = |part: &Part| {
             digest::of_file(&finished.blob(&part.digest)).is_ok_and(|(found, _)| found == part.digest)
         };
-        if finished.parts.iter().all(sound) {
+        if finished.parts.iter().all(is_intact) {
             return Some(finished);
         }
         tracing::warn!(folder = %folder.display(), "a cached component is damaged and is built again");
@@ -181,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn replaces_a_folder_whole() {
+    fn replaces_a_whole_folder() {
         let root = tempfile::tempdir().unwrap();
         let (made, place) = (root.path().join("made"), root.path().join("place"));
         for text in ["old", "new"] {
@@ -197,10 +198,10 @@ mod tests {
     fn gives_up_waiting_for_a_lock() {
         let root = tempfile::tempdir().unwrap();
         let held = lock(root.path(), "etcd", Duration::ZERO, || {}).unwrap();
-        let mut told = false;
-        let error = lock(root.path(), "etcd", Duration::from_millis(1), || told = true).unwrap_err();
+        let mut reported = false;
+        let error = lock(root.path(), "etcd", Duration::from_millis(1), || reported = true).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
-        assert!(told);
+        assert!(reported);
         drop(held);
         lock(root.path(), "etcd", Duration::ZERO, || {}).unwrap();
     }

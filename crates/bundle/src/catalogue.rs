@@ -76,7 +76,7 @@ impl Catalogue {
     /// The entry of one version.
     ///
     /// # Errors
-    /// A version that is not in the catalogue; the error lists those that are.
+    /// The version is not in the catalogue; the error lists the known versions.
     pub fn entry(&self, version: Version) -> Result<&CatalogueEntry, CatalogueError> {
         self.entries.get(&version).ok_or_else(|| CatalogueError::UnknownVersion {
             version,
@@ -90,7 +90,7 @@ impl CatalogueEntry {
     /// packages are known only after the build; the bundle's manifest has them.
     ///
     /// # Errors
-    /// None in practice; hashing goes through `std::io`.
+    /// None in practice: hashing uses `std::io`.
     pub fn inputs(&self, arch: Arch, from: &str) -> std::io::Result<Digest> {
         let formats = (crate::pack::FORMAT, crate::image::FORMAT);
         digest::of_bytes(&serde_json::to_vec(&(formats, arch, from, &self.components, &self.images))?)

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 pub(crate) use archive::write_archive;
 pub use load::{
-    ArchiveFormat, ArchivedImage, ImageArchive, ImageContent, LoadError, load_archive, normal_name,
+    ArchiveFormat, ArchivedImage, ImageArchive, ImageContent, LoadError, full_name, load_archive,
 };
 
 use crate::catalogue::ImageRecipe;
@@ -24,7 +24,7 @@ const PATH: &str = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin
 /// Version of the format. It changes when the same recipe gives other images or archives.
 pub(crate) const FORMAT: u32 = 2;
 
-/// A blob that serves as an image's layer.
+/// A blob that is used as a layer of an image.
 #[derive(Debug, Clone)]
 pub(crate) struct Layer {
     pub(crate) digest: Digest,
@@ -70,7 +70,7 @@ pub(crate) struct RootFs {
     pub(crate) diff_ids: Vec<String>,
 }
 
-/// The topmost layer: links at the places where upstream has the programs, and the few files that programs expect.
+/// The topmost layer: links at the upstream paths of the programs, and the few files that programs expect.
 pub(crate) fn path_layer(recipe: &ImageRecipe) -> TarTree {
     let mut tree = TarTree::new();
     for (path, target) in &recipe.paths {

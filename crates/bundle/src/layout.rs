@@ -1,4 +1,4 @@
-//! The OCI image layout on disk: its three JSON shapes and its fixed files.
+//! The OCI image layout on disk: its three JSON formats and its fixed files.
 //!
 //! ```text
 //!   oci-layout   index.json ──► bundle manifest ──► config = BundleManifest, layers = the parts

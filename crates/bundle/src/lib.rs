@@ -1,4 +1,4 @@
-//! The artifacts: the parts of a Kubernetes version, how each is built, and how it is verified.
+//! The artifacts of a Kubernetes version: its parts, their build and their verification.
 //!
 //! ```text
 //!   catalogue/*.yaml, go.mod, go.sum          (data: what is supported)
@@ -11,8 +11,8 @@
 //!                             Bundle::open · part · blob · verify · image_archive
 //! ```
 //!
-//! The crate may start `go` and `apt-get`, and may write in its store and cache. It never touches a host, prints
-//! nothing, and knows no cluster.
+//! The crate may start `go` and `apt-get`, and may write in its store and cache. It does not access hosts, prints
+//! nothing, and is independent of clusters.
 
 pub mod build;
 pub mod bundle;
@@ -23,6 +23,7 @@ pub mod image;
 mod layout;
 pub mod manifest;
 pub mod pack;
+mod remedy;
 pub mod store;
 
 pub use build::{BuildError, BuildOptions, BuildProgress, BuildState, Origin, build};
@@ -30,4 +31,5 @@ pub use bundle::{Bundle, BundleError, Damage, VerifyError};
 pub use catalogue::{Catalogue, CatalogueEntry, CatalogueError};
 pub use kubeon_api::{Arch, Digest, Version};
 pub use manifest::{BundleManifest, Image, Part, PartKind, PartSource};
+pub use remedy::BundleRemedy;
 pub use store::BundleStore;

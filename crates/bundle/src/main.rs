@@ -7,17 +7,22 @@ use std::io::Write as _;
 use std::process::ExitCode;
 use std::time::Instant;
 
-use kubeon_bundle::{Arch, BuildOptions, BuildProgress, BuildState, BundleStore, Catalogue, build};
+use kubeon_bundle::{
+    Arch, BuildError, BuildOptions, BuildProgress, BuildState, BundleRemedy, BundleStore, Catalogue, build,
+};
 use parking_lot::Mutex;
 
-/// Progress is printed when another tenth of a component is done.
-const TENTHS: usize = 10;
+mod progress_line;
 
 fn main() -> ExitCode {
     match run() {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            say(&format!("error: {error}"));
+            print_line(&format!("error: {error}"));
+            let remedy = error.downcast_ref().and_then(BuildError::remedy);
+            if let Some(advice) = remedy.and_then(advice) {
+                print_line(&advice);
+            }
             ExitCode::FAILURE
         }
     }
@@ -41,10 +46,14 @@ fn run() -> Result<(), Box<dyn Error>> {
         }
         let (mut last, mut ended) = (last.lock(), ended.lock());
         *ended += usize::from(matches!(progress.state, BuildState::Done | BuildState::Cached));
-        let now = (progress.component.clone(), tenth(progress.state));
+        let now = (progress.component.clone(), progress_line::step(progress.state));
         if *last != now {
             let counted = format!("{}/{}", *ended, entry.components.len() + 1);
-            say(&format!("{:>4} s  {counted:>5}  {}", start.elapsed().as_secs(), line(&progress)));
+            print_line(&format!(
+                "{:>4} s  {counted:>5}  {}",
+                start.elapsed().as_secs(),
+                progress_line::line(&progress)
+            ));
             *last = now;
         }
     };
@@ -54,34 +63,24 @@ fn run() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// A component's line is printed when this number changes.
-fn tenth(state: BuildState) -> usize {
-    match state {
-        BuildState::Building { done, total } => done * TENTHS / total.max(1),
-        BuildState::Queued | BuildState::Waiting => TENTHS + 1,
-        BuildState::Fetching => TENTHS + 2,
-        BuildState::Linking => TENTHS + 3,
-        BuildState::Packing => TENTHS + 4,
-        BuildState::Cached | BuildState::Done | BuildState::Failed => TENTHS + 5,
-    }
-}
-
-fn line(progress: &BuildProgress) -> String {
-    let left = progress.seconds_left().map_or(String::new(), |left| format!(", about {left} s left"));
-    let doing = match progress.state {
-        BuildState::Queued | BuildState::Waiting => "waits for another build of it".to_owned(),
-        BuildState::Fetching => format!("fetching{left}"),
-        BuildState::Building { done, total } => format!("building {done}/{total} packages{left}"),
-        BuildState::Linking => format!("linking{left}"),
-        BuildState::Packing => "packing".to_owned(),
-        BuildState::Cached => "found in the cache".to_owned(),
-        BuildState::Done => format!("made in {} s", progress.elapsed.as_secs()),
-        BuildState::Failed => "failed".to_owned(),
+/// What helps, in terms of this program's arguments.
+fn advice(remedy: BundleRemedy) -> Option<String> {
+    let text = match remedy {
+        BundleRemedy::ChooseSource => "use go-modules, or a folder with the parts as files",
+        BundleRemedy::ProvideParts => "provide the parts as files in a folder: kubeon-bundle VERSION DIR",
+        BundleRemedy::InstallPackage(package) => {
+            return Some(format!("install it with: apt-get install {package}"));
+        }
+        BundleRemedy::InstallNewerGo => "the installed Go is too old: install a newer one",
+        BundleRemedy::UseAnotherProxy => "the module proxy does not answer: set GOPROXY to another proxy",
+        BundleRemedy::RenewPackageLists => "the package lists are old; renew them with: apt-get update",
+        BundleRemedy::MoveCache => "a build needs about 5 GiB: set KUBEON_CACHE to a folder on a larger disk",
+        BundleRemedy::Build(_) | BundleRemedy::BuildAgain(_) | BundleRemedy::ReportBug => return None,
     };
-    format!("{:12} {doing}", progress.component)
+    Some(text.to_owned())
 }
 
-/// Prints a line. An error is ignored: the reader of standard error may be gone.
-fn say(text: &str) {
+/// Prints a line. An error is ignored: the reader of standard error may have closed it.
+fn print_line(text: &str) {
     let _ = writeln!(std::io::stderr(), "{text}");
 }

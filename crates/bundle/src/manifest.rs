@@ -8,8 +8,8 @@ use crate::Arch;
 /// The version of this format. A reader refuses a higher version.
 pub const SCHEMA: u32 = 1;
 
-/// Everything that a bundle holds. Signatures and bills of materials attach to the layout's manifest as OCI
-/// referrers and so need no field here.
+/// The contents of a bundle. Signatures and bills of materials attach to the layout's manifest as OCI
+/// referrers and need no field here.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct BundleManifest {
@@ -19,7 +19,7 @@ pub struct BundleManifest {
     pub kubernetes: Version,
     /// The architecture of every program in it.
     pub arch: Arch,
-    /// Where the parts came from: `go-modules` or `directory`.
+    /// The source of the parts: `go-modules` or `directory`.
     pub created_from: String,
     /// Digest of the catalogue's data that it was built from. Equal inputs mean that nothing needs to be built.
     pub inputs: Digest,
@@ -73,7 +73,7 @@ pub struct Part {
     pub size: u64,
     /// Bytes of all files once unpacked.
     pub unpacked_size: u64,
-    /// SHA-256 of the tar inside: the blob's `diff_id` when it serves as an image's layer.
+    /// SHA-256 of the tar inside: the blob's `diff_id` as a layer of an image.
     pub diff_id: Digest,
     /// Bytes of the tar inside.
     pub tar_size: u64,
@@ -93,7 +93,7 @@ pub struct Part {
 pub enum PartSource {
     /// Built by the `go` command from modules whose sums are committed in the catalogue.
     GoModules {
-        /// The modules that hold the programs. Their dependencies are pinned by the catalogue's `go.sum`.
+        /// The modules that contain the programs. Their dependencies are pinned by the catalogue's `go.sum`.
         modules: Vec<GoModule>,
         /// The compiler: `go1.26.8`.
         toolchain: String,

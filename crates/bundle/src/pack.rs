@@ -144,10 +144,8 @@ fn append<W: Write>(tar: &mut tar::Builder<W>, path: &str, content: &TarContent)
 
 /// Adds a file of a known size from a stream.
 ///
-/// A stream of another size is an error: it would shift every entry after it.
-///
 /// # Errors
-/// These, and when nothing can be read or written.
+/// When the stream has another size, which would shift all later entries, or when it cannot be read or written.
 pub fn append_stream<W: Write>(
     tar: &mut tar::Builder<W>,
     path: &str,
@@ -191,23 +189,23 @@ fn header(kind: tar::EntryType, mode: u32, size: u64) -> tar::Header {
 /// Everything below a folder, with uniform modes. Devices, sockets and pipes are refused.
 ///
 /// # Errors
-/// For these, for names that are not UTF-8, and when a folder cannot be read.
+/// For devices, sockets and pipes, for names that are not UTF-8, and when a folder cannot be read.
 pub fn tree(root: &Path) -> io::Result<TarTree> {
     let mut found = TarTree::new();
-    let mut open = vec![PathBuf::new()];
-    while let Some(folder) = open.pop() {
+    let mut pending = vec![PathBuf::new()];
+    while let Some(folder) = pending.pop() {
         for entry in fs::read_dir(root.join(&folder))? {
             let entry = entry?;
             let path = folder.join(entry.file_name());
             let metadata = entry.metadata()?;
             let content = if metadata.is_dir() {
-                open.push(path.clone());
+                pending.push(path.clone());
                 TarContent::Directory { mode: 0o755 }
             } else if metadata.is_symlink() {
                 TarContent::Link(text(&fs::read_link(entry.path())?)?)
             } else if metadata.is_file() {
-                let runs = metadata.permissions().mode() & 0o111 != 0;
-                TarContent::File { path: entry.path(), mode: if runs { 0o755 } else { 0o644 } }
+                let is_executable = metadata.permissions().mode() & 0o111 != 0;
+                TarContent::File { path: entry.path(), mode: if is_executable { 0o755 } else { 0o644 } }
             } else {
                 return Err(io::Error::other(format!("{} is neither file, folder nor link", path.display())));
             };

@@ -79,7 +79,7 @@ impl BundleStore {
     /// Opens the bundle of a version.
     ///
     /// # Errors
-    /// There is none, or it is damaged.
+    /// The bundle does not exist or is damaged.
     pub fn find(&self, version: Version, arch: Arch) -> Result<Bundle, BundleError> {
         let folder = self.folder(version, arch);
         if !folder.is_dir() {
@@ -91,7 +91,7 @@ impl BundleStore {
     /// Opens the bundle of a version for this machine's architecture in the user's store.
     ///
     /// # Errors
-    /// There is none, it is damaged, or there is no store.
+    /// The bundle does not exist or is damaged, or there is no store.
     pub fn find_native(version: Version) -> Result<Bundle, BundleError> {
         let no_home = |error| shape(Path::new("~/.cache/kubeon"), error);
         Self::from_env().map_err(no_home)?.find(version, Arch::native())

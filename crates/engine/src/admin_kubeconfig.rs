@@ -1,4 +1,4 @@
-//! The kubeconfig of a cluster's administrator: written after every change, renewed when its certificate is old.
+//! The administrator's kubeconfig: written after every change, renewed when its certificate is old.
 
 use kubeon_api::ClusterName;
 use kubeon_pki::{KubeconfigServer, kubeconfig};
@@ -11,8 +11,8 @@ use crate::engine::{Engine, StoredCluster};
 use crate::error::EngineError;
 use crate::kubeconfig::Kubeconfig;
 
-/// Life of the administrator's certificate in hours: one year. Every change writes a new one, and so does a run
-/// without changes that finds it past two thirds of its life.
+/// Lifetime of the administrator's certificate in hours: one year. Every change writes a new certificate. A
+/// run without changes renews it after two thirds of its lifetime.
 const ADMIN_HOURS: u32 = 8766;
 
 /// The text to store; `None` when the stored kubeconfig is up to date.
@@ -29,10 +29,10 @@ pub(crate) async fn new_text(
     let Some(stored) = stored.filter(|text| !changed && !is_due(text, &state.spec.name)) else {
         return generate(engine, state).await.map(Some);
     };
-    match endpoint::renewed(&stored, &state.spec, ContextChoice::Kept, engine.output).await {
+    match endpoint::renewed(&stored, &state.spec, ContextChoice::Current, engine.output).await {
         Ok(text) => Ok(text),
         Err(error) => {
-            engine.output.warn(&format!("{}: the kubeconfig is written again", error.title));
+            engine.output.warn(&format!("{}: the kubeconfig is rewritten", error.title));
             generate(engine, state).await.map(Some)
         }
     }
@@ -44,7 +44,7 @@ async fn generate(engine: &Engine<'_>, state: &StoredCluster) -> Result<String, 
     let failed = |error: SecretError| EngineError::failed(error.to_string());
     let authority = SecretRef::CaCertificate { ca: kubeon_wire::CertificateAuthority::Kubernetes };
     let authority = keys.resolve(&authority).map_err(failed)?;
-    let endpoint = endpoint::find(EndpointSearch::about(spec, &authority, None), engine.output).await;
+    let endpoint = endpoint::find(EndpointSearch::new(spec, &authority, None), engine.output).await;
     let client = Leaf {
         ca: kubeon_wire::CertificateAuthority::Kubernetes,
         common_name: "kubernetes-admin".to_owned(),
@@ -58,13 +58,14 @@ async fn generate(engine: &Engine<'_>, state: &StoredCluster) -> Result<String, 
     kubeconfig(&keys, &spec.name, &servers(spec, &endpoint), default, &client).map_err(failed)
 }
 
-/// Whether the certificate in a kubeconfig is past two thirds of its life. A user's own credentials are not renewed.
+/// Whether the certificate in a kubeconfig is past two thirds of its lifetime. Credentials of other users are
+/// ignored.
 fn is_due(text: &str, cluster: &ClusterName) -> bool {
     let client = Kubeconfig::parse(text).ok().and_then(|config| config.client(&format!("{cluster}-admin")));
     client.is_some_and(|certificate| kubeon_pki::is_due(&certificate))
 }
 
-/// The cluster under its own name, then every master under its name.
+/// The API endpoint of the cluster, then the endpoint of every master, each with its context name.
 fn servers(spec: &DesiredCluster, endpoint: &ApiEndpoint) -> Vec<KubeconfigServer> {
     let server = |context: String, url: String| KubeconfigServer { context, url };
     let masters = spec

@@ -1,4 +1,4 @@
-//! A bundle as plans name it, and as `apply` sends it.
+//! The parts of a bundle: names and sizes for plans, files for `apply`.
 
 use std::path::PathBuf;
 
@@ -7,7 +7,7 @@ use kubeon_bundle::{Bundle, Part, PartKind};
 use kubeon_plan::{Artifacts, ImageInfo, PartInfo};
 use kubeon_ports::Blobs;
 
-/// What plans may name of a bundle.
+/// The parts and images of a bundle, for plans.
 pub fn artifacts(bundle: &Bundle) -> Artifacts {
     let manifest = bundle.manifest();
     let info = |part: &Part| PartInfo {
@@ -34,7 +34,7 @@ pub fn artifacts(bundle: &Bundle) -> Artifacts {
     }
 }
 
-/// The bytes of a bundle's parts.
+/// The files of a bundle's parts.
 pub struct BundleBlobs<'a>(pub &'a Bundle);
 
 impl Blobs for BundleBlobs<'_> {

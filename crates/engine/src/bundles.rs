@@ -1,15 +1,16 @@
 //! The bundles of this machine.
 
 use kubeon_api::Version;
-use kubeon_bundle::{Arch, Bundle, BundleError, BundleStore, Catalogue};
+use kubeon_bundle::{Arch, Bundle, BundleError, BundleRemedy, BundleStore, Catalogue};
 
 use crate::environment::EngineEnvironment;
 use crate::error::{EngineError, chain};
+use crate::remedy::EngineRemedy;
 
-/// Where bundles and what they are made of are.
+/// The store of bundles and of their build inputs.
 ///
 /// # Errors
-/// Refuses when the environment names no folder.
+/// Refuses when the environment names no cache folder.
 pub fn store(environment: &EngineEnvironment) -> Result<BundleStore, EngineError> {
     let Some(cache) = &environment.cache else {
         return Err(EngineError::refused("HOME is not set: set KUBEON_CACHE to a folder for bundles"));
@@ -24,20 +25,22 @@ pub fn store(environment: &EngineEnvironment) -> Result<BundleStore, EngineError
 /// The bundle of a version.
 ///
 /// # Errors
-/// Refuses when there is none or it is damaged, with the command that makes it: no host has been touched yet.
+/// Refuses when the bundle is missing or damaged, with the remedy. No host was contacted yet.
 pub fn find(environment: &EngineEnvironment, version: Version) -> Result<Bundle, EngineError> {
     store(environment)?.find(version, Arch::native()).map_err(|error| match &error {
-        BundleError::Absent { .. } => EngineError::refused(error.to_string()),
+        BundleError::Absent { .. } => {
+            EngineError::refused(error.to_string()).remedy(error.remedy().map(EngineRemedy::Bundle))
+        }
         _ => EngineError::refused(format!("the bundle of {version} is damaged"))
             .row("cause", chain(&error))
-            .hint(format!("build it again with: kubeon bundle build {version}")),
+            .remedy(EngineRemedy::Bundle(BundleRemedy::BuildAgain(version))),
     })
 }
 
 /// The catalogue that is built into this program.
 ///
 /// # Errors
-/// When it contradicts itself.
+/// When the catalogue is inconsistent.
 pub fn catalogue() -> Result<Catalogue, EngineError> {
     Catalogue::embedded().map_err(|error| EngineError::failed(chain(&error)))
 }

@@ -1,4 +1,4 @@
-//! A change of a cluster, after its target was loaded.
+//! Changes a cluster after its target was loaded.
 //!
 //! ```text
 //!   prepare: lock ─► confirm ─► contact      make: observe ─► persist ─► apply ─► finish
@@ -21,47 +21,48 @@ use crate::checked::{Checked, PrecheckProbe};
 use crate::cluster_target::ClusterTarget;
 use crate::contact::{Contact, ContactPurpose};
 use crate::engine::{self, Engine, StoredCluster};
-use crate::error::{EngineError, note_text};
+use crate::error::EngineError;
 use crate::host_keys::HostKeyOptions;
 use crate::no_secrets::NoSecrets;
 use crate::pre_apply_hook::PreApplyWait;
+use crate::remedy::EngineRemedy;
 use crate::run::{Run, plan_progress};
 
-/// How a change is made.
+/// Options of a change.
 pub struct ChangeOptions<'a> {
-    /// The command that holds the lock, as users type it.
+    /// The command that holds the lock, as the user typed it.
     pub command: &'static str,
     /// Which host keys are accepted.
     pub host_keys: &'a HostKeyOptions,
-    /// What is waited for before the first effect on a host.
-    pub hold: PreApplyWait,
-    /// Whether workers may leave without a question.
+    /// The condition to wait for before the first effect on a host.
+    pub pre_apply_wait: PreApplyWait,
+    /// Whether workers may be removed without confirmation.
     pub yes: bool,
 }
 
 /// How a change ended.
 pub enum ChangeOutcome {
-    /// The cluster is as requested.
+    /// The cluster is up to date.
     Ready(Box<ReadyCluster>),
-    /// Some steps were not done.
+    /// Some steps were not completed.
     Incomplete(Box<Reconciled>),
 }
 
-/// A cluster that is as requested.
+/// A cluster that is up to date.
 pub struct ReadyCluster {
     /// Its specification.
     pub spec: DesiredCluster,
-    /// Whether anything was done.
+    /// Whether any step was applied.
     pub changed: bool,
-    /// How many of its nodes took part.
+    /// Number of nodes that were not skipped.
     pub nodes: usize,
-    /// Workers that left, by name.
+    /// Names of the workers that were removed.
     pub left: Vec<String>,
-    /// The kubeconfig of its administrator.
+    /// The administrator's kubeconfig.
     pub kubeconfig: PathBuf,
 }
 
-/// A change that was agreed to: the cluster is locked, no host was written to.
+/// A confirmed change: the cluster is locked, no host was written to.
 pub struct PreparedChange<'a> {
     engine: &'a Engine<'a>,
     bundle: Bundle,
@@ -71,13 +72,13 @@ pub struct PreparedChange<'a> {
     /// Whether the state was stored before this change.
     known: bool,
     intent: Intent,
-    hold: PreApplyWait,
+    pre_apply_wait: PreApplyWait,
 }
 
-/// Finds keys and bundle, locks the cluster, asks its questions, and gets ready to reach the hosts.
+/// Finds keys and bundle, locks the cluster, asks for confirmation, and prepares the connection to the hosts.
 ///
 /// # Errors
-/// Refuses when something is missing, another command holds the lock, or the user does not agree.
+/// Refuses when keys or bundle are missing, another command holds the lock, or the user does not confirm.
 pub async fn prepare<'a>(
     engine: &'a Engine<'a>,
     target: ClusterTarget,
@@ -88,8 +89,8 @@ pub async fn prepare<'a>(
         engine.keys(&target.state)?;
     }
     let bundle = bundles::find(&engine.environment, target.spec.version)?;
-    warn(engine, &target);
-    // Locked before the question: the answer is about the state that was read, which must not change meanwhile.
+    target.warn(engine);
+    // The lock comes before the question: the state that the user confirms must not change meanwhile.
     let lock = engine.lock(&target.state, target.known, options.command)?;
     confirm(engine, &target, options)?;
     let logins = engine.logins(&target.logins)?;
@@ -97,19 +98,28 @@ pub async fn prepare<'a>(
         engine.contact(&target.spec.name, logins, options.host_keys, ContactPurpose::Change).await?;
     let intent = target.intent(artifacts(&bundle));
     let ClusterTarget { known, state, .. } = target;
-    Ok(PreparedChange { engine, bundle, contact, lock, state, known, intent, hold: options.hold.clone() })
+    Ok(PreparedChange {
+        engine,
+        bundle,
+        contact,
+        lock,
+        state,
+        known,
+        intent,
+        pre_apply_wait: options.pre_apply_wait.clone(),
+    })
 }
 
 /// Stores the request and contacts no host.
 ///
 /// # Errors
-/// As [`change`] up to its first effect.
+/// As for [`prepare`].
 pub fn store_request(
     engine: &Engine<'_>,
     target: ClusterTarget,
     options: &ChangeOptions<'_>,
 ) -> Result<StoredCluster, EngineError> {
-    warn(engine, &target);
+    target.warn(engine);
     let lock = engine.lock(&target.state, target.known, options.command)?;
     confirm(engine, &target, options)?;
     let mut state = target.state;
@@ -119,11 +129,7 @@ pub fn store_request(
     Ok(state)
 }
 
-fn warn(engine: &Engine<'_>, target: &ClusterTarget) {
-    target.notes.iter().for_each(|note| engine.output.warn(&note_text(note)));
-}
-
-/// Asks before workers leave that nobody agreed about yet.
+/// Asks for confirmation before workers are removed.
 fn confirm(
     engine: &Engine<'_>,
     target: &ClusterTarget,
@@ -133,19 +139,22 @@ fn confirm(
         return Ok(());
     }
     let (cluster, names) = (&target.spec.name, target.newly_leaving.join(", "));
-    if engine.output.confirm(&format!("Take {names} out of {cluster}, and everything of it off?"))? {
+    if engine
+        .output
+        .confirm(&format!("Remove {names} from {cluster} and delete the cluster's files on them?"))?
+    {
         return Ok(());
     }
-    let error = EngineError::refused(format!("{names} would leave {cluster}, and nobody agreed"));
-    Err(error.row("agree", format!("{} … --yes", options.command)))
+    let error = EngineError::refused(format!("{names} would leave {cluster}: not confirmed"));
+    Err(error.remedy(EngineRemedy::ConfirmRemoval { command: options.command }))
 }
 
 impl PreparedChange<'_> {
-    /// Makes the cluster as requested: observe, persist, apply, finish.
+    /// Executes the change: observe, persist, apply, finish.
     ///
     /// # Errors
-    /// Refuses before the first effect on a host; fails when the state cannot be saved. What failed on a host is in
-    /// the outcome.
+    /// Refuses before the first effect on a host; fails when the state cannot be saved. A failure on a
+    /// host is part of the outcome.
     pub async fn make(mut self, cancellation: &CancellationToken) -> Result<ChangeOutcome, EngineError> {
         let planned = self.observe(cancellation).await?;
         if self.is_up_to_date(planned.plan()) {
@@ -174,15 +183,15 @@ impl PreparedChange<'_> {
             blobs,
             cancellation,
             output: self.engine.output,
-            hold: self.hold.clone(),
+            pre_apply_wait: self.pre_apply_wait.clone(),
         }
     }
 
     /// Observes and checks the hosts, and plans.
     async fn observe(&self, cancellation: &CancellationToken) -> Result<Planned, EngineError> {
-        let probe = PrecheckProbe::about(&self.intent, &self.contact.hosts, &[]);
+        let probe = PrecheckProbe::new(&self.intent, &self.contact.hosts, &[]);
         let blobs = BundleBlobs(&self.bundle);
-        Checked::new(&self.intent).look(&self.run(&probe, &blobs, cancellation)).await
+        Checked::new(&self.intent).observe(&self.run(&probe, &blobs, cancellation)).await
     }
 
     /// Whether the request is the one that was stored.
@@ -205,12 +214,12 @@ impl PreparedChange<'_> {
         Ok(())
     }
 
-    /// Stores everything that a later run needs to continue this one.
+    /// Stores the data that a later run needs to continue this run.
     fn persist(&mut self, plan: &Plan) -> Result<(), EngineError> {
         if self.is_same_request() && plan.up_to_date > 0 && !plan.steps.is_empty() {
             let (done, all) = (plan.up_to_date, plan.up_to_date + plan.steps.len());
             let name = &self.intent.spec.name;
-            self.engine.output.say(&format!(
+            self.engine.output.info(&format!(
                 "{name}  continuing: {done} of {all} steps are up to date (checked on the hosts)"
             ));
         }
@@ -228,7 +237,9 @@ impl PreparedChange<'_> {
             Op::Part { digest, .. } => Some(digest.clone()),
             _ => None,
         });
-        self.bundle.verify_parts(&digests.collect()).map_err(|error| EngineError::refused(error.to_string()))
+        self.bundle.verify_parts(&digests.collect()).map_err(|error| {
+            EngineError::refused(error.to_string()).remedy(EngineRemedy::Bundle(error.remedy()))
+        })
     }
 
     /// Applies the plan. The generation of every plan is stored before it is applied.
@@ -237,7 +248,7 @@ impl PreparedChange<'_> {
         planned: Planned,
         cancellation: &CancellationToken,
     ) -> Result<Reconciled, EngineError> {
-        // Keys are made after nothing else can refuse, so a refused request leaves none.
+        // Keys are created after the last check, so that a refused request leaves no keys behind.
         let keys = self.engine.keys(&self.state)?;
         let mut state = self.state.clone();
         let intent = &self.intent;
@@ -246,17 +257,10 @@ impl PreparedChange<'_> {
             state.generation = state.generation.max(plan.generation);
             Ok(self.engine.store.save(&self.lock, &mut state)?)
         };
-        let probe = PrecheckProbe::about(&self.intent, &self.contact.hosts, &[]);
+        let probe = PrecheckProbe::new(&self.intent, &self.contact.hosts, &[]);
         let blobs = BundleBlobs(&self.bundle);
         let run = Run { secrets: &keys, ..self.run(&probe, &blobs, cancellation) };
-        let mut reconciled = run.act(planned, &plan, &mut save_generation).await?;
-        if reconciled.outcome.is_complete() && !self.intent.returning.is_empty() {
-            // A worker whose node was removed is empty now: joining it again is a plan of its own.
-            let planned = run.look(&plan).await?;
-            if !planned.plan().steps.is_empty() {
-                reconciled = run.go_on(planned, &plan, &mut save_generation).await?;
-            }
-        }
+        let reconciled = run.act(planned, &plan, &mut save_generation).await?;
         self.contact.hosts.disconnect().await;
         self.state = state;
         Ok(reconciled)
@@ -288,7 +292,8 @@ impl PreparedChange<'_> {
         })
     }
 
-    /// Forgets the hosts that left. A host that stays and was left out of this run still has to return.
+    /// Removes the hosts that left from the state. A returning host that was skipped in this run stays marked
+    /// as leaving.
     fn forget_left_hosts(&mut self) {
         let intent = &self.intent;
         let left = |host: &HostAddress| intent.leaving.iter().any(|spec| spec.address == *host);
@@ -297,7 +302,7 @@ impl PreparedChange<'_> {
     }
 }
 
-/// The specification with the names that hosts have as nodes. They stay, even if the host is renamed later.
+/// The specification with the planned node names. A node keeps its name even if the host is renamed later.
 fn with_planned_names(spec: &DesiredCluster, plan: &Plan) -> DesiredCluster {
     let named = |mut host: HostSpec| {
         host.name = host.name.or_else(|| plan.hosts.get(&host.address).map(|planned| planned.name.clone()));

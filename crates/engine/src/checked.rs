@@ -1,4 +1,4 @@
-//! Hosts are checked before anything is planned for them. Every failed check of every host is reported at once.
+//! Checks hosts before a plan is made. All failed checks of all hosts are reported at once.
 
 use std::collections::BTreeMap;
 
@@ -16,41 +16,41 @@ use parking_lot::Mutex;
 use crate::error::{EngineError, RefusalReasons};
 use crate::run::Run;
 
-/// Reads facts of hosts; each host also tries to reach the others.
+/// Probes hosts. Each host also tries to connect to the other hosts.
 pub struct PrecheckProbe<'a> {
     hosts: &'a SshHosts,
-    places: BTreeMap<HostAddress, Vec<ConnectionTarget>>,
+    targets: BTreeMap<HostAddress, Vec<ConnectionTarget>>,
 }
 
 impl<'a> PrecheckProbe<'a> {
-    /// Probes what the cluster's hosts must reach, and further places such as a registry that the user names. No change
-    /// needs a registry: every image comes from the bundle.
-    pub fn about(intent: &Intent, hosts: &'a SshHosts, further: &[ConnectionTarget]) -> Self {
-        Self { hosts, places: precheck::questions(intent, further) }
+    /// Probes the connections that the cluster needs, and `further` targets such as a registry that the user
+    /// names. No change needs a registry: every image comes from the bundle.
+    pub fn new(intent: &Intent, hosts: &'a SshHosts, further: &[ConnectionTarget]) -> Self {
+        Self { hosts, targets: precheck::connection_targets(intent, further) }
     }
 }
 
 #[async_trait]
 impl ProbeHost for PrecheckProbe<'_> {
     async fn facts(&self, host: HostAddress) -> Result<Facts, StepFailure> {
-        let places = self.places.get(&host).map(Vec::as_slice).unwrap_or_default();
-        self.hosts.facts_and(host, places).await
+        let targets = self.targets.get(&host).map(Vec::as_slice).unwrap_or_default();
+        self.hosts.facts_with_connections(host, targets).await
     }
 }
 
-/// Plans, and keeps what was found out about the hosts.
+/// Makes plans, and stores the report of the checks.
 pub struct Checked<'a> {
     intent: &'a Intent,
     report: Mutex<Option<PrecheckReport>>,
 }
 
 impl<'a> Checked<'a> {
-    /// Nothing was checked yet.
+    /// Creates a planner without a report.
     pub fn new(intent: &'a Intent) -> Self {
         Self { intent, report: Mutex::default() }
     }
 
-    /// Checks and plans.
+    /// Runs the checks and makes a plan.
     ///
     /// # Errors
     /// When no plan can be made.
@@ -60,12 +60,12 @@ impl<'a> Checked<'a> {
         kubeon_plan::plan(self.intent, snapshot)
     }
 
-    /// Looks, checks and plans; writes nothing.
+    /// Observes and checks the hosts, and makes a plan. Writes nothing.
     ///
     /// # Errors
     /// Refuses when a check fails, or no plan can be made.
-    pub async fn look(&self, run: &Run<'_>) -> Result<Planned, EngineError> {
-        let planned = run.look(&|snapshot| self.plan(snapshot)).await;
+    pub async fn observe(&self, run: &Run<'_>) -> Result<Planned, EngineError> {
+        let planned = run.observe(&|snapshot| self.plan(snapshot)).await;
         let report = self.report.lock().take();
         let Some(report) = report else { return planned };
         let failed = (!report.ok).then(|| refusal(&report, planned.as_ref().err()));
@@ -77,16 +77,19 @@ impl<'a> Checked<'a> {
     }
 }
 
-/// Refuses a change for the failed checks of `report`, and for the reasons of `other` that are no such check.
+/// The refusal of a change: the failed checks of `report`, and the reasons of `other` that are not in the
+/// report.
 pub fn refusal(report: &PrecheckReport, other: Option<&EngineError>) -> EngineError {
     let failed: Vec<Refusal> = report.refusals().collect();
     let others = other.and_then(|other| other.refused.as_ref()).into_iter().flat_map(|reasons| reasons.all());
     let others = others.filter(|refusal| !failed.contains(refusal)).collect();
     let mut error = EngineError::refused(FAILED_WITH);
-    error.refused = Some(Box::new(RefusalReasons { report: Some(report.clone()), others }));
+    error.refused =
+        Some(Box::new(RefusalReasons { report: Some(report.clone()), others, inputs: Vec::new() }));
     if let Some(other) = other {
         error.rows.clone_from(&other.rows);
         error.warnings.clone_from(&other.warnings);
+        error.remedy.clone_from(&other.remedy);
     }
     error
 }
@@ -94,7 +97,7 @@ pub fn refusal(report: &PrecheckReport, other: Option<&EngineError>) -> EngineEr
 #[cfg(test)]
 mod tests {
     use kubeon_plan::sim::{bare, cluster};
-    use kubeon_plan::{Artifacts, Seen, validate};
+    use kubeon_plan::{Artifacts, Observation, validate};
 
     use super::*;
 
@@ -105,12 +108,12 @@ mod tests {
         intent.ignore = ignore.iter().map(|&name| name.to_owned()).collect();
         let old = Facts { kernel: "3.9.1".to_owned(), ..bare("h2") };
         let hosts = [("10.0.0.1", bare("h1")), ("10.0.0.2", old)];
-        let hosts = hosts.map(|(host, facts)| (host.parse().unwrap(), Seen::Fresh(facts)));
+        let hosts = hosts.map(|(host, facts)| (host.parse().unwrap(), Observation::Fresh(facts)));
         precheck(&intent, &Snapshot { taken_at: 0, hosts: hosts.into() })
     }
 
     #[test]
-    fn failed_checks_and_other_reasons_are_told_once_each() {
+    fn failed_checks_and_other_reasons_are_reported_once_each() {
         let report = report(&[]);
         let failed: Vec<Refusal> = report.refusals().collect();
         let bundle = Refusal::argument("bundle", "is old");

@@ -1,4 +1,4 @@
-//! Chooses a cluster, for kubeon and for kubectl.
+//! Chooses the default cluster of kubeon and kubectl.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,35 +10,37 @@ use crate::engine::{Engine, StoredCluster};
 use crate::error::EngineError;
 use crate::kubeconfig::Kubeconfig;
 use crate::kubectl_program;
+use crate::remedy::EngineRemedy;
 use crate::user_kubeconfig::{self, LinkedKubeconfig, cannot};
 
-/// A cluster that was chosen.
+/// The chosen cluster.
 #[derive(Debug)]
 pub struct ChosenCluster {
-    /// Its name.
+    /// The name.
     pub name: ClusterName,
-    /// Its kubeconfig.
+    /// The kubeconfig.
     pub kubeconfig: PathBuf,
-    /// `~/.kube/config`, which points to it.
+    /// `~/.kube/config`, which points to the kubeconfig.
     pub linked: LinkedKubeconfig,
     /// The context that kubectl uses.
     pub context: Option<String>,
-    /// The bundle's kubectl, where it could be linked.
+    /// The bundle's kubectl, if it could be linked.
     pub kubectl: Option<PathBuf>,
 }
 
-/// Makes a cluster the one that commands without a name are about, and points kubectl to it. What kubectl can do
-/// without is a warning: a context of a master that answers, and a kubectl of the cluster's version.
+/// Makes a cluster the default of kubeon and kubectl. Prints a warning when no master answers or the kubectl
+/// of the cluster's version cannot be linked: kubectl works without either.
 ///
 /// # Errors
-/// Refuses a cluster that is not known or has no kubeconfig yet; fails when a file cannot be written.
+/// Refuses a cluster that is unknown or has no kubeconfig yet; fails when a file cannot be written.
 pub async fn choose(engine: &Engine<'_>, given: &str) -> Result<ChosenCluster, EngineError> {
     let name = engine.name(Some(given))?;
     let state = engine.load(&name)?;
     let kubeconfig = engine.store.kubeconfig_path(&name);
     if !kubeconfig.is_file() {
-        let error = EngineError::refused(format!("{name} has no kubeconfig yet: it was not finished"));
-        return Err(error.hint(format!("continue with: kubeon create {name}")));
+        let error =
+            EngineError::refused(format!("{name} has no kubeconfig yet: its creation is not complete"));
+        return Err(error.remedy(EngineRemedy::CompleteChange(name)));
     }
     engine.store.set_current(&name)?;
     let home = &engine.environment.home;
@@ -47,21 +49,21 @@ pub async fn choose(engine: &Engine<'_>, given: &str) -> Result<ChosenCluster, E
     let context = match renew_context(engine, &state, &kubeconfig).await {
         Ok(context) => context,
         Err(error) => {
-            engine.output.warn(&format!("kubectl goes the way that it went before: {}", error.title));
+            engine.output.warn(&format!("kubectl keeps its current context: {}", error.title));
             None
         }
     };
     let kubectl = match kubectl_program::link(engine, state.version.unwrap_or(state.spec.version)) {
         Ok(program) => Some(program),
         Err(error) => {
-            engine.output.warn(&format!("kubectl is not linked: {}", error.title));
+            engine.output.warn(&format!("kubectl is not linked: {}", engine.output.one_line(&error)));
             None
         }
     };
     Ok(ChosenCluster { name, kubeconfig, linked, context, kubectl })
 }
 
-/// Points the kubeconfig to masters that answer. Returns the context that kubectl uses.
+/// Points the kubeconfig to a master that answers. Returns the context that kubectl uses.
 async fn renew_context(
     engine: &Engine<'_>,
     state: &StoredCluster,

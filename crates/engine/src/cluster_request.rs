@@ -1,4 +1,4 @@
-//! What is asked for: from settings and hosts to a specification, with every reason against it at once.
+//! Cluster requests: from settings and hosts to a specification. A refusal names all reasons at once.
 
 use std::collections::BTreeMap;
 
@@ -9,22 +9,18 @@ use kubeon_plan::{DesiredCluster, HostSpec, Note, PlanRefused, Refusal, RefusedF
 use crate::error::EngineError;
 use crate::login_request::{HostLoginRequest, LoginRequest};
 
-/// A cluster that is asked for.
+/// A requested cluster.
 #[derive(Debug, Clone)]
 pub struct ClusterRequest {
-    /// What it should be, proven as far as it can be without asking a host.
+    /// The specification, validated without contacting a host.
     pub spec: Valid<DesiredCluster>,
-    /// What a person should know.
+    /// Notes for the user.
     pub notes: Vec<Note>,
     /// How to log in to each host.
     pub logins: BTreeMap<HostAddress, HostLoginRequest>,
 }
 
-pub(crate) fn refuse(subject: impl Into<String>, reason: impl Into<String>) -> Refusal {
-    Refusal::argument(subject, reason)
-}
-
-/// A request as settings and hosts, with what was refused while it was read.
+/// The parts of a request, with the refusals that were found while they were read.
 #[derive(Debug, Clone, Default)]
 pub struct RequestParts {
     /// The settings; its lists of hosts are not used.
@@ -35,29 +31,29 @@ pub struct RequestParts {
     pub masters: Vec<HostRequest>,
     /// Workers in order.
     pub workers: Vec<HostRequest>,
-    /// Masters were named and none could be read: a refusal says so already.
+    /// Masters were given and none could be parsed; `refusals` contains the reason.
     pub unread_masters: bool,
-    /// What was refused already.
+    /// Refusals found so far.
     pub refusals: Vec<Refusal>,
 }
 
-/// A host that is asked for.
+/// A requested host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HostRequest {
-    /// Its address.
+    /// The address.
     pub address: HostAddress,
-    /// Its name as a node.
+    /// The node name.
     pub name: Option<HostName>,
-    /// Its labels.
+    /// The node labels.
     pub labels: BTreeMap<String, String>,
     /// How to log in.
     pub login: LoginRequest,
 }
 
-/// The request that these parts make.
+/// Builds a request from its parts.
 ///
 /// # Errors
-/// Every reason at once.
+/// Refuses with all reasons at once.
 pub fn from_parts(
     name: &str,
     version: &str,
@@ -65,13 +61,14 @@ pub fn from_parts(
     supported: &[Version],
 ) -> Result<ClusterRequest, EngineError> {
     let RequestParts { declared, feature_gates, masters, workers, unread_masters, mut refusals } = parts;
+    let mut refuse = |field, value: &str, reason: String| refusals.push(Refusal::new(field, value, reason));
     let cluster =
-        name.parse::<ClusterName>().map_err(|error| refusals.push(refuse(name, error.to_string()))).ok();
+        name.parse::<ClusterName>().map_err(|error| refuse(RefusedField::Name, name, error.to_string())).ok();
     let version = version
         .parse::<Version>()
         .map_err(|error| {
             let reason = format!("Input version [{version}] error: {error}");
-            refusals.push(refuse(format!("version {version}"), reason));
+            refuse(RefusedField::Version, version, reason);
         })
         .ok();
     let settings = settings(&declared, &mut refusals)?;
@@ -81,7 +78,7 @@ pub fn from_parts(
     let logins = masters.iter().chain(&workers).map(login).collect();
     let host = |host: HostRequest| HostSpec { address: host.address, name: host.name, labels: host.labels };
     let spec = DesiredCluster {
-        // A name or version that cannot be read is refused below; a stand-in lets the rest be checked as well.
+        // An invalid name or version is refused below. A placeholder allows the other checks to run too.
         name: cluster
             .map_or_else(|| "x".parse(), Ok)
             .map_err(|error: NameError| EngineError::failed(error.to_string()))?,
@@ -94,10 +91,10 @@ pub fn from_parts(
     Ok(ClusterRequest { spec, notes, logins })
 }
 
-/// Checks a specification that was stored before.
+/// Validates a stored specification.
 ///
 /// # Errors
-/// Every reason at once why it cannot be planned any more.
+/// Refuses with all reasons why it cannot be planned any more.
 pub fn stored_spec(
     spec: DesiredCluster,
     supported: &[Version],
@@ -124,12 +121,12 @@ pub(crate) fn validated(
     }
 }
 
-/// The requested version, else the one of the catalogue.
+/// The requested version, else the given version of the catalogue.
 pub(crate) fn version_or(
     requested: Option<Version>,
     catalogue: Option<&Version>,
 ) -> Result<Version, EngineError> {
-    requested.or(catalogue.copied()).ok_or_else(|| EngineError::failed("the catalogue holds no version"))
+    requested.or(catalogue.copied()).ok_or_else(|| EngineError::failed("the catalogue contains no version"))
 }
 
 pub(crate) fn settings(
@@ -137,7 +134,7 @@ pub(crate) fn settings(
     refusals: &mut Vec<Refusal>,
 ) -> Result<ClusterSettings, EngineError> {
     let settings = declared.settings().or_else(|error| {
-        refusals.push(refuse("load balancer", error.to_string()));
+        refusals.push(Refusal::new(RefusedField::LoadBalancer, "", error.to_string()));
         declared.settings_without_load_balancer()
     });
     settings.map_err(|error| EngineError::failed(crate::error::chain(&error)))

@@ -1,4 +1,4 @@
-//! The cluster that a change is about: what it should be, and what is stored of it.
+//! The target of a change: the desired specification and the stored state of a cluster.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,45 +7,45 @@ use kubeon_plan::{Artifacts, DesiredCluster, HostSpec, Intent, Note, Valid};
 
 use crate::cluster_request::{self, ClusterRequest};
 use crate::engine::{self, Engine, StoredCluster};
-use crate::error::EngineError;
+use crate::error::{EngineError, note_text};
 use crate::login_merge::{keep_undeclared, merge_remembered};
 use crate::login_request::{HostLoginRequest, LoginRequests};
-use crate::worker_change::{self, Back};
+use crate::worker_change::{self, LeavingWorkerPolicy};
 
-/// A cluster and what it should be.
+/// A cluster with its desired specification and its stored state.
 pub struct ClusterTarget {
-    /// What it should be.
+    /// The desired specification.
     pub spec: Valid<DesiredCluster>,
-    /// What the user should know.
+    /// Notes for the user.
     pub notes: Vec<Note>,
     /// How to log in to each host.
     pub logins: BTreeMap<HostAddress, HostLoginRequest>,
-    /// What is stored of it; a new identity when nothing is.
+    /// The stored state; a new state with a new UID if none is stored.
     pub state: StoredCluster,
-    /// Whether it is stored.
+    /// Whether the state is stored.
     pub known: bool,
-    /// Hosts to leave out.
+    /// Hosts to skip.
     pub skip_hosts: Vec<HostAddress>,
-    /// Workers that leave with this change, by name.
+    /// Names of the workers that this change removes.
     pub newly_leaving: Vec<String>,
-    /// Seconds that their pods may take to go elsewhere.
+    /// Time limit for draining a leaving worker, in seconds.
     pub drain_seconds: u32,
-    /// Checks that may fail.
+    /// Ignored checks.
     pub ignore: BTreeSet<String>,
 }
 
-/// Options of a change, besides what the cluster should be.
+/// Options of a change besides the specification.
 #[derive(Debug, Clone)]
 pub struct TargetOptions {
-    /// How to log in to all hosts and to those of a role.
+    /// How to log in to all hosts and to the hosts of a role.
     pub logins: LoginRequests,
-    /// Addresses of hosts to leave out.
+    /// Addresses of hosts to skip.
     pub skip_hosts: Vec<String>,
-    /// What is done about workers that are leaving and asked for again.
-    pub back: Back,
-    /// Seconds that the pods of a leaving worker may take to go elsewhere.
+    /// How to handle workers that are leaving and are requested again.
+    pub leaving_workers: LeavingWorkerPolicy,
+    /// Time limit for draining a leaving worker, in seconds.
     pub drain_seconds: u32,
-    /// Checks that may fail.
+    /// Ignored checks.
     pub ignore: BTreeSet<String>,
 }
 
@@ -54,7 +54,7 @@ impl Default for TargetOptions {
         Self {
             logins: LoginRequests::default(),
             skip_hosts: Vec::new(),
-            back: Back::Refused,
+            leaving_workers: LeavingWorkerPolicy::Refuse,
             drain_seconds: Intent::DRAIN_SECONDS,
             ignore: BTreeSet::new(),
         }
@@ -62,10 +62,10 @@ impl Default for TargetOptions {
 }
 
 impl ClusterTarget {
-    /// A cluster that is requested as a whole, new or stored.
+    /// The target of a complete request, for a new or a stored cluster.
     ///
     /// # Errors
-    /// Refuses, with every reason at once, what cannot be planned whatever the state of the hosts is.
+    /// Refuses a request that cannot be planned for any state of the hosts, with all reasons at once.
     pub fn requested(
         engine: &Engine<'_>,
         request: ClusterRequest,
@@ -96,7 +96,7 @@ impl ClusterTarget {
         Ok(target)
     }
 
-    /// A stored cluster as it is stored.
+    /// The target of a stored cluster with its stored specification.
     ///
     /// # Errors
     /// As for [`ClusterTarget::changed`].
@@ -109,21 +109,22 @@ impl ClusterTarget {
         Self::changed(engine, state, spec, options)
     }
 
-    /// A stored cluster with another specification. Logins are the remembered ones.
+    /// The target of a stored cluster with another specification and its remembered logins.
     ///
     /// # Errors
-    /// Refuses a change of anything but the workers once hosts were written to, and what cannot be planned.
+    /// Refuses a specification that cannot be planned. After hosts were written to, refuses any change except
+    /// of the list of workers.
     pub fn changed(
         engine: &Engine<'_>,
         mut state: StoredCluster,
         spec: DesiredCluster,
         options: TargetOptions,
     ) -> Result<Self, EngineError> {
-        let TargetOptions { logins: flags, skip_hosts, back, drain_seconds, ignore } = options;
+        let TargetOptions { logins: flags, skip_hosts, leaving_workers, drain_seconds, ignore } = options;
         let mut newly_leaving = Vec::new();
         // Before anything is written to a host the request may still change.
         if spec != state.spec && state.may_be_on_hosts() {
-            newly_leaving = worker_change::apply(&mut state, &spec, back)?;
+            newly_leaving = worker_change::apply(&mut state, &spec, leaving_workers)?;
         }
         let (spec, notes) = cluster_request::stored_spec(spec, &engine.supported()?)?;
         let skip_hosts = engine::skip_hosts(&skip_hosts, &spec, &state)?;
@@ -132,14 +133,19 @@ impl ClusterTarget {
         Ok(Self { spec, notes, logins, state, known: true, skip_hosts, newly_leaving, drain_seconds, ignore })
     }
 
-    /// What plans are made from.
+    /// Prints the notes as warnings.
+    pub(crate) fn warn(&self, engine: &Engine<'_>) {
+        self.notes.iter().for_each(|note| engine.output.warn(&note_text(note)));
+    }
+
+    /// The intent of the target: the input of plans.
     pub fn intent(&self, artifacts: Artifacts) -> Intent {
         let intent = engine::intent(self.spec.clone(), &self.state, artifacts, self.skip_hosts.clone());
         Intent { drain_seconds: self.drain_seconds, ignore: self.ignore.clone(), ..intent }
     }
 }
 
-/// The specification with the names that hosts have as nodes already: a node keeps its name.
+/// The specification with the node names that are stored: a node keeps its name.
 fn with_names(spec: &DesiredCluster, state: &StoredCluster) -> DesiredCluster {
     let stored = state.spec.hosts().map(|host| (host.address, host.name.clone()));
     let leaving = state.leaving.iter().map(|(address, name)| (*address, name.clone()));

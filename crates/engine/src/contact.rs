@@ -1,4 +1,4 @@
-//! Hosts that can be talked to.
+//! Connections to the hosts of a cluster.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,37 +11,38 @@ use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::host_keys::{HostKeyOptions, UnknownKeys};
 use crate::login::Logins;
+use crate::remedy::EngineRemedy;
 
-/// How long a host may take to accept a connection at a glance.
-const ANSWER: Duration = Duration::from_secs(3);
+/// Time limit of a connection in a quick probe.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// The hosts of a cluster, and what was needed to reach them.
+/// The hosts of a cluster, with the host keys and logins that open them.
 pub struct Contact {
-    /// The way to the hosts.
+    /// The connections to the hosts.
     pub hosts: SshHosts,
     keys: Arc<HostKeys>,
-    /// Keys held in memory for as long as hosts are reached.
+    /// The logins. Their keys stay in memory while the hosts are connected.
     pub logins: Logins,
 }
 
-/// What is to be done with the hosts.
+/// The purpose of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ContactPurpose {
-    /// Look, and write nothing anywhere.
-    Look,
-    /// Look, for no longer than a glance.
-    Glance(Duration),
-    /// EngineOutput to a cluster that is known.
+    /// Observe the hosts and write nothing.
+    Observe,
+    /// Observe the hosts within this time limit.
+    QuickProbe(Duration),
+    /// Run commands on the hosts of a known cluster.
     Connect,
-    /// Change hosts.
+    /// Change the hosts.
     Change,
 }
 
 impl Engine<'_> {
-    /// Gets ready to reach hosts; connects only to ask a person about new keys.
+    /// Prepares connections to hosts. Connects only to read unknown host keys that the user must accept.
     ///
     /// # Errors
-    /// When keys or the node program cannot be read, or a person does not accept a key.
+    /// When keys or the node program cannot be read, or the user does not accept a key.
     pub async fn contact(
         &self,
         cluster: &ClusterName,
@@ -51,16 +52,17 @@ impl Engine<'_> {
     ) -> Result<Contact, EngineError> {
         let unknown = match purpose {
             // A password is never sent to a host whose key is unknown, not even to observe it.
-            ContactPurpose::Look if logins.send_secrets() => UnknownKeys::Settle,
-            ContactPurpose::Look => UnknownKeys::Look,
-            ContactPurpose::Glance(_) => UnknownKeys::Refuse,
-            ContactPurpose::Connect | ContactPurpose::Change => UnknownKeys::Settle,
+            ContactPurpose::Observe if logins.send_secrets() => UnknownKeys::Ask,
+            ContactPurpose::Observe => UnknownKeys::AcceptOnce,
+            ContactPurpose::QuickProbe(_) => UnknownKeys::Refuse,
+            ContactPurpose::Connect | ContactPurpose::Change => UnknownKeys::Ask,
         };
         let keys = self.host_keys(cluster, &mut logins, options, unknown).await?;
         let mut settings = SshSettings::new(Login::new("root"));
         settings.logins = logins.logins.clone();
-        if let ContactPurpose::Glance(limit) = purpose {
-            settings.limits = Limits { connect: limit.min(ANSWER), facts: limit, ..Limits::default() };
+        if let ContactPurpose::QuickProbe(limit) = purpose {
+            settings.limits =
+                Limits { connect: limit.min(CONNECT_TIMEOUT), facts: limit, ..Limits::default() };
         }
         if purpose == ContactPurpose::Change {
             settings.node_program = Some(self.node_program()?);
@@ -76,16 +78,21 @@ impl Engine<'_> {
         };
         NodeProgram::read(&path).map_err(|error| {
             EngineError::refused(format!("cannot read the node program {}: {error}", path.display()))
-                .row("way out", "put kubeon-node beside kubeon, or set KUBEON_NODE_PROGRAM to it")
+                .row("fix", "put kubeon-node next to kubeon, or set KUBEON_NODE_PROGRAM to its path")
         })
     }
 }
 
 impl Contact {
-    /// Pins the keys that hosts showed and that were accepted.
+    /// What a user can do about hosts that were refused.
+    pub fn remedy(&self) -> Option<EngineRemedy> {
+        self.keys.refused_unknown().then_some(EngineRemedy::TrustHostKeys)
+    }
+
+    /// Pins the accepted host keys.
     ///
     /// # Errors
-    /// When they cannot be written.
+    /// When the keys cannot be written.
     pub fn pin(&self, engine: &Engine<'_>, lock: &ClusterLock) -> Result<(), EngineError> {
         if self.keys.new_keys().is_empty() {
             return Ok(());

@@ -1,7 +1,7 @@
 //! Removes a cluster from its hosts.
 //!
 //! ```text
-//!   find ─► look (a dry run)
+//!   find ─► plan (a dry run)
 //!        └► prepare: lock ─► confirm ─► contact      make: observe ─► persist ─► apply ─► forget
 //! ```
 
@@ -24,64 +24,65 @@ use crate::login_merge::{merge_remembered, refuse_unused_flags};
 use crate::login_request::{HostLoginRequest, LoginRequests};
 use crate::no_secrets::NoSecrets;
 use crate::pre_apply_hook::PreApplyWait;
+use crate::remedy::EngineRemedy;
 use crate::request_inventory::{InventoryFiles, merge_inventory_logins};
 use crate::run::Run;
 use crate::user_kubeconfig;
 
-/// Which cluster is destroyed, and how to log in to its hosts.
+/// A request to destroy a cluster.
 pub struct DestroyRequest<'a> {
-    /// The cluster; none: the chosen one.
+    /// The cluster; `None`: the chosen cluster.
     pub name: Option<&'a str>,
-    /// Addresses of hosts that are not contacted.
+    /// Addresses of hosts to skip.
     pub skip_hosts: &'a [String],
-    /// How to log in, as flags say it.
+    /// How to log in, from flags.
     pub logins: LoginRequests,
-    /// How to log in, as an inventory says it.
+    /// How to log in, from an inventory.
     pub inventory: InventoryFiles,
 }
 
-/// A cluster that is to be destroyed; nothing was changed yet.
+/// A cluster to destroy. Nothing was changed yet.
 pub struct DestroyTarget {
-    /// Its state.
+    /// The stored state.
     pub state: StoredCluster,
-    /// What the plan is made from.
+    /// The input of the plan.
     pub intent: Intent,
-    /// The hosts that are contacted: not the skipped ones, and none when no host was ever written to.
+    /// The hosts to contact: no skipped host, and no host at all if none was ever written to.
     hosts: Vec<HostAddress>,
     logins: BTreeMap<HostAddress, HostLoginRequest>,
 }
 
-/// How destroying a cluster ended.
+/// The result of destroying a cluster.
 pub enum DestroyOutcome {
-    /// The hosts are clean, and the cluster is forgotten.
-    Gone {
-        /// How many hosts were contacted.
+    /// The hosts are clean, and the state of the cluster was deleted.
+    Destroyed {
+        /// Number of contacted hosts.
         hosts: usize,
     },
-    /// Some steps were not done.
+    /// Some steps were not completed.
     Incomplete(Box<Reconciled>),
 }
 
-/// A removal that was agreed to: the cluster is locked, no host was written to.
+/// A confirmed removal: the cluster is locked, no host was written to.
 pub struct PreparedDestroy<'a> {
     engine: &'a Engine<'a>,
     lock: ClusterLock,
     state: StoredCluster,
     intent: Intent,
     hosts: Vec<HostAddress>,
-    /// None: no host is contacted.
+    /// `None`: no host is contacted.
     contact: Option<Contact>,
-    hold: PreApplyWait,
+    pre_apply_wait: PreApplyWait,
 }
 
 impl DestroyTarget {
     /// Loads the cluster.
     ///
     /// # Errors
-    /// Refuses a cluster that is not known, skipped hosts that are not its own, and login flags that no host uses.
+    /// Refuses an unknown cluster, skipped hosts that do not belong to it, and login flags that no host uses.
     pub fn find(engine: &Engine<'_>, request: &DestroyRequest<'_>) -> Result<Self, EngineError> {
         let state = engine.find(request.name)?;
-        // A cluster of a version that is no longer supported can be destroyed, too.
+        // A cluster whose version is no longer supported can be destroyed too.
         let (spec, _) = cluster_request::stored_spec(state.spec.clone(), &[state.spec.version])?;
         let skip_hosts = engine::skip_hosts(request.skip_hosts, &spec, &state)?;
         let intent = engine::intent(spec, &state, Artifacts::default(), skip_hosts);
@@ -94,25 +95,25 @@ impl DestroyTarget {
         Ok(Self { state, intent, hosts, logins })
     }
 
-    /// What would be done; nothing is written.
+    /// Makes the plan without writing anything.
     ///
     /// # Errors
     /// Refuses when no plan can be made.
-    pub async fn look(&self, engine: &Engine<'_>, host_keys: &HostKeyOptions) -> Result<Plan, EngineError> {
+    pub async fn plan(&self, engine: &Engine<'_>, host_keys: &HostKeyOptions) -> Result<Plan, EngineError> {
         if self.hosts.is_empty() {
             return plan_without_hosts(engine, &self.intent);
         }
         let logins = engine.logins(&self.logins)?;
-        let contact = engine.contact(&self.state.name, logins, host_keys, ContactPurpose::Look).await?;
+        let contact = engine.contact(&self.state.name, logins, host_keys, ContactPurpose::Observe).await?;
         let cancellation = CancellationToken::new();
         let run = run(engine, &contact, self.hosts.clone(), &cancellation, PreApplyWait::Nothing);
-        Ok(run.look(&|snapshot| kubeon_plan::destroy(&self.intent, snapshot)).await?.plan().clone())
+        Ok(run.observe(&|snapshot| kubeon_plan::destroy(&self.intent, snapshot)).await?.plan().clone())
     }
 
-    /// Locks the cluster, asks, and gets ready to reach the hosts.
+    /// Locks the cluster, asks for confirmation, and prepares the connection to the hosts.
     ///
     /// # Errors
-    /// Refuses when another command holds the lock, or the user does not agree.
+    /// Refuses when another command holds the lock, or the user does not confirm.
     pub async fn prepare<'a>(
         self,
         engine: &'a Engine<'a>,
@@ -122,7 +123,7 @@ impl DestroyTarget {
         if self.hosts.is_empty() {
             plan_without_hosts(engine, &self.intent)?;
         }
-        // Locked before the question: the answer is about the state that was read, which must not change meanwhile.
+        // The lock comes before the question: the state that the user confirms must not change meanwhile.
         let lock = engine.lock(&self.state, true, options.command)?;
         self.confirm(engine, options)?;
         let Self { state, intent, hosts, .. } = self;
@@ -131,7 +132,15 @@ impl DestroyTarget {
         } else {
             Some(engine.contact(&state.name, logins, options.host_keys, ContactPurpose::Change).await?)
         };
-        Ok(PreparedDestroy { engine, lock, state, intent, hosts, contact, hold: options.hold.clone() })
+        Ok(PreparedDestroy {
+            engine,
+            lock,
+            state,
+            intent,
+            hosts,
+            contact,
+            pre_apply_wait: options.pre_apply_wait.clone(),
+        })
     }
 
     fn confirm(&self, engine: &Engine<'_>, options: &ChangeOptions<'_>) -> Result<(), EngineError> {
@@ -144,24 +153,24 @@ impl DestroyTarget {
             .filter(|member| self.hosts.contains(&HostAddress::from(member.address)));
         let names: Vec<_> = contacted.map(|member| member.name).collect();
         let question = if names.is_empty() {
-            format!("Forget {cluster}, and touch no host?")
+            format!("Delete the state of {cluster} without contacting a host?")
         } else {
-            format!("Destroy {cluster} with everything in it on {}?", names.join(", "))
+            format!("Destroy {cluster} and delete all its data on {}?", names.join(", "))
         };
         if engine.output.confirm(&question)? {
             return Ok(());
         }
-        let error = EngineError::refused(format!("{cluster} was not destroyed: nobody agreed"));
-        Err(error.row("agree", format!("{} {cluster} --yes", options.command)))
+        let error = EngineError::refused(format!("{cluster} was not destroyed: not confirmed"));
+        Err(error.remedy(EngineRemedy::ConfirmDestroy { command: options.command, cluster: cluster.clone() }))
     }
 }
 
 impl PreparedDestroy<'_> {
-    /// Removes everything of the cluster from its hosts, then forgets it here.
+    /// Removes the cluster from its hosts, then deletes its state on this machine.
     ///
     /// # Errors
-    /// Refuses before the first effect on a host; fails when the state cannot be saved. What failed on a host is in
-    /// the outcome.
+    /// Refuses before the first effect on a host; fails when the state cannot be saved. A failure on a
+    /// host is part of the outcome.
     pub async fn make(mut self, cancellation: &CancellationToken) -> Result<DestroyOutcome, EngineError> {
         let hosts = match self.contact.take() {
             None => 0,
@@ -171,19 +180,19 @@ impl PreparedDestroy<'_> {
             },
         };
         forget(self.engine, &self.lock, &self.state.name)?;
-        Ok(DestroyOutcome::Gone { hosts })
+        Ok(DestroyOutcome::Destroyed { hosts })
     }
 
-    /// How many hosts were contacted, and the run if it is not complete.
+    /// Cleans the hosts. Returns the number of contacted hosts, and the run if it is not complete.
     async fn clean(
         &mut self,
         contact: &Contact,
         cancellation: &CancellationToken,
     ) -> Result<(usize, Option<Reconciled>), EngineError> {
-        let run = run(self.engine, contact, self.hosts.clone(), cancellation, self.hold.clone());
+        let run = run(self.engine, contact, self.hosts.clone(), cancellation, self.pre_apply_wait.clone());
         let intent = &self.intent;
         let plan = |snapshot: &Snapshot| kubeon_plan::destroy(intent, snapshot);
-        let planned: Planned = run.look(&plan).await?;
+        let planned: Planned = run.observe(&plan).await?;
         let count = planned.plan().hosts.len();
         if planned.plan().steps.is_empty() {
             return Ok((count, None));
@@ -205,7 +214,7 @@ fn run<'a>(
     contact: &'a Contact,
     hosts: Vec<HostAddress>,
     cancellation: &'a CancellationToken,
-    hold: PreApplyWait,
+    pre_apply_wait: PreApplyWait,
 ) -> Run<'a> {
     Run {
         hosts,
@@ -215,7 +224,7 @@ fn run<'a>(
         blobs: &NoSecrets,
         cancellation,
         output: engine.output,
-        hold,
+        pre_apply_wait,
     }
 }
 
@@ -235,26 +244,27 @@ fn login_requests(
     let (flags, masters) = (&request.logins, &intent.spec.masters);
     let logins = merge_remembered(intent.hosts(), masters, flags, &state.logins);
     let mut logins = merge_inventory_logins(&request.inventory, flags, state, logins)?;
-    // Skipped hosts count: leaving one more host out must not make a flag an error.
+    // Skipped hosts count: skipping a host must not turn a flag into an error.
     refuse_unused_flags(flags, masters, &logins)?;
     logins.retain(|host, _| hosts.contains(host));
     Ok(logins)
 }
 
-/// The plan of a cluster of which no host is contacted. Its notes are shown.
+/// The plan of a cluster without contacted hosts. Prints its notes.
 fn plan_without_hosts(engine: &Engine<'_>, intent: &Intent) -> Result<Plan, EngineError> {
     let plan = kubeon_plan::destroy(intent, &Snapshot::default())?;
     plan.notes.iter().for_each(|note| engine.output.warn(&note_text(note)));
     Ok(plan)
 }
 
-/// Forgets the cluster on this machine: the link of `use` where it points to it, the hosts file, the state.
+/// Deletes the cluster from this machine: the link of `kubeon use` if it points to the cluster, the entry in
+/// the hosts file, and the state.
 fn forget(engine: &Engine<'_>, lock: &ClusterLock, name: &ClusterName) -> Result<(), EngineError> {
     if let Some(home) = &engine.environment.home {
         user_kubeconfig::unlink(home, &engine.store.kubeconfig_path(name))?;
     }
     if let Err(error) = HostsFile::of_this_machine().forget(name.as_str()) {
-        engine.output.say(&format!("note: /etc/hosts still names {name}: {error}"));
+        engine.output.info(&format!("note: /etc/hosts still contains {name}: {error}"));
     }
     Ok(engine.store.remove(lock, name)?)
 }

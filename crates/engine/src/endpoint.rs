@@ -1,9 +1,9 @@
-//! The API endpoint that kubectl uses by default: a name that all masters answer to where this machine's hosts
-//! file may be written, else a master that answers now.
+//! The API endpoint that kubectl uses by default: a name for all masters if this machine's hosts file is
+//! writable, else a master that answers now.
 //!
 //! ```text
-//!   hosts file written ──► https://demo.apiserver.cluster.local:6443   while any one master is dead
-//!   else ──► /readyz of every master, side by side ──► the context demo-h2
+//!   hosts file written ──► https://demo.apiserver.cluster.local:6443   works while any one master is down
+//!   else ──► /readyz of every master, in parallel ──► the context demo-h2
 //! ```
 
 use std::sync::Arc;
@@ -19,45 +19,46 @@ use crate::error::EngineError;
 use crate::hosts_file::HostsFile;
 use crate::kubeconfig::Kubeconfig;
 use crate::output::EngineOutput;
+use crate::remedy::EngineRemedy;
 
-/// How long a master may take to answer.
-const ASK: Duration = Duration::from_secs(2);
-/// How much longer the chosen master may take once another one has answered.
+/// Time limit for the answer of a master.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(2);
+/// Extra time for the chosen master after another master has answered.
 const PREFERRED_WAIT: Duration = Duration::from_millis(200);
-/// Where masters listen.
+/// Port of the API server.
 const PORT: u16 = 6443;
 
 /// The API endpoint of a cluster.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ApiEndpoint {
-    /// Where the context named like the cluster leads.
+    /// The URL of the context that has the name of the cluster.
     pub url: String,
-    /// The context of a master that answers, where the one of the cluster would not survive a dead master.
+    /// The context of a master that answers, if the context of the cluster depends on a single master.
     pub master: Option<String>,
 }
 
-/// What the search for an endpoint works with.
+/// Inputs of the search for an endpoint.
 pub struct EndpointSearch<'a> {
     /// The cluster.
     pub spec: &'a DesiredCluster,
-    /// The certificate of the authority that masters' certificates are from, as PEM.
+    /// The certificate of the authority that signs the masters' certificates, as PEM.
     pub authority: &'a str,
-    /// The context that is chosen now.
+    /// The current context.
     pub chosen: Option<&'a str>,
     /// The hosts file.
     pub hosts_file: HostsFile,
-    /// Where masters listen.
+    /// Port of the API server.
     pub port: u16,
 }
 
 impl<'a> EndpointSearch<'a> {
-    /// About a cluster, with this machine's hosts file.
-    pub fn about(spec: &'a DesiredCluster, authority: &'a str, chosen: Option<&'a str>) -> Self {
+    /// A search with this machine's hosts file.
+    pub fn new(spec: &'a DesiredCluster, authority: &'a str, chosen: Option<&'a str>) -> Self {
         Self { spec, authority, chosen, hosts_file: HostsFile::of_this_machine(), port: PORT }
     }
 }
 
-/// Finds the endpoint. Repairs the hosts file where it may be written and differs.
+/// Finds the endpoint. Updates the hosts file if it is writable and differs.
 pub async fn find(search: EndpointSearch<'_>, output: &dyn EngineOutput) -> ApiEndpoint {
     let spec = search.spec;
     if spec.masters.len() < 2 || spec.settings.load_balancer != LoadBalancer::Haproxy {
@@ -67,21 +68,20 @@ pub async fn find(search: EndpointSearch<'_>, output: &dyn EngineOutput) -> ApiE
     let addresses: Vec<_> = spec.masters.iter().map(|host| host.address.ip()).collect();
     let (file, cluster, entry) = (search.hosts_file.clone(), spec.name.to_string(), name.clone());
     let written = tokio::task::spawn_blocking(move || file.set(&cluster, &entry, &addresses)).await;
-    let Err(error) = written.unwrap_or_else(|gone| Err(std::io::Error::other(gone))) else {
+    let Err(error) = written.unwrap_or_else(|panicked| Err(std::io::Error::other(panicked))) else {
         return ApiEndpoint { url: format!("https://{name}:{PORT}"), master: None };
     };
     let master = ready_master(&search).await;
-    let uses = match &master {
-        Some(context) => {
-            format!("kubectl uses {context}, which answers; once it is dead, choose another with")
-        }
-        None => "kubectl uses the first master, and none answers now; choose one that does with".to_owned(),
+    let used = match &master {
+        Some(context) => format!("{context}, which answers now"),
+        None => "the first master; no master answers now".to_owned(),
     };
-    output.say(&format!("note: /etc/hosts cannot be written ({error}): {uses}: kubeon use {}", spec.name));
+    let remedy = output.remedy_text(&EngineRemedy::ChooseReadyMaster(spec.name.clone()));
+    output.info(&format!("note: /etc/hosts cannot be written ({error}): kubectl uses {used}; {remedy}"));
     ApiEndpoint { url: api(spec), master }
 }
 
-/// The context of a master that is ready: the chosen one's, else the one that answers first.
+/// The context of a ready master: the chosen master, else the first that answers.
 async fn ready_master(search: &EndpointSearch<'_>) -> Option<String> {
     let masters = &search.spec.masters;
     let agent = agent(search.authority)?;
@@ -92,7 +92,7 @@ async fn ready_master(search: &EndpointSearch<'_>) -> Option<String> {
         let (agent, url) = (agent.clone(), format!("https://{}:{}/readyz", host.address, search.port));
         answers.spawn_blocking(move || (index, is_ready(&agent, &url)));
     }
-    let (mut first, mut until) = (None, Instant::now() + ASK + PREFERRED_WAIT);
+    let (mut first, mut until) = (None, Instant::now() + REQUEST_TIMEOUT + PREFERRED_WAIT);
     loop {
         tokio::select! {
             answer = answers.join_next() => match answer {
@@ -133,7 +133,7 @@ fn agent(authority: &str) -> Option<ureq::Agent> {
         .https_only(true)
         .http_status_as_error(false)
         .max_redirects(0)
-        .timeout_global(Some(ASK))
+        .timeout_global(Some(REQUEST_TIMEOUT))
         .build();
     Some(config.new_agent())
 }
@@ -148,7 +148,7 @@ pub fn context(spec: &DesiredCluster, host: &HostSpec) -> String {
     format!("{}-{name}", spec.name)
 }
 
-/// Where the API answers: the load balancer, or the first master.
+/// The URL of the API: the load balancer, or the first master.
 pub fn api(spec: &DesiredCluster) -> String {
     match (&spec.settings.load_balancer, spec.masters.first()) {
         (LoadBalancer::External { address, port }, _) => format!("https://{address}:{port}"),
@@ -159,20 +159,20 @@ pub fn api(spec: &DesiredCluster) -> String {
     }
 }
 
-/// Which context is chosen where no master has to be.
+/// The context to choose when no single master has to be chosen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ContextChoice {
-    /// The one that is chosen already.
-    Kept,
-    /// The cluster's own.
+    /// The current context.
+    Current,
+    /// The context of the cluster.
     Cluster,
 }
 
-/// Searches the endpoint again; returns the new text of the kubeconfig if the endpoint differs. Repairs the hosts file
-/// too.
+/// Searches the endpoint again. Returns the new text of the kubeconfig if the endpoint differs. Updates the
+/// hosts file too.
 ///
 /// # Errors
-/// When the text is no kubeconfig of the cluster.
+/// When the text is not a kubeconfig of the cluster.
 pub async fn renewed(
     text: &str,
     spec: &DesiredCluster,
@@ -182,9 +182,10 @@ pub async fn renewed(
     let old = Kubeconfig::parse(text)?;
     let name = spec.name.as_str();
     let authority = old.authority(name);
-    let authority = authority
-        .ok_or_else(|| EngineError::failed(format!("the kubeconfig knows no authority of {name}")))?;
-    let endpoint = find(EndpointSearch::about(spec, &authority, old.current()), output).await;
+    let authority = authority.ok_or_else(|| {
+        EngineError::failed(format!("the kubeconfig has no certificate authority for {name}"))
+    })?;
+    let endpoint = find(EndpointSearch::new(spec, &authority, old.current()), output).await;
     redirected(&old, name, &endpoint, choice)
 }
 
@@ -195,10 +196,10 @@ fn redirected(
     choice: ContextChoice,
 ) -> Result<Option<String>, EngineError> {
     let mut new = old.clone();
-    new.lead(cluster, &endpoint.url);
+    new.set_server(cluster, &endpoint.url);
     match (&endpoint.master, choice, old.current()) {
         (Some(master), ..) => new.choose(master),
-        (None, ContextChoice::Kept, Some(_)) => {}
+        (None, ContextChoice::Current, Some(_)) => {}
         (None, ..) => new.choose(cluster),
     }
     if new == *old { Ok(None) } else { new.text().map(Some) }

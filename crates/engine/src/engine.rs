@@ -1,4 +1,4 @@
-//! What every change of a cluster works with: its state on this machine, and what follows from it.
+//! The engine: the clusters that are stored on this machine, and values that are derived from their state.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
@@ -12,12 +12,13 @@ use kubeon_store::{Addresses, ClusterLock, ClusterState, Store, StoreError};
 use crate::environment::EngineEnvironment;
 use crate::error::EngineError;
 use crate::output::EngineOutput;
+use crate::remedy::{EngineRemedy, RefusedInput};
 use crate::selector::Member;
 
-/// What is stored of a cluster on this machine.
+/// The state of a cluster, as it is stored on this machine.
 pub type StoredCluster = ClusterState<DesiredCluster>;
 
-/// Works on the clusters of this machine.
+/// Operates on the clusters of this machine.
 pub struct Engine<'a> {
     /// Files and names of this machine.
     pub environment: EngineEnvironment,
@@ -28,46 +29,46 @@ pub struct Engine<'a> {
 }
 
 impl<'a> Engine<'a> {
-    /// Reads and writes nothing yet.
+    /// Creates an engine. It reads and writes no file.
     ///
     /// # Errors
-    /// Refuses when the environment names no folder for state.
+    /// Refuses when the environment names no state folder.
     pub fn new(environment: EngineEnvironment, output: &'a dyn EngineOutput) -> Result<Self, EngineError> {
         let base = environment.state_folder.clone().ok_or(StoreError::NoHome)?;
         Ok(Self { environment, output, store: Store::new(base) })
     }
 
-    /// The cluster that was named, or else the one that `use` chose.
+    /// The given cluster name, else the cluster that `kubeon use` chose.
     ///
     /// # Errors
-    /// Refuses when none was named and none is chosen, or the name cannot be one.
+    /// Refuses when no cluster is given or chosen, or the name is invalid.
     pub fn name(&self, given: Option<&str>) -> Result<ClusterName, EngineError> {
         if let Some(text) = given {
             return text
                 .parse()
                 .map_err(|error: kubeon_api::NameError| EngineError::refused(error.to_string()));
         }
-        let known = || {
+        let stored_names = || {
             let names = self.store.list().unwrap_or_default();
             let names: Vec<_> = names.iter().map(ToString::to_string).collect();
-            if names.is_empty() { "none is here yet".to_owned() } else { names.join(" ") }
+            if names.is_empty() { "none yet".to_owned() } else { names.join(" ") }
         };
         self.store.current()?.ok_or_else(|| {
             EngineError::refused("no cluster is named, and none is chosen")
-                .row("clusters", known())
-                .hint("choose one with: kubeon use NAME")
+                .row("clusters", stored_names())
+                .remedy(EngineRemedy::ChooseCluster)
         })
     }
 
     /// The state of a cluster.
     ///
     /// # Errors
-    /// Refuses when there is none or it cannot be read.
+    /// Refuses when no state is stored or it cannot be read.
     pub fn load(&self, name: &ClusterName) -> Result<StoredCluster, EngineError> {
         Ok(self.store.load(name)?)
     }
 
-    /// The state of the cluster that was named or chosen.
+    /// The state of the given or chosen cluster.
     ///
     /// # Errors
     /// As for [`Engine::name`] and [`Engine::load`].
@@ -75,10 +76,10 @@ impl<'a> Engine<'a> {
         self.load(&self.name(given)?)
     }
 
-    /// The right to change a cluster whose state was read as this, or, when it is not `known`, was not there.
+    /// Locks a cluster. `state` is the state as it was read; `known` is false when no state was stored.
     ///
     /// # Errors
-    /// Refuses while another command has it, and when another command changed the state since it was read.
+    /// Refuses when another command holds the lock or changed the state since it was read.
     pub fn lock(
         &self,
         state: &StoredCluster,
@@ -88,16 +89,16 @@ impl<'a> Engine<'a> {
         Ok(self.store.lock_as_read(&state.name, command, known.then_some(state))?)
     }
 
-    /// The supported versions, in order.
+    /// The supported versions in ascending order.
     ///
     /// # Errors
-    /// When the catalogue contradicts itself.
+    /// When the embedded catalogue is inconsistent.
     pub fn supported(&self) -> Result<Vec<Version>, EngineError> {
         Ok(crate::bundles::catalogue()?.versions().collect())
     }
 }
 
-/// Stores the specification in the state, with the addresses that follow from it.
+/// Stores the specification and the addresses that are derived from it in the state.
 pub fn set_spec(state: &mut StoredCluster, spec: DesiredCluster) {
     let balancer = &spec.settings.load_balancer;
     let load_balancer = match balancer {
@@ -111,7 +112,7 @@ pub fn set_spec(state: &mut StoredCluster, spec: DesiredCluster) {
     state.spec = spec;
 }
 
-/// What plans are made from.
+/// The intent of a cluster: the input of plans.
 pub fn intent(
     spec: Valid<DesiredCluster>,
     state: &StoredCluster,
@@ -132,7 +133,7 @@ pub fn intent(
     Intent { skip_hosts, leaving, returning, ..Intent::new(spec, &state.uid, state.generation, artifacts) }
 }
 
-/// The nodes of a cluster as selectors see them.
+/// The nodes of a cluster, for selectors.
 pub fn members(spec: &DesiredCluster) -> Vec<Member> {
     let member = |host: &HostSpec, master| Member {
         name: host.name.as_ref().map_or_else(|| host.address.to_string(), ToString::to_string),
@@ -143,10 +144,10 @@ pub fn members(spec: &DesiredCluster) -> Vec<Member> {
     masters.chain(spec.workers.iter().map(|host| member(host, false))).collect()
 }
 
-/// The hosts to leave out.
+/// The hosts to skip.
 ///
 /// # Errors
-/// Refuses what is no address, and a host that neither is in the cluster nor is leaving it.
+/// Refuses an invalid address, and a host that neither belongs to the cluster nor is leaving it.
 pub fn skip_hosts(
     given: &[String],
     spec: &DesiredCluster,
@@ -154,26 +155,29 @@ pub fn skip_hosts(
 ) -> Result<Vec<HostAddress>, EngineError> {
     let mut addresses = Vec::new();
     for text in given {
-        let address = text
-            .parse::<HostAddress>()
-            .map_err(|error| EngineError::refused(format!("--without {error}")))?;
+        let refused = |reason: String| {
+            let input = RefusedInput::SkippedHost(text.clone());
+            EngineError::input("a host cannot be skipped", input, reason)
+        };
+        let address = text.parse::<HostAddress>().map_err(|error| refused(error.to_string()))?;
         let known = spec.hosts().any(|host| host.address == address);
         if !known && !state.leaving.contains_key(&address) {
-            return Err(EngineError::refused(format!("--without {address} is no host of {}", spec.name)));
+            return Err(refused(format!("is not a host of {}", spec.name)));
         }
         addresses.push(address);
     }
     Ok(addresses)
 }
 
-/// The checks that may fail.
+/// The names of the checks that are ignored.
 ///
 /// # Errors
-/// Refuses a name that is no check, and a check that cannot be ignored.
+/// Refuses an unknown check, and a check that cannot be ignored.
 pub fn ignored_checks(given: &[String]) -> Result<BTreeSet<String>, EngineError> {
     for name in given {
-        kubeon_plan::precheck::may_be_ignored(name)
-            .map_err(|why| EngineError::refused(format!("--ignore {why}")))?;
+        kubeon_plan::precheck::may_be_ignored(name).map_err(|why| {
+            EngineError::input("a check cannot be ignored", RefusedInput::IgnoredCheck(name.clone()), why)
+        })?;
     }
     Ok(given.iter().cloned().collect())
 }

@@ -1,23 +1,25 @@
-//! What the engine needs to know of the machine it runs on, as values.
+//! The environment of the engine: files and settings of this machine, as values.
 
 use std::path::PathBuf;
 
 use kubeon_api::HostAddress;
 
-/// Files and names of this machine.
+/// Files and settings of this machine.
 #[derive(Debug, Clone, Default)]
 pub struct EngineEnvironment {
-    /// Where the state of clusters is.
+    /// Folder with the state of clusters.
     pub state_folder: Option<PathBuf>,
     /// The home folder.
     pub home: Option<PathBuf>,
-    /// Where downloaded and built files are.
+    /// Folder with downloaded and built files.
     pub cache: Option<PathBuf>,
-    /// Where bundles are, if not in the cache.
+    /// Folder with bundles, if it is not in the cache.
     pub bundles: Option<PathBuf>,
-    /// The program that is copied to hosts.
+    /// The folders of `PATH`.
+    pub path: Vec<PathBuf>,
+    /// The node program, which is copied to hosts.
     pub node_program: Option<PathBuf>,
-    /// What users call the place that pinned host keys were copied from, if that is no file here.
+    /// Display name of the source of the pinned host keys, if it is not a file on this machine.
     pub pinned_in: Option<String>,
     /// The socket of the SSH agent.
     pub ssh_agent: Option<PathBuf>,
@@ -28,10 +30,10 @@ pub struct EngineEnvironment {
 /// How to log in to the hosts of a lab.
 #[derive(Debug, Clone)]
 pub struct LabAccess {
-    /// Its hosts.
+    /// The hosts of the lab.
     pub hosts: Vec<HostAddress>,
-    /// The private key that they accept.
+    /// The private key that the hosts accept.
     pub key: PathBuf,
-    /// Their host keys, in OpenSSH's format.
+    /// The host keys, in OpenSSH format.
     pub known_hosts: String,
 }

@@ -1,4 +1,4 @@
-//! Why the engine stopped: a category for programs, a title and rows for people, and the command that goes on.
+//! Errors of the engine: a category for programs, a title and rows for people, and a remedy as data.
 
 use std::fmt::{self, Write as _};
 
@@ -7,28 +7,32 @@ use kubeon_reconcile::ReconcileError;
 use kubeon_store::StoreError;
 use kubeon_wire::PrecheckReport;
 
-/// What an error says about the hosts.
+use crate::remedy::{EngineRemedy, RefusedInput};
+
+/// The category of an error: whether hosts may have been written to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ErrorCategory {
-    /// Something was tried and failed; hosts may have been written to.
+    /// An action failed; hosts may have been written to.
     Failed,
     /// Refused before the first effect on a host.
     Refused,
-    /// The caller cancelled it.
+    /// The caller cancelled the action.
     Interrupted,
 }
 
-/// What a refusal is made of, as data.
+/// The reasons of a refusal as data.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RefusalReasons {
-    /// The checks of the hosts, where a failed check prevents the change.
+    /// The checks of the hosts, if a failed check prevents the change.
     pub report: Option<PrecheckReport>,
-    /// Every other reason.
+    /// All other reasons.
     pub others: Vec<Refusal>,
+    /// The refused inputs that are not part of the declaration of a cluster, each with its reason.
+    pub inputs: Vec<(RefusedInput, String)>,
 }
 
 impl RefusalReasons {
-    /// Every reason: the failed checks, then the others.
+    /// All reasons: the failed checks, then the others.
     #[must_use]
     pub fn all(&self) -> Vec<Refusal> {
         let checks = self.report.iter().flat_map(PrecheckReport::refusals);
@@ -36,25 +40,25 @@ impl RefusalReasons {
     }
 }
 
-/// Why something was not done. The caller decides how it is shown.
+/// An error of the engine. The caller decides how it is shown.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub struct EngineError {
-    /// What it says about the hosts.
+    /// The category.
     pub category: ErrorCategory,
     /// The reason in one line.
     pub title: String,
-    /// Subjects, and what is wrong with each.
+    /// Details: subject and text.
     pub rows: Vec<(String, String)>,
-    /// Why it was refused, where the reasons are data. The caller renders them; they are in no row.
+    /// The reasons of a refusal as data. The caller renders them; `rows` does not contain them.
     pub refused: Option<Box<RefusalReasons>>,
-    /// Warnings that belong to it.
+    /// Warnings that belong to the error.
     pub warnings: Vec<String>,
-    /// What to do next.
-    pub hint: Option<String>,
+    /// What a user can do about it. The caller renders it; neither `title` nor `rows` contain it.
+    pub remedy: Option<Box<EngineRemedy>>,
 }
 
 impl EngineError {
-    /// An error of one line.
+    /// An error with a title and no details.
     pub fn new(category: ErrorCategory, title: impl Into<String>) -> Self {
         Self {
             category,
@@ -62,40 +66,52 @@ impl EngineError {
             rows: Vec::new(),
             refused: None,
             warnings: Vec::new(),
-            hint: None,
+            remedy: None,
         }
     }
 
-    /// Refused before the first effect on a host.
+    /// A refusal before the first effect on a host.
     pub fn refused(title: impl Into<String>) -> Self {
         Self::new(ErrorCategory::Refused, title)
     }
 
-    /// Failed after it was tried.
+    /// A failed action.
     pub fn failed(title: impl Into<String>) -> Self {
         Self::new(ErrorCategory::Failed, title)
     }
 
-    /// Adds a row.
+    /// Adds a detail.
     #[must_use]
     pub fn row(mut self, subject: impl Into<String>, text: impl Into<String>) -> Self {
         self.rows.push((subject.into(), text.into()));
         self
     }
 
-    /// Says what to do next.
+    /// Sets the remedy.
     #[must_use]
-    pub fn hint(mut self, hint: impl Into<String>) -> Self {
-        self.hint = Some(hint.into());
+    pub fn remedy(mut self, remedy: impl Into<Option<EngineRemedy>>) -> Self {
+        self.remedy = remedy.into().map(Box::new);
         self
     }
 
-    /// Refused for all these reasons at once.
+    /// A refusal of inputs.
+    pub fn inputs(title: impl Into<String>, inputs: Vec<(RefusedInput, String)>) -> Self {
+        let mut error = Self::refused(title);
+        error.refused = Some(Box::new(RefusalReasons { inputs, ..RefusalReasons::default() }));
+        error
+    }
+
+    /// A refusal of one input.
+    pub fn input(title: impl Into<String>, input: RefusedInput, reason: impl Into<String>) -> Self {
+        Self::inputs(title, vec![(input, reason.into())])
+    }
+
+    /// A refusal with all its reasons.
     pub fn refusals(cluster: &str, refusals: Vec<Refusal>, notes: &[Note]) -> Self {
         let count = refusals.len();
         let plural = if count == 1 { "" } else { "s" };
         let mut error = Self::refused(format!("{cluster} cannot be planned, {count} reason{plural}"));
-        error.refused = Some(Box::new(RefusalReasons { report: None, others: refusals }));
+        error.refused = Some(Box::new(RefusalReasons { others: refusals, ..RefusalReasons::default() }));
         error.warnings = notes.iter().map(note_text).collect();
         error
     }
@@ -106,6 +122,9 @@ impl fmt::Display for EngineError {
         f.write_str(&self.title)?;
         for refusal in self.refused.iter().flat_map(|reasons| reasons.all()) {
             write!(f, "\n  {} {}  {}", refusal.field, refusal.value, refusal.reason)?;
+        }
+        for (input, reason) in self.refused.iter().flat_map(|reasons| &reasons.inputs) {
+            write!(f, "\n  {input}  {reason}")?;
         }
         self.rows.iter().try_for_each(|(subject, text)| write!(f, "\n  {subject}  {text}"))
     }
@@ -136,10 +155,12 @@ impl From<PlanRefused> for EngineError {
 
 impl From<StoreError> for EngineError {
     fn from(error: StoreError) -> Self {
-        match &error {
+        let remedy = error.remedy().cloned().map(EngineRemedy::Store);
+        let error = match &error {
             StoreError::File { .. } | StoreError::WrongLock { .. } => Self::failed(chain(&error)),
             _ => Self::refused(error.to_string()),
-        }
+        };
+        error.remedy(remedy)
     }
 }
 

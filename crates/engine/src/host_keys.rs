@@ -1,45 +1,46 @@
-//! Which host keys are trusted: those that are pinned, those that the user knows, and those that a person accepts.
+//! Trusted host keys: pinned keys, keys in the user's known_hosts files, and keys that the user accepts.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use futures::StreamExt as _;
 use kubeon_api::{ClusterName, HostAddress};
-use kubeon_link_host::{HostKeyPolicy, HostKeys, KeyPlace, Login, SeenKey, SshHosts, SshSettings};
+use kubeon_link_host::{HostKeyPolicy, HostKeys, KeySource, Login, SeenKey, SshHosts, SshSettings};
 
 use crate::engine::Engine;
 use crate::error::{EngineError, chain};
 use crate::login::Logins;
 use crate::memory_file::MemoryFile;
+use crate::remedy::{EngineRemedy, RefusedInput};
 
-/// How many hosts are asked for their key at once.
-const AT_ONCE: usize = 64;
+/// Number of hosts whose key is read at once.
+const MAX_CONCURRENT: usize = 64;
 
-/// Which host keys are accepted besides the pinned ones.
+/// Host keys that are accepted besides the pinned keys.
 #[derive(Debug, Clone, Default)]
 pub struct HostKeyOptions {
-    /// Accept the keys of hosts that are reached for the first time.
+    /// Accept the keys of unknown hosts.
     pub accept_new: bool,
-    /// A further file of known keys.
+    /// A further known_hosts file.
     pub known_hosts: Option<PathBuf>,
 }
 
-/// What is done about keys that nobody knows yet.
+/// How to handle unknown host keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum UnknownKeys {
-    /// Taken as they are and forgotten: nothing is written. Only where no secret is sent.
-    Look,
-    /// Accepted by flag, by a person, or refused.
-    Settle,
-    /// Refused.
+    /// Accept for this run and do not pin. Only allowed when no secret is sent.
+    AcceptOnce,
+    /// Accept if a flag says so, else ask the user.
+    Ask,
+    /// Refuse.
     Refuse,
 }
 
 impl Engine<'_> {
-    /// The keys to compare with.
+    /// The trusted host keys of a cluster.
     ///
     /// # Errors
-    /// When a file of keys cannot be read, or a person does not accept what hosts show.
+    /// When a known_hosts file cannot be read, or the user does not accept a key.
     pub async fn host_keys(
         &self,
         cluster: &ClusterName,
@@ -48,12 +49,12 @@ impl Engine<'_> {
         unknown: UnknownKeys,
     ) -> Result<Arc<HostKeys>, EngineError> {
         let policy = match unknown {
-            UnknownKeys::Look => HostKeyPolicy::Probe,
-            UnknownKeys::Settle | UnknownKeys::Refuse if options.accept_new => HostKeyPolicy::AcceptNew,
-            UnknownKeys::Settle | UnknownKeys::Refuse => HostKeyPolicy::Pinned,
+            UnknownKeys::AcceptOnce => HostKeyPolicy::Probe,
+            UnknownKeys::Ask | UnknownKeys::Refuse if options.accept_new => HostKeyPolicy::AcceptNew,
+            UnknownKeys::Ask | UnknownKeys::Refuse => HostKeyPolicy::Pinned,
         };
         let files = self.key_files(logins, options)?;
-        if unknown == UnknownKeys::Settle && policy == HostKeyPolicy::Pinned && self.output.can_ask() {
+        if unknown == UnknownKeys::Ask && policy == HostKeyPolicy::Pinned && self.output.can_ask() {
             let accepted = self.ask(logins, self.known(cluster, policy, &files)?).await?;
             let keys = self.known(cluster, policy, &files)?;
             return Ok(Arc::new(keys.with_accepted(&accepted)));
@@ -70,8 +71,8 @@ impl Engine<'_> {
         let unreadable = |error| EngineError::refused(chain(&error));
         let path = self.store.known_hosts_path(cluster);
         let place = match &self.environment.pinned_in {
-            Some(name) => KeyPlace::Elsewhere(name.clone()),
-            None => KeyPlace::File(path.clone()),
+            Some(name) => KeySource::Elsewhere(name.clone()),
+            None => KeySource::File(path.clone()),
         };
         let mut keys = HostKeys::new(policy).with_pinned_of(&path, place).map_err(unreadable)?;
         for file in files {
@@ -80,15 +81,13 @@ impl Engine<'_> {
         Ok(keys)
     }
 
-    /// Files of keys that the user knows, besides those pinned for the cluster.
+    /// The known_hosts files besides the keys that are pinned for the cluster.
     fn key_files(&self, logins: &mut Logins, options: &HostKeyOptions) -> Result<Vec<PathBuf>, EngineError> {
         let mut files = Vec::new();
         if let Some(file) = &options.known_hosts {
             if !file.is_file() {
-                return Err(EngineError::refused(format!(
-                    "--known-hosts {}: there is no such file",
-                    file.display()
-                )));
+                let input = RefusedInput::KnownHosts(file.clone());
+                return Err(EngineError::input("a file cannot be read", input, "there is no such file"));
             }
             files.push(file.clone());
         }
@@ -96,12 +95,12 @@ impl Engine<'_> {
         if !logins.lab_keys.is_empty() {
             let file = in_memory(&logins.lab_keys)?;
             files.push(file.path());
-            logins.held.push(file);
+            logins.memory_files.push(file);
         }
         Ok(files)
     }
 
-    /// Shows what hosts show that nobody knows, and asks once for all.
+    /// Prints the unknown host keys and asks once for all of them.
     async fn ask(&self, logins: &Logins, known: HostKeys) -> Result<Vec<SeenKey>, EngineError> {
         let mut settings = SshSettings::new(Login::new("root"));
         settings.logins = logins.logins.clone();
@@ -111,29 +110,29 @@ impl Engine<'_> {
                 let hosts = hosts.clone();
                 async move { hosts.read_host_key(host).await.ok() }
             })
-            .buffer_unordered(AT_ONCE)
+            .buffer_unordered(MAX_CONCURRENT)
             .collect::<Vec<_>>()
             .await;
-        // Hosts that do not answer or show another key than the known one are reported when they are observed.
+        // Hosts that do not answer or show a changed key are reported when they are observed.
         let mut new: Vec<SeenKey> =
             shown.into_iter().flatten().filter(|key| hosts.host_keys().is_new(key)).collect();
         new.sort_by_key(|key| key.host);
         if new.is_empty() {
             return Ok(new);
         }
-        self.output.say("SSH keys of hosts that are seen for the first time:");
+        self.output.info("SSH keys of hosts that are seen for the first time:");
         for key in &new {
-            self.output.say(&format!("  {:<15}  {}", key.host.to_string(), key.fingerprint));
+            self.output.info(&format!("  {:<15}  {}", key.host.to_string(), key.fingerprint));
         }
         if !self.output.confirm("Are these the right hosts?")? {
-            return Err(EngineError::refused("the keys of the hosts were not accepted")
-                .row("compare", "on the host: ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub")
-                .row("instead", "--known-hosts FILE, or --accept-new"));
+            let error = EngineError::refused("the keys of the hosts were not accepted");
+            return Err(error.remedy(EngineRemedy::TrustHostKeys));
         }
         Ok(new)
     }
 }
 
 fn in_memory(text: &str) -> Result<MemoryFile, EngineError> {
-    MemoryFile::new(text).map_err(|error| EngineError::failed(format!("cannot hold host keys: {error}")))
+    MemoryFile::new(text)
+        .map_err(|error| EngineError::failed(format!("cannot store host keys in memory: {error}")))
 }

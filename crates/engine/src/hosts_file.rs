@@ -1,8 +1,9 @@
-//! The control machine's hosts file: one name for each cluster, with the addresses of all its masters, so
-//! that kubectl reaches the cluster while any one of them is dead. Lines of others are never touched.
+//! The hosts file of the control machine: one name for each cluster with the addresses of all its masters, so
+//! that kubectl reaches the cluster while any one master is down. Other lines are never changed.
 //!
-//! Commands on different clusters change the one file: each holds a lock from reading it to having replaced it. The
-//! lock is on the folder, since the file is another one after every change, and nothing is left lying about.
+//! Commands on different clusters change the same file. Each command holds a lock while it reads and replaces
+//! the file. The lock is on the folder, because every change replaces the file and because no lock file is
+//! left behind.
 
 use std::fmt::Write as _;
 use std::fs::{File, TryLockError};
@@ -13,33 +14,33 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long another command may hold the lock.
+/// Time limit of waiting for the lock.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
-/// How often the lock is tried.
+/// Interval between attempts to lock.
 const LOCK_POLL: Duration = Duration::from_millis(10);
 
-/// The hosts file, as far as it may be written.
+/// A hosts file.
 #[derive(Debug, Clone)]
 pub struct HostsFile {
     path: PathBuf,
 }
 
 impl HostsFile {
-    /// The machine's own.
+    /// The hosts file of this machine.
     pub fn of_this_machine() -> Self {
         Self { path: PathBuf::from("/etc/hosts") }
     }
 
-    /// Another file of the kind.
+    /// A hosts file at another path.
     #[cfg(test)]
     pub fn at(path: PathBuf) -> Self {
         Self { path }
     }
 
-    /// Gives `name` these addresses, in place of those it had. Writes only when something differs.
+    /// Replaces the addresses of `name`. Writes only if the addresses differ.
     ///
     /// # Errors
-    /// When the file cannot be read or replaced, or another command does not let go of it; it is then as it was.
+    /// When the file cannot be read, locked or replaced. The file is then unchanged.
     pub fn set(&self, cluster: &str, name: &str, addresses: &[Ipv4Addr]) -> io::Result<()> {
         let mut block = String::new();
         for address in addresses {
@@ -48,16 +49,16 @@ impl HostsFile {
         self.replace(cluster, &block)
     }
 
-    /// Forgets what the cluster has in the file.
+    /// Removes the entry of the cluster.
     ///
     /// # Errors
-    /// When the file cannot be read or replaced, or another command does not let go of it; it is then as it was.
+    /// When the file cannot be read, locked or replaced. The file is then unchanged.
     pub fn forget(&self, cluster: &str) -> io::Result<()> {
         self.replace(cluster, "")
     }
 
     fn replace(&self, cluster: &str, block: &str) -> io::Result<()> {
-        // Who may not write it need not wait for those who may.
+        // A command that changes nothing does not wait for the lock.
         if self.with_block(cluster, block)?.is_none() {
             return Ok(());
         }
@@ -68,7 +69,7 @@ impl HostsFile {
         }
     }
 
-    /// What the file should hold; `None` when it holds that.
+    /// The new content of the file; `None` when it is up to date.
     fn with_block(&self, cluster: &str, block: &str) -> io::Result<Option<String>> {
         let old = std::fs::read_to_string(&self.path)?;
         let new = with_block(&old, cluster, block);
@@ -76,7 +77,7 @@ impl HostsFile {
     }
 }
 
-/// Held until dropped.
+/// Locks the folder until the returned file is dropped.
 fn lock(folder: &Path) -> io::Result<File> {
     let folder_file = File::open(folder)?;
     let begin = Instant::now();
@@ -101,10 +102,10 @@ fn with_block(text: &str, cluster: &str, block: &str) -> String {
     let (begin, end) = (format!("# kubeon {cluster} begin"), format!("# kubeon {cluster} end"));
     let mut kept = String::with_capacity(text.len() + block.len());
     let mut inside = false;
-    // A block whose end is missing was not written by kubeon: then nothing is taken out.
-    let whole = text.lines().any(|line| line == begin) && text.lines().any(|line| line == end);
+    // kubeon did not write a block without an end marker: such a block stays.
+    let complete = text.lines().any(|line| line == begin) && text.lines().any(|line| line == end);
     for line in text.lines() {
-        inside |= whole && line == begin;
+        inside |= complete && line == begin;
         if !inside {
             kept.push_str(line);
             kept.push('\n');
@@ -127,7 +128,7 @@ fn replace(path: &Path, text: &str) -> io::Result<()> {
 mod tests {
     use super::*;
 
-    const OTHERS: &str = "127.0.0.1 localhost\n10.0.0.1 demo-not-ours\n";
+    const OTHERS: &str = "127.0.0.1 localhost\n10.0.0.1 demo-foreign\n";
 
     fn file() -> (tempfile::TempDir, HostsFile) {
         let folder = tempfile::tempdir().unwrap();
@@ -141,29 +142,29 @@ mod tests {
     }
 
     #[test]
-    fn keeps_the_lines_of_others() {
+    fn keeps_other_lines() {
         let (_folder, file) = file();
         let addresses = [Ipv4Addr::new(10, 1, 0, 1), Ipv4Addr::new(10, 1, 0, 2)];
         file.set("demo", "demo.api", &addresses).unwrap();
         file.set("demo2", "demo2.api", &addresses[..1]).unwrap();
         file.set("demo", "demo.api", &addresses[1..]).unwrap();
-        let seen = text(&file);
-        assert!(seen.starts_with(OTHERS), "{seen}");
-        assert_eq!(seen.matches("demo.api").count(), 1, "{seen}");
-        assert_eq!(seen.matches("demo2.api").count(), 1, "{seen}");
+        let content = text(&file);
+        assert!(content.starts_with(OTHERS), "{content}");
+        assert_eq!(content.matches("demo.api").count(), 1, "{content}");
+        assert_eq!(content.matches("demo2.api").count(), 1, "{content}");
         file.forget("demo").unwrap();
         file.forget("demo2").unwrap();
         assert_eq!(text(&file), OTHERS);
     }
 
     #[test]
-    fn takes_nothing_out_when_a_block_has_no_end() {
+    fn removes_nothing_when_a_block_has_no_end() {
         let text = "127.0.0.1 localhost\n# kubeon demo begin\n10.0.0.9 theirs\n";
         assert!(with_block(text, "demo", "").contains("10.0.0.9 theirs"));
     }
 
     #[test]
-    fn commands_at_once_lose_no_block() {
+    fn concurrent_commands_lose_no_block() {
         let (_folder, file) = file();
         let address = [Ipv4Addr::new(10, 1, 0, 1)];
         thread::scope(|scope| {
@@ -182,9 +183,9 @@ mod tests {
     }
 
     #[test]
-    fn waits_for_another_command_and_not_for_ever() {
+    fn waits_for_another_command_up_to_the_time_limit() {
         let (folder, file) = file();
-        let held = lock(folder.path()).unwrap();
+        let other_lock = lock(folder.path()).unwrap();
         let address = [Ipv4Addr::new(10, 1, 0, 1)];
         let error = file.set("demo", "demo.api", &address).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::TimedOut, "{error}");
@@ -192,7 +193,7 @@ mod tests {
         thread::scope(|scope| {
             let waiting = scope.spawn(|| file.set("demo", "demo.api", &address));
             thread::sleep(Duration::from_millis(100));
-            drop(held);
+            drop(other_lock);
             waiting.join().unwrap().unwrap();
         });
         assert!(text(&file).contains("demo.api"));

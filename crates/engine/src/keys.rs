@@ -1,4 +1,5 @@
-//! The keys of a cluster: made before its first host is written to, and from then on those that its hosts know.
+//! The keys of a cluster. They are created before the first host is written to. After that they must stay the
+//! same, because the hosts use them.
 
 use std::path::{Path, PathBuf};
 
@@ -6,23 +7,24 @@ use kubeon_pki::{ClusterPki, PkiError};
 
 use crate::engine::{Engine, StoredCluster};
 use crate::error::{EngineError, chain};
+use crate::remedy::EngineRemedy;
 
 impl Engine<'_> {
-    /// The keys of a cluster. Those that are missing are made as long as no host can know them.
+    /// The keys of a cluster. Creates missing keys as long as no host was written to.
     ///
     /// # Errors
-    /// Refuses when hosts may know what is missing here, and what is damaged; fails when a file cannot be read or
+    /// Refuses when a key is damaged, or is missing and hosts may use it. Fails when a file cannot be read or
     /// written.
     pub fn keys(&self, state: &StoredCluster) -> Result<ClusterPki, EngineError> {
         keys_in(&self.store.secret_folder(&state.name), state)
     }
 
-    /// Whether the keys that hosts may know are here. Writes nothing.
+    /// Checks that the keys that hosts may use exist. Writes nothing.
     ///
     /// # Errors
     /// As for [`Engine::keys`].
-    pub fn look_for_keys(&self, state: &StoredCluster) -> Result<(), EngineError> {
-        look_in(&self.store.secret_folder(&state.name), state)
+    pub fn check_keys(&self, state: &StoredCluster) -> Result<(), EngineError> {
+        check_keys_in(&self.store.secret_folder(&state.name), state)
     }
 }
 
@@ -35,30 +37,29 @@ fn keys_in(folder: &Path, state: &StoredCluster) -> Result<ClusterPki, EngineErr
     keys.map_err(|error| refusal(&error, folder, state))
 }
 
-fn look_in(folder: &Path, state: &StoredCluster) -> Result<(), EngineError> {
+fn check_keys_in(folder: &Path, state: &StoredCluster) -> Result<(), EngineError> {
     if !state.may_be_on_hosts() {
         return Ok(());
     }
-    ClusterPki::look(folder).map_err(|error| refusal(&error, folder, state))
+    ClusterPki::check(folder).map_err(|error| refusal(&error, folder, state))
 }
 
 fn refusal(error: &PkiError, folder: &Path, state: &StoredCluster) -> EngineError {
     match error {
-        PkiError::Missing { paths } => lost(folder, paths, state),
+        PkiError::Missing { paths } => missing_keys(folder, paths, state),
         PkiError::Unreadable { .. } => EngineError::refused(chain(error)),
         _ => EngineError::failed(chain(error)),
     }
 }
 
-/// New keys are never made in place of those that a cluster was made with.
-fn lost(folder: &Path, paths: &[PathBuf], state: &StoredCluster) -> EngineError {
-    let (name, folder) = (&state.name, folder.display());
+/// New keys never replace the keys that a cluster was created with.
+fn missing_keys(folder: &Path, paths: &[PathBuf], state: &StoredCluster) -> EngineError {
+    let name = &state.name;
     let missing: Vec<_> = paths.iter().map(|path| path.display().to_string()).collect();
     EngineError::refused(format!("the keys that {name} was made with are missing"))
         .row("missing", missing.join("\n"))
-        .row("cause", format!("hosts may have them already: {name} would not know what new ones sign"))
-        .row("way out", format!("put {folder} back from a backup, or from the machine where {name} was made"))
-        .row("or else", format!("kubeon destroy {name}, then create it again"))
+        .row("cause", format!("the hosts of {name} may use these keys and would not trust new keys"))
+        .remedy(EngineRemedy::RestoreKeys { cluster: name.clone(), folder: folder.to_owned() })
 }
 
 #[cfg(test)]
@@ -70,36 +71,36 @@ mod tests {
     use crate::error::ErrorCategory;
 
     #[test]
-    fn what_is_missing_is_made_only_while_no_host_can_know_it() {
+    fn missing_keys_are_created_only_before_hosts_were_written_to() {
         let home = tempfile::tempdir().unwrap();
         let folder = home.path().join("demo");
         let etcd = folder.join("ca-etcd.pem");
         let mut state = StoredCluster::new("demo".parse().unwrap(), cluster(&["10.0.0.1"], &[]));
-        look_in(&folder, &state).unwrap();
-        assert!(!folder.exists(), "a look makes none");
+        check_keys_in(&folder, &state).unwrap();
+        assert!(!folder.exists(), "the check creates no key");
         keys_in(&folder, &state).unwrap();
         std::fs::remove_file(&etcd).unwrap();
         keys_in(&folder, &state).unwrap();
-        assert!(etcd.exists(), "a create that died half-way goes on");
+        assert!(etcd.exists(), "an interrupted create continues");
 
         let running = StoredCluster { status: Status::Running, ..state.clone() };
         state.generation = 1;
-        for made in [state, running] {
-            keys_in(&folder, &made).unwrap();
+        for existing in [state, running] {
+            keys_in(&folder, &existing).unwrap();
             let kept = std::fs::read(&etcd).unwrap();
             std::fs::remove_file(&etcd).unwrap();
-            let error = keys_in(&folder, &made).err().unwrap();
+            let error = keys_in(&folder, &existing).err().unwrap();
             let words = error.to_string();
             assert_eq!(error.category, ErrorCategory::Refused);
-            let checked = look_in(&folder, &made).unwrap_err();
+            let checked = check_keys_in(&folder, &existing).unwrap_err();
             assert_eq!(
                 (checked.category, checked.to_string()),
                 (error.category, words.clone()),
-                "both refuse alike"
+                "both refuse with the same error"
             );
             assert!(words.contains(&etcd.display().to_string()), "{words}");
             assert!(!words.contains("ca-kubernetes"), "{words}");
-            assert!(!etcd.exists(), "nothing is made in its place");
+            assert!(!etcd.exists(), "no new key is created");
             std::fs::write(&etcd, kept).unwrap();
         }
     }

@@ -1,4 +1,4 @@
-//! The admin's kubeconfig as it lies in the state folder: whom it trusts, and which way it leads by default.
+//! The administrator's kubeconfig in the state folder: its certificates, endpoints and current context.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -6,65 +6,65 @@ use serde_json::Value;
 
 use crate::error::EngineError;
 
-/// A kubeconfig that was read. People may have added to it with `kubectl config`: that stays.
+/// A parsed kubeconfig. Entries that the user added with `kubectl config` are preserved.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Kubeconfig(Value);
 
 impl Kubeconfig {
-    /// Reads it.
+    /// Parses a kubeconfig.
     ///
     /// # Errors
-    /// When it is no YAML, or no kubeconfig.
+    /// When the text is not YAML, or not a kubeconfig.
     pub fn parse(text: &str) -> Result<Self, EngineError> {
         let value: Value = serde_saphyr::from_str(text)
             .map_err(|error| EngineError::failed(format!("the kubeconfig: {error}")))?;
         if value["clusters"].is_array() {
             return Ok(Self(value));
         }
-        Err(EngineError::failed("the kubeconfig names no clusters"))
+        Err(EngineError::failed("the kubeconfig has no list of clusters"))
     }
 
-    /// The certificate of the authority that an entry of `clusters` trusts, as PEM.
+    /// The CA certificate of an entry of `clusters`, as PEM.
     pub fn authority(&self, entry: &str) -> Option<String> {
         let text = self.cluster(entry)?["certificate-authority-data"].as_str()?;
         String::from_utf8(STANDARD.decode(text).ok()?).ok()
     }
 
-    /// The certificate of an entry of `users`, as PEM.
+    /// The client certificate of an entry of `users`, as PEM.
     pub fn client(&self, entry: &str) -> Option<String> {
         let mut users = self.0["users"].as_array()?.iter();
         let text = users.find(|found| found["name"] == entry)?["user"]["client-certificate-data"].as_str()?;
         String::from_utf8(STANDARD.decode(text).ok()?).ok()
     }
 
-    /// The context that is chosen.
+    /// The current context.
     pub fn current(&self) -> Option<&str> {
         self.0["current-context"].as_str()
     }
 
-    /// Where an entry of `clusters` leads.
+    /// The server URL of an entry of `clusters`.
     #[cfg(test)]
     pub fn server(&self, entry: &str) -> Option<&str> {
         self.cluster(entry)?["server"].as_str()
     }
 
-    /// Leads an entry of `clusters` elsewhere; one that is not there stays away.
-    pub fn lead(&mut self, entry: &str, url: &str) {
+    /// Sets the server URL of an entry of `clusters`. Adds no entry.
+    pub fn set_server(&mut self, entry: &str, url: &str) {
         let entries = self.0["clusters"].as_array_mut().into_iter().flatten();
         for found in entries.filter(|found| found["name"] == entry) {
             found["cluster"]["server"] = url.into();
         }
     }
 
-    /// Chooses a context.
+    /// Sets the current context.
     pub fn choose(&mut self, context: &str) {
         self.0["current-context"] = context.into();
     }
 
-    /// Its text.
+    /// The kubeconfig as YAML.
     ///
     /// # Errors
-    /// When it cannot be written as YAML.
+    /// When serialization fails.
     pub fn text(&self) -> Result<String, EngineError> {
         serde_saphyr::to_string(&self.0)
             .map_err(|error| EngineError::failed(format!("cannot write the kubeconfig: {error}")))
@@ -86,13 +86,13 @@ mod tests {
         users:\n- name: \"demo-admin\"\n  user:\n    client-certificate-data: cGVt\n";
 
     #[test]
-    fn leads_and_chooses_and_keeps_the_rest() {
+    fn sets_server_and_context_and_keeps_the_rest() {
         let mut config = Kubeconfig::parse(TEXT).unwrap();
         assert_eq!(config.authority("demo").as_deref(), Some("pem"));
-        assert_eq!((config.client("demo-admin").as_deref(), config.client("nobody")), (Some("pem"), None));
-        assert_eq!((config.authority("demo-h2"), config.server("nobody")), (None, None));
-        config.lead("demo", "https://demo.api:6443");
-        config.lead("nobody", "https://x");
+        assert_eq!((config.client("demo-admin").as_deref(), config.client("missing")), (Some("pem"), None));
+        assert_eq!((config.authority("demo-h2"), config.server("missing")), (None, None));
+        config.set_server("demo", "https://demo.api:6443");
+        config.set_server("missing", "https://x");
         config.choose("demo-h2");
         let again = Kubeconfig::parse(&config.text().unwrap()).unwrap();
         assert_eq!(again, config);
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_kubeconfig_is_refused() {
+    fn text_that_is_not_a_kubeconfig_is_refused() {
         assert!(Kubeconfig::parse("a: [").is_err());
         assert!(Kubeconfig::parse("kind: Config\n").is_err());
     }

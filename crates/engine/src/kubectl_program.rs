@@ -1,4 +1,4 @@
-//! The bundle's kubectl, for users of this machine.
+//! Links the kubectl of the bundle for the users of this machine.
 
 use std::fs;
 use std::io;
@@ -16,13 +16,13 @@ use crate::user_kubeconfig::{cannot, point};
 /// Unpacks the bundle's kubectl once and links it in `bin` of the state folder. Returns the link.
 ///
 /// # Errors
-/// Refuses when there is no bundle of the version, or it has no kubectl; fails when a file cannot be written.
+/// Refuses when the version has no bundle or the bundle has no kubectl; fails when a file cannot be written.
 pub(crate) fn link(engine: &Engine<'_>, version: Version) -> Result<PathBuf, EngineError> {
     let store = bundles::store(&engine.environment)?;
     let bundle =
         store.find(version, Arch::native()).map_err(|error| EngineError::refused(error.to_string()))?;
     let folder = engine.store.base().join("bin");
-    fs::create_dir_all(&folder).map_err(|error| cannot("make", &folder, &error))?;
+    fs::create_dir_all(&folder).map_err(|error| cannot("create", &folder, &error))?;
     let program = folder.join(format!("kubectl-{version}"));
     if !program.is_file() {
         unpack(&bundle, &program)?;
@@ -32,7 +32,7 @@ pub(crate) fn link(engine: &Engine<'_>, version: Version) -> Result<PathBuf, Eng
     Ok(link)
 }
 
-/// Unpacks the program `kubectl`, whole or not at all.
+/// Unpacks the program `kubectl` atomically.
 fn unpack(bundle: &Bundle, program: &Path) -> Result<(), EngineError> {
     let has_kubectl = |part: &&Part| {
         part.kind != PartKind::Image && part.programs.iter().any(|program| program.ends_with("/kubectl"))
@@ -44,12 +44,12 @@ fn unpack(bundle: &Bundle, program: &Path) -> Result<(), EngineError> {
     let blob = bundle.blob(&part.digest);
     match unpack_blob(&blob, program) {
         Ok(true) => Ok(()),
-        Ok(false) => Err(EngineError::failed(format!("{} holds no kubectl", blob.display()))),
+        Ok(false) => Err(EngineError::failed(format!("{} contains no kubectl", blob.display()))),
         Err(error) => Err(cannot("unpack", &blob, &error)),
     }
 }
 
-/// Whether the archive holds the program.
+/// Unpacks the program. Returns whether the archive contains it.
 fn unpack_blob(blob: &Path, program: &Path) -> io::Result<bool> {
     let file = fs::File::open(blob)?;
     let mut archive = tar::Archive::new(zstd::stream::read::Decoder::new(file)?);

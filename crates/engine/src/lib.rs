@@ -1,12 +1,12 @@
-//! From a cluster request to an outcome, for every program that changes clusters.
+//! Changes clusters: from a cluster request to an outcome.
 //!
 //! ```text
 //!   ClusterRequest ─► ClusterTarget ─► Contact ─► lock ─► reconcile ─► outcome
-//!   (what is asked)   (with the state)  (SSH)     (store)  (observe, plan, apply)
+//!   (desired cluster) (with the state)  (SSH)     (store)  (observe, plan, apply)
 //! ```
 //!
-//! It reads no flags, prints nothing and ends no process: what it needs from its caller is in [`environment`] and
-//! [`output`], what it refuses is an [`error::EngineError`].
+//! The crate reads no flags, prints nothing and ends no process. The caller passes [`environment`] and
+//! [`output`]. Every refusal and failure is an [`error::EngineError`].
 
 mod admin_kubeconfig;
 pub mod artifacts;
@@ -14,6 +14,8 @@ pub mod bundles;
 pub mod change;
 pub mod checked;
 pub mod choose;
+pub mod cluster_health;
+pub mod cluster_nodes;
 pub mod cluster_request;
 pub mod cluster_target;
 pub mod contact;
@@ -24,19 +26,27 @@ pub mod environment;
 pub mod error;
 pub mod host_keys;
 pub mod hosts_file;
+pub mod image_load;
 pub mod keys;
 pub mod kubeconfig;
+pub mod kubectl;
 mod kubectl_program;
 pub mod login;
 pub mod login_merge;
 pub mod login_request;
 pub mod memory_file;
 pub mod no_secrets;
+pub mod operator_install;
 pub mod output;
 pub mod pre_apply_hook;
+pub mod precheck;
+pub mod preview;
+pub mod ready_master;
+pub mod remedy;
 pub mod request_file;
 pub mod request_inventory;
 pub mod run;
+pub mod scale;
 pub mod selector;
 pub mod user_kubeconfig;
 pub mod worker_change;

@@ -1,4 +1,4 @@
-//! From requested logins to the methods that are tried. Each secret is read or asked for once.
+//! Logins: from requests to authentication methods. Each secret is read or asked for once.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
@@ -12,40 +12,41 @@ use crate::environment::LabAccess;
 use crate::error::EngineError;
 use crate::login_request::{HostLoginRequest, SecretSource};
 use crate::memory_file::MemoryFile;
+use crate::remedy::EngineRemedy;
 
 /// The logins of a cluster's hosts.
 #[derive(Default)]
 pub struct Logins {
-    /// What is tried at each host.
+    /// The login of each host.
     pub logins: HashMap<HostAddress, Login>,
-    /// What may be written down of it: nothing secret.
+    /// The part of the logins that is stored. It contains no secret.
     pub remembered: BTreeMap<HostAddress, HostLogin>,
-    /// Private keys that a file holds; they live as long as this.
-    pub held: Vec<MemoryFile>,
-    /// Host keys of labs on this machine, in OpenSSH's format.
+    /// Private keys and host keys as memory files, which live as long as this value.
+    pub memory_files: Vec<MemoryFile>,
+    /// Host keys of labs on this machine, in OpenSSH format.
     pub lab_keys: String,
 }
 
 impl Logins {
-    /// Whether a secret is sent that a host could use elsewhere: a password. What a private key signs is of no use
-    /// to it.
+    /// Whether a password is sent, which a host could use elsewhere. A signature of a private key is of no
+    /// use to a host.
     pub fn send_secrets(&self) -> bool {
         let secret = |login: &Login| {
             login.sudo_password.is_some()
-                || login.methods.iter().any(|it| matches!(it, LoginMethod::Password(_)))
+                || login.methods.iter().any(|method| matches!(method, LoginMethod::Password(_)))
         };
         self.logins.values().any(secret)
     }
 }
 
 impl Engine<'_> {
-    /// Reads or asks for every secret that is named, each once.
+    /// Resolves the logins. Reads or asks for each secret once.
     ///
     /// # Errors
-    /// Refuses when a file cannot be read, or somebody must be asked and nobody can be.
+    /// Refuses when a file cannot be read, or a question is necessary and there is no terminal.
     pub fn logins(&self, requests: &BTreeMap<HostAddress, HostLoginRequest>) -> Result<Logins, EngineError> {
         let labs = &self.environment.labs;
-        let mut secrets = Secrets { engine: self, known: HashMap::new(), warned: false };
+        let mut secrets = SecretCache { engine: self, known: HashMap::new(), warned: false };
         let mut result = Logins::default();
         for lab in labs {
             if lab.hosts.iter().any(|host| requests.contains_key(host)) {
@@ -54,7 +55,7 @@ impl Engine<'_> {
         }
         for (host, request) in requests {
             let lab = labs.iter().find(|lab| lab.hosts.contains(host));
-            let (login, remembered) = self.login(request, lab, &mut secrets, &mut result.held)?;
+            let (login, remembered) = self.login(request, lab, &mut secrets, &mut result.memory_files)?;
             result.logins.insert(*host, login);
             result.remembered.insert(*host, remembered);
         }
@@ -65,14 +66,14 @@ impl Engine<'_> {
         &self,
         request: &HostLoginRequest,
         lab: Option<&LabAccess>,
-        secrets: &mut Secrets<'_, '_>,
-        held: &mut Vec<MemoryFile>,
+        secrets: &mut SecretCache<'_, '_>,
+        memory_files: &mut Vec<MemoryFile>,
     ) -> Result<(Login, HostLogin), EngineError> {
         let HostLoginRequest { flags, private_key, password, sudo_password } = request;
         let user = flags.user.clone().unwrap_or_else(|| "root".to_owned());
         let mut login = Login::new(user.clone()).at_port(flags.port.unwrap_or(22));
         let file_password = password.clone();
-        let mut word = flags
+        let mut password_of_user = flags
             .password
             .as_ref()
             .map(|text| secrets.get(text, &format!("password of {user}")))
@@ -80,27 +81,27 @@ impl Engine<'_> {
         let flag_sudo = flags
             .sudo_password
             .as_ref()
-            .map(|text| secrets.get(text, &format!("what sudo asks {user} for")))
+            .map(|text| secrets.get(text, &format!("sudo password of {user}")))
             .transpose()?;
-        let opener = flags
+        let passphrase = flags
             .key_password
             .as_ref()
             .map(|text| secrets.get(text, "passphrase of the private key"))
             .transpose()?;
         let key_file = flags.key_file.as_ref().map(|file| self.expand(file));
         if let Some(path) = &key_file {
-            login = login.with(LoginMethod::KeyFile { path: path.clone(), passphrase: opener.clone() });
+            login = login.with(LoginMethod::KeyFile { path: path.clone(), passphrase: passphrase.clone() });
         }
         if let Some(key) = private_key {
             let file = MemoryFile::new(key.pem())
-                .map_err(|error| EngineError::failed(format!("cannot hold a key: {error}")))?;
-            login =
-                login.with(LoginMethod::KeyFile { path: file.path(), passphrase: opener.or(file_password) });
-            held.push(file);
+                .map_err(|error| EngineError::failed(format!("cannot store a key in memory: {error}")))?;
+            login = login
+                .with(LoginMethod::KeyFile { path: file.path(), passphrase: passphrase.or(file_password) });
+            memory_files.push(file);
         } else {
-            word = word.or(file_password);
+            password_of_user = password_of_user.or(file_password);
         }
-        if let Some(password) = word {
+        if let Some(password) = password_of_user {
             if user != "root" {
                 login = login.with_sudo_password(password.clone());
             }
@@ -122,7 +123,8 @@ impl Engine<'_> {
         Ok((login, remembered))
     }
 
-    /// `~` at the start is the home folder; the rest is made absolute, so that it holds from any folder.
+    /// Expands `~` at the start to the home folder and makes the path absolute, so that it is valid in any
+    /// folder.
     fn expand(&self, path: &std::path::Path) -> PathBuf {
         let home =
             path.strip_prefix("~").ok().and_then(|rest| Some(self.environment.home.as_ref()?.join(rest)));
@@ -131,14 +133,14 @@ impl Engine<'_> {
     }
 }
 
-/// Secrets that were read or asked for.
-struct Secrets<'e, 'c> {
+/// Cache of the secrets that were read or asked for.
+struct SecretCache<'e, 'c> {
     engine: &'e Engine<'c>,
     known: HashMap<String, Secret>,
     warned: bool,
 }
 
-impl Secrets<'_, '_> {
+impl SecretCache<'_, '_> {
     fn get(&mut self, text: &SecretSource, what: &str) -> Result<Secret, EngineError> {
         let id = match text {
             SecretSource::File(file) => file.display().to_string(),
@@ -146,8 +148,11 @@ impl Secrets<'_, '_> {
             SecretSource::Literal(secret) => {
                 if !self.warned {
                     self.warned = true;
-                    let words = "a password on the command line can be read by everybody on this machine; use @FILE or -";
-                    self.engine.output.warn(words);
+                    let output = self.engine.output;
+                    let remedy = output.remedy_text(&EngineRemedy::GiveSecretInFile);
+                    output.warn(&format!(
+                        "a password as an argument is visible to all users of this machine; {remedy}"
+                    ));
                 }
                 return Ok(Secret::new(secret));
             }
@@ -165,9 +170,9 @@ impl Secrets<'_, '_> {
 
     fn ask(&self, what: &str) -> Result<Secret, EngineError> {
         if !self.engine.output.can_ask() {
-            let stop =
+            let error =
                 EngineError::refused(format!("the {what} must be asked for, but there is no terminal"));
-            return Err(stop.row("instead", "give it in a file: @FILE"));
+            return Err(error.remedy(EngineRemedy::GiveSecretInFile));
         }
         self.engine.output.ask_secret(what).map(Secret::new)
     }
@@ -179,6 +184,6 @@ fn read_first_line(path: &std::path::Path) -> Result<Secret, EngineError> {
     })?;
     match text.lines().next() {
         Some(line) if !line.is_empty() => Ok(Secret::new(line)),
-        _ => Err(EngineError::refused(format!("{} holds no secret in its first line", path.display()))),
+        _ => Err(EngineError::refused(format!("{} has no secret in its first line", path.display()))),
     }
 }

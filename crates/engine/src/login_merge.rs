@@ -1,20 +1,22 @@
-//! The login of each host, merged from the flags of its role, the flags of all hosts, and what is remembered.
+//! Merges the login of each host from the flags of its role, the flags of all hosts, and the remembered
+//! login.
 
 use std::collections::BTreeMap;
 
-use kubeon_api::HostAddress;
+use kubeon_api::{HostAddress, HostRole};
 use kubeon_plan::HostSpec;
 use kubeon_store::HostLogin;
 
 use crate::error::EngineError;
-use crate::login_request::{HostLoginRequest, LoginRequest, LoginRequests, LoginRole};
+use crate::login_request::{HostLoginRequest, LoginRequest, LoginRequests};
+use crate::remedy::RefusedInput;
 
-/// What a host is in a cluster with these masters. Only workers are ever about to leave.
-pub fn role(host: HostAddress, masters: &[HostSpec]) -> LoginRole {
-    if masters.iter().any(|master| master.address == host) { LoginRole::Master } else { LoginRole::Worker }
+/// The role of a host in a cluster with these masters. A leaving host is always a worker.
+pub fn role(host: HostAddress, masters: &[HostSpec]) -> HostRole {
+    HostRole::of(masters.iter().any(|master| master.address == host))
 }
 
-/// Flags win over what is remembered.
+/// Merges flags with remembered logins. Flags have priority.
 pub fn merge_remembered(
     hosts: impl IntoIterator<Item = HostAddress>,
     masters: &[HostSpec],
@@ -22,19 +24,19 @@ pub fn merge_remembered(
     remembered: &BTreeMap<HostAddress, HostLogin>,
 ) -> BTreeMap<HostAddress, HostLoginRequest> {
     let logins = |host: HostAddress| {
-        let known = remembered.get(&host).map_or_else(LoginRequest::default, |login| LoginRequest {
+        let stored = remembered.get(&host).map_or_else(LoginRequest::default, |login| LoginRequest {
             port: Some(login.port),
             user: Some(login.user.clone()),
             key_file: login.key_files.first().cloned(),
             ..LoginRequest::default()
         });
-        let flags = flags.of(role(host, masters)).or(known);
+        let flags = flags.of(&role(host, masters)).or(stored);
         (host, HostLoginRequest { flags, ..HostLoginRequest::default() })
     };
     hosts.into_iter().map(logins).collect()
 }
 
-/// Hosts that are not declared, such as leaving workers, keep the user and the port that are remembered.
+/// Hosts that are not declared, such as leaving workers, keep their remembered user and port.
 pub fn keep_undeclared(
     logins: &mut BTreeMap<HostAddress, HostLoginRequest>,
     is_declared: impl Fn(&HostAddress) -> bool,
@@ -48,42 +50,45 @@ pub fn keep_undeclared(
     }
 }
 
-/// A flag of a role must have an effect on a host of that role.
+/// Checks that every flag of a role has an effect on a host of that role.
 ///
 /// # Errors
-/// Refuses each flag of a role that has no effect: the role has no hosts, or a closer setting replaces it on each.
+/// Refuses a flag if its role has no hosts, or a more specific setting replaces it on every host.
 pub fn refuse_unused_flags(
     flags: &LoginRequests,
     masters: &[HostSpec],
     logins: &BTreeMap<HostAddress, HostLoginRequest>,
 ) -> Result<(), EngineError> {
-    let mut stop = EngineError::refused("a login flag holds for no host");
-    for of in [LoginRole::Master, LoginRole::Worker] {
-        let hosts = logins.iter().filter(|(host, _)| role(**host, masters) == of);
+    let mut unused = Vec::new();
+    for login_role in [HostRole::Master, HostRole::Worker] {
+        let hosts = logins.iter().filter(|(host, _)| role(**host, masters) == login_role);
         let hosts: Vec<&LoginRequest> = hosts.map(|(_, logins)| &logins.flags).collect();
-        for part in flags.only(of).idle(&hosts) {
-            let name = of.name();
+        for part in flags.only(&login_role).unused(&hosts) {
             let reason = if hosts.is_empty() {
-                format!("there is no {name}")
+                format!("there is no {login_role}")
             } else {
-                format!("a closer setting replaces it on every {name}")
+                format!("a more specific setting replaces it on every {login_role}")
             };
-            stop = stop.row(format!("--default-{name}-{part}"), reason);
+            unused.push((RefusedInput::RoleLogin { role: login_role.clone(), part }, reason));
         }
     }
-    if stop.rows.is_empty() { Ok(()) } else { Err(stop) }
+    if unused.is_empty() {
+        Ok(())
+    } else {
+        Err(EngineError::inputs("a login setting applies to no host", unused))
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::login_request::SecretSource;
+    use crate::login_request::{LoginPart, SecretSource};
 
     fn host(last: u8) -> HostAddress {
         format!("10.0.0.{last}").parse().unwrap()
     }
 
-    /// Two hosts that are remembered with an account and a port of their own.
+    /// Two hosts with a remembered user and port each.
     fn remembered() -> BTreeMap<HostAddress, HostLogin> {
         let login =
             |user: &str, port| HostLogin { user: user.to_owned(), port, key_files: vec!["/k".into()] };
@@ -114,12 +119,20 @@ mod tests {
     fn refused(
         flags: &LoginRequests,
         logins: &BTreeMap<HostAddress, HostLoginRequest>,
-    ) -> Vec<(String, String)> {
-        refuse_unused_flags(flags, &masters(), logins).err().map(|stop| stop.rows).unwrap_or_default()
+    ) -> Vec<(RefusedInput, String)> {
+        refuse_unused_flags(flags, &masters(), logins)
+            .err()
+            .and_then(|error| error.refused)
+            .map(|reasons| reasons.inputs)
+            .unwrap_or_default()
+    }
+
+    fn worker(part: LoginPart) -> RefusedInput {
+        RefusedInput::RoleLogin { role: HostRole::Worker, part }
     }
 
     #[test]
-    fn what_is_said_of_all_hosts_wins_over_what_is_remembered() {
+    fn flags_of_all_hosts_win_over_remembered_logins() {
         let logins = logins(&LoginRequests { all: user("admin"), ..LoginRequests::default() });
         assert_eq!(account(&logins, 1), (Some("admin"), Some(2201)));
         assert_eq!(logins[&host(1)].flags.key_file, Some("/k".into()));
@@ -127,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_of_a_role_wins_for_its_hosts_over_what_is_said_of_all() {
+    fn flags_of_a_role_win_over_flags_of_all_hosts() {
         let flags = LoginRequests {
             all: user("admin"),
             masters: password("a"),
@@ -143,42 +156,42 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_of_a_role_without_hosts_is_refused_by_name() {
+    fn flags_of_a_role_without_hosts_are_refused_by_name() {
         let flags = LoginRequests {
             workers: LoginRequest { key_file: Some("k".into()), ..password("b") },
             ..LoginRequests::default()
         };
         let logins = merge_remembered([host(1)], &masters(), &flags, &remembered());
         let none = "there is no worker".to_owned();
-        let rows = ["passwd", "pk-file"].map(|part| (format!("--default-worker-{part}"), none.clone()));
-        assert_eq!(refused(&flags, &logins), rows);
+        let unused = [LoginPart::Password, LoginPart::KeyFile].map(|part| (worker(part), none.clone()));
+        assert_eq!(refused(&flags, &logins), unused);
         let of_all = LoginRequests { all: user("admin"), ..LoginRequests::default() };
-        assert!(refused(&of_all, &logins).is_empty(), "a flag of all hosts may be replaced on each");
+        assert!(refused(&of_all, &logins).is_empty(), "a flag of all hosts may be replaced on every host");
     }
 
     #[test]
-    fn what_is_said_of_a_role_is_refused_where_every_host_of_it_is_told_otherwise() {
+    fn a_flag_of_a_role_is_refused_if_it_is_replaced_on_every_host() {
         let flags = LoginRequests {
             workers: LoginRequest { port: Some(2200), ..LoginRequest::default() },
             ..LoginRequests::default()
         };
         let mut logins = logins(&flags);
         logins.get_mut(&host(2)).unwrap().flags.port = Some(2222);
-        assert!(refused(&flags, &logins).is_empty(), "it holds for the other");
+        assert!(refused(&flags, &logins).is_empty(), "it applies to the other host");
         logins.get_mut(&host(3)).unwrap().flags.port = Some(2223);
-        let row = ("--default-worker-port", "a closer setting replaces it on every worker");
-        assert_eq!(refused(&flags, &logins), [(row.0.to_owned(), row.1.to_owned())]);
+        let reason = "a more specific setting replaces it on every worker";
+        assert_eq!(refused(&flags, &logins), [(worker(LoginPart::Port), reason.to_owned())]);
     }
 
     #[test]
-    fn a_host_that_is_not_declared_any_more_keeps_its_own_account() {
+    fn an_undeclared_host_keeps_its_remembered_user() {
         let all = LoginRequest { port: Some(22), key_file: Some("/new".into()), ..user("admin") };
         let mut logins = logins(&LoginRequests { all, ..LoginRequests::default() });
         keep_undeclared(&mut logins, |declared| *declared == host(1), &remembered());
         assert_eq!(account(&logins, 1), (Some("admin"), Some(22)));
         assert_eq!(account(&logins, 2), (Some("second"), Some(2202)));
-        // Keys and passwords are not remembered for good: the flags open it.
+        // Keys and passwords of the flags are used, because they are not remembered.
         assert_eq!(logins[&host(2)].flags.key_file, Some("/new".into()));
-        assert_eq!(account(&logins, 3), (Some("admin"), Some(22)), "nothing is remembered of it");
+        assert_eq!(account(&logins, 3), (Some("admin"), Some(22)), "no login is remembered");
     }
 }

@@ -1,18 +1,18 @@
-//! How a request says to log in to hosts: to all of them, to those of a role, to one.
+//! Login requests: for all hosts, for the hosts of a role, for one host.
 
 use std::fmt;
 use std::path::PathBuf;
 
-use kubeon_api::{PrivateKey, Secret};
+use kubeon_api::{HostRole, PrivateKey, Secret};
 
-/// A secret as a flag names it. Never shows a literal one.
+/// The source of a secret, as a flag names it. `Debug` never prints a literal secret.
 #[derive(Clone, PartialEq, Eq)]
 pub enum SecretSource {
     /// `@FILE`.
     File(PathBuf),
     /// `-`.
     Ask,
-    /// Given in clear on the command line.
+    /// The secret itself, on the command line.
     Literal(String),
 }
 
@@ -36,7 +36,34 @@ impl fmt::Debug for SecretSource {
     }
 }
 
-/// How to log in to a host, as flags say it.
+/// A part of a login.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LoginPart {
+    /// The port of sshd.
+    Port,
+    /// The user.
+    User,
+    /// The password.
+    Password,
+    /// The private key.
+    KeyFile,
+    /// The passphrase of the private key.
+    KeyPassword,
+}
+
+impl fmt::Display for LoginPart {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Port => "port",
+            Self::User => "user",
+            Self::Password => "password",
+            Self::KeyFile => "private key",
+            Self::KeyPassword => "passphrase",
+        })
+    }
+}
+
+/// Login settings of a host.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LoginRequest {
     /// Port of sshd.
@@ -45,7 +72,7 @@ pub struct LoginRequest {
     pub user: Option<String>,
     /// Password.
     pub password: Option<SecretSource>,
-    /// What sudo asks for, where it is not the password.
+    /// Password for sudo, if it differs from the login password.
     pub sudo_password: Option<SecretSource>,
     /// Private key.
     pub key_file: Option<PathBuf>,
@@ -54,7 +81,7 @@ pub struct LoginRequest {
 }
 
 impl LoginRequest {
-    /// These settings, and those of `other` where there are none.
+    /// These settings, completed with the settings of `other`.
     #[must_use]
     pub fn or(self, other: Self) -> Self {
         Self {
@@ -67,25 +94,25 @@ impl LoginRequest {
         }
     }
 
-    /// Whether it says who logs in, or with what.
+    /// Whether the request has a user, a password or a key.
     pub fn has_credentials(&self) -> bool {
         self.user.is_some() || self.password.is_some() || self.key_file.is_some()
     }
 
-    /// The parts of it, as flags end, that hold for none of these hosts.
-    pub fn idle(&self, hosts: &[&Self]) -> Vec<&'static str> {
+    /// The settings that apply to none of these hosts.
+    pub fn unused(&self, hosts: &[&Self]) -> Vec<LoginPart> {
         let parts = [
-            ("port", is_idle(self, hosts, |login| &login.port)),
-            ("user", is_idle(self, hosts, |login| &login.user)),
-            ("passwd", is_idle(self, hosts, |login| &login.password)),
-            ("pk-file", is_idle(self, hosts, |login| &login.key_file)),
-            ("pk-password", is_idle(self, hosts, |login| &login.key_password)),
+            (LoginPart::Port, is_unused(self, hosts, |login| &login.port)),
+            (LoginPart::User, is_unused(self, hosts, |login| &login.user)),
+            (LoginPart::Password, is_unused(self, hosts, |login| &login.password)),
+            (LoginPart::KeyFile, is_unused(self, hosts, |login| &login.key_file)),
+            (LoginPart::KeyPassword, is_unused(self, hosts, |login| &login.key_password)),
         ];
-        parts.into_iter().filter(|(_, idle)| *idle).map(|(part, _)| part).collect()
+        parts.into_iter().filter(|(_, unused)| *unused).map(|(part, _)| part).collect()
     }
 }
 
-fn is_idle<T: PartialEq>(
+fn is_unused<T: PartialEq>(
     request: &LoginRequest,
     hosts: &[&LoginRequest],
     part: impl Fn(&LoginRequest) -> &Option<T>,
@@ -93,60 +120,38 @@ fn is_idle<T: PartialEq>(
     part(request).is_some() && !hosts.iter().any(|&host| part(host) == part(request))
 }
 
-/// What a host is in its cluster.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum LoginRole {
-    /// It runs the control plane.
-    Master,
-    /// It runs workloads, or is about to leave.
-    Worker,
-}
-
-impl LoginRole {
-    /// As flags name it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Master => "master",
-            Self::Worker => "worker",
-        }
-    }
-}
-
-/// How to log in to hosts that no flag names, as flags say it.
+/// Default logins: for all hosts and by role.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LoginRequests {
-    /// To all of them, unless their role has a setting.
+    /// For all hosts.
     pub all: LoginRequest,
-    /// To masters.
+    /// For masters; these settings replace `all`.
     pub masters: LoginRequest,
-    /// To workers.
+    /// For workers; these settings replace `all`.
     pub workers: LoginRequest,
 }
 
 impl LoginRequests {
-    /// The settings of a role alone.
-    pub fn only(&self, role: LoginRole) -> &LoginRequest {
-        match role {
-            LoginRole::Master => &self.masters,
-            LoginRole::Worker => &self.workers,
-        }
+    /// The settings of a role without the settings of all hosts. A host without the control plane is a worker.
+    pub fn only(&self, role: &HostRole) -> &LoginRequest {
+        if role.is_master() { &self.masters } else { &self.workers }
     }
 
-    /// The settings of a role, and those of all hosts where it has none.
-    pub fn of(&self, role: LoginRole) -> LoginRequest {
+    /// The settings of a role, completed with the settings of all hosts.
+    pub fn of(&self, role: &HostRole) -> LoginRequest {
         self.only(role).clone().or(self.all.clone())
     }
 }
 
-/// How to log in to a host, as far as the request says it.
+/// The requested login of a host.
 #[derive(Debug, Clone, Default)]
 pub struct HostLoginRequest {
-    /// What the caller says.
+    /// Settings of the caller.
     pub flags: LoginRequest,
-    /// A private key that a file holds.
+    /// A private key from the request file.
     pub private_key: Option<PrivateKey>,
-    /// A password, or with a key its passphrase, that a file holds.
+    /// A password from the request file; with a key, its passphrase.
     pub password: Option<Secret>,
-    /// What sudo asks for, where it is not the password.
+    /// Password for sudo, if it differs from the login password.
     pub sudo_password: Option<Secret>,
 }

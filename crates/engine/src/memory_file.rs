@@ -1,4 +1,4 @@
-//! Text that others read as a file, held in memory: it never reaches a disk.
+//! A file in memory, for text that must not reach a disk.
 
 use std::fs::File;
 use std::io::{self, Write as _};
@@ -7,21 +7,21 @@ use std::path::PathBuf;
 
 use rustix::fs::{MemfdFlags, memfd_create};
 
-/// A file without a place; gone when dropped.
+/// A file in memory; it is deleted when dropped.
 pub struct MemoryFile(File);
 
 impl MemoryFile {
-    /// Holds the text.
+    /// Creates a file with this text.
     ///
     /// # Errors
-    /// When the kernel gives no memory file.
+    /// When the kernel cannot create the file.
     pub fn new(text: &str) -> io::Result<Self> {
         let mut file = File::from(memfd_create("kubeon", MemfdFlags::CLOEXEC)?);
         file.write_all(text.as_bytes())?;
         Ok(Self(file))
     }
 
-    /// A path under which this process can open it, any number of times.
+    /// A path that this process can open any number of times.
     pub fn path(&self) -> PathBuf {
         PathBuf::from(format!("/proc/self/fd/{}", self.0.as_raw_fd()))
     }

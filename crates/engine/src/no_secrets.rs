@@ -1,4 +1,4 @@
-//! Ports for a run that only observes: there is no secret and no part to read.
+//! Ports for a run that only observes: without secrets and parts.
 
 use std::path::PathBuf;
 
@@ -6,7 +6,7 @@ use kubeon_api::Digest;
 use kubeon_ports::{Blobs, SecretError, Secrets};
 use kubeon_wire::SecretRef;
 
-/// Resolves nothing.
+/// Resolves no secret and finds no part.
 pub struct NoSecrets;
 
 impl Secrets for NoSecrets {

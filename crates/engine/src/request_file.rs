@@ -1,19 +1,20 @@
-//! The request of a file. Flags say how to log in where the file does not.
+//! Cluster requests from a file. Flags provide logins that the file does not declare.
 
 use std::collections::BTreeMap;
 
 use kubeon_api::kubernetes_cluster::{DeclaredCluster, DeclaredNode};
-use kubeon_api::{HostAddress, KubernetesCluster, Version};
+use kubeon_api::{HostAddress, HostRole, KubernetesCluster, Version};
 use kubeon_plan::{DesiredCluster, HostSpec, Note, Refusal};
 
-use crate::cluster_request::{ClusterRequest, refuse, settings, validated, version_or};
+use crate::cluster_request::{ClusterRequest, settings, validated, version_or};
 use crate::error::EngineError;
-use crate::login_request::{HostLoginRequest, LoginRequest, LoginRequests, LoginRole};
+use crate::login_request::{HostLoginRequest, LoginRequest, LoginRequests};
+use crate::remedy::EngineRemedy;
 
-/// The request that a file makes; flags may say how to log in.
+/// Builds a request from a file; flags may provide logins.
 ///
 /// # Errors
-/// Every reason at once.
+/// Refuses with all reasons at once.
 pub fn from_file(
     cluster: &KubernetesCluster,
     flags: &LoginRequests,
@@ -23,16 +24,18 @@ pub fn from_file(
     let name = cluster.cluster_name().map_err(|error| EngineError::refused(error.to_string()))?;
     let declared = &cluster.spec.cluster;
     let settings = settings(declared, &mut refusals)?;
-    refusals.extend(unknown_secret(declared, flags));
+    let unknown = unknown_secret(declared, flags);
+    let remedy = unknown.as_ref().map(|(_, remedy)| remedy.clone());
+    refusals.extend(unknown.map(|(refusal, _)| refusal));
     if cluster.spec.paused {
-        refusals.push(refuse("spec.paused", "is true: nothing may be changed on the hosts; set it to false"));
+        refusals.push(Refusal::setting("spec.paused", "is true, so no host may be changed; set it to false"));
     }
     let hosts = declared.hosts().map_err(|error| EngineError::refused(format!("{name}: {error}")))?;
     let (mut masters, mut workers) = (Vec::new(), Vec::new());
     for host in hosts {
         if host.roles.etcd != host.roles.master {
-            let reason = "etcd runs on the masters and nowhere else in this version: leave etcdList out";
-            refusals.push(refuse(format!("spec.cluster.etcdList {}", host.ip), reason));
+            let reason = "in this version etcd runs only on the masters: omit etcdList";
+            refusals.push(Refusal::setting(format!("spec.cluster.etcdList {}", host.ip), reason));
         }
         let labels = host.labels.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect();
         let spec = HostSpec { address: host.ip, name: host.name, labels };
@@ -40,7 +43,8 @@ pub fn from_file(
     }
     let version = version_or(declared.kube_version, supported.iter().max())?;
     let spec = DesiredCluster { name: name.clone(), version, masters, workers, settings };
-    let (spec, mut notes) = validated(spec, supported, refusals, name.as_str(), false)?;
+    let (spec, mut notes) =
+        validated(spec, supported, refusals, name.as_str(), false).map_err(|error| error.remedy(remedy))?;
     notes.extend(remarks(declared).map(|text| Note { host: None, text: text.to_owned() }));
     Ok(ClusterRequest { spec, notes, logins: logins(declared, flags) })
 }
@@ -49,39 +53,39 @@ fn names_a_secret(declared: &DeclaredCluster) -> bool {
     declared.auth_config.as_ref().is_some_and(|auth| auth.credentials_ref.is_some())
 }
 
-/// A Secret of the meta cluster cannot be read here: flags must give its content for every host.
-fn unknown_secret(declared: &DeclaredCluster, flags: &LoginRequests) -> Option<Refusal> {
+/// A Secret of the meta cluster cannot be read on this machine: flags must provide the login of every host.
+fn unknown_secret(declared: &DeclaredCluster, flags: &LoginRequests) -> Option<(Refusal, EngineRemedy)> {
     if !names_a_secret(declared) {
         return None;
     }
     let has_workers = !declared.node_list.is_empty();
-    let masters = flags.of(LoginRole::Master).has_credentials();
-    let workers = !has_workers || flags.of(LoginRole::Worker).has_credentials();
-    let of = match (masters, workers) {
+    let masters = flags.of(&HostRole::Master).has_credentials();
+    let workers = !has_workers || flags.of(&HostRole::Worker).has_credentials();
+    let role = match (masters, workers) {
         (true, true) => return None,
-        (true, false) => "default-worker",
-        (false, true) if has_workers => "default-master",
-        (false, _) => "default",
+        (true, false) => Some(HostRole::Worker),
+        (false, true) if has_workers => Some(HostRole::Master),
+        (false, _) => None,
     };
-    let reason = format!("names a Secret of a meta cluster; here give --{of}-pk-file or --{of}-passwd @FILE");
-    Some(refuse("spec.cluster.authConfig.credentialsRef", reason))
+    let reason = "names a Secret of a meta cluster, which cannot be read here";
+    let refusal = Refusal::setting("spec.cluster.authConfig.credentialsRef", reason);
+    Some((refusal, EngineRemedy::GiveLogin { role }))
 }
 
-/// What a file says that means less here than in a meta cluster.
+/// Remarks about fields that have an effect only in a meta cluster.
 fn remarks(declared: &DeclaredCluster) -> impl Iterator<Item = &'static str> {
-    let bound =
-        "spec.cluster.timeout_mins bounds operations in a meta cluster; here every step has its own bound";
-    let secret = "spec.cluster.authConfig.credentialsRef names a Secret of a meta cluster; here the flags say how to log in";
-    let remarks = [(declared.timeout_mins.is_some(), bound), (names_a_secret(declared), secret)];
+    let timeout = "spec.cluster.timeout_mins limits operations in a meta cluster only; here every step has its own time limit";
+    let secret = "spec.cluster.authConfig.credentialsRef names a Secret of a meta cluster; here the login of each host must be given";
+    let remarks = [(declared.timeout_mins.is_some(), timeout), (names_a_secret(declared), secret)];
     remarks.into_iter().filter(|(applies, _)| *applies).map(|(_, text)| text)
 }
 
-/// How to log in to each host: as it says itself, else as the file says of all, else as flags say.
+/// The login of each host: its own settings, else the settings of the file for all hosts, else the flags.
 fn logins(declared: &DeclaredCluster, flags: &LoginRequests) -> BTreeMap<HostAddress, HostLoginRequest> {
     let is_master = |host: HostAddress| declared.master_list.iter().any(|master| master.ip == host);
     let login_of = |(host, node): (HostAddress, DeclaredNode)| {
-        let role = if is_master(host) { LoginRole::Master } else { LoginRole::Worker };
-        (host, login(declared, &node, flags.of(role)))
+        let role = HostRole::of(is_master(host));
+        (host, login(declared, &node, flags.of(&role)))
     };
     declared.by_address().into_iter().map(login_of).collect()
 }
@@ -92,7 +96,7 @@ fn login(declared: &DeclaredCluster, node: &DeclaredNode, flags: LoginRequest) -
     let own = LoginRequest { port: node.port, user, ..LoginRequest::default() };
     let shared =
         LoginRequest { user: auth.username.as_ref().map(ToString::to_string), ..LoginRequest::default() };
-    // Flags replace the Secret, which wins over the fields beside the reference to it.
+    // Flags replace the Secret. The Secret has priority over the fields next to its reference.
     let rest = if auth.credentials_ref.is_some() { flags.or(shared) } else { shared.or(flags) };
     HostLoginRequest {
         flags: own.or(rest),

@@ -1,4 +1,4 @@
-//! An inventory of kubespray in place of a file with a `KubernetesCluster`: the same rules, the same refusals.
+//! Cluster requests from a kubespray inventory. The rules are the same as for a `KubernetesCluster` file.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -13,6 +13,7 @@ use crate::engine::{Engine, StoredCluster};
 use crate::error::EngineError;
 use crate::login_merge::{keep_undeclared, role};
 use crate::login_request::{HostLoginRequest, LoginRequests};
+use crate::remedy::{EngineRemedy, RefusedInput};
 use crate::request_file;
 
 /// The files of an inventory.
@@ -24,10 +25,10 @@ pub struct InventoryFiles {
     pub variables: Option<PathBuf>,
 }
 
-/// The request that an inventory makes.
+/// Builds a request from an inventory.
 ///
 /// # Errors
-/// Every reason at once.
+/// Refuses with all reasons at once.
 pub fn from_inventory(
     engine: &Engine<'_>,
     name: &ClusterName,
@@ -42,17 +43,17 @@ pub fn from_inventory(
         limit(&mut inventory.cluster.spec.cluster, limit_to, &stored)?;
     }
     let mut request = request_file::from_file(&inventory.cluster, logins, supported)?;
-    let meant = |remark: kubeon_inventory::Remark| Note {
+    let note = |remark: kubeon_inventory::Remark| Note {
         host: None,
         text: format!("{}: {}", remark.subjects.join(", "), remark.meaning),
     };
-    request.notes.extend(inventory.remarks.into_iter().map(meant));
+    request.notes.extend(inventory.remarks.into_iter().map(note));
     add_logins(&mut request.logins, inventory.logins);
     Ok(request)
 }
 
-/// How to log in to hosts that are known, where an inventory says more about it. Hosts that it does not name are logged
-/// in to as they are remembered.
+/// Merges the logins of an inventory into the logins of known hosts. Hosts that the inventory does not
+/// contain keep their remembered logins.
 ///
 /// # Errors
 /// When the inventory cannot be read.
@@ -68,8 +69,9 @@ pub fn merge_inventory_logins(
         keep_undeclared(&mut requests, |host| hosts.contains_key(host), &state.logins);
         for (host, node) in hosts {
             if let Some(login) = requests.get_mut(&host) {
-                // One that names no port means that of sshd, unless a flag does; not the port that is remembered.
-                login.flags.port = node.port.or(flags.of(role(host, &state.spec.masters)).port);
+                // Without a port in the inventory or a flag the default port applies, not the remembered
+                // port.
+                login.flags.port = node.port.or(flags.of(&role(host, &state.spec.masters)).port);
                 login.flags.user = node.user.map(String::from).or_else(|| login.flags.user.take());
             }
         }
@@ -101,40 +103,40 @@ fn read(files: &InventoryFiles, name: &ClusterName) -> Result<Inventory, EngineE
     kubeon_inventory::read(name, &hosts, &variables).map_err(|mistakes| {
         let count = mistakes.0.len();
         let plural = if count == 1 { "" } else { "s" };
-        let mut stop = EngineError::refused(format!("the inventory has {count} mistake{plural}"));
-        stop.rows = mistakes.0.into_iter().map(|mistake| row(files, mistake)).collect();
-        stop
+        let mut error = EngineError::refused(format!("the inventory has {count} mistake{plural}"));
+        error.rows = mistakes.0.into_iter().map(|mistake| row(files, mistake)).collect();
+        error
     })
 }
 
-/// The file and the line of a mistake, as users know them.
+/// The file and line of a mistake, and its text.
 fn row(files: &InventoryFiles, mistake: InventoryMistake) -> (String, String) {
     let path = match mistake.file {
         InventoryFile::Hosts => &files.hosts,
         InventoryFile::Variables => &files.variables,
     };
     let name = path.as_deref().and_then(Path::file_name).map(|name| name.to_string_lossy().into_owned());
-    // A playbook passes text through a file descriptor: users cannot open that file.
-    let handed_over = path.as_ref().is_some_and(|path| path.starts_with("/dev/fd"));
+    // A playbook passes text through a file descriptor: the user cannot open that file.
+    let is_descriptor = path.as_ref().is_some_and(|path| path.starts_with("/dev/fd"));
     let place = match name {
-        Some(name) if !handed_over => format!("{name} line {}", mistake.line),
+        Some(name) if !is_descriptor => format!("{name} line {}", mistake.line),
         _ => mistake.file.name().to_owned(),
     };
     let subject = if mistake.subject.is_empty() { String::new() } else { format!("{}: ", mistake.subject) };
     (place, format!("{subject}{}", mistake.reason))
 }
 
-/// The cluster as it is stored.
+/// The stored specification of a cluster.
 fn stored_spec(engine: &Engine<'_>, name: &ClusterName) -> Result<DesiredCluster, EngineError> {
     if engine.store.exists(name) {
         return Ok(engine.load(name)?.spec);
     }
-    let stop =
+    let error =
         EngineError::refused(format!("Cluster[{name}] not exist, so there is nothing to add hosts to"));
-    Err(stop.row("first", format!("kubeon create {name} --inventory …, or the playbook cluster.yml")))
+    Err(error.remedy(EngineRemedy::CreateFromInventory(name.clone())))
 }
 
-/// Leaves workers out that neither are in the cluster nor are named.
+/// Removes the workers that are neither in the cluster nor in `names`.
 fn limit(
     cluster: &mut DeclaredCluster,
     names: &[String],
@@ -146,9 +148,9 @@ fn limit(
     let known =
         |name: &String| cluster.master_list.iter().chain(cluster.node_list.iter()).any(|host| is(host, name));
     if let Some(unknown) = names.iter().find(|name| !known(name)) {
-        return Err(EngineError::refused(format!(
-            "--limit {unknown} is no master and no worker of the inventory"
-        )));
+        let reason = "is neither a master nor a worker of the inventory";
+        let input = RefusedInput::LimitedHost(unknown.clone());
+        return Err(EngineError::input("the change cannot be limited to these hosts", input, reason));
     }
     let stays = |host: &kubeon_api::kubernetes_cluster::DeclaredNode| {
         stored.workers.iter().any(|worker| worker.address == host.ip)

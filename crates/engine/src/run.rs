@@ -1,4 +1,4 @@
-//! The reconcile loop with an output, a hold, and state that is saved before each apply.
+//! The reconcile loop with output, a pre-apply hook, and state that is saved before each apply.
 
 use kubeon_api::HostAddress;
 use kubeon_apply::{HostPorts, RunObserver};
@@ -13,24 +13,24 @@ use crate::error::{EngineError, note_text};
 use crate::output::EngineOutput;
 use crate::pre_apply_hook::PreApplyWait;
 
-/// What a run works with.
+/// Inputs and outputs of a run.
 pub struct Run<'a> {
-    /// The hosts to look at.
+    /// The hosts to observe.
     pub hosts: Vec<HostAddress>,
-    /// Reads hosts.
+    /// Observes hosts.
     pub probe: &'a dyn ProbeHost,
     /// Writes to hosts.
     pub act: &'a dyn ActHost,
     /// Resolves secrets.
     pub secrets: &'a dyn Secrets,
-    /// Holds bytes of parts.
+    /// Finds the files of parts.
     pub blobs: &'a dyn Blobs,
-    /// Ends it early.
+    /// Cancels the run.
     pub cancellation: &'a CancellationToken,
     /// Receives messages.
     pub output: &'a dyn EngineOutput,
-    /// What is waited for before the first effect.
-    pub hold: PreApplyWait,
+    /// The condition to wait for before the first effect on a host.
+    pub pre_apply_wait: PreApplyWait,
 }
 
 impl Run<'_> {
@@ -40,7 +40,7 @@ impl Run<'_> {
             probe: self.probe,
             ports: HostPorts { act: self.act, secrets: self.secrets, blobs: self.blobs },
             clock: &MachineClock,
-            cancel: self.cancellation,
+            cancellation: self.cancellation,
         }
     }
 
@@ -48,7 +48,7 @@ impl Run<'_> {
     ///
     /// # Errors
     /// Refuses when no plan can be made.
-    pub async fn look(
+    pub async fn observe(
         &self,
         plan: &dyn Fn(&Snapshot) -> Result<Plan, PlanError>,
     ) -> Result<Planned, EngineError> {
@@ -57,33 +57,19 @@ impl Run<'_> {
         Ok(planned)
     }
 
-    /// Applies what was planned, and continues while that may help. `persist` is called with every plan before it is
+    /// Applies the plan, retries temporary failures, and applies the plans that must follow. `persist` is called with every plan before it is
     /// applied.
     ///
     /// # Errors
-    /// When `persist` fails, or the hold is not released. What failed on a host is in the outcome.
+    /// When `persist` or the pre-apply hook fails, or a following plan is refused. A failure on a host is part of the outcome.
     pub async fn act(
         &self,
         planned: Planned,
         plan: &dyn Fn(&Snapshot) -> Result<Plan, PlanError>,
         persist: impl FnMut(&Plan) -> Result<(), EngineError>,
     ) -> Result<Reconciled, EngineError> {
-        let mut hooks = Watched { run: self, persist, released: false };
+        let mut hooks = RunHooks { run: self, persist, released: false };
         self.reconciler().until_settled(planned, plan, &mut hooks, MAX_ATTEMPTS).await
-    }
-
-    /// The same for a plan that follows one that was applied: it is not held again.
-    ///
-    /// # Errors
-    /// As for [`Self::act`].
-    pub async fn go_on(
-        &self,
-        planned: Planned,
-        plan: &dyn Fn(&Snapshot) -> Result<Plan, PlanError>,
-        persist: impl FnMut(&Plan) -> Result<(), EngineError>,
-    ) -> Result<Reconciled, EngineError> {
-        let mut hooks = Watched { run: self, persist, released: true };
-        self.reconciler().until_settled(planned, plan, &mut hooks, MAX_ATTEMPTS - 1).await
     }
 
     fn warn(&self, planned: &Planned) {
@@ -96,19 +82,19 @@ impl Run<'_> {
     }
 }
 
-/// What a person sees of the loop, and what is saved before each apply.
-struct Watched<'a, F> {
+/// Hooks of the loop: print warnings, save the plan, and wait for the pre-apply hook.
+struct RunHooks<'a, F> {
     run: &'a Run<'a>,
     persist: F,
-    /// Whether the hold before the first effect was released.
+    /// Whether the pre-apply hook has succeeded.
     released: bool,
 }
 
-impl<F: FnMut(&Plan) -> Result<(), EngineError>> ReconcileHooks for Watched<'_, F> {
+impl<F: FnMut(&Plan) -> Result<(), EngineError>> ReconcileHooks for RunHooks<'_, F> {
     type Error = EngineError;
 
     async fn before_apply(&mut self, planned: &Planned, attempt: u8) -> Result<(), EngineError> {
-        let Run { output, cancellation, hold, .. } = self.run;
+        let Run { output, cancellation, pre_apply_wait, .. } = self.run;
         if attempt > 1 {
             self.run.warn(planned);
         }
@@ -117,7 +103,7 @@ impl<F: FnMut(&Plan) -> Result<(), EngineError>> ReconcileHooks for Watched<'_, 
         output.progress(&plan_progress(plan));
         if !std::mem::replace(&mut self.released, true) {
             output.progress(&Progress::Saved);
-            hold.wait(plan.cluster.as_str(), *output, cancellation).await?;
+            pre_apply_wait.wait(plan.cluster.as_str(), *output, cancellation).await?;
         }
         Ok(())
     }
@@ -127,7 +113,9 @@ impl<F: FnMut(&Plan) -> Result<(), EngineError>> ReconcileHooks for Watched<'_, 
     }
 
     fn before_retry(&mut self, _: &Outcome) {
-        self.run.output.say("some steps failed in a way that may go away by itself; looking again");
+        self.run
+            .output
+            .info("some steps failed with errors that may be temporary; observing the hosts again");
     }
 
     fn retry_refused(&mut self, error: &ReconcileError) {
@@ -135,7 +123,7 @@ impl<F: FnMut(&Plan) -> Result<(), EngineError>> ReconcileHooks for Watched<'_, 
     }
 }
 
-/// The size of a plan, for programs.
+/// The size of a plan as a progress event.
 pub fn plan_progress(plan: &Plan) -> Progress {
     let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
     Progress::Plan { steps: count(plan.steps.len()), up_to_date: count(plan.up_to_date) }

@@ -1,21 +1,22 @@
-//! Which nodes are meant: `CLUSTER@SEL`.
+//! Node selectors: `CLUSTER@SEL`.
 
 use std::net::Ipv4Addr;
 
 use crate::error::EngineError;
+use crate::remedy::EngineRemedy;
 
-/// A node of a cluster, as selectors see it.
+/// A node of a cluster, for selectors.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Member {
-    /// Its name as a node; its address where it has none yet.
+    /// The node name; the address if the node has no name yet.
     pub name: String,
-    /// Its address.
+    /// The address.
     pub address: Ipv4Addr,
-    /// Whether it is a master.
+    /// Whether the node is a master.
     pub master: bool,
 }
 
-/// What comes after the `@`.
+/// The part after the `@`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Pick {
     /// `@all`.
@@ -24,26 +25,26 @@ pub enum Pick {
     Masters,
     /// `@cp1`: the first master.
     First,
-    /// `@cpN`: the masters but the first.
+    /// `@cpN`: all masters except the first.
     OtherMasters,
     /// `@w*`.
     Workers,
-    /// `@j*`: every node but the first.
+    /// `@j*`: all nodes except the first.
     Joined,
     /// `ip=A,B`.
     Addresses(Vec<String>),
-    /// `name=A,B` or `n=A,B`, in any case.
+    /// `name=A,B` or `n=A,B`, case-insensitive.
     Names(Vec<String>),
     /// One name or address.
     One(String),
 }
 
-/// A selector, cut at its `@`.
+/// A parsed selector.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Selector {
-    /// The cluster's name.
+    /// The name of the cluster.
     pub cluster: String,
-    /// Which of its nodes.
+    /// The nodes to select.
     pub pick: Pick,
     text: String,
 }
@@ -57,35 +58,35 @@ impl std::fmt::Display for Selector {
 }
 
 impl Selector {
-    /// Reads a selector.
+    /// Parses a selector.
     ///
     /// # Errors
-    /// Refuses what has no cluster or an unknown key.
+    /// Refuses a selector without a cluster or with an unknown key.
     pub fn parse(text: &str) -> Result<Self, EngineError> {
         let (cluster, sel) = match text.split_once('@') {
             Some((cluster, sel)) if !cluster.is_empty() && !sel.is_empty() => (cluster, sel),
             _ => {
-                let stop =
+                let error =
                     EngineError::refused(format!("selector format error: {text:?} is not CLUSTER@SEL"));
-                return Err(stop.hint("try: kubeon exec CLUSTER@all uptime"));
+                return Err(error.remedy(EngineRemedy::UseSelector));
             }
         };
         Ok(Self { cluster: cluster.to_owned(), pick: pick(sel)?, text: text.to_owned() })
     }
 
-    /// The nodes that are meant, in the cluster's order.
+    /// The selected nodes in the order of the cluster.
     ///
     /// # Errors
-    /// Refuses when no node is meant, naming those that are there, or when a value of a list means none.
+    /// Refuses when the selector, or a value of its list, matches no node. The error lists the nodes.
     pub fn choose(&self, members: &[Member]) -> Result<Vec<Member>, EngineError> {
-        let strays = self.strays(members);
-        if !strays.is_empty() {
-            return Err(self.nothing(members, &strays.join("; ")));
+        let unmatched = self.unmatched(members);
+        if !unmatched.is_empty() {
+            return Err(self.no_match(members, &unmatched.join("; ")));
         }
         let chosen: Vec<_> = members
             .iter()
             .enumerate()
-            .filter(|(i, m)| self.pick.meets(*i, m))
+            .filter(|(i, m)| self.pick.matches(*i, m))
             .map(|(_, m)| m.clone())
             .collect();
         match (&self.pick, chosen.is_empty()) {
@@ -93,30 +94,31 @@ impl Selector {
                 let title = format!(
                     "Invalid node selector \"@{word}\". Use one of [{KEYWORDS}] or a node's name or address"
                 );
-                Err(self.nothing(members, &title))
+                Err(self.no_match(members, &title))
             }
             (_, true) => {
-                Err(self.nothing(members, &format!("Selector[{}] can not get some node", self.text)))
+                Err(self.no_match(members, &format!("Selector[{}] can not get some node", self.text)))
             }
             (_, false) => Ok(chosen),
         }
     }
 
-    /// Why it means no node, for every value of a list that means none: the others alone are not what was asked for.
-    fn strays(&self, members: &[Member]) -> Vec<String> {
+    /// For every value of the list that matches no node, the reason.
+    fn unmatched(&self, members: &[Member]) -> Vec<String> {
         let (Pick::Addresses(values) | Pick::Names(values)) = &self.pick else { return Vec::new() };
-        let stray = |value: &&String| !members.iter().any(|member| self.pick.takes(value, member));
+        let is_unmatched =
+            |value: &&String| !members.iter().any(|member| self.pick.value_matches(value, member));
         let why = |value: &String| match members.iter().find(|member| member.is(value)) {
             Some(member) if member.is_at(value) => {
-                format!("{value} is the address of {}, and name= wants names", member.name)
+                format!("{value} is the address of {}; name= takes names", member.name)
             }
-            Some(member) => format!("{value} is the name of {}, and ip= wants addresses", member.address),
+            Some(member) => format!("{value} is the name of {}; ip= takes addresses", member.address),
             None => format!("{} has no node {value}", self.cluster),
         };
-        values.iter().filter(stray).map(why).collect()
+        values.iter().filter(is_unmatched).map(why).collect()
     }
 
-    fn nothing(&self, members: &[Member], title: &str) -> EngineError {
+    fn no_match(&self, members: &[Member], title: &str) -> EngineError {
         let names = |master: bool| {
             let names: Vec<_> =
                 members.iter().filter(|m| m.master == master).map(|m| m.name.as_str()).collect();
@@ -163,7 +165,7 @@ impl Member {
 }
 
 impl Pick {
-    fn meets(&self, index: usize, member: &Member) -> bool {
+    fn matches(&self, index: usize, member: &Member) -> bool {
         match self {
             Self::All => true,
             Self::Masters => member.master,
@@ -171,13 +173,15 @@ impl Pick {
             Self::OtherMasters => member.master && index > 0,
             Self::Workers => !member.master,
             Self::Joined => index > 0,
-            Self::Addresses(list) | Self::Names(list) => list.iter().any(|value| self.takes(value, member)),
+            Self::Addresses(list) | Self::Names(list) => {
+                list.iter().any(|value| self.value_matches(value, member))
+            }
             Self::One(word) => member.is(word),
         }
     }
 
-    /// Whether a value of the list means this node.
-    fn takes(&self, value: &str, member: &Member) -> bool {
+    /// Whether a value of the list matches this node.
+    fn value_matches(&self, value: &str, member: &Member) -> bool {
         match self {
             Self::Addresses(_) => member.is_at(value),
             Self::Names(_) => member.is_named(value),
@@ -230,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_has_no_cluster() {
+    fn refuses_a_selector_without_a_cluster() {
         for text in ["all", "@all", "t@", ""] {
             assert!(Selector::parse(text).unwrap_err().title.starts_with("selector format error"), "{text}");
         }
@@ -244,29 +248,29 @@ mod tests {
         assert!(refuse("t@bad").title.starts_with("Invalid node selector \"@bad\". Use one of ["));
         assert!(refuse("t@name=n1,n9").title.contains("t has no node n9"));
         let only_master = vec![members().remove(0)];
-        let stop = Selector::parse("t@w*").unwrap().choose(&only_master).unwrap_err();
-        assert_eq!(stop.title, "Selector[t@w*] can not get some node");
-        assert_eq!(stop.category, crate::error::ErrorCategory::Refused);
+        let error = Selector::parse("t@w*").unwrap().choose(&only_master).unwrap_err();
+        assert_eq!(error.title, "Selector[t@w*] can not get some node");
+        assert_eq!(error.category, crate::error::ErrorCategory::Refused);
     }
 
     #[test]
-    fn every_listed_value_means_a_node_by_its_own_key_or_none_is_chosen() {
+    fn every_listed_value_must_match_a_node_by_its_key() {
         for (text, title) in [
-            ("t@name=n1,10.0.0.2", "10.0.0.2 is the address of n2, and name= wants names"),
-            ("t@n=10.0.0.1", "10.0.0.1 is the address of n1, and name= wants names"),
-            ("t@ip=10.0.0.1,N2", "N2 is the name of 10.0.0.2, and ip= wants addresses"),
+            ("t@name=n1,10.0.0.2", "10.0.0.2 is the address of n2; name= takes names"),
+            ("t@n=10.0.0.1", "10.0.0.1 is the address of n1; name= takes names"),
+            ("t@ip=10.0.0.1,N2", "N2 is the name of 10.0.0.2; ip= takes addresses"),
             ("t@ip=10.0.0.1,10.0.0.9", "t has no node 10.0.0.9"),
             ("t@name=n9,n1,n8", "t has no node n9; t has no node n8"),
         ] {
-            let stop = Selector::parse(text).unwrap().choose(&members()).unwrap_err();
+            let error = Selector::parse(text).unwrap().choose(&members()).unwrap_err();
             assert_eq!(
-                (stop.title.as_str(), stop.category),
+                (error.title.as_str(), error.category),
                 (title, crate::error::ErrorCategory::Refused),
                 "{text}"
             );
-            assert_eq!(stop.rows[0].1, "n1 n2", "{text}: those that are there are named");
+            assert_eq!(error.rows[0].1, "n1 n2", "{text}: the error lists the nodes");
         }
-        // A node that has no name yet goes by its address under both keys.
+        // Both keys match the address of a node that has no name yet.
         let address = Ipv4Addr::new(10, 0, 0, 5);
         let nameless = Member { name: address.to_string(), address, master: true };
         for text in ["t@name=10.0.0.5", "t@ip=10.0.0.5"] {

@@ -1,68 +1,64 @@
-//! What may change about a cluster that is on its hosts: which workers it has.
+//! Changes of a cluster after its hosts were written to: only the list of workers may change.
 
-use kubeon_plan::{DesiredCluster, Refusal};
+use kubeon_plan::{DesiredCluster, HostSpec, Refusal, RefusedField};
 
 use crate::engine::StoredCluster;
 use crate::error::EngineError;
+use crate::remedy::EngineRemedy;
 
-/// What is done about workers that are leaving and requested again.
+/// How to handle workers that are leaving and are requested again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Back {
-    /// That is finished first, then they are added.
-    Refused,
-    /// They stay: what was begun is undone. Until that is done they are written down as leaving.
-    Taken,
+pub enum LeavingWorkerPolicy {
+    /// Refuse the request: the removal must finish first.
+    Refuse,
+    /// Keep the workers and undo the removal. Until that is done, they stay marked as leaving.
+    TakeBack,
 }
 
-impl Back {
-    /// As a flag says.
-    pub fn of(taken: bool) -> Self {
-        if taken { Self::Taken } else { Self::Refused }
+impl LeavingWorkerPolicy {
+    /// The policy for a user who takes leaving workers back or not.
+    pub fn of(take_back: bool) -> Self {
+        if take_back { Self::TakeBack } else { Self::Refuse }
     }
 }
 
 /// Marks workers that are no longer requested as leaving, and returns their names.
 ///
 /// # Errors
-/// Refuses every other change, by name.
+/// Refuses every other change and names the fields.
 pub fn apply(
     state: &mut StoredCluster,
     requested: &DesiredCluster,
-    back: Back,
+    policy: LeavingWorkerPolicy,
 ) -> Result<Vec<String>, EngineError> {
     let same_but_workers = DesiredCluster { workers: state.spec.workers.clone(), ..requested.clone() };
     if same_but_workers != state.spec {
-        return Err(exists(state, requested));
+        return Err(conflict(state, requested));
     }
+    let refuse = |host: &HostSpec, reason: String| Refusal::new(RefusedField::Worker, host.address, reason);
+    let mut is_leaving = false;
     let refusals: Vec<Refusal> = requested
         .workers
         .iter()
         .filter_map(|host| {
-            let subject = format!("-w {}", host.address);
             let stored = state.spec.workers.iter().find(|stored| stored.address == host.address);
             let leaving = state.leaving.get(&host.address);
-            // One that is in both was taken back before.
-            if leaving.is_some() && stored.is_none() && back == Back::Refused {
-                let reason = format!(
-                    "is on its way out of {0}: finish that with kubeon create {0}, then add it; or keep it, with create --take-back",
-                    state.name
-                );
-                return Some(Refusal::argument(subject, reason));
+            // A worker in both lists was taken back by an earlier request.
+            if leaving.is_some() && stored.is_none() && policy == LeavingWorkerPolicy::Refuse {
+                is_leaving = true;
+                return Some(refuse(host, format!("is being removed from {}", state.name)));
             }
             let name = stored.map_or_else(|| leaving.cloned().flatten(), |stored| stored.name.clone());
             let named = name.filter(|name| host.name.as_ref() != Some(name))?;
-            Some(Refusal::argument(
-                subject,
-                format!("is named {named} in {}: a node keeps its name", state.name),
-            ))
+            Some(refuse(host, format!("is named {named} in {}: a node keeps its name", state.name)))
         })
         .collect();
     if !refusals.is_empty() {
-        return Err(EngineError::refusals(state.name.as_str(), refusals, &[]));
+        let remedy = is_leaving.then(|| EngineRemedy::CompleteOrTakeBack(state.name.clone()));
+        return Err(EngineError::refusals(state.name.as_str(), refusals, &[]).remedy(remedy));
     }
-    let stays = |host: &&kubeon_plan::HostSpec| {
-        requested.workers.iter().any(|requested| requested.address == host.address)
-    };
+    let stays =
+        |host: &&HostSpec| requested.workers.iter().any(|requested| requested.address == host.address);
     let mut names = Vec::new();
     for host in state.spec.workers.iter().filter(|host| !stays(host)) {
         names.push(host.name.as_ref().map_or_else(|| host.address.to_string(), ToString::to_string));
@@ -71,30 +67,33 @@ pub fn apply(
     Ok(names)
 }
 
-/// Refuses to make another cluster of the same name, and says what differs.
-fn exists(state: &StoredCluster, requested: &DesiredCluster) -> EngineError {
-    let mut stop =
+/// The refusal of a different cluster with the same name. It lists the differences.
+fn conflict(state: &StoredCluster, requested: &DesiredCluster) -> EngineError {
+    let mut error =
         EngineError::refused(format!("Input cluster[{}] exist and is not what is asked for", state.name));
-    for (field, has, wants) in differences(&state.spec, requested) {
-        let wants =
-            if field == "masters" { format!("{wants}: changing masters is not there yet") } else { wants };
-        stop = stop.row(field, format!("is {has}, asked for {wants}"));
+    for (field, stored, requested) in differences(&state.spec, requested) {
+        let requested = if field == "masters" {
+            format!("{requested}: changing masters is not supported yet")
+        } else {
+            requested
+        };
+        error = error.row(field, format!("is {stored}, requested {requested}"));
     }
-    stop.row("way out", format!("kubeon create {0} (as it is), or kubeon destroy {0} first", state.name))
+    error.remedy(EngineRemedy::KeepOrDestroy(state.name.clone()))
 }
 
-fn differences(has: &DesiredCluster, wants: &DesiredCluster) -> Vec<(String, String, String)> {
-    let (Ok(serde_json::Value::Object(has)), Ok(serde_json::Value::Object(wants))) =
-        (serde_json::to_value(has), serde_json::to_value(wants))
+fn differences(stored: &DesiredCluster, requested: &DesiredCluster) -> Vec<(String, String, String)> {
+    let (Ok(serde_json::Value::Object(stored)), Ok(serde_json::Value::Object(requested))) =
+        (serde_json::to_value(stored), serde_json::to_value(requested))
     else {
         return Vec::new();
     };
     let text = |value: Option<&serde_json::Value>| value.map_or_else(String::new, short);
-    let differing = has.iter().filter(|(field, value)| wants.get(*field) != Some(*value));
-    differing.map(|(field, value)| (field.clone(), short(value), text(wants.get(field)))).collect()
+    let differing = stored.iter().filter(|(field, value)| requested.get(*field) != Some(*value));
+    differing.map(|(field, value)| (field.clone(), short(value), text(requested.get(field)))).collect()
 }
 
-/// A value in few words: hosts by address.
+/// A short form of a value: hosts as addresses.
 fn short(value: &serde_json::Value) -> String {
     match value {
         serde_json::Value::Array(items) if items.is_empty() => "none".to_owned(),

@@ -1,6 +1,6 @@
-//! State files of older programs are read, and mean what they meant.
+//! State files of older versions can be read and keep their meaning.
 
-#![allow(clippy::unwrap_used, reason = "what fails here fails the test")]
+#![allow(clippy::unwrap_used, reason = "a failure fails the test")]
 
 use std::path::{Path, PathBuf};
 
@@ -34,7 +34,7 @@ fn host(address: &str, name: Option<&str>, labels: &[(&str, &str)]) -> HostReque
     }
 }
 
-/// The cluster that is requested by these settings.
+/// The specification for these settings.
 fn requested(declared: DeclaredCluster, feature_gates: &str) -> DesiredCluster {
     let parts = RequestParts {
         declared,
@@ -50,13 +50,13 @@ fn requested(declared: DeclaredCluster, feature_gates: &str) -> DesiredCluster {
     (*from_parts("demo", VERSION, parts, &[supported]).unwrap().spec).clone()
 }
 
-/// Every setting at its default.
-fn plain() -> DesiredCluster {
+/// A specification with default settings.
+fn default_spec() -> DesiredCluster {
     requested(DeclaredCluster::default(), "")
 }
 
-/// Every setting that an older program could write, at another value than its default.
-fn otherwise() -> DesiredCluster {
+/// A specification with a non-default value for every setting that an older version can write.
+fn custom_spec() -> DesiredCluster {
     let declared = DeclaredCluster {
         pod_cidr: Some("10.100.0.0/16".parse().unwrap()),
         service_cidr: Some("10.200.0.0/16".parse().unwrap()),
@@ -84,7 +84,7 @@ fn otherwise() -> DesiredCluster {
     requested(declared, "InPlacePodVerticalScaling=true,AllAlpha=false")
 }
 
-/// A store that holds this state file of an older program.
+/// A store with this state file of an older version.
 fn store_with(file: &str) -> (tempfile::TempDir, Store) {
     let folder = tempfile::tempdir().unwrap();
     let store = Store::new(folder.path().to_owned());
@@ -93,21 +93,22 @@ fn store_with(file: &str) -> (tempfile::TempDir, Store) {
 }
 
 #[test]
-fn a_state_of_an_older_program_means_what_it_meant() {
-    for (file, spec) in [("state-v1-plain.json", plain()), ("state-v1-otherwise.json", otherwise())] {
+fn the_state_of_an_older_version_keeps_its_meaning() {
+    for (file, spec) in [("state-v1-plain.json", default_spec()), ("state-v1-otherwise.json", custom_spec())]
+    {
         let (_folder, store) = store_with(file);
         let state: StoredCluster = store.load(&name()).unwrap();
         assert_eq!(state.spec, spec, "{file}: the same request is no change");
         let mut saved = state.clone();
         set_spec(&mut saved, spec);
-        assert_eq!(saved, state, "{file}: the addresses that follow are the same");
+        assert_eq!(saved, state, "{file}: the derived addresses are the same");
         assert_eq!((state.generation, state.leaving.len(), state.logins.len()), (7, 1, 4), "{file}");
     }
 }
 
-/// Also by the older program, should somebody go back to it: it reads the fields that it knows.
+/// After a downgrade the older version can read the file: it reads the fields that it knows.
 #[test]
-fn a_state_that_is_saved_again_keeps_every_field_in_its_form() {
+fn saving_a_state_again_keeps_the_form_of_every_field() {
     for file in ["state-v1-plain.json", "state-v1-otherwise.json"] {
         let (_folder, store) = store_with(file);
         let mut state: StoredCluster = store.load(&name()).unwrap();

@@ -1,4 +1,4 @@
-//! A real API server: starts it, waits for it, and makes clients for it.
+//! A real API server: starts it, waits until it is ready, and creates clients.
 
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
@@ -24,7 +24,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// Attempts to start: another program may take a port between the choice and the start.
 const ATTEMPTS: usize = 3;
 
-/// How to start an API server.
+/// Options of a test API server.
 #[derive(Debug, Clone, Default)]
 pub struct ApiServerOptions {
     /// Whether writes reach the disk before they are answered, as in production. Default: no, and the data is in memory.
@@ -46,7 +46,7 @@ impl ApiServerOptions {
 
 /// A running API server. Dropping it ends it and removes its data.
 pub struct TestApiServer {
-    // They end in this order.
+    // The programs end in the order of these fields.
     controllers: Option<ServerProcess>,
     server: ServerProcess,
     etcd: ServerProcess,
@@ -58,17 +58,17 @@ pub struct TestApiServer {
 }
 
 impl TestApiServer {
-    /// Starts etcd, kube-apiserver and the requested controllers, and waits until they serve.
+    /// Starts etcd, kube-apiserver and the requested controllers, and waits until they are ready.
     ///
     /// # Errors
-    /// The bundle is not built (the text says how), or a program ends or logs nothing for 60 s before it serves (the text
-    /// has the end of its log).
+    /// The bundle is not built, or a program ends or logs nothing for 60 s before it
+    /// is ready (the message contains the end of its log).
     pub async fn start(options: ApiServerOptions) -> Result<Self, EnvtestError> {
         let mut attempt = 1;
         loop {
             match Self::attempt(&options).await {
-                Err(EnvtestError::Ended { words, .. })
-                    if attempt < ATTEMPTS && words.contains("address already in use") =>
+                Err(EnvtestError::Ended { log, .. })
+                    if attempt < ATTEMPTS && log.contains("address already in use") =>
                 {
                     attempt += 1;
                 }
@@ -110,19 +110,19 @@ impl TestApiServer {
             token,
             url,
         };
-        started.until_ready().await?;
+        started.wait_until_ready().await?;
         if !options.controllers.is_empty() {
             started.start_controllers(&programs.controller_manager, &options.controllers).await?;
         }
         Ok(started)
     }
 
-    async fn until_ready(&mut self) -> Result<(), EnvtestError> {
+    async fn wait_until_ready(&mut self) -> Result<(), EnvtestError> {
         let client = self.client().await?;
         let (begin, mut last_log, mut log_size) = (Instant::now(), Instant::now(), 0);
         loop {
-            self.etcd.is_alive()?;
-            self.server.is_alive()?;
+            self.etcd.check_alive()?;
+            self.server.check_alive()?;
             let answer = client.request_text(get("/readyz")?);
             if let Ok(Ok(_)) = tokio::time::timeout(Duration::from_secs(5), answer).await {
                 return Ok(());
@@ -137,12 +137,8 @@ impl TestApiServer {
                 (SILENCE_TIMEOUT, last_log)
             };
             if since.elapsed() > limit {
-                let words = format!("{}\n{}", self.etcd.log_tail(), self.server.log_tail());
-                return Err(EnvtestError::TooLate {
-                    what: "readiness of kube-apiserver".into(),
-                    limit,
-                    words,
-                });
+                let log = format!("{}\n{}", self.etcd.log_tail(), self.server.log_tail());
+                return Err(EnvtestError::TooLate { what: "readiness of kube-apiserver".into(), limit, log });
             }
             tokio::time::sleep(POLL_INTERVAL).await;
         }
@@ -157,13 +153,13 @@ impl TestApiServer {
         let mut manager =
             ServerProcess::start("kube-controller-manager", program, &arguments, self.folder.path())?;
         if controllers.iter().any(|name| name == "*") {
-            until_accounts_are_made(self.client().await?, &mut manager).await?;
+            wait_for_service_accounts(self.client().await?, &mut manager).await?;
         }
         self.controllers = Some(manager);
         Ok(())
     }
 
-    /// Such as `https://127.0.0.1:34567`.
+    /// The URL of the server, such as `https://127.0.0.1:34567`.
     #[must_use]
     pub fn url(&self) -> &str {
         &self.url
@@ -181,13 +177,13 @@ impl TestApiServer {
         &self.token
     }
 
-    /// The administrator's kubeconfig. It holds a key: write it 0600.
+    /// The administrator's kubeconfig. It contains a private key: write it with mode 0600.
     #[must_use]
     pub fn kubeconfig(&self) -> String {
         self.kubeconfig_with(&KubeconfigUser::Certificate(&self.admin))
     }
 
-    /// The administrator's kubeconfig as a file, 0600, there as long as the server.
+    /// The administrator's kubeconfig as a file with mode 0600. It exists as long as the server.
     #[must_use]
     pub fn kubeconfig_file(&self) -> PathBuf {
         self.folder.path().join("kubeconfig")
@@ -199,10 +195,10 @@ impl TestApiServer {
         self.kubeconfig_with(&KubeconfigUser::Token(token))
     }
 
-    /// Writes a file into the server's own folder, 0600, there as long as the server.
+    /// Writes a file with mode 0600 into the server's folder. It exists as long as the server.
     ///
     /// # Errors
-    /// It cannot be written.
+    /// The file cannot be written.
     pub fn write_file(&self, name: &str, text: &str) -> Result<PathBuf, EnvtestError> {
         self.folder.write(name, text)
     }
@@ -210,7 +206,7 @@ impl TestApiServer {
     /// A client of the administrator, bound to the current runtime.
     ///
     /// # Errors
-    /// The client cannot be made.
+    /// The client cannot be created.
     pub async fn client(&self) -> Result<Client, EnvtestError> {
         client_of(&self.kubeconfig()).await
     }
@@ -219,7 +215,7 @@ impl TestApiServer {
     /// `system:serviceaccounts` and `system:serviceaccounts:NAMESPACE`.
     ///
     /// # Errors
-    /// The client cannot be made.
+    /// The client cannot be created.
     pub async fn client_as(&self, user: &str, groups: &[&str]) -> Result<Client, EnvtestError> {
         client_of(&self.kubeconfig_with(&KubeconfigUser::As { admin: &self.admin, user, groups })).await
     }
@@ -228,13 +224,13 @@ impl TestApiServer {
         credentials::kubeconfig(&self.url, &self.authority.certificate, login)
     }
 
-    /// The process of kube-apiserver.
+    /// The process id of kube-apiserver.
     #[must_use]
     pub fn process(&self) -> u32 {
         self.server.id()
     }
 
-    /// The process of etcd.
+    /// The process id of etcd.
     #[must_use]
     pub fn etcd_process(&self) -> u32 {
         self.etcd.id()
@@ -242,20 +238,22 @@ impl TestApiServer {
 }
 
 /// Waits until the controllers have created the service account of the default namespace.
-async fn until_accounts_are_made(client: Client, manager: &mut ServerProcess) -> Result<(), EnvtestError> {
+async fn wait_for_service_accounts(client: Client, manager: &mut ServerProcess) -> Result<(), EnvtestError> {
     use k8s_openapi::api::core::v1::ServiceAccount;
     let accounts = kube::Api::<ServiceAccount>::namespaced(client, "default");
     let made =
-        kube::runtime::wait::await_condition(accounts, "default", |it: Option<&ServiceAccount>| it.is_some());
+        kube::runtime::wait::await_condition(accounts, "default", |account: Option<&ServiceAccount>| {
+            account.is_some()
+        });
     if let Ok(Ok(_)) = tokio::time::timeout(READY_TIMEOUT, made).await {
         return Ok(());
     }
-    manager.is_alive()?;
-    let words = manager.log_tail();
+    manager.check_alive()?;
+    let log = manager.log_tail();
     Err(EnvtestError::TooLate {
-        what: "the controllers' first service account".into(),
+        what: "creation of the first service account".into(),
         limit: READY_TIMEOUT,
-        words,
+        log,
     })
 }
 
@@ -268,7 +266,7 @@ fn get(path: &str) -> Result<hyper::Request<Vec<u8>>, EnvtestError> {
 pub(crate) async fn client_of(kubeconfig: &str) -> Result<Client, EnvtestError> {
     let config = Kubeconfig::from_yaml(kubeconfig)?;
     let config = Config::from_custom_kubeconfig(config, &KubeConfigOptions::default()).await?;
-    Client::try_from(config).map_err(EnvtestError::api("a client"))
+    Client::try_from(config).map_err(EnvtestError::api("creating a client"))
 }
 
 fn write_credentials(
@@ -291,12 +289,12 @@ fn write_credentials(
     Ok(())
 }
 
-/// Three ports that are free now. They are held together, so that they differ.
+/// Three free ports. Their listeners are open at the same time, so that the ports differ.
 fn free_ports() -> Result<LoopbackPorts, EnvtestError> {
     let listen = || TcpListener::bind("127.0.0.1:0").map_err(EnvtestError::Port);
-    let held = [listen()?, listen()?, listen()?];
+    let listeners = [listen()?, listen()?, listen()?];
     let port = |index: usize| -> Result<u16, EnvtestError> {
-        let listener: &TcpListener = &held[index];
+        let listener: &TcpListener = &listeners[index];
         Ok(listener.local_addr().map_err(EnvtestError::Port)?.port())
     };
     Ok(LoopbackPorts { etcd: port(0)?, peer: port(1)?, api: port(2)? })

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-/// LoopbackPorts on loopback, free a moment ago.
+/// Ports on loopback that were free when they were chosen.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct LoopbackPorts {
     pub(crate) etcd: u16,
@@ -10,7 +10,7 @@ pub(crate) struct LoopbackPorts {
     pub(crate) api: u16,
 }
 
-/// etcd, alone in its cluster, plain HTTP: only what runs on this machine reaches it.
+/// Arguments of etcd: one member, plain HTTP, reachable only from this machine.
 pub(crate) fn etcd(ports: LoopbackPorts, folder: &Path, fsync: bool) -> Vec<String> {
     let (client, peer) =
         (format!("http://127.0.0.1:{}", ports.etcd), format!("http://127.0.0.1:{}", ports.peer));
@@ -31,7 +31,7 @@ pub(crate) fn etcd(ports: LoopbackPorts, folder: &Path, fsync: bool) -> Vec<Stri
     arguments
 }
 
-/// kube-apiserver with its defaults, but for what a single process on loopback must be told.
+/// Arguments of kube-apiserver: its defaults, except for the options that a single process on loopback needs.
 pub(crate) fn api_server(ports: LoopbackPorts, folder: &Path, more: &[String]) -> Vec<String> {
     let file = |name: &str| folder.join(name).display().to_string();
     let mut arguments = vec![
@@ -57,7 +57,7 @@ pub(crate) fn api_server(ports: LoopbackPorts, folder: &Path, more: &[String]) -
     arguments
 }
 
-/// kube-controller-manager with the named controllers, which serves nothing itself.
+/// Arguments of kube-controller-manager with the named controllers and without a serving port.
 pub(crate) fn controller_manager(folder: &Path, controllers: &[String]) -> Vec<String> {
     let file = |name: &str| folder.join(name).display().to_string();
     vec![

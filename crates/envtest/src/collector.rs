@@ -12,7 +12,7 @@ use prost::Message as _;
 
 /// A span that was sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Sent {
+pub struct ReceivedSpan {
     /// The service that sent it.
     pub service: String,
     /// Its trace, 32 hexadecimal digits.
@@ -24,24 +24,24 @@ pub struct Sent {
     /// The name of the span.
     pub name: String,
     /// Its duration.
-    pub took: Duration,
+    pub duration: Duration,
     /// Its attributes.
-    pub about: Vec<(String, String)>,
-    /// Why it did not succeed.
+    pub attributes: Vec<(String, String)>,
+    /// The error message of a failed span.
     pub failure: Option<String>,
 }
 
-impl Sent {
+impl ReceivedSpan {
     /// The attribute with this key.
     #[must_use]
-    pub fn says(&self, key: &str) -> Option<&str> {
-        self.about.iter().find(|(found, _)| found == key).map(|(_, value)| value.as_str())
+    pub fn attribute(&self, key: &str) -> Option<&str> {
+        self.attributes.iter().find(|(found, _)| found == key).map(|(_, value)| value.as_str())
     }
 }
 
-type Shared = Arc<(Mutex<Vec<Sent>>, Condvar)>;
+type Shared = Arc<(Mutex<Vec<ReceivedSpan>>, Condvar)>;
 
-/// Listens until the process ends.
+/// A running collector. It listens until the process ends.
 #[derive(Debug)]
 pub struct Collector {
     address: SocketAddr,
@@ -52,58 +52,59 @@ impl Collector {
     /// Listens on loopback.
     ///
     /// # Errors
-    /// When there is no port.
+    /// When no port is free.
     pub fn start() -> io::Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0")?;
         let (address, spans) = (listener.local_addr()?, Shared::default());
-        let keep = Arc::clone(&spans);
+        let received = Arc::clone(&spans);
         std::thread::spawn(move || {
             for stream in listener.incoming().flatten() {
-                let keep = Arc::clone(&keep);
-                std::thread::spawn(move || serve(stream, &keep));
+                let received = Arc::clone(&received);
+                std::thread::spawn(move || serve(stream, &received));
             }
         });
         Ok(Self { address, spans })
     }
 
-    /// For `$OTEL_EXPORTER_OTLP_ENDPOINT`.
+    /// The value for `$OTEL_EXPORTER_OTLP_ENDPOINT`.
     #[must_use]
     pub fn url(&self) -> String {
         format!("http://{}", self.address)
     }
 
-    /// Returns the spans as soon as they are as `wanted`; after `timeout` whatever was received.
+    /// Returns the received spans as soon as `wanted` accepts them, at the latest after `timeout`.
     #[must_use]
-    pub fn until(&self, timeout: Duration, wanted: impl Fn(&[Sent]) -> bool) -> Vec<Sent> {
+    pub fn until(&self, timeout: Duration, wanted: impl Fn(&[ReceivedSpan]) -> bool) -> Vec<ReceivedSpan> {
         let (spans, changed) = &*self.spans;
         let end = Instant::now() + timeout;
-        let mut held = spans.lock();
-        while !wanted(&held) {
+        let mut received = spans.lock();
+        while !wanted(&received) {
             let left = end.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 break;
             }
-            changed.wait_for(&mut held, left);
+            changed.wait_for(&mut received, left);
         }
-        held.clone()
+        received.clone()
     }
 }
 
-fn serve(stream: TcpStream, keep: &Shared) {
+fn serve(stream: TcpStream, received: &Shared) {
     let Ok(mut answer) = stream.try_clone() else { return };
     let mut reader = BufReader::new(stream);
     while let Ok(Some(body)) = request(&mut reader) {
         let Ok(sent) = ExportTraceServiceRequest::decode(&body[..]) else { return };
-        keep.0.lock().extend(spans(sent));
-        keep.1.notify_all();
-        let words = b"HTTP/1.1 200 OK\r\ncontent-type: application/x-protobuf\r\ncontent-length: 0\r\n\r\n";
-        if answer.write_all(words).is_err() {
+        received.0.lock().extend(spans(sent));
+        received.1.notify_all();
+        let response =
+            b"HTTP/1.1 200 OK\r\ncontent-type: application/x-protobuf\r\ncontent-length: 0\r\n\r\n";
+        if answer.write_all(response).is_err() {
             return;
         }
     }
 }
 
-/// The body of the next request; none at the end of the connection.
+/// The body of the next request; `None` at the end of the connection.
 fn request(reader: &mut BufReader<TcpStream>) -> io::Result<Option<Vec<u8>>> {
     let (mut length, mut line, mut first) = (0, String::new(), true);
     loop {
@@ -127,7 +128,7 @@ fn request(reader: &mut BufReader<TcpStream>) -> io::Result<Option<Vec<u8>>> {
     Ok(Some(body))
 }
 
-fn spans(sent: ExportTraceServiceRequest) -> Vec<Sent> {
+fn spans(sent: ExportTraceServiceRequest) -> Vec<ReceivedSpan> {
     let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
     let mut all = Vec::new();
     for resource in sent.resource_spans {
@@ -135,14 +136,16 @@ fn spans(sent: ExportTraceServiceRequest) -> Vec<Sent> {
         let service = about.into_iter().find(|pair| pair.key == "service.name").map(|pair| text(pair.value));
         for span in resource.scope_spans.into_iter().flat_map(|scope| scope.spans) {
             let status = span.status.unwrap_or_default();
-            all.push(Sent {
+            all.push(ReceivedSpan {
                 service: service.clone().unwrap_or_default(),
                 trace: hex(&span.trace_id),
                 span: hex(&span.span_id),
                 parent: hex(&span.parent_span_id),
                 name: span.name,
-                took: Duration::from_nanos(span.end_time_unix_nano.saturating_sub(span.start_time_unix_nano)),
-                about: span.attributes.into_iter().map(|pair| (pair.key, text(pair.value))).collect(),
+                duration: Duration::from_nanos(
+                    span.end_time_unix_nano.saturating_sub(span.start_time_unix_nano),
+                ),
+                attributes: span.attributes.into_iter().map(|pair| (pair.key, text(pair.value))).collect(),
                 failure: (status.code == 2).then_some(status.message),
             });
         }

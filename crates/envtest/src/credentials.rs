@@ -12,7 +12,7 @@ use rcgen::{
 use serde_json::{Value, json};
 use time::{Duration, OffsetDateTime};
 
-/// The authority that every certificate here comes from.
+/// The authority that issues all certificates.
 pub(crate) struct TestAuthority {
     /// PEM.
     pub(crate) certificate: String,
@@ -89,11 +89,11 @@ fn params(name: &str) -> CertificateParams {
     params
 }
 
-/// How a client authenticates.
+/// The authentication of a client.
 pub(crate) enum KubeconfigUser<'a> {
     Certificate(&'a Identity),
     Token(&'a str),
-    Nobody,
+    Anonymous,
     /// The administrator, who impersonates this user.
     As {
         admin: &'a Identity,
@@ -107,7 +107,7 @@ pub(crate) fn kubeconfig(url: &str, authority: &str, login: &KubeconfigUser<'_>)
     let user = match login {
         KubeconfigUser::Certificate(identity) => certificate(identity),
         KubeconfigUser::Token(token) => json!({ "token": token }),
-        KubeconfigUser::Nobody => json!({}),
+        KubeconfigUser::Anonymous => json!({}),
         KubeconfigUser::As { admin, user, groups } => {
             let mut login = certificate(admin);
             login["as"] = json!(user);

@@ -1,4 +1,4 @@
-//! Why an API server cannot be started or prepared for a test.
+//! Errors of test API servers and proxies.
 
 use std::io;
 use std::path::PathBuf;
@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use kubeon_bundle::{BundleError, VerifyError};
 
-/// Why an API server cannot be started or prepared.
+/// The reason why an API server or a proxy cannot be started or prepared.
 #[derive(Debug, thiserror::Error)]
 pub enum EnvtestError {
-    /// The bundle with the programs is missing; the text says how to build it.
-    #[error(transparent)]
+    /// The bundle with the programs is missing or cannot be read.
+    #[error("{0}; ./test builds it")]
     Bundle(#[from] BundleError),
     /// A part of the bundle is damaged.
     #[error(transparent)]
@@ -24,8 +24,8 @@ pub enum EnvtestError {
         #[source]
         source: io::Error,
     },
-    /// A certificate cannot be made.
-    #[error("a certificate cannot be made: {0}")]
+    /// A certificate cannot be created.
+    #[error("a certificate cannot be created: {0}")]
     Certificate(#[from] rcgen::Error),
     /// The proxy cannot offer TLS.
     #[error("the proxy's certificate cannot be used: {0}")]
@@ -42,25 +42,25 @@ pub enum EnvtestError {
         #[source]
         source: io::Error,
     },
-    /// A program ended before it served.
-    #[error("{program} ended ({status}) before it served; the end of its log:\n{words}")]
+    /// A program ended before it was ready.
+    #[error("{program} ended ({status}) before it was ready; the end of its log:\n{log}")]
     Ended {
         /// The program.
         program: &'static str,
-        /// How it ended.
+        /// Its exit status.
         status: String,
         /// The end of its log.
-        words: String,
+        log: String,
     },
-    /// Something did not happen in time.
-    #[error("{what} did not happen within {} s; the end of the log:\n{words}", limit.as_secs())]
+    /// A condition was not met in time.
+    #[error("{what} did not happen within {} s; the end of the log:\n{log}", limit.as_secs())]
     TooLate {
-        /// What was waited for.
+        /// The condition, as a noun.
         what: String,
-        /// How long.
+        /// The time limit.
         limit: Duration,
         /// The end of the log.
-        words: String,
+        log: String,
     },
     /// A generated kubeconfig cannot be parsed.
     #[error(transparent)]
@@ -70,19 +70,19 @@ pub enum EnvtestError {
     Api {
         /// The request.
         what: String,
-        /// Its answer.
+        /// The answer.
         #[source]
         source: Box<kube::Error>,
     },
     /// The API server's answer has no token.
-    #[error("the API server gave service account {0} no token")]
+    #[error("the API server returned no token for service account {0}")]
     NoToken(String),
     /// A manifest cannot be parsed.
     #[error("{path}: {why}", path = path.display())]
     Manifest {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The cause.
         why: String,
     },
 }

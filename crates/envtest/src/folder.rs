@@ -1,4 +1,4 @@
-//! A folder for one API server, in memory if possible. It is removed when its owner ends.
+//! A folder for one API server, in memory if possible. It is removed when its owner is dropped.
 
 use std::fs::{self, File};
 use std::io;
@@ -77,7 +77,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt as _;
 
     #[test]
-    fn removes_what_a_killed_owner_left() {
+    fn removes_the_folders_of_killed_owners() {
         let root = tempfile::tempdir().unwrap();
         let (dead, alive) =
             (root.path().join("kubeon-envtest-dead"), root.path().join("kubeon-envtest-alive"));
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn keeps_secrets_from_others() {
+    fn files_are_readable_only_by_their_owner() {
         let folder = Folder::new(false).unwrap();
         let path = folder.write("kubeconfig", "secret").unwrap();
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);

@@ -1,5 +1,5 @@
-//! A real etcd and a real kube-apiserver on loopback, and a proxy before them that makes requests fail on demand. For tests
-//! and benchmarks.
+//! A real etcd and a real kube-apiserver on loopback, and a proxy in front of them that makes requests fail on
+//! demand. For tests and benchmarks.
 //!
 //! ```text
 //!   client under test ──► FaultProxy ──► kube-apiserver ──► etcd          programs: from the bundle in the user's cache
@@ -25,7 +25,7 @@ mod programs;
 mod proxy;
 
 pub use api_server::{ApiServerOptions, TestApiServer};
-pub use collector::{Collector, Sent};
+pub use collector::{Collector, ReceivedSpan};
 pub use error::EnvtestError;
 pub use programs::{program, program_of};
-pub use proxy::{FaultProxy, FaultRule, Met, ProxyFault, ProxyRequest, RuleId, When};
+pub use proxy::{FaultProxy, FaultRule, ProxyFault, ProxyRequest, RequestMatcher, RuleId, RuleMatches};

@@ -31,10 +31,10 @@ impl TestApiServer {
         let mut namespace = Namespace::default();
         namespace.metadata.generate_name = Some("test-".into());
         let made = namespaces.create(&PostParams::default(), &namespace).await;
-        Ok(made.map_err(EnvtestError::api("making a namespace"))?.name_any())
+        Ok(made.map_err(EnvtestError::api("creating a namespace"))?.name_any())
     }
 
-    /// Creates a service account unless it exists, and returns a token of it that is valid for a day.
+    /// Creates a service account unless it exists, and returns a token for it that is valid for a day.
     ///
     /// # Errors
     /// The API server refuses.
@@ -42,12 +42,12 @@ impl TestApiServer {
         let accounts = Api::<ServiceAccount>::namespaced(self.client().await?, namespace);
         let account = json!({ "apiVersion": "v1", "kind": "ServiceAccount", "metadata": { "name": name } });
         let made = accounts.patch(name, &PatchParams::apply("envtest"), &Patch::Apply(account)).await;
-        made.map_err(EnvtestError::api("making a service account"))?;
+        made.map_err(EnvtestError::api("creating a service account"))?;
         let spec =
             TokenRequestSpec { expiration_seconds: Some(TOKEN_LIFETIME), ..TokenRequestSpec::default() };
         let request = TokenRequest { spec: Some(spec), ..TokenRequest::default() };
         let answer = accounts.create_token_request(name, &PostParams::default(), &request).await;
-        let answer = answer.map_err(EnvtestError::api("asking for a service account's token"))?;
+        let answer = answer.map_err(EnvtestError::api("requesting a token of a service account"))?;
         let token = answer.status.and_then(|status| status.token);
         token.ok_or_else(|| EnvtestError::NoToken(name.to_owned()))
     }
@@ -55,32 +55,32 @@ impl TestApiServer {
     /// Applies the custom resource definitions in a folder's YAML files and waits until their kinds are served.
     ///
     /// # Errors
-    /// A file is not understood, or a definition is refused or not served within 30 s.
+    /// A file cannot be parsed, or a definition is refused or not served within 30 s.
     pub async fn apply_crds(&self, folder: &Path) -> Result<(), EnvtestError> {
-        self.apply_those(folder, |kind| kind == DEFINITION).await
+        self.apply_filtered(folder, |kind| kind == DEFINITION).await
     }
 
-    /// Applies every object in a YAML file, or in a folder's YAML files in order of their names; what kustomize reads is
-    /// no object. After a definition it waits until the kind is served.
+    /// Applies every object in a YAML file, or in a folder's YAML files in order of their names, except for the
+    /// files of kustomize. After a definition it waits until the kind is served.
     ///
     /// # Errors
-    /// A file is not understood, or an object is refused.
+    /// A file cannot be parsed, or an object is refused.
     pub async fn apply(&self, path: &Path) -> Result<(), EnvtestError> {
-        self.apply_those(path, |kind| !matches!(kind, "Kustomization" | "Component")).await
+        self.apply_filtered(path, |kind| !matches!(kind, "Kustomization" | "Component")).await
     }
 
-    async fn apply_those(&self, path: &Path, wanted: impl Fn(&str) -> bool) -> Result<(), EnvtestError> {
+    async fn apply_filtered(&self, path: &Path, wanted: impl Fn(&str) -> bool) -> Result<(), EnvtestError> {
         let client = self.client().await?;
         for file in files(path).map_err(EnvtestError::file(path))? {
             let text = fs::read_to_string(&file).map_err(EnvtestError::file(&file))?;
-            let unread = |why: String| EnvtestError::Manifest { path: file.clone(), why };
+            let invalid = |why: String| EnvtestError::Manifest { path: file.clone(), why };
             let documents: Vec<Option<DynamicObject>> =
-                serde_saphyr::from_multiple(&text).map_err(|error| unread(error.to_string()))?;
+                serde_saphyr::from_multiple(&text).map_err(|error| invalid(error.to_string()))?;
             let kind = |object: &DynamicObject| {
                 object.types.as_ref().map_or(String::new(), |types| types.kind.clone())
             };
             for object in documents.into_iter().flatten().filter(|object| wanted(&kind(object))) {
-                apply_one(&client, object, &unread).await?;
+                apply_one(&client, object, &invalid).await?;
             }
         }
         Ok(())
@@ -90,10 +90,11 @@ impl TestApiServer {
 async fn apply_one(
     client: &Client,
     object: DynamicObject,
-    unread: &impl Fn(String) -> EnvtestError,
+    invalid: &impl Fn(String) -> EnvtestError,
 ) -> Result<(), EnvtestError> {
-    let types = object.types.clone().ok_or_else(|| unread("an object without apiVersion and kind".into()))?;
-    let kind = GroupVersionKind::try_from(&types).map_err(|error| unread(error.to_string()))?;
+    let types =
+        object.types.clone().ok_or_else(|| invalid("an object without apiVersion and kind".into()))?;
+    let kind = GroupVersionKind::try_from(&types).map_err(|error| invalid(error.to_string()))?;
     let what = format!("applying {} {}", types.kind, object.name_any());
     let (resource, _) = discovery::pinned_kind(client, &kind).await.map_err(EnvtestError::api(&what))?;
     let api = match &object.metadata.namespace {
@@ -104,23 +105,23 @@ async fn apply_one(
     let params = PatchParams::apply("envtest").force();
     api.patch(&name, &params, &Patch::Apply(&object)).await.map_err(EnvtestError::api(&what))?;
     if types.kind == DEFINITION {
-        established(client, &name).await?;
+        wait_until_established(client, &name).await?;
     }
     Ok(())
 }
 
-async fn established(client: &Client, name: &str) -> Result<(), EnvtestError> {
+async fn wait_until_established(client: &Client, name: &str) -> Result<(), EnvtestError> {
     let definitions = Api::<CustomResourceDefinition>::all(client.clone());
     let served = await_condition(definitions, name, conditions::is_crd_established());
     match tokio::time::timeout(ESTABLISHED_TIMEOUT, served).await {
         Ok(Ok(_)) => Ok(()),
-        Ok(Err(error)) => Err(late(name, error.to_string())),
-        Err(_) => Err(late(name, String::new())),
+        Ok(Err(error)) => Err(timed_out(name, error.to_string())),
+        Err(_) => Err(timed_out(name, String::new())),
     }
 }
 
-fn late(name: &str, words: String) -> EnvtestError {
-    EnvtestError::TooLate { what: format!("establishing of {name}"), limit: ESTABLISHED_TIMEOUT, words }
+fn timed_out(name: &str, log: String) -> EnvtestError {
+    EnvtestError::TooLate { what: format!("establishment of {name}"), limit: ESTABLISHED_TIMEOUT, log }
 }
 
 fn files(path: &Path) -> io::Result<Vec<PathBuf>> {

@@ -40,7 +40,8 @@ impl ServerProcess {
         let log = folder.join(format!("{name}.log"));
         let start = || -> io::Result<BackgroundProgram> {
             let output = File::create(&log)?;
-            // The kernel kills it when the thread that started it ends; the starter thread ends only with this process.
+            // The kernel kills the program when the thread that started it ends. The starter thread ends only with this
+            // process.
             let mut command = die_with_parent("KILL", path);
             command.args(arguments).current_dir(folder);
             // The environment of a test must not change how the programs behave.
@@ -57,24 +58,24 @@ impl ServerProcess {
         self.program.id()
     }
 
-    /// Fails when it has ended.
-    pub(crate) fn is_alive(&mut self) -> Result<(), EnvtestError> {
+    /// Fails if the program has ended.
+    pub(crate) fn check_alive(&mut self) -> Result<(), EnvtestError> {
         match self.program.exit_status() {
             Ok(None) => Ok(()),
             Ok(Some(status)) => {
                 let (program, status) = (self.name, status.to_string());
-                Err(EnvtestError::Ended { program, status, words: self.log_tail() })
+                Err(EnvtestError::Ended { program, status, log: self.log_tail() })
             }
             Err(source) => Err(EnvtestError::Start { program: self.name, source }),
         }
     }
 
-    /// The size of its log in bytes.
+    /// The size of the program's log in bytes.
     pub(crate) fn log_size(&self) -> u64 {
         self.log.metadata().map_or(0, |metadata| metadata.len())
     }
 
-    /// The end of its log.
+    /// The last lines of the program's log.
     pub(crate) fn log_tail(&self) -> String {
         let bytes = fs::read(&self.log).unwrap_or_default();
         let text = String::from_utf8_lossy(&bytes[bytes.len().saturating_sub(TAIL_BYTES)..]).into_owned();

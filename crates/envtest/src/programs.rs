@@ -46,7 +46,7 @@ impl Programs {
 /// A program of the API server's bundle, such as `kubectl`, unpacked on first use.
 ///
 /// # Errors
-/// The bundle is not built (the text says how), or does not hold it.
+/// The bundle is not built (the message contains the command), or does not contain the program.
 pub fn program(name: &str) -> Result<PathBuf, EnvtestError> {
     program_of(VERSION, name)
 }
@@ -54,7 +54,7 @@ pub fn program(name: &str) -> Result<PathBuf, EnvtestError> {
 /// A program of the bundle of any version.
 ///
 /// # Errors
-/// The bundle is not built (the text says how), or does not hold it.
+/// The bundle is not built (the message contains the command), or does not contain the program.
 pub fn program_of(version: Version, name: &str) -> Result<PathBuf, EnvtestError> {
     let store = store()?;
     of_bundle(&store.find(version, Arch::native())?, name, &store.cache().join("programs"))
@@ -78,14 +78,15 @@ fn of_bundle(bundle: &Bundle, name: &str, folder: &Path) -> Result<PathBuf, Envt
     Ok(path)
 }
 
-/// Unpacks into a temporary folder and renames it, so that the folder is complete or missing. Of two processes one wins.
+/// Unpacks into a temporary folder and renames it, so that the folder is complete or missing. If two processes
+/// unpack, the first rename wins.
 fn unpack(blob: &Path, folder: &Path, place: &Path) -> io::Result<()> {
     fs::create_dir_all(folder)?;
-    let made = tempfile::Builder::new().prefix(".unpack-").tempdir_in(folder)?;
-    tar::Archive::new(zstd::Decoder::new(File::open(blob)?)?).unpack(made.path())?;
-    match fs::rename(made.path(), place) {
+    let unpacked = tempfile::Builder::new().prefix(".unpack-").tempdir_in(folder)?;
+    tar::Archive::new(zstd::Decoder::new(File::open(blob)?)?).unpack(unpacked.path())?;
+    match fs::rename(unpacked.path(), place) {
         Err(_) if place.is_dir() => Ok(()),
-        done => done,
+        result => result,
     }
 }
 
@@ -94,10 +95,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn says_how_to_build_what_is_missing() {
+    fn a_missing_bundle_is_named_with_the_script_that_builds_it() {
         let cache = tempfile::tempdir().unwrap();
         let version = "v1.36.3".parse().unwrap();
         let error = Programs::of(&BundleStore::at(cache.path()), version).unwrap_err().to_string();
-        assert!(error.contains("kubeon bundle build v1.36.3"), "{error}");
+        assert!(error.contains("no bundle for v1.36.3") && error.contains("./test"), "{error}");
     }
 }

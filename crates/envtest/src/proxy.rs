@@ -1,4 +1,4 @@
-//! A proxy before an API server that records requests and makes them fail on demand.
+//! A proxy in front of an API server that records requests and makes them fail on demand.
 
 mod fault;
 mod request;
@@ -18,7 +18,7 @@ use tokio::task::JoinHandle;
 
 pub use fault::ProxyFault;
 pub use request::ProxyRequest;
-pub use rule::{FaultRule, Met, RuleId, When};
+pub use rule::{FaultRule, RequestMatcher, RuleId, RuleMatches};
 use state::ProxyState;
 
 use crate::api_server::client_of;
@@ -30,9 +30,9 @@ use crate::{EnvtestError, TestApiServer};
 ///
 /// ```no_run
 /// # async fn example(server: &kubeon_envtest::TestApiServer) -> Result<(), kubeon_envtest::EnvtestError> {
-/// use kubeon_envtest::{ProxyFault, FaultProxy, FaultRule, When};
+/// use kubeon_envtest::{ProxyFault, FaultProxy, FaultRule, RequestMatcher};
 /// let proxy = FaultProxy::before(server).await?;
-/// proxy.fail(FaultRule { when: When::nth_write(3), how: ProxyFault::Status(500) });
+/// proxy.fail(FaultRule { when: RequestMatcher::nth_write(3), how: ProxyFault::Status(500) });
 /// let client = proxy.client().await?;
 /// # Ok(()) }
 /// ```
@@ -47,10 +47,10 @@ pub struct FaultProxy {
 }
 
 impl FaultProxy {
-    /// Starts a proxy before a server, on the current runtime. It ends when it is dropped.
+    /// Starts a proxy in front of a server, on the current runtime. It ends when it is dropped.
     ///
     /// # Errors
-    /// There is no port, or no certificate can be made.
+    /// No port is free, or the certificate cannot be created.
     pub async fn before(server: &TestApiServer) -> Result<Self, EnvtestError> {
         let listener = TcpListener::bind("127.0.0.1:0").await.map_err(EnvtestError::Port)?;
         let address = listener.local_addr().map_err(EnvtestError::Port)?;
@@ -66,13 +66,13 @@ impl FaultProxy {
         Ok(Self { state, address, authority, admin_token, kubeconfig, serving })
     }
 
-    /// Such as `https://127.0.0.1:34567`.
+    /// The URL of the proxy, such as `https://127.0.0.1:34567`.
     #[must_use]
     pub fn url(&self) -> String {
         format!("https://{}", self.address)
     }
 
-    /// The administrator's kubeconfig through the proxy, as a file, 0600, there as long as the server.
+    /// The administrator's kubeconfig through the proxy, as a file with mode 0600. It exists as long as the server.
     #[must_use]
     pub fn kubeconfig_file(&self) -> &Path {
         &self.kubeconfig
@@ -87,7 +87,7 @@ impl FaultProxy {
     /// A client of the administrator through the proxy.
     ///
     /// # Errors
-    /// The client cannot be made.
+    /// The client cannot be created.
     pub async fn client(&self) -> Result<Client, EnvtestError> {
         client_of(&self.kubeconfig_of_token(&self.admin_token)).await
     }
@@ -97,23 +97,23 @@ impl FaultProxy {
         let mut records = self.state.records();
         records.rules_added += 1;
         let id = RuleId(records.rules_added);
-        records.rules.insert(id, rule::Armed::new(rule));
+        records.rules.insert(id, rule::ActiveRule::new(rule));
         id
     }
 
-    /// The matches of a rule so far; none after it was removed.
+    /// The matches of a rule so far; empty after the rule was removed.
     #[must_use]
-    pub fn met(&self, rule: RuleId) -> Met {
-        self.state.records().rules.get(&rule).map(|armed| armed.met.clone()).unwrap_or_default()
+    pub fn matches(&self, rule: RuleId) -> RuleMatches {
+        self.state.records().rules.get(&rule).map(|active| active.matches.clone()).unwrap_or_default()
     }
 
     /// Removes a rule and returns its matches.
-    pub fn forgive(&self, rule: RuleId) -> Met {
-        self.state.records().rules.remove(&rule).map(|armed| armed.met).unwrap_or_default()
+    pub fn remove(&self, rule: RuleId) -> RuleMatches {
+        self.state.records().rules.remove(&rule).map(|active| active.matches).unwrap_or_default()
     }
 
     /// Removes all rules and accepts connections again after a cut. Requests that hang keep hanging until a cut.
-    pub fn heal(&self) {
+    pub fn restore(&self) {
         self.state.records().rules.clear();
         self.state.restore();
     }
@@ -126,17 +126,17 @@ impl FaultProxy {
     /// Waits until a rule has closed all connections: the moment to kill the client's process.
     ///
     /// # Errors
-    /// No rule did so within `limit`.
-    pub async fn is_cut(&self, limit: Duration) -> Result<(), EnvtestError> {
+    /// No rule closed the connections within `limit`.
+    pub async fn wait_until_cut(&self, limit: Duration) -> Result<(), EnvtestError> {
         let mut link = self.state.link();
         if let Ok(Ok(_)) = tokio::time::timeout(limit, link.wait_for(|link| link.down)).await {
             return Ok(());
         }
-        let words = format!("{} requests, {} writes", self.requests().len(), self.writes().len());
-        Err(EnvtestError::TooLate { what: "the cut".into(), limit, words })
+        let log = format!("{} requests, {} writes", self.requests().len(), self.writes().len());
+        Err(EnvtestError::TooLate { what: "the cut".into(), limit, log })
     }
 
-    /// Every request since the start or [`FaultProxy::forget`], in order of arrival.
+    /// Every request since the start or [`FaultProxy::clear_requests`], in order of arrival.
     #[must_use]
     pub fn requests(&self) -> Vec<ProxyRequest> {
         self.state.records().requests.clone()
@@ -148,8 +148,8 @@ impl FaultProxy {
         self.requests().into_iter().filter(ProxyRequest::is_write).collect()
     }
 
-    /// Forgets the requests so far.
-    pub fn forget(&self) {
+    /// Clears the recorded requests.
+    pub fn clear_requests(&self) {
         self.state.records().requests.clear();
     }
 }
@@ -163,8 +163,9 @@ impl Drop for FaultProxy {
 
 /// A client without credentials: forwarded requests have their own.
 async fn upstream(server: &TestApiServer) -> Result<Client, EnvtestError> {
-    let text = credentials::kubeconfig(server.url(), &server.authority.certificate, &KubeconfigUser::Nobody);
+    let text =
+        credentials::kubeconfig(server.url(), &server.authority.certificate, &KubeconfigUser::Anonymous);
     let config = Kubeconfig::from_yaml(&text)?;
     let config = kube::Config::from_custom_kubeconfig(config, &KubeConfigOptions::default()).await?;
-    Client::try_from(config).map_err(EnvtestError::api("a client for the proxy"))
+    Client::try_from(config).map_err(EnvtestError::api("creating a client for the proxy"))
 }

@@ -1,4 +1,4 @@
-//! The installation as bases of kustomize: one folder for each part, and `default` for all of them.
+//! The installation as bases of kustomize: one folder for each part, and `default` with all parts.
 
 use crate::manifest::{HEADER, documents};
 use crate::objects::{InstallPart, namespace};
@@ -14,7 +14,7 @@ pub fn files(options: &InstallOptions) -> Result<Vec<(String, String)>, InstallE
         files.push((format!("{path}/kustomization.yaml"), kustomization(resources)));
     };
     let definitions: Vec<String> = kubeon_api::crds()?.into_iter().map(|(name, _)| name).collect();
-    // kustomize reads folders above its own, but no files there; so the definitions stay in their folder.
+    // kustomize reads folders above a base, but not files there: so the definitions are in a folder of their own.
     folder("crds", &definitions);
     folder("kustomize/crd", &["../../crds".to_owned()]);
     let mut all = vec!["namespace.yaml".to_owned()];
@@ -23,7 +23,7 @@ pub fn files(options: &InstallOptions) -> Result<Vec<(String, String)>, InstallE
     for part in InstallPart::ALL.into_iter().filter(|part| *part != InstallPart::Definitions) {
         folder(&format!("kustomize/{}", part.folder()), &[format!("{}.yaml", part.folder())]);
     }
-    let text = documents(&[namespace(options)])?;
+    let text = documents(&[namespace(options)?])?;
     files.push(("kustomize/default/namespace.yaml".to_owned(), format!("{HEADER}{text}")));
     for part in InstallPart::ALL.into_iter().filter(|part| *part != InstallPart::Definitions) {
         let text = documents(&part.objects(options)?)?;

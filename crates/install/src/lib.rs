@@ -1,11 +1,11 @@
-//! The objects that are installed into a meta cluster, as data.
+//! The objects of an installation in a meta cluster, as data.
 //!
 //! ```text
 //!   InstallOptions ──► objects ──► `kubeon meta install`, deploy/kubeon.yaml, deploy/kustomize
 //! ```
 //!
-//! The chart in deploy/chart is written by hand; a test compares its objects with the manifest. Pure: this crate reads no
-//! file and calls no cluster.
+//! The chart in deploy/chart is written by hand; a test compares its objects with the manifest. The
+//! crate reads no file and connects to no cluster.
 
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
@@ -17,7 +17,7 @@ mod objects;
 mod options;
 pub mod policies;
 
-pub use objects::{InstallPart, config, deployment, part, rbac, webhook};
+pub use objects::{InstallPart, deployment, part, rbac, webhook};
 pub use options::{BUNDLE_IMAGE, InstallOptions, OPERATOR_IMAGE, RUNNER_IMAGES};
 
 use serde_json::Value;
@@ -28,6 +28,9 @@ pub enum InstallError {
     /// The custom resource definitions.
     #[error("cannot generate the custom resource definitions")]
     Definitions(#[from] kubeon_api::GenerateError),
+    /// An object cannot be written as JSON.
+    #[error("cannot write an object of the installation as JSON")]
+    Json(#[source] serde_json::Error),
     /// An object cannot be written as YAML.
     #[error("cannot write {kind} {name} as YAML")]
     Yaml {
@@ -42,11 +45,12 @@ pub enum InstallError {
 }
 
 impl InstallError {
-    /// A word for labels and machines.
+    /// The error category for labels.
     #[must_use]
     pub fn category(&self) -> &'static str {
         match self {
             Self::Definitions(_) => "definitions",
+            Self::Json(_) => "json",
             Self::Yaml { .. } => "yaml",
         }
     }
@@ -55,9 +59,9 @@ impl InstallError {
 /// All objects in the order of applying: an object comes after those that it refers to.
 ///
 /// # Errors
-/// When the custom resource definitions cannot be generated.
+/// When the custom resource definitions cannot be generated, or an object cannot be written as JSON.
 pub fn objects(options: &InstallOptions) -> Result<Vec<Value>, InstallError> {
-    let mut all = vec![objects::namespace(options)];
+    let mut all = vec![objects::namespace(options)?];
     for part in InstallPart::ALL {
         all.extend(part.objects(options)?);
     }

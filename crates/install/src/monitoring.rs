@@ -7,12 +7,12 @@ use crate::manifest::{HEADER, document};
 use crate::objects::metadata::metadata;
 use crate::{InstallError, names};
 
-/// A metric that the operator serves.
+/// A metric of the operator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Metric {
     /// Its name; for a histogram without `_bucket`, `_sum` and `_count`.
     pub name: &'static str,
-    /// Its labels, without those that Prometheus adds.
+    /// Its labels, without the labels that Prometheus adds.
     pub labels: &'static [&'static str],
 }
 
@@ -20,13 +20,13 @@ pub struct Metric {
 pub const METRICS: [Metric; 10] = [
     Metric { name: "kubeon_operator_events_dropped", labels: &[] },
     Metric { name: "kubeon_operator_events_total", labels: &["word"] },
-    Metric { name: "kubeon_operator_lanes", labels: &["word"] },
     Metric { name: "kubeon_operator_leader", labels: &[] },
     Metric { name: "kubeon_operator_objects", labels: &["word"] },
+    Metric { name: "kubeon_operator_queue_keys", labels: &["word"] },
+    Metric { name: "kubeon_operator_reconcile_seconds", labels: &["le"] },
+    Metric { name: "kubeon_operator_reconciles_total", labels: &["word"] },
     Metric { name: "kubeon_operator_requests_at_once", labels: &[] },
     Metric { name: "kubeon_operator_requests_total", labels: &["kind", "result", "verb"] },
-    Metric { name: "kubeon_operator_turn_seconds", labels: &["le"] },
-    Metric { name: "kubeon_operator_turns_total", labels: &["word"] },
     Metric { name: "kubeon_operator_watch_failures_total", labels: &["word"] },
 ];
 
@@ -58,11 +58,12 @@ pub fn files() -> Result<Vec<(String, String)>, InstallError> {
 
 struct Alert {
     name: &'static str,
-    when: &'static str,
-    lasting: &'static str,
+    expr: &'static str,
+    /// How long the query must be true.
+    duration: &'static str,
     severity: &'static str,
-    says: &'static str,
-    then: &'static str,
+    summary: &'static str,
+    description: &'static str,
 }
 
 fn alerts() -> Vec<Value> {
@@ -70,9 +71,9 @@ fn alerts() -> Vec<Value> {
         .iter()
         .map(|alert| {
             json!({
-                "alert": alert.name, "expr": alert.when, "for": alert.lasting,
+                "alert": alert.name, "expr": alert.expr, "for": alert.duration,
                 "labels": {"severity": alert.severity},
-                "annotations": {"summary": alert.says, "description": alert.then},
+                "annotations": {"summary": alert.summary, "description": alert.description},
             })
         })
         .collect()
@@ -81,60 +82,62 @@ fn alerts() -> Vec<Value> {
 const ALERTS: [Alert; 7] = [
     Alert {
         name: "KubeonOperatorAbsent",
-        when: "absent(kubeon_operator_leader)",
-        lasting: "5m",
+        expr: "absent(kubeon_operator_leader)",
+        duration: "5m",
         severity: "critical",
-        says: "No operator is running.",
-        then: "Clusters that run go on; nothing is changed, and changes of KubernetesClusters are refused. \
-               kubectl -n kubeon-system get pods",
+        summary: "No operator is running.",
+        description: "Running clusters keep running. No operation starts, and the API server refuses changes of \
+                      KubernetesClusters. kubectl -n kubeon-system get pods",
     },
     Alert {
         name: "KubeonNoLeader",
-        when: "sum(kubeon_operator_leader) == 0",
-        lasting: "2m",
+        expr: "sum(kubeon_operator_leader) == 0",
+        duration: "2m",
         severity: "critical",
-        says: "Operators run, and none of them works.",
-        then: "kubectl -n kubeon-system get lease kubeon-operator -o yaml",
+        summary: "Operators run, but none is the leader.",
+        description: "kubectl -n kubeon-system get lease kubeon-operator -o yaml",
     },
     Alert {
         name: "KubeonTwoLeaders",
-        when: "sum(kubeon_operator_leader) > 1",
-        lasting: "1m",
+        expr: "sum(kubeon_operator_leader) > 1",
+        duration: "1m",
         severity: "warning",
-        says: "More than one operator says that it leads.",
-        then: "A clock that jumps or a process that was frozen; writes are still decided by the API server.",
+        summary: "More than one operator reports that it is the leader.",
+        description: "A clock jumped or a process was suspended. The API server still decides about conflicting \
+                      writes.",
     },
     Alert {
-        name: "KubeonTurnsFail",
-        when: "sum(rate(kubeon_operator_turns_total{word=\"failed\"}[10m])) > 0.1",
-        lasting: "15m",
+        name: "KubeonReconcilesFail",
+        expr: "sum(rate(kubeon_operator_reconciles_total{word=\"failed\"}[10m])) > 0.1",
+        duration: "15m",
         severity: "warning",
-        says: "Turns fail again and again.",
-        then: "The operator cannot write what it decided. Its log names the request and the answer.",
+        summary: "Reconciles fail repeatedly.",
+        description: "The operator cannot write its changes. Its log contains the request and the response.",
     },
     Alert {
-        name: "KubeonLanesWait",
-        when: "sum(kubeon_operator_lanes{word=\"ready\"}) > 100",
-        lasting: "10m",
+        name: "KubeonQueueKeysWait",
+        expr: "sum(kubeon_operator_queue_keys{word=\"ready\"}) > 100",
+        duration: "10m",
         severity: "warning",
-        says: "More than 100 lanes wait to be looked at.",
-        then: "The API server is slow, or --workers is too small for this many clusters.",
+        summary: "More than 100 queue keys wait for a reconcile.",
+        description: "The API server is slow, or --workers is too small for this many clusters.",
     },
     Alert {
         name: "KubeonOperationsFail",
-        when: "sum(increase(kubeon_operator_events_total{word=~\".*Failed\",word!=\"StepFailed\"}[15m])) > 0",
-        lasting: "0m",
+        expr: "sum(increase(kubeon_operator_events_total{word=~\".*Failed\",word!=\"StepFailed\"}[15m])) > 0",
+        duration: "0m",
         severity: "warning",
-        says: "An operation failed.",
-        then: "kubectl get clusteroperations; the reason stands in its status, the log in its ConfigMap.",
+        summary: "An operation failed.",
+        description: "kubectl get clusteroperations; its status contains the reason, its ConfigMap the log.",
     },
     Alert {
         name: "KubeonWatchesBreak",
-        when: "sum(rate(kubeon_operator_watch_failures_total[10m])) > 0.2",
-        lasting: "15m",
+        expr: "sum(rate(kubeon_operator_watch_failures_total[10m])) > 0.2",
+        duration: "15m",
         severity: "warning",
-        says: "Watches of the API server break.",
-        then: "The API server, or the way to it, is not well; what the operator knows may be old.",
+        summary: "Watches of the API server fail repeatedly.",
+        description: "The API server or the connection to it is unreliable. The data of the operator may be \
+                      outdated.",
     },
 ];
 
@@ -178,26 +181,29 @@ const PANELS: [Panel; 9] = [
         queries: &[("sum by (word) (increase(kubeon_operator_events_total[5m]))", "{{word}}")],
     },
     Panel {
-        title: "Lanes",
+        title: "Queue keys",
         kind: "timeseries",
         unit: "short",
-        queries: &[("sum by (word) (kubeon_operator_lanes)", "{{word}}")],
+        queries: &[("sum by (word) (kubeon_operator_queue_keys)", "{{word}}")],
     },
     Panel {
-        title: "Turns per second",
+        title: "Reconciles per second",
         kind: "timeseries",
         unit: "ops",
-        queries: &[("sum by (word) (rate(kubeon_operator_turns_total[5m]))", "{{word}}")],
+        queries: &[("sum by (word) (rate(kubeon_operator_reconciles_total[5m]))", "{{word}}")],
     },
     Panel {
-        title: "How long turns take",
+        title: "Reconcile duration",
         kind: "timeseries",
         unit: "s",
         queries: &[
-            ("histogram_quantile(0.5, sum by (le) (rate(kubeon_operator_turn_seconds_bucket[5m])))", "half"),
             (
-                "histogram_quantile(0.99, sum by (le) (rate(kubeon_operator_turn_seconds_bucket[5m])))",
-                "99 of 100",
+                "histogram_quantile(0.5, sum by (le) (rate(kubeon_operator_reconcile_seconds_bucket[5m])))",
+                "median",
+            ),
+            (
+                "histogram_quantile(0.99, sum by (le) (rate(kubeon_operator_reconcile_seconds_bucket[5m])))",
+                "99th percentile",
             ),
         ],
     },
@@ -208,7 +214,7 @@ const PANELS: [Panel; 9] = [
         queries: &[("sum by (verb, kind) (rate(kubeon_operator_requests_total[5m]))", "{{verb}} {{kind}}")],
     },
     Panel {
-        title: "Watches that broke",
+        title: "Failed watches",
         kind: "timeseries",
         unit: "short",
         queries: &[("sum by (word) (increase(kubeon_operator_watch_failures_total[5m]))", "{{word}}")],
@@ -245,7 +251,7 @@ mod tests {
     use super::*;
 
     fn queries() -> impl Iterator<Item = &'static str> {
-        ALERTS.iter().map(|alert| alert.when).chain(PANELS.iter().flat_map(|p| p.queries).map(|q| q.0))
+        ALERTS.iter().map(|alert| alert.expr).chain(PANELS.iter().flat_map(|p| p.queries).map(|q| q.0))
     }
 
     /// The metrics that a query names.
@@ -258,19 +264,19 @@ mod tests {
         })
     }
 
-    /// The labels that a query chooses or groups by.
+    /// The labels that a query selects or groups by.
     fn labels(query: &str) -> Vec<&str> {
         let within = |open: &'static str, close: char| {
             query.split(open).skip(1).filter_map(move |rest| Some(rest.split_once(close)?.0))
         };
         let chosen = within("{", '}').flat_map(|list| list.split(','));
-        let chosen = chosen.filter_map(|one| one.split(['=', '!']).next());
+        let chosen = chosen.filter_map(|condition| condition.split(['=', '!']).next());
         let grouped = within("by (", ')').flat_map(|list| list.split(','));
         chosen.chain(grouped).map(str::trim).collect()
     }
 
     #[test]
-    fn asks_only_for_metrics_and_labels_that_there_are() {
+    fn queries_use_only_existing_metrics_and_labels() {
         for query in queries() {
             let metrics: Vec<_> = metrics(query).collect();
             assert!(!metrics.is_empty(), "{query}");
@@ -282,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn legends_name_what_their_query_groups_by() {
+    fn legends_name_the_labels_that_their_query_groups_by() {
         for (query, legend) in PANELS.iter().flat_map(|panel| panel.queries) {
             for rest in legend.split("{{").skip(1) {
                 let label = rest.split("}}").next().unwrap();

@@ -1,14 +1,14 @@
-//! The names that installed objects and processes know each other by.
+//! Names of installed objects, and ports.
 
-/// Namespace of the operator where nothing else is said.
+/// The default namespace of the operator.
 pub const NAMESPACE: &str = "kubeon-system";
 /// The operator: Deployment, service account, role.
 pub const OPERATOR: &str = "kubeon-operator";
-/// The runner: the service account of Jobs, its role.
+/// The runner: the service account of Jobs, role.
 pub const RUNNER: &str = "kubeon-runner";
-/// The Service before the admission webhook.
+/// The Service of the admission webhook.
 pub const WEBHOOK_SERVICE: &str = "kubeon-webhook";
-/// The Secret that holds the webhook's authority, certificate and keys.
+/// The Secret with the authority, the certificate and the keys of the webhook.
 pub const WEBHOOK_SECRET: &str = "kubeon-webhook-cert";
 /// The `ValidatingWebhookConfiguration`.
 pub const WEBHOOK_CONFIGURATION: &str = "kubeon";
@@ -20,17 +20,17 @@ pub const WEBHOOK_PORT: u16 = 9443;
 pub const METRICS_PORT: u16 = 8080;
 /// The port of `/healthz` and `/readyz`.
 pub const HEALTH_PORT: u16 = 8081;
-/// The Lease that decides which replica works.
+/// The Lease of the leader election.
 pub const LEASE: &str = "kubeon-operator";
-/// The ConfigMap with the limits that older clients know.
+/// The ConfigMap with limits, in the form of older clients.
 pub const CONFIG: &str = "kubeonkube-config";
-/// Its key: how many operations of a cluster are kept.
+/// The key of [`CONFIG`] for the number of operations that are kept for each cluster.
 pub const HISTORY_LIMIT: &str = "CLUSTER_OPERATIONS_BACKEND_LIMIT";
 
-/// Annotations that refuse a deletion while their value is `true`; the first is the one that examples show.
+/// Annotations that prevent a deletion while their value is `true`; examples use the first one.
 pub const DELETION_PROTECTION: [&str; 2] = kubeon_api::labels::DELETION_PROTECTIONS;
 
-/// How an API server names a service account.
+/// The user name of a service account.
 #[must_use]
 pub fn service_account(namespace: &str, name: &str) -> String {
     format!("system:serviceaccount:{namespace}:{name}")

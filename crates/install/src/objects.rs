@@ -1,14 +1,17 @@
 //! The objects, by part. A part is a folder of kustomize.
 
-pub mod config;
+pub(crate) mod config;
 pub mod deployment;
 pub(crate) mod fairness;
 pub(crate) mod metadata;
 pub mod rbac;
 pub mod webhook;
 
-use serde_json::{Value, json};
+use k8s_openapi::api::core::v1::Namespace;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde_json::Value;
 
+use self::metadata::{texts_by_key, value};
 use crate::{InstallError, InstallOptions, policies};
 
 /// A part of an installation.
@@ -28,7 +31,7 @@ impl InstallPart {
     /// Every part, in the order of applying.
     pub const ALL: [Self; 4] = [Self::Definitions, Self::Rbac, Self::Deployment, Self::Admission];
 
-    /// Its folder in `deploy/kustomize`.
+    /// The folder in `deploy/kustomize`.
     #[must_use]
     pub fn folder(self) -> &'static str {
         match self {
@@ -42,19 +45,19 @@ impl InstallPart {
     /// Its objects.
     ///
     /// # Errors
-    /// When the definitions cannot be generated.
+    /// When the definitions cannot be generated, or an object cannot be written as JSON.
     pub fn objects(self, options: &InstallOptions) -> Result<Vec<Value>, InstallError> {
         Ok(match self {
             Self::Definitions => kubeon_api::definitions()?,
-            Self::Rbac => rbac::objects(options),
+            Self::Rbac => rbac::objects(options)?,
             Self::Deployment => {
-                let mut all = vec![config::objects(options), fairness::leases(options)];
-                all.extend(deployment::objects(options));
+                let mut all = vec![value(config::history(options))?, value(fairness::leases(options))?];
+                all.extend(deployment::objects(options)?);
                 all
             }
             Self::Admission => {
-                let mut all = policies::objects(options);
-                all.push(webhook::configuration(options));
+                let mut all = policies::objects(options)?;
+                all.push(value(webhook::configuration(options))?);
                 all
             }
         })
@@ -73,15 +76,17 @@ pub fn part(kind: &str) -> InstallPart {
 }
 
 /// The operator's namespace. Jobs of any image run in it, so it enforces no more than `baseline`.
-pub(crate) fn namespace(options: &InstallOptions) -> Value {
-    json!({
-        "apiVersion": "v1", "kind": "Namespace",
-        "metadata": {
-            "name": options.namespace,
-            "labels": {
-                "app.kubernetes.io/part-of": "kubeon",
-                "pod-security.kubernetes.io/enforce": "baseline",
-            },
+pub(crate) fn namespace(options: &InstallOptions) -> Result<Value, InstallError> {
+    let labels = texts_by_key(&[
+        ("app.kubernetes.io/part-of", "kubeon"),
+        ("pod-security.kubernetes.io/enforce", "baseline"),
+    ]);
+    value(Namespace {
+        metadata: ObjectMeta {
+            name: Some(options.namespace.clone()),
+            labels: Some(labels),
+            ..ObjectMeta::default()
         },
+        ..Namespace::default()
     })
 }

@@ -2,16 +2,17 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::{Value, json};
+use k8s_openapi::api::core::v1::{ResourceRequirements, Toleration};
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
 use crate::names;
 
 /// The operator's image.
 pub const OPERATOR_IMAGE: &str = concat!("kubeon/kubeon-operator:v", env!("CARGO_PKG_VERSION"));
-/// The image whose entry point copies a bundle; `{version}` stands for the Kubernetes version.
+/// The image whose entry point copies a bundle; `{version}` is replaced by the Kubernetes version.
 pub const BUNDLE_IMAGE: &str = "kubeon/kubeon-bundle:{version}";
-/// Images whose process 1 is `kubeon-runner`: the name that samples of kube-on-kube use, then ours. The last one runs
-/// operations that are derived from a `KubernetesCluster`.
+/// Images whose process 1 is `kubeon-runner`: the name in the samples of kube-on-kube, then the name of kubeon. The
+/// last one runs operations that are derived from a `KubernetesCluster`.
 pub const RUNNER_IMAGES: [&str; 2] =
     ["wangzhichidocker/kubeonkube:v0.1", concat!("kubeon/kubeon-runner:v", env!("CARGO_PKG_VERSION"))];
 
@@ -25,7 +26,7 @@ pub struct InstallOptions {
     /// The operator's image.
     pub image: String,
     /// The number of replicas. One of them leads; all of them answer admission reviews.
-    pub replicas: Value,
+    pub replicas: i32,
     /// Images that get the runner's service account.
     pub runner_images: Vec<String>,
     /// The image with the bundle; empty when Jobs get the bundle in another way.
@@ -42,15 +43,19 @@ pub struct InstallOptions {
     /// More users with the operator's rights in admission policies, such as an operator outside of the cluster.
     pub operators: Vec<String>,
     /// Resource requests and limits of the operator's container.
-    pub resources: Value,
+    pub resources: ResourceRequirements,
     /// Labels that a node must have.
     pub node_selector: BTreeMap<String, String>,
     /// Taints that the operator's pods tolerate.
-    pub tolerations: Vec<Value>,
+    pub tolerations: Vec<Toleration>,
     /// Whether replicas elect a leader; required for more than one replica.
     pub leader_election: String,
     /// The number of operations that are kept for each cluster, 1 to 200.
     pub history_limit: String,
+}
+
+fn quantities(list: &[(&str, &str)]) -> BTreeMap<String, Quantity> {
+    list.iter().map(|(name, quantity)| ((*name).to_owned(), Quantity((*quantity).to_owned()))).collect()
 }
 
 impl Default for InstallOptions {
@@ -59,7 +64,7 @@ impl Default for InstallOptions {
             namespace: names::NAMESPACE.to_owned(),
             watch_namespaces: vec!["default".to_owned()],
             image: OPERATOR_IMAGE.to_owned(),
-            replicas: json!(2),
+            replicas: 2,
             runner_images: RUNNER_IMAGES.map(str::to_owned).to_vec(),
             bundle_image: BUNDLE_IMAGE.to_owned(),
             callback_url: String::new(),
@@ -67,10 +72,11 @@ impl Default for InstallOptions {
             otlp_endpoint: String::new(),
             extra_arguments: Vec::new(),
             operators: Vec::new(),
-            resources: json!({
-                "requests": {"cpu": "50m", "memory": "64Mi"},
-                "limits": {"memory": "256Mi"},
-            }),
+            resources: ResourceRequirements {
+                requests: Some(quantities(&[("cpu", "50m"), ("memory", "64Mi")])),
+                limits: Some(quantities(&[("memory", "256Mi")])),
+                claims: None,
+            },
             node_selector: BTreeMap::new(),
             tolerations: Vec::new(),
             leader_election: "true".to_owned(),
@@ -83,8 +89,8 @@ impl InstallOptions {
     /// The operator's own namespace and the watched ones, each once.
     pub fn namespaces(&self) -> impl Iterator<Item = &str> {
         let others = self.watch_namespaces.iter().map(String::as_str).filter(|name| *name != self.namespace);
-        let mut seen = std::collections::BTreeSet::new();
-        std::iter::once(self.namespace.as_str()).chain(others).filter(move |name| seen.insert(*name))
+        let mut unique = std::collections::BTreeSet::new();
+        std::iter::once(self.namespace.as_str()).chain(others).filter(move |name| unique.insert(*name))
     }
 
     /// The users with the operator's rights in admission policies.

@@ -19,11 +19,14 @@ mod runner;
 
 use serde_json::Value;
 
-use crate::InstallOptions;
+use crate::objects::metadata::value;
+use crate::{InstallError, InstallOptions};
 
 /// Every policy with its binding.
-#[must_use]
-pub fn objects(options: &InstallOptions) -> Vec<Value> {
+///
+/// # Errors
+/// When an object cannot be written as JSON.
+pub fn objects(options: &InstallOptions) -> Result<Vec<Value>, InstallError> {
     let policies = [
         commands::commands(options),
         commands::deletion_protection(),
@@ -32,5 +35,5 @@ pub fn objects(options: &InstallOptions) -> Vec<Value> {
         runner::status(),
         runner::secrets(),
     ];
-    policies.into_iter().flat_map(|policy| [policy.object(), policy.binding()]).collect()
+    policies.iter().flat_map(|policy| [value(policy.object()), value(policy.binding())]).collect()
 }

@@ -14,20 +14,20 @@ fn named<'a>(objects: &'a [Value], kind: &str, name: &str) -> &'a Value {
 #[test]
 fn names_every_object_once() {
     let objects = all();
-    let mut seen = std::collections::BTreeSet::new();
+    let mut unique = std::collections::BTreeSet::new();
     for object in &objects {
         let key = (
             object["kind"].to_string(),
             object["metadata"]["namespace"].to_string(),
             object["metadata"]["name"].to_string(),
         );
-        assert!(seen.insert(key.clone()), "{key:?} exists twice");
+        assert!(unique.insert(key.clone()), "{key:?} exists twice");
     }
     assert!(objects.len() > 30, "{}", objects.len());
 }
 
 #[test]
-fn watches_a_namespace_that_is_named_twice_once() {
+fn a_namespace_that_is_named_twice_is_watched_once() {
     let options = InstallOptions {
         watch_namespaces: vec!["kubeon-system".into(), "a".into(), "a".into()],
         ..InstallOptions::default()
@@ -47,7 +47,7 @@ fn gives_no_process_a_wildcard_nor_secrets_everywhere() {
 }
 
 #[test]
-fn lets_a_runner_patch_and_nothing_else() {
+fn lets_a_runner_patch_and_read_its_status_alone() {
     let objects = all();
     let rules = |kind: &str| named(&objects, kind, names::RUNNER)["rules"].clone();
     assert_eq!(
@@ -55,10 +55,10 @@ fn lets_a_runner_patch_and_nothing_else() {
         serde_json::json!([{"apiGroups": [""], "resources": ["configmaps", "secrets"], "verbs": ["patch"]}])
     );
     assert_eq!(rules("ClusterRole")[0]["resources"], serde_json::json!(["clusteroperations/status"]));
-    assert_eq!(rules("ClusterRole")[0]["verbs"], serde_json::json!(["patch"]));
+    assert_eq!(rules("ClusterRole")[0]["verbs"], serde_json::json!(["get", "patch"]));
 }
 
-/// What Pod Security calls `restricted`, and a read-only root beside it.
+/// The Pod Security level `restricted`, and a read-only root file system.
 #[test]
 fn runs_the_operator_restricted() {
     let objects = all();
@@ -88,7 +88,7 @@ fn passes_the_callback_to_the_operator_when_it_is_set() {
         let objects = objects(options).unwrap();
         let pod = named(&objects, "Deployment", names::OPERATOR)["spec"]["template"]["spec"].clone();
         let all: Vec<String> = serde_json::from_value(pod["containers"][0]["args"].clone()).unwrap();
-        (all.into_iter().filter(|one| one.contains("callback")).collect::<Vec<_>>(), pod)
+        (all.into_iter().filter(|argument| argument.contains("callback")).collect::<Vec<_>>(), pod)
     };
     let (none, pod) = flags(&InstallOptions::default());
     assert!(none.is_empty() && pod["volumes"].is_null());
@@ -120,7 +120,7 @@ fn passes_the_collector_to_the_operator_when_it_is_set() {
         let objects = objects(&options).unwrap();
         let pod = named(&objects, "Deployment", names::OPERATOR)["spec"]["template"]["spec"].clone();
         let all: Vec<String> = serde_json::from_value(pod["containers"][0]["args"].clone()).unwrap();
-        all.into_iter().filter(|one| one.contains("otlp")).collect::<Vec<_>>()
+        all.into_iter().filter(|argument| argument.contains("otlp")).collect::<Vec<_>>()
     };
     assert!(flags("").is_empty());
     assert_eq!(flags("http://collector:4318"), ["--otlp-endpoint=http://collector:4318"]);

@@ -1,5 +1,5 @@
-//! The chart, linted and rendered by the packages of Helm, and the bases of kustomize, built by kubectl, contain the objects of
-//! `deploy/kubeon.yaml`; a real API server accepts them.
+//! The chart, rendered by the packages of Helm, and the bases of kustomize, built by kubectl, contain the objects of
+//! `deploy/kubeon.yaml`. A real API server accepts them.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "test code")]
 
@@ -60,7 +60,7 @@ fn runs(program: &str, arguments: &[&str]) -> bool {
     Command::new(program).args(arguments).output().is_ok_and(|output| output.status.success())
 }
 
-/// The kubectl on the PATH, else the bundle's.
+/// The kubectl on the PATH, or else the kubectl of the bundle.
 fn kubectl() -> PathBuf {
     if runs("kubectl", &["version", "--client"]) {
         return "kubectl".into();
@@ -80,8 +80,8 @@ fn kustomize_builds_the_manifest() {
     }
 }
 
-/// The program in `tests/render`, which renders and lints charts with the packages of Helm. It is built once for each content of its
-/// sources and kept in the user's cache folder.
+/// The program in `tests/render`, which renders and lints charts with the packages of Helm. It is built once for each content
+/// of its sources and kept in the user's cache folder.
 fn renderer() -> &'static Path {
     static RENDERER: OnceLock<PathBuf> = OnceLock::new();
     RENDERER.get_or_init(build_renderer)
@@ -137,7 +137,7 @@ fn the_chart_with_default_values_is_the_manifest() {
 #[test]
 fn the_chart_passes_helm_lint_strict() {
     output(Command::new(renderer()).arg("lint").arg(deploy().join("chart")).arg("kubeon-system"));
-    // The linter finds faults: a chart without a version.
+    // The linter reports mistakes, such as a chart without a version.
     let broken = tempfile::tempdir().unwrap();
     std::fs::write(broken.path().join("Chart.yaml"), "apiVersion: v2\nname: broken\n").unwrap();
     let refused =
@@ -275,7 +275,7 @@ async fn an_api_server_accepts_the_bases_of_kustomize() {
     let applied = meta.kubectl(&["apply", "--server-side", "-k", folder]);
     assert_eq!(applied.lines().count(), manifest().len(), "{applied}");
     meta.has(&manifest());
-    // The manifest changes nothing: kubectl diff fails when it would.
+    // The manifest changes nothing; otherwise kubectl diff would fail.
     assert_eq!(meta.kubectl(&["diff", "--server-side", "-f", file]), "");
 }
 

@@ -2,8 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use kubeon_api::yaml::{YamlField, YamlNode, YamlValue};
+
 use crate::mistake::{InventoryFile, InventoryMistake};
-use crate::tree::{self, Field, Value, YamlNode};
+use crate::tree;
 use crate::variables::{Assignment, Variables};
 
 /// The deepest nesting of groups. Ansible has no limit.
@@ -18,7 +20,7 @@ pub(crate) struct Groups {
     pub(crate) groups: BTreeMap<String, Group>,
     /// The position of a host in the list.
     index: BTreeMap<String, usize>,
-    /// For each host its groups, the shallow ones first.
+    /// The groups of each host, shallow groups first.
     memberships: Vec<Vec<String>>,
 }
 
@@ -60,10 +62,10 @@ pub(crate) fn read(text: &str, ranges: HostRanges, found: &mut Vec<InventoryMist
     let tree = tree::read(text, InventoryFile::Hosts, found)?;
     let mut reader = Reader { groups: Groups::default(), ranges, found };
     match tree.fields() {
-        Ok([]) => reader.report(tree.line, "", "is empty; it should hold groups of hosts"),
+        Ok([]) => reader.report(tree.place.line, "", "is empty; it should hold groups of hosts"),
         Ok(fields) if fields.iter().any(|field| field.name == "plugin") => {
             reader.report(
-                tree.line,
+                tree.place.line,
                 "plugin",
                 "configures an inventory plugin; give the list of hosts itself",
             );
@@ -78,7 +80,7 @@ pub(crate) fn read(text: &str, ranges: HostRanges, found: &mut Vec<InventoryMist
             return Some(groups);
         }
         Err(kind) => {
-            reader.report(tree.line, "", &format!("holds {kind}; it should hold groups of hosts"));
+            reader.report(tree.place.line, "", &format!("holds {kind}; it should hold groups of hosts"));
         }
     }
     None
@@ -96,8 +98,8 @@ impl Reader<'_> {
         self.found.push(InventoryMistake { file: InventoryFile::Hosts, line, subject, reason });
     }
 
-    fn group(&mut self, field: &Field, depth: usize) {
-        let (name, line) = (&field.name, field.line);
+    fn group(&mut self, field: &YamlField, depth: usize) {
+        let (name, line) = (&field.name, field.place.line);
         if depth > MAX_DEPTH {
             return self.report(line, &format!("group {name}"), "is nested too deeply");
         }
@@ -106,7 +108,7 @@ impl Reader<'_> {
         if group.line == 0 {
             group.line = line;
         }
-        let fields = match field.tree.fields() {
+        let fields = match field.node.fields() {
             Ok(fields) => fields,
             Err(kind) => {
                 let reason = format!("holds {kind}; it should hold hosts, children or vars");
@@ -115,14 +117,14 @@ impl Reader<'_> {
         };
         for part in fields {
             match part.name.as_str() {
-                "hosts" => self.hosts(name, &part.tree),
-                "children" => self.children(name, &part.tree, depth),
-                "vars" => self.variables(name, &part.tree),
+                "hosts" => self.hosts(name, &part.node),
+                "children" => self.children(name, &part.node, depth),
+                "vars" => self.variables(name, &part.node),
                 other => {
                     let reason = format!(
                         "is not a field of a group; known here: hosts, children, vars (of group {name})"
                     );
-                    self.report(part.line, other, &reason);
+                    self.report(part.place.line, other, &reason);
                 }
             }
         }
@@ -130,9 +132,13 @@ impl Reader<'_> {
 
     fn hosts(&mut self, group: &str, tree: &YamlNode) {
         let single = match &tree.value {
-            Value::Text(name) => {
+            YamlValue::Text(name) => {
                 let name = name.clone();
-                vec![Field { name, line: tree.line, tree: YamlNode { line: tree.line, value: Value::Null } }]
+                vec![YamlField {
+                    name,
+                    place: tree.place,
+                    node: YamlNode { place: tree.place, value: YamlValue::Null },
+                }]
             }
             _ => Vec::new(),
         };
@@ -141,7 +147,7 @@ impl Reader<'_> {
             Err(_) if !single.is_empty() => &single,
             Err(kind) => {
                 let reason = format!("holds {kind}; hosts are a mapping of names");
-                return self.report(tree.line, &format!("hosts of group {group}"), &reason);
+                return self.report(tree.place.line, &format!("hosts of group {group}"), &reason);
             }
         };
         for field in fields {
@@ -149,20 +155,20 @@ impl Reader<'_> {
         }
     }
 
-    fn host(&mut self, group: &str, field: &Field) {
+    fn host(&mut self, group: &str, field: &YamlField) {
         if field.name.contains('[') {
             if self.ranges == HostRanges::Skip {
                 return;
             }
             let reason =
                 "is a range; name the hosts one by one, or let Ansible read it: playbook cluster.yml";
-            return self.report(field.line, &format!("host {}", field.name), reason);
+            return self.report(field.place.line, &format!("host {}", field.name), reason);
         }
-        let variables = match field.tree.fields() {
+        let variables = match field.node.fields() {
             Ok(fields) => assignments(fields),
             Err(kind) => {
                 let reason = format!("holds {kind}; it should hold variables");
-                return self.report(field.line, &format!("host {}", field.name), &reason);
+                return self.report(field.place.line, &format!("host {}", field.name), &reason);
             }
         };
         if let Some(group) = self.groups.groups.get_mut(group) {
@@ -173,7 +179,7 @@ impl Reader<'_> {
             Some(host) => host.own.extend(variables),
             None => {
                 self.groups.index.insert(field.name.clone(), self.groups.hosts.len());
-                let host = InventoryHost { name: field.name.clone(), line: field.line, own: variables };
+                let host = InventoryHost { name: field.name.clone(), line: field.place.line, own: variables };
                 self.groups.hosts.push(host);
             }
         }
@@ -191,7 +197,7 @@ impl Reader<'_> {
             }
             Err(kind) => {
                 let reason = format!("holds {kind}; children are a mapping of groups");
-                self.report(tree.line, &format!("children of group {group}"), &reason);
+                self.report(tree.place.line, &format!("children of group {group}"), &reason);
             }
         }
     }
@@ -205,20 +211,20 @@ impl Reader<'_> {
             }
             Err(kind) => {
                 let reason = format!("holds {kind}; vars are a mapping");
-                self.report(tree.line, &format!("vars of group {group}"), &reason);
+                self.report(tree.place.line, &format!("vars of group {group}"), &reason);
             }
         }
     }
 }
 
-fn assignments(fields: &[Field]) -> Variables {
-    let say = |field: &Field| {
+fn assignments(fields: &[YamlField]) -> Variables {
+    let entry = |field: &YamlField| {
         (
             field.name.clone(),
-            Assignment { file: InventoryFile::Hosts, line: field.line, tree: field.tree.clone() },
+            Assignment { file: InventoryFile::Hosts, line: field.place.line, tree: field.node.clone() },
         )
     };
-    fields.iter().map(say).collect()
+    fields.iter().map(entry).collect()
 }
 
 impl Groups {
@@ -262,7 +268,7 @@ impl Groups {
         memberships
     }
 
-    /// The variables of a host: those of its groups, shallow ones first, then its own, then `group_vars.yml`.
+    /// The variables of a host: those of its groups, shallow groups first, then its own, then `group_vars.yml`.
     pub(crate) fn variables(&self, host: &InventoryHost, extra: &Variables) -> Variables {
         let mut variables = self.of_groups(&host.name);
         variables.extend(host.own.clone());
@@ -282,14 +288,14 @@ impl Groups {
         groups.filter_map(|name| self.groups.get(name)).flat_map(|group| group.variables.clone()).collect()
     }
 
-    /// The names of variables that hosts and groups give, with the first line of each.
+    /// The names of the variables that hosts and groups set, with the first line of each.
     pub(crate) fn given(&self) -> BTreeMap<&str, u64> {
         let of_groups = self.groups.values().flat_map(|group| &group.variables);
         let all = of_groups.chain(self.hosts.iter().flat_map(|host| &host.own));
         let mut given = BTreeMap::new();
-        for (name, said) in all {
-            let line = given.entry(name.as_str()).or_insert(said.line);
-            *line = said.line.min(*line);
+        for (name, assignment) in all {
+            let line = given.entry(name.as_str()).or_insert(assignment.line);
+            *line = assignment.line.min(*line);
         }
         given
     }

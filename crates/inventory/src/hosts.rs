@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
 use kubeon_api::kubernetes_cluster::{DeclaredCluster, DeclaredNode, NodeList};
+use kubeon_api::yaml::YamlValue;
 use kubeon_api::{HostAddress, HostName, LabelKey, LabelValue, LoginName, Secret};
 
 use crate::groups::{Groups, InventoryHost};
@@ -11,7 +12,6 @@ use crate::login::InventoryLogin;
 use crate::mistake::{InventoryFile, InventoryMistake};
 use crate::roles::InventoryRoles;
 use crate::settings::{Reader, remark};
-use crate::tree::Value;
 use crate::variables::{Assignment, Remarks, VariableKind, Variables, kind};
 
 const USER: &[&str] = &["ansible_user", "ansible_ssh_user"];
@@ -20,7 +20,7 @@ const PASSWORD: &[&str] = &["ansible_password", "ansible_ssh_pass", "ansible_ssh
 const SUDO: &[&str] = &["ansible_become_password", "ansible_become_pass"];
 const KEY: &[&str] = &["ansible_ssh_private_key_file"];
 const ADDRESS: &[&str] = &["ip", "access_ip", "ansible_host", "ansible_ssh_host"];
-/// Connections that are SSH.
+/// Names of SSH connection plugins.
 const SSH: &[&str] =
     &["ssh", "smart", "paramiko", "paramiko_ssh", "ansible.builtin.ssh", "ansible.builtin.paramiko_ssh"];
 
@@ -38,7 +38,7 @@ pub(crate) fn fill(
     let mut owners = BTreeMap::<HostAddress, &str>::new();
     for host in &groups.hosts {
         let variables = groups.variables(host, extra);
-        let mut read = OneHost { host, read: Reader { variables: &variables, found } };
+        let mut read = HostReader { host, read: Reader { variables: &variables, found } };
         let Some((node, login)) = read.node() else { continue };
         if let Some(first) = owners.insert(node.ip, &host.name) {
             let reason = format!("has the address {} of host {first}; every host needs its own", node.ip);
@@ -62,12 +62,12 @@ pub(crate) fn fill(
     }
 }
 
-struct OneHost<'a> {
+struct HostReader<'a> {
     host: &'a InventoryHost,
     read: Reader<'a>,
 }
 
-impl OneHost<'_> {
+impl HostReader<'_> {
     fn node(&mut self) -> Option<(DeclaredNode, InventoryLogin)> {
         let name = self.name();
         let address = self.address(name.is_some());
@@ -87,13 +87,13 @@ impl OneHost<'_> {
         self.read.found.push(InventoryMistake { file: InventoryFile::Hosts, line, subject, reason });
     }
 
-    /// The first of several spellings that is used.
+    /// The value of the first spelling that is set.
     fn first(&mut self, names: &[&'static str]) -> Option<(Assignment, String)> {
         let name = names.iter().find(|name| self.read.variables.contains_key(**name))?;
         self.read.text(name)
     }
 
-    /// Its node name; `Some(None)` when its name is its address, `None` when its name is invalid.
+    /// The node name; `Some(None)` when the host's name is its address, `None` when the name is invalid.
     fn name(&mut self) -> Option<Option<HostName>> {
         let name = self.host.name.clone();
         if name.parse::<Ipv4Addr>().is_ok() {
@@ -111,15 +111,15 @@ impl OneHost<'_> {
     /// The address that the cluster and kubeon use for the host.
     fn address(&mut self, named: bool) -> Option<HostAddress> {
         let mut given: Vec<(&str, HostAddress)> = Vec::new();
-        let mut unread = false;
+        let mut invalid = false;
         for name in ADDRESS {
-            if let Some((said, text)) = self.read.text(name) {
+            if let Some((assignment, text)) = self.read.text(name) {
                 match text.parse() {
                     Ok(address) => given.push((name, address)),
                     Err(error) => {
-                        unread = true;
+                        invalid = true;
                         let subject = format!("host {}: {name}: {text}", self.host.name);
-                        self.read.refuse(&said, subject, format!("is wrong: {error}"));
+                        self.read.refuse(&assignment, subject, format!("is wrong: {error}"));
                     }
                 }
             }
@@ -138,7 +138,7 @@ impl OneHost<'_> {
                 Some(*address)
             }
             [] => {
-                if !unread && named {
+                if !invalid && named {
                     self.refuse("has no address; give it ansible_host: ADDRESS".to_owned());
                 }
                 None
@@ -147,21 +147,21 @@ impl OneHost<'_> {
     }
 
     fn user(&mut self) -> Option<LoginName> {
-        let (said, text) = self.first(USER)?;
+        let (assignment, text) = self.first(USER)?;
         text.parse()
             .map_err(|error| {
                 let subject = format!("host {}: ansible_user: {text}", self.host.name);
-                self.read.refuse(&said, subject, format!("is wrong: {error}"));
+                self.read.refuse(&assignment, subject, format!("is wrong: {error}"));
             })
             .ok()
     }
 
     fn port(&mut self) -> Option<u16> {
-        let (said, text) = self.first(PORT)?;
+        let (assignment, text) = self.first(PORT)?;
         let port = text.parse().ok().filter(|port| *port > 0);
         if port.is_none() {
             let subject = format!("host {}: ansible_port: {text}", self.host.name);
-            self.read.refuse(&said, subject, "is no port: 1 to 65535".to_owned());
+            self.read.refuse(&assignment, subject, "is not a port: 1 to 65535".to_owned());
         }
         port
     }
@@ -169,10 +169,10 @@ impl OneHost<'_> {
     /// Reads a secret. Mistakes never repeat it.
     fn secret(&mut self, names: &[&'static str]) -> Option<Secret> {
         let name = names.iter().find(|name| self.read.variables.contains_key(**name))?;
-        let said = self.read.variables.get(*name)?.clone();
-        if let Value::Number(_) | Value::Bool(_) = said.tree.value {
+        let assignment = self.read.variables.get(*name)?.clone();
+        if let YamlValue::Integer(_) | YamlValue::Fraction(_) | YamlValue::Bool(_) = assignment.tree.value {
             let subject = format!("host {}: {name}", self.host.name);
-            self.read.refuse(&said, subject, "must be text; put it in quotes".to_owned());
+            self.read.refuse(&assignment, subject, "must be text; put it in quotes".to_owned());
             return None;
         }
         self.read.text(name).map(|(_, text)| Secret::new(text))
@@ -193,35 +193,41 @@ impl OneHost<'_> {
             ("ansible_become_user", &["root"], "kubeon works as root: leave it out"),
         ];
         for (name, known, way) in wrong {
-            if let Some((said, text)) = self.read.text(name)
+            if let Some((assignment, text)) = self.read.text(name)
                 && !known.contains(&text.as_str())
             {
-                self.read.refuse(&said, format!("host {}: {name}: {text}", self.host.name), way.to_owned());
+                self.read.refuse(
+                    &assignment,
+                    format!("host {}: {name}: {text}", self.host.name),
+                    way.to_owned(),
+                );
             }
         }
     }
 
     fn labels(&mut self) -> BTreeMap<LabelKey, LabelValue> {
-        let Some(said) = self.read.variables.get("node_labels").cloned() else { return BTreeMap::new() };
+        let Some(assignment) = self.read.variables.get("node_labels").cloned() else {
+            return BTreeMap::new();
+        };
         let subject = format!("host {}: node_labels", self.host.name);
-        let fields = match said.tree.fields() {
+        let fields = match assignment.tree.fields() {
             Ok(fields) => fields,
             Err(kind) => {
-                self.read.refuse(&said, subject, format!("holds {kind}; it should hold KEY: VALUE"));
+                self.read.refuse(&assignment, subject, format!("holds {kind}; it should hold KEY: VALUE"));
                 return BTreeMap::new();
             }
         };
         let mut labels = BTreeMap::new();
         for field in fields {
-            let value = field.tree.value.scalar().unwrap_or_default();
+            let value = field.node.value.scalar().unwrap_or_default();
             match (field.name.parse(), value.parse()) {
                 (Ok(key), Ok(value)) => {
                     labels.insert(key, value);
                 }
                 (Err(error), _) | (_, Err(error)) => {
-                    let said = Assignment { line: field.line, ..said.clone() };
+                    let assignment = Assignment { line: field.place.line, ..assignment.clone() };
                     self.read.refuse(
-                        &said,
+                        &assignment,
                         format!("{subject}.{}", field.name),
                         format!("is wrong: {error}"),
                     );

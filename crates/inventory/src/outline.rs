@@ -1,4 +1,4 @@
-//! A quick check of both files, without filling in templates: mistakes that Ansible cannot accept either, and the version.
+//! A quick check of both files without evaluating templates: mistakes that Ansible does not accept either, and the version.
 
 use kubeon_api::Version;
 
@@ -6,10 +6,10 @@ use crate::groups::HostRanges;
 use crate::mistake::{InventoryFile, InventoryMistake, Mistakes};
 use crate::{groups, variables};
 
-/// What is known without Ansible.
+/// The values that are known without Ansible.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Outline {
-    /// `kube_version`, where it is written out.
+    /// `kube_version`, if it is a literal value.
     pub version: Option<Version>,
 }
 
@@ -20,22 +20,23 @@ pub struct Outline {
 pub fn outline(hosts: &str, extra: &str) -> Result<Outline, Mistakes> {
     let mut found = Vec::new();
     let groups = groups::read(hosts, HostRanges::Skip, &mut found);
-    let mut said = variables::read(extra, &mut found);
+    let mut assignments = variables::read(extra, &mut found);
     if let Some(groups) = groups {
         for host in groups.hosts.iter().filter(|host| !is_name(&host.name)) {
-            let reason = "is no name and no address: letters, digits, '.', '_', '-' and ':' only".to_owned();
+            let reason = "is neither a name nor an address: use letters, digits, '.', '_', '-' and ':' only"
+                .to_owned();
             let subject = format!("host {:?}", host.name);
             found.push(InventoryMistake { file: InventoryFile::Hosts, line: host.line, subject, reason });
         }
         let everywhere = groups.groups.get("all").map(|all| all.own_variable("kube_version"));
         if let Some(Some(version)) = everywhere {
-            said.entry("kube_version".to_owned()).or_insert(version);
+            assignments.entry("kube_version".to_owned()).or_insert(version);
         }
     }
     if !found.is_empty() {
         return Err(Mistakes::new(found));
     }
-    let text = said.get("kube_version").and_then(|said| said.tree.value.scalar());
+    let text = assignments.get("kube_version").and_then(|assignment| assignment.tree.value.scalar());
     let version = text.and_then(|text| {
         let text = text.trim();
         format!("v{}", text.strip_prefix('v').unwrap_or(text)).parse().ok()
@@ -56,7 +57,7 @@ mod tests {
     const HOSTS: &str = "all:\n  vars: {kube_version: 1.36.3}\n  hosts: {h1: {}, 10.0.0.2: }\n";
 
     #[test]
-    fn finds_the_version_where_it_is_written_out() {
+    fn finds_a_literal_version() {
         let version =
             |hosts: &str, extra: &str| outline(hosts, extra).unwrap().version.map(|v| v.to_string());
         assert_eq!(version(HOSTS, "").as_deref(), Some("v1.36.3"));
@@ -65,12 +66,14 @@ mod tests {
     }
 
     #[test]
-    fn reports_mistakes_that_ansible_cannot_accept_either() {
+    fn reports_mistakes_that_ansible_does_not_accept_either() {
         let mistakes = |hosts: &str, extra: &str| outline(hosts, extra).unwrap_err().to_string();
-        assert!(mistakes("all: {hosts: {'x;rm -rf /': {}}}\n", "").contains("\"x;rm -rf /\": is no name"));
+        assert!(
+            mistakes("all: {hosts: {'x;rm -rf /': {}}}\n", "").contains("\"x;rm -rf /\": is neither a name")
+        );
         assert!(mistakes(HOSTS, "a: [1,\n").starts_with("group_vars.yml line"));
         assert!(mistakes(HOSTS, "- a\n").contains("holds a list"));
         assert!(mistakes("all: {host: {}}\n", "").contains("is not a field of a group"));
-        assert!(outline("all: {hosts: {'h[1:9]': {}}}\n", "").is_ok(), "ranges are Ansible's");
+        assert!(outline("all: {hosts: {'h[1:9]': {}}}\n", "").is_ok(), "Ansible expands ranges");
     }
 }

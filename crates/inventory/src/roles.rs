@@ -1,4 +1,4 @@
-//! The role of each host, from the groups that kubespray knows, in either spelling.
+//! The role of each host, from the groups of kubespray in both spellings.
 
 use std::collections::BTreeSet;
 
@@ -47,7 +47,7 @@ pub(crate) fn assign(
         }
     }
     if masters.is_empty() {
-        let reason = "holds no host; name at least one master there";
+        let reason = "has no hosts; add at least one master to it";
         let line = groups.groups.get("kube_control_plane").map_or(1, |group| group.line);
         report(found, line, "group kube_control_plane".to_owned(), reason.to_owned());
     }
@@ -73,9 +73,9 @@ fn known(name: &str) -> bool {
 }
 
 fn union(groups: &Groups, names: &[&str]) -> Vec<String> {
-    let mut seen = BTreeSet::new();
+    let mut unique = BTreeSet::new();
     let members = names.iter().flat_map(|name| groups.members(name));
-    members.filter(|host| seen.insert(*host)).map(str::to_owned).collect()
+    members.filter(|host| unique.insert(*host)).map(str::to_owned).collect()
 }
 
 /// Refuses known groups with roles that kubeon does not support.

@@ -7,12 +7,13 @@ use kubeon_api::Endpoint;
 use kubeon_api::kubernetes_cluster::{
     ApiServer, Cni, DeclaredCluster, DeclaredLoadBalancer, LoadBalancerMode, Network, ProxyMode,
 };
+use kubeon_api::yaml::{YamlNode, YamlValue};
 
 use crate::mistake::InventoryMistake;
-use crate::tree::{Value, YamlNode};
-use crate::variables::{Assignment, Remarks, VariableKind, Variables, kind, meant};
+use crate::tree::is_true;
+use crate::variables::{Assignment, Remarks, VariableKind, Variables, kind, suggestion};
 
-/// A variable with few values, with the noun of the command line's flag.
+/// A variable with few values, with the word that the command line uses for it.
 struct Choice {
     variable: &'static str,
     noun: &'static str,
@@ -54,8 +55,8 @@ fn other_than(value: &str, supported: &[&str]) -> Option<String> {
     (!supported.contains(&value)).then(|| format!("no bundle carries it; use {}", supported.join(" or ")))
 }
 
-/// Fills in what is said about the whole cluster.
-#[expect(clippy::needless_update, reason = "a setting may come without a variable")]
+/// Fills in the settings of the whole cluster.
+#[expect(clippy::needless_update, reason = "a setting without a variable may be added")]
 pub(crate) fn fill(
     cluster: &mut DeclaredCluster,
     variables: &Variables,
@@ -89,40 +90,43 @@ pub(crate) fn fill(
     read.rest(remarks);
 }
 
-/// Reads variables, and writes down what is wrong with them.
+/// Reads variables and records their mistakes.
 pub(crate) struct Reader<'a> {
     pub(crate) variables: &'a Variables,
     pub(crate) found: &'a mut Vec<InventoryMistake>,
 }
 
 impl Reader<'_> {
-    pub(crate) fn refuse(&mut self, said: &Assignment, subject: String, reason: String) {
-        self.found.push(InventoryMistake { file: said.file, line: said.line, subject, reason });
+    pub(crate) fn refuse(&mut self, assignment: &Assignment, subject: String, reason: String) {
+        self.found.push(InventoryMistake { file: assignment.file, line: assignment.line, subject, reason });
     }
 
-    fn said(&self, name: &str) -> Option<Assignment> {
-        self.variables.get(name).filter(|said| !matches!(said.tree.value, Value::Null)).cloned()
+    fn assignment(&self, name: &str) -> Option<Assignment> {
+        self.variables
+            .get(name)
+            .filter(|assignment| !matches!(assignment.tree.value, YamlValue::Null))
+            .cloned()
     }
 
-    /// A scalar's text; `None` when it is empty, as in kubespray's own defaults.
+    /// The text of a scalar; `None` when it is empty, as in the defaults of kubespray.
     pub(crate) fn text(&mut self, name: &str) -> Option<(Assignment, String)> {
-        let said = self.said(name)?;
-        match said.tree.value.scalar() {
+        let assignment = self.assignment(name)?;
+        match assignment.tree.value.scalar() {
             Some(text) if text.is_empty() => None,
             Some(text) => {
-                let text = self.plain(&said, name, text)?;
-                Some((said, text))
+                let text = self.plain(&assignment, name, text)?;
+                Some((assignment, text))
             }
             None => {
-                let reason = format!("holds {}; it should hold text", said.tree.value.name());
-                self.refuse(&said, name.to_owned(), reason);
+                let reason = format!("holds {}; it should hold text", assignment.tree.value.kind_name());
+                self.refuse(&assignment, name.to_owned(), reason);
                 None
             }
         }
     }
 
     /// Text without templates and vaults. The mistake never repeats the text: it may be a secret.
-    fn plain(&mut self, said: &Assignment, name: &str, text: String) -> Option<String> {
+    fn plain(&mut self, assignment: &Assignment, name: &str, text: String) -> Option<String> {
         let reason = if text.contains("{{") || text.contains("{%") {
             "is a template, which only Ansible fills in: write the value, or run the playbook cluster.yml"
         } else if text.starts_with("$ANSIBLE_VAULT;") {
@@ -130,43 +134,43 @@ impl Reader<'_> {
         } else {
             return Some(text);
         };
-        self.refuse(said, name.to_owned(), reason.to_owned());
+        self.refuse(assignment, name.to_owned(), reason.to_owned());
         None
     }
 
     pub(crate) fn parsed<T: FromStr<Err: Display>>(&mut self, name: &str) -> Option<T> {
-        let (said, text) = self.text(name)?;
+        let (assignment, text) = self.text(name)?;
         match text.parse() {
             Ok(value) => Some(value),
             Err(error) => {
-                self.refuse(&said, format!("{name}: {text}"), format!("is wrong: {error}"));
+                self.refuse(&assignment, format!("{name}: {text}"), format!("is wrong: {error}"));
                 None
             }
         }
     }
 
     pub(crate) fn number(&mut self, name: &str, low: u32, high: u32) -> Option<u32> {
-        let (said, text) = self.text(name)?;
+        let (assignment, text) = self.text(name)?;
         let number = text.parse().ok().filter(|number| (low..=high).contains(number));
         if number.is_none() {
             let reason = format!("must be a whole number between {low} and {high}");
-            self.refuse(&said, format!("{name}: {text}"), reason);
+            self.refuse(&assignment, format!("{name}: {text}"), reason);
         }
         number
     }
 
     fn list(&mut self, name: &str) -> Vec<Endpoint> {
-        let Some(said) = self.said(name) else { return Vec::new() };
-        let items: Vec<YamlNode> = match &said.tree.value {
-            Value::List(items) => items.clone(),
-            Value::Text(text) if text.is_empty() => Vec::new(),
-            _ => vec![said.tree.clone()],
+        let Some(assignment) = self.assignment(name) else { return Vec::new() };
+        let items: Vec<YamlNode> = match &assignment.tree.value {
+            YamlValue::List(items) => items.clone(),
+            YamlValue::Text(text) if text.is_empty() => Vec::new(),
+            _ => vec![assignment.tree.clone()],
         };
         let mut list = Vec::new();
         for item in items {
-            let place = Assignment { line: item.line, ..said.clone() };
+            let place = Assignment { line: item.place.line, ..assignment.clone() };
             let Some(text) = item.value.scalar() else {
-                let reason = format!("holds {}; it should hold addresses and names", item.value.name());
+                let reason = format!("holds {}; it should hold addresses and names", item.value.kind_name());
                 self.refuse(&place, name.to_owned(), reason);
                 continue;
             };
@@ -181,34 +185,35 @@ impl Reader<'_> {
 
     fn choices(&mut self) {
         for Choice { variable, noun, refuses } in CHOICES {
-            let Some((said, text)) = self.text(variable) else { continue };
+            let Some((assignment, text)) = self.text(variable) else { continue };
             if let Some(why) = refuses(&text) {
                 let reason = format!("[check] Input {noun}[{text}] not support: {why}");
-                self.refuse(&said, format!("{variable}: {text}"), reason);
+                self.refuse(&assignment, format!("{variable}: {text}"), reason);
             }
         }
     }
 
-    /// The value of a variable that takes one word of a few; [`Self::choices`] refuses other words.
+    /// The value of a variable in [`CHOICES`]; [`Self::choices`] refuses other values.
     fn choice<T: FromStr>(&mut self, name: &str) -> Option<T> {
         self.text(name)?.1.parse().ok()
     }
 
-    /// `loadbalancer_apiserver: {address, port}`: one that exists.
+    /// `loadbalancer_apiserver: {address, port}`: an existing load balancer.
     fn load_balancer(&mut self) -> Option<DeclaredLoadBalancer> {
         let name = "loadbalancer_apiserver";
-        let said = self.said(name)?;
-        let fields = match said.tree.fields() {
+        let assignment = self.assignment(name)?;
+        let fields = match assignment.tree.fields() {
             Ok([]) => return None,
             Ok(fields) => fields,
             Err(kind) => {
                 let reason = format!("holds {kind}; it should hold address and port");
-                self.refuse(&said, name.to_owned(), reason);
+                self.refuse(&assignment, name.to_owned(), reason);
                 return None;
             }
         };
         let inner = fields.iter().map(|field| {
-            let inner = Assignment { file: said.file, line: field.line, tree: field.tree.clone() };
+            let inner =
+                Assignment { file: assignment.file, line: field.place.line, tree: field.node.clone() };
             (format!("{name}.{}", field.name), inner)
         });
         let inner: Variables = inner.collect();
@@ -216,16 +221,21 @@ impl Reader<'_> {
         let address = read.parsed::<Endpoint>("loadbalancer_apiserver.address");
         let port =
             read.number("loadbalancer_apiserver.port", 1, 65535).and_then(|port| u16::try_from(port).ok());
-        if said.tree.get("address").is_none() {
-            self.refuse(&said, name.to_owned(), "has no address; give that of the load balancer".to_owned());
+        if assignment.tree.get("address").is_none() {
+            self.refuse(
+                &assignment,
+                name.to_owned(),
+                "has no address; set loadbalancer_apiserver.address".to_owned(),
+            );
         }
         Some(DeclaredLoadBalancer { mode: Some(LoadBalancerMode::External), address, port })
     }
 
     /// The load balancer that kubespray runs on every worker.
     fn local_balancer(&mut self, external: bool, remarks: &mut Remarks) {
-        let off =
-            self.said("loadbalancer_apiserver_localhost").is_some_and(|said| !said.tree.value.is_true());
+        let off = self
+            .assignment("loadbalancer_apiserver_localhost")
+            .is_some_and(|assignment| !is_true(&assignment.tree.value));
         if off && !external {
             let meaning = "has no effect: where no loadbalancer_apiserver exists, every worker gets a haproxy of its own";
             remarks.note("loadbalancer_apiserver_localhost".to_owned(), meaning);
@@ -245,12 +255,12 @@ impl Reader<'_> {
 
     /// Variables that are not read: refused, or reported in a remark.
     fn rest(&mut self, remarks: &mut Remarks) {
-        for (name, said) in self.variables.clone() {
+        for (name, assignment) in self.variables.clone() {
             match kind(&name) {
                 VariableKind::Served => {}
-                VariableKind::Part(part) if said.tree.value.is_true() => {
+                VariableKind::Part(part) if is_true(&assignment.tree.value) => {
                     let reason = format!("[check] not support: no bundle carries {part}; leave it out");
-                    self.refuse(&said, format!("{name}: true"), reason);
+                    self.refuse(&assignment, format!("{name}: true"), reason);
                 }
                 VariableKind::Part(_) => {}
                 other => remark(&name, other, remarks),
@@ -261,9 +271,11 @@ impl Reader<'_> {
 
 /// Remarks on a variable that has no effect.
 pub(crate) fn remark(name: &str, kind: VariableKind, remarks: &mut Remarks) {
-    match (kind, meant(name)) {
+    match (kind, suggestion(name)) {
         (VariableKind::Served, _) => {}
-        (_, Some(meant)) => remarks.note(name.to_owned(), &format!("is unknown; did you mean {meant}?")),
+        (_, Some(suggestion)) => {
+            remarks.note(name.to_owned(), &format!("is unknown; did you mean {suggestion}?"))
+        }
         (VariableKind::Idle(meaning), None) => remarks.note(name.to_owned(), meaning),
         (_, None) => remarks.note(name.to_owned(), "is unknown to kubeon and has no effect"),
     }

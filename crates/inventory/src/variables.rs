@@ -2,8 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use kubeon_api::suggestion;
+use kubeon_api::yaml::YamlNode;
+
 use crate::mistake::{InventoryFile, InventoryMistake};
-use crate::tree::{self, YamlNode};
+use crate::tree;
 
 /// A variable's value and its place.
 #[derive(Clone)]
@@ -21,7 +24,7 @@ pub(crate) type Variables = BTreeMap<String, Assignment>;
 pub struct Remark {
     /// The variables, hosts or groups, in order; never empty.
     pub subjects: Vec<String>,
-    /// What it means: the end of a sentence that begins with the subjects.
+    /// The meaning: the end of a sentence that starts with the subjects.
     pub meaning: String,
 }
 
@@ -51,12 +54,12 @@ pub(crate) fn read(text: &str, found: &mut Vec<InventoryMistake>) -> Variables {
         Ok(fields) => fields
             .iter()
             .map(|field| {
-                (field.name.clone(), Assignment { file, line: field.line, tree: field.tree.clone() })
+                (field.name.clone(), Assignment { file, line: field.place.line, tree: field.node.clone() })
             })
             .collect(),
         Err(kind) => {
             let reason = format!("holds {kind}; it should hold variables, NAME: VALUE");
-            found.push(InventoryMistake { file, line: tree.line, subject: String::new(), reason });
+            found.push(InventoryMistake { file, line: tree.place.line, subject: String::new(), reason });
             Variables::new()
         }
     }
@@ -65,11 +68,11 @@ pub(crate) fn read(text: &str, found: &mut Vec<InventoryMistake>) -> Variables {
 /// How a variable is treated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum VariableKind {
-    /// It is read, or changes nothing.
+    /// It is read, or it does not concern the cluster.
     Served,
     /// It requests a component that no bundle has; refused when it is true.
     Part(&'static str),
-    /// It has no effect, with the consequence.
+    /// It has no effect; the text describes what kubeon does instead.
     Idle(&'static str),
     /// It is unknown.
     Unknown,
@@ -126,7 +129,7 @@ const SILENT: &[&str] = &[
     "skip_confirmation",
 ];
 
-/// Switches of parts.
+/// Variables that switch on a part, with the name of the part.
 const PARTS: &[(&str, &str)] = &[
     ("argocd_enabled", "Argo CD"),
     ("cephfs_provisioner_enabled", "the cephfs provisioner"),
@@ -166,11 +169,11 @@ const OWN_ARGUMENTS: &str = "has no effect: kubeon chooses the arguments of what
 const OWN_PLACES: &str = "has no effect: files lie where kubeadm puts them, programs under /var/lib/kubeon";
 const NO_CALICO: &str = "has no effect: no bundle carries that network plugin, the pod network is flannel";
 const RENEWAL: &str =
-    "has no effect: certificates live a year, and every run renews those past two thirds of it";
+    "has no effect: certificates are valid for a year, and runs renew them past two thirds of it";
 const NO_TAINTS: &str = "has no effect: kubeon taints masters where there are workers, and nothing else";
 const NO_MIRROR: &str = "has no effect: kubeon configures no registry and no proxy on hosts";
 
-/// What has no effect, and what that means; the first pattern that fits.
+/// Variables without effect and the remark for each. The first matching pattern is used.
 const IDLE: &[(&str, &str)] = &[
     ("auto_renew_certificates*", RENEWAL),
     ("force_certificate_regeneration", RENEWAL),
@@ -232,18 +235,18 @@ const IDLE: &[(&str, &str)] = &[
 
 /// How a variable of this name is treated.
 pub(crate) fn kind(name: &str) -> VariableKind {
-    if SERVED.contains(&name) || SILENT.iter().any(|pattern| fits(pattern, name)) {
+    if SERVED.contains(&name) || SILENT.iter().any(|pattern| matches_pattern(pattern, name)) {
         return VariableKind::Served;
     }
     if let Some((_, part)) = PARTS.iter().find(|(known, _)| *known == name) {
         return VariableKind::Part(part);
     }
-    let idle = IDLE.iter().find(|(pattern, _)| fits(pattern, name));
+    let idle = IDLE.iter().find(|(pattern, _)| matches_pattern(pattern, name));
     idle.map_or(VariableKind::Unknown, |(_, meaning)| VariableKind::Idle(meaning))
 }
 
-/// Whether a pattern, with a `*` at one end, fits.
-fn fits(pattern: &str, name: &str) -> bool {
+/// Whether a name matches a pattern, which may have a `*` at one end.
+fn matches_pattern(pattern: &str, name: &str) -> bool {
     match (pattern.strip_prefix('*'), pattern.strip_suffix('*')) {
         (Some(end), _) => name.ends_with(end),
         (_, Some(begin)) => name.starts_with(begin),
@@ -251,20 +254,15 @@ fn fits(pattern: &str, name: &str) -> bool {
     }
 }
 
-/// The variable that was probably meant.
-pub(crate) fn meant(name: &str) -> Option<&'static str> {
+/// The known variable with the most similar name.
+pub(crate) fn suggestion(name: &str) -> Option<&'static str> {
     let parts = PARTS.iter().map(|(known, _)| *known);
     closest(name, SERVED.iter().copied().filter(|known| known.len() > 3).chain(parts))
 }
 
-/// The nearest of the known words, where it is near enough to be meant.
+/// The known word that a user may have meant: at most a quarter of its characters (1 or 2) differ.
 pub(crate) fn closest<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    let limit = (word.chars().count() / 4).clamp(1, 2);
-    known
-        .map(|candidate| (strsim::osa_distance(word, candidate), candidate))
-        .filter(|(far, _)| *far <= limit)
-        .min_by_key(|(far, _)| *far)
-        .map(|(_, candidate)| candidate)
+    suggestion::closest(word, (word.chars().count() / 4).clamp(1, 2), known)
 }
 
 #[cfg(test)]
@@ -284,9 +282,9 @@ mod tests {
     }
 
     #[test]
-    fn guesses_what_was_meant() {
-        assert_eq!(meant("kube_verison"), Some("kube_version"));
-        assert_eq!(meant("kube_pod_subnet"), Some("kube_pods_subnet"));
-        assert_eq!(meant("favourite_colour"), None);
+    fn suggests_the_most_similar_variable() {
+        assert_eq!(suggestion("kube_verison"), Some("kube_version"));
+        assert_eq!(suggestion("kube_pod_subnet"), Some("kube_pods_subnet"));
+        assert_eq!(suggestion("favourite_colour"), None);
     }
 }

@@ -1,7 +1,7 @@
-//! Inventories as people have them, and what is read from them: `tests/cases/NAME.{hosts,group_vars}.yml` → `NAME.txt`.
-//! `UPDATE_GOLDEN=1` writes the latter.
+//! Golden tests: reading `tests/cases/NAME.{hosts,group_vars}.yml` gives `NAME.txt`. `UPDATE_GOLDEN=1` writes the expected
+//! files.
 
-#![allow(clippy::unwrap_used, reason = "what fails here fails the test")]
+#![allow(clippy::unwrap_used, reason = "test code")]
 
 use std::fmt::Write as _;
 use std::fs;
@@ -36,7 +36,7 @@ fn shown(inventory: &Inventory) -> String {
 }
 
 #[test]
-fn an_inventory_with_much_said() {
+fn an_inventory_with_many_variables() {
     check("kubean");
 }
 
@@ -51,7 +51,7 @@ fn variables_of_groups_within_groups() {
 }
 
 #[test]
-fn every_mistake_at_once_and_where() {
+fn all_mistakes_are_reported_with_their_place() {
     check("wrong");
 }
 
@@ -71,7 +71,7 @@ fn an_empty_inventory() {
 }
 
 #[test]
-fn five_thousand_hosts_are_read_at_once() {
+fn reads_an_inventory_of_5000_hosts() {
     let mut hosts = String::from("all:\n  hosts:\n");
     let names: Vec<String> = (0..5000).map(|n| format!("n{n}")).collect();
     for (n, name) in names.iter().enumerate() {
@@ -86,7 +86,7 @@ fn five_thousand_hosts_are_read_at_once() {
 }
 
 #[test]
-fn secrets_are_in_no_message() {
+fn no_message_contains_a_secret() {
     let hosts = "all:\n  hosts:\n    m: {ansible_host: 10.0.0.1, ansible_password: 'hunter2 {{ x }}', ansible_port: 0}\n  \
                  children:\n    kube_control_plane: {hosts: {m: }}\n";
     let mistakes = read(&"demo".parse().unwrap(), hosts, "").unwrap_err();

@@ -9,7 +9,7 @@ use kubeon_lab::{Lab, LabName, LabOptions, LabProgress, Places, User};
 /// Test hosts on one machine.
 #[derive(Parser)]
 struct Args {
-    /// Which lab.
+    /// Name of the lab.
     #[arg(long, global = true, default_value = LabName::DEFAULT)]
     lab: LabName,
     #[command(subcommand)]
@@ -18,7 +18,7 @@ struct Args {
 
 #[derive(Subcommand)]
 enum Verb {
-    /// Make the lab or complete it.
+    /// Create the lab or complete it.
     Up {
         #[arg(long, default_value_t = 3)]
         hosts: u32,
@@ -37,13 +37,13 @@ enum Verb {
     Kill { host: String },
     /// Power back.
     Start { host: String },
-    /// Pull the cable.
+    /// Unplug the cable.
     Cut { host: String },
-    /// Plug the cable in.
+    /// Plug in the cable.
     Heal { host: String },
     /// Remove the lab.
     Down,
-    /// Show what of the lab is on the machine.
+    /// List the objects of the lab on the machine.
     Leftovers,
 }
 

@@ -1,6 +1,6 @@
 //! The base root file system: built once by debootstrap, cached under the hash of its recipe, shared read-only by
-//! all hosts of all labs. It holds nothing of Kubernetes. nft, iptables and conntrack come from the distribution, as on
-//! most hosts. A bundle brings them to hosts that lack them; tests remove them from a host to show that.
+//! all hosts of all labs. It contains no program of Kubernetes. nft, iptables and conntrack come from the distribution, as on
+//! most hosts. A bundle provides them on hosts that lack them; tests remove them from a host to check this.
 
 use std::{
     fs::{self, File, TryLockError},
@@ -102,7 +102,7 @@ fn remove(path: &Path) -> Result<()> {
 }
 
 fn lock(path: &Path) -> Result<File> {
-    let file = File::create(path).map_err(Error::file("make", path))?;
+    let file = File::create(path).map_err(Error::file("create", path))?;
     let begin = Instant::now();
     loop {
         match file.try_lock() {
@@ -122,7 +122,7 @@ fn recipe(suite: &str) -> String {
     hex::encode(&Sha256::digest(text)[..6])
 }
 
-/// Debian release of the hosts: the machine's own, or bookworm when the machine is not Debian.
+/// Debian release of the hosts: the release of the machine, or bookworm when the machine does not run Debian.
 fn suite(os_release: &str) -> String {
     let value = |key: &str| {
         let line = os_release.lines().find_map(|line| line.strip_prefix(key))?;
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn another_release_is_another_base() {
+    fn each_release_has_its_own_base() {
         assert_ne!(recipe("bookworm"), recipe("trixie"));
     }
 }

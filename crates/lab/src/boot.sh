@@ -3,15 +3,15 @@
 #   KUBEON_LAB_PROCESS  name of the lab: the mark by which `down` finds every process started for it
 #   LAB_CGROUPS  one line per cgroup hierarchy: its mount name, a tab, this host's folder in it
 #   LAB_MODE     v1 | v2
-#   LAB_SWITCH   path of the network namespace that holds the bridge
-#   LAB_DIR      folder of this host: upper, work, var, root; a file `cut` there: its cable is out
+#   LAB_SWITCH   path of the network namespace with the bridge
+#   LAB_DIR      folder of this host: upper, work, var, root; a file `cut` there marks an unplugged cable
 #   LAB_BASE, LAB_HOST, LAB_ADDRESS (with /24), LAB_GATEWAY, LAB_MAC
 set -euo pipefail
 umask 022
-# Everything of the machine but the lab's own needs stays out of the commands below.
+# The commands below do not depend on the environment of the caller.
 export PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C
 
-say() { echo "kubeon-lab: $*"; }
+log() { echo "kubeon-lab: $*"; }
 
 # join LEAF: move this process into the leaf of every hierarchy ("0" is the writer itself).
 join() {
@@ -19,8 +19,8 @@ join() {
   while IFS=$'\t' read -r name dir; do echo 0 > "$dir/$1/cgroup.procs"; done <<< "$LAB_CGROUPS"
 }
 
-# The switch: a network namespace with the bridge of the lab. It has no route out, so it refuses at once
-# (ICMP) whatever hosts send beyond the lab. It lives as long as the sleeping process.
+# The switch: a network namespace with the bridge of the lab. It has no route out, so it rejects packets for other
+# networks at once (ICMP). It exists as long as the sleeping process.
 switch() {
   join payload
   exec unshare --net bash "$0" switch-net
@@ -37,7 +37,7 @@ BATCH
   exec -a kubeon-lab-switch sleep infinity
 }
 
-# Power on: run the host until it is off. An init that asks for a reboot ends by SIGHUP (129): boot again.
+# Power on: run the host until it is powered off. On a reboot, init ends by SIGHUP (129): boot again.
 power() {
   join supervisor
   local status
@@ -45,16 +45,16 @@ power() {
     status=0
     unshare --net --mount --pid --uts --ipc --fork --kill-child --propagation private \
       bash "$0" enter || status=$?
-    say "$LAB_HOST ended with status $status"
+    log "$LAB_HOST ended with status $status"
     [ "$status" = 129 ] || exit "$status"
-    sweep
-    # The port of the life before goes away by itself, but later.
+    remove_cgroups
+    # The kernel removes the port of the previous boot too, but later.
     nsenter --net="$LAB_SWITCH" ip link del "$LAB_HOST" 2> /dev/null || :
   done
 }
 
-# Cgroups below the host's root outlive its processes: a fresh boot must not find them.
-sweep() {
+# Cgroups below the host's root remain after its processes have ended: remove them before the next boot.
+remove_cgroups() {
   local name dir
   while IFS=$'\t' read -r name dir; do
     find "$dir/payload" -mindepth 1 -depth -type d -exec rmdir {} +
@@ -80,9 +80,9 @@ route add default via $LAB_GATEWAY
 BATCH
 }
 
-# Mounts are collected here and made by one program: a fork per mount would be half of the time to boot.
+# Mounts are collected here and mounted by one program: a fork per mount would take half of the boot time.
 mounts=
-want() { mounts+="$1 $PWD/$2 $3 $4 0 0"$'\n'; }
+add_mount() { mounts+="$1 $PWD/$2 $3 $4 0 0"$'\n'; }
 make_mounts() {
   printf '%s' "$mounts" > "$1"
   mount --all --fstab "$1"
@@ -93,11 +93,11 @@ cgroups() {
   local name dir part
   while IFS=$'\t' read -r name dir; do
     case $LAB_MODE/$name in
-      v2/*) want cgroup2 sys/fs/cgroup cgroup2 defaults ;;
-      v1/unified) want cgroup2 sys/fs/cgroup/unified cgroup2 X-mount.mkdir ;;
-      v1/name=*) want cgroup "sys/fs/cgroup/${name#name=}" cgroup "none,$name,X-mount.mkdir" ;;
+      v2/*) add_mount cgroup2 sys/fs/cgroup cgroup2 defaults ;;
+      v1/unified) add_mount cgroup2 sys/fs/cgroup/unified cgroup2 X-mount.mkdir ;;
+      v1/name=*) add_mount cgroup "sys/fs/cgroup/${name#name=}" cgroup "none,$name,X-mount.mkdir" ;;
       v1/*)
-        want cgroup "sys/fs/cgroup/$name" cgroup "$name,X-mount.mkdir"
+        add_mount cgroup "sys/fs/cgroup/$name" cgroup "$name,X-mount.mkdir"
         for part in ${name//,/ }; do [ "$part" = "$name" ] || ln -s "$name" "sys/fs/cgroup/$part"; done ;;
     esac
   done <<< "$LAB_CGROUPS"
@@ -109,61 +109,61 @@ devices() {
   for n in null zero full random urandom tty kmsg net/tun; do
     [ -e "/dev/$n" ] || continue
     : > "dev/$n"
-    want "/dev/$n" "dev/$n" none bind
+    add_mount "/dev/$n" "dev/$n" none bind
   done
-  want devpts dev/pts devpts newinstance,ptmxmode=0666,mode=620,gid=5
-  want tmpfs dev/shm tmpfs nosuid,nodev
+  add_mount devpts dev/pts devpts newinstance,ptmxmode=0666,mode=620,gid=5
+  add_mount tmpfs dev/shm tmpfs nosuid,nodev
   ln -s pts/ptmx dev/ptmx
   : > dev/console
 }
 
-# copy FROM TO: the value of a kernel parameter as a plain file. Some can only be written: theirs stay empty.
+# copy FROM TO: the value of a kernel parameter as a plain file. The file of a write-only parameter stays empty.
 copy() {
   local value=
   { IFS= read -r -d '' value < "$1" || :; } 2> /dev/null
   printf '%s' "$value" > "$2"
 }
 
-# Kernel parameters that no namespace keeps apart: the host gets files of its own with the same values, so
-# that kubelet and sysctl can write them and the machine keeps what it has. net, the IPC and UTS parameters and
-# fs.inotify (shared limits that several hosts may need raised) are real; all others can only be read.
+# Kernel parameters without a namespace: the host gets its own files with the same values, so that kubelet and
+# sysctl can write them without a change of the machine. The parameters of net, IPC and UTS and of fs.inotify (shared
+# limits that several hosts may need to raise) are the real ones; all others are read-only.
 parameters() {
   local p number=0
-  want "$PWD/proc/sys" proc/sys none bind
+  add_mount "$PWD/proc/sys" proc/sys none bind
   for p in net fs/inotify kernel/hostname kernel/domainname kernel/sem kernel/shmmax kernel/shmall kernel/shmmni \
     kernel/msgmax kernel/msgmnb kernel/msgmni; do
-    [ ! -e "/proc/sys/$p" ] || want "$PWD/proc/sys/$p" "proc/sys/$p" none bind
+    [ ! -e "/proc/sys/$p" ] || add_mount "$PWD/proc/sys/$p" "proc/sys/$p" none bind
   done
   for p in kernel/panic kernel/panic_on_oops kernel/pid_max kernel/threads-max kernel/printk kernel/core_pattern \
     kernel/keys/root_maxkeys kernel/keys/root_maxbytes fs/file-max fs/nr_open fs/aio-max-nr; do
     [ -e "/proc/sys/$p" ] || continue
     number=$((number + 1))
     copy "/proc/sys/$p" "run/machine/$number"
-    want "$PWD/run/machine/$number" "proc/sys/$p" none bind
+    add_mount "$PWD/run/machine/$number" "proc/sys/$p" none bind
   done
   copy /proc/sys/kernel/random/uuid run/machine/boot_id
-  want "$PWD/run/machine/boot_id" proc/sys/kernel/random/boot_id none bind
-  want tmpfs proc/sys/vm tmpfs mode=755,nosuid,nodev,noexec
+  add_mount "$PWD/run/machine/boot_id" proc/sys/kernel/random/boot_id none bind
+  add_mount tmpfs proc/sys/vm tmpfs mode=755,nosuid,nodev,noexec
 }
 
 boot() {
   cd "$LAB_DIR"
   local try
-  # The overlay of a host just killed may still be going away.
+  # The kernel may still use the overlay of a host that was just killed.
   for try in 1 2 3 4 5 6 7 8 9 10; do
     mount -t overlay overlay -o "lowerdir=$LAB_BASE,upperdir=upper,workdir=work" root && break
-    [ "$try" -lt 10 ] || { say "cannot mount the overlay"; exit 1; }
+    [ "$try" -lt 10 ] || { log "cannot mount the overlay"; exit 1; }
     sleep 0.1
   done
   network
   cd root
   # /var must be a real file system: containerd's overlayfs cannot stack on the overlay above.
-  want "$LAB_DIR/var" var none bind
-  want proc proc proc nosuid,nodev,noexec
-  want sysfs sys sysfs nosuid,nodev,noexec
-  want tmpfs run tmpfs mode=755,nosuid,nodev
-  want tmpfs dev tmpfs mode=755,nosuid
-  [ "$LAB_MODE" = v2 ] || want tmpfs sys/fs/cgroup tmpfs mode=755,nosuid,nodev,noexec
+  add_mount "$LAB_DIR/var" var none bind
+  add_mount proc proc proc nosuid,nodev,noexec
+  add_mount sysfs sys sysfs nosuid,nodev,noexec
+  add_mount tmpfs run tmpfs mode=755,nosuid,nodev
+  add_mount tmpfs dev tmpfs mode=755,nosuid
+  [ "$LAB_MODE" = v2 ] || add_mount tmpfs sys/fs/cgroup tmpfs mode=755,nosuid,nodev,noexec
   make_mounts "$LAB_DIR/fstab"
   mkdir run/machine
   cgroups
@@ -171,13 +171,13 @@ boot() {
   parameters
   local modules
   modules=lib/modules/$(uname -r)
-  [ ! -d "/$modules" ] || want "/$modules" "usr/$modules" none bind,ro,X-mount.mkdir
+  [ ! -d "/$modules" ] || add_mount "/$modules" "usr/$modules" none bind,ro,X-mount.mkdir
   make_mounts "$LAB_DIR/fstab"
   local parameter
   for parameter in /proc/sys/vm/*; do copy "$parameter" ".$parameter"; done
   echo "$LAB_HOST" > proc/sys/kernel/hostname
   mount -o remount,bind,ro proc/sys
-  say "$LAB_HOST init"
+  log "$LAB_HOST init"
   mkdir run/machine/old
   pivot_root . run/machine/old
   umount -l /run/machine/old

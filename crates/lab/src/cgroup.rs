@@ -49,7 +49,7 @@ impl Cgroups {
         self.hierarchies.iter().map(line).collect::<Vec<_>>().join("\n")
     }
 
-    /// Makes the cgroups of a member (a host, or the switch), empty and usable.
+    /// Creates the cgroups of a member (a host, or the switch), empty and usable.
     pub(crate) fn create(&self, lab: &LabName, member: &str) -> Result<()> {
         for hierarchy in &self.hierarchies {
             for leaf in ["supervisor", "payload"] {
@@ -83,7 +83,7 @@ impl Cgroups {
         Ok(has_processes("supervisor")? && has_processes("payload")?)
     }
 
-    /// Removes the cgroups of a member (`""`: of the whole lab); fails with what cannot be removed within 5 s.
+    /// Removes the cgroups of a member (`""`: of the whole lab); fails if a cgroup cannot be removed within 5 s.
     pub(crate) fn remove(&self, lab: &LabName, member: &str) -> Result<()> {
         for hierarchy in &self.hierarchies {
             let path = dir(hierarchy, lab).join(member);
@@ -130,7 +130,7 @@ fn parse(mountinfo: &str) -> Result<Cgroups> {
         hierarchies.retain(|h| h.name == "unified");
     } else if !hierarchies.iter().any(|h| h.name == "name=systemd") {
         return Err(Error::Cgroup(
-            "systemd in the hosts needs cgroup v2 on /sys/fs/cgroup, or v1 with its own hierarchy; make that one with: \
+            "systemd in the hosts needs cgroup v2 on /sys/fs/cgroup, or v1 with its own hierarchy; create that hierarchy with: \
              mkdir /sys/fs/cgroup/systemd && mount -t cgroup -o none,name=systemd cgroup /sys/fs/cgroup/systemd",
         ));
     }
@@ -168,7 +168,7 @@ fn try_create(hierarchy: &Hierarchy, path: &Path, v2: bool) -> Result<()> {
         let child = parent.join(part);
         match fs::create_dir(&child) {
             Err(error) if error.kind() != ErrorKind::AlreadyExists => {
-                return Err(Error::file("make cgroup", child)(error));
+                return Err(Error::file("create cgroup", child)(error));
             }
             _ => {}
         }
@@ -205,7 +205,7 @@ fn children(path: &Path) -> Result<Vec<PathBuf>> {
 
 fn collect(path: &Path, pids: &mut Vec<i32>) -> Result<()> {
     if let Some(text) = process::read_vanishing(&path.join("cgroup.procs"))? {
-        // 0 stands for a process outside this PID namespace.
+        // The kernel writes 0 for a process outside this PID namespace.
         pids.extend(text.lines().filter_map(|line| line.parse::<i32>().ok()).filter(|&pid| pid > 0));
     }
     for child in children(path)? {

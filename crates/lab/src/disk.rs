@@ -26,9 +26,9 @@ pub(crate) struct DiskTemplate {
     pub shadow_group: u32,
 }
 
-/// Folder of all hosts' disks in the lab's.
+/// Folder of the hosts' disks in the lab's folder.
 pub(crate) const DISKS: &str = "hosts";
-/// Files of the lab's logins.
+/// Files with the key and the password of the lab, and with a host's key.
 pub(crate) const KEY: &str = "id_ed25519";
 pub(crate) const PASSWORD: &str = "password";
 /// The files of a host's disk that its base lacks, in the host's folder.
@@ -74,20 +74,20 @@ pub(crate) fn ensure(
     base: &Path,
     host: &str,
     address: std::net::Ipv4Addr,
-    id: &DiskTemplate,
+    template: &DiskTemplate,
 ) -> Result<()> {
     create(dir, |new| {
         for (part, mode) in [("work", 0o700), ("root", 0o755), (UPPER, 0o755), ("var", 0o755)] {
             make_dir(&new.join(part), mode)?;
         }
         Tool::new("cp")
-            .env(process::MARK, id.lab.as_str())
+            .env(process::MARK, template.lab.as_str())
             .args(["-a", "--reflink=auto", "-T"])
             .args([&base.join("var"), &new.join("var")])
             .run()?;
         let upper = new.join(UPPER);
-        write_identity(&upper, host, address, id)?;
-        let resolv = format!("nameserver {}\noptions attempts:1 timeout:1\n", gateway(id.net));
+        write_identity(&upper, host, address, template)?;
+        let resolv = format!("nameserver {}\noptions attempts:1 timeout:1\n", gateway(template.net));
         write_plain(&upper.join("etc/resolv.conf"), resolv.as_bytes(), 0o644)
     })
 }
@@ -111,7 +111,7 @@ pub(crate) fn write_identity(
     upper: &Path,
     host: &str,
     address: std::net::Ipv4Addr,
-    id: &DiskTemplate,
+    template: &DiskTemplate,
 ) -> Result<()> {
     for part in ["etc", "etc/ssh"] {
         make_dir(&upper.join(part), 0o755)?;
@@ -121,11 +121,11 @@ pub(crate) fn write_identity(
     plain("hostname", format!("{host}\n").as_bytes(), 0o644)?;
     plain("hosts", hosts.as_bytes(), 0o644)?;
     plain("machine-id", format!("{}\n", random_hex(16)?).as_bytes(), 0o444)?;
-    plain("ssh/lab_authorized_keys", id.public_key.as_bytes(), 0o644)?;
-    plain("shadow", &id.shadow, 0o640)?;
+    plain("ssh/lab_authorized_keys", template.public_key.as_bytes(), 0o644)?;
+    plain("shadow", &template.shadow, 0o640)?;
     let shadow = upper.join("etc/shadow");
-    chown(&shadow, None, Some(id.shadow_group)).map_err(Error::file("change the group of", shadow))?;
-    make_key(&id.lab, &upper.join(HOST_KEY), host)
+    chown(&shadow, None, Some(template.shadow_group)).map_err(Error::file("change the group of", shadow))?;
+    make_key(&template.lab, &upper.join(HOST_KEY), host)
 }
 
 /// Checks that an overlay file system can use this folder.
@@ -137,7 +137,7 @@ pub(crate) fn check_place(path: &Path, variable: &'static str) -> Result<()> {
         return unfit("is on an overlay file system, which cannot hold the disks of hosts");
     }
     if path.to_string_lossy().contains([',', ':', '\\', '"', ' ', '\n']) {
-        return unfit("has a character in its path that mount options cannot hold");
+        return unfit("has a character in its path that mount options cannot contain");
     }
     Ok(())
 }

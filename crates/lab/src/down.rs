@@ -1,4 +1,4 @@
-//! `down`: removes everything that a lab has on the machine, in whatever state it is.
+//! `down`: removes all objects of a lab from the machine, in every state of the lab.
 
 use std::{fs, io::ErrorKind, path::Path, thread};
 
@@ -14,8 +14,8 @@ use crate::{
 pub(crate) fn down(places: &Places, lab: &LabName) -> Result<()> {
     let cgroups = Cgroups::detect()?;
     let dir = places.lab(lab);
-    // Processes end first (hosts, the switch, running programs): they hold the other things and create them again.
-    // The route stays until the links are gone, so that no packet for the lab leaves the machine meanwhile.
+    // Processes end first (hosts, the switch, running programs): they use the other objects and create them again.
+    // The route is removed after the links, so that no packet for the lab leaves the machine.
     let steps: [&dyn Fn() -> Result<()>; 7] = [
         &|| process::kill_all(&format!("lab {lab}"), || leftovers::processes(lab, &cgroups)),
         &|| unmount(&dir),
@@ -50,7 +50,8 @@ fn unmount(dir: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The lab's folder goes last: while it exists, even without a state file, `ls` lists the lab and `down` can be repeated.
+/// The lab's folder is removed last: while it exists, even without a state file, `ls` lists the lab and `down` can be
+/// repeated.
 fn remove_files(places: &Places, lab: &LabName) -> Result<()> {
     let dir = places.lab(lab);
     if let Some(point) = mounts::below(&dir)?.into_iter().next() {
@@ -58,7 +59,7 @@ fn remove_files(places: &Places, lab: &LabName) -> Result<()> {
         return Err(Error::Remaining(vec![Leftover::Mount(point)]));
     }
     remove_disks(&dir)?;
-    // The private key goes first: a private key always has its public key beside it.
+    // The private key is removed first: a private key always has its public key beside it.
     remove_file(&dir.join(KEY))?;
     remove_tree(&dir)?;
     // These succeed only after the last lab is removed.
@@ -69,23 +70,23 @@ fn remove_files(places: &Places, lab: &LabName) -> Result<()> {
 /// Removes the disks of all hosts. A rename hides them first, so that no command takes a partly removed disk for a
 /// complete one.
 fn remove_disks(dir: &Path) -> Result<()> {
-    let (disks, gone) = (dir.join(DISKS), dir.join(DISKS).with_extension("gone"));
-    remove_gone(&gone)?;
-    match fs::rename(&disks, &gone) {
+    let (disks, hidden) = (dir.join(DISKS), dir.join(DISKS).with_extension("gone"));
+    remove_hidden(&hidden)?;
+    match fs::rename(&disks, &hidden) {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
         Err(error) => Err(Error::file("rename", disks)(error)),
-        Ok(()) => remove_gone(&gone),
+        Ok(()) => remove_hidden(&hidden),
     }
 }
 
-fn remove_gone(gone: &Path) -> Result<()> {
-    let disks: Vec<_> = fs::read_dir(gone).into_iter().flatten().flatten().map(|e| e.path()).collect();
+fn remove_hidden(hidden: &Path) -> Result<()> {
+    let disks: Vec<_> = fs::read_dir(hidden).into_iter().flatten().flatten().map(|e| e.path()).collect();
     let results: Vec<Result<()>> = thread::scope(|scope| {
         let workers: Vec<_> = disks.iter().map(|disk| scope.spawn(move || remove_tree(disk))).collect();
         workers.into_iter().map(|worker| worker.join().unwrap_or(Ok(()))).collect()
     });
     results.into_iter().collect::<Result<()>>()?;
-    remove_tree(gone)
+    remove_tree(hidden)
 }
 
 fn remove_file(path: &Path) -> Result<()> {
@@ -107,14 +108,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_removal_that_was_killed_is_completed_and_no_disk_is_half_there() {
+    fn a_killed_removal_is_completed_without_partial_disks() {
         let dir = tempfile::tempdir().unwrap();
         let file = |name: &str| {
             let path = dir.path().join(name);
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(path, "").unwrap();
         };
-        // The first removal was killed after the rename; then another command made new disks.
+        // The first removal was killed after the rename; then another command created new disks.
         file("hosts.gone/h1/upper/etc/hostname");
         file("hosts/h1/upper/etc/hostname");
         remove_disks(dir.path()).unwrap();

@@ -1,4 +1,4 @@
-//! What can go wrong, one variant per failed action.
+//! Errors of a lab, one variant per failed action.
 
 use std::{fmt::Write as _, io, path::PathBuf, time::Duration};
 
@@ -7,15 +7,15 @@ use crate::leftover::Leftover;
 /// Result of every operation on a lab.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Why an operation on a lab failed. Each message names the object, the cause and, where there is one, the way out.
+/// A failed operation on a lab. Each message names the object and the cause.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The name given for a lab cannot be one.
+    /// The given name is not a valid lab name.
     #[error("lab name {name:?}: {reason}")]
     Name {
-        /// What was given.
+        /// The given name.
         name: String,
-        /// What is wrong with it.
+        /// The violated rule.
         reason: &'static str,
     },
     /// The number of hosts is out of range.
@@ -30,11 +30,11 @@ pub enum Error {
     #[error("a lab needs root (namespaces, mounts, cgroups): run it with sudo")]
     NotRoot,
     /// Programs that a lab uses are not installed.
-    #[error("missing programs: {}; install them with: apt-get install {}", .programs.join(", "), .packages.join(" "))]
+    #[error("missing programs: {}", .programs.join(", "))]
     MissingPrograms {
         /// The programs.
         programs: Vec<String>,
-        /// The Debian packages that hold them.
+        /// The Debian packages that contain them.
         packages: Vec<String>,
     },
     /// A device of the machine is missing.
@@ -80,7 +80,7 @@ pub enum Error {
     /// There is no folder for state or cache.
     #[error("neither {variable} nor HOME is set: set {variable} to a folder")]
     NoPlace {
-        /// The environment variable that would name it.
+        /// The environment variable that sets it.
         variable: &'static str,
     },
     /// The folder of the lab cannot hold disks of hosts.
@@ -88,21 +88,21 @@ pub enum Error {
     UnfitPlace {
         /// The folder.
         path: PathBuf,
-        /// Why it does not serve.
+        /// The reason why it cannot be used.
         reason: &'static str,
-        /// The environment variable that moves it.
+        /// The environment variable that selects another folder.
         variable: &'static str,
     },
-    /// Another command works on the same thing.
+    /// Another command uses the same lab or base.
     #[error("{what} is in use by another kubeon command; waited {}", seconds(.waited))]
     Busy {
         /// The lab or the base.
         what: String,
-        /// How long this command waited for it.
+        /// The time for which this command waited.
         waited: Duration,
     },
     /// A lab of this name belongs to another state folder.
-    #[error("lab {name} exists already, with its state in {}; use another --lab NAME", .folder.display())]
+    #[error("lab {name} exists already, with its state in {}", .folder.display())]
     ForeignLab {
         /// The lab's name.
         name: String,
@@ -110,9 +110,9 @@ pub enum Error {
         folder: PathBuf,
     },
     /// No such lab.
-    #[error("there is no lab {name}; make it with: kubeon lab up --hosts N --lab {name}")]
+    #[error("there is no lab {name}")]
     NoLab {
-        /// The name asked for.
+        /// The requested name.
         name: String,
     },
     /// No such host in the lab.
@@ -120,13 +120,13 @@ pub enum Error {
     NoHost {
         /// The lab.
         lab: String,
-        /// The name asked for.
+        /// The requested name.
         host: String,
         /// The hosts that exist.
         known: Vec<String>,
     },
     /// The operation needs a running host.
-    #[error("{host} of lab {lab} is not running; boot it with: kubeon lab start {host} --lab {lab}")]
+    #[error("{host} of lab {lab} is not running")]
     HostDead {
         /// The lab.
         lab: String,
@@ -136,17 +136,23 @@ pub enum Error {
     /// All candidate subnets overlap routes or addresses of the machine.
     #[error("no free /24 for a lab in 172.28.0.0/14: every one overlaps a route or address of this machine")]
     NoSubnet,
-    /// The subnet recorded for this lab is now used by something else.
-    #[error(
-        "the subnet {subnet} of lab {lab} overlaps {other} of this machine; end the lab with: kubeon lab down --lab {lab}"
-    )]
+    /// The subnet of this lab is now used by another route or address.
+    #[error("the subnet {subnet} of lab {lab} overlaps {other} of this machine")]
     SubnetTaken {
         /// The lab.
         lab: String,
         /// Its subnet.
         subnet: String,
-        /// The route or address in the way.
+        /// The overlapping route or address.
         other: String,
+    },
+    /// The base root file system of the lab is missing.
+    #[error("the base root file system of lab {lab} is missing: {}", .path.display())]
+    NoBase {
+        /// The lab.
+        lab: String,
+        /// The base root file system.
+        path: PathBuf,
     },
     /// No usable cgroup hierarchy.
     #[error("cgroups: {0}")]
@@ -154,25 +160,25 @@ pub enum Error {
     /// A file operation failed.
     #[error("cannot {action} {}", .path.display())]
     File {
-        /// Verb.
+        /// The action, a verb.
         action: &'static str,
         /// The file.
         path: PathBuf,
-        /// Cause.
+        /// The cause.
         #[source]
         source: io::Error,
     },
-    /// A file of the lab does not hold what it should.
+    /// A file of the lab cannot be parsed.
     #[error("{} is damaged", .path.display())]
     Damaged {
         /// The file.
         path: PathBuf,
-        /// Cause.
+        /// The cause.
         #[source]
         source: serde_json::Error,
     },
-    /// The lab was made by a kubeon that keeps other state.
-    #[error("{} has version {version}, this kubeon knows 1: end the lab with: kubeon lab down", .path.display())]
+    /// The state file of the lab has an unsupported version.
+    #[error("{} has version {version}, but this kubeon supports only version 1", .path.display())]
     Version {
         /// The file.
         path: PathBuf,
@@ -184,7 +190,7 @@ pub enum Error {
     Start {
         /// The program.
         program: String,
-        /// Cause.
+        /// The cause.
         #[source]
         source: io::Error,
     },
@@ -206,12 +212,12 @@ pub enum Error {
         /// The limit.
         limit: Duration,
     },
-    /// Something that was waited for did not happen.
+    /// A condition was not met in time.
     #[error("{what}: waited {}{}", seconds(.waited), log_tail(.log))]
     Wait {
-        /// What was waited for.
+        /// The condition that was not met.
         what: String,
-        /// How long.
+        /// The waiting time.
         waited: Duration,
         /// Last lines of the log that may explain it; may be empty.
         log: String,
@@ -221,7 +227,7 @@ pub enum Error {
     Boot {
         /// The host.
         host: String,
-        /// How its supervisor ended.
+        /// Exit status of its supervisor.
         status: String,
         /// Last lines of its console.
         log: String,
@@ -230,7 +236,7 @@ pub enum Error {
     #[error("{}", list("hosts failed", .0.iter().map(|(host, error)| format!("{host}: {}", chain(error)))))]
     Hosts(Vec<(String, Error)>),
     /// `down` could not remove everything.
-    #[error("{}", list("lab could not be removed whole; still there", .0.iter().map(ToString::to_string)))]
+    #[error("{}", list("the lab could not be removed completely; these objects remain", .0.iter().map(ToString::to_string)))]
     Remaining(Vec<Leftover>),
 }
 

@@ -28,7 +28,7 @@ const BANNER_TIMEOUT: Duration = Duration::from_secs(1);
 const VM_BOOT_TIMEOUT: Duration = Duration::from_secs(15 * 60);
 const VM_BANNER_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A host of a lab, as [`Lab::hosts`](crate::Lab::hosts) saw it.
+/// A host of a lab, as [`Lab::hosts`](crate::Lab::hosts) observed it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LabHost {
     /// `h1` to `hN`.
@@ -62,7 +62,7 @@ impl std::fmt::Display for HostState {
     }
 }
 
-/// The inputs for powering a host on.
+/// The data needed to power a host on.
 pub(crate) struct Power<'a> {
     pub lab: &'a LabName,
     pub cgroups: &'a Cgroups,

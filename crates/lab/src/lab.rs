@@ -33,7 +33,7 @@ pub struct LabOptions {
     pub places: Places,
     /// Name of the lab.
     pub name: LabName,
-    /// The least number of hosts, 1 to 200.
+    /// Minimum number of hosts, 1 to 200.
     pub hosts: u32,
     /// What the hosts are; `None`: what they are already, in a new lab namespaces.
     pub kind: Option<HostKind>,
@@ -79,7 +79,7 @@ impl Lab {
             .ok()
             .filter(|n| (1..=subnet::MAX_HOSTS).contains(n))
             .ok_or(Error::HostCount { requested: options.hosts, maximum: subnet::MAX_HOSTS })?;
-        ready()?;
+        check_requirements()?;
         let (places, name) = (&options.places, &options.name);
         let dir = places.lab(name);
         let _lock = LabLock::lab(name)?;
@@ -93,9 +93,7 @@ impl Lab {
                 state.base.clone()
             }
             Some(state) => {
-                let reason =
-                    "the base root file system of this lab is missing; remove the lab with: kubeon lab down";
-                return Err(Error::UnfitPlace { path: state.base.clone(), reason, variable: "KUBEON_CACHE" });
+                return Err(Error::NoBase { lab: name.to_string(), path: state.base.clone() });
             }
             None => match &kind {
                 HostKind::Namespaces => base::ensure(places, name, progress)?,
@@ -122,7 +120,7 @@ impl Lab {
         Ok(Self { name: name.clone(), dir, state })
     }
 
-    /// Names of all labs in these places, also of those that a killed command left half made.
+    /// Names of all labs in these folders, including labs that a killed command left incomplete.
     pub fn list(places: &Places) -> Result<Vec<LabName>> {
         let entries = match fs::read_dir(&places.labs) {
             Ok(entries) => entries,
@@ -135,18 +133,18 @@ impl Lab {
         Ok(names)
     }
 
-    /// Removes all of a lab: also one that is half made, or of which only parts are left. Idempotent.
+    /// Removes all objects of a lab, even if the lab is incomplete. Idempotent.
     ///
-    /// Fails with a list of what it could not remove, and refuses a lab of the same name in other [`Places`].
+    /// Fails with a list of the objects that it could not remove, and refuses a lab of the same name in other [`Places`].
     pub fn down(places: &Places, name: &LabName) -> Result<()> {
-        ready()?;
+        check_requirements()?;
         let _lock = LabLock::lab(name)?;
         refuse_foreign(name, &places.lab(name))?;
         down::down(places, name)
     }
 
     /// Everything on the machine that belongs to a lab of this name: processes, mounts, cgroups, link, route, folder.
-    /// (Its namespaces live and end with its processes.) Empty after a [`Lab::down`].
+    /// (Its namespaces end with its processes.) Empty after a [`Lab::down`].
     pub fn leftovers(places: &Places, name: &LabName) -> Result<Vec<Leftover>> {
         leftovers::all(places, name)
     }
@@ -183,7 +181,7 @@ impl Lab {
             Some(switch) => net::ports(switch)?,
             None => std::collections::BTreeMap::new(),
         };
-        let look = |n: u8| {
+        let observe = |n: u8| {
             let name = host_name(n);
             let state = match (cgroups.is_running(&self.name, &name)?, ports.get(&name)) {
                 (false, _) => HostState::Dead,
@@ -198,12 +196,12 @@ impl Lab {
                 options.map_or(address, |vm| vm::network::cluster_address(self.state.subnet, vm, n));
             Ok(LabHost { name, address, cluster_address, state })
         };
-        (1..=self.state.hosts).map(look).collect()
+        (1..=self.state.hosts).map(observe).collect()
     }
 
-    /// Power failure: kills every process of the host; its network and mounts end with them, its disk stays. Idempotent.
+    /// Power failure: kills every process of the host; its network and mounts end with them, its disk remains. Idempotent.
     pub fn kill(&self, host: &str) -> Result<()> {
-        ready()?;
+        check_requirements()?;
         self.number(host)?;
         let _lock = LabLock::lab(&self.name)?;
         let cgroups = Cgroups::detect()?;
@@ -216,7 +214,7 @@ impl Lab {
 
     /// Boots a dead host from the same disk and, unless its cable is unplugged, waits for its SSH. Idempotent.
     pub fn start(&self, host: &str) -> Result<()> {
-        ready()?;
+        check_requirements()?;
         let number = self.number(host)?;
         let lock = LabLock::lab(&self.name)?;
         let network = self.network()?;
@@ -362,7 +360,7 @@ impl Lab {
         Ok(())
     }
 
-    /// Creates what is missing of the lab's network. Returns the cgroups and the switch's process.
+    /// Creates the missing objects of the lab's network. Returns the cgroups and the switch's process.
     fn network(&self) -> Result<(Cgroups, i32)> {
         let cgroups = Cgroups::detect()?;
         net::ensure_route(&self.name, self.state.subnet)?;
@@ -379,7 +377,7 @@ impl Lab {
     }
 
     fn cable(&self, host: &str, plugged: bool) -> Result<()> {
-        ready()?;
+        check_requirements()?;
         self.number(host)?;
         let _lock = LabLock::lab(&self.name)?;
         let mark = self.host_dir(host).join(CUT);
@@ -430,7 +428,7 @@ fn claim(name: &LabName, dir: PathBuf, known: Option<LabState>, new: LabState) -
     };
     state.save(&dir)?;
     write(&dir.join(SCRIPT_FILE), SCRIPT.as_bytes(), 0o700)?;
-    // Other labs see the choice by the route; it must exist before the lock is released.
+    // The route shows the choice to other labs; it must exist before the lock is released.
     net::ensure_route(name, state.subnet)?;
     state.kind.vm().map_or(Ok(()), |vm| vm::routing::reserve(name, state.subnet, vm))?;
     Ok(Lab { name: name.clone(), dir, state })
@@ -444,7 +442,7 @@ fn host_name(n: u8) -> String {
     format!("h{n}")
 }
 
-fn ready() -> Result<()> {
+fn check_requirements() -> Result<()> {
     if !rustix::process::geteuid().is_root() {
         return Err(Error::NotRoot);
     }

@@ -1,8 +1,8 @@
-//! A thing of a lab that is on the machine.
+//! An object of a lab that remains on the machine.
 
 use std::{fmt, path::PathBuf};
 
-/// One thing of a lab that is still there.
+/// An object of a lab that remains on the machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Leftover {
     /// A process, by its id.

@@ -1,10 +1,10 @@
-//! Finds what a lab has on the machine by the lab's name alone.
+//! Finds the objects of a lab on the machine by the lab's name alone.
 
 use std::fs;
 
 use crate::{LabName, Leftover, Places, Result, cgroup::Cgroups, mounts, net, process, stale};
 
-/// Processes of the lab: marked ones and members of its cgroups. Namespaces live and end with them.
+/// Processes of the lab: processes with its mark and members of its cgroups. Namespaces end with the processes.
 pub(crate) fn processes(lab: &LabName, cgroups: &Cgroups) -> Result<Vec<i32>> {
     let mut pids = process::marked(lab, None)?;
     pids.extend(cgroups.processes(lab, "", "")?);
@@ -13,7 +13,7 @@ pub(crate) fn processes(lab: &LabName, cgroups: &Cgroups) -> Result<Vec<i32>> {
     Ok(pids)
 }
 
-/// Everything of the lab that exists now.
+/// All objects of the lab that exist.
 pub(crate) fn all(places: &Places, lab: &LabName) -> Result<Vec<Leftover>> {
     let cgroups = Cgroups::detect()?;
     let dir = places.lab(lab);

@@ -11,14 +11,14 @@
 //!                              out)
 //! ```
 //!
-//! What this crate promises:
+//! Guarantees:
 //! - No packet of a lab leaves the machine: the bridge lives in a network namespace that has no route out.
-//! - In the machine's own namespaces a lab has processes, cgroups, one link, one route and its folder, nothing
-//!   else. The lab's name identifies all of them, so [`Lab::down`] works after any crash.
+//! - In the machine's own namespaces a lab has processes, cgroups, one link, one route and its folder, and
+//!   nothing else. The lab's name identifies all of them, so [`Lab::down`] works after any crash.
 //! - State is saved before the effect that depends on it.
 //!
-//! It knows no Kubernetes, bundles or clusters and reads no flags. It changes nothing outside the lab's folder,
-//! the cache of base root file systems and the objects above.
+//! The crate is independent of Kubernetes, bundles and clusters, and reads no flags. It changes nothing outside the
+//! lab's folder, the cache of base root file systems and the objects above.
 
 mod base;
 mod cgroup;
@@ -38,6 +38,7 @@ mod notes;
 mod places;
 mod process;
 mod progress;
+mod remedy;
 mod stale;
 mod state;
 mod subnet;
@@ -52,4 +53,5 @@ pub use leftover::Leftover;
 pub use name::LabName;
 pub use places::Places;
 pub use progress::LabProgress;
+pub use remedy::LabRemedy;
 pub use vm::{options::VmOptions, os::VmOs, profile::VmProfile};

@@ -26,9 +26,9 @@ impl LabLock {
         Self::take(&format!("kubeon-lab/{name}"), &format!("lab {name}"), Duration::from_secs(10))
     }
 
-    /// The lock of the machine's subnets: a command owns it while it chooses a subnet and reserves that by a route.
+    /// The lock of the machine's subnets: a command owns it while it chooses a subnet and reserves it by a route.
     pub(crate) fn subnets() -> Result<Self> {
-        Self::take("kubeon-lab//subnets", "the choice of a subnet", Duration::from_secs(20))
+        Self::take("kubeon-lab//subnets", "the list of lab subnets", Duration::from_secs(20))
     }
 
     fn take(socket: &str, what: &str, timeout: Duration) -> Result<Self> {

@@ -17,7 +17,7 @@ pub(crate) fn below(dir: &Path) -> Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// The kernel writes blanks and backslashes of paths as octal numbers.
+/// The kernel writes spaces, tabs, line breaks and backslashes of paths as octal numbers.
 fn unescape(text: &str) -> String {
     text.replace("\\040", " ").replace("\\011", "\t").replace("\\012", "\n").replace("\\134", "\\")
 }

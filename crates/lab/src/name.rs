@@ -1,4 +1,4 @@
-//! Names. Everything that a lab has on the machine carries the lab's name, so that it can be found without any state.
+//! Names. Every object of a lab on the machine contains the lab's name, so that it can be found without a state file.
 
 use std::{fmt, str::FromStr};
 
@@ -77,7 +77,7 @@ impl FromStr for LabName {
             return refuse("must have 1 to 32 characters");
         }
         if !name.bytes().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == b'-') {
-            return refuse("may hold a-z, 0-9 and - only");
+            return refuse("may contain only a-z, 0-9 and -");
         }
         if name.starts_with('-') || name.ends_with('-') {
             return refuse("must begin and end with a letter or digit");
@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn refuses_names_that_reach_out_of_their_folder() {
+    fn refuses_names_that_are_unsafe_as_a_folder() {
         for bad in ["", ".", "..", "a/b", "-a", "a-", "A", "a b", "ä", &"x".repeat(33)] {
             assert!(bad.parse::<LabName>().is_err(), "{bad:?} was accepted");
         }
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn two_labs_share_no_name() {
+    fn the_objects_of_two_labs_have_different_names() {
         let (a, b): (LabName, LabName) = ("a".parse().unwrap(), "b".parse().unwrap());
         assert_ne!(a.link(), b.link());
         assert_ne!(a.metric(), b.metric());

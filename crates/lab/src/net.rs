@@ -44,7 +44,7 @@ pub(crate) fn ensure_switch(lab: &LabName, net: Ipv4Net, cgroups: &Cgroups, scri
     if let Some(pid) = switch(lab, cgroups)? {
         return Ok(pid);
     }
-    // A killed command may have left an unfinished switch.
+    // A killed command may have left an incomplete switch.
     let unfinished =
         || Ok([cgroups.processes(lab, SWITCH, "")?, process::marked(lab, Some(SWITCH))?].concat());
     process::kill_all("the switch", unfinished)?;
@@ -66,11 +66,7 @@ pub(crate) fn ensure_switch(lab: &LabName, net: Ipv4Net, cgroups: &Cgroups, scri
         thread::sleep(Duration::from_millis(3));
     }
     let log = fs::read_to_string(script.with_file_name("switch.log")).unwrap_or_default();
-    Err(Error::Wait {
-        what: format!("the switch of lab {lab} did not come up"),
-        waited: begin.elapsed(),
-        log,
-    })
+    Err(Error::Wait { what: format!("the switch of lab {lab} did not start"), waited: begin.elapsed(), log })
 }
 
 /// Connects the machine to the switch. The link's alias records the lab's folder.
@@ -190,7 +186,7 @@ pub(crate) fn owner(lab: &LabName) -> Result<Option<PathBuf>> {
     Ok((!text.trim().is_empty()).then(|| text.trim_end_matches('\n').into()))
 }
 
-/// The kernel keeps at most 255 bytes.
+/// The alias of the link of a lab: its folder, at most 255 bytes, which is the kernel's limit.
 pub(crate) fn alias(dir: &Path) -> String {
     let mut text = dir.display().to_string();
     while text.len() > 255 {

@@ -7,7 +7,7 @@ use std::{
 
 use crate::{Error, LabName, Result};
 
-/// The two folders of all labs of a user.
+/// The folders of all labs of a user.
 #[derive(Debug, Clone)]
 pub struct Places {
     /// State: one folder per lab.

@@ -15,7 +15,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::{Error, LabName, Result};
 
-/// Environment variable that every process started for a lab carries; its value is the lab's name.
+/// Environment variable of every process that is started for a lab; its value is the lab's name.
 pub(crate) const MARK: &str = "KUBEON_LAB_PROCESS";
 
 /// Time limit for a process to finish its exec.
@@ -113,17 +113,17 @@ mod tests {
 
     #[test]
     fn finds_and_kills_exactly_the_marked_processes() {
-        let ours: LabName = format!("t{}", process::id()).parse().unwrap();
+        let own: LabName = format!("t{}", process::id()).parse().unwrap();
         let other: LabName = format!("t{}x", process::id()).parse().unwrap();
         let start = |lab: &LabName| {
             Command::new("sleep").arg("60").env(MARK, lab.as_str()).env("LAB_HOST", "h1").spawn().unwrap()
         };
-        let (mut a, mut b) = (start(&ours), start(&other));
+        let (mut a, mut b) = (start(&own), start(&other));
         let pid = i32::try_from(a.id()).unwrap();
-        assert_eq!(marked(&ours, None).unwrap(), [pid]);
-        assert_eq!(marked(&ours, Some("h1")).unwrap(), [pid]);
-        assert!(marked(&ours, Some("h2")).unwrap().is_empty());
-        kill_all("test", || marked(&ours, None)).unwrap();
+        assert_eq!(marked(&own, None).unwrap(), [pid]);
+        assert_eq!(marked(&own, Some("h1")).unwrap(), [pid]);
+        assert!(marked(&own, Some("h2")).unwrap().is_empty());
+        kill_all("test", || marked(&own, None)).unwrap();
         assert!(!a.wait().unwrap().success());
         assert!(b.try_wait().unwrap().is_none(), "a process of another lab was killed");
         b.kill().unwrap();

@@ -35,7 +35,7 @@ pub(crate) fn remove(places: &Places) -> Result<()> {
     })
 }
 
-/// Calls `act` for each of them and holds its lock meanwhile, so that no command starts to build it.
+/// Calls `act` for each unfinished build and holds the lock of the build, so that no command starts it.
 fn for_each_build(places: &Places, mut act: impl FnMut(PathBuf) -> Result<()>) -> Result<()> {
     let entries = match fs::read_dir(&places.cache) {
         Ok(entries) => entries,
@@ -45,7 +45,7 @@ fn for_each_build(places: &Places, mut act: impl FnMut(PathBuf) -> Result<()>) -
     let paths = entries.flatten().map(|entry| entry.path());
     for path in paths.filter(|path| path.extension().is_some_and(|extension| extension == BUILDING)) {
         let lock = path.with_extension(LOCK);
-        let file = File::create(&lock).map_err(Error::file("make", &lock))?;
+        let file = File::create(&lock).map_err(Error::file("create", &lock))?;
         match file.try_lock() {
             Ok(()) => act(path)?,
             Err(TryLockError::WouldBlock) => {}

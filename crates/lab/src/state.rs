@@ -39,7 +39,7 @@ struct Version {
 impl LabState {
     pub(crate) const VERSION: u32 = 1;
 
-    /// The state in a lab's folder; none if there is no such file.
+    /// The state in a lab's folder; `None` if the file does not exist.
     pub(crate) fn load(dir: &Path) -> Result<Option<Self>> {
         let path = dir.join(FILE);
         let text = match fs::read(&path) {
@@ -67,7 +67,7 @@ impl LabState {
 
 /// Creates a folder and its parents; only the folder itself gets the mode.
 pub(crate) fn make_dir(path: &Path, mode: u32) -> Result<()> {
-    fs::create_dir_all(path).map_err(Error::file("make", path))?;
+    fs::create_dir_all(path).map_err(Error::file("create", path))?;
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).map_err(Error::file("set the mode of", path))
 }
 
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_half_a_file() {
+    fn refuses_an_incomplete_file() {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join(FILE), r#"{"version":1,"#).unwrap();
         assert!(matches!(LabState::load(dir.path()), Err(Error::Damaged { .. })));
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn replacing_leaves_nothing_beside_it() {
+    fn replacing_leaves_no_other_file() {
         let dir = tempfile::tempdir().unwrap();
         state().save(dir.path()).unwrap();
         LabState { hosts: 5, ..state() }.save(dir.path()).unwrap();

@@ -92,7 +92,7 @@ fn parse(text: &str, name: &LabName, link_exists: impl Fn(&str) -> bool) -> Resu
     Ok(routes.iter().filter(|r| !own(r) && !vanishing(r)).filter_map(describe).collect())
 }
 
-/// Whether `ip` writes this in place of the name of a link that no longer exists: `if621`.
+/// Whether the name has the form `if621`, which `ip` prints for a link that no longer exists.
 fn is_number_of_link(name: &str) -> bool {
     name.strip_prefix("if").is_some_and(|number| number.parse::<u32>().is_ok())
 }
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn other_labs_leave_the_default_subnet_alone() {
+    fn other_labs_do_not_use_the_default_subnet() {
         for name in ["a", "b", "ci", "x1", "x2", "x3"] {
             assert_ne!(choose(&lab(name), &[], false).unwrap().to_string(), "172.30.0.0/24");
         }

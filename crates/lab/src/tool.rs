@@ -14,7 +14,7 @@ use crate::{Error, Result};
 /// Time limit for programs that only call the kernel.
 pub(crate) const QUICK: Duration = Duration::from_secs(20);
 
-/// Programs and the Debian packages that hold them.
+/// Programs and the Debian packages that contain them.
 const NEEDED: &[(&str, &str)] = &[
     ("bash", "bash"),
     ("cp", "coreutils"),
@@ -34,7 +34,7 @@ const NEEDED: &[(&str, &str)] = &[
 /// Folders of root's programs; the PATH of the caller is not used.
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-/// Checks that the programs are installed; `extra` are those that only some operations need.
+/// Checks that the programs are installed; `extra` lists the programs that only some operations need.
 pub(crate) fn check(extra: &[(&str, &str)]) -> Result<()> {
     let absent = |program: &str| find_program(program, PATH.as_ref()).is_none();
     let missing: Vec<_> = NEEDED.iter().chain(extra).filter(|(program, _)| absent(program)).collect();
@@ -99,12 +99,12 @@ impl Tool {
         Err(Error::Program { command: self.line, status: output.status.to_string(), stderr })
     }
 
-    /// Runs it and returns its standard output.
+    /// Runs the program and returns its standard output.
     pub(crate) fn run(self) -> Result<String> {
         self.run_with(|_| ())
     }
 
-    /// Runs it, calls `on_line` with each line of standard output as it comes, and returns all of them.
+    /// Runs the program, calls `on_line` with each line of standard output as it arrives, and returns all lines.
     pub(crate) fn run_with(self, on_line: impl Fn(&str)) -> Result<String> {
         let line = self.line;
         let on_stdout_line = |pipe, text: &str| {
@@ -128,6 +128,9 @@ fn failed(line: &str, error: ProgramError) -> Error {
             Error::Start { program: line, source }
         }
         ProgramError::Timeout { limit, .. } => Error::Timeout { command: line, limit },
+        ProgramError::Stopped { .. } => {
+            Error::Program { command: line, status: "stopped".to_owned(), stderr: String::new() }
+        }
         ProgramError::Failed { status, stderr_tail, .. } => {
             Error::Program { command: line, status, stderr: stderr_tail }
         }
@@ -137,6 +140,7 @@ fn failed(line: &str, error: ProgramError) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::LabRemedy;
 
     #[test]
     fn reports_status_and_stderr_of_a_program_that_fails() {
@@ -175,10 +179,8 @@ mod tests {
 
     #[test]
     fn names_the_packages_of_missing_programs() {
-        let error = check(&[("no-such-program", "its-package")]).unwrap_err().to_string();
-        assert!(
-            error.contains("no-such-program") && error.contains("apt-get install its-package"),
-            "{error}"
-        );
+        let error = check(&[("no-such-program", "its-package")]).unwrap_err();
+        assert!(error.to_string().contains("no-such-program"), "{error}");
+        assert_eq!(error.remedy(), Some(LabRemedy::InstallPackages(vec!["its-package".to_owned()])));
     }
 }

@@ -1,7 +1,7 @@
 //! Real labs on this machine: needs root and the programs of a lab; builds the base root file system if it is not in
-//! the cache. Without root every test says so and fails.
+//! the cache. Without root every test fails.
 //!
-//! Each test has a lab of its own and state in a temporary folder.
+//! Each test has its own lab with state in a temporary folder.
 #![allow(clippy::unwrap_used, clippy::print_stderr, reason = "test code")]
 
 #[path = "real/vm.rs"]
@@ -16,17 +16,17 @@ use std::{
 };
 
 use kubeon_lab::{HostState, Lab, LabName, Leftover, User};
-use world::{Scratch, World};
+use world::{MachineState, Scratch};
 
-/// A test that proves nothing must not pass.
+/// A test that checks nothing must not pass.
 fn needs_root() {
-    assert!(rustix::process::geteuid().is_root(), "this test makes namespaces and mounts: run it as root");
+    assert!(rustix::process::geteuid().is_root(), "this test creates namespaces and mounts: run it as root");
 }
 
 #[test]
-fn hosts_are_whole_and_reach_each_other_and_nobody_else() {
+fn hosts_are_complete_and_reach_only_each_other() {
     needs_root();
-    let before = World::now();
+    let before = MachineState::now();
     let scratch = Scratch::new("whole");
     let lab = scratch.up(2);
     let [h1, h2] = ["h1", "h2"].map(|h| lab.address(h).unwrap());
@@ -53,7 +53,7 @@ fn hosts_are_whole_and_reach_each_other_and_nobody_else() {
     let greeting = world::ssh(&lab, "h2", User::Root, &format!("head -c4 < /dev/tcp/{h1}/22")).unwrap();
     assert_eq!(greeting, "SSH-");
 
-    // Outside addresses: a documentation network, and whatever address this machine has there.
+    // Outside addresses: a documentation network, a public server and the addresses of this machine.
     for target in ["198.51.100.1", "8.8.8.8"].into_iter().map(str::to_owned).chain(world::own_addresses(&lab))
     {
         let begin = Instant::now();
@@ -91,7 +91,7 @@ fn every_kind_of_login_works() {
 }
 
 #[test]
-fn what_a_host_writes_to_kernel_parameters_stays_in_the_host() {
+fn kernel_parameters_of_a_host_do_not_change_the_machine() {
     needs_root();
     let scratch = Scratch::new("sysctl");
     let lab = scratch.up(1);
@@ -107,7 +107,7 @@ fn what_a_host_writes_to_kernel_parameters_stays_in_the_host() {
 }
 
 #[test]
-fn a_killed_host_is_gone_at_once_and_comes_back_as_itself() {
+fn a_killed_host_ends_at_once_and_keeps_its_identity() {
     needs_root();
     let scratch = Scratch::new("kill");
     let lab = scratch.up(2);
@@ -137,13 +137,13 @@ fn a_killed_host_is_gone_at_once_and_comes_back_as_itself() {
     assert_eq!(lab.known_hosts().unwrap(), key);
     assert_eq!(machine_id(), machine);
     assert_ne!(boot_id(), boot);
-    // Its neighbour finds it again at once: same hardware address.
+    // The other host reaches it at once, because the hardware address is the same.
     world::ssh(&lab, "h2", User::Root, &format!("ping -c1 -W2 {}", lab.address("h1").unwrap())).unwrap();
     scratch.down();
 }
 
 #[test]
-fn a_host_can_reboot_and_switch_itself_off() {
+fn a_host_can_reboot_and_power_itself_off() {
     needs_root();
     let scratch = Scratch::new("reboot");
     let lab = scratch.up(1);
@@ -151,16 +151,16 @@ fn a_host_can_reboot_and_switch_itself_off() {
     let first = boot_id().unwrap();
     // The connection may end before the command does.
     let _ = world::ssh(&lab, "h1", User::Root, "systemctl reboot");
-    world::until("the host rebooted", || boot_id().is_ok_and(|now| now != first));
+    world::wait_until("the host rebooted", || boot_id().is_ok_and(|now| now != first));
     let _ = world::ssh(&lab, "h1", User::Root, "systemctl poweroff");
-    world::until("the host is off", || world::states(&lab) == [HostState::Dead]);
+    world::wait_until("the host is off", || world::states(&lab) == [HostState::Dead]);
     Lab::up(&scratch.options(1), &|_| ()).unwrap();
     boot_id().unwrap();
     scratch.down();
 }
 
 #[test]
-fn a_cut_host_works_on_unheard_until_it_is_healed() {
+fn a_cut_host_keeps_running_without_network_until_it_is_healed() {
     needs_root();
     let scratch = Scratch::new("cut");
     let lab = scratch.up(2);
@@ -175,21 +175,21 @@ fn a_cut_host_works_on_unheard_until_it_is_healed() {
     assert!(world::ssh(&lab, "h1", User::Root, &ping).is_err());
     thread::sleep(Duration::from_secs(1));
     lab.heal("h2").unwrap();
-    world::until("h2 answers", || world::ssh(&lab, "h1", User::Root, &ping).is_ok());
-    assert!(count() >= 10, "the host stood still while it was cut");
+    world::wait_until("h2 answers", || world::ssh(&lab, "h1", User::Root, &ping).is_ok());
+    assert!(count() >= 10, "the host stopped while it was cut");
 
-    // Power does not plug in a cable.
+    // Powering a host on does not plug in its cable.
     lab.cut("h2").unwrap();
     lab.kill("h2").unwrap();
     lab.start("h2").unwrap();
-    world::until("h2 is up, cut", || world::states(&lab)[1] == HostState::Cut);
+    world::wait_until("h2 runs with an unplugged cable", || world::states(&lab)[1] == HostState::Cut);
     lab.heal("h2").unwrap();
-    world::until("h2 answers", || world::ssh(&lab, "h2", User::Root, "true").is_ok());
+    world::wait_until("h2 answers", || world::ssh(&lab, "h2", User::Root, "true").is_ok());
     scratch.down();
 }
 
 #[test]
-fn labs_side_by_side_do_not_meet() {
+fn two_labs_cannot_reach_each_other() {
     needs_root();
     let (a, b) = (Scratch::new("side-a"), Scratch::new("side-b"));
     let (lab_a, lab_b) = thread::scope(|scope| {
@@ -199,7 +199,7 @@ fn labs_side_by_side_do_not_meet() {
     assert_ne!(lab_a.subnet(), lab_b.subnet());
     let other = lab_b.address("h1").unwrap();
     assert!(world::ssh(&lab_a, "h1", User::Root, &format!("ping -c1 -W1 {other}")).is_err());
-    // Not even by way of the machine, asked directly.
+    // The machine does not route between the labs either.
     let route = format!("ip route add {} via {}", lab_b.subnet(), lab_a.machine_address());
     world::ssh(&lab_a, "h1", User::Root, &route).unwrap();
     assert!(world::ssh(&lab_a, "h1", User::Root, &format!("ping -c1 -W1 {other}")).is_err());
@@ -209,7 +209,7 @@ fn labs_side_by_side_do_not_meet() {
 }
 
 #[test]
-fn a_lab_of_another_folder_is_refused_not_taken_over() {
+fn a_lab_of_another_folder_is_refused() {
     needs_root();
     let scratch = Scratch::new("owner");
     let lab = scratch.up(1);
@@ -221,7 +221,7 @@ fn a_lab_of_another_folder_is_refused_not_taken_over() {
 }
 
 #[test]
-fn up_again_adds_hosts_and_boots_dead_ones() {
+fn up_adds_hosts_and_boots_dead_hosts() {
     needs_root();
     let scratch = Scratch::new("again");
     let lab = scratch.up(1);
@@ -233,7 +233,7 @@ fn up_again_adds_hosts_and_boots_dead_ones() {
     Lab::down(&scratch.places, &scratch.name).unwrap();
 }
 
-/// The program that the next tests kill: this very test, run alone.
+/// The process that the next tests kill: they run only this test in it.
 #[test]
 #[ignore = "a part of the tests that kill it"]
 fn child_up() {
@@ -249,7 +249,7 @@ fn child_up() {
     }
 }
 
-/// Begins what the verb says, in a program of its own.
+/// The command that runs `verb` in a separate process.
 fn begin(scratch: &Scratch, verb: &str) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command
@@ -265,7 +265,7 @@ fn begin(scratch: &Scratch, verb: &str) -> Command {
 #[test]
 fn nothing_is_left_after_another_command_is_killed_at_any_moment() {
     needs_root();
-    let before = World::now();
+    let before = MachineState::now();
     let scratch = Scratch::new("crash2");
     for verb in ["kill", "start", "down"] {
         let ready = || {
@@ -284,7 +284,7 @@ fn nothing_is_left_after_another_command_is_killed_at_any_moment() {
             thread::sleep(whole * tenth / 10);
             child.kill().unwrap();
             child.wait().unwrap();
-            // What was broken off can be completed, and then taken down whole.
+            // An interrupted command can be completed, and the lab can then be removed completely.
             if tenth == 4 || verb == "down" {
                 let lab = scratch.up(2);
                 world::ssh(&lab, "h1", User::Root, "true").unwrap();
@@ -296,16 +296,18 @@ fn nothing_is_left_after_another_command_is_killed_at_any_moment() {
 }
 
 #[test]
-fn a_base_whose_build_was_killed_is_taken_away_by_down() {
+fn down_removes_a_base_whose_build_was_killed() {
     needs_root();
     let scratch = Scratch::new("base");
     let cache = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let building = || {
         let entries = std::fs::read_dir(cache.path().join("lab")).into_iter().flatten().flatten();
-        entries.map(|entry| entry.path()).find(|path| path.extension().is_some_and(|it| it == "building"))
+        entries
+            .map(|entry| entry.path())
+            .find(|path| path.extension().is_some_and(|extension| extension == "building"))
     };
     let mut child = begin(&scratch, "up").env("KUBEON_CACHE", cache.path()).spawn().unwrap();
-    world::until("the base is being built", || {
+    world::wait_until("the base is being built", || {
         building().is_some_and(|path| path.join("debootstrap").exists())
     });
     child.kill().unwrap();
@@ -313,7 +315,8 @@ fn a_base_whose_build_was_killed_is_taken_away_by_down() {
     let places = kubeon_lab::Places::new(scratch.home(), cache.path());
     let left = Lab::leftovers(&places, &scratch.name).unwrap();
     assert!(
-        left.iter().any(|it| matches!(it, Leftover::File(path) if Some(path) == building().as_ref())),
+        left.iter()
+            .any(|leftover| matches!(leftover, Leftover::File(path) if Some(path) == building().as_ref())),
         "{left:?}"
     );
     Lab::down(&places, &scratch.name).unwrap();
@@ -323,7 +326,7 @@ fn a_base_whose_build_was_killed_is_taken_away_by_down() {
 #[test]
 fn nothing_is_left_after_up_is_killed_at_any_moment() {
     needs_root();
-    let before = World::now();
+    let before = MachineState::now();
     let scratch = Scratch::new("crash");
     let begin = Instant::now();
     scratch.up(2);
@@ -331,7 +334,7 @@ fn nothing_is_left_after_up_is_killed_at_any_moment() {
     scratch.down();
     before.assert_unchanged(&scratch);
     for moment in 0..10_u32 {
-        // Somewhere in each tenth of the time that `up` takes.
+        // A moment in each tenth of the time that `up` takes.
         let within = f64::from(Instant::now().duration_since(begin).subsec_nanos() % 1000) / 1000.0;
         let after = whole.mul_f64((f64::from(moment) + within) / 10.0);
         let mut child = Command::new(std::env::current_exe().unwrap())
@@ -344,7 +347,7 @@ fn nothing_is_left_after_up_is_killed_at_any_moment() {
             .unwrap();
         thread::sleep(after);
         child.kill().unwrap();
-        // Not waited for: `down` must cope with what is still in flight.
+        // In every second round `down` runs before the killed process is reaped.
         if moment % 2 == 0 {
             child.wait().unwrap();
         }
@@ -353,7 +356,7 @@ fn nothing_is_left_after_up_is_killed_at_any_moment() {
         before.assert_unchanged(&scratch);
         eprintln!("killed after {:.3} s: nothing left", after.as_secs_f64());
     }
-    // And what was left half made can be completed instead.
+    // An incomplete lab can also be completed.
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "child_up", "--ignored"])
         .env("LAB_TEST_NAME", scratch.name.as_str())

@@ -1,4 +1,4 @@
-//! Logs in, one method after the other.
+//! Logs in to a host: tries the login methods one after the other.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -15,29 +15,29 @@ use crate::guard::Guard;
 use crate::login::{Login, LoginMethod};
 use kubeon_api::Secret;
 
-/// The most keys of an agent that are offered: sshd ends the connection after six refusals.
+/// Maximum number of agent keys that are offered: sshd closes the connection after six refused keys.
 const MAX_AGENT_KEYS: usize = 5;
 
-/// The most rounds of keyboard-interactive authentication.
+/// Maximum number of rounds of keyboard-interactive authentication.
 const MAX_ROUNDS: usize = 4;
 
 /// Private keys. Each is read and decrypted once for all hosts.
 #[derive(Default)]
-pub(crate) struct Keys(Mutex<HashMap<KeyId, Opened>>);
+pub(crate) struct Keys(Mutex<HashMap<KeyId, LoadedKey>>);
 
 /// A file and its passphrase.
 type KeyId = (PathBuf, Option<Secret>);
-type Opened = Result<Arc<PrivateKey>, Unusable>;
+type LoadedKey = Result<Arc<PrivateKey>, LoginKeyError>;
 
-/// Why a key file cannot be used.
+/// The reason why a key file cannot be used.
 #[derive(Debug, Clone)]
-pub(crate) enum Unusable {
+pub(crate) enum LoginKeyError {
     Missing,
     Protected,
     Broken(String),
 }
 
-impl std::fmt::Display for Unusable {
+impl std::fmt::Display for LoginKeyError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Missing => f.write_str("there is no such file"),
@@ -48,7 +48,7 @@ impl std::fmt::Display for Unusable {
 }
 
 impl Keys {
-    async fn get(&self, path: &Path, passphrase: Option<&Secret>) -> Opened {
+    async fn get(&self, path: &Path, passphrase: Option<&Secret>) -> LoadedKey {
         let id = (path.to_owned(), passphrase.cloned());
         let mut keys = self.0.lock().await;
         if let Some(known) = keys.get(&id) {
@@ -57,22 +57,22 @@ impl Keys {
         let (path, secret) = id.clone();
         // Decrypting a protected key takes about a tenth of a second of computing, by design.
         let loaded = tokio::task::spawn_blocking(move || load(&path, secret.as_ref())).await;
-        let loaded = loaded.unwrap_or_else(|_| Err(Unusable::Broken("it could not be read".to_owned())));
+        let loaded = loaded.unwrap_or_else(|_| Err(LoginKeyError::Broken("it could not be read".to_owned())));
         keys.insert(id, loaded.clone());
         loaded
     }
 }
 
-fn load(path: &Path, passphrase: Option<&Secret>) -> Opened {
+fn load(path: &Path, passphrase: Option<&Secret>) -> LoadedKey {
     use russh::keys::Error;
     match load_secret_key(path, passphrase.map(Secret::expose)) {
         Ok(key) => Ok(Arc::new(key)),
-        Err(Error::IO(error)) if error.kind() == std::io::ErrorKind::NotFound => Err(Unusable::Missing),
-        Err(Error::KeyIsEncrypted) => Err(Unusable::Protected),
+        Err(Error::IO(error)) if error.kind() == std::io::ErrorKind::NotFound => Err(LoginKeyError::Missing),
+        Err(Error::KeyIsEncrypted) => Err(LoginKeyError::Protected),
         Err(_) if passphrase.is_some() => {
-            Err(Unusable::Broken("it cannot be opened with the passphrase given".to_owned()))
+            Err(LoginKeyError::Broken("it cannot be opened with the passphrase given".to_owned()))
         }
-        Err(error) => Err(Unusable::Broken(format!("it cannot be read: {error}"))),
+        Err(error) => Err(LoginKeyError::Broken(format!("it cannot be read: {error}"))),
     }
 }
 
@@ -86,7 +86,7 @@ pub(crate) struct Attempt<'a> {
     remaining: MethodSet,
 }
 
-/// Why a login failed.
+/// A failed login.
 pub(crate) enum LoginError {
     /// The server refused all methods; the text lists them.
     Denied(String),
@@ -119,7 +119,7 @@ impl<'a> Attempt<'a> {
                 return Ok(());
             }
             if self.handle.is_closed() {
-                self.tried.push("then the host ended the connection".to_owned());
+                self.tried.push("then the host closed the connection".to_owned());
                 break;
             }
         }
@@ -134,7 +134,11 @@ impl<'a> Attempt<'a> {
         match result {
             AuthResult::Success => true,
             AuthResult::Failure { remaining_methods, partial_success } => {
-                let word = if partial_success { "accepted, but not enough" } else { "refused" };
+                let word = if partial_success {
+                    "accepted, but the host requires another method"
+                } else {
+                    "refused"
+                };
                 self.tried.push(format!("{what}: {word}"));
                 self.remaining = remaining_methods;
                 false
@@ -163,7 +167,7 @@ impl<'a> Attempt<'a> {
                         return Ok(true);
                     }
                 }
-                Err(Unusable::Missing) => {}
+                Err(LoginKeyError::Missing) => {}
                 Err(why) => self.tried.push(format!("{what}: {why}")),
             }
             if self.handle.is_closed() {
@@ -206,7 +210,7 @@ impl<'a> Attempt<'a> {
             })
             .collect();
         if keys.is_empty() {
-            self.tried.push("agent: it holds no key".to_owned());
+            self.tried.push("agent: it has no key".to_owned());
         }
         for key in keys.into_iter().take(MAX_AGENT_KEYS) {
             let what = format!("agent's key {}", key.fingerprint(HashAlg::Sha256));

@@ -1,4 +1,4 @@
-//! A command for a host, its input, its output and its end.
+//! A command for a host: its input, output and exit status.
 
 use std::pin::Pin;
 use std::time::Duration;
@@ -14,12 +14,12 @@ pub enum Stream {
     Err,
 }
 
-/// How a command ended.
+/// The end of a command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Exit {
-    /// With this code; 0 is success.
+    /// The exit code; 0 is success.
     Code(u32),
-    /// By this signal, such as `KILL`.
+    /// The signal that ended the command, such as `KILL`.
     Signal(String),
 }
 
@@ -72,5 +72,5 @@ impl Command {
     }
 }
 
-/// Receives output as it comes.
+/// Callback for the output of a command.
 pub(crate) type OnOutput<'a> = &'a (dyn Fn(Stream, &[u8]) + Send + Sync);

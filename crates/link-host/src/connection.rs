@@ -22,7 +22,7 @@ use crate::login::Login;
 use crate::settings::Limits;
 use crate::shell::Rights;
 
-/// Channels that are open at once on a connection: sshd allows 10 sessions by default.
+/// Maximum number of open channels per connection: sshd allows 10 sessions by default.
 const CHANNELS: usize = 8;
 
 /// Flow-control window per channel in bytes.
@@ -47,19 +47,19 @@ pub(crate) struct Connection {
     pub(crate) rights: OnceCell<Result<Rights, StepFailure>>,
 }
 
-/// Why there is no connection.
+/// A failed attempt to connect.
 pub(crate) struct DialError {
     pub(crate) failure: StepFailure,
     /// Whether another attempt may succeed.
-    pub(crate) again: bool,
+    pub(crate) retryable: bool,
     /// Whether a login was attempted.
-    pub(crate) counted: bool,
+    pub(crate) login_attempted: bool,
 }
 
 impl DialError {
-    fn network(host: HostAddress, port: u16, why: impl std::fmt::Display, again: bool) -> Self {
+    fn network(host: HostAddress, port: u16, why: impl std::fmt::Display, retryable: bool) -> Self {
         let cause = format!("{host} cannot be reached at port {port}: {why}");
-        Self { failure: failure(Category::Unreachable, cause), again, counted: false }
+        Self { failure: failure(Category::Unreachable, cause), retryable, login_attempted: false }
     }
 }
 
@@ -73,7 +73,7 @@ impl Connection {
         limits: &Limits,
     ) -> Result<Self, DialError> {
         let guard = Guard::new(host, login.port, Arc::clone(host_keys));
-        let mut handle = greet(host, login.port, guard, limits).await?;
+        let mut handle = handshake(host, login.port, guard, limits).await?;
         let attempt = Attempt::new(&mut handle, login, keys).run();
         let port = login.port;
         match timeout(LOGIN_TIMEOUT, attempt).await {
@@ -89,20 +89,23 @@ impl Connection {
                     "{host} refused the login of {} ({tried}); check the user, or give another key or password",
                     login.user
                 );
-                Err(DialError { failure: failure(Category::Denied, cause), again: false, counted: true })
+                Err(DialError {
+                    failure: failure(Category::Denied, cause),
+                    retryable: false,
+                    login_attempted: true,
+                })
             }
             Ok(Err(LoginError::Broken(error))) => {
                 let why = format!("the connection broke during the login ({error})");
-                Err(DialError { counted: true, ..DialError::network(host, port, why, true) })
+                Err(DialError { login_attempted: true, ..DialError::network(host, port, why, true) })
             }
             Err(_) => {
                 let why = format!("the login took more than {} s", LOGIN_TIMEOUT.as_secs());
-                Err(DialError { counted: true, ..DialError::network(host, port, why, false) })
+                Err(DialError { login_attempted: true, ..DialError::network(host, port, why, false) })
             }
         }
     }
 
-    /// Whether the connection is closed.
     pub(crate) fn is_closed(&self) -> bool {
         self.handle.is_closed()
     }
@@ -118,7 +121,7 @@ pub(crate) async fn read_host_key(
     let mut guard = Guard::new(host, port, Arc::clone(host_keys));
     guard.only_read_key = true;
     let shown = Arc::clone(&guard.shown);
-    let result = greet(host, port, guard, limits).await;
+    let result = handshake(host, port, guard, limits).await;
     let shown = shown.lock().take();
     match (shown, result) {
         (Some(key), _) => Ok(key),
@@ -127,8 +130,8 @@ pub(crate) async fn read_host_key(
     }
 }
 
-/// TCP and key exchange, up to the point where the host's key was accepted.
-async fn greet(
+/// Opens the TCP connection and runs the key exchange, until the host's key is accepted.
+async fn handshake(
     host: HostAddress,
     port: u16,
     guard: Guard,
@@ -143,22 +146,23 @@ async fn greet(
             return Err(DialError::network(host, port, why, false));
         }
     };
-    tune(&socket).map_err(|error| DialError::network(host, port, error, true))?;
+    set_socket_options(&socket).map_err(|error| DialError::network(host, port, error, true))?;
     let refusal = Arc::clone(&guard.refusal);
     let config = Arc::new(config(&guard.host_keys.algorithms(host, port)));
     let result = timeout(KEY_EXCHANGE_TIMEOUT, client::connect_stream(config, socket, guard)).await;
     if let Some(failure) = refusal.lock().take() {
-        return Err(DialError { failure, again: false, counted: false });
+        return Err(DialError { failure, retryable: false, login_attempted: false });
     }
     match result {
         Ok(Ok(handle)) => Ok(handle),
         Ok(Err(error)) => {
-            let again = matches!(error, russh::Error::IO(_) | russh::Error::HUP | russh::Error::Disconnect);
-            Err(DialError::network(host, port, format!("no SSH there ({error})"), again))
+            let retryable =
+                matches!(error, russh::Error::IO(_) | russh::Error::HUP | russh::Error::Disconnect);
+            Err(DialError::network(host, port, format!("the port does not serve SSH ({error})"), retryable))
         }
         Err(_) => {
             let why = format!(
-                "it accepts connections but speaks no SSH within {} s",
+                "it accepts connections but does not start SSH within {} s",
                 KEY_EXCHANGE_TIMEOUT.as_secs()
             );
             Err(DialError::network(host, port, why, false))
@@ -166,7 +170,7 @@ async fn greet(
     }
 }
 
-fn tune(socket: &TcpStream) -> std::io::Result<()> {
+fn set_socket_options(socket: &TcpStream) -> std::io::Result<()> {
     // Small requests must not wait for the acknowledgement of others.
     socket.set_nodelay(true)?;
     SockRef::from(socket).set_tcp_user_timeout(Some(ACKNOWLEDGE_TIMEOUT))
@@ -174,24 +178,26 @@ fn tune(socket: &TcpStream) -> std::io::Result<()> {
 
 fn describe_tcp_error(error: &std::io::Error) -> String {
     match error.kind() {
-        std::io::ErrorKind::ConnectionRefused => "nothing listens there (connection refused)".to_owned(),
+        std::io::ErrorKind::ConnectionRefused => {
+            "no program listens on the port (connection refused)".to_owned()
+        }
         std::io::ErrorKind::HostUnreachable | std::io::ErrorKind::NetworkUnreachable => {
-            "there is no route to it".to_owned()
+            "there is no route to the host".to_owned()
         }
         _ => error.to_string(),
     }
 }
 
-/// The client's settings. Key types that are `known` of the host come first.
+/// The client's settings. The types of the host's `known` keys come first.
 fn config(known: &[Algorithm]) -> client::Config {
     let usual = Preferred::DEFAULT.key;
-    // A known RSA key may be shown under any of its names.
-    let alike = |known: &Algorithm, usual: &Algorithm| match (known, usual) {
+    // A host may show a known RSA key under any of its algorithm names.
+    let same_type = |known: &Algorithm, usual: &Algorithm| match (known, usual) {
         (Algorithm::Rsa { .. }, Algorithm::Rsa { .. }) => true,
         (known, usual) => known == usual,
     };
     let (mut key, others): (Vec<Algorithm>, Vec<Algorithm>) =
-        usual.iter().cloned().partition(|usual| known.iter().any(|known| alike(known, usual)));
+        usual.iter().cloned().partition(|usual| known.iter().any(|known| same_type(known, usual)));
     key.extend(others);
     client::Config {
         window_size: WINDOW,
@@ -201,7 +207,7 @@ fn config(known: &[Algorithm]) -> client::Config {
         nodelay: true,
         preferred: Preferred {
             key: Cow::Owned(key),
-            // Processors have instructions for AES-GCM. The other ciphers are for servers without it.
+            // Processors have instructions for AES-GCM. The other ciphers are for servers without AES-GCM.
             cipher: Cow::Borrowed(&[
                 cipher::AES_128_GCM,
                 cipher::AES_256_GCM,

@@ -21,15 +21,15 @@ use crate::failure::{category_of, failure, last_lines};
 use crate::pool::SshHosts;
 use crate::remote::CHUNK;
 
-/// Unpacks beside the destination `$1`, compares every sum and moves the result into place. `$2` is the source's name, for
-/// a destination that is a folder; `$3` is `file` or `folder`. Prints the final path.
+/// Unpacks beside the destination `$1`, compares every checksum and moves the result into place. `$2` is the source's
+/// name, for a destination that is a folder; `$3` is `file` or `folder`. Prints the final path.
 const RECEIVE: &str = "set -eu; dest=$1
 case $dest in /*) ;; *) dest=./$dest ;; esac
 case $dest in */) mkdir -p \"$dest\" ;; esac
 [ ! -d \"$dest\" ] || dest=${dest%/}/$2
 if [ -e \"$dest\" ]; then
   [ \"$3\" = folder ] || [ ! -d \"$dest\" ] || { echo \"$dest is a folder\" >&2; exit 1; }
-  [ \"$3\" = file ] || [ -d \"$dest\" ] || { echo \"$dest is no folder\" >&2; exit 1; }
+  [ \"$3\" = file ] || [ -d \"$dest\" ] || { echo \"$dest is not a folder\" >&2; exit 1; }
 fi
 parent=$(dirname -- \"$dest\"); mkdir -p \"$parent\"
 t=$(mktemp -d \"$parent/.kubeon-copy.XXXXXX\"); trap 'rm -rf \"$t\"' EXIT; trap 'exit 1' HUP INT TERM
@@ -43,7 +43,7 @@ printf '%s\\n' \"$dest\"";
 /// Exit code of [`RECEIVE`] when the received bytes have another digest.
 const WRONG_DIGEST: u32 = 65;
 
-/// Time limit without progress; at the end of a large copy the host computes sums for a while.
+/// Time limit without progress; at the end of a large copy the host computes checksums for a while.
 const STALL_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// Interval of progress reports.
@@ -75,8 +75,8 @@ impl SshHosts {
     /// destination changes only when the SHA-256 of every file is equal.
     ///
     /// # Errors
-    /// When the source cannot be read or contains something else than files, folders and links; when the host cannot be
-    /// reached or cannot store it; when a sum differs.
+    /// When the source cannot be read or contains anything other than files, folders and links; when the host cannot be
+    /// reached or cannot store it; when a checksum differs.
     pub async fn copy(
         &self,
         host: HostAddress,
@@ -101,29 +101,30 @@ impl SshHosts {
         let (mut out, mut err) = (Vec::new(), Vec::new());
         let running = async {
             let mut on_output = |stream, bytes: &[u8]| {
-                let kept = if stream == Stream::Out { &mut out } else { &mut err };
-                if kept.len() < 64 * 1024 {
-                    kept.extend_from_slice(bytes);
+                let buffer = if stream == Stream::Out { &mut out } else { &mut err };
+                if buffer.len() < 64 * 1024 {
+                    buffer.extend_from_slice(bytes);
                 }
             };
             remote.run_to_end(&connection, CommandInput::Reader(Box::pin(reader)), &mut on_output).await
         };
-        let exit = watch(running, &done, total, on_progress, host).await?;
-        let words = String::from_utf8_lossy(&err).into_owned();
+        let exit = wait_with_progress(running, &done, total, on_progress, host).await?;
+        let stderr_text = String::from_utf8_lossy(&err).into_owned();
         if exit.success() {
             let path = String::from_utf8_lossy(&out).trim_end_matches('\n').to_owned();
             return Ok(Copied { path, files, bytes: total });
         }
-        let log = last_lines(&words, 20);
+        let log = last_lines(&stderr_text, 20);
         let why = log.last().cloned().unwrap_or_else(|| exit.to_string());
-        let category = if exit == Exit::Code(WRONG_DIGEST) { Category::Corrupt } else { category_of(&words) };
+        let category =
+            if exit == Exit::Code(WRONG_DIGEST) { Category::Corrupt } else { category_of(&stderr_text) };
         let cause = format!("cannot copy {} to {host}:{}: {why}", copy.source.display(), copy.destination);
         Err(StepFailure { log, ..failure(category, cause) })
     }
 }
 
-/// Waits for the end, reports progress, and fails when there is none.
-async fn watch<T>(
+/// Waits for the end of the copy and reports progress. Fails after [`STALL_TIMEOUT`] without progress.
+async fn wait_with_progress<T>(
     running: impl Future<Output = Result<T, StepFailure>>,
     done: &AtomicU64,
     total: u64,
@@ -132,7 +133,7 @@ async fn watch<T>(
 ) -> Result<T, StepFailure> {
     tokio::pin!(running);
     let mut tick = tokio::time::interval(PROGRESS_INTERVAL);
-    let (mut reported, mut moved) = (0, Instant::now());
+    let (mut reported, mut last_progress) = (0, Instant::now());
     loop {
         let result = tokio::select! {
             result = &mut running => Some(result),
@@ -140,13 +141,13 @@ async fn watch<T>(
         };
         let now = done.load(Ordering::Relaxed);
         if now != reported {
-            (reported, moved) = (now, Instant::now());
+            (reported, last_progress) = (now, Instant::now());
             on_progress(now, total);
         }
         if let Some(result) = result {
             return result;
         }
-        if moved.elapsed() > STALL_TIMEOUT {
+        if last_progress.elapsed() > STALL_TIMEOUT {
             let cause = format!("the copy to {host} made no progress for {} s", STALL_TIMEOUT.as_secs());
             return Err(failure(Category::Timeout, cause));
         }
@@ -170,16 +171,16 @@ impl CopySource {
     fn list(source: &Path) -> io::Result<Self> {
         let name = fs::canonicalize(source)?;
         let name = name.file_name().and_then(|name| name.to_str());
-        let name = name.ok_or_else(|| io::Error::other("its name is not plain text"))?.to_owned();
+        let name = name.ok_or_else(|| io::Error::other("its name is not UTF-8"))?.to_owned();
         let first = Entry { path: source.to_owned(), inside: "data".into(), meta: fs::metadata(source)? };
-        let (mut entries, mut open) = (Vec::new(), vec![first]);
-        while let Some(entry) = open.pop() {
+        let (mut entries, mut pending) = (Vec::new(), vec![first]);
+        while let Some(entry) = pending.pop() {
             if entry.meta.is_dir() {
                 let mut inner = fs::read_dir(&entry.path)?.collect::<io::Result<Vec<_>>>()?;
                 inner.sort_by_key(fs::DirEntry::file_name);
                 for found in inner.into_iter().rev() {
                     let (path, inside) = (found.path(), entry.inside.join(found.file_name()));
-                    open.push(Entry { meta: fs::symlink_metadata(&path)?, path, inside });
+                    pending.push(Entry { meta: fs::symlink_metadata(&path)?, path, inside });
                 }
             } else if !entry.meta.is_file() && !entry.meta.is_symlink() {
                 let what = format!("{} is neither file, folder nor link", entry.path.display());
@@ -202,21 +203,21 @@ impl CopySource {
         self.entries.iter().filter(|entry| entry.meta.is_file()).map(|entry| entry.meta.len()).sum()
     }
 
-    /// The stream. A thread produces it and is at most a few pieces ahead.
+    /// The stream. A thread produces it and stays at most a few pieces ahead of the reader.
     fn stream(self, done: Arc<AtomicU64>) -> Pieces {
         let (pieces, incoming) = mpsc::channel(4);
         tokio::task::spawn_blocking(move || {
             let mut out = Outgoing { pieces: pieces.clone(), piece: Vec::with_capacity(CHUNK) };
             let packed = self.pack(&mut out, &done).and_then(|()| out.flush());
             if let Err(error) = packed {
-                // Without a receiver nobody needs the error.
+                // The receiver is closed when the copy has already failed.
                 pieces.blocking_send(Err(error)).ok();
             }
         });
         Pieces { incoming, piece: Vec::new(), at: 0 }
     }
 
-    /// Writes the tar stream: `data` and all in it, then `sums`, as `sha256sum -c` reads them.
+    /// Writes the tar stream: `data` with its contents, then `sums` in the format of `sha256sum -c`.
     fn pack(&self, out: &mut Outgoing, done: &AtomicU64) -> io::Result<()> {
         let mut tar = tar::Builder::new(out);
         let mut sums = String::new();
@@ -247,7 +248,7 @@ impl CopySource {
 }
 
 fn sum_line(sum: Sha256, inside: &Path) -> io::Result<String> {
-    let path = inside.to_str().ok_or_else(|| io::Error::other(format!("{inside:?} is not plain text")))?;
+    let path = inside.to_str().ok_or_else(|| io::Error::other(format!("{inside:?} is not UTF-8")))?;
     let sum = hex::encode(sum.finalize());
     if path.contains(['\\', '\n']) {
         return Ok(format!("\\{sum}  {}\n", path.replace('\\', "\\\\").replace('\n', "\\n")));
@@ -255,7 +256,7 @@ fn sum_line(sum: Sha256, inside: &Path) -> io::Result<String> {
     Ok(format!("{sum}  {path}\n"))
 }
 
-/// The bytes of a file, exactly as many as listed, with their sum.
+/// Reads exactly as many bytes of a file as were listed, and computes their checksum.
 struct Summed<'a> {
     file: File,
     path: &'a Path,
@@ -306,8 +307,8 @@ impl Write for Outgoing {
 
     fn flush(&mut self) -> io::Result<()> {
         let piece = std::mem::replace(&mut self.piece, Vec::with_capacity(CHUNK));
-        let gone = || io::Error::new(io::ErrorKind::BrokenPipe, "the stream is no longer read");
-        if piece.is_empty() { Ok(()) } else { self.pieces.blocking_send(Ok(piece)).map_err(|_| gone()) }
+        let closed = || io::Error::new(io::ErrorKind::BrokenPipe, "the stream is no longer read");
+        if piece.is_empty() { Ok(()) } else { self.pieces.blocking_send(Ok(piece)).map_err(|_| closed()) }
     }
 }
 

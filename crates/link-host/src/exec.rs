@@ -35,11 +35,11 @@ const END_TIMEOUT: Duration = Duration::from_secs(10);
 const PREAMBLE_LIMIT: usize = 64 * 1024;
 
 impl SshHosts {
-    /// Runs a command to its end and calls `on_output` with its output as it comes. When the future is dropped, or at the
+    /// Runs a command to its end and calls `on_output` with its output as it arrives. When the future is dropped, or at the
     /// time limit, the command and its children are ended on the host.
     ///
     /// # Errors
-    /// When the host cannot be reached, at the time limit, or when the command's end is unknown. A command that fails is no
+    /// When the host cannot be reached, at the time limit, or when the exit status is unknown. A command that fails is not an
     /// error: see [`Exit`].
     pub async fn exec(
         &self,
@@ -85,14 +85,15 @@ impl SshHosts {
             return result;
         }
         if let Some(running) = guard.running.take() {
-            // The time limit is over whether this succeeds or not.
+            // `end` logs its failure. The result is a timeout in both cases.
             drop(running.end().await);
         }
         let seconds = command.timeout.unwrap_or_default().as_secs_f32();
         Err(failure(Category::Timeout, format!("the command on {host} was ended after {seconds} s")))
     }
 
-    /// Waits until abandoned commands are ended on their hosts, at most half a minute. Returns those that may still run.
+    /// Waits until abandoned commands are ended on their hosts, at most half a minute. Returns the commands that
+    /// may still run.
     pub async fn end_abandoned(&self) -> Vec<(HostAddress, StepFailure)> {
         let mut endings = std::mem::take(&mut *self.0.endings());
         let mut failed = Vec::new();
@@ -108,28 +109,28 @@ impl SshHosts {
 /// The output up to the line with the process id.
 #[derive(Default)]
 struct OutputStart {
-    held: Vec<u8>,
-    over: bool,
+    buffer: Vec<u8>,
+    complete: bool,
 }
 
 impl OutputStart {
     /// Forwards the output after the line. Returns the process id when the line is complete.
     fn feed(&mut self, bytes: &[u8], on_output: OnOutput<'_>) -> Option<u32> {
-        if self.over {
+        if self.complete {
             on_output(Stream::Out, bytes);
             return None;
         }
-        self.held.extend_from_slice(bytes);
+        self.buffer.extend_from_slice(bytes);
         match self.line() {
             Some((pid, end)) => {
-                self.over = true;
-                if end < self.held.len() {
-                    on_output(Stream::Out, &self.held[end..]);
+                self.complete = true;
+                if end < self.buffer.len() {
+                    on_output(Stream::Out, &self.buffer[end..]);
                 }
-                self.held = Vec::new();
+                self.buffer = Vec::new();
                 pid
             }
-            None if self.held.len() > PREAMBLE_LIMIT => {
+            None if self.buffer.len() > PREAMBLE_LIMIT => {
                 self.flush(on_output);
                 None
             }
@@ -140,17 +141,18 @@ impl OutputStart {
     /// The process id, and the end of its line; `None` while the line is not complete.
     fn line(&self) -> Option<(Option<u32>, usize)> {
         let start =
-            self.held.windows(PID_PREFIX.len()).position(|window| window == PID_PREFIX)? + PID_PREFIX.len();
-        let end = start + self.held[start..].iter().position(|byte| *byte == b'\n')?;
-        let pid = std::str::from_utf8(&self.held[start..end]).ok().and_then(|text| text.trim().parse().ok());
+            self.buffer.windows(PID_PREFIX.len()).position(|window| window == PID_PREFIX)? + PID_PREFIX.len();
+        let end = start + self.buffer[start..].iter().position(|byte| *byte == b'\n')?;
+        let pid =
+            std::str::from_utf8(&self.buffer[start..end]).ok().and_then(|text| text.trim().parse().ok());
         Some((pid, end + 1))
     }
 
-    /// Forwards the output when the line never came: it may say why the command did not start.
+    /// Forwards the output when the line did not arrive: the output may explain why the command did not start.
     fn flush(&mut self, on_output: OnOutput<'_>) {
-        self.over = true;
-        if !self.held.is_empty() {
-            on_output(Stream::Out, &std::mem::take(&mut self.held));
+        self.complete = true;
+        if !self.buffer.is_empty() {
+            on_output(Stream::Out, &std::mem::take(&mut self.buffer));
         }
     }
 }
@@ -187,7 +189,7 @@ impl Running {
 
     /// Waits for the process id of a command that has just started; `None` when the command has ended.
     async fn read_pid(&mut self) -> Option<u32> {
-        while !self.start.over {
+        while !self.start.complete {
             if let Some(pid) = self.start.feed(&self.remote.out().await?, &|_, _| {}) {
                 self.pid = Some(pid);
             }
@@ -210,7 +212,7 @@ impl Drop for EndOnDrop {
         }
         let pool = Arc::clone(&self.pool);
         let mut endings = self.pool.endings();
-        // Removes finished tasks, whose results nobody needs.
+        // Removes finished tasks: their results are not needed.
         while endings.try_join_next().is_some() {}
         endings.spawn(async move {
             let ended = (running.connection.host, running.end().await);
@@ -223,25 +225,24 @@ impl Drop for EndOnDrop {
 
 async fn kill(connection: &Connection, rights: &Rights, pid: u32) -> Result<(), StepFailure> {
     let pid = pid.to_string();
-    connection.ask(rights, END, &[&pid], CommandInput::Nothing, (END_TIMEOUT, 4096)).await.map(drop)
+    connection.run_script(rights, END, &[&pid], CommandInput::Nothing, (END_TIMEOUT, 4096)).await.map(drop)
 }
 
 #[cfg(test)]
 mod tests {
-
     use parking_lot::Mutex;
 
     use super::*;
 
     fn feed(pieces: &[&str]) -> (Option<u32>, String) {
-        let said = Mutex::new(String::new());
-        let sink = |_: Stream, bytes: &[u8]| said.lock().push_str(std::str::from_utf8(bytes).unwrap());
+        let forwarded = Mutex::new(String::new());
+        let sink = |_: Stream, bytes: &[u8]| forwarded.lock().push_str(std::str::from_utf8(bytes).unwrap());
         let (mut start, mut pid) = (OutputStart::default(), None);
         for piece in pieces {
             pid = start.feed(piece.as_bytes(), &sink).or(pid);
         }
         start.flush(&sink);
-        (pid, said.into_inner())
+        (pid, forwarded.into_inner())
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Parses the answer of the probe script. The answer is not trusted: it may be incomplete, repeated or invalid.
+//! Parses the output of the probe script. The output is not trusted: it may be incomplete, repeated or invalid.
 
 use std::net::Ipv4Addr;
 
@@ -6,16 +6,16 @@ use kubeon_api::{Cidr, Digest};
 use kubeon_wire::{Cgroup, Facts, LinkFact, Reach, ReachFact};
 use serde_json::{Map, Value};
 
-/// Ports that a cluster's programs listen on.
+/// Ports on which a cluster's programs listen.
 const CLUSTER_PORTS: [u16; 7] = [2379, 2380, 6443, 10250, 10256, 10257, 10259];
 
-/// The most entries of one kind that are accepted.
-const MOST: usize = 4096;
+/// Maximum number of accepted entries of one kind.
+const MAX_ENTRIES: usize = 4096;
 
 /// Bit of `CAP_SYS_RESOURCE` in a capability set.
 const CAP_SYS_RESOURCE: u64 = 1 << 24;
 
-/// When the script was sent and when its answer started, in seconds since 1970 on the control machine.
+/// Time when the script was sent and when its output started, in seconds since 1970 on the control machine.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Round {
     pub(crate) sent: f64,
@@ -25,12 +25,12 @@ pub(crate) struct Round {
 /// Reads the lines of `probe.sh`. Unknown keys are ignored; the last value of a repeated key counts.
 ///
 /// # Errors
-/// Why a line cannot be parsed, in one sentence without the host's name.
-pub(crate) fn parse(answer: &str, round: Round) -> Result<Facts, String> {
+/// The reason why the output cannot be parsed, without the host's name.
+pub(crate) fn parse(output: &str, round: Round) -> Result<Facts, String> {
     let mut facts = Facts { cgroup: Cgroup::V1, ..Facts::default() };
     let (mut complete, mut node, mut claim) = (false, None, None);
     let mut plain = Map::new();
-    for (key, value) in answer.lines().filter_map(|line| line.split_once('=')) {
+    for (key, value) in output.lines().filter_map(|line| line.split_once('=')) {
         match key {
             "clock" => set_clock(&mut facts, value, round)?,
             "system" => facts.system = text(value),
@@ -55,11 +55,11 @@ pub(crate) fn parse(answer: &str, round: Round) -> Result<Facts, String> {
             "listen" => add_port(&mut facts, value),
             "inodes_free" => facts.inodes_free = value.trim().parse().ok(),
             "product_uuid" => facts.product_uuid = text(value),
-            "module" => add_pair(value, |name, there| {
-                facts.modules.insert(name, there == "1");
+            "module" => add_pair(value, |name, available| {
+                facts.modules.insert(name, available == "1");
             }),
-            "program" => add_pair(value, |name, there| {
-                facts.programs.insert(name, there == "1");
+            "program" => add_pair(value, |name, available| {
+                facts.programs.insert(name, available == "1");
             }),
             "parameter" => add_pair(value, |name, value| {
                 facts.parameters.insert(name, text(value));
@@ -78,7 +78,7 @@ pub(crate) fn parse(answer: &str, round: Round) -> Result<Facts, String> {
         }
     }
     if !complete {
-        return Err("its answer is cut off".to_owned());
+        return Err("the output of the probe is incomplete".to_owned());
     }
     let mut facts = with_plain(facts, plain)?;
     if let Some(text) = claim {
@@ -99,12 +99,13 @@ fn scalar(json: &str) -> Option<Value> {
     serde_json::from_str(json).ok().filter(|value: &Value| value.is_number() || value.is_boolean())
 }
 
-/// Adds the facts that have the same name in the script and in the JSON of [`Facts`]. New ones need no change here.
+/// Adds the facts that have the same name in the script and in the JSON of [`Facts`]. A new fact of this kind needs no
+/// change here.
 fn with_plain(facts: Facts, plain: Map<String, Value>) -> Result<Facts, String> {
     if plain.is_empty() {
         return Ok(facts);
     }
-    let unreadable = |error: serde_json::Error| format!("its facts cannot be read: {error}");
+    let unreadable = |error: serde_json::Error| format!("the facts cannot be parsed: {error}");
     let mut all = serde_json::to_value(facts).map_err(unreadable)?;
     if let Some(fields) = all.as_object_mut() {
         fields.extend(plain);
@@ -114,19 +115,19 @@ fn with_plain(facts: Facts, plain: Map<String, Value>) -> Result<Facts, String> 
 
 /// Adds the facts that only the node program knows.
 fn merge(facts: &mut Facts, text: &str) -> Result<(), String> {
-    let told: Facts = serde_json::from_str(text).map_err(|e| {
+    let reported: Facts = serde_json::from_str(text).map_err(|e| {
         format!(
-            "the node program on it cannot tell what was done there ({e}); see `/var/lib/kubeon/node/current facts`, \
-             and remove that link to have everything checked again"
+            "the node program cannot report the state of the host ({e}); see the output of `/var/lib/kubeon/node/current \
+             facts`; to check everything again, remove that link"
         )
     })?;
-    facts.claim = told.claim.or(facts.claim.take());
-    facts.parts = told.parts;
-    facts.journal = told.journal;
-    facts.certificates = told.certificates;
-    facts.kubelet = told.kubelet;
-    facts.cluster = told.cluster;
-    facts.unchecked = told.unchecked;
+    facts.claim = reported.claim.or(facts.claim.take());
+    facts.parts = reported.parts;
+    facts.journal = reported.journal;
+    facts.certificates = reported.certificates;
+    facts.kubelet = reported.kubelet;
+    facts.cluster = reported.cluster;
+    facts.unchecked = reported.unchecked;
     Ok(())
 }
 
@@ -148,13 +149,13 @@ fn set_clock(facts: &mut Facts, value: &str, round: Round) -> Result<(), String>
     Ok(())
 }
 
-/// One line without control characters, short enough for a screen.
+/// The value without control characters, at most 200 characters.
 fn text(value: &str) -> String {
     value.chars().filter(|c| !c.is_control()).take(200).collect::<String>().trim().to_owned()
 }
 
 fn number<T: std::str::FromStr>(key: &str, value: &str) -> Result<T, String> {
-    value.trim().parse().map_err(|_| format!("its {key} is no number: {:?}", text(value)))
+    value.trim().parse().map_err(|_| format!("the value of {key} is not a number: {:?}", text(value)))
 }
 
 fn kib(key: &str, value: &str) -> Result<u64, String> {
@@ -162,7 +163,7 @@ fn kib(key: &str, value: &str) -> Result<u64, String> {
 }
 
 fn capabilities(value: &str) -> Result<u64, String> {
-    u64::from_str_radix(value.trim(), 16).map_err(|_| "its capabilities are no number".to_owned())
+    u64::from_str_radix(value.trim(), 16).map_err(|_| "the value of cap_eff is not a number".to_owned())
 }
 
 fn add_address(addresses: &mut Vec<Ipv4Addr>, value: &str) {
@@ -179,20 +180,20 @@ fn add_port(facts: &mut Facts, value: &str) {
     for (ports, wanted) in
         [(&mut facts.listening, true), (&mut facts.busy_ports, CLUSTER_PORTS.contains(&port))]
     {
-        if wanted && !ports.contains(&port) && ports.len() < MOST {
+        if wanted && !ports.contains(&port) && ports.len() < MAX_ENTRIES {
             ports.push(port);
         }
     }
 }
 
-/// Removes repetitions: the script prints a service for its unit and for each of its processes.
+/// Adds a service once: the script prints it for its unit and for each of its processes.
 fn add_service(services: &mut Vec<String>, name: String) {
     if !services.contains(&name) {
         services.push(name);
     }
 }
 
-/// Two words, the first of which is a name.
+/// A name and a value, separated by a space.
 fn add_pair(value: &str, mut add: impl FnMut(String, &str)) {
     if let Some((name, rest)) = value.split_once(' ') {
         add(text(name), rest.trim());
@@ -207,13 +208,13 @@ fn link(value: &str) -> Option<LinkFact> {
     Some(LinkFact { address, name, mtu })
 }
 
-/// A network, or an address alone.
+/// A network or a single address.
 fn route(value: &str) -> Option<Cidr> {
     let value = value.trim();
     if value.contains('/') { value.parse().ok() } else { format!("{value}/32").parse().ok() }
 }
 
-/// `PLACE PORT OUTCOME`.
+/// `TARGET PORT OUTCOME`.
 fn reached(value: &str) -> Option<ReachFact> {
     let mut words = value.split_whitespace();
     let (target, port) = (text(words.next()?), words.next()?.parse().ok()?);
@@ -265,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_what_is_checked_before_a_cluster_is_made() {
+    fn reads_the_facts_for_the_prechecks() {
         let facts = parsed(
             "inodes_free=1000\nproduct_uuid=4c4c\nprogram=nft 0\nprogram=iptables 1\nmodule=overlay 1\nmodule=ip_vs 0\nparameter=net.ipv4.ip_forward 0\n\
              fact=canSetParameters true\nnameservers=10.0.0.2 10.0.0.3\nfact=resolvesItself false\nlink=172.30.0.11 eth0 1500\n\
@@ -283,12 +284,15 @@ mod tests {
         let routes: Vec<_> = facts.routes.iter().map(ToString::to_string).collect();
         assert_eq!(routes, ["172.30.0.0/24", "10.1.2.3/32"]);
         assert_eq!((facts.listening, facts.busy_ports), (vec![11000], vec![]));
-        let outcomes: Vec<_> = facts.reached.iter().map(|one| one.outcome).collect();
+        let outcomes: Vec<_> = facts.reached.iter().map(|fact| fact.outcome).collect();
         assert_eq!(outcomes, [Reach::Refused, Reach::Silent, Reach::Failed]);
         assert_eq!(parsed("selinux=0").unwrap().selinux_enforces, Some(false));
-        let untold = parsed("cpus=2").unwrap();
-        assert_eq!(untold.selinux_enforces, None);
-        assert_eq!((untold.inodes_free, untold.nameservers, untold.resolves_itself), (None, None, None));
+        let unreported = parsed("cpus=2").unwrap();
+        assert_eq!(unreported.selinux_enforces, None);
+        assert_eq!(
+            (unreported.inodes_free, unreported.nameservers, unreported.resolves_itself),
+            (None, None, None)
+        );
     }
 
     #[test]
@@ -297,30 +301,30 @@ mod tests {
         assert_eq!(offset("1001.000000001"), 0);
         assert_eq!(offset("1301.2"), 300);
         assert_eq!(offset("701.000"), -300);
-        assert_eq!(offset("1001.%N"), 1, "half a second is assumed where the host knows no fractions");
+        assert_eq!(offset("1001.%N"), 1, "half a second is assumed when the host prints no fraction");
     }
 
     #[test]
-    fn lacks_what_root_in_a_container_lacks() {
+    fn root_in_a_container_lacks_capabilities() {
         let facts = parsed("cap_eff=00000000a80425fb\nuid=1000").unwrap();
         assert!(!facts.can_sys_resource && !facts.is_root && !facts.can_set_conntrack);
     }
 
     #[test]
-    fn an_answer_that_is_cut_off_is_refused() {
-        assert!(parse("system=Linux\ncpus=2\n", ROUND).unwrap_err().contains("cut off"));
+    fn an_incomplete_output_is_refused() {
+        assert!(parse("system=Linux\ncpus=2\n", ROUND).unwrap_err().contains("incomplete"));
         assert!(parse("", ROUND).is_err());
     }
 
     #[test]
-    fn nonsense_is_refused_by_name_and_cannot_reach_the_screen() {
+    fn invalid_values_are_refused_by_name_without_control_characters() {
         assert!(parsed("cpus=two").unwrap_err().contains("cpus"));
-        assert!(parsed("fact=hasNftables 7").unwrap_err().contains("facts cannot be read"));
-        for nothing in
+        assert!(parsed("fact=hasNftables 7").unwrap_err().contains("facts cannot be parsed"));
+        for invalid in
             ["fact=hasNftables yes", "fact=hostname \"\\u001b[2J\"", "fact=unheardOf 1", "fact=hasNftables"]
         {
-            assert!(!parsed(nothing).unwrap().has_nftables, "{nothing}");
-            assert_eq!(parsed(nothing).unwrap().hostname, "", "{nothing}");
+            assert!(!parsed(invalid).unwrap().has_nftables, "{invalid}");
+            assert_eq!(parsed(invalid).unwrap().hostname, "", "{invalid}");
         }
         assert!(parsed("memory_kib=-1").is_err());
         let error = parsed("cpus=\x1b[31mred").unwrap_err();
@@ -330,14 +334,14 @@ mod tests {
     }
 
     #[test]
-    fn the_node_program_tells_what_was_done() {
+    fn the_node_program_adds_its_facts() {
         let facts = parsed(
             "cpus=2\nnode_link=kubeon-node-00000000000000000000000000000000000000000000000000000000000000aa\n\
              node_facts={\"cpus\":99,\"claim\":{\"cluster\":\"demo\",\"uid\":\"u\",\"generation\":3,\"version\":\"v1.36.3\",\
              \"role\":\"master\"},\"journal\":[{\"id\":\"a\",\"digest\":\"d\",\"standing\":\"stands\"}]}",
         )
         .unwrap();
-        assert_eq!(facts.cpus, 2, "what the script sees itself is kept");
+        assert_eq!(facts.cpus, 2, "the value of the script is kept");
         assert_eq!(facts.claim.unwrap().generation, 3);
         assert_eq!(facts.journal.len(), 1);
         assert!(facts.node_program.unwrap().as_str().ends_with("aa"));
@@ -353,14 +357,14 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_told_is_never_taken_for_nothing() {
+    fn an_unreadable_claim_or_journal_is_an_error() {
         assert!(parsed("claim={\"cluster\":").unwrap_err().contains("claim.json"));
         assert!(parsed("node_facts=").unwrap_err().contains("node/current"));
         assert!(parsed("node_facts={\"journal\":7}").is_err());
     }
 
     #[test]
-    fn a_link_to_something_else_is_no_node_program() {
+    fn a_link_to_another_file_is_not_a_node_program() {
         assert_eq!(parsed("node_link=/bin/sh").unwrap().node_program, None);
         assert_eq!(parsed("node_link=kubeon-node-xyz").unwrap().node_program, None);
     }

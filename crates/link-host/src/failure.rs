@@ -1,4 +1,4 @@
-//! Failures in the form of the ports.
+//! Constructors of [`StepFailure`], the failure type of the ports.
 
 use kubeon_wire::{Category, StepFailure};
 

@@ -8,16 +8,16 @@ use parking_lot::Mutex;
 use russh::client::Handler;
 use russh::keys::PublicKeyOrCertificate;
 
-use crate::host_keys::{HostKeys, SeenKey, seen};
+use crate::host_keys::{HostKeys, SeenKey, seen_key};
 
-/// Compares the host's key while the connection is made.
+/// Compares the host's key during the key exchange.
 pub(crate) struct Guard {
     host: HostAddress,
     port: u16,
     pub(crate) host_keys: Arc<HostKeys>,
     /// Whether to record the key and refuse it.
     pub(crate) only_read_key: bool,
-    /// Why the key was refused.
+    /// The reason why the key was refused.
     pub(crate) refusal: Arc<Mutex<Option<StepFailure>>>,
     /// The recorded key.
     pub(crate) shown: Arc<Mutex<Option<SeenKey>>>,
@@ -36,7 +36,7 @@ impl Handler for Guard {
     async fn check_server_key(&mut self, shown: &PublicKeyOrCertificate) -> Result<bool, Self::Error> {
         let key = shown.public_key();
         if self.only_read_key {
-            let key = seen(self.host, self.port, &key);
+            let key = seen_key(self.host, self.port, &key);
             *self.shown.lock() = Some(key);
             return Ok(false);
         }

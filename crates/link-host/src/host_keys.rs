@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use kubeon_api::HostAddress;
 use kubeon_wire::{Category, StepFailure};
@@ -13,14 +14,14 @@ use russh::keys::{Algorithm, HashAlg, PublicKey};
 use crate::failure::failure;
 use crate::known_hosts::{self, KnownHostsEntry, host_name};
 
-/// How an unknown host key is treated. A key that differs from the known one is refused under every policy.
+/// Treatment of unknown host keys. A key that differs from the known one is refused under every policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HostKeyPolicy {
-    /// It is refused.
+    /// An unknown key is refused.
     Pinned,
-    /// Its key is accepted and the caller pins it, see [`HostKeys::pinned_text`].
+    /// An unknown key is accepted and the caller pins it, see [`HostKeys::pinned_text`].
     AcceptNew,
-    /// Its key is accepted for this process and not pinned.
+    /// An unknown key is accepted for this process and not pinned.
     Probe,
 }
 
@@ -36,10 +37,10 @@ pub enum HostKeyError {
         source: io::Error,
     },
     /// A line cannot be parsed.
-    #[error("{place}, line {line}, is not a line of known_hosts: mend or remove it")]
+    #[error("{place}, line {line}, is not a line of known_hosts: correct or remove it")]
     Line {
-        /// The file, as shown to people.
-        place: KeyPlace,
+        /// The file, as messages name it.
+        place: KeySource,
         /// Counted from 1.
         line: usize,
     },
@@ -61,14 +62,14 @@ pub struct SeenKey {
 
 /// The place of known keys, as messages name it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum KeyPlace {
+pub enum KeySource {
     /// In a file of this machine.
     File(PathBuf),
-    /// Another place, of which a file here is a copy, with its name for people.
+    /// Another place, of which a file of this machine is a copy, with the name that messages use.
     Elsewhere(String),
 }
 
-impl fmt::Display for KeyPlace {
+impl fmt::Display for KeySource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::File(path) => path.display().fmt(f),
@@ -80,63 +81,68 @@ impl fmt::Display for KeyPlace {
 /// The known keys, and those that this process has accepted.
 pub struct HostKeys {
     policy: HostKeyPolicy,
-    pinned: Option<(KeyPlace, String)>,
-    known: Vec<(KeyPlace, KnownHostsEntry)>,
+    pinned: Option<(KeySource, String)>,
+    known: Vec<(KeySource, KnownHostsEntry)>,
     accepted: BTreeMap<(HostAddress, u16), PublicKey>,
-    met: Mutex<BTreeMap<(HostAddress, u16), (PublicKey, bool)>>,
+    /// The accepted keys that hosts have shown, and whether the pinned file has them.
+    shown: Mutex<BTreeMap<(HostAddress, u16), (PublicKey, bool)>>,
+    /// Whether a host was refused because its key is not known.
+    refused_unknown: AtomicBool,
 }
 
 impl HostKeys {
     /// No known keys.
     #[must_use]
     pub fn new(policy: HostKeyPolicy) -> Self {
-        let (known, accepted, met) = (Vec::new(), BTreeMap::new(), Mutex::new(BTreeMap::new()));
-        Self { policy, pinned: None, known, accepted, met }
+        let (known, accepted, shown) = (Vec::new(), BTreeMap::new(), Mutex::new(BTreeMap::new()));
+        let refused_unknown = AtomicBool::new(false);
+        Self { policy, pinned: None, known, accepted, shown, refused_unknown }
     }
 
-    /// Adds the cluster's own pinned keys; a missing file has none.
+    /// Adds the cluster's pinned keys. A missing file counts as empty.
     ///
     /// # Errors
     /// When the file cannot be read, or a line of it is damaged.
     pub fn with_pinned(self, path: &Path) -> Result<Self, HostKeyError> {
-        self.with_pinned_of(path, KeyPlace::File(path.to_owned()))
+        self.with_pinned_of(path, KeySource::File(path.to_owned()))
     }
 
     /// As [`HostKeys::with_pinned`], for a file that is a copy of `place`: messages name that place.
     ///
     /// # Errors
     /// When the file cannot be read, or a line of it is damaged.
-    pub fn with_pinned_of(mut self, path: &Path, place: KeyPlace) -> Result<Self, HostKeyError> {
+    pub fn with_pinned_of(mut self, path: &Path, place: KeySource) -> Result<Self, HostKeyError> {
         let text = self.read(path, &place)?;
         self.pinned = Some((place, text));
         Ok(self)
     }
 
-    /// Adds keys that the user knows, such as those of `~/.ssh/known_hosts`; a missing file has none.
+    /// Adds keys that the user knows, such as those of `~/.ssh/known_hosts`. A missing file counts as empty.
     ///
     /// # Errors
     /// When the file cannot be read, or a line of it is damaged.
     pub fn with_known_hosts(mut self, path: &Path) -> Result<Self, HostKeyError> {
-        self.read(path, &KeyPlace::File(path.to_owned()))?;
+        self.read(path, &KeySource::File(path.to_owned()))?;
         Ok(self)
     }
 
-    /// Adds keys that a person has accepted. For such a host no other key is accepted. They do not override lines of files.
+    /// Adds keys that the user has accepted. For these hosts no other key is accepted. The keys do not override lines of
+    /// files.
     #[must_use]
     pub fn with_accepted(mut self, keys: &[SeenKey]) -> Self {
         self.accepted.extend(keys.iter().map(|seen| ((seen.host, seen.port), seen.key.clone())));
         self
     }
 
-    /// Whether no line of any file accepts or refuses the key; only then a person is asked. The same rules apply as for a
-    /// connection.
+    /// Whether no line of any file accepts or refuses the key, so that the user must confirm it. The same rules apply as
+    /// for a connection.
     #[must_use]
     pub fn is_new(&self, shown: &SeenKey) -> bool {
         let name = host_name(&shown.host.to_string(), shown.port);
-        !self.about(&name).any(|(_, entry)| !entry.revoked || same(&entry.key, &shown.key))
+        !self.entries_for(&name).any(|(_, entry)| !entry.revoked || same(&entry.key, &shown.key))
     }
 
-    fn read(&mut self, path: &Path, place: &KeyPlace) -> Result<String, HostKeyError> {
+    fn read(&mut self, path: &Path, place: &KeySource) -> Result<String, HostKeyError> {
         let text = match std::fs::read_to_string(path) {
             Ok(text) => text,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(String::new()),
@@ -148,12 +154,18 @@ impl HostKeys {
         Ok(text)
     }
 
+    /// Whether a host was refused because its key is not known.
+    #[must_use]
+    pub fn refused_unknown(&self) -> bool {
+        self.refused_unknown.load(Ordering::Relaxed)
+    }
+
     /// Keys that this process has accepted and the pinned file lacks, ordered by host.
     #[must_use]
     pub fn new_keys(&self) -> Vec<SeenKey> {
-        let met = self.met.lock();
-        let new = met.iter().filter(|(_, (_, pinned))| !pinned);
-        new.map(|((host, port), (key, _))| seen(*host, *port, key)).collect()
+        let shown = self.shown.lock();
+        let new = shown.iter().filter(|(_, (_, pinned))| !pinned);
+        new.map(|((host, port), (key, _))| seen_key(*host, *port, key)).collect()
     }
 
     /// The text of the pinned file with the new keys, for the caller to write under [`HostKeyPolicy::AcceptNew`].
@@ -170,22 +182,22 @@ impl HostKeys {
         text
     }
 
-    /// The lines about a host, in the order of the files.
-    fn about(&self, name: &str) -> impl Iterator<Item = &(KeyPlace, KnownHostsEntry)> {
+    /// The lines that name a host, in the order of the files.
+    fn entries_for(&self, name: &str) -> impl Iterator<Item = &(KeySource, KnownHostsEntry)> {
         self.known.iter().filter(move |(_, entry)| entry.names(name))
     }
 
     /// The types of a host's known keys. They are requested first, so that the host shows a known key.
     pub(crate) fn algorithms(&self, host: HostAddress, port: u16) -> Vec<Algorithm> {
         let name = host_name(&host.to_string(), port);
-        let known = self.about(&name).filter(|(_, entry)| !entry.revoked);
+        let known = self.entries_for(&name).filter(|(_, entry)| !entry.revoked);
         known.map(|(_, entry)| entry.key.algorithm()).collect()
     }
 
-    /// Accepts the key, or returns why it is refused and the remedy.
+    /// Accepts the key, or returns why it is refused.
     pub(crate) fn check(&self, host: HostAddress, port: u16, key: &PublicKey) -> Result<(), StepFailure> {
         let name = host_name(&host.to_string(), port);
-        let lines: Vec<_> = self.about(&name).collect();
+        let lines: Vec<_> = self.entries_for(&name).collect();
         // As in OpenSSH, a line that revokes the key overrides all others, wherever it is.
         let revoking = lines.iter().find(|(_, entry)| entry.revoked && same(&entry.key, key));
         if let Some((place, entry)) = revoking {
@@ -199,17 +211,20 @@ impl HostKeys {
         }
         match known.first() {
             Some((place, entry)) => Err(changed(host, &name, key, place, entry)),
-            None => self.meet(host, port, key),
+            None => self.check_unknown(host, port, key),
         }
     }
 
     /// Checks the key of a host without known keys.
-    fn meet(&self, host: HostAddress, port: u16, key: &PublicKey) -> Result<(), StepFailure> {
-        let met = self.met.lock().get(&(host, port)).cloned();
-        let before = met.map(|(before, _)| before).or_else(|| self.accepted.get(&(host, port)).cloned());
+    fn check_unknown(&self, host: HostAddress, port: u16, key: &PublicKey) -> Result<(), StepFailure> {
+        let shown = self.shown.lock().get(&(host, port)).cloned();
+        let before = shown.map(|(before, _)| before).or_else(|| self.accepted.get(&(host, port)).cloned());
         match before {
             Some(before) if !same(&before, key) => Err(replaced(host, &before, key)),
-            None if self.policy == HostKeyPolicy::Pinned => Err(not_known(host, key)),
+            None if self.policy == HostKeyPolicy::Pinned => {
+                self.refused_unknown.store(true, Ordering::Relaxed);
+                Err(not_known(host, key))
+            }
             _ => {
                 self.remember(host, port, key);
                 Ok(())
@@ -224,12 +239,12 @@ impl HostKeys {
             .known
             .iter()
             .any(|(place, entry)| Some(place) == pinned && entry.names(&name) && same(&entry.key, key));
-        let mut met = self.met.lock();
-        met.insert((host, port), (key.clone(), is_pinned));
+        let mut shown = self.shown.lock();
+        shown.insert((host, port), (key.clone(), is_pinned));
     }
 }
 
-pub(crate) fn seen(host: HostAddress, port: u16, key: &PublicKey) -> SeenKey {
+pub(crate) fn seen_key(host: HostAddress, port: u16, key: &PublicKey) -> SeenKey {
     let text = key.to_openssh().unwrap_or_default();
     let mut words = text.split_whitespace();
     let (kind, key_text) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
@@ -257,16 +272,16 @@ fn changed(
     host: HostAddress,
     name: &str,
     key: &PublicKey,
-    place: &KeyPlace,
+    place: &KeySource,
     entry: &KnownHostsEntry,
 ) -> StepFailure {
     let forget = match place {
-        KeyPlace::File(path) => {
+        KeySource::File(path) => {
             let path = path.display().to_string();
             let file = shlex::try_quote(&path).map_or_else(|_| path.clone(), |quoted| quoted.into_owned());
-            format!("forget its old key with: ssh-keygen -R '{name}' -f {file}")
+            format!("remove the old key with: ssh-keygen -R '{name}' -f {file}")
         }
-        KeyPlace::Elsewhere(_) => format!("take that line out of {place}"),
+        KeySource::Elsewhere(_) => format!("remove that line from {place}"),
     };
     let cause = format!(
         "{host} shows another SSH host key than the pinned one: {} is expected ({place}, line {}), {} was shown; \
@@ -287,7 +302,7 @@ fn replaced(host: HostAddress, before: &PublicKey, key: &PublicKey) -> StepFailu
     failure(Category::Denied, cause)
 }
 
-fn revoked(host: HostAddress, key: &PublicKey, place: &KeyPlace, line: usize) -> StepFailure {
+fn revoked(host: HostAddress, key: &PublicKey, place: &KeySource, line: usize) -> StepFailure {
     let cause = format!(
         "{host} shows the SSH host key {}, which is marked as revoked in {place}, line {line}; give the host a new key",
         fingerprint(key),
@@ -297,11 +312,10 @@ fn revoked(host: HostAddress, key: &PublicKey, place: &KeyPlace, line: usize) ->
 
 fn not_known(host: HostAddress, key: &PublicKey) -> StepFailure {
     let cause = format!(
-        "the SSH host key of {host} is not known: it shows {}; compare it with `ssh-keygen -lf` of the public key in \
-         /etc/ssh on the host, then accept it with --accept-new",
+        "the SSH host key of {host} is not known: it shows {}; compare it with the public key in /etc/ssh on the host",
         fingerprint(key)
     );
-    failure(Category::Denied, cause)
+    failure(Category::UnknownHostKey, cause)
 }
 
 #[cfg(test)]
@@ -310,14 +324,14 @@ mod tests {
 
     use super::*;
 
-    const ONE: &str = "AAAAC3NzaC1lZDI1NTE5AAAAIIxuorVMLiuXGxvfFjK+EH50I5WMPWXbLX7L+A3ca37c";
+    const KEY: &str = "AAAAC3NzaC1lZDI1NTE5AAAAIIxuorVMLiuXGxvfFjK+EH50I5WMPWXbLX7L+A3ca37c";
     const OTHER: &str = "AAAAC3NzaC1lZDI1NTE5AAAAIO5j+ReaLQbLzTyR3N1vMetGifxXgzrIxP+3UFBrKIO9";
 
     /// 10.0.0.1 and its port 2222, as `ssh-keygen -H` writes them.
     const HASHED: &str = "|1|d7OMcQrhsylQynuy9k11r3qqFGI=|cinT0pk8Ct+bOAxf1gk0KCWcnVg=";
     const HASHED_PORT: &str = "|1|DgCegl+f7OxtNmAEkWya2gFfB94=|zv+H5ninEmqUT2dmQQUrHPp0CSg=";
 
-    /// How a line may name the host, and the port of the sshd that it means.
+    /// Forms in which a line names the host, and the port of the sshd that each form names.
     const NAMES: [(&str, u16); 6] = [
         (HASHED, 22),
         (HASHED_PORT, 2222),
@@ -335,86 +349,88 @@ mod tests {
         parse_public_key_base64(text).unwrap()
     }
 
-    fn knowing(policy: HostKeyPolicy, text: &str) -> HostKeys {
+    fn with_known(policy: HostKeyPolicy, text: &str) -> HostKeys {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), text).unwrap();
         HostKeys::new(policy).with_known_hosts(file.path()).unwrap()
     }
 
     #[test]
-    fn a_known_host_is_not_new_however_its_line_names_it() {
-        let knowing = |names: &str| knowing(HostKeyPolicy::Pinned, &format!("{names} ssh-ed25519 {ONE}\n"));
+    fn a_known_host_is_not_new_in_every_form_of_its_name() {
+        let with_known =
+            |names: &str| with_known(HostKeyPolicy::Pinned, &format!("{names} ssh-ed25519 {KEY}\n"));
         for (names, port) in NAMES {
-            let keys = knowing(names);
-            assert!(!keys.is_new(&seen(host(), port, &key(ONE))), "{names}");
-            keys.check(host(), port, &key(ONE)).unwrap();
+            let keys = with_known(names);
+            assert!(!keys.is_new(&seen_key(host(), port, &key(KEY))), "{names}");
+            keys.check(host(), port, &key(KEY)).unwrap();
         }
         for (names, port) in [(HASHED, 2222), (HASHED_PORT, 22), ("10.0.0.*,!10.0.0.1", 22), ("10.0.0.2", 22)]
         {
-            let keys = knowing(names);
-            assert!(keys.is_new(&seen(host(), port, &key(ONE))), "{names}");
-            assert!(keys.check(host(), port, &key(ONE)).is_err(), "{names}");
+            let keys = with_known(names);
+            assert!(keys.is_new(&seen_key(host(), port, &key(KEY))), "{names}");
+            assert!(keys.check(host(), port, &key(KEY)).is_err(), "{names}");
         }
     }
 
     #[test]
-    fn no_accepted_key_outweighs_the_one_that_a_file_knows() {
+    fn an_accepted_key_does_not_override_the_key_of_a_file() {
         for (names, port) in NAMES {
             for policy in [HostKeyPolicy::Pinned, HostKeyPolicy::AcceptNew, HostKeyPolicy::Probe] {
-                let keys = knowing(policy, &format!("{names} ssh-ed25519 {ONE}\n"));
-                let shown = seen(host(), port, &key(OTHER));
+                let keys = with_known(policy, &format!("{names} ssh-ed25519 {KEY}\n"));
+                let shown = seen_key(host(), port, &key(OTHER));
                 assert!(!keys.is_new(&shown), "{names}");
                 let keys = keys.with_accepted(&[shown]);
                 let failure = keys.check(host(), port, &key(OTHER)).unwrap_err();
                 assert_eq!(failure.category, Category::Denied);
-                let words = failure.to_string();
-                assert!(words.contains("another SSH host key than the pinned one"), "{names}: {words}");
+                let message = failure.to_string();
+                assert!(message.contains("another SSH host key than the pinned one"), "{names}: {message}");
                 assert!(keys.new_keys().is_empty() && keys.pinned_text().is_empty(), "{names}");
             }
         }
     }
 
     #[test]
-    fn who_accepts_a_key_accepts_no_other() {
-        let shown = seen(host(), 22, &key(ONE));
-        let keys = knowing(HostKeyPolicy::Pinned, "");
+    fn accepting_a_key_does_not_accept_another_key() {
+        let shown = seen_key(host(), 22, &key(KEY));
+        let keys = with_known(HostKeyPolicy::Pinned, "");
         assert!(keys.is_new(&shown));
         let keys = keys.with_accepted(std::slice::from_ref(&shown));
-        let words = keys.check(host(), 22, &key(OTHER)).unwrap_err().to_string();
-        assert!(words.contains("than a moment ago"), "{words}");
-        let words = keys.check(host(), 2222, &key(ONE)).unwrap_err().to_string();
-        assert!(words.contains("is not known"), "another port is another sshd: {words}");
-        keys.check(host(), 22, &key(ONE)).unwrap();
+        let message = keys.check(host(), 22, &key(OTHER)).unwrap_err().to_string();
+        assert!(message.contains("than a moment ago"), "{message}");
+        let message = keys.check(host(), 2222, &key(KEY)).unwrap_err().to_string();
+        assert!(message.contains("is not known"), "another port is another sshd: {message}");
+        keys.check(host(), 22, &key(KEY)).unwrap();
         assert_eq!(keys.new_keys(), [shown]);
     }
 
     #[test]
     fn a_host_may_have_several_keys() {
-        let text = format!("10.0.0.1 ssh-ed25519 {ONE}\n{HASHED} ssh-ed25519 {OTHER}\n");
-        for shown in [ONE, OTHER] {
-            knowing(HostKeyPolicy::Pinned, &text).check(host(), 22, &key(shown)).unwrap();
+        let text = format!("10.0.0.1 ssh-ed25519 {KEY}\n{HASHED} ssh-ed25519 {OTHER}\n");
+        for shown in [KEY, OTHER] {
+            with_known(HostKeyPolicy::Pinned, &text).check(host(), 22, &key(shown)).unwrap();
         }
     }
 
     #[test]
-    fn a_revoked_key_is_refused_wherever_its_line_stands() {
+    fn a_revoked_key_is_refused_wherever_its_line_is() {
         for text in [
-            format!("@revoked 10.0.0.1 ssh-ed25519 {ONE}\n"),
-            format!("10.0.0.1 ssh-ed25519 {ONE}\n@revoked * ssh-ed25519 {ONE}\n"),
-            format!("10.0.0.1 ssh-ed25519 {ONE}\n@revoked {HASHED} ssh-ed25519 {ONE}\n"),
+            format!("@revoked 10.0.0.1 ssh-ed25519 {KEY}\n"),
+            format!("10.0.0.1 ssh-ed25519 {KEY}\n@revoked * ssh-ed25519 {KEY}\n"),
+            format!("10.0.0.1 ssh-ed25519 {KEY}\n@revoked {HASHED} ssh-ed25519 {KEY}\n"),
         ] {
-            let (keys, shown) = (knowing(HostKeyPolicy::AcceptNew, &text), seen(host(), 22, &key(ONE)));
+            let (keys, shown) =
+                (with_known(HostKeyPolicy::AcceptNew, &text), seen_key(host(), 22, &key(KEY)));
             assert!(!keys.is_new(&shown), "{text}");
-            let words = keys.with_accepted(&[shown]).check(host(), 22, &key(ONE)).unwrap_err().to_string();
-            assert!(words.contains("marked as revoked"), "{text}: {words}");
+            let message = keys.with_accepted(&[shown]).check(host(), 22, &key(KEY)).unwrap_err().to_string();
+            assert!(message.contains("marked as revoked"), "{text}: {message}");
         }
     }
 
     #[test]
-    fn a_line_that_revokes_another_key_makes_no_host_known() {
-        let keys = knowing(HostKeyPolicy::Pinned, &format!("@revoked * ssh-ed25519 {OTHER}\n"));
-        assert!(keys.is_new(&seen(host(), 22, &key(ONE))));
-        let words = keys.check(host(), 22, &key(ONE)).unwrap_err().to_string();
-        assert!(words.contains("is not known"), "{words}");
+    fn revoking_another_key_does_not_make_a_host_known() {
+        let keys = with_known(HostKeyPolicy::Pinned, &format!("@revoked * ssh-ed25519 {OTHER}\n"));
+        assert!(keys.is_new(&seen_key(host(), 22, &key(KEY))));
+        let message = keys.check(host(), 22, &key(KEY)).unwrap_err().to_string();
+        assert!(message.contains("is not known"), "{message}");
     }
 }

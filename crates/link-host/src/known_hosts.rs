@@ -34,12 +34,12 @@ impl KnownHostsEntry {
     }
 }
 
-/// The name under which a host is known.
+/// The name of a host in the file.
 pub(crate) fn host_name(address: &str, port: u16) -> String {
     if port == 22 { address.to_owned() } else { format!("[{address}]:{port}") }
 }
 
-/// Parses the text. Lines of authorities and of unsupported key types are skipped.
+/// Parses the text. Lines of certificate authorities and of unsupported key types are skipped.
 ///
 /// # Errors
 /// The number of a line that cannot be parsed.
@@ -117,21 +117,21 @@ mod tests {
 
     const KEY: &str = "AAAAC3NzaC1lZDI1NTE5AAAAIJdD7y3aLq454yWBdwLWbieU1ebz9/cu7/QEXn9OIeZJ";
 
-    fn one(line: &str) -> KnownHostsEntry {
+    fn entry(line: &str) -> KnownHostsEntry {
         parse(line).unwrap().remove(0)
     }
 
     #[test]
     fn knows_hosts_by_name_port_pattern_and_hash() {
-        assert!(one(&format!("10.0.0.1 ssh-ed25519 {KEY} me@x")).names("10.0.0.1"));
-        assert!(!one(&format!("10.0.0.1 ssh-ed25519 {KEY}")).names("[10.0.0.1]:2222"));
-        assert!(one(&format!("a,[10.0.0.1]:2222\tssh-ed25519 {KEY}")).names(&host_name("10.0.0.1", 2222)));
-        assert!(one(&format!("10.0.0.* ssh-ed25519 {KEY}")).names("10.0.0.77"));
-        assert!(!one(&format!("10.0.0.*,!10.0.0.7 ssh-ed25519 {KEY}")).names("10.0.0.7"));
-        assert!(!one(&format!("10.0.0.? ssh-ed25519 {KEY}")).names("10.0.0.77"));
+        assert!(entry(&format!("10.0.0.1 ssh-ed25519 {KEY} me@x")).names("10.0.0.1"));
+        assert!(!entry(&format!("10.0.0.1 ssh-ed25519 {KEY}")).names("[10.0.0.1]:2222"));
+        assert!(entry(&format!("a,[10.0.0.1]:2222\tssh-ed25519 {KEY}")).names(&host_name("10.0.0.1", 2222)));
+        assert!(entry(&format!("10.0.0.* ssh-ed25519 {KEY}")).names("10.0.0.77"));
+        assert!(!entry(&format!("10.0.0.*,!10.0.0.7 ssh-ed25519 {KEY}")).names("10.0.0.7"));
+        assert!(!entry(&format!("10.0.0.? ssh-ed25519 {KEY}")).names("10.0.0.77"));
         let hashed = "|1|O33ESRMWPVkMYIwJ1Uw+n877jTo=|nuuC5vEqXlEZ/8BXQR7m619W6Ak=";
-        assert!(one(&format!("{hashed} ssh-ed25519 {KEY}")).names("example.com"));
-        assert!(!one(&format!("{hashed} ssh-ed25519 {KEY}")).names("example.org"));
+        assert!(entry(&format!("{hashed} ssh-ed25519 {KEY}")).names("example.com"));
+        assert!(!entry(&format!("{hashed} ssh-ed25519 {KEY}")).names("example.org"));
     }
 
     #[test]
@@ -144,7 +144,7 @@ mod tests {
         assert!(entries[0].revoked && entries[0].line == 5);
     }
 
-    /// Why `ssh-key` does not parse these files. When this test fails, its parser may replace ours.
+    /// The reason why `ssh-key` does not parse these files. When this test fails, its parser may replace this one.
     #[test]
     fn accepts_lines_of_openssh_that_the_parser_of_ssh_key_refuses() {
         use russh::keys::ssh_key::KnownHosts;
@@ -153,13 +153,13 @@ mod tests {
             format!("  h ssh-ed25519 {KEY}"),
             format!("@revoked  h ssh-ed25519 {KEY}"),
         ] {
-            assert!(one(&line).names("h"), "{line:?}");
+            assert!(entry(&line).names("h"), "{line:?}");
             assert!(KnownHosts::new(&line).any(|entry| entry.is_err()), "{line:?}");
         }
     }
 
     #[test]
-    fn names_the_line_that_it_cannot_read() {
+    fn reports_the_number_of_an_invalid_line() {
         assert_eq!(parse(&format!("h ssh-ed25519 {KEY}\nh ssh-ed25519 AAAA\n")).unwrap_err(), 2);
         assert_eq!(parse("h\n").unwrap_err(), 1);
     }

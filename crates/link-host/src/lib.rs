@@ -1,11 +1,11 @@
 //! SSH access to hosts: one login per host for the life of the process, shared by all sessions, commands and copies.
 //!
-//! It does not decide what is done on a host and has no state of a cluster. No other crate links SSH.
+//! The crate does not decide which actions run on a host and keeps no state of a cluster. No other crate links SSH.
 //!
 //! ```text
 //!                    ┌─ facts (probe.sh on stdin, stores nothing)
 //!   SshHosts ─ pool ─┼─ open ──► kubeon-node apply ◄─► NodeSession (many steps at once)
-//!   one login a host ├─ exec   a command, its streams apart
+//!   one login a host ├─ exec   a command with separate output streams
 //!                    └─ copy   a tar stream, checked by SHA-256, moved into place
 //! ```
 //!
@@ -35,7 +35,7 @@ mod shell;
 
 pub use command::{Command, CommandInput, Exit, Stream};
 pub use copy::{Copied, Copy};
-pub use host_keys::{HostKeyError, HostKeyPolicy, HostKeys, KeyPlace, SeenKey};
+pub use host_keys::{HostKeyError, HostKeyPolicy, HostKeys, KeySource, SeenKey};
 pub use login::{Login, LoginMethod};
 pub use node_program::NodeProgram;
 pub use pool::SshHosts;

@@ -1,4 +1,4 @@
-//! How to log in to a host.
+//! Login data of a host.
 
 use std::path::PathBuf;
 
@@ -7,7 +7,7 @@ use kubeon_api::Secret;
 /// User, port and login methods of a host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Login {
-    /// The user; any but `root` becomes root with sudo.
+    /// The user. Every user except `root` becomes root with sudo.
     pub user: String,
     /// The port of sshd.
     pub port: u16,
@@ -34,7 +34,7 @@ pub enum LoginMethod {
         /// Its socket, from `$SSH_AUTH_SOCK`.
         socket: PathBuf,
     },
-    /// `id_ed25519`, `id_ecdsa` and `id_rsa` in a folder; missing and protected ones are skipped.
+    /// `id_ed25519`, `id_ecdsa` and `id_rsa` in a folder; missing and protected keys are skipped.
     DefaultKeys {
         /// The folder, normally `~/.ssh`.
         folder: PathBuf,
@@ -42,7 +42,7 @@ pub enum LoginMethod {
 }
 
 impl Login {
-    /// A login at port 22 without any method yet.
+    /// A login at port 22 without methods.
     #[must_use]
     pub fn new(user: impl Into<String>) -> Self {
         Self { user: user.into(), port: 22, methods: Vec::new(), sudo_password: None }

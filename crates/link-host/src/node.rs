@@ -1,4 +1,4 @@
-//! Puts the node program on a host and starts it.
+//! Installs the node program on a host and starts it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,7 +26,7 @@ exec \"$d/$n\" apply";
 const INSTALL: &str = "set -eu; umask 022; d=/var/lib/kubeon/node; n=kubeon-node-$1
 mkdir -p \"$d\"; t=\"$d/.new-$$\"; trap 'rm -f \"$t\"' EXIT
 cat > \"$t\"
-echo \"$1  $t\" | sha256sum -c - >/dev/null 2>&1 || { echo 'the bytes that arrived have another SHA-256' >&2; exit 65; }
+echo \"$1  $t\" | sha256sum -c - >/dev/null 2>&1 || { echo 'the received bytes have another SHA-256' >&2; exit 65; }
 chmod 0755 \"$t\"; sync \"$t\" 2>/dev/null || sync
 mv -f \"$t\" \"$d/$n\"; ln -sfn \"$n\" \"$d/current\"
 for f in \"$d\"/kubeon-node-*; do [ \"$f\" = \"$d/$n\" ] || rm -f \"$f\"; done";
@@ -48,12 +48,12 @@ impl SshHosts {
     /// The same as [`ActHost::open`], with the session's own type.
     ///
     /// # Errors
-    /// When the host cannot be reached, the program cannot be put there or started, or the fence is refused.
+    /// When the host cannot be reached, the program cannot be installed or started, or the fence is refused.
     pub async fn open_session(&self, host: HostAddress, fence: &Fence) -> Result<NodeSession, StepFailure> {
         let program = self.0.settings.node_program.as_ref().ok_or_else(|| {
             failure(
                 Category::Unsupported,
-                format!("no node program was given, so nothing can be done on {host}"),
+                format!("no node program is configured, so no step can run on {host}"),
             )
         })?;
         let connection = self.0.connection(host).await?;
@@ -70,7 +70,7 @@ impl SshHosts {
         Err(failure(
             Category::Failed,
             format!(
-                "the node program was put on {host} but cannot be run there; is /var/lib mounted with noexec?"
+                "the node program was installed on {host} but cannot run; check whether /var/lib is mounted with noexec"
             ),
         ))
     }
@@ -81,20 +81,20 @@ async fn install(connection: &Connection, rights: &Rights, program: &NodeProgram
     let file = tokio::fs::File::open(&program.path).await.map_err(|error| {
         failure(Category::Failed, format!("cannot read the node program {}: {error}", program.path.display()))
     })?;
-    tracing::debug!(%host, digest = %program.digest(), "putting the node program in place");
+    tracing::debug!(%host, digest = %program.digest(), "installing the node program");
     let input = CommandInput::Reader(Box::pin(file));
     let answer = connection
-        .ask(rights, INSTALL, &[program.digest().as_str()], input, (UPLOAD_TIMEOUT, 64 * 1024))
+        .run_script(rights, INSTALL, &[program.digest().as_str()], input, (UPLOAD_TIMEOUT, 64 * 1024))
         .await?;
     if answer.exit.success() {
         return Ok(());
     }
-    let words = answer.stderr_text();
+    let stderr = answer.stderr_text();
     let category = match answer.exit {
         Exit::Code(WRONG_DIGEST) => Category::Corrupt,
-        _ => category_of(&words),
+        _ => category_of(&stderr),
     };
-    let log = last_lines(&words, 20);
+    let log = last_lines(&stderr, 20);
     let why = log.last().cloned().unwrap_or_else(|| answer.exit.to_string());
-    Err(StepFailure { log, ..failure(category, format!("cannot put the node program on {host}: {why}")) })
+    Err(StepFailure { log, ..failure(category, format!("cannot install the node program on {host}: {why}")) })
 }

@@ -1,4 +1,4 @@
-//! The hosts, each with one shared connection that is made on first use.
+//! The hosts, each with one shared connection that is opened on first use.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -76,20 +76,20 @@ impl SshHosts {
         }))
     }
 
-    /// The host keys that this pool compares, with those seen so far.
+    /// The host keys that this pool compares, including the keys that hosts have shown.
     #[must_use]
     pub fn host_keys(&self) -> &HostKeys {
         &self.0.host_keys
     }
 
-    /// Reads the key that the host shows, without a login and without accepting it, to show it to a person.
+    /// Reads the key that the host shows, without a login and without accepting it, so that the user can confirm it.
     ///
     /// # Errors
-    /// When the host cannot be reached or speaks no SSH.
+    /// When the host cannot be reached or does not serve SSH.
     pub async fn read_host_key(&self, host: HostAddress) -> Result<SeenKey, StepFailure> {
         let port = self.0.login(host).port;
-        let seen = read_host_key(host, port, &self.0.host_keys, &self.0.settings.limits).await;
-        seen.map_err(|error| error.failure)
+        let key = read_host_key(host, port, &self.0.host_keys, &self.0.settings.limits).await;
+        key.map_err(|error| error.failure)
     }
 
     /// Closes every connection. Running commands fail.
@@ -118,9 +118,9 @@ impl Pool {
         self.settings.logins.get(&host).unwrap_or(&self.settings.login)
     }
 
-    /// The host's connection; makes one if there is none or it is closed.
+    /// The host's connection. Opens one if there is none or it is closed.
     pub(crate) async fn connection(&self, host: HostAddress) -> Result<Arc<Connection>, StepFailure> {
-        let asked = Instant::now();
+        let requested = Instant::now();
         let slot = {
             let mut slots = self.slots.lock();
             Arc::clone(slots.entry(host).or_default())
@@ -132,13 +132,13 @@ impl Pool {
         if let Some(denied) = &state.denied {
             return Err(denied.clone());
         }
-        if let Some((_, failure)) = state.failed.as_ref().filter(|(at, _)| *at > asked) {
+        if let Some((_, failure)) = state.failed.as_ref().filter(|(at, _)| *at > requested) {
             return Err(failure.clone());
         }
         let result = self.dial(host, &mut state).await;
         match &result {
             Ok(connection) => state.connection = Some(Arc::clone(connection)),
-            Err(failure) if failure.category == Category::Denied => state.denied = Some(failure.clone()),
+            Err(failure) if failure.category.is_denied() => state.denied = Some(failure.clone()),
             Err(failure) => state.failed = Some((Instant::now(), failure.clone())),
         }
         result
@@ -163,9 +163,9 @@ impl Pool {
                     tracing::debug!(%host, user = login.user, "logged in");
                     return Ok(Arc::new(connection));
                 }
-                Err(DialError { failure, again, counted }) => {
-                    state.logins += u32::from(counted);
-                    if !again || attempt >= ATTEMPTS {
+                Err(DialError { failure, retryable, login_attempted }) => {
+                    state.logins += u32::from(login_attempted);
+                    if !retryable || attempt >= ATTEMPTS {
                         return Err(failure);
                     }
                     tracing::debug!(%host, %failure, attempt, "trying again");
@@ -196,9 +196,10 @@ impl Connection {
             return Ok(Rights::AsIs);
         }
         let user = &self.login.user;
-        // First without a password, so that it is sent only if it is needed.
-        let without_password =
-            self.ask(&Rights::Sudo, "exit 0", &[], CommandInput::Nothing, (SUDO_TIMEOUT, 4096)).await?;
+        // The first attempt has no password, so that the password is sent only if sudo needs it.
+        let without_password = self
+            .run_script(&Rights::Sudo, "exit 0", &[], CommandInput::Nothing, (SUDO_TIMEOUT, 4096))
+            .await?;
         if without_password.exit.success() {
             return Ok(Rights::Sudo);
         }
@@ -210,7 +211,7 @@ impl Connection {
         };
         let rights = Rights::SudoPassword(password);
         let with_password =
-            self.ask(&rights, "exit 0", &[], CommandInput::Nothing, (SUDO_TIMEOUT, 4096)).await?;
+            self.run_script(&rights, "exit 0", &[], CommandInput::Nothing, (SUDO_TIMEOUT, 4096)).await?;
         if with_password.exit.success() {
             return Ok(rights);
         }

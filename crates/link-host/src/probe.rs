@@ -21,15 +21,19 @@ const LIMIT: usize = 8 * 1024 * 1024;
 #[async_trait]
 impl ProbeHost for SshHosts {
     async fn facts(&self, host: HostAddress) -> Result<Facts, StepFailure> {
-        self.facts_and(host, &[]).await
+        self.facts_with_connections(host, &[]).await
     }
 
-    async fn facts_and(&self, host: HostAddress, places: &[(String, u16)]) -> Result<Facts, StepFailure> {
-        let _turn = self.0.reading_facts.acquire().await;
+    async fn facts_with_connections(
+        &self,
+        host: HostAddress,
+        endpoints: &[(String, u16)],
+    ) -> Result<Facts, StepFailure> {
+        let _permit = self.0.reading_facts.acquire().await;
         let connection = self.0.connection(host).await?;
         let rights = match connection.rights().await {
             Ok(rights) => rights,
-            // The plan reports what a host without root rights cannot do; a wrong password is an error here.
+            // A host without root rights is probed too: the plan reports the missing rights. A wrong password is an error.
             Err(refused)
                 if refused.category == Category::Denied && connection.login.sudo_password.is_none() =>
             {
@@ -40,25 +44,25 @@ impl ProbeHost for SshHosts {
         let (clock, sent) = (SystemTime::now(), Instant::now());
         let bounds = (self.0.settings.limits.facts, LIMIT);
         let answer = connection
-            .ask(&rights, "exec sh -s", &[], CommandInput::Bytes(script(places).into()), bounds)
+            .run_script(&rights, "exec sh -s", &[], CommandInput::Bytes(script(endpoints).into()), bounds)
             .await?;
         let took = answer.first.map_or(sent.elapsed(), |first| first.duration_since(sent));
         let facts = parse(&String::from_utf8_lossy(&answer.out), round(clock, took));
         facts.map_err(|why| StepFailure {
             log: last_lines(&answer.stderr_text(), 20),
-            ..failure(Category::Failed, format!("{host} cannot be looked at: {why}"))
+            ..failure(Category::Failed, format!("cannot read the facts of {host}: {why}"))
         })
     }
 }
 
 /// The script with the endpoints to try. Endpoints with characters that a shell interprets are left out.
-fn script(places: &[(String, u16)]) -> String {
-    let plain = |place: &str| {
-        !place.is_empty() && place.chars().all(|c| c.is_ascii_alphanumeric() || "-.".contains(c))
+fn script(endpoints: &[(String, u16)]) -> String {
+    let plain = |endpoint: &str| {
+        !endpoint.is_empty() && endpoint.chars().all(|c| c.is_ascii_alphanumeric() || "-.".contains(c))
     };
-    let places = places.iter().filter(|(place, _)| plain(place));
-    let words: Vec<String> = places.map(|(place, port)| format!("{place}:{port}")).collect();
-    format!("places='{}'\n{SCRIPT}", words.join(" "))
+    let endpoints = endpoints.iter().filter(|(endpoint, _)| plain(endpoint));
+    let words: Vec<String> = endpoints.map(|(endpoint, port)| format!("{endpoint}:{port}")).collect();
+    format!("endpoints='{}'\n{SCRIPT}", words.join(" "))
 }
 
 fn round(clock: SystemTime, took: Duration) -> Round {
@@ -89,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn the_script_tells_the_truth_of_this_machine() {
+    fn the_script_reports_the_facts_of_this_machine() {
         let listener = std::net::TcpListener::bind(("127.0.0.1", 10259));
         let answer = run(SCRIPT);
         let facts = parse(&answer, round(SystemTime::now(), Duration::ZERO)).unwrap();
@@ -101,22 +105,22 @@ mod tests {
     }
 
     #[test]
-    fn a_refused_connection_is_an_answer_and_nonsense_is_not_asked() {
+    fn a_refused_connection_is_reported_and_unsafe_endpoints_are_left_out() {
         let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
         let open = listener.local_addr().unwrap().port();
-        let place = |target: &str, port| (target.to_owned(), port);
-        let places = [
-            place("127.0.0.1", open),
-            place("127.0.0.1", 1),
-            place("no-such-name.invalid", 1),
-            place("a';reboot;'", 1),
+        let endpoint = |target: &str, port| (target.to_owned(), port);
+        let endpoints = [
+            endpoint("127.0.0.1", open),
+            endpoint("127.0.0.1", 1),
+            endpoint("no-such-name.invalid", 1),
+            endpoint("a';reboot;'", 1),
         ];
-        let text = script(&places);
+        let text = script(&endpoints);
         assert!(!text.contains("reboot"));
         let answer = run(&text);
         let facts = parse(&answer, round(SystemTime::now(), Duration::ZERO)).unwrap();
         let mut outcomes: Vec<_> =
-            facts.reached.iter().map(|one| (one.target.as_str(), one.outcome)).collect();
+            facts.reached.iter().map(|fact| (fact.target.as_str(), fact.outcome)).collect();
         outcomes.sort_by_key(|(target, outcome)| (target.len(), format!("{outcome:?}")));
         let wanted = [
             ("127.0.0.1", Reach::Open),
@@ -127,8 +131,8 @@ mod tests {
     }
 
     #[test]
-    fn a_script_cut_off_does_nothing() {
-        let cut = &SCRIPT[..SCRIPT.rfind("look <").unwrap()];
+    fn an_incomplete_script_does_nothing() {
+        let cut = &SCRIPT[..SCRIPT.rfind("probe <").unwrap()];
         assert_eq!(run(cut), "");
     }
 

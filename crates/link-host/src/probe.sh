@@ -1,7 +1,7 @@
-# Looks at a host and prints `key=value` lines. Reads only; stores nothing. POSIX shell, fed through
-# standard input, so everything is in a function: a script that arrives cut off does nothing.
+# Prints the facts of a host as `key=value` lines. Reads only; stores nothing. POSIX shell, read from standard input.
+# Everything is in a function, so that an incomplete script does nothing.
 
-say() { printf '%s\n' "$1"; }
+emit() { printf '%s\n' "$1"; }
 
 has() { command -v "$1" >/dev/null 2>&1; }
 
@@ -11,21 +11,21 @@ module() { # in the kernel, or loadable
 }
 
 host_facts() {
-    say "system=$(uname -s)"
-    say "architecture=$(uname -m)"
-    say "kernel=$(uname -r)"
-    say "hostname=$(uname -n)"
+    emit "system=$(uname -s)"
+    emit "architecture=$(uname -m)"
+    emit "kernel=$(uname -r)"
+    emit "hostname=$(uname -n)"
     for f in /etc/os-release /usr/lib/os-release; do
         [ -r "$f" ] || continue
-        (PRETTY_NAME=; . "$f"; say "os=$PRETTY_NAME")
+        (PRETTY_NAME=; . "$f"; emit "os=$PRETTY_NAME")
         break
     done 2>/dev/null
-    [ -r /etc/machine-id ] && say "machine_id=$(head -n 1 /etc/machine-id)"
-    say "cpus=$(nproc 2>/dev/null || grep -c '^processor' /proc/cpuinfo)"
+    [ -r /etc/machine-id ] && emit "machine_id=$(head -n 1 /etc/machine-id)"
+    emit "cpus=$(nproc 2>/dev/null || grep -c '^processor' /proc/cpuinfo)"
     while read -r key value unit; do
         case $key in
-            MemTotal:) say "memory_kib=$value" ;;
-            SwapTotal:) say "swap_kib=$value" ;;
+            MemTotal:) emit "memory_kib=$value" ;;
+            SwapTotal:) emit "swap_kib=$value" ;;
         esac
     done < /proc/meminfo
     d=/var/lib/kubeon
@@ -33,65 +33,65 @@ host_facts() {
     df -Pk "$d" 2>/dev/null | {
         read -r heading
         read -r device total used free rest
-        say "disk_free_kib=$free"
+        emit "disk_free_kib=$free"
     }
     df -Pi "$d" 2>/dev/null | {
         read -r heading
         read -r device total used free rest
-        say "inodes_free=$free"
+        emit "inodes_free=$free"
     }
     if [ ! -e /run/systemd/container ] && [ -r /sys/class/dmi/id/product_uuid ]; then
-        say "product_uuid=$(cat /sys/class/dmi/id/product_uuid 2>/dev/null)"
+        emit "product_uuid=$(cat /sys/class/dmi/id/product_uuid 2>/dev/null)"
     fi
-    say "uid=$(id -u)"
+    emit "uid=$(id -u)"
     f=/sys/fs/selinux/enforce
-    [ -r "$f" ] && say "selinux=$(cat "$f")"
+    [ -r "$f" ] && emit "selinux=$(cat "$f")"
     for m in apt-get:apt dnf:dnf yum:yum zypper:zypper apk:apk; do
-        has "${m%:*}" && { say "package_manager=${m#*:}"; break; }
+        has "${m%:*}" && { emit "package_manager=${m#*:}"; break; }
     done
     for m in nft iptables; do
-        has "$m" && say "program=$m 1" || say "program=$m 0"
+        has "$m" && emit "program=$m 1" || emit "program=$m 0"
     done
 }
 
 kernel_facts() {
-    [ -f /sys/fs/cgroup/cgroup.controllers ] && say cgroup=v2 || say cgroup=v1
+    [ -f /sys/fs/cgroup/cgroup.controllers ] && emit cgroup=v2 || emit cgroup=v1
     while read -r key value; do
-        [ "$key" = CapEff: ] && say "cap_eff=$value"
+        [ "$key" = CapEff: ] && emit "cap_eff=$value"
     done < /proc/self/status
     f=/proc/sys/net/netfilter/nf_conntrack_max
-    if [ -e "$f" ]; then [ -w "$f" ] && say "fact=canSetConntrack true"
-    else module nf_conntrack && [ -w /proc/sys/net/ipv4/ip_forward ] && say "fact=canSetConntrack true"; fi
-    { [ -e /proc/net/ip_vs ] || module ip_vs; } && say "fact=hasIpvs true"
+    if [ -e "$f" ]; then [ -w "$f" ] && emit "fact=canSetConntrack true"
+    else module nf_conntrack && [ -w /proc/sys/net/ipv4/ip_forward ] && emit "fact=canSetConntrack true"; fi
+    { [ -e /proc/net/ip_vs ] || module ip_vs; } && emit "fact=hasIpvs true"
     { module nf_tables || { has nft && nft list tables >/dev/null 2>&1; } ||
-        grep -q -m 1 ' nf_tables_newtable' /proc/kallsyms 2>/dev/null; } && say "fact=hasNftables true"
-    [ -d /run/systemd/system ] && say "fact=hasSystemd true"
+        grep -q -m 1 ' nf_tables_newtable' /proc/kallsyms 2>/dev/null; } && emit "fact=hasNftables true"
+    [ -d /run/systemd/system ] && emit "fact=hasSystemd true"
     for m in overlay br_netfilter nf_tables ip_vs; do
-        module "$m" && say "module=$m 1" || say "module=$m 0"
+        module "$m" && emit "module=$m 1" || emit "module=$m 0"
     done
-    # What is built in is in no list of modules.
-    grep -qw overlay /proc/filesystems 2>/dev/null && say "module=overlay 1"
-    [ -d /proc/sys/net/bridge ] && say "module=br_netfilter 1"
-    grep -q -m 1 ' nf_tables_newtable' /proc/kallsyms 2>/dev/null && say "module=nf_tables 1"
+    # Built-in modules are in no list of modules.
+    grep -qw overlay /proc/filesystems 2>/dev/null && emit "module=overlay 1"
+    [ -d /proc/sys/net/bridge ] && emit "module=br_netfilter 1"
+    grep -q -m 1 ' nf_tables_newtable' /proc/kallsyms 2>/dev/null && emit "module=nf_tables 1"
     f=/proc/sys/net/ipv4/ip_forward
-    [ -r "$f" ] && say "parameter=net.ipv4.ip_forward $(cat "$f")"
-    [ -w "$f" ] && say "fact=canSetParameters true" || say "fact=canSetParameters false"
+    [ -r "$f" ] && emit "parameter=net.ipv4.ip_forward $(cat "$f")"
+    [ -w "$f" ] && emit "fact=canSetParameters true" || emit "fact=canSetParameters false"
 }
 
 network_facts() {
     if has ip; then
         ip -4 -o addr show scope global 2>/dev/null | while read -r number name family address rest; do
-            say "address=${address%%/*}"
-            [ -r "/sys/class/net/$name/mtu" ] && say "link=${address%%/*} $name $(cat "/sys/class/net/$name/mtu")"
+            emit "address=${address%%/*}"
+            [ -r "/sys/class/net/$name/mtu" ] && emit "link=${address%%/*} $name $(cat "/sys/class/net/$name/mtu")"
         done
         ip -4 route show 2>/dev/null | while read -r network rest; do
-            [ "$network" = default ] || say "route=$network"
+            [ "$network" = default ] || emit "route=$network"
         done
     else
-        for a in $(hostname -I 2>/dev/null); do say "address=$a"; done
+        for a in $(hostname -I 2>/dev/null); do emit "address=$a"; done
     fi
     grep -h ' 0A ' /proc/net/tcp /proc/net/tcp6 2>/dev/null | while read -r number address rest; do
-        say "listen=${address##*:}"
+        emit "listen=${address##*:}"
     done
 }
 
@@ -101,21 +101,21 @@ name_facts() {
         while read -r key value rest; do
             [ "$key" = nameserver ] && s="$s $value"
         done < /etc/resolv.conf
-        say "nameservers=$s"
+        emit "nameservers=$s"
     fi
     if has getent && has timeout; then
-        timeout 2 getent hosts "$(uname -n)" >/dev/null 2>&1 && say "fact=resolvesItself true" || say "fact=resolvesItself false"
+        timeout 2 getent hosts "$(uname -n)" >/dev/null 2>&1 && emit "fact=resolvesItself true" || emit "fact=resolvesItself false"
     fi
 }
 
-# Programs whose place or data a cluster's would take. Units that kubeon wrote say so in their first line; a process
-# without a unit counts where it is not in a container.
+# Services of the host whose paths or data a cluster would replace. The first line of a unit marks the units of kubeon.
+# A process without a unit counts if it does not run in a container.
 service_facts() {
     [ ! -e /var/lib/kubeon/claim.json ] || return 0
     for name in containerd docker etcd flanneld haproxy kubelet; do
         for folder in /etc /usr/local/lib /usr/lib /lib; do
             f=$folder/systemd/system/$name.service
-            [ -f "$f" ] && ! grep -q '^# Written by kubeon' "$f" && say "own_service=$name" && break
+            [ -f "$f" ] && ! grep -q '^# Written by kubeon' "$f" && emit "own_service=$name" && break
         done
     done
     here=$(readlink /proc/self/ns/pid)
@@ -123,17 +123,18 @@ service_facts() {
         [ "$(readlink "${f%/comm}/ns/pid")" = "$here" ] || continue
         name=$(cat "$f" 2>/dev/null)
         [ "$name" = dockerd ] && name=docker
-        [ -z "$name" ] || say "own_service=$name"
+        [ -z "$name" ] || emit "own_service=$name"
     done
 }
 
-# Tries the places, 64 at a time, 2 s each, 8 s in all. A host that is part of a cluster has proved it.
+# Tries to connect to the endpoints: 64 at a time, 2 s each, 8 s in total. A host of a cluster is skipped: its
+# connections have already worked.
 reach_facts() {
-    [ -n "$places" ] && [ ! -e /var/lib/kubeon/claim.json ] && has bash && has timeout || return 0
+    [ -n "$endpoints" ] && [ ! -e /var/lib/kubeon/claim.json ] && has bash && has timeout || return 0
     n=0
     end=$(($(date +%s) + 8))
-    for place in $places; do
-        reach "${place%:*}" "${place##*:}" &
+    for endpoint in $endpoints; do
+        reach "${endpoint%:*}" "${endpoint##*:}" &
         n=$((n + 1))
         [ $((n % 64)) = 0 ] || continue
         wait
@@ -145,37 +146,37 @@ reach_facts() {
 reach() {
     m=$(LC_ALL=C timeout 2 bash -c 'exec 3<"/dev/tcp/$0/$1"' "$1" "$2" 2>&1)
     case "$? $m" in
-        0*) say "reached=$1 $2 open" ;;
-        124*) say "reached=$1 $2 silent" ;;
-        *refused*) say "reached=$1 $2 refused" ;;
-        *) say "reached=$1 $2 failed" ;;
+        0*) emit "reached=$1 $2 open" ;;
+        124*) emit "reached=$1 $2 silent" ;;
+        *refused*) emit "reached=$1 $2 refused" ;;
+        *) emit "reached=$1 $2 failed" ;;
     esac
 }
 
 cluster_facts() {
     c=/var/lib/kubeon/claim.json
     if [ -e "$c" ]; then
-        say "claim=$(tr -d '\n' < "$c")"
+        emit "claim=$(tr -d '\n' < "$c")"
     else
         for f in /etc/kubernetes/admin.conf /etc/kubernetes/kubelet.conf /etc/kubernetes/manifests/*.yaml \
             /var/lib/etcd/member /var/lib/rancher /etc/rancher /etc/systemd/system/k3s.service \
             /etc/systemd/system/k3s-agent.service /etc/systemd/system/rke2-server.service \
             /etc/systemd/system/k0scontroller.service /var/lib/k0s /var/snap/microk8s /etc/kubeedge; do
-            [ -e "$f" ] && say "foreign=$f"
+            [ -e "$f" ] && emit "foreign=$f"
         done
     fi
     p=/var/lib/kubeon/node/current
     if [ -x "$p" ]; then
-        say "node_link=$(readlink "$p")"
-        say "node_facts=$("$p" facts 2>/dev/null | tr -d '\n')"
+        emit "node_link=$(readlink "$p")"
+        emit "node_facts=$("$p" facts 2>/dev/null | tr -d '\n')"
     fi
 }
 
-# A login without a shell often lacks the folders that services look into.
+# The PATH of a login without a shell often lacks the folders of system programs.
 PATH="$PATH:/usr/local/sbin:/usr/sbin:/sbin"
 
-look() {
-    say "clock=$(date +%s.%N)"
+probe() {
+    emit "clock=$(date +%s.%N)"
     host_facts
     kernel_facts
     network_facts
@@ -183,7 +184,7 @@ look() {
     service_facts
     reach_facts
     cluster_facts
-    say end=1
+    emit end=1
 }
 
-look < /dev/null
+probe < /dev/null

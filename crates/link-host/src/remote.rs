@@ -39,7 +39,7 @@ pub(crate) struct Remote {
     _permit: OwnedSemaphorePermit,
 }
 
-/// Closes the channel: the command sees the end of its input, its output is dropped.
+/// Closes the channel: the command gets the end of its input, and its output is dropped.
 impl Drop for Remote {
     fn drop(&mut self) {
         let Some(control) = self.control.take() else { return };
@@ -54,7 +54,7 @@ impl Drop for Remote {
 }
 
 /// The exit code and the output of a command.
-pub(crate) struct CommandAnswer {
+pub(crate) struct CommandOutput {
     pub(crate) exit: Exit,
     pub(crate) out: Vec<u8>,
     pub(crate) err: Vec<u8>,
@@ -62,7 +62,7 @@ pub(crate) struct CommandAnswer {
     pub(crate) first: Option<Instant>,
 }
 
-impl CommandAnswer {
+impl CommandOutput {
     /// Standard error as text.
     pub(crate) fn stderr_text(&self) -> String {
         String::from_utf8_lossy(&self.err).into_owned()
@@ -86,29 +86,30 @@ impl Connection {
         Ok(remote)
     }
 
-    /// The same under a terminal. `begun` is the first output of the script, after sudo has accepted the user.
+    /// The same under a terminal. `start_marker` is the first output of the script, which follows sudo's approval.
     pub(crate) async fn start_in_terminal(
         &self,
         rights: &Rights,
         script: &str,
         args: &[&str],
-        begun: &[u8],
+        start_marker: &[u8],
     ) -> Result<Remote, StepFailure> {
         let prepared = shell::prepare_for_terminal(rights, script, args)?;
         let Rights::SudoPassword(password) = rights else {
             return self.launch(&prepared.line, Some(true)).await;
         };
         let mut remote = self.launch(&prepared.line, Some(false)).await?;
-        let answering = remote.answer(password, begun);
+        let answering = remote.answer_prompt(password, start_marker);
         match timeout(CHANNEL_TIMEOUT, answering).await {
             Ok(Ok(())) => Ok(remote),
             Ok(Err(error)) => Err(self.broken(&error.to_string())),
             Err(_) => Err(self
-                .broken(&format!("sudo did not let the command in within {} s", CHANNEL_TIMEOUT.as_secs()))),
+                .broken(&format!("sudo did not start the command within {} s", CHANNEL_TIMEOUT.as_secs()))),
         }
     }
 
-    /// Opens a channel. sshd may refuse it for a moment after another session has ended, so this is repeated.
+    /// Opens a channel. sshd may refuse it for a moment after another session has ended, so the request is
+    /// repeated.
     async fn open_channel(&self) -> Result<Channel<client::Msg>, russh::Error> {
         let start = Instant::now();
         loop {
@@ -148,32 +149,32 @@ impl Connection {
     }
 
     /// Runs `script` to its end within a time limit and returns its output, at most `limit` bytes of each stream.
-    pub(crate) async fn ask(
+    pub(crate) async fn run_script(
         &self,
         rights: &Rights,
         script: &str,
         args: &[&str],
         input: CommandInput,
         (within, limit): (Duration, usize),
-    ) -> Result<CommandAnswer, StepFailure> {
-        let asking = async {
+    ) -> Result<CommandOutput, StepFailure> {
+        let running = async {
             let mut remote = self.start(rights, script, args).await?;
             let (mut out, mut err, mut first) = (Vec::new(), Vec::new(), None);
             let exit = remote
                 .run_to_end(self, input, &mut |stream, bytes| {
                     first.get_or_insert_with(Instant::now);
-                    let kept = if stream == Stream::Out { &mut out } else { &mut err };
-                    let room = limit.saturating_sub(kept.len()).min(bytes.len());
-                    kept.extend_from_slice(&bytes[..room]);
+                    let buffer = if stream == Stream::Out { &mut out } else { &mut err };
+                    let room = limit.saturating_sub(buffer.len()).min(bytes.len());
+                    buffer.extend_from_slice(&bytes[..room]);
                 })
                 .await?;
-            Ok(CommandAnswer { exit, out, err, first })
+            Ok(CommandOutput { exit, out, err, first })
         };
-        match timeout(within, asking).await {
+        match timeout(within, running).await {
             Ok(answer) => answer,
             Err(_) => Err(failure(
                 Category::Timeout,
-                format!("{} gave no full answer within {} s", self.host, within.as_secs()),
+                format!("{} did not answer completely within {} s", self.host, within.as_secs()),
             )),
         }
     }
@@ -193,11 +194,11 @@ impl Connection {
 
 impl Remote {
     /// Sends sudo the password when it asks, once, and waits until the command has started or ended.
-    async fn answer(&mut self, password: &Secret, begun: &[u8]) -> std::io::Result<()> {
+    async fn answer_prompt(&mut self, password: &Secret, start_marker: &[u8]) -> std::io::Result<()> {
         let (mut received, mut answered) = (Vec::new(), false);
         let has = |received: &[u8], text: &[u8]| received.windows(text.len()).any(|window| window == text);
         while let Some(message) = self.read.wait().await {
-            let over = matches!(message, ChannelMsg::Close);
+            let closed = matches!(message, ChannelMsg::Close);
             if let ChannelMsg::Data { data } = &message {
                 received.extend_from_slice(data);
             }
@@ -206,7 +207,7 @@ impl Remote {
                 answered = true;
                 self.write.write_all(format!("{}\n", password.expose()).as_bytes()).await?;
                 received.clear();
-            } else if over || has(&received, begun) {
+            } else if closed || has(&received, start_marker) {
                 return Ok(());
             } else if answered && has(&received, PROMPT.as_bytes()) {
                 return Err(std::io::Error::other("sudo refused the password"));
@@ -215,7 +216,7 @@ impl Remote {
         Ok(())
     }
 
-    /// The next bytes of standard output; `None` when the command is over.
+    /// The next bytes of standard output; `None` when the command has ended.
     pub(crate) async fn out(&mut self) -> Option<Vec<u8>> {
         loop {
             let message = match self.early.pop_front() {
@@ -275,7 +276,7 @@ impl Remote {
             }
         }
         self.control = None;
-        exit.ok_or_else(|| connection.broken("the command's end is unknown"))
+        exit.ok_or_else(|| connection.broken("the exit status of the command is unknown"))
     }
 }
 

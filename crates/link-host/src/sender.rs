@@ -36,7 +36,7 @@ pub(crate) struct QueuedStep {
 impl QueuedStep {
     fn signal(&self, signal: StepSignal) {
         if let Some(signals) = self.signals.upgrade() {
-            // The receiver is gone when the `run` was dropped.
+            // The receiver is closed when the `run` was dropped.
             signals.send(signal).ok();
         }
     }
@@ -45,7 +45,7 @@ impl QueuedStep {
 /// A request as a line.
 pub(crate) fn encode(request: &Request) -> Result<Vec<u8>, StepFailure> {
     let mut line = serde_json::to_vec(request)
-        .map_err(|error| failure(Category::Failed, format!("a request cannot be written: {error}")))?;
+        .map_err(|error| failure(Category::Failed, format!("a request cannot be encoded: {error}")))?;
     line.push(b'\n');
     Ok(line)
 }
@@ -80,7 +80,7 @@ pub(crate) async fn open_blob(step: &HostStep, blob: Option<PathBuf>) -> Result<
     }
 }
 
-/// The writer task. Ends the program's input when no more steps can come.
+/// The writer task. Closes the program's input when the queue is closed.
 pub(crate) async fn send(
     mut write: StdinWriter,
     mut queue: UnboundedReceiver<QueuedStep>,
@@ -88,7 +88,7 @@ pub(crate) async fn send(
 ) {
     loop {
         match timeout(PING_INTERVAL, queue.recv()).await {
-            Ok(Some(mut step)) => match send_one(&mut write, &mut step, &state).await {
+            Ok(Some(mut step)) => match send_step(&mut write, &mut step, &state).await {
                 Ok(()) => step.signal(StepSignal::Sent),
                 Err(failure) => {
                     // The host cannot skip half a part: the session cannot continue.
@@ -106,7 +106,7 @@ pub(crate) async fn send(
     }
 }
 
-/// Shows the host that this side is alive. It does not count as progress of a step: only the host reports that.
+/// Shows the host that the engine is alive. A ping does not count as progress of a step: only the host reports progress.
 async fn ping(write: &mut StdinWriter, state: &SessionState) {
     let Ok(line) = encode(&Request::Ping) else { return };
     if let Err(error) = write.write_all(&line).await {
@@ -115,7 +115,7 @@ async fn ping(write: &mut StdinWriter, state: &SessionState) {
     }
 }
 
-async fn send_one(
+async fn send_step(
     write: &mut StdinWriter,
     step: &mut QueuedStep,
     state: &SessionState,

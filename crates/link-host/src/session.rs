@@ -6,7 +6,7 @@
 //!          └◄ events by step id ◄─ reader task ◄── event lines ────────────┘
 //! ```
 //!
-//! The writer is a task of its own, so that dropping a `run` never leaves a part half sent.
+//! The writer is a separate task, so that dropping a `run` never leaves a part half sent.
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
@@ -53,7 +53,7 @@ pub struct NodeSession {
     reader: Mutex<Option<JoinHandle<()>>>,
 }
 
-/// How an attempt to open a session ended.
+/// Result of an attempt to open a session.
 pub(crate) enum Opening {
     Opened(NodeSession),
     /// The program is missing on the host or damaged.
@@ -71,7 +71,7 @@ impl NodeSession {
         let mut lines = Lines::new(host, remote);
         let line = encode(&Request::Open(fence.clone()))?;
         let answer = async {
-            // A missing program closes its input; its exit code then says why.
+            // A missing program closes its input; its exit code shows the cause.
             if let Err(error) = lines.remote.write.write_all(&line).await {
                 tracing::debug!(%host, %error, "the fence was not read");
             }
@@ -136,8 +136,8 @@ impl NodeSession {
 
 #[async_trait]
 impl HostSession for NodeSession {
-    /// The sink receives `Started`, `Progress` and `Note`; the result says how the step ended. Progress of a part never goes
-    /// back, although both sides report it.
+    /// The sink receives `Started`, `Progress` and `Note`; the result is the outcome of the step. Progress of a part never
+    /// decreases, although both sides report it.
     async fn run(
         &self,
         step: HostStep,
@@ -154,7 +154,7 @@ impl HostSession for NodeSession {
                 Ok(Some(StepSignal::Event(event))) => event,
                 Ok(Some(StepSignal::Sent)) => continue,
                 Ok(None) => return Err(self.state.closed()),
-                Err(_) if self.state.quiet_for() < limit => continue,
+                Err(_) if self.state.idle_time() < limit => continue,
                 Err(_) => return Err(registered.silence(limit)),
             };
             match event {
@@ -198,7 +198,7 @@ impl Drop for NodeSession {
     }
 }
 
-/// Removes a step from the waiting ones when its `run` ends or is dropped.
+/// Removes a step from the waiting steps when its `run` ends or is dropped.
 struct RegisteredStep<'a> {
     state: &'a SessionState,
     id: &'a str,
@@ -242,7 +242,7 @@ async fn receive(
         let waiting = state.waiting().steps.get(id).cloned();
         match waiting {
             Some(signals) => {
-                // The receiver is gone when the `run` was dropped.
+                // The receiver is closed when the `run` was dropped.
                 signals.send(StepSignal::Event(event)).ok();
             }
             None => tracing::debug!(host = %state.host, id, "no run waits for this step"),
@@ -268,7 +268,7 @@ impl Lines {
         Self { host, remote, buffer: Vec::new(), other_output: VecDeque::new(), exit: None }
     }
 
-    /// The next event; `None` when the program has ended or the connection broke. Output that is no event is kept for
+    /// The next event; `None` when the program has ended or the connection broke. Output that is not an event is kept for
     /// [`Lines::output_tail`].
     async fn next(&mut self) -> Option<Event> {
         loop {
@@ -302,13 +302,13 @@ impl Lines {
         self.other_output.drain(..excess);
     }
 
-    /// The last lines of output that is no event.
+    /// The last lines of output that is not an event.
     fn output_tail(&self) -> Vec<String> {
         let output: Vec<u8> = self.other_output.iter().copied().collect();
         last_lines(&String::from_utf8_lossy(&output), TAIL_LINES)
     }
 
-    /// Why there are no more events.
+    /// The failure that explains the end of the events.
     fn ended(&self) -> StepFailure {
         let cause = match &self.exit {
             Some(exit) => format!("the node program on {} ended ({exit})", self.host),

@@ -25,7 +25,7 @@ pub(crate) struct SessionState {
     pub(crate) host: HostAddress,
     start: Instant,
     /// Time of the last byte in either direction, in milliseconds after `start`.
-    moved: AtomicU64,
+    last_activity: AtomicU64,
     waiting: Mutex<WaitingSteps>,
     /// Notified by the writer when it fails in the middle of a part.
     pub(crate) abort: Notify,
@@ -36,7 +36,7 @@ pub(crate) struct SessionState {
 #[derive(Default)]
 pub(crate) struct WaitingSteps {
     pub(crate) steps: HashMap<String, UnboundedSender<StepSignal>>,
-    /// Why the session is closed; set once.
+    /// The reason why the session is closed; set once.
     pub(crate) closed: Option<StepFailure>,
 }
 
@@ -45,7 +45,7 @@ impl SessionState {
         Self {
             host,
             start: Instant::now(),
-            moved: AtomicU64::new(0),
+            last_activity: AtomicU64::new(0),
             waiting: Mutex::default(),
             abort: Notify::new(),
             ended: watch::Sender::new(false),
@@ -58,11 +58,11 @@ impl SessionState {
 
     pub(crate) fn touch(&self) {
         let now = u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX);
-        self.moved.store(now, Ordering::Relaxed);
+        self.last_activity.store(now, Ordering::Relaxed);
     }
 
-    pub(crate) fn quiet_for(&self) -> Duration {
-        self.start.elapsed().saturating_sub(Duration::from_millis(self.moved.load(Ordering::Relaxed)))
+    pub(crate) fn idle_time(&self) -> Duration {
+        self.start.elapsed().saturating_sub(Duration::from_millis(self.last_activity.load(Ordering::Relaxed)))
     }
 
     /// Ends all waiting steps. Later reasons do not replace the first.

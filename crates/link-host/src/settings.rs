@@ -1,4 +1,4 @@
-//! SshSettings of a pool of hosts.
+//! Settings of a pool of hosts.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -13,9 +13,9 @@ use crate::node_program::NodeProgram;
 pub struct Limits {
     /// Time limit for the TCP connection.
     pub connect: Duration,
-    /// The number of hosts that are logged in to, or whose facts are read, at the same time.
+    /// Maximum number of hosts that are logged in to, or whose facts are read, at the same time.
     pub hosts_at_once: usize,
-    /// Logins per host during the life of the process: the first, and one for each broken connection.
+    /// Maximum number of logins per host and process: the first, and one for each broken connection.
     pub logins_per_host: u32,
     /// Time limit for reading the facts of a host.
     pub facts: Duration,
@@ -33,7 +33,7 @@ impl Default for Limits {
 pub struct SshSettings {
     /// The login of every host that is not in `logins`.
     pub login: Login,
-    /// The logins of single hosts.
+    /// The logins of individual hosts.
     pub logins: HashMap<HostAddress, Login>,
     /// The program that `open` starts on a host. Without it only facts, commands and copies are possible.
     pub node_program: Option<NodeProgram>,

@@ -5,8 +5,8 @@ use kubeon_wire::{Category, StepFailure};
 use crate::failure::failure;
 use kubeon_api::Secret;
 
-/// Marks the end of sudo's input. sudo reads the password only when it asks for one. The gate drops everything up to this line,
-/// so that a password never becomes input of the command.
+/// Marks the end of sudo's input. sudo reads the password only when it asks for one. [`GATE`] drops everything up to this
+/// line, so that a password never becomes input of the command.
 const MARK: &str = "kubeon: end of preface";
 
 const GATE: &str = "while IFS= read -r l; do [ \"$l\" = \"$1\" ] && break; done; s=$2; shift 2; exec sh -c \"$s\" kubeon \"$@\"";
@@ -29,7 +29,7 @@ pub(crate) struct Prepared {
     pub(crate) preface: String,
 }
 
-/// A line that runs `script` in a POSIX shell with `args` as `$1`, `$2`, …
+/// A command line that runs `script` in a POSIX shell with `args` as `$1`, `$2`, …
 pub(crate) fn prepare(rights: &Rights, script: &str, args: &[&str]) -> Result<Prepared, StepFailure> {
     let plain = |start: &[&str]| {
         let words = [start, &["sh", "-c", script, "kubeon"], args].concat();
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn odd_words_arrive_as_they_were() {
+    fn special_characters_arrive_unchanged() {
         let odd = ["a b", "$HOME", "'", "\"", "`id`", "; reboot", "x\ny", "-n", ""];
         let expected = odd.map(|word| format!("<{word}>")).concat();
         for rights in [Rights::AsIs, Rights::Sudo, Rights::SudoPassword(Secret::new("p"))] {

@@ -1,6 +1,6 @@
-//! Lists the business clusters of a meta cluster, then tells every change, by the public types alone:
-//! `cargo run -p kubeon-link-kube --example watch_clusters [KUBECONFIG]`. What older clients did with a generated
-//! clientset, informer and lister: `Api` asks, `watch` informs, the map is the lister.
+//! Lists the business clusters of a meta cluster, then prints every change, with public types only: `cargo
+//! run -p kubeon-link-kube --example watch_clusters [KUBECONFIG]`. Older clients used a generated clientset,
+//! informer and lister for this: `Api` sends requests, `watch` delivers changes, and the map is the lister.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -20,11 +20,11 @@ async fn main() -> Result<(), Box<dyn Error>> {
     follow(client, &mut io::stdout()).await
 }
 
-/// Writes a line for every cluster, then one for every change, without end.
+/// Prints a line for every cluster, then one for every change, without end.
 pub(crate) async fn follow(client: Client, out: &mut impl Write) -> Result<(), Box<dyn Error>> {
     let clusters: Api<KubernetesCluster> = Api::all(client);
     for cluster in clusters.list(&ListParams::default()).await? {
-        tell(out, "is there", &cluster)?;
+        print(out, "exists", &cluster)?;
     }
     let mut known = BTreeMap::new();
     let mut events = watch(clusters, None);
@@ -33,15 +33,15 @@ pub(crate) async fn follow(client: Client, out: &mut impl Write) -> Result<(), B
             Ok(Event::Apply(cluster) | Event::InitApply(cluster)) => {
                 let state = (cluster.meta().generation, phase(&cluster));
                 if known.insert((cluster.namespace(), cluster.name_any()), state) != Some(state) {
-                    tell(out, "is now", &cluster)?;
+                    print(out, "changed", &cluster)?;
                 }
             }
             Ok(Event::Delete(cluster)) => {
                 known.remove(&(cluster.namespace(), cluster.name_any()));
-                tell(out, "is gone, was", &cluster)?;
+                print(out, "was deleted", &cluster)?;
             }
             Ok(Event::Init | Event::InitDone) => {}
-            // It begins again by itself.
+            // The watch restarts by itself.
             Err(error) => writeln!(io::stderr(), "the watch was interrupted: {error}")?,
         }
     }
@@ -52,13 +52,13 @@ fn phase(cluster: &KubernetesCluster) -> Option<Phase> {
     cluster.status.as_ref()?.phase
 }
 
-fn tell(out: &mut impl Write, what: &str, cluster: &KubernetesCluster) -> io::Result<()> {
+fn print(out: &mut impl Write, change: &str, cluster: &KubernetesCluster) -> io::Result<()> {
     let (namespace, name) = (cluster.namespace().unwrap_or_default(), cluster.name_any());
-    let phase = phase(cluster).map_or("unseen", |phase| phase.as_str());
+    let phase = phase(cluster).map_or("unknown", |phase| phase.as_str());
     let (masters, workers) = (&cluster.spec.cluster.master_list, &cluster.spec.cluster.node_list);
     writeln!(
         out,
-        "{namespace}/{name} {what} {phase}: {} master(s), {} worker(s)",
+        "{namespace}/{name} {change}, phase {phase}: {} master(s), {} worker(s)",
         masters.len(),
         workers.len()
     )

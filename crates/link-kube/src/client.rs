@@ -1,4 +1,4 @@
-//! The way to an API server.
+//! Connections to an API server.
 
 use std::path::Path;
 use std::time::Duration;
@@ -9,39 +9,39 @@ use kube::config::{Config, KubeConfigOptions, Kubeconfig};
 use tower::BoxError;
 use tower::util::MapFutureLayer;
 
-/// Why no API server can be reached.
+/// Why no client can be created.
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectError {
-    /// The kubeconfig is no kubeconfig.
+    /// The kubeconfig cannot be read.
     #[error("reading the kubeconfig {path}")]
     Kubeconfig {
         /// The file.
         path: String,
-        /// The reader's error.
+        /// The cause.
         #[source]
         source: kube::config::KubeconfigError,
     },
-    /// Neither a service account nor a kubeconfig is there.
-    #[error("finding out how to reach the API server: no service account, no kubeconfig")]
+    /// There is neither a service account nor a kubeconfig.
+    #[error("selecting an API server: there is neither a service account nor a kubeconfig")]
     Infer(#[source] kube::config::InferConfigError),
-    /// No client can be made of the configuration.
-    #[error("making a client of the configuration")]
+    /// No client can be created from the configuration.
+    #[error("creating a client from the configuration")]
     Build(#[source] kube::Error),
 }
 
-/// How long the beginning of an answer is waited for, where nothing else is said.
+/// The default timeout for the head of an answer.
 const TIMEOUT: Duration = Duration::from_secs(15);
 
-/// A client by this kubeconfig, else by the pod's service account, else by `$KUBECONFIG` or `~/.kube/config`. It waits for
-/// the beginning of an answer for 15 s, also for that of a list or a watch.
+/// A client for this kubeconfig, else for the pod's service account, else for `$KUBECONFIG` or
+/// `~/.kube/config`. The timeout for the head of an answer is 15 s, also for a list or a watch.
 ///
 /// # Errors
-/// When none of them is there, or the one that is cannot be used.
+/// When none of them exists, or the existing one cannot be used.
 pub async fn connect(kubeconfig: Option<&Path>) -> Result<kube::Client, ConnectError> {
     connect_within(kubeconfig, TIMEOUT).await
 }
 
-/// The same, with another time for the beginning of an answer.
+/// As [`connect`], with another timeout for the head of an answer.
 ///
 /// # Errors
 /// As [`connect`].
@@ -58,7 +58,7 @@ pub async fn connect_within(
         None => Config::infer().await.map_err(ConnectError::Infer)?,
     };
     config.connect_timeout = Some(Duration::from_secs(5));
-    // A watch whose answer has begun is quiet for minutes.
+    // A watch may send nothing for minutes.
     config.read_timeout = Some(Duration::from_secs(300));
     config.write_timeout = Some(Duration::from_secs(10));
     let builder = ClientBuilder::try_from(config).map_err(ConnectError::Build)?;
@@ -66,7 +66,7 @@ pub async fn connect_within(
     Ok(builder.with_layer(&bounded).build())
 }
 
-/// An answer that is on its way.
+/// A pending answer.
 type Answer = BoxFuture<'static, Result<http::Response<Box<DynBody>>, BoxError>>;
 
 async fn within(timeout: Duration, answer: Answer) -> Result<http::Response<Box<DynBody>>, BoxError> {

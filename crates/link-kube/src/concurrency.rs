@@ -1,117 +1,122 @@
-//! How many requests may be on their way at once: as many as the API server answers without a queue of its own.
+//! The limit of parallel requests: as many as the API server answers without a queue of its own.
 //!
 //! ```text
-//!   requests ──► wait in line ──► at most `limit` on their way ──► answers
-//!                                       ▲                            │ how long writes took
-//!                                       └── more, fewer, the same ◄──┘
+//!   requests ──► wait ──► at most `limit` in flight ──► answers
+//!                               ▲                        │ latency of writes
+//!                               └── change of `limit` ◄──┘
 //! ```
 //!
-//! A longer queue at the API server makes nothing faster: what hurries, the lease, and everybody else's requests wait in it.
-//! Hurried requests do not wait here; each takes the places of two calm ones. What nobody waits for lets them pass, for a moment.
-//! Every wait is bounded: what is on its way has a bound, and those in line go in order.
+//! A longer queue at the API server makes nothing faster: urgent requests, the lease and the requests of
+//! other clients wait in it. Urgent requests do not wait here; each takes the places of two normal ones.
+//! Requests with low priority wait for them for a short time. Every wait is bounded: requests have a timeout,
+//! and waiting requests are served in order.
 
 use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-/// Enough to keep a small API server busy, also one that has to wait for its processor. Slow answers alone are no reason
-/// for fewer: they may be somebody else's work.
-const USUAL: usize = 24;
-/// What refusals for load leave.
+/// The initial limit. It keeps a small API server busy, also one that waits for its processor. Slow answers
+/// alone do not reduce the limit below it, because other clients may cause them.
+const INITIAL: usize = 24;
+/// The lowest limit, after refusals because of load.
 const FEWEST: usize = 8;
-/// Enough for a large API server with a slow disk.
+/// The highest limit, for a large API server with a slow disk.
 const MOST: usize = 64;
 
-/// Places that a hurried request takes from the others: the fewer are on their way, the sooner each is answered.
-const TAKEN: usize = 2;
-/// Places that hurried requests leave to the others.
-const LEFT: usize = 4;
-/// Slow requests at once.
-const SLOW: usize = 4;
-/// After a hurried request others are likely to follow.
-const FOLLOWED_WITHIN: Duration = Duration::from_millis(150);
-/// How long one that nobody waits for lets others pass when it is its turn.
-const LETS_PASS: Duration = Duration::from_millis(1500);
-/// How long it lets them pass in all: hurried requests that go on and on do not hold up what only tells of them.
-const LETS_PASS_IN_ALL: Duration = Duration::from_secs(10);
+/// Places that an urgent request takes from normal ones. Fewer parallel requests make each answer faster.
+const TAKEN_PLACES: usize = 2;
+/// Places that urgent requests leave to normal ones.
+const LEFT_PLACES: usize = 4;
+/// Parallel requests with low priority.
+const LOW_PRIORITY: usize = 4;
+/// How long another urgent request is expected after an urgent one.
+const URGENT_PAUSE: Duration = Duration::from_millis(150);
+/// How long a request with low priority waits for urgent ones when it is the next one.
+const DEFER_LIMIT: Duration = Duration::from_millis(1500);
+/// How long such a request waits for urgent ones in total.
+const DEFER_LIMIT_TOTAL: Duration = Duration::from_secs(10);
 
-/// Lets requests pass.
+/// Limits parallel requests.
 pub(crate) struct ConcurrencyLimiter {
     permits: Semaphore,
-    slow: Semaphore,
+    low_priority: Semaphore,
     measure: Mutex<Measure>,
 }
 
-/// One request on its way; its place is free again when this is dropped.
+/// The place of one request; it is released on drop.
 pub(crate) struct NormalPermit<'g> {
     limiter: &'g ConcurrencyLimiter,
     permit: Option<SemaphorePermit<'g>>,
-    /// Its place among the slow ones.
-    _slow: Option<SemaphorePermit<'g>>,
+    /// Its place among the requests with low priority.
+    _low_priority: Option<SemaphorePermit<'g>>,
 }
 
-/// A hurried request on its way.
+/// An urgent request in flight.
 pub(crate) struct HighPermit<'g> {
     limiter: &'g ConcurrencyLimiter,
-    /// Places that it has.
-    instead: usize,
+    /// The number of its places.
+    places: usize,
 }
 
-/// What the answers said so far.
+/// The measured latency, and the limit.
 #[derive(Debug)]
 struct Measure {
     limit: usize,
-    /// Places to take away as soon as they are free.
+    /// Places to remove as soon as they are free.
     owed: usize,
-    /// Places that hurried requests have.
+    /// Places of urgent requests.
     high: usize,
-    /// Of this window: how many writes were answered, and how long that took together.
+    /// The number of answered writes in the current window.
     count: u32,
     sum: Duration,
-    /// The mean of the best window; it creeps up, so that an old best does not hold for ever.
+    /// The mean latency of the best window. It grows slowly, so that an old value does not apply forever.
     best: Option<Duration>,
-    /// When a hurried request was last on its way.
-    hurry: Option<Instant>,
+    /// When an urgent request was last in flight.
+    last_urgent: Option<Instant>,
 }
 
 impl Default for ConcurrencyLimiter {
     fn default() -> Self {
         let measure = Measure {
-            limit: USUAL,
+            limit: INITIAL,
             owed: 0,
             high: 0,
             count: 0,
             sum: Duration::ZERO,
             best: None,
-            hurry: None,
+            last_urgent: None,
         };
-        Self { permits: Semaphore::new(USUAL), slow: Semaphore::new(SLOW), measure: Mutex::new(measure) }
+        Self {
+            permits: Semaphore::new(INITIAL),
+            low_priority: Semaphore::new(LOW_PRIORITY),
+            measure: Mutex::new(measure),
+        }
     }
 }
 
 impl ConcurrencyLimiter {
     /// Waits for a place.
     pub(crate) async fn acquire(&self) -> NormalPermit<'_> {
-        // It is never closed; if it were, nothing would be held back.
-        NormalPermit { limiter: self, permit: self.permits.acquire().await.ok(), _slow: None }
+        // The semaphore is never closed; if it were, requests would not wait.
+        NormalPermit { limiter: self, permit: self.permits.acquire().await.ok(), _low_priority: None }
     }
 
-    /// Waits for a place of a request that nobody waits for.
+    /// Waits for a place for a request with low priority.
     pub(crate) async fn acquire_low(&self) -> NormalPermit<'_> {
-        let end = tokio::time::Instant::now() + LETS_PASS_IN_ALL;
-        let slow = self.slow.acquire().await.ok();
+        let end = tokio::time::Instant::now() + DEFER_LIMIT_TOTAL;
+        let low_priority = self.low_priority.acquire().await.ok();
         self.idle_until(end).await;
-        NormalPermit { limiter: self, permit: self.permits.acquire().await.ok(), _slow: slow }
+        NormalPermit { limiter: self, permit: self.permits.acquire().await.ok(), _low_priority: low_priority }
     }
 
-    /// Waits for a moment without hurried requests; no longer than 1.5 s.
+    /// Waits until no urgent request is in flight or expected, at most 1.5 s.
     pub(crate) async fn idle(&self) {
-        self.idle_until(tokio::time::Instant::now() + LETS_PASS).await;
+        self.idle_until(tokio::time::Instant::now() + DEFER_LIMIT).await;
     }
 
     async fn idle_until(&self, end: tokio::time::Instant) {
-        let end = end.min(tokio::time::Instant::now() + LETS_PASS);
+        let end = end.min(tokio::time::Instant::now() + DEFER_LIMIT);
         while let Some(pause) = self.busy_for() {
             let now = tokio::time::Instant::now();
             if now >= end {
@@ -121,29 +126,29 @@ impl ConcurrencyLimiter {
         }
     }
 
-    /// Passes at once, in the places of others.
+    /// Takes places at once.
     pub(crate) fn acquire_high(&self) -> HighPermit<'_> {
         let mut measure = self.measure();
-        measure.hurry = Some(Instant::now());
-        let instead = TAKEN.min(measure.limit.saturating_sub(LEFT + measure.high));
-        measure.high += instead;
-        for _ in 0..instead {
+        measure.last_urgent = Some(Instant::now());
+        let places = TAKEN_PLACES.min(measure.limit.saturating_sub(LEFT_PLACES + measure.high));
+        measure.high += places;
+        for _ in 0..places {
             match self.permits.try_acquire() {
                 Ok(free) => free.forget(),
                 Err(_) => measure.owed += 1,
             }
         }
-        HighPermit { limiter: self, instead }
+        HighPermit { limiter: self, places }
     }
 
-    /// Takes in how long a write took; `None` when it was refused for load, or not answered.
+    /// Records the latency of a write; `None` when it was refused because of load, or not answered.
     pub(crate) fn observe(&self, time: Option<Duration>) {
         let wanted = self.permits.available_permits() == 0;
         let grown = self.measure().observe(time, wanted);
         self.permits.add_permits(grown);
     }
 
-    /// How many may be on their way now.
+    /// The current limit.
     pub(crate) fn limit(&self) -> usize {
         self.measure().limit
     }
@@ -171,16 +176,16 @@ impl Drop for NormalPermit<'_> {
 impl Drop for HighPermit<'_> {
     fn drop(&mut self) {
         let mut measure = self.limiter.measure();
-        measure.hurry = Some(Instant::now());
-        measure.high -= self.instead;
-        let owed = self.instead.min(measure.owed);
+        measure.last_urgent = Some(Instant::now());
+        measure.high -= self.places;
+        let owed = self.places.min(measure.owed);
         measure.owed -= owed;
-        self.limiter.permits.add_permits(self.instead - owed);
+        self.limiter.permits.add_permits(self.places - owed);
     }
 }
 
 impl Measure {
-    /// How many places more there are now. `wanted`: whether all are taken.
+    /// Returns the number of added places. `wanted`: whether all places are taken.
     fn observe(&mut self, time: Option<Duration>, wanted: bool) -> usize {
         let Some(time) = time else {
             self.shrink(self.limit / 2, FEWEST);
@@ -195,11 +200,11 @@ impl Measure {
         (self.count, self.sum) = (0, Duration::ZERO);
         let best = self.best.map_or(mean, |best| mean.min(best + best / 20));
         self.best = Some(best);
-        if mean > best * 2 && self.limit > USUAL {
-            self.shrink(self.limit / 8, USUAL);
-        } else if (mean < best * 3 / 2 || self.limit < USUAL) && wanted && self.limit < MOST {
+        if mean > best * 2 && self.limit > INITIAL {
+            self.shrink(self.limit / 8, INITIAL);
+        } else if (mean < best * 3 / 2 || self.limit < INITIAL) && wanted && self.limit < MOST {
             self.limit += 1;
-            // A place that was still to be taken away stays instead.
+            // A place that was to be removed stays instead.
             if self.owed == 0 {
                 return 1;
             }
@@ -208,12 +213,12 @@ impl Measure {
         0
     }
 
-    /// For how long others should not begin now; `None` when they are in nobody's way.
+    /// How long requests with low priority should wait now; `None` when they need not wait.
     fn busy_for(&self) -> Option<Duration> {
         if self.high > 0 {
-            return Some(FOLLOWED_WITHIN);
+            return Some(URGENT_PAUSE);
         }
-        let left = FOLLOWED_WITHIN.checked_sub(self.hurry?.elapsed())?;
+        let left = URGENT_PAUSE.checked_sub(self.last_urgent?.elapsed())?;
         (!left.is_zero()).then_some(left)
     }
 
@@ -227,6 +232,7 @@ impl Measure {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use futures::FutureExt as _;
 
     fn answers(limiter: &ConcurrencyLimiter, count: usize, milliseconds: u64) {
         for _ in 0..count {
@@ -238,24 +244,24 @@ mod tests {
     async fn the_limit_grows_while_answers_stay_fast_and_only_when_it_is_used() {
         let limiter = ConcurrencyLimiter::default();
         answers(&limiter, 1000, 5);
-        assert_eq!(limiter.limit(), USUAL);
-        let mut passes = Vec::new();
+        assert_eq!(limiter.limit(), INITIAL);
+        let mut permits = Vec::new();
         for _ in 0..10_000 {
             while let Ok(permit) = limiter.permits.try_acquire() {
-                passes.push(NormalPermit { limiter: &limiter, permit: Some(permit), _slow: None });
+                permits.push(NormalPermit { limiter: &limiter, permit: Some(permit), _low_priority: None });
             }
             answers(&limiter, 1, 5);
         }
-        assert_eq!((limiter.limit(), passes.len()), (MOST, MOST));
+        assert_eq!((limiter.limit(), permits.len()), (MOST, MOST));
     }
 
     #[tokio::test]
-    async fn slow_answers_and_refusals_make_it_smaller_down_to_a_bound() {
+    async fn slow_answers_and_refusals_lower_the_limit_down_to_a_bound() {
         let limiter = ConcurrencyLimiter::default();
-        let mut passes = Vec::new();
+        let mut permits = Vec::new();
         for _ in 0..2_000 {
             while let Ok(permit) = limiter.permits.try_acquire() {
-                passes.push(NormalPermit { limiter: &limiter, permit: Some(permit), _slow: None });
+                permits.push(NormalPermit { limiter: &limiter, permit: Some(permit), _low_priority: None });
             }
             answers(&limiter, 1, 5);
         }
@@ -263,81 +269,81 @@ mod tests {
         answers(&limiter, 200, 50);
         assert!(limiter.limit() < before, "{}", limiter.limit());
         answers(&limiter, 300, 50);
-        assert_eq!(limiter.limit(), USUAL, "slow answers alone leave so many");
+        assert_eq!(limiter.limit(), INITIAL, "slow answers alone do not go below the initial limit");
         for _ in 0..3 {
             limiter.observe(None);
         }
         assert_eq!(limiter.limit(), FEWEST);
-        passes.clear();
+        permits.clear();
         assert_eq!(limiter.permits.available_permits(), FEWEST);
     }
 
     #[tokio::test]
-    async fn hurried_requests_pass_at_once_in_the_places_of_others() {
+    async fn urgent_requests_take_the_places_of_others_at_once() {
         let limiter = ConcurrencyLimiter::default();
         let calm = limiter.acquire().await;
         let high: Vec<_> = (0..100).map(|_| limiter.acquire_high()).collect();
-        assert_eq!(limiter.permits.available_permits(), LEFT - 1);
+        assert_eq!(limiter.permits.available_permits(), LEFT_PLACES - 1);
         let another = limiter.acquire().await;
         drop((calm, high, another));
-        assert_eq!(limiter.permits.available_permits(), USUAL);
+        assert_eq!(limiter.permits.available_permits(), INITIAL);
     }
 
     #[tokio::test]
-    async fn slow_requests_leave_places_to_others() {
+    async fn requests_with_low_priority_leave_places_to_others() {
         let limiter = ConcurrencyLimiter::default();
-        let mut passes = Vec::new();
-        for _ in 0..SLOW {
-            passes.push(limiter.acquire_low().await);
+        let mut permits = Vec::new();
+        for _ in 0..LOW_PRIORITY {
+            permits.push(limiter.acquire_low().await);
         }
-        assert!(tokio::time::timeout(Duration::from_millis(20), limiter.acquire_low()).await.is_err());
-        passes.push(limiter.acquire().await);
-        passes.clear();
+        assert!(limiter.acquire_low().now_or_never().is_none(), "no place with low priority is left");
+        permits.push(limiter.acquire().await);
+        permits.clear();
         limiter.acquire_low().await;
     }
 
     #[tokio::test]
-    async fn what_nobody_waits_for_lets_others_pass() {
+    async fn requests_with_low_priority_wait_for_urgent_ones() {
         let at_once = |limiter: &ConcurrencyLimiter| limiter.measure().busy_for().is_none();
         let limiter = ConcurrencyLimiter::default();
         assert!(at_once(&limiter));
         let high = limiter.acquire_high();
         assert!(!at_once(&limiter));
         drop(high);
-        assert!(!at_once(&limiter), "another one is likely to follow");
+        assert!(!at_once(&limiter), "another urgent request is expected");
         let begun = Instant::now();
         limiter.acquire_low().await;
-        assert!(at_once(&limiter) && begun.elapsed() < LETS_PASS);
+        assert!(at_once(&limiter) && begun.elapsed() < DEFER_LIMIT);
         let high = limiter.acquire_high();
-        let (begun, slow) = (Instant::now(), limiter.acquire_low().await);
-        assert!(begun.elapsed() >= LETS_PASS, "not for ever");
-        drop((slow, high));
+        let (begun, low_priority) = (Instant::now(), limiter.acquire_low().await);
+        assert!(begun.elapsed() >= DEFER_LIMIT, "the wait is bounded");
+        drop((low_priority, high));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn hurried_requests_that_go_on_and_on_hold_up_nothing_for_longer_than_its_bound() {
+    async fn continuous_urgent_requests_delay_others_only_up_to_the_bound() {
         let limiter = ConcurrencyLimiter::default();
         let _hurried = limiter.acquire_high();
         let begun = tokio::time::Instant::now();
-        let tell = || async {
+        let wait = || async {
             drop(limiter.acquire_low().await);
             begun.elapsed()
         };
-        let told = futures::future::join_all((0..200).map(|_| tell())).await;
-        assert!(told[..SLOW].iter().all(|after| *after >= LETS_PASS), "{told:?}");
-        assert!(told.iter().all(|after| *after <= LETS_PASS_IN_ALL + LETS_PASS), "{told:?}");
+        let waited = futures::future::join_all((0..200).map(|_| wait())).await;
+        assert!(waited[..LOW_PRIORITY].iter().all(|after| *after >= DEFER_LIMIT), "{waited:?}");
+        assert!(waited.iter().all(|after| *after <= DEFER_LIMIT_TOTAL + DEFER_LIMIT), "{waited:?}");
     }
 
     #[tokio::test]
-    async fn a_place_is_had_when_another_is_free() {
+    async fn a_request_waits_until_a_place_is_free() {
         let limiter = ConcurrencyLimiter::default();
-        let mut passes = Vec::new();
-        for _ in 0..USUAL {
-            passes.push(limiter.acquire().await);
+        let mut permits = Vec::new();
+        for _ in 0..INITIAL {
+            permits.push(limiter.acquire().await);
         }
-        let waits = tokio::time::timeout(Duration::from_millis(20), limiter.acquire());
-        assert!(waits.await.is_err());
-        passes.pop();
-        limiter.acquire().await;
+        let mut waiting = std::pin::pin!(limiter.acquire());
+        assert!(waiting.as_mut().now_or_never().is_none(), "every place is taken");
+        permits.pop();
+        waiting.await;
     }
 }

@@ -1,35 +1,35 @@
-//! What went wrong with a request, and whether it may be made again.
+//! Errors of requests, and whether a request may be retried.
 
 use std::time::Duration;
 
-/// Whether and how a request may be made again.
+/// Whether and when a request may be retried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RetryClass {
-    /// After the object was read again: it changed in between.
+    /// After the object was read again, because it has changed.
     Reread,
-    /// The object that should be made is there.
+    /// The object to create exists.
     Exists,
-    /// After a while, longer each time.
+    /// After a pause that grows with each attempt.
     Later,
-    /// Not before something else changed: a right, a parent, a quota.
+    /// After something else changed: a permission, a parent object, a quota.
     AfterChange,
-    /// Never: the request itself is wrong.
+    /// Never, because the request is invalid.
     Never,
 }
 
-/// Why a request did not succeed.
+/// Why a request failed.
 #[derive(Debug, thiserror::Error)]
 pub enum LinkError {
     /// The API server refused it.
     #[error("{action}: the API server answered {code} {reason}: {message}")]
     Refused {
-        /// What was asked, such as `create Job ns/name`.
+        /// The request, such as `create Job ns/name`.
         action: String,
-        /// HTTP's number.
+        /// The HTTP code.
         code: u16,
         /// The reason, such as `Invalid`.
         reason: String,
-        /// In its words.
+        /// The message of the API server.
         message: String,
     },
     /// There was no answer in time.
@@ -40,7 +40,7 @@ pub enum LinkError {
         /// How long was waited.
         after: Duration,
     },
-    /// The request or its answer was lost on the way.
+    /// The connection failed.
     #[error("{action}: the API server was not reached")]
     Lost {
         /// What was asked.
@@ -80,7 +80,7 @@ impl LinkError {
         }
     }
 
-    /// Whether it may be made again.
+    /// Whether and when the request may be retried.
     #[must_use]
     pub fn retry_class(&self) -> RetryClass {
         match self {
@@ -92,13 +92,13 @@ impl LinkError {
         }
     }
 
-    /// Whether the object, or what it stands in, is not there.
+    /// Whether the object, or its namespace, does not exist.
     #[must_use]
     pub fn is_absent(&self) -> bool {
         matches!(self, Self::Refused { code: 404 | 410, .. })
     }
 
-    /// What the API server said, without what was asked.
+    /// The message of the API server, without the request.
     #[must_use]
     pub fn message(&self) -> String {
         match self {
@@ -113,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_says_whether_it_may_be_asked_again() {
+    fn an_error_has_a_retry_class() {
         let refused = |code, reason: &str| LinkError::Refused {
             action: String::new(),
             code,

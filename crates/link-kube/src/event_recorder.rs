@@ -32,11 +32,11 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 pub struct EventRecord {
     /// The object that it is about.
     pub about: ObjectReference,
-    /// Whether somebody should look at it.
+    /// Whether it is a warning.
     pub warning: bool,
     /// One word in CamelCase.
     pub reason: &'static str,
-    /// For a person.
+    /// The message for the user.
     pub text: String,
 }
 
@@ -44,7 +44,7 @@ pub struct EventRecord {
 #[derive(Clone)]
 pub struct EventRecorder {
     sender: mpsc::Sender<EventRecord>,
-    /// How many are neither sent nor lost.
+    /// The number of events that are neither sent nor lost.
     waiting: watch::Sender<usize>,
     dropped: Arc<AtomicU64>,
 }
@@ -90,11 +90,11 @@ impl EventRecorder {
     /// Waits until the queue is empty, at most for `timeout`. Returns the number of events that still wait.
     pub async fn flush(&self, timeout: Duration) -> usize {
         let mut waiting = self.waiting.subscribe();
-        let silent = tokio::time::timeout(timeout, waiting.wait_for(|waiting| *waiting == 0)).await.is_ok();
-        if silent { 0 } else { *waiting.borrow() }
+        let is_empty = tokio::time::timeout(timeout, waiting.wait_for(|waiting| *waiting == 0)).await.is_ok();
+        if is_empty { 0 } else { *waiting.borrow() }
     }
 
-    /// How many events were not recorded: too many waited, or the API server refused them.
+    /// The number of events that were not recorded, because too many waited or the API server refused them.
     #[must_use]
     pub fn dropped(&self) -> u64 {
         self.dropped.load(Ordering::Relaxed)
@@ -111,8 +111,8 @@ fn event(record: &EventRecord) -> Event {
     }
 }
 
-/// What the recorder tells events apart by. Of those that differ in their text alone it makes one, and keeps the first
-/// text: of two created Jobs, only one would be reported.
+/// The action of an event. The recorder merges events with equal action and keeps the first text, so events
+/// with different texts need different actions: of two created Jobs, only one would be reported.
 fn action(record: &EventRecord) -> String {
     let mut text = DefaultHasher::new();
     record.text.hash(&mut text);
@@ -155,7 +155,7 @@ mod tests {
         LinkError::Refused { action, code, reason, message }
     }
 
-    /// Answers one after the other; how many were asked for, and what came of it.
+    /// Returns the answers one after the other; the number of attempts, and whether the last one succeeded.
     async fn tried(answers: &[Option<u16>]) -> (usize, bool) {
         let mut count = 0;
         let ended = several_times(|| {
@@ -168,10 +168,10 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_event_that_is_not_taken_is_tried_again_and_not_for_ever() {
+    async fn a_refused_event_is_retried_a_few_times() {
         assert_eq!(tried(&[]).await, (1, true));
         assert_eq!(tried(&[Some(500), Some(429), Some(403)]).await, (4, true));
         assert_eq!(tried(&[Some(500); 9]).await, (4, false));
-        assert_eq!(tried(&[Some(422)]).await, (1, false), "what is wrong stays wrong");
+        assert_eq!(tried(&[Some(422)]).await, (1, false), "an invalid event is not retried");
     }
 }

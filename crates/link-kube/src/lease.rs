@@ -1,7 +1,8 @@
-//! One leader at a time, by a `Lease`. Written here because the crates for it that there are follow older clients.
+//! Leader election with a `Lease`. Decision 29 compares it with the crates for it.
 //!
-//! A holder that could not renew gives up before others may take over; whether another holder is gone is judged by this
-//! process's own clock, from when it last saw the lease change.
+//! A holder that cannot renew the lease gives up before another process may take it. Whether another holder
+//! has stopped is decided with this process's own clock, from the time when it last observed a change of the
+//! lease.
 
 use std::time::Duration;
 
@@ -14,16 +15,16 @@ use tokio::time::Instant;
 
 use crate::error::LinkError;
 
-/// How long a lease holds after its last renewal.
-const HOLDS: Duration = Duration::from_secs(15);
-/// After how long without a renewal the holder gives up.
-const GIVES_UP: Duration = Duration::from_secs(10);
-/// Between two looks or renewals.
+/// How long a lease is valid after its last renewal.
+const VALID_FOR: Duration = Duration::from_secs(15);
+/// The time without a renewal after which the holder gives up.
+const GIVE_UP_AFTER: Duration = Duration::from_secs(10);
+/// The pause between two attempts or renewals.
 const PAUSE: Duration = Duration::from_secs(2);
-/// For one request.
+/// The timeout of one request.
 const TIMEOUT: Duration = Duration::from_secs(4);
 
-/// A lease that may be had.
+/// A lease that can be acquired.
 #[derive(Clone)]
 pub struct Lease {
     api: Api<Object>,
@@ -31,7 +32,7 @@ pub struct Lease {
     identity: String,
 }
 
-/// A lease that is held, as it was last written.
+/// A lease that this process holds, as it was last written.
 pub struct HeldLease {
     lease: Lease,
     object: Object,
@@ -41,85 +42,90 @@ pub struct HeldLease {
 /// Why a lease is no longer held.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LeaseEnd {
-    /// Another holder has it.
+    /// Another process holds it.
     Taken,
     /// It could not be renewed in time.
     NotRenewed,
 }
 
 impl Lease {
-    /// The lease of this name. `identity` must be another for every process.
+    /// The lease with this name. `identity` must be different for every process.
     #[must_use]
     pub fn new(client: Client, namespace: &str, name: &str, identity: &str) -> Self {
         Self { api: Api::namespaced(client, namespace), name: name.to_owned(), identity: identity.to_owned() }
     }
 
-    /// Waits until the lease is had. Failures are told in the log and tried again, as long as it takes.
+    /// Waits until the lease is acquired. Errors are logged and retried without limit.
     pub async fn acquire(&self) -> HeldLease {
-        let mut seen: Option<(String, Instant)> = None;
+        let mut last_change: Option<(String, Instant)> = None;
         loop {
-            match self.try_once(&mut seen).await {
+            match self.try_once(&mut last_change).await {
                 Ok(Some(object)) => {
                     return HeldLease { lease: self.clone(), object, renewed: Instant::now() };
                 }
                 Ok(None) => {}
-                Err(error) => tracing::warn!(%error, "the lease cannot be asked for"),
+                Err(error) => tracing::warn!(%error, "the lease cannot be acquired; it is retried"),
             }
             tokio::time::sleep(PAUSE).await;
         }
     }
 
-    async fn try_once(&self, seen: &mut Option<(String, Instant)>) -> Result<Option<Object>, LinkError> {
+    async fn try_once(
+        &self,
+        last_change: &mut Option<(String, Instant)>,
+    ) -> Result<Option<Object>, LinkError> {
         let Some(current) = bounded("read the lease", self.api.get_opt(&self.name)).await? else {
             let fresh = Object {
                 metadata: ObjectMeta { name: Some(self.name.clone()), ..ObjectMeta::default() },
                 spec: Some(self.spec(None)),
             };
-            return taken(bounded("make the lease", self.api.create(&PostParams::default(), &fresh)).await);
+            return acquired(
+                bounded("create the lease", self.api.create(&PostParams::default(), &fresh)).await,
+            );
         };
         let version = current.metadata.resource_version.clone().unwrap_or_default();
         let holder = current.spec.as_ref().and_then(|spec| spec.holder_identity.clone()).unwrap_or_default();
-        let since = match seen {
+        let since = match last_change {
             Some((before, since)) if *before == version => *since,
             _ => {
-                *seen = Some((version, Instant::now()));
+                *last_change = Some((version, Instant::now()));
                 Instant::now()
             }
         };
-        let free = holder.is_empty() || holder == self.identity || since.elapsed() > holds(&current);
-        if !free {
+        let is_free = holder.is_empty() || holder == self.identity || since.elapsed() > validity(&current);
+        if !is_free {
             return Ok(None);
         }
         let mut next = current;
         next.spec = Some(self.spec(next.spec.as_ref()));
-        taken(bounded("take the lease", self.api.replace(&self.name, &PostParams::default(), &next)).await)
+        acquired(bounded("take the lease", self.api.replace(&self.name, &PostParams::default(), &next)).await)
     }
 
     fn spec(&self, before: Option<&LeaseSpec>) -> LeaseSpec {
         let now = MicroTime(Timestamp::now());
-        let ours = before.is_some_and(|spec| spec.holder_identity.as_deref() == Some(&self.identity));
+        let is_own = before.is_some_and(|spec| spec.holder_identity.as_deref() == Some(&self.identity));
         let changes = before.and_then(|spec| spec.lease_transitions).unwrap_or(0);
         LeaseSpec {
             holder_identity: Some(self.identity.clone()),
-            lease_duration_seconds: i32::try_from(HOLDS.as_secs()).ok(),
+            lease_duration_seconds: i32::try_from(VALID_FOR.as_secs()).ok(),
             acquire_time: before
-                .filter(|_| ours)
+                .filter(|_| is_own)
                 .and_then(|spec| spec.acquire_time.clone())
                 .or(Some(now.clone())),
             renew_time: Some(now),
-            lease_transitions: Some(if ours { changes } else { changes.saturating_add(1) }),
+            lease_transitions: Some(if is_own { changes } else { changes.saturating_add(1) }),
             ..LeaseSpec::default()
         }
     }
 }
 
-fn holds(lease: &Object) -> Duration {
+fn validity(lease: &Object) -> Duration {
     let seconds = lease.spec.as_ref().and_then(|spec| spec.lease_duration_seconds);
-    seconds.and_then(|seconds| u64::try_from(seconds).ok()).map_or(HOLDS, Duration::from_secs)
+    seconds.and_then(|seconds| u64::try_from(seconds).ok()).map_or(VALID_FOR, Duration::from_secs)
 }
 
-/// Another one was faster: that is no error.
-fn taken(answer: Result<Object, LinkError>) -> Result<Option<Object>, LinkError> {
+/// A conflict means that another process was faster, which is not an error.
+fn acquired(answer: Result<Object, LinkError>) -> Result<Option<Object>, LinkError> {
     match answer {
         Ok(object) => Ok(Some(object)),
         Err(LinkError::Refused { code: 409, .. }) => Ok(None),
@@ -137,8 +143,8 @@ async fn bounded<T>(
 }
 
 impl HeldLease {
-    /// Renews the lease until that is no longer possible.
-    pub async fn keep(&mut self) -> LeaseEnd {
+    /// Renews the lease until that fails for too long or another process has taken it.
+    pub async fn renew_until_lost(&mut self) -> LeaseEnd {
         loop {
             tokio::time::sleep(PAUSE).await;
             let mut next = self.object.clone();
@@ -151,45 +157,46 @@ impl HeldLease {
                     self.renewed = Instant::now();
                 }
                 Err(LinkError::Refused { code: 409, .. }) => {
-                    if !self.still_ours().await {
+                    if !self.reread().await {
                         return LeaseEnd::Taken;
                     }
                 }
-                Err(error) => tracing::warn!(%error, "the lease is not renewed"),
+                Err(error) => tracing::warn!(%error, "the lease cannot be renewed; it is retried"),
             }
-            if self.renewed.elapsed() > GIVES_UP {
+            if self.renewed.elapsed() > GIVE_UP_AFTER {
                 return LeaseEnd::NotRenewed;
             }
         }
     }
 
-    /// A renewal whose answer was lost makes the version that is known here an old one.
-    async fn still_ours(&mut self) -> bool {
+    /// Reads the lease and whether this process holds it. When the answer to a renewal was lost, the stored
+    /// version is outdated.
+    async fn reread(&mut self) -> bool {
         match bounded("read the lease", self.lease.api.get(&self.lease.name)).await {
             Ok(object) => {
                 let holder = object.spec.as_ref().and_then(|spec| spec.holder_identity.clone());
-                let ours = holder.as_deref() == Some(&self.lease.identity);
+                let is_own = holder.as_deref() == Some(&self.lease.identity);
                 self.object = object;
-                ours
+                is_own
             }
-            // Nobody knows: the bound on the time since the last renewal decides.
+            // The holder is unknown: the time since the last renewal decides.
             Err(_) => true,
         }
     }
 
-    /// Gives the lease back, so that the next leader need not wait for its end.
+    /// Releases the lease, so that the next leader does not wait for its expiry.
     ///
     /// # Errors
-    /// When it cannot be written; it then ends by itself.
+    /// When the lease cannot be written; it then expires by itself.
     pub async fn release(mut self) -> Result<(), LinkError> {
-        match self.give_back().await {
-            // A renewal that was under way when the end was asked for.
-            Err(LinkError::Refused { code: 409, .. }) if self.still_ours().await => self.give_back().await,
+        match self.try_release().await {
+            // A renewal was in flight at shutdown.
+            Err(LinkError::Refused { code: 409, .. }) if self.reread().await => self.try_release().await,
             answer => answer,
         }
     }
 
-    async fn give_back(&self) -> Result<(), LinkError> {
+    async fn try_release(&self) -> Result<(), LinkError> {
         let mut next = self.object.clone();
         if let Some(spec) = &mut next.spec {
             spec.holder_identity = Some(String::new());
@@ -198,6 +205,6 @@ impl HeldLease {
         }
         let posted = PostParams::default();
         let replaced = self.lease.api.replace(&self.lease.name, &posted, &next);
-        bounded("give the lease back", replaced).await.map(|_| ())
+        bounded("release the lease", replaced).await.map(|_| ())
     }
 }

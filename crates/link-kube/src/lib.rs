@@ -1,12 +1,12 @@
-//! The operator's hands: requests to an API server with a bound on their time, watches that come back by themselves,
-//! events, the lease of the leader. It decides nothing but whether a failed request may be made again.
+//! The operator's access to an API server: requests with a timeout, watches that restart by themselves,
+//! events, and the leader's lease. Its only decision is whether a failed request may be retried.
 //!
 //! ```text
-//!   connect ──► Client ──► Hands::send   one request, its answer or an error with a retry class; no more of them at
-//!                     │                  once than the API server answers well, unless they hurry
-//!                     ├──► watch         what there is, then every change
-//!                     ├──► Herald        events, aside, never in the way
-//!                     └──► Lease         one leader at a time, given back when it ends
+//!   connect ──► Client ──► KubeWriter      one request: its answer, or an error with a retry class; the number of
+//!                     │                    parallel requests is limited, except for urgent ones
+//!                     ├──► watch           all objects, then every change
+//!                     ├──► EventRecorder   events, which do not delay other requests
+//!                     └──► Lease           one leader at a time; the lease is released at shutdown
 //! ```
 
 mod client;

@@ -1,4 +1,4 @@
-//! What there is of a kind, then every change of it, for ever.
+//! Watches of a kind: all objects, then every change, without end.
 
 use std::fmt::Debug;
 
@@ -10,10 +10,10 @@ use serde::de::DeserializeOwned;
 
 pub use kube::runtime::watcher::Event;
 
-/// Objects of one answer to a list: what is read at once must fit into little memory.
+/// The page size of a list, which limits the memory for one answer.
 const PAGE: u32 = 100;
 
-/// Watches a kind. Errors are told and come back from by themselves, after a while that grows.
+/// Watches a kind. Errors are returned, and the watch restarts by itself after a growing pause.
 pub fn watch<K>(api: Api<K>, labels: Option<&str>) -> BoxStream<'static, Result<Event<K>, watcher::Error>>
 where
     K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
@@ -25,7 +25,7 @@ where
     watcher(api, config).modify(|object| slim(object)).default_backoff().boxed()
 }
 
-/// Takes away what nobody here reads and what is most of many objects.
+/// Removes large metadata that the operator does not read.
 pub fn slim<K: Resource>(object: &mut K) {
     let meta = object.meta_mut();
     meta.managed_fields = None;

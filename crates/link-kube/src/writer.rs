@@ -1,4 +1,4 @@
-//! One request and its answer.
+//! Requests to the API server.
 
 mod log;
 
@@ -16,12 +16,12 @@ use tokio::time::error::Elapsed;
 use crate::concurrency::{ConcurrencyLimiter, HighPermit, NormalPermit};
 use crate::error::{LinkError, RetryClass};
 
-/// How long a log is read.
+/// The timeout for the read of a log.
 const LOG_TIMEOUT: Duration = Duration::from_secs(30);
-/// How long one is followed.
+/// The timeout for following a log.
 const FOLLOW_TIMEOUT: Duration = Duration::from_secs(600);
 
-/// Where an object is.
+/// The API path of an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ResourcePath<'a> {
     /// Group and version: `batch/v1`, `v1`.
@@ -44,14 +44,14 @@ impl ResourcePath<'_> {
     }
 }
 
-/// What is asked.
+/// The verb of a request, with its body.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Verb {
-    /// Read it.
+    /// Read the object.
     Get,
-    /// Read it as it was at this version or later. The API server answers from memory, which costs it less.
+    /// Read the object at this version or later. The API server answers from its cache, which costs less.
     GetAsOf(u64),
-    /// Make it.
+    /// Create the object.
     Create(Value),
     /// A JSON merge patch.
     Merge(Value),
@@ -59,7 +59,7 @@ pub enum Verb {
     Strategic(Value),
     /// A JSON merge patch of the status.
     Status(Value),
-    /// Remove it in the background; only with this UID unless empty.
+    /// Delete the object in the background; only with this UID unless empty.
     Delete(String),
 }
 
@@ -77,29 +77,29 @@ impl Verb {
     }
 }
 
-/// Whether a request waits until the API server has room for it.
+/// The priority of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Priority {
-    /// It waits in line while few others of its kind are on their way: nobody waits for it.
+    /// It waits, and few such requests are sent at the same time. No user waits for it.
     Low,
-    /// It waits in line while as many are on their way as the API server answers well.
+    /// It waits until the number of parallel requests is below the limit.
     Normal,
-    /// It goes at once: somebody waits for it.
+    /// It is sent at once, because a user waits for it.
     High,
 }
 
-/// Permission for one request. A caller may stop waiting for it; then no request is sent.
+/// A permit for one request. A caller may stop waiting for it; then no request is sent.
 pub struct RequestPermit<'h> {
     _place: HeldPermit<'h>,
 }
 
-/// Held while the request is on its way.
+/// The place of the request in the limiter.
 enum HeldPermit<'h> {
-    Instead { _of: HighPermit<'h> },
-    InLine { _at: NormalPermit<'h> },
+    High { _permit: HighPermit<'h> },
+    Normal { _permit: NormalPermit<'h> },
 }
 
-/// Makes requests under one name.
+/// Sends requests with one field manager.
 #[derive(Clone)]
 pub struct KubeWriter {
     client: Client,
@@ -109,25 +109,25 @@ pub struct KubeWriter {
 }
 
 impl KubeWriter {
-    /// Requests by this client, whose whole answer is waited for no longer than `timeout`; `manager` owns the fields that
-    /// are written.
+    /// A writer with this client. `timeout` applies to the whole answer; `manager` is the field manager of
+    /// the writes.
     #[must_use]
     pub fn new(client: Client, manager: &'static str, timeout: Duration) -> Self {
         Self { client, manager, timeout, limiter: Arc::default() }
     }
 
-    /// How many calm requests may be on their way at once now.
+    /// The current limit of parallel requests that are not urgent.
     #[must_use]
     pub fn limit(&self) -> usize {
         self.limiter.limit()
     }
 
-    /// Waits for a moment, at most 1.5 s, in which what somebody waits for is not made slower by others.
+    /// Waits until no urgent request is sent or expected, at most 1.5 s.
     pub async fn idle(&self) {
         self.limiter.idle().await;
     }
 
-    /// Asks once, when its turn has come. The answer is the object; a status object after a removal.
+    /// Waits for a permit and sends one request. Returns the object, or a status object after a deletion.
     ///
     /// # Errors
     /// When it was refused, lost, or not answered in time.
@@ -144,14 +144,14 @@ impl KubeWriter {
     /// Waits until a request may be sent.
     pub async fn permit(&self, priority: Priority) -> RequestPermit<'_> {
         let place = match priority {
-            Priority::Low => HeldPermit::InLine { _at: self.limiter.acquire_low().await },
-            Priority::Normal => HeldPermit::InLine { _at: self.limiter.acquire().await },
-            Priority::High => HeldPermit::Instead { _of: self.limiter.acquire_high() },
+            Priority::Low => HeldPermit::Normal { _permit: self.limiter.acquire_low().await },
+            Priority::Normal => HeldPermit::Normal { _permit: self.limiter.acquire().await },
+            Priority::High => HeldPermit::High { _permit: self.limiter.acquire_high() },
         };
         RequestPermit { _place: place }
     }
 
-    /// As [`KubeWriter::send`], with a leave that was waited for.
+    /// As [`KubeWriter::send`], with a permit.
     ///
     /// # Errors
     /// When it was refused, lost, or not answered in time.
@@ -162,8 +162,8 @@ impl KubeWriter {
         verb: &Verb,
     ) -> Result<Value, LinkError> {
         let begun = Instant::now();
-        let answer = self.ask(path, verb).await;
-        // Reads take another time than writes, and all that matters are writes.
+        let answer = self.send_now(path, verb).await;
+        // Only writes are measured: reads have another latency.
         match &answer {
             Err(error) if error.retry_class() == RetryClass::Later => self.limiter.observe(None),
             _ if matches!(verb, Verb::Get | Verb::GetAsOf(_)) => {}
@@ -172,7 +172,7 @@ impl KubeWriter {
         answer
     }
 
-    async fn ask(&self, path: ResourcePath<'_>, verb: &Verb) -> Result<Value, LinkError> {
+    async fn send_now(&self, path: ResourcePath<'_>, verb: &Verb) -> Result<Value, LinkError> {
         let action = format!("{} {}/{} {}", verb.word(), path.plural, path.namespace, path.name);
         let request = self.request(path, verb);
         let request = request.map_err(|error| LinkError::of(&action, kube::Error::BuildRequest(error)))?;
@@ -216,8 +216,8 @@ impl KubeWriter {
         }
     }
 
-    /// The end of a pod's log: at most `most` bytes, from the beginning of a line unless the last is longer than that. Bytes
-    /// that are no text are replaced.
+    /// The end of a pod's log: at most `most` bytes, from the beginning of a line unless the last line is
+    /// longer. Bytes that are not UTF-8 are replaced.
     ///
     /// # Errors
     /// When it was refused, lost, or not read within 30 s.
@@ -225,7 +225,7 @@ impl KubeWriter {
         self.read_log((namespace, pod), most, &LogParams::default(), LOG_TIMEOUT).await
     }
 
-    /// The same of a pod that works, until it ends.
+    /// Follows the log of a running pod until the pod ends, and returns its end as [`KubeWriter::log`].
     ///
     /// # Errors
     /// When it was refused, lost, or did not end within 10 min.
@@ -253,7 +253,7 @@ impl KubeWriter {
     }
 }
 
-/// Whether the client itself gave up on an answer that did not begin.
+/// Whether the client's own timeout for the head of an answer expired.
 fn is_silence(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Service(error) if error.is::<Elapsed>())
 }
@@ -263,7 +263,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_are_those_of_the_api() {
+    fn paths_have_the_form_of_the_api() {
         let path = |api, namespace| ResourcePath { api, plural: "things", namespace, name: "x" }.url();
         assert_eq!(path("v1", "ns"), "/api/v1/namespaces/ns/things");
         assert_eq!(path("batch/v1", "ns"), "/apis/batch/v1/namespaces/ns/things");

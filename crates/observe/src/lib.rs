@@ -1,17 +1,18 @@
-//! Reads the facts of every host and makes one [`Snapshot`]. It only gets the read port, so it cannot change anything.
+//! Reads the facts of every host and returns one [`Snapshot`]. It has only the read port, so it cannot change
+//! a host.
 //!
 //! ```text
 //!   hosts ──► ProbeHost (64 at a time, 15 s each) ──►  Snapshot { host: Fresh(facts) | Unknown { why } }
 //! ```
 //!
-//! A host that does not answer is `Unknown`, never absent. `plan` decides what follows from that.
+//! A host that does not answer is `Unknown`, never absent. `plan` decides how to handle it.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
 use futures::{StreamExt, stream};
 use kubeon_api::HostAddress;
-use kubeon_plan::{Seen, Snapshot};
+use kubeon_plan::{Observation, ObservationFailure, Snapshot};
 use kubeon_ports::ProbeHost;
 use kubeon_wire::{Category, Facts};
 
@@ -21,8 +22,8 @@ pub const HOSTS_AT_ONCE: usize = 64;
 /// The time limit for the answer of one host.
 pub const HOST_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// Reads all hosts in parallel. Returns when every host has answered or reached its [`HOST_TIMEOUT`]. A host that is given
-/// twice is read once. `now_seconds` (since 1970) becomes the snapshot's time.
+/// Reads all hosts in parallel. Returns when every host has answered or reached its [`HOST_TIMEOUT`]. A host
+/// that is given twice is read once. `now_seconds` (since 1970) becomes the snapshot's time.
 ///
 /// It does not fail: a host that could not be read is in the snapshot with the reason.
 pub async fn snapshot(
@@ -30,24 +31,33 @@ pub async fn snapshot(
     hosts: impl IntoIterator<Item = HostAddress>,
     now_seconds: i64,
 ) -> Snapshot {
-    let asked: BTreeSet<HostAddress> = hosts.into_iter().collect();
-    let seen = stream::iter(asked)
-        .map(|host| async move { (host, look(probe, host).await) })
+    let unique: BTreeSet<HostAddress> = hosts.into_iter().collect();
+    let observed = stream::iter(unique)
+        .map(|host| async move { (host, observe(probe, host).await) })
         .buffer_unordered(HOSTS_AT_ONCE)
         .collect::<Vec<_>>()
         .await;
-    Snapshot { taken_at: now_seconds, hosts: seen.into_iter().collect() }
+    Snapshot { taken_at: now_seconds, hosts: observed.into_iter().collect() }
 }
 
-async fn look(probe: &dyn ProbeHost, host: HostAddress) -> Seen<Facts> {
+async fn observe(probe: &dyn ProbeHost, host: HostAddress) -> Observation<Facts> {
     match tokio::time::timeout(HOST_TIMEOUT, probe.facts(host)).await {
-        Ok(Ok(facts)) => Seen::Fresh(facts),
+        Ok(Ok(facts)) => Observation::Fresh(facts),
         Ok(Err(failure)) => {
-            Seen::Unknown { denied: failure.category == Category::Denied, why: failure.cause }
+            Observation::Unknown { failure: failure_kind(failure.category), why: failure.cause }
         }
-        Err(_) => {
-            Seen::Unknown { why: format!("no answer within {} s", HOST_TIMEOUT.as_secs()), denied: false }
-        }
+        Err(_) => Observation::Unknown {
+            why: format!("no answer within {} s", HOST_TIMEOUT.as_secs()),
+            failure: ObservationFailure::NoAnswer,
+        },
+    }
+}
+
+fn failure_kind(category: Category) -> ObservationFailure {
+    match category {
+        Category::Denied => ObservationFailure::LoginRefused,
+        Category::UnknownHostKey => ObservationFailure::UnknownHostKey,
+        _ => ObservationFailure::NoAnswer,
     }
 }
 

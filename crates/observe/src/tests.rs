@@ -6,19 +6,19 @@ use tokio::time::{Instant, sleep};
 
 use super::*;
 
-/// Answers by the last byte of the address: 1 is silent, 2 refuses, others answer after a second.
+/// Answers by the last byte of the address: 1 never answers, 2 refuses the login, others answer after 1 s.
 #[derive(Default)]
 struct Probe {
-    now: AtomicUsize,
-    most: AtomicUsize,
-    asked: AtomicUsize,
+    current: AtomicUsize,
+    maximum: AtomicUsize,
+    calls: AtomicUsize,
 }
 
 #[async_trait]
 impl ProbeHost for Probe {
     async fn facts(&self, host: HostAddress) -> Result<Facts, StepFailure> {
-        self.asked.fetch_add(1, Ordering::SeqCst);
-        self.most.fetch_max(self.now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+        self.calls.fetch_add(1, Ordering::SeqCst);
+        self.maximum.fetch_max(self.current.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
         let answer = match host.ip().octets()[3] {
             1 => std::future::pending().await,
             2 => Err(StepFailure {
@@ -31,7 +31,7 @@ impl ProbeHost for Probe {
                 Ok(Facts { hostname: format!("h{last}"), ..Facts::default() })
             }
         };
-        self.now.fetch_sub(1, Ordering::SeqCst);
+        self.current.fetch_sub(1, Ordering::SeqCst);
         answer
     }
 }
@@ -41,34 +41,40 @@ fn host(last: u8) -> HostAddress {
 }
 
 #[tokio::test(start_paused = true)]
-async fn says_why_a_host_was_not_seen() {
-    let seen = snapshot(&Probe::default(), [host(1), host(2), host(3)], 77).await;
-    assert_eq!(seen.taken_at, 77);
-    assert_eq!(seen.hosts[&host(1)], Seen::Unknown { why: "no answer within 15 s".into(), denied: false });
-    assert_eq!(seen.hosts[&host(2)], Seen::Unknown { why: "the key was refused".into(), denied: true });
-    assert_eq!(seen.hosts[&host(3)].fresh().unwrap().hostname, "h3");
+async fn reports_why_a_host_was_not_observed() {
+    let snapshot = snapshot(&Probe::default(), [host(1), host(2), host(3)], 77).await;
+    assert_eq!(snapshot.taken_at, 77);
+    assert_eq!(
+        snapshot.hosts[&host(1)],
+        Observation::Unknown { why: "no answer within 15 s".into(), failure: ObservationFailure::NoAnswer }
+    );
+    assert_eq!(
+        snapshot.hosts[&host(2)],
+        Observation::Unknown { why: "the key was refused".into(), failure: ObservationFailure::LoginRefused }
+    );
+    assert_eq!(snapshot.hosts[&host(3)].fresh().unwrap().hostname, "h3");
 }
 
 #[tokio::test(start_paused = true)]
-async fn asks_side_by_side_but_not_all_at_once() {
+async fn observes_hosts_in_parallel_up_to_the_limit() {
     let probe = Probe::default();
     let start = Instant::now();
-    let seen = snapshot(&probe, (3..=202).map(host), 0).await;
-    assert_eq!(seen.hosts.len(), 200);
-    assert_eq!(probe.most.load(Ordering::SeqCst), HOSTS_AT_ONCE);
+    let snapshot = snapshot(&probe, (3..=202).map(host), 0).await;
+    assert_eq!(snapshot.hosts.len(), 200);
+    assert_eq!(probe.maximum.load(Ordering::SeqCst), HOSTS_AT_ONCE);
     assert_eq!(start.elapsed().as_secs(), 4, "200 hosts of 1 s each, 64 at a time");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_silent_host_holds_nobody_up_longer_than_its_patience() {
+async fn silent_hosts_end_at_the_timeout() {
     let start = Instant::now();
     snapshot(&Probe::default(), (0..200).map(host), 0).await;
     assert_eq!(start.elapsed(), HOST_TIMEOUT);
 }
 
 #[tokio::test(start_paused = true)]
-async fn asks_a_host_named_twice_once() {
+async fn observes_a_duplicate_host_once() {
     let probe = Probe::default();
     snapshot(&probe, [host(3), host(3)], 0).await;
-    assert_eq!(probe.asked.load(Ordering::SeqCst), 1);
+    assert_eq!(probe.calls.load(Ordering::SeqCst), 1);
 }

@@ -16,16 +16,16 @@ use crate::view::{ClusterObject, Data, Observed, View};
 use crate::write::{Change, ClusterChanges, NeedsReads, Notice, ObjectKind, ObjectRef, Write};
 use crate::{QueueKey, job_state, names, order};
 
-/// Entries that a status takes.
+/// The longest list of conditions in a status.
 const MOST_SHOWN: usize = 256;
 
-/// What is to be done for a Cluster and its operations.
+/// The next reads or writes for a Cluster and its operations.
 pub(crate) fn decide(s: &View<'_>) -> Result<ClusterChanges, NeedsReads> {
-    let ClusterObject::Cluster(seen) = &s.subject else { return Ok(ClusterChanges::default()) };
-    let cluster = seen.object().map(AsRef::as_ref);
+    let ClusterObject::Cluster(observed) = &s.subject else { return Ok(ClusterChanges::default()) };
+    let cluster = observed.object().map(AsRef::as_ref);
     let mut operations = s.operations.clone();
     order::queue(&mut operations);
-    if let Some(changes) = archive::before_all_else(s, &operations)? {
+    if let Some(changes) = archive::urgent_logs(s, &operations)? {
         return Ok(changes);
     }
     let mut changes = ClusterChanges::default();
@@ -34,15 +34,15 @@ pub(crate) fn decide(s: &View<'_>) -> Result<ClusterChanges, NeedsReads> {
     let mut starts = None;
     let open: Vec<_> = operations.iter().filter(|operation| !order::ended(operation)).cloned().collect();
     if let Some((head, rest)) = open.split_first() {
-        let progress = first(s, head, seen)?;
+        let progress = first(s, head, observed)?;
         let claims = progress.claims;
-        let behind = rest.iter().map(|operation| (operation, wait::behind(s, operation, head)));
+        let behind = rest.iter().map(|operation| (operation, wait::queued(s, operation, head)));
         for (operation, progress) in std::iter::once((head, progress)).chain(behind) {
             if let Some((stage, condition)) = progress.shown {
                 written_with = written_with.max(stage);
                 view.insert(name(operation).to_owned(), condition);
             }
-            changes.beside(progress.changes);
+            changes.merge(progress.changes);
         }
         if claims {
             written_with = 0;
@@ -51,13 +51,13 @@ pub(crate) fn decide(s: &View<'_>) -> Result<ClusterChanges, NeedsReads> {
     }
     labels(&operations, cluster, starts, &mut changes);
     if let Some(cluster) = cluster.filter(|cluster| cluster.metadata.deletion_timestamp.is_none()) {
-        changes.beside(owned(s, cluster));
+        changes.merge(owned(s, cluster));
         if let Some((write, notice)) = history(s, cluster, &operations, &view, written_with == 0) {
             let notices = notice.into_iter().collect();
-            changes.beside(ClusterChanges { stages: staged(written_with, write), notices, wake: None });
+            changes.merge(ClusterChanges { stages: staged(written_with, write), notices, wake: None });
         }
     }
-    changes.beside(archive::prune(s, &operations));
+    changes.merge(archive::prune(s, &operations));
     if changes.is_done()
         && let Some(changes) = archive::logs(s, &operations)?
     {
@@ -82,19 +82,20 @@ fn first(
     if let Some(at) = running::job_of(s, head) {
         return running::decide(s, head, &at, None);
     }
-    if let Some(pod) = left_over(s) {
-        return Ok(wait::waits(s, head, &Wait::Until(pod)));
+    if let Some(pod) = remaining_work(s) {
+        return Ok(wait::report_wait(s, head, &Wait::Until(pod)));
     }
     if let Some(cluster) = cluster.object()
-        && let Some(progress) = rival(s, head, cluster)?
+        && let Some(progress) = claimed_elsewhere(s, head, cluster)?
     {
         return Ok(progress);
     }
     start::decide(s, head, cluster)
 }
 
-/// An operation that another operator has claimed and that this one has not seen yet.
-fn rival(
+/// Waits when another operator has claimed the Cluster for an operation that this operator has not observed
+/// yet.
+fn claimed_elsewhere(
     s: &View<'_>,
     head: &ClusterOperation,
     cluster: &Cluster,
@@ -107,14 +108,14 @@ fn rival(
     for entry in unknown {
         let target = ObjectRef::new(ObjectKind::Operation, "", &entry.cluster_ops);
         if *s.data_of(&target)? != Data::Absent {
-            return Ok(Some(wait::waits(s, head, &Wait::Operation(entry.cluster_ops.clone()))));
+            return Ok(Some(wait::report_wait(s, head, &Wait::Operation(entry.cluster_ops.clone()))));
         }
     }
     Ok(None)
 }
 
-/// What still works for an operation that ended or is gone: nothing new starts beside it.
-pub(crate) fn left_over(s: &View<'_>) -> Option<String> {
+/// A pod or Job of an operation that ended or was deleted. No other operation starts until it ends.
+pub(crate) fn remaining_work(s: &View<'_>) -> Option<String> {
     let open = |uid: &str| {
         s.operations
             .iter()
@@ -123,24 +124,26 @@ pub(crate) fn left_over(s: &View<'_>) -> Option<String> {
     let label = |labels: &Option<BTreeMap<String, String>>| {
         labels.as_ref().and_then(|labels| labels.get(names::OPERATION_LABEL)).cloned().unwrap_or_default()
     };
-    let pod = s.pods.iter().find(|pod| job_state::lives(pod) && !open(&label(&pod.metadata.labels)));
+    let pod = s.pods.iter().find(|pod| job_state::is_running(pod) && !open(&label(&pod.metadata.labels)));
     if let Some(pod) = pod {
         let name = pod.metadata.name.as_deref().unwrap_or_default();
         return Some(format!("waits until pod {name} of an earlier operation has ended"));
     }
-    let job = abandoned(s).find(|job| job_state::job_state(job) == job_state::JobState::Works)?;
+    let job = abandoned_jobs(s).find(|job| job_state::job_state(job) == job_state::JobState::Running)?;
     let name = job.metadata.name.as_deref().unwrap_or_default();
-    Some(format!("waits until Job {name}, whose operation was deleted, is gone"))
+    Some(format!("waits until Job {name} of a deleted operation has ended"))
 }
 
 /// Jobs whose operation was deleted.
-pub(crate) fn abandoned<'s>(s: &'s View<'_>) -> impl Iterator<Item = &'s Job> {
-    let gone = move |job: &&Job| !s.operations.iter().any(|operation| running::bears_uid_of(job, operation));
-    s.jobs.iter().map(AsRef::as_ref).filter(gone)
+pub(crate) fn abandoned_jobs<'s>(s: &'s View<'_>) -> impl Iterator<Item = &'s Job> {
+    let is_abandoned =
+        move |job: &&Job| !s.operations.iter().any(|operation| running::has_uid_label_of(job, operation));
+    s.jobs.iter().map(AsRef::as_ref).filter(is_abandoned)
 }
 
-/// Labels and owners of operations. Those whose status is written in this turn get theirs in the next, which follows at
-/// once: of two writes of one version only one is taken. One that starts gets them when its Job is there.
+/// Labels and owners of operations. When the status of an operation is written in this reconcile, its labels
+/// follow in the next one, because only one of two writes of the same version succeeds. An operation that
+/// starts gets its labels after its Job was created.
 fn labels(
     operations: &[Arc<ClusterOperation>],
     cluster: Option<&Cluster>,
@@ -154,9 +157,10 @@ fn labels(
             && !written.contains(&&at)
             && starts.as_ref() != Some(&at)
     });
-    let writes: Vec<Write> =
-        wanted.filter_map(|operation| start::meta(operation, cluster, order::ended(operation))).collect();
-    changes.beside(ClusterChanges { stages: vec![writes], ..ClusterChanges::default() });
+    let writes: Vec<Write> = wanted
+        .filter_map(|operation| start::metadata_patch(operation, cluster, order::ended(operation)))
+        .collect();
+    changes.merge(ClusterChanges { stages: vec![writes], ..ClusterChanges::default() });
 }
 
 /// The objects that a Cluster refers to.
@@ -173,8 +177,9 @@ pub fn references(cluster: &Cluster) -> Vec<(&'static str, ObjectRef)> {
     all
 }
 
-/// The objects that an operation may wait for beside its Cluster's: what it refers to, and what is kept for its cluster
-/// in the operator's namespace `own`. One that ended waits for nothing.
+/// The objects that an operation may wait for in addition to those of its Cluster: its references, and the
+/// persisted objects of its cluster in the operator's namespace `own`. An operation that ended waits for
+/// nothing.
 #[must_use]
 pub fn references_of(operation: &ClusterOperation, own: &str) -> Vec<ObjectRef> {
     if order::ended(operation) {
@@ -195,14 +200,14 @@ pub fn references_of(operation: &ClusterOperation, own: &str) -> Vec<ObjectRef> 
     );
     all.retain(|target| !target.name.is_empty());
     if let QueueKey::Cluster(cluster) = QueueKey::of(operation) {
-        let kept = [names::cluster_state(&cluster), names::cluster_kubeconfig(&cluster)];
-        all.extend(kept.map(|name| ObjectRef::new(ObjectKind::Secret, own, name)));
+        let persisted = [names::cluster_state(&cluster), names::cluster_kubeconfig(&cluster)];
+        all.extend(persisted.map(|name| ObjectRef::new(ObjectKind::Secret, own, name)));
     }
     all
 }
 
-/// A plain owner reference on each object that the Cluster refers to: it goes when the last Cluster that uses it goes.
-/// What somebody controls already is left alone.
+/// Adds an owner reference without `controller` to each object that the Cluster refers to, so that the object
+/// is deleted with the last Cluster that uses it. An object that already has a controller is not changed.
 fn owned(s: &View<'_>, cluster: &Cluster) -> ClusterChanges {
     let uid = cluster.metadata.uid.as_deref().unwrap_or_default();
     let mut writes = Vec::new();
@@ -228,8 +233,9 @@ fn owned(s: &View<'_>, cluster: &Cluster) -> ClusterChanges {
     ClusterChanges { stages: vec![writes], ..ClusterChanges::default() }
 }
 
-/// The wanted status of the Cluster: every operation, and missing references. The missing references change only with a
-/// write that comes first, `alone`, so that their events are recorded after that write, and once.
+/// The desired status of the Cluster: every operation, and missing references. The missing references change
+/// only when no other write precedes this one (`alone`), so that their events are recorded after the write,
+/// and once.
 fn history(
     s: &View<'_>,
     cluster: &Cluster,
@@ -244,7 +250,7 @@ fn history(
     };
     let mut conditions: Vec<ClusterCondition> = ordered.iter().map(entry).collect();
     if conditions.len() > MOST_SHOWN {
-        // What works is never left out.
+        // Running operations are always shown.
         conditions.sort_by_key(|condition| condition.status != RecordedResult::Running);
         conditions.truncate(MOST_SHOWN);
     }
@@ -260,9 +266,9 @@ fn history(
     if alone {
         new.reason = missing(s, cluster);
     }
-    let told = (new.reason != before.reason).then(|| match &new.reason {
+    let reference_notice = (new.reason != before.reason).then(|| match &new.reason {
         Some(text) => notice(cluster, true, "ReferenceMissing", text.clone()),
-        None => notice(cluster, false, "ReferencesFound", "what it refers to is there".to_owned()),
+        None => notice(cluster, false, "ReferencesFound", "all referenced objects exist".to_owned()),
     });
     let version = cluster.metadata.resource_version.as_deref();
     let patch = StatusPatch::between(version, cluster.status.as_ref(), &new)?;
@@ -272,10 +278,10 @@ fn history(
         change: Change::Status(patch),
         operation: None,
     };
-    Some((write, told))
+    Some((write, reference_notice))
 }
 
-/// Why what the Cluster refers to cannot be used.
+/// Why a reference of the Cluster cannot be used; `None` when all can be.
 fn missing(s: &View<'_>, cluster: &Cluster) -> Option<String> {
     references(cluster).into_iter().find_map(|(what, target)| {
         if matches!(what, "kubeConfRef" | "preCheckRef") {

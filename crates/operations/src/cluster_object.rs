@@ -26,8 +26,8 @@ pub(crate) fn notice(cluster: &Cluster, warning: bool, reason: &'static str, tex
     Notice { with: about.clone(), about, uid, warning, reason, text }
 }
 
-/// The event about an operation that is recorded on its Cluster; `None` when the operation is derived from a
-/// `KubernetesCluster`. It is recorded once the status of the operation is written.
+/// The event about an operation that is recorded on its Cluster, after the status of the operation was
+/// written. `None` when the operation is derived from a `KubernetesCluster`.
 pub(crate) fn operation_notice(
     s: &View<'_>,
     operation: &ClusterOperation,

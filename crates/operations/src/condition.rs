@@ -1,41 +1,43 @@
-//! Conditions in the manner of Kubernetes: one entry per type, whose time changes with its status.
+//! Kubernetes conditions: one entry per type, whose transition time changes with its status.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use k8s_openapi::jiff::Timestamp;
+use kubeon_api::ConditionStatus;
 
-/// The objects that an operation refers to are there.
+/// The objects that an operation refers to exist.
 pub const INPUTS_FOUND: &str = "InputsFound";
 /// An operation is being ended early.
 pub const STOPPING: &str = "Stopping";
-/// An operation did what was asked.
+/// An operation completed.
 pub const COMPLETE: &str = "Complete";
-/// An operation did not.
+/// An operation failed.
 pub const FAILED: &str = "Failed";
 /// The runner's precheck: written by the runner.
 pub const PRECHECKED: &str = "Prechecked";
-/// Hosts were met for the first time, and their SSH keys pinned: written by the runner, shown by the business cluster.
+/// The SSH keys of new hosts were pinned. The runner writes it, and the business cluster shows it.
 pub const HOST_KEYS_PINNED: &str = "HostKeysPinned";
-/// Steps of an operation failed, a line for each: written by the runner, shown by the business cluster.
+/// Steps of an operation failed; the message has a line for each. The runner writes it, and the business
+/// cluster shows it.
 pub const STEP_FAILED: &str = "StepFailed";
-/// Whether the runner works on an operation; of a business cluster: whether an operation does.
+/// Whether the runner executes an operation. On a business cluster: whether an operation runs.
 pub const PROGRESSING: &str = "Progressing";
-/// The runner's reason there when every step stood already.
+/// The reason of `Progressing` when all steps were up to date.
 pub const NOTHING_TO_DO: &str = "NothingToDo";
-/// A business cluster is as declared and usable.
+/// A business cluster is up to date and usable.
 pub const READY: &str = "Ready";
-/// The last operation of a business cluster failed, or its declaration cannot be followed.
+/// The last operation of a business cluster failed, or its spec cannot be applied.
 pub const DEGRADED: &str = "Degraded";
-/// A business cluster is being deleted; the reason names what that waits for.
+/// A business cluster is being deleted; the reason says what the deletion waits for.
 pub const DELETING: &str = "Deleting";
 
-/// What a condition says.
+/// The values of a condition.
 #[derive(Debug, Clone, Copy)]
 pub struct ConditionText<'a> {
     /// True or false.
     pub status: bool,
     /// One word in CamelCase.
     pub reason: &'a str,
-    /// For a person.
+    /// The message for the user.
     pub message: &'a str,
 }
 
@@ -45,37 +47,37 @@ pub fn find<'c>(conditions: &'c [Condition], type_: &str) -> Option<&'c Conditio
     conditions.iter().find(|condition| condition.type_ == type_)
 }
 
-/// Whether the entry of this type is true.
+/// The entry of this type, if it is true.
 #[must_use]
-pub fn is_true(conditions: &[Condition], type_: &str) -> bool {
-    find(conditions, type_).is_some_and(|condition| condition.status == "True")
+pub fn find_true<'c>(conditions: &'c [Condition], type_: &str) -> Option<&'c Condition> {
+    find(conditions, type_).filter(|condition| condition.status == ConditionStatus::True)
 }
 
-/// Sets an entry. Its time stays while its status stays.
+/// Sets an entry. Its transition time is kept while its status does not change.
 pub fn set(
     conditions: &mut Vec<Condition>,
     type_: &str,
-    says: ConditionText<'_>,
+    text: ConditionText<'_>,
     generation: Option<i64>,
     now: Timestamp,
 ) {
-    let status = if says.status { "True" } else { "False" };
+    let status = ConditionStatus::from(text.status);
     let since = match find(conditions, type_) {
         Some(before) if before.status == status => before.last_transition_time.clone(),
         _ => Time(whole_seconds(now)),
     };
     let entry = Condition {
         type_: type_.to_owned(),
-        status: status.to_owned(),
-        reason: says.reason.to_owned(),
-        message: clipped(says.message),
+        status: status.to_string(),
+        reason: text.reason.to_owned(),
+        message: clipped(text.message),
         last_transition_time: since,
         observed_generation: generation,
     };
     put(conditions, entry);
 }
 
-/// Puts an entry in the place of the one of its type, with its own time.
+/// Replaces the entry of the same type; keeps the transition time of the new entry.
 pub fn put(conditions: &mut Vec<Condition>, entry: Condition) {
     match conditions.iter_mut().find(|condition| condition.type_ == entry.type_) {
         Some(place) => *place = entry,
@@ -83,13 +85,14 @@ pub fn put(conditions: &mut Vec<Condition>, entry: Condition) {
     }
 }
 
-/// The moment as Kubernetes writes it, so that what was written equals what is read.
+/// The time in whole seconds, as Kubernetes stores it, so that a written time equals the time that is read
+/// back.
 #[must_use]
 pub fn whole_seconds(now: Timestamp) -> Timestamp {
     Timestamp::from_second(now.as_second()).unwrap_or(now)
 }
 
-/// How long something took, in two words at most: `33s`, `5m12s`, `2h5m`.
+/// The duration in at most two units: `33s`, `5m12s`, `2h5m`.
 #[must_use]
 pub fn span(from: Timestamp, to: Timestamp) -> String {
     let seconds = to.as_second().saturating_sub(from.as_second()).max(0);
@@ -101,16 +104,16 @@ pub fn span(from: Timestamp, to: Timestamp) -> String {
     }
 }
 
-/// The longest message that a status takes.
+/// The longest message of a condition, in bytes.
 const LONGEST: usize = 2048;
 
-/// A message that fits into a status.
+/// The message, cut to the longest length of a condition.
 #[must_use]
 pub fn clipped(text: &str) -> String {
     clipped_before(text, "")
 }
 
-/// As [`clipped`], with an end that is kept whatever is cut before it.
+/// As [`clipped`], with an end that is never cut.
 #[must_use]
 pub fn clipped_before(text: &str, end: &str) -> String {
     let most = LONGEST.saturating_sub(end.len());
@@ -126,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_span_is_told_in_two_words() {
+    fn a_duration_has_at_most_two_units() {
         let at = |second| Timestamp::from_second(second).unwrap();
         for (seconds, text) in [(0, "0s"), (33, "33s"), (312, "5m12s"), (7500, "2h5m"), (-5, "0s")] {
             assert_eq!(span(at(100), at(100 + seconds)), text);
@@ -134,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_at_the_end_is_never_cut() {
+    fn the_end_of_a_message_is_never_cut() {
         assert_eq!(clipped_before("short", " end"), "short end");
         let long = clipped_before(&"ä".repeat(3000), " end");
         assert!(long.ends_with("… end") && long.len() <= LONGEST, "{}", long.len());

@@ -1,12 +1,12 @@
-//! Whether a text names an image.
+//! Validation of image references.
 
-/// The longest reference without a tag that registries take.
+/// The longest reference without a tag that registries accept, in bytes.
 const LONGEST: usize = 255;
 
-/// Why a text names no image; `None` when it does.
+/// Why a text is not an image reference; `None` when it is one.
 #[must_use]
 pub fn refusal(text: &str) -> Option<String> {
-    let refuse = |why: &str| Some(format!("image {text:?} names no image: {why}"));
+    let refuse = |why: &str| Some(format!("image {text:?} is not an image reference: {why}"));
     if text.is_empty() {
         return Some("spec.image is empty; name the image that the Job runs".to_owned());
     }
@@ -15,7 +15,7 @@ pub fn refusal(text: &str) -> Option<String> {
         None => (text, None),
     };
     if digest.is_some_and(|digest| !is_digest(digest)) {
-        return refuse("what follows '@' is no digest such as sha256:…");
+        return refuse("the part after '@' is not a digest such as sha256:…");
     }
     // A colon before the last '/' belongs to the registry's port.
     let (path, tag) = match rest.rsplit_once(':') {
@@ -23,7 +23,7 @@ pub fn refusal(text: &str) -> Option<String> {
         _ => (rest, None),
     };
     if tag.is_some_and(|tag| !is_tag(tag)) {
-        return refuse("what follows ':' is no tag");
+        return refuse("the part after ':' is not a tag");
     }
     if path.len() > LONGEST {
         return refuse("it is longer than 255 characters");
@@ -32,7 +32,7 @@ pub fn refusal(text: &str) -> Option<String> {
     let with_registry = parts.len() > 1
         && parts.first().is_some_and(|first| first.contains(['.', ':']) || *first == "localhost");
     if with_registry && !is_registry(parts.remove(0)) {
-        return refuse("its registry is no host name");
+        return refuse("its registry is not a host name");
     }
     if parts.iter().all(|part| is_component(part)) {
         return None;

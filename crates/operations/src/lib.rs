@@ -1,5 +1,5 @@
-//! The operator's decisions: which operation of a cluster may run, what its Job is, how it ended, what the history
-//! keeps, and which operation a changed `KubernetesCluster` asks for.
+//! The operator's decisions: which operation of a cluster may run, its Job, its result, the stored history,
+//! and the operation that a changed `KubernetesCluster` requests.
 //!
 //! ```text
 //!   watches ──► View of one cluster ──► decide ──► Decision::Read   objects to read before deciding again
@@ -7,8 +7,9 @@
 //!                     └──────────────── the answers ◄──────────────┘
 //! ```
 //!
-//! Pure: no clock, client, runtime or random value. The changes leave nothing to decide: the caller sends the
-//! writes in order and calls again with the answers. After a kill at any point, the next reconcile continues from what it observes.
+//! The crate is pure: it uses no clock, client, runtime or random value. The caller sends the writes in order
+//! and calls again with the answers. When the process is killed, the next reconcile continues from the
+//! observed objects.
 
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 

@@ -1,5 +1,6 @@
-//! Names of what is made for an operation: always the same for the same operation, at most 63 characters. What is kept of a
-//! business cluster is called after it in full, and is neither a label nor a volume.
+//! Names of the objects that are created for an operation. A name is always the same for the same operation
+//! and has at most 63 characters. The persisted objects of a business cluster have its full name, because
+//! they are neither labels nor volumes.
 
 use k8s_openapi::jiff::Timestamp;
 use sha2::{Digest as _, Sha256};
@@ -11,8 +12,10 @@ const LONGEST: usize = 63;
 
 /// Label of a Job and its pods: the operation's UID.
 pub const OPERATION_LABEL: &str = "kubeon.io/operation";
-/// Annotation of a Job and its pods: the lane of the operation.
-pub const QUEUE_KEY_ANNOTATION: &str = "kubeon.io/lane";
+/// Annotation of a Job and its pods: the queue key of the operation.
+pub const QUEUE_KEY_ANNOTATION: &str = "kubeon.io/queue-key";
+/// The former name of [`QUEUE_KEY_ANNOTATION`], on Jobs that an older operator created.
+pub const OLD_QUEUE_KEY_ANNOTATION: &str = "kubeon.io/lane";
 /// Label of an operation: its cluster, as older clients select it.
 pub const CLUSTER_LABEL: &str = "clusterName";
 /// Label of an operation that ended; its value is `done`.
@@ -21,23 +24,23 @@ pub const COMPLETED_LABEL: &str = "hasCompleted";
 pub const DERIVED_UID_LABEL: &str = "kubeon.io/cluster-uid";
 /// Label of an operation that was derived from a `KubernetesCluster`: the object's namespace.
 pub const DERIVED_NAMESPACE_LABEL: &str = "kubeon.io/cluster-namespace";
-/// Annotation of an operation: what the history keeps longest has the lowest number.
+/// Annotation of an operation: the history keeps operations with low numbers longest.
 pub const SCORE_ANNOTATION: &str = "clay.io/eliminate-score";
-/// Annotation of a Job: the digest of the whole spec that it was made from.
+/// Annotation of a Job: the digest of the whole spec that the Job was created from.
 pub const SPEC_ANNOTATION: &str = "kubeon.io/spec-digest";
-/// Annotation of a derived operation: why it was made, for a person.
+/// Annotation of a derived operation: why it was created, for the user.
 pub const WHY_ANNOTATION: &str = "kubeon.io/why";
-/// Annotation of a derived operation: the addresses that it is about, joined by commas.
+/// Annotation of a derived operation: the addresses of its hosts, joined by commas.
 pub const HOSTS_ANNOTATION: &str = "kubeon.io/hosts";
-/// The key of the state in its Secret; without it nothing was ever saved.
+/// The key of the state in its Secret. Without this key, the state was never saved.
 pub const STATE_KEY: &str = "state.tar.zst";
 /// Name of the ConfigMap in the operator's namespace that holds the history limit.
 pub const CONFIG: &str = "kubeonkube-config";
-/// Its key.
+/// The key of the limit in that ConfigMap.
 pub const LIMIT_KEY: &str = "CLUSTER_OPERATIONS_BACKEND_LIMIT";
 
-/// The first `digits` hexadecimal digits of the SHA-256 over `parts`, each ended by its length so that no two lists of
-/// parts are the same text.
+/// The first `digits` hexadecimal digits of the SHA-256 over `parts`. The length of each part is hashed after
+/// it, so that different lists of parts have different hashes.
 #[must_use]
 pub fn hash(parts: &[&[u8]], digits: usize) -> String {
     let mut sha = Sha256::new();
@@ -50,15 +53,16 @@ pub fn hash(parts: &[&[u8]], digits: usize) -> String {
     text
 }
 
-/// `text` when it is short enough, else its beginning and a hash of all of it, together `most` characters.
+/// `text` when it has at most `most` characters, else its beginning and a hash of the whole text, together
+/// `most` characters.
 #[must_use]
 pub fn shorten(text: &str, most: usize) -> String {
     if text.len() <= most {
         return text.to_owned();
     }
     let digits = 10;
-    let kept: String = text.chars().take(most.saturating_sub(digits + 1)).collect();
-    format!("{}-{}", kept.trim_end_matches(['-', '.']), hash(&[text.as_bytes()], digits))
+    let beginning: String = text.chars().take(most.saturating_sub(digits + 1)).collect();
+    format!("{}-{}", beginning.trim_end_matches(['-', '.']), hash(&[text.as_bytes()], digits))
 }
 
 fn around(before: &str, text: &str, after: &str) -> String {
@@ -71,7 +75,7 @@ pub fn label(text: &str) -> String {
     shorten(text, LONGEST)
 }
 
-/// The Job of an operation that a person wrote.
+/// The Job of an operation that a user wrote.
 #[must_use]
 pub fn job(operation: &str) -> String {
     around("kubeonkube-", operation, "-job")
@@ -89,13 +93,14 @@ pub fn secret_copy(secret: &str, content: &str) -> String {
     around("", secret, &format!("-{content}"))
 }
 
-/// Where the log of a Job's pod is kept.
+/// The ConfigMap with the log of a Job's pod.
 #[must_use]
 pub fn log(job: &str) -> String {
     around("", job, "-log")
 }
 
-/// The audience of the token with which a Job tells somebody else what came of this operation, and of no other.
+/// The audience of the token with which a Job reports the result of this operation to another server. No
+/// other operation has this audience.
 #[must_use]
 pub fn callback_audience(operation_uid: &str) -> String {
     format!("kubeon-callback/{operation_uid}")
@@ -109,8 +114,8 @@ pub fn derived_job(action: &str, namespace: &str, name: &str, operation: &str) -
     around(&format!("{verb}-"), &format!("{namespace}-{name}"), &format!("-job-{five}"))
 }
 
-/// The ConfigMap of a derived operation: `kube-<action>-<5 hex>`. With so few digits two operations may meet: then the
-/// next `attempt` is tried.
+/// The ConfigMap of a derived operation: `kube-<action>-<5 hex>`. Two operations may get the same five
+/// digits; then the next `attempt` is tried.
 #[must_use]
 pub fn derived_config(action: &str, operation: &str, attempt: u8) -> String {
     if attempt == 0 {
@@ -119,7 +124,8 @@ pub fn derived_config(action: &str, operation: &str, attempt: u8) -> String {
     format!("kube-{action}-{}", hash(&[operation.as_bytes(), &[attempt]], 5))
 }
 
-/// A derived operation: the same for one wish, another for a wish that is made again after `since`.
+/// The name of a derived operation. It is the same each time it is computed for one change, and another one
+/// for a change that is requested again after `since`.
 #[must_use]
 pub fn derived_operation(
     (namespace, name, uid): (&str, &str, &str),
@@ -138,25 +144,25 @@ pub fn kubeconfig(namespace: &str, name: &str) -> String {
     format!("{namespace}-{name}-kubeconfig")
 }
 
-/// The Secret with what the engine must remember of a business cluster, which the runner writes.
+/// The Secret with the engine's state of a business cluster, which the runner writes.
 #[must_use]
 pub fn state(namespace: &str, name: &str) -> String {
     format!("{namespace}-{name}-state")
 }
 
-/// The ConfigMap with the SSH keys of a business cluster's hosts, which the runner writes and people mend.
+/// The ConfigMap with the SSH host keys of a business cluster, which the runner writes and users may edit.
 #[must_use]
 pub fn known_hosts(namespace: &str, name: &str) -> String {
     format!("{namespace}-{name}-known-hosts")
 }
 
-/// The Secret with the admin kubeconfig of a cluster that playbooks made.
+/// The Secret with the admin kubeconfig of a cluster that playbooks created.
 #[must_use]
 pub fn cluster_kubeconfig(cluster: &str) -> String {
     around("kubeonkube-", cluster, "-kubeconfig")
 }
 
-/// The Secret with what the engine must remember of a cluster that playbooks made.
+/// The Secret with the engine's state of a cluster that playbooks created.
 #[must_use]
 pub fn cluster_state(cluster: &str) -> String {
     around("kubeonkube-", cluster, "-state")
@@ -179,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn fit_into_a_label_whatever_they_are_made_of() {
+    fn names_of_any_input_fit_into_a_label() {
         let long = format!("{}.{}", "x".repeat(63), "y".repeat(189));
         let other = format!("{}.{}z", "x".repeat(63), "y".repeat(188));
         for name in
@@ -187,7 +193,7 @@ mod tests {
         {
             assert!(name.len() <= 63, "{name}");
         }
-        assert_ne!(job(&long), job(&other), "what is cut off still counts");
+        assert_ne!(job(&long), job(&other), "names that differ only in the removed part must stay different");
         let (ns, name) = ("n".repeat(63), "c".repeat(63));
         let operation = derived_operation((&ns, &name, "uid"), "scaling-down", "{}", None);
         assert!(operation.len() <= 63, "{operation}");
@@ -195,19 +201,19 @@ mod tests {
         assert!(!shorten("aaaa.bbbbbbbbbbbbbbbbbbbbbbbb", 16).contains(".-"));
     }
 
-    /// Its label may not be longer than any other; the operator and the runner each tell the names by themselves.
+    /// The label must fit into 63 characters; the operator and the runner compute the names independently.
     #[test]
-    fn what_is_kept_of_a_cluster_may_be_called_after_it_in_full() {
+    fn persisted_objects_have_the_full_name_of_their_cluster() {
         let (ns, name) = ("n".repeat(63), "c".repeat(63));
-        for kept in [state(&ns, &name), kubeconfig(&ns, &name), known_hosts(&ns, &name)] {
-            assert!(kept.starts_with(&format!("{ns}-{name}-")) && kept.len() <= 253, "{kept}");
+        for persisted in [state(&ns, &name), kubeconfig(&ns, &name), known_hosts(&ns, &name)] {
+            assert!(persisted.starts_with(&format!("{ns}-{name}-")) && persisted.len() <= 253, "{persisted}");
         }
         assert!(crate::persisted::cluster(&ns, &name).len() <= LONGEST);
         assert!(cluster_state(&name).len() <= LONGEST && cluster_kubeconfig(&name).len() <= LONGEST);
     }
 
     #[test]
-    fn of_one_wish_are_one_and_of_the_next_another() {
+    fn one_change_has_one_name_and_the_next_change_has_another() {
         let at = |second| Timestamp::from_second(second).ok();
         let name = |content, since| derived_operation(("a", "b", "u"), "creating", content, since);
         assert_eq!(name("{}", at(7)), name("{}", at(7)));

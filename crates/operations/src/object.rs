@@ -4,6 +4,7 @@ use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kubeon_api::ClusterOperation;
+use kubeon_api::kubeonkube::OperationResult;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
@@ -51,7 +52,7 @@ pub struct ObjectPatch {
     /// Labels, annotations, finalizers and owners. With a `resourceVersion`, only that version is changed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub metadata: Option<ObjectMeta>,
-    /// Of a Job.
+    /// The changed fields of a Job's spec.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub spec: Option<JobSpecPatch>,
 }
@@ -64,14 +65,14 @@ impl ObjectPatch {
     }
 }
 
-/// The fields of a Job's spec that an operator changes. `JobSpec` itself always serializes a template.
+/// The fields of a Job's spec that the operator changes. `JobSpec` itself always serializes a template.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct JobSpecPatch {
-    /// Whether its pods are ended.
+    /// Whether the Job is suspended, which ends its pods.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub suspend: Option<bool>,
-    /// Seconds after which Kubernetes ends it.
+    /// Seconds after which Kubernetes ends the Job.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub active_deadline_seconds: Option<i64>,
 }
@@ -79,7 +80,7 @@ pub struct JobSpecPatch {
 /// A patch of a status: the difference between two statuses. It is JSON, because `null` removes a field.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct StatusPatch {
-    /// The `resourceVersion` that is changed.
+    /// The `resourceVersion` that the patch applies to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub metadata: Option<ObjectMeta>,
     /// The fields that differ.
@@ -109,6 +110,13 @@ impl StatusPatch {
     pub fn text(&self, field: &str) -> Option<&str> {
         self.status.get(field)?.as_str()
     }
+
+    /// The result of an operation, if the patch ends it.
+    #[must_use]
+    pub fn end(&self) -> Option<OperationResult> {
+        let result: OperationResult = self.text("status")?.parse().ok()?;
+        (result != OperationResult::Running).then_some(result)
+    }
 }
 
 /// The fields of the merge patch that changes `old` into `new`.
@@ -135,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_patch_of_a_status_has_what_differs_and_removes_what_is_gone() {
+    fn a_status_patch_has_the_changed_fields_and_removes_absent_ones() {
         let (before, new) =
             (json!({"a": 1, "b": {"c": 1, "d": 2}, "e": [1]}), json!({"a": 1, "b": {"c": 2}}));
         let patch = StatusPatch::between(Some("7"), Some(&before), &new).unwrap();

@@ -1,4 +1,4 @@
-//! Orders: who runs next, what the history shows first, what it lets go.
+//! The orders of operations: in the queue, in the history, and for removal from the history.
 
 use k8s_openapi::jiff::Timestamp;
 use kubeon_api::ClusterOperation;
@@ -19,7 +19,7 @@ fn score(operation: &ClusterOperation) -> i64 {
     annotations.and_then(|all| all.get(SCORE_ANNOTATION)).and_then(|text| text.parse().ok()).unwrap_or(0)
 }
 
-/// Whether it ended.
+/// Whether the operation ended.
 #[must_use]
 pub fn ended(operation: &ClusterOperation) -> bool {
     let result = operation.status.as_ref().and_then(|status| status.status);
@@ -34,7 +34,8 @@ pub fn queue<T: AsRef<ClusterOperation>>(operations: &mut [T]) {
     });
 }
 
-/// The order in which the history shows operations: by score, then the last of the queue first. Times have whole seconds.
+/// The order in which the history shows operations: by score, then newest first. Creation times have whole
+/// seconds.
 pub fn history<T: AsRef<ClusterOperation>>(operations: &mut [T]) {
     operations.sort_by(|a, b| {
         let (a, b) = (a.as_ref(), b.as_ref());
@@ -43,7 +44,7 @@ pub fn history<T: AsRef<ClusterOperation>>(operations: &mut [T]) {
     });
 }
 
-/// Operations that ended and that the history lets go.
+/// The ended operations that exceed the limit of the history.
 #[must_use]
 pub fn excess<T: AsRef<ClusterOperation> + Clone>(operations: &[T], limit: usize) -> Vec<T> {
     let mut finished: Vec<T> =
@@ -72,7 +73,7 @@ mod tests {
         Arc::new(operation)
     }
 
-    /// Contract A, case 38, with as many as it takes for an unstable sort to show.
+    /// Contract A, case 38. There are enough operations for an unstable sort to be noticed.
     #[test]
     fn a38_scores_come_before_times_for_any_number() {
         let given =
@@ -92,20 +93,20 @@ mod tests {
         let mut operations: Vec<_> = (1..=6)
             .map(|at| ended_with(operation(&format!("o{at}"), at), OperationResult::Succeeded))
             .collect();
-        let gone: Vec<_> =
+        let removed: Vec<_> =
             excess(&operations, 5).iter().map(|operation| name(operation).to_owned()).collect();
-        assert_eq!(gone, ["o1"]);
+        assert_eq!(removed, ["o1"]);
         operations[0] = ended_with(operation("o1", 1), OperationResult::Running);
         assert!(excess(&operations, 5).is_empty());
         assert_eq!(excess(&operations, 1).len(), 4);
     }
 
     #[test]
-    fn of_two_in_one_second_the_history_keeps_the_one_that_runs_later() {
+    fn of_two_operations_of_one_second_the_history_keeps_the_later_one() {
         let operations: Vec<_> =
             ["o3", "o4"].map(|name| ended_with(operation(name, 1), OperationResult::Succeeded)).into();
-        let gone: Vec<_> = excess(&operations, 1).iter().map(|gone| name(gone).to_owned()).collect();
-        assert_eq!(gone, ["o3"]);
+        let removed: Vec<_> = excess(&operations, 1).iter().map(|removed| name(removed).to_owned()).collect();
+        assert_eq!(removed, ["o3"]);
     }
 
     /// Case 39.

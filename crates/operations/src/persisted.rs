@@ -1,6 +1,6 @@
-//! Secrets and ConfigMaps that outlive operations: what the engine must remember of a cluster, its admin kubeconfig, the
-//! SSH keys of its hosts. The operator makes them empty; the runner of the Job that is named on them, and no other, writes
-//! what is in them.
+//! Secrets and ConfigMaps that outlive operations: the engine's state of a cluster, its admin kubeconfig, and
+//! the SSH keys of its hosts. The operator creates them empty. Only the runner of the Job in their annotation
+//! writes their content.
 
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
@@ -13,41 +13,43 @@ use crate::operation::wait::Wait;
 use crate::view::View;
 use crate::write::{Change, ObjectKind, ObjectRef, Write};
 
-/// What is kept.
+/// An object that outlives operations.
 pub(crate) struct PersistedObject<'a> {
     /// Secret or ConfigMap.
     pub kind: ObjectKind,
-    /// Its name.
+    /// The name of the object.
     pub name: &'a str,
-    /// The cluster that it is for, as a label has it.
+    /// The cluster that the object belongs to, as a label value.
     pub cluster: &'a str,
-    /// What it goes with by itself, if anything.
+    /// The owner with which the object is deleted, if any.
     pub owner: Option<OwnerReference>,
 }
 
-/// The cluster of that name in that namespace, as a label has it.
+/// The label value of a cluster.
 pub(crate) fn cluster(namespace: &str, name: &str) -> String {
     names::label(&format!("{namespace}.{name}"))
 }
 
-/// Makes it, or gives it into the hands of this Job; nothing when that is so already.
-pub(crate) fn hand_over(
+/// Creates the object, or assigns it to this Job; `None` when it is already assigned to the Job.
+pub(crate) fn assign(
     s: &View<'_>,
-    kept: PersistedObject<'_>,
+    object: PersistedObject<'_>,
     job: &DataRef,
     operation: &str,
 ) -> Result<Option<Write>, Obstacle> {
-    let target = ObjectRef::new(kept.kind, &job.namespace, kept.name);
+    let target = ObjectRef::new(object.kind, &job.namespace, object.name);
     let (why, change) = match s.objects.meta(&target) {
-        None => ("what its runner keeps has a place", Change::Create(empty(&target, kept, &job.name))),
-        Some(meta) if meta.cluster.as_deref() != Some(kept.cluster) => {
+        None => {
+            ("the runner needs a place for persisted data", Change::Create(empty(&target, object, &job.name)))
+        }
+        Some(meta) if meta.cluster.as_deref() != Some(object.cluster) => {
             let text = format!(
-                "{} {}/{} is there and was not made for this cluster: take it away, or label it {}={}",
+                "{} {}/{} exists and does not belong to this cluster: delete it, or label it {}={}",
                 target.kind.as_str(),
                 target.namespace,
                 target.name,
                 labels::CLUSTER,
-                kept.cluster
+                object.cluster
             );
             return Err(Obstacle::Wait(Wait::Missing(text)));
         }
@@ -57,7 +59,10 @@ pub(crate) fn hand_over(
                 annotations: Some([(labels::JOB.to_owned(), job.name.clone())].into()),
                 ..ObjectMeta::default()
             };
-            ("what its runner keeps is handed over to it", Change::Merge(ObjectPatch::of_metadata(named)))
+            (
+                "the runner of the Job may write the persisted data",
+                Change::Merge(ObjectPatch::of_metadata(named)),
+            )
         }
     };
     Ok(Some(Write { why: why.to_owned(), target, change, operation: Some(operation.to_owned()) }))

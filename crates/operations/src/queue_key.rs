@@ -1,17 +1,19 @@
-//! The key of the work queue: one cluster with its operations, of which one runs at a time.
+//! The key of the work queue: one cluster with its operations. At most one operation of a key runs at a time.
 
 use std::fmt;
 
 use kubeon_api::ClusterOperation;
 
-use crate::names::{DERIVED_NAMESPACE_LABEL, DERIVED_UID_LABEL, QUEUE_KEY_ANNOTATION};
+use crate::names::{
+    DERIVED_NAMESPACE_LABEL, DERIVED_UID_LABEL, OLD_QUEUE_KEY_ANNOTATION, QUEUE_KEY_ANNOTATION,
+};
 
-/// Whose operations.
+/// The cluster whose operations are reconciled together.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum QueueKey {
-    /// Of the `Cluster` with this name.
+    /// The `Cluster` with this name.
     Cluster(String),
-    /// Of a `KubernetesCluster`.
+    /// A `KubernetesCluster`.
     KubernetesCluster {
         /// Its namespace.
         namespace: String,
@@ -21,8 +23,8 @@ pub enum QueueKey {
 }
 
 impl QueueKey {
-    /// The key of an operation. The labels of a derived operation name its `KubernetesCluster`; the decision for that cluster
-    /// checks its UID.
+    /// The key of an operation. The labels of a derived operation name its `KubernetesCluster`; the decision
+    /// for that cluster checks its UID.
     #[must_use]
     pub fn of(operation: &ClusterOperation) -> Self {
         let labels = operation.metadata.labels.as_ref();
@@ -35,8 +37,8 @@ impl QueueKey {
         }
     }
 
-    /// The namespace of the Jobs of these operations, for an operator that runs in the namespace `own`. An object in another
-    /// namespace is none of their Jobs or pods, whatever its labels are.
+    /// The namespace of the Jobs of these operations. `own` is the namespace of the operator. An object in
+    /// another namespace is not one of their Jobs or pods, whatever its labels are.
     #[must_use]
     pub fn job_namespace<'l>(&'l self, own: &'l str) -> &'l str {
         match self {
@@ -45,10 +47,13 @@ impl QueueKey {
         }
     }
 
-    /// The key that the annotations of a Job or pod name.
+    /// The key in the annotations of a Job or pod.
     #[must_use]
     pub fn of_annotations(annotations: Option<&std::collections::BTreeMap<String, String>>) -> Option<Self> {
-        annotations?.get(QUEUE_KEY_ANNOTATION)?.parse().ok()
+        let annotations = annotations?;
+        let text =
+            annotations.get(QUEUE_KEY_ANNOTATION).or_else(|| annotations.get(OLD_QUEUE_KEY_ANNOTATION))?;
+        text.parse().ok()
     }
 }
 
@@ -61,9 +66,9 @@ impl fmt::Display for QueueKey {
     }
 }
 
-/// A text that names no lane.
+/// A text that is not a queue key.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} names no lane")]
+#[error("{0:?} is not a queue key")]
 pub struct InvalidQueueKey(String);
 
 impl std::str::FromStr for QueueKey {
@@ -84,11 +89,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn is_read_back_from_what_it_is_written_as() {
-        let business = QueueKey::KubernetesCluster { namespace: "a".into(), name: "b".into() };
-        for queue_key in [QueueKey::Cluster("x.y".into()), business] {
+    fn a_printed_key_is_parsed_to_the_same_key() {
+        let kubernetes_cluster = QueueKey::KubernetesCluster { namespace: "a".into(), name: "b".into() };
+        for queue_key in [QueueKey::Cluster("x.y".into()), kubernetes_cluster] {
             assert_eq!(queue_key.to_string().parse(), Ok(queue_key));
         }
         assert!("x".parse::<QueueKey>().is_err());
+    }
+
+    #[test]
+    fn the_key_of_a_job_that_an_older_operator_created_is_read() {
+        for name in ["kubeon.io/queue-key", "kubeon.io/lane"] {
+            let annotations = [(name.to_owned(), "cluster/a".to_owned())].into();
+            assert_eq!(QueueKey::of_annotations(Some(&annotations)), Some(QueueKey::Cluster("a".into())));
+        }
     }
 }

@@ -1,40 +1,40 @@
-//! What the operator was started with, and the history's limit.
+//! The settings of the operator, and the limit of the history.
 
 use kubeon_api::{DataRef, HttpsUrl};
 
-/// Seconds that an operation without `activeDeadlineSeconds` waits for objects that it refers to.
+/// Seconds that an operation without `activeDeadlineSeconds` waits for missing objects that it refers to.
 pub const INPUTS_TIMEOUT_SECONDS: i64 = 3600;
-/// Operations that ended and are kept, when nothing is said.
+/// The number of ended operations that are kept by default.
 pub const LIMIT: usize = 30;
-/// The most that may be said.
+/// The highest configurable number of ended operations.
 pub const LIMIT_MOST: usize = 200;
 
-/// What holds for every lane.
+/// The settings that apply to every queue key.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct OperatorSettings {
-    /// Where Jobs of operations that a person wrote are made.
+    /// The namespace of the Jobs of operations that users wrote.
     pub namespace: String,
     /// Namespaces, beside the operator's own, whose objects may be read.
     pub watched: Vec<String>,
     /// Images that hold `kubeon-runner`; the last one is used for operations derived from a `KubernetesCluster`.
     pub runner_images: Vec<String>,
-    /// The image whose entry point copies the bundle of a version to `/target`; `{version}` in it stands for the version.
-    /// Without one the runner's image must bring the bundle.
+    /// The image whose entry point copies the bundle of a version to `/target`; `{version}` is replaced by
+    /// the version. When there is none, the runner's image must contain the bundle.
     pub bundle_image: Option<String>,
-    /// The Kubernetes version of a cluster that names none.
+    /// The Kubernetes version of a cluster that does not specify one.
     pub default_version: String,
-    /// Operations that ended and are kept for each cluster.
+    /// The number of ended operations that are kept for each cluster.
     pub history_limit: usize,
-    /// Who is told what came of operations that are derived from a `KubernetesCluster`.
+    /// The server that gets the results of operations that are derived from a `KubernetesCluster`.
     pub callback: Option<Callback>,
 }
 
-/// Who else is told what came of an operation.
+/// The server that gets the results of operations.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Callback {
-    /// What the routes of contract B are added to.
+    /// The base URL; the routes of contract B are appended to it.
     pub url: HttpsUrl,
-    /// Certificates that vouch for the listener, PEM; none where those of the runner's image do.
+    /// Certificate authorities of the server, PEM; `None` when those of the runner's image are enough.
     pub authorities: Option<String>,
 }
 
@@ -45,12 +45,12 @@ impl OperatorSettings {
         self.namespace == namespace || self.watched.iter().any(|watched| watched == namespace)
     }
 
-    /// Why what a reference names cannot be read, if so.
+    /// Why the referenced object cannot be read; `None` when it can.
     #[must_use]
     pub fn unwatched(&self, reference: &DataRef) -> Option<String> {
         (!self.watches(&reference.namespace)).then(|| {
             format!(
-                "{reference} is in namespace {}, which the operator was not told to watch (--watch-namespace {0})",
+                "{reference} is in namespace {}, which the operator does not watch (--watch-namespace {0})",
                 reference.namespace
             )
         })
@@ -63,7 +63,8 @@ impl OperatorSettings {
     }
 }
 
-/// The limit that a text stands for: what is no number or below one is [`LIMIT`], more than [`LIMIT_MOST`] is that.
+/// Parses a limit. A text that is not a number or a number below one gives [`LIMIT`]; a number above
+/// [`LIMIT_MOST`] gives [`LIMIT_MOST`].
 #[must_use]
 pub fn limit(text: &str) -> usize {
     match text.trim().parse::<i64>() {

@@ -1,4 +1,4 @@
-//! A world for tests: objects as JSON, and turns that are carried out on them.
+//! A simulated API server for tests: objects as JSON, and reconciles that write them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,8 +13,8 @@ use crate::view::{ClusterObject, Data, ObjectOwnership, Objects, Observed, View,
 use crate::write::{Change, Decision, FAILURES, ObjectKind, ObjectRef, Write};
 use crate::{OperatorSettings, QueueKey, decide};
 
-/// Writes of one lane until it has nothing to do: more is a turn that does not end.
-const MOST_TURNS: usize = 40;
+/// The most reconciles until nothing is left to do; more mean that the reconciles do not converge.
+const MOST_RECONCILES: usize = 40;
 
 pub(crate) fn operation(name: &str, at: i64) -> ClusterOperation {
     let spec = ClusterOperationSpec {
@@ -36,7 +36,7 @@ pub(crate) struct World {
     pub queue_key: QueueKey,
     pub settings: OperatorSettings,
     pub now: Timestamp,
-    pub trouble: BTreeMap<String, WriteRefusal>,
+    pub refusals: BTreeMap<String, WriteRefusal>,
     pub written: Vec<Write>,
     version: u64,
 }
@@ -60,8 +60,8 @@ impl World {
             callback: None,
         };
         let now = "2026-01-01T00:00:00Z".parse().unwrap();
-        let (objects, trouble, written) = (BTreeMap::new(), BTreeMap::new(), Vec::new());
-        Self { objects, queue_key, settings, now, trouble, written, version: 1 }
+        let (objects, refusals, written) = (BTreeMap::new(), BTreeMap::new(), Vec::new());
+        Self { objects, queue_key, settings, now, refusals, written, version: 1 }
     }
 
     /// A Cluster `sample` with inventory, variables and key in the operator's namespace.
@@ -147,7 +147,7 @@ impl World {
             .collect()
     }
 
-    /// What a Job controller says of a Job.
+    /// Writes a condition into the status of a Job, as the Job controller does.
     pub(crate) fn job_says(&mut self, name: &str, condition: &str) {
         let namespace = self.jobs_namespace(name);
         let now = self.now.to_string();
@@ -183,11 +183,11 @@ impl World {
             pods: self.all(ObjectKind::Log),
             objects: self,
             data,
-            trouble: &self.trouble,
+            refusals: &self.refusals,
         })
     }
 
-    /// One plan, its reads answered.
+    /// The changes of one decision; its reads are answered.
     pub(crate) fn next(&self) -> crate::ClusterChanges {
         let mut data = BTreeMap::new();
         for _ in 0..4 {
@@ -201,7 +201,7 @@ impl World {
                 }
             }
         }
-        panic!("it reads without end");
+        panic!("the decision does not stop reading");
     }
 
     fn answer(&self, target: &ObjectRef) -> Data {
@@ -218,30 +218,38 @@ impl World {
             },
             ObjectKind::Log => Data::Log("words of the pod\n".to_owned()),
             ObjectKind::Job => Data::Job(Box::new(serde_json::from_value(value.clone()).unwrap())),
-            _ => Data::There,
+            _ => Data::Exists,
         }
     }
 
-    /// Turns until nothing is left to do, or until `most` writes were made: then the process was killed.
+    /// Reconciles until nothing is left to do, or until `most` writes were made, as if the process was killed
+    /// then.
     pub(crate) fn settle_within(&mut self, most: usize) -> usize {
         let mut done = 0;
-        for _ in 0..MOST_TURNS {
+        for _ in 0..MOST_RECONCILES {
             let changes = self.next();
             if changes.is_done() {
                 return done;
             }
             for notice in changes.notices.iter().filter(|notice| notice.reason.ends_with("Failed")) {
-                assert!(FAILURES.contains(&notice.reason), "{} is not counted from nought", notice.reason);
+                assert!(
+                    FAILURES.contains(&notice.reason),
+                    "the counter of {} does not start at zero",
+                    notice.reason
+                );
             }
             for notice in &changes.notices {
                 let with = |write: &Write| write.target == notice.with;
-                assert!(changes.stages.iter().flatten().any(with), "it belongs to no write: {notice:?}");
+                assert!(
+                    changes.stages.iter().flatten().any(with),
+                    "the event belongs to no write: {notice:?}"
+                );
             }
             'stages: for stage in changes.stages {
                 let mut targets: Vec<_> = stage.iter().map(|write| write.target.clone()).collect();
                 targets.sort();
                 targets.dedup();
-                assert_eq!(targets.len(), stage.len(), "one object is written twice side by side: {stage:?}");
+                assert_eq!(targets.len(), stage.len(), "one object is written twice in one stage: {stage:?}");
                 let mut refused = false;
                 for write in stage {
                     if done == most {
@@ -258,7 +266,7 @@ impl World {
             self.check_one_at_a_time();
         }
         panic!(
-            "the lane does not come to rest; last: {:?}",
+            "the reconciles do not converge; last writes: {:?}",
             self.written.iter().rev().take(4).collect::<Vec<_>>()
         );
     }
@@ -267,18 +275,18 @@ impl World {
         self.settle_within(usize::MAX)
     }
 
-    /// Two operations of one lane never work at the same time.
+    /// Checks that two operations of one queue key never run at the same time.
     pub(crate) fn check_one_at_a_time(&self) {
         let live: Vec<String> = self
             .all::<k8s_openapi::api::batch::v1::Job>(ObjectKind::Job)
             .iter()
-            .filter(|job| crate::job_state::job_state(job) == crate::job_state::JobState::Works)
+            .filter(|job| crate::job_state::job_state(job) == crate::job_state::JobState::Running)
             .filter_map(|job| job.metadata.name.clone())
             .collect();
-        assert!(live.len() < 2, "two Jobs work: {live:?}");
+        assert!(live.len() < 2, "two Jobs run: {live:?}");
     }
 
-    /// Whether the write was taken.
+    /// Applies a write; false when it was refused.
     pub(crate) fn write(&mut self, write: &Write) -> bool {
         let target = write.target.clone();
         let current = self.objects.get(&target).cloned();
@@ -321,7 +329,7 @@ impl World {
     }
 }
 
-/// The JSON of a write, as the API server gets it.
+/// The JSON of a write, as it is sent to the API server.
 pub(crate) fn body(change: &Change) -> Value {
     match change {
         Change::Create(object) => json!(object),

@@ -1,4 +1,4 @@
-//! The acceptance cases of the contracts, on a world of JSON.
+//! The acceptance cases of the contracts, on a simulated API server.
 
 mod back;
 mod deaths;

@@ -45,33 +45,35 @@ pub enum ClusterObject {
 }
 
 impl ClusterObject {
-    /// The object, and its UID, if it was read.
+    /// The object and its UID; `None` when it was not read.
     #[must_use]
     pub fn target(&self) -> Option<(ObjectRef, String)> {
         let (kind, meta) = match self {
-            Self::Cluster(seen) => (ObjectKind::Cluster, &seen.object()?.metadata),
-            Self::KubernetesCluster(seen) => (ObjectKind::KubernetesCluster, &seen.object()?.metadata),
+            Self::Cluster(observed) => (ObjectKind::Cluster, &observed.object()?.metadata),
+            Self::KubernetesCluster(observed) => {
+                (ObjectKind::KubernetesCluster, &observed.object()?.metadata)
+            }
         };
         let text = |text: &Option<String>| text.clone().unwrap_or_default();
         Some((ObjectRef::new(kind, text(&meta.namespace), text(&meta.name)), text(&meta.uid)))
     }
 }
 
-/// What is known of a ConfigMap or Secret without reading its content.
+/// The ownership of a ConfigMap or Secret, which is known without its content.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ObjectOwnership {
     /// UIDs of its owners.
     pub owners: Vec<String>,
-    /// Whether one of them controls it.
+    /// Whether one of the owners is its controller.
     pub controlled: bool,
-    /// The cluster that the operator made it for, one that a runner writes.
+    /// The cluster of a persisted object, which a runner writes.
     pub cluster: Option<String>,
     /// The Job whose runner may write it.
     pub job: Option<String>,
 }
 
 impl ObjectOwnership {
-    /// What an object's metadata tell.
+    /// The ownership in an object's metadata.
     #[must_use]
     pub fn of(meta: &ObjectMeta) -> Self {
         let owners = meta.owner_references.as_deref().unwrap_or_default();
@@ -87,7 +89,7 @@ impl ObjectOwnership {
 
 /// ConfigMaps and Secrets of the watched namespaces.
 pub trait Objects {
-    /// What is known of one; `None` when there is none.
+    /// The ownership of an object; `None` when the object does not exist.
     fn meta(&self, target: &ObjectRef) -> Option<ObjectOwnership>;
 }
 
@@ -96,33 +98,33 @@ pub trait Objects {
 pub enum Data {
     /// The values of a ConfigMap or Secret, and the Secret's type.
     Values {
-        /// By key.
+        /// The values by key.
         values: BTreeMap<String, Vec<u8>>,
         /// The type of a Secret; empty for a ConfigMap.
         kind: String,
     },
-    /// A pod's log, its end.
+    /// The end of a pod's log.
     Log(String),
-    /// A Job that is there.
+    /// A Job that exists.
     Job(Box<Job>),
-    /// It is there; nothing more was asked.
-    There,
-    /// There is none.
+    /// The object exists; its content was not read.
+    Exists,
+    /// The object does not exist.
     Absent,
-    /// It cannot be read; the text says why.
+    /// The object cannot be read; the text says why.
     Denied(String),
 }
 
-/// What the API server answered to a write of an operation.
+/// The error that the API server returned for a write of an operation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WriteRefusal {
-    /// In its words.
+    /// The message of the API server.
     pub text: String,
-    /// Whether asking again is of no use.
-    pub lasting: bool,
+    /// Whether a retry cannot succeed.
+    pub permanent: bool,
 }
 
-/// What is known of one queue key at one time.
+/// The observed objects of one queue key at one time.
 pub struct View<'a> {
     /// The key.
     pub queue_key: &'a QueueKey,
@@ -134,20 +136,21 @@ pub struct View<'a> {
     pub subject: ClusterObject,
     /// Its operations, in any order.
     pub operations: Vec<Arc<ClusterOperation>>,
-    /// Jobs of its operations, also of deleted ones.
+    /// Jobs of its operations, including deleted operations.
     pub jobs: Vec<Arc<Job>>,
-    /// Their pods.
+    /// The pods of these Jobs.
     pub pods: Vec<Arc<Pod>>,
-    /// What is known of ConfigMaps and Secrets.
+    /// The ownership of ConfigMaps and Secrets.
     pub objects: &'a dyn Objects,
     /// The objects that were read for this reconcile.
     pub data: &'a BTreeMap<ObjectRef, Data>,
-    /// What the API server refused, by operation.
-    pub trouble: &'a BTreeMap<String, WriteRefusal>,
+    /// The refusals of the API server, by operation.
+    pub refusals: &'a BTreeMap<String, WriteRefusal>,
 }
 
 impl View<'_> {
-    /// The pods of a Job. Those of an earlier one of its name are collected after it, and may still be there.
+    /// The pods of a Job. Pods of an earlier Job with the same name are removed after it, and may still
+    /// exist.
     pub fn pods_of<'s>(&'s self, job: &'s Job) -> impl Iterator<Item = &'s Pod> {
         self.pods.iter().map(AsRef::as_ref).filter(move |pod| {
             let mut owners = pod.metadata.owner_references.iter().flatten();
@@ -166,13 +169,13 @@ impl View<'_> {
         found.map(AsRef::as_ref)
     }
 
-    /// What was read of an object. The error asks the caller to read it and to decide again.
+    /// The data that was read of an object. The error asks the caller to read it and to decide again.
     pub(crate) fn data_of(&self, target: &ObjectRef) -> Result<&Data, NeedsReads> {
         self.data.get(target).ok_or_else(|| NeedsReads(vec![target.clone()]))
     }
 
-    /// Checks that all of these objects were read. The error names every object that was not, so that one round of reads
-    /// is enough.
+    /// Checks that all of these objects were read. The error names every unread object, so that one round of
+    /// reads is enough.
     pub(crate) fn all_read(&self, targets: Vec<ObjectRef>) -> Result<(), NeedsReads> {
         let unread: Vec<ObjectRef> =
             targets.into_iter().filter(|target| !self.data.contains_key(target)).collect();

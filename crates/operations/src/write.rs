@@ -4,7 +4,7 @@ use k8s_openapi::jiff::Timestamp;
 
 use crate::object::{NewObject, ObjectPatch, StatusPatch};
 
-/// What kind of object.
+/// The kind of an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ObjectKind {
     /// `Cluster`.
@@ -24,7 +24,7 @@ pub enum ObjectKind {
 }
 
 impl ObjectKind {
-    /// The kind's name on the wire.
+    /// The kind in the API.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -57,51 +57,52 @@ impl ObjectRef {
     }
 }
 
-/// How an object is changed.
+/// The change of an object.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Change {
-    /// Made. One that exists already is read and taken for it when it is the same: content, or owner for a Job.
+    /// Create the object. An existing object with the same content, or the same owner for a Job, counts as
+    /// created.
     Create(NewObject),
     /// A JSON merge patch. With a `resourceVersion` in it, only that version is changed.
     Merge(ObjectPatch),
-    /// A strategic merge patch; only for kinds that Kubernetes itself has.
+    /// A strategic merge patch; only for built-in kinds.
     Strategic(ObjectPatch),
     /// A JSON merge patch of the status.
     Status(StatusPatch),
-    /// Removed, in the background, when it still has this UID. One that is gone is as wanted.
+    /// Delete the object in the background, if it has this UID. A missing object counts as deleted.
     Delete {
-        /// The UID; any when empty.
+        /// The UID; empty for any.
         uid: String,
     },
 }
 
-/// One change of one object.
+/// One write of one object.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Write {
-    /// Why, for a person.
+    /// The reason, for the user.
     pub why: String,
     /// The object.
     pub target: ObjectRef,
-    /// What is done to it.
+    /// The change of the object.
     pub change: Change,
-    /// The operation that is told when the API server refuses this for good.
+    /// The operation whose status reports a permanent refusal of the API server.
     pub operation: Option<String>,
 }
 
 impl Write {
-    /// Whether work begins with it.
+    /// Whether it creates a Job.
     #[must_use]
     pub fn makes_a_job(&self) -> bool {
         self.target.kind == ObjectKind::Job && matches!(self.change, Change::Create(_))
     }
 
-    /// Whether it is a status.
-    fn says(&self) -> bool {
+    /// Whether it writes a status.
+    fn is_status(&self) -> bool {
         matches!(self.change, Change::Status(_))
     }
 }
 
-/// The reasons of [`Notice`]s that something failed, so that they can be counted from nought.
+/// The reasons of [`Notice`]s about failures. Their counters start at zero.
 pub const FAILURES: [&str; 8] = [
     "Failed",
     "OperationFailed",
@@ -113,40 +114,41 @@ pub const FAILURES: [&str; 8] = [
     "DeleteKubeJobFailed",
 ];
 
-/// What people are told by an event.
+/// An event for the user.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Notice {
-    /// The object that it is about.
+    /// The object of the event.
     pub about: ObjectRef,
-    /// The object whose write it belongs to: told when that is done, by then it is not planned again.
+    /// The object whose write the event belongs to. It is recorded after that write, because then the write
+    /// is not planned again.
     pub with: ObjectRef,
     /// The object's UID.
     pub uid: String,
-    /// Whether somebody should look at it.
+    /// Whether the event is a warning.
     pub warning: bool,
     /// One word in CamelCase.
     pub reason: &'static str,
-    /// For a person.
+    /// The message for the user.
     pub text: String,
 }
 
 impl Notice {
-    /// The same, told with a write of another object than the one that it is about.
+    /// The same event, recorded with the write of another object.
     #[must_use]
     pub fn with(self, with: ObjectRef) -> Self {
         Self { with, ..self }
     }
 }
 
-/// Writes and when to look again.
+/// Writes, events, and the time of the next reconcile.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ClusterChanges {
-    /// Sets of writes, one after the other; those of one set side by side. What follows a set that did not succeed is
-    /// not done.
+    /// Stages of writes. The writes of one stage are sent at the same time; a stage begins after the previous
+    /// one succeeded.
     pub stages: Vec<Vec<Write>>,
-    /// Each told when the write that it belongs to is done.
+    /// Events, each recorded after its write.
     pub notices: Vec<Notice>,
-    /// When something may be due though nothing changed.
+    /// When to reconcile again even if nothing changes.
     pub wake: Option<Timestamp>,
 }
 
@@ -157,25 +159,30 @@ impl ClusterChanges {
         self.stages.iter().all(Vec::is_empty)
     }
 
-    /// Takes the writes of stage `at`, each with what is told as soon as it is done. What was written is not planned again,
-    /// so what it tells must not be lost with the writes beside it or after it. Of two writes of one object, that of the
-    /// status tells.
+    /// Takes the writes of stage `at`, each with the events that are recorded after it. A successful write is
+    /// not planned again, so its events must not be lost when a write beside or after it fails. When two
+    /// stages write the same object, the events belong to the write of its status.
     pub fn take(&mut self, at: usize) -> Vec<(Write, Vec<Notice>)> {
         let Some(stage) = self.stages.get_mut(at).map(std::mem::take) else { return Vec::new() };
-        let later: Vec<&ObjectRef> =
-            self.stages.iter().flatten().filter(|write| write.says()).map(|it| &it.target).collect();
+        let later: Vec<&ObjectRef> = self
+            .stages
+            .iter()
+            .flatten()
+            .filter(|write| write.is_status())
+            .map(|write| &write.target)
+            .collect();
         let mut taken = Vec::new();
         for write in stage {
-            let tells = write.says() || !later.contains(&&write.target);
-            let due = |notice: &mut Notice| tells && notice.with == write.target;
-            let told = self.notices.extract_if(.., due).collect();
-            taken.push((write, told));
+            let has_events = write.is_status() || !later.contains(&&write.target);
+            let due = |notice: &mut Notice| has_events && notice.with == write.target;
+            let notices = self.notices.extract_if(.., due).collect();
+            taken.push((write, notices));
         }
         taken
     }
 
-    /// Leaves the first stage that writes something, and what is told with it: the rest is planned again.
-    pub fn cut(&mut self) {
+    /// Keeps only the first stage that writes something, with its events. The rest is planned again.
+    pub fn keep_first_stage(&mut self) {
         self.stages.retain(|stage| !stage.is_empty());
         for at in 1..self.stages.len() {
             self.take(at);
@@ -183,8 +190,8 @@ impl ClusterChanges {
         self.stages.truncate(1);
     }
 
-    /// Does `other` beside this: first stages together, then second ones.
-    pub fn beside(&mut self, other: Self) {
+    /// Merges `other` stage by stage.
+    pub fn merge(&mut self, other: Self) {
         for (at, writes) in other.stages.into_iter().enumerate() {
             match self.stages.get_mut(at) {
                 Some(stage) => stage.extend(writes),
@@ -195,24 +202,24 @@ impl ClusterChanges {
         self.wake_at(other.wake);
     }
 
-    /// Looks again at `when`, or earlier if that was wanted.
+    /// Reconciles again at `when`, or at the time that is already set if that is earlier.
     pub fn wake_at(&mut self, when: Option<Timestamp>) {
         self.wake = [self.wake, when].into_iter().flatten().min();
     }
 
-    /// A turn of one write.
+    /// The changes with one write.
     #[must_use]
     pub fn of(write: Write) -> Self {
         Self { stages: vec![vec![write]], ..Self::default() }
     }
 }
 
-/// What an operator does next for a queue key.
+/// The next step for a queue key.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Decision {
     /// Read these objects, then decide again.
     Read(Vec<ObjectRef>),
-    /// Write these changes; when something was written, decide again.
+    /// Write these changes. When something was written, decide again.
     Apply(ClusterChanges),
 }
 
@@ -225,7 +232,7 @@ impl From<Result<ClusterChanges, NeedsReads>> for Decision {
     }
 }
 
-/// Nothing can be decided before these objects are read.
+/// The objects that must be read before a decision.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct NeedsReads(pub Vec<ObjectRef>);
 
@@ -254,34 +261,34 @@ mod tests {
         Notice { about, with, uid: String::new(), warning: false, reason: "Told", text: String::new() }
     }
 
-    /// What is told with each write of a stage: the objects that it is about.
-    fn told(changes: &mut ClusterChanges, at: usize) -> Vec<Vec<String>> {
+    /// The names of the objects in the events of each write of a stage.
+    fn events_of(changes: &mut ClusterChanges, at: usize) -> Vec<Vec<String>> {
         let name = |notice: Notice| notice.about.name;
-        changes.take(at).into_iter().map(|(_, told)| told.into_iter().map(name).collect()).collect()
+        changes.take(at).into_iter().map(|(_, notices)| notices.into_iter().map(name).collect()).collect()
     }
 
     #[test]
-    fn a_notice_is_told_with_its_write_whatever_becomes_of_the_others() {
+    fn an_event_belongs_to_its_write_and_to_no_other_write() {
         let meta = write("a", Change::Merge(ObjectPatch::default()));
         let stages = vec![vec![meta, status("b")], vec![status("a")]];
         let notices = vec![notice("a", "a"), notice("b", "b"), notice("of b", "b")];
         let mut changes = ClusterChanges { stages, notices, wake: None };
         assert_eq!(
-            told(&mut changes, 0),
+            events_of(&mut changes, 0),
             [vec![], vec!["b", "of b"]],
-            "the status tells, not the annotation"
+            "the events belong to the write of the status, not of the annotation"
         );
-        assert_eq!(told(&mut changes, 1), [["a"]]);
+        assert_eq!(events_of(&mut changes, 1), [["a"]]);
         assert!(changes.notices.is_empty());
     }
 
     #[test]
-    fn what_is_cut_off_is_told_when_it_is_planned_again() {
+    fn events_of_removed_stages_are_removed_with_them() {
         let stages = vec![vec![], vec![status("a")], vec![status("b")]];
         let mut changes =
             ClusterChanges { stages, notices: vec![notice("a", "a"), notice("b", "b")], wake: None };
-        changes.cut();
-        assert_eq!(told(&mut changes, 0), [["a"]]);
+        changes.keep_first_stage();
+        assert_eq!(events_of(&mut changes, 0), [["a"]]);
         assert!(changes.is_done() && changes.notices.is_empty());
     }
 }

@@ -36,7 +36,7 @@ impl Authorities {
         })
     }
 
-    /// One of them.
+    /// The authority `ca`.
     pub(crate) fn get(&self, ca: CertificateAuthority) -> &Authority {
         match ca {
             CertificateAuthority::Kubernetes => &self.kubernetes,
@@ -83,10 +83,10 @@ impl Authority {
     }
 
     fn parse(text: &str, path: PathBuf) -> Result<Self, PkiError> {
-        let unreadable = |why: String| PkiError::Unreadable { path: path.clone(), why };
+        let unreadable = |reason: String| PkiError::Unreadable { path: path.clone(), reason };
         let start = text.find("-----BEGIN CERTIFICATE-----");
         let (key, certificate) =
-            text.split_at(start.ok_or_else(|| unreadable("no certificate in it".into()))?);
+            text.split_at(start.ok_or_else(|| unreadable("it contains no certificate".into()))?);
         let pair = KeyPair::from_pem(key).map_err(|e| unreadable(format!("its key: {e}")))?;
         let (_, pem) = x509_parser::pem::parse_x509_pem(certificate.as_bytes())
             .map_err(|e| unreadable(format!("its certificate: {e}")))?;
@@ -100,7 +100,7 @@ impl Authority {
         Ok(Self { certificate: certificate.to_owned(), key: key.to_owned(), not_after, path, issuer })
     }
 
-    /// The signer, unless the authority has expired.
+    /// The issuer that signs leaves.
     pub(crate) fn issuer(&self, now: OffsetDateTime) -> Result<&Issuer<'static, KeyPair>, PkiError> {
         if now >= self.not_after {
             return Err(PkiError::Expired {

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// A key or certificate could not be read or made. The text never holds key material.
+/// A key or certificate could not be read or made. The message never contains key material.
 #[derive(Debug, thiserror::Error)]
 pub enum PkiError {
     /// A file or folder could not be read or written.
@@ -15,21 +15,23 @@ pub enum PkiError {
         source: io::Error,
     },
     /// A file exists but is damaged.
-    #[error("{path} is damaged: {why}; put the file back from a backup: a new one would not fit the cluster")]
+    #[error(
+        "{path} is damaged: {reason}; restore the file from a backup: a new key does not match the cluster"
+    )]
     Unreadable {
         /// The file.
         path: PathBuf,
         /// What is wrong with it.
-        why: String,
+        reason: String,
     },
     /// Keys of an existing cluster are missing.
-    #[error("missing: {}; put it back from a backup: a new one would not fit the cluster", listed(.paths))]
+    #[error("missing: {}; restore it from a backup: a new key does not match the cluster", listed(.paths))]
     Missing {
         /// The files, or their folder.
         paths: Vec<PathBuf>,
     },
     /// A certificate authority has expired.
-    #[error("the authority in {path} has expired on {since}; it can sign nothing more")]
+    #[error("the authority in {path} expired on {since}; it cannot sign certificates any more")]
     Expired {
         /// The file of the authority.
         path: PathBuf,
@@ -37,7 +39,7 @@ pub enum PkiError {
         since: String,
     },
     /// More than one organization in a leaf's subject.
-    #[error("{0} has several organizations; a certificate of kubeon holds one at most")]
+    #[error("{0} has several organizations; a certificate of kubeon has at most one")]
     ManyOrganizations(String),
     /// A certificate could not be made.
     #[error("cannot make the certificate of {what}: {source}")]

@@ -48,7 +48,10 @@ pub(crate) fn read(path: &Path) -> io::Result<String> {
 pub(crate) fn read_unchanged(path: &Path) -> io::Result<String> {
     let length = fs::metadata(path)?.len();
     if length > LIMIT {
-        return Err(io::Error::new(io::ErrorKind::InvalidData, format!("{length} bytes is no key")));
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidData,
+            format!("the file has {length} bytes, which is too large for a key"),
+        ));
     }
     fs::read_to_string(path)
 }

@@ -59,7 +59,7 @@ impl ClusterPki {
     ///
     /// # Errors
     /// As [`Self::load`].
-    pub fn look(folder: &Path) -> Result<(), PkiError> {
+    pub fn check(folder: &Path) -> Result<(), PkiError> {
         check_presence(folder)?;
         Self::read(folder, keyfile::read_unchanged).map(drop)
     }
@@ -71,10 +71,10 @@ impl ClusterPki {
         Self::of(authorities, &text, path)
     }
 
-    /// From the authorities and the text of the service account key in the file `path`.
+    /// Combines the authorities with the service account key. `text` is the content of the file `path`.
     fn of(authorities: Authorities, text: &str, path: PathBuf) -> Result<Self, PkiError> {
         let service_account =
-            KeyPair::from_pem(text).map_err(|e| PkiError::Unreadable { path, why: e.to_string() })?;
+            KeyPair::from_pem(text).map_err(|e| PkiError::Unreadable { path, reason: e.to_string() })?;
         Ok(Self { authorities, service_account, leaves: Mutex::new(HashMap::new()) })
     }
 
@@ -85,8 +85,8 @@ impl ClusterPki {
             .map(|ca| (ca.as_str(), self.authorities.get(ca).not_after.unix_timestamp()))
     }
 
-    /// The leaf as issued before, or a new one. This object returns the same pair for an equal leaf, so that certificate and
-    /// key can be resolved one after the other.
+    /// The leaf that was issued before, or a new one. Equal leaves get the same key pair, so that certificate and key can be
+    /// resolved one after the other.
     fn leaf(&self, leaf: &Leaf) -> Result<Issued, PkiError> {
         let mut leaves = self.leaves.lock();
         if let Some(issued) = leaves.get(leaf) {
@@ -128,7 +128,7 @@ fn missing(folder: &Path) -> Vec<PathBuf> {
     files.chain([folder.join(SERVICE_ACCOUNT)]).filter(|path| is_missing(path)).collect()
 }
 
-/// False when that cannot be determined: reading the file then reports the cause.
+/// False when the check fails: reading the file then reports the cause.
 fn is_missing(path: &Path) -> bool {
     matches!(path.try_exists(), Ok(false))
 }

@@ -52,15 +52,15 @@ fn openssl_accepts_a_leaf_of_its_own_authority_only() {
         let text = pki.resolve(&SecretRef::CaCertificate { ca }).unwrap();
         let file = write(out.path(), ca.as_str(), &text);
         for purpose in ["sslserver", "sslclient"] {
-            let (good, said) =
+            let (good, output) =
                 openssl(&["verify", "-x509_strict", "-purpose", purpose, "-CAfile", &file, &cert]);
-            assert_eq!(good, ca == CertificateAuthority::Kubernetes, "{ca}: {said}");
+            assert_eq!(good, ca == CertificateAuthority::Kubernetes, "{ca}: {output}");
         }
     }
 }
 
 #[test]
-fn usage_limits_what_openssl_accepts_it_for() {
+fn openssl_accepts_a_leaf_for_its_usage_only() {
     let folder = tempfile::tempdir().unwrap();
     let pki = ClusterPki::load_or_create(folder.path(), 1).unwrap();
     let out = tempfile::tempdir().unwrap();
@@ -75,7 +75,7 @@ fn usage_limits_what_openssl_accepts_it_for() {
 }
 
 #[test]
-fn a_leaf_says_what_was_asked() {
+fn a_leaf_has_the_requested_fields() {
     let folder = tempfile::tempdir().unwrap();
     let pki = ClusterPki::load_or_create(folder.path(), 100).unwrap();
     let out = tempfile::tempdir().unwrap();
@@ -98,7 +98,7 @@ fn a_leaf_says_what_was_asked() {
 }
 
 #[test]
-fn refuses_a_second_organization_instead_of_losing_it() {
+fn refuses_a_second_organization() {
     let folder = tempfile::tempdir().unwrap();
     let pki = ClusterPki::load_or_create(folder.path(), 1).unwrap();
     let many = Leaf {
@@ -110,7 +110,7 @@ fn refuses_a_second_organization_instead_of_losing_it() {
 }
 
 #[test]
-fn a_leaf_lives_from_five_minutes_ago_for_its_hours() {
+fn a_leaf_is_valid_from_five_minutes_ago_for_its_hours() {
     let folder = tempfile::tempdir().unwrap();
     let pki = ClusterPki::load_or_create(folder.path(), 100).unwrap();
     let text = certificate(&pki, &leaf(CertificateAuthority::Kubernetes, Usage::Client));
@@ -122,7 +122,7 @@ fn a_leaf_lives_from_five_minutes_ago_for_its_hours() {
 }
 
 #[test]
-fn an_authority_lives_its_years_and_no_leaf_outlives_it() {
+fn an_authority_is_valid_for_its_years_and_no_leaf_outlives_it() {
     let folder = tempfile::tempdir().unwrap();
     let pki = ClusterPki::load_or_create(folder.path(), 1).unwrap();
     let now = time::OffsetDateTime::now_utc().unix_timestamp();
@@ -138,11 +138,11 @@ fn an_authority_lives_its_years_and_no_leaf_outlives_it() {
     let century = tempfile::tempdir().unwrap();
     let pki = ClusterPki::load_or_create(century.path(), 1000).unwrap();
     let over = |(_, end): (&str, i64), years: i64| end > now + years * 365 * 86400;
-    assert!(pki.expiries().all(|end| over(end, 99) && !over(end, 101)), "no longer than may be declared");
+    assert!(pki.expiries().all(|end| over(end, 99) && !over(end, 101)), "at most 100 years");
 }
 
 #[test]
-fn an_equal_leaf_gives_the_matching_key_and_another_leaf_another() {
+fn equal_leaves_share_a_key_pair_and_other_leaves_do_not() {
     let folder = tempfile::tempdir().unwrap();
     let pki = ClusterPki::load_or_create(folder.path(), 100).unwrap();
     let wanted = leaf(CertificateAuthority::Kubernetes, Usage::Client);
@@ -159,7 +159,7 @@ fn an_equal_leaf_gives_the_matching_key_and_another_leaf_another() {
 }
 
 #[test]
-fn keys_are_separate_and_stay_over_a_restart() {
+fn keys_differ_and_are_kept_over_a_restart() {
     let folder = tempfile::tempdir().unwrap();
     let read = || {
         let pki = ClusterPki::load_or_create(folder.path(), 100).unwrap();
@@ -176,7 +176,7 @@ fn keys_are_separate_and_stay_over_a_restart() {
 }
 
 #[test]
-fn files_are_for_their_owner_only_even_when_found_wider() {
+fn files_are_private_even_if_they_were_readable_before() {
     let folder = tempfile::tempdir().unwrap();
     let secret = folder.path().join("secret/demo");
     ClusterPki::load_or_create(&secret, 100).unwrap();
@@ -190,7 +190,7 @@ fn files_are_for_their_owner_only_even_when_found_wider() {
 }
 
 #[test]
-fn makers_at_once_end_with_the_same_keys() {
+fn concurrent_creation_gives_the_same_keys() {
     let folder = tempfile::tempdir().unwrap();
     let keys: HashSet<String> = std::thread::scope(|scope| {
         let makers: Vec<_> = (0..8)
@@ -217,7 +217,7 @@ fn keys_of_an_existing_cluster_are_read_and_never_replaced() {
     assert_eq!(
         ClusterPki::load(&secret).unwrap().resolve(&key).unwrap(),
         made.resolve(&key).unwrap(),
-        "whole, it gives the same keys"
+        "the complete folder gives the same keys"
     );
     for name in ["ca-kubernetes.pem", "ca-etcd.pem", "ca-front-proxy.pem", "ca-kubelet-serving.pem", "sa.pem"]
     {
@@ -236,11 +236,11 @@ fn keys_of_an_existing_cluster_are_read_and_never_replaced() {
 }
 
 #[test]
-fn a_look_says_what_reading_would_and_changes_nothing() {
+fn check_reports_the_errors_of_load_and_changes_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let secret = folder.path().join("secret/demo");
     assert!(
-        matches!(ClusterPki::look(&secret), Err(PkiError::Missing { paths }) if paths == [secret.clone()])
+        matches!(ClusterPki::check(&secret), Err(PkiError::Missing { paths }) if paths == [secret.clone()])
     );
     assert!(!secret.exists());
     ClusterPki::load_or_create(&secret, 100).unwrap();
@@ -249,18 +249,20 @@ fn a_look_says_what_reading_would_and_changes_nothing() {
     for path in [&etcd, &secret] {
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
     }
-    ClusterPki::look(&secret).unwrap();
+    ClusterPki::check(&secret).unwrap();
     assert_eq!((mode(&etcd), mode(&secret)), (0o755, 0o755));
     std::fs::write(&etcd, "half").unwrap();
-    let error = ClusterPki::look(&secret).unwrap_err().to_string();
+    let error = ClusterPki::check(&secret).unwrap_err().to_string();
     assert!(error.contains("ca-etcd.pem is damaged"), "{error}");
     std::fs::remove_file(&etcd).unwrap();
-    assert!(matches!(ClusterPki::look(&secret), Err(PkiError::Missing { paths }) if paths == [etcd.clone()]));
-    assert!(!etcd.exists(), "nothing is made in its place");
+    assert!(
+        matches!(ClusterPki::check(&secret), Err(PkiError::Missing { paths }) if paths == [etcd.clone()])
+    );
+    assert!(!etcd.exists(), "no new file is created");
 }
 
 #[test]
-fn a_making_that_was_broken_off_is_finished() {
+fn an_interrupted_creation_is_completed() {
     let folder = tempfile::tempdir().unwrap();
     let etcd =
         crate::authority::Authority::load_or_create(folder.path(), CertificateAuthority::Etcd, 100).unwrap();
@@ -271,7 +273,7 @@ fn a_making_that_was_broken_off_is_finished() {
 }
 
 #[test]
-fn refuses_a_file_cut_in_half_and_a_foreign_pair() {
+fn refuses_a_truncated_file_and_a_key_of_another_certificate() {
     let folder = tempfile::tempdir().unwrap();
     ClusterPki::load_or_create(folder.path(), 100).unwrap();
     let path = folder.path().join("ca-etcd.pem");
@@ -306,7 +308,7 @@ fn an_expired_authority_signs_nothing() {
 }
 
 #[test]
-fn names_the_reference_and_not_the_content() {
+fn an_error_names_the_secret_and_not_its_content() {
     let folder = tempfile::tempdir().unwrap();
     let pki = ClusterPki::load_or_create(folder.path(), 1).unwrap();
     let organizations = vec!["a".to_owned(), "b".to_owned()];
@@ -328,8 +330,8 @@ fn the_service_account_pair_signs_and_verifies_in_openssl() {
     let token = write(out.path(), "token", "header.payload");
     let signature = out.path().join("signature").display().to_string();
     assert!(openssl(&["dgst", "-sha256", "-sign", &key, "-out", &signature, &token]).0);
-    let (good, said) = openssl(&["dgst", "-sha256", "-verify", &public, "-signature", &signature, &token]);
-    assert!(good, "{said}");
+    let (good, output) = openssl(&["dgst", "-sha256", "-verify", &public, "-signature", &signature, &token]);
+    assert!(good, "{output}");
 }
 
 #[test]
@@ -350,11 +352,11 @@ fn the_kubeconfig_holds_every_context_and_the_matching_key() {
 }
 
 #[test]
-fn a_leaf_is_due_past_two_thirds_of_its_life() {
+fn a_leaf_is_due_past_two_thirds_of_its_lifetime() {
     let folder = tempfile::tempdir().unwrap();
     let pki = ClusterPki::load_or_create(folder.path(), 100).unwrap();
     let pem = certificate(&pki, &leaf(CertificateAuthority::Kubernetes, Usage::Client));
-    // It began five minutes ago and lives for 24 hours from now.
+    // It is valid from five minutes ago until 24 hours from now.
     let after = |minutes| OffsetDateTime::now_utc() + Duration::minutes(minutes);
     assert!(!is_due(&pem) && !is_due_at(&pem, after(15 * 60 + 57)));
     assert!(is_due_at(&pem, after(15 * 60 + 59)) && is_due_at(&pem, after(25 * 60)));

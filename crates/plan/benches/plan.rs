@@ -1,4 +1,5 @@
-//! How long a plan takes as clusters grow: `cargo bench -p kubeon-plan`. One of 5,000 hosts is to take at most a second.
+//! Measures the time of a plan by cluster size: `cargo bench -p kubeon-plan`. A plan for 5,000 hosts must
+//! take at most 1 s.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, missing_docs, reason = "a benchmark prints")]
 
@@ -11,7 +12,7 @@ use mimalloc::MiMalloc;
 
 use kubeon_plan::{plan, sim};
 
-/// As the program `kubeon` has it.
+/// The same allocator as in the program `kubeon`.
 #[global_allocator]
 static ALLOCATOR: MiMalloc = MiMalloc;
 

@@ -1,20 +1,21 @@
 //! The context of a plan: the hosts of the cluster with their names and facts.
 
+use std::borrow::Cow;
 use std::net::Ipv4Addr;
 
 use kubeon_api::kubernetes_cluster::ProxyMode;
 use kubeon_api::{Arch, HostAddress, HostName, HostRole};
-use kubeon_wire::{Cgroup, Facts, Fence, NodeFact};
+use kubeon_wire::{Cgroup, Facts, Fence, JournalEntry, NodeFact};
 
 use crate::input::{DesiredCluster, HostSpec, Intent, PartInfo};
-use crate::proxy_mode::{missing_tool, usable};
+use crate::proxy_mode::{missing_tool, supported};
 use crate::stage_name::StageName;
 use crate::step_id::StepId;
 
-/// Bytes that a packet has on an ordinary link.
-const USUAL_MTU: u32 = 1500;
-/// Bytes of each packet that the overlay takes for itself.
-const OVERLAY: u32 = 50;
+/// The MTU of an Ethernet link, in bytes.
+const DEFAULT_MTU: u32 = 1500;
+/// Bytes of each packet that the headers of the overlay network take.
+const OVERLAY_HEADER_BYTES: u32 = 50;
 
 /// The hosts of a plan, masters first, and the values that all stages share.
 pub(crate) struct PlanContext<'a> {
@@ -30,7 +31,7 @@ pub(crate) struct PlanContext<'a> {
 pub(crate) struct ObservedHost<'a> {
     pub(crate) spec: &'a HostSpec,
     pub(crate) name: HostName,
-    pub(crate) master: bool,
+    pub(crate) role: HostRole,
     pub(crate) facts: &'a Facts,
 }
 
@@ -48,11 +49,11 @@ impl<'a> PlanContext<'a> {
     }
 
     pub(crate) fn masters(&self) -> impl Iterator<Item = &ObservedHost<'a>> {
-        self.hosts.iter().filter(|host| host.master)
+        self.hosts.iter().filter(|host| host.is_master())
     }
 
     pub(crate) fn workers(&self) -> impl Iterator<Item = &ObservedHost<'a>> {
-        self.hosts.iter().filter(|host| !host.master)
+        self.hosts.iter().filter(|host| !host.is_master())
     }
 
     /// The host that executes cluster-wide steps: the first master.
@@ -87,40 +88,51 @@ impl<'a> PlanContext<'a> {
 
     /// The URL at which the programs of a host reach the API.
     pub(crate) fn server(&self, host: &ObservedHost<'_>) -> String {
-        let external = self.spec().settings.load_balancer.external().filter(|_| !host.master);
+        let external = self.spec().settings.load_balancer.external().filter(|_| !host.is_master());
         let port = external.map_or(self.spec().settings.api_port, |(_, port)| port);
         format!("https://{}:{port}", self.spec().settings.api_domain)
     }
 
     /// Whether masters are tainted, so that ordinary pods run on workers only.
     pub(crate) fn taints_masters(&self) -> bool {
-        let comes_back = |host: &Leaving<'_>| self.intent.returns(host.spec.address);
-        self.workers().next().is_some() || self.leaving.iter().any(comes_back)
+        self.workers().next().is_some() || self.resets_returning_hosts()
     }
 
-    /// The status of a node: `None` if no API server reported the nodes, `Some(None)` if the node does not exist.
+    /// Whether the plan resets a host that stays in the cluster, so that the next plan can join it again.
+    pub(crate) fn resets_returning_hosts(&self) -> bool {
+        self.leaving.iter().any(|host| self.intent.returns(host.spec.address))
+    }
+
+    /// The status of a node: `None` if no API server reported the nodes, `Some(None)` if the node does not
+    /// exist.
     pub(crate) fn node(&self, name: &HostName) -> Option<Option<&'a NodeFact>> {
-        let mut seen = self.masters().filter_map(|master| master.facts.cluster.as_ref());
-        let nodes = seen.find_map(|seen| seen.nodes.as_ref().filter(|_| seen.api_ready));
+        let mut reports = self.masters().filter_map(|master| master.facts.cluster.as_ref());
+        let nodes = reports.find_map(|report| report.nodes.as_ref().filter(|_| report.api_ready));
         nodes.map(|nodes| nodes.get(name.as_str()))
     }
 
     /// Whether API servers are ready but none of them listed the nodes in time.
-    pub(crate) fn hides_nodes(&self) -> bool {
-        let seen = self.masters().filter_map(|master| master.facts.cluster.as_ref());
-        let mut ready = seen.filter(|seen| seen.api_ready).peekable();
-        ready.peek().is_some() && ready.all(|seen| seen.nodes.is_none())
+    pub(crate) fn nodes_unknown(&self) -> bool {
+        let reports = self.masters().filter_map(|master| master.facts.cluster.as_ref());
+        let mut ready = reports.filter(|report| report.api_ready).peekable();
+        ready.peek().is_some() && ready.all(|report| report.nodes.is_none())
     }
 
-    pub(crate) fn fence(&self, master: bool, generation: u64) -> Fence {
+    pub(crate) fn fence(&self, role: HostRole, generation: u64) -> Fence {
         Fence {
             cluster: self.spec().name.clone(),
             uid: self.intent.uid.clone(),
             generation,
             version: self.spec().version,
-            role: HostRole::of(master),
+            role,
         }
     }
+}
+
+/// Whether the journal of a host contains the step, with any content.
+pub(crate) fn records(journal: &[JournalEntry], id: &StepId) -> bool {
+    let text = id.to_string();
+    journal.iter().any(|entry| entry.id == text)
 }
 
 impl ObservedHost<'_> {
@@ -132,8 +144,12 @@ impl ObservedHost<'_> {
         self.spec.address.ip()
     }
 
-    /// A step's identity on this host.
-    pub(crate) fn id(&self, stage: StageName, what: &str) -> StepId {
+    pub(crate) fn is_master(&self) -> bool {
+        self.role.is_master()
+    }
+
+    /// The id of a step on this host.
+    pub(crate) fn id(&self, stage: StageName, what: impl Into<Cow<'static, str>>) -> StepId {
         StepId::new(stage, what, &self.name)
     }
 
@@ -141,17 +157,17 @@ impl ObservedHost<'_> {
         self.facts.cgroup == Cgroup::V2
     }
 
-    /// The MTU of pods in bytes: the MTU of the link with the address of the host, minus the headers of the overlay. flannel
-    /// calculates the same value for its device.
+    /// The MTU of pods in bytes: the MTU of the link with the address of the host, minus the headers of the
+    /// overlay. flannel calculates the same value for its device.
     pub(crate) fn pod_mtu(&self) -> u32 {
-        // The MTU of the loopback says nothing about the links to other hosts.
+        // The MTU of the loopback interface does not limit the links to other hosts.
         let link = self.facts.links.iter().find(|link| link.address == self.ip() && link.name != "lo");
-        link.map_or(USUAL_MTU, |link| link.mtu).saturating_sub(OVERLAY)
+        link.map_or(DEFAULT_MTU, |link| link.mtu).saturating_sub(OVERLAY_HEADER_BYTES)
     }
 
     /// The proxy mode on this host: the requested mode if the kernel supports it.
     pub(crate) fn proxy_mode(&self, wanted: ProxyMode) -> ProxyMode {
-        usable(self.facts, wanted)
+        supported(self.facts, wanted)
     }
 
     /// Whether the host needs the packet filter programs of the bundle.
@@ -160,7 +176,7 @@ impl ObservedHost<'_> {
     }
 
     /// Whether the host executed this step before, with any content.
-    pub(crate) fn did(&self, id: &StepId) -> bool {
-        self.facts.journal.iter().any(|entry| *id == *entry.id)
+    pub(crate) fn has_executed(&self, id: &StepId) -> bool {
+        records(&self.facts.journal, id)
     }
 }

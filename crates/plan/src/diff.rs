@@ -1,9 +1,9 @@
-//! From what should be to what is left to do: a step stands when its host's journal holds it with the
-//! same digest, what it left is still there, and its certificates are young enough.
+//! Selects the desired steps that are needed. A step is up to date if the journal of its host contains it
+//! with the same digest, its result is still there, and its certificates are not due for renewal.
 
 use std::collections::{BTreeMap, HashMap};
 
-use kubeon_api::{HostAddress, HostName};
+use kubeon_api::{HostAddress, HostName, HostRole};
 use kubeon_wire::{
     CertificateFact, Content, EtcdFact, Facts, JournalEntry, Op, ResultState, SecretRef, renewal_due,
 };
@@ -12,84 +12,89 @@ use sha2::{Digest as _, Sha256};
 use crate::context::PlanContext;
 use crate::desired::step::DesiredStep;
 use crate::output::{MissingNeed, Note, Plan, PlanError, PlannedHost, Step};
-use crate::stages::side_by_side;
+use crate::stages::in_parallel;
 use crate::step_id::StepId;
 
-/// How many pieces the work on all wishes, or on all hosts, is cut into.
-const PIECES: usize = 8;
+/// Number of parts into which the work on all steps or hosts is divided. Each part runs on its own thread.
+const THREADS: usize = 8;
 
-/// Looks up what a host has, once per host.
-struct Seen<'a> {
+/// The facts of a host, with its journal by the texts of the step ids.
+struct HostState<'a> {
     facts: &'a Facts,
     journal: HashMap<&'a str, &'a JournalEntry>,
 }
 
-/// What was found out about a wish.
-struct Found {
+/// The result of comparing a desired step with the state of its host.
+struct Evaluation {
     digest: String,
-    /// Why it is needed; `None` where it stands.
+    /// Why the step is needed; `None` if it is up to date.
     why: Option<String>,
-    /// Where the steps before it lie, in the order in which the wish names them.
+    /// The indexes of the steps in its `needs`, in the same order.
     needs: Vec<usize>,
 }
 
-/// Keeps the wishes that are needed, each with its reason.
+/// Returns a plan of the desired steps that are needed, each with its reason.
 ///
 /// # Errors
-/// When a step names a step before it that does not exist: a fault of the planner. Without the error the order
+/// When a step needs a step that does not exist before it: a bug of the planner. Without the error the order
 /// between the two would be lost.
 pub(crate) fn plan(
-    site: &PlanContext<'_>,
+    context: &PlanContext<'_>,
     now: i64,
-    wishes: Vec<DesiredStep>,
+    desired: Vec<DesiredStep>,
     notes: Vec<Note>,
 ) -> Result<Plan, PlanError> {
-    let seen = look(site);
-    let traced = trace(&wishes)
-        .map_err(|missing| PlanError::Internal { cluster: site.spec().name.to_string(), missing })?;
-    let found = find(&wishes, traced, &seen, now);
-    let up_to_date = found.iter().filter(|found| found.why.is_none()).count();
-    let needed: Vec<bool> = found.iter().map(|found| found.why.is_some()).collect();
-    let steps = steps(wishes, found, &needed);
-    let generation = site.generation + u64::from(!steps.is_empty());
+    let hosts = host_states(context);
+    let resolved = resolve(&desired)
+        .map_err(|missing| PlanError::Internal { cluster: context.spec().name.to_string(), missing })?;
+    let evaluations = evaluate(&desired, resolved, &hosts, now);
+    let up_to_date = evaluations.iter().filter(|evaluation| evaluation.why.is_none()).count();
+    let needed: Vec<bool> = evaluations.iter().map(|evaluation| evaluation.why.is_some()).collect();
+    let steps = needed_steps(desired, evaluations, &needed);
+    let generation = context.generation + u64::from(!steps.is_empty());
     Ok(Plan {
-        cluster: site.spec().name.clone(),
-        version: site.spec().version,
+        cluster: context.spec().name.clone(),
+        version: context.spec().version,
         generation,
-        hosts: planned_hosts(site, generation),
+        hosts: planned_hosts(context, generation),
         steps,
+        continues: context.resets_returning_hosts(),
         up_to_date,
-        facts: seen.values().map(|seen| count(seen.facts)).sum(),
+        facts: hosts.values().map(|host| fact_count(host.facts)).sum(),
         notes,
     })
 }
 
-/// The hosts of the cluster and those that leave it, as far as they were seen.
-fn seen_hosts<'s>(site: &'s PlanContext<'_>) -> impl Iterator<Item = (HostAddress, &'s Facts)> {
+/// The observed hosts of the cluster, then the observed leaving workers.
+fn observed_hosts<'s>(context: &'s PlanContext<'_>) -> impl Iterator<Item = (HostAddress, &'s Facts)> {
     let leaving =
-        site.leaving.iter().filter_map(|host| Some((host.spec.address, *host.facts.as_ref().ok()?)));
-    site.hosts.iter().map(|host| (host.address(), host.facts)).chain(leaving)
+        context.leaving.iter().filter_map(|host| Some((host.spec.address, *host.facts.as_ref().ok()?)));
+    context.hosts.iter().map(|host| (host.address(), host.facts)).chain(leaving)
 }
 
-fn look<'s>(site: &'s PlanContext<'_>) -> HashMap<HostAddress, Seen<'s>> {
-    let one = |(address, facts): (HostAddress, &'s Facts)| {
+fn host_states<'s>(context: &'s PlanContext<'_>) -> HashMap<HostAddress, HostState<'s>> {
+    let state = |(address, facts): (HostAddress, &'s Facts)| {
         let journal = facts.journal.iter().map(|entry| (entry.id.as_str(), entry)).collect();
-        (address, Seen { facts, journal })
+        (address, HostState { facts, journal })
     };
-    let hosts: Vec<_> = seen_hosts(site).collect();
-    let pieces = hosts.chunks(hosts.len().div_ceil(PIECES).max(1));
-    side_by_side(pieces.map(|hosts| move || hosts.iter().copied().map(one).collect())).into_iter().collect()
+    let hosts: Vec<_> = observed_hosts(context).collect();
+    let chunks = hosts.chunks(hosts.len().div_ceil(THREADS).max(1));
+    in_parallel(chunks.map(|hosts| move || hosts.iter().copied().map(state).collect())).into_iter().collect()
 }
 
-pub(crate) fn planned_hosts(site: &PlanContext<'_>, generation: u64) -> BTreeMap<HostAddress, PlannedHost> {
+pub(crate) fn planned_hosts(
+    context: &PlanContext<'_>,
+    generation: u64,
+) -> BTreeMap<HostAddress, PlannedHost> {
     let planned =
-        |name: &HostName, master| PlannedHost { name: name.clone(), fence: site.fence(master, generation) };
-    let staying = site.hosts.iter().map(|host| (host.address(), planned(&host.name, host.master)));
-    let leaving = site.leaving.iter().filter(|host| host.facts.is_ok());
-    staying.chain(leaving.map(|host| (host.spec.address, planned(&host.name, false)))).collect()
+        |name: &HostName, role| PlannedHost { name: name.clone(), fence: context.fence(role, generation) };
+    let staying = context.hosts.iter().map(|host| (host.address(), planned(&host.name, host.role.clone())));
+    let leaving = context.leaving.iter().filter(|host| host.facts.is_ok());
+    staying.chain(leaving.map(|host| (host.spec.address, planned(&host.name, HostRole::Worker)))).collect()
 }
 
-fn count(facts: &Facts) -> usize {
+fn fact_count(facts: &Facts) -> usize {
+    /// The number of scalar facts of a host.
     const BASE: usize = 20;
     let cluster = facts.cluster.as_ref().map_or(0, |cluster| {
         let members = if let EtcdFact::Members(members) = &cluster.etcd { members.len() } else { 0 };
@@ -98,134 +103,147 @@ fn count(facts: &Facts) -> usize {
     BASE + facts.journal.len() + facts.parts.len() + facts.certificates.len() + cluster
 }
 
-/// A wish's effect, and where what it names stands among those before it.
-struct Traced {
+/// The hash of a step's effect, and the indexes of the steps that it needs and reads.
+struct Resolved {
     effect: Sha256,
     needs: Vec<usize>,
     reads: Vec<usize>,
 }
 
-/// Looks at every wish once. What a wish comes after stands before it in the list.
-fn find(
-    wishes: &[DesiredStep],
-    traced: Vec<Traced>,
-    seen: &HashMap<HostAddress, Seen<'_>>,
+/// Evaluates every step in order. A step comes after every step that it needs or reads.
+fn evaluate(
+    desired: &[DesiredStep],
+    resolved: Vec<Resolved>,
+    hosts: &HashMap<HostAddress, HostState<'_>>,
     now: i64,
-) -> Vec<Found> {
-    let mut all: Vec<Found> = Vec::with_capacity(wishes.len());
-    for (wish, Traced { effect, needs, reads }) in wishes.iter().zip(traced) {
-        let read: Vec<&Found> = reads.into_iter().map(|place| &all[place]).collect();
+) -> Vec<Evaluation> {
+    let mut all: Vec<Evaluation> = Vec::with_capacity(desired.len());
+    let mut id = String::new();
+    for (step, Resolved { effect, needs, reads }) in desired.iter().zip(resolved) {
+        let read: Vec<&Evaluation> = reads.into_iter().map(|index| &all[index]).collect();
         let digest = digest(effect, &read);
-        let why = reason(wish, &digest, &seen[&wish.host], &read, now);
-        all.push(Found { digest, why, needs });
+        step.id.write_to(&mut id);
+        let why = reason(step, &id, &digest, &hosts[&step.host], &read, now);
+        all.push(Evaluation { digest, why, needs });
     }
     all
 }
 
-/// What can be found out about each wish alone: most of the work of a large plan.
-fn trace(wishes: &[DesiredStep]) -> Result<Vec<Traced>, Vec<MissingNeed>> {
-    let places: HashMap<&str, usize> =
-        wishes.iter().enumerate().map(|(place, wish)| (wish.id.as_str(), place)).collect();
-    let size = wishes.len().div_ceil(PIECES).max(1);
-    let traced = side_by_side(wishes.chunks(size).enumerate().map(|(piece, wishes)| {
-        let places = &places;
+/// Hashes each step and resolves the step ids that it names: most of the work of a large plan.
+fn resolve(desired: &[DesiredStep]) -> Result<Vec<Resolved>, Vec<MissingNeed>> {
+    let indexes: HashMap<&StepId, usize> =
+        desired.iter().enumerate().map(|(index, step)| (&step.id, index)).collect();
+    let size = desired.len().div_ceil(THREADS).max(1);
+    let results = in_parallel(desired.chunks(size).enumerate().map(|(chunk, steps)| {
+        let indexes = &indexes;
         move || {
             let mut json = Vec::new();
-            let one = |(at, wish)| trace_one(wish, piece * size + at, places, &mut json);
-            wishes.iter().enumerate().map(one).collect()
+            let resolve = |(offset, step)| resolve_step(step, chunk * size + offset, indexes, &mut json);
+            steps.iter().enumerate().map(resolve).collect()
         }
     }));
-    let (mut good, mut missing) = (Vec::with_capacity(traced.len()), Vec::new());
-    for one in traced {
-        match one {
-            Ok(one) => good.push(one),
-            Err(fault) => missing.push(fault),
+    let (mut resolved, mut missing) = (Vec::with_capacity(results.len()), Vec::new());
+    for result in results {
+        match result {
+            Ok(step) => resolved.push(step),
+            Err(need) => missing.push(need),
         }
     }
-    if missing.is_empty() { Ok(good) } else { Err(missing) }
+    if missing.is_empty() { Ok(resolved) } else { Err(missing) }
 }
 
-/// `json` is room to write in.
-fn trace_one(
-    wish: &DesiredStep,
-    place: usize,
-    places: &HashMap<&str, usize>,
+/// `json` is a buffer that is reused for every step.
+fn resolve_step(
+    step: &DesiredStep,
+    index: usize,
+    indexes: &HashMap<&StepId, usize>,
     json: &mut Vec<u8>,
-) -> Result<Traced, MissingNeed> {
+) -> Result<Resolved, MissingNeed> {
     let before = |id: &StepId| {
-        let found = places.get(id.as_str()).copied().filter(|found| *found < place);
-        found.ok_or_else(|| MissingNeed { id: wish.id.clone(), need: id.clone() })
+        let found = indexes.get(id).copied().filter(|found| *found < index);
+        found.ok_or_else(|| MissingNeed { id: step.id.clone(), need: id.clone() })
     };
-    let needs: Vec<usize> = wish.needs.iter().map(before).collect::<Result<_, _>>()?;
-    let reads = if wish.check && wish.reads.is_empty() {
+    let needs: Vec<usize> = step.needs.iter().map(before).collect::<Result<_, _>>()?;
+    let reads = if step.check && step.reads.is_empty() {
         needs.clone()
     } else {
-        wish.reads.iter().map(before).collect::<Result<_, _>>()?
+        step.reads.iter().map(before).collect::<Result<_, _>>()?
     };
-    Ok(Traced { effect: effect(&wish.op, json), needs, reads })
+    Ok(Resolved { effect: effect(&step.op, json), needs, reads })
 }
 
-/// `json` is room to write in.
 fn effect(op: &Op, json: &mut Vec<u8>) -> Sha256 {
     json.clear();
-    // Serializing plain data into memory cannot fail; a part of the text would only mean one step too many.
+    // Serializing plain data into memory cannot fail. A truncated text would only plan the step once too
+    // often.
     serde_json::to_writer(&mut *json, op).ok();
     Sha256::new_with_prefix(&json)
 }
 
-/// SHA-256 over a step's effect and over the digests of what it reads.
-fn digest(mut effect: Sha256, read: &[&Found]) -> String {
-    for found in read {
-        effect.update(&found.digest);
+/// SHA-256 over the effect of a step and over the digests of the steps that it reads.
+fn digest(mut effect: Sha256, read: &[&Evaluation]) -> String {
+    for evaluation in read {
+        effect.update(&evaluation.digest);
     }
     hex::encode(effect.finalize())
 }
 
-/// `read` is what the wish reads; all that it comes after, where it is a check that names nothing closer.
-fn reason(wish: &DesiredStep, digest: &str, seen: &Seen<'_>, read: &[&Found], now: i64) -> Option<String> {
-    let rerun = read.iter().any(|found| found.why.is_some());
-    if wish.unmet.is_some() {
-        return wish.unmet.clone();
+/// Why the step is needed; `None` if it is up to date. `id` is the text of its id. `read` holds the steps
+/// that it reads, or, for a check that reads no step, the steps that it needs.
+fn reason(
+    step: &DesiredStep,
+    id: &str,
+    digest: &str,
+    host: &HostState<'_>,
+    read: &[&Evaluation],
+    now: i64,
+) -> Option<String> {
+    let rerun = read.iter().any(|evaluation| evaluation.why.is_some());
+    if step.unmet.is_some() {
+        return step.unmet.clone();
     }
-    if wish.check && rerun {
-        return Some(wish.because.to_owned());
+    if step.check && rerun {
+        return Some(step.because.to_owned());
     }
-    if let Op::Part { digest: part, .. } = &wish.op {
-        return (!seen.facts.parts.contains(part)).then(|| wish.because.to_owned());
+    if let Op::Part { digest: part, .. } = &step.op {
+        return (!host.facts.parts.contains(part)).then(|| step.because.to_owned());
     }
-    let Some(entry) = seen.journal.get(wish.id.as_str()) else { return Some(wish.because.to_owned()) };
+    let Some(entry) = host.journal.get(id) else { return Some(step.because.to_owned()) };
     if entry.digest != digest {
-        return Some("what it should be has changed".to_owned());
+        return Some("its desired content has changed".to_owned());
     }
-    if let ResultState::Drifted(what) = &entry.state {
-        return Some(what.clone());
+    if let ResultState::Drifted(drift) = &entry.state {
+        return Some(drift.clone());
     }
     if rerun {
-        return Some("what it reads is written again".to_owned());
+        return Some("a step that it reads runs again".to_owned());
     }
-    aging(&wish.op, seen.facts, now)
+    renewal(&step.op, host.facts, now)
 }
 
-/// A certificate that is past two thirds of its life.
-fn aging(op: &Op, facts: &Facts, now: i64) -> Option<String> {
+/// The reason why a certificate of the step is due for renewal.
+fn renewal(op: &Op, facts: &Facts, now: i64) -> Option<String> {
     let Op::Files { files } = op else { return None };
     let leaves =
         files.iter().filter(|file| matches!(file.content, Content::Secret(SecretRef::LeafCertificate(_))));
-    leaves.filter_map(|file| in_use(facts, now).find(|seen| seen.path == file.path)).find_map(|seen| {
-        (now >= renewal_due(seen.not_before, seen.not_after)).then(|| {
-            let left = left(seen.not_after - now);
-            format!("{} is past two thirds of its life ({left})", seen.path)
-        })
-    })
+    leaves.filter_map(|file| in_use(facts, now).find(|known| known.path == file.path)).find_map(
+        |certificate| {
+            (now >= renewal_due(certificate.not_before, certificate.not_after)).then(|| {
+                let left = time_left(certificate.not_after - now);
+                format!("{} is past two thirds of its life ({left})", certificate.path)
+            })
+        },
+    )
 }
 
-/// Certificates that something still needs. A kubelet asks for its own once, and again when that one expired.
+/// Certificates that are still needed. The kubelet needs its bootstrap certificate only while it has no valid
+/// certificate of its own.
 fn in_use(facts: &Facts, now: i64) -> impl Iterator<Item = &CertificateFact> {
-    let is_known = facts.kubelet.own.as_ref().is_some_and(|own| now < own.not_after);
-    facts.certificates.iter().chain(facts.kubelet.bootstrap.as_ref().filter(|_| !is_known))
+    let has_own = facts.kubelet.own.as_ref().is_some_and(|own| now < own.not_after);
+    facts.certificates.iter().chain(facts.kubelet.bootstrap.as_ref().filter(|_| !has_own))
 }
 
-fn left(seconds: i64) -> String {
+fn time_left(seconds: i64) -> String {
     const DAY: i64 = 86_400;
     match seconds {
         ..=0 => "expired".to_owned(),
@@ -234,42 +252,44 @@ fn left(seconds: i64) -> String {
     }
 }
 
-/// The steps that are needed, in order. What is not needed is let go of by as many threads.
-fn steps(wishes: Vec<DesiredStep>, found: Vec<Found>, needed: &[bool]) -> Vec<Step> {
-    let size = wishes.len().div_ceil(PIECES).max(1);
-    let mut rest = wishes.into_iter().zip(found);
-    let pieces = std::iter::from_fn(move || {
-        let piece: Vec<(DesiredStep, Found)> = rest.by_ref().take(size).collect();
-        (!piece.is_empty()).then_some(piece)
+/// The steps that are needed, in order. Several threads free the memory of the other steps.
+fn needed_steps(desired: Vec<DesiredStep>, evaluations: Vec<Evaluation>, needed: &[bool]) -> Vec<Step> {
+    let size = desired.len().div_ceil(THREADS).max(1);
+    let mut rest = desired.into_iter().zip(evaluations);
+    let chunks = std::iter::from_fn(move || {
+        let chunk: Vec<(DesiredStep, Evaluation)> = rest.by_ref().take(size).collect();
+        (!chunk.is_empty()).then_some(chunk)
     });
-    side_by_side(pieces.map(|piece| {
-        move || piece.into_iter().filter_map(|(wish, found)| step(wish, found, needed)).collect()
+    in_parallel(chunks.map(|chunk| {
+        move || {
+            chunk.into_iter().filter_map(|(step, evaluation)| needed_step(step, evaluation, needed)).collect()
+        }
     }))
 }
 
-fn step(wish: DesiredStep, found: Found, needed: &[bool]) -> Option<Step> {
-    let why = found.why?;
-    let mut needs: Vec<StepId> = wish
+fn needed_step(step: DesiredStep, evaluation: Evaluation, needed: &[bool]) -> Option<Step> {
+    let why = evaluation.why?;
+    let mut needs: Vec<StepId> = step
         .needs
         .into_iter()
-        .zip(found.needs)
-        .filter_map(|(id, place)| needed[place].then_some(id))
+        .zip(evaluation.needs)
+        .filter_map(|(id, index)| needed[index].then_some(id))
         .collect();
     needs.sort_unstable();
     needs.dedup();
     Some(Step {
-        stage: wish.id.stage(),
-        id: wish.id,
-        host: wish.host,
-        title: wish.title,
+        stage: step.id.stage(),
+        id: step.id,
+        host: step.host,
+        title: step.title,
         why,
         needs,
-        digest: found.digest,
-        timeout_seconds: wish.timeout_seconds,
-        tries: wish.tries,
-        journal: wish.journal,
-        destructive: wish.destructive,
-        op: wish.op,
+        digest: evaluation.digest,
+        timeout_seconds: step.timeout_seconds,
+        tries: step.tries,
+        journal: step.journal,
+        destructive: step.destructive,
+        op: step.op,
     })
 }
 
@@ -283,14 +303,18 @@ mod tests {
     }
 
     #[test]
-    fn a_need_that_resolves_to_nothing_is_an_error() {
+    fn a_need_for_a_missing_step_is_an_error() {
         let id = |text: &str| text.parse::<StepId>().unwrap();
         let good = [desired("join/keys@h1"), desired("join/kubelet@h1").reads([id("join/keys@h1")])];
-        assert_eq!(trace(&good).ok().unwrap()[1].needs, [0]);
+        assert_eq!(resolve(&good).ok().unwrap()[1].needs, [0]);
         let misspelt = [desired("join/keys@h1"), desired("join/kubelet@h1").needs([id("join/key@h1")])];
-        let fault = MissingNeed { id: id("join/kubelet@h1"), need: id("join/key@h1") };
-        assert_eq!(trace(&misspelt).err().unwrap(), [fault]);
+        let missing = MissingNeed { id: id("join/kubelet@h1"), need: id("join/key@h1") };
+        assert_eq!(resolve(&misspelt).err().unwrap(), [missing]);
         let late = [desired("join/kubelet@h1").reads([id("join/keys@h1")]), desired("join/keys@h1")];
-        assert_eq!(trace(&late).err().unwrap()[0].need, "join/keys@h1", "it must come before");
+        assert_eq!(
+            resolve(&late).err().unwrap()[0].need,
+            id("join/keys@h1"),
+            "a need must come before the step"
+        );
     }
 }

@@ -1,13 +1,14 @@
-//! Decides which hosts take part in a plan. It checks every host and reports all reasons at once.
+//! Checks the hosts of a plan and decides which of them take part. All reasons for a refusal are reported at
+//! once.
 
 use std::collections::BTreeMap;
 
-use kubeon_api::{HostAddress, HostName, Refusal, RefusedField, Remedy};
+use kubeon_api::{HostAddress, HostName, HostRole, Refusal, RefusedField, Remedy};
 use kubeon_wire::Facts;
 
 use crate::context::{Leaving, ObservedHost, PlanContext};
 use crate::desired::prepare::{NET_TOOLS, NODE_IMAGES, parts};
-use crate::input::{HostSpec, Intent, Seen, Snapshot};
+use crate::input::{HostSpec, Intent, Observation, ObservationFailure, Snapshot};
 use crate::output::{Note, PlanRefused};
 use crate::precheck::{self, CheckRule, rules};
 use crate::proxy_mode::missing_tool;
@@ -16,77 +17,78 @@ use crate::proxy_mode::missing_tool;
 const NODE_PROGRAM: &str = "/var/lib/kubeon/node/current";
 
 /// Checks whose warnings are also reported for hosts that are part of the cluster already.
-const TOLD_ALWAYS: [&str; 3] = ["memory", "nftables", "clock"];
+const ALWAYS_REPORTED: [&str; 3] = ["memory", "nftables", "clock"];
 
 /// Checks the hosts of a cluster that is created or changed.
 pub(crate) fn admit<'a>(
     intent: &'a Intent,
     snapshot: &'a Snapshot,
 ) -> Result<(PlanContext<'a>, Vec<Note>), PlanRefused> {
-    // Names are judged below, together with those of hosts that leave.
+    // Names are checked below, together with the names of leaving hosts.
     let rules: Vec<&CheckRule> = rules().filter(|rule| rule.name != "name").collect();
-    let (mut site, mut notes) = judge(intent, snapshot, &rules, Purpose::Stay)?;
-    notes.extend(unchecked(&site));
-    bare_first(&mut site, &mut notes);
-    bundle_is_whole(site, notes)
+    let (mut context, mut notes) = check_hosts(intent, snapshot, &rules, Purpose::Apply)?;
+    notes.extend(unchecked_notes(&context));
+    reset_deleted_nodes(&mut context, &mut notes);
+    require_complete_bundle(context, notes)
 }
 
-/// Workers that come back although their Node object is gone: their kubelet would not create it again. This plan resets
-/// them, and the next one lets them join as new workers.
-fn bare_first(site: &mut PlanContext<'_>, notes: &mut Vec<Note>) {
-    let gone = |site: &PlanContext<'_>, host: &ObservedHost<'_>| {
-        let ours = host.facts.claim.as_ref().is_some_and(|claim| claim.uid == site.intent.uid);
-        let joined = ours && host.did(&crate::desired::join::kubelet_id(host));
-        site.intent.returns(host.address()) && joined && matches!(site.node(&host.name), Some(None))
+/// Moves returning workers whose Node object was deleted to the leaving workers: their kubelet would not
+/// create the object again. This plan resets them. The next plan joins them as new workers.
+fn reset_deleted_nodes(context: &mut PlanContext<'_>, notes: &mut Vec<Note>) {
+    let deleted = |context: &PlanContext<'_>, host: &ObservedHost<'_>| {
+        let claimed = host.facts.claim.as_ref().is_some_and(|claim| claim.uid == context.intent.uid);
+        let joined = claimed && host.has_executed(&crate::desired::join::kubelet_id(host));
+        context.intent.returns(host.address()) && joined && matches!(context.node(&host.name), Some(None))
     };
-    let half: Vec<HostAddress> =
-        site.hosts.iter().filter(|host| gone(site, host)).map(ObservedHost::address).collect();
-    for address in half {
-        let Some(place) = site.hosts.iter().position(|host| host.address() == address) else { continue };
-        let ObservedHost { spec, name, facts, .. } = site.hosts.remove(place);
+    let addresses: Vec<HostAddress> =
+        context.hosts.iter().filter(|host| deleted(context, host)).map(ObservedHost::address).collect();
+    for address in addresses {
+        let Some(index) = context.hosts.iter().position(|host| host.address() == address) else { continue };
+        let ObservedHost { spec, name, facts, .. } = context.hosts.remove(index);
         let text = format!(
             "{name} stays in the cluster, but its node was deleted already: the host is reset first, then it joins again"
         );
         notes.push(note(address, text));
-        site.leaving.push(Leaving { spec, name, facts: Ok(facts) });
+        context.leaving.push(Leaving { spec, name, facts: Ok(facts) });
     }
 }
 
-/// Checks the hosts of a cluster that is destroyed. Only their claim matters: hosts of other clusters take no part. The
-/// result may have no hosts.
-pub(crate) fn recognize<'a>(
+/// Checks the hosts of a cluster that is destroyed. Only their claim matters: hosts of other clusters take no
+/// part. The result may have no hosts.
+pub(crate) fn admit_for_destroy<'a>(
     intent: &'a Intent,
     snapshot: &'a Snapshot,
 ) -> Result<(PlanContext<'a>, Vec<Note>), PlanRefused> {
-    // The generation is counted before the first effect, so 0 says that there was none.
-    let ours = |facts: &Facts| facts.claim.as_ref().is_some_and(|claim| claim.uid == intent.uid);
-    let written = intent.generation > 0 || snapshot.hosts.values().filter_map(Seen::fresh).any(ours);
-    let (mut site, mut notes) = judge(intent, snapshot, &[], Purpose::Go { written })?;
+    // The generation is incremented before the first effect, so 0 means that no host was changed.
+    let claimed = |facts: &Facts| facts.claim.as_ref().is_some_and(|claim| claim.uid == intent.uid);
+    let written =
+        intent.generation > 0 || snapshot.hosts.values().filter_map(Observation::fresh).any(claimed);
+    let (mut context, mut notes) = check_hosts(intent, snapshot, &[], Purpose::Destroy { written })?;
     if written {
-        site.hosts.retain(|host| {
-            let others = of_others(intent, host);
-            let is_ours = others.is_none();
-            notes.extend(others);
-            is_ours
+        context.hosts.retain(|host| {
+            let note = other_cluster_note(intent, host);
+            let takes_part = note.is_none();
+            notes.extend(note);
+            takes_part
         });
     } else {
         let text =
-            format!("no host was ever written to: only what is known here of {} goes", intent.spec.name);
+            format!("no host was ever written to: only the saved state of {} is deleted", intent.spec.name);
         notes.push(Note { host: None, text });
     }
-    Ok((site, notes))
+    Ok((context, notes))
 }
 
-/// The note for a host that holds nothing of this cluster and something of another one.
-fn of_others(intent: &Intent, host: &ObservedHost<'_>) -> Option<Note> {
+/// The note for a host that belongs to another cluster and not to this one.
+fn other_cluster_note(intent: &Intent, host: &ObservedHost<'_>) -> Option<Note> {
     let text = match &host.facts.claim {
         Some(claim) if claim.uid != intent.uid => {
-            format!("belongs to cluster {} (identity {}) and is left alone", claim.cluster, claim.uid)
+            format!("belongs to cluster {} (identity {}) and is not changed", claim.cluster, claim.uid)
         }
         None if !host.facts.foreign.is_empty() => {
             let found = host.facts.foreign.join(", ");
             format!(
-                "has nothing of {}, but another cluster (found {found}), and is left alone",
+                "does not belong to {}, but to another cluster (found {found}), and is not changed",
                 intent.spec.name
             )
         }
@@ -99,48 +101,47 @@ fn of_others(intent: &Intent, host: &ObservedHost<'_>) -> Option<Note> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Purpose {
     /// The cluster is created or changed.
-    Stay,
+    Apply,
     /// The cluster is destroyed.
-    Go {
+    Destroy {
         /// Whether any host was ever written to.
         written: bool,
     },
 }
 
-fn judge<'a>(
+fn check_hosts<'a>(
     intent: &'a Intent,
     snapshot: &'a Snapshot,
     rules: &[&CheckRule],
     purpose: Purpose,
 ) -> Result<(PlanContext<'a>, Vec<Note>), PlanRefused> {
     let (mut refusals, mut notes, mut hosts) = (Vec::new(), Vec::new(), Vec::new());
-    let masters = intent.spec.masters.len();
-    for (index, spec) in intent.spec.hosts().enumerate() {
-        let master = index < masters;
-        match seen(intent, snapshot, spec, master, purpose) {
-            Sight::Facts(facts) => match named(spec, facts) {
-                Ok(name) => hosts.push(ObservedHost { spec, name, master, facts }),
+    for (role, spec) in intent.spec.hosts_with_roles() {
+        match host_status(intent, snapshot, spec, &role, purpose) {
+            HostStatus::Observed(facts) => match node_name(spec, facts) {
+                Ok(name) => hosts.push(ObservedHost { spec, name, role, facts }),
                 Err(refusal) => refusals.push(refusal),
             },
-            Sight::LeftOut(text) => notes.push(note(spec.address, text)),
-            Sight::Nothing => {}
-            Sight::Missing(refusal) => refusals.push(refusal),
+            HostStatus::Skipped(text) => notes.push(note(spec.address, text)),
+            HostStatus::Ignored => {}
+            HostStatus::Refused(refusal) => refusals.push(refusal),
         }
     }
-    check(intent, snapshot, rules, &mut refusals, &mut notes);
-    let leaving = leave(intent, snapshot, purpose, &mut refusals, &mut notes);
-    refusals.extend(same_names(&hosts, &leaving));
-    if !refusals.is_empty() || hosts.is_empty() && purpose == Purpose::Stay {
+    apply_rules(intent, snapshot, rules, &mut refusals, &mut notes);
+    let leaving = leaving_workers(intent, snapshot, purpose, &mut refusals, &mut notes);
+    refusals.extend(duplicate_names(&hosts, &leaving));
+    if !refusals.is_empty() || hosts.is_empty() && purpose == Purpose::Apply {
         return Err(PlanRefused { cluster: intent.spec.name.to_string(), refusals, notes });
     }
-    let going = leaving.iter().filter_map(|host| host.facts.as_ref().ok()).copied();
-    let claims = hosts.iter().map(|host| host.facts).chain(going).filter_map(|facts| facts.claim.as_ref());
+    let leaving_facts = leaving.iter().filter_map(|host| host.facts.as_ref().ok()).copied();
+    let claims =
+        hosts.iter().map(|host| host.facts).chain(leaving_facts).filter_map(|facts| facts.claim.as_ref());
     let generation = claims.map(|claim| claim.generation).max().unwrap_or(0).max(intent.generation);
     Ok((PlanContext { intent, hosts, leaving, generation }, notes))
 }
 
-/// The leaving workers. One that cannot be reached is accepted only if the user named it to be skipped.
-fn leave<'a>(
+/// The leaving workers. An unreachable worker is refused unless the user allows to skip it.
+fn leaving_workers<'a>(
     intent: &'a Intent,
     snapshot: &'a Snapshot,
     purpose: Purpose,
@@ -149,29 +150,33 @@ fn leave<'a>(
 ) -> Vec<Leaving<'a>> {
     let mut leaving = Vec::new();
     for spec in &intent.leaving {
-        if purpose != Purpose::Stay && intent.skip_hosts.contains(&spec.address) {
-            notes.push(note(spec.address, keeps(intent, false)));
+        if purpose != Purpose::Apply && intent.skip_hosts.contains(&spec.address) {
+            notes.push(note(spec.address, skipped_text(intent, &HostRole::Worker)));
             continue;
         }
-        let facts = match look(snapshot, spec) {
+        let facts = match facts_of(snapshot, spec) {
             Ok(facts) => Ok(facts),
             Err(why) if intent.skip_hosts.contains(&spec.address) => Err(why),
+            Err(why) if observation_failure(snapshot, spec) == ObservationFailure::UnknownHostKey => {
+                refusals.push(precheck::unknown_host_key(spec, &why));
+                continue;
+            }
             Err(why) => {
-                let reason = format!("{why}; bring it back, or only take it out of the cluster");
+                let reason = format!("{why}; bring it back, or remove it from the cluster without a reset");
                 refusals.push(Refusal::host(spec.address, reason).with(Remedy::SkipHost(spec.address)));
                 continue;
             }
         };
         let name = match (&spec.name, &facts) {
             (Some(name), _) => Ok(name.clone()),
-            (None, Ok(facts)) => named(spec, facts),
+            (None, Ok(facts)) => node_name(spec, facts),
             (None, Err(why)) => {
                 Err(Refusal::host(spec.address, format!("{why}; the name of its node is not known")))
             }
         };
         match name {
             Ok(name) => {
-                notes.extend(stays_behind(intent, spec, facts.as_ref()));
+                notes.extend(not_reset_note(intent, spec, facts.as_ref()));
                 leaving.push(Leaving { spec, name, facts });
             }
             Err(refusal) => refusals.push(refusal),
@@ -181,15 +186,15 @@ fn leave<'a>(
 }
 
 /// The warning for a leaving host that is not reset.
-fn stays_behind(intent: &Intent, spec: &HostSpec, facts: Result<&&Facts, &String>) -> Option<Note> {
+fn not_reset_note(intent: &Intent, spec: &HostSpec, facts: Result<&&Facts, &String>) -> Option<Note> {
     let text = match facts {
         Err(why) => format!(
-            "leaves the cluster and keeps what it has of it ({why}); before it is used again, have it reset: {}",
-            reset(intent)
+            "leaves the cluster without a reset ({why}); reset it before you use it again: {}",
+            reset_command(intent)
         ),
         Ok(facts) => match &facts.claim {
             Some(claim) if claim.uid != intent.uid => {
-                format!("belongs to cluster {} by now and is left alone", claim.cluster)
+                format!("now belongs to cluster {} and is not changed", claim.cluster)
             }
             _ => return None,
         },
@@ -198,102 +203,116 @@ fn stays_behind(intent: &Intent, spec: &HostSpec, facts: Result<&&Facts, &String
 }
 
 /// The command that resets a host by hand.
-fn reset(intent: &Intent) -> String {
+fn reset_command(intent: &Intent) -> String {
     format!("{NODE_PROGRAM} reset --cluster {}", intent.spec.name)
 }
 
 /// The warning for a host that is skipped while its cluster is destroyed.
-fn keeps(intent: &Intent, master: bool) -> String {
-    let (what, more) = if master {
-        (
-            "etcd's data, the cluster's keys and its services",
-            "; it would go on serving the cluster that is gone",
-        )
+fn skipped_text(intent: &Intent, role: &HostRole) -> String {
+    let (kept, more) = if role.is_master() {
+        ("the etcd data, the keys and the services", "; until then it continues to serve the deleted cluster")
     } else {
-        ("its services, images and pods", "")
+        ("the services, images and pods", "")
     };
     format!(
-        "is left out and keeps what it has of {}: {what}; before it is used again, have it reset: {}{more}",
+        "is skipped and keeps {kept} of {}; reset it before you use it again: {}{more}",
         intent.spec.name,
-        reset(intent)
+        reset_command(intent)
     )
 }
 
-enum Sight<'a> {
-    Facts(&'a Facts),
-    /// The host takes no part, with a warning.
-    LeftOut(String),
-    /// The host takes no part; no warning is needed.
-    Nothing,
-    Missing(Refusal),
+/// Whether a host takes part in the plan.
+enum HostStatus<'a> {
+    /// The host takes part.
+    Observed(&'a Facts),
+    /// The host does not take part; the text is the warning.
+    Skipped(String),
+    /// The host does not take part; no warning is needed.
+    Ignored,
+    /// The host must take part but cannot be observed.
+    Refused(Refusal),
 }
 
-fn look<'a>(snapshot: &'a Snapshot, spec: &HostSpec) -> Result<&'a Facts, String> {
+fn facts_of<'a>(snapshot: &'a Snapshot, spec: &HostSpec) -> Result<&'a Facts, String> {
     match snapshot.hosts.get(&spec.address) {
-        Some(Seen::Fresh(facts)) => Ok(facts),
-        Some(Seen::Unknown { why, denied: _ }) => Err(why.clone()),
-        None => Err("was not asked".to_owned()),
+        Some(Observation::Fresh(facts)) => Ok(facts),
+        Some(Observation::Unknown { why, failure: _ }) => Err(why.clone()),
+        None => Err("was not observed".to_owned()),
     }
 }
 
-fn seen<'a>(
+fn observation_failure(snapshot: &Snapshot, spec: &HostSpec) -> ObservationFailure {
+    match snapshot.hosts.get(&spec.address) {
+        Some(Observation::Unknown { failure, .. }) => *failure,
+        _ => ObservationFailure::default(),
+    }
+}
+
+fn host_status<'a>(
     intent: &Intent,
     snapshot: &'a Snapshot,
     spec: &HostSpec,
-    master: bool,
+    role: &HostRole,
     purpose: Purpose,
-) -> Sight<'a> {
-    let without = intent.skip_hosts.contains(&spec.address);
-    if without && purpose == (Purpose::Go { written: true }) {
-        return Sight::LeftOut(keeps(intent, master));
+) -> HostStatus<'a> {
+    let skip = intent.skip_hosts.contains(&spec.address);
+    if skip && purpose == (Purpose::Destroy { written: true }) {
+        return HostStatus::Skipped(skipped_text(intent, role));
     }
-    let why = match look(snapshot, spec) {
-        Ok(facts) => return Sight::Facts(facts),
+    let why = match facts_of(snapshot, spec) {
+        Ok(facts) => return HostStatus::Observed(facts),
         Err(why) => why,
     };
+    let failure = observation_failure(snapshot, spec);
     let refusal = match purpose {
-        Purpose::Stay if without && !master => return Sight::LeftOut(format!("is left out: {why}")),
-        Purpose::Go { written: false } => return Sight::Nothing,
-        Purpose::Stay => precheck::unreachable(spec, master, &why),
-        Purpose::Go { written: true } => {
-            let reason = format!("{why}; bring it back, or leave everything of the cluster on it");
+        Purpose::Apply if skip && !role.is_master() => {
+            return HostStatus::Skipped(format!("is skipped: {why}"));
+        }
+        Purpose::Destroy { written: false } => return HostStatus::Ignored,
+        Purpose::Apply => precheck::unobserved_refusal(spec, role, &why, failure),
+        Purpose::Destroy { written: true } if failure == ObservationFailure::UnknownHostKey => {
+            precheck::unknown_host_key(spec, &why)
+        }
+        Purpose::Destroy { written: true } => {
+            let reason = format!("{why}; bring it back, or skip it without a reset");
             Refusal::host(spec.address, reason).with(Remedy::SkipHost(spec.address))
         }
     };
-    Sight::Missing(refusal)
+    HostStatus::Refused(refusal)
 }
 
 fn note(host: HostAddress, text: String) -> Note {
     Note { host: Some(host), text }
 }
 
-fn named(spec: &HostSpec, facts: &Facts) -> Result<HostName, Refusal> {
+/// The name of the node: from the specification, or the short hostname of the host.
+fn node_name(spec: &HostSpec, facts: &Facts) -> Result<HostName, Refusal> {
     if let Some(name) = &spec.name {
         return Ok(name.clone());
     }
     let own = facts.hostname.to_ascii_lowercase();
     let short = own.split('.').next().unwrap_or_default();
     short.parse().map_err(|error| {
-        Refusal::host(spec.address, format!("has no usable name of its own ({error})"))
+        Refusal::host(spec.address, format!("has no hostname that is a valid node name ({error})"))
             .with(Remedy::NameHost(spec.address))
     })
 }
 
-fn same_names(hosts: &[ObservedHost<'_>], leaving: &[Leaving<'_>]) -> Vec<Refusal> {
+fn duplicate_names(hosts: &[ObservedHost<'_>], leaving: &[Leaving<'_>]) -> Vec<Refusal> {
     let mut first: BTreeMap<&HostName, HostAddress> = BTreeMap::new();
     let mut refusals = Vec::new();
     let staying = hosts.iter().map(|host| (&host.name, host.address()));
     for (name, address) in leaving.iter().map(|host| (&host.name, host.spec.address)).chain(staying) {
         if let Some(other) = first.insert(name, address) {
-            let reason = format!("is named {name} like {other} (Cluster hostname is duplicate)");
+            let reason = format!("has the same name {name} as {other} (Cluster hostname is duplicate)");
             refusals.push(Refusal::host(address, reason).with(Remedy::NameHost(address)));
         }
     }
     refusals
 }
 
-/// The results of the check rules: refusals for errors, notes for warnings.
-fn check(
+/// Applies the check rules: adds refusals for errors and notes for warnings.
+fn apply_rules(
     intent: &Intent,
     snapshot: &Snapshot,
     rules: &[&CheckRule],
@@ -303,19 +322,19 @@ fn check(
     let mut warnings: BTreeMap<String, Vec<HostAddress>> = BTreeMap::new();
     precheck::subjects(intent, snapshot, |subject| {
         let host = subject.spec.address;
-        for result in rules.iter().map(|rule| precheck::judge(rule, subject)).filter(|result| !result.ok) {
+        for result in rules.iter().map(|rule| precheck::evaluate(rule, subject)).filter(|result| !result.ok) {
             if result.prevents() {
                 refusals.push(result.refusal(host));
-            } else if subject.facts.claim.is_none() || TOLD_ALWAYS.contains(&result.check.as_str()) {
+            } else if subject.facts.claim.is_none() || ALWAYS_REPORTED.contains(&result.check.as_str()) {
                 warnings.entry(result.message).or_default().push(host);
             }
         }
     });
-    notes.extend(told_once(warnings));
+    notes.extend(grouped_notes(warnings));
 }
 
-/// One note for each message, for all hosts that it is about.
-fn told_once(messages: BTreeMap<String, Vec<HostAddress>>) -> impl Iterator<Item = Note> {
+/// One note for each message, for all hosts with this message.
+fn grouped_notes(messages: BTreeMap<String, Vec<HostAddress>>) -> impl Iterator<Item = Note> {
     messages.into_iter().filter_map(|(message, hosts)| match hosts.as_slice() {
         [] => None,
         [host] => Some(note(*host, message)),
@@ -326,15 +345,15 @@ fn told_once(messages: BTreeMap<String, Vec<HostAddress>>) -> impl Iterator<Item
 }
 
 /// Warns of checks that did not finish in time: no step is planned because of them.
-fn unchecked(site: &PlanContext<'_>) -> Vec<Note> {
+fn unchecked_notes(context: &PlanContext<'_>) -> Vec<Note> {
     let mut messages: BTreeMap<String, Vec<HostAddress>> = BTreeMap::new();
-    for host in &site.hosts {
+    for host in &context.hosts {
         for text in &host.facts.unchecked {
             messages.entry(text.clone()).or_default().push(host.address());
         }
     }
-    let mut notes: Vec<Note> = told_once(messages).collect();
-    if site.hides_nodes() {
+    let mut notes: Vec<Note> = grouped_notes(messages).collect();
+    if context.nodes_unknown() {
         let text =
             "the API server answers, but did not list the nodes in time: whether they are Ready is unknown";
         notes.push(Note { host: None, text: text.to_owned() });
@@ -342,36 +361,41 @@ fn unchecked(site: &PlanContext<'_>) -> Vec<Note> {
     notes
 }
 
-/// The refusal of a host that lacks a tool that the bundle does not hold either.
-fn tools_are_whole(site: &PlanContext<'_>) -> Option<Refusal> {
-    if site.intent.artifacts.parts.contains_key(NET_TOOLS) {
+/// The refusal of a host that lacks a tool which the bundle does not hold either.
+fn missing_tool_refusal(context: &PlanContext<'_>) -> Option<Refusal> {
+    if context.intent.artifacts.parts.contains_key(NET_TOOLS) {
         return None;
     }
-    let wanted = site.spec().settings.proxy_mode;
-    let (host, tool) = site.hosts.iter().find_map(|host| Some((host, missing_tool(host.facts, wanted)?)))?;
-    let version = site.spec().version;
-    let reason =
-        format!("has no {tool}, and the bundle of {version} does not hold {NET_TOOLS}: install {tool} there");
+    let wanted = context.spec().settings.proxy_mode;
+    let (host, tool) =
+        context.hosts.iter().find_map(|host| Some((host, missing_tool(host.facts, wanted)?)))?;
+    let version = context.spec().version;
+    let reason = format!(
+        "has no {tool}, and the bundle of {version} does not hold {NET_TOOLS}: install {tool} on the host"
+    );
     Some(Refusal::host(host.address(), reason).with(Remedy::BuildBundle(version)))
 }
 
-fn bundle_is_whole(
-    site: PlanContext<'_>,
+/// Refuses a plan whose bundle lacks a part, an image or a tool.
+fn require_complete_bundle(
+    context: PlanContext<'_>,
     notes: Vec<Note>,
 ) -> Result<(PlanContext<'_>, Vec<Note>), PlanRefused> {
-    let artifacts = &site.intent.artifacts;
-    let programs = parts(true).chain(parts(false)).filter(|name| !artifacts.parts.contains_key(*name));
+    let artifacts = &context.intent.artifacts;
+    let programs = parts(&HostRole::Master)
+        .chain(parts(&HostRole::Worker))
+        .filter(|name| !artifacts.parts.contains_key(*name));
     let images = NODE_IMAGES.iter().copied().filter(|role| !artifacts.images.contains_key(*role));
-    let version = site.spec().version;
+    let version = context.spec().version;
     let incomplete = |name: &str| {
         let refusal = Refusal::new(RefusedField::Bundle, version, format!("does not hold {name}"));
         refusal.with(Remedy::BuildBundle(version))
     };
     let mut refusals: Vec<Refusal> = programs.chain(images).map(incomplete).collect();
     refusals.dedup();
-    refusals.extend(tools_are_whole(&site));
+    refusals.extend(missing_tool_refusal(&context));
     if refusals.is_empty() {
-        return Ok((site, notes));
+        return Ok((context, notes));
     }
-    Err(PlanRefused { cluster: site.spec().name.to_string(), refusals, notes })
+    Err(PlanRefused { cluster: context.spec().name.to_string(), refusals, notes })
 }

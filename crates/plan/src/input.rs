@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use kubeon_api::kubernetes_cluster::ClusterSettings;
-use kubeon_api::{Arch, ClusterName, Digest, HostAddress, HostName, Version};
+use kubeon_api::{Arch, ClusterName, Digest, HostAddress, HostName, HostRole, Version};
 use kubeon_wire::Facts;
 use serde::{Deserialize, Serialize};
 
@@ -40,6 +40,12 @@ impl DesiredCluster {
     pub fn hosts(&self) -> impl Iterator<Item = &HostSpec> {
         self.masters.iter().chain(&self.workers)
     }
+
+    /// All hosts with their roles, masters first.
+    pub fn hosts_with_roles(&self) -> impl Iterator<Item = (HostRole, &HostSpec)> {
+        let masters = self.masters.iter().map(|host| (HostRole::Master, host));
+        masters.chain(self.workers.iter().map(|host| (HostRole::Worker, host)))
+    }
 }
 
 /// One host of a cluster.
@@ -48,7 +54,7 @@ impl DesiredCluster {
 pub struct HostSpec {
     /// Its address in the cluster's network.
     pub address: HostAddress,
-    /// Its name as a node; the host's own name where `None`.
+    /// The name of its node; `None` for the hostname of the host.
     pub name: Option<HostName>,
     /// Labels for the node.
     pub labels: BTreeMap<String, String>,
@@ -80,7 +86,7 @@ pub struct PartInfo {
     pub version: String,
 }
 
-/// An image archive, carried as a part.
+/// An image archive, stored as a part of the bundle.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ImageInfo {
@@ -93,20 +99,33 @@ pub struct ImageInfo {
 /// An observed value, or the reason why it is unknown.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub enum Seen<T> {
+pub enum Observation<T> {
     /// The value was observed in this snapshot.
     Fresh(T),
     /// The value could not be observed. This does not mean that it is absent.
     Unknown {
         /// Why, in one sentence.
         why: String,
-        /// Whether the host answered and refused the login.
+        /// How the observation failed.
         #[serde(default)]
-        denied: bool,
+        failure: ObservationFailure,
     },
 }
 
-impl<T> Seen<T> {
+/// How the observation of a host failed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum ObservationFailure {
+    /// The host did not answer.
+    #[default]
+    NoAnswer,
+    /// The host answered and refused the login.
+    LoginRefused,
+    /// The host answered with an SSH key that is not known.
+    UnknownHostKey,
+}
+
+impl<T> Observation<T> {
     /// The value, if it was observed.
     pub fn fresh(&self) -> Option<&T> {
         match self {
@@ -122,8 +141,8 @@ impl<T> Seen<T> {
 pub struct Snapshot {
     /// The time of the observation, in seconds since 1970.
     pub taken_at: i64,
-    /// Every host that was asked.
-    pub hosts: BTreeMap<HostAddress, Seen<Facts>>,
+    /// Every host that was contacted.
+    pub hosts: BTreeMap<HostAddress, Observation<Facts>>,
 }
 
 /// The desired state of one cluster, with its identity and the options of the request.
@@ -138,7 +157,7 @@ pub struct Intent {
     pub generation: u64,
     /// The content of the bundle of that version.
     pub artifacts: Artifacts,
-    /// Hosts that the user allows to leave out when they are unreachable.
+    /// Hosts that the user allows to skip when they are unreachable.
     #[serde(rename = "without")]
     pub skip_hosts: Vec<HostAddress>,
     /// Workers that are no longer in the specification but still hold parts of the cluster.

@@ -1,13 +1,14 @@
-//! Pure decisions: from what is wanted and what was seen to an ordered list of steps, each with its reason.
+//! The planner: compares the desired state with the observed state and returns an ordered list of steps, each
+//! with its reason.
 //!
 //! ```text
 //!   KubernetesCluster ──validate──►  Valid<DesiredCluster>  ─┐
-//!   Snapshot (what observe saw)  ─────────────────────────┼─ plan ─►  Plan { Step, Step, … }  ──►  apply
-//!   Artifacts (what the bundle holds)  ───────────────────┘
+//!   Snapshot (the observed facts)  ──────────────────────────┼─ plan ─►  Plan { Step, Step, … }  ──►  apply
+//!   Artifacts (the content of the bundle)  ──────────────────┘
 //! ```
 //!
-//! No clock, environment, random number, network or file is read here: time comes in as a value, secrets
-//! stay references. The same input gives the same plan, byte for byte.
+//! The planner is pure: it reads no clock, environment, random number, network or file. The time is part of
+//! the input, and secrets are references. The same input returns the same plan, byte for byte.
 
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
@@ -29,7 +30,10 @@ mod step_id;
 pub mod validate;
 
 pub use destroy::destroy;
-pub use input::{Artifacts, DesiredCluster, HostSpec, ImageInfo, Intent, PartInfo, Seen, Snapshot, Valid};
+pub use input::{
+    Artifacts, DesiredCluster, HostSpec, ImageInfo, Intent, Observation, ObservationFailure, PartInfo,
+    Snapshot, Valid,
+};
 pub use kubeon_api::{Refusal, RefusedField, Remedy};
 pub use lint::{LintFinding, Severity, lint};
 pub use output::{MissingNeed, Note, Outcome, Plan, PlanError, PlanRefused, PlannedHost, Step, StepOutcome};
@@ -38,11 +42,11 @@ pub use stage_name::{StageName, StageNameError};
 pub use step_id::{StepId, StepIdError};
 pub use validate::validate;
 
-/// Plans the way from what was seen to what is wanted.
+/// Plans the steps from the observed state to the desired state.
 ///
 /// # Errors
-/// Every reason at once why no plan can be made: hosts that cannot be seen, that carry another cluster,
-/// that cannot do what is needed.
+/// All reasons why no plan is possible, such as hosts that cannot be observed, that belong to another cluster
+/// or that fail a check.
 pub fn plan(intent: &Intent, snapshot: &Snapshot) -> Result<Plan, PlanError> {
     let (context, notes) = hosts::admit(intent, snapshot)?;
     let steps = stages::desired_steps(&context);

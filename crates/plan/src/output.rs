@@ -9,7 +9,8 @@ use serde::{Deserialize, Serialize};
 use crate::stage_name::StageName;
 use crate::step_id::StepId;
 
-/// An ordered list of steps from the observed state to the desired state. It is complete: `apply` makes no decision.
+/// An ordered list of steps from the observed state to the desired state. It is complete: `apply` makes no
+/// decision.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Plan {
@@ -23,6 +24,10 @@ pub struct Plan {
     pub hosts: BTreeMap<HostAddress, PlannedHost>,
     /// The steps. A step comes after everything in its `needs`.
     pub steps: Vec<Step>,
+    /// Whether another plan must follow when every step is done: this plan resets a host, and the next one
+    /// joins it again.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub continues: bool,
     /// The number of steps that are up to date, as checked on the hosts.
     #[serde(rename = "standing")]
     pub up_to_date: usize,
@@ -52,9 +57,9 @@ pub struct Step {
     pub stage: StageName,
     /// The host that executes it.
     pub host: HostAddress,
-    /// What it does, in a few words: `start kube-apiserver v1.36.3`.
+    /// The action in a few words: `start kube-apiserver v1.36.3`.
     pub title: String,
-    /// Why it is needed, in a few words, to follow "because".
+    /// The reason in a few words; it follows the word "because".
     pub why: String,
     /// Steps of this plan that must be done before it.
     pub needs: Vec<StepId>,
@@ -88,13 +93,13 @@ pub enum PlanError {
     /// The request or the hosts do not allow one.
     #[error(transparent)]
     Refused(#[from] PlanRefused),
-    /// A bug of the planner, not an error of the request: steps need steps that do not exist. Without this error the order
-    /// between them would be lost.
+    /// A bug of the planner, not an error of the request: steps need steps that do not exist. Without this
+    /// error the order between them would be lost.
     #[error("internal error: the plan of {cluster} is not valid; nothing was changed; please report this: {}", .missing.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
     Internal {
         /// The cluster.
         cluster: String,
-        /// Each dependency that resolves to nothing; never empty.
+        /// Each dependency on a step that does not exist; never empty.
         missing: Vec<MissingNeed>,
     },
 }
@@ -110,9 +115,9 @@ impl PlanError {
     }
 }
 
-/// A need for a step that does not exist.
+/// A dependency on a step that does not exist.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("step {id} comes after {need}, and no step of that name comes before it")]
+#[error("step {id} needs step {need}, which does not exist before it")]
 pub struct MissingNeed {
     /// The step.
     pub id: StepId,

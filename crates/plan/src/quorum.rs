@@ -1,23 +1,24 @@
-//! Whether etcd has a quorum, as far as the snapshot tells. A missing report does not count as a failed member.
+//! Whether etcd has a quorum according to the snapshot. A missing report does not count as a failed member.
 
 use kubeon_api::HostName;
 use kubeon_wire::{EtcdFact, Facts};
 
+use crate::context::records;
 use crate::stage_name::StageName;
 use crate::step_id::StepId;
 
-/// The name of the stage of the members.
+/// The stage of the etcd members.
 pub(crate) const STAGE: StageName = StageName::Etcd;
 const MEMBER: &str = "member";
 
-/// What is known of etcd's quorum.
+/// The known state of the etcd quorum.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Quorum {
-    /// A member answered a read that takes one.
+    /// A member answered a read that requires a quorum.
     Kept,
-    /// So many members are known not to serve that the others are too few.
+    /// Too many members are known to be down for the others to form a quorum.
     Lost,
-    /// Neither is known.
+    /// The reports prove neither.
     Unknown,
 }
 
@@ -31,32 +32,32 @@ pub(crate) fn is_member(id: &StepId) -> bool {
     id.stage() == STAGE && id.what() == MEMBER
 }
 
-/// What the masters' own words come to.
+/// The state of the quorum according to the reports of the masters.
 pub(crate) fn quorum<'a>(masters: impl Iterator<Item = (&'a HostName, &'a Facts)>) -> Quorum {
-    let (mut all, mut bad) = (0, 0);
+    let (mut all, mut down) = (0, 0);
     for (name, facts) in masters {
-        let etcd = facts.cluster.as_ref().map(|seen| &seen.etcd);
+        let etcd = facts.cluster.as_ref().map(|cluster| &cluster.etcd);
         if let Some(EtcdFact::Members(members)) = etcd
             && members.values().any(|healthy| *healthy == Some(true))
         {
             return Quorum::Kept;
         }
         all += 1;
-        bad += usize::from(serves(name, facts) == Some(false));
+        down += usize::from(serves(name, facts) == Some(false));
     }
-    if (all - bad) * 2 <= all { Quorum::Lost } else { Quorum::Unknown }
+    if (all - down) * 2 <= all { Quorum::Lost } else { Quorum::Unknown }
 }
 
-/// Whether the host's own member serves; `None` where that was not told.
+/// Whether the member of the host serves; `None` if that was not reported.
 pub(crate) fn serves(name: &HostName, facts: &Facts) -> Option<bool> {
-    let told = match facts.cluster.as_ref().map(|seen| &seen.etcd) {
+    let reported = match facts.cluster.as_ref().map(|cluster| &cluster.etcd) {
         Some(EtcdFact::Down) => Some(false),
         Some(EtcdFact::Members(members)) => members.get(name.as_str()).copied().flatten(),
-        Some(EtcdFact::Untold) | None => None,
+        Some(EtcdFact::Unknown) | None => None,
     };
     let member = member_id(name);
-    // Where a member was never started, there is none that could say anything.
-    told.or_else(|| (!facts.journal.iter().any(|entry| member == *entry.id)).then_some(false))
+    // A member that was never started does not serve.
+    reported.or_else(|| (!records(&facts.journal, &member)).then_some(false))
 }
 
 #[cfg(test)]
@@ -64,10 +65,10 @@ mod tests {
     use super::*;
     use kubeon_wire::{ClusterFacts, JournalEntry, ResultState};
 
-    /// Three masters, whose hosts tell these things; all of them started a member.
-    fn told(etcd: [EtcdFact; 3]) -> Quorum {
+    /// The quorum of three masters that report `etcd`; each of them started a member before.
+    fn quorum_of(etcd: [EtcdFact; 3]) -> Quorum {
         let hosts = ["h1", "h2", "h3"].map(|name| name.parse::<HostName>().unwrap());
-        let seen: Vec<(HostName, Facts)> = hosts
+        let masters: Vec<(HostName, Facts)> = hosts
             .into_iter()
             .zip(etcd)
             .map(|(name, etcd)| {
@@ -77,7 +78,7 @@ mod tests {
                 (name, Facts { journal: vec![entry], cluster, ..Facts::default() })
             })
             .collect();
-        quorum(seen.iter().map(|(name, facts)| (name, facts)))
+        quorum(masters.iter().map(|(name, facts)| (name, facts)))
     }
 
     fn members(of: [Option<bool>; 3]) -> EtcdFact {
@@ -85,21 +86,21 @@ mod tests {
     }
 
     #[test]
-    fn silence_is_neither_a_quorum_nor_the_loss_of_one() {
-        use EtcdFact::{Down, Untold};
-        assert_eq!(told([Untold, Untold, Untold]), Quorum::Unknown);
-        assert_eq!(told([Down, Untold, Untold]), Quorum::Unknown);
-        assert_eq!(told([Down, Down, Untold]), Quorum::Lost);
-        assert_eq!(told([Down, members([Some(false), Some(true), None]), Untold]), Quorum::Kept);
+    fn a_missing_report_proves_neither_a_quorum_nor_its_loss() {
+        use EtcdFact::{Down, Unknown};
+        assert_eq!(quorum_of([Unknown, Unknown, Unknown]), Quorum::Unknown);
+        assert_eq!(quorum_of([Down, Unknown, Unknown]), Quorum::Unknown);
+        assert_eq!(quorum_of([Down, Down, Unknown]), Quorum::Lost);
+        assert_eq!(quorum_of([Down, members([Some(false), Some(true), None]), Unknown]), Quorum::Kept);
         let leaderless = || members([Some(false), None, None]);
-        assert_eq!(told([leaderless(), Untold, Untold]), Quorum::Unknown);
-        assert_eq!(told([leaderless(), members([None, Some(false), None]), Untold]), Quorum::Lost);
-        // What one member says of another is no word of the other's.
-        assert_eq!(told([members([None, Some(false), Some(false)]), Untold, Untold]), Quorum::Unknown);
+        assert_eq!(quorum_of([leaderless(), Unknown, Unknown]), Quorum::Unknown);
+        assert_eq!(quorum_of([leaderless(), members([None, Some(false), None]), Unknown]), Quorum::Lost);
+        // The report of one member about another does not replace the report of the other.
+        assert_eq!(quorum_of([members([None, Some(false), Some(false)]), Unknown, Unknown]), Quorum::Unknown);
     }
 
     #[test]
-    fn where_no_member_was_ever_started_there_is_no_quorum() {
+    fn without_a_started_member_there_is_no_quorum() {
         let names = ["h1", "h2", "h3"].map(|name| name.parse::<HostName>().unwrap());
         let facts = Facts::default();
         assert_eq!(quorum(names.iter().map(|name| (name, &facts))), Quorum::Lost);

@@ -1,22 +1,22 @@
-//! A pure simulator: what a plan would leave behind is written into the next snapshot, turn by turn; with it an
-//! example of a cluster, a bundle and bare hosts, the same for the tests of every crate. Its
-//! log is the golden text of the stories in `tests/`; reviewers read there what an operation does and why.
+//! A pure simulator for tests: it writes the results of a plan into the next snapshot, once per reconcile. It
+//! also holds the example cluster, bundle and bare hosts that the tests of all crates share. Its log is the
+//! golden text of the stories in `tests/`, where reviewers read what an operation does and why.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use kubeon_api::kubernetes_cluster::{ClusterSettings, DeclaredCluster};
-use kubeon_api::{Arch, HostAddress};
+use kubeon_api::{Arch, HostAddress, HostRole};
 use kubeon_render::paths::{KUBELET_BOOTSTRAP, PKI};
 use kubeon_wire::{CertificateFact, Claim, Content, Facts, File, JournalEntry, Op, ResultState, SecretRef};
 use sha2::{Digest as _, Sha256};
 
 use crate::desired::prepare;
-use crate::input::{Artifacts, DesiredCluster, HostSpec, ImageInfo, Intent, PartInfo, Seen, Snapshot};
+use crate::input::{Artifacts, DesiredCluster, HostSpec, ImageInfo, Intent, Observation, PartInfo, Snapshot};
 use crate::output::{Plan, PlanError, Step};
-use crate::step_id::StepId;
 
-/// A host as bare as the lab's: Linux with systemd, root, room, nothing of Kubernetes.
+/// The facts of a bare host that passes all checks: Linux with systemd, a root login, enough disk space, no
+/// Kubernetes.
 #[must_use]
 pub fn bare(hostname: &str) -> Facts {
     Facts {
@@ -39,31 +39,32 @@ pub fn bare(hostname: &str) -> Facts {
     }
 }
 
-/// An example: cluster `demo`, version `v1.36.3`, with usual settings. Hosts are given by their addresses and have
-/// no name of their own.
+/// The example cluster `demo`, version `v1.36.3`, with default settings. The arguments are the addresses of
+/// its hosts; the nodes are named after the hostnames.
 ///
 /// # Panics
-/// When an address is none.
+/// When an address is not valid.
 #[must_use]
 #[allow(clippy::unwrap_used, reason = "literals, and addresses that a test wrote down")]
 pub fn cluster(masters: &[&str], workers: &[&str]) -> DesiredCluster {
     let host = |at: &&str| HostSpec { address: at.parse().unwrap(), name: None, labels: BTreeMap::new() };
-    let usual = DeclaredCluster::default().settings().unwrap();
+    let defaults = DeclaredCluster::default().settings().unwrap();
     DesiredCluster {
         name: "demo".parse().unwrap(),
         version: "v1.36.3".parse().unwrap(),
         masters: masters.iter().map(host).collect(),
         workers: workers.iter().map(host).collect(),
-        settings: ClusterSettings { max_pods: 110, node_ports: "30000-32767".parse().unwrap(), ..usual },
+        settings: ClusterSettings { max_pods: 110, node_ports: "30000-32767".parse().unwrap(), ..defaults },
     }
 }
 
-/// A bundle of that version which holds every part and image that a cluster may need; no two versions share one.
+/// A bundle of the version with every part and image that a cluster may need. Different versions share no
+/// part.
 ///
 /// # Panics
-/// Never: a SHA-256 is a digest.
+/// Never: a SHA-256 is a valid digest.
 #[must_use]
-#[allow(clippy::unwrap_used, reason = "64 hexadecimal digits are a digest")]
+#[allow(clippy::unwrap_used, reason = "64 hexadecimal digits are a valid digest")]
 pub fn artifacts(version: &str) -> Artifacts {
     let part = |name: &str| PartInfo {
         digest: hex::encode(Sha256::digest(format!("{name} {version}"))).parse().unwrap(),
@@ -72,7 +73,8 @@ pub fn artifacts(version: &str) -> Artifacts {
         version: version.trim_start_matches('v').to_owned(),
     };
     let image = |name: &str| ImageInfo { name: format!("registry.k8s.io/{name}:1"), part: part(name) };
-    let parts = [true, false].into_iter().flat_map(prepare::parts).chain([prepare::NET_TOOLS]);
+    let parts =
+        [HostRole::Master, HostRole::Worker].iter().flat_map(prepare::parts).chain([prepare::NET_TOOLS]);
     Artifacts {
         arch: Some(Arch::Amd64),
         parts: parts.map(|name| (name.to_owned(), part(name))).collect(),
@@ -80,17 +82,17 @@ pub fn artifacts(version: &str) -> Artifacts {
     }
 }
 
-/// Writes into the snapshot what the first `count` steps of a plan leave behind.
+/// Writes the results of the first `count` steps of a plan into the snapshot.
 pub fn apply(plan: &Plan, count: usize, snapshot: &mut Snapshot) {
     let now = snapshot.taken_at;
     for step in plan.steps.iter().take(count) {
-        let Some(Seen::Fresh(facts)) = snapshot.hosts.get_mut(&step.host) else { continue };
+        let Some(Observation::Fresh(facts)) = snapshot.hosts.get_mut(&step.host) else { continue };
         if let Op::Reset { .. } = step.op {
             *facts = bare(&facts.hostname);
             continue;
         }
         claim(plan, step.host, facts);
-        leave(step, now, facts);
+        apply_step(step, now, facts);
     }
 }
 
@@ -106,7 +108,7 @@ fn claim(plan: &Plan, host: HostAddress, facts: &mut Facts) {
     });
 }
 
-fn leave(step: &Step, now: i64, facts: &mut Facts) {
+fn apply_step(step: &Step, now: i64, facts: &mut Facts) {
     match &step.op {
         Op::Part { digest, .. } if !facts.parts.contains(digest) => facts.parts.push(digest.clone()),
         Op::Drain { node } => cordon(facts, node.as_str(), true),
@@ -117,59 +119,57 @@ fn leave(step: &Step, now: i64, facts: &mut Facts) {
                 nodes.remove(node.as_str());
             }
         }
-        Op::Files { files } => files.iter().for_each(|file| sign(file, now, facts)),
+        Op::Files { files } => files.iter().for_each(|file| add_certificate(file, now, facts)),
         Op::Service { name, .. } if name == "kubelet.service" => {
-            facts.kubelet.own = Some(lives("/var/lib/kubelet/pki/kubelet-client-current.pem", now, 365 * 24));
+            facts.kubelet.own =
+                Some(certificate("/var/lib/kubelet/pki/kubelet-client-current.pem", now, 365 * 24));
         }
         _ => {}
     }
     if step.journal {
-        facts.journal.retain(|entry| step.id != *entry.id);
-        facts.journal.push(JournalEntry {
-            id: step.id.to_string(),
-            digest: step.digest.clone(),
-            state: ResultState::UpToDate,
-        });
+        let id = step.id.to_string();
+        facts.journal.retain(|entry| entry.id != id);
+        facts.journal.push(JournalEntry { id, digest: step.digest.clone(), state: ResultState::UpToDate });
     }
 }
 
-/// Tells of a certificate as a look would, which knows only some places.
-fn sign(file: &File, now: i64, facts: &mut Facts) {
+/// Adds a certificate to the facts, as the probe does: only certificates in known folders are reported.
+fn add_certificate(file: &File, now: i64, facts: &mut Facts) {
     let Content::Secret(SecretRef::LeafCertificate(leaf)) = &file.content else { return };
-    let seen = lives(&file.path, now, leaf.hours);
+    let certificate = certificate(&file.path, now, leaf.hours);
     if file.path == KUBELET_BOOTSTRAP {
-        facts.kubelet.bootstrap = Some(seen);
+        facts.kubelet.bootstrap = Some(certificate);
     } else if file.path.starts_with(PKI) {
-        facts.certificates.retain(|seen| seen.path != file.path);
-        facts.certificates.push(seen);
+        facts.certificates.retain(|known| known.path != file.path);
+        facts.certificates.push(certificate);
     }
 }
 
-fn lives(path: &str, now: i64, hours: u32) -> CertificateFact {
+fn certificate(path: &str, now: i64, hours: u32) -> CertificateFact {
     CertificateFact { path: path.to_owned(), not_before: now, not_after: now + i64::from(hours) * 3600 }
 }
 
-fn cordon(facts: &mut Facts, node: &str, closed: bool) {
+fn cordon(facts: &mut Facts, node: &str, unschedulable: bool) {
     let nodes = facts.cluster.as_mut().and_then(|cluster| cluster.nodes.as_mut());
     if let Some(node) = nodes.and_then(|nodes| nodes.get_mut(node)) {
-        node.unschedulable = closed;
+        node.unschedulable = unschedulable;
     }
 }
 
-/// Plans and applies, at most `turns` times, until nothing is left to do. Returns the log.
-pub fn story(intent: &Intent, snapshot: &mut Snapshot, turns: usize) -> String {
+/// Plans and applies until no step is left, at most `attempts` times. Returns the log.
+pub fn run_to_completion(intent: &Intent, snapshot: &mut Snapshot, attempts: usize) -> String {
     let mut log = String::new();
-    for turn in 1..=turns {
+    for attempt in 1..=attempts {
         match crate::plan(intent, snapshot) {
             Ok(plan) => {
-                let _ = writeln!(log, "turn {turn}: {}", describe(&plan));
+                let _ = writeln!(log, "reconcile {attempt}: {}", describe(&plan));
                 if plan.steps.is_empty() {
                     break;
                 }
                 apply(&plan, plan.steps.len(), snapshot);
             }
             Err(error) => {
-                let _ = writeln!(log, "turn {turn}: {}", refused(&error));
+                let _ = writeln!(log, "reconcile {attempt}: {}", refused(&error));
                 break;
             }
         }
@@ -181,7 +181,7 @@ pub fn story(intent: &Intent, snapshot: &mut Snapshot, turns: usize) -> String {
 #[must_use]
 pub fn describe(plan: &Plan) -> String {
     let mut text = format!(
-        "{} {} generation {}: {} steps, {} stand\n",
+        "{} {} generation {}: {} steps, {} up to date\n",
         plan.cluster,
         plan.version,
         plan.generation,
@@ -194,7 +194,7 @@ pub fn describe(plan: &Plan) -> String {
     }
     for step in &plan.steps {
         let _ = writeln!(text, "  {:<28} {}, because {}", step.id, step.title, step.why);
-        let needs: Vec<&str> = step.needs.iter().map(StepId::as_str).collect();
+        let needs: Vec<String> = step.needs.iter().map(ToString::to_string).collect();
         if !needs.is_empty() {
             let _ = writeln!(text, "  {:<28}   after {}", "", needs.join(" "));
         }

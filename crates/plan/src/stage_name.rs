@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// The name of a stage: in step ids, in plans, and in what programs print.
+/// The name of a stage, as used in step ids, plans and the output of programs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum StageName {
@@ -19,17 +19,17 @@ pub enum StageName {
     Control,
     /// The nodes.
     Join,
-    /// The network of the pods and the services.
+    /// The network of pods and Services.
     Network,
     /// The checks that the cluster works.
     Verify,
-    /// The workers that leave.
+    /// The removal of workers from the cluster.
     Leave,
     /// The removal of the whole cluster.
     Reset,
 }
 
-/// A word that names no stage.
+/// A text that is not the name of a stage.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is not a stage")]
 pub struct StageNameError(String);

@@ -1,4 +1,4 @@
-//! The steps of all stages, made on several threads.
+//! The desired steps of all stages, computed on several threads.
 
 use std::panic::resume_unwind;
 use std::thread;
@@ -9,7 +9,7 @@ pub use crate::desired::{STAGES, stage::Stage};
 
 /// The steps of all stages, in order, whether the hosts need them or not.
 pub(crate) fn desired_steps(context: &PlanContext<'_>) -> Vec<DesiredStep> {
-    side_by_side(STAGES.iter().map(|stage| {
+    in_parallel(STAGES.iter().map(|stage| {
         move || {
             let mut steps = Vec::new();
             (stage.steps)(context, &mut steps);
@@ -18,17 +18,17 @@ pub(crate) fn desired_steps(context: &PlanContext<'_>) -> Vec<DesiredStep> {
     }))
 }
 
-/// Runs every piece of work on a thread of its own and joins the results in the order of the pieces.
+/// Runs every task on its own thread and concatenates the results in the order of the tasks.
 #[allow(
     clippy::disallowed_methods,
     reason = "the threads end here and share nothing: the result does not depend on them"
 )]
-pub(crate) fn side_by_side<T: Send>(work: impl Iterator<Item = impl FnOnce() -> Vec<T> + Send>) -> Vec<T> {
+pub(crate) fn in_parallel<T: Send>(tasks: impl Iterator<Item = impl FnOnce() -> Vec<T> + Send>) -> Vec<T> {
     thread::scope(|scope| {
-        let pieces: Vec<_> = work.map(|piece| scope.spawn(piece)).collect();
-        pieces
+        let threads: Vec<_> = tasks.map(|task| scope.spawn(task)).collect();
+        threads
             .into_iter()
-            .flat_map(|piece| piece.join().unwrap_or_else(|panic| resume_unwind(panic)))
+            .flat_map(|thread| thread.join().unwrap_or_else(|panic| resume_unwind(panic)))
             .collect()
     })
 }

@@ -1,8 +1,8 @@
-//! The identity of a step: a stage, what the step does, and the host whose journal remembers it.
+//! The id of a step: its stage, its action and the host whose journal records it.
 
-use std::borrow::Borrow;
+use std::borrow::Cow;
+use std::cmp::Ordering;
 use std::fmt;
-use std::hash::{Hash, Hasher};
 use std::str::FromStr;
 
 use kubeon_api::HostName;
@@ -10,123 +10,124 @@ use serde::{Deserialize, Serialize};
 
 use crate::stage_name::StageName;
 
-/// Identifies a step within a plan, and stays the same from plan to plan: `STAGE/WHAT@HOST`. Ids are ordered
-/// as their texts.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+/// The id of a step within a plan. It is the same in every plan. As text it is `STAGE/WHAT@HOST`; ids are
+/// ordered as their texts.
+#[derive(Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct StepId {
-    text: String,
     stage: StageName,
+    /// One word; constant for most steps, so that an id needs no memory for it.
+    what: Cow<'static, str>,
+    host: HostName,
 }
 
-/// A text that is no step id.
+/// A text that is not a step id.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is not a step id of the form STAGE/WHAT@HOST, or its stage does not exist")]
 pub struct StepIdError(String);
 
 impl StepId {
-    /// The id of what a stage does on a host.
+    /// The id of the action `what` of a stage on a host.
     #[must_use]
-    pub fn new(stage: StageName, what: &str, host: &HostName) -> Self {
-        Self { text: format!("{stage}/{what}@{host}"), stage }
+    pub fn new(stage: StageName, what: impl Into<Cow<'static, str>>, host: &HostName) -> Self {
+        Self { stage, what: what.into(), host: host.clone() }
     }
 
-    /// The whole text.
-    #[must_use]
-    pub fn as_str(&self) -> &str {
-        &self.text
-    }
-
-    /// The stage's name.
+    /// The stage.
     #[must_use]
     pub fn stage(&self) -> StageName {
         self.stage
     }
 
-    /// What the step does, in a word.
+    /// The action of the step, one word.
     #[must_use]
     pub fn what(&self) -> &str {
-        split(&self.text).map_or("", |(_, what, _)| what)
+        &self.what
     }
 
-    /// The name of the host whose journal remembers the step.
+    /// The name of the host whose journal records the step.
     #[must_use]
-    pub fn host(&self) -> &str {
-        split(&self.text).map_or("", |(_, _, host)| host)
+    pub fn host(&self) -> &HostName {
+        &self.host
+    }
+
+    fn bytes_after_stage(&self) -> impl Iterator<Item = u8> {
+        self.what.bytes().chain([b'@']).chain(self.host.as_str().bytes())
+    }
+
+    /// Replaces the content of the buffer by the text of the id.
+    pub(crate) fn write_to(&self, text: &mut String) {
+        text.clear();
+        for part in [self.stage.as_str(), "/", &self.what, "@", self.host.as_str()] {
+            text.push_str(part);
+        }
     }
 }
 
 fn split(text: &str) -> Option<(&str, &str, &str)> {
     let (stage, rest) = text.split_once('/')?;
     let (what, host) = rest.rsplit_once('@')?;
-    (!stage.is_empty() && !what.is_empty() && !host.is_empty()).then_some((stage, what, host))
+    (!what.is_empty()).then_some((stage, what, host))
 }
 
 impl FromStr for StepId {
     type Err = StepIdError;
     fn from_str(text: &str) -> Result<Self, StepIdError> {
-        text.to_owned().try_into()
+        let parsed = split(text).and_then(|(stage, what, host)| {
+            Some(Self {
+                stage: stage.parse().ok()?,
+                what: Cow::Owned(what.to_owned()),
+                host: host.parse().ok()?,
+            })
+        });
+        parsed.ok_or_else(|| StepIdError(text.to_owned()))
     }
 }
 
 impl TryFrom<String> for StepId {
     type Error = StepIdError;
     fn try_from(text: String) -> Result<Self, StepIdError> {
-        match split(&text).and_then(|(stage, _, _)| stage.parse().ok()) {
-            Some(stage) => Ok(Self { text, stage }),
-            None => Err(StepIdError(text)),
-        }
+        text.parse()
     }
 }
 
 impl From<StepId> for String {
     fn from(id: StepId) -> Self {
-        id.text
+        id.to_string()
     }
 }
 
-/// An id is found, compared and searched by its text.
-impl std::ops::Deref for StepId {
-    type Target = str;
-    fn deref(&self) -> &str {
-        &self.text
+/// The order of the texts. `@` comes after `-` and the digits, so `choose-kubelet` comes before `choose`.
+impl Ord for StepId {
+    fn cmp(&self, other: &Self) -> Ordering {
+        // No stage name is the beginning of another.
+        let stages = self.stage.as_str().cmp(other.stage.as_str());
+        stages.then_with(|| {
+            if self.what == other.what {
+                return self.host.cmp(&other.host);
+            }
+            self.bytes_after_stage().cmp(other.bytes_after_stage())
+        })
     }
 }
 
-/// A map finds an id by its text, so both have the same hash.
-impl Hash for StepId {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.text.hash(state);
-    }
-}
-
-impl Borrow<str> for StepId {
-    fn borrow(&self) -> &str {
-        &self.text
-    }
-}
-
-impl PartialEq<str> for StepId {
-    fn eq(&self, other: &str) -> bool {
-        self.text == other
-    }
-}
-
-impl PartialEq<&str> for StepId {
-    fn eq(&self, other: &&str) -> bool {
-        self.text == *other
+impl PartialOrd for StepId {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
     }
 }
 
 impl fmt::Display for StepId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(&self.text)
+        let mut text = String::new();
+        self.write_to(&mut text);
+        f.pad(&text)
     }
 }
 
 impl fmt::Debug for StepId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.text.fmt(f)
+        write!(f, "\"{self}\"")
     }
 }
 
@@ -134,28 +135,54 @@ impl fmt::Debug for StepId {
 mod tests {
     use super::*;
 
+    fn id(text: &str) -> StepId {
+        text.parse().unwrap()
+    }
+
     #[test]
     fn an_id_is_written_and_read_as_its_text() {
         let id = StepId::new(StageName::Join, "image-pause", &"h1".parse().unwrap());
-        assert_eq!(id, "join/image-pause@h1");
-        assert_eq!((id.stage(), id.what(), id.host()), (StageName::Join, "image-pause", "h1"));
+        assert_eq!(id.to_string(), "join/image-pause@h1");
+        assert_eq!((id.stage(), id.what(), id.host().as_str()), (StageName::Join, "image-pause", "h1"));
         assert_eq!(id.to_string().parse::<StepId>().unwrap(), id);
         let json = serde_json::to_string(&id).unwrap();
         assert_eq!(json, "\"join/image-pause@h1\"");
         assert_eq!(serde_json::from_str::<StepId>(&json).unwrap(), id);
+        assert_eq!(format!("{id:<22}|{id:?}"), "join/image-pause@h1   |\"join/image-pause@h1\"");
     }
 
     #[test]
     fn other_texts_are_refused() {
-        for text in ["", "join", "join/keys", "keys@h1", "/keys@h1", "join/@h1", "join/keys@", "test/keys@h1"]
-        {
+        for text in [
+            "",
+            "join",
+            "join/keys",
+            "keys@h1",
+            "/keys@h1",
+            "join/@h1",
+            "join/keys@",
+            "test/keys@h1",
+            "join/keys@H 1",
+        ] {
             assert!(text.parse::<StepId>().unwrap_err().to_string().contains("STAGE/WHAT@HOST"), "{text}");
         }
     }
 
     #[test]
     fn ids_are_ordered_as_their_texts() {
-        let id = |text: &str| text.parse::<StepId>().unwrap();
-        assert!(id("join/choose-kubelet@h1") < id("join/choose@h1"));
+        let texts = [
+            "artifacts/etcd@h1",
+            "control/keys@h1",
+            "join/choose-kubelet@h1",
+            "join/choose@h1",
+            "join/choose@h10",
+            "join/choose@h2",
+            "join/ready-h1@h1",
+            "join/ready-h10@h1",
+            "reset/host@h1",
+        ];
+        for (one, other) in texts.iter().flat_map(|one| texts.iter().map(move |other| (one, other))) {
+            assert_eq!(id(one).cmp(&id(other)), one.cmp(other), "{one} {other}");
+        }
     }
 }

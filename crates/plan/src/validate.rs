@@ -71,11 +71,9 @@ fn roles(spec: &DesiredCluster, refusals: &mut Vec<Refusal>) {
 
 fn names(spec: &DesiredCluster, refusals: &mut Vec<Refusal>) {
     let mut first: BTreeMap<&str, &HostSpec> = BTreeMap::new();
-    let masters = spec.masters.len();
-    for (index, host) in spec.hosts().enumerate() {
+    for (role, host) in spec.hosts_with_roles() {
         let Some(name) = &host.name else { continue };
-        let (field, role) =
-            if index < masters { (Field::MasterName, "master") } else { (Field::WorkerName, "worker") };
+        let field = if role.is_master() { Field::MasterName } else { Field::WorkerName };
         if let Some(other) = first.insert(name.as_str(), host) {
             let reason =
                 format!("is the name of {} already ([{role}] hostnames is duplicate)", other.address);
@@ -108,7 +106,7 @@ fn pod_network(spec: &DesiredCluster) -> Option<Refusal> {
     let pods = spec.settings.pod_cidr;
     let (nodes, hosts) = (1_usize.checked_shl(u32::from(mask.saturating_sub(prefix))), spec.hosts().count());
     let reason = if mask < prefix || mask > 30 || mask - prefix > 16 {
-        format!("must lie between the prefix of the pod network {pods} and 16 bits more, at most 30")
+        format!("must be between the prefix of the pod network {pods} and 16 bits more, at most 30")
     } else if let Some(nodes) = nodes.filter(|nodes| *nodes < hosts) {
         format!("leaves the pod network {pods} room for {nodes} nodes; there are {hosts}")
     } else {
@@ -127,10 +125,10 @@ fn limits(spec: &DesiredCluster, refusals: &mut Vec<Refusal>) {
     }
 }
 
-/// Settings that no plan can follow yet. No plan leaves one of them out.
+/// Refusals of settings that the planner does not support yet. No plan ignores such a setting.
 fn unsupported(spec: &DesiredCluster) -> impl Iterator<Item = Refusal> {
     let refusal =
-        |UnsupportedSetting { field, reason }| Refusal::argument(format!("spec.cluster.{field}"), reason);
+        |UnsupportedSetting { field, reason }| Refusal::setting(format!("spec.cluster.{field}"), reason);
     spec.settings.unsupported().into_iter().map(refusal)
 }
 
@@ -139,7 +137,7 @@ fn warnings(spec: &DesiredCluster) -> Vec<Note> {
     let mut warn = |text: String| notes.push(Note { host: None, text });
     let masters = spec.masters.len();
     if masters > 0 && masters.is_multiple_of(2) {
-        warn(format!("{masters} masters survive no failure that {} does not; use 1, 3 or 5", masters - 1));
+        warn(format!("{masters} masters tolerate no more failures than {}; use 1, 3 or 5", masters - 1));
     }
     let addresses = (1_u64 << (32 - u32::from(spec.settings.node_mask_size.min(32)))).saturating_sub(3);
     if u64::from(spec.settings.max_pods) > addresses {

@@ -1,5 +1,5 @@
-//! The seams: what the engine needs from the outside, as traits. Read ports and write ports are apart,
-//! so that who is given only the former cannot change anything.
+//! The ports of the engine: traits for hosts, secrets, bundle files and the clock. Read ports and write ports
+//! are separate traits, so that code with only a read port cannot change a host.
 //!
 //! ```text
 //!   observe ──► ProbeHost                    (reads)
@@ -13,22 +13,26 @@ use async_trait::async_trait;
 use kubeon_api::{Digest, HostAddress};
 use kubeon_wire::{Event, Facts, Fence, HostStep, SecretRef, StepFailure};
 
-/// Looks at a host and changes nothing on it.
+/// Reads the state of a host. It does not change the host.
 #[async_trait]
 pub trait ProbeHost: Send + Sync {
-    /// What the host is and what stands on it.
+    /// Returns the facts of the host.
     ///
     /// # Errors
     /// When the host cannot be reached or logged in to, or its answer cannot be read.
     async fn facts(&self, host: HostAddress) -> Result<Facts, StepFailure>;
 
-    /// The same, and what comes of connecting from the host to the places asked for (a name or address, and a
-    /// port). A session that cannot try it reports nothing about them.
+    /// Returns the facts of the host, with the results of connections from the host to the targets (a name or
+    /// address, and a port). An implementation that cannot try connections returns no results for them.
     ///
     /// # Errors
     /// As for [`ProbeHost::facts`].
-    async fn facts_and(&self, host: HostAddress, places: &[(String, u16)]) -> Result<Facts, StepFailure> {
-        let _ = places;
+    async fn facts_with_connections(
+        &self,
+        host: HostAddress,
+        targets: &[(String, u16)],
+    ) -> Result<Facts, StepFailure> {
+        let _ = targets;
         self.facts(host).await
     }
 }
@@ -36,23 +40,24 @@ pub trait ProbeHost: Send + Sync {
 /// Changes a host.
 #[async_trait]
 pub trait ActHost: Send + Sync {
-    /// Puts the node program in place where it is missing and opens a session under the fence.
+    /// Copies the node program to the host if it is missing, and opens a session with the fence.
     ///
     /// # Errors
-    /// When the host cannot be reached, or refuses the fence.
+    /// When the host cannot be reached or refuses the fence.
     async fn open(&self, host: HostAddress, fence: &Fence) -> Result<Arc<dyn HostSession>, StepFailure>;
 }
 
-/// Receives what a step says while it runs.
+/// Receives the events of a running step.
 pub type EventSink<'a> = &'a (dyn Fn(Event) + Send + Sync);
 
-/// An open session with a host. Several steps may run at once.
+/// An open session with a host. Several steps may run in parallel.
 #[async_trait]
 pub trait HostSession: Send + Sync {
-    /// Runs one step to its end. For a part, `blob` is the file whose bytes are sent.
+    /// Runs one step to its end. For a part, `blob` is the file that is sent.
     ///
     /// # Errors
-    /// What the host says of the failure, or that the connection broke; the step may then have happened.
+    /// The failure that the host reports, or that the connection broke. In the latter case the step may have
+    /// been executed.
     async fn run(
         &self,
         step: HostStep,
@@ -60,14 +65,14 @@ pub trait HostSession: Send + Sync {
         sink: EventSink<'_>,
     ) -> Result<Report, StepFailure>;
 
-    /// Returns when the session is of no more use, with the reason; never, while it can take steps.
+    /// Returns the reason when the session has ended. It does not return while the session accepts steps.
     async fn ended(&self) -> StepFailure;
 
-    /// Ends the session; steps under way are finished by the host.
+    /// Closes the session. The host finishes running steps.
     async fn close(&self);
 }
 
-/// What a step did.
+/// The result of a successful step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Report {
     /// Whether anything on the host changed.
@@ -76,32 +81,32 @@ pub struct Report {
     pub milliseconds: u64,
 }
 
-/// Turns references to secrets into their text. Only `apply` is given one.
+/// Resolves references to secrets into their text. Only `apply` uses it.
 pub trait Secrets: Send + Sync {
-    /// The text.
+    /// Returns the text of the secret.
     ///
     /// # Errors
-    /// When the secret cannot be read or made; the text names the reference, never the content.
+    /// When the secret cannot be read or created. The message names the reference, never the content.
     fn resolve(&self, secret: &SecretRef) -> Result<String, SecretError>;
 }
 
-/// A secret could not be had.
+/// A secret could not be read or created.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot get {what}: {why}")]
 pub struct SecretError {
-    /// Which secret.
+    /// The name of the secret.
     pub what: String,
-    /// Why not.
+    /// The cause.
     pub why: String,
 }
 
-/// Where the bytes of parts are.
+/// Finds the files of parts.
 pub trait Blobs: Send + Sync {
-    /// The file that holds the part; `None` when the bundle does not have it.
+    /// The file of the part; `None` if the bundle does not hold it.
     fn blob(&self, digest: &Digest) -> Option<PathBuf>;
 }
 
-/// The time, given to pure code as a value.
+/// The clock. Pure code gets the time as a value.
 pub trait Clock: Send + Sync {
     /// Seconds since 1970, UTC.
     fn now_seconds(&self) -> i64;

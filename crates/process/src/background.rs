@@ -31,7 +31,7 @@ impl BackgroundProgram {
     /// The exit code or the signal; `None` while the program runs.
     ///
     /// # Errors
-    /// When the system does not say.
+    /// When the system call fails.
     pub fn exit_status(&mut self) -> io::Result<Option<ExitStatus>> {
         self.child.try_wait()
     }

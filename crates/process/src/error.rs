@@ -32,6 +32,12 @@ pub enum ProgramError {
         /// The limit.
         limit: Duration,
     },
+    /// The program was stopped with [`crate::ProgramStopper`].
+    #[error("{program} was stopped")]
+    Stopped {
+        /// The program.
+        program: String,
+    },
     /// The program ended with an exit code other than 0, or by a signal.
     #[error("{program} failed ({status}): {stderr_tail}")]
     Failed {

@@ -1,4 +1,4 @@
-//! A program while it runs: its output, its end, its death.
+//! A running program: its output and its end.
 
 use std::io::{self, BufRead as _, BufReader, Read, Write as _};
 use std::process::Child;
@@ -10,22 +10,63 @@ use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, kill_pro
 
 use crate::output::{OutputPipe, ProgramOutput};
 
-/// Bytes of each pipe that are collected. More is read and dropped.
+/// The most bytes of each pipe that are collected. Further bytes are read and dropped.
 const OUTPUT_LIMIT: usize = 64 << 20;
-/// Bytes after which a line is handed over though it has no end.
+/// The most bytes of a line. A longer line is split.
 const LINE_LIMIT: u64 = 1 << 20;
-/// How long a program that ended may keep its output open through a child of its own.
+/// How long to wait for the end of the output after the program ended: a child may keep it open.
 const OUTPUT_GRACE: Duration = Duration::from_secs(1);
-/// How long the kernel may take to end a program after SIGKILL.
+/// How long to wait for the end of a program after SIGKILL.
 const KILL_LIMIT: Duration = Duration::from_secs(10);
 
-/// Events that wait for `run`; the readers wait when there are more.
+/// Size of the event queue; the reader threads block when it is full.
 const QUEUE: usize = 256;
 
+#[derive(Debug)]
 enum ProgramEvent {
     Line(OutputPipe, Vec<u8>),
     Closed,
     Exited,
+    Stop,
+}
+
+/// How the wait for a program ended.
+pub(crate) enum ProgramEnd {
+    Exited(ProgramOutput),
+    Limit,
+    Stopped,
+}
+
+/// The events of one run of a program.
+#[derive(Debug)]
+pub(crate) struct ProgramEvents {
+    sender: SyncSender<ProgramEvent>,
+    receiver: Receiver<ProgramEvent>,
+}
+
+impl ProgramEvents {
+    pub(crate) fn new() -> Self {
+        let (sender, receiver) = sync_channel(QUEUE);
+        Self { sender, receiver }
+    }
+
+    pub(crate) fn stopper(&self) -> ProgramStopper {
+        ProgramStopper { events: self.sender.clone() }
+    }
+}
+
+/// Stops a run of a program from another thread.
+#[derive(Debug, Clone)]
+pub struct ProgramStopper {
+    events: SyncSender<ProgramEvent>,
+}
+
+impl ProgramStopper {
+    /// Ends the program like at its time limit. Does nothing when it has ended; a run that has not started yet ends at once.
+    pub fn stop(&self) {
+        // Sending fails only when the run is over.
+        drop(self.events.send(ProgramEvent::Stop));
+    }
 }
 
 pub(crate) struct ForegroundProgram {
@@ -39,10 +80,10 @@ pub(crate) struct ForegroundProgram {
 }
 
 impl ForegroundProgram {
-    pub(crate) fn new(mut child: Child, group: bool, input: Option<Vec<u8>>) -> Self {
-        let (sender, events) = sync_channel(QUEUE);
+    pub(crate) fn new(mut child: Child, group: bool, input: Option<Vec<u8>>, events: ProgramEvents) -> Self {
+        let ProgramEvents { sender, receiver: events } = events;
         if let (Some(mut pipe), Some(input)) = (child.stdin.take(), input) {
-            // A program that does not read all of its input reports that by its exit code.
+            // Ignore write errors: a program that does not read all its input reports problems by its exit code.
             thread::spawn(move || drop(pipe.write_all(&input)));
         }
         let stdout = child.stdout.take().map(|pipe| read_lines(pipe, OutputPipe::Stdout, sender.clone()));
@@ -54,16 +95,17 @@ impl ForegroundProgram {
         Self { child, group, events, open_pipes, exited: false, stdout: Vec::new(), stderr: Vec::new() }
     }
 
-    /// Collects the output until the program ended; `None` at the limit.
+    /// Collects the output until the program ends, at most for `limit`.
     pub(crate) fn follow(
         &mut self,
         limit: Duration,
         on_line: &mut impl FnMut(OutputPipe, &str),
-    ) -> io::Result<Option<ProgramOutput>> {
+    ) -> io::Result<ProgramEnd> {
         let mut end = Instant::now() + limit;
         while !self.is_over() {
             let left = end.saturating_duration_since(Instant::now());
             match self.events.recv_timeout(left) {
+                Ok(ProgramEvent::Stop) if !self.exited => return Ok(ProgramEnd::Stopped),
                 Ok(event) if self.exited || !left.is_zero() => {
                     let had_exited = self.exited;
                     self.take(event, on_line);
@@ -75,15 +117,16 @@ impl ForegroundProgram {
                     }
                 }
                 _ if self.exited => break,
-                _ => return Ok(None),
+                _ => return Ok(ProgramEnd::Limit),
             }
         }
         let status = self.child.wait()?;
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        Ok(Some(ProgramOutput { status, stdout: text(&self.stdout), stderr: text(&self.stderr) }))
+        let (stdout, stderr) = (text(&self.stdout), text(&self.stderr));
+        Ok(ProgramEnd::Exited(ProgramOutput { status, stdout, stderr }))
     }
 
-    /// Ends the program and, when it has a group, all of that.
+    /// Ends the program, or its whole process group if it has one.
     pub(crate) fn stop(&mut self, grace_period: Duration) {
         if !grace_period.is_zero() {
             self.send(Signal::TERM);
@@ -92,7 +135,7 @@ impl ForegroundProgram {
         self.send(Signal::KILL);
         self.wait_until(KILL_LIMIT, |running| running.exited);
         if self.exited {
-            // Its exit code says only that it was killed.
+            // The exit code only tells that the program was killed.
             drop(self.child.wait());
         }
     }
@@ -125,13 +168,14 @@ impl ForegroundProgram {
             }
             ProgramEvent::Closed => self.open_pipes = self.open_pipes.saturating_sub(1),
             ProgramEvent::Exited => self.exited = true,
+            ProgramEvent::Stop => {}
         }
     }
 
-    /// The program was not waited for yet, so the kernel has not reused its process id.
+    /// Sends a signal. The program was not waited for yet, so the kernel has not reused its process id.
     fn send(&self, signal: Signal) {
         let Some(pid) = pid_of(&self.child) else { return };
-        // It may have ended in this moment.
+        // Ignore errors: the program may have ended just now.
         let _ = if self.group { kill_process_group(pid, signal) } else { kill_process(pid, signal) };
     }
 }
@@ -144,7 +188,7 @@ fn pid_of(child: &Child) -> Option<Pid> {
 fn report_exit(pid: Pid, sender: &SyncSender<ProgramEvent>) {
     let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
     while matches!(waitid(WaitId::Pid(pid), options), Err(rustix::io::Errno::INTR)) {}
-    // Nobody listens after the limit.
+    // Ignore errors: the receiver is dropped after the limit.
     drop(sender.send(ProgramEvent::Exited));
 }
 
@@ -153,7 +197,7 @@ fn read_lines(pipe: impl Read + Send + 'static, which: OutputPipe, sender: SyncS
         let mut reader = BufReader::new(pipe);
         loop {
             let mut line = Vec::new();
-            // What was read before an error is kept; the exit code tells the rest.
+            // Keep the bytes that were read before an error; the exit code reports the failure.
             let read = reader.by_ref().take(LINE_LIMIT).read_until(b'\n', &mut line);
             let event = if line.is_empty() { ProgramEvent::Closed } else { ProgramEvent::Line(which, line) };
             let ended = matches!(event, ProgramEvent::Closed);

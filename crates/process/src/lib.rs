@@ -17,5 +17,6 @@ mod program;
 
 pub use background::BackgroundProgram;
 pub use error::ProgramError;
+pub use foreground::ProgramStopper;
 pub use output::{OutputPipe, OutputTail, ProgramOutput};
 pub use program::{ProgramRun, die_with_parent, find_on_path, find_program};

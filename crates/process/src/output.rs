@@ -1,9 +1,9 @@
-//! What a program wrote.
+//! The output of a program.
 
 use std::collections::VecDeque;
 use std::process::ExitStatus;
 
-/// Lines that [`OutputTail`] keeps unless told otherwise.
+/// The default number of lines that [`OutputTail`] keeps.
 const TAIL_LINES: usize = 12;
 
 /// The pipe that a line came from.
@@ -37,7 +37,7 @@ impl ProgramOutput {
     #[must_use]
     pub fn last_line(&self) -> String {
         let last = |text: &str| text.lines().rev().find(|line| !line.trim().is_empty()).map(str::to_owned);
-        last(&self.stderr).or_else(|| last(&self.stdout)).unwrap_or_else(|| "it said nothing".to_owned())
+        last(&self.stderr).or_else(|| last(&self.stdout)).unwrap_or_else(|| "no output".to_owned())
     }
 }
 

@@ -2,7 +2,6 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
-use std::io;
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
@@ -10,7 +9,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use crate::error::ProgramError;
-use crate::foreground::ForegroundProgram;
+use crate::foreground::{ForegroundProgram, ProgramEnd, ProgramEvents, ProgramStopper};
 use crate::output::{OutputPipe, OutputTail, ProgramOutput};
 
 /// Time between SIGTERM and SIGKILL for programs that die with this process.
@@ -26,7 +25,9 @@ pub struct ProgramRun {
     own_group: bool,
     input: Option<Vec<u8>>,
     log: Option<File>,
+    inherits_stderr: bool,
     noise: Option<&'static str>,
+    events: ProgramEvents,
 }
 
 impl ProgramRun {
@@ -38,9 +39,9 @@ impl ProgramRun {
 
     /// A program that also ends when this process does, even by SIGKILL.
     ///
-    /// `setpriv` asks the kernel to end `timeout` when the thread that called [`ProgramRun::run`] is gone, and `timeout`
-    /// ends the program and its children. Where either is missing, the program may outlive this process; the limit
-    /// is kept. At the limit the group gets SIGTERM, and SIGKILL 10 s later.
+    /// `setpriv` asks the kernel to end `timeout` when the thread that called [`ProgramRun::run`] ends, and `timeout` ends the
+    /// program and its children. When either is missing, the program may outlive this process; the limit still applies. At
+    /// the limit the group gets SIGTERM, and SIGKILL 10 s later.
     pub fn dying_with_parent(program: impl AsRef<OsStr>, limit: Duration) -> Self {
         let program = program.as_ref();
         let command = match (find_on_path("setpriv"), find_on_path("timeout")) {
@@ -58,11 +59,22 @@ impl ProgramRun {
 
     fn of(command: Command, program: &OsStr, limit: Duration, grace_period: Duration) -> Self {
         let name = program.to_string_lossy().into_owned();
-        Self { command, name, limit, grace_period, own_group: true, input: None, log: None, noise: None }
+        Self {
+            command,
+            name,
+            limit,
+            grace_period,
+            own_group: true,
+            input: None,
+            log: None,
+            inherits_stderr: false,
+            noise: None,
+            events: ProgramEvents::new(),
+        }
     }
 
-    /// Leaves the program in the process group of this process: Ctrl-C of the terminal reaches it. At the limit only
-    /// the program itself is killed.
+    /// Runs the program in the process group of this process, so that Ctrl-C of the terminal reaches it. At the limit only the
+    /// program itself is killed.
     #[must_use]
     pub fn in_our_group(mut self) -> Self {
         self.own_group = false;
@@ -76,15 +88,22 @@ impl ProgramRun {
         self
     }
 
-    /// Writes both outputs to `log`. [`ProgramRun::run`] then returns when the program itself ends: children that it
-    /// leaves running keep writing there.
+    /// Writes both outputs to `log`. [`ProgramRun::run`] then returns when the program itself ends: children that
+    /// still run keep writing to it.
     #[must_use]
     pub fn output_to(mut self, log: File) -> Self {
         self.log = Some(log);
         self
     }
 
-    /// Leaves lines that begin with `prefix` out of what a failure reports.
+    /// Discards standard output, and lets the program write to the standard error of this process.
+    #[must_use]
+    pub fn inherit_stderr(mut self) -> Self {
+        self.inherits_stderr = true;
+        self
+    }
+
+    /// Omits lines that begin with `prefix` from errors.
     #[must_use]
     pub fn without_noise(mut self, prefix: &'static str) -> Self {
         self.noise = Some(prefix);
@@ -98,41 +117,55 @@ impl ProgramRun {
         self
     }
 
-    /// The command, to add arguments, variables and a folder.
+    /// A handle that stops the run from another thread.
+    #[must_use]
+    pub fn stopper(&self) -> ProgramStopper {
+        self.events.stopper()
+    }
+
+    /// The command, to add arguments, environment variables and a working directory.
     pub fn command(&mut self) -> &mut Command {
         &mut self.command
     }
 
-    /// Runs the program to its end. Another exit code than 0 is no error.
+    /// Runs the program to its end. An exit code other than 0 is not an error.
     ///
     /// # Errors
-    /// When the program cannot be started or does not end in time.
+    /// When the program cannot be started, does not end in time, or is stopped.
     pub fn run(self) -> Result<ProgramOutput, ProgramError> {
         self.run_with(|_, _| ())
     }
 
-    /// Runs the program and hands over each line as it comes, with its line end.
+    /// Runs the program and calls `on_line` for each line as it arrives, with its line end.
     ///
     /// # Errors
-    /// When the program cannot be started or does not end in time.
+    /// When the program cannot be started, does not end in time, or is stopped.
     pub fn run_with(
         mut self,
         mut on_line: impl FnMut(OutputPipe, &str),
     ) -> Result<ProgramOutput, ProgramError> {
         self.command.stdin(if self.input.is_some() { Stdio::piped() } else { Stdio::null() });
         let start = |source| ProgramError::start(&self.name, source);
-        let (stdout, stderr) = outputs(self.log.take()).map_err(start)?;
+        let (stdout, stderr) = match self.log.take() {
+            Some(log) => (log.try_clone().map_err(start)?.into(), log.into()),
+            None if self.inherits_stderr => (Stdio::null(), Stdio::inherit()),
+            None => (Stdio::piped(), Stdio::piped()),
+        };
         self.command.stdout(stdout).stderr(stderr);
         if self.own_group {
             self.command.process_group(0);
         }
         let child = self.command.spawn().map_err(start)?;
-        let mut running = ForegroundProgram::new(child, self.own_group, self.input);
+        let mut running = ForegroundProgram::new(child, self.own_group, self.input, self.events);
         match running.follow(self.limit, &mut on_line) {
-            Ok(Some(output)) => Ok(output),
-            Ok(None) => {
+            Ok(ProgramEnd::Exited(output)) => Ok(output),
+            Ok(ProgramEnd::Limit) => {
                 running.stop(self.grace_period);
                 Err(ProgramError::Timeout { program: self.name, limit: self.limit })
+            }
+            Ok(ProgramEnd::Stopped) => {
+                running.stop(self.grace_period);
+                Err(ProgramError::Stopped { program: self.name })
             }
             Err(source) => Err(ProgramError::start(&self.name, source)),
         }
@@ -153,8 +186,8 @@ impl ProgramRun {
         Err(ProgramError::Failed { program, status: output.status.to_string(), stderr_tail })
     }
 
-    /// Runs the program and hands over each line of its standard error. An error carries the last of the lines for
-    /// which `on_line` returns false.
+    /// Runs the program and calls `on_line` for each line of its standard error. An error contains the last lines for which
+    /// `on_line` returned false.
     ///
     /// # Errors
     /// The same as [`ProgramRun::stdout`].
@@ -171,13 +204,6 @@ impl ProgramRun {
             return Ok(());
         }
         Err(ProgramError::Failed { program, status: output.status.to_string(), stderr_tail: tail.text() })
-    }
-}
-
-fn outputs(log: Option<File>) -> io::Result<(Stdio, Stdio)> {
-    match log {
-        Some(log) => Ok((log.try_clone()?.into(), log.into())),
-        None => Ok((Stdio::piped(), Stdio::piped())),
     }
 }
 

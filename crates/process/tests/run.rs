@@ -1,4 +1,4 @@
-//! Real programs: output, input, limits, groups.
+//! Tests with real programs: output, input, limits, process groups.
 
 use std::time::{Duration, Instant};
 
@@ -29,7 +29,7 @@ fn passes_more_than_a_pipe_holds_in_both_directions() {
 }
 
 #[test]
-fn hands_over_lines_of_both_pipes() {
+fn reports_lines_of_both_pipes() {
     let mut lines = Vec::new();
     shell("echo one; echo two >&2", LONG)
         .run_with(|pipe, line| lines.push((pipe == OutputPipe::Stderr, line.to_owned())))
@@ -56,6 +56,18 @@ fn kills_the_program_and_its_children_at_the_limit() {
 }
 
 #[test]
+fn another_thread_stops_the_program() {
+    let begin = Instant::now();
+    let run = shell("echo started; sleep 60", LONG).inherit_stderr();
+    let stopper = run.stopper();
+    let stopping = std::thread::spawn(move || stopper.stop());
+    let error = run.run().unwrap_err();
+    assert!(matches!(error, ProgramError::Stopped { .. }), "{error}");
+    assert!(begin.elapsed() < Duration::from_secs(15));
+    stopping.join().unwrap();
+}
+
+#[test]
 fn a_program_that_writes_all_the_time_is_stopped_at_the_limit() {
     let begin = Instant::now();
     let error = ProgramRun::new("yes", Duration::from_millis(200)).run().unwrap_err();
@@ -64,7 +76,7 @@ fn a_program_that_writes_all_the_time_is_stopped_at_the_limit() {
 }
 
 #[test]
-fn a_child_that_keeps_the_output_open_does_not_keep_us() {
+fn a_child_that_keeps_the_output_open_does_not_block() {
     let begin = Instant::now();
     let output = shell("sleep 30 & echo done", LONG).run().unwrap();
     assert_eq!(output.stdout, "done\n");
@@ -79,7 +91,7 @@ fn a_program_that_dies_with_its_parent_keeps_the_limit() {
 }
 
 #[test]
-fn a_failure_carries_the_end_of_standard_error() {
+fn an_error_contains_the_end_of_standard_error() {
     let run = with_script(ProgramRun::dying_with_parent("sh", LONG), "echo no such thing >&2; exit 3");
     let error = run.stdout().unwrap_err().to_string();
     assert!(error.contains("no such thing") && error.contains('3'), "{error}");

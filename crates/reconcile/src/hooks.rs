@@ -1,19 +1,18 @@
-//! What a caller of the loop does around each apply.
-
-use std::convert::Infallible;
+//! The hooks that a caller of the loop runs around each apply.
 
 use kubeon_apply::{RunEvent, RunObserver};
 use kubeon_plan::{Outcome, Plan};
 
 use crate::planned::{Planned, ReconcileError};
 
-/// What a caller of [`crate::Reconciler::until_settled`] does around each apply: persist, announce, display.
+/// The hooks of a caller of [`crate::Reconciler::until_settled`]: they persist and display each apply.
 pub trait ReconcileHooks {
-    /// Why an apply must not begin.
-    type Error;
+    /// The reason why an apply must not begin, or why the plan that must follow is refused.
+    type Error: From<ReconcileError>;
 
-    /// Is called with each plan before it is applied, and returns when the first effect may happen. It must
-    /// persist the plan's generation: hosts refuse a lower one from then on. `attempt` counts from 1.
+    /// Called with each plan before it is applied. The apply begins when it returns. It must persist the
+    /// generation of the plan, because hosts then refuse lower generations. `attempt` counts the
+    /// applies from 1.
     ///
     /// # Errors
     /// When the plan must not be applied; the loop then ends with this error.
@@ -23,28 +22,28 @@ pub trait ReconcileHooks {
         attempt: u8,
     ) -> impl Future<Output = Result<(), Self::Error>>;
 
-    /// The observer of the apply that begins now. It is dropped when the apply ends.
+    /// Returns the observer of the next apply. The observer is dropped when the apply ends.
     fn observer(&mut self, plan: &Plan) -> Box<dyn RunObserver>;
 
-    /// The apply was incomplete, and the loop observes and plans again.
+    /// Called when an apply was incomplete, before the loop observes and plans again.
     fn before_retry(&mut self, outcome: &Outcome) {
         let _ = outcome;
     }
 
-    /// The loop was about to try again, and no plan could be made. The outcome of the last apply stays.
+    /// Called when the plan of a retry is refused. The loop then returns the outcome of the last apply.
     fn retry_refused(&mut self, error: &ReconcileError) {
         let _ = error;
     }
 }
 
-/// Persists, announces and displays nothing.
+/// Hooks that do nothing.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Silent;
 
 impl ReconcileHooks for Silent {
-    type Error = Infallible;
+    type Error = ReconcileError;
 
-    async fn before_apply(&mut self, _: &Planned, _: u8) -> Result<(), Infallible> {
+    async fn before_apply(&mut self, _: &Planned, _: u8) -> Result<(), ReconcileError> {
         Ok(())
     }
 

@@ -1,11 +1,11 @@
-//! The reconcile loop: observe, plan, check the plan, apply. Every command changes hosts through it, and the
-//! tests that kill a run after each effect call the same function.
+//! The reconcile loop: observe, plan, check the plan, apply. Every command changes hosts through it. The
+//! tests that kill a run after each effect use the same loop.
 //!
 //! ```text
 //!          ┌─────────────── one reconcile ───────────────┐
 //!   hosts ─► observe ─► plan ─► lint ─► pre-apply hook ─► apply ─► Reconciled { snapshot, plan, outcome }
 //!            reads      pure    pure    caller           writes         │
-//!              ▲                                                        │ only where it may help (retry.rs)
+//!              ▲                                                        │ if the plan continues, or a retry may help (retry.rs)
 //!              └────────────────────────────────────────────────────────┘
 //! ```
 //!

@@ -1,15 +1,15 @@
-//! What a reconcile has before its apply: a plan, or why there is none.
+//! The state of a reconcile before its apply: a plan, or the reason why there is none.
 
 use kubeon_plan::{LintFinding, Plan, PlanError, Snapshot};
 
-/// A snapshot and a plan made from it that broke no fatal rule. Nothing was written yet: show it, ask,
-/// persist its generation, then pass it to [`Reconciler::until_settled`].
+/// A snapshot and its plan, which violates no fatal rule. No host was changed yet: show the plan, ask for
+/// confirmation, persist its generation, then pass it to [`Reconciler::until_settled`].
 #[derive(Debug, Clone)]
 pub struct Planned {
-    /// What was observed.
+    /// The observed state.
     pub snapshot: Snapshot,
     pub(crate) plan: Plan,
-    /// What a person should know about the plan.
+    /// Findings that the user should know.
     pub warnings: Vec<LintFinding>,
 }
 
@@ -21,14 +21,14 @@ impl Planned {
     }
 }
 
-/// No plan can be applied; no host was written to.
+/// No plan can be applied. No host was changed.
 #[derive(Debug, thiserror::Error)]
 pub enum ReconcileError {
     /// No plan could be made.
     #[error(transparent)]
     Refused(#[from] PlanError),
-    /// The plan breaks a rule that holds for every plan: a fault of the planner, not of the request.
-    #[error("the plan of {cluster} is not safe to apply: {}", .findings.iter().map(|it| format!("{} ({})", it.text, it.rule)).collect::<Vec<_>>().join("; "))]
+    /// The plan violates a fatal lint rule: a bug of the planner, not an error of the request.
+    #[error("the plan of {cluster} is not safe to apply: {}", .findings.iter().map(|finding| format!("{} ({})", finding.text, finding.rule)).collect::<Vec<_>>().join("; "))]
     Unsafe {
         /// The cluster.
         cluster: String,

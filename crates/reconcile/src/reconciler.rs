@@ -1,4 +1,4 @@
-//! One reconcile, and how many of them.
+//! One reconcile, and the loop that repeats it.
 
 use kubeon_api::HostAddress;
 use kubeon_apply::{HostPorts, RunObserver};
@@ -8,12 +8,15 @@ use tokio_util::sync::CancellationToken;
 
 use crate::hooks::ReconcileHooks;
 use crate::planned::{Planned, ReconcileError};
-use crate::retry::{another_may_help, covers};
+use crate::retry::{repeats_failures, retry_may_help};
 
-/// How many applies one command makes at most.
+/// The maximum number of applies of one plan and its retries.
 pub const MAX_ATTEMPTS: u8 = 3;
 
-/// What a reconcile works with.
+/// The maximum number of plans that follow a complete apply because its plan says so.
+const MAX_FOLLOWING_PLANS: u8 = 2;
+
+/// The inputs of a reconcile.
 #[derive(Clone, Copy)]
 pub struct Reconciler<'a> {
     /// The hosts to observe.
@@ -25,25 +28,25 @@ pub struct Reconciler<'a> {
     /// The time of each snapshot.
     pub clock: &'a dyn Clock,
     /// Ends a run early.
-    pub cancel: &'a CancellationToken,
+    pub cancellation: &'a CancellationToken,
 }
 
 /// A plan that was applied.
 #[derive(Debug, Clone)]
 pub struct Reconciled {
-    /// What was observed before.
+    /// The state that was observed before.
     pub snapshot: Snapshot,
-    /// What was planned from it.
+    /// The plan that was made from it.
     pub plan: Plan,
-    /// What came of the plan.
+    /// The outcome of the plan.
     pub outcome: Outcome,
 }
 
 impl Reconciler<'_> {
-    /// Observes the hosts and plans; writes nothing.
+    /// Observes the hosts and plans. It changes nothing.
     ///
     /// # Errors
-    /// When no plan can be made, or the plan breaks a fatal rule.
+    /// When no plan can be made, or the plan violates a fatal rule.
     pub async fn observe_and_plan(
         &self,
         plan: impl Fn(&Snapshot) -> Result<Plan, PlanError>,
@@ -53,23 +56,27 @@ impl Reconciler<'_> {
         let plan = plan(&snapshot)?; // pure
         let findings = kubeon_plan::lint(&plan, &snapshot); // pure
         let (fatal, warnings): (Vec<_>, Vec<_>) =
-            findings.into_iter().partition(|it| it.severity == Severity::Fatal);
+            findings.into_iter().partition(|finding| finding.severity == Severity::Fatal);
         if !fatal.is_empty() {
             return Err(ReconcileError::Unsafe { cluster: plan.cluster.to_string(), findings: fatal });
         }
         Ok(Planned { snapshot, plan, warnings })
     }
 
-    /// The loop: applies a plan, then observes, plans and applies again while that may help, and returns the
-    /// last apply. It makes at most `attempts` applies.
+    /// The loop: applies a plan, then observes, plans and applies again as long as that is needed and may
+    /// help. It returns the last apply.
     ///
-    /// An apply whose steps are all done is the last one, and nothing is observed again: every step was
-    /// checked on its host when it ended. After an incomplete apply the loop continues only where a step
-    /// changed something, every failure is of a kind that may go away by itself, and the new plan repeats
-    /// every step that failed.
+    /// If all steps of an apply are done, the loop ends without another observation, because each step was
+    /// checked on its host when it ended. Only a plan that [continues](Plan::continues) is followed by another
+    /// plan.
+    ///
+    /// After an incomplete apply, the loop retries only if a step changed something, all failures are
+    /// temporary, and the new plan repeats every failed step. It makes at most `attempts` applies until one is
+    /// complete.
     ///
     /// # Errors
-    /// When the pre-apply hook fails. What failed on a host is in the outcome.
+    /// When the pre-apply hook fails, or the plan that must follow a complete apply is refused. The outcome
+    /// holds the failures on hosts.
     pub async fn until_settled<H: ReconcileHooks>(
         &self,
         mut planned: Planned,
@@ -77,32 +84,51 @@ impl Reconciler<'_> {
         hooks: &mut H,
         attempts: u8,
     ) -> Result<Reconciled, H::Error> {
-        let mut attempt = 1;
+        let (mut attempt, mut attempts_left, mut plans_left) = (1, attempts, MAX_FOLLOWING_PLANS);
         loop {
             hooks.before_apply(&planned, attempt).await?;
             let observer = hooks.observer(planned.plan());
             let done = self.apply(planned, observer.as_ref()).await;
             drop(observer);
-            let last = attempt >= attempts || self.cancel.is_cancelled();
-            if done.outcome.is_complete() || last || !another_may_help(&done.outcome) {
-                return Ok(done);
-            }
-            hooks.before_retry(&done.outcome);
-            planned = match self.observe_and_plan(&plan).await {
-                Ok(again) if covers(again.plan(), &done.outcome) => again,
-                Ok(_) => return Ok(done),
-                Err(error) => {
-                    hooks.retry_refused(&error);
-                    return Ok(done);
-                }
+            attempts_left = attempts_left.saturating_sub(1);
+            let next = if !done.outcome.is_complete() {
+                let last = attempts_left == 0 || self.cancellation.is_cancelled();
+                if last { None } else { self.retry(&plan, &done, hooks).await }
+            } else if done.plan.continues && plans_left > 0 {
+                (attempts_left, plans_left) = (attempts, plans_left - 1);
+                Some(self.observe_and_plan(&plan).await?).filter(|next| !next.plan().steps.is_empty())
+            } else {
+                None
             };
+            let Some(next) = next else { return Ok(done) };
+            planned = next;
             attempt += 1;
+        }
+    }
+
+    /// The plan that repeats the failed steps; `None` if a retry cannot help.
+    async fn retry<H: ReconcileHooks>(
+        &self,
+        plan: impl Fn(&Snapshot) -> Result<Plan, PlanError>,
+        done: &Reconciled,
+        hooks: &mut H,
+    ) -> Option<Planned> {
+        if !retry_may_help(&done.outcome) {
+            return None;
+        }
+        hooks.before_retry(&done.outcome);
+        match self.observe_and_plan(plan).await {
+            Ok(next) => repeats_failures(next.plan(), &done.outcome).then_some(next),
+            Err(error) => {
+                hooks.retry_refused(&error);
+                None
+            }
         }
     }
 
     async fn apply(&self, planned: Planned, observer: &dyn RunObserver) -> Reconciled {
         let Planned { snapshot, plan, warnings: _ } = planned;
-        let outcome = kubeon_apply::run(&plan, &self.ports, observer, self.cancel).await; // writes
+        let outcome = kubeon_apply::run(&plan, &self.ports, observer, self.cancellation).await; // writes
         Reconciled { snapshot, plan, outcome }
     }
 }

@@ -1,21 +1,20 @@
-//! When another attempt is worth making, and when its plan may replace the last outcome.
+//! Decides whether to retry an apply, and whether the new plan may replace the last outcome.
 
 use kubeon_plan::{Outcome, Plan, StepOutcome};
 
-/// Whether another attempt may complete what this one did not: a step changed something, and every failure
-/// is of a kind that may go away by itself.
-pub(crate) fn another_may_help(outcome: &Outcome) -> bool {
-    let moved = outcome.steps.values().any(|step| matches!(step, StepOutcome::Done { changed: true, .. }));
-    let lasting = outcome
+/// Whether another attempt may succeed: a step changed something, and all failures are temporary.
+pub(crate) fn retry_may_help(outcome: &Outcome) -> bool {
+    let progress = outcome.steps.values().any(|step| matches!(step, StepOutcome::Done { changed: true, .. }));
+    let permanent = outcome
         .steps
         .values()
         .any(|step| matches!(step, StepOutcome::Failed { failure } if !failure.category.retryable()));
-    moved && !lasting
+    progress && !permanent
 }
 
-/// Whether the plan repeats every step that failed. A check that failed and is not repeated was not shown to
-/// hold since; applying such a plan would report it as a success.
-pub(crate) fn covers(plan: &Plan, outcome: &Outcome) -> bool {
+/// Whether the plan repeats every failed step. If a failed check is not repeated, nothing proves that it
+/// succeeds now; applying such a plan would report a success.
+pub(crate) fn repeats_failures(plan: &Plan, outcome: &Outcome) -> bool {
     let mut failed = outcome.steps.iter().filter(|(_, result)| matches!(result, StepOutcome::Failed { .. }));
     failed.all(|(id, _)| plan.steps.iter().any(|step| step.id == *id))
 }

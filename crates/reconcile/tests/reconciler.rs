@@ -1,4 +1,4 @@
-//! One reconcile and several, over a world in memory and a toy planner.
+//! Reconciles of a simulated world with a simple planner.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -21,7 +21,7 @@ use kubeon_wire::{Category, Facts, Op, StepFailure};
 const H1: &str = "10.0.0.1";
 const H2: &str = "10.0.0.2";
 
-/// Counts the observations.
+/// A probe that counts the observations.
 struct Counted(Ports, AtomicUsize);
 
 #[async_trait]
@@ -36,7 +36,7 @@ fn desired() -> Plan {
     plan_of([step("a@h1", H1).writes("/a", "a"), step("b@h2", H2).writes("/b", "b")])
 }
 
-fn toy(snapshot: &Snapshot) -> Result<Plan, PlanError> {
+fn simple_plan(snapshot: &Snapshot) -> Result<Plan, PlanError> {
     Ok(needed(desired(), snapshot))
 }
 
@@ -46,20 +46,17 @@ async fn settle(
     attempts: u8,
     plan: impl Fn(&Snapshot) -> Result<Plan, PlanError>,
 ) -> (Result<Reconciled, ReconcileError>, usize) {
-    let (ports, hosts, cancel) = (world.ports(), world.hosts(), CancellationToken::new());
+    let (ports, hosts, cancellation) = (world.ports(), world.hosts(), CancellationToken::new());
     let probe = Counted(ports.clone(), AtomicUsize::new(0));
     let reconciler = Reconciler {
         hosts: &hosts,
         probe: &probe,
         ports: host_ports(&ports),
         clock: &ports,
-        cancel: &cancel,
+        cancellation: &cancellation,
     };
     let done = match reconciler.observe_and_plan(&plan).await {
-        Ok(planned) => {
-            let Ok(done) = reconciler.until_settled(planned, plan, &mut Silent, attempts).await;
-            Ok(done)
-        }
+        Ok(planned) => reconciler.until_settled(planned, plan, &mut Silent, attempts).await,
         Err(error) => Err(error),
     };
     (done, probe.1.load(Ordering::SeqCst) / hosts.len())
@@ -74,28 +71,28 @@ fn world() -> World {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_complete_apply_is_the_last_without_another_observation() {
+async fn a_complete_apply_ends_the_loop_without_another_observation() {
     let world = world();
-    let (done, observations) = settle(&world, 5, toy).await;
+    let (done, observations) = settle(&world, 5, simple_plan).await;
     assert!(done.unwrap().outcome.is_complete());
     assert_eq!(observations, 1);
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_next_run_finds_nothing_to_do() {
+async fn the_next_run_has_no_steps() {
     let world = world();
-    settle(&world, 1, toy).await.0.unwrap();
+    settle(&world, 1, simple_plan).await.0.unwrap();
     let effects = world.effects();
-    let done = settle(&world, 1, toy).await.0.unwrap();
+    let done = settle(&world, 1, simple_plan).await.0.unwrap();
     assert!(done.plan.steps.is_empty() && done.outcome.is_complete());
     assert_eq!((done.plan.up_to_date, world.effects()), (2, effects));
 }
 
 #[tokio::test(start_paused = true)]
-async fn reconciles_again_where_that_may_help() {
+async fn retries_if_a_retry_may_help() {
     let world = world();
-    world.trouble("b@h2", [Fault::BreakBefore]);
-    let (done, observations) = settle(&world, 3, toy).await;
+    world.inject_faults("b@h2", [Fault::BreakBefore]);
+    let (done, observations) = settle(&world, 3, simple_plan).await;
     let done = done.unwrap();
     assert!(done.outcome.is_complete());
     assert_eq!(observations, 2);
@@ -103,17 +100,18 @@ async fn reconciles_again_where_that_may_help() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn stops_where_another_attempt_cannot_help() {
+async fn stops_if_a_retry_cannot_help() {
     let fail = |category| Fault::Fail(StepFailure { category, cause: "no".to_owned(), log: vec![] });
-    // A lasting failure; a passing one without any progress; a passing one, but only one attempt allowed.
+    // A permanent failure; a temporary failure without progress; a temporary failure with only one attempt
+    // allowed.
     for (faults, attempts) in [
         (vec![("b@h2", fail(Category::Exhausted))], 5),
         (vec![("a@h1", Fault::BreakBefore), ("b@h2", Fault::BreakBefore)], 5),
         (vec![("b@h2", Fault::BreakBefore)], 1),
     ] {
         let world = world();
-        faults.into_iter().for_each(|(step, fault)| world.trouble(step, [fault]));
-        let (done, observations) = settle(&world, attempts, toy).await;
+        faults.into_iter().for_each(|(step, fault)| world.inject_faults(step, [fault]));
+        let (done, observations) = settle(&world, attempts, simple_plan).await;
         assert!(matches!(done.unwrap().outcome.steps[&step_id("b@h2")], StepOutcome::Failed { .. }));
         assert_eq!(observations, 1);
     }
@@ -122,11 +120,11 @@ async fn stops_where_another_attempt_cannot_help() {
 #[tokio::test(start_paused = true)]
 async fn ends_after_as_many_attempts_as_allowed() {
     let world = world();
-    // Every attempt gets a little further and fails again.
+    // Every attempt makes progress and fails again.
     let attempts = AtomicUsize::new(0);
     let plan = |snapshot: &Snapshot| {
         let done = attempts.fetch_add(1, Ordering::SeqCst);
-        world.trouble("b@h2", [Fault::BreakBefore]);
+        world.inject_faults("b@h2", [Fault::BreakBefore]);
         Ok(needed(
             plan_of([step("a@h1", H1).writes("/a", &done.to_string()), step("b@h2", H2).writes("/b", "b")]),
             snapshot,
@@ -153,7 +151,7 @@ async fn an_unsafe_plan_is_refused_before_the_first_effect() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refused_request_says_why_and_writes_nothing() {
+async fn a_refused_request_reports_the_reason_and_changes_nothing() {
     let world = world();
     let refuse = |_: &Snapshot| {
         let refusals = vec![Refusal::new(RefusedField::Master, "", "is missing")];
@@ -164,7 +162,17 @@ async fn a_refused_request_says_why_and_writes_nothing() {
     assert_eq!(world.effects(), 0);
 }
 
-/// Records what the loop calls, and refuses the plan of one attempt.
+/// Why the loop ended with an error.
+#[derive(Debug, PartialEq, Eq)]
+struct LoopError(String);
+
+impl From<ReconcileError> for LoopError {
+    fn from(error: ReconcileError) -> Self {
+        Self(error.to_string())
+    }
+}
+
+/// Hooks that record the calls of the loop, and refuse the plan of one attempt.
 #[derive(Default)]
 struct Recorded {
     calls: Vec<String>,
@@ -172,11 +180,11 @@ struct Recorded {
 }
 
 impl ReconcileHooks for Recorded {
-    type Error = String;
+    type Error = LoopError;
 
-    async fn before_apply(&mut self, planned: &Planned, attempt: u8) -> Result<(), String> {
+    async fn before_apply(&mut self, planned: &Planned, attempt: u8) -> Result<(), LoopError> {
         self.calls.push(format!("before {attempt}, generation {}", planned.plan().generation));
-        if self.refuses == Some(attempt) { Err("cannot save".to_owned()) } else { Ok(()) }
+        if self.refuses == Some(attempt) { Err(LoopError("cannot save".to_owned())) } else { Ok(()) }
     }
 
     fn observer(&mut self, plan: &Plan) -> Box<dyn RunObserver> {
@@ -198,14 +206,14 @@ async fn recorded(
     world: &World,
     mut hooks: Recorded,
     plan: impl Fn(&Snapshot) -> Result<Plan, PlanError>,
-) -> (Result<Reconciled, String>, Vec<String>) {
-    let (ports, hosts, cancel) = (world.ports(), world.hosts(), CancellationToken::new());
+) -> (Result<Reconciled, LoopError>, Vec<String>) {
+    let (ports, hosts, cancellation) = (world.ports(), world.hosts(), CancellationToken::new());
     let reconciler = Reconciler {
         hosts: &hosts,
         probe: &ports,
         ports: host_ports(&ports),
         clock: &ports,
-        cancel: &cancel,
+        cancellation: &cancellation,
     };
     let planned = reconciler.observe_and_plan(&plan).await.unwrap();
     assert!(planned.snapshot.hosts[&address(H1)].fresh().is_some());
@@ -217,8 +225,8 @@ async fn recorded(
 #[tokio::test(start_paused = true)]
 async fn the_pre_apply_hook_gets_every_plan_before_its_first_effect() {
     let world = world();
-    world.trouble("b@h2", [Fault::BreakBefore]);
-    let (done, calls) = recorded(&world, Recorded::default(), toy).await;
+    world.inject_faults("b@h2", [Fault::BreakBefore]);
+    let (done, calls) = recorded(&world, Recorded::default(), simple_plan).await;
     assert!(done.unwrap().outcome.is_complete());
     let expected = [
         "before 1, generation 1",
@@ -234,16 +242,16 @@ async fn the_pre_apply_hook_gets_every_plan_before_its_first_effect() {
 async fn nothing_is_written_when_the_pre_apply_hook_fails() {
     let world = world();
     let hooks = Recorded { refuses: Some(1), ..Recorded::default() };
-    let (done, calls) = recorded(&world, hooks, toy).await;
-    assert_eq!(done.unwrap_err(), "cannot save");
+    let (done, calls) = recorded(&world, hooks, simple_plan).await;
+    assert_eq!(done.unwrap_err(), LoopError("cannot save".to_owned()));
     assert_eq!((calls.len(), world.effects()), (1, 0));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_failed_check_that_the_next_plan_does_not_repeat_is_no_success() {
+async fn a_failed_check_that_the_next_plan_does_not_repeat_stays_failed() {
     let world = world();
     let late = StepFailure { category: Category::Timeout, cause: "too late".to_owned(), log: vec![] };
-    world.trouble("check@h2", [Fault::Fail(late)]);
+    world.inject_faults("check@h2", [Fault::Fail(late)]);
     let observations = AtomicUsize::new(0);
     let plan = |_: &Snapshot| {
         let first = observations.fetch_add(1, Ordering::SeqCst) == 0;
@@ -253,24 +261,82 @@ async fn a_failed_check_that_the_next_plan_does_not_repeat_is_no_success() {
     let (done, calls) = recorded(&world, Recorded::default(), plan).await;
     let outcome = done.unwrap().outcome;
     assert!(matches!(outcome.steps[&step_id("check@h2")], StepOutcome::Failed { .. }), "{outcome:?}");
-    assert_eq!(observations.load(Ordering::SeqCst), 2, "it was planned again");
+    assert_eq!(observations.load(Ordering::SeqCst), 2, "a second plan was made");
     assert_eq!(
         calls.iter().filter(|call| call.starts_with("before")).count(),
         1,
-        "and not applied: {calls:?}"
+        "the second plan was not applied: {calls:?}"
     );
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_outcome_stays_when_no_plan_can_be_made_for_a_retry() {
+async fn the_outcome_is_kept_when_the_plan_of_a_retry_is_refused() {
     let world = world();
-    world.trouble("b@h2", [Fault::BreakBefore]);
+    world.inject_faults("b@h2", [Fault::BreakBefore]);
     let observations = AtomicUsize::new(0);
     let plan = |snapshot: &Snapshot| match observations.fetch_add(1, Ordering::SeqCst) {
-        0 => toy(snapshot),
+        0 => simple_plan(snapshot),
         _ => Err(PlanRefused { cluster: "demo".to_owned(), refusals: vec![], notes: vec![] }.into()),
     };
     let (done, calls) = recorded(&world, Recorded::default(), plan).await;
     assert!(matches!(done.unwrap().outcome.steps[&step_id("b@h2")], StepOutcome::Failed { .. }));
     assert_eq!(calls.last().unwrap(), "no retry: demo cannot be planned, 0 reasons");
+}
+
+/// The first plan writes `/a` and continues; the second writes `/b`.
+fn two_plans(snapshot: &Snapshot) -> Result<Plan, PlanError> {
+    let left = needed(desired(), snapshot);
+    match left.steps.iter().position(|step| step.id == step_id("a@h1")) {
+        Some(first) => Ok(Plan { steps: vec![left.steps[first].clone()], continues: true, ..left }),
+        None => Ok(left),
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_plan_follows_a_complete_apply_whose_plan_continues() {
+    let world = world();
+    // One attempt: a plan that follows is not a retry.
+    let (done, observations) = settle(&world, 1, two_plans).await;
+    let done = done.unwrap();
+    assert!(done.outcome.is_complete() && !done.plan.continues);
+    assert_eq!(done.plan.steps.iter().map(|step| &step.id).collect::<Vec<_>>(), [&step_id("b@h2")]);
+    assert_eq!((world.file(H1, "/a").as_deref(), world.file(H2, "/b").as_deref()), (Some("a"), Some("b")));
+    assert_eq!(observations, 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_plan_follows_an_incomplete_apply() {
+    let world = world();
+    let fail = StepFailure { category: Category::Failed, cause: "no".to_owned(), log: vec![] };
+    world.inject_faults("a@h1", [Fault::Fail(fail)]);
+    let (done, observations) = settle(&world, 3, two_plans).await;
+    assert!(!done.unwrap().outcome.is_complete());
+    assert_eq!((observations, world.file(H2, "/b")), (1, None));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_number_of_following_plans_is_limited() {
+    let world = world();
+    let plans = AtomicUsize::new(0);
+    let endless = |snapshot: &Snapshot| {
+        let text = plans.fetch_add(1, Ordering::SeqCst).to_string();
+        let left = needed(plan_of([step("a@h1", H1).writes("/a", &text)]), snapshot);
+        Ok(Plan { continues: true, ..left })
+    };
+    let (done, observations) = settle(&world, 1, endless).await;
+    assert!(done.unwrap().outcome.is_complete());
+    assert_eq!(observations, 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_following_plan_that_is_refused_is_an_error() {
+    let world = world();
+    let plans = AtomicUsize::new(0);
+    let plan = |snapshot: &Snapshot| match plans.fetch_add(1, Ordering::SeqCst) {
+        0 => Ok(Plan { continues: true, ..needed(desired(), snapshot) }),
+        _ => Err(PlanRefused { cluster: "demo".to_owned(), refusals: vec![], notes: vec![] }.into()),
+    };
+    let (done, calls) = recorded(&world, Recorded::default(), plan).await;
+    assert_eq!(done.unwrap_err(), LoopError("demo cannot be planned, 0 reasons".to_owned()));
+    assert_eq!(calls, ["before 1, generation 1", "observer of 2 steps"]);
 }

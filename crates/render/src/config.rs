@@ -1,5 +1,5 @@
-//! Configuration files of the programs on a host. Kubernetes reads JSON wherever it reads YAML, so the
-//! files are made by a serializer, not by pasting text.
+//! Configuration files of the programs on a host. Kubernetes reads JSON as YAML, so a serializer writes these files and no
+//! text is pasted together.
 
 use std::fmt::Write as _;
 use std::net::Ipv4Addr;
@@ -12,14 +12,14 @@ fn pretty(value: &Value) -> String {
     format!("{value:#}\n")
 }
 
-/// What containerd must adapt to.
+/// The properties of a host that the configuration of containerd depends on.
 #[derive(Debug, Clone, Copy)]
 pub struct ContainerdHost<'a> {
     /// The pause image's name.
     pub pause: &'a str,
-    /// Whether systemd manages control groups for containers (version 2) or containerd does (version 1).
+    /// Whether systemd (cgroup v2) or containerd (cgroup v1) manages the control groups of containers.
     pub systemd_cgroup: bool,
-    /// Whether lowering `oom_score_adj` fails here.
+    /// Whether lowering `oom_score_adj` fails on this host.
     pub restrict_oom_score_adj: bool,
 }
 
@@ -65,8 +65,8 @@ disabled_plugins = ["io.containerd.internal.v1.tracing", "io.containerd.tracing.
     )
 }
 
-/// The template from which containerd writes `/etc/cni/net.d` once the node's pod range is known: a
-/// bridge whose packets may have `mtu` bytes, addresses from the node's range, host ports.
+/// The template from which containerd writes `/etc/cni/net.d` once the node's pod range is known: a bridge with packets of at
+/// most `mtu` bytes, addresses from the node's range, and host ports.
 #[must_use]
 pub fn cni_template(mtu: u32) -> String {
     pretty(&json!({
@@ -89,7 +89,7 @@ pub fn cni_template(mtu: u32) -> String {
     }))
 }
 
-/// What the kubelet must know and adapt to.
+/// The settings of a kubelet.
 #[derive(Debug, Clone, Copy)]
 pub struct Kubelet<'a> {
     /// Address of the cluster's DNS service.
@@ -98,9 +98,9 @@ pub struct Kubelet<'a> {
     pub dns_domain: &'a str,
     /// Pods per node.
     pub max_pods: u32,
-    /// Whether the host has control groups version 2.
+    /// Whether the host uses cgroup v2.
     pub cgroup_v2: bool,
-    /// Whether the node is kept free of ordinary pods.
+    /// Whether the node gets the taint of the control plane, which keeps ordinary pods away.
     pub control_plane_taint: bool,
     /// Feature gates, `Name=true` pairs joined by commas, or empty.
     pub feature_gates: &'a str,
@@ -182,7 +182,7 @@ pub fn flannel(pod_cidr: &str, nftables: bool) -> String {
     pretty(&json!({ "Network": pod_cidr, "EnableNFTables": nftables, "Backend": { "Type": "vxlan" } }))
 }
 
-/// `/etc/kubernetes/authentication.yaml`: without a credential only the health paths answer.
+/// `/etc/kubernetes/authentication.yaml`: anonymous requests may read the health endpoints only.
 #[must_use]
 pub fn authentication() -> String {
     pretty(&json!({
@@ -195,7 +195,7 @@ pub fn authentication() -> String {
     }))
 }
 
-/// A kubeconfig that names its certificate and key by path, so that it holds no secret itself.
+/// A kubeconfig that contains the paths of certificate and key, so that it contains no secret.
 #[must_use]
 pub fn kubeconfig(server: &str, user: &str, certificate: &str, key: &str) -> String {
     pretty(&json!({
@@ -208,8 +208,8 @@ pub fn kubeconfig(server: &str, user: &str, certificate: &str, key: &str) -> Str
     }))
 }
 
-/// `/etc/kubernetes/haproxy.cfg` of a worker: the masters that answer `/readyz`. A master that stops
-/// answering loses its sessions within two seconds, so that clients try another at once.
+/// `/etc/kubernetes/haproxy.cfg` of a worker. The backends are the masters that answer `/readyz`. When a master stops
+/// answering, haproxy closes its sessions within two seconds, so that clients connect to another master.
 #[must_use]
 pub fn haproxy(masters: &[(String, Ipv4Addr)]) -> String {
     let mut config = format!(
@@ -234,7 +234,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn adapts_the_kubelet_to_the_older_control_groups() {
+    fn the_kubelet_supports_cgroup_v1() {
         let node = |cgroup_v2| Kubelet {
             dns: Ipv4Addr::new(10, 64, 0, 10),
             dns_domain: "cluster.local",

@@ -1,4 +1,4 @@
-//! The script that a Job of an operation runs: hooks, action, hooks, as contract A writes it.
+//! The script that the Job of an operation runs: hooks, action, hooks (contract A).
 
 use std::fmt::Write as _;
 
@@ -8,7 +8,7 @@ use kubeon_api::kubeonkube::{
 
 use crate::frame::{Commands, WORK_SECONDS};
 
-/// Playbooks that an image may carry under `/kubespray`.
+/// Playbooks that an image may have under `/kubespray`.
 const PLAYBOOKS: &[&str] = &[
     "cluster-info.yml",
     "cluster.yml",
@@ -37,30 +37,30 @@ const PLAYBOOKS: &[&str] = &[
     "upgrade-cluster.yml",
 ];
 
-/// Why no script can be made of an operation. Trying again does not help.
+/// Why no script can be generated for an operation. Retrying does not help.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ArgsError {
-    /// `actionType` is no word that is known.
+    /// The `actionType` is unknown.
     #[error("unknown action type {0:?}, the currently supported ranges include: [playbook shell kubeon]")]
     ActionType(String),
-    /// A hook that is neither a playbook nor a command.
+    /// A hook is neither a playbook nor a shell command.
     #[error("unknown action type {0:?} of a hook, the currently supported ranges include: [playbook shell]")]
     HookType(String),
-    /// The image carries no such playbook.
+    /// The image does not have this playbook.
     #[error("unknown builtin playbook {0:?}; name one of: {list}", list = PLAYBOOKS.join(" "))]
     Playbook(String),
-    /// What should be a file's name is none.
-    #[error("{0:?} is no file name: letters, digits, '.', '_' and '-' only")]
+    /// The name of a playbook is not a file name.
+    #[error("{0:?} is not a file name: use letters, digits, '.', '_' and '-' only")]
     FileName(String),
-    /// The source is a ConfigMap, but none is named.
+    /// The source is a ConfigMap, but `actionSourceRef` is empty.
     #[error("actionSourceRef must be specified if actionSource set as configmap")]
     NoSource,
 }
 
-/// The script of an operation whose action is a playbook or a command. `with_key` when a key is mounted.
+/// The script of an operation whose action is a playbook or a shell command. `with_key` is true when an SSH key is mounted.
 ///
 /// # Errors
-/// When the operation names what cannot be run.
+/// When the operation names an action or hook that cannot be run.
 pub fn entrypoint(spec: &ClusterOperationSpec, with_key: bool) -> Result<String, ArgsError> {
     let always = |hook: &&HookAction| hook.when == Some(HookMoment::Always);
     let commands = Commands {
@@ -110,14 +110,14 @@ fn playbook(action: &Action, with_key: bool) -> Result<String, ArgsError> {
     if with_key {
         line.push_str(" --private-key /auth/ssh-privatekey");
     }
-    // Both ask a person who is not there.
+    // These playbooks ask for a confirmation.
     match name {
         "reset.yml" => line.push_str(" -e \"reset_confirmation=yes\""),
         "remove-node.yml" => line.push_str(" -e \"skip_confirmation=true\""),
         _ => {}
     }
     let _ = write!(line, " /kubespray/{name}");
-    // Arguments over several lines would be commands of their own.
+    // Join the lines: the shell would run each line as a command.
     for argument in action.extra_args.iter().flat_map(|text| text.lines()).map(str::trim) {
         if !argument.is_empty() {
             let _ = write!(line, " {}", argument.trim_end_matches('\\').trim_end());
@@ -165,7 +165,7 @@ mod tests {
 
     /// Cases 3 to 7.
     #[test]
-    fn arguments_come_last_and_nobody_is_asked() {
+    fn arguments_come_last_and_playbooks_ask_nothing() {
         let script = |spec: &ClusterOperationSpec, key| entrypoint(spec, key).unwrap();
         assert!(
             script(&playbook_with("scale.yml", "--limit=node3,node4"), false)
@@ -187,7 +187,7 @@ mod tests {
 
     /// Cases 8, 11 and 12.
     #[test]
-    fn hooks_stand_around_the_action_in_order() {
+    fn hooks_run_before_and_after_the_action_in_order() {
         let spec = ClusterOperationSpec {
             pre_hook: vec![hook("ansible -i host.yml -m ping", None), hook("echo \"test\"", None)],
             post_hook: vec![hook("echo done", None), hook("echo always", Some(HookMoment::Always))],
@@ -207,32 +207,32 @@ mod tests {
     }
 
     #[test]
-    fn what_always_runs_runs_after_a_failure_and_keeps_its_code() {
+    fn always_hooks_run_after_a_failure_and_keep_its_exit_code() {
         let spec = ClusterOperationSpec {
             post_hook: vec![hook("echo never", None), hook("echo always", Some(HookMoment::Always))],
             ..operation("shell", "echo one; exit 3")
         };
         let script = entrypoint(&spec, false).unwrap();
-        let ran = std::process::Command::new("bash").arg("-c").arg(&script).output().unwrap();
+        let output = std::process::Command::new("bash").arg("-c").arg(&script).output().unwrap();
         assert_eq!(
-            (ran.status.code(), String::from_utf8_lossy(&ran.stdout).as_ref()),
+            (output.status.code(), String::from_utf8_lossy(&output.stdout).as_ref()),
             (Some(3), "one\nalways\n")
         );
-        let ran = ClusterOperationSpec {
+        let spec = ClusterOperationSpec {
             pre_hook: vec![hook("false", None)],
             ..operation("shell", "echo reached")
         };
-        let ran = std::process::Command::new("bash")
+        let output = std::process::Command::new("bash")
             .arg("-c")
-            .arg(entrypoint(&ran, false).unwrap())
+            .arg(entrypoint(&spec, false).unwrap())
             .output()
             .unwrap();
-        assert!(!ran.status.success() && ran.stdout.is_empty(), "a hook that fails prevents the action");
+        assert!(!output.status.success() && output.stdout.is_empty(), "a failed hook prevents the action");
     }
 
-    /// As the runner tells it: a signal to the whole group of the script, of which the work is none.
+    /// As the runner sends it: a signal to the process group of the script. The work has its own group.
     #[test]
-    fn what_always_runs_runs_after_a_signal() {
+    fn always_hooks_run_after_a_signal() {
         use std::io::{BufRead as _, BufReader, Read as _};
         use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
         let spec = ClusterOperationSpec {
@@ -240,21 +240,21 @@ mod tests {
                 hook("echo never", None),
                 hook("sleep 0.1; echo always", Some(HookMoment::Always)),
             ],
-            // The one that waits says so itself: it is there when the signal comes.
+            // The process that waits prints the line, so it exists when the signal is sent.
             ..operation("shell", "sh -c 'echo at work; exec sleep 60'")
         };
         let mut bash = std::process::Command::new("bash");
         bash.arg("-c").arg(entrypoint(&spec, false).unwrap()).process_group(0);
         let mut running = bash.stdout(std::process::Stdio::piped()).spawn().unwrap();
-        let mut said = BufReader::new(running.stdout.take().unwrap());
+        let mut stdout = BufReader::new(running.stdout.take().unwrap());
         let mut line = String::new();
-        said.read_line(&mut line).unwrap();
+        stdout.read_line(&mut line).unwrap();
         assert_eq!(line, "at work\n");
         let group = format!("-{}", running.id());
-        let told = std::process::Command::new("kill").args(["-TERM", "--", &group]).status().unwrap();
-        assert!(told.success());
+        let status = std::process::Command::new("kill").args(["-TERM", "--", &group]).status().unwrap();
+        assert!(status.success());
         let mut rest = String::new();
-        said.read_to_string(&mut rest).unwrap();
+        stdout.read_to_string(&mut rest).unwrap();
         let ended = running.wait().unwrap();
         assert_eq!(rest, "always\n");
         assert!(!ended.success() && (ended.code() == Some(143) || ended.signal() == Some(15)), "{ended}");
@@ -262,12 +262,12 @@ mod tests {
 
     /// Cases 9, 10 and 35.
     #[test]
-    fn what_cannot_run_is_named() {
+    fn an_operation_that_cannot_run_is_refused_by_name() {
         let refused = |spec: &ClusterOperationSpec| entrypoint(spec, false).unwrap_err().to_string();
         assert!(refused(&operation("playbook", "abc.yml")).contains("\"abc.yml\""));
         assert!(refused(&operation("OtherAction", "x")).contains("[playbook shell"));
-        assert!(refused(&operation("playbook", "x;rm -rf /")).contains("no file name"));
-        assert!(refused(&operation("playbook", "../x.yml")).contains("no file name"));
+        assert!(refused(&operation("playbook", "x;rm -rf /")).contains("is not a file name"));
+        assert!(refused(&operation("playbook", "../x.yml")).contains("is not a file name"));
         let mut from_map = operation("playbook", "my.yml");
         from_map.main.action_source = Some(ActionSource::Configmap);
         assert_eq!(refused(&from_map), "actionSourceRef must be specified if actionSource set as configmap");

@@ -1,15 +1,15 @@
-//! The frame of a Job's script, which makes bash fit to be process 1.
+//! The frame of a Job's script, with which bash can run as process 1.
 //!
 //! ```text
-//!   kubelet ── TERM ──► process 1 ── TERM ──► the work: one shell and its programs, a process group of their own
-//!                           │                 (killed when it does not end)
-//!                           └── then ──► what always runs, each in a shell of its own
+//!   kubelet ── TERM ──► process 1 ── TERM ──► the work: one shell and its programs, in their own process group
+//!                           │                 (killed after the grace period)
+//!                           └── then ──► the hooks that always run, each in its own shell
 //! ```
 //!
-//! The end of a pod is told to process 1 alone. A bash that waits for a program hears of nothing until that program ends,
-//! and as process 1 it does not die of a signal either. So the work runs in the background, and bash waits for it.
+//! When a pod ends, only process 1 gets the signal. While bash waits for a program in the foreground, it handles no signal,
+//! and as process 1 it does not die from a signal either. So the work runs in the background, and bash waits for it.
 
-/// Seconds that the work has to end once it was told. What is left of the pod's time is for what always runs.
+/// Seconds between SIGTERM and SIGKILL of the work. The rest of the pod's grace period is for the hooks that always run.
 pub(crate) const WORK_SECONDS: u32 = 30;
 
 const HEAD: &str = "#!/bin/bash
@@ -22,7 +22,7 @@ set -o pipefail
 set -o monitor
 ";
 
-/// Process groups are looked at, not the first process alone: what it started may still be tidying up.
+/// Waits for the whole process group, not only for its first process: a child may still be cleaning up.
 const STOP: &str = "
 # only process 1 is told to stop: the work hears of it here
 _stop() {
@@ -40,7 +40,7 @@ trap '_stop INT 130' INT
 trap '_stop TERM 143' TERM
 ";
 
-/// Once the work has ended, a signal cannot prevent what always runs.
+/// After the end of the work, a signal does not prevent the hooks that always run.
 const END: &str = "_work &
 _status=0
 wait \"$!\" || _status=$?
@@ -55,15 +55,15 @@ pub(crate) struct Commands {
     pub before: Vec<String>,
     /// The action.
     pub action: String,
-    /// Hooks after an action that did what it should.
+    /// Hooks that run after a successful action.
     pub after: Vec<String>,
-    /// Hooks that run whatever happens.
+    /// Hooks that always run.
     pub always: Vec<String>,
 }
 
 impl Commands {
-    /// The script, with so many seconds between the word to stop and the death of the work. Hooks and action share one
-    /// shell, the first of them that fails ends it, and its exit code is the script's.
+    /// The script, with this number of seconds between SIGTERM and SIGKILL of the work. Hooks and action share one shell; the
+    /// first failure ends it, and its exit code is the exit code of the script.
     pub(crate) fn script(&self, seconds: u32) -> String {
         let lines = |commands: &[String]| commands.iter().map(|line| format!("{line}\n")).collect::<String>();
         let Self { before, action, after, always } = self;
@@ -77,7 +77,7 @@ impl Commands {
     }
 }
 
-/// What always runs; none of it can keep the next from running.
+/// The function for the hooks that always run. A failed hook does not prevent the next one.
 fn finish(always: &[String]) -> String {
     if always.is_empty() {
         return String::new();
@@ -106,7 +106,7 @@ mod tests {
         }
     }
 
-    /// Runs a script as process 1 of a namespace of its own, and kills it after 20 s.
+    /// Runs a script as process 1 of its own PID namespace, and kills it after 20 s.
     fn as_process_one(script: &str) -> Output {
         let mut command = Command::new("timeout");
         command.args(["--signal=KILL", "20", "unshare", "--pid", "--fork", "--kill-child"]);
@@ -116,45 +116,45 @@ mod tests {
         command.args(["bash", "-c", script]).stdin(Stdio::null()).output().unwrap()
     }
 
-    /// Work that is asleep when process 1 is told to end. A signal between the fork of a program and its start may be lost
-    /// by any shell, so it is sent later.
-    fn told(work: &str) -> String {
+    /// Work that sleeps when process 1 gets SIGTERM. A shell may lose a signal between fork and exec of a program, so the
+    /// signal is sent a little later.
+    fn signalled(work: &str) -> String {
         work.replace("{asleep}", "sleep 60 & sleep 0.2; kill -s TERM 1")
     }
 
-    fn said(output: &Output) -> (Option<i32>, String) {
+    fn result(output: &Output) -> (Option<i32>, String) {
         (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
     #[test]
-    fn what_is_told_to_process_1_alone_reaches_the_work_and_what_always_runs_runs() {
-        let work = told("sh -c 'trap \"echo heard; exit\" TERM; {asleep}; wait'");
+    fn a_signal_to_process_1_reaches_the_work_and_always_hooks_run() {
+        let work = signalled("sh -c 'trap \"echo heard; exit\" TERM; {asleep}; wait'");
         let ended = as_process_one(&commands(&work, &["sleep 0.1; echo always"]).script(15));
-        assert_eq!(said(&ended), (Some(143), "heard\nalways\n".to_owned()), "{ended:?}");
+        assert_eq!(result(&ended), (Some(143), "heard\nalways\n".to_owned()), "{ended:?}");
         let ended = as_process_one(&commands("(sleep 0.2; kill -s INT 1) & sleep 60", &[]).script(15));
-        assert_eq!(said(&ended), (Some(130), String::new()), "{ended:?}");
+        assert_eq!(result(&ended), (Some(130), String::new()), "{ended:?}");
     }
 
     #[test]
-    fn work_that_does_not_end_is_killed_and_what_always_runs_runs() {
-        let work = told("trap '' TERM; {asleep}; wait");
+    fn work_that_ignores_the_signal_is_killed_and_always_hooks_run() {
+        let work = signalled("trap '' TERM; {asleep}; wait");
         let ended = as_process_one(&commands(&work, &["echo always"]).script(1));
-        assert_eq!(said(&ended), (Some(143), "always\n".to_owned()), "{ended:?}");
+        assert_eq!(result(&ended), (Some(143), "always\n".to_owned()), "{ended:?}");
     }
 
     #[test]
-    fn a_second_signal_does_not_keep_what_always_runs_from_running() {
+    fn a_second_signal_does_not_prevent_always_hooks() {
         let again = "kill -s TERM 1; sleep 0.1; echo always";
-        let work = told("{asleep}; wait");
+        let work = signalled("{asleep}; wait");
         let ended = as_process_one(&commands(&work, &[again, "echo too"]).script(15));
-        assert_eq!(said(&ended), (Some(143), "always\ntoo\n".to_owned()), "{ended:?}");
+        assert_eq!(result(&ended), (Some(143), "always\ntoo\n".to_owned()), "{ended:?}");
     }
 
     #[test]
-    fn of_what_always_runs_none_keeps_the_next_from_running_or_changes_the_code() {
+    fn a_failed_always_hook_neither_prevents_the_next_nor_changes_the_exit_code() {
         let always = ["exit 7", "false; echo on", "# nothing"];
         let ended = as_process_one(&commands("exit 3", &always).script(1));
-        assert_eq!(said(&ended), (Some(3), "on\n".to_owned()), "{ended:?}");
+        assert_eq!(result(&ended), (Some(3), "on\n".to_owned()), "{ended:?}");
     }
 
     #[test]
@@ -162,16 +162,16 @@ mod tests {
         let before = vec!["cd /proc".to_owned(), "word=hello".to_owned()];
         let good = Commands { before: before.clone(), ..commands("echo $word from $PWD", &[]) };
         let ended = as_process_one(&good.script(1));
-        assert_eq!(said(&ended), (Some(0), "hello from /proc\nnever\n".to_owned()), "{ended:?}");
+        assert_eq!(result(&ended), (Some(0), "hello from /proc\nnever\n".to_owned()), "{ended:?}");
         let bad = Commands { before, ..commands("false\necho reached", &[]) };
-        assert_eq!(said(&as_process_one(&bad.script(1))), (Some(1), String::new()));
+        assert_eq!(result(&as_process_one(&bad.script(1))), (Some(1), String::new()));
         let empty = Commands { after: Vec::new(), ..commands("# nothing", &[]) };
-        assert_eq!(said(&as_process_one(&empty.script(1))), (Some(0), String::new()));
+        assert_eq!(result(&as_process_one(&empty.script(1))), (Some(0), String::new()));
     }
 
     #[test]
-    fn what_cannot_be_read_is_a_failure_after_which_what_always_runs_runs() {
+    fn always_hooks_run_after_a_syntax_error() {
         let ended = as_process_one(&commands("echo )(", &["echo always"]).script(1));
-        assert_eq!(said(&ended), (Some(2), "always\n".to_owned()), "{ended:?}");
+        assert_eq!(result(&ended), (Some(2), "always\n".to_owned()), "{ended:?}");
     }
 }

@@ -11,19 +11,19 @@ use k8s_openapi::api::core::v1::{
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 
-/// The user and group of our images; files that are mounted belong to the group.
+/// The user and group of the images of kubeon. Mounted files belong to the group.
 const NONROOT: i64 = 65532;
-/// The mode of files that only their owner reads.
+/// The mode of files that only their owner can read.
 const OWNER_READS: i32 = 0o400;
-/// The folder that the image of a bundle copies its files to.
+/// The folder to which the image of a bundle copies its files.
 const FILLED: &str = "/target";
-/// The only folder of a runner's container that is writable.
+/// The only writable folder in the container of a runner.
 const SCRATCH: &str = "/tmp";
-/// The file of a token in its volume.
+/// The name of the token file in its volume.
 pub const TOKEN: &str = "token";
-/// Seconds between SIGTERM and SIGKILL of a pod: hooks that always run need them.
+/// Seconds between SIGTERM and SIGKILL of a pod, for the hooks that always run.
 const GRACE_SECONDS: i64 = 120;
-/// The part of [`GRACE_SECONDS`] that the runner leaves to its work.
+/// The part of [`GRACE_SECONDS`] that the runner gives to its work.
 const WORK_GRACE: &str = "100";
 
 /// The values of a Job that differ between operations.
@@ -43,30 +43,30 @@ pub struct OperationJob<'a> {
     pub container: &'a str,
     /// The image.
     pub image: &'a str,
-    /// What process 1 is.
+    /// The program that runs as process 1.
     pub program: Program,
-    /// Environment, in order. Never a secret.
+    /// Environment variables, in order. They never contain a secret.
     pub env: Vec<(String, String)>,
-    /// Files.
+    /// Mounted files and folders.
     pub mounts: Vec<Mount>,
     /// Requests and limits of the container.
     pub resources: Option<ResourceRequirements>,
-    /// Seconds after which Kubernetes ends it; zero and less mean no deadline.
+    /// Seconds after which Kubernetes ends the Job; 0 or less: no deadline.
     pub deadline_seconds: Option<i64>,
-    /// Seconds between its end and its removal.
+    /// Seconds between the end of the Job and its removal.
     pub ttl_seconds: Option<i32>,
 }
 
-/// What process 1 of the Job is.
+/// The program that runs as process 1 of the Job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Program {
-    /// The mounted script, in an image that is not ours. It gets no token.
+    /// The mounted script, in an image that is not from kubeon. It gets no service account token.
     Script,
     /// `kubeon-runner run`, under the service account `kubeon-runner`.
     Runner {
         /// The operation whose status it writes.
         operation: String,
-        /// What it runs: `script` or `kubeon`.
+        /// The action that it runs: `script` or `kubeon`.
         action: &'static str,
         /// Further arguments.
         more: Vec<String>,
@@ -82,7 +82,7 @@ pub struct Mount {
     pub source: MountSource,
     /// The path in the container.
     pub path: String,
-    /// The key that is mounted; all of them when absent.
+    /// The key that is mounted; all keys when absent.
     pub key: Option<String>,
 }
 
@@ -93,27 +93,27 @@ pub enum MountSource {
     ConfigMap {
         /// Its name.
         name: String,
-        /// The mode of its files; Kubernetes' default when absent.
+        /// The mode of its files; the default of Kubernetes when absent.
         mode: Option<i32>,
-        /// Whether the pod starts without the ConfigMap, with an empty volume.
+        /// Whether the pod starts with an empty volume when the ConfigMap does not exist.
         optional: bool,
     },
-    /// A Secret, whose files only the owner reads.
+    /// A Secret. Only the owner can read its files.
     Secret {
         /// Its name.
         name: String,
-        /// Whether the pod starts without the Secret, with an empty volume.
+        /// Whether the pod starts with an empty volume when the Secret does not exist.
         optional: bool,
     },
-    /// A token of the pod's service account for one audience, file `token`. The kubelet renews it before it expires.
+    /// A token of the pod's service account for one audience, in the file [`TOKEN`]. The kubelet renews it before it expires.
     Token {
         /// The audience.
         audience: String,
         /// Seconds until it expires, 600 at least.
         seconds: u32,
     },
-    /// An empty folder. An init container with the name of the volume runs this image, which copies its files to
-    /// `/target`.
+    /// An empty folder that an init container fills. The container has the name of the volume and runs this image, which
+    /// copies its files to `/target`.
     FilledBy(String),
 }
 
@@ -138,7 +138,7 @@ pub fn job(operation: &OperationJob<'_>) -> Job {
         backoff_limit: Some(0),
         completions: Some(1),
         parallelism: Some(1),
-        // A pod that was removed is a failure; the Job must not start a second pod beside it.
+        // A removed pod counts as failed; the Job must not start a second pod while the first one terminates.
         pod_replacement_policy: Some("Failed".to_owned()),
         template: PodTemplateSpec { metadata: Some(metadata.clone()), spec: Some(pod(operation)) },
         active_deadline_seconds: operation.deadline_seconds.filter(|seconds| *seconds > 0),
@@ -208,7 +208,7 @@ fn command(program: &Program) -> Vec<String> {
 }
 
 fn env(operation: &OperationJob<'_>, runner: bool) -> Vec<EnvVar> {
-    // Programs that need a home directory find the folder that is writable.
+    // HOME is the writable folder, for programs that need a home directory.
     let home = runner.then(|| ("HOME".to_owned(), SCRATCH.to_owned()));
     let variable = |(name, value)| EnvVar { name, value: Some(value), value_from: None };
     operation.env.iter().cloned().chain(home).map(variable).collect()
@@ -226,13 +226,13 @@ fn pod_security(runner: bool) -> PodSecurityContext {
     }
 }
 
-/// Rights of a container. One of ours has none; an image that is not ours may need those that it was made for.
-fn privileges(ours: bool) -> SecurityContext {
+/// The security context of a container. Images of kubeon get no capabilities; other images may need theirs.
+fn privileges(own_image: bool) -> SecurityContext {
     let dropped = || Capabilities { drop: Some(vec!["ALL".to_owned()]), add: None };
     SecurityContext {
         allow_privilege_escalation: Some(false),
-        read_only_root_filesystem: ours.then_some(true),
-        capabilities: ours.then(dropped),
+        read_only_root_filesystem: own_image.then_some(true),
+        capabilities: own_image.then(dropped),
         ..SecurityContext::default()
     }
 }
@@ -379,15 +379,15 @@ mod tests {
     }
 
     #[test]
-    fn only_the_runner_gets_a_token_and_nobody_more_rights_than_it_has() {
+    fn only_the_runner_gets_a_token_and_no_container_may_gain_privileges() {
         let foreign = with_key(false, Program::Script);
         let pod = &foreign["spec"]["template"]["spec"];
         assert_eq!(pod["automountServiceAccountToken"], false);
         assert!(pod.get("serviceAccountName").is_none());
         assert_eq!(pod["securityContext"]["seccompProfile"]["type"], "RuntimeDefault");
         assert_eq!(pod["containers"][0]["securityContext"]["allowPrivilegeEscalation"], false);
-        let ours = with_key(false, runner());
-        let pod = &ours["spec"]["template"]["spec"];
+        let own_image = with_key(false, runner());
+        let pod = &own_image["spec"]["template"]["spec"];
         assert_eq!(
             (&pod["serviceAccountName"], &pod["automountServiceAccountToken"]),
             (&json!("kubeon-runner"), &json!(true))
@@ -402,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn a_runner_is_nobody_special_and_writes_in_one_folder() {
+    fn a_runner_is_not_root_and_writes_to_one_folder() {
         let job = with_key(true, runner());
         let pod = &job["spec"]["template"]["spec"];
         let security = &pod["securityContext"];
@@ -422,13 +422,13 @@ mod tests {
     }
 
     #[test]
-    fn what_always_runs_has_most_of_the_time_between_the_signal_and_the_death() {
+    fn always_hooks_get_most_of_the_grace_period() {
         let (work, grace) = (i64::from(crate::frame::WORK_SECONDS), WORK_GRACE.parse::<i64>().unwrap());
         assert!(2 * work < grace && grace < GRACE_SECONDS);
     }
 
     #[test]
-    fn a_token_is_for_one_audience_and_a_bounded_time() {
+    fn a_token_has_one_audience_and_a_limited_lifetime() {
         let source = MountSource::Token { audience: "kubeon-callback/uid-1".into(), seconds: 3600 };
         let mount = Mount { volume: "callback-token", source, path: "/callback".into(), key: None };
         let token = json!({"audience": "kubeon-callback/uid-1", "expirationSeconds": 3600, "path": "token"});
@@ -441,13 +441,13 @@ mod tests {
 
     #[test]
     fn a_bundle_is_copied_into_an_empty_volume_before_the_work() {
-        let wanted = Mount::bundle("kubeon/kubeon-bundle:{version}", "v1.36.3");
-        assert_eq!(wanted.source, MountSource::FilledBy("kubeon/kubeon-bundle:v1.36.3".into()));
-        let filler = to_value(filler(&wanted)).unwrap();
+        let bundle = Mount::bundle("kubeon/kubeon-bundle:{version}", "v1.36.3");
+        assert_eq!(bundle.source, MountSource::FilledBy("kubeon/kubeon-bundle:v1.36.3".into()));
+        let filler = to_value(filler(&bundle)).unwrap();
         assert_eq!(filler["volumeMounts"], json!([{"name": "bundle", "mountPath": "/target"}]));
         assert_eq!(filler["securityContext"]["readOnlyRootFilesystem"], true);
         assert_eq!(
-            to_value(mount(&wanted)).unwrap(),
+            to_value(mount(&bundle)).unwrap(),
             json!({"name": "bundle", "mountPath": "/bundle", "readOnly": true})
         );
     }

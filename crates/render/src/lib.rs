@@ -1,5 +1,5 @@
-//! Text that a host or a Kubernetes program will read, from plain values. Pure: no decision about what
-//! should run where is taken here, only how it is written down.
+//! Renders the files of hosts and the objects of clusters from plain values. The crate has no side effects and decides only
+//! the form of the text: the plan decides what runs on which host.
 //!
 //! ```text
 //!   plan ──values──►  render  ──►  unit files · configuration · kubeconfigs · objects · scripts of Jobs

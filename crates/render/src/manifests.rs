@@ -1,4 +1,4 @@
-//! Objects that every cluster gets: the rights of its own agents, and DNS.
+//! Objects of every cluster: the RBAC rules of its agents, and DNS.
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -42,10 +42,10 @@ fn user(name: &str) -> Value {
 
 /// The group that a host belongs to while it asks for its first certificate.
 pub const BOOTSTRAP_GROUP: &str = "system:bootstrappers:kubeon";
-/// The user that flannel is.
+/// The user of flannel.
 pub const FLANNEL_USER: &str = "kubeon:flannel";
 
-/// Rights for joining (ask for a certificate, have it approved, renew it), for the API server towards the
+/// RBAC rules for joining hosts (request a certificate, have it approved, renew it), for requests of the API server to
 /// kubelets, and for flannel.
 #[must_use]
 pub fn rights() -> Vec<ApiObject> {
@@ -78,7 +78,7 @@ pub fn rights() -> Vec<ApiObject> {
     ]
 }
 
-/// Labels of a node, as an object to apply: kubeon owns exactly these.
+/// Labels of a node, as an object for server-side apply: kubeon owns exactly these labels.
 #[must_use]
 pub fn node_labels(node: &str, labels: &BTreeMap<String, String>) -> ApiObject {
     object(
@@ -87,7 +87,7 @@ pub fn node_labels(node: &str, labels: &BTreeMap<String, String>) -> ApiObject {
     )
 }
 
-/// CoreDNS with everything it needs, answering at `address`.
+/// CoreDNS and its dependent objects, with the service address `address`.
 #[must_use]
 pub fn coredns(image: &str, address: Ipv4Addr, domain: &str) -> Vec<ApiObject> {
     let system = "/api/v1/namespaces/kube-system";
@@ -199,7 +199,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn answers_at_the_address_the_kubelets_were_told() {
+    fn the_dns_service_has_the_given_address() {
         let objects =
             coredns("registry.k8s.io/coredns/coredns:v1", Ipv4Addr::new(10, 64, 0, 10), "cluster.local");
         let service = objects.iter().find(|o| o.path.ends_with("/services/kube-dns")).unwrap();
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn every_object_lies_at_the_path_of_its_own_name() {
+    fn the_path_of_every_object_ends_with_its_name() {
         let all = rights().into_iter().chain(coredns("i", Ipv4Addr::LOCALHOST, "d"));
         for object in all {
             let name = object.body["metadata"]["name"].as_str().unwrap().to_owned();

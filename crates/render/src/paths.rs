@@ -1,34 +1,33 @@
-//! Where things lie on a host. The layout under `/etc/kubernetes` is kubeadm's, so that habits and tools
-//! that know it keep working.
+//! Paths on a host. The layout under `/etc/kubernetes` is that of kubeadm, so that existing tools work with it.
 
-/// Everything of kubeon's own.
+/// The folder of kubeon's own files.
 pub const HOME: &str = "/var/lib/kubeon";
 /// Unpacked parts, one folder per digest.
 pub const PARTS: &str = "/var/lib/kubeon/parts";
-/// Links that choose the version in use, one per part.
+/// Links to the versions in use, one for each part.
 pub const CURRENT: &str = "/var/lib/kubeon/current";
-/// Programs of the bundle for hosts that lack them.
+/// Programs from the bundle for hosts that do not have them.
 pub const TOOLS: &str = "/var/lib/kubeon/tools";
-/// Where services look for the host's programs; what it lacks they find last.
+/// `PATH` of services: the folders of the host first, then [`TOOLS`].
 pub const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/var/lib/kubeon/tools";
 /// Keys and certificates.
 pub const PKI: &str = "/etc/kubernetes/pki";
 /// Configuration and kubeconfigs.
 pub const ETC: &str = "/etc/kubernetes";
-/// The certificate with which a kubelet asks for its own.
+/// The certificate with which a kubelet requests its own certificate.
 pub const KUBELET_BOOTSTRAP: &str = "/var/lib/kubelet/bootstrap/client.crt";
-/// etcd's data.
+/// The data of etcd.
 pub const ETCD_DATA: &str = "/var/lib/etcd";
-/// containerd's socket.
+/// The socket of containerd.
 pub const CONTAINERD_SOCKET: &str = "/run/containerd/containerd.sock";
 
-/// The link that chooses the version of a part.
+/// The link to the version of a part that is in use.
 #[must_use]
 pub fn current(part: &str) -> String {
     format!("{CURRENT}/{part}")
 }
 
-/// A program of a part, through the link that chooses its version.
+/// The path of a program of a part, through the link [`current`].
 #[must_use]
 pub fn program(part: &str, name: &str) -> String {
     format!("{CURRENT}/{part}/bin/{name}")

@@ -1,5 +1,5 @@
-//! systemd units. Programs that can tell when they are ready (`Type=notify`) do, so that starting a unit
-//! waits exactly as long as needed.
+//! systemd units. Programs that can report readiness use `Type=notify`, so that `systemctl start` returns when the program is
+//! ready.
 
 use std::fmt::Write as _;
 use std::net::Ipv4Addr;
@@ -9,7 +9,7 @@ use kubeon_api::Arch;
 use crate::paths::{self, ETCD_DATA, etc, pki, program};
 use crate::tools;
 
-/// One unit: what it is, how it is started.
+/// A service unit.
 struct Unit<'a> {
     description: &'a str,
     notify: bool,
@@ -45,20 +45,20 @@ impl Unit<'_> {
     }
 }
 
-/// What an etcd member needs to know.
+/// The settings of an etcd member.
 #[derive(Debug, Clone)]
 pub struct EtcdMember<'a> {
-    /// The member's name: its host's.
+    /// The member's name: the name of its host.
     pub name: &'a str,
     /// Its address.
     pub address: Ipv4Addr,
-    /// Name and address of every first member, in order.
+    /// Name and address of every initial member, in order.
     pub initial: &'a [(String, Ipv4Addr)],
-    /// Tells clusters apart that were started on the same addresses.
+    /// The cluster token. It differs between clusters that were started on the same addresses.
     pub token: &'a str,
 }
 
-/// `etcd.service`: a member with TLS towards clients and peers.
+/// `etcd.service`: a member that uses TLS for clients and peers.
 #[must_use]
 pub fn etcd(member: &EtcdMember<'_>) -> String {
     let initial: Vec<String> =
@@ -97,10 +97,10 @@ pub fn etcd(member: &EtcdMember<'_>) -> String {
     .text()
 }
 
-/// What the API server needs to know.
+/// The settings of an API server.
 #[derive(Debug, Clone)]
 pub struct ApiServerUnit<'a> {
-    /// The address that it tells others.
+    /// The address that it advertises.
     pub address: Ipv4Addr,
     /// Service network in CIDR notation.
     pub service_cidr: &'a str,
@@ -152,7 +152,7 @@ pub fn apiserver(api: &ApiServerUnit<'_>) -> String {
         "--requestheader-extra-headers-prefix=X-Remote-Extra-".into(),
         format!("--proxy-client-cert-file={}", pki("front-proxy-client.crt")),
         format!("--proxy-client-key-file={}", pki("front-proxy-client.key")),
-        // Watches that are not told to end hold a server that was for a minute, in which nobody is served.
+        // Without it, open watches delay the shutdown by a minute, during which the server accepts no requests.
         "--shutdown-watch-termination-grace-period=10s".into(),
         "--profiling=false".into(),
     ];
@@ -168,7 +168,7 @@ pub fn apiserver(api: &ApiServerUnit<'_>) -> String {
     .text()
 }
 
-/// What the controller manager needs to know.
+/// The settings of a controller manager.
 #[derive(Debug, Clone)]
 pub struct ControllerManager<'a> {
     /// The cluster's name.
@@ -202,7 +202,7 @@ pub fn controller_manager(manager: &ControllerManager<'_>) -> String {
         format!("--root-ca-file={}", pki("ca.crt")),
         format!("--service-account-private-key-file={}", pki("sa.key")),
         "--use-service-account-credentials=true".into(),
-        // Every controller first makes its own account: at the default of 20 a second a new cluster waits for seconds.
+        // Every controller first creates its service account; the default of 20 requests per second delays a new cluster.
         "--kube-api-qps=100".into(),
         "--kube-api-burst=200".into(),
         "--allocate-node-cidrs=true".into(),
@@ -251,7 +251,7 @@ pub fn scheduler(feature_gates: &str) -> String {
     .text()
 }
 
-/// `containerd.service`. Containers outlive a restart of it.
+/// `containerd.service`. Containers keep running while it restarts.
 #[must_use]
 pub fn containerd() -> String {
     let path = format!("{0}/containerd/bin:{0}/runc/bin:{1}", paths::CURRENT, paths::PATH);
@@ -304,7 +304,7 @@ pub fn kube_proxy() -> String {
     .text()
 }
 
-/// `flanneld.service`: the pod network's overlay, its subnets taken from the nodes' pod ranges.
+/// `flanneld.service`: the overlay of the pod network. Its subnets are the pod ranges of the nodes.
 #[must_use]
 pub fn flannel(node: &str, address: Ipv4Addr) -> String {
     Unit {
@@ -325,7 +325,7 @@ pub fn flannel(node: &str, address: Ipv4Addr) -> String {
     .text()
 }
 
-/// `haproxy.service`: the bundle's own, whatever the host has.
+/// `haproxy.service`: it runs the haproxy of the bundle, even if the host has one.
 #[must_use]
 pub fn haproxy(arch: Arch) -> String {
     Unit {
@@ -345,7 +345,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_every_first_member() {
+    fn names_every_initial_member() {
         let initial = vec![
             ("h1".to_owned(), Ipv4Addr::new(10, 0, 0, 1)),
             ("h2".to_owned(), Ipv4Addr::new(10, 0, 0, 2)),

@@ -1,11 +1,11 @@
-//! Programs of the bundle that come from a distribution: they bring their own C library and are started by their own
-//! loader, so that they run whatever the host has.
+//! Programs of the bundle that come from a Linux distribution. They include their own C library and are started by their own
+//! loader, so that they do not depend on the libraries of the host.
 
 use kubeon_api::Arch;
 
 use crate::paths::{TOOLS, current};
 
-/// What the hosts' network programs are called, the file behind each, and what tells that file which one it is.
+/// Network programs: the name, the file that implements it, and the argument that selects the program in that file.
 const NETWORK: [(&str, &str, &str); 8] = [
     ("nft", "nft", ""),
     ("conntrack", "conntrack", ""),
@@ -17,7 +17,7 @@ const NETWORK: [(&str, &str, &str); 8] = [
     ("ip6tables-restore", "xtables", "ip6tables-restore "),
 ];
 
-/// The command that runs a program of a part, given by its path in the part: the part's loader, with its libraries.
+/// The command that runs the program at `path` of a part with the loader and the libraries of the part.
 #[must_use]
 pub fn command(part: &str, path: &str, arch: Arch) -> String {
     let (root, triplet) = (current(part), arch.triplet());
@@ -27,8 +27,8 @@ pub fn command(part: &str, path: &str, arch: Arch) -> String {
     )
 }
 
-/// Scripts, by path, that make nft and iptables callable by their names. iptables works on the rules of nftables
-/// where the kernel has those, else on its own.
+/// Scripts, as path and text, that run nft and iptables by their usual names. iptables uses nftables when the kernel supports
+/// it, else its legacy rules.
 #[must_use]
 pub fn network(arch: Arch, has_nftables: bool) -> Vec<(String, String)> {
     let xtables = if has_nftables { "xtables-nft-multi" } else { "xtables-legacy-multi" };
@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_program_is_started_by_the_loader_of_its_own_part() {
+    fn a_program_is_started_by_the_loader_of_its_part() {
         let line = command("haproxy", "usr/sbin/haproxy", Arch::Arm64);
         let root = "/var/lib/kubeon/current/haproxy";
         assert_eq!(
@@ -60,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn iptables_follows_the_kernel() {
+    fn iptables_uses_nftables_when_the_kernel_supports_it() {
         let text = |has_nftables| {
             let all = network(Arch::Amd64, has_nftables);
             all.into_iter().find(|(path, _)| path == "/var/lib/kubeon/tools/iptables-save").unwrap().1

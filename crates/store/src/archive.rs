@@ -98,25 +98,25 @@ impl Store {
     pub fn import(&self, lock: &ClusterLock, archive: impl Read) -> Result<Imported, StoreError> {
         let cluster = lock.cluster();
         let files = unpack(archive).map_err(StoreError::Archive)?;
-        let state = files.get(STATE).ok_or_else(|| StoreError::Archive("it holds no state".to_owned()))?;
+        let state = files.get(STATE).ok_or_else(|| StoreError::Archive("it contains no state".to_owned()))?;
         let new = self.parse::<Value>(cluster, Path::new(STATE), state).map_err(|error| match error {
             StoreError::Damaged { why, .. } => {
                 StoreError::Archive(format!("its state cannot be read: {why}"))
             }
-            StoreError::Foreign { .. } => StoreError::Archive("its state is another program's".to_owned()),
+            StoreError::Foreign { .. } => StoreError::Archive("another program wrote its state".to_owned()),
             other => other,
         })?;
         if new.name != *cluster {
-            return Err(StoreError::Archive(format!("it is of {}, not of {cluster}", new.name)));
+            return Err(StoreError::Archive(format!("it belongs to {}, not to {cluster}", new.name)));
         }
         if self.exists(cluster) {
             let path = self.state_path(cluster);
-            let here = self.read(&path)?;
-            let known = self.parse::<Value>(cluster, &path, &here)?;
+            let current = self.read(&path)?;
+            let known = self.parse::<Value>(cluster, &path, &current)?;
             if known.uid != new.uid {
                 return Err(StoreError::OtherCluster { name: cluster.clone(), here: known.uid });
             }
-            if here == *state && self.has_all(cluster, &files) {
+            if current == *state && self.has_all(cluster, &files) {
                 return Ok(Imported::Equal);
             }
             if (known.generation, known.updated_at) > (new.generation, new.updated_at) {
@@ -135,7 +135,7 @@ impl Store {
                 KUBECONFIG => self.kubeconfig_path(cluster),
                 secret => self.secret_folder(cluster).join(secret.trim_start_matches(SECRET)),
             };
-            fs::read(path).is_ok_and(|there| there == *content)
+            fs::read(path).is_ok_and(|current| current == *content)
         })
     }
 
@@ -147,7 +147,8 @@ impl Store {
         {
             match files.get(name) {
                 Some(content) => {
-                    if let Some(parent) = path.parent().and_then(Path::parent).filter(|it| *it != self.base())
+                    if let Some(parent) =
+                        path.parent().and_then(Path::parent).filter(|folder| *folder != self.base())
                     {
                         file::private_folder(parent)?;
                     }
@@ -212,15 +213,15 @@ fn unpack(archive: impl Read) -> Result<BTreeMap<String, Vec<u8>>, String> {
         let mut entry = entry.map_err(unreadable)?;
         let name = String::from_utf8_lossy(&entry.path_bytes()).into_owned();
         if entry.header().entry_type() != EntryType::Regular || !is_known(&name) {
-            return Err(format!("it holds {name:?}, which is no part of a state"));
+            return Err(format!("it contains {name:?}, which is not part of a state"));
         }
         if files.len() >= MOST_FILES {
-            return Err(format!("it holds more than {MOST_FILES} files"));
+            return Err(format!("it contains more than {MOST_FILES} files"));
         }
         let mut content = Vec::new();
         entry.read_to_end(&mut content).map_err(unreadable)?;
         if files.insert(name.clone(), content).is_some() {
-            return Err(format!("it holds {name:?} twice"));
+            return Err(format!("it contains {name:?} twice"));
         }
     }
     Ok(files)

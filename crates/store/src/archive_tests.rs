@@ -20,7 +20,7 @@ fn home() -> Home {
     Home { _folder: folder, store }
 }
 
-/// A cluster with all that a cluster may have.
+/// A cluster with all its files.
 fn full() -> Home {
     let home = home();
     let store = &home.store;
@@ -49,7 +49,7 @@ fn archive(entries: &[(&str, EntryType, &[u8])]) -> Vec<u8> {
     let mut builder = Builder::new(zstd::Encoder::new(Vec::new(), 1).unwrap());
     for (name, kind, content) in entries {
         let mut header = Header::new_old();
-        // Written past the checks of the crate, as somebody who means harm would.
+        // Bypasses the checks of the crate, as an attacker would.
         header.as_old_mut().name[..name.len()].copy_from_slice(name.as_bytes());
         header.set_entry_type(*kind);
         header.set_size(content.len() as u64);
@@ -61,7 +61,7 @@ fn archive(entries: &[(&str, EntryType, &[u8])]) -> Vec<u8> {
 }
 
 #[test]
-fn what_was_exported_is_the_same_elsewhere_and_private() {
+fn an_imported_state_is_equal_and_private() {
     let (here, there) = (full(), home());
     assert_eq!(import(&there.store, &exported(&here.store)).unwrap(), Imported::Taken);
     assert_eq!(exported(&there.store), exported(&here.store));
@@ -90,16 +90,16 @@ fn replaces_an_older_state_and_never_a_newer_one() {
     drop(lock);
     let new = exported(&here.store);
     assert_eq!(import(&there.store, &new).unwrap(), Imported::Taken);
-    assert!(!there.store.secret_folder(&name()).join("etcd/ca.pem").exists(), "the folder is the new one");
+    assert!(!there.store.secret_folder(&name()).join("etcd/ca.pem").exists(), "the folder is replaced");
     let refused = import(&there.store, &old).unwrap_err();
     assert!(matches!(refused, StoreError::NewerHere { generation: 1, .. }), "{refused}");
     assert_eq!(exported(&there.store), new, "a refused import changes nothing");
     let left: Vec<_> = fs::read_dir(there.store.base().join("secret")).unwrap().collect();
-    assert_eq!(left.len(), 1, "nothing half-done is left: {left:?}");
+    assert_eq!(left.len(), 1, "no temporary folder is left: {left:?}");
 }
 
 #[test]
-fn another_cluster_of_the_name_stays() {
+fn refuses_another_cluster_of_the_same_name() {
     let (here, there) = (full(), full());
     let refused = import(&there.store, &exported(&here.store)).unwrap_err();
     assert!(matches!(refused, StoreError::OtherCluster { .. }), "{refused}");
@@ -116,7 +116,7 @@ fn an_archive_cannot_write_elsewhere() {
         let there = home();
         let bytes = archive(&[(STATE, regular, &state), (bad, regular, b"x")]);
         let refused = import(&there.store, &bytes).unwrap_err().to_string();
-        assert!(refused.contains("no part of a state"), "{bad}: {refused}");
+        assert!(refused.contains("not part of a state"), "{bad}: {refused}");
         assert!(!there.store.exists(&name()), "{bad}");
     }
     for kind in [EntryType::Symlink, EntryType::Link, EntryType::Directory, EntryType::Fifo] {
@@ -128,12 +128,12 @@ fn an_archive_cannot_write_elsewhere() {
 }
 
 #[test]
-fn what_is_no_archive_of_the_cluster_is_refused() {
+fn refuses_files_that_are_not_an_archive_of_the_cluster() {
     let regular = EntryType::Regular;
     for (bytes, words) in [
         (b"not an archive".to_vec(), "cannot be read"),
-        (archive(&[(KNOWN_HOSTS, regular, b"x")]), "holds no state"),
-        (archive(&[(STATE, regular, b"{}")]), "another program's"),
+        (archive(&[(KNOWN_HOSTS, regular, b"x")]), "contains no state"),
+        (archive(&[(STATE, regular, b"{}")]), "another program wrote"),
         (archive(&[(STATE, regular, b"{\"schema\": 1}")]), "its state cannot be read"),
         (exported(&full().store)[..200].to_vec(), "cannot be read"),
     ] {
@@ -146,5 +146,5 @@ fn what_is_no_archive_of_the_cluster_is_refused() {
     let other: ClusterName = "other".parse().unwrap();
     let lock = there.store.lock(&other, "kubeon state import").unwrap();
     let refused = there.store.import(&lock, exported(&full().store).as_slice()).unwrap_err().to_string();
-    assert!(refused.contains("it is of demo, not of other"), "{refused}");
+    assert!(refused.contains("it belongs to demo, not to other"), "{refused}");
 }

@@ -3,6 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
+use jiff::Timestamp;
 use kubeon_api::ClusterName;
 
 use crate::holder::Holder;
@@ -11,20 +12,20 @@ use crate::holder::Holder;
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// Neither `$KUBEON_HOME` nor `$HOME` is set.
-    #[error("neither KUBEON_HOME nor HOME is set: set KUBEON_HOME to the folder that shall hold the state")]
+    #[error("neither KUBEON_HOME nor HOME is set: set KUBEON_HOME to the folder for the state")]
     NoHome,
-    /// No cluster of that name was made here.
+    /// No cluster of that name exists here.
     #[error("Cluster[{0}] not exist, please create")]
     Missing(ClusterName),
-    /// A state file cannot be parsed. The message names the backup, which is never used silently.
-    #[error("{path} is damaged: {why}; {way_out}")]
+    /// A state file cannot be parsed. A backup is never used silently.
+    #[error("{path} is damaged: {why}")]
     Damaged {
         /// The state file.
         path: PathBuf,
         /// What is wrong with it.
         why: String,
-        /// The remedy.
-        way_out: String,
+        /// What a user can do about it.
+        remedy: StoreRemedy,
     },
     /// A newer kubeon wrote the file.
     #[error(
@@ -55,7 +56,7 @@ pub enum StoreError {
         holder: Holder,
     },
     /// Another process changed the cluster before this one took the lock.
-    #[error("{0} was changed by another command a moment ago; nothing was done: type the command again")]
+    #[error("{0} was changed by another command a moment ago; nothing was changed: run the command again")]
     Changed(ClusterName),
     /// A lock of one cluster was used for another.
     #[error("the lock of {held} does not cover {wanted}")]
@@ -66,10 +67,10 @@ pub enum StoreError {
         wanted: ClusterName,
     },
     /// The file is not an archive of a cluster's state.
-    #[error("this is no archive of the cluster's state: {0}")]
+    #[error("this is not an archive of the cluster's state: {0}")]
     Archive(String),
     /// An archive would replace a newer state.
-    #[error("the state of {name} here is newer (generation {generation}) than the one in the archive")]
+    #[error("the state of {name} here (generation {generation}) is newer than the state in the archive")]
     NewerHere {
         /// The cluster.
         name: ClusterName,
@@ -77,11 +78,11 @@ pub enum StoreError {
         generation: u64,
     },
     /// An archive would replace another cluster.
-    #[error("another cluster named {name} is here already (identity {here})")]
+    #[error("another cluster named {name} exists here (identity {here})")]
     OtherCluster {
         /// The name of both.
         name: ClusterName,
-        /// The identity of the one that is here.
+        /// The identity of the cluster that is here.
         here: String,
     },
     /// A file operation failed.
@@ -91,12 +92,39 @@ pub enum StoreError {
         action: &'static str,
         /// The file or folder.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
 }
 
+/// What a user can do about a damaged file of the state. The caller describes it in its own terms.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum StoreRemedy {
+    /// Check the previous state and restore it.
+    RestorePrevious {
+        /// The previous state.
+        backup: PathBuf,
+        /// The file to restore.
+        path: PathBuf,
+        /// When the previous state was saved.
+        saved_at: Timestamp,
+    },
+    /// Restore the file from a backup; there is no previous state.
+    RestoreFile,
+    /// Choose the default cluster again.
+    ChooseCluster,
+}
+
 impl StoreError {
+    /// What a user can do about it, if something is known.
+    #[must_use]
+    pub fn remedy(&self) -> Option<&StoreRemedy> {
+        match self {
+            Self::Damaged { remedy, .. } => Some(remedy),
+            _ => None,
+        }
+    }
+
     pub(crate) fn file(action: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
         let path = path.into();
         move |source| Self::File { action, path, source }

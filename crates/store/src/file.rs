@@ -36,8 +36,8 @@ pub(crate) fn link_backup(path: &Path, copy: &Path) -> io::Result<()> {
 }
 
 /// Exchanges two folders atomically.
-pub(crate) fn swap_folders(one: &Path, other: &Path) -> io::Result<()> {
-    rustix::fs::renameat_with(rustix::fs::CWD, one, rustix::fs::CWD, other, RenameFlags::EXCHANGE)?;
+pub(crate) fn swap_folders(left: &Path, right: &Path) -> io::Result<()> {
+    rustix::fs::renameat_with(rustix::fs::CWD, left, rustix::fs::CWD, right, RenameFlags::EXCHANGE)?;
     Ok(())
 }
 

@@ -6,17 +6,17 @@ use jiff::tz::TimeZone;
 use jiff::{Timestamp, ToSpan as _};
 use serde::{Deserialize, Serialize};
 
-/// Who holds a lock.
+/// The process that holds a lock.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Holder {
     /// Its process id.
     pub pid: u32,
-    /// What it does, such as `kubeon create`.
+    /// Its command, such as `kubeon create`.
     pub command: String,
     /// The control machine's name.
     pub host: String,
-    /// Since when.
+    /// When it took the lock.
     pub since: Timestamp,
 }
 

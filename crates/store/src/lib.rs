@@ -24,7 +24,7 @@ mod state;
 mod store;
 
 pub use archive::Imported;
-pub use error::StoreError;
+pub use error::{StoreError, StoreRemedy};
 pub use holder::Holder;
 pub use lock::ClusterLock;
 pub use state::{Addresses, ClusterState, HostLogin, SCHEMA, Status};

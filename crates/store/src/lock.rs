@@ -1,4 +1,4 @@
-//! One writer per cluster.
+//! The lock that allows one writer per cluster.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{Read, Seek, Write};
@@ -34,7 +34,7 @@ impl ClusterLock {
 
     /// A second handle of the open file.
     #[cfg(test)]
-    pub(crate) fn elsewhere(&self) -> File {
+    pub(crate) fn second_handle(&self) -> File {
         self.file.try_clone().unwrap()
     }
 
@@ -67,7 +67,7 @@ impl ClusterLock {
 }
 
 impl Drop for ClusterLock {
-    /// Unlocks explicitly: a child that is being started shares the open file until its exec.
+    /// Unlocks explicitly: a child process shares the open file between fork and exec.
     fn drop(&mut self) {
         // On failure the kernel releases it when the last copy is closed.
         let _ = self.file.unlock();
@@ -81,7 +81,7 @@ fn write_holder(file: &mut File, holder: &Holder) -> std::io::Result<()> {
     file.write_all(line.as_bytes())
 }
 
-/// The holder. It may not be written yet, so this is tried a few times.
+/// The holder. It may not be written yet, so reading is attempted several times.
 fn read_holder(file: &mut File) -> Holder {
     for _ in 0..HOLDER_ATTEMPTS {
         let mut text = String::new();

@@ -6,13 +6,12 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
-use jiff::tz::TimeZone;
 use kubeon_api::ClusterName;
 use serde::Serialize;
 use serde::de::{DeserializeOwned, IgnoredAny};
 use serde_json::Value;
 
-use crate::error::StoreError;
+use crate::error::{StoreError, StoreRemedy};
 use crate::file;
 use crate::lock::ClusterLock;
 use crate::state::{ClusterState, SCHEMA};
@@ -143,19 +142,14 @@ impl Store {
 
     fn damaged(&self, cluster: &ClusterName, path: PathBuf, why: String) -> StoreError {
         let backup = self.backup_path(cluster);
-        let way_out = match fs::metadata(&backup).and_then(|meta| meta.modified()) {
+        let remedy = match fs::metadata(&backup).and_then(|meta| meta.modified()) {
             Ok(time) => {
-                let time = Timestamp::try_from(time).unwrap_or(Timestamp::UNIX_EPOCH);
-                let time = time.to_zoned(TimeZone::system()).strftime("%Y-%m-%d %H:%M:%S").to_string();
-                format!(
-                    "the state before it, of {time}, is in {backup}; look at it and put it back with: cp {backup} {path}",
-                    backup = backup.display(),
-                    path = path.display(),
-                )
+                let saved_at = Timestamp::try_from(time).unwrap_or(Timestamp::UNIX_EPOCH);
+                StoreRemedy::RestorePrevious { backup, path: path.clone(), saved_at }
             }
-            Err(_) => "there is no older state here; put the file back from a backup".to_owned(),
+            Err(_) => StoreRemedy::RestoreFile,
         };
-        StoreError::Damaged { path, why, way_out }
+        StoreError::Damaged { path, why, remedy }
     }
 
     /// Takes the lock of a cluster without waiting. `command` is shown to others, such as `kubeon create`.
@@ -256,7 +250,7 @@ impl Store {
         text.trim().parse().map(Some).map_err(|error: kubeon_api::NameError| StoreError::Damaged {
             path,
             why: error.to_string(),
-            way_out: "choose again with: kubeon use NAME".to_owned(),
+            remedy: StoreRemedy::ChooseCluster,
         })
     }
 

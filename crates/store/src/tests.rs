@@ -42,7 +42,7 @@ fn mode(path: &Path) -> u32 {
 }
 
 #[test]
-fn finds_its_folder_from_what_is_set() {
+fn finds_its_folder_from_the_environment() {
     let os = |text: &str| Some(text.into());
     assert_eq!(base_folder(os("/k"), os("/home/a")).unwrap(), Path::new("/k"));
     assert_eq!(base_folder(None, os("/home/a")).unwrap(), Path::new("/home/a/.kubeon"));
@@ -51,7 +51,7 @@ fn finds_its_folder_from_what_is_set() {
 }
 
 #[test]
-fn gives_back_what_was_saved_and_lists_it() {
+fn a_saved_state_is_read_back_and_listed() {
     let (_folder, store) = store();
     assert!(store.list().unwrap().is_empty());
     let b = saved(&store, "b");
@@ -72,7 +72,7 @@ fn a_cluster_is_on_no_host_before_its_first_generation() {
 }
 
 #[test]
-fn everything_is_for_its_owner_only() {
+fn all_files_and_folders_are_private() {
     let (_folder, store) = store();
     saved(&store, "demo");
     saved_again(&store);
@@ -88,17 +88,17 @@ fn everything_is_for_its_owner_only() {
     }
 }
 
-/// Somebody else has the open file too, as a process that is just being started does.
+/// Another process has the open file too, such as a child process between fork and exec.
 #[test]
-fn a_lock_that_is_let_go_is_free_though_its_file_is_open_elsewhere() {
+fn a_dropped_lock_is_free_while_its_file_is_open_elsewhere() {
     let (_folder, store) = store();
     saved(&store, "demo");
     let lock = store.lock(&name("demo"), "kubeon add").unwrap();
-    let elsewhere = lock.elsewhere();
+    let second_handle = lock.second_handle();
     assert!(store.lock(&name("demo"), "kubeon use").is_err());
     drop(lock);
     store.lock(&name("demo"), "kubeon use").unwrap();
-    drop(elsewhere);
+    drop(second_handle);
 }
 
 fn saved_again(store: &Store) {
@@ -110,19 +110,21 @@ fn saved_again(store: &Store) {
 }
 
 #[test]
-fn a_state_cut_in_half_is_refused_with_the_way_out() {
+fn a_truncated_state_is_refused_with_a_remedy() {
     let (_folder, store) = store();
     saved(&store, "demo");
     saved_again(&store);
     let path = store.state_path(&name("demo"));
     let whole = fs::read(&path).unwrap();
     fs::write(&path, &whole[..whole.len() / 2]).unwrap();
-    let error = store.load::<Spec>(&name("demo")).unwrap_err().to_string();
-    let command = format!("cp {} {}", store.backup_path(&name("demo")).display(), path.display());
-    assert!(error.contains("is damaged: EOF") && error.ends_with(&command), "{error}");
+    let error = store.load::<Spec>(&name("demo")).unwrap_err();
+    assert!(error.to_string().contains("is damaged: EOF"), "{error}");
+    let Some(StoreRemedy::RestorePrevious { backup, path: damaged, .. }) = error.remedy() else {
+        panic!("there is a previous state: {error:?}")
+    };
+    assert_eq!(*damaged, path);
 
-    let restored = Command::new("sh").args(["-c", &command]).status().unwrap();
-    assert!(restored.success());
+    fs::copy(backup, damaged).unwrap();
     assert_eq!(store.load::<Spec>(&name("demo")).unwrap().generation, 0);
 }
 
@@ -139,12 +141,12 @@ fn a_damaged_state_never_becomes_the_backup() {
 }
 
 #[test]
-fn says_plainly_when_there_is_no_backup() {
+fn reports_a_damaged_state_without_a_backup() {
     let (_folder, store) = store();
     saved(&store, "demo");
     fs::write(store.state_path(&name("demo")), "").unwrap();
-    let error = store.load::<Spec>(&name("demo")).unwrap_err().to_string();
-    assert!(error.contains("no older state"), "{error}");
+    let error = store.load::<Spec>(&name("demo")).unwrap_err();
+    assert_eq!(error.remedy(), Some(&StoreRemedy::RestoreFile), "{error}");
 }
 
 #[test]
@@ -176,7 +178,7 @@ fn a_missing_cluster_is_named() {
 }
 
 #[test]
-fn a_second_holder_is_told_who_is_first() {
+fn a_second_holder_sees_the_first_one() {
     let (_folder, store) = store();
     let lock = store.lock(&name("demo"), "kubeon create").unwrap();
     let error = store.lock(&name("demo"), "kubeon add").unwrap_err().to_string();
@@ -190,15 +192,15 @@ fn a_second_holder_is_told_who_is_first() {
 }
 
 #[test]
-fn a_state_that_somebody_saved_since_it_was_read_is_not_overwritten() {
+fn a_state_that_was_saved_since_it_was_read_is_not_overwritten() {
     let (_folder, store) = store();
     let demo = name("demo");
     let none: Option<&State> = None;
     let changed =
         |read: Option<&State>| matches!(store.lock_as_read(&demo, "x", read), Err(StoreError::Changed(_)));
-    assert!(store.lock_as_read(&demo, "kubeon create", none).is_ok(), "there was none, and there is none");
+    assert!(store.lock_as_read(&demo, "kubeon create", none).is_ok(), "no state was read, and none exists");
     saved(&store, "demo");
-    assert!(changed(none), "another command made it meanwhile");
+    assert!(changed(none), "another command created it meanwhile");
     let read: State = store.load(&demo).unwrap();
     assert!(store.lock_as_read(&demo, "kubeon create", Some(&read)).is_ok());
     saved_again(&store);
@@ -209,9 +211,9 @@ fn a_state_that_somebody_saved_since_it_was_read_is_not_overwritten() {
     assert!(second.to_string().starts_with("demo is locked by \"kubeon destroy\""), "{second}");
     store.remove(&lock, &demo).unwrap();
     drop(lock);
-    assert!(changed(Some(&read)), "another command took it away meanwhile");
+    assert!(changed(Some(&read)), "another command removed it meanwhile");
     saved(&store, "demo");
-    assert!(changed(Some(&read)), "and this is another cluster of that name");
+    assert!(changed(Some(&read)), "this is another cluster of the same name");
 }
 
 #[test]
@@ -237,7 +239,7 @@ fn a_killed_holder_leaves_the_lock_free() {
     assert!(until(false), "the other process has the lock");
     holder.kill().unwrap();
     holder.wait().unwrap();
-    assert!(until(true), "nobody has it any more");
+    assert!(until(true), "the lock is free");
 }
 
 #[test]
@@ -250,7 +252,7 @@ fn a_lock_covers_its_own_cluster_only() {
 }
 
 #[test]
-fn removing_leaves_nothing_of_it_and_all_of_the_others() {
+fn removing_a_cluster_removes_all_its_files_and_no_others() {
     let (_folder, store) = store();
     saved(&store, "demo");
     saved(&store, "demo-2");
@@ -270,11 +272,15 @@ fn removing_leaves_nothing_of_it_and_all_of_the_others() {
     let left = String::from_utf8(left.stdout).unwrap();
     let mut left: Vec<_> = left.lines().map(|line| line.rsplit('/').next().unwrap()).collect();
     left.sort_unstable();
-    assert_eq!(left, ["demo", "demo-2", "demo-2.json"], "state of the other and the two lock files");
+    assert_eq!(
+        left,
+        ["demo", "demo-2", "demo-2.json"],
+        "the state of the other cluster and the two lock files"
+    );
 }
 
 #[test]
-fn there_is_no_field_for_a_password() {
+fn a_login_has_no_field_for_a_password() {
     let text = r#"{"user":"root","port":22,"password":"x"}"#;
     assert!(serde_json::from_str::<HostLogin>(text).is_err());
 }
@@ -287,5 +293,5 @@ fn the_chosen_cluster_is_remembered() {
     store.set_current(&name("demo")).unwrap();
     assert_eq!(store.current().unwrap(), Some(name("demo")));
     fs::write(store.base().join("current"), "Not a name\n").unwrap();
-    assert!(store.current().unwrap_err().to_string().contains("kubeon use NAME"));
+    assert_eq!(store.current().unwrap_err().remedy(), Some(&StoreRemedy::ChooseCluster));
 }

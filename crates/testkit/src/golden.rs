@@ -1,22 +1,22 @@
-//! Texts kept in files beside the tests.
+//! Golden files.
 
 use std::path::Path;
 
-/// Compares `text` with the file at `path` and shows the first line that differs. With `UPDATE_GOLDEN=1` in
-/// the environment the file is written instead; review the change like code.
+/// Compares `text` with the file at `path` and shows the first different line. If `UPDATE_GOLDEN=1` is set in
+/// the environment, it writes the file instead; review the change like code.
 pub fn assert_golden(path: impl AsRef<Path>, text: &str) {
     let path = path.as_ref();
     if std::env::var_os("UPDATE_GOLDEN").is_some_and(|value| value == "1") {
-        std::fs::create_dir_all(path.parent().expect("a golden file lies in a folder"))
-            .expect("make the folder");
+        std::fs::create_dir_all(path.parent().expect("a golden file is in a folder"))
+            .expect("create the folder");
         std::fs::write(path, text).expect("write the golden file");
         return;
     }
     let name = path.display();
     let golden = std::fs::read_to_string(path)
-        .unwrap_or_else(|error| panic!("{name}: {error}; make it with UPDATE_GOLDEN=1"));
+        .unwrap_or_else(|error| panic!("{name}: {error}; create it with UPDATE_GOLDEN=1"));
     if let Some(difference) = first_difference(&golden, text) {
-        panic!("{name} differs; if that is right, run again with UPDATE_GOLDEN=1\n{difference}");
+        panic!("{name} differs; if the change is intended, run again with UPDATE_GOLDEN=1\n{difference}");
     }
 }
 

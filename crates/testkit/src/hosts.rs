@@ -1,14 +1,14 @@
-//! Hosts as a look at them would show, in words.
+//! Builders of observed hosts.
 
 use std::collections::BTreeMap;
 
 use kubeon_api::{HostAddress, HostRole};
-use kubeon_plan::{Seen, Snapshot};
+use kubeon_plan::{Observation, ObservationFailure, Snapshot};
 use kubeon_wire::{Cgroup, Claim, Facts};
 
 use crate::text::sha256_like;
 
-/// When tests happen: seconds since 1970.
+/// The time of the tests, in seconds since 1970.
 pub const NOW: i64 = 1_800_000_000;
 
 /// Parses an address that a test wrote.
@@ -17,8 +17,8 @@ pub fn address(text: &str) -> HostAddress {
     text.parse().unwrap()
 }
 
-/// A host at the address: a bare, capable Linux machine, named after its last byte (`h11` for `….11`)
-/// until told otherwise.
+/// A host with the address: a bare Linux machine that passes all checks. By default it is named after the
+/// last byte of the address (`h11` for `….11`).
 #[must_use]
 pub fn host(at: &str) -> HostBuilder {
     let address = address(at);
@@ -26,7 +26,7 @@ pub fn host(at: &str) -> HostBuilder {
     HostBuilder { address, facts: capable(address, name), unknown: None }
 }
 
-/// Describes one host.
+/// Builds one host.
 #[derive(Debug, Clone)]
 pub struct HostBuilder {
     pub(crate) address: HostAddress,
@@ -35,26 +35,26 @@ pub struct HostBuilder {
 }
 
 impl HostBuilder {
-    /// Nothing of any cluster is on it. The default, said aloud.
+    /// Without any cluster. This is the default; the method makes a test explicit.
     #[must_use]
     pub fn bare(self) -> Self {
         self
     }
 
-    /// Its own name.
+    /// Sets its hostname.
     #[must_use]
     pub fn named(self, name: &str) -> Self {
         self.with(|facts| name.clone_into(&mut facts.hostname))
     }
 
-    /// Nobody answers there.
+    /// Makes the host unreachable.
     #[must_use]
     pub fn unreachable(mut self) -> Self {
         self.unknown = Some(format!("{}: no route to host", self.address));
         self
     }
 
-    /// Another cluster, of the given name, holds it.
+    /// Makes the host belong to another cluster with this name.
     #[must_use]
     pub fn claimed_by(self, cluster: &str) -> Self {
         let claim = Claim {
@@ -67,7 +67,7 @@ impl HostBuilder {
         self.with(|facts| facts.claim = Some(claim))
     }
 
-    /// It does not have the program.
+    /// Removes the program from the host.
     #[must_use]
     pub fn lacking(self, program: &str) -> Self {
         self.with(|facts| {
@@ -75,28 +75,31 @@ impl HostBuilder {
         })
     }
 
-    /// Anything else about it.
+    /// Changes the facts.
     #[must_use]
     pub fn with(mut self, change: impl FnOnce(&mut Facts)) -> Self {
         change(&mut self.facts);
         self
     }
 
-    /// As it stands in a snapshot.
+    /// The entry of the host in a snapshot.
     #[must_use]
-    pub fn seen(self) -> (HostAddress, Seen<Facts>) {
-        let seen = match self.unknown {
-            Some(why) => Seen::Unknown { why, denied: false },
-            None => Seen::Fresh(self.facts),
+    pub fn observation(self) -> (HostAddress, Observation<Facts>) {
+        let observation = match self.unknown {
+            Some(why) => Observation::Unknown { why, failure: ObservationFailure::NoAnswer },
+            None => Observation::Fresh(self.facts),
         };
-        (self.address, seen)
+        (self.address, observation)
     }
 }
 
 /// A snapshot of the hosts, taken at [`NOW`].
 #[must_use]
 pub fn snapshot(hosts: impl IntoIterator<Item = HostBuilder>) -> Snapshot {
-    Snapshot { taken_at: NOW, hosts: hosts.into_iter().map(HostBuilder::seen).collect::<BTreeMap<_, _>>() }
+    Snapshot {
+        taken_at: NOW,
+        hosts: hosts.into_iter().map(HostBuilder::observation).collect::<BTreeMap<_, _>>(),
+    }
 }
 
 fn capable(address: HostAddress, hostname: String) -> Facts {

@@ -1,17 +1,17 @@
-//! For tests only: hosts and plans that read as sentences, a world in memory behind the real ports, and
-//! the harness that kills a run after every single effect.
+//! For tests only: builders of hosts and plans, a simulated world behind the real ports, and a harness that
+//! kills a run after every effect.
 //!
 //! ```text
 //!   builders   host("10.0.0.1").named("h1").claimed_by("other")   step("a@h1", h1).needs(["b@h1"])
 //!   World      files, parts, links, units, images, objects, claims, journals, etcd, API, nodes
-//!     ├ Ports    ProbeHost + ActHost + Secrets + Blobs + Clock over it, until the process dies
+//!     ├ Ports    ProbeHost + ActHost + Secrets + Blobs + Clock of the world, until the process dies
 //!     ├ die_after(n) · restart() · cut(host) · shuffle(seed)
-//!     └ picture()    the whole world as text, to compare
-//!   crash      for every n: run, die after effect n, restart, run again: same world, nothing harmful twice
+//!     └ render()     the whole world as text, to compare
+//!   crash      for every n: run, kill after effect n, restart, run again: same world, no repeated harm
 //! ```
 //!
-//! May be named under `[dev-dependencies]` only. Its own library links no engine crate that writes, so that
-//! those crates' tests can use it.
+//! Only `[dev-dependencies]` may contain this crate. The library links no engine crate that changes hosts, so
+//! that the tests of those crates can use it.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

@@ -1,10 +1,10 @@
-//! Plans and wishes, in words.
+//! Builders of plans, steps and clusters.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use kubeon_api::{HostAddress, HostRole};
 use kubeon_plan::{
-    DesiredCluster, HostSpec, Intent, Plan, PlannedHost, Seen, Snapshot, StageName, Step, StepId, sim,
+    DesiredCluster, HostSpec, Intent, Observation, Plan, PlannedHost, Snapshot, StageName, Step, StepId, sim,
     validate,
 };
 use kubeon_wire::{Check, Content, Fence, File, Op, ResultState, SecretRef};
@@ -15,17 +15,17 @@ use crate::text::{fingerprint, sha256_like};
 const VERSION: &str = "v1.36.3";
 const UID: &str = "uid-demo";
 
-/// The stage of a test's own steps.
+/// The stage of steps that a test creates.
 const TEST_STAGE: StageName = StageName::Verify;
 
-/// The id as written, or, for a word that is none, the id of a test's own step of that name.
+/// Parses a step id. A text that is not a step id becomes the action of an id in the test stage.
 #[must_use]
 pub fn step_id(text: &str) -> StepId {
     let (what, host) = text.split_once('@').unwrap_or((text, "test"));
-    text.parse().unwrap_or_else(|_| StepId::new(TEST_STAGE, what, &host.parse().unwrap()))
+    text.parse().unwrap_or_else(|_| StepId::new(TEST_STAGE, what.to_owned(), &host.parse().unwrap()))
 }
 
-/// A step that waits for nothing and does nothing, until told otherwise.
+/// A step that by default waits for nothing and does nothing.
 #[must_use]
 pub fn step(id: &str, host: &str) -> StepBuilder {
     StepBuilder(Step {
@@ -33,7 +33,7 @@ pub fn step(id: &str, host: &str) -> StepBuilder {
         stage: TEST_STAGE,
         host: address(host),
         title: id.to_owned(),
-        why: "the test wants it".to_owned(),
+        why: "the test needs it".to_owned(),
         needs: Vec::new(),
         digest: fingerprint(id),
         timeout_seconds: 60,
@@ -44,26 +44,26 @@ pub fn step(id: &str, host: &str) -> StepBuilder {
     })
 }
 
-/// Describes one step.
+/// Builds one step.
 #[derive(Debug, Clone)]
 pub struct StepBuilder(Step);
 
 impl StepBuilder {
-    /// Steps that come before.
+    /// Adds steps that must be done before.
     #[must_use]
     pub fn needs<'a>(mut self, needs: impl IntoIterator<Item = &'a str>) -> Self {
         self.0.needs.extend(needs.into_iter().map(step_id));
         self
     }
 
-    /// How often it may be tried.
+    /// Sets the maximum number of attempts.
     #[must_use]
     pub fn tries(mut self, tries: u8) -> Self {
         self.0.tries = tries;
         self
     }
 
-    /// Its timeout in seconds.
+    /// Sets the timeout in seconds.
     #[must_use]
     pub fn within(mut self, seconds: u32) -> Self {
         self.0.timeout_seconds = seconds;
@@ -82,7 +82,7 @@ impl StepBuilder {
         self.file(path, 0o600, Content::Secret(secret))
     }
 
-    /// Unpacks the part of the name.
+    /// Unpacks the part with this name.
     #[must_use]
     pub fn unpacks(self, name: &str) -> Self {
         let digest = sha256_like(name).parse().unwrap();
@@ -95,7 +95,7 @@ impl StepBuilder {
         self.op(Op::Await { checks: vec![Check::Path { path: path.to_owned() }] })
     }
 
-    /// Does anything else. Steps that change something go into the journal.
+    /// Sets any operation. The journal records steps that change the host.
     #[must_use]
     pub fn op(mut self, op: Op) -> Self {
         self.0.journal = !matches!(op, Op::Await { .. } | Op::Reset { .. });
@@ -120,7 +120,7 @@ impl From<StepBuilder> for Step {
     }
 }
 
-/// A plan of the steps, in that order, for cluster `demo` in generation 1.
+/// A plan of the steps in this order, for cluster `demo` in generation 1.
 #[must_use]
 pub fn plan_of(steps: impl IntoIterator<Item = StepBuilder>) -> Plan {
     let steps: Vec<Step> = steps.into_iter().map(Step::from).collect();
@@ -132,28 +132,31 @@ pub fn plan_of(steps: impl IntoIterator<Item = StepBuilder>) -> Plan {
         generation: 1,
         hosts,
         steps,
+        continues: false,
         up_to_date: 0,
         facts: 0,
         notes: Vec::new(),
     }
 }
 
-/// The part of a plan that is left to do, as a toy planner would see it: steps that the journals of the
-/// snapshot hold with the same digest, and that stand, are done. The generation is the next one.
+/// The steps of a plan that are left, as a simple planner: a step is done if the journal contains it with the
+/// same digest and it is up to date. The generation is one higher than the observed one.
 #[must_use]
 pub fn needed(mut plan: Plan, snapshot: &Snapshot) -> Plan {
     let all = plan.steps.len();
     plan.steps.retain(|step| {
-        let facts = snapshot.hosts.get(&step.host).and_then(Seen::fresh);
+        let facts = snapshot.hosts.get(&step.host).and_then(Observation::fresh);
         let journal = facts.map(|facts| facts.journal.as_slice()).unwrap_or_default();
+        let id = step.id.to_string();
         !journal.iter().any(|entry| {
-            step.id == *entry.id && entry.digest == step.digest && entry.state == ResultState::UpToDate
+            entry.id == id && entry.digest == step.digest && entry.state == ResultState::UpToDate
         })
     });
     let left: BTreeSet<StepId> = plan.steps.iter().map(|step| step.id.clone()).collect();
     plan.steps.iter_mut().for_each(|step| step.needs.retain(|need| left.contains(need)));
     plan.up_to_date = all - plan.steps.len();
-    let claims = snapshot.hosts.values().filter_map(Seen::fresh).filter_map(|facts| facts.claim.as_ref());
+    let claims =
+        snapshot.hosts.values().filter_map(Observation::fresh).filter_map(|facts| facts.claim.as_ref());
     plan.generation = claims.map(|claim| claim.generation).max().unwrap_or(0) + 1;
     plan.hosts.values_mut().for_each(|host| host.fence.generation = plan.generation);
     plan
@@ -170,45 +173,45 @@ fn planned(host: HostAddress) -> PlannedHost {
     PlannedHost { name: format!("h{}", host.ip().octets()[3]).parse().unwrap(), fence }
 }
 
-/// The example of a cluster, without hosts yet.
+/// The example cluster, without hosts.
 #[must_use]
 pub fn cluster() -> ClusterBuilder {
     ClusterBuilder(sim::cluster(&[], &[]))
 }
 
-/// Describes one cluster.
+/// Builds one cluster.
 #[derive(Debug, Clone)]
 pub struct ClusterBuilder(DesiredCluster);
 
 impl ClusterBuilder {
-    /// One more master.
+    /// Adds a master.
     #[must_use]
     pub fn master(mut self, at: &str) -> Self {
         self.0.masters.push(HostSpec { address: address(at), name: None, labels: BTreeMap::new() });
         self
     }
 
-    /// One more worker.
+    /// Adds a worker.
     #[must_use]
     pub fn worker(mut self, at: &str) -> Self {
         self.0.workers.push(HostSpec { address: address(at), name: None, labels: BTreeMap::new() });
         self
     }
 
-    /// Its Kubernetes version; the bundle follows.
+    /// Sets the Kubernetes version of the cluster and the bundle.
     #[must_use]
     pub fn version(self, version: &str) -> Self {
         self.with(|spec| spec.version = version.parse().unwrap())
     }
 
-    /// Anything else about it.
+    /// Changes the specification.
     #[must_use]
     pub fn with(mut self, change: impl FnOnce(&mut DesiredCluster)) -> Self {
         change(&mut self.0);
         self
     }
 
-    /// As an intent whose generation was never counted, which is the worst case for the fence.
+    /// The intent, with generation 0: the worst case for the fence, because no generation was saved.
     #[must_use]
     pub fn intent(self) -> Intent {
         let version = self.0.version;

@@ -1,4 +1,4 @@
-//! Short fingerprints for comparing. Not cryptographic: nothing here meets an attacker.
+//! Short fingerprints for comparisons. They are not cryptographic, because tests have no attacker.
 
 /// FNV-1a, 16 hexadecimal digits.
 #[must_use]
@@ -9,7 +9,7 @@ pub fn fingerprint(text: &str) -> String {
     format!("{hash:016x}")
 }
 
-/// 64 hexadecimal digits that differ where the text does: stands for a SHA-256 digest.
+/// 64 hexadecimal digits that differ if the text differs: a replacement for a SHA-256 digest.
 #[must_use]
 pub fn sha256_like(text: &str) -> String {
     (0..4).map(|round| fingerprint(&format!("{round}{text}"))).collect()

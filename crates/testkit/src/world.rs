@@ -1,13 +1,13 @@
-//! A world in memory behind the real ports. It models what the engine can see and do: no more detail than
-//! a plan can depend on, but the dependencies between programs are real: etcd needs a quorum, the API server
-//! needs etcd, a node is Ready when its kubelet reached an API server.
+//! A simulated world behind the real ports. It models what the engine can observe and change, with the
+//! details that a plan can depend on. The dependencies between programs are modelled: etcd needs a quorum,
+//! the API server needs etcd, and a node is Ready when its kubelet reaches an API server.
 
 mod effect;
 mod fault;
 mod host;
 mod op_effects;
-mod picture;
 mod ports;
+mod render;
 mod rules;
 mod shared_state;
 mod state;
@@ -23,18 +23,18 @@ pub use ports::{Ports, SENTINEL};
 use shared_state::SharedState;
 use state::State;
 
-/// The world. Clones are the same world.
+/// The world. Clones share the same state.
 #[derive(Clone)]
 pub struct World(SharedState);
 
 impl World {
-    /// A world of the hosts, at the time [`crate::NOW`], with one process in it.
+    /// A world with the hosts and one process, at the time [`crate::NOW`].
     #[must_use]
     pub fn of(hosts: impl IntoIterator<Item = HostBuilder>) -> Self {
         Self(SharedState::new(State::of(hosts)))
     }
 
-    /// The ports of the process that lives now. They stop working when it dies.
+    /// The ports of the current process. They stop working when the process dies.
     #[must_use]
     pub fn ports(&self) -> Ports {
         Ports { world: self.0.clone(), life: self.lock().life }
@@ -46,8 +46,8 @@ impl World {
         self.lock().hosts.keys().copied().collect()
     }
 
-    /// The process dies right after the n-th effect from now: that one happens, but nobody hears of it, and
-    /// every later call never returns. With 0 it is dead at once.
+    /// Kills the process right after the n-th effect from now. This effect happens, but its call and all
+    /// later calls never return. With 0, the process dies immediately.
     pub fn die_after(&self, effects: usize) {
         let mut state = self.lock();
         state.left = Some(effects);
@@ -65,7 +65,7 @@ impl World {
         }
     }
 
-    /// Starts a new process; what the dead one held is gone, the world is as it was left.
+    /// Starts a new process. Connections of the dead process are lost; the world is unchanged.
     pub fn restart(&self) {
         let mut state = self.lock();
         state.life += 1;
@@ -73,12 +73,12 @@ impl World {
         state.left = None;
     }
 
-    /// Effects come at times drawn from the seed, so that what runs side by side overlaps differently.
+    /// Delays effects by times drawn from the seed, so that parallel steps interleave differently.
     pub fn shuffle(&self, seed: u64) {
         self.lock().random = Some(seed);
     }
 
-    /// The host loses power: sessions break, its programs stand still.
+    /// The host loses power: its sessions break and its programs stop.
     pub fn cut(&self, host: &str) {
         let mut state = self.lock();
         let host = state.host_mut(address(host));
@@ -88,23 +88,23 @@ impl World {
         self.settle();
     }
 
-    /// The host comes back, its enabled units start again.
+    /// The host gets power again and its enabled units start.
     pub fn heal(&self, host: &str) {
         self.lock().host_mut(address(host)).up = true;
         self.settle();
     }
 
-    /// The next time the step is sent, this happens instead; several are used up in order.
-    pub fn trouble(&self, step: &str, faults: impl IntoIterator<Item = Fault>) {
+    /// Injects faults into the next executions of the step, one fault for each execution.
+    pub fn inject_faults(&self, step: &str, faults: impl IntoIterator<Item = Fault>) {
         self.lock().faults.entry(step_id(step).to_string()).or_default().extend(faults);
     }
 
-    /// The next times that the host is opened, this happens instead.
-    pub fn trouble_opening(&self, host: &str, faults: impl IntoIterator<Item = Fault>) {
+    /// Injects faults into the next attempts to open a session with the host.
+    pub fn inject_opening_faults(&self, host: &str, faults: impl IntoIterator<Item = Fault>) {
         self.lock().opening_faults.entry(address(host)).or_default().extend(faults);
     }
 
-    /// The host has seen a writer of this generation already.
+    /// Makes the host know a writer with this generation.
     pub fn has_seen_generation(&self, host: &str, generation: u64) {
         let mut state = self.lock();
         let host = state.host_mut(address(host));
@@ -118,45 +118,46 @@ impl World {
         claim.generation = generation;
     }
 
-    /// The bundle loses the part of the name.
+    /// Removes the part with this name from the bundle.
     pub fn lose_blob(&self, name: &str) {
         self.lock().lost_blobs.insert(sha256_like(name));
     }
 
-    /// Somebody overwrites a file by hand.
+    /// Overwrites a file as a user would.
     pub fn overwrite(&self, host: &str, path: &str, text: &str) {
         let mut state = self.lock();
         let file = state.host_mut(address(host)).files.get_mut(path).expect("the file exists");
         text.clone_into(&mut file.text);
     }
 
-    /// Somebody stops a unit by hand.
+    /// Stops a unit as a user would.
     pub fn stop_unit(&self, host: &str, unit: &str) {
         self.lock().host_mut(address(host)).units.get_mut(unit).expect("the unit exists").running = None;
         self.settle();
     }
 
-    /// From now on no etcd member answers a look in time, though all of them serve.
+    /// From now on, no etcd member answers the probe in time, although all members serve.
     pub fn slow_etcd(&self) {
         self.lock().slow.etcd = true;
     }
 
-    /// From now on no API server tells its nodes in time, though all of them serve.
+    /// From now on, no API server lists its nodes in time, although all of them serve.
     pub fn slow_nodes(&self) {
         self.lock().slow.nodes = true;
     }
 
-    /// The load balancer, at whatever address that is no host's, leads nowhere from this host.
+    /// Blocks connections from this host to the load balancer: every address that is not the address of a
+    /// host.
     pub fn block_load_balancer(&self, host: &str) {
         self.lock().blocked.insert(address(host));
     }
 
-    /// Time passes.
+    /// Advances the clock.
     pub fn pass(&self, seconds: i64) {
         self.lock().now += seconds;
     }
 
-    /// The text of a file, if it is there.
+    /// The text of a file, if it exists.
     #[must_use]
     pub fn file(&self, host: &str, path: &str) -> Option<String> {
         self.lock().host_mut(address(host)).files.get(path).map(|file| file.text.clone())
@@ -168,42 +169,48 @@ impl World {
         self.lock().log.clone()
     }
 
-    /// How many effects there were so far.
+    /// The number of effects so far.
     #[must_use]
     pub fn effects(&self) -> usize {
         self.lock().log.len()
     }
 
-    /// What should never have happened, such as a second etcd cluster.
+    /// Harmful events that must never happen, such as a second etcd cluster.
     #[must_use]
     pub fn harms(&self) -> Vec<String> {
         self.lock().harms.clone()
     }
 
-    /// Steps as they reached the hosts: `+ID` when one began, `-ID` when it ended.
+    /// The steps in the order in which hosts executed them: `+ID` when a step began, `-ID` when it ended.
     #[must_use]
     pub fn trace(&self) -> Vec<String> {
         self.lock().trace.clone()
     }
 
-    /// How often a session with the host was opened.
+    /// The number of sessions that were opened with the host.
     #[must_use]
     pub fn opened(&self, host: &str) -> usize {
         self.lock().opened.get(&address(host)).copied().unwrap_or(0)
     }
 
-    /// The whole world as text, sorted: two worlds are equal when their pictures are. Generations, times and
-    /// the number of restarts are left out.
+    /// The generation that a command persisted last; 0 if none did.
     #[must_use]
-    pub fn picture(&self) -> String {
-        picture::draw(&self.lock())
+    pub fn persisted_generation(&self) -> u64 {
+        self.lock().persisted_generation.unwrap_or(0)
+    }
+
+    /// The whole world as sorted text: two worlds are equal if their texts are equal. It does not contain
+    /// generations, times and numbers of restarts.
+    #[must_use]
+    pub fn render(&self) -> String {
+        render::render(&self.lock())
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.0.lock()
     }
 
-    /// Applies the consequences of a change, and wakes every task that waits for one.
+    /// Applies the consequences of a change, and wakes every task that waits for a change.
     fn settle(&self) {
         self.lock().settle();
         self.0.notify();

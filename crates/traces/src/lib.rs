@@ -1,15 +1,15 @@
-//! Traces: what took how long, from an object to a step on a host, sent to an OpenTelemetry collector.
+//! Traces of operations, from the object to the step on a host, sent to an OpenTelemetry collector.
 //!
 //! ```text
-//!   operation, the trace is its UID ─┬─ turn ── write …          told by the operator
-//!                                    └─ run ─── stage ── step     told by the runner, under $TRACEPARENT
+//!   operation, the trace is its UID ─┬─ reconcile                 sent by the operator
+//!                                    └─ run ─── stage ── step     sent by the runner, under $TRACEPARENT
 //! ```
 //!
-//! A span is told when it ended. Its place is known before, so that what is under it may be told first, also by another
-//! process. The trace's id is the operation's UID: an operator that was started again goes on with the same trace.
+//! A span is reported after it ended. Its ids are known before, so that its children can be reported first, also by another
+//! process. The trace id is the UID of the operation, so a restarted operator continues the same trace.
 //!
-//! What the SDK reads of the environment (headers, timeouts, sampler, resource) is as OpenTelemetry says.
-//! Nothing waits for the collector: spans go in batches from a thread of their own, and are dropped when it is too slow.
+//! The SDK reads its standard environment variables (headers, timeouts, sampler, resource). Nothing waits for the collector: a
+//! separate thread sends spans in batches and drops them when the collector is too slow.
 
 mod post;
 mod sender;

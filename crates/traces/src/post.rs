@@ -1,4 +1,4 @@
-//! The way to a collector: one request, one answer.
+//! The HTTP client for the collector.
 
 use std::io::Read as _;
 use std::sync::Arc;
@@ -10,13 +10,13 @@ use ureq::tls::{RootCerts, TlsConfig};
 
 /// The timeout of one request. It equals the default of the SDK's own limit, `$OTEL_EXPORTER_OTLP_TIMEOUT`.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
-/// Bytes of an answer that are read.
-const ANSWER: u64 = 64 * 1024;
+/// The most bytes of a response that are read.
+const RESPONSE_LIMIT: u64 = 64 * 1024;
 
-/// Why a request was not taken, the last time that one was not.
+/// The cause of the last failed request; `None` when no request failed.
 pub(crate) type LastFailure = Arc<Mutex<Option<String>>>;
 
-/// Sends requests on the thread that asks: the SDK has one for it.
+/// Sends requests on the calling thread, which is a thread of the SDK.
 #[derive(Debug)]
 pub(crate) struct Post {
     agent: ureq::Agent,
@@ -24,7 +24,7 @@ pub(crate) struct Post {
 }
 
 impl Post {
-    /// Keeps in `failure` why the last request failed that did.
+    /// A client that stores the cause of each failed request in `failure`.
     pub(crate) fn new(failure: LastFailure) -> Self {
         let tls = TlsConfig::builder()
             .unversioned_rustls_crypto_provider(Arc::new(rustls::crypto::ring::default_provider()))
@@ -33,18 +33,18 @@ impl Post {
         let config = ureq::Agent::config_builder()
             .tls_config(tls)
             .http_status_as_error(false)
-            // Headers may hold a secret that is meant for this collector alone.
+            // Headers may contain a secret for this collector only.
             .max_redirects(0)
             .timeout_global(Some(REQUEST_TIMEOUT))
             .build();
         Self { agent: config.into(), failure }
     }
 
-    fn ask(&self, request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
+    fn execute(&self, request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
         let (head, body) = request.into_parts();
         let (head, body) = self.agent.run(Request::from_parts(head, &body[..]))?.into_parts();
         let mut text = Vec::new();
-        body.into_reader().take(ANSWER).read_to_end(&mut text)?;
+        body.into_reader().take(RESPONSE_LIMIT).read_to_end(&mut text)?;
         Ok(Response::from_parts(head, text.into()))
     }
 }
@@ -52,15 +52,15 @@ impl Post {
 #[async_trait::async_trait]
 impl HttpClient for Post {
     async fn send_bytes(&self, request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
-        let answer = self.ask(request);
-        let failure = match &answer {
-            Ok(answer) if answer.status().is_success() => None,
-            Ok(answer) => Some(format!("it answered {}", answer.status())),
+        let response = self.execute(request);
+        let failure = match &response {
+            Ok(response) if response.status().is_success() => None,
+            Ok(response) => Some(format!("the collector responded with {}", response.status())),
             Err(error) => Some(error.to_string()),
         };
         if failure.is_some() {
             *self.failure.lock() = failure;
         }
-        answer
+        response
     }
 }

@@ -1,4 +1,4 @@
-//! Spans on their way to the collector.
+//! Sends spans to the collector.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use opentelemetry_sdk::trace::{IdGenerator, RandomIdGenerator, SdkTracer, SdkTra
 use crate::post::{LastFailure, Post};
 use crate::trace_parent::TraceParent;
 
-/// How long the last spans may take.
+/// The time limit for sending the last spans.
 const LAST_SPANS: Duration = Duration::from_secs(5);
 
 /// Why no traces can be sent.
@@ -23,7 +23,7 @@ const LAST_SPANS: Duration = Duration::from_secs(5);
 #[error("the collector of traces cannot be used: {0}")]
 pub struct TraceError(#[source] opentelemetry_otlp::ExporterBuildError);
 
-/// Some spans were lost; the text says why the last ones were.
+/// Some spans were lost; the text is the cause of the last failure.
 #[derive(Debug, thiserror::Error)]
 #[error("not all traces were sent: {0}")]
 pub struct LostSpans(String);
@@ -31,19 +31,19 @@ pub struct LostSpans(String);
 /// A span that ended.
 #[derive(Debug, Clone)]
 pub struct Span {
-    /// Where it is.
-    pub place: TraceParent,
-    /// What it is part of; none for a trace's first.
+    /// The ids of the span and its trace.
+    pub ids: TraceParent,
+    /// The ids of the parent span; `None` for the root of a trace.
     pub parent: Option<TraceParent>,
-    /// What was done, in few words that do not hold names.
+    /// The kind of work, in a few words and without names of objects.
     pub name: &'static str,
     /// When it began.
-    pub begun: SystemTime,
+    pub started: SystemTime,
     /// When it ended.
     pub ended: SystemTime,
-    /// Names and what else is worth knowing. Never anything secret.
-    pub about: Vec<(&'static str, String)>,
-    /// Why it did not succeed.
+    /// Attributes, such as names. They never contain a secret.
+    pub attributes: Vec<(&'static str, String)>,
+    /// The cause of a failure; `None` when the work succeeded.
     pub failure: Option<String>,
 }
 
@@ -56,10 +56,10 @@ pub struct Traces {
 }
 
 impl Traces {
-    /// To the collector at this address, `http://collector:4318`, in the name of this service.
+    /// Starts sending to the collector at this address, such as `http://collector:4318`, with this service name.
     ///
     /// # Errors
-    /// When the address, or what the environment says of headers and timeouts, makes no sense.
+    /// When the address or the settings in the environment are invalid.
     pub fn start(service: &'static str, collector: &str) -> Result<Self, TraceError> {
         let failure = LastFailure::default();
         let address = format!("{}/v1/traces", collector.trim_end_matches('/'));
@@ -68,36 +68,36 @@ impl Traces {
             exporter.with_http_client(Post::new(Arc::clone(&failure))).build().map_err(TraceError)?;
         let provider = SdkTracerProvider::builder()
             .with_resource(resource(service))
-            .with_id_generator(Given)
+            .with_id_generator(PresetIds)
             .with_batch_exporter(exporter)
             .build();
         let tracer = provider.tracer(service);
         Ok(Self { provider, tracer, failure })
     }
 
-    /// Tells of a span. It is sent with others, later.
-    pub fn tell(&self, span: Span) {
+    /// Queues a span. It is sent later in a batch.
+    pub fn send(&self, span: Span) {
         let parent = span
             .parent
             .map_or_else(Context::new, |parent| Context::new().with_remote_span_context(parent.context()));
-        let about = span.about.into_iter().map(|(key, value)| KeyValue::new(key, value));
+        let attributes = span.attributes.into_iter().map(|(key, value)| KeyValue::new(key, value));
         let built = SpanBuilder::from_name(span.name)
             .with_kind(SpanKind::Internal)
-            .with_start_time(span.begun)
-            .with_attributes(about);
-        NEXT.set(Some(span.place));
-        let mut told = built.start_with_context(&self.tracer, &parent);
+            .with_start_time(span.started)
+            .with_attributes(attributes);
+        NEXT.set(Some(span.ids));
+        let mut otel_span = built.start_with_context(&self.tracer, &parent);
         NEXT.set(None);
         if let Some(failure) = span.failure {
-            told.set_status(Status::error(failure));
+            otel_span.set_status(Status::error(failure));
         }
-        told.end_with_timestamp(span.ended.max(span.begun));
+        otel_span.end_with_timestamp(span.ended.max(span.started));
     }
 
-    /// Sends what is left, for at most 5 s. It waits on the calling thread.
+    /// Sends the remaining spans, for at most 5 s. It blocks the calling thread.
     ///
     /// # Errors
-    /// When something was not taken, now or before.
+    /// When a span could not be sent, now or before.
     pub fn end(&self) -> Result<(), LostSpans> {
         let ended = self.provider.shutdown_with_timeout(LAST_SPANS);
         match self.failure.lock().take() {
@@ -107,7 +107,7 @@ impl Traces {
     }
 }
 
-/// What the environment says of this process; its name is `service` unless it is said there.
+/// The resource from the environment; `service` is the default of its service name.
 fn resource(service: &'static str) -> Resource {
     let found = Resource::builder().build();
     let name = found.get(&Key::from_static_str("service.name"));
@@ -116,20 +116,20 @@ fn resource(service: &'static str) -> Resource {
 }
 
 thread_local! {
-    /// The place of the span that is being made on this thread.
+    /// The ids of the span that is being created on this thread.
     static NEXT: Cell<Option<TraceParent>> = const { Cell::new(None) };
 }
 
-/// Ids that were given out before.
+/// Returns the ids in [`NEXT`], which were generated before.
 #[derive(Debug)]
-struct Given;
+struct PresetIds;
 
-impl IdGenerator for Given {
+impl IdGenerator for PresetIds {
     fn new_trace_id(&self) -> TraceId {
-        NEXT.get().map_or_else(|| RandomIdGenerator::default().new_trace_id(), |place| place.trace)
+        NEXT.get().map_or_else(|| RandomIdGenerator::default().new_trace_id(), |ids| ids.trace)
     }
 
     fn new_span_id(&self) -> SpanId {
-        NEXT.get().map_or_else(|| RandomIdGenerator::default().new_span_id(), |place| place.span)
+        NEXT.get().map_or_else(|| RandomIdGenerator::default().new_span_id(), |ids| ids.span)
     }
 }

@@ -13,9 +13,9 @@ pub struct TraceParent {
     pub(crate) span: SpanId,
 }
 
-/// A text that is no `traceparent`.
+/// A text that is not a valid `traceparent`.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is no traceparent of version 00")]
+#[error("{0:?} is not a traceparent of version 00")]
 pub struct InvalidTraceParent(String);
 
 impl TraceParent {
@@ -62,12 +62,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn is_read_back_from_what_it_is_written_as() {
+    fn parses_its_own_text() {
         let text = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
-        let place: TraceParent = text.parse().unwrap();
-        assert_eq!(place.to_string(), text);
-        let child = place.child();
-        assert!(child.trace == place.trace && child.span != place.span);
+        let ids: TraceParent = text.parse().unwrap();
+        assert_eq!(ids.to_string(), text);
+        let child = ids.child();
+        assert!(child.trace == ids.trace && child.span != ids.span);
         for wrong in [
             "",
             "01-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",

@@ -1,5 +1,5 @@
-//! What a collector is sent, by a real connection.
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on says where")]
+//! The requests to a collector, over a real connection.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "test code")]
 
 use std::time::{Duration, SystemTime};
 
@@ -8,21 +8,21 @@ use kubeon_traces::{Span, TraceParent, Traces};
 
 const TIMEOUT: Duration = Duration::from_secs(20);
 
-fn span(place: TraceParent, parent: Option<TraceParent>, name: &'static str) -> Span {
-    let begun = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000);
-    let (ended, about) = (begun + Duration::from_millis(1500), vec![("host.name", "h1".to_owned())]);
-    Span { place, parent, name, begun, ended, about, failure: None }
+fn span(ids: TraceParent, parent: Option<TraceParent>, name: &'static str) -> Span {
+    let started = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000);
+    let (ended, attributes) = (started + Duration::from_millis(1500), vec![("host.name", "h1".to_owned())]);
+    Span { ids, parent, name, started, ended, attributes, failure: None }
 }
 
 #[test]
-fn spans_arrive_with_their_place_their_time_and_why_they_failed() {
+fn spans_arrive_with_ids_times_and_failures() {
     let collector = Collector::start().unwrap();
     let traces = Traces::start("a-service", &collector.url()).unwrap();
     let root: TraceParent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01".parse().unwrap();
     let child = root.child();
-    // A child may be told before what it is part of.
-    traces.tell(Span { failure: Some("the disk is full".into()), ..span(child, Some(root), "step") });
-    traces.tell(span(root, None, "operation"));
+    // A child may be reported before its parent.
+    traces.send(Span { failure: Some("the disk is full".into()), ..span(child, Some(root), "step") });
+    traces.send(span(root, None, "operation"));
     traces.end().unwrap();
     let sent = collector.until(TIMEOUT, |sent| sent.len() == 2);
     assert_eq!(sent.len(), 2, "{sent:?}");
@@ -31,21 +31,21 @@ fn spans_arrive_with_their_place_their_time_and_why_they_failed() {
     assert_eq!(format!("00-{}-{}-01", operation.trace, operation.span), root.to_string());
     assert_eq!(format!("00-{}-{}-01", step.trace, step.span), child.to_string());
     assert_eq!((&step.parent, &step.service), (&operation.span, &"a-service".to_owned()));
-    assert_eq!((step.took, step.says("host.name")), (Duration::from_millis(1500), Some("h1")));
+    assert_eq!((step.duration, step.attribute("host.name")), (Duration::from_millis(1500), Some("h1")));
     assert_eq!(step.failure.as_deref(), Some("the disk is full"));
 }
 
 #[test]
-fn nothing_waits_for_a_collector_that_is_not_there_but_the_end_which_says_so() {
+fn an_unreachable_collector_delays_and_fails_only_the_end() {
     let traces = Traces::start("a-service", "http://127.0.0.1:1").unwrap();
     let root: TraceParent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01".parse().unwrap();
-    let begun = std::time::Instant::now();
+    let started = std::time::Instant::now();
     for _ in 0..10_000 {
-        traces.tell(span(root.child(), Some(root), "step"));
+        traces.send(span(root.child(), Some(root), "step"));
     }
-    assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
-    let begun = std::time::Instant::now();
+    assert!(started.elapsed() < Duration::from_secs(2), "{:?}", started.elapsed());
+    let started = std::time::Instant::now();
     let ended = traces.end();
-    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+    assert!(started.elapsed() < Duration::from_secs(10), "{:?}", started.elapsed());
     assert!(ended.is_err());
 }

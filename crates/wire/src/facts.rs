@@ -1,4 +1,4 @@
-//! What was seen on a host, read only.
+//! The observed facts of a host.
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -6,7 +6,7 @@ use std::net::Ipv4Addr;
 use kubeon_api::{Cidr, ClusterName, Digest, HostRole, Version};
 use serde::{Deserialize, Serialize};
 
-/// What a look at a host told. A field that the look could not tell is `None` or empty.
+/// The facts that the probe of a host returned. A fact that it could not read is `None` or empty.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Facts {
@@ -16,25 +16,25 @@ pub struct Facts {
     pub architecture: String,
     /// `uname -r`.
     pub kernel: String,
-    /// The host's own name.
+    /// The hostname.
     pub hostname: String,
     /// `PRETTY_NAME` of os-release.
     pub os: String,
     /// `/etc/machine-id`.
     pub machine_id: String,
-    /// Processors.
+    /// Number of processors.
     pub cpus: u32,
     /// Memory in bytes.
     pub memory_bytes: u64,
-    /// Free bytes where `/var/lib/kubeon` lies or will lie.
+    /// Free bytes in the file system of `/var/lib/kubeon`.
     pub disk_free_bytes: u64,
-    /// The host's clock: seconds since 1970, read at the moment of the look.
+    /// The clock of the host at the time of the probe, in seconds since 1970.
     pub clock_seconds: i64,
     /// How far the host's clock is ahead of the control machine's, in seconds.
     pub clock_offset_seconds: i64,
-    /// Control groups.
+    /// Version of the control groups.
     pub cgroup: Cgroup,
-    /// Whether root here has `CAP_SYS_RESOURCE`; without it `oom_score_adj` cannot be lowered.
+    /// Whether root has `CAP_SYS_RESOURCE`, which is required to lower `oom_score_adj`.
     pub can_sys_resource: bool,
     /// Whether `/proc/sys/net/netfilter/nf_conntrack_max` can be written.
     pub can_set_conntrack: bool,
@@ -42,65 +42,65 @@ pub struct Facts {
     pub has_ipvs: bool,
     /// Whether the kernel has nftables.
     pub has_nftables: bool,
-    /// Whether the login is root or may become root.
+    /// Whether the login user is root or may become root.
     pub is_root: bool,
     /// Whether systemd is the init system.
     pub has_systemd: bool,
-    /// Whether SELinux forbids what its policy does not allow; `None` where the kernel runs without it.
+    /// Whether SELinux is enforcing; `None` if the kernel runs without it.
     pub selinux_enforces: Option<bool>,
     /// Swap in bytes.
     pub swap_bytes: u64,
-    /// The program that installs packages, such as `apt`; `None` where none is known.
+    /// The package manager, such as `apt`; `None` if no known one exists.
     pub package_manager: Option<String>,
-    /// Programs by name: whether the host has them itself.
+    /// Programs by name: whether the host has its own.
     pub programs: BTreeMap<String, bool>,
     /// The host's IPv4 addresses.
     pub addresses: Vec<Ipv4Addr>,
-    /// TCP ports of the cluster that somebody listens on.
+    /// TCP ports of the cluster that a program listens on.
     pub busy_ports: Vec<u16>,
-    /// TCP ports that somebody listens on.
+    /// TCP ports that a program listens on.
     pub listening: Vec<u16>,
-    /// Files that can still be made where `/var/lib/kubeon` lies; `None` where they are not counted.
+    /// Free inodes in the file system of `/var/lib/kubeon`; `None` if it has no limit.
     pub inodes_free: Option<u64>,
-    /// What the firmware calls the machine; empty where it says nothing, and in a container.
+    /// The product UUID from the firmware; empty if there is none, and in a container.
     pub product_uuid: String,
     /// Kernel modules by name: whether the kernel has it or can load it.
     pub modules: BTreeMap<String, bool>,
-    /// Kernel parameters by name, as they are now.
+    /// Current values of kernel parameters, by name.
     pub parameters: BTreeMap<String, String>,
     /// Whether kernel parameters can be set.
     pub can_set_parameters: Option<bool>,
     /// Name servers in `/etc/resolv.conf`.
     pub nameservers: Option<Vec<String>>,
-    /// Whether the host's own name is resolved.
+    /// Whether the host resolves its own name.
     pub resolves_itself: Option<bool>,
     /// Links that have IPv4 addresses.
     pub links: Vec<LinkFact>,
-    /// Networks that there are routes to, but for the default.
+    /// Networks with a route, without the default route.
     pub routes: Vec<Cidr>,
-    /// What came of connections that the look was asked to try.
+    /// Results of the connections that the probe tried.
     pub reached: Vec<ReachFact>,
-    /// Signs of a cluster that kubeon did not make: paths.
+    /// Paths of a cluster that kubeon did not create.
     pub foreign: Vec<String>,
-    /// Services that the host has by itself and whose place or data a cluster's would take, such as `containerd`; not
-    /// looked for where a claim is.
+    /// Services of the host that a cluster would replace, such as `containerd`. They are not searched on a
+    /// claimed host.
     pub own_services: Vec<String>,
-    /// Who holds the host, from `/var/lib/kubeon/claim.json`.
+    /// The cluster that the host belongs to, from `/var/lib/kubeon/claim.json`.
     pub claim: Option<Claim>,
-    /// SHA-256 of the node program in place.
+    /// SHA-256 of the installed node program.
     pub node_program: Option<Digest>,
     /// Digests of the unpacked parts.
     pub parts: Vec<Digest>,
-    /// The steps that were done on this host, and whether their results are still there.
+    /// The steps that were done on this host, and whether their results still exist.
     pub journal: Vec<JournalEntry>,
-    /// Certificates in place.
+    /// Installed certificates.
     pub certificates: Vec<CertificateFact>,
-    /// The certificates by which the kubelet makes itself known.
+    /// The client certificates of the kubelet.
     pub kubelet: KubeletFacts,
-    /// What this host's API server and etcd member say; only from masters.
+    /// The reports of the API server and the etcd member of this host; only from masters.
     pub cluster: Option<ClusterFacts>,
-    /// Checks that did not finish in time, each as words that follow the host's name. Their results are assumed to be up
-    /// to date, so no step is planned because of them.
+    /// Checks that did not finish in time. Each text follows the name of the host in a sentence. Their
+    /// results are assumed to be up to date, so no step is planned because of them.
     #[serde(rename = "untold")]
     pub unchecked: Vec<String>,
 }
@@ -109,11 +109,11 @@ pub struct Facts {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LinkFact {
-    /// An address on it.
+    /// The IPv4 address of the link.
     pub address: Ipv4Addr,
     /// Its name, such as `eth0`.
     pub name: String,
-    /// Bytes that a packet may have.
+    /// The MTU in bytes.
     pub mtu: u32,
 }
 
@@ -121,25 +121,25 @@ pub struct LinkFact {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ReachFact {
-    /// Where to: an address or a name.
+    /// The target: an address or a name.
     pub target: String,
     /// The port.
     pub port: u16,
-    /// What came of it.
+    /// The result.
     pub outcome: Reach,
 }
 
-/// What came of trying to connect.
+/// The result of a connection attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Reach {
-    /// Somebody listens.
+    /// The connection was accepted.
     Open,
-    /// The host is there, nobody listens.
+    /// The host answers, but no program listens on the port.
     Refused,
-    /// Nothing came back in time.
+    /// No answer in time.
     Silent,
-    /// There is no way there, or no such name.
+    /// There is no route, or the name is not known.
     Failed,
 }
 
@@ -147,14 +147,14 @@ pub enum Reach {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Cgroup {
-    /// The unified hierarchy: the normal case.
+    /// The unified hierarchy; the default.
     #[default]
     V2,
-    /// The older hierarchies: adapted to.
+    /// The older hierarchies.
     V1,
 }
 
-/// Who holds a host.
+/// The cluster that a host belongs to.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Claim {
@@ -162,11 +162,11 @@ pub struct Claim {
     pub cluster: ClusterName,
     /// The cluster's identity.
     pub uid: String,
-    /// The highest generation seen.
+    /// The highest generation of a session with the host.
     pub generation: u64,
     /// The Kubernetes version of that generation.
     pub version: Version,
-    /// What the host does for the cluster.
+    /// The role of the host in the cluster.
     pub role: HostRole,
 }
 
@@ -178,24 +178,24 @@ pub struct JournalEntry {
     pub id: String,
     /// Digest of the step's content.
     pub digest: String,
-    /// Whether its result is still there.
+    /// Whether its result still exists.
     #[serde(rename = "standing")]
     pub state: ResultState,
 }
 
-/// Whether the result of a step is still there.
+/// Whether the result of a step still exists.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum ResultState {
     /// It was checked and is up to date, or could not be checked in time.
     #[serde(rename = "stands")]
     UpToDate,
-    /// It differs: what is missing or was changed, in a few words.
+    /// It differs. The text names what is missing or was changed, in a few words.
     Drifted(String),
 }
 
-/// From when on a certificate that is valid between these two moments is renewed: two thirds of its life, so that a
-/// third is left in which renewing may fail. Seconds since 1970.
+/// The time from which a certificate is renewed, in seconds since 1970: after two thirds of its life, so that
+/// one third is left for retries.
 #[must_use]
 pub fn renewal_due(not_before: i64, not_after: i64) -> i64 {
     not_before + (not_after - not_before) / 3 * 2
@@ -213,17 +213,17 @@ pub struct CertificateFact {
     pub not_after: i64,
 }
 
-/// The certificates by which a kubelet makes itself known.
+/// The client certificates of a kubelet.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct KubeletFacts {
-    /// Good for asking once for its own.
+    /// The bootstrap certificate, which the kubelet uses once to request its own certificate.
     pub bootstrap: Option<CertificateFact>,
-    /// Its own, which it renews by itself while it runs.
+    /// Its own certificate, which the kubelet renews by itself.
     pub own: Option<CertificateFact>,
 }
 
-/// What a master's API server and etcd say.
+/// The reports of the API server and the etcd member of a master.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ClusterFacts {
@@ -231,33 +231,35 @@ pub struct ClusterFacts {
     pub api_ready: bool,
     /// The API server's version.
     pub version: Option<Version>,
-    /// Nodes by name; `None` where the API server did not tell them in time, which is not the same as none.
+    /// Nodes by name; `None` if the API server did not list them in time. `None` does not mean that there are
+    /// no nodes.
     pub nodes: Option<BTreeMap<String, NodeFact>>,
-    /// What this host's etcd member says.
+    /// The report of the etcd member of this host.
     pub etcd: EtcdFact,
 }
 
-/// What a master's own etcd member says.
+/// The report of the etcd member of a master.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum EtcdFact {
-    /// Nothing in time: whether it serves is not known.
+    /// The member did not answer in time: whether it serves is unknown.
     #[default]
-    Untold,
-    /// It does not serve: nobody listens, or nobody who is known by the cluster's certificates.
+    #[serde(rename = "untold")]
+    Unknown,
+    /// The member does not serve: no program listens, or the program has no certificate of the cluster.
     Down,
-    /// The members that it lists, by name: whether each answers a read that takes a quorum, `None` where it answered
-    /// nothing in time.
+    /// The members that it lists, by name: whether each answers a read that requires a quorum; `None` if it
+    /// did not answer in time.
     Members(BTreeMap<String, Option<bool>>),
 }
 
-/// What the API server says of a node.
+/// The status of a node, from the API server.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct NodeFact {
-    /// Condition `Ready` is `True`.
+    /// Whether the condition `Ready` is `True`.
     pub ready: bool,
-    /// Why not, in the kubelet's words.
+    /// The message of the condition if the node is not Ready.
     pub reason: String,
     /// The kubelet's version.
     pub kubelet: String,

@@ -1,4 +1,4 @@
-//! What travels between the engine and a host: nouns only, no behaviour, no transport.
+//! The messages between the engine and a host: data types only, without behavior and transport.
 //!
 //! ```text
 //!   engine ── Request lines (and part bytes) ──►  kubeon-node apply
@@ -6,8 +6,8 @@
 //!   engine ◄── Facts ──────────────────────────   the probe script, kubeon-node facts
 //! ```
 //!
-//! Every message is one line of JSON. Secret text appears only in [`op::Content::Sealed`], which never
-//! prints itself and is never part of a plan.
+//! Every message is one line of JSON. Only [`op::Content::Sealed`] holds the text of a secret. It is never
+//! printed and never part of a plan.
 
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 

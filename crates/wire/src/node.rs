@@ -8,60 +8,61 @@ use serde::{Deserialize, Serialize};
 
 use crate::op::Op;
 
-/// The longest that an engine says nothing to a host with an open session: then it sends a [`Request::Ping`].
+/// The interval in which the engine sends a [`Request::Ping`] to a host with an open session if it sends no
+/// other request.
 pub const PING_INTERVAL: Duration = Duration::from_secs(5);
 
-/// How long a host waits for a word of the engine before it ends the session. Nothing tells a host that the engine
-/// lost its power or its network: it would stay locked until sshd gives the connection up, hours later. Several
-/// pings fit in, so that one held up on a slow line ends nothing.
+/// How long a host waits for a request before it ends the session. A host is not notified when the engine
+/// loses power or its network; without the limit, it would stay locked until sshd closes the connection,
+/// hours later. The limit covers several pings, so that one delayed ping does not end a session.
 pub const SILENCE_LIMIT: Duration = PING_INTERVAL.saturating_mul(6);
 
-/// How long a host gives the steps under way to finish once their session ends.
+/// How long running steps may continue after their session ended.
 pub const SESSION_GRACE: Duration = Duration::from_secs(8);
 
-/// How long a session may go on holding its host after its engine is gone.
+/// How long a session may lock its host after its engine was killed or disconnected.
 pub const ORPHAN_LIFE: Duration = SILENCE_LIMIT.saturating_add(SESSION_GRACE);
 
 /// One line on standard input. After a [`Request::Run`] of an [`Op::Part`] the part's `size` bytes follow.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Request {
-    /// First line: who writes, and under which generation. Claims a free host for the cluster.
+    /// The first line: the cluster and the generation of the writer. It claims a free host for the cluster.
     Open(Fence),
-    /// Do a step. Steps run in the order received, several at a time where the engine sends them so.
+    /// Execute a step. Steps start in the order received and run in parallel.
     Run(HostStep),
-    /// Nothing is to do: the engine is still there.
+    /// No step; the engine is still connected.
     Ping,
 }
 
-/// The generation fence: a host refuses a writer with a lower generation than it has seen, and any
+/// The generation fence: a host refuses a writer with a lower generation than a previous writer, and any
 /// writer of another cluster.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Fence {
     /// The cluster that the host belongs to.
     pub cluster: ClusterName,
-    /// The cluster's identity: two clusters of one name differ here.
+    /// The identity of the cluster. It differs between two clusters with the same name.
     pub uid: String,
-    /// The plan's generation; grows with every plan that writes.
+    /// The generation of the plan; it increases with every plan that changes hosts.
     pub generation: u64,
-    /// The Kubernetes version that the plan leads to.
+    /// The Kubernetes version after the plan.
     pub version: Version,
-    /// What the host does for the cluster.
+    /// The role of the host in the cluster.
     pub role: HostRole,
 }
 
-/// A step as a host receives it: secrets resolved.
+/// A step as a host receives it, with resolved secrets.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct HostStep {
-    /// Identity within the plan, stable between plans: `h1/etcd/service`.
+    /// Identity, stable between plans: `etcd/member@h1`.
     pub id: String,
-    /// SHA-256 over the step's content as planned (secrets by reference); goes into the journal.
+    /// SHA-256 over the content of the step as planned, with references to secrets. The journal records it.
     pub digest: String,
     /// Seconds after which the step counts as failed.
     pub timeout_seconds: u32,
-    /// Whether the journal remembers it: `false` for checks, which must run every time.
+    /// Whether the journal records the step.
     pub journal: bool,
     /// The effect.
     pub op: Op,
@@ -87,33 +88,33 @@ pub enum Event {
         /// The step.
         id: String,
     },
-    /// Something countable moved on.
+    /// Bytes were sent or unpacked.
     Progress {
         /// The step.
         id: String,
-        /// So far, bytes.
+        /// Bytes so far.
         done: u64,
-        /// In all, bytes.
+        /// Bytes in total.
         total: u64,
     },
-    /// A word on what is happening or was adapted, for people.
+    /// A message for users about the progress or an adaptation of a step.
     Note {
         /// The step.
         id: String,
-        /// One line.
+        /// One line of text.
         text: String,
     },
-    /// A step is done and in the journal.
+    /// A step is done and recorded in the journal.
     #[serde(rename_all = "camelCase")]
     Done {
         /// The step.
         id: String,
         /// Whether anything on the host changed.
         changed: bool,
-        /// How long it took.
+        /// How long it took, in milliseconds.
         milliseconds: u64,
     },
-    /// A step failed; nothing of it is in the journal.
+    /// A step failed. It is not recorded in the journal.
     Failed {
         /// The step.
         id: String,
@@ -122,13 +123,13 @@ pub enum Event {
     },
 }
 
-/// Why a step failed, for people and for machines.
+/// Why a step failed, for users and programs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct StepFailure {
     /// The kind of failure.
     pub category: Category,
-    /// One sentence: what failed and why.
+    /// The failure and its cause, in one sentence.
     pub cause: String,
     /// The last lines of the program's log, oldest first; may be empty.
     pub log: Vec<String>,
@@ -142,37 +143,46 @@ impl fmt::Display for StepFailure {
 
 impl std::error::Error for StepFailure {}
 
-/// The kind of a failure; decides what may be tried again.
+/// The kind of a failure. It decides whether a retry is allowed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Category {
-    /// The host did not answer or the connection broke. Trying again may help at once.
+    /// The host did not answer or the connection broke. An immediate retry may help.
     Unreachable,
-    /// Login was refused, or the host's key is not the pinned one.
+    /// The login was refused, or the key of the host is not the pinned key.
     Denied,
+    /// The SSH key of the host is not known. Nothing secret was sent to the host.
+    UnknownHostKey,
     /// A digest did not match.
     Corrupt,
-    /// Disk, memory or another limit.
+    /// Disk space, memory or another resource is exhausted.
     Exhausted,
-    /// It did not become true in time. Trying again may help.
+    /// A condition was not met in time. A retry may help.
     Timeout,
-    /// The host belongs to another cluster, is being changed by one, or has seen a newer generation.
+    /// The host belongs to another cluster, another cluster is changing it, or a writer with a newer
+    /// generation used it.
     Fenced,
-    /// Another session of the same cluster holds the host. Where its engine is gone it ends within [`ORPHAN_LIFE`],
-    /// so that opening again may help; a step is not tried again for it.
+    /// Another session of the same cluster locks the host. If the engine of that session was killed, the
+    /// session ends within [`ORPHAN_LIFE`], so retrying to open a session may help. A step is not retried.
     Held,
-    /// The host cannot do this.
+    /// The host does not support the operation.
     Unsupported,
     /// A program or call on the host failed.
     Failed,
-    /// The run was told to stop.
+    /// The run was cancelled.
     Cancelled,
 }
 
 impl Category {
-    /// Whether the same step may succeed when tried again without anything else changing.
+    /// Whether a retry of the same step may succeed without other changes.
     #[must_use]
     pub fn retryable(self) -> bool {
         matches!(self, Self::Unreachable | Self::Timeout)
+    }
+
+    /// Whether the host answers and no login is possible until a user changes something.
+    #[must_use]
+    pub fn is_denied(self) -> bool {
+        matches!(self, Self::Denied | Self::UnknownHostKey)
     }
 }

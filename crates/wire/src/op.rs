@@ -1,4 +1,4 @@
-//! What a step does on a host. Every operation is idempotent: done twice it changes nothing the second time.
+//! The operations of steps on a host. Every operation is idempotent: the second time, it changes nothing.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -6,27 +6,27 @@ use std::fmt;
 use kubeon_api::{ClusterName, Digest, HostAddress, HostName};
 use serde::{Deserialize, Serialize};
 
-/// One effect on one host, complete: nothing about it is left to decide.
+/// One complete operation on one host. The host makes no further decision.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", tag = "op")]
 pub enum Op {
-    /// Load kernel modules (a missing one that is built in is no failure), set kernel parameters, turn
-    /// swap off, now and at every boot. Parameters named in `optional` may be refused by the kernel.
+    /// Load kernel modules, set kernel parameters and turn swap off, now and at every boot. A module that is
+    /// built into the kernel counts as loaded. The kernel may refuse the parameters in `optional`.
     #[serde(rename_all = "camelCase")]
     Kernel {
         /// Modules to load, such as `br_netfilter`.
         modules: Vec<String>,
         /// Parameter to value, such as `net.ipv4.ip_forward` to `1`.
         parameters: BTreeMap<String, String>,
-        /// Parameters that are set where the kernel has them and skipped with a log line where not.
+        /// Parameters that are skipped with a log line if the kernel does not have them.
         optional: Vec<String>,
     },
-    /// Replace kubeon's own block in `/etc/hosts`; lines of others stay.
+    /// Replace the block of kubeon in `/etc/hosts`. Other lines are kept.
     Hosts {
         /// The names of every address.
         entries: Vec<HostsEntry>,
     },
-    /// Write files atomically (temporary file, sync, rename), making missing folders.
+    /// Write files atomically (temporary file, sync, rename) and create missing folders.
     Files {
         /// The files, in order.
         files: Vec<File>,
@@ -36,20 +36,20 @@ pub enum Op {
     Part {
         /// The part's name, such as `kubelet`.
         name: String,
-        /// SHA-256 of the compressed blob; nothing is unpacked to its place unless it matches.
+        /// SHA-256 of the compressed blob. The part is installed only if it matches.
         digest: Digest,
-        /// Bytes of the compressed blob that follow.
+        /// Size of the compressed blob in bytes.
         size: u64,
-        /// Bytes after unpacking, for the disk check.
+        /// Size after unpacking in bytes, for the check of the disk space.
         unpacked_size: u64,
     },
-    /// Point links at their targets, atomically.
+    /// Create or replace symbolic links atomically.
     Links {
         /// The links, in order.
         links: Vec<Link>,
     },
-    /// Write a systemd unit, enable and start it, and wait until it is ready. It is restarted when its
-    /// text, or a file or link in `watches`, changed since it was started by kubeon.
+    /// Write a systemd unit, enable and start it, and wait until it is ready. It is restarted if its text, or
+    /// a file or link in `watches`, changed after kubeon started it.
     #[serde(rename_all = "camelCase")]
     Service {
         /// The unit's name with suffix, such as `etcd.service`.
@@ -58,10 +58,10 @@ pub enum Op {
         unit: String,
         /// Paths whose change needs a restart.
         watches: Vec<String>,
-        /// What must hold before the step is done.
+        /// The checks that must succeed before the step is done.
         ready: Vec<Check>,
     },
-    /// Import the image archive of an unpacked part into containerd, where its name is missing.
+    /// Import the image archive of an unpacked part into containerd, unless containerd has the image.
     Image {
         /// The upstream name, such as `registry.k8s.io/pause:3.10.2`.
         name: String,
@@ -73,46 +73,46 @@ pub enum Op {
         /// The objects, in order.
         objects: Vec<ApiObject>,
     },
-    /// Through this host's API server, set or take away the taint that keeps ordinary pods off a master.
+    /// Set or remove the control plane taint of a master through the API server of this host.
     Taint {
         /// The node.
         node: HostName,
-        /// Whether it is to be there.
+        /// Whether the taint must exist.
         present: bool,
     },
-    /// Through this host's API server, keep new pods off a node and evict those on it, as disruption budgets
-    /// allow, until only those are left that end with the host.
+    /// Cordon a node and evict its pods, as disruption budgets allow, through the API server of this host.
+    /// Pods that end with the host, such as those of DaemonSets, are not evicted.
     Drain {
         /// The node.
         node: HostName,
     },
-    /// Through this host's API server, let new pods onto a node again that was to leave and stays.
+    /// Uncordon a node whose removal was cancelled, through the API server of this host.
     Uncordon {
         /// The node.
         node: HostName,
     },
-    /// Through this host's API server, take a node out of the cluster.
+    /// Delete a node through the API server of this host.
     RemoveNode {
         /// The node.
         node: HostName,
-        /// Steps in this host's journal that are about it; they are forgotten.
+        /// Steps about the node that are deleted from the journal of this host.
         forget: Vec<String>,
     },
-    /// Wait until all checks hold. Changes nothing.
+    /// Wait until all checks succeed. It changes nothing.
     Await {
-        /// The checks; all must hold at once or one after the other.
+        /// The checks. They need not succeed at the same time.
         checks: Vec<Check>,
     },
-    /// Take everything that kubeon put on this host away again: units, processes, mounts, links, files.
-    /// The last traces to go are the journal and the claim, so that a broken-off reset can be continued.
+    /// Remove everything that kubeon created on this host: units, processes, mounts, links, files. The
+    /// journal and the claim are removed last, so that an interrupted reset can continue.
     Reset {
-        /// Refuse when the host is claimed by another cluster.
+        /// The cluster. The host refuses the reset if it belongs to another cluster.
         cluster: ClusterName,
     },
 }
 
 impl Op {
-    /// The same operation, each content replaced by what `change` makes of it.
+    /// Returns the operation with each content replaced by the result of `change`.
     ///
     /// # Errors
     /// The first error of `change`.
@@ -127,7 +127,7 @@ impl Op {
                 };
                 Ok(Self::Files { files: files.iter().map(file).collect::<Result<_, E>>()? })
             }
-            // Named one by one: an operation that learns to carry contents must be decided on here.
+            // The list is explicit, so that a new operation with contents must be handled here.
             Self::Kernel { .. }
             | Self::Hosts { .. }
             | Self::Part { .. }
@@ -145,7 +145,7 @@ impl Op {
     }
 }
 
-/// A line of kubeon's block in `/etc/hosts`.
+/// A line in the block of kubeon in `/etc/hosts`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HostsEntry {
     /// The address.
@@ -170,7 +170,7 @@ pub struct File {
 pub struct Link {
     /// The absolute path of the link.
     pub path: String,
-    /// What it points at.
+    /// The target of the link.
     pub target: String,
 }
 
@@ -189,9 +189,9 @@ pub struct ApiObject {
 pub enum Content {
     /// Plain text, part of the plan.
     Text(String),
-    /// A secret by reference. Plans hold only this form.
+    /// A reference to a secret. Plans hold secrets only in this form.
     Secret(SecretRef),
-    /// The secret's text, on its way to the host. Never in a plan, a log or an error.
+    /// The text of a secret, only for sending to the host. It is never in a plan, a log or an error.
     Sealed(String),
 }
 
@@ -205,23 +205,23 @@ impl fmt::Debug for Content {
     }
 }
 
-/// The certificate authorities of a cluster, each with a key of its own: a key that signs for one purpose cannot sign for
-/// another. In JSON the name is written as in [`CertificateAuthority::as_str`].
+/// The certificate authorities of a cluster, each with its own key: a key that signs for one purpose cannot
+/// sign for another. In JSON the name is written as in [`CertificateAuthority::as_str`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CertificateAuthority {
-    /// Members of etcd and their clients.
+    /// For etcd members and their clients.
     Etcd,
-    /// The API server towards extension API servers.
+    /// For the API server as a client of extension API servers.
     FrontProxy,
-    /// Kubelets towards the API server.
+    /// For kubelets as servers.
     KubeletServing,
-    /// The API server and its clients.
+    /// For the API server and its clients.
     Kubernetes,
 }
 
 impl CertificateAuthority {
-    /// All of them.
+    /// All authorities.
     pub const ALL: [Self; 4] = [Self::Kubernetes, Self::Etcd, Self::FrontProxy, Self::KubeletServing];
 
     /// Its name, such as `front-proxy`.
@@ -242,31 +242,31 @@ impl fmt::Display for CertificateAuthority {
     }
 }
 
-/// Names a secret without holding it.
+/// A reference to a secret. It does not hold the text.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", tag = "secret")]
 pub enum SecretRef {
     /// The certificate of a certificate authority, PEM.
     CaCertificate {
-        /// Which one.
+        /// The authority.
         ca: CertificateAuthority,
     },
     /// The private key of a certificate authority, PEM.
     CaKey {
-        /// Which one.
+        /// The authority.
         ca: CertificateAuthority,
     },
-    /// Certificate of a leaf, PEM. The certificate and the key of one equal [`Leaf`] belong together.
+    /// The certificate of a leaf, PEM. The certificate and the key of equal [`Leaf`] values belong together.
     LeafCertificate(Leaf),
-    /// Private key of a leaf, PEM.
+    /// The private key of a leaf, PEM.
     LeafKey(Leaf),
     /// The private key that signs service account tokens, PEM.
     ServiceAccountKey,
-    /// The public half of [`SecretRef::ServiceAccountKey`], PEM.
+    /// The public key of [`SecretRef::ServiceAccountKey`], PEM.
     ServiceAccountPublicKey,
 }
 
-/// What a certificate says.
+/// The content of a leaf certificate.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Leaf {
@@ -276,29 +276,29 @@ pub struct Leaf {
     pub common_name: String,
     /// Subject organizations: groups, for client certificates.
     pub organizations: Vec<String>,
-    /// DNS names it is valid for.
+    /// DNS names for which it is valid.
     pub dns_names: Vec<String>,
-    /// Addresses it is valid for.
+    /// Addresses for which it is valid.
     pub addresses: Vec<std::net::Ipv4Addr>,
-    /// What it may be used for.
+    /// The allowed usage.
     pub usage: Usage,
     /// Hours from issue to expiry.
     pub hours: u32,
 }
 
-/// What a leaf certificate may be used for.
+/// The allowed usage of a leaf certificate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Usage {
-    /// To be known as a client.
+    /// Client authentication.
     Client,
-    /// To serve.
+    /// Server authentication.
     Server,
-    /// Both, as etcd members do.
+    /// Both, for etcd members.
     Both,
 }
 
-/// Something that can be waited for.
+/// A condition that a step can wait for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", tag = "check")]
 pub enum Check {
@@ -309,7 +309,7 @@ pub enum Check {
         /// The port.
         port: u16,
     },
-    /// `https://ADDRESS:PORT/PATH` answers 200 under kubeon's admin certificate for this host.
+    /// `https://ADDRESS:PORT/PATH` answers 200. The certificates are files on the host.
     Https {
         /// The address.
         address: std::net::Ipv4Addr,
@@ -317,7 +317,7 @@ pub enum Check {
         port: u16,
         /// The path, such as `/readyz`.
         path: String,
-        /// Path of the authority's certificate on the host.
+        /// Path of the certificate of the authority on the host.
         ca_file: String,
         /// Path of the client certificate on the host, if one is needed.
         certificate_file: Option<String>,
@@ -334,26 +334,26 @@ pub enum Check {
         /// Its path.
         path: String,
     },
-    /// The nodes exist and are `Ready`, watched through this host's API server.
+    /// The nodes exist and are `Ready`, according to the API server of this host.
     NodesReady {
         /// The nodes' names.
         nodes: Vec<HostName>,
     },
-    /// A Deployment has all replicas updated and available, watched through this host's API server.
+    /// All replicas of a Deployment are updated and available, according to the API server of this host.
     DeploymentAvailable {
         /// Its namespace.
         namespace: String,
         /// Its name.
         name: String,
     },
-    /// A DNS server answers an `A` question for the name.
+    /// A DNS server answers an `A` query for the name.
     Dns {
         /// The server's address.
         server: std::net::Ipv4Addr,
         /// The name, fully qualified.
         name: String,
     },
-    /// The host's address answers on the port for every host listed (from this host).
+    /// All listed hosts accept connections from this host on the port.
     Reachable {
         /// The other hosts.
         addresses: Vec<HostAddress>,
@@ -367,12 +367,12 @@ mod tests {
     use super::CertificateAuthority;
 
     #[test]
-    fn an_authority_is_written_as_its_name_and_no_other_name_is_read() {
+    fn an_authority_is_serialized_as_its_name() {
         for ca in CertificateAuthority::ALL {
             let text = serde_json::to_string(&ca).unwrap();
             assert_eq!(text, format!("\"{ca}\""));
             assert_eq!(serde_json::from_str::<CertificateAuthority>(&text).unwrap(), ca);
         }
-        assert!(serde_json::from_str::<CertificateAuthority>("\"nobody\"").is_err());
+        assert!(serde_json::from_str::<CertificateAuthority>("\"unknown\"").is_err());
     }
 }

@@ -1,21 +1,21 @@
-//! What was found about hosts before anything is done to them.
+//! The report of the checks of hosts before they are changed.
 
 use kubeon_api::{ClusterName, HostAddress, HostRole, Refusal, Remedy};
 use serde::{Deserialize, Serialize};
 
-/// Every host, side by side.
+/// The results of all hosts.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PrecheckReport {
-    /// The cluster that they are meant for.
+    /// The cluster that the hosts are checked for.
     pub cluster: ClusterName,
-    /// Whether no check of severity `error` failed that was not ignored.
+    /// Whether every check of severity `error` succeeded or is ignored.
     pub ok: bool,
-    /// How many failed checks of severity `error` stand in the way.
+    /// The number of failed checks of severity `error` that are not ignored.
     pub errors: u32,
-    /// How many other checks failed.
+    /// The number of other failed checks.
     pub warnings: u32,
-    /// Every host once, by address.
+    /// Every host once, sorted by address.
     pub hosts: Vec<PrecheckHost>,
 }
 
@@ -29,44 +29,44 @@ impl PrecheckReport {
     }
 }
 
-/// One host.
+/// The results of one host.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PrecheckHost {
     /// Its address.
     pub host: HostAddress,
-    /// Its name as a node, where it is known.
+    /// The name of its node; empty if it is unknown.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub name: String,
-    /// What it does for the cluster.
+    /// The role of the host in the cluster.
     pub role: HostRole,
-    /// Whether nothing stands in the way here.
+    /// Whether no check of the host prevents a change.
     pub ok: bool,
-    /// Every check, in a fixed order. A host that cannot be looked at has only the first ones.
+    /// Every check, in a fixed order. A host that cannot be observed has only the first checks.
     pub checks: Vec<PrecheckResult>,
 }
 
-/// One check on one host.
+/// The result of one check on one host.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PrecheckResult {
-    /// Its name, under which it may be ignored: `kernel`.
+    /// The name of the check, which is also used to ignore it: `kernel`.
     pub check: String,
-    /// How bad it is when it fails.
+    /// The severity if it fails.
     pub severity: PrecheckSeverity,
-    /// Whether it holds, or nothing could be told against it.
+    /// Whether it succeeded, or the value was not reported.
     pub ok: bool,
-    /// Whether it failed and somebody said that this does not matter.
+    /// Whether it failed and the user chose to ignore it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub ignored: bool,
-    /// What was found, in a few words; empty where nothing could be told.
+    /// The observed value, in a few words; empty if it was not reported.
     pub found: String,
-    /// What is wanted, in a few words.
+    /// The expected value, in a few words.
     pub wanted: String,
-    /// What is wrong; empty when it holds.
+    /// The problem; empty if the check succeeded.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub message: String,
-    /// What a person can do about it, where there is something that an entry point can name.
+    /// What the user can do about it, if a flag or command helps.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub remedy: Option<Remedy>,
 }
@@ -85,12 +85,12 @@ impl PrecheckResult {
     }
 }
 
-/// How bad it is when a check fails.
+/// The severity of a failed check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum PrecheckSeverity {
-    /// Nothing is done to any host.
+    /// No host is changed.
     Error,
-    /// A person should know.
+    /// The user should know; hosts may be changed.
     Warning,
 }

@@ -1,42 +1,42 @@
-//! What the program `kubeon` says with `--progress json`: one line of JSON for each thing that happens, on standard error.
+//! The output of `kubeon` with `--progress json`: one line of JSON for each event, on standard error.
 
 use kubeon_api::{HostAddress, Refusal};
 use serde::{Deserialize, Serialize};
 
 use crate::precheck::PrecheckReport;
 
-/// One line.
+/// One event.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "kebab-case")]
 pub enum Progress {
-    /// The hosts were checked; where something stands in the way, the command ends now.
+    /// The hosts were checked. If a check prevents the change, the command ends now.
     Precheck {
-        /// Every check on every host.
+        /// Every check of every host.
         report: PrecheckReport,
     },
     /// The plan is ready and will be applied.
     Plan {
-        /// Steps to do.
+        /// The number of steps to execute.
         steps: u32,
-        /// Steps that are up to date.
+        /// The number of steps that are up to date.
         #[serde(rename = "standing")]
         up_to_date: u32,
     },
-    /// State, keys and host keys are saved, and no host was written to yet. Said once, by commands that have something
-    /// to do. With `--hold`, the program now waits for a line on standard input.
+    /// State, keys and host keys are saved, and no host was changed yet. Commands that have steps to execute
+    /// print it once. With `--hold`, the program now waits for a line on standard input.
     Saved,
     /// A step begins.
     Started {
         /// Its host.
         host: HostAddress,
-        /// What the host is called.
+        /// The name of the host.
         name: String,
         /// The stage that the step belongs to: `etcd`.
         #[serde(default)]
         stage: String,
         /// The step's title: `start etcd member h1`.
         step: String,
-        /// Why it is done.
+        /// The reason for the step.
         why: String,
     },
     /// A step is done.
@@ -47,37 +47,37 @@ pub enum Progress {
         step: String,
         /// Whether anything changed.
         changed: bool,
-        /// How long it took on the host.
+        /// How long it took on the host, in milliseconds.
         milliseconds: u64,
     },
-    /// A step did not succeed.
+    /// A step failed.
     Failed {
         /// Its host.
         host: HostAddress,
         /// The step's title.
         step: String,
-        /// The cause, in words.
+        /// The cause, in one sentence.
         cause: String,
-        /// The last lines that the step's program wrote.
+        /// The last log lines of the program that the step ran.
         log: Vec<String>,
-        /// Whether it will be tried again by itself.
+        /// Whether it will be retried automatically.
         again: bool,
     },
-    /// Something that a person should know.
+    /// A message for the user.
     Note {
-        /// In words.
+        /// The message.
         text: String,
-        /// Whether it warns.
+        /// Whether it is a warning.
         warning: bool,
     },
     /// The command ended.
     End {
-        /// Whether all of it was done.
+        /// Whether the command succeeded.
         ok: bool,
-        /// Why not.
+        /// Why it failed.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
-        /// The command that goes on.
+        /// The next command.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         next: Option<String>,
         /// Every reason why the command was refused, as data.

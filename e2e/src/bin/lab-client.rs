@@ -1,5 +1,5 @@
-//! What runs in pods while a cluster is proved: a small web server, a look at it and at DNS, and a writer
-//! that never forgets a write.
+//! The program in the pods of the end-to-end tests: a small web server, clients for HTTP and DNS, and a
+//! writer that counts lost writes.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::{TcpListener, TcpStream, ToSocketAddrs as _};
@@ -17,8 +17,8 @@ fn main() -> Result<()> {
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match words.as_slice() {
         ["serve", port] => serve(port.parse()?),
-        ["get", url] => say(&get(url)?),
-        ["resolve", name] => say(&resolve(name)?),
+        ["get", url] => print(&get(url)?),
+        ["resolve", name] => print(&resolve(name)?),
         ["write", server, seconds] => write(server, Duration::from_secs(seconds.parse()?)),
         ["sleep"] => loop {
             std::thread::park();
@@ -27,17 +27,17 @@ fn main() -> Result<()> {
     }
 }
 
-fn say(text: &str) -> Result<()> {
+fn print(text: &str) -> Result<()> {
     let mut out = std::io::stdout().lock();
     writeln!(out, "{text}")?;
     Ok(out.flush()?)
 }
 
-/// Answers every request with the pod's name and the path asked for.
+/// Answers every request with the pod's name and the requested path.
 fn serve(port: u16) -> Result<()> {
-    let name = std::env::var("HOSTNAME").unwrap_or_else(|_| "somebody".to_owned());
+    let name = std::env::var("HOSTNAME").unwrap_or_else(|_| "unknown".to_owned());
     let listener = TcpListener::bind(("0.0.0.0", port))?;
-    say(&format!("{name} serves on port {port}"))?;
+    print(&format!("{name} serves on port {port}"))?;
     for stream in listener.incoming() {
         let name = name.clone();
         std::thread::spawn(move || answer(stream?, &name));
@@ -66,10 +66,10 @@ fn resolve(name: &str) -> Result<String> {
     Ok(texts.join(" "))
 }
 
-/// Creates numbered ConfigMaps one after the other, each until the API server says it has it, then counts
-/// them: one that was acknowledged and is not there is lost.
+/// Creates numbered ConfigMaps one after the other. Retries each until the API server acknowledges it, then
+/// counts them: an acknowledged object that does not exist is a lost write.
 fn write(server: &str, duration: Duration) -> Result<()> {
-    let run = std::env::var("RUN").context("RUN names this run's objects")?;
+    let run = std::env::var("RUN").context("RUN is not set: it is the prefix of this run's objects")?;
     let collection = format!("{server}/api/v1/namespaces/default/configmaps");
     let mut agent = agent()?;
     let (start, mut written) = (Instant::now(), 0_u32);
@@ -83,17 +83,17 @@ fn write(server: &str, duration: Duration) -> Result<()> {
             written += 1;
             gaps.end(Instant::now());
         } else {
-            // A broken connection is not kept: the next try is a new one.
+            // Drops the broken connection: the next attempt opens a new one.
             agent = self::agent()?;
             std::thread::sleep(Duration::from_millis(50));
         }
         if gaps.open(Instant::now()) > Duration::from_secs(60) {
-            bail!("no write went through for 60 s, after {written}");
+            bail!("no write succeeded for 60 s, after {written} writes");
         }
     }
     let longest = gaps.longest(Instant::now());
     let found = count(&agent, &collection, &run)?;
-    say(&format!("written {written} found {found} longest gap {} ms", longest.as_millis()))?;
+    print(&format!("written {written} found {found} longest gap {} ms", longest.as_millis()))?;
     if found == written {
         Ok(())
     } else {
@@ -101,7 +101,7 @@ fn write(server: &str, duration: Duration) -> Result<()> {
     }
 }
 
-/// Times in which nothing could be written.
+/// The times without a successful write.
 struct Gaps {
     last: Instant,
     longest: Duration,
@@ -112,18 +112,18 @@ impl Gaps {
         Self { last: start, longest: Duration::ZERO }
     }
 
-    /// The one that is open now.
+    /// The current gap.
     fn open(&self, now: Instant) -> Duration {
         now - self.last
     }
 
-    /// A write went through.
+    /// Records a successful write.
     fn end(&mut self, now: Instant) {
         self.longest = self.longest(now);
         self.last = now;
     }
 
-    /// The longest, the one that is open included: a server that died last would look whole otherwise.
+    /// The longest gap, including the current one, so that a server that died at the end counts.
     fn longest(&self, now: Instant) -> Duration {
         self.longest.max(self.open(now))
     }
@@ -149,7 +149,7 @@ fn bearer() -> Result<String> {
     Ok(format!("Bearer {}", std::fs::read_to_string(TOKEN)?.trim()))
 }
 
-/// Whether the object is there now, by this try or one whose answer was lost.
+/// Whether the object exists now, created by this attempt or by an earlier one whose answer was lost.
 fn create(agent: &ureq::Agent, collection: &str, body: &serde_json::Value) -> Result<bool> {
     let sent = agent
         .post(collection)
@@ -178,7 +178,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_gap_that_is_open_at_the_end_counts() {
+    fn the_gap_at_the_end_counts() {
         let start = Instant::now();
         let at = |seconds| start + Duration::from_secs(seconds);
         let mut gaps = Gaps::since(start);

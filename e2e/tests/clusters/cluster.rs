@@ -1,6 +1,6 @@
-//! Three masters and two workers, from bare hosts to destroyed ones, each master dead once on the way.
+//! Three masters and two workers: creates the cluster, kills each master once, and destroys the cluster.
 
-#![allow(clippy::print_stdout, reason = "what was measured is for people")]
+#![allow(clippy::print_stdout, reason = "prints measured times")]
 
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,7 @@ use serde_json::json;
 const CLUSTER: &str = "ha";
 const MINUTE: Duration = Duration::from_secs(60);
 
-fn told(what: &str, start: Instant) {
+fn print_time(what: &str, start: Instant) {
     println!("  {what}: {:.1} s", start.elapsed().as_secs_f64());
 }
 
@@ -21,20 +21,20 @@ fn three_masters_and_two_workers_survive_each_master() -> Result<()> {
     let lab = TestLab::up("e2e-ha", 5)?;
     let planned = planned(&lab)?;
     let start = Instant::now();
-    let made = lab.kubeon(&lab.create(CLUSTER, 3))?;
-    told("create 3 + 2", start);
-    assert_eq!(made.code, 0, "{}", made.err);
-    assert_eq!(done(&made.err), planned, "what the plan says is what is done, step for step");
+    let created = lab.kubeon(&lab.create(CLUSTER, 3))?;
+    print_time("create 3 + 2", start);
+    assert_eq!(created.code, 0, "{}", created.err);
+    assert_eq!(done(&created.err), planned, "create executes exactly the planned steps");
     logins(&lab)?;
     lab.settled(CLUSTER, MINUTE)?;
     mark(&lab)?;
     let start = Instant::now();
     lab.must(&["create", CLUSTER])?;
-    told("create once more, nothing to do", start);
+    print_time("create again without changes", start);
     untouched(&lab)?;
     lab.must(&["use", CLUSTER])?;
     all_ready(&lab, 5)?;
-    assert!(lab.plan(CLUSTER)?.is_empty(), "a fresh cluster has nothing to do");
+    assert!(lab.plan(CLUSTER)?.is_empty(), "the plan of a new cluster has no steps");
     workloads(&lab)?;
     for master in ["h1", "h2", "h3"] {
         survives(&lab, master)?;
@@ -45,15 +45,15 @@ fn three_masters_and_two_workers_survive_each_master() -> Result<()> {
     without_tools(&lab, "h2")?;
     let start = Instant::now();
     lab.must(&lab.create("again", 1))?;
-    told("create 1 + 4 on the same hosts, two of them without nft and iptables", start);
+    print_time("create 1 + 4 on the same hosts, two of them without nft and iptables", start);
     let tables = lab.on("h2", "PATH=$PATH:/var/lib/kubeon/tools nft list tables")?;
-    assert!(tables.contains("table ip kube-proxy"), "made by the bundle's nft: {tables}");
+    assert!(tables.contains("table ip kube-proxy"), "created by the bundle's nft: {tables}");
     lab.must(&["destroy", "again", "--yes"])?;
     bare(&lab)
 }
 
-/// Takes the programs for packet rules off a host, as if nobody had ever installed them. DNS, which `create` waits for
-/// on every host, is a Service: it answers only where kube-proxy could write its rules.
+/// Removes the programs for packet rules from a host. `create` waits for DNS on every host, and DNS is a
+/// Service: it answers only if kube-proxy has written its rules.
 fn without_tools(lab: &TestLab, host: &str) -> Result<()> {
     lab.on(
         host,
@@ -64,7 +64,7 @@ fn without_tools(lab: &TestLab, host: &str) -> Result<()> {
     Ok(())
 }
 
-/// Every step of the plan, as `HOST  ✓ TITLE`.
+/// All steps of the plan, as `HOST  ✓ TITLE`.
 fn planned(lab: &TestLab) -> Result<Vec<String>> {
     let mut arguments = lab.create(CLUSTER, 3);
     arguments.extend(["--dry-run", "-o", "json"]);
@@ -73,30 +73,30 @@ fn planned(lab: &TestLab) -> Result<Vec<String>> {
         let host = step["id"].as_str()?.rsplit('@').next()?;
         Some(format!("{host}  ✓ {}", step["title"].as_str()?))
     };
-    let steps = plan["steps"].as_array().context("a plan has steps")?;
+    let steps = plan["steps"].as_array().context("the plan has no steps")?;
     let mut lines: Vec<String> = steps.iter().filter_map(line).collect();
     assert!(lines.len() == steps.len() && lines.len() > 100, "{plan}");
     lines.sort_unstable();
     Ok(lines)
 }
 
-/// Every step that `create` says it did; before each stands the time, and after it how long it took.
-fn done(words: &str) -> Vec<String> {
+/// All steps in the output of `create`, without the time before and the duration after each.
+fn done(output: &str) -> Vec<String> {
     let line = |line: &str| {
         let (_, line) = line.split_once("  ")?;
         Some(line.rsplit_once(" (")?.0.to_owned()).filter(|line| line.contains("  ✓ "))
     };
-    let mut lines: Vec<String> = words.lines().filter_map(line).collect();
+    let mut lines: Vec<String> = output.lines().filter_map(line).collect();
     lines.sort_unstable();
     lines
 }
 
-/// No host was logged in to more than three times, the plan before `create` included.
+/// Checks that no host had more than three logins, including those of the plan before `create`.
 fn logins(lab: &TestLab) -> Result<()> {
     for host in 1..=lab.addresses.len() {
         let name = format!("h{host}");
         let seen = lab.on(&name, "journalctl -q --no-pager _COMM=sshd | grep -c 'Accepted '")?;
-        // One of them is this look.
+        // This command is one more login.
         assert!((2..=4).contains(&seen.trim().parse::<u32>()?), "{name} saw {seen} logins");
     }
     Ok(())
@@ -109,13 +109,13 @@ fn mark(lab: &TestLab) -> Result<()> {
     Ok(())
 }
 
-/// Nothing was written since the mark to what kubeon has on a host, nor anywhere else that running programs leave alone.
+/// Checks that since the mark no file was written in kubeon's folders and in the static folders of a host.
 fn untouched(lab: &TestLab) -> Result<()> {
-    let look =
+    let command =
         "find /etc /usr /opt /home /srv /boot /var/lib/kubeon /var/lib/kubelet/config.yaml -newer /run/mark";
     for host in 1..=lab.addresses.len() {
         let name = format!("h{host}");
-        let written = lab.on(&name, look)?;
+        let written = lab.on(&name, command)?;
         assert_eq!(written.trim(), "", "written on {name}");
     }
     Ok(())
@@ -130,10 +130,13 @@ fn all_ready(lab: &TestLab, count: usize) -> Result<()> {
 
 fn is_ready(node: &serde_json::Value) -> bool {
     let conditions = node["status"]["conditions"].as_array();
-    conditions.is_some_and(|all| all.iter().any(|one| one["type"] == "Ready" && one["status"] == "True"))
+    conditions.is_some_and(|all| {
+        all.iter().any(|condition| condition["type"] == "Ready" && condition["status"] == "True")
+    })
 }
 
-/// A Deployment over both workers, a Service, names from a pod, and the right to write for the writer.
+/// Creates a Deployment on both workers, a Service and the permissions of the writer, and checks DNS from a
+/// pod.
 fn workloads(lab: &TestLab) -> Result<()> {
     lab.load_client(CLUSTER)?;
     let labels = json!({ "app": "hello" });
@@ -171,7 +174,7 @@ fn workloads(lab: &TestLab) -> Result<()> {
     Ok(())
 }
 
-/// A master loses power while a pod writes through its worker's haproxy; then it is started again.
+/// Kills a master while a pod writes through its worker's haproxy, and starts the master again.
 fn survives(lab: &TestLab, master: &str) -> Result<()> {
     let pod = format!("writer-{master}");
     lab.apply(CLUSTER, &json!({ "apiVersion": "v1", "kind": "Pod", "metadata": { "name": pod }, "spec": {
@@ -187,14 +190,18 @@ fn survives(lab: &TestLab, master: &str) -> Result<()> {
     lab.host("kill", master)?;
     let start = Instant::now();
     lab.kubectl(CLUSTER, &["get", "nodes", "--request-timeout=30s"])
-        .context("the admin kubeconfig serves without it")?;
-    told(&format!("kubectl answers with {master} dead, after"), start);
+        .context("the admin kubeconfig does not work without the master")?;
+    print_time(&format!("kubectl answers with {master} dead, after"), start);
     if master == "h1" {
         use_picks_a_live_one(lab)?;
     }
     let done = eventually("the writer ends", 3 * MINUTE, || {
         let phase = lab.kubectl(CLUSTER, &["get", "pod", &pod, "-o", "jsonpath={.status.phase}"])?;
-        if matches!(phase.as_str(), "Succeeded" | "Failed") { Ok(phase) } else { bail!("it is {phase}") }
+        if matches!(phase.as_str(), "Succeeded" | "Failed") {
+            Ok(phase)
+        } else {
+            bail!("the phase of the pod is {phase}")
+        }
     })?;
     let log = lab.kubectl(CLUSTER, &["logs", &pod])?;
     println!("  {master} lost power: {}", log.trim());
@@ -203,15 +210,16 @@ fn survives(lab: &TestLab, master: &str) -> Result<()> {
     lab.host("start", master)?;
     eventually("all nodes are Ready again", 3 * MINUTE, || all_ready(lab, 5))?;
     lab.settled(CLUSTER, 3 * MINUTE)?;
-    told(&format!("{master} started, whole again after"), start);
+    print_time(&format!("{master} started, cluster healthy again after"), start);
     Ok(())
 }
 
-/// Where the hosts file may not be written, `use` leads kubectl to a master that answers; where it may, back to all.
+/// If the hosts file is not writable, `use` selects a context with a master that answers; otherwise the
+/// context of all masters.
 fn use_picks_a_live_one(lab: &TestLab) -> Result<()> {
     let hosts = lab.file("hosts");
     std::fs::write(&hosts, "127.0.0.1 localhost\n")?;
-    // Nothing can be put in the place of a file that something is mounted on.
+    // A file that is a mount point cannot be replaced.
     let line = format!(
         "mount --bind '{}' /etc/hosts && exec '{}' use {CLUSTER} -o json",
         hosts.display(),
@@ -219,23 +227,24 @@ fn use_picks_a_live_one(lab: &TestLab) -> Result<()> {
     );
     let own = lab.environment();
     let own: Vec<(&str, &str)> = own.iter().map(|(name, value)| (*name, value.as_str())).collect();
-    let said = must("unshare", &["--mount", "sh", "-ec", &line], &own)?;
-    let chosen: serde_json::Value = serde_json::from_str(&said)?;
-    let context = chosen["context"].as_str().context("a context")?;
+    let output = must("unshare", &["--mount", "sh", "-ec", &line], &own)?;
+    let chosen: serde_json::Value = serde_json::from_str(&output)?;
+    let context = chosen["context"].as_str().context("no context")?;
     assert!(["ha-h2", "ha-h3"].contains(&context), "{chosen}");
-    lab.kubectl(CLUSTER, &["get", "nodes", "--request-timeout=10s"]).context("its context serves")?;
+    lab.kubectl(CLUSTER, &["get", "nodes", "--request-timeout=10s"])
+        .context("the selected context does not work")?;
     lab.must(&["use", CLUSTER])?;
     assert_eq!(lab.kubectl(CLUSTER, &["config", "current-context"])?.trim(), CLUSTER);
     lab.kubectl(CLUSTER, &["get", "nodes", "--request-timeout=30s"]).map(drop)
 }
 
-/// Nothing of a cluster is left on any host.
+/// Checks that no host has leftovers of a cluster.
 fn bare(lab: &TestLab) -> Result<()> {
     for host in 1..=lab.addresses.len() {
-        let look = "ls -d /var/lib/kubeon /etc/kubernetes /var/lib/etcd /var/lib/kubelet 2>/dev/null; \
+        let list = "ls -d /var/lib/kubeon /etc/kubernetes /var/lib/etcd /var/lib/kubelet 2>/dev/null; \
                     pgrep -l 'kube|etcd|containerd|flanneld|haproxy'; ip -o link | grep -E 'cni0|flannel'; true";
         let name = format!("h{host}");
-        let left = lab.on(&name, look)?;
+        let left = lab.on(&name, list)?;
         assert_eq!(left.trim(), "", "left on {name}");
     }
     Ok(())

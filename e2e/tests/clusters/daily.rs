@@ -1,7 +1,7 @@
-//! Day to day on a cluster that runs: contract C, cases 4, 24 to 29, 40 and 41, what a person sees, leaves that grow old, and
-//! that no packet of it leaves this machine.
+//! Daily work with a running cluster: contract C, cases 4, 24 to 29, 40 and 41, the output of commands, the
+//! renewal of old certificates, and a check that no packet of the lab leaves this machine.
 
-#![allow(clippy::print_stdout, reason = "what was counted is for people")]
+#![allow(clippy::print_stdout, reason = "prints counted packets")]
 
 mod certificates;
 
@@ -14,7 +14,7 @@ use kubeon_e2e::links::{Links, OUTSIDE};
 use kubeon_e2e::program::must;
 use serde_json::Value;
 
-/// Networks of the pods and of the services that no machine has: what goes to or from them is of this cluster.
+/// Networks of pods and services that no other network uses, so that their packets belong to this cluster.
 const NETWORKS: [&str; 2] = ["198.18.0.0/16", "198.19.0.0/16"];
 
 #[test]
@@ -26,7 +26,7 @@ fn a_cluster_is_looked_at_and_worked_with() -> Result<()> {
     let links = Links::watch(&lab, &NETWORKS)?;
     let networks = ["--pod-cidr", NETWORKS[0], "--svc-cidr", NETWORKS[1]];
     lab.must(&[&lab.create("daily", 1)[..], &networks].concat())?;
-    chosen(&lab)?;
+    use_selects_a_cluster(&lab)?;
     listed(&lab)?;
     displayed(&lab)?;
     commands_run(&lab)?;
@@ -35,12 +35,12 @@ fn a_cluster_is_looked_at_and_worked_with() -> Result<()> {
     certificates::are_renewed(&lab)?;
     planned(&lab)?;
     destroyed(&lab)?;
-    nothing_left(&lab, &links)
+    no_packet_left(&lab, &links)
 }
 
-/// All that the lab's hosts sent while a cluster lived on them stayed on this machine, and so does what they send to
-/// others on purpose, also when one of them takes the machine for its router.
-fn nothing_left(lab: &TestLab, links: &Links) -> Result<()> {
+/// No packet of the lab's hosts left this machine while a cluster ran on them. Packets to other networks do
+/// not leave it either, also if a host uses this machine as its router.
+fn no_packet_left(lab: &TestLab, links: &Links) -> Result<()> {
     let routes = json(&must("ip", &["-json", "-4", "route", "show", "default"], &[])?)?;
     let router = routes[0]["gateway"].as_str();
     for outside in router.into_iter().chain([OUTSIDE]) {
@@ -49,18 +49,18 @@ fn nothing_left(lab: &TestLab, links: &Links) -> Result<()> {
     lab.on("h2", &format!("ip route add {OUTSIDE} via {} && ! ping -c 1 -W 1 {OUTSIDE}", links.machine))?;
     let seen = links.seen()?;
     println!("  packets on this machine: {seen:?}");
-    ensure!(seen.reached > 1000 && seen.arrived > 0, "the lab was not watched: {seen:?}");
+    ensure!(seen.reached > 1000 && seen.arrived > 0, "the packets of the lab were not counted: {seen:?}");
     ensure!(seen.passed == 0 && seen.left == 0, "packets of the lab left this machine: {seen:?}");
     links.would_see()
 }
 
-/// An image goes where it is missing and nowhere else.
+/// `image load` writes an image only to the hosts without it.
 fn images_are_loaded(lab: &TestLab) -> Result<()> {
     lab.load_client("daily")?;
     let archive = lab.file("lab-client.tar").to_string_lossy().into_owned();
     let load = |more: &[&str]| -> Result<Value> {
-        let words = [&["image", "load", &archive, "daily", "-o", "json"], more].concat();
-        Ok(json(&lab.must(&words)?)?[0].clone())
+        let arguments = [&["image", "load", &archive, "daily", "-o", "json"], more].concat();
+        Ok(json(&lab.must(&arguments)?)?[0].clone())
     };
     for host in ["h1", "h2", "h3"] {
         lab.on(host, "touch /run/mark && sleep 0.1")?;
@@ -71,20 +71,20 @@ fn images_are_loaded(lab: &TestLab) -> Result<()> {
     let said = lab.must(&["image", "load", &archive, "daily"])?;
     ensure!(said.contains("is on 3 nodes of daily already"), "{said}");
     for host in ["h1", "h2", "h3"] {
-        let look = "find /var/lib/kubeon /var/lib/containerd/io.containerd.content.v1.content/blobs -newer /run/mark";
-        let written = lab.on(host, look)?;
-        ensure!(written.trim().is_empty(), "{host} had it and was written to: {written}");
+        let find = "find /var/lib/kubeon /var/lib/containerd/io.containerd.content.v1.content/blobs -newer /run/mark";
+        let written = lab.on(host, find)?;
+        ensure!(written.trim().is_empty(), "{host} had the image and was changed: {written}");
     }
     lab.on("h2", &format!("ctr -n k8s.io images rm --sync {}", kubeon_e2e::image::NAME))?;
     let planned = load(&["--dry-run"])?;
     ensure!(planned["loaded"] == serde_json::json!(["h2"]), "{planned}");
-    let one = load(&[])?;
-    ensure!(one["loaded"] == serde_json::json!(["h2"]), "{one}");
-    ensure!(one["skipped"] == serde_json::json!(["h1", "h3"]), "{one}");
+    let result = load(&[])?;
+    ensure!(result["loaded"] == serde_json::json!(["h2"]), "{result}");
+    ensure!(result["skipped"] == serde_json::json!(["h1", "h3"]), "{result}");
     lab.on("h2", &format!("ctr -n k8s.io images list -q | grep -x {}", kubeon_e2e::image::NAME)).map(drop)
 }
 
-/// A user whom sshd and sudo ask for a password, from a bare host to a destroyed cluster.
+/// Creates and destroys a cluster as a user who needs a password for sshd and sudo.
 #[test]
 fn a_user_who_needs_passwords_makes_a_cluster() -> Result<()> {
     let lab = TestLab::up("e2e-password", 1)?;
@@ -105,7 +105,7 @@ fn a_user_who_needs_passwords_makes_a_cluster() -> Result<()> {
     lab.on("h1", "! journalctl -q --no-pager _COMM=sshd | grep 'Accepted publickey for operator '")?;
     let state = fs::read_to_string(lab.file("password.json"))?;
     let secret = fs::read_to_string(lab.password())?;
-    ensure!(!state.contains(secret.trim()), "no password is written down");
+    ensure!(!state.contains(secret.trim()), "the state must contain no password");
     lab.must(&[&["destroy", "password", "--yes"], &login[..]].concat())?;
     lab.on("h1", "test ! -e /var/lib/kubeon && test ! -e /etc/kubernetes").map(drop)
 }
@@ -115,7 +115,7 @@ fn json(text: &str) -> Result<Value> {
 }
 
 /// Cases 4 and 40.
-fn chosen(lab: &TestLab) -> Result<()> {
+fn use_selects_a_cluster(lab: &TestLab) -> Result<()> {
     for command in ["use", "display", "plan"] {
         let answer = lab.kubeon(&[command, "nosuch"])?;
         ensure!(
@@ -126,8 +126,11 @@ fn chosen(lab: &TestLab) -> Result<()> {
     lab.must(&["use", "daily"])?;
     let link = fs::read_link(lab.file(".kube/config"))?;
     ensure!(link == lab.file("conf/cluster/daily.yaml"), "{}", link.display());
-    ensure!(fs::read_to_string(lab.file(".kube/config.backup"))? == "of another cluster\n", "a file is kept");
-    ensure!(lab.must(&["use"])?.trim() == "daily", "the chosen cluster is named");
+    ensure!(
+        fs::read_to_string(lab.file(".kube/config.backup"))? == "of another cluster\n",
+        "the old file must be kept"
+    );
+    ensure!(lab.must(&["use"])?.trim() == "daily", "use must print the selected cluster");
     let chosen = json(&lab.must(&["use", "daily", "-o", "json"])?)?;
     ensure!(chosen["context"] == "daily" && chosen["cluster"] == "daily", "{chosen}");
     let nodes = lab.kubectl("daily", &["get", "nodes", "-o", "name"])?;
@@ -139,7 +142,7 @@ fn chosen(lab: &TestLab) -> Result<()> {
 
 fn listed(lab: &TestLab) -> Result<()> {
     let table = lab.must(&["ls"])?;
-    let row = table.lines().find(|line| line.contains("daily")).context("daily is listed")?;
+    let row = table.lines().find(|line| line.contains("daily")).context("daily is not listed")?;
     ensure!(row.starts_with("* ") && row.contains(VERSION) && row.contains("Ready"), "{table}");
     let value = json(&lab.must(&["ls", "-o", "json"])?)?;
     ensure!(value.to_string().contains("\"daily\""), "{value}");
@@ -152,11 +155,11 @@ fn displayed(lab: &TestLab) -> Result<()> {
     let text = lab.must(&["display", "daily"])?;
     let heads =
         ["cert info", "node info", "pod info", "container info", "etcd info", "using etcdctl version: 3."];
-    let places: Vec<_> = heads
+    let positions: Vec<_> = heads
         .iter()
         .map(|head| text.find(head).with_context(|| format!("{head}\n{text}")))
         .collect::<Result<_>>()?;
-    ensure!(places.is_sorted(), "the headings stand in order\n{text}");
+    ensure!(positions.is_sorted(), "the headings must be in order\n{text}");
     let value = json(&lab.must(&["cluster-info", "daily", "-o", "json"])?)?;
     ensure!(value["nodes"].as_array().is_some_and(|nodes| nodes.len() == 3), "{value}");
     ensure!(value["etcd"]["members"].as_array().is_some_and(|members| members.len() == 1), "{value}");
@@ -213,30 +216,33 @@ fn files_are_copied(lab: &TestLab) -> Result<()> {
         ensure!(lab.on(host, "stat -c %a /opt/x/y/z && /opt/x/y/z")? == "750\nhere\n", "{host}");
     }
     lab.must(&["cp", "daily@w*", &source, "/tmp"])?;
-    ensure!(lab.on("h3", "/tmp/tool.sh")? == "here\n", "a folder takes the file's name");
+    ensure!(lab.on("h3", "/tmp/tool.sh")? == "here\n", "a copy to a folder must keep the file's name");
     let answer = lab.kubeon(&["copy", "daily@all", "/nowhere/x", "/opt/x"])?;
     ensure!(answer.code == 2 && answer.err.contains("/nowhere/x"), "{answer:?}");
     Ok(())
 }
 
 fn planned(lab: &TestLab) -> Result<()> {
-    ensure!(lab.plan("daily")?.is_empty(), "nothing to do");
+    ensure!(lab.plan("daily")?.is_empty(), "the plan must have no steps");
     let said = lab.kubeon(&["plan", "daily"])?;
     ensure!(said.code == 0 && format!("{}{}", said.out, said.err).contains("nothing to do"), "{said:?}");
     Ok(())
 }
 
-/// Case 41: what is not this cluster's stays.
+/// Case 41: files of other clusters stay.
 fn destroyed(lab: &TestLab) -> Result<()> {
     lab.must(&["destroy", "daily", "--yes"])?;
-    ensure!(fs::read_to_string(lab.file(".kube/other"))? == "of another cluster\n", "other kubeconfigs stay");
-    ensure!(!lab.file("conf/cluster/daily.yaml").exists(), "the kubeconfig is gone");
+    ensure!(
+        fs::read_to_string(lab.file(".kube/other"))? == "of another cluster\n",
+        "other kubeconfigs must stay"
+    );
+    ensure!(!lab.file("conf/cluster/daily.yaml").exists(), "the kubeconfig must be removed");
     for host in ["h1", "h2", "h3"] {
         lab.on(
             host,
             "test ! -e /etc/kubernetes && test ! -e /var/lib/etcd && ! systemctl is-active -q kubelet",
         )
-        .with_context(|| format!("{host} is clean"))?;
+        .with_context(|| format!("{host} has leftovers"))?;
     }
     Ok(())
 }

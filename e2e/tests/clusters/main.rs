@@ -1,6 +1,7 @@
-//! Proof on real parts: every module raises hosts of its own in the lab, so that two of them can run at the same time.
+//! End-to-end tests with real programs. Every module has its own hosts in the lab, so that two modules can
+//! run at the same time.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test stops at what it did not expect")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a failed test reports the line")]
 
 mod cluster;
 mod daily;

@@ -1,14 +1,15 @@
-//! The meta cluster creates clusters: operator, Jobs and hosts are real. While it works, operators and pods of runners are
-//! killed. Side by side, on hosts of their own:
+//! The meta cluster creates clusters with a real operator, real Jobs and real hosts. Meanwhile the tests kill
+//! operators and pods of runners. In parallel, on separate hosts:
 //!
 //! ```text
 //!   h1          the meta cluster
-//!   h2 h3       operations that people write: the seed's files, foreign images, ends of all kinds
-//!   h4 h5 h6    a declared cluster: made, grown, shrunk, let go, taken down; again, with a dead host in the end
-//!   h7          a declared cluster that has nothing but trouble
+//!   h2 h3       operations written by users: the seed's files, foreign images, all kinds of failures
+//!   h4 h5 h6    a declared cluster: created, scaled up and down, retained, deleted; then again with a dead host
+//!   h7          a declared cluster with failures
 //! ```
 //!
-//! In the end, what operators and Jobs told programs of all this: lines of JSON, and traces down to the steps on hosts.
+//! Finally, it checks the logs of operators, which are lines of JSON, and the traces down to the steps on
+//! hosts.
 
 mod brought;
 mod declared_cluster;
@@ -30,7 +31,7 @@ use anyhow::{Context as _, Result, anyhow, bail};
 
 use environment::MetaCluster;
 
-/// Where the samples of kube-on-kube put their objects.
+/// The namespace of the samples of kube-on-kube.
 const SEED: &str = "kubeonkube";
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -38,40 +39,40 @@ const MINUTE: Duration = Duration::from_secs(60);
 fn a_meta_cluster_creates_clusters() -> Result<()> {
     let start = Instant::now();
     let meta = MetaCluster::create()?;
-    told("lab, meta cluster and operator", start);
+    print_time("lab, meta cluster and operator", start);
     meta.refuses()?;
     thread::scope(|scope| {
         let all = [
-            ("what people write", scope.spawn(|| seed::all(&meta))),
+            ("operations written by users", scope.spawn(|| seed::all(&meta))),
             ("a declared cluster", scope.spawn(|| declared_cluster::all(&meta))),
-            ("trouble", scope.spawn(|| trouble::all(&meta))),
+            ("a declared cluster with failures", scope.spawn(|| trouble::all(&meta))),
         ];
         let failed: Vec<String> =
-            all.into_iter().filter_map(|(what, thread)| ended(what, start, thread)).collect();
+            all.into_iter().filter_map(|(part, thread)| failure(part, start, thread)).collect();
         if failed.is_empty() { Ok(()) } else { bail!("{}", failed.join("\n\n")) }
     })?;
-    told_to_programs(&meta)
+    logs_and_traces(&meta)
 }
 
-/// What was declared and what people wrote, as those see it who collect logs and traces.
-fn told_to_programs(meta: &MetaCluster) -> Result<()> {
+/// Checks the logs and traces of all operations.
+fn logs_and_traces(meta: &MetaCluster) -> Result<()> {
     let start = Instant::now();
     logs::are_structured(meta)?;
     for kind in ["kubeon", "playbook"] {
         meta.traces.reach_a_host(&meta.lab, kind)?;
     }
-    told("logs and traces", start);
+    print_time("logs and traces", start);
     Ok(())
 }
 
-/// Why a thread failed, if it did.
-fn ended(what: &str, start: Instant, thread: ScopedJoinHandle<'_, Result<()>>) -> Option<String> {
-    let result = thread.join().unwrap_or_else(|_| Err(anyhow!("it panicked")));
-    told(&format!("{what}, since the beginning"), start);
+/// The error of a thread, if it failed.
+fn failure(what: &str, start: Instant, thread: ScopedJoinHandle<'_, Result<()>>) -> Option<String> {
+    let result = thread.join().unwrap_or_else(|_| Err(anyhow!("the thread panicked")));
+    print_time(&format!("{what}, since the start of the test"), start);
     result.with_context(|| what.to_owned()).err().map(|error| format!("{error:?}"))
 }
 
-#[allow(clippy::print_stderr, reason = "numbers for people who watch the test")]
-fn told(what: &str, start: Instant) {
+#[allow(clippy::print_stderr, reason = "prints measured times")]
+fn print_time(what: &str, start: Instant) {
     eprintln!("{what}: {:.1} s", start.elapsed().as_secs_f64());
 }

@@ -1,5 +1,5 @@
-//! The README's first command, as a newcomer runs it, but for what this test was compiled with: two hosts, a cluster,
-//! a pod that answers; again, which finds all of it there; and away with it.
+//! The README's first command `./try`, with programs that are already compiled: two hosts, a cluster, and a
+//! pod that answers. A second run finds everything in place. `./try down` removes it.
 
 use std::path::Path;
 use std::time::Instant;
@@ -7,7 +7,7 @@ use std::time::Instant;
 use anyhow::{Result, ensure};
 use kubeon_e2e::program::{Answer, folder, must, run};
 
-/// A home of its own with the user's cache, so that nobody's clusters are touched.
+/// A separate home folder with the user's cache, so that the user's clusters are not changed.
 struct Newcomer {
     home: tempfile::TempDir,
 }
@@ -26,24 +26,24 @@ impl Newcomer {
         ]
     }
 
-    fn with<T>(&self, act: impl FnOnce(&[(&str, &str)]) -> T) -> T {
+    fn with_environment<T>(&self, action: impl FnOnce(&[(&str, &str)]) -> T) -> T {
         let own = self.environment();
-        act(&own.each_ref().map(|(name, value)| (*name, value.as_str())))
+        action(&own.each_ref().map(|(name, value)| (*name, value.as_str())))
     }
 
     fn try_it(&self, arguments: &[&str]) -> Result<Answer> {
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../try");
-        self.with(|environment| run(script, arguments, environment))
+        self.with_environment(|environment| run(script, arguments, environment))
     }
 
     fn kubeon(&self, arguments: &[&str]) -> Result<String> {
-        self.with(|environment| must(folder().join("kubeon"), arguments, environment))
+        self.with_environment(|environment| must(folder().join("kubeon"), arguments, environment))
     }
 }
 
 impl Drop for Newcomer {
     fn drop(&mut self) {
-        // What failed half way goes as well; what there is to say was said by the test.
+        // Also removes the lab of a failed test, which has already reported its error.
         self.kubeon(&["lab", "down", "--lab", "try"]).ok();
     }
 }
@@ -51,14 +51,14 @@ impl Drop for Newcomer {
 #[test]
 fn the_first_command_ends_with_a_running_pod() -> Result<()> {
     let newcomer = Newcomer { home: tempfile::tempdir()? };
-    for turn in ["the first time", "again"] {
+    for run in ["first run", "second run"] {
         let start = Instant::now();
         let answer = newcomer.try_it(&[])?;
-        ensure!(answer.code == 0, "./try, {turn}: {}\n{}{}", answer.code, answer.out, answer.err);
+        ensure!(answer.code == 0, "./try, {run}: {}\n{}{}", answer.code, answer.out, answer.err);
         let pod = answer.out.lines().any(|line| line.starts_with("hello-") && line.contains(" Running "));
-        ensure!(pod, "no running pod, {turn}: {}", answer.out);
-        ensure!(answer.err.contains("./try down"), "it does not say what to type next: {}", answer.err);
-        told(turn, start);
+        ensure!(pod, "no running pod, {run}: {}", answer.out);
+        ensure!(answer.err.contains("./try down"), "the output has no next command: {}", answer.err);
+        print_time(run, start);
     }
     let down = newcomer.try_it(&["down"])?;
     ensure!(down.code == 0, "./try down: {}\n{}{}", down.code, down.out, down.err);
@@ -68,8 +68,8 @@ fn the_first_command_ends_with_a_running_pod() -> Result<()> {
     Ok(())
 }
 
-#[allow(clippy::print_stderr, reason = "numbers for people who watch the test")]
-fn told(what: &str, start: Instant) {
+#[allow(clippy::print_stderr, reason = "prints measured times")]
+fn print_time(what: &str, start: Instant) {
     eprintln!(
         "./try with everything compiled and the bundle built, {what}: {:.1} s",
         start.elapsed().as_secs_f64()

@@ -1,5 +1,6 @@
-//! The playbooks, run by the real ansible-playbook as a Job runs them, on an ordinary inventory: `cluster.yml` makes
-//! master01 a cluster, `scale.yml` adds worker01, `remove-node.yml` takes it out, `reset.yml` leaves bare hosts.
+//! Runs the playbooks with ansible-playbook, as a Job does, on an ordinary inventory: `cluster.yml` creates a
+//! cluster on master01, `scale.yml` adds worker01, `remove-node.yml` removes it, `reset.yml` leaves bare
+//! hosts.
 
 use std::fs;
 use std::path::PathBuf;
@@ -30,16 +31,16 @@ struct PlaybookRun {
 fn an_inventory_becomes_a_cluster_grows_shrinks_and_goes() -> Result<()> {
     let run = PlaybookRun { lab: TestLab::up("e2e-books", 2)?, programs: ansible::programs()? };
     run.inventory(false, VARIABLES)?;
-    run.works("ping.yml", &[])?;
+    run.succeeds("ping.yml", &[])?;
     refused(&run)?;
-    made(&run)?;
+    created(&run)?;
     grown(&run)?;
     shrunk(&run)?;
-    gone(&run)
+    destroyed(&run)
 }
 
 impl PlaybookRun {
-    /// Writes `hosts.yml` as kubespray's users do, and `group_vars.yml`.
+    /// Writes `hosts.yml` in the format of kubespray, and `group_vars.yml`.
     fn inventory(&self, with_worker: bool, variables: &str) -> Result<()> {
         let host = |name: &str, address: &str| {
             format!(
@@ -61,15 +62,15 @@ impl PlaybookRun {
         Ok(())
     }
 
-    /// Runs a playbook with the words of a Job's entrypoint, whatever comes of it.
+    /// Runs a playbook with the arguments of a Job's entrypoint, and returns its result also after a failure.
     fn play(&self, playbook: &str, more: &[&str]) -> Result<Answer> {
         let text = |path: PathBuf| path.to_string_lossy().into_owned();
         let (hosts, key) = (text(self.lab.file("hosts.yml")), text(self.lab.key()));
         let variables = format!("@{}", text(self.lab.file("group_vars.yml")));
         let book = text(ansible::playbooks().join(playbook));
-        let mut words = vec!["-i", &hosts, "-b", "--become-user", "root", "-e", &variables];
-        words.extend(["--private-key", &key, &book]);
-        words.extend(more);
+        let mut arguments = vec!["-i", &hosts, "-b", "--become-user", "root", "-e", &variables];
+        arguments.extend(["--private-key", &key, &book]);
+        arguments.extend(more);
         let (program, config) =
             (text(folder().join("kubeon")), text(ansible::playbooks().join("ansible.cfg")));
         let environment = self.lab.environment();
@@ -77,10 +78,10 @@ impl PlaybookRun {
             environment.iter().map(|(name, value)| (*name, value.as_str())).collect();
         environment.extend([("KUBEON_PROGRAM", program.as_str()), ("ANSIBLE_CONFIG", &config)]);
         environment.extend([("CLUSTER_NAME", "books"), ("LC_ALL", "C.UTF-8"), ("ANSIBLE_NOCOLOR", "1")]);
-        run(self.programs.join("ansible-playbook"), &words, &environment)
+        run(self.programs.join("ansible-playbook"), &arguments, &environment)
     }
 
-    fn works(&self, playbook: &str, more: &[&str]) -> Result<String> {
+    fn succeeds(&self, playbook: &str, more: &[&str]) -> Result<String> {
         let answer = self.play(playbook, more)?;
         ensure!(answer.code == 0, "{playbook} ended with {}\n{}{}", answer.code, answer.out, answer.err);
         Ok(answer.out)
@@ -103,12 +104,13 @@ impl PlaybookRun {
     }
 }
 
-/// What no bundle carries is refused by name before a host is touched; so is nonsense.
+/// Components that no bundle contains and invalid values are refused with their names before a host is
+/// changed.
 fn refused(run: &PlaybookRun) -> Result<()> {
     run.inventory(false, "kube_network_plugin: calico\nkube_version: \"{{ nowhere }}\"\n")?;
     let answer = run.play("cluster.yml", &[])?;
-    let said = answer.out.contains("cni[calico]") && answer.out.contains("use flannel");
-    ensure!(answer.code == 2 && said && answer.out.contains("kube_version"), "{answer:?}");
+    let is_named = answer.out.contains("cni[calico]") && answer.out.contains("use flannel");
+    ensure!(answer.code == 2 && is_named && answer.out.contains("kube_version"), "{answer:?}");
     let answer = run.play("scale.yml", &[])?;
     ensure!(answer.code == 2, "{answer:?}");
     run.inventory(false, VARIABLES)?;
@@ -117,42 +119,42 @@ fn refused(run: &PlaybookRun) -> Result<()> {
     run.lab.on("h1", "test ! -e /var/lib/kubeon && test ! -e /etc/kubernetes").map(|_| ())
 }
 
-fn made(run: &PlaybookRun) -> Result<()> {
-    run.works("precheck.yml", &[])?;
-    let out = run.works("cluster.yml", &[])?;
+fn created(run: &PlaybookRun) -> Result<()> {
+    run.succeeds("precheck.yml", &[])?;
+    let out = run.succeeds("cluster.yml", &[])?;
     ensure!(
         out.contains("favourite_colour") && out.contains("download_run_once"),
-        "what is unknown is told\n{out}"
+        "unknown variables must be listed\n{out}"
     );
     ensure!(out.contains("changed=1"), "{out}");
     run.lab.must(&["use", "books"])?;
     run.are_ready(&["master01"])?;
     let pinned = fs::read_to_string(run.lab.file("known_hosts/books"))?;
     let of_host = pinned.lines().filter(|line| line.starts_with(&run.lab.addresses[0])).count();
-    ensure!(of_host == 1, "Ansible and kubeon share one pin\n{pinned}");
-    let again = run.works("cluster.yml", &[])?;
-    ensure!(again.contains("changed=0"), "a second run changes nothing\n{again}");
+    ensure!(of_host == 1, "Ansible and kubeon must share one pinned key\n{pinned}");
+    let again = run.succeeds("cluster.yml", &[])?;
+    ensure!(again.contains("changed=0"), "a second run must change nothing\n{again}");
     Ok(())
 }
 
 fn grown(run: &PlaybookRun) -> Result<()> {
     run.inventory(true, VARIABLES)?;
-    run.works("scale.yml", &["--limit=worker01"])?;
+    run.succeeds("scale.yml", &["--limit=worker01"])?;
     run.are_ready(&["master01", "worker01"])
 }
 
 fn shrunk(run: &PlaybookRun) -> Result<()> {
-    run.works("ping.yml", &[])?;
+    run.succeeds("ping.yml", &[])?;
     let answer = run.play("remove-node.yml", &["-e", "node=worker01"])?;
-    ensure!(answer.code == 2 && answer.out.contains("nobody agreed"), "{answer:?}");
-    run.works("remove-node.yml", &["-e", "node=worker01", "-e", "skip_confirmation=true"])?;
+    ensure!(answer.code == 2 && answer.out.contains("not confirmed"), "{answer:?}");
+    run.succeeds("remove-node.yml", &["-e", "node=worker01", "-e", "skip_confirmation=true"])?;
     run.are_ready(&["master01"])
 }
 
-fn gone(run: &PlaybookRun) -> Result<()> {
+fn destroyed(run: &PlaybookRun) -> Result<()> {
     let answer = run.play("reset.yml", &[])?;
-    ensure!(answer.code == 2 && answer.out.contains("nobody agreed"), "{answer:?}");
-    run.works("reset.yml", &["-e", "reset_confirmation=yes"])?;
+    ensure!(answer.code == 2 && answer.out.contains("not confirmed"), "{answer:?}");
+    run.succeeds("reset.yml", &["-e", "reset_confirmation=yes"])?;
     for host in ["h1", "h2"] {
         run.lab.on(
             host,

@@ -1,4 +1,4 @@
-//! Bad input on real hosts: one clear error, before the first effect.
+//! Invalid input with real hosts: one clear error before the first change.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use kubeon_e2e::lab::TestLab;
 use kubeon_e2e::program::{Answer, must};
 use kubeon_e2e::running::Running;
 
-/// Refused: code 2, nothing on standard output, and these words in the error.
+/// Checks a refusal: exit code 2, an empty standard output, and these words in the error.
 fn refused(what: &str, answer: &Answer, words: &[&str]) -> Result<()> {
     ensure!(answer.code == 2 && answer.out.is_empty(), "{what}: {answer:?}");
     ensure!(answer.err.contains("error: "), "{what}: {}", answer.err);
@@ -19,11 +19,11 @@ fn refused(what: &str, answer: &Answer, words: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// No host carries anything of kubeon.
+/// Checks that no host has files of kubeon.
 fn untouched(lab: &TestLab, hosts: &[&str]) -> Result<()> {
     for host in hosts {
         lab.on(host, "test ! -e /var/lib/kubeon && test ! -e /etc/kubernetes")
-            .with_context(|| format!("{host} is untouched"))?;
+            .with_context(|| format!("{host} was changed"))?;
     }
     Ok(())
 }
@@ -68,16 +68,17 @@ fn logins(lab: &TestLab) -> Result<()> {
     Ok(())
 }
 
-/// One bit of one part.
+/// Flips one bit of one part of the bundle.
 fn damaged_bundle(lab: &TestLab) -> Result<()> {
     let listed: serde_json::Value = serde_json::from_str(&lab.must(&["bundle", "ls", "-o", "json"])?)?;
     let bundles = listed.as_array().context("a list")?;
-    let found = bundles.iter().find(|one| one["version"] == kubeon_e2e::lab::VERSION);
-    let whole = PathBuf::from(found.and_then(|one| one["folder"].as_str()).context("the bundle is built")?);
+    let found = bundles.iter().find(|bundle| bundle["version"] == kubeon_e2e::lab::VERSION);
+    let original =
+        PathBuf::from(found.and_then(|bundle| bundle["folder"].as_str()).context("the bundle is not built")?);
     let folder = lab.file("bundles");
-    let copy = folder.join(whole.file_name().context("a bundle has a name")?);
+    let copy = folder.join(original.file_name().context("the bundle has no name")?);
     fs::create_dir_all(&folder)?;
-    must("cp", &["-r", "--reflink=auto", text(&whole), text(&copy)], &[])?;
+    must("cp", &["-r", "--reflink=auto", text(&original), text(&copy)], &[])?;
     flip_a_bit(&largest(&copy.join("blobs/sha256"))?)?;
     let environment = [("KUBEON_BUNDLES", text(&folder))];
     let answer = lab.kubeon_with(&lab.create("refuse", 1), &environment)?;
@@ -88,7 +89,7 @@ fn damaged_bundle(lab: &TestLab) -> Result<()> {
 fn largest(folder: &Path) -> Result<PathBuf> {
     let mut files: Vec<_> = fs::read_dir(folder)?.collect::<Result<_, _>>()?;
     files.sort_by_key(|file| file.metadata().map_or(0, |data| data.len()));
-    Ok(files.last().context("a bundle has blobs")?.path())
+    Ok(files.last().context("the bundle has no blobs")?.path())
 }
 
 fn flip_a_bit(file: &Path) -> Result<()> {
@@ -98,8 +99,8 @@ fn flip_a_bit(file: &Path) -> Result<()> {
     Ok(fs::write(file, bytes)?)
 }
 
-/// Named at once, with the choice to go on without it; meanwhile nobody else may work on the cluster. The user
-/// is not root.
+/// `create` names a dead worker at once and offers to continue without it. During `create`, a second command
+/// is refused. The user is not root.
 fn a_dead_worker(lab: &TestLab) -> Result<()> {
     lab.host("kill", "h3")?;
     let user = ["--default-user", "admin"];
@@ -116,11 +117,11 @@ fn a_dead_worker(lab: &TestLab) -> Result<()> {
         fs::read_to_string(&lock).is_ok_and(|text| text.contains(&holder))
     })?;
     let second = lab.kubeon(&create)?;
-    first.is_at_work()?;
+    first.ensure_running()?;
     let locked = format!("refuse is locked by \"kubeon create\" (pid {} on ", first.pid());
     refused("a second create", &second, &[&locked])?;
-    let made = first.end(Duration::from_secs(300))?;
-    ensure!(made.code == 0, "create without the dead worker succeeds: {made:?}");
+    let created = first.end(Duration::from_secs(300))?;
+    ensure!(created.code == 0, "create without the dead worker failed: {created:?}");
     for host in ["h1", "h2"] {
         let logins =
             lab.on(host, "journalctl -q --no-pager _COMM=sshd | grep -c 'Accepted .* for admin '")?;
@@ -137,7 +138,7 @@ fn another_cluster(lab: &TestLab) -> Result<()> {
     refused("a host of another cluster", &lab.kubeon(&taken)?, &[&lab.addresses[1], "refuse"])
 }
 
-/// `create` once more writes nothing at all.
+/// Repeating `create` writes no file.
 fn a_healthy_cluster_is_left_alone(lab: &TestLab) -> Result<()> {
     lab.must(&lab.create("refuse", 1))?;
     lab.settled("refuse", Duration::from_secs(60))?;
@@ -146,8 +147,8 @@ fn a_healthy_cluster_is_left_alone(lab: &TestLab) -> Result<()> {
     }
     lab.must(&["create", "refuse"])?;
     for host in ["h1", "h2", "h3"] {
-        let look = "find /etc /usr /opt /var/lib/kubeon /var/lib/kubelet/config.yaml -newer /run/mark";
-        let written = lab.on(host, look)?;
+        let find = "find /etc /usr /opt /var/lib/kubeon /var/lib/kubelet/config.yaml -newer /run/mark";
+        let written = lab.on(host, find)?;
         ensure!(written.trim().is_empty(), "a healthy {host} was written to: {written}");
     }
     Ok(())
@@ -160,11 +161,11 @@ fn half_a_state_file(lab: &TestLab) -> Result<()> {
     fs::write(&path, half)?;
     let answer = lab.kubeon(&["plan", "refuse"])?;
     ensure!(answer.code != 0 && answer.err.contains(text(&path)), "half a state file: {answer:?}");
-    ensure!(fs::read(&path)? == half, "what cannot be read is not replaced");
+    ensure!(fs::read(&path)? == half, "an unreadable state file must not be replaced");
     Ok(fs::write(&path, whole)?)
 }
 
-/// The lab tells the key that lies on a host's disk, so the host shows one that lies elsewhere.
+/// The lab reads the key from a host's disk, so the host gets a key at another path.
 fn a_changed_host_key(lab: &TestLab) -> Result<()> {
     let other = "ssh-keygen -q -t ed25519 -N '' -f /root/other && \
                  sed -i '/^HostKey/d' /etc/ssh/sshd_config /etc/ssh/sshd_config.d/*; \

@@ -1,5 +1,5 @@
-//! Workers come and go: added, emptied with their budgets respected, removed, added again; and what programs are
-//! told meanwhile. Hosts are checked first.
+//! Prechecks hosts, and adds, drains, removes and re-adds a worker. Also checks the progress events and
+//! disruption budgets.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::process::{Command, Stdio};
@@ -21,17 +21,17 @@ fn a_worker_is_added_removed_and_added_again() -> Result<()> {
     lab.settled(CLUSTER, MINUTE)?;
     let start = Instant::now();
     added(&lab)?;
-    told("a worker added", start);
+    print_time("a worker added", start);
     budget(&lab)?;
     removed(&lab)?;
     added(&lab)?;
-    told("added, kept, removed, added again", start);
+    print_time("a worker added, removed and added again", start);
     lost(&lab)?;
     destroyed(&lab)
 }
 
-#[allow(clippy::print_stderr, reason = "numbers for people who watch the test")]
-fn told(what: &str, start: Instant) {
+#[allow(clippy::print_stderr, reason = "prints measured times")]
+fn print_time(what: &str, start: Instant) {
     eprintln!("{what}: {:.1} s", start.elapsed().as_secs_f64());
 }
 
@@ -41,24 +41,27 @@ fn nodes(lab: &TestLab) -> Result<Vec<String>> {
     Ok(text.lines().map(str::to_owned).collect())
 }
 
-/// The report names every host and check; a port that is taken stands in the way until it is ignored.
+/// The report contains every host and check. A port in use blocks `create` until the check is ignored.
 fn checked(lab: &TestLab) -> Result<()> {
     let hosts = ["-m", &lab.addresses[0], "-w", &lab.addresses[1]];
     let precheck = |more: &[&str]| lab.kubeon(&[&["precheck"], &hosts[..], &["-o", "json"], more].concat());
     let report: Value = serde_json::from_str(&precheck(&[])?.out)?;
     ensure!(report["ok"] == true, "{report:#}");
-    let seen = report["hosts"].as_array().context("hosts")?;
-    ensure!(seen.len() == 2 && seen[0]["role"] == "master", "{report:#}");
-    let peers = seen[1]["checks"].as_array().and_then(|all| all.iter().find(|one| one["check"] == "peers"));
+    let reported = report["hosts"].as_array().context("no hosts")?;
+    ensure!(reported.len() == 2 && reported[0]["role"] == "master", "{report:#}");
+    let peers = reported[1]["checks"]
+        .as_array()
+        .and_then(|checks| checks.iter().find(|check| check["check"] == "peers"));
     ensure!(peers.is_some_and(|peers| peers["found"] == "1 of 1 answer"), "{peers:?}");
     lab.on("h2", "systemd-run --quiet --unit=squatter /usr/sbin/sshd -D -p 10250")?;
     eventually("the port is taken", MINUTE, || {
         lab.on("h2", "grep -q ':280A .* 0A' /proc/net/tcp /proc/net/tcp6").map(drop)
     })?;
     let refused = precheck(&[])?;
-    let words = format!("[precheck] failed with:\n {} : somebody listens on port 10250", lab.addresses[1]);
+    let words =
+        format!("[precheck] failed with:\n {} : another program listens on port 10250", lab.addresses[1]);
     ensure!(refused.code == 2 && refused.err.contains(&words), "{refused:?}");
-    ensure!(precheck(&["--ignore", "ports"])?.code == 0, "it can be ignored");
+    ensure!(precheck(&["--ignore", "ports"])?.code == 0, "the check must be ignorable");
     let create = [&["create", CLUSTER, VERSION], &hosts[..]].concat();
     let refused = lab.kubeon(&create)?;
     ensure!(refused.code == 2 && refused.err.contains(&words), "{refused:?}");
@@ -66,7 +69,7 @@ fn checked(lab: &TestLab) -> Result<()> {
     lab.is_bare("h1")
 }
 
-/// A program makes the cluster: lines of JSON, and nothing is done to a host before it says so.
+/// A program runs `create --hold` and reads JSON events. No host is changed before the program confirms.
 fn held(lab: &TestLab) -> Result<()> {
     let mut child = Command::new(folder().join("kubeon"))
         .args(["create", CLUSTER, VERSION, "-m", &lab.addresses[0], "-w", &lab.addresses[1]])
@@ -77,16 +80,16 @@ fn held(lab: &TestLab) -> Result<()> {
         .stderr(Stdio::piped())
         .spawn()?;
     let mut lines = BufReader::new(child.stderr.take().context("standard error")?).lines();
-    let mut told: Vec<Value> = Vec::new();
+    let mut events: Vec<Value> = Vec::new();
     loop {
-        let Some(line) = lines.next() else { bail!("ended before it was saved: {told:?}") };
-        told.push(serde_json::from_str(&line?)?);
-        if told.last().is_some_and(|line| line["event"] == "saved") {
+        let Some(line) = lines.next() else { bail!("ended before it was saved: {events:?}") };
+        events.push(serde_json::from_str(&line?)?);
+        if events.last().is_some_and(|line| line["event"] == "saved") {
             break;
         }
     }
     for host in ["h1", "h2"] {
-        lab.is_bare(host).context("no host is written to before somebody says so")?;
+        lab.is_bare(host).context("a host was changed before the confirmation")?;
     }
     let exported = Command::new(folder().join("kubeon"))
         .args(["state", "export", CLUSTER])
@@ -94,26 +97,26 @@ fn held(lab: &TestLab) -> Result<()> {
         .output()?;
     ensure!(
         exported.status.success() && exported.stdout.len() > 1000,
-        "the state, with keys, while it waits"
+        "state export must work while create waits"
     );
     child.stdin.take().context("standard input")?.write_all(b"go\n")?;
     for line in lines {
         let line = line?;
-        told.push(serde_json::from_str(&line).with_context(|| format!("no JSON: {line}"))?);
+        events.push(serde_json::from_str(&line).with_context(|| format!("not JSON: {line}"))?);
     }
     let mut out = String::new();
     child.stdout.take().context("standard output")?.read_to_string(&mut out)?;
-    ensure!(child.wait()?.success(), "{told:?}");
-    let count = |event: &str| told.iter().filter(|line| line["event"] == event).count();
-    ensure!(count("saved") == 1 && count("precheck") == 1 && count("end") == 1, "{told:?}");
-    ensure!(count("started") > 20 && count("started") == count("finished") + count("failed"), "{told:?}");
-    ensure!(told.last().is_some_and(|end| end["ok"] == true), "{told:?}");
+    ensure!(child.wait()?.success(), "{events:?}");
+    let count = |event: &str| events.iter().filter(|line| line["event"] == event).count();
+    ensure!(count("saved") == 1 && count("precheck") == 1 && count("end") == 1, "{events:?}");
+    ensure!(count("started") > 20 && count("started") == count("finished") + count("failed"), "{events:?}");
+    ensure!(events.last().is_some_and(|end| end["ok"] == true), "{events:?}");
     lab.must(&["use", CLUSTER])?;
     ensure!(nodes(lab)? == ["h1 True", "h2 True"], "{:?}", nodes(lab)?);
     Ok(())
 }
 
-/// What `--dry-run` shows is done, and no more; a pod runs there.
+/// `addon` executes exactly the steps of `--dry-run`, and a pod runs on the new worker.
 fn added(lab: &TestLab) -> Result<()> {
     let worker = lab.addresses[2].as_str();
     let plan: Value =
@@ -134,7 +137,10 @@ fn added(lab: &TestLab) -> Result<()> {
     ensure!(done == wanted, "planned {wanted:?}, done {done:?}");
     let elsewhere = lines.iter().filter(|line| line["event"] == "started" && line["name"] == "h2");
     let elsewhere: Vec<_> = elsewhere.filter_map(|line| line["step"].as_str()).collect();
-    ensure!(elsewhere == ["write hosts entries"], "the other worker only learns the name: {elsewhere:?}");
+    ensure!(
+        elsewhere == ["write hosts entries"],
+        "the other worker must only get the hosts entry: {elsewhere:?}"
+    );
     ensure!(nodes(lab)? == ["h1 True", "h2 True", "h3 True"], "{:?}", nodes(lab)?);
     lab.on("h1", "getent hosts h3")?;
     let again = lab.kubeon(&["addon", CLUSTER, "-w", worker])?;
@@ -143,7 +149,7 @@ fn added(lab: &TestLab) -> Result<()> {
     pods(lab)
 }
 
-/// A Deployment that must run on h3 for now.
+/// Creates a Deployment with a pod on h3.
 fn pods(lab: &TestLab) -> Result<()> {
     let labels = json!({ "app": "hello" });
     lab.apply(CLUSTER, &json!({ "apiVersion": "apps/v1", "kind": "Deployment", "metadata": { "name": "hello" }, "spec": {
@@ -169,10 +175,10 @@ fn placed(lab: &TestLab) -> Result<String> {
     lab.kubectl(CLUSTER, &["get", "pods", "-l", "app=hello", "-o", "jsonpath={.items[*].spec.nodeName}"])
 }
 
-/// A budget that allows nothing keeps the worker, and is named with its pod.
+/// A disruption budget that allows no eviction blocks the removal, and the error names it with its pod.
 fn budget(lab: &TestLab) -> Result<()> {
     let asked = lab.kubeon(&["delon", CLUSTER, "name=h3"])?;
-    ensure!(asked.code == 2 && asked.err.contains("nobody agreed"), "{asked:?}");
+    ensure!(asked.code == 2 && asked.err.contains("not confirmed"), "{asked:?}");
     let master = lab.kubeon(&["delon", CLUSTER, "name=h1", "--yes"])?;
     ensure!(master.code == 2 && master.err.contains("no master exists after delete"), "{master:?}");
     lab.apply(
@@ -193,19 +199,19 @@ fn budget(lab: &TestLab) -> Result<()> {
     {
         ensure!(refused.err.contains(words), "{words:?} is missing in {}", refused.err);
     }
-    ensure!(nodes(lab)?.len() == 3, "the node stays while its pods do");
+    ensure!(nodes(lab)?.len() == 3, "the node must stay while its pods run");
     lab.kubectl(CLUSTER, &["delete", "pdb", "keep"]).map(drop)
 }
 
-/// What was begun is finished by a bare `create`; nothing of the worker is left anywhere.
+/// `create` without arguments completes the removal, and no leftovers of the worker exist.
 fn removed(lab: &TestLab) -> Result<()> {
     let start = Instant::now();
     lab.must(&["create", CLUSTER])?;
-    told("a worker removed", start);
+    print_time("a worker removed", start);
     ensure!(nodes(lab)? == ["h1 True", "h2 True"], "{:?}", nodes(lab)?);
     lab.is_bare("h3")?;
     let known = lab.on("h1", "grep -cw h3 /etc/hosts; true")?;
-    ensure!(known.trim() == "0", "h1 still knows the name: {known}");
+    ensure!(known.trim() == "0", "h1 still has the name in /etc/hosts: {known}");
     eventually("the pods run on the worker that stays", MINUTE, || {
         lab.kubectl(CLUSTER, &["rollout", "status", "deployment/hello", "--timeout=30s"])?;
         let hosts = placed(lab)?;
@@ -215,19 +221,19 @@ fn removed(lab: &TestLab) -> Result<()> {
     lab.settled(CLUSTER, MINUTE)
 }
 
-/// A worker that lost power is named, and taken out when a person says so.
+/// A worker without power is named in the error, and is removed with `--without`.
 fn lost(lab: &TestLab) -> Result<()> {
     lab.host("kill", "h3")?;
     let refused = lab.kubeon(&["delon", CLUSTER, "h3", "--yes"])?;
     ensure!(refused.code == 2, "{refused:?}");
-    for words in [lab.addresses[2].as_str(), "only take it out of the cluster: --without"] {
+    for words in [lab.addresses[2].as_str(), "remove it from the cluster without a reset: --without"] {
         ensure!(refused.err.contains(words), "{words:?} is missing in {}", refused.err);
     }
-    let silent = || -> Result<()> {
+    let is_unknown = || -> Result<()> {
         ensure!(nodes(lab)?.iter().any(|node| node == "h3 Unknown"), "{:?}", nodes(lab)?);
         Ok(())
     };
-    eventually("the cluster notices", MINUTE * 2, silent)?;
+    eventually("the node of h3 is Unknown", MINUTE * 2, is_unknown)?;
     lab.must(&["delon", CLUSTER, "h3", "--yes", "--without", &lab.addresses[2]])?;
     ensure!(nodes(lab)? == ["h1 True", "h2 True"], "{:?}", nodes(lab)?);
     lab.settled(CLUSTER, MINUTE)

@@ -7,18 +7,19 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use anyhow::{Context as _, Result, bail};
+
 const VERSION: &str = "v1.36.3";
 const LAB: &str = "bench";
 
 /// Measures `runs` times; the medians are printed last.
 pub(super) fn run(root: &Path, runs: usize) -> Result<()> {
-    let ground = Ground { root: root.to_owned(), home: std::env::temp_dir().join("kubeon-bench") };
-    let measured = ground.create(runs);
-    ground.kubeon(&["lab", "down", "--lab", LAB])?;
+    let lab = BenchLab { root: root.to_owned(), home: std::env::temp_dir().join("kubeon-bench") };
+    let measured = lab.create(runs);
+    lab.kubeon(&["lab", "down", "--lab", LAB])?;
     measured
 }
 
-struct Ground {
+struct BenchLab {
     root: PathBuf,
     home: PathBuf,
 }
@@ -30,7 +31,7 @@ struct Times {
     kubeadm: f64,
 }
 
-impl Ground {
+impl BenchLab {
     fn create(&self, runs: usize) -> Result<()> {
         for (masters, workers) in [(1, 2), (3, 2)] {
             let mut all = Vec::new();
@@ -42,8 +43,12 @@ impl Ground {
                 ));
                 all.push(times);
             }
-            let of = |pick: fn(&Times) -> f64| median(all.iter().map(pick).collect());
-            let (create, floor, kubeadm) = (of(|it| it.create), of(|it| it.floor), of(|it| it.kubeadm));
+            let median_of = |pick: fn(&Times) -> f64| median(all.iter().map(pick).collect());
+            let (create, floor, kubeadm) = (
+                median_of(|times| times.create),
+                median_of(|times| times.floor),
+                median_of(|times| times.kubeadm),
+            );
             crate::terminal::say(&format!(
                 "{masters} + {workers}: medians {create:.2} s, {floor:.2} s, {kubeadm:.2} s: {:.2} of the floor, {:.2} of kubeadm",
                 create / floor,
@@ -70,7 +75,7 @@ impl Ground {
         Ok(Times { create, floor, kubeadm })
     }
 
-    /// Makes bare hosts.
+    /// Creates bare hosts.
     fn hosts(&self, count: usize) -> Result<Vec<String>> {
         self.kubeon(&["lab", "down", "--lab", LAB])?;
         self.kubeon(&["lab", "up", "--lab", LAB, "--hosts", &count.to_string()])?;
@@ -80,20 +85,20 @@ impl Ground {
         Ok(texts(&listed, "address"))
     }
 
-    /// Waits until the hosts have finished booting and the disk has all earlier writes, so that neither is measured. They
-    /// answer by SSH long before.
+    /// Waits until the hosts have booted and all earlier writes are on the disk, so that the measurement does
+    /// not include them. The hosts answer over SSH long before the end of their boot.
     fn settle(&self, count: usize) -> Result<()> {
         let booted = "timeout 60 systemctl is-system-running --wait";
-        let asked = (1..=count).map(|host| {
-            let mut ask = self.program(&["lab", "ssh", "--lab", LAB, &format!("h{host}"), "--", booted]);
-            ask.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()
+        let commands = (1..=count).map(|host| {
+            let mut command = self.program(&["lab", "ssh", "--lab", LAB, &format!("h{host}"), "--", booted]);
+            command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()
         });
-        for (host, asked) in asked.collect::<Result<Vec<_>, _>>()?.into_iter().enumerate() {
-            let answer = asked.wait_with_output()?;
-            let word = String::from_utf8_lossy(&answer.stdout);
-            // The exit code says whether a unit failed; a host with a failed unit has booted too.
-            if !["running", "degraded"].contains(&word.trim()) {
-                bail!("h{} has not booted: {word}{}", host + 1, String::from_utf8_lossy(&answer.stderr));
+        for (host, command) in commands.collect::<Result<Vec<_>, _>>()?.into_iter().enumerate() {
+            let answer = command.wait_with_output()?;
+            let state = String::from_utf8_lossy(&answer.stdout);
+            // The exit code only reports whether a unit failed; a host with a failed unit has also booted.
+            if !["running", "degraded"].contains(&state.trim()) {
+                bail!("h{} has not booted: {state}{}", host + 1, String::from_utf8_lossy(&answer.stderr));
             }
         }
         Command::new("sync").status().context("sync")?;
@@ -106,23 +111,23 @@ impl Ground {
         all.into_iter().find(|path| path.contains(VERSION)).context("the bundle is not built")
     }
 
-    /// A script of `scripts/bench`, which prints seconds.
+    /// Runs a script of `scripts/bench` and returns the seconds that it prints.
     fn script(&self, name: &str, masters: &[String], workers: &[String], more: &[&str]) -> Result<f64> {
         let lab = self.home.join("lab").join(LAB);
         let (key, known) = (lab.join("id_ed25519"), self.home.join("bench-known-hosts"));
-        // Every lab has other host keys at the same addresses.
+        // Every lab has new host keys at the same addresses.
         std::fs::write(&known, "")?;
         let output = Command::new(self.root.join("scripts/bench").join(name))
             .args([key.as_os_str(), known.as_os_str()])
             .args([masters.join(" "), workers.join(" ")])
             .args(more)
             .output()?;
-        let words = String::from_utf8_lossy(&output.stderr);
+        let messages = String::from_utf8_lossy(&output.stderr);
         if !output.status.success() {
-            bail!("{name} failed: {words}");
+            bail!("{name} failed: {messages}");
         }
-        if !words.trim().is_empty() {
-            crate::terminal::say(&format!("  {name}: {}", words.trim()));
+        if !messages.trim().is_empty() {
+            crate::terminal::say(&format!("  {name}: {}", messages.trim()));
         }
         Ok(String::from_utf8(output.stdout)?.trim().parse()?)
     }
@@ -132,19 +137,19 @@ impl Ground {
     fn until_ready(&self, arguments: &[&str]) -> Result<f64> {
         let begin = Instant::now();
         let mut create = self.program(arguments).stderr(Stdio::piped()).stdout(Stdio::null()).spawn()?;
-        let (mut ready, mut said) = (None, String::new());
+        let (mut ready, mut output) = (None, String::new());
         for line in BufReader::new(create.stderr.take().context("no standard error")?).lines() {
             let line = line?;
             if line.contains(" is Ready (") {
                 ready = Some(begin.elapsed().as_secs_f64());
             }
-            said = format!("{said}{line}\n");
+            output = format!("{output}{line}\n");
         }
         if !create.wait()?.success() {
-            bail!("kubeon {}: {said}", arguments.join(" "));
+            bail!("kubeon {}: {output}", arguments.join(" "));
         }
-        crate::terminal::say(&format!("  create: all of it {:.2} s", begin.elapsed().as_secs_f64()));
-        ready.context("create never said that a node is Ready")
+        crate::terminal::say(&format!("  create: {:.2} s until its end", begin.elapsed().as_secs_f64()));
+        ready.context("create reported no node as Ready")
     }
 
     fn program(&self, arguments: &[&str]) -> Command {
@@ -154,8 +159,10 @@ impl Ground {
     }
 
     fn kubeon(&self, arguments: &[&str]) -> Result<String> {
-        let output =
-            self.program(arguments).output().context("cannot start kubeon; cargo build --release first")?;
+        let output = self
+            .program(arguments)
+            .output()
+            .context("cannot start kubeon; build it with: cargo build --release")?;
         if !output.status.success() {
             bail!("kubeon {}: {}", arguments.join(" "), String::from_utf8_lossy(&output.stderr));
         }
@@ -163,7 +170,7 @@ impl Ground {
     }
 }
 
-/// Every text under `key` in the document, in order: the list may be wrapped.
+/// Every text under `key` at any depth of the document, in order.
 fn texts(document: &serde_json::Value, key: &str) -> Vec<String> {
     match document {
         serde_json::Value::Object(map) => {

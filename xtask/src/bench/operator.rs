@@ -7,11 +7,12 @@
 //!   owner references and status         Job made ─► fake Job controller: done after 5 s ─► status
 //! ```
 //!
-//! Requests are counted by the API server's own audit log, restricted to the operator's service account: nothing
-//! stands between the two. Times begin when the harness sends a write and end when the harness's own watch shows the
-//! operator's answer; what the same way costs without an operator is measured in the same run and printed beside, and
-//! last the floor: an operation's requests by a client that does nothing else.
-//! Candidates are measured one after the other on one API server; what one leaves is removed before the next one comes.
+//! Requests are counted from the API server's audit log, restricted to the operator's service account, so
+//! that no proxy is between operator and API server. A time begins when the harness sends a write and ends
+//! when the harness's own watch receives the operator's reaction. The same path without an operator is
+//! measured in the same run. The floor is measured last: the requests of operations, sent by a client that
+//! does nothing else. Candidates are measured one after the other on one API server; the objects of a
+//! candidate are removed before the next one starts.
 
 mod audit;
 mod bench_server;
@@ -43,34 +44,34 @@ use candidate::Candidate;
 use candidate_run::CandidateRun;
 use report::CandidateReport;
 
-/// What to measure.
+/// The arguments of the benchmark.
 #[derive(Args)]
 pub(crate) struct Arguments {
-    /// How many clusters there are, after those that are missing were created at once.
+    /// Numbers of clusters to measure; the missing clusters are created at once.
     #[arg(long, value_delimiter = ',', default_value = "1,10,100,1000")]
     clusters: Vec<usize>,
-    /// How many operations are created at once, each on a cluster of its own.
+    /// Numbers of operations that are created at once, each on its own cluster.
     #[arg(long, value_delimiter = ',', default_value = "1,50,400")]
     operations: Vec<usize>,
-    /// How often one operation is measured alone: one after the other, each when the one before has ended.
+    /// Number of operations that are measured one after the other.
     #[arg(long, default_value_t = 20)]
     alone: usize,
-    /// Seconds of idleness after each number of clusters.
+    /// Seconds of idle time after each number of clusters.
     #[arg(long, default_value_t = 60)]
     idle: u64,
-    /// Seconds after which a part is given up; what was not done by then is reported.
+    /// Time limit of each phase in seconds; unfinished objects are reported.
     #[arg(long, default_value_t = 900)]
     limit: u64,
-    /// Writes reach the disk before they are answered.
+    /// etcd syncs writes to the disk before it answers.
     #[arg(long)]
     fsync: bool,
-    /// Our own operator's program, when another build than the release profile's is measured.
+    /// The program of kubeon's operator [default: the build of the release profile].
     #[arg(long, value_name = "FILE", conflicts_with = "only_peers")]
     program: Option<PathBuf>,
-    /// Folder of another operator, measured the same way: operator, crds/, templates/, peer.toml.
+    /// Folder of another operator to measure: operator, crds/, templates/, peer.toml.
     #[arg(long)]
     peer: Vec<PathBuf>,
-    /// Only the peers, not our own operator.
+    /// Measure only the peers, not kubeon's operator.
     #[arg(long, requires = "peer")]
     only_peers: bool,
 }
@@ -81,7 +82,7 @@ impl Arguments {
     }
 }
 
-/// Measures our own operator and every peer, one after the other.
+/// Measures kubeon's operator and every peer, one after the other.
 pub(super) fn run(root: &Path, arguments: &Arguments) -> Result<()> {
     let mut candidates = Vec::new();
     if !arguments.only_peers {
@@ -92,7 +93,7 @@ pub(super) fn run(root: &Path, arguments: &Arguments) -> Result<()> {
         candidates.push(Arc::new(Candidate::load(folder)?));
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let reports = runtime.block_on(unless_ended(measure_all(&candidates, arguments)))?;
+    let reports = runtime.block_on(unless_signalled(measure_all(&candidates, arguments)))?;
     if reports.len() > 1 {
         report::compare(&reports);
     }
@@ -100,8 +101,8 @@ pub(super) fn run(root: &Path, arguments: &Arguments) -> Result<()> {
     Ok(())
 }
 
-/// Ends early when it is told to, by way of everything that was started: nothing is left behind.
-async fn unless_ended<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
+/// Ends early on SIGTERM or SIGINT. Dropping the work ends everything that it started.
+async fn unless_signalled<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
     let (mut end, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
     tokio::select! {
         done = work => done,
@@ -163,6 +164,6 @@ async fn measure(
         crate::terminal::say(&floor.line());
         report.floor = Some(floor);
     }
-    run.leave().await?;
+    run.finish().await?;
     Ok(report)
 }

@@ -1,5 +1,5 @@
-//! Findings that are still allowed, counted. The list can only shrink: a finding that is not in it fails, and so does an
-//! entry that no longer occurs as often as it says.
+//! The list of findings that are still allowed, with their number. The list can only shrink: a finding that
+//! is not in it fails, and an entry that occurs less often fails too.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -9,12 +9,12 @@ use anyhow::{Context as _, Result};
 use super::finding::RuleFinding;
 
 const FILE: &str = "xtask/src/check/allowed.toml";
-const HEADER: &str = "# Findings of `cargo xtask check` that are still allowed, with their number. The list only shrinks: remove what it names,
+const HEADER: &str = "# Findings of `cargo xtask check` that are still allowed, with their number. The list only shrinks: fix a finding,
 # then run `cargo xtask check --update-allowed`.
 
 ";
 
-/// Rule -> text of the finding -> how often it is allowed.
+/// Rule -> text of the finding -> number of allowed occurrences.
 type Counts = BTreeMap<String, BTreeMap<String, usize>>;
 
 /// Reads the list.
@@ -38,27 +38,27 @@ fn count(findings: &[RuleFinding]) -> Counts {
     counts
 }
 
-/// What is wrong when these findings are compared with the list.
+/// The differences between these findings and the list.
 pub(crate) fn compare(findings: &[RuleFinding], allowed: &Counts) -> Vec<String> {
     let found = count(findings);
-    let mut wrong = Vec::new();
+    let mut messages = Vec::new();
     for (rule, text, number) in entries(&found) {
         let allowed = number_of(allowed, rule, text);
         if number > allowed {
             let times =
                 if number == 1 { String::new() } else { format!(" ({number} times, {allowed} allowed)") };
-            wrong.push(format!("{rule}: {text}{times}"));
+            messages.push(format!("{rule}: {text}{times}"));
         }
     }
     for (rule, text, number) in entries(allowed) {
         let found = number_of(&found, rule, text);
         if number > found {
-            wrong.push(format!(
+            messages.push(format!(
                 "{rule}: {FILE} allows {number} of `{text}`, {found} occur: cargo xtask check --update-allowed"
             ));
         }
     }
-    wrong
+    messages
 }
 
 fn entries(counts: &Counts) -> impl Iterator<Item = (&str, &str, usize)> {

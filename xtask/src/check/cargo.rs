@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use kubeon_process::ProgramRun;
 
-/// Time limit of one call; cargo may wait for another one.
+/// Time limit of one call; cargo may wait for the lock of another cargo.
 const CARGO_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// The packages of the workspace.
@@ -18,7 +18,7 @@ pub(crate) fn packages(root: &Path) -> Result<Vec<String>> {
     Ok(names.iter().filter_map(|package| package["name"].as_str().map(str::to_owned)).collect())
 }
 
-/// Everything that a package links when it is built alone, without the features that other packages enable.
+/// All packages that a package links when it is built alone, without the features that other packages enable.
 pub(crate) fn linked(root: &Path, package: &str) -> Result<BTreeSet<String>> {
     let text = run(root, &["tree", "-p", package, "-e", "normal", "--prefix", "none", "--format", "{p}"])?;
     Ok(text.lines().filter_map(|line| line.split_whitespace().next()).map(str::to_owned).collect())

@@ -1,4 +1,4 @@
-//! The rules of a contract name the tests that prove them, and these tests exist.
+//! Every rule of a contract names the tests that prove it, and these tests exist.
 
 use std::collections::BTreeSet;
 
@@ -27,7 +27,7 @@ pub(crate) fn check(sources: &Sources) -> Vec<RuleFinding> {
                 findings.push(RuleFinding::new(RULE, format!("{path}: {} names no test", number(&rule))));
             }
             for name in named.iter().filter(|name| !exists(&tests, name)) {
-                findings.push(RuleFinding::new(RULE, format!("{path}: there is no test `{name}`")));
+                findings.push(RuleFinding::new(RULE, format!("{path}: test `{name}` does not exist")));
             }
         }
     }
@@ -38,12 +38,12 @@ pub(crate) fn check(sources: &Sources) -> Vec<RuleFinding> {
     findings
 }
 
-/// The number of a rule, which stands out in bold; the whole rule if it has none.
+/// The number of a rule, which is in bold; the whole text of the rule if it has none.
 fn number(rule: &str) -> &str {
     rule.split("**").nth(1).unwrap_or(rule)
 }
 
-/// Whether a test of this name exists: `file::function`, or the function alone.
+/// Whether a test with this name exists: `file::function`, or only the function.
 fn exists(tests: &BTreeSet<(&str, String)>, name: &str) -> bool {
     match name.split_once("::") {
         Some((file, function)) => tests.contains(&(file, function.to_owned())),
@@ -61,11 +61,11 @@ fn rows(text: &str) -> Vec<(String, String)> {
             continue;
         }
         let cells = cells(line);
-        let is_rule_of_table =
+        let is_separator =
             cells.iter().all(|cell| cell.chars().all(|letter| matches!(letter, '-' | ':' | ' ')));
         match test_column {
             None => test_column = Some(cells.iter().position(|cell| cell == "Test" || cell == "Tests")),
-            Some(Some(column)) if !is_rule_of_table => {
+            Some(Some(column)) if !is_separator => {
                 let rule = cells.first().cloned().unwrap_or_default();
                 rows.push((rule, cells.get(column).cloned().unwrap_or_default()));
             }
@@ -75,7 +75,7 @@ fn rows(text: &str) -> Vec<(String, String)> {
     rows
 }
 
-/// The cells of a row; a bar that is escaped or within backticks does not end one.
+/// The cells of a row. A bar that is escaped or within backticks does not end a cell.
 fn cells(line: &str) -> Vec<String> {
     let (mut cells, mut cell, mut in_code, mut escaped) = (Vec::new(), String::new(), false, false);
     let line = line.trim().trim_start_matches('|');
@@ -153,7 +153,7 @@ mod proofs {
     }
 
     #[test]
-    fn rows_that_name_tests_are_in_order() {
+    fn rows_that_name_existing_tests_have_no_finding() {
         let page = "| Rule | Test |\n|---|---|\n| A `a|b` 1 | `a01_works`, `crates/a/src/lib.rs::a02_waits` |\n| B | `a04_random` |\n| C | not built (issue: c) |\n";
         assert_eq!(found(page), Vec::<String>::new());
     }
@@ -165,15 +165,15 @@ mod proofs {
         assert_eq!(
             found,
             [
-                "docs/contracts/a.md: there is no test `a03_helps`",
-                "docs/contracts/a.md: there is no test `crates/b/src/lib.rs::a01_works`",
+                "docs/contracts/a.md: test `a03_helps` does not exist",
+                "docs/contracts/a.md: test `crates/b/src/lib.rs::a01_works` does not exist",
                 "docs/contracts/a.md: B1 names no test",
             ]
         );
     }
 
     #[test]
-    fn other_tables_are_no_contracts() {
+    fn other_tables_are_not_contracts() {
         let other = "| Field | Meaning |\n|---|---|\n| `name` | `x` |\n";
         assert_eq!(
             found(&format!("{other}\n| Rule | Test |\n|---|---|\n| A | `a01_works` |\n")),

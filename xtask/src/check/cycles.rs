@@ -1,4 +1,4 @@
-//! Files of a crate do not import from each other in a cycle.
+//! The files of a crate do not import from each other in a cycle.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -20,9 +20,8 @@ pub(crate) fn check(sources: &Sources) -> Vec<RuleFinding> {
             edges.iter().map(|(from, to)| (from.as_str(), to.as_str())).collect();
         for mut files in tarjan_scc(&graph).into_iter().filter(|files| files.len() > 1) {
             files.sort_unstable();
-            let circle = shortest_circle(&edges, &files).join(" -> ");
-            let text =
-                format!("{} files import from each other: {}; {circle}", files.len(), files.join(", "));
+            let cycle = shortest_cycle(&edges, &files).join(" -> ");
+            let text = format!("{} files import from each other: {}; {cycle}", files.len(), files.join(", "));
             findings.insert(RuleFinding::new(RULE, text));
         }
     }
@@ -33,20 +32,20 @@ fn is_root(path: &str) -> bool {
     path.ends_with("src/lib.rs") || path.ends_with("src/main.rs") || path.contains("/src/bin/")
 }
 
-/// The shortest way from the first of the files that has one back to itself.
-fn shortest_circle<'a>(edges: &'a BTreeSet<(String, String)>, files: &[&'a str]) -> Vec<&'a str> {
-    let circles = files.iter().map(|start| circle_from(edges, files, start));
-    circles.filter(|circle| !circle.is_empty()).min_by_key(Vec::len).unwrap_or_default()
+/// The shortest path from one of the files back to itself.
+fn shortest_cycle<'a>(edges: &'a BTreeSet<(String, String)>, files: &[&'a str]) -> Vec<&'a str> {
+    let cycles = files.iter().map(|start| cycle_from(edges, files, start));
+    cycles.filter(|cycle| !cycle.is_empty()).min_by_key(Vec::len).unwrap_or_default()
 }
 
-fn circle_from<'a>(edges: &'a BTreeSet<(String, String)>, files: &[&'a str], start: &'a str) -> Vec<&'a str> {
+fn cycle_from<'a>(edges: &'a BTreeSet<(String, String)>, files: &[&'a str], start: &'a str) -> Vec<&'a str> {
     let mut came_from = BTreeMap::new();
     let mut open = VecDeque::from([start]);
     while let Some(file) = open.pop_front() {
         let next = edges.iter().filter(|(from, to)| from == file && files.contains(&to.as_str()));
         for (_, to) in next {
             if to == start {
-                return way_back(&came_from, start, file);
+                return path_back(&came_from, start, file);
             }
             if !came_from.contains_key(to.as_str()) {
                 came_from.insert(to.as_str(), file);
@@ -57,17 +56,17 @@ fn circle_from<'a>(edges: &'a BTreeSet<(String, String)>, files: &[&'a str], sta
     Vec::new()
 }
 
-fn way_back<'a>(came_from: &BTreeMap<&'a str, &'a str>, start: &'a str, end: &'a str) -> Vec<&'a str> {
-    let mut circle = vec![start, end];
-    while let Some(before) = circle.last().and_then(|file| came_from.get(file)) {
-        circle.push(before);
+fn path_back<'a>(came_from: &BTreeMap<&'a str, &'a str>, start: &'a str, end: &'a str) -> Vec<&'a str> {
+    let mut cycle = vec![start, end];
+    while let Some(before) = cycle.last().and_then(|file| came_from.get(file)) {
+        cycle.push(before);
     }
-    // A file that is reached from the start at once has the start as its last.
+    // A file that imports from itself appears only once.
     if end == start {
-        circle.truncate(1);
+        cycle.truncate(1);
     }
-    circle.reverse();
-    circle
+    cycle.reverse();
+    cycle
 }
 
 #[cfg(test)]
@@ -104,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn a_circle_through_three_files_is_found_also_when_paths_are_inline_or_in_macros() {
+    fn a_cycle_through_three_files_is_found_also_when_paths_are_inline_or_in_macros() {
         let files = [
             ("crates/a/src/lib.rs", "mod b; mod c; mod d; use c::C;"),
             ("crates/a/src/b.rs", "pub(crate) fn b() { crate::c::c() }"),
@@ -117,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn a_declared_module_alone_and_a_parent_above_others_are_no_circle() {
+    fn a_declared_module_alone_and_a_parent_above_others_are_not_a_cycle() {
         let files = [
             ("crates/a/src/lib.rs", "mod b; pub use b::f; mod shared;"),
             ("crates/a/src/b.rs", "mod c; pub fn f() { c::g() }"),
@@ -138,12 +137,12 @@ mod tests {
             ("crates/a/src/c.rs", "use crate::B; pub struct C(B);"),
         ];
         assert_eq!(found(&files), Vec::<String>::new());
-        let circle = [
+        let cycle = [
             ("crates/a/src/lib.rs", "mod b; mod c; pub use b::B; pub use c::*;"),
             ("crates/a/src/b.rs", "pub struct B(crate::C);"),
             ("crates/a/src/c.rs", "use crate::B; pub struct C(B);"),
         ];
-        assert_eq!(found(&circle).len(), 1);
+        assert_eq!(found(&cycle).len(), 1);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Decisions are short and have the same parts.
+//! Decision records are short and have the same headings.
 
 use super::finding::RuleFinding;
 use super::sources::Sources;
@@ -8,7 +8,7 @@ const FOLDER: &str = "docs/decisions/";
 const WORDS: usize = 400;
 const HEADINGS: [&str; 3] = ["Context", "Decision", "Consequences"];
 
-/// Finds decisions that are too long or lack a heading.
+/// Finds decisions that are too long or have no heading.
 pub(crate) fn check(sources: &Sources) -> Vec<RuleFinding> {
     let mut findings = Vec::new();
     for (path, text) in sources.texts.iter().filter(|(path, _)| is_decision(path)) {
@@ -28,7 +28,7 @@ pub(crate) fn check(sources: &Sources) -> Vec<RuleFinding> {
     findings
 }
 
-/// A decision's file name begins with its number.
+/// Whether a path is a decision: its file name begins with a number.
 fn is_decision(path: &str) -> bool {
     path.strip_prefix(FOLDER).is_some_and(|name| name.starts_with(|letter: char| letter.is_ascii_digit()))
 }

@@ -1,6 +1,6 @@
-//! One broken rule at one place.
+//! A finding: one violation of a rule.
 
-/// A finding: equal findings have equal texts, so a text names no line number.
+/// A finding. Equal findings have equal texts, so the text contains no line number.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct RuleFinding {
     pub(crate) rule: &'static str,

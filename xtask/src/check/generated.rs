@@ -13,8 +13,10 @@ pub(crate) fn check(root: &Path) -> Result<Vec<RuleFinding>> {
     let mut findings = Vec::new();
     for (path, text) in crate::generate::files()? {
         if std::fs::read_to_string(root.join(&path)).unwrap_or_default() != text {
-            findings
-                .push(RuleFinding::new(RULE, format!("{} is out of date: cargo xtask gen", path.display())));
+            findings.push(RuleFinding::new(
+                RULE,
+                format!("{} is out of date: run cargo xtask gen", path.display()),
+            ));
         }
     }
     Ok(findings)

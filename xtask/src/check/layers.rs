@@ -1,4 +1,4 @@
-//! Who may depend on whom: `layers.toml`.
+//! The allowed dependencies between packages: `layers.toml`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -17,7 +17,7 @@ struct Layers {
     forbidden: BTreeMap<String, Vec<String>>,
 }
 
-/// Compares what every package links with what it may link.
+/// Compares the packages that every package links with the allowed ones.
 pub(crate) fn check(root: &Path) -> Result<Vec<RuleFinding>> {
     let layers: Layers = toml::from_str(&std::fs::read_to_string(root.join("layers.toml"))?)?;
     let mut findings = Vec::new();
@@ -46,7 +46,7 @@ impl Layers {
         edges.chain(links).collect()
     }
 
-    /// What a package may use, and what those may use.
+    /// The packages that a package may use, directly or through others.
     fn closure(&self, package: &str) -> BTreeSet<String> {
         let (mut open, mut reached) = (vec![package.to_owned()], BTreeSet::new());
         while let Some(name) = open.pop() {

@@ -1,4 +1,4 @@
-//! Files stay short.
+//! Files have a limited length.
 
 use super::finding::RuleFinding;
 use super::sources::Sources;

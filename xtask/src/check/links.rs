@@ -1,4 +1,4 @@
-//! Links of documents lead to files, and the book lists every page.
+//! The links of documents lead to existing files, and the book lists every page.
 
 use std::collections::BTreeSet;
 
@@ -51,7 +51,7 @@ fn links(text: &str) -> Vec<String> {
         if in_fence {
             continue;
         }
-        // Every second piece between backticks is code.
+        // The pieces at odd positions between backticks are code.
         for prose in line.split('`').step_by(2) {
             let targets = prose.split("](").skip(1).filter_map(|rest| rest.split_once(')'));
             let relative = targets.map(|(target, _)| target.split('#').next().unwrap_or_default());

@@ -20,10 +20,10 @@ pub(crate) struct Collected {
     pub(crate) mentions: Vec<ModulePath>,
 }
 
-/// Reads the items of a module, without those that exist in tests only.
+/// Reads the items of a module, without those that exist only in tests.
 pub(crate) fn collect(items: &[Item]) -> Collected {
     let mut collected = Collected::default();
-    // An import of the module comes before one within a function: it wins where both give the same name.
+    // An import of the module is read before one in a function: it takes precedence for the same name.
     for item in items.iter().filter(|item| matches!(item, Item::Use(_))) {
         collected.visit_item(item);
     }
@@ -137,7 +137,7 @@ impl Collected {
 
 impl<'ast> Visit<'ast> for Collected {
     fn visit_item(&mut self, item: &'ast Item) {
-        // A child module has names of its own.
+        // A child module has its own names.
         if !has_cfg_test(attributes_of(item)) && !matches!(item, Item::Mod(_)) {
             visit::visit_item(self, item);
         }

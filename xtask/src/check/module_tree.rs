@@ -1,5 +1,5 @@
-//! The modules of one crate and what their paths mean. `mod x;` alone makes no file depend on another; a path that ends in an
-//! item does, and it depends on the file that defines the item, whatever file exports it again.
+//! The modules of one crate and the meaning of their paths. `mod x;` alone is not a dependency. A path that
+//! ends in an item is a dependency on the file that defines the item, even if another file exports it again.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,7 +8,7 @@ use syn::Item;
 use super::module_paths::{ModulePath, collect};
 use super::sources::{Sources, has_cfg_test, module_folder};
 
-/// Imports that lead to imports are followed this far.
+/// The maximum number of imports that are followed for one path.
 const DEPTH: usize = 32;
 
 #[derive(Default)]
@@ -33,7 +33,7 @@ enum Meaning {
 }
 
 impl ModuleTree {
-    /// Reads the tree below a crate's root file, without what exists in tests only.
+    /// Reads the tree below a crate's root file, without modules that exist only in tests.
     pub(crate) fn read(sources: &Sources, root: &str) -> Self {
         let mut tree = Self { modules: Vec::new() };
         if let Some(file) = sources.rust.get(root) {
@@ -82,7 +82,7 @@ impl ModuleTree {
         own
     }
 
-    /// Every pair of files of which the first uses an item that the second defines.
+    /// All pairs of files in which the first file uses an item that the second defines.
     pub(crate) fn edges(&self) -> BTreeSet<(String, String)> {
         let mut edges = BTreeSet::new();
         for (own, module) in self.modules.iter().enumerate() {

@@ -20,10 +20,10 @@ struct Row {
     /// In snake case; a type is compared in the same form.
     names: Vec<String>,
     kinds: Vec<NameKind>,
-    /// Whether a name that has one of them among its words is retired too.
+    /// Whether a name that contains one of `names` as a word is retired too.
     #[serde(default)]
     words: bool,
-    /// Path prefixes that the row is limited to; none: everywhere.
+    /// Path prefixes to which the row is limited; empty for all files.
     #[serde(default, rename = "where")]
     places: Vec<String>,
     /// Path prefixes that may use the name.
@@ -134,7 +134,7 @@ impl<'ast> Visit<'ast> for Definitions {
     fn visit_item_impl(&mut self, item: &'ast syn::ItemImpl) {
         for inner in &item.items {
             match inner {
-                // The trait gives the names of what implements it.
+                // The trait determines the names in its implementations.
                 syn::ImplItem::Fn(function) if item.trait_.is_none() => {
                     self.add(NameKind::Function, &function.sig.ident);
                 }
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_may_stay_where_it_belongs() {
+    fn a_name_is_allowed_in_the_excepted_paths() {
         assert_eq!(found("crates/plan/src/output.rs", "pub struct Plan;"), Vec::<String>::new());
         assert_eq!(found("crates/operations/src/lib.rs", "pub struct Plan;").len(), 1);
     }
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn a_word_within_another_word_is_no_retired_name() {
+    fn a_word_within_another_word_is_not_a_retired_name() {
         assert_eq!(
             found("crates/a/src/lib.rs", "struct Workspace; fn wishful() {} fn steal() {}"),
             Vec::<String>::new()

@@ -44,7 +44,7 @@ pub(crate) fn check(sources: &Sources) -> Result<Vec<RuleFinding>> {
 
 fn pattern(phrase: &Phrase) -> Result<Regex> {
     let words: Vec<String> = phrase.text.split(' ').map(regex::escape).collect();
-    Regex::new(&format!(r"(?i)\b{}\b", words.join(r"\s+"))).context("a phrase is no pattern")
+    Regex::new(&format!(r"(?i)\b{}\b", words.join(r"\s+"))).context("cannot compile the pattern of a phrase")
 }
 
 fn has_sentences(path: &str) -> bool {
@@ -53,8 +53,8 @@ fn has_sentences(path: &str) -> bool {
         || SCRIPTS.iter().any(|script| path == *script || script.ends_with('/') && path.starts_with(script))
 }
 
-/// The text without the marks of comments and continued strings, which would hide a phrase that is broken over two lines. The
-/// words of a name count as words.
+/// The text without the marks of comments and continued strings, so that a phrase over two lines is found.
+/// Underscores become spaces, so that phrases are found in names.
 fn running_text(text: &str) -> String {
     let lines = text
         .lines()
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn a_word_within_another_word_is_no_phrase() {
+    fn a_word_within_another_word_is_not_a_phrase() {
         assert_eq!(found("docs/a.md", "The manewer retold offers."), 0);
     }
 }

@@ -1,4 +1,5 @@
-//! The crates that only decide read no clock, and clippy denies them every other effect (`disallowed-methods` in clippy.toml).
+//! The pure crates do not read a clock, and clippy denies all other effects in them (`disallowed-methods` in
+//! clippy.toml).
 
 use super::finding::RuleFinding;
 use super::module_paths::collect;

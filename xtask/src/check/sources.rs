@@ -8,13 +8,13 @@ use anyhow::{Context as _, Result};
 use kubeon_process::ProgramRun;
 use syn::Item;
 
-/// Files with the rules' own tables and examples; the rules about words do not apply to them.
+/// The folder with the rules' own tables and examples, to which the rules about words do not apply.
 const OWN: &str = "xtask/src/check/";
 
 /// Time limit for listing the files.
 const GIT_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Every text file, and the syntax of those that are Rust.
+/// Every text file, and the parsed Rust files.
 pub(crate) struct Sources {
     pub(crate) texts: BTreeMap<String, String>,
     pub(crate) rust: BTreeMap<String, syn::File>,
@@ -22,7 +22,7 @@ pub(crate) struct Sources {
 }
 
 impl Sources {
-    /// Reads the files that git knows or would add.
+    /// Reads the files that git tracks or would add.
     pub(crate) fn read(root: &Path) -> Result<Self> {
         let mut git = ProgramRun::new("git", GIT_TIMEOUT);
         git.command()
@@ -31,7 +31,7 @@ impl Sources {
         let listing = git.stdout()?;
         let mut texts = Vec::new();
         for path in listing.split('\0').filter(|path| !path.is_empty()) {
-            // A file that was deleted but not yet committed is still listed; a binary file has no text.
+            // A deleted file is listed until the deletion is committed; a binary file has no text.
             if let Ok(text) = std::fs::read_to_string(root.join(path)) {
                 texts.push((path.to_owned(), text));
             }
@@ -39,7 +39,7 @@ impl Sources {
         Self::parse(texts)
     }
 
-    /// Parses files that are given by path and text.
+    /// Parses files given by path and text.
     pub(crate) fn parse(texts: impl IntoIterator<Item = (String, String)>) -> Result<Self> {
         let texts: BTreeMap<String, String> = texts.into_iter().collect();
         let mut rust = BTreeMap::new();
@@ -51,7 +51,7 @@ impl Sources {
         Ok(Self { texts, rust, tests })
     }
 
-    /// Whether a file is compiled for tests only.
+    /// Whether a file is compiled only for tests.
     pub(crate) fn is_test(&self, path: &str) -> bool {
         let stem = path.trim_end_matches(".rs");
         path.split('/').any(|part| part == "tests" || part == "benches")
@@ -71,7 +71,7 @@ fn is_rust(path: &str) -> bool {
     Path::new(path).extension().is_some_and(|extension| extension == "rs")
 }
 
-/// The modules below a file that its `#[cfg(test)] mod name;` declare, as paths without `.rs`.
+/// The test modules that a file declares with `#[cfg(test)] mod name;`, as paths without `.rs`.
 fn test_modules(path: &str, file: &syn::File) -> Vec<String> {
     let folder = module_folder(path);
     file.items
@@ -85,10 +85,10 @@ fn test_modules(path: &str, file: &syn::File) -> Vec<String> {
         .collect()
 }
 
-/// The folder in which the child modules of a file lie.
+/// The folder of the child modules of a file.
 pub(crate) fn module_folder(path: &str) -> String {
     let (folder, name) = path.rsplit_once('/').unwrap_or(("", path));
-    // The root of a test or of a program in `src/bin` has its modules beside it, as `lib.rs` has.
+    // The root of a test or of a program in `src/bin` has its modules in its own folder, like `lib.rs`.
     if matches!(name, "lib.rs" | "main.rs" | "mod.rs")
         || folder.ends_with("/tests")
         || folder.ends_with("/bin")
@@ -98,7 +98,7 @@ pub(crate) fn module_folder(path: &str) -> String {
     path.trim_end_matches(".rs").to_owned()
 }
 
-/// Whether an item exists in tests only.
+/// Whether an item exists only in tests.
 pub(crate) fn has_cfg_test(attributes: &[syn::Attribute]) -> bool {
     attributes.iter().any(|attribute| match &attribute.meta {
         syn::Meta::List(list) if list.path.is_ident("cfg") => {
@@ -109,7 +109,7 @@ pub(crate) fn has_cfg_test(attributes: &[syn::Attribute]) -> bool {
     })
 }
 
-/// Whether a function is a test, of whatever kind.
+/// Whether a function is a test of any kind.
 pub(crate) fn is_test_function(attributes: &[syn::Attribute]) -> bool {
     attributes
         .iter()

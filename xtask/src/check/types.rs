@@ -9,7 +9,7 @@ use super::sources::{Sources, has_cfg_test};
 
 const RULE: &str = "type-defined-twice";
 
-/// Finds the visible types that several files define.
+/// Finds visible types that more than one file defines.
 pub(crate) fn check(sources: &Sources) -> Vec<RuleFinding> {
     let mut definitions: BTreeMap<String, BTreeSet<&str>> = BTreeMap::new();
     for (path, file) in sources.rust.iter().filter(|(path, _)| !sources.is_test(path)) {
@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn a_visible_type_of_two_files_is_found() {
+    fn a_visible_type_in_two_files_is_found() {
         let found = found(&[
             ("crates/a/src/lib.rs", "pub struct Host;"),
             ("crates/b/src/lib.rs", "pub(crate) mod inner { pub(super) enum Host {} }"),

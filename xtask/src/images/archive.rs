@@ -1,4 +1,4 @@
-//! An image as one file: a tar of an OCI layout, the same bytes for the same image.
+//! An image as one file: a reproducible tar of an OCI layout.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -34,18 +34,18 @@ pub(super) struct ImageProcess {
 }
 
 impl OciImage {
-    /// Writes the image with the layers in the folder `layers`, where their digests are their names. Returns the digest of
+    /// Writes the image with the layers in the folder `layers`, named by their digests. Returns the digest of
     /// its manifest.
     pub(super) fn write(&self, layers: &Path, file: &Path) -> Result<String> {
         let config = serde_json::to_vec(&self.config())?;
-        let described = self.layers.iter().map(|layer| {
+        let descriptors = self.layers.iter().map(|layer| {
             descriptor("application/vnd.oci.image.layer.v1.tar+zstd", layer.digest.as_str(), layer.size)
         });
         let manifest = serde_json::to_vec(&json!({
             "schemaVersion": 2,
             "mediaType": "application/vnd.oci.image.manifest.v1+json",
             "config": descriptor("application/vnd.oci.image.config.v1+json", &sha256(&config), config.len() as u64),
-            "layers": described.collect::<Vec<_>>(),
+            "layers": descriptors.collect::<Vec<_>>(),
         }))?;
         let digest = sha256(&manifest);
         let entries = self.names.iter().map(|name| {
@@ -105,8 +105,8 @@ pub(super) fn sha256(bytes: &[u8]) -> String {
     hex::encode(Sha256::digest(bytes))
 }
 
-/// The description of a layer, stored beside its blob.
-pub(super) fn remembered(layer: &Packed) -> BTreeMap<&'static str, String> {
+/// The description of a layer, which is stored in the cache.
+pub(super) fn description(layer: &Packed) -> BTreeMap<&'static str, String> {
     BTreeMap::from([
         ("digest", layer.digest.to_string()),
         ("diffId", layer.diff_id.to_string()),
@@ -117,10 +117,10 @@ pub(super) fn remembered(layer: &Packed) -> BTreeMap<&'static str, String> {
 }
 
 /// Parses the stored description of a layer.
-pub(super) fn recall(text: &str) -> Option<Packed> {
-    let said: BTreeMap<String, String> = serde_json::from_str(text).ok()?;
-    let digest = |name: &str| said.get(name)?.parse::<Digest>().ok();
-    let number = |name: &str| said.get(name)?.parse::<u64>().ok();
+pub(super) fn parse_description(text: &str) -> Option<Packed> {
+    let fields: BTreeMap<String, String> = serde_json::from_str(text).ok()?;
+    let digest = |name: &str| fields.get(name)?.parse::<Digest>().ok();
+    let number = |name: &str| fields.get(name)?.parse::<u64>().ok();
     Some(Packed {
         digest: digest("digest")?,
         diff_id: digest("diffId")?,

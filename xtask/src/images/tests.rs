@@ -1,4 +1,4 @@
-//! The Dockerfiles say what the images are, for those with a builder: they must say the same.
+//! Tests that the Dockerfiles build the same images.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use super::*;
 /// `("USER", "65532:65532")`.
 type Instruction = (String, String);
 
-/// What makes up the image of a Dockerfile: its last stage, with lines that go on joined.
+/// The instructions of a Dockerfile's last stage, with continued lines joined.
 fn instructions(image: &str) -> Vec<Instruction> {
     let path = crate::workspace::root().join("images").join(image).join("Dockerfile");
     let text = fs::read_to_string(&path).unwrap().replace("\\\n", " ");
@@ -22,14 +22,14 @@ fn instructions(image: &str) -> Vec<Instruction> {
     all
 }
 
-fn of<'a>(said: &'a [Instruction], wanted: &str) -> Vec<&'a str> {
-    said.iter().filter(|(word, _)| word == wanted).map(|(_, rest)| rest.as_str()).collect()
+fn values_of<'a>(all: &'a [Instruction], wanted: &str) -> Vec<&'a str> {
+    all.iter().filter(|(word, _)| word == wanted).map(|(_, rest)| rest.as_str()).collect()
 }
 
-/// Where it puts our programs.
-fn programs(said: &[Instruction]) -> Vec<String> {
+/// The paths of kubeon's programs in the image.
+fn programs(all: &[Instruction]) -> Vec<String> {
     let mut found = Vec::new();
-    for copy in of(said, "COPY") {
+    for copy in values_of(all, "COPY") {
         let words: Vec<&str> = copy.split_whitespace().filter(|word| !word.starts_with("--")).collect();
         let (to, from) = words.split_last().unwrap();
         for name in from.iter().filter_map(|path| path.strip_prefix(TARGET)?.strip_prefix("/release")) {
@@ -41,24 +41,25 @@ fn programs(said: &[Instruction]) -> Vec<String> {
 }
 
 #[test]
-fn dockerfiles_run_the_same_programs_in_the_same_way() {
+fn dockerfiles_have_the_same_programs_and_processes() {
     for (image, recipe) in [("operator", &OPERATOR), ("runner", &RUNNER), ("bundle", &BUNDLE)] {
-        let said = instructions(image);
+        let dockerfile = instructions(image);
         let ImageProcess { user, environment, entrypoint, folder } = &recipe.process;
-        assert_eq!(of(&said, "USER"), [*user], "{image}");
-        assert_eq!(of(&said, "WORKDIR"), [*folder], "{image}");
-        let run: Vec<String> = serde_json::from_str(of(&said, "ENTRYPOINT")[0]).unwrap();
+        assert_eq!(values_of(&dockerfile, "USER"), [*user], "{image}");
+        assert_eq!(values_of(&dockerfile, "WORKDIR"), [*folder], "{image}");
+        let run: Vec<String> = serde_json::from_str(values_of(&dockerfile, "ENTRYPOINT")[0]).unwrap();
         assert_eq!(run, *entrypoint, "{image}");
-        let set: BTreeSet<&str> = of(&said, "ENV").into_iter().flat_map(str::split_whitespace).collect();
+        let set: BTreeSet<&str> =
+            values_of(&dockerfile, "ENV").into_iter().flat_map(str::split_whitespace).collect();
         assert_eq!(set, BTreeSet::from_iter(environment.iter().copied()), "{image}");
-        assert_eq!(programs(&said), recipe.programs, "{image}");
+        assert_eq!(programs(&dockerfile), recipe.programs, "{image}");
     }
 }
 
 #[test]
-fn the_runners_dockerfile_installs_the_same() {
-    let said = instructions("runner");
-    let run = of(&said, "RUN").join(" ");
+fn the_dockerfile_of_the_runner_installs_the_same_packages() {
+    let dockerfile = instructions("runner");
+    let run = values_of(&dockerfile, "RUN").join(" ");
     let words: BTreeSet<&str> = run.split_whitespace().map(|word| word.trim_end_matches(';')).collect();
     let packages = debian::PACKAGES.split(',').map(str::to_owned);
     let folders = debian::FOLDERS.map(|name| format!("/{name}"));

@@ -1,4 +1,4 @@
-//! Waits by watching the API server: it tells of every change at once and is not asked in between.
+//! Waits for objects of the API server with a watch, which reports every change at once.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -11,47 +11,47 @@ use serde_json::Value;
 use crate::api::{Api, WatchEvent};
 use crate::job::Job;
 
-/// The pause before a watch that ended is started again.
-const AGAIN: Duration = Duration::from_millis(200);
-/// The longest time of one watch; between two watches the check sees a request to stop.
-const ROUND: Duration = Duration::from_secs(30);
-/// How long a look at the pods of a Deployment may take once time is up.
-const LAST_LOOK: Duration = Duration::from_secs(1);
+/// The pause before an ended watch is started again.
+const RESTART_PAUSE: Duration = Duration::from_millis(200);
+/// The longest time of one watch. Between two watches the wait checks for cancellation.
+const WATCH_TIMEOUT: Duration = Duration::from_secs(30);
+/// The time limit for reading the pods of a Deployment after the deadline.
+const PODS_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Waits until the nodes exist and are ready.
+/// Waits until the nodes exist and are Ready.
 ///
 /// # Errors
-/// [`kubeon_wire::Category::Timeout`] names the nodes that are not, with the kubelet's words.
+/// [`kubeon_wire::Category::Timeout`] with the nodes that are not Ready and the kubelet's messages.
 pub(super) fn nodes_ready(job: &Job<'_>, nodes: &[HostName]) -> Result<(), StepFailure> {
     let api = Api::local(job.host)?;
-    let mut seen = Nodes::new(nodes);
-    watch(job, &api, "/api/v1/nodes", "", &mut seen)
+    let mut awaited = Nodes::new(nodes);
+    watch(job, &api, "/api/v1/nodes", "", &mut awaited)
 }
 
 /// Waits until the Deployment has all its replicas, updated and available.
 ///
 /// # Errors
-/// [`kubeon_wire::Category::Timeout`] says how many it has and what holds its pods up.
+/// [`kubeon_wire::Category::Timeout`] with the number of available replicas and the reason why a pod waits.
 pub(super) fn deployment_available(job: &Job<'_>, namespace: &str, name: &str) -> Result<(), StepFailure> {
     let api = Api::local(job.host)?;
     let path = format!("/apis/apps/v1/namespaces/{namespace}/deployments");
     crate::api::check_path(&format!("{path}/{name}"))?;
-    let mut seen = Deployment { name: name.to_owned(), seen: None, selector: None };
+    let mut awaited = Deployment { name: name.to_owned(), status: None, selector: None };
     let query = format!("&fieldSelector=metadata.name%3D{name}");
-    watch(job, &api, &path, &query, &mut seen).map_err(|failure| {
-        let pods = seen.selector.as_ref().and_then(|selector| pods(&api, namespace, selector));
+    watch(job, &api, &path, &query, &mut awaited).map_err(|failure| {
+        let pods = awaited.selector.as_ref().and_then(|selector| pods(&api, namespace, selector));
         let cause = pods.map_or(failure.cause.clone(), |pods| format!("{}: {pods}", failure.cause));
         StepFailure { cause, ..failure }
     })
 }
 
-/// What is awaited, as far as it was seen.
+/// A condition on objects, with the state observed so far.
 pub(super) trait Awaited {
-    /// A watch begins: what was seen before may be gone.
+    /// Starts a new watch: objects observed before may no longer exist.
     fn begin(&mut self);
-    /// Takes an event; tells whether all is well.
-    fn see(&mut self, event: &WatchEvent) -> bool;
-    /// What is missing.
+    /// Processes an event and returns whether the condition is met.
+    fn observe(&mut self, event: &WatchEvent) -> bool;
+    /// The unmet part of the condition, for messages.
     fn missing(&self) -> String;
 }
 
@@ -64,11 +64,11 @@ pub(super) fn watch(
 ) -> Result<(), StepFailure> {
     let mut watched = false;
     loop {
-        let time = job.left().min(ROUND);
+        let time = job.left().min(WATCH_TIMEOUT);
         let mut last = None;
         if !time.is_zero() {
             awaited.begin();
-            match api.watch(path, query, time, &mut |event| awaited.see(event)) {
+            match api.watch(path, query, time, &mut |event| awaited.observe(event)) {
                 Ok(true) => return Ok(()),
                 Ok(false) => watched = true,
                 Err(why) => last = Some(why),
@@ -76,17 +76,17 @@ pub(super) fn watch(
         }
         let seen = || match &last {
             Some(why) if !watched => format!("the API server on this host does not answer: {why}"),
-            Some(why) => format!("{}; the API server last said: {why}", awaited.missing()),
+            Some(why) => format!("{}; the last error of the API server: {why}", awaited.missing()),
             None => awaited.missing(),
         };
         if job.left().is_zero() {
             return Err(crate::failure::of(Category::Timeout, seen()));
         }
-        job.pause(AGAIN, seen)?;
+        job.pause(RESTART_PAUSE, seen)?;
     }
 }
 
-/// Nodes by name; `None` once ready, else why not.
+/// Nodes by name; `None` for a Ready node, otherwise the reason.
 pub(super) struct Nodes {
     wanted: BTreeMap<String, Option<String>>,
 }
@@ -105,7 +105,7 @@ impl Awaited for Nodes {
         }
     }
 
-    fn see(&mut self, event: &WatchEvent) -> bool {
+    fn observe(&mut self, event: &WatchEvent) -> bool {
         let name = event.object["metadata"]["name"].as_str().unwrap_or_default();
         if let Some(why) = self.wanted.get_mut(name) {
             *why = match event.kind.as_str() {
@@ -120,12 +120,12 @@ impl Awaited for Nodes {
         let mut text = String::new();
         for (name, why) in self.wanted.iter().filter_map(|(name, why)| Some((name, why.as_ref()?))).take(5) {
             let gap = if text.is_empty() { "" } else { "; " };
-            let said = match why.as_str() {
+            let written = match why.as_str() {
                 "" => write!(text, "{gap}node {name} has not joined"),
                 why => write!(text, "{gap}node {name} is not Ready: {why}"),
             };
-            // Writing to a text cannot fail.
-            let _ = said;
+            // Writing to a string cannot fail.
+            let _ = written;
         }
         text
     }
@@ -145,21 +145,21 @@ fn not_ready(node: &Value) -> Option<String> {
 
 pub(super) struct Deployment {
     name: String,
-    seen: Option<String>,
+    status: Option<String>,
     selector: Option<String>,
 }
 
 impl Deployment {
     #[cfg(test)]
     pub(super) fn named(name: &str) -> Self {
-        Self { name: name.to_owned(), seen: None, selector: None }
+        Self { name: name.to_owned(), status: None, selector: None }
     }
 }
 
 impl Awaited for Deployment {
     fn begin(&mut self) {}
 
-    fn see(&mut self, event: &WatchEvent) -> bool {
+    fn observe(&mut self, event: &WatchEvent) -> bool {
         let (spec, status) = (&event.object["spec"], &event.object["status"]);
         let count = |value: &Value| value.as_i64().unwrap_or(0);
         let wanted = spec["replicas"].as_i64().unwrap_or(1);
@@ -174,28 +174,28 @@ impl Awaited for Deployment {
             return true;
         }
         let [updated, available, all] = counts;
-        let of = &self.name;
-        self.seen = Some(match event.kind.as_str() {
-            "DELETED" => format!("Deployment {of} was deleted"),
-            _ if all > updated => format!("Deployment {of} still has {} old replicas", all - updated),
-            _ => format!("Deployment {of} has {available} of {wanted} replicas available"),
+        let name = &self.name;
+        self.status = Some(match event.kind.as_str() {
+            "DELETED" => format!("Deployment {name} was deleted"),
+            _ if all > updated => format!("Deployment {name} still has {} old replicas", all - updated),
+            _ => format!("Deployment {name} has {available} of {wanted} replicas available"),
         });
         false
     }
 
     fn missing(&self) -> String {
-        self.seen.clone().unwrap_or_else(|| format!("Deployment {} does not exist", self.name))
+        self.status.clone().unwrap_or_else(|| format!("Deployment {} does not exist", self.name))
     }
 }
 
-/// What holds the pods up, in the kubelet's or the scheduler's words.
+/// The first reason why a pod waits, as reported by the kubelet or the scheduler.
 fn pods(api: &Api, namespace: &str, selector: &str) -> Option<String> {
     let selector = selector.replace('=', "%3D").replace(',', "%2C").replace('/', "%2F");
     let path = format!("/api/v1/namespaces/{namespace}/pods?labelSelector={selector}");
-    let pods: Value = serde_json::from_str(&api.get(&path, LAST_LOOK).ok()?.body).ok()?;
+    let pods: Value = serde_json::from_str(&api.get(&path, PODS_TIMEOUT).ok()?.body).ok()?;
     pods["items"].as_array()?.iter().find_map(|pod| {
-        let why = waiting(&pod["status"])?;
-        Some(format!("pod {} {why}", pod["metadata"]["name"].as_str().unwrap_or_default()))
+        let reason = waiting(&pod["status"])?;
+        Some(format!("pod {} {reason}", pod["metadata"]["name"].as_str().unwrap_or_default()))
     })
 }
 

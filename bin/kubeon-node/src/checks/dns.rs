@@ -1,4 +1,4 @@
-//! One question to a DNS server, as RFC 1035 writes it.
+//! A single DNS query as defined by RFC 1035.
 
 use std::net::{SocketAddrV4, UdpSocket};
 use std::time::{Duration, SystemTime};
@@ -7,21 +7,21 @@ use kubeon_wire::StepFailure;
 
 use crate::failure::{failed, plain};
 
-const LOOK: Duration = Duration::from_secs(1);
+const TIMEOUT: Duration = Duration::from_secs(1);
 const HEADER: usize = 12;
 
-/// A question for the `A` records of a name.
+/// A query for the `A` records of a name.
 #[derive(Debug)]
-pub(super) struct Question {
+pub(super) struct Query {
     name: String,
     body: Vec<u8>,
 }
 
-impl Question {
-    /// A question for a fully qualified name, with or without the last dot.
+impl Query {
+    /// A query for a fully qualified name, with or without the last dot.
     ///
     /// # Errors
-    /// When the text is not a domain name.
+    /// If the text is not a domain name.
     pub(super) fn new(name: &str) -> Result<Self, StepFailure> {
         let mut body = Vec::new();
         for label in name.trim_end_matches('.').split('.') {
@@ -37,10 +37,10 @@ impl Question {
         Ok(Self { name: name.to_owned(), body })
     }
 
-    /// Asks a server once, waiting a second.
+    /// Sends the query to a server and waits up to one second.
     ///
     /// # Errors
-    /// Why there was no address, in a few words.
+    /// A short text with the cause, if the server returns no address.
     pub(super) fn ask(&self, server: SocketAddrV4) -> Result<(), String> {
         let number = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let id = (number.subsec_nanos() >> 8) as u16;
@@ -53,13 +53,13 @@ impl Question {
             .map_err(|error| format!("DNS server {server} does not answer: {}", plain(&error)))?;
         let answer = &answer[..length];
         if length < HEADER || answer[..2] != query[..2] {
-            return Err(format!("DNS server {server} answers something else"));
+            return Err(format!("DNS server {server} sent an answer to another query"));
         }
         let count = u16::from_be_bytes([answer[6], answer[7]]);
         match answer[3] & 0x0f {
             0 if count > 0 => Ok(()),
-            0 => Err(format!("DNS server {server} knows no address of {}", self.name)),
-            2 => Err(format!("DNS server {server} fails on {}", self.name)),
+            0 => Err(format!("DNS server {server} has no address for {}", self.name)),
+            2 => Err(format!("DNS server {server} failed to resolve {}", self.name)),
             3 => Err(format!("DNS server {server} does not know {}", self.name)),
             code => Err(format!("DNS server {server} answers {} with code {code}", self.name)),
         }
@@ -68,7 +68,7 @@ impl Question {
 
 fn ask(server: SocketAddrV4, query: &[u8], answer: &mut [u8]) -> std::io::Result<usize> {
     let socket = UdpSocket::bind("0.0.0.0:0")?;
-    socket.set_read_timeout(Some(LOOK))?;
+    socket.set_read_timeout(Some(TIMEOUT))?;
     socket.connect(server)?;
     socket.send(query)?;
     socket.recv(answer)
@@ -78,7 +78,7 @@ fn ask(server: SocketAddrV4, query: &[u8], answer: &mut [u8]) -> std::io::Result
 mod tests {
     use super::*;
 
-    /// Answers one question with the given code and count of answers.
+    /// A server that answers one query with the given code and number of answers.
     fn server(code: u8, count: u8) -> SocketAddrV4 {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         let address = socket.local_addr().unwrap();
@@ -97,19 +97,19 @@ mod tests {
     }
 
     #[test]
-    fn wants_an_address() {
-        let question = Question::new("kubernetes.default.svc.cluster.local.").unwrap();
+    fn requires_an_address_in_the_answer() {
+        let question = Query::new("kubernetes.default.svc.cluster.local.").unwrap();
         assert_eq!(question.ask(server(0, 1)), Ok(()));
-        assert!(question.ask(server(0, 0)).unwrap_err().contains("knows no address"));
+        assert!(question.ask(server(0, 0)).unwrap_err().contains("has no address"));
         assert!(question.ask(server(3, 0)).unwrap_err().contains("does not know"));
-        assert!(question.ask(server(2, 0)).unwrap_err().contains("fails on"));
+        assert!(question.ask(server(2, 0)).unwrap_err().contains("failed to resolve"));
     }
 
     #[test]
-    fn writes_the_question_as_the_standard_says() {
-        assert_eq!(Question::new("a.bc").unwrap().body, b"\x01a\x02bc\x00\x00\x01\x00\x01");
+    fn encodes_the_query_as_in_rfc_1035() {
+        assert_eq!(Query::new("a.bc").unwrap().body, b"\x01a\x02bc\x00\x00\x01\x00\x01");
         for bad in ["", "a..b", &"x".repeat(64)] {
-            assert!(Question::new(bad).is_err(), "{bad}");
+            assert!(Query::new(bad).is_err(), "{bad}");
         }
     }
 }

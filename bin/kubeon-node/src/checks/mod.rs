@@ -1,4 +1,4 @@
-//! Waiting until something holds. What was last seen is kept, so that a wait in vain says why.
+//! Waits until checks pass. A timeout reports the last result of the check.
 
 mod cluster;
 mod dns;
@@ -15,90 +15,92 @@ use crate::https::Https;
 use crate::job::Job;
 use crate::root::Root;
 
-/// Between two looks at something on this host.
-const NEAR: Duration = Duration::from_millis(40);
-/// Between two looks at something elsewhere.
-const FAR: Duration = Duration::from_millis(200);
-/// How long one look may take.
-const LOOK: Duration = Duration::from_secs(2);
+/// The interval between two checks of something on this host.
+const LOCAL_INTERVAL: Duration = Duration::from_millis(40);
+/// The interval between two checks of something on another host.
+const REMOTE_INTERVAL: Duration = Duration::from_millis(200);
+/// The time limit of one check.
+const CHECK_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Waits until all checks hold, one after the other. `healthy` is asked between looks and ends the wait
-/// early when there is nothing left to wait for.
+/// Waits until all checks pass, one after the other. `healthy` is called between two checks; its error ends
+/// the wait early.
 ///
 /// # Errors
-/// `Category::Timeout` with what was last seen, or what `healthy` says.
-pub fn hold(
+/// `Category::Timeout` with the last result of the check, or the error of `healthy`.
+pub fn wait_for(
     job: &Job<'_>,
     checks: &[Check],
     healthy: &dyn Fn() -> Result<(), StepFailure>,
 ) -> Result<(), StepFailure> {
-    checks.iter().try_for_each(|check| hold_one(job, check, healthy))
+    checks.iter().try_for_each(|check| wait_for_one(job, check, healthy))
 }
 
-fn hold_one(
+fn wait_for_one(
     job: &Job<'_>,
     check: &Check,
     healthy: &dyn Fn() -> Result<(), StepFailure>,
 ) -> Result<(), StepFailure> {
     let root = &job.host.root;
-    let look = |address: &Ipv4Addr| if is_near(*address) { NEAR } else { FAR };
+    let interval = |address: &Ipv4Addr| if is_local(*address) { LOCAL_INTERVAL } else { REMOTE_INTERVAL };
     match check {
         Check::NodesReady { nodes } => cluster::nodes_ready(job, nodes),
         Check::DeploymentAvailable { namespace, name } => cluster::deployment_available(job, namespace, name),
         Check::Tcp { address, port } => {
             let place = SocketAddrV4::new(*address, *port);
-            until(job, look(address), healthy, &mut || tcp(place))
+            until(job, interval(address), healthy, &mut || tcp(place))
         }
         Check::Https { address, port, path, ca_file, certificate_file, key_file } => {
             let files = [Some(ca_file), certificate_file.as_ref(), key_file.as_ref()];
             let https = open(root, files)?;
             let url = format!("https://{address}:{port}{path}");
-            until(job, look(address), healthy, &mut || ask(&https, &url))
+            until(job, interval(address), healthy, &mut || ask(&https, &url))
         }
         Check::Socket { path } => {
             let place = root.given(path)?;
-            until(job, NEAR, healthy, &mut || match UnixStream::connect(&place) {
+            until(job, LOCAL_INTERVAL, healthy, &mut || match UnixStream::connect(&place) {
                 Ok(_) => Ok(()),
-                Err(error) => Err(format!("nothing answers on the socket {path}: {}", plain(&error))),
+                Err(error) => Err(format!("no program answers on the socket {path}: {}", plain(&error))),
             })
         }
         Check::Path { path } => {
             let place = root.given(path)?;
-            until(job, NEAR, healthy, &mut || match place.try_exists() {
+            until(job, LOCAL_INTERVAL, healthy, &mut || match place.try_exists() {
                 Ok(true) => Ok(()),
                 Ok(false) => Err(format!("{path} does not exist")),
-                Err(error) => Err(format!("cannot look at {path}: {}", plain(&error))),
+                Err(error) => Err(format!("cannot check {path}: {}", plain(&error))),
             })
         }
         Check::Dns { server, name } => {
-            let question = dns::Question::new(name)?;
-            until(job, FAR, healthy, &mut || question.ask(SocketAddrV4::new(*server, 53)))
+            let query = dns::Query::new(name)?;
+            until(job, REMOTE_INTERVAL, healthy, &mut || query.ask(SocketAddrV4::new(*server, 53)))
         }
         Check::Reachable { addresses, port } => addresses.iter().try_for_each(|address| {
             let place = SocketAddrV4::new(address.ip(), *port);
-            until(job, FAR, healthy, &mut || tcp(place).map_err(|why| format!("from this host, {why}")))
+            until(job, REMOTE_INTERVAL, healthy, &mut || {
+                tcp(place).map_err(|why| format!("from this host, {why}"))
+            })
         }),
     }
 }
 
-/// Looks again and again until it holds, the deadline comes, or `healthy` ends it.
+/// Repeats `check` until it passes, the deadline is reached, or `healthy` returns an error.
 fn until(
     job: &Job<'_>,
     interval: Duration,
     healthy: &dyn Fn() -> Result<(), StepFailure>,
-    look: &mut dyn FnMut() -> Result<(), String>,
+    check: &mut dyn FnMut() -> Result<(), String>,
 ) -> Result<(), StepFailure> {
     loop {
-        let Err(seen) = look() else { return Ok(()) };
+        let Err(seen) = check() else { return Ok(()) };
         healthy()?;
         job.pause(interval, || seen.clone())?;
     }
 }
 
 fn tcp(place: SocketAddrV4) -> Result<(), String> {
-    let connected = TcpStream::connect_timeout(&SocketAddr::V4(place), LOOK);
+    let connected = TcpStream::connect_timeout(&SocketAddr::V4(place), CHECK_TIMEOUT);
     connected.map(drop).map_err(|error| match error.kind() {
-        io::ErrorKind::ConnectionRefused => format!("nothing listens on {place}"),
+        io::ErrorKind::ConnectionRefused => format!("no program listens on {place}"),
         io::ErrorKind::TimedOut => format!("{place} does not answer"),
         _ => format!("{place} cannot be reached: {}", plain(&error)),
     })
@@ -112,21 +114,21 @@ fn open(root: &Root, files: [Option<&String>; 3]) -> Result<Https, StepFailure> 
 }
 
 fn ask(https: &Https, url: &str) -> Result<(), String> {
-    match https.get(url, LOOK) {
+    match https.get(url, CHECK_TIMEOUT) {
         Ok(answer) if answer.status == 200 => Ok(()),
         Ok(answer) => Err(format!("{url} answers {}{}", answer.status, trouble(&answer.body))),
         Err(why) => Err(format!("{url} does not answer: {why}")),
     }
 }
 
-/// The lines of a health report that tell what is not well: `[-]etcd failed: …`.
+/// The lines of a health report for failed checks: `[-]etcd failed: …`.
 fn trouble(body: &str) -> String {
     let bad: Vec<_> = body.lines().filter(|line| line.starts_with("[-]")).take(3).collect();
     if bad.is_empty() { String::new() } else { format!(": {}", bad.join(", ")) }
 }
 
-/// Whether an address is one of this host's own: only those can be bound.
-fn is_near(address: Ipv4Addr) -> bool {
+/// Whether an address belongs to this host: only such an address can be bound.
+fn is_local(address: Ipv4Addr) -> bool {
     address.is_loopback() || UdpSocket::bind((address, 0)).is_ok()
 }
 

@@ -30,46 +30,46 @@ fn waits_for_a_port_to_open() {
         listener.accept().unwrap();
     });
     let start = Instant::now();
-    hold(&bench.job(), &check, &never).unwrap();
+    wait_for(&bench.job(), &check, &never).unwrap();
     assert!(start.elapsed() < Duration::from_secs(4));
     late.join().unwrap();
 }
 
 #[test]
-fn a_wait_in_vain_says_what_was_seen_last() {
+fn a_timeout_reports_the_last_result() {
     let bench = Bench::new();
     let job = Job { deadline: Instant::now() + Duration::from_millis(150), ..bench.job() };
-    let failure = hold(&job, &[Check::Path { path: "/run/x".into() }], &never).unwrap_err();
+    let failure = wait_for(&job, &[Check::Path { path: "/run/x".into() }], &never).unwrap_err();
     assert_eq!((failure.category, failure.cause.as_str()), (Category::Timeout, "/run/x does not exist"));
     let job = Job { deadline: Instant::now() + Duration::from_millis(150), ..bench.job() };
-    let failure = hold(&job, &[Check::Socket { path: "/run/x".into() }], &never).unwrap_err();
+    let failure = wait_for(&job, &[Check::Socket { path: "/run/x".into() }], &never).unwrap_err();
     assert!(failure.cause.contains("socket /run/x"), "{failure}");
 }
 
 #[test]
-fn a_wait_ends_when_told_to_stop() {
+fn a_wait_ends_on_cancellation() {
     let bench = Bench::new();
     bench.stop.store(true, Ordering::Relaxed);
-    let failure = hold(&bench.job(), &[Check::Path { path: "/run/x".into() }], &never).unwrap_err();
+    let failure = wait_for(&bench.job(), &[Check::Path { path: "/run/x".into() }], &never).unwrap_err();
     assert_eq!(failure.category, Category::Cancelled);
 }
 
 #[test]
-fn tells_why_nodes_are_not_ready() {
+fn reports_why_nodes_are_not_ready() {
     let node = |name: &str, status: &str, message: &str| {
         serde_json::json!({"metadata": {"name": name}, "status": {"conditions": [
             {"type": "MemoryPressure", "status": "False"},
             {"type": "Ready", "status": status, "message": message}]}})
     };
     let mut nodes = Nodes::new(&["h2".parse().unwrap(), "h3".parse().unwrap()]);
-    assert!(!nodes.see(&event("ADDED", node("h1", "True", ""))), "another node");
-    assert!(!nodes.see(&event("ADDED", node("h2", "True", ""))));
+    assert!(!nodes.observe(&event("ADDED", node("h1", "True", ""))), "another node");
+    assert!(!nodes.observe(&event("ADDED", node("h2", "True", ""))));
     assert_eq!(nodes.missing(), "node h3 has not joined");
-    assert!(!nodes.see(&event("ADDED", node("h3", "False", "container runtime network not ready"))));
+    assert!(!nodes.observe(&event("ADDED", node("h3", "False", "container runtime network not ready"))));
     assert_eq!(nodes.missing(), "node h3 is not Ready: container runtime network not ready");
-    assert!(nodes.see(&event("MODIFIED", node("h3", "True", ""))));
+    assert!(nodes.observe(&event("MODIFIED", node("h3", "True", ""))));
     nodes.begin();
-    assert!(!nodes.see(&event("ADDED", node("h3", "True", ""))), "a new watch starts from nothing");
+    assert!(!nodes.observe(&event("ADDED", node("h3", "True", ""))), "a new watch forgets the old state");
 }
 
 #[test]
@@ -79,15 +79,18 @@ fn a_deployment_is_available_when_all_replicas_are_new_and_available() {
             "status": {"observedGeneration": 2, "replicas": counts[0], "updatedReplicas": counts[1],
                        "availableReplicas": counts[2]}})
     };
-    let mut seen = Deployment::named("coredns");
-    assert_eq!(seen.missing(), "Deployment coredns does not exist");
-    assert!(!seen.see(&event("ADDED", deployment(3, [2, 2, 2]))), "the controller has not seen it yet");
-    assert!(!seen.see(&event("MODIFIED", deployment(2, [2, 2, 1]))));
-    assert_eq!(seen.missing(), "Deployment coredns has 1 of 2 replicas available");
-    assert!(!seen.see(&event("MODIFIED", deployment(2, [3, 2, 3]))));
-    assert_eq!(seen.missing(), "Deployment coredns still has 1 old replicas");
-    assert!(seen.see(&event("MODIFIED", deployment(2, [2, 2, 2]))));
-    assert!(!seen.see(&event("DELETED", deployment(2, [2, 2, 2]))));
+    let mut awaited = Deployment::named("coredns");
+    assert_eq!(awaited.missing(), "Deployment coredns does not exist");
+    assert!(
+        !awaited.observe(&event("ADDED", deployment(3, [2, 2, 2]))),
+        "the controller has not observed it yet"
+    );
+    assert!(!awaited.observe(&event("MODIFIED", deployment(2, [2, 2, 1]))));
+    assert_eq!(awaited.missing(), "Deployment coredns has 1 of 2 replicas available");
+    assert!(!awaited.observe(&event("MODIFIED", deployment(2, [3, 2, 3]))));
+    assert_eq!(awaited.missing(), "Deployment coredns still has 1 old replicas");
+    assert!(awaited.observe(&event("MODIFIED", deployment(2, [2, 2, 2]))));
+    assert!(!awaited.observe(&event("DELETED", deployment(2, [2, 2, 2]))));
 }
 
 fn node_line(kind: &str, name: &str, status: &str) -> String {
@@ -97,38 +100,38 @@ fn node_line(kind: &str, name: &str, status: &str) -> String {
 }
 
 #[test]
-fn watches_nodes_through_ends_and_errors_of_the_watch() {
+fn restarts_a_watch_of_nodes_after_its_end_or_an_error() {
     let mut bench = Bench::new();
-    let asked = serve(&mut bench, |_, _, number| match number {
+    let requests = serve(&mut bench, |_, _, number| match number {
         0 => Reply::Json(503, "starting".into()),
         1 => Reply::Lines(vec![node_line("ADDED", "h1", "False")]),
         2 => Reply::Lines(vec![r#"{"type":"ERROR","object":{"code":410,"message":"too old"}}"#.into()]),
         _ => Reply::Hang(vec![node_line("ADDED", "h1", "False"), node_line("MODIFIED", "h1", "True")]),
     });
     let nodes = vec!["h1".parse().unwrap()];
-    hold(&bench.job(), &[Check::NodesReady { nodes }], &never).unwrap();
-    let asked = asked.lock();
-    assert_eq!(asked.len(), 4);
-    assert!(asked[0].1.starts_with("/api/v1/nodes?watch=true&timeoutSeconds="), "{}", asked[0].1);
+    wait_for(&bench.job(), &[Check::NodesReady { nodes }], &never).unwrap();
+    let requests = requests.lock();
+    assert_eq!(requests.len(), 4);
+    assert!(requests[0].1.starts_with("/api/v1/nodes?watch=true&timeoutSeconds="), "{}", requests[0].1);
 }
 
 #[test]
-fn a_watch_in_vain_ends_at_the_deadline_with_what_was_seen() {
+fn a_watch_times_out_at_the_deadline_and_reports_the_nodes() {
     let mut bench = Bench::new();
     serve(&mut bench, |_, _, _| Reply::Hang(vec![node_line("ADDED", "h1", "False")]));
     let start = Instant::now();
     let job = Job { deadline: start + Duration::from_secs(2), ..bench.job() };
     let nodes = vec!["h1".parse().unwrap(), "h2".parse().unwrap()];
-    let failure = hold(&job, &[Check::NodesReady { nodes }], &never).unwrap_err();
+    let failure = wait_for(&job, &[Check::NodesReady { nodes }], &never).unwrap_err();
     assert_eq!(failure.category, Category::Timeout);
     assert_eq!(failure.cause, "node h1 is not Ready: network not ready; node h2 has not joined");
     assert!(start.elapsed() < Duration::from_secs(5));
 }
 
 #[test]
-fn an_unavailable_deployment_says_what_holds_its_pods_up() {
+fn an_unavailable_deployment_reports_why_its_pods_wait() {
     let mut bench = Bench::new();
-    let asked = serve(&mut bench, |_, path, _| {
+    let requests = serve(&mut bench, |_, path, _| {
         if path.contains("/pods?") {
             let waiting = serde_json::json!({"reason": "ErrImagePull", "message": "not found"});
             let status = serde_json::json!({"containerStatuses": [{"state": {"waiting": waiting}}]});
@@ -141,8 +144,8 @@ fn an_unavailable_deployment_says_what_holds_its_pods_up() {
     });
     let job = Job { deadline: Instant::now() + Duration::from_secs(2), ..bench.job() };
     let check = Check::DeploymentAvailable { namespace: "kube-system".into(), name: "coredns".into() };
-    let failure = hold(&job, &[check], &never).unwrap_err();
+    let failure = wait_for(&job, &[check], &never).unwrap_err();
     let cause = "Deployment coredns has 0 of 1 replicas available: pod coredns-1 ErrImagePull: not found";
     assert_eq!(failure.cause, cause);
-    assert!(asked.lock()[1].1.contains("labelSelector=a%2Fb%3Dc%2Ck8s-app%3Ddns"));
+    assert!(requests.lock()[1].1.contains("labelSelector=a%2Fb%3Dc%2Ck8s-app%3Ddns"));
 }

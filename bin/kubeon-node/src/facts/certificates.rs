@@ -1,4 +1,4 @@
-//! The certificates in place, and how long they are valid.
+//! The certificates on this host and their validity.
 
 use std::fs;
 use std::path::Path;
@@ -10,24 +10,25 @@ use crate::failure::Doing;
 use crate::paths;
 use crate::root::Root;
 
-/// Below the folder of certificates there are few folders; deeper ones are not looked into.
+/// The deepest level of folders that is searched for certificates.
 const DEPTH: usize = 4;
 
-/// Every `*.crt` below the folder of certificates, by path. What is no certificate is left out.
+/// Every `*.crt` below the folder of certificates, sorted by path. Files that are not certificates are
+/// skipped.
 ///
 /// # Errors
-/// When a folder cannot be read.
-pub(super) fn look(root: &Root) -> Result<Vec<CertificateFact>, StepFailure> {
+/// If a folder cannot be read.
+pub(super) fn all(root: &Root) -> Result<Vec<CertificateFact>, StepFailure> {
     let mut found = Vec::new();
     walk(&root.at(paths::PKI), paths::PKI, DEPTH, &mut found)?;
     found.sort_by(|a, b| a.path.cmp(&b.path));
     Ok(found)
 }
 
-/// The certificates by which the kubelet makes itself known.
+/// The client certificates of the kubelet.
 #[must_use]
 pub(super) fn kubelet(root: &Root) -> KubeletFacts {
-    let at = |path: &str| one(&root.at(path), path.to_owned());
+    let at = |path: &str| first_certificate(&root.at(path), path.to_owned());
     KubeletFacts { bootstrap: at(paths::KUBELET_BOOTSTRAP), own: at(paths::KUBELET_OWN) }
 }
 
@@ -48,14 +49,14 @@ fn walk(
         if depth > 0 && entry.path().is_dir() {
             walk(&entry.path(), &path, depth - 1, found)?;
         } else if path.ends_with(".crt") {
-            found.extend(one(&entry.path(), path));
+            found.extend(first_certificate(&entry.path(), path));
         }
     }
     Ok(())
 }
 
-/// The first certificate in a file, that may hold its key too; `None` where there is none.
-fn one(place: &Path, path: String) -> Option<CertificateFact> {
+/// The first certificate in a file, which may also contain the key; `None` if there is none.
+fn first_certificate(place: &Path, path: String) -> Option<CertificateFact> {
     let text = fs::read(place).ok()?;
     let pem = Pem::iter_from_buffer(&text).map_while(Result::ok).find(|pem| pem.label == "CERTIFICATE")?;
     let certificate = pem.parse_x509().ok()?;

@@ -1,5 +1,5 @@
-//! What this master's API server and etcd member say. What they do not tell in time is told as untold: it is not the
-//! same as no.
+//! The status of the API server and the etcd member on this master. A status that was not reported in time is
+//! unknown, which is different from unhealthy.
 
 use std::collections::BTreeMap;
 use std::thread;
@@ -15,18 +15,18 @@ use crate::https::{Https, Method, NoAnswer};
 use crate::paths;
 use crate::root::Root;
 
-/// How long one answer may take.
-const LOOK: Duration = Duration::from_secs(1);
-/// How long an API server that answers may take to tell all nodes: thousands are some tens of MiB.
-const NODES: Duration = Duration::from_secs(7);
-/// How long [`look`] takes at most.
+/// The time limit for one answer.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
+/// The time limit for listing all nodes: thousands of nodes are some tens of MiB.
+const NODES_TIMEOUT: Duration = Duration::from_secs(7);
+/// The time limit of [`read`].
 pub(super) const BOUND: Duration = Duration::from_secs(10);
-/// Nodes in one answer, so that none gets large.
+/// Nodes in one answer, to limit its size.
 const PAGE: usize = 500;
 
-/// Asks both; `None` on a host that is no master.
+/// Reads the status of both; `None` on a host that is not a master.
 #[must_use]
-pub(super) fn look(host: &HostSystem) -> Option<ClusterFacts> {
+pub(super) fn read(host: &HostSystem) -> Option<ClusterFacts> {
     let root = &host.root;
     if !root.at(paths::ADMIN_CERTIFICATE).exists() && !root.at(paths::ETCD_CERTIFICATE).exists() {
         return None;
@@ -39,11 +39,12 @@ pub(super) fn look(host: &HostSystem) -> Option<ClusterFacts> {
 }
 
 fn api(host: &HostSystem) -> ClusterFacts {
-    let untold = ClusterFacts::default();
-    let Ok(api) = Api::local(host) else { return untold };
-    let Ok(ready) = api.get("/readyz", LOOK) else { return untold };
-    let version = json(&api, "/version", LOOK).and_then(|told| version(told["gitVersion"].as_str()?));
-    ClusterFacts { api_ready: ready.status == 200, version, nodes: nodes(&api), ..untold }
+    let unknown = ClusterFacts::default();
+    let Ok(api) = Api::local(host) else { return unknown };
+    let Ok(ready) = api.get("/readyz", ANSWER_TIMEOUT) else { return unknown };
+    let version =
+        json(&api, "/version", ANSWER_TIMEOUT).and_then(|info| version(info["gitVersion"].as_str()?));
+    ClusterFacts { api_ready: ready.status == 200, version, nodes: nodes(&api), ..unknown }
 }
 
 fn json(api: &Api, path: &str, timeout: Duration) -> Option<Value> {
@@ -51,9 +52,9 @@ fn json(api: &Api, path: &str, timeout: Duration) -> Option<Value> {
     serde_json::from_str(&answer.body).ok()
 }
 
-/// All nodes by name, page by page; `None` where a page does not come in time.
+/// All nodes by name, read page by page; `None` if a page does not arrive in time.
 fn nodes(api: &Api) -> Option<BTreeMap<String, NodeFact>> {
-    let end = Instant::now() + NODES;
+    let end = Instant::now() + NODES_TIMEOUT;
     let (mut nodes, mut next) = (BTreeMap::new(), String::new());
     loop {
         let page = format!("/api/v1/nodes?limit={PAGE}{next}");
@@ -73,7 +74,7 @@ fn nodes(api: &Api) -> Option<BTreeMap<String, NodeFact>> {
     }
 }
 
-/// The version without what a builder put behind it, such as `v1.36.3+k3s1`.
+/// The version without a build suffix, such as `+k3s1` in `v1.36.3+k3s1`.
 fn version(text: &str) -> Option<Version> {
     text.split(['+', '-']).next()?.parse().ok()
 }
@@ -95,47 +96,48 @@ fn node(item: &Value) -> NodeFact {
     }
 }
 
-/// What the member on this host says.
+/// The status of the etcd member on this host.
 fn etcd(root: &Root, base: &str) -> EtcdFact {
     let identity = (root.at(paths::ETCD_CERTIFICATE), root.at(paths::ETCD_KEY));
     let Ok(https) = Https::open(&root.at(paths::ETCD_CA), Some((&identity.0, &identity.1))) else {
-        return EtcdFact::Untold;
+        return EtcdFact::Unknown;
     };
-    // Any member tells the list, also without a quorum.
+    // Every member returns the list, also without a quorum.
     let url = format!("{base}/v3/cluster/member/list");
-    match https.send(Method::Post, &url, "application/json", b"{}", LOOK) {
-        Ok(answer) => members(&https, &answer.body).map_or(EtcdFact::Untold, EtcdFact::Members),
-        Err(NoAnswer::Nobody(_)) => EtcdFact::Down,
-        Err(NoAnswer::Unknown(_)) => EtcdFact::Untold,
+    match https.send(Method::Post, &url, "application/json", b"{}", ANSWER_TIMEOUT) {
+        Ok(answer) => members(&https, &answer.body).map_or(EtcdFact::Unknown, EtcdFact::Members),
+        Err(NoAnswer::NoServer(_)) => EtcdFact::Down,
+        Err(NoAnswer::Unknown(_)) => EtcdFact::Unknown,
     }
 }
 
-/// Members by name, and how each answers.
+/// Members by name, and whether each is healthy.
 fn members(https: &Https, list: &str) -> Option<BTreeMap<String, Option<bool>>> {
-    let told: Value = serde_json::from_str(list).ok()?;
-    let members: Vec<(String, Option<String>)> = told["members"].as_array()?.iter().map(member).collect();
+    let list: Value = serde_json::from_str(list).ok()?;
+    let members: Vec<(String, Option<String>)> = list["members"].as_array()?.iter().map(member).collect();
     let healthy: Vec<Option<bool>> = thread::scope(|scope| {
         let ask = |url: &Option<String>| url.as_ref().map_or(Some(false), |url| is_healthy(https, url));
-        let asked: Vec<_> = members.iter().map(|(_, url)| scope.spawn(move || ask(url))).collect();
-        asked.into_iter().map(|thread| thread.join().unwrap_or(None)).collect()
+        let checks: Vec<_> = members.iter().map(|(_, url)| scope.spawn(move || ask(url))).collect();
+        checks.into_iter().map(|thread| thread.join().unwrap_or(None)).collect()
     });
     Some(members.into_iter().map(|(name, _)| name).zip(healthy).collect())
 }
 
-/// A member's name and where it serves. One that was added and never started has neither: it is called by
-/// the address of its peers.
+/// A member's name and client URL. A member that was added and never started has neither: its peer URL is its
+/// name.
 fn member(member: &Value) -> (String, Option<String>) {
     let first = |key: &str| member[key].as_array().and_then(|urls| urls.first()?.as_str());
     let name = member["name"].as_str().filter(|name| !name.is_empty()).or_else(|| first("peerURLs"));
     (name.unwrap_or("unnamed").to_owned(), first("clientURLs").map(str::to_owned))
 }
 
-/// Whether it answers a read that takes a quorum; `None` where it answers nothing in time.
+/// Whether the member answers a read that needs a quorum; `None` if it does not answer in time.
 fn is_healthy(https: &Https, url: &str) -> Option<bool> {
-    let answer = https.get(&format!("{}/health?serializable=false", url.trim_end_matches('/')), LOOK);
+    let answer =
+        https.get(&format!("{}/health?serializable=false", url.trim_end_matches('/')), ANSWER_TIMEOUT);
     match answer {
         Ok(answer) => Some(answer.status == 200),
-        Err(NoAnswer::Nobody(_)) => Some(false),
+        Err(NoAnswer::NoServer(_)) => Some(false),
         Err(NoAnswer::Unknown(_)) => None,
     }
 }
@@ -145,7 +147,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_nodes_as_the_api_tells_them() {
+    fn reads_nodes_of_the_api_server() {
         let item = serde_json::json!({"spec": {"unschedulable": true}, "status": {
             "conditions": [{"type": "Ready", "status": "False", "message": "network not ready"}],
             "addresses": [{"type": "Hostname", "address": "h1"}, {"type": "InternalIP", "address": "10.0.0.1"}],
@@ -158,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_member_that_never_started_is_called_by_its_peer_address() {
+    fn a_member_that_never_started_is_named_by_its_peer_address() {
         let added = serde_json::json!({"ID": "1", "peerURLs": ["https://10.0.0.2:2380"]});
         assert_eq!(member(&added), ("https://10.0.0.2:2380".to_owned(), None));
     }

@@ -1,6 +1,6 @@
-//! `kubeon-node facts`: the facts of this host that only this program can read. It changes nothing. It takes at most
-//! three seconds, or ten where an API server answers slowly. A check that does not finish in time is reported in
-//! `unchecked`.
+//! `kubeon-node facts`: the facts of this host that only this program can read. It changes nothing. It takes
+//! at most three seconds, or ten if the API server answers slowly. A check that does not finish in time is
+//! reported in `unchecked`.
 
 mod certificates;
 mod cluster;
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use kubeon_wire::{Facts, JournalEntry, ResultState, StepFailure};
 
-use crate::drift::Look;
+use crate::drift::DriftCheck;
 use crate::host::HostSystem;
 use crate::journal::{self, Entry};
 use crate::{fence, parts};
@@ -23,21 +23,21 @@ const BOUND: Duration = Duration::from_millis(2900);
 /// Reads the facts.
 ///
 /// # Errors
-/// When the claim or the journal cannot be read.
+/// If the claim, the journal, the parts or the certificates cannot be read.
 pub fn collect(host: &Arc<HostSystem>) -> Result<Facts, StepFailure> {
     let begun = Instant::now();
     let entries = journal::all(&host.root)?;
-    let cluster = begin(host, cluster::look);
+    let cluster = start(host, cluster::read);
     let journal = {
         let entries = entries.clone();
-        begin(host, move |host| check_journal(host, entries))
+        start(host, move |host| check_journal(host, entries))
     };
     let (claim, parts) = (fence::claim(&host.root)?, parts::whole(&host.root)?);
-    let certificates = certificates::look(&host.root)?;
+    let certificates = certificates::all(&host.root)?;
     let checked = before(begun + BOUND, &journal).unwrap_or_else(|| assume_up_to_date(&entries));
-    let asked = before(begun + cluster::BOUND, &cluster);
+    let cluster = before(begun + cluster::BOUND, &cluster);
     let mut unchecked = checked.unchecked;
-    if asked.is_none() {
+    if cluster.is_none() {
         unchecked
             .push(format!("got no status of etcd and the API server within {} s", cluster::BOUND.as_secs()));
     }
@@ -47,7 +47,7 @@ pub fn collect(host: &Arc<HostSystem>) -> Result<Facts, StepFailure> {
         certificates,
         kubelet: certificates::kubelet(&host.root),
         journal: checked.journal,
-        cluster: asked.flatten(),
+        cluster: cluster.flatten(),
         unchecked,
         ..Facts::default()
     })
@@ -59,14 +59,14 @@ struct CheckedJournal {
     unchecked: Vec<String>,
 }
 
-fn begin<T: Send + 'static>(
+fn start<T: Send + 'static>(
     host: &Arc<HostSystem>,
-    look: impl FnOnce(&HostSystem) -> T + Send + 'static,
+    read: impl FnOnce(&HostSystem) -> T + Send + 'static,
 ) -> Receiver<T> {
     let (sender, receiver) = channel();
     let host = Arc::clone(host);
-    // The receiver may have reached its deadline.
-    thread::spawn(move || drop(sender.send(look(&host))));
+    // The send fails if the receiver has reached its deadline.
+    thread::spawn(move || drop(sender.send(read(&host))));
     receiver
 }
 
@@ -76,12 +76,12 @@ fn before<T>(end: Instant, answer: &Receiver<T>) -> Option<T> {
 
 fn check_journal(host: &HostSystem, entries: Vec<Result<Entry, String>>) -> CheckedJournal {
     let readable: Vec<&Entry> = entries.iter().flatten().collect();
-    let look = Look::at(host, &readable);
+    let drift = DriftCheck::read(host, &readable);
     let checked = |entry: &Result<Entry, String>| match entry {
-        Ok(entry) => row(&entry.id, &entry.digest, look.state_of(entry)),
+        Ok(entry) => row(&entry.id, &entry.digest, drift.state_of(entry)),
         Err(id) => broken(id),
     };
-    CheckedJournal { journal: entries.iter().map(checked).collect(), unchecked: look.unchecked() }
+    CheckedJournal { journal: entries.iter().map(checked).collect(), unchecked: drift.unchecked() }
 }
 
 /// The journal when the check did not finish in time: every readable entry is assumed to be up to date, and the

@@ -17,11 +17,11 @@ fn a_bare_host_has_no_facts() {
     let bench = Bench::new();
     let host = Arc::new(HostSystem::new(bench.host.root.clone()));
     assert_eq!(collect(&host).unwrap(), Facts::default());
-    assert_eq!(std::fs::read_dir(bench.folder()).unwrap().count(), 0, "a look changes nothing");
+    assert_eq!(std::fs::read_dir(bench.folder()).unwrap().count(), 0, "collecting the facts changes nothing");
 }
 
 #[test]
-fn tells_what_stands_and_what_drifted() {
+fn reports_results_that_are_up_to_date_and_that_drifted() {
     let bench = Bench::new();
     let root = &bench.host.root;
     let remember = |id: &str, path: &str| {
@@ -34,11 +34,11 @@ fn tells_what_stands_and_what_drifted() {
     bench.write("/etc/b", "changed");
     bench.write(&format!("{}/h1__c.json", paths::JOURNAL), "{");
     let facts = collect(&Arc::new(HostSystem::new(root.clone()))).unwrap();
-    let told: Vec<_> = facts.journal.iter().map(|entry| (entry.id.as_str(), &entry.state)).collect();
-    assert_eq!(told[0], ("h1/a", &ResultState::UpToDate));
-    assert_eq!(told[1], ("h1/b", &ResultState::Drifted("/etc/b was changed".into())));
-    assert_eq!(told[2].0, "h1/c");
-    assert_ne!(told[2].1, &ResultState::UpToDate);
+    let states: Vec<_> = facts.journal.iter().map(|entry| (entry.id.as_str(), &entry.state)).collect();
+    assert_eq!(states[0], ("h1/a", &ResultState::UpToDate));
+    assert_eq!(states[1], ("h1/b", &ResultState::Drifted("/etc/b was changed".into())));
+    assert_eq!(states[2].0, "h1/c");
+    assert_ne!(states[2].1, &ResultState::UpToDate);
 }
 
 #[test]
@@ -59,19 +59,19 @@ fn finds_certificates_in_subfolders() {
     assert_eq!((found.not_before, found.not_after), (1_767_225_600, 1_798_761_600));
     assert_eq!(facts.kubelet, KubeletFacts::default());
     bench.write("/var/lib/kubelet/bootstrap/client.crt", &certificate.pem());
-    // The kubelet keeps its key in the same file, in whichever order.
+    // The kubelet keeps its key in the same file; the order may differ.
     let own = format!("{}{}", key.serialize_pem(), certificate.pem());
     bench.write("/var/lib/kubelet/pki/kubelet-client-current.pem", &own);
     let facts = collect(&Arc::new(HostSystem::new(bench.host.root.clone()))).unwrap();
-    assert_eq!(facts.certificates.len(), 1, "those of the kubelet are told apart");
+    assert_eq!(facts.certificates.len(), 1, "certificates of the kubelet are reported separately");
     let dates =
-        |seen: Option<kubeon_wire::CertificateFact>| seen.map(|seen| (seen.not_before, seen.not_after));
+        |fact: Option<kubeon_wire::CertificateFact>| fact.map(|fact| (fact.not_before, fact.not_after));
     assert_eq!(dates(facts.kubelet.bootstrap), Some((1_767_225_600, 1_798_761_600)));
     assert_eq!(dates(facts.kubelet.own), Some((1_767_225_600, 1_798_761_600)));
 }
 
 #[test]
-fn an_api_server_that_hangs_does_not_hold_the_facts_up() {
+fn an_api_server_that_hangs_does_not_delay_the_facts() {
     let mut bench = Bench::new();
     testing_api::serve(&mut bench, |_, _, _| testing_api::Reply::Hang(Vec::new()));
     let marks = vec![journal::Mark::Object { path: "/api/v1/namespaces/x".into() }];
@@ -86,7 +86,7 @@ fn an_api_server_that_hangs_does_not_hold_the_facts_up() {
 }
 
 #[test]
-fn tells_what_the_api_server_says() {
+fn reports_the_status_of_the_api_server() {
     let mut bench = Bench::new();
     testing_api::serve(&mut bench, |_, path, _| {
         let node = serde_json::json!({"metadata": {"name": "h1"}, "status": {
@@ -108,7 +108,7 @@ fn tells_what_the_api_server_says() {
 }
 
 /// The facts of a cluster whose API server gives these answers.
-fn told(answer: impl Fn(&str) -> Reply + Send + Sync + 'static) -> (ClusterFacts, Duration) {
+fn cluster_facts(answer: impl Fn(&str) -> Reply + Send + Sync + 'static) -> (ClusterFacts, Duration) {
     let mut bench = Bench::new();
     testing_api::serve(&mut bench, move |_, path, _| answer(path));
     let mut host = HostSystem::new(bench.host.root.clone());
@@ -123,21 +123,23 @@ fn list(names: &[&str], next: &str) -> Reply {
 }
 
 #[test]
-fn nodes_that_are_not_told_are_not_taken_for_none() {
-    let (cluster, _) = told(|path| match path {
+fn unreported_nodes_are_unknown_and_not_an_empty_list() {
+    let (cluster, _) = cluster_facts(|path| match path {
         "/api/v1/nodes?limit=500" => Reply::Json(504, "{}".to_owned()),
         _ => Reply::Json(200, "ok".to_owned()),
     });
     assert!(cluster.api_ready);
     assert_eq!(cluster.nodes, None);
     let (none, _) =
-        told(|path| if path.contains("nodes") { list(&[], "") } else { Reply::Json(200, "ok".to_owned()) });
-    assert_eq!(none.nodes, Some(BTreeMap::new()), "an empty list is told");
+        cluster_facts(
+            |path| if path.contains("nodes") { list(&[], "") } else { Reply::Json(200, "ok".to_owned()) },
+        );
+    assert_eq!(none.nodes, Some(BTreeMap::new()), "an empty list is reported");
 }
 
 #[test]
-fn an_api_server_that_answers_is_given_time_to_tell_many_nodes_page_by_page() {
-    let (cluster, took) = told(|path| match path {
+fn waits_longer_for_an_api_server_that_lists_many_nodes_page_by_page() {
+    let (cluster, took) = cluster_facts(|path| match path {
         "/api/v1/nodes?limit=500" => {
             thread::sleep(Duration::from_millis(1500));
             list(&["h1"], "b_-9")
@@ -147,15 +149,15 @@ fn an_api_server_that_answers_is_given_time_to_tell_many_nodes_page_by_page() {
     });
     assert_eq!(cluster.nodes.unwrap().into_keys().collect::<Vec<_>>(), ["h1", "h2"]);
     assert!(took >= Duration::from_millis(1500) && took < cluster::BOUND, "{took:?}");
-    let (cut, _) = told(|path| match path {
+    let (cut, _) = cluster_facts(|path| match path {
         "/api/v1/nodes?limit=500" => list(&["h1"], "next"),
         "/api/v1/nodes?limit=500&continue=next" => Reply::Json(410, "{}".to_owned()),
         _ => Reply::Json(200, "ok".to_owned()),
     });
-    assert_eq!(cut.nodes, None, "half a list is none");
+    assert_eq!(cut.nodes, None, "an incomplete list is not reported");
 }
 
-/// The fact of a member that lists itself and gives these answers to health checks.
+/// The facts of a member that lists itself and gives these answers to health checks.
 fn member(answer: impl Fn(&str) -> Reply + Send + Sync + 'static) -> EtcdFact {
     let mut bench = Bench::new();
     let own = Arc::new(Mutex::new(String::new()));
@@ -181,27 +183,27 @@ fn ask_etcd(bench: &Bench, at: &str) -> EtcdFact {
         bench.write(to, &bench.read(from));
     }
     let mut host = HostSystem::new(bench.host.root.clone());
-    // Nobody is asked for nodes here.
+    // No API server: this test reads only etcd.
     host.api = "https://127.0.0.1:1".to_owned();
     at.clone_into(&mut host.etcd);
     collect(&Arc::new(host)).unwrap().cluster.unwrap().etcd
 }
 
 #[test]
-fn a_member_that_says_nothing_in_time_is_not_taken_for_a_sick_one() {
-    let one = |healthy| EtcdFact::Members([("h1".to_owned(), healthy)].into());
-    assert_eq!(member(|_| Reply::Json(200, "{}".to_owned())), one(Some(true)));
-    assert_eq!(member(|_| Reply::Json(503, "RAFT NO LEADER".to_owned())), one(Some(false)));
-    assert_eq!(member(|_| Reply::Hang(Vec::new())), one(None));
+fn a_member_without_an_answer_in_time_is_unknown_and_not_unhealthy() {
+    let members = |healthy| EtcdFact::Members([("h1".to_owned(), healthy)].into());
+    assert_eq!(member(|_| Reply::Json(200, "{}".to_owned())), members(Some(true)));
+    assert_eq!(member(|_| Reply::Json(503, "RAFT NO LEADER".to_owned())), members(Some(false)));
+    assert_eq!(member(|_| Reply::Hang(Vec::new())), members(None));
 }
 
 #[test]
-fn an_etcd_that_hangs_is_unknown_and_one_that_is_not_there_is_down() {
+fn an_etcd_that_hangs_is_unknown_and_a_missing_etcd_is_down() {
     let mut bench = Bench::new();
     testing_api::serve(&mut bench, |_, _, _| Reply::Hang(Vec::new()));
-    assert_eq!(ask_etcd(&bench, &bench.host.api), EtcdFact::Untold);
+    assert_eq!(ask_etcd(&bench, &bench.host.api), EtcdFact::Unknown);
     assert_eq!(ask_etcd(&bench, "https://127.0.0.1:1"), EtcdFact::Down);
-    // Another authority's certificate: nobody whom this cluster knows.
+    // A certificate of another authority: the server does not belong to this cluster.
     let mut other = Bench::new();
     testing_api::serve(&mut other, |_, _, _| Reply::Json(200, "{}".to_owned()));
     assert_eq!(ask_etcd(&bench, &other.host.api), EtcdFact::Down);

@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 
 use super::*;
 use crate::testing::Bench;
-use crate::testing_api::{Asked, Reply, serve};
+use crate::testing_api::{Reply, Requests, serve};
 
 fn node() -> HostName {
     "h3".parse().unwrap()
@@ -25,9 +25,9 @@ fn pod(name: &str, more: Value) -> Value {
     pod
 }
 
-/// An API server with these pods on the node. The budget of pod `held` allows its eviction from the given try on;
-/// an evicted pod is gone at once.
-fn cluster(bench: &mut Bench, pods: Vec<Value>, allowed_from: usize) -> Asked {
+/// An API server with these pods on the node. The budget of pod `held` allows its eviction from the given
+/// attempt on; an evicted pod is deleted at once.
+fn cluster(bench: &mut Bench, pods: Vec<Value>, allowed_from: usize) -> Requests {
     let (pods, tries) = (Arc::new(Mutex::new(pods)), Mutex::new(0));
     serve(bench, move |method, path, _| {
         let mut pods = pods.lock();
@@ -52,14 +52,14 @@ fn cluster(bench: &mut Bench, pods: Vec<Value>, allowed_from: usize) -> Asked {
     })
 }
 
-fn evicted(asked: &Asked) -> Vec<String> {
-    let asked = asked.lock();
-    let paths = asked.iter().filter(|(method, ..)| method == "POST").map(|(_, path, _)| path);
+fn evicted(requests: &Requests) -> Vec<String> {
+    let requests = requests.lock();
+    let paths = requests.iter().filter(|(method, ..)| method == "POST").map(|(_, path, _)| path);
     paths.map(|path| path.split('/').nth(6).unwrap().to_owned()).collect()
 }
 
 #[test]
-fn evicts_what_would_end_with_the_host_and_leaves_the_rest() {
+fn evicts_running_pods_but_no_daemon_mirror_or_ended_pods() {
     let mut bench = Bench::new();
     let daemon = json!({"ownerReferences": [{"kind": "DaemonSet", "controller": true}]});
     let mirror = json!({"annotations": {"kubernetes.io/config.mirror": "x"}});
@@ -71,26 +71,26 @@ fn evicts_what_would_end_with_the_host_and_leaves_the_rest() {
         pod("mirror", mirror),
         pod("ended", json!({"phase": "Succeeded"})),
     ];
-    let asked = cluster(&mut bench, pods, 0);
+    let requests = cluster(&mut bench, pods, 0);
     assert!(run(&bench.job(), &node()).unwrap().changed);
-    assert_eq!(evicted(&asked), ["web", "alone"]);
-    let asked = asked.lock();
-    assert_eq!(asked[0].1, "/api/v1/nodes/h3?fieldManager=kubeon");
-    assert_eq!(asked[0].2, r#"{"spec":{"unschedulable":true}}"#, "cordoned before the first eviction");
-    assert_eq!(asked[1].1, "/api/v1/pods?fieldSelector=spec.nodeName%3Dh3");
+    assert_eq!(evicted(&requests), ["web", "alone"]);
+    let requests = requests.lock();
+    assert_eq!(requests[0].1, "/api/v1/nodes/h3?fieldManager=kubeon");
+    assert_eq!(requests[0].2, r#"{"spec":{"unschedulable":true}}"#, "cordoned before the first eviction");
+    assert_eq!(requests[1].1, "/api/v1/pods?fieldSelector=spec.nodeName%3Dh3");
     assert!(
-        asked[2].2.contains("\"uid\":\"uid-web\""),
-        "the pod that was seen, no later one: {}",
-        asked[2].2
+        requests[2].2.contains("\"uid\":\"uid-web\""),
+        "only the listed pod, not a later one of the same name: {}",
+        requests[2].2
     );
 }
 
 #[test]
 fn waits_until_the_budget_allows_it() {
     let mut bench = Bench::new();
-    let asked = cluster(&mut bench, vec![pod("held", json!({})), pod("free", json!({}))], 3);
+    let requests = cluster(&mut bench, vec![pod("held", json!({})), pod("free", json!({}))], 3);
     run(&bench.job(), &node()).unwrap();
-    assert_eq!(evicted(&asked), ["held", "free", "held", "held"]);
+    assert_eq!(evicted(&requests), ["held", "free", "held", "held"]);
 }
 
 #[test]
@@ -99,7 +99,7 @@ fn names_the_pod_and_its_budget_when_time_is_up() {
     cluster(&mut bench, vec![pod("held", json!({}))], usize::MAX);
     let job = Job { deadline: Instant::now() + Duration::from_secs(2), ..bench.job() };
     let failure = run(&job, &node()).unwrap_err();
-    assert_eq!(failure.category, Category::Failed, "for a person to decide on");
+    assert_eq!(failure.category, Category::Failed, "a user has to decide");
     assert_eq!(
         failure.cause,
         "node h3 is not empty: pod default/held is not evicted: Cannot evict pod as it would violate the pod's \
@@ -108,7 +108,7 @@ fn names_the_pod_and_its_budget_when_time_is_up() {
 }
 
 #[test]
-fn names_the_pods_of_the_last_answer_when_the_server_falls_silent() {
+fn names_the_pods_of_the_last_answer_when_the_server_stops_answering() {
     let mut bench = Bench::new();
     let lists = Mutex::new(0);
     serve(&mut bench, move |method, path, _| {
@@ -126,40 +126,40 @@ fn names_the_pods_of_the_last_answer_when_the_server_falls_silent() {
     });
     let job = Job { deadline: Instant::now() + Duration::from_secs(2), ..bench.job() };
     let failure = run(&job, &node()).unwrap_err();
-    assert_eq!(failure.category, Category::Failed, "for a person to decide on");
-    assert_eq!(failure.cause, "node h3 is not empty: pod default/web is still ending");
+    assert_eq!(failure.category, Category::Failed, "a user has to decide");
+    assert_eq!(failure.cause, "node h3 is not empty: pod default/web is still terminating");
 }
 
 #[test]
 fn names_pods_that_do_not_end() {
     let mut bench = Bench::new();
     let ending = |name: &str| pod(name, json!({"deletionTimestamp": "2026-01-01T00:00:00Z"}));
-    let asked = cluster(&mut bench, (0..7).map(|i| ending(&format!("p{i}"))).collect(), 0);
+    let requests = cluster(&mut bench, (0..7).map(|i| ending(&format!("p{i}"))).collect(), 0);
     let job = Job { deadline: Instant::now() + Duration::from_secs(2), ..bench.job() };
     let failure = run(&job, &node()).unwrap_err();
-    assert!(failure.cause.contains("pod default/p0 is still ending"), "{failure}");
+    assert!(failure.cause.contains("pod default/p0 is still terminating"), "{failure}");
     assert!(failure.cause.ends_with("and 2 more"), "{failure}");
-    assert!(evicted(&asked).is_empty(), "what goes already is not asked to go again");
+    assert!(evicted(&requests).is_empty(), "a terminating pod is not evicted again");
 }
 
 #[test]
-fn one_that_was_evicted_and_ended_is_still_there_until_its_kubelet_took_it_away() {
+fn an_evicted_pod_that_ended_remains_until_its_kubelet_deletes_it() {
     let mut bench = Bench::new();
     let ended = json!({"deletionTimestamp": "2026-01-01T00:00:00Z", "phase": "Failed"});
     cluster(&mut bench, vec![pod("web", ended)], 0);
     let job = Job { deadline: Instant::now() + Duration::from_secs(2), ..bench.job() };
-    assert!(run(&job, &node()).unwrap_err().cause.contains("pod default/web is still ending"));
+    assert!(run(&job, &node()).unwrap_err().cause.contains("pod default/web is still terminating"));
 }
 
 #[test]
-fn a_node_that_is_not_there_is_empty() {
+fn a_missing_node_is_drained() {
     let mut bench = Bench::new();
     serve(&mut bench, |_, _, _| Reply::Json(404, "{}".into()));
     assert!(!run(&bench.job(), &node()).unwrap().changed);
 }
 
 #[test]
-fn ends_when_told_to_stop() {
+fn ends_on_cancellation() {
     let mut bench = Bench::new();
     cluster(&mut bench, vec![pod("held", json!({}))], usize::MAX);
     bench.stop.store(true, Ordering::Relaxed);
@@ -167,24 +167,24 @@ fn ends_when_told_to_stop() {
 }
 
 #[test]
-fn a_node_that_stays_takes_pods_again_and_one_that_does_is_left_alone() {
+fn uncordons_a_cordoned_node_and_leaves_another_unchanged() {
     let mut bench = Bench::new();
-    let asked = serve(&mut bench, |method, _, number| match (method, number) {
+    let requests = serve(&mut bench, |method, _, number| match (method, number) {
         ("GET", 0) => Reply::Json(200, json!({"spec": {"unschedulable": true}}).to_string()),
         ("GET", _) => Reply::Json(200, json!({"spec": {}}).to_string()),
         _ => Reply::Json(200, "{}".into()),
     });
     assert!(uncordon(&bench.job(), &node()).unwrap().changed);
     assert!(!uncordon(&bench.job(), &node()).unwrap().changed, "nothing is written twice");
-    let asked = asked.lock();
-    let methods: Vec<_> = asked.iter().map(|(method, ..)| method.as_str()).collect();
+    let requests = requests.lock();
+    let methods: Vec<_> = requests.iter().map(|(method, ..)| method.as_str()).collect();
     assert_eq!(methods, ["GET", "PATCH", "GET"]);
-    assert_eq!(asked[1].2, r#"{"spec":{"unschedulable":null}}"#);
+    assert_eq!(requests[1].2, r#"{"spec":{"unschedulable":null}}"#);
 }
 
 #[test]
-fn a_node_that_is_missing_cannot_take_pods_again() {
+fn a_missing_node_cannot_be_uncordoned() {
     let mut bench = Bench::new();
     serve(&mut bench, |_, _, _| Reply::Json(404, "{}".into()));
-    assert_eq!(uncordon(&bench.job(), &node()).unwrap_err().cause, "there is no node h3");
+    assert_eq!(uncordon(&bench.job(), &node()).unwrap_err().cause, "node h3 does not exist");
 }

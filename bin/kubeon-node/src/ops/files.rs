@@ -1,8 +1,8 @@
-//! Writes files: all beside their places first, then each into its place.
+//! Writes files: first all temporary files, then renames each to its path.
 
 use kubeon_wire::{Content, File, StepFailure};
 
-use crate::durable::{Staged, is_file_with, sha256, sync_folders_of};
+use crate::durable::{is_file_with, sha256, stage_file, sync_folders_of};
 use crate::failure::{Doing, failed};
 use crate::job::{Job, StepEffect};
 use crate::journal::Mark;
@@ -10,21 +10,21 @@ use crate::journal::Mark;
 /// Writes the files that differ.
 ///
 /// # Errors
-/// When a file cannot be written; those before it in the list may be in place then.
+/// If a file cannot be written. Files before it in the list may already be in place.
 pub fn run(job: &Job<'_>, files: &[File]) -> Result<StepEffect, StepFailure> {
     let (mut staged, mut marks) = (Vec::new(), Vec::new());
     for file in files {
         let place = job.host.root.given(&file.path)?;
         let text = text(file)?;
         if !is_file_with(&place, text.as_bytes(), file.mode)? {
-            staged.push((Staged::write(&place, text.as_bytes(), file.mode)?, place));
+            staged.push((stage_file(&place, text.as_bytes(), file.mode)?, place));
         }
         marks.push(Mark::File { path: file.path.clone(), sha256: sha256(text.as_bytes()), mode: file.mode });
     }
-    staged.iter().try_for_each(|(file, _)| file.sync())?;
+    staged.iter().try_for_each(|(file, place)| file.as_file().sync_all().doing("sync", place))?;
     let mut places = Vec::new();
     for (file, place) in staged {
-        file.commit().doing("replace", &place)?;
+        file.commit_without_sync(&place).doing("replace", &place)?;
         places.push(place);
     }
     sync_folders_of(&places)?;
@@ -39,7 +39,7 @@ fn text(file: &File) -> Result<&str, StepFailure> {
         }
     };
     if text.contains("PRIVATE KEY-----") && file.mode & 0o077 != 0 {
-        return Err(failed(format!("{}: a private key may not be readable by others", file.path)));
+        return Err(failed(format!("{}: a private key must not be readable by others", file.path)));
     }
     Ok(text)
 }

@@ -1,4 +1,4 @@
-//! kubeon's own block in the hosts file. Lines outside of it belong to others and are never touched.
+//! kubeon's block in the hosts file. Lines outside the block are never changed.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -9,7 +9,7 @@ use std::path::Path;
 
 use kubeon_wire::{HostsEntry, StepFailure};
 
-use crate::durable::{Staged, read_text, sha256, sync_folder};
+use crate::durable::{read_text, sha256, stage_file};
 use crate::failure::{Doing, failed};
 use crate::job::{Job, StepEffect};
 use crate::journal::Mark;
@@ -22,32 +22,32 @@ const END: &str = "# kubeon end";
 /// Replaces the block.
 ///
 /// # Errors
-/// When a name is not one, or the file cannot be written.
+/// If a name is not a host name, or the file cannot be written.
 pub fn run(job: &Job<'_>, entries: &[HostsEntry]) -> Result<StepEffect, StepFailure> {
     let block = block(entries)?;
-    let _turn = job.host.shared_files.lock();
+    let _guard = job.host.shared_files.lock();
     let changed = replace_block(&job.host.root, &block)?;
-    for line in contested(&read_text(&job.host.root.at(paths::HOSTS))?.unwrap_or_default(), entries) {
-        job.note(format!("/etc/hosts also says `{line}`; it was left as it is"));
+    for line in conflicting_lines(&read_text(&job.host.root.at(paths::HOSTS))?.unwrap_or_default(), entries) {
+        job.note(format!("/etc/hosts also contains `{line}`; kubeon does not change this line"));
     }
     let marks = vec![Mark::HostsBlock { sha256: sha256(block.as_bytes()) }];
     Ok(StepEffect { changed, marks })
 }
 
-/// SHA-256 of the block's lines as they are in the file; of nothing when there is no block.
+/// SHA-256 of the block's lines in the file; of an empty text if there is no block.
 ///
 /// # Errors
-/// When the file cannot be read.
+/// If the file cannot be read.
 pub fn block_sha256(root: &Root) -> Result<String, StepFailure> {
     let text = read_text(&root.at(paths::HOSTS))?.unwrap_or_default();
     Ok(sha256(split(&text).1.as_bytes()))
 }
 
-/// Puts `block` in the place of the old one, or at the end; an empty block goes away. Tells whether the
-/// file changed.
+/// Replaces the old block with `block`, or appends it. An empty `block` removes the old one. Returns whether
+/// the file changed.
 ///
 /// # Errors
-/// When the file cannot be read or written.
+/// If the file cannot be read or written.
 pub fn replace_block(root: &Root, block: &str) -> Result<bool, StepFailure> {
     let place = root.at(paths::HOSTS);
     let old = read_text(&place)?;
@@ -80,8 +80,8 @@ fn block(entries: &[HostsEntry]) -> Result<String, StepFailure> {
     Ok(block)
 }
 
-/// What stands before the block, the block, and what stands after it. A block without an end is no block:
-/// where it would end is not known, and its lines are taken for those of others.
+/// The text before the block, the block, and the text after it. A block without an end marker is not a block:
+/// its end is unknown, so its lines are not changed.
 fn split(text: &str) -> (&str, &str, &str) {
     let mut at = 0;
     let mut begin = None;
@@ -101,28 +101,26 @@ fn split(text: &str) -> (&str, &str, &str) {
     (text, "", "")
 }
 
-/// Lines of others that give one of our names another address.
-fn contested(text: &str, entries: &[HostsEntry]) -> Vec<String> {
+/// Lines outside the block that map a name of `entries` to another address.
+fn conflicting_lines(text: &str, entries: &[HostsEntry]) -> Vec<String> {
     let pair = |entry: &HostsEntry| -> Vec<(String, String)> {
         entry.names.iter().map(|name| (name.clone(), entry.address.to_string())).collect()
     };
     let names: BTreeMap<String, String> = entries.iter().flat_map(pair).collect();
     let (before, _, after) = split(text);
-    let other = |line: &str| {
+    let conflicts = |line: &str| {
         let mut words = line.split('#').next().unwrap_or_default().split_whitespace();
         let address = words.next();
-        words.any(|name| names.get(name).is_some_and(|ours| address != Some(ours)))
+        words.any(|name| names.get(name).is_some_and(|expected| address != Some(expected)))
     };
-    before.lines().chain(after.lines()).filter(|line| other(line)).map(str::to_owned).collect()
+    before.lines().chain(after.lines()).filter(|line| conflicts(line)).map(str::to_owned).collect()
 }
 
 fn write(place: &Path, text: &str) -> Result<(), StepFailure> {
     let mode = fs::metadata(place).map_or(0o644, |found| found.permissions().mode());
-    let staged = Staged::write(place, text.as_bytes(), mode)?;
-    staged.sync()?;
-    match staged.commit() {
-        Ok(()) => sync_folder(place.parent().unwrap_or(place)),
-        // A container's hosts file is a mount of its own and cannot be replaced.
+    match stage_file(place, text.as_bytes(), mode)?.commit(place) {
+        Ok(()) => Ok(()),
+        // In a container the hosts file is a mount and cannot be replaced.
         Err(error) if matches!(error.kind(), io::ErrorKind::ResourceBusy | io::ErrorKind::CrossesDevices) => {
             write_in_place(place, text).doing("write", place)
         }
@@ -156,11 +154,11 @@ mod tests {
     }
 
     #[test]
-    fn keeps_foreign_lines_byte_for_byte() {
+    fn does_not_change_lines_outside_the_block() {
         let (_folder, root) = host(OTHERS);
         let one = block(&[entry("172.30.0.11", &["test1", "h1"])]).unwrap();
         assert!(replace_block(&root, &one).unwrap());
-        assert!(!replace_block(&root, &one).unwrap(), "the second time nothing changes");
+        assert!(!replace_block(&root, &one).unwrap(), "the second run changes nothing");
         let text = fs::read_to_string(root.at(paths::HOSTS)).unwrap();
         assert_eq!(text, format!("{OTHERS}\n{BEGIN}\n172.30.0.11\ttest1 h1\n{END}\n"));
         assert_eq!(block_sha256(&root).unwrap(), sha256(one.as_bytes()));
@@ -173,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn a_block_without_an_end_takes_no_foreign_lines_with_it() {
+    fn a_block_without_an_end_does_not_remove_other_lines() {
         let (_folder, root) = host(&format!("{BEGIN}\n10.0.0.1 h1\n10.0.0.2 theirs\n"));
         replace_block(&root, &block(&[entry("10.0.0.1", &["h1"])]).unwrap()).unwrap();
         replace_block(&root, "").unwrap();
@@ -182,20 +180,23 @@ mod tests {
     }
 
     #[test]
-    fn tells_of_whole_names_only() {
-        let found = contested(OTHERS, &[entry("172.30.0.11", &["test1"])]);
+    fn reports_conflicts_of_whole_names_only() {
+        let found = conflicting_lines(OTHERS, &[entry("172.30.0.11", &["test1"])]);
         assert_eq!(found, ["10.0.0.1 test1"]);
-        assert!(contested(OTHERS, &[entry("10.0.0.1", &["test1"])]).is_empty(), "the same address is fine");
+        assert!(
+            conflicting_lines(OTHERS, &[entry("10.0.0.1", &["test1"])]).is_empty(),
+            "the same address is fine"
+        );
     }
 
     #[test]
-    fn refuses_what_is_not_a_name() {
+    fn refuses_invalid_names() {
         assert!(block(&[entry("10.0.0.1", &["a\n10.0.0.2 b"])]).is_err());
         assert!(block(&[entry("10.0.0.1", &[])]).is_err());
     }
 
     #[test]
-    fn makes_the_file_where_there_is_none() {
+    fn creates_a_missing_file() {
         let folder = tempfile::tempdir().unwrap();
         let root = Root::new(folder.path());
         assert!(replace_block(&root, &block(&[entry("10.0.0.1", &["h1"])]).unwrap()).unwrap());

@@ -1,4 +1,4 @@
-//! Imports image archives into containerd, where their names are missing.
+//! Imports missing images from their archives into containerd.
 
 use std::collections::BTreeSet;
 use std::os::unix::net::UnixStream;
@@ -14,13 +14,13 @@ use crate::job::{Job, StepEffect};
 use crate::journal::Mark;
 use crate::{parts, paths};
 
-/// Between two looks at a containerd that is starting.
+/// The interval between two attempts to connect to a starting containerd.
 const INTERVAL: Duration = Duration::from_millis(40);
 
-/// Imports the part's `image.tar` unless containerd knows the name.
+/// Imports the part's `image.tar` unless containerd has an image with this name.
 ///
 /// # Errors
-/// When containerd does not answer, or refuses the archive, or the archive holds another name.
+/// If containerd does not answer or refuses the archive, or the archive does not contain the name.
 pub fn run(job: &Job<'_>, name: &str, part: &Digest) -> Result<StepEffect, StepFailure> {
     let mark = Mark::Image { name: name.to_owned() };
     await_containerd(job)?;
@@ -34,13 +34,13 @@ pub fn run(job: &Job<'_>, name: &str, part: &Digest) -> Result<StepEffect, StepF
             archive.display()
         )));
     }
-    let said = import(job, &archive.to_string_lossy())?;
-    if said.split_whitespace().any(|word| word == name) {
+    let output = import(job, &archive.to_string_lossy())?;
+    if output.split_whitespace().any(|word| word == name) {
         if let Some(names) = &mut *job.host.images.lock() {
             names.insert(name.to_owned());
         }
     } else if !known(job.host, job.deadline, true)?.contains(name) {
-        return Err(failed(format!("the archive {} does not hold {name}", archive.display())));
+        return Err(failed(format!("the archive {} does not contain {name}", archive.display())));
     }
     Ok(StepEffect { changed: true, marks: vec![mark] })
 }
@@ -48,21 +48,21 @@ pub fn run(job: &Job<'_>, name: &str, part: &Digest) -> Result<StepEffect, StepF
 /// The names of the images in containerd. They are listed once, and again with `refresh`.
 ///
 /// # Errors
-/// When containerd does not answer.
+/// If containerd does not answer.
 pub fn known(host: &HostSystem, deadline: Instant, refresh: bool) -> Result<BTreeSet<String>, StepFailure> {
-    let mut held = host.images.lock();
-    if let (Some(names), false) = (&*held, refresh) {
+    let mut cache = host.images.lock();
+    if let (Some(names), false) = (&*cache, refresh) {
         return Ok(names.clone());
     }
     let listed = ctr(host, &["images", "ls", "-q"], deadline)?;
     let names: BTreeSet<_> = listed.lines().map(str::to_owned).collect();
-    *held = Some(names.clone());
+    *cache = Some(names.clone());
     Ok(names)
 }
 
-/// By the client itself: a third of the time that the server's own transfer takes. Versions that know
-/// only one way do not know the word for it. The first container of an image unpacks it, so a host that never runs
-/// one need not.
+/// Imports with the client (`--local`), which takes a third of the time of the server's transfer. Older
+/// versions have only this way and no flag for it. The first container of an image unpacks it, so a host that
+/// runs none saves the time.
 fn import(job: &Job<'_>, archive: &str) -> Result<String, StepFailure> {
     match ctr(job.host, &["images", "import", "--local", "--no-unpack", archive], job.deadline) {
         Err(failure) if failure.cause.contains("flag provided but not defined") => {
@@ -94,6 +94,6 @@ fn ctr(host: &HostSystem, arguments: &[&str], deadline: Instant) -> Result<Strin
     if done.success() {
         return Ok(done.stdout);
     }
-    let what = arguments.iter().take(2).copied().collect::<Vec<_>>().join(" ");
-    Err(failed(format!("ctr {what} failed: {}", done.last_line())))
+    let command = arguments.iter().take(2).copied().collect::<Vec<_>>().join(" ");
+    Err(failed(format!("ctr {command} failed: {}", done.last_line())))
 }

@@ -1,4 +1,4 @@
-//! Kernel modules, kernel parameters and swap: now, and at every boot.
+//! Kernel modules, kernel parameters and swap: applies them now and for every boot.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -21,7 +21,7 @@ const HEAD: &str = "# Written by kubeon; changes are overwritten.\n";
 /// Loads modules, sets parameters, turns swap off.
 ///
 /// # Errors
-/// When a parameter that is not optional cannot be set, or a file cannot be written.
+/// If a parameter that is not optional cannot be set, or a file cannot be written.
 pub fn run(
     job: &Job<'_>,
     modules: &[String],
@@ -41,7 +41,9 @@ pub fn run(
                 effect.marks.push(Mark::Parameter { name: name.clone(), value: value.clone() });
                 lines.push_str(&format!("{name} = {value}\n"));
             }
-            Err(why) if optional.contains(name) => job.note(format!("{name} stays as it is: {why}")),
+            Err(why) if optional.contains(name) => {
+                job.note(format!("the kernel parameter {name} is not changed: {why}"))
+            }
             Err(why) => {
                 let cause = format!("the kernel parameter {name} cannot be set to {value}: {why}");
                 return Err(of(Category::Unsupported, cause));
@@ -49,7 +51,7 @@ pub fn run(
         }
     }
     let modules = format!("{HEAD}{}\n", modules.join("\n"));
-    let _turn = job.host.shared_files.lock();
+    let _guard = job.host.shared_files.lock();
     for (path, text) in [(paths::MODULES_LOAD, &modules), (paths::SYSCTL, &lines)] {
         effect.changed |= write_if_different(&root.at(path), text.as_bytes(), 0o644)?;
         effect.marks.push(Mark::File { path: path.to_owned(), sha256: sha256(text.as_bytes()), mode: 0o644 });
@@ -60,8 +62,8 @@ pub fn run(
     Ok(effect)
 }
 
-/// Loads a module; tells whether it was loaded just now. One that cannot be loaded is taken for built in:
-/// what really needs it says so by a parameter or a service that fails.
+/// Loads a module. Returns whether this call loaded it. A module that cannot be loaded is assumed to be built
+/// in: if it is missing, a parameter or a service that needs it fails.
 fn load(job: &Job<'_>, module: &str) -> bool {
     let known = job.host.root.at("/sys/module").join(module.replace('-', "_"));
     if known.exists() || !job.host.root.is_live() {
@@ -70,19 +72,19 @@ fn load(job: &Job<'_>, module: &str) -> bool {
     let why = match run_program("modprobe", &["--", module], None, job.deadline) {
         Ok(done) if done.success() => return known.exists(),
         Ok(done) => done.last_line(),
-        Err(ProgramError::Missing { .. }) => "there is no modprobe".to_owned(),
+        Err(ProgramError::Missing { .. }) => "the host has no program modprobe".to_owned(),
         Err(other) => step_failure(other).cause,
     };
-    job.note(format!("module {module} is not loaded, taken for built in: {why}"));
+    job.note(format!("module {module} is not loaded; assumed to be built into the kernel: {why}"));
     false
 }
 
-/// Sets a parameter; tells whether it had another value.
+/// Sets a parameter. Returns whether it had another value.
 fn set(root: &Root, name: &str, value: &str) -> Result<bool, String> {
     let place = place(root, name).map_err(|failure| failure.cause)?;
     let old = match read_text(&place) {
         Ok(Some(old)) => old,
-        Ok(None) => return Err("this kernel does not have it".to_owned()),
+        Ok(None) => return Err("this kernel does not have the parameter".to_owned()),
         Err(failure) => return Err(failure.cause),
     };
     if same(&old, value) {
@@ -95,21 +97,21 @@ fn set(root: &Root, name: &str, value: &str) -> Result<bool, String> {
     }
 }
 
-/// The value that a parameter has now; `None` where it cannot be read.
+/// The current value of a parameter; `None` if it cannot be read.
 #[must_use]
 pub fn value_of(root: &Root, name: &str) -> Option<String> {
     let text = fs::read_to_string(place(root, name).ok()?).ok()?;
     Some(text.split_whitespace().collect::<Vec<_>>().join(" "))
 }
 
-/// Whether two values are the same to the kernel, which separates by tabs.
+/// Whether two values are the same to the kernel, which separates words by tabs.
 #[must_use]
 pub fn same(one: &str, other: &str) -> bool {
     one.split_whitespace().eq(other.split_whitespace())
 }
 
 fn place(root: &Root, name: &str) -> Result<PathBuf, StepFailure> {
-    // `net/ipv4/conf/eth0.1/x` is written with slashes so that a dot may stand for itself.
+    // `net/ipv4/conf/eth0.1/x` is written with slashes, so that a name may contain a dot.
     let path = if name.contains('/') { name.to_owned() } else { name.replace('.', "/") };
     root.given(&format!("/proc/sys/{path}")).map_err(|_| failed(format!("{name} is not a kernel parameter")))
 }
@@ -146,8 +148,8 @@ mod tests {
         let name = "net.netfilter.nf_conntrack_max".to_owned();
         let effect = run(&bench.job(), &[], &wanted, std::slice::from_ref(&name)).unwrap();
         assert_eq!(effect.marks.len(), 3, "only the two files, and no swap: {:?}", effect.marks);
-        assert!(bench.said().contains("this kernel does not have it"), "{}", bench.said());
-        assert!(!bench.read(paths::SYSCTL).contains(&name), "what was refused is not asked for at boot");
+        assert!(bench.output().contains("this kernel does not have the parameter"), "{}", bench.output());
+        assert!(!bench.read(paths::SYSCTL).contains(&name), "a refused parameter is not set at boot");
         assert_eq!(run(&bench.job(), &[], &wanted, &[]).unwrap_err().category, Category::Unsupported);
     }
 

@@ -6,10 +6,10 @@ use crate::durable::{point_link, sync_folders_of};
 use crate::job::{Job, StepEffect};
 use crate::journal::Mark;
 
-/// Points the links that differ.
+/// Changes the links that differ.
 ///
 /// # Errors
-/// When a link cannot be made; those before it in the list are in place then.
+/// If a link cannot be created. Links before it in the list are already changed.
 pub fn run(job: &Job<'_>, links: &[Link]) -> Result<StepEffect, StepFailure> {
     let mut effect = StepEffect::default();
     let mut places = Vec::new();

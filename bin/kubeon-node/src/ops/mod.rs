@@ -1,4 +1,4 @@
-//! The effects: one module for each kind, each done twice changes nothing the second time.
+//! The effects of steps: one module for each kind. Every effect is idempotent.
 
 pub mod drain;
 pub mod files;
@@ -18,20 +18,20 @@ use kubeon_wire::{Op, StepFailure};
 use crate::failure::failed;
 use crate::job::{Job, StepEffect};
 use crate::{checks, reset};
-use part_stream::Arriving;
+use part_stream::PartReader;
 
-/// Does one effect. Only a part comes with bytes.
+/// Runs one effect. Only a part has bytes.
 ///
 /// # Errors
-/// What failed; the effect may then be half done, and doing it again completes it.
-pub fn run(job: &Job<'_>, op: &Op, bytes: Option<Arriving>) -> Result<StepEffect, StepFailure> {
+/// The failure of the effect. The effect may be incomplete; repeating it completes it.
+pub fn run(job: &Job<'_>, op: &Op, bytes: Option<PartReader>) -> Result<StepEffect, StepFailure> {
     match op {
         Op::Kernel { modules, parameters, optional } => kernel::run(job, modules, parameters, optional),
         Op::Hosts { entries } => hosts::run(job, entries),
         Op::Files { files } => files::run(job, files),
         Op::Part { name, digest, size, unpacked_size } => {
             let part = part::PartSpec { name, digest, size: *size, unpacked_size: *unpacked_size };
-            part::run(job, &part, bytes.ok_or_else(|| failed("a part came without bytes"))?)
+            part::run(job, &part, bytes.ok_or_else(|| failed("the request for a part has no bytes"))?)
         }
         Op::Links { links } => links::run(job, links),
         Op::Service { name, unit, watches, ready } => {
@@ -43,7 +43,7 @@ pub fn run(job: &Job<'_>, op: &Op, bytes: Option<Arriving>) -> Result<StepEffect
         Op::Drain { node } => drain::run(job, node),
         Op::Uncordon { node } => drain::uncordon(job, node),
         Op::RemoveNode { node, forget } => node::remove(job, node, forget),
-        Op::Await { checks } => checks::hold(job, checks, &|| Ok(())).map(|()| StepEffect::default()),
+        Op::Await { checks } => checks::wait_for(job, checks, &|| Ok(())).map(|()| StepEffect::default()),
         Op::Reset { cluster } => reset::run(job, cluster),
     }
 }

@@ -1,4 +1,4 @@
-//! What is done to a Node object through this host's API server.
+//! Changes Node objects through this host's API server.
 
 use std::time::Duration;
 
@@ -13,57 +13,60 @@ use crate::https::HttpResponse;
 use crate::job::{Job, StepEffect};
 use crate::journal::{self, Mark};
 
-/// How long one call may take.
-const CALL: Duration = Duration::from_secs(10);
-/// Keeps ordinary pods off masters.
+/// The time limit of one call.
+const CALL_TIMEOUT: Duration = Duration::from_secs(10);
+/// The taint that keeps ordinary pods off masters.
 const CONTROL_PLANE: &str = "node-role.kubernetes.io/control-plane";
 
-/// Takes the node out of the cluster. What this host's journal holds about it is forgotten first: a node of
-/// the same name is another one.
+/// Removes the node from the cluster. First removes the steps `forget` from this host's journal, because a
+/// later node with the same name is a different node.
 ///
 /// # Errors
-/// When the journal cannot be changed, or the API server does not take it in time.
+/// If the journal cannot be changed, or the API server does not accept the removal in time.
 pub fn remove(job: &Job<'_>, node: &HostName, forget: &[String]) -> Result<StepEffect, StepFailure> {
     for id in forget {
         journal::forget(&job.host.root, id)?;
     }
     let api = Api::local(job.host)?;
     let path = format!("/api/v1/nodes/{node}");
-    let answer =
-        until_taken(job, &format!("node {node} is not removed"), || api.delete(&path, CALL.min(job.left())))?;
+    let answer = until_accepted(job, &format!("node {node} is not removed"), || {
+        api.delete(&path, CALL_TIMEOUT.min(job.left()))
+    })?;
     Ok(StepEffect { changed: answer.status != 404, ..StepEffect::default() })
 }
 
-/// Sets or takes away the taint that keeps ordinary pods off a master; other taints stay.
+/// Adds or removes the taint that keeps ordinary pods off a master; other taints stay.
 ///
 /// # Errors
-/// When there is no such node, or the API server does not take it in time.
+/// If the node does not exist, or the API server does not accept the change in time.
 pub fn taint(job: &Job<'_>, node: &HostName, present: bool) -> Result<StepEffect, StepFailure> {
     let api = Api::local(job.host)?;
     let path = format!("/api/v1/nodes/{node}");
     let marks = vec![Mark::Object { path: path.clone() }];
     let mut changed = false;
-    let answer = until_taken(job, &format!("the taint of node {node} is not changed"), || {
-        let seen = api.get(&path, CALL.min(job.left()))?;
-        let object = serde_json::from_str::<Value>(&seen.body).unwrap_or_default();
-        let Some(body) = tainted(&object, present).filter(|_| seen.status == 200) else { return Ok(seen) };
+    let answer = until_accepted(job, &format!("the taint of node {node} is not changed"), || {
+        let current = api.get(&path, CALL_TIMEOUT.min(job.left()))?;
+        let object = serde_json::from_str::<Value>(&current.body).unwrap_or_default();
+        let Some(body) = tainted(&object, present).filter(|_| current.status == 200) else {
+            return Ok(current);
+        };
         changed = true;
-        api.merge(&path, &body, CALL.min(job.left()))
+        api.merge(&path, &body, CALL_TIMEOUT.min(job.left()))
     })?;
     match answer.status {
-        404 => Err(failed(format!("there is no node {node}"))),
+        404 => Err(failed(format!("node {node} does not exist"))),
         _ => Ok(StepEffect { changed, marks }),
     }
 }
 
-/// The patch that leads there, bound to the revision that was seen; `None` where nothing is to do.
+/// The patch for the taint, bound to the observed resource version; `None` if no change is needed.
 fn tainted(node: &Value, present: bool) -> Option<Value> {
-    let is_ours = |taint: &Value| taint["key"] == CONTROL_PLANE && taint["effect"] == "NoSchedule";
+    let is_control_plane = |taint: &Value| taint["key"] == CONTROL_PLANE && taint["effect"] == "NoSchedule";
     let mut taints = node["spec"]["taints"].as_array().cloned().unwrap_or_default();
-    if taints.iter().any(is_ours) == present {
+    if taints.iter().any(is_control_plane) == present {
         return None;
     }
-    taints.retain(|taint| !is_ours(taint));
+    taints.retain(|taint| !is_control_plane(taint));
     if present {
         taints.push(json!({"key": CONTROL_PLANE, "effect": "NoSchedule"}));
     }
@@ -71,13 +74,13 @@ fn tainted(node: &Value, present: bool) -> Option<Value> {
     Some(json!({"metadata": {"resourceVersion": revision}, "spec": {"taints": taints}}))
 }
 
-/// Calls until the server takes it or says that there is no such thing.
+/// Repeats a call until the server accepts it or answers 404.
 ///
 /// # Errors
-/// [`Category::Timeout`] with what was seen last; at once what no later call changes.
-pub fn until_taken(
+/// [`Category::Timeout`] with the last answer; at once for an answer that a retry does not change.
+pub fn until_accepted(
     job: &Job<'_>,
-    what: &str,
+    problem: &str,
     mut call: impl FnMut() -> Result<HttpResponse, String>,
 ) -> Result<HttpResponse, StepFailure> {
     let mut pauses = pauses();
@@ -89,18 +92,18 @@ pub fn until_taken(
             }
             Ok(answer) => {
                 return Err(failed(format!(
-                    "{what}: refused ({}): {}",
+                    "{problem}: refused ({}): {}",
                     answer.status,
                     message(&answer.body)
                 )));
             }
             Err(why) => format!("the API server on this host does not answer: {why}"),
         };
-        let tell = || format!("{what}: {seen}");
+        let describe = || format!("{problem}: {seen}");
         if job.left().is_zero() {
-            return Err(of(Category::Timeout, tell()));
+            return Err(of(Category::Timeout, describe()));
         }
-        job.pause(pauses.next().unwrap_or_default(), tell)?;
+        job.pause(pauses.next().unwrap_or_default(), describe)?;
     }
 }
 

@@ -14,9 +14,9 @@ fn reply(status: u16, body: &Value) -> Reply {
 }
 
 #[test]
-fn a_node_that_is_removed_is_forgotten_first() {
+fn removing_a_node_first_removes_its_steps_from_the_journal() {
     let mut bench = Bench::new();
-    let asked = serve(&mut bench, |_, _, number| match number {
+    let requests = serve(&mut bench, |_, _, number| match number {
         0 => reply(503, &json!({"message": "starting"})),
         1 => reply(200, &json!({})),
         _ => reply(404, &json!({})),
@@ -27,50 +27,50 @@ fn a_node_that_is_removed_is_forgotten_first() {
         journal::remember(&bench.host.root, &entry).unwrap();
     }
     assert!(remove(&bench.job(), &name(), &ids).unwrap().changed);
-    assert!(!remove(&bench.job(), &name(), &ids).unwrap().changed, "a node that is not there is no change");
+    assert!(!remove(&bench.job(), &name(), &ids).unwrap().changed, "removing a missing node changes nothing");
     assert!(journal::all(&bench.host.root).unwrap().is_empty());
-    assert_eq!(asked.lock()[0].0, "DELETE");
-    assert_eq!(asked.lock()[0].1, "/api/v1/nodes/h3");
+    assert_eq!(requests.lock()[0].0, "DELETE");
+    assert_eq!(requests.lock()[0].1, "/api/v1/nodes/h3");
 }
 
 #[test]
-fn the_taint_leaves_others_alone_and_minds_the_revision() {
+fn the_taint_patch_keeps_other_taints_and_checks_the_resource_version() {
     let other = json!({"key": "gpu", "effect": "NoSchedule"});
-    let ours = json!({"key": CONTROL_PLANE, "effect": "NoSchedule"});
+    let control_plane = json!({"key": CONTROL_PLANE, "effect": "NoSchedule"});
     let node = |taints: &[&Value]| json!({"metadata": {"resourceVersion": "7"}, "spec": {"taints": taints}});
-    assert_eq!(tainted(&node(&[&other]), true).unwrap(), node(&[&other, &ours]));
-    assert_eq!(tainted(&node(&[&ours, &other]), false).unwrap(), node(&[&other]));
-    assert_eq!(tainted(&node(&[&ours]), true), None);
+    assert_eq!(tainted(&node(&[&other]), true).unwrap(), node(&[&other, &control_plane]));
+    assert_eq!(tainted(&node(&[&control_plane, &other]), false).unwrap(), node(&[&other]));
+    assert_eq!(tainted(&node(&[&control_plane]), true), None);
     assert_eq!(tainted(&json!({"spec": {}}), false), None);
 }
 
 #[test]
-fn a_taint_that_met_another_writer_is_tried_again() {
+fn a_conflict_of_the_taint_patch_is_retried() {
     let mut bench = Bench::new();
-    let asked = serve(&mut bench, |method, _, number| match (method, number) {
+    let requests = serve(&mut bench, |method, _, number| match (method, number) {
         ("GET", _) => reply(200, &json!({"metadata": {"resourceVersion": number.to_string()}, "spec": {}})),
         (_, 1) => reply(409, &json!({"message": "the object has been modified"})),
         _ => reply(200, &json!({})),
     });
     assert!(taint(&bench.job(), &name(), true).unwrap().changed);
-    let asked = asked.lock();
-    let methods: Vec<_> = asked.iter().map(|(method, ..)| method.as_str()).collect();
+    let requests = requests.lock();
+    let methods: Vec<_> = requests.iter().map(|(method, ..)| method.as_str()).collect();
     assert_eq!(methods, ["GET", "PATCH", "GET", "PATCH"]);
-    assert!(asked[3].2.contains("\"resourceVersion\":\"2\""), "{}", asked[3].2);
+    assert!(requests[3].2.contains("\"resourceVersion\":\"2\""), "{}", requests[3].2);
 }
 
 #[test]
-fn a_node_that_is_missing_cannot_be_tainted() {
+fn a_missing_node_cannot_be_tainted() {
     let mut bench = Bench::new();
     serve(&mut bench, |_, _, _| reply(404, &json!({})));
-    assert_eq!(taint(&bench.job(), &name(), true).unwrap_err().cause, "there is no node h3");
+    assert_eq!(taint(&bench.job(), &name(), true).unwrap_err().cause, "node h3 does not exist");
 }
 
 #[test]
-fn what_is_refused_for_good_is_not_tried_again() {
+fn a_permanent_refusal_is_not_retried() {
     let mut bench = Bench::new();
-    let asked = serve(&mut bench, |_, _, _| reply(403, &json!({"message": "not you"})));
+    let requests = serve(&mut bench, |_, _, _| reply(403, &json!({"message": "not you"})));
     let failure = remove(&bench.job(), &name(), &[]).unwrap_err();
     assert_eq!(failure.cause, "node h3 is not removed: refused (403): not you");
-    assert_eq!(asked.lock().len(), 1);
+    assert_eq!(requests.lock().len(), 1);
 }

@@ -12,13 +12,15 @@ use crate::https::HttpResponse;
 use crate::job::{Job, StepEffect};
 use crate::journal::Mark;
 
-/// How long one call may take.
-const CALL: Duration = Duration::from_secs(10);
+/// The time limit of one call.
+const CALL_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Applies the objects: namespaces first, then definitions of kinds, then the rest, each in the order given.
+/// Applies the objects: namespaces first, then custom resource definitions, then the rest, each in the given
+/// order.
 ///
 /// # Errors
-/// What the API server says against an object; [`Category::Timeout`] when it does not take it in time.
+/// The API server's reason for refusing an object; [`Category::Timeout`] if it does not accept an object in
+/// time.
 pub fn run(job: &Job<'_>, objects: &[ApiObject]) -> Result<StepEffect, StepFailure> {
     objects.iter().try_for_each(|object| check_path(&object.path))?;
     let api = Api::local(job.host)?;
@@ -41,20 +43,21 @@ fn in_order(objects: &[ApiObject]) -> Vec<&ApiObject> {
     ordered
 }
 
-/// Applies one object; tells whether the server's object changed.
+/// Applies one object. Returns whether the server's object changed.
 fn apply(job: &Job<'_>, api: &Api, object: &ApiObject) -> Result<bool, StepFailure> {
     let before = retry(job, object, || {
-        // 404 is an answer here, while for a PATCH it means that its kind or namespace is still to come.
-        api.get(&object.path, CALL.min(job.left())).map(|answer| match answer.status {
+        // For a GET, 404 is a valid answer. For a PATCH, it means that the kind or namespace does not exist
+        // yet.
+        api.get(&object.path, CALL_TIMEOUT.min(job.left())).map(|answer| match answer.status {
             404 => HttpResponse { status: 200, body: "null".to_owned() },
             _ => answer,
         })
     })?;
-    let after = retry(job, object, || api.apply(object, CALL.min(job.left())))?;
+    let after = retry(job, object, || api.apply(object, CALL_TIMEOUT.min(job.left())))?;
     Ok(before.is_null() || desired(before) != desired(after))
 }
 
-/// The object without what the server and its controllers write at any time.
+/// The object without the fields that the server and controllers write.
 fn desired(mut object: Value) -> Value {
     if let Some(fields) = object.as_object_mut() {
         fields.remove("status");
@@ -66,7 +69,7 @@ fn desired(mut object: Value) -> Value {
     object
 }
 
-/// Calls until the server takes it, and gives the object that it answers with.
+/// Repeats a call until the server accepts it. Returns the object in the answer.
 fn retry(
     job: &Job<'_>,
     object: &ApiObject,
@@ -76,29 +79,30 @@ fn retry(
     loop {
         let seen = match call() {
             Ok(answer) if matches!(answer.status, 200 | 201) => {
-                return serde_json::from_str(&answer.body)
-                    .map_err(|_| failed(format!("{}: the API server answers no JSON", object.path)));
+                return serde_json::from_str(&answer.body).map_err(|_| {
+                    failed(format!("{}: the answer of the API server is not JSON", object.path))
+                });
             }
-            Ok(answer) if may_pass(&answer) => {
+            Ok(answer) if is_retryable(&answer) => {
                 format!("the API server answers {}: {}", answer.status, message(&answer.body))
             }
             Ok(answer) => {
-                let said = message(&answer.body);
-                return Err(failed(format!("{} is refused ({}): {said}", object.path, answer.status)));
+                let reason = message(&answer.body);
+                return Err(failed(format!("{} is refused ({}): {reason}", object.path, answer.status)));
             }
             Err(why) => format!("the API server on this host does not answer: {why}"),
         };
-        let tell = || format!("{} is not applied: {seen}", object.path);
+        let describe = || format!("{} is not applied: {seen}", object.path);
         if job.left().is_zero() {
-            return Err(of(Category::Timeout, tell()));
+            return Err(of(Category::Timeout, describe()));
         }
-        job.pause(pauses.next().unwrap_or_default(), tell)?;
+        job.pause(pauses.next().unwrap_or_default(), describe)?;
     }
 }
 
-/// Whether the same call may be taken later. The server answers 500 also to an object that is not of the
-/// shape of its kind, which never passes.
-fn may_pass(answer: &HttpResponse) -> bool {
+/// Whether a retry may succeed. The server also answers 500 to an object that does not match the schema of
+/// its kind, which never succeeds.
+fn is_retryable(answer: &HttpResponse) -> bool {
     let shape = answer.status == 500 && answer.body.contains("failed to create typed patch object");
     matches!(answer.status, 404 | 409 | 429 | 500..) && !shape
 }

@@ -10,7 +10,7 @@ fn object(kind: &str, path: &str) -> ApiObject {
     ApiObject { path: path.into(), body: json!({"kind": kind}) }
 }
 
-/// The object as it is at some time: its revision and status are of the moment.
+/// The object with a resource version and status that change between calls.
 fn revision(number: usize) -> Reply {
     let metadata = json!({"resourceVersion": number.to_string(), "managedFields": [number]});
     Reply::Json(200, json!({"metadata": metadata, "data": {"a": "b"}, "status": number}).to_string())
@@ -21,7 +21,7 @@ fn not_found() -> Reply {
 }
 
 #[test]
-fn namespaces_come_first_and_the_rest_keeps_its_order() {
+fn namespaces_come_first_and_the_other_objects_keep_their_order() {
     let objects = [
         object("Deployment", "d"),
         object("CustomResourceDefinition", "c"),
@@ -34,30 +34,30 @@ fn namespaces_come_first_and_the_rest_keeps_its_order() {
 }
 
 #[test]
-fn applies_on_the_servers_side_as_kubeon() {
+fn uses_server_side_apply_as_field_manager_kubeon() {
     let mut bench = Bench::new();
-    let asked = serve(&mut bench, |method, _, number| match method {
+    let requests = serve(&mut bench, |method, _, number| match method {
         "GET" => not_found(),
         _ => revision(number),
     });
     let effect = run(&bench.job(), &[object("Namespace", "/api/v1/namespaces/x")]).unwrap();
     assert!(effect.changed);
-    let asked = asked.lock();
-    assert_eq!((asked[0].0.as_str(), asked[0].1.as_str()), ("GET", "/api/v1/namespaces/x"));
-    assert_eq!(asked[1].0, "PATCH");
-    assert_eq!(asked[1].1, "/api/v1/namespaces/x?fieldManager=kubeon&force=true");
-    assert_eq!(asked[1].2, r#"{"kind":"Namespace"}"#);
+    let requests = requests.lock();
+    assert_eq!((requests[0].0.as_str(), requests[0].1.as_str()), ("GET", "/api/v1/namespaces/x"));
+    assert_eq!(requests[1].0, "PATCH");
+    assert_eq!(requests[1].1, "/api/v1/namespaces/x?fieldManager=kubeon&force=true");
+    assert_eq!(requests[1].2, r#"{"kind":"Namespace"}"#);
 }
 
 #[test]
-fn an_object_that_is_as_it_should_be_is_no_change() {
+fn an_up_to_date_object_does_not_change() {
     let mut bench = Bench::new();
     serve(&mut bench, |_, _, number| revision(number));
     assert!(!run(&bench.job(), &[object("ConfigMap", "/api/v1/x")]).unwrap().changed);
 }
 
 #[test]
-fn tries_again_what_may_pass_and_gives_up_on_what_will_not() {
+fn retries_temporary_failures_and_stops_at_permanent_ones() {
     let mut bench = Bench::new();
     serve(&mut bench, |method, _, number| match (method, number) {
         ("GET", 0) => Reply::Json(503, "starting".into()),
@@ -71,9 +71,9 @@ fn tries_again_what_may_pass_and_gives_up_on_what_will_not() {
     assert!(run(&bench.job(), &[object("ConfigMap", "/api/v1/x")]).unwrap().changed);
 
     let mut bench = Bench::new();
-    let said = |text: &str| json!({"kind": "Status", "message": text}).to_string();
-    let invalid = said("ConfigMap \"x\" is invalid: data");
-    let misshapen = said("failed to create typed patch object: .data.a: expected string");
+    let status = |text: &str| json!({"kind": "Status", "message": text}).to_string();
+    let invalid = status("ConfigMap \"x\" is invalid: data");
+    let misshapen = status("failed to create typed patch object: .data.a: expected string");
     serve(&mut bench, move |method, path, _| match (method, path.contains("/y")) {
         ("GET", _) => not_found(),
         (_, false) => Reply::Json(422, invalid.clone()),
@@ -88,7 +88,7 @@ fn tries_again_what_may_pass_and_gives_up_on_what_will_not() {
 }
 
 #[test]
-fn says_at_the_deadline_that_nobody_answers() {
+fn reports_at_the_deadline_that_the_api_server_does_not_answer() {
     let mut bench = Bench::new();
     serve(&mut bench, |_, _, _| revision(1));
     bench.host.api = "https://127.0.0.1:1".into();
@@ -100,7 +100,7 @@ fn says_at_the_deadline_that_nobody_answers() {
 }
 
 #[test]
-fn a_path_cannot_carry_a_query_of_its_own() {
+fn a_path_cannot_contain_a_query() {
     let bench = Bench::new();
     for bad in ["/api/v1/x?force=false", "/api/../x", "//other/api", "api/v1/x"] {
         assert!(run(&bench.job(), &[object("ConfigMap", bad)]).is_err(), "{bad}");

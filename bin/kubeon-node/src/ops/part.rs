@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use kubeon_api::Digest;
 use kubeon_wire::{Category, StepFailure};
 
-use super::part_stream::{Arriving, Ended};
+use super::part_stream::{PartReader, StreamEnd};
 use crate::durable::make_folders;
 use crate::failure::{Doing, failed, is_full, of, plain};
 use crate::job::{Job, StepEffect};
@@ -16,38 +16,38 @@ use crate::journal::Mark;
 use crate::unpack::{UnpackError, unpack};
 use crate::{parts, paths};
 
-/// How often the step says how far it is.
+/// The interval of progress events.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(250);
 const MIB: u64 = 1 << 20;
 
 /// A part to unpack.
 pub struct PartSpec<'a> {
-    /// Its name, for people.
+    /// Its name, for messages.
     pub name: &'a str,
-    /// SHA-256 of its blob.
+    /// SHA-256 of its compressed blob.
     pub digest: &'a Digest,
-    /// Bytes of its blob.
+    /// Size of its compressed blob in bytes.
     pub size: u64,
-    /// Bytes after unpacking.
+    /// Size after unpacking in bytes.
     pub unpacked_size: u64,
 }
 
-/// Unpacks the part where it is missing.
+/// Unpacks the part if it is missing.
 ///
 /// # Errors
-/// [`Category::Corrupt`], [`Category::Exhausted`], or [`Category::Unreachable`] when bytes are missing; the
-/// part is then not in its place.
-pub fn run(job: &Job<'_>, part: &PartSpec<'_>, arriving: Arriving) -> Result<StepEffect, StepFailure> {
+/// [`Category::Corrupt`], [`Category::Exhausted`], or [`Category::Unreachable`] if bytes are missing. The
+/// part is then not installed.
+pub fn run(job: &Job<'_>, part: &PartSpec<'_>, arriving: PartReader) -> Result<StepEffect, StepFailure> {
     let root = &job.host.root;
     let marks = vec![Mark::Part { digest: part.digest.to_string() }];
     if parts::is_whole(root, part.digest)? {
         return Ok(StepEffect { changed: false, marks });
     }
     make_folders(&root.at(paths::PARTS))?;
-    demand_space(job, part)?;
+    check_space(job, part)?;
     let temporary = parts::unfinished(root, part.digest, job.id);
     parts::remove(&temporary)?;
-    fs::create_dir(&temporary).doing("make the folder", &temporary)?;
+    fs::create_dir(&temporary).doing("create the folder", &temporary)?;
     let done = receive(job, part, arriving, &temporary)
         .and_then(|()| finish(job, part, &temporary))
         .inspect_err(|_| drop(parts::remove(&temporary)));
@@ -55,20 +55,25 @@ pub fn run(job: &Job<'_>, part: &PartSpec<'_>, arriving: Arriving) -> Result<Ste
 }
 
 fn finish(job: &Job<'_>, part: &PartSpec<'_>, temporary: &Path) -> Result<(), StepFailure> {
-    // Another step may have brought the same part in between.
+    // Another step may have installed the same part in the meantime.
     if parts::is_whole(&job.host.root, part.digest)? {
         return parts::remove(temporary);
     }
     parts::put(&job.host.root, part.digest, temporary)
 }
 
-fn receive(job: &Job<'_>, part: &PartSpec<'_>, arriving: Arriving, folder: &Path) -> Result<(), StepFailure> {
+fn receive(
+    job: &Job<'_>,
+    part: &PartSpec<'_>,
+    arriving: PartReader,
+    folder: &Path,
+) -> Result<(), StepFailure> {
     let broken = |error: &io::Error| failed(format!("cannot unpack {}: {}", part.name, plain(error)));
-    let told = Told { job, arriving, total: part.size, last: Instant::now() };
-    let mut decoder = zstd::stream::read::Decoder::with_buffer(told).map_err(|error| broken(&error))?;
+    let reader = ProgressReader { job, arriving, total: part.size, last: Instant::now() };
+    let mut decoder = zstd::stream::read::Decoder::with_buffer(reader).map_err(|error| broken(&error))?;
     let mut outcome = unpack(&mut decoder, folder);
     if outcome.is_ok() {
-        // What follows the end of the archive belongs to the blob, and a damaged frame shows only there.
+        // Bytes after the end of the archive belong to the blob, and only they show that a frame is damaged.
         outcome = io::copy(&mut decoder, &mut io::sink()).map(drop).map_err(UnpackError::Stream);
     }
     if let Err(UnpackError::Write(path, error)) = outcome {
@@ -76,32 +81,32 @@ fn receive(job: &Job<'_>, part: &PartSpec<'_>, arriving: Arriving, folder: &Path
         return full.map_or_else(|| Err(error).doing("write", &path), Err);
     }
     match (decoder.into_inner().arriving.finish(), outcome) {
-        (Ended::Cut(came), _) => Err(of(
+        (StreamEnd::Cut(received), _) => Err(of(
             Category::Unreachable,
-            format!("the connection ended after {} of {} bytes of {}", came, part.size, part.name),
+            format!("the connection ended after {} of {} bytes of {}", received, part.size, part.name),
         )),
-        (Ended::Whole(sum), _) if sum != part.digest.as_str() => Err(of(
+        (StreamEnd::Whole(sum), _) if sum != part.digest.as_str() => Err(of(
             Category::Corrupt,
             format!("{} arrived damaged: its SHA-256 is {sum}, not {}", part.name, part.digest),
         )),
-        (Ended::Whole(_), Err(UnpackError::Refused(why))) => {
+        (StreamEnd::Whole(_), Err(UnpackError::Refused(why))) => {
             Err(of(Category::Corrupt, format!("{} cannot be unpacked: {why}", part.name)))
         }
-        (Ended::Whole(_), Err(UnpackError::Stream(error))) => {
+        (StreamEnd::Whole(_), Err(UnpackError::Stream(error))) => {
             Err(of(Category::Corrupt, format!("{} cannot be unpacked: {}", part.name, plain(&error))))
         }
-        (Ended::Whole(_), _) => Ok(()),
+        (StreamEnd::Whole(_), _) => Ok(()),
     }
 }
 
-fn demand_space(job: &Job<'_>, part: &PartSpec<'_>) -> Result<(), StepFailure> {
+fn check_space(job: &Job<'_>, part: &PartSpec<'_>) -> Result<(), StepFailure> {
     let free = free(job)?;
     if free < part.unpacked_size { Err(no_space(job, part, free)) } else { Ok(()) }
 }
 
 fn free(job: &Job<'_>) -> Result<u64, StepFailure> {
     let parts = job.host.root.at(paths::PARTS);
-    let disk = rustix::fs::statvfs(&parts).doing("look at the disk of", &parts)?;
+    let disk = rustix::fs::statvfs(&parts).doing("read the free disk space of", &parts)?;
     Ok(disk.f_bavail.saturating_mul(disk.f_frsize))
 }
 
@@ -118,15 +123,15 @@ fn no_space(job: &Job<'_>, part: &PartSpec<'_>, free: u64) -> StepFailure {
     )
 }
 
-/// Says now and then how much arrived.
-struct Told<'a> {
+/// Sends progress events while the part is read.
+struct ProgressReader<'a> {
     job: &'a Job<'a>,
-    arriving: Arriving,
+    arriving: PartReader,
     total: u64,
     last: Instant,
 }
 
-impl BufRead for Told<'_> {
+impl BufRead for ProgressReader<'_> {
     fn fill_buf(&mut self) -> io::Result<&[u8]> {
         if self.last.elapsed() >= PROGRESS_INTERVAL {
             self.last = Instant::now();
@@ -140,7 +145,7 @@ impl BufRead for Told<'_> {
     }
 }
 
-impl Read for Told<'_> {
+impl Read for ProgressReader<'_> {
     fn read(&mut self, place: &mut [u8]) -> io::Result<usize> {
         self.arriving.read(place)
     }

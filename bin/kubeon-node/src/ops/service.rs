@@ -16,29 +16,29 @@ use crate::journal::Mark;
 use crate::systemd::{NotStarted, UnitState};
 use crate::{checks, units};
 
-/// A unit that systemd had to start again so often is not going to stay up.
+/// The number of automatic restarts after which a unit counts as failed.
 const RESTART_LIMIT: u32 = 3;
-/// How often a unit that is being waited for is asked how it is.
+/// The interval at which the state of a unit is read while the step waits for its checks.
 const HEALTH_INTERVAL: Duration = Duration::from_millis(700);
-/// How long a unit that cannot say when it is ready must stay up.
+/// How long a unit that does not report readiness must stay up.
 const SETTLE: Duration = Duration::from_millis(200);
 
 /// A unit to run.
 pub struct Service<'a> {
     /// Its name with suffix.
     pub name: &'a str,
-    /// Its file's text.
+    /// The text of its unit file.
     pub unit: &'a str,
     /// Paths whose change needs a restart.
     pub watches: &'a [String],
-    /// What must hold before the step is done.
+    /// The checks that must pass before the step is complete.
     pub ready: &'a [Check],
 }
 
-/// Brings the unit up with its present content.
+/// Starts the unit with its current content, or restarts it if the content changed.
 ///
 /// # Errors
-/// When it does not come up; names the unit, its result, and the last lines of its log.
+/// If the unit does not start. The failure contains the unit, its result, and the last lines of its log.
 pub fn run(job: &Job<'_>, service: &Service<'_>) -> Result<StepEffect, StepFailure> {
     let (root, services) = (&job.host.root, &job.host.services);
     units::check_name(service.name)?;
@@ -54,7 +54,10 @@ pub fn run(job: &Job<'_>, service: &Service<'_>) -> Result<StepEffect, StepFailu
         state = self::state(job, service)?;
     }
     if !matches!(state.load.as_str(), "loaded" | "") {
-        return Err(failed(format!("systemd does not take {}: it is {}", service.name, state.load)));
+        return Err(failed(format!(
+            "systemd cannot load {}: its load state is {}",
+            service.name, state.load
+        )));
     }
     let content = units::content(root, service.unit, service.watches)?;
     let stale = started.as_deref() != Some(&*content) || !is_up(service.unit, &state);
@@ -62,18 +65,18 @@ pub fn run(job: &Job<'_>, service: &Service<'_>) -> Result<StepEffect, StepFailu
         start(job, service)?;
         units::remember(root, service.name, Some(&content))?;
     }
-    let asked = Cell::new(Instant::now());
-    checks::hold(job, service.ready, &|| {
-        if asked.get().elapsed() < HEALTH_INTERVAL {
+    let last_check = Cell::new(Instant::now());
+    checks::wait_for(job, service.ready, &|| {
+        if last_check.get().elapsed() < HEALTH_INTERVAL {
             return Ok(());
         }
-        asked.set(Instant::now());
-        alive(job, service)
+        last_check.set(Instant::now());
+        check_alive(job, service)
     })
     .map_err(|failure| with_log(job, service, failure))?;
-    if stale && service.ready.is_empty() && !says_ready(service.unit) {
+    if stale && service.ready.is_empty() && !reports_ready(service.unit) {
         job.pause(SETTLE, || format!("{} was just started", service.name))?;
-        alive(job, service)?;
+        check_alive(job, service)?;
     }
     let mark = Mark::Unit {
         name: service.name.to_owned(),
@@ -88,20 +91,20 @@ fn state(job: &Job<'_>, service: &Service<'_>) -> Result<UnitState, StepFailure>
     Ok(states.remove(service.name).unwrap_or_default())
 }
 
-/// Starts it; a first failure is forgiven where systemd tries again by itself.
+/// Starts the unit. A first failure is ignored if systemd restarts the unit.
 fn start(job: &Job<'_>, service: &Service<'_>) -> Result<(), StepFailure> {
     match job.host.services.restart(service.name, job.deadline) {
         Ok(()) => return Ok(()),
-        Err(NotStarted::Broken(failure)) => return Err(failure),
-        Err(NotStarted::TooLong) => {
+        Err(NotStarted::NoAnswer(failure)) => return Err(failure),
+        Err(NotStarted::Timeout) => {
             let seen = state(job, service)?;
             let cause = format!("{} was not ready in time: {} ({})", service.name, seen.active, seen.sub);
             return Err(with_log(job, service, of(Category::Timeout, cause)));
         }
-        Err(NotStarted::Failed(said)) => {
+        Err(NotStarted::Failed(message)) => {
             let seen = state(job, service)?;
             if !matches!(seen.active.as_str(), "activating" | "active") {
-                let why = if seen.active.is_empty() { said } else { seen.verdict() };
+                let why = if seen.active.is_empty() { message } else { seen.verdict() };
                 return Err(with_log(job, service, failed(format!("{} failed: {why}", service.name))));
             }
         }
@@ -111,23 +114,23 @@ fn start(job: &Job<'_>, service: &Service<'_>) -> Result<(), StepFailure> {
         if is_up(service.unit, &seen) {
             return Ok(());
         }
-        alive(job, service)?;
-        let tell = || format!("{} does not stay up: {}", service.name, seen.verdict());
-        job.pause(Duration::from_millis(200), tell).map_err(|f| with_log(job, service, f))?;
+        check_alive(job, service)?;
+        let describe = || format!("{} does not stay up: {}", service.name, seen.verdict());
+        job.pause(Duration::from_millis(200), describe).map_err(|f| with_log(job, service, f))?;
     }
 }
 
-/// Fails as soon as it is clear that the unit will not stay up.
-fn alive(job: &Job<'_>, service: &Service<'_>) -> Result<(), StepFailure> {
+/// Fails if the unit has ended or systemd restarted it too often.
+fn check_alive(job: &Job<'_>, service: &Service<'_>) -> Result<(), StepFailure> {
     let seen = state(job, service)?;
     let ended = matches!(seen.active.as_str(), "failed" | "inactive") && !is_up(service.unit, &seen);
     if ended || seen.restarts >= RESTART_LIMIT {
         let cause = match seen.restarts {
             0 => format!("{} failed: {}", service.name, seen.verdict()),
-            // Between two tries the state tells of the next one, not of what ended the last one.
+            // Between two restarts the state may describe the next start, not the last failure.
             times => {
                 let why = if seen.has_failed() { format!(": {}", seen.verdict()) } else { String::new() };
-                format!("{} does not stay up: it ended {times} times{why}", service.name)
+                format!("{} does not stay up: it was restarted {times} times{why}", service.name)
             }
         };
         return Err(with_log(job, service, failed(cause)));
@@ -135,15 +138,15 @@ fn alive(job: &Job<'_>, service: &Service<'_>) -> Result<(), StepFailure> {
     Ok(())
 }
 
-/// Whether a unit of this text runs, or has done what it is for.
+/// Whether a unit with this text is running, or is a oneshot unit that succeeded.
 #[must_use]
 pub fn is_up(unit: &str, state: &UnitState) -> bool {
     let done = || kind(unit) == Some("oneshot") && state.active == "inactive" && state.result == "success";
     matches!(state.active.as_str(), "active" | "reloading") || done()
 }
 
-/// Whether systemd itself waits until a unit of this text is ready.
-fn says_ready(unit: &str) -> bool {
+/// Whether systemd itself waits until a unit with this text is ready.
+fn reports_ready(unit: &str) -> bool {
     matches!(kind(unit), Some("notify" | "notify-reload" | "oneshot" | "forking" | "dbus"))
 }
 
@@ -175,39 +178,39 @@ mod tests {
         bench.write("/etc/etcd.yaml", "a");
         let watches = ["/etc/etcd.yaml".to_owned()];
         assert!(run(&bench.job(), &etcd(UNIT, &watches)).unwrap().changed);
-        assert_eq!(bench.asked(), ["restart etcd.service"], "a new unit needs no reload");
+        assert_eq!(bench.calls(), ["restart etcd.service"], "a new unit needs no reload");
         let link = bench.host.root.at("/etc/systemd/system/multi-user.target.wants/etcd.service");
         assert!(link.is_symlink());
 
         assert!(!run(&bench.job(), &etcd(UNIT, &watches)).unwrap().changed);
-        assert_eq!(bench.asked(), Vec::<String>::new());
+        assert_eq!(bench.calls(), Vec::<String>::new());
 
         bench.write("/etc/etcd.yaml", "b");
         assert!(run(&bench.job(), &etcd(UNIT, &watches)).unwrap().changed);
-        assert_eq!(bench.asked(), ["restart etcd.service"], "a watched file changed");
+        assert_eq!(bench.calls(), ["restart etcd.service"], "a watched file changed");
 
         let other = UNIT.replace("/x", "/y");
         assert!(run(&bench.job(), &etcd(&other, &watches)).unwrap().changed);
-        assert_eq!(bench.asked(), ["reload", "restart etcd.service"], "the unit changed");
+        assert_eq!(bench.calls(), ["reload", "restart etcd.service"], "the unit changed");
 
         bench.services.running.lock().clear();
         assert!(run(&bench.job(), &etcd(&other, &watches)).unwrap().changed);
-        assert_eq!(bench.asked(), ["restart etcd.service"], "it was stopped by somebody");
+        assert_eq!(bench.calls(), ["restart etcd.service"], "another program stopped it");
     }
 
     #[test]
-    fn a_unit_that_fails_is_named_with_its_last_words() {
+    fn the_failure_of_a_unit_contains_its_name_and_log() {
         let bench = Bench::new();
         bench.services.broken.lock().insert("etcd.service".into());
         let failure = run(&bench.job(), &etcd(UNIT, &[])).unwrap_err();
         assert_eq!(failure.cause, "etcd.service failed: exit-code");
-        assert_eq!(failure.log, ["last words of etcd.service"]);
+        assert_eq!(failure.log, ["log of etcd.service"]);
         assert_eq!(units::started(&bench.host.root, "etcd.service").unwrap(), None);
-        assert_eq!(units::remembered(&bench.host.root).unwrap(), ["etcd.service"], "a reset finds it");
+        assert_eq!(units::remembered(&bench.host.root).unwrap(), ["etcd.service"], "a reset removes it");
     }
 
     #[test]
-    fn a_broken_unit_is_not_waited_for() {
+    fn does_not_wait_for_a_failed_unit() {
         let bench = Bench::new();
         let missing = Check::Path { path: "/run/never".into() };
         let service = Service { ready: &[missing], ..etcd(UNIT, &[]) };
@@ -223,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_names_that_are_no_units() {
+    fn refuses_invalid_unit_names() {
         let bench = Bench::new();
         for name in ["../x.service", "x", "-H.service", "a b.service"] {
             let service = Service { name, ..etcd(UNIT, &[]) };

@@ -2,7 +2,7 @@
 
 use kubeon_wire::StepFailure;
 
-/// The causes why parts of a cluster are still on the host.
+/// The causes of the failed removals.
 #[derive(Debug, Default)]
 pub(super) struct ResetFailures(Vec<String>);
 

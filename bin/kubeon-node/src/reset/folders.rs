@@ -1,4 +1,4 @@
-//! Folders, files and links; last of all kubeon's own folder.
+//! Removes folders, files and links, and finally kubeon's own folder.
 
 use std::fs;
 use std::path::Path;
@@ -15,7 +15,7 @@ use crate::ops::{hosts, swap};
 use crate::paths;
 use crate::root::Root;
 
-/// Folders that belong to a node of a cluster as a whole.
+/// Folders that belong completely to the node of a cluster.
 const FOLDERS: [&str; 14] = [
     "/etc/kubernetes",
     "/etc/cni/net.d",
@@ -32,9 +32,9 @@ const FOLDERS: [&str; 14] = [
     "/var/log/containers",
     "/etc/kubeon",
 ];
-/// Folders in which links to parts lie among the files of others.
+/// Folders that contain links to parts and files of other programs.
 const LINKED: [&str; 4] = ["/usr/local/bin", "/opt/cni/bin", "/usr/local/sbin", "/usr/bin"];
-/// Folders that are removed where nothing is left in them.
+/// Folders that are removed if they are empty.
 const EMPTY: [&str; 10] = [
     "/opt/cni/bin",
     "/opt/cni",
@@ -48,7 +48,7 @@ const EMPTY: [&str; 10] = [
     "/run/netns",
 ];
 
-/// Removes all but kubeon's own folder.
+/// Removes everything except kubeon's own folder.
 pub(super) fn clear(job: &Job<'_>, failures: &mut ResetFailures) {
     let root = &job.host.root;
     for entry in failures.record(journal::all(root)).unwrap_or_default().into_iter().flatten() {
@@ -62,24 +62,25 @@ pub(super) fn clear(job: &Job<'_>, failures: &mut ResetFailures) {
     std::thread::scope(|scope| {
         let removing = FOLDERS.map(|folder| scope.spawn(move || remove(&root.at(folder))));
         for thread in removing {
-            failures.record(thread.join().unwrap_or_else(|_| Err(failed("a folder could not be removed"))));
+            failures
+                .record(thread.join().unwrap_or_else(|_| Err(failed("the removal of a folder panicked"))));
         }
     });
     for folder in EMPTY {
-        // Fails where something is left in it, which then is of others.
+        // Fails if other files are in it, which must stay.
         drop(fs::remove_dir(root.at(folder)));
     }
     for path in [paths::SYSCTL, paths::MODULES_LOAD] {
         failures.record(remove_file(&root.at(path)));
     }
     failures.record(hosts::replace_block(root, ""));
-    failures.record(swap::redeclare(root));
+    failures.record(swap::restore(root));
     if root.is_live() {
         remove_groups(&root.at("/sys/fs/cgroup"), 2);
     }
 }
 
-/// Removes kubeon's own folder: what tells what to do last, the claim at the very end.
+/// Removes kubeon's own folder. The journal is removed near the end and the claim last.
 pub(super) fn forget(root: &Root, failures: &mut ResetFailures) {
     for folder in [paths::PARTS, paths::UNITS, paths::JOURNAL] {
         failures.record(remove(&root.at(folder)));
@@ -91,17 +92,20 @@ pub(super) fn forget(root: &Root, failures: &mut ResetFailures) {
     }
 }
 
-/// Removes a folder and what is in it, unless something is still mounted below. A folder that is itself a
-/// mount is emptied.
+/// Removes a folder and its content, unless a mount is below it. A folder that is a mount point is emptied.
 ///
 /// # Errors
-/// When something stays.
+/// If anything is left.
 pub(super) fn remove(folder: &Path) -> Result<(), StepFailure> {
     if lstat(folder)?.is_none() {
         return Ok(());
     }
     if let Some(mount) = mounts::below(folder)?.first() {
-        return Err(failed(format!("{} stays: {} is mounted", folder.display(), mount.display())));
+        return Err(failed(format!(
+            "cannot remove {}: {} is mounted below it",
+            folder.display(),
+            mount.display()
+        )));
     }
     match fs::remove_dir_all(folder) {
         Ok(()) => Ok(()),
@@ -121,7 +125,7 @@ fn remove_mark(root: &Root, mark: &Mark) -> Result<(), StepFailure> {
             let place = root.given(path)?;
             match fs::read_link(&place) {
                 Ok(now) if now == Path::new(target) => remove_file(&place).map(drop),
-                // Gone, or somebody else's by now.
+                // The link does not exist, or another program has changed it.
                 _ => Ok(()),
             }
         }
@@ -129,7 +133,7 @@ fn remove_mark(root: &Root, mark: &Mark) -> Result<(), StepFailure> {
     }
 }
 
-/// Removes the links of a folder that point into kubeon's.
+/// Removes the links in a folder that point into kubeon's folder.
 fn remove_links(folder: &Path) -> Result<(), StepFailure> {
     let Ok(entries) = fs::read_dir(folder) else { return Ok(()) };
     for place in entries.flatten().map(|entry| entry.path()) {
@@ -140,7 +144,7 @@ fn remove_links(folder: &Path) -> Result<(), StepFailure> {
     Ok(())
 }
 
-/// Removes the empty control groups of pods; those that are busy go with their last process.
+/// Removes the empty control groups of pods. The others disappear with their last process.
 fn remove_groups(folder: &Path, depth: usize) {
     let Ok(entries) = fs::read_dir(folder) else { return };
     for entry in entries.flatten().filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())) {

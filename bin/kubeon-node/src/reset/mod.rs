@@ -4,8 +4,8 @@
 //!   units ─► processes ─► mounts ─► network ─► folders, files, links ─► parts ─► journal ─► claim
 //! ```
 //!
-//! Every part can be repeated, and a failure of one part does not stop the others. The journal and the claim are removed
-//! only when nothing else is left, so that an interrupted reset can continue.
+//! Every part can be repeated, and a failure of one part does not stop the others. The journal and the claim
+//! are removed only when nothing else is left, so that an interrupted reset can continue.
 
 mod failures;
 mod folders;
@@ -46,7 +46,7 @@ pub fn run(job: &Job<'_>, cluster: &ClusterName) -> Result<StepEffect, StepFailu
             return Err(of(Category::Fenced, cause));
         }
         Some(_) => {}
-        // The claim is removed last: without it nothing of a cluster is on the host.
+        // The claim is removed last: without a claim, no other file of a cluster is on the host.
         None => {
             let changed = root.at(paths::STATE).join("parts").exists();
             folders::remove(&root.at(paths::STATE))?;
@@ -54,7 +54,7 @@ pub fn run(job: &Job<'_>, cluster: &ClusterName) -> Result<StepEffect, StepFailu
         }
     }
     let mut failures = ResetFailures::default();
-    // A host that was claimed but never written to may hold files of others in the same paths.
+    // A claimed host to which kubeon never wrote may have files of other programs in the same paths.
     if root.at(paths::TOUCHED).exists() {
         services::stop(job, &mut failures);
         processes::kill(job, &mut failures);
@@ -70,7 +70,7 @@ pub fn run(job: &Job<'_>, cluster: &ClusterName) -> Result<StepEffect, StepFailu
         return Ok(StepEffect { changed: true, marks: Vec::new() });
     }
     let causes = failures.into_causes();
-    let cause = format!("the reset is not complete, {} left: {}", count(causes.len()), causes[0]);
+    let cause = format!("the reset is not complete ({}): {}", count(causes.len()), causes[0]);
     Err(StepFailure { log: causes, ..failed(cause) })
 }
 
@@ -85,7 +85,7 @@ pub fn by_hand(host: &HostSystem, cluster: &ClusterName) -> Result<bool, StepFai
     let claim = fence::claim(&host.root)?;
     let (uid, generation) = claim.map(|claim| (claim.uid, claim.generation)).unwrap_or_default();
     let lock = Lock::take(&host.root, &uid, generation, LOCK_TIMEOUT)?;
-    let (events, stop) = (Events::into(Box::new(std::io::sink())), AtomicBool::new(false));
+    let (events, stop) = (Events::with_writer(Box::new(std::io::sink())), AtomicBool::new(false));
     let deadline = Instant::now() + BY_HAND;
     let job = Job { host, id: "reset", deadline, events: &events, stop: &stop };
     let effect = run(&job, cluster)?;
@@ -94,7 +94,7 @@ pub fn by_hand(host: &HostSystem, cluster: &ClusterName) -> Result<bool, StepFai
 }
 
 fn count(number: usize) -> String {
-    if number == 1 { "1 thing is".to_owned() } else { format!("{number} things are") }
+    if number == 1 { "1 failure".to_owned() } else { format!("{number} failures") }
 }
 
 #[cfg(test)]

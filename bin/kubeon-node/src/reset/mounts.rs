@@ -1,4 +1,4 @@
-//! Mounts that pods left behind, the deepest first.
+//! Removes the mounts of pods, the deepest first.
 
 use std::ffi::OsString;
 use std::fs;
@@ -18,19 +18,19 @@ use crate::job::Job;
 use crate::paths;
 use crate::root::Root;
 
-/// Below these everything mounted is of pods or of containerd. The folders themselves may be disks of the
-/// host's owner and stay mounted.
+/// All mounts below these folders belong to pods or containerd. The folders themselves may be mounted disks
+/// and stay mounted.
 const FOLDERS: [&str; 5] =
     ["/var/lib/kubelet", "/run/containerd", "/var/lib/containerd", "/var/lib/etcd", paths::STATE];
-/// Network namespaces of pods are mounts with this start.
+/// The path prefix of the mounts of pods' network namespaces.
 const NAMESPACES: &str = "/run/netns/cni-";
-/// A mount whose server is gone may hang; it is then left to be detached.
-const ONE: Duration = Duration::from_secs(5);
+/// The time limit of one unmount, which hangs if the server of the mount is gone; the mount is then detached.
+const UNMOUNT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Unmounts all of them.
+/// Unmounts all mounts of pods and containerd.
 pub(super) fn detach(job: &Job<'_>, failures: &mut ResetFailures) {
     let root = &job.host.root;
-    let Some(mounts) = failures.record(ours(root)) else { return };
+    let Some(mounts) = failures.record(cluster_mounts(root)) else { return };
     for mount in &mounts {
         failures.record(detach_one(mount));
     }
@@ -41,23 +41,23 @@ pub(super) fn detach(job: &Job<'_>, failures: &mut ResetFailures) {
     }
 }
 
-/// What is mounted below a folder, the folder itself not counted.
+/// The mounts below a folder, without the folder itself.
 ///
 /// # Errors
-/// When the table of mounts cannot be read.
+/// If the table of mounts cannot be read.
 pub(super) fn below(folder: &Path) -> Result<Vec<PathBuf>, StepFailure> {
     let mounts = all()?;
     Ok(mounts.into_iter().filter(|mount| mount != folder && mount.starts_with(folder)).collect())
 }
 
-fn ours(root: &Root) -> Result<Vec<PathBuf>, StepFailure> {
+fn cluster_mounts(root: &Root) -> Result<Vec<PathBuf>, StepFailure> {
     let folders = FOLDERS.map(|folder| root.at(folder));
     let namespaces = root.at(NAMESPACES).to_string_lossy().into_owned();
     let inside = |mount: &PathBuf| {
         folders.iter().any(|folder| mount != folder && mount.starts_with(folder))
             || mount.to_string_lossy().starts_with(&namespaces)
     };
-    // The table lists a mount after those that it lies on.
+    // The table lists a mount after the mounts below which it is mounted.
     Ok(all()?.into_iter().rev().filter(inside).collect())
 }
 
@@ -68,7 +68,7 @@ fn all() -> Result<Vec<PathBuf>, StepFailure> {
     Ok(text.split(|byte| *byte == b'\n').filter_map(point).collect())
 }
 
-/// The kernel writes spaces and the like as `\040`.
+/// Decodes the kernel's octal escapes, such as `\040` for a space.
 fn unescape(text: &[u8]) -> PathBuf {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text;
@@ -93,10 +93,10 @@ fn detach_one(mount: &Path) -> Result<(), StepFailure> {
     let (sender, receiver) = channel();
     let place = mount.to_owned();
     thread::spawn(move || sender.send(unmount(&place, UnmountFlags::NOFOLLOW)).is_ok());
-    match receiver.recv_timeout(ONE) {
-        // Not a mount any more: another one took it along.
+    match receiver.recv_timeout(UNMOUNT_TIMEOUT) {
+        // No longer a mount: it was unmounted together with another one.
         Ok(Ok(()) | Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOENT)) => Ok(()),
-        // Busy, or it hangs: taken out of the tree now, gone when its last user is.
+        // Busy or hanging: detach it now; it is unmounted when its last user ends.
         _ => match unmount(mount, UnmountFlags::NOFOLLOW | UnmountFlags::DETACH) {
             Ok(()) | Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOENT) => Ok(()),
             Err(error) => Err(failed(format!("cannot unmount {}: {error}", mount.display()))),
@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_names_as_the_kernel_writes_them() {
+    fn decodes_the_escapes_of_the_kernel() {
         assert_eq!(unescape(b"/a\\040b\\134c"), Path::new("/a b\\c"));
         assert_eq!(unescape(b"/plain\\"), Path::new("/plain\\"));
     }

@@ -1,4 +1,4 @@
-//! Links, routes and packet rules of pods and services.
+//! Removes links, routes and packet rules of pods and services.
 
 use std::fs;
 use std::path::Path;
@@ -12,16 +12,16 @@ use crate::command::{run, step_failure};
 use crate::failure::failed;
 use crate::job::Job;
 
-/// Links that the network of pods makes.
+/// Links that the pod network creates.
 const LINKS: [&str; 4] = ["cni0", "flannel.1", "kube-ipvs0", "kube-bridge"];
 /// Tables of nftables that belong to kube-proxy, flannel and the port mapping plugin.
 const TABLES: [&str; 4] = ["kube-proxy", "flannel-ipv4", "flannel-ipv6", "cni_hostport"];
-/// Chains of iptables likewise.
+/// Prefixes of the iptables chains of the same programs.
 const CHAINS: [&str; 3] = ["KUBE-", "FLANNEL-", "CNI-"];
-/// How long one program may take.
-const ONE: Duration = Duration::from_secs(10);
+/// The time limit of one program.
+const PROGRAM_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Takes all of it away, on a real host.
+/// Removes them all, on a real host only.
 pub(super) fn clear(job: &Job<'_>, failures: &mut ResetFailures) {
     if !job.host.root.is_live() {
         return;
@@ -48,7 +48,7 @@ fn routes() -> Result<(), StepFailure> {
     Ok(())
 }
 
-/// The links themselves, and the host's ends of the pods' links.
+/// The links of the pod network and the host's ends of the pods' links.
 fn pod_links() -> Vec<String> {
     let ends = fs::read_dir("/sys/class/net/cni0/brif").into_iter().flatten().flatten();
     let mut links: Vec<String> = ends.map(|end| end.file_name().to_string_lossy().into_owned()).collect();
@@ -59,8 +59,8 @@ fn pod_links() -> Vec<String> {
 
 fn delete_link(link: &str) -> Result<(), StepFailure> {
     match call("ip", &["link", "delete", link], None)? {
-        None => Err(failed(format!("the link {link} stays: the host has no program ip"))),
-        // It may have gone with the other end in between.
+        None => Err(failed(format!("cannot delete the link {link}: the host has no program ip"))),
+        // It may have been deleted together with its other end.
         Some(done) if done.success() || !Path::new("/sys/class/net").join(link).exists() => Ok(()),
         Some(done) => Err(failed(format!("cannot delete the link {link}: {}", done.last_line()))),
     }
@@ -83,7 +83,7 @@ fn nftables() -> Result<(), StepFailure> {
 }
 
 fn iptables(program: &str, kind: &str) -> Result<(), StepFailure> {
-    // Asking the older tables for their rules would make them; only those in use are listed.
+    // Listing the legacy tables would create them; the kernel's list contains only the tables in use.
     let names =
         if program.starts_with("ip6") { "/proc/net/ip6_tables_names" } else { "/proc/net/ip_tables_names" };
     if kind == "-legacy" && fs::read_to_string(names).unwrap_or_default().trim().is_empty() {
@@ -92,36 +92,38 @@ fn iptables(program: &str, kind: &str) -> Result<(), StepFailure> {
     let Some(saved) = call(&format!("{program}-save"), &[], None)?.filter(|done| done.success()) else {
         return Ok(());
     };
-    let Some(rest) = without_ours(&saved.stdout) else { return Ok(()) };
+    let Some(rest) = without_cluster_rules(&saved.stdout) else { return Ok(()) };
     match call(&format!("{program}-restore"), &[], Some(rest))? {
         Some(done) => check(&done, &format!("{program}-restore")),
-        None => Err(failed(format!("rules stay: the host has no program {program}-restore"))),
+        None => {
+            Err(failed(format!("cannot remove iptables rules: the host has no program {program}-restore")))
+        }
     }
 }
 
-/// The rules without ours; `None` when there are none of ours.
-fn without_ours(saved: &str) -> Option<String> {
+/// The rules without those of the cluster; `None` if the cluster has no rules.
+fn without_cluster_rules(saved: &str) -> Option<String> {
     let named = |word: &str| CHAINS.iter().any(|chain| word.starts_with(chain));
-    let ours = |line: &&str| {
+    let is_cluster_rule = |line: &&str| {
         let words: Vec<&str> = line.split_whitespace().collect();
         line.strip_prefix(':').is_some_and(named)
             || words.windows(2).any(|pair| matches!(pair[0], "-A" | "-j" | "-g") && named(pair[1]))
     };
-    if !saved.lines().any(|line| ours(&line)) {
+    if !saved.lines().any(|line| is_cluster_rule(&line)) {
         return None;
     }
-    let mut rest = saved.lines().filter(|line| !ours(line)).collect::<Vec<_>>().join("\n");
+    let mut rest = saved.lines().filter(|line| !is_cluster_rule(line)).collect::<Vec<_>>().join("\n");
     rest.push('\n');
     Some(rest)
 }
 
-/// `None` where the host does not have the program.
+/// Runs a program; `None` if the host does not have it.
 fn call(
     program: &str,
     arguments: &[&str],
     input: Option<String>,
 ) -> Result<Option<ProgramOutput>, StepFailure> {
-    match run(program, arguments, input, Instant::now() + ONE) {
+    match run(program, arguments, input, Instant::now() + PROGRAM_TIMEOUT) {
         Ok(done) => Ok(Some(done)),
         Err(ProgramError::Missing { .. }) => Ok(None),
         Err(other) => Err(step_failure(other)),
@@ -137,17 +139,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn takes_out_own_chains_and_leaves_the_others() {
+    fn removes_the_chains_of_the_cluster_and_keeps_the_others() {
         let saved = "*nat\n:PREROUTING ACCEPT [0:0]\n:KUBE-SERVICES - [0:0]\n:MINE - [0:0]\n\
                      -A PREROUTING -m comment --comment \"x\" -j KUBE-SERVICES\n-A KUBE-SERVICES -j RETURN\n\
                      -A PREROUTING -m comment --comment KUBE-like -j MINE\n\
                      -A POSTROUTING -s 10.0.0.0/8 -j CNI-0123abc\nCOMMIT\n";
-        let rest = without_ours(saved).unwrap();
+        let rest = without_cluster_rules(saved).unwrap();
         assert_eq!(
             rest,
             "*nat\n:PREROUTING ACCEPT [0:0]\n:MINE - [0:0]\n\
              -A PREROUTING -m comment --comment KUBE-like -j MINE\nCOMMIT\n"
         );
-        assert_eq!(without_ours(&rest), None, "nothing is restored where nothing is ours");
+        assert_eq!(without_cluster_rules(&rest), None, "without rules of the cluster nothing is restored");
     }
 }

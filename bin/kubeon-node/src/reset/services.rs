@@ -1,4 +1,4 @@
-//! The units that kubeon wrote.
+//! Stops and removes the units that kubeon wrote.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -11,20 +11,20 @@ use crate::journal::{self, Mark};
 use crate::root::Root;
 use crate::{paths, units};
 
-/// How long units may take to stop before they are killed. Nothing of what they would save is kept, and an
-/// API server whose etcd stops with it would wait for a minute.
-const STOP: Duration = Duration::from_secs(1);
+/// The time for units to stop before they are killed. It is short because their data is deleted anyway, and
+/// an API server whose etcd stops at the same time would wait for a minute.
+const STOP_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Stops the units; what does not stop is killed.
+/// Stops the units, and kills those that do not stop in time.
 pub(super) fn stop(job: &Job<'_>, failures: &mut ResetFailures) {
     let Some(names) = failures.record(names(&job.host.root)) else { return };
     let own = own_cgroup();
     let names: Vec<_> = names.into_iter().filter(|name| !own.contains(&format!("/{name}"))).collect();
-    let deadline = job.deadline.min(Instant::now() + STOP);
+    let deadline = job.deadline.min(Instant::now() + STOP_TIMEOUT);
     failures.record(job.host.services.stop(&names, deadline));
 }
 
-/// Removes the units' files and what enables them.
+/// Removes the unit files and the links that enable them.
 pub(super) fn remove(job: &Job<'_>, failures: &mut ResetFailures) {
     let root = &job.host.root;
     let Some(names) = failures.record(names(root)) else { return };
@@ -42,7 +42,7 @@ pub(super) fn remove(job: &Job<'_>, failures: &mut ResetFailures) {
     }
 }
 
-/// From the records, the journal, and by name.
+/// The names of kubeon's units: from the records, from the journal, and every unit file named `kubeon*`.
 fn names(root: &Root) -> Result<BTreeSet<String>, kubeon_wire::StepFailure> {
     let mut names: BTreeSet<String> = units::remembered(root)?.into_iter().collect();
     for entry in journal::all(root)?.into_iter().flatten() {
@@ -59,7 +59,7 @@ fn names(root: &Root) -> Result<BTreeSet<String>, kubeon_wire::StepFailure> {
     Ok(names)
 }
 
-/// The unit that this program runs in must not be stopped by it.
+/// The control groups of this program, because it must not stop the unit that it runs in.
 fn own_cgroup() -> String {
     fs::read_to_string("/proc/self/cgroup").unwrap_or_default()
 }

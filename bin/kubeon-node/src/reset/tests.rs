@@ -12,7 +12,7 @@ fn demo() -> ClusterName {
     "demo".parse().unwrap()
 }
 
-/// A host with a bit of everything, of kubeon and of others.
+/// A host with files of kubeon and of other programs.
 fn node() -> Bench {
     let bench = Bench::new();
     let root = &bench.host.root;
@@ -60,14 +60,14 @@ const THEIRS: [&str; 4] =
     ["etc/hosts", "etc/systemd/system/theirs.service", "usr/local/bin/other", "usr/local/bin/theirs"];
 
 #[test]
-fn leaves_what_is_of_others_and_nothing_else() {
+fn removes_all_files_except_those_of_other_programs() {
     let bench = node();
     assert!(run(&bench.job(), &demo()).unwrap().changed);
     assert_eq!(files(&bench), THEIRS);
     assert_eq!(bench.read("/etc/hosts"), "127.0.0.1 localhost\n");
-    assert_eq!(bench.asked(), ["stop kubelet.service", "reload"]);
+    assert_eq!(bench.calls(), ["stop kubelet.service", "reload"]);
     assert!(!bench.host.root.at(paths::STATE).exists());
-    assert!(!run(&bench.job(), &demo()).unwrap().changed, "the second time there is nothing");
+    assert!(!run(&bench.job(), &demo()).unwrap().changed, "the second reset has nothing to remove");
 }
 
 #[test]
@@ -80,7 +80,7 @@ fn refuses_the_host_of_another_cluster() {
 }
 
 #[test]
-fn a_host_that_was_only_claimed_keeps_all_that_is_on_it() {
+fn a_host_that_was_only_claimed_keeps_its_files() {
     let bench = node();
     fs::remove_file(bench.host.root.at(paths::TOUCHED)).unwrap();
     run(&bench.job(), &demo()).unwrap();
@@ -89,16 +89,16 @@ fn a_host_that_was_only_claimed_keeps_all_that_is_on_it() {
 }
 
 #[test]
-fn a_reset_that_fails_keeps_the_claim_and_is_continued() {
+fn a_failed_reset_keeps_the_claim_and_can_continue() {
     let bench = node();
     let root = &bench.host.root;
-    // A folder where a file should be cannot be removed as one.
+    // A folder at the path of a file cannot be removed as a file.
     fs::remove_file(root.at("/etc/containerd/config.toml")).unwrap();
     bench.write("/etc/containerd/config.toml/x", "x");
     let failure = run(&bench.job(), &demo()).unwrap_err();
     assert!(failure.cause.contains("/etc/containerd/config.toml"), "{failure}");
     assert_eq!(failure.log.len(), 1, "{:?}", failure.log);
-    assert!(!root.at("/var/lib/kubelet").exists(), "the rest was done all the same");
+    assert!(!root.at("/var/lib/kubelet").exists(), "the other parts of the reset were executed");
     assert!(fence::claim(root).unwrap().is_some());
     fs::remove_dir_all(root.at("/etc/containerd")).unwrap();
     run(&bench.job(), &demo()).unwrap();
@@ -106,20 +106,20 @@ fn a_reset_that_fails_keeps_the_claim_and_is_continued() {
 }
 
 #[test]
-fn can_be_broken_off_anywhere() {
-    for gone in
+fn can_continue_after_an_interruption_at_any_point() {
+    for missing in
         ["/var/lib/kubeon/journal", "/var/lib/kubeon/units", "/var/lib/kubelet", "/etc/systemd/system"]
     {
         let bench = node();
-        fs::remove_dir_all(bench.host.root.at(gone)).unwrap();
+        fs::remove_dir_all(bench.host.root.at(missing)).unwrap();
         run(&bench.job(), &demo()).unwrap();
-        assert!(!bench.host.root.at(paths::STATE).exists(), "{gone}");
+        assert!(!bench.host.root.at(paths::STATE).exists(), "{missing}");
     }
 }
 
 #[test]
-fn by_hand_there_may_be_nothing() {
+fn a_reset_by_hand_of_a_bare_host_changes_nothing() {
     let bench = Bench::new();
     assert!(!by_hand(&bench.host, &demo()).unwrap());
-    assert_eq!(files(&bench), Vec::<String>::new(), "not even a lock is left");
+    assert_eq!(files(&bench), Vec::<String>::new(), "no lock file is left");
 }

@@ -1,4 +1,4 @@
-//! Objects of one kind, by name and by lane.
+//! Objects of one kind, by name and by queue key.
 
 use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -6,8 +6,8 @@ use std::sync::Arc;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kubeon_operations::{ObjectRef, Observed, QueueKey};
 
-/// UIDs of removed objects that are remembered.
-const MOST_GONE: usize = 4096;
+/// The most UIDs of removed objects that are stored.
+const MOST_REMOVED: usize = 4096;
 
 /// `namespace/name`, or the name alone.
 pub(crate) fn key(meta: &ObjectMeta) -> String {
@@ -18,7 +18,8 @@ pub(crate) fn key(meta: &ObjectMeta) -> String {
     }
 }
 
-/// Versions of one kind can be compared as numbers since Kubernetes says so (KEP 5504); etcd's always could.
+/// The `resourceVersion` as a number. Kubernetes allows the comparison of versions of one kind (KEP 5504),
+/// and etcd's versions always permitted it. `u64::MAX` when it is not a number.
 pub(crate) fn version(meta: &ObjectMeta) -> u64 {
     meta.resource_version.as_deref().and_then(|text| text.parse().ok()).unwrap_or(u64::MAX)
 }
@@ -44,7 +45,8 @@ impl<K> Default for ObjectTable<K> {
 }
 
 impl<K> ObjectTable<K> {
-    /// Takes an object in; `None` when a newer one is there, else what it replaced.
+    /// Adds an object. `None` when a newer version is stored, else the queue key and references of the
+    /// replaced one.
     #[allow(clippy::option_option, reason = "refused, new, and replaced are three answers")]
     pub(crate) fn put(
         &mut self,
@@ -58,20 +60,20 @@ impl<K> ObjectTable<K> {
         let before =
             self.objects.insert(key.clone(), stored).map(|before| (before.queue_key, before.targets));
         if let Some((old, _)) = before.as_ref().filter(|(old, _)| *old != queue_key) {
-            self.leave(&old.clone(), &key);
+            self.remove_from_queue_key(&old.clone(), &key);
         }
         self.by_queue_key.entry(queue_key).or_default().insert(key);
         Some(before)
     }
 
-    /// Removes an object; its lane and what it referred to.
+    /// Removes an object; returns its queue key and its references.
     pub(crate) fn remove(&mut self, key: &str) -> Option<(QueueKey, Vec<ObjectRef>)> {
-        let gone = self.objects.remove(key)?;
-        self.leave(&gone.queue_key, key);
-        Some((gone.queue_key, gone.targets))
+        let removed = self.objects.remove(key)?;
+        self.remove_from_queue_key(&removed.queue_key, key);
+        Some((removed.queue_key, removed.targets))
     }
 
-    fn leave(&mut self, queue_key: &QueueKey, key: &str) {
+    fn remove_from_queue_key(&mut self, queue_key: &QueueKey, key: &str) {
         if let Some(keys) = self.by_queue_key.get_mut(queue_key) {
             keys.remove(key);
             if keys.is_empty() {
@@ -80,14 +82,14 @@ impl<K> ObjectTable<K> {
         }
     }
 
-    /// A list ended: what was not on it is gone. Only objects of this namespace, if one is given.
-    pub(crate) fn keep(&mut self, listed: &HashSet<String>, namespace: Option<&str>) -> Vec<QueueKey> {
-        let of = |key: &str| {
-            namespace.is_none_or(|namespace| key.split_once('/').is_some_and(|(of, _)| of == namespace))
+    /// Removes the objects that are not in a completed list, only in this namespace if one is given.
+    pub(crate) fn retain(&mut self, listed: &HashSet<String>, namespace: Option<&str>) -> Vec<QueueKey> {
+        let in_namespace = |key: &str| {
+            namespace.is_none_or(|namespace| key.split_once('/').is_some_and(|(other, _)| other == namespace))
         };
-        let gone: Vec<String> =
-            self.objects.keys().filter(|key| of(key) && !listed.contains(*key)).cloned().collect();
-        gone.iter().filter_map(|key| self.remove(key)).map(|(queue_key, _)| queue_key).collect()
+        let removed: Vec<String> =
+            self.objects.keys().filter(|key| in_namespace(key) && !listed.contains(*key)).cloned().collect();
+        removed.iter().filter_map(|key| self.remove(key)).map(|(queue_key, _)| queue_key).collect()
     }
 
     pub(crate) fn get(&self, key: &str) -> Observed<Arc<K>> {
@@ -98,7 +100,7 @@ impl<K> ObjectTable<K> {
         }
     }
 
-    /// All objects that can be read.
+    /// All objects that can be parsed.
     pub(crate) fn all(&self) -> impl Iterator<Item = &Arc<K>> {
         self.objects.values().filter_map(|stored| stored.object.object())
     }
@@ -107,12 +109,12 @@ impl<K> ObjectTable<K> {
         self.by_queue_key.get(queue_key).into_iter().flatten().filter_map(|key| self.objects.get(key))
     }
 
-    /// Objects of a lane that can be read.
+    /// The objects of a queue key that can be parsed.
     pub(crate) fn of(&self, queue_key: &QueueKey) -> Vec<Arc<K>> {
         self.stored(queue_key).filter_map(|stored| stored.object.object().map(Arc::clone)).collect()
     }
 
-    /// What objects of a lane refer to.
+    /// The references of the objects of a queue key.
     pub(crate) fn targets(&self, queue_key: &QueueKey) -> Vec<ObjectRef> {
         self.stored(queue_key).flat_map(|stored| stored.targets.clone()).collect()
     }
@@ -126,7 +128,7 @@ impl<K> ObjectTable<K> {
     }
 }
 
-/// UIDs of objects that are gone: an answer that comes late does not bring them back.
+/// UIDs of removed objects, so that a late answer does not add them again.
 #[derive(Default)]
 pub(crate) struct RemovedUids {
     order: VecDeque<String>,
@@ -138,7 +140,7 @@ impl RemovedUids {
         if self.known.insert(uid.to_owned()) {
             self.order.push_back(uid.to_owned());
         }
-        while self.order.len() > MOST_GONE {
+        while self.order.len() > MOST_REMOVED {
             if let Some(oldest) = self.order.pop_front() {
                 self.known.remove(&oldest);
             }
@@ -168,21 +170,21 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_on_a_new_list_is_gone_in_its_namespace_alone() {
+    fn objects_that_a_list_lacks_are_removed_in_its_namespace_only() {
         let mut table = ObjectTable::default();
         for key in ["n/x", "n/y", "m/z"] {
             table.put(key.into(), stored(1));
         }
-        assert_eq!(table.keep(&["n/x".to_owned()].into(), Some("n")).len(), 1);
+        assert_eq!(table.retain(&["n/x".to_owned()].into(), Some("n")).len(), 1);
         assert_eq!(table.len(), 2);
     }
 
     #[test]
-    fn what_is_gone_is_remembered_for_a_while() {
-        let mut gone = RemovedUids::default();
-        for at in 0..=MOST_GONE {
-            gone.add(&at.to_string());
+    fn the_uids_of_the_last_removed_objects_are_stored() {
+        let mut removed = RemovedUids::default();
+        for at in 0..=MOST_REMOVED {
+            removed.add(&at.to_string());
         }
-        assert!(!gone.holds("0") && gone.holds("1"));
+        assert!(!removed.holds("0") && removed.holds("1"));
     }
 }

@@ -1,4 +1,4 @@
-//! Clusters for which nothing is decided, because what is in their namespace cannot be listed: people are told.
+//! Reports clusters that are not reconciled because a kind of their namespace cannot be listed.
 
 use std::time::Duration;
 
@@ -10,20 +10,20 @@ use crate::context::OperatorContext;
 use crate::execute;
 use crate::request_priority::RequestPriority;
 
-/// Before what could not be told is tried again.
+/// The pause before a failed report is retried.
 const PAUSE: Duration = Duration::from_secs(5);
 
-/// Tells of each in its status and by an event, once while it stays so, until it is dropped. Turns do not: for them such an
-/// object is one that cannot be read.
-pub(super) async fn tell(context: &OperatorContext) {
+/// Reports each such cluster in its status and by an event, once while the cause stays the same, until it is
+/// dropped. Reconciles do not report them, because they treat such an object as unreadable.
+pub(super) async fn report(context: &OperatorContext) {
     loop {
-        let mut all_told = true;
+        let mut all_reported = true;
         for (object, why) in context.cache.held() {
-            all_told &=
-                is_told(context, &ClusterObject::KubernetesCluster(Observed::Found(object)), &why).await;
+            all_reported &=
+                is_reported(context, &ClusterObject::KubernetesCluster(Observed::Found(object)), &why).await;
         }
         let held_changed = context.cache.held_changed();
-        if all_told {
+        if all_reported {
             held_changed.await;
         } else {
             let _ = tokio::time::timeout(PAUSE, held_changed).await;
@@ -31,16 +31,16 @@ pub(super) async fn tell(context: &OperatorContext) {
     }
 }
 
-/// Tells of an object, unless its status says so already. Whether that went well.
-async fn is_told(context: &OperatorContext, subject: &ClusterObject, why: &str) -> bool {
+/// Reports an object, unless its status already has the cause. True on success.
+async fn is_reported(context: &OperatorContext, subject: &ClusterObject, why: &str) -> bool {
     let Some((about, uid)) = subject.target() else { return true };
     let Some(write) = refused(subject, why, Timestamp::now()) else { return true };
     let (with, text) = (write.target.clone(), why.to_owned());
-    let told = Notice { about, with, uid, warning: true, reason: "Held", text };
-    let is_told =
-        execute::execute(context, vec![(write, vec![told])], &RequestPriority::normal()).await.is_ok();
-    if !is_told {
-        tracing::debug!(why, "the status is not written; it is tried again");
+    let notice = Notice { about, with, uid, warning: true, reason: "Held", text };
+    let is_reported =
+        execute::execute(context, vec![(write, vec![notice])], &RequestPriority::normal()).await.is_ok();
+    if !is_reported {
+        tracing::debug!(why, "the status is not written; the write is retried");
     }
-    is_told
+    is_reported
 }

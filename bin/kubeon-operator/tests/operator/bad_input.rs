@@ -1,5 +1,5 @@
-//! What people get wrong: named in the status and in an event, and nothing else stands still for it. Numbers of cases are
-//! contract A's.
+//! Invalid inputs are reported in the status and in an event, and block nothing else. The case numbers are
+//! those of contract A.
 
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::{Api, DeleteParams, ListParams, PostParams};
@@ -9,7 +9,8 @@ use serde_json::json;
 
 use crate::lab::{Lab, playbook, shell};
 
-/// Operations that can never run, by what is said about them. Inventories and keys are in the objects that they name.
+/// Operations that can never run, and the messages about them. The named objects contain the inventories and
+/// keys.
 fn hopeless(lab: &Lab) -> Vec<(ClusterOperationSpec, &'static str)> {
     let at = |name: &str| Some(DataRef::new(&lab.namespace, name));
     let action = |kind: &str, text: &str| Action {
@@ -32,7 +33,10 @@ fn hopeless(lab: &Lab) -> Vec<(ClusterOperationSpec, &'static str)> {
             "hostsConfRef varsConfRef or sshAuthRef not in the same namespace",
         ),
         (ClusterOperationSpec { ssh_auth_ref: at("public"), ..ours() }, "this is a public key"),
-        (ClusterOperationSpec { hosts_conf_ref: at("odd-host"), ..ours() }, "\"x;rm -rf /\": is no name"),
+        (
+            ClusterOperationSpec { hosts_conf_ref: at("odd-host"), ..ours() },
+            "\"x;rm -rf /\": is neither a name",
+        ),
         (ClusterOperationSpec { hosts_conf_ref: at("odd-group"), ..ours() }, "is not a field of a group"),
         (ClusterOperationSpec { vars_conf_ref: at("no-yaml"), ..ours() }, "group_vars.yml line"),
     ]);
@@ -102,12 +106,12 @@ async fn a_secret_in_the_way_is_named_and_its_going_starts_the_operation() {
     let secrets = Api::<Secret>::namespaced(lab.client.clone(), &lab.namespace);
     lab.cluster("sample").await;
     for (kept, operation) in [("kubeonkube-sample-state", "one"), ("kubeonkube-sample-kubeconfig", "two")] {
-        // What the first operation made is the operator's; what stands there now is not.
+        // The Secret of the first operation belongs to the operator; the new one does not.
         let _ = secrets.delete(kept, &DeleteParams::default()).await;
         lab.put(foreign(kept)).await;
         lab.ask_for(operation, playbook("sample", "cluster.yml")).await;
         let said = lab.until_says(operation, kept).await;
-        assert!(said.contains("was not made for this cluster"), "{said}");
+        assert!(said.contains("does not belong to this cluster"), "{said}");
         secrets.delete(kept, &DeleteParams::default()).await.unwrap();
         lab.finish(operation).await;
     }

@@ -1,33 +1,33 @@
-//! The operator's worst day: killed after any of its writes, and started again.
+//! The operator is killed after any of its writes, and started again.
 
 use std::pin::pin;
 
-use kubeon_envtest::{FaultRule, ProxyFault, When};
+use kubeon_envtest::{FaultRule, ProxyFault, RequestMatcher};
 
 use crate::lab::{Lab, TIMEOUT};
 use crate::lives;
 
-/// Writes that the lives are known to take, events not counted.
+/// The known numbers of writes of the runs, without events.
 const SHELL_WRITES: usize = 12;
 const CREATE_WRITES: usize = 13;
 const GROW_WRITES: usize = 12;
 const DELETE_WRITES: usize = 13;
-/// No life has so many.
+/// More writes than any run has.
 const MOST: usize = 64;
 
-/// Lives with an operator that is killed after its n-th write about `name`; whether there was one.
+/// A run with an operator that is killed after its n-th write about `name`; whether there was one.
 async fn killed_after(lab: &Lab, n: usize, name: &str, life: impl Future<Output = ()>) -> bool {
-    let when = When::nth_write(n).about(name);
+    let when = RequestMatcher::nth_write(n).about(name);
     let rule = lab.proxy.fail(FaultRule { when, how: ProxyFault::CutAfter });
     lab.start();
     let mut life = pin!(life);
     let ended = tokio::select! {
         () = &mut life => true,
-        cut = lab.proxy.is_cut(TIMEOUT) => { cut.unwrap(); false }
+        cut = lab.proxy.wait_until_cut(TIMEOUT) => { cut.unwrap(); false }
     };
     lab.kill().await;
-    let met = !lab.proxy.forgive(rule).failed.is_empty();
-    lab.proxy.heal();
+    let met = !lab.proxy.remove(rule).failed.is_empty();
+    lab.proxy.restore();
     if !ended {
         lab.start();
         life.await;

@@ -1,9 +1,10 @@
-//! Events are told though the API server refuses some of them, once, by the replica that leads; so is what it refuses.
+//! Events are recorded once by the leader even when the API server refuses some of them; refusals are
+//! reported as well.
 
 use k8s_openapi::api::core::v1::Event;
 use kube::api::{Api, DynamicObject, ListParams, PostParams};
 use kubeon_api::KubernetesCluster;
-use kubeon_envtest::{FaultRule, ProxyFault, When};
+use kubeon_envtest::{FaultRule, ProxyFault, RequestMatcher};
 use serde_json::json;
 use tokio::process::Command;
 use tokio::time::{Duration, sleep, timeout};
@@ -16,7 +17,7 @@ async fn told(lab: &Lab, namespace: &str, name: &str, reason: &str) -> Vec<Event
     Api::<Event>::namespaced(lab.client.clone(), namespace).list(&about).await.unwrap().items
 }
 
-/// Waits until an event says this.
+/// Waits for an event.
 async fn until_told(lab: &Lab, namespace: &str, name: &str, reason: &str) -> Event {
     let found = async {
         loop {
@@ -32,7 +33,8 @@ async fn until_told(lab: &Lab, namespace: &str, name: &str, reason: &str) -> Eve
 #[tokio::test]
 async fn an_event_that_is_refused_is_tried_again() {
     let lab = Lab::open().await;
-    lab.proxy.fail(FaultRule { when: When::nth("create", "events", 1), how: ProxyFault::Status(500) });
+    lab.proxy
+        .fail(FaultRule { when: RequestMatcher::nth("create", "events", 1), how: ProxyFault::Status(500) });
     lab.start();
     lab.cluster("sample").await;
     lab.ask("sample", "told-late").await;
@@ -59,7 +61,7 @@ async fn only_the_replica_that_leads_tells_of_what_cannot_be_read() {
         .kill_on_drop(true)
         .spawn()
         .unwrap();
-    // It has listed everything when it is ready, and does not lead.
+    // When the replica is ready, its lists are complete, but it does not lead.
     let ready = async {
         while !get(port, "/readyz").await.starts_with("HTTP/1.1 200") {
             sleep(Duration::from_millis(100)).await;
@@ -79,7 +81,7 @@ async fn only_the_replica_that_leads_tells_of_what_cannot_be_read() {
 async fn a_write_that_belongs_to_no_operation_and_is_refused_is_told_once_and_shown() {
     let lab = Lab::open().await;
     lab.start();
-    let derived = When::every_write().verb("create").of("clusteroperations");
+    let derived = RequestMatcher::every_write().verb("create").of("clusteroperations");
     lab.proxy.fail(FaultRule { when: derived, how: ProxyFault::Status(403) });
     lab.declare("shop", "10.0.0.1").await;
     let event = until_told(&lab, &lab.namespace, "shop", "Refused").await;
@@ -91,7 +93,7 @@ async fn a_write_that_belongs_to_no_operation_and_is_refused_is_told_once_and_sh
         conditions.iter().any(|one| one.type_ == "Progressing" && one.reason == "Refused")
     };
     lab.until_business("shop", refused).await;
-    // Something changes: it is tried again, and told no second time.
+    // After a change the write is retried, and the event is not repeated.
     lab.cluster("other").await;
     let label = kube::api::Patch::Merge(json!({"metadata": {"labels": {"a": "b"}}}));
     lab.businesses().patch("shop", &kube::api::PatchParams::default(), &label).await.unwrap();
@@ -101,12 +103,12 @@ async fn a_write_that_belongs_to_no_operation_and_is_refused_is_told_once_and_sh
             sleep(Duration::from_millis(50)).await;
         }
     };
-    timeout(TIMEOUT, more).await.expect("it is tried again");
-    lab.proxy.heal();
+    timeout(TIMEOUT, more).await.expect("the write is retried");
+    lab.proxy.restore();
     let label = kube::api::Patch::Merge(json!({"metadata": {"labels": {"a": "c"}}}));
     lab.businesses().patch("shop", &kube::api::PatchParams::default(), &label).await.unwrap();
     lab.until_business("shop", |object| object.status.as_ref().is_some_and(|it| it.job_name.is_some())).await;
-    // Events are sent in order: a second one about the refusal would be there before this one.
+    // Events are sent in order: a second event about the refusal would precede this one.
     until_told(&lab, &lab.namespace, "shop", "Creating").await;
     let events = told(&lab, &lab.namespace, "shop", "Refused").await;
     let count: i32 = events.iter().map(|event| event.count.unwrap_or(1)).sum();

@@ -1,18 +1,18 @@
-//! The API server's worst days: any request about what the operator is asked for, reads and writes alike, is refused, lost,
-//! or never answered.
+//! Any request of the operator, read or write, is refused, lost, or never answered.
 //!
-//! Lives go side by side, each with a fault at one request of its own: its first, its second, and so on until there is
-//! none that could meet it.
+//! Several runs are executed in parallel, each with a fault at another request: the first, the second, and so
+//! on until no request is left.
 
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use futures::future::join_all;
-use kubeon_envtest::{FaultRule, ProxyFault, When};
+use kubeon_envtest::{FaultRule, ProxyFault, RequestMatcher};
 
 use crate::lab::Lab;
 use crate::lives;
 
-/// How a request may go wrong.
+/// The kinds of faults.
 pub(crate) const FAULTS: [ProxyFault; 8] = [
     ProxyFault::Status(409),
     ProxyFault::Status(429),
@@ -23,23 +23,20 @@ pub(crate) const FAULTS: [ProxyFault; 8] = [
     ProxyFault::LoseAnswer,
     ProxyFault::Refuse,
 ];
-/// Lives of one kind of fault that are lived side by side.
+/// Parallel runs with one kind of fault.
 const AT_ONCE: usize = 4;
-/// No life has so many requests.
+/// More requests than any run has.
 const MOST: usize = 64;
-/// A request that comes after everything was done would have come by then.
-const STRAGGLES: std::time::Duration = std::time::Duration::from_millis(300);
-
-/// Writes that the lives are known to take, events not counted.
+/// The known numbers of writes of the runs, without events.
 const SHELL_WRITES: usize = 13;
 const CREATE_WRITES: usize = 14;
 const GROW_WRITES: usize = 13;
 const DELETE_WRITES: usize = 14;
 
-/// What of a life failed, part by part: `create jobs`, or nothing.
+/// The failed request of each part of a run, such as `create jobs`.
 type Failed = Vec<Option<String>>;
 
-/// Does something with a fault at the n-th request about `name`, those for events aside. What request that was.
+/// Executes a part with a fault at the n-th request about `name`, without events. Returns that request.
 async fn with_fault(
     lab: &Lab,
     n: usize,
@@ -47,17 +44,26 @@ async fn with_fault(
     name: &str,
     part: impl Future<Output = ()>,
 ) -> Option<String> {
-    let when = When::nth_request(n).but("events").about(name);
+    let when = RequestMatcher::nth_request(n).except("events").about(name);
     let rule = lab.proxy.fail(FaultRule { when, how: fault.clone() });
     part.await;
-    if lab.proxy.met(rule).failed.is_empty() {
-        tokio::time::sleep(STRAGGLES).await;
+    if lab.proxy.matches(rule).failed.is_empty() {
+        later_request(lab).await;
     }
-    lab.proxy.forgive(rule).failed.pop()
+    lab.proxy.remove(rule).failed.pop()
 }
 
-/// Lives with a fault at every request, of every kind. Answers for each part what failed in one life or another. Names hold
-/// a letter that no UID has, lest a rule be about more than it should.
+/// Waits for a request that the operator sends for an object that is created now. Requests that were due before
+/// reach the proxy before it.
+async fn later_request(lab: &Lab) {
+    static MARKERS: AtomicUsize = AtomicUsize::new(0);
+    let name = format!("marker-{}", MARKERS.fetch_add(1, Ordering::Relaxed));
+    lab.cluster(&name).await;
+    lab.until_cluster(&name, |cluster| cluster.status.is_some()).await;
+}
+
+/// Executes runs with a fault at every request, of every kind. Returns the failed requests of each part.
+/// Names contain a letter that no UID has, so that a rule matches only its own requests.
 async fn at_every_request(
     known: &[usize],
     life: impl AsyncFn(usize, usize) -> Failed,

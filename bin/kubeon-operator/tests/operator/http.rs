@@ -1,21 +1,21 @@
-//! What the operator tells over HTTP.
+//! HTTP requests to the operator.
 
 use std::net::TcpListener;
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-/// A port that is free now.
+/// A free port.
 pub(crate) fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
-/// The whole answer, from its first line; empty while nobody listens.
+/// The whole answer, from its first line; empty while no program listens.
 pub(crate) async fn get(port: u16, path: &str) -> String {
     request(port, path, "HTTP/1.1").await
 }
 
-/// What follows the header, in one piece: HTTP/1.0 knows no chunks.
+/// The body of the answer. HTTP/1.0 has no chunked encoding.
 pub(crate) async fn body(port: u16, path: &str) -> String {
     let answer = request(port, path, "HTTP/1.0").await;
     answer.split_once("\r\n\r\n").map(|(_, body)| body.to_owned()).unwrap_or_default()

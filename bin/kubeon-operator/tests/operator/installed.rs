@@ -1,4 +1,4 @@
-//! An operator as it is installed: its own service account, roles, policies and webhook, two replicas. Runners come with
+//! An installed operator: its own service account, roles, policies and webhook, and two replicas. Runners use
 //! tokens that are bound to their pods.
 
 use std::path::Path;
@@ -23,11 +23,11 @@ const SYSTEM: &str = "kubeon-system";
 const KNOWN_HOSTS: &str = "default-shop-known-hosts";
 
 struct Installed {
-    // They end before the server that they ask.
+    // The replicas are dropped before the API server.
     replicas: Vec<Child>,
     server: TestApiServer,
     client: Client,
-    /// Where each replica tells whether it is ready.
+    /// The health ports of the replicas.
     health: Vec<u16>,
 }
 
@@ -46,7 +46,7 @@ impl Installed {
         installed
     }
 
-    /// One more replica. The webhook is reached at the last one, whether it leads or not.
+    /// Starts another replica. The webhook is reached at the last one, whether it leads or not.
     async fn replica(&mut self, kubeconfig: &Path) {
         let (admission, health) = (free_port(), free_port());
         let replica = Command::new(env!("CARGO_BIN_EXE_kubeon-operator"))
@@ -83,7 +83,7 @@ impl Installed {
         self.asks_for(name, version, master, &PostParams::default()).await
     }
 
-    /// What would be said to it; nothing is made.
+    /// A dry run of a creation.
     async fn tries(&self, name: &str, version: &str, master: &str) -> Result<(), String> {
         let trial = PostParams { dry_run: true, ..PostParams::default() };
         self.asks_for(name, version, master, &trial).await
@@ -96,11 +96,11 @@ impl Installed {
         master: &str,
         how: &PostParams,
     ) -> Result<(), String> {
-        let wish = json!({"apiVersion": "ecs.yun.com/v1", "kind": "KubernetesCluster", "metadata": {"name": name},
+        let declared = json!({"apiVersion": "ecs.yun.com/v1", "kind": "KubernetesCluster", "metadata": {"name": name},
             "spec": {"cluster": {"kubeVersion": version, "masterList": [{"ip": master}],
                 "nodeList": [{"ip": "10.0.0.2"}], "authConfig": {"password": "hunter2"}}}});
-        let wish = serde_json::from_value(wish).unwrap();
-        let made = self.businesses().create(how, &wish).await;
+        let declared = serde_json::from_value(declared).unwrap();
+        let made = self.businesses().create(how, &declared).await;
         made.map(drop).map_err(|error| error.to_string())
     }
 
@@ -112,8 +112,8 @@ impl Installed {
         }
     }
 
-    /// The Job that works for the cluster, and its operation, once that says so.
-    async fn at_work(&self, name: &str, begins: &str) -> (String, String) {
+    /// The running Job of the cluster and its operation, once the status of the operation names the Job.
+    async fn running_job(&self, name: &str, begins: &str) -> (String, String) {
         let job =
             |object: &KubernetesCluster| object.status.as_ref().and_then(|status| status.job_name.clone());
         let object = self.until(name, |object| job(object).is_some_and(|job| job.starts_with(begins))).await;
@@ -128,7 +128,7 @@ impl Installed {
         (job(&object).unwrap(), operation)
     }
 
-    /// The runner in a pod of a Job, as the Job controller names it.
+    /// A client for the runner in a pod of this Job.
     async fn runner(&self, job: &str) -> Client {
         let pods: Api<Pod> = Api::namespaced(self.client.clone(), "default");
         let pod = format!("{job}-abcde");
@@ -198,8 +198,8 @@ impl Installed {
         found.items.iter().map(kube::ResourceExt::name_any).collect()
     }
 
-    /// Reasons of the events about an object.
-    async fn told(&self, name: &str) -> Vec<String> {
+    /// The reasons of the events about an object.
+    async fn event_reasons(&self, name: &str) -> Vec<String> {
         let events: Api<Event> = Api::all(self.client.clone());
         let all = events.list(&ListParams::default()).await.unwrap();
         let about = all.items.into_iter().filter(|event| event.involved_object.name.as_deref() == Some(name));
@@ -207,18 +207,18 @@ impl Installed {
     }
 }
 
-/// Asks again until it is so; for what offers nothing to watch.
+/// Polls until the condition is true, for conditions that cannot be watched.
 async fn eventually<F: Future<Output = bool>>(what: &str, so: impl Fn() -> F) {
     let asks = async {
         while !so().await {
             tokio::time::sleep(std::time::Duration::from_millis(200)).await;
         }
     };
-    timeout(TIMEOUT, asks).await.unwrap_or_else(|_| panic!("in vain: {what}"));
+    timeout(TIMEOUT, asks).await.unwrap_or_else(|_| panic!("timeout: {what}"));
 }
 
-/// An API server puts each policy in force by itself, some time after it was created; until then a request may be
-/// refused for other reasons.
+/// An API server enforces each policy some time after its creation. Until then a request may be refused for
+/// other reasons.
 async fn policies_are_in_force(installed: &Installed, other: &Client, operation: &str, state: &str) {
     let refuses = |said: Result<(), String>, reason: &str| said.is_err_and(|said| said.contains(reason));
     eventually("the policy of operations is in force", || async {
@@ -235,7 +235,7 @@ async fn policies_are_in_force(installed: &Installed, other: &Client, operation:
     .await;
 }
 
-/// The ConfigMap that was made for its Job, and of that nothing but the data.
+/// A runner may write only the data of the ConfigMap that was created for its Job.
 async fn keys_of_hosts_are_written_by_their_runner(installed: &Installed, runner: &Client, other: &Client) {
     let refused = installed.pins(other, KNOWN_HOSTS).await.unwrap_err();
     assert!(refused.contains("this ConfigMap was made for Job create-default-shop"), "{refused}");
@@ -245,9 +245,9 @@ async fn keys_of_hosts_are_written_by_their_runner(installed: &Installed, runner
     theirs.create(&PostParams::default(), &serde_json::from_value(somebodys).unwrap()).await.unwrap();
     let refused = installed.pins(runner, "somebodys").await.unwrap_err();
     assert!(refused.contains("this ConfigMap was not made for a cluster"), "{refused}");
-    assert!(installed.pins(runner, "another").await.is_err(), "a runner makes no ConfigMap");
+    assert!(installed.pins(runner, "another").await.is_err(), "a runner must not create a ConfigMap");
     let maps: Api<ConfigMap> = Api::namespaced(runner.clone(), "default");
-    assert!(maps.get(KNOWN_HOSTS).await.is_err(), "a runner reads none either");
+    assert!(maps.get(KNOWN_HOSTS).await.is_err(), "a runner must not read a ConfigMap");
     let theft = json!({"metadata": {"annotations": {"kubeon.io/job": "create-default-shopping-job-12345"}}});
     let stolen = maps.patch(KNOWN_HOSTS, &PatchParams::default(), &Patch::Merge(theft)).await;
     assert!(stolen.unwrap_err().to_string().contains("writes the data of a ConfigMap and nothing else"));
@@ -278,7 +278,7 @@ async fn declared_admitted_made_by_a_runner_that_may_do_no_more_and_taken_down()
     let taken = installed.declare("rival", "v1.36.3", "10.0.0.1").await.unwrap_err();
     assert!(taken.contains("10.0.0.1") && taken.contains("default/shop"), "{taken}");
 
-    let (job, operation) = installed.at_work("shop", "create-").await;
+    let (job, operation) = installed.running_job("shop", "create-").await;
     let (runner, other) =
         (installed.runner(&job).await, installed.runner("create-default-shopping-job-12345").await);
     let state = "default-shop-state";
@@ -293,7 +293,7 @@ async fn declared_admitted_made_by_a_runner_that_may_do_no_more_and_taken_down()
     let wrong = installed.operations(&runner);
     let wrong = wrong.patch_status(&operation, &PatchParams::default(), &Patch::Merge(stolen)).await;
     assert!(wrong.unwrap_err().to_string().contains("written by the operator alone"));
-    assert!(installed.saves(&runner, "another", "x").await.is_err(), "a runner makes no Secret");
+    assert!(installed.saves(&runner, "another", "x").await.is_err(), "a runner must not create a Secret");
     let step = |object: &KubernetesCluster| object.status.as_ref().and_then(|status| status.step.clone());
     installed.until("shop", |object| step(object).as_deref() == Some("9/27 etcd on h1")).await;
 
@@ -310,25 +310,28 @@ async fn declared_admitted_made_by_a_runner_that_may_do_no_more_and_taken_down()
     assert_eq!((ready.status.as_str(), ready.observed_generation), ("True", made.metadata.generation));
 
     installed.businesses().delete("shop", &DeleteParams::default()).await.unwrap();
-    let (down, _) = installed.at_work("shop", "delete-").await;
-    assert!(installed.saves(&runner, state, "state.tar.zst").await.is_err(), "it changed hands");
-    assert!(installed.pins(&runner, KNOWN_HOSTS).await.is_err(), "it changed hands, too");
+    let (down, _) = installed.running_job("shop", "delete-").await;
+    assert!(
+        installed.saves(&runner, state, "state.tar.zst").await.is_err(),
+        "the Secret is assigned to another Job"
+    );
+    assert!(installed.pins(&runner, KNOWN_HOSTS).await.is_err(), "the ConfigMap is assigned to another Job");
     installed.saves(&installed.runner(&down).await, state, "state.tar.zst").await.unwrap();
-    assert_eq!(installed.secrets().await.len(), 2, "not before the cluster is gone");
+    assert_eq!(installed.secrets().await.len(), 2, "not before the cluster was deleted");
     installed.ends(&down).await;
     let gone = |object: Option<&KubernetesCluster>| object.is_none();
     timeout(TIMEOUT, await_condition(installed.businesses(), "shop", gone))
         .await
-        .expect("it is gone")
+        .expect("the cluster is deleted")
         .unwrap();
     assert!(installed.secrets().await.is_empty());
     assert!(installed.config_maps("kubeon.io/cluster").await.is_empty());
-    let told = installed.told("shop").await;
-    for about in [&told, &installed.told(&operation).await] {
+    let reasons = installed.event_reasons("shop").await;
+    for about in [&reasons, &installed.event_reasons(&operation).await] {
         assert_eq!(about.iter().filter(|one| *one == "HostKeysPinned").count(), 1, "{about:?}");
     }
     for reason in ["Creating", "Prechecked", "CreateKubeJobSuccess", "Terminating", "DeleteKubeJobSuccess"] {
-        assert!(told.iter().any(|one| one == reason), "{reason} is missing in {told:?}");
+        assert!(reasons.iter().any(|one| one == reason), "{reason} is missing in {reasons:?}");
     }
 }
 
@@ -339,7 +342,7 @@ async fn a_cluster_of_which_nothing_was_saved_goes_without_a_job() {
         installed.declare("shop", "v1.36.3", "10.0.0.1").await.is_ok()
     })
     .await;
-    let (job, _) = installed.at_work("shop", "create-").await;
+    let (job, _) = installed.running_job("shop", "create-").await;
     let jobs = Api::<Job>::namespaced(installed.client.clone(), "default");
     end_job(&jobs, &job, false).await;
     let failed = |object: &KubernetesCluster| {
@@ -350,7 +353,7 @@ async fn a_cluster_of_which_nothing_was_saved_goes_without_a_job() {
     let gone = |object: Option<&KubernetesCluster>| object.is_none();
     timeout(TIMEOUT, await_condition(installed.businesses(), "shop", gone))
         .await
-        .expect("it is gone")
+        .expect("the cluster is deleted")
         .unwrap();
     let names: Vec<_> =
         jobs.list(&ListParams::default()).await.unwrap().iter().map(kube::ResourceExt::name_any).collect();

@@ -1,4 +1,4 @@
-//! A `KubernetesCluster` from its declaration to its end, its Jobs ended by the test.
+//! A `KubernetesCluster` from its creation to its deletion. The test ends its Jobs.
 
 use k8s_openapi::api::authentication::v1::TokenReview;
 use k8s_openapi::api::core::v1::{Secret, ServiceAccount};
@@ -14,7 +14,7 @@ fn phase(object: &KubernetesCluster) -> Option<Phase> {
     object.status.as_ref().and_then(|status| status.phase)
 }
 
-/// Ends the Job that works for the object now.
+/// Ends the running Job of the object.
 async fn job_ends(lab: &Lab, name: &str, begins: &str) {
     let job = |object: &KubernetesCluster| object.status.as_ref().and_then(|status| status.job_name.clone());
     let wanted = |object: &KubernetesCluster| job(object).is_some_and(|job| job.starts_with(begins));
@@ -28,7 +28,7 @@ async fn nodes(lab: &Lab, nodes: &[&str]) {
     lab.businesses().patch("shop", &PatchParams::default(), &patch).await.unwrap();
 }
 
-/// Whether a listener that asks for this audience takes the token, as it finds that out: by `TokenReview`.
+/// Whether a server with this audience accepts the token in a `TokenReview`.
 async fn takes(lab: &Lab, token: &str, audiences: &[&str]) -> bool {
     let review = json!({"spec": {"token": token, "audiences": audiences}});
     let review: TokenReview = serde_json::from_value(review).unwrap();
@@ -62,12 +62,12 @@ async fn tells_a_listener_with_a_token_for_its_operation_alone(lab: &Lab, job: &
 async fn a_declared_cluster_is_made_grown_shrunk_and_taken_down() {
     let lab = Lab::open().await;
     lab.start_with(&["--leader-elect=false", "--callback-url=https://gateway.example"]);
-    let wish: KubernetesCluster = serde_json::from_value(json!({
+    let declared: KubernetesCluster = serde_json::from_value(json!({
         "apiVersion": "ecs.yun.com/v1", "kind": "KubernetesCluster", "metadata": {"name": "shop"},
         "spec": {"cluster": {"masterList": [{"ip": "10.0.0.1"}], "nodeList": [{"ip": "10.0.0.2"}],
             "authConfig": {"password": "hunter2"}, "timeoutMins": "30"}}}))
     .unwrap();
-    lab.businesses().create(&PostParams::default(), &wish).await.unwrap();
+    lab.businesses().create(&PostParams::default(), &declared).await.unwrap();
     let at_work =
         |object: &KubernetesCluster| object.status.as_ref().is_some_and(|status| status.job_name.is_some());
     let object = lab.until_business("shop", at_work).await;
@@ -98,12 +98,12 @@ async fn a_declared_cluster_is_made_grown_shrunk_and_taken_down() {
     job_ends(&lab, "shop", "delete-").await;
     let gone =
         await_condition(lab.businesses(), "shop", |object: Option<&KubernetesCluster>| object.is_none());
-    timeout(TIMEOUT, gone).await.expect("it is gone").unwrap();
+    timeout(TIMEOUT, gone).await.expect("the cluster is deleted").unwrap();
     for operation in operations {
         let name = operation.metadata.name.unwrap();
         let gone =
             await_condition(lab.operations(), &name, |object: Option<&ClusterOperation>| object.is_none());
-        timeout(TIMEOUT, gone).await.expect("its operations go with it").unwrap();
+        timeout(TIMEOUT, gone).await.expect("its operations are deleted").unwrap();
     }
     let jobs = lab.jobs().list(&ListParams::default()).await.unwrap().items.len();
     assert_eq!(jobs, 4, "one Job for each operation");

@@ -1,5 +1,5 @@
-//! One operator with an API server of its own, in a new namespace, with the rights that are installed for it and no other.
-//! Clusters have no namespace, so tests that run at the same time use different API servers.
+//! One operator with its own API server, in a new namespace, with exactly the installed roles. Clusters have
+//! no namespace, so parallel tests use different API servers.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -24,7 +24,7 @@ use tokio::process::{Child, Command};
 
 use crate::http::{free_port, get};
 
-/// For anything that is waited for: machines that run tests are slow.
+/// The timeout of all waits; test machines may be slow.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(120);
 
 pub(crate) struct Lab {
@@ -34,16 +34,16 @@ pub(crate) struct Lab {
     /// The operator's own account, through the proxy.
     kubeconfig: PathBuf,
     operator: Mutex<Option<Child>>,
-    /// Where the operator that was started last serves its metrics.
+    /// The metrics port of the last started operator.
     port: AtomicU16,
     server: LentServer,
 }
 
-/// API servers that no test uses now; there are at most as many as tests that ran at the same time.
+/// Free API servers, at most as many as parallel tests.
 static IDLE_SERVERS: Mutex<Vec<Arc<TestApiServer>>> = Mutex::new(Vec::new());
 
-/// An API server that one test uses. It enforces the rights on owner references, which most clusters do not: the installed
-/// rights must suffice there too.
+/// An API server that one test uses. It enforces the permissions on owner references, which most clusters do
+/// not. The installed roles must suffice there too.
 struct LentServer(Arc<TestApiServer>);
 
 impl LentServer {
@@ -82,7 +82,7 @@ impl Lab {
         lab
     }
 
-    /// Gives the operator the rights that are installed for it, in this namespace.
+    /// Installs the roles of the operator in this namespace.
     async fn rights(&self, server: &TestApiServer) {
         let options = InstallOptions {
             namespace: self.namespace.clone(),
@@ -90,7 +90,7 @@ impl Lab {
             ..InstallOptions::default()
         };
         let documents: String =
-            rbac::objects(&options).iter().map(|object| format!("---\n{object}\n")).collect();
+            rbac::objects(&options).unwrap().iter().map(|object| format!("---\n{object}\n")).collect();
         let file = server.write_file(&format!("rights-{}.yaml", self.namespace), &documents).unwrap();
         server.apply(&file).await.unwrap();
         let user = names::service_account(&self.namespace, names::OPERATOR);
@@ -111,7 +111,7 @@ impl Lab {
         }
     }
 
-    /// Nothing of an earlier test is left, not even what cannot be read.
+    /// Deletes the objects of earlier tests, including those that cannot be parsed.
     async fn clear(&self) {
         let all = (&DeleteParams::default(), &ListParams::default());
         for kind in [ApiResource::erase::<ClusterOperation>(&()), ApiResource::erase::<Cluster>(&())] {
@@ -125,7 +125,7 @@ impl Lab {
             let api = Api::<DynamicObject>::namespaced_with(self.client.clone(), &namespace, &kind);
             let free = json!({"metadata": {"finalizers": null}});
             api.patch(&name, &PatchParams::default(), &Patch::Merge(free)).await.unwrap();
-            // One that waited for its finalizer is gone already.
+            // An object that waited for its finalizer is already deleted.
             let _ = api.delete(&name, all.0).await;
         }
     }
@@ -159,12 +159,12 @@ impl Lab {
         self.operator.lock().take().expect("an operator runs")
     }
 
-    /// As by `kill -9`.
+    /// Kills the operator, as `kill -9` does.
     pub(crate) async fn kill(&self) {
         self.operator().kill().await.unwrap();
     }
 
-    /// SIGTERM; how long it took to end, and whether it ended well.
+    /// Sends SIGTERM; returns the time until the end, and whether the exit code was zero.
     pub(crate) async fn end(&self) -> (Duration, bool) {
         let mut operator = self.operator();
         let begun = std::time::Instant::now();
@@ -191,7 +191,7 @@ impl Lab {
         self.named_cluster(name, name).await;
     }
 
-    /// The same, whose objects are called after `stem`.
+    /// The same with objects named after `stem`.
     pub(crate) async fn named_cluster(&self, name: &str, stem: &str) {
         self.named_references(stem).await;
         let at = |what: &str| DataRef::new(&self.namespace, format!("{stem}-{what}"));
@@ -241,7 +241,7 @@ impl Lab {
         self.operations().create(&PostParams::default(), &ClusterOperation::new(name, spec)).await.unwrap();
     }
 
-    /// Waits until the operation's reason holds these words; the whole reason.
+    /// Waits until the operation's reason contains this text; returns the reason.
     pub(crate) async fn until_says(&self, name: &str, words: &str) -> String {
         let reason = |operation: &ClusterOperation| {
             operation.status.as_ref().and_then(|status| status.reason.clone()).unwrap_or_default()
@@ -249,7 +249,7 @@ impl Lab {
         reason(&self.until(name, |operation| reason(operation).contains(words)).await)
     }
 
-    /// Waits until the operation is as wanted; what it is then.
+    /// Waits until the condition is true for the operation; returns the operation.
     pub(crate) async fn until(
         &self,
         name: &str,
@@ -283,17 +283,17 @@ impl Lab {
         }
     }
 
-    /// Where the operator serves its metrics.
+    /// The address of the operator's metrics.
     pub(crate) fn metrics_address(&self) -> String {
         format!("127.0.0.1:{}", self.port.load(Ordering::SeqCst))
     }
 
-    /// What Prometheus would read.
+    /// The metrics, as Prometheus reads them.
     pub(crate) async fn metrics(&self) -> String {
         self.until_metrics(|_| true).await
     }
 
-    /// Waits until that is as wanted; nobody is told when it changes.
+    /// Polls the metrics until the condition is true.
     pub(crate) async fn until_metrics(&self, wanted: impl Fn(&str) -> bool) -> String {
         let reads = async {
             loop {
@@ -305,7 +305,7 @@ impl Lab {
                 tokio::time::sleep(Duration::from_millis(100)).await;
             }
         };
-        tokio::time::timeout(TIMEOUT, reads).await.expect("the metrics are as wanted in time")
+        tokio::time::timeout(TIMEOUT, reads).await.expect("the metrics reach the wanted values in time")
     }
 
     /// The Job of an operation.
@@ -314,26 +314,26 @@ impl Lab {
         self.jobs().get(&at.name).await.unwrap()
     }
 
-    /// Names of the Jobs of an operation, whatever they are called.
+    /// The names of all Jobs of an operation.
     pub(crate) async fn job_names(&self, operation: &ClusterOperation) -> Vec<String> {
         let label = format!("kubeon.io/operation={}", operation.metadata.uid.as_deref().unwrap());
         let found = self.jobs().list(&ListParams::default().labels(&label)).await.unwrap();
         found.items.into_iter().filter_map(|job| job.metadata.name).collect()
     }
 
-    /// How many ConfigMaps there are for what an operation's Job reads.
+    /// The number of ConfigMaps with the inputs of an operation's Job.
     pub(crate) async fn inputs_of(&self, operation: &ClusterOperation) -> usize {
         let label = format!("kubeon.io/operation={}", operation.metadata.uid.as_deref().unwrap());
         let maps = Api::<ConfigMap>::namespaced(self.client.clone(), &self.namespace);
         maps.list(&ListParams::default().labels(&label)).await.unwrap().items.len()
     }
 
-    /// Declares a cluster of this one master.
+    /// Declares a cluster with this master.
     pub(crate) async fn declare(&self, name: &str, master: &str) {
-        let wish = json!({"apiVersion": "ecs.yun.com/v1", "kind": "KubernetesCluster", "metadata": {"name": name},
+        let declared = json!({"apiVersion": "ecs.yun.com/v1", "kind": "KubernetesCluster", "metadata": {"name": name},
             "spec": {"cluster": {"masterList": [{"ip": master}], "authConfig": {"password": "hunter2"}}}});
-        let wish = serde_json::from_value(wish).unwrap();
-        self.businesses().create(&PostParams::default(), &wish).await.unwrap();
+        let declared = serde_json::from_value(declared).unwrap();
+        self.businesses().create(&PostParams::default(), &declared).await.unwrap();
     }
 
     /// What a Job controller writes when the pod ended; once.
@@ -341,14 +341,14 @@ impl Lab {
         end_job(&self.jobs(), name, well).await;
     }
 
-    /// Messages of the events about an object, by their reason; wherever such events stand.
+    /// The messages of the events about an object with this reason, in all namespaces.
     pub(crate) async fn told(&self, name: &str, reason: &str) -> Vec<String> {
         let about = ListParams::default().fields(&format!("involvedObject.name={name},reason={reason}"));
         let events = Api::<Event>::all(self.client.clone()).list(&about).await.unwrap();
         events.into_iter().filter_map(|event| event.message).collect()
     }
 
-    /// Waits until an event of that reason about an object holds these words.
+    /// Waits until an event about an object with this reason contains this text.
     pub(crate) async fn until_told(&self, name: &str, reason: &str, words: &str) {
         let told = async {
             while !self.told(name, reason).await.iter().any(|text| text.contains(words)) {
@@ -371,19 +371,19 @@ impl Lab {
         .await
     }
 
-    /// Waits until the Cluster is as wanted.
+    /// Waits until the condition is true for the Cluster.
     pub(crate) async fn until_cluster(&self, name: &str, wanted: impl Fn(&Cluster) -> bool) -> Cluster {
         let api = Api::<Cluster>::all(self.client.clone());
         let waits = await_condition(api, name, |object: Option<&Cluster>| object.is_some_and(&wanted));
         tokio::time::timeout(TIMEOUT, waits)
             .await
-            .expect("the Cluster is not as wanted in time")
+            .expect("the Cluster reaches the wanted state in time")
             .unwrap()
             .unwrap()
     }
 }
 
-/// A command, in an image that is not ours.
+/// A command in an image that is not a runner image.
 pub(crate) fn shell(cluster: &str) -> ClusterOperationSpec {
     ClusterOperationSpec {
         cluster: cluster.into(),
@@ -393,7 +393,7 @@ pub(crate) fn shell(cluster: &str) -> ClusterOperationSpec {
     }
 }
 
-/// A playbook, in an image that is ours.
+/// A playbook in a runner image.
 pub(crate) fn playbook(cluster: &str, name: &str) -> ClusterOperationSpec {
     ClusterOperationSpec {
         main: Action { action_type: "playbook".into(), action: name.into(), ..Action::default() },

@@ -1,5 +1,4 @@
-//! What an operator asks for whatever it works on: lists, watches, its settings, its lease, events. Each goes wrong in every
-//! way, all of them at once.
+//! Lists, watches, settings, the lease and events fail in every way, all of them at the same time.
 
 use std::time::{Duration, Instant};
 
@@ -11,7 +10,7 @@ use kube::runtime::wait::await_condition;
 use kube::{Resource, ResourceExt as _};
 use kubeon_api::KubernetesCluster;
 use kubeon_api::kubeonkube::OperationResult;
-use kubeon_envtest::{FaultRule, ProxyFault, RuleId, When};
+use kubeon_envtest::{FaultRule, ProxyFault, RequestMatcher, RuleId};
 use kubeon_install::{InstallOptions, rbac};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -22,22 +21,22 @@ use crate::http::get;
 use crate::lab::{Lab, TIMEOUT};
 use crate::lives;
 
-/// What is listed and watched.
+/// The listed and watched resources.
 const WATCHED: [&str; 7] =
     ["clusters", "clusteroperations", "kubernetesclusters", "jobs", "pods", "configmaps", "secrets"];
 
-/// The first of these requests about each kind fails, each kind in another way; `turn` turns the ways on.
+/// The first request with this verb fails for each kind, each in another way; `turn` selects the ways.
 fn first_of_each(lab: &Lab, verb: &str, turn: usize) -> Vec<RuleId> {
     let each = WATCHED.iter().enumerate().map(|(at, resource)| {
         let how = FAULTS[(at + turn) % FAULTS.len()].clone();
-        lab.proxy.fail(FaultRule { when: When::nth(verb, resource, 1), how })
+        lab.proxy.fail(FaultRule { when: RequestMatcher::nth(verb, resource, 1), how })
     });
     each.collect()
 }
 
 async fn until_met(lab: &Lab, rules: &[RuleId]) {
     let met = async {
-        while rules.iter().any(|rule| lab.proxy.met(*rule).failed.is_empty()) {
+        while rules.iter().any(|rule| lab.proxy.matches(*rule).failed.is_empty()) {
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     };
@@ -50,12 +49,12 @@ async fn every_list_and_every_watch_may_fail_in_every_way_when_it_starts() {
     for (turn, how) in FAULTS.into_iter().enumerate() {
         let mut rules = first_of_each(&lab, "list", turn);
         rules.extend(first_of_each(&lab, "watch", turn + 3));
-        let settings = When::nth("get", "configmaps", 1).about("kubeonkube-config");
+        let settings = RequestMatcher::nth("get", "configmaps", 1).about("kubeonkube-config");
         rules.push(lab.proxy.fail(FaultRule { when: settings, how }));
         lab.start_with(&["--leader-elect=false", "--request-timeout=1"]);
         lives::shell(&lab, &format!("start-{turn}")).await;
         until_met(&lab, &rules).await;
-        lab.proxy.heal();
+        lab.proxy.restore();
         lab.kill().await;
     }
 }
@@ -74,12 +73,12 @@ async fn every_watch_may_end_and_fail_in_every_way_while_an_operation_runs() {
         let ended = lab.finish(&name).await;
         assert_eq!(lab.job_names(&ended).await.len(), 1, "{name}");
         until_met(&lab, &rules).await;
-        lab.proxy.heal();
+        lab.proxy.restore();
         lab.kill().await;
     }
 }
 
-/// A limit that cannot be read is no reason to let operations go.
+/// No operation is deleted while the history limit cannot be read.
 #[tokio::test]
 async fn operations_are_not_let_go_before_the_limit_is_known() {
     let lab = Lab::open().await;
@@ -93,8 +92,8 @@ async fn operations_are_not_let_go_before_the_limit_is_known() {
         let done = kube::api::Patch::Merge(&done);
         lab.operations().patch_status(&name, &kube::api::PatchParams::default(), &done).await.unwrap();
     }
-    // Twice, for it is read whenever its ConfigMap is seen, too.
-    let settings = When::nth("get", "configmaps", 1).about("kubeonkube-config").times(2);
+    // Twice, because it is also read when its ConfigMap is observed.
+    let settings = RequestMatcher::nth("get", "configmaps", 1).about("kubeonkube-config").times(2);
     let rule = lab.proxy.fail(FaultRule { when: settings, how: ProxyFault::Status(500) });
     lab.start();
     lab.ask("sample", "new").await;
@@ -102,11 +101,11 @@ async fn operations_are_not_let_go_before_the_limit_is_known() {
     until_met(&lab, &[rule]).await;
     let left = lab.operations().list(&kube::api::ListParams::default()).await.unwrap().items.len();
     assert_eq!(left, 36);
-    assert!(!lab.proxy.writes().iter().any(|write| write.verb == "delete"), "nothing was let go");
+    assert!(!lab.proxy.writes().iter().any(|write| write.verb == "delete"), "no operation was deleted");
 }
 
-/// Of the requests for the lease, mostly every other goes wrong: while it is asked for, then while it is renewed. Every
-/// event is refused.
+/// About every other request for the lease fails, during its acquisition and its renewal. Every event is
+/// refused.
 #[tokio::test]
 async fn a_leader_is_found_and_stays_though_its_lease_is_asked_for_in_vain_every_other_time() {
     let lab = Lab::open().await;
@@ -122,16 +121,17 @@ async fn a_leader_is_found_and_stays_though_its_lease_is_asked_for_in_vain_every
     ];
     let each = ways
         .into_iter()
-        .map(|(n, how)| lab.proxy.fail(FaultRule { when: When::nth_request(n).of("leases"), how }));
+        .map(|(n, how)| lab.proxy.fail(FaultRule { when: RequestMatcher::nth_request(n).of("leases"), how }));
     let rules: Vec<_> = each.collect();
-    let events = FaultRule { when: When::every_request().of("events"), how: ProxyFault::Status(500) };
+    let events =
+        FaultRule { when: RequestMatcher::every_request().of("events"), how: ProxyFault::Status(500) };
     let events = lab.proxy.fail(events);
     lab.start_with(&["--request-timeout=1"]);
     lives::shell(&lab, "sample").await;
     until_met(&lab, &rules).await;
     lives::shell(&lab, "another").await;
-    assert!(lab.proxy.met(events).failed.len() >= 4, "two started and ended");
-    let verbs: Vec<String> = rules.iter().flat_map(|rule| lab.proxy.met(*rule).failed).collect();
+    assert!(lab.proxy.matches(events).failed.len() >= 4, "two started and ended");
+    let verbs: Vec<String> = rules.iter().flat_map(|rule| lab.proxy.matches(*rule).failed).collect();
     for verb in ["get leases", "create leases", "update leases"] {
         assert!(verbs.iter().any(|one| one == verb), "{verb} never failed, only {verbs:?}");
     }
@@ -151,7 +151,7 @@ async fn a_leader_that_ends_gives_the_lease_back_and_the_next_one_goes_on() {
     lab.finish("one").await;
     assert!(
         begun.elapsed() < Duration::from_secs(12),
-        "it waited for the old lease to end: {:?}",
+        "the new leader waited for the expiry of the old lease: {:?}",
         begun.elapsed()
     );
 }
@@ -170,7 +170,7 @@ where
     Api::namespaced(lab.client.clone(), namespace).create(&PostParams::default(), &object).await.unwrap();
 }
 
-/// A namespace in which the operator has no right, as when its Role there was deleted.
+/// A namespace without a role of the operator, as when its Role was deleted.
 async fn namespace_without_rights(lab: &Lab) -> String {
     let object: Namespace =
         serde_json::from_value(json!({"metadata": {"generateName": "forbidden-"}})).unwrap();
@@ -178,10 +178,10 @@ async fn namespace_without_rights(lab: &Lab) -> String {
     namespaces.create(&PostParams::default(), &object).await.unwrap().name_any()
 }
 
-/// What is installed for the operator in a namespace that it watches.
+/// Installs the role of the operator in a watched namespace.
 async fn give_rights(lab: &Lab, namespace: &str) {
     let options = InstallOptions { namespace: lab.namespace.clone(), ..InstallOptions::default() };
-    for object in rbac::watched_namespace(&options, namespace) {
+    for object in rbac::watched_namespace(&options, namespace).unwrap() {
         match object["kind"].as_str() {
             Some("Role") => make::<Role>(lab, namespace, object).await,
             Some("RoleBinding") => make::<RoleBinding>(lab, namespace, object).await,
@@ -209,28 +209,28 @@ async fn a_namespace_that_may_not_be_read_holds_up_its_own_clusters_alone() {
         status.and_then(|status| status.reason.as_ref()).is_some_and(|reason| reason.contains(&words))
     };
     let told = timeout(TIMEOUT, await_condition(shops.clone(), "shop", says)).await;
-    told.expect("its status says what it waits for").unwrap();
+    told.expect("its status has the reason of the wait").unwrap();
     lab.until_told("shop", "Held", &words).await;
     let jobs = Api::<Job>::namespaced(lab.client.clone(), &forbidden);
     assert!(jobs.list(&ListParams::default()).await.unwrap().items.is_empty());
     let operations = lab.operations().list(&ListParams::default()).await.unwrap().items;
-    assert_eq!(operations.len(), 1, "none was derived");
+    assert_eq!(operations.len(), 1, "no operation was derived");
 
     give_rights(&lab, &forbidden).await;
     let works = |object: Option<&KubernetesCluster>| {
         object.and_then(|object| object.status.as_ref()).is_some_and(|status| status.job_name.is_some())
     };
     let at_work = timeout(TIMEOUT, await_condition(shops, "shop", works)).await;
-    at_work.expect("it goes on when it may be read").unwrap();
+    at_work.expect("the cluster is reconciled when the list is permitted").unwrap();
     assert_eq!(jobs.list(&ListParams::default()).await.unwrap().items.len(), 1);
     assert!(!readyz(&lab).await.contains(&forbidden));
 }
 
-/// Nobody else would know of the Jobs of a `Cluster`.
+/// The Jobs of a `Cluster` are in the operator's namespace.
 #[tokio::test]
 async fn nothing_begins_and_none_leads_while_the_operators_own_namespace_may_not_be_read() {
     let lab = Lab::open().await;
-    let lists = When::every_request().verb("list").of("jobs");
+    let lists = RequestMatcher::every_request().verb("list").of("jobs");
     lab.proxy.fail(FaultRule { when: lists, how: ProxyFault::Status(403) });
     lab.start();
     let failures = r#"kubeon_operator_watch_failures_total{word="Job"} "#;
@@ -241,7 +241,7 @@ async fn nothing_begins_and_none_leads_while_the_operators_own_namespace_may_not
     let answer = readyz(&lab).await;
     let words = format!("Job in namespace {}", lab.namespace);
     assert!(answer.starts_with("HTTP/1.1 503") && answer.contains(&words), "{answer}");
-    lab.proxy.heal();
+    lab.proxy.restore();
     lives::shell(&lab, "sample").await;
     lab.until_metrics(|page| page.lines().any(|line| line == "kubeon_operator_leader 1")).await;
 }

@@ -21,7 +21,7 @@ async fn a_shell_operation_becomes_a_job_and_ends_with_it_in_ten_writes() {
     lab.start();
     lab.cluster("sample").await;
     lab.until_cluster("sample", |cluster| cluster.status.is_some()).await;
-    lab.proxy.forget();
+    lab.proxy.clear_requests();
     lab.ask("sample", "myops").await;
     let running = lab.until_is("myops", OperationResult::Running).await;
     assert_eq!(lab.job_names(&running).await, ["kubeonkube-myops-job"]);
@@ -42,9 +42,9 @@ async fn a_shell_operation_becomes_a_job_and_ends_with_it_in_ten_writes() {
     let events =
         Api::<Event>::namespaced(lab.client.clone(), "default").list(&ListParams::default()).await.unwrap();
     let about = events.iter().filter(|event| event.involved_object.name.as_deref() == Some("myops")).count();
-    assert!(about >= 2, "it started and ended");
+    assert!(about >= 2, "events about the start and the end");
     // Until another cluster appears and is reported, the operator sends no request, and then only about that one.
-    lab.proxy.forget();
+    lab.proxy.clear_requests();
     lab.cluster("other").await;
     lab.until_cluster("other", |cluster| cluster.status.is_some()).await;
     let is_about_other = |name: &str| name == "other" || name.starts_with("other-");
@@ -149,7 +149,7 @@ async fn what_ended_while_nobody_looked_ended_when_its_job_did() {
     lab.kill().await;
     lab.job_ends(&lab.job_names(&running).await[0], true).await;
     let ended = lab.job_of(&running).await.status.unwrap().completion_time;
-    // Times have whole seconds: from the next second on, the operator's own time would be another one.
+    // Times have whole seconds: from the next second on, the operator's own time would differ.
     while ended.as_ref().is_some_and(|ended| Timestamp::now().as_second() <= ended.0.as_second()) {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
@@ -158,7 +158,7 @@ async fn what_ended_while_nobody_looked_ended_when_its_job_did() {
     assert!(ended.is_some() && told.status.unwrap().end_time == ended);
 }
 
-/// As by `kubectl replace --force`. Nothing is collected here: the test does what the garbage collector would.
+/// As after `kubectl replace --force`. There is no garbage collector; the test deletes the objects.
 #[tokio::test]
 async fn an_operation_that_is_deleted_and_made_again_runs_when_the_first_ones_job_is_gone() {
     let lab = Lab::open().await;
@@ -168,11 +168,11 @@ async fn an_operation_that_is_deleted_and_made_again_runs_when_the_first_ones_jo
     let first = lab.finish("myops").await;
     lab.operations().delete("myops", &DeleteParams::default()).await.unwrap();
     lab.ask("sample", "myops").await;
-    lab.until_says("myops", "of an operation of this name that was deleted is still there").await;
+    lab.until_says("myops", "of a deleted operation with the same name still exists").await;
     let job = lab.job_names(&first).await.remove(0);
     lab.jobs().delete(&job, &DeleteParams::background()).await.unwrap();
     let second = lab.finish("myops").await;
     assert_eq!(second.status.as_ref().unwrap().status, Some(OperationResult::Succeeded));
     assert_eq!(lab.job_names(&second).await, [job]);
-    assert_eq!(lab.inputs_of(&second).await, 1, "a copy of its own");
+    assert_eq!(lab.inputs_of(&second).await, 1, "its own copy");
 }

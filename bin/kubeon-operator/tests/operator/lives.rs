@@ -1,5 +1,5 @@
-//! What an operator is asked for, driven from outside to its end: by a person, and by the Job controller. Each life ends when
-//! the last thing that the operator does for it is done.
+//! Complete runs of operations and clusters. The tests act as the user and as the Job controller. Each run
+//! ends after the last write of the operator.
 
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret};
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams};
@@ -16,10 +16,10 @@ fn has_completed(operation: &ClusterOperation) -> bool {
     operation.labels().get("hasCompleted").is_some_and(|done| done == "done")
 }
 
-/// A shell operation on a Cluster of its own, both of this name, whose pod leaves a log.
+/// A shell operation on its own Cluster, both with this name. Its pod has a log.
 pub(crate) async fn shell(lab: &Lab, name: &str) {
     lab.cluster(name).await;
-    // What is done for a Cluster and for an operation would come in another order each time, and some request never be the n-th.
+    // Otherwise the writes for the Cluster and for the operation would come in another order each time.
     lab.until_cluster(name, |cluster| cluster.status.is_some()).await;
     lab.ask(name, name).await;
     let running = lab.until_is(name, OperationResult::Running).await;
@@ -34,7 +34,7 @@ pub(crate) async fn shell(lab: &Lab, name: &str) {
     .await;
     let log = format!("{job}-log");
     let there = |map: Option<&ConfigMap>| map.is_some();
-    timeout(TIMEOUT, await_condition(maps(lab), &log, there)).await.expect("its log is kept").unwrap();
+    timeout(TIMEOUT, await_condition(maps(lab), &log, there)).await.expect("its log is stored").unwrap();
     assert_eq!(ended.status.as_ref().unwrap().status, Some(OperationResult::Succeeded), "{name}");
     assert_eq!(lab.job_names(&ended).await, [job], "{name}: one Job");
     assert_eq!(lab.inputs_of(&ended).await, 2, "{name}: what its Job reads, and its log");
@@ -44,7 +44,7 @@ fn maps(lab: &Lab) -> Api<ConfigMap> {
     Api::namespaced(lab.client.clone(), &lab.namespace)
 }
 
-/// The pod of an operation's Job, as it is after its end.
+/// Creates the ended pod of an operation's Job.
 async fn pod_ends(lab: &Lab, operation: &ClusterOperation) {
     let job = lab.job_of(operation).await;
     let template = job.spec.as_ref().and_then(|spec| spec.template.metadata.clone()).unwrap();
@@ -71,7 +71,7 @@ async fn derived(lab: &Lab, object: &KubernetesCluster) -> Vec<ClusterOperation>
     lab.operations().list(&ListParams::default().labels(&label)).await.unwrap().items
 }
 
-/// Ends the Job whose name begins so, and waits until nothing is left to do for the object.
+/// Ends the Job with this prefix, and waits until nothing is left to do for the object.
 async fn settles(lab: &Lab, name: &str, begins: &str, word: &str, operations: usize) {
     let works = |object: &KubernetesCluster| job(object).is_some_and(|job| job.starts_with(begins));
     let object = lab.until_business(name, works).await;
@@ -92,20 +92,20 @@ async fn settles(lab: &Lab, name: &str, begins: &str, word: &str, operations: us
     assert_eq!(made.finalizers().len(), 1, "{name}");
 }
 
-/// A declared cluster is made.
+/// Creates a declared cluster.
 pub(crate) async fn create(lab: &Lab, name: &str, master: &str) {
     lab.declare(name, master).await;
     settles(lab, name, "create-", "create-finished", 1).await;
 }
 
-/// A worker comes.
+/// Adds a worker.
 pub(crate) async fn grow(lab: &Lab, name: &str, worker: &str) {
     let patch = Patch::Merge(json!({"spec": {"cluster": {"nodeList": [{"ip": worker}]}}}));
     lab.businesses().patch(name, &PatchParams::default(), &patch).await.unwrap();
     settles(lab, name, "scale-up-", "scale-up-finished", 2).await;
 }
 
-/// It is deleted, and nothing of it is left but its Jobs, which go by themselves.
+/// Deletes the cluster. Only its Jobs remain, which their TTL removes.
 pub(crate) async fn delete(lab: &Lab, name: &str) {
     let object = lab.businesses().get(name).await.unwrap();
     lab.businesses().delete(name, &DeleteParams::default()).await.unwrap();
@@ -113,20 +113,26 @@ pub(crate) async fn delete(lab: &Lab, name: &str) {
     let leaving = lab.until_business(name, works).await;
     lab.job_ends(job(&leaving).unwrap(), true).await;
     let gone = |object: Option<&KubernetesCluster>| object.is_none();
-    timeout(TIMEOUT, await_condition(lab.businesses(), name, gone)).await.expect("it is gone").unwrap();
+    timeout(TIMEOUT, await_condition(lab.businesses(), name, gone))
+        .await
+        .expect("the cluster is deleted")
+        .unwrap();
     let operations = async {
         while !derived(lab, &object).await.is_empty() {
             tokio::time::sleep(std::time::Duration::from_millis(50)).await;
         }
     };
-    timeout(TIMEOUT, operations).await.expect("its operations go with it");
+    timeout(TIMEOUT, operations).await.expect("its operations are deleted");
     let secrets = Api::<Secret>::namespaced(lab.client.clone(), &lab.namespace);
     for kept in ["state", "kubeconfig"] {
         let kept = format!("{}-{name}-{kept}", lab.namespace);
-        assert!(secrets.get_opt(&kept).await.unwrap().is_none(), "{kept} goes with it");
+        assert!(secrets.get_opt(&kept).await.unwrap().is_none(), "{kept} is deleted with the cluster");
     }
     let known_hosts = format!("{}-{name}-known-hosts", lab.namespace);
-    assert!(maps(lab).get_opt(&known_hosts).await.unwrap().is_none(), "{known_hosts} goes with it");
+    assert!(
+        maps(lab).get_opt(&known_hosts).await.unwrap().is_none(),
+        "{known_hosts} is deleted with the cluster"
+    );
     let jobs = lab.jobs().list(&ListParams::default()).await.unwrap();
     let made = jobs.iter().filter(|job| job.name_any().contains(&format!("-{name}-job-"))).count();
     assert_eq!(made, 3, "{name}: one Job for each change");

@@ -63,7 +63,7 @@ async fn stored_before_its_schema<K: Resource<DynamicType = ()>>(lab: &Lab, name
 #[tokio::test]
 async fn an_object_that_cannot_be_read_is_reported_and_stalls_nothing() {
     let lab = Lab::open().await;
-    // The schema lets it pass; only the reader sees that one address is declared in two ways.
+    // The schema accepts it; only the parser finds that one address is declared in two ways.
     let twice = json!({"cluster": {"masterList": [{"ip": "10.0.0.1"}, {"ip": "10.0.0.1", "port": 2222}]}});
     make::<KubernetesCluster>(&lab, Some(&lab.namespace), "odd-shop", &twice, false).await.unwrap();
     stored_before_its_schema::<Cluster>(&lab, "odd", &json!({"hostsConfRef": "somewhere"})).await;
@@ -72,11 +72,11 @@ async fn an_object_that_cannot_be_read_is_reported_and_stalls_nothing() {
     lab.start();
 
     for (name, words) in [("odd-shop", "10.0.0.1"), ("odd", "somewhere"), ("odd-operation", "sequence")] {
-        lab.until_told(name, "Malformed", "it cannot be read and is left alone").await;
+        lab.until_told(name, "Malformed", "the object cannot be parsed and is not reconciled").await;
         let told = lab.told(name, "Malformed").await;
-        assert!(told.len() == 1 && told[0].contains(words), "{told:?} does not say what is wrong: {words}");
+        assert!(told.len() == 1 && told[0].contains(words), "{told:?} does not contain the cause: {words}");
     }
-    // The cluster of the operation that cannot be read, and clusters of both kinds.
+    // The cluster of the malformed operation, and clusters of both kinds.
     lab.cluster("sample").await;
     lab.ask("sample", "myops").await;
     lab.finish("myops").await;
@@ -84,7 +84,8 @@ async fn an_object_that_cannot_be_read_is_reported_and_stalls_nothing() {
     let at_work =
         |object: &KubernetesCluster| object.status.as_ref().is_some_and(|one| one.job_name.is_some());
     lab.until_business("shop", at_work).await;
-    // Who asks for the one that cannot be read waits, with that as the reason, and goes on when it is mended.
+    // An operation of the malformed Cluster waits with that reason, and continues when the Cluster is
+    // repaired.
     lab.ask("odd", "waits").await;
     lab.until_says("waits", "Cluster odd cannot be read").await;
     lab.named_references("odd").await;
@@ -93,7 +94,7 @@ async fn an_object_that_cannot_be_read_is_reported_and_stalls_nothing() {
     let clusters = dynamic::<Cluster>(&lab, None);
     clusters.patch("odd", &PatchParams::default(), &Patch::Merge(mended)).await.unwrap();
     lab.finish("waits").await;
-    // What is malformed is as it was, and nobody spoke of it again.
+    // The malformed objects are unchanged, and no event was repeated.
     let odd = dynamic::<ClusterOperation>(&lab, None).get("odd-operation").await.unwrap();
     assert!(odd.data["status"].is_null() && odd.labels().is_empty(), "{odd:?}");
     for name in ["odd-shop", "odd", "odd-operation"] {

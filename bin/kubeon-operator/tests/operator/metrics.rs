@@ -1,4 +1,4 @@
-//! What Prometheus reads: everything that alerts and dashboard ask about, and nothing that they do not know.
+//! The metrics: all that the alerts and the dashboard use, and no others.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -33,7 +33,7 @@ async fn every_metric_that_is_asked_about_is_served_with_its_labels() {
     // Before anything failed: the first failure must be an increase.
     let page = lab.metrics().await;
     for nought in [
-        r#"kubeon_operator_turns_total{word="failed"}"#,
+        r#"kubeon_operator_reconciles_total{word="failed"}"#,
         r#"kubeon_operator_events_total{word="Failed"}"#,
         r#"kubeon_operator_events_total{word="CreateKubeJobFailed"}"#,
         r#"kubeon_operator_watch_failures_total{word="Cluster"}"#,
@@ -60,5 +60,5 @@ async fn every_metric_that_is_asked_about_is_served_with_its_labels() {
     says("kubeon_operator_leader", "1");
     says(r#"kubeon_operator_objects{word="ClusterOperation"}"#, "2");
     says(r#"kubeon_operator_events_total{word="Succeeded"}"#, "1");
-    assert!(series(&page).contains_key(r#"kubeon_operator_lanes{word="ready"}"#));
+    assert!(series(&page).contains_key(r#"kubeon_operator_queue_keys{word="ready"}"#));
 }

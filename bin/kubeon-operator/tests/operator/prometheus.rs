@@ -1,7 +1,7 @@
-//! A real Prometheus reads the operator, takes the alerts that are shipped, and answers all that the dashboard asks.
-//! `scripts/setup test` fetches it.
+//! A real Prometheus reads the operator's metrics, loads the shipped alerts, and answers all queries of the
+//! dashboard. `scripts/setup test` downloads it.
 
-#![allow(clippy::print_stdout, reason = "what a Prometheus said is worth reading")]
+#![allow(clippy::print_stdout, reason = "the output of Prometheus helps to debug the test")]
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -23,7 +23,7 @@ fn on_path(name: &str) -> bool {
     Command::new(name).arg("--version").output().is_ok_and(|output| output.status.success())
 }
 
-/// A program of Prometheus' package: on the PATH, or where `scripts/setup test` put it.
+/// A program of Prometheus: from the PATH, or from `scripts/setup test`.
 fn program(name: &str) -> PathBuf {
     if on_path("prometheus") && on_path("promtool") {
         return name.into();
@@ -38,7 +38,7 @@ fn program(name: &str) -> PathBuf {
     found
 }
 
-/// What promtool finds in a file.
+/// Checks a file with promtool.
 fn promtool(what: &str, file: &Path) {
     let output = Command::new(program("promtool")).args(["check", what]).arg(file).output().unwrap();
     let said =
@@ -47,7 +47,7 @@ fn promtool(what: &str, file: &Path) {
     println!("{}", said.trim());
 }
 
-/// A Prometheus that reads one operator every second, and knows the alerts that are shipped.
+/// A Prometheus that reads one operator every second, with the shipped alerts.
 struct Prometheus {
     port: u16,
     process: Child,
@@ -72,7 +72,7 @@ impl Prometheus {
         });
         std::fs::write(&file, config.to_string()).unwrap();
         promtool("config", &file);
-        // It dies with the test's thread, however that ends.
+        // It is killed with the test's thread.
         let process = Command::new("setpriv")
             .args(["--pdeathsig", "KILL", "--"])
             .arg(program("prometheus"))
@@ -86,13 +86,13 @@ impl Prometheus {
         Self { port, process, _folder: folder }
     }
 
-    /// The data of an answer, once it is as wanted; nobody is told when it changes.
+    /// Polls until the condition is true for the data of the answer; returns the data.
     async fn until(&self, path: &str, wanted: impl Fn(&Value) -> bool) -> Value {
         let mut last = String::new();
         let asks = async {
             loop {
                 last = body(self.port, path).await;
-                // While it starts it does not answer with JSON.
+                // During its start it does not answer with JSON.
                 if let Ok(mut answer) = serde_json::from_str::<Value>(&last) {
                     assert_eq!(answer["status"], "success", "{path}: {answer:#}");
                     let data = answer["data"].take();
@@ -104,10 +104,10 @@ impl Prometheus {
             }
         };
         let in_time = timeout(TIMEOUT, asks).await;
-        in_time.unwrap_or_else(|_| panic!("Prometheus still says of {path}: {last}"))
+        in_time.unwrap_or_else(|_| panic!("the last answer of Prometheus for {path}: {last}"))
     }
 
-    /// The samples that a query gives now, once they are as wanted.
+    /// The samples of a query, once the condition is true for them.
     async fn until_query(&self, query: &str, wanted: impl Fn(&[Value]) -> bool) -> Vec<Value> {
         let path = format!("/api/v1/query?query={}", encoded(query));
         let samples = |data: &Value| data["result"].as_array().cloned().expect("a vector");
@@ -118,17 +118,17 @@ impl Prometheus {
         self.until_query(query, |_| true).await
     }
 
-    /// Waits until it read so many events of this reason.
+    /// Waits until Prometheus has read this number of events with this reason.
     async fn until_read(&self, reason: &str, number: usize) {
         let query = format!("kubeon_operator_events_total{{word={reason:?}}} >= {number}");
         self.until_query(&query, |samples| !samples.is_empty()).await;
     }
 
-    /// The rules, once all of them were evaluated after what was read until now.
+    /// The rules, after all of them were evaluated with the samples that were read so far.
     async fn evaluated(&self) -> Vec<Value> {
         let group = |data: &Value| data["groups"][0].clone();
         let mut last = Value::Null;
-        // The evaluation that is told next may have begun before.
+        // The next reported evaluation may have begun before.
         for _ in 0..2 {
             let other = |data: &Value| {
                 let rules = group(data)["rules"].as_array().cloned().unwrap_or_default();
@@ -170,7 +170,7 @@ fn encoded(text: &str) -> String {
     text.chars().map(|c| if plain(c) { c.to_string() } else { format!("%{:02X}", u32::from(c)) }).collect()
 }
 
-/// What the panels ask, as Grafana would ask it.
+/// The queries of the panels, as Grafana sends them.
 fn questions() -> Vec<String> {
     let dashboard = std::fs::read_to_string(shipped("dashboard.json")).unwrap();
     let dashboard: Value = serde_json::from_str(&dashboard).unwrap();
@@ -184,14 +184,14 @@ fn questions() -> Vec<String> {
     asked.collect()
 }
 
-/// A cluster and an operation of it that succeeds.
+/// A cluster with an operation that succeeds.
 async fn succeeds(lab: &Lab, name: &str) {
     lab.cluster(name).await;
     lab.ask(name, name).await;
     lab.finish(name).await;
 }
 
-/// A cluster and an operation of it that fails.
+/// A cluster with an operation that fails.
 async fn fails(lab: &Lab, name: &str) {
     lab.cluster(name).await;
     lab.ask(name, name).await;
@@ -218,7 +218,7 @@ async fn evaluates_every_rule(prometheus: &Prometheus) {
     println!("rules: {} are healthy", rules.len());
 }
 
-/// No answer is empty after something happened: what did not happen is counted from nought.
+/// No answer is empty, because counters of events that did not happen start at zero.
 async fn answers_every_panel(prometheus: &Prometheus) {
     let questions = questions();
     for question in &questions {
@@ -231,8 +231,7 @@ async fn answers_every_panel(prometheus: &Prometheus) {
     assert!(!questions.is_empty());
 }
 
-/// Labels that held names would add series in every round. A new word may come up once: an answer that was not given
-/// before.
+/// Labels with names of objects would add series in every round. A new result of a request may appear once.
 async fn names_add_no_series(lab: &Lab, prometheus: &Prometheus) {
     let mut before = prometheus.series().await;
     for round in 1..6 {
@@ -261,7 +260,7 @@ async fn a_prometheus_takes_the_alerts_and_answers_the_dashboard() {
     lab.metrics().await;
     let prometheus = Prometheus::start(&lab.metrics_address(), &rules);
     reads_the_operator(&prometheus).await;
-    // Of what is not counted from nought, only the second is an increase.
+    // A counter that does not start at zero increases only with its second event.
     succeeds(&lab, "first").await;
     prometheus.until_read("Succeeded", 1).await;
     succeeds(&lab, "second").await;
@@ -275,7 +274,7 @@ async fn a_prometheus_takes_the_alerts_and_answers_the_dashboard() {
     answers_every_panel(&prometheus).await;
     names_add_no_series(&lab, &prometheus).await;
     evaluates_every_rule(&prometheus).await;
-    // A target that does not answer has no series any more, at once.
+    // A target that does not answer has no series.
     lab.kill().await;
     prometheus.until_alerts(&["KubeonOperationsFail firing", "KubeonOperatorAbsent pending"]).await;
 }

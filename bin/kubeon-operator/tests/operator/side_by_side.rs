@@ -1,23 +1,23 @@
-//! What belongs to one cluster waits; what belongs to another does not.
+//! Operations of one cluster wait for each other; those of different clusters run in parallel.
 
 use k8s_openapi::api::batch::v1::Job;
 use kubeon_api::KubernetesCluster;
 use kubeon_api::kubeonkube::OperationResult;
-use kubeon_envtest::{FaultRule, ProxyFault, When};
+use kubeon_envtest::{FaultRule, ProxyFault, RequestMatcher};
 
 use crate::lab::{Lab, TIMEOUT};
 
-/// Longer than anything here may take: what is done in less was not waited for.
+/// Longer than any step of the test: an operation that ends earlier did not wait.
 const LONG: &str = "--request-timeout=300";
 
 #[tokio::test]
 async fn an_operation_is_done_while_requests_of_other_clusters_hang() {
     let lab = Lab::open().await;
     lab.start_with(&["--leader-elect=false", LONG]);
-    // Half of the lanes that are worked on at once.
+    // Half of the keys that are reconciled at the same time.
     let slow: Vec<String> = (0..16).map(|number| format!("slow-{number:02}")).collect();
     let hangs = |name: &String| {
-        let when = When::every_request().verb("create").of("jobs").about(name);
+        let when = RequestMatcher::every_request().verb("create").of("jobs").about(name);
         lab.proxy.fail(FaultRule { when, how: ProxyFault::Hang })
     };
     let rules: Vec<_> = slow.iter().map(hangs).collect();
@@ -26,17 +26,17 @@ async fn an_operation_is_done_while_requests_of_other_clusters_hang() {
         lab.ask(name, name).await;
     }
     let hang = async {
-        while rules.iter().any(|rule| lab.proxy.met(*rule).failed.is_empty()) {
+        while rules.iter().any(|rule| lab.proxy.matches(*rule).failed.is_empty()) {
             tokio::time::sleep(std::time::Duration::from_millis(20)).await;
         }
     };
-    tokio::time::timeout(TIMEOUT, hang).await.expect("all of them are asked for");
+    tokio::time::timeout(TIMEOUT, hang).await.expect("all requests are sent");
     lab.cluster("fast").await;
     lab.ask("fast", "fast").await;
     let ended = lab.finish("fast").await;
     assert_eq!(ended.status.unwrap().status, Some(OperationResult::Succeeded));
     for (name, rule) in slow.iter().zip(rules) {
-        assert_eq!(lab.proxy.met(rule).failed.len(), 1, "{name} still waits for its first answer");
+        assert_eq!(lab.proxy.matches(rule).failed.len(), 1, "{name} still waits for its first answer");
         let operation = lab.operations().get(name).await.unwrap();
         assert!(lab.job_names(&operation).await.is_empty(), "{name}");
     }
@@ -59,7 +59,7 @@ async fn jobs_of_different_clusters_work_side_by_side() {
         jobs.push(lab.job_names(&running).await.remove(0));
     }
     for name in &jobs {
-        assert!(works(&lab.jobs().get(name).await.unwrap()), "{name} works, and so do all others");
+        assert!(works(&lab.jobs().get(name).await.unwrap()), "{name} runs, and so do all others");
     }
     assert_eq!(jobs.len(), 6);
 }

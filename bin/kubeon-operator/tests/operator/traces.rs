@@ -1,4 +1,4 @@
-//! What a collector hears of an operation, and what its Job learns of the trace.
+//! The spans of an operation at a collector, and the trace parent of its Job.
 
 use kubeon_api::kubeonkube::OperationResult;
 use kubeon_envtest::Collector;
@@ -6,7 +6,7 @@ use kubeon_envtest::Collector;
 use crate::lab::{Lab, TIMEOUT};
 
 #[tokio::test]
-async fn an_operations_trace_holds_its_turns_and_goes_on_in_its_job() {
+async fn the_trace_of_an_operation_has_its_reconciles_and_continues_in_its_job() {
     let collector = Collector::start().unwrap();
     let lab = Lab::open().await;
     let url = collector.url();
@@ -28,9 +28,13 @@ async fn an_operations_trace_holds_its_turns_and_goes_on_in_its_job() {
     });
     let sent: Vec<_> = whole.await.unwrap().into_iter().filter(|span| span.trace == trace).collect();
     let root = sent.iter().find(|span| span.name == "operation").unwrap();
-    assert_eq!((root.parent.as_str(), root.says("kubeon.result")), ("", Some("Succeeded")));
+    assert_eq!((root.parent.as_str(), root.attribute("kubeon.result")), ("", Some("Succeeded")));
     assert_eq!(format!("00-{trace}-{}-01", root.span), *traceparent);
-    let turns: Vec<_> = sent.iter().filter(|span| span.name == "turn").collect();
-    assert!(turns.len() >= 2 && turns.iter().all(|turn| turn.parent == root.span), "{sent:#?}");
-    assert!(turns.iter().any(|turn| turn.says("kubeon.writes").unwrap().contains("the operation starts")));
+    let reconciles: Vec<_> = sent.iter().filter(|span| span.name == "reconcile").collect();
+    assert!(reconciles.len() >= 2 && reconciles.iter().all(|span| span.parent == root.span), "{sent:#?}");
+    assert!(
+        reconciles
+            .iter()
+            .any(|span| span.attribute("kubeon.writes").unwrap().contains("the operation starts"))
+    );
 }

@@ -2,6 +2,7 @@
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use kubeon_api::ConditionStatus;
 
 use crate::tail::clip;
 
@@ -11,24 +12,29 @@ const MESSAGE: usize = 16 * 1024;
 /// Status, reason and time of a condition.
 #[derive(Debug, Clone)]
 pub(super) struct ConditionState {
-    pub(super) status: &'static str,
+    pub(super) status: ConditionStatus,
     reason: &'static str,
     message: String,
     pub(super) since: Timestamp,
 }
 
 impl ConditionState {
-    pub(super) fn set(state: &mut Option<Self>, status: &'static str, reason: &'static str, message: &str) {
+    pub(super) fn set(
+        state: &mut Option<Self>,
+        status: ConditionStatus,
+        reason: &'static str,
+        message: &str,
+    ) {
         let since =
             state.as_ref().filter(|old| old.status == status).map_or_else(Timestamp::now, |old| old.since);
         *state = Some(Self { status, reason, message: clip(message, MESSAGE).to_owned(), since });
     }
 
-    /// The condition without the generation of the operation, which is not known here.
+    /// The condition without `observedGeneration`, which the status writer adds.
     pub(super) fn condition(&self, kind: &str) -> Condition {
         Condition {
             type_: kind.to_owned(),
-            status: self.status.to_owned(),
+            status: self.status.to_string(),
             reason: self.reason.to_owned(),
             message: self.message.clone(),
             last_transition_time: Time(self.since),

@@ -1,13 +1,13 @@
-//! The findings of a precheck, for people and for the status.
+//! The findings of a precheck, as text and for the status.
 
 use kubeon_api::kubeonkube::{Finding, FindingSeverity};
 use kubeon_api::{HostAddress, Refusal, Remedy};
 use kubeon_wire::{PrecheckReport, PrecheckResult, PrecheckSeverity};
 
-/// The most findings in the status, and the most characters of each.
+/// The maximum number of findings in the status, and of characters of each.
 const MOST_FINDINGS: usize = 256;
 const MOST_CHARACTERS: usize = 1024;
-/// Refusals in the status, at most.
+/// The maximum number of refusals in the status.
 const MOST_REFUSALS: usize = 64;
 
 /// Every check that failed, for the status, whose size is limited.
@@ -20,7 +20,7 @@ pub(super) fn for_status(report: &PrecheckReport) -> Vec<Finding> {
             PrecheckSeverity::Warning => FindingSeverity::Warning,
         },
         ignored: check.ignored,
-        message: words(check).chars().take(MOST_CHARACTERS).collect(),
+        message: describe(check).chars().take(MOST_CHARACTERS).collect(),
     };
     failed(report).take(MOST_FINDINGS).map(finding).collect()
 }
@@ -37,7 +37,7 @@ pub(super) fn refusals(all: &[Refusal]) -> Vec<Refusal> {
     with.into_iter().chain(without).take(MOST_REFUSALS).map(bounded).collect()
 }
 
-/// The reasons of a refusal for people who write objects, below its first line.
+/// The text of a refusal for users of custom resources: its first line, then one line for each reason.
 pub(super) fn reason(title: &str, refusals: &[Refusal]) -> String {
     let first = title.lines().next().unwrap_or_default();
     let rows = refusals.iter().map(|refusal| {
@@ -48,8 +48,8 @@ pub(super) fn reason(title: &str, refusals: &[Refusal]) -> String {
     rows.fold(first.to_owned(), |text, row| text + &row)
 }
 
-/// What is wrong, with the remedy in the terms of an object.
-fn words(check: &PrecheckResult) -> String {
+/// The message of a check, with the remedy for users of custom resources.
+fn describe(check: &PrecheckResult) -> String {
     let remedy = check.remedy.as_ref().map(Remedy::for_objects).unwrap_or_default();
     format!("{}{remedy}", check.message.trim_end())
 }
@@ -66,5 +66,5 @@ pub(super) fn lines(report: &PrecheckReport, blocking: bool) -> Vec<String> {
         let blocks = check.severity == PrecheckSeverity::Error && !check.ignored;
         blocks == blocking
     });
-    wrong.map(|(host, check)| format!("{host} : {}", words(check))).collect()
+    wrong.map(|(host, check)| format!("{host} : {}", describe(check))).collect()
 }

@@ -51,10 +51,11 @@ fn keeps_only_failures_that_are_not_retried() {
     assert_eq!(view.failures()[0].name.as_deref(), Some("h4"));
     view.record(&failed(false));
     let conditions = json!(view.status())["conditions"].clone();
-    let told = conditions.as_array().unwrap().iter().find(|one| one["type"] == "StepFailed").unwrap();
+    let step_failed =
+        conditions.as_array().unwrap().iter().find(|condition| condition["type"] == "StepFailed").unwrap();
     let line = "h4: etcd: port 2379 is taken";
-    assert_eq!(told["message"], format!("{line}; will retry\n{line}"), "one line for each outcome");
-    assert_eq!(told["reason"], "Failed");
+    assert_eq!(step_failed["message"], format!("{line}; will retry\n{line}"), "one line for each outcome");
+    assert_eq!(step_failed["reason"], "Failed");
 }
 
 #[test]
@@ -66,18 +67,18 @@ fn counts_the_tasks_of_a_script_whose_number_is_unknown() {
     view.start_task("TASK [pong]");
     assert_eq!(view.steps().text, "1/…");
     assert_eq!(view.steps().current.unwrap(), "TASK [pong]");
-    view.finish("Succeeded", "");
+    view.finish(WorkResult::Succeeded, "");
     assert_eq!(view.steps().text, "2/2");
 }
 
 #[test]
-fn says_when_every_step_was_up_to_date() {
+fn reports_that_every_step_was_up_to_date() {
     let condition = |plans: &[u32]| {
         let mut view = ProgressView::default();
         for steps in plans {
             view.record(&Progress::Plan { steps: *steps, up_to_date: 186 });
         }
-        view.finish("Succeeded", "completed");
+        view.finish(WorkResult::Succeeded, "completed");
         let condition = json!(view.status())["conditions"][0].clone();
         [&condition["reason"], &condition["message"]].map(|text| text.as_str().unwrap().to_owned())
     };
@@ -101,8 +102,8 @@ fn a_precheck_becomes_a_condition_and_lines_and_starts_the_next_stage() {
     let mut view = ProgressView::default();
     view.precheck(Some(("Creating", "creating the cluster")));
     assert_eq!(json!(view.status())["conditions"][1]["status"], "Unknown");
-    let told = view.record(&report(false));
-    assert!(told.contains("1 hosts, 1 errors") && told.contains("warning 10.0.0.2 : swap is on"), "{told}");
+    let text = view.record(&report(false));
+    assert!(text.contains("1 hosts, 1 errors") && text.contains("warning 10.0.0.2 : swap is on"), "{text}");
     assert_eq!(view.unfit(), Some("10.0.0.2 : kernel version is minor < 3.10"));
     let found = json!([
         {"host": "10.0.0.2", "check": "kernel", "severity": "error", "message": "kernel version is minor < 3.10"},
@@ -140,7 +141,7 @@ fn a_condition_keeps_its_time_until_it_changes() {
     let first = view.progressing.clone().unwrap().since;
     view.begin("Creating", "makes");
     assert_eq!(view.progressing.clone().unwrap().since, first);
-    view.finish("Failed", "why");
+    view.finish(WorkResult::Failed, "why");
     let condition = &json!(view.status())["conditions"][0];
     assert_eq!(condition["status"], "False");
     assert_eq!(condition["reason"], "Failed");

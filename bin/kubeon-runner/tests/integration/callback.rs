@@ -21,14 +21,14 @@ struct Identity {
 
 impl Identity {
     fn new() -> Self {
-        let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
-        let chain: Vec<CertificateDer<'static>> = vec![made.cert.der().clone()];
-        let key = PrivateKeyDer::try_from(made.signing_key.serialize_der()).unwrap();
+        let certified = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+        let chain: Vec<CertificateDer<'static>> = vec![certified.cert.der().clone()];
+        let key = PrivateKeyDer::try_from(certified.signing_key.serialize_der()).unwrap();
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let config =
             ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
         let config = config.with_no_client_auth().with_single_cert(chain, key).unwrap();
-        Self { pem: made.cert.pem(), config: Arc::new(config) }
+        Self { pem: certified.cert.pem(), config: Arc::new(config) }
     }
 }
 
@@ -120,7 +120,7 @@ impl Setup {
     }
 }
 
-fn has_not_written_the_token(done: &Done) {
+fn assert_token_not_written(done: &Done) {
     assert!(!format!("{done:?}").contains(TOKEN), "{done:?}");
 }
 
@@ -140,7 +140,7 @@ fn success_is_sent_with_route_token_and_payload() {
     });
     assert_eq!(request.body, expected);
     assert!(done.contains("the callback was delivered"));
-    has_not_written_the_token(&done);
+    assert_token_not_written(&done);
 }
 
 #[test]
@@ -162,9 +162,9 @@ fn the_token_is_read_before_every_attempt() {
     let requests = setup.listen(&[503, 200]);
     let running = setup.run("echo ready; until [ -e go ]; do sleep 0.05; done", &[]);
     running.line();
-    setup.place.write("token", "renewed while it worked\n");
+    setup.place.write("token", "renewed during the work\n");
     setup.place.write("go", "");
-    assert_eq!(requests.recv_timeout(TIMEOUT).unwrap().authorization, "Bearer renewed while it worked");
+    assert_eq!(requests.recv_timeout(TIMEOUT).unwrap().authorization, "Bearer renewed during the work");
     setup.place.write("token", "renewed once more\n");
     assert_eq!(requests.recv_timeout(TIMEOUT).unwrap().authorization, "Bearer renewed once more");
     assert_eq!(running.end().code, Some(0));
@@ -208,7 +208,7 @@ fn an_untrusted_server_never_gets_the_token() {
     assert_eq!(done.code, Some(0));
     assert!(done.contains("the server's certificate is not trusted"), "{done:?}");
     assert!(requests.try_recv().is_err());
-    has_not_written_the_token(&done);
+    assert_token_not_written(&done);
 }
 
 #[test]

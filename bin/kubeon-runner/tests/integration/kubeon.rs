@@ -21,9 +21,9 @@ precheck*) source ./precheck ;;
 esac
 "#;
 
-const FIT: &str =
+const PASSED: &str =
     r#"say '{"event":"precheck","report":{"cluster":"demo","ok":true,"errors":0,"warnings":0,"hosts":[]}}'"#;
-const WELL: &str = r#"
+const SUCCEEDS: &str = r#"
 say '{"event":"plan","steps":2,"standing":1}'
 say '{"event":"saved"}'
 read -r line; echo "received: $line"
@@ -54,7 +54,7 @@ fn run(place: &Place, operation: &str) -> Done {
 
 #[test]
 fn create_prechecks_saves_continues_and_reports_progress() {
-    let place = place(FIT, WELL);
+    let place = place(PASSED, SUCCEEDS);
     for (name, content) in [
         ("auth/ssh-privatekey", "a key"),
         ("auth/passphrase", "a passphrase"),
@@ -100,7 +100,7 @@ fn create_prechecks_saves_continues_and_reports_progress() {
 /// Contract B, case 40.
 #[test]
 fn a_missing_or_unknown_operation_is_refused_with_the_texts_of_kubernetes_operator() {
-    let place = place(FIT, WELL);
+    let place = place(PASSED, SUCCEEDS);
     let done = Running::start(&mut place.command(&["--action", "kubeon"])).end();
     assert_eq!(done.code, Some(1));
     assert!(done.contains("the OPERATION env not found,exit"), "{done:?}");
@@ -109,7 +109,7 @@ fn a_missing_or_unknown_operation_is_refused_with_the_texts_of_kubernetes_operat
     let done = run(&place, "creating");
     assert_eq!(done.code, Some(1));
     assert!(done.contains("config is not found,exit."), "{done:?}");
-    assert_eq!(place.read("calls"), "", "nothing was run");
+    assert_eq!(place.read("calls"), "", "no program was run");
 }
 
 /// Contract B, cases 33 and 35.
@@ -118,8 +118,8 @@ fn failed_prechecks_end_the_work_before_a_host_is_changed() {
     let check = r#"{"check":"kernel","severity":"error","ok":false,"found":"3.9","wanted":"3.10","message":"kernel version is minor < 3.10"}"#;
     let host = format!(r#"{{"host":"10.0.0.2","role":"worker","ok":false,"checks":[{check}]}}"#);
     let report = format!(r#"{{"cluster":"demo","ok":false,"errors":1,"warnings":0,"hosts":[{host}]}}"#);
-    let unfit = &format!("say '{{\"event\":\"precheck\",\"report\":{report}}}'; exit 2");
-    let place = place(unfit, WELL);
+    let precheck = &format!("say '{{\"event\":\"precheck\",\"report\":{report}}}'; exit 2");
+    let place = place(precheck, SUCCEEDS);
     let done = run(&place, "creating");
     assert_eq!(done.code, Some(2));
     let log = place.read("termination-log");
@@ -131,8 +131,8 @@ fn failed_prechecks_end_the_work_before_a_host_is_changed() {
 }
 
 #[test]
-fn ignored_checks_reach_the_command_and_other_arguments_do_not() {
-    let place = place(FIT, WELL);
+fn passes_ignored_checks_to_the_command_but_no_other_arguments() {
+    let place = place(PASSED, SUCCEEDS);
     let mut ignoring = command(&place, "creating");
     assert_eq!(Running::start(ignoring.env("IGNORE_CHECKS", " swap, dns ")).end().code, Some(0));
     assert!(place.read("calls").contains(" --ignore=swap,dns "), "{}", place.read("calls"));
@@ -146,12 +146,13 @@ fn workers_to_skip_are_passed_to_the_program_by_address() {
     let state = r#"{"generation":3,"spec":{"masters":[],"workers":[{"address":"10.0.0.2","name":"h2"}]},"leaving":{"10.0.0.4":"h4"}}"#;
     for (operation, command_line) in [("scaling-down", "create --take-back"), ("terminating", "destroy demo")]
     {
-        let place = place(FIT, WELL);
-        let knows = format!("\"state import\") cat >imported; echo '{state}' >\"$KUBEON_HOME/demo.json\" ;;");
-        place.program("kubeon", &PROGRAM.replace("\"state import\") cat >imported ;;", &knows));
+        let place = place(PASSED, SUCCEEDS);
+        let import =
+            format!("\"state import\") cat >imported; echo '{state}' >\"$KUBEON_HOME/demo.json\" ;;");
+        place.program("kubeon", &PROGRAM.replace("\"state import\") cat >imported ;;", &import));
         place.write("state", "an old state");
-        let mut without = command(&place, operation);
-        let done = Running::start(without.env("WITHOUT", " h4, 10.0.0.2,10.9.9.9")).end();
+        let mut skipping = command(&place, operation);
+        let done = Running::start(skipping.env("WITHOUT", " h4, 10.0.0.2,10.9.9.9")).end();
         assert_eq!(done.code, Some(0), "{done:?}");
         let calls = place.read("calls");
         let call =
@@ -163,7 +164,7 @@ fn workers_to_skip_are_passed_to_the_program_by_address() {
             "{done:?}"
         );
     }
-    let place = place(FIT, "exit 1");
+    let place = place(PASSED, "exit 1");
     let done = Running::start(command(&place, "creating").env("WITHOUT", "h9")).end();
     assert!(place.read("termination-log").contains("hosts that are not in the cluster: h9"), "{done:?}");
     let done = Running::start(command(&place, "creating").env("WITHOUT", "--yes")).end();
@@ -175,7 +176,7 @@ fn workers_to_skip_are_passed_to_the_program_by_address() {
 
 #[test]
 fn a_job_without_a_token_changes_no_host_because_it_cannot_save_the_state() {
-    let place = place(FIT, WELL);
+    let place = place(PASSED, SUCCEEDS);
     place.write("state", "an old state");
     for operation in ["creating", "scaling-up", "terminating"] {
         let mut named = command(&place, operation);
@@ -185,7 +186,7 @@ fn a_job_without_a_token_changes_no_host_because_it_cannot_save_the_state() {
         for mut command in [named, in_a_pod] {
             let done = Running::start(&mut command).end();
             assert_eq!(done.code, Some(1), "{done:?}");
-            assert_eq!(place.read("calls"), "", "nothing was run");
+            assert_eq!(place.read("calls"), "", "no program was run");
             let log = place.read("termination-log");
             assert!(
                 log.contains("token is mounted at /var/run/secrets") && log.contains("no host was changed"),
@@ -197,20 +198,20 @@ fn a_job_without_a_token_changes_no_host_because_it_cannot_save_the_state() {
     assert_eq!(
         Running::start(prechecks.args(["--operation", "shop-1"])).end().code,
         Some(0),
-        "it changes none"
+        "a precheck changes no host"
     );
 }
 
 #[test]
 fn prechecking_alone_changes_nothing() {
-    let place = place(FIT, WELL);
+    let place = place(PASSED, SUCCEEDS);
     assert_eq!(run(&place, "prechecking").code, Some(0));
     assert_eq!(place.read("calls").lines().count(), 1);
 }
 
 #[test]
 fn destroying_needs_neither_a_precheck_nor_a_confirmation() {
-    let place = place(FIT, WELL);
+    let place = place(PASSED, SUCCEEDS);
     assert_eq!(run(&place, "terminating").code, Some(0));
     let calls = place.read("calls");
     assert!(calls.starts_with("destroy demo --yes") && calls.lines().count() == 1, "{calls}");
@@ -219,7 +220,7 @@ fn destroying_needs_neither_a_precheck_nor_a_confirmation() {
 /// The state has the logins of the last run; the inventory has the current ones.
 #[test]
 fn destroying_gets_the_current_logins() {
-    let place = place(FIT, WELL);
+    let place = place(PASSED, SUCCEEDS);
     place.write("conf/hosts.yml", "all: {}\n");
     assert_eq!(run(&place, "terminating").code, Some(0));
     let calls = place.read("calls");
@@ -227,7 +228,7 @@ fn destroying_gets_the_current_logins() {
     assert!(calls.contains("conf/hosts.yml --yes "), "{calls}");
     assert_eq!(run(&place, "creating").code, Some(0));
     let calls = place.read("calls");
-    assert!(calls.matches("--inventory").count() == 1, "what is declared is all that create needs: {calls}");
+    assert!(calls.matches("--inventory").count() == 1, "create needs only the declaration: {calls}");
 }
 
 #[test]
@@ -235,19 +236,20 @@ fn a_failure_names_step_host_and_cause() {
     let work = r#"
         say '{"event":"started","host":"10.0.0.4","name":"h4","stage":"etcd","step":"start etcd","why":"it is missing"}'
         say '{"event":"failed","host":"10.0.0.4","step":"start etcd","cause":"port 2379 is taken","log":["bind: in use"],"again":false}'
-        echo last words >&2; exit 1"#;
-    let place = place(FIT, work);
+        echo last line >&2; exit 1"#;
+    let place = place(PASSED, work);
     let done = run(&place, "creating");
     assert_eq!(done.code, Some(1));
     let log = place.read("termination-log");
     let first = log.lines().next().unwrap();
     assert_eq!(first, "start etcd on h4: port 2379 is taken (kubeon create ended with exit code 1)");
-    assert!(log.contains("bind: in use") && log.contains("last words"), "{log}");
+    assert!(log.contains("bind: in use") && log.contains("last line"), "{log}");
 }
 
 #[test]
 fn a_signal_lets_the_program_end_itself() {
-    let place = place(FIT, "trap 'echo stopping; exit 130' TERM; echo ready; while :; do sleep 0.05; done");
+    let place =
+        place(PASSED, "trap 'echo stopping; exit 130' TERM; echo ready; while :; do sleep 0.05; done");
     let running = Running::start(&mut command(&place, "creating"));
     assert_eq!(running.line(), "ready");
     running.signal(Signal::TERM);
@@ -258,18 +260,18 @@ fn a_signal_lets_the_program_end_itself() {
 
 #[test]
 fn a_state_that_cannot_be_restored_ends_the_work_at_once() {
-    let place = place(FIT, WELL);
+    let place = place(PASSED, SUCCEEDS);
     place.write("state", "damaged");
-    place.program("kubeon", "#!/bin/bash\necho \"$*\" >>calls; echo 'this is no state' >&2; exit 2\n");
+    place.program("kubeon", "#!/bin/bash\necho \"$*\" >>calls; echo 'this is not a state' >&2; exit 2\n");
     let done = run(&place, "creating");
     assert_eq!(done.code, Some(1));
-    assert!(done.contains("this is no state") && done.contains("cannot restore the state"), "{done:?}");
+    assert!(done.contains("this is not a state") && done.contains("cannot restore the state"), "{done:?}");
     assert_eq!(place.read("calls").lines().count(), 1);
 }
 
 #[test]
-fn the_folder_of_the_state_is_gone_afterwards() {
-    let place = place(FIT, WELL);
+fn the_folder_of_the_state_is_removed_at_the_end() {
+    let place = place(PASSED, SUCCEEDS);
     std::fs::create_dir(place.file("scratch")).unwrap();
     let done = Running::start(command(&place, "creating").args(["--scratch", "scratch"])).end();
     assert_eq!(done.code, Some(0), "{done:?}");

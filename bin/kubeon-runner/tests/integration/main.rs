@@ -1,10 +1,5 @@
-//! The program kubeon-runner as a process.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    reason = "a test that cannot go on says where"
-)]
+//! Tests the program kubeon-runner as a process.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a failed test reports the line")]
 
 mod callback;
 mod kubeon;

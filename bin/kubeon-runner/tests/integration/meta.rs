@@ -1,4 +1,4 @@
-//! Status, Secrets and ConfigMap, written to a real API server by an account that may do nothing else.
+//! Status, Secrets and ConfigMap, written to a real API server by an account without other permissions.
 
 use std::path::Path;
 use std::process::Command;
@@ -11,7 +11,7 @@ use kube::api::{Api, ApiResource, DynamicObject, Patch, PatchParams, PostParams}
 use kube::core::GroupVersionKind;
 use kube::{Client, ResourceExt as _};
 use kubeon_api::ClusterOperation;
-use kubeon_envtest::{FaultProxy, FaultRule, ProxyFault, TestApiServer, When};
+use kubeon_envtest::{FaultProxy, FaultRule, ProxyFault, RequestMatcher, TestApiServer};
 use serde_json::{Value, json};
 
 const PROGRAM: &str = r#"#!/bin/bash
@@ -19,7 +19,7 @@ say() { echo "$1" >&2; }
 pin() { mkdir -p "$KUBEON_HOME/known_hosts"; echo "$1" >>"$KUBEON_HOME/known_hosts/demo"; }
 case "$1 $2" in
 "state export") echo "state $(cat state-now)" ;;
-"state import") cat >imported; pin "10.0.0.1 is what the state says" ;;
+"state import") cat >imported; pin "10.0.0.1 from the state" ;;
 *)
     mkdir -p "$KUBEON_HOME/known_hosts"; touch "$KUBEON_HOME/known_hosts/demo"
     cp "$KUBEON_HOME/known_hosts/demo" seen; echo "$KUBEON_PINNED_IN" >pinned-in
@@ -30,8 +30,8 @@ case "$1 $2" in
     echo before >state-now
     say '{"event":"plan","steps":1,"standing":26}'
     say '{"event":"saved"}'
-    read -r line || { echo "nobody let it go" >&2; exit 2; }
-    echo "let go"; until read -r _ <go; do :; done
+    read -r line || { echo "the runner did not answer" >&2; exit 2; }
+    echo "released"; until read -r _ <go; do :; done
     say '{"event":"started","host":"10.0.0.4","name":"h4","stage":"etcd","step":"start etcd","why":"it is missing"}'
     echo "at etcd"; until read -r _ <go; do :; done
     say '{"event":"finished","host":"10.0.0.4","step":"start etcd","changed":true,"milliseconds":7}'
@@ -54,15 +54,16 @@ impl TestCluster {
         let (client, namespace) = (server.client().await.unwrap(), server.namespace().await.unwrap());
         let (place, proxy) = (Place::new(), FaultProxy::before(server).await.unwrap());
         let cluster = Self { server, client, namespace, place, proxy };
-        cluster.make_objects().await;
+        cluster.create_objects().await;
         cluster.place.write("conf/cluster.json", r#"{"metadata":{"name":"demo"}}"#);
         cluster.place.program("kubeon", PROGRAM);
         Command::new("mkfifo").arg(cluster.place.file("go")).status().unwrap();
         cluster
     }
 
-    /// The operation, as the operator left it; empty Secrets and ConfigMap; an account that may change these and nothing else.
-    async fn make_objects(&self) {
+    /// Creates the operation as the operator leaves it, empty Secrets and an empty ConfigMap, and an account
+    /// that may change only these objects.
+    async fn create_objects(&self) {
         let name = &self.namespace;
         let operation = json!({
             "metadata": {"name": name},
@@ -71,13 +72,13 @@ impl TestCluster {
         self.create("kubeonkube.clay.io/v1alpha1", "ClusterOperation", operation).await;
         let status = json!({
             "apiVersion": "kubeonkube.clay.io/v1alpha1", "kind": "ClusterOperation", "metadata": {"name": name},
-            "status": {"status": "Running", "reason": "its Job works", "conditions": [{
+            "status": {"status": "Running", "reason": "its Job is running", "conditions": [{
                 "type": "Ready", "status": "False", "reason": "Running", "message": "",
                 "lastTransitionTime": "2026-01-01T00:00:00Z",
             }]},
         });
-        let theirs = PatchParams::apply("kubeon-operator").force();
-        self.operations().patch_status(name, &theirs, &Patch::Apply(&status)).await.unwrap();
+        let params = PatchParams::apply("kubeon-operator").force();
+        self.operations().patch_status(name, &params, &Patch::Apply(&status)).await.unwrap();
         for kind in ["state", "kubeconfig"] {
             let secret = json!({"metadata": {"name": format!("{name}-demo-{kind}"), "namespace": name}});
             self.create("v1", "Secret", secret).await;
@@ -85,7 +86,7 @@ impl TestCluster {
         let map = json!({"metadata": {"name": format!("{name}-demo-known-hosts"), "namespace": name}});
         self.create("v1", "ConfigMap", map).await;
         let role = json!({"metadata": {"name": name}, "rules": [
-            {"apiGroups": ["kubeonkube.clay.io"], "resources": ["clusteroperations/status"], "verbs": ["patch"]},
+            {"apiGroups": ["kubeonkube.clay.io"], "resources": ["clusteroperations/status"], "verbs": ["get", "patch"]},
         ]});
         self.create("rbac.authorization.k8s.io/v1", "ClusterRole", role).await;
         let subject = json!([{"kind": "ServiceAccount", "name": "kubeon-runner", "namespace": name}]);
@@ -145,10 +146,10 @@ impl TestCluster {
         map.data?.remove("known_hosts")
     }
 
-    /// Lets the program do all that it does.
-    async fn all_of_it(&self, mut command: Command) -> Done {
+    /// Runs the program to its end.
+    async fn run_to_the_end(&self, mut command: Command) -> Done {
         let running = Running::start(command.args(["--action", "kubeon"]));
-        for line in ["let go", "at etcd"] {
+        for line in ["released", "at etcd"] {
             assert_eq!(running.line(), line);
             self.go();
         }
@@ -171,25 +172,26 @@ impl TestCluster {
         Running::start(self.command_for(&self.namespace).await.args(arguments))
     }
 
-    /// A reader may find the previous writer still open and read nothing; it must read again.
+    /// Lets the program continue. A reader may open the pipe while the previous writer is still open and read
+    /// nothing; it must then read again.
     fn go(&self) {
         let (file, (sender, written)) = (self.place.file("go"), channel());
         std::thread::spawn(move || sender.send(std::fs::write(file, "\n")));
-        written.recv_timeout(TIMEOUT).expect("somebody waits for the word").unwrap();
+        written.recv_timeout(TIMEOUT).expect("the program waits for the pipe").unwrap();
     }
 
     fn status_writes(&self) -> usize {
         self.proxy.writes().iter().filter(|request| request.subresource == "status").count()
     }
 
-    fn fail(&self, when: When, how: ProxyFault) {
+    fn fail(&self, when: RequestMatcher, how: ProxyFault) {
         self.proxy.fail(FaultRule { when, how });
     }
 }
 
 fn condition<'a>(status: &'a Value, kind: &str) -> &'a Value {
     let conditions = status["conditions"].as_array().unwrap();
-    conditions.iter().find(|one| one["type"] == kind).unwrap_or(&Value::Null)
+    conditions.iter().find(|condition| condition["type"] == kind).unwrap_or(&Value::Null)
 }
 
 async fn end(running: Running) -> Done {
@@ -200,8 +202,8 @@ async fn end(running: Running) -> Done {
 async fn steps_conditions_state_and_kubeconfig_are_written_and_nothing_else() {
     let cluster = TestCluster::new().await;
     let running = cluster.begin(&["--action", "kubeon"]).await;
-    assert_eq!(running.line(), "let go");
-    // What the next operation needs is safe before the first host is changed.
+    assert_eq!(running.line(), "released");
+    // The state is saved before the first host is changed.
     assert_eq!(cluster.secret("state", "state.tar.zst").await, "state before\n");
     cluster.go();
     assert_eq!(running.line(), "at etcd");
@@ -224,11 +226,12 @@ async fn steps_conditions_state_and_kubeconfig_are_written_and_nothing_else() {
     for kind in ["Progressing", "Prechecked"] {
         assert_eq!(condition(&status, kind)["observedGeneration"], 1, "{kind}");
     }
-    assert_eq!((&status["status"], &status["reason"]), (&json!("Running"), &json!("its Job works")));
+    assert_eq!((&status["status"], &status["reason"]), (&json!("Running"), &json!("its Job is running")));
     assert_eq!(condition(&status, "Ready")["reason"], "Running", "the operator's condition stays");
     assert_eq!(cluster.secret("state", "state.tar.zst").await, "state after\n");
     assert_eq!(cluster.secret("kubeconfig", "kubeconfig").await, "kubeconfig of demo\n");
-    let refused: Vec<_> = cluster.proxy.requests().into_iter().filter(|it| it.status == Some(403)).collect();
+    let refused: Vec<_> =
+        cluster.proxy.requests().into_iter().filter(|request| request.status == Some(403)).collect();
     assert!(refused.is_empty(), "{refused:?}");
 }
 
@@ -238,7 +241,7 @@ async fn nothing_starts_when_the_state_cannot_be_saved() {
     let running = cluster.begin(&["--action", "kubeon", "--state-secret", "another"]).await;
     let done = end(running).await;
     assert_eq!(done.code, Some(1), "{done:?}");
-    assert!(!done.contains("let go"));
+    assert!(!done.contains("released"));
     assert!(done.contains("no host was changed"), "{done:?}");
     let status = cluster.status().await;
     assert_eq!(condition(&status, "Progressing")["reason"], "Failed");
@@ -247,39 +250,42 @@ async fn nothing_starts_when_the_state_cannot_be_saved() {
 
 const LINE: &str =
     "10.0.0.4 ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJdD7y3aLq454yWBdwLWbieU1ebz9/cu7/QEXn9OIeZJ";
-const PRINT: &str = "10.0.0.4 SHA256:T7SvZ2cslqpPj6nKzitCBHHlpVF3r3MvLwmFL0fk0IE";
+const FINGERPRINT: &str = "10.0.0.4 SHA256:T7SvZ2cslqpPj6nKzitCBHHlpVF3r3MvLwmFL0fk0IE";
 
-/// The first Job pins the keys; the next Job uses them as a person edited them.
+/// The first Job pins the keys; the next Job uses them as edited by a user.
 #[tokio::test(flavor = "multi_thread")]
-async fn host_keys_are_saved_where_people_edit_them() {
+async fn host_keys_are_saved_to_the_config_map_that_users_edit() {
     let cluster = TestCluster::new().await;
     let folder = cluster.place.file("known-hosts");
     std::fs::create_dir(&folder).unwrap();
     cluster.place.write("pins", LINE);
     let running = cluster.begin(&["--action", "kubeon"]).await;
-    assert_eq!(running.line(), "let go");
-    assert_eq!(cluster.known_hosts().await, Some(format!("{LINE}\n")), "before the first effect on a host");
+    assert_eq!(running.line(), "released");
+    assert_eq!(cluster.known_hosts().await, Some(format!("{LINE}\n")), "before the first change of a host");
     cluster.go();
     assert_eq!(running.line(), "at etcd");
     cluster.go();
     let done = end(running).await;
     assert_eq!(done.code, Some(0), "{done:?}");
     let status = cluster.status().await;
-    let told = condition(&status, "HostKeysPinned");
-    assert_eq!((&told["status"], &told["message"]), (&json!("True"), &json!(format!("1 new: {PRINT}"))));
+    let pinned = condition(&status, "HostKeysPinned");
+    assert_eq!(
+        (&pinned["status"], &pinned["message"]),
+        (&json!("True"), &json!(format!("1 new: {FINGERPRINT}")))
+    );
 
-    let mended = "# the host was installed again\n10.0.0.9 ssh-ed25519 AAAA\n";
-    std::fs::write(folder.join("known_hosts"), mended).unwrap();
+    let edited = "# the host was installed again\n10.0.0.9 ssh-ed25519 AAAA\n";
+    std::fs::write(folder.join("known_hosts"), edited).unwrap();
     std::fs::remove_file(cluster.place.file("pins")).unwrap();
     cluster.place.write("state", "an old state");
-    let writes = || cluster.proxy.writes().iter().filter(|it| it.resource == "configmaps").count();
+    let writes = || cluster.proxy.writes().iter().filter(|request| request.resource == "configmaps").count();
     let before = writes();
-    let done = cluster.all_of_it(cluster.command_for(&cluster.namespace).await).await;
+    let done = cluster.run_to_the_end(cluster.command_for(&cluster.namespace).await).await;
     assert_eq!(done.code, Some(0), "{done:?}");
-    assert_eq!(cluster.place.read("seen"), mended, "not what the state says");
+    assert_eq!(cluster.place.read("seen"), edited, "not the keys of the state");
     let map = format!("ConfigMap {0}/{0}-demo-known-hosts\n", cluster.namespace);
     assert_eq!(cluster.place.read("pinned-in"), map);
-    assert_eq!(writes(), before, "no key is new: a person's edit is not overwritten");
+    assert_eq!(writes(), before, "no key is new: the user's edit is not overwritten");
     assert_eq!(condition(&cluster.status().await, "HostKeysPinned"), &Value::Null);
 }
 
@@ -288,10 +294,10 @@ async fn keys_that_only_the_state_has_are_copied_to_the_config_map() {
     let cluster = TestCluster::new().await;
     std::fs::create_dir(cluster.place.file("known-hosts")).unwrap();
     cluster.place.write("state", "an old state");
-    let done = cluster.all_of_it(cluster.command_for(&cluster.namespace).await).await;
+    let done = cluster.run_to_the_end(cluster.command_for(&cluster.namespace).await).await;
     assert_eq!(done.code, Some(0), "{done:?}");
-    assert_eq!(cluster.known_hosts().await.as_deref(), Some("10.0.0.1 is what the state says\n"));
-    assert_eq!(condition(&cluster.status().await, "HostKeysPinned"), &Value::Null, "none of them is new");
+    assert_eq!(cluster.known_hosts().await.as_deref(), Some("10.0.0.1 from the state\n"));
+    assert_eq!(condition(&cluster.status().await, "HostKeysPinned"), &Value::Null, "no key is new");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -301,7 +307,7 @@ async fn host_keys_are_removed_with_the_cluster() {
     cluster.place.write("known-hosts/known_hosts", LINE);
     let mut command = cluster.command_for(&cluster.namespace).await;
     command.env("OPERATION", "terminating");
-    let done = cluster.all_of_it(command).await;
+    let done = cluster.run_to_the_end(command).await;
     assert_eq!(done.code, Some(0), "{done:?}");
     assert_eq!(cluster.known_hosts().await.as_deref(), Some(""));
 }
@@ -313,12 +319,17 @@ async fn nothing_starts_when_the_host_keys_cannot_be_saved() {
     cluster.place.write("pins", LINE);
     let done = end(cluster.begin(&["--action", "kubeon", "--known-hosts-config-map", "another"]).await).await;
     assert_eq!(done.code, Some(1), "{done:?}");
-    assert!(!done.contains("let go") && done.contains("no host was changed"), "{done:?}");
+    assert!(!done.contains("released") && done.contains("no host was changed"), "{done:?}");
     assert!(done.contains(&format!("cannot write ConfigMap {}/another", cluster.namespace)), "{done:?}");
-    assert_eq!(cluster.secret("state", "state.tar.zst").await, "", "the state is not newer than they are");
+    assert_eq!(
+        cluster.secret("state", "state.tar.zst").await,
+        "",
+        "the saved state is not newer than the saved keys"
+    );
 }
 
-/// Two Jobs of playbooks: the second one finds what the first one left, and nothing is done before it is safe.
+/// Two Jobs of playbooks: the second Job uses the state of the first, and no host is changed before the state
+/// is saved.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_script_persists_the_state_of_the_program_that_it_runs() {
     let cluster = TestCluster::new().await;
@@ -330,16 +341,16 @@ async fn a_script_persists_the_state_of_the_program_that_it_runs() {
     ];
     let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
     let script = |text: &str| format!("#!/bin/bash\nset -e\n{text}\n");
-    let making = r#"
+    let create = r#"
         echo '{}' >"$KUBEON_HOME/demo.json"; echo before >state-now
         echo '  {"event":"plan","steps":1,"standing":26}'
-        "$KUBEON_HOLD_FOR" demo; echo "let go"; until read -r _ <go; do :; done
+        "$KUBEON_HOLD_FOR" demo; echo "released"; until read -r _ <go; do :; done
         mkdir -p "$KUBEON_HOME/conf/cluster"; echo "kubeconfig of demo" >"$KUBEON_HOME/conf/cluster/demo.yaml"
         echo after >state-now"#;
-    cluster.place.program("script", &script(making));
+    cluster.place.program("script", &script(create));
     let running = cluster.begin(&flags).await;
     assert_eq!(running.line(), "plan: 1 steps to do, 26 up to date");
-    assert_eq!(running.line(), "let go");
+    assert_eq!(running.line(), "released");
     assert_eq!(cluster.secret("state", "state.tar.zst").await, "state before\n");
     cluster.go();
     let done = end(running).await;
@@ -347,7 +358,7 @@ async fn a_script_persists_the_state_of_the_program_that_it_runs() {
     assert_eq!(cluster.secret("state", "state.tar.zst").await, "state after\n");
     assert_eq!(cluster.secret("state", "name").await, "demo");
     assert_eq!(cluster.secret("kubeconfig", "kubeconfig").await, "kubeconfig of demo\n");
-    // As the kubelet mounts it for the next Job, which takes the cluster away.
+    // As the kubelet mounts it for the next Job, which removes the cluster.
     cluster.place.write("state", "an old state");
     cluster.place.write("name", "demo");
     cluster.place.program("script", &script("cat imported; test ! -e \"$KUBEON_HOME/demo.json\""));
@@ -370,7 +381,7 @@ async fn a_script_whose_state_cannot_be_saved_changes_no_host() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn much_progress_is_few_writes_and_the_last_one_arrives() {
+async fn much_progress_needs_few_writes_and_the_last_status_arrives() {
     let cluster = TestCluster::new().await;
     let script =
         "for i in $(seq 2000); do echo \"TASK [number $i]\"; done; sleep 1.5; echo 'TASK [the last]'; exit 9";
@@ -378,7 +389,7 @@ async fn much_progress_is_few_writes_and_the_last_one_arrives() {
     let began = Instant::now();
     let done = end(cluster.begin(&[]).await).await;
     assert_eq!(done.code, Some(9));
-    // One a second, one more at the beginning, one more at the end.
+    // One write a second, one more at the beginning, one more at the end.
     let most = usize::try_from(began.elapsed().as_secs()).unwrap() + 2;
     assert!(cluster.status_writes() <= most, "{} writes, at most {most}", cluster.status_writes());
     let status = cluster.status().await;
@@ -389,8 +400,8 @@ async fn much_progress_is_few_writes_and_the_last_one_arrives() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_failing_server_neither_delays_the_work_nor_loses_the_last_status() {
     let cluster = TestCluster::new().await;
-    cluster.fail(When::nth("patch", "clusteroperations", 1).times(2), ProxyFault::Status(500));
-    cluster.fail(When::nth("patch", "clusteroperations", 1).times(4), ProxyFault::Refuse);
+    cluster.fail(RequestMatcher::nth("patch", "clusteroperations", 1).times(2), ProxyFault::Status(500));
+    cluster.fail(RequestMatcher::nth("patch", "clusteroperations", 1).times(4), ProxyFault::Refuse);
     cluster.place.program("script", "#!/bin/bash\nexit 5\n");
     let done = end(cluster.begin(&[]).await).await;
     assert_eq!(done.code, Some(5));
@@ -400,30 +411,30 @@ async fn a_failing_server_neither_delays_the_work_nor_loses_the_last_status() {
     assert_eq!(
         condition(&status, "Progressing")["observedGeneration"],
         1,
-        "also where the first write is the last"
+        "also if the first write is the last"
     );
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_hanging_server_does_not_delay_a_terminated_runner() {
     let cluster = TestCluster::new().await;
-    cluster.fail(When::every_request(), ProxyFault::Hang);
+    cluster.fail(RequestMatcher::every_request(), ProxyFault::Hang);
     cluster.place.program("script", "#!/bin/bash\necho ready; sleep 1000\n");
     let running = cluster.begin(&["--grace", "1"]).await;
     assert_eq!(running.line(), "ready");
     running.signal(rustix::process::Signal::TERM);
-    let told = Instant::now();
+    let signalled = Instant::now();
     let done = end(running).await;
     assert_eq!(done.code, Some(143));
-    assert!(told.elapsed() < Duration::from_secs(20), "{:?}", told.elapsed());
-    assert!(done.contains("the last status could not be written in time"), "{done:?}");
+    assert!(signalled.elapsed() < Duration::from_secs(20), "{:?}", signalled.elapsed());
+    assert!(done.contains("cannot write the last status in time"), "{done:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_missing_operation_is_not_written_and_does_not_fail_the_work() {
     let cluster = TestCluster::new().await;
     cluster.place.program("script", "#!/bin/bash\nexit 0\n");
-    let mut command = cluster.command_for("gone").await;
+    let mut command = cluster.command_for("missing").await;
     let done = end(Running::start(&mut command)).await;
     assert_eq!(done.code, Some(0), "{done:?}");
     let logged = done.stderr.iter().filter(|line| line.contains("giving up")).count();
@@ -431,7 +442,7 @@ async fn a_missing_operation_is_not_written_and_does_not_fail_the_work() {
 }
 
 #[test]
-fn without_a_token_the_runner_logs_it_once_and_works() {
+fn without_a_token_the_runner_logs_it_once_and_runs_the_work() {
     let place = Place::new();
     place.program("script", "#!/bin/bash\nexit 0\n");
     let done = Running::start(&mut place.command(&["--operation", "some"])).end();

@@ -1,4 +1,4 @@
-//! The output of the work is forwarded at once, in order, with bounded memory, without secrets.
+//! Tests that the output of the work is forwarded at once, in order, with bounded memory, without secrets.
 
 use std::process::Command;
 
@@ -8,7 +8,7 @@ use crate::support::Place;
 fn every_line_is_forwarded_before_the_next_one_exists() {
     let place = Place::new();
     Command::new("mkfifo").arg(place.file("go")).status().unwrap();
-    // Held open: a read that opens the pipe while the writer of the line before still has it would see its end.
+    // The script holds the pipe open: otherwise a read could see the end of the previous writer.
     let script =
         "exec 3<>go; for i in 1 2 3; do echo out $i; read -r _ <&3; echo err $i >&2; read -r _ <&3; done";
     let running = place.begin(script, &[]);
@@ -22,7 +22,7 @@ fn every_line_is_forwarded_before_the_next_one_exists() {
 }
 
 #[test]
-fn odd_lines_arrive_readable() {
+fn forwards_unusual_lines_in_readable_form() {
     let place = Place::new();
     let done =
         place.script(r"printf 'a\xffb\r\n\n'; head -c 40000 /dev/zero | tr '\0' x; printf '\nno end'", &[]);
@@ -34,10 +34,10 @@ fn odd_lines_arrive_readable() {
 }
 
 #[test]
-fn a_hundred_megabytes_need_little_memory() {
+fn forwarding_100_mb_needs_less_than_40_mib_of_memory() {
     let place = Place::new();
     place.write("auth/password", "a-password-to-look-for");
-    // Ordinary lines, then one line of all that is left; the runner is the script's parent.
+    // Ordinary lines, then one line of 50 MB. The runner is the script's parent.
     let script = "yes 'a line of output that is about as long as lines are' | head -c 50000000
         head -c 50000000 /dev/zero | tr '\\0' x; echo
         grep VmHWM /proc/$PPID/status";
@@ -97,7 +97,7 @@ fn the_termination_log_has_step_exit_code_and_last_lines() {
 }
 
 #[test]
-fn a_log_that_nobody_reads_does_not_end_the_work() {
+fn a_closed_log_does_not_end_the_work() {
     let place = Place::new();
     place.program("script", "#!/bin/bash\nfor i in $(seq 20000); do echo line $i; done; exit 6\n");
     let mut child = place.command(&[]).stdout(std::process::Stdio::piped()).spawn().unwrap();

@@ -1,4 +1,4 @@
-//! Process 1: children, orphans, signals, exit codes.
+//! Tests the tasks of process 1: children, orphans, signals, exit codes.
 
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -25,13 +25,13 @@ fn work_that_cannot_be_started_has_the_exit_code_of_a_shell_and_a_reason() {
     place.write("script", "#!/bin/bash\n");
     assert_eq!(Running::start(&mut place.command(&[])).end().code, Some(126));
     place.program("script", "#!/no/such/shell\n");
-    let without = Running::start(&mut place.command(&[])).end();
-    assert_eq!(without.code, Some(127));
-    assert!(without.contains("the interpreter that its first line names"));
+    let no_interpreter = Running::start(&mut place.command(&[])).end();
+    assert_eq!(no_interpreter.code, Some(127));
+    assert!(no_interpreter.contains("the interpreter that its first line names"));
 }
 
 #[test]
-fn wrong_flags_have_a_code_of_their_own() {
+fn wrong_flags_have_exit_code_2() {
     let place = Place::new();
     assert_eq!(Running::start(&mut place.command(&["--grace", "soon"])).end().code, Some(2));
 }
@@ -45,7 +45,7 @@ fn orphans_leave_no_zombies() {
     let running = place.begin(script, &[]);
     assert_eq!(running.line(), "started");
     let pid = running.pid();
-    // Every one of the hundred ends while the script still runs, and none of them stays, not even as a zombie.
+    // All of them end while the script still runs, and no zombie is left.
     until("only the script is left", || children(pid) == 1);
     std::fs::write(place.file("go"), "\n").unwrap();
     assert_eq!(running.line(), "done");
@@ -91,7 +91,7 @@ fn work_that_does_not_stop_is_killed_after_the_grace_period() {
 }
 
 #[test]
-fn other_signals_are_forwarded_and_end_nothing() {
+fn other_signals_are_forwarded_and_do_not_stop_the_runner() {
     let place = Place::new();
     let script = "trap 'echo usr1' USR1; trap 'echo usr2' USR2; trap 'echo hup; exit 4' HUP
         echo ready; while :; do sleep 0.05; done";

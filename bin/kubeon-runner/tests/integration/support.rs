@@ -1,4 +1,4 @@
-//! The program as a process: started with files of its own, its lines read with deadlines.
+//! Runs the program as a process with its own files, and reads its lines with deadlines.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read};
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal};
 
-/// Nothing here takes longer on the slowest machine.
+/// Longer than any wait on the slowest machine.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Files for one run.
@@ -47,7 +47,7 @@ impl Place {
         fs::read_to_string(self.file(name)).unwrap_or_default()
     }
 
-    /// The arguments that every run here has.
+    /// The common arguments of all runs.
     pub(crate) fn arguments(&self) -> Vec<String> {
         let named = [("--auth", "auth"), ("--conf", "conf"), ("--termination-log", "termination-log")];
         let more =
@@ -58,13 +58,13 @@ impl Place {
         ["run".to_owned()].into_iter().chain(flags).collect()
     }
 
-    /// `kubeon-runner run` with these arguments beside the usual ones.
+    /// `kubeon-runner run` with the common and these arguments.
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_kubeon-runner"));
         command.args(self.arguments()).args(arguments).current_dir(self.folder.path());
-        let ours =
+        let variables =
             ["OPERATION", "CLUSTER_NAME", "CLUSTER_NAMESPACE", "MASTER_HOSTS", "NODE_HOSTS", "ETCD_HOSTS"];
-        for name in ours.iter().chain(&["IGNORE_CHECKS", "WITHOUT", "KUBERNETES_SERVICE_HOST"]) {
+        for name in variables.iter().chain(&["IGNORE_CHECKS", "WITHOUT", "KUBERNETES_SERVICE_HOST"]) {
             command.env_remove(name);
         }
         command
@@ -76,14 +76,14 @@ impl Place {
         Running::start(&mut self.command(arguments)).end()
     }
 
-    /// Begins to run a script.
+    /// Starts a script.
     pub(crate) fn begin(&self, text: &str, arguments: &[&str]) -> Running {
         self.program("script", &format!("#!/bin/bash\n{text}\n"));
         Running::start(&mut self.command(arguments))
     }
 }
 
-/// What came of a run.
+/// The result of a run.
 #[derive(Debug)]
 pub(crate) struct Done {
     pub code: Option<i32>,
@@ -97,7 +97,7 @@ impl Done {
     }
 }
 
-/// A run that goes on.
+/// A running process.
 pub(crate) struct Running {
     pub child: Child,
     pub stdout: Receiver<String>,
@@ -125,7 +125,7 @@ impl Running {
         self.stdout.recv_timeout(TIMEOUT).expect("a line in time")
     }
 
-    /// Waits for a line of standard error that holds a text.
+    /// Waits for a line of standard error that contains a text.
     pub(crate) fn wait_for_log(&self, text: &str) -> String {
         let deadline = Instant::now() + TIMEOUT;
         loop {
@@ -137,7 +137,7 @@ impl Running {
         }
     }
 
-    /// Waits for its end, and for what is left of its lines.
+    /// Waits for its end, and collects the remaining lines.
     pub(crate) fn end(mut self) -> Done {
         let collect = |lines: &Receiver<String>| {
             std::iter::from_fn(|| lines.recv_timeout(TIMEOUT).ok()).collect::<Vec<String>>()
@@ -176,14 +176,14 @@ pub(crate) fn children(parent: Pid) -> usize {
         // The state comes before the parent.
         words.nth(1).map(str::to_owned)
     });
-    stats.filter(|of| *of == parent.to_string()).count()
+    stats.filter(|parent_of_process| *parent_of_process == parent.to_string()).count()
 }
 
-/// Waits until something is so.
-pub(crate) fn until(what: &str, so: impl Fn() -> bool) {
+/// Waits until a condition holds.
+pub(crate) fn until(what: &str, holds: impl Fn() -> bool) {
     let deadline = Instant::now() + TIMEOUT;
-    while !so() {
-        assert!(Instant::now() < deadline, "never: {what}");
+    while !holds() {
+        assert!(Instant::now() < deadline, "timeout; expected: {what}");
         std::thread::sleep(Duration::from_millis(20));
     }
 }

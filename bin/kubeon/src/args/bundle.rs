@@ -22,12 +22,12 @@ pub(crate) struct BundleArgs {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum BundleCommand {
-    /// Make the bundle of a version
+    /// Build the bundle of a version
     Build(BundleBuild),
-    /// List the bundles that are here
+    /// List the bundles on this machine
     #[command(visible_alias = "list")]
     Ls(BundleLs),
-    /// Show what a bundle holds
+    /// Show the contents of a bundle
     Inspect(BundleOne),
     /// Check every part of a bundle against its digest
     Verify(BundleOne),
@@ -37,10 +37,10 @@ pub(crate) enum BundleCommand {
 pub(crate) struct BundleBuild {
     /// The Kubernetes version, such as v1.36.3
     pub version: String,
-    /// Where the programs come from: `go-modules`, or a folder that holds them
+    /// Source of the programs: `go-modules`, or a folder that contains them
     #[arg(long, value_name = "SOURCE", default_value = "go-modules")]
     pub from: String,
-    /// Look for newer packages of the distribution even though the bundle exists
+    /// Look for newer packages of the distribution even if the bundle exists
     #[arg(long)]
     pub refresh: bool,
     /// Only show what would be built
@@ -72,14 +72,14 @@ pub(crate) struct ImageArgs {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ImageCommand {
-    /// Import image archives into containerd on the nodes of a cluster that lack them
+    /// Import image archives into containerd on the nodes that do not have the images
     #[command(after_help = "Examples:\n  kubeon image load app.tar\n  kubeon image load app.tar db.tar demo")]
     Load(ImageLoad),
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct ImageLoad {
-    /// Image archives (OCI layout or docker save), then the cluster; the chosen cluster when it is left out
+    /// Image archives (OCI layout or docker save), then the cluster [default: the chosen cluster]
     #[arg(required = true, value_name = "TAR… [CLUSTER]")]
     pub words: Vec<PathBuf>,
     #[command(flatten)]

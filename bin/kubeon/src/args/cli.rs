@@ -1,4 +1,4 @@
-//! The commands.
+//! The command line and its commands.
 
 use clap::{Args, Parser, Subcommand};
 
@@ -8,13 +8,13 @@ use super::{bundle, cluster, day, lab, later, meta, precheck, scale, state};
 
 const ABOUT: &str = "Create Kubernetes clusters on Linux hosts over SSH, and keep them as declared";
 const EXAMPLES: &str = "Examples:
-  kubeon lab up --hosts 3                                  three hosts on this machine, to try it on
-  kubeon plan demo v1.36.3 -m 172.30.0.11 -w 172.30.0.12   what would be done, and why; writes nothing
-  kubeon create demo v1.36.3 -m 172.30.0.11 -w 172.30.0.12
+  kubeon lab up --hosts 3                                    start three hosts for tests
+  kubeon plan demo v1.36.3 -m 172.30.0.11 -w 172.30.0.12     show the steps; writes nothing
+  kubeon create demo v1.36.3 -m 172.30.0.11 -w 172.30.0.12   create the cluster
   kubeon use demo && kubectl get nodes
   kubeon ls -o json
 
-Exit codes: 0 done, 1 failed on the way, 2 refused before the first effect, 130 interrupted.
+Exit codes: 0 done, 1 failed, 2 refused before the first effect, 130 interrupted.
 State: ~/.kubeon, or $KUBEON_HOME. Results go to stdout, everything else to stderr.";
 
 /// `kubeon`.
@@ -30,13 +30,13 @@ pub(crate) struct CommandLine {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum CliCommand {
-    /// Make a cluster, or continue making it
+    /// Create a cluster, or continue an incomplete creation or change
     #[command(visible_aliases = ["c", "new"], after_help = cluster::CREATE_EXAMPLES)]
     Create(Box<cluster::CreateArgs>),
-    /// Show what would be done, and why; writes nothing anywhere
+    /// Show the steps of a change and their reasons; writes nothing
     #[command(after_help = cluster::PLAN_EXAMPLES)]
     Plan(Box<cluster::PlanArgs>),
-    /// Check hosts: whether they can take part, and why not; writes nothing anywhere
+    /// Check whether hosts meet the requirements; writes nothing
     #[command(after_help = precheck::PRECHECK_EXAMPLES)]
     Precheck(Box<precheck::PrecheckArgs>),
     /// Show a cluster: certificates, nodes, pods, containers, etcd
@@ -45,7 +45,7 @@ pub(crate) enum CliCommand {
     /// List clusters
     #[command(visible_alias = "list")]
     Ls(day::LsArgs),
-    /// Choose the cluster that commands and kubectl mean
+    /// Choose the default cluster of kubeon and kubectl
     Use(day::UseArgs),
     /// Run a command on nodes
     #[command(after_help = day::EXEC_EXAMPLES)]
@@ -56,32 +56,32 @@ pub(crate) enum CliCommand {
     /// Add workers to a cluster
     #[command(visible_alias = "add", after_help = scale::ADDON_EXAMPLES)]
     Addon(Box<scale::AddonArgs>),
-    /// Remove workers: their pods go elsewhere, then their hosts become bare again
+    /// Remove workers: drain them, then clean their hosts
     #[command(visible_aliases = ["del", "rm"], after_help = scale::DELON_EXAMPLES)]
     Delon(scale::DelonArgs),
-    /// Take a cluster away from its hosts
+    /// Remove a cluster from its hosts
     #[command(visible_aliases = ["D", "rmr"])]
     Destroy(day::DestroyArgs),
-    /// Show what is supported
+    /// Show the supported versions and components
     #[command(visible_alias = "v")]
     View(day::ViewArgs),
-    /// Make, list and check bundles: all parts of one Kubernetes version
+    /// Build, list and check bundles: all parts of one Kubernetes version
     Bundle(bundle::BundleArgs),
     /// Load images into the nodes of a cluster
     Image(bundle::ImageArgs),
-    /// Make Linux hosts on this machine, to try things on
+    /// Run Linux hosts on this machine, for tests
     Lab(lab::LabArgs),
-    /// Put the operator into a cluster, so that it creates clusters from custom resources
+    /// Install the operator into a cluster, where it creates clusters from custom resources
     Meta(meta::MetaArgs),
-    /// Write a completion script for a shell
+    /// Print a completion script for a shell
     #[command(
         after_help = "Examples:\n  source <(kubeon completion bash)\n  kubeon completion zsh > ~/.zfunc/_kubeon"
     )]
     Completion(CompletionArgs),
-    /// Keep a cluster's state elsewhere
+    /// Export and import the state of a cluster
     #[command(hide = true)]
     State(state::StateArgs),
-    /// Say the version
+    /// Print the version
     #[command(visible_alias = "ver")]
     Version(VersionArgs),
     #[command(flatten)]

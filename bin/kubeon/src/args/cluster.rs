@@ -11,30 +11,31 @@ use super::ignore::IgnoreFlag;
 use super::inventory::{InventoryFlags, LimitFlag};
 use super::missing::MissingFlags;
 use super::node::NodeFlags;
-use super::pre_apply::HoldFlag;
+use super::pre_apply::PreApplyFlags;
 use super::settings::SettingFlags;
 
 pub(crate) const CREATE_EXAMPLES: &str = "Examples:
   kubeon create demo v1.36.3 -m 172.30.0.11 -w 172.30.0.12 -w 172.30.0.13
-  kubeon create demo v1.36.3 -m 10.0.0.1,10.0.0.2,10.0.0.3 --default-user admin --default-pk-file ~/.ssh/id_ed25519
+  kubeon create demo v1.36.3 -m 10.0.0.1,10.0.0.2,10.0.0.3 --default-user admin
   kubeon create -f demo.yaml
-  kubeon create -f demo.yaml --yes   after workers were added to the file, or taken out of it
-  kubeon create demo            continue where it stopped, or mend what drifted
-Flags of parts that no bundle carries (calico, cilium, istio, …) are known and refused by name.";
+  kubeon create -f demo.yaml --yes   after workers were added to the file or removed from it
+  kubeon create demo                 continue an incomplete run, or repair drift
+
+Flags of parts that no bundle carries (calico, cilium, istio, …) are refused by name.";
 pub(crate) const PLAN_EXAMPLES: &str = "Examples:
   kubeon plan demo v1.36.3 -m 172.30.0.11 -w 172.30.0.12
   kubeon plan -f demo.yaml
-  kubeon plan demo              what differs between the hosts and the request
+  kubeon plan demo                   show the differences between the hosts and the request
   kubeon plan demo -o json | jq '.steps[].title'";
 
-/// The cluster: described by flags or by a file, or a stored one by its name.
+/// The cluster: declared by flags or a file, or the name of a stored cluster.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct ClusterArgs {
     /// The cluster's name
     pub name: Option<String>,
-    /// The Kubernetes version, such as v1.36.3; left out to continue a cluster that is known
+    /// The Kubernetes version, such as v1.36.3; omit it to continue a stored cluster
     pub version: Option<String>,
-    /// A file with a KubernetesCluster, in place of flags; - for standard input
+    /// A file with a KubernetesCluster instead of flags; - for standard input
     #[arg(short = 'f', long, value_name = "FILE")]
     pub file: Option<PathBuf>,
     #[command(flatten)]
@@ -47,7 +48,7 @@ pub(crate) struct ClusterArgs {
     pub settings: SettingFlags,
     #[command(flatten)]
     pub missing: MissingFlags,
-    /// Leave this worker out although it does not answer; may be repeated
+    /// Skip this worker, which does not answer; may be repeated
     #[arg(
         id = "without",
         long = "without",
@@ -78,11 +79,11 @@ pub(crate) struct CreateArgs {
     /// Only show the plan
     #[arg(long, help_heading = None)]
     pub dry_run: bool,
-    /// Do not ask before workers leave that are no longer requested
+    /// Do not ask before workers that are no longer requested are removed
     #[arg(short = 'y', long, help_heading = None)]
     pub yes: bool,
     #[command(flatten)]
-    pub hold: HoldFlag,
+    pub pre_apply_wait: PreApplyFlags,
     #[command(flatten)]
     pub format: FormatFlag,
 }

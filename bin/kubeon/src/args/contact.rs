@@ -1,24 +1,24 @@
-//! Which host keys are accepted.
+//! Flags about host keys.
 
 use std::path::PathBuf;
 
 use clap::Args;
 use kubeon_engine::host_keys::HostKeyOptions;
 
-/// How hosts are proven to be the right ones, and logged in to again.
+/// Which host keys are accepted.
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Login")]
 pub(crate) struct ContactFlags {
-    /// Pin the keys of hosts seen for the first time without asking
+    /// Accept and pin the keys of unknown hosts without asking
     #[arg(long)]
     pub accept_new: bool,
-    /// Host keys are looked up here as well, in OpenSSH's format
+    /// A further file of known host keys, in OpenSSH format
     #[arg(long, value_name = "FILE")]
     pub known_hosts: Option<PathBuf>,
 }
 
 impl ContactFlags {
-    /// Which host keys are accepted.
+    /// The options for the engine.
     pub(crate) fn options(&self) -> HostKeyOptions {
         HostKeyOptions { accept_new: self.accept_new, known_hosts: self.known_hosts.clone() }
     }

@@ -1,4 +1,4 @@
-//! Commands on a cluster that is there.
+//! Commands on an existing cluster.
 
 use std::path::PathBuf;
 
@@ -7,11 +7,11 @@ use clap::{Args, Subcommand};
 use super::contact::ContactFlags;
 use super::format::FormatFlag;
 use super::login::KnownLoginFlags;
-use super::pre_apply::HoldFlag;
+use super::pre_apply::PreApplyFlags;
 
 pub(crate) const EXEC_EXAMPLES: &str = "A selector is CLUSTER@SEL, where SEL is one of
   all  every node        cp*  every master      cp1  the first master      cpN  the other masters
-  w*   every worker      j*   every node but the first
+  w*   every worker      j*   every node except the first
   a node's name or address, or name=a,b  n=a,b  ip=10.0.0.1,10.0.0.2
 
 Examples:
@@ -24,7 +24,7 @@ pub(crate) const COPY_EXAMPLES: &str = "Examples:
 
 #[derive(Debug, Args)]
 pub(crate) struct DisplayArgs {
-    /// The cluster; the chosen one when it is left out
+    /// The cluster [default: the chosen cluster]
     pub name: Option<String>,
     #[command(flatten)]
     pub login: KnownLoginFlags,
@@ -46,7 +46,7 @@ pub(crate) struct LsArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct UseArgs {
-    /// The cluster; without it, says which one is chosen
+    /// The cluster; if it is omitted, print the chosen cluster
     pub name: Option<String>,
     #[command(flatten)]
     pub format: FormatFlag,
@@ -56,19 +56,19 @@ pub(crate) struct UseArgs {
 pub(crate) struct ExecArgs {
     /// CLUSTER@SEL
     pub selector: String,
-    /// The command; words are joined by spaces and read by the shell there
+    /// The command; its words are joined by spaces and run by the shell of the node
     #[arg(required = true)]
     pub command: Vec<String>,
     /// A further word of the command; may be repeated
     #[arg(short = 'p', long = "arg", value_name = "ARG", allow_hyphen_values = true)]
     pub args: Vec<String>,
-    /// Accepted for those who are used to it: output is always shown
+    /// Accepted for compatibility: the output is always shown
     #[arg(short = 'R', long)]
     pub result: bool,
-    /// On all nodes side by side, at most 32 at once
+    /// Run on all nodes in parallel, at most 32 at once
     #[arg(short = 'P', long)]
     pub parallel: bool,
-    /// Seconds after which the command is given up on a node
+    /// Time limit of the command on each node, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 600)]
     pub timeout: u64,
     #[command(flatten)]
@@ -83,11 +83,11 @@ pub(crate) struct ExecArgs {
 pub(crate) struct CopyArgs {
     /// CLUSTER@SEL
     pub selector: String,
-    /// The file here
+    /// The local file or folder
     pub source: PathBuf,
-    /// The file there; a folder when it is one or ends in /
+    /// The path on the nodes; a folder if it exists as a folder or ends in /
     pub destination: String,
-    /// Only show where it would be copied to
+    /// Only show the destinations
     #[arg(long, help_heading = None)]
     pub dry_run: bool,
     #[command(flatten)]
@@ -101,22 +101,22 @@ pub(crate) struct CopyArgs {
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  kubeon destroy demo --dry-run\n  kubeon destroy demo --yes")]
 pub(crate) struct DestroyArgs {
-    /// The cluster
+    /// The cluster [default: the chosen cluster]
     pub name: Option<String>,
     /// Do not ask
     #[arg(short = 'y', long)]
     pub yes: bool,
-    /// Refused: kubeon stops what it started by itself; see --without
+    /// Refused: kubeon stops the services that it started; see --without
     #[arg(short = 'f', long, hide = true)]
     pub force: bool,
-    /// Leave this host out: it is gone for good; may be repeated
+    /// Skip this host, which is permanently lost; may be repeated
     #[arg(id = "without", long = "without", value_name = "ADDRESS", value_delimiter = ',')]
     pub skip_hosts: Vec<String>,
     /// Only show the plan
     #[arg(long, help_heading = None)]
     pub dry_run: bool,
     #[command(flatten)]
-    pub hold: HoldFlag,
+    pub pre_apply_wait: PreApplyFlags,
     #[command(flatten)]
     pub inventory: super::inventory::InventoryFlags,
     #[command(flatten)]
@@ -135,7 +135,7 @@ pub(crate) struct ViewArgs {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ViewCommand {
-    /// The supported versions, one range a line
+    /// The supported versions, one range per line
     #[command(visible_alias = "sp")]
     Support(ViewSupport),
     /// The components of a version

@@ -4,20 +4,21 @@ use std::env;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-/// What the environment says.
+/// The environment of the program.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct CliEnvironment {
     /// `$HOME`.
     pub home: Option<PathBuf>,
-    /// `$KUBEON_HOME`: state, in place of `~/.kubeon`.
+    /// `$KUBEON_HOME`: the state folder instead of `~/.kubeon`.
     pub kubeon_home: Option<PathBuf>,
     /// `$KUBEON_CACHE`, else `$XDG_CACHE_HOME/kubeon`, else `~/.cache/kubeon`.
     pub cache: Option<PathBuf>,
-    /// `$KUBEON_BUNDLES`: bundles, in place of the cache's.
+    /// `$KUBEON_BUNDLES`: the folder of bundles instead of the folder in the cache.
     pub bundles: Option<PathBuf>,
-    /// `$KUBEON_NODE_PROGRAM`: the node program, in place of the one beside this program.
+    /// `$KUBEON_NODE_PROGRAM`: the node program instead of the program next to this program.
     pub node_program: Option<PathBuf>,
-    /// `$KUBEON_PINNED_IN`: what people call the place that pinned host keys are a copy of, where that is no file here.
+    /// `$KUBEON_PINNED_IN`: display name of the source of the pinned host keys, if it is not a file on this
+    /// machine.
     pub pinned_in: Option<String>,
     /// `$NO_COLOR` is set and not empty.
     pub no_color: bool,
@@ -27,9 +28,9 @@ pub(crate) struct CliEnvironment {
     pub ssh_agent: Option<PathBuf>,
     /// `$PATH`.
     pub path: Vec<PathBuf>,
-    /// This program's own file.
+    /// The path of this program.
     pub program: Option<PathBuf>,
-    /// What was typed, program first.
+    /// The arguments, including the program.
     pub words: Vec<OsString>,
 }
 
@@ -38,7 +39,7 @@ fn absolute(path: PathBuf) -> Option<PathBuf> {
 }
 
 impl CliEnvironment {
-    /// Reads it.
+    /// Reads the environment.
     pub(crate) fn read() -> Self {
         let file = |name: &str| env::var_os(name).filter(|text| !text.is_empty()).map(PathBuf::from);
         Self {
@@ -60,12 +61,12 @@ impl CliEnvironment {
         }
     }
 
-    /// Where state lies: `$KUBEON_HOME`, else `~/.kubeon`.
+    /// The state folder: `$KUBEON_HOME`, else `~/.kubeon`.
     pub(crate) fn state_folder(&self) -> Option<PathBuf> {
         self.kubeon_home.clone().or_else(|| self.home.as_ref().map(|home| home.join(".kubeon")))
     }
 
-    /// The node program: `$KUBEON_NODE_PROGRAM`, else `kubeon-node` beside this program.
+    /// The node program: `$KUBEON_NODE_PROGRAM`, else `kubeon-node` next to this program.
     pub(crate) fn node_program(&self) -> Option<PathBuf> {
         let beside = || Some(self.program.as_ref()?.parent()?.join("kubeon-node"));
         self.node_program.clone().or_else(beside)

@@ -1,24 +1,26 @@
-//! How a result is written.
+//! The format of results.
 
 use clap::{Args, ValueEnum};
 
-/// How a result is written.
+/// The format of a result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
-    /// Columns for people
+    /// A table
     Table,
-    /// More columns
+    /// A table with more columns
     Wide,
-    /// Names only, one a line
+    /// Names only, one per line
     Name,
+    /// JSON
     Json,
+    /// YAML
     Yaml,
 }
 
 /// `-o`.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct FormatFlag {
-    /// How the result is written
+    /// Format of the result
     #[arg(short = 'o', long = "output", value_enum, help_heading = None, value_name = "FORMAT", default_value = "table")]
     pub output: Format,
 }

@@ -1,34 +1,34 @@
-//! Flags that name an inventory of kubespray.
+//! Flags about a kubespray inventory.
 
 use std::path::PathBuf;
 
 use clap::Args;
 use kubeon_engine::request_inventory::InventoryFiles;
 
-/// An inventory of kubespray, in place of flags or a file that name hosts.
+/// A kubespray inventory instead of flags or a file.
 #[derive(Debug, Clone, Default, Args)]
-#[command(next_help_heading = "Inventory of kubespray")]
+#[command(next_help_heading = "Kubespray inventory")]
 pub(crate) struct InventoryFlags {
-    /// Its hosts.yml: groups kube_control_plane, kube_node, etcd
+    /// The hosts.yml of the inventory: groups kube_control_plane, kube_node, etcd
     #[arg(long, value_name = "FILE")]
     pub inventory: Option<PathBuf>,
-    /// Its group_vars.yml: kube_version and the like
+    /// The group_vars.yml of the inventory: kube_version and other variables
     #[arg(long, value_name = "FILE", requires = "inventory")]
     pub vars: Option<PathBuf>,
 }
 
 impl InventoryFlags {
-    /// The files that are named.
+    /// The files of the inventory.
     pub(crate) fn files(&self) -> InventoryFiles {
         InventoryFiles { hosts: self.inventory.clone(), variables: self.vars.clone() }
     }
 }
 
-/// Which of an inventory's hosts are meant.
+/// A restriction to some hosts of an inventory.
 #[derive(Debug, Clone, Default, Args)]
-#[command(next_help_heading = "Inventory of kubespray")]
+#[command(next_help_heading = "Kubespray inventory")]
 pub(crate) struct LimitFlag {
-    /// Of its workers that are not in the cluster yet, add only these; by name or address, may be repeated
+    /// Of the new workers in the inventory, add only these: name or address; may be repeated
     #[arg(long, value_name = "HOST", value_delimiter = ',', requires = "inventory")]
     pub limit: Vec<String>,
 }

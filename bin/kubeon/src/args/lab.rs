@@ -22,26 +22,26 @@ pub(crate) struct LabArgs {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum LabCommand {
-    /// Boot hosts; makes the base root file system first where it is missing
+    /// Boot hosts; builds the base root file system first if it is missing
     Up(LabUp),
     /// List the hosts of a lab, or all labs
     #[command(visible_alias = "list")]
     Ls(LabLs),
     /// Log in to a host, or run a command on it
     Ssh(LabSsh),
-    /// End a host at once, like a power cut
+    /// Power off a host at once
     Kill(LabHostArgs),
     /// Boot a host again
     Start(LabHostArgs),
-    /// Take a host off the network
+    /// Disconnect a host from the network
     Cut(LabHostArgs),
-    /// Put a host back on the network
+    /// Reconnect a host to the network
     Heal(LabHostArgs),
-    /// End all hosts and remove every trace of the lab
+    /// Power off all hosts and delete the lab
     Down(LabDown),
 }
 
-/// Which lab.
+/// The name of the lab.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct LabFlag {
     /// The lab
@@ -51,7 +51,7 @@ pub(crate) struct LabFlag {
 
 #[derive(Debug, Args)]
 pub(crate) struct LabUp {
-    /// How many hosts the lab has in all
+    /// Number of hosts of the lab
     #[arg(long, value_name = "N", default_value_t = 3)]
     pub hosts: u32,
     /// What the hosts are: namespaces on this machine's kernel (the default of a new lab), or virtual machines
@@ -80,7 +80,7 @@ pub(crate) enum LabKind {
 
 #[derive(Debug, Args)]
 pub(crate) struct LabLs {
-    /// One lab only
+    /// List only this lab
     #[arg(long, value_name = "NAME")]
     pub lab: Option<String>,
     #[command(flatten)]
@@ -99,10 +99,10 @@ pub(crate) enum LabUser {
 pub(crate) struct LabSsh {
     /// The host, such as h1
     pub host: String,
-    /// Who logs in: root, admin (sudo without a password) or operator (sudo with one)
+    /// The user: root, admin (sudo without a password) or operator (sudo with one)
     #[arg(short = 'l', long, value_name = "USER", default_value = "root")]
     pub user: LabUser,
-    /// A command, in place of a shell
+    /// A command instead of a shell
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     pub command: Vec<String>,
     #[command(flatten)]

@@ -1,8 +1,8 @@
-//! Commands whose names are taken but which this version does not have yet.
+//! Reserved commands that this version does not support yet.
 
 use clap::{Args, Subcommand};
 
-/// A command that is not there yet. Its arguments are taken as they come.
+/// A command that is not supported yet. Its arguments are not parsed.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Later {
     #[command(hide = true, aliases = ["U", "up"])]
@@ -19,7 +19,7 @@ pub(crate) enum Later {
     Download(IgnoredArgs),
 }
 
-/// Whatever follows.
+/// Arguments that are not parsed.
 #[derive(Debug, Args)]
 #[command(disable_help_flag = true)]
 pub(crate) struct IgnoredArgs {
@@ -28,17 +28,21 @@ pub(crate) struct IgnoredArgs {
 }
 
 impl Later {
-    /// The command's name, what was typed after it, and what serves today in its place.
+    /// The name of the command, its arguments, and the alternative.
     pub(crate) fn parts(&self) -> (&'static str, &[String], &'static str) {
         match self {
-            Self::Upgrade(w) => {
-                ("upgrade", &w.words, "destroy the cluster and create it with the new version")
+            Self::Upgrade(args) => {
+                ("upgrade", &args.words, "destroy the cluster and create it with the new version")
             }
-            Self::Etcd(w) => ("etcd", &w.words, "use: kubeon exec NAME@cp1 'etcdctl …'"),
-            Self::Module(w) => ("module", &w.words, "every part of a bundle is installed by: kubeon create"),
-            Self::Redo(w) => ("redo", &w.words, "a bare `kubeon create NAME` mends what drifted"),
-            Self::Cloud(w) => ("cloud", &w.words, "hosts reach each other's pods over vxlan"),
-            Self::Download(w) => ("download", &w.words, "use: kubeon bundle build VERSION"),
+            Self::Etcd(args) => ("etcd", &args.words, "use: kubeon exec NAME@cp1 'etcdctl …'"),
+            Self::Module(args) => {
+                ("module", &args.words, "every part of a bundle is installed by: kubeon create")
+            }
+            Self::Redo(args) => ("redo", &args.words, "`kubeon create NAME` repairs drift"),
+            Self::Cloud(args) => {
+                ("cloud", &args.words, "the vxlan network of flannel connects the pods of all hosts")
+            }
+            Self::Download(args) => ("download", &args.words, "use: kubeon bundle build VERSION"),
         }
     }
 }

@@ -1,30 +1,33 @@
-//! Flags that say how to log in to hosts: to all of them, and to those of a role.
+//! Login flags: for all hosts, and for the hosts of a role.
 
 use std::path::PathBuf;
 
 use clap::Args;
 use clap::builder::RangedI64ValueParser;
+use kubeon_engine::cluster_nodes::NodeAccess;
 use kubeon_engine::login_request::{LoginRequest, LoginRequests, SecretSource};
 
-/// A port that can be dialled: 0 is none.
+use super::contact::ContactFlags;
+
+/// A parser of ports from 1 to 65535.
 pub(super) fn port_number() -> RangedI64ValueParser<u16> {
     clap::value_parser!(u16).range(1..)
 }
 
-/// Login for all hosts, where nothing closer is said.
+/// Login for all hosts without a more specific setting.
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Login")]
 pub struct LoginFlags {
     /// Port of sshd [default: 22]
     #[arg(long, value_name = "PORT", value_parser = port_number())]
     pub default_port: Option<u16>,
-    /// User [default: root]; another one needs sudo
+    /// User [default: root]; another user needs sudo
     #[arg(long, value_name = "USER")]
     pub default_user: Option<String>,
     /// Password: @FILE reads it from a file, - asks for it
     #[arg(long, value_name = "@FILE", allow_hyphen_values = true)]
     pub default_passwd: Option<SecretSource>,
-    /// What sudo asks another user than root for: @FILE or - [default: the password]
+    /// Password for sudo if the user is not root: @FILE or - [default: the password]
     #[arg(long, value_name = "@FILE", allow_hyphen_values = true)]
     pub default_sudo_passwd: Option<SecretSource>,
     /// Private key
@@ -38,18 +41,18 @@ pub struct LoginFlags {
 macro_rules! role_login {
     ($name:ident, $role:literal, $port:literal, $user:literal, $passwd:literal, $pk_file:literal,
      $pk_password:literal) => {
-        #[doc = concat!("Login for every ", $role, ", where nothing closer is said.")]
+        #[doc = concat!("Login for every ", $role, " without a more specific setting.")]
         #[derive(Debug, Clone, Default, Args)]
         pub struct $name {
-            #[arg(help = concat!("Port for every ", $role, " that is not named closer"), id = $port, long = $port, value_name = "PORT", value_parser = port_number(), hide_short_help = true)]
+            #[arg(help = concat!("Port for every ", $role, " without a more specific setting"), id = $port, long = $port, value_name = "PORT", value_parser = port_number(), hide_short_help = true)]
             pub default_port: Option<u16>,
-            #[arg(help = concat!("User for every ", $role, " that is not named closer"), id = $user, long = $user, value_name = "USER", hide_short_help = true)]
+            #[arg(help = concat!("User for every ", $role, " without a more specific setting"), id = $user, long = $user, value_name = "USER", hide_short_help = true)]
             pub default_user: Option<String>,
-            #[arg(help = concat!("Password for every ", $role, " that is not named closer"), id = $passwd, long = $passwd, value_name = "@FILE", allow_hyphen_values = true, hide_short_help = true)]
+            #[arg(help = concat!("Password for every ", $role, " without a more specific setting"), id = $passwd, long = $passwd, value_name = "@FILE", allow_hyphen_values = true, hide_short_help = true)]
             pub default_passwd: Option<SecretSource>,
-            #[arg(help = concat!("Private key for every ", $role, " that is not named closer"), id = $pk_file, long = $pk_file, value_name = "FILE", hide_short_help = true)]
+            #[arg(help = concat!("Private key for every ", $role, " without a more specific setting"), id = $pk_file, long = $pk_file, value_name = "FILE", hide_short_help = true)]
             pub default_pk_file: Option<PathBuf>,
-            #[arg(help = concat!("Passphrase of the key for every ", $role, " that is not named closer"), id = $pk_password, long = $pk_password, value_name = "@FILE", allow_hyphen_values = true, hide_short_help = true)]
+            #[arg(help = concat!("Passphrase of the key for every ", $role, " without a more specific setting"), id = $pk_password, long = $pk_password, value_name = "@FILE", allow_hyphen_values = true, hide_short_help = true)]
             pub default_pk_password: Option<SecretSource>,
         }
 
@@ -87,7 +90,7 @@ role_login!(
     "default-worker-pk-password"
 );
 
-/// Login for the hosts of a cluster that is known.
+/// Login for the hosts of a stored cluster.
 #[derive(Debug, Clone, Default, Args)]
 pub struct KnownLoginFlags {
     #[command(flatten)]
@@ -96,6 +99,13 @@ pub struct KnownLoginFlags {
     pub masters: MasterLogin,
     #[command(flatten)]
     pub workers: WorkerLogin,
+}
+
+impl KnownLoginFlags {
+    /// How to reach the nodes of a cluster.
+    pub(crate) fn access(&self, contact: &ContactFlags) -> NodeAccess {
+        NodeAccess { logins: self.into(), host_keys: contact.options() }
+    }
 }
 
 impl From<&LoginFlags> for LoginRequest {

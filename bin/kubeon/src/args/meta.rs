@@ -5,13 +5,12 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use kubeon_api::HttpsUrl;
 use kubeon_install::{InstallOptions, names};
-use serde_json::json;
 
 pub(crate) const META_EXAMPLES: &str = "Examples:
   kubeon meta up                               lab, meta cluster and operator on this machine
   kubeon meta install                          into the cluster that `kubeon use` chose
   kubeon meta install --kubeconfig ~/.kube/config --watch-namespace team-a
-  kubeon meta install --dry-run >kubeon.yaml   the manifest; nothing is asked or written";
+  kubeon meta install --dry-run >kubeon.yaml   print the manifest; contacts no cluster";
 
 /// `kubeon meta`.
 #[derive(Debug, Args)]
@@ -20,29 +19,31 @@ pub(crate) struct MetaArgs {
     pub command: MetaCommand,
 }
 
-/// What is done with a meta cluster.
+/// Subcommands of `kubeon meta`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum MetaCommand {
-    /// Lab, meta cluster, images and operator in one command
+    /// Create a lab and a meta cluster with images and operator in one command
     Up(Box<MetaUp>),
-    /// Install the operator into a cluster, or bring it to this version
+    /// Install the operator into a cluster, or update it to this version
     #[command(after_help = META_EXAMPLES)]
     Install(Box<MetaInstall>),
 }
 
-/// What is installed.
+/// Options of the installation.
 #[derive(Debug, Args)]
 pub(crate) struct InstallFlags {
     /// The operator's namespace
     #[arg(long, value_name = "NAME", default_value = names::NAMESPACE)]
     pub namespace: String,
-    /// A namespace whose clusters, Secrets and Jobs are looked after; may be given several times [default: default, with meta up also kubeonkube]
+    /// A namespace whose clusters, Secrets and Jobs the operator manages; may be repeated [default: default,
+    /// with meta up also kubeonkube]
     #[arg(long = "watch-namespace", value_name = "NAME", value_delimiter = ',')]
     pub watch_namespaces: Vec<String>,
     /// The operator's image
     #[arg(long, value_name = "IMAGE", default_value = kubeon_install::OPERATOR_IMAGE)]
     pub image: String,
-    /// An image that holds kubeon-runner; may be given several times, the last one runs what a KubernetesCluster asks for
+    /// An image that contains kubeon-runner; may be repeated, the last image runs the operations of a
+    /// KubernetesCluster
     #[arg(
         long = "runner-image",
         value_name = "IMAGE",
@@ -50,38 +51,40 @@ pub(crate) struct InstallFlags {
         default_values_t = kubeon_install::RUNNER_IMAGES.map(str::to_owned)
     )]
     pub runner_images: Vec<String>,
-    /// The image that holds a bundle; {version} stands for the version, empty for none
+    /// The image that contains a bundle; {version} is replaced by the version, empty for none
     #[arg(long, value_name = "IMAGE", default_value = kubeon_install::BUNDLE_IMAGE)]
     pub bundle_image: String,
-    /// Who is told what came of operations of a KubernetesCluster, such as https://gateway.example.com
+    /// The URL that receives the results of operations of a KubernetesCluster, such as
+    /// https://gateway.example.com
     #[arg(long, value_name = "URL")]
     pub callback_url: Option<HttpsUrl>,
-    /// The ConfigMap in the operator's namespace whose key ca.crt vouches for that listener [default: the authorities of the runner's image]
+    /// The ConfigMap in the operator's namespace whose key ca.crt is the CA of the callback URL [default: the
+    /// CAs of the runner's image]
     #[arg(long, value_name = "NAME", requires = "callback_url")]
     pub callback_ca_config_map: Option<String>,
-    /// The OpenTelemetry collector that traces are sent to, such as http://collector:4318 [default: none]
+    /// The OpenTelemetry collector that receives traces, such as http://collector:4318 [default: none]
     #[arg(long, value_name = "URL", value_parser = collector)]
     pub otlp_endpoint: Option<String>,
-    /// A further argument of the operator, such as --workers=64; may be given several times
+    /// A further argument of the operator, such as --workers=64; may be repeated
     #[arg(long = "operator-arg", value_name = "ARGUMENT", allow_hyphen_values = true)]
     pub operator_arguments: Vec<String>,
-    /// How many operators run; one works, all answer admission
+    /// Number of operator replicas; the leader reconciles, all replicas answer admission requests
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u8).range(0..=9))]
     pub replicas: u8,
-    /// A user beside the operator's own who may write what is the operator's; may be given several times
+    /// A further user that may write the fields of the operator; may be repeated
     #[arg(long = "operator-user", value_name = "NAME")]
     pub operators: Vec<String>,
 }
 
 impl InstallFlags {
-    /// What is to be installed.
+    /// The options for the installation.
     pub(crate) fn options(&self) -> InstallOptions {
-        let usual = InstallOptions::default();
+        let defaults = InstallOptions::default();
         let watched = &self.watch_namespaces;
         InstallOptions {
             namespace: self.namespace.clone(),
             watch_namespaces: if watched.is_empty() {
-                usual.watch_namespaces.clone()
+                defaults.watch_namespaces.clone()
             } else {
                 watched.clone()
             },
@@ -91,20 +94,23 @@ impl InstallFlags {
             callback_url: self.callback_url.as_ref().map(ToString::to_string).unwrap_or_default(),
             callback_ca: self.callback_ca_config_map.clone().unwrap_or_default(),
             otlp_endpoint: self.otlp_endpoint.clone().unwrap_or_default(),
-            replicas: json!(self.replicas),
+            replicas: self.replicas.into(),
             extra_arguments: self.operator_arguments.clone(),
             operators: self.operators.clone(),
-            ..usual
+            ..defaults
         }
     }
 }
 
-/// A collector's address. It stands in a Deployment that many may read, so it holds no password.
+/// Parses the URL of a collector. The URL is part of a Deployment that many users may read, so it must not
+/// contain a password.
 fn collector(text: &str) -> Result<String, String> {
-    let place = text.strip_prefix("http://").or_else(|| text.strip_prefix("https://"));
-    match place {
-        Some(place) if place.contains('@') => Err("a password in it would be seen by everybody".to_owned()),
-        Some(place) if !place.is_empty() => Ok(text.to_owned()),
+    let address = text.strip_prefix("http://").or_else(|| text.strip_prefix("https://"));
+    match address {
+        Some(address) if address.contains('@') => {
+            Err("must not contain a password, which all readers of the Deployment could see".to_owned())
+        }
+        Some(address) if !address.is_empty() => Ok(text.to_owned()),
         _ => Err("write http://HOST:PORT or https://HOST:PORT".to_owned()),
     }
 }
@@ -112,15 +118,15 @@ fn collector(text: &str) -> Result<String, String> {
 /// `kubeon meta install`.
 #[derive(Debug, Args)]
 pub(crate) struct MetaInstall {
-    /// How to reach the cluster [default: the cluster that `kubeon use` chose]
+    /// The kubeconfig of the cluster [default: the cluster that `kubeon use` chose]
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
     #[command(flatten)]
     pub install: InstallFlags,
-    /// Seconds to wait until the operator runs; 0: do not wait
+    /// Time limit for the start of the operator, in seconds; 0: do not wait
     #[arg(long, value_name = "SECONDS", default_value_t = 300, value_parser = clap::value_parser!(u32).range(0..=3600))]
     pub wait: u32,
-    /// Write the manifest to standard output; nothing is asked or written elsewhere
+    /// Print the manifest to standard output; contacts no cluster
     #[arg(long)]
     pub dry_run: bool,
 }
@@ -128,7 +134,7 @@ pub(crate) struct MetaInstall {
 /// `kubeon meta up`.
 #[derive(Debug, Args)]
 pub(crate) struct MetaUp {
-    /// The meta cluster's name
+    /// The name of the meta cluster
     #[arg(value_name = "NAME", default_value = "meta")]
     pub name: String,
     /// Its Kubernetes version

@@ -1,9 +1,9 @@
-//! Flags of parts that no bundle carries: known by name, refused with what is missing, never ignored.
+//! Flags of parts that no bundle carries. They are refused by name, never ignored.
 
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, Error, FromArgMatches, parser::ValueSource};
 use kubeon_plan::Refusal;
 
-/// What a flag takes.
+/// The argument of a flag.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Takes {
     /// `--flag`, `--flag=true`, `--flag=false`.
@@ -12,16 +12,16 @@ pub(crate) enum Takes {
     Value,
 }
 
-/// A flag of a part that is missing.
+/// A flag of a part that no bundle carries.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct MissingFlag {
-    /// Its name without dashes.
+    /// The name without dashes.
     pub flag: &'static str,
-    /// What it takes.
+    /// The argument.
     pub takes: Takes,
-    /// Values that ask for nothing and are therefore accepted.
+    /// Values that request nothing and are therefore accepted.
     pub harmless: &'static [&'static str],
-    /// What is missing, to follow the flag.
+    /// The reason of the refusal.
     pub missing: &'static str,
 }
 
@@ -34,10 +34,10 @@ const NVIDIA: &str = "no bundle carries the nvidia device plugin: leave it out";
 const KATA: &str = "no bundle carries kata: leave it out";
 const KRUISE: &str = "no bundle carries kruise: leave it out";
 const IPVS: &str = "belongs to proxy mode ipvs, which no bundle carries: use --proxy nftables or iptables";
-const DUAL: &str = "IPv6 is not there yet: leave it out";
-const CLOUD: &str = "cloud routes are not there yet: leave it out, flannel's vxlan needs none";
+const DUAL: &str = "IPv6 is not supported yet: leave it out";
+const CLOUD: &str = "cloud routes are not supported yet: leave it out, the vxlan of flannel needs no routes";
 const MIRROR: &str =
-    "every part comes from the bundle, no registry is asked: leave it out (see kubeon bundle build)";
+    "every part comes from the bundle, no registry is used: leave it out (see kubeon bundle build)";
 
 const fn boolean(flag: &'static str, missing: &'static str) -> MissingFlag {
     MissingFlag { flag, takes: Takes::Nothing, harmless: &["false"], missing }
@@ -47,7 +47,7 @@ const fn value(flag: &'static str, harmless: &'static [&'static str], missing: &
     MissingFlag { flag, takes: Takes::Value, harmless, missing }
 }
 
-/// Every flag of the contract that no bundle can serve.
+/// All flags of the contract whose parts no bundle carries.
 pub(crate) const MISSING: &[MissingFlag] = &[
     value("mirror", &[], MIRROR),
     boolean("enable-ipv6", DUAL),
@@ -111,10 +111,10 @@ pub(crate) const MISSING: &[MissingFlag] = &[
     value("cloud-router-table-id", &[""], CLOUD),
 ];
 
-/// The flags of [`MISSING`] that were given, as they were typed.
+/// The refusals of the given flags of [`MISSING`].
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct MissingFlags {
-    /// Why each one is refused.
+    /// One refusal per flag.
     pub refusals: Vec<Refusal>,
 }
 

@@ -1,27 +1,27 @@
-//! Flags that name hosts and how to log in to them.
+//! Flags about hosts and their logins.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use clap::Args;
-use kubeon_api::{HostAddress, HostName, LabelKey, LabelValue, NameError};
+use kubeon_api::{HostAddress, HostName, HostRole, LabelKey, LabelValue, NameError};
 use kubeon_engine::cluster_request::HostRequest;
-use kubeon_engine::login_request::{LoginRequest, LoginRequests, LoginRole, SecretSource};
+use kubeon_engine::login_request::{LoginRequest, LoginRequests, SecretSource};
 use kubeon_plan::Refusal;
 
 use super::login::{LoginFlags, MasterLogin, WorkerLogin, port_number};
 
 macro_rules! role_flags {
-    ($name:ident, $heading:literal, $default:ident, $role:literal,
+    ($name:ident, $heading:literal, $default:ident, $variant:ident, $role:literal,
      $short:literal, $name_short:literal, $names:literal, $labels:literal, $port:literal,
      $user:literal, $passwd:literal, $pk_file:literal, $pk_password:literal) => {
-        #[doc = concat!("Hosts of role ", $role, ", and how to log in to them. Lists: repeat the flag or use commas.")]
+        #[doc = concat!("Hosts of role ", $role, " and their logins. Lists: repeat the flag or use commas.")]
         #[derive(Debug, Clone, Default, Args)]
         #[command(next_help_heading = $heading)]
         pub struct $name {
             #[arg(help = concat!("Address of a ", $role, "; repeat it or use commas"), id = $role, short = $short, long = $role, value_name = "ADDRESS", value_delimiter = ',')]
             pub addresses: Vec<String>,
-            #[doc = "Its name as a node, in the order of the addresses [default: the host's own]"]
+            #[doc = "Its node name, in the order of the addresses [default: the host name]"]
             #[arg(id = $names, short = $name_short, long = $names, value_name = "NAME", value_delimiter = ',')]
             pub names: Vec<String>,
             #[doc = "Its labels, k=v,k=v; one flag for each host, in the order of the addresses"]
@@ -44,7 +44,7 @@ macro_rules! role_flags {
         impl $name {
             fn listed(&self) -> Listed<'_> {
                 Listed {
-                    role: $role,
+                    role: HostRole::$variant,
                     flag: concat!("-", $short),
                     addresses: &self.addresses,
                     names: &self.names,
@@ -64,6 +64,7 @@ role_flags!(
     MasterFlags,
     "Masters",
     MasterLogin,
+    Master,
     "master",
     'm',
     'M',
@@ -79,6 +80,7 @@ role_flags!(
     WorkerFlags,
     "Workers",
     WorkerLogin,
+    Worker,
     "worker",
     'w',
     'W',
@@ -91,7 +93,7 @@ role_flags!(
     "worker-pk-password"
 );
 
-/// All flags about hosts.
+/// All host flags.
 #[derive(Debug, Clone, Default, Args)]
 pub struct NodeFlags {
     #[command(flatten)]
@@ -102,9 +104,9 @@ pub struct NodeFlags {
     pub all: LoginFlags,
 }
 
-/// What is said of the hosts of a role one by one.
+/// The flags of a role that list one value per host.
 struct Listed<'a> {
-    role: &'static str,
+    role: HostRole,
     flag: &'static str,
     addresses: &'a [String],
     names: &'a [String],
@@ -116,7 +118,7 @@ struct Listed<'a> {
     pk_passwords: &'a [SecretSource],
 }
 
-/// All hosts, as flags say them.
+/// The hosts in the flags.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct HostRequests {
     /// Masters in order.
@@ -131,12 +133,12 @@ impl NodeFlags {
         !self.masters.addresses.is_empty() || !self.workers.addresses.is_empty()
     }
 
-    /// The hosts that could be read, with each one's login: the list's entry, else the role's default,
-    /// else the general one. What could not be read is added to the refusals.
+    /// The valid hosts with their logins: the value in the list, else the default of the role, else the
+    /// default of all hosts. Adds a refusal for every invalid value.
     pub fn hosts(&self, refusals: &mut Vec<Refusal>) -> HostRequests {
         let logins = LoginRequests::from(self);
-        let masters = hosts_of(&self.masters.listed(), &logins.of(LoginRole::Master), refusals);
-        let workers = hosts_of(&self.workers.listed(), &logins.of(LoginRole::Worker), refusals);
+        let masters = hosts_of(&self.masters.listed(), &logins.of(&HostRole::Master), refusals);
+        let workers = hosts_of(&self.workers.listed(), &logins.of(&HostRole::Worker), refusals);
         HostRequests { masters, workers }
     }
 }
@@ -172,15 +174,15 @@ fn hosts_of(listed: &Listed<'_>, default: &LoginRequest, refusals: &mut Vec<Refu
     hosts
 }
 
-/// A list that is given must have one entry for each host: a shorter one would leave to guess whose it is.
+/// A list must have one entry per host: the host of an entry in a shorter list would be ambiguous.
 fn count_lists(listed: &Listed<'_>, refusals: &mut Vec<Refusal>) {
-    let (role, flag, hosts) = (listed.role, listed.flag, listed.addresses.len());
+    let (role, flag, hosts) = (&listed.role, listed.flag, listed.addresses.len());
     let mut check = |list: &str, count: usize, fewer_allowed: bool| {
         if count == 0 || count == hosts || (fewer_allowed && count < hosts) {
             return;
         }
         let text = match hosts {
-            0 => format!("[{role}] {count} given, and no {flag} that it belongs to{}", instead(role, list)),
+            0 => format!("[{role}] {count} given, but no {flag}{}", default_flag_hint(role, list)),
             1 => format!("[{role}] {count} given for 1 host: give one for each {flag}"),
             _ => format!("[{role}] {count} given for {hosts} hosts: give one for each {flag}"),
         };
@@ -195,15 +197,15 @@ fn count_lists(listed: &Listed<'_>, refusals: &mut Vec<Refusal>) {
     check("pk-password", listed.pk_passwords.len(), false);
 }
 
-/// The flag that says the same of hosts that no flag names.
-fn instead(role: &str, list: &str) -> String {
+/// A hint to the flag that applies to all hosts of a role.
+fn default_flag_hint(role: &HostRole, list: &str) -> String {
     match list {
         "name" | "labels" => String::new(),
         _ => format!("; --default-{role}-{list} is for every {role}"),
     }
 }
 
-/// The labels of one host, or what is wrong with each of them.
+/// The labels of a host, or a refusal for every invalid label.
 fn labels(listed: &Listed<'_>, i: usize) -> Result<BTreeMap<String, String>, Vec<Refusal>> {
     let text = listed.labels.get(i).map(String::as_str).unwrap_or_default();
     let (mut labels, mut refusals) = (BTreeMap::new(), Vec::new());
@@ -217,12 +219,12 @@ fn labels(listed: &Listed<'_>, i: usize) -> Result<BTreeMap<String, String>, Vec
     if refusals.is_empty() { Ok(labels) } else { Err(refusals) }
 }
 
-/// A label by the rules of a file: an API server would refuse any other when all else stands.
+/// Parses a label by the rules of the API server, which would refuse an invalid label at the end of the run.
 fn label(pair: &str) -> Result<(String, String), String> {
     let (key, value) = pair.split_once('=').ok_or("is not KEY=VALUE")?;
-    let wrong = |error: NameError| error.to_string();
-    let key = key.parse::<LabelKey>().map_err(wrong)?;
-    let value = value.parse::<LabelValue>().map_err(wrong)?;
+    let text = |error: NameError| error.to_string();
+    let key = key.parse::<LabelKey>().map_err(text)?;
+    let value = value.parse::<LabelValue>().map_err(text)?;
     Ok((key.into(), value.into()))
 }
 

@@ -1,4 +1,4 @@
-//! Flags that wait before the first effect on a host.
+//! Flags of the pre-apply hook.
 
 use std::path::PathBuf;
 
@@ -7,12 +7,12 @@ use kubeon_engine::pre_apply_hook::PreApplyWait;
 
 /// `--hold` and `--hold-for`.
 #[derive(Debug, Clone, Default, Args)]
-pub(crate) struct HoldFlag {
+pub(crate) struct PreApplyFlags {
     /// Before the first effect on a host, wait up to 120 s for a line on standard input
     #[arg(long, hide_short_help = true, help_heading = "Output", conflicts_with = "hold_for")]
     hold: bool,
-    /// Before the first effect on a host, run PROGRAM with the cluster's name and go on when it succeeds; it may keep
-    /// what `kubeon state export` writes
+    /// Before the first effect on a host, run PROGRAM with the cluster's name and continue when it succeeds;
+    /// it may store the output of `kubeon state export`
     #[arg(
         long,
         value_name = "PROGRAM",
@@ -23,9 +23,9 @@ pub(crate) struct HoldFlag {
     hold_for: Option<PathBuf>,
 }
 
-impl HoldFlag {
-    /// What is waited for.
-    pub(crate) fn wanted(&self) -> PreApplyWait {
+impl PreApplyFlags {
+    /// The condition to wait for.
+    pub(crate) fn wait(&self) -> PreApplyWait {
         match &self.hold_for {
             Some(program) => PreApplyWait::Program(program.clone()),
             None if self.hold => PreApplyWait::Line,

@@ -15,7 +15,7 @@ pub(crate) const PRECHECK_EXAMPLES: &str = "Examples:
 pub(crate) struct PrecheckArgs {
     #[command(flatten)]
     pub cluster: ClusterArgs,
-    /// A registry that every host is to reach, HOST or HOST:PORT; may be repeated
+    /// A registry that every host must reach, HOST or HOST:PORT; may be repeated
     #[arg(long, value_name = "HOST", value_delimiter = ',', help_heading = None)]
     pub registry: Vec<String>,
     #[command(flatten)]

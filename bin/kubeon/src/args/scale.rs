@@ -1,4 +1,4 @@
-//! Commands that change which workers a cluster has.
+//! Commands that add and remove workers.
 
 use clap::Args;
 
@@ -8,7 +8,7 @@ use super::format::FormatFlag;
 use super::ignore::IgnoreFlag;
 use super::login::KnownLoginFlags;
 use super::node::NodeFlags;
-use super::pre_apply::HoldFlag;
+use super::pre_apply::PreApplyFlags;
 
 pub(crate) const ADDON_EXAMPLES: &str = "Examples:
   kubeon addon demo -w 172.30.0.14
@@ -19,16 +19,16 @@ pub(crate) const DELON_EXAMPLES: &str =
 Examples:
   kubeon delon demo name=h4
   kubeon delon demo ip=172.30.0.14,172.30.0.15 --yes
-  kubeon delon demo h4 --yes --without 172.30.0.14   its host is dead: only take it out of the cluster";
+  kubeon delon demo h4 --yes --without 172.30.0.14   its host is dead: skip the host";
 
 /// `kubeon addon`.
 #[derive(Debug, Args)]
 pub(crate) struct AddonArgs {
-    /// The cluster; the chosen one when it is left out
+    /// The cluster [default: the chosen cluster]
     pub name: Option<String>,
     #[command(flatten)]
     pub nodes: NodeFlags,
-    /// Leave this worker out although it does not answer; may be repeated
+    /// Skip this worker, which does not answer; may be repeated
     #[arg(
         id = "without",
         long = "without",
@@ -43,7 +43,7 @@ pub(crate) struct AddonArgs {
     #[arg(long, help_heading = None)]
     pub dry_run: bool,
     #[command(flatten)]
-    pub hold: HoldFlag,
+    pub pre_apply_wait: PreApplyFlags,
     #[command(flatten)]
     pub contact: ContactFlags,
     #[command(flatten)]
@@ -55,12 +55,12 @@ pub(crate) struct AddonArgs {
 pub(crate) struct DelonArgs {
     /// The cluster
     pub name: String,
-    /// Which workers
+    /// The workers: a name, an address, name=…, ip=… or @w*
     pub selector: String,
     /// Do not ask
     #[arg(short = 'y', long)]
     pub yes: bool,
-    /// This worker cannot be reached: only take it out of the cluster; may be repeated
+    /// Remove this worker, which does not answer, without contacting its host; may be repeated
     #[arg(id = "without", long = "without", value_name = "ADDRESS", value_delimiter = ',')]
     pub skip_hosts: Vec<String>,
     #[command(flatten)]
@@ -71,7 +71,7 @@ pub(crate) struct DelonArgs {
     #[arg(long, help_heading = None)]
     pub dry_run: bool,
     #[command(flatten)]
-    pub hold: HoldFlag,
+    pub pre_apply_wait: PreApplyFlags,
     #[command(flatten)]
     pub inventory: super::inventory::InventoryFlags,
     #[command(flatten)]

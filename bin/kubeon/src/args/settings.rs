@@ -1,4 +1,4 @@
-//! Flags that say what a cluster is to be. A flag that is left out leaves the default to the cluster's type.
+//! Flags about the settings of a cluster. An omitted flag keeps the default.
 
 use std::collections::BTreeSet;
 
@@ -6,20 +6,20 @@ use clap::{Args, builder::BoolishValueParser};
 use kubeon_api::kubernetes_cluster::{Cni, LoadBalancer, LoadBalancerMode, ProxyMode};
 use kubeon_plan::Refusal;
 
-/// What the cluster is to be.
+/// The settings of a cluster.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Args)]
 #[command(next_help_heading = "Cluster")]
 pub(crate) struct SettingFlags {
-    /// Name under which every host reaches the API [default: apiserver.cluster.local]
+    /// DNS name of the API server on every host [default: apiserver.cluster.local]
     #[arg(long, value_name = "NAME")]
     pub lb_domain: Option<String>,
     /// How workers reach the masters: haproxy on every worker, or external [default: haproxy]
     #[arg(long, value_name = "MODE")]
     pub lb_mode: Option<String>,
-    /// Address of the load balancer that exists; needs --lb-mode external
+    /// Address of the external load balancer; needs --lb-mode external
     #[arg(long, value_name = "ADDRESS")]
     pub lb_ip: Option<String>,
-    /// Its port [default: 6443]
+    /// Port of the external load balancer [default: 6443]
     #[arg(long, value_name = "PORT")]
     pub lb_port: Option<u32>,
     /// A further name or address for the API server's certificate; may be repeated
@@ -31,10 +31,10 @@ pub(crate) struct SettingFlags {
     /// Service network [default: 10.64.0.0/12]
     #[arg(long, value_name = "CIDR")]
     pub svc_cidr: Option<String>,
-    /// Prefix length of every node's share of the pod network [default: 24]
+    /// Prefix length of the pod network of each node [default: 24]
     #[arg(long, value_name = "BITS")]
     pub node_mask_size: Option<u32>,
-    /// Pods a node
+    /// Maximum number of pods per node
     #[arg(long, value_name = "N")]
     pub max_pods: Option<u32>,
     /// Node ports, first-last [default: 10000-30000]
@@ -46,7 +46,7 @@ pub(crate) struct SettingFlags {
     /// How Services are implemented: nftables or iptables [default: nftables]
     #[arg(long, value_name = "MODE")]
     pub proxy: Option<String>,
-    /// Pod network's program: flannel [default: flannel]
+    /// Network plugin: flannel [default: flannel]
     #[arg(long, value_name = "NAME")]
     pub cni: Option<String>,
     /// Container runtime: containerd [default: containerd]
@@ -58,46 +58,55 @@ pub(crate) struct SettingFlags {
     /// Feature gates of the Kubernetes programs: Name=true|false, joined by commas
     #[arg(long, value_name = "PAIRS")]
     pub feature_gates: Option<String>,
-    /// Life of the certificate authorities in years, 1 to 100 [default: 100]
+    /// Lifetime of the certificate authorities in years, 1 to 100 [default: 100]
     #[arg(long, value_name = "YEARS")]
     pub cert_years: Option<u32>,
-    /// Hosts get every part from the bundle. That is always so; the flag is accepted for those who are used to it
+    /// Accepted for compatibility: hosts always get every part from the bundle
     #[arg(short = 'O', long, hide = true, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_parser = BoolishValueParser::new())]
     pub offline: Option<bool>,
 }
 
-/// A flag that takes one word of a few.
+/// A flag with a fixed set of values.
 struct Choice {
     flag: &'static str,
     noun: &'static str,
-    /// Why a cluster cannot have the value, and what to use; `None` where it can.
+    /// The reason why a value is refused, and the supported values; `None` if the value is supported.
     refuses: fn(&str) -> Option<String>,
 }
 
-/// Values that no field of a cluster has. Some are known to the contract of the command line.
+/// The flags with a fixed set of values. Some values of the CLI contract are not supported.
 const CHOICES: [Choice; 4] = [
     Choice {
         flag: "cni",
         noun: "cni",
         refuses: |value| match value.parse::<Cni>() {
             Ok(cni) => cni.unsupported().map(str::to_owned),
-            Err(_) => foreign(value, &["flannel"], &["bpf"]),
+            Err(_) => unsupported_value(value, &["flannel"], &["bpf"]),
         },
     },
-    Choice { flag: "cri", noun: "cri", refuses: |value| foreign(value, &["containerd"], &["docker"]) },
-    Choice { flag: "ic", noun: "ingress", refuses: |value| foreign(value, &["none"], &["contour", "istio"]) },
+    Choice {
+        flag: "cri",
+        noun: "cri",
+        refuses: |value| unsupported_value(value, &["containerd"], &["docker"]),
+    },
+    Choice {
+        flag: "ic",
+        noun: "ingress",
+        refuses: |value| unsupported_value(value, &["none"], &["contour", "istio"]),
+    },
     Choice {
         flag: "proxy",
         noun: "proxy mode",
         refuses: |value| match value.parse::<ProxyMode>() {
             Ok(mode) => mode.unsupported().map(str::to_owned),
-            Err(_) => foreign(value, &["nftables", "iptables"], &["bpf", "calico", "cilium"]),
+            Err(_) => unsupported_value(value, &["nftables", "iptables"], &["bpf", "calico", "cilium"]),
         },
     },
 ];
 
-/// Why a value is refused that is not `supported`; the `missing` ones are known, and no bundle carries them.
-fn foreign(value: &str, supported: &[&str], missing: &[&str]) -> Option<String> {
+/// The reason why a value is refused, unless it is `supported`. No bundle contains the parts of `missing`
+/// values.
+fn unsupported_value(value: &str, supported: &[&str], missing: &[&str]) -> Option<String> {
     if supported.contains(&value) {
         return None;
     }
@@ -107,7 +116,7 @@ fn foreign(value: &str, supported: &[&str], missing: &[&str]) -> Option<String> 
 }
 
 impl SettingFlags {
-    /// Values that no bundle can serve.
+    /// The refusals of unsupported values.
     pub(crate) fn refusals(&self) -> Vec<Refusal> {
         let given = [&self.cni, &self.cri, &self.ic, &self.proxy];
         let mut refusals: Vec<_> = CHOICES
@@ -120,11 +129,11 @@ impl SettingFlags {
         refusals
     }
 
-    /// A program that does not understand its feature gates does not start: what cannot be one is refused here.
+    /// The refusals of invalid feature gates. A program with an invalid feature gate does not start.
     fn gate_refusals(&self) -> Vec<Refusal> {
         let pairs = self.feature_gates.as_deref().filter(|pairs| !pairs.is_empty());
         let mut names = BTreeSet::new();
-        let wrong = |pair: &str| {
+        let mistake = |pair: &str| {
             let Some((name, value)) = pair.split_once('=') else {
                 return Some("is not Name=true or Name=false");
             };
@@ -139,7 +148,7 @@ impl SettingFlags {
         let mut refusals = Vec::new();
         for pair in pairs.into_iter().flat_map(|pairs| pairs.split(',')) {
             let name = pair.split('=').next().unwrap_or_default();
-            let reason = wrong(pair).or_else(|| (!names.insert(name)).then_some("is named twice"));
+            let reason = mistake(pair).or_else(|| (!names.insert(name)).then_some("is named twice"));
             let subject = format!("--feature-gates {pair}");
             refusals.extend(reason.map(|reason| Refusal::argument(subject, reason)));
         }
@@ -162,11 +171,11 @@ impl SettingFlags {
             }
             (Some(LoadBalancerMode::External), None) => refuse(
                 "--lb-mode external".to_owned(),
-                "needs --lb-ip ADDRESS of the load balancer that exists".to_owned(),
+                "needs --lb-ip ADDRESS of the external load balancer".to_owned(),
             ),
             (Some(LoadBalancerMode::Haproxy) | None, Some(address)) => refuse(
                 format!("--lb-ip {address}"),
-                "names a load balancer that exists: add --lb-mode external".to_owned(),
+                "is the address of an external load balancer: add --lb-mode external".to_owned(),
             ),
             (Some(LoadBalancerMode::External), Some(_)) | (Some(LoadBalancerMode::Haproxy) | None, None) => {
                 None

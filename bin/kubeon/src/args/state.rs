@@ -1,4 +1,4 @@
-//! `kubeon state`: for programs that keep a cluster's state elsewhere.
+//! `kubeon state`: for programs that store the state of a cluster elsewhere.
 
 use clap::{Args, Subcommand};
 
@@ -10,9 +10,9 @@ pub(crate) struct StateArgs {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum StateCommand {
-    /// Write all that is known of a cluster, with its keys, to standard output: tar, zstd
+    /// Write the state and the keys of a cluster to standard output: tar, zstd
     Export(StateName),
-    /// Put what export wrote in place, from standard input
+    /// Import an exported state from standard input
     Import(StateName),
 }
 

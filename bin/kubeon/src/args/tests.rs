@@ -1,4 +1,4 @@
-//! Every flag of the contract is known, and says what it says.
+//! Tests of the flags of the contract.
 
 use clap::{CommandFactory as _, Parser as _};
 
@@ -82,26 +82,26 @@ fn knows_every_flag_of_the_contract() {
 }
 
 #[test]
-fn every_flag_of_a_missing_part_is_refused_unless_it_asks_for_nothing() {
+fn every_flag_of_a_missing_part_is_refused_unless_its_value_is_harmless() {
     for flag in MISSING {
         let long = format!("--{}", flag.flag);
-        let asked = match flag.takes {
+        let given = match flag.takes {
             Takes::Nothing => parsed(&[&long]),
             Takes::Value => parsed(&[&long, "7"]),
         };
-        assert_eq!(asked.missing.refusals.len(), 1, "{long}");
-        let refusal = &asked.missing.refusals[0];
+        assert_eq!(given.missing.refusals.len(), 1, "{long}");
+        let refusal = &given.missing.refusals[0];
         assert!(refusal.value.starts_with(&long) && !refusal.reason.is_empty(), "{refusal:?}");
         for harmless in flag.harmless {
-            let given = format!("{long}={harmless}");
-            assert!(parsed(&[&given]).missing.refusals.is_empty(), "{given}");
+            let argument = format!("{long}={harmless}");
+            assert!(parsed(&[&argument]).missing.refusals.is_empty(), "{argument}");
         }
     }
     assert!(parsed(&[]).missing.refusals.is_empty());
 }
 
 #[test]
-fn every_alias_of_the_contract_leads_to_its_command() {
+fn every_alias_of_the_contract_selects_its_command() {
     let name = |args: &[&str]| {
         let cli = CommandLine::try_parse_from([&["kubeon"], args].concat())
             .unwrap_or_else(|error| panic!("{args:?}: {error}"));
@@ -131,7 +131,7 @@ fn every_alias_of_the_contract_leads_to_its_command() {
 }
 
 #[test]
-fn logins_resolve_from_list_over_role_to_all() {
+fn logins_resolve_from_list_to_role_to_all() {
     let args = parsed(&[
         "-m",
         "10.0.0.1,10.0.0.2",
@@ -200,12 +200,12 @@ fn every_command_on_a_known_cluster_takes_a_login_for_each_role() {
 }
 
 #[test]
-fn a_list_without_hosts_is_refused_with_the_flag_that_means_all_of_them() {
+fn a_list_without_hosts_is_refused_with_the_flag_for_all_hosts() {
     let mut refusals = Vec::new();
     parsed(&["-m", "10.0.0.1", "--worker-passwd", "@f", "--worker-name", "a"]).nodes.hosts(&mut refusals);
     let found: Vec<_> =
         refusals.iter().map(|refusal| (refusal.value.as_str(), refusal.reason.as_str())).collect();
-    let none = "[worker] 1 given, and no -w that it belongs to";
+    let none = "[worker] 1 given, but no -w";
     let instead = format!("{none}; --default-worker-passwd is for every worker");
     assert_eq!(found, [("--worker-name", none), ("--worker-passwd", instead.as_str())]);
 }
@@ -226,7 +226,7 @@ fn labels_are_one_flag_for_each_host() {
     let labels: Vec<Vec<_>> =
         hosts.workers.iter().map(|host| host.labels.keys().cloned().collect()).collect();
     assert_eq!(labels, [vec!["a", "c"], vec!["e"]]);
-    assert!(hosts.masters[0].labels.is_empty(), "a worker's labels are not a master's");
+    assert!(hosts.masters[0].labels.is_empty(), "labels of a worker do not apply to a master");
 }
 
 #[test]
@@ -278,7 +278,7 @@ fn labels_are_read_by_the_rules_of_a_file_and_every_wrong_one_is_named() {
 }
 
 #[test]
-fn port_0_is_no_port_of_sshd() {
+fn port_0_is_not_a_valid_port() {
     for flag in
         ["--default-port", "--default-master-port", "--default-worker-port", "--master-port", "--worker-port"]
     {
@@ -286,7 +286,7 @@ fn port_0_is_no_port_of_sshd() {
             |port: &str| CommandLine::try_parse_from(["kubeon", "create", "x", "v1.36.3", flag, port]);
         parse("65535").unwrap_or_else(|error| panic!("{error}"));
         for port in ["0", "65536", "ssh"] {
-            let error = parse(port).err().unwrap_or_else(|| panic!("{flag} {port} is taken"));
+            let error = parse(port).err().unwrap_or_else(|| panic!("{flag} {port} is accepted"));
             assert!(error.to_string().contains(flag), "{error}");
         }
     }
@@ -298,12 +298,31 @@ fn a_secret_is_never_shown() {
     assert!(!format!("{args:?}").contains("hunter2"));
 }
 
-/// The page is what `UPDATE_GOLDEN=1 cargo test -p kubeon reference` writes.
+/// The page with indented lines of help texts, such as examples, as blocks that keep their lines.
+fn fenced(page: &str) -> String {
+    let (mut text, mut is_block, mut before) = (String::new(), false, "");
+    for line in page.lines() {
+        let is_indented = line.starts_with("  ");
+        if is_indented && !is_block && !before.is_empty() && !before.starts_with(' ') {
+            text.push_str("\n```text\n");
+            is_block = true;
+        } else if !is_indented && is_block {
+            text.push_str("```\n");
+            is_block = false;
+        }
+        text.push_str(if is_block { &line[2..] } else { line });
+        text.push('\n');
+        before = line;
+    }
+    text
+}
+
+/// `UPDATE_GOLDEN=1 cargo test -p kubeon reference` writes the page.
 #[test]
 fn the_reference_page_shows_every_command() {
     let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/kubeon.md");
     let options = clap_markdown::MarkdownOptions::new().title("kubeon".to_owned()).show_footer(false);
-    let page = clap_markdown::help_markdown_custom::<CommandLine>(&options);
+    let page = fenced(&clap_markdown::help_markdown_custom::<CommandLine>(&options));
     if std::env::var_os("UPDATE_GOLDEN").is_some() {
         std::fs::write(&path, &page).unwrap();
     }

@@ -1,4 +1,4 @@
-//! What was typed, as it can be typed again.
+//! Parses the typed command line, to print similar command lines that the user can paste.
 
 use std::ffi::{OsStr, OsString};
 
@@ -6,10 +6,10 @@ use clap::{Arg, ArgMatches, CommandFactory as _, parser::ValueSource};
 
 use super::cli::CommandLine;
 
-/// Flags that say how a command tells or holds, not what it does.
-const MANNERS: [&str; 7] = ["dry_run", "output", "verbosity", "quiet", "progress", "hold", "hold_for"];
-/// Flags that a command on a known cluster needs as much as the one before: the state does not remember them.
-const KEPT: [&str; 12] = [
+/// Flags that control output and holds, not the change itself.
+const OUTPUT_FLAGS: [&str; 7] = ["dry_run", "output", "verbosity", "quiet", "progress", "hold", "hold_for"];
+/// Flags that the next command needs too, because the state does not remember them.
+const REPEATED_FLAGS: [&str; 12] = [
     "default_passwd",
     "default_sudo_passwd",
     "default_pk_password",
@@ -23,35 +23,37 @@ const KEPT: [&str; 12] = [
     "known_hosts",
     "accept_new",
 ];
-/// Flags that hold secrets, or name what does, for single hosts: there is no other way to say them again.
-const OWN: [&str; 6] =
+/// Flags with secrets of single hosts, or with files that contain them. They can only be repeated with the
+/// whole command.
+const PER_HOST_FLAGS: [&str; 6] =
     ["file", "inventory", "master-passwd", "worker-passwd", "master-pk-password", "worker-pk-password"];
 
-/// A command line.
+/// A typed command line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Typed {
     command: String,
-    /// IgnoredArgs without a flag, in order.
+    /// Positional arguments in order.
     words: Vec<String>,
-    /// Flags by their names in the program, as they are typed.
+    /// Flags: ID and typed text.
     flags: Vec<(String, String)>,
 }
 
 impl Typed {
-    /// Reads a command line, program first; `None` where it is none, or of a command below another one.
+    /// Parses a command line, including the program. `None` if it is invalid or has a subcommand of a
+    /// command.
     pub(crate) fn read(words: &[OsString]) -> Option<Self> {
         Self::read_any(words).filter(|typed| !typed.command.contains(' '))
     }
 
-    /// Reads a command line, program first. A command below another one goes by both names: `image load`.
+    /// Parses a command line, including the program. A nested command has both names: `image load`.
     pub(crate) fn read_any(words: &[OsString]) -> Option<Self> {
         let mut root = CommandLine::command();
         root.build();
         let all = root.clone().try_get_matches_from(words).ok()?;
         let (mut command, mut matches, mut names) = (&root, &all, Vec::new());
-        while let Some((name, below)) = matches.subcommand() {
+        while let Some((name, nested)) = matches.subcommand() {
             command = command.find_subcommand(name)?;
-            matches = below;
+            matches = nested;
             names.push(name);
         }
         if names.is_empty() {
@@ -64,26 +66,27 @@ impl Typed {
         Some(typed)
     }
 
-    /// The command's name.
+    /// The name of the command.
     pub(crate) fn command(&self) -> &str {
         &self.command
     }
 
-    /// The same for another command that takes the same: its words and flags, those left out that only say how it is
-    /// told.
+    /// The command line of another command with the same arguments, without flags that only control output.
     pub(crate) fn line(&self, command: &str) -> String {
-        self.text(command, &self.words, |id| !MANNERS.contains(&id))
+        self.text(command, &self.words, |id| !OUTPUT_FLAGS.contains(&id))
     }
 
-    /// A command on a cluster that is known, which what was typed has begun; of the flags, those that are not
-    /// remembered. Never with `--yes`: what was agreed to is remembered.
-    pub(crate) fn again(&self, command: &str, cluster: &str) -> String {
-        let own = self.flags.iter().any(|(id, flag)| OWN.contains(&id.as_str()) && flag != "-f -");
-        if own && self.command == command {
-            return self.text(command, &self.words, |id| !MANNERS.contains(&id) && id != "yes");
+    /// The command line that continues the typed command on a stored cluster, with the flags that are not
+    /// remembered. `--yes` is never repeated, because the confirmed change is stored.
+    pub(crate) fn continue_line(&self, command: &str, cluster: &str) -> String {
+        let has_per_host_flags =
+            self.flags.iter().any(|(id, flag)| PER_HOST_FLAGS.contains(&id.as_str()) && flag != "-f -");
+        if has_per_host_flags && self.command == command {
+            return self.text(command, &self.words, |id| !OUTPUT_FLAGS.contains(&id) && id != "yes");
         }
         let fits = |id: &str| {
-            KEPT.contains(&id) && (command == "create" || !["ignore", "drain_timeout"].contains(&id))
+            REPEATED_FLAGS.contains(&id)
+                && (command == "create" || !["ignore", "drain_timeout"].contains(&id))
         };
         self.text(command, &[cluster.to_owned()], fits)
     }
@@ -125,7 +128,7 @@ fn is_typed(arg: &Arg, matches: &ArgMatches) -> bool {
     matches.try_contains_id(id).is_ok() && matches.value_source(id) == Some(ValueSource::CommandLine)
 }
 
-/// A secret that stands on the command line itself is asked for the next time.
+/// Whether a flag has a literal secret. The printed command asks for the secret instead.
 fn is_literal_secret(id: &str, value: &OsStr) -> bool {
     let secret = id.ends_with("passwd") || id.ends_with("pk_password") || id.ends_with("pk-password");
     secret
@@ -134,7 +137,7 @@ fn is_literal_secret(id: &str, value: &OsStr) -> bool {
 
 fn quoted(value: &OsStr) -> String {
     let text = value.to_string_lossy();
-    // Lists and pairs mean nothing to a shell and read better without quotes.
+    // Lists and pairs need no quotes in a shell.
     if !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || "+-./:@_,=".contains(c)) {
         return text.into_owned();
     }
@@ -153,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plan_becomes_the_create_that_does_it() {
+    fn a_plan_becomes_the_create_command_that_applies_it() {
         let line = "kubeon plan -v 4 demo v1.36.3 -m 10.0.0.1,10.0.0.2 --worker=10.0.0.3 -w 10.0.0.4 --worker-labels 'a=b,c=d e' \
                     --cert-years 10 --offline --default-user admin -o json --quiet";
         assert_eq!(
@@ -172,41 +175,46 @@ mod tests {
         let first = "kubeon create demo v1.36.3 -m 10.0.0.1 -w 10.0.0.2 --default-user admin --default-passwd @/p \
                      --without 10.0.0.2 --ignore swap --yes";
         assert_eq!(
-            typed(first).again("create", "demo"),
+            typed(first).continue_line("create", "demo"),
             "kubeon create demo --default-passwd @/p --without 10.0.0.2 --ignore swap"
         );
         let first = "kubeon destroy demo --yes --default-passwd @/p --without 10.0.0.2";
         assert_eq!(
-            typed(first).again("destroy", "demo"),
+            typed(first).continue_line("destroy", "demo"),
             "kubeon destroy demo --without 10.0.0.2 --default-passwd @/p"
         );
         let first = "kubeon addon demo -w 10.0.0.2 --default-sudo-passwd -";
-        assert_eq!(typed(first).again("create", "demo"), "kubeon create demo --default-sudo-passwd -");
+        assert_eq!(
+            typed(first).continue_line("create", "demo"),
+            "kubeon create demo --default-sudo-passwd -"
+        );
         let first = "kubeon create demo v1.36.3 -m 10.0.0.1 -w 10.0.0.2 --default-master-passwd @/a \
                      --default-worker-passwd hunter2 --default-worker-user ops";
         let again = "--default-master-passwd @/a --default-worker-passwd -";
-        assert_eq!(typed(first).again("create", "demo"), format!("kubeon create demo {again}"));
+        assert_eq!(typed(first).continue_line("create", "demo"), format!("kubeon create demo {again}"));
         let first = format!("kubeon destroy demo --yes {again}");
-        assert_eq!(typed(&first).again("destroy", "demo"), format!("kubeon destroy demo {again}"));
+        assert_eq!(typed(&first).continue_line("destroy", "demo"), format!("kubeon destroy demo {again}"));
         for whole in [
             "kubeon create -f demo.yaml",
             "kubeon create -f demo.yaml --default-worker-passwd @/p",
             "kubeon create demo --inventory hosts.yml --vars vars.yml",
             "kubeon create demo v1.36.3 -m 10.0.0.1 --master-passwd @/p",
         ] {
-            assert_eq!(typed(&format!("{whole} --yes -o json")).again("create", "demo"), whole);
+            assert_eq!(typed(&format!("{whole} --yes -o json")).continue_line("create", "demo"), whole);
         }
-        assert_eq!(typed("kubeon create -f -").again("create", "demo"), "kubeon create demo");
+        assert_eq!(typed("kubeon create -f -").continue_line("create", "demo"), "kubeon create demo");
     }
 
     #[test]
-    fn a_secret_is_not_said_again() {
+    fn a_secret_is_not_printed() {
         let text =
             typed("kubeon create demo v1.36.3 -m 10.0.0.1 --default-passwd hunter2 --master-passwd hunter2")
                 .line("create");
         assert!(!text.contains("hunter2") && text.contains("--default-passwd -"), "{text}");
         assert!(
-            !typed("kubeon create demo --default-passwd hunter2").again("create", "demo").contains("hunter2")
+            !typed("kubeon create demo --default-passwd hunter2")
+                .continue_line("create", "demo")
+                .contains("hunter2")
         );
     }
 
@@ -215,21 +223,21 @@ mod tests {
     }
 
     #[test]
-    fn every_flag_that_is_treated_apart_is_there() {
+    fn every_special_flag_exists() {
         let mut root = CommandLine::command();
         root.build();
         let create = ids(root.find_subcommand("create").unwrap());
         let plan = ids(root.find_subcommand("plan").unwrap());
-        for id in KEPT.iter().chain(&OWN).chain(&MANNERS) {
-            assert!(create.iter().any(|known| known == id), "{id} is no flag of create");
+        for id in REPEATED_FLAGS.iter().chain(&PER_HOST_FLAGS).chain(&OUTPUT_FLAGS) {
+            assert!(create.iter().any(|known| known == id), "{id} is not a flag of create");
         }
-        for id in plan.iter().filter(|id| !MANNERS.contains(&id.as_str())) {
-            assert!(create.contains(id), "{id} of plan is no flag of create");
+        for id in plan.iter().filter(|id| !OUTPUT_FLAGS.contains(&id.as_str())) {
+            assert!(create.contains(id), "{id} of plan is not a flag of create");
         }
     }
 
     #[test]
-    fn another_kind_of_line_is_none() {
+    fn other_command_lines_are_not_parsed() {
         let read = |words: &[&str]| {
             Typed::read(&words.iter().map(OsString::from).collect::<Vec<_>>()).map(|typed| typed.command)
         };
@@ -240,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_below_another_one_goes_by_both_names() {
+    fn a_nested_command_has_both_names() {
         let read = |line: &str| {
             let words: Vec<OsString> = shlex::split(line).unwrap().into_iter().map(OsString::from).collect();
             Typed::read_any(&words).map(|typed| (typed.command().to_owned(), typed.line("image load")))

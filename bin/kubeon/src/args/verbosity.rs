@@ -1,11 +1,11 @@
-//! How much is written to standard error, and in which form.
+//! Flags about the output to standard error.
 
 use clap::{Args, ValueEnum};
 
-/// How much is written.
+/// The amount and form of output.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct VerbosityFlags {
-    /// How much is written: 0 errors, 1 progress, 4 the output of every step, 6 and more for debugging
+    /// Verbosity: 0 errors, 1 progress, 4 the output of every step, 6 and more for debugging
     #[arg(
         short = 'v',
         long = "v",
@@ -16,10 +16,10 @@ pub(crate) struct VerbosityFlags {
         help_heading = "Output"
     )]
     pub verbosity: i32,
-    /// Only results and errors
+    /// Print only results and errors
     #[arg(long, global = true, help_heading = "Output")]
     pub quiet: bool,
-    /// Form of progress on standard error: human, or json with one event a line
+    /// Form of progress on standard error: human, or json with one event per line
     #[arg(
         long,
         global = true,

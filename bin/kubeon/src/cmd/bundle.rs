@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use kubeon_api::Version;
 use kubeon_bundle::{
-    Arch, BuildOptions, BuildProgress, BuildState, Bundle, BundleError, Origin, PartKind, build,
+    Arch, BuildError, BuildOptions, BuildProgress, BuildState, Bundle, BundleError, Origin, PartKind, build,
 };
 use kubeon_engine::bundles::store;
 use serde::Serialize;
@@ -17,38 +17,44 @@ use crate::cli_error::CliError;
 use crate::context::Context;
 use crate::display::spinner::Spinner;
 use crate::output::{CommandResult, TextTable, words};
+use crate::remedies;
 use kubeon_engine::error::chain;
 
-/// Does what the command line says about bundles.
+/// Runs a subcommand of `kubeon bundle`.
 pub(crate) async fn run(context: &Context<'_>, args: &BundleArgs) -> Result<(), CliError> {
     match &args.command {
         None => crate::help::help(context.output, &["bundle"]),
-        Some(BundleCommand::Build(args)) => make(context, args).await,
+        Some(BundleCommand::Build(args)) => build_bundle(context, args).await,
         Some(BundleCommand::Ls(args)) => list(context, args),
         Some(BundleCommand::Inspect(args)) => inspect(context, args),
         Some(BundleCommand::Verify(args)) => verify(context, args).await,
     }
 }
 
-fn stop(error: BundleError) -> CliError {
-    match &error {
+fn to_cli_error(error: BundleError) -> CliError {
+    let shown = match &error {
         BundleError::Absent { .. } => CliError::refused(error.to_string()),
         _ => CliError::failed(chain(&error)),
-    }
+    };
+    shown.next(error.remedy().as_ref().map(remedies::bundle))
 }
 
-/// A version, or the folder of a bundle.
-fn named(context: &Context<'_>, text: &str) -> Result<Bundle, CliError> {
+fn build_error(title: CliError, error: &BuildError) -> CliError {
+    title.next(error.remedy().as_ref().map(remedies::bundle))
+}
+
+/// Opens a bundle by version or folder.
+fn open_bundle(context: &Context<'_>, text: &str) -> Result<Bundle, CliError> {
     if Path::new(text).is_dir() {
-        return Bundle::open(Path::new(text)).map_err(stop);
+        return Bundle::open(Path::new(text)).map_err(to_cli_error);
     }
     let version = text
         .parse::<Version>()
-        .map_err(|error| CliError::refused(format!("{error}, and there is no folder of that name")))?;
-    store(&context.engine_environment())?.find(version, Arch::native()).map_err(stop)
+        .map_err(|error| CliError::refused(format!("{error}, and there is no folder with that name")))?;
+    store(&context.engine_environment())?.find(version, Arch::native()).map_err(to_cli_error)
 }
 
-async fn make(context: &Context<'_>, args: &BundleBuild) -> Result<(), CliError> {
+async fn build_bundle(context: &Context<'_>, args: &BundleBuild) -> Result<(), CliError> {
     let version = args
         .version
         .parse::<Version>()
@@ -58,8 +64,10 @@ async fn make(context: &Context<'_>, args: &BundleBuild) -> Result<(), CliError>
         .entry(version)
         .map_err(|error| CliError::refused(format!("[check] Input version[{version}] not support: {error}")))?
         .clone();
-    let from: Origin =
-        args.from.parse().map_err(|error: kubeon_bundle::BuildError| CliError::refused(error.to_string()))?;
+    let from: Origin = args
+        .from
+        .parse()
+        .map_err(|error: BuildError| build_error(CliError::refused(error.to_string()), &error))?;
     let options = BuildOptions {
         from,
         arch: Arch::native(),
@@ -67,7 +75,7 @@ async fn make(context: &Context<'_>, args: &BundleBuild) -> Result<(), CliError>
         refresh: args.refresh,
     };
     if args.dry_run {
-        return announce(context, &entry, &options, args.format.output);
+        return show_dry_run(context, &entry, &options, args.format.output);
     }
     let begin = Instant::now();
     let spinner = Arc::new(Spinner::new(context.output));
@@ -77,8 +85,10 @@ async fn make(context: &Context<'_>, args: &BundleBuild) -> Result<(), CliError>
             .await
             .map_err(|error| CliError::failed(error.to_string()))?;
     drop(spinner);
-    let bundle = built.map_err(|error| CliError::failed(format!("bundle {version}: {}", chain(&error))))?;
-    context.output.say(&format!(
+    let bundle = built.map_err(|error| {
+        build_error(CliError::failed(format!("bundle {version}: {}", chain(&error))), &error)
+    })?;
+    context.output.info(&format!(
         "bundle {version} is ready: {}, {}, {}",
         words::count(bundle.manifest().parts.len(), "part"),
         words::size(bundle.size()),
@@ -92,7 +102,7 @@ async fn make(context: &Context<'_>, args: &BundleBuild) -> Result<(), CliError>
     context.output.result(&CommandResult::new(&row, TextTable::new(&[]), names)?.text(args.format.output)?)
 }
 
-/// A component that would be made.
+/// A component that would be built.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Planned {
@@ -101,7 +111,7 @@ struct Planned {
     expected_seconds: u32,
 }
 
-fn announce(
+fn show_dry_run(
     context: &Context<'_>,
     entry: &kubeon_bundle::CatalogueEntry,
     options: &BuildOptions,
@@ -117,15 +127,16 @@ fn announce(
         })
         .collect();
     let mut table = TextTable::new(&["COMPONENT", "VERSION", "ABOUT"]);
-    for one in &planned {
-        table.row([one.component.clone(), one.version.clone(), format!("{} s", one.expected_seconds)]);
+    for component in &planned {
+        let seconds = format!("{} s", component.expected_seconds);
+        table.row([component.component.clone(), component.version.clone(), seconds]);
     }
-    let names = planned.iter().map(|one| one.component.clone()).collect();
+    let names = planned.iter().map(|component| component.component.clone()).collect();
     context.output.result(&CommandResult::new(&planned, table, names)?.text(format)?)?;
-    let place = options.store.folder(entry.kubernetes, options.arch);
-    context.output.say(&format!(
-        "Nothing was written. What is not in the cache would be made, into {}",
-        place.display()
+    let folder = options.store.folder(entry.kubernetes, options.arch);
+    context.output.info(&format!(
+        "Nothing was written. Components that are not in the cache would be built into {}",
+        folder.display()
     ));
     Ok(())
 }
@@ -138,7 +149,7 @@ fn show(spinner: &Spinner, progress: &BuildProgress) {
     };
     match progress.state {
         BuildState::Queued => {}
-        BuildState::Waiting => spinner.progress(name, "waits for another build of it"),
+        BuildState::Waiting => spinner.progress(name, "waits for another build of this component"),
         BuildState::Fetching => spinner.progress(name, &format!("fetching{left}")),
         BuildState::Building { done, total } if total > 0 => {
             spinner.progress(name, &format!("building {done}/{total} packages{left}"));
@@ -147,7 +158,7 @@ fn show(spinner: &Spinner, progress: &BuildProgress) {
         BuildState::Linking => spinner.progress(name, &format!("linking{left}")),
         BuildState::Packing => spinner.progress(name, "packing"),
         BuildState::Cached => spinner.end(name, Ok("found in the cache")),
-        BuildState::Done => spinner.end(name, Ok("made")),
+        BuildState::Done => spinner.end(name, Ok("built")),
         BuildState::Failed => spinner.end(name, Err("failed")),
     }
 }
@@ -188,7 +199,7 @@ fn list(context: &Context<'_>, args: &BundleLs) -> Result<(), CliError> {
     if rows.is_empty() {
         context
             .output
-            .say("no bundle here; make one with: kubeon bundle build VERSION (see: kubeon view support)");
+            .info("no bundle on this machine; build one with: kubeon bundle build VERSION (see: kubeon view support)");
     }
     let mut table = TextTable::new(&["VERSION", "ARCH", "PARTS", "SIZE", "FROM"]).wide(&["FOLDER"]);
     for row in &rows {
@@ -201,7 +212,7 @@ fn list(context: &Context<'_>, args: &BundleLs) -> Result<(), CliError> {
 }
 
 fn inspect(context: &Context<'_>, args: &BundleOne) -> Result<(), CliError> {
-    let bundle = named(context, &args.bundle)?;
+    let bundle = open_bundle(context, &args.bundle)?;
     let manifest = bundle.manifest();
     let mut table =
         TextTable::new(&["PART", "KIND", "VERSION", "SIZE", "UNPACKED"]).wide(&["DIGEST", "PROGRAMS"]);
@@ -224,10 +235,10 @@ fn inspect(context: &Context<'_>, args: &BundleOne) -> Result<(), CliError> {
     }
     let images: String = manifest.images.iter().map(|image| format!("  {}\n", image.reference)).collect();
     let names = manifest.parts.iter().map(|part| part.name.clone()).collect();
-    let answer = CommandResult::new(manifest, table, names)?.foot(format!("images\n{images}"));
+    let answer = CommandResult::new(manifest, table, names)?.footer(format!("images\n{images}"));
     if args.format.output == Format::Table {
         let size = words::size(bundle.size());
-        context.output.say(&format!(
+        context.output.info(&format!(
             "bundle {} {}, {size}, {}",
             manifest.kubernetes,
             manifest.arch,
@@ -238,15 +249,15 @@ fn inspect(context: &Context<'_>, args: &BundleOne) -> Result<(), CliError> {
 }
 
 async fn verify(context: &Context<'_>, args: &BundleOne) -> Result<(), CliError> {
-    let bundle = named(context, &args.bundle)?;
+    let bundle = open_bundle(context, &args.bundle)?;
     let begin = Instant::now();
     let (manifest, checked) = (bundle.manifest().clone(), bundle.clone());
     let result = tokio::task::spawn_blocking(move || checked.verify())
         .await
         .map_err(|error| CliError::failed(error.to_string()))?;
-    result.map_err(|error| CliError::failed(error.to_string()))?;
+    result.map_err(|error| CliError::failed(error.to_string()).next(remedies::bundle(&error.remedy())))?;
     let line = format!(
-        "bundle {} is whole: {} and {} checked against their SHA-256 in {}",
+        "bundle {} is intact: {} and {} checked against their SHA-256 in {}",
         manifest.kubernetes,
         words::count(manifest.parts.len(), "part"),
         words::count(manifest.images.len(), "image"),

@@ -1,4 +1,4 @@
-//! What `create`, `addon` and `delon` share: a change of a cluster, and its result.
+//! A change of a cluster and its result, for `create`, `addon` and `delon`.
 
 use std::time::{Duration, Instant};
 
@@ -17,36 +17,36 @@ use crate::interrupt;
 use crate::output::{CommandResult, TextTable, words};
 use crate::report;
 
-/// What flags say about a change.
+/// The flags of a change.
 pub(super) struct ChangeFlags {
-    /// The command, for the lock.
+    /// The command that holds the lock.
     pub command: &'static str,
     /// Which host keys are accepted.
     pub host_keys: HostKeyOptions,
-    /// What is waited for before the first effect on a host.
-    pub hold: PreApplyWait,
-    /// Whether workers may leave without a question.
+    /// The condition to wait for before the first effect on a host.
+    pub pre_apply_wait: PreApplyWait,
+    /// Whether workers may be removed without confirmation.
     pub yes: bool,
-    /// How the result is written.
+    /// Format of the result.
     pub format: Format,
 }
 
 impl ChangeFlags {
-    /// The same for the engine.
+    /// The options for the engine.
     pub(super) fn options(&self) -> ChangeOptions<'_> {
         ChangeOptions {
             command: self.command,
             host_keys: &self.host_keys,
-            hold: self.hold.clone(),
+            pre_apply_wait: self.pre_apply_wait.clone(),
             yes: self.yes,
         }
     }
 }
 
-/// Makes the change and writes its result.
+/// Makes the change and prints its result.
 ///
 /// # Errors
-/// Why it was refused, or why it is not complete.
+/// When the change is refused or not complete.
 pub(super) async fn make(
     context: &Context<'_>,
     engine: &Engine<'_>,
@@ -60,8 +60,8 @@ pub(super) async fn make(
     interrupt::watch(&cancellation, context.output)?;
     match prepared.make(&cancellation).await? {
         ChangeOutcome::Incomplete(reconciled) => {
-            let again = context.again("create", &name);
-            Err(report::incomplete(&reconciled, cancellation.is_cancelled(), &again))
+            let next_command = context.continue_command("create", &name);
+            Err(report::incomplete(&reconciled, cancellation.is_cancelled(), &next_command))
         }
         ChangeOutcome::Ready(cluster) => show(context, &cluster, begin.elapsed(), flags.format),
     }
@@ -73,7 +73,7 @@ fn show(
     took: Duration,
     format: Format,
 ) -> Result<(), CliError> {
-    let done = Done {
+    let result = ChangeResult {
         cluster: cluster.spec.name.to_string(),
         version: cluster.spec.version.to_string(),
         changed: cluster.changed,
@@ -85,27 +85,30 @@ fn show(
     };
     let kubeconfig = context.shorten(&cluster.kubeconfig);
     let text = match format {
-        Format::Table | Format::Wide => done.text(&kubeconfig, took),
-        other => CommandResult::new(&done, TextTable::new(&[]), vec![done.cluster.clone()])?.text(other)?,
+        Format::Table | Format::Wide => result.text(&kubeconfig, took),
+        other => {
+            CommandResult::new(&result, TextTable::new(&[]), vec![result.cluster.clone()])?.text(other)?
+        }
     };
     context.output.result(&text)
 }
 
+/// The result of a change.
 #[derive(Serialize)]
-struct Done {
+struct ChangeResult {
     cluster: String,
     version: String,
     changed: bool,
     nodes: usize,
     of: usize,
-    /// Workers that left.
+    /// Workers that were removed.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     left: Vec<String>,
     kubeconfig: String,
     seconds: f64,
 }
 
-impl Done {
+impl ChangeResult {
     fn text(&self, kubeconfig: &str, took: Duration) -> String {
         let name = &self.cluster;
         let took = words::time(took);

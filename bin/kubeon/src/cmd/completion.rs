@@ -7,7 +7,7 @@ use crate::args::cli::CompletionArgs;
 use crate::cli_error::CliError;
 use crate::context::Context;
 
-/// Writes the script.
+/// Prints the completion script.
 pub(super) fn run(context: &Context<'_>, args: &CompletionArgs) -> Result<(), CliError> {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut CommandLine::command(), "kubeon", &mut script);

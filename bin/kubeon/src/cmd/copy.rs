@@ -1,10 +1,9 @@
 //! `kubeon copy`.
 
-use kubeon_api::HostAddress;
+use kubeon_engine::cluster_nodes::ClusterNodes;
 use kubeon_link_host::{Copied, Copy};
 use serde::Serialize;
 
-use super::nodes::{AT_ONCE, ClusterNodes};
 use crate::args::Format;
 use crate::args::day::CopyArgs;
 use crate::cli_error::CliError;
@@ -18,42 +17,43 @@ pub(super) async fn run(context: &Context<'_>, args: &CopyArgs) -> Result<(), Cl
         return Err(CliError::refused(format!("cannot read {}: {error}", args.source.display())));
     }
     let engine = context.engine()?;
-    let nodes = ClusterNodes::selected(&engine, &args.selector, &args.login, &args.contact).await?;
+    let nodes = ClusterNodes::selected(&engine, &args.selector, &args.login.access(&args.contact)).await?;
     if args.dry_run {
-        let there =
-            |name: &String| Arrived { node: name.clone(), path: args.destination.clone(), sizes: None };
+        let planned =
+            |name: &String| CopyResult { node: name.clone(), path: args.destination.clone(), sizes: None };
         let names: Vec<_> = nodes.members.iter().map(|member| member.name.clone()).collect();
-        tell(context, &names.iter().map(there).collect::<Vec<_>>(), args.format.output)?;
-        context.output.say("Nothing was written.");
+        print(context, &names.iter().map(planned).collect::<Vec<_>>(), args.format.output)?;
+        context.output.info("Nothing was written.");
         return Ok(());
     }
     let copy = Copy { source: args.source.clone(), destination: args.destination.clone() };
-    let (mut arrived, mut failed) = (Vec::new(), Vec::new());
-    for (node, result) in send(context, &nodes, &copy).await {
+    let (mut copied, mut failed) = (Vec::new(), Vec::new());
+    let results = nodes.copy(&copy, &Spinner::new(context.output)).await;
+    for (member, result) in results {
         match result {
             Ok(Copied { path, files, bytes }) => {
-                arrived.push(Arrived { node, path, sizes: Some(Sizes { files, bytes }) });
+                copied.push(CopyResult { node: member.name, path, sizes: Some(Sizes { files, bytes }) });
             }
-            Err(why) => failed.push((node, why)),
+            Err(why) => failed.push((member.name, why)),
         }
     }
-    tell(context, &arrived, args.format.output)?;
+    print(context, &copied, args.format.output)?;
     if failed.is_empty() {
         return Ok(());
     }
     let count = words::count(nodes.members.len(), "node");
-    let mut stop =
+    let mut error =
         CliError::failed(format!("{} was not copied to {} of {count}", copy.source.display(), failed.len()));
-    stop.rows = failed;
-    Err(stop)
+    error.rows = failed;
+    Err(error.remedy(nodes.contact.remedy().as_ref()))
 }
 
-/// A node that has it.
+/// A copy on a node.
 #[derive(Debug, Serialize)]
-struct Arrived {
+struct CopyResult {
     node: String,
     path: String,
-    /// What was copied; `None` when nothing was yet.
+    /// The copied files; `None` in a dry run.
     #[serde(flatten)]
     sizes: Option<Sizes>,
 }
@@ -64,42 +64,16 @@ struct Sizes {
     bytes: u64,
 }
 
-/// Tells where it went.
-fn tell(context: &Context<'_>, arrived: &[Arrived], format: Format) -> Result<(), CliError> {
+/// Prints the destinations.
+fn print(context: &Context<'_>, results: &[CopyResult], format: Format) -> Result<(), CliError> {
     let mut table = TextTable::new(&["", "", ""]);
-    for Arrived { node, path, sizes } in arrived {
+    for CopyResult { node, path, sizes } in results {
         let sizes = sizes.as_ref().map_or_else(String::new, |Sizes { files, bytes }| {
             let files = words::count(usize::try_from(*files).unwrap_or(usize::MAX), "file");
             format!("({files}, {})", words::size(*bytes))
         });
         table.row([node.clone(), path.clone(), sizes]);
     }
-    let names = arrived.iter().map(|one| one.node.clone()).collect();
-    context.output.result(&CommandResult::new(&arrived, table, names)?.text(format)?)
-}
-
-/// Copies to all nodes side by side.
-pub(super) async fn send(
-    context: &Context<'_>,
-    nodes: &ClusterNodes,
-    copy: &Copy,
-) -> Vec<(String, Result<Copied, String>)> {
-    let spinner = Spinner::new(context.output);
-    let shown = &spinner;
-    let results = nodes
-        .each(AT_ONCE, |hosts, member| async move {
-            shown.begin(&member.name, "connecting");
-            let told = |done: u64, total: u64| {
-                let sizes = format!("{:.1}/{}", words::mebibytes(done), words::size(total));
-                shown.says(&member.name, &format!("copying {sizes}"));
-            };
-            let result = hosts.copy(HostAddress::from(member.address), copy, &told).await;
-            match &result {
-                Ok(_) => shown.end(&member.name, Ok("copied")),
-                Err(failure) => shown.end(&member.name, Err(&failure.cause)),
-            }
-            result.map_err(|failure| failure.cause)
-        })
-        .await;
-    results.into_iter().map(|(member, result)| (member.name, result)).collect()
+    let names = results.iter().map(|result| result.node.clone()).collect();
+    context.output.result(&CommandResult::new(&results, table, names)?.text(format)?)
 }

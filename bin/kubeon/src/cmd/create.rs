@@ -15,24 +15,24 @@ use crate::context::Context;
 use crate::output::{CommandResult, TextTable};
 use crate::target::{self, AskedBy};
 
-/// Creates a cluster, or continues.
+/// Creates a cluster, or continues an incomplete creation or change.
 pub(super) async fn run(context: &Context<'_>, args: &CreateArgs) -> Result<(), CliError> {
-    if args.hold.wanted() == PreApplyWait::Line
+    if args.pre_apply_wait.wait() == PreApplyWait::Line
         && args.cluster.file.as_ref().is_some_and(|file| file.as_os_str() == "-")
     {
-        return Err(CliError::refused("--hold reads standard input, and so does -f -: name a file"));
+        return Err(CliError::refused("--hold and -f - both read standard input: name a file"));
     }
     let engine = context.engine()?;
     let target = target::find(&engine, &args.cluster, AskedBy::Create)?;
     let host_keys = args.cluster.contact.options();
     if args.dry_run {
         let command = plan::create_command(context, &target, &args.cluster, "create");
-        return plan::create(context, &engine, target, &host_keys, command, &args.format).await;
+        return plan::create(context, &engine, target, &host_keys, command, args.format.output).await;
     }
     let flags = ChangeFlags {
         command: "kubeon create",
         host_keys,
-        hold: args.hold.wanted(),
+        pre_apply_wait: args.pre_apply_wait.wait(),
         yes: args.yes,
         format: args.format.output,
     };
@@ -53,34 +53,34 @@ fn only_create(
     let (name, output) = (&state.name, context.output);
     match flags.format {
         Format::Table | Format::Wide => {
-            output.result(&format!("{name} is written down; no host was touched\n"))?;
+            output.result(&format!("{name} is stored; no host was contacted\n"))?;
         }
         other => {
             let answer =
-                CommandResult::new(&Written::of(&state), TextTable::new(&[]), vec![name.to_string()])?;
+                CommandResult::new(&StoredRequest::of(&state), TextTable::new(&[]), vec![name.to_string()])?;
             output.result(&answer.text(other)?)?;
         }
     }
-    output.say(&format!("next: kubeon plan {name} · kubeon create {name}"));
+    output.info(&format!("next: kubeon plan {name} · kubeon create {name}"));
     Ok(())
 }
 
-/// A request that was only stored, with the fields of a change.
+/// The result of storing a request, with the fields of a change.
 #[derive(Serialize)]
-struct Written {
+struct StoredRequest {
     cluster: String,
     version: String,
-    /// Never: no host was touched.
+    /// Always false: no host was contacted.
     changed: bool,
     of: usize,
-    /// Workers that are to leave.
+    /// Workers to remove.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     leaving: Vec<String>,
 }
 
-impl Written {
+impl StoredRequest {
     fn of(state: &StoredCluster) -> Self {
-        // A worker that was taken back is in both lists until it is a node again.
+        // A worker that was taken back is in both lists until it has joined again.
         let leaving = state
             .leaving
             .iter()

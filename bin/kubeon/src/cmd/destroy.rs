@@ -20,18 +20,18 @@ use crate::report;
 /// Removes a cluster from its hosts.
 pub(super) async fn run(context: &Context<'_>, args: &DestroyArgs) -> Result<(), CliError> {
     if args.force {
-        let stop = CliError::refused("--force is not there: kubeon stops what it started by itself");
-        return Err(stop.row("dead host", "leave it out with --without ADDRESS"));
+        let error = CliError::refused("--force is not supported: kubeon stops the services that it started");
+        return Err(error.row("dead host", "skip it with --without ADDRESS"));
     }
     let engine = context.engine()?;
     let target = DestroyTarget::find(&engine, &request(args))?;
     let (name, begin, host_keys) = (target.state.name.clone(), Instant::now(), args.contact.options());
     if args.dry_run {
-        let made = target.look(&engine, &host_keys).await?;
-        let command = context.again("destroy", &name);
+        let plan = target.plan(&engine, &host_keys).await?;
+        let command = context.continue_command("destroy", &name);
         return plan::show(
             context,
-            &made,
+            &plan,
             Some(&target.intent),
             begin.elapsed(),
             &command,
@@ -41,17 +41,17 @@ pub(super) async fn run(context: &Context<'_>, args: &DestroyArgs) -> Result<(),
     let options = ChangeOptions {
         command: "kubeon destroy",
         host_keys: &host_keys,
-        hold: args.hold.wanted(),
+        pre_apply_wait: args.pre_apply_wait.wait(),
         yes: args.yes,
     };
     let prepared = target.prepare(&engine, &options).await?;
     let cancellation = CancellationToken::new();
     interrupt::watch(&cancellation, context.output)?;
     match prepared.make(&cancellation).await? {
-        DestroyOutcome::Gone { hosts } => gone(context, args, &name, hosts, begin),
+        DestroyOutcome::Destroyed { hosts } => show(context, args, &name, hosts, begin),
         DestroyOutcome::Incomplete(reconciled) => {
-            let again = format!("{} --yes", context.again("destroy", &name));
-            Err(report::incomplete(&reconciled, cancellation.is_cancelled(), &again))
+            let next_command = format!("{} --yes", context.continue_command("destroy", &name));
+            Err(report::incomplete(&reconciled, cancellation.is_cancelled(), &next_command))
         }
     }
 }
@@ -65,7 +65,7 @@ fn request(args: &DestroyArgs) -> DestroyRequest<'_> {
     }
 }
 
-fn gone(
+fn show(
     context: &Context<'_>,
     args: &DestroyArgs,
     name: &ClusterName,
@@ -74,12 +74,14 @@ fn gone(
 ) -> Result<(), CliError> {
     let took = words::time(begin.elapsed());
     let what = if hosts == 0 {
-        "no host was touched".to_owned()
+        "no host was contacted".to_owned()
     } else {
-        format!("{} clean", words::count(hosts, "host"))
+        format!("{} cleaned", words::count(hosts, "host"))
     };
     match args.format.output {
-        Format::Table | Format::Wide => context.output.result(&format!("{name} is gone: {what}, {took}\n")),
+        Format::Table | Format::Wide => {
+            context.output.result(&format!("{name} is destroyed: {what}, {took}\n"))
+        }
         Format::Name => context.output.result(&format!("{name}\n")),
         Format::Json | Format::Yaml => {
             let value = serde_json::json!({ "cluster": name, "destroyed": true, "hosts": hosts });

@@ -9,39 +9,39 @@ use kubeon_link_host::{Command, Exit, SshHosts, Stream};
 use parking_lot::Mutex;
 use serde::Serialize;
 
-use super::nodes::{AT_ONCE, ClusterNodes};
 use crate::args::Format;
 use crate::args::day::ExecArgs;
 use crate::cli_error::CliError;
 use crate::context::Context;
 use crate::interrupt::Signals;
 use crate::output::{CommandResult, TextTable, words};
+use kubeon_engine::cluster_nodes::{ClusterNodes, MAX_CONCURRENT};
 use kubeon_engine::error::ErrorCategory;
 use kubeon_engine::selector::Member;
 
 /// Runs a command on nodes.
 pub(super) async fn run(context: &Context<'_>, args: &ExecArgs) -> Result<(), CliError> {
     let engine = context.engine()?;
-    let nodes = ClusterNodes::selected(&engine, &args.selector, &args.login, &args.contact).await?;
+    let nodes = ClusterNodes::selected(&engine, &args.selector, &args.login.access(&args.contact)).await?;
     let line = [args.command.as_slice(), args.args.as_slice()].concat().join(" ");
-    let people = matches!(args.format.output, Format::Table | Format::Wide);
-    let work = Work {
+    let is_text = matches!(args.format.output, Format::Table | Format::Wide);
+    let work = NodeCommand {
         line: &line,
         limit: Duration::from_secs(args.timeout.max(1)),
-        width: people.then(|| nodes.members.iter().map(|member| member.name.len()).max().unwrap_or(0)),
+        width: is_text.then(|| nodes.members.iter().map(|member| member.name.len()).max().unwrap_or(0)),
         writing: Mutex::new(()),
     };
     let work = &work;
-    let at_once = if args.parallel { AT_ONCE } else { 1 };
+    let at_once = if args.parallel { MAX_CONCURRENT } else { 1 };
     let mut signals = Signals::new()?;
     let working = nodes.each(at_once, |hosts, member| async move { Ok(work.run(hosts, member).await) });
-    let results: Vec<(Member, Result<Ran, String>)> = tokio::select! {
+    let results: Vec<(Member, Result<NodeResult, String>)> = tokio::select! {
         results = working => results,
         // The commands are ended on the hosts when their futures are dropped.
         () = signals.next() => return Err(stopped(context, &nodes, &mut signals).await),
     };
-    let ran: Vec<Ran> = results.into_iter().filter_map(|(_, result)| result.ok()).collect();
-    if !people {
+    let ran: Vec<NodeResult> = results.into_iter().filter_map(|(_, result)| result.ok()).collect();
+    if !is_text {
         let names = ran.iter().map(|ran| ran.node.clone()).collect();
         context
             .output
@@ -52,58 +52,60 @@ pub(super) async fn run(context: &Context<'_>, args: &ExecArgs) -> Result<(), Cl
         return Ok(());
     }
     let count = words::count(nodes.members.len(), "node");
-    let mut stop = CliError::failed(format!("the command failed on {} of {count}", failed.len()));
-    stop.rows = failed;
-    Err(stop)
+    let mut error = CliError::failed(format!("the command failed on {} of {count}", failed.len()));
+    error.rows = failed;
+    Err(error.remedy(nodes.contact.remedy().as_ref()))
 }
 
-/// Waits until no command runs any more on the nodes, unless a person does not want to.
+/// Waits until no command runs on the nodes any more, or until the next signal.
 async fn stopped(context: &Context<'_>, nodes: &ClusterNodes, signals: &mut Signals) -> CliError {
-    context.output.say("stopping: the commands are told to end; press Ctrl-C again to stop at once");
-    let stop = |title: &str| CliError::new(ErrorCategory::Interrupted, format!("exec: stopped; {title}"));
+    context.output.info("stopping: ending the commands; press Ctrl-C again to stop at once");
+    let interrupted =
+        |title: &str| CliError::new(ErrorCategory::Interrupted, format!("exec: stopped; {title}"));
     let running = tokio::select! {
         running = nodes.contact.hosts.end_abandoned() => running,
-        () = signals.next() => return stop("nobody waited until the commands ended, some may still run"),
+        () = signals.next() => return interrupted("the commands may still run"),
     };
     if running.is_empty() {
-        return stop("the commands were ended");
+        return interrupted("the commands were ended");
     }
     let name = |host: HostAddress| {
         let member = nodes.members.iter().find(|member| member.address == host.ip());
         member.map_or_else(|| host.to_string(), |member| member.name.clone())
     };
-    let mut stop = stop(&format!("on {} a command may still run", words::count(running.len(), "node")));
-    stop.rows = running.into_iter().map(|(host, failure)| (name(host), failure.cause)).collect();
-    stop
+    let mut error =
+        interrupted(&format!("a command may still run on {}", words::count(running.len(), "node")));
+    error.rows = running.into_iter().map(|(host, failure)| (name(host), failure.cause)).collect();
+    error
 }
 
-/// What a command did on one node.
+/// The result of a command on a node.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Ran {
+struct NodeResult {
     node: String,
     address: Ipv4Addr,
     #[serde(flatten)]
     end: End,
-    /// What it wrote, where that was not shown as it came.
+    /// Its output, if the output was not printed during the run.
     #[serde(skip_serializing_if = "Option::is_none")]
     stdout: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     stderr: Option<String>,
 }
 
-/// How it ended.
+/// The end of a command.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 enum End {
     ExitCode(u32),
     Signal(String),
-    /// It could not be run, or its end is unknown.
+    /// The command could not be run, or its end is unknown.
     Error(String),
 }
 
 impl End {
-    /// Why it is no success.
+    /// The reason of a failure; `None` if the command succeeded.
     fn failure(&self) -> Option<String> {
         match self {
             Self::ExitCode(0) => None,
@@ -114,29 +116,29 @@ impl End {
     }
 }
 
-/// What is run on every node.
-struct Work<'a> {
+/// A command for every node.
+struct NodeCommand<'a> {
     line: &'a str,
     limit: Duration,
-    /// For people: how wide the names are that stand before every line. Else what is written is kept.
+    /// Width of the node name before every printed line; `None`: collect the output instead of printing it.
     width: Option<usize>,
     writing: Mutex<()>,
 }
 
-impl Work<'_> {
-    async fn run(&self, hosts: SshHosts, member: Member) -> Ran {
+impl NodeCommand<'_> {
+    async fn run(&self, hosts: SshHosts, member: Member) -> NodeResult {
         let prefix = self.width.map(|width| format!("{:width$}  ", member.name));
-        let texts = [const { Mutex::new(Text::new()) }; 2];
+        let texts = [const { Mutex::new(StreamText::new()) }; 2];
         let text = |stream: Stream| &texts[usize::from(stream == Stream::Err)];
-        let hear = |stream: Stream, bytes: &[u8]| {
+        let on_output = |stream: Stream, bytes: &[u8]| {
             let mut text = text(stream).lock();
             match &prefix {
                 Some(prefix) => write(stream, prefix, &text.feed(bytes), &self.writing),
-                None => text.keep(bytes),
+                None => text.collect(bytes),
             }
         };
         let command = Command { timeout: Some(self.limit), ..Command::new(self.line) };
-        let exit = hosts.exec(HostAddress::from(member.address), command, &hear).await;
+        let exit = hosts.exec(HostAddress::from(member.address), command, &on_output).await;
         let [out, err] = [Stream::Out, Stream::Err].map(|stream| {
             let mut text = text(stream).lock();
             match &prefix {
@@ -144,7 +146,7 @@ impl Work<'_> {
                     write(stream, prefix, &text.rest(), &self.writing);
                     None
                 }
-                None => Some(text.kept()),
+                None => Some(text.collected()),
             }
         });
         let end = match exit {
@@ -152,11 +154,11 @@ impl Work<'_> {
             Ok(Exit::Signal(name)) => End::Signal(name),
             Err(failure) => End::Error(failure.cause),
         };
-        Ran { node: member.name, address: member.address, end, stdout: out, stderr: err }
+        NodeResult { node: member.name, address: member.address, end, stdout: out, stderr: err }
     }
 }
 
-/// Writes whole lines, so that nodes side by side do not cut each other's lines.
+/// Writes complete lines, so that the output of parallel nodes is not mixed within a line.
 fn write(stream: Stream, prefix: &str, lines: &[Vec<u8>], writing: &Mutex<()>) {
     if lines.is_empty() {
         return;
@@ -167,64 +169,64 @@ fn write(stream: Stream, prefix: &str, lines: &[Vec<u8>], writing: &Mutex<()>) {
         text.extend_from_slice(line);
         text.push(b'\n');
     }
-    let _turn = writing.lock();
-    // The reader may have gone away; the command's end is told by its exit code all the same.
+    let _guard = writing.lock();
+    // Write errors are ignored: the exit code reports the end of the command.
     let _ = match stream {
         Stream::Out => std::io::stdout().lock().write_all(&text),
         Stream::Err => std::io::stderr().lock().write_all(&text),
     };
 }
 
-/// What a command writes to one stream: cut into lines, or kept.
-struct Text {
-    held: Vec<u8>,
+/// The output of a command on one stream: split into lines, or collected.
+struct StreamText {
+    buffer: Vec<u8>,
 }
 
-/// A line longer than this is written in pieces.
-const LONGEST: usize = 64 * 1024;
-/// Most that is kept of one stream: what is more is left out, and its end says so.
-const MOST: usize = 8 * 1024 * 1024;
-const CUT: &str = "\n… (more was written; without -o it is shown whole)\n";
+/// Longer lines are printed in pieces, in bytes.
+const MAX_LINE: usize = 64 * 1024;
+/// Maximum number of collected bytes of a stream. Longer output is truncated.
+const MAX_COLLECTED: usize = 8 * 1024 * 1024;
+const TRUNCATED: &str = "\n… (output truncated; run without -o to see all of it)\n";
 
-impl Text {
+impl StreamText {
     const fn new() -> Self {
-        Self { held: Vec::new() }
+        Self { buffer: Vec::new() }
     }
 
-    /// The lines that are whole now.
+    /// Adds bytes and returns the complete lines.
     fn feed(&mut self, bytes: &[u8]) -> Vec<Vec<u8>> {
-        self.held.extend_from_slice(bytes);
-        let mut whole = Vec::new();
-        while let Some(end) = self.held.iter().position(|byte| *byte == b'\n') {
-            let mut line: Vec<u8> = self.held.drain(..=end).collect();
+        self.buffer.extend_from_slice(bytes);
+        let mut lines = Vec::new();
+        while let Some(end) = self.buffer.iter().position(|byte| *byte == b'\n') {
+            let mut line: Vec<u8> = self.buffer.drain(..=end).collect();
             line.pop();
             if line.last() == Some(&b'\r') {
                 line.pop();
             }
-            whole.push(line);
+            lines.push(line);
         }
-        if self.held.len() > LONGEST {
-            whole.push(std::mem::take(&mut self.held));
+        if self.buffer.len() > MAX_LINE {
+            lines.push(std::mem::take(&mut self.buffer));
         }
-        whole
+        lines
     }
 
-    /// What is left at the end.
+    /// The rest at the end, without a line break.
     fn rest(&mut self) -> Vec<Vec<u8>> {
-        if self.held.is_empty() { Vec::new() } else { vec![std::mem::take(&mut self.held)] }
+        if self.buffer.is_empty() { Vec::new() } else { vec![std::mem::take(&mut self.buffer)] }
     }
 
-    fn keep(&mut self, bytes: &[u8]) {
-        // One byte too many tells that there was more.
-        let room = (MOST + 1).saturating_sub(self.held.len()).min(bytes.len());
-        self.held.extend_from_slice(&bytes[..room]);
+    fn collect(&mut self, bytes: &[u8]) {
+        // One byte more than the maximum shows that the output was longer.
+        let room = (MAX_COLLECTED + 1).saturating_sub(self.buffer.len()).min(bytes.len());
+        self.buffer.extend_from_slice(&bytes[..room]);
     }
 
-    fn kept(&mut self) -> String {
-        let held = std::mem::take(&mut self.held);
-        let cut = held.len() > MOST;
-        let text = String::from_utf8_lossy(&held[..held.len().min(MOST)]).into_owned();
-        if cut { text + CUT } else { text }
+    fn collected(&mut self) -> String {
+        let bytes = std::mem::take(&mut self.buffer);
+        let is_truncated = bytes.len() > MAX_COLLECTED;
+        let text = String::from_utf8_lossy(&bytes[..bytes.len().min(MAX_COLLECTED)]).into_owned();
+        if is_truncated { text + TRUNCATED } else { text }
     }
 }
 
@@ -233,8 +235,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keeps_a_line_until_it_is_whole() {
-        let mut lines = Text::new();
+    fn keeps_a_line_until_it_is_complete() {
+        let mut lines = StreamText::new();
         assert!(lines.feed(b"on").is_empty());
         assert_eq!(lines.feed(b"e\r\ntwo\nth"), [b"one".to_vec(), b"two".to_vec()]);
         assert_eq!(lines.rest(), [b"th".to_vec()]);
@@ -242,21 +244,21 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_has_a_bound_and_says_so() {
-        let mut text = Text::new();
-        text.keep(b"one\n");
-        text.keep(b"two\n");
-        assert_eq!(text.kept(), "one\ntwo\n");
-        text.keep(&vec![b'x'; MOST]);
-        assert_eq!(text.kept().len(), MOST);
-        text.keep(&vec![b'x'; MOST]);
-        text.keep(b"yy");
-        assert!(text.kept().ends_with(CUT));
+    fn collected_output_is_truncated_with_a_notice() {
+        let mut text = StreamText::new();
+        text.collect(b"one\n");
+        text.collect(b"two\n");
+        assert_eq!(text.collected(), "one\ntwo\n");
+        text.collect(&vec![b'x'; MAX_COLLECTED]);
+        assert_eq!(text.collected().len(), MAX_COLLECTED);
+        text.collect(&vec![b'x'; MAX_COLLECTED]);
+        text.collect(b"yy");
+        assert!(text.collected().ends_with(TRUNCATED));
     }
 
     #[test]
     fn the_end_of_a_process_is_reported_by_its_name() {
-        let ran = |end| Ran {
+        let ran = |end| NodeResult {
             node: "h1".to_owned(),
             address: Ipv4Addr::LOCALHOST,
             end,

@@ -12,16 +12,17 @@ use crate::cli_error::CliError;
 use crate::context::Context;
 use crate::display::spinner::Spinner;
 use crate::output::{CommandResult, TextTable, words};
+use crate::remedies;
 use kubeon_engine::error::{ErrorCategory, chain};
 
-/// Does what the command line says about labs.
+/// Runs a subcommand of `kubeon lab`.
 pub(crate) async fn run(context: &Context<'_>, args: &LabArgs) -> Result<(), CliError> {
     match &args.command {
         None => crate::help::help(context.output, &["lab"]),
         Some(LabCommand::Up(args)) => up(context, args).await,
         Some(LabCommand::Ls(args)) => list(context, args),
         Some(LabCommand::Ssh(args)) => ssh(context, args),
-        Some(LabCommand::Kill(args)) => on_host(context, args, "has no power", |lab, host| lab.kill(host)),
+        Some(LabCommand::Kill(args)) => on_host(context, args, "is powered off", |lab, host| lab.kill(host)),
         Some(LabCommand::Start(args)) => on_host(context, args, "is up", |lab, host| lab.start(host)),
         Some(LabCommand::Cut(args)) => {
             on_host(context, args, "is off the network", |lab, host| lab.cut(host))
@@ -33,7 +34,7 @@ pub(crate) async fn run(context: &Context<'_>, args: &LabArgs) -> Result<(), Cli
     }
 }
 
-fn stop(error: kubeon_lab::Error) -> CliError {
+fn to_cli_error(error: kubeon_lab::Error) -> CliError {
     use kubeon_lab::Error;
     let category = match &error {
         Error::Name { .. }
@@ -54,16 +55,17 @@ fn stop(error: kubeon_lab::Error) -> CliError {
         | Error::NoSubnet => ErrorCategory::Refused,
         _ => ErrorCategory::Failed,
     };
-    CliError::new(category, chain(&error))
+    CliError::new(category, chain(&error)).next(error.remedy().as_ref().map(remedies::lab))
 }
 
 fn name(text: &str) -> Result<LabName, CliError> {
-    text.parse().map_err(stop)
+    text.parse().map_err(to_cli_error)
 }
 
 /// The kind that the flags ask for; `None` if they do not say.
 fn kind(args: &LabUp) -> Result<Option<HostKind>, CliError> {
-    let vm = || VmOptions::new(args.os.unwrap_or_default(), args.profile.iter().copied()).map_err(stop);
+    let vm =
+        || VmOptions::new(args.os.unwrap_or_default(), args.profile.iter().copied()).map_err(to_cli_error);
     match args.kind {
         None => Ok(None),
         Some(LabKind::Vm) => Ok(Some(HostKind::Vm(vm()?))),
@@ -93,19 +95,19 @@ async fn up(context: &Context<'_>, args: &LabUp) -> Result<(), CliError> {
     .await
     .map_err(|error| CliError::failed(error.to_string()))?;
     drop(spinner);
-    let lab = lab.map_err(stop)?;
-    let hosts = lab.hosts().map_err(stop)?;
+    let lab = lab.map_err(to_cli_error)?;
+    let hosts = lab.hosts().map_err(to_cli_error)?;
     let took = words::time(begin.elapsed());
     let base =
         built.map_or_else(|| "base found".to_owned(), |time| format!("base built in {}", words::time(time)));
-    context.output.say(&format!(
+    context.output.info(&format!(
         "lab {}: {base}, {} up in {took}",
         lab.name(),
         words::count(hosts.len(), "host")
     ));
     context.output.result(&answer(&lab, &hosts)?.text(args.format.output)?)?;
     if args.format.output == Format::Table {
-        context.output.say(&format!("next: {}", next(&hosts)?));
+        context.output.info(&format!("next: {}", next(&hosts)?));
     }
     Ok(())
 }
@@ -113,21 +115,21 @@ async fn up(context: &Context<'_>, args: &LabUp) -> Result<(), CliError> {
 fn show(spinner: &Spinner, built: &parking_lot::Mutex<Option<Duration>>, progress: LabProgress) {
     match progress {
         LabProgress::BaseMissing => {
-            spinner.begin("base", "making the base root file system, once; one to three minutes")
+            spinner.begin("base", "building the base root file system (only once, one to three minutes)")
         }
-        LabProgress::BaseLine(line) => spinner.says("base", &line),
+        LabProgress::BaseLine(line) => spinner.update("base", &line),
         LabProgress::BaseBuilt(time) => {
             spinner.end("base", Ok("built"));
             *built.lock() = Some(time);
         }
         LabProgress::BaseFound => {}
-        LabProgress::Note(words) => spinner.say(&format!("note: {words}")),
+        LabProgress::Note(text) => spinner.info(&format!("note: {text}")),
         LabProgress::Booting(host) => spinner.begin(&host, "booting"),
         LabProgress::Ready(host, _) => spinner.end(&host, Ok("answers by SSH")),
     }
 }
 
-/// The command that makes a cluster of these hosts.
+/// The command that creates a cluster on these hosts.
 fn next(hosts: &[LabHost]) -> Result<String, CliError> {
     let newest = kubeon_engine::bundles::catalogue()?
         .versions()
@@ -186,12 +188,12 @@ fn list(context: &Context<'_>, args: &LabLs) -> Result<(), CliError> {
     let places = context.lab_places()?;
     let names = match &args.lab {
         Some(lab) => vec![name(lab)?],
-        None => Lab::list(&places).map_err(stop)?,
+        None => Lab::list(&places).map_err(to_cli_error)?,
     };
     let mut all = Vec::new();
     for name in names {
-        let lab = Lab::open(&places, &name).map_err(stop)?;
-        all.extend(rows(&lab, &lab.hosts().map_err(stop)?));
+        let lab = Lab::open(&places, &name).map_err(to_cli_error)?;
+        all.extend(rows(&lab, &lab.hosts().map_err(to_cli_error)?));
     }
     let wide = ["SSH", "KIND", "CLUSTER ADDRESS"];
     let mut table = TextTable::new(&["LAB", "HOST", "ADDRESS", "STATE"]).wide(&wide);
@@ -207,27 +209,27 @@ fn list(context: &Context<'_>, args: &LabLs) -> Result<(), CliError> {
         ]);
     }
     if all.is_empty() {
-        context.output.say("no lab here; make one with: kubeon lab up --hosts 3");
+        context.output.info("no lab on this machine; create one with: kubeon lab up --hosts 3");
     }
     let names = all.iter().map(|row| row.host.clone()).collect();
     context.output.result(&CommandResult::new(&all, table, names)?.text(args.format.output)?)
 }
 
 fn open(context: &Context<'_>, lab: &str) -> Result<Lab, CliError> {
-    Lab::open(&context.lab_places()?, &name(lab)?).map_err(stop)
+    Lab::open(&context.lab_places()?, &name(lab)?).map_err(to_cli_error)
 }
 
-/// Becomes `ssh`: its exit code is this command's.
+/// Replaces this process with `ssh`, so that the exit code is that of `ssh`.
 fn ssh(context: &Context<'_>, args: &LabSsh) -> Result<(), CliError> {
     let user = match args.user {
         LabUser::Root => User::Root,
         LabUser::Admin => User::Admin,
         LabUser::Operator => User::Operator,
     };
-    let mut words = open(context, &args.lab.lab)?.ssh_command(&args.host, user).map_err(stop)?;
-    words.extend(args.command.iter().cloned());
-    let program = words.remove(0);
-    let error = std::process::Command::new(&program).args(words).exec();
+    let mut arguments = open(context, &args.lab.lab)?.ssh_command(&args.host, user).map_err(to_cli_error)?;
+    arguments.extend(args.command.iter().cloned());
+    let program = arguments.remove(0);
+    let error = std::process::Command::new(&program).args(arguments).exec();
     Err(CliError::failed(format!(
         "cannot run {program}: {error}; install it with: apt-get install openssh-client"
     )))
@@ -236,18 +238,18 @@ fn ssh(context: &Context<'_>, args: &LabSsh) -> Result<(), CliError> {
 fn on_host(
     context: &Context<'_>,
     args: &LabHostArgs,
-    words: &str,
+    result: &str,
     act: impl Fn(&Lab, &str) -> kubeon_lab::Result<()>,
 ) -> Result<(), CliError> {
     let lab = open(context, &args.lab.lab)?;
-    act(&lab, &args.host).map_err(stop)?;
-    context.output.say(&format!("{} of lab {} {words}", args.host, lab.name()));
+    act(&lab, &args.host).map_err(to_cli_error)?;
+    context.output.info(&format!("{} of lab {} {result}", args.host, lab.name()));
     Ok(())
 }
 
 fn down(context: &Context<'_>, args: &LabDown) -> Result<(), CliError> {
     let (places, name) = (context.lab_places()?, name(&args.lab.lab)?);
-    Lab::down(&places, &name).map_err(stop)?;
-    context.output.say(&format!("lab {name} is gone"));
+    Lab::down(&places, &name).map_err(to_cli_error)?;
+    context.output.info(&format!("lab {name} is deleted"));
     Ok(())
 }

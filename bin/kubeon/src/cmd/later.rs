@@ -1,11 +1,11 @@
-//! Commands that this version does not have yet.
+//! Reserved commands that this version does not support yet.
 
 use kubeon_api::Version;
 
 use crate::args::later::Later;
 use crate::cli_error::CliError;
 
-/// Refuses, and says what serves today.
+/// Refuses the command and names the alternative.
 pub(super) fn run(command: &Later) -> Result<(), CliError> {
     let (name, words, instead) = command.parts();
     if let (Later::Upgrade(_), Some(version)) =
@@ -16,10 +16,10 @@ pub(super) fn run(command: &Later) -> Result<(), CliError> {
             "Input version [{version}] error: not vMAJOR.MINOR.PATCH, such as v1.36.3"
         )));
     }
-    Err(not_yet(name, instead))
+    Err(unsupported(name, instead))
 }
 
-/// The refusal itself.
-pub(super) fn not_yet(name: &str, instead: &str) -> CliError {
-    CliError::refused(format!("kubeon {name} is not there yet")).row("instead", instead)
+/// The refusal of an unsupported command.
+pub(super) fn unsupported(name: &str, instead: &str) -> CliError {
+    CliError::refused(format!("kubeon {name} is not supported yet")).row("instead", instead)
 }

@@ -1,7 +1,6 @@
 //! `kubeon meta`: the meta cluster, which creates clusters from custom resources.
 
 mod install;
-mod kubectl;
 mod up;
 
 use crate::args::meta::{MetaArgs, MetaCommand};

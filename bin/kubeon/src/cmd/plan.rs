@@ -1,107 +1,64 @@
 //! `kubeon plan`, and `--dry-run` of other commands.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use kubeon_api::HostAddress;
-use kubeon_engine::no_secrets::NoSecrets;
-use kubeon_link_host::SshHosts;
+use kubeon_engine::cluster_target::ClusterTarget;
+use kubeon_engine::engine::Engine;
+use kubeon_engine::host_keys::HostKeyOptions;
+use kubeon_engine::preview::{PlanPreview, preview};
 use kubeon_plan::{Intent, Plan};
-use kubeon_ports::ProbeHost;
-use tokio_util::sync::CancellationToken;
 
+use crate::args::Format;
 use crate::args::cluster::{ClusterArgs, PlanArgs};
-use crate::args::{Format, FormatFlag};
 use crate::cli_error::CliError;
 use crate::context::Context;
 use crate::display::plan as text;
 use crate::output::{CommandResult, words};
 use crate::target::{self, AskedBy};
-use kubeon_engine::artifacts::artifacts;
-use kubeon_engine::bundles;
-use kubeon_engine::checked::{Checked, PrecheckProbe};
-use kubeon_engine::cluster_target::ClusterTarget;
-use kubeon_engine::contact::ContactPurpose;
-use kubeon_engine::engine::Engine;
-use kubeon_engine::error::note_text;
-use kubeon_engine::host_keys::HostKeyOptions;
-use kubeon_engine::pre_apply_hook::PreApplyWait;
-use kubeon_engine::run::Run;
 
-/// Shows what would be done.
+/// Shows the plan.
 pub(super) async fn run(context: &Context<'_>, args: &PlanArgs) -> Result<(), CliError> {
     let engine = context.engine()?;
     let target = target::find(&engine, &args.cluster, AskedBy::Plan)?;
     let command = create_command(context, &target, &args.cluster, "plan");
-    create(context, &engine, target, &args.cluster.contact.options(), command, &args.format).await
+    create(context, &engine, target, &args.cluster.contact.options(), command, args.format.output).await
 }
 
-/// What to type to have it done, where `typed` is the command that was typed.
+/// The command that applies the plan; `typed` is the name of the typed command.
 pub(super) fn create_command(
     context: &Context<'_>,
     target: &ClusterTarget,
     args: &ClusterArgs,
     typed: &str,
 ) -> String {
-    let again = || context.again("create", &target.spec.name);
+    let continue_command = || context.continue_command("create", &target.spec.name);
     let by_name = args.file.is_none() && args.inventory.inventory.is_none();
     if by_name && !args.take_back && target.known && target.state.spec == *target.spec {
-        return again();
+        return continue_command();
     }
-    context.typed_as(typed, "create").unwrap_or_else(again)
+    context.typed_as(typed, "create").unwrap_or_else(continue_command)
 }
 
-/// Shows what `create` would do.
+/// Shows the plan of a target.
 ///
 /// # Errors
-/// As `create` up to its first effect.
+/// The errors of `create` before its first effect.
 pub(super) async fn create(
     context: &Context<'_>,
     engine: &Engine<'_>,
     target: ClusterTarget,
-    options: &HostKeyOptions,
+    host_keys: &HostKeyOptions,
     command: String,
-    format: &FormatFlag,
+    format: Format,
 ) -> Result<(), CliError> {
-    // Fail early, as `create` does: without the keys no change is possible.
-    engine.look_for_keys(&target.state)?;
-    let bundle = bundles::find(&engine.environment, target.spec.version)?;
-    for note in &target.notes {
-        context.output.warn(&note_text(note));
-    }
-    let logins = engine.logins(&target.logins)?;
-    let contact = engine.contact(&target.spec.name, logins, options, ContactPurpose::Look).await?;
-    let begin = Instant::now();
-    let intent = target.intent(artifacts(&bundle));
-    let probe = PrecheckProbe::about(&intent, &contact.hosts, &[]);
-    let cancellation = CancellationToken::new();
-    let run = observing(engine, &probe, &contact.hosts, intent.hosts().collect(), &cancellation);
-    let plan = Checked::new(&intent).look(&run).await?.plan().clone();
-    show(context, &plan, Some(&intent), begin.elapsed(), &command, format.output)
+    let PlanPreview { plan, intent, took } = preview(engine, &target, host_keys).await?;
+    show(context, &plan, Some(&intent), took, &command, format)
 }
 
-fn observing<'a>(
-    engine: &'a Engine<'_>,
-    probe: &'a dyn ProbeHost,
-    hosts: &'a SshHosts,
-    addresses: Vec<HostAddress>,
-    cancellation: &'a CancellationToken,
-) -> Run<'a> {
-    Run {
-        hosts: addresses,
-        probe,
-        act: hosts,
-        secrets: &NoSecrets,
-        blobs: &NoSecrets,
-        cancellation,
-        output: engine.output,
-        hold: PreApplyWait::Nothing,
-    }
-}
-
-/// Writes a plan.
+/// Prints a plan.
 ///
 /// # Errors
-/// When it cannot be written.
+/// When it cannot be printed.
 pub(super) fn show(
     context: &Context<'_>,
     plan: &Plan,
@@ -112,9 +69,9 @@ pub(super) fn show(
 ) -> Result<(), CliError> {
     let output = context.output;
     let names = plan.steps.iter().map(|step| step.id.to_string()).collect();
-    let people = matches!(format, Format::Table | Format::Wide);
+    let is_text = matches!(format, Format::Table | Format::Wide);
     let answer = CommandResult::new(plan, text::table(plan, format == Format::Wide), names)?;
-    if !people {
+    if !is_text {
         return output.result(&answer.text(format)?);
     }
     if plan.steps.is_empty() {

@@ -1,8 +1,8 @@
 //! `kubeon precheck`.
 
-use kubeon_plan::Artifacts;
-use kubeon_plan::precheck::{self, ConnectionTarget};
-use kubeon_ports::Clock as _;
+use kubeon_engine::checked::refusal;
+use kubeon_engine::precheck::check;
+use kubeon_plan::precheck::ConnectionTarget;
 use kubeon_wire::{PrecheckHost, PrecheckReport, PrecheckResult, PrecheckSeverity, Progress};
 
 use crate::args::Format;
@@ -12,53 +12,36 @@ use crate::context::Context;
 use crate::output::{CommandResult, TextTable, words};
 use crate::refusal_flags;
 use crate::target::{self, AskedBy};
-use kubeon_engine::artifacts::artifacts;
-use kubeon_engine::bundles;
-use kubeon_engine::checked::{self, PrecheckProbe};
-use kubeon_engine::contact::ContactPurpose;
-use kubeon_engine::engine::MachineClock;
-use kubeon_engine::error::note_text;
 
-/// Where registries listen.
+/// Default port of registries.
 const REGISTRY_PORT: u16 = 443;
 
-/// Checks hosts and writes nothing anywhere.
+/// Checks hosts and writes nothing.
 pub(super) async fn run(context: &Context<'_>, args: &PrecheckArgs) -> Result<(), CliError> {
     let engine = context.engine()?;
-    let places = registries(&args.registry)?;
+    let registries = registries(&args.registry)?;
     let target = target::find(&engine, &args.cluster, AskedBy::Precheck)?;
-    target.notes.iter().for_each(|note| context.output.warn(&note_text(note)));
-    // Without a bundle only the room for its parts is not known.
-    let parts = bundles::find(&engine.environment, target.spec.version)
-        .map_or_else(|_| Artifacts::default(), |bundle| artifacts(&bundle));
-    let logins = engine.logins(&target.logins)?;
-    let contact = engine
-        .contact(&target.spec.name, logins, &args.cluster.contact.options(), ContactPurpose::Look)
-        .await?;
-    let intent = target.intent(parts);
-    let asking = PrecheckProbe::about(&intent, &contact.hosts, &places);
-    let hosts = intent.spec.hosts().map(|host| host.address);
-    let snapshot = kubeon_observe::snapshot(&asking, hosts, MachineClock.now_seconds()).await;
-    let report = precheck::precheck(&intent, &snapshot);
+    let report = check(&engine, &target, &args.cluster.contact.options(), &registries).await?;
     context.output.result(&text(&report, args.format.output)?)?;
-    let ended = if report.ok { Ok(()) } else { Err(checked::refusal(&report, None).into()) };
+    let result = if report.ok { Ok(()) } else { Err(refusal(&report, None).into()) };
     context.output.progress(&Progress::Precheck { report });
-    ended
+    result
 }
 
 fn registries(given: &[String]) -> Result<Vec<ConnectionTarget>, CliError> {
-    let place = |text: &String| {
+    let target = |text: &String| {
         let (name, port) = match text.split_once(':') {
             Some((name, port)) => (name, port.parse().ok()),
             None => (text.as_str(), Some(REGISTRY_PORT)),
         };
-        let plain = !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || "-.".contains(c));
+        let is_valid =
+            !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || "-.".contains(c));
         match port {
-            Some(port) if plain => Ok((name.to_owned(), port)),
+            Some(port) if is_valid => Ok((name.to_owned(), port)),
             _ => Err(CliError::refused(format!("--registry {text:?} is not HOST or HOST:PORT"))),
         }
     };
-    given.iter().map(place).collect()
+    given.iter().map(target).collect()
 }
 
 fn text(report: &PrecheckReport, format: Format) -> Result<String, CliError> {
@@ -72,12 +55,12 @@ fn text(report: &PrecheckReport, format: Format) -> Result<String, CliError> {
     let names = report.hosts.iter().filter(|host| !host.ok).map(|host| host.host.to_string()).collect();
     let checks = report.hosts.iter().map(|host| host.checks.len()).sum();
     let (checks, hosts) = (words::count(checks, "check"), words::count(report.hosts.len(), "host"));
-    let foot = format!(
+    let footer = format!(
         "{hosts}, {checks}: {}, {}\n",
         words::count(report.errors as usize, "error"),
         words::count(report.warnings as usize, "warning")
     );
-    CommandResult::new(report, table, names)?.foot(foot).text(format)
+    CommandResult::new(report, table, names)?.footer(footer).text(format)
 }
 
 fn row(host: &PrecheckHost, result: &PrecheckResult) -> [String; 7] {

@@ -6,7 +6,7 @@ use crate::cli_error::CliError;
 use crate::context::Context;
 use crate::output::{CommandResult, TextTable};
 
-/// Says the version.
+/// Prints the version.
 pub(super) fn run(context: &Context<'_>, args: &VersionArgs) -> Result<(), CliError> {
     let version = env!("CARGO_PKG_VERSION");
     if args.format.output == Format::Table {

@@ -11,13 +11,13 @@ use crate::cli_error::CliError;
 use crate::context::Context;
 use crate::output::{CommandResult, TextTable};
 
-/// Shows what is supported.
+/// Shows the supported versions and components.
 pub(crate) fn run(context: &Context<'_>, args: &ViewArgs) -> Result<(), CliError> {
     match &args.command {
         None => crate::help::help(context.output, &["view"]),
         Some(ViewCommand::Support(args)) => support(context, args),
         Some(ViewCommand::Component(args)) => component(context, args),
-        Some(ViewCommand::Config(_)) => Err(later::not_yet(
+        Some(ViewCommand::Config(_)) => Err(later::unsupported(
             "view config",
             "the files are on the hosts: kubeon exec NAME@cp1 'ls /etc/kubernetes'",
         )),
@@ -30,7 +30,7 @@ struct Range {
     last: Version,
 }
 
-/// Versions that follow each other within a release make a range.
+/// Joins consecutive patch versions to ranges.
 fn ranges(versions: impl Iterator<Item = Version>) -> Vec<Range> {
     let mut ranges: Vec<Range> = Vec::new();
     for version in versions {
@@ -71,8 +71,8 @@ fn component(context: &Context<'_>, args: &ViewComponent) -> Result<(), CliError
     let catalogue = bundles::catalogue()?;
     let known = args.version.parse::<Version>().ok().and_then(|version| catalogue.entry(version).ok());
     let Some(entry) = known else {
-        let stop = CliError::refused(format!("input version {} is not support", args.version));
-        return Err(stop.hint("see: kubeon view support"));
+        let error = CliError::refused(format!("input version {} is not support", args.version));
+        return Err(error.next_command("see", "kubeon view support"));
     };
     #[derive(Serialize)]
     struct Row {
@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn joins_versions_that_follow_each_other() {
+    fn joins_consecutive_versions() {
         let versions =
             ["v1.34.4", "v1.35.4", "v1.36.1", "v1.36.2", "v1.36.4"].map(|text| text.parse().unwrap());
         let text: Vec<_> = ranges(versions.into_iter())

@@ -1,4 +1,4 @@
-//! How long a run will take: the longest way through its steps, by what such steps usually take.
+//! Estimates the duration of a run: the longest path through its steps, with typical durations.
 
 use std::time::Duration;
 
@@ -7,11 +7,11 @@ use kubeon_wire::{Check, Op};
 
 use super::progress_state::{StepProgress, StepStatus};
 
-/// What one host takes in, and what this machine gives out, in bytes a second.
+/// Receive rate of a host, and send rate of this machine, in bytes per second.
 const HOST_RATE: f64 = 60.0 * 1_048_576.0;
 const MACHINE_RATE: f64 = 120.0 * 1_048_576.0;
 
-/// What every step is expected to take, in seconds.
+/// The expected durations of steps, in seconds.
 #[derive(Debug, Clone)]
 pub(crate) struct Estimate {
     weights: Vec<f64>,
@@ -21,39 +21,38 @@ pub(crate) struct Estimate {
 }
 
 impl Estimate {
-    /// The expectation before anything is done.
+    /// The estimate before the run.
     pub(crate) fn new(plan: &Plan) -> Self {
         let weights: Vec<f64> = plan.steps.iter().map(weight).collect();
         let bytes: f64 = plan.steps.iter().map(|step| bytes(step) / MACHINE_RATE).sum();
-        let places: std::collections::BTreeMap<_, _> =
-            plan.steps.iter().enumerate().map(|(place, step)| (step.id.as_str(), place)).collect();
-        let needs =
-            |place: usize| plan.steps[place].needs.iter().filter_map(|id| places.get(id.as_str()).copied());
+        let indexes: std::collections::BTreeMap<_, _> =
+            plan.steps.iter().enumerate().map(|(index, step)| (&step.id, index)).collect();
+        let needs = |index: usize| plan.steps[index].needs.iter().filter_map(|id| indexes.get(id).copied());
         let mut ends = vec![0.0_f64; weights.len()];
-        // A step comes after its needs, so one pass in order sees every need's end.
-        for place in 0..weights.len() {
-            let start = needs(place).map(|need| ends[need]).fold(0.0, f64::max);
-            ends[place] = start + weights[place];
+        // A step comes after its needs, so one pass in order is sufficient.
+        for index in 0..weights.len() {
+            let start = needs(index).map(|need| ends[need]).fold(0.0, f64::max);
+            ends[index] = start + weights[index];
         }
         let longest = ends.iter().copied().fold(0.0, f64::max);
         let order = (0..weights.len()).collect();
         Self { weights, order, sending: bytes, total: longest.max(bytes) + 1.0 }
     }
 
-    /// The expectation now: never less than what has passed and what is still to do.
+    /// The estimated total duration now: at least the elapsed time plus the remaining work.
     pub(crate) fn total(&self, steps: &[StepProgress], now: Duration) -> Duration {
         let mut ends = vec![0.0_f64; self.weights.len()];
-        for &place in &self.order {
-            let step = &steps[place];
-            let left = match step.status {
-                StepStatus::Waiting => self.weights[place],
+        for &index in &self.order {
+            let step = &steps[index];
+            let remaining = match step.status {
+                StepStatus::Waiting => self.weights[index],
                 StepStatus::Running(since) => {
-                    (self.weights[place] - (now.saturating_sub(since)).as_secs_f64()).max(0.5)
+                    (self.weights[index] - (now.saturating_sub(since)).as_secs_f64()).max(0.5)
                 }
                 StepStatus::Done | StepStatus::Failed(_) | StepStatus::Skipped => 0.0,
             };
             let start = step.needs.iter().map(|&need| ends[need]).fold(0.0, f64::max);
-            ends[place] = start + left;
+            ends[index] = start + remaining;
         }
         let longest = ends.iter().copied().fold(0.0, f64::max);
         let (sent, size) =
@@ -74,7 +73,7 @@ fn bytes(step: &Step) -> f64 {
     if let Op::Part { size, .. } = &step.op { *size as f64 } else { 0.0 }
 }
 
-/// Seconds, measured on two shared cores.
+/// The typical duration of a step in seconds, measured on two shared cores.
 fn weight(step: &Step) -> f64 {
     match &step.op {
         Op::Kernel { .. } => 0.3,
@@ -89,10 +88,10 @@ fn weight(step: &Step) -> f64 {
         }
         Op::Image { .. } => 1.5,
         Op::Await { checks } => checks.iter().map(usual_wait).fold(0.5, f64::max),
-        // The grace period that most pods have.
+        // The default grace period of pods.
         Op::Drain { .. } => 30.0,
         Op::Reset { .. } => 3.0,
-        // A request or two to the API server.
+        // One or two requests to the API server.
         _ => 0.5,
     }
 }

@@ -1,4 +1,4 @@
-//! For programs: what happens as lines of [`Progress`].
+//! The progress of a run for programs, as lines of [`Progress`].
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,13 +8,13 @@ use kubeon_plan::{Plan, StepId};
 use kubeon_wire::Progress;
 use parking_lot::Mutex;
 
-/// Turns events of a run into lines for programs.
+/// Converts events of a run to progress lines.
 pub(crate) struct ProgressEvents {
     steps: BTreeMap<StepId, StepText>,
-    begun: Mutex<BTreeSet<String>>,
+    started_steps: Mutex<BTreeSet<StepId>>,
 }
 
-/// What a step is called.
+/// The texts of a step.
 struct StepText {
     name: String,
     stage: String,
@@ -23,17 +23,17 @@ struct StepText {
 }
 
 impl ProgressEvents {
-    /// Knows the plan's words.
+    /// Reads the texts of the plan's steps.
     pub(crate) fn new(plan: &Plan) -> Self {
-        let words = |step: &kubeon_plan::Step| StepText {
+        let text = |step: &kubeon_plan::Step| StepText {
             name: name(plan, step.host),
             stage: step.stage.to_string(),
             title: step.title.clone(),
             why: step.why.clone(),
         };
         Self {
-            steps: plan.steps.iter().map(|step| (step.id.clone(), words(step))).collect(),
-            begun: Mutex::default(),
+            steps: plan.steps.iter().map(|step| (step.id.clone(), text(step))).collect(),
+            started_steps: Mutex::default(),
         }
     }
 
@@ -45,8 +45,8 @@ impl ProgressEvents {
                 let (host, step) = (*host, self.title(step));
                 Progress::Finished { host, step, changed: *changed, milliseconds: *milliseconds }
             }
-            // A lost host is one line, not one for each of its steps that never began.
-            RunEvent::Failed { step, .. } if !self.has_begun(step) => return None,
+            // A lost host is reported once, not once for each of its steps that did not start.
+            RunEvent::Failed { step, .. } if !self.has_started(step) => return None,
             RunEvent::Failed { host, step, failure } => Progress::Failed {
                 host: *host,
                 step: self.title(step),
@@ -63,7 +63,7 @@ impl ProgressEvents {
             },
             RunEvent::HostLost { host, failure } => note(format!("{host} is lost: {failure}"), true),
             RunEvent::HostRetrying { host, failure, .. } => {
-                note(format!("{host}: trying again: {failure}"), true)
+                note(format!("{host}: retrying: {failure}"), true)
             }
             RunEvent::Note { host, step, text } => {
                 note(format!("{host}: {}: {text}", self.title(step)), false)
@@ -72,19 +72,19 @@ impl ProgressEvents {
         })
     }
 
-    fn started(&self, host: HostAddress, id: &str) -> Option<Progress> {
-        self.begun.lock().insert(id.to_owned());
+    fn started(&self, host: HostAddress, id: &StepId) -> Option<Progress> {
+        self.started_steps.lock().insert(id.clone());
         let StepText { name, stage, title, why } = self.steps.get(id)?;
         let (name, stage, step, why) = (name.clone(), stage.clone(), title.clone(), why.clone());
         Some(Progress::Started { host, name, stage, step, why })
     }
 
-    fn has_begun(&self, id: &str) -> bool {
-        self.begun.lock().contains(id)
+    fn has_started(&self, id: &StepId) -> bool {
+        self.started_steps.lock().contains(id)
     }
 
-    fn title(&self, id: &str) -> String {
-        self.steps.get(id).map_or_else(|| id.to_owned(), |words| words.title.clone())
+    fn title(&self, id: &StepId) -> String {
+        self.steps.get(id).map_or_else(|| id.to_string(), |text| text.title.clone())
     }
 }
 

@@ -1,4 +1,4 @@
-//! The view as text. Pure: the same view, time and width give the same lines.
+//! The view as text. Pure functions: the same view, time and width give the same lines.
 
 use kubeon_plan::StageName;
 use std::time::Duration;
@@ -10,12 +10,12 @@ use super::progress_state::{HostProgress, StepProgress, StepStatus};
 use super::progress_view::RunProgress;
 use crate::output::words;
 
-/// The widest that lines get, so that the clock stays near the words.
+/// Maximum width of a line, so that the clock stays near the text.
 const WIDEST: usize = 110;
-/// Waits shorter than this are not shown as numbers.
+/// Shorter durations are not shown.
 const SHORT: Duration = Duration::from_secs(1);
 
-/// The lines to show now: a header, then one for each host, at most `height` in all.
+/// The lines to show now: a header and one line per host, at most `height` lines.
 pub(crate) fn lines(view: &RunProgress, now: Duration, width: usize, height: usize) -> Vec<String> {
     let width = width.clamp(20, WIDEST);
     let mut lines = vec![header(view, now, width)];
@@ -39,46 +39,46 @@ fn header(view: &RunProgress, now: Duration, width: usize) -> String {
     format!("{title}{}{clock}", " ".repeat(fill))
 }
 
-/// Where there is not room for all: failed hosts first, then busy ones, then those that wait, then those done.
+/// Splits the hosts into shown and hidden. Failed hosts have priority, then busy, waiting and finished hosts.
 fn choose(view: &RunProgress, room: usize) -> (Vec<&HostProgress>, Vec<&HostProgress>) {
     if view.hosts.len() <= room {
         return (view.hosts.iter().collect(), Vec::new());
     }
     let mut order: Vec<_> = view.hosts.iter().enumerate().collect();
-    order.sort_by_key(|(place, host)| (mood(view, host), *place));
+    order.sort_by_key(|(index, host)| (host_state(view, host), *index));
     let mut shown: Vec<_> = order.drain(..room.saturating_sub(1)).collect();
-    shown.sort_by_key(|(place, _)| *place);
+    shown.sort_by_key(|(index, _)| *index);
     (shown.into_iter().map(|(_, host)| host).collect(), order.into_iter().map(|(_, host)| host).collect())
 }
 
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
-enum Mood {
+enum HostState {
     Failed,
     Busy,
     Waiting,
     Done,
 }
 
-fn mood(view: &RunProgress, host: &HostProgress) -> Mood {
-    let any = |test: fn(&StepStatus) -> bool| host.steps.iter().any(|&place| test(&view.steps[place].status));
-    if any(|standing| matches!(standing, StepStatus::Failed(_))) {
-        Mood::Failed
-    } else if any(|standing| matches!(standing, StepStatus::Running(_))) {
-        Mood::Busy
-    } else if any(|standing| *standing != StepStatus::Done) {
-        Mood::Waiting
+fn host_state(view: &RunProgress, host: &HostProgress) -> HostState {
+    let any = |test: fn(&StepStatus) -> bool| host.steps.iter().any(|&index| test(&view.steps[index].status));
+    if any(|status| matches!(status, StepStatus::Failed(_))) {
+        HostState::Failed
+    } else if any(|status| matches!(status, StepStatus::Running(_))) {
+        HostState::Busy
+    } else if any(|status| *status != StepStatus::Done) {
+        HostState::Waiting
     } else {
-        Mood::Done
+        HostState::Done
     }
 }
 
 fn rest(view: &RunProgress, hidden: &[&HostProgress]) -> String {
-    let count = |mood_wanted: Mood| hidden.iter().filter(|host| mood(view, host) == mood_wanted).count();
+    let count = |wanted: HostState| hidden.iter().filter(|host| host_state(view, host) == wanted).count();
     let parts = [
-        (count(Mood::Failed), "failed"),
-        (count(Mood::Busy), "busy"),
-        (count(Mood::Waiting), "waiting"),
-        (count(Mood::Done), "done"),
+        (count(HostState::Failed), "failed"),
+        (count(HostState::Busy), "busy"),
+        (count(HostState::Waiting), "waiting"),
+        (count(HostState::Done), "done"),
     ];
     let words: Vec<_> = parts.iter().filter(|(n, _)| *n > 0).map(|(n, word)| format!("{n} {word}")).collect();
     format!("  … and {} more: {}", words::count(hidden.len(), "host"), words.join(", "))
@@ -95,28 +95,28 @@ fn host_line(
     let fill = name_width.saturating_sub(measure_text_width(&name));
     let head = format!("  {name}{}", " ".repeat(fill));
     let done = done_stages(view, host);
-    let now_text = current(view, host, now);
+    let current_text = current(view, host, now);
     let mut full = head.clone();
     for stage in &done {
         full.push_str("  ✓ ");
         full.push_str(stage);
     }
-    if measure_text_width(&full) + 2 + measure_text_width(&now_text) > width && !done.is_empty() {
-        // What happens now matters more than what is done.
+    if measure_text_width(&full) + 2 + measure_text_width(&current_text) > width && !done.is_empty() {
+        // The current step is more important than the finished stages.
         full = format!("{head}  ✓ {}", done.len());
     }
-    if !now_text.is_empty() {
+    if !current_text.is_empty() {
         full.push_str("  ");
-        full.push_str(&now_text);
+        full.push_str(&current_text);
     }
     truncate_str(&full, width, "…").trim_end().to_owned()
 }
 
-/// Names of the stages that are done, in order.
+/// The finished stages of a host, in order.
 fn done_stages(view: &RunProgress, host: &HostProgress) -> Vec<&'static str> {
     let mut stages: Vec<(StageName, bool)> = Vec::new();
-    for &place in &host.steps {
-        let step = &view.steps[place];
+    for &index in &host.steps {
+        let step = &view.steps[index];
         let done = step.status == StepStatus::Done;
         match stages.iter_mut().find(|(stage, _)| *stage == step.stage) {
             Some((_, all)) => *all &= done,
@@ -126,7 +126,7 @@ fn done_stages(view: &RunProgress, host: &HostProgress) -> Vec<&'static str> {
     stages.iter().filter(|(_, done)| *done).map(|(stage, _)| done_word(*stage)).collect()
 }
 
-/// What a host shows of a stage that is done.
+/// The text of a finished stage.
 fn done_word(stage: StageName) -> &'static str {
     match stage {
         StageName::Prepare => "prepared",
@@ -136,9 +136,9 @@ fn done_word(stage: StageName) -> &'static str {
     }
 }
 
-/// What happens on a host now: its failure, what runs, or what it waits for.
+/// The current activity of a host: a failure, a running step, or the step that it waits for.
 fn current(view: &RunProgress, host: &HostProgress, now: Duration) -> String {
-    let steps: Vec<&StepProgress> = host.steps.iter().map(|&place| &view.steps[place]).collect();
+    let steps: Vec<&StepProgress> = host.steps.iter().map(|&index| &view.steps[index]).collect();
     if let Some((step, why)) = steps.iter().find_map(|step| match &step.status {
         StepStatus::Failed(why) => Some((step, why)),
         _ => None,
@@ -148,7 +148,7 @@ fn current(view: &RunProgress, host: &HostProgress, now: Duration) -> String {
     if !host.trouble.is_empty() {
         return format!("● {}", host.trouble);
     }
-    // Parts first: they are what takes long, and their number moves.
+    // Parts come first: they take long and have a progress.
     if let Some(text) = sending(host, &steps, now) {
         return format!("● {text}");
     }
@@ -176,7 +176,7 @@ fn working(step: &StepProgress, since: Duration) -> String {
     text
 }
 
-/// All parts of a host as one: how much is there, how fast, and how long it will still take.
+/// The progress of all parts of a host: sent bytes, rate, and remaining time.
 fn sending(host: &HostProgress, steps: &[&StepProgress], now: Duration) -> Option<String> {
     let parts: Vec<_> = steps.iter().filter(|step| step.size > 0).collect();
     parts.iter().find(|step| matches!(step.status, StepStatus::Running(_)))?;
@@ -196,13 +196,13 @@ fn sending(host: &HostProgress, steps: &[&StepProgress], now: Duration) -> Optio
     Some(format!("{head}, {rate:.0} MiB/s, {} s left", left.as_secs()))
 }
 
-/// What a host waits for: the first thing that is not done, with its host where that is another one.
+/// The step that a host waits for: the first need that is not done, with its host if that is another host.
 fn waiting(view: &RunProgress, host: &HostProgress, step: &StepProgress) -> String {
     if !host.open {
-        return format!("{}: opening", step.stage);
+        return format!("{}: connecting", step.stage);
     }
     let need =
-        step.needs.iter().map(|&place| &view.steps[place]).find(|need| need.status != StepStatus::Done);
+        step.needs.iter().map(|&index| &view.steps[index]).find(|need| need.status != StepStatus::Done);
     match need {
         Some(need) if need.check => format!("{}: waits until {}", step.stage, need.title),
         Some(need) if view.hosts[need.host].name == host.name => {
@@ -213,7 +213,7 @@ fn waiting(view: &RunProgress, host: &HostProgress, step: &StepProgress) -> Stri
     }
 }
 
-/// Colours for the marks; words stay plain.
+/// Colours the marks of a line.
 pub(crate) fn paint(line: &str) -> String {
     let mark = |mark: &str, style: console::Style| {
         (mark.to_owned(), style.force_styling(true).apply_to(mark).to_string())

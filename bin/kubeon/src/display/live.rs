@@ -1,4 +1,4 @@
-//! Shows a run while it goes, on whatever standard error is.
+//! Shows the progress of a run on standard error.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -17,7 +17,7 @@ use crate::output::CliOutput;
 /// How often the view is drawn again.
 const TICK: Duration = Duration::from_millis(100);
 
-/// Receives what happens and shows it. On a terminal the lines move; elsewhere every ended step is a line.
+/// Shows the events of a run. On a terminal the view is redrawn; elsewhere every finished step is a line.
 pub(crate) struct Display {
     shared: Arc<Shared>,
     ticker: Option<tokio::task::JoinHandle<()>>,
@@ -28,7 +28,7 @@ struct Shared {
     begin: Instant,
     output: CliOutput,
     screen: Option<Screen>,
-    /// For programs, in place of all else.
+    /// Set if progress is JSON: then only these events are written.
     events: Option<ProgressEvents>,
 }
 
@@ -38,7 +38,7 @@ struct Screen {
 }
 
 impl Display {
-    /// Begins to show the plan's run. Must be called inside the runtime.
+    /// Starts the display of a run. Must be called inside the runtime.
     pub(crate) fn begin(plan: &Plan, output: &CliOutput) -> Self {
         let moving = output.moving && !output.is_quiet();
         let target = || ProgressDrawTarget::term(Term::stderr(), 10);
@@ -46,7 +46,7 @@ impl Display {
             bars: MultiProgress::with_draw_target(target()),
             shown: Mutex::new(Vec::new()),
         });
-        output.on_screen(screen.as_ref().map(|screen| screen.bars.clone()));
+        output.set_screen(screen.as_ref().map(|screen| screen.bars.clone()));
         let shared = Arc::new(Shared {
             view: Mutex::new(RunProgress::new(plan)),
             begin: Instant::now(),
@@ -58,7 +58,7 @@ impl Display {
             let shared = Arc::clone(&shared);
             tokio::spawn(async move {
                 let mut tick = tokio::time::interval(TICK);
-                // Ends when the display does: `end` aborts it.
+                // `drop` aborts this task.
                 loop {
                     tick.tick().await;
                     shared.draw();
@@ -80,7 +80,7 @@ impl Drop for Display {
             let shown = screen.shown.lock();
             shown.iter().for_each(ProgressBar::abandon);
         }
-        self.shared.output.on_screen(None);
+        self.shared.output.set_screen(None);
     }
 }
 
@@ -100,14 +100,14 @@ impl Shared {
         let mut view = self.view.lock();
         view.on_event(event, now);
         let level = self.output.verbosity();
-        // On a terminal the view shows it; only those who asked for more get lines as well.
+        // On a terminal the view shows the event. Lines are printed in addition from `-v 4` on.
         if self.screen.is_some() && level < 4 {
             return;
         }
         if let Some(line) = plain::line(&view, event, level) {
             drop(view);
             let time = jiff::Zoned::now().strftime("%H:%M:%S").to_string();
-            self.output.say(&format!("{time}  {line}"));
+            self.output.info(&format!("{time}  {line}"));
         }
     }
 

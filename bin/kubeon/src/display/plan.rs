@@ -1,4 +1,4 @@
-//! A plan as text: what, where and why, stage by stage.
+//! A plan as text: action, hosts and reason of each stage.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +10,7 @@ use kubeon_wire::Op;
 
 use crate::output::{TextTable, words};
 
-/// A stage of a plan, summed up.
+/// The summary of a stage.
 struct Row {
     stage: StageName,
     hosts: String,
@@ -18,7 +18,7 @@ struct Row {
     why: String,
 }
 
-/// The table of a plan: one line for each stage, or each step with `wide`.
+/// The table of a plan: one line per stage, or per step if `wide`.
 pub(crate) fn table(plan: &Plan, wide: bool) -> TextTable {
     let mut table = TextTable::new(&["", "", "", ""]).indent(2);
     if wide {
@@ -74,7 +74,7 @@ fn name(plan: &Plan, host: HostAddress) -> String {
     plan.hosts.get(&host).map_or_else(|| host.to_string(), |host| host.name.to_string())
 }
 
-/// One or two hosts by name, more by number.
+/// The names of up to two hosts, else the number of hosts.
 fn hosts(plan: &Plan, stage: StageName, steps: &[&Step]) -> String {
     if stage == StageName::Verify {
         return "cluster".to_owned();
@@ -92,12 +92,12 @@ fn hosts(plan: &Plan, stage: StageName, steps: &[&Step]) -> String {
     }
 }
 
-/// Titles that fit into a line; more are summed up by the stage's own title.
-const MOST_TITLES: usize = 2;
-/// Columns for what a stage does.
+/// Maximum number of step titles per stage. If there are more, the title of the stage is shown.
+const MAX_TITLES: usize = 2;
+/// Maximum width of the action of a stage.
 const WHAT_WIDTH: usize = 72;
 
-/// What a stage does: parts by number and size, the rest by title, equal titles once.
+/// The action of a stage: parts with number and size, and the distinct titles of other steps.
 fn what(stage: StageName, steps: &[&Step]) -> String {
     let mut parts = BTreeMap::new();
     let mut titles: Vec<String> = Vec::new();
@@ -113,12 +113,12 @@ fn what(stage: StageName, steps: &[&Step]) -> String {
         let size: u64 = parts.values().sum();
         text.push(format!("put {} ({}) where missing", words::count(parts.len(), "part"), words::size(size)));
     }
-    text.extend(sum_up(stage, titles));
+    text.extend(summarize(stage, titles));
     truncate_str(&text.join(", "), WHAT_WIDTH, "…").into_owned()
 }
 
-fn sum_up(stage: StageName, titles: Vec<String>) -> Vec<String> {
-    if titles.len() <= MOST_TITLES {
+fn summarize(stage: StageName, titles: Vec<String>) -> Vec<String> {
+    if titles.len() <= MAX_TITLES {
         return titles;
     }
     match STAGES.iter().find(|known| known.name == stage) {
@@ -127,7 +127,7 @@ fn sum_up(stage: StageName, titles: Vec<String>) -> Vec<String> {
     }
 }
 
-/// The reason that most steps of a stage share.
+/// The most frequent reason of a stage.
 fn why(steps: &[&Step]) -> String {
     let mut counts: Vec<(&str, usize)> = Vec::new();
     for step in steps {
@@ -136,7 +136,7 @@ fn why(steps: &[&Step]) -> String {
             None => counts.push((&step.why, 1)),
         }
     }
-    // The first of equally frequent reasons, so that the text does not depend on chance.
+    // The first of equally frequent reasons makes the text deterministic.
     let most = counts.iter().map(|(_, count)| *count).max().unwrap_or(0);
     counts.iter().find(|(_, count)| *count == most).map(|(why, _)| (*why).to_owned()).unwrap_or_default()
 }

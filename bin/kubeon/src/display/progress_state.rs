@@ -1,58 +1,58 @@
-//! What is known of each host and each step of a run.
+//! The state of each host and each step of a run.
 
 use std::time::Duration;
 
 use kubeon_plan::StageName;
 
-/// Where a step stands.
+/// The status of a step.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum StepStatus {
     /// Not started.
     Waiting,
-    /// Under way since then.
+    /// Running since this time.
     Running(Duration),
     /// Done.
     Done,
-    /// Failed for good; says why.
+    /// Failed permanently, with the reason.
     Failed(String),
-    /// Will not be started.
+    /// Skipped.
     Skipped,
 }
 
-/// A step on the view.
+/// The progress of a step.
 #[derive(Debug, Clone)]
 pub(crate) struct StepProgress {
-    /// Its stage.
+    /// The stage.
     pub stage: StageName,
-    /// What it does.
+    /// The title.
     pub title: String,
-    /// Whether it only waits until its title is true.
+    /// Whether the step only waits for a condition.
     pub check: bool,
-    /// Bytes that it sends; 0 for most.
+    /// Bytes to send; 0 if the step sends no part.
     pub size: u64,
     /// Bytes sent so far.
     pub sent: u64,
-    /// Where it stands.
+    /// The status.
     pub status: StepStatus,
-    /// What it said last.
+    /// The last note.
     pub note: String,
-    /// Steps that it waits for, by place.
+    /// Indexes of the steps that it needs.
     pub needs: Vec<usize>,
-    /// Its host, by place.
+    /// Index of the host.
     pub host: usize,
 }
 
-/// A host on the view.
+/// The progress of a host.
 #[derive(Debug, Clone)]
 pub(crate) struct HostProgress {
-    /// Its name as a node.
+    /// The node name.
     pub name: String,
-    /// Its steps, by place, in order.
+    /// Indexes of its steps, in order.
     pub steps: Vec<usize>,
-    /// Whether it was opened.
+    /// Whether the host is connected.
     pub open: bool,
-    /// What is wrong with it; empty when nothing is.
+    /// The current connection problem; empty if there is none.
     pub trouble: String,
-    /// When its first part began to be sent.
+    /// Start of sending the first part.
     pub sending_since: Option<Duration>,
 }

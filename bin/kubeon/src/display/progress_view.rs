@@ -1,4 +1,4 @@
-//! What is known of a run: every host, every step, where it stands. Time comes in as a value.
+//! The state of a run: every host and every step. The time is an argument.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -11,30 +11,35 @@ use kubeon_wire::Op;
 use super::estimate::Estimate;
 use super::progress_state::{HostProgress, StepProgress, StepStatus};
 
-/// A run.
+/// The progress of a run.
 #[derive(Debug, Clone)]
 pub(crate) struct RunProgress {
     /// The cluster's name and version.
     pub title: String,
-    /// Hosts in the plan's order, those without steps left out.
+    /// Hosts in the order of the plan, without hosts that have no steps.
     pub hosts: Vec<HostProgress>,
-    /// Steps in the plan's order.
+    /// Steps in the order of the plan.
     pub steps: Vec<StepProgress>,
     estimate: Estimate,
-    places: BTreeMap<StepId, usize>,
-    addresses: BTreeMap<HostAddress, usize>,
+    step_indexes: BTreeMap<StepId, usize>,
+    host_indexes: BTreeMap<HostAddress, usize>,
 }
 
 impl RunProgress {
-    /// Everything is still to do.
+    /// The progress before the run.
     pub(crate) fn new(plan: &Plan) -> Self {
         let mut view = Self {
             title: format!("{}  {}", plan.cluster, plan.version),
             hosts: Vec::new(),
             steps: Vec::with_capacity(plan.steps.len()),
             estimate: Estimate::new(plan),
-            places: plan.steps.iter().enumerate().map(|(place, step)| (step.id.clone(), place)).collect(),
-            addresses: BTreeMap::new(),
+            step_indexes: plan
+                .steps
+                .iter()
+                .enumerate()
+                .map(|(index, step)| (step.id.clone(), index))
+                .collect(),
+            host_indexes: BTreeMap::new(),
         };
         let busy: BTreeSet<_> = plan.steps.iter().map(|step| step.host).collect();
         let mut order = Vec::new();
@@ -46,7 +51,7 @@ impl RunProgress {
         for address in order {
             let name =
                 plan.hosts.get(&address).map_or_else(|| address.to_string(), |host| host.name.to_string());
-            view.addresses.insert(address, view.hosts.len());
+            view.host_indexes.insert(address, view.hosts.len());
             view.hosts.push(HostProgress {
                 name,
                 steps: Vec::new(),
@@ -55,9 +60,9 @@ impl RunProgress {
                 sending_since: None,
             });
         }
-        for (place, step) in plan.steps.iter().enumerate() {
-            let host = view.addresses.get(&step.host).copied().unwrap_or_default();
-            view.hosts[host].steps.push(place);
+        for (index, step) in plan.steps.iter().enumerate() {
+            let host = view.host_indexes.get(&step.host).copied().unwrap_or_default();
+            view.hosts[host].steps.push(index);
             view.steps.push(StepProgress {
                 stage: step.stage,
                 title: step.title.clone(),
@@ -66,14 +71,14 @@ impl RunProgress {
                 sent: 0,
                 status: StepStatus::Waiting,
                 note: String::new(),
-                needs: step.needs.iter().filter_map(|id| view.places.get(id).copied()).collect(),
+                needs: step.needs.iter().filter_map(|id| view.step_indexes.get(id).copied()).collect(),
                 host,
             });
         }
         view
     }
 
-    /// Takes in what happened; `now` is the time since the run began.
+    /// Handles an event; `now` is the time since the start of the run.
     pub(crate) fn on_event(&mut self, event: &RunEvent, now: Duration) {
         match event {
             RunEvent::PlanStarted { .. } => {}
@@ -82,7 +87,7 @@ impl RunProgress {
                 host.trouble.clear();
             }),
             RunEvent::HostRetrying { host, failure, .. } => {
-                self.host(*host, |host| host.trouble = format!("trying again: {failure}"));
+                self.host(*host, |host| host.trouble = format!("retrying: {failure}"));
             }
             RunEvent::HostLost { host, failure } => {
                 self.host(*host, |host| host.trouble = failure.to_string())
@@ -93,7 +98,7 @@ impl RunProgress {
             RunEvent::Progress { step, done, .. } => self.sent(step, *done, now),
             RunEvent::Note { step, text, .. } => self.step(step, |step| step.note.clone_from(text)),
             RunEvent::Retrying { step, failure, attempt, .. } => {
-                self.step(step, |step| step.note = format!("try {attempt}: {failure}"));
+                self.step(step, |step| step.note = format!("attempt {attempt}: {failure}"));
             }
             RunEvent::Done { step, .. } => self.step(step, |step| {
                 step.status = StepStatus::Done;
@@ -106,37 +111,37 @@ impl RunProgress {
         }
     }
 
-    /// A step by its identity.
-    pub(crate) fn find(&self, id: &str) -> Option<&StepProgress> {
-        self.places.get(id).map(|&place| &self.steps[place])
+    /// The step with this ID.
+    pub(crate) fn find(&self, id: &StepId) -> Option<&StepProgress> {
+        self.step_indexes.get(id).map(|&index| &self.steps[index])
     }
 
-    /// Whether the step failed because its host was lost for that cause.
-    pub(crate) fn is_lost(&self, id: &str, cause: &str) -> bool {
+    /// Whether the host of the step was lost with this cause.
+    pub(crate) fn is_lost(&self, id: &StepId, cause: &str) -> bool {
         self.find(id).is_some_and(|step| self.hosts[step.host].trouble == cause)
     }
 
-    /// How long the run will have taken in all, as far as can be told.
+    /// The estimated total duration of the run.
     pub(crate) fn expected(&self, now: Duration) -> Duration {
         self.estimate.total(&self.steps, now)
     }
 
-    fn sent(&mut self, step: &str, bytes: u64, now: Duration) {
-        let Some(&place) = self.places.get(step) else { return };
-        self.steps[place].sent = bytes;
-        let host = self.steps[place].host;
+    fn sent(&mut self, step: &StepId, bytes: u64, now: Duration) {
+        let Some(&index) = self.step_indexes.get(step) else { return };
+        self.steps[index].sent = bytes;
+        let host = self.steps[index].host;
         self.hosts[host].sending_since.get_or_insert(now);
     }
 
-    fn step(&mut self, id: &str, change: impl FnOnce(&mut StepProgress)) {
-        if let Some(&place) = self.places.get(id) {
-            change(&mut self.steps[place]);
+    fn step(&mut self, id: &StepId, change: impl FnOnce(&mut StepProgress)) {
+        if let Some(&index) = self.step_indexes.get(id) {
+            change(&mut self.steps[index]);
         }
     }
 
     fn host(&mut self, address: HostAddress, change: impl FnOnce(&mut HostProgress)) {
-        if let Some(&place) = self.addresses.get(&address) {
-            change(&mut self.hosts[place]);
+        if let Some(&index) = self.host_indexes.get(&address) {
+            change(&mut self.hosts[index]);
         }
     }
 }

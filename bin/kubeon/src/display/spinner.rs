@@ -1,86 +1,103 @@
-//! Shows work that is not a plan: named things that begin, say something and end.
+//! Shows the progress of tasks that are not steps of a plan.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use console::{Term, truncate_str};
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use kubeon_engine::cluster_nodes::CopyObserver;
 use parking_lot::Mutex;
 
 use super::lines;
 use crate::output::{CliOutput, words};
 
-/// A list of things under way. On a terminal each is a moving line; elsewhere each is a line when it ends.
+/// A list of running tasks. On a terminal each task is a redrawn line; elsewhere each finished task is a
+/// line.
 pub(crate) struct Spinner {
     output: CliOutput,
     bars: Option<MultiProgress>,
-    items: Mutex<BTreeMap<String, Item>>,
+    tasks: Mutex<BTreeMap<String, Task>>,
 }
 
 impl Drop for Spinner {
     fn drop(&mut self) {
-        self.output.on_screen(None);
+        self.output.set_screen(None);
     }
 }
 
-struct Item {
+struct Task {
     begin: Instant,
     bar: Option<ProgressBar>,
 }
 
+impl CopyObserver for Spinner {
+    fn connecting(&self, node: &str) {
+        self.begin(node, "connecting");
+    }
+
+    fn copied(&self, node: &str, done: u64, total: u64) {
+        let sizes = format!("{:.1}/{}", words::mebibytes(done), words::size(total));
+        self.update(node, &format!("copying {sizes}"));
+    }
+
+    fn ended(&self, node: &str, result: Result<(), &str>) {
+        self.end(node, result.map(|()| "copied"));
+    }
+}
+
 impl Spinner {
-    /// Nothing is under way yet.
+    /// Creates an empty list.
     pub(crate) fn new(output: &CliOutput) -> Self {
         let moving = output.moving && !output.is_quiet();
         let bars =
             moving.then(|| MultiProgress::with_draw_target(ProgressDrawTarget::term(Term::stderr(), 10)));
-        output.on_screen(bars.clone());
-        Self { output: output.clone(), bars, items: Mutex::new(BTreeMap::new()) }
+        output.set_screen(bars.clone());
+        Self { output: output.clone(), bars, tasks: Mutex::new(BTreeMap::new()) }
     }
 
-    /// Something began.
-    pub(crate) fn begin(&self, name: &str, words: &str) {
+    /// Starts a task.
+    pub(crate) fn begin(&self, name: &str, text: &str) {
         let bar = self.bars.as_ref().map(|bars| bars.add(bar()));
         if let Some(bar) = &bar {
-            bar.set_message(self.text(&format!("  {name}  ● {words}")));
+            bar.set_message(self.text(&format!("  {name}  ● {text}")));
             bar.enable_steady_tick(Duration::from_millis(200));
         } else {
-            self.line(4, &format!("{name}  ● {words}"));
+            self.line(4, &format!("{name}  ● {text}"));
         }
-        self.items().insert(name.to_owned(), Item { begin: Instant::now(), bar });
+        self.tasks().insert(name.to_owned(), Task { begin: Instant::now(), bar });
     }
 
-    /// It says something.
-    pub(crate) fn says(&self, name: &str, words: &str) {
-        let items = self.items();
-        match items.get(name).and_then(|item| item.bar.as_ref()) {
-            Some(bar) => bar.set_message(self.text(&format!("  {name}  ● {words}"))),
-            None => self.line(4, &format!("{name}  · {words}")),
+    /// Updates the text of a task.
+    pub(crate) fn update(&self, name: &str, text: &str) {
+        let tasks = self.tasks();
+        match tasks.get(name).and_then(|task| task.bar.as_ref()) {
+            Some(bar) => bar.set_message(self.text(&format!("  {name}  ● {text}"))),
+            None => self.line(4, &format!("{name}  · {text}")),
         }
     }
 
-    /// A word on the whole, above what moves.
-    pub(crate) fn say(&self, words: &str) {
-        self.output.say(words);
+    /// Prints a message above the tasks.
+    pub(crate) fn info(&self, text: &str) {
+        self.output.info(text);
     }
 
-    /// It says something; begins with it.
-    pub(crate) fn progress(&self, name: &str, words: &str) {
-        let known = self.items().contains_key(name);
-        if known { self.says(name, words) } else { self.begin(name, words) }
+    /// Updates a task, or starts it.
+    pub(crate) fn progress(&self, name: &str, text: &str) {
+        let known = self.tasks().contains_key(name);
+        if known { self.update(name, text) } else { self.begin(name, text) }
     }
 
-    /// It ended well, or with a reason why not.
+    /// Ends a task with its result, or with the reason of its failure.
     pub(crate) fn end(&self, name: &str, result: Result<&str, &str>) {
-        let item = self.items().remove(name);
-        let took = item
+        let task = self.tasks().remove(name);
+        let took = task
             .as_ref()
-            .map_or_else(String::new, |item| format!(" ({})", words::time(item.begin.elapsed())));
+            .map_or_else(String::new, |task| format!(" ({})", words::time(task.begin.elapsed())));
         let text = match result {
-            Ok(words) => format!("{name}  ✓ {words}{took}"),
+            Ok(result) => format!("{name}  ✓ {result}{took}"),
             Err(why) => format!("{name}  ✗ {why}{took}"),
         };
-        match item.and_then(|item| item.bar) {
+        match task.and_then(|task| task.bar) {
             Some(bar) => {
                 bar.disable_steady_tick();
                 bar.set_style(style("{msg}"));
@@ -90,8 +107,8 @@ impl Spinner {
         }
     }
 
-    fn items(&self) -> parking_lot::MutexGuard<'_, BTreeMap<String, Item>> {
-        self.items.lock()
+    fn tasks(&self) -> parking_lot::MutexGuard<'_, BTreeMap<String, Task>> {
+        self.tasks.lock()
     }
 
     fn line(&self, level: u8, text: &str) {

@@ -1,4 +1,4 @@
-//! The view against golden texts.
+//! Tests of the view.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -79,6 +79,7 @@ fn plan() -> Plan {
         generation: 1,
         hosts: (1..=3).map(|i| (address(i), planned(&format!("h{i}")))).collect(),
         steps,
+        continues: false,
         up_to_date: 0,
         facts: 3,
         notes: Vec::new(),
@@ -102,7 +103,7 @@ fn failure(cause: &str) -> StepFailure {
     StepFailure { category: Category::Failed, cause: cause.to_owned(), log: Vec::new() }
 }
 
-/// h1 starts the API server, h2 takes in parts, h3 waits for the API server.
+/// h1 starts the API server, h2 receives parts, h3 waits for the API server.
 fn midway() -> RunProgress {
     let mut view = RunProgress::new(&plan());
     let at = |seconds: u64| Duration::from_secs(seconds);
@@ -130,7 +131,7 @@ fn shown(view: &RunProgress, seconds: f64, width: usize, height: usize) -> Strin
 }
 
 #[test]
-fn shows_done_stages_the_present_step_and_what_is_waited_for() {
+fn shows_finished_stages_and_the_current_step_or_wait() {
     assert_eq!(
         shown(&midway(), 14.2, 100, 24),
         "\
@@ -142,7 +143,7 @@ demo  v1.36.3                                                                   
 }
 
 #[test]
-fn a_narrow_terminal_counts_what_is_done() {
+fn a_narrow_terminal_shows_the_number_of_finished_stages() {
     let text = shown(&midway(), 14.2, 60, 24);
     assert_eq!(
         text,
@@ -173,14 +174,14 @@ fn a_low_terminal_shows_the_busy_hosts_and_counts_the_rest() {
 }
 
 #[test]
-fn a_check_reads_as_something_that_is_waited_for() {
+fn a_check_is_shown_as_a_wait() {
     let mut view = midway();
     view.on_event(&started(3, "join/start kubelet v1.36.3"), Duration::from_secs(14));
     assert!(shown(&view, 14.2, 100, 24).ends_with("● waits until start kubelet v1.36.3"));
 }
 
 #[test]
-fn a_failed_step_stays_on_the_board() {
+fn a_failed_step_stays_visible() {
     let mut view = midway();
     let step: StepId = "artifacts/put containerd v2.4.2@h2".parse().unwrap();
     let failed =
@@ -197,7 +198,7 @@ fn a_failed_step_stays_on_the_board() {
 }
 
 #[test]
-fn the_expectation_never_falls_behind_the_clock() {
+fn the_estimate_is_never_less_than_the_elapsed_time() {
     let view = midway();
     let late = Duration::from_secs(300);
     assert!(view.expected(late) > late);
@@ -205,7 +206,7 @@ fn the_expectation_never_falls_behind_the_clock() {
 }
 
 #[test]
-fn without_a_terminal_every_ended_step_is_a_line() {
+fn without_a_terminal_every_finished_step_is_a_line() {
     let view = midway();
     assert_eq!(
         plain::line(&view, &done(2, "prepare/load kernel modules"), 1).unwrap(),
@@ -216,7 +217,7 @@ fn without_a_terminal_every_ended_step_is_a_line() {
 }
 
 #[test]
-fn a_plan_is_one_line_a_stage() {
+fn a_plan_has_one_line_per_stage() {
     assert_eq!(
         text::table(&plan(), false).text(false),
         [
@@ -231,7 +232,7 @@ fn a_plan_is_one_line_a_stage() {
 }
 
 #[test]
-fn programs_are_told_what_begins_ends_and_fails() {
+fn progress_events_report_start_end_and_failure() {
     let events = ProgressEvents::new(&plan());
     let step: StepId = "artifacts/put containerd v2.4.2@h2".parse().unwrap();
     let failed = |step: &StepId| RunEvent::Failed {
@@ -239,7 +240,7 @@ fn programs_are_told_what_begins_ends_and_fails() {
         step: step.clone(),
         failure: failure("no space left"),
     };
-    assert_eq!(events.line(&failed(&step)), None, "a step that never began is reported with its lost host");
+    assert_eq!(events.line(&failed(&step)), None, "a step that did not start is reported with its lost host");
     let line = |event: &RunEvent| serde_json::to_string(&events.line(event).unwrap()).unwrap();
     assert_eq!(
         line(&started(2, "artifacts/put containerd v2.4.2")),

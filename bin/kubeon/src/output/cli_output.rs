@@ -1,4 +1,4 @@
-//! Where words go: results to standard output, everything that moves or explains to standard error.
+//! The output of the program: results go to standard output, messages and progress go to standard error.
 
 use std::io::{self, IsTerminal as _, Write as _};
 use std::sync::Arc;
@@ -11,10 +11,10 @@ use super::keys::SilentKeys;
 use crate::args::{CliEnvironment, ProgressForm, VerbosityFlags};
 use crate::cli_error::CliError;
 
-/// From this level on the crates below speak as well.
+/// From this level on the logs of the other crates are printed.
 const DEBUG: u8 = 6;
 
-/// What may be said, and how.
+/// The output of a command. Clones share the screen.
 #[derive(Clone)]
 pub(crate) struct CliOutput {
     quiet: bool,
@@ -23,21 +23,21 @@ pub(crate) struct CliOutput {
     pub moving: bool,
     /// Standard error takes colours.
     pub colour: bool,
-    /// Everything is told as lines of JSON.
+    /// Messages and progress are written as lines of JSON.
     json: bool,
-    /// A person can be asked: standard input and error are terminals.
+    /// The user can be asked: standard input and error are terminals.
     pub can_ask: bool,
-    screen: Arc<Mutex<Option<Moving>>>,
+    screen: Arc<Mutex<Option<LiveScreen>>>,
 }
 
-/// Lines that move, for as long as they do.
-struct Moving {
+/// The lines that are redrawn.
+struct LiveScreen {
     screen: MultiProgress,
     _keys: Option<SilentKeys>,
 }
 
 impl CliOutput {
-    /// From flags, environment and what the standard streams are.
+    /// Creates the output from flags, environment and the standard streams.
     pub(crate) fn new(flags: &VerbosityFlags, environment: &CliEnvironment) -> Self {
         let json = flags.progress == ProgressForm::Json;
         let terminal = io::stderr().is_terminal() && !json;
@@ -46,7 +46,7 @@ impl CliOutput {
         Self {
             quiet: flags.quiet || verbosity == 0,
             verbosity,
-            // Debugging words come from everywhere and would tear moving lines apart.
+            // Debug logs bypass the screen and would break the redrawn lines.
             moving: capable && verbosity < DEBUG,
             colour: capable && !environment.no_color,
             json,
@@ -55,7 +55,7 @@ impl CliOutput {
         }
     }
 
-    /// Whether only results and errors are wanted.
+    /// Whether only results and errors are printed.
     pub(crate) fn is_quiet(&self) -> bool {
         self.quiet
     }
@@ -65,7 +65,7 @@ impl CliOutput {
         self.verbosity
     }
 
-    /// A result, to standard output.
+    /// Prints a result to standard output.
     ///
     /// # Errors
     /// When standard output is closed or full.
@@ -75,8 +75,8 @@ impl CliOutput {
         Ok(out.flush()?)
     }
 
-    /// A line that explains, to standard error. Nobody can be told when that fails.
-    pub(crate) fn say(&self, line: &str) {
+    /// Prints an informational message to standard error. Write errors are ignored.
+    pub(crate) fn info(&self, line: &str) {
         if self.quiet {
             return;
         }
@@ -85,41 +85,42 @@ impl CliOutput {
         }
         let screen = self.screen.lock();
         let _ = match screen.as_ref() {
-            Some(moving) => moving.screen.println(line),
+            Some(live) => live.screen.println(line),
             None => writeln!(io::stderr().lock(), "{line}"),
         };
     }
 
-    /// From now on lines move on this screen, and what is said goes above them; `None` when they stand still again.
-    pub(crate) fn on_screen(&self, screen: Option<MultiProgress>) {
-        *self.screen.lock() = screen.map(|screen| Moving { screen, _keys: SilentKeys::new() });
+    /// Sets the screen that redraws lines; messages are printed above them. `None`: no line is redrawn any
+    /// more.
+    pub(crate) fn set_screen(&self, screen: Option<MultiProgress>) {
+        *self.screen.lock() = screen.map(|screen| LiveScreen { screen, _keys: SilentKeys::new() });
     }
 
-    /// A line for those who asked for more with `-v`.
+    /// Prints a message if `-v` is at least `level`.
     pub(crate) fn detail(&self, level: u8, line: &str) {
         if self.verbosity >= level {
-            self.say(line);
+            self.info(line);
         }
     }
 
-    /// A warning, to standard error.
+    /// Prints a warning to standard error.
     pub(crate) fn warn(&self, line: &str) {
         if self.json && !self.quiet {
             return self.note(line, true);
         }
-        self.say(&format!("warning: {line}"));
+        self.info(&format!("warning: {line}"));
     }
 
     fn note(&self, line: &str, warning: bool) {
         self.progress(&Progress::Note { text: line.to_owned(), warning });
     }
 
-    /// Whether programs listen.
+    /// Whether progress is written as lines of JSON.
     pub(crate) fn is_json(&self) -> bool {
         self.json
     }
 
-    /// A line for programs, to standard error, where they listen. Nobody can be told when that fails.
+    /// Writes a progress event to standard error if progress is JSON. Write errors are ignored.
     pub(crate) fn progress(&self, progress: &Progress) {
         if !self.json {
             return;
@@ -130,26 +131,26 @@ impl CliOutput {
         }
     }
 
-    /// How a command ended, to standard error.
+    /// Reports the end of a command to standard error.
     pub(crate) fn end(&self, result: &Result<(), CliError>) {
         match result {
             Ok(()) => {
                 self.progress(&Progress::End { ok: true, reason: None, next: None, refusals: Vec::new() })
             }
-            Err(stop) if self.json => {
-                let reason = Some(stop.reason()).filter(|reason| !reason.is_empty());
+            Err(error) if self.json => {
+                let reason = Some(error.reason()).filter(|reason| !reason.is_empty());
                 self.progress(&Progress::End {
                     ok: false,
                     reason,
-                    next: stop.next(),
-                    refusals: stop.refusals.to_vec(),
+                    next: error.command(),
+                    refusals: error.refusals.to_vec(),
                 });
             }
-            Err(stop) => drop(write!(io::stderr().lock(), "{stop}")),
+            Err(error) => drop(write!(io::stderr().lock(), "{error}")),
         }
     }
 
-    /// Asks a question that is answered by yes or no; no when nobody can be asked.
+    /// Asks a yes-or-no question. Returns false when the user cannot answer.
     ///
     /// # Errors
     /// When the terminal cannot be read.

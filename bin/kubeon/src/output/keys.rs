@@ -1,16 +1,16 @@
-//! Keeps `^C` off the lines that move: the terminal would write it at their end and shift them.
+//! Disables the echo of `^C`, which would shift the redrawn lines.
 
 use std::io;
 
 use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
 
-/// While this lives, control keys are not echoed; what is typed otherwise is.
+/// Until this value is dropped, the terminal does not echo control keys. Other keys are echoed.
 pub(super) struct SilentKeys {
     before: Termios,
 }
 
 impl SilentKeys {
-    /// `None` where standard input is no terminal.
+    /// `None` if standard input is not a terminal.
     pub(super) fn new() -> Option<Self> {
         let before = tcgetattr(io::stdin()).ok()?;
         let mut silent = before.clone();
@@ -22,7 +22,7 @@ impl SilentKeys {
 
 impl Drop for SilentKeys {
     fn drop(&mut self) {
-        // The terminal is gone when this fails.
+        // This fails only when the terminal is closed.
         let _ = tcsetattr(io::stdin(), OptionalActions::Now, &self.before);
     }
 }

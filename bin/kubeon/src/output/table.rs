@@ -1,8 +1,8 @@
-//! Columns for people.
+//! Tables as text.
 
 use console::measure_text_width;
 
-/// A table; columns from `wide_from` on are shown with `-o wide` only.
+/// A table. Some columns are shown with `-o wide` only.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct TextTable {
     titles: Vec<&'static str>,
@@ -12,12 +12,12 @@ pub(crate) struct TextTable {
 }
 
 impl TextTable {
-    /// A table with these titles, all always shown.
+    /// A table with these columns, which are always shown.
     pub(crate) fn new(titles: &[&'static str]) -> Self {
         Self { titles: titles.to_vec(), wide: vec![false; titles.len()], rows: Vec::new(), indent: 0 }
     }
 
-    /// With further columns, shown with `-o wide` only.
+    /// Adds columns that are shown with `-o wide` only.
     #[must_use]
     pub(crate) fn wide(mut self, titles: &[&'static str]) -> Self {
         self.titles.extend_from_slice(titles);
@@ -25,7 +25,7 @@ impl TextTable {
         self
     }
 
-    /// Set in by so many columns.
+    /// Indents every line by this number of spaces.
     #[must_use]
     pub(crate) fn indent(mut self, indent: usize) -> Self {
         self.indent = indent;
@@ -39,7 +39,8 @@ impl TextTable {
         self.rows.push(cells);
     }
 
-    /// The table as text: two spaces between columns, none at the end of a line. Nothing when it has no row.
+    /// The table as text, with two spaces between columns and no trailing spaces. Empty if the table has no
+    /// row.
     pub(crate) fn text(&self, wide: bool) -> String {
         if self.rows.is_empty() {
             return String::new();

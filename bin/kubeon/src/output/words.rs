@@ -1,4 +1,4 @@
-//! Times and sizes for people.
+//! Formats times, sizes, counts and lists.
 
 use std::time::Duration;
 
@@ -38,7 +38,7 @@ pub(crate) fn size(bytes: u64) -> String {
 
 /// Bytes in MiB.
 pub(crate) fn mebibytes(bytes: u64) -> f64 {
-    // Sizes here stay far below 2^52 bytes, where the conversion is exact.
+    // The conversion is exact below 2^52 bytes.
     #[expect(clippy::cast_precision_loss)]
     let bytes = bytes as f64;
     bytes / 1_048_576.0
@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn uses_the_unit_that_a_person_would() {
+    fn uses_the_largest_unit_that_fits() {
         let seconds = Duration::from_secs_f64;
         for (duration, text) in
             [(0.34, "0.3 s"), (28.4, "28.4 s"), (240.0, "4 min"), (7200.0, "2 h"), (18_144_000.0, "210d")]

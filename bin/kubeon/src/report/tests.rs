@@ -1,4 +1,4 @@
-//! Reports against golden texts.
+//! Tests of error reports.
 
 use std::collections::BTreeMap;
 
@@ -56,6 +56,7 @@ fn reconciled(results: &[StepOutcome]) -> Reconciled {
         generation: 1,
         hosts: hosts.collect::<BTreeMap<_, _>>(),
         steps,
+        continues: false,
         up_to_date: 16,
         facts: 3,
         notes: Vec::new(),
@@ -66,22 +67,22 @@ fn reconciled(results: &[StepOutcome]) -> Reconciled {
 const DONE: StepOutcome = StepOutcome::Done { changed: true, milliseconds: 1 };
 
 #[test]
-fn names_host_step_cause_and_what_is_done() {
+fn names_host_step_cause_and_completed_steps() {
     let failure = StepFailure {
         category: Category::Exhausted,
         cause: "no space left on /var/lib/kubeon (41 MiB free, 84 MiB needed)".to_owned(),
-        log: vec!["last words".to_owned()],
+        log: vec!["last line".to_owned()],
     };
-    let stop =
+    let error =
         incomplete(&reconciled(&[DONE, DONE, StepOutcome::Failed { failure }]), false, "kubeon create demo");
-    assert_eq!(stop.category, ErrorCategory::Failed);
+    assert_eq!(error.category, ErrorCategory::Failed);
     assert_eq!(
-        stop.to_string(),
+        error.to_string(),
         "\
 error: demo: step 3 of 3 failed on h3
   step    artifacts: put kubelet v1.36.3 (sha256 9c1e9c1e…)
   cause   no space left on /var/lib/kubeon (41 MiB free, 84 MiB needed)
-  output  last words
+  output  last line
   done    18 steps are up to date; h1 and h2 are complete
 continue with: kubeon create demo
 "
@@ -89,12 +90,12 @@ continue with: kubeon create demo
 }
 
 #[test]
-fn an_interrupted_run_says_how_to_go_on() {
+fn an_interrupted_run_names_the_next_command() {
     let skipped = StepOutcome::Skipped { because: None };
-    let stop = incomplete(&reconciled(&[DONE, skipped.clone(), skipped]), true, "kubeon create demo");
-    assert_eq!(stop.category, ErrorCategory::Interrupted);
+    let error = incomplete(&reconciled(&[DONE, skipped.clone(), skipped]), true, "kubeon create demo");
+    assert_eq!(error.category, ErrorCategory::Interrupted);
     assert_eq!(
-        stop.to_string(),
+        error.to_string(),
         "error: demo: stopped before the end\n  done  17 steps are up to date; h1 is complete\ncontinue with: kubeon create demo\n"
     );
 }

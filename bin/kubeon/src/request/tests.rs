@@ -1,11 +1,11 @@
-//! What flags say, down to the plan of each host.
+//! Tests of flags: from the command line to the plan of each host.
 
 mod files;
 
 use clap::Parser as _;
 use kubeon_pki::ClusterPki;
 use kubeon_plan::sim::{artifacts, bare};
-use kubeon_plan::{Intent, Plan, Seen, Snapshot};
+use kubeon_plan::{Intent, Observation, Plan, Snapshot};
 use kubeon_ports::Secrets as _;
 use kubeon_wire::{Check, Content, Op, SecretRef};
 use serde_json::{Value, json};
@@ -23,15 +23,15 @@ fn requested(flags: &[&str]) -> Result<ClusterRequest, CliError> {
     }
 }
 
-/// What `create` with these flags would do to bare hosts.
+/// The plan of `create` with these flags for bare hosts.
 fn plan(flags: &[&str]) -> Plan {
     let intent = Intent::new(requested(flags).unwrap().spec, "u", 0, artifacts("v1.36.3"));
-    let seen = |host: &str, name| (host.parse().unwrap(), Seen::Fresh(bare(name)));
+    let seen = |host: &str, name| (host.parse().unwrap(), Observation::Fresh(bare(name)));
     let hosts = [seen("10.0.0.1", "h1"), seen("10.0.0.2", "h2")].into();
     kubeon_plan::plan(&intent, &Snapshot { taken_at: 1_700_000_000, hosts }).unwrap()
 }
 
-/// The text of a unit on every host that has it.
+/// The texts of a unit on all hosts.
 fn units<'a>(plan: &'a Plan, wanted: &str) -> Vec<&'a str> {
     let unit = |step: &'a kubeon_plan::Step| match &step.op {
         Op::Service { name, unit, .. } if name == wanted => Some(unit.as_str()),
@@ -40,7 +40,7 @@ fn units<'a>(plan: &'a Plan, wanted: &str) -> Vec<&'a str> {
     plan.steps.iter().filter_map(unit).collect()
 }
 
-/// The texts of a file on every host that has it.
+/// The texts of a file on all hosts.
 fn files<'a>(plan: &'a Plan, wanted: &str) -> Vec<&'a str> {
     let files = plan.steps.iter().filter_map(|step| match &step.op {
         Op::Files { files } => Some(files),
@@ -63,7 +63,7 @@ fn feature_gates_reach_every_program_that_has_them() {
         assert!(texts[0].contains(flag), "{}", texts[0]);
     }
     let kubelets = files(&plan, "/var/lib/kubelet/config.yaml");
-    assert_eq!(kubelets.len(), 2, "one a host");
+    assert_eq!(kubelets.len(), 2, "one per host");
     for text in kubelets {
         let config: serde_json::Value = serde_json::from_str(text).unwrap();
         let gates = serde_json::json!({ "InPlacePodVerticalScaling": true, "AllAlpha": false });
@@ -81,9 +81,9 @@ fn without_feature_gates_no_program_gets_the_flag() {
 }
 
 #[test]
-fn what_is_no_feature_gate_is_refused_pair_by_pair() {
-    let stop = requested(&["--feature-gates", "A=true,B,C=yes,=true,a b=true,A=false,"]).unwrap_err();
-    let found: Vec<_> = stop.rows.iter().map(|(pair, why)| (pair.as_str(), why.as_str())).collect();
+fn invalid_feature_gates_are_refused_pair_by_pair() {
+    let error = requested(&["--feature-gates", "A=true,B,C=yes,=true,a b=true,A=false,"]).unwrap_err();
+    let found: Vec<_> = error.rows.iter().map(|(pair, why)| (pair.as_str(), why.as_str())).collect();
     let no_name = "is not the name of a feature gate, such as InPlacePodVerticalScaling";
     assert_eq!(
         found,
@@ -99,34 +99,34 @@ fn what_is_no_feature_gate_is_refused_pair_by_pair() {
 }
 
 #[test]
-fn authorities_live_as_long_as_asked_for_within_the_bounds_of_a_file() {
+fn the_lifetime_of_authorities_has_the_limits_of_a_file() {
     assert_eq!(requested(&[]).unwrap().spec.settings.ca_years, 100);
     for years in ["1", "10", "100"] {
         let spec = requested(&["--cert-years", years]).unwrap().spec;
         assert_eq!(spec.settings.ca_years.to_string(), years);
     }
     for years in ["0", "101", "1000"] {
-        let stop = requested(&["--cert-years", years]).unwrap_err();
+        let error = requested(&["--cert-years", years]).unwrap_err();
         let row = (format!("--cert-years {years}"), "must lie between 1 and 100".to_owned());
-        assert_eq!(stop.rows, [row]);
+        assert_eq!(error.rows, [row]);
     }
 }
 
 /// Settings that differ from every default and from each other.
-const OTHERWISE: &str = "--lb-domain api.shop.test --dns-domain shop.internal --svc-cidr 10.200.0.0/16 \
+const CUSTOM_FLAGS: &str = "--lb-domain api.shop.test --dns-domain shop.internal --svc-cidr 10.200.0.0/16 \
     --pod-cidr 10.100.0.0/16 --node-mask-size 25 --max-pods 77 --port-range 31000-31999 \
     --cert-san shop.example.com,203.0.113.9 --master-labels tier=control,example.com/rack=r1 \
     --worker-labels disk=ssd";
 
-fn otherwise() -> Plan {
-    plan(&OTHERWISE.split_whitespace().collect::<Vec<_>>())
+fn custom_plan() -> Plan {
+    plan(&CUSTOM_FLAGS.split_whitespace().collect::<Vec<_>>())
 }
 
 fn read(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
 }
 
-/// The secrets in a plan, by the files that they go to.
+/// The secrets in a plan, with the path of their files.
 fn secrets<'a>(plan: &'a Plan) -> Vec<(&'a str, &'a SecretRef)> {
     let files = plan.steps.iter().filter_map(|step| match &step.op {
         Op::Files { files } => Some(files),
@@ -139,7 +139,7 @@ fn secrets<'a>(plan: &'a Plan) -> Vec<(&'a str, &'a SecretRef)> {
     files.flatten().filter_map(secret).collect()
 }
 
-/// What is applied to the API server at a path.
+/// The object that is applied at a path of the API server.
 fn object<'a>(plan: &'a Plan, path: &str) -> &'a Value {
     let objects = plan.steps.iter().filter_map(|step| match &step.op {
         Op::Objects { objects } => Some(objects),
@@ -151,7 +151,7 @@ fn object<'a>(plan: &'a Plan, path: &str) -> &'a Value {
 
 #[test]
 fn settings_reach_the_arguments_of_the_control_plane() {
-    let plan = otherwise();
+    let plan = custom_plan();
     for (unit, arguments) in [
         (
             "kube-apiserver.service",
@@ -180,7 +180,7 @@ fn settings_reach_the_arguments_of_the_control_plane() {
 
 #[test]
 fn settings_reach_the_kubelet_and_the_agents_of_every_host() {
-    let plan = otherwise();
+    let plan = custom_plan();
     for (file, field, wanted) in [
         ("/var/lib/kubelet/config.yaml", "clusterDomain", json!("shop.internal")),
         ("/var/lib/kubelet/config.yaml", "clusterDNS", json!(["10.200.0.10"])),
@@ -189,7 +189,7 @@ fn settings_reach_the_kubelet_and_the_agents_of_every_host() {
         ("/etc/kubernetes/flannel.json", "Network", json!("10.100.0.0/16")),
     ] {
         let texts = files(&plan, file);
-        assert_eq!(texts.len(), 2, "{file}: one a host");
+        assert_eq!(texts.len(), 2, "{file}: one per host");
         for text in texts {
             assert_eq!(read(text)[field], wanted, "{file}: {text}");
         }
@@ -197,8 +197,8 @@ fn settings_reach_the_kubelet_and_the_agents_of_every_host() {
 }
 
 #[test]
-fn the_domain_of_the_api_is_known_to_every_host_and_to_the_certificate_behind_it() {
-    let plan = otherwise();
+fn the_domain_of_the_api_reaches_every_host_and_the_certificate() {
+    let plan = custom_plan();
     let mut found = Vec::new();
     for step in &plan.steps {
         if let Op::Hosts { entries } = &step.op {
@@ -223,36 +223,36 @@ fn the_domain_of_the_api_is_known_to_every_host_and_to_the_certificate_behind_it
     for name in
         ["api.shop.test", "demo.api.shop.test", "kubernetes.default.svc.shop.internal", "shop.example.com"]
     {
-        assert!(leaf.dns_names.iter().any(|one| one == name), "{name}: {leaf:?}");
+        assert!(leaf.dns_names.iter().any(|dns_name| dns_name == name), "{name}: {leaf:?}");
     }
     for address in ["10.200.0.1", "203.0.113.9"] {
-        assert!(leaf.addresses.iter().any(|one| one.to_string() == address), "{address}: {leaf:?}");
+        assert!(leaf.addresses.iter().any(|known| known.to_string() == address), "{address}: {leaf:?}");
     }
 }
 
 #[test]
-fn names_inside_the_cluster_end_in_its_domain_and_are_asked_for_on_every_host() {
-    let plan = otherwise();
+fn the_dns_domain_reaches_coredns_and_the_checks_of_every_host() {
+    let plan = custom_plan();
     let corefile = object(&plan, "/api/v1/namespaces/kube-system/configmaps/coredns");
     let corefile = corefile["data"]["Corefile"].as_str().unwrap();
     assert!(corefile.contains("kubernetes shop.internal in-addr.arpa"), "{corefile}");
     let service = object(&plan, "/api/v1/namespaces/kube-system/services/kube-dns");
     assert_eq!(service["spec"]["clusterIP"], "10.200.0.10", "{service}");
-    let mut asked = Vec::new();
+    let mut queries = Vec::new();
     for step in &plan.steps {
         let Op::Await { checks } = &step.op else { continue };
-        asked.extend(checks.iter().filter_map(|check| match check {
+        queries.extend(checks.iter().filter_map(|check| match check {
             Check::Dns { server, name } => Some((server.to_string(), name.clone())),
             _ => None,
         }));
     }
     let once = ("10.200.0.10".to_owned(), "kubernetes.default.svc.shop.internal.".to_owned());
-    assert_eq!(asked, [once.clone(), once]);
+    assert_eq!(queries, [once.clone(), once]);
 }
 
 #[test]
 fn labels_reach_the_nodes_of_their_own_hosts() {
-    let plan = otherwise();
+    let plan = custom_plan();
     for (node, labels) in [
         (
             "h1",
@@ -267,7 +267,7 @@ fn labels_reach_the_nodes_of_their_own_hosts() {
 }
 
 #[test]
-fn services_are_implemented_as_asked_for_on_every_host() {
+fn the_proxy_mode_reaches_every_host() {
     for (flags, mode) in [
         (&[][..], "nftables"),
         (&["--proxy", "nftables"], "nftables"),
@@ -279,7 +279,7 @@ fn services_are_implemented_as_asked_for_on_every_host() {
             ("/etc/kubernetes/flannel.json", "EnableNFTables", json!(mode == "nftables")),
         ] {
             let texts = files(&plan, file);
-            assert_eq!(texts.len(), 2, "{file}: one a host");
+            assert_eq!(texts.len(), 2, "{file}: one per host");
             for text in texts {
                 assert_eq!(read(text)[field], wanted, "{flags:?} {file}: {text}");
             }
@@ -287,9 +287,9 @@ fn services_are_implemented_as_asked_for_on_every_host() {
     }
 }
 
-/// Nothing that a plan is made from, its identity included, may lead to a key.
+/// The inputs of a plan, including its UID, must not determine a key.
 #[test]
-fn the_same_request_has_other_keys_in_every_folder() {
+fn the_same_request_has_different_keys_in_every_folder() {
     let plan = plan(&[]);
     let secrets = secrets(&plan);
     assert!(secrets.len() > 20, "only {} secrets", secrets.len());
@@ -305,7 +305,7 @@ fn the_same_request_has_other_keys_in_every_folder() {
         assert_eq!(
             first[i] == again[i],
             kept,
-            "{path}: authorities are kept, leaf certificates are issued again"
+            "{path}: authorities persist, leaf certificates are issued again"
         );
     }
 }

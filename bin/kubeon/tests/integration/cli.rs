@@ -1,13 +1,13 @@
-//! The program as a person runs it, in all cases that need no host.
+//! The program as a user runs it, in cases without hosts.
 
 use std::process::Command;
 
-use crate::home::{Home, Said};
+use crate::home::{CommandOutput, Home};
 
 const MASTER: &str = "127.0.2.1";
 
 #[test]
-fn case_1_says_its_version_in_two_ways() {
+fn case_1_prints_its_version_in_two_ways() {
     let home = Home::new();
     let version = env!("CARGO_PKG_VERSION");
     assert_eq!(home.kubeon(&["version"]).out, format!("kubeon version: {version}\n"));
@@ -17,12 +17,12 @@ fn case_1_says_its_version_in_two_ways() {
 }
 
 #[test]
-fn case_2_lists_supported_versions_one_range_a_line() {
-    let said = Home::new().kubeon(&["view", "support"]);
-    assert_eq!(said.code, 0);
-    assert!(said.out.lines().any(|line| line == "v1.36.3"), "{}", said.out);
-    assert!(said.out.lines().all(|line| line.starts_with('v') && !line.contains(' ')));
-    assert_eq!(Home::new().kubeon(&["v", "sp"]).out, said.out);
+fn case_2_lists_supported_versions_one_range_per_line() {
+    let output = Home::new().kubeon(&["view", "support"]);
+    assert_eq!(output.code, 0);
+    assert!(output.out.lines().any(|line| line == "v1.36.3"), "{}", output.out);
+    assert!(output.out.lines().all(|line| line.starts_with('v') && !line.contains(' ')));
+    assert_eq!(Home::new().kubeon(&["v", "sp"]).out, output.out);
 }
 
 #[test]
@@ -45,7 +45,7 @@ fn case_4_an_unknown_cluster_is_named() {
 }
 
 #[test]
-fn case_5_create_wants_name_and_version() {
+fn case_5_create_needs_name_and_version() {
     let home = Home::new();
     home.kubeon(&["create", "a"]).refuses(&["accepts 2 arg(s), received 1", "nothing to continue"]);
     home.kubeon(&["create"]).refuses(&["accepts 2 arg(s), received 0"]);
@@ -63,7 +63,7 @@ fn case_6_versions_are_checked() {
 }
 
 #[test]
-fn case_7_what_no_bundle_carries_is_refused_by_name() {
+fn case_7_parts_that_no_bundle_carries_are_refused_by_name() {
     let home = Home::new();
     for (flag, value, noun) in [
         ("--cni", "calico", "cni"),
@@ -77,8 +77,8 @@ fn case_7_what_no_bundle_carries_is_refused_by_name() {
         ("--proxy", "ipvs", "proxy mode"),
         ("--lb-mode", "updater", "lb mode"),
     ] {
-        let said = home.kubeon(&["create", "x", "v1.36.3", "-m", MASTER, flag, value]);
-        said.refuses(&[&format!("[check] Input {noun}[{value}] not support"), &format!("{flag} {value}")]);
+        let output = home.kubeon(&["create", "x", "v1.36.3", "-m", MASTER, flag, value]);
+        output.refuses(&[&format!("[check] Input {noun}[{value}] not support"), &format!("{flag} {value}")]);
     }
     assert!(home.files().is_empty());
 }
@@ -105,7 +105,7 @@ fn case_9_names_are_counted_and_distinct() {
 }
 
 #[test]
-fn case_13_only_create_touches_no_host() {
+fn case_13_only_create_contacts_no_host() {
     let home = Home::with_cluster("t");
     let state = std::fs::read_to_string(home.path().join(".kubeon/t.json")).unwrap();
     let state: serde_json::Value = serde_json::from_str(&state).unwrap();
@@ -134,8 +134,8 @@ fn case_26_selectors_are_checked() {
 }
 
 #[test]
-fn tells_all_reasons_at_once() {
-    let said = Home::new().kubeon(&[
+fn reports_all_reasons_at_once() {
+    let output = Home::new().kubeon(&[
         "create",
         "demo",
         "v1.36.3",
@@ -152,7 +152,7 @@ fn tells_all_reasons_at_once() {
         "--max-pods",
         "1",
     ]);
-    said.refuses(&[
+    output.refuses(&[
         "demo cannot be planned, 5 reasons",
         "-w 172.30.0.11",
         "is a master already: a host has one role",
@@ -161,14 +161,14 @@ fn tells_all_reasons_at_once() {
         "--cilium-enable-dsr",
         "--with-nvidia",
         "--max-pods 1",
-        "warning: 2 masters survive no failure that 1 does not; use 1, 3 or 5",
+        "warning: 2 masters tolerate no more failures than 1; use 1, 3 or 5",
     ]);
 }
 
 #[test]
-fn a_flag_that_asks_for_nothing_is_accepted() {
+fn a_flag_with_a_harmless_value_is_accepted() {
     let home = Home::new();
-    let said = home.kubeon(&[
+    let output = home.kubeon(&[
         "create",
         "x",
         "v1.36.3",
@@ -186,24 +186,23 @@ fn a_flag_that_asks_for_nothing_is_accepted() {
         "--cri",
         "containerd",
     ]);
-    assert_eq!(said.code, 0, "{}", said.err);
+    assert_eq!(output.code, 0, "{}", output.err);
 }
 
 #[test]
-fn a_file_says_it_all() {
+fn a_file_declares_the_whole_cluster() {
     let home = Home::new();
     let file = home.path().join("demo.yaml");
     let shown = file.to_str().unwrap();
     let text = "apiVersion: ecs.yun.com/v1\nkind: KubernetesCluster\nmetadata: {name: demo}\nspec:\n  cluster:\n    kubeVersion: v1.36.3\n    masterList: [{ip: 127.0.2.1}]\n    nodeList: [{ip: 127.0.2.2}]\n";
     std::fs::write(&file, text).unwrap();
-    let said = home.kubeon(&["create", "-C", "-f", shown]);
+    let output = home.kubeon(&["create", "-C", "-f", shown]);
     assert_eq!(
-        (said.code, said.out.as_str()),
-        (0, "demo is written down; no host was touched\n"),
-        "{said:?}"
+        (output.code, output.out.as_str()),
+        (0, "demo is stored; no host was contacted\n"),
+        "{output:?}"
     );
-    home.kubeon(&["create", "-f", shown, "--cni", "flannel"])
-        .refuses(&["-f says everything about the cluster"]);
+    home.kubeon(&["create", "-f", shown, "--cni", "flannel"]).refuses(&["-f declares the whole cluster"]);
     std::fs::write(&file, text.replace("nodeList", "nodelist")).unwrap();
     home.kubeon(&["create", "-f", shown]).refuses(&["1 mistake", "nodelist"]);
     std::fs::write(&file, text.replace("kubeVersion", "deployMode: container\n    kubeVersion")).unwrap();
@@ -221,11 +220,11 @@ fn another_request_under_a_stored_name_needs_destroy_once_hosts_were_written() {
     std::fs::write(&path, state.replace("\"generation\": 0", "\"generation\": 3")).unwrap();
     assert_eq!(home.kubeon(&again).code, 0, "the same request is accepted");
     let other = home.kubeon(&["create", "t", "v1.36.3", "-m", "127.0.2.9", "-w", "127.0.2.2"]);
-    other.refuses(&["Input cluster[t] exist", "masters", "127.0.2.1", "127.0.2.9", "not there yet"]);
+    other.refuses(&["Input cluster[t] exist", "masters", "127.0.2.1", "127.0.2.9", "not supported yet"]);
     other.refuses(&["kubeon destroy t"]);
 }
 
-/// Writes down a cluster whose hosts were written to.
+/// Stores a cluster whose hosts were written to.
 fn running_cluster() -> Home {
     let home = Home::with_cluster("t");
     let path = home.path().join(".kubeon/t.json");
@@ -235,13 +234,13 @@ fn running_cluster() -> Home {
 }
 
 #[test]
-fn workers_come_and_go_and_nothing_else() {
+fn only_the_list_of_workers_can_change() {
     let home = running_cluster();
     home.kubeon(&["addon", "t", "-w", "127.0.2.2"]).refuses(&["Cluster ip is duplicate"]);
     home.kubeon(&["add", "t", "-m", "127.0.2.9", "-w", "127.0.2.1"]).refuses(&[
         "2 reasons",
         "-m 127.0.2.9",
-        "not there yet",
+        "not supported yet",
         "Cluster ip is duplicate",
     ]);
     home.kubeon(&["add", "t"]).refuses(&["no worker is named", "-w ADDRESS"]);
@@ -249,35 +248,35 @@ fn workers_come_and_go_and_nothing_else() {
     home.kubeon(&["delon", "t", "@cp*"]).refuses(&["Selector[t@cp*] no master exists after delete"]);
     home.kubeon(&["del", "t", "ip=127.0.2.77"]).refuses(&["t has no node 127.0.2.77"]);
     home.kubeon(&["rm", "nosuch", "@w*"]).refuses(&["Cluster[nosuch] not exist"]);
-    home.kubeon(&["del", "t", "@w*", "--without", "127.0.2.99"]).refuses(&["is no host of t"]);
+    home.kubeon(&["del", "t", "@w*", "--without", "127.0.2.99"]).refuses(&["is not a host of t"]);
     let fewer = ["create", "t", "v1.36.3", "-C", "-m", "127.0.2.1", "--default-port", "1"];
-    home.kubeon(&fewer).refuses(&["127.0.2.2 would leave t, and nobody agreed", "--yes"]);
+    home.kubeon(&fewer).refuses(&["127.0.2.2 would leave t: not confirmed", "--yes"]);
     let written = home.kubeon(&[&fewer[..], &["--yes"]].concat());
     assert_eq!(written.code, 0, "{written:?}");
     let text = std::fs::read_to_string(home.path().join(".kubeon/t.json")).unwrap();
     let state: serde_json::Value = serde_json::from_str(&text).unwrap();
     assert_eq!(state["leaving"], serde_json::json!({"127.0.2.2": null}), "{text}");
-    assert!(state["logins"]["127.0.2.2"].is_object(), "it must be reached once more");
+    assert!(state["logins"]["127.0.2.2"].is_object(), "its login is needed for the removal");
     let back = [&fewer[..], &["-w", "127.0.2.2"]].concat();
-    home.kubeon(&back).refuses(&["-w 127.0.2.2", "is on its way out of t", "kubeon create t"]);
-    home.kubeon(&["addon", "t", "-w", "127.0.2.2"]).refuses(&["is on its way out of t"]);
+    home.kubeon(&back).refuses(&["-w 127.0.2.2", "is being removed from t", "kubeon create t"]);
+    home.kubeon(&["addon", "t", "-w", "127.0.2.2"]).refuses(&["is being removed from t"]);
     let kept = home.kubeon(&[&back[..], &["--take-back"]].concat());
     assert_eq!(kept.code, 0, "{kept:?}");
     let text = std::fs::read_to_string(home.path().join(".kubeon/t.json")).unwrap();
     let state: serde_json::Value = serde_json::from_str(&text).unwrap();
     assert_eq!(state["spec"]["workers"][0]["address"], "127.0.2.2", "{text}");
-    assert_eq!(state["leaving"], serde_json::json!({"127.0.2.2": null}), "until what was begun is undone");
+    assert_eq!(state["leaving"], serde_json::json!({"127.0.2.2": null}), "until the removal is undone");
     let more = [&back[..], &["-w", "127.0.2.3"]].concat();
-    assert_eq!(home.kubeon(&more).code, 0, "one that was taken back is in nobody's way");
+    assert_eq!(home.kubeon(&more).code, 0, "a worker that was taken back does not block other changes");
 }
 
 #[test]
-fn names_that_are_taken_refuse_with_what_serves_today() {
+fn reserved_commands_are_refused_with_an_alternative() {
     let home = Home::new();
     for command in ["upgrade", "up", "etcd", "module", "redo", "cloud", "download"] {
-        home.kubeon(&[command, "x", "--flag", "-z"]).refuses(&["is not there yet", "instead"]);
+        home.kubeon(&[command, "x", "--flag", "-z"]).refuses(&["is not supported yet", "instead"]);
     }
-    home.kubeon(&["view", "config", "t", "kubelet"]).refuses(&["is not there yet"]);
+    home.kubeon(&["view", "config", "t", "kubelet"]).refuses(&["is not supported yet"]);
     let help = home.kubeon(&["--help"]).out;
     for command in ["upgrade", "etcd", "module", "redo", "cloud", "download"] {
         assert!(!help.lines().any(|line| line.trim_start().starts_with(command)), "{command} is in the help");
@@ -285,26 +284,26 @@ fn names_that_are_taken_refuse_with_what_serves_today() {
 }
 
 #[test]
-fn groups_without_a_child_print_help() {
+fn commands_without_a_subcommand_print_help() {
     let home = Home::new();
     for path in [&[][..], &["lab"], &["bundle"], &["view"], &["image"]] {
-        let said = home.kubeon(path);
-        assert_eq!(said.code, 0);
-        assert!(said.out.contains("Usage: kubeon"), "{path:?}: {}", said.out);
+        let output = home.kubeon(path);
+        assert_eq!(output.code, 0);
+        assert!(output.out.contains("Usage: kubeon"), "{path:?}: {}", output.out);
     }
     let unknown = home.kubeon(&["frobnicate"]);
     assert_eq!((unknown.code, unknown.out.as_str()), (2, ""));
 }
 
 #[test]
-fn without_a_name_the_chosen_cluster_is_meant() {
+fn without_a_name_the_chosen_cluster_is_used() {
     let home = Home::with_cluster("t");
     home.kubeon(&["display"]).refuses(&["no cluster is named", "kubeon use NAME"]);
     home.kubeon(&["use", "t"]).refuses(&["t has no kubeconfig yet", "kubeon create t"]);
 }
 
 #[test]
-fn a_list_is_never_more_than_asked_for() {
+fn a_list_contains_only_the_requested_output() {
     let home = Home::new();
     let empty = home.kubeon(&["ls", "-o", "json"]);
     assert_eq!((empty.code, empty.out.as_str()), (0, "[]\n"), "{empty:?}");
@@ -313,50 +312,50 @@ fn a_list_is_never_more_than_asked_for() {
 }
 
 #[test]
-fn a_silent_cluster_is_listed_within_seconds() {
-    // Takes connections and never says a word.
+fn a_cluster_without_answer_is_listed_within_seconds() {
+    // Accepts connections and sends nothing.
     let silent = std::net::TcpListener::bind("127.0.2.1:0").unwrap();
     let home = Home::with_cluster_at("t", silent.local_addr().unwrap().port());
     let begin = std::time::Instant::now();
-    let said = home.kubeon(&["ls", "-o", "name"]);
-    assert_eq!((said.code, said.out.as_str()), (0, "t\n"));
+    let output = home.kubeon(&["ls", "-o", "name"]);
+    assert_eq!((output.code, output.out.as_str()), (0, "t\n"));
     let row: serde_json::Value = serde_json::from_str(&home.kubeon(&["ls", "-o", "json"]).out).unwrap();
     assert_eq!((&row[0]["state"], &row[0]["masters"]["all"]), (&"Creating".into(), &1.into()));
     assert!(begin.elapsed() < std::time::Duration::from_secs(8), "{:?}", begin.elapsed());
 }
 
 #[test]
-fn a_slow_cluster_is_not_called_dead() {
+fn a_slow_cluster_is_not_unreachable() {
     let listener = std::net::TcpListener::bind("127.0.2.1:0").unwrap();
     let home = Home::with_cluster_at("t", listener.local_addr().unwrap().port());
     home.rewrite("t", "\"creating\"", "\"running\"");
     let listed = || -> serde_json::Value {
-        let said = home.kubeon(&["ls", "-o", "json"]);
-        serde_json::from_str(&said.out).unwrap_or_else(|error| panic!("{error}: {said:?}"))
+        let output = home.kubeon(&["ls", "-o", "json"]);
+        serde_json::from_str(&output.out).unwrap_or_else(|error| panic!("{error}: {output:?}"))
     };
     let slow = listed();
-    assert_eq!(slow[0]["state"], "Unknown", "it takes connections: {slow}");
-    assert!(slow[0]["note"].as_str().unwrap().contains("no master answered in full"), "{slow}");
+    assert_eq!(slow[0]["state"], "Unknown", "it accepts connections: {slow}");
+    assert!(slow[0]["note"].as_str().unwrap().contains("no master answered completely"), "{slow}");
     drop(listener);
-    let dead = listed();
-    assert_eq!(dead[0]["state"], "Unreachable", "nobody is there: {dead}");
+    let unreachable = listed();
+    assert_eq!(unreachable[0]["state"], "Unreachable", "no program listens: {unreachable}");
 }
 
 #[test]
-fn destroying_wants_agreement() {
+fn destroy_needs_confirmation() {
     let home = Home::with_cluster("t");
-    // A person is told what goes before the question.
-    let said = home.kubeon(&["destroy", "t"]);
-    assert_eq!((said.code, said.out.as_str()), (2, ""), "{said:?}");
-    for words in ["no host was ever written to", "nobody agreed", "kubeon destroy t --yes"] {
-        assert!(said.err.contains(words), "{words:?} is missing in:\n{}", said.err);
+    // The notes of the plan are printed before the question.
+    let output = home.kubeon(&["destroy", "t"]);
+    assert_eq!((output.code, output.out.as_str()), (2, ""), "{output:?}");
+    for words in ["no host was ever written to", "not confirmed", "kubeon destroy t --yes"] {
+        assert!(output.err.contains(words), "{words:?} is missing in:\n{}", output.err);
     }
     home.kubeon(&["destroy", "t", "--force"]).refuses(&["--without ADDRESS"]);
-    home.kubeon(&["destroy", "t", "--yes", "--without", "127.0.2.77"]).refuses(&["is no host of t"]);
+    home.kubeon(&["destroy", "t", "--yes", "--without", "127.0.2.77"]).refuses(&["is not a host of t"]);
 }
 
 #[test]
-fn secrets_come_from_files_and_literals_are_warned_about() {
+fn secrets_come_from_files_and_literals_cause_a_warning() {
     let home = Home::new();
     let base = ["create", "t", "v1.36.3", "-C", "-m", MASTER];
     home.kubeon(&[&base[..], &["--default-passwd", "@/nonexistent"]].concat())
@@ -374,22 +373,22 @@ fn secrets_come_from_files_and_literals_are_warned_about() {
 fn completion_is_written_for_four_shells() {
     let home = Home::new();
     for shell in ["bash", "zsh", "fish", "powershell"] {
-        let said = home.kubeon(&["completion", shell]);
-        assert_eq!(said.code, 0);
-        assert!(said.out.contains("kubeon") && said.out.len() > 1000, "{shell}");
+        let output = home.kubeon(&["completion", shell]);
+        assert_eq!(output.code, 0);
+        assert!(output.out.contains("kubeon") && output.out.len() > 1000, "{shell}");
     }
 }
 
 #[test]
-fn a_missing_bundle_says_how_to_make_it() {
+fn a_missing_bundle_is_reported_with_the_build_command() {
     let home = Home::new();
-    let said = home.kubeon(&["plan", "x", "v1.36.3", "-m", MASTER]);
-    said.refuses(&["there is no bundle for v1.36.3", "kubeon bundle build v1.36.3"]);
+    let output = home.kubeon(&["plan", "x", "v1.36.3", "-m", MASTER]);
+    output.refuses(&["there is no bundle for v1.36.3", "kubeon bundle build v1.36.3"]);
     assert!(home.files().is_empty(), "a plan writes nothing");
     assert!(home.kubeon(&["bundle", "ls"]).err.contains("kubeon bundle build"));
 }
 
-/// Before the first effect, whatever of it is damaged.
+/// Refused before the first effect, for any damaged file.
 #[test]
 fn a_bundle_that_cannot_be_read_is_refused() {
     let home = Home::new();
@@ -400,23 +399,34 @@ fn a_bundle_that_cannot_be_read_is_refused() {
     {
         std::fs::write(folder.join(file), text).unwrap();
         for command in ["plan", "create"] {
-            let said = home.kubeon(&[command, "x", "v1.36.3", "-m", MASTER]);
-            said.refuses(&["the bundle of v1.36.3 is damaged", "index.json", "kubeon bundle build v1.36.3"]);
+            let output = home.kubeon(&[command, "x", "v1.36.3", "-m", MASTER]);
+            output.refuses(&[
+                "the bundle of v1.36.3 is damaged",
+                "index.json",
+                "kubeon bundle build v1.36.3",
+            ]);
         }
     }
-    assert_eq!(home.kubeon(&["bundle", "verify", "v1.36.3"]).code, 1, "to find it is what verify is for");
+    assert_eq!(
+        home.kubeon(&["bundle", "verify", "v1.36.3"]).code,
+        1,
+        "verify reports the damage as a failure"
+    );
     assert!(home.files().is_empty());
 }
 
 #[test]
-fn what_bundle_build_would_do_has_a_form_for_programs() {
-    let said = Home::new().kubeon(&["bundle", "build", "v1.36.3", "--dry-run", "-o", "json"]);
-    let components: serde_json::Value = serde_json::from_str(&said.out).unwrap();
-    assert!(components.as_array().unwrap().iter().any(|one| one["component"] == "etcd"), "{components}");
+fn the_dry_run_of_bundle_build_supports_json() {
+    let output = Home::new().kubeon(&["bundle", "build", "v1.36.3", "--dry-run", "-o", "json"]);
+    let components: serde_json::Value = serde_json::from_str(&output.out).unwrap();
+    assert!(
+        components.as_array().unwrap().iter().any(|component| component["component"] == "etcd"),
+        "{components}"
+    );
 }
 
 #[test]
-fn a_lab_that_is_not_there_is_named() {
+fn a_missing_lab_is_named() {
     let home = Home::new();
     home.kubeon(&["lab", "kill", "h1"]).refuses(&["there is no lab default", "kubeon lab up"]);
     home.kubeon(&["lab", "up", "--hosts", "0"]).refuses(&["0 hosts"]);
@@ -436,16 +446,16 @@ fn flags_of_virtual_machines_that_make_no_sense_are_refused() {
 }
 
 #[test]
-fn programs_read_lines_of_json_and_nothing_else() {
+fn json_progress_contains_only_lines_of_json() {
     let home = Home::new();
-    let lines = |said: &Said| -> Vec<serde_json::Value> {
-        said.err.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    let lines = |output: &CommandOutput| -> Vec<serde_json::Value> {
+        output.err.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     };
     let hosts = ["-m", "127.0.2.1,127.0.2.2"];
-    let said = home.kubeon(&[&["create", "t", "v1.36.3", "-C", "--progress", "json"], &hosts[..]].concat());
-    assert_eq!(said.code, 0, "{said:?}");
-    let told = lines(&said);
-    assert_eq!(told.last().unwrap(), &serde_json::json!({"event": "end", "ok": true}));
+    let output = home.kubeon(&[&["create", "t", "v1.36.3", "-C", "--progress", "json"], &hosts[..]].concat());
+    assert_eq!(output.code, 0, "{output:?}");
+    let events = lines(&output);
+    assert_eq!(events.last().unwrap(), &serde_json::json!({"event": "end", "ok": true}));
     let refused = home.kubeon(&["--progress", "json", "create", "x", "v1.29.9", "-m", MASTER]);
     assert_eq!(refused.code, 2);
     let end = lines(&refused).pop().unwrap();
@@ -457,7 +467,7 @@ fn programs_read_lines_of_json_and_nothing_else() {
 }
 
 #[test]
-fn a_state_goes_elsewhere_and_comes_back() {
+fn a_state_can_be_exported_and_imported() {
     let (home, other) = (Home::with_cluster("t"), Home::new());
     let kubeon = |home: &Home, args: &[&str], input: &[u8]| {
         use std::io::Write as _;
@@ -480,10 +490,10 @@ fn a_state_goes_elsewhere_and_comes_back() {
     let read = |home: &Home| std::fs::read(home.path().join(".kubeon/t.json")).unwrap();
     assert_eq!(read(&home), read(&other));
     let again = kubeon(&other, &["state", "import", "t"], &exported.stdout);
-    assert!(String::from_utf8_lossy(&again.stderr).contains("was here already"), "{again:?}");
+    assert!(String::from_utf8_lossy(&again.stderr).contains("is already up to date"), "{again:?}");
     for (args, input, words) in [
-        (&["state", "import", "t"][..], &b"nonsense"[..], "no archive"),
-        (&["state", "import", "other"], &exported.stdout, "it is of t, not of other"),
+        (&["state", "import", "t"][..], &b"nonsense"[..], "not an archive"),
+        (&["state", "import", "other"], &exported.stdout, "it belongs to t, not to other"),
         (&["state", "export", "nosuch"], b"", "Cluster[nosuch] not exist"),
         (&["state", "export", "../t"], b"", ""),
     ] {

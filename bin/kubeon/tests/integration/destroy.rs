@@ -1,15 +1,15 @@
-//! Clusters that are taken away although hosts of theirs cannot be reached.
+//! Clusters that are destroyed although some hosts cannot be reached.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-/// Hosts on the loopback where nobody listens.
+/// Loopback addresses without an SSH server.
 const HOSTS: [&str; 2] = ["127.0.2.1", "127.0.2.2"];
 
 struct Home(tempfile::TempDir);
 
 impl Home {
-    /// Cluster `t` of one master and one worker is written down; no host was talked to.
+    /// Stores cluster `t` with one master and one worker; contacts no host.
     fn with_cluster() -> Self {
         let home = Self(tempfile::tempdir().unwrap());
         let made = home.kubeon(&[
@@ -28,11 +28,11 @@ impl Home {
         home
     }
 
-    /// The same, after something was put on its hosts.
+    /// Like `with_cluster`, after its hosts were written to.
     fn with_cluster_on_hosts() -> Self {
         let home = Self::with_cluster();
-        let text = std::fs::read_to_string(home.state()).unwrap();
-        std::fs::write(home.state(), text.replace("\"generation\": 0", "\"generation\": 3")).unwrap();
+        let state = std::fs::read_to_string(home.state()).unwrap();
+        std::fs::write(home.state(), state.replace("\"generation\": 0", "\"generation\": 3")).unwrap();
         home
     }
 
@@ -55,35 +55,35 @@ impl Home {
     }
 }
 
-fn words(bytes: &[u8]) -> String {
+fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
 #[test]
-fn what_was_only_written_down_is_forgotten() {
+fn a_cluster_that_was_only_stored_is_deleted() {
     let home = Home::with_cluster();
-    let unsure = home.kubeon(&["destroy", "t"]);
-    assert_eq!(unsure.status.code(), Some(2), "{unsure:?}");
+    let unconfirmed = home.kubeon(&["destroy", "t"]);
+    assert_eq!(unconfirmed.status.code(), Some(2), "{unconfirmed:?}");
     let planned = home.kubeon(&["destroy", "t", "--dry-run"]);
     assert!(planned.status.success() && home.state().exists(), "{planned:?}");
-    assert!(words(&planned.stderr).contains("no host was ever written to"), "{planned:?}");
-    let gone = home.kubeon(&["destroy", "t", "--yes"]);
-    assert!(gone.status.success(), "{gone:?}");
-    assert!(words(&gone.stdout).starts_with("t is gone: no host was touched"), "{gone:?}");
+    assert!(text(&planned.stderr).contains("no host was ever written to"), "{planned:?}");
+    let destroyed = home.kubeon(&["destroy", "t", "--yes"]);
+    assert!(destroyed.status.success(), "{destroyed:?}");
+    assert!(text(&destroyed.stdout).starts_with("t is destroyed: no host was contacted"), "{destroyed:?}");
     assert!(!home.state().exists());
 }
 
 #[test]
-fn a_cluster_whose_hosts_are_all_gone_is_forgotten_and_it_is_said_what_they_keep() {
+fn a_cluster_with_only_skipped_hosts_is_deleted_with_notes_about_the_remaining_files() {
     let home = Home::with_cluster_on_hosts();
     let both = HOSTS.join(",");
-    let gone = home.kubeon(&["destroy", "t", "--yes", "--without", &both]);
-    assert!(gone.status.success(), "{gone:?}");
-    let said = words(&gone.stderr);
+    let destroyed = home.kubeon(&["destroy", "t", "--yes", "--without", &both]);
+    assert!(destroyed.status.success(), "{destroyed:?}");
+    let output = text(&destroyed.stderr);
     for part in
-        ["127.0.2.1: is left out and keeps", "etcd's data", "127.0.2.2: is left out", "reset --cluster t"]
+        ["127.0.2.1: is skipped and keeps", "the etcd data", "127.0.2.2: is skipped", "reset --cluster t"]
     {
-        assert!(said.contains(part), "{part:?} is missing in:\n{said}");
+        assert!(output.contains(part), "{part:?} is missing in:\n{output}");
     }
     assert!(!home.state().exists());
 }

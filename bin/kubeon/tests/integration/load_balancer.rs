@@ -1,4 +1,4 @@
-//! A load balancer that exists and is not managed, as a person names it.
+//! An external load balancer, which kubeon does not manage.
 
 use std::process::{Command, Output};
 
@@ -15,7 +15,7 @@ fn create(home: &std::path::Path, more: &[&str]) -> Output {
 }
 
 #[test]
-fn is_written_down_with_its_address_and_port() {
+fn is_stored_with_its_address_and_port() {
     let home = tempfile::tempdir().unwrap();
     let made = create(home.path(), &["--lb-ip", "10.0.0.100", "--lb-port", "7443"]);
     assert!(made.status.success(), "{made:?}");
@@ -26,7 +26,7 @@ fn is_written_down_with_its_address_and_port() {
 }
 
 #[test]
-fn wants_an_address() {
+fn needs_an_address() {
     let home = tempfile::tempdir().unwrap();
     let refused = create(home.path(), &[]);
     assert_eq!(refused.status.code(), Some(2), "{refused:?}");

@@ -1,9 +1,9 @@
-//! How the hosts of a cluster are logged in to where they differ by role; no host is talked to.
+//! Logins that differ by role, in cases without hosts.
 
 use crate::home::Home;
 use serde_json::{Value, json};
 
-/// A secret that is not there: a command that needs it refuses before it connects to a host.
+/// A missing secret: a command that needs it refuses before it connects to a host.
 const SECRET: &str = "@/nonexistent/secret";
 
 fn logins(home: &Home, cluster: &str) -> Value {
@@ -26,18 +26,18 @@ fn commands_on_a_cluster_use_the_password_of_each_role() {
     ] {
         for role in roles {
             let flag = format!("--default-{role}-passwd");
-            let said = home.kubeon(&[command, &[flag.as_str(), SECRET]].concat());
-            said.refuses(&["cannot read the secret in /nonexistent/secret"]);
+            let output = home.kubeon(&[command, &[flag.as_str(), SECRET]].concat());
+            output.refuses(&["cannot read the secret in /nonexistent/secret"]);
         }
     }
 }
 
 #[test]
-fn what_is_said_of_a_role_holds_for_its_hosts_alone() {
+fn flags_of_a_role_apply_only_to_its_hosts() {
     let home = Home::with_cluster("t");
     let flags = ["--default-user", "ops", "--default-master-user", "boss", "--default-worker-port", "2222"];
-    let said = home.kubeon(&[&["create", "t", "-C"], &flags[..]].concat());
-    assert_eq!(said.code, 0, "{said:?}");
+    let output = home.kubeon(&[&["create", "t", "-C"], &flags[..]].concat());
+    assert_eq!(output.code, 0, "{output:?}");
     let wanted =
         json!({"127.0.2.1": {"user": "boss", "port": 1}, "127.0.2.2": {"user": "ops", "port": 2222}});
     assert_eq!(logins(&home, "t"), wanted);
@@ -55,25 +55,21 @@ fn a_role_without_hosts_has_no_login() {
         &["display", "t"],
         &["create", "u", "v1.36.3", "-C", "-m", "127.0.2.1"],
     ] {
-        let said = home.kubeon(&[command, &["--default-worker-passwd", SECRET]].concat());
-        said.refuses(&["--default-worker-passwd", "there is no worker"]);
+        let output = home.kubeon(&[command, &["--default-worker-passwd", SECRET]].concat());
+        output.refuses(&["--default-worker-passwd", "there is no worker"]);
     }
     assert!(!home.files().contains(&"u.json".to_owned()), "{:?}", home.files());
 }
 
 #[test]
-fn a_list_needs_the_hosts_that_it_is_about() {
+fn a_list_needs_its_hosts() {
     let home = Home::with_cluster("t");
     let file = home.path().join("demo.yaml");
     std::fs::write(&file, FILE).unwrap();
     let file = file.to_str().unwrap();
     for command in [&["create", "t", "-C"][..], &["precheck", "t"], &["create", "-C", "-f", file]] {
-        let said = home.kubeon(&[command, &["--worker-passwd", SECRET]].concat());
-        said.refuses(&[
-            "--worker-passwd",
-            "no -w that it belongs to",
-            "--default-worker-passwd is for every",
-        ]);
+        let output = home.kubeon(&[command, &["--worker-passwd", SECRET]].concat());
+        output.refuses(&["--worker-passwd", "given, but no -w", "--default-worker-passwd is for every"]);
     }
 }
 
@@ -89,14 +85,14 @@ spec:
 ";
 
 #[test]
-fn flags_say_of_a_role_what_a_file_leaves_open_and_are_refused_where_it_leaves_nothing() {
+fn flags_of_a_role_complete_a_file_and_are_refused_if_unused() {
     let home = Home::new();
     let file = home.path().join("demo.yaml");
     std::fs::write(&file, FILE).unwrap();
     let create =
         |flags: &[&str]| home.kubeon(&[&["create", "-C", "-f", file.to_str().unwrap()], flags].concat());
-    let said = create(&["--default-worker-port", "2201", "--default-worker-user", "ops"]);
-    assert_eq!(said.code, 0, "{said:?}");
+    let output = create(&["--default-worker-port", "2201", "--default-worker-user", "ops"]);
+    assert_eq!(output.code, 0, "{output:?}");
     let wanted = json!({
         "127.0.2.1": {"user": "root", "port": 2200},
         "127.0.2.2": {"user": "ops", "port": 2222},
@@ -104,6 +100,6 @@ fn flags_say_of_a_role_what_a_file_leaves_open_and_are_refused_where_it_leaves_n
     });
     assert_eq!(logins(&home, "demo"), wanted);
     create(&["--default-master-port", "2201"])
-        .refuses(&["--default-master-port", "a closer setting replaces it on every master"]);
+        .refuses(&["--default-master-port", "a more specific setting replaces it on every master"]);
     create(&["--default-worker-passwd", SECRET]).refuses(&["cannot read the secret"]);
 }

@@ -1,6 +1,6 @@
-//! The program as its user meets it: its arguments, its files, its terminal.
+//! Tests of the program: arguments, files, terminal.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test stops at what it did not expect")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "an unexpected result fails the test")]
 
 mod cli;
 mod destroy;

@@ -1,4 +1,4 @@
-//! What goes onto hosts runs on any Linux of its architecture: it asks for no interpreter and no library.
+//! The programs for hosts are static, so that they run on any Linux of their architecture.
 
 use std::path::Path;
 
@@ -14,7 +14,7 @@ fn number(bytes: &[u8], at: usize, size: usize) -> u64 {
     u64::from_le_bytes(all)
 }
 
-/// Where every segment of a kind lies in a 64-bit ELF file: its place and its size.
+/// Offset and size of every segment of a kind in a 64-bit ELF file.
 fn segments(elf: &[u8], kind: u32) -> Vec<(usize, usize)> {
     assert_eq!(&elf[..6], b"\x7fELF\x02\x01", "a 64-bit little-endian ELF file");
     let (start, size, count) = (number(elf, 32, 8), number(elf, 54, 2), number(elf, 56, 2));
@@ -36,15 +36,15 @@ fn the_programs_are_static() {
     for program in ["kubeon-node", "kubeon"] {
         let file = folder.join(program);
         let elf = std::fs::read(&file).unwrap_or_else(|error| {
-            panic!("{}: {error}; make it with: cargo build --workspace --bins", file.display())
+            panic!("{}: {error}; build it with: cargo build --workspace --bins", file.display())
         });
-        assert_eq!(segments(&elf, PT_INTERP), [], "{program} asks for an interpreter");
-        assert_eq!(libraries(&elf), 0, "{program} asks for libraries");
+        assert_eq!(segments(&elf, PT_INTERP), [], "{program} needs an interpreter");
+        assert_eq!(libraries(&elf), 0, "{program} needs libraries");
     }
 }
 
 #[test]
-fn a_program_that_is_not_static_is_told_apart() {
+fn a_dynamic_program_is_detected() {
     let shell = std::fs::read("/bin/sh").unwrap();
     assert_eq!(segments(&shell, PT_INTERP).len(), 1);
     assert!(libraries(&shell) > 0);

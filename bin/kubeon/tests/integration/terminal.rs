@@ -1,88 +1,88 @@
-//! The program with a person before it, and with signals sent to it.
+//! The program on a terminal, and with signals.
 
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::home::Home;
-use crate::home::person::Person;
+use crate::home::person::Terminal;
 use crate::home::sshd::{Sshd, sh};
 use rustix::process::{Pid, Signal, kill_process};
 
 const HOSTS: [&str; 4] = ["-m", "127.0.2.1", "-w", "127.0.2.2"];
 
 #[test]
-fn who_is_asked_whether_to_destroy_holds_the_cluster_meanwhile() {
+fn the_question_of_destroy_locks_the_cluster() {
     let home = Home::with_cluster("t");
-    let mut person = Person::types(&home, &["destroy", "t"]);
-    person.sees("[y/N]");
+    let mut terminal = Terminal::run(&home, &["destroy", "t"]);
+    terminal.wait_for("[y/N]");
     let other = home.kubeon(&[&["create", "t", "v1.36.3", "-C"], &HOSTS[..]].concat());
     other.refuses(&["t is locked by \"kubeon destroy\""]);
-    person.answers("n");
-    let (code, seen) = person.ends();
+    terminal.type_line("n");
+    let (code, seen) = terminal.finish();
     assert_eq!(code, 2, "{seen}");
-    assert!(seen.contains("nobody agreed"), "{seen}");
+    assert!(seen.contains("not confirmed"), "{seen}");
     assert_eq!(home.kubeon(&[&["create", "t", "v1.36.3", "-C"], &HOSTS[..]].concat()).code, 0);
 }
 
 #[test]
-fn who_is_asked_before_workers_leave_holds_the_cluster_meanwhile() {
+fn the_question_before_workers_leave_locks_the_cluster() {
     let home = Home::with_cluster("t");
     home.rewrite("t", "\"generation\": 0", "\"generation\": 3");
     let fewer = ["create", "t", "v1.36.3", "-C", "-m", "127.0.2.1", "--default-port", "1"];
-    let mut person = Person::types(&home, &fewer);
-    person.sees("Take 127.0.2.2 out of t");
+    let mut terminal = Terminal::run(&home, &fewer);
+    terminal.wait_for("Remove 127.0.2.2 from t");
     let other = home.kubeon(&[&fewer[..], &["--yes"]].concat());
     other.refuses(&["t is locked by \"kubeon create\""]);
-    person.answers("y");
-    let (code, seen) = person.ends();
+    terminal.type_line("y");
+    let (code, seen) = terminal.finish();
     assert_eq!(code, 0, "{seen}");
     let state = std::fs::read_to_string(home.path().join(".kubeon/t.json")).unwrap();
     assert!(state.contains("\"leaving\""), "{state}");
 }
 
-/// The prompt for a password comes while the lock is held: what is saved after it is what was read before it.
+/// The lock is held during the prompt for a password, so that no other command changes the state meanwhile.
 #[test]
-fn who_is_asked_for_a_password_overwrites_no_newer_cluster() {
+fn the_prompt_for_a_password_locks_the_cluster() {
     let home = Home::new();
     let create = [&["create", "t", "v1.36.3", "-C", "--default-passwd", "-"], &HOSTS[..]].concat();
-    let mut person = Person::types(&home, &create);
-    person.sees("password of root");
+    let mut terminal = Terminal::run(&home, &create);
+    terminal.wait_for("password of root");
     let other = home.kubeon(&["create", "t", "v1.36.3", "-C", "-m", "127.0.2.9"]);
     other.refuses(&["t is locked by \"kubeon create\""]);
-    person.answers("secret");
-    let (code, seen) = person.ends();
+    terminal.type_line("secret");
+    let (code, seen) = terminal.finish();
     assert_eq!(code, 0, "{seen}");
     assert!(!seen.contains("secret"), "it is not shown: {seen}");
     let state = std::fs::read_to_string(home.path().join(".kubeon/t.json")).unwrap();
     assert!(state.contains("127.0.2.2") && !state.contains("secret"), "{state}");
 }
 
-/// A cluster whose hosts are all this sshd.
-fn on(sshd: &Sshd) -> Home {
+/// A stored cluster whose hosts all are this sshd.
+fn cluster_on(sshd: &Sshd) -> Home {
     let flags = sshd.flags();
     Home::with_cluster_of("t", &[&HOSTS[..], &flags.iter().map(String::as_str).collect::<Vec<_>>()].concat())
 }
 
 #[test]
-fn the_key_of_a_new_host_is_shown_and_a_person_decides() {
+fn the_key_of_a_new_host_is_shown_and_the_user_decides() {
     let sshd = Sshd::start();
-    let home = on(&sshd);
+    let home = cluster_on(&sshd);
     for (answer, code, words) in [("n", 2, "were not accepted"), ("y", 0, "127.0.2.1  hello")] {
-        let mut person = Person::types(&home, &["exec", "t@cp1", "echo hello"]);
-        person.sees(&format!("127.0.2.1        ED25519 {}", sshd.fingerprint()));
-        person.sees("Are these the right hosts? [y/N]");
-        assert!(!sshd.log().contains("Accepted"), "nobody logs in before the answer");
-        person.answers(answer);
-        let (ended, seen) = person.ends();
-        assert_eq!(ended, code, "{seen}");
+        let mut terminal = Terminal::run(&home, &["exec", "t@cp1", "echo hello"]);
+        terminal.wait_for(&format!("127.0.2.1        ED25519 {}", sshd.fingerprint()));
+        terminal.wait_for("Are these the right hosts? [y/N]");
+        assert!(!sshd.log().contains("Accepted"), "no login before the answer");
+        terminal.type_line(answer);
+        let (exit_code, seen) = terminal.finish();
+        assert_eq!(exit_code, code, "{seen}");
         assert!(seen.contains(words), "{seen}");
     }
     assert!(sshd.log().contains("Accepted publickey"));
 }
 
-/// Has the home know one key for both hosts, under hashed names as Debian's ssh writes them.
-fn knows(home: &Home, sshd: &Sshd, key: &str) {
+/// Writes a known_hosts file with one key for both hosts and hashed names, as ssh on Debian does.
+fn write_known_hosts(home: &Home, sshd: &Sshd, key: &str) {
     let file = home.path().join(".ssh/known_hosts");
     std::fs::create_dir_all(home.path().join(".ssh")).unwrap();
     let public = std::fs::read_to_string(sshd.path(&format!("{key}.pub"))).unwrap();
@@ -93,68 +93,68 @@ fn knows(home: &Home, sshd: &Sshd, key: &str) {
     assert!(hashed.lines().count() == 2 && hashed.lines().all(|line| line.starts_with("|1|")), "{hashed}");
 }
 
-/// An impostor is no host that is seen for the first time.
+/// A host with a changed key is not treated as a new host.
 #[test]
-fn a_changed_key_under_a_hashed_name_is_refused_and_nobody_is_asked() {
+fn a_changed_key_with_a_hashed_name_is_refused_without_a_question() {
     let sshd = Sshd::start();
-    let home = on(&sshd);
+    let home = cluster_on(&sshd);
     sh(&format!("ssh-keygen -q -t ed25519 -N '' -f '{}'", sshd.path("before").display()));
-    knows(&home, &sshd, "before");
-    let (code, seen) = Person::types(&home, &["exec", "t@cp1", "echo hello"]).ends();
+    write_known_hosts(&home, &sshd, "before");
+    let (code, seen) = Terminal::run(&home, &["exec", "t@cp1", "echo hello"]).finish();
     assert_eq!(code, 1, "{seen}");
     assert!(seen.contains("shows another SSH host key than the pinned one"), "{seen}");
     assert!(!seen.contains("first time") && !sshd.log().contains("Accepted"), "{seen}");
-    knows(&home, &sshd, "host");
-    let (code, seen) = Person::types(&home, &["exec", "t@cp1", "echo hello"]).ends();
+    write_known_hosts(&home, &sshd, "host");
+    let (code, seen) = Terminal::run(&home, &["exec", "t@cp1", "echo hello"]).finish();
     assert_eq!(code, 0, "{seen}");
     assert!(seen.contains("127.0.2.1  hello") && !seen.contains("first time"), "{seen}");
 }
 
-/// An impostor must not get a password, not even from those who only look.
+/// A password is never sent to an unknown host, not even to observe it.
 #[test]
-fn a_look_sends_no_password_to_a_host_that_nobody_knows() {
+fn precheck_sends_no_password_to_an_unknown_host() {
     let sshd = Sshd::start();
     let home = Home::new();
     std::fs::write(home.path().join("password"), "hunter2\n").unwrap();
     let password = format!("@{}", home.path().join("password").display());
     let port = sshd.port.to_string();
-    let look = ["precheck", "-m", "127.0.2.1", "--default-port", &port, "--default-passwd", &password];
-    let said = home.kubeon(&look);
-    assert_eq!(said.code, 2, "{said:?}");
-    assert!(said.err.contains("is not known") && said.err.contains("--accept-new"), "{said:?}");
-    let mut person = Person::types(&home, &look);
-    person.sees("Are these the right hosts? [y/N]");
-    person.answers("n");
-    assert_eq!(person.ends().0, 2);
+    let precheck = ["precheck", "-m", "127.0.2.1", "--default-port", &port, "--default-passwd", &password];
+    let output = home.kubeon(&precheck);
+    assert_eq!(output.code, 2, "{output:?}");
+    assert!(output.err.contains("is not known") && output.err.contains("--accept-new"), "{output:?}");
+    let mut terminal = Terminal::run(&home, &precheck);
+    terminal.wait_for("Are these the right hosts? [y/N]");
+    terminal.type_line("n");
+    assert_eq!(terminal.finish().0, 2);
     assert!(!sshd.log().contains("password"), "{}", sshd.log());
-    assert_eq!(home.kubeon(&[&look[..], &["--accept-new"]].concat()).code, 2, "it is the wrong one");
+    assert_eq!(home.kubeon(&[&precheck[..], &["--accept-new"]].concat()).code, 2, "the password is wrong");
     assert!(sshd.log().contains("Failed password"), "{}", sshd.log());
-    assert!(home.files().is_empty(), "a look pins nothing: {:?}", home.files());
+    assert!(home.files().is_empty(), "precheck pins no key: {:?}", home.files());
 }
 
 #[test]
-fn a_look_without_a_secret_needs_no_known_key() {
+fn precheck_without_a_secret_needs_no_known_key() {
     let sshd = Sshd::start();
     let (home, flags) = (Home::new(), sshd.flags());
     let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
-    let said = home.kubeon(&[&["precheck", "-m", "127.0.2.1"], &flags[..]].concat());
-    assert!(!said.err.contains("is not known"), "{said:?}");
+    let output = home.kubeon(&[&["precheck", "-m", "127.0.2.1"], &flags[..]].concat());
+    assert!(!output.err.contains("is not known"), "{output:?}");
     assert!(sshd.log().contains("Accepted publickey"), "{}", sshd.log());
     assert!(home.files().is_empty());
 }
 
-/// `kubeon exec` on both hosts, until the command has begun on both.
-fn begun(home: &Home, command: &str) -> Child {
+/// Starts `kubeon exec` on both hosts and waits until the command has started on both.
+fn start_exec(home: &Home, command: &str) -> Child {
     let mut child = home
-        .at_home(crate::home::PROGRAM)
-        .args(["exec", "t@all", "-P", "--accept-new", &format!("echo begun; {command}")])
+        .command_in_home(crate::home::PROGRAM)
+        .args(["exec", "t@all", "-P", "--accept-new", &format!("echo started; {command}")])
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
     let mut lines = BufReader::new(child.stdout.as_mut().unwrap()).lines();
     for _ in 0..2 {
-        assert!(lines.next().unwrap().unwrap().ends_with("  begun"));
+        assert!(lines.next().unwrap().unwrap().ends_with("  started"));
     }
     child
 }
@@ -163,13 +163,13 @@ fn send(child: &Child, signal: Signal) {
     kill_process(Pid::from_child(child), signal).unwrap();
 }
 
-/// The exit code and the words, within a bound.
-fn ended(mut child: Child, within: Duration) -> (i32, String) {
+/// Waits for the end. Returns the exit code and standard error.
+fn wait_for_end(mut child: Child, within: Duration) -> (i32, String) {
     let begin = Instant::now();
     while child.try_wait().unwrap().is_none() {
         if begin.elapsed() > within {
             child.kill().unwrap();
-            panic!("it does not end");
+            panic!("the program does not end");
         }
         std::thread::sleep(Duration::from_millis(10));
     }
@@ -178,24 +178,24 @@ fn ended(mut child: Child, within: Duration) -> (i32, String) {
     (child.wait().unwrap().code().unwrap(), words)
 }
 
-fn runs(line: &str) -> bool {
+fn is_running(line: &str) -> bool {
     Command::new("pgrep").args(["-x", "-f", line]).output().unwrap().status.success()
 }
 
 #[test]
 fn an_interrupted_exec_leaves_no_command_on_a_host() {
     let sshd = Sshd::start();
-    let home = on(&sshd);
+    let home = cluster_on(&sshd);
     for (signal, command) in [
         (Signal::INT, "sleep 47141"),
         (Signal::TERM, "sleep 47141 & sleep 47141; wait"),
         (Signal::INT, "trap '' TERM; sleep 47141 & wait; wait; sleep 47141"),
     ] {
-        let child = begun(&home, command);
-        assert!(runs("sleep 47141"));
+        let child = start_exec(&home, command);
+        assert!(is_running("sleep 47141"));
         send(&child, signal);
-        let (code, words) = ended(child, Duration::from_secs(20));
-        assert!(!runs("sleep 47141"), "{command} runs on after {signal:?}: {words}");
+        let (code, words) = wait_for_end(child, Duration::from_secs(20));
+        assert!(!is_running("sleep 47141"), "{command} still runs after {signal:?}: {words}");
         assert_eq!(code, 130, "{words}");
         assert!(words.contains("the commands were ended"), "{words}");
     }
@@ -204,9 +204,9 @@ fn an_interrupted_exec_leaves_no_command_on_a_host() {
 #[test]
 fn a_second_signal_does_not_wait() {
     let sshd = Sshd::start();
-    let home = on(&sshd);
-    // Everybody who ends it waits two seconds before it insists.
-    let mut child = begun(&home, "trap '' TERM; sleep 47142 & wait; wait; sleep 47142");
+    let home = cluster_on(&sshd);
+    // kubeon sends SIGKILL two seconds after SIGTERM.
+    let mut child = start_exec(&home, "trap '' TERM; sleep 47142 & wait; wait; sleep 47142");
     send(&child, Signal::INT);
     let mut words = BufReader::new(child.stderr.take().unwrap());
     let mut first = String::new();
@@ -223,19 +223,19 @@ fn a_second_signal_does_not_wait() {
 }
 
 #[test]
-fn what_commands_and_copies_did_has_a_form_for_programs() {
+fn exec_and_copy_support_json() {
     let sshd = Sshd::start();
-    let home = on(&sshd);
+    let home = cluster_on(&sshd);
     let json = |args: &[&str], code: i32| -> serde_json::Value {
-        let said = home.kubeon(&[args, &["--accept-new", "-o", "json"]].concat());
-        assert_eq!(said.code, code, "{said:?}");
-        serde_json::from_str(&said.out).unwrap()
+        let output = home.kubeon(&[args, &["--accept-new", "-o", "json"]].concat());
+        assert_eq!(output.code, code, "{output:?}");
+        serde_json::from_str(&output.out).unwrap()
     };
-    let ran = json(&["exec", "t@all", "echo out; echo err >&2; exit 3"], 1);
-    let one = serde_json::json!({
+    let results = json(&["exec", "t@all", "echo out; echo err >&2; exit 3"], 1);
+    let first = serde_json::json!({
         "node": "127.0.2.1", "address": "127.0.2.1", "exitCode": 3, "stdout": "out\n", "stderr": "err\n",
     });
-    assert_eq!((ran.as_array().unwrap().len(), &ran[0]), (2, &one));
+    assert_eq!((results.as_array().unwrap().len(), &results[0]), (2, &first));
     let copied = json(&["copy", "t@cp1", "/etc/hostname", "/var/lib/x"], 0);
     assert_eq!((&copied[0]["path"], &copied[0]["files"]), (&"/var/lib/x".into(), &1.into()));
     let planned = json(&["copy", "t@all", "/etc/hostname", "/var/lib/x", "--dry-run"], 0);

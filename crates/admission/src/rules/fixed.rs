@@ -1,53 +1,54 @@
-//! What no operation changes yet in a cluster that is built. A change that nothing would follow is refused by name. What is a
-//! change is said where the operator asks as well: [`DeclaredCluster::changes`].
+//! Fields of a built cluster that no operation can change yet. A change of them is denied by name.
+//! [`DeclaredCluster::changes`] decides what counts as a change, because the operator uses it as well.
 
 use std::collections::BTreeSet;
 
 use kubeon_api::HostAddress;
 use kubeon_api::kubernetes_cluster::{Changes, DeclaredCluster, NodeList};
 
-use super::wanted::Wanted;
+use super::desired::Desired;
 use crate::verdict::AdmissionVerdict;
 
 pub(super) fn judge(
-    wanted: &Wanted<'_>,
+    desired: &Desired<'_>,
     built: &DeclaredCluster,
     changes: &Changes,
     verdict: &mut AdmissionVerdict,
 ) {
     for field in &changes.fields {
         match *field {
-            "masterList" => masters(wanted, built, verdict),
-            "etcdList" => etcd(wanted, built, verdict),
-            // The schema's.
+            "masterList" => masters(desired, built, verdict),
+            "etcdList" => etcd(desired, built, verdict),
+            // The schema checks them.
             "clusterType" | "deployMode" | "podCIDR" | "serviceCIDR" => {}
-            // Told by the rule for versions, and what does not fit together by that for hosts.
+            // The rule for versions checks the first; the rule for hosts reports contradictions of the
+            // second.
             "kubeVersion" => {}
-            "loadBalancer" if wanted.cluster.settings().is_err() => {}
-            field => verdict.deny(wanted.field(field), "cannot be changed yet in a cluster that is built"),
+            "loadBalancer" if desired.cluster.settings().is_err() => {}
+            field => verdict.deny(desired.field(field), "cannot be changed yet in a cluster that is built"),
         }
     }
 }
 
 /// Contract B, case 24.
-fn masters(wanted: &Wanted<'_>, built: &DeclaredCluster, verdict: &mut AdmissionVerdict) {
-    let what = difference(&wanted.cluster.master_list, &built.master_list);
+fn masters(desired: &Desired<'_>, built: &DeclaredCluster, verdict: &mut AdmissionVerdict) {
+    let what = difference(&desired.cluster.master_list, &built.master_list);
     verdict.deny(
-        wanted.field("masterList"),
+        desired.field("masterList"),
         format!("masters cannot be added or removed yet, and scaling changes nodeList only; {what}"),
     );
 }
 
 /// Contract B, case 24.
-fn etcd(wanted: &Wanted<'_>, built: &DeclaredCluster, verdict: &mut AdmissionVerdict) {
-    let what = difference(wanted.cluster.etcd(), built.etcd());
+fn etcd(desired: &Desired<'_>, built: &DeclaredCluster, verdict: &mut AdmissionVerdict) {
+    let what = difference(desired.cluster.etcd(), built.etcd());
     verdict.deny(
-        wanted.field("etcdList"),
+        desired.field("etcdList"),
         format!("members of etcd cannot be added or removed yet, and scaling changes nodeList only; {what}"),
     );
 }
 
-/// What was added and removed, in words.
+/// The added and removed hosts, as text.
 fn difference(now: &NodeList, before: &NodeList) -> String {
     let (now, before) = (ips(now), ips(before));
     let listed = |addresses: Vec<&HostAddress>, what: &str| {

@@ -1,59 +1,60 @@
-//! Hosts: lists that agree, networks that do not hold them, addresses that nobody else uses.
+//! Hosts: the lists must agree, the networks must not contain hosts, and an address must belong to one
+//! cluster.
 
 use kubeon_api::HostAddress;
 use kubeon_api::kubernetes_cluster::{DeclaredCluster, Host, HostConflict, NodeList};
 
-use super::wanted::{Stood, Wanted};
+use super::desired::{Desired, Existing};
 use crate::lookup::Lookup;
 use crate::verdict::AdmissionVerdict;
 
-pub(super) fn judge(wanted: &Wanted<'_>, verdict: &mut AdmissionVerdict) {
-    let hosts = match wanted.cluster.hosts() {
+pub(super) fn judge(desired: &Desired<'_>, verdict: &mut AdmissionVerdict) {
+    let hosts = match desired.cluster.hosts() {
         Ok(hosts) => hosts,
         Err(error) => {
             let list = match &error {
                 HostConflict::Differs { second, .. } => second,
                 HostConflict::TwoRoles(_) => "nodeList",
             };
-            return verdict.deny(wanted.field(list), error.to_string());
+            return verdict.deny(desired.field(list), error.to_string());
         }
     };
-    match wanted.cluster.settings() {
+    match desired.cluster.settings() {
         Ok(settings) => {
             for (field, network) in [("podCIDR", settings.pod_cidr), ("serviceCIDR", settings.service_cidr)] {
                 if let Some(host) = hosts.iter().find(|host| network.net().contains(&host.ip.ip())) {
-                    verdict.deny(wanted.field(field), format!("{network} contains the host {}", host.ip));
+                    verdict.deny(desired.field(field), format!("{network} contains the host {}", host.ip));
                 }
             }
         }
-        Err(error) => verdict.deny(wanted.field("loadBalancer"), error.to_string()),
+        Err(error) => verdict.deny(desired.field("loadBalancer"), error.to_string()),
     }
-    names(wanted, &hosts, verdict);
+    names(desired, &hosts, verdict);
 }
 
-fn names(wanted: &Wanted<'_>, hosts: &[Host], verdict: &mut AdmissionVerdict) {
+fn names(desired: &Desired<'_>, hosts: &[Host], verdict: &mut AdmissionVerdict) {
     let mut first = std::collections::BTreeMap::new();
     for host in hosts {
         let Some(name) = &host.name else { continue };
         if let Some(other) = first.insert(name, host.ip) {
-            verdict.deny(place(wanted, host.ip) + ".name", format!("{name} is the name of {other} already"));
+            verdict.deny(place(desired, host.ip) + ".name", format!("{name} is the name of {other} already"));
         }
     }
 }
 
-/// An address belongs to one cluster. Addresses that this cluster had before are not asked about again.
+/// An address belongs to one cluster. The addresses of the existing object are not checked again.
 pub(super) fn judge_addresses(
-    wanted: &Wanted<'_>,
-    stood: Option<&Stood>,
+    desired: &Desired<'_>,
+    existing: Option<&Existing>,
     lookup: &dyn Lookup,
     verdict: &mut AdmissionVerdict,
 ) {
-    let had = stood.map(|stood| addresses(&stood.declared)).unwrap_or_default();
-    for address in addresses(wanted.cluster).into_iter().filter(|address| !had.contains(address)) {
-        match lookup.holder(address, &wanted.name) {
+    let had = existing.map(|existing| addresses(&existing.declared)).unwrap_or_default();
+    for address in addresses(desired.cluster).into_iter().filter(|address| !had.contains(address)) {
+        match lookup.holder(address, &desired.name) {
             Ok(None) => {}
             Ok(Some(holder)) => verdict.deny(
-                place(wanted, address) + ".ip",
+                place(desired, address) + ".ip",
                 format!("{address} belongs to KubernetesCluster {holder}; a host has one cluster"),
             ),
             Err(error) => return verdict.deny_with(503, "", error.to_string()),
@@ -69,10 +70,10 @@ pub(super) fn addresses(cluster: &DeclaredCluster) -> std::collections::BTreeSet
     lists(cluster).into_iter().flat_map(|(_, list)| list.iter().map(|node| node.ip)).collect()
 }
 
-/// Where a host stands: `spec.cluster.nodeList[3]`. Entries that repeat another one are not counted.
-pub(super) fn place(wanted: &Wanted<'_>, address: HostAddress) -> String {
-    let found = lists(wanted.cluster)
+/// The path of a host: `spec.cluster.nodeList[3]`. Repeated entries are not counted.
+pub(super) fn place(desired: &Desired<'_>, address: HostAddress) -> String {
+    let found = lists(desired.cluster)
         .into_iter()
         .find_map(|(list, nodes)| Some((list, nodes.iter().position(|node| node.ip == address)?)));
-    found.map_or_else(|| wanted.root.to_owned(), |(list, index)| wanted.field(&format!("{list}[{index}]")))
+    found.map_or_else(|| desired.root.to_owned(), |(list, index)| desired.field(&format!("{list}[{index}]")))
 }

@@ -1,30 +1,30 @@
-//! What no cluster can have yet: refused by name, never ignored. What an object has already stays.
+//! Unsupported parts of a cluster are denied by name. Unsupported parts of an existing object stay.
 
 use kubeon_api::kubernetes_cluster::DeclaredCluster;
 
+use super::desired::{Desired, Existing};
 use super::fixed::ips;
-use super::wanted::{Stood, Wanted};
 use crate::verdict::AdmissionVerdict;
 
-/// Where something is. In a cluster that is built, the rule for fixed fields refuses a change of these, whatever the new
+/// Fields with an address or port. In a built cluster, the rule for fixed fields denies every change of them.
 /// value is.
-const PLACES: [&str; 5] =
+const FIXED_FIELDS: [&str; 5] =
     ["apiServer.port", "etcdList", "externalLoadBalancer", "imagesRegistry", "loadBalancer.address"];
 
-pub(super) fn judge(wanted: &Wanted<'_>, stood: Option<&Stood>, verdict: &mut AdmissionVerdict) {
-    let before = stood.map(|stood| unsupported(&stood.declared)).unwrap_or_default();
-    let is_built = stood.is_some_and(|stood| stood.built.is_some());
-    for (field, reason) in unsupported(wanted.cluster) {
-        let is_fixed = is_built && PLACES.contains(&field);
+pub(super) fn judge(desired: &Desired<'_>, existing: Option<&Existing>, verdict: &mut AdmissionVerdict) {
+    let before = existing.map(|existing| unsupported(&existing.declared)).unwrap_or_default();
+    let is_built = existing.is_some_and(|existing| existing.built.is_some());
+    for (field, reason) in unsupported(desired.cluster) {
+        let is_fixed = is_built && FIXED_FIELDS.contains(&field);
         if !is_fixed && !before.contains(&(field, reason)) {
-            verdict.deny(wanted.field(field), reason);
+            verdict.deny(desired.field(field), reason);
         }
     }
 }
 
 fn unsupported(cluster: &DeclaredCluster) -> Vec<(&'static str, &'static str)> {
     let mut found = Vec::new();
-    // A load balancer that contradicts itself is refused by the rule for hosts; a default that is malformed, by none.
+    // The rule for hosts denies a contradictory load balancer.
     let settings = cluster.settings().or_else(|_| cluster.settings_without_load_balancer());
     for setting in settings.iter().flat_map(|settings| settings.unsupported()) {
         let field = match setting.field {

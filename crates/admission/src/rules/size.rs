@@ -8,43 +8,43 @@ use kubeon_api::kubernetes_cluster::{DeclaredCluster, DeclaredNode};
 use kubeon_api::labels::APPLIED_SPEC;
 use serde::Serialize;
 
-use super::wanted::{Stood, Wanted};
+use super::desired::{Desired, Existing};
 use crate::verdict::AdmissionVerdict;
 
-/// Bytes that an API server takes of all annotations of an object, names included.
+/// The most bytes of all annotations of an object, names included.
 const MOST: usize = 256 * 1024;
-/// Bytes of these for what is short: the operator's other annotations, and what stands around the cluster's fields.
+/// Bytes that are reserved for the operator's other annotations and for the fields around the cluster.
 const ROOM: usize = 8 * 1024;
 
 pub(super) fn judge(
-    wanted: &Wanted<'_>,
+    desired: &Desired<'_>,
     object: &DynamicObject,
-    before: Option<(&Stood, &DynamicObject)>,
+    before: Option<(&Existing, &DynamicObject)>,
     verdict: &mut AdmissionVerdict,
 ) {
-    let (declared, beside) = (text(wanted.cluster), others(object));
-    let had = before.map_or(0, |(stood, old)| text(&stood.declared) + others(old));
-    // One that is too large already may become smaller.
+    let (declared, beside) = (text(desired.cluster), others(object));
+    let had = before.map_or(0, |(existing, old)| text(&existing.declared) + others(old));
+    // A declaration that is already too large may become smaller.
     if declared + beside > (MOST - ROOM).max(had) {
         let reason = format!(
             "the declaration has {declared} bytes and is kept in an annotation, beside others of {beside} bytes; {MOST} is \
              the most that an object's annotations have together: leave out names and labels that can be done without, \
              or kubectl's own copy (kubectl apply --server-side)"
         );
-        return verdict.deny(wanted.field("nodeList"), reason);
+        return verdict.deny(desired.field("nodeList"), reason);
     }
-    let size = annotation_size(wanted.cluster, before.and_then(|(stood, _)| stood.built.as_ref()));
-    let had = before.map_or(0, |(stood, _)| annotation_size(&stood.declared, stood.built.as_ref()));
+    let size = annotation_size(desired.cluster, before.and_then(|(existing, _)| existing.built.as_ref()));
+    let had = before.map_or(0, |(existing, _)| annotation_size(&existing.declared, existing.built.as_ref()));
     if size > (MOST - ROOM).max(had) {
         let reason = format!(
             "an operation carries the declaration and the addresses of the workers that it is about, {size} bytes in its \
              annotations, of which {MOST} bytes is the most: add or remove the workers in several steps"
         );
-        verdict.deny(wanted.field("nodeList"), reason);
+        verdict.deny(desired.field("nodeList"), reason);
     }
 }
 
-/// Bytes of it as text. What cannot be written as text is refused elsewhere.
+/// The bytes of the JSON text. Another rule denies a part that cannot be serialized.
 fn text(part: &impl Serialize) -> usize {
     serde_json::to_string(part).map_or(0, |text| text.len())
 }
@@ -58,10 +58,10 @@ fn others(object: &DynamicObject) -> usize {
 /// Bytes in the annotations of the largest operation that a declaration leads to: the declaration, and the addresses of the
 /// workers that the operation is about. The addresses count twice when a cluster exists, since the reason repeats them.
 /// Workers are added before others are removed, so for a while all of them are declared.
-fn annotation_size(wanted: &DeclaredCluster, built: Option<&DeclaredCluster>) -> usize {
-    let declared = text(wanted);
-    let Some(built) = built else { return declared + named(wanted.node_list.iter()) };
-    let (new, gone) = (beside(wanted, built), beside(built, wanted));
+fn annotation_size(desired: &DeclaredCluster, built: Option<&DeclaredCluster>) -> usize {
+    let declared = text(desired);
+    let Some(built) = built else { return declared + named(desired.node_list.iter()) };
+    let (new, gone) = (beside(desired, built), beside(built, desired));
     if new.is_empty() {
         return declared + 2 * named(gone.into_iter());
     }

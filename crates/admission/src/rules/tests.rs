@@ -1,4 +1,4 @@
-//! The rules, by what they refuse. Numbers of cases are those of contract A and B.
+//! The denials of the rules. The numbers of cases are those of contracts A and B.
 
 use kube::core::DynamicObject;
 use kube::core::admission::AdmissionRequest;
@@ -34,7 +34,7 @@ fn cluster(workers: &[&str]) -> Value {
     })
 }
 
-/// The same, made and running.
+/// The same cluster, created and running.
 fn running(workers: &[&str]) -> Value {
     let mut object = cluster(workers);
     object["metadata"]["annotations"]["app.kubernetes.io/spec"] = json!(object["spec"].to_string());
@@ -109,7 +109,7 @@ fn names_the_cluster_that_an_address_belongs_to() {
     );
 }
 
-/// What cannot be told is not allowed.
+/// While the addresses are unknown, no cluster is allowed.
 #[test]
 fn refuses_while_not_all_clusters_are_known() {
     let empty = AddressBook::new(book().versions().to_vec());
@@ -142,13 +142,13 @@ fn allows_workers_to_come_and_go() {
     allowed(&with(one.clone(), "/spec/cluster/nodeList", list(&["10.0.0.5"])), Some(&one));
 }
 
-/// B 23: the same list is no error, and is said.
+/// B 23: the same list is allowed with a warning.
 #[test]
 fn says_that_a_scale_without_a_difference_does_nothing() {
     let old = running(&["10.0.0.2"]);
     assert_eq!(
         allowed(&asking(old.clone(), "scaling-up"), Some(&old)),
-        ["spec.cluster.nodeList: is what the cluster has already; nothing is done"]
+        ["spec.cluster.nodeList: equals the list of the cluster; nothing is done"]
     );
 }
 
@@ -223,7 +223,7 @@ fn refuses_by_name_what_is_not_possible_yet() {
         (
             "/spec/cluster/deployMode",
             json!("container"),
-            "spec.cluster.deployMode: container is not there yet; use binary",
+            "spec.cluster.deployMode: container is not supported yet; use binary",
         ),
         (
             "/spec/cluster/nodeList/0/name",
@@ -241,7 +241,7 @@ fn refuses_by_name_what_is_not_possible_yet() {
     }
 }
 
-/// Three masters and two workers, made and running, of which little was said.
+/// Three masters and two workers, created and running, with default settings.
 fn of_defaults() -> Value {
     let mut object = running(&["10.0.0.2", "10.0.0.4"]);
     object["spec"]["cluster"].as_object_mut().unwrap().remove("kubeVersion");
@@ -284,7 +284,7 @@ fn allows_another_way_to_log_in_and_no_other_name_of_a_master() {
 #[test]
 fn refuses_parts_that_no_bundle_carries() {
     for (field, value, message) in [
-        ("clusterType", json!("k3s"), "spec.cluster.clusterType: k3s is not there yet; use kubernetes"),
+        ("clusterType", json!("k3s"), "spec.cluster.clusterType: k3s is not supported yet; use kubernetes"),
         (
             "network",
             json!({"cni": "calico"}),
@@ -293,9 +293,9 @@ fn refuses_parts_that_no_bundle_carries() {
         (
             "network",
             json!({"cni": "none"}),
-            "spec.cluster.network.cni: a cluster without a network is not there yet; use flannel",
+            "spec.cluster.network.cni: a cluster without a network is not supported yet; use flannel",
         ),
-        ("apiServer", json!({"port": 8443}), "spec.cluster.apiServer.port: only 6443 is there yet"),
+        ("apiServer", json!({"port": 8443}), "spec.cluster.apiServer.port: only port 6443 is supported"),
         (
             "etcdList",
             list(&["10.0.0.2"]),
@@ -304,12 +304,12 @@ fn refuses_parts_that_no_bundle_carries() {
         (
             "imagesRegistry",
             json!("r.example.com"),
-            "spec.cluster.imagesRegistry: every image comes from the bundle, no registry is asked; leave it out",
+            "spec.cluster.imagesRegistry: every image comes from the bundle, no registry is used; leave it out",
         ),
         (
             "loadBalancer",
             json!({"mode": "external", "address": "lb.example.com", "port": 6443}),
-            "spec.cluster.loadBalancer.address: a name is not there yet; give the load balancer's IPv4 address",
+            "spec.cluster.loadBalancer.address: a name is not supported yet; give the load balancer's IPv4 address",
         ),
         (
             "network",
@@ -321,7 +321,7 @@ fn refuses_parts_that_no_bundle_carries() {
     }
 }
 
-/// What allows mending: a cluster that was never made may change altogether.
+/// A cluster that was never created may change completely.
 #[test]
 fn lets_a_cluster_that_was_never_made_be_mended() {
     let mut old = asking(cluster(&["10.0.0.2"]), "creating");
@@ -329,7 +329,7 @@ fn lets_a_cluster_that_was_never_made_be_mended() {
     let new = with(old.clone(), "/spec/cluster/masterList", list(&["10.0.0.7"]));
     allowed(&with(new, "/spec/cluster/kubeVersion", json!("v1.36.3")), Some(&old));
     let message = refused(&with(old.clone(), "/spec/cluster/apiServer", json!({"port": 8443})), Some(&old));
-    assert_eq!(message, "spec.cluster.apiServer.port: only 6443 is there yet");
+    assert_eq!(message, "spec.cluster.apiServer.port: only port 6443 is supported");
     let message = refused(&asking(old.clone(), "scaling-up"), Some(&old));
     assert!(message.contains("this one was never made; use creating"), "{message}");
     old["status"] = json!({"phase": "Creating"});
@@ -339,7 +339,7 @@ fn lets_a_cluster_that_was_never_made_be_mended() {
     );
 }
 
-/// Scaling is held against what was applied, not against what was declared in between.
+/// Scaling is compared with the applied spec, not with a spec that was declared in between.
 #[test]
 fn compares_with_what_was_applied() {
     let built = running(&["10.0.0.2", "10.0.0.4"]);
@@ -361,7 +361,7 @@ fn refuses_networks_that_hold_a_host_and_names_given_twice() {
     assert_eq!(refused(&new, None), "spec.cluster.nodeList[1].name: w1 is the name of 10.0.0.2 already");
 }
 
-/// B 14: a key that is no key is refused before anything begins.
+/// B 14: an invalid SSH key is denied before an operation begins.
 #[test]
 fn refuses_a_key_that_is_no_key() {
     let new = with(cluster(&[]), "/spec/cluster/authConfig", json!({"privateSSHKey": "-----BEGIN RUBBISH"}));
@@ -396,7 +396,7 @@ fn tells_every_reason_at_once_and_knows_the_older_form() {
     );
 }
 
-/// A 43; the address of the refusal's code is the API server's own answer.
+/// A 43. The API server sets the code of the refusal in its own answer.
 #[test]
 fn refuses_an_operation_without_a_cluster() {
     let judged = |cluster: &str| {
@@ -420,13 +420,13 @@ fn judges_the_largest_cluster() {
     allowed(&new, Some(&old));
 }
 
-/// A cluster of so many workers, each with a name.
+/// A cluster of this many workers, each with a name.
 fn of_named(workers: usize) -> Value {
     let node = |i: usize| json!({"ip": format!("10.20.{}.{}", 100 + i / 250, 1 + i % 250), "name": format!("shop-w{i}")});
     with(cluster(&[]), "/spec/cluster/nodeList", (0..workers).map(node).collect())
 }
 
-/// The same with the copy that `kubectl apply` writes into it.
+/// The same cluster with the annotation that `kubectl apply` writes.
 fn applied_by_kubectl(workers: usize) -> Value {
     let mut object = of_named(workers);
     let copy = json!(object["spec"].to_string());
@@ -445,7 +445,7 @@ fn refuses_what_does_not_fit_into_annotations_before_anything_is_made() {
     assert!(text.contains("add or remove the workers in several steps"), "{text}");
 }
 
-/// The same of a cluster that was never made, and of one that runs with the first of them.
+/// The same for a cluster that was never created, and for one that runs with some of the workers.
 #[test]
 fn reckons_what_the_next_operation_carries() {
     refused(&of_named(5000), Some(&of_named(4900)));
@@ -464,7 +464,7 @@ fn reckons_what_the_next_operation_carries() {
     allowed(&to(&most, nodes(500, 4000)), Some(&most));
     let text = refused(&to(&most, nodes(1500, 4000)), Some(&most));
     assert!(text.contains("add or remove the workers in several steps"), "{text}");
-    // What is there may be annotated and become less.
+    // An existing object may be annotated and become smaller.
     let old = of_named(4900);
     allowed(&asking(old.clone(), "creating"), Some(&old));
     allowed(&of_named(4899), Some(&old));

@@ -1,21 +1,22 @@
-//! Versions: those of the catalogue; raising one is an upgrade, which is not there yet.
+//! Versions: only those of the catalogue. Upgrades are not supported yet.
 
 use kubeon_api::kubernetes_cluster::Changes;
 
-use super::wanted::{Stood, Wanted};
+use super::desired::{Desired, Existing};
 use crate::lookup::Lookup;
 use crate::verdict::AdmissionVerdict;
 
 pub(super) fn judge(
-    wanted: &Wanted<'_>,
-    stood: Option<&Stood>,
+    desired: &Desired<'_>,
+    existing: Option<&Existing>,
     changes: Option<&Changes>,
     lookup: &dyn Lookup,
     verdict: &mut AdmissionVerdict,
 ) {
-    let now = wanted.cluster.kube_version;
-    let declared = stood.is_some_and(|stood| stood.declared.kube_version == now && stood.built.is_some());
-    // What runs may be written out, also when the catalogue has it no more.
+    let now = desired.cluster.kube_version;
+    let declared =
+        existing.is_some_and(|existing| existing.declared.kube_version == now && existing.built.is_some());
+    // The running version may be declared even when the catalogue no longer has it.
     let runs = changes.is_some_and(|changes| !changes.fields.contains(&"kubeVersion"));
     if declared || runs {
         return;
@@ -24,14 +25,14 @@ pub(super) fn judge(
     if let Some(version) = now.filter(|version| !known.contains(version)) {
         let known = known.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
         verdict.deny(
-            wanted.field("kubeVersion"),
+            desired.field("kubeVersion"),
             format!("{version} is not in the catalogue; it holds {known}"),
         );
         return;
     }
-    let Some(stood) = stood else { return };
-    let Some(built) = &stood.built else { return };
-    let reason = match (now, built.kube_version.or(stood.version)) {
+    let Some(existing) = existing else { return };
+    let Some(built) = &existing.built else { return };
+    let reason = match (now, built.kube_version.or(existing.version)) {
         (None, None) => return,
         (Some(now), Some(runs)) if now < runs => format!("{runs} cannot be lowered to {now}"),
         (Some(now), Some(runs)) => format!("an upgrade from {runs} to {now} is not possible yet"),
@@ -42,5 +43,5 @@ pub(super) fn judge(
             format!("cannot be left out any more: {runs} runs, and an upgrade is not possible yet")
         }
     };
-    verdict.deny(wanted.field("kubeVersion"), reason);
+    verdict.deny(desired.field("kubeVersion"), reason);
 }

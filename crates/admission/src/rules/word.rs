@@ -1,38 +1,38 @@
-//! What a client asks for in the annotation, held against what it declares. Who may write which word, and from which
-//! phase, is a policy's.
+//! The operation that a client requests in the annotation must fit the spec. A policy decides who may write
+//! which word in which phase.
 
 use kubeon_api::Operation;
 use kubeon_api::kubernetes_cluster::DeclaredCluster;
 use kubeon_api::labels::OPERATION;
 
+use super::desired::{Desired, Existing};
 use super::fixed::ips;
-use super::wanted::{Stood, Wanted};
 use crate::verdict::AdmissionVerdict;
 
-pub(super) fn judge(wanted: &Wanted<'_>, stood: &Stood, verdict: &mut AdmissionVerdict) {
-    let Some(word) = wanted.word else { return };
+pub(super) fn judge(desired: &Desired<'_>, existing: &Existing, verdict: &mut AdmissionVerdict) {
+    let Some(word) = desired.word else { return };
     let field = format!("metadata.annotations[{OPERATION}]");
-    match (word, &stood.built) {
+    match (word, &existing.built) {
         (Operation::Updating | Operation::Rollbacking, _) => {
             verdict.deny(field, format!("{word} is not possible yet"));
         }
         (Operation::ScalingUp | Operation::ScalingDown, None) => {
             verdict.deny(field, format!("{word} needs a cluster, and this one was never made; use creating"));
         }
-        (Operation::ScalingUp, Some(built)) => scaling(wanted, built, Operation::ScalingUp, verdict),
-        (Operation::ScalingDown, Some(built)) => scaling(wanted, built, Operation::ScalingDown, verdict),
+        (Operation::ScalingUp, Some(built)) => scaling(desired, built, Operation::ScalingUp, verdict),
+        (Operation::ScalingDown, Some(built)) => scaling(desired, built, Operation::ScalingDown, verdict),
         // Contract B, 2.3: clients write the word, then delete the object. The word alone starts nothing.
-        (Operation::Terminating, _) if !wanted.leaves => verdict.warn(format!(
+        (Operation::Terminating, _) if !desired.is_being_deleted => verdict.warn(format!(
             "{field}: {word} takes effect with: kubectl -n {} delete ecs {}; nothing is done until then",
-            wanted.name.namespace, wanted.name.name
+            desired.name.namespace, desired.name.name
         )),
         _ => {}
     }
 }
 
 /// Contract B, cases 20 to 24: up only adds, down only removes; the same list is no change.
-fn scaling(wanted: &Wanted<'_>, built: &DeclaredCluster, word: Operation, verdict: &mut AdmissionVerdict) {
-    let (now, before) = (ips(&wanted.cluster.node_list), ips(&built.node_list));
+fn scaling(desired: &Desired<'_>, built: &DeclaredCluster, word: Operation, verdict: &mut AdmissionVerdict) {
+    let (now, before) = (ips(&desired.cluster.node_list), ips(&built.node_list));
     let up = word == Operation::ScalingUp;
     let wrong: Vec<String> =
         if up { before.difference(&now) } else { now.difference(&before) }.map(ToString::to_string).collect();
@@ -45,9 +45,9 @@ fn scaling(wanted: &Wanted<'_>, built: &DeclaredCluster, word: Operation, verdic
         } else {
             format!("scaling-down adds no node, but {} is new; use scaling-up for that", wrong.join(", "))
         };
-        verdict.deny(wanted.field("nodeList"), reason);
+        verdict.deny(desired.field("nodeList"), reason);
     } else if now == before {
         verdict
-            .warn(format!("{}: is what the cluster has already; nothing is done", wanted.field("nodeList")));
+            .warn(format!("{}: equals the list of the cluster; nothing is done", desired.field("nodeList")));
     }
 }

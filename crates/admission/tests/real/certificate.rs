@@ -18,7 +18,7 @@ use tokio_rustls::TlsConnector;
 
 use crate::world::*;
 
-/// What a client that trusts only these authorities is shown, and what it is answered.
+/// The certificate and the answer for a client that trusts only these authorities.
 async fn post(
     address: std::net::SocketAddr,
     authorities: &str,
@@ -46,7 +46,7 @@ async fn post(
     (shown, answer)
 }
 
-fn kept(secret: &Secret) -> WebhookCertificates {
+fn stored(secret: &Secret) -> WebhookCertificates {
     let text = |key: &str| String::from_utf8(secret.data.as_ref().unwrap()[key].0.clone()).unwrap();
     WebhookCertificates {
         authorities: text("ca.crt"),
@@ -58,12 +58,12 @@ fn kept(secret: &Secret) -> WebhookCertificates {
 
 #[tokio::test]
 async fn both_replicas_show_one_certificate_and_its_successor() {
-    // Of its own: while trust is lost, nothing else could be changed.
+    // This test has its own API server, because no other object can be changed while the trust is lost.
     let world = raise().await;
     let admin = world.admin().await;
     let secrets: Api<Secret> = Api::namespaced(admin.clone(), names::NAMESPACE);
-    let before = kept(&secrets.get(names::WEBHOOK_SECRET).await.unwrap());
-    // Contract A, case 43: what is no review is answered 400, by a replica that does not lead too.
+    let before = stored(&secrets.get(names::WEBHOOK_SECRET).await.unwrap());
+    // Contract A, case 43: a standby also answers 400 to a body that is not a review.
     for address in world.replicas {
         let (shown, answer) = post(address, &before.authorities, "{}").await;
         assert_eq!(shown, CertificateDer::from_pem_slice(before.leaf.as_bytes()).unwrap());
@@ -83,7 +83,7 @@ async fn both_replicas_show_one_certificate_and_its_successor() {
     let data = json!({"stringData": {"tls.crt": aged.leaf, "tls.key": aged.leaf_key}});
     secrets.patch(names::WEBHOOK_SECRET, &PatchParams::default(), &Patch::Merge(data)).await.unwrap();
     let renewed = eventually("the leaf is renewed", || async {
-        let now = kept(&secrets.get(names::WEBHOOK_SECRET).await.unwrap());
+        let now = stored(&secrets.get(names::WEBHOOK_SECRET).await.unwrap());
         (now.leaf != aged.leaf && now.leaf != before.leaf).then_some(now)
     });
     let renewed = renewed.await;
@@ -93,7 +93,7 @@ async fn both_replicas_show_one_certificate_and_its_successor() {
         let shows = || async { (post(address, &renewed.authorities, "{}").await.0 == leaf).then_some(()) };
         eventually("the new leaf is shown", shows).await;
     }
-    // Somebody applies the manifest again: trust comes back.
+    // The manifest is applied again: the trust is restored.
     let lost = json!([{"op": "remove", "path": "/webhooks/0/clientConfig/caBundle"}]);
     let lost: Patch<()> = Patch::Json(serde_json::from_value(lost).unwrap());
     hooks.patch(names::WEBHOOK_CONFIGURATION, &PatchParams::default(), &lost).await.unwrap();

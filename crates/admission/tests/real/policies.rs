@@ -1,4 +1,4 @@
-//! Who may write what: policies, by the users that they are about. Numbers of cases are contract B's.
+//! The policies, by the users that they apply to. Case numbers are those of contract B.
 
 use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
@@ -114,7 +114,7 @@ async fn a_protected_cluster_stays() {
     }
 }
 
-/// Nobody reaches a Secret through a cluster that they could not read themselves.
+/// A user cannot use a Secret in a cluster without the permission to read it.
 #[tokio::test]
 async fn who_names_a_secret_must_be_allowed_to_read_it() {
     let world = world().await;
@@ -151,7 +151,7 @@ async fn who_names_a_secret_must_be_allowed_to_read_it() {
     apply(&admin, &role).await;
     apply(&admin, &bind("key", "Role", "key")).await;
     eventually("the role", || async { create(&client, &object).await.ok() }).await;
-    // What stands already is not asked about again.
+    // An existing reference is not checked again.
     apply(&admin, &with(role, "/rules", json!([]))).await;
     change(&client, &object, json!({"spec": {"paused": true}})).await.unwrap();
     let operation = json!({
@@ -174,7 +174,8 @@ async fn who_names_a_secret_must_be_allowed_to_read_it() {
     hooks(&admin, &client, &namespace, &user).await;
 }
 
-/// What a hook takes from a ConfigMap is its reader's, too: also the last of many, and no more than can be asked about.
+/// The user of a hook must be able to read its ConfigMap, also the last of many, and the number of hooks is
+/// limited.
 async fn hooks(admin: &kube::Client, client: &kube::Client, namespace: &str, user: &str) {
     let hook = |at: usize, name: &str| {
         json!({"actionType": "shell", "action": format!("s{at}.sh"), "actionSource": "configmap",
@@ -270,12 +271,12 @@ async fn a_runner_writes_the_status_of_its_own_operation() {
     // A name of 63 characters leaves room for the Job controller's suffix only when it is cut.
     let cut = format!("{}abcde", &long[..58]);
     write(world.runner("default", &cut).await, "long", steps()).await.unwrap();
-    // A Job whose name begins like another one's.
+    // A Job whose name begins like the name of another Job.
     let alike = world.runner("default", "kubeonkube-mine-job-b-abcde").await;
     refused(write(alike, "mine", steps()).await, "this is pod default/kubeonkube-mine-job-b-abcde");
     let elsewhere = world.runner("kubeon-system", "kubeonkube-mine-job-abcde").await;
     refused(write(elsewhere, "mine", steps()).await, "this is pod kubeon-system/kubeonkube-mine-job-abcde");
-    // The spec is not a runner's at all.
+    // A runner must not write the spec.
     let spec = json!({"spec": {"image": "evil"}});
     let result = operations(&mine).patch("mine", &PatchParams::default(), &Patch::Merge(spec)).await;
     refused(said(result), "cannot patch resource \"clusteroperations\"");
@@ -320,7 +321,7 @@ async fn a_runner_writes_only_secrets_that_were_made_for_its_job() {
     );
     let taken = json!({"metadata": {"annotations": {"kubeon.io/job": "create-default-b-job-12345"}}});
     refused(write("state", taken).await, "a runner writes the data of a Secret and nothing else");
-    // By name and kind it may patch; reading, making and removing are not its roles'.
+    // The role permits only the patch of named Secrets, not reading, creating or deleting them.
     refused(said(secrets.get("state").await), "cannot get resource \"secrets\"");
     refused(said(secrets.list(&Default::default()).await), "cannot list resource \"secrets\"");
     refused(

@@ -1,4 +1,5 @@
-//! What each process may do, asked of the API server's own authorizer: what is denied counts as much as what is allowed.
+//! The permissions of each process, checked with the API server's authorizer. Denied requests are checked as
+//! well.
 
 use k8s_openapi::api::authorization::v1::SubjectAccessReview;
 use kube::Api;
@@ -81,13 +82,13 @@ async fn the_operator_reaches_its_namespaces_and_no_other() {
 
 const VERBS: [&str; 8] = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
 const KEEP: &[&str] = &["create", "delete", "get", "list", "patch", "watch"];
-/// A namespace that it does not look after.
+/// A namespace that the operator does not watch.
 const ELSEWHERE: &str = "kube-public";
 
-/// Group, resource, namespaces, name, and every verb that is used there.
+/// Group, resource, namespaces, name, and the permitted verbs.
 type Right = (&'static str, &'static str, &'static [&'static str], &'static str, &'static [&'static str]);
 
-/// All that the operator does, and beside it what is closest to that.
+/// All requests of the operator; similar requests must be denied.
 const RIGHTS: &[Right] = &[
     ("ecs.yun.com", "kubernetesclusters", &["", ELSEWHERE], "x", &["get", "list", "patch", "watch"]),
     ("ecs.yun.com", "kubernetesclusters/status", &["", ELSEWHERE], "x", &["patch"]),
@@ -112,7 +113,7 @@ const RIGHTS: &[Right] = &[
     ("batch", "jobs", &["", ELSEWHERE], "x", &[]),
     ("", "pods", &["", ELSEWHERE], "x", &[]),
     ("", "pods/log", &["", ELSEWHERE], "x", &[]),
-    // The webhook's certificate is replaced as a whole, in its own namespace alone.
+    // The webhook's certificate is replaced as a whole, only in the operator's namespace.
     (
         "",
         "secrets",
@@ -156,7 +157,7 @@ async fn the_operator_may_do_what_it_does_and_nothing_beside_it() {
     answers(&names::service_account(names::NAMESPACE, names::OPERATOR), &questions).await;
 }
 
-/// An account of its own that may do the same as the operator in this namespace, but for some of it.
+/// A service account with the operator's permissions in this namespace, except for some.
 async fn account_without(namespace: &str, name: &str, without: impl Fn(&mut Value)) -> kube::Client {
     let world = world().await;
     let options = InstallOptions {
@@ -167,7 +168,7 @@ async fn account_without(namespace: &str, name: &str, without: impl Fn(&mut Valu
     let admin = world.admin().await;
     let token = world.server.service_account(namespace, name).await.unwrap();
     let subjects = json!([{"kind": "ServiceAccount", "name": name, "namespace": namespace}]);
-    for mut object in rbac::objects(&options) {
+    for mut object in rbac::objects(&options).unwrap() {
         let is_role = object["kind"].as_str().is_some_and(|kind| kind.ends_with("Role"));
         if object["metadata"]["name"] != names::OPERATOR || object["kind"] == "ServiceAccount" {
             continue;
@@ -186,7 +187,7 @@ async fn account_without(namespace: &str, name: &str, without: impl Fn(&mut Valu
     client_of(&world.server.kubeconfig_of_token(&token)).await
 }
 
-/// A right that no request of the operator names is asked for by an API server that guards owner references.
+/// An API server that protects owner references requires permissions that no request of the operator names.
 #[tokio::test]
 async fn what_looks_unused_is_needed_where_owner_references_are_guarded() {
     let (world, admin) = (world().await, world().await.admin().await);
@@ -225,11 +226,12 @@ async fn what_looks_unused_is_needed_where_owner_references_are_guarded() {
 }
 
 #[tokio::test]
-async fn a_runner_may_patch_and_nothing_else() {
+async fn a_runner_may_patch_and_read_the_status_of_operations_alone() {
     let user = names::service_account("default", names::RUNNER);
     let mut questions = vec![
         (("patch", "", "secrets", "default", "x"), true),
         (("patch", "kubeonkube.clay.io", "clusteroperations/status", "", "x"), true),
+        (("get", "kubeonkube.clay.io", "clusteroperations/status", "", "x"), true),
         (("patch", "", "secrets", names::NAMESPACE, "x"), false),
         (("patch", "kubeonkube.clay.io", "clusteroperations", "", "x"), false),
         (("patch", "ecs.yun.com", "kubernetesclusters/status", "default", "x"), false),

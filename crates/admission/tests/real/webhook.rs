@@ -1,4 +1,4 @@
-//! What needs a look at other objects or at the catalogue, and what happens when nobody can look.
+//! Rules that need other objects or the catalogue, and the behaviour while the webhook is down.
 
 use kube::Client;
 use kube::api::{Patch, PatchParams};
@@ -47,11 +47,12 @@ async fn names_the_field_and_the_reason() {
         refused(change(&admin, &object, asked).await, words);
     }
     refused(ask(&admin, &object, "updating").await, "updating is not possible yet");
-    // What may be changed is changed.
+    // A permitted change succeeds.
     change(&admin, &object, set("nodeList", nodes(&[2, 5]))).await.unwrap();
 }
 
-/// A key that is no key, networks that hold a host, and names that a shell would run: contract B, cases 14 and 50.
+/// An invalid SSH key, networks that contain a host, and names that a shell would execute: contract B, cases
+/// 14 and 50.
 #[tokio::test]
 async fn a_new_cluster_is_looked_through() {
     let world = world().await;
@@ -77,7 +78,7 @@ async fn a_new_cluster_is_looked_through() {
     refused(create(&admin, &with(object, "/metadata/name", json!("x;rm -rf /"))).await, "metadata.name");
 }
 
-/// What the schema itself refuses: contract B, case 48, and what is fixed.
+/// Denials of the schema: contract B, case 48, and fixed fields.
 #[tokio::test]
 async fn the_schema_comes_first() {
     let world = world().await;
@@ -129,7 +130,7 @@ async fn an_address_has_one_cluster() {
     let words = format!(
         "spec.cluster.nodeList[0].ip: 10.22.0.2 belongs to KubernetesCluster {namespace}/first; a host has one cluster"
     );
-    // The webhook hears of the first one by a watch.
+    // The webhook observes the first cluster through a watch.
     let ask = || async { create_dry(&admin, &second).await.err().filter(|said| said.contains(&words)) };
     eventually(&words, ask).await;
     let first = clusters(&admin, &namespace);
@@ -148,16 +149,18 @@ async fn an_operation_names_a_cluster() {
     let refusal = create(&world.admin().await, &operation).await;
     refused(refusal.clone(), "spec.cluster: is empty; name the Cluster that the operation changes");
     assert!(refusal.unwrap_err().starts_with("400 "));
-    // What becomes `Failed`, with its reason, is let through: A 9, 19.
+    // An operation that will fail with a reason is allowed: A 9, 19.
     create(&world.admin().await, &with(operation, "/spec/cluster", json!("sample"))).await.unwrap();
 }
 
-/// The same registration at a port where nobody listens: for clusters in a namespace, and for operations with a label.
+/// The same webhook configuration at a port without a listener: for clusters in a namespace, and for
+/// operations with a label.
 async fn dark(world: &World, admin: &Client, namespace: &str) {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let url = json!({"url": format!("https://{}/validate", listener.local_addr().unwrap())});
+    let client = by_url(listener.local_addr().unwrap());
     drop(listener);
-    let mut dark = webhook::configuration_with(&InstallOptions::default(), &url);
+    let dark = webhook::configuration_with(&InstallOptions::default(), client);
+    let mut dark = serde_json::to_value(dark).unwrap();
     dark["metadata"]["name"] = json!("dark");
     let mut hooks = [dark["webhooks"][0].clone(), dark["webhooks"][0].clone()];
     hooks[0]["namespaceSelector"] = json!({"matchLabels": {"dark": "yes"}});
@@ -215,14 +218,14 @@ async fn while_the_webhook_is_away_people_wait_and_the_operator_goes_on() {
     }
     dark(world, &admin, &namespace).await;
 
-    // People: nothing is made, and nothing is asked for.
+    // Users cannot create objects or request operations.
     refused(create(&admin, &cluster(&namespace, "new", "10.23.3", &[])).await, AWAY);
     refused(create(&admin, &operation("new")).await, AWAY);
     let grown = json!({"spec": {"cluster": {"nodeList": [{"ip": "10.23.0.2"}, {"ip": "10.23.0.4"}]}}});
     refused(change(&admin, &kept, grown).await, AWAY);
     refused(ask(&admin, &kept, "scaling-up").await, AWAY);
 
-    // The operator: claim, operation, its progress, what came of it, finalizers.
+    // The operator can write: claim, operation, progress, result, finalizers.
     let claim = json!({"status": {"phase": "Prechecking", "operation": "kept-scaling-up"}});
     let own = clusters(&operator, &namespace);
     said(own.patch_status("kept", &PatchParams::default(), &Patch::Merge(claim)).await).unwrap();
@@ -241,7 +244,7 @@ async fn while_the_webhook_is_away_people_wait_and_the_operator_goes_on() {
     assert!(!is_there(&admin, &leaving).await, "nothing keeps it any more");
     said(derived.delete("kept-scaling-up", &Default::default()).await).unwrap();
 
-    // A person who takes a finalizer away is not held up either.
+    // A user can still remove a finalizer.
     change(&admin, &stuck, json!({"metadata": {"finalizers": null}})).await.unwrap();
     assert!(!is_there(&admin, &stuck).await, "nothing keeps it any more");
 }

@@ -4,12 +4,15 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use k8s_openapi::api::admissionregistration::v1::WebhookClientConfig;
 use k8s_openapi::api::core::v1::{Namespace, Pod, Secret, ServiceAccount};
 use kube::api::{ApiResource, DynamicObject, Patch, PatchParams, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::core::GroupVersionKind;
 use kube::{Api, Client, Config};
-use kubeon_admission::{AddressBook, CertificateSource, Keeping, ServeOptions, WebhookServer, follow};
+use kubeon_admission::{
+    AddressBook, CertificateSource, CertificateStore, ServeOptions, WebhookServer, follow,
+};
 use kubeon_api::{ClusterOperation, KubernetesCluster};
 use kubeon_envtest::{ApiServerOptions, TestApiServer};
 use kubeon_install::{InstallOptions, InstallPart, names, part, webhook};
@@ -21,7 +24,7 @@ pub(crate) const TIMEOUT: Duration = Duration::from_secs(60);
 
 pub(crate) struct World {
     pub server: TestApiServer,
-    /// The replica that leads, and one that does not.
+    /// The addresses of the leader and of a standby.
     pub replicas: [SocketAddr; 2],
 }
 
@@ -31,7 +34,8 @@ pub(crate) async fn world() -> &'static World {
 }
 
 pub(crate) async fn raise() -> World {
-    // Off by default, on in some distributions: what is installed must do with it, too.
+    // This admission plugin is off by default and on in some distributions; the installed roles must suffice
+    // with it.
     let guarded = "--enable-admission-plugins=OwnerReferencesPermissionEnforcement".to_owned();
     let options = ApiServerOptions { arguments: vec![guarded], ..ApiServerOptions::default() };
     let server = TestApiServer::start(options).await.unwrap();
@@ -45,14 +49,20 @@ pub(crate) async fn raise() -> World {
     let kubeconfig = server.kubeconfig();
     let leader = replica(kubeconfig.clone(), true).await;
     let other = replica(kubeconfig, false).await;
-    let url = json!({"url": format!("https://{leader}{}", names::WEBHOOK_PATH)});
-    apply(&client, &webhook::configuration_with(&options, &url)).await;
+    let webhook = webhook::configuration_with(&options, by_url(leader));
+    apply(&client, &serde_json::to_value(webhook).unwrap()).await;
     let world = World { server, replicas: [leader, other] };
     world.until_guarded().await;
     world
 }
 
-/// A webhook on a runtime of its own, which outlives the test that came first.
+/// A webhook at this address.
+pub(crate) fn by_url(address: SocketAddr) -> WebhookClientConfig {
+    let url = format!("https://{address}{}", names::WEBHOOK_PATH);
+    WebhookClientConfig { url: Some(url), ..WebhookClientConfig::default() }
+}
+
+/// A webhook on its own runtime, which outlives the first test.
 async fn replica(kubeconfig: String, leads: bool) -> SocketAddr {
     let (tell, told) = oneshot::channel();
     std::thread::spawn(move || {
@@ -62,7 +72,7 @@ async fn replica(kubeconfig: String, leads: bool) -> SocketAddr {
             let versions = ["v1.35.4", "v1.36.1", "v1.36.3"].map(|text| text.parse().unwrap());
             let book = Arc::new(AddressBook::new(versions.to_vec()));
             let (_leader, leads) = watch::channel(leads);
-            let keeping = Keeping {
+            let store = CertificateStore {
                 client: client.clone(),
                 namespace: names::NAMESPACE.to_owned(),
                 leads,
@@ -70,7 +80,7 @@ async fn replica(kubeconfig: String, leads: bool) -> SocketAddr {
             };
             let server = WebhookServer::bind(ServeOptions {
                 address: ([127, 0, 0, 1], 0).into(),
-                certificate: CertificateSource::Kept(keeping),
+                certificate: CertificateSource::Stored(store),
                 lookup: book.clone(),
             });
             let server = server.await.unwrap();
@@ -118,8 +128,8 @@ pub(crate) async fn apply(client: &Client, object: &Value) {
     }
 }
 
-/// Asks again until the answer is there. For what offers nothing to watch: an API server takes up policies and
-/// webhooks a moment after they are written.
+/// Polls until there is an answer, for effects that cannot be watched: an API server enforces policies and
+/// webhooks some time after they are written.
 pub(crate) async fn eventually<T, F: Future<Output = Option<T>>>(what: &str, ask: impl Fn() -> F) -> T {
     let asking = async {
         loop {
@@ -133,7 +143,7 @@ pub(crate) async fn eventually<T, F: Future<Output = Option<T>>>(what: &str, ask
 }
 
 impl World {
-    /// Until policies and webhook are in force: one change of each is refused by the right one.
+    /// Waits until policies and webhook are enforced: each refuses a change.
     async fn until_guarded(&self) {
         let admin = self.admin().await;
         let (policy, hook) =
@@ -151,7 +161,7 @@ impl World {
         self.until_a_runner_is_guarded(&admin).await;
     }
 
-    /// Its policies are written last: those before them are in force when they are.
+    /// Waits for the policies of runners, which are written last, so the others are enforced as well.
     async fn until_a_runner_is_guarded(&self, admin: &Client) {
         let probe = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "probe", "namespace": "default"}});
         apply(admin, &probe).await;
@@ -244,7 +254,7 @@ pub(crate) async fn create_dry(client: &Client, object: &Value) -> Result<(), St
     post(client, object, true).await
 }
 
-/// Sends an object as it is: no type of ours between the test and the API server.
+/// Sends an object as JSON, without a typed client.
 async fn post(client: &Client, object: &Value, dry_run: bool) -> Result<(), String> {
     let resource = resource(object);
     let api: Api<DynamicObject> = match object["metadata"]["namespace"].as_str() {
@@ -263,12 +273,12 @@ pub(crate) async fn change(client: &Client, object: &Value, patch: Value) -> Res
     said(api.patch(name, &PatchParams::default(), &Patch::Merge(patch)).await)
 }
 
-/// Asks for an operation by its word.
+/// Requests an operation by the annotation.
 pub(crate) async fn ask(client: &Client, object: &Value, word: &str) -> Result<(), String> {
     change(client, object, json!({"metadata": {"annotations": {"app.kubernetes.io/operation": word}}})).await
 }
 
-/// Puts a cluster into a phase; `applied`: as one that was made.
+/// Sets the phase of a cluster; `applied`: with an applied spec.
 pub(crate) async fn put(world: &World, object: &Value, phase: &str, applied: bool) {
     let admin = world.admin().await;
     let api = clusters(&admin, object["metadata"]["namespace"].as_str().unwrap());
@@ -293,5 +303,5 @@ pub(crate) fn said<T>(result: Result<T, kube::Error>) -> Result<(), String> {
 #[track_caller]
 pub(crate) fn refused(result: Result<(), String>, words: &str) {
     let message = result.expect_err("allowed");
-    assert!(message.contains(words), "{message}\n  does not say\n{words}");
+    assert!(message.contains(words), "{message}\n  does not contain\n{words}");
 }

@@ -1,4 +1,4 @@
-//! The `Cluster`: where the hosts are and how to log in.
+//! The `Cluster`: the addresses of the hosts and how to log in to them.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube_derive::CustomResource;
@@ -12,7 +12,7 @@ use crate::open_words::open_words;
 open_words! {
     /// The result of an operation in the history of its Cluster.
     RecordedResult {
-        /// The operation waits.
+        /// The operation waits for its Job.
         Waiting = "",
         /// Its Job runs.
         Running = "Running",
@@ -24,7 +24,7 @@ open_words! {
 }
 
 impl RecordedResult {
-    /// Whether the operation has no result yet; the history then has no word for it.
+    /// Whether the operation has no result yet; the history then omits the field.
     #[must_use]
     pub fn is_waiting(&self) -> bool {
         *self == Self::Waiting
@@ -42,7 +42,7 @@ impl From<Option<OperationResult>> for RecordedResult {
     }
 }
 
-/// Where the hosts of a cluster are, and how to log in to them.
+/// The hosts of a cluster, and how to log in to them.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, CustomResource, JsonSchema)]
 #[kube(
     group = "kubeonkube.clay.io",
@@ -76,7 +76,7 @@ pub struct ClusterSpec {
     pub pre_check_ref: Option<DataRef>,
 }
 
-/// What was done to a cluster, newest first.
+/// The operations of a cluster, newest first.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ClusterStatus {
@@ -87,18 +87,18 @@ pub struct ClusterStatus {
     /// How many operations are kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub operations: Option<i32>,
-    /// The newest operation.
+    /// The name of the newest operation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latest: Option<String>,
     /// The generation of the spec that this status is about.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
-    /// Why the objects that the cluster refers to cannot be used, for a person; absent when they can.
+    /// Why an object that the cluster refers to cannot be used, for people; absent when all can be used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
 
-/// One operation, as the history tells it.
+/// One operation in the history.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ClusterCondition {
@@ -107,7 +107,7 @@ pub struct ClusterCondition {
     /// Its status: empty, `Running`, `Succeeded` or `Failed`.
     #[serde(default, skip_serializing_if = "RecordedResult::is_waiting")]
     pub status: RecordedResult,
-    /// When its Job was made.
+    /// When its Job was created.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start_time: Option<Time>,
     /// When it ended.

@@ -1,10 +1,12 @@
-//! The kinds of group `kubeonkube.clay.io`: a [`Cluster`] says where hosts are and how to log in, a
-//! [`ClusterOperation`] is one recorded change of it, done by one Job.
+//! The kinds of group `kubeonkube.clay.io`: a [`Cluster`] describes hosts and how to log in to them, a
+//! [`ClusterOperation`] is one recorded change of it, executed by one Job.
 //!
-//! Field names, defaults and the words of the status are those of kube-on-kube (contract A); what came later stands
-//! beside them.
+//! Field names, defaults and the values of the status are those of kube-on-kube (contract A). kubeon adds fields to them.
 
-#![allow(clippy::duplicated_attributes, reason = "it takes the arguments of printer columns for attributes")]
+#![allow(
+    clippy::duplicated_attributes,
+    reason = "clippy takes the arguments of printer columns for attributes"
+)]
 
 mod cluster;
 mod operation;

@@ -15,33 +15,33 @@ use crate::words::words;
 words! {
     /// Where a playbook or script comes from.
     ActionSource {
-        /// The image.
+        /// The image of the operation.
         Builtin = "builtin",
-        /// The key of that name in a ConfigMap.
+        /// A key of a ConfigMap, whose name is the action.
         Configmap = "configmap",
     }
 
     /// When a hook runs.
     HookMoment {
-        /// Only when everything before it succeeded.
+        /// Only when everything before the hook succeeded.
         OnSuccess = "OnSuccess",
-        /// Whatever came before, also after a failure.
+        /// In any case, also after a failure.
         Always = "Always",
     }
 
-    /// How an operation stands. One that has no word yet waits; its reason says what for.
+    /// The status of an operation that has started. An operation without a status waits; its reason says for what.
     OperationResult {
-        /// Its Job works.
+        /// Its Job runs.
         Running = "Running",
         /// Its Job succeeded.
         Succeeded = "Succeeded",
-        /// It did not; the reason says why.
+        /// The operation failed; the reason says why.
         Failed = "Failed",
     }
 }
 
 open_words! {
-    /// What an action is. Another word ends the operation as `Failed`, with the reason in its status.
+    /// The type of an action. Another value ends the operation as `Failed`, with the reason in its status.
     ActionType {
         /// A playbook, by its file name.
         Playbook = "playbook",
@@ -52,7 +52,7 @@ open_words! {
     }
 }
 
-/// One change of a cluster, done by one Job.
+/// One change of a cluster, executed by one Job.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, CustomResource, JsonSchema)]
 #[kube(
     group = "kubeonkube.clay.io",
@@ -63,7 +63,7 @@ open_words! {
     status = "ClusterOperationStatus",
     derive = "PartialEq",
     crates(kube_core = "::kube_core"),
-    doc = "One change of a cluster: it waits its turn, becomes one Job, and keeps what came of it.",
+    doc = "One change of a cluster. It waits until it may start, runs as one Job and records the result.",
     printcolumn(name = "Cluster", type_ = "string", json_path = ".spec.cluster"),
     printcolumn(name = "Action", type_ = "string", json_path = ".spec.action"),
     printcolumn(name = "Status", type_ = "string", json_path = ".status.status"),
@@ -79,50 +79,50 @@ pub struct ClusterOperationSpec {
     /// The Cluster that it changes.
     #[schemars(length(max = 253))]
     pub cluster: String,
-    /// What is done.
+    /// The action.
     #[serde(flatten)]
     pub main: Action,
     /// The image that the Job runs.
     #[schemars(length(max = 512))]
     pub image: String,
-    /// What runs before the action, in order.
+    /// Hooks that run before the action, in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 32))]
     pub pre_hook: Vec<HookAction>,
-    /// What runs after the action, in order.
+    /// Hooks that run after the action, in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 32))]
     pub post_hook: Vec<HookAction>,
-    /// The inventory, where it is not the Cluster's.
+    /// The inventory. Default: the Cluster's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hosts_conf_ref: Option<DataRef>,
-    /// The variables, where they are not the Cluster's.
+    /// The variables. Default: the Cluster's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub vars_conf_ref: Option<DataRef>,
-    /// The key, where it is not the Cluster's.
+    /// The SSH key. Default: the Cluster's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ssh_auth_ref: Option<DataRef>,
-    /// A script to run instead of the one that is made from action and hooks.
+    /// A script to run instead of the script that is generated from action and hooks.
     #[serde(default, rename = "entrypointSHRef", skip_serializing_if = "Option::is_none")]
     pub entrypoint_sh_ref: Option<DataRef>,
-    /// What the Job's container may use.
+    /// Resource requests and limits of the Job's container.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resources: Option<ResourceRequirements>,
-    /// Seconds after which the Job is ended.
+    /// Seconds after which Kubernetes ends the Job.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 604_800))]
     pub active_deadline_seconds: Option<i64>,
-    /// While true and before its Job is made, the operation waits. Default: false.
+    /// While true, the operation waits; without effect once its Job is created. Default: false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub paused: bool,
-    /// When it becomes true the operation is ended, with hooks that always run. Default: false.
+    /// When set to true, the operation is ended; its hooks that always run still run. Default: false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub cancelled: bool,
 }
 
 impl ClusterOperationSpec {
-    /// MD5, in hexadecimal digits, over cluster, action, image and hooks; kube-on-kube's, so that its clients find the
-    /// digest that they expect. It tells changes apart and protects nothing.
+    /// MD5, in hexadecimal digits, over cluster, action, image and hooks, computed as kube-on-kube does, because its
+    /// clients compare it. It detects changes and protects nothing.
     #[must_use]
     pub fn digest(&self) -> String {
         let mut text = format!(
@@ -140,12 +140,12 @@ impl ClusterOperationSpec {
     }
 }
 
-/// What may be changed while the operation waits or works: whether it goes on, and how long that may take.
+/// Fields that may be changed while the operation waits or runs.
 const CHANGEABLE: [&str; 3] = ["paused", "cancelled", "activeDeadlineSeconds"];
 
 impl ClusterOperationSpec {
-    /// MD5, in hexadecimal digits, over everything that decides what runs: also over arguments, references, sources and
-    /// resources, which [`Self::digest`] does not know. It tells changes apart and protects nothing.
+    /// MD5, in hexadecimal digits, over every field that decides what runs, including arguments, references, sources and
+    /// resources, which [`Self::digest`] leaves out. It detects changes and protects nothing.
     #[must_use]
     pub fn whole_digest(&self) -> String {
         let mut value = serde_json::to_value(self).unwrap_or_default();
@@ -156,15 +156,15 @@ impl ClusterOperationSpec {
     }
 }
 
-/// One thing to do.
+/// One action.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(transform = rules::of_action)]
 pub struct Action {
-    /// What it is: `playbook`, `shell` or, for an operation itself, `kubeon`.
+    /// The type of the action: `playbook`, `shell` or, for an operation itself, `kubeon`.
     #[schemars(length(max = 63))]
     pub action_type: ActionType,
-    /// A playbook's file name, a shell command, or what kubeon is to do.
+    /// The file name of a playbook, a shell command, or the name of an operation of kubeon.
     #[schemars(length(max = 65536))]
     pub action: String,
     /// Where the playbook comes from. Default: builtin.
@@ -180,11 +180,11 @@ pub struct Action {
     pub extra_args: Option<String>,
 }
 
-/// What is done before or after the action.
+/// An action that runs before or after the main action.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(transform = rules::of_hook)]
 pub struct HookAction {
-    /// What is done.
+    /// The action.
     #[serde(flatten)]
     pub what: Action,
     /// When it runs. Default: OnSuccess.
@@ -192,59 +192,59 @@ pub struct HookAction {
     pub when: Option<HookMoment>,
 }
 
-/// What came of an operation.
+/// The progress and the result of an operation.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ClusterOperationStatus {
-    /// The action that the Job was made for.
+    /// The action that the Job was created for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub action: Option<String>,
     /// Its Job.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub job_ref: Option<DataRef>,
-    /// How it stands; empty while it waits.
+    /// The status of the operation; empty while it waits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<OperationResult>,
-    /// Why it stands so, for a person.
+    /// The reason for the status, for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// When its Job was made.
+    /// When its Job was created.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start_time: Option<Time>,
     /// When its Job ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub end_time: Option<Time>,
-    /// How long that was, for a column: `5m12s`.
+    /// The duration of the Job, for a column: `5m12s`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub took: Option<String>,
     /// MD5 over cluster, action and hooks at the time when the operation was first seen.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub digest: Option<String>,
-    /// The same over everything that decides what runs: arguments, references, sources and resources too.
+    /// MD5 over every field that decides what runs, including arguments, references, sources and resources.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spec_digest: Option<String>,
-    /// Whether the spec was changed after it was first seen. What runs is what was seen first.
+    /// Whether the spec was changed after it was first seen. The Job runs the spec that was first seen.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub has_modified: bool,
     /// The immutable copies of its inputs that the Job reads.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64))]
     pub inputs: Vec<DataRef>,
-    /// How far it is.
+    /// The progress of the operation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub steps: Option<Steps>,
-    /// What was found wrong with the hosts before anything was done to them.
+    /// Problems of the hosts that were found before any host was changed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 256))]
     pub findings: Vec<Finding>,
-    /// Why the operation was refused before anything was done to the hosts.
+    /// The reasons why the operation was refused before any host was changed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64))]
     pub refusals: Vec<Refusal>,
     /// The operation that must end first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waits_for: Option<String>,
-    /// What is true of it, one entry for each type.
+    /// Conditions of the operation, one entry for each type.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,
@@ -253,45 +253,45 @@ pub struct ClusterOperationStatus {
     pub observed_generation: Option<i64>,
 }
 
-/// A check that does not hold on a host.
+/// A check that failed on a host.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Finding {
     /// The host's address.
     #[schemars(length(max = 64))]
     pub host: String,
-    /// The check's name, under which it may be ignored: `kernel`.
+    /// The name of the check, by which it can be ignored: `kernel`.
     #[schemars(length(max = 63))]
     pub check: String,
-    /// How bad it is.
+    /// The severity.
     pub severity: FindingSeverity,
-    /// Whether somebody said that it does not matter. Default: false.
+    /// Whether the check was ignored on request. Default: false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub ignored: bool,
-    /// What is wrong and the way out.
+    /// What is wrong and how to fix it.
     #[schemars(length(max = 4096))]
     pub message: String,
 }
 
-/// How bad a finding is.
+/// The severity of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum FindingSeverity {
-    /// Nothing is done to any host, unless it is ignored.
+    /// No host is changed unless the check is ignored.
     Error,
-    /// A person should know.
+    /// The operation continues.
     Warning,
 }
 
-/// How far an operation is.
+/// The progress of an operation.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Steps {
-    /// Steps that stand.
+    /// Number of completed steps.
     pub done: i32,
-    /// All steps.
+    /// Number of all steps.
     pub total: i32,
-    /// The step that it is at: `etcd on h4`.
+    /// The current step: `etcd on h4`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub current: Option<String>,
-    /// All of it in one word for a column: `9/27`.
+    /// Both numbers as text, for a column: `9/27`.
     pub text: String,
 }

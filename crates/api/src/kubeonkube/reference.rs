@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::rules;
 
-/// A ConfigMap, Secret or Job. Without a name it refers to nothing.
+/// A reference to a ConfigMap, a Secret or a Job. A reference without a name is empty.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(transform = rules::of_reference)]
 pub struct DataRef {
@@ -23,7 +23,7 @@ impl DataRef {
         Self { namespace: namespace.into(), name: name.into() }
     }
 
-    /// Whether it refers to nothing.
+    /// Whether the reference is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.name.is_empty()

@@ -1,4 +1,4 @@
-//! The kinds as older clients know them.
+//! Tests of the kinds against the contract of older clients.
 
 use kube_cel::Validator;
 use kube_core::{CustomResourceExt, Resource as _};
@@ -21,7 +21,7 @@ fn required(value: &Value, place: &str) -> Vec<String> {
 
 /// Contract A, §1.1.
 #[test]
-fn keep_the_identity_of_the_contract() {
+fn the_kinds_have_the_identity_of_the_contract() {
     for (crd, name) in [
         (Cluster::crd(), "clusters.kubeonkube.clay.io"),
         (ClusterOperation::crd(), "clusteroperations.kubeonkube.clay.io"),
@@ -39,9 +39,9 @@ fn keep_the_identity_of_the_contract() {
     assert_eq!(required(&operation, "/spec/properties/preHook/items"), ["action", "actionType"]);
 }
 
-/// The samples of the contract's README, with a field of each kind that a person may write.
+/// The samples of the contract's README, with a field of each kind.
 #[test]
-fn read_what_people_wrote() {
+fn the_samples_of_the_contract_are_read() {
     let reference = json!({"namespace": "kubeonkube", "name": "sample"});
     let cluster: Cluster = serde_json::from_value(json!({
         "apiVersion": "kubeonkube.clay.io/v1alpha1", "kind": "Cluster", "metadata": {"name": "sample"},
@@ -62,16 +62,16 @@ fn read_what_people_wrote() {
     assert_eq!(operation.spec.main.action_source, Some(ActionSource::Builtin));
     assert_eq!(operation.spec.entrypoint_sh_ref, Some(DataRef::new("kubeonkube", "sample")));
     let written = serde_json::to_value(&operation).unwrap();
-    assert!(written["spec"].get("paused").is_none(), "what was not said is not written: {written}");
+    assert!(written["spec"].get("paused").is_none(), "absent fields are not written: {written}");
 }
 
 fn action(playbook: &str) -> Action {
     Action { action_type: "playbook".into(), action: playbook.into(), ..Action::default() }
 }
 
-/// Contract A, case 20, and §1.3: what the digest covers.
+/// Contract A, case 20, and §1.3: the fields that the digest covers.
 #[test]
-fn the_digest_is_the_one_that_older_clients_know() {
+fn the_digest_is_compatible_with_older_clients() {
     let spec = ClusterOperationSpec {
         cluster: "sample".into(),
         main: action("scale.yml"),
@@ -87,7 +87,7 @@ fn the_digest_is_the_one_that_older_clients_know() {
 }
 
 #[test]
-fn the_whole_digest_knows_every_field_that_decides_what_runs() {
+fn the_whole_digest_covers_every_field_that_decides_what_runs() {
     let spec = ClusterOperationSpec {
         cluster: "sample".into(),
         main: action("scale.yml"),
@@ -128,25 +128,25 @@ fn the_whole_digest_knows_every_field_that_decides_what_runs() {
 }
 
 #[test]
-fn columns_tell_how_far_an_operation_is_and_how_long_it_took() {
+fn printer_columns_show_progress_and_duration() {
     let columns = ClusterOperation::crd().spec.versions[0].additional_printer_columns.clone().unwrap();
     let shown = columns.iter().filter(|column| column.priority.unwrap_or(0) == 0);
     let shown: Vec<_> = shown.map(|column| column.name.to_uppercase()).collect();
     assert_eq!(shown.join(" "), "CLUSTER ACTION STATUS STEPS STARTED TOOK AGE");
 }
 
-/// What the rules of the schema say about a spec, each with its field.
-fn judged(kind: &str, spec: &Value) -> Vec<String> {
+/// The violated rules of the schema for a spec, each with its field.
+fn violations(kind: &str, spec: &Value) -> Vec<String> {
     let definitions = crate::definitions().unwrap();
-    let crd = definitions.iter().find(|one| one["spec"]["names"]["kind"] == kind).unwrap();
+    let crd = definitions.iter().find(|definition| definition["spec"]["names"]["kind"] == kind).unwrap();
     let schema = crd.pointer("/spec/versions/0/schema/openAPIV3Schema").unwrap();
     let object = json!({"metadata": {"name": "sample"}, "spec": spec});
     let errors = Validator::new().validate(schema, &object, None).err();
     errors.into_iter().flat_map(|errors| errors.into_vec()).map(|error| error.to_string()).collect()
 }
 
-/// An operation that breaks no rule, with these fields.
-fn asked(fields: &Value) -> Value {
+/// A valid spec of an operation, with these fields.
+fn operation_with(fields: &Value) -> Value {
     let mut spec =
         json!({"cluster": "sample", "image": "x", "actionType": "playbook", "action": "scale.yml"});
     for (name, value) in fields.as_object().unwrap() {
@@ -156,7 +156,7 @@ fn asked(fields: &Value) -> Value {
 }
 
 #[test]
-fn rules_let_pass_what_people_wrote_and_what_ends_as_failed() {
+fn rules_accept_the_samples_and_operations_that_end_as_failed() {
     let reference = json!({"namespace": "kubeonkube", "name": "sample"});
     for fields in [
         json!({}),
@@ -173,17 +173,21 @@ fn rules_let_pass_what_people_wrote_and_what_ends_as_failed() {
         json!({"image": ""}),
         json!({"cluster": ""}),
     ] {
-        assert_eq!(judged("ClusterOperation", &asked(&fields)), Vec::<String>::new(), "{fields}");
+        assert_eq!(
+            violations("ClusterOperation", &operation_with(&fields)),
+            Vec::<String>::new(),
+            "{fields}"
+        );
     }
     let cluster = json!({"hostsConfRef": reference, "varsConfRef": reference, "sshAuthRef": reference});
-    assert_eq!(judged("Cluster", &cluster), Vec::<String>::new());
+    assert_eq!(violations("Cluster", &cluster), Vec::<String>::new());
 }
 
 #[test]
-fn rules_refuse_what_could_only_wait_or_would_mean_nothing() {
+fn rules_refuse_operations_that_would_wait_for_ever() {
     let reference = json!({"namespace": "kubeonkube", "name": "sample"});
     let no_source = "actionSourceRef: actionSourceRef must be specified if actionSource set as configmap";
-    let no_file = "action: what comes from a configmap is a file name";
+    let no_file = "action: the action from a ConfigMap must be a file name";
     let hook = |fields: Value| {
         let mut hook = json!({"actionType": "shell", "action": "hello.sh"});
         for (name, value) in fields.as_object().unwrap() {
@@ -207,25 +211,25 @@ fn rules_refuse_what_could_only_wait_or_would_mean_nothing() {
             json!({"preHook": [hook(json!({"when": "Always"}))]}),
             "spec.preHook: when: Always is for postHook".to_owned(),
         ),
-        (json!({"cluster": "No Cluster"}), "spec.cluster: no Cluster can be called so".to_owned()),
+        (json!({"cluster": "No Cluster"}), "spec.cluster: is not a valid name of a Cluster".to_owned()),
         (
             json!({"sshAuthRef": {"namespace": "", "name": "key"}}),
             "spec.sshAuthRef.namespace: a reference with a name needs a namespace".to_owned(),
         ),
     ] {
-        let said = judged("ClusterOperation", &asked(&fields));
-        assert!(said.len() == 1 && said[0].starts_with(&words), "{fields}: {said:?}");
+        let found = violations("ClusterOperation", &operation_with(&fields));
+        assert!(found.len() == 1 && found[0].starts_with(&words), "{fields}: {found:?}");
     }
     let hosts =
         json!({"hostsConfRef": {"namespace": "", "name": "a"}, "varsConfRef": {"namespace": "", "name": ""}});
-    let said = judged("Cluster", &hosts);
-    assert_eq!(said, ["spec.hostsConfRef.namespace: a reference with a name needs a namespace"]);
+    let found = violations("Cluster", &hosts);
+    assert_eq!(found, ["spec.hostsConfRef.namespace: a reference with a name needs a namespace"]);
 }
 
-/// An API server prices a rule by the largest object that the schema allows: a text that a pattern is held against, and
-/// the lists that it stands in, have limits.
+/// An API server computes the cost of a rule from the largest object that the schema allows: texts and lists in rules need
+/// limits.
 #[test]
-fn rules_walk_nothing_without_a_limit() {
+fn every_text_and_list_in_a_rule_has_a_limit() {
     let spec = schema::<ClusterOperation>();
     for (field, limit) in [
         ("/cluster", "maxLength"),

@@ -1,7 +1,7 @@
-//! What a declaration changes about a cluster that is built. What is said in other words, in another order, or left to its
-//! default is the same.
+//! The changes that a declaration makes to an existing cluster. Another order, an older spelling of a field, and a default
+//! that is written out are not changes.
 //!
-//! Admission and the operator both ask here: what the one admits, the other does.
+//! Admission and the operator both use this comparison, so that the operator can apply every change that was admitted.
 
 use std::collections::BTreeSet;
 
@@ -9,29 +9,29 @@ use super::nodes::NodeList;
 use super::spec::DeclaredCluster;
 use crate::names::{HostAddress, Version};
 
-/// What is to be another one. Workers that come and go are no change here, nor is how a host is logged in to.
+/// Changes of a cluster. Added and removed workers and changed logins are not included.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Changes {
-    /// Fields under `spec.cluster`, such as `network.cni`.
+    /// Changed fields under `spec.cluster`, such as `network.cni`.
     pub fields: Vec<&'static str>,
-    /// Hosts that are to be called something else as nodes.
+    /// Hosts with another node name.
     pub names: Vec<HostAddress>,
-    /// Hosts whose nodes are to have other labels.
+    /// Hosts with other node labels.
     pub labels: Vec<HostAddress>,
 }
 
 impl DeclaredCluster {
-    /// What this changes about a cluster that was built as `built`, and of which the masters run `runs` where that was seen.
+    /// The changes to a cluster that was built as `built`. `running` is the version of its masters, if it is known.
     #[must_use]
-    pub fn changes(&self, built: &Self, runs: Option<Version>) -> Changes {
-        let mut changes = Changes { fields: fields(self, built, runs), ..Changes::default() };
+    pub fn changes(&self, built: &Self, running: Option<Version>) -> Changes {
+        let mut changes = Changes { fields: fields(self, built, running), ..Changes::default() };
         let before = built.by_address();
         for (ip, node) in self.by_address() {
-            let Some(was) = before.get(&ip) else { continue };
-            if node.name != was.name {
+            let Some(previous) = before.get(&ip) else { continue };
+            if node.name != previous.name {
                 changes.names.push(ip);
             }
-            if node.labels != was.labels {
+            if node.labels != previous.labels {
                 changes.labels.push(ip);
             }
         }
@@ -39,35 +39,37 @@ impl DeclaredCluster {
     }
 }
 
-fn fields(now: &DeclaredCluster, built: &DeclaredCluster, runs: Option<Version>) -> Vec<&'static str> {
-    // Where neither names any, etcd follows the masters, and one change is reported.
-    let follow = now.etcd_list.is_empty() && built.etcd_list.is_empty();
+fn fields(now: &DeclaredCluster, built: &DeclaredCluster, running: Option<Version>) -> Vec<&'static str> {
+    // When neither has an etcdList, etcd runs on the masters: report only the change of masterList.
+    let etcd_on_masters = now.etcd_list.is_empty() && built.etcd_list.is_empty();
     let lists = [
-        ("kubeVersion", !same_version(now.kube_version, built.kube_version, runs)),
+        ("kubeVersion", !same_version(now.kube_version, built.kube_version, running)),
         ("masterList", addresses(&now.master_list) != addresses(&built.master_list)),
-        ("etcdList", !follow && addresses(now.etcd()) != addresses(built.etcd())),
+        ("etcdList", !etcd_on_masters && addresses(now.etcd()) != addresses(built.etcd())),
     ];
     let differing = lists.into_iter().filter(|(_, differs)| *differs).map(|(field, _)| field);
     differing.chain(settings(now, built)).collect()
 }
 
-/// The version that runs may be written out where it was left out.
-fn same_version(now: Option<Version>, built: Option<Version>, runs: Option<Version>) -> bool {
-    now == built || (built.is_none() && now.is_some() && now == runs)
+/// Writing out the running version where no version was declared is not a change.
+fn same_version(now: Option<Version>, built: Option<Version>, running: Option<Version>) -> bool {
+    now == built || (built.is_none() && now.is_some() && now == running)
 }
 
 fn addresses(list: &NodeList) -> BTreeSet<HostAddress> {
     list.iter().map(|node| node.ip).collect()
 }
 
-/// Without the region, which is for people, and the timeout, which is about operations.
+/// The changed settings. The region and the timeout are not settings of the cluster.
 fn settings(now: &DeclaredCluster, built: &DeclaredCluster) -> Vec<&'static str> {
     match (now.settings(), built.settings()) {
         (Ok(now), Ok(built)) => now.differences(&built),
-        // Only what is said of the load balancer can fail to fit together.
+        // Only the fields of the load balancer can contradict each other.
         _ => {
-            let said = |it: &DeclaredCluster| (it.load_balancer.clone(), it.external_load_balancer.clone());
-            if said(now) == said(built) { Vec::new() } else { vec!["loadBalancer"] }
+            let declared = |cluster: &DeclaredCluster| {
+                (cluster.load_balancer.clone(), cluster.external_load_balancer.clone())
+            };
+            if declared(now) == declared(built) { Vec::new() } else { vec!["loadBalancer"] }
         }
     }
 }
@@ -94,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn what_means_the_same_is_no_change() {
+    fn an_equivalent_declaration_is_not_a_change() {
         let masters = json!([{"ip": "10.0.0.5"}, {"ip": "10.0.0.1"}, {"ip": "10.0.0.3"}]);
         let balancer = json!({"mode": "external", "address": "10.0.0.9", "port": 6443});
         for (now, built) in [
@@ -120,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn workers_and_logins_are_no_change() {
+    fn workers_and_logins_are_not_changes() {
         let now = json!({
             "masterList": [{"ip": "10.0.0.1", "user": "ops"}, {"ip": "10.0.0.3", "port": 2222}, {"ip": "10.0.0.5"}],
             "nodeList": [{"ip": "10.0.0.4"}, {"ip": "10.0.0.2", "port": 2222}],
@@ -130,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn every_field_that_means_something_else_is_named() {
+    fn every_changed_field_is_named() {
         for (now, built, fields) in [
             (json!({"kubeVersion": "v1.37.0"}), json!({}), vec!["kubeVersion"]),
             (json!({}), json!({"kubeVersion": "v1.36.3"}), vec!["kubeVersion"]),
@@ -151,12 +153,12 @@ mod tests {
     }
 
     #[test]
-    fn a_version_that_nobody_saw_is_not_the_one_that_runs() {
+    fn a_version_is_a_change_when_the_running_version_is_unknown() {
         let written = cluster(json!({"kubeVersion": "v1.36.3"}));
         assert_eq!(written.changes(&cluster(json!({})), None).fields, ["kubeVersion"]);
     }
 
-    /// Also of a master, and wherever it stands.
+    /// Also of a master, in any of the lists.
     #[test]
     fn names_and_labels_of_hosts_that_stay_are_compared() {
         let masters = |first: Value| json!([first, {"ip": "10.0.0.3"}, {"ip": "10.0.0.5"}]);

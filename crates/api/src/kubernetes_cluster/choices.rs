@@ -1,4 +1,4 @@
-//! Fields of a declaration that take one word of a few.
+//! Values of fields that accept one of a few words.
 
 use crate::words::words;
 
@@ -25,9 +25,9 @@ words! {
 
     /// How workers reach the masters.
     LoadBalancerMode {
-        /// haproxy on every worker, its backends the live masters.
+        /// haproxy on every worker, with the live masters as backends.
         Haproxy = "haproxy",
-        /// A load balancer that exists and that kubeon does not change.
+        /// An existing load balancer, which kubeon does not change.
         External = "external",
         /// A Service whose endpoints are the live masters.
         Updater = "updater",
@@ -41,13 +41,13 @@ words! {
         Calico = "calico",
         /// Cilium.
         Cilium = "cilium",
-        /// None: the cluster's owner installs one.
+        /// No plugin: the owner of the cluster installs one.
         None = "none",
     }
 
     /// How kube-proxy implements Services.
     ProxyMode {
-        /// nftables; iptables, with a note, where a host's kernel has none.
+        /// nftables; iptables, with a note, on a host whose kernel does not support nftables.
         Nftables = "nftables",
         /// iptables.
         Iptables = "iptables",
@@ -55,9 +55,9 @@ words! {
         Ipvs = "ipvs",
     }
 
-    /// What becomes of the hosts when the object is deleted.
+    /// What happens to the hosts when the object is deleted.
     DeletionPolicy {
-        /// The cluster is taken down and its traces are removed from the hosts.
+        /// kubeon removes the cluster from the hosts.
         Delete = "Delete",
         /// The hosts stay as they are.
         Retain = "Retain",

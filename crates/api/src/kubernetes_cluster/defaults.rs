@@ -1,4 +1,4 @@
-//! What holds where nothing is said. Applied in code, never written into the object.
+//! Defaults of fields. The code applies them; they are never written into the object.
 
 use super::choices::{ClusterType, Cni, DeployMode, ProxyMode};
 
@@ -22,19 +22,19 @@ pub const PROXY_MODE: ProxyMode = ProxyMode::Nftables;
 pub const DNS_DOMAIN: &str = "cluster.local";
 /// Default of `network.nodeMaskSize`.
 pub const NODE_MASK_SIZE: u8 = 24;
-/// Default of `network.maxPods`, where the node's share of the pod network has room for it: a /24 has 254 addresses,
-/// one of them the bridge's own, and addresses of ended pods are not free at once.
+/// Default of `network.maxPods`, if the node's share of the pod network is large enough: a /24 has 254 addresses, the bridge
+/// uses one, and addresses of ended pods are not free at once.
 pub const MAX_PODS: u32 = 250;
 /// Default of `network.nodePortRange`.
 pub const NODE_PORT_RANGE: &str = "10000-30000";
 /// Default of `certificates.caYears`.
 pub const CA_YEARS: u32 = 100;
-/// Most that `certificates.caYears` may say, wherever it is said.
+/// Maximum of `certificates.caYears`.
 pub const MAX_CA_YEARS: u32 = 100;
 /// Default of a node's `port`.
 pub const SSH_PORT: u16 = 22;
 
-/// Addresses for pods in a node's share of this prefix length: all but the network's, the broadcast's and the bridge's.
+/// Number of pod addresses in a node's share of this prefix length: all but those of network, broadcast and bridge.
 #[must_use]
 pub fn pod_addresses(node_mask_size: u8) -> u32 {
     let bits = 32_u32.saturating_sub(u32::from(node_mask_size)).min(31);

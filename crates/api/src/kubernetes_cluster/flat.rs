@@ -1,7 +1,7 @@
-//! The older form of the spec, as the published sample has it: the cluster's fields directly under `spec`.
+//! The older form of the spec, used in the published sample: the fields of the cluster directly under `spec`.
 //!
-//! It is lifted into `spec.cluster` on reading, so nothing below ever meets it. The schema names these fields, or an
-//! API server would drop them; both forms in one object are refused.
+//! Reading moves them into `spec.cluster`, so no other code handles the older form. The schema contains these fields,
+//! because an API server would drop them otherwise. An object with both forms is refused.
 
 use schemars::{JsonSchema, Schema};
 use serde::Deserialize;
@@ -39,7 +39,7 @@ const FIELDS: &[&str] = &[
     "timeout_mins",
 ];
 
-/// A spec as it may stand in a file: either form.
+/// A spec in either form, as it is in a file.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct EitherForm {
@@ -77,17 +77,17 @@ pub(super) struct EitherForm {
     timeout_mins: Option<TimeoutMins>,
 }
 
-/// Why the two forms of a spec do not make one.
+/// Why the two forms of a spec cannot be combined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(super) enum FormError {
-    #[error("fields stand under spec.cluster and directly under spec; put all of them under spec.cluster")]
+    #[error("fields are set under spec.cluster and directly under spec; put all of them under spec.cluster")]
     Both,
     #[error("privateSSHKey is given twice; keep the one under authConfig")]
     TwoKeys,
 }
 
 impl EitherForm {
-    /// The cluster, whichever form declares it.
+    /// The cluster that the spec declares, in either form.
     pub(super) fn into_cluster(self) -> Result<DeclaredCluster, FormError> {
         let mut auth_config = self.auth_config;
         if let Some(key) = self.private_ssh_key {
@@ -120,7 +120,7 @@ impl EitherForm {
     }
 }
 
-/// Finishes the schema of the spec: the flat fields beside `cluster`, the rules, no `null`, nothing required.
+/// Completes the schema of the spec: adds the flat fields and the rules, and removes `null` and `required`.
 pub(super) fn finish(schema: &mut Schema) {
     schema.remove("required");
     if let Some(Value::Object(properties)) = schema.get_mut("properties") {
@@ -169,7 +169,7 @@ fn drop_descriptions(value: &mut Value) {
     }
 }
 
-/// The whole schema of `T`, even from a generator that would only refer to it: [`finish`] copies from it.
+/// The complete schema of `T`, also with a generator that writes references: [`finish`] copies from it.
 pub(super) fn inline<T: JsonSchema>(generator: &mut schemars::SchemaGenerator) -> Schema {
     T::json_schema(generator)
 }

@@ -1,4 +1,4 @@
-//! The hosts of a cluster, each once, whatever lists it is in.
+//! The hosts of a cluster, merged from all lists.
 
 use std::collections::BTreeMap;
 
@@ -8,24 +8,24 @@ use crate::addresses::LoginName;
 use crate::labels::{LabelKey, LabelValue};
 use crate::names::{HostAddress, HostName};
 
-/// One host, with all that the lists say about it.
+/// One host, merged from all lists.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Host {
     /// Its address.
     pub ip: HostAddress,
-    /// What it is called as a node; its own host name where `None`.
+    /// The node name; the host name of the machine when `None`.
     pub name: Option<HostName>,
     /// The SSH port.
     pub port: u16,
-    /// The account to log in with; that of the credentials where `None`.
+    /// The account to log in with; the account of the credentials when `None`.
     pub user: Option<LoginName>,
     /// Labels of the node.
     pub labels: BTreeMap<LabelKey, LabelValue>,
-    /// What it does.
+    /// The roles of the host.
     pub roles: Roles,
 }
 
-/// What a host does in the cluster; at least one is true.
+/// The roles of a host in the cluster; at least one is true.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Roles {
     /// Runs the control plane.
@@ -36,35 +36,35 @@ pub struct Roles {
     pub etcd: bool,
 }
 
-/// Two lists that do not agree about a host.
+/// Two lists contradict each other about a host.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum HostConflict {
-    /// Both lists say something, and not the same.
-    #[error("{ip}: {field} in {first} and in {second} differ; say it once")]
+    /// Both lists set the field, to different values.
+    #[error("{ip}: {field} in {first} and in {second} differ; set it in one list only")]
     Differs {
         /// The host.
         ip: HostAddress,
         /// The field that differs.
         field: &'static str,
-        /// The list that spoke first.
+        /// The first list that sets the field.
         first: &'static str,
-        /// The list that contradicts.
+        /// The list that contradicts it.
         second: &'static str,
     },
-    /// A master and a worker.
+    /// The host is a master and a worker.
     #[error("{0} is in masterList and in nodeList; a host has one role")]
     TwoRoles(HostAddress),
 }
 
 impl DeclaredCluster {
-    /// The hosts of etcd: those that are named, else the masters.
+    /// The hosts of etcd: `etcdList`, or the masters when it is empty.
     #[must_use]
     pub fn etcd(&self) -> &NodeList {
         if self.etcd_list.is_empty() { &self.master_list } else { &self.etcd_list }
     }
 
-    /// What all lists together say of each host: its name, its labels and how it is logged in to. Where they do not agree,
-    /// which [`Self::hosts`] refuses, the first that speaks is taken.
+    /// Name, labels and login of each host, merged from all lists. When lists contradict each other, the value of the first
+    /// list is used; [`Self::hosts`] refuses such lists.
     #[must_use]
     pub fn by_address(&self) -> BTreeMap<HostAddress, DeclaredNode> {
         let mut hosts = BTreeMap::<HostAddress, DeclaredNode>::new();
@@ -81,11 +81,11 @@ impl DeclaredCluster {
         hosts
     }
 
-    /// Every host once: the masters, the workers, then hosts that only run etcd, each in the order of its list.
-    /// Without an `etcdList` the masters run etcd.
+    /// Every host once: the masters, the workers, then hosts that only run etcd, in the order of their lists. Without an
+    /// `etcdList` the masters run etcd.
     ///
     /// # Errors
-    /// When two lists do not agree about a host.
+    /// When two lists contradict each other about a host.
     pub fn hosts(&self) -> Result<Vec<Host>, HostConflict> {
         let lists: [(&'static str, &NodeList, Roles); 3] = [
             ("masterList", &self.master_list, Roles { master: true, ..Roles::default() }),
@@ -116,43 +116,49 @@ fn host(node: DeclaredNode, roles: Roles) -> Host {
 #[derive(Default)]
 struct Merged {
     hosts: Vec<(&'static str, DeclaredNode, Roles)>,
-    at: BTreeMap<HostAddress, usize>,
+    index: BTreeMap<HostAddress, usize>,
 }
 
 impl Merged {
     fn add(&mut self, list: &'static str, node: &DeclaredNode, roles: Roles) -> Result<(), HostConflict> {
-        let Some((first, known, has)) = self.at.get(&node.ip).and_then(|&at| self.hosts.get_mut(at)) else {
-            self.at.insert(node.ip, self.hosts.len());
+        let Some((first, known, known_roles)) =
+            self.index.get(&node.ip).and_then(|&at| self.hosts.get_mut(at))
+        else {
+            self.index.insert(node.ip, self.hosts.len());
             self.hosts.push((list, node.clone(), roles));
             return Ok(());
         };
-        if has.master && roles.worker {
+        if known_roles.master && roles.worker {
             return Err(HostConflict::TwoRoles(node.ip));
         }
         let first: &'static str = first;
         let differs = |field| HostConflict::Differs { ip: node.ip, field, first, second: list };
-        if !agree(&mut known.name, &node.name) {
+        if !merge(&mut known.name, &node.name) {
             return Err(differs("name"));
         }
-        if !agree(&mut known.port, &node.port) {
+        if !merge(&mut known.port, &node.port) {
             return Err(differs("port"));
         }
-        if !agree(&mut known.user, &node.user) {
+        if !merge(&mut known.user, &node.user) {
             return Err(differs("user"));
         }
         for (key, value) in &node.labels {
-            let held = known.labels.entry(key.clone()).or_insert_with(|| value.clone());
-            if held != value {
+            let existing = known.labels.entry(key.clone()).or_insert_with(|| value.clone());
+            if existing != value {
                 return Err(differs("labels"));
             }
         }
-        *has = Roles { master: has.master, worker: has.worker || roles.worker, etcd: has.etcd || roles.etcd };
+        *known_roles = Roles {
+            master: known_roles.master,
+            worker: known_roles.worker || roles.worker,
+            etcd: known_roles.etcd || roles.etcd,
+        };
         Ok(())
     }
 }
 
-/// Takes what `other` says where `known` says nothing; false when they contradict each other.
-fn agree<T: Clone + PartialEq>(known: &mut Option<T>, other: &Option<T>) -> bool {
+/// Copies `other` into an empty `known`; false when both are set and differ.
+fn merge<T: Clone + PartialEq>(known: &mut Option<T>, other: &Option<T>) -> bool {
     match (&*known, other) {
         (Some(known), Some(other)) => known == other,
         (None, Some(other)) => {
@@ -197,14 +203,14 @@ mod tests {
     }
 
     #[test]
-    fn puts_etcd_on_the_masters_when_nothing_else_is_said() {
+    fn puts_etcd_on_the_masters_without_an_etcd_list() {
         let cluster =
             DeclaredCluster { master_list: list(&[node("10.0.0.1")]), ..DeclaredCluster::default() };
         assert_eq!(cluster.hosts().unwrap()[0].roles, Roles { master: true, worker: false, etcd: true });
     }
 
     #[test]
-    fn refuses_lists_that_disagree() {
+    fn refuses_lists_that_contradict_each_other() {
         let named = |name: &str| DeclaredNode { name: Some(name.parse().unwrap()), ..node("10.0.0.1") };
         let cluster = DeclaredCluster {
             master_list: list(&[named("a")]),
@@ -212,7 +218,10 @@ mod tests {
             ..DeclaredCluster::default()
         };
         let error = cluster.hosts().unwrap_err();
-        assert_eq!(error.to_string(), "10.0.0.1: name in masterList and in etcdList differ; say it once");
+        assert_eq!(
+            error.to_string(),
+            "10.0.0.1: name in masterList and in etcdList differ; set it in one list only"
+        );
         let both = DeclaredCluster {
             master_list: list(&[node("10.0.0.1")]),
             node_list: list(&[node("10.0.0.1")]),

@@ -1,9 +1,9 @@
-//! The `KubernetesCluster`: a business cluster as a person declares it.
+//! The `KubernetesCluster`: the declaration of a business cluster.
 //!
 //! ```text
-//!   DeclaredCluster (what a person writes) ──settings()──► ClusterSettings (complete) ──► plans
-//!                   ──hosts()─────► Host (each once, with its roles)
-//!                   ──changes()───► Changes (what it changes about a cluster that is built)
+//!   DeclaredCluster (as written) ──settings()──► ClusterSettings (complete) ──► plans
+//!                                ──hosts()─────► Host (each once, with its roles)
+//!                                ──changes()───► Changes (compared with the existing cluster)
 //! ```
 
 mod changes;
@@ -11,6 +11,7 @@ mod choices;
 pub mod defaults;
 mod flat;
 mod hosts;
+mod node_roles;
 mod nodes;
 mod object;
 mod operation;
@@ -25,6 +26,7 @@ mod unsupported;
 pub use changes::Changes;
 pub use choices::{ClusterType, Cni, DeletionPolicy, DeployMode, LoadBalancerMode, ProxyMode};
 pub use hosts::{Host, HostConflict, Roles};
+pub use node_roles::NodeRoles;
 pub use nodes::{DeclaredNode, NodeList, NodeListError, Role};
 pub use object::{KubernetesCluster, KubernetesClusterSpec};
 pub use operation::{Operation, Phase};

@@ -1,4 +1,4 @@
-//! The hosts of a declaration, and lists of them.
+//! The hosts of a declaration and their lists.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -20,7 +20,7 @@ use crate::words::words;
 pub struct DeclaredNode {
     /// The host's address in the cluster's network; kubeon logs in there.
     pub ip: HostAddress,
-    /// What the host is called as a node. Default: its own host name.
+    /// The node name of the host. Default: its own host name.
     #[serde(default, deserialize_with = "unset::when_empty", skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "or_empty::<HostName>")]
     pub name: Option<HostName>,
@@ -36,7 +36,7 @@ pub struct DeclaredNode {
     #[serde(default, deserialize_with = "unset::when_null", skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(schema_with = "node_labels")]
     pub labels: BTreeMap<LabelKey, LabelValue>,
-    /// What older clients write beside the address. The list that holds the host decides; this is kept, not used.
+    /// The role that older clients write. It is kept and not used: the list that contains the host decides.
     #[serde(
         default,
         alias = "role:omitempty",
@@ -48,7 +48,7 @@ pub struct DeclaredNode {
 }
 
 impl DeclaredNode {
-    /// A host of which nothing but the address is said.
+    /// A host with an address and no other field.
     #[must_use]
     pub fn at(ip: HostAddress) -> Self {
         Self { ip, name: None, port: None, user: None, labels: BTreeMap::new(), role: None }
@@ -61,7 +61,7 @@ fn finish_node(schema: &mut Schema) {
 
 fn node_labels(generator: &mut SchemaGenerator) -> Schema {
     let (key, value) = (LabelKey::json_schema(generator), LabelValue::json_schema(generator));
-    // API servers know no propertyNames; editors and the reader do.
+    // API servers ignore propertyNames; editors and the reader use it.
     schemars::json_schema!({
         "type": "object",
         "maxProperties": 64,
@@ -71,7 +71,7 @@ fn node_labels(generator: &mut SchemaGenerator) -> Schema {
 }
 
 words! {
-    /// What older clients call a host's part in the cluster.
+    /// The role of a host, in the words of older clients.
     Role {
         /// The master that was set up first.
         ControlPlane = "control-plane",
@@ -84,23 +84,23 @@ words! {
 
 /// Hosts in the order of their declaration, each address once.
 ///
-/// An entry that repeats another one word for word is dropped on reading, as the published sample has such entries;
-/// two entries that differ for one address are refused, because either could be meant. An API server cannot tell the
-/// two apart within its budget for 5000 hosts, so its schema lets both pass and the reader decides.
+/// Reading drops an entry that is equal to an earlier one, because the published sample has such entries. Two different
+/// entries for one address are refused. An API server cannot check this for 5000 hosts within its cost budget, so the schema
+/// accepts both and the reader checks.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "Vec<DeclaredNode>", into = "Vec<DeclaredNode>")]
 pub struct NodeList(Vec<DeclaredNode>);
 
-/// Why hosts do not make a list.
+/// Why hosts cannot form a list.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NodeListError {
-    /// Two entries for one address that do not say the same.
+    /// Two different entries for one address.
     #[error("{0} is listed twice with different settings; keep one entry")]
     Differs(HostAddress),
 }
 
 impl NodeList {
-    /// Whether no host is listed.
+    /// Whether the list is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -117,12 +117,12 @@ impl std::ops::Deref for NodeList {
 impl TryFrom<Vec<DeclaredNode>> for NodeList {
     type Error = NodeListError;
     fn try_from(nodes: Vec<DeclaredNode>) -> Result<Self, NodeListError> {
-        let mut seen = BTreeMap::<HostAddress, usize>::new();
+        let mut index = BTreeMap::<HostAddress, usize>::new();
         let mut kept: Vec<DeclaredNode> = Vec::with_capacity(nodes.len());
         for node in nodes {
-            match seen.get(&node.ip).and_then(|&at| kept.get(at)) {
+            match index.get(&node.ip).and_then(|&at| kept.get(at)) {
                 None => {
-                    seen.insert(node.ip, kept.len());
+                    index.insert(node.ip, kept.len());
                     kept.push(node);
                 }
                 Some(first) if *first == node => {}

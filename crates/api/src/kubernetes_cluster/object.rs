@@ -1,4 +1,4 @@
-//! The object itself: its kind, its columns, and what is beside the cluster in its spec.
+//! The object: its kind, its columns, and the fields of its spec.
 
 use kube_derive::CustomResource;
 use schemars::JsonSchema;
@@ -10,7 +10,7 @@ use super::spec::{Addons, DeclaredCluster};
 use super::status::KubernetesClusterStatus;
 use crate::names::{ClusterName, NameError};
 
-/// What is wanted of a business cluster.
+/// The desired state of a business cluster.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, CustomResource, JsonSchema)]
 #[kube(
     group = "ecs.yun.com",
@@ -23,7 +23,7 @@ use crate::names::{ClusterName, NameError};
     status = "KubernetesClusterStatus",
     derive = "PartialEq",
     crates(kube_core = "::kube_core"),
-    doc = "A Kubernetes cluster on hosts that are reached over SSH: declared here, made and kept by kubeon.",
+    doc = "A Kubernetes cluster on hosts that are reached over SSH: declared here, created and managed by kubeon.",
     printcolumn(name = "Status", type_ = "string", json_path = ".status.phase"),
     printcolumn(name = "Operation", type_ = "string", json_path = ".status.operation"),
     printcolumn(name = "Step", type_ = "string", json_path = ".status.step"),
@@ -37,13 +37,13 @@ pub struct KubernetesClusterSpec {
     /// The cluster.
     #[schemars(schema_with = "flat::inline::<DeclaredCluster>")]
     pub cluster: DeclaredCluster,
-    /// What is installed into the cluster. Nothing can be named here yet.
+    /// Programs to install into the cluster. No field exists yet.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub addons: Option<Addons>,
-    /// While true, nothing is changed on the hosts. Default: false.
+    /// While true, kubeon changes nothing on the hosts. Default: false.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub paused: bool,
-    /// What becomes of the hosts when this object is deleted. Default: Delete.
+    /// What happens to the hosts when this object is deleted. Default: Delete.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub deletion_policy: Option<DeletionPolicy>,
 }
@@ -61,7 +61,7 @@ impl<'de> Deserialize<'de> for KubernetesClusterSpec {
 }
 
 impl KubernetesClusterSpec {
-    /// What becomes of the hosts when the object is deleted.
+    /// The deletion policy, with its default.
     #[must_use]
     pub fn on_deletion(&self) -> DeletionPolicy {
         self.deletion_policy.unwrap_or(DeletionPolicy::Delete)
@@ -69,10 +69,10 @@ impl KubernetesClusterSpec {
 }
 
 impl KubernetesCluster {
-    /// The cluster's name, proven.
+    /// The validated name of the cluster.
     ///
     /// # Errors
-    /// When the object has no name or one that is no DNS label.
+    /// When the object has no name, or its name is not a DNS label.
     pub fn cluster_name(&self) -> Result<ClusterName, NameError> {
         self.metadata.name.as_deref().unwrap_or_default().parse()
     }

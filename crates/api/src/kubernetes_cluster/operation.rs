@@ -1,53 +1,53 @@
-//! The words of the older clients: the command channel in an annotation, and the phase in the status.
+//! Values that older clients use: commands in an annotation, and the phase in the status.
 
 use crate::words::words;
 
 words! {
-    /// The value of the annotation [`crate::labels::OPERATION`]: what a client asks for, then how it went.
+    /// The value of the annotation [`crate::labels::OPERATION`]: the command of a client, then the result.
     Operation {
-        /// Make the cluster.
+        /// Create the cluster.
         Creating = "creating",
-        /// Making it failed.
+        /// Creating failed.
         CreateFailed = "create-failed",
-        /// It was made.
+        /// The cluster was created.
         CreateFinished = "create-finished",
         /// Add workers.
         ScalingUp = "scaling-up",
         /// Adding failed.
         ScaleUpFailed = "scale-up-failed",
-        /// They were added.
+        /// The workers were added.
         ScaleUpFinished = "scale-up-finished",
         /// Remove workers.
         ScalingDown = "scaling-down",
         /// Removing failed.
         ScaleDownFailed = "scale-down-failed",
-        /// They were removed.
+        /// The workers were removed.
         ScaleDownFinished = "scale-down-finished",
-        /// Take the cluster down.
+        /// Remove the cluster.
         Terminating = "terminating",
-        /// Taking it down failed.
+        /// Removing the cluster failed.
         TerminateFailed = "terminate-failed",
-        /// It was taken down.
+        /// The cluster was removed.
         TerminateFinished = "terminate-finished",
         /// Change version or configuration.
         Updating = "updating",
-        /// Changing failed.
+        /// The change failed.
         UpdateFailed = "update-failed",
-        /// It was changed.
+        /// The change was applied.
         UpdateFinished = "update-finished",
-        /// Go back.
+        /// Roll back the last change.
         Rollbacking = "rollbacking",
-        /// Going back failed.
+        /// Rolling back failed.
         RollbackFailed = "rollback-failed",
-        /// It went back.
+        /// The change was rolled back.
         RollbackFinished = "rollback-finished",
     }
 
-    /// Where a cluster stands. An object that nobody has looked at yet has no phase.
+    /// The phase of a cluster. An object that the operator has not processed yet has no phase.
     Phase {
-        /// Its hosts are being checked; none has been changed.
+        /// The hosts are being checked. No host has been changed.
         Prechecking = "Prechecking",
-        /// It is being made.
+        /// The cluster is being created.
         Creating = "Creating",
         /// Hosts are being added or removed.
         Scaling = "Scaling",
@@ -55,7 +55,7 @@ words! {
         Running = "Running",
         /// The last operation failed; `reason` says why.
         Failed = "Failed",
-        /// It is being taken down.
+        /// The cluster is being removed.
         Terminating = "Terminating",
     }
 }

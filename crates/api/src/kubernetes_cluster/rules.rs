@@ -1,22 +1,22 @@
-//! The rules that an API server, the CLI and the tests evaluate: one text, CEL.
+//! CEL rules that an API server, the CLI and the tests evaluate.
 //!
-//! A field may stand under `spec.cluster` or, in the older flat form, directly under `spec`, and under an older name.
-//! [`effective`] finds it wherever it is and falls back to the default. Functions `cidr` and `isCIDR` need a meta
-//! cluster of Kubernetes 1.31 or newer.
+//! A field may be under `spec.cluster` or, in the older flat form, directly under `spec`, and may have an older name.
+//! [`effective`] finds it in any of these places and falls back to the default. The functions `cidr` and `isCIDR` need a
+//! meta cluster of Kubernetes 1.31 or newer.
 
 use schemars::Schema;
 use serde_json::{Value, json};
 
 use super::defaults;
 
-/// A rule and what it says when it is broken.
+/// A rule and the message when it is violated.
 pub(super) struct Rule {
     rule: String,
     message: &'static str,
     field: Option<&'static str>,
 }
 
-/// Rules over one cluster's fields, true wherever those fields stand.
+/// Rules for the fields of a cluster, in both forms of the spec.
 pub(super) fn cluster() -> Vec<Rule> {
     let pods = effective(&["self"], &["podCIDR", "containerCIDR"], defaults::POD_CIDR);
     let services = effective(&["self"], &["serviceCIDR"], defaults::SERVICE_CIDR);
@@ -29,7 +29,7 @@ pub(super) fn cluster() -> Vec<Rule> {
             field: Some(".nodeList"),
         },
         Rule {
-            // A list with repeated entries is counted by the reader, which drops them.
+            // The reader drops repeated entries and counts the rest.
             rule: "!has(self.etcdList) || self.etcdList.size() % 2 == 1 || self.etcdList.size() == 0 || \
                    !self.etcdList.all(e, self.etcdList.exists_one(o, o.ip == e.ip))"
                 .to_owned(),
@@ -64,13 +64,13 @@ pub(super) fn cluster() -> Vec<Rule> {
     ]
 }
 
-/// Rules over the whole spec: both forms together, and what may not change.
+/// Rules for the whole spec: only one form is used, and some fields cannot be changed.
 pub(super) fn spec(flat: &[&str]) -> Vec<Rule> {
     let any_flat = flat.iter().map(|name| format!("has(self.{name})")).collect::<Vec<_>>().join(" || ");
     let mut rules = vec![
         Rule {
             rule: format!("!has(self.cluster) || !({any_flat})"),
-            message: "fields stand under spec.cluster and directly under spec; put all of them under spec.cluster",
+            message: "fields are set under spec.cluster and directly under spec; put all of them under spec.cluster",
             field: None,
         },
         Rule {
@@ -134,14 +134,14 @@ fn fixed() -> Vec<Rule> {
                 before = user("oldSelf"),
                 now = user("self")
             ),
-            message: "authConfig.username cannot be changed; what was made belongs to that account",
+            message: "authConfig.username cannot be changed: the cluster was created with that account",
             field: None,
         },
     ]
 }
 
-/// The text of a field: the first of `names` that is set under the first of `roots`, else `default`. Written with `has`
-/// alone, because not every evaluator of these rules knows the shorter `.?`.
+/// A CEL expression for the value of a field: the first of `names` that is set under the first of `roots`, else `default`. It
+/// uses `has`, because not every evaluator of these rules supports `.?`.
 fn effective(roots: &[&str], names: &[&str], default: &str) -> String {
     let places =
         roots.iter().flat_map(|root| names.iter().map(move |name| (*root, format!("{root}.{name}"))));
@@ -152,7 +152,7 @@ fn effective(roots: &[&str], names: &[&str], default: &str) -> String {
     })
 }
 
-/// Puts the rules on a schema.
+/// Sets the rules of a schema.
 pub(super) fn add(schema: &mut Schema, rules: &[Rule]) {
     let rules: Vec<Value> = rules
         .iter()

@@ -1,8 +1,8 @@
-//! The settings of a cluster, complete: what a declaration says, and the default where it says nothing. Plans are made
-//! from them, and a control machine stores them in this form.
+//! The complete settings of a cluster: the declared values, with defaults for the others. Plans are made from them, and a
+//! control machine stores them in this form.
 //!
-//! A setting is listed three times in this file, and each list is exhaustive: the type, the function that fills it in
-//! from a declaration, and the comparison. A setting that is missing in one of them does not compile.
+//! This file lists each setting three times: in the type, in the function that fills it in from a declaration, and in the
+//! comparison. The code does not compile when a setting is missing in one of them.
 
 use std::net::Ipv4Addr;
 
@@ -14,10 +14,10 @@ use super::spec::{ApiServer, Certificates, DeclaredCluster, DeclaredLoadBalancer
 use crate::addresses::{DnsName, Endpoint, PortRange, Registry};
 use crate::names::{Cidr, NameError};
 
-/// What is set for a cluster as a whole. Its name, its version and its hosts are beside it.
+/// The settings of a whole cluster. Name, version and hosts are not part of them.
 ///
-/// The JSON form is that of the state files. A setting that older programs did not write has the only value that they
-/// could build.
+/// The JSON form is that of the state files. A setting that an older program did not write gets the only value that the
+/// program supported.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ClusterSettings {
@@ -29,7 +29,7 @@ pub struct ClusterSettings {
     pub load_balancer: LoadBalancer,
     /// Network of the pods.
     pub pod_cidr: Cidr,
-    /// Network of the services: its first address is the API's, its tenth the DNS server's.
+    /// Network of the services: the first address is the API's, the tenth is the DNS server's.
     pub service_cidr: Cidr,
     /// Prefix length of every node's share of the pod network.
     pub node_mask_size: u8,
@@ -42,24 +42,24 @@ pub struct ClusterSettings {
     pub dns_domain: DnsName,
     /// How Services are implemented.
     pub proxy_mode: ProxyMode,
-    /// `Name=true` pairs for the Kubernetes programs, joined by commas; may be empty. A declaration has no field for
-    /// them.
+    /// Feature gates of the Kubernetes programs: `Name=true` pairs, joined by commas; may be empty. A declaration has no
+    /// field for them.
     pub feature_gates: String,
     /// Life of the certificate authorities, in years.
     pub ca_years: u32,
     /// The distribution.
-    #[serde(default = "unwritten::cluster_type")]
+    #[serde(default = "older_state::cluster_type")]
     pub cluster_type: ClusterType,
     /// How the control plane runs.
-    #[serde(default = "unwritten::deploy_mode")]
+    #[serde(default = "older_state::deploy_mode")]
     pub deploy_mode: DeployMode,
     /// The API server's port on every master.
-    #[serde(default = "unwritten::api_port")]
+    #[serde(default = "older_state::api_port")]
     pub api_port: u16,
     /// The network plugin.
-    #[serde(default = "unwritten::cni")]
+    #[serde(default = "older_state::cni")]
     pub cni: Cni,
-    /// The registry that mirrors every image; the bundle where `None`.
+    /// The registry that mirrors every image; when `None`, the images come from the bundle.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub images_registry: Option<Registry>,
 }
@@ -68,11 +68,11 @@ pub struct ClusterSettings {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum LoadBalancer {
-    /// haproxy on every worker, its backends the masters.
+    /// haproxy on every worker, with the masters as backends.
     Haproxy,
     /// A Service whose endpoints are the live masters.
     Updater,
-    /// A load balancer that exists and is not managed.
+    /// An existing load balancer, which kubeon does not manage.
     External {
         /// Its address or name.
         address: Endpoint,
@@ -82,8 +82,8 @@ pub enum LoadBalancer {
 }
 
 impl LoadBalancer {
-    /// The address and the port of a load balancer that is not managed; `None` where kubeon brings its own, and where
-    /// only a name is given, which [`Self::unsupported`] refuses.
+    /// Address and port of an external load balancer; `None` when kubeon provides the load balancer, or when only a name is
+    /// given, which [`Self::unsupported`] refuses.
     #[must_use]
     pub fn external(&self) -> Option<(Ipv4Addr, u16)> {
         match self {
@@ -93,10 +93,10 @@ impl LoadBalancer {
     }
 }
 
-/// Why a declaration has no complete settings.
+/// Why the settings of a declaration cannot be completed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SettingsError {
-    /// A built-in default is not of its own type.
+    /// A built-in default is malformed.
     #[error("a built-in default is malformed")]
     Default(#[source] NameError),
     /// An external load balancer without an address.
@@ -105,35 +105,35 @@ pub enum SettingsError {
     /// Two addresses for one load balancer.
     #[error("loadBalancer.address {address} and externalLoadBalancer {short} differ; keep one")]
     TwoAddresses {
-        /// The longer way.
+        /// `loadBalancer.address`.
         address: Endpoint,
-        /// The shorter way.
+        /// `externalLoadBalancer`.
         short: Endpoint,
     },
-    /// An address for a load balancer that kubeon makes itself.
+    /// An address is given for a load balancer that kubeon provides.
     #[error("loadBalancer.mode {mode} takes no address, but {address} is given; use mode external")]
     NotExternal {
         /// The mode.
         mode: LoadBalancerMode,
-        /// The address that has no use.
+        /// The address without effect.
         address: Endpoint,
     },
 }
 
 impl DeclaredCluster {
-    /// The declaration with every default filled in.
+    /// The settings, with every default filled in.
     ///
     /// # Errors
-    /// When what is said about the load balancer does not fit together.
+    /// When the fields of the load balancer contradict each other.
     pub fn settings(&self) -> Result<ClusterSettings, SettingsError> {
         let Self {
-            // Beside the settings: the version, the hosts, and how they are logged in to.
+            // Not settings: the version, the hosts and their logins.
             kube_version: _,
             master_list: _,
             node_list: _,
             etcd_list: _,
             auth_config: _,
-            // For people, and for operations.
+            // Not settings: for people, and for operations.
             region: _,
             timeout_mins: _,
             cluster_type,
@@ -174,11 +174,11 @@ impl DeclaredCluster {
         })
     }
 
-    /// The settings as if the declaration said nothing about the load balancer: what else is wrong with a declaration
-    /// can be found although this does not fit together.
+    /// The settings without the fields of the load balancer, so that other mistakes can be found when these fields contradict
+    /// each other.
     ///
     /// # Errors
-    /// As for [`Self::settings`], but for the load balancer.
+    /// The same as [`Self::settings`], except for the load balancer.
     pub fn settings_without_load_balancer(&self) -> Result<ClusterSettings, SettingsError> {
         Self { load_balancer: None, external_load_balancer: None, ..self.clone() }.settings()
     }
@@ -212,7 +212,7 @@ fn balancer(given: DeclaredLoadBalancer, short: Option<Endpoint>) -> Result<Load
 }
 
 impl ClusterSettings {
-    /// The fields under `spec.cluster` that say something else here than in `other`.
+    /// The fields under `spec.cluster` that differ from `other`.
     #[must_use]
     pub fn differences(&self, other: &Self) -> Vec<&'static str> {
         let Self {
@@ -226,7 +226,7 @@ impl ClusterSettings {
             node_ports,
             dns_domain,
             proxy_mode,
-            // No field says them.
+            // A declaration has no field for them.
             feature_gates: _,
             ca_years,
             cluster_type,
@@ -257,13 +257,13 @@ impl ClusterSettings {
     }
 }
 
-/// Whether both lists hold the same names, in whatever order.
-fn same_names(one: &[Endpoint], other: &[Endpoint]) -> bool {
-    one.iter().all(|name| other.contains(name)) && other.iter().all(|name| one.contains(name))
+/// Whether both lists contain the same names, in any order.
+fn same_names(left: &[Endpoint], right: &[Endpoint]) -> bool {
+    left.iter().all(|name| right.contains(name)) && right.iter().all(|name| left.contains(name))
 }
 
-/// What holds for a cluster whose state was written before the setting was.
-mod unwritten {
+/// Values for settings that an older state file does not contain.
+mod older_state {
     use super::super::defaults;
     use super::{ClusterType, Cni, DeployMode};
 
@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn asks_for_no_more_pods_than_a_node_has_addresses() {
+    fn the_default_of_max_pods_fits_the_addresses_of_a_node() {
         assert_eq!([24, 26, 28].map(defaults::pod_addresses), [253, 61, 13]);
         let network = Network { node_mask_size: Some(26), ..Network::default() };
         let cluster = DeclaredCluster { network: Some(network), ..DeclaredCluster::default() };
@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn takes_an_address_as_the_wish_for_an_external_load_balancer() {
+    fn an_address_selects_an_external_load_balancer() {
         let address: Endpoint = "10.0.0.100".parse().unwrap();
         let cluster =
             DeclaredCluster { external_load_balancer: Some(address.clone()), ..DeclaredCluster::default() };
@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_a_load_balancer_that_contradicts_itself() {
+    fn refuses_contradicting_fields_of_the_load_balancer() {
         let with = |mode, address: Option<&str>, short: Option<&str>| {
             let address = address.map(|text| text.parse().unwrap());
             let cluster = DeclaredCluster {
@@ -366,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_are_the_same_after_they_were_stored() {
+    fn stored_settings_are_read_back_unchanged() {
         let mut settings = DeclaredCluster::default().settings().unwrap();
         for load_balancer in [
             LoadBalancer::Haproxy,
@@ -380,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn a_state_with_ports_the_wrong_way_round_is_not_read() {
+    fn refuses_a_state_whose_first_port_is_above_its_last() {
         let mut state = serde_json::to_value(DeclaredCluster::default().settings().unwrap()).unwrap();
         state["nodePorts"] = serde_json::json!([32767, 30000]);
         let error = serde_json::from_value::<ClusterSettings>(state).unwrap_err().to_string();

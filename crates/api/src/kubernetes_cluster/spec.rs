@@ -1,4 +1,4 @@
-//! What a person may write under `spec.cluster`. Absent means: the default, which [`DeclaredCluster::settings`] fills in.
+//! The fields under `spec.cluster`. [`DeclaredCluster::settings`] fills in the defaults of absent fields.
 
 use schemars::{JsonSchema, Schema};
 use serde::{Deserialize, Serialize};
@@ -13,7 +13,7 @@ use crate::names::{Cidr, Version};
 use crate::schema::{add_alias, or_empty};
 use crate::secret::{PrivateKey, Secret};
 
-/// A business cluster as it is declared.
+/// The declaration of a business cluster.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(transform = finish_cluster)]
@@ -71,7 +71,7 @@ pub struct DeclaredCluster {
     )]
     #[schemars(schema_with = "or_empty::<Endpoint>")]
     pub external_load_balancer: Option<Endpoint>,
-    /// Where the hosts stand. Free text for people and filters; fixed once set.
+    /// The region of the hosts. Free text for people and filters; fixed once set.
     #[serde(default, deserialize_with = "unset::when_empty", skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "or_empty::<LabelValue>")]
     pub region: Option<LabelValue>,
@@ -110,19 +110,19 @@ fn finish_cluster(schema: &mut Schema) {
     rules::add(schema, &rules::cluster());
 }
 
-/// What is installed into the cluster. Empty in this version.
+/// Programs to install into the cluster. Empty in this version.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(extend("properties" = {}))]
 pub struct Addons {}
 
-/// How kubeon logs in to the hosts: by a Secret, or by text in this object.
+/// How kubeon logs in to the hosts: with a Secret, or with credentials in this object.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AuthConfig {
-    /// A Secret with what to log in with. It wins over the fields beside it and is the way to be preferred.
+    /// A Secret with the credentials. It overrides the other fields and is the recommended way.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub credentials_ref: Option<CredentialsRef>,
-    /// The account. Default: root. Any other one needs sudo.
+    /// The account. Default: root. Another account needs sudo.
     #[serde(default, deserialize_with = "unset::when_empty", skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "or_empty::<LoginName>")]
     pub username: Option<LoginName>,
@@ -141,7 +141,7 @@ pub struct AuthConfig {
     pub private_ssh_key: Option<PrivateKey>,
 }
 
-/// Names a Secret with the keys `ssh-privatekey`, `passphrase`, `username`, `password` and `sudo-password`, each optional.
+/// A Secret with the keys `ssh-privatekey`, `passphrase`, `username`, `password` and `sudo-password`, each optional.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct CredentialsRef {
@@ -182,7 +182,7 @@ pub struct DeclaredLoadBalancer {
     /// Default: external where an address is given, else haproxy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mode: Option<LoadBalancerMode>,
-    /// Address or name of the external load balancer; externalLoadBalancer is the shorter way to say it.
+    /// Address or name of the external load balancer; externalLoadBalancer is the shorter form.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub address: Option<Endpoint>,
     /// Its port. Default: 6443.
@@ -208,7 +208,7 @@ pub struct Network {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 16, max = 28))]
     pub node_mask_size: Option<u8>,
-    /// Pods per node. Default: 250, or what nodeMaskSize leaves room for if that is less.
+    /// Pods per node. Default: 250, or fewer if nodeMaskSize has fewer addresses.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 4, max = 65000))]
     pub max_pods: Option<u32>,

@@ -1,23 +1,24 @@
-//! What was last seen of a business cluster.
+//! The observed state of a business cluster.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::node_roles::NodeRoles;
 use super::operation::Phase;
 use super::unset;
 use crate::names::{HostAddress, HostName, Version};
 use crate::schema::or_empty;
 
-/// What was last seen of a cluster, computed from what was observed, never from what is wished.
+/// The observed state of a cluster. It is computed from observations, never from the spec.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct KubernetesClusterStatus {
-    /// Where the cluster stands.
+    /// The phase of the cluster.
     #[serde(default, deserialize_with = "unset::when_empty", skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "or_empty::<Phase>")]
     pub phase: Option<Phase>,
-    /// Why it stands there, for a person.
+    /// The reason for the phase, for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// The Job of the latest operation.
@@ -26,7 +27,7 @@ pub struct KubernetesClusterStatus {
     /// When the phase last changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_transition_time: Option<Time>,
-    /// What is true of the cluster, one entry per type.
+    /// Conditions of the cluster, one entry for each type.
     #[serde(default, deserialize_with = "unset::when_null", skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,
@@ -39,13 +40,13 @@ pub struct KubernetesClusterStatus {
     /// Nodes that are Ready, of all that are declared: `2/3`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ready: Option<String>,
-    /// The operation that runs.
+    /// The running operation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub operation: Option<String>,
-    /// The step that the operation is at: `9/27 etcd on h4`.
+    /// The current step of the operation: `9/27 etcd on h4`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step: Option<String>,
-    /// Where the API answers: `https://10.0.0.1:6443`.
+    /// The URL of the API server: `https://10.0.0.1:6443`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub api_endpoint: Option<String>,
     /// The Secret in this namespace that holds the kubeconfig.
@@ -57,8 +58,8 @@ pub struct KubernetesClusterStatus {
     pub nodes: Vec<NodeStatus>,
 }
 
-/// A Secret in the object's namespace. Its name holds those of namespace and cluster, so a part of it may be longer than a
-/// DNS name lets one be.
+/// A Secret in the object's namespace. Its name is made of the names of namespace and cluster, so one label of it may be
+/// longer than 63 characters.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SecretName {
     /// Its name.
@@ -66,7 +67,7 @@ pub struct SecretName {
     pub name: String,
 }
 
-/// What was last seen of one host.
+/// The observed state of one host.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeStatus {
@@ -75,9 +76,9 @@ pub struct NodeStatus {
     /// Its name as a node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<HostName>,
-    /// Its part in the cluster: `master`, `worker`, `etcd`, joined by commas.
+    /// The roles of the host: `master`, `worker`, `etcd`, joined by commas.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub role: Option<String>,
+    pub role: Option<NodeRoles>,
     /// Whether the node is Ready; absent while that is unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ready: Option<bool>,

@@ -30,7 +30,10 @@ fn examples() -> Vec<(String, String)> {
 
 fn schema() -> Value {
     let definitions = crate::crd::definitions().unwrap();
-    let crd = definitions.iter().find(|one| one["spec"]["names"]["kind"] == "KubernetesCluster").unwrap();
+    let crd = definitions
+        .iter()
+        .find(|definition| definition["spec"]["names"]["kind"] == "KubernetesCluster")
+        .unwrap();
     crd.pointer("/spec/versions/0/schema/openAPIV3Schema").unwrap().clone()
 }
 
@@ -49,19 +52,19 @@ fn object(spec: Value) -> KubernetesCluster {
     .unwrap()
 }
 
-/// What the rules of the schema say about an object, or about a change of it.
-fn judged(object: &Value, old: Option<&Value>) -> Vec<String> {
+/// The messages of the violated rules for an object, or for a change of it.
+fn violations(object: &Value, old: Option<&Value>) -> Vec<String> {
     let errors = Validator::new().validate(&schema(), object, old).err();
     let errors = errors.map(|errors| errors.into_vec()).unwrap_or_default();
     errors.into_iter().map(|error| error.message).collect()
 }
 
-fn broken(cluster: &KubernetesCluster) -> Vec<String> {
-    judged(&json!(cluster), None)
+fn violations_of(cluster: &KubernetesCluster) -> Vec<String> {
+    violations(&json!(cluster), None)
 }
 
-fn broken_by_change(old: &KubernetesCluster, new: &KubernetesCluster) -> Vec<String> {
-    judged(&json!(new), Some(&json!(old)))
+fn violations_of_change(old: &KubernetesCluster, new: &KubernetesCluster) -> Vec<String> {
+    violations(&json!(new), Some(&json!(old)))
 }
 
 /// Contract B, §1.1.
@@ -77,16 +80,16 @@ fn keeps_the_identity_of_the_contract() {
     assert!(crd.spec.versions[0].subresources.as_ref().unwrap().status.is_some());
 }
 
-/// Contract B, case 48: NAME STATUS AGE, in that order; what tells the story stands between, without being asked for.
+/// Contract B, case 48: NAME STATUS AGE, in that order, with the columns of the progress in between.
 #[test]
-fn prints_name_status_age_and_between_them_how_far_it_is() {
+fn prints_name_status_progress_and_age() {
     let columns = KubernetesCluster::crd().spec.versions[0].additional_printer_columns.clone().unwrap();
     let shown = columns.iter().filter(|column| column.priority.unwrap_or(0) == 0);
     let shown: Vec<_> = shown.map(|column| column.name.to_uppercase()).collect();
     assert_eq!(shown.join(" "), "STATUS OPERATION STEP READY VERSION AGE");
 }
 
-/// Contract B, case 48: the schema itself refuses an address and a mode that are none.
+/// Contract B, case 48: the schema refuses invalid addresses and modes.
 #[test]
 fn refuses_bad_addresses_and_modes_by_schema() {
     let schema = schema();
@@ -101,9 +104,9 @@ fn refuses_bad_addresses_and_modes_by_schema() {
     }
 }
 
-/// An API server drops what its schema does not name: every field that the reader takes must be in it.
+/// An API server drops fields that are not in its schema: every field that the reader accepts must be in it.
 #[test]
-fn names_every_alias_in_the_schema() {
+fn the_schema_contains_every_alias() {
     let schema = schema();
     for path in [
         "cluster/properties/timeoutMins",
@@ -127,7 +130,7 @@ fn names_every_alias_in_the_schema() {
 }
 
 #[test]
-fn lets_no_field_of_the_spec_be_null() {
+fn no_field_of_the_spec_may_be_null() {
     fn nulls(path: &str, value: &Value, found: &mut Vec<String>) {
         if value.get("nullable") == Some(&Value::Bool(true)) {
             found.push(path.to_owned());
@@ -138,11 +141,11 @@ fn lets_no_field_of_the_spec_be_null() {
     }
     let mut found = Vec::new();
     nulls("", schema().pointer("/properties/spec").unwrap(), &mut found);
-    // A schema without a type takes null in any case; the reader takes it for absent, and no rule looks there.
+    // A schema without a type accepts null; the reader treats it as absent, and no rule reads the field.
     found.retain(|path| !path.to_lowercase().contains("timeout"));
     assert_eq!(found, Vec::<String>::new());
     let time = schema().pointer("/properties/status/properties/lastTransitionTime/nullable").cloned();
-    assert_eq!(time, Some(Value::Bool(true)), "the contract's status may hold null there");
+    assert_eq!(time, Some(Value::Bool(true)), "the contract allows null there");
 }
 
 #[test]
@@ -151,7 +154,7 @@ fn reads_every_example_and_writes_it_back_unchanged() {
     assert!(examples.len() >= 5);
     for (name, text) in examples {
         let read = read_yaml(&text).unwrap_or_else(|error| panic!("{name}: {error}"));
-        assert_eq!(broken(&read), Vec::<String>::new(), "{name}");
+        assert_eq!(violations_of(&read), Vec::<String>::new(), "{name}");
         read.spec.cluster.settings().unwrap_or_else(|error| panic!("{name}: {error}"));
         read.spec.cluster.hosts().unwrap_or_else(|error| panic!("{name}: {error}"));
         let yaml = serde_saphyr::to_string(&read).unwrap();
@@ -194,7 +197,7 @@ fn lifts_a_key_beside_the_lists_into_auth_config() {
 }
 
 #[test]
-fn writes_nothing_that_was_not_said() {
+fn does_not_write_absent_fields() {
     let written = serde_json::to_value(cluster(json!({}))).unwrap();
     assert_eq!(written["spec"], json!({"cluster": {"masterList": [{"ip": "10.0.0.1"}]}}));
 }
@@ -202,30 +205,36 @@ fn writes_nothing_that_was_not_said() {
 #[test]
 fn refuses_hosts_with_two_roles_and_even_etcd() {
     let workers = cluster(json!({"nodeList": [{"ip": "10.0.0.1"}]}));
-    assert_eq!(broken(&workers), ["a host is in masterList and in nodeList; a host has one role"]);
+    assert_eq!(violations_of(&workers), ["a host is in masterList and in nodeList; a host has one role"]);
     let etcd = cluster(json!({"etcdList": [{"ip": "10.0.0.1"}, {"ip": "10.0.0.2"}]}));
-    assert_eq!(broken(&etcd), ["etcd needs an odd number of hosts: 1, 3, 5, 7 or 9"]);
+    assert_eq!(violations_of(&etcd), ["etcd needs an odd number of hosts: 1, 3, 5, 7 or 9"]);
 }
 
 #[test]
 fn refuses_networks_that_overlap_each_other_or_a_default() {
     let overlap = ["podCIDR and serviceCIDR overlap (defaults: 10.96.0.0/12 and 10.64.0.0/12)"];
-    assert_eq!(broken(&cluster(json!({"podCIDR": "10.64.0.0/12"}))), overlap);
-    assert_eq!(broken(&cluster(json!({"podCIDR": "10.0.0.0/8", "serviceCIDR": "10.1.0.0/16"}))), overlap);
-    assert_eq!(broken(&cluster(json!({"podCIDR": "10.1.0.0/16", "serviceCIDR": "10.0.0.0/8"}))), overlap);
-    assert_eq!(broken(&cluster(json!({"podCIDR": "10.1.0.0/16"}))), Vec::<String>::new());
+    assert_eq!(violations_of(&cluster(json!({"podCIDR": "10.64.0.0/12"}))), overlap);
+    assert_eq!(
+        violations_of(&cluster(json!({"podCIDR": "10.0.0.0/8", "serviceCIDR": "10.1.0.0/16"}))),
+        overlap
+    );
+    assert_eq!(
+        violations_of(&cluster(json!({"podCIDR": "10.1.0.0/16", "serviceCIDR": "10.0.0.0/8"}))),
+        overlap
+    );
+    assert_eq!(violations_of(&cluster(json!({"podCIDR": "10.1.0.0/16"}))), Vec::<String>::new());
 }
 
 #[test]
 fn refuses_a_cluster_without_masters_or_with_a_dotted_name() {
     assert_eq!(
-        broken(&object(json!({"cluster": {}}))),
+        violations_of(&object(json!({"cluster": {}}))),
         ["spec.cluster.masterList is empty; name at least one master"]
     );
     let mut dotted = cluster(json!({}));
     dotted.metadata.name = Some("a.b".to_owned());
     assert_eq!(
-        broken(&dotted),
+        violations_of(&dotted),
         ["the name of a cluster is a DNS label: at most 63 of a-z, 0-9 and '-', no dots"]
     );
 }
@@ -233,13 +242,13 @@ fn refuses_a_cluster_without_masters_or_with_a_dotted_name() {
 #[test]
 fn refuses_an_external_load_balancer_without_an_address() {
     let message = "loadBalancer.mode external needs loadBalancer.address or externalLoadBalancer";
-    assert_eq!(broken(&cluster(json!({"loadBalancer": {"mode": "external"}}))), [message]);
+    assert_eq!(violations_of(&cluster(json!({"loadBalancer": {"mode": "external"}}))), [message]);
     let given = cluster(json!({"loadBalancer": {"mode": "external"}, "externalLoadBalancer": "10.0.0.9"}));
-    assert_eq!(broken(&given), Vec::<String>::new());
+    assert_eq!(violations_of(&given), Vec::<String>::new());
 }
 
 #[test]
-fn keeps_what_a_cluster_is_built_on() {
+fn refuses_changes_of_immutable_fields() {
     let plain = cluster(json!({}));
     for (field, default, other) in [
         ("clusterType", "kubernetes", "k3s"),
@@ -248,69 +257,69 @@ fn keeps_what_a_cluster_is_built_on() {
         ("serviceCIDR", "10.64.0.0/12", "10.32.0.0/16"),
     ] {
         let message = format!("{field} cannot be changed; make a new cluster");
-        assert_eq!(broken_by_change(&plain, &cluster(json!({field: other}))), [message], "{field}");
+        assert_eq!(violations_of_change(&plain, &cluster(json!({field: other}))), [message], "{field}");
         assert_eq!(
-            broken_by_change(&plain, &cluster(json!({field: default}))),
+            violations_of_change(&plain, &cluster(json!({field: default}))),
             Vec::<String>::new(),
             "{field}"
         );
     }
     let (a, b) = (cluster(json!({"region": "a"})), cluster(json!({"region": "b"})));
-    assert_eq!(broken_by_change(&a, &b), ["region cannot be changed; make a new cluster"]);
-    assert_eq!(broken_by_change(&plain, &a), Vec::<String>::new(), "a region may be set later");
+    assert_eq!(violations_of_change(&a, &b), ["region cannot be changed; make a new cluster"]);
+    assert_eq!(violations_of_change(&plain, &a), Vec::<String>::new(), "a region may be set later");
     assert_eq!(
-        broken_by_change(&a, &cluster(json!({"region": "a", "kubeVersion": "v1.36.3"}))),
+        violations_of_change(&a, &cluster(json!({"region": "a", "kubeVersion": "v1.36.3"}))),
         Vec::<String>::new()
     );
 }
 
 #[test]
-fn keeps_the_account_that_made_the_cluster() {
+fn refuses_another_account() {
     let of = |name: &str| cluster(json!({"authConfig": {"username": name}}));
-    let message = "authConfig.username cannot be changed; what was made belongs to that account";
-    assert_eq!(broken_by_change(&of("ops"), &of("root")), [message]);
+    let message = "authConfig.username cannot be changed: the cluster was created with that account";
+    assert_eq!(violations_of_change(&of("ops"), &of("root")), [message]);
     assert_eq!(
-        broken_by_change(&of("ops"), &cluster(json!({}))),
+        violations_of_change(&of("ops"), &cluster(json!({}))),
         [message],
-        "leaving it out would mean root"
+        "without the field the account is root"
     );
-    assert_eq!(broken_by_change(&of("ops"), &of("ops")), Vec::<String>::new());
+    assert_eq!(violations_of_change(&of("ops"), &of("ops")), Vec::<String>::new());
     assert_eq!(
-        broken_by_change(&cluster(json!({})), &of("ops")),
+        violations_of_change(&cluster(json!({})), &of("ops")),
         Vec::<String>::new(),
         "it may be set later"
     );
 }
 
-/// The older form on a server: the rules see the object as it was written, not as it is read.
+/// An API server evaluates the rules for the older form as it was written.
 #[test]
-fn judges_the_older_form_by_the_same_rules() {
+fn the_same_rules_apply_to_the_older_form() {
     let object = |spec: Value| json!({"metadata": {"name": "demo"}, "spec": spec});
-    let judge = |spec: Value, old: Option<Value>| judged(&object(spec), old.map(object).as_ref());
+    let messages = |spec: Value, old: Option<Value>| violations(&object(spec), old.map(object).as_ref());
     let masters = json!([{"ip": "10.0.0.1"}]);
     let twice = json!([{"ip": "10.0.0.2"}, {"ip": "10.0.0.2"}]);
     assert_eq!(
-        judge(json!({"masterList": masters, "nodeList": twice, "etcdList": twice}), None),
+        messages(json!({"masterList": masters, "nodeList": twice, "etcdList": twice}), None),
         Vec::<String>::new()
     );
     assert_eq!(
-        judge(json!({"masterList": masters, "nodeList": masters}), None),
+        messages(json!({"masterList": masters, "nodeList": masters}), None),
         ["a host is in masterList and in nodeList; a host has one role"]
     );
     assert_eq!(
-        judge(json!({"cluster": {"masterList": masters}, "region": "a"}), None),
-        ["fields stand under spec.cluster and directly under spec; put all of them under spec.cluster"]
+        messages(json!({"cluster": {"masterList": masters}, "region": "a"}), None),
+        ["fields are set under spec.cluster and directly under spec; put all of them under spec.cluster"]
     );
     let flat = json!({"masterList": masters, "containerCIDR": "10.128.0.0/14"});
     let same = json!({"cluster": {"masterList": masters, "podCIDR": "10.128.0.0/14"}});
-    assert_eq!(judge(same, Some(flat.clone())), Vec::<String>::new(), "the older form may be rewritten");
+    assert_eq!(messages(same, Some(flat.clone())), Vec::<String>::new(), "the older form may be rewritten");
     assert_eq!(
-        judge(json!({"cluster": {"masterList": masters}}), Some(flat)),
+        messages(json!({"cluster": {"masterList": masters}}), Some(flat)),
         ["podCIDR cannot be changed; make a new cluster"]
     );
 }
 
-/// A rule that does not compile would make an API server refuse the whole definition.
+/// An API server refuses a definition with a rule that does not compile.
 #[test]
 fn compiles_every_rule() {
     fn walk(path: &str, schema: &Value, rules: &mut usize) {
@@ -326,7 +335,8 @@ fn compiles_every_rule() {
     assert_eq!(rules, 1 + 6 + 13, "the object's, the cluster's, the spec's");
 }
 
-/// An API server prices a rule by the largest object that the schema allows: what a rule walks must have limits.
+/// An API server computes the cost of a rule from the largest object that the schema allows: every list, map and text needs
+/// a limit.
 #[test]
 fn limits_every_list_map_and_text_of_the_spec() {
     fn walk(path: &str, schema: &Value, unlimited: &mut Vec<String>) {
@@ -355,11 +365,11 @@ fn limits_every_list_map_and_text_of_the_spec() {
 fn evaluates_its_rules_for_5000_hosts() {
     let nodes: Vec<Value> =
         (0..5000).map(|n| json!({"ip": format!("10.1.{}.{}", n / 250, n % 250)})).collect();
-    assert_eq!(broken(&cluster(json!({"nodeList": nodes}))), Vec::<String>::new());
+    assert_eq!(violations_of(&cluster(json!({"nodeList": nodes}))), Vec::<String>::new());
 }
 
 #[test]
-fn keeps_the_words_of_the_older_clients() {
+fn has_the_words_of_the_older_clients() {
     let words: Vec<&str> = Operation::ALL.iter().map(|operation| operation.as_str()).collect();
     assert_eq!(words.len(), 18);
     assert_eq!("scale-down-finished".parse(), Ok(Operation::ScaleDownFinished));
@@ -374,12 +384,15 @@ fn hides_secrets_in_debug_output() {
     assert!(!shown.contains("hunter2") && shown.contains("(hidden)"));
 }
 
-/// `deploy/crds` is made by `cargo xtask gen`; this fails when it was not run after a change of the types.
+/// `cargo xtask gen` writes `deploy/crds`; this test fails when it was not run after a change of the types.
 #[test]
-fn finds_the_generated_definitions_up_to_date() {
+fn the_generated_definitions_are_up_to_date() {
     for (name, yaml) in crds().unwrap() {
         let path = root().join("deploy/crds").join(&name);
-        let kept = std::fs::read_to_string(&path).unwrap_or_default();
-        assert!(kept == yaml, "{name} is out of date: cargo run -p kubeon-api --example gen -- deploy/crds");
+        let stored = std::fs::read_to_string(&path).unwrap_or_default();
+        assert!(
+            stored == yaml,
+            "{name} is out of date: cargo run -p kubeon-api --example gen -- deploy/crds"
+        );
     }
 }

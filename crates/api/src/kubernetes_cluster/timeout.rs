@@ -10,13 +10,13 @@ use serde::{Deserialize, Deserializer, Serialize, de};
 
 use crate::names::NameError;
 
-/// Minutes, 1 to 1440. Written as text, as the older clients do; a number is read as well.
+/// Minutes, 1 to 1440. It is written as text, as older clients do; numbers are accepted too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(into = "String")]
 pub struct TimeoutMins(u16);
 
 impl TimeoutMins {
-    /// What holds when nothing is said.
+    /// The default.
     pub const DEFAULT: Self = Self(10);
 
     /// The time that one operation may take.
@@ -26,7 +26,7 @@ impl TimeoutMins {
     }
 
     pub(super) fn when_given<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Self>, D::Error> {
-        deserializer.deserialize_any(Given)
+        deserializer.deserialize_any(MinutesVisitor)
     }
 }
 
@@ -47,9 +47,9 @@ impl From<TimeoutMins> for String {
     }
 }
 
-struct Given;
+struct MinutesVisitor;
 
-impl<'de> de::Visitor<'de> for Given {
+impl<'de> de::Visitor<'de> for MinutesVisitor {
     type Value = Option<TimeoutMins>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

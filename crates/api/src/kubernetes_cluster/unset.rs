@@ -1,8 +1,8 @@
-//! Reading fields that older clients leave empty or `null` instead of leaving them out.
+//! Deserializers for fields that older clients write as empty or `null` instead of omitting them.
 
 use serde::de::{Deserialize, DeserializeOwned, Deserializer, Error, IntoDeserializer};
 
-/// `null` and `""` are `None`; any other text must be a `T`.
+/// `null` and `""` become `None`; any other text must be a `T`.
 pub(super) fn when_empty<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
 where
     D: Deserializer<'de>,
@@ -14,7 +14,7 @@ where
     text.map(parse).transpose().map_err(D::Error::custom)
 }
 
-/// `null` is the default.
+/// `null` becomes the default.
 pub(super) fn when_null<'de, D, T>(deserializer: D) -> Result<T, D::Error>
 where
     D: Deserializer<'de>,

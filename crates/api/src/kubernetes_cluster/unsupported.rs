@@ -1,74 +1,74 @@
-//! Settings that can be declared and that no cluster can have yet. Every entry point asks here and refuses them by name:
-//! no plan is made that leaves one of them out.
+//! Settings that can be declared and are not supported yet. Every entry point uses this check and refuses them by name, so
+//! that no plan silently ignores one.
 
 use super::choices::{ClusterType, Cni, DeployMode, ProxyMode};
 use super::defaults::API_PORT;
 use super::settings::{ClusterSettings, LoadBalancer};
 
-/// A setting that no cluster can have yet.
+/// A setting that is not supported yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UnsupportedSetting {
     /// The field under `spec.cluster`, such as `network.cni`.
     pub field: &'static str,
-    /// What is missing, and what to use.
+    /// What is missing, and which value to use instead.
     pub reason: &'static str,
 }
 
 impl ClusterType {
-    /// Why no cluster can be of this type; `None` where one can.
+    /// Why this type is not supported; `None` when it is.
     #[must_use]
     pub fn unsupported(self) -> Option<&'static str> {
         match self {
             Self::Kubernetes => None,
-            Self::K3s => Some("k3s is not there yet; use kubernetes"),
-            Self::Kubeedge => Some("kubeedge is not there yet; use kubernetes"),
-            Self::Kind => Some("kind is not there yet; use kubernetes"),
+            Self::K3s => Some("k3s is not supported yet; use kubernetes"),
+            Self::Kubeedge => Some("kubeedge is not supported yet; use kubernetes"),
+            Self::Kind => Some("kind is not supported yet; use kubernetes"),
         }
     }
 }
 
 impl DeployMode {
-    /// Why no control plane can run like this; `None` where one can.
+    /// Why this mode is not supported; `None` when it is.
     #[must_use]
     pub fn unsupported(self) -> Option<&'static str> {
         match self {
             Self::Binary => None,
-            Self::Container => Some("container is not there yet; use binary"),
+            Self::Container => Some("container is not supported yet; use binary"),
         }
     }
 }
 
 impl LoadBalancer {
-    /// Why no worker can reach the masters like this, with the field that says so; `None` where one can.
+    /// Why this load balancer is not supported, with its field; `None` when it is.
     #[must_use]
     pub fn unsupported(&self) -> Option<UnsupportedSetting> {
         let (field, reason) = match self {
             Self::Haproxy => return None,
             Self::External { address, port: _ } if address.ip().is_some() => return None,
             Self::External { .. } => {
-                ("loadBalancer.address", "a name is not there yet; give the load balancer's IPv4 address")
+                ("loadBalancer.address", "a name is not supported yet; give the load balancer's IPv4 address")
             }
-            Self::Updater => ("loadBalancer.mode", "updater is not there yet; use haproxy or external"),
+            Self::Updater => ("loadBalancer.mode", "updater is not supported yet; use haproxy or external"),
         };
         Some(UnsupportedSetting { field, reason })
     }
 }
 
 impl Cni {
-    /// Why no cluster can have this plugin; `None` where one can.
+    /// Why this plugin is not supported; `None` when it is.
     #[must_use]
     pub fn unsupported(self) -> Option<&'static str> {
         match self {
             Self::Flannel => None,
             Self::Calico => Some("no bundle carries calico; use flannel"),
             Self::Cilium => Some("no bundle carries cilium; use flannel"),
-            Self::None => Some("a cluster without a network is not there yet; use flannel"),
+            Self::None => Some("a cluster without a network is not supported yet; use flannel"),
         }
     }
 }
 
 impl ProxyMode {
-    /// Why no cluster can implement Services like this; `None` where one can.
+    /// Why this mode is not supported; `None` when it is.
     #[must_use]
     pub fn unsupported(self) -> Option<&'static str> {
         match self {
@@ -79,14 +79,14 @@ impl ProxyMode {
 }
 
 impl ClusterSettings {
-    /// Every setting that no cluster can have yet.
+    /// Every setting that is not supported yet.
     #[must_use]
     pub fn unsupported(&self) -> Vec<UnsupportedSetting> {
-        let port = (self.api_port != API_PORT).then_some("only 6443 is there yet");
+        let port = (self.api_port != API_PORT).then_some("only port 6443 is supported");
         let registry = self
             .images_registry
             .is_some()
-            .then_some("every image comes from the bundle, no registry is asked; leave it out");
+            .then_some("every image comes from the bundle, no registry is used; leave it out");
         let fields = [
             ("clusterType", self.cluster_type.unsupported()),
             ("deployMode", self.deploy_mode.unsupported()),
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn every_setting_that_no_cluster_can_have_is_named_at_once() {
+    fn all_unsupported_settings_are_reported_at_once() {
         let declared = json!({
             "clusterType": "k3s", "deployMode": "container", "apiServer": {"port": 8443},
             "network": {"cni": "calico", "proxyMode": "ipvs"}, "imagesRegistry": "registry.example.com",
@@ -122,7 +122,7 @@ mod tests {
         });
         let declared: DeclaredCluster = serde_json::from_value(declared).unwrap();
         let found = declared.settings().unwrap().unsupported();
-        let fields: Vec<_> = found.iter().map(|one| one.field).collect();
+        let fields: Vec<_> = found.iter().map(|setting| setting.field).collect();
         assert_eq!(
             fields,
             [
@@ -138,12 +138,12 @@ mod tests {
     }
 
     #[test]
-    fn a_load_balancer_is_given_by_its_address() {
+    fn a_load_balancer_needs_an_ipv4_address() {
         for (address, field) in [("10.0.0.9", None), ("lb.example.com", Some("loadBalancer.address"))] {
             let declared: DeclaredCluster =
                 serde_json::from_value(json!({"externalLoadBalancer": address})).unwrap();
             let found = declared.settings().unwrap().load_balancer.unsupported();
-            assert_eq!(found.map(|one| one.field), field, "{address}");
+            assert_eq!(found.map(|setting| setting.field), field, "{address}");
         }
     }
 }

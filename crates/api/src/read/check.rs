@@ -1,14 +1,14 @@
-//! Holding a document against the schema, place by place.
+//! Validates a document against the schema.
 
 use serde_json::Value;
 
-use super::closest::closest;
 use super::mistake::Mistake;
-use super::tree::{Kind, TextPosition, Tree, join};
 use crate::schema::{MAY_BE_EMPTY, newer_spelling, refusal};
+use crate::suggestion;
+use crate::yaml::{TextPosition, YamlField, YamlNode, YamlValue, join};
 
 /// Every mistake of the document, in the order of the file.
-pub(super) fn all(document: &Tree, schema: &Value) -> Vec<Mistake> {
+pub(super) fn all(document: &YamlNode, schema: &Value) -> Vec<Mistake> {
     let mut check = Check { mistakes: Vec::new() };
     check.value("", document, schema);
     check.mistakes.sort_by_key(|mistake| (mistake.line, mistake.column));
@@ -25,48 +25,42 @@ impl Check {
         self.mistakes.push(Mistake { line, column, field: field.to_owned(), reason });
     }
 
-    fn value(&mut self, path: &str, tree: &Tree, schema: &Value) {
-        if !takes(schema, &tree.kind) {
-            self.report(tree.place, path, wrong_kind(schema, &tree.kind));
+    fn value(&mut self, path: &str, tree: &YamlNode, schema: &Value) {
+        if !takes(schema, &tree.value) {
+            self.report(tree.place, path, wrong_kind(schema, &tree.value));
             return;
         }
-        match &tree.kind {
-            Kind::Map(fields) => self.map(path, tree.place, fields, schema),
-            Kind::List(items) => self.list(path, tree.place, items, schema),
-            Kind::Text(text) => self.text(path, tree.place, text, schema),
-            Kind::Integer(number) => self.number(path, tree.place, *number, schema),
-            Kind::Null | Kind::Bool | Kind::Fraction => {}
+        match &tree.value {
+            YamlValue::Map(fields) => self.map(path, tree.place, fields, schema),
+            YamlValue::List(items) => self.list(path, tree.place, items, schema),
+            YamlValue::Text(text) => self.text(path, tree.place, text, schema),
+            YamlValue::Integer(number) => self.number(path, tree.place, *number, schema),
+            YamlValue::Null | YamlValue::Bool(_) | YamlValue::Fraction(_) => {}
         }
     }
 
-    fn map(
-        &mut self,
-        path: &str,
-        place: TextPosition,
-        fields: &[(String, TextPosition, Tree)],
-        schema: &Value,
-    ) {
+    fn map(&mut self, path: &str, place: TextPosition, fields: &[YamlField], schema: &Value) {
         let known = schema.get("properties").and_then(Value::as_object);
         let others = schema.get("additionalProperties").filter(|others| others.is_object());
         let keys = schema.pointer("/propertyNames/title").and_then(Value::as_str);
-        for (name, at, value) in fields {
+        for YamlField { name, place: at, node } in fields {
             let inner = join(path, name);
             if let Some(reason) = keys.and_then(|title| refusal(title, name)) {
                 self.report(*at, &inner, format!("is wrong: {reason}"));
             }
             match known.and_then(|known| known.get(name)).or(others) {
-                Some(_) if matches!(value.kind, Kind::Null) => {}
+                Some(_) if matches!(node.value, YamlValue::Null) => {}
                 Some(schema) => {
                     let newer = newer_spelling(schema);
-                    if let Some(newer) = newer.filter(|newer| fields.iter().any(|(other, ..)| other == newer))
+                    if let Some(newer) = newer.filter(|newer| fields.iter().any(|other| other.name == *newer))
                     {
                         self.report(
                             *at,
                             &inner,
-                            format!("is an older spelling of {newer}, which is given too; keep {newer}"),
+                            format!("is an older spelling of {newer}, which is also set; remove {name}"),
                         );
                     }
-                    self.value(&inner, value, schema);
+                    self.value(&inner, node, schema);
                 }
                 None if schema.get("additionalProperties") != Some(&Value::Bool(false)) => {}
                 None => self.report(*at, &inner, unknown(name, schema)),
@@ -74,19 +68,18 @@ impl Check {
         }
         let required = schema.get("required").and_then(Value::as_array).into_iter().flatten();
         for name in required.filter_map(Value::as_str) {
-            let given = |field: &&(String, TextPosition, Tree)| {
-                field.0 == name && !matches!(field.2.kind, Kind::Null)
-            };
-            if !fields.iter().any(|field| given(&field)) {
+            let given =
+                |field: &YamlField| field.name == name && !matches!(field.node.value, YamlValue::Null);
+            if !fields.iter().any(given) {
                 self.report(place, &join(path, name), "is missing".to_owned());
             }
         }
     }
 
-    fn list(&mut self, path: &str, place: TextPosition, items: &[Tree], schema: &Value) {
+    fn list(&mut self, path: &str, place: TextPosition, items: &[YamlNode], schema: &Value) {
         let most = schema.get("maxItems").and_then(Value::as_u64);
         if let Some(most) = most.filter(|most| items.len() as u64 > *most) {
-            self.report(place, path, format!("holds {} entries; at most {most} are possible", items.len()));
+            self.report(place, path, format!("has {} entries; at most {most} are allowed", items.len()));
         }
         if let Some(schema) = schema.get("items") {
             for (index, item) in items.iter().enumerate() {
@@ -105,7 +98,11 @@ impl Check {
             if !values.iter().any(|value| value.as_str() == Some(text)) {
                 let list = words().collect::<Vec<_>>().join(", ");
                 let meant = closest(text, words()).map(|word| format!("; did you mean {word}?"));
-                self.report(place, path, format!("is {text:?}, none of {list}{}", meant.unwrap_or_default()));
+                self.report(
+                    place,
+                    path,
+                    format!("is {text:?}, but must be one of {list}{}", meant.unwrap_or_default()),
+                );
             }
         }
         if let Some(reason) = get("title").and_then(|title| refusal(title, text)) {
@@ -113,7 +110,7 @@ impl Check {
         }
         let most = schema.get("maxLength").and_then(Value::as_u64);
         if let Some(most) = most.filter(|most| text.chars().count() as u64 > *most) {
-            self.report(place, path, format!("is too long; at most {most} characters are possible"));
+            self.report(place, path, format!("is too long; at most {most} characters are allowed"));
         }
     }
 
@@ -133,6 +130,11 @@ impl Check {
     }
 }
 
+/// The known word that a user may have meant: at most a third of its characters (1 to 4) differ.
+fn closest<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    suggestion::closest(word, (word.chars().count() / 3).clamp(1, 4), known)
+}
+
 fn types(schema: &Value) -> Vec<&str> {
     match schema.get("type") {
         Some(Value::String(only)) => vec![only],
@@ -141,21 +143,21 @@ fn types(schema: &Value) -> Vec<&str> {
     }
 }
 
-fn takes(schema: &Value, kind: &Kind) -> bool {
+fn takes(schema: &Value, kind: &YamlValue) -> bool {
     let types = types(schema);
     types.is_empty()
         || types.iter().any(|name| match kind {
-            Kind::Null => *name == "null",
-            Kind::Bool => *name == "boolean",
-            Kind::Integer(_) => *name == "integer" || *name == "number",
-            Kind::Fraction => *name == "number",
-            Kind::Text(_) => *name == "string",
-            Kind::List(_) => *name == "array",
-            Kind::Map(_) => *name == "object",
+            YamlValue::Null => *name == "null",
+            YamlValue::Bool(_) => *name == "boolean",
+            YamlValue::Integer(_) => *name == "integer" || *name == "number",
+            YamlValue::Fraction(_) => *name == "number",
+            YamlValue::Text(_) => *name == "string",
+            YamlValue::List(_) => *name == "array",
+            YamlValue::Map(_) => *name == "object",
         })
 }
 
-fn wrong_kind(schema: &Value, kind: &Kind) -> String {
+fn wrong_kind(schema: &Value, kind: &YamlValue) -> String {
     let wanted = types(schema).first().map_or("something else", |name| match *name {
         "string" => "text",
         "integer" => "a whole number",
@@ -166,11 +168,11 @@ fn wrong_kind(schema: &Value, kind: &Kind) -> String {
         other => other,
     });
     let hint = match (wanted, kind) {
-        ("text", Kind::Bool | Kind::Integer(_) | Kind::Fraction) => "; put it in quotes",
+        ("text", YamlValue::Bool(_) | YamlValue::Integer(_) | YamlValue::Fraction(_)) => "; put it in quotes",
         ("a list", _) => "; begin each entry with '- '",
         _ => "",
     };
-    format!("must be {wanted}, not {}{hint}", kind.name())
+    format!("must be {wanted}, not {}{hint}", kind.kind_name())
 }
 
 fn unknown(name: &str, schema: &Value) -> String {
@@ -184,7 +186,7 @@ fn unknown(name: &str, schema: &Value) -> String {
     }
     let names = current().collect::<Vec<_>>();
     if names.is_empty() {
-        return "is not a field; none is known here".to_owned();
+        return "is not a field; no field is allowed here".to_owned();
     }
     format!("is not a field; known here: {}", names.join(", "))
 }

@@ -1,8 +1,8 @@
-//! A mistake in a text that a person wrote.
+//! A mistake in a file, with its place.
 
 use std::fmt;
 
-/// One thing that is wrong, and where.
+/// One mistake.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mistake {
     /// The line, from 1.
@@ -11,7 +11,7 @@ pub struct Mistake {
     pub column: u64,
     /// The field, such as `spec.cluster.nodeList[0].ip`; empty for the whole object.
     pub field: String,
-    /// What is wrong with it, and the way out: the end of a sentence that begins with the field.
+    /// The cause and the remedy: the end of a sentence that starts with the field.
     pub reason: String,
 }
 

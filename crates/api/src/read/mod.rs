@@ -1,19 +1,17 @@
-//! Reading a `KubernetesCluster` that a person wrote: strictly, and with all mistakes at once.
+//! Reads a `KubernetesCluster` file strictly and reports all mistakes at once.
 //!
-//! An API server drops a field that it does not know, in silence. A person who misspelt `nodeList` should hear of it, so
-//! the text is first held against the schema, place by place, and only then made into the type.
+//! An API server silently drops unknown fields, such as a misspelt `nodeList`. Here the text is first validated against the
+//! schema and then deserialized.
 
 mod check;
-mod closest;
 mod mistake;
-mod tree;
 
 use crate::crd::json_schema;
 use crate::kubernetes_cluster::KubernetesCluster;
+use crate::yaml::{self, TextPosition, YamlMistake, YamlNode, YamlValue};
 pub use mistake::Mistake;
-use tree::{Kind, TextPosition, Tree};
 
-/// Why a text is no `KubernetesCluster`.
+/// Why a text is not a valid `KubernetesCluster`.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ReadError {
     /// The text is not YAML.
@@ -23,29 +21,29 @@ pub enum ReadError {
         line: u64,
         /// The character in that line, from 1.
         column: u64,
-        /// What the parser says.
+        /// The reason of the parser.
         reason: String,
     },
-    /// Nothing but comments and blank lines.
-    #[error("the file is empty; it should hold one KubernetesCluster")]
+    /// The text contains only comments and blank lines.
+    #[error("the file is empty; it must contain one KubernetesCluster")]
     Empty,
     /// More than one YAML document.
     #[error(
-        "the file holds {count} documents, the second from line {line}; give one KubernetesCluster per file"
+        "the file contains {count} documents, the second from line {line}; keep one KubernetesCluster in a file"
     )]
     SeveralDocuments {
-        /// How many.
+        /// The number of documents.
         count: usize,
-        /// Where the second one begins, from 1.
+        /// The first line of the second document, from 1.
         line: u64,
     },
-    /// Another kind of object, or none.
-    #[error("the file holds {found}, not apiVersion: ecs.yun.com/v1, kind: KubernetesCluster")]
+    /// The text is another kind of object, or not an object.
+    #[error("the file contains {found}, not apiVersion: ecs.yun.com/v1, kind: KubernetesCluster")]
     WrongKind {
-        /// What it holds instead.
+        /// The kind that was found.
         found: String,
     },
-    /// It is one, with mistakes; in the order of the file, never empty.
+    /// The text is a `KubernetesCluster` with mistakes, in the order of the file; never empty.
     #[error("{}", listed(.0))]
     Mistakes(Vec<Mistake>),
 }
@@ -58,21 +56,22 @@ fn listed(mistakes: &[Mistake]) -> String {
     }
 }
 
-/// Reads one `KubernetesCluster` from YAML or JSON. Rules that span fields are not looked at here; they are the
-/// schema's (an API server judges them), and the plan's.
+/// Reads one `KubernetesCluster` from YAML or JSON. Rules over several fields are not checked here: the CEL rules of the
+/// schema and the plan check them.
 ///
 /// # Errors
-/// When the text is no YAML, is empty, holds several documents or another kind, or has mistakes; then all of them.
+/// When the text is not YAML, is empty, contains several documents or another kind, or has mistakes; all of them are
+/// returned.
 pub fn read_yaml(text: &str) -> Result<KubernetesCluster, ReadError> {
     let document = only_document(text)?;
     expect_kind(&document)?;
     let mut mistakes = check::all(&document, &json_schema());
     if mistakes.is_empty() {
-        // The document may be framed by empty ones.
-        match serde_saphyr::from_multiple_with_options::<Option<KubernetesCluster>>(text, tree::options()) {
+        // Empty documents may precede and follow the document.
+        match serde_saphyr::from_multiple_with_options::<Option<KubernetesCluster>>(text, yaml::options()) {
             Ok(documents) => {
                 let cluster = documents.into_iter().flatten().next().ok_or(ReadError::Empty)?;
-                match named(&cluster, &document) {
+                match name_mistake(&cluster, &document) {
                     None => return Ok(cluster),
                     Some(mistake) => mistakes.push(mistake),
                 }
@@ -83,55 +82,59 @@ pub fn read_yaml(text: &str) -> Result<KubernetesCluster, ReadError> {
     Err(ReadError::Mistakes(mistakes))
 }
 
-fn only_document(text: &str) -> Result<Tree, ReadError> {
-    let documents = tree::documents(text).map_err(|error| {
-        let (place, reason) = tree::explain(&error);
-        ReadError::NotYaml { line: place.line, column: place.column, reason }
+fn only_document(text: &str) -> Result<YamlNode, ReadError> {
+    let documents = yaml::documents(text).map_err(|YamlMistake { place, reason }| ReadError::NotYaml {
+        line: place.line,
+        column: place.column,
+        reason: reason.to_string(),
     })?;
-    let mut written = documents.into_iter().filter(|document| !matches!(document.kind, Kind::Null));
-    let first = written.next().ok_or(ReadError::Empty)?;
-    match written.next() {
+    let mut nonempty = documents.into_iter().filter(|document| !matches!(document.value, YamlValue::Null));
+    let first = nonempty.next().ok_or(ReadError::Empty)?;
+    match nonempty.next() {
         None => Ok(first),
         Some(second) => {
-            Err(ReadError::SeveralDocuments { count: 2 + written.count(), line: second.place.line })
+            Err(ReadError::SeveralDocuments { count: 2 + nonempty.count(), line: second.place.line })
         }
     }
 }
 
-fn expect_kind(document: &Tree) -> Result<(), ReadError> {
+fn expect_kind(document: &YamlNode) -> Result<(), ReadError> {
     let text = |name| {
-        document.get(name).and_then(|value| match &value.kind {
-            Kind::Text(text) => Some(text.as_str()),
+        document.get(name).and_then(|value| match &value.value {
+            YamlValue::Text(text) => Some(text.as_str()),
             _ => None,
         })
     };
-    let found = match (&document.kind, text("apiVersion"), text("kind")) {
-        (Kind::Map(_), Some("ecs.yun.com/v1"), Some("KubernetesCluster")) => return Ok(()),
-        (Kind::Map(_), Some(version), Some(kind)) => format!("apiVersion: {version}, kind: {kind}"),
-        (Kind::Map(_), None, Some(kind)) => format!("kind: {kind} without an apiVersion"),
-        (Kind::Map(_), Some(version), None) => format!("apiVersion: {version} without a kind"),
-        (Kind::Map(_), None, None) => "no apiVersion and no kind".to_owned(),
-        (other, ..) => other.name().to_owned(),
+    let found = match (&document.value, text("apiVersion"), text("kind")) {
+        (YamlValue::Map(_), Some("ecs.yun.com/v1"), Some("KubernetesCluster")) => return Ok(()),
+        (YamlValue::Map(_), Some(version), Some(kind)) => format!("apiVersion: {version}, kind: {kind}"),
+        (YamlValue::Map(_), None, Some(kind)) => format!("kind: {kind} without an apiVersion"),
+        (YamlValue::Map(_), Some(version), None) => format!("apiVersion: {version} without a kind"),
+        (YamlValue::Map(_), None, None) => "no apiVersion and no kind".to_owned(),
+        (other, ..) => other.kind_name().to_owned(),
     };
     Err(ReadError::WrongKind { found })
 }
 
-/// A cluster needs a name that hosts and files can carry.
-fn named(cluster: &KubernetesCluster, document: &Tree) -> Option<Mistake> {
+/// The mistake in the name of the cluster, if there is one.
+fn name_mistake(cluster: &KubernetesCluster, document: &YamlNode) -> Option<Mistake> {
     let metadata = document.get("metadata");
-    let at = |place: TextPosition, reason: String| {
+    let mistake_at = |place: TextPosition, reason: String| {
         Some(Mistake { line: place.line, column: place.column, field: "metadata.name".to_owned(), reason })
     };
     match metadata.and_then(|metadata| metadata.get("name")) {
-        None => at(metadata.unwrap_or(document).place, "is missing; give the cluster a name".to_owned()),
-        Some(name) => {
-            cluster.cluster_name().err().and_then(|error| at(name.place, format!("is wrong: {error}")))
+        None => {
+            mistake_at(metadata.unwrap_or(document).place, "is missing; give the cluster a name".to_owned())
         }
+        Some(name) => cluster
+            .cluster_name()
+            .err()
+            .and_then(|error| mistake_at(name.place, format!("is wrong: {error}"))),
     }
 }
 
-fn parse_mistake(error: &serde_saphyr::Error, document: &Tree) -> Mistake {
-    let (place, reason) = tree::explain(error);
+fn parse_mistake(error: &serde_saphyr::Error, document: &YamlNode) -> Mistake {
+    let YamlMistake { place, reason } = YamlMistake::of(error);
     Mistake {
         line: place.line,
         column: place.column,

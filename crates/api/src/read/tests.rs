@@ -20,7 +20,7 @@ fn reads_json_and_older_spellings() {
 }
 
 #[test]
-fn takes_empty_and_null_for_absent() {
+fn empty_and_null_fields_are_absent() {
     let rest = "spec:\n  cluster:\n    masterList: [{ip: 10.0.0.1, role: ''}]\n    nodeList:\n    podCIDR: ''\n    kubeVersion: ''\n    timeout_mins: ''\n    network:\n    authConfig: {username: '', password: '', privateSSHKey: ''}\n";
     let spec = read_yaml(&format!("{HEAD}{rest}")).unwrap().spec;
     let cluster = spec.cluster;
@@ -30,7 +30,7 @@ fn takes_empty_and_null_for_absent() {
 }
 
 #[test]
-fn reads_what_kubectl_prints() {
+fn reads_the_output_of_kubectl() {
     let text = "apiVersion: ecs.yun.com/v1\nkind: KubernetesCluster\nmetadata:\n  annotations:\n    app.kubernetes.io/operation: creating\n  creationTimestamp: \"2026-01-02T03:04:05Z\"\n  generation: 1\n  managedFields:\n  - apiVersion: ecs.yun.com/v1\n    fieldsType: FieldsV1\n    fieldsV1: {\"f:spec\": {\".\": {}}}\n    manager: kubectl\n    operation: Update\n  name: demo\n  namespace: default\n  resourceVersion: \"7\"\n  uid: 0c9f\nspec:\n  cluster:\n    masterList:\n    - ip: 10.0.0.1\nstatus:\n  lastTransitionTime: null\n  phase: Running\n";
     let cluster = read_yaml(text).unwrap();
     assert_eq!(cluster.status.unwrap().phase, Some(crate::Phase::Running));
@@ -38,7 +38,7 @@ fn reads_what_kubectl_prints() {
 }
 
 #[test]
-fn says_where_a_text_stops_being_yaml() {
+fn reports_the_position_of_invalid_yaml() {
     let message = |text: &str| read_yaml(text).unwrap_err().to_string();
     assert_eq!(message("a: [1\nb: }"), "line 2, column 2: not YAML: illegal placement of ':' indicator");
     assert_eq!(
@@ -49,42 +49,42 @@ fn says_where_a_text_stops_being_yaml() {
 }
 
 #[test]
-fn asks_for_exactly_one_document() {
+fn requires_exactly_one_document() {
     let message = |text: &str| read_yaml(text).unwrap_err().to_string();
     for empty in ["", "# only a comment\n", "---\n", "---\n---\n"] {
-        assert_eq!(message(empty), "the file is empty; it should hold one KubernetesCluster", "{empty:?}");
+        assert_eq!(message(empty), "the file is empty; it must contain one KubernetesCluster", "{empty:?}");
     }
     assert_eq!(
         message("a: 1\n---\nb: 2\n---\nc: 3\n"),
-        "the file holds 3 documents, the second from line 3; give one KubernetesCluster per file"
+        "the file contains 3 documents, the second from line 3; keep one KubernetesCluster in a file"
     );
     let framed = format!("---\n{HEAD}spec: {{cluster: {{masterList: [{{ip: 10.0.0.1}}]}}}}\n---\n");
     assert!(read_yaml(&framed).is_ok());
 }
 
 #[test]
-fn names_the_kind_that_it_found_instead() {
+fn reports_the_kind_that_was_found() {
     let message = |text: &str| read_yaml(text).unwrap_err().to_string();
     let wanted = "not apiVersion: ecs.yun.com/v1, kind: KubernetesCluster";
     assert_eq!(
         message("apiVersion: v1\nkind: Pod\n"),
-        format!("the file holds apiVersion: v1, kind: Pod, {wanted}")
+        format!("the file contains apiVersion: v1, kind: Pod, {wanted}")
     );
-    assert_eq!(message("- a\n"), format!("the file holds a list, {wanted}"));
-    assert_eq!(message("hello\n"), format!("the file holds text, {wanted}"));
-    assert_eq!(message("a: 1\n"), format!("the file holds no apiVersion and no kind, {wanted}"));
+    assert_eq!(message("- a\n"), format!("the file contains a list, {wanted}"));
+    assert_eq!(message("hello\n"), format!("the file contains text, {wanted}"));
+    assert_eq!(message("a: 1\n"), format!("the file contains no apiVersion and no kind, {wanted}"));
     assert_eq!(
         message("kind: KubernetesCluster\n"),
-        format!("the file holds kind: KubernetesCluster without an apiVersion, {wanted}")
+        format!("the file contains kind: KubernetesCluster without an apiVersion, {wanted}")
     );
     assert_eq!(
         message("apiVersion: ecs.yun.com/v1\n"),
-        format!("the file holds apiVersion: ecs.yun.com/v1 without a kind, {wanted}")
+        format!("the file contains apiVersion: ecs.yun.com/v1 without a kind, {wanted}")
     );
 }
 
 #[test]
-fn asks_for_a_name_that_hosts_can_carry() {
+fn requires_a_valid_name() {
     let message = |text: &str| read_yaml(text).unwrap_err().to_string();
     let with = |metadata: &str| {
         message(&HEAD.replace("{name: demo}", metadata).replace("metadata", "spec: {}\nmetadata"))
@@ -113,12 +113,12 @@ fn refuses_unknown_fields_by_name_with_the_closest_known_one() {
     assert_eq!(refused("spec: {}\nstats: {}\n"), "line 5: stats is not a field; did you mean status?");
     assert_eq!(
         refused("spec: {addons: {helm: {}}}\n"),
-        "line 4: spec.addons.helm is not a field; none is known here"
+        "line 4: spec.addons.helm is not a field; no field is allowed here"
     );
 }
 
 #[test]
-fn tells_all_mistakes_at_once_in_the_order_of_the_file() {
+fn reports_all_mistakes_at_once_in_the_order_of_the_file() {
     let message = refused(
         "spec:\n  paused: yep\n  cluster:\n    kubeVersion: 1.36\n    podCIDR: 10.1.2.3/8\n    deployMode: binery\n    nodeList:\n    - ip: 300.1.1.1\n      port: 0\n    - name: x\n    etcdList: 5\n    timeoutMins: 5000\n    network: {maxPods: \"3\"}\n",
     );
@@ -127,7 +127,7 @@ fn tells_all_mistakes_at_once_in_the_order_of_the_file() {
         "  line 5: spec.paused must be true or false, not text",
         "  line 7: spec.cluster.kubeVersion must be text, not a number; put it in quotes",
         "  line 8: spec.cluster.podCIDR is wrong: \"10.1.2.3/8\" is not a network in CIDR notation: it has host bits set; did you mean 10.0.0.0/8?",
-        "  line 9: spec.cluster.deployMode is \"binery\", none of binary, container; did you mean binary?",
+        "  line 9: spec.cluster.deployMode is \"binery\", but must be one of binary, container; did you mean binary?",
         "  line 11: spec.cluster.nodeList[0].ip is wrong: \"300.1.1.1\" is not an IPv4 address",
         "  line 12: spec.cluster.nodeList[0].port is 0, which is out of range: 1 to 65535",
         "  line 13: spec.cluster.nodeList[1].ip is missing",
@@ -139,7 +139,7 @@ fn tells_all_mistakes_at_once_in_the_order_of_the_file() {
 }
 
 #[test]
-fn refuses_what_could_reach_a_shell() {
+fn refuses_shell_syntax() {
     assert_eq!(
         refused("spec: {cluster: {externalLoadBalancer: $(id)}}\n"),
         "line 4: spec.cluster.externalLoadBalancer is wrong: \"$(id)\" is not an IPv4 address or a DNS name"
@@ -155,9 +155,9 @@ fn refuses_what_could_reach_a_shell() {
     );
 }
 
-/// Contract B, case 14. The key itself must not be repeated in a message.
+/// Contract B, case 14. A message must not contain the key.
 #[test]
-fn refuses_a_key_that_is_none_without_showing_it() {
+fn refuses_an_invalid_key_without_showing_it() {
     assert_eq!(
         refused("spec: {privateSSHKey: c2VjcmV0}\n"),
         "line 4: spec.privateSSHKey is wrong: this is not a private key: it must be PEM (-----BEGIN … PRIVATE KEY-----) or the base64 of a PEM"
@@ -165,14 +165,14 @@ fn refuses_a_key_that_is_none_without_showing_it() {
 }
 
 #[test]
-fn refuses_two_spellings_two_forms_and_two_meanings() {
+fn refuses_two_spellings_two_forms_and_contradicting_entries() {
     assert_eq!(
         refused("spec:\n  cluster:\n    podCIDR: 10.0.0.0/8\n    containerCIDR: 10.0.0.0/8\n"),
-        "line 7: spec.cluster.containerCIDR is an older spelling of podCIDR, which is given too; keep podCIDR"
+        "line 7: spec.cluster.containerCIDR is an older spelling of podCIDR, which is also set; remove containerCIDR"
     );
     let both = refused("spec:\n  cluster:\n    masterList: [{ip: 10.0.0.1}]\n  region: a\n");
     let reason =
-        "fields stand under spec.cluster and directly under spec; put all of them under spec.cluster";
+        "fields are set under spec.cluster and directly under spec; put all of them under spec.cluster";
     assert!(both.ends_with(reason), "{both}");
     let twice = refused(
         "spec:\n  cluster:\n    masterList:\n    - ip: 10.0.0.1\n    - ip: 10.0.0.1\n      port: 2222\n",
@@ -198,7 +198,7 @@ fn reads_a_cluster_of_5000_hosts() {
 }
 
 #[test]
-fn knows_every_title_of_the_schema() {
+fn every_title_of_the_schema_selects_a_type() {
     fn titles(value: &serde_json::Value, found: &mut std::collections::BTreeSet<String>) {
         match value {
             serde_json::Value::Object(fields) => {
@@ -224,7 +224,7 @@ fn knows_every_title_of_the_schema() {
 }
 
 #[test]
-fn reads_windows_files_and_shared_parts() {
+fn reads_windows_files_and_yaml_anchors() {
     let rest = "spec:\n  cluster:\n    masterList: [{ip: 10.0.0.1, labels: &common {disk: ssd}}]\n    nodeList: [{ip: 10.0.0.2, labels: *common}]\n";
     let text = format!("\u{feff}{HEAD}{rest}").replace('\n', "\r\n");
     let cluster = read_yaml(&text).unwrap().spec.cluster;

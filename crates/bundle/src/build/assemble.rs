@@ -1,4 +1,5 @@
-//! Assembles the layout from finished components: links blobs, composes images, puts everything in place by one rename.
+//! Assembles the layout from finished components: links blobs, composes images, and moves the layout to its place by one
+//! rename.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -23,7 +24,7 @@ pub(super) fn assemble(
     components: &[Finished],
     reporter: &Reporter<'_>,
 ) -> Result<Bundle, BuildError> {
-    reporter.say("bundle", 0, BuildState::Packing);
+    reporter.report("bundle", 0, BuildState::Packing);
     let bundles = options.store.bundles();
     let scratch = Scratch::new(bundles, "bundle").map_err(at("create a folder in", bundles))?;
     let root = scratch.folder("layout").map_err(at("create a folder in", scratch.path()))?;
@@ -63,7 +64,7 @@ pub(super) fn assemble(
     let place = options.store.folder(entry.kubernetes, options.arch);
     cache::replace(&root, &place).map_err(at("move the bundle to", &place))?;
     let bundle = Bundle::open(&place)?;
-    reporter.say("bundle", 0, BuildState::Done);
+    reporter.report("bundle", 0, BuildState::Done);
     Ok(bundle)
 }
 

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use kubeon_api::Digest;
 use kubeon_process::ProgramError;
 
-use super::error::{BuildError, at, way_out};
+use super::error::{BuildError, at};
 use super::progress::{BuildState, Reporter};
 use crate::catalogue::Component;
 use crate::{Arch, digest, pack};
@@ -20,28 +20,27 @@ pub(super) struct ComponentBuild<'a> {
 }
 
 impl ComponentBuild<'_> {
-    pub(super) fn say(&self, state: BuildState) {
-        self.reporter.say(&self.component.name, self.component.expected_seconds, state);
+    pub(super) fn report(&self, state: BuildState) {
+        self.reporter.report(&self.component.name, self.component.expected_seconds, state);
     }
 
     pub(super) fn failed(&self, action: &'static str, source: ProgramError) -> BuildError {
-        let (component, hint) = (self.component.name.clone(), way_out(&source.to_string()));
-        BuildError::Command { component, action, source: Box::new(source), hint }
+        BuildError::Command { component: self.component.name.clone(), action, source: Box::new(source) }
     }
 
     pub(super) fn unexpected(&self, why: String) -> BuildError {
         BuildError::Unexpected { component: self.component.name.clone(), why }
     }
 
-    /// The folder of the component in the cache. It depends on the recipe and on `circumstances`: the versions of the
-    /// compiler or of the packages.
-    pub(super) fn place(&self, cache: &Path, circumstances: &str) -> Result<PathBuf, BuildError> {
-        let key = self.key(circumstances).map_err(at("hash", cache))?;
+    /// The folder of the component in the cache. It depends on the recipe and on `input_versions`: the versions of
+    /// the compiler or of the packages.
+    pub(super) fn place(&self, cache: &Path, input_versions: &str) -> Result<PathBuf, BuildError> {
+        let key = self.key(input_versions).map_err(at("hash", cache))?;
         let name = format!("{}-{}-{}", self.component.name, self.component.version, &key.as_str()[..16]);
         Ok(cache.join("components").join(name))
     }
 
-    fn key(&self, circumstances: &str) -> std::io::Result<Digest> {
-        digest::of_bytes(&serde_json::to_vec(&(pack::FORMAT, self.arch, self.component, circumstances))?)
+    fn key(&self, input_versions: &str) -> std::io::Result<Digest> {
+        digest::of_bytes(&serde_json::to_vec(&(pack::FORMAT, self.arch, self.component, input_versions))?)
     }
 }

@@ -38,10 +38,7 @@ pub(super) fn resolve(
 ) -> Result<Vec<DebianPackage>, BuildError> {
     for tool in ["apt-get", "apt-cache", "dpkg-deb"] {
         if find_on_path(tool).is_none() {
-            let why = format!(
-                "{tool} is missing: this needs Debian or Ubuntu; elsewhere bring the parts: --from DIR"
-            );
-            return Err(task.unexpected(why));
+            return Err(BuildError::NotDebian { component: task.component.name.clone(), tool });
         }
     }
     let uris = print_uris(&recipe.packages)
@@ -105,16 +102,16 @@ pub(super) fn make(
     scratch: &Scratch,
     out: &Path,
 ) -> Result<Vec<Part>, BuildError> {
-    task.say(BuildState::Fetching);
+    task.report(BuildState::Fetching);
     let files = download(task, &packages, scratch)?;
     let root = scratch.folder("root").map_err(at("create a folder in", scratch.path()))?;
     for (done, file) in files.iter().enumerate() {
-        task.say(BuildState::Building { done, total: files.len() });
+        task.report(BuildState::Building { done, total: files.len() });
         let mut dpkg = ProgramRun::dying_with_parent("dpkg-deb", UNPACK_TIMEOUT);
         dpkg.command().arg("-x").arg(file).arg(&root);
         dpkg.stdout().map_err(|source| task.failed("unpack a package", source))?;
     }
-    task.say(BuildState::Packing);
+    task.report(BuildState::Packing);
     let mut tree = pack::tree(&root).map_err(at("read", &root))?;
     prune(&mut tree, recipe);
     add(&mut tree, recipe);
@@ -159,7 +156,7 @@ fn download(
     packages.iter().map(file).collect()
 }
 
-/// Takes out what the recipe names, and the folders that are empty then.
+/// Removes the entries that the recipe excludes, and the folders that become empty.
 fn prune(tree: &mut TarTree, recipe: &DebianRecipe) {
     let is_below = |path: &str, top: &str| {
         path.strip_prefix(top).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
@@ -205,7 +202,7 @@ fn check_program(
     let mut path = program.to_owned();
     if let Some(TarContent::Link(target)) = tree.get(program) {
         let folder = program.rsplit_once('/').map_or("", |(folder, _)| folder);
-        // Packages make absolute links (alternatives), recipes relative ones.
+        // Links of packages are absolute (alternatives), links of recipes are relative.
         path = target.strip_prefix('/').map_or_else(|| format!("{folder}/{target}"), str::to_owned);
     }
     if !matches!(tree.get(&path), Some(TarContent::File { .. })) {
@@ -234,7 +231,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_what_apt_prints() {
+    fn parses_the_output_of_apt() {
         let line = "'http://deb.debian.org/d/zlib1g_1.2_amd64.deb' zlib1g_1%3a1.2.13.dfsg-1_amd64.deb 86684 MD5Sum:ec";
         assert_eq!(package_of(line).unwrap(), ("zlib1g".into(), "1:1.2.13.dfsg-1".into()));
         assert_eq!(package_of("Reading package lists"), None);
@@ -245,14 +242,14 @@ mod tests {
     }
 
     #[test]
-    fn packages_that_this_machine_has_are_listed_too() {
+    fn packages_that_are_installed_are_listed_too() {
         let uris = print_uris(&["libc6".to_owned()]).stdout().unwrap();
         let names: Vec<String> = uris.lines().filter_map(package_of).map(|(name, _)| name).collect();
         assert!(names.contains(&"libc6".to_owned()), "{uris}");
     }
 
     #[test]
-    fn prunes_folders_but_spares_licences() {
+    fn prunes_folders_but_keeps_licences() {
         let file = || TarContent::Bytes { bytes: Vec::new(), mode: 0o644 };
         let mut tree = TarTree::new();
         for path in ["usr/share/doc/a/copyright", "usr/share/doc/a/README", "usr/share/docx", "etc/init.d/a"]

@@ -13,7 +13,7 @@ use crate::{Arch, Part, PartKind, PartSource};
 /// Packs the parts of an entry from a folder into `out`.
 ///
 /// A program is at `NAME` or `bin/NAME`, a root file system at `PART/`.
-pub(super) fn take(
+pub(super) fn pack_directory(
     entry: &CatalogueEntry,
     folder: &Path,
     arch: Arch,
@@ -30,7 +30,7 @@ pub(super) fn take(
         }
     }
     if !missing.is_empty() {
-        return Err(BuildError::Lacking { folder: folder.to_owned(), missing: missing.join(", ") });
+        return Err(BuildError::MissingFiles { folder: folder.to_owned(), missing });
     }
     let mut parts = Vec::new();
     for (component, part, tree) in trees {

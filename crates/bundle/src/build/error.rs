@@ -1,120 +1,132 @@
-//! Why a bundle could not be made.
+//! Errors of a build.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
 use kubeon_process::ProgramError;
 
-use crate::{Arch, BundleError};
+use crate::{Arch, BundleError, BundleRemedy};
 
-/// Why a bundle could not be built. Components that were finished before stay in the cache.
+/// The reason why a bundle could not be built. Finished components stay in the cache.
 #[derive(Debug, thiserror::Error)]
 pub enum BuildError {
     /// A source that is not supported yet.
-    #[error("--from {0} is not there yet; use --from go-modules, or --from DIR with the parts as files")]
-    NotYet(String),
+    #[error("building from {0} is not supported yet")]
+    UnsupportedSource(String),
     /// An unknown source.
-    #[error("--from {0:?} is neither go-modules nor a folder that exists")]
+    #[error("{0:?} is neither go-modules nor a folder that exists")]
     UnknownSource(String),
     /// A build for another architecture.
-    #[error(
-        "a bundle for {wanted} is built on a {wanted} machine; this one is {native}. Or bring its parts: --from DIR"
-    )]
+    #[error("a bundle for {wanted} must be built on a {wanted} machine, but this machine is {native}")]
     ForeignArch {
-        /// The architecture asked for.
+        /// The requested architecture.
         wanted: Arch,
-        /// This machine's.
+        /// The architecture of this machine.
         native: Arch,
     },
     /// A tool is not installed.
-    #[error("{component} needs {tool}, which is not installed; install it with: apt-get install {package}")]
+    #[error("{component} needs {tool}, which is not installed")]
     MissingTool {
-        /// What cannot be built without it.
+        /// The component that needs it.
         component: String,
         /// The program or file.
         tool: String,
         /// The Debian package.
         package: String,
     },
-    /// A command failed.
-    #[error("{component}: cannot {action}: {source}{hint}")]
-    Command {
-        /// What was being made.
+    /// This machine is neither Debian nor Ubuntu.
+    #[error("{component}: {tool} is missing: the build needs Debian or Ubuntu")]
+    NotDebian {
+        /// The component.
         component: String,
-        /// What was tried: `fetch the modules`.
+        /// The missing program.
+        tool: &'static str,
+    },
+    /// A command failed.
+    #[error("{component}: cannot {action}: {source}")]
+    Command {
+        /// The component.
+        component: String,
+        /// The action that failed: `fetch the modules`.
         action: &'static str,
-        /// How the program ended.
+        /// The error of the program.
         #[source]
         source: Box<ProgramError>,
-        /// Empty, or the way out.
-        hint: &'static str,
     },
-    /// Something that was fetched or made is not what it should be.
+    /// A fetched or built file is not as expected.
     #[error("{component}: {why}")]
     Unexpected {
-        /// What was being made.
+        /// The component.
         component: String,
-        /// What is wrong, and the way out.
+        /// The cause.
         why: String,
     },
     /// A folder given as source lacks files.
-    #[error("{folder} lacks {count} of the parts: {missing}", folder = folder.display(), count = missing.split(", ").count())]
-    Lacking {
+    #[error("{folder} lacks {count} of the parts: {names}", folder = folder.display(), count = missing.len(), names = missing.join(", "))]
+    MissingFiles {
         /// The folder.
         folder: PathBuf,
-        /// The names, as one text.
-        missing: String,
+        /// The names of the missing files.
+        missing: Vec<String>,
     },
-    /// A file or folder could not be worked with.
+    /// An operation on a file or folder failed.
     #[error("cannot {action} {path}: {source}", path = path.display())]
     File {
-        /// What was tried.
+        /// The action, a verb.
         action: &'static str,
-        /// Where.
+        /// The file or folder.
         path: PathBuf,
         /// The system's reason.
         #[source]
         source: io::Error,
     },
-    /// What was made cannot be opened.
+    /// The built bundle cannot be opened.
     #[error(transparent)]
     Bundle(#[from] BundleError),
-    /// A thread ended without a result, which is a fault of this program.
-    #[error("a build thread ended without a result; run again with -v and report it")]
+    /// A thread ended without a result, which is a bug of this program.
+    #[error("a build thread ended without a result")]
     ThreadDied,
 }
 
-/// Turns a system error into ours: `.map_err(at("write", path))`.
+/// Turns a system error into a [`BuildError`]: `.map_err(at("write", path))`.
 pub(crate) fn at(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> BuildError {
     let path = path.to_owned();
     move |source| BuildError::File { action, path, source }
 }
 
-const OLD_GO: &str =
-    "\nthe installed Go is too old for this component; install a newer one (backports, or go.dev)";
-const NO_PROXY: &str =
-    "\nthe module proxy does not answer; set GOPROXY to one that does, or bring the parts: --from DIR";
-const OLD_LISTS: &str = "\nthe package lists are missing or old; renew them with: apt-get update";
-const NO_SPACE: &str =
-    "\nthe cache folder needs about 5 GiB while building; set KUBEON_CACHE to a larger disk";
-
-/// Texts in the output of programs that have a remedy, and that remedy.
-const WAYS_OUT: [(&str, &str); 10] = [
-    ("no space left on device", NO_SPACE),
-    ("No space left on device", NO_SPACE),
-    ("requires go >=", OLD_GO),
-    ("unknown directive: tool", OLD_GO),
-    ("Unable to locate package", OLD_LISTS),
-    ("no installation candidate", OLD_LISTS),
-    ("404  Not Found", OLD_LISTS),
-    ("GOPROXY=off", NO_PROXY),
-    ("dial tcp", NO_PROXY),
-    ("proxy.golang.org", NO_PROXY),
+/// Texts in the output of programs, and the remedy for each.
+const REMEDIES: [(&str, BundleRemedy); 10] = [
+    ("no space left on device", BundleRemedy::MoveCache),
+    ("No space left on device", BundleRemedy::MoveCache),
+    ("requires go >=", BundleRemedy::InstallNewerGo),
+    ("unknown directive: tool", BundleRemedy::InstallNewerGo),
+    ("Unable to locate package", BundleRemedy::RenewPackageLists),
+    ("no installation candidate", BundleRemedy::RenewPackageLists),
+    ("404  Not Found", BundleRemedy::RenewPackageLists),
+    ("GOPROXY=off", BundleRemedy::UseAnotherProxy),
+    ("dial tcp", BundleRemedy::UseAnotherProxy),
+    ("proxy.golang.org", BundleRemedy::UseAnotherProxy),
 ];
 
-/// The remedy for a program's error output; empty when none is known.
-pub(super) fn way_out(output: &str) -> &'static str {
-    WAYS_OUT.iter().find(|(sign, _)| output.contains(sign)).map_or("", |(_, hint)| hint)
+/// The remedy for the error output of a program, if one is known.
+fn remedy_of(output: &str) -> Option<BundleRemedy> {
+    REMEDIES.iter().find(|(text, _)| output.contains(text)).map(|(_, remedy)| remedy.clone())
+}
+
+impl BuildError {
+    /// What a user can do about it, if something is known.
+    #[must_use]
+    pub fn remedy(&self) -> Option<BundleRemedy> {
+        match self {
+            Self::UnsupportedSource(_) | Self::UnknownSource(_) => Some(BundleRemedy::ChooseSource),
+            Self::ForeignArch { .. } | Self::NotDebian { .. } => Some(BundleRemedy::ProvideParts),
+            Self::MissingTool { package, .. } => Some(BundleRemedy::InstallPackage(package.clone())),
+            Self::Command { source, .. } => remedy_of(&source.to_string()),
+            Self::Bundle(error) => error.remedy(),
+            Self::ThreadDied => Some(BundleRemedy::ReportBug),
+            Self::Unexpected { .. } | Self::MissingFiles { .. } | Self::File { .. } => None,
+        }
+    }
 }
 
 #[cfg(test)]
@@ -122,9 +134,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_the_way_out() {
-        assert!(way_out("Get \"https://proxy.golang.org/x\": dial tcp: lookup failed").contains("GOPROXY"));
-        assert!(way_out("E: Failed to fetch x  404  Not Found [IP: 10.0.0.1 80]").contains("apt-get update"));
-        assert_eq!(way_out("undefined: x"), "");
+    fn finds_the_remedy_in_the_output_of_a_program() {
+        let of = remedy_of;
+        let proxy = "Get \"https://proxy.golang.org/x\": dial tcp: lookup failed";
+        assert_eq!(of(proxy), Some(BundleRemedy::UseAnotherProxy));
+        let lists = "E: Failed to fetch x  404  Not Found [IP: 10.0.0.1 80]";
+        assert_eq!(of(lists), Some(BundleRemedy::RenewPackageLists));
+        assert_eq!(of("undefined: x"), None);
     }
 }

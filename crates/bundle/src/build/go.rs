@@ -114,11 +114,11 @@ pub(super) fn make(
     scratch: &Scratch,
     out: &Path,
 ) -> Result<Vec<Part>, BuildError> {
-    task.say(BuildState::Fetching);
+    task.report(BuildState::Fetching);
     let packages = fetch_all(task, recipe, toolchain, scratch)?;
     let groups = groups(task, recipe);
     let bin = scratch.folder("bin").map_err(at("create a folder in", scratch.path()))?;
-    let mut seen = BTreeSet::new();
+    let mut compiled = BTreeSet::new();
     for (tags, programs) in &groups {
         let mut go = go_command(task, recipe, scratch, toolchain, COMPILE_LIMIT);
         go.command().args(["build", "-v"]).args(flags(tags)).arg("-trimpath");
@@ -128,9 +128,9 @@ pub(super) fn make(
         go.command().args(programs.iter().filter_map(|program| program.package.as_deref()));
         go.stderr_lines(|line| {
             let is_package = packages.contains(line);
-            if is_package && seen.insert(line.to_owned()) {
-                let (done, total) = (seen.len(), packages.len());
-                task.say(if done < total {
+            if is_package && compiled.insert(line.to_owned()) {
+                let (done, total) = (compiled.len(), packages.len());
+                task.report(if done < total {
                     BuildState::Building { done, total }
                 } else {
                     BuildState::Linking
@@ -140,7 +140,7 @@ pub(super) fn make(
         })
         .map_err(|source| task.failed("compile", source))?;
     }
-    task.say(BuildState::Packing);
+    task.report(BuildState::Packing);
     let source = source(task, recipe, toolchain)?;
     pack_parts(task, &bin, out, &source)
 }
@@ -216,7 +216,7 @@ fn fetch(
         go.command().args(["list", "-deps"]).args(flags(tags));
         go.command().args(programs.iter().filter_map(|program| program.package.as_deref()));
         let error = match go.stdout() {
-            // `unsafe` is a name that the compiler knows, not a package that it compiles.
+            // `unsafe` is built into the compiler and is not compiled.
             Ok(list) => {
                 return Ok(list.lines().filter(|line| *line != "unsafe").map(str::to_owned).collect());
             }
@@ -232,13 +232,14 @@ fn fetch(
     }
 }
 
-const FINAL: [&str; 5] =
+/// Texts of errors that another attempt does not correct.
+const PERMANENT_ERRORS: [&str; 5] =
     ["checksum mismatch", "SECURITY ERROR", "missing go.sum entry", "requires go >=", "GOPROXY=off"];
 
-/// Whether another attempt may succeed. A wrong checksum never becomes right.
+/// Whether another attempt may succeed. Another attempt does not correct a wrong checksum.
 fn is_temporary(error: &ProgramError) -> bool {
     let ProgramError::Failed { stderr_tail, .. } = error else { return false };
-    !FINAL.iter().any(|word| stderr_tail.contains(word))
+    !PERMANENT_ERRORS.iter().any(|word| stderr_tail.contains(word))
 }
 
 /// `go` with the run's compile cache and the user's module cache, which is small and shared.
@@ -343,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn knows_the_compiler_that_all_components_need() {
+    fn finds_the_oldest_compiler_for_all_components() {
         let catalogue = crate::Catalogue::embedded().unwrap();
         let entry = catalogue.entry("v1.36.3".parse().unwrap()).unwrap();
         assert_eq!(oldest_go(entry), "1.26.6");
@@ -351,10 +352,10 @@ mod tests {
 
     #[test]
     fn fetches_again_only_after_temporary_failures() {
-        let failed = |words: &str| ProgramError::Failed {
+        let failed = |stderr: &str| ProgramError::Failed {
             program: "go".into(),
             status: "1".into(),
-            stderr_tail: words.into(),
+            stderr_tail: stderr.into(),
         };
         assert!(is_temporary(&failed("dial tcp: i/o timeout")));
         assert!(!is_temporary(&failed("verifying x: checksum mismatch")));

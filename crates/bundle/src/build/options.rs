@@ -1,4 +1,4 @@
-//! How to build a bundle.
+//! Options of a build.
 
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -31,19 +31,19 @@ impl FromStr for Origin {
     fn from_str(text: &str) -> Result<Self, BuildError> {
         match text {
             "go-modules" => Ok(Self::GoModules),
-            "official" | "mirror" => Err(BuildError::NotYet(text.to_owned())),
+            "official" | "mirror" => Err(BuildError::UnsupportedSource(text.to_owned())),
             folder if Path::new(folder).is_dir() => Ok(Self::Directory(PathBuf::from(folder))),
             other => Err(BuildError::UnknownSource(other.to_owned())),
         }
     }
 }
 
-/// How to build.
+/// Options of a build.
 #[derive(Debug, Clone)]
 pub struct BuildOptions {
     /// The source of the parts.
     pub from: Origin,
-    /// The architecture; today this machine's only.
+    /// The architecture. Only the architecture of this machine is supported.
     pub arch: Arch,
     /// The folders of the result and of the cache.
     pub store: BundleStore,

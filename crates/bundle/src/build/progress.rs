@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 /// A progress event of a component.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BuildProgress {
-    /// The component's name; `bundle` for the last step, which puts the layout together.
+    /// The component's name; `bundle` for the last step, which assembles the layout.
     pub component: String,
     /// Its state.
     pub state: BuildState,
@@ -29,12 +29,12 @@ pub enum BuildState {
     Fetching,
     /// It is compiled or unpacked.
     Building {
-        /// Packages finished.
+        /// Number of finished packages.
         done: usize,
-        /// Packages in all.
+        /// Total number of packages.
         total: usize,
     },
-    /// Everything is compiled and the programs are linked. The linker reports no progress.
+    /// All packages are compiled and the programs are linked. The linker reports no progress.
     Linking,
     /// Blobs are written.
     Packing,
@@ -76,7 +76,7 @@ impl<'a> Reporter<'a> {
         Self { report, started: Mutex::default() }
     }
 
-    pub(crate) fn say(&self, component: &str, expected_seconds: u32, state: BuildState) {
+    pub(crate) fn report(&self, component: &str, expected_seconds: u32, state: BuildState) {
         let elapsed = if state == BuildState::Queued {
             Duration::ZERO
         } else {

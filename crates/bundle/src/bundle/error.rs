@@ -1,23 +1,23 @@
-//! Why a bundle cannot be used.
+//! Errors of a bundle.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
 use kubeon_api::Version;
 
-use crate::Arch;
+use crate::{Arch, BundleRemedy};
 
-/// Why a bundle cannot be used.
+/// The reason why a bundle cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum BundleError {
     /// The bundle does not exist.
-    #[error("there is no bundle for {version} {arch} ({folder}); make it with: kubeon bundle build {version}", folder = folder.display())]
+    #[error("there is no bundle for {version} {arch} ({folder})", folder = folder.display())]
     Absent {
-        /// The version asked for.
+        /// The requested version.
         version: Version,
-        /// The architecture asked for.
+        /// The requested architecture.
         arch: Arch,
-        /// The folder where it would be.
+        /// The expected folder.
         folder: PathBuf,
     },
     /// A file of the bundle is missing or cannot be read.
@@ -34,7 +34,7 @@ pub enum BundleError {
     Shape {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The cause.
         why: String,
     },
     /// The bundle has no part or image of that name.
@@ -44,7 +44,7 @@ pub enum BundleError {
         version: Version,
         /// `part` or `image`.
         kind: &'static str,
-        /// The name asked for.
+        /// The requested name.
         name: String,
         /// The names that exist, as one text.
         known: String,
@@ -60,6 +60,17 @@ pub enum BundleError {
         #[source]
         source: io::Error,
     },
+}
+
+impl BundleError {
+    /// What a user can do about it, if there is something.
+    #[must_use]
+    pub fn remedy(&self) -> Option<BundleRemedy> {
+        match self {
+            Self::Absent { version, .. } => Some(BundleRemedy::Build(*version)),
+            _ => None,
+        }
+    }
 }
 
 pub(crate) fn shape(path: &Path, why: impl ToString) -> BundleError {

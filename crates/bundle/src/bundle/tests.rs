@@ -6,7 +6,8 @@ use super::*;
 use kubeon_api::Version;
 
 use crate::{
-    Arch, BuildError, BuildOptions, BundleStore, Catalogue, Origin, PartKind, build, image::load_archive,
+    Arch, BuildError, BuildOptions, BundleRemedy, BundleStore, Catalogue, Origin, PartKind, build,
+    image::load_archive,
 };
 
 /// The smallest catalogue with every kind of part.
@@ -37,19 +38,19 @@ fn elf(machine: u16) -> Vec<u8> {
     bytes
 }
 
-struct World {
+struct Fixture {
     folder: tempfile::TempDir,
 }
 
-impl World {
+impl Fixture {
     fn new() -> Self {
-        let world = Self { folder: tempfile::tempdir().unwrap() };
-        fs::create_dir_all(world.parts().join("bin")).unwrap();
-        fs::create_dir_all(world.parts().join("root/usr/sbin")).unwrap();
+        let fixture = Self { folder: tempfile::tempdir().unwrap() };
+        fs::create_dir_all(fixture.parts().join("bin")).unwrap();
+        fs::create_dir_all(fixture.parts().join("root/usr/sbin")).unwrap();
         for file in ["tool", "bin/left", "bin/right", "root/usr/sbin/root"] {
-            fs::write(world.parts().join(file), elf(Arch::native().elf_machine())).unwrap();
+            fs::write(fixture.parts().join(file), elf(Arch::native().elf_machine())).unwrap();
         }
-        world
+        fixture
     }
 
     fn parts(&self) -> PathBuf {
@@ -82,9 +83,9 @@ fn flip(path: &Path) {
 }
 
 #[test]
-fn builds_from_a_folder_and_finds_again() {
-    let world = World::new();
-    let bundle = world.build().unwrap();
+fn builds_from_a_folder_and_opens_the_bundle_again() {
+    let fixture = Fixture::new();
+    let bundle = fixture.build().unwrap();
     bundle.verify().unwrap();
     let parts: Vec<(&str, PartKind)> =
         bundle.manifest().parts.iter().map(|p| (p.name.as_str(), p.kind)).collect();
@@ -97,28 +98,28 @@ fn builds_from_a_folder_and_finds_again() {
     assert_eq!(parts, wanted);
     assert_eq!(bundle.part("tool-image").unwrap().image.as_deref(), Some("example.org/tool:v1"));
     assert!(bundle.blob(&bundle.part("tool").unwrap().digest).is_file());
-    let again = world.store().find(version(), Arch::native()).unwrap();
+    let again = fixture.store().find(version(), Arch::native()).unwrap();
     assert_eq!(again.manifest(), bundle.manifest());
-    assert_eq!(world.store().list().unwrap().len(), 1);
+    assert_eq!(fixture.store().list().unwrap().len(), 1);
     assert!(bundle.part("kubelet").unwrap_err().to_string().contains("pair, root, tool, tool-image"));
 }
 
 #[test]
 fn gives_the_same_bundle_for_the_same_files() {
-    let (one, two) = (World::new().build().unwrap(), World::new().build().unwrap());
-    assert_eq!(one.manifest(), two.manifest());
-    let world = World::new();
-    world.build().unwrap();
-    let again = world.build().unwrap();
+    let (first, second) = (Fixture::new().build().unwrap(), Fixture::new().build().unwrap());
+    assert_eq!(first.manifest(), second.manifest());
+    let fixture = Fixture::new();
+    fixture.build().unwrap();
+    let again = fixture.build().unwrap();
     again.verify().unwrap();
-    let left: Vec<_> = fs::read_dir(world.store().bundles()).unwrap().collect();
-    assert_eq!(left.len(), 1, "a replaced bundle leaves nothing behind");
+    let left: Vec<_> = fs::read_dir(fixture.store().bundles()).unwrap().collect();
+    assert_eq!(left.len(), 1, "a replaced bundle leaves no other folder");
 }
 
 #[test]
 fn refuses_a_flipped_bit_and_names_its_place() {
-    let world = World::new();
-    let bundle = world.build().unwrap();
+    let fixture = Fixture::new();
+    let bundle = fixture.build().unwrap();
     let places: Vec<PathBuf> =
         fs::read_dir(layout::blobs(bundle.root())).unwrap().map(|e| e.unwrap().path()).collect();
     assert_eq!(places.len(), 12, "4 parts, 2 images of config, manifest and links, 2 of the bundle's own");
@@ -137,8 +138,8 @@ fn refuses_a_flipped_bit_and_names_its_place() {
 
 #[test]
 fn refuses_a_changed_index_and_a_missing_blob() {
-    let world = World::new();
-    let bundle = world.build().unwrap();
+    let fixture = Fixture::new();
+    let bundle = fixture.build().unwrap();
     flip(&bundle.root().join(layout::LAYOUT_FILE));
     fs::remove_file(bundle.blob(&bundle.part("root").unwrap().digest)).unwrap();
     let error = bundle.verify().unwrap_err();
@@ -152,14 +153,14 @@ fn refuses_a_changed_index_and_a_missing_blob() {
             .verify()
             .unwrap_err()
             .to_string()
-            .contains("index.json: it differs from what the manifest implies")
+            .contains("index.json: it differs from the file that the manifest implies")
     );
 }
 
 #[test]
-fn opens_only_what_it_understands() {
-    let world = World::new();
-    let mut manifest = world.build().unwrap().manifest().clone();
+fn refuses_newer_formats_and_damaged_or_missing_bundles() {
+    let fixture = Fixture::new();
+    let mut manifest = fixture.build().unwrap().manifest().clone();
     manifest.schema = SCHEMA + 1;
     let described = layout::describe(&manifest).unwrap();
     let other = tempfile::tempdir().unwrap();
@@ -170,15 +171,15 @@ fn opens_only_what_it_understands() {
     assert!(Bundle::open(other.path()).unwrap_err().to_string().contains("newer"));
     flip(&layout::blob(other.path(), &described.config));
     assert!(Bundle::open(other.path()).unwrap_err().to_string().contains("has the digest"));
-    let absent = world.store().find("v9.9.9".parse().unwrap(), Arch::native()).unwrap_err().to_string();
-    assert!(absent.contains("kubeon bundle build v9.9.9"), "{absent}");
+    let absent = fixture.store().find("v9.9.9".parse().unwrap(), Arch::native()).unwrap_err();
+    assert_eq!(absent.remedy(), Some(BundleRemedy::Build("v9.9.9".parse().unwrap())));
 }
 
 #[test]
 fn writes_an_archive_that_loads() {
-    let world = World::new();
-    let bundle = world.build().unwrap();
-    let path = world.folder.path().join("image.tar");
+    let fixture = Fixture::new();
+    let bundle = fixture.build().unwrap();
+    let path = fixture.folder.path().join("image.tar");
     for (name, reference) in [("tool", "example.org/tool:v1"), ("example.org/pair:v9", "example.org/pair:v9")]
     {
         let first = bundle.image_archive(name, &path).unwrap();
@@ -186,7 +187,7 @@ fn writes_an_archive_that_loads() {
         let loaded = load_archive(&path).unwrap();
         assert_eq!((loaded.names, loaded.digest), (vec![reference.to_owned()], first.digest));
     }
-    // The part that hosts unpack holds the very same archive.
+    // The part that hosts unpack contains the same archive.
     let archive = bundle.image_archive("tool", &path).unwrap();
     let blob = File::open(bundle.blob(&bundle.part("tool-image").unwrap().digest)).unwrap();
     let mut tar = tar::Archive::new(zstd::Decoder::new(blob).unwrap());
@@ -197,33 +198,33 @@ fn writes_an_archive_that_loads() {
 
 #[test]
 fn refuses_to_write_an_image_with_a_damaged_layer() {
-    let world = World::new();
-    let bundle = world.build().unwrap();
+    let fixture = Fixture::new();
+    let bundle = fixture.build().unwrap();
     flip(&bundle.blob(&bundle.part("pair").unwrap().digest));
-    let path = world.folder.path().join("image.tar");
+    let path = fixture.folder.path().join("image.tar");
     bundle.image_archive("pair", &path).unwrap_err();
     assert!(!path.exists());
 }
 
 #[test]
-fn names_everything_that_a_folder_lacks() {
-    let world = World::new();
-    fs::remove_file(world.parts().join("bin/right")).unwrap();
-    fs::remove_dir_all(world.parts().join("root")).unwrap();
-    let error = world.build().unwrap_err().to_string();
+fn lists_all_missing_files_of_a_folder() {
+    let fixture = Fixture::new();
+    fs::remove_file(fixture.parts().join("bin/right")).unwrap();
+    fs::remove_dir_all(fixture.parts().join("root")).unwrap();
+    let error = fixture.build().unwrap_err().to_string();
     assert!(error.contains("lacks 2 of the parts: root/usr/sbin/root, right"), "{error}");
-    let world = World::new();
-    fs::write(world.parts().join("tool"), elf(2)).unwrap();
-    assert!(world.build().unwrap_err().to_string().contains("another architecture"));
-    fs::write(world.parts().join("tool"), "#!/bin/sh").unwrap();
-    assert!(world.build().unwrap_err().to_string().contains("not a Linux program"));
+    let fixture = Fixture::new();
+    fs::write(fixture.parts().join("tool"), elf(2)).unwrap();
+    assert!(fixture.build().unwrap_err().to_string().contains("another architecture"));
+    fs::write(fixture.parts().join("tool"), "#!/bin/sh").unwrap();
+    assert!(fixture.build().unwrap_err().to_string().contains("not a Linux program"));
 }
 
 #[test]
-fn refuses_sources_that_come_later_by_name() {
+fn refuses_unsupported_sources_by_name() {
     for word in ["official", "mirror"] {
         let error = word.parse::<Origin>().unwrap_err().to_string();
-        assert!(error.contains(word) && error.contains("not there yet"), "{error}");
+        assert!(error.contains(word) && error.contains("not supported yet"), "{error}");
     }
     assert!("nowhere".parse::<Origin>().is_err());
     assert_eq!("go-modules".parse::<Origin>().unwrap(), Origin::GoModules);

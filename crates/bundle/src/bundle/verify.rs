@@ -1,5 +1,5 @@
-//! Verifies that nothing in a bundle changed: hashes every blob again and compares the layout's own files with those
-//! that the manifest implies. A changed bit is found wherever it is.
+//! Verifies that nothing in a bundle changed: hashes every blob again and compares the layout's own files with the
+//! files that the manifest implies. Every changed bit is found.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -12,14 +12,14 @@ use parking_lot::Mutex;
 
 use super::blobs::{checked, decode};
 use crate::layout::{self, Manifest};
-use crate::{BundleManifest, digest};
+use crate::{BundleManifest, BundleRemedy, digest};
 
 /// A damaged file of a bundle.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Damage {
-    /// Its name for people: `part kubelet`, `image etcd (config)`, `index.json`.
+    /// Its name in messages: `part kubelet`, `image etcd (config)`, `index.json`.
     pub what: String,
-    /// What is wrong with it.
+    /// The damage.
     pub found: String,
 }
 
@@ -32,7 +32,7 @@ impl fmt::Display for Damage {
 /// A bundle that has changed since it was built.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "bundle {bundle} is damaged, {count} of {total} blobs\n{list}\nmake it again with: kubeon bundle build {version}",
+    "bundle {bundle} is damaged, {count} of {total} blobs\n{list}",
     count = damages.len(),
     list = damages.iter().map(|damage| format!("  {damage}")).collect::<Vec<_>>().join("\n")
 )]
@@ -47,6 +47,14 @@ pub struct VerifyError {
     pub total: usize,
 }
 
+impl VerifyError {
+    /// What a user can do about it.
+    #[must_use]
+    pub fn remedy(&self) -> BundleRemedy {
+        BundleRemedy::BuildAgain(self.version)
+    }
+}
+
 /// Checks every blob and the layout's own files.
 pub(super) fn verify(root: &Path, manifest: &BundleManifest) -> Result<(), VerifyError> {
     let mut damages = Vec::new();
@@ -55,7 +63,7 @@ pub(super) fn verify(root: &Path, manifest: &BundleManifest) -> Result<(), Verif
     for (file, expected) in fixed_files(manifest) {
         let found = match (fs::read(root.join(file)), expected) {
             (Ok(bytes), Ok(expected)) if bytes == expected => continue,
-            (Ok(_), Ok(_)) => "it differs from what the manifest implies".to_owned(),
+            (Ok(_), Ok(_)) => "it differs from the file that the manifest implies".to_owned(),
             (Err(error), _) | (_, Err(error)) => format!("it cannot be read: {error}"),
         };
         damages.push(Damage { what: file.to_owned(), found });

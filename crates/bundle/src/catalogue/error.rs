@@ -1,8 +1,8 @@
-//! Why the catalogue cannot be used.
+//! Errors of the catalogue.
 
 use kubeon_api::Version;
 
-/// Why the catalogue cannot be used.
+/// The reason why the catalogue cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum CatalogueError {
     /// A YAML file does not have the expected shape.
@@ -23,7 +23,7 @@ pub enum CatalogueError {
     /// The version is not in the catalogue.
     #[error("Kubernetes {version} is not in the catalogue; it holds {known}")]
     UnknownVersion {
-        /// The version that was asked for.
+        /// The requested version.
         version: Version,
         /// The versions in the catalogue, as one text.
         known: String,

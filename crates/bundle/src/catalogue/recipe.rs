@@ -7,14 +7,14 @@ use serde::{Deserialize, Serialize};
 use super::error::CatalogueError;
 use super::files::CatalogueFiles;
 
-/// Something that is built at once and results in one or more parts.
+/// A unit of the build, which results in one or more parts.
 #[derive(Debug, Clone, Serialize)]
 pub struct Component {
     /// Such as `kubernetes`.
     pub name: String,
-    /// Such as `v1.36.3`; `debian` when the distribution decides.
+    /// Such as `v1.36.3`; `debian` when the distribution decides the version.
     pub version: String,
-    /// How it is built.
+    /// Its build.
     pub recipe: Recipe,
     /// The resulting parts.
     pub parts: Vec<PartRecipe>,
@@ -23,7 +23,7 @@ pub struct Component {
     pub expected_seconds: u32,
 }
 
-/// How a component is built.
+/// The build of a component.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Recipe {
@@ -36,7 +36,7 @@ pub enum Recipe {
 /// A build by the `go` command.
 #[derive(Debug, Clone, Serialize)]
 pub struct GoRecipe {
-    /// The modules that hold the programs.
+    /// The modules that contain the programs.
     pub modules: Vec<String>,
     /// Whether C code is compiled too.
     pub cgo: bool,
@@ -111,9 +111,9 @@ pub struct PartRecipe {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ProgramRecipe {
-    /// The file's name in `bin/`; for a root file system its path there.
+    /// The file's name in `bin/`; in a root file system, its path.
     pub name: String,
-    /// The Go package that holds its `main`.
+    /// The Go package that contains its `main`.
     #[serde(default)]
     pub package: Option<String>,
     /// Build tags instead of the component's.
@@ -132,7 +132,7 @@ pub struct ImageRecipe {
     pub tag: String,
     /// Names of parts, lowest layer first.
     pub layers: Vec<String>,
-    /// Symbolic links at the places where upstream has the programs: path, target.
+    /// Symbolic links at the upstream paths of the programs: path, target.
     pub paths: BTreeMap<String, String>,
     /// The program and its arguments.
     pub entrypoint: Vec<String>,

@@ -1,6 +1,6 @@
 use super::*;
 
-/// What each version's own kubeadm names in `cmd/kubeadm/app/constants`: etcd, CoreDNS, pause.
+/// The versions in `cmd/kubeadm/app/constants` of each version's kubeadm: etcd, CoreDNS, pause.
 const KUBEADM: [(&str, &str, &str, &str); 4] = [
     ("v1.34.4", "3.6.5-0", "v1.12.1", "3.10.1"),
     ("v1.35.4", "3.6.6-0", "v1.13.1", "3.10.1"),
@@ -13,7 +13,7 @@ fn entry(version: &str) -> CatalogueEntry {
 }
 
 #[test]
-fn names_the_images_that_kubeadm_asks_for() {
+fn names_the_images_that_kubeadm_requires() {
     let catalogue = Catalogue::embedded().unwrap();
     let known: Vec<String> = catalogue.versions().map(|version| version.to_string()).collect();
     assert_eq!(known, KUBEADM.map(|row| row.0));
@@ -70,13 +70,13 @@ fn writes_the_version_into_the_programs() {
 }
 
 #[test]
-fn lists_what_there_is_when_asked_for_something_else() {
+fn lists_the_known_versions_for_an_unknown_version() {
     let error = Catalogue::embedded().unwrap().entry("1.20.0".parse().unwrap()).unwrap_err().to_string();
     assert!(error.contains("v1.20.0") && error.contains("v1.34.4, v1.35.4"), "{error}");
 }
 
 #[test]
-fn gives_each_version_and_source_its_own_inputs() {
+fn versions_and_sources_have_different_inputs() {
     let inputs = |version: &str, from: &str| entry(version).inputs(Arch::Amd64, from).unwrap();
     assert_eq!(inputs("1.36.3", "go-modules"), inputs("1.36.3", "go-modules"));
     assert_ne!(inputs("1.36.3", "go-modules"), inputs("1.36.1", "go-modules"));

@@ -14,7 +14,7 @@ use crate::layout::{self, Index};
 /// The largest size of an index or a manifest list in bytes; they usually have a few kilobytes.
 const MAX_INDEX: u64 = 4 << 20;
 
-/// Which of the two formats an archive has.
+/// The format of an archive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ArchiveFormat {
     /// `manifest.json`, as `docker save` writes it.
@@ -52,11 +52,11 @@ pub struct ArchivedImage {
 pub enum ImageContent {
     /// SHA-256 of its manifest, or of its index of manifests.
     Manifest(Digest),
-    /// SHA-256 of its config. `docker save` writes no manifest: each runtime makes its own.
+    /// SHA-256 of its config. `docker save` writes no manifest: each runtime creates its own.
     Config(Digest),
 }
 
-/// Why a file is not an image archive.
+/// The reason why a file cannot be loaded as an image archive.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
     /// The file cannot be read.
@@ -83,7 +83,7 @@ pub enum LoadError {
     NotAnImage {
         /// The file.
         path: PathBuf,
-        /// What is missing or wrong.
+        /// The cause.
         why: String,
     },
 }
@@ -111,11 +111,16 @@ pub fn load_archive(path: &Path) -> Result<ImageArchive, LoadError> {
             (ArchiveFormat::Oci, oci_images(path, index)?)
         }
         (_, Some(manifest)) => (ArchiveFormat::Docker, docker_images(path, &mut file, manifest)?),
-        _ => return Err(not_an_image(path, "it holds neither index.json with oci-layout nor manifest.json")),
+        _ => {
+            return Err(not_an_image(
+                path,
+                "it contains neither index.json with oci-layout nor manifest.json",
+            ));
+        }
     };
     file.rewind().map_err(read)?;
     let (digest, size) = digest::of_reader(file).map_err(read)?;
-    images.sort_by(|one, other| one.name.cmp(&other.name));
+    images.sort_by(|a, b| a.name.cmp(&b.name));
     let mut names: Vec<String> = images.iter().filter_map(|image| image.name.clone()).collect();
     names.dedup();
     Ok(ImageArchive { format, names, images, digest, size })
@@ -145,7 +150,7 @@ fn small_files(
     wanted: &BTreeSet<String>,
 ) -> Result<BTreeMap<String, Vec<u8>>, LoadError> {
     file.rewind().map_err(|source| LoadError::Read { path: path.to_owned(), source })?;
-    let broken = |error: io::Error| not_an_image(path, format!("it is not a whole tar ({error})"));
+    let broken = |error: io::Error| not_an_image(path, format!("it is not a complete tar ({error})"));
     let mut found = BTreeMap::new();
     let mut archive = tar::Archive::new(BufReader::new(file));
     for entry in archive.entries_with_seek().map_err(broken)? {
@@ -172,7 +177,7 @@ fn oci_images(path: &Path, index: &[u8]) -> Result<Vec<ArchivedImage>, LoadError
         full.or_else(|| annotations.get(layout::REF_NAME).filter(|name| name.contains([':', '/'])).cloned())
     };
     let image = |manifest: layout::Descriptor| ArchivedImage {
-        name: name(&manifest.annotations).map(|name| normal_name(&name)),
+        name: name(&manifest.annotations).map(|name| full_name(&name)),
         content: ImageContent::Manifest(manifest.digest),
     };
     Ok(index.manifests.into_iter().map(image).collect())
@@ -197,14 +202,14 @@ fn docker_images(path: &Path, file: &mut File, manifest: &[u8]) -> Result<Vec<Ar
         if tags.is_empty() {
             found.push(image(None));
         }
-        found.extend(tags.iter().map(|tag| image(Some(normal_name(tag)))));
+        found.extend(tags.iter().map(|tag| image(Some(full_name(tag)))));
     }
     Ok(found)
 }
 
 /// The full form of an image name, as a container runtime stores it: `nginx` is `docker.io/library/nginx:latest`.
 #[must_use]
-pub fn normal_name(name: &str) -> String {
+pub fn full_name(name: &str) -> String {
     let (first, rest) = name.split_once('/').unwrap_or(("", name));
     let is_domain = first.contains(['.', ':']) || first == "localhost";
     let full = match (is_domain, first) {
@@ -231,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_what_docker_saves() {
+    fn reads_an_archive_of_docker() {
         let manifest =
             r#"[{"Config":"a.json","RepoTags":["quay.io/a/b:c","nginx:1.29"],"Layers":["x/layer.tar"]}]"#;
         let file = archive(&[("x/layer.tar", "…"), ("a.json", "{}"), ("manifest.json", manifest)]);
@@ -245,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_what_oci_tools_write() {
+    fn reads_an_archive_of_oci_tools() {
         let digest = "ab".repeat(32);
         let index = format!(
             r#"{{"schemaVersion":2,"manifests":[
@@ -268,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_is_no_image() {
+    fn refuses_files_that_are_not_images() {
         let tar = archive(&[("readme", "hello")]);
         assert!(load_archive(tar.path()).unwrap_err().to_string().contains("neither index.json"));
         let text = tempfile::NamedTempFile::new().unwrap();
@@ -279,21 +284,21 @@ mod tests {
     }
 
     #[test]
-    fn refuses_a_cut_archive() {
+    fn refuses_a_truncated_archive() {
         let file = archive(&[("oci-layout", layout::LAYOUT), ("index.json", &" ".repeat(3000))]);
         file.as_file().set_len(1024 + 512 + 700).unwrap();
         assert!(matches!(load_archive(file.path()), Err(LoadError::NotAnImage { .. })));
     }
 
     #[test]
-    fn writes_names_in_full() {
+    fn completes_image_names() {
         for (short, full) in [
             ("nginx", "docker.io/library/nginx:latest"),
             ("a/b:1", "docker.io/a/b:1"),
             ("localhost:5000/a", "localhost:5000/a:latest"),
             ("quay.io/a/b@sha256:00", "quay.io/a/b@sha256:00"),
         ] {
-            assert_eq!(normal_name(short), full);
+            assert_eq!(full_name(short), full);
         }
     }
 }

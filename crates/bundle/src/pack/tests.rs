@@ -24,14 +24,14 @@ fn sample(root: &Path, mode: u32) {
 }
 
 #[test]
-fn gives_the_same_bytes_whatever_times_and_modes() {
-    let (one, two, out) =
+fn gives_the_same_bytes_for_all_times_and_modes() {
+    let (first_root, second_root, out) =
         (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    sample(one.path(), 0o755);
-    sample(two.path(), 0o4711);
-    File::open(two.path().join("run")).unwrap().set_modified(SystemTime::UNIX_EPOCH).unwrap();
-    let first = pack(&tree(one.path()).unwrap(), out.path()).unwrap();
-    let second = pack(&tree(two.path()).unwrap(), out.path()).unwrap();
+    sample(first_root.path(), 0o755);
+    sample(second_root.path(), 0o4711);
+    File::open(second_root.path().join("run")).unwrap().set_modified(SystemTime::UNIX_EPOCH).unwrap();
+    let first = pack(&tree(first_root.path()).unwrap(), out.path()).unwrap();
+    let second = pack(&tree(second_root.path()).unwrap(), out.path()).unwrap();
     assert_eq!((&first.digest, first.size), (&second.digest, second.size));
     let blob = out.path().join(first.digest.as_str());
     assert_eq!(crate::digest::of_file(&blob).unwrap(), (first.digest, first.size));
@@ -59,14 +59,14 @@ fn refuses_a_stream_of_another_length() {
 }
 
 #[test]
-fn refuses_what_is_no_file() {
+fn refuses_a_socket() {
     let root = tempfile::tempdir().unwrap();
     let _socket = std::os::unix::net::UnixListener::bind(root.path().join("socket")).unwrap();
     assert!(tree(root.path()).unwrap_err().to_string().contains("socket"));
 }
 
 #[test]
-fn adds_the_folders_above() {
+fn adds_the_parent_folders() {
     let mut tree = TarTree::from([("a/b/c".to_owned(), TarContent::Link("x".into()))]);
     add_parents(&mut tree);
     assert_eq!(tree.keys().collect::<Vec<_>>(), ["a", "a/b", "a/b/c"]);

@@ -1,4 +1,5 @@
-//! Against listeners that speak TLS with certificates of a cluster's own authority, at addresses of the loopback.
+//! Tests with TLS listeners on loopback addresses, whose certificates are signed by the authority of a test
+//! cluster.
 
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, TcpListener};
@@ -14,14 +15,14 @@ use super::*;
 use crate::output::SilentOutput;
 
 /// A cluster whose masters `h1`, `h2`, … are at 127.N.0.1, 127.N.0.2, …, with its keys.
-struct Ground {
+struct Fixture {
     spec: DesiredCluster,
     keys: ClusterPki,
     folder: tempfile::TempDir,
     port: u16,
 }
 
-impl Ground {
+impl Fixture {
     fn new(net: u8, masters: u8) -> Self {
         let addresses: Vec<_> = (1..=masters).map(|n| format!("127.{net}.0.{n}")).collect();
         let addresses: Vec<&str> = addresses.iter().map(String::as_str).collect();
@@ -46,8 +47,8 @@ impl Ground {
             .unwrap()
     }
 
-    /// Master N answers with this status, under a certificate for its address that `keys` issued.
-    fn answers(&self, master: usize, keys: &ClusterPki, status: &'static str) {
+    /// Starts master N: it answers with this status and has a certificate that `keys` issued.
+    fn start_master(&self, master: usize, keys: &ClusterPki, status: &'static str) {
         let leaf = Leaf {
             ca: kubeon_wire::CertificateAuthority::Kubernetes,
             common_name: "kube-apiserver".to_owned(),
@@ -75,7 +76,7 @@ impl Ground {
                 let mut connection = rustls::ServerConnection::new(Arc::clone(&config)).unwrap();
                 let mut socket = socket.unwrap();
                 let mut stream = rustls::Stream::new(&mut connection, &mut socket);
-                // A client that does not trust the certificate goes away here.
+                // A client that does not trust the certificate disconnects here.
                 let mut request = [0; 1024];
                 if stream.read(&mut request).is_ok_and(|read| read > 0) {
                     let answer =
@@ -93,71 +94,75 @@ impl Ground {
     async fn found(&self, chosen: Option<&str>, hosts_file: &str) -> ApiEndpoint {
         let authority = self.authority();
         let hosts_file = HostsFile::at(self.folder.path().join(hosts_file));
-        let asking = EndpointSearch {
+        let search = EndpointSearch {
             hosts_file,
             port: self.port,
-            ..EndpointSearch::about(&self.spec, &authority, chosen)
+            ..EndpointSearch::new(&self.spec, &authority, chosen)
         };
-        find(asking, &SilentOutput).await
+        find(search, &SilentOutput).await
     }
 }
 
-/// No such folder: it cannot be written.
+/// A file in a missing folder: it cannot be written.
 const UNWRITABLE: &str = "nowhere/hosts";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_hosts_file_that_may_be_written_gives_one_name_for_all_masters() {
-    let ground = Ground::new(41, 3);
-    let file = ground.folder.path().join("hosts");
+async fn with_a_writable_hosts_file_one_name_covers_all_masters() {
+    let fixture = Fixture::new(41, 3);
+    let file = fixture.folder.path().join("hosts");
     std::fs::write(&file, "127.0.0.1 localhost\n").unwrap();
-    let endpoint = ground.found(None, "hosts").await;
-    let url = format!("https://demo.{}:6443", ground.spec.settings.api_domain);
+    let endpoint = fixture.found(None, "hosts").await;
+    let url = format!("https://demo.{}:6443", fixture.spec.settings.api_domain);
     assert_eq!(endpoint, ApiEndpoint { url, master: None });
     let text = std::fs::read_to_string(&file).unwrap();
     assert!((1..=3).all(|n| text.contains(&format!("127.41.0.{n}\tdemo."))), "{text}");
     std::fs::write(&file, "127.0.0.1 localhost\n").unwrap();
-    ground.found(None, "hosts").await;
-    assert_eq!(std::fs::read_to_string(&file).unwrap(), text, "what somebody took out is put back");
+    fixture.found(None, "hosts").await;
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), text, "a removed entry is written again");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn else_a_master_is_chosen_that_lives() {
-    let ground = Ground::new(42, 3);
-    // The first one takes connections and says nothing; the second one is not there.
-    let _silent = ground.listener(1);
-    ground.answers(3, &ground.keys, "200 OK");
+async fn without_a_writable_hosts_file_a_ready_master_is_chosen() {
+    let fixture = Fixture::new(42, 3);
+    // The first master accepts connections and sends nothing; the second master does not listen.
+    let _silent = fixture.listener(1);
+    fixture.start_master(3, &fixture.keys, "200 OK");
     let begin = Instant::now();
-    let endpoint = ground.found(None, UNWRITABLE).await;
+    let endpoint = fixture.found(None, UNWRITABLE).await;
     assert_eq!(endpoint.master.as_deref(), Some("demo-h3"));
     assert_eq!(endpoint.url, "https://127.42.0.1:6443");
-    assert!(begin.elapsed() < ASK, "{:?}: nobody waits for the dead", begin.elapsed());
+    assert!(
+        begin.elapsed() < REQUEST_TIMEOUT,
+        "{:?}: the search does not wait for silent masters",
+        begin.elapsed()
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_master_that_is_chosen_stays_so_while_it_lives() {
-    let ground = Ground::new(43, 3);
+async fn the_chosen_master_stays_chosen_while_it_is_ready() {
+    let fixture = Fixture::new(43, 3);
     for master in 1..=3 {
-        ground.answers(master, &ground.keys, "200 OK");
+        fixture.start_master(master, &fixture.keys, "200 OK");
     }
     for (chosen, stays) in [("demo-h2", "demo-h2"), ("demo", "demo-h1"), ("prod-h3", "demo-h1")] {
-        assert_eq!(ground.found(Some(chosen), UNWRITABLE).await.master.as_deref(), Some(stays), "{chosen}");
+        assert_eq!(fixture.found(Some(chosen), UNWRITABLE).await.master.as_deref(), Some(stays), "{chosen}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_is_not_ready_or_not_of_the_cluster_is_not_chosen() {
-    let (ground, other) = (Ground::new(44, 2), Ground::new(45, 1));
-    ground.answers(1, &other.keys, "200 OK");
-    ground.answers(2, &ground.keys, "500 Internal Server Error");
+async fn masters_that_are_not_ready_or_of_another_cluster_are_not_chosen() {
+    let (fixture, other) = (Fixture::new(44, 2), Fixture::new(45, 1));
+    fixture.start_master(1, &other.keys, "200 OK");
+    fixture.start_master(2, &fixture.keys, "500 Internal Server Error");
     let begin = Instant::now();
-    assert_eq!(ground.found(None, UNWRITABLE).await.master, None);
-    assert!(begin.elapsed() < ASK + PREFERRED_WAIT * 5, "{:?}", begin.elapsed());
+    assert_eq!(fixture.found(None, UNWRITABLE).await.master, None);
+    assert!(begin.elapsed() < REQUEST_TIMEOUT + PREFERRED_WAIT * 5, "{:?}", begin.elapsed());
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_master_is_the_only_way() {
-    let ground = Ground::new(46, 1);
-    let endpoint = ground.found(None, UNWRITABLE).await;
+async fn a_single_master_is_the_endpoint() {
+    let fixture = Fixture::new(46, 1);
+    let endpoint = fixture.found(None, UNWRITABLE).await;
     assert_eq!(endpoint, ApiEndpoint { url: "https://127.46.0.1:6443".to_owned(), master: None });
 }
 
@@ -167,21 +172,21 @@ fn a_kubeconfig_is_written_again_only_when_its_endpoint_differs() {
         "clusters:\n- name: demo\n  cluster: {server: 'https://127.47.0.1:6443'}\ncurrent-context: demo\n";
     let config = Kubeconfig::parse(text).unwrap();
     let endpoint = ApiEndpoint { url: "https://127.47.0.1:6443".to_owned(), master: None };
-    for choice in [ContextChoice::Kept, ContextChoice::Cluster] {
+    for choice in [ContextChoice::Current, ContextChoice::Cluster] {
         assert_eq!(redirected(&config, "demo", &endpoint, choice).unwrap(), None);
     }
-    let living = ApiEndpoint { master: Some("demo-h2".to_owned()), ..endpoint.clone() };
-    let text = redirected(&config, "demo", &living, ContextChoice::Kept).unwrap().unwrap();
+    let ready = ApiEndpoint { master: Some("demo-h2".to_owned()), ..endpoint.clone() };
+    let text = redirected(&config, "demo", &ready, ContextChoice::Current).unwrap().unwrap();
     let new = Kubeconfig::parse(&text).unwrap();
     assert_eq!(new.current(), Some("demo-h2"));
     assert_eq!(
-        redirected(&new, "demo", &endpoint, ContextChoice::Kept).unwrap(),
+        redirected(&new, "demo", &endpoint, ContextChoice::Current).unwrap(),
         None,
-        "a person may have chosen it"
+        "the user may have chosen the context"
     );
     let back = redirected(&new, "demo", &endpoint, ContextChoice::Cluster).unwrap().unwrap();
     assert_eq!(Kubeconfig::parse(&back).unwrap().current(), Some("demo"));
     let named = ApiEndpoint { url: "https://demo.api:6443".to_owned(), master: None };
-    let text = redirected(&config, "demo", &named, ContextChoice::Kept).unwrap().unwrap();
+    let text = redirected(&config, "demo", &named, ContextChoice::Current).unwrap().unwrap();
     assert_eq!(Kubeconfig::parse(&text).unwrap().server("demo"), Some("https://demo.api:6443"));
 }

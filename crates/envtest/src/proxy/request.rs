@@ -11,7 +11,7 @@ use super::fault::ProxyFault;
 #[derive(Debug, Clone)]
 pub struct ProxyRequest {
     /// `get`, `list`, `watch`, `create`, `update`, `patch`, `delete`, `deletecollection`; outside of resources the
-    /// method, in small letters.
+    /// method in lower case.
     pub verb: String,
     /// The API group; empty for the core.
     pub group: String,
@@ -29,7 +29,7 @@ pub struct ProxyRequest {
     pub at: Instant,
     /// The answer's HTTP status, from the server or from a fault; `None` while there is no answer.
     pub status: Option<u16>,
-    /// The fault that hit it.
+    /// The fault that the proxy injected.
     pub fault: Option<ProxyFault>,
 }
 
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_as_writes_only_what_a_crash_could_leave_half_done() {
+    fn counts_as_writes_only_changes_that_a_crash_can_interrupt() {
         let is_write = |method: Method, uri: &str| {
             ProxyRequest::read(&method, &uri.parse().unwrap(), &HeaderMap::new()).is_write()
         };

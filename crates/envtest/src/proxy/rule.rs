@@ -1,28 +1,37 @@
-//! Which requests fail, and how.
+//! Rules: the requests that fail, and their faults.
 
 use super::fault::ProxyFault;
 use super::request::ProxyRequest;
 
-/// The requests that a rule matches. Matching requests are numbered from 1 since the rule was added; the fault hits
-/// `times` of them, from number `nth` on.
+/// The requests that a rule matches. Matching requests are counted from 1 since the rule was added; the fault affects
+/// `times` requests, starting with number `nth`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct When {
+pub struct RequestMatcher {
     writes: bool,
     verb: Option<String>,
     resource: Option<String>,
     subresource: Option<String>,
     about: Option<String>,
-    but: Vec<&'static str>,
+    except: Vec<&'static str>,
     nth: usize,
     times: usize,
 }
 
-impl When {
+impl RequestMatcher {
     /// Every request.
     #[must_use]
     pub fn every_request() -> Self {
         let (verb, resource, subresource, about) = (None, None, None, None);
-        Self { writes: false, verb, resource, subresource, about, but: Vec::new(), nth: 1, times: usize::MAX }
+        Self {
+            writes: false,
+            verb,
+            resource,
+            subresource,
+            about,
+            except: Vec::new(),
+            nth: 1,
+            times: usize::MAX,
+        }
     }
 
     /// The n-th request, counted from 1.
@@ -43,20 +52,20 @@ impl When {
         Self { nth: n, times: 1, ..Self::every_write() }
     }
 
-    /// The n-th request of such a verb and resource: `When::nth("create", "jobs", 1)`.
+    /// The n-th request with this verb and resource: `RequestMatcher::nth("create", "jobs", 1)`.
     #[must_use]
     pub fn nth(verb: &str, resource: &str, n: usize) -> Self {
         Self { nth: n, times: 1, ..Self::every_request().verb(verb).of(resource) }
     }
 
-    /// Only with this verb.
+    /// Matches only requests with this verb.
     #[must_use]
     pub fn verb(mut self, verb: &str) -> Self {
         self.verb = Some(verb.to_owned());
         self
     }
 
-    /// Only about this resource: `jobs` (the objects and what is below them) or `clusters/status`.
+    /// Matches only requests for this resource: `jobs` (objects and subresources) or `clusters/status`.
     #[must_use]
     pub fn of(mut self, resource: &str) -> Self {
         let (resource, below) = match resource.split_once('/') {
@@ -67,88 +76,88 @@ impl When {
         self
     }
 
-    /// Only requests that have this name anywhere in their path or content. Several tests may share a proxy when no name
-    /// is part of another.
+    /// Matches only requests that have this name anywhere in their path or content. Several tests may share a proxy when
+    /// no name is part of another.
     #[must_use]
     pub fn about(mut self, name: &str) -> Self {
         self.about = Some(name.to_owned());
         self
     }
 
-    /// Not this resource.
+    /// Matches no request for this resource.
     #[must_use]
-    pub fn but(mut self, resource: &'static str) -> Self {
-        self.but.push(resource);
+    pub fn except(mut self, resource: &'static str) -> Self {
+        self.except.push(resource);
         self
     }
 
-    /// The number of consecutive requests that fail.
+    /// Sets the number of consecutive requests that fail.
     #[must_use]
     pub fn times(mut self, times: usize) -> Self {
         self.times = times;
         self
     }
 
-    fn fits(&self, request: &ProxyRequest, text: &str) -> bool {
+    fn matches(&self, request: &ProxyRequest, text: &str) -> bool {
         let is =
             |wanted: &Option<String>, found: &str| wanted.as_deref().is_none_or(|wanted| wanted == found);
         (!self.writes || request.is_write())
             && self.about.as_deref().is_none_or(|name| text.contains(name))
-            && !self.but.contains(&request.resource.as_str())
+            && !self.except.contains(&request.resource.as_str())
             && is(&self.verb, &request.verb)
             && is(&self.resource, &request.resource)
             && is(&self.subresource, &request.subresource)
     }
 }
 
-/// Which requests fail, and how.
+/// The requests that fail, and their fault.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FaultRule {
     /// The requests.
-    pub when: When,
+    pub when: RequestMatcher,
     /// The fault.
     pub how: ProxyFault,
 }
 
-/// A rule that was given to a proxy.
+/// The id of a rule of a proxy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RuleId(pub(super) usize);
 
 /// The matches of a rule so far.
 #[derive(Debug, Clone, Default)]
-pub struct Met {
+pub struct RuleMatches {
     /// The number of matching requests, whether they failed or not.
-    pub fitting: usize,
+    pub count: usize,
     /// The requests that failed, such as `patch clusters/status`, in order.
     pub failed: Vec<String>,
 }
 
 /// A rule with its matches.
 #[derive(Debug)]
-pub(super) struct Armed {
+pub(super) struct ActiveRule {
     rule: FaultRule,
-    pub(super) met: Met,
+    pub(super) matches: RuleMatches,
 }
 
-impl Armed {
+impl ActiveRule {
     pub(super) fn new(rule: FaultRule) -> Self {
-        Self { rule, met: Met::default() }
+        Self { rule, matches: RuleMatches::default() }
     }
 
-    /// Counts the request, whose path and content are `text`. Returns the fault if the rule hits it.
-    pub(super) fn meet(&mut self, request: &ProxyRequest, text: &str) -> Option<ProxyFault> {
-        if !self.rule.when.fits(request, text) {
+    /// Counts the request, whose path and content are `text`. Returns the fault if it affects the request.
+    pub(super) fn count(&mut self, request: &ProxyRequest, text: &str) -> Option<ProxyFault> {
+        if !self.rule.when.matches(request, text) {
             return None;
         }
-        self.met.fitting += 1;
-        let (nth, times, seen) = (self.rule.when.nth, self.rule.when.times, self.met.fitting);
-        let is_hit = seen >= nth && seen - nth < times;
-        is_hit.then(|| self.rule.how.clone())
+        self.matches.count += 1;
+        let (nth, times, count) = (self.rule.when.nth, self.rule.when.times, self.matches.count);
+        let is_affected = count >= nth && count - nth < times;
+        is_affected.then(|| self.rule.how.clone())
     }
 
-    /// Records that the request failed by this rule.
+    /// Records a request that failed because of this rule.
     pub(super) fn failed(&mut self, request: &ProxyRequest) {
-        self.met.failed.push(request.kind());
+        self.matches.failed.push(request.kind());
     }
 }
 
@@ -158,8 +167,8 @@ mod tests {
 
     use super::*;
 
-    fn hits(when: When) -> Vec<usize> {
-        let mut armed = Armed::new(FaultRule { when, how: ProxyFault::Hang });
+    fn affected(when: RequestMatcher) -> Vec<usize> {
+        let mut active = ActiveRule::new(FaultRule { when, how: ProxyFault::Hang });
         let lines = [
             (Method::GET, "/apis/batch/v1/namespaces/n/jobs"),
             (Method::POST, "/apis/batch/v1/namespaces/n/jobs"),
@@ -167,26 +176,26 @@ mod tests {
             (Method::PATCH, "/apis/batch/v1/namespaces/n/jobs/j/status"),
             (Method::POST, "/api/v1/namespaces/n/configmaps"),
         ];
-        let met = |(number, (method, uri)): (usize, &(Method, &str))| {
+        let affected = |(number, (method, uri)): (usize, &(Method, &str))| {
             let request = ProxyRequest::read(method, &uri.parse().unwrap(), &HeaderMap::new());
             let content = if number == 4 { r#"{"metadata":{"name":"of-j"}}"# } else { "" };
-            armed.meet(&request, &format!("{uri} {content}")).map(|_| number)
+            active.count(&request, &format!("{uri} {content}")).map(|_| number)
         };
-        lines.iter().enumerate().filter_map(met).collect()
+        lines.iter().enumerate().filter_map(affected).collect()
     }
 
     #[test]
-    fn count_only_what_they_are_about() {
-        assert_eq!(hits(When::every_request()), [0, 1, 2, 3, 4]);
-        assert_eq!(hits(When::every_write()), [1, 3, 4]);
-        assert_eq!(hits(When::nth_write(2)), [3]);
-        assert_eq!(hits(When::nth_write(2).times(2)), [3, 4]);
-        assert_eq!(hits(When::nth("create", "jobs", 1)), [1]);
-        assert_eq!(hits(When::every_write().of("jobs/status")), [3]);
-        assert_eq!(hits(When::nth_write(9)), [0; 0]);
-        assert_eq!(hits(When::nth_request(3)), [2]);
-        assert_eq!(hits(When::every_request().but("jobs").but("leases")), [4]);
-        assert_eq!(hits(When::every_request().about("/j/status")), [3]);
-        assert_eq!(hits(When::every_request().about("of-j")), [4], "in what is sent");
+    fn rules_count_only_matching_requests() {
+        assert_eq!(affected(RequestMatcher::every_request()), [0, 1, 2, 3, 4]);
+        assert_eq!(affected(RequestMatcher::every_write()), [1, 3, 4]);
+        assert_eq!(affected(RequestMatcher::nth_write(2)), [3]);
+        assert_eq!(affected(RequestMatcher::nth_write(2).times(2)), [3, 4]);
+        assert_eq!(affected(RequestMatcher::nth("create", "jobs", 1)), [1]);
+        assert_eq!(affected(RequestMatcher::every_write().of("jobs/status")), [3]);
+        assert_eq!(affected(RequestMatcher::nth_write(9)), [0; 0]);
+        assert_eq!(affected(RequestMatcher::nth_request(3)), [2]);
+        assert_eq!(affected(RequestMatcher::every_request().except("jobs").except("leases")), [4]);
+        assert_eq!(affected(RequestMatcher::every_request().about("/j/status")), [3]);
+        assert_eq!(affected(RequestMatcher::every_request().about("of-j")), [4], "in the body");
     }
 }

@@ -1,4 +1,4 @@
-//! Connections and requests.
+//! Connections and requests of the proxy.
 
 use std::convert::Infallible;
 use std::future::pending;
@@ -34,11 +34,11 @@ use crate::credentials::Identity;
 #[error("closed by a rule")]
 struct Closed;
 
-/// Offers TLS with HTTP/1.1, which closes a request's connection without touching others.
+/// Offers TLS with HTTP/1.1, so that closing the connection of a request does not affect other requests.
 pub(super) fn acceptor(identity: &Identity) -> Result<TlsAcceptor, EnvtestError> {
-    let unread = |error: rustls::pki_types::pem::Error| rustls::Error::General(error.to_string());
-    let certificate = CertificateDer::from_pem_slice(identity.certificate.as_bytes()).map_err(unread)?;
-    let key = PrivateKeyDer::from_pem_slice(identity.key.as_bytes()).map_err(unread)?;
+    let invalid = |error: rustls::pki_types::pem::Error| rustls::Error::General(error.to_string());
+    let certificate = CertificateDer::from_pem_slice(identity.certificate.as_bytes()).map_err(invalid)?;
+    let key = PrivateKeyDer::from_pem_slice(identity.key.as_bytes()).map_err(invalid)?;
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let mut config = ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()?
@@ -79,7 +79,7 @@ async fn connection(stream: TcpStream, tls: TlsAcceptor, upstream: Client, state
             .await
             .map_err(io::Error::other)
     };
-    // Dropping the future closes the socket. Errors of a connection concern its client alone.
+    // Dropping the future closes the socket. Errors of a connection concern only its client.
     tokio::select! {
         _ = served => {}
         () = cut(&mut link, begin.cuts) => {}
@@ -103,7 +103,7 @@ async fn answer(
     let body = match body.collect().await {
         Ok(body) => body.to_bytes().to_vec(),
         Err(error) => {
-            return Ok(status_object(400, "BadRequest", &format!("the request has no end: {error}")));
+            return Ok(status_object(400, "BadRequest", &format!("the request body is incomplete: {error}")));
         }
     };
     let (number, fault) = record(&parts, &body, &state);
@@ -123,10 +123,10 @@ async fn answer(
             tokio::time::sleep(time).await;
             done(forward().await)
         }
-        Some(ProxyFault::Hang) => never().await,
+        Some(ProxyFault::Hang) => hang().await,
         Some(ProxyFault::HangAfter) => {
             done(forward().await)?;
-            never().await
+            hang().await
         }
         Some(ProxyFault::Refuse) => Err(Closed),
         Some(ProxyFault::LoseAnswer) => {
@@ -135,29 +135,29 @@ async fn answer(
         }
         Some(ProxyFault::CutBefore) => {
             state.cut(true);
-            never().await
+            hang().await
         }
         Some(ProxyFault::CutAfter) => {
             done(forward().await)?;
             state.cut(true);
-            never().await
+            hang().await
         }
     }
 }
 
-async fn never() -> Result<Answer, Closed> {
+async fn hang() -> Result<Answer, Closed> {
     pending::<Infallible>().await;
     Err(Closed)
 }
 
-/// Records the request. Returns its index and the fault of the rule that hits it.
+/// Records the request. Returns its index and the fault of the oldest rule that affects it.
 fn record(parts: &Parts, body: &[u8], state: &ProxyState) -> (usize, Option<ProxyFault>) {
     let mut request = ProxyRequest::read(&parts.method, &parts.uri, &parts.headers);
     let text = format!("{} {}", parts.uri.path(), String::from_utf8_lossy(body));
     let mut records = state.records();
-    let met: Vec<_> =
-        records.rules.iter_mut().filter_map(|(id, rule)| Some((*id, rule.meet(&request, &text)?))).collect();
-    let fault = met.into_iter().next().map(|(id, fault)| {
+    let faults: Vec<_> =
+        records.rules.iter_mut().filter_map(|(id, rule)| Some((*id, rule.count(&request, &text)?))).collect();
+    let fault = faults.into_iter().next().map(|(id, fault)| {
         if let Some(rule) = records.rules.get_mut(&id) {
             rule.failed(&request);
         }

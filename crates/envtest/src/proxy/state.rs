@@ -6,7 +6,7 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::watch;
 
 use super::request::ProxyRequest;
-use super::rule::{Armed, RuleId};
+use super::rule::{ActiveRule, RuleId};
 
 /// The recorded requests, the rules, and whether connections are possible.
 #[derive(Debug, Default)]
@@ -19,7 +19,7 @@ pub(super) struct ProxyState {
 #[derive(Debug, Default)]
 pub(super) struct ProxyRecords {
     pub(super) requests: Vec<ProxyRequest>,
-    pub(super) rules: BTreeMap<RuleId, Armed>,
+    pub(super) rules: BTreeMap<RuleId, ActiveRule>,
     /// The number of rules that were ever added.
     pub(super) rules_added: usize,
 }

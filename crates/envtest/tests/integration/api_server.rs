@@ -1,4 +1,4 @@
-//! The API server is the real one: admission, roles, definitions, service accounts.
+//! The test API server behaves as a real one: admission, roles, definitions, service accounts.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on")]
 
@@ -22,7 +22,7 @@ async fn client_of(text: &str) -> Client {
 }
 
 #[tokio::test]
-async fn keeps_objects_and_tells_users_apart() {
+async fn stores_objects_and_enforces_roles() {
     let server = TestApiServer::shared().await.unwrap();
     let namespace = server.namespace().await.unwrap();
     let maps = Api::<ConfigMap>::namespaced(server.client().await.unwrap(), &namespace);
@@ -35,7 +35,7 @@ async fn keeps_objects_and_tells_users_apart() {
 }
 
 #[tokio::test]
-async fn gives_service_accounts_tokens_and_admin_everything() {
+async fn issues_tokens_for_service_accounts_and_the_administrator() {
     let server = TestApiServer::shared().await.unwrap();
     let namespace = server.namespace().await.unwrap();
     let token = server.service_account(&namespace, "runner").await.unwrap();
@@ -52,7 +52,7 @@ async fn gives_service_accounts_tokens_and_admin_everything() {
 }
 
 #[tokio::test]
-async fn serves_our_kinds_and_enforces_their_rules() {
+async fn serves_custom_resources_and_enforces_their_rules() {
     let server = TestApiServer::shared().await.unwrap();
     server.apply_crds(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/crds")).await.unwrap();
     let kind = kube::core::GroupVersionKind::gvk("kubeonkube.clay.io", "v1alpha1", "Cluster");
@@ -67,14 +67,16 @@ async fn serves_our_kinds_and_enforces_their_rules() {
 }
 
 #[tokio::test]
-async fn collects_garbage_and_makes_accounts_with_controllers() {
+async fn collects_garbage_and_creates_accounts_with_controllers() {
     let server = TestApiServer::start(ApiServerOptions::default().with_controllers()).await.unwrap();
     let client = server.client().await.unwrap();
     let namespace = server.namespace().await.unwrap();
     let accounts = Api::<ServiceAccount>::namespaced(client.clone(), &namespace);
-    kube::runtime::wait::await_condition(accounts, "default", |it: Option<&ServiceAccount>| it.is_some())
-        .await
-        .unwrap();
+    kube::runtime::wait::await_condition(accounts, "default", |account: Option<&ServiceAccount>| {
+        account.is_some()
+    })
+    .await
+    .unwrap();
     let pod =
         json!({ "metadata": { "name": "p" }, "spec": { "containers": [{ "name": "c", "image": "i" }] } });
     let pods = Api::<Pod>::namespaced(client.clone(), &namespace);
@@ -85,16 +87,16 @@ async fn collects_garbage_and_makes_accounts_with_controllers() {
     let owned = maps.create(&PostParams::default(), &owned).await.unwrap();
     pods.delete("p", &DeleteParams::default()).await.unwrap();
     let uid = owned.uid().unwrap();
-    let gone = kube::runtime::wait::await_condition(
+    let deleted = kube::runtime::wait::await_condition(
         maps,
         "owned",
         kube::runtime::wait::conditions::is_deleted(&uid),
     );
-    tokio::time::timeout(std::time::Duration::from_secs(60), gone).await.unwrap().unwrap();
+    tokio::time::timeout(std::time::Duration::from_secs(60), deleted).await.unwrap().unwrap();
 }
 
 #[tokio::test]
-async fn says_the_log_tail_of_a_server_that_does_not_start() {
+async fn reports_the_log_tail_of_a_server_that_does_not_start() {
     let options =
         ApiServerOptions { arguments: vec!["--no-such-flag".into()], ..ApiServerOptions::default() };
     let error = TestApiServer::start(options).await.err().unwrap().to_string();

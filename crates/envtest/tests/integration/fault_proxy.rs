@@ -1,4 +1,4 @@
-//! The proxy does to requests what it is told, and nothing else.
+//! The proxy injects exactly the faults of its rules.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on")]
 
@@ -8,27 +8,27 @@ use futures::{StreamExt as _, TryStreamExt as _};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Patch, PatchParams, PostParams, WatchEvent, WatchParams};
 use kube::{Api, Client};
-use kubeon_envtest::{FaultProxy, FaultRule, ProxyFault, TestApiServer, When};
+use kubeon_envtest::{FaultProxy, FaultRule, ProxyFault, RequestMatcher, TestApiServer};
 use serde_json::json;
 
-struct Ground {
+struct Fixture {
     proxy: FaultProxy,
     client: Client,
     /// Through the proxy.
     maps: Api<ConfigMap>,
-    /// Past it.
-    straight: Api<ConfigMap>,
+    /// Directly to the server.
+    direct: Api<ConfigMap>,
 }
 
-impl Ground {
+impl Fixture {
     async fn new() -> Self {
         let server = TestApiServer::shared().await.unwrap();
         let namespace = server.namespace().await.unwrap();
         let proxy = FaultProxy::before(server).await.unwrap();
         let client = proxy.client().await.unwrap();
         let maps = Api::namespaced(client.clone(), &namespace);
-        let straight = Api::namespaced(server.client().await.unwrap(), &namespace);
-        Self { proxy, client, maps, straight }
+        let direct = Api::namespaced(server.client().await.unwrap(), &namespace);
+        Self { proxy, client, maps, direct }
     }
 
     async fn create(&self, name: &str) -> kube::Result<ConfigMap> {
@@ -37,10 +37,10 @@ impl Ground {
     }
 
     async fn is_there(&self, name: &str) -> bool {
-        self.straight.get_opt(name).await.unwrap().is_some()
+        self.direct.get_opt(name).await.unwrap().is_some()
     }
 
-    fn fail(&self, when: When, how: ProxyFault) {
+    fn fail(&self, when: RequestMatcher, how: ProxyFault) {
         self.proxy.fail(FaultRule { when, how });
     }
 }
@@ -55,106 +55,107 @@ fn code(result: kube::Result<ConfigMap>) -> u16 {
 const SOON: Duration = Duration::from_secs(10);
 
 #[tokio::test]
-async fn passes_what_no_rule_is_about_and_counts_it() {
-    let ground = Ground::new().await;
-    ground.create("a").await.unwrap();
+async fn forwards_and_counts_requests_without_a_matching_rule() {
+    let fixture = Fixture::new().await;
+    fixture.create("a").await.unwrap();
     let patch = Patch::Merge(json!({ "data": { "k": "v" } }));
-    ground.maps.patch("a", &PatchParams::default(), &patch).await.unwrap();
-    ground.maps.get("a").await.unwrap();
-    ground.client.apiserver_version().await.unwrap();
-    let kinds: Vec<_> = ground.proxy.requests().iter().map(|it| (it.kind(), it.status)).collect();
+    fixture.maps.patch("a", &PatchParams::default(), &patch).await.unwrap();
+    fixture.maps.get("a").await.unwrap();
+    fixture.client.apiserver_version().await.unwrap();
+    let kinds: Vec<_> =
+        fixture.proxy.requests().iter().map(|request| (request.kind(), request.status)).collect();
     let expected = ["create configmaps", "patch configmaps", "get configmaps", "get /version"];
     assert_eq!(kinds.iter().map(|(kind, _)| kind.as_str()).collect::<Vec<_>>(), expected);
     assert!(kinds.iter().all(|(_, status)| matches!(status, Some(200 | 201))), "{kinds:?}");
-    assert_eq!(ground.proxy.writes().len(), 2);
+    assert_eq!(fixture.proxy.writes().len(), 2);
 }
 
 #[tokio::test]
-async fn fails_exactly_the_write_it_was_told_to() {
-    let ground = Ground::new().await;
-    ground.fail(When::nth_write(2), ProxyFault::Status(500));
-    ground.fail(When::nth_write(3), ProxyFault::Status(409));
-    ground.create("a").await.unwrap();
-    ground.maps.get("a").await.unwrap();
-    assert_eq!(code(ground.create("b").await), 500);
-    assert_eq!(code(ground.create("b").await), 409);
-    assert!(!ground.is_there("b").await);
-    ground.create("b").await.unwrap();
-    let failed = ground.proxy.requests().into_iter().filter(|it| it.fault.is_some()).count();
+async fn fails_exactly_the_writes_of_the_rules() {
+    let fixture = Fixture::new().await;
+    fixture.fail(RequestMatcher::nth_write(2), ProxyFault::Status(500));
+    fixture.fail(RequestMatcher::nth_write(3), ProxyFault::Status(409));
+    fixture.create("a").await.unwrap();
+    fixture.maps.get("a").await.unwrap();
+    assert_eq!(code(fixture.create("b").await), 500);
+    assert_eq!(code(fixture.create("b").await), 409);
+    assert!(!fixture.is_there("b").await);
+    fixture.create("b").await.unwrap();
+    let failed = fixture.proxy.requests().into_iter().filter(|request| request.fault.is_some()).count();
     assert_eq!(failed, 2);
 }
 
 #[tokio::test]
-async fn fails_what_is_about_one_object_and_tells_what_became_of_the_rule() {
-    let ground = Ground::new().await;
+async fn fails_requests_for_one_object_and_reports_the_matches_of_rules() {
+    let fixture = Fixture::new().await;
     let rule = |name: &str, nth: usize| {
-        let when = When::nth_request(nth).about(name);
-        ground.proxy.fail(FaultRule { when, how: ProxyFault::Status(500) })
+        let when = RequestMatcher::nth_request(nth).about(name);
+        fixture.proxy.fail(FaultRule { when, how: ProxyFault::Status(500) })
     };
     let (first, second, third) = (rule("aa", 1), rule("bb", 2), rule("cc", 1));
-    assert_eq!(code(ground.create("aa").await), 500, "its name is in what is sent");
-    ground.create("bb").await.unwrap();
-    assert_eq!(code(ground.maps.get("bb").await), 500, "its name is in the path");
-    ground.create("aa").await.unwrap();
-    let became = |rule| (ground.proxy.met(rule).fitting, ground.proxy.met(rule).failed);
-    assert_eq!(became(first), (2, vec!["create configmaps".to_owned()]));
-    assert_eq!(became(second), (2, vec!["get configmaps".to_owned()]));
-    assert_eq!(became(third), (0, vec![]));
-    assert_eq!(ground.proxy.forgive(third).fitting, 0);
-    ground.create("cc").await.unwrap();
+    assert_eq!(code(fixture.create("aa").await), 500, "its name is in the body");
+    fixture.create("bb").await.unwrap();
+    assert_eq!(code(fixture.maps.get("bb").await), 500, "its name is in the path");
+    fixture.create("aa").await.unwrap();
+    let matches_of = |rule| (fixture.proxy.matches(rule).count, fixture.proxy.matches(rule).failed);
+    assert_eq!(matches_of(first), (2, vec!["create configmaps".to_owned()]));
+    assert_eq!(matches_of(second), (2, vec!["get configmaps".to_owned()]));
+    assert_eq!(matches_of(third), (0, vec![]));
+    assert_eq!(fixture.proxy.remove(third).count, 0);
+    fixture.create("cc").await.unwrap();
 }
 
 #[tokio::test]
-async fn asks_to_come_back_later() {
-    let ground = Ground::new().await;
-    ground.fail(When::nth_write(1), ProxyFault::RetryAfter(1));
-    // Whether the client comes back by itself is the client's affair; the proxy says it once.
-    let _ = ground.create("a").await;
-    let first = &ground.proxy.requests()[0];
+async fn answers_with_retry_after() {
+    let fixture = Fixture::new().await;
+    fixture.fail(RequestMatcher::nth_write(1), ProxyFault::RetryAfter(1));
+    // The client may repeat the request by itself; the rule affects only the first request.
+    let _ = fixture.create("a").await;
+    let first = &fixture.proxy.requests()[0];
     assert_eq!((first.status, &first.fault), (Some(429), &Some(ProxyFault::RetryAfter(1))));
 }
 
 #[tokio::test]
-async fn hangs_before_or_after_the_server_did_it() {
-    let ground = Ground::new().await;
-    ground.fail(When::nth_write(1), ProxyFault::Hang);
-    ground.fail(When::nth_write(2), ProxyFault::HangAfter);
+async fn hangs_before_or_after_the_server_handles_the_request() {
+    let fixture = Fixture::new().await;
+    fixture.fail(RequestMatcher::nth_write(1), ProxyFault::Hang);
+    fixture.fail(RequestMatcher::nth_write(2), ProxyFault::HangAfter);
     for (name, done) in [("a", false), ("b", true)] {
-        let waited = tokio::time::timeout(Duration::from_secs(3), ground.create(name)).await;
+        let waited = tokio::time::timeout(Duration::from_secs(3), fixture.create(name)).await;
         assert!(waited.is_err());
-        assert_eq!(ground.is_there(name).await, done);
+        assert_eq!(fixture.is_there(name).await, done);
     }
 }
 
 #[tokio::test]
 async fn loses_answers_and_refuses_requests() {
-    let ground = Ground::new().await;
-    ground.fail(When::nth("create", "configmaps", 1), ProxyFault::LoseAnswer);
-    ground.fail(When::nth("patch", "configmaps", 1), ProxyFault::Refuse);
-    let lost = tokio::time::timeout(SOON, ground.create("a")).await.unwrap();
+    let fixture = Fixture::new().await;
+    fixture.fail(RequestMatcher::nth("create", "configmaps", 1), ProxyFault::LoseAnswer);
+    fixture.fail(RequestMatcher::nth("patch", "configmaps", 1), ProxyFault::Refuse);
+    let lost = tokio::time::timeout(SOON, fixture.create("a")).await.unwrap();
     assert!(!matches!(lost, Ok(_) | Err(kube::Error::Api(_))));
-    assert!(ground.is_there("a").await);
+    assert!(fixture.is_there("a").await);
     let patch = Patch::Merge(json!({ "data": { "k": "v" } }));
-    assert!(ground.maps.patch("a", &PatchParams::default(), &patch).await.is_err());
-    assert!(ground.straight.get("a").await.unwrap().data.is_none());
+    assert!(fixture.maps.patch("a", &PatchParams::default(), &patch).await.is_err());
+    assert!(fixture.direct.get("a").await.unwrap().data.is_none());
 }
 
 #[tokio::test]
-async fn delays_without_harm() {
-    let ground = Ground::new().await;
-    ground.fail(When::nth_write(1), ProxyFault::Delay(Duration::from_millis(300)));
+async fn delays_and_forwards() {
+    let fixture = Fixture::new().await;
+    fixture.fail(RequestMatcher::nth_write(1), ProxyFault::Delay(Duration::from_millis(300)));
     let begin = Instant::now();
-    ground.create("a").await.unwrap();
+    fixture.create("a").await.unwrap();
     assert!(begin.elapsed() >= Duration::from_millis(300));
 }
 
 #[tokio::test]
 async fn streams_watches_and_cuts_them() {
-    let ground = Ground::new().await;
-    let mut watch = ground.maps.watch(&WatchParams::default(), "0").await.unwrap().boxed();
-    ground.create("a").await.unwrap();
-    // The namespace's own map may come first; nothing but the stream's end is taken for an end.
-    let seen = tokio::time::timeout(SOON, async {
+    let fixture = Fixture::new().await;
+    let mut watch = fixture.maps.watch(&WatchParams::default(), "0").await.unwrap().boxed();
+    fixture.create("a").await.unwrap();
+    // The event of another map of the namespace may come first.
+    let added = tokio::time::timeout(SOON, async {
         while let Some(event) = watch.try_next().await.unwrap() {
             if matches!(&event, WatchEvent::Added(map) if map.metadata.name.as_deref() == Some("a")) {
                 return true;
@@ -162,40 +163,40 @@ async fn streams_watches_and_cuts_them() {
         }
         false
     });
-    assert!(seen.await.unwrap());
-    ground.proxy.cut();
+    assert!(added.await.unwrap());
+    fixture.proxy.cut();
     let end = tokio::time::timeout(SOON, watch.try_next()).await.unwrap();
     assert!(!matches!(end, Ok(Some(_))));
-    ground.create("b").await.unwrap();
-    assert!(ground.proxy.requests().iter().any(|it| it.verb == "watch"));
+    fixture.create("b").await.unwrap();
+    assert!(fixture.proxy.requests().iter().any(|request| request.verb == "watch"));
 }
 
 #[tokio::test]
 async fn cuts_everything_after_a_write_until_it_is_healed() {
-    let ground = Ground::new().await;
-    ground.fail(When::nth_write(2), ProxyFault::CutAfter);
-    ground.create("a").await.unwrap();
-    assert!(ground.proxy.is_cut(Duration::from_millis(100)).await.is_err());
-    assert!(tokio::time::timeout(SOON, ground.create("b")).await.unwrap().is_err());
-    ground.proxy.is_cut(SOON).await.unwrap();
-    assert!(ground.is_there("b").await);
-    assert!(tokio::time::timeout(SOON, ground.create("c")).await.unwrap().is_err());
-    assert!(!ground.is_there("c").await);
-    ground.proxy.heal();
-    ground.create("c").await.unwrap();
+    let fixture = Fixture::new().await;
+    fixture.fail(RequestMatcher::nth_write(2), ProxyFault::CutAfter);
+    fixture.create("a").await.unwrap();
+    assert!(fixture.proxy.wait_until_cut(Duration::from_millis(100)).await.is_err());
+    assert!(tokio::time::timeout(SOON, fixture.create("b")).await.unwrap().is_err());
+    fixture.proxy.wait_until_cut(SOON).await.unwrap();
+    assert!(fixture.is_there("b").await);
+    assert!(tokio::time::timeout(SOON, fixture.create("c")).await.unwrap().is_err());
+    assert!(!fixture.is_there("c").await);
+    fixture.proxy.restore();
+    fixture.create("c").await.unwrap();
 }
 
 #[tokio::test]
 async fn cuts_before_a_write() {
-    let ground = Ground::new().await;
-    ground.fail(When::nth_write(1), ProxyFault::CutBefore);
-    assert!(tokio::time::timeout(SOON, ground.create("a")).await.unwrap().is_err());
-    ground.proxy.is_cut(SOON).await.unwrap();
-    assert!(!ground.is_there("a").await);
+    let fixture = Fixture::new().await;
+    fixture.fail(RequestMatcher::nth_write(1), ProxyFault::CutBefore);
+    assert!(tokio::time::timeout(SOON, fixture.create("a")).await.unwrap().is_err());
+    fixture.proxy.wait_until_cut(SOON).await.unwrap();
+    assert!(!fixture.is_there("a").await);
 }
 
 #[tokio::test]
-async fn passes_tokens_through_and_lets_nobody_in_without() {
+async fn forwards_tokens_and_refuses_unknown_tokens() {
     let server = TestApiServer::shared().await.unwrap();
     let namespace = server.namespace().await.unwrap();
     let token = server.service_account(&namespace, "weak").await.unwrap();

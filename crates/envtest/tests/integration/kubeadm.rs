@@ -1,4 +1,4 @@
-//! The catalogue says what each version's own kubeadm asks for: that kubeadm is asked, in every bundle that is built here.
+//! Compares the images of every bundle that is built here with the images that its own kubeadm lists.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on")]
 
@@ -7,15 +7,15 @@ use std::process::Command;
 
 use kubeon_bundle::{Arch, Bundle, BundleStore};
 
-/// What kubeadm installs nothing of.
-const NOT_KUBEADMS: &str = "flannel";
+/// The image that kubeadm does not install.
+const NOT_FROM_KUBEADM: &str = "flannel";
 
 fn wanted(bundle: &Bundle) -> BTreeSet<String> {
     let version = bundle.manifest().kubernetes;
     let kubeadm = kubeon_envtest::program_of(version, "kubeadm").unwrap();
-    // With a version that is written out it asks nobody.
-    let asked = ["config", "images", "list", "--kubernetes-version", &version.to_string()];
-    let output = Command::new(kubeadm).args(asked).output().unwrap();
+    // With an exact version kubeadm sends no request.
+    let arguments = ["config", "images", "list", "--kubernetes-version", &version.to_string()];
+    let output = Command::new(kubeadm).args(arguments).output().unwrap();
     assert!(output.status.success(), "{version}: {}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).unwrap().lines().map(str::to_owned).collect()
 }
@@ -23,7 +23,7 @@ fn wanted(bundle: &Bundle) -> BTreeSet<String> {
 #[test]
 fn every_bundle_holds_the_images_that_its_kubeadm_asks_for() {
     let store = BundleStore::from_env().unwrap();
-    let mut seen = Vec::new();
+    let mut checked = Vec::new();
     for (_, bundle) in store.list().unwrap() {
         let bundle = bundle.unwrap();
         let manifest = bundle.manifest();
@@ -31,10 +31,10 @@ fn every_bundle_holds_the_images_that_its_kubeadm_asks_for() {
         if manifest.arch != Arch::native() || manifest.created_from != "go-modules" {
             continue;
         }
-        let images = manifest.images.iter().filter(|image| image.name != NOT_KUBEADMS);
-        let held: BTreeSet<String> = images.map(|image| image.reference.clone()).collect();
-        assert_eq!(held, wanted(&bundle), "{}", manifest.kubernetes);
-        seen.push(manifest.kubernetes.to_string());
+        let images = manifest.images.iter().filter(|image| image.name != NOT_FROM_KUBEADM);
+        let images: BTreeSet<String> = images.map(|image| image.reference.clone()).collect();
+        assert_eq!(images, wanted(&bundle), "{}", manifest.kubernetes);
+        checked.push(manifest.kubernetes.to_string());
     }
-    assert!(seen.contains(&"v1.36.3".to_owned()), "only {seen:?} are built");
+    assert!(checked.contains(&"v1.36.3".to_owned()), "only {checked:?} are built");
 }

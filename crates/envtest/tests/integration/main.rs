@@ -1,4 +1,4 @@
-//! A real kube-apiserver and etcd, and the proxy that disturbs them.
+//! Tests of a real kube-apiserver and etcd, and of the proxy that injects faults.
 
 mod api_server;
 mod fault_proxy;

@@ -1,16 +1,15 @@
 //! Settings that older clients read.
 
-use serde_json::{Value, json};
+use k8s_openapi::api::core::v1::ConfigMap;
 
-use super::metadata::metadata;
+use super::metadata::{metadata, texts_by_key};
 use crate::{InstallOptions, names};
 
-/// `kubeonkube-config`: how many operations of a cluster are kept.
-#[must_use]
-pub fn objects(options: &InstallOptions) -> Value {
-    json!({
-        "apiVersion": "v1", "kind": "ConfigMap",
-        "metadata": metadata(&options.namespace, names::CONFIG),
-        "data": {names::HISTORY_LIMIT: options.history_limit},
-    })
+/// `kubeonkube-config`: the number of operations that are kept for each cluster.
+pub(crate) fn history(options: &InstallOptions) -> ConfigMap {
+    ConfigMap {
+        metadata: metadata(&options.namespace, names::CONFIG),
+        data: Some(texts_by_key(&[(names::HISTORY_LIMIT, &options.history_limit)])),
+        ..ConfigMap::default()
+    }
 }

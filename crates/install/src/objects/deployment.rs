@@ -1,100 +1,169 @@
 //! The operator's Deployment and the objects for its pods.
 
-use serde_json::{Value, json};
+use k8s_openapi::api::apps::v1::{Deployment, DeploymentSpec, DeploymentStrategy, RollingUpdateDeployment};
+use k8s_openapi::api::core::v1::{
+    Capabilities, ConfigMapVolumeSource, Container, ContainerPort, EnvVar, EnvVarSource, HTTPGetAction,
+    ObjectFieldSelector, PodSecurityContext, PodSpec, PodTemplateSpec, Probe, SeccompProfile,
+    SecurityContext, Service, ServicePort, ServiceSpec, TopologySpreadConstraint, Volume, VolumeMount,
+};
+use k8s_openapi::api::networking::v1::{
+    NetworkPolicy, NetworkPolicyIngressRule, NetworkPolicyPort, NetworkPolicySpec,
+};
+use k8s_openapi::api::policy::v1::{PodDisruptionBudget, PodDisruptionBudgetSpec};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+use serde_json::Value;
 
-use super::metadata::metadata;
-use crate::{InstallOptions, names};
+use super::metadata::{metadata, operator_labels, operator_pods, texts, value};
+use crate::{InstallError, InstallOptions, names};
 
 /// The user and group of the process: `nonroot` of distroless images.
-const USER: u32 = 65532;
+const USER: i64 = 65532;
 /// The volume with the authorities of the callback listener.
 const CALLBACK_CA: &str = "callback-ca";
 
 /// Deployment, Services, `PodDisruptionBudget`, `NetworkPolicy`.
-#[must_use]
-pub fn objects(options: &InstallOptions) -> Vec<Value> {
-    vec![
-        workload(options),
-        service(options, names::WEBHOOK_SERVICE, "webhook", 443),
-        service(options, "kubeon-metrics", "metrics", names::METRICS_PORT),
-        json!({
-            "apiVersion": "policy/v1", "kind": "PodDisruptionBudget",
-            "metadata": metadata(&options.namespace, names::OPERATOR),
-            "spec": {"maxUnavailable": 1, "selector": {"matchLabels": selector()}},
+///
+/// # Errors
+/// When an object cannot be written as JSON.
+pub fn objects(options: &InstallOptions) -> Result<Vec<Value>, InstallError> {
+    Ok(vec![
+        value(workload(options))?,
+        value(service(options, names::WEBHOOK_SERVICE, "webhook", 443))?,
+        value(service(options, "kubeon-metrics", "metrics", names::METRICS_PORT))?,
+        value(disruption_budget(options))?,
+        value(network_policy(options))?,
+    ])
+}
+
+fn workload(options: &InstallOptions) -> Deployment {
+    // The webhook must answer while pods are replaced.
+    let rolling_update = RollingUpdateDeployment {
+        max_unavailable: Some(IntOrString::Int(0)),
+        max_surge: Some(IntOrString::Int(1)),
+    };
+    Deployment {
+        metadata: metadata(&options.namespace, names::OPERATOR),
+        spec: Some(DeploymentSpec {
+            replicas: Some(options.replicas),
+            revision_history_limit: Some(3),
+            strategy: Some(DeploymentStrategy {
+                type_: Some("RollingUpdate".to_owned()),
+                rolling_update: Some(rolling_update),
+            }),
+            selector: operator_pods(),
+            template: PodTemplateSpec {
+                metadata: Some(ObjectMeta { labels: Some(operator_labels()), ..ObjectMeta::default() }),
+                spec: Some(pod(options)),
+            },
+            ..DeploymentSpec::default()
         }),
-        network_policy(options),
-    ]
+        status: None,
+    }
 }
 
-fn selector() -> Value {
-    json!({"app.kubernetes.io/component": "operator", "app.kubernetes.io/name": "kubeon"})
-}
-
-fn workload(options: &InstallOptions) -> Value {
-    let mut pod = json!({
-        "serviceAccountName": names::OPERATOR,
-        "automountServiceAccountToken": true,
-        "terminationGracePeriodSeconds": 20,
-        "securityContext": {
-            "runAsNonRoot": true, "runAsUser": USER, "runAsGroup": USER, "fsGroup": USER,
-            "seccompProfile": {"type": "RuntimeDefault"},
-        },
-        "topologySpreadConstraints": [{
-            "maxSkew": 1, "topologyKey": "kubernetes.io/hostname", "whenUnsatisfiable": "ScheduleAnyway",
-            "labelSelector": {"matchLabels": selector()},
-        }],
-        "containers": [container(options)],
+fn pod(options: &InstallOptions) -> PodSpec {
+    let callback_ca = (!options.callback_ca.is_empty()).then(|| {
+        let map = ConfigMapVolumeSource { name: options.callback_ca.clone(), ..Default::default() };
+        vec![Volume { name: CALLBACK_CA.to_owned(), config_map: Some(map), ..Volume::default() }]
     });
-    if !options.callback_ca.is_empty() {
-        let map = json!({"name": options.callback_ca});
-        pod["volumes"] = json!([{"name": CALLBACK_CA, "configMap": map}]);
-        let path = callback_ca(options);
-        pod["containers"][0]["volumeMounts"] =
-            json!([{"name": CALLBACK_CA, "mountPath": path, "readOnly": true}]);
+    PodSpec {
+        service_account_name: Some(names::OPERATOR.to_owned()),
+        automount_service_account_token: Some(true),
+        termination_grace_period_seconds: Some(20),
+        security_context: Some(PodSecurityContext {
+            run_as_non_root: Some(true),
+            run_as_user: Some(USER),
+            run_as_group: Some(USER),
+            fs_group: Some(USER),
+            seccomp_profile: Some(SeccompProfile {
+                type_: "RuntimeDefault".to_owned(),
+                ..SeccompProfile::default()
+            }),
+            ..PodSecurityContext::default()
+        }),
+        topology_spread_constraints: Some(vec![TopologySpreadConstraint {
+            max_skew: 1,
+            topology_key: "kubernetes.io/hostname".to_owned(),
+            when_unsatisfiable: "ScheduleAnyway".to_owned(),
+            label_selector: Some(operator_pods()),
+            ..TopologySpreadConstraint::default()
+        }]),
+        containers: vec![container(options)],
+        volumes: callback_ca,
+        node_selector: Some(options.node_selector.clone()).filter(|labels| !labels.is_empty()),
+        tolerations: Some(options.tolerations.clone()).filter(|tolerations| !tolerations.is_empty()),
+        ..PodSpec::default()
     }
-    if !options.node_selector.is_empty() {
-        pod["nodeSelector"] = json!(options.node_selector);
-    }
-    if !options.tolerations.is_empty() {
-        pod["tolerations"] = json!(options.tolerations);
-    }
-    json!({
-        "apiVersion": "apps/v1", "kind": "Deployment",
-        "metadata": metadata(&options.namespace, names::OPERATOR),
-        "spec": {
-            "replicas": options.replicas,
-            "revisionHistoryLimit": 3,
-            // The webhook must answer while pods are replaced.
-            "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 0, "maxSurge": 1}},
-            "selector": {"matchLabels": selector()},
-            "template": {"metadata": {"labels": selector()}, "spec": pod},
-        },
-    })
 }
 
-fn container(options: &InstallOptions) -> Value {
-    let field =
-        |name: &str, path: &str| json!({"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}});
-    let port = |name: &str, port: u16| json!({"name": name, "containerPort": port, "protocol": "TCP"});
-    let probe = |path: &str, period: u32| json!({"httpGet": {"path": path, "port": "health"}, "periodSeconds": period, "timeoutSeconds": 2});
-    json!({
-        "name": "operator",
-        "image": options.image,
-        "imagePullPolicy": "IfNotPresent",
-        "args": arguments(options),
-        "env": [field("POD_NAME", "metadata.name"), field("POD_NAMESPACE", "metadata.namespace")],
-        "ports": [
-            port("webhook", names::WEBHOOK_PORT), port("metrics", names::METRICS_PORT),
-            port("health", names::HEALTH_PORT),
-        ],
-        "livenessProbe": probe("/healthz", 15),
-        "readinessProbe": probe("/readyz", 5),
-        "resources": options.resources,
-        "securityContext": {
-            "allowPrivilegeEscalation": false, "readOnlyRootFilesystem": true,
-            "capabilities": {"drop": ["ALL"]},
-        },
-    })
+fn container(options: &InstallOptions) -> Container {
+    let callback_ca = (!options.callback_ca.is_empty()).then(|| {
+        vec![VolumeMount {
+            name: CALLBACK_CA.to_owned(),
+            mount_path: callback_ca(options),
+            read_only: Some(true),
+            ..VolumeMount::default()
+        }]
+    });
+    Container {
+        name: "operator".to_owned(),
+        image: Some(options.image.clone()),
+        image_pull_policy: Some("IfNotPresent".to_owned()),
+        args: Some(arguments(options)),
+        env: Some(vec![
+            variable("POD_NAME", "metadata.name"),
+            variable("POD_NAMESPACE", "metadata.namespace"),
+        ]),
+        ports: Some(vec![
+            container_port("webhook", names::WEBHOOK_PORT),
+            container_port("metrics", names::METRICS_PORT),
+            container_port("health", names::HEALTH_PORT),
+        ]),
+        liveness_probe: Some(probe("/healthz", 15)),
+        readiness_probe: Some(probe("/readyz", 5)),
+        resources: Some(options.resources.clone()),
+        security_context: Some(SecurityContext {
+            allow_privilege_escalation: Some(false),
+            read_only_root_filesystem: Some(true),
+            capabilities: Some(Capabilities { drop: Some(texts(&["ALL"])), add: None }),
+            ..SecurityContext::default()
+        }),
+        volume_mounts: callback_ca,
+        ..Container::default()
+    }
+}
+
+/// A variable with a field of the pod.
+fn variable(name: &str, field: &str) -> EnvVar {
+    let selector = ObjectFieldSelector { field_path: field.to_owned(), api_version: None };
+    EnvVar {
+        name: name.to_owned(),
+        value: None,
+        value_from: Some(EnvVarSource { field_ref: Some(selector), ..EnvVarSource::default() }),
+    }
+}
+
+fn container_port(name: &str, port: u16) -> ContainerPort {
+    ContainerPort {
+        name: Some(name.to_owned()),
+        container_port: port.into(),
+        protocol: Some("TCP".to_owned()),
+        ..ContainerPort::default()
+    }
+}
+
+fn probe(path: &str, period_seconds: i32) -> Probe {
+    Probe {
+        http_get: Some(HTTPGetAction {
+            path: Some(path.to_owned()),
+            port: IntOrString::String("health".to_owned()),
+            ..HTTPGetAction::default()
+        }),
+        period_seconds: Some(period_seconds),
+        timeout_seconds: Some(2),
+        ..Probe::default()
+    }
 }
 
 fn arguments(options: &InstallOptions) -> Vec<String> {
@@ -125,27 +194,51 @@ fn callback_ca(options: &InstallOptions) -> String {
     format!("/etc/kubeon/{}", options.callback_ca)
 }
 
-fn service(options: &InstallOptions, name: &str, port_name: &str, port: u16) -> Value {
-    json!({
-        "apiVersion": "v1", "kind": "Service",
-        "metadata": metadata(&options.namespace, name),
-        "spec": {
-            "selector": selector(),
-            "ports": [{"name": port_name, "port": port, "targetPort": port_name, "protocol": "TCP"}],
-        },
-    })
+fn service(options: &InstallOptions, name: &str, port_name: &str, port: u16) -> Service {
+    Service {
+        metadata: metadata(&options.namespace, name),
+        spec: Some(ServiceSpec {
+            selector: Some(operator_labels()),
+            ports: Some(vec![ServicePort {
+                name: Some(port_name.to_owned()),
+                port: port.into(),
+                target_port: Some(IntOrString::String(port_name.to_owned())),
+                protocol: Some("TCP".to_owned()),
+                ..ServicePort::default()
+            }]),
+            ..ServiceSpec::default()
+        }),
+        status: None,
+    }
+}
+
+fn disruption_budget(options: &InstallOptions) -> PodDisruptionBudget {
+    PodDisruptionBudget {
+        metadata: metadata(&options.namespace, names::OPERATOR),
+        spec: Some(PodDisruptionBudgetSpec {
+            max_unavailable: Some(IntOrString::Int(1)),
+            selector: Some(operator_pods()),
+            ..PodDisruptionBudgetSpec::default()
+        }),
+        status: None,
+    }
 }
 
 /// Allows ingress to the operator's ports. Egress is not limited: the API server's port differs between clusters.
-fn network_policy(options: &InstallOptions) -> Value {
-    let port = |name: &str| json!({"port": name, "protocol": "TCP"});
-    json!({
-        "apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy",
-        "metadata": metadata(&options.namespace, names::OPERATOR),
-        "spec": {
-            "podSelector": {"matchLabels": selector()},
-            "policyTypes": ["Ingress"],
-            "ingress": [{"ports": [port("webhook"), port("metrics"), port("health")]}],
-        },
-    })
+fn network_policy(options: &InstallOptions) -> NetworkPolicy {
+    let port = |name: &str| NetworkPolicyPort {
+        port: Some(IntOrString::String(name.to_owned())),
+        protocol: Some("TCP".to_owned()),
+        end_port: None,
+    };
+    let ports = vec![port("webhook"), port("metrics"), port("health")];
+    NetworkPolicy {
+        metadata: metadata(&options.namespace, names::OPERATOR),
+        spec: Some(NetworkPolicySpec {
+            pod_selector: Some(operator_pods()),
+            policy_types: Some(texts(&["Ingress"])),
+            ingress: Some(vec![NetworkPolicyIngressRule { ports: Some(ports), from: None }]),
+            egress: None,
+        }),
+    }
 }

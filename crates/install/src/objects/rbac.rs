@@ -1,160 +1,184 @@
-//! Rights of the operator, the runner and people: each has only the rights that it uses.
+//! RBAC rules of the operator, the runner and users: each has only the rights that it uses.
 //!
 //! ```text
 //!   operator   its three kinds everywhere · Jobs, Pods, ConfigMaps, Secrets in its namespaces · its Lease, its webhook
-//!   runner     the status of operations · Secrets, ConfigMaps, without reading any   (which ones: see the policies)
-//!   people     kubeon-viewer, kubeon-editor: bound by the owner of the meta cluster
+//!   runner     the status of operations · patches Secrets and ConfigMaps, reads none   (the policies limit which)
+//!   users      kubeon-viewer, kubeon-editor: bound by the owner of the meta cluster
 //! ```
 //!
-//! Neither role for people is added to `view` or `edit`: an object may hold a password, and one that names a Secret
-//! lets its hosts read it.
+//! The roles for users are not aggregated into `view` and `edit`: an object may contain a password, and an object that refers
+//! to a Secret gives its hosts access to that Secret.
 
-use serde_json::{Value, json};
+use k8s_openapi::api::core::v1::ServiceAccount;
+use k8s_openapi::api::rbac::v1::{
+    ClusterRole, ClusterRoleBinding, PolicyRule, Role, RoleBinding, RoleRef, Subject,
+};
+use serde_json::Value;
 
-use super::metadata::metadata;
-use crate::{InstallOptions, names};
+use super::metadata::{metadata, texts, value};
+use crate::{InstallError, InstallOptions, names};
 
 const READ: &[&str] = &["get", "list", "watch"];
-/// Without `update`: the operator patches objects and never replaces them.
+/// There is no `update`: the operator patches objects and never replaces them.
 const MANAGE: &[&str] = &["create", "delete", "get", "list", "patch", "watch"];
 const WRITE: &[&str] = &["create", "delete", "get", "list", "patch", "update", "watch"];
 
+/// A service account: its namespace and its name.
+type Account<'a> = (&'a str, &'a str);
+
 /// Service accounts, roles and their bindings.
-#[must_use]
-pub fn objects(options: &InstallOptions) -> Vec<Value> {
-    let own = options.namespace.as_str();
-    let mut all = vec![service_account(own, names::OPERATOR), operator_role()];
-    all.push(binding("", names::OPERATOR, "ClusterRole", names::OPERATOR, &[(own, names::OPERATOR)]));
-    all.extend(own_namespace(options));
-    all.push(runner_role());
+///
+/// # Errors
+/// When an object cannot be written as JSON.
+pub fn objects(options: &InstallOptions) -> Result<Vec<Value>, InstallError> {
+    let operator = (options.namespace.as_str(), names::OPERATOR);
+    let mut all = vec![
+        value(service_account(operator))?,
+        value(cluster_role(names::OPERATOR, operator_rules()))?,
+        value(cluster_binding(names::OPERATOR, names::OPERATOR, operator))?,
+    ];
+    let leader = format!("{}-leader", names::OPERATOR);
+    all.push(value(role(&options.namespace, &leader, own_namespace_rules()))?);
+    all.push(value(role_binding(&options.namespace, &leader, operator))?);
+    all.push(value(cluster_role(names::RUNNER, runner_rules()))?);
     for namespace in options.namespaces() {
-        all.extend(watched_namespace(options, namespace));
+        all.extend(watched_namespace(options, namespace)?);
     }
-    all.extend(people());
-    all
+    for (name, verbs) in [("kubeon-viewer", READ), ("kubeon-editor", WRITE)] {
+        all.push(value(cluster_role(name, vec![user_rule(verbs)]))?);
+    }
+    Ok(all)
 }
 
 /// The rights of the operator and its runners in one watched namespace.
-#[must_use]
-pub fn watched_namespace(options: &InstallOptions, namespace: &str) -> Vec<Value> {
+///
+/// # Errors
+/// When an object cannot be written as JSON.
+pub fn watched_namespace(options: &InstallOptions, namespace: &str) -> Result<Vec<Value>, InstallError> {
     let operator = (options.namespace.as_str(), names::OPERATOR);
     let runner = (namespace, names::RUNNER);
+    let operator_rules = vec![
+        rule(&[""], &["configmaps", "secrets"], MANAGE),
+        // Jobs are never deleted.
+        rule(&["batch"], &["jobs"], &["create", "get", "list", "patch", "watch"]),
+        rule(&[""], &["pods"], &["list", "watch"]),
+        rule(&[""], &["pods/log"], &["get"]),
+    ];
+    let runner_rules = vec![rule(&[""], &["configmaps", "secrets"], &["patch"])];
+    Ok(vec![
+        value(service_account(runner))?,
+        value(role(namespace, names::OPERATOR, operator_rules))?,
+        value(role_binding(namespace, names::OPERATOR, operator))?,
+        value(role(namespace, names::RUNNER, runner_rules))?,
+        value(role_binding(namespace, names::RUNNER, runner))?,
+        value(cluster_binding(&format!("{}-{namespace}", names::RUNNER), names::RUNNER, runner))?,
+    ])
+}
+
+fn operator_rules() -> Vec<PolicyRule> {
+    let webhook = rule(
+        &["admissionregistration.k8s.io"],
+        &["validatingwebhookconfigurations"],
+        &["list", "watch", "patch"],
+    );
     vec![
-        service_account(namespace, names::RUNNER),
-        json!({
-            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role",
-            "metadata": metadata(namespace, names::OPERATOR),
-            "rules": [
-                rule(&[""], &["configmaps", "secrets"], MANAGE),
-                // No Job is ever deleted.
-                rule(&["batch"], &["jobs"], &["create", "get", "list", "patch", "watch"]),
-                rule(&[""], &["pods"], &["list", "watch"]),
-                rule(&[""], &["pods/log"], &["get"]),
-            ],
-        }),
-        binding(namespace, names::OPERATOR, "Role", names::OPERATOR, &[operator]),
-        json!({
-            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role",
-            "metadata": metadata(namespace, names::RUNNER),
-            "rules": [rule(&[""], &["configmaps", "secrets"], &["patch"])],
-        }),
-        binding(namespace, names::RUNNER, "Role", names::RUNNER, &[runner]),
-        binding("", &format!("{}-{namespace}", names::RUNNER), "ClusterRole", names::RUNNER, &[runner]),
+        rule(&["ecs.yun.com"], &["kubernetesclusters"], &["get", "list", "patch", "watch"]),
+        rule(&["ecs.yun.com"], &["kubernetesclusters/status"], &["patch"]),
+        // The operator sends no request of this kind. Its Jobs have owner references with blockOwnerDeletion, and an
+        // API server with OwnerReferencesPermissionEnforcement requires this right to create them.
+        rule(&["ecs.yun.com"], &["kubernetesclusters/finalizers"], &["update"]),
+        rule(&["kubeonkube.clay.io"], &["clusters"], READ),
+        rule(&["kubeonkube.clay.io"], &["clusteroperations"], MANAGE),
+        rule(&["kubeonkube.clay.io"], &["clusters/status", "clusteroperations/status"], &["patch"]),
+        rule(&["events.k8s.io"], &["events"], &["create", "patch"]),
+        named(webhook, names::WEBHOOK_CONFIGURATION),
     ]
 }
 
-fn operator_role() -> Value {
-    let own_kinds = |group: &str, kinds: &[&str], verbs: &[&str]| rule(&[group], kinds, verbs);
-    json!({
-        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
-        "metadata": metadata("", names::OPERATOR),
-        "rules": [
-            own_kinds("ecs.yun.com", &["kubernetesclusters"], &["get", "list", "patch", "watch"]),
-            own_kinds("ecs.yun.com", &["kubernetesclusters/status"], &["patch"]),
-            // In no request of its own. Its Jobs hold up a deletion of the object, and an API server that guards owner
-            // references (OwnerReferencesPermissionEnforcement) asks for this right when they are made.
-            own_kinds("ecs.yun.com", &["kubernetesclusters/finalizers"], &["update"]),
-            own_kinds("kubeonkube.clay.io", &["clusters"], READ),
-            own_kinds("kubeonkube.clay.io", &["clusteroperations"], MANAGE),
-            own_kinds("kubeonkube.clay.io", &["clusters/status", "clusteroperations/status"], &["patch"]),
-            rule(&["events.k8s.io"], &["events"], &["create", "patch"]),
-            json!({
-                "apiGroups": ["admissionregistration.k8s.io"],
-                "resources": ["validatingwebhookconfigurations"],
-                "resourceNames": [names::WEBHOOK_CONFIGURATION],
-                "verbs": ["list", "watch", "patch"],
-            }),
-        ],
-    })
+/// The rights of the operator in its own namespace only: the Lease, whose creation cannot be limited to a name, and the
+/// certificate of the webhook, which one of the replicas renews.
+fn own_namespace_rules() -> Vec<PolicyRule> {
+    vec![
+        rule(&["coordination.k8s.io"], &["leases"], &["create"]),
+        named(rule(&["coordination.k8s.io"], &["leases"], &["get", "update"]), names::LEASE),
+        named(rule(&[""], &["secrets"], &["update"]), names::WEBHOOK_SECRET),
+    ]
 }
 
-/// What it has in its own namespace alone: the Lease, of which only the creation cannot be limited to a name, and the
-/// webhook's certificate, which one of several replicas replaces.
-fn own_namespace(options: &InstallOptions) -> [Value; 2] {
-    let name = format!("{}-leader", names::OPERATOR);
-    let role = json!({
-        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role",
-        "metadata": metadata(&options.namespace, &name),
-        "rules": [
-            rule(&["coordination.k8s.io"], &["leases"], &["create"]),
-            json!({
-                "apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "resourceNames": [names::LEASE],
-                "verbs": ["get", "update"],
-            }),
-            json!({
-                "apiGroups": [""], "resources": ["secrets"], "resourceNames": [names::WEBHOOK_SECRET],
-                "verbs": ["update"],
-            }),
-        ],
-    });
-    let operator = (options.namespace.as_str(), names::OPERATOR);
-    [role, binding(&options.namespace, &name, "Role", &name, &[operator])]
+/// A runner reads the status when a write of it is refused, to learn whether the operator has recorded its Job.
+fn runner_rules() -> Vec<PolicyRule> {
+    vec![rule(&["kubeonkube.clay.io"], &["clusteroperations/status"], &["get", "patch"])]
 }
 
-fn runner_role() -> Value {
-    json!({
-        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
-        "metadata": metadata("", names::RUNNER),
-        "rules": [rule(&["kubeonkube.clay.io"], &["clusteroperations/status"], &["patch"])],
-    })
+fn user_rule(verbs: &[&str]) -> PolicyRule {
+    rule(
+        &["ecs.yun.com", "kubeonkube.clay.io"],
+        &["kubernetesclusters", "clusters", "clusteroperations"],
+        verbs,
+    )
 }
 
-fn people() -> [Value; 2] {
-    let groups = ["ecs.yun.com", "kubeonkube.clay.io"];
-    let kinds = ["kubernetesclusters", "clusters", "clusteroperations"];
-    let role = |name: &str, verbs: &[&str]| {
-        json!({
-            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
-            "metadata": metadata("", name),
-            "rules": [rule(&groups, &kinds, verbs)],
-        })
-    };
-    [role("kubeon-viewer", READ), role("kubeon-editor", WRITE)]
+fn service_account((namespace, name): Account<'_>) -> ServiceAccount {
+    ServiceAccount {
+        metadata: metadata(namespace, name),
+        // Pods that need the API server set this to true.
+        automount_service_account_token: Some(false),
+        ..ServiceAccount::default()
+    }
 }
 
-fn service_account(namespace: &str, name: &str) -> Value {
-    json!({
-        "apiVersion": "v1", "kind": "ServiceAccount",
-        "metadata": metadata(namespace, name),
-        // A pod that talks to the API server says so.
-        "automountServiceAccountToken": false,
-    })
+fn rule(groups: &[&str], resources: &[&str], verbs: &[&str]) -> PolicyRule {
+    PolicyRule {
+        api_groups: Some(texts(groups)),
+        resources: Some(texts(resources)),
+        verbs: texts(verbs),
+        ..PolicyRule::default()
+    }
 }
 
-fn rule(groups: &[&str], resources: &[&str], verbs: &[&str]) -> Value {
-    json!({"apiGroups": groups, "resources": resources, "verbs": verbs})
+/// The rule for the object of this name only.
+fn named(rule: PolicyRule, name: &str) -> PolicyRule {
+    PolicyRule { resource_names: Some(texts(&[name])), ..rule }
 }
 
-fn binding(namespace: &str, name: &str, role_kind: &str, role: &str, accounts: &[(&str, &str)]) -> Value {
-    let subjects: Vec<Value> = accounts
-        .iter()
-        .map(|(namespace, name)| json!({"kind": "ServiceAccount", "name": name, "namespace": namespace}))
-        .collect();
-    json!({
-        "apiVersion": "rbac.authorization.k8s.io/v1",
-        "kind": if namespace.is_empty() { "ClusterRoleBinding" } else { "RoleBinding" },
-        "metadata": metadata(namespace, name),
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": role_kind, "name": role},
-        "subjects": subjects,
-    })
+fn cluster_role(name: &str, rules: Vec<PolicyRule>) -> ClusterRole {
+    ClusterRole { metadata: metadata("", name), rules: Some(rules), aggregation_rule: None }
+}
+
+fn role(namespace: &str, name: &str, rules: Vec<PolicyRule>) -> Role {
+    Role { metadata: metadata(namespace, name), rules: Some(rules) }
+}
+
+fn cluster_binding(name: &str, role: &str, account: Account<'_>) -> ClusterRoleBinding {
+    ClusterRoleBinding {
+        metadata: metadata("", name),
+        role_ref: role_ref("ClusterRole", role),
+        subjects: Some(vec![subject(account)]),
+    }
+}
+
+/// Binds a role to an account, under the name of the role.
+fn role_binding(namespace: &str, name: &str, account: Account<'_>) -> RoleBinding {
+    RoleBinding {
+        metadata: metadata(namespace, name),
+        role_ref: role_ref("Role", name),
+        subjects: Some(vec![subject(account)]),
+    }
+}
+
+fn role_ref(kind: &str, name: &str) -> RoleRef {
+    RoleRef {
+        api_group: Some("rbac.authorization.k8s.io".to_owned()),
+        kind: kind.to_owned(),
+        name: name.to_owned(),
+    }
+}
+
+fn subject((namespace, name): Account<'_>) -> Subject {
+    Subject {
+        kind: "ServiceAccount".to_owned(),
+        name: name.to_owned(),
+        namespace: Some(namespace.to_owned()),
+        api_group: None,
+    }
 }

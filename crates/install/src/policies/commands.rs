@@ -1,4 +1,4 @@
-//! The command channel: the annotation in which clients write commands and the operator answers.
+//! The command channel: the annotation in which clients write commands and the operator writes results.
 
 use kubeon_api::labels::{APPLIED_SPEC, DERIVED_NAMESPACE, DERIVED_UID, OPERATION, PROTECTED};
 
@@ -10,7 +10,7 @@ use crate::{InstallOptions, names};
 const COMMANDS: [&str; 6] =
     ["creating", "scaling-up", "scaling-down", "updating", "rollbacking", "terminating"];
 
-/// Who may write which command, and in which phase.
+/// Who may write which command, and in which phase of the cluster.
 ///
 /// A plain `kubectl delete` is allowed in every phase: it waits. `terminating` is refused in other phases, as older clients
 /// expect.
@@ -18,9 +18,9 @@ pub(super) fn commands(options: &InstallOptions) -> AdmissionPolicy {
     let field = format!("metadata.annotations[{OPERATION}]");
     AdmissionPolicy {
         name: "kubeon-commands",
-        about: vec![("ecs.yun.com", "v1", &["kubernetesclusters"])],
+        resource_rules: vec![("ecs.yun.com", "v1", &["kubernetesclusters"])],
         operations: &["CREATE", "UPDATE"],
-        only_when: vec![not_the_operator(options)],
+        match_conditions: vec![not_the_operator(options)],
         variables: vec![
             ("word", annotation("object", OPERATION)),
             ("before", annotation_before(OPERATION)),
@@ -88,9 +88,9 @@ fn creating(field: &str) -> Validation {
 pub(super) fn deletion_protection() -> AdmissionPolicy {
     AdmissionPolicy {
         name: "kubeon-deletion-protection",
-        about: vec![("ecs.yun.com", "v1", &["kubernetesclusters"])],
+        resource_rules: vec![("ecs.yun.com", "v1", &["kubernetesclusters"])],
         operations: &["DELETE"],
-        only_when: vec![],
+        match_conditions: vec![],
         variables: vec![],
         validations: vec![Validation {
             expression: format!("!({})", protected("oldObject")),
@@ -103,7 +103,7 @@ pub(super) fn deletion_protection() -> AdmissionPolicy {
 /// Only the operator may mark an operation as derived from a `KubernetesCluster`. Otherwise a user could run an operation in
 /// another namespace with the credentials of the clusters there.
 pub(super) fn derived(options: &InstallOptions) -> AdmissionPolicy {
-    let kept = |map: &str, names: &[&str]| {
+    let unchanged = |map: &str, names: &[&str]| {
         format!(
             "{}.all(name, object.metadata.?{map}[?name].orValue('') == \
              (oldObject == null ? '' : oldObject.metadata.?{map}[?name].orValue('')))",
@@ -113,13 +113,13 @@ pub(super) fn derived(options: &InstallOptions) -> AdmissionPolicy {
     let labels = [DERIVED_UID, DERIVED_NAMESPACE];
     AdmissionPolicy {
         name: "kubeon-derived-operations",
-        about: vec![("kubeonkube.clay.io", "v1alpha1", &["clusteroperations"])],
+        resource_rules: vec![("kubeonkube.clay.io", "v1alpha1", &["clusteroperations"])],
         operations: &["CREATE", "UPDATE"],
-        only_when: vec![not_the_operator(options)],
+        match_conditions: vec![not_the_operator(options)],
         variables: vec![],
         validations: vec![
             Validation {
-                expression: kept("labels", &labels),
+                expression: unchanged("labels", &labels),
                 message: cel_text(&format!(
                     "metadata.labels[{}]: are written by the operator alone, on operations that it derives",
                     labels.join(", ")
@@ -127,7 +127,7 @@ pub(super) fn derived(options: &InstallOptions) -> AdmissionPolicy {
                 reason: "Forbidden",
             },
             Validation {
-                expression: kept("annotations", &[APPLIED_SPEC]),
+                expression: unchanged("annotations", &[APPLIED_SPEC]),
                 message: cel_text(&format!(
                     "metadata.annotations[{APPLIED_SPEC}]: is written by the operator alone"
                 )),
@@ -138,8 +138,8 @@ pub(super) fn derived(options: &InstallOptions) -> AdmissionPolicy {
 }
 
 fn protected(object: &str) -> String {
-    let one = |name: &str| format!("{} == {}", annotation(object, name), cel_text(PROTECTED));
-    names::DELETION_PROTECTION.map(one).join(" || ")
+    let is_protected = |name: &str| format!("{} == {}", annotation(object, name), cel_text(PROTECTED));
+    names::DELETION_PROTECTION.map(is_protected).join(" || ")
 }
 
 fn protection_message() -> String {

@@ -1,26 +1,30 @@
 //! A `ValidatingAdmissionPolicy` as data.
 
-use serde_json::{Value, json};
+use k8s_openapi::api::admissionregistration::v1::{
+    MatchCondition, MatchResources, NamedRuleWithOperations, ValidatingAdmissionPolicy,
+    ValidatingAdmissionPolicyBinding, ValidatingAdmissionPolicyBindingSpec, ValidatingAdmissionPolicySpec,
+    Variable,
+};
 
 use super::cel::cel_list;
 use crate::InstallOptions;
-use crate::objects::metadata::metadata;
+use crate::objects::metadata::{metadata, texts};
 
 /// A policy and its binding.
 pub(super) struct AdmissionPolicy {
     pub(super) name: &'static str,
     /// Group, version and resources that it matches.
-    pub(super) about: Vec<(&'static str, &'static str, &'static [&'static str])>,
+    pub(super) resource_rules: Vec<(&'static str, &'static str, &'static [&'static str])>,
     pub(super) operations: &'static [&'static str],
     /// Named conditions; the policy applies only when all of them hold.
-    pub(super) only_when: Vec<(&'static str, String)>,
+    pub(super) match_conditions: Vec<(&'static str, String)>,
     /// Named expressions that later ones use as `variables.NAME`.
     pub(super) variables: Vec<(&'static str, String)>,
     pub(super) validations: Vec<Validation>,
 }
 
 pub(super) struct Validation {
-    /// What must be true.
+    /// CEL that must be true.
     pub(super) expression: String,
     /// CEL that makes the message: the field, then the reason.
     pub(super) message: String,
@@ -28,42 +32,62 @@ pub(super) struct Validation {
     pub(super) reason: &'static str,
 }
 
+impl Validation {
+    fn object(&self) -> k8s_openapi::api::admissionregistration::v1::Validation {
+        k8s_openapi::api::admissionregistration::v1::Validation {
+            expression: self.expression.clone(),
+            message_expression: Some(self.message.clone()),
+            reason: Some(self.reason.to_owned()),
+            message: None,
+        }
+    }
+}
+
 impl AdmissionPolicy {
-    pub(super) fn object(&self) -> Value {
-        let named = |(name, expression): &(&str, String)| json!({"name": name, "expression": expression});
-        let mut spec = json!({
-            "failurePolicy": "Fail",
-            "matchConstraints": {
-                "resourceRules": self.about.iter().map(|(group, version, resources)| json!({
-                    "apiGroups": [group], "apiVersions": [version],
-                    "resources": resources, "operations": self.operations,
-                })).collect::<Vec<_>>(),
-            },
-            "validations": self.validations.iter().map(|validation| json!({
-                "expression": validation.expression,
-                "messageExpression": validation.message,
-                "reason": validation.reason,
-            })).collect::<Vec<_>>(),
-        });
-        if !self.only_when.is_empty() {
-            spec["matchConditions"] = self.only_when.iter().map(named).collect();
+    pub(super) fn object(&self) -> ValidatingAdmissionPolicy {
+        let rule = |(group, version, resources): &(&str, &str, &[&str])| NamedRuleWithOperations {
+            api_groups: Some(texts(&[group])),
+            api_versions: Some(texts(&[version])),
+            resources: Some(texts(resources)),
+            operations: Some(texts(self.operations)),
+            ..NamedRuleWithOperations::default()
+        };
+        let condition = |(name, expression): &(&str, String)| MatchCondition {
+            name: (*name).to_owned(),
+            expression: expression.clone(),
+        };
+        let variable = |(name, expression): &(&str, String)| Variable {
+            name: (*name).to_owned(),
+            expression: expression.clone(),
+        };
+        let conditions: Vec<_> = self.match_conditions.iter().map(condition).collect();
+        let variables: Vec<_> = self.variables.iter().map(variable).collect();
+        ValidatingAdmissionPolicy {
+            metadata: metadata("", self.name),
+            spec: Some(ValidatingAdmissionPolicySpec {
+                failure_policy: Some("Fail".to_owned()),
+                match_constraints: Some(MatchResources {
+                    resource_rules: Some(self.resource_rules.iter().map(rule).collect()),
+                    ..MatchResources::default()
+                }),
+                validations: Some(self.validations.iter().map(Validation::object).collect()),
+                match_conditions: Some(conditions).filter(|conditions| !conditions.is_empty()),
+                variables: Some(variables).filter(|variables| !variables.is_empty()),
+                ..ValidatingAdmissionPolicySpec::default()
+            }),
+            status: None,
         }
-        if !self.variables.is_empty() {
-            spec["variables"] = self.variables.iter().map(named).collect();
-        }
-        json!({
-            "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicy",
-            "metadata": metadata("", self.name),
-            "spec": spec,
-        })
     }
 
-    pub(super) fn binding(&self) -> Value {
-        json!({
-            "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicyBinding",
-            "metadata": metadata("", self.name),
-            "spec": {"policyName": self.name, "validationActions": ["Deny"]},
-        })
+    pub(super) fn binding(&self) -> ValidatingAdmissionPolicyBinding {
+        ValidatingAdmissionPolicyBinding {
+            metadata: metadata("", self.name),
+            spec: ValidatingAdmissionPolicyBindingSpec {
+                policy_name: self.name.to_owned(),
+                validation_actions: texts(&["Deny"]),
+                ..ValidatingAdmissionPolicyBindingSpec::default()
+            },
+        }
     }
 }
 

@@ -25,13 +25,13 @@ const MOST_SOURCES: usize = 16;
 pub(super) fn references(options: &InstallOptions) -> AdmissionPolicy {
     AdmissionPolicy {
         name: "kubeon-references",
-        about: vec![
+        resource_rules: vec![
             ("ecs.yun.com", "v1", &["kubernetesclusters"]),
             ("kubeonkube.clay.io", "v1alpha1", &["clusters", "clusteroperations"]),
         ],
         operations: &["CREATE", "UPDATE"],
-        only_when: vec![not_the_operator(options)],
-        // What a path means depends on the kind: under `spec.cluster` one kind has a text.
+        match_conditions: vec![not_the_operator(options)],
+        // The meaning of a path depends on the kind: `spec.cluster` is an object in one kind and text in another.
         variables: vec![
             ("own", "request.resource.group == 'ecs.yun.com'".to_owned()),
             ("sources", sources("object")),
@@ -46,7 +46,7 @@ pub(super) fn references(options: &InstallOptions) -> AdmissionPolicy {
     }
 }
 
-/// What the hooks of an operation take their actions from, in order.
+/// The ConfigMaps from which the hooks of an operation take their actions, in order.
 fn sources(root: &str) -> String {
     let hooks = |list: &str| format!("dyn({root}).?spec.?{list}.orValue([])");
     format!(
@@ -67,7 +67,7 @@ fn not_too_many() -> Validation {
     }
 }
 
-/// One question for each source that was not there before and is not an earlier one's.
+/// One authorization check for each new source; a repeated source is checked once.
 fn may_read_source(index: usize) -> Validation {
     let this = format!("variables.sources[{index}]");
     let (namespace, name) = (format!("{this}.?namespace.orValue('')"), format!("{this}.name"));
@@ -90,7 +90,7 @@ fn may_read(path: &[&str], resource: &str) -> Validation {
     let applies = if of_a_cluster { "variables.own" } else { "!variables.own" };
     let chain = |root: &str| path.iter().fold(format!("dyn({root})"), |text, name| format!("{text}.?{name}"));
     let (now, before) = (chain("object"), chain("oldObject"));
-    // A cluster's own namespace is meant where none is given.
+    // The default namespace of a reference is that of the cluster.
     let place = if of_a_cluster { "request.namespace" } else { "''" };
     let namespace = format!("({now}.?namespace.orValue('') == '' ? {place} : {now}.?namespace.orValue(''))");
     let name = format!("{now}.?name.orValue('')");

@@ -1,16 +1,16 @@
-//! The objects that a runner's service account may write. The roles decide about kinds, these policies about objects.
+//! The objects that the service account of a runner may write. Roles limit the kinds, these policies limit the objects.
 //!
-//! A runner proves which Job it belongs to by its token, which is bound to its pod: the API server adds the pod's name
-//! to the user, and the Job controller names a pod after its Job.
+//! A runner proves its Job by its token, which is bound to its pod: the API server adds the name of the pod to the user, and
+//! the Job controller names a pod after its Job.
 
-use kubeon_api::labels::{CLUSTER, JOB, NO_JOB_YET};
+use kubeon_api::labels::{CLUSTER, JOB};
 
 use super::cel::{annotation, cel_text};
 use super::policy::{AdmissionPolicy, Validation};
 use crate::names::RUNNER;
 
-/// What of the status is the operator's: who may write, what runs, and how it ended.
-const OPERATORS_OWN: [&str; 13] = [
+/// Fields of the status that only the operator writes.
+const OPERATOR_FIELDS: [&str; 13] = [
     "status",
     "reason",
     "jobRef",
@@ -36,8 +36,8 @@ fn by_a_runner() -> (&'static str, String) {
     )
 }
 
-/// The runner's pod, its namespace, and what pods of the Job are named after: the Job's name and `-`, of which an API
-/// server keeps 58 characters before it adds five of its own.
+/// CEL variables: the Job, the runner's pod and namespace, and the prefix of the Job's pod names. The prefix is the Job's name
+/// and `-`, cut to 58 characters; the API server appends five characters.
 fn identity(job: String) -> Vec<(&'static str, String)> {
     let pod = "request.userInfo.?extra[?'authentication.kubernetes.io/pod-name'].orValue([''])[0]";
     vec![
@@ -60,30 +60,29 @@ fn identity(job: String) -> Vec<(&'static str, String)> {
 /// The status of an operation is written by its own Job.
 pub(super) fn status() -> AdmissionPolicy {
     let job = "oldObject.?status.?jobRef.?name.orValue('')".to_owned();
-    let kept = |field: &&str| format!("object.?status.?{field} == oldObject.?status.?{field}");
+    let unchanged = |field: &&str| format!("object.?status.?{field} == oldObject.?status.?{field}");
     AdmissionPolicy {
         name: "kubeon-runner-status",
-        about: vec![("kubeonkube.clay.io", "v1alpha1", &["clusteroperations/status"])],
+        resource_rules: vec![("kubeonkube.clay.io", "v1alpha1", &["clusteroperations/status"])],
         operations: &["UPDATE"],
-        only_when: vec![by_a_runner()],
+        match_conditions: vec![by_a_runner()],
         variables: identity(job),
         validations: vec![
             Validation {
                 expression: "variables.mine && \
                              oldObject.?status.?jobRef.?namespace.orValue('') == variables.home"
                     .to_owned(),
-                message: format!(
-                    "'status: an operation\\'s status is written by its own Job, ' + \
-                     (variables.job == '' ? '{NO_JOB_YET}' : variables.job) + \
+                message: "'status: an operation\\'s status is written by its own Job, ' + \
+                     (variables.job == '' ? 'of which none is recorded yet' : variables.job) + \
                      '; this is pod ' + variables.home + '/' + variables.pod"
-                ),
+                    .to_owned(),
                 reason: "Forbidden",
             },
             Validation {
-                expression: OPERATORS_OWN.iter().map(kept).collect::<Vec<_>>().join(" && "),
+                expression: OPERATOR_FIELDS.iter().map(unchanged).collect::<Vec<_>>().join(" && "),
                 message: cel_text(&format!(
                     "status: {} are written by the operator alone",
-                    OPERATORS_OWN.join(", ")
+                    OPERATOR_FIELDS.join(", ")
                 )),
                 reason: "Forbidden",
             },
@@ -99,9 +98,9 @@ pub(super) fn secrets() -> AdmissionPolicy {
     );
     AdmissionPolicy {
         name: "kubeon-runner-secrets",
-        about: vec![("", "v1", &["configmaps", "secrets"])],
+        resource_rules: vec![("", "v1", &["configmaps", "secrets"])],
         operations: &["CREATE", "UPDATE", "DELETE"],
-        only_when: vec![by_a_runner()],
+        match_conditions: vec![by_a_runner()],
         variables: identity(format!("oldObject == null ? '' : {}", annotation("oldObject", JOB))),
         validations: vec![
             Validation {

@@ -9,7 +9,7 @@ use std::{
 use kubeon_lab::{HostKind, HostState, Lab, Leftover, User, VmOptions, VmOs, VmProfile};
 
 use crate::needs_root;
-use crate::world::{Scratch, World, ssh, ssh_by_password, states};
+use crate::world::{MachineState, Scratch, ssh, ssh_by_password, states};
 
 /// Boots virtual machines and says how long that took.
 fn up(scratch: &Scratch, hosts: u32, os: VmOs, profiles: &[VmProfile]) -> Lab {
@@ -51,7 +51,7 @@ fn until(what: &str, condition: impl Fn() -> bool) {
 #[test]
 #[ignore = "minutes: boots virtual machines"]
 fn vm_hosts_have_their_own_kernel_and_the_logins_of_every_lab_host() {
-    let before = World::now();
+    let before = MachineState::now();
     let scratch = Scratch::new("vm-plain");
     let lab = up(&scratch, 2, VmOs::Debian12, &[]);
     assert_eq!(states(&lab), [HostState::Running, HostState::Running]);
@@ -77,7 +77,7 @@ fn vm_hosts_have_their_own_kernel_and_the_logins_of_every_lab_host() {
 #[test]
 #[ignore = "minutes: boots virtual machines"]
 fn vm_that_is_killed_comes_back_as_itself_and_a_cable_works_as_usual() {
-    let before = World::now();
+    let before = MachineState::now();
     let scratch = Scratch::new("vm-power");
     let lab = up(&scratch, 1, VmOs::Debian12, &[]);
     let boot_id = || ssh(&lab, "h1", User::Root, "cat /proc/sys/kernel/random/boot_id");
@@ -189,7 +189,7 @@ fn vm_with_cloud_init_has_its_hosts_file_rewritten_at_every_boot() {
 #[test]
 #[ignore = "minutes: boots virtual machines"]
 fn vm_with_two_nics_has_a_network_that_the_machine_does_not_reach() {
-    let before = World::now();
+    let before = MachineState::now();
     let scratch = Scratch::new("vm-nics");
     let lab = up(&scratch, 2, VmOs::Debian12, &[VmProfile::TwoNics]);
     let hosts = lab.hosts().unwrap();
@@ -210,7 +210,7 @@ fn vm_with_two_nics_has_a_network_that_the_machine_does_not_reach() {
 #[test]
 #[ignore = "minutes: boots virtual machines"]
 fn vm_behind_nat_does_not_own_the_address_that_it_is_logged_in_to_by() {
-    let before = World::now();
+    let before = MachineState::now();
     let scratch = Scratch::new("vm-nat");
     let lab = up(&scratch, 2, VmOs::Debian12, &[VmProfile::Nat]);
     let hosts = lab.hosts().unwrap();

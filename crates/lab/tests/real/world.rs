@@ -1,4 +1,4 @@
-//! What the tests look at and hold on to.
+//! Labs of tests, the state of the machine, and commands on hosts.
 
 use std::{
     collections::BTreeSet,
@@ -12,7 +12,7 @@ use std::{
 
 use kubeon_lab::{HostState, Lab, LabName, LabOptions, Places, User};
 
-/// A lab's name and folder of its own; takes the lab down when dropped, also when a test fails.
+/// Name and folder of a test's lab. Removes the lab when dropped, also when the test fails.
 pub(crate) struct Scratch {
     pub name: LabName,
     pub places: Places,
@@ -68,15 +68,15 @@ impl Drop for Scratch {
     }
 }
 
-/// What the machine has, seen without the library.
-pub(crate) struct World {
+/// Mounts, links, routes and rules of the machine, read without the library.
+pub(crate) struct MachineState {
     mounts: BTreeSet<String>,
     links: BTreeSet<String>,
     routes: BTreeSet<String>,
     rules: BTreeSet<String>,
 }
 
-impl World {
+impl MachineState {
     pub(crate) fn now() -> Self {
         let mountinfo = fs::read_to_string("/proc/self/mountinfo").unwrap();
         let mounts =
@@ -91,7 +91,7 @@ impl World {
         }
     }
 
-    /// Fails with everything that is more or less than before, and with everything that is named after the lab.
+    /// Fails if an object was added or removed, or if an object with the lab's name exists.
     pub(crate) fn assert_unchanged(&self, scratch: &Scratch) {
         let now = Self::now();
         assert_eq!(now.mounts, self.mounts);
@@ -106,7 +106,7 @@ impl World {
     }
 }
 
-/// Output lines of `ip`, without those of other labs that come and go meanwhile.
+/// Output lines of `ip`, without the lines of other labs, which may start and end at the same time.
 fn lines(args: &[&str]) -> BTreeSet<String> {
     let output = Command::new("ip").args(args).output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
@@ -133,7 +133,7 @@ fn processes(name: &str) -> Vec<String> {
     let mut found = Vec::new();
     for entry in fs::read_dir("/proc").unwrap().flatten() {
         let Ok(pid) = entry.file_name().to_string_lossy().parse::<u32>() else { continue };
-        // What has ended but is not yet collected by the machine's init is no process any more.
+        // A process that has ended but is not yet reaped by init does not count.
         let stat = fs::read_to_string(entry.path().join("stat")).unwrap_or_default();
         if pid == std::process::id() || stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with('Z')) {
             continue;
@@ -150,11 +150,11 @@ fn processes(name: &str) -> Vec<String> {
     found
 }
 
-/// Output of a command on a host, or what went wrong.
+/// Output of a command on a host; the whole output as error when the command fails.
 pub(crate) fn ssh(lab: &Lab, host: &str, user: User, command: &str) -> Result<String, String> {
     let words = lab.ssh_command(host, user).unwrap();
     let limit = if lab.kind().vm().is_some() { 30 } else { 2 };
-    said(
+    output_text(
         Command::new(&words[0])
             .args(["-o", &format!("ConnectTimeout={limit}"), "-o", "BatchMode=yes"])
             .args(&words[1..])
@@ -170,7 +170,7 @@ pub(crate) fn ssh_by_password(lab: &Lab, host: &str, user: User, command: &str) 
     fs::write(&askpass, format!("#!/bin/sh\ncat {}\n", lab.password_path().display())).unwrap();
     fs::set_permissions(&askpass, fs::Permissions::from_mode(0o700)).unwrap();
     let words = lab.ssh_command(host, user).unwrap();
-    said(
+    output_text(
         Command::new(&words[0])
             .args(["-o", "PubkeyAuthentication=no", "-o", "PreferredAuthentications=password"])
             .args(&words[1..])
@@ -181,7 +181,7 @@ pub(crate) fn ssh_by_password(lab: &Lab, host: &str, user: User, command: &str) 
     )
 }
 
-fn said(output: std::io::Result<Output>) -> Result<String, String> {
+fn output_text(output: std::io::Result<Output>) -> Result<String, String> {
     let output = output.unwrap();
     let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).trim_end().to_owned();
     if output.status.success() {
@@ -207,7 +207,7 @@ pub(crate) fn states(lab: &Lab) -> Vec<HostState> {
 }
 
 /// Waits for a condition, 90 s at most: other tests boot hosts at the same time.
-pub(crate) fn until(what: &str, condition: impl Fn() -> bool) {
+pub(crate) fn wait_until(what: &str, condition: impl Fn() -> bool) {
     let begin = Instant::now();
     while !condition() {
         assert!(begin.elapsed() < Duration::from_secs(90), "{what}: not within 90 s");

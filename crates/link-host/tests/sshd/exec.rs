@@ -1,68 +1,69 @@
-//! Commands, looks and copies over a real sshd.
+//! Commands, probes and copies over a real sshd.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::time::{Duration, Instant};
 
-use crate::support::{Heard, Sshd, host, sh};
+use crate::support::{CollectedOutput, Sshd, host, sh};
 use kubeon_link_host::{Command, CommandInput, Copy, Exit, SshHosts};
 use kubeon_ports::ProbeHost;
 use kubeon_wire::Category;
 
-async fn said(pool: &SshHosts, command: Command) -> (Exit, String, String) {
-    let heard = Heard::default();
-    let exit = pool.exec(host(), command, &|stream, bytes| heard.hear(stream, bytes)).await.unwrap();
-    (exit, heard.out(), heard.err())
+async fn output_of(pool: &SshHosts, command: Command) -> (Exit, String, String) {
+    let collected = CollectedOutput::default();
+    let exit = pool.exec(host(), command, &|stream, bytes| collected.collect(stream, bytes)).await.unwrap();
+    (exit, collected.out(), collected.err())
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_command_keeps_its_streams_apart_and_its_code() {
+async fn a_command_has_separate_streams_and_an_exit_code() {
     let sshd = Sshd::start();
     let pool = sshd.hosts();
-    let (exit, out, err) = said(&pool, Command::new("echo out; echo err >&2; exit 3")).await;
+    let (exit, out, err) = output_of(&pool, Command::new("echo out; echo err >&2; exit 3")).await;
     assert_eq!((exit, out.as_str(), err.as_str()), (Exit::Code(3), "out\n", "err\n"));
-    let (exit, ..) = said(&pool, Command::new("kill -KILL $$")).await;
+    let (exit, ..) = output_of(&pool, Command::new("kill -KILL $$")).await;
     assert_eq!(exit, Exit::Signal("KILL".into()));
-    let (exit, ..) = said(&pool, Command::new("no-such-program")).await;
+    let (exit, ..) = output_of(&pool, Command::new("no-such-program")).await;
     assert_eq!(exit, Exit::Code(127));
     let odd = "printf '%s|' 'a b' \"$HOME\" \"it's\"";
-    let (_, out, _) = said(&pool, Command::new(odd)).await;
-    assert_eq!(out, "a b|/root|it's|", "the line is for the host's shell, as it is");
+    let (_, out, _) = output_of(&pool, Command::new(odd)).await;
+    assert_eq!(out, "a b|/root|it's|", "the host's shell interprets the line");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_command_reads_what_it_is_given_and_else_nothing() {
+async fn a_command_reads_only_its_input() {
     let sshd = Sshd::start();
     let pool = sshd.hosts();
-    let (exit, out, _) = said(&pool, Command::new("cat")).await;
+    let (exit, out, _) = output_of(&pool, Command::new("cat")).await;
     assert_eq!((exit, out.as_str()), (Exit::Code(0), ""), "cat ends at once");
     let input = CommandInput::Bytes(b"x\n".repeat(500_000));
-    let (_, out, _) = said(&pool, Command { input, ..Command::new("wc -l") }).await;
+    let (_, out, _) = output_of(&pool, Command { input, ..Command::new("wc -l") }).await;
     assert_eq!(out.trim(), "500000");
     let input = CommandInput::Bytes(vec![0; 50_000_000]);
-    let (exit, ..) = said(&pool, Command { input, ..Command::new("head -c 10 >/dev/null; exit 4") }).await;
-    assert_eq!(exit, Exit::Code(4), "a command need not read it all");
+    let (exit, ..) =
+        output_of(&pool, Command { input, ..Command::new("head -c 10 >/dev/null; exit 4") }).await;
+    assert_eq!(exit, Exit::Code(4), "a command need not read all of its input");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_large_output_arrives_whole() {
     let sshd = Sshd::start();
-    let (_, out, _) = said(&sshd.hosts(), Command::new("seq 1 3000000")).await;
+    let (_, out, _) = output_of(&sshd.hosts(), Command::new("seq 1 3000000")).await;
     assert_eq!(out.lines().count(), 3_000_000);
     assert!(out.ends_with("2999999\n3000000\n"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_terminal_is_there_only_when_asked_for() {
+async fn a_terminal_exists_only_when_requested() {
     let sshd = Sshd::start();
     let pool = sshd.hosts();
     let line = "tty -s && echo yes || echo no";
-    assert_eq!(said(&pool, Command::new(line)).await.1, "no\n");
-    assert_eq!(said(&pool, Command { pty: true, ..Command::new(line) }).await.1, "yes\r\n");
+    assert_eq!(output_of(&pool, Command::new(line)).await.1, "no\n");
+    assert_eq!(output_of(&pool, Command { pty: true, ..Command::new(line) }).await.1, "yes\r\n");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_command_out_of_time_is_ended_with_its_children() {
+async fn a_command_is_ended_with_its_children_at_the_time_limit() {
     let sshd = Sshd::start();
     let pool = sshd.hosts();
     for pty in [false, true] {
@@ -75,20 +76,21 @@ async fn a_command_out_of_time_is_ended_with_its_children() {
         let failure = pool.exec(host(), command, &|_, _| {}).await.unwrap_err();
         assert_eq!(failure.category, Category::Timeout);
         assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
-        let (exit, out, _) = said(&pool, Command::new("pgrep -f 'sleep 471[1]'")).await;
+        let (exit, out, _) = output_of(&pool, Command::new("pgrep -f 'sleep 471[1]'")).await;
         assert_eq!((exit, out.as_str()), (Exit::Code(1), ""), "pty: {pty}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_command_nobody_waits_for_is_ended() {
+async fn a_dropped_command_is_ended() {
     let sshd = Sshd::start();
     let pool = sshd.hosts();
-    let heard = Heard::default();
-    let hear = |stream, bytes: &[u8]| heard.hear(stream, bytes);
-    let running = pool.exec(host(), Command::new("trap '' TERM; echo begun; sleep 4712 & wait; wait"), &hear);
+    let collected = CollectedOutput::default();
+    let collect = |stream, bytes: &[u8]| collected.collect(stream, bytes);
+    let running =
+        pool.exec(host(), Command::new("trap '' TERM; echo begun; sleep 4712 & wait; wait"), &collect);
     let begun = async {
-        while heard.out() != "begun\n" {
+        while collected.out() != "begun\n" {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
@@ -98,7 +100,7 @@ async fn a_command_nobody_waits_for_is_ended() {
     }
     let start = Instant::now();
     loop {
-        let (exit, ..) = said(&pool, Command::new("pgrep -f 'sleep 471[2]'")).await;
+        let (exit, ..) = output_of(&pool, Command::new("pgrep -f 'sleep 471[2]'")).await;
         if exit == Exit::Code(1) {
             break;
         }
@@ -108,28 +110,28 @@ async fn a_command_nobody_waits_for_is_ended() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_look_at_a_host_tells_what_it_is_and_leaves_no_trace() {
+async fn a_probe_reports_facts_and_stores_nothing() {
     let sshd = Sshd::start();
     let pool = sshd.hosts();
     let start = Instant::now();
     let facts = pool.facts(host()).await.unwrap();
-    eprintln!("first look, with the login: {:?}", start.elapsed());
+    eprintln!("first probe, with the login: {:?}", start.elapsed());
     let start = Instant::now();
     assert_eq!(pool.facts(host()).await.unwrap().kernel, facts.kernel);
-    eprintln!("second look: {:?}\n{facts:#?}", start.elapsed());
+    eprintln!("second probe: {:?}\n{facts:#?}", start.elapsed());
     assert_eq!(facts.kernel, sh("uname -r"));
     assert!(facts.is_root && facts.claim.is_none() && facts.node_program.is_none());
     assert!(facts.clock_offset_seconds.abs() <= 1);
-    let (_, out, _) = said(&pool, Command::new("ls -A /var/lib")).await;
+    let (_, out, _) = output_of(&pool, Command::new("ls -A /var/lib")).await;
     assert_eq!(out, "");
     assert_eq!(sshd.logins(), 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_look_finds_what_others_and_what_kubeon_left() {
+async fn a_probe_finds_other_clusters_and_the_files_of_kubeon() {
     let sshd = Sshd::start();
     let pool = sshd.hosts();
-    said(&pool, Command::new("mkdir -p /var/lib/etcd/member /var/lib/rancher")).await;
+    output_of(&pool, Command::new("mkdir -p /var/lib/etcd/member /var/lib/rancher")).await;
     let facts = pool.facts(host()).await.unwrap();
     assert_eq!(facts.foreign, ["/var/lib/etcd/member", "/var/lib/rancher"]);
     let before = facts.own_services;
@@ -137,7 +139,7 @@ async fn a_look_finds_what_others_and_what_kubeon_left() {
                  cd /usr/local/lib/systemd/system; echo '[Service]' > containerd.service; \
                  echo '# Written by kubeon. Changes are replaced.' > kubelet.service; \
                  cp \"$(command -v sleep)\" /run/haproxy; setsid /run/haproxy 60 < /dev/null > /dev/null 2>&1 & :";
-    let (exit, _, err) = said(&pool, Command::new(plant)).await;
+    let (exit, _, err) = output_of(&pool, Command::new(plant)).await;
     assert!(exit.success(), "{err}");
     let start = Instant::now();
     let facts = loop {
@@ -147,12 +149,12 @@ async fn a_look_finds_what_others_and_what_kubeon_left() {
         }
         assert!(start.elapsed() < Duration::from_secs(10), "{:?}", facts.own_services);
     };
-    let told = |services: &[String], name: &str| services.iter().any(|service| service == name);
-    assert!(told(&facts.own_services, "containerd"), "{:?}", facts.own_services);
+    let lists = |services: &[String], name: &str| services.iter().any(|service| service == name);
+    assert!(lists(&facts.own_services, "containerd"), "{:?}", facts.own_services);
     assert_eq!(
-        told(&facts.own_services, "kubelet"),
-        told(&before, "kubelet"),
-        "kubeon's is not the host's own"
+        lists(&facts.own_services, "kubelet"),
+        lists(&before, "kubelet"),
+        "a unit of kubeon is not the host's own"
     );
     let digest = "ab".repeat(32);
     let claim = r#"{"cluster":"demo","uid":"u\\n","generation":3,"version":"v1.36.3","role":"master"}"#;
@@ -163,15 +165,15 @@ async fn a_look_finds_what_others_and_what_kubeon_left() {
          chmod +x kubeon-node-{digest}; ln -s kubeon-node-{digest} current"
     );
     assert!(program.contains("claim"));
-    let (exit, _, err) = said(&pool, Command::new(plant)).await;
+    let (exit, _, err) = output_of(&pool, Command::new(plant)).await;
     assert!(exit.success(), "{err}");
     let facts = pool.facts(host()).await.unwrap();
     assert_eq!(facts.foreign, Vec::<String>::new(), "a claimed host is not foreign");
-    assert_eq!(facts.own_services, Vec::<String>::new(), "nor are the services on it");
+    assert_eq!(facts.own_services, Vec::<String>::new(), "its services are not the host's own");
     assert_eq!(facts.claim.unwrap().generation, 3);
     assert_eq!(facts.parts[0].as_str(), digest);
     assert_eq!(facts.node_program.unwrap().as_str(), digest);
-    said(&pool, Command::new("printf '#!/bin/sh\\nexit 1\\n' > /var/lib/kubeon/node/current")).await;
+    output_of(&pool, Command::new("printf '#!/bin/sh\\nexit 1\\n' > /var/lib/kubeon/node/current")).await;
     let failure = pool.facts(host()).await.unwrap_err();
     assert!(failure.to_string().contains("node/current"), "{failure}");
 }
@@ -192,7 +194,7 @@ async fn a_file_is_copied_with_its_mode_to_where_cp_would_put_it() {
     assert_eq!(copy(&pool, &source, "/var/lib/a b").await.unwrap(), "/var/lib/a b/tool");
     assert_eq!(copy(&pool, &source, "/var/lib/new/").await.unwrap(), "/var/lib/new/tool");
     assert_eq!(copy(&pool, &source, "/var/lib/new/tool").await.unwrap(), "/var/lib/new/tool");
-    let (_, out, err) = said(
+    let (_, out, err) = output_of(
         &pool,
         Command::new("stat -c '%a %U' '/var/lib/a b/c'; /var/lib/new/tool; find /var/lib -name '.kube*'"),
     )
@@ -215,21 +217,24 @@ async fn a_folder_is_copied_whole_and_merged() {
     fs::write(source.join("x".repeat(200)), "long").unwrap();
     symlink("../a", source.join("deep/link")).unwrap();
     assert_eq!(copy(&pool, &source, "/var/lib/t").await.unwrap(), "/var/lib/t");
-    said(&pool, Command::new("echo kept > /var/lib/t/own; echo old > /var/lib/t/a; mkdir /var/lib/into"))
-        .await;
+    output_of(
+        &pool,
+        Command::new("echo kept > /var/lib/t/own; echo old > /var/lib/t/a; mkdir /var/lib/into"),
+    )
+    .await;
     assert_eq!(copy(&pool, &source, "/var/lib/into").await.unwrap(), "/var/lib/into/tree");
     let sums = "find . -type f ! -name own -exec sha256sum {} + | sort; find . -type l -printf '%p %l\\n'; find . -type d | sort";
     let local = sh(&format!("cd '{}' && {sums}", source.display()));
-    let (_, out, _) = said(&pool, Command::new(format!("cd /var/lib/into/tree && {sums}"))).await;
+    let (_, out, _) = output_of(&pool, Command::new(format!("cd /var/lib/into/tree && {sums}"))).await;
     assert_eq!(out.trim(), local);
     fs::rename(&source, sshd.path("t")).unwrap();
     assert_eq!(copy(&pool, &sshd.path("t"), "/var/lib").await.unwrap(), "/var/lib/t");
-    let (_, out, _) = said(&pool, Command::new(format!("cd /var/lib/t && {sums}; cat own"))).await;
+    let (_, out, _) = output_of(&pool, Command::new(format!("cd /var/lib/t && {sums}; cat own"))).await;
     assert_eq!(out.trim(), format!("{local}\nkept"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_copy_that_cannot_be_made_says_why_and_changes_nothing() {
+async fn a_failed_copy_reports_the_cause_and_changes_nothing() {
     let sshd = Sshd::start();
     let pool = sshd.hosts();
     let missing = copy(&pool, &sshd.path("missing"), "/var/lib/x").await.unwrap_err();
@@ -240,54 +245,54 @@ async fn a_copy_that_cannot_be_made_says_why_and_changes_nothing() {
     let odd = copy(&pool, &tree, "/var/lib/x").await.unwrap_err();
     assert!(odd.contains("neither file, folder nor link"), "{odd}");
     fs::remove_file(tree.join("pipe")).unwrap();
-    said(&pool, Command::new("echo kept > /var/lib/x")).await;
+    output_of(&pool, Command::new("echo kept > /var/lib/x")).await;
     let kind = copy(&pool, &tree, "/var/lib/x").await.unwrap_err();
-    assert!(kind.contains("/var/lib/x is no folder"), "{kind}");
-    said(&pool, Command::new("mkdir /var/lib/small && mount -t tmpfs -o size=1m none /var/lib/small && echo kept > /var/lib/small/x")).await;
+    assert!(kind.contains("/var/lib/x is not a folder"), "{kind}");
+    output_of(&pool, Command::new("mkdir /var/lib/small && mount -t tmpfs -o size=1m none /var/lib/small && echo kept > /var/lib/small/x")).await;
     fs::write(sshd.path("big"), vec![1; 4 << 20]).unwrap();
     let copy_big = Copy { source: sshd.path("big"), destination: "/var/lib/small/x".into() };
     let full = pool.copy(host(), &copy_big, &|_, _| {}).await.unwrap_err();
     assert_eq!(full.category, Category::Exhausted, "{full} {:?}", full.log);
     let (_, out, _) =
-        said(&pool, Command::new("cat /var/lib/x /var/lib/small/x; ls -A /var/lib/small")).await;
+        output_of(&pool, Command::new("cat /var/lib/x /var/lib/small/x; ls -A /var/lib/small")).await;
     assert_eq!(out, "kept\nkept\nx\n");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn bytes_changed_on_the_way_are_refused() {
+async fn bytes_changed_in_transit_are_refused() {
     let sshd = Sshd::start();
     let pool = sshd.hosts();
     let source = sshd.path("file");
     fs::write(&source, "content").unwrap();
-    // A host whose tar spoils what it unpacks.
+    // The tar of this host changes the unpacked file.
     let spoil = "mkdir /run/bin; printf '#!/bin/sh\\n/bin/tar \"$@\" && for d; do :; done; echo bad >> \"$d/data\"\\n' > /run/bin/tar; \
                  chmod +x /run/bin/tar; mount --bind /run/bin/tar $(command -v tar)";
     let spoil = spoil
         .replace("/bin/tar \"$@\"", "/run/bin/real \"$@\"")
         .replace("mount", "cp $(command -v tar) /run/bin/real; mount");
-    let (exit, _, err) = said(&pool, Command::new(spoil)).await;
+    let (exit, _, err) = output_of(&pool, Command::new(spoil)).await;
     assert!(exit.success(), "{err}");
     let copy = Copy { source, destination: "/var/lib/x".into() };
     let failure = pool.copy(host(), &copy, &|_, _| {}).await.unwrap_err();
     assert_eq!(failure.category, Category::Corrupt, "{failure} {:?}", failure.log);
-    assert_eq!(said(&pool, Command::new("ls -A /var/lib")).await.1, "");
+    assert_eq!(output_of(&pool, Command::new("ls -A /var/lib")).await.1, "");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_large_copy_is_fast_and_tells_how_far_it_is() {
+async fn a_large_copy_is_fast_and_reports_progress() {
     let sshd = Sshd::start();
     let pool = sshd.hosts();
     let source = sshd.path("big");
     let size: usize = 256 << 20;
     fs::write(&source, vec![7; size]).unwrap();
     pool.exec(host(), Command::new("true"), &|_, _| {}).await.unwrap();
-    let told = parking_lot::Mutex::new(Vec::new());
+    let progress = parking_lot::Mutex::new(Vec::new());
     let start = Instant::now();
     let copy = Copy { source, destination: "/var/lib/big".into() };
-    let copied = pool.copy(host(), &copy, &|done, total| told.lock().push((done, total))).await.unwrap();
+    let copied = pool.copy(host(), &copy, &|done, total| progress.lock().push((done, total))).await.unwrap();
     let seconds = start.elapsed().as_secs_f64();
-    eprintln!("copy: 256 MiB in {seconds:.2} s, {:.0} MiB/s, sums included", 256.0 / seconds);
+    eprintln!("copy: 256 MiB in {seconds:.2} s, {:.0} MiB/s, checksums included", 256.0 / seconds);
     assert_eq!(copied.bytes, size as u64);
-    let told = told.into_inner();
-    assert!(told.is_sorted() && told.last() == Some(&(size as u64, size as u64)), "{told:?}");
+    let progress = progress.into_inner();
+    assert!(progress.is_sorted() && progress.last() == Some(&(size as u64, size as u64)), "{progress:?}");
 }

@@ -1,5 +1,5 @@
-//! A stand-in for `kubeon-node apply`: speaks the protocol, does nothing. What it does with a step is in
-//! the step's name.
+//! A replacement for `kubeon-node apply` that implements the protocol and changes nothing. The name of a step decides
+//! how it ends.
 
 #![allow(missing_docs, clippy::unwrap_used, clippy::panic, clippy::print_stdout, clippy::print_stderr)]
 
@@ -9,7 +9,7 @@ use std::time::Duration;
 use kubeon_wire::{Category, Event, HostStep, Op, Request, StepFailure};
 use sha2::{Digest, Sha256};
 
-fn say(event: &Event) {
+fn emit(event: &Event) {
     let mut out = std::io::stdout().lock();
     serde_json::to_writer(&mut out, event).unwrap();
     out.write_all(b"\n").unwrap();
@@ -17,7 +17,7 @@ fn say(event: &Event) {
 }
 
 fn failed(category: Category, cause: &str) -> StepFailure {
-    StepFailure { category, cause: cause.into(), log: vec!["last words".into()] }
+    StepFailure { category, cause: cause.into(), log: vec!["last line".into()] }
 }
 
 fn main() {
@@ -27,10 +27,10 @@ fn main() {
     while input.read_line(&mut line).unwrap() > 0 {
         match serde_json::from_str(&line).unwrap() {
             Request::Open(fence) if fence.generation == 0 => {
-                say(&Event::Refused { failure: failed(Category::Fenced, "generation 7 was here before") });
+                emit(&Event::Refused { failure: failed(Category::Fenced, "generation 7 is newer") });
                 return;
             }
-            Request::Open(_) => say(&Event::Opened { program: "fake".into() }),
+            Request::Open(_) => emit(&Event::Opened { program: "fake".into() }),
             Request::Ping => {}
             Request::Run(step) => match &step.op {
                 Op::Part { digest, size, .. } => part(&mut input, &step.id, digest.as_str(), *size),
@@ -45,7 +45,7 @@ fn main() {
 }
 
 fn part(input: &mut impl Read, id: &str, digest: &str, size: u64) {
-    say(&Event::Started { id: id.into() });
+    emit(&Event::Started { id: id.into() });
     let mut sum = Sha256::new();
     let (mut left, mut buffer) = (size, vec![0; 1 << 20]);
     while left > 0 {
@@ -57,26 +57,26 @@ fn part(input: &mut impl Read, id: &str, digest: &str, size: u64) {
     }
     let found: String = sum.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
     if found == digest {
-        say(&Event::Done { id: id.into(), changed: true, milliseconds: 1 });
+        emit(&Event::Done { id: id.into(), changed: true, milliseconds: 1 });
     } else {
-        say(&Event::Failed { id: id.into(), failure: failed(Category::Corrupt, "another digest") });
+        emit(&Event::Failed { id: id.into(), failure: failed(Category::Corrupt, "another digest") });
     }
 }
 
 fn run(step: &HostStep) {
     let id = step.id.clone();
-    say(&Event::Started { id: id.clone() });
+    emit(&Event::Started { id: id.clone() });
     match id.split('-').next().unwrap() {
-        "fail" => return say(&Event::Failed { id, failure: failed(Category::Exhausted, "no space left") }),
+        "fail" => return emit(&Event::Failed { id, failure: failed(Category::Exhausted, "no space left") }),
         "slow" => std::thread::sleep(Duration::from_millis(300)),
         "hang" => std::thread::sleep(Duration::from_secs(600)),
         "die" => {
             eprintln!("a bug: index out of bounds");
             std::process::exit(101);
         }
-        "note" => say(&Event::Note { id: id.clone(), text: "adapted".into() }),
-        "noise" => println!("this is no event"),
+        "note" => emit(&Event::Note { id: id.clone(), text: "adapted".into() }),
+        "noise" => println!("this is not an event"),
         _ => {}
     }
-    say(&Event::Done { id, changed: step.journal, milliseconds: 7 });
+    emit(&Event::Done { id, changed: step.journal, milliseconds: 7 });
 }

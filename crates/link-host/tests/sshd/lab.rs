@@ -1,4 +1,4 @@
-//! Users who are not root, on a host that may be changed. Run with
+//! Logins of users who are not root, on a host that the tests may change. Run with
 //! `KUBEON_TEST_HOST=ADDRESS KUBEON_TEST_KEY=FILE cargo test -p kubeon-link-host -- --ignored`.
 
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use kubeon_link_host::{
 use kubeon_ports::{ActHost, ProbeHost};
 use kubeon_wire::{Category, Fence, HostStep, Op};
 
-use crate::support::Heard;
+use crate::support::CollectedOutput;
 
 fn host() -> HostAddress {
     std::env::var("KUBEON_TEST_HOST").unwrap().parse().unwrap()
@@ -31,13 +31,14 @@ fn with_password(user: &str, password: &str) -> Login {
     Login::new(user).with(LoginMethod::Password(Secret::new(password)))
 }
 
-async fn said(pool: &SshHosts, command: Command) -> (Exit, String, String) {
-    let heard = Heard::default();
-    let exit = pool.exec(host(), command, &|stream, bytes| heard.hear(stream, bytes)).await.unwrap();
-    (exit, heard.out(), heard.err())
+async fn output_of(pool: &SshHosts, command: Command) -> (Exit, String, String) {
+    let collected = CollectedOutput::default();
+    let exit = pool.exec(host(), command, &|stream, bytes| collected.collect(stream, bytes)).await.unwrap();
+    (exit, collected.out(), collected.err())
 }
 
-/// `asked` needs a password for sudo, `free` does not, `plain` may not use it.
+/// `asked` needs a password for sudo, `free` does not need one, `plain` may not use sudo. Returns when sshd has read its
+/// configuration again: it then writes its process ID to its file again.
 async fn make_users() {
     let path = std::env::var("KUBEON_TEST_KEY").unwrap().into();
     let root = pool(Login::new("root").with(LoginMethod::KeyFile { path, passphrase: None }));
@@ -46,10 +47,12 @@ async fn make_users() {
                 printf 'asked ALL=(ALL) ALL\\nfree ALL=(ALL) NOPASSWD: ALL\\n' > /etc/sudoers.d/kubeon-test; \
                 chmod 0440 /etc/sudoers.d/kubeon-test; \
                 printf 'PasswordAuthentication yes\\n' > /etc/ssh/sshd_config.d/0-kubeon-test.conf; \
-                kill -HUP $(cat /run/sshd.pid)";
-    let (exit, out, err) = said(&root, Command::new(line)).await;
+                before=$(stat -c %z /run/sshd.pid); kill -HUP $(cat /run/sshd.pid); \
+                for i in $(seq 200); do now=$(stat -c %z /run/sshd.pid || true); \
+                [ -z \"$now\" ] || [ \"$now\" = \"$before\" ] || exit 0; sleep 0.05; done; \
+                echo 'sshd did not read its configuration again'; exit 1";
+    let (exit, out, err) = output_of(&root, Command::new(line)).await;
     assert!(exit.success(), "{out}{err}");
-    tokio::time::sleep(Duration::from_millis(500)).await;
 }
 
 fn login(user: &str) -> Login {
@@ -59,24 +62,24 @@ fn login(user: &str) -> Login {
 async fn acts_as_root(login: Login) {
     let pool = pool(login);
     assert!(pool.facts(host()).await.unwrap().is_root);
-    let (exit, out, err) = said(&pool, Command::new("id -un; exit 5")).await;
+    let (exit, out, err) = output_of(&pool, Command::new("id -un; exit 5")).await;
     assert_eq!((exit, out.as_str(), err.as_str()), (Exit::Code(5), "root\n", ""));
     let as_user = Command { as_root: false, ..Command::new("id -u") };
-    assert_ne!(said(&pool, as_user).await.1, "0\n");
+    assert_ne!(output_of(&pool, as_user).await.1, "0\n");
     let input = CommandInput::Bytes(b"data".to_vec());
-    assert_eq!(said(&pool, Command { input, ..Command::new("cat") }).await.1, "data");
+    assert_eq!(output_of(&pool, Command { input, ..Command::new("cat") }).await.1, "data");
     let terminal = Command { pty: true, ..Command::new("tty -s && stty -a | grep -o ' echo '; echo end") };
-    let (_, out, _) = said(&pool, terminal).await;
+    let (_, out, _) = output_of(&pool, terminal).await;
     assert_eq!(out.replace('\r', ""), " echo \nend\n", "the password was not echoed");
     let limit =
         Command { timeout: Some(Duration::from_millis(500)), ..Command::new("sleep 4713 & sleep 4713") };
     assert_eq!(pool.exec(host(), limit, &|_, _| {}).await.unwrap_err().category, Category::Timeout);
-    assert_eq!(said(&pool, Command::new("pgrep -x -f 'sleep 4713'")).await.1, "");
+    assert_eq!(output_of(&pool, Command::new("pgrep -x -f 'sleep 4713'")).await.1, "");
 
     let copy = Copy { source: std::env::current_exe().unwrap(), destination: "/opt/kubeon-test/x".into() };
     pool.copy(host(), &copy, &|_, _| {}).await.unwrap();
     assert_eq!(
-        said(&pool, Command::new("stat -c %U /opt/kubeon-test/x; rm -r /opt/kubeon-test")).await.1,
+        output_of(&pool, Command::new("stat -c %U /opt/kubeon-test/x; rm -r /opt/kubeon-test")).await.1,
         "root\n"
     );
 
@@ -92,12 +95,12 @@ async fn acts_as_root(login: Login) {
     let step = HostStep { id: "ok".into(), digest: String::new(), timeout_seconds: 9, journal: true, op };
     assert!(session.run(step, None, &|_| {}).await.unwrap().changed);
     session.close().await;
-    said(&pool, Command::new("rm -r /var/lib/kubeon/node")).await;
+    output_of(&pool, Command::new("rm -r /var/lib/kubeon/node")).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "changes a host: needs KUBEON_TEST_HOST and KUBEON_TEST_KEY"]
-async fn users_become_root_by_sudo_or_are_told_why_not() {
+async fn users_become_root_by_sudo_or_get_the_cause() {
     make_users().await;
     acts_as_root(login("free")).await;
     acts_as_root(login("asked").with_sudo_password(Secret::new("pa ss'asked"))).await;
@@ -109,7 +112,7 @@ async fn users_become_root_by_sudo_or_are_told_why_not() {
 
     let plain = pool(login("plain"));
     let facts = plain.facts(host()).await.unwrap();
-    assert!(!facts.is_root && facts.cpus > 0, "a look is still possible");
+    assert!(!facts.is_root && facts.cpus > 0, "a probe is still possible");
     let failure = plain.exec(host(), Command::new("id"), &|_, _| {}).await.unwrap_err();
     assert_eq!(failure.category, Category::Denied);
     eprintln!("no sudo: {failure}");
@@ -121,7 +124,7 @@ async fn users_become_root_by_sudo_or_are_told_why_not() {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "changes a host: needs KUBEON_TEST_HOST, KUBEON_TEST_KEY and KUBEON_TEST_NODE"]
-async fn the_real_node_program_claims_a_host_and_tells_of_it() {
+async fn the_real_node_program_claims_a_host_and_reports_it() {
     let path = std::env::var("KUBEON_TEST_KEY").unwrap().into();
     let login = Login::new("root").with(LoginMethod::KeyFile { path, passphrase: None });
     let program = NodeProgram::read(std::env::var("KUBEON_TEST_NODE").unwrap().as_ref()).unwrap();
@@ -161,8 +164,8 @@ async fn the_real_node_program_claims_a_host_and_tells_of_it() {
     eprintln!("older: {older}\nother: {other}");
     let session = pool.open(host(), &fence(6, "demo")).await.unwrap();
     let reset = Op::Reset { cluster: "demo".parse().unwrap() };
-    let gone = session.run(step("h1/reset", reset), None, &|_| {}).await;
-    eprintln!("reset: {gone:?}");
+    let result = session.run(step("h1/reset", reset), None, &|_| {}).await;
+    eprintln!("reset: {result:?}");
     session.close().await;
     assert!(pool.facts(host()).await.unwrap().claim.is_none());
 }

@@ -1,4 +1,4 @@
-//! Logging in to a real sshd: who is let in, and what is said to those who are not.
+//! Logins to a real sshd: accepted logins, and the messages of refused logins.
 
 use std::fs;
 use std::io::Read;
@@ -11,9 +11,10 @@ use futures::future::join_all;
 use kubeon_api::HostAddress;
 use kubeon_api::Secret;
 use kubeon_link_host::{
-    Command, Exit, HostKeyPolicy, HostKeys, KeyPlace, Limits, Login, LoginMethod, SshHosts, SshSettings,
+    Command, Exit, HostKeyPolicy, HostKeys, KeySource, Limits, Login, LoginMethod, SshHosts, SshSettings,
 };
 use kubeon_wire::{Category, StepFailure};
+use tokio::sync::Semaphore;
 
 async fn run(hosts: &SshHosts, line: &str) -> Result<Exit, StepFailure> {
     hosts.exec(host(), Command::new(line), &|_, _| {}).await
@@ -42,16 +43,25 @@ async fn a_host_that_allows_few_sessions_is_used_within_them() {
     let pool = sshd.hosts();
     let results = join_all((0..20).map(|_| run(&pool, "exit 0"))).await;
     assert!(results.into_iter().all(|result| result.unwrap().success()));
-    let (one, two, three) = tokio::join!(run(&pool, "sleep 8"), run(&pool, "sleep 8"), async {
-        tokio::time::sleep(Duration::from_millis(500)).await;
-        run(&pool, "exit 0").await
+    // Two commands run until the third one was refused.
+    let wait = sshd.path("wait");
+    fs::write(&wait, "").unwrap();
+    let begun = Semaphore::new(0);
+    let line = format!("echo begun; while [ -e '{}' ]; do sleep 0.1; done", wait.display());
+    let begins = |_, _: &[u8]| begun.add_permits(1);
+    let busy = || pool.exec(host(), Command::new(&line), &begins);
+    let (one, two, three) = tokio::join!(busy(), busy(), async {
+        begun.acquire_many(2).await.unwrap().forget();
+        let refused = run(&pool, "exit 0").await;
+        fs::remove_file(&wait).unwrap();
+        refused
     });
-    assert!(one.is_ok() && two.is_ok());
+    assert!(one.unwrap().success() && two.unwrap().success());
     assert!(three.unwrap_err().to_string().contains("MaxSessions"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_hundred_hosts_are_reached_side_by_side() {
+async fn a_hundred_hosts_are_reached_in_parallel() {
     let sshd = Sshd::start();
     let pool = sshd.hosts();
     let start = Instant::now();
@@ -66,7 +76,7 @@ async fn a_hundred_hosts_are_reached_side_by_side() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_kind_of_key_opens_the_door() {
+async fn every_kind_of_key_is_accepted() {
     let sshd = Sshd::start();
     let kinds = [
         ("rsa", "-t rsa -b 2048", ""),
@@ -89,7 +99,7 @@ async fn every_kind_of_key_opens_the_door() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_agent_and_the_default_keys_open_the_door() {
+async fn an_agent_and_the_default_keys_are_accepted() {
     let sshd = Sshd::start();
     let home = sshd.path("home");
     fs::create_dir_all(home.join(".ssh")).unwrap();
@@ -114,7 +124,7 @@ async fn an_agent_and_the_default_keys_open_the_door() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_refused_login_says_what_was_tried_and_is_not_repeated() {
+async fn a_refused_login_lists_the_tried_methods_and_is_not_repeated() {
     let sshd = Sshd::start();
     key(&sshd.path("wrong"), "-t ed25519", "");
     key(&sshd.path("sealed"), "-t ed25519", "secret");
@@ -130,7 +140,7 @@ async fn a_refused_login_says_what_was_tried_and_is_not_repeated() {
     for failure in failures {
         let failure = failure.unwrap_err();
         assert_eq!(failure.category, Category::Denied);
-        let words = failure.to_string();
+        let message = failure.to_string();
         for word in [
             "127.0.0.1 refused the login of root",
             "wrong: refused",
@@ -138,9 +148,9 @@ async fn a_refused_login_says_what_was_tried_and_is_not_repeated() {
             "protected by a passphrase",
             "password: refused",
         ] {
-            assert!(words.contains(word), "{words}");
+            assert!(message.contains(word), "{message}");
         }
-        assert!(!words.contains("hunter2") && !words.contains("secret"), "{words}");
+        assert!(!message.contains("hunter2") && !message.contains("secret"), "{message}");
     }
     assert_eq!(sshd.log().matches("Connection from").count() - 1, 1, "{}", sshd.log());
 }
@@ -150,8 +160,8 @@ async fn a_wrong_passphrase_is_named() {
     let sshd = Sshd::start();
     key(&sshd.path("sealed"), "-t ed25519 -a 4", "right");
     let pool = sshd.hosts_with(sshd.login_with("sealed", Some("wrong")), Limits::default());
-    let words = run(&pool, "exit 0").await.unwrap_err().to_string();
-    assert!(words.contains("cannot be opened with the passphrase given"), "{words}");
+    let message = run(&pool, "exit 0").await.unwrap_err().to_string();
+    assert!(message.contains("cannot be opened with the passphrase given"), "{message}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -166,43 +176,42 @@ async fn a_changed_host_key_is_refused_before_the_login() {
         let pool = hosts(sshd.login(), HostKeys::new(policy).with_pinned(&pinned).unwrap());
         let failure = run(&pool, "exit 0").await.unwrap_err();
         assert_eq!(failure.category, Category::Denied);
-        let words = failure.to_string();
-        assert!(words.contains(&print("old_host")) && words.contains(&print("host")), "{words}");
+        let message = failure.to_string();
+        assert!(message.contains(&print("old_host")) && message.contains(&print("host")), "{message}");
         assert!(pool.host_keys().new_keys().is_empty());
-        let way_out = words.split("with: ").nth(1).unwrap();
+        let remedy = message.split("with: ").nth(1).unwrap();
         if policy == HostKeyPolicy::Probe {
-            sh(&format!("{way_out} 2>&1"));
-            assert!(!fs::read_to_string(&pinned).unwrap().contains("ssh-ed25519"), "{way_out}");
+            sh(&format!("{remedy} 2>&1"));
+            assert!(!fs::read_to_string(&pinned).unwrap().contains("ssh-ed25519"), "{remedy}");
         }
     }
     assert_eq!(sshd.logins(), 0);
 }
 
-/// The compared known_hosts file may be a copy: the message names the original, which a person must change.
+/// The compared known_hosts file may be a copy: the message names the original, which the user must change.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_changed_host_key_is_looked_for_where_people_can_mend_it() {
+async fn a_changed_host_key_is_reported_with_the_original_file() {
     let sshd = Sshd::start();
     key(&sshd.path("old_host"), "-t ed25519", "");
     let public = fs::read_to_string(sshd.path("old_host.pub")).unwrap();
     let copy = sshd.path("copy");
     fs::write(&copy, format!("# by hand\n[127.0.0.1]:{} {public}", sshd.port)).unwrap();
-    let place = KeyPlace::Elsewhere("ConfigMap default/default-shop-known-hosts".to_owned());
+    let place = KeySource::Elsewhere("ConfigMap default/default-shop-known-hosts".to_owned());
     let keys = HostKeys::new(HostKeyPolicy::AcceptNew).with_pinned_of(&copy, place).unwrap();
-    let words = run(&hosts(sshd.login(), keys), "exit 0").await.unwrap_err().to_string();
+    let message = run(&hosts(sshd.login(), keys), "exit 0").await.unwrap_err().to_string();
     let (map, line) = ("ConfigMap default/default-shop-known-hosts", "line 2");
-    assert!(words.contains(&format!("({map}, {line})")), "{words}");
-    assert!(words.ends_with(&format!("take that line out of {map}")), "{words}");
-    assert!(!words.contains("copy"), "{words}");
+    assert!(message.contains(&format!("({map}, {line})")), "{message}");
+    assert!(message.ends_with(&format!("remove that line from {map}")), "{message}");
+    assert!(!message.contains("copy"), "{message}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_first_contact_is_pinned_and_then_needed() {
+async fn the_first_key_is_pinned_and_then_required() {
     let sshd = Sshd::start();
     let pinned = sshd.path("pinned");
     let with = |policy| hosts(sshd.login(), HostKeys::new(policy).with_pinned(&pinned).unwrap());
     let unknown = run(&with(HostKeyPolicy::Pinned), "exit 0").await.unwrap_err();
-    assert_eq!(unknown.category, Category::Denied);
-    assert!(unknown.to_string().contains("--accept-new"), "{unknown}");
+    assert_eq!(unknown.category, Category::UnknownHostKey, "{unknown}");
 
     let first = with(HostKeyPolicy::AcceptNew);
     run(&first, "exit 0").await.unwrap();
@@ -222,7 +231,7 @@ async fn a_first_contact_is_pinned_and_then_needed() {
         sshd.path("id").display(),
         sshd.port
     ));
-    assert_eq!(openssh, "fine", "OpenSSH reads what was pinned");
+    assert_eq!(openssh, "fine", "OpenSSH reads the pinned file");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -238,11 +247,11 @@ async fn the_users_own_hashed_known_hosts_are_enough() {
     assert!(fs::read_to_string(&known).unwrap().starts_with("|1|"));
     let pool = hosts(sshd.login(), HostKeys::new(HostKeyPolicy::Pinned).with_known_hosts(&known).unwrap());
     run(&pool, "exit 0").await.unwrap();
-    assert_eq!(pool.host_keys().new_keys().len(), 1, "the cluster's own file does not hold it yet");
+    assert_eq!(pool.host_keys().new_keys().len(), 1, "the cluster's file does not contain the key yet");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_known_one_of_several_host_keys_is_asked_for() {
+async fn a_known_key_is_requested_when_a_host_has_several() {
     let rsa = tempfile::tempdir().unwrap();
     key(&rsa.path().join("rsa"), "-t rsa -b 2048", "");
     let sshd = Sshd::with(&format!("HostKey {}/rsa", rsa.path().display()));
@@ -254,7 +263,7 @@ async fn the_known_one_of_several_host_keys_is_asked_for() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_key_can_be_looked_at_without_logging_in() {
+async fn the_host_key_can_be_read_without_a_login() {
     let sshd = Sshd::start();
     let seen = sshd.hosts().read_host_key(host()).await.unwrap();
     let print = sh(&format!("ssh-keygen -lf '{}' | cut -d' ' -f2", sshd.path("host").display()));
@@ -269,7 +278,7 @@ async fn a_damaged_known_hosts_file_is_named() {
     fs::write(&path, "127.0.0.1 ssh-ed25519 AAAA\n").unwrap();
     let error = HostKeys::new(HostKeyPolicy::Pinned).with_pinned(&path).err().unwrap().to_string();
     assert!(error.contains("pinned, line 1,"), "{error}");
-    let elsewhere = KeyPlace::Elsewhere("ConfigMap default/default-shop-known-hosts".to_owned());
+    let elsewhere = KeySource::Elsewhere("ConfigMap default/default-shop-known-hosts".to_owned());
     let error =
         HostKeys::new(HostKeyPolicy::Pinned).with_pinned_of(&path, elsewhere).err().unwrap().to_string();
     assert!(error.starts_with("ConfigMap default/default-shop-known-hosts, line 1,"), "{error}");
@@ -287,7 +296,7 @@ async fn a_closed_port_is_unreachable_within_seconds() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_host_that_comes_up_meanwhile_is_reached() {
+async fn a_host_that_starts_during_the_attempts_is_reached() {
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let pool = hosts(Login::new("root").at_port(port), HostKeys::new(HostKeyPolicy::AcceptNew));
     let trying = tokio::spawn(async move { run(&pool, "exit 0").await.unwrap_err() });
@@ -302,7 +311,7 @@ async fn a_host_that_does_not_answer_costs_the_connect_time_once() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     let mut queue = Vec::new();
-    // Once the queue of waiting connections is full, the kernel answers nobody.
+    // Once the queue of waiting connections is full, the kernel answers no more connections.
     while let Ok(stream) = TcpStream::connect_timeout(&address, Duration::from_millis(200)) {
         queue.push(stream);
     }
@@ -320,7 +329,7 @@ async fn a_host_that_does_not_answer_costs_the_connect_time_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn something_that_is_not_ssh_is_said_so() {
+async fn a_port_without_ssh_is_reported() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     std::thread::spawn(move || {
@@ -333,11 +342,11 @@ async fn something_that_is_not_ssh_is_said_so() {
     });
     let pool = hosts(Login::new("root").at_port(port), HostKeys::new(HostKeyPolicy::AcceptNew));
     let failure = run(&pool, "exit 0").await.unwrap_err();
-    assert!(failure.to_string().contains("no SSH there"), "{failure}");
+    assert!(failure.to_string().contains("does not serve SSH"), "{failure}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_broken_connection_is_made_again_but_not_without_end() {
+async fn a_broken_connection_is_reopened_a_limited_number_of_times() {
     let sshd = Sshd::start();
     let pool = sshd.hosts();
     for _ in 0..3 {

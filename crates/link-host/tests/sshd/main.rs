@@ -1,4 +1,4 @@
-//! Everything over a real sshd on loopback. Where there is none, or no right to start one, the tests say so and pass.
+//! Tests with a real sshd on loopback. They fail without root, `unshare` or sshd.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)]
 

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
+use tokio::sync::Notify;
 
-use crate::support::{Heard, Sshd, host, sh};
+use crate::support::{CollectedOutput, Sshd, host, sh};
 use futures::future::join_all;
 use kubeon_link_host::{Command, Limits, SshHosts};
 use kubeon_ports::{ActHost, HostSession, Report};
@@ -42,10 +43,24 @@ async fn run(session: &Arc<dyn HostSession>, id: &str) -> Result<Report, StepFai
     session.run(step(id), None, &|_| {}).await
 }
 
+/// Runs a step; `started` is notified when the host has started it.
+async fn run_and_notify(
+    session: &Arc<dyn HostSession>,
+    id: &str,
+    started: &Notify,
+) -> Result<Report, StepFailure> {
+    let sink = |event| {
+        if let Event::Started { .. } = event {
+            started.notify_one();
+        }
+    };
+    session.run(step(id), None, &sink).await
+}
+
 async fn on_host(pool: &SshHosts, line: &str) -> String {
-    let heard = Heard::default();
-    pool.exec(host(), Command::new(line), &|stream, bytes| heard.hear(stream, bytes)).await.unwrap();
-    heard.out() + &heard.err()
+    let collected = CollectedOutput::default();
+    pool.exec(host(), Command::new(line), &|stream, bytes| collected.collect(stream, bytes)).await.unwrap();
+    collected.out() + &collected.err()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -56,8 +71,8 @@ async fn the_program_is_put_there_once_and_healed_when_damaged() {
     let start = Instant::now();
     open(&pool).await.close().await;
     eprintln!("open with upload: {:?}", start.elapsed());
-    let look = "cd /var/lib/kubeon/node; ls -A; stat -c '%i %a' current/../kubeon-node-* 2>/dev/null || stat -c '%i %a' kubeon-node-*";
-    let first = on_host(&pool, look).await;
+    let list_files = "cd /var/lib/kubeon/node; ls -A; stat -c '%i %a' current/../kubeon-node-* 2>/dev/null || stat -c '%i %a' kubeon-node-*";
+    let first = on_host(&pool, list_files).await;
     assert!(
         first.contains("current\nkubeon-node-") && !first.contains("old") && first.contains(" 755"),
         "{first}"
@@ -65,7 +80,7 @@ async fn the_program_is_put_there_once_and_healed_when_damaged() {
     let start = Instant::now();
     open(&pool).await.close().await;
     eprintln!("open without upload: {:?}", start.elapsed());
-    assert_eq!(on_host(&pool, look).await, first, "not sent again");
+    assert_eq!(on_host(&pool, list_files).await, first, "the program is not sent again");
     on_host(&pool, "cd /var/lib/kubeon/node; printf x >> kubeon-node-*").await;
     let session = open(&pool).await;
     assert!(run(&session, "ok").await.is_ok());
@@ -73,24 +88,24 @@ async fn the_program_is_put_there_once_and_healed_when_damaged() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_refused_fence_is_the_hosts_own_words() {
+async fn a_refused_fence_is_reported_with_the_message_of_the_host() {
     let sshd = Sshd::start();
     let failure = sshd.hosts().open(host(), &fence(0)).await.err().unwrap();
     assert_eq!(failure.category, Category::Fenced);
-    assert_eq!(failure.to_string(), "generation 7 was here before");
+    assert_eq!(failure.to_string(), "generation 7 is newer");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn steps_run_side_by_side_and_each_gets_its_own_events() {
+async fn steps_run_in_parallel_and_receive_only_their_events() {
     let sshd = Sshd::start();
     let session = open(&sshd.hosts()).await;
     let start = Instant::now();
     let results = join_all((0..20).map(|n| {
         let session = Arc::clone(&session);
         async move {
-            let (id, seen) = (format!("slow-{n}"), Mutex::new(Vec::new()));
-            let report = session.run(step(&id), None, &|event| seen.lock().push(event)).await.unwrap();
-            assert_eq!(seen.into_inner(), [Event::Started { id }]);
+            let (id, events) = (format!("slow-{n}"), Mutex::new(Vec::new()));
+            let report = session.run(step(&id), None, &|event| events.lock().push(event)).await.unwrap();
+            assert_eq!(events.into_inner(), [Event::Started { id }]);
             report
         }
     }))
@@ -104,20 +119,21 @@ async fn failures_notes_and_noise() {
     let sshd = Sshd::start();
     let session = open(&sshd.hosts()).await;
     let failure = run(&session, "fail").await.unwrap_err();
-    assert_eq!((failure.category, failure.log), (Category::Exhausted, vec!["last words".to_owned()]));
-    let seen = Mutex::new(Vec::new());
-    session.run(step("note"), None, &|event| seen.lock().push(event)).await.unwrap();
-    assert_eq!(seen.lock()[1], Event::Note { id: "note".into(), text: "adapted".into() });
+    assert_eq!((failure.category, failure.log), (Category::Exhausted, vec!["last line".to_owned()]));
+    let events = Mutex::new(Vec::new());
+    session.run(step("note"), None, &|event| events.lock().push(event)).await.unwrap();
+    assert_eq!(events.lock()[1], Event::Note { id: "note".into(), text: "adapted".into() });
     assert!(run(&session, "noise").await.is_ok());
-    assert!(run(&session, "ok").await.is_ok(), "the session goes on");
+    assert!(run(&session, "ok").await.is_ok(), "the session continues");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_program_that_dies_fails_what_is_under_way_with_its_last_words() {
+async fn a_program_that_exits_fails_the_running_steps_with_its_output() {
     let sshd = Sshd::start();
     let session = open(&sshd.hosts()).await;
-    let (hang, die) = tokio::join!(run(&session, "hang"), async {
-        tokio::time::sleep(Duration::from_millis(200)).await;
+    let started = Notify::new();
+    let (hang, die) = tokio::join!(run_and_notify(&session, "hang", &started), async {
+        started.notified().await;
         run(&session, "die").await
     });
     for failure in [hang.unwrap_err(), die.unwrap_err(), run(&session, "ok").await.unwrap_err()] {
@@ -128,11 +144,12 @@ async fn a_program_that_dies_fails_what_is_under_way_with_its_last_words() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_host_that_goes_away_fails_what_is_under_way() {
+async fn a_host_that_disconnects_fails_the_running_steps() {
     let mut sshd = Sshd::start();
     let session = open(&sshd.hosts()).await;
-    let (hang, ()) = tokio::join!(run(&session, "hang"), async {
-        tokio::time::sleep(Duration::from_millis(200)).await;
+    let started = Notify::new();
+    let (hang, ()) = tokio::join!(run_and_notify(&session, "hang", &started), async {
+        started.notified().await;
         sshd.kill();
     });
     let failure = hang.unwrap_err();
@@ -168,7 +185,7 @@ async fn a_part_arrives_whole_fast_and_with_progress_while_other_steps_run() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_part_whose_file_is_not_as_promised_is_not_sent() {
+async fn a_part_whose_file_differs_is_not_sent() {
     let sshd = Sshd::start();
     let session = open(&sshd.hosts()).await;
     let file = sshd.path("blob");
@@ -181,18 +198,27 @@ async fn a_part_whose_file_is_not_as_promised_is_not_sent() {
     assert!(failure.to_string().contains("without the bytes"), "{failure}");
     fs::write(&file, vec![2; 1000]).unwrap();
     let failure = session.run(wanted, Some(file), &|_| {}).await.unwrap_err();
-    assert_eq!(failure.category, Category::Corrupt, "the host saw another digest");
-    assert!(run(&session, "ok").await.is_ok(), "the session is still in step");
+    assert_eq!(failure.category, Category::Corrupt, "the host computed another digest");
+    assert!(run(&session, "ok").await.is_ok(), "the session is still usable");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_run_given_up_in_the_middle_of_a_part_leaves_the_session_in_step() {
+async fn a_run_dropped_in_the_middle_of_a_part_leaves_the_session_usable() {
     let sshd = Sshd::start();
     let session = open(&sshd.hosts()).await;
     let file = sshd.path("blob");
     sh(&format!("head -c {} /dev/zero > '{}'", 200 << 20, file.display()));
-    let sending = session.run(part("part", &file), Some(file), &|_| {});
-    assert!(tokio::time::timeout(Duration::from_millis(30), sending).await.is_err());
+    let partly_sent = Notify::new();
+    let sink = |event| {
+        if let Event::Progress { .. } = event {
+            partly_sent.notify_one();
+        }
+    };
+    tokio::select! {
+        biased;
+        () = partly_sent.notified() => {}
+        ended = session.run(part("part", &file), Some(file.clone()), &sink) => panic!("{ended:?}"),
+    }
     assert!(run(&session, "ok").await.is_ok());
 }
 
@@ -201,8 +227,9 @@ async fn closing_lets_the_host_finish() {
     let sshd = Sshd::start();
     let pool = sshd.hosts();
     let session = open(&pool).await;
-    let (slow, ()) = tokio::join!(run(&session, "slow"), async {
-        tokio::time::sleep(Duration::from_millis(100)).await;
+    let started = Notify::new();
+    let (slow, ()) = tokio::join!(run_and_notify(&session, "slow", &started), async {
+        started.notified().await;
         session.close().await;
     });
     assert!(slow.is_ok());
@@ -211,7 +238,7 @@ async fn closing_lets_the_host_finish() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_full_disk_is_told_apart() {
+async fn a_full_disk_has_its_own_category() {
     let sshd = Sshd::start();
     let pool = sshd.hosts_with(sshd.login(), Limits::default());
     on_host(&pool, "mkdir -p /var/lib/kubeon && mount -t tmpfs -o size=64k none /var/lib/kubeon").await;

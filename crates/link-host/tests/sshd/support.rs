@@ -1,4 +1,4 @@
-//! A real sshd on loopback, in namespaces of its own: what is written to `/var/lib` there is gone with it.
+//! A real sshd on loopback, in its own namespaces: files in its `/var/lib` disappear when it ends.
 
 use std::fs;
 use std::net::TcpListener;
@@ -32,13 +32,13 @@ pub(crate) fn sh(line: &str) -> String {
     String::from_utf8(out.stdout).unwrap().trim().to_owned()
 }
 
-/// Makes a key pair, without a word.
+/// Creates a key pair.
 pub(crate) fn key(path: &Path, kind: &str, passphrase: &str) {
     sh(&format!("ssh-keygen -q {kind} -N '{passphrase}' -f '{}'", path.display()));
 }
 
 impl Sshd {
-    /// Fails where there is no sshd or no right to start one: a test that proves nothing must not pass.
+    /// Fails without sshd or without the right to start it: a test that checks nothing must not pass.
     pub(crate) fn start() -> Self {
         Self::with("")
     }
@@ -86,7 +86,7 @@ impl Sshd {
         fs::read_to_string(self.path("log")).unwrap_or_default()
     }
 
-    /// How many logins sshd has accepted.
+    /// Number of logins that sshd has accepted.
     pub(crate) fn logins(&self) -> usize {
         self.log().matches("Accepted publickey ").count()
     }
@@ -126,16 +126,16 @@ impl Drop for Sshd {
     }
 }
 
-/// Collects output by stream.
+/// The output of a command, by stream.
 #[derive(Default)]
-pub(crate) struct Heard(parking_lot::Mutex<(Vec<u8>, Vec<u8>)>);
+pub(crate) struct CollectedOutput(parking_lot::Mutex<(Vec<u8>, Vec<u8>)>);
 
-impl Heard {
-    pub(crate) fn hear(&self, stream: Stream, bytes: &[u8]) {
-        let mut heard = self.0.lock();
+impl CollectedOutput {
+    pub(crate) fn collect(&self, stream: Stream, bytes: &[u8]) {
+        let mut collected = self.0.lock();
         match stream {
-            Stream::Out => heard.0.extend_from_slice(bytes),
-            Stream::Err => heard.1.extend_from_slice(bytes),
+            Stream::Out => collected.0.extend_from_slice(bytes),
+            Stream::Err => collected.1.extend_from_slice(bytes),
         }
     }
 

@@ -1,32 +1,34 @@
-//! The end of a log, whatever bytes stand in it.
+//! The end of a log with arbitrary bytes.
 
 use std::io;
 
 use futures::io::{AsyncBufRead, AsyncBufReadExt as _};
 
-/// The last lines of a log: at most `most` bytes of text, and no line's end without its beginning unless the last line is
-/// longer than that. What is no text is replaced, because a program may write what it likes, and the rest is to be kept.
+/// The last lines of a log, at most `most` bytes of text. Only a last line that is longer than `most` loses
+/// its beginning. Bytes that are not UTF-8 are replaced, so that the rest is kept.
 pub(super) async fn last_lines<R>(mut log: R, most: usize) -> io::Result<String>
 where
     R: AsyncBufRead + Unpin,
 {
-    let mut kept = Vec::new();
+    let mut bytes = Vec::new();
     loop {
-        let part = log.fill_buf().await?;
-        if part.is_empty() {
-            return Ok(end_of(&text_of(&kept), most).to_owned());
+        let chunk = log.fill_buf().await?;
+        if chunk.is_empty() {
+            return Ok(end_of(&text_of(&bytes), most).to_owned());
         }
-        kept.extend_from_slice(part);
-        let read = part.len();
+        bytes.extend_from_slice(chunk);
+        let read = chunk.len();
         log.consume_unpin(read);
-        // A line may have no end, so what is cut away here is cut anywhere. One byte more tells whether a line begins.
-        if kept.len() > 2 * most {
-            kept.drain(..kept.len() - most - 1);
+        // A line may be longer than the buffer, so the cut may be anywhere. One extra byte shows whether a
+        // line begins.
+        if bytes.len() > 2 * most {
+            bytes.drain(..bytes.len() - most - 1);
         }
     }
 }
 
-/// These bytes as whole lines of text. A zero byte takes six in JSON, and an API server would refuse a log full of them.
+/// The bytes as whole lines of text. Zero bytes are replaced, because each takes six bytes in JSON and the
+/// API server would refuse a log full of them.
 fn text_of(bytes: &[u8]) -> String {
     let mut text = String::from_utf8_lossy(bytes).replace('\0', "\u{fffd}");
     if !text.is_empty() && !text.ends_with('\n') {
@@ -35,7 +37,8 @@ fn text_of(bytes: &[u8]) -> String {
     text
 }
 
-/// The last `most` bytes of a text, or fewer, from where a line begins; if none begins there, from any letter.
+/// At most the last `most` bytes of a text, from the beginning of a line; when no line begins there, from any
+/// character.
 fn end_of(text: &str, most: usize) -> &str {
     let Some(from) = text.len().checked_sub(most).filter(|from| *from > 0) else { return text };
     let newline = text.as_bytes().iter().skip(from - 1).position(|byte| *byte == b'\n');
@@ -50,13 +53,13 @@ mod tests {
 
     use super::*;
 
-    /// Three bytes at a time, so that lines and letters are cut.
+    /// Reads three bytes at a time, so that lines and characters are cut.
     async fn read(log: &[u8], most: usize) -> String {
         last_lines(BufReader::with_capacity(3, Cursor::new(log)), most).await.unwrap()
     }
 
     #[tokio::test]
-    async fn bytes_that_are_no_text_are_replaced_and_the_rest_is_kept() {
+    async fn bytes_that_are_not_utf8_are_replaced_and_the_rest_is_kept() {
         assert_eq!(read(b"one\n\xff\xfe two\nthree", 100).await, "one\n\u{fffd}\u{fffd} two\nthree\n");
         assert_eq!(read("größer\n".as_bytes(), 100).await, "größer\n");
         assert_eq!(read(b"", 100).await, "");
@@ -73,7 +76,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn of_a_line_that_is_too_long_the_end_is_kept() {
+    async fn the_end_of_a_too_long_line_is_kept() {
         let long = "é".repeat(1000);
         for most in [15, 16] {
             assert_eq!(read(long.as_bytes(), most).await, "é".repeat(7) + "\n");
@@ -82,9 +85,9 @@ mod tests {
         assert_eq!(read(b"one\ntwo\n", 0).await, "");
     }
 
-    /// What is replaced takes three bytes in the place of one.
+    /// A replaced byte takes three bytes.
     #[tokio::test]
-    async fn no_more_text_is_kept_than_asked_for() {
+    async fn the_text_has_at_most_the_given_bytes() {
         let bytes: Vec<u8> = (0..10_000_u32).map(|at| u8::try_from(at * 31 % 256).unwrap()).collect();
         for most in [1, 7, 64, 1000] {
             assert!(read(&bytes, most).await.len() <= most, "{most}");

@@ -1,4 +1,4 @@
-//! Events, as a real API server keeps them.
+//! Events in a real API server.
 
 use std::time::Duration;
 
@@ -13,12 +13,12 @@ use tokio::time::{Instant, sleep};
 const TIMEOUT: Duration = Duration::from_secs(30);
 
 #[tokio::test]
-async fn what_is_said_in_other_words_is_an_event_of_its_own_and_what_is_repeated_is_counted() {
+async fn events_with_other_texts_are_separate_and_repeated_events_are_counted() {
     let server = TestApiServer::shared().await.unwrap();
     let (client, namespace) = (server.client().await.unwrap(), server.namespace().await.unwrap());
     let writer = KubeWriter::new(client.clone(), "kubeon-operator", TIMEOUT);
     let events = EventRecorder::start(client.clone(), &writer, "kubeon-operator", "one");
-    for text in ["Job a is made", "Job b is made", "Job a is made"] {
+    for text in ["Job a is created", "Job b is created", "Job a is created"] {
         let about = ObjectReference {
             api_version: Some("v1".to_owned()),
             kind: Some("ConfigMap".to_owned()),
@@ -28,16 +28,16 @@ async fn what_is_said_in_other_words_is_an_event_of_its_own_and_what_is_repeated
         };
         events.record(EventRecord { about, warning: false, reason: "JobMade", text: text.to_owned() });
     }
-    let told = |event: &Event| {
+    let summary = |event: &Event| {
         let count = event.series.as_ref().map_or(1, |series| series.count);
         (event.reason.clone().unwrap(), event.note.clone().unwrap(), count)
     };
-    let wanted = [("Job a is made", 2), ("Job b is made", 1)]
+    let wanted = [("Job a is created", 2), ("Job b is created", 1)]
         .map(|(text, count)| ("JobMade".to_owned(), text.to_owned(), count));
     let (events, begin) = (Api::<Event>::namespaced(client, &namespace), Instant::now());
     loop {
         let mut found: Vec<_> =
-            events.list(&ListParams::default()).await.unwrap().items.iter().map(told).collect();
+            events.list(&ListParams::default()).await.unwrap().items.iter().map(summary).collect();
         found.sort();
         if found == wanted {
             return;
@@ -47,7 +47,7 @@ async fn what_is_said_in_other_words_is_an_event_of_its_own_and_what_is_repeated
     }
 }
 
-/// A recorder that ends records its waiting events first.
+/// A recorder that shuts down sends its waiting events first.
 #[tokio::test]
 async fn events_that_were_recorded_before_shutdown_are_sent() {
     let server = TestApiServer::shared().await.unwrap();
@@ -66,10 +66,10 @@ async fn events_that_were_recorded_before_shutdown_are_sent() {
             about,
             warning: false,
             reason: "JobMade",
-            text: format!("Job {at} is made"),
+            text: format!("Job {at} is created"),
         });
     }
-    assert!(events.flush(Duration::ZERO).await > 0, "nothing is told at once");
+    assert!(events.flush(Duration::ZERO).await > 0, "events are not sent at once");
     assert_eq!(events.flush(TIMEOUT).await, 0);
     let events = Api::<Event>::namespaced(client, &namespace).list(&ListParams::default()).await.unwrap();
     assert_eq!(events.items.len(), 20);

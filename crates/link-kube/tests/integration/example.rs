@@ -1,4 +1,4 @@
-//! The example for clients, against a real API server.
+//! The example for clients against a real API server.
 
 #[path = "../../examples/watch_clusters.rs"]
 #[allow(dead_code, reason = "its main connects by a file")]
@@ -18,7 +18,7 @@ use tokio::time::timeout;
 
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Sends on what is written.
+/// Sends the written bytes to a channel.
 struct Sent(UnboundedSender<String>);
 
 impl Write for Sent {
@@ -32,39 +32,39 @@ impl Write for Sent {
     }
 }
 
-/// Reads until a line holds these words.
-async fn told(said: &mut UnboundedReceiver<String>, text: &str) {
+/// Reads until a line contains this text.
+async fn printed(output: &mut UnboundedReceiver<String>, text: &str) {
     let mut all = String::new();
     let reads = async {
         while !all.lines().any(|line| line.contains(text)) {
-            all += &said.recv().await.expect("it goes on");
+            all += &output.recv().await.expect("the example runs");
         }
     };
     let in_time = timeout(TIMEOUT, reads).await.is_ok();
-    assert!(in_time, "nobody said {text:?}: {all}");
+    assert!(in_time, "the example did not print {text:?}: {all}");
 }
 
 #[tokio::test]
-async fn watch_clusters_tells_what_is_there_what_changes_and_what_goes() {
+async fn watch_clusters_prints_existing_changed_and_deleted_clusters() {
     let server = TestApiServer::shared().await.unwrap();
     server.apply_crds(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/crds")).await.unwrap();
     let (client, namespace) = (server.client().await.unwrap(), server.namespace().await.unwrap());
     let clusters: Api<KubernetesCluster> = Api::namespaced(client.clone(), &namespace);
-    let wish = json!({"apiVersion": "ecs.yun.com/v1", "kind": "KubernetesCluster", "metadata": {"name": "shop"},
+    let cluster = json!({"apiVersion": "ecs.yun.com/v1", "kind": "KubernetesCluster", "metadata": {"name": "shop"},
         "spec": {"cluster": {"masterList": [{"ip": "10.0.0.1"}], "nodeList": [{"ip": "10.0.0.2"}]}}});
-    clusters.create(&PostParams::default(), &serde_json::from_value(wish).unwrap()).await.unwrap();
-    let (tell, mut said) = unbounded_channel();
-    let follows = tokio::spawn(follow(client, tell));
+    clusters.create(&PostParams::default(), &serde_json::from_value(cluster).unwrap()).await.unwrap();
+    let (sender, mut output) = unbounded_channel();
+    let follows = tokio::spawn(follow(client, sender));
     let name = format!("{namespace}/shop");
-    told(&mut said, &format!("{name} is there unseen: 1 master(s), 1 worker(s)")).await;
+    printed(&mut output, &format!("{name} exists, phase unknown: 1 master(s), 1 worker(s)")).await;
     let status = Patch::Merge(json!({"status": {"phase": "Running"}}));
     clusters.patch_status("shop", &PatchParams::default(), &status).await.unwrap();
-    told(&mut said, &format!("{name} is now Running: 1 master(s), 1 worker(s)")).await;
+    printed(&mut output, &format!("{name} changed, phase Running: 1 master(s), 1 worker(s)")).await;
     clusters.delete("shop", &DeleteParams::default()).await.unwrap();
-    told(&mut said, &format!("{name} is gone, was Running: ")).await;
+    printed(&mut output, &format!("{name} was deleted, phase Running: ")).await;
     follows.abort();
 }
 
-async fn follow(client: Client, tell: UnboundedSender<String>) {
-    watch_clusters::follow(client, &mut Sent(tell)).await.map_err(|error| error.to_string()).unwrap();
+async fn follow(client: Client, sender: UnboundedSender<String>) {
+    watch_clusters::follow(client, &mut Sent(sender)).await.map_err(|error| error.to_string()).unwrap();
 }

@@ -1,11 +1,12 @@
-//! The last applied spec, and how the wish differs from it.
+//! The last applied spec, and the difference between it and the declared spec.
 
 use std::collections::BTreeSet;
 
 use kubeon_api::kubernetes_cluster::{DeclaredCluster, DeclaredNode, NodeList};
 use kubeon_api::{HostAddress, KubernetesCluster, KubernetesClusterSpec, Version, labels};
 
-/// A spec as it may be written down: without key, password and what is about kubeon alone.
+/// The spec without key, password and the fields that only concern kubeon, so that it may be stored in an
+/// annotation.
 #[must_use]
 pub fn without_secrets(spec: &KubernetesClusterSpec) -> KubernetesClusterSpec {
     let mut spec = spec.clone();
@@ -18,7 +19,7 @@ pub fn without_secrets(spec: &KubernetesClusterSpec) -> KubernetesClusterSpec {
     spec
 }
 
-/// The spec that was applied last; `None` when none was.
+/// The last applied spec; `None` when no spec was applied yet.
 pub(super) fn applied(object: &KubernetesCluster) -> Result<Option<KubernetesClusterSpec>, String> {
     let annotations = object.metadata.annotations.as_ref();
     let text =
@@ -26,22 +27,22 @@ pub(super) fn applied(object: &KubernetesCluster) -> Result<Option<KubernetesClu
     if text.is_empty() {
         return Ok(None);
     }
-    let read = serde_json::from_str(text);
-    read.map(Some).map_err(|error| format!("annotation {} cannot be read: {error}", labels::APPLIED_SPEC))
+    let parsed = serde_json::from_str(text);
+    parsed.map(Some).map_err(|error| format!("annotation {} cannot be read: {error}", labels::APPLIED_SPEC))
 }
 
-/// How a wish differs from what was applied.
+/// The difference between the declared and the applied cluster.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Difference {
-    /// Workers that are new.
+    /// New workers.
     pub added: Vec<DeclaredNode>,
-    /// Workers that are no longer wanted.
+    /// Workers that are no longer declared.
     pub removed: Vec<DeclaredNode>,
-    /// What cannot be changed yet, by name.
+    /// The names of changed fields that cannot be changed yet.
     pub refused: Vec<String>,
 }
 
-/// What is a change is said where admission asks as well: [`DeclaredCluster::changes`].
+/// [`DeclaredCluster::changes`] decides what counts as a change, because admission uses it as well.
 pub(super) fn difference(
     applied: &DeclaredCluster,
     wanted: &DeclaredCluster,
@@ -66,18 +67,18 @@ pub(super) fn difference(
 /// masters stay those that were applied, because the engine finds its state by them.
 pub(super) fn with_current_logins(applied: &DeclaredCluster, wanted: &DeclaredCluster) -> DeclaredCluster {
     let now = wanted.by_address();
-    let reached = |list: &NodeList| {
+    let with_logins = |list: &NodeList| {
         let node = |node: &DeclaredNode| match now.get(&node.ip) {
-            Some(said) => DeclaredNode { port: said.port, user: said.user.clone(), ..node.clone() },
+            Some(current) => DeclaredNode { port: current.port, user: current.user.clone(), ..node.clone() },
             None => node.clone(),
         };
         let nodes: Vec<DeclaredNode> = list.iter().map(node).collect();
         NodeList::try_from(nodes).unwrap_or_else(|_| list.clone())
     };
     DeclaredCluster {
-        master_list: reached(&applied.master_list),
-        node_list: reached(&applied.node_list),
-        etcd_list: reached(&applied.etcd_list),
+        master_list: with_logins(&applied.master_list),
+        node_list: with_logins(&applied.node_list),
+        etcd_list: with_logins(&applied.etcd_list),
         auth_config: wanted.auth_config.clone(),
         region: wanted.region.clone(),
         timeout_mins: wanted.timeout_mins,

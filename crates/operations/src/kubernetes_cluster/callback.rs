@@ -1,5 +1,5 @@
-//! What a Job needs to send the result of its operation to another server: the address, the certificate authorities of
-//! the server, and a token that names the operation.
+//! The callback of a Job to the server that gets the result of its operation: the address, the certificate
+//! authorities, and a token that names the operation.
 
 use kubeon_api::ClusterOperation;
 use kubeon_render::job::{Mount, MountSource, TOKEN};
@@ -10,7 +10,7 @@ use crate::settings::OperatorSettings;
 
 /// The key of the certificates in the operation's own ConfigMap.
 pub(super) const AUTHORITIES: &str = "callback-ca.crt";
-/// Where the token is.
+/// The folder of the token.
 const FOLDER: &str = "/callback";
 /// How many seconds a token is valid, which also limits the use of a stolen one.
 const SECONDS: u32 = 3600;

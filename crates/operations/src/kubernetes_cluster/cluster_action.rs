@@ -1,12 +1,12 @@
-//! What derived operations do.
+//! The actions of derived operations.
 
 use kubeon_api::{ClusterOperation, Operation};
 
-/// What a derived operation does. The words are contract B's, 1.5: by them clients ask for it, they stand in the operation's
-/// spec, and its Job is told them in `OPERATION`.
+/// The action of a derived operation. The words are those of contract B, 1.5. Clients use them in the
+/// annotation, and they are in the spec of the operation and in the variable `OPERATION` of its Job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ClusterAction {
-    /// Makes the cluster.
+    /// Creates the cluster.
     Create,
     /// Adds workers.
     ScaleUp,
@@ -17,22 +17,22 @@ pub enum ClusterAction {
 }
 
 impl ClusterAction {
-    /// Every one.
+    /// All actions.
     pub const ALL: [Self; 4] = [Self::Create, Self::ScaleUp, Self::ScaleDown, Self::Terminate];
 
-    /// What this operation does; `None` when a person wrote another word into it.
+    /// The action of this operation; `None` when a user wrote another word into its spec.
     #[must_use]
     pub fn of(operation: &ClusterOperation) -> Option<Self> {
         Self::named(&operation.spec.main.action)
     }
 
-    /// What the word stands for.
+    /// The action with this word.
     #[must_use]
     pub fn named(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|action| action.as_str() == word)
     }
 
-    /// What clients ask for it by.
+    /// The word in the annotation of clients.
     #[must_use]
     pub fn word(self) -> Operation {
         match self {
@@ -43,13 +43,13 @@ impl ClusterAction {
         }
     }
 
-    /// The same as text.
+    /// The word as text.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         self.word().as_str()
     }
 
-    /// What names of Jobs begin with.
+    /// The prefix of the names of Jobs.
     #[must_use]
     pub fn verb(self) -> &'static str {
         match self {

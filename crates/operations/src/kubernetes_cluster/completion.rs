@@ -1,16 +1,18 @@
-//! After an operation: what was applied is written down, then the phase says how it went.
+//! After an operation: writes the applied spec, and then the phase.
 
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kubeon_api::kubeonkube::OperationResult;
-use kubeon_api::refusal::FAILED_WITH;
-use kubeon_api::{ClusterOperation, KubernetesCluster, KubernetesClusterSpec, Operation, Phase, labels};
+use kubeon_api::refusal::failed_with;
+use kubeon_api::{
+    ClusterOperation, ConditionStatus, KubernetesCluster, KubernetesClusterSpec, Operation, Phase, labels,
+};
 
 use super::cluster_action::ClusterAction;
 use super::object_access::{
-    finalizers_patch, has_finalizer, namespace, object_name, object_notice, object_write, our_finalizer,
+    finalizer_name, finalizers_patch, has_finalizer, namespace, object_name, object_notice, object_write,
     status_write,
 };
 use super::persisted_objects::persisted_objects;
@@ -23,8 +25,9 @@ use crate::operation::{at, running};
 use crate::view::{Data, View};
 use crate::write::{Change, ClusterChanges, NeedsReads, ObjectKind, ObjectRef, Write};
 
-/// Settles an operation that ended, one write at a time: each leaves a state from which the next follows.
-pub(super) fn settle(
+/// Completes an ended operation, one write at a time. Each write leaves a state from which the next one
+/// follows.
+pub(super) fn complete(
     s: &View<'_>,
     object: &KubernetesCluster,
     operation: &ClusterOperation,
@@ -33,13 +36,13 @@ pub(super) fn settle(
         operation.status.as_ref().and_then(|status| status.status) == Some(OperationResult::Succeeded);
     let action = ClusterAction::of(operation);
     if action == Some(ClusterAction::Terminate) && succeeded {
-        return release(s, object, &taken_down(object, operation));
+        return release(s, object, &teardown_message(object, operation));
     }
     let phase = object.status.as_ref().and_then(|status| status.phase);
     if succeeded && phase == Some(Phase::Prechecking) {
-        // Who watches the phases sees all of them.
+        // Clients that watch the phase must see every phase.
         let phase = if action == Some(ClusterAction::Create) { Phase::Creating } else { Phase::Scaling };
-        return moved_on(s, object, operation, phase);
+        return advance_phase(s, object, operation, phase);
     }
     let (finished, failed) = derived_operation::words(action);
     let mut wanted = BTreeMap::new();
@@ -52,10 +55,10 @@ pub(super) fn settle(
     annotate(object, wanted).unwrap_or_else(|| ended(s, object, operation, succeeded))
 }
 
-/// The annotations that are not there yet.
+/// Writes missing annotations; `None` when nothing is missing.
 fn annotate(object: &KubernetesCluster, mut wanted: BTreeMap<String, String>) -> Option<ClusterChanges> {
-    let there = object.metadata.annotations.as_ref();
-    wanted.retain(|key, value| there.and_then(|all| all.get(key)) != Some(value));
+    let existing = object.metadata.annotations.as_ref();
+    wanted.retain(|key, value| existing.and_then(|all| all.get(key)) != Some(value));
     if wanted.is_empty() {
         return None;
     }
@@ -63,16 +66,16 @@ fn annotate(object: &KubernetesCluster, mut wanted: BTreeMap<String, String>) ->
         annotations: Some(wanted),
         ..ObjectMeta::default()
     }));
-    Some(ClusterChanges::of(object_write(object, "how it went, for older clients", patch)))
+    Some(ClusterChanges::of(object_write(object, "the result of the operation, for older clients", patch)))
 }
 
-/// Tells who asked by annotation that nothing is left to do.
+/// Answers a request by annotation when nothing is left to do.
 pub(super) fn answer(object: &KubernetesCluster, word: &Operation) -> ClusterChanges {
     let wanted = BTreeMap::from([(labels::OPERATION.to_owned(), word.as_str().to_owned())]);
     annotate(object, wanted).unwrap_or_default()
 }
 
-fn moved_on(
+fn advance_phase(
     s: &View<'_>,
     object: &KubernetesCluster,
     operation: &ClusterOperation,
@@ -81,14 +84,15 @@ fn moved_on(
     let mut new = object.status.clone().unwrap_or_default();
     new.phase = Some(phase);
     new.last_transition_time = Some(at(s.now));
-    let notices = status::begun(&mut new, object, operation, phase, s.now);
-    let writes = status_write(object, &new, "its hosts were fit").into_iter().collect();
+    let notices = status::begin_phase(&mut new, object, operation, phase, s.now);
+    let writes = status_write(object, &new, "the precheck succeeded").into_iter().collect();
     ClusterChanges { stages: vec![writes], notices, wake: None }
 }
 
-/// Whether its hosts were looked at and something was in the way.
-fn unfit(operation: &ClusterOperation) -> bool {
-    status::said(operation, PRECHECKED).is_some_and(|found| found.status == "False")
+/// Whether the precheck failed.
+fn precheck_failed(operation: &ClusterOperation) -> bool {
+    status::operation_condition(operation, PRECHECKED)
+        .is_some_and(|found| found.status == ConditionStatus::False)
 }
 
 fn ended(
@@ -104,8 +108,8 @@ fn ended(
     new.step = None;
     new.reason = (!succeeded).then(|| failure(operation));
     let action = ClusterAction::of(operation);
-    let left_out = history::left_out(operation);
-    let text = new.reason.clone().unwrap_or_else(|| status::as_declared(object, &left_out));
+    let skipped = history::skipped_hosts(operation);
+    let text = new.reason.clone().unwrap_or_else(|| status::up_to_date_message(object, &skipped));
     status::settled(&mut new, (succeeded, action == Some(ClusterAction::Create)), &text, s.now);
     if succeeded {
         let spec = operation.metadata.annotations.as_ref().and_then(|all| all.get(labels::APPLIED_SPEC));
@@ -115,32 +119,34 @@ fn ended(
         new.version = version.or(new.version).or_else(|| s.settings.default_version.parse().ok());
         new.kubeconfig_secret = status::kubeconfig(s, object);
         if let Some(cluster) = &cluster {
-            node_status::show(&mut new, cluster, &left_out);
+            node_status::show(&mut new, cluster, &skipped);
         }
     }
-    let mut changes =
-        ClusterChanges { notices: status::pinned(&mut new, object, operation), ..ClusterChanges::default() };
-    changes.notices.extend(status::failed_steps(&mut new, object, operation));
-    if unfit(operation) {
-        changes.notices.extend(status::fitness(object, operation));
+    let mut changes = ClusterChanges {
+        notices: status::pinned_key_notices(&mut new, object, operation),
+        ..ClusterChanges::default()
+    };
+    changes.notices.extend(status::failed_step_notices(&mut new, object, operation));
+    if precheck_failed(operation) {
+        changes.notices.extend(status::precheck_notices(object, operation));
     }
     new.conditions.retain(|condition| !succeeded || condition.type_ != STEP_FAILED);
-    changes.stages.push(status_write(object, &new, "its operation ended").into_iter().collect());
-    let warning = !succeeded || !left_out.is_empty();
+    changes.stages.push(status_write(object, &new, "the operation ended").into_iter().collect());
+    let warning = !succeeded || !skipped.is_empty();
     changes.notices.push(object_notice(object, warning, reason(action, succeeded), text));
-    if let Some(way) = history::way_out(operation).filter(|_| !succeeded) {
-        let hosts: Vec<String> = way.hosts.iter().map(ToString::to_string).collect();
+    if let Some(proposal) = history::skip_proposal(operation).filter(|_| !succeeded) {
+        let hosts: Vec<String> = proposal.hosts.iter().map(ToString::to_string).collect();
         let text = format!(
             "{} cannot be reached; bring it back, or go on without: {}",
             hosts.join(", "),
-            way.command
+            proposal.command
         );
         changes.notices.push(object_notice(object, true, "HostUnreachable", text));
     }
     changes
 }
 
-/// The reason of the event that it ended, but for a cluster that was taken down: that is told by [`release`].
+/// The reason of the event at the end. [`release`] records the end of a successful teardown.
 fn reason(action: Option<ClusterAction>, succeeded: bool) -> &'static str {
     match (action, succeeded) {
         (Some(ClusterAction::Create), true) => "CreateKubeJobSuccess",
@@ -153,32 +159,32 @@ fn reason(action: Option<ClusterAction>, succeeded: bool) -> &'static str {
     }
 }
 
-fn taken_down(object: &KubernetesCluster, operation: &ClusterOperation) -> String {
-    let without = operation.metadata.annotations.as_ref().and_then(|all| all.get(labels::WITHOUT));
-    match without {
+fn teardown_message(object: &KubernetesCluster, operation: &ClusterOperation) -> String {
+    let skip_hosts = operation.metadata.annotations.as_ref().and_then(|all| all.get(labels::WITHOUT));
+    match skip_hosts {
         None => "the cluster was taken down".to_owned(),
         Some(hosts) => format!(
-            "the cluster was taken down; whichever of {hosts} did not answer keeps what it has of it: before it is started \
-             again, have it reset: kubeon-node reset --cluster {}",
+            "the cluster was taken down; hosts of {hosts} that did not answer still have parts of it: before such a host \
+             is used again, reset it: kubeon-node reset --cluster {}",
             object_name(object)
         ),
     }
 }
 
-/// Why it failed, with what can be typed. Contract B, cases 17 and 33.
+/// The cause of the failure, with a command to continue. Contract B, cases 17 and 33.
 fn failure(operation: &ClusterOperation) -> String {
-    history::told(operation, &words(operation))
-}
-
-fn words(operation: &ClusterOperation) -> String {
     let status = operation.status.clone().unwrap_or_default();
-    match condition::find(&status.conditions, PRECHECKED) {
-        Some(found) if found.status == "False" => format!("{FAILED_WITH}\n {}", found.message),
-        _ => status.reason.unwrap_or_else(|| "it failed and left no message".to_owned()),
+    match (condition::find(&status.conditions, PRECHECKED), status.reason) {
+        (Some(found), _) if found.status == ConditionStatus::False => {
+            history::failure_text(operation, &failed_with([&found.message]))
+        }
+        // The reason of an ended operation already has the command.
+        (_, Some(reason)) => reason,
+        (_, None) => history::failure_text(operation, "it failed and left no message"),
     }
 }
 
-/// The operation that was claimed is gone: somebody deleted it.
+/// The claimed operation was deleted.
 pub(super) fn lost(
     s: &View<'_>,
     object: &KubernetesCluster,
@@ -189,8 +195,8 @@ pub(super) fn lost(
     if *s.data_of(&target)? != Data::Absent {
         return Ok(ClusterChanges::default());
     }
-    if let Some(left) = cluster::left_over(s) {
-        return Ok(abandoned(s, object, claimed, &left));
+    if let Some(remaining) = cluster::remaining_work(s) {
+        return Ok(abandoned(s, object, claimed, &remaining));
     }
     let mut new = object.status.clone().unwrap_or_default();
     let text = format!("its operation {claimed} was deleted before it ended");
@@ -207,24 +213,26 @@ pub(super) fn lost(
     Ok(changes)
 }
 
-/// What works for an operation that was deleted. Its Job is the object's or nobody's, so that it does not go with it: it is
-/// told to end, after the object says what it waits for. `left` says so where there is no Job any more.
-fn abandoned(s: &View<'_>, object: &KubernetesCluster, claimed: &str, left: &str) -> ClusterChanges {
-    let works = |job: &&Job| job_state::job_state(job) == JobState::Works;
-    let holds = |job: &&Job| works(job) || s.pods_of(job).any(job_state::lives);
-    let text = match cluster::abandoned(s).find(holds).and_then(|job| job.metadata.name.as_deref()) {
+/// Stops what still runs for a deleted operation. The Job is not owned by the operation, so it is not deleted
+/// with it. It is suspended after the object's status says what the cluster waits for. `remaining` says that
+/// when there is no Job any more.
+fn abandoned(s: &View<'_>, object: &KubernetesCluster, claimed: &str, remaining: &str) -> ClusterChanges {
+    let runs = |job: &&Job| job_state::job_state(job) == JobState::Running;
+    let blocks = |job: &&Job| runs(job) || s.pods_of(job).any(job_state::is_running);
+    let text = match cluster::abandoned_jobs(s).find(blocks).and_then(|job| job.metadata.name.as_deref()) {
         Some(job) => {
             format!("operation {claimed} was deleted while its Job {job} worked; waits until that has ended")
         }
-        None => format!("operation {claimed} was deleted while it worked; {left}"),
+        None => format!("operation {claimed} was deleted while it worked; {remaining}"),
     };
-    let mut changes = status::abandoned(s, object, &text);
-    let told = cluster::abandoned(s).filter(works).filter_map(|job| running::told_to_end(job, None));
-    changes.stages.push(told.collect());
+    let mut changes = status::operation_deleted(s, object, &text);
+    let suspended = cluster::abandoned_jobs(s).filter(runs).filter_map(|job| running::suspend_job(job, None));
+    changes.stages.push(suspended.collect());
     changes
 }
 
-/// Takes away what the operator keeps for the cluster, then the finalizer; those of others stay.
+/// Deletes the persisted objects of the cluster, then removes the operator's finalizer. Other finalizers
+/// stay.
 pub(super) fn release(s: &View<'_>, object: &KubernetesCluster, why: &str) -> ClusterChanges {
     if !has_finalizer(object) {
         return ClusterChanges::default();
@@ -232,9 +240,10 @@ pub(super) fn release(s: &View<'_>, object: &KubernetesCluster, why: &str) -> Cl
     let ns = namespace(object);
     let retained =
         object.spec.deletion_policy == Some(kubeon_api::kubernetes_cluster::DeletionPolicy::Retain);
-    let kept = persisted_objects(ns, object_name(object)).into_iter();
-    let gone = kept.filter(|target| !retained && s.settings.watches(ns) && s.objects.meta(target).is_some());
-    let removed: Vec<Write> = gone
+    let persisted = persisted_objects(ns, object_name(object)).into_iter();
+    let deleted =
+        persisted.filter(|target| !retained && s.settings.watches(ns) && s.objects.meta(target).is_some());
+    let removed: Vec<Write> = deleted
         .map(|target| Write {
             why: why.to_owned(),
             target,
@@ -242,11 +251,18 @@ pub(super) fn release(s: &View<'_>, object: &KubernetesCluster, why: &str) -> Cl
             operation: None,
         })
         .collect();
-    let ours = our_finalizer(object);
-    let left = object.metadata.finalizers.iter().flatten().filter(|one| **one != ours).cloned().collect();
-    let free = object_write(object, why, Change::Merge(finalizers_patch(object, left)));
+    let own_finalizer = finalizer_name(object);
+    let remaining = object
+        .metadata
+        .finalizers
+        .iter()
+        .flatten()
+        .filter(|finalizer| **finalizer != own_finalizer)
+        .cloned()
+        .collect();
+    let release = object_write(object, why, Change::Merge(finalizers_patch(object, remaining)));
     ClusterChanges {
-        stages: vec![removed, vec![free]],
+        stages: vec![removed, vec![release]],
         notices: vec![object_notice(object, false, "DeleteKubeJobSuccess", why)],
         wake: None,
     }

@@ -1,4 +1,4 @@
-//! The operation that a wish becomes.
+//! The operation that is derived from a `KubernetesCluster`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,20 +19,20 @@ use crate::operation::{at, name};
 use crate::view::View;
 use crate::write::{Change, ClusterChanges, ObjectKind, ObjectRef, Write};
 
-/// The name of the operation that this wish becomes: one name for one wish, however often it is computed.
+/// The name of the derived operation. It is the same each time it is computed for one change.
 pub(super) fn name_of(object: &KubernetesCluster, desired: &DesiredOperation) -> String {
     let uid = object.metadata.uid.as_deref().unwrap_or_default();
     let since =
         object.status.as_ref().and_then(|status| status.last_transition_time.as_ref()).map(|time| time.0);
     let mut content = json!(desired.spec).to_string();
-    for (key, text) in LENIENT.iter().filter_map(|key| Some((key, history::said(object, key)?))) {
+    for (key, text) in LENIENT.iter().filter_map(|key| Some((key, history::annotation_of(object, key)?))) {
         content.push_str(&format!("\n{key}={text}"));
     }
     let of = (namespace(object), object_name(object), uid);
     names::derived_operation(of, desired.action.as_str(), &content, since)
 }
 
-/// Makes the operation, then claims the cluster for it.
+/// Creates the operation, then claims the cluster for it.
 pub(super) fn begin(
     s: &View<'_>,
     object: &KubernetesCluster,
@@ -41,20 +41,18 @@ pub(super) fn begin(
 ) -> ClusterChanges {
     let operation = name_of(object, desired);
     let mut changes = ClusterChanges::default();
-    let made = Write {
+    let operation_write = Write {
         why: desired.why.clone(),
         target: ObjectRef::new(ObjectKind::Operation, "", &operation),
         change: Change::Create(operation_object(s, object, desired, &operation).into()),
         operation: None,
     };
-    let there = mine.iter().any(|one| name(one) == operation);
-    changes.stages.push(if there { Vec::new() } else { vec![made] });
+    let exists = mine.iter().any(|existing| name(existing) == operation);
+    changes.stages.push(if exists { Vec::new() } else { vec![operation_write] });
     let mut new = object.status.clone().unwrap_or_default();
-    let (phase, word) = match desired.action {
-        ClusterAction::Terminate => (Phase::Terminating, "TearingDown"),
-        ClusterAction::Create | ClusterAction::ScaleUp | ClusterAction::ScaleDown => {
-            (Phase::Prechecking, "Prechecking")
-        }
+    let phase = match desired.action {
+        ClusterAction::Terminate => Phase::Terminating,
+        ClusterAction::Create | ClusterAction::ScaleUp | ClusterAction::ScaleDown => Phase::Prechecking,
     };
     new.phase = Some(phase);
     new.reason = None;
@@ -63,12 +61,12 @@ pub(super) fn begin(
     new.job_name = None;
     new.last_transition_time = Some(at(s.now));
     new.observed_generation = object.metadata.generation;
-    // Those of an earlier operation: the same step may fail again.
+    // Remove the failed steps of an earlier operation: the same step may fail again.
     new.conditions.retain(|condition| condition.type_ != STEP_FAILED);
-    status::progressing(&mut new, word, &desired.why, s.now);
-    changes
-        .stages
-        .push(status_write(object, &new, format!("{operation} has its turn")).into_iter().collect());
+    status::progressing(&mut new, phase, &desired.why, s.now);
+    changes.stages.push(
+        status_write(object, &new, format!("{operation} is the current operation")).into_iter().collect(),
+    );
     changes.notices.push(object_notice(
         object,
         false,
@@ -100,7 +98,7 @@ fn operation_object(
         (WHY_ANNOTATION.to_owned(), desired.why.clone()),
         (HOSTS_ANNOTATION.to_owned(), hosts.join(",")),
     ]);
-    let lenient = LENIENT.iter().filter_map(|key| Some((*key, history::said(object, key)?)));
+    let lenient = LENIENT.iter().filter_map(|key| Some((*key, history::annotation_of(object, key)?)));
     annotations.extend(lenient.map(|(key, text)| (key.to_owned(), text.to_owned())));
     let labels = BTreeMap::from([
         (names::CLUSTER_LABEL.to_owned(), names::label(object_name(object))),
@@ -124,7 +122,7 @@ fn operation_object(
     operation
 }
 
-/// The words that an action ends with: after a success, after a failure. One that nobody knows ends as taking down does.
+/// The words of the annotation after a success and after a failure. An unknown action ends like a teardown.
 pub(super) fn words(action: Option<ClusterAction>) -> (Operation, Operation) {
     match action {
         Some(ClusterAction::Create) => (Operation::CreateFinished, Operation::CreateFailed),

@@ -1,5 +1,5 @@
-//! What operations that ended tell: which hosts they may have touched, which they did without, and what a person may type so
-//! that the next one gets further.
+//! Facts from ended operations: the hosts that they may have changed, the hosts that they skipped, and the
+//! command with which a user lets the next operation continue.
 
 use std::sync::Arc;
 
@@ -9,9 +9,9 @@ use kubeon_api::{ClusterOperation, HostAddress, KubernetesCluster, Remedy, label
 use crate::names::{DERIVED_NAMESPACE_LABEL, HOSTS_ANNOTATION};
 use crate::order;
 
-/// The checks that say whether a host can be looked at.
-const SIGHT: [&str; 2] = ["reach", "login"];
-/// The most hosts that one command names; the next operation reports the rest.
+/// The checks that fail when a host cannot be inspected.
+const REACH_CHECKS: [&str; 2] = ["reach", "login"];
+/// The most hosts in one command; the next operation reports the others.
 const MOST_NAMED: usize = 64;
 
 fn annotation<'a>(
@@ -21,41 +21,44 @@ fn annotation<'a>(
     annotations?.get(key).map(|text| text.trim()).filter(|text| !text.is_empty())
 }
 
-/// What the object says about how its operations are done.
-pub(super) fn said<'a>(object: &'a KubernetesCluster, key: &str) -> Option<&'a str> {
+/// An annotation of the object that changes how its operations run; `None` when it is empty.
+pub(super) fn annotation_of<'a>(object: &'a KubernetesCluster, key: &str) -> Option<&'a str> {
     annotation(object.metadata.annotations.as_ref(), key)
 }
 
-/// The annotations by which a person lets the next operation get further.
+/// The annotations with which a user lets the next operation continue.
 pub(super) const LENIENT: [&str; 2] = [labels::IGNORE_CHECKS, labels::WITHOUT];
 
-/// The operations that ended last; more than one where that was within one second.
+/// The operations that ended last; several when they ended within one second.
 fn last(mine: &[Arc<ClusterOperation>]) -> impl Iterator<Item = &Arc<ClusterOperation>> {
-    let when = |one: &ClusterOperation| {
-        let end = one.status.as_ref().and_then(|status| status.end_time.as_ref()).map(|time| time.0);
-        (end, one.metadata.creation_timestamp.as_ref().map(|time| time.0))
+    let when = |operation: &ClusterOperation| {
+        let end = operation.status.as_ref().and_then(|status| status.end_time.as_ref()).map(|time| time.0);
+        (end, operation.metadata.creation_timestamp.as_ref().map(|time| time.0))
     };
-    let ended = || mine.iter().filter(|one| order::ended(one));
-    let newest = ended().map(|one| when(one)).max();
-    ended().filter(move |one| Some(when(one)) == newest)
+    let ended = || mine.iter().filter(|operation| order::ended(operation));
+    let newest = ended().map(|operation| when(operation)).max();
+    ended().filter(move |operation| Some(when(operation)) == newest)
 }
 
-/// Whether something was said since the last operation ended that may let another one pass.
+/// Whether a user changed an annotation since the last operation ended, so that another attempt may succeed.
 pub(super) fn permits_retry(object: &KubernetesCluster, mine: &[Arc<ClusterOperation>]) -> bool {
-    let knew = |one: &Arc<ClusterOperation>| {
-        let then = one.metadata.annotations.as_ref();
-        LENIENT.iter().all(|key| said(object, key).is_none_or(|now| annotation(then, key) == Some(now)))
+    let had_same_annotations = |operation: &Arc<ClusterOperation>| {
+        let then = operation.metadata.annotations.as_ref();
+        LENIENT
+            .iter()
+            .all(|key| annotation_of(object, key).is_none_or(|now| annotation(then, key) == Some(now)))
     };
     let mut last = last(mine).peekable();
-    last.peek().is_some() && !last.any(knew)
+    last.peek().is_some() && !last.any(had_same_annotations)
 }
 
-/// The hosts that operations were about that failed since the last one that went well.
-pub(super) fn touched(mine: &[Arc<ClusterOperation>]) -> Vec<HostAddress> {
-    let failed = mine.iter().rev().filter(|one| order::ended(one)).take_while(|one| {
-        one.status.as_ref().and_then(|status| status.status) == Some(OperationResult::Failed)
+/// The hosts of the operations that failed since the last successful one.
+pub(super) fn hosts_of_failed(mine: &[Arc<ClusterOperation>]) -> Vec<HostAddress> {
+    let failed = mine.iter().rev().filter(|operation| order::ended(operation)).take_while(|operation| {
+        operation.status.as_ref().and_then(|status| status.status) == Some(OperationResult::Failed)
     });
-    let listed = failed.filter_map(|one| annotation(one.metadata.annotations.as_ref(), HOSTS_ANNOTATION));
+    let listed =
+        failed.filter_map(|operation| annotation(operation.metadata.annotations.as_ref(), HOSTS_ANNOTATION));
     let mut hosts: Vec<HostAddress> =
         listed.flat_map(|hosts| hosts.split(',').filter_map(|host| host.parse().ok())).collect();
     hosts.sort();
@@ -63,62 +66,66 @@ pub(super) fn touched(mine: &[Arc<ClusterOperation>]) -> Vec<HostAddress> {
     hosts
 }
 
-/// The hosts that an operation did without because they did not answer.
-pub(super) fn left_out(operation: &ClusterOperation) -> Vec<HostAddress> {
+/// The hosts that an operation skipped because they did not answer.
+pub(super) fn skipped_hosts(operation: &ClusterOperation) -> Vec<HostAddress> {
     let findings = operation.status.iter().flat_map(|status| &status.findings);
-    let silent = findings.filter(|it| it.ignored && SIGHT.contains(&it.check.as_str()));
-    silent.filter_map(|it| it.host.parse().ok()).collect()
+    let unreachable =
+        findings.filter(|finding| finding.ignored && REACH_CHECKS.contains(&finding.check.as_str()));
+    unreachable.filter_map(|finding| finding.host.parse().ok()).collect()
 }
 
-/// Whether the object runs without a host that was left out.
-pub(super) fn lacks(object: &KubernetesCluster) -> Vec<HostAddress> {
+/// The hosts that are not part of the running cluster because they were skipped.
+pub(super) fn missing_hosts(object: &KubernetesCluster) -> Vec<HostAddress> {
     let nodes = object.status.iter().flat_map(|status| &status.nodes);
     nodes.filter(|node| node.ready == Some(false)).map(|node| node.ip).collect()
 }
 
-/// Hosts that stand in a derived operation's way and may be left out, and what to type so that they are.
-pub(crate) struct WayOut {
+/// Unreachable hosts that a derived operation may skip, and the command for that.
+pub(crate) struct SkipProposal {
     pub hosts: Vec<HostAddress>,
     pub command: String,
 }
 
-/// The hosts that may be left out, as the refusals of the operation name them.
-pub(crate) fn way_out(operation: &ClusterOperation) -> Option<WayOut> {
+/// The proposal from the refusals of the operation; `None` when no host may be skipped.
+pub(crate) fn skip_proposal(operation: &ClusterOperation) -> Option<SkipProposal> {
     let namespace = operation.metadata.labels.as_ref()?.get(DERIVED_NAMESPACE_LABEL)?;
-    let agreed = annotation(operation.metadata.annotations.as_ref(), labels::WITHOUT);
-    let agreed: Vec<&str> = agreed.unwrap_or_default().split(',').map(str::trim).collect();
-    let agreed: Vec<&str> = agreed.into_iter().filter(|name| !name.is_empty()).collect();
+    let already_skipped = annotation(operation.metadata.annotations.as_ref(), labels::WITHOUT);
+    let already_skipped: Vec<&str> = already_skipped.unwrap_or_default().split(',').map(str::trim).collect();
+    let already_skipped: Vec<&str> = already_skipped.into_iter().filter(|name| !name.is_empty()).collect();
     let refusals = operation.status.iter().flat_map(|status| &status.refusals);
     let named = refusals.filter_map(|refusal| match &refusal.remedy {
         Some(Remedy::SkipHost(host)) => Some(*host),
         _ => None,
     });
     let mut hosts: Vec<HostAddress> =
-        named.filter(|host| !agreed.contains(&host.to_string().as_str())).collect();
+        named.filter(|host| !already_skipped.contains(&host.to_string().as_str())).collect();
     hosts.sort();
     hosts.dedup();
     hosts.truncate(MOST_NAMED);
     if hosts.is_empty() {
         return None;
     }
-    let overwrite = if agreed.is_empty() { "" } else { "--overwrite " };
-    let all: Vec<String> =
-        agreed.iter().map(|name| (*name).to_owned()).chain(hosts.iter().map(ToString::to_string)).collect();
+    let overwrite = if already_skipped.is_empty() { "" } else { "--overwrite " };
+    let all: Vec<String> = already_skipped
+        .iter()
+        .map(|name| (*name).to_owned())
+        .chain(hosts.iter().map(ToString::to_string))
+        .collect();
     let command = format!(
         "kubectl -n {namespace} annotate {overwrite}ecs {} {}={}",
         operation.spec.cluster,
         labels::WITHOUT,
         all.join(",")
     );
-    Some(WayOut { hosts, command })
+    Some(SkipProposal { hosts, command })
 }
 
-/// The words of a failure as people who declare clusters read them: with what they can type.
-pub(crate) fn told(operation: &ClusterOperation, words: &str) -> String {
-    match way_out(operation) {
-        Some(way) if !words.contains(&way.command) => {
-            crate::condition::clipped_before(words, &format!("\nto go on without: {}", way.command))
+/// The message of a failure, with the command to continue if there is one.
+pub(crate) fn failure_text(operation: &ClusterOperation, message: &str) -> String {
+    match skip_proposal(operation) {
+        Some(proposal) => {
+            crate::condition::clipped_before(message, &format!("\nto go on without: {}", proposal.command))
         }
-        _ => crate::condition::clipped(words),
+        None => crate::condition::clipped(message),
     }
 }

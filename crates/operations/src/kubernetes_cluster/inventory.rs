@@ -10,7 +10,7 @@ pub(super) fn joined(nodes: &NodeList) -> String {
     nodes.iter().map(|node| node.ip.to_string()).collect::<Vec<_>>().join(",")
 }
 
-/// `HOSTS_YAML`, in the very shape that older clients read.
+/// `HOSTS_YAML`, in the form that older clients read.
 pub(super) fn yaml(cluster: &DeclaredCluster) -> String {
     let mut text = groups(cluster);
     for ip in cluster.by_address().into_keys() {
@@ -19,13 +19,13 @@ pub(super) fn yaml(cluster: &DeclaredCluster) -> String {
     text
 }
 
-/// The same, with how each host is logged in to: for the program when it is told a name and no declaration.
+/// The same inventory with the login of each host, for a runner that gets only the name of the cluster.
 pub(super) fn with_logins(cluster: &DeclaredCluster) -> String {
     let account = cluster.auth_config.as_ref().and_then(|auth| auth.username.as_ref());
     let mut text = groups(cluster);
     for (ip, node) in cluster.by_address() {
         let port = node.port.map(|port| format!("      ansible_port: {port}\n"));
-        // In quotes: an account may be called null.
+        // Quoted, because an account may have the name `null`.
         let user = node.user.as_ref().or(account).map(|user| format!("      ansible_user: \"{user}\"\n"));
         text.push_str(&host(ip, &[port, user].into_iter().flatten().collect::<String>()));
     }

@@ -1,4 +1,5 @@
-//! The Job of a derived operation, contract B, 2.4: no secret in its environment, the key a mounted Secret.
+//! The Job of a derived operation, contract B, 2.4. Its environment contains no secret; the key is in a
+//! mounted Secret.
 
 use std::collections::BTreeMap;
 
@@ -10,32 +11,31 @@ use kubeon_api::{
     ClusterOperation, DataRef, KubernetesCluster, KubernetesClusterSpec, PrivateKey, PrivateKeyError, labels,
 };
 use kubeon_render::job::{Mount, MountSource, OperationJob, Program, job};
-use serde_json::json;
 
 use super::cluster_action::ClusterAction;
-use super::object_access::{namespace, object_name, version_that_runs};
+use super::object_access::{namespace, object_name, running_version};
 use super::persisted_objects::{persisted_objects, state_missing_text};
 use super::{callback, inventory};
 use crate::names::{self, DERIVED_UID_LABEL, HOSTS_ANNOTATION, OPERATION_LABEL};
 use crate::operation::finish::{End, finish};
 use crate::operation::inputs::{KEY, Obstacle};
-use crate::operation::wait::{Wait, waits};
+use crate::operation::wait::{Wait, report_wait};
 use crate::operation::{OperationChanges, archive, name, start as common, uid};
 use crate::persisted;
 use crate::view::{Data, View};
 use crate::write::{Change, NeedsReads, ObjectKind, ObjectRef, Write};
 
-/// Bytes that one variable of an environment may hold; Linux refuses 128 KiB.
+/// The most bytes in an environment variable; Linux refuses 128 KiB.
 const MOST_IN_ENV: usize = 96 * 1024;
-/// How often another name is tried when a ConfigMap's five digits are taken.
+/// How many names are tried for a ConfigMap, because five digits may already be taken.
 const ATTEMPTS: u8 = 16;
-/// Seconds that a Job stays when it ended. Its log is kept by then; an operator that was away for longer would take it for
-/// one that somebody deleted.
-const STAYS: i32 = 7 * 24 * 3600;
-/// The same of the one that takes the cluster down, contract B.
-const LAST_STAYS: i32 = 3600;
+/// Seconds until Kubernetes removes an ended Job. Its log is stored by then. If the operator were away for
+/// longer, it would treat the Job as deleted by a user.
+const TTL_SECONDS: i32 = 7 * 24 * 3600;
+/// The same for the Job that takes the cluster down, contract B.
+const TEARDOWN_TTL_SECONDS: i32 = 3600;
 
-/// Where the ConfigMap is mounted.
+/// The folder where the ConfigMap is mounted.
 const CONF: &str = "/conf";
 
 type Values = BTreeMap<String, Vec<u8>>;
@@ -48,7 +48,7 @@ pub(super) fn start(
     match prepared(s, object, operation) {
         Ok(changes) => Ok(changes),
         Err(Obstacle::Read(reads)) => Err(reads),
-        Err(Obstacle::Wait(wait)) => Ok(waits(s, operation, &wait)),
+        Err(Obstacle::Wait(wait)) => Ok(report_wait(s, operation, &wait)),
         Err(Obstacle::Refuse(word, text)) => Ok(finish(s, operation, End::failed(word, text))),
     }
 }
@@ -58,11 +58,11 @@ fn prepared(
     object: &KubernetesCluster,
     operation: &ClusterOperation,
 ) -> Result<OperationChanges, Obstacle> {
-    let mut spec = asked(object, operation)?;
+    let mut spec = operation_spec(object, operation)?;
     let credentials = credentials(s, object)?;
-    account(&mut spec, &credentials);
-    common::trouble(s, operation)?;
-    state_is_there(s, object, operation)?;
+    set_account(&mut spec, &credentials);
+    common::check_refusal(s, operation)?;
+    check_state(s, object, operation)?;
     let (ns, action) = (namespace(object), operation.spec.main.action.as_str());
     let at = DataRef::new(ns, names::derived_job(action, ns, object_name(object), name(operation)));
     let map = config(s, object, operation, &spec, &at)?;
@@ -83,43 +83,45 @@ fn prepared(
         secret = Some(copy);
     }
     copies.retain(|copy| s.objects.meta(&copy.target).is_none());
-    copies.extend(kept(s, object, operation, &at)?);
-    let made = Write {
+    copies.extend(persisted_data(s, object, operation, &at)?);
+    let job_write = Write {
         why: "the operation starts".to_owned(),
         target: ObjectRef::new(ObjectKind::Job, &at.namespace, &at.name),
         change: Change::Create(the_job(s, object, operation, &spec, &at, &map.target.name, secret).into()),
         operation: Some(name(operation).to_owned()),
     };
     let mut progress = OperationChanges { claims: true, ..OperationChanges::default() };
-    progress.changes.stages = vec![copies, vec![made]];
+    progress.changes.stages = vec![copies, vec![job_write]];
     Ok(progress)
 }
 
-/// Making a cluster is not gone on with when what an earlier Job wrote down of its hosts was taken away: they would be
-/// nobody's.
-fn state_is_there(
+/// The creation of a cluster does not continue when the state of an earlier Job was deleted, because nothing
+/// else records the changes on the hosts.
+fn check_state(
     s: &View<'_>,
     object: &KubernetesCluster,
     operation: &ClusterOperation,
 ) -> Result<(), Obstacle> {
     let state = names::state(namespace(object), object_name(object));
     let state = ObjectRef::new(ObjectKind::Secret, namespace(object), state);
-    let of_it = |one: &ClusterOperation| {
-        let uid = one.metadata.labels.as_ref().and_then(|labels| labels.get(DERIVED_UID_LABEL));
-        uid == object.metadata.uid.as_ref() && name(one) != name(operation)
+    let of_same_cluster = |other: &ClusterOperation| {
+        let uid = other.metadata.labels.as_ref().and_then(|labels| labels.get(DERIVED_UID_LABEL));
+        uid == object.metadata.uid.as_ref() && name(other) != name(operation)
     };
-    let begun =
-        |one: &ClusterOperation| of_it(one) && one.status.as_ref().is_some_and(|it| it.job_ref.is_some());
-    let begun = s.operations.iter().any(|one| begun(one));
+    let has_had_job = |other: &ClusterOperation| {
+        of_same_cluster(other) && other.status.as_ref().is_some_and(|status| status.job_ref.is_some())
+    };
+    let has_had_job = s.operations.iter().any(|other| has_had_job(other));
     let creates = ClusterAction::of(operation) == Some(ClusterAction::Create);
-    if creates && begun && s.objects.meta(&state).is_none() {
+    if creates && has_had_job && s.objects.meta(&state).is_none() {
         return Err(Obstacle::Wait(Wait::Missing(state_missing_text(object, &state))));
     }
     Ok(())
 }
 
-/// What outlives the Job. Nothing owns it: deleting the cluster takes it down first, and that needs it.
-fn kept(
+/// The objects that outlive the Job. They have no owner, because the teardown of a deleted cluster needs
+/// them.
+fn persisted_data(
     s: &View<'_>,
     object: &KubernetesCluster,
     operation: &ClusterOperation,
@@ -129,20 +131,20 @@ fn kept(
     let label = persisted::cluster(ns, cluster);
     let mut writes = Vec::new();
     for target in persisted_objects(ns, cluster) {
-        let kept = persisted::PersistedObject {
+        let object = persisted::PersistedObject {
             kind: target.kind,
             name: &target.name,
             cluster: &label,
             owner: None,
         };
-        writes.extend(persisted::hand_over(s, kept, at, crate::operation::name(operation))?);
+        writes.extend(persisted::assign(s, object, at, crate::operation::name(operation))?);
     }
     Ok(writes)
 }
 
-/// The spec that the operation was made for. A version that it leaves out is the one that runs, whichever is the newest by
-/// now.
-fn asked(
+/// The spec that the operation was created for. When it has no version, the running version is used, not the
+/// newest one.
+fn operation_spec(
     object: &KubernetesCluster,
     operation: &ClusterOperation,
 ) -> Result<KubernetesClusterSpec, Obstacle> {
@@ -152,11 +154,11 @@ fn asked(
     let mut spec: KubernetesClusterSpec = serde_json::from_str(text).map_err(|error| {
         Obstacle::Refuse("NoSpec", format!("its annotation {} cannot be read: {error}", labels::APPLIED_SPEC))
     })?;
-    spec.cluster.kube_version = spec.cluster.kube_version.or(version_that_runs(object));
+    spec.cluster.kube_version = spec.cluster.kube_version.or(running_version(object));
     Ok(spec)
 }
 
-/// What logs in: the Secret that is referred to, else what stands in the object.
+/// The credentials of the hosts: the referenced Secret, else the fields of the object.
 fn credentials(s: &View<'_>, object: &KubernetesCluster) -> Result<Values, Obstacle> {
     let Some(auth) = &object.spec.cluster.auth_config else { return Ok(Values::new()) };
     let Some(reference) = &auth.credentials_ref else { return Ok(inline(auth)) };
@@ -185,17 +187,17 @@ fn credentials(s: &View<'_>, object: &KubernetesCluster) -> Result<Values, Obsta
     }
 }
 
-/// The account that is logged in with: a Secret's wins over what stands beside the reference to it. One that is no name is
-/// left to the runner, which says so.
-fn account(spec: &mut KubernetesClusterSpec, credentials: &Values) {
-    let said =
+/// Sets the account. The Secret has precedence over the field beside the reference. The runner reports an
+/// invalid account.
+fn set_account(spec: &mut KubernetesClusterSpec, credentials: &Values) {
+    let account =
         credentials.get("username").and_then(|name| std::str::from_utf8(name).ok()?.trim().parse().ok());
-    if let (Some(auth), Some(name)) = (&mut spec.cluster.auth_config, said) {
+    if let (Some(auth), Some(name)) = (&mut spec.cluster.auth_config, account) {
         auth.username = Some(name);
     }
 }
 
-/// What a Secret holds to log in with, its key as a key file.
+/// The credentials in a Secret, with the key in the form of a key file.
 fn usable(values: &Values, at: &DataRef) -> Result<Values, Obstacle> {
     let mut values = values.clone();
     let Some(key) = values.get(KEY) else {
@@ -232,7 +234,7 @@ fn takes_down(operation: &ClusterOperation) -> bool {
     ClusterAction::of(operation) == Some(ClusterAction::Terminate)
 }
 
-/// The ConfigMap `kube-<action>-<5 hex>`: the Job's name, the wish, the inventory.
+/// The ConfigMap `kube-<action>-<5 hex>`: the Job's name, the declared cluster, the inventory.
 fn config(
     s: &View<'_>,
     object: &KubernetesCluster,
@@ -256,17 +258,22 @@ fn config(
     })?;
     let mut spec = spec.clone();
     if let Some(auth) = &mut spec.cluster.auth_config {
-        // The Secret is mounted beside the wish; the program knows nothing of this meta cluster.
+        // The Secret is mounted beside the ConfigMap; the runner has no access to the meta cluster's Secret.
         auth.credentials_ref = None;
     }
-    let desired = json!({
-        "apiVersion": "ecs.yun.com/v1",
-        "kind": "KubernetesCluster",
-        "metadata": {"name": object_name(object), "namespace": namespace(object)},
-        "spec": spec,
-    });
-    // The removal of a cluster gets only its name, so its inventory has the logins. For other operations the spec has them,
-    // and a ConfigMap of 5,000 hosts is nearly full.
+    let desired = KubernetesCluster {
+        metadata: ObjectMeta {
+            name: Some(object_name(object).to_owned()),
+            namespace: Some(namespace(object).to_owned()),
+            ..ObjectMeta::default()
+        },
+        spec: spec.clone(),
+        status: None,
+    };
+    let desired = serde_json::to_value(desired)
+        .map_err(|error| Obstacle::Refuse("NoText", format!("the declaration cannot be written: {error}")))?;
+    // A teardown gets only the name of the cluster, so its inventory has the logins. For other operations the
+    // spec has them, and a ConfigMap of 5,000 hosts is nearly full.
     let hosts = if takes_down(operation) { inventory::with_logins } else { inventory::yaml };
     let mut data = BTreeMap::from([
         ("job-name".to_owned(), at.name.clone()),
@@ -296,7 +303,7 @@ fn config(
     })
 }
 
-/// The environment of contract B, in its order.
+/// The environment of contract B, in the order of the contract.
 fn environment(
     object: &KubernetesCluster,
     operation: &ClusterOperation,
@@ -316,10 +323,11 @@ fn environment(
         ("IGNORE_CHECKS", annotation(operation, labels::IGNORE_CHECKS)),
         ("WITHOUT", annotation(operation, labels::WITHOUT)),
     ];
-    let said = |name: &str, value: &str| !["IGNORE_CHECKS", "WITHOUT"].contains(&name) || !value.is_empty();
-    // What is too long for an environment stands in /conf alone.
+    let is_present =
+        |name: &str, value: &str| !["IGNORE_CHECKS", "WITHOUT"].contains(&name) || !value.is_empty();
+    // A value that is too long for the environment is only in /conf.
     all.into_iter()
-        .filter(|(name, value)| value.len() <= MOST_IN_ENV && said(name, value))
+        .filter(|(name, value)| value.len() <= MOST_IN_ENV && is_present(name, value))
         .map(|(name, value)| (name.to_owned(), value))
         .collect()
 }
@@ -337,25 +345,26 @@ fn the_job(
     map: &str,
     secret: Option<String>,
 ) -> Job {
-    let whole = |volume, source, path: &str| Mount { volume, source, path: path.to_owned(), key: None };
+    let folder = |volume, source, path: &str| Mount { volume, source, path: path.to_owned(), key: None };
     let state = names::state(namespace(object), object_name(object));
     let known_hosts = names::known_hosts(namespace(object), object_name(object));
     let map_of = |name, optional| MountSource::ConfigMap { name, mode: None, optional };
     let mut mounts = vec![
-        whole("conf", map_of(map.to_owned(), false), CONF),
-        whole("state", MountSource::Secret { name: state, optional: true }, "/state"),
-        whole("known-hosts", map_of(known_hosts, true), "/known-hosts"),
+        folder("conf", map_of(map.to_owned(), false), CONF),
+        folder("state", MountSource::Secret { name: state, optional: true }, "/state"),
+        folder("known-hosts", map_of(known_hosts, true), "/known-hosts"),
     ];
-    mounts.extend(secret.map(|name| whole("auth", MountSource::Secret { name, optional: false }, "/auth")));
+    mounts.extend(secret.map(|name| folder("auth", MountSource::Secret { name, optional: false }, "/auth")));
     if let Some(image) = &s.settings.bundle_image {
         let version =
             spec.cluster.kube_version.map_or_else(|| s.settings.default_version.clone(), |v| v.to_string());
         mounts.push(Mount::bundle(image, &version));
     }
     mounts.extend(callback::token(s.settings, operation));
-    let leaving = takes_down(operation);
-    // Deleting the object would take its Jobs along: the one that takes the cluster down belongs to nobody.
-    let owner = (!leaving).then(|| OwnerReference {
+    let is_teardown = takes_down(operation);
+    // The Job that takes the cluster down has no owner, because the deletion of the object would delete the
+    // Job.
+    let owner = (!is_teardown).then(|| OwnerReference {
         api_version: "ecs.yun.com/v1".to_owned(),
         kind: ObjectKind::KubernetesCluster.as_str().to_owned(),
         name: object_name(object).to_owned(),
@@ -383,6 +392,6 @@ fn the_job(
         mounts,
         resources: operation.spec.resources.clone(),
         deadline_seconds: operation.spec.active_deadline_seconds,
-        ttl_seconds: Some(if leaving { LAST_STAYS } else { STAYS }),
+        ttl_seconds: Some(if is_teardown { TEARDOWN_TTL_SECONDS } else { TTL_SECONDS }),
     })
 }

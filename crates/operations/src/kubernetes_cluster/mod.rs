@@ -1,9 +1,10 @@
-//! Decisions for a `KubernetesCluster`: each change of its spec becomes a derived operation, one after the other.
+//! Decisions for a `KubernetesCluster`: each change of its spec becomes a derived operation. Its operations
+//! run one after the other.
 //!
 //! ```text
 //!   spec ─┐
-//!         ├─ want ──► finalizer ──► operation ──► claim in status.operation ──► Job ──► annotation ──► phase
-//!   last applied spec, annotation                                                         (what was applied)
+//!         ├─ next action ──► finalizer ──► operation ──► claim in status.operation ──► Job ──► annotation ──► phase
+//!   last applied spec, annotation                                                         (the applied spec)
 //! ```
 
 mod applied;
@@ -26,7 +27,7 @@ use k8s_openapi::jiff::Timestamp;
 use kubeon_api::{ClusterOperation, KubernetesCluster};
 
 use self::object_access::{
-    finalizers_patch, has_finalizer, namespace, object_name, object_notice, object_write, our_finalizer,
+    finalizer_name, finalizers_patch, has_finalizer, namespace, object_name, object_notice, object_write,
 };
 use self::persisted_objects::state_missing_text;
 use crate::names::{self, DERIVED_UID_LABEL};
@@ -39,18 +40,18 @@ use crate::write::{Change, ClusterChanges, NeedsReads, ObjectKind, ObjectRef, Wr
 
 pub use applied::without_secrets;
 pub(crate) use cluster_action::ClusterAction;
-pub(crate) use history::told;
+pub(crate) use history::failure_text;
 pub use next_action::{NextAction, next_action};
 pub use persisted_objects::persisted_objects;
 
-/// What is to be done for a `KubernetesCluster` and its operations.
+/// The next reads or writes for a `KubernetesCluster` and its operations.
 pub(crate) fn decide(s: &View<'_>) -> Result<ClusterChanges, NeedsReads> {
-    let ClusterObject::KubernetesCluster(seen) = &s.subject else {
+    let ClusterObject::KubernetesCluster(observed) = &s.subject else {
         return Ok(ClusterChanges::default());
     };
     let mut operations = s.operations.clone();
     order::queue(&mut operations);
-    let object = match seen {
+    let object = match observed {
         Observed::Found(object) => object.as_ref(),
         Observed::Unreadable(_) => return continue_running(s, &operations),
         Observed::Absent => return orphans(s, &operations),
@@ -60,15 +61,15 @@ pub(crate) fn decide(s: &View<'_>) -> Result<ClusterChanges, NeedsReads> {
             == object.metadata.uid.as_ref()
     };
     let (mine, others): (Vec<_>, Vec<_>) = operations.into_iter().partition(belongs);
-    if let Some(changes) = archive::before_all_else(s, &mine)? {
+    if let Some(changes) = archive::urgent_logs(s, &mine)? {
         return Ok(changes);
     }
     let mut changes = orphans(s, &others)?;
     if !changes.is_done() || others.iter().any(|other| !order::ended(other)) {
         return Ok(changes);
     }
-    changes.beside(step(s, object, &mine)?);
-    changes.beside(archive::prune(s, &mine));
+    changes.merge(step(s, object, &mine)?);
+    changes.merge(archive::prune(s, &mine));
     if changes.is_done()
         && let Some(changes) = archive::logs(s, &mine)?
     {
@@ -78,37 +79,41 @@ pub(crate) fn decide(s: &View<'_>) -> Result<ClusterChanges, NeedsReads> {
     Ok(changes)
 }
 
-/// The one thing that is next: go on with what works, settle what ended, or begin what is wanted.
+/// The next step: continue the current operation, complete an ended one, or begin the next one.
 fn step(
     s: &View<'_>,
     object: &KubernetesCluster,
     mine: &[Arc<ClusterOperation>],
 ) -> Result<ClusterChanges, NeedsReads> {
-    let done: Vec<Write> = mine
+    let labels_of_ended: Vec<Write> = mine
         .iter()
-        .filter(|one| order::ended(one))
-        .filter_map(|one| crate::operation::start::meta(one, None, true))
+        .filter(|operation| order::ended(operation))
+        .filter_map(|operation| crate::operation::start::metadata_patch(operation, None, true))
         .collect();
-    let mut changes = ClusterChanges { stages: vec![done], ..ClusterChanges::default() };
+    let mut changes = ClusterChanges { stages: vec![labels_of_ended], ..ClusterChanges::default() };
     let claimed = object.status.as_ref().and_then(|status| status.operation.as_deref());
-    let next = match claimed.map(|claimed| (claimed, mine.iter().find(|one| name(one) == claimed))) {
-        Some((_, Some(operation))) if order::ended(operation) => completion::settle(s, object, operation),
-        Some((_, Some(operation))) => go_on(s, object, operation)?,
+    let next = match claimed
+        .map(|claimed| (claimed, mine.iter().find(|operation| name(operation) == claimed)))
+    {
+        Some((_, Some(operation))) if order::ended(operation) => completion::complete(s, object, operation),
+        Some((_, Some(operation))) => continue_operation(s, object, operation)?,
         Some((claimed, None)) => completion::lost(s, object, claimed)?,
         None => begin(s, object, mine)?,
     };
-    changes.beside(next);
+    changes.merge(next);
     Ok(changes)
 }
 
-fn go_on(
+fn continue_operation(
     s: &View<'_>,
     object: &KubernetesCluster,
     operation: &ClusterOperation,
 ) -> Result<ClusterChanges, NeedsReads> {
     let deleting = object.metadata.deletion_timestamp.is_some();
-    let leaving = deleting && ClusterAction::of(operation) != Some(ClusterAction::Terminate);
-    let ordered = leaving.then(|| ("Deleted", "the KubernetesCluster is being deleted".to_owned()));
+    let is_superseded_by_deletion =
+        deleting && ClusterAction::of(operation) != Some(ClusterAction::Terminate);
+    let ordered =
+        is_superseded_by_deletion.then(|| ("Deleted", "the KubernetesCluster is being deleted".to_owned()));
     let progress = match running::job_of(s, operation) {
         Some(at) => running::decide(s, operation, &at, ordered)?,
         None => match ordered.or_else(|| refusal(operation)) {
@@ -117,7 +122,7 @@ fn go_on(
         },
     };
     let mut changes = progress.changes;
-    changes.beside(status::works(s, object, operation));
+    changes.merge(status::show_progress(s, object, operation));
     Ok(changes)
 }
 
@@ -126,31 +131,31 @@ fn not_started(
     object: &KubernetesCluster,
     operation: &ClusterOperation,
 ) -> Result<OperationChanges, NeedsReads> {
-    if let Some(text) = crate::cluster::left_over(s) {
-        return Ok(wait::waits(s, operation, &Wait::Until(text)));
+    if let Some(text) = crate::cluster::remaining_work(s) {
+        return Ok(wait::report_wait(s, operation, &Wait::Until(text)));
     }
-    let whose = match (object.spec.paused, operation.spec.paused) {
+    let paused_object = match (object.spec.paused, operation.spec.paused) {
         (true, _) => Some("KubernetesCluster"),
         (false, true) => Some("operation"),
         (false, false) => None,
     };
-    if let Some(whose) = whose {
-        return Ok(wait::waits(
+    if let Some(paused_object) = paused_object {
+        return Ok(wait::report_wait(
             s,
             operation,
-            &Wait::Until(format!("paused: spec.paused of the {whose} is true")),
+            &Wait::Until(format!("paused: spec.paused of the {paused_object} is true")),
         ));
     }
     job::start(s, object, operation)
 }
 
-/// Begins what is wanted: the finalizer before the first effect, then the operation, then its claim.
+/// Begins the next action: the finalizer before the first effect, then the operation, then its claim.
 fn begin(
     s: &View<'_>,
     object: &KubernetesCluster,
     mine: &[Arc<ClusterOperation>],
 ) -> Result<ClusterChanges, NeedsReads> {
-    let wanted = untouched(s, object, mine, next_action(s.settings, object, mine))?;
+    let wanted = release_without_state(s, object, mine, next_action(s.settings, object, mine))?;
     if let Some(changes) = superseded(s, mine, &wanted, object)? {
         return Ok(changes);
     }
@@ -159,7 +164,7 @@ fn begin(
         NextAction::Operation(desired) => derived_operation::begin(s, object, desired, mine),
         NextAction::Release(why) => completion::release(s, object, why),
         NextAction::Answer(word) => completion::answer(object, word),
-        NextAction::Nothing | NextAction::Declared | NextAction::Held { .. } | NextAction::Refused(_) => {
+        NextAction::Nothing | NextAction::Declared | NextAction::Blocked { .. } | NextAction::Refused(_) => {
             status::waiting_or_up_to_date(s, object, &wanted)
         }
     })
@@ -168,31 +173,40 @@ fn begin(
 const NOTHING_TO_TAKE_DOWN: NextAction =
     NextAction::Release("nothing was ever written to its hosts: there is nothing to take down");
 
-/// The action for a cluster whose state was never saved. Nothing is on its hosts, because a runner saves the state before
-/// its first change of a host, so no Job has to take it down. `Err` names what must be read to decide.
-fn untouched(
+/// Replaces the teardown of a cluster whose state was never saved. A runner saves the state before its first
+/// change of a host, so nothing is on the hosts and no Job is needed. `Err` names the objects that must be
+/// read to decide.
+fn release_without_state(
     s: &View<'_>,
     object: &KubernetesCluster,
     mine: &[Arc<ClusterOperation>],
     wanted: NextAction,
 ) -> Result<NextAction, NeedsReads> {
-    let leaves =
+    let is_teardown =
         matches!(&wanted, NextAction::Operation(desired) if desired.action == ClusterAction::Terminate);
-    // A spec that was applied once is on the hosts even if its state was deleted; a live runner may be about to save it.
-    if !leaves || !matches!(applied::applied(object), Ok(None)) || crate::cluster::left_over(s).is_some() {
+    // An applied spec is on the hosts even if the state was deleted; a running Job may be about to save the
+    // state.
+    if !is_teardown
+        || !matches!(applied::applied(object), Ok(None))
+        || crate::cluster::remaining_work(s).is_some()
+    {
         return Ok(wanted);
     }
     let state = names::state(namespace(object), object_name(object));
     let state = ObjectRef::new(ObjectKind::Secret, namespace(object), state);
-    let begun = begun(object, mine);
-    if s.objects.meta(&state).is_none() && !begun {
+    let has_had_job = has_had_job(object, mine);
+    if s.objects.meta(&state).is_none() && !has_had_job {
         return Ok(NOTHING_TO_TAKE_DOWN);
     }
     let saved = match s.data_of(&state)? {
         Data::Values { values, .. } => values.get(names::STATE_KEY).is_some_and(|state| !state.is_empty()),
-        // The operator creates it before the first Job, so somebody deleted it, and the list of what is on which host with it.
-        Data::Absent if begun => {
-            return Ok(NextAction::Held { word: "StateMissing", text: state_missing_text(object, &state) });
+        // The operator creates the Secret before the first Job. So a user deleted it, and with it the list of
+        // the changes on the hosts.
+        Data::Absent if has_had_job => {
+            return Ok(NextAction::Blocked {
+                word: "StateMissing",
+                text: state_missing_text(object, &state),
+            });
         }
         Data::Absent => false,
         _ => true,
@@ -200,44 +214,48 @@ fn untouched(
     Ok(if saved { wanted } else { NOTHING_TO_TAKE_DOWN })
 }
 
-/// Whether a Job was ever made for it.
-fn begun(object: &KubernetesCluster, mine: &[Arc<ClusterOperation>]) -> bool {
-    let has_job = |one: &Arc<ClusterOperation>| one.status.as_ref().is_some_and(|it| it.job_ref.is_some());
+/// Whether a Job was ever created for the cluster.
+fn has_had_job(object: &KubernetesCluster, mine: &[Arc<ClusterOperation>]) -> bool {
+    let has_job = |operation: &Arc<ClusterOperation>| {
+        operation.status.as_ref().is_some_and(|status| status.job_ref.is_some())
+    };
     object.status.as_ref().is_some_and(|status| status.job_name.is_some()) || mine.iter().any(has_job)
 }
 
-/// Operations that nobody claims and that are not what is wanted now: while there is one, nothing else begins.
+/// Ends unclaimed operations that are no longer desired. No other operation begins while one of them exists.
 fn superseded(
     s: &View<'_>,
     mine: &[Arc<ClusterOperation>],
     wanted: &NextAction,
     object: &KubernetesCluster,
 ) -> Result<Option<ClusterChanges>, NeedsReads> {
-    let keep = match wanted {
+    let desired_name = match wanted {
         NextAction::Operation(desired) => Some(derived_operation::name_of(object, desired)),
         _ => None,
     };
-    let unwanted = |one: &&Arc<ClusterOperation>| !order::ended(one) && Some(name(one)) != keep.as_deref();
+    let unwanted = |operation: &&Arc<ClusterOperation>| {
+        !order::ended(operation) && Some(name(operation)) != desired_name.as_deref()
+    };
     let mut changes = None;
     for operation in mine.iter().filter(unwanted) {
-        let stop = ("Superseded", "another change was asked for before it began".to_owned());
+        let stop = ("Superseded", "another change was requested before the operation began".to_owned());
         let progress = match running::job_of(s, operation) {
             Some(at) => running::decide(s, operation, &at, Some(stop))?,
             None => finish(s, operation, End::failed(stop.0, stop.1)),
         };
-        changes.get_or_insert_with(ClusterChanges::default).beside(progress.changes);
+        changes.get_or_insert_with(ClusterChanges::default).merge(progress.changes);
     }
     Ok(changes)
 }
 
-/// Operations whose `KubernetesCluster` is gone: what works is ended, what ended is removed.
+/// Operations of a deleted `KubernetesCluster`: stops running ones, and deletes ended ones.
 fn orphans(s: &View<'_>, operations: &[Arc<ClusterOperation>]) -> Result<ClusterChanges, NeedsReads> {
     let mut changes = ClusterChanges::default();
     for operation in operations {
         if order::ended(operation) {
             if operation.metadata.deletion_timestamp.is_none() {
-                changes.beside(ClusterChanges::of(Write {
-                    why: "its KubernetesCluster is gone".to_owned(),
+                changes.merge(ClusterChanges::of(Write {
+                    why: "its KubernetesCluster was deleted".to_owned(),
                     target: target(operation),
                     change: Change::Delete { uid: uid(operation).to_owned() },
                     operation: None,
@@ -245,19 +263,19 @@ fn orphans(s: &View<'_>, operations: &[Arc<ClusterOperation>]) -> Result<Cluster
             }
             continue;
         }
-        let stop = ("Deleted", "its KubernetesCluster is gone".to_owned());
+        let stop = ("Deleted", "its KubernetesCluster was deleted".to_owned());
         let progress = match running::job_of(s, operation) {
             Some(at) => running::decide(s, operation, &at, Some(stop))?,
             None => finish(s, operation, End::failed(stop.0, stop.1)),
         };
-        changes.beside(progress.changes);
+        changes.merge(progress.changes);
     }
     changes.stages.retain(|stage| !stage.is_empty());
     Ok(changes)
 }
 
-/// The status of a `KubernetesCluster` of which the API server refuses what is to be done next. A `Cluster` has no place for
-/// it: what its status says is about references.
+/// The status of a `KubernetesCluster` when the API server refuses the next write. The status of a `Cluster`
+/// has no field for it, because its reason is about references.
 #[must_use]
 pub fn refused(subject: &ClusterObject, text: &str, now: Timestamp) -> Option<Write> {
     let ClusterObject::KubernetesCluster(Observed::Found(object)) = subject else { return None };
@@ -273,7 +291,7 @@ fn continue_running(
     for operation in operations.iter().filter(|operation| !order::ended(operation)) {
         if let Some(at) = running::job_of(s, operation) {
             let progress = running::decide(s, operation, &at, None)?;
-            changes.beside(progress.changes);
+            changes.merge(progress.changes);
         }
     }
     changes.stages.retain(|stage| !stage.is_empty());
@@ -286,7 +304,7 @@ fn needs_finalizer(object: &KubernetesCluster) -> bool {
 
 fn finalizer(object: &KubernetesCluster, action: ClusterAction) -> ClusterChanges {
     let mut all = object.metadata.finalizers.clone().unwrap_or_default();
-    all.push(our_finalizer(object));
+    all.push(finalizer_name(object));
     let metadata = finalizers_patch(object, all);
     let mut changes = ClusterChanges::of(object_write(
         object,
@@ -297,7 +315,7 @@ fn finalizer(object: &KubernetesCluster, action: ClusterAction) -> ClusterChange
         object,
         false,
         "SetFinalizersSuccess",
-        "deleting it will take the cluster down first",
+        "deletion of the object takes the cluster down first",
     ));
     changes
 }

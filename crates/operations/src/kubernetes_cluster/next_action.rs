@@ -10,47 +10,47 @@ use kubeon_api::{
 use super::applied::{Difference, applied, difference, with_current_logins, without_secrets};
 use super::cluster_action::ClusterAction;
 use super::history;
-use super::object_access::{has_finalizer, namespace, version_that_runs};
+use super::object_access::{has_finalizer, namespace, running_version};
 use crate::settings::OperatorSettings;
 
-/// What is wanted now.
+/// The next action for a `KubernetesCluster`.
 #[derive(Debug, Clone, PartialEq)]
 pub enum NextAction {
-    /// Nothing: the last operation failed and nobody asked for another try, or there is nothing to take down.
+    /// Nothing: the last operation failed and no retry was requested, or there is nothing to take down.
     Nothing,
-    /// Nothing: what was applied is what is declared.
+    /// Nothing: the applied spec is the declared spec.
     Declared,
     /// An operation.
     Operation(Box<DesiredOperation>),
-    /// An annotation asks for something that is done already; the new value of the annotation says so.
+    /// An annotation requests something that is already done; the new value of the annotation reports that.
     Answer(Operation),
-    /// The finalizer is taken away, the hosts stay; the text says why.
+    /// Remove the finalizer and leave the hosts as they are; the text says why.
     Release(&'static str),
-    /// Something is wanted, and something is in its way.
-    Held {
-        /// One word in CamelCase.
+    /// An action is blocked.
+    Blocked {
+        /// The reason in CamelCase.
         word: &'static str,
         /// For a person.
         text: String,
     },
-    /// What was declared cannot be done; nothing of it is.
+    /// The declared change is not possible, and no part of it is applied.
     Refused(String),
 }
 
-/// An operation that is wanted.
+/// An operation that should run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DesiredOperation {
-    /// What it does.
+    /// Its action.
     pub action: ClusterAction,
-    /// The spec that will have been applied, without secrets.
+    /// The spec that is applied after a success, without secrets.
     pub spec: KubernetesClusterSpec,
-    /// The workers that it is about.
+    /// The workers that are added or removed.
     pub hosts: Vec<HostAddress>,
     /// For a person.
     pub why: String,
 }
 
-/// What the object asks for, given what was applied and how its operations, in their order, went.
+/// The next action, from the object, the applied spec, and the results of its operations in their order.
 #[must_use]
 pub fn next_action(
     settings: &OperatorSettings,
@@ -67,10 +67,10 @@ pub fn next_action(
     if !settings.watches(namespace(object)) {
         let name = namespace(object);
         let text = format!("namespace {name} is not watched by the operator (--watch-namespace {name})");
-        return NextAction::Held { word: "NotWatched", text };
+        return NextAction::Blocked { word: "NotWatched", text };
     }
     if object.spec.paused {
-        return NextAction::Held {
+        return NextAction::Blocked {
             word: "Paused",
             text: "spec.paused is true: nothing is changed".to_owned(),
         };
@@ -93,12 +93,15 @@ fn failed(object: &KubernetesCluster) -> bool {
     object.status.as_ref().and_then(|status| status.phase) == Some(Phase::Failed)
 }
 
-/// Whether the last operation failed and nobody asked for another try since, with one of these words, by another
-/// declaration, or by what may let it get further.
-fn rests(object: &KubernetesCluster, mine: &[Arc<ClusterOperation>], words: &[Operation]) -> bool {
-    let seen = object.status.as_ref().and_then(|status| status.observed_generation);
-    let asked = requested(object).is_some_and(|word| words.contains(&word));
-    failed(object) && !asked && seen >= object.metadata.generation && !history::permits_retry(object, mine)
+/// Whether the last operation failed and no retry was requested since: by one of these words, by another
+/// spec, or by an annotation that may let the next operation continue.
+fn waits_for_retry(object: &KubernetesCluster, mine: &[Arc<ClusterOperation>], words: &[Operation]) -> bool {
+    let observed = object.status.as_ref().and_then(|status| status.observed_generation);
+    let requested_again = requested(object).is_some_and(|word| words.contains(&word));
+    failed(object)
+        && !requested_again
+        && observed >= object.metadata.generation
+        && !history::permits_retry(object, mine)
 }
 
 fn addresses(nodes: &[DeclaredNode]) -> Vec<HostAddress> {
@@ -115,30 +118,30 @@ fn terminate(object: &KubernetesCluster, mine: &[Arc<ClusterOperation>]) -> Next
         annotations.and_then(|all| all.get(*name)).is_some_and(|value| value == labels::PROTECTED)
     });
     if let Some(name) = protection {
-        let text = format!("annotation {name} protects it; take it away to go on");
-        return NextAction::Held { word: "Protected", text };
+        let text = format!("annotation {name} protects the cluster; remove the annotation to continue");
+        return NextAction::Blocked { word: "Protected", text };
     }
     let words = [Operation::Terminating];
-    if requested(object) == Some(Operation::TerminateFailed) && rests(object, mine, &words) {
+    if requested(object) == Some(Operation::TerminateFailed) && waits_for_retry(object, mine, &words) {
         let reason = object.status.as_ref().and_then(|status| status.reason.clone()).unwrap_or_default();
         let text = format!(
             "taking it down failed: {reason}\nset annotation {}=terminating to try again, or spec.deletionPolicy=Retain to leave the hosts",
             labels::OPERATION
         );
-        return NextAction::Held { word: "TeardownFailed", text };
+        return NextAction::Blocked { word: "TeardownFailed", text };
     }
-    // The hosts have what was applied last, and perhaps parts of an operation that failed.
+    // The hosts have the last applied spec, and possibly parts of a failed operation.
     let spec = match applied(object) {
-        Ok(Some(before)) => with_all(object, &before.cluster),
+        Ok(Some(before)) => with_all_workers(object, &before.cluster),
         _ => without_secrets(&object.spec),
     };
     let hosts = addresses(&spec.cluster.node_list);
-    let why = "it was deleted".to_owned();
+    let why = "the KubernetesCluster was deleted".to_owned();
     NextAction::Operation(Box::new(DesiredOperation { action: ClusterAction::Terminate, spec, hosts, why }))
 }
 
 fn create(object: &KubernetesCluster, mine: &[Arc<ClusterOperation>]) -> NextAction {
-    if rests(object, mine, &[Operation::Creating]) {
+    if waits_for_retry(object, mine, &[Operation::Creating]) {
         return NextAction::Nothing;
     }
     let spec = without_secrets(&object.spec);
@@ -153,7 +156,7 @@ fn change(
     before: &DeclaredCluster,
     mine: &[Arc<ClusterOperation>],
 ) -> NextAction {
-    let difference = difference(before, &object.spec.cluster, version_that_runs(object));
+    let difference = difference(before, &object.spec.cluster, running_version(object));
     if let Some(text) = refused(&difference, &object.spec.cluster) {
         return NextAction::Refused(text);
     }
@@ -163,57 +166,53 @@ fn change(
     } else if !removed.is_empty() {
         (ClusterAction::ScaleDown, removed)
     } else if failed(object) {
-        return take_back(object, before, mine);
+        return undo(object, before, mine);
     } else {
         return answer(object, before);
     };
-    if rests(object, mine, &[action.word()]) {
+    if waits_for_retry(object, mine, &[action.word()]) {
         return NextAction::Nothing;
     }
-    // What is to go as well goes afterwards, by an operation of its own.
+    // Removed workers are removed afterwards, by another operation.
     let (spec, sign) = if action == ClusterAction::ScaleUp {
-        (with_all(object, before), '+')
+        (with_all_workers(object, before), '+')
     } else {
-        (as_declared(object, before), '-')
+        (with_declared_workers(object, before), '-')
     };
     let hosts = addresses(&nodes);
     let why = format!("nodeList: {sign}{}", listed(&hosts));
     NextAction::Operation(Box::new(DesiredOperation { action, spec, hosts, why }))
 }
 
-/// Nothing differs from what was applied, but an operation failed since: a host may have half joined, or be half way out.
-/// Only the engine's state knows which, so an operation brings the hosts to what is declared; only its success says that
-/// they are.
-fn take_back(
-    object: &KubernetesCluster,
-    before: &DeclaredCluster,
-    mine: &[Arc<ClusterOperation>],
-) -> NextAction {
+/// The declared spec equals the applied spec, but an operation failed in between, so a host may have joined
+/// or left only in part. Only the engine's state knows which, so an operation restores the declared state.
+/// Only its success shows that the hosts are up to date.
+fn undo(object: &KubernetesCluster, before: &DeclaredCluster, mine: &[Arc<ClusterOperation>]) -> NextAction {
     let words = [Operation::Creating, Operation::ScalingUp, Operation::ScalingDown];
-    if rests(object, mine, &words) {
+    if waits_for_retry(object, mine, &words) {
         return NextAction::Nothing;
     }
     let action = match requested(object) {
         Some(Operation::ScalingDown | Operation::ScaleUpFailed) => ClusterAction::ScaleDown,
         _ => ClusterAction::ScaleUp,
     };
-    let hosts = history::touched(mine);
+    let hosts = history::hosts_of_failed(mine);
     let which = if hosts.is_empty() { String::new() } else { format!(" ({})", listed(&hosts)) };
-    let why = format!("nodeList is what was applied again: what failed since{which} is undone");
-    let spec = as_declared(object, before);
+    let why = format!("nodeList is the applied list again: the failed changes{which} are undone");
+    let spec = with_declared_workers(object, before);
     NextAction::Operation(Box::new(DesiredOperation { action, spec, hosts, why }))
 }
 
-/// The spec that was applied, with the declared workers.
-fn as_declared(object: &KubernetesCluster, before: &DeclaredCluster) -> KubernetesClusterSpec {
+/// The applied spec with the declared workers.
+fn with_declared_workers(object: &KubernetesCluster, before: &DeclaredCluster) -> KubernetesClusterSpec {
     let mut spec = without_secrets(&object.spec);
     let node_list = spec.cluster.node_list.clone();
     spec.cluster = DeclaredCluster { node_list, ..with_current_logins(before, &spec.cluster) };
     spec
 }
 
-/// The spec that was applied, with its own workers and the declared ones.
-fn with_all(object: &KubernetesCluster, before: &DeclaredCluster) -> KubernetesClusterSpec {
+/// The applied spec with the applied and the declared workers.
+fn with_all_workers(object: &KubernetesCluster, before: &DeclaredCluster) -> KubernetesClusterSpec {
     let mut spec = without_secrets(&object.spec);
     let applied = with_current_logins(before, &spec.cluster);
     let known = |node: &DeclaredNode| applied.node_list.iter().any(|old| old.ip == node.ip);
@@ -227,7 +226,7 @@ fn with_all(object: &KubernetesCluster, before: &DeclaredCluster) -> KubernetesC
 fn refused(difference: &Difference, wanted: &DeclaredCluster) -> Option<String> {
     if !difference.refused.is_empty() {
         return Some(format!(
-            "cannot be changed yet: {}; put back what it was",
+            "cannot be changed yet: {}; restore the old value",
             difference.refused.join(", ")
         ));
     }
@@ -243,18 +242,18 @@ fn refused(difference: &Difference, wanted: &DeclaredCluster) -> Option<String> 
     Some(format!("spec.cluster.nodeList: {} is a master or holds etcd and cannot be removed", held.ip))
 }
 
-/// Nothing differs. A change that an annotation asks for is answered as finished; a host that was skipped is tried again.
-/// Contract B, cases 23 and 31.
+/// Nothing differs. A change that an annotation requests is reported as finished; skipped hosts are tried
+/// again. Contract B, cases 23 and 31.
 fn answer(object: &KubernetesCluster, before: &DeclaredCluster) -> NextAction {
-    let lacking = history::lacks(object);
+    let missing = history::missing_hosts(object);
     match requested(object) {
-        Some(Operation::Creating | Operation::ScalingUp) if !lacking.is_empty() => {
-            let why = format!("nodeList: {} was left out", listed(&lacking));
-            let spec = as_declared(object, before);
+        Some(Operation::Creating | Operation::ScalingUp) if !missing.is_empty() => {
+            let why = format!("nodeList: {} was left out", listed(&missing));
+            let spec = with_declared_workers(object, before);
             NextAction::Operation(Box::new(DesiredOperation {
                 action: ClusterAction::ScaleUp,
                 spec,
-                hosts: lacking,
+                hosts: missing,
                 why,
             }))
         }

@@ -18,21 +18,21 @@ pub(super) fn object_name(object: &KubernetesCluster) -> &str {
     object.metadata.name.as_deref().unwrap_or_default()
 }
 
-pub(super) fn our_finalizer(object: &KubernetesCluster) -> String {
+pub(super) fn finalizer_name(object: &KubernetesCluster) -> String {
     format!("{}{}", labels::FINALIZER_PREFIX, object_name(object))
 }
 
-/// The version that the masters run, where it was seen.
-pub(super) fn version_that_runs(object: &KubernetesCluster) -> Option<Version> {
+/// The version that the masters run, if it is known.
+pub(super) fn running_version(object: &KubernetesCluster) -> Option<Version> {
     object.status.as_ref()?.version
 }
 
 pub(super) fn has_finalizer(object: &KubernetesCluster) -> bool {
-    let ours = our_finalizer(object);
-    object.metadata.finalizers.iter().flatten().any(|one| *one == ours)
+    let own_finalizer = finalizer_name(object);
+    object.metadata.finalizers.iter().flatten().any(|finalizer| *finalizer == own_finalizer)
 }
 
-/// A patch that leaves these finalizers of the version that was seen.
+/// A patch that sets these finalizers on the observed version of the object.
 pub(super) fn finalizers_patch(object: &KubernetesCluster, finalizers: Vec<String>) -> ObjectPatch {
     ObjectPatch::of_metadata(ObjectMeta {
         finalizers: Some(finalizers),
@@ -56,7 +56,7 @@ pub(super) fn object_notice(
     Notice { with: about.clone(), about, uid, warning, reason, text: text.into() }
 }
 
-/// The change of the object's status to `new`; nothing when it is that already.
+/// The change of the object's status to `new`; `None` when it is equal.
 pub(super) fn status_write(
     object: &KubernetesCluster,
     new: &KubernetesClusterStatus,

@@ -16,7 +16,7 @@ pub fn persisted_objects(namespace: &str, name: &str) -> [ObjectRef; 3] {
     ]
 }
 
-/// The message when the Secret with the cluster's state is missing: what to do.
+/// The message with the remedy when the Secret with the cluster's state is missing.
 pub(super) fn state_missing_text(object: &KubernetesCluster, state: &ObjectRef) -> String {
     format!(
         "Secret {0}/{1} with the cluster's state is missing and a Job has already run: restore it with label {2}={3}, or set \

@@ -1,9 +1,11 @@
-//! What the status of a `KubernetesCluster` says.
+//! The status of a `KubernetesCluster`.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use k8s_openapi::jiff::Timestamp;
 use kubeon_api::kubernetes_cluster::SecretName;
-use kubeon_api::{ClusterOperation, HostAddress, KubernetesCluster, KubernetesClusterStatus, Phase, labels};
+use kubeon_api::{
+    ClusterOperation, ConditionStatus, HostAddress, KubernetesCluster, KubernetesClusterStatus, Phase, labels,
+};
 
 use super::cluster_action::ClusterAction;
 use super::history;
@@ -17,33 +19,37 @@ use crate::operation::{at, notice, running};
 use crate::view::View;
 use crate::write::{ClusterChanges, Notice, ObjectKind, ObjectRef, Write};
 
-/// Sets a condition. It is about the generation that was worked on, which need not be the newest.
-fn set(new: &mut KubernetesClusterStatus, type_: &str, says: ConditionText<'_>, now: Timestamp) {
-    condition::set(&mut new.conditions, type_, says, new.observed_generation, now);
+/// Sets a condition about the generation of the last operation, which may be older than the newest
+/// generation.
+fn set(new: &mut KubernetesClusterStatus, type_: &str, text: ConditionText<'_>, now: Timestamp) {
+    condition::set(&mut new.conditions, type_, text, new.observed_generation, now);
 }
 
-/// Sets a condition about the newest generation, for which nothing is begun.
-fn seen(
+/// Sets a condition about the newest generation, for which no operation has begun.
+fn set_for_newest(
     new: &mut KubernetesClusterStatus,
     object: &KubernetesCluster,
     type_: &str,
-    says: ConditionText<'_>,
+    text: ConditionText<'_>,
     now: Timestamp,
 ) {
-    condition::set(&mut new.conditions, type_, says, object.metadata.generation, now);
+    condition::set(&mut new.conditions, type_, text, object.metadata.generation, now);
 }
 
-/// Conditions while an operation works.
-pub(super) fn progressing(new: &mut KubernetesClusterStatus, word: &str, text: &str, now: Timestamp) {
-    set(new, PROGRESSING, ConditionText { status: true, reason: word, message: text }, now);
-    if condition::find(&new.conditions, READY).is_none() || word == "TearingDown" {
-        set(new, READY, ConditionText { status: false, reason: word, message: text }, now);
+/// Conditions while an operation runs in this phase.
+pub(super) fn progressing(new: &mut KubernetesClusterStatus, phase: Phase, text: &str, now: Timestamp) {
+    let terminating = phase == Phase::Terminating;
+    let reason = if terminating { "TearingDown" } else { phase.as_str() };
+    let progress = ConditionText { status: true, reason, message: text };
+    set(new, PROGRESSING, progress, now);
+    if condition::find(&new.conditions, READY).is_none() || terminating {
+        set(new, READY, ConditionText { status: false, ..progress }, now);
     }
-    if word == "TearingDown" {
-        set(new, DELETING, ConditionText { status: true, reason: word, message: text }, now);
+    if terminating {
+        set(new, DELETING, progress, now);
     }
-    let fine = ConditionText { status: false, reason: "AsExpected", message: "nothing failed" };
-    set(new, DEGRADED, fine, now);
+    let not_degraded = ConditionText { status: false, reason: "AsExpected", message: "nothing failed" };
+    set(new, DEGRADED, not_degraded, now);
 }
 
 /// Conditions after an operation ended.
@@ -61,24 +67,25 @@ pub(super) fn settled(
     }
 }
 
-/// What a condition of the operation says.
-pub(super) fn said<'o>(operation: &'o ClusterOperation, type_: &str) -> Option<&'o Condition> {
+/// A condition of the operation.
+pub(super) fn operation_condition<'o>(operation: &'o ClusterOperation, type_: &str) -> Option<&'o Condition> {
     condition::find(&operation.status.as_ref()?.conditions, type_)
 }
 
-/// The phase of an operation that works.
+/// The phase of a running operation.
 fn phase(operation: &ClusterOperation) -> Phase {
-    let fit = said(operation, PRECHECKED).is_some_and(|found| found.status == "True");
+    let prechecked =
+        operation_condition(operation, PRECHECKED).is_some_and(|found| found.status == ConditionStatus::True);
     match ClusterAction::of(operation) {
         Some(ClusterAction::Terminate) => Phase::Terminating,
-        _ if !fit => Phase::Prechecking,
+        _ if !prechecked => Phase::Prechecking,
         Some(ClusterAction::Create) => Phase::Creating,
         Some(ClusterAction::ScaleUp | ClusterAction::ScaleDown) | None => Phase::Scaling,
     }
 }
 
-/// What is seen of an operation that works: its Job, its phase, its step.
-pub(super) fn works(
+/// Shows the progress of a running operation: its Job, its phase, its step.
+pub(super) fn show_progress(
     s: &View<'_>,
     object: &KubernetesCluster,
     operation: &ClusterOperation,
@@ -86,7 +93,7 @@ pub(super) fn works(
     let before = object.status.clone().unwrap_or_default();
     let mut new = before.clone();
     let phase = phase(operation);
-    // A precheck that is repeated by a later stage does not turn the clock back.
+    // A repeated precheck in a later stage does not reset the phase.
     if new.phase != Some(phase) && !(phase == Phase::Prechecking && new.phase.is_some()) {
         new.phase = Some(phase);
         new.last_transition_time = Some(at(s.now));
@@ -100,7 +107,7 @@ pub(super) fn works(
     });
     new.reason = status.and_then(|status| status.reason.clone());
     if object.metadata.deletion_timestamp.is_some() && phase != Phase::Terminating {
-        let text = format!("waits until {} is ended", crate::operation::name(operation));
+        let text = format!("waits until operation {} has ended", crate::operation::name(operation));
         set(
             &mut new,
             DELETING,
@@ -110,19 +117,19 @@ pub(super) fn works(
     }
     let mut changes = ClusterChanges::default();
     if new.phase != before.phase {
-        changes.notices.extend(begun(&mut new, object, operation, phase, s.now));
+        changes.notices.extend(begin_phase(&mut new, object, operation, phase, s.now));
     } else if new.job_name != before.job_name {
-        let text = format!("Job {} is made", new.job_name.as_deref().unwrap_or_default());
+        let text = format!("Job {} is created", new.job_name.as_deref().unwrap_or_default());
         changes.notices.push(object_notice(object, false, "JobMade", text));
     }
-    changes.notices.extend(pinned(&mut new, object, operation));
-    changes.notices.extend(failed_steps(&mut new, object, operation));
-    changes.stages.push(status_write(object, &new, "its operation works").into_iter().collect());
+    changes.notices.extend(pinned_key_notices(&mut new, object, operation));
+    changes.notices.extend(failed_step_notices(&mut new, object, operation));
+    changes.stages.push(status_write(object, &new, "the operation runs").into_iter().collect());
     changes
 }
 
-/// That its operation was deleted and what works for it is being ended: told once.
-pub(super) fn abandoned(s: &View<'_>, object: &KubernetesCluster, text: &str) -> ClusterChanges {
+/// Shows that the operation was deleted and its Job is being stopped. The event is recorded once.
+pub(super) fn operation_deleted(s: &View<'_>, object: &KubernetesCluster, text: &str) -> ClusterChanges {
     let mut new = object.status.clone().unwrap_or_default();
     let deleting = object.metadata.deletion_timestamp.is_some();
     let type_ = if deleting { DELETING } else { PROGRESSING };
@@ -132,13 +139,13 @@ pub(super) fn abandoned(s: &View<'_>, object: &KubernetesCluster, text: &str) ->
     if before.as_deref() != Some(text) {
         changes.notices.push(object_notice(object, true, "EndingOperation", text));
     }
-    let said = status_write(object, &new, "its operation was deleted while it worked");
-    changes.stages.push(said.into_iter().collect());
+    let write = status_write(object, &new, "the operation was deleted while it ran");
+    changes.stages.push(write.into_iter().collect());
     changes
 }
 
-/// That the operation goes into this phase: how the object shows it, and what is told.
-pub(super) fn begun(
+/// Enters a phase: the conditions of the object, and the events.
+pub(super) fn begin_phase(
     new: &mut KubernetesClusterStatus,
     object: &KubernetesCluster,
     operation: &ClusterOperation,
@@ -147,39 +154,43 @@ pub(super) fn begun(
 ) -> Vec<Notice> {
     let text = format!("{} by Job {}", phase.as_str(), new.job_name.as_deref().unwrap_or("(none yet)"));
     if phase != Phase::Terminating {
-        progressing(new, phase.as_str(), &text, now);
+        progressing(new, phase, &text, now);
     }
-    let mut notices = if phase == Phase::Prechecking { Vec::new() } else { fitness(object, operation) };
+    let mut notices =
+        if phase == Phase::Prechecking { Vec::new() } else { precheck_notices(object, operation) };
     notices.push(object_notice(object, false, phase.as_str(), text.as_str()));
     notices.push(notice(operation, false, phase.as_str(), text).with(object_target(object)));
     notices
 }
 
-/// That the hosts were looked at, and what a person should know of it: told when the phase moves on, or when the operation
-/// ends because they were not fit.
-pub(super) fn fitness(object: &KubernetesCluster, operation: &ClusterOperation) -> Vec<Notice> {
-    let Some(found) = said(operation, PRECHECKED).filter(|found| found.status != "Unknown") else {
+/// The events about the precheck. They are recorded when the phase advances, or when the operation ends
+/// because the precheck failed.
+pub(super) fn precheck_notices(object: &KubernetesCluster, operation: &ClusterOperation) -> Vec<Notice> {
+    let Some(found) =
+        operation_condition(operation, PRECHECKED).filter(|found| found.status != ConditionStatus::Unknown)
+    else {
         return Vec::new();
     };
     let (warning, reason) =
-        if found.status == "True" { (false, "Prechecked") } else { (true, "PrecheckFailed") };
+        if found.status == ConditionStatus::True { (false, "Prechecked") } else { (true, "PrecheckFailed") };
     let text = found.message.as_str();
-    let its = notice(operation, warning, reason, text).with(object_target(object));
-    vec![object_notice(object, warning, reason, text), its]
+    let operation_notice = notice(operation, warning, reason, text).with(object_target(object));
+    vec![object_notice(object, warning, reason, text), operation_notice]
 }
 
-/// That hosts were met for the first time. The object's status shows the same, so that it is told once.
-pub(super) fn pinned(
+/// The events about newly pinned SSH host keys. The object's status repeats the message, so that each event
+/// is recorded once.
+pub(super) fn pinned_key_notices(
     new: &mut KubernetesClusterStatus,
     object: &KubernetesCluster,
     operation: &ClusterOperation,
 ) -> Vec<Notice> {
-    let Some(found) = said(operation, HOST_KEYS_PINNED) else { return Vec::new() };
+    let Some(found) = operation_condition(operation, HOST_KEYS_PINNED) else { return Vec::new() };
     let shown = Condition { observed_generation: new.observed_generation, ..found.clone() };
-    let same = |told: &Condition| {
-        (&told.message, &told.last_transition_time) == (&shown.message, &shown.last_transition_time)
+    let is_same = |known: &Condition| {
+        (&known.message, &known.last_transition_time) == (&shown.message, &shown.last_transition_time)
     };
-    if condition::find(&new.conditions, HOST_KEYS_PINNED).is_some_and(same) {
+    if condition::find(&new.conditions, HOST_KEYS_PINNED).is_some_and(is_same) {
         return Vec::new();
     }
     let text = shown.message.clone();
@@ -190,31 +201,31 @@ pub(super) fn pinned(
     ]
 }
 
-/// Steps that failed: one event for each line that the runner wrote. The object's status shows the same lines, so that each
-/// is told once.
-pub(super) fn failed_steps(
+/// The events about failed steps: one for each line of the runner. The object's status repeats the lines, so
+/// that each event is recorded once.
+pub(super) fn failed_step_notices(
     new: &mut KubernetesClusterStatus,
     object: &KubernetesCluster,
     operation: &ClusterOperation,
 ) -> Vec<Notice> {
-    let Some(found) = said(operation, STEP_FAILED) else { return Vec::new() };
-    let told: Vec<String> = condition::find(&new.conditions, STEP_FAILED)
+    let Some(found) = operation_condition(operation, STEP_FAILED) else { return Vec::new() };
+    let known: Vec<String> = condition::find(&new.conditions, STEP_FAILED)
         .map(|shown| shown.message.lines().map(str::to_owned).collect())
         .unwrap_or_default();
-    let fresh: Vec<&str> =
-        found.message.lines().filter(|line| !told.iter().any(|known| known == line)).collect();
-    if fresh.is_empty() {
+    let new_lines: Vec<&str> =
+        found.message.lines().filter(|line| !known.iter().any(|old| old == line)).collect();
+    if new_lines.is_empty() {
         return Vec::new();
     }
     condition::put(
         &mut new.conditions,
         Condition { observed_generation: new.observed_generation, ..found.clone() },
     );
-    let both = |line: &str| {
-        let its = notice(operation, true, STEP_FAILED, line).with(object_target(object));
-        [object_notice(object, true, STEP_FAILED, line), its]
+    let events = |line: &str| {
+        let operation_notice = notice(operation, true, STEP_FAILED, line).with(object_target(object));
+        [object_notice(object, true, STEP_FAILED, line), operation_notice]
     };
-    fresh.into_iter().flat_map(both).collect()
+    new_lines.into_iter().flat_map(events).collect()
 }
 
 /// The status of a cluster without a current operation: up to date, waiting, or refused.
@@ -229,22 +240,22 @@ pub(super) fn waiting_or_up_to_date(
     let deleting = object.metadata.deletion_timestamp.is_some();
     let mut blocked = false;
     match wanted {
-        NextAction::Held { word, text } => {
+        NextAction::Blocked { word, text } => {
             let type_ = if deleting { DELETING } else { PROGRESSING };
-            seen(
+            set_for_newest(
                 &mut new,
                 object,
                 type_,
                 ConditionText { status: deleting, reason: word, message: text },
                 s.now,
             );
-            blocked = words(&before, type_) != words(&new, type_);
+            blocked = reason_and_message(&before, type_) != reason_and_message(&new, type_);
             if new.phase != Some(Phase::Failed) {
                 new.reason = Some(text.clone());
             }
         }
         NextAction::Refused(text) => {
-            seen(
+            set_for_newest(
                 &mut new,
                 object,
                 DEGRADED,
@@ -253,11 +264,11 @@ pub(super) fn waiting_or_up_to_date(
             );
             new.reason = Some(text.clone());
         }
-        NextAction::Declared => declared(s, &mut new, object),
+        NextAction::Declared => mark_up_to_date(s, &mut new, object),
         _ => {}
     }
     match (wanted, &new.reason) {
-        (NextAction::Held { text, .. }, _) if blocked => {
+        (NextAction::Blocked { text, .. }, _) if blocked => {
             changes.notices.push(object_notice(object, true, "Held", text.clone()));
         }
         (NextAction::Refused(_), Some(text)) if new.reason != before.reason => {
@@ -272,25 +283,31 @@ pub(super) fn waiting_or_up_to_date(
     changes
 }
 
-/// The status that says that the next operation is refused. The refused write itself records the event.
+/// The status when the API server refuses the next write. The caller records the event.
 pub(super) fn refused(object: &KubernetesCluster, text: &str, now: Timestamp) -> Option<Write> {
     let mut new = object.status.clone().unwrap_or_default();
     let deleting = object.metadata.deletion_timestamp.is_some();
     let type_ = if deleting { DELETING } else { PROGRESSING };
-    seen(&mut new, object, type_, ConditionText { status: deleting, reason: "Refused", message: text }, now);
-    // While an operation works, the reason is about that.
+    set_for_newest(
+        &mut new,
+        object,
+        type_,
+        ConditionText { status: deleting, reason: "Refused", message: text },
+        now,
+    );
+    // While an operation runs, the reason is about that operation.
     if new.phase != Some(Phase::Failed) && new.operation.is_none() {
         new.reason = Some(condition::clipped(text));
     }
-    status_write(object, &new, "what is next is refused")
+    status_write(object, &new, "the API server refuses the next write")
 }
 
-/// The message after a success, with the command that adds a host that was skipped.
-pub(super) fn as_declared(object: &KubernetesCluster, left_out: &[HostAddress]) -> String {
-    if left_out.is_empty() {
+/// The message after a success, with the command that adds a skipped host.
+pub(super) fn up_to_date_message(object: &KubernetesCluster, skipped: &[HostAddress]) -> String {
+    if skipped.is_empty() {
         return "up to date".to_owned();
     }
-    let hosts: Vec<String> = left_out.iter().map(ToString::to_string).collect();
+    let hosts: Vec<String> = skipped.iter().map(ToString::to_string).collect();
     format!(
         "up to date, but {0} did not answer and was skipped; when it answers again, run: kubectl -n {1} annotate --overwrite ecs {2} \
          {3}- {4}=scaling-up",
@@ -302,21 +319,22 @@ pub(super) fn as_declared(object: &KubernetesCluster, left_out: &[HostAddress]) 
     )
 }
 
-/// What the condition of this type says.
-fn words<'a>(status: &'a KubernetesClusterStatus, type_: &str) -> Option<(&'a str, &'a str)> {
+/// The reason and message of the condition of this type.
+fn reason_and_message<'a>(status: &'a KubernetesClusterStatus, type_: &str) -> Option<(&'a str, &'a str)> {
     let found = condition::find(&status.conditions, type_)?;
     Some((found.reason.as_str(), found.message.as_str()))
 }
 
-/// Marks the cluster as up to date with this generation. After a failure only a successful operation may do that.
-fn declared(s: &View<'_>, new: &mut KubernetesClusterStatus, object: &KubernetesCluster) {
+/// Marks the cluster as up to date with this generation. After a failure, only a successful operation may do
+/// that.
+fn mark_up_to_date(s: &View<'_>, new: &mut KubernetesClusterStatus, object: &KubernetesCluster) {
     if new.phase != Some(Phase::Running) {
         new.phase = Some(Phase::Running);
         new.last_transition_time = Some(at(s.now));
     }
     new.reason = None;
     new.observed_generation = object.metadata.generation;
-    let text = as_declared(object, &history::lacks(object));
+    let text = up_to_date_message(object, &history::missing_hosts(object));
     let text = text.as_str();
     set(new, DEGRADED, ConditionText { status: false, reason: "AsExpected", message: text }, s.now);
     set(new, PROGRESSING, ConditionText { status: false, reason: "Done", message: text }, s.now);
@@ -324,7 +342,7 @@ fn declared(s: &View<'_>, new: &mut KubernetesClusterStatus, object: &Kubernetes
     new.kubeconfig_secret = kubeconfig(s, object).or(new.kubeconfig_secret.take());
 }
 
-/// The Secret with the admin kubeconfig, when the runner has made it.
+/// The Secret with the admin kubeconfig, if the runner has created it.
 pub(super) fn kubeconfig(s: &View<'_>, object: &KubernetesCluster) -> Option<SecretName> {
     let name = names::kubeconfig(namespace(object), object_name(object));
     s.objects.meta(&ObjectRef::new(ObjectKind::Secret, namespace(object), &name))?;

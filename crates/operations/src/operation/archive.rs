@@ -1,4 +1,4 @@
-//! Logs that outlive their pods, and operations that the history lets go.
+//! Stored logs of pods, and the removal of operations that exceed the history.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::order;
 use crate::view::{Data, View};
 use crate::write::{Change, ClusterChanges, NeedsReads, ObjectKind, ObjectRef, Write};
 
-/// Keeps the log of operations that ended, one after the other.
+/// Stores the logs of operations that ended, one after the other.
 pub(crate) fn logs(
     s: &View<'_>,
     operations: &[Arc<ClusterOperation>],
@@ -27,41 +27,43 @@ pub(crate) fn logs(
     Ok(None)
 }
 
-/// How long everything else waits for the log of a pod that is being removed, or whose operation just ended: its node may
-/// never answer.
+/// How long other writes wait for the log of a pod that is being removed or whose operation just ended. Its
+/// node may never answer.
 const AWAITED: SignedDuration = SignedDuration::from_secs(30);
 
-/// Keeps the log of a pod that is being removed, or whose operation just ended, before anything else is done: a moment later
-/// there may be none to read.
-pub(crate) fn before_all_else(
+/// Stores the log of a pod that is being removed or whose operation just ended, before other writes. The log
+/// is removed with the pod.
+pub(crate) fn urgent_logs(
     s: &View<'_>,
     operations: &[Arc<ClusterOperation>],
 ) -> Result<Option<ClusterChanges>, NeedsReads> {
-    let lately = |time: &Time| time.0.saturating_add(AWAITED).is_ok_and(|due| s.now < due);
-    let parts =
-        |pod: &Pod| !job_state::lives(pod) && pod.metadata.deletion_timestamp.as_ref().is_some_and(lately);
+    let recent = |time: &Time| time.0.saturating_add(AWAITED).is_ok_and(|due| s.now < due);
+    let is_terminating = |pod: &Pod| {
+        !job_state::is_running(pod) && pod.metadata.deletion_timestamp.as_ref().is_some_and(recent)
+    };
     for operation in operations {
         let ended = operation.status.as_ref().and_then(|status| status.end_time.as_ref());
-        let just_ended = order::ended(operation) && ended.is_some_and(lately);
-        if let Some(changes) = log(s, operation, |pod| just_ended || parts(pod))? {
+        let just_ended = order::ended(operation) && ended.is_some_and(recent);
+        if let Some(changes) = log(s, operation, |pod| just_ended || is_terminating(pod))? {
             return Ok(Some(changes));
         }
     }
     Ok(None)
 }
 
-/// Writes the log of the last such pod of the operation's Job to its ConfigMap, unless that exists.
+/// Writes the log of the last matching pod of the operation's Job to its ConfigMap, unless the ConfigMap
+/// exists.
 fn log(
     s: &View<'_>,
     operation: &ClusterOperation,
-    of: impl Fn(&Pod) -> bool,
+    has_wanted_pod: impl Fn(&Pod) -> bool,
 ) -> Result<Option<ClusterChanges>, NeedsReads> {
-    let Some((archive, source)) = unarchived(s, operation, of) else { return Ok(None) };
+    let Some((archive, source)) = unarchived(s, operation, has_wanted_pod) else { return Ok(None) };
     let pod = &source.name;
     let text = match s.data_of(&source)? {
         Data::Log(text) => text.clone(),
         Data::Denied(why) => format!("(the log of pod {pod} could not be read: {why})\n"),
-        _ => format!("(pod {pod} was gone before its log was read)\n"),
+        _ => format!("(pod {pod} was removed before its log was read)\n"),
     };
     let map = ConfigMap {
         metadata: ObjectMeta {
@@ -76,19 +78,19 @@ fn log(
         ..ConfigMap::default()
     };
     Ok(Some(ClusterChanges::of(Write {
-        why: "the log outlives its pod".to_owned(),
+        why: "the log is kept after its pod is removed".to_owned(),
         target: archive,
         change: Change::Create(map.into()),
         operation: None,
     })))
 }
 
-/// The ConfigMap that is to hold the log of the operation's Job, and the pod that has it; `None` when the ConfigMap exists
-/// or no pod has a log.
+/// The ConfigMap for the log of the operation's Job, and the pod that has the log; `None` when the ConfigMap
+/// exists or no pod has a log.
 fn unarchived(
     s: &View<'_>,
     operation: &ClusterOperation,
-    of: impl Fn(&Pod) -> bool,
+    has_wanted_pod: impl Fn(&Pod) -> bool,
 ) -> Option<(ObjectRef, ObjectRef)> {
     let at = operation.status.as_ref()?.job_ref.as_ref()?;
     let archive = ObjectRef::new(ObjectKind::ConfigMap, &at.namespace, names::log(&at.name));
@@ -96,7 +98,7 @@ fn unarchived(
         return None;
     }
     let job = s.job(at)?;
-    let pod = s.pods_of(job).filter(|pod| job_state::has_log(pod) && of(pod)).last()?;
+    let pod = s.pods_of(job).filter(|pod| job_state::has_log(pod) && has_wanted_pod(pod)).last()?;
     Some((archive, ObjectRef::new(ObjectKind::Log, &at.namespace, pod.metadata.name.as_deref()?)))
 }
 
@@ -112,11 +114,11 @@ pub(crate) fn owner(operation: &ClusterOperation) -> OwnerReference {
     }
 }
 
-/// Removes operations that the history lets go.
+/// Deletes operations that exceed the limit of the history.
 pub(crate) fn prune(s: &View<'_>, operations: &[Arc<ClusterOperation>]) -> ClusterChanges {
-    let gone = order::excess(operations, s.settings.history_limit);
-    let gone = gone.iter().filter(|operation| operation.metadata.deletion_timestamp.is_none());
-    let writes = gone.map(|operation| Write {
+    let excess = order::excess(operations, s.settings.history_limit);
+    let excess = excess.iter().filter(|operation| operation.metadata.deletion_timestamp.is_none());
+    let writes = excess.map(|operation| Write {
         why: format!("the history keeps {} operations", s.settings.history_limit),
         target: target(operation),
         change: Change::Delete { uid: uid(operation).to_owned() },

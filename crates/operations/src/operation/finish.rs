@@ -1,31 +1,31 @@
 //! The end of an operation.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use kubeon_api::ClusterOperation;
 use kubeon_api::kubeonkube::{ClusterOperationStatus, OperationResult};
+use kubeon_api::{ClusterOperation, ConditionStatus};
 
 use super::{OperationChanges, at, notice, shown, status, status_write};
 use crate::cluster_object::operation_notice;
 use crate::condition::{
     self, COMPLETE, ConditionText, FAILED, NOTHING_TO_DO, PRECHECKED, PROGRESSING, STEP_FAILED,
 };
-use crate::kubernetes_cluster::told;
+use crate::kubernetes_cluster::failure_text;
 use crate::names::DERIVED_UID_LABEL;
 use crate::view::View;
 use crate::write::Notice;
 
-/// The word of an end that somebody asked for.
+/// The reason of an operation that a user cancelled.
 pub(crate) const CANCELLED: &str = "Cancelled";
 
 /// How an operation ended.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct End {
     pub result: OperationResult,
-    /// One word in CamelCase.
+    /// The reason in CamelCase.
     pub word: String,
-    /// For a person; none after a success.
+    /// The message for the user; `None` after a success.
     pub reason: Option<String>,
-    /// When, if the Job says so.
+    /// The end time of the Job, if it is known.
     pub time: Option<Time>,
 }
 
@@ -39,33 +39,52 @@ impl End {
         Self { result: OperationResult::Succeeded, word: "JobComplete".to_owned(), reason: None, time }
     }
 
-    /// Reasons of its events: the operation's own, and its Cluster's. A cancelled operation gets no warning: a person cancelled
-    /// it.
-    fn events(&self) -> [&'static str; 2] {
+    fn kind(&self) -> EndKind {
         match (self.result, self.word.as_str()) {
-            (OperationResult::Succeeded, _) => ["Succeeded", "OperationSucceeded"],
-            (_, CANCELLED) => [CANCELLED, "OperationCancelled"],
-            _ => ["Failed", "OperationFailed"],
+            (OperationResult::Succeeded, _) => EndKind::Succeeded,
+            (_, CANCELLED) => EndKind::Cancelled,
+            _ => EndKind::Failed,
         }
     }
 }
 
-/// Writes the end: the status first, because people wait for it; the history after it.
+/// The kind of an end, for its events.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum EndKind {
+    Succeeded,
+    /// A user cancelled the operation, so its events are no warnings.
+    Cancelled,
+    Failed,
+}
+
+impl EndKind {
+    /// The reasons of the events on the operation and on its Cluster.
+    fn events(self) -> [&'static str; 2] {
+        match self {
+            Self::Succeeded => ["Succeeded", "OperationSucceeded"],
+            Self::Cancelled => [CANCELLED, "OperationCancelled"],
+            Self::Failed => ["Failed", "OperationFailed"],
+        }
+    }
+}
+
+/// Writes the end. The status is written first, because users wait for it; the history follows.
 pub(crate) fn finish(s: &View<'_>, operation: &ClusterOperation, end: End) -> OperationChanges {
     finish_from(s, operation, status(operation), end)
 }
 
-/// As [`finish`], of a status that was not written yet.
+/// As [`finish`], from a status that was not written yet.
 pub(crate) fn finish_from(
     s: &View<'_>,
     operation: &ClusterOperation,
     mut new: ClusterOperationStatus,
     end: End,
 ) -> OperationChanges {
-    let [its_event, event_of_cluster] = end.events();
-    let warning = its_event == "Failed";
+    let kind = end.kind();
+    let [operation_event, cluster_event] = kind.events();
+    let warning = kind == EndKind::Failed;
     let generation = operation.metadata.generation;
-    let text = end.reason.as_deref().map(|reason| told(operation, reason));
+    let text = end.reason.as_deref().map(|reason| failure_text(operation, reason));
     new.status = Some(end.result);
     new.digest.get_or_insert_with(|| operation.spec.digest());
     let ended = end.time.map_or_else(|| at(s.now), |time| at(time.0));
@@ -74,24 +93,27 @@ pub(crate) fn finish_from(
     new.waits_for = None;
     new.observed_generation = generation;
     let type_ = if end.result == OperationResult::Succeeded { COMPLETE } else { FAILED };
-    let message = text.as_deref().unwrap_or(well(operation));
-    let says = ConditionText { status: true, reason: &end.word, message };
-    condition::set(&mut new.conditions, type_, says, generation, s.now);
-    let about = notice(operation, warning, its_event, message);
+    let message = text.as_deref().unwrap_or(success_message(operation));
+    let condition_text = ConditionText { status: true, reason: &end.word, message };
+    condition::set(&mut new.conditions, type_, condition_text, generation, s.now);
+    let end_notice = notice(operation, warning, operation_event, message);
     new.reason = text;
     let mut progress = OperationChanges::default();
-    progress.changes.stages.extend(status_write(operation, &new, "it ended").map(|write| vec![write]));
-    progress.changes.notices.extend(fitness(operation));
-    progress.changes.notices.extend(steps(operation));
-    let of_cluster = operation_notice(s, operation, warning, event_of_cluster, &about.text);
-    progress.changes.notices.extend(of_cluster);
-    progress.changes.notices.push(about);
+    progress
+        .changes
+        .stages
+        .extend(status_write(operation, &new, "the operation ended").map(|write| vec![write]));
+    progress.changes.notices.extend(precheck_notice(operation));
+    progress.changes.notices.extend(failed_step_notices(operation));
+    let cluster_notice = operation_notice(s, operation, warning, cluster_event, &end_notice.text);
+    progress.changes.notices.extend(cluster_notice);
+    progress.changes.notices.push(end_notice);
     progress.shown = Some((1, shown(operation, &new)));
     progress
 }
 
-/// The message of a success: whether anything changed, if the runner reported it.
-fn well(operation: &ClusterOperation) -> &str {
+/// The message of a success; it says when nothing changed, if the runner reported that.
+fn success_message(operation: &ClusterOperation) -> &str {
     let conditions = operation.status.as_ref().map_or(&[][..], |status| &status.conditions);
     let idle = condition::find(conditions, PROGRESSING).filter(|found| found.reason == NOTHING_TO_DO);
     idle.map_or("completed", |found| &found.message)
@@ -101,24 +123,25 @@ fn is_derived(operation: &ClusterOperation) -> bool {
     operation.metadata.labels.as_ref().is_some_and(|labels| labels.contains_key(DERIVED_UID_LABEL))
 }
 
-/// Steps that failed, told at the end, since nobody keeps what was told before. Of an operation that was derived, its
-/// cluster's turns tell them as they come.
-fn steps(operation: &ClusterOperation) -> Vec<Notice> {
+/// Events about failed steps, recorded at the end. For a derived operation, the reconciles of its cluster
+/// record them as they occur.
+fn failed_step_notices(operation: &ClusterOperation) -> Vec<Notice> {
     let status = operation.status.as_ref().filter(|_| !is_derived(operation));
     let found = status.and_then(|status| condition::find(&status.conditions, STEP_FAILED));
     let lines = found.into_iter().flat_map(|found| found.message.lines());
     lines.map(|line| notice(operation, true, STEP_FAILED, line)).collect()
 }
 
-/// What was found about the hosts. Of an operation that was derived, its cluster's turns have told it already.
-fn fitness(operation: &ClusterOperation) -> Option<Notice> {
+/// The event about the precheck of the hosts. For a derived operation, the reconciles of its cluster record
+/// it.
+fn precheck_notice(operation: &ClusterOperation) -> Option<Notice> {
     if is_derived(operation) {
         return None;
     }
     let found = condition::find(&operation.status.as_ref()?.conditions, PRECHECKED)?;
-    match found.status.as_str() {
-        "True" => Some(notice(operation, false, "Prechecked", found.message.as_str())),
-        "False" => Some(notice(operation, true, "PrecheckFailed", found.message.as_str())),
-        _ => None,
+    match found.status.parse() {
+        Ok(ConditionStatus::True) => Some(notice(operation, false, "Prechecked", found.message.as_str())),
+        Ok(ConditionStatus::False) => Some(notice(operation, true, "PrecheckFailed", found.message.as_str())),
+        Ok(ConditionStatus::Unknown) | Err(_) => None,
     }
 }

@@ -1,4 +1,4 @@
-//! What an operation reads: which objects, whether they are there, their content.
+//! The inputs of an operation: its references, whether they exist, and their content.
 
 use std::collections::BTreeMap;
 
@@ -9,28 +9,28 @@ use super::wait::Wait;
 use crate::view::{Data, View};
 use crate::write::{NeedsReads, ObjectKind, ObjectRef};
 
-/// Bytes of script, inventory and variables together; a ConfigMap takes 1 MiB with its metadata.
+/// The most bytes of script, inventory and variables together. A ConfigMap holds 1 MiB with its metadata.
 const MOST: usize = 1_000_000;
-/// The Secret's key that is an SSH key.
+/// The key of the SSH key in the Secret.
 pub(crate) const KEY: &str = "ssh-privatekey";
 
-/// What an operation refers to.
+/// The references of an operation.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct References {
     pub hosts: DataRef,
     pub vars: DataRef,
     pub ssh: Option<DataRef>,
     pub script: Option<DataRef>,
-    /// ConfigMap, key and the path where its content is wanted.
+    /// ConfigMap, key, and the path of the file in the Job's pod.
     pub sources: Vec<(DataRef, String, String)>,
 }
 
 /// Why an operation does not start now.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Obstacle {
-    /// It waits for this.
+    /// It waits for this condition.
     Wait(Wait),
-    /// It can never start: one word in CamelCase, and a text for a person.
+    /// It can never start: a reason in CamelCase, and a message for the user.
     Refuse(&'static str, String),
     /// These objects must be read first.
     Read(NeedsReads),
@@ -42,34 +42,35 @@ impl From<NeedsReads> for Obstacle {
     }
 }
 
-/// The content of what it refers to.
+/// The content of the referenced objects.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Inputs {
-    /// `hosts.yml`, `group_vars.yml`, `entrypoint.sh` and what actions bring along.
+    /// `hosts.yml`, `group_vars.yml`, `entrypoint.sh` and the files of actions.
     pub files: BTreeMap<String, String>,
     /// The key's Secret: values and type.
     pub key: Option<(BTreeMap<String, Vec<u8>>, String)>,
 }
 
-fn given<'r>(own: Option<&'r DataRef>, other: Option<&'r DataRef>) -> Option<&'r DataRef> {
+fn own_or_default<'r>(own: Option<&'r DataRef>, other: Option<&'r DataRef>) -> Option<&'r DataRef> {
     own.filter(|own| !own.is_empty()).or(other.filter(|other| !other.is_empty()))
 }
 
-/// The action and those of the hooks.
+/// The main action and the actions of the hooks.
 pub(crate) fn actions(spec: &ClusterOperationSpec) -> impl Iterator<Item = &Action> {
     let hooks = spec.pre_hook.iter().chain(&spec.post_hook).map(|hook| &hook.what);
     std::iter::once(&spec.main).chain(hooks)
 }
 
-/// What the operation refers to, with the Cluster's references where it has none of its own. Contract A, cases 23 and 24.
+/// The references of the operation; a missing reference is taken from the Cluster. Contract A, cases 23 and
+/// 24.
 pub(crate) fn references(operation: &ClusterOperation, cluster: &Cluster) -> Result<References, Obstacle> {
-    let (spec, theirs) = (&operation.spec, &cluster.spec);
+    let (spec, cluster_spec) = (&operation.spec, &cluster.spec);
     let missing = |what: &str| Obstacle::Wait(Wait::Missing(format!("{what} is empty")));
-    let hosts = given(spec.hosts_conf_ref.as_ref(), Some(&theirs.hosts_conf_ref))
+    let hosts = own_or_default(spec.hosts_conf_ref.as_ref(), Some(&cluster_spec.hosts_conf_ref))
         .ok_or_else(|| missing("hostsConfRef"))?;
-    let vars = given(spec.vars_conf_ref.as_ref(), Some(&theirs.vars_conf_ref))
+    let vars = own_or_default(spec.vars_conf_ref.as_ref(), Some(&cluster_spec.vars_conf_ref))
         .ok_or_else(|| missing("varsConfRef"))?;
-    let ssh = given(spec.ssh_auth_ref.as_ref(), theirs.ssh_auth_ref.as_ref());
+    let ssh = own_or_default(spec.ssh_auth_ref.as_ref(), cluster_spec.ssh_auth_ref.as_ref());
     if [Some(vars), ssh].into_iter().flatten().any(|other| other.namespace != hosts.namespace) {
         let text = "hostsConfRef varsConfRef or sshAuthRef not in the same namespace";
         return Err(Obstacle::Refuse("DifferentNamespaces", text.to_owned()));
@@ -114,7 +115,7 @@ impl References {
         all
     }
 
-    /// The objects themselves.
+    /// The referenced objects.
     pub(crate) fn targets(&self) -> Vec<ObjectRef> {
         let mut targets: Vec<ObjectRef> = self
             .named()
@@ -126,7 +127,7 @@ impl References {
         targets
     }
 
-    /// Their content, or why it cannot be used yet.
+    /// Reads the content, or returns why it cannot be used yet.
     pub(crate) fn read(&self, s: &View<'_>) -> Result<Inputs, Obstacle> {
         let missing = |text: String| Obstacle::Wait(Wait::Missing(text));
         for (what, kind, at) in self.named() {
@@ -148,7 +149,7 @@ impl References {
             take("entrypointSHRef", script, "entrypoint.sh", "entrypoint.sh".to_owned())?;
         }
         for (source, key, path) in &self.sources {
-            take("actionSourceRef", source, key, kept_as(path))?;
+            take("actionSourceRef", source, key, copy_key(path))?;
         }
         let bytes: usize = inputs.files.values().map(String::len).sum();
         if bytes > MOST {
@@ -162,8 +163,8 @@ impl References {
     }
 }
 
-/// The key in the copy under which a file for `path` is kept.
-pub(crate) fn kept_as(path: &str) -> String {
+/// The key of the file `path` in the copied ConfigMap.
+pub(crate) fn copy_key(path: &str) -> String {
     path.trim_start_matches('/').replace('/', ".")
 }
 

@@ -1,11 +1,11 @@
-//! What a Job of an image of ours gets beside contract A's, when it runs playbooks or calls what they call: the bundle of
-//! the version that is wanted, and what an earlier Job of the cluster left.
+//! Additions to the Job of contract A for a runner image that runs playbooks or the programs behind them: the
+//! bundle of the requested version, and the state that an earlier Job of the cluster saved.
 
 use kubeon_api::kubeonkube::{ActionType, ClusterOperationSpec};
 use kubeon_api::{Cluster, ClusterOperation, DataRef};
 use kubeon_render::job::{Mount, MountSource};
 
-use super::inputs::{Inputs, Obstacle, References, actions, kept_as};
+use super::inputs::{Inputs, Obstacle, References, actions, copy_key};
 use super::name;
 use crate::cluster_object::owner;
 use crate::names;
@@ -13,23 +13,23 @@ use crate::persisted::{self, PersistedObject};
 use crate::view::View;
 use crate::write::{ObjectKind, Write};
 
-/// Playbooks that need no bundle: they put nothing on hosts.
+/// Playbooks that need no bundle, because they install nothing on hosts.
 const WITHOUT_BUNDLE: [&str; 2] = ["ping.yml", "reset.yml"];
-/// The programs of our image that keep a state, and the variables that a script finds them by.
-const OURS: [&str; 4] = ["ansible-playbook", "kubeon", "KUBEON_PROGRAM", "KUBEON_HOME"];
+/// The programs of the runner image that use the state, and the variables that contain their paths.
+const STATEFUL_PROGRAMS: [&str; 4] = ["ansible-playbook", "kubeon", "KUBEON_PROGRAM", "KUBEON_HOME"];
 
-/// What is added to the Job.
+/// The additions to the Job.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct JobExtras {
-    /// Made or handed over before the Job.
+    /// Secrets that are created for, or assigned to, the Job before it is created.
     pub secrets: Vec<Write>,
     pub mounts: Vec<Mount>,
-    /// For the runner.
+    /// Arguments of the runner.
     pub arguments: Vec<String>,
 }
 
-/// What the Job is to be given; nothing for an image that is not ours, or without a playbook or command that needs it: it
-/// costs two writes, and the time of an image.
+/// The additions to the Job. Empty for an image that is not a runner image, and when no playbook or command
+/// needs them, because they cost two writes and the pull of an image.
 pub(crate) fn job_extras(
     s: &View<'_>,
     operation: &ClusterOperation,
@@ -39,12 +39,13 @@ pub(crate) fn job_extras(
     job: &DataRef,
 ) -> Result<JobExtras, Obstacle> {
     let spec = &operation.spec;
-    let (playbooks, called) = (playbooks(spec), scripts(spec, inputs, references).any(calls_ours));
-    if (playbooks.is_empty() && !called) || !s.settings.is_runner(&spec.image) {
+    let (playbooks, calls_program) =
+        (playbooks(spec), scripts(spec, inputs, references).any(calls_stateful_program));
+    if (playbooks.is_empty() && !calls_program) || !s.settings.is_runner(&spec.image) {
         return Ok(JobExtras::default());
     }
     let version = match version(inputs, references) {
-        // What a command makes of an inventory is for the command to say.
+        // The command itself reports an invalid inventory.
         Err(_) if playbooks.is_empty() => None,
         version => version?,
     };
@@ -53,18 +54,18 @@ pub(crate) fn job_extras(
     let (state, kubeconfig) = (names::cluster_state(cluster_name), names::cluster_kubeconfig(cluster_name));
     let mut job_extras = JobExtras::default();
     for secret in [&state, &kubeconfig] {
-        let kept = PersistedObject {
+        let object = PersistedObject {
             kind: ObjectKind::Secret,
             name: secret,
             cluster: &label,
             owner: Some(owner(cluster)),
         };
-        job_extras.secrets.extend(persisted::hand_over(s, kept, job, name(operation))?);
+        job_extras.secrets.extend(persisted::assign(s, object, job, name(operation))?);
     }
     let source = MountSource::Secret { name: state.clone(), optional: true };
     job_extras.mounts.push(Mount { volume: "state", source, path: "/state".to_owned(), key: None });
-    let brings = called || playbooks.iter().any(|playbook| !WITHOUT_BUNDLE.contains(playbook));
-    if let Some(image) = s.settings.bundle_image.as_deref().filter(|_| brings) {
+    let needs_bundle = calls_program || playbooks.iter().any(|playbook| !WITHOUT_BUNDLE.contains(playbook));
+    if let Some(image) = s.settings.bundle_image.as_deref().filter(|_| needs_bundle) {
         let version = version.unwrap_or_else(|| s.settings.default_version.clone());
         job_extras.mounts.push(Mount::bundle(image, &version));
     }
@@ -79,37 +80,37 @@ fn playbooks(spec: &ClusterOperationSpec) -> Vec<&str> {
     playbooks.map(|action| action.action.trim()).collect()
 }
 
-/// What people wrote that a shell runs: commands, files that they bring along, a script in place of the one that is made.
+/// The shell scripts of the user: commands, files of actions, and a custom entry point.
 fn scripts<'s>(
     spec: &'s ClusterOperationSpec,
     inputs: &'s Inputs,
     references: &References,
 ) -> impl Iterator<Item = &'s str> {
     let commands = actions(spec).filter(|action| action.action_type == ActionType::Shell);
-    let brought = inputs.files.iter().filter(|(key, _)| key.starts_with(&kept_as("/bin/")));
+    let action_files = inputs.files.iter().filter(|(key, _)| key.starts_with(&copy_key("/bin/")));
     let own = references.script.as_ref().and_then(|_| inputs.files.get("entrypoint.sh"));
-    let files = brought.map(|(_, text)| text).chain(own).map(String::as_str);
+    let files = action_files.map(|(_, text)| text).chain(own).map(String::as_str);
     commands.map(|action| action.action.as_str()).chain(files)
 }
 
-/// Whether a word of it is a program of ours. A comment that names one is as good.
-fn calls_ours(script: &str) -> bool {
-    let in_a_word = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
-    script.split(|c: char| !in_a_word(c)).any(|word| OURS.contains(&word))
+/// Whether a word of the script is a stateful program. A word in a comment counts as well.
+fn calls_stateful_program(script: &str) -> bool {
+    let is_part_of_word = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
+    script.split(|c: char| !is_part_of_word(c)).any(|word| STATEFUL_PROGRAMS.contains(&word))
 }
 
-/// The version that inventory and variables ask for. Both are looked at before a Job is made for them.
+/// The version in inventory and variables. Both are validated before a Job is created.
 fn version(inputs: &Inputs, references: &References) -> Result<Option<String>, Obstacle> {
     let file = |key: &str| inputs.files.get(key).map(String::as_str).unwrap_or_default();
     match kubeon_inventory::outline(file("hosts.yml"), file("group_vars.yml")) {
         Ok(outline) => Ok(outline.version.map(|version| version.to_string())),
         Err(mistakes) => {
-            let said: Vec<String> = mistakes.0.iter().map(ToString::to_string).collect();
+            let messages: Vec<String> = mistakes.0.iter().map(ToString::to_string).collect();
             let text = format!(
                 "hostsConfRef {} or varsConfRef {}: {}",
                 references.hosts,
                 references.vars,
-                said.join("; ")
+                messages.join("; ")
             );
             Err(Obstacle::Refuse("InvalidInventory", text))
         }

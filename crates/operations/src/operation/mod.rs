@@ -1,4 +1,4 @@
-//! One operation: what it waits for, its start, its run, its end, its log.
+//! One operation: its inputs, start, run, end and log.
 
 pub(crate) mod archive;
 pub(crate) mod finish;
@@ -16,14 +16,14 @@ use kubeon_api::kubeonkube::{ClusterCondition, ClusterOperationStatus};
 use crate::object::StatusPatch;
 use crate::write::{Change, ClusterChanges, Notice, ObjectKind, ObjectRef, Write};
 
-/// What an operation does in this turn, and how its cluster shows it then.
+/// The changes for an operation in this reconcile, and its entry in the status of its cluster.
 #[derive(Debug, Default)]
 pub(crate) struct OperationChanges {
-    /// What is written.
+    /// The writes and events.
     pub changes: ClusterChanges,
-    /// How the cluster's status shows it, and with which stage that is written.
+    /// The entry in the cluster's status, and the stage that writes it.
     pub shown: Option<(usize, ClusterCondition)>,
-    /// The stages before which the cluster's status must have been written: a claim.
+    /// Whether the cluster's status must be written first, as a claim.
     pub claims: bool,
 }
 
@@ -54,16 +54,21 @@ pub(crate) fn notice(
     Notice { with: about.clone(), about, uid, warning, reason, text }
 }
 
-/// What is waited for when an object belongs to an operation of this name that has another UID: that one was deleted, and
-/// the object is collected with it.
+/// The message when an object belongs to a deleted operation with the same name and another UID. The garbage
+/// collector removes the object.
 #[must_use]
-pub fn left_behind(target: &ObjectRef, owners: &[OwnerReference], name: &str, uid: &str) -> Option<String> {
+pub fn owned_by_deleted(
+    target: &ObjectRef,
+    owners: &[OwnerReference],
+    name: &str,
+    uid: &str,
+) -> Option<String> {
     let is_another = |owner: &OwnerReference| {
         owner.kind == ObjectKind::Operation.as_str() && owner.name == name && owner.uid != uid
     };
     owners.iter().any(is_another).then(|| {
         format!(
-            "{} {}/{} of an operation of this name that was deleted is still there",
+            "{} {}/{} of a deleted operation with the same name still exists",
             target.kind.as_str(),
             target.namespace,
             target.name
@@ -71,8 +76,8 @@ pub fn left_behind(target: &ObjectRef, owners: &[OwnerReference], name: &str, ui
     })
 }
 
-/// The change of an operation's status to `new`; nothing when it is that already. Only the version that was seen is
-/// changed: the runner writes there too.
+/// The change of an operation's status to `new`; `None` when it is equal. The write applies only to the
+/// observed version, because the runner writes the status as well.
 pub(crate) fn status_write(
     operation: &ClusterOperation,
     new: &ClusterOperationStatus,
@@ -88,7 +93,7 @@ pub(crate) fn status_write(
     })
 }
 
-/// How the history shows an operation with this status.
+/// The entry of an operation with this status in the history.
 pub(crate) fn shown(operation: &ClusterOperation, status: &ClusterOperationStatus) -> ClusterCondition {
     ClusterCondition {
         cluster_ops: name(operation).to_owned(),

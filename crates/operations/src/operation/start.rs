@@ -1,4 +1,4 @@
-//! The start of an operation that a person wrote: copies of its inputs, its claim, its Job.
+//! The start of an operation that a user wrote: copies of its inputs, its claim, its Job.
 
 use std::collections::BTreeMap;
 
@@ -13,8 +13,8 @@ use serde_json::json;
 
 use super::inputs::{self, Inputs, Obstacle, References};
 use super::job_extras::{JobExtras, job_extras};
-use super::wait::{Wait, refusal, waits};
-use super::{OperationChanges, archive, left_behind, name, shown, status, target, uid};
+use super::wait::{Wait, refusal, report_wait};
+use super::{OperationChanges, archive, name, owned_by_deleted, shown, status, target, uid};
 use crate::names::{self, CLUSTER_LABEL, OPERATION_LABEL, QUEUE_KEY_ANNOTATION};
 use crate::object::ObjectPatch;
 use crate::operation::finish::{End, finish};
@@ -22,7 +22,7 @@ use crate::queue_key::QueueKey;
 use crate::view::{Observed, View};
 use crate::write::{Change, NeedsReads, ObjectKind, ObjectRef, Write};
 
-/// What the first operation of a lane does, when it has no Job yet.
+/// The changes for the first operation of a queue key that has no Job yet.
 pub(crate) fn decide(
     s: &View<'_>,
     operation: &ClusterOperation,
@@ -31,12 +31,12 @@ pub(crate) fn decide(
     match ready(s, operation, cluster) {
         Ok(ready) => Ok(start(s, operation, ready)),
         Err(Obstacle::Read(reads)) => Err(reads),
-        Err(Obstacle::Wait(wait)) => Ok(waits(s, operation, &wait)),
+        Err(Obstacle::Wait(wait)) => Ok(report_wait(s, operation, &wait)),
         Err(Obstacle::Refuse(word, text)) => Ok(finish(s, operation, End::failed(word, text))),
     }
 }
 
-/// All that a start needs.
+/// The inputs of a start.
 struct Ready<'s> {
     cluster: &'s Cluster,
     references: References,
@@ -56,7 +56,7 @@ fn ready<'s>(
         let text = "actionType kubeon is for operations that kubeon derives from a KubernetesCluster; declare one, or use playbook or shell";
         return Err(Obstacle::Refuse("NotDerived", text.to_owned()));
     }
-    // The words are judged before anything is looked for: whether a key is there does not change them.
+    // Check the action first: its validity does not depend on the SSH key.
     entrypoint(&operation.spec, false)
         .map_err(|error| Obstacle::Refuse("InvalidAction", error.to_string()))?;
     if operation.spec.paused {
@@ -72,10 +72,10 @@ fn ready<'s>(
             return Err(missing(format!("Cluster {} not found", operation.spec.cluster)));
         }
     };
-    no_job_is_left_behind(s, operation)?;
+    check_old_job(s, operation)?;
     let references = inputs::references(operation, cluster)?;
     let mut inputs = references.read(s)?;
-    trouble(s, operation)?;
+    check_refusal(s, operation)?;
     if let std::collections::btree_map::Entry::Vacant(script) = inputs.files.entry("entrypoint.sh".to_owned())
     {
         let text = entrypoint(&operation.spec, references.ssh.is_some());
@@ -85,27 +85,28 @@ fn ready<'s>(
     Ok(Ready { cluster, references, inputs, job_extras })
 }
 
-/// Where its Job is made.
+/// The namespace and name of the operation's Job.
 fn job_at(s: &View<'_>, operation: &ClusterOperation) -> DataRef {
     DataRef::new(&s.settings.namespace, names::job(name(operation)))
 }
 
-/// The Job of an operation of this name that was deleted stays until it is collected; its going wakes the lane.
-fn no_job_is_left_behind(s: &View<'_>, operation: &ClusterOperation) -> Result<(), Obstacle> {
+/// Waits for the removal of the Job of a deleted operation with the same name. Its removal adds the key to
+/// the queue.
+fn check_old_job(s: &View<'_>, operation: &ClusterOperation) -> Result<(), Obstacle> {
     let at = job_at(s, operation);
     let owners = s.job(&at).and_then(|job| job.metadata.owner_references.as_deref()).unwrap_or_default();
     let target = ObjectRef::new(ObjectKind::Job, &at.namespace, &at.name);
-    match left_behind(&target, owners, name(operation), uid(operation)) {
+    match owned_by_deleted(&target, owners, name(operation), uid(operation)) {
         Some(text) => Err(Obstacle::Wait(Wait::Until(text))),
         None => Ok(()),
     }
 }
 
-/// What the API server said when the operation was about to start.
-pub(crate) fn trouble(s: &View<'_>, operation: &ClusterOperation) -> Result<(), Obstacle> {
-    match s.trouble.get(name(operation)) {
-        Some(trouble) if trouble.lasting => Err(Obstacle::Refuse("Refused", trouble.text.clone())),
-        Some(trouble) => Err(Obstacle::Wait(Wait::Missing(trouble.text.clone()))),
+/// The refusal of the API server when the operation was about to start.
+pub(crate) fn check_refusal(s: &View<'_>, operation: &ClusterOperation) -> Result<(), Obstacle> {
+    match s.refusals.get(name(operation)) {
+        Some(refusal) if refusal.permanent => Err(Obstacle::Refuse("Refused", refusal.text.clone())),
+        Some(refusal) => Err(Obstacle::Wait(Wait::Missing(refusal.text.clone()))),
         None => Ok(()),
     }
 }
@@ -120,11 +121,11 @@ fn start(s: &View<'_>, operation: &ClusterOperation, ready: Ready<'_>) -> Operat
         secret = Some(copy.target.name.clone());
         copies.push(copy);
     }
-    // A copy that is there already is the right one: its name holds its content, and whose it is.
+    // An existing copy is the right one: its name contains a hash of its content and its owner.
     copies.retain(|copy| s.objects.meta(&copy.target).is_none());
     copies.extend(job_extras.secrets.iter().cloned());
     let at = job_at(s, operation);
-    let made = Write {
+    let job_write = Write {
         why: "the operation starts".to_owned(),
         target: ObjectRef::new(ObjectKind::Job, &at.namespace, &at.name),
         change: Change::Create(
@@ -133,17 +134,17 @@ fn start(s: &View<'_>, operation: &ClusterOperation, ready: Ready<'_>) -> Operat
         operation: Some(name(operation).to_owned()),
     };
     let mut progress = OperationChanges { claims: true, ..OperationChanges::default() };
-    progress.changes.stages = vec![copies, vec![made]];
+    progress.changes.stages = vec![copies, vec![job_write]];
     let mut claimed = status(operation);
     claimed.status = Some(kubeon_api::kubeonkube::OperationResult::Running);
-    let since = || super::running::claimed(s, operation).unwrap_or_else(|| super::at(s.now));
-    claimed.start_time.get_or_insert_with(since);
+    let claim_time = || super::running::claimed(s, operation).unwrap_or_else(|| super::at(s.now));
+    claimed.start_time.get_or_insert_with(claim_time);
     progress.shown = Some((0, shown(operation, &claimed)));
     progress
 }
 
-/// The immutable copy of script, inventory and variables. One that is of an operation of this name that was deleted has
-/// another name: it is collected with that one.
+/// The immutable copy of script, inventory and variables. The copy of a deleted operation with the same name
+/// has another name and is removed with that operation.
 fn copy_of_files(s: &View<'_>, operation: &ClusterOperation, files: &BTreeMap<String, String>) -> Write {
     let mut parts: Vec<&[u8]> = vec![uid(operation).as_bytes()];
     parts.extend(files.iter().flat_map(|(key, text)| [key.as_bytes(), text.as_bytes()]));
@@ -168,7 +169,7 @@ fn copy_of_files(s: &View<'_>, operation: &ClusterOperation, files: &BTreeMap<St
     }
 }
 
-/// The immutable copy of the key. Operations of one cluster share it, so the Cluster owns it.
+/// The immutable copy of the key. The Cluster owns it, because all operations of the Cluster share it.
 fn copy_of_key(
     s: &View<'_>,
     operation: &ClusterOperation,
@@ -182,7 +183,7 @@ fn copy_of_key(
     let mut parts: Vec<&[u8]> = vec![text.as_bytes(), kind.as_bytes()];
     parts.extend(values.iter().flat_map(|(key, value)| [key.as_bytes(), value.as_slice()]));
     let copy = names::secret_copy(original, &names::hash(&parts, 10));
-    let copy_of_it = secret(
+    let copied_secret = secret(
         &s.settings.namespace,
         &copy,
         values,
@@ -193,7 +194,7 @@ fn copy_of_key(
     Write {
         why: "the Job uses the key as it is now".to_owned(),
         target: ObjectRef::new(ObjectKind::Secret, &s.settings.namespace, copy),
-        change: Change::Create(copy_of_it.into()),
+        change: Change::Create(copied_secret.into()),
         operation: Some(name(operation).to_owned()),
     }
 }
@@ -222,7 +223,7 @@ pub(crate) fn secret(
     }
 }
 
-/// Annotations that a Job and its pods get: the operation's, and the lane.
+/// Annotations of a Job and its pods: those of the operation, the queue key, and the digest of the spec.
 pub(crate) fn annotations(operation: &ClusterOperation, queue_key: &QueueKey) -> BTreeMap<String, String> {
     let mut all = operation.metadata.annotations.clone().unwrap_or_default();
     all.retain(|key, _| !key.starts_with("kubectl.kubernetes.io/"));
@@ -231,7 +232,7 @@ pub(crate) fn annotations(operation: &ClusterOperation, queue_key: &QueueKey) ->
     all
 }
 
-/// Labels by which a Job and its pods are found.
+/// Labels that identify a Job and its pods.
 pub(crate) fn labels(operation: &ClusterOperation) -> BTreeMap<String, String> {
     [
         (OPERATION_LABEL.to_owned(), uid(operation).to_owned()),
@@ -248,9 +249,9 @@ fn the_job(
     map: &str,
     secret: Option<String>,
 ) -> Job {
-    let ours = s.settings.is_runner(&operation.spec.image);
-    // Ours is not the owner of what is mounted, but of its group.
-    let executable = if ours { 0o750 } else { 0o700 };
+    let is_runner = s.settings.is_runner(&operation.spec.image);
+    // A runner image runs as a user that is not the owner of the mounted files, only in their group.
+    let executable = if is_runner { 0o750 } else { 0o700 };
     let file = |volume, mode, path: &str, key: &str| Mount {
         volume,
         source: MountSource::ConfigMap { name: map.to_owned(), mode, optional: false },
@@ -270,12 +271,12 @@ fn the_job(
             key: Some(inputs::KEY.to_owned()),
         });
     }
-    let brought = references.sources.iter();
+    let sources = references.sources.iter();
     mounts
-        .extend(brought.map(|(_, _, path)| file("actions", Some(executable), path, &inputs::kept_as(path))));
+        .extend(sources.map(|(_, _, path)| file("actions", Some(executable), path, &inputs::copy_key(path))));
     mounts.extend(job_extras.mounts);
     let spec = &operation.spec;
-    let program = if ours {
+    let program = if is_runner {
         Program::Runner {
             operation: name(operation).to_owned(),
             action: "script",
@@ -301,14 +302,18 @@ fn the_job(
     })
 }
 
-/// Labels and owner of an operation, when they are not there yet.
-pub(crate) fn meta(operation: &ClusterOperation, cluster: Option<&Cluster>, done: bool) -> Option<Write> {
+/// Adds missing labels and the owner of an operation; `None` when nothing is missing.
+pub(crate) fn metadata_patch(
+    operation: &ClusterOperation,
+    cluster: Option<&Cluster>,
+    has_ended: bool,
+) -> Option<Write> {
     let labels = operation.metadata.labels.clone().unwrap_or_default();
     let mut wanted = BTreeMap::new();
     if !labels.contains_key(crate::names::DERIVED_UID_LABEL) {
         wanted.insert(CLUSTER_LABEL, names::label(&operation.spec.cluster));
     }
-    if done {
+    if has_ended {
         wanted.insert(names::COMPLETED_LABEL, "done".to_owned());
     }
     wanted.retain(|key, value| labels.get(*key) != Some(value));
@@ -334,7 +339,8 @@ pub(crate) fn meta(operation: &ClusterOperation, cluster: Option<&Cluster>, done
         metadata.resource_version.clone_from(&operation.metadata.resource_version);
     }
     Some(Write {
-        why: if done { "it ended" } else { "it belongs to its cluster" }.to_owned(),
+        why: if has_ended { "the operation ended" } else { "the operation belongs to its cluster" }
+            .to_owned(),
         target: target(operation),
         change: Change::Merge(ObjectPatch::of_metadata(metadata)),
         operation: None,

@@ -11,40 +11,39 @@ use crate::settings::INPUTS_TIMEOUT_SECONDS;
 use crate::view::View;
 use crate::{image, order};
 
-/// What an operation waits for.
+/// The reason of a wait.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Wait {
-    /// An object; it fails when that takes too long.
+    /// A missing object. The operation fails when the wait takes too long.
     Missing(String),
-    /// A person, or the end of something that still works.
+    /// A user, or the end of something that still runs.
     Until(String),
     /// The end of another operation.
     Operation(String),
 }
 
-/// Why an operation can never run, from its own words alone. What refers to other objects is looked at when its turn
-/// comes.
+/// Why an operation can never run, as far as its own spec shows. Referenced objects are checked when the
+/// operation is the first of its queue.
 pub(crate) fn refusal(operation: &ClusterOperation) -> Option<(&'static str, String)> {
     if operation.spec.cancelled {
         return Some((CANCELLED, "cancelled".to_owned()));
     }
     if operation.status.as_ref().is_some_and(|status| changed(operation, status)) {
-        let text =
-            "its spec was changed while it waited; what was asked for first is lost, make a new operation";
+        let text = "its spec was changed while it waited; create a new operation";
         return Some(("SpecChanged", text.to_owned()));
     }
     image::refusal(&operation.spec.image).map(|text| ("InvalidImage", text))
 }
 
-/// Whether the spec is another one than the one that was seen first.
+/// Whether the spec differs from the spec that was observed first.
 pub(crate) fn changed(operation: &ClusterOperation, status: &ClusterOperationStatus) -> bool {
-    let differs = |seen: &Option<String>, now: String| seen.as_ref().is_some_and(|seen| *seen != now);
+    let differs = |first: &Option<String>, now: String| first.as_ref().is_some_and(|first| *first != now);
     differs(&status.digest, operation.spec.digest())
         || differs(&status.spec_digest, operation.spec.whole_digest())
 }
 
-/// Says what an operation waits for, once, and ends it when an object did not come in time.
-pub(crate) fn waits(s: &View<'_>, operation: &ClusterOperation, wait: &Wait) -> OperationChanges {
+/// Reports once what an operation waits for, and ends it when an object stays missing for too long.
+pub(crate) fn report_wait(s: &View<'_>, operation: &ClusterOperation, wait: &Wait) -> OperationChanges {
     let mut new = status(operation);
     let (reason, waits_for) = match wait {
         Wait::Missing(text) | Wait::Until(text) => (text.clone(), None),
@@ -57,8 +56,8 @@ pub(crate) fn waits(s: &View<'_>, operation: &ClusterOperation, wait: &Wait) -> 
     new.observed_generation = operation.metadata.generation;
     let mut progress = OperationChanges::default();
     if matches!(wait, Wait::Missing(_)) {
-        let says = ConditionText { status: false, reason: "Missing", message: &reason };
-        condition::set(&mut new.conditions, INPUTS_FOUND, says, operation.metadata.generation, s.now);
+        let text = ConditionText { status: false, reason: "Missing", message: &reason };
+        condition::set(&mut new.conditions, INPUTS_FOUND, text, operation.metadata.generation, s.now);
         let seconds = operation.spec.active_deadline_seconds.filter(|seconds| *seconds > 0);
         let seconds = seconds.unwrap_or(INPUTS_TIMEOUT_SECONDS);
         let since = condition::find(&new.conditions, INPUTS_FOUND)
@@ -70,17 +69,17 @@ pub(crate) fn waits(s: &View<'_>, operation: &ClusterOperation, wait: &Wait) -> 
         }
         progress.changes.wake_at(Some(due));
     }
-    if let Some(write) = status_write(operation, &new, format!("it waits: {reason}")) {
+    if let Some(write) = status_write(operation, &new, format!("the operation waits: {reason}")) {
         progress.changes.stages.push(vec![write]);
-        let about = notice(operation, matches!(wait, Wait::Missing(_)), "Waiting", reason);
-        progress.changes.notices.push(about);
+        let wait_notice = notice(operation, matches!(wait, Wait::Missing(_)), "Waiting", reason);
+        progress.changes.notices.push(wait_notice);
     }
     progress.shown = Some((0, shown(operation, &new)));
     progress
 }
 
-/// What the operations behind the first one do: nothing but say whom they wait for, or that they can never run.
-pub(crate) fn behind(
+/// Operations that are not the first of their queue: they only report the wait, or that they can never run.
+pub(crate) fn queued(
     s: &View<'_>,
     operation: &ClusterOperation,
     first: &ClusterOperation,
@@ -88,6 +87,6 @@ pub(crate) fn behind(
     debug_assert!(!order::ended(operation));
     match refusal(operation) {
         Some((word, text)) => finish(s, operation, End::failed(word, text)),
-        None => waits(s, operation, &Wait::Operation(super::name(first).to_owned())),
+        None => report_wait(s, operation, &Wait::Operation(super::name(first).to_owned())),
     }
 }

@@ -1,4 +1,4 @@
-//! A change that failed and is taken back: what it began on hosts is undone by an operation, and only that says so.
+//! A failed change that is reverted in the spec: an operation undoes it on the hosts.
 
 use k8s_openapi::jiff::SignedDuration;
 use serde_json::{Value, json};
@@ -12,7 +12,7 @@ fn degraded(world: &World) -> Value {
     conditions.iter().find(|one| one["type"] == "Degraded").unwrap()["status"].clone()
 }
 
-/// What the Job's program is told to make true.
+/// The workers in the spec of the Job.
 fn declared_spec(world: &World) -> Vec<String> {
     let volumes = job(world)["spec"]["template"]["spec"]["volumes"].clone();
     let conf = volumes.as_array().unwrap().iter().find(|volume| volume["name"] == "conf").unwrap().clone();
@@ -22,32 +22,32 @@ fn declared_spec(world: &World) -> Vec<String> {
     nodes.iter().map(|node| node["ip"].as_str().unwrap().to_owned()).collect()
 }
 
-fn asked(world: &mut World, word: &str) {
-    let asked = json!({"metadata": {"annotations": {"app.kubernetes.io/operation": word}}});
-    world.change(ObjectKind::KubernetesCluster, "default", NAME, &asked);
+fn request(world: &mut World, word: &str) {
+    let request = json!({"metadata": {"annotations": {"app.kubernetes.io/operation": word}}});
+    world.change(ObjectKind::KubernetesCluster, "default", NAME, &request);
     world.settle();
 }
 
 #[test]
-fn a_scale_up_that_failed_is_undone_by_an_operation_and_only_that_makes_it_run() {
+fn a_failed_scale_up_is_undone_by_an_operation_and_only_its_success_counts() {
     let mut world = running(&["10.0.0.2"]);
     scaled(&mut world, &["10.0.0.2", "10.0.0.4"]);
     ends(&mut world, "Failed");
     assert_eq!((phase(&world).as_str(), wanted(&world).as_str()), ("Failed", "scale-up-failed"));
     let jobs = world.jobs().len();
     scaled(&mut world, &["10.0.0.2"]);
-    assert_eq!(world.jobs().len(), jobs + 1, "a half-joined host is nobody's business otherwise");
+    assert_eq!(world.jobs().len(), jobs + 1, "an operation must undo the partial join");
     assert_ne!(phase(&world), "Running");
     assert_eq!(
         (env(&job(&world), "OPERATION"), env(&job(&world), "NODE_HOSTS")),
         ("scaling-down".into(), "10.0.0.4".into())
     );
-    assert_eq!(declared_spec(&world), ["10.0.0.2"], "the engine takes what it knows and is not declared out");
+    assert_eq!(declared_spec(&world), ["10.0.0.2"], "the engine removes known hosts that are not declared");
     ends(&mut world, "Failed");
     assert_eq!((phase(&world).as_str(), degraded(&world)), ("Failed", json!("True")));
     let jobs = world.jobs().len();
-    assert_eq!((world.settle(), world.jobs().len()), (0, jobs), "nobody asked for another try");
-    asked(&mut world, "scaling-down");
+    assert_eq!((world.settle(), world.jobs().len()), (0, jobs), "no retry was requested");
+    request(&mut world, "scaling-down");
     assert_eq!(world.jobs().len(), jobs + 1);
     ends(&mut world, "Complete");
     assert_eq!((phase(&world).as_str(), wanted(&world).as_str()), ("Running", "scale-down-finished"));
@@ -56,7 +56,7 @@ fn a_scale_up_that_failed_is_undone_by_an_operation_and_only_that_makes_it_run()
 }
 
 #[test]
-fn a_scale_down_that_failed_is_undone_by_an_operation_too() {
+fn a_failed_scale_down_is_undone_by_an_operation() {
     let mut world = running(&["10.0.0.2", "10.0.0.4"]);
     scaled(&mut world, &["10.0.0.2"]);
     ends(&mut world, "Failed");
@@ -70,9 +70,9 @@ fn a_scale_down_that_failed_is_undone_by_an_operation_too() {
     assert_eq!((phase(&world).as_str(), wanted(&world).as_str()), ("Running", "scale-up-finished"));
 }
 
-/// It fails while the declaration is already what it was before.
+/// The operation fails after the spec was already reverted.
 #[test]
-fn a_change_that_is_taken_back_while_it_works_is_undone_when_it_failed() {
+fn a_change_that_is_reverted_while_it_runs_is_undone_after_it_failed() {
     let mut world = running(&["10.0.0.2"]);
     scaled(&mut world, &["10.0.0.2", "10.0.0.4"]);
     scaled(&mut world, &["10.0.0.2"]);
@@ -83,7 +83,7 @@ fn a_change_that_is_taken_back_while_it_works_is_undone_when_it_failed() {
 }
 
 #[test]
-fn hosts_of_every_change_that_failed_are_named() {
+fn the_hosts_of_all_failed_changes_are_named() {
     let mut world = running(&["10.0.0.2"]);
     for more in ["10.0.0.4", "10.0.0.5"] {
         scaled(&mut world, &["10.0.0.2", more]);
@@ -97,9 +97,9 @@ fn hosts_of_every_change_that_failed_are_named() {
     assert!(why.as_str().unwrap().contains("10.0.0.4,10.0.0.5"), "{why}");
 }
 
-/// Its operation was deleted while it worked: nobody knows how far it came.
+/// The operation was deleted while it ran, so its progress is unknown.
 #[test]
-fn an_operation_that_was_deleted_is_undone_when_its_change_is_taken_back() {
+fn a_deleted_operation_is_undone_when_its_change_is_reverted() {
     let mut world = running(&["10.0.0.2"]);
     scaled(&mut world, &["10.0.0.2", "10.0.0.4"]);
     let operation = object(&world)["status"]["operation"].as_str().unwrap().to_owned();
@@ -113,18 +113,18 @@ fn an_operation_that_was_deleted_is_undone_when_its_change_is_taken_back() {
     assert_eq!(phase(&world), "Running");
 }
 
-/// The operation that works, and its Job.
-fn at_work(world: &World) -> (String, String) {
+/// The running operation and its Job.
+fn running_operation(world: &World) -> (String, String) {
     let text = |value: &Value| value.as_str().unwrap().to_owned();
     (text(&object(world)["status"]["operation"]), text(&job(world)["metadata"]["name"]))
 }
 
-/// Its Job is the object's and does not go with it.
+/// The object owns the Job, so the Job is not deleted with the operation.
 #[test]
-fn a_job_whose_operation_was_deleted_is_ended_and_named_before_anything_else_begins() {
+fn the_job_of_a_deleted_operation_is_stopped_and_reported_before_the_next_operation() {
     let mut world = running(&["10.0.0.2"]);
     scaled(&mut world, &["10.0.0.2", "10.0.0.4"]);
-    let (operation, name) = at_work(&world);
+    let (operation, name) = running_operation(&world);
     let owner = json!({"apiVersion": "batch/v1", "kind": "Job", "name": name, "uid": format!("uid-{name}")});
     let labels = json!({"kubeon.io/operation": format!("uid-{operation}")});
     let metadata = json!({"labels": labels, "ownerReferences": [owner]});
@@ -148,9 +148,9 @@ fn a_job_whose_operation_was_deleted_is_ended_and_named_before_anything_else_beg
     assert_eq!(world.settle(), 0);
 }
 
-/// Nobody owns the Job that takes a cluster down.
+/// The Job that takes a cluster down has no owner.
 #[test]
-fn a_deletion_names_the_job_whose_operation_was_deleted_and_goes_on_after_its_end() {
+fn a_deletion_reports_the_job_of_a_deleted_operation_and_continues_after_its_end() {
     let mut world = running(&["10.0.0.2"]);
     world.now += SignedDuration::from_secs(60);
     let now = world.now.to_string();
@@ -161,7 +161,7 @@ fn a_deletion_names_the_job_whose_operation_was_deleted_and_goes_on_after_its_en
         &json!({"metadata": {"deletionTimestamp": now}}),
     );
     world.settle();
-    let (operation, name) = at_work(&world);
+    let (operation, name) = running_operation(&world);
     world.objects.retain(|target, _| target.name != operation);
     world.settle();
     let conditions = object(&world)["status"]["conditions"].as_array().unwrap().clone();
@@ -179,9 +179,9 @@ fn a_deletion_names_the_job_whose_operation_was_deleted_and_goes_on_after_its_en
     assert_eq!(object(&world)["metadata"]["finalizers"], json!(["other/one"]));
 }
 
-/// Killed after every write in between, there is one operation for it.
+/// The operator is killed after each write; there is one operation.
 #[test]
-fn what_is_taken_back_is_undone_once_wherever_the_operator_is_killed() {
+fn a_reverted_change_is_undone_once_wherever_the_operator_is_killed() {
     for killed_after in 0..10 {
         let mut world = running(&["10.0.0.2"]);
         scaled(&mut world, &["10.0.0.2", "10.0.0.4"]);

@@ -1,5 +1,5 @@
-//! The operator killed after any write of a story: what comes back goes on from the world, nothing is done twice, and the
-//! world ends as it does when nobody is killed.
+//! The operator is killed after any write of a scenario. The restarted operator continues from the observed
+//! objects, no step is done twice, and the final objects are those of a run without a kill.
 
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::jiff::SignedDuration;
@@ -15,34 +15,34 @@ use crate::names;
 use crate::testing::World;
 use crate::write::{ObjectKind, ObjectRef};
 
-/// What happens, and between any two things the operator does what follows from it.
-type Happens = fn(&mut World);
+/// An event; the operator reconciles after each event.
+type Event = fn(&mut World);
 
-struct Story<'s> {
+struct Scenario<'s> {
     begins: fn() -> World,
-    happens: &'s [Happens],
+    events: &'s [Event],
     ends: fn(&World),
-    /// Writes of the operator that it takes at least.
+    /// The fewest writes of the operator.
     least: usize,
 }
 
-/// When the operator comes back.
+/// When the operator is restarted.
 #[derive(Debug, Clone, Copy)]
-enum Back {
+enum Restart {
     AtOnce,
-    /// When the next thing has happened while nobody looked.
+    /// After the next event, which happens while no operator runs.
     Late,
 }
 
-impl Story<'_> {
-    /// The world after it, and whether the operator lived long enough to be killed after that write.
-    fn told(&self, killed_after: usize, back: Back) -> (World, bool) {
+impl Scenario<'_> {
+    /// The objects after the scenario, and whether the operator was killed.
+    fn run(&self, killed_after: usize, restart: Restart) -> (World, bool) {
         let mut world = (self.begins)();
         world.settle();
         world.written.clear();
         let mut left = Some(killed_after);
-        for happens in self.happens {
-            happens(&mut world);
+        for event in self.events {
+            event(&mut world);
             left = match left {
                 Some(most) => match world.settle_within(most) {
                     done if done < most => Some(most - done),
@@ -53,7 +53,7 @@ impl Story<'_> {
                     continue;
                 }
             };
-            if left.is_none() && matches!(back, Back::AtOnce) {
+            if left.is_none() && matches!(restart, Restart::AtOnce) {
                 world.settle();
             }
         }
@@ -61,18 +61,18 @@ impl Story<'_> {
         (world, left.is_none())
     }
 
-    fn holds_whenever_it_is_killed(&self) {
-        let (untouched, _) = self.told(usize::MAX, Back::AtOnce);
-        (self.ends)(&untouched);
-        let writes = untouched.written.len();
+    fn check_all_kills(&self) {
+        let (undisturbed, _) = self.run(usize::MAX, Restart::AtOnce);
+        (self.ends)(&undisturbed);
+        let writes = undisturbed.written.len();
         assert!(writes >= self.least, "there were only {writes} writes");
-        for back in [Back::AtOnce, Back::Late] {
+        for restart in [Restart::AtOnce, Restart::Late] {
             let killed = (0..).take_while(|killed_after| {
-                let (mut world, killed) = self.told(*killed_after, back);
-                let at = format!("killed after {killed_after} of {writes} writes, back {back:?}");
+                let (mut world, killed) = self.run(*killed_after, restart);
+                let at = format!("killed after {killed_after} of {writes} writes, restart {restart:?}");
                 assert!(one_job_each(&world), "{at}: {:?}", world.jobs());
                 (self.ends)(&world);
-                assert_eq!(world.settle(), 0, "{at}: it is not at rest");
+                assert_eq!(world.settle(), 0, "{at}: the reconciles do not converge");
                 killed
             });
             assert_eq!(killed.count(), writes + 1, "after each write, and before the first");
@@ -80,7 +80,7 @@ impl Story<'_> {
     }
 }
 
-/// Whether every operation that is left has one Job, and no Job has another owner.
+/// Whether every remaining operation has exactly one Job.
 fn one_job_each(world: &World) -> bool {
     let jobs = world.all::<Job>(ObjectKind::Job);
     let of = |uid: &str| {
@@ -97,17 +97,17 @@ fn one_job_each(world: &World) -> bool {
     operations.iter().all(|operation| of(operation.metadata.uid.as_deref().unwrap()) == 1)
 }
 
-/// The Job that works ends well. One that was not made yet is made first, by who came back.
+/// Completes the running Job. If it does not exist yet, the restarted operator creates it first.
 fn job_ends(world: &mut World) {
-    let works = |world: &World| {
+    let running_job = |world: &World| {
         let jobs = world.all::<Job>(ObjectKind::Job);
-        let job = jobs.into_iter().find(|job| job_state(job) == JobState::Works)?;
+        let job = jobs.into_iter().find(|job| job_state(job) == JobState::Running)?;
         job.metadata.name.clone()
     };
-    if works(world).is_none() {
+    if running_job(world).is_none() {
         world.settle();
     }
-    let name = works(world).expect("a Job works");
+    let name = running_job(world).expect("a Job runs");
     world.now += SignedDuration::from_secs(60);
     world.job_says(&name, "Complete");
 }
@@ -128,21 +128,25 @@ fn deleted(world: &mut World) {
     );
 }
 
-/// Another finalizer's owner removes its finalizer.
-fn let_go(world: &mut World) {
+/// The owner of the other finalizer removes it.
+fn remove_other_finalizer(world: &mut World) {
     world.settle();
-    assert_eq!(object(world)["metadata"]["finalizers"], json!(["other/one"]), "ours is gone first");
+    assert_eq!(
+        object(world)["metadata"]["finalizers"],
+        json!(["other/one"]),
+        "the operator removes its finalizer first"
+    );
     world.objects.retain(|target, _| target.kind != ObjectKind::KubernetesCluster);
 }
 
-fn assert_up_to_date(world: &World, word: &str, jobs: usize, workers: &[&str], gone: &[&str]) {
+fn assert_up_to_date(world: &World, word: &str, jobs: usize, workers: &[&str], removed: &[&str]) {
     assert_eq!((phase(world), wanted(world)), ("Running".into(), word.into()));
     assert_eq!(world.jobs().len(), jobs, "{:?}", world.jobs());
     let metadata = &object(world)["metadata"];
     assert_eq!(metadata["finalizers"].as_array().unwrap().len(), 2);
     let applied = metadata["annotations"]["app.kubernetes.io/spec"].as_str().unwrap();
     assert!(workers.iter().all(|worker| applied.contains(worker)), "{applied}");
-    assert!(!gone.iter().any(|worker| applied.contains(worker)), "{applied}");
+    assert!(!removed.iter().any(|worker| applied.contains(worker)), "{applied}");
     assert!(object(world)["status"]["operation"].is_null());
     for operation in world.all::<ClusterOperation>(ObjectKind::Operation) {
         let labels = operation.metadata.labels.clone().unwrap();
@@ -150,8 +154,8 @@ fn assert_up_to_date(world: &World, word: &str, jobs: usize, workers: &[&str], g
     }
 }
 
-/// Nothing is left of it but its Jobs, which go by themselves.
-fn gone(world: &World, jobs: usize) {
+/// Only the Jobs of the cluster remain; their TTL removes them.
+fn assert_deleted(world: &World, jobs: usize) {
     assert_eq!(world.jobs().len(), jobs, "{:?}", world.jobs());
     let is_left = |target: &&ObjectRef| {
         let kept = [STATE, KNOWN_HOSTS, "default-test-cluster-kubeconfig"].contains(&target.name.as_str());
@@ -163,77 +167,77 @@ fn gone(world: &World, jobs: usize) {
 
 #[test]
 fn a_worker_comes_by_one_job() {
-    let story = Story {
+    let scenario = Scenario {
         begins: || running(&["10.0.0.2"]),
-        happens: &[|world| nodes(world, &["10.0.0.2", "10.0.0.4"]), job_ends],
+        events: &[|world| nodes(world, &["10.0.0.2", "10.0.0.4"]), job_ends],
         ends: |world| assert_up_to_date(world, "scale-up-finished", 2, &["10.0.0.2", "10.0.0.4"], &[]),
         least: 12,
     };
-    story.holds_whenever_it_is_killed();
+    scenario.check_all_kills();
 }
 
 #[test]
 fn a_worker_goes_by_one_job() {
-    let story = Story {
+    let scenario = Scenario {
         begins: || running(&["10.0.0.2", "10.0.0.4"]),
-        happens: &[|world| nodes(world, &["10.0.0.2"]), job_ends],
+        events: &[|world| nodes(world, &["10.0.0.2"]), job_ends],
         ends: |world| assert_up_to_date(world, "scale-down-finished", 2, &["10.0.0.2"], &["10.0.0.4"]),
         least: 12,
     };
-    story.holds_whenever_it_is_killed();
+    scenario.check_all_kills();
 }
 
 #[test]
-fn workers_that_are_exchanged_come_and_go_by_one_job_each() {
-    let story = Story {
+fn replaced_workers_are_added_and_removed_by_one_job_each() {
+    let scenario = Scenario {
         begins: || running(&["10.0.0.2"]),
-        happens: &[|world| nodes(world, &["10.0.0.4"]), job_ends, job_ends],
+        events: &[|world| nodes(world, &["10.0.0.4"]), job_ends, job_ends],
         ends: |world| assert_up_to_date(world, "scale-down-finished", 3, &["10.0.0.4"], &["10.0.0.2"]),
         least: 24,
     };
-    story.holds_whenever_it_is_killed();
+    scenario.check_all_kills();
 }
 
 #[test]
 fn a_cluster_is_taken_down_by_one_job() {
-    let story = Story {
+    let scenario = Scenario {
         begins: || running(&["10.0.0.2"]),
-        happens: &[deleted, job_ends, let_go],
-        ends: |world| gone(world, 2),
+        events: &[deleted, job_ends, remove_other_finalizer],
+        ends: |world| assert_deleted(world, 2),
         least: 12,
     };
-    story.holds_whenever_it_is_killed();
+    scenario.check_all_kills();
 }
 
-/// What made it is ended first: the two never work at the same time.
+/// The creation is stopped first: two Jobs never run at the same time.
 #[test]
-fn a_cluster_that_is_being_made_is_taken_down_by_one_job() {
-    let story = Story {
+fn a_cluster_that_is_being_created_is_taken_down_by_one_job() {
+    let scenario = Scenario {
         begins: || {
             let mut world = world(&["10.0.0.2"]);
             world.settle();
             saved(&mut world);
             world
         },
-        happens: &[deleted, creation_is_suspended, job_ends, let_go],
-        ends: |world| gone(world, 2),
+        events: &[deleted, creation_is_suspended, job_ends, remove_other_finalizer],
+        ends: |world| assert_deleted(world, 2),
         least: 14,
     };
-    story.holds_whenever_it_is_killed();
+    scenario.check_all_kills();
 }
 
-/// What a Job controller says of a Job that was told not to go on.
+/// Marks the suspended creation as suspended, as the Job controller does.
 fn creation_is_suspended(world: &mut World) {
-    let told = |world: &World| {
+    let suspended_job = |world: &World| {
         let jobs = world.all::<Job>(ObjectKind::Job);
         let job =
             jobs.into_iter().find(|job| job.spec.as_ref().and_then(|spec| spec.suspend) == Some(true))?;
         job.metadata.name.clone()
     };
-    if told(world).is_none() {
+    if suspended_job(world).is_none() {
         world.settle();
     }
-    let name = told(world).expect("it was told not to go on");
+    let name = suspended_job(world).expect("the Job is suspended");
     world.job_says(&name, "Suspended");
 }
 
@@ -246,7 +250,7 @@ fn playbook(world: &mut World, name: &str, action: &str) {
 
 const KEPT: &str = "kubeonkube-sample-state";
 
-/// What its runner keeps is in the Secret before the Job ends.
+/// The runner saves its state in the Secret before the Job ends.
 fn playbook_ends(world: &mut World) {
     if !world.objects.keys().any(|target| target.name == KEPT) {
         world.settle();
@@ -256,10 +260,10 @@ fn playbook_ends(world: &mut World) {
 }
 
 #[test]
-fn playbooks_are_one_job_each_and_the_second_finds_what_the_first_kept() {
-    let story = Story {
+fn playbooks_are_one_job_each_and_the_second_gets_the_state_of_the_first() {
+    let scenario = Scenario {
         begins: World::with_cluster,
-        happens: &[
+        events: &[
             |world| playbook(world, "one", "cluster.yml"),
             playbook_ends,
             |world| playbook(world, "two", "scale.yml"),
@@ -282,5 +286,5 @@ fn playbooks_are_one_job_each_and_the_second_finds_what_the_first_kept() {
         },
         least: 18,
     };
-    story.holds_whenever_it_is_killed();
+    scenario.check_all_kills();
 }

@@ -1,4 +1,4 @@
-//! Contract B: a `KubernetesCluster` and what it becomes.
+//! Contract B: the operations of a `KubernetesCluster`.
 
 use serde_json::{Value, json};
 
@@ -45,7 +45,7 @@ pub(super) fn wanted(world: &World) -> String {
         .to_owned()
 }
 
-/// The only Job that works.
+/// The only running Job.
 pub(super) fn job(world: &World) -> Value {
     let all = world.all::<k8s_openapi::api::batch::v1::Job>(ObjectKind::Job);
     let live: Vec<_> = all.iter().filter(|job| job.status.is_none()).collect();
@@ -75,7 +75,7 @@ pub(super) fn running(nodes: &[&str]) -> World {
     world
 }
 
-/// What the runner writes before its first effect on a host.
+/// Saves the state, as the runner does before its first change of a host.
 pub(super) fn saved(world: &mut World) {
     world.change(ObjectKind::Secret, "default", STATE, &json!({"stringData": {"state.tar.zst": "keys"}}));
 }
@@ -178,10 +178,10 @@ fn b20_b21_b22_b23_workers_come_and_go_with_one_job_each() {
     ends(&mut world, "Failed");
     assert_eq!((phase(&world), wanted(&world)), ("Failed".into(), "scale-down-failed".into()));
     let applied = object(&world)["metadata"]["annotations"]["app.kubernetes.io/spec"].as_str().unwrap();
-    assert!(applied.contains("10.0.0.4"), "what failed was not applied");
+    assert!(applied.contains("10.0.0.4"), "a failed spec is not stored as applied");
     let jobs = world.jobs().len();
     world.settle();
-    assert_eq!(world.jobs().len(), jobs, "nobody asked for another try");
+    assert_eq!(world.jobs().len(), jobs, "no retry was requested");
     world.change(
         ObjectKind::KubernetesCluster,
         "default",
@@ -206,7 +206,7 @@ fn b20_b21_b22_b23_workers_come_and_go_with_one_job_each() {
 }
 
 #[test]
-fn workers_that_are_exchanged_come_before_others_go() {
+fn replaced_workers_are_added_before_others_are_removed() {
     let mut world = running(&["10.0.0.2"]);
     scaled(&mut world, &["10.0.0.4"]);
     assert_eq!(env(&job(&world), "OPERATION"), "scaling-up");
@@ -307,18 +307,18 @@ fn b26_b27_b28_deleting_takes_the_cluster_down_and_a_failure_is_named() {
     );
     world.settle();
     ends(&mut world, "Complete");
-    assert_eq!(object(&world)["metadata"]["finalizers"], json!(["other/one"]), "those of others stay");
+    assert_eq!(object(&world)["metadata"]["finalizers"], json!(["other/one"]), "other finalizers stay");
     world.change(ObjectKind::KubernetesCluster, "default", NAME, &json!({"metadata": {"finalizers": null}}));
     world.objects.retain(|target, _| target.kind != ObjectKind::KubernetesCluster);
     world.settle();
     assert!(
         world.all::<kubeon_api::ClusterOperation>(ObjectKind::Operation).is_empty(),
-        "its operations go with it"
+        "its operations are deleted"
     );
 }
 
 #[test]
-fn a_job_that_goes_a_day_after_its_end_changes_nothing() {
+fn the_removal_of_an_ended_job_changes_nothing() {
     let mut world = world(&["10.0.0.2"]);
     world.settle();
     assert_eq!(job(&world)["spec"]["ttlSecondsAfterFinished"], 604_800);
@@ -411,7 +411,7 @@ fn b42_b43_killed_anywhere_there_is_one_operation_one_job_one_finalizer() {
 }
 
 #[test]
-fn paused_changes_nothing_until_it_is_taken_away() {
+fn a_paused_cluster_is_not_changed() {
     let mut world = world(&["10.0.0.2"]);
     world.change(ObjectKind::KubernetesCluster, "default", NAME, &json!({"spec": {"paused": true}}));
     world.settle();
@@ -423,7 +423,7 @@ fn paused_changes_nothing_until_it_is_taken_away() {
 }
 
 #[test]
-fn paused_holds_an_operation_that_was_claimed_and_waits() {
+fn a_paused_cluster_blocks_a_claimed_operation_that_waits() {
     let mut world = world(&["10.0.0.2"]);
     let auth = json!({"username": "root", "password": null, "credentialsRef": {"name": "login"}});
     world.change(
@@ -445,7 +445,7 @@ fn paused_holds_an_operation_that_was_claimed_and_waits() {
     assert_eq!((world.jobs().len(), env(&job(&world), "OPERATION")), (1, "creating".into()));
 }
 
-/// An operation of the cluster that says that it works, and that nobody claims.
+/// A running operation of the cluster that is not claimed.
 fn unclaimed(world: &mut World) {
     let spec = crate::testing::operation("stray", 0).spec;
     let made = json!({
@@ -457,7 +457,7 @@ fn unclaimed(world: &mut World) {
 }
 
 #[test]
-fn a_job_that_no_watch_shows_is_asked_for_before_the_next_operation_begins() {
+fn a_job_outside_the_cache_is_read_before_the_next_operation_begins() {
     let mut world = running(&["10.0.0.2"]);
     unclaimed(&mut world);
     scaled(&mut world, &["10.0.0.2", "10.0.0.4"]);
@@ -471,7 +471,7 @@ fn a_job_that_no_watch_shows_is_asked_for_before_the_next_operation_begins() {
 }
 
 #[test]
-fn nothing_begins_while_the_job_of_an_operation_that_nobody_claims_comes_to_its_end() {
+fn no_operation_begins_before_the_job_of_an_unclaimed_operation_has_ended() {
     let mut world = running(&["10.0.0.2"]);
     unclaimed(&mut world);
     let labels = json!({OPERATION_LABEL: "uid-stray"});

@@ -37,7 +37,7 @@ fn a13_a25_a26_an_operation_becomes_one_job_with_copies_of_its_inputs() {
     assert_eq!(meta["labels"]["clusterName"], "sample");
     assert_eq!(meta["ownerReferences"].as_array().unwrap().len(), 1);
     assert_eq!(meta["ownerReferences"][0]["uid"], "uid-sample");
-    // Later changes of the originals change nothing.
+    // Later changes of the originals have no effect.
     world.change(ObjectKind::ConfigMap, "ns", "hosts", &json!({"data": {"hosts.yml": "all: {hosts: {}}\n"}}));
     assert_eq!(world.settle(), 0);
 }
@@ -62,7 +62,8 @@ fn a20_a21_a22_a_change_while_it_runs_is_marked_and_changes_nothing() {
     assert_eq!(job["spec"]["template"]["spec"]["serviceAccountName"], "kubeon-runner");
 }
 
-/// Contract A's digest stays what it is; what it does not know is marked all the same, from the Job's making on.
+/// Contract A's digest is unchanged. Changes of fields outside it are reported as well, from the creation of
+/// the Job on.
 #[test]
 fn a_change_that_the_digest_does_not_know_is_marked_too() {
     let change = json!({"spec": {"extraArgs": "--limit=all"}});
@@ -84,7 +85,7 @@ fn a_change_that_the_digest_does_not_know_is_marked_too() {
     let mut world = (0..8).map(claimed).find(|world| !world.jobs().is_empty()).unwrap();
     world.change(ObjectKind::Operation, "", "myops", &change);
     world.settle();
-    assert_eq!(world.status("myops")["hasModified"], true, "it was changed after its Job was made");
+    assert_eq!(world.status("myops")["hasModified"], true, "the spec was changed after the Job was created");
 }
 
 #[test]
@@ -113,7 +114,7 @@ fn a28_a32_the_jobs_end_is_the_operations_end() {
         let status = world.status("myops");
         assert_eq!(status["status"], word, "{condition}");
         if condition != "Suspended" {
-            assert_eq!(status["endTime"], json!(end), "it ended when its Job did");
+            assert_eq!(status["endTime"], json!(end), "the operation ends with its Job");
         }
         assert_eq!(
             world.get(ObjectKind::Operation, "", "myops")["metadata"]["labels"]["hasCompleted"],
@@ -121,7 +122,7 @@ fn a28_a32_the_jobs_end_is_the_operations_end() {
         );
         let history = &world.get(ObjectKind::Cluster, "", "sample")["status"]["conditions"];
         assert_eq!((&history[0]["clusterOps"], &history[0]["status"]), (&json!("myops"), &json!(word)));
-        assert_eq!(world.settle(), 0, "A29: what ended is not written again");
+        assert_eq!(world.settle(), 0, "A29: an ended operation is not written again");
     }
     let mut world = started();
     world.objects.retain(|target, _| target.kind != ObjectKind::Job);
@@ -146,7 +147,7 @@ fn as_soon_as_an_operation_ends_its_log_is_persisted_because_the_pod_may_go() {
 }
 
 #[test]
-fn ten_writes_make_and_end_a_shell_operation() {
+fn a_shell_operation_needs_at_most_ten_writes() {
     let mut world = World::with_cluster();
     world.settle();
     world.ask("myops", |_| {});
@@ -196,7 +197,7 @@ fn a_job_that_ended_before_its_start_was_reported_is_reported_in_one_write() {
         world
     };
     let mut world = (0..8).map(claimed).find(|world| !world.jobs().is_empty()).unwrap();
-    assert!(world.status("myops").is_null(), "nothing was told yet");
+    assert!(world.status("myops").is_null(), "nothing was reported yet");
     world.written.clear();
     world.job_says(JOB, "Complete");
     world.settle();
@@ -258,7 +259,7 @@ fn a36_a37_the_history_lets_the_oldest_go_and_is_shown_newest_first() {
         .iter()
         .map(|entry| entry["clusterOps"].as_str().unwrap())
         .collect();
-    assert_eq!(shown, ["o4", "o3", "o2"], "two that ended, and the one that runs");
+    assert_eq!(shown, ["o4", "o3", "o2"], "two ended operations, and the running one");
     assert_eq!(cluster["status"]["latest"], "o4");
 }
 
@@ -277,7 +278,7 @@ fn a17_annotations_reach_the_pod() {
     let annotations = &world.get(ObjectKind::Job, "ns", JOB)["spec"]["template"]["metadata"]["annotations"];
     assert_eq!(annotations["sidecar.istio.io/inject"], "false");
     assert!(annotations["kubectl.kubernetes.io/last-applied-configuration"].is_null());
-    assert_eq!(annotations["kubeon.io/lane"], "cluster/sample");
+    assert_eq!(annotations["kubeon.io/queue-key"], "cluster/sample");
 }
 
 #[test]

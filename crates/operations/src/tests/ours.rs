@@ -1,4 +1,4 @@
-//! Playbooks in an image of ours: what their Job gets beside contract A's.
+//! Playbooks in a runner image: the additions to their Job.
 
 use kubeon_api::kubeonkube::{Action, ActionSource, ClusterOperationSpec, HookAction};
 use serde_json::{Value, json};
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::testing::{World, reference};
 use crate::write::ObjectKind;
 
-const OURS: &str = "wangzhichidocker/kubeonkube:v0.1";
+const RUNNER_IMAGE: &str = "wangzhichidocker/kubeonkube:v0.1";
 
 fn playbook(name: &str, image: &str) -> impl FnOnce(&mut ClusterOperationSpec) {
     let (action, image) = (name.to_owned(), image.to_owned());
@@ -25,7 +25,7 @@ fn volume<'a>(pod: &'a Value, name: &str) -> Option<&'a Value> {
 }
 
 #[test]
-fn a_playbook_finds_the_bundle_of_its_version_and_what_an_earlier_one_left() {
+fn a_playbook_gets_the_bundle_of_its_version_and_the_state_of_an_earlier_one() {
     let mut world = World::with_cluster();
     world.change(
         ObjectKind::ConfigMap,
@@ -33,7 +33,7 @@ fn a_playbook_finds_the_bundle_of_its_version_and_what_an_earlier_one_left() {
         "vars",
         &json!({"data": {"group_vars.yml": "kube_version: 1.35.4\n"}}),
     );
-    world.ask("one", playbook("cluster.yml", OURS));
+    world.ask("one", playbook("cluster.yml", RUNNER_IMAGE));
     world.settle();
     let first = pod(&world, "kubeonkube-one-job");
     assert_eq!(first["initContainers"][0]["image"], "kubeon/kubeon-bundle:v1.35.4");
@@ -47,17 +47,17 @@ fn a_playbook_finds_the_bundle_of_its_version_and_what_an_earlier_one_left() {
         |world: &World| world.get(ObjectKind::Secret, "ns", "kubeonkube-sample-state")["metadata"].clone();
     assert_eq!(kept(&world)["annotations"]["kubeon.io/job"], "kubeonkube-one-job");
     assert_eq!(kept(&world)["ownerReferences"][0]["kind"], "Cluster");
-    world.ask("two", playbook("reset.yml", OURS));
+    world.ask("two", playbook("reset.yml", RUNNER_IMAGE));
     world.job_says("kubeonkube-one-job", "Complete");
     world.settle();
     assert_eq!(kept(&world)["annotations"]["kubeon.io/job"], "kubeonkube-two-job");
     let second = pod(&world, "kubeonkube-two-job");
-    assert!(second["initContainers"].is_null(), "nothing is put on hosts");
+    assert!(second["initContainers"].is_null(), "reset.yml needs no bundle");
 }
 
 #[test]
 fn any_other_image_and_a_command_get_contract_a_and_nothing_else() {
-    for (name, image) in [("foreign", "quay.io/kubespray/kubespray:v2.28.0"), ("shell", OURS)] {
+    for (name, image) in [("foreign", "quay.io/kubespray/kubespray:v2.28.0"), ("shell", RUNNER_IMAGE)] {
         let mut world = World::with_cluster();
         if name == "shell" {
             world.ask(name, |spec| spec.image = image.into());
@@ -77,10 +77,10 @@ fn command(text: &str) -> Action {
     Action { action_type: "shell".into(), action: text.into(), ..Action::default() }
 }
 
-/// Asks for an operation in an image of ours; the pod of its Job.
-fn asked(world: &mut World, name: &str, change: Change) -> Value {
+/// Creates an operation with a runner image; returns the pod of its Job.
+fn requested(world: &mut World, name: &str, change: Change) -> Value {
     world.ask(name, |spec| {
-        spec.image = OURS.into();
+        spec.image = RUNNER_IMAGE.into();
         change(spec);
     });
     world.settle();
@@ -88,7 +88,7 @@ fn asked(world: &mut World, name: &str, change: Change) -> Value {
 }
 
 #[test]
-fn a_command_that_calls_what_playbooks_call_finds_what_they_find() {
+fn a_command_that_calls_a_stateful_program_gets_the_additions() {
     let ways: [(&str, Change); 4] = [
         ("command", |spec| {
             spec.main = command("cd /kubespray\nansible-playbook -i /conf/hosts.yml cluster.yml")
@@ -109,7 +109,7 @@ fn a_command_that_calls_what_playbooks_call_finds_what_they_find() {
     for (name, change) in ways {
         let mut world = World::with_cluster();
         world.put(ObjectKind::ConfigMap, "ns", "mine", json!({"data": mine}));
-        let pod = asked(&mut world, name, change);
+        let pod = requested(&mut world, name, change);
         let state = &volume(&pod, "state").unwrap_or_else(|| panic!("{name} has no state"))["secret"];
         assert_eq!(state["secretName"], "kubeonkube-sample-state", "{name}");
         let command = pod["containers"][0]["command"].to_string();
@@ -118,47 +118,49 @@ fn a_command_that_calls_what_playbooks_call_finds_what_they_find() {
     }
 }
 
-/// It is the command's to say what it makes of an inventory.
+/// The command itself reports an invalid inventory.
 #[test]
-fn a_command_is_given_an_inventory_that_nobody_else_can_work_with() {
+fn a_command_gets_an_invalid_inventory() {
     let mut world = World::with_cluster();
     world.change(ObjectKind::ConfigMap, "ns", "hosts", &json!({"data": {"hosts.yml": "all: {nodes: {}}\n"}}));
-    let pod =
-        asked(&mut world, "o", |spec| spec.main = command("ansible-playbook -i /conf/hosts.yml mine.yml"));
+    let pod = requested(&mut world, "o", |spec| {
+        spec.main = command("ansible-playbook -i /conf/hosts.yml mine.yml")
+    });
     assert!(volume(&pod, "state").is_some());
 }
 
-/// Whether the Job of such a command finds the state, and what it costs until it works.
-fn costs(change: fn(&mut ClusterOperationSpec)) -> (bool, usize) {
+/// Whether the Job of such a command gets the state, and the number of writes until it runs.
+fn state_and_writes(change: fn(&mut ClusterOperationSpec)) -> (bool, usize) {
     let mut world = World::with_cluster();
     world.settle();
     let before = world.written.len();
-    let pod = asked(&mut world, "o", change);
+    let pod = requested(&mut world, "o", change);
     (volume(&pod, "state").is_some(), world.written.len() - before)
 }
 
 #[test]
-fn a_command_that_calls_nothing_of_ours_costs_no_write_more() {
-    let (finds, plain) = costs(|spec| spec.main = command("echo kubeonkube kubeon-runner ansible; hostname"));
-    assert!(!finds);
-    assert_eq!(costs(|spec| spec.main = command("kubeon ls")), (true, plain + 2));
+fn a_command_without_a_stateful_program_needs_no_additional_write() {
+    let (has_state, plain) =
+        state_and_writes(|spec| spec.main = command("echo kubeonkube kubeon-runner ansible; hostname"));
+    assert!(!has_state);
+    assert_eq!(state_and_writes(|spec| spec.main = command("kubeon ls")), (true, plain + 2));
 }
 
 #[test]
-fn an_inventory_that_nobody_can_work_with_is_named_by_file_and_line() {
+fn an_invalid_inventory_is_reported_with_file_and_line() {
     for (map, key, text, said) in [
         ("vars", "group_vars.yml", "a: [1,\n", "group_vars.yml line"),
         (
             "hosts",
             "hosts.yml",
             "all: {hosts: {'x;rm -rf /': {}}}\n",
-            "\"x;rm -rf /\": is no name and no address",
+            "\"x;rm -rf /\": is neither a name nor an address",
         ),
         ("hosts", "hosts.yml", "all: {nodes: {}}\n", "hosts.yml line 1: nodes: is not a field of a group"),
     ] {
         let mut world = World::with_cluster();
         world.change(ObjectKind::ConfigMap, "ns", map, &json!({"data": {key: text}}));
-        world.ask("o", playbook("cluster.yml", OURS));
+        world.ask("o", playbook("cluster.yml", RUNNER_IMAGE));
         world.settle();
         assert!(world.jobs().is_empty());
         let reason = world.status("o")["reason"].as_str().unwrap().to_owned();

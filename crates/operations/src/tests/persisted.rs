@@ -1,4 +1,4 @@
-//! What a `KubernetesCluster` keeps between its operations, and how its hosts are logged in to.
+//! The persisted objects of a `KubernetesCluster`, and the credentials of its hosts.
 
 use serde_json::{Value, json};
 
@@ -16,7 +16,7 @@ fn what_outlives_a_job_is_there_before_it_and_changes_hands_with_each_operation(
     let keeper = |world: &World, kind, name: &str| {
         let meta = world.get(kind, "default", name)["metadata"].clone();
         assert_eq!(meta["labels"]["kubeon.io/cluster"], "default.test-cluster");
-        assert!(meta["ownerReferences"].is_null(), "taking the cluster down needs it");
+        assert!(meta["ownerReferences"].is_null(), "the teardown needs it");
         meta["annotations"]["kubeon.io/job"].as_str().unwrap().to_owned()
     };
     let order: Vec<_> = world.written.iter().map(|write| write.target.clone()).collect();
@@ -46,7 +46,7 @@ fn what_outlives_a_job_is_there_before_it_and_changes_hands_with_each_operation(
 }
 
 #[test]
-fn conditions_are_about_the_generation_that_was_worked_on() {
+fn conditions_have_the_generation_of_the_operation() {
     let mut world = running(&["10.0.0.2"]);
     scaled(&mut world, &["10.0.0.2", "10.0.0.4"]);
     let later = json!({"metadata": {"generation": 3}, "spec": spec(&["10.0.0.2", "10.0.0.4", "10.0.0.5"])});
@@ -59,7 +59,7 @@ fn conditions_are_about_the_generation_that_was_worked_on() {
     let name = job(&world)["metadata"]["name"].as_str().unwrap().to_owned();
     world.job_says(&name, "Complete");
     world.settle();
-    assert_eq!(ready(&world), (json!("True"), json!(2)), "a third worker is still to come");
+    assert_eq!(ready(&world), (json!("True"), json!(2)), "the third worker is not added yet");
     ends(&mut world, "Complete");
     assert_eq!(ready(&world), (json!("True"), json!(3)));
     assert_eq!(object(&world)["status"]["ready"], "5/5");
@@ -77,9 +77,9 @@ fn a_secret_that_is_not_the_operators_is_named_and_left_alone() {
     assert!(world.get(ObjectKind::Secret, "default", STATE)["metadata"]["labels"].is_null());
 }
 
-/// Somebody may know the keys of hosts before any of them is met.
+/// A user may know the SSH keys of the hosts before the first connection.
 #[test]
-fn known_hosts_that_a_person_wrote_first_are_taken_over_when_they_say_for_which_cluster() {
+fn known_hosts_of_a_user_are_used_when_their_label_names_the_cluster() {
     let mut world = world(&["10.0.0.2"]);
     let lines = json!({"data": {"known_hosts": "10.0.0.1 ssh-ed25519 AAAA\n"}});
     world.put(ObjectKind::ConfigMap, "default", KNOWN_HOSTS, lines);
@@ -96,7 +96,7 @@ fn known_hosts_that_a_person_wrote_first_are_taken_over_when_they_say_for_which_
 }
 
 #[test]
-fn keys_of_hosts_are_mounted_from_where_people_mend_them() {
+fn known_hosts_are_mounted_from_the_configmap_that_users_may_edit() {
     let mut world = world(&["10.0.0.2"]);
     world.settle();
     let job = job(&world);
@@ -107,14 +107,14 @@ fn keys_of_hosts_are_mounted_from_where_people_mend_them() {
     assert!(pod["containers"][0]["volumeMounts"].as_array().unwrap().contains(&mount));
     let operation = object(&world)["status"]["operation"].as_str().unwrap().to_owned();
     let inputs = world.status(&operation)["inputs"].to_string();
-    assert!(!inputs.contains(KNOWN_HOSTS), "what changes is no input: {inputs}");
+    assert!(!inputs.contains(KNOWN_HOSTS), "the ConfigMap changes, so it is not an input: {inputs}");
 }
 
 #[test]
 fn a_job_tells_a_listener_with_a_token_for_its_operation_alone() {
     let mut quiet = world(&["10.0.0.2"]);
     quiet.settle();
-    assert!(!job(&quiet).to_string().contains("callback"), "nobody is told when nobody listens");
+    assert!(!job(&quiet).to_string().contains("callback"), "there is no callback without a server");
     let mut world = world(&["10.0.0.2"]);
     let url = "https://gateway.example:8443".parse().unwrap();
     world.settings.callback = Some(Callback { url, authorities: Some("-----BEGIN CERTIFICATE-----".into()) });
@@ -169,7 +169,7 @@ fn new_host_keys_are_reported_once() {
     assert_eq!((&shown["message"], &shown["observedGeneration"]), (&json!(text), &json!(1)));
     saved(&mut world);
     ends(&mut world, "Complete");
-    // Its line was taken out, and the next operation that meets it says the same again.
+    // The line was removed, and the next operation that connects to the host reports it again.
     scaled(&mut world, &["10.0.0.2", "10.0.0.4"]);
     pins(&mut world, "1 new: 10.0.0.1 SHA256:abc", "2026-01-01T01:00:00Z");
     let name = job(&world)["metadata"]["name"].as_str().unwrap().to_owned();
@@ -181,11 +181,11 @@ fn new_host_keys_are_reported_once() {
             world.write(&write);
         }
     }
-    assert_eq!(told.len(), 2, "also when its Job ended before that was seen: {told:?}");
+    assert_eq!(told.len(), 2, "also when the Job ended before the operator observed the keys: {told:?}");
 }
 
 #[test]
-fn a_cluster_of_which_nothing_was_saved_needs_no_job_to_go() {
+fn a_cluster_without_a_saved_state_is_deleted_without_a_job() {
     let mut world = world(&["10.0.0.2"]);
     world.settle();
     ends(&mut world, "Failed");
@@ -205,11 +205,11 @@ fn a_cluster_of_which_nothing_was_saved_needs_no_job_to_go() {
         (jobs, &json!(["other/one"]))
     );
     let kept = |name: &str| [STATE, KNOWN_HOSTS].contains(&name);
-    assert!(!world.objects.keys().any(|target| kept(&target.name)), "what was kept for it goes with it");
+    assert!(!world.objects.keys().any(|target| kept(&target.name)), "its persisted objects are deleted");
 }
 
 #[test]
-fn what_was_applied_is_taken_down_though_somebody_took_its_state_away() {
+fn an_applied_cluster_is_taken_down_without_its_state() {
     let mut world = running(&["10.0.0.2"]);
     world.objects.retain(|target, _| target.name != STATE);
     let now = world.now.to_string();
@@ -236,9 +236,9 @@ fn deleted(world: &mut World) -> Vec<String> {
     told
 }
 
-/// The operator makes it before the first Job: one that is not there any more was taken away.
+/// The operator creates the Secret before the first Job, so a missing Secret was deleted by a user.
 #[test]
-fn a_state_that_somebody_took_away_after_a_job_began_holds_the_deletion_and_is_named() {
+fn a_state_that_was_deleted_after_a_job_began_blocks_the_deletion_and_is_reported() {
     let mut world = world(&["10.0.0.2"]);
     world.settle();
     saved(&mut world);
@@ -261,7 +261,7 @@ fn a_state_that_somebody_took_away_after_a_job_began_holds_the_deletion_and_is_n
     let mut back = world.clone();
     back.put(ObjectKind::Secret, "default", STATE, kept);
     back.settle();
-    assert_eq!(env(&job(&back), "OPERATION"), "terminating", "one way out");
+    assert_eq!(env(&job(&back), "OPERATION"), "terminating", "after the Secret was restored");
     world.change(
         ObjectKind::KubernetesCluster,
         "default",
@@ -269,12 +269,12 @@ fn a_state_that_somebody_took_away_after_a_job_began_holds_the_deletion_and_is_n
         &json!({"spec": {"deletionPolicy": "Retain"}}),
     );
     world.settle();
-    assert_eq!(object(&world)["metadata"]["finalizers"], json!(["other/one"]), "the other");
+    assert_eq!(object(&world)["metadata"]["finalizers"], json!(["other/one"]), "with Retain");
 }
 
-/// A new, empty one would say that nothing was ever written to the hosts.
+/// A new, empty state would mean that nothing was ever written to the hosts.
 #[test]
-fn making_it_goes_not_on_with_a_new_state_when_somebody_took_the_first_one_away() {
+fn a_creation_does_not_continue_without_the_state_of_the_first_job() {
     let mut world = world(&["10.0.0.2"]);
     world.settle();
     saved(&mut world);
@@ -326,7 +326,7 @@ fn a_secret_that_is_referred_to_is_mounted_and_not_told_to_the_program() {
 }
 
 #[test]
-fn the_account_of_a_secret_wins_over_the_one_beside_its_reference() {
+fn the_account_of_a_secret_has_precedence_over_the_field() {
     let world = with_secret(json!({"stringData": {"ssh-privatekey": KEY.trim_end(), "username": "ops"}}));
     let is_config =
         |target: &&ObjectRef| target.kind == ObjectKind::ConfigMap && target.name.starts_with("kube-");
@@ -334,7 +334,10 @@ fn the_account_of_a_secret_wins_over_the_one_beside_its_reference() {
     let desired: Value = serde_json::from_str(data["cluster.json"].as_str().unwrap()).unwrap();
     assert_eq!(desired["spec"]["cluster"]["authConfig"], json!({"username": "ops"}));
     let inventory = data["hosts.yml"].as_str().unwrap();
-    assert!(!inventory.contains("ansible_user"), "the wish says it, and room is scarce: {inventory}");
+    assert!(
+        !inventory.contains("ansible_user"),
+        "the spec has the account, and the space is limited: {inventory}"
+    );
 }
 
 /// Contract B, case 14.
@@ -355,7 +358,7 @@ fn b14_a_secret_that_cannot_log_in_is_named() {
 }
 
 #[test]
-fn checks_that_may_fail_reach_the_runner() {
+fn ignored_checks_are_passed_to_the_runner() {
     let mut world = world(&["10.0.0.2"]);
     let annotated = json!({"metadata": {"annotations": {"kubeon.io/ignore-checks": "swap,dns"}}});
     world.change(ObjectKind::KubernetesCluster, "default", NAME, &annotated);

@@ -1,4 +1,4 @@
-//! Random histories: never two operations of one cluster at once, and every turn ends.
+//! Random histories: two operations of a cluster never run at the same time, and the reconciles converge.
 
 use k8s_openapi::jiff::SignedDuration;
 use proptest::prelude::*;
@@ -93,11 +93,11 @@ proptest! {
             happen(&mut world, what, count);
             if *settles {
                 world.settle();
-                prop_assert_eq!(world.settle(), 0, "a lane at rest stays at rest");
+                prop_assert_eq!(world.settle(), 0, "nothing is written without a change");
             }
         }
         world.settle();
-        // Whatever happened: when inputs are there and Jobs end, all that is not paused ends.
+        // When the inputs exist and the Jobs end, every operation that is not paused ends.
         happen(&mut world, &Happens::InputsBack, 0);
         for _ in 0..60 {
             world.settle();

@@ -1,4 +1,4 @@
-//! A declaration that says the same in other words, and one that says how hosts are logged in to by now.
+//! Equivalent specs, and changed logins of hosts.
 
 use serde_json::{Value, json};
 
@@ -6,8 +6,8 @@ use super::kubernetes_cluster::{NAME, ends, env, job, object, phase, running, sa
 use crate::testing::World;
 use crate::write::ObjectKind;
 
-/// A cluster that was made after this was declared besides.
-fn made(cluster: &Value) -> World {
+/// A cluster that was created with these additional fields.
+fn created(cluster: &Value) -> World {
     let mut world = world(&["10.0.0.2"]);
     world.change(ObjectKind::KubernetesCluster, "default", NAME, &json!({"spec": {"cluster": cluster}}));
     world.settle();
@@ -23,8 +23,8 @@ fn declared(world: &mut World, cluster: &Value) {
     world.settle();
 }
 
-/// What lies ready for the Job's program under this name.
-fn told(world: &World, key: &str) -> String {
+/// The file of the Job's ConfigMap with this key.
+fn config_file(world: &World, key: &str) -> String {
     let volumes = job(world)["spec"]["template"]["spec"]["volumes"].clone();
     let conf = volumes.as_array().unwrap().iter().find(|volume| volume["name"] == "conf").unwrap().clone();
     let map = world.get(ObjectKind::ConfigMap, "default", conf["configMap"]["name"].as_str().unwrap());
@@ -32,11 +32,11 @@ fn told(world: &World, key: &str) -> String {
 }
 
 fn declared_spec(world: &World) -> Value {
-    let desired: Value = serde_json::from_str(&told(world, "cluster.json")).unwrap();
+    let desired: Value = serde_json::from_str(&config_file(world, "cluster.json")).unwrap();
     desired["spec"]["cluster"].clone()
 }
 
-fn rests(world: &mut World, jobs: usize, said: &Value) {
+fn assert_unchanged(world: &mut World, jobs: usize, said: &Value) {
     assert_eq!((phase(world).as_str(), world.jobs().len()), ("Running", jobs), "{said}");
     assert!(object(world)["status"]["reason"].is_null(), "{said}: {}", object(world)["status"]);
     let conditions = object(world)["status"]["conditions"].as_array().unwrap().clone();
@@ -46,7 +46,7 @@ fn rests(world: &mut World, jobs: usize, said: &Value) {
 }
 
 #[test]
-fn what_says_the_same_in_other_words_holds_no_worker_up() {
+fn an_equivalent_spec_does_not_block_a_new_worker() {
     let masters = json!([{"ip": "10.0.0.3"}, {"ip": "10.0.0.1"}]);
     for (before, now) in [
         (json!({}), json!({"kubeVersion": "v1.36.3"})),
@@ -57,26 +57,26 @@ fn what_says_the_same_in_other_words_holds_no_worker_up() {
         (json!({"etcdList": null}), json!({"etcdList": masters})),
         (json!({}), json!({"region": "north"})),
     ] {
-        let mut world = made(&before);
+        let mut world = created(&before);
         let jobs = world.jobs().len();
         declared(&mut world, &now);
-        rests(&mut world, jobs, &now);
+        assert_unchanged(&mut world, jobs, &now);
         declared(&mut world, &json!({"nodeList": [{"ip": "10.0.0.2"}, {"ip": "10.0.0.4"}]}));
         assert_eq!(env(&job(&world), "OPERATION"), "scaling-up", "{now}");
-        // The engine tells masters apart by their order.
+        // The engine identifies masters by their order.
         assert_eq!(
             declared_spec(&world)["masterList"],
             json!([{"ip": "10.0.0.1"}, {"ip": "10.0.0.3"}]),
             "{now}"
         );
         ends(&mut world, "Complete");
-        rests(&mut world, jobs + 1, &now);
+        assert_unchanged(&mut world, jobs + 1, &now);
     }
 }
 
-/// Also in the older form, and in words that nobody writes any more.
+/// The older form of the annotation, and retired field values.
 #[test]
-fn what_an_earlier_operator_wrote_down_is_held_against_what_it_means() {
+fn the_applied_spec_of_an_earlier_operator_is_compared_by_its_meaning() {
     let mut world = running(&["10.0.0.2"]);
     let jobs = world.jobs().len();
     let applied = json!({
@@ -92,12 +92,12 @@ fn what_an_earlier_operator_wrote_down_is_held_against_what_it_means() {
         &json!({"metadata": {"annotations": annotation}}),
     );
     declared(&mut world, &json!({"kubeVersion": "v1.36.3"}));
-    rests(&mut world, jobs, &applied);
+    assert_unchanged(&mut world, jobs, &applied);
 }
 
-/// A newer kubeon has a newer version to begin with.
+/// A newer kubeon has a newer default version.
 #[test]
-fn a_version_that_is_left_out_stays_the_one_that_runs() {
+fn a_missing_version_means_the_running_version() {
     let mut world = running(&["10.0.0.2"]);
     world.settings.default_version = "v1.36.9".to_owned();
     scaled(&mut world, &["10.0.0.2", "10.0.0.4"]);
@@ -109,14 +109,14 @@ fn a_version_that_is_left_out_stays_the_one_that_runs() {
 }
 
 #[test]
-fn hosts_that_stand_are_logged_in_to_as_is_declared_now() {
+fn existing_hosts_use_the_currently_declared_logins() {
     let mut world = running(&["10.0.0.2", "10.0.0.4"]);
     let jobs = world.jobs().len();
     let masters = json!([{"ip": "10.0.0.1", "port": 2222}, {"ip": "10.0.0.3"}]);
     let ops = json!({"ip": "10.0.0.2", "user": "ops"});
     let logins = json!({"masterList": masters, "nodeList": [ops, {"ip": "10.0.0.4"}]});
     declared(&mut world, &logins);
-    rests(&mut world, jobs, &logins);
+    assert_unchanged(&mut world, jobs, &logins);
     declared(&mut world, &json!({"nodeList": [ops, {"ip": "10.0.0.5"}]}));
     assert_eq!(env(&job(&world), "OPERATION"), "scaling-up");
     let desired = declared_spec(&world);
@@ -135,9 +135,9 @@ fn hosts_that_stand_are_logged_in_to_as_is_declared_now() {
     assert_eq!(declared_spec(&world)["nodeList"], json!([other, {"ip": "10.0.0.5"}]), "the next try");
 }
 
-/// The program takes away what it remembers: how to log in stands in the inventory that it is given besides.
+/// The teardown removes the state, so the inventory of its Job has the logins.
 #[test]
-fn a_cluster_is_taken_down_by_the_logins_that_are_declared_now() {
+fn a_teardown_uses_the_currently_declared_logins() {
     let mut world = running(&["10.0.0.2", "10.0.0.4"]);
     let masters = json!([{"ip": "10.0.0.1", "port": 2222}, {"ip": "10.0.0.3"}]);
     let workers = json!([{"ip": "10.0.0.2", "user": "null"}]);
@@ -148,7 +148,8 @@ fn a_cluster_is_taken_down_by_the_logins_that_are_declared_now() {
     world.settle();
     assert_eq!(env(&job(&world), "OPERATION"), "terminating");
     assert!(!env(&job(&world), "HOSTS_YAML").contains("2222"), "its shape is a contract");
-    let inventory = kubeon_inventory::read(&NAME.parse().unwrap(), &told(&world, "hosts.yml"), "").unwrap();
+    let inventory =
+        kubeon_inventory::read(&NAME.parse().unwrap(), &config_file(&world, "hosts.yml"), "").unwrap();
     let hosts = inventory.cluster.spec.cluster.by_address();
     let shown: Vec<_> = hosts
         .values()

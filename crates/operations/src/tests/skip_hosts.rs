@@ -1,4 +1,4 @@
-//! A worker that is dead: named with what to type, and done without when a person agreed.
+//! An unreachable worker: reported with the command to skip it, and skipped after a user agreed.
 
 use serde_json::{Value, json};
 
@@ -6,15 +6,15 @@ use super::kubernetes_cluster::{NAME, ends, env, job, object, phase, running, sa
 use crate::testing::World;
 use crate::write::ObjectKind;
 
-const REFUSED: &str = "shop cannot be planned, 1 reason\n  10.0.0.4  does not answer (no route to host); bring it back, or only take it out of the cluster";
+const REFUSED: &str = "shop cannot be planned, 1 reason\n  10.0.0.4  does not answer (no route to host); bring it back, or remove it from the cluster without a reset";
 const COMMAND: &str = "kubectl -n default annotate ecs test-cluster kubeon.io/without=10.0.0.4";
 
-/// The same as the runner writes it into the status of the operation.
+/// The refusals as the runner writes them into the status of the operation.
 fn refusals() -> Value {
     json!([{"field": "host", "value": "10.0.0.4", "reason": "no route to host", "remedy": {"skipHost": "10.0.0.4"}}])
 }
 
-/// The runner leaves these words, then its Job failed.
+/// The runner writes this message, then its Job fails.
 fn ends_with(world: &mut World, words: &str) -> Vec<(ObjectKind, &'static str, String)> {
     let name = job(world)["metadata"]["name"].as_str().unwrap().to_owned();
     let operation = job(world)["metadata"]["labels"]["kubeon.io/operation"].clone();
@@ -64,7 +64,7 @@ fn condition(world: &World, type_: &str) -> Value {
 }
 
 #[test]
-fn a_dead_worker_that_leaves_is_named_and_taken_out_when_a_person_agrees() {
+fn an_unreachable_worker_is_reported_and_removed_after_a_user_agreed() {
     let mut world = running(&["10.0.0.2", "10.0.0.4"]);
     scaled(&mut world, &["10.0.0.2"]);
     let told = ends_with(&mut world, REFUSED);
@@ -75,9 +75,9 @@ fn a_dead_worker_that_leaves_is_named_and_taken_out_when_a_person_agrees() {
     let [(ObjectKind::KubernetesCluster, _, text)] = named[..] else { panic!("{told:?}") };
     assert_eq!(text, &format!("10.0.0.4 cannot be reached; bring it back, or go on without: {COMMAND}"));
     let jobs = world.jobs().len();
-    assert_eq!((world.settle(), world.jobs().len()), (0, jobs), "nobody asked for another try");
+    assert_eq!((world.settle(), world.jobs().len()), (0, jobs), "no retry was requested");
     annotated(&mut world, "10.0.0.4");
-    assert_eq!(world.jobs().len(), jobs + 1, "what was said makes another try");
+    assert_eq!(world.jobs().len(), jobs + 1, "the annotation requests a retry");
     assert_eq!(
         (env(&job(&world), "OPERATION"), env(&job(&world), "WITHOUT")),
         ("scaling-down".into(), "10.0.0.4".into())
@@ -93,14 +93,14 @@ fn a_dead_worker_that_leaves_is_named_and_taken_out_when_a_person_agrees() {
 }
 
 #[test]
-fn a_cluster_with_a_dead_worker_names_it_and_goes_when_a_person_agrees() {
+fn a_cluster_with_an_unreachable_worker_is_deleted_after_a_user_agreed() {
     let mut world = running(&["10.0.0.2", "10.0.0.4"]);
     deleted(&mut world);
     ends_with(&mut world, REFUSED);
     let blocker = condition(&world, "Deleting");
     assert_eq!((&blocker["reason"], &blocker["status"]), (&json!("TeardownFailed"), &json!("True")));
     assert!(blocker["message"].as_str().unwrap().contains(COMMAND), "{blocker}");
-    assert!(object(&world)["metadata"]["finalizers"].as_array().unwrap().len() == 2, "nothing went");
+    assert!(object(&world)["metadata"]["finalizers"].as_array().unwrap().len() == 2, "nothing was removed");
     annotated(&mut world, "10.0.0.4");
     assert_eq!(
         (env(&job(&world), "OPERATION"), env(&job(&world), "WITHOUT")),
@@ -125,14 +125,14 @@ fn a_cluster_with_a_dead_worker_names_it_and_goes_when_a_person_agrees() {
     );
 }
 
-/// It fails once more with another host: the command that is offered keeps what was agreed.
+/// It fails again with another host: the proposed command keeps the hosts that are already skipped.
 #[test]
-fn every_word_that_is_new_makes_one_try_and_what_was_agreed_stays_agreed() {
+fn each_new_host_makes_one_retry_and_skipped_hosts_stay_skipped() {
     let mut world = running(&["10.0.0.2", "10.0.0.4"]);
     deleted(&mut world);
     annotated(&mut world, "h9");
     ends_with(&mut world, REFUSED);
-    assert_eq!(env(&job(&world), "WITHOUT"), "h9", "it was said after the operation was made");
+    assert_eq!(env(&job(&world), "WITHOUT"), "h9", "the annotation was set after the operation was created");
     ends_with(&mut world, REFUSED);
     let jobs = world.jobs().len();
     assert_eq!((world.settle(), world.jobs().len()), (0, jobs));
@@ -145,13 +145,13 @@ fn every_word_that_is_new_makes_one_try_and_what_was_agreed_stays_agreed() {
         NAME,
         &json!({"metadata": {"annotations": {"kubeon.io/without": null}}}),
     );
-    assert_eq!((world.settle(), world.jobs().len()), (0, jobs), "taking a word back asks for nothing");
+    assert_eq!((world.settle(), world.jobs().len()), (0, jobs), "removing a host requests no retry");
     annotated(&mut world, "h9,10.0.0.4");
     assert_eq!(world.jobs().len(), jobs + 1);
 }
 
 #[test]
-fn a_check_that_may_fail_makes_another_try_too() {
+fn an_ignored_check_makes_a_retry() {
     let mut world = world(&["10.0.0.2"]);
     world.settle();
     ends(&mut world, "Failed");
@@ -162,9 +162,9 @@ fn a_check_that_may_fail_makes_another_try_too() {
     assert_eq!((world.jobs().len(), env(&job(&world), "IGNORE_CHECKS")), (jobs + 1, "swap".into()));
 }
 
-/// A precheck's words are long when there are many hosts: what can be typed is not cut off.
+/// The message of a precheck is long when there are many hosts: the command is not cut off.
 #[test]
-fn what_can_be_typed_stands_at_the_end_of_however_many_words() {
+fn the_command_is_at_the_end_of_a_long_message() {
     let mut world = world(&["10.0.0.2", "10.0.0.4"]);
     world.settle();
     let operation = object(&world)["status"]["operation"].as_str().unwrap().to_owned();
@@ -186,9 +186,9 @@ fn what_can_be_typed_stands_at_the_end_of_however_many_words() {
     assert!(reason.len() <= 2048, "{}", reason.len());
 }
 
-/// What was left out is not shown as there, and comes in when that is asked for.
+/// A skipped worker is shown as not ready, and is added when a user requests it.
 #[test]
-fn a_worker_that_was_left_out_is_shown_so_and_taken_in_when_that_is_asked_for() {
+fn a_skipped_worker_is_shown_and_added_on_request() {
     let mut world = world(&["10.0.0.2", "10.0.0.4"]);
     annotated(&mut world, "10.0.0.4");
     let operation = object(&world)["status"]["operation"].as_str().unwrap().to_owned();

@@ -1,4 +1,4 @@
-//! How long an operation may take: what is declared becomes the deadline of its Job. Contract B, case 29.
+//! The declared timeout becomes the deadline of the Job. Contract B, case 29.
 
 use serde_json::json;
 

@@ -1,4 +1,4 @@
-//! What operations wait for, what ends them before they begin, and how they are stopped.
+//! Waiting operations, operations that never start, and stopped operations.
 
 use k8s_openapi::jiff::SignedDuration;
 use kubeon_api::DataRef;
@@ -21,13 +21,13 @@ fn a23_what_is_missing_is_named_and_waited_for() {
         (ObjectKind::Secret, "key", "sshAuthRef ns,key not found"),
     ] {
         let mut world = World::with_cluster();
-        let kept = world.objects.remove(&crate::ObjectRef::new(kind, "ns", gone)).unwrap();
+        let removed = world.objects.remove(&crate::ObjectRef::new(kind, "ns", gone)).unwrap();
         world.ask("o", |_| {});
         world.settle();
         assert_eq!(reason(&world, "o"), said);
         assert!(world.status("o")["status"].is_null() && world.jobs().is_empty());
-        assert!(world.next().wake.is_some(), "its deadline is watched");
-        world.put(kind, "ns", gone, kept);
+        assert!(world.next().wake.is_some(), "the next reconcile is at its deadline");
+        world.put(kind, "ns", gone, removed);
         world.settle();
         assert_eq!(world.status("o")["status"], "Running");
         assert!(world.status("o")["reason"].is_null());
@@ -62,7 +62,7 @@ fn a34_a_missing_cluster_is_waited_for_until_the_deadline() {
 }
 
 #[test]
-fn a_namespace_that_is_not_watched_is_named() {
+fn an_unwatched_namespace_is_reported() {
     let mut world = World::with_cluster();
     for key in ["hostsConfRef", "varsConfRef", "sshAuthRef"] {
         world.change(ObjectKind::Cluster, "", "sample", &json!({"spec": {key: {"namespace": "far"}}}));
@@ -106,7 +106,7 @@ fn a9_a10_a19_a24_a35_what_can_never_run_fails_with_its_reason_and_makes_no_job(
 }
 
 #[test]
-fn a_key_that_is_no_key_and_a_missing_key_in_a_configmap_are_named() {
+fn an_invalid_ssh_key_and_a_missing_key_of_a_configmap_are_reported() {
     let mut world = World::with_cluster();
     world.change(
         ObjectKind::Secret,
@@ -142,7 +142,7 @@ fn a42_the_second_waits_for_the_first_and_then_runs() {
 }
 
 #[test]
-fn paused_waits_and_goes_on() {
+fn a_paused_operation_waits_and_continues() {
     let mut world = World::with_cluster();
     world.ask("o", |spec| spec.paused = true);
     world.settle();
@@ -153,7 +153,7 @@ fn paused_waits_and_goes_on() {
 }
 
 #[test]
-fn cancelled_ends_the_job_softly_and_says_so() {
+fn a_cancelled_operation_suspends_its_job_and_reports_it() {
     let mut world = World::with_cluster();
     world.ask("o", |_| {});
     world.settle();
@@ -182,11 +182,14 @@ fn the_log_of_a_pod_that_is_being_removed_is_kept_before_the_end_is_reported() {
         json!({"phase": "Running", "containerStatuses": [{"name": "c", "image": "i", "imageID": "", "ready": false,
             "restartCount": 0, "state": {state: {"exitCode": 143, "startedAt": "2026-01-01T00:00:00Z"}}}]})
     };
-    let going = json!({"metadata": {"deletionTimestamp": world.now.to_string()}});
+    let terminating = json!({"metadata": {"deletionTimestamp": world.now.to_string()}});
     pod(&mut world, "p", "kubeonkube-o-job", &state("running"));
-    world.change(ObjectKind::Log, "ns", "p", &going);
+    world.change(ObjectKind::Log, "ns", "p", &terminating);
     world.settle();
-    assert!(!world.written.iter().any(|write| write.target.name.ends_with("-log")), "it still says more");
+    assert!(
+        !world.written.iter().any(|write| write.target.name.ends_with("-log")),
+        "the pod still writes its log"
+    );
     let mut ended = state("terminated");
     ended["phase"] = json!("Failed");
     world.change(ObjectKind::Log, "ns", "p", &json!({"status": ended}));
@@ -230,13 +233,13 @@ fn b32_an_image_that_cannot_be_pulled_ends_the_operation_with_the_pods_words() {
     assert_eq!(world.status("o")["status"], "Failed");
     assert!(
         reason(&world, "o").contains("no such host"),
-        "the pod is gone, its words are not: {}",
+        "the message outlives the pod: {}",
         reason(&world, "o")
     );
 }
 
 #[test]
-fn a_pod_that_waits_for_a_machine_is_reported_and_ends_nothing() {
+fn an_unschedulable_pod_is_reported_and_does_not_end_the_operation() {
     let mut world = World::with_cluster();
     world.ask("o", |_| {});
     world.settle();
@@ -245,15 +248,15 @@ fn a_pod_that_waits_for_a_machine_is_reported_and_ends_nothing() {
     pod(&mut world, "p", "kubeonkube-o-job", &waits);
     world.settle();
     world.now = world.next().wake.unwrap();
-    let told = world.next().notices;
-    assert!(told.iter().any(|notice| notice.warning && notice.reason == "Held"), "{told:?}");
+    let notices = world.next().notices;
+    assert!(notices.iter().any(|notice| notice.warning && notice.reason == "Held"), "{notices:?}");
     world.settle();
     assert_eq!(world.status("o")["status"], "Running");
-    assert!(reason(&world, "o").contains("pod p waits for a machine: 0/1 nodes: too many pods"));
+    assert!(reason(&world, "o").contains("pod p waits for a node: 0/1 nodes: too many pods"));
     assert_ne!(world.get(ObjectKind::Job, "ns", "kubeonkube-o-job")["spec"]["suspend"], true);
     pod(&mut world, "p", "kubeonkube-o-job", &json!({"phase": "Running"}));
     world.settle();
-    assert_eq!(world.status("o").get("reason"), None, "it found one");
+    assert_eq!(world.status("o").get("reason"), None, "it was scheduled");
 }
 
 #[test]
@@ -281,11 +284,11 @@ fn b32_a_pod_that_does_not_start_is_reported_until_it_starts() {
     assert_eq!(world.settle(), 0);
     pod(&mut world, "p", "kubeonkube-o-job", &status("Running", json!({"running": {}})));
     world.settle();
-    assert_eq!(world.status("o").get("reason"), None, "it works");
+    assert_eq!(world.status("o").get("reason"), None, "it runs");
 }
 
 #[test]
-fn an_end_that_waits_for_a_node_that_is_silent_says_so() {
+fn an_end_that_waits_for_a_silent_node_is_reported() {
     let mut world = World::with_cluster();
     world.ask("o", |_| {});
     world.settle();
@@ -299,13 +302,13 @@ fn an_end_that_waits_for_a_node_that_is_silent_says_so() {
     assert_eq!(reason(&world, "o"), "cancelled");
     world.now = world.next().wake.unwrap();
     world.settle();
-    assert_eq!(world.status("o")["status"], "Running", "it may still work");
-    let said = "cancelled; pod p was told to end, and 10.0.0.9 has not said that it did";
+    assert_eq!(world.status("o")["status"], "Running", "its pod may still run");
+    let said = "cancelled; pod p was asked to terminate, and 10.0.0.9 has not confirmed its end";
     assert_eq!(reason(&world, "o"), said);
 }
 
 #[test]
-fn how_long_it_may_take_is_changed_while_it_works() {
+fn the_deadline_can_be_changed_while_the_operation_runs() {
     let mut world = World::with_cluster();
     world.ask("o", |spec| spec.active_deadline_seconds = Some(60));
     world.settle();
@@ -316,7 +319,7 @@ fn how_long_it_may_take_is_changed_while_it_works() {
     world.change(ObjectKind::Operation, "", "o", &json!({"spec": {"activeDeadlineSeconds": 7200}}));
     world.settle();
     assert_eq!(deadline(&world), 7200);
-    assert!(world.status("o")["hasModified"].is_null(), "what runs is what was asked for");
+    assert!(world.status("o")["hasModified"].is_null(), "a new deadline is not a modification");
 }
 
 #[test]
@@ -331,7 +334,7 @@ fn a31_a_second_pod_ends_the_operation() {
 }
 
 #[test]
-fn nothing_starts_while_a_pod_of_a_deleted_operation_still_works() {
+fn no_operation_starts_while_a_pod_of_a_deleted_operation_runs() {
     let mut world = World::with_cluster();
     world.ask("o", |_| {});
     world.settle();
@@ -347,10 +350,12 @@ fn nothing_starts_while_a_pod_of_a_deleted_operation_still_works() {
 }
 
 #[test]
-fn what_the_api_server_refuses_for_good_is_the_reason() {
+fn a_permanent_refusal_of_the_api_server_ends_the_operation() {
     let mut world = World::with_cluster();
     world.ask("o", |_| {});
-    world.trouble.insert("o".into(), WriteRefusal { text: "Job is invalid: limits".into(), lasting: true });
+    world
+        .refusals
+        .insert("o".into(), WriteRefusal { text: "Job is invalid: limits".into(), permanent: true });
     world.settle();
     assert_eq!(
         (&world.status("o")["status"], reason(&world, "o").as_str()),
@@ -359,19 +364,19 @@ fn what_the_api_server_refuses_for_good_is_the_reason() {
 }
 
 #[test]
-fn what_the_api_server_refuses_for_now_is_waited_for() {
+fn a_temporary_refusal_of_the_api_server_is_waited_for() {
     let mut world = World::with_cluster();
     world.ask("o", |_| {});
-    world.trouble.insert("o".into(), WriteRefusal { text: "no room".into(), lasting: false });
+    world.refusals.insert("o".into(), WriteRefusal { text: "no room".into(), permanent: false });
     world.settle();
     assert_eq!(reason(&world, "o"), "no room");
     assert!(world.status("o")["status"].is_null() && world.jobs().is_empty());
-    world.trouble.clear();
+    world.refusals.clear();
     world.settle();
     assert_eq!(world.status("o")["status"], "Running");
 }
 
-/// As by `kubectl replace --force`: what the first one left is collected a moment later.
+/// As after `kubectl replace --force`: the objects of the first operation are garbage-collected later.
 #[test]
 fn what_a_deleted_operation_of_the_same_name_left_is_waited_for_and_not_used() {
     let mut world = World::with_cluster();
@@ -384,7 +389,7 @@ fn what_a_deleted_operation_of_the_same_name_left_is_waited_for_and_not_used() {
     let second = json!("uid-of-the-second");
     world.change(ObjectKind::Operation, "", "o", &json!({"metadata": {"uid": second}}));
     world.settle();
-    let said = "Job ns/kubeonkube-o-job of an operation of this name that was deleted is still there";
+    let said = "Job ns/kubeonkube-o-job of a deleted operation with the same name still exists";
     assert_eq!(reason(&world, "o"), said);
     assert!(world.status("o")["status"].is_null());
     assert_eq!(world.settle(), 0);
@@ -394,10 +399,10 @@ fn what_a_deleted_operation_of_the_same_name_left_is_waited_for_and_not_used() {
     assert_eq!(job["metadata"]["labels"]["kubeon.io/operation"], second);
     let map = world.status("o")["inputs"][0]["name"].as_str().unwrap();
     let map = world.get(ObjectKind::ConfigMap, "ns", map);
-    assert_eq!(map["metadata"]["ownerReferences"][0]["uid"], second, "the other one is collected, too");
+    assert_eq!(map["metadata"]["ownerReferences"][0]["uid"], second, "the other copy is garbage-collected");
 }
 
-/// Pods are collected after their Job.
+/// Pods are garbage-collected after their Job.
 #[test]
 fn a_pod_of_an_earlier_job_of_the_same_name_is_no_second_pod() {
     let mut world = World::with_cluster();
@@ -411,7 +416,7 @@ fn a_pod_of_an_earlier_job_of_the_same_name_is_no_second_pod() {
 }
 
 #[test]
-fn a_spec_that_changed_while_it_waited_is_not_run() {
+fn a_spec_that_changed_while_the_operation_waited_is_not_run() {
     let mut world = World::with_cluster();
     world.ask("o", |spec| spec.paused = true);
     world.settle();
@@ -421,9 +426,10 @@ fn a_spec_that_changed_while_it_waited_is_not_run() {
     assert!(world.jobs().is_empty());
 }
 
-/// Contract A's digest does not know these: changed while it waits, something else than what was asked for would run.
+/// Contract A's digest does not include these fields. Without this check, another operation than the
+/// requested one would run.
 #[test]
-fn arguments_references_sources_and_resources_that_changed_while_it_waited_are_not_run() {
+fn changed_arguments_references_sources_and_resources_are_not_run() {
     for (field, value) in [
         ("extraArgs", json!("--limit=all")),
         ("hostsConfRef", json!({"namespace": "ns", "name": "vars"})),
@@ -443,7 +449,7 @@ fn arguments_references_sources_and_resources_that_changed_while_it_waited_are_n
 }
 
 #[test]
-fn how_long_it_may_take_is_changed_while_it_waits() {
+fn the_deadline_can_be_changed_while_the_operation_waits() {
     let mut world = World::with_cluster();
     world.ask("o", |spec| spec.paused = true);
     world.settle();

@@ -1,4 +1,4 @@
-//! The JSON of every write of three scenarios, as the API server gets it. With `UPDATE_GOLDEN=1` the files are written again.
+//! The JSON of every write of three scenarios. `UPDATE_GOLDEN=1` updates the golden files.
 
 use std::fmt::Write as _;
 use std::path::Path;

@@ -1,5 +1,5 @@
 //! Stage `control`: the API server, the controller manager and the scheduler on every master, and the
-//! rights that the cluster's own agents need.
+//! RBAC objects of the agents on the hosts.
 
 use std::net::Ipv4Addr;
 
@@ -15,32 +15,73 @@ use crate::context::{ObservedHost, PlanContext};
 use crate::stage_name::StageName;
 use crate::step_id::StepId;
 
-/// The name of this stage.
 pub(crate) const STAGE: StageName = StageName::Control;
 
 /// The cluster-wide step after which agents may use the API.
-pub(crate) fn rights_id(site: &PlanContext<'_>) -> StepId {
-    site.first().id(STAGE, "rights")
+pub(crate) fn rights_id(context: &PlanContext<'_>) -> StepId {
+    context.first().id(STAGE, "rights")
+}
+
+/// A program of the control plane that runs on every master.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ControlPlaneProgram {
+    ApiServer,
+    ControllerManager,
+    Scheduler,
+}
+
+impl ControlPlaneProgram {
+    /// The name in its files and in the id of its step.
+    const fn short_name(self) -> &'static str {
+        match self {
+            Self::ApiServer => "apiserver",
+            Self::ControllerManager => "controller-manager",
+            Self::Scheduler => "scheduler",
+        }
+    }
+
+    /// The part of the bundle that holds it; its unit has this name too.
+    const fn part(self) -> &'static str {
+        match self {
+            Self::ApiServer => "kube-apiserver",
+            Self::ControllerManager => "kube-controller-manager",
+            Self::Scheduler => "kube-scheduler",
+        }
+    }
+
+    /// The port at which it serves on its host.
+    const fn port(self) -> u16 {
+        match self {
+            Self::ApiServer => 6443,
+            Self::ControllerManager => 10257,
+            Self::Scheduler => 10259,
+        }
+    }
+
+    /// The step that runs it on a host.
+    fn id(self, host: &ObservedHost<'_>) -> StepId {
+        host.id(STAGE, self.short_name())
+    }
 }
 
 /// The step that runs the API server of a host.
 pub(crate) fn apiserver_id(host: &ObservedHost<'_>) -> StepId {
-    host.id(STAGE, "apiserver")
+    ControlPlaneProgram::ApiServer.id(host)
 }
 
 /// The step that runs the controller manager of a host.
 pub(crate) fn controller_manager_id(host: &ObservedHost<'_>) -> StepId {
-    host.id(STAGE, "controller-manager")
+    ControlPlaneProgram::ControllerManager.id(host)
 }
 
 /// The step that runs the scheduler of a host.
 pub(crate) fn scheduler_id(host: &ObservedHost<'_>) -> StepId {
-    host.id(STAGE, "scheduler")
+    ControlPlaneProgram::Scheduler.id(host)
 }
 
 /// The first check of an external load balancer.
-pub(crate) fn load_balancer_id(site: &PlanContext<'_>) -> StepId {
-    site.first().id(STAGE, "load-balancer")
+pub(crate) fn load_balancer_id(context: &PlanContext<'_>) -> StepId {
+    context.first().id(STAGE, "load-balancer")
 }
 
 fn keys_id(host: &ObservedHost<'_>) -> StepId {
@@ -56,30 +97,32 @@ fn choose_id(host: &ObservedHost<'_>) -> StepId {
 }
 
 /// Keys, configuration, programs and services of every master.
-pub(crate) fn plane(site: &PlanContext<'_>, wishes: &mut Vec<DesiredStep>) {
+pub(crate) fn plane(context: &PlanContext<'_>, steps: &mut Vec<DesiredStep>) {
     let mut before: Vec<StepId> = Vec::new();
-    for host in site.masters() {
-        wishes.push(keys(site, host));
-        wishes.push(configuration(site, host));
-        wishes.push(programs(site, host));
-        let mut api = apiserver(site, host);
-        if host.did(&api.id) {
+    for host in context.masters() {
+        steps.push(keys(context, host));
+        steps.push(configuration(context, host));
+        steps.push(programs(context, host));
+        let mut api = apiserver(context, host);
+        if host.has_executed(&api.id) {
             api.needs.extend_from_slice(&before);
             before.push(api.id.clone());
         }
-        wishes.push(api);
-        wishes.push(controller_manager(site, host));
-        wishes.push(scheduler(site, host));
+        steps.push(api);
+        steps.push(controller_manager(context, host));
+        steps.push(scheduler(context, host));
     }
-    wishes.push(rights(site));
-    wishes.extend(load_balancer(site));
+    steps.push(rights(context));
+    steps.extend(load_balancer(context));
 }
 
-fn programs(site: &PlanContext<'_>, host: &ObservedHost<'_>) -> DesiredStep {
-    choose(site, host, choose_id(host), &["kube-apiserver", "kube-controller-manager", "kube-scheduler"], &[])
+fn programs(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> DesiredStep {
+    use ControlPlaneProgram::{ApiServer, ControllerManager, Scheduler};
+    let parts = [ApiServer, ControllerManager, Scheduler].map(ControlPlaneProgram::part);
+    choose(context, host, choose_id(host), &parts, &[])
 }
 
-fn keys(site: &PlanContext<'_>, host: &ObservedHost<'_>) -> DesiredStep {
+fn keys(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> DesiredStep {
     let mut files = vec![
         authority(pki("ca.crt"), CertificateAuthority::Kubernetes),
         secret(pki("ca.key"), SecretRef::CaKey { ca: CertificateAuthority::Kubernetes }),
@@ -89,7 +132,7 @@ fn keys(site: &PlanContext<'_>, host: &ObservedHost<'_>) -> DesiredStep {
         secret(pki("sa.pub"), SecretRef::ServiceAccountPublicKey),
     ];
     let pairs: [(&str, Leaf); 9] = [
-        ("apiserver", api_leaf(site, host)),
+        ("apiserver", api_leaf(context, host)),
         (
             "apiserver-kubelet-client",
             client(CertificateAuthority::Kubernetes, "kube-apiserver-kubelet-client", &[]),
@@ -118,15 +161,15 @@ fn keys(site: &PlanContext<'_>, host: &ObservedHost<'_>) -> DesiredStep {
 }
 
 /// The certificate of the API server, for every name and address by which clients may reach it.
-fn api_leaf(site: &PlanContext<'_>, host: &ObservedHost<'_>) -> Leaf {
-    let spec = site.spec();
+fn api_leaf(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> Leaf {
+    let spec = context.spec();
     let mut leaf = server(CertificateAuthority::Kubernetes, "kube-apiserver", host, Usage::Server);
     leaf.dns_names.extend(["kubernetes", "kubernetes.default", "kubernetes.default.svc"].map(str::to_owned));
     leaf.dns_names.push(format!("kubernetes.default.svc.{}", spec.settings.dns_domain));
     leaf.dns_names.push(spec.settings.api_domain.to_string());
     leaf.dns_names.push(format!("{}.{}", spec.name, spec.settings.api_domain));
-    leaf.addresses.push(site.service_api());
-    leaf.addresses.extend(site.masters().map(ObservedHost::ip));
+    leaf.addresses.push(context.service_api());
+    leaf.addresses.extend(context.masters().map(ObservedHost::ip));
     leaf.addresses.extend(spec.settings.load_balancer.external().map(|(address, _)| address));
     for san in &spec.settings.cert_sans {
         match san.ip() {
@@ -139,27 +182,28 @@ fn api_leaf(site: &PlanContext<'_>, host: &ObservedHost<'_>) -> Leaf {
     leaf
 }
 
-fn configuration(site: &PlanContext<'_>, host: &ObservedHost<'_>) -> DesiredStep {
+fn configuration(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> DesiredStep {
     let as_user = |file: &str, user: &str, name: &str, server: &str| -> File {
         let text =
             config::kubeconfig(server, user, &pki(&format!("{name}.crt")), &pki(&format!("{name}.key")));
         plain(etc(file), text)
     };
-    // These programs use the API server beside them: it is the newest thing they may rely on.
-    let own = "https://127.0.0.1:6443";
+    // These programs use the API server of their own host, because they must not be newer than their API
+    // server.
+    let local_api = "https://127.0.0.1:6443";
     let files = vec![
         plain(etc("authentication.yaml"), config::authentication()),
-        as_user("controller-manager.conf", "system:kube-controller-manager", "controller-manager", own),
-        as_user("scheduler.conf", "system:kube-scheduler", "scheduler", own),
-        as_user("admin.conf", "kubernetes-admin", "admin", &site.server(host)),
+        as_user("controller-manager.conf", "system:kube-controller-manager", "controller-manager", local_api),
+        as_user("scheduler.conf", "system:kube-scheduler", "scheduler", local_api),
+        as_user("admin.conf", "kubernetes-admin", "admin", &context.server(host)),
     ];
     DesiredStep::new(host, config_id(host), Op::Files { files })
         .title("write the control plane's configuration")
         .because("the control plane has no configuration")
 }
 
-fn apiserver(site: &PlanContext<'_>, host: &ObservedHost<'_>) -> DesiredStep {
-    let spec = site.spec();
+fn apiserver(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> DesiredStep {
+    let spec = context.spec();
     let service_cidr = spec.settings.service_cidr.to_string();
     let unit = systemd::apiserver(&systemd::ApiServerUnit {
         address: host.ip(),
@@ -200,8 +244,8 @@ pub(crate) fn api_ready() -> Check {
     }
 }
 
-fn controller_manager(site: &PlanContext<'_>, host: &ObservedHost<'_>) -> DesiredStep {
-    let spec = site.spec();
+fn controller_manager(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> DesiredStep {
+    let spec = context.spec();
     let (pods, services) = (spec.settings.pod_cidr.to_string(), spec.settings.service_cidr.to_string());
     let unit = systemd::controller_manager(&systemd::ControllerManager {
         cluster: spec.name.as_str(),
@@ -210,59 +254,59 @@ fn controller_manager(site: &PlanContext<'_>, host: &ObservedHost<'_>) -> Desire
         node_mask_size: spec.settings.node_mask_size,
         feature_gates: &spec.settings.feature_gates,
     });
-    follower(host, controller_manager_id(host), "kube-controller-manager.service", unit, 10257)
+    api_client(host, ControlPlaneProgram::ControllerManager, unit)
 }
 
-fn scheduler(site: &PlanContext<'_>, host: &ObservedHost<'_>) -> DesiredStep {
-    let unit = systemd::scheduler(&site.spec().settings.feature_gates);
-    follower(host, scheduler_id(host), "kube-scheduler.service", unit, 10259)
+fn scheduler(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> DesiredStep {
+    let unit = systemd::scheduler(&context.spec().settings.feature_gates);
+    api_client(host, ControlPlaneProgram::Scheduler, unit)
 }
 
 /// A program that uses the API server of its own host.
-fn follower(host: &ObservedHost<'_>, id: StepId, unit_name: &str, unit: String, port: u16) -> DesiredStep {
-    let what = id.what().to_owned();
-    let part = unit_name.trim_end_matches(".service");
+fn api_client(host: &ObservedHost<'_>, program: ControlPlaneProgram, unit: String) -> DesiredStep {
+    let name = program.short_name();
     Daemon {
-        id,
-        unit_name,
+        id: program.id(host),
+        unit_name: &format!("{}.service", program.part()),
         unit,
         watches: vec![
             pki("ca.crt"),
-            pki(&format!("{what}.crt")),
-            pki(&format!("{what}-serving.crt")),
-            etc(&format!("{what}.conf")),
-            current(part),
+            pki(&format!("{name}.crt")),
+            pki(&format!("{name}-serving.crt")),
+            etc(&format!("{name}.conf")),
+            current(program.part()),
         ],
-        ready: vec![Check::Tcp { address: Ipv4Addr::LOCALHOST, port }],
+        ready: vec![Check::Tcp { address: Ipv4Addr::LOCALHOST, port: program.port() }],
     }
     .into_step(host)
     .needs([apiserver_id(host)])
     .reads([keys_id(host), config_id(host), choose_id(host)])
 }
 
-fn rights(site: &PlanContext<'_>) -> DesiredStep {
-    let first = site.first();
-    DesiredStep::new(first, rights_id(site), Op::Objects { objects: manifests::rights() })
-        .title("apply the rights of kubelets, joining hosts and flannel")
+fn rights(context: &PlanContext<'_>) -> DesiredStep {
+    let first = context.first();
+    DesiredStep::new(first, rights_id(context), Op::Objects { objects: manifests::rights() })
+        .title("apply the RBAC objects of kubelets, joining hosts and flannel")
         .because("the objects are absent")
         .needs([apiserver_id(first)])
 }
 
 /// The first check of the load balancer, after every API server behind it is ready.
-fn load_balancer(site: &PlanContext<'_>) -> Option<DesiredStep> {
-    let look = leads_to_masters(site, load_balancer_id(site), site.first())?;
-    Some(look.because("workers reach the API through it").needs(site.masters().map(apiserver_id)))
+fn load_balancer(context: &PlanContext<'_>) -> Option<DesiredStep> {
+    let check = load_balancer_check(context, load_balancer_id(context), context.first())?;
+    Some(check.because("workers reach the API through it").needs(context.masters().map(apiserver_id)))
 }
 
-/// Checks that the host reaches the API servers through an external load balancer: it must answer with a certificate of
-/// this cluster. The title says what the load balancer must do, because it is shown when the check fails.
-pub(crate) fn leads_to_masters(
-    site: &PlanContext<'_>,
+/// Checks that the host reaches the API servers through an external load balancer: it must answer with a
+/// certificate of this cluster. The title says what the load balancer must do, because it is shown when the
+/// check fails.
+pub(crate) fn load_balancer_check(
+    context: &PlanContext<'_>,
     id: StepId,
     host: &ObservedHost<'_>,
 ) -> Option<DesiredStep> {
-    let (address, port) = site.spec().settings.load_balancer.external()?;
-    let masters: Vec<String> = site.masters().map(|master| format!("{}:6443", master.ip())).collect();
+    let (address, port) = context.spec().settings.load_balancer.external()?;
+    let masters: Vec<String> = context.masters().map(|master| format!("{}:6443", master.ip())).collect();
     let check = Check::Https {
         address,
         port,

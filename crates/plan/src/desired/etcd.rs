@@ -14,7 +14,6 @@ use crate::quorum::{self, Quorum, quorum};
 use crate::stage_name::StageName;
 use crate::step_id::StepId;
 
-/// The name of this stage.
 pub(crate) const STAGE: StageName = quorum::STAGE;
 
 fn keys_id(host: &ObservedHost<'_>) -> StepId {
@@ -30,31 +29,32 @@ pub(crate) fn member_id(host: &ObservedHost<'_>) -> StepId {
     quorum::member_id(&host.name)
 }
 
-/// Keys, program and member of every master. The first members start in parallel. Existing members are changed one after
-/// another, and each must be healthy before the next, unless the quorum is known to be lost. Members that are known to be
-/// down come first: while one is down, no other may be changed.
-pub(crate) fn members(site: &PlanContext<'_>, wishes: &mut Vec<DesiredStep>) {
-    let initial = site.master_addresses();
-    let in_turn = quorum(site.masters().map(|host| (&host.name, host.facts))) != Quorum::Lost;
-    // All of them, not the last alone: what stands is no step, and nothing could be waited for through it.
+/// Keys, program and member of every master. The first members start in parallel. Existing members are
+/// changed one after another, and each must be healthy before the next, unless the quorum is known to be
+/// lost. Members that are known to be down come first: while one is down, no other may be changed.
+pub(crate) fn members(context: &PlanContext<'_>, steps: &mut Vec<DesiredStep>) {
+    let initial = context.master_addresses();
+    let one_by_one = quorum(context.masters().map(|host| (&host.name, host.facts))) != Quorum::Lost;
+    // A member waits for all members before it, not only for the last one: a member that is up to date has no
+    // step in the plan.
     let mut before: Vec<StepId> = Vec::new();
-    let mut masters: Vec<&ObservedHost<'_>> = site.masters().collect();
+    let mut masters: Vec<&ObservedHost<'_>> = context.masters().collect();
     masters.sort_by_key(|host| quorum::serves(&host.name, host.facts) != Some(false));
     for host in masters {
-        wishes.push(keys(host));
-        wishes.push(choose(
-            site,
+        steps.push(keys(host));
+        steps.push(choose(
+            context,
             host,
             choose_id(host),
             &["etcd"],
             &[("etcd", "etcdctl"), ("etcd", "etcdutl")],
         ));
-        let mut member = member(site, host, &initial);
-        if in_turn && host.did(&member.id) {
+        let mut member = member(context, host, &initial);
+        if one_by_one && host.has_executed(&member.id) {
             member.needs.extend_from_slice(&before);
             before.push(member.id.clone());
         }
-        wishes.push(member);
+        steps.push(member);
     }
 }
 
@@ -77,9 +77,13 @@ fn keys(host: &ObservedHost<'_>) -> DesiredStep {
         .because("the member has no keys")
 }
 
-fn member(site: &PlanContext<'_>, host: &ObservedHost<'_>, initial: &[(String, Ipv4Addr)]) -> DesiredStep {
-    let unit =
-        etcd(&EtcdMember { name: host.name.as_str(), address: host.ip(), initial, token: &site.intent.uid });
+fn member(context: &PlanContext<'_>, host: &ObservedHost<'_>, initial: &[(String, Ipv4Addr)]) -> DesiredStep {
+    let unit = etcd(&EtcdMember {
+        name: host.name.as_str(),
+        address: host.ip(),
+        initial,
+        token: &context.intent.uid,
+    });
     Daemon {
         id: member_id(host),
         unit_name: "etcd.service",

@@ -1,4 +1,4 @@
-//! Files of a host, and the certificates that they hold.
+//! Files of a host, and the certificates in them.
 
 use kubeon_wire::{CertificateAuthority, Content, File, Leaf, SecretRef, Usage};
 
@@ -19,7 +19,7 @@ pub(crate) fn authority(path: String, ca: CertificateAuthority) -> File {
     File { path, mode: 0o644, content: Content::Secret(SecretRef::CaCertificate { ca }) }
 }
 
-/// Certificate and key of a leaf, as `NAME.crt` and `NAME.key`.
+/// The certificate and the key of a leaf, as `NAME.crt` and `NAME.key`.
 pub(crate) fn pair(name: &str, leaf: Leaf) -> [File; 2] {
     let certificate = Content::Secret(SecretRef::LeafCertificate(leaf.clone()));
     [
@@ -28,10 +28,10 @@ pub(crate) fn pair(name: &str, leaf: Leaf) -> [File; 2] {
     ]
 }
 
-/// Leaves live a year; any run renews those past two thirds of it.
+/// Leaf certificates are valid for one year. Every run renews those that are past two thirds of their life.
 const LEAF_HOURS: u32 = 365 * 24;
 
-/// A certificate to be known by.
+/// A client certificate.
 pub(crate) fn client(ca: CertificateAuthority, common_name: &str, organizations: &[&str]) -> Leaf {
     Leaf {
         ca,
@@ -44,7 +44,7 @@ pub(crate) fn client(ca: CertificateAuthority, common_name: &str, organizations:
     }
 }
 
-/// A certificate to serve with: the host's own names, this machine's, and more.
+/// A server certificate for the name and the address of the host and for localhost.
 pub(crate) fn server(
     ca: CertificateAuthority,
     common_name: &str,

@@ -1,5 +1,5 @@
-//! Stage `join`: containerd, images and kubelet on every host, haproxy on the workers, and the wait until
-//! the cluster has taken each of them in.
+//! Stage `join`: containerd, images and kubelet on every host, haproxy on the workers. The stage waits until
+//! the node of each host is Ready.
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -10,39 +10,42 @@ use kubeon_render::paths::{CONTAINERD_SOCKET, KUBELET_BOOTSTRAP, current, etc, p
 use kubeon_render::{config, manifests, systemd};
 use kubeon_wire::{CertificateAuthority, Check, Leaf, Op, Usage};
 
-use super::control::{self, apiserver_id, controller_manager_id, leads_to_masters, rights_id};
+use super::control::{self, apiserver_id, controller_manager_id, load_balancer_check, rights_id};
 use super::files::{authority, client, pair, plain, server};
 use super::prepare::{NODE_IMAGES, hosts_id, kernel_id};
-use super::step::{Daemon, DesiredStep, choose, part_id};
+use super::step::{Daemon, DesiredStep, choose, image_part_id};
 use crate::context::{ObservedHost, PlanContext};
 use crate::stage_name::StageName;
 use crate::step_id::StepId;
 
-/// The name of this stage.
 pub(crate) const STAGE: StageName = StageName::Join;
 
-/// The step after which the cluster has the node and it is Ready.
-pub(crate) fn ready_id(site: &PlanContext<'_>, host: &ObservedHost<'_>) -> StepId {
-    about(site, "ready", &host.name)
+/// The step after which the node exists and is Ready.
+pub(crate) fn ready_id(context: &PlanContext<'_>, node: &HostName) -> StepId {
+    node_step_id(context, "ready", node)
 }
 
-/// The step after which a master keeps ordinary pods off, or takes them.
-pub(crate) fn taint_id(site: &PlanContext<'_>, host: &ObservedHost<'_>) -> StepId {
-    about(site, "taint", &host.name)
+/// The step that sets or removes the taint of a master.
+pub(crate) fn taint_id(context: &PlanContext<'_>, node: &HostName) -> StepId {
+    node_step_id(context, "taint", node)
 }
 
-fn labels_id(site: &PlanContext<'_>, name: &HostName) -> StepId {
-    about(site, "labels", name)
+fn labels_id(context: &PlanContext<'_>, node: &HostName) -> StepId {
+    node_step_id(context, "labels", node)
 }
 
-/// A step about a node that the first master does.
-fn about(site: &PlanContext<'_>, what: &str, node: &HostName) -> StepId {
-    site.first().id(STAGE, &format!("{what}-{node}"))
+fn uncordon_id(context: &PlanContext<'_>, node: &HostName) -> StepId {
+    node_step_id(context, "uncordon", node)
 }
 
-/// The steps that are about a worker's node and are remembered elsewhere than on its host.
-pub(crate) fn about_node(site: &PlanContext<'_>, name: &HostName) -> Vec<StepId> {
-    vec![about(site, "ready", name), labels_id(site, name)]
+/// The id of a step about a node; the first master executes it.
+fn node_step_id(context: &PlanContext<'_>, what: &str, node: &HostName) -> StepId {
+    context.first().id(STAGE, format!("{what}-{node}"))
+}
+
+/// The steps about the node of a worker. The journal of the first master records them.
+pub(crate) fn node_step_ids(context: &PlanContext<'_>, node: &HostName) -> Vec<StepId> {
+    vec![ready_id(context, node), labels_id(context, node)]
 }
 
 /// The step that runs the kubelet of a host.
@@ -55,9 +58,9 @@ pub(crate) fn keys_id(host: &ObservedHost<'_>) -> StepId {
     host.id(STAGE, "keys")
 }
 
-/// The step that gives an image of the role to containerd.
+/// The step that imports the image of the role into containerd.
 pub(crate) fn image_id(role: &str, host: &ObservedHost<'_>) -> StepId {
-    host.id(STAGE, &format!("image-{role}"))
+    host.id(STAGE, format!("image-{role}"))
 }
 
 fn runtime_id(host: &ObservedHost<'_>) -> StepId {
@@ -96,45 +99,45 @@ fn choose_kubelet_id(host: &ObservedHost<'_>) -> StepId {
     host.id(STAGE, "choose-kubelet")
 }
 
-/// The steps after which a host's programs reach the API.
-pub(crate) fn reach_api(site: &PlanContext<'_>, host: &ObservedHost<'_>) -> Vec<StepId> {
-    let mut needs = vec![rights_id(site), hosts_id(host)];
-    match site.spec().settings.load_balancer {
-        _ if host.master => needs.push(apiserver_id(host)),
+/// The steps after which the programs of a host reach the API server.
+pub(crate) fn reach_api(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> Vec<StepId> {
+    let mut needs = vec![rights_id(context), hosts_id(host)];
+    match context.spec().settings.load_balancer {
+        _ if host.is_master() => needs.push(apiserver_id(host)),
         LoadBalancer::Haproxy => needs.push(haproxy_id(host)),
         LoadBalancer::External { .. } => needs.push(load_balancer_id(host)),
-        // Refused before a plan is made.
+        // Validation refuses this mode before a plan is made.
         LoadBalancer::Updater => {}
     }
     needs
 }
 
-/// Runtime, way to the API, kubelet, label: host by host.
-pub(crate) fn nodes(site: &PlanContext<'_>, wishes: &mut Vec<DesiredStep>) {
-    let masters = site.master_addresses();
-    let haproxy = site.spec().settings.load_balancer == LoadBalancer::Haproxy;
-    for host in &site.hosts {
-        runtime(site, host, wishes);
-        wishes.push(keys(site, host));
-        if haproxy && !host.master {
-            way_to_masters(site, host, &masters, wishes);
+/// For each host: container runtime, connection to the API server, kubelet, labels and taint.
+pub(crate) fn nodes(context: &PlanContext<'_>, steps: &mut Vec<DesiredStep>) {
+    let masters = context.master_addresses();
+    let haproxy = context.spec().settings.load_balancer == LoadBalancer::Haproxy;
+    for host in &context.hosts {
+        runtime(context, host, steps);
+        steps.push(keys(context, host));
+        if haproxy && !host.is_master() {
+            haproxy_to_masters(context, host, &masters, steps);
         }
-        if !host.master {
-            wishes.extend(load_balancer(site, host));
+        if !host.is_master() {
+            steps.extend(load_balancer(context, host));
         }
-        kubelet(site, host, wishes);
-        wishes.push(ready(site, host));
-        wishes.push(labels(site, host));
-        wishes.extend(uncordon(site, host));
-        if host.master {
-            wishes.push(taint(site, host));
+        kubelet(context, host, steps);
+        steps.push(ready(context, host));
+        steps.push(labels(context, host));
+        steps.extend(uncordon(context, host));
+        if host.is_master() {
+            steps.push(taint(context, host));
         }
     }
 }
 
-fn runtime(site: &PlanContext<'_>, host: &ObservedHost<'_>, wishes: &mut Vec<DesiredStep>) {
+fn runtime(context: &PlanContext<'_>, host: &ObservedHost<'_>, steps: &mut Vec<DesiredStep>) {
     let text = config::containerd(&config::ContainerdHost {
-        pause: &site.intent.artifacts.images["pause"].name,
+        pause: &context.intent.artifacts.images["pause"].name,
         systemd_cgroup: host.cgroup_v2(),
         restrict_oom_score_adj: !host.facts.can_sys_resource,
     });
@@ -142,14 +145,14 @@ fn runtime(site: &PlanContext<'_>, host: &ObservedHost<'_>, wishes: &mut Vec<Des
         plain("/etc/containerd/config.toml".to_owned(), text),
         plain(etc("cni.json.template"), config::cni_template(host.pod_mtu())),
     ];
-    wishes.push(
+    steps.push(
         DesiredStep::new(host, runtime_config_id(host), Op::Files { files })
             .title("write containerd's configuration")
             .because("containerd has no configuration"),
     );
     let parts = ["containerd", "runc", "cni-plugins"];
-    wishes.push(choose(site, host, choose_runtime_id(host), &parts, &[("containerd", "ctr")]));
-    wishes.push(
+    steps.push(choose(context, host, choose_runtime_id(host), &parts, &[("containerd", "ctr")]));
+    steps.push(
         Daemon {
             id: runtime_id(host),
             unit_name: "containerd.service",
@@ -166,21 +169,22 @@ fn runtime(site: &PlanContext<'_>, host: &ObservedHost<'_>, wishes: &mut Vec<Des
         .reads([runtime_config_id(host), choose_runtime_id(host)]),
     );
     for role in NODE_IMAGES {
-        let image = &site.intent.artifacts.images[*role];
+        let image = &context.intent.artifacts.images[*role];
         let op = Op::Image { name: image.name.clone(), part: image.part.digest.clone() };
-        wishes.push(
+        steps.push(
             DesiredStep::new(host, image_id(role, host), op)
                 .title(format!("import {}", image.name))
                 .because("containerd does not have it")
                 .within(180)
-                .needs([part_id(&format!("image-{role}"), host), runtime_id(host)]),
+                .needs([image_part_id(role, host), runtime_id(host)]),
         );
     }
 }
 
-fn keys(site: &PlanContext<'_>, host: &ObservedHost<'_>) -> DesiredStep {
-    // A master has the authority's certificate among the keys of its control plane: a file has one writer.
-    let mut files = if host.master {
+fn keys(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> DesiredStep {
+    // On a master, the `control` stage writes the certificate of the authority: each file has only one
+    // writer.
+    let mut files = if host.is_master() {
         Vec::new()
     } else {
         vec![authority(pki("ca.crt"), CertificateAuthority::Kubernetes)]
@@ -192,7 +196,7 @@ fn keys(site: &PlanContext<'_>, host: &ObservedHost<'_>) -> DesiredStep {
         Usage::Server,
     );
     files.extend(pair(&pki("kubelet-serving"), serving));
-    // Short-lived: good for asking once for the certificate that the kubelet renews by itself from then on.
+    // Short-lived: the kubelet uses it once to request its own certificate, which it then renews by itself.
     let bootstrap = Leaf {
         hours: 1,
         ..client(
@@ -204,31 +208,31 @@ fn keys(site: &PlanContext<'_>, host: &ObservedHost<'_>) -> DesiredStep {
     let name = KUBELET_BOOTSTRAP.trim_end_matches(".crt");
     files.extend(pair(name, bootstrap));
     let bootstrap_config =
-        config::kubeconfig(&site.server(host), "bootstrap", KUBELET_BOOTSTRAP, &format!("{name}.key"));
+        config::kubeconfig(&context.server(host), "bootstrap", KUBELET_BOOTSTRAP, &format!("{name}.key"));
     files.push(plain(etc("bootstrap-kubelet.conf"), bootstrap_config));
     DesiredStep::new(host, keys_id(host), Op::Files { files })
         .title("write the kubelet's keys")
         .because("the kubelet has no keys")
 }
 
-fn way_to_masters(
-    site: &PlanContext<'_>,
+fn haproxy_to_masters(
+    context: &PlanContext<'_>,
     host: &ObservedHost<'_>,
     masters: &[(String, Ipv4Addr)],
-    wishes: &mut Vec<DesiredStep>,
+    steps: &mut Vec<DesiredStep>,
 ) {
-    wishes.push(choose(site, host, choose_haproxy_id(host), &["haproxy"], &[]));
+    steps.push(choose(context, host, choose_haproxy_id(host), &["haproxy"], &[]));
     let files = vec![plain(etc("haproxy.cfg"), config::haproxy(masters))];
-    wishes.push(
+    steps.push(
         DesiredStep::new(host, haproxy_config_id(host), Op::Files { files })
             .title("write haproxy's configuration")
             .because("haproxy does not know the masters"),
     );
-    wishes.push(
+    steps.push(
         Daemon {
             id: haproxy_id(host),
             unit_name: "haproxy.service",
-            unit: systemd::haproxy(site.arch()),
+            unit: systemd::haproxy(context.arch()),
             watches: vec![etc("haproxy.cfg"), pki("ca.crt"), current("haproxy")],
             ready: vec![Check::Tcp { address: Ipv4Addr::LOCALHOST, port: 6443 }],
         }
@@ -239,34 +243,35 @@ fn way_to_masters(
     );
 }
 
-/// A load balancer that is not managed must be reached from every worker, before its kubelet tries to.
-fn load_balancer(site: &PlanContext<'_>, host: &ObservedHost<'_>) -> Option<DesiredStep> {
-    let look = leads_to_masters(site, load_balancer_id(host), host)?;
-    let before = [control::load_balancer_id(site), hosts_id(host), keys_id(host)];
-    Some(look.because("its programs reach the API through it").needs(before))
+/// Checks that the worker reaches an external load balancer, before its kubelet starts.
+fn load_balancer(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> Option<DesiredStep> {
+    let check = load_balancer_check(context, load_balancer_id(host), host)?;
+    let before = [control::load_balancer_id(context), hosts_id(host), keys_id(host)];
+    Some(check.because("its programs reach the API through it").needs(before))
 }
 
-fn kubelet(site: &PlanContext<'_>, host: &ObservedHost<'_>, wishes: &mut Vec<DesiredStep>) {
-    let spec = site.spec();
+fn kubelet(context: &PlanContext<'_>, host: &ObservedHost<'_>, steps: &mut Vec<DesiredStep>) {
+    let spec = context.spec();
     let text = config::kubelet(&config::Kubelet {
-        dns: site.service_dns(),
+        dns: context.service_dns(),
         dns_domain: spec.settings.dns_domain.as_str(),
         max_pods: spec.settings.max_pods,
         cgroup_v2: host.cgroup_v2(),
-        // Whether it stays is decided below, and may change while the cluster lives.
-        control_plane_taint: host.master,
+        // The taint step below decides whether the taint stays. This may change during the life of the
+        // cluster.
+        control_plane_taint: host.is_master(),
         feature_gates: &spec.settings.feature_gates,
     });
     let files = vec![plain("/var/lib/kubelet/config.yaml".to_owned(), text)];
-    wishes.push(
+    steps.push(
         DesiredStep::new(host, kubelet_config_id(host), Op::Files { files })
             .title("write the kubelet's configuration")
             .because("the kubelet has no configuration"),
     );
-    let tools: &[(&str, &str)] = if host.master { &[("kubectl", "kubectl")] } else { &[] };
-    let parts: &[&str] = if host.master { &["kubelet", "kubectl"] } else { &["kubelet"] };
-    wishes.push(choose(site, host, choose_kubelet_id(host), parts, tools));
-    wishes.push(
+    let tools: &[(&str, &str)] = if host.is_master() { &[("kubectl", "kubectl")] } else { &[] };
+    let parts: &[&'static str] = if host.is_master() { &["kubelet", "kubectl"] } else { &["kubelet"] };
+    steps.push(choose(context, host, choose_kubelet_id(host), parts, tools));
+    steps.push(
         Daemon {
             id: kubelet_id(host),
             unit_name: "kubelet.service",
@@ -279,67 +284,68 @@ fn kubelet(site: &PlanContext<'_>, host: &ObservedHost<'_>, wishes: &mut Vec<Des
             ready: vec![Check::Path { path: etc("kubelet.conf") }],
         }
         .into_step(host)
-        .title(format!("start kubelet {}, ask for its certificate", spec.version))
+        .title(format!("start kubelet {} and request its certificate", spec.version))
         .because("the cluster does not know the host")
         .needs([runtime_id(host), image_id("pause", host)])
-        .needs(reach_api(site, host))
+        .needs(reach_api(context, host))
         .reads([kubelet_config_id(host), keys_id(host), choose_kubelet_id(host)]),
     );
 }
 
-fn ready(site: &PlanContext<'_>, host: &ObservedHost<'_>) -> DesiredStep {
+fn ready(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> DesiredStep {
     let op = Op::Await { checks: vec![Check::NodesReady { nodes: vec![host.name.clone()] }] };
-    DesiredStep::new(site.first(), ready_id(site, host), op)
+    DesiredStep::new(context.first(), ready_id(context, &host.name), op)
         .title(format!("node {} is Ready", host.name))
         .because("its agents were changed")
         .within(180)
-        .needs([kubelet_id(host), rights_id(site)])
-        .needs(site.masters().map(controller_manager_id))
-        .check(not_ready(site, host))
+        .needs([kubelet_id(host), rights_id(context)])
+        .needs(context.masters().map(controller_manager_id))
+        .check(not_ready(context, host))
 }
 
-/// What the cluster says when it does not have the node as Ready; `None` when all is well or untold.
-fn not_ready(site: &PlanContext<'_>, host: &ObservedHost<'_>) -> Option<String> {
-    match site.node(&host.name)? {
+/// Why the node is not Ready, as reported by the cluster; `None` if it is Ready or was not reported.
+fn not_ready(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> Option<String> {
+    match context.node(&host.name)? {
         None => Some("the cluster does not know the node".to_owned()),
         Some(node) if !node.ready => Some(format!("the node is not Ready: {}", node.reason)),
         Some(_) => None,
     }
 }
 
-fn labels(site: &PlanContext<'_>, host: &ObservedHost<'_>) -> DesiredStep {
+fn labels(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> DesiredStep {
     let mut labels: BTreeMap<String, String> = host.spec.labels.clone();
-    let role = if host.master { "control-plane" } else { "worker" };
+    let role = if host.is_master() { "control-plane" } else { "worker" };
     labels.insert(format!("node-role.kubernetes.io/{role}"), String::new());
     let object = manifests::node_labels(host.name.as_str(), &labels);
-    DesiredStep::new(site.first(), labels_id(site, &host.name), Op::Objects { objects: vec![object] })
+    DesiredStep::new(context.first(), labels_id(context, &host.name), Op::Objects { objects: vec![object] })
         .title(format!("label node {}", host.name))
         .because("the node has no role")
-        .needs([ready_id(site, host)])
+        .needs([ready_id(context, &host.name)])
 }
 
-/// A worker that was about to leave and stays was cordoned on the way out; others are cordoned by people.
-fn uncordon(site: &PlanContext<'_>, host: &ObservedHost<'_>) -> Option<DesiredStep> {
-    let open = match site.node(&host.name) {
+/// Uncordons a returning worker, because its removal cordoned it. Other cordoned nodes are not changed: users
+/// cordoned them.
+fn uncordon(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> Option<DesiredStep> {
+    let schedulable = match context.node(&host.name) {
         Some(Some(node)) => !node.unschedulable,
         Some(None) => true,
         None => false,
     };
     let op = Op::Uncordon { node: host.name.clone() };
-    (site.intent.returns(host.address()) && !open).then(|| {
-        DesiredStep::new(site.first(), about(site, "uncordon", &host.name), op)
-            .title(format!("let pods onto node {} again", host.name))
-            .needs([ready_id(site, host)])
-            .once(format!("{} was about to leave the cluster and stays", host.name))
+    (context.intent.returns(host.address()) && !schedulable).then(|| {
+        DesiredStep::new(context.first(), uncordon_id(context, &host.name), op)
+            .title(format!("uncordon node {}", host.name))
+            .needs([ready_id(context, &host.name)])
+            .once(format!("the removal of {} was cancelled", host.name))
     })
 }
 
-fn taint(site: &PlanContext<'_>, host: &ObservedHost<'_>) -> DesiredStep {
-    let present = site.taints_masters();
-    let title = if present { "keep ordinary pods off" } else { "let ordinary pods onto" };
+fn taint(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> DesiredStep {
+    let present = context.taints_masters();
+    let title = if present { "taint master" } else { "remove the taint of master" };
     let op = Op::Taint { node: host.name.clone(), present };
-    DesiredStep::new(site.first(), taint_id(site, host), op)
+    DesiredStep::new(context.first(), taint_id(context, &host.name), op)
         .title(format!("{title} {}", host.name))
-        .because(if present { "workers take them" } else { "there are no workers" })
-        .needs([ready_id(site, host)])
+        .because(if present { "ordinary pods run on the workers" } else { "the cluster has no workers" })
+        .needs([ready_id(context, &host.name)])
 }

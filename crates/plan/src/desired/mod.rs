@@ -1,6 +1,6 @@
-//! What should be on every host, stage by stage, as steps that are not yet known to be needed.
+//! The desired steps of every host, by stage. [`crate::diff`] decides which of them are needed.
 //!
-//! A new stage is a module here and an entry of [`STAGES`].
+//! To add a stage, add a module here and an entry to [`STAGES`].
 
 pub(crate) mod control;
 pub(crate) mod etcd;
@@ -15,8 +15,8 @@ pub(crate) mod verify;
 
 use stage::Stage;
 
-/// The stages in their order: from bare hosts to a working cluster; last, the workers that leave it.
-/// Within a stage the hosts work in parallel. A step starts as soon as the steps that it needs are done, so
+/// The stages in order: from bare hosts to a working cluster, then the removal of workers.
+/// Within a stage, the hosts work in parallel. A step starts as soon as the steps that it needs are done, so
 /// stages overlap.
 pub const STAGES: &[Stage] = &[
     Stage {
@@ -24,11 +24,7 @@ pub const STAGES: &[Stage] = &[
         title: "load kernel modules, set parameters, write hosts entries",
         steps: prepare::host,
     },
-    Stage {
-        name: step::ARTIFACTS,
-        title: "put parts of the bundle where missing",
-        steps: prepare::artifacts,
-    },
+    Stage { name: step::ARTIFACTS, title: "copy missing parts of the bundle", steps: prepare::artifacts },
     Stage { name: etcd::STAGE, title: "start the members", steps: etcd::members },
     Stage {
         name: control::STAGE,
@@ -37,7 +33,7 @@ pub const STAGES: &[Stage] = &[
     },
     Stage {
         name: join::STAGE,
-        title: "start containerd and kubelet, approve, haproxy to the masters",
+        title: "start containerd, haproxy and kubelet, wait for Ready nodes",
         steps: join::nodes,
     },
     Stage {
@@ -45,10 +41,14 @@ pub const STAGES: &[Stage] = &[
         title: "start kube-proxy and flannel, apply CoreDNS",
         steps: network::services,
     },
-    Stage { name: verify::STAGE, title: "nodes Ready, DNS answers on every host", steps: verify::cluster },
+    Stage {
+        name: verify::STAGE,
+        title: "check the API servers, and DNS on every host",
+        steps: verify::cluster,
+    },
     Stage {
         name: remove_workers::STAGE,
-        title: "empty nodes, take them out, reset their hosts",
+        title: "drain and remove nodes, reset their hosts",
         steps: remove_workers::workers,
     },
 ];

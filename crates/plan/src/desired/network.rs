@@ -15,7 +15,6 @@ use crate::context::{ObservedHost, PlanContext};
 use crate::stage_name::StageName;
 use crate::step_id::StepId;
 
-/// The name of this stage.
 pub(crate) const STAGE: StageName = StageName::Network;
 
 /// The step that runs kube-proxy on a host.
@@ -29,8 +28,8 @@ pub(crate) fn flannel_id(host: &ObservedHost<'_>) -> StepId {
 }
 
 /// The cluster-wide step that applies CoreDNS.
-pub(crate) fn dns_id(site: &PlanContext<'_>) -> StepId {
-    site.first().id(STAGE, "dns")
+pub(crate) fn dns_id(context: &PlanContext<'_>) -> StepId {
+    context.first().id(STAGE, "dns")
 }
 
 fn config_id(host: &ObservedHost<'_>) -> StepId {
@@ -41,40 +40,49 @@ fn choose_id(host: &ObservedHost<'_>) -> StepId {
     host.id(STAGE, "choose")
 }
 
-/// Agents on every host, then DNS.
-pub(crate) fn services(site: &PlanContext<'_>, wishes: &mut Vec<DesiredStep>) {
-    for host in &site.hosts {
-        wishes.push(files(site, host));
-        wishes.push(choose(site, host, choose_id(host), &["kube-proxy", "flannel"], &[]));
-        let tools = tools(site, host);
-        let needs: Vec<StepId> = tools.iter().map(|wish| wish.id.clone()).collect();
-        wishes.extend(tools);
-        wishes.push(kube_proxy(site, host).needs(needs.clone()));
-        wishes.push(flannel(site, host).needs(needs));
-    }
-    wishes.push(dns(site));
+fn choose_tools_id(host: &ObservedHost<'_>) -> StepId {
+    host.id(STAGE, "choose-tools")
 }
 
-/// nft and iptables of the bundle, where the host has none. The services look for its own first.
-fn tools(site: &PlanContext<'_>, host: &ObservedHost<'_>) -> Vec<DesiredStep> {
-    let wanted = site.spec().settings.proxy_mode;
+fn tools_id(host: &ObservedHost<'_>) -> StepId {
+    host.id(STAGE, "tools")
+}
+
+/// Agents on every host, then DNS.
+pub(crate) fn services(context: &PlanContext<'_>, steps: &mut Vec<DesiredStep>) {
+    for host in &context.hosts {
+        steps.push(files(context, host));
+        steps.push(choose(context, host, choose_id(host), &["kube-proxy", "flannel"], &[]));
+        let tools = tools(context, host);
+        let needs: Vec<StepId> = tools.iter().map(|step| step.id.clone()).collect();
+        steps.extend(tools);
+        steps.push(kube_proxy(context, host).needs(needs.clone()));
+        steps.push(flannel(context, host).needs(needs));
+    }
+    steps.push(dns(context));
+}
+
+/// Installs nft and iptables from the bundle if the host has none. The services prefer the programs of the
+/// host.
+fn tools(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> Vec<DesiredStep> {
+    let wanted = context.spec().settings.proxy_mode;
     if !host.lacks_tools(wanted) {
         return Vec::new();
     }
-    let chosen = choose(site, host, host.id(STAGE, "choose-tools"), &[NET_TOOLS], &[]);
-    let scripts = network(site.arch(), host.facts.has_nftables);
+    let selection = choose(context, host, choose_tools_id(host), &[NET_TOOLS], &[]);
+    let scripts = network(context.arch(), host.facts.has_nftables);
     let file = |(path, text): (String, String)| File { mode: 0o755, ..plain(path, text) };
     let files = Op::Files { files: scripts.into_iter().map(file).collect() };
-    let callable = DesiredStep::new(host, host.id(STAGE, "tools"), files)
-        .title("make nft and iptables of the bundle callable")
+    let install = DesiredStep::new(host, tools_id(host), files)
+        .title("install nft and iptables from the bundle")
         .because("the host has none")
-        .needs([chosen.id.clone()]);
-    vec![chosen, callable]
+        .needs([selection.id.clone()]);
+    vec![selection, install]
 }
 
-fn files(site: &PlanContext<'_>, host: &ObservedHost<'_>) -> DesiredStep {
-    let spec = site.spec();
-    let server = site.server(host);
+fn files(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> DesiredStep {
+    let spec = context.spec();
+    let server = context.server(host);
     let mode = host.proxy_mode(spec.settings.proxy_mode);
     let as_user = |file: &str, user: &str, name: &str| {
         plain(
@@ -104,7 +112,7 @@ fn files(site: &PlanContext<'_>, host: &ObservedHost<'_>) -> DesiredStep {
         .needs([join::keys_id(host)])
 }
 
-fn kube_proxy(site: &PlanContext<'_>, host: &ObservedHost<'_>) -> DesiredStep {
+fn kube_proxy(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> DesiredStep {
     Daemon {
         id: kube_proxy_id(host),
         unit_name: "kube-proxy.service",
@@ -119,12 +127,12 @@ fn kube_proxy(site: &PlanContext<'_>, host: &ObservedHost<'_>) -> DesiredStep {
     }
     .into_step(host)
     .title("start kube-proxy")
-    .needs(reach_api(site, host))
-    .needs([ready_id(site, host)])
+    .needs(reach_api(context, host))
+    .needs([ready_id(context, &host.name)])
     .reads([config_id(host), choose_id(host)])
 }
 
-fn flannel(site: &PlanContext<'_>, host: &ObservedHost<'_>) -> DesiredStep {
+fn flannel(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> DesiredStep {
     Daemon {
         id: flannel_id(host),
         unit_name: "flanneld.service",
@@ -134,16 +142,17 @@ fn flannel(site: &PlanContext<'_>, host: &ObservedHost<'_>) -> DesiredStep {
     }
     .into_step(host)
     .title("start flannel (vxlan)")
-    .needs(reach_api(site, host))
-    .needs([ready_id(site, host)])
+    .needs(reach_api(context, host))
+    .needs([ready_id(context, &host.name)])
     .reads([config_id(host), choose_id(host)])
 }
 
-fn dns(site: &PlanContext<'_>) -> DesiredStep {
-    let image = &site.intent.artifacts.images["coredns"].name;
-    let objects = manifests::coredns(image, site.service_dns(), site.spec().settings.dns_domain.as_str());
-    DesiredStep::new(site.first(), dns_id(site), Op::Objects { objects })
+fn dns(context: &PlanContext<'_>) -> DesiredStep {
+    let image = &context.intent.artifacts.images["coredns"].name;
+    let objects =
+        manifests::coredns(image, context.service_dns(), context.spec().settings.dns_domain.as_str());
+    DesiredStep::new(context.first(), dns_id(context), Op::Objects { objects })
         .title("apply CoreDNS")
         .because("the objects are absent")
-        .needs([rights_id(site)])
+        .needs([rights_id(context)])
 }

@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
+use kubeon_api::HostRole;
 use kubeon_api::kubernetes_cluster::LoadBalancer;
 use kubeon_wire::{HostsEntry, Op};
 
-use super::step::{DesiredStep, part_id};
+use super::step::{DesiredStep, image_part_id, part_id};
 use crate::context::{ObservedHost, PlanContext};
 use crate::input::PartInfo;
 use crate::stage_name::StageName;
@@ -14,7 +15,8 @@ use crate::step_id::StepId;
 
 const MODULES: &[&str] = &["overlay", "br_netfilter", "vxlan", "nf_conntrack"];
 
-/// Kernel parameters of a node. Without forwarding there is no pod network; the others are wished for.
+/// Kernel parameters of a node. The first one is required: without forwarding there is no pod network. The
+/// others are optional.
 const PARAMETERS: &[(&str, &str)] = &[
     ("net.ipv4.ip_forward", "1"),
     ("net.bridge.bridge-nf-call-iptables", "1"),
@@ -30,25 +32,25 @@ const PARAMETERS: &[(&str, &str)] = &[
 /// Above this many hosts a hosts file holds the masters and the host itself only.
 const HOSTS_FILE_LIMIT: usize = 250;
 
-/// What every host runs, in the order in which it is wanted.
+/// The parts that every host needs, in the order in which they are copied.
 const NODE_PARTS: &[&str] = &["containerd", "runc", "kubelet", "cni-plugins", "kube-proxy", "flannel"];
 const MASTER_PARTS: &[&str] = &["etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"];
 const WORKER_PARTS: &[&str] = &["haproxy"];
 const MASTER_TOOLS: &[&str] = &["kubectl"];
 
-/// The part that a host gets which lacks the programs that kube-proxy, flannel and the network plugins call.
+/// The part for hosts that lack the programs that kube-proxy, flannel and the network plugins call.
 pub(crate) const NET_TOOLS: &str = "net-tools";
 
-/// The images that every host holds before its first pod starts.
+/// The images that every host must have before its first pod starts.
 pub(crate) const NODE_IMAGES: &[&str] = &["pause", "coredns"];
 
-/// The parts that a host of the role needs; images come last.
-pub(crate) fn parts(master: bool) -> impl Iterator<Item = &'static str> {
-    let (first, last) = if master { (MASTER_PARTS, MASTER_TOOLS) } else { (WORKER_PARTS, &[][..]) };
+/// The parts that a host of the role needs, without images.
+pub(crate) fn parts(role: &HostRole) -> impl Iterator<Item = &'static str> + use<> {
+    let (first, last) = if role.is_master() { (MASTER_PARTS, MASTER_TOOLS) } else { (WORKER_PARTS, &[][..]) };
     first.iter().chain(NODE_PARTS).chain(last).copied()
 }
 
-/// The name of the stage of the host itself.
+/// The stage that prepares the host.
 pub(crate) const STAGE: StageName = StageName::Prepare;
 
 /// The step that prepares a host's kernel.
@@ -62,9 +64,9 @@ pub(crate) fn hosts_id(host: &ObservedHost<'_>) -> StepId {
 }
 
 /// Kernel and hosts file.
-pub(crate) fn host(site: &PlanContext<'_>, wishes: &mut Vec<DesiredStep>) {
-    let shared = shared_names(site);
-    for host in &site.hosts {
+pub(crate) fn host(context: &PlanContext<'_>, steps: &mut Vec<DesiredStep>) {
+    let shared = shared_names(context);
+    for host in &context.hosts {
         let kernel = Op::Kernel {
             modules: MODULES.iter().map(|&m| m.to_owned()).collect(),
             parameters: PARAMETERS
@@ -73,7 +75,7 @@ pub(crate) fn host(site: &PlanContext<'_>, wishes: &mut Vec<DesiredStep>) {
                 .collect::<BTreeMap<_, _>>(),
             optional: PARAMETERS[1..].iter().map(|&(k, _)| k.to_owned()).collect(),
         };
-        wishes.push(
+        steps.push(
             DesiredStep::new(host, kernel_id(host), kernel)
                 .title(format!(
                     "load {} kernel modules, set {} parameters, swap off",
@@ -82,8 +84,8 @@ pub(crate) fn host(site: &PlanContext<'_>, wishes: &mut Vec<DesiredStep>) {
                 ))
                 .because("the host is not prepared"),
         );
-        wishes.push(
-            DesiredStep::new(host, hosts_id(host), Op::Hosts { entries: hosts_file(site, host, &shared) })
+        steps.push(
+            DesiredStep::new(host, hosts_id(host), Op::Hosts { entries: hosts_file(context, host, &shared) })
                 .title("write hosts entries")
                 .because("the host does not know the names"),
         );
@@ -94,26 +96,27 @@ fn entry(address: Ipv4Addr, name: &str) -> HostsEntry {
     HostsEntry { address, names: vec![name.to_owned()] }
 }
 
-fn shared_names(site: &PlanContext<'_>) -> Vec<HostsEntry> {
-    let all = site.hosts.len() <= HOSTS_FILE_LIMIT;
-    site.hosts
+fn shared_names(context: &PlanContext<'_>) -> Vec<HostsEntry> {
+    let all = context.hosts.len() <= HOSTS_FILE_LIMIT;
+    context
+        .hosts
         .iter()
-        .filter(|host| all || host.master)
+        .filter(|host| all || host.is_master())
         .map(|host| entry(host.ip(), host.name.as_str()))
         .collect()
 }
 
-fn hosts_file(site: &PlanContext<'_>, host: &ObservedHost<'_>, shared: &[HostsEntry]) -> Vec<HostsEntry> {
-    let balancer = &site.spec().settings.load_balancer;
+fn hosts_file(context: &PlanContext<'_>, host: &ObservedHost<'_>, shared: &[HostsEntry]) -> Vec<HostsEntry> {
+    let balancer = &context.spec().settings.load_balancer;
     let api = match balancer {
-        _ if host.master => Some(host.ip()),
+        _ if host.is_master() => Some(host.ip()),
         LoadBalancer::Haproxy => Some(Ipv4Addr::LOCALHOST),
         LoadBalancer::External { .. } | LoadBalancer::Updater => {
             balancer.external().map(|(address, _)| address)
         }
     };
     let mut entries: Vec<_> =
-        api.into_iter().map(|api| entry(api, site.spec().settings.api_domain.as_str())).collect();
+        api.into_iter().map(|api| entry(api, context.spec().settings.api_domain.as_str())).collect();
     entries.extend_from_slice(shared);
     if !shared.iter().any(|shared| shared.address == host.ip()) {
         entries.push(entry(host.ip(), host.name.as_str()));
@@ -122,29 +125,29 @@ fn hosts_file(site: &PlanContext<'_>, host: &ObservedHost<'_>, shared: &[HostsEn
 }
 
 /// The parts of the bundle.
-pub(crate) fn artifacts(site: &PlanContext<'_>, wishes: &mut Vec<DesiredStep>) {
-    for host in &site.hosts {
-        for name in parts(host.master) {
-            wishes.push(part(host, name, name, site.part(name)));
+pub(crate) fn artifacts(context: &PlanContext<'_>, steps: &mut Vec<DesiredStep>) {
+    for host in &context.hosts {
+        for name in parts(&host.role) {
+            steps.push(part(host, part_id(name, host), name, context.part(name)));
         }
-        if host.lacks_tools(site.spec().settings.proxy_mode) {
-            wishes.push(part(host, NET_TOOLS, NET_TOOLS, site.part(NET_TOOLS)));
+        if host.lacks_tools(context.spec().settings.proxy_mode) {
+            steps.push(part(host, part_id(NET_TOOLS, host), NET_TOOLS, context.part(NET_TOOLS)));
         }
         for role in NODE_IMAGES {
-            let image = &site.intent.artifacts.images[*role];
-            wishes.push(part(host, &format!("image-{role}"), &image.name, &image.part));
+            let image = &context.intent.artifacts.images[*role];
+            steps.push(part(host, image_part_id(role, host), &image.name, &image.part));
         }
     }
 }
 
-fn part(host: &ObservedHost<'_>, what: &str, name: &str, info: &PartInfo) -> DesiredStep {
+fn part(host: &ObservedHost<'_>, id: StepId, name: &str, info: &PartInfo) -> DesiredStep {
     let op = Op::Part {
         name: name.to_owned(),
         digest: info.digest.clone(),
         size: info.size,
         unpacked_size: info.unpacked_size,
     };
-    DesiredStep::new(host, part_id(what, host), op)
+    DesiredStep::new(host, id, op)
         .title(format!("put {name} {} ({} MiB)", info.version, info.unpacked_size.div_ceil(1 << 20)))
         .because("its digest is not on the host")
         .within(600)

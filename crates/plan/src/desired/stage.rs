@@ -1,15 +1,15 @@
-//! What a stage is.
+//! The type of a stage.
 
 use super::step::DesiredStep;
 use crate::context::PlanContext;
 use crate::stage_name::StageName;
 
-/// One stage on the way from bare hosts to a cluster.
+/// One stage of a plan.
 #[derive(Debug, Clone, Copy)]
 pub struct Stage {
     /// Its name in plans and displays.
     pub name: StageName,
-    /// What it does, in a few words.
+    /// Its action in a few words.
     pub title: &'static str,
     /// Adds the steps of the stage.
     pub(crate) steps: fn(&PlanContext<'_>, &mut Vec<DesiredStep>),

@@ -21,8 +21,8 @@ pub(crate) struct DesiredStep {
     pub(crate) reads: Vec<StepId>,
     pub(crate) timeout_seconds: u32,
     pub(crate) tries: u8,
-    /// Whether it is a check, not a change. A check is repeated when a step that it reads is executed, or, if it reads none,
-    /// when a step that it needs is executed.
+    /// Whether it is a check, not a change. A check is repeated when a step that it reads is executed, or, if
+    /// it reads none, when a step that it needs is executed.
     pub(crate) check: bool,
     /// The reason, from the snapshot, why the condition of a check is not met now.
     pub(crate) unmet: Option<String>,
@@ -107,30 +107,35 @@ impl DesiredStep {
     }
 }
 
-/// The name of the stage of the parts.
+/// The stage that copies the parts of the bundle.
 pub(crate) const ARTIFACTS: StageName = StageName::Artifacts;
 
 /// The step that unpacks a part on a host.
-pub(crate) fn part_id(part: &str, host: &ObservedHost<'_>) -> StepId {
+pub(crate) fn part_id(part: &'static str, host: &ObservedHost<'_>) -> StepId {
     host.id(ARTIFACTS, part)
 }
 
-/// Links that select the version of parts, and make programs available in the usual folders.
+/// The step that unpacks the image of the role on a host.
+pub(crate) fn image_part_id(role: &str, host: &ObservedHost<'_>) -> StepId {
+    host.id(ARTIFACTS, format!("image-{role}"))
+}
+
+/// Links that select the version of parts and put programs into `/usr/local/bin`.
 pub(crate) fn choose(
-    site: &PlanContext<'_>,
+    context: &PlanContext<'_>,
     host: &ObservedHost<'_>,
     id: StepId,
-    parts: &[&str],
+    parts: &[&'static str],
     programs: &[(&str, &str)],
 ) -> DesiredStep {
     use kubeon_render::paths::{PARTS, current, program};
-    let chosen = parts
+    let selected = parts
         .iter()
-        .map(|part| Link { path: current(part), target: format!("{PARTS}/{}", site.part(part).digest) });
-    let visible = programs
+        .map(|part| Link { path: current(part), target: format!("{PARTS}/{}", context.part(part).digest) });
+    let commands = programs
         .iter()
         .map(|(part, name)| Link { path: format!("/usr/local/bin/{name}"), target: program(part, name) });
-    DesiredStep::new(host, id, Op::Links { links: chosen.chain(visible).collect() })
+    DesiredStep::new(host, id, Op::Links { links: selected.chain(commands).collect() })
         .title(format!("choose {}", parts.join(", ")))
         .because("no version is chosen")
         .needs(parts.iter().map(|part| part_id(part, host)))

@@ -1,10 +1,10 @@
-//! Every host has an address of its own, and every hosts file maps its name to that address.
+//! Every host has a unique address, and every hosts file maps the name of a host to its address.
 
 use kubeon_api::HostAddress;
 use kubeon_wire::Op;
 
 use super::finding::LintFinding;
-use crate::input::{Seen, Snapshot};
+use crate::input::{Observation, Snapshot};
 use crate::output::{Plan, Step};
 
 pub(super) fn check(plan: &Plan, snapshot: &Snapshot) -> Vec<LintFinding> {
@@ -18,7 +18,7 @@ pub(super) fn check(plan: &Plan, snapshot: &Snapshot) -> Vec<LintFinding> {
 fn one_machine(plan: &Plan, snapshot: &Snapshot) -> Vec<String> {
     let mut texts = Vec::new();
     for address in plan.hosts.keys() {
-        let Some(facts) = snapshot.hosts.get(address).and_then(Seen::fresh) else { continue };
+        let Some(facts) = snapshot.hosts.get(address).and_then(Observation::fresh) else { continue };
         let others = facts.addresses.iter().map(|ip| HostAddress::from(*ip)).filter(|other| other > address);
         let others = others.filter(|other| plan.hosts.contains_key(other));
         texts.extend(others.map(|other| format!("{address} and {other} are addresses of one host")));
@@ -37,7 +37,7 @@ fn wrong_entries(step: &Step, plan: &Plan) -> Vec<String> {
             *other != own && plan.hosts.values().any(|host| host.name.as_str() == other.as_str())
         });
         texts.extend(others.map(|other| {
-            format!("{} gives {other} the address {}, which is {own}'s", step.id, entry.address)
+            format!("{} maps {other} to {}, which is the address of {own}", step.id, entry.address)
         }));
     }
     texts

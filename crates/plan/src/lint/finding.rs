@@ -2,20 +2,20 @@
 
 use serde::{Deserialize, Serialize};
 
-/// How bad a finding is.
+/// The severity of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Severity {
     /// The plan must not be applied.
     Fatal,
-    /// A person should know.
+    /// The user should know; the plan may be applied.
     Warn,
 }
 
 /// A violation of a rule.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LintFinding {
-    /// How bad it is.
+    /// Its severity.
     pub severity: Severity,
     /// The rule, such as `quorum`.
     pub rule: String,

@@ -1,5 +1,5 @@
-//! Rules that every plan must keep. They are checked after planning and again right before `apply`, where a fatal
-//! finding stops the reconcile.
+//! Rules that every plan must keep. They are checked after planning and again right before `apply`, where a
+//! fatal finding stops the reconcile.
 
 mod address;
 mod drain;

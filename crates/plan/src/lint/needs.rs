@@ -13,7 +13,7 @@ pub(super) fn reaches(plan: &Plan, from: &Step, target: &StepId) -> bool {
             if need == target {
                 return true;
             }
-            if done.insert(need.as_str()) {
+            if done.insert(need) {
                 open.extend(plan.steps.iter().find(|other| &other.id == need));
             }
         }

@@ -1,19 +1,18 @@
-//! Existing etcd members are changed one after another. They may be repaired in parallel only if the quorum is known to
-//! be lost already.
+//! Existing etcd members are changed one after another. They may be repaired in parallel only if the quorum
+//! is known to be lost already.
 
 use kubeon_api::{HostAddress, HostRole};
 
 use super::finding::LintFinding;
 use super::needs::reaches;
-use crate::input::{Seen, Snapshot};
+use crate::context::records;
+use crate::input::{Observation, Snapshot};
 use crate::output::{Plan, Step};
 use crate::quorum::{Quorum, is_member, quorum};
 
 pub(super) fn check(plan: &Plan, snapshot: &Snapshot) -> Vec<LintFinding> {
-    let facts = |address: &HostAddress| snapshot.hosts.get(address).and_then(Seen::fresh);
-    let existed = |step: &&Step| {
-        facts(&step.host).is_some_and(|facts| facts.journal.iter().any(|entry| step.id == *entry.id))
-    };
+    let facts = |address: &HostAddress| snapshot.hosts.get(address).and_then(Observation::fresh);
+    let existed = |step: &&Step| facts(&step.host).is_some_and(|facts| records(&facts.journal, &step.id));
     let masters = plan.hosts.iter().filter(|(_, host)| host.fence.role == HostRole::Master);
     if quorum(masters.filter_map(|(address, host)| Some((&host.name, facts(address)?)))) == Quorum::Lost {
         return Vec::new();

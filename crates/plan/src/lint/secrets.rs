@@ -17,7 +17,7 @@ pub(super) fn check(plan: &Plan, _: &Snapshot) -> Vec<LintFinding> {
 }
 
 fn found(step: &Step) -> Vec<String> {
-    let clear = |place: &str| format!("{} holds a secret in clear: {place}", step.id);
+    let plain = |place: &str| format!("{} holds a secret in plain text: {place}", step.id);
     let mut found = Vec::new();
     match &step.op {
         Op::Files { files } => {
@@ -27,7 +27,7 @@ fn found(step: &Step) -> Vec<String> {
                     Content::Sealed(_) => (true, false),
                     Content::Secret(secret) => (false, is_key(secret) && file.mode & 0o077 != 0),
                 };
-                found.extend(open.then(|| clear(&file.path)));
+                found.extend(open.then(|| plain(&file.path)));
                 found
                     .extend(wide.then(|| format!("{} would make {} readable by others", step.id, file.path)));
             }
@@ -36,12 +36,12 @@ fn found(step: &Step) -> Vec<String> {
             let is_open = |object: &&kubeon_wire::ApiObject| {
                 object.body["kind"] == "Secret" || is_secret(&object.body.to_string())
             };
-            found.extend(objects.iter().filter(is_open).map(|object| clear(&object.path)));
+            found.extend(objects.iter().filter(is_open).map(|object| plain(&object.path)));
         }
-        Op::Service { name, unit, .. } => found.extend(is_secret(unit).then(|| clear(name))),
+        Op::Service { name, unit, .. } => found.extend(is_secret(unit).then(|| plain(name))),
         Op::Hosts { entries } => {
             let names = entries.iter().flat_map(|entry| &entry.names);
-            found.extend(names.filter(|name| is_secret(name)).map(|_| clear("/etc/hosts")));
+            found.extend(names.filter(|name| is_secret(name)).map(|_| plain("/etc/hosts")));
         }
         _ => {}
     }

@@ -1,22 +1,22 @@
-//! No destructive step runs on a host that was not observed. No node is removed without a drain unless the cluster reported
-//! that it is not Ready or does not exist.
+//! No destructive step runs on a host that was not observed. No node is removed without a drain unless the
+//! cluster reported that it is not Ready or does not exist.
 
 use kubeon_wire::Op;
 
 use super::finding::LintFinding;
-use crate::input::{Seen, Snapshot};
+use crate::input::{Observation, Snapshot};
 use crate::output::{Plan, Step};
 
 pub(super) fn check(plan: &Plan, snapshot: &Snapshot) -> Vec<LintFinding> {
     let destructive = plan.steps.iter().filter(|step| step.destructive);
     destructive
-        .filter_map(|step| unseen(step, snapshot).or_else(|| removed_without_drain(step, plan, snapshot)))
+        .filter_map(|step| unobserved(step, snapshot).or_else(|| removed_without_drain(step, plan, snapshot)))
         .collect()
 }
 
-fn unseen(step: &Step, snapshot: &Snapshot) -> Option<LintFinding> {
-    let seen = snapshot.hosts.get(&step.host).and_then(Seen::fresh).is_some();
-    (!seen).then(|| {
+fn unobserved(step: &Step, snapshot: &Snapshot) -> Option<LintFinding> {
+    let observed = snapshot.hosts.get(&step.host).and_then(Observation::fresh).is_some();
+    (!observed).then(|| {
         LintFinding::fatal(
             "unknown",
             format!("{} is destructive and runs on {}, which was not observed", step.id, step.host),
@@ -31,9 +31,9 @@ fn removed_without_drain(step: &Step, plan: &Plan, snapshot: &Snapshot) -> Optio
     if plan.steps.iter().any(drains) {
         return None;
     }
-    let facts = snapshot.hosts.values().filter_map(Seen::fresh);
+    let facts = snapshot.hosts.values().filter_map(Observation::fresh);
     let ready: Vec<bool> = facts
-        .filter_map(|facts| facts.cluster.as_ref().filter(|seen| seen.api_ready)?.nodes.as_ref())
+        .filter_map(|facts| facts.cluster.as_ref().filter(|cluster| cluster.api_ready)?.nodes.as_ref())
         .map(|nodes| nodes.get(node.as_str()).is_some_and(|node| node.ready))
         .collect();
     let text = match ready.as_slice() {

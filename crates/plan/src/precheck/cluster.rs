@@ -1,4 +1,4 @@
-//! Whose a host is, and whether it can be told from the others.
+//! Checks of the ownership of a host, and of identities that hosts must not share.
 
 use kubeon_api::Remedy;
 use kubeon_api::kubernetes_cluster::LoadBalancer;
@@ -6,21 +6,21 @@ use kubeon_api::kubernetes_cluster::LoadBalancer;
 use super::host_conflicts;
 use super::rule::{CheckRule, Subject, Verdict, rule};
 
-/// Whose host it is.
+/// Checks that the host is free or belongs to the cluster.
 pub(super) const OWNER: &[CheckRule] =
     &[rule("claim", claim), rule("leftover", leftover), rule("own-services", own_services)];
 
-/// What hosts must not share.
+/// Checks of identities that must be unique.
 pub(super) const IDENTITY: &[CheckRule] =
     &[rule("name", name), rule("machine-id", machine_id), rule("product-uuid", product_uuid)];
 
-/// No other cluster that kubeon made holds the host.
-fn claim(it: &Subject<'_>) -> Verdict {
-    let name = &it.intent.spec.name;
-    let Some(claim) = &it.facts.claim else { return Verdict::good("free", "free") };
+/// The host does not belong to another cluster that kubeon created.
+fn claim(subject: &Subject<'_>) -> Verdict {
+    let name = &subject.intent.spec.name;
+    let Some(claim) = &subject.facts.claim else { return Verdict::good("free", "free") };
     let message = if claim.cluster != *name {
         Some(format!("belongs to cluster {}", claim.cluster))
-    } else if claim.uid != it.intent.uid {
+    } else if claim.uid != subject.intent.uid {
         Some(format!(
             "belongs to another cluster named {} (identity {}), which was created elsewhere",
             claim.cluster, claim.uid
@@ -28,71 +28,74 @@ fn claim(it: &Subject<'_>) -> Verdict {
     } else {
         None
     };
-    Verdict::good(format!("of cluster {}", claim.cluster), format!("free, or of {name}"))
+    Verdict::good(format!("cluster {}", claim.cluster), format!("free, or cluster {name}"))
         .error(message)
-        .remedy(Remedy::FreeHost(it.spec.address))
+        .remedy(Remedy::FreeHost(subject.spec.address))
 }
 
-/// No other program made a cluster here.
-fn leftover(it: &Subject<'_>) -> Verdict {
-    let foreign = if it.facts.claim.is_none() { it.facts.foreign.join(", ") } else { String::new() };
-    let message = (!foreign.is_empty()).then(|| format!("carries another cluster (found {foreign})"));
+/// The host does not contain a cluster that another program created.
+fn leftover(subject: &Subject<'_>) -> Verdict {
+    let foreign =
+        if subject.facts.claim.is_none() { subject.facts.foreign.join(", ") } else { String::new() };
+    let message = (!foreign.is_empty()).then(|| format!("contains another cluster (found {foreign})"));
     let found = if foreign.is_empty() { "nothing".to_owned() } else { foreign };
     Verdict::good(found, "nothing of another cluster")
         .error(message)
-        .remedy(Remedy::FreeHost(it.spec.address))
+        .remedy(Remedy::FreeHost(subject.spec.address))
 }
 
-/// It has none of the programs that a cluster brings along: a cluster takes their places, and its end their data.
-fn own_services(it: &Subject<'_>) -> Verdict {
-    // Only these hosts get a haproxy; on others it may well be the load balancer that is not managed.
-    let haproxy = !it.master && it.intent.spec.settings.load_balancer == LoadBalancer::Haproxy;
-    let free = it.facts.claim.is_none();
-    let services = it.facts.own_services.iter().map(String::as_str);
-    let own: Vec<&str> = services.filter(|name| free && (haproxy || *name != "haproxy")).collect();
-    let own = own.join(", ");
-    let message = (!own.is_empty()).then(|| {
+/// The host has no services of its own that the cluster would replace. Destroying the cluster would remove
+/// their data.
+fn own_services(subject: &Subject<'_>) -> Verdict {
+    // Only these hosts get a haproxy. On other hosts, haproxy may be the external load balancer.
+    let haproxy =
+        !subject.role.is_master() && subject.intent.spec.settings.load_balancer == LoadBalancer::Haproxy;
+    let free = subject.facts.claim.is_none();
+    let services = subject.facts.own_services.iter().map(String::as_str);
+    let replaced: Vec<&str> = services.filter(|name| free && (haproxy || *name != "haproxy")).collect();
+    let replaced = replaced.join(", ");
+    let message = (!replaced.is_empty()).then(|| {
         format!(
-            "has services of its own ({own}), which the cluster would replace and whose data destroying it would remove; \
-             remove them first, or go on all the same"
+            "has services of its own ({replaced}): the cluster would replace them, and destroying the cluster would remove \
+             their data; remove them first, or ignore this check"
         )
     });
-    let found = if own.is_empty() { "none".to_owned() } else { own };
-    Verdict::good(found, "none that a cluster brings along")
+    let found = if replaced.is_empty() { "none".to_owned() } else { replaced };
+    Verdict::good(found, "none that the cluster would replace")
         .error(message)
         .remedy(Remedy::Ignore("own-services".to_owned()))
 }
 
-/// It has a name that can be a node's, and no other host has it.
-fn name(it: &Subject<'_>) -> Verdict {
+/// The host has a valid node name that no other host has.
+fn name(subject: &Subject<'_>) -> Verdict {
     let wanted = "a name that no other host has";
-    let Some(name) = host_conflicts::name(it.spec, it.facts) else {
-        let why = "has no usable name of its own".to_owned();
-        let verdict = Verdict::good(it.facts.hostname.clone(), wanted).error(Some(why));
-        return verdict.remedy(Remedy::NameHost(it.spec.address));
+    let Some(name) = host_conflicts::name(subject.spec, subject.facts) else {
+        let why = "has no hostname that is a valid node name".to_owned();
+        let verdict = Verdict::good(subject.facts.hostname.clone(), wanted).error(Some(why));
+        return verdict.remedy(Remedy::NameHost(subject.spec.address));
     };
-    let message = it
+    let message = subject
         .host_conflicts
-        .same_name(&name, it.spec.address)
-        .map(|other| format!("is named {name} like {other} (Cluster hostname is duplicate)"));
-    Verdict::good(name, wanted).error(message).remedy(Remedy::NameHost(it.spec.address))
+        .same_name(&name, subject.spec.address)
+        .map(|other| format!("has the same name {name} as {other} (Cluster hostname is duplicate)"));
+    Verdict::good(name, wanted).error(message).remedy(Remedy::NameHost(subject.spec.address))
 }
 
-/// Copies of one machine share it, and with it the addresses that systemd derives from it.
-fn machine_id(it: &Subject<'_>) -> Verdict {
-    let id = &it.facts.machine_id;
-    let message = it.host_conflicts.same_machine_id(id, it.spec.address).map(|other| {
-        format!("has the machine id of {other}: a copied machine; make a new one: rm /etc/machine-id && systemd-machine-id-setup")
+/// The machine id is unique. Copies of a machine share it, and systemd derives network addresses from it.
+fn machine_id(subject: &Subject<'_>) -> Verdict {
+    let id = &subject.facts.machine_id;
+    let message = subject.host_conflicts.same_machine_id(id, subject.spec.address).map(|other| {
+        format!("has the same machine id as {other}, as copied machines do; create a new one: rm /etc/machine-id && systemd-machine-id-setup")
     });
-    Verdict::good(id.clone(), "its own").warning(message)
+    Verdict::good(id.clone(), "unique").warning(message)
 }
 
-/// Kubernetes tells machines apart by it.
-fn product_uuid(it: &Subject<'_>) -> Verdict {
-    let id = &it.facts.product_uuid;
-    let message = it
+/// The product UUID is unique. Kubernetes uses it to distinguish machines.
+fn product_uuid(subject: &Subject<'_>) -> Verdict {
+    let id = &subject.facts.product_uuid;
+    let message = subject
         .host_conflicts
-        .same_product_uuid(id, it.spec.address)
-        .map(|other| format!("has the product uuid of {other}: a copied virtual machine"));
-    Verdict::good(id.clone(), "its own").warning(message)
+        .same_product_uuid(id, subject.spec.address)
+        .map(|other| format!("has the same product UUID as {other}, as copied virtual machines do"));
+    Verdict::good(id.clone(), "unique").warning(message)
 }

@@ -1,13 +1,13 @@
-//! What hosts of one cluster must not share.
+//! Values that must be unique among the hosts of a cluster.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use kubeon_api::{HostAddress, HostName};
 use kubeon_wire::Facts;
 
-use crate::input::{HostSpec, Intent, Seen, Snapshot};
+use crate::input::{HostSpec, Intent, Observation, Snapshot};
 
-/// Who shares what.
+/// The hosts of a cluster by the values that must be unique.
 pub(super) struct HostConflicts<'a> {
     hosts: BTreeSet<HostAddress>,
     names: BTreeMap<String, Vec<HostAddress>>,
@@ -16,7 +16,7 @@ pub(super) struct HostConflicts<'a> {
     mtus: BTreeMap<u32, usize>,
 }
 
-/// The name that the host has as a node; `None` where its own is none.
+/// The node name of the host; `None` if its hostname is not a valid node name.
 pub(super) fn name(spec: &HostSpec, facts: &Facts) -> Option<String> {
     if let Some(name) = &spec.name {
         return Some(name.to_string());
@@ -25,7 +25,7 @@ pub(super) fn name(spec: &HostSpec, facts: &Facts) -> Option<String> {
     own.split('.').next().unwrap_or_default().parse::<HostName>().ok().map(|name| name.to_string())
 }
 
-/// MTU of the link that has the host's address.
+/// The MTU of the link with the address of the host.
 pub(super) fn mtu(spec: &HostSpec, facts: &Facts) -> Option<u32> {
     facts.links.iter().find(|link| link.address == spec.address.ip()).map(|link| link.mtu)
 }
@@ -40,7 +40,9 @@ impl<'a> HostConflicts<'a> {
             mtus: BTreeMap::new(),
         };
         for spec in intent.spec.hosts() {
-            let Some(facts) = snapshot.hosts.get(&spec.address).and_then(Seen::fresh) else { continue };
+            let Some(facts) = snapshot.hosts.get(&spec.address).and_then(Observation::fresh) else {
+                continue;
+            };
             if let Some(name) = name(spec, facts) {
                 host_conflicts.names.entry(name).or_default().push(spec.address);
             }
@@ -59,12 +61,12 @@ impl<'a> HostConflicts<'a> {
         host_conflicts
     }
 
-    /// Whether it is the address of one of the hosts.
-    pub(super) fn has(&self, place: &str) -> bool {
-        place.parse().is_ok_and(|address| self.hosts.contains(&address))
+    /// Whether the target is the address of a host of the cluster.
+    pub(super) fn is_host(&self, target: &str) -> bool {
+        target.parse().is_ok_and(|address| self.hosts.contains(&address))
     }
 
-    /// The first other host that has the same.
+    /// The first other host with the same value.
     fn other(all: Option<&Vec<HostAddress>>, own: HostAddress) -> Option<HostAddress> {
         all?.iter().copied().find(|other| *other != own)
     }
@@ -82,7 +84,7 @@ impl<'a> HostConflicts<'a> {
     }
 
     /// The MTU that most hosts have.
-    pub(super) fn usual_mtu(&self) -> Option<u32> {
+    pub(super) fn most_common_mtu(&self) -> Option<u32> {
         self.mtus.iter().max_by_key(|(_, count)| **count).map(|(mtu, _)| *mtu)
     }
 }

@@ -1,12 +1,13 @@
-//! Whether hosts can take part, told before anything is done to them: every check on every host, side by side.
+//! Checks whether hosts can take part in a cluster, before any host is changed. The report holds every check
+//! of every host.
 //!
 //! ```text
-//!   Intent, Snapshot ──► HostConflicts (what hosts must not share) ──► rules, one list ──► PrecheckReport
-//!                                                                   │
-//!                                          plan: refusals, notes ◄──┘
+//!   Intent, Snapshot ──► HostConflicts (values that must be unique) ──► rules, one list ──► PrecheckReport
+//!                                                                      │
+//!                                             plan: refusals, notes ◄──┘
 //! ```
 //!
-//! What a look could not tell is never held against a host. A check has a name, under which it may be ignored.
+//! A check does not fail if the probe did not report the value. A user may ignore most checks by name.
 
 mod cluster;
 mod host_conflicts;
@@ -17,18 +18,18 @@ mod rule;
 use kubeon_api::{HostRole, Refusal, Remedy};
 use kubeon_wire::{PrecheckHost, PrecheckReport, PrecheckResult, PrecheckSeverity as Severity};
 
-pub use network::{ConnectionTarget, questions};
+pub use network::{ConnectionTarget, connection_targets};
 
-use crate::input::{HostSpec, Intent, Seen, Snapshot};
+use crate::input::{HostSpec, Intent, Observation, ObservationFailure, Snapshot};
 use host_conflicts::HostConflicts;
 use rule::Verdict;
 pub(crate) use rule::{CheckRule, Subject};
 
-/// Whether the host can be looked at.
+/// Whether the host answers, and whether the login works. Hosts that fail one of them have no other checks.
 const REACH: &str = "reach";
 const LOGIN: &str = "login";
 
-/// Every other check, in the order in which they are told. Each table is beside the functions of its rules.
+/// Every other check, in the order of the report.
 pub(crate) fn rules() -> impl Iterator<Item = &'static CheckRule> {
     let tables = [
         cluster::OWNER,
@@ -41,78 +42,76 @@ pub(crate) fn rules() -> impl Iterator<Item = &'static CheckRule> {
     tables.into_iter().flatten()
 }
 
-/// Checks that cannot be ignored: without them no step can run on a host.
-const NOT_TO_BE_IGNORED: [&str; 4] = [REACH, LOGIN, "claim", "system"];
+/// Checks that cannot be ignored: if one of them fails, no step can run on the host.
+const REQUIRED_CHECKS: [&str; 4] = [REACH, LOGIN, "claim", "system"];
 
 /// Whether a check may be ignored.
 ///
 /// # Errors
-/// Why it may not, in one sentence.
+/// The reason why it may not be ignored, in one sentence.
 pub fn may_be_ignored(check: &str) -> Result<(), String> {
-    if NOT_TO_BE_IGNORED.contains(&check) {
-        return Err(format!("{check} cannot be ignored: nothing can be done to such a host"));
+    if REQUIRED_CHECKS.contains(&check) {
+        return Err(format!("{check} cannot be ignored: if it fails, no step can run on the host"));
     }
     if rules().any(|rule| rule.name == check) {
         return Ok(());
     }
-    let names = rules().map(|rule| rule.name).filter(|name| !NOT_TO_BE_IGNORED.contains(name));
-    Err(format!("{check} is no check; there are {}", names.collect::<Vec<_>>().join(", ")))
+    let names = rules().map(|rule| rule.name).filter(|name| !REQUIRED_CHECKS.contains(name));
+    Err(format!("{check} is not a check; use one of {}", names.collect::<Vec<_>>().join(", ")))
 }
 
 /// Checks every host of the cluster. Hosts that leave it are not checked.
 #[must_use]
 pub fn precheck(intent: &Intent, snapshot: &Snapshot) -> PrecheckReport {
     let host_conflicts = HostConflicts::of(intent, snapshot);
-    let masters = intent.spec.masters.len();
     let mut hosts: Vec<PrecheckHost> = Vec::new();
-    for (index, spec) in intent.spec.hosts().enumerate() {
-        let master = index < masters;
+    for (role, spec) in intent.spec.hosts_with_roles() {
         hosts.push(match snapshot.hosts.get(&spec.address) {
-            Some(Seen::Fresh(facts)) => {
-                host(&Subject { intent, spec, master, facts, host_conflicts: &host_conflicts })
+            Some(Observation::Fresh(facts)) => {
+                host(&Subject { intent, spec, role, facts, host_conflicts: &host_conflicts })
             }
-            Some(Seen::Unknown { why, denied }) => unseen(intent, spec, master, why, *denied),
-            None => unseen(intent, spec, master, "was not asked", false),
+            Some(Observation::Unknown { why, failure }) => unobserved(intent, spec, role, why, *failure),
+            None => unobserved(intent, spec, role, "was not observed", ObservationFailure::NoAnswer),
         });
     }
     hosts.sort_by_key(|host| host.host);
-    let count = |bad: fn(&PrecheckResult) -> bool| {
-        let results = hosts.iter().flat_map(|host| &host.checks).filter(|result| bad(result));
+    let count = |counts: fn(&PrecheckResult) -> bool| {
+        let results = hosts.iter().flat_map(|host| &host.checks).filter(|result| counts(result));
         u32::try_from(results.count()).unwrap_or(u32::MAX)
     };
-    let (errors, warnings) = (count(PrecheckResult::prevents), count(|it| !it.ok && !it.prevents()));
+    let (errors, warnings) =
+        (count(PrecheckResult::prevents), count(|result| !result.ok && !result.prevents()));
     PrecheckReport { cluster: intent.spec.name.clone(), ok: errors == 0, errors, warnings, hosts }
 }
 
-/// What one rule says of a host.
-pub(crate) fn judge(rule: &CheckRule, subject: &Subject<'_>) -> PrecheckResult {
-    let Verdict { severity, found, wanted, message, remedy } = (rule.judge)(subject);
+/// The result of one rule for a host.
+pub(crate) fn evaluate(rule: &CheckRule, subject: &Subject<'_>) -> PrecheckResult {
+    let Verdict { severity, found, wanted, message, remedy } = (rule.evaluate)(subject);
     let ok = message.is_none();
     let ignored = !ok && subject.intent.ignore.contains(rule.name);
     let message = message.unwrap_or_default();
     PrecheckResult { check: rule.name.to_owned(), severity, ok, ignored, found, wanted, message, remedy }
 }
 
-/// Runs `each` with every host that was seen.
+/// Calls `each` for every observed host.
 pub(crate) fn subjects<'a>(intent: &'a Intent, snapshot: &'a Snapshot, mut each: impl FnMut(&Subject<'_>)) {
     let host_conflicts = HostConflicts::of(intent, snapshot);
-    let masters = intent.spec.masters.len();
-    for (index, spec) in intent.spec.hosts().enumerate() {
-        if let Some(facts) = snapshot.hosts.get(&spec.address).and_then(Seen::fresh) {
-            each(&Subject { intent, spec, master: index < masters, facts, host_conflicts: &host_conflicts });
+    for (role, spec) in intent.spec.hosts_with_roles() {
+        if let Some(facts) = snapshot.hosts.get(&spec.address).and_then(Observation::fresh) {
+            each(&Subject { intent, spec, role, facts, host_conflicts: &host_conflicts });
         }
     }
 }
 
 fn host(subject: &Subject<'_>) -> PrecheckHost {
-    let mut checks = vec![seen(REACH, "answers"), seen(LOGIN, "works")];
-    checks.extend(rules().map(|rule| judge(rule, subject)));
+    let mut checks = vec![passed(REACH, "answers"), passed(LOGIN, "works")];
+    checks.extend(rules().map(|rule| evaluate(rule, subject)));
     let ok = !checks.iter().any(PrecheckResult::prevents);
     let name = host_conflicts::name(subject.spec, subject.facts).unwrap_or_default();
-    PrecheckHost { host: subject.spec.address, name, role: HostRole::of(subject.master), ok, checks }
+    PrecheckHost { host: subject.spec.address, name, role: subject.role.clone(), ok, checks }
 }
 
-fn seen(check: &str, found: &str) -> PrecheckResult {
+fn passed(check: &str, found: &str) -> PrecheckResult {
     PrecheckResult {
         check: check.to_owned(),
         severity: Severity::Error,
@@ -125,25 +124,45 @@ fn seen(check: &str, found: &str) -> PrecheckResult {
     }
 }
 
-fn unseen(intent: &Intent, spec: &HostSpec, master: bool, why: &str, denied: bool) -> PrecheckHost {
-    let left_out = !master && intent.skip_hosts.contains(&spec.address);
-    let refusal = unreachable(spec, master, why);
+fn unobserved(
+    intent: &Intent,
+    spec: &HostSpec,
+    role: HostRole,
+    why: &str,
+    failure: ObservationFailure,
+) -> PrecheckHost {
+    let denied = failure != ObservationFailure::NoAnswer;
+    let skipped = !role.is_master() && intent.skip_hosts.contains(&spec.address);
+    let refusal = unobserved_refusal(spec, &role, why, failure);
     let failed = PrecheckResult {
         ok: false,
-        ignored: left_out,
+        ignored: skipped,
         found: if denied { "is refused" } else { "does not answer" }.to_owned(),
         message: refusal.reason,
         remedy: refusal.remedy,
-        ..seen(if denied { LOGIN } else { REACH }, if denied { "works" } else { "answers" })
+        ..passed(if denied { LOGIN } else { REACH }, if denied { "works" } else { "answers" })
     };
-    let checks = if denied { vec![seen(REACH, "answers"), failed] } else { vec![failed] };
+    let checks = if denied { vec![passed(REACH, "answers"), failed] } else { vec![failed] };
     let name = spec.name.as_ref().map(ToString::to_string).unwrap_or_default();
-    PrecheckHost { host: spec.address, name, role: HostRole::of(master), ok: left_out, checks }
+    PrecheckHost { host: spec.address, name, role, ok: skipped, checks }
+}
+
+/// Refuses a host whose SSH key is not known.
+pub(crate) fn unknown_host_key(spec: &HostSpec, why: &str) -> Refusal {
+    Refusal::host(spec.address, why).with(Remedy::TrustHostKey(spec.address))
 }
 
 /// Refuses a host that cannot be observed, for the reason `why`.
-pub(crate) fn unreachable(spec: &HostSpec, master: bool, why: &str) -> Refusal {
-    if master {
+pub(crate) fn unobserved_refusal(
+    spec: &HostSpec,
+    role: &HostRole,
+    why: &str,
+    failure: ObservationFailure,
+) -> Refusal {
+    if failure == ObservationFailure::UnknownHostKey {
+        return unknown_host_key(spec, why);
+    }
+    if role.is_master() {
         let reason = format!("{why}; a master cannot be left out: bring it back or name another");
         return Refusal::host(spec.address, reason);
     }

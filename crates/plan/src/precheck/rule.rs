@@ -1,23 +1,23 @@
-//! A rule of the precheck: what it is asked about, and what it finds.
+//! A rule of the precheck: its input and its result.
 
-use kubeon_api::Remedy;
+use kubeon_api::{HostRole, Remedy};
 use kubeon_wire::{Facts, PrecheckSeverity as Severity};
 
 use super::host_conflicts::HostConflicts;
 use crate::input::{HostSpec, Intent};
 
-/// A host that was seen, and all that is asked about it.
+/// An observed host, with everything that a rule may read.
 pub(crate) struct Subject<'a> {
     pub(crate) intent: &'a Intent,
     pub(crate) spec: &'a HostSpec,
-    pub(crate) master: bool,
+    pub(crate) role: HostRole,
     pub(crate) facts: &'a Facts,
     pub(super) host_conflicts: &'a HostConflicts<'a>,
 }
 
-/// What a rule finds.
+/// The result of a rule.
 pub(crate) struct Verdict {
-    /// How bad the message is; where there is none, how bad it could be.
+    /// The severity of the message. Without a message: the severity that it would have.
     pub(super) severity: Severity,
     pub(super) found: String,
     pub(super) wanted: String,
@@ -36,14 +36,14 @@ impl Verdict {
         }
     }
 
-    /// With a message, the check fails.
+    /// Sets the severity to error. With a message, the check fails.
     pub(super) fn error(mut self, message: Option<String>) -> Self {
         self.severity = Severity::Error;
         self.message = message;
         self
     }
 
-    /// With a message, the check warns. An earlier message stays.
+    /// With a message, the check warns. An earlier message is kept.
     pub(super) fn warning(mut self, message: Option<String>) -> Self {
         if self.message.is_none() && message.is_some() {
             self.severity = Severity::Warning;
@@ -52,19 +52,18 @@ impl Verdict {
         self
     }
 
-    /// What a person can do, where there is a message.
+    /// Sets the remedy, if there is a message.
     pub(super) fn remedy(self, remedy: Remedy) -> Self {
         Self { remedy: self.message.is_some().then_some(remedy), ..self }
     }
 }
 
-/// A check.
+/// A check and its function.
 pub(crate) struct CheckRule {
-    /// Its name.
     pub(crate) name: &'static str,
-    pub(crate) judge: fn(&Subject<'_>) -> Verdict,
+    pub(crate) evaluate: fn(&Subject<'_>) -> Verdict,
 }
 
-pub(super) const fn rule(name: &'static str, judge: fn(&Subject<'_>) -> Verdict) -> CheckRule {
-    CheckRule { name, judge }
+pub(super) const fn rule(name: &'static str, evaluate: fn(&Subject<'_>) -> Verdict) -> CheckRule {
+    CheckRule { name, evaluate }
 }

@@ -10,14 +10,14 @@ fn subjects(spec: DesiredCluster) -> Vec<String> {
 }
 
 #[test]
-fn accepts_a_plain_cluster_without_a_word() {
+fn accepts_a_plain_cluster_without_warnings() {
     let (_, notes) =
         validate(spec(&["172.30.0.11"], &["172.30.0.12"]), &["v1.36.3".parse().unwrap()]).unwrap();
     assert!(notes.is_empty(), "{notes:?}");
 }
 
 #[test]
-fn tells_all_reasons_at_once() {
+fn reports_all_reasons_at_once() {
     let mut wrong = spec(&["172.30.0.11", "172.30.0.11"], &["172.30.0.11", "172.30.0.12", "172.30.0.12"]);
     wrong.settings.pod_cidr = "10.64.0.0/12".parse().unwrap();
     wrong.version = "v1.29.9".parse().unwrap();
@@ -51,30 +51,30 @@ fn refuses_more_hosts_than_the_pod_network_has_ranges() {
 }
 
 #[test]
-fn refuses_what_no_plan_can_follow_by_field() {
-    let mut ahead = spec(&["172.30.0.11"], &[]);
-    ahead.settings = ClusterSettings {
+fn refuses_unsupported_settings_by_field() {
+    let mut unsupported = spec(&["172.30.0.11"], &[]);
+    unsupported.settings = ClusterSettings {
         deploy_mode: DeployMode::Container,
         proxy_mode: ProxyMode::Ipvs,
         load_balancer: LoadBalancer::Updater,
-        ..ahead.settings
+        ..unsupported.settings
     };
     assert_eq!(
-        subjects(ahead),
+        subjects(unsupported),
         [
-            "argument spec.cluster.deployMode",
-            "argument spec.cluster.network.proxyMode",
-            "argument spec.cluster.loadBalancer.mode"
+            "setting spec.cluster.deployMode",
+            "setting spec.cluster.network.proxyMode",
+            "setting spec.cluster.loadBalancer.mode"
         ]
     );
     let mut named = spec(&["172.30.0.11"], &[]);
     named.settings.load_balancer =
         LoadBalancer::External { address: "lb.example.com".parse().unwrap(), port: 6443 };
-    assert_eq!(subjects(named), ["argument spec.cluster.loadBalancer.address"]);
+    assert_eq!(subjects(named), ["setting spec.cluster.loadBalancer.address"]);
 }
 
 #[test]
-fn authorities_live_as_long_as_a_file_may_say() {
+fn certificate_authorities_are_valid_for_1_to_100_years() {
     for (years, refused) in [(0, true), (1, false), (100, false), (101, true), (1000, true)] {
         let mut spec = spec(&["172.30.0.11"], &[]);
         spec.settings.ca_years = years;
@@ -91,8 +91,8 @@ fn authorities_live_as_long_as_a_file_may_say() {
 }
 
 #[test]
-fn warns_of_an_even_number_of_masters() {
+fn warns_about_an_even_number_of_masters() {
     let (_, notes) =
         validate(spec(&["172.30.0.11", "172.30.0.12"], &[]), &["v1.36.3".parse().unwrap()]).unwrap();
-    assert_eq!(notes[0].text, "2 masters survive no failure that 1 does not; use 1, 3 or 5");
+    assert_eq!(notes[0].text, "2 masters tolerate no more failures than 1; use 1, 3 or 5");
 }

@@ -1,7 +1,7 @@
-//! Every rule must be able to fire: plans that nobody would make.
+//! Every rule must detect its violation: plans that the planner would never make.
 
 use crate::support::{address, bare_hosts, behind_load_balancer, intent};
-use kubeon_plan::{Plan, Seen, Severity, Snapshot, destroy, lint, plan, sim};
+use kubeon_plan::{Observation, ObservationFailure, Plan, Severity, Snapshot, destroy, lint, plan, sim};
 use kubeon_wire::{ApiObject, Content, File, HostsEntry, Op};
 use serde_json::{Value, json};
 
@@ -10,7 +10,7 @@ fn made() -> (Plan, Snapshot) {
     (plan(&intent(1, 2), &snapshot).unwrap(), snapshot)
 }
 
-/// The rules that a plan breaks whose first step does this instead.
+/// The rules that a plan violates if its first step has this effect.
 fn broken_by(op: Op) -> Vec<String> {
     let (mut plan, snapshot) = made();
     plan.steps[0].op = op;
@@ -35,7 +35,7 @@ fn names(at: usize, name: &str) -> Op {
 }
 
 #[test]
-fn secrets_are_found_wherever_a_step_could_hold_them() {
+fn secrets_are_found_in_every_kind_of_step() {
     for op in [
         file("-----BEGIN EC PRIVATE KEY-----\nMH"),
         file("users:\n- user:\n    client-key-data: LS0t\n"),
@@ -52,7 +52,7 @@ fn secrets_are_found_wherever_a_step_could_hold_them() {
 }
 
 #[test]
-fn words_that_only_look_like_secrets_are_none() {
+fn texts_that_resemble_secrets_are_accepted() {
     for op in [
         file("tokens: 3\ntoken:\n"),
         file("authentication-token-webhook: true\n"),
@@ -61,10 +61,10 @@ fn words_that_only_look_like_secrets_are_none() {
     ] {
         assert_eq!(broken_by(op.clone()), Vec::<String>::new(), "{op:?}");
     }
-    // And none of what is really made is taken for one.
-    for wish in [intent(3, 2), behind_load_balancer(3, 2)] {
+    // The rule accepts the steps of real plans.
+    for desired in [intent(3, 2), behind_load_balancer(3, 2)] {
         let snapshot = bare_hosts(5);
-        assert_eq!(lint(&plan(&wish, &snapshot).unwrap(), &snapshot), []);
+        assert_eq!(lint(&plan(&desired, &snapshot).unwrap(), &snapshot), []);
     }
 }
 
@@ -81,8 +81,8 @@ fn an_address_belongs_to_one_host() {
     assert_eq!(broken_by(names(1, "h2")), Vec::<String>::new());
     assert_eq!(broken_by(names(0, "apiserver.cluster.local")), Vec::<String>::new());
     let (plan, mut snapshot) = made();
-    let Some(kubeon_plan::Seen::Fresh(facts)) = snapshot.hosts.get_mut(&address(0)) else {
-        panic!("not seen")
+    let Some(kubeon_plan::Observation::Fresh(facts)) = snapshot.hosts.get_mut(&address(0)) else {
+        panic!("not observed")
     };
     facts.addresses = vec![address(0).ip(), address(2).ip()];
     let found = lint(&plan, &snapshot);
@@ -91,19 +91,20 @@ fn an_address_belongs_to_one_host() {
 }
 
 #[test]
-fn nothing_is_destroyed_on_a_host_that_was_not_seen() {
-    let (wish, mut snapshot) = (intent(1, 2), bare_hosts(3));
-    let made = plan(&wish, &snapshot).unwrap();
+fn no_destructive_step_runs_on_a_host_that_was_not_observed() {
+    let (desired, mut snapshot) = (intent(1, 2), bare_hosts(3));
+    let made = plan(&desired, &snapshot).unwrap();
     sim::apply(&made, made.steps.len(), &mut snapshot);
-    let end = destroy(&wish, &snapshot).unwrap();
-    assert_eq!(end.steps.len(), 3, "every host is to be reset");
+    let end = destroy(&desired, &snapshot).unwrap();
+    assert_eq!(end.steps.len(), 3, "every host is reset");
     assert_eq!(lint(&end, &snapshot), []);
-    // The plan was made while the host answered, and is looked at once more right before it is applied.
-    let silent = Seen::Unknown { why: "no route to host".to_owned(), denied: false };
-    for seen in [Some(silent), None] {
+    // The host answered when the plan was made. The plan is checked again right before it is applied.
+    let unreachable =
+        Observation::Unknown { why: "no route to host".to_owned(), failure: ObservationFailure::NoAnswer };
+    for observation in [Some(unreachable), None] {
         let mut later = snapshot.clone();
         later.hosts.remove(&address(1));
-        later.hosts.extend(seen.map(|seen| (address(1), seen)));
+        later.hosts.extend(observation.map(|observation| (address(1), observation)));
         let found = lint(&end, &later);
         assert_eq!(found.len(), 1, "{found:?}");
         assert_eq!((found[0].rule.as_str(), found[0].severity), ("unknown", Severity::Fatal));
@@ -124,7 +125,7 @@ fn names_belong_to_one_host() {
 }
 
 #[test]
-fn steps_come_in_order_once_and_on_hosts_of_the_plan() {
+fn steps_are_ordered_unique_and_on_hosts_of_the_plan() {
     let broken = |change: fn(&mut Plan)| {
         let (mut plan, snapshot) = made();
         change(&mut plan);

@@ -1,4 +1,4 @@
-//! Golden stories of plans, and the rules that every plan keeps.
+//! Golden stories of plans, and tests of the checks and lint rules.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test stops at what it did not expect")]
 

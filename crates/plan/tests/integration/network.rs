@@ -1,12 +1,12 @@
-//! The network down to what programs read on every host: how Services are implemented, how large pods' packets are.
+//! The network configuration of every host: the proxy mode and the MTU of pods.
 
-use crate::support::{address, bare_hosts, intent};
+use crate::support::{address, bare_hosts, intent, step};
 use kubeon_api::kubernetes_cluster::ProxyMode;
-use kubeon_plan::{Intent, Plan, Seen, Snapshot, plan, validate};
+use kubeon_plan::{Intent, Observation, Plan, Snapshot, plan, validate};
 use kubeon_wire::{Content, LinkFact, Op};
 use serde_json::{Value, json};
 
-fn asks_for(mode: ProxyMode) -> Intent {
+fn intent_with(mode: ProxyMode) -> Intent {
     let intent = intent(1, 1);
     let mut spec = (*intent.spec).clone();
     spec.settings.proxy_mode = mode;
@@ -15,14 +15,14 @@ fn asks_for(mode: ProxyMode) -> Intent {
 }
 
 /// Two hosts; the kernel of the second has no nftables.
-fn one_without_nftables() -> Snapshot {
+fn second_without_nftables() -> Snapshot {
     let mut snapshot = bare_hosts(2);
-    let Some(Seen::Fresh(facts)) = snapshot.hosts.get_mut(&address(1)) else { panic!("not seen") };
+    let Some(Observation::Fresh(facts)) = snapshot.hosts.get_mut(&address(1)) else { panic!("not observed") };
     facts.has_nftables = false;
     snapshot
 }
 
-/// What a host finds in a file that the plan writes there.
+/// The content of a file that the plan writes on a host.
 fn config(plan: &Plan, index: usize, path: &str) -> Value {
     let steps = plan.steps.iter().filter(|step| step.host == address(index));
     let files = steps.filter_map(|step| match &step.op {
@@ -34,46 +34,48 @@ fn config(plan: &Plan, index: usize, path: &str) -> Value {
     serde_json::from_str(text).unwrap()
 }
 
-/// Both programs of a host use the same rules: they would not see each other's.
+/// kube-proxy and flannel of a host use the same proxy mode: neither sees the rules of the other mode.
 #[track_caller]
-fn says(plan: &Plan, index: usize, mode: &str) {
+fn assert_mode(plan: &Plan, index: usize, mode: &str) {
     let proxy = config(plan, index, "/etc/kubernetes/kube-proxy.yaml");
     let flannel = config(plan, index, "/etc/kubernetes/flannel.json");
     assert_eq!(proxy["mode"], mode, "{proxy}");
     assert_eq!(flannel["EnableNFTables"], json!(mode == "nftables"), "{flannel}");
-    let step = plan.steps.iter().find(|step| *step.id == format!("network/config@h{}", index + 1)).unwrap();
+    let step = step(plan, &format!("network/config@h{}", index + 1));
     assert!(step.title.contains(&format!("kube-proxy ({mode})")), "{}", step.title);
 }
 
 #[test]
-fn every_host_does_as_it_was_asked() {
+fn every_host_uses_the_requested_proxy_mode() {
     for (mode, text) in [(ProxyMode::Nftables, "nftables"), (ProxyMode::Iptables, "iptables")] {
-        let plan = plan(&asks_for(mode), &bare_hosts(2)).unwrap();
-        says(&plan, 0, text);
-        says(&plan, 1, text);
+        let plan = plan(&intent_with(mode), &bare_hosts(2)).unwrap();
+        assert_mode(&plan, 0, text);
+        assert_mode(&plan, 1, text);
         assert!(plan.notes.is_empty(), "{:?}", plan.notes);
     }
 }
 
 #[test]
-fn a_host_whose_kernel_has_no_nftables_uses_iptables_and_that_is_told() {
-    let plan = plan(&asks_for(ProxyMode::Nftables), &one_without_nftables()).unwrap();
-    says(&plan, 0, "nftables");
-    says(&plan, 1, "iptables");
+fn a_host_whose_kernel_has_no_nftables_uses_iptables_with_a_note() {
+    let plan = plan(&intent_with(ProxyMode::Nftables), &second_without_nftables()).unwrap();
+    assert_mode(&plan, 0, "nftables");
+    assert_mode(&plan, 1, "iptables");
     let notes: Vec<_> = plan.notes.iter().map(|note| (note.host, note.text.as_str())).collect();
     assert_eq!(notes, [(Some(address(1)), "its kernel has no nftables: kube-proxy uses iptables here")]);
 }
 
 #[test]
-fn packets_of_pods_fit_into_those_of_the_hosts_link() {
+fn the_mtu_of_pods_fits_the_link_of_the_host() {
     let size = |name: &str, mtu| {
         let mut snapshot = bare_hosts(1);
-        let Some(Seen::Fresh(facts)) = snapshot.hosts.get_mut(&address(0)) else { panic!("not seen") };
+        let Some(Observation::Fresh(facts)) = snapshot.hosts.get_mut(&address(0)) else {
+            panic!("not observed")
+        };
         let other = LinkFact { address: address(1).ip(), name: "eth1".to_owned(), mtu: 1300 };
         facts.links = vec![other, LinkFact { address: address(0).ip(), name: name.to_owned(), mtu }];
         let plan = plan(&intent(1, 0), &snapshot).unwrap();
         config(&plan, 0, "/etc/kubernetes/cni.json.template")["plugins"][0]["mtu"].clone()
     };
     assert_eq!([size("eth0", 1500), size("eth0", 9000), size("eth0", 1400)], [1450, 8950, 1350]);
-    assert_eq!(size("lo", 65536), 1450, "the loopback is no way to other hosts");
+    assert_eq!(size("lo", 65536), 1450, "the loopback interface is ignored");
 }

@@ -1,26 +1,28 @@
-//! Checks of hosts, with forged facts.
+//! Checks of hosts, with constructed facts.
 
 use std::time::{Duration, Instant};
 
 use crate::support::{address, bare_hosts, intent};
 use kubeon_api::{Arch, HostRole};
-use kubeon_plan::precheck::{may_be_ignored, precheck, questions};
-use kubeon_plan::{Intent, PlanError, Remedy, Seen, Snapshot, plan};
+use kubeon_plan::precheck::{connection_targets, may_be_ignored, precheck};
+use kubeon_plan::{Intent, Observation, ObservationFailure, PlanError, Remedy, Snapshot, plan};
 use kubeon_wire::{
     Cgroup, Claim, Facts, LinkFact, PrecheckReport, PrecheckResult, PrecheckSeverity, Reach, ReachFact,
 };
 
 fn edit(snapshot: &mut Snapshot, index: usize, change: impl FnOnce(&mut Facts)) {
-    let Some(Seen::Fresh(facts)) = snapshot.hosts.get_mut(&address(index)) else { panic!("not seen") };
+    let Some(Observation::Fresh(facts)) = snapshot.hosts.get_mut(&address(index)) else {
+        panic!("not observed")
+    };
     change(facts);
 }
 
-/// One master and one worker; the worker is changed.
 fn without_module(facts: &mut Facts, name: &str) {
     facts.modules.insert(name.to_owned(), false);
 }
 
-fn judged(check: &str, change: impl FnOnce(&mut Facts)) -> PrecheckResult {
+/// The result of a check of the worker in a cluster of one master and one worker.
+fn checked(check: &str, change: impl FnOnce(&mut Facts)) -> PrecheckResult {
     let mut snapshot = bare_hosts(2);
     edit(&mut snapshot, 1, change);
     result(&precheck(&intent(1, 1), &snapshot), 1, check)
@@ -38,7 +40,7 @@ fn fails(
     words: &str,
     change: impl FnOnce(&mut Facts),
 ) -> PrecheckResult {
-    let result = judged(check, change);
+    let result = checked(check, change);
     assert!(!result.ok, "{result:?}");
     assert_eq!(result.severity, severity, "{result:?}");
     assert!(result.message.contains(words), "{result:?}");
@@ -63,7 +65,7 @@ fn a_capable_host_passes_every_check() {
 }
 
 #[test]
-fn kernels_are_refused_in_the_words_that_are_known() {
+fn old_kernels_are_refused_with_the_texts_of_the_contract() {
     for (release, words) in [
         ("2.6.32-754.el6", Some("kernel version is minor < 3.0")),
         ("3.9.11", Some("kernel version is minor < 3.10")),
@@ -72,7 +74,7 @@ fn kernels_are_refused_in_the_words_that_are_known() {
         ("6.1.0", None),
         ("nonsense", None),
     ] {
-        let result = judged("kernel", |facts| facts.kernel = release.to_owned());
+        let result = checked("kernel", |facts| facts.kernel = release.to_owned());
         let error = result.severity == PrecheckSeverity::Error && !result.ok;
         assert_eq!(error.then_some(result.message.as_str()), words, "{release}: {result:?}");
     }
@@ -88,10 +90,10 @@ fn every_failed_check_is_a_refusal_of_its_host() {
         facts.clock_offset_seconds = 3600;
     });
     let report = precheck(&intent(1, 2), &snapshot);
-    let told: Vec<_> =
+    let refusals: Vec<_> =
         report.refusals().map(|refusal| format!("{}: {}", refusal.value, refusal.reason)).collect();
     assert_eq!(
-        told,
+        refusals,
         [
             "172.30.0.12: kernel version is minor < 3.10",
             "172.30.0.13: kernel version is minor < 3.0",
@@ -110,14 +112,14 @@ fn machines_are_checked() {
     error("clock", "off by 200 s, behind", |facts| facts.clock_offset_seconds = -200);
     warning("clock", "off by 20 s, ahead", |facts| facts.clock_offset_seconds = 20);
     error("selinux", "setenforce 0", |facts| facts.selinux_enforces = Some(true));
-    assert!(judged("selinux", |facts| facts.selinux_enforces = Some(false)).ok, "permissive");
+    assert!(checked("selinux", |facts| facts.selinux_enforces = Some(false)).ok, "permissive");
     warning("cgroup", "v1", |facts| facts.cgroup = Cgroup::V1);
     warning("memory", "has only 512 MiB", |facts| facts.memory_bytes = 512 << 20);
     warning("inodes", "has only 7 inodes", |facts| facts.inodes_free = Some(7));
     warning("swap", "will be turned off", |facts| facts.swap_bytes = 1 << 30);
     error("modules", "lacks overlay", |facts| without_module(facts, "overlay"));
     warning("modules", "br_netfilter", |facts| without_module(facts, "br_netfilter"));
-    assert!(judged("modules", |facts| without_module(facts, "ip_vs")).ok, "only reported");
+    assert!(checked("modules", |facts| without_module(facts, "ip_vs")).ok, "only reported");
     warning("nftables", "iptables", |facts| facts.has_nftables = false);
     error("parameters", "net.ipv4.ip_forward", |facts| {
         facts.parameters.insert("net.ipv4.ip_forward".into(), "0".into());
@@ -126,22 +128,22 @@ fn machines_are_checked() {
     let mut snapshot = bare_hosts(2);
     edit(&mut snapshot, 0, |facts| facts.cpus = 1);
     assert!(!result(&precheck(&intent(1, 1), &snapshot), 0, "cpu").ok);
-    assert!(judged("cpu", |facts| facts.cpus = 1).ok, "a worker may have one");
+    assert!(checked("cpu", |facts| facts.cpus = 1).ok, "a worker may have one");
 }
 
 #[test]
 fn hosts_are_what_the_bundle_is_for() {
     let on_arm = |arch| {
-        let mut wish = intent(1, 1);
-        wish.artifacts.arch = arch;
+        let mut desired = intent(1, 1);
+        desired.artifacts.arch = arch;
         let mut snapshot = bare_hosts(2);
         edit(&mut snapshot, 1, |facts| facts.architecture = "aarch64".into());
-        let report = precheck(&wish, &snapshot);
+        let report = precheck(&desired, &snapshot);
         [0, 1].map(|index| result(&report, index, "system").message)
     };
     let [other, same] = on_arm(Some(Arch::Arm64));
     assert_eq!((other.as_str(), same.as_str()), ("is x86_64; the bundle of v1.36.3 is for aarch64", ""));
-    assert_eq!(on_arm(None), ["", ""], "without a bundle any that bundles are made for will do");
+    assert_eq!(on_arm(None), ["", ""], "without a bundle, every supported architecture is accepted");
     error("system", "is riscv64", |facts| facts.architecture = "riscv64".into());
 }
 
@@ -151,7 +153,9 @@ fn a_host_without_the_programs_for_packet_rules_gets_those_of_the_bundle() {
         facts.programs =
             [("nft".to_owned(), tool != "nft"), ("iptables".to_owned(), tool != "iptables")].into();
     };
-    warning("tools", "has no nft: the bundle's is put there", |facts| lacks(facts, "nft"));
+    warning("tools", "has no nft: kube-proxy and flannel use the one of the bundle", |facts| {
+        lacks(facts, "nft")
+    });
     warning("tools", "(apt, package nftables)", |facts| lacks(facts, "nft"));
     warning("tools", "no package manager either", |facts| {
         lacks(facts, "nft");
@@ -162,45 +166,48 @@ fn a_host_without_the_programs_for_packet_rules_gets_those_of_the_bundle() {
         facts.has_nftables = false;
     });
     assert!(
-        judged("tools", |facts| lacks(facts, "iptables")).ok,
-        "nobody calls it where the kernel has nftables"
+        checked("tools", |facts| lacks(facts, "iptables")).ok,
+        "it is not called if the kernel has nftables"
     );
     let mut snapshot = bare_hosts(2);
     edit(&mut snapshot, 1, |facts| lacks(facts, "nft"));
-    let mut wish = intent(1, 1);
-    wish.artifacts.parts.remove("net-tools");
-    let refused = plan(&wish, &snapshot).unwrap_err();
+    let mut desired = intent(1, 1);
+    desired.artifacts.parts.remove("net-tools");
+    let refused = plan(&desired, &snapshot).unwrap_err();
     let reason = &refused.refusals()[0].reason;
-    assert!(reason.contains("has no nft") && reason.contains("install nft there"), "{reason}");
+    assert!(reason.contains("has no nft") && reason.contains("install nft on the host"), "{reason}");
     assert_eq!(refused.refusals()[0].remedy, Some(Remedy::BuildBundle("v1.36.3".parse().unwrap())));
 }
 
 #[test]
-fn what_hosts_must_not_share_is_found() {
-    error("name", "is named h1 like 172.30.0.11 (Cluster hostname is duplicate)", |facts| {
+fn duplicate_identities_are_found() {
+    error("name", "has the same name h1 as 172.30.0.11 (Cluster hostname is duplicate)", |facts| {
         facts.hostname = "h1".into();
     });
-    error("name", "no usable name", |facts| facts.hostname = "_".into());
-    warning("machine-id", "of 172.30.0.11", |facts| facts.machine_id = "machine-h1".into());
+    error("name", "no hostname that is a valid node name", |facts| facts.hostname = "_".into());
+    warning("machine-id", "as 172.30.0.11", |facts| facts.machine_id = "machine-h1".into());
     let mut snapshot = bare_hosts(2);
     for index in 0..2 {
         edit(&mut snapshot, index, |facts| facts.product_uuid = "same".into());
     }
     let report = precheck(&intent(1, 1), &snapshot);
     assert!(!result(&report, 0, "product-uuid").ok && !result(&report, 1, "product-uuid").ok);
-    assert!(report.ok, "copies are only warned about");
+    assert!(report.ok, "copied machines are only a warning");
 }
 
 #[test]
-fn ports_matter_by_role() {
+fn ports_are_checked_by_role() {
     error("ports", "port 6443, 10250; free it", |facts| facts.busy_ports = vec![2379, 6443, 10250]);
-    assert!(judged("ports", |facts| facts.busy_ports = vec![2379, 10257]).ok, "no worker uses them");
+    assert!(
+        checked("ports", |facts| facts.busy_ports = vec![2379, 10257]).ok,
+        "a worker does not use these ports"
+    );
     warning("node-ports", "port 30080", |facts| facts.listening = vec![22, 10250, 30080]);
-    let ours = judged("ports", |facts| {
+    let claimed = checked("ports", |facts| {
         facts.busy_ports = vec![6443];
         facts.claim = Some(claim("demo", "uid-1"));
     });
-    assert!(ours.ok, "the cluster's own programs listen there");
+    assert!(claimed.ok, "the programs of the cluster listen on it");
 }
 
 fn claim(cluster: &str, uid: &str) -> Claim {
@@ -209,7 +216,7 @@ fn claim(cluster: &str, uid: &str) -> Claim {
 }
 
 #[test]
-fn hosts_of_others_are_left_alone() {
+fn hosts_of_other_clusters_are_refused() {
     error("claim", "belongs to cluster other", |facts| facts.claim = Some(claim("other", "x")));
     error("claim", "identity x", |facts| facts.claim = Some(claim("demo", "x")));
     error("leftover", "/etc/kubernetes/admin.conf", |facts| {
@@ -218,7 +225,7 @@ fn hosts_of_others_are_left_alone() {
 }
 
 #[test]
-fn services_of_the_hosts_own_are_not_taken_over_unasked() {
+fn own_services_of_the_host_are_not_replaced_without_consent() {
     let has = |names: &'static [&'static str]| {
         move |facts: &mut Facts| facts.own_services = names.iter().map(|name| (*name).to_owned()).collect()
     };
@@ -226,35 +233,38 @@ fn services_of_the_hosts_own_are_not_taken_over_unasked() {
     error("own-services", "(containerd, haproxy)", both);
     let docker = error("own-services", "(docker)", has(&["docker"]));
     assert_eq!(docker.remedy, Some(Remedy::Ignore("own-services".to_owned())));
-    let ours = judged("own-services", |facts| {
+    let claimed = checked("own-services", |facts| {
         both(facts);
         facts.claim = Some(claim("demo", "uid-1"));
     });
-    assert!(ours.ok, "a host of the cluster");
+    assert!(claimed.ok, "a host of the cluster");
 
     let mut snapshot = bare_hosts(2);
     edit(&mut snapshot, 0, has(&["haproxy"]));
     assert!(result(&precheck(&intent(1, 1), &snapshot), 0, "own-services").ok, "a master gets no haproxy");
     edit(&mut snapshot, 1, has(&["haproxy"]));
     let elsewhere = precheck(&crate::support::behind_load_balancer(1, 1), &snapshot);
-    assert!(result(&elsewhere, 1, "own-services").ok, "nor does a worker behind another load balancer");
+    assert!(
+        result(&elsewhere, 1, "own-services").ok,
+        "a worker behind an external load balancer gets no haproxy"
+    );
     assert!(plan(&intent(1, 1), &snapshot).is_err());
-    let wish = Intent { ignore: ["own-services".to_owned()].into(), ..intent(1, 1) };
-    assert!(plan(&wish, &snapshot).is_ok());
+    let desired = Intent { ignore: ["own-services".to_owned()].into(), ..intent(1, 1) };
+    assert!(plan(&desired, &snapshot).is_ok());
 }
 
 #[test]
-fn networks_are_nobody_elses() {
+fn networks_must_not_overlap() {
     let route = |text: &str| text.parse().unwrap();
-    error("networks", "a route to 10.97.0.0/16, which lies in the pod network", |facts| {
+    error("networks", "a route to 10.97.0.0/16, which is in the pod network", |facts| {
         facts.routes = vec![route("10.97.0.0/16")];
     });
     error("networks", "the address 10.64.0.9", |facts| facts.addresses = vec!["10.64.0.9".parse().unwrap()]);
-    warning("networks", "a route to 10.0.0.0/8, which holds", |facts| {
+    warning("networks", "a route to 10.0.0.0/8, which contains", |facts| {
         facts.routes = vec![route("10.0.0.0/8")]
     });
-    assert!(judged("networks", |facts| facts.routes = vec![route("172.30.0.0/24")]).ok);
-    let own = judged("networks", |facts| {
+    assert!(checked("networks", |facts| facts.routes = vec![route("172.30.0.0/24")]).ok);
+    let own = checked("networks", |facts| {
         facts.routes = vec![route("10.96.1.0/24")];
         facts.claim = Some(claim("demo", "uid-1"));
     });
@@ -269,58 +279,64 @@ fn networks_are_nobody_elses() {
     }
     let report = precheck(&intent(1, 2), &snapshot);
     assert!(result(&report, 0, "mtu").ok);
-    assert!(result(&report, 2, "mtu").message.contains("9000, most others 1500"));
+    assert!(result(&report, 2, "mtu").message.contains("9000, most other hosts have 1500"));
 }
 
 #[test]
-fn a_refused_connection_is_an_answer_and_silence_is_none() {
+fn a_refused_connection_is_an_answer_but_a_timeout_is_not() {
     let reached = |target: &str, outcome| ReachFact { target: target.into(), port: 6443, outcome };
-    assert!(judged("peers", |facts| facts.reached = vec![reached("172.30.0.11", Reach::Refused)]).ok);
+    assert!(checked("peers", |facts| facts.reached = vec![reached("172.30.0.11", Reach::Refused)]).ok);
     error("peers", "cannot reach 172.30.0.11:6443 (no answer)", |facts| {
         facts.reached = vec![reached("172.30.0.11", Reach::Silent)];
     });
     let registry =
         |outcome| move |facts: &mut Facts| facts.reached = vec![reached("registry.local", outcome)];
-    error("registry", "registry.local:6443 (refuses)", registry(Reach::Refused));
-    error("registry", "(no way there)", registry(Reach::Failed));
-    assert!(judged("registry", registry(Reach::Open)).ok && judged("peers", registry(Reach::Failed)).ok);
+    error("registry", "registry.local:6443 (connection refused)", registry(Reach::Refused));
+    error("registry", "(no route or unknown name)", registry(Reach::Failed));
+    assert!(checked("registry", registry(Reach::Open)).ok && checked("peers", registry(Reach::Failed)).ok);
 }
 
 #[test]
-fn hosts_are_asked_about_those_that_they_talk_to() {
-    let asked = questions(&intent(3, 2), &[("registry.local".into(), 443)]);
+fn hosts_try_the_connections_that_they_need() {
+    let targets = connection_targets(&intent(3, 2), &[("registry.local".into(), 443)]);
     let to = |index: usize, port: u16| (address(index).to_string(), port);
-    assert_eq!(asked[&address(4)], [("registry.local".into(), 443), to(0, 6443), to(1, 6443), to(2, 6443)]);
-    let master = &asked[&address(0)];
-    for place in [to(1, 2379), to(2, 2380), to(1, 6443), to(2, 10250), to(3, 10250), to(4, 10250)] {
-        assert!(master.contains(&place), "{place:?}");
+    assert_eq!(targets[&address(4)], [("registry.local".into(), 443), to(0, 6443), to(1, 6443), to(2, 6443)]);
+    let master = &targets[&address(0)];
+    for target in [to(1, 2379), to(2, 2380), to(1, 6443), to(2, 10250), to(3, 10250), to(4, 10250)] {
+        assert!(master.contains(&target), "{target:?}");
     }
-    assert!(!master.iter().any(|(target, _)| *target == address(0).to_string()), "nobody asks itself");
-    let left_out = questions(&Intent { skip_hosts: vec![address(4)], ..intent(3, 2) }, &[]);
-    assert!(!left_out.contains_key(&address(4)) && !left_out[&address(0)].contains(&to(4, 10250)));
-    let many = questions(&intent(3, 1000), &[]);
-    assert!(many.values().all(|places| places.len() < 300), "a look is over in time");
+    assert!(
+        !master.iter().any(|(target, _)| *target == address(0).to_string()),
+        "a host does not connect to itself"
+    );
+    let skipped = connection_targets(&Intent { skip_hosts: vec![address(4)], ..intent(3, 2) }, &[]);
+    assert!(!skipped.contains_key(&address(4)) && !skipped[&address(0)].contains(&to(4, 10250)));
+    let many = connection_targets(&intent(3, 1000), &[]);
+    assert!(many.values().all(|targets| targets.len() < 300), "the probe ends in time");
 }
 
 #[test]
-fn a_host_that_cannot_be_observed_is_reported_and_may_be_left_out() {
+fn a_host_that_cannot_be_observed_is_reported_and_may_be_skipped() {
     let mut snapshot = bare_hosts(3);
-    let unknown = |why: &str, denied| Seen::Unknown { why: why.into(), denied };
-    snapshot.hosts.insert(address(1), unknown("no route to host", false));
-    snapshot.hosts.insert(address(2), unknown("refused the login", true));
-    let mut wish = intent(1, 2);
-    let report = precheck(&wish, &snapshot);
+    let unknown = |why: &str, failure| Observation::Unknown { why: why.into(), failure };
+    snapshot.hosts.insert(address(1), unknown("no route to host", ObservationFailure::NoAnswer));
+    snapshot.hosts.insert(address(2), unknown("refused the login", ObservationFailure::LoginRefused));
+    let mut desired = intent(1, 2);
+    let report = precheck(&desired, &snapshot);
     assert!(!report.ok && report.errors == 2);
     assert_eq!(result(&report, 1, "reach").remedy, Some(Remedy::SkipHost(address(1))));
     assert!(result(&report, 2, "reach").ok && !result(&report, 2, "login").ok);
-    wish.skip_hosts = vec![address(1), address(2)];
-    assert!(precheck(&wish, &snapshot).ok);
-    snapshot.hosts.insert(address(0), unknown("no route to host", false));
-    assert!(!precheck(&wish, &snapshot).ok, "a master cannot be left out");
+    desired.skip_hosts = vec![address(1), address(2)];
+    assert!(precheck(&desired, &snapshot).ok);
+    snapshot.hosts.insert(address(0), unknown("no route to host", ObservationFailure::NoAnswer));
+    assert!(!precheck(&desired, &snapshot).ok, "a master cannot be left out");
+    snapshot.hosts.insert(address(0), unknown("its key is not known", ObservationFailure::UnknownHostKey));
+    let report = precheck(&desired, &snapshot);
+    assert_eq!(result(&report, 0, "login").remedy, Some(Remedy::TrustHostKey(address(0))));
 }
 
 #[test]
-fn what_is_ignored_by_name_stands_in_nobodys_way() {
+fn an_ignored_check_does_not_prevent_a_plan() {
     let mut snapshot = bare_hosts(2);
     edit(&mut snapshot, 1, |facts| facts.busy_ports = vec![10250]);
     let refused = intent(1, 1);
@@ -329,14 +345,14 @@ fn what_is_ignored_by_name_stands_in_nobodys_way() {
     let report = precheck(&ignoring, &snapshot);
     assert!(report.ok && result(&report, 1, "ports").ignored && report.warnings == 1);
     let made = plan(&ignoring, &snapshot).unwrap();
-    assert!(made.notes.iter().any(|note| note.text.contains("10250")), "the note stays: {:?}", made.notes);
+    assert!(made.notes.iter().any(|note| note.text.contains("10250")), "the note is kept: {:?}", made.notes);
     assert!(may_be_ignored("ports").is_ok());
     assert!(may_be_ignored("claim").unwrap_err().contains("cannot be ignored"));
-    assert!(may_be_ignored("nonsense").unwrap_err().contains("there are leftover, own-services, kernel"));
+    assert!(may_be_ignored("nonsense").unwrap_err().contains("use one of leftover, own-services, kernel"));
 }
 
 #[test]
-fn whatever_stands_in_the_way_keeps_a_plan_from_being_made() {
+fn a_failed_check_prevents_a_plan() {
     let mut snapshot = bare_hosts(2);
     edit(&mut snapshot, 1, |facts| {
         facts.kernel = "3.9".into();
@@ -349,10 +365,10 @@ fn whatever_stands_in_the_way_keeps_a_plan_from_being_made() {
 }
 
 #[test]
-fn a_thousand_hosts_are_judged_at_once() {
-    let (wish, snapshot) = (intent(3, 997), bare_hosts(1000));
+fn a_thousand_hosts_are_checked_quickly() {
+    let (desired, snapshot) = (intent(3, 997), bare_hosts(1000));
     let start = Instant::now();
-    let report = precheck(&wish, &snapshot);
+    let report = precheck(&desired, &snapshot);
     assert!(report.ok && report.hosts.len() == 1000);
     assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
 }

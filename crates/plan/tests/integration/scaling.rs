@@ -1,36 +1,38 @@
-//! Golden stories of workers that come and go. Read the texts in `tests/stories/`.
+//! Golden stories of added and removed workers. Read the texts in `tests/stories/`.
 
 use std::collections::BTreeMap;
 
-use crate::support::{address, bare_hosts, golden, intent};
-use kubeon_plan::sim::{refused, story};
-use kubeon_plan::{HostSpec, Intent, Seen, Snapshot, StageName, destroy, lint, plan};
+use crate::support::{address, bare_hosts, golden, intent, step, texts};
+use kubeon_plan::sim::{refused, run_to_completion};
+use kubeon_plan::{
+    HostSpec, Intent, Observation, ObservationFailure, Plan, Snapshot, StageName, destroy, lint, plan,
+};
 use kubeon_wire::{Claim, ClusterFacts, EtcdFact, NodeFact, Op};
 
-/// A cluster that stands, and whose first master tells its nodes.
+/// A created cluster whose first master reports its nodes.
 fn created(masters: usize, workers: usize) -> Snapshot {
     let mut snapshot = bare_hosts(masters + workers);
-    story(&intent(masters, workers), &mut snapshot, 1);
-    says(&mut snapshot, masters + workers);
+    run_to_completion(&intent(masters, workers), &mut snapshot, 1);
+    report_nodes(&mut snapshot, masters + workers);
     snapshot
 }
 
-/// The first master tells of so many nodes, all ready.
-fn says(snapshot: &mut Snapshot, nodes: usize) {
+/// Makes the first master report this number of Ready nodes.
+fn report_nodes(snapshot: &mut Snapshot, nodes: usize) {
     let node = || NodeFact { ready: true, ..NodeFact::default() };
     let nodes = (1..=nodes).map(|number| (format!("h{number}"), node())).collect();
-    let Some(Seen::Fresh(facts)) = snapshot.hosts.get_mut(&address(0)) else { panic!("not seen") };
+    let Some(Observation::Fresh(facts)) = snapshot.hosts.get_mut(&address(0)) else { panic!("not observed") };
     let etcd = EtcdFact::Members([("h1".to_owned(), Some(true))].into());
     facts.cluster = Some(ClusterFacts { api_ready: true, version: None, nodes: Some(nodes), etcd });
 }
 
-/// What the first master tells of nodes.
+/// The nodes that the first master reports.
 fn nodes(snapshot: &mut Snapshot) -> &mut Option<BTreeMap<String, NodeFact>> {
-    let Some(Seen::Fresh(facts)) = snapshot.hosts.get_mut(&address(0)) else { panic!("not seen") };
+    let Some(Observation::Fresh(facts)) = snapshot.hosts.get_mut(&address(0)) else { panic!("not observed") };
     &mut facts.cluster.as_mut().unwrap().nodes
 }
 
-/// The cluster without its last workers, which are to leave.
+/// The intent that removes the last workers.
 fn without_last(masters: usize, workers: usize, leaving: usize) -> Intent {
     let all = intent(masters, workers + leaving);
     let leaving = all.spec.workers[workers..].iter().cloned().zip(masters + workers + 1..);
@@ -38,137 +40,142 @@ fn without_last(masters: usize, workers: usize, leaving: usize) -> Intent {
     Intent { leaving: named.collect(), ..intent(masters, workers) }
 }
 
-fn silent(snapshot: &mut Snapshot, index: usize) {
-    snapshot.hosts.insert(address(index), Seen::Unknown { why: "no route to host".into(), denied: false });
+fn make_unreachable(snapshot: &mut Snapshot, index: usize) {
+    snapshot.hosts.insert(
+        address(index),
+        Observation::Unknown { why: "no route to host".into(), failure: ObservationFailure::NoAnswer },
+    );
 }
 
 #[test]
 fn a_worker_is_added() {
     let mut snapshot = created(1, 1);
     snapshot.hosts.extend(bare_hosts(3).hosts.split_off(&address(2)));
-    golden("add-worker", &story(&intent(1, 2), &mut snapshot, 3));
+    golden("add-worker", &run_to_completion(&intent(1, 2), &mut snapshot, 3));
 }
 
 #[test]
 fn a_worker_is_removed() {
     let mut snapshot = created(1, 2);
-    let wish = without_last(1, 1, 1);
-    let made = plan(&wish, &snapshot).unwrap();
+    let desired = without_last(1, 1, 1);
+    let made = plan(&desired, &snapshot).unwrap();
     assert_eq!(lint(&made, &snapshot), []);
-    golden("remove-worker", &story(&wish, &mut snapshot, 3));
+    golden("remove-worker", &run_to_completion(&desired, &mut snapshot, 3));
 }
 
 #[test]
-fn the_last_worker_leaves_after_masters_take_pods() {
+fn the_last_worker_is_drained_after_masters_accept_pods() {
     let snapshot = created(1, 1);
     let made = plan(&without_last(1, 0, 1), &snapshot).unwrap();
-    let drain = made.steps.iter().find(|step| step.id == "leave/drain-h2@h1").unwrap();
-    assert_eq!(drain.needs, ["join/taint-h1@h1"]);
+    let drain = step(&made, "leave/drain-h2@h1");
+    assert_eq!(texts(&drain.needs), ["join/taint-h1@h1"]);
 }
 
 #[test]
-fn a_worker_takes_the_place_of_another() {
+fn a_worker_is_replaced_by_another() {
     let mut snapshot = created(1, 2);
     snapshot.hosts.extend(bare_hosts(4).hosts.split_off(&address(3)));
-    let mut wish = intent(1, 3);
-    let mut spec = (*wish.spec).clone();
-    let gone = HostSpec { name: "h2".parse().ok(), ..spec.workers.remove(0) };
+    let mut desired = intent(1, 3);
+    let mut spec = (*desired.spec).clone();
+    let removed = HostSpec { name: "h2".parse().ok(), ..spec.workers.remove(0) };
     let version = spec.version;
-    wish.spec = kubeon_plan::validate(spec, &[version]).unwrap().0;
-    wish.leaving = vec![gone];
-    let made = plan(&wish, &snapshot).unwrap();
+    desired.spec = kubeon_plan::validate(spec, &[version]).unwrap().0;
+    desired.leaving = vec![removed];
+    let made = plan(&desired, &snapshot).unwrap();
     assert_eq!(lint(&made, &snapshot), []);
-    let drain = made.steps.iter().find(|step| step.id == "leave/drain-h2@h1").unwrap();
-    assert_eq!(drain.needs, ["join/ready-h4@h1"], "the new one is Ready before the old one is emptied");
+    let drain = step(&made, "leave/drain-h2@h1");
+    assert_eq!(
+        texts(&drain.needs),
+        ["join/ready-h4@h1"],
+        "the new node is Ready before the old node is drained"
+    );
 }
 
 #[test]
-fn a_worker_that_cannot_be_reached_is_only_taken_out() {
+fn an_unreachable_worker_is_removed_without_a_reset() {
     let mut snapshot = created(1, 2);
-    silent(&mut snapshot, 2);
-    let mut wish = without_last(1, 1, 1);
-    let mut log = refused(&plan(&wish, &snapshot).unwrap_err());
-    wish.skip_hosts.push(address(2));
+    make_unreachable(&mut snapshot, 2);
+    let mut desired = without_last(1, 1, 1);
+    let mut log = refused(&plan(&desired, &snapshot).unwrap_err());
+    desired.skip_hosts.push(address(2));
     nodes(&mut snapshot).as_mut().unwrap().get_mut("h3").unwrap().ready = false;
-    let made = plan(&wish, &snapshot).unwrap();
+    let made = plan(&desired, &snapshot).unwrap();
     assert_eq!(lint(&made, &snapshot), []);
     assert!(made.steps.iter().all(|step| step.host != address(2)));
-    log.push_str(&story(&wish, &mut snapshot, 3));
+    log.push_str(&run_to_completion(&desired, &mut snapshot, 3));
     golden("remove-unreachable-worker", &log);
 }
 
-#[test]
-fn a_node_that_lives_is_emptied_although_its_host_cannot_be_reached_from_here() {
-    let mut snapshot = created(1, 2);
-    silent(&mut snapshot, 2);
-    let wish = Intent { skip_hosts: vec![address(2)], ..without_last(1, 1, 1) };
-    let made = plan(&wish, &snapshot).unwrap();
-    let leave: Vec<_> =
-        made.steps.iter().filter(|it| it.stage == StageName::Leave).map(|it| it.id.as_str()).collect();
-    assert_eq!(leave, ["leave/drain-h3@h1", "leave/remove-h3@h1"]);
+/// The ids of the steps that remove workers.
+fn leaving_steps(plan: &Plan) -> Vec<String> {
+    texts(plan.steps.iter().filter(|step| step.stage == StageName::Leave).map(|step| &step.id))
 }
 
 #[test]
-fn a_node_is_emptied_where_nobody_told_whether_it_is_there() {
+fn a_ready_node_is_drained_although_its_host_is_unreachable() {
+    let mut snapshot = created(1, 2);
+    make_unreachable(&mut snapshot, 2);
+    let desired = Intent { skip_hosts: vec![address(2)], ..without_last(1, 1, 1) };
+    let made = plan(&desired, &snapshot).unwrap();
+    assert_eq!(leaving_steps(&made), ["leave/drain-h3@h1", "leave/remove-h3@h1"]);
+}
+
+#[test]
+fn a_node_is_drained_if_its_status_was_not_reported() {
     let mut snapshot = created(1, 2);
     *nodes(&mut snapshot) = None;
     let made = plan(&without_last(1, 1, 1), &snapshot).unwrap();
     assert_eq!(lint(&made, &snapshot), []);
-    let leave = |plan: &kubeon_plan::Plan| {
-        plan.steps
-            .iter()
-            .filter(|it| it.stage == StageName::Leave)
-            .map(|it| it.id.clone())
-            .collect::<Vec<_>>()
-    };
-    assert_eq!(leave(&made), ["leave/drain-h3@h1", "leave/remove-h3@h1", "leave/reset@h3"]);
-    // Where its host is silent too, its pods may run all the same.
-    silent(&mut snapshot, 2);
-    let wish = Intent { skip_hosts: vec![address(2)], ..without_last(1, 1, 1) };
-    let mut made = plan(&wish, &snapshot).unwrap();
-    assert_eq!(leave(&made), ["leave/drain-h3@h1", "leave/remove-h3@h1"]);
-    let drain = made.steps.iter().find(|step| step.id.starts_with("leave/drain")).unwrap();
+    assert_eq!(leaving_steps(&made), ["leave/drain-h3@h1", "leave/remove-h3@h1", "leave/reset@h3"]);
+    // The pods may still run although the host is unreachable too.
+    make_unreachable(&mut snapshot, 2);
+    let desired = Intent { skip_hosts: vec![address(2)], ..without_last(1, 1, 1) };
+    let mut made = plan(&desired, &snapshot).unwrap();
+    assert_eq!(leaving_steps(&made), ["leave/drain-h3@h1", "leave/remove-h3@h1"]);
+    let drain = step(&made, "leave/drain-h3@h1");
     assert!(drain.why.ends_with("the cluster did not report whether its pods still run"), "{}", drain.why);
-    made.steps.retain(|step| !step.id.starts_with("leave/drain"));
-    made.steps.iter_mut().for_each(|step| step.needs.retain(|need| !need.starts_with("leave/drain")));
+    let drain = drain.id.clone();
+    made.steps.retain(|step| step.id != drain);
+    made.steps.iter_mut().for_each(|step| step.needs.retain(|need| *need != drain));
     let found = lint(&made, &snapshot);
     assert!(found[0].rule == "unknown" && found[0].text.contains("no API server reported"), "{found:?}");
 }
 
 #[test]
-fn what_belongs_to_another_cluster_by_now_is_left_alone() {
+fn a_leaving_host_of_another_cluster_is_not_changed() {
     let mut snapshot = created(1, 2);
-    let Some(Seen::Fresh(facts)) = snapshot.hosts.get_mut(&address(2)) else { panic!("not seen") };
+    let Some(Observation::Fresh(facts)) = snapshot.hosts.get_mut(&address(2)) else { panic!("not observed") };
     facts.claim = Some(Claim { uid: "other".into(), ..facts.claim.clone().unwrap() });
     let made = plan(&without_last(1, 1, 1), &snapshot).unwrap();
     assert!(made.steps.iter().all(|step| step.host != address(2)));
-    assert!(made.notes.iter().any(|note| note.text.contains("is left alone")), "{:?}", made.notes);
+    assert!(made.notes.iter().any(|note| note.text.contains("is not changed")), "{:?}", made.notes);
 }
 
 #[test]
-fn only_what_must_change_is_touched_on_hosts_that_stay() {
+fn only_necessary_steps_run_on_hosts_that_stay() {
     let mut snapshot = created(3, 2);
     snapshot.hosts.extend(bare_hosts(6).hosts.split_off(&address(5)));
     let made = plan(&intent(3, 3), &snapshot).unwrap();
     let elsewhere = made.steps.iter().filter(|step| step.host != address(5));
-    let about_it = |step: &&kubeon_plan::Step| !step.id.contains("-h6@");
-    let rest: Vec<_> = elsewhere.filter(about_it).map(|step| step.id.as_str()).collect();
+    let other_nodes = |step: &&kubeon_plan::Step| !step.id.what().ends_with("-h6");
+    let rest = texts(elsewhere.filter(other_nodes).map(|step| &step.id));
     let mut wanted = ["h1", "h2", "h3", "h4", "h5"].map(|host| format!("prepare/hosts@{host}")).to_vec();
     wanted.push("verify/dns@h1".to_owned());
-    assert_eq!(rest, wanted, "the new name, a look at CoreDNS, and nothing that runs");
+    assert_eq!(rest, wanted, "only the hosts entries and the check of CoreDNS");
 }
 
 #[test]
-fn above_250_hosts_nobody_else_is_touched() {
+fn above_250_hosts_no_other_host_is_changed() {
     let mut snapshot = created(3, 250);
     snapshot.hosts.extend(bare_hosts(254).hosts.split_off(&address(253)));
     let made = plan(&intent(3, 251), &snapshot).unwrap();
-    let elsewhere = made.steps.iter().filter(|step| step.host != address(253) && !step.id.contains("-h254@"));
-    assert_eq!(elsewhere.map(|step| &step.id).collect::<Vec<_>>(), ["verify/dns@h1"]);
+    let elsewhere =
+        made.steps.iter().filter(|step| step.host != address(253) && !step.id.what().ends_with("-h254"));
+    assert_eq!(texts(elsewhere.map(|step| &step.id)), ["verify/dns@h1"]);
 }
 
 #[test]
-fn the_linter_sees_a_host_that_is_reset_before_its_node_is_gone() {
+fn the_linter_finds_a_host_that_is_reset_before_its_node_is_removed() {
     let snapshot = created(1, 2);
     let mut made = plan(&without_last(1, 1, 1), &snapshot).unwrap();
     for step in
@@ -181,45 +188,51 @@ fn the_linter_sees_a_host_that_is_reset_before_its_node_is_gone() {
 }
 
 #[test]
-fn destroying_takes_hosts_that_were_about_to_leave_along() {
+fn destroying_resets_leaving_hosts_too() {
     let snapshot = created(1, 2);
     let made = destroy(&without_last(1, 1, 1), &snapshot).unwrap();
-    let ids: Vec<_> = made.steps.iter().map(|step| step.id.as_str()).collect();
+    let ids = texts(made.steps.iter().map(|step| &step.id));
     assert_eq!(ids, ["reset/host@h2", "reset/host@h3", "reset/host@h1"]);
 }
 
-/// The first master tells of a node.
+/// A node that the first master reports.
 fn node_of<'a>(snapshot: &'a mut Snapshot, name: &str) -> &'a mut NodeFact {
     nodes(snapshot).as_mut().unwrap().get_mut(name).unwrap()
 }
 
 #[test]
-fn a_worker_that_stays_after_all_takes_pods_again_and_nothing_else_is_touched() {
+fn a_returning_worker_is_only_uncordoned() {
     let mut snapshot = created(1, 2);
-    let wish = Intent { returning: vec![address(2)], ..intent(1, 2) };
-    assert_eq!(plan(&wish, &snapshot).unwrap().steps, [], "it was not cordoned yet");
+    let desired = Intent { returning: vec![address(2)], ..intent(1, 2) };
+    assert_eq!(plan(&desired, &snapshot).unwrap().steps, [], "it was not cordoned yet");
     node_of(&mut snapshot, "h3").unschedulable = true;
-    assert_eq!(plan(&intent(1, 2), &snapshot).unwrap().steps, [], "what a person cordoned stays so");
-    let made = plan(&wish, &snapshot).unwrap();
+    assert_eq!(
+        plan(&intent(1, 2), &snapshot).unwrap().steps,
+        [],
+        "a node that a user cordoned is not changed"
+    );
+    let made = plan(&desired, &snapshot).unwrap();
     assert_eq!(lint(&made, &snapshot), []);
-    golden("keep-worker", &story(&wish, &mut snapshot, 3));
+    golden("keep-worker", &run_to_completion(&desired, &mut snapshot, 3));
 }
 
 #[test]
 fn a_worker_whose_node_was_deleted_is_reset_before_it_joins_again() {
     let mut snapshot = created(1, 2);
     nodes(&mut snapshot).as_mut().unwrap().remove("h3");
-    let Some(Seen::Fresh(facts)) = snapshot.hosts.get_mut(&address(0)) else { panic!("not seen") };
+    let Some(Observation::Fresh(facts)) = snapshot.hosts.get_mut(&address(0)) else { panic!("not observed") };
     facts.journal.retain(|entry| !entry.id.contains("-h3@"));
-    let wish = Intent { returning: vec![address(2)], ..intent(1, 2) };
-    let made = plan(&wish, &snapshot).unwrap();
+    let desired = Intent { returning: vec![address(2)], ..intent(1, 2) };
+    let made = plan(&desired, &snapshot).unwrap();
     assert_eq!(lint(&made, &snapshot), []);
-    let on_it: Vec<_> =
-        made.steps.iter().filter(|step| step.host == address(2)).map(|step| &step.id).collect();
-    assert_eq!(on_it, ["leave/reset@h3"], "its kubelet would not make the node again");
+    assert!(made.continues, "another plan must follow");
+    let on_worker = texts(made.steps.iter().filter(|step| step.host == address(2)).map(|step| &step.id));
+    assert_eq!(on_worker, ["leave/reset@h3"], "its kubelet would not create the node again");
     assert!(made.steps.iter().all(|step| !matches!(step.op, Op::Taint { .. } | Op::Drain { .. })));
     kubeon_plan::sim::apply(&made, made.steps.len(), &mut snapshot);
-    let made = plan(&wish, &snapshot).unwrap();
-    assert!(made.steps.iter().any(|step| step.id == "join/ready-h3@h1"), "then it joins");
+    let made = plan(&desired, &snapshot).unwrap();
+    let ids = texts(made.steps.iter().map(|step| &step.id));
+    assert!(ids.contains(&"join/ready-h3@h1".to_owned()), "then it joins: {ids:?}");
+    assert!(!made.continues);
     assert!(made.steps.iter().all(|step| !matches!(step.op, Op::Reset { .. } | Op::Uncordon { .. })));
 }

@@ -1,48 +1,48 @@
-//! The smallest things that happen on a host. A process can die between any two of them.
+//! The smallest changes of a host. A process can die between any two of them.
 
 use kubeon_api::Digest;
 use kubeon_wire::{Fence, HostsEntry, Op};
 use serde_json::Value;
 
-/// One effect. Done twice it changes nothing the second time.
+/// One idempotent effect.
 pub(super) enum Effect {
-    /// The host is claimed, or its claim raised.
+    /// The host is claimed, or the generation of its claim is increased.
     Claim(Fence),
     /// A module is loaded or a parameter set.
     Kernel { key: String, value: String },
-    /// The block in the hosts file.
+    /// The block in the hosts file is written.
     Names(Vec<HostsEntry>),
-    /// A file.
+    /// A file is written.
     File { path: String, file: FileOnDisk },
     /// A part is unpacked.
     Part(Digest),
-    /// A link.
+    /// A link is created or replaced.
     Link { path: String, target: String },
-    /// A unit file.
+    /// A unit file is written.
     Unit { name: String, text: String },
-    /// A unit that runs with something older is stopped, to be started again.
+    /// A unit that runs with an older configuration is stopped before a restart.
     Halt { name: String, watches: Vec<String> },
-    /// A unit is enabled, and started where it does not run.
+    /// A unit is enabled, and started if it is not running.
     Start { name: String, watches: Vec<String> },
     /// An image is imported.
     Image { name: String, part: Digest },
     /// An object is applied.
     Object { path: String, body: Value },
-    /// A master's node keeps ordinary pods off, or takes them.
+    /// The taint of a master is set or removed.
     Taint { node: String, present: bool },
-    /// A node takes no new pods, and has none.
+    /// A node is cordoned and its pods are evicted.
     Drain(String),
-    /// A node takes new pods again.
+    /// A node is uncordoned.
     Uncordon(String),
-    /// A node leaves the cluster.
+    /// A node is deleted.
     RemoveNode(String),
-    /// A step is forgotten.
+    /// A step is deleted from the journal.
     Forget(String),
-    /// A step is remembered.
+    /// A step is recorded in the journal.
     Journal { id: String, digest: String, op: Op },
-    /// A unit is stopped and its file taken away.
+    /// A unit is stopped and its file is removed.
     Stop(String),
-    /// HostContent of one kind are taken away.
+    /// Content of one kind is removed.
     Remove(HostContent),
 }
 

@@ -1,24 +1,24 @@
-//! Faults that a test can order.
+//! Faults that a test can inject.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use kubeon_wire::StepFailure;
 
-/// Something that goes wrong, or slowly, once.
+/// A failure or a delay that occurs once.
 #[derive(Debug, Clone)]
 pub enum Fault {
-    /// The host answers with this failure; nothing happened.
+    /// The host answers with this failure without executing the step.
     Fail(StepFailure),
-    /// The connection breaks before anything happened.
+    /// The connection breaks before the step is executed.
     BreakBefore,
-    /// The connection breaks after all of it happened.
+    /// The connection breaks after the step was executed.
     BreakAfter,
     /// The host never answers.
     Silence,
-    /// It takes so long before it begins, and then goes well.
+    /// The step starts after this delay and succeeds.
     Slow(Duration),
 }
 
-/// The faults that are still to happen, in order.
+/// The remaining faults, in order.
 pub(super) type Faults<K> = BTreeMap<K, VecDeque<Fault>>;

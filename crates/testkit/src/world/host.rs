@@ -1,4 +1,4 @@
-//! One host of the world: what lies on it and runs on it.
+//! One simulated host: its content and its running programs.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,16 +11,16 @@ use super::effect::{Effect, FileOnDisk, HostContent};
 use crate::hosts::HostBuilder;
 use crate::text::{fingerprint, sha256_like};
 
-/// Programs of the bundle for hosts that lack them.
+/// The folder of programs from the bundle for hosts that lack them.
 const TOOLS: &str = "/var/lib/kubeon/tools";
 const BOOTSTRAP: &str = "/var/lib/kubelet/bootstrap/client.crt";
 
-/// The host.
+/// A simulated host.
 pub(super) struct SimulatedHost {
     pub address: HostAddress,
     base: Facts,
     pub up: bool,
-    /// How often it lost power: sessions do not outlive that.
+    /// How often it lost power. Each loss breaks all sessions.
     pub cuts: usize,
     pub claim: Option<Claim>,
     pub kernel: BTreeMap<String, String>,
@@ -30,10 +30,10 @@ pub(super) struct SimulatedHost {
     pub links: BTreeMap<String, String>,
     pub units: BTreeMap<String, Unit>,
     pub images: BTreeSet<String>,
-    pub journal: BTreeMap<String, Remembered>,
-    /// etcd's data: the first members' names.
+    pub journal: BTreeMap<String, JournalRecord>,
+    /// The etcd data: the names of the initial members.
     pub etcd: Option<Vec<String>>,
-    /// Whether its kubelet got its certificate.
+    /// Whether its kubelet has its certificate.
     pub joined: bool,
 }
 
@@ -41,13 +41,13 @@ pub(super) struct SimulatedHost {
 pub(super) struct Unit {
     pub text: String,
     pub watches: Vec<String>,
-    /// What it was started with; `None` when it does not run.
+    /// The fingerprint of the configuration with which it was started; `None` if it is not running.
     pub running: Option<String>,
 }
 
-/// A journal entry, with what it takes to see whether it stands.
+/// A journal entry, with the operation to check whether the result still exists.
 #[derive(PartialEq)]
-pub(super) struct Remembered {
+pub(super) struct JournalRecord {
     pub digest: String,
     pub op: Op,
 }
@@ -87,10 +87,10 @@ impl SimulatedHost {
         self.up && self.units.get(unit).is_some_and(|unit| unit.running.is_some())
     }
 
-    /// Does an effect that concerns this host alone. Answers with the line for the log when something changed.
-    pub(super) fn take(&mut self, effect: Effect) -> Result<Option<String>, String> {
+    /// Applies an effect that concerns only this host. Returns the line for the log if the host changed.
+    pub(super) fn apply(&mut self, effect: Effect) -> Result<Option<String>, String> {
         Ok(match effect {
-            Effect::Claim(fence) => self.be_claimed(fence),
+            Effect::Claim(fence) => self.set_claim(fence),
             Effect::Kernel { key, value } => put(&mut self.kernel, "set", "reset", key, value),
             Effect::Names(entries) => {
                 let before = self.names.replace(entries);
@@ -107,13 +107,13 @@ impl SimulatedHost {
             Effect::Journal { id, digest, op } => {
                 let same =
                     self.journal.get(&id).is_some_and(|entry| entry.digest == digest && entry.op == op);
-                let line = format!("remember {id}");
-                self.journal.insert(id, Remembered { digest, op });
+                let line = format!("record {id}");
+                self.journal.insert(id, JournalRecord { digest, op });
                 (!same).then_some(line)
             }
             Effect::Forget(id) => self.journal.remove(&id).map(|_| format!("forget {id}")),
             Effect::Stop(name) => self.units.remove(&name).map(|_| format!("stop {name}")),
-            Effect::Remove(traces) => self.remove(traces).then(|| format!("remove {traces:?}")),
+            Effect::Remove(content) => self.remove(content).then(|| format!("remove {content:?}")),
             Effect::Halt { .. }
             | Effect::Start { .. }
             | Effect::Object { .. }
@@ -126,7 +126,7 @@ impl SimulatedHost {
         })
     }
 
-    fn be_claimed(&mut self, fence: Fence) -> Option<String> {
+    fn set_claim(&mut self, fence: Fence) -> Option<String> {
         let Fence { cluster, uid, generation, version, role } = fence;
         let before = self.claim.replace(Claim { cluster, uid, generation, version, role });
         (before != self.claim).then(|| format!("claim, generation {generation}"))
@@ -156,8 +156,8 @@ impl SimulatedHost {
         Ok(self.images.insert(name).then_some(line))
     }
 
-    fn remove(&mut self, traces: HostContent) -> bool {
-        match traces {
+    fn remove(&mut self, content: HostContent) -> bool {
+        match content {
             HostContent::Images => clear(&mut self.images),
             HostContent::Links => clear(&mut self.links),
             HostContent::Files => clear(&mut self.files) | std::mem::take(&mut self.joined),
@@ -170,46 +170,46 @@ impl SimulatedHost {
         }
     }
 
-    /// A program can start when it is unpacked, chosen, and every file that its arguments name is there.
+    /// Whether a program can start: it is unpacked and selected, and every file in its arguments exists.
     pub(super) fn can_start(&self, unit: &str) -> Result<(), String> {
         let command = unit.lines().find_map(|line| line.strip_prefix("ExecStart="));
         let Some(program) = command.and_then(|command| command.split_whitespace().next()) else {
             return Err("the unit starts nothing".to_owned());
         };
-        if let Some((chosen, target)) =
+        if let Some((link, target)) =
             self.links.iter().find(|(path, _)| program.starts_with(&format!("{path}/")))
         {
             let digest = target.rsplit('/').next().unwrap_or_default();
             if !self.parts.iter().any(|part| part.as_str() == digest) {
-                return Err(format!("{chosen} leads to {target}, which is not unpacked"));
+                return Err(format!("{link} points to {target}, which is not unpacked"));
             }
         } else if program.starts_with("/var/lib/kubeon/") {
             return Err(format!("{program} does not exist"));
         }
-        let absent = self.base.programs.iter().find(|(name, there)| {
-            !**there
+        let absent = self.base.programs.iter().find(|(name, present)| {
+            !**present
                 && calls(program, name)
                 && !(unit.contains(TOOLS) && self.has(&format!("{TOOLS}/{name}")))
         });
         if let Some((name, _)) = absent {
             return Err(format!("{program}: exec: {name}: executable file not found in $PATH"));
         }
-        let named = unit.split_whitespace().filter_map(|word| Some(word.split_once('=')?.1));
-        match named
+        let arguments = unit.split_whitespace().filter_map(|word| Some(word.split_once('=')?.1));
+        match arguments
             .filter(|path| path.starts_with("/etc/"))
-            .find(|path| !self.made_later(path) && !self.has(path))
+            .find(|path| !self.is_created_at_runtime(path) && !self.has(path))
         {
             Some(missing) => Err(format!("{program}: {missing} does not exist")),
             None => Ok(()),
         }
     }
 
-    /// Files that a program makes for itself.
-    fn made_later(&self, path: &str) -> bool {
+    /// Whether a program creates the file itself.
+    fn is_created_at_runtime(&self, path: &str) -> bool {
         path == "/etc/kubernetes/kubelet.conf"
     }
 
-    /// Whether there is anything at the path, written by kubeon or made by a program that runs.
+    /// Whether the path exists, written by kubeon or created by a running program.
     pub(super) fn has(&self, path: &str) -> bool {
         match path {
             "/etc/kubernetes/kubelet.conf" => self.joined,
@@ -218,7 +218,7 @@ impl SimulatedHost {
         }
     }
 
-    /// What a unit is started with: its text and what it watches.
+    /// The fingerprint of the configuration of a unit: its text and the files that it watches.
     pub(super) fn unit_fingerprint(&self, name: &str, watches: &[String]) -> String {
         let mut all = self.units.get(name).map(|unit| unit.text.clone()).unwrap_or_default();
         for path in watches {
@@ -229,7 +229,7 @@ impl SimulatedHost {
         fingerprint(&all)
     }
 
-    /// What is seen of it, apart from what its API server says.
+    /// The facts of the host, without the report of its API server.
     pub(super) fn facts(&self, now: i64) -> Facts {
         let ports = [("etcd.service", 2379), ("kube-apiserver.service", 6443), ("kubelet.service", 10250)];
         let mut facts = self.base.clone();
@@ -238,28 +238,28 @@ impl SimulatedHost {
         facts.node_program = self.claim.is_some().then(|| sha256_like("kubeon-node").parse().unwrap());
         facts.parts = self.parts.iter().cloned().collect();
         facts.busy_ports = ports.iter().filter(|(unit, _)| self.runs(unit)).map(|(_, port)| *port).collect();
-        // A look knows only some places.
-        let ours = self.files.range(pki("")..).take_while(|(path, _)| path.starts_with(&pki("")));
-        facts.certificates = ours.filter_map(|(path, file)| certificate(path, &file.text)).collect();
+        // The probe reads only known folders.
+        let certificates = self.files.range(pki("")..).take_while(|(path, _)| path.starts_with(&pki("")));
+        facts.certificates = certificates.filter_map(|(path, file)| certificate(path, &file.text)).collect();
         facts.kubelet = KubeletFacts { bootstrap: self.bootstrap(), own: self.own(now) };
         facts.journal = self.journal.iter().map(|(id, entry)| self.entry(id, entry)).collect();
         facts
     }
 
-    /// The certificate with which its kubelet asks for one of its own.
+    /// The certificate with which its kubelet requests its own certificate.
     pub(super) fn bootstrap(&self) -> Option<CertificateFact> {
         certificate(BOOTSTRAP, &self.files.get(BOOTSTRAP)?.text)
     }
 
-    /// The kubelet's own, which it renews in time.
+    /// The own certificate of the kubelet, which it renews in time.
     fn own(&self, now: i64) -> Option<CertificateFact> {
         let path = "/var/lib/kubelet/pki/kubelet-client-current.pem".to_owned();
         self.joined.then(|| CertificateFact { path, not_before: now, not_after: now + 365 * 86_400 })
     }
 
-    fn entry(&self, id: &str, remembered: &Remembered) -> JournalEntry {
-        let state = self.drift(&remembered.op).map_or(ResultState::UpToDate, ResultState::Drifted);
-        JournalEntry { id: id.to_owned(), digest: remembered.digest.clone(), state }
+    fn entry(&self, id: &str, record: &JournalRecord) -> JournalEntry {
+        let state = self.drift(&record.op).map_or(ResultState::UpToDate, ResultState::Drifted);
+        JournalEntry { id: id.to_owned(), digest: record.digest.clone(), state }
     }
 
     fn drift(&self, op: &Op) -> Option<String> {
@@ -280,11 +280,11 @@ impl SimulatedHost {
                 else {
                     return Some(format!("{} was never resolved", file.path));
                 };
-                let there = self
+                let matches = self
                     .files
                     .get(&file.path)
-                    .is_some_and(|there| there.text == *wanted && there.mode == file.mode);
-                (!there).then(|| format!("{} differs", file.path))
+                    .is_some_and(|found| found.text == *wanted && found.mode == file.mode);
+                (!matches).then(|| format!("{} differs", file.path))
             }),
             Op::Part { name, digest, .. } => {
                 (!self.parts.contains(digest)).then(|| format!("{name} is missing"))
@@ -294,22 +294,22 @@ impl SimulatedHost {
                 .find(|link| self.links.get(&link.path) != Some(&link.target))
                 .map(|link| format!("{} points elsewhere", link.path)),
             Op::Service { name, unit, watches, ready: _ } => match self.units.get(name) {
-                Some(there) if there.text != *unit => Some(format!("{name} differs")),
+                Some(found) if found.text != *unit => Some(format!("{name} differs")),
                 Some(Unit { running: None, .. }) | None => Some(format!("{name} is not running")),
                 Some(Unit { running: Some(with), .. }) => (*with != self.unit_fingerprint(name, watches))
-                    .then(|| format!("{name} was started with something older")),
+                    .then(|| format!("{name} was started with an older configuration")),
             },
             Op::Image { name, part: _ } => {
                 (!self.images.contains(name)).then(|| format!("{name} is missing"))
             }
-            // What is kept in the cluster, or nowhere.
+            // The result is stored in the cluster, or there is none.
             _ => None,
         }
     }
 }
 
-fn clear<T: Default + PartialEq>(things: &mut T) -> bool {
-    std::mem::take(things) != T::default()
+fn clear<T: Default + PartialEq>(content: &mut T) -> bool {
+    std::mem::take(content) != T::default()
 }
 
 fn put<V: PartialEq>(
@@ -320,7 +320,7 @@ fn put<V: PartialEq>(
     value: V,
 ) -> Option<String> {
     let verb = match map.get(&key) {
-        Some(there) if *there == value => return None,
+        Some(current) if *current == value => return None,
         Some(_) => again,
         None => first,
     };
@@ -329,18 +329,19 @@ fn put<V: PartialEq>(
     Some(line)
 }
 
-/// Whether the program calls the other one; whatever the kernel has, packet rules are made by these two.
+/// Whether the program calls the other one. kube-proxy and flannel call nft and iptables, whatever the kernel
+/// supports.
 fn calls(program: &str, other: &str) -> bool {
     ["nft", "iptables"].contains(&other)
-        && ["/kube-proxy", "/flanneld"].iter().any(|it| program.ends_with(it))
+        && ["/kube-proxy", "/flanneld"].iter().any(|name| program.ends_with(name))
 }
 
-/// Where a certificate or key of the cluster lies.
+/// The path of a certificate or key of the cluster.
 pub(super) fn pki(name: &str) -> String {
     format!("/etc/kubernetes/pki/{name}")
 }
 
-/// The dates in a certificate that the fake secrets made.
+/// The dates of a certificate that the simulated secrets created.
 fn certificate(path: &str, text: &str) -> Option<CertificateFact> {
     let number = |key: &str| text.split_whitespace().find_map(|word| word.strip_prefix(key)?.parse().ok());
     Some(CertificateFact {

@@ -58,7 +58,7 @@ fn reset(host: &SimulatedHost, cluster: &str) -> Result<Vec<Effect>, String> {
     Ok(stops.chain(ALL_CONTENT.into_iter().map(Effect::Remove)).collect())
 }
 
-/// The entry of the step in the journal.
-pub(super) fn remember(step: HostStep) -> Effect {
+/// The effect that records the step in the journal.
+pub(super) fn record(step: HostStep) -> Effect {
     Effect::Journal { id: step.id, digest: step.digest, op: step.op }
 }

@@ -1,4 +1,4 @@
-//! The real ports over the world, as long as the process lives.
+//! The real ports on top of the world. They work while the process lives.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -13,16 +13,16 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::effect::Effect;
 use super::fault::Fault;
-use super::op_effects::{effects_of, remember};
+use super::op_effects::{effects_of, record};
 use super::shared_state::SharedState;
 
-/// Stands in every secret that [`Ports`] resolves: where it is found in an output, a secret leaked.
+/// A part of every secret that [`Ports`] resolves. An output that contains it leaked a secret.
 pub const SENTINEL: &str = "not-for-your-eyes-7f3a";
 
-/// Longest pause before an effect when the world is shuffled.
+/// The longest pause before an effect if the world is shuffled, in milliseconds.
 const PAUSE_MILLISECONDS: u64 = 40;
 
-/// What one process sees of the world. When the process dies, every call of these never returns.
+/// The ports of one process. When the process dies, no call returns any more.
 #[derive(Clone)]
 pub struct Ports {
     pub(super) world: SharedState,
@@ -35,7 +35,7 @@ impl Ports {
         state.dead || state.life != self.life
     }
 
-    /// Returns only while the process lives.
+    /// Returns only if the process lives.
     async fn alive(&self) {
         if self.dead() {
             std::future::pending::<()>().await;
@@ -48,7 +48,7 @@ impl Ports {
         if up { Ok(()) } else { Err(failure(Category::Unreachable, format!("{host}: no route to host"))) }
     }
 
-    async fn happen(&self, host: HostAddress, effect: Effect) -> Result<bool, StepFailure> {
+    async fn apply_effect(&self, host: HostAddress, effect: Effect) -> Result<bool, StepFailure> {
         let pause = self.world.lock().draw();
         match pause {
             Some(number) => sleep(Duration::from_millis(number % PAUSE_MILLISECONDS)).await,
@@ -56,20 +56,31 @@ impl Ports {
         }
         self.up(host).await?;
         let changed =
-            self.world.lock().happen(host, effect).map_err(|cause| failure(Category::Failed, cause))?;
+            self.world.lock().apply(host, effect).map_err(|cause| failure(Category::Failed, cause))?;
         self.world.notify();
-        // The process may have died of this very effect: then nobody hears of it.
+        // The process may have died right after this effect. Then the call never returns.
         self.alive().await;
         Ok(changed)
     }
 
-    /// Returns when all checks hold, or the host is gone.
-    async fn hold(&self, host: HostAddress, checks: &[Check]) -> Result<(), StepFailure> {
+    /// Persists the generation of a plan, as a command does before it applies the plan. The process may die
+    /// right after it.
+    pub async fn persist_generation(&self, generation: u64) {
+        self.alive().await;
+        tokio::task::yield_now().await;
+        self.alive().await;
+        self.world.lock().persist_generation(generation);
+        self.world.notify();
+        self.alive().await;
+    }
+
+    /// Returns when all checks succeed or the host is down.
+    async fn wait_for(&self, host: HostAddress, checks: &[Check]) -> Result<(), StepFailure> {
         let mut changed = self.world.changes();
         loop {
             self.up(host).await?;
-            let missing = checks.iter().any(|check| self.world.lock().holds(host, check).is_err());
-            if !missing {
+            let unmet = checks.iter().any(|check| self.world.lock().holds(host, check).is_err());
+            if !unmet {
                 return Ok(());
             }
             // The world outlives its ports, so this cannot fail.
@@ -77,7 +88,8 @@ impl Ports {
         }
     }
 
-    fn missing(&self, host: HostAddress, checks: &[Check]) -> String {
+    /// The first unmet check.
+    fn unmet(&self, host: HostAddress, checks: &[Check]) -> String {
         let state = self.world.lock();
         checks.iter().find_map(|check| state.holds(host, check).err()).unwrap_or_default()
     }
@@ -121,7 +133,7 @@ impl ActHost for Ports {
                 return Err(failure(Category::Fenced, cause));
             }
         }
-        self.happen(host, Effect::Claim(fence.clone())).await?;
+        self.apply_effect(host, Effect::Claim(fence.clone())).await?;
         *self.world.lock().opened.entry(host).or_default() += 1;
         let cuts = self.world.lock().host(host).cuts;
         let (generation, broken) = (fence.generation, AtomicBool::new(false));
@@ -178,7 +190,7 @@ impl HostSession for Session {
         let id = step.id.clone();
         self.trace(format!("+{id}"));
         sink(Event::Started { id: id.clone() });
-        let result = self.meet(fault, step, blob, sink).await;
+        let result = self.run_with_fault(fault, step, blob, sink).await;
         self.trace(format!("-{id}"));
         let report = result.inspect_err(|failure| self.note_break(failure))?;
         sink(Event::Done { id, changed: report.changed, milliseconds: report.milliseconds });
@@ -186,7 +198,7 @@ impl HostSession for Session {
     }
 
     async fn ended(&self) -> StepFailure {
-        // The world has no bell for a cut; its seconds cost nothing.
+        // The world does not notify about a power loss, so this polls. The time in tests is simulated.
         while self.world().lock().host(self.host).cuts == self.cuts && !self.broken.load(Ordering::SeqCst) {
             tokio::time::sleep(std::time::Duration::from_secs(1)).await;
         }
@@ -204,7 +216,7 @@ impl Session {
     }
 
     fn trace(&self, line: String) {
-        // A test's own step is known by the word that the test gave it.
+        // A step of the test stage is written as the text that the test used.
         let line = line.replace("verify/", "").replace("@test", "");
         self.world().lock().trace.push(line);
     }
@@ -223,14 +235,14 @@ impl Session {
 
     async fn usable(&self) -> Result<(), StepFailure> {
         self.connected().await?;
-        let seen = self.world().lock().host(self.host).claim.as_ref().map_or(0, |claim| claim.generation);
-        if seen > self.generation {
-            return Err(failure(Category::Fenced, format!("{} has seen generation {seen}", self.host)));
+        let latest = self.world().lock().host(self.host).claim.as_ref().map_or(0, |claim| claim.generation);
+        if latest > self.generation {
+            return Err(failure(Category::Fenced, format!("{} has seen generation {latest}", self.host)));
         }
         Ok(())
     }
 
-    async fn meet(
+    async fn run_with_fault(
         &self,
         fault: Option<Fault>,
         step: HostStep,
@@ -262,34 +274,34 @@ impl Session {
     ) -> Result<Report, StepFailure> {
         let start = Instant::now();
         if let Op::Part { name, size, .. } = &step.op {
-            let bytes = blob.ok_or_else(|| failure(Category::Corrupt, format!("no bytes of {name} came")))?;
+            let bytes =
+                blob.ok_or_else(|| failure(Category::Corrupt, format!("the bytes of {name} are missing")))?;
             sink(Event::Note { id: step.id.clone(), text: format!("receiving {}", bytes.display()) });
             sink(Event::Progress { id: step.id.clone(), done: *size, total: *size });
         }
         let effects = effects_of(&step.op, self.world().lock().host(self.host));
         let mut changed = false;
         for effect in effects.map_err(|cause| failure(Category::Failed, cause))? {
-            changed |= self.ports.happen(self.host, effect).await?;
+            changed |= self.ports.apply_effect(self.host, effect).await?;
         }
         let (Op::Service { ready: checks, .. } | Op::Await { checks }) = &step.op else {
-            return self.remember(step, changed, start).await;
+            return self.record(step, changed, start).await;
         };
-        let patience = Duration::from_secs(step.timeout_seconds.into());
-        match timeout(patience, self.ports.hold(self.host, checks)).await {
-            Ok(held) => held?,
+        let limit = Duration::from_secs(step.timeout_seconds.into());
+        match timeout(limit, self.ports.wait_for(self.host, checks)).await {
+            Ok(result) => result?,
             Err(_) => {
                 self.ports.alive().await;
-                let cause =
-                    format!("{} after {} s", self.ports.missing(self.host, checks), patience.as_secs());
+                let cause = format!("{} after {} s", self.ports.unmet(self.host, checks), limit.as_secs());
                 return Err(failure(Category::Timeout, cause));
             }
         }
-        self.remember(step, changed, start).await
+        self.record(step, changed, start).await
     }
 
-    async fn remember(&self, step: HostStep, changed: bool, start: Instant) -> Result<Report, StepFailure> {
+    async fn record(&self, step: HostStep, changed: bool, start: Instant) -> Result<Report, StepFailure> {
         if step.journal {
-            self.ports.happen(self.host, remember(step)).await?;
+            self.ports.apply_effect(self.host, record(step)).await?;
         }
         let milliseconds = u64::try_from(start.elapsed().as_millis()).unwrap();
         Ok(Report { changed, milliseconds })

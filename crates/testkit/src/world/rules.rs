@@ -1,4 +1,4 @@
-//! How the programs of a cluster depend on each other, and what a check finds.
+//! The dependencies between the programs of a cluster, and the results of checks.
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -10,12 +10,12 @@ use super::host::{SimulatedHost, pki};
 use super::state::State;
 
 impl State {
-    /// The identity of the cluster that holds the host.
+    /// The identity of the cluster that the host belongs to.
     pub(super) fn uid(&self, host: HostAddress) -> Option<String> {
         self.host(host).uid().map(str::to_owned)
     }
 
-    /// Whether more than half of the first members run.
+    /// Whether more than half of the initial members run.
     pub(super) fn quorum(&self, uid: &str) -> bool {
         let members: Vec<_> =
             self.hosts.values().filter(|host| host.uid() == Some(uid) && host.etcd.is_some()).collect();
@@ -24,7 +24,7 @@ impl State {
         running * 2 > peers
     }
 
-    /// Whether the host's own API server answers `/readyz`.
+    /// Whether the API server of the host answers `/readyz`.
     pub(super) fn api_ready(&self, at: HostAddress) -> bool {
         let host = self.host(at);
         host.runs("kube-apiserver.service")
@@ -32,23 +32,25 @@ impl State {
             && host.uid().is_some_and(|uid| self.quorum(uid))
     }
 
-    /// Whether the host's programs reach an API server: its own, or any through haproxy or a load balancer.
+    /// Whether the programs of the host reach an API server: its own, or any through haproxy or a load
+    /// balancer.
     fn reaches_api(&self, at: HostAddress) -> bool {
         let host = self.host(at);
         if host.units.contains_key("kube-apiserver.service") {
             return self.api_ready(at);
         }
-        let way = !host.units.contains_key("haproxy.service") || host.runs("haproxy.service");
-        way && self.any_api(at)
+        let connected = !host.units.contains_key("haproxy.service") || host.runs("haproxy.service");
+        connected && self.any_api(at)
     }
 
-    /// Whether any API server of the host's cluster is ready.
+    /// Whether any API server of the cluster is ready.
     pub(super) fn any_api(&self, at: HostAddress) -> bool {
         let uid = self.host(at).uid();
         uid.is_some() && self.hosts.values().any(|other| other.uid() == uid && self.api_ready(other.address))
     }
 
-    /// Whether a kubelet that has not joined would: it runs, reaches the API, may ask, and is approved.
+    /// Whether a kubelet that has not joined can join: it runs, reaches the API server, has a valid bootstrap
+    /// certificate, may request a certificate, and a controller manager approves it.
     pub(super) fn may_join(&self, at: HostAddress) -> bool {
         let host = self.host(at);
         let Some(cluster) = host.uid().and_then(|uid| self.clusters.get(uid)) else { return false };
@@ -57,11 +59,11 @@ impl State {
             .hosts
             .values()
             .any(|other| other.uid() == host.uid() && other.runs("kube-controller-manager.service"));
-        let known = host.bootstrap().is_some_and(|seen| self.now < seen.not_after);
-        !host.joined && known && host.runs("kubelet.service") && allowed && approver && self.reaches_api(at)
+        let valid = host.bootstrap().is_some_and(|certificate| self.now < certificate.not_after);
+        !host.joined && valid && host.runs("kubelet.service") && allowed && approver && self.reaches_api(at)
     }
 
-    /// What the host's API server and member say; `None` on a host that is no master.
+    /// The reports of the API server and the etcd member of the host; `None` if the host is not a master.
     pub(super) fn cluster_facts(&self, at: HostAddress) -> Option<ClusterFacts> {
         let host = self.host(at);
         if !["admin.crt", "etcd/healthcheck-client.crt"].iter().any(|name| host.has(&pki(name))) {
@@ -85,7 +87,7 @@ impl State {
             .collect()
     }
 
-    /// What the host's own member says. It does not listen to anybody before it found its first quorum.
+    /// The report of the etcd member of the host. It answers no client before its first quorum.
     fn etcd(&self, at: HostAddress) -> EtcdFact {
         let host = self.host(at);
         if !host.runs("etcd.service") {
@@ -94,11 +96,12 @@ impl State {
         let uid = host.uid().unwrap_or_default();
         let formed = self.clusters.get(uid).is_some_and(|cluster| cluster.formed.is_some());
         if self.slow.etcd || !formed {
-            return EtcdFact::Untold;
+            return EtcdFact::Unknown;
         }
         let members = self.hosts.values().filter(|other| other.uid() == Some(uid) && other.etcd.is_some());
         let health = |member: &SimulatedHost| {
-            // A host without power says nothing; one whose member does not run refuses.
+            // A host without power does not answer. A host whose member is not running refuses the
+            // connection.
             member.up.then(|| member.runs("etcd.service") && self.quorum(uid))
         };
         EtcdFact::Members(members.map(|member| (member.name(), health(member))).collect())
@@ -121,9 +124,12 @@ impl State {
         host.joined && host.runs("kubelet.service") && host.runs("containerd.service") && self.reaches_api(at)
     }
 
-    /// Whether the check holds as seen from the host; if not, what is missing.
+    /// Whether the check succeeds on the host.
+    ///
+    /// # Errors
+    /// The unmet condition.
     pub(super) fn holds(&self, at: HostAddress, check: &Check) -> Result<(), String> {
-        let (good, what) = match check {
+        let (met, what) = match check {
             Check::Tcp { address, port } => (self.listens(at, *address, *port), format!("{address}:{port}")),
             Check::Https { address, port, path, ca_file, certificate_file, key_file } => {
                 let files = [Some(ca_file), certificate_file.as_ref(), key_file.as_ref()];
@@ -149,25 +155,25 @@ impl State {
                 (served && self.host(at).runs("kube-proxy.service"), format!("{name} from {server}"))
             }
             Check::Reachable { addresses, port: _ } => {
-                let silent =
-                    addresses.iter().find(|other| !self.hosts.get(other).is_some_and(|host| host.up));
-                (silent.is_none(), format!("host {silent:?}"))
+                let down = addresses.iter().find(|other| !self.hosts.get(other).is_some_and(|host| host.up));
+                (down.is_none(), format!("host {down:?}"))
             }
         };
-        if good { Ok(()) } else { Err(format!("{what} is not there")) }
+        if met { Ok(()) } else { Err(format!("{what} is not available")) }
     }
 
-    fn seen_from(&self, at: HostAddress, address: Ipv4Addr) -> Option<HostAddress> {
+    /// The host that has the address, as resolved on the host `at`.
+    fn host_at(&self, at: HostAddress, address: Ipv4Addr) -> Option<HostAddress> {
         if address.is_loopback() {
             Some(at)
         } else {
-            Some(HostAddress::from(address)).filter(|it| self.hosts.contains_key(it))
+            Some(HostAddress::from(address)).filter(|host| self.hosts.contains_key(host))
         }
     }
 
     fn listens(&self, at: HostAddress, address: Ipv4Addr, port: u16) -> bool {
-        // An address of no host is a load balancer before the masters.
-        let Some(there) = self.seen_from(at, address) else { return self.balanced(at) };
+        // An address that belongs to no host is the load balancer.
+        let Some(target) = self.host_at(at, address) else { return self.reaches_load_balancer(at) };
         let units: &[&str] = match port {
             2379..=2381 => &["etcd.service"],
             6443 => &["kube-apiserver.service", "haproxy.service"],
@@ -177,22 +183,22 @@ impl State {
             10259 => &["kube-scheduler.service"],
             _ => &[],
         };
-        units.iter().any(|unit| self.host(there).runs(unit))
+        units.iter().any(|unit| self.host(target).runs(unit))
     }
 
-    /// Whether the load balancer leads from the host to an API server.
-    fn balanced(&self, at: HostAddress) -> bool {
+    /// Whether the host reaches an API server through the load balancer.
+    fn reaches_load_balancer(&self, at: HostAddress) -> bool {
         !self.blocked.contains(&at) && self.any_api(at)
     }
 
     fn answers(&self, at: HostAddress, address: Ipv4Addr, port: u16) -> bool {
-        let Some(there) = self.seen_from(at, address) else { return self.balanced(at) };
+        let Some(target) = self.host_at(at, address) else { return self.reaches_load_balancer(at) };
         match port {
             2379 => {
-                let host = self.host(there);
+                let host = self.host(target);
                 host.runs("etcd.service") && host.uid().is_some_and(|uid| self.quorum(uid))
             }
-            6443 => self.reaches_api(there),
+            6443 => self.reaches_api(target),
             _ => self.listens(at, address, port),
         }
     }

@@ -1,4 +1,4 @@
-//! Everything there is, and what follows by itself from it.
+//! The state of the world, and the consequences that follow without a step.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,10 +10,10 @@ use super::fault::Faults;
 use super::host::SimulatedHost;
 use crate::hosts::{HostBuilder, NOW};
 
-/// The world's content.
+/// The state of the world.
 pub(super) struct State {
     pub hosts: BTreeMap<HostAddress, SimulatedHost>,
-    /// What the etcd of each cluster holds, by the cluster's identity.
+    /// The content of the etcd of each cluster, by the identity of the cluster.
     pub clusters: BTreeMap<String, Cluster>,
     pub now: i64,
     pub log: Vec<String>,
@@ -24,36 +24,38 @@ pub(super) struct State {
     pub opening_faults: Faults<HostAddress>,
     pub lost_blobs: BTreeSet<String>,
     pub slow: Slow,
-    /// Hosts that the load balancer cannot be reached from.
+    /// Hosts that cannot reach the load balancer.
     pub blocked: BTreeSet<HostAddress>,
-    /// The process that lives now.
+    /// The number of the current process.
     pub life: u64,
     pub dead: bool,
-    /// Effects until it dies.
+    /// The number of effects until the process dies.
     pub left: Option<usize>,
     pub random: Option<u64>,
+    /// The generation that the command persisted; `None` if it persists none.
+    pub persisted_generation: Option<u64>,
 }
 
-/// What serves well, and yet answers no look in time.
+/// Services that work but do not answer the probe in time.
 #[derive(Debug, Default)]
 pub(super) struct Slow {
     pub etcd: bool,
     pub nodes: bool,
 }
 
-/// A cluster as its etcd knows it.
+/// The content of the etcd of a cluster.
 #[derive(Debug, Default)]
 pub(super) struct Cluster {
-    /// The first members' names, once they had a quorum.
+    /// The names of the initial members, after their first quorum.
     pub formed: Option<Vec<String>>,
-    /// Members that started at least once.
+    /// Members that were started at least once.
     pub started: BTreeSet<String>,
     pub objects: BTreeMap<String, Value>,
     /// Nodes that joined, by name.
     pub nodes: BTreeMap<String, HostAddress>,
-    /// Nodes that keep ordinary pods off.
+    /// Nodes with the control plane taint.
     pub tainted: BTreeSet<String>,
-    /// Nodes that take no new pods.
+    /// Cordoned nodes.
     pub drained: BTreeSet<String>,
 }
 
@@ -76,6 +78,7 @@ impl State {
             dead: false,
             left: None,
             random: None,
+            persisted_generation: None,
         }
     }
 
@@ -87,8 +90,14 @@ impl State {
         self.hosts.get(&host).unwrap_or_else(|| panic!("the world has no host {host}"))
     }
 
-    /// Makes one effect happen. Answers whether anything changed; what changed nothing was no effect.
-    pub(super) fn happen(&mut self, at: HostAddress, effect: Effect) -> Result<bool, String> {
+    /// Applies one effect. Returns whether the world changed. An effect without a change is not logged and
+    /// not counted.
+    pub(super) fn apply(&mut self, at: HostAddress, effect: Effect) -> Result<bool, String> {
+        if let Effect::Claim(fence) = &effect
+            && self.persisted_generation.is_some_and(|persisted| persisted < fence.generation)
+        {
+            self.harms.push(format!("generation {} reaches a host before it is persisted", fence.generation));
+        }
         let line = match effect {
             Effect::Object { path, body } => self.put(at, path, body)?,
             Effect::Taint { node, present } => self.taint(at, &node, present)?,
@@ -97,17 +106,30 @@ impl State {
             Effect::RemoveNode(node) => self.remove_node(at, &node)?,
             Effect::Halt { name, watches } => self.halt(at, &name, &watches),
             Effect::Start { name, watches } => self.start(at, &name, watches)?,
-            other => self.host_mut(at).take(other)?,
+            other => self.host_mut(at).apply(other)?,
         };
         let Some(line) = line else { return Ok(false) };
         let name = self.host(at).name();
         self.log.push(format!("{name} {line}"));
         self.settle();
+        self.count_effect();
+        Ok(true)
+    }
+
+    /// Persists the generation of a plan on the machine of the command: an effect like those on hosts.
+    pub(super) fn persist_generation(&mut self, generation: u64) {
+        if self.persisted_generation.replace(generation) == Some(generation) {
+            return;
+        }
+        self.log.push(format!("command persist generation {generation}"));
+        self.count_effect();
+    }
+
+    fn count_effect(&mut self) {
         if let Some(left) = &mut self.left {
             *left = left.saturating_sub(1);
             self.dead |= *left == 0;
         }
-        Ok(true)
     }
 
     fn put(&mut self, at: HostAddress, path: String, body: Value) -> Result<Option<String>, String> {
@@ -116,7 +138,7 @@ impl State {
         };
         let objects = &mut self.clusters.entry(uid).or_default().objects;
         let verb = match objects.get(&path) {
-            Some(there) if *there == body => return Ok(None),
+            Some(current) if *current == body => return Ok(None),
             Some(_) => "rewrite object",
             None => "create object",
         };
@@ -125,7 +147,10 @@ impl State {
         Ok(Some(line))
     }
 
-    /// The cluster of the host, where its API server answers.
+    /// The cluster of the host.
+    ///
+    /// # Errors
+    /// When the API server of the host does not answer.
     fn cluster_at(&mut self, at: HostAddress) -> Result<&mut Cluster, String> {
         match self.uid(at).filter(|_| self.api_ready(at)) {
             Some(uid) => Ok(self.clusters.entry(uid).or_default()),
@@ -136,7 +161,7 @@ impl State {
     fn taint(&mut self, at: HostAddress, node: &str, present: bool) -> Result<Option<String>, String> {
         let cluster = self.cluster_at(at)?;
         if !cluster.nodes.contains_key(node) {
-            return Err(format!("there is no node {node}"));
+            return Err(format!("node {node} does not exist"));
         }
         let changed =
             if present { cluster.tainted.insert(node.to_owned()) } else { cluster.tainted.remove(node) };
@@ -152,20 +177,20 @@ impl State {
     fn uncordon(&mut self, at: HostAddress, node: &str) -> Result<Option<String>, String> {
         let cluster = self.cluster_at(at)?;
         if !cluster.nodes.contains_key(node) {
-            return Err(format!("there is no node {node}"));
+            return Err(format!("node {node} does not exist"));
         }
         Ok(cluster.drained.remove(node).then(|| format!("uncordon node {node}")))
     }
 
-    /// A node whose kubelet runs must have been drained before.
+    /// Deletes a node. If its kubelet runs and it was not drained, this is a harm.
     fn remove_node(&mut self, at: HostAddress, node: &str) -> Result<Option<String>, String> {
         let cluster = self.cluster_at(at)?;
-        let Some(gone) = cluster.nodes.remove(node) else { return Ok(None) };
+        let Some(host) = cluster.nodes.remove(node) else { return Ok(None) };
         let drained = cluster.drained.remove(node);
         cluster.tainted.remove(node);
         cluster.objects.remove(&format!("/api/v1/nodes/{node}"));
-        if !drained && self.host(gone).runs("kubelet.service") {
-            self.harms.push(format!("node {node} is removed with its pods"));
+        if !drained && self.host(host).runs("kubelet.service") {
+            self.harms.push(format!("node {node} is removed while its pods run"));
         }
         Ok(Some(format!("drop node {node}")))
     }
@@ -188,7 +213,7 @@ impl State {
         Ok(Some(format!("start {name}")))
     }
 
-    /// The first half of a restart. What others rest on may be down on one host at a time only.
+    /// The first half of a restart. It is a harm if etcd loses its quorum or no API server is left.
     fn halt(&mut self, at: HostAddress, name: &str, watches: &[String]) -> Option<String> {
         let host = self.host(at);
         let wanted = host.unit_fingerprint(name, watches);
@@ -215,10 +240,10 @@ impl State {
         Some(format!("restart {name}"))
     }
 
-    /// A member without data starts as part of a new cluster. Doing that twice, or with other peers, makes a
-    /// second cluster beside the one that exists: the harm that loses data.
+    /// A member without data starts as part of a new cluster. If it does so twice or with other peers, it
+    /// creates a second cluster: a harm that loses data.
     fn start_etcd(&mut self, at: HostAddress) -> Result<(), String> {
-        let uid = self.uid(at).ok_or("etcd starts on a host that nobody claimed")?;
+        let uid = self.uid(at).ok_or("etcd starts on a host without a claim")?;
         let host = self.host(at);
         let text = host.units.get("etcd.service").map(|unit| unit.text.clone()).unwrap_or_default();
         if host.etcd.is_some() {
@@ -245,8 +270,8 @@ impl State {
         Ok(())
     }
 
-    /// What follows by itself: a quorum forms a cluster, a kubelet that reaches the API joins, a cluster
-    /// whose last member's data is gone is gone.
+    /// Applies the consequences of a change: a quorum forms a cluster, a kubelet that reaches the API server
+    /// joins, and a cluster without member data is deleted.
     pub(super) fn settle(&mut self) {
         let members: BTreeMap<String, Vec<String>> = self
             .hosts
@@ -269,7 +294,7 @@ impl State {
         }
     }
 
-    /// The next number of the drawn sequence (splitmix64), where there is one.
+    /// The next random number (splitmix64), if the world is shuffled.
     pub(super) fn draw(&mut self) -> Option<u64> {
         let seed = self.random.as_mut()?;
         *seed = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);

@@ -1,4 +1,4 @@
-//! The real planner, the real apply, a world in memory: killed after every single effect.
+//! The real planner and apply on a simulated world: each run is killed after every effect.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -6,9 +6,9 @@
     reason = "a test that cannot go on must stop"
 )]
 
-use crate::support::{create, create_with_retries, destroy, refusals};
+use crate::support::{command, create, create_with_retries, destroy, refusals};
 use kubeon_api::kubernetes_cluster::LoadBalancer;
-use kubeon_plan::{Intent, Remedy};
+use kubeon_plan::{Intent, Remedy, Snapshot};
 use kubeon_testkit::{
     ClusterBuilder, Fault, World, cluster, crash_and_wait, crash_anywhere, crash_twice, host,
 };
@@ -36,7 +36,7 @@ async fn built(masters: usize, workers: usize) -> World {
     world
 }
 
-async fn survives_creating(masters: usize, workers: usize) -> usize {
+async fn create_with_crashes(masters: usize, workers: usize) -> usize {
     let intent = intent(masters, workers);
     let crashes =
         crash_anywhere(async || bare(masters, workers), async |world| create(world, &intent).await.map(drop));
@@ -44,23 +44,31 @@ async fn survives_creating(masters: usize, workers: usize) -> usize {
 }
 
 #[tokio::test(start_paused = true)]
-async fn creates_one_master_whatever_dies_when() {
-    let effects = survives_creating(1, 0).await;
-    assert!(effects > 100, "only {effects} effects: the story is too short to tell anything");
+async fn creates_one_master_with_a_crash_anywhere() {
+    let effects = create_with_crashes(1, 0).await;
+    assert!(effects > 100, "only {effects} effects: the run is too short for a crash test");
 }
 
 #[tokio::test(start_paused = true)]
-async fn creates_one_master_and_two_workers_whatever_dies_when() {
-    survives_creating(1, 2).await;
+async fn creates_one_master_and_two_workers_with_a_crash_anywhere() {
+    create_with_crashes(1, 2).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn creates_three_masters_and_two_workers_whatever_dies_when() {
-    survives_creating(3, 2).await;
+async fn creates_three_masters_and_two_workers_with_a_crash_anywhere() {
+    create_with_crashes(3, 2).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn creates_although_the_run_after_the_crash_crashes_too() {
+async fn creates_although_no_saved_generation_is_known_with_a_crash_anywhere() {
+    let intent = intent(1, 1);
+    let plan = |snapshot: &Snapshot| kubeon_plan::plan(&intent, snapshot);
+    assert_eq!(intent.generation, 0);
+    crash_anywhere(async || bare(1, 1), async |world| command(world, plan, 1).await.map(drop)).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn creates_although_two_runs_crash() {
     let intent = intent(3, 2);
     crash_twice(async || bare(3, 2), async |world| create(world, &intent).await.map(drop), 1, 60)
         .await
@@ -68,27 +76,25 @@ async fn creates_although_the_run_after_the_crash_crashes_too() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn creates_by_a_second_attempt_whatever_dies_when() {
+async fn creates_by_a_second_attempt_with_a_crash_anywhere() {
     let intent = intent(1, 1);
-    let troubled = async || {
+    let faulty = async || {
         let world = bare(1, 1);
         // A step is tried three times in each attempt, a check once.
         for (step, times) in [("join/haproxy@h14", 3), ("verify/api@h11", 1)] {
             let late = StepFailure { category: Category::Timeout, cause: "too late".to_owned(), log: vec![] };
-            world.trouble(step, std::iter::repeat_n(Fault::Fail(late), times));
+            world.inject_faults(step, std::iter::repeat_n(Fault::Fail(late), times));
         }
         world
     };
-    let first = create(&troubled().await, &intent).await.unwrap_err();
+    let first = create(&faulty().await, &intent).await.unwrap_err();
     assert!(first.contains("too late"), "one attempt is too few: {first}");
-    // A run that died before a step failed finds the trouble still there.
-    crash_anywhere(troubled, async |world| create_with_retries(world, &intent).await.map(drop))
-        .await
-        .unwrap();
+    // The faults remain if a run dies before the steps fail.
+    crash_anywhere(faulty, async |world| create_with_retries(world, &intent).await.map(drop)).await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
-async fn creates_although_the_hour_of_the_bootstrap_certificate_passes_after_the_crash() {
+async fn creates_although_the_bootstrap_certificate_expires_after_the_crash() {
     for (masters, workers) in [(1, 1), (3, 1)] {
         let intent = intent(masters, workers);
         let run = async |world: &World| create(world, &intent).await.map(drop);
@@ -97,7 +103,7 @@ async fn creates_although_the_hour_of_the_bootstrap_certificate_passes_after_the
 }
 
 #[tokio::test(start_paused = true)]
-async fn creates_on_hosts_without_nft_whatever_dies_when() {
+async fn creates_on_hosts_without_nft_with_a_crash_anywhere() {
     let intent = intent(1, 1);
     let bare = async || World::of([host(MASTERS[0]), host(WORKERS[0]).lacking("nft")]);
     crash_anywhere(bare, async |world| create(world, &intent).await.map(drop)).await.unwrap();
@@ -108,7 +114,7 @@ async fn creates_on_hosts_without_nft_whatever_dies_when() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn creates_behind_a_load_balancer_whatever_dies_when() {
+async fn creates_behind_a_load_balancer_with_a_crash_anywhere() {
     let balancer = LoadBalancer::External { address: "172.30.9.9".parse().unwrap(), port: 7443 };
     let intent = spec(3, 1).with(|spec| spec.settings.load_balancer = balancer).intent();
     crash_anywhere(async || bare(3, 1), async |world| create(world, &intent).await.map(drop)).await.unwrap();
@@ -119,28 +125,29 @@ async fn creates_behind_a_load_balancer_whatever_dies_when() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn creates_without_a_worker_that_does_not_answer_whatever_dies_when() {
-    let dark = async || {
+async fn creates_without_a_worker_that_does_not_answer_with_a_crash_anywhere() {
+    let one_down = async || {
         let world = bare(3, 2);
         world.cut(WORKERS[1]);
         world
     };
     let worker = WORKERS[1].parse().unwrap();
-    let refusals = refusals(&dark().await, &intent(3, 2)).await;
-    let remedies: Vec<_> = refusals.iter().map(|it| (it.value.as_str(), it.remedy.as_ref())).collect();
+    let refusals = refusals(&one_down().await, &intent(3, 2)).await;
+    let remedies: Vec<_> =
+        refusals.iter().map(|refusal| (refusal.value.as_str(), refusal.remedy.as_ref())).collect();
     assert_eq!(remedies, [(WORKERS[1], Some(&Remedy::SkipHost(worker)))], "{refusals:?}");
     let without = Intent { skip_hosts: vec![worker], ..intent(3, 2) };
-    crash_anywhere(dark, async |world| create(world, &without).await.map(drop)).await.unwrap();
-    let world = dark().await;
+    crash_anywhere(one_down, async |world| create(world, &without).await.map(drop)).await.unwrap();
+    let world = one_down().await;
     create(&world, &without).await.unwrap();
     assert!(!world.log().iter().any(|line| line.starts_with("h15 ")), "{:?}", world.log());
     world.heal(WORKERS[1]);
     create(&world, &intent(3, 2)).await.unwrap();
-    assert_eq!(world.picture(), built(3, 2).await.picture(), "it joins once it answers");
+    assert_eq!(world.render(), built(3, 2).await.render(), "it joins once it answers");
 }
 
 #[tokio::test(start_paused = true)]
-async fn adds_a_worker_whatever_dies_when() {
+async fn adds_a_worker_with_a_crash_anywhere() {
     let one_short = async || {
         let world = bare(3, 2);
         create(&world, &intent(3, 1)).await.unwrap();
@@ -151,7 +158,7 @@ async fn adds_a_worker_whatever_dies_when() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn changes_the_version_whatever_dies_when() {
+async fn changes_the_version_with_a_crash_anywhere() {
     let newer = spec(3, 2).version("v1.36.4").intent();
     crash_anywhere(async || built(3, 2).await, async |world| create(world, &newer).await.map(drop))
         .await
@@ -170,7 +177,7 @@ async fn changes_the_version_without_losing_etcd_or_the_api() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn changes_the_version_while_no_member_tells_how_it_is() {
+async fn changes_the_version_while_no_member_reports_its_health() {
     let newer = spec(3, 2).version("v1.36.4").intent();
     let slow = async || {
         let world = built(3, 2).await;
@@ -187,7 +194,7 @@ async fn changes_the_version_while_no_member_tells_how_it_is() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_member_that_is_down_is_mended_before_any_other_is_touched() {
+async fn a_member_that_is_down_is_repaired_before_other_members_change() {
     let newer = spec(3, 2).version("v1.36.4").intent();
     let one_down = async || {
         let world = built(3, 2).await;
@@ -198,7 +205,7 @@ async fn a_member_that_is_down_is_mended_before_any_other_is_touched() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn destroys_whatever_dies_when() {
+async fn destroys_with_a_crash_anywhere() {
     let intent = intent(3, 2);
     crash_anywhere(async || built(3, 2).await, async |world| destroy(world, &intent).await.map(drop))
         .await
@@ -206,7 +213,7 @@ async fn destroys_whatever_dies_when() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn destroys_without_a_dead_master_whatever_dies_when() {
+async fn destroys_without_a_dead_master_with_a_crash_anywhere() {
     let intent = Intent { skip_hosts: vec![MASTERS[1].parse().unwrap()], ..intent(3, 2) };
     let dead = async || {
         let world = built(3, 2).await;
@@ -217,20 +224,20 @@ async fn destroys_without_a_dead_master_whatever_dies_when() {
     let world = dead().await;
     destroy(&world, &intent).await.unwrap();
     let left: Vec<_> =
-        world.picture().lines().filter(|line| !line.starts_with("h12 ")).map(str::to_owned).collect();
+        world.render().lines().filter(|line| !line.starts_with("h12 ")).map(str::to_owned).collect();
     assert_eq!(left.iter().filter(|line| !line.starts_with("uid-demo ")).count(), 0, "{left:?}");
 }
 
 #[tokio::test(start_paused = true)]
 async fn leaves_bare_hosts_behind() {
     let world = built(3, 2).await;
-    assert_ne!(world.picture(), bare(3, 2).picture());
+    assert_ne!(world.render(), bare(3, 2).render());
     destroy(&world, &intent(3, 2)).await.unwrap();
-    assert_eq!(world.picture(), bare(3, 2).picture());
+    assert_eq!(world.render(), bare(3, 2).render());
 }
 
 #[tokio::test(start_paused = true)]
-async fn has_nothing_to_do_the_second_time() {
+async fn the_second_run_has_no_steps() {
     for (masters, workers) in [(1, 0), (1, 2), (3, 2)] {
         let world = built(masters, workers).await;
         let effects = world.effects();
@@ -242,47 +249,47 @@ async fn has_nothing_to_do_the_second_time() {
 
 #[tokio::test(start_paused = true)]
 async fn order_of_events_does_not_matter() {
-    let calm = built(3, 2).await;
+    let expected = built(3, 2).await;
     for seed in 0..40 {
         let world = bare(3, 2);
         world.shuffle(seed);
         create(&world, &intent(3, 2)).await.unwrap_or_else(|why| panic!("seed {seed}: {why}"));
         assert_eq!(world.harms(), Vec::<String>::new(), "seed {seed}");
-        assert_eq!(world.picture(), calm.picture(), "seed {seed}");
+        assert_eq!(world.render(), expected.render(), "seed {seed}");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn repairs_what_somebody_broke_and_nothing_else() {
+async fn repairs_only_what_a_user_broke() {
     let world = built(3, 2).await;
-    let whole = world.picture();
+    let whole = world.render();
     world.overwrite(WORKERS[0], "/var/lib/kubelet/config.yaml", "by hand");
     world.stop_unit(WORKERS[1], "kube-proxy.service");
     let effects = world.effects();
     create(&world, &intent(3, 2)).await.unwrap();
-    assert_eq!(world.picture(), whole);
+    assert_eq!(world.render(), whole);
     let mut repaired = world.log().split_off(effects);
-    repaired.retain(|line| !line.contains(" claim, "));
+    repaired.retain(|line| !line.contains(" claim, ") && !line.starts_with("command persist "));
     repaired.sort();
-    // The kubelet runs with what the file says again: it is not disturbed.
+    // The running kubelet matches the repaired file, so it is not restarted.
     assert_eq!(repaired, ["h14 rewrite /var/lib/kubelet/config.yaml", "h15 start kube-proxy.service"]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn starts_a_control_plane_that_stands_still() {
+async fn starts_a_stopped_control_plane() {
     let world = built(3, 2).await;
-    let whole = world.picture();
+    let whole = world.render();
     for master in MASTERS {
         for unit in ["etcd.service", "kube-apiserver.service"] {
             world.stop_unit(master, unit);
         }
     }
     create(&world, &intent(3, 2)).await.unwrap();
-    assert_eq!(world.picture(), whole);
+    assert_eq!(world.render(), whole);
 }
 
 #[tokio::test(start_paused = true)]
-async fn renews_certificates_in_time_and_stays_whole() {
+async fn renews_certificates_with_a_crash_anywhere() {
     let intent = intent(3, 2);
     let aged = async || {
         let world = built(3, 2).await;

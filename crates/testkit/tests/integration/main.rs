@@ -1,4 +1,4 @@
-//! The simulated hosts, and every death that they can die.
+//! Tests of the simulated world, and crash tests of the planner.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test stops at what it did not expect")]
 

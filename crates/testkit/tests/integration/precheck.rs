@@ -1,4 +1,4 @@
-//! Many hosts are looked at and checked in bounded time, whatever they do.
+//! Many hosts are observed and checked within a time limit, even if they do not answer.
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -21,12 +21,12 @@ fn world(hosts: usize) -> World {
 }
 
 /// Refuses every login, or never answers.
-struct Bad {
+struct BadProbe {
     silent: bool,
 }
 
 #[async_trait]
-impl ProbeHost for Bad {
+impl ProbeHost for BadProbe {
     async fn facts(&self, host: HostAddress) -> Result<Facts, StepFailure> {
         if self.silent {
             std::future::pending::<()>().await;
@@ -50,22 +50,22 @@ async fn every_host_has_one_result_in_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn hosts_that_refuse_or_are_silent_end_too() {
+async fn hosts_that_refuse_or_do_not_answer_are_checked_in_time() {
     for silent in [false, true] {
         let intent = intent(120);
         let start = tokio::time::Instant::now();
-        let snapshot = kubeon_observe::snapshot(&Bad { silent }, intent.hosts(), NOW).await;
+        let snapshot = kubeon_observe::snapshot(&BadProbe { silent }, intent.hosts(), NOW).await;
         let report = precheck(&intent, &snapshot);
         assert_eq!((report.ok, report.errors, report.hosts.len()), (false, 120, 120));
         let check = if silent { "reach" } else { "login" };
         assert!(report.hosts.iter().all(|host| host.checks.last().unwrap().check == check));
         assert!(start.elapsed() < Duration::from_secs(35), "{:?}", start.elapsed());
-        assert_eq!(report.refusals().count(), 120, "one refusal a host");
+        assert_eq!(report.refusals().count(), 120, "one refusal for each host");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_address_that_is_named_twice_is_looked_at_once() {
+async fn a_duplicate_address_is_observed_once() {
     let intent = intent(2);
     let twice = intent.hosts().chain(intent.hosts());
     let snapshot = kubeon_observe::snapshot(&world(2).ports(), twice, NOW).await;

@@ -1,4 +1,4 @@
-//! The world behaves like one.
+//! Tests of the simulated world.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -8,7 +8,7 @@
 
 use std::time::Duration;
 
-use kubeon_plan::Seen;
+use kubeon_plan::Observation;
 use kubeon_ports::{ActHost, HostSession, ProbeHost, Report};
 use kubeon_testkit::{World, address, host, plan_of, step};
 use kubeon_wire::{ApiObject, Category, Check, Fence, HostStep, Op, ResultState, StepFailure};
@@ -54,22 +54,44 @@ fn three() -> World {
 }
 
 #[tokio::test(start_paused = true)]
-async fn dies_right_after_the_effect_and_lives_again_as_another() {
+async fn a_process_dies_right_after_the_effect_and_can_be_restarted() {
     let world = three();
     let session = open(&world, H1).await;
     world.die_after(2);
     let run = tokio::spawn(async move { send(&*session, "s", text("/a", "a")).await });
     world.died().await;
-    assert_eq!(world.log(), ["h1 claim, generation 1", "h1 write /a", "h1 remember s"]);
-    let patience = Duration::from_secs(3600);
-    assert!(tokio::time::timeout(patience, run).await.is_err(), "the dead hear nothing");
+    assert_eq!(world.log(), ["h1 claim, generation 1", "h1 write /a", "h1 record s"]);
+    let limit = Duration::from_secs(3600);
+    assert!(tokio::time::timeout(limit, run).await.is_err(), "a call of a dead process does not return");
     world.restart();
     let facts = world.ports().facts(address(H1)).await.unwrap();
     assert_eq!(facts.journal[0].state, ResultState::UpToDate);
 }
 
 #[tokio::test(start_paused = true)]
-async fn counts_only_what_changes_something() {
+async fn a_process_can_die_right_after_it_persisted_a_generation() {
+    let world = three();
+    let ports = world.ports();
+    world.die_after(1);
+    let persist = tokio::spawn(async move { ports.persist_generation(1).await });
+    world.died().await;
+    assert_eq!((world.persisted_generation(), world.log().len()), (1, 1));
+    let limit = Duration::from_secs(3600);
+    assert!(tokio::time::timeout(limit, persist).await.is_err(), "a call of a dead process does not return");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_generation_that_reaches_a_host_before_it_is_persisted_is_a_harm() {
+    let world = three();
+    world.ports().persist_generation(1).await;
+    open(&world, H1).await;
+    assert_eq!(world.harms(), Vec::<String>::new());
+    world.ports().open(address(H1), &fence(2)).await.unwrap();
+    assert_eq!(world.harms(), ["generation 2 reaches a host before it is persisted"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn counts_only_effects_that_change_the_world() {
     let world = three();
     let session = open(&world, H1).await;
     assert!(send(&*session, "s", text("/a", "a")).await.unwrap().changed);
@@ -79,7 +101,7 @@ async fn counts_only_what_changes_something() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn sees_a_changed_file_in_the_journal() {
+async fn the_journal_reports_a_changed_file() {
     let world = three();
     send(&*open(&world, H1).await, "s", text("/a", "a")).await.unwrap();
     world.overwrite(H1, "/a", "b");
@@ -98,7 +120,7 @@ async fn refuses_older_writers_and_other_clusters() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn fences_off_a_session_that_a_newer_writer_overtook() {
+async fn a_newer_writer_fences_an_older_session() {
     let world = three();
     let old = open(&world, H1).await;
     world.ports().open(address(H1), &fence(2)).await.unwrap();
@@ -121,7 +143,7 @@ async fn an_etcd_member_is_healthy_only_with_a_quorum() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn notices_a_second_etcd_cluster() {
+async fn detects_a_second_etcd_cluster() {
     let world = three();
     let (one, two) = (open(&world, H1).await, open(&world, H2).await);
     for session in [&one, &two] {
@@ -140,7 +162,7 @@ async fn notices_a_second_etcd_cluster() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_service_is_restarted_when_what_it_watches_changed_and_only_then() {
+async fn a_service_is_restarted_only_when_a_watched_file_changed() {
     let world = three();
     let session = open(&world, H1).await;
     let unit = "[Service]\nExecStart=/usr/bin/x".to_owned();
@@ -165,7 +187,7 @@ async fn a_service_is_restarted_when_what_it_watches_changed_and_only_then() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_program_does_not_start_before_it_is_there() {
+async fn a_program_does_not_start_before_its_files_exist() {
     let world = three();
     let session = open(&world, H1).await;
     let service = |command: &str| Op::Service {
@@ -181,7 +203,7 @@ async fn a_program_does_not_start_before_it_is_there() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_reference_to_a_secret_does_not_pass_for_one() {
+async fn an_unresolved_secret_is_refused() {
     let world = three();
     let secret = step("f", H1).writes_secret("/k", kubeon_wire::SecretRef::ServiceAccountKey);
     let kubeon_plan::Step { op, .. } = secret.into();
@@ -198,7 +220,7 @@ async fn objects_need_an_api_server() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_host_that_is_off_answers_nobody() {
+async fn a_host_without_power_does_not_answer() {
     let world = three();
     let session = open(&world, H1).await;
     world.cut(H1);
@@ -206,14 +228,19 @@ async fn a_host_that_is_off_answers_nobody() {
     world.heal(H1);
     assert!(world.ports().facts(address(H1)).await.is_ok());
     let late = send(&*session, "s", text("/a", "a")).await.unwrap_err();
-    assert_eq!(late.category, Category::Unreachable, "a session does not outlive the power");
+    assert_eq!(late.category, Category::Unreachable, "a power loss breaks the session");
 }
 
 #[test]
-fn hosts_read_as_sentences() {
-    let seen =
+fn builders_describe_hosts() {
+    let snapshot =
         kubeon_testkit::snapshot([host(H1).bare(), host(H2).claimed_by("other"), host(H3).unreachable()]);
-    assert_eq!(seen.hosts[&address(H1)].fresh().unwrap().claim, None);
-    assert_eq!(seen.hosts[&address(H2)].fresh().unwrap().claim.as_ref().unwrap().cluster.as_str(), "other");
-    assert!(matches!(&seen.hosts[&address(H3)], Seen::Unknown { why, .. } if why.contains("no route")));
+    assert_eq!(snapshot.hosts[&address(H1)].fresh().unwrap().claim, None);
+    assert_eq!(
+        snapshot.hosts[&address(H2)].fresh().unwrap().claim.as_ref().unwrap().cluster.as_str(),
+        "other"
+    );
+    assert!(
+        matches!(&snapshot.hosts[&address(H3)], Observation::Unknown { why, .. } if why.contains("no route"))
+    );
 }

@@ -1,5 +1,5 @@
-//! What people bring along, side by side: a script in place of the one that is made, actions out of a ConfigMap, in an image
-//! of ours and in one of somebody else, inventories with groups of their own.
+//! Files of users, in parallel: a script that replaces the generated one, actions from a ConfigMap in
+//! kubeon's image and in a foreign one, and inventories with additional groups.
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
@@ -9,7 +9,8 @@ use super::environment::{MetaCluster, condition};
 use super::seed::{CLUSTERS, OPERATIONS, cluster, done, operate_on, reference};
 use super::{SEED, foreign};
 
-/// The ConfigMap with scripts and playbook, and those with inventories. None is named as those that go with a Cluster.
+/// The ConfigMap with scripts and a playbook, and those with inventories. Their names differ from those that
+/// are deleted with a Cluster.
 const FILES: &str = "brought-along";
 const RACKS: &str = "hosts-in-racks";
 const MISNAMED: &str = "hosts-in-misnamed-groups";
@@ -25,7 +26,7 @@ const PLAYBOOK: &str = "\
         msg: brought along for {{ inventory_hostname }}
 ";
 
-/// Begins all of them.
+/// Starts all operations.
 pub(crate) fn begin(meta: &MetaCluster) -> Result<()> {
     let files = json!({"entrypoint.sh": SCRIPT, "hello.sh": COMMAND, "mine.yml": PLAYBOOK});
     config_map(meta, FILES, &files)?;
@@ -35,9 +36,9 @@ pub(crate) fn begin(meta: &MetaCluster) -> Result<()> {
     let mut playbook = from_map("playbook", "mine.yml");
     playbook["image"] = json!(foreign::IMAGE);
     playbook["preHook"] = json!([command]);
-    let made = "echo made of the action";
+    let generated = "echo made of the action";
     for (name, spec) in [
-        ("script", json!({"actionType": "shell", "action": made, "entrypointSHRef": reference(FILES)})),
+        ("script", json!({"actionType": "shell", "action": generated, "entrypointSHRef": reference(FILES)})),
         ("command", command),
         ("playbook", playbook),
         ("groups", precheck(MISNAMED)),
@@ -54,7 +55,7 @@ fn config_map(meta: &MetaCluster, name: &str, data: &Value) -> Result<()> {
         "metadata": {"name": name, "namespace": SEED}, "data": data}))
 }
 
-/// The samples' first inventory, its master in one more group.
+/// The samples' first inventory with its master in an additional group.
 fn with_group(meta: &MetaCluster, group: &str) -> Result<String> {
     let address = meta.address("h2")?;
     Ok(format!(
@@ -72,18 +73,18 @@ fn precheck(hosts: &str) -> Value {
     json!({"actionType": "playbook", "action": "precheck.yml", "hostsConfRef": reference(hosts)})
 }
 
-/// What came of them.
+/// Checks the results.
 pub(crate) fn as_expected(meta: &MetaCluster) -> Result<()> {
     done(meta, "does-brought-script")?;
-    let (own, made) = ("a script of its own for brought-script", "made of the action");
-    log_says(meta, "does-brought-script", &[own], &[made])?;
+    let (own, generated) = ("a script of its own for brought-script", "made of the action");
+    log_says(meta, "does-brought-script", &[own], &[generated])?;
     let command = "a command out of a ConfigMap";
     done(meta, "does-brought-command")?;
     log_says(meta, "does-brought-command", &[command], &[])?;
     done(meta, "does-brought-playbook")?;
     let words = [command, "brought along for master01", "PLAY RECAP"];
     log_says(meta, "does-brought-playbook", &words, &[])?;
-    looked_at(meta)?;
+    prechecked(meta)?;
     misnamed(meta)?;
     for name in ["script", "command", "playbook", "groups"] {
         meta.kubectl(&["delete", CLUSTERS, &format!("brought-{name}"), "--wait=false"])?;
@@ -91,8 +92,8 @@ pub(crate) fn as_expected(meta: &MetaCluster) -> Result<()> {
     Ok(())
 }
 
-/// The host is fit, which its operation tells; a group that gives no role is named. Nothing was written to the host.
-fn looked_at(meta: &MetaCluster) -> Result<()> {
+/// The precheck passes, the log names the group without a role, and the host is not changed.
+fn prechecked(meta: &MetaCluster) -> Result<()> {
     done(meta, "sample-precheck")?;
     let status = meta.get(&[OPERATIONS, "sample-precheck"])?["status"].clone();
     let fit = condition(&status, "Prechecked").with_context(|| format!("{status:#}"))?;
@@ -101,7 +102,7 @@ fn looked_at(meta: &MetaCluster) -> Result<()> {
     meta.lab.is_bare("h2")
 }
 
-/// A group that was meant to give a role stops it before any host is touched.
+/// A misspelled group of a role fails the operation before a host is changed.
 fn misnamed(meta: &MetaCluster) -> Result<()> {
     let reason = failed(meta, "does-brought-groups")?;
     let words = "group kube_nodes: is unknown; did you mean kube_node?";

@@ -1,5 +1,6 @@
-//! Operations that do not reach their end by themselves, side by side on Clusters of their own: no image, cancelled, too
-//! slow, failed and asked for again, killed, paused, too large. And one that does while no operator lives.
+//! Operations with a failure or intervention, in parallel on separate Clusters: a missing image, cancelled,
+//! too slow, failed and repeated, killed, paused, too large. And an operation that ends while no operator
+//! runs.
 
 use std::time::Instant;
 
@@ -8,24 +9,24 @@ use serde_json::{Value, json};
 
 use super::environment::{MetaCluster, OPERATOR, condition, time, within};
 use super::seed::{self, operate_on};
-use super::{MINUTE, told};
+use super::{MINUTE, print_time};
 
-/// Nobody listens there, so that a pull fails at once on every machine.
+/// No registry listens on this port, so that a pull fails at once on every machine.
 const NO_IMAGE: &str = "127.0.0.1:9/kubeon/none:1";
-/// How soon a person must know.
+/// The time limit for reporting the failure, in seconds.
 const NAMED_WITHIN: i64 = 30;
 
-/// A hook that runs a command when all went well so far.
+/// A hook that runs a command if all earlier ones succeeded.
 pub(crate) fn shell(text: &str) -> Value {
     json!({"actionType": "shell", "action": text})
 }
 
-/// A hook that runs a command whatever happens.
+/// A hook that always runs a command.
 pub(crate) fn always(text: &str) -> Value {
     json!({"actionType": "shell", "action": text, "when": "Always"})
 }
 
-/// Begins all of them.
+/// Starts all operations.
 pub(crate) fn begin(meta: &MetaCluster) -> Result<()> {
     let never = shell("echo never");
     let swept = json!([always("echo swept"), never]);
@@ -49,15 +50,15 @@ pub(crate) fn begin(meta: &MetaCluster) -> Result<()> {
     Ok(())
 }
 
-/// What came of them.
+/// Checks the results.
 pub(crate) fn as_expected(meta: &MetaCluster) -> Result<()> {
     let start = Instant::now();
-    // Hooks that always run do, a playbook among them, and what was said outlives the pod.
+    // Hooks with `when: Always` run, including a playbook, and the log remains after the pod.
     cancelled(meta, "does-cancel", &["at work", "swept", "PLAY RECAP"], &["never"])?;
-    failed_and_asked_for_again(meta)?;
+    failed_and_repeated(meta)?;
     its_runner_is_killed(meta)?;
     let reason = failed(meta, "does-large")?;
-    // With control groups of version 1 the kernel may end the command alone.
+    // With control groups of version 1 the kernel may end only the command.
     ensure!(reason.contains("OOMKilled") || reason.contains("exit code 137"), "{reason}");
     let reason = failed(meta, "does-late")?;
     ensure!(reason == "its Job ran longer than 15 s", "{reason}");
@@ -66,14 +67,14 @@ pub(crate) fn as_expected(meta: &MetaCluster) -> Result<()> {
     for name in ["pull", "cancel", "late", "fail", "pause", "struck", "large"] {
         meta.kubectl(&["delete", seed::CLUSTERS, name, "--wait=false"])?;
     }
-    told("stopped, failed, paused", start);
+    print_time("stopped, failed, paused", start);
     Ok(())
 }
 
 /// Cancels an operation that says that it is at work; its log holds these words and not those. No operator is killed
 /// meanwhile: a log whose pod is deleted while no operator lives cannot be read.
 pub(crate) fn cancelled(meta: &MetaCluster, operation: &str, words: &[&str], not: &[&str]) -> Result<()> {
-    let _alone = meta.alone();
+    let _lock = meta.lock_operators();
     let pod = format!("job/{}", job(operation));
     meta.eventually("it works", MINUTE, || {
         let said = meta.kubectl(&["-n", OPERATOR, "logs", &pod])?;
@@ -92,7 +93,7 @@ pub(crate) fn cancelled(meta: &MetaCluster, operation: &str, words: &[&str], not
     log_says(meta, operation, words, not)
 }
 
-fn failed_and_asked_for_again(meta: &MetaCluster) -> Result<()> {
+fn failed_and_repeated(meta: &MetaCluster) -> Result<()> {
     let reason = failed(meta, "does-fail")?;
     ensure!(reason.contains("exit code 3"), "{reason}");
     log_says(meta, "does-fail", &["broken", "swept"], &["never"])?;
@@ -115,7 +116,7 @@ fn its_runner_is_killed(meta: &MetaCluster) -> Result<()> {
     seed::done(meta, "does-struck-again")
 }
 
-/// Contract B, case 32, by the times that the objects tell.
+/// Contract B, case 32, with the times in the objects.
 pub(crate) fn no_image(meta: &MetaCluster) -> Result<()> {
     let reason = failed(meta, "does-pull")?;
     ensure!(reason.contains(NO_IMAGE), "{reason}");
@@ -141,12 +142,12 @@ fn paused(meta: &MetaCluster) -> Result<()> {
 /// All operators are killed while the Job of a command works; it ends before one leads again. It is told with its own times,
 /// and nothing is done twice.
 pub(crate) fn outlives_its_operators(meta: &MetaCluster) -> Result<()> {
-    let alone = meta.alone();
+    let lock = meta.lock_operators();
     let begun = json!({"actionType": "shell", "action": "echo begun; sleep 8; echo over"});
     operate_on(meta, "sample", "sample-outlives", &begun)?;
     let job = job("sample-outlives");
     meta.works(OPERATOR, &job)?;
-    meta.kill_operators(&alone, OPERATOR, &job)?;
+    meta.kill_operators(&lock, OPERATOR, &job)?;
     seed::done(meta, "sample-outlives")?;
     log_says(meta, "sample-outlives", &["begun", "over"], &[])?;
     let pods = meta.get(&["-n", OPERATOR, "pods", "-l", &format!("job-name={job}")])?;
@@ -165,24 +166,24 @@ fn change(meta: &MetaCluster, name: &str, spec: &Value) -> Result<()> {
     meta.patch(&[seed::OPERATIONS, name], &json!({"spec": spec}))
 }
 
-/// Waits until the operation failed; the reason.
+/// Waits until the operation has failed, and returns the reason.
 pub(crate) fn failed(meta: &MetaCluster, name: &str) -> Result<String> {
     let ended = meta.eventually(&format!("{name} ends"), MINUTE * 2, || {
         let status = meta.get(&[seed::OPERATIONS, name])?["status"].clone();
         ensure!(["Failed", "Succeeded"].iter().any(|word| status["status"] == *word), "{status:#}");
         Ok(status)
     });
-    let status = ended.map_err(|error| error.context(meta.story(seed::OPERATIONS, name)))?;
+    let status = ended.map_err(|error| error.context(meta.diagnosis(seed::OPERATIONS, name)))?;
     ensure!(status["status"] == "Failed", "{status:#}");
     Ok(status["reason"].as_str().unwrap_or_default().to_owned())
 }
 
-/// The Job of an operation that a person wrote.
+/// The Job of an operation written by a user.
 pub(crate) fn job(operation: &str) -> String {
     format!("kubeonkube-{operation}-job")
 }
 
-/// What is kept of an operation's log holds these words and not those.
+/// Checks that the stored log of an operation contains `words` and does not contain `not`.
 pub(crate) fn log_says(meta: &MetaCluster, operation: &str, words: &[&str], not: &[&str]) -> Result<()> {
     let map = format!("{}-log", job(operation));
     let words_of =
@@ -193,5 +194,5 @@ pub(crate) fn log_says(meta: &MetaCluster, operation: &str, words: &[&str], not:
         ensure!(words_of(&log), "it says {log}");
         Ok(())
     })
-    .map_err(|error| error.context(meta.story(seed::OPERATIONS, operation)))
+    .map_err(|error| error.context(meta.diagnosis(seed::OPERATIONS, operation)))
 }

@@ -1,4 +1,4 @@
-//! The lab with its meta cluster, and what is done to both.
+//! The lab with its meta cluster, and operations on both.
 
 use std::path::Path;
 use std::time::Duration;
@@ -15,31 +15,31 @@ use super::{MINUTE, declared_cluster};
 
 /// The meta cluster.
 const META: &str = "meta";
-/// All of its hosts; one is the meta cluster, the others are free.
+/// The number of hosts; one is the meta cluster, the others are free.
 const HOSTS: usize = 7;
-/// Where the operator lives.
+/// The namespace of the operator.
 pub(crate) const OPERATOR: &str = "kubeon-system";
-/// Between two looks through kubectl, of which many go on side by side.
+/// The pause between two attempts with kubectl, because many run at the same time.
 const PAUSE: Duration = Duration::from_millis(500);
-/// What the API server says while no operator can judge what is written.
+/// The API server's error while no operator serves the webhook.
 const UNJUDGED: &str = "failed calling webhook";
 
 /// The lab: `h1` is the meta cluster, the others are free.
 pub(crate) struct MetaCluster {
     pub lab: TestLab,
-    /// What its operators and Jobs tell a collector.
+    /// The collector of the traces of operators and Jobs.
     pub traces: Traces,
-    alone: Mutex<()>,
+    operator_lock: Mutex<()>,
 }
 
-/// Somebody kills operators, or measures how long they need: never two at once.
-pub(crate) struct Alone<'g>(#[allow(dead_code, reason = "held")] MutexGuard<'g, ()>);
+/// Excludes tests that kill operators from tests that measure their times.
+pub(crate) struct OperatorLock<'g>(#[allow(dead_code, reason = "held")] MutexGuard<'g, ()>);
 
 impl MetaCluster {
-    /// The one command.
+    /// Creates the lab and the meta cluster with one command.
     pub(crate) fn create() -> Result<Self> {
         let lab = TestLab::up("e2e-meta", HOSTS)?;
-        let meta = Self { traces: Traces::listen(&lab)?, lab, alone: Mutex::default() };
+        let meta = Self { traces: Traces::listen(&lab)?, lab, operator_lock: Mutex::default() };
         let images = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/images");
         let (images, hosts) = (images.to_string_lossy(), HOSTS.to_string());
         let up: [&str; 8] = ["meta", "up", "--lab", "e2e-meta", "--hosts", &hosts, "--images", &images];
@@ -82,7 +82,7 @@ impl MetaCluster {
         judged(|| self.lab.apply(META, object))
     }
 
-    /// Applies what a person wrote.
+    /// Applies a manifest given as text.
     pub(crate) fn apply_text(&self, text: &str) -> Result<()> {
         judged(|| self.lab.apply_text(META, text))
     }
@@ -112,18 +112,18 @@ impl MetaCluster {
         must(self.lab.file("bin/kubectl"), words, &[("KUBECONFIG", &kubeconfig.to_string_lossy())])
     }
 
-    /// Nobody else kills operators or measures them from here on.
-    pub(crate) fn alone(&self) -> Alone<'_> {
-        Alone(self.alone.lock())
+    /// Takes the lock for killing operators or measuring their times.
+    pub(crate) fn lock_operators(&self) -> OperatorLock<'_> {
+        OperatorLock(self.operator_lock.lock())
     }
 
     /// Waits until the pod of a Job runs.
     pub(crate) fn works(&self, namespace: &str, job: &str) -> Result<()> {
-        self.eventually(&format!("the pod of {job} runs"), MINUTE, || self.is_at_work(namespace, job))
+        self.eventually(&format!("the pod of {job} runs"), MINUTE, || self.pod_is_running(namespace, job))
     }
 
     /// The one pod of a Job runs.
-    pub(crate) fn is_at_work(&self, namespace: &str, job: &str) -> Result<()> {
+    pub(crate) fn pod_is_running(&self, namespace: &str, job: &str) -> Result<()> {
         let (label, path) = (format!("job-name={job}"), "jsonpath={.items[*].status.phase}");
         let phase = self.kubectl(&["-n", namespace, "get", "pods", "-l", &label, "-o", path])?;
         ensure!(phase == "Running", "{phase:?}");
@@ -132,17 +132,17 @@ impl MetaCluster {
 
     /// As a power failure of their processes: all operators of the meta cluster, with no chance to say goodbye, while the
     /// Job works. Returns when they are there again and one leads.
-    pub(crate) fn kill_operators(&self, _: &Alone<'_>, namespace: &str, job: &str) -> Result<()> {
+    pub(crate) fn kill_operators(&self, _: &OperatorLock<'_>, namespace: &str, job: &str) -> Result<()> {
         let before = self.leader()?;
         self.lab.on("h1", "pkill -9 -x kubeon-operator")?;
-        self.is_at_work(namespace, job).context("the Job works on without them")?;
+        self.pod_is_running(namespace, job).context("the Job works on without them")?;
         self.another_leads(&before)?;
         self.eventually("both operators are back", MINUTE * 2, || self.operators_are_ready())
     }
 
     /// The same for the one that leads; another one takes over when its lease ends. A new pod takes its place, for the
     /// kubelet lets a program that ended too often wait.
-    pub(crate) fn kill_leader(&self, _: &Alone<'_>, namespace: &str, job: &str) -> Result<()> {
+    pub(crate) fn kill_leader(&self, _: &OperatorLock<'_>, namespace: &str, job: &str) -> Result<()> {
         let holder = self.leader()?;
         let pod = holder.split('_').next().unwrap_or_default();
         let kill = format!(
@@ -151,7 +151,7 @@ impl MetaCluster {
         );
         let killed = self.lab.on("h1", &kill)?;
         ensure!(killed.lines().count() == 1, "the leader {holder} is one process of h1: {killed}");
-        self.is_at_work(namespace, job).context("the Job works on without it")?;
+        self.pod_is_running(namespace, job).context("the Job works on without it")?;
         self.kubectl(&["-n", OPERATOR, "delete", "pod", pod, "--wait=false"])?;
         self.another_leads(&holder)
     }
@@ -172,31 +172,31 @@ impl MetaCluster {
         })
     }
 
-    /// As if its machine were gone: the pod of a Job.
+    /// Deletes the pod of a Job at once, as after the loss of its machine.
     pub(crate) fn kill_pod(&self, namespace: &str, job: &str) -> Result<()> {
         let label = format!("job-name={job}");
         let words = ["-n", namespace, "delete", "pod", "-l", &label, "--grace-period=0", "--force"];
         self.kubectl(&words).map(drop)
     }
 
-    /// Lets what works on a host hang, once something does: its Job does not end by itself until it is woken.
+    /// Waits until kubeon-node runs on a host and suspends it. Its Job does not end until [`Self::wake`].
     pub(crate) fn hang(&self, host: &str) -> Result<()> {
         self.eventually(&format!("{host} is worked on and hangs"), MINUTE, || {
             self.lab.on(host, "pkill -STOP '^kubeon-node'").map(drop)
         })
     }
 
-    /// Lets it go on.
+    /// Resumes kubeon-node on a host.
     pub(crate) fn wake(&self, host: &str) -> Result<()> {
         self.lab.on(host, "pkill -CONT '^kubeon-node'; true").map(drop)
     }
 
-    /// Everything that was said about an object, for those who look why a test failed.
-    pub(crate) fn story(&self, kind: &str, name: &str) -> String {
-        let told = |words: &[&str]| self.kubectl(words).unwrap_or_else(|error| error.to_string());
-        let jobs = told(&["get", "jobs,pods", "-A", "-o", "wide"]);
-        let log = told(&["-n", OPERATOR, "logs", "deployment/kubeon-operator", "--tail=40"]);
-        format!("{}\n{jobs}\n{log}", told(&["describe", kind, name]))
+    /// The description of an object, the Jobs and the operator's log, for the error of a failed test.
+    pub(crate) fn diagnosis(&self, kind: &str, name: &str) -> String {
+        let output = |words: &[&str]| self.kubectl(words).unwrap_or_else(|error| error.to_string());
+        let jobs = output(&["get", "jobs,pods", "-A", "-o", "wide"]);
+        let log = output(&["-n", OPERATOR, "logs", "deployment/kubeon-operator", "--tail=40"]);
+        format!("{}\n{jobs}\n{log}", output(&["describe", kind, name]))
     }
 
     pub(crate) fn eventually<T>(
@@ -209,21 +209,21 @@ impl MetaCluster {
     }
 }
 
-/// Tries again while admission cannot be asked, as a person would: operators are killed meanwhile.
+/// Retries while the admission webhook does not answer, because tests kill operators.
 fn judged(mut write: impl FnMut() -> Result<()>) -> Result<()> {
-    again_after(PAUSE, "somebody judges it", MINUTE, || match write() {
+    again_after(PAUSE, "the admission webhook answers", MINUTE, || match write() {
         Err(error) if error.to_string().contains(UNJUDGED) => Err(error),
         judged => Ok(judged),
     })?
 }
 
-/// A time that an object tells.
+/// Parses a time of an object.
 pub(crate) fn time(value: &Value) -> Result<Timestamp> {
-    let text = value.as_str().with_context(|| format!("{value} is no time"))?;
-    text.parse().with_context(|| format!("{text} is no time"))
+    let text = value.as_str().with_context(|| format!("{value} is not a time"))?;
+    text.parse().with_context(|| format!("{text} is not a time"))
 }
 
-/// From one time to another one, which must not be too long.
+/// Returns the time between two moments, and fails if it is over the limit.
 pub(crate) fn within(what: &str, from: Timestamp, to: Timestamp, seconds: i64) -> Result<SignedDuration> {
     let took = to.duration_since(from);
     if took.as_secs() > seconds {

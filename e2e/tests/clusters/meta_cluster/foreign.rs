@@ -1,5 +1,5 @@
-//! An image of somebody else with other playbooks: Debian with bash and Ansible, nothing of kubeon. Contract A's script is
-//! process 1 there.
+//! A foreign image with other playbooks: Debian with bash and Ansible, without kubeon. Contract A's script is
+//! process 1 in it.
 
 use std::path::Path;
 
@@ -12,9 +12,9 @@ use super::ends::{self, always, failed, log_says, shell};
 use super::environment::{MetaCluster, condition, time, within};
 use super::seed::{self, done, operate_on};
 
-/// No name of an image of ours.
+/// The name of the foreign image.
 pub(crate) const IMAGE: &str = "docker.io/elsewhere/installer:2";
-/// How soon what runs must end once it was told to: it does not resist.
+/// The time limit for the end of a cancelled command, in seconds.
 const ENDS_WITHIN: i64 = 20;
 
 const CONFIG: &str = "[defaults]\nhost_key_checking = False\n[ssh_connection]\npipelining = True\n";
@@ -71,12 +71,12 @@ fn load(meta: &MetaCluster) -> Result<()> {
     meta.lab.must(&["image", "load", &archive.to_string_lossy(), "meta"]).map(drop)
 }
 
-/// What came of them.
+/// Checks the results.
 pub(crate) fn as_expected(meta: &MetaCluster) -> Result<()> {
     ends::cancelled(meta, "does-foreign-stopped", &["at work", "swept"], &["never"])?;
     let status = meta.get(&[seed::OPERATIONS, "does-foreign-stopped"])?["status"].clone();
-    let (told, ended) = (since(&status, "Stopping")?, since(&status, "Failed")?);
-    within("cancelled until ended", told, ended, ENDS_WITHIN)?;
+    let (cancelled, ended) = (since(&status, "Stopping")?, since(&status, "Failed")?);
+    within("cancelled until ended", cancelled, ended, ENDS_WITHIN)?;
     playbooks(meta)?;
     let reason = failed(meta, "does-foreign-broken")?;
     ensure!(reason == "its container ended with exit code 3", "{reason}");
@@ -111,8 +111,9 @@ fn late(meta: &MetaCluster) -> Result<()> {
     within("begun until ended", begun, ended, 15 + ENDS_WITHIN).map(drop)
 }
 
-/// Since when a condition is as it is.
+/// The last transition time of a condition.
 fn since(status: &Value, type_: &str) -> Result<Timestamp> {
-    let found = condition(status, type_).with_context(|| format!("{type_} is no condition of {status:#}"))?;
+    let found =
+        condition(status, type_).with_context(|| format!("{type_} is not a condition of {status:#}"))?;
     time(&found["lastTransitionTime"])
 }

@@ -1,5 +1,5 @@
-//! Deleting a declared cluster: its hosts are bare soon, or what is in the way is named soon. By the times that the objects
-//! tell.
+//! Deletion of a declared cluster: within a time limit its hosts are bare, or the status names the blocker.
+//! The times are those of the objects.
 
 use std::path::Path;
 
@@ -8,17 +8,17 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::declared_cluster::{
-    FIRST, MASTER, NAME, PLACE, SECOND, at_work, declare, nodes, runner_killed, settled,
+    FIRST, MASTER, NAME, NAMESPACE, SECOND, declare, nodes, runner_killed, running_job, settled,
 };
 use super::environment::{MetaCluster, condition, time, within};
-use super::{MINUTE, told};
+use super::{MINUTE, print_time};
 
-/// How soon a deletion ends, or says what it waits for.
+/// The time limit for the end of a deletion or the report of its blocker, in seconds.
 const ENDS_WITHIN: i64 = 60;
 /// The annotation by which a deletion goes on without a host that is gone for good.
 const WITHOUT: &str = "kubeon.io/without";
 
-/// An object that somebody deleted.
+/// A deleted object.
 pub(crate) struct Deleted {
     name: String,
     uid: String,
@@ -45,7 +45,7 @@ impl Deleted {
     fn event(&self, meta: &MetaCluster, reason: &str) -> Result<(Timestamp, String)> {
         let of_it = format!("reason={reason},involvedObject.uid={}", self.uid);
         let last = meta.eventually(&format!("an event {reason} tells of it"), MINUTE, || {
-            let events = meta.get(&["-n", PLACE, "events", "--field-selector", &of_it])?;
+            let events = meta.get(&["-n", NAMESPACE, "events", "--field-selector", &of_it])?;
             let last = events["items"].as_array().and_then(|events| events.last());
             last.cloned().context("no such event")
         })?;
@@ -60,7 +60,7 @@ impl Deleted {
             ensure!(left.trim().is_empty(), "{left} is there");
             Ok(())
         });
-        gone.map_err(|error| error.context(meta.story("ecs", name)))?;
+        gone.map_err(|error| error.context(meta.diagnosis("ecs", name)))?;
         let (ended, said) = self.event(meta, "DeleteKubeJobSuccess")?;
         let took = within(&format!("{name} deleted"), self.at, ended, ENDS_WITHIN)?;
         note(&format!("{name} deleted, after {took:#}"));
@@ -68,15 +68,15 @@ impl Deleted {
     }
 }
 
-#[allow(clippy::print_stderr, reason = "numbers for people who watch the test")]
+#[allow(clippy::print_stderr, reason = "prints measured times")]
 fn note(text: &str) {
     eprintln!("{text}");
 }
 
-/// What is kept for a cluster, as far as it is there.
+/// The existing Secrets and ConfigMaps of a cluster.
 fn kept(meta: &MetaCluster, name: &str) -> Result<Vec<String>> {
-    let things = meta.kubectl(&["-n", PLACE, "get", "secrets,configmaps", "-o", "name"])?;
-    let ours = ["state", "kubeconfig", "known-hosts"].map(|what| format!("/{PLACE}-{name}-{what}"));
+    let things = meta.kubectl(&["-n", NAMESPACE, "get", "secrets,configmaps", "-o", "name"])?;
+    let ours = ["state", "kubeconfig", "known-hosts"].map(|what| format!("/{NAMESPACE}-{name}-{what}"));
     Ok(things
         .lines()
         .filter(|thing| ours.iter().any(|ours| thing.ends_with(ours)))
@@ -84,7 +84,7 @@ fn kept(meta: &MetaCluster, name: &str) -> Result<Vec<String>> {
         .collect())
 }
 
-/// Nothing of a cluster is left: not what was kept for it, not its operations, nothing on its hosts.
+/// Checks that a cluster has no operations, Secrets or ConfigMaps left, and that its hosts are bare.
 pub(crate) fn nothing_is_left(meta: &MetaCluster, name: &str, hosts: &[&str]) -> Result<()> {
     meta.eventually("its operations go with it", MINUTE, || {
         let label = format!("clusterName={name}");
@@ -98,7 +98,7 @@ pub(crate) fn nothing_is_left(meta: &MetaCluster, name: &str, hosts: &[&str]) ->
 }
 
 /// With `Retain` the object goes at once, its hosts and what is kept stay. Declared again, it is found as it was.
-pub(crate) fn let_go_and_taken_up_again(meta: &MetaCluster, kubeconfig: &Path) -> Result<()> {
+pub(crate) fn retained_and_declared_again(meta: &MetaCluster, kubeconfig: &Path) -> Result<()> {
     let since =
         || meta.lab.on(MASTER, "systemctl show --property=ActiveEnterTimestamp kubelet kube-apiserver");
     let before = since()?;
@@ -118,17 +118,17 @@ pub(crate) fn let_go_and_taken_up_again(meta: &MetaCluster, kubeconfig: &Path) -
 
 /// All hosts live. The runner's pod is killed at work: that is named in time, and asking again goes on. While that works, the
 /// operator that leads is killed.
-pub(crate) fn taken_down_though_runner_and_operator_are_killed(meta: &MetaCluster) -> Result<()> {
-    let alone = meta.alone();
+pub(crate) fn deleted_though_runner_and_operator_are_killed(meta: &MetaCluster) -> Result<()> {
+    let lock = meta.lock_operators();
     let deleted = Deleted::begin(meta, NAME)?;
     runner_killed(meta, "delete-", MASTER)?;
     let (named, _) = deleted.event(meta, "DeleteKubeJobFailed")?;
     within("named by an event", deleted.at, named, ENDS_WITHIN)?;
     meta.ask(NAME, "terminating")?;
     let deleted = Deleted { at: Timestamp::now(), ..deleted };
-    let job = at_work(meta, NAME, "delete-")?;
-    meta.kill_leader(&alone, PLACE, &job)?;
-    drop(alone);
+    let job = running_job(meta, NAME, "delete-")?;
+    meta.kill_leader(&lock, NAMESPACE, &job)?;
+    drop(lock);
     deleted.is_gone(meta)?;
     nothing_is_left(meta, NAME, &[MASTER, FIRST, SECOND])
 }
@@ -136,10 +136,10 @@ pub(crate) fn taken_down_though_runner_and_operator_are_killed(meta: &MetaCluste
 /// A worker has no power: it is named in time, in the status and by an event. When it is back, asking again goes on.
 pub(crate) fn with_a_dead_host(meta: &MetaCluster) -> Result<()> {
     meta.lab.host("kill", FIRST)?;
-    let alone = meta.alone();
+    let lock = meta.lock_operators();
     let deleted = Deleted::begin(meta, NAME)?;
     let way_out = blocker(meta, &deleted, meta.address(FIRST)?)?;
-    drop(alone);
+    drop(lock);
     if way_out.contains(WITHOUT) {
         return without_the_dead_host(meta, &deleted);
     }
@@ -164,8 +164,8 @@ fn blocker(meta: &MetaCluster, deleted: &Deleted, address: &str) -> Result<Strin
         ensure!(waits["status"] == "True" && waits["reason"] == "TeardownFailed", "{status:#}");
         Ok((status, waits))
     });
-    let (status, waits) = named.map_err(|error| error.context(meta.story("ecs", NAME)))?;
-    told("deleted with a dead host, named", start);
+    let (status, waits) = named.map_err(|error| error.context(meta.diagnosis("ecs", NAME)))?;
+    print_time("deleted with a dead host, named", start);
     let since =
         time(&condition(&status, "Degraded").context("no condition Degraded")?["lastTransitionTime"])?;
     within("named in the status", deleted.at, since, ENDS_WITHIN)?;

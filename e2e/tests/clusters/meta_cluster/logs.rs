@@ -1,4 +1,4 @@
-//! What the operators say of their work: a line of JSON for each thing, with when, how bad, and what about it.
+//! Checks the operators' logs: lines of JSON with time, level, target and fields.
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
@@ -10,7 +10,7 @@ use super::environment::{MetaCluster, OPERATOR, time};
 const PODS: &str = "app.kubernetes.io/name=kubeon,app.kubernetes.io/component=operator";
 const LEVELS: [&str; 4] = ["ERROR", "WARN", "INFO", "DEBUG"];
 
-/// Every line of both, from their start on.
+/// Checks every line of both operators since their start.
 pub(crate) fn are_structured(meta: &MetaCluster) -> Result<()> {
     let words = ["-n", OPERATOR, "logs", "-l", PODS, "--tail=-1"];
     let said = meta.eventually("what they say can be read", MINUTE, || meta.kubectl(&words))?;

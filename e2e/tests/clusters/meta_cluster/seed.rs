@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::ends::{self, job, log_says};
 use super::environment::{MetaCluster, OPERATOR};
-use super::{MINUTE, SEED, brought, foreign, no_bundle, told};
+use super::{MINUTE, SEED, brought, foreign, no_bundle, print_time};
 
 /// The kind, as no other is called.
 pub(crate) const CLUSTERS: &str = "clusters.kubeonkube.clay.io";
@@ -24,14 +24,14 @@ const IMAGE: &str = "wangzhichidocker/kubeonkube:v0.1";
 /// A command, operations of all ends, a cluster by `cluster.yml`, a worker by `scale.yml` that leaves by `remove-node.yml`,
 /// bare hosts by `reset.yml`; then the example of this project. Runners and operators are killed.
 pub(crate) fn all(meta: &MetaCluster) -> Result<()> {
-    let alone = meta.alone();
+    let lock = meta.lock_operators();
     command(meta)?;
     no_bundle::begin(meta)?;
     ends::begin(meta)?;
     foreign::begin(meta)?;
     ends::no_image(meta)?;
     no_bundle::is_named(meta)?;
-    drop(alone);
+    drop(lock);
     brought::begin(meta)?;
     ends::as_expected(meta)?;
     foreign::as_expected(meta)?;
@@ -108,11 +108,11 @@ fn runner_killed(meta: &MetaCluster, (operation, file): (&str, &str), host: &str
 }
 
 fn works_though_its_operator_is_killed(meta: &MetaCluster, (operation, file): (&str, &str)) -> Result<()> {
-    let alone = meta.alone();
+    let lock = meta.lock_operators();
     apply(meta, file)?;
     meta.works(OPERATOR, &job(operation))?;
-    meta.kill_leader(&alone, OPERATOR, &job(operation))?;
-    drop(alone);
+    meta.kill_leader(&lock, OPERATOR, &job(operation))?;
+    drop(lock);
     done(meta, operation)
 }
 
@@ -214,8 +214,8 @@ pub(crate) fn done(meta: &MetaCluster, name: &str) -> Result<()> {
         ensure!(word == "Succeeded" || word == "Failed", "{status:#}");
         Ok(word == "Succeeded")
     })?;
-    ensure!(succeeded, "{name} failed\n{}", meta.story(OPERATIONS, name));
-    told(name, start);
+    ensure!(succeeded, "{name} failed\n{}", meta.diagnosis(OPERATIONS, name));
+    print_time(name, start);
     Ok(())
 }
 

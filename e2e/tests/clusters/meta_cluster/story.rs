@@ -6,7 +6,7 @@ use kubeon_e2e::lab::VERSION;
 use serde_json::Value;
 
 use super::MINUTE;
-use super::declared_cluster::{FIRST, MASTER, NAME, PLACE, SECOND};
+use super::declared_cluster::{FIRST, MASTER, NAME, NAMESPACE, SECOND};
 use super::environment::{MetaCluster, condition};
 use super::seed::OPERATIONS;
 
@@ -116,7 +116,7 @@ fn operations(meta: &MetaCluster, action: &str, count: usize) -> Result<()> {
     ensure!(described.contains(&count), "{count} steps are not told in {described}");
     let told = events(&described)?;
     let reasons: Vec<&str> = told.iter().map(|one| one.reason.as_str()).collect();
-    let job = format!("runs as Job {PLACE},{}", status["jobRef"]["name"].as_str().unwrap_or_default());
+    let job = format!("runs as Job {NAMESPACE},{}", status["jobRef"]["name"].as_str().unwrap_or_default());
     // What is told in one second stands in any order.
     let started = told.first().is_some_and(|one| one.reason == "Started" && one.text.contains(&job));
     // The others lost an operator on their way, and with it what it was about to tell.

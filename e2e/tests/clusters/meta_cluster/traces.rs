@@ -1,4 +1,5 @@
-//! What a collector of traces hears of the meta cluster. It listens on loopback; what comes from the lab is passed on to it.
+//! The collector of the meta cluster's traces. It listens on loopback; connections from the lab are forwarded
+//! to it.
 //!
 //! ```text
 //!   operators, Jobs ─► h1 ─► the machine's address in the lab ─► collector
@@ -12,9 +13,9 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use kubeon_e2e::lab::TestLab;
-use kubeon_envtest::{Collector, Sent};
+use kubeon_envtest::{Collector, ReceivedSpan};
 
-/// An operator sends what it has to tell every few seconds.
+/// Operators send their spans every few seconds.
 const TIMEOUT: Duration = Duration::from_secs(30);
 const OPERATOR: &str = "kubeon-operator";
 const RUNNER: &str = "kubeon-runner";
@@ -45,11 +46,12 @@ impl Traces {
         Ok(Self { collector, url: format!("http://{here}") })
     }
 
-    /// Of the operations of this kind that succeeded, one is told whole: from the object, by turns of the operator, down to
-    /// a step on a host of the lab, by its Job.
+    /// One of the succeeded operations of this kind is traced completely: from the object and the operator's
+    /// reconciles to a step of its Job on a host of the lab.
     pub(crate) fn reach_a_host(&self, lab: &TestLab, kind: &str) -> Result<()> {
-        let whole =
-            |sent: &[Sent]| succeeded(sent, kind).any(|one| reaches_a_host(sent, one, &lab.addresses));
+        let whole = |sent: &[ReceivedSpan]| {
+            succeeded(sent, kind).any(|one| reaches_a_host(sent, one, &lab.addresses))
+        };
         let sent = self.collector.until(TIMEOUT, whole);
         ensure!(whole(&sent), "no operation of kind {kind} is told down to a host: {:#?}", counts(&sent));
         Ok(())
@@ -69,37 +71,42 @@ fn pass_on(mut near: TcpStream, to: SocketAddr) -> io::Result<()> {
 }
 
 /// Operations of a kind that did what was asked, as the operator tells it.
-fn succeeded<'s>(sent: &'s [Sent], kind: &'s str) -> impl Iterator<Item = &'s Sent> {
+fn succeeded<'s>(sent: &'s [ReceivedSpan], kind: &'s str) -> impl Iterator<Item = &'s ReceivedSpan> {
     sent.iter().filter(move |span| {
         let whole = span.name == "operation" && span.parent.is_empty() && span.service == OPERATOR;
-        let of_kind = span.says("kubeon.action_type") == Some(kind);
-        whole && of_kind && span.says("kubeon.result") == Some("Succeeded")
+        let of_kind = span.attribute("kubeon.action_type") == Some(kind);
+        whole && of_kind && span.attribute("kubeon.result") == Some("Succeeded")
     })
 }
 
-fn reaches_a_host(sent: &[Sent], operation: &Sent, hosts: &[String]) -> bool {
-    let mut turns = under(sent, operation, "turn");
+fn reaches_a_host(sent: &[ReceivedSpan], operation: &ReceivedSpan, hosts: &[String]) -> bool {
+    let mut reconciles = under(sent, operation, "reconcile");
     let mut steps = under(sent, operation, "run")
         .flat_map(|run| under(sent, run, "stage"))
         .flat_map(|stage| under(sent, stage, "step"));
-    let on_a_host = |step: &Sent| {
-        let host = step.says("host.address");
+    let on_a_host = |step: &ReceivedSpan| {
+        let host = step.attribute("host.address");
         step.service == RUNNER && hosts.iter().any(|address| Some(address.as_str()) == host)
     };
-    turns.any(|turn| turn.service == OPERATOR) && steps.any(on_a_host)
+    reconciles.any(|span| span.service == OPERATOR) && steps.any(on_a_host)
 }
 
-/// What is part of a span.
-fn under<'s>(sent: &'s [Sent], whole: &'s Sent, name: &'static str) -> impl Iterator<Item = &'s Sent> {
+/// The child spans of a span with this name.
+fn under<'s>(
+    sent: &'s [ReceivedSpan],
+    whole: &'s ReceivedSpan,
+    name: &'static str,
+) -> impl Iterator<Item = &'s ReceivedSpan> {
     sent.iter()
         .filter(move |span| span.name == name && span.trace == whole.trace && span.parent == whole.span)
 }
 
-/// How much of what was heard.
-fn counts(sent: &[Sent]) -> BTreeMap<String, usize> {
+/// The number of received spans by kind.
+fn counts(sent: &[ReceivedSpan]) -> BTreeMap<String, usize> {
     let mut counts = BTreeMap::new();
     for span in sent {
-        let about = ["kubeon.action_type", "kubeon.result"].map(|key| span.says(key).unwrap_or_default());
+        let about =
+            ["kubeon.action_type", "kubeon.result"].map(|key| span.attribute(key).unwrap_or_default());
         let kind = format!("{} {} {}", span.service, span.name, about.join(" "));
         *counts.entry(kind.trim_end().to_owned()).or_default() += 1;
     }

@@ -1,12 +1,12 @@
-//! A declared cluster that has nothing but trouble: paused, an unfit host, cancelled, a host that hangs until its time is
-//! up, deleted while it is made.
+//! A declared cluster with failures: paused, a host that fails the precheck, cancelled, a host that hangs
+//! until the timeout, deleted during its creation.
 
 use anyhow::{Context as _, Result, ensure};
 use kubeon_e2e::lab::VERSION;
 use serde_json::{Value, json};
 
 use super::MINUTE;
-use super::declared_cluster::{PLACE, at_work, declared};
+use super::declared_cluster::{NAMESPACE, declared, running_job};
 use super::environment::{MetaCluster, condition};
 use super::gone::{Deleted, nothing_is_left};
 use super::seed::OPERATIONS;
@@ -27,14 +27,14 @@ fn status(meta: &MetaCluster) -> Result<Value> {
     Ok(meta.get(&["ecs", NAME])?["status"].clone())
 }
 
-/// Waits until the last operation failed; the reason.
+/// Waits until the last operation has failed, and returns the reason.
 fn failed(meta: &MetaCluster) -> Result<String> {
     let status = meta.eventually("the failure is told", MINUTE * 2, || {
         let status = status(meta)?;
         ensure!(status["phase"] == "Failed", "{status:#}");
         Ok(status)
     });
-    let status = status.map_err(|error| error.context(meta.story("ecs", NAME)))?;
+    let status = status.map_err(|error| error.context(meta.diagnosis("ecs", NAME)))?;
     let degraded = condition(&status, "Degraded").context("no condition Degraded")?;
     ensure!(degraded["status"] == "True" && degraded["message"] == status["reason"], "{status:#}");
     Ok(status["reason"].as_str().unwrap_or_default().to_owned())
@@ -90,7 +90,7 @@ fn unfit(meta: &MetaCluster) -> Result<()> {
     let reason = failed(meta)?;
     let address = meta.address(HOST)?;
     let begins = format!("[precheck] failed with:\n {address} : ");
-    let words = ["somebody listens on port 10250", "carries another cluster (found /etc/kubeedge)"];
+    let words = ["another program listens on port 10250", "contains another cluster (found /etc/kubeedge)"];
     let named = |text: &str| words.iter().all(|words| text.contains(words));
     ensure!(reason.starts_with(&begins) && named(&reason), "{reason}");
     let operation = operation(meta)?;
@@ -123,7 +123,7 @@ fn found<'o>(operation: &'o Value, address: &str) -> Result<Vec<(&'o str, bool)>
 /// Ignored by name, the same findings let it run: to name them is to ask again. Then a person cancels the operation.
 fn cancelled(meta: &MetaCluster) -> Result<()> {
     meta.annotate(NAME, "kubeon.io/ignore-checks", "ports,leftover")?;
-    at_work(meta, NAME, "create-")?;
+    running_job(meta, NAME, "create-")?;
     let operation = meta.eventually("its host is fit", MINUTE, || {
         let operation = operation(meta)?;
         let fit = condition(&operation["status"], "Prechecked").context("no condition Prechecked")?;
@@ -148,7 +148,7 @@ fn cancelled(meta: &MetaCluster) -> Result<()> {
 /// Its host hangs: what was begun does not end until the time that `timeout_mins` leaves is up. Contract B, case 29.
 fn too_late(meta: &MetaCluster) -> Result<()> {
     meta.ask(NAME, "creating")?;
-    let job = at_work(meta, NAME, "create-")?;
+    let job = running_job(meta, NAME, "create-")?;
     meta.hang(HOST)?;
     meta.eventually("its time is up", MINUTE * 2, || job_is_told_to_end(meta, &job))?;
     meta.wake(HOST)?;
@@ -162,7 +162,7 @@ fn too_late(meta: &MetaCluster) -> Result<()> {
 /// The Job controller ends a Job that failed, was suspended or had no time left.
 fn job_is_told_to_end(meta: &MetaCluster, job: &str) -> Result<()> {
     let path = r#"jsonpath={.status.conditions[?(@.status=="True")].type}"#;
-    let words = meta.kubectl(&["-n", PLACE, "get", "job", job, "-o", path])?;
+    let words = meta.kubectl(&["-n", NAMESPACE, "get", "job", job, "-o", path])?;
     ensure!(!words.trim().is_empty(), "{job} works");
     Ok(())
 }
@@ -170,7 +170,7 @@ fn job_is_told_to_end(meta: &MetaCluster, job: &str) -> Result<()> {
 /// Asked for again (contract B, case 30), and deleted while that works: the operation is ended, the host is bare.
 fn deleted_while_it_is_made(meta: &MetaCluster) -> Result<()> {
     // It is made within seconds, and must not be whole before it is deleted.
-    let alone = meta.alone();
+    let lock = meta.lock_operators();
     let before = status(meta)?["jobName"].clone();
     meta.ask(NAME, "creating")?;
     let again = meta.eventually("a new Job, and no old reason", MINUTE, || {
@@ -180,11 +180,11 @@ fn deleted_while_it_is_made(meta: &MetaCluster) -> Result<()> {
         Ok(status)
     })?;
     let creating = operation(meta)?;
-    at_work(meta, NAME, "create-")?;
+    running_job(meta, NAME, "create-")?;
     meta.eventually("its host is worked on", MINUTE, || meta.lab.on(HOST, "pgrep '^kubeon-node'").map(drop))?;
     ensure!(status(meta)?["jobName"] == again["jobName"], "it works still");
     let said = Deleted::begin(meta, NAME)?.is_gone(meta)?;
-    drop(alone);
+    drop(lock);
     ensure!(said == "the cluster was taken down", "{said}");
     told(meta, &creating, "Stopping", &["the KubernetesCluster is being deleted"])?;
     nothing_is_left(meta, NAME, &[HOST])

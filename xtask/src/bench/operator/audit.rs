@@ -1,5 +1,5 @@
-//! Requests, counted by the API server's audit log: it names the account that asked, and nothing stands in the way of
-//! what is measured.
+//! Counts requests from the API server's audit log. The log names the account of each request, and no proxy
+//! influences the measurement.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -10,26 +10,26 @@ use anyhow::{Context as _, Result};
 use k8s_openapi::jiff::Timestamp;
 use serde::Deserialize;
 
-/// How many requests of each kind: `patch clusters/status`.
+/// The number of requests by kind, such as `patch clusters/status`.
 pub(super) type Counts = BTreeMap<String, usize>;
 
 /// One request.
 #[derive(Debug, Clone)]
 pub(super) struct AuditedRequest {
     pub(super) verb: String,
-    /// Such as `clusters/status`.
+    /// The resource and subresource, such as `clusters/status`.
     pub(super) resource: String,
     pub(super) name: String,
     pub(super) at: Timestamp,
 }
 
 impl AuditedRequest {
-    /// Whether it belongs to the election of a leader.
+    /// Whether it belongs to leader election.
     pub(super) fn is_lease(&self) -> bool {
         self.resource == "leases"
     }
 
-    /// Whether it changes something, leases and events not counted.
+    /// Whether it changes an object other than a lease or event.
     pub(super) fn is_write(&self) -> bool {
         let changes =
             matches!(self.verb.as_str(), "create" | "update" | "patch" | "delete" | "deletecollection");
@@ -37,7 +37,7 @@ impl AuditedRequest {
     }
 }
 
-/// Requests by kind.
+/// Counts requests by kind.
 pub(super) fn counts(requests: &[AuditedRequest]) -> Counts {
     let mut counts = Counts::new();
     for request in requests {
@@ -46,7 +46,8 @@ pub(super) fn counts(requests: &[AuditedRequest]) -> Counts {
     counts
 }
 
-/// A policy that logs these users' requests when they are answered, a watch when it begins, and nobody else's.
+/// A policy that logs only the requests of these users: a watch at its start, other requests when they are
+/// answered.
 pub(super) fn policy(users: &[String]) -> String {
     let users = users.join("', '");
     format!(
@@ -55,7 +56,7 @@ pub(super) fn policy(users: &[String]) -> String {
     )
 }
 
-/// The log, read as it grows.
+/// The log, read while it grows.
 #[derive(Debug)]
 pub(super) struct Audit {
     path: PathBuf,
@@ -85,7 +86,7 @@ impl Audit {
         Self { path: path.to_owned(), offset: 0 }
     }
 
-    /// The requests since the last call. A line that is being written is left for the next.
+    /// The requests since the last call. An incomplete line is read by the next call.
     pub(super) fn take(&mut self) -> Result<Vec<AuditedRequest>> {
         let mut file = match File::open(&self.path) {
             Ok(file) => file,
@@ -95,15 +96,15 @@ impl Audit {
         file.seek(SeekFrom::Start(self.offset))?;
         let mut text = String::new();
         file.read_to_string(&mut text)?;
-        let whole = text.rfind('\n').map_or("", |end| &text[..=end]);
-        self.offset += whole.len() as u64;
-        let requests = whole.lines().map(read).collect::<Result<Vec<_>>>()?;
+        let complete = text.rfind('\n').map_or("", |end| &text[..=end]);
+        self.offset += complete.len() as u64;
+        let requests = complete.lines().map(read).collect::<Result<Vec<_>>>()?;
         Ok(requests.into_iter().flatten().collect())
     }
 }
 
 fn read(line: &str) -> Result<Option<AuditedRequest>> {
-    let line: Line = serde_json::from_str(line).context("a line of the audit log is not understood")?;
+    let line: Line = serde_json::from_str(line).context("cannot parse a line of the audit log")?;
     let counted = if line.verb == "watch" { "ResponseStarted" } else { "ResponseComplete" };
     if line.stage != counted && line.stage != "Panic" {
         return Ok(None);
@@ -112,7 +113,7 @@ fn read(line: &str) -> Result<Option<AuditedRequest>> {
     let object = line.object_ref.unwrap_or(Object { resource: Some(path), subresource: None, name: None });
     let resource = object.resource.unwrap_or_default();
     let resource = match object.subresource {
-        Some(below) => format!("{resource}/{below}"),
+        Some(subresource) => format!("{resource}/{subresource}"),
         None => resource,
     };
     let name = object.name.unwrap_or_default();

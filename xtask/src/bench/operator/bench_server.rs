@@ -1,5 +1,5 @@
-//! The one API server on which all candidates are measured, one after the other. What one leaves is taken away before the
-//! next one comes.
+//! The API server on which all candidates are measured, one after the other. The objects of a candidate are
+//! removed before the next one starts.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -22,10 +22,10 @@ use tempfile::TempDir;
 use super::audit;
 use super::candidate::Candidate;
 
-/// The account that the operator works as. It may do everything: what it may not is not measured here.
+/// The account of the operator. It has all permissions, because permissions are not measured.
 pub(super) const ACCOUNT: &str = "bench-operator";
-/// For all that a candidate left to be gone.
-const GONE: Duration = Duration::from_secs(600);
+/// The time limit for removing the objects of a candidate.
+const CLEAR_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// The API server.
 pub(super) struct BenchServer {
@@ -33,7 +33,7 @@ pub(super) struct BenchServer {
     files: TempDir,
 }
 
-/// A folder in memory, where there is one.
+/// A temporary folder, in memory if possible.
 pub(super) fn folder() -> Result<TempDir> {
     let memory = Path::new("/dev/shm");
     let parent = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
@@ -41,10 +41,11 @@ pub(super) fn folder() -> Result<TempDir> {
 }
 
 impl BenchServer {
-    /// Starts it. The requests of every candidate's account are written down.
+    /// Starts the server. It logs the requests of every candidate's account.
     pub(super) async fn start(candidates: &[Arc<Candidate>], fsync: bool) -> Result<Self> {
         let files = folder()?;
-        let account = |it: &Arc<Candidate>| format!("system:serviceaccount:{}:{ACCOUNT}", it.namespace);
+        let account =
+            |candidate: &Arc<Candidate>| format!("system:serviceaccount:{}:{ACCOUNT}", candidate.namespace);
         let mut users: Vec<String> = candidates.iter().map(account).collect();
         users.dedup();
         let policy = files.path().join("audit.yaml");
@@ -52,7 +53,7 @@ impl BenchServer {
         let arguments = vec![
             format!("--audit-policy-file={}", policy.display()),
             format!("--audit-log-path={}", log(&files).display()),
-            // Each line is there before the answer, and the file is not replaced while it is read.
+            // Each line is written before the answer, and the file is not rotated while it is read.
             "--audit-log-mode=blocking".into(),
             "--audit-log-maxsize=100000".into(),
         ];
@@ -62,29 +63,29 @@ impl BenchServer {
         Ok(Self { server, files })
     }
 
-    /// Where requests are written down.
+    /// The path of the audit log.
     pub(super) fn log(&self) -> PathBuf {
         log(&self.files)
     }
 
-    /// Takes away what there is of a candidate: its kinds with their objects, and what is in its namespace.
+    /// Removes the kinds of a candidate with their objects, and the objects in its namespace.
     pub(super) async fn clear(&self, candidate: &Candidate) -> Result<()> {
         let client = self.server.client().await?;
         let clearing = async {
-            definitions(&client).await?;
+            remove_definitions(&client).await?;
             let namespace = candidate.namespace.as_str();
-            empty::<Job>(&client, namespace).await?;
-            empty::<Pod>(&client, namespace).await?;
-            empty::<ConfigMap>(&client, namespace).await?;
-            empty::<Secret>(&client, namespace).await?;
-            empty::<Service>(&client, namespace).await?;
-            empty::<Lease>(&client, namespace).await?;
-            empty::<Event>(&client, namespace).await?;
-            empty::<Event>(&client, "default").await
+            remove_all::<Job>(&client, namespace).await?;
+            remove_all::<Pod>(&client, namespace).await?;
+            remove_all::<ConfigMap>(&client, namespace).await?;
+            remove_all::<Secret>(&client, namespace).await?;
+            remove_all::<Service>(&client, namespace).await?;
+            remove_all::<Lease>(&client, namespace).await?;
+            remove_all::<Event>(&client, namespace).await?;
+            remove_all::<Event>(&client, "default").await
         };
-        let cleared = tokio::time::timeout(GONE, clearing).await;
+        let cleared = tokio::time::timeout(CLEAR_TIMEOUT, clearing).await;
         cleared
-            .context("not all was gone in time")
+            .context("the objects were not removed in time")
             .flatten()
             .with_context(|| format!("removing {}", candidate.name))
     }
@@ -94,8 +95,8 @@ fn log(files: &TempDir) -> PathBuf {
     files.path().join("audit.log")
 }
 
-/// Removes every kind that an API server does not have by itself. Their objects go with them.
-async fn definitions(client: &Client) -> Result<()> {
+/// Removes all custom resource definitions, and with them their objects.
+async fn remove_definitions(client: &Client) -> Result<()> {
     let all = Api::<CustomResourceDefinition>::all(client.clone());
     for definition in all.list(&ListParams::default()).await? {
         let name = definition.name_any();
@@ -106,14 +107,14 @@ async fn definitions(client: &Client) -> Result<()> {
 }
 
 /// Removes all objects of a kind in a namespace.
-async fn empty<K>(client: &Client, namespace: &str) -> Result<()>
+async fn remove_all<K>(client: &Client, namespace: &str) -> Result<()>
 where
     K: Resource<DynamicType = (), Scope = k8s_openapi::NamespaceResourceScope>,
     K: Clone + std::fmt::Debug + DeserializeOwned,
 {
     let all = Api::<K>::namespaced(client.clone(), namespace);
     let any = ListParams::default();
-    // At once, as `kubectl delete --force` does: there is no kubelet that could say that a pod ended.
+    // Without a grace period, like `kubectl delete --force`: no kubelet reports the end of a pod.
     let now = DeleteParams { grace_period_seconds: Some(0), ..DeleteParams::background() };
     while !all.list(&any.clone().limit(1)).await?.items.is_empty() {
         all.delete_collection(&now, &any).await?;
@@ -129,7 +130,7 @@ mod tests {
     use super::super::objects;
     use super::*;
 
-    /// Our own operator's folder under another name. Its program does nothing.
+    /// The folder of kubeon's operator with another name and a program that does nothing.
     fn peer(name: &str) -> Arc<Candidate> {
         let root = Path::new(env!("CARGO_MANIFEST_DIR"));
         let folder = tempfile::tempdir().unwrap();
@@ -146,7 +147,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_candidate_finds_nothing_of_the_one_before() {
+    async fn a_candidate_finds_no_objects_of_the_previous_one() {
         let candidates = ["kubeon", "kubeon under another name"].map(peer);
         let bench_server = Arc::new(BenchServer::start(&candidates, false).await.unwrap());
         for candidate in &candidates {
@@ -158,7 +159,7 @@ mod tests {
             let pair = ("op-00000".to_owned(), cluster.clone());
             objects::operations(client, candidate, &run.kinds, &[pair]).await.unwrap();
             assert_eq!(all.list(&ListParams::default()).await.unwrap().items.len(), 1);
-            run.leave().await.unwrap();
+            run.finish().await.unwrap();
         }
         let client = bench_server.server.client().await.unwrap();
         let any = ListParams::default();

@@ -1,16 +1,16 @@
-//! An operator to measure, as a folder describes it.
+//! An operator to measure, described by a folder.
 //!
 //! ```text
-//!   DIR/peer.toml                what is said below
+//!   DIR/peer.toml                the fields of `Description`
 //!   DIR/operator                 the program, or a script that ends in `exec program "$@"`
 //!   DIR/crds/*.yaml              applied before it starts
 //!   DIR/templates/{cluster,hosts,vars,key,operation}.yaml
 //! ```
 //!
-//! Templates know `{{name}}`, `{{namespace}}`, `{{key}}` (a private key, in base64) and, in an operation, `{{cluster}}`;
-//! arguments and environment know
-//! `{{kubeconfig}}` (a file), `{{serviceaccount}}` (a folder with token, ca.crt and namespace, as a Pod has it),
-//! `{{host}}`, `{{port}}` and `{{namespace}}`.
+//! Templates may contain `{{name}}`, `{{namespace}}`, `{{key}}` (a private key, in base64) and, in an
+//! operation, `{{cluster}}`. Arguments and environment may contain `{{kubeconfig}}` (a file),
+//! `{{serviceaccount}}` (a folder with token, ca.crt and namespace, as in a Pod), `{{host}}`, `{{port}}` and
+//! `{{namespace}}`.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -27,30 +27,31 @@ use serde::Deserialize;
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Description {
-    /// What the tables call it.
+    /// Its name in the tables.
     name: String,
-    /// The program, from the folder.
+    /// The program, relative to the folder.
     #[serde(default = "operator")]
     operator: PathBuf,
-    /// The definitions, from the folder.
+    /// The custom resource definitions, relative to the folder.
     #[serde(default = "crds")]
     crds: PathBuf,
-    /// Where it and its Jobs live.
+    /// The namespace of the operator and its Jobs.
     namespace: String,
-    /// How it is called.
+    /// Its command-line arguments.
     #[serde(default)]
     arguments: Vec<String>,
-    /// Variables on top of the harness's own.
+    /// Additional environment variables.
     #[serde(default)]
     environment: BTreeMap<String, String>,
     /// The name of an operation's Job.
     job: String,
-    /// JSON pointer to what a Cluster has once it was reconciled, besides owner references on what it refers to.
+    /// JSON pointer to a field that a Cluster has after it was reconciled. The objects that it refers to must
+    /// also have owner references.
     reconciled: Option<String>,
     /// JSON pointer to an operation's status.
     #[serde(default = "status")]
     status: String,
-    /// The status of one that ended well.
+    /// The status of a successful operation.
     #[serde(default = "succeeded")]
     succeeded: String,
 }
@@ -96,33 +97,33 @@ impl Candidate {
         Self::load_with(folder, None)
     }
 
-    /// Reads a folder; the program is another one than it names, if given.
+    /// Reads a folder. `program` replaces the program that the folder names.
     pub(super) fn load_with(folder: &Path, program: Option<&Path>) -> Result<Self> {
         let path = folder.join("peer.toml");
         let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
-        let it: Description = toml::from_str(&text).with_context(|| path.display().to_string())?;
+        let description: Description = toml::from_str(&text).with_context(|| path.display().to_string())?;
         let template = |name: &str| {
             let path = folder.join("templates").join(format!("{name}.yaml"));
             fs::read_to_string(&path).with_context(|| path.display().to_string())
         };
-        let program = program.map_or_else(|| folder.join(&it.operator), Path::to_owned);
+        let program = program.map_or_else(|| folder.join(&description.operator), Path::to_owned);
         ensure!(program.is_file(), "{} is missing: build it first", program.display());
-        let job = it.job.split_once("{{name}}").context("job: there is no {{name}} in it")?;
+        let job = description.job.split_once("{{name}}").context("job: {{name}} is missing")?;
         Ok(Self {
             job: (job.0.to_owned(), job.1.to_owned()),
             program: program.canonicalize()?,
-            crds: folder.join(&it.crds),
+            crds: folder.join(&description.crds),
             cluster: template("cluster")?,
             references: [template("hosts")?, template("vars")?, template("key")?],
             operation: template("operation")?,
             key: STANDARD.encode(private_key()?),
-            name: it.name,
-            namespace: it.namespace,
-            arguments: it.arguments,
-            environment: it.environment,
-            reconciled: it.reconciled,
-            status: it.status,
-            succeeded: it.succeeded,
+            name: description.name,
+            namespace: description.namespace,
+            arguments: description.arguments,
+            environment: description.environment,
+            reconciled: description.reconciled,
+            status: description.status,
+            succeeded: description.succeeded,
         })
     }
 
@@ -141,7 +142,7 @@ impl Candidate {
         self.render(&self.operation, name, cluster)
     }
 
-    /// The operation that a Job of that name belongs to.
+    /// The operation that a Job with this name belongs to.
     pub(super) fn operation_of(&self, job: &str) -> Option<String> {
         let name = job.strip_prefix(&self.job.0)?.strip_suffix(&self.job.1)?;
         (!name.is_empty()).then(|| name.to_owned())
@@ -159,17 +160,17 @@ impl Candidate {
     }
 }
 
-/// A key for SSH that opens nothing: operators may look whether it is one.
+/// An unused SSH key, because operators may check that it is valid.
 fn private_key() -> Result<Vec<u8>> {
     let folder = tempfile::tempdir()?;
     let file = folder.path().join("key");
-    let mut make = Command::new("ssh-keygen");
-    make.args(["-q", "-t", "ed25519", "-N", "", "-C", "bench", "-f"]).arg(&file);
-    ensure!(make.status().context("ssh-keygen cannot be started")?.success(), "ssh-keygen failed");
+    let mut keygen = Command::new("ssh-keygen");
+    keygen.args(["-q", "-t", "ed25519", "-N", "", "-C", "bench", "-f"]).arg(&file);
+    ensure!(keygen.status().context("cannot start ssh-keygen")?.success(), "ssh-keygen failed");
     Ok(fs::read(file)?)
 }
 
-/// Puts values in the place of `{{key}}`s.
+/// Replaces each `{{key}}` by its value.
 pub(super) fn fill(template: &str, values: &[(&str, &str)]) -> String {
     values
         .iter()
@@ -208,17 +209,17 @@ mod tests {
     }
 
     #[test]
-    fn names_what_is_missing() {
+    fn reports_a_missing_program() {
         let folder = peer();
         fs::remove_file(folder.path().join("operator")).unwrap();
         assert!(Candidate::load(folder.path()).unwrap_err().to_string().contains("build it first"));
     }
 
     #[test]
-    fn of_ours_is_described_like_any_other() {
+    fn the_description_of_kubeons_operator_is_valid() {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("bench/operator/kubeon");
         let text = fs::read_to_string(folder.join("peer.toml")).unwrap();
-        let ours: Description = toml::from_str(&text).unwrap();
-        assert!(folder.join(ours.crds).is_dir());
+        let own: Description = toml::from_str(&text).unwrap();
+        assert!(folder.join(own.crds).is_dir());
     }
 }

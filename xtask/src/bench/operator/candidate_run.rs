@@ -1,4 +1,4 @@
-//! The operator's process on its API server, and who watches them.
+//! Runs the process of an operator on the API server and watches both.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -25,12 +25,12 @@ use super::sightings::{Sightings, is_done};
 use super::usage::{self, ProcessUsage, Servers, Used};
 use super::watches::{Kinds, Watches};
 
-/// An operator that ends as often in one part is given up.
-const MOST_ENDS: usize = 20;
-/// From the operator's start until it must have done its first work.
-const FIRST: Duration = Duration::from_secs(120);
+/// The number of unexpected ends in one phase after which the benchmark fails.
+const MAX_ENDS: usize = 20;
+/// The time limit for reconciling the first cluster after the operator's start.
+const FIRST_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// Where one candidate is measured.
+/// The measurement of one candidate.
 pub(super) struct CandidateRun {
     pub(super) candidate: Arc<Candidate>,
     pub(super) client: Client,
@@ -41,27 +41,28 @@ pub(super) struct CandidateRun {
     /// Operations that were created.
     pub(super) operations: usize,
     audit: Audit,
-    // In the order in which they must end.
+    // The fields are in the order in which they must be dropped.
     operator: Option<Child>,
-    /// How often the operator ended by itself since [`CandidateRun::begin`].
+    /// The number of unexpected ends of the operator since [`CandidateRun::begin`].
     pub(super) ends: usize,
     files: TempDir,
     bench_server: Arc<BenchServer>,
 }
 
 impl CandidateRun {
-    /// The candidate's kinds, its namespace and its account, on an API server that holds nothing of others.
+    /// Creates the candidate's kinds, namespace and account on an API server without objects of other
+    /// candidates.
     pub(super) async fn new(bench_server: &Arc<BenchServer>, candidate: &Arc<Candidate>) -> Result<Self> {
         let server = &bench_server.server;
         let files = bench_server::folder()?;
         server.apply_crds(&candidate.crds).await?;
         let client = server.client().await?;
-        account(&client, &candidate.namespace).await?;
+        create_account(&client, &candidate.namespace).await?;
         let kinds = kinds(&client, candidate).await?;
         write_account(server, candidate, files.path()).await?;
         let watches = Watches::watch(&client, candidate, &kinds);
         let mut audit = Audit::new(&bench_server.log());
-        // Of those who were here before.
+        // Skips the requests of earlier candidates.
         audit.take()?;
         Ok(Self {
             candidate: Arc::clone(candidate),
@@ -78,25 +79,26 @@ impl CandidateRun {
         })
     }
 
-    /// Ends the operator and takes away all that there is of it.
-    pub(super) async fn leave(mut self) -> Result<()> {
+    /// Ends the operator and removes all its objects.
+    pub(super) async fn finish(mut self) -> Result<()> {
         self.kill().await?;
         self.bench_server.clear(&self.candidate).await
     }
 
-    /// Starts the operator and waits until it reconciled a first cluster, which no phase counts. Answers the seconds.
+    /// Starts the operator and waits until it has reconciled a first cluster, which no phase counts. Returns
+    /// the seconds.
     pub(super) async fn start(&mut self) -> Result<f64> {
         let begin = Instant::now();
         self.spawn()?;
         let name = "bench-first".to_owned();
         objects::clusters(&self.client, &self.candidate, &self.kinds, std::slice::from_ref(&name)).await?;
         let wanted = objects::references_of(&self.candidate, &name)?;
-        let done = self.until(FIRST, |sightings| is_done(sightings, &name, &wanted)).await?;
+        let done = self.until(FIRST_TIMEOUT, |sightings| is_done(sightings, &name, &wanted)).await?;
         ensure!(
             done,
-            "the operator did nothing within {} s; its last words:\n{}",
-            FIRST.as_secs(),
-            self.words()
+            "the operator reconciled no cluster within {} s; the end of its log:\n{}",
+            FIRST_TIMEOUT.as_secs(),
+            self.log_tail()
         );
         Ok(begin.elapsed().as_secs_f64())
     }
@@ -127,11 +129,11 @@ impl CandidateRun {
         command.envs(self.candidate.environment.iter().map(|(key, value)| (key, fill(value, &values))));
         command.env("KUBECONFIG", &kubeconfig).stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
         command.kill_on_drop(true);
-        self.operator = Some(command.spawn().context("setpriv cannot be started")?);
+        self.operator = Some(command.spawn().context("cannot start setpriv")?);
         Ok(())
     }
 
-    /// Ends the operator as a lost machine would: SIGKILL.
+    /// Ends the operator with SIGKILL, like a lost machine.
     pub(super) async fn kill(&mut self) -> Result<()> {
         if let Some(mut operator) = self.operator.take() {
             operator.kill().await?;
@@ -139,8 +141,8 @@ impl CandidateRun {
         Ok(())
     }
 
-    /// Waits until the watches saw `enough`. False when they did not within `limit`. An operator that ends by itself is
-    /// started again, as a Deployment would.
+    /// Waits until `enough` holds; false if it does not within `limit`. An operator that ends unexpectedly is
+    /// started again, as in a Deployment.
     pub(super) async fn until(
         &mut self,
         limit: Duration,
@@ -148,46 +150,50 @@ impl CandidateRun {
     ) -> Result<bool> {
         let begin = Instant::now();
         loop {
-            let operator = self.operator.as_mut().context("the operator does not run")?;
+            let operator = self.operator.as_mut().context("the operator is not running")?;
             tokio::select! {
                 done = self.watches.until(limit.saturating_sub(begin.elapsed()), &enough) => return done,
                 status = operator.wait() => { status?; }
             }
-            self.start_again_if_it_ended()?;
+            self.restart_if_ended()?;
         }
     }
 
-    fn start_again_if_it_ended(&mut self) -> Result<()> {
-        let operator = self.operator.as_mut().context("the operator does not run")?;
+    fn restart_if_ended(&mut self) -> Result<()> {
+        let operator = self.operator.as_mut().context("the operator is not running")?;
         let Some(status) = operator.try_wait()? else { return Ok(()) };
         self.ends += 1;
-        ensure!(self.ends < MOST_ENDS, "the operator ends again and again: {}", self.words());
-        crate::terminal::say(&format!("  the operator ended by itself ({status}):\n{}", self.words()));
+        ensure!(
+            self.ends < MAX_ENDS,
+            "the operator ended {MAX_ENDS} times in one phase: {}",
+            self.log_tail()
+        );
+        crate::terminal::say(&format!("  the operator ended unexpectedly ({status}):\n{}", self.log_tail()));
         self.spawn()
     }
 
     fn process(&self) -> Result<u32> {
-        self.operator.as_ref().and_then(Child::id).context("the operator does not run")
+        self.operator.as_ref().and_then(Child::id).context("the operator is not running")
     }
 
-    /// Forgets requests and the peak of memory so far. Answers what was used so far.
+    /// Starts a phase: resets the requests and the peak of memory. Returns the usage so far.
     pub(super) fn begin(&mut self) -> Result<Used> {
-        self.start_again_if_it_ended()?;
+        self.restart_if_ended()?;
         self.audit.take()?;
         self.ends = 0;
-        usage::forget_peak(self.process()?);
+        usage::reset_peak(self.process()?);
         self.usage()
     }
 
-    /// What everybody used so far.
+    /// The usage of all processes so far.
     pub(super) fn usage(&mut self) -> Result<Used> {
-        self.start_again_if_it_ended()?;
+        self.restart_if_ended()?;
         let operator = ProcessUsage::of(self.process()?)
-            .with_context(|| format!("its last words:\n{}", self.words()))?;
+            .with_context(|| format!("the end of its log:\n{}", self.log_tail()))?;
         Ok(Used { operator, servers: self.servers()?, harness: ProcessUsage::of(std::process::id())?.cpu })
     }
 
-    /// What the servers used so far.
+    /// The CPU seconds of the servers so far.
     pub(super) fn servers(&self) -> Result<Servers> {
         let cpu = |process| ProcessUsage::of(process).map(|usage| usage.cpu);
         Ok(Servers {
@@ -202,18 +208,18 @@ impl CandidateRun {
     }
 
     /// The end of the operator's log.
-    pub(super) fn words(&self) -> String {
+    pub(super) fn log_tail(&self) -> String {
         let text = fs::read_to_string(self.files.path().join("operator.log")).unwrap_or_default();
         let lines: Vec<_> = text.lines().collect();
         lines[lines.len().saturating_sub(5)..].join("\n")
     }
 }
 
-async fn account(client: &Client, namespace: &str) -> Result<()> {
-    let made = json!({ "metadata": { "name": namespace } });
+async fn create_account(client: &Client, namespace: &str) -> Result<()> {
+    let object = json!({ "metadata": { "name": namespace } });
     let namespaces = Api::<Namespace>::all(client.clone());
     if namespaces.get_opt(namespace).await?.is_none() {
-        namespaces.create(&PostParams::default(), &serde_json::from_value(made)?).await?;
+        namespaces.create(&PostParams::default(), &serde_json::from_value(object)?).await?;
     }
     let binding = json!({
         "apiVersion": "rbac.authorization.k8s.io/v1",
@@ -223,12 +229,12 @@ async fn account(client: &Client, namespace: &str) -> Result<()> {
         "subjects": [{ "kind": "ServiceAccount", "name": ACCOUNT, "namespace": namespace }],
     });
     let bindings = Api::<ClusterRoleBinding>::all(client.clone());
-    let ours = PatchParams::apply("bench").force();
-    bindings.patch(ACCOUNT, &ours, &Patch::Apply(&binding)).await?;
+    let params = PatchParams::apply("bench").force();
+    bindings.patch(ACCOUNT, &params, &Patch::Apply(&binding)).await?;
     Ok(())
 }
 
-/// A kubeconfig, and the files that a Pod would find.
+/// Writes a kubeconfig and the files of a service account as in a Pod.
 async fn write_account(server: &TestApiServer, candidate: &Candidate, folder: &Path) -> Result<()> {
     let token = server.service_account(&candidate.namespace, ACCOUNT).await?;
     let account = folder.join("serviceaccount");

@@ -1,4 +1,4 @@
-//! Clusters at once, and idleness.
+//! Phases with many clusters at once, and idle phases.
 
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,7 @@ use super::report::{Idle, Phase};
 use super::sightings::{Sightings, done_at, is_done};
 use super::statistics::{Times, many};
 
-/// After a phase, until nothing of it is on its way any more.
+/// The pause after a phase until its last requests have ended.
 const SETTLE: Duration = Duration::from_secs(3);
 
 /// Creates clusters at once until there are `count`, and waits until each is reconciled.
@@ -28,7 +28,7 @@ pub(super) async fn reach(run: &mut CandidateRun, count: usize, limit: Duration)
     let all =
         |sightings: &Sightings| wanted.iter().all(|(name, references)| is_done(sightings, name, references));
     run.until(limit, all).await?;
-    let done: Vec<_> = run.watches.look(|sightings| {
+    let done: Vec<_> = run.watches.read(|sightings| {
         let at = |(name, references): &(String, Vec<String>)| {
             Some((*sent.get(name)?, done_at(sightings, name, references)?))
         };
@@ -38,7 +38,7 @@ pub(super) async fn reach(run: &mut CandidateRun, count: usize, limit: Duration)
     tokio::time::sleep(SETTLE).await;
     let used = run.usage()?.since(before);
     Ok(Phase {
-        what: format!("{}, {} of them new", many(count, "cluster"), names.len()),
+        title: format!("{}, {} of them new", many(count, "cluster"), names.len()),
         objects: names.len(),
         done: done.len(),
         ends: run.ends,
@@ -50,7 +50,7 @@ pub(super) async fn reach(run: &mut CandidateRun, count: usize, limit: Duration)
     })
 }
 
-/// Lets the operator alone.
+/// Measures the operator without any changes.
 pub(super) async fn idle(run: &mut CandidateRun, clusters: usize, time: Duration) -> Result<Idle> {
     let before = run.begin()?;
     tokio::time::sleep(time).await;

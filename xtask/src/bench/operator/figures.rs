@@ -1,6 +1,6 @@
-//! What was measured of the closest peer before, to stand beside our own until its program is given.
+//! Earlier results of the closest peer, printed for comparison.
 
-/// kubean-operator at 07f3c6c1f on another day: a real kube-apiserver and etcd, 2 cores, loopback.
+/// kubean-operator at 07f3c6c1f, measured on another day: a real kube-apiserver and etcd, 2 cores, loopback.
 const KUBEAN: &[(&str, &str)] = &[
     ("1 cluster created", "reconciled after 0.5 s"),
     ("10 clusters at once", "12.1 s; idle then 2.4 mCPU, 55 MiB"),
@@ -14,13 +14,13 @@ const KUBEAN: &[(&str, &str)] = &[
     ("50 operations, 50 clusters", "336 s in all, 2.41 CPU s, 60.6 MiB"),
 ];
 
-/// Prints them.
+/// Prints the results.
 pub(super) fn print() {
     crate::terminal::say(
-        "\n### kubean-operator, measured before (give its folder with --peer to measure it in the same run)\n",
+        "\n### kubean-operator, earlier results (to measure it in the same run, pass its folder with --peer)\n",
     );
-    crate::terminal::say("| what | result |\n|---|---|");
-    for (what, result) in KUBEAN {
-        crate::terminal::say(&format!("| {what} | {result} |"));
+    crate::terminal::say("| phase | result |\n|---|---|");
+    for (phase, result) in KUBEAN {
+        crate::terminal::say(&format!("| {phase} | {result} |"));
     }
 }

@@ -1,4 +1,4 @@
-//! A Job controller without Pods: every Job works for five seconds and succeeds.
+//! A fake Job controller without Pods: every Job runs for five seconds and succeeds.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -16,16 +16,17 @@ use tokio::task::JoinSet;
 use super::candidate::Candidate;
 use super::sightings::{SharedSightings, applied};
 
-/// How long every Job works.
+/// The run time of every Job.
 pub(super) const WORK: Duration = Duration::from_secs(5);
 
-/// Writes at once: kube-controller-manager has so many workers for Jobs (`--concurrent-job-syncs`).
+/// The number of concurrent writes: the workers of kube-controller-manager for Jobs
+/// (`--concurrent-job-syncs`).
 const WORKERS: usize = 5;
 
 /// Completes the Jobs of operations until it is dropped.
 pub(super) async fn complete(jobs: Api<Job>, candidate: Arc<Candidate>, shared: Arc<SharedSightings>) {
     let mut stream = std::pin::pin!(applied(jobs.clone()));
-    let mut works = JoinSet::new();
+    let mut running = JoinSet::new();
     let workers = Arc::new(Semaphore::new(WORKERS));
     while let Some(job) = stream.next().await {
         let (now, name) = (Instant::now(), job.name_any());
@@ -41,18 +42,18 @@ pub(super) async fn complete(jobs: Api<Job>, candidate: Arc<Candidate>, shared: 
         });
         if is_new && !ended {
             let (jobs, shared, workers) = (jobs.clone(), Arc::clone(&shared), Arc::clone(&workers));
-            works.spawn(async move {
-                if let Err(error) = work(&jobs, job, &operation, &shared, &workers).await {
+            running.spawn(async move {
+                if let Err(error) = run_job(&jobs, job, &operation, &shared, &workers).await {
                     shared.note(|sightings| sightings.errors.push(format!("Job {name}: {error:#}")));
                 }
             });
         }
-        while works.try_join_next().is_some() {}
+        while running.try_join_next().is_some() {}
     }
 }
 
-/// What the real controller writes: the start, and then the end in one go.
-async fn work(
+/// Writes the same status as the real controller: the start, then the end in one write.
+async fn run_job(
     jobs: &Api<Job>,
     job: Job,
     operation: &str,
@@ -63,7 +64,7 @@ async fn work(
     let start = |status: &mut JobStatus| {
         (status.start_time, status.active, status.ready) = (Some(now()), Some(1), Some(0));
     };
-    let job = says(jobs, job, start).await?;
+    let job = write_status(jobs, job, start).await?;
     drop(worker);
     tokio::time::sleep(WORK).await;
     let _worker = workers.acquire().await?;
@@ -75,21 +76,21 @@ async fn work(
     shared.note(|sightings| {
         sightings.ending.insert(operation.to_owned(), sent);
     });
-    says(jobs, job, done).await?;
+    write_status(jobs, job, done).await?;
     Ok(())
 }
 
-/// Writes a Job's status whole, as the real controller does; once more when somebody else changed the Job meanwhile.
-async fn says(jobs: &Api<Job>, mut job: Job, news: impl Fn(&mut JobStatus)) -> Result<Job> {
-    let (name, how) = (job.name_any(), PostParams::default());
-    news(job.status.get_or_insert_default());
-    let answer = jobs.replace_status(&name, &how, &job).await;
+/// Replaces a Job's status, as the real controller does. Retries once after a conflict.
+async fn write_status(jobs: &Api<Job>, mut job: Job, change: impl Fn(&mut JobStatus)) -> Result<Job> {
+    let (name, params) = (job.name_any(), PostParams::default());
+    change(job.status.get_or_insert_default());
+    let answer = jobs.replace_status(&name, &params, &job).await;
     if !matches!(&answer, Err(kube::Error::Api(refusal)) if refusal.code == 409) {
         return Ok(answer?);
     }
     let mut job = jobs.get(&name).await?;
-    news(job.status.get_or_insert_default());
-    Ok(jobs.replace_status(&name, &how, &job).await?)
+    change(job.status.get_or_insert_default());
+    Ok(jobs.replace_status(&name, &params, &job).await?)
 }
 
 fn condition(kind: &str) -> JobCondition {

@@ -1,4 +1,4 @@
-//! Creating what an operator works on, many at once.
+//! Creates the objects that an operator reconciles, many at once.
 
 use std::collections::HashMap;
 use std::time::Instant;
@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use super::candidate::Candidate;
 use super::watches::Kinds;
 
-/// Requests of the harness on their way at the same time; more would only queue in the harness itself.
+/// Concurrent requests of the harness; more would only queue in the harness itself.
 pub(super) const AT_ONCE: usize = 16;
 
 /// The name of a cluster by its number.
@@ -31,7 +31,8 @@ fn kind(object: &DynamicObject) -> &str {
     object.types.as_ref().map_or("", |types| types.kind.as_str())
 }
 
-/// Creates clusters with the objects that they refer to, all at once. Answers when each Cluster was sent.
+/// Creates clusters with the objects that they refer to, all at once. Returns the time at which each Cluster
+/// was sent.
 pub(super) async fn clusters(
     client: &Client,
     candidate: &Candidate,
@@ -54,7 +55,8 @@ pub(super) async fn clusters(
     Ok(sent.into_inner())
 }
 
-/// Creates operations, pairs of name and cluster, all at once. Answers when each was sent.
+/// Creates operations, given as pairs of name and cluster, all at once. Returns the time at which each was
+/// sent.
 pub(super) async fn operations(
     client: &Client,
     candidate: &Candidate,
@@ -78,7 +80,7 @@ fn note(sent: &Mutex<HashMap<String, Instant>>, name: &str) {
     sent.lock().insert(name.to_owned(), Instant::now());
 }
 
-/// Where objects like this one are.
+/// The API for objects of this kind in this namespace.
 pub(super) fn api(client: &Client, resource: &ApiResource, object: &DynamicObject) -> Api<DynamicObject> {
     match object.namespace() {
         Some(namespace) => Api::namespaced_with(client.clone(), &namespace, resource),
@@ -86,14 +88,14 @@ pub(super) fn api(client: &Client, resource: &ApiResource, object: &DynamicObjec
     }
 }
 
-/// Creates one.
+/// Creates an object.
 pub(super) async fn create(client: &Client, resource: &ApiResource, object: &DynamicObject) -> Result<()> {
-    let made = api(client, resource, object).create(&PostParams::default(), object).await;
-    made.with_context(|| format!("creating {} {}", kind(object), object.name_any()))?;
+    let created = api(client, resource, object).create(&PostParams::default(), object).await;
+    created.with_context(|| format!("creating {} {}", kind(object), object.name_any()))?;
     Ok(())
 }
 
-/// ConfigMaps and Secrets need no question about their plural.
+/// The resource of a ConfigMap, Secret or Job, without a discovery request.
 pub(super) fn core(object: &DynamicObject) -> Result<ApiResource> {
     let types: &TypeMeta = object.types.as_ref().context("a template without kind")?;
     let kind = kube::core::GroupVersionKind::try_from(types)?;

@@ -1,4 +1,4 @@
-//! Operations, at once or one after the other, each on a cluster of its own.
+//! Phases with operations, at once or one after the other, each on its own cluster.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -18,44 +18,44 @@ const SETTLE: Duration = Duration::from_secs(3);
 
 /// Creates `count` operations at once and waits until each succeeded.
 pub(super) async fn at_once(run: &mut CandidateRun, count: usize, limit: Duration) -> Result<Phase> {
-    ensure!(run.clusters >= count, "there are not enough clusters for {count} operations");
-    let mut made = Made::begin(run)?;
-    let names = made.names(run, count, 0);
-    made.operations(run, &names, limit + WORK).await?;
-    let what = format!("{}, {}", many(count, "operation"), many(run.clusters, "cluster"));
-    made.phase(run, what, &names).await
+    ensure!(run.clusters >= count, "{count} operations need as many clusters");
+    let mut phase_run = OperationsPhase::begin(run)?;
+    let names = phase_run.names(run, count, 0);
+    phase_run.operations(run, &names, limit + WORK).await?;
+    let title = format!("{}, {}", many(count, "operation"), many(run.clusters, "cluster"));
+    phase_run.phase(run, title, &names).await
 }
 
-/// Creates `count` operations, each when the one before has ended: how long one takes that has the API server to itself.
+/// Creates `count` operations one after the other, to measure an operation without concurrent ones.
 pub(super) async fn alone(run: &mut CandidateRun, count: usize, limit: Duration) -> Result<Phase> {
     ensure!(run.clusters > 0, "there is no cluster for an operation");
-    let mut made = Made::begin(run)?;
+    let mut phase_run = OperationsPhase::begin(run)?;
     let mut names = Vec::new();
     for number in 0..count {
-        let one = made.names(run, 1, number % run.clusters);
-        made.operations(run, &one, limit + WORK).await?;
-        names.extend(one);
+        let name = phase_run.names(run, 1, number % run.clusters);
+        phase_run.operations(run, &name, limit + WORK).await?;
+        names.extend(name);
     }
-    let what = format!("1 operation, {count} times, {}", many(run.clusters, "cluster"));
-    made.phase(run, what, &names).await
+    let title = format!("1 operation, {count} times, {}", many(run.clusters, "cluster"));
+    phase_run.phase(run, title, &names).await
 }
 
-/// Operations that were made, and when.
-struct Made {
+/// A running phase with the operations that it has created.
+struct OperationsPhase {
     before: Used,
     begin: Instant,
-    /// Seconds that the harness took.
+    /// Seconds that the harness needed to create them.
     created: f64,
     sent: HashMap<String, Instant>,
 }
 
-impl Made {
+impl OperationsPhase {
     fn begin(run: &mut CandidateRun) -> Result<Self> {
         let before = run.begin()?;
         Ok(Self { before, begin: Instant::now(), created: 0.0, sent: HashMap::new() })
     }
 
-    /// Names of new operations, each on a cluster of its own from that number on.
+    /// Names of new operations, each with its own cluster, beginning with the cluster of this number.
     fn names(&self, run: &mut CandidateRun, count: usize, cluster: usize) -> Vec<(String, String)> {
         let first = run.operations;
         run.operations += count;
@@ -63,7 +63,7 @@ impl Made {
         (0..count).map(name).collect()
     }
 
-    /// Creates them and waits until each succeeded.
+    /// Creates the operations and waits until each has succeeded.
     async fn operations(
         &mut self,
         run: &mut CandidateRun,
@@ -80,22 +80,22 @@ impl Made {
         Ok(())
     }
 
-    /// What was seen of them.
-    async fn phase(self, run: &mut CandidateRun, what: String, names: &[(String, String)]) -> Result<Phase> {
-        let (times, done, wall) = run.watches.look(|sightings| self.seen(sightings, names));
+    /// Ends the phase and returns its results.
+    async fn phase(self, run: &mut CandidateRun, title: String, names: &[(String, String)]) -> Result<Phase> {
+        let (times, done, wall) = run.watches.read(|sightings| self.evaluate(sightings, names));
         tokio::time::sleep(SETTLE).await;
         let used = run.usage()?.since(self.before);
         let requests = counts(&run.requests()?);
         let (objects, ends, created) = (names.len(), run.ends, self.created);
-        Ok(Phase { what, objects, done, ends, wall, created, times, requests, used })
+        Ok(Phase { title, objects, done, ends, wall, created, times, requests, used })
     }
 
-    fn seen(
+    fn evaluate(
         &self,
         sightings: &Sightings,
         names: &[(String, String)],
     ) -> (Vec<(&'static str, Times)>, usize, f64) {
-        let of = |from: &FirstSeen, to: &FirstSeen| {
+        let times_between = |from: &FirstSeen, to: &FirstSeen| {
             let time = |(name, _): &(String, String)| {
                 Some(to.get(name)?.saturating_duration_since(*from.get(name)?).as_secs_f64())
             };
@@ -104,11 +104,14 @@ impl Made {
         let ends: Vec<_> = names.iter().filter_map(|(name, _)| sightings.succeeded.get(name)).collect();
         let wall = ends.iter().map(|end| (**end - self.begin).as_secs_f64()).fold(0.0, f64::max);
         let times = vec![
-            ("created → Job", of(&self.sent, &sightings.jobs)),
-            ("the API server itself: created → seen", of(&self.sent, &sightings.operations)),
-            ("Job done → status", of(&sightings.ending, &sightings.succeeded)),
-            ("the API server itself: Job done → seen", of(&sightings.ending, &sightings.ended)),
-            ("against that: Job seen done → status", of(&sightings.ended, &sightings.succeeded)),
+            ("created → Job", times_between(&self.sent, &sightings.jobs)),
+            ("API server alone: created → observed", times_between(&self.sent, &sightings.operations)),
+            ("Job done → status", times_between(&sightings.ending, &sightings.succeeded)),
+            ("API server alone: Job done → observed", times_between(&sightings.ending, &sightings.ended)),
+            (
+                "operator alone: Job observed done → status",
+                times_between(&sightings.ended, &sightings.succeeded),
+            ),
         ];
         (times, ends.len(), wall)
     }

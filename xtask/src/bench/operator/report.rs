@@ -1,56 +1,56 @@
-//! Tables.
+//! The tables of results.
 
 use super::audit::Counts;
 use super::floor::Floor;
 use super::statistics::{Times, many};
 use super::usage::{ProcessUsage, Used};
 
-/// Objects created at once and what came of it.
+/// The result of a phase.
 #[derive(Debug)]
 pub(super) struct Phase {
-    pub(super) what: String,
+    pub(super) title: String,
     pub(super) objects: usize,
     pub(super) done: usize,
-    /// How often the operator ended by itself.
+    /// The number of unexpected ends of the operator.
     pub(super) ends: usize,
     /// Seconds from the first request of the harness until the last object was done.
     pub(super) wall: f64,
-    /// Seconds that the harness took to create them.
+    /// Seconds that the harness needed to create the objects.
     pub(super) created: f64,
     pub(super) times: Vec<(&'static str, Times)>,
     pub(super) requests: Counts,
     pub(super) used: Used,
 }
 
-/// Nothing happens.
+/// The result of an idle phase.
 #[derive(Debug)]
 pub(super) struct Idle {
     pub(super) clusters: usize,
     pub(super) seconds: f64,
     pub(super) leases: usize,
-    /// How often the operator ended by itself.
+    /// The number of unexpected ends of the operator.
     pub(super) ends: usize,
     pub(super) requests: Counts,
     pub(super) used: ProcessUsage,
 }
 
-/// Killed and started.
+/// The result of killing and starting the operator.
 #[derive(Debug)]
 pub(super) struct Restart {
     pub(super) clusters: usize,
-    /// Seconds from the start until it had handled what it missed; none: not in time.
+    /// Seconds from the start until it had handled the missed objects; none if not in time.
     pub(super) total: Option<f64>,
-    /// Seconds from the start until it held the lease; none: there is none.
+    /// Seconds from the start until it held the lease; none if there is no lease.
     pub(super) lease: Option<f64>,
-    /// Seconds from the start until its last request, those about the lease not counted.
+    /// Seconds from the start until its last request, without those for the lease.
     pub(super) last: Option<f64>,
     pub(super) requests: Counts,
-    /// Writes about objects that nobody had touched.
-    pub(super) strange: Counts,
+    /// Writes to objects that had not changed.
+    pub(super) unexpected: Counts,
     pub(super) used: ProcessUsage,
 }
 
-/// All about one candidate.
+/// The results of one candidate.
 #[derive(Debug)]
 pub(super) struct CandidateReport {
     name: String,
@@ -61,20 +61,20 @@ pub(super) struct CandidateReport {
     pub(super) idle: Vec<Idle>,
     pub(super) operations: Vec<Phase>,
     pub(super) restart: Option<Restart>,
-    /// What the API server itself takes.
+    /// The lower bound of the API server.
     pub(super) floor: Option<Floor>,
 }
 
 impl Phase {
-    /// The line that tells of it at once.
+    /// A summary in one line.
     pub(super) fn line(&self) -> String {
         let times: Vec<_> =
-            self.times.iter().map(|(what, times)| format!("{what} {}", times.text())).collect();
+            self.times.iter().map(|(name, times)| format!("{name} {}", times.text())).collect();
         let (done, wall, created) = (self.outcome(), self.wall, self.created);
         let load = load();
         format!(
-            "  load {load}; {}: {done} done in {wall:.2} s, made in {created:.2} s; {}; CPU s: operator {:.2}, {}, harness {:.1}",
-            self.what,
+            "  load {load}; {}: {done} done in {wall:.2} s, created in {created:.2} s; {}; CPU s: operator {:.2}, {}, harness {:.1}",
+            self.title,
             times.join("; "),
             self.used.operator.cpu,
             self.used.servers.text(),
@@ -82,13 +82,13 @@ impl Phase {
         )
     }
 
-    /// `400`, `12 of 400`, `400, it ended 1 times`.
+    /// `400`, `12 of 400`, `400, unexpected ends: 1`.
     fn outcome(&self) -> String {
         let done = match self.done {
             all if all == self.objects => all.to_string(),
             some => format!("{some} of {}", self.objects),
         };
-        if self.ends == 0 { done } else { format!("{done}, it ended {} times", self.ends) }
+        if self.ends == 0 { done } else { format!("{done}, unexpected ends: {}", self.ends) }
     }
 
     fn writes(&self) -> f64 {
@@ -98,7 +98,7 @@ impl Phase {
     }
 }
 
-/// How busy the machine is with everything, ourselves included: the average of the last minute.
+/// The load average of the machine in the last minute, including the benchmark.
 fn load() -> String {
     let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
     text.split(' ').next().unwrap_or_default().to_owned()
@@ -117,14 +117,14 @@ fn per(count: usize, objects: usize) -> f64 {
 
 impl Idle {
     fn ended(&self) -> String {
-        if self.ends == 0 { String::new() } else { format!(", it ended {} times", self.ends) }
+        if self.ends == 0 { String::new() } else { format!(", unexpected ends: {}", self.ends) }
     }
 
     pub(super) fn line(&self) -> String {
         let (all, cpu) = (sum(&self.requests), self.used.cpu * 1000.0 / self.seconds);
         let (clusters, seconds, leases, ended) = (self.clusters, self.seconds, self.leases, self.ended());
         format!(
-            "  idle {seconds:.0} s at {clusters}: {all} requests, {leases} about the lease, {cpu:.1} mCPU{ended}"
+            "  idle {seconds:.0} s at {clusters}: {all} requests, {leases} for the lease, {cpu:.1} mCPU{ended}"
         )
     }
 }
@@ -138,7 +138,7 @@ impl Restart {
             _ => None,
         };
         format!(
-            "  killed and started at {}: lease after {}, converged {} later ({} in all), last request after {}, {:.2} CPU s, {:.0} MiB; writes about anything else: {}",
+            "  killed and started at {}: lease after {}, converged {} later ({} in all), last request after {}, {:.2} CPU s, {:.0} MiB; writes to other objects: {}",
             many(self.clusters, "cluster"),
             text(self.lease),
             text(after),
@@ -146,7 +146,7 @@ impl Restart {
             text(self.last),
             self.used.cpu,
             self.used.peak,
-            list(&self.strange, 1)
+            list(&self.unexpected, 1)
         )
     }
 }
@@ -155,16 +155,16 @@ fn sum(counts: &Counts) -> usize {
     counts.values().sum()
 }
 
-/// `3.0 get secrets, 1.0 patch clusters/status`: most first.
+/// `3.0 get secrets, 1.0 patch clusters/status`, sorted by number.
 fn list(counts: &Counts, objects: usize) -> String {
     let mut pairs: Vec<_> = counts.iter().collect();
     pairs.sort_by(|a, b| b.1.cmp(a.1).then(a.0.cmp(b.0)));
-    let words = pairs.iter().map(|(kind, count)| match objects {
+    let entries = pairs.iter().map(|(kind, count)| match objects {
         1 => format!("{count} {kind}"),
         _ => format!("{:.2} {kind}", per(**count, objects)),
     });
-    let words: Vec<_> = words.collect();
-    if words.is_empty() { "none".to_owned() } else { words.join(", ") }
+    let entries: Vec<_> = entries.collect();
+    if entries.is_empty() { "none".to_owned() } else { entries.join(", ") }
 }
 
 impl CandidateReport {
@@ -174,7 +174,7 @@ impl CandidateReport {
         Self { name, fsync, first: 0.0, clusters, idle, operations, restart: None, floor: None }
     }
 
-    /// Everything, as Markdown.
+    /// Prints all results as Markdown.
     pub(super) fn print(&self) {
         let disk = if self.fsync { "with fsync" } else { "in memory" };
         crate::terminal::say(&format!(
@@ -184,17 +184,17 @@ impl CandidateReport {
         phases(&self.clusters);
         phases(&self.operations);
         crate::terminal::say(
-            "| idle at | seconds | requests | about the lease | mCPU | MiB |\n|---|---|---|---|---|---|",
+            "| idle at | seconds | requests | for the lease | mCPU | MiB |\n|---|---|---|---|---|---|",
         );
-        for it in &self.idle {
+        for idle in &self.idle {
             crate::terminal::say(&format!(
                 "| {} | {:.0} | {} | {} | {:.1} | {:.1} |",
-                many(it.clusters, "cluster") + &it.ended(),
-                it.seconds,
-                list(&it.requests, 1),
-                it.leases,
-                it.used.cpu * 1000.0 / it.seconds,
-                it.used.resident
+                many(idle.clusters, "cluster") + &idle.ended(),
+                idle.seconds,
+                list(&idle.requests, 1),
+                idle.leases,
+                idle.used.cpu * 1000.0 / idle.seconds,
+                idle.used.resident
             ));
         }
         if let Some(floor) = &self.floor {
@@ -212,53 +212,53 @@ impl CandidateReport {
 
 fn phases(phases: &[Phase]) {
     let Some(first) = phases.first() else { return };
-    let times: Vec<_> = first.times.iter().map(|(what, _)| format!("{what}, p50 / p99 / max")).collect();
+    let times: Vec<_> = first.times.iter().map(|(name, _)| format!("{name}, p50 / p99 / max")).collect();
     crate::terminal::say(&format!(
         "| at once | done | seconds | {} | CPU s | peak MiB | writes each |",
         times.join(" | ")
     ));
     crate::terminal::say(&format!("|---|---|---|{}---|---|---|---|", "---|".repeat(first.times.len())));
-    for it in phases {
-        let times: Vec<_> = it.times.iter().map(|(_, times)| times.text()).collect();
+    for phase in phases {
+        let times: Vec<_> = phase.times.iter().map(|(_, times)| times.text()).collect();
         crate::terminal::say(&format!(
             "| {} | {} | {:.2} | {} | {:.2}; {}, harness {:.1} | {:.1} | {:.2} |",
-            it.what,
-            it.outcome(),
-            it.wall,
+            phase.title,
+            phase.outcome(),
+            phase.wall,
             times.join(" | "),
-            it.used.operator.cpu,
-            it.used.servers.text(),
-            it.used.harness,
-            it.used.operator.peak,
-            it.writes()
+            phase.used.operator.cpu,
+            phase.used.servers.text(),
+            phase.used.harness,
+            phase.used.operator.peak,
+            phase.writes()
         ));
     }
     crate::terminal::say("\nRequests for each object:\n");
-    for it in phases {
-        crate::terminal::say(&format!("- {}: {}", it.what, list(&it.requests, it.objects)));
+    for phase in phases {
+        crate::terminal::say(&format!("- {}: {}", phase.title, list(&phase.requests, phase.objects)));
     }
     crate::terminal::say("");
 }
 
-/// How the first stands beside the others: seconds until everything was done, phase by phase.
+/// Compares the first candidate with the others: seconds until all objects were done, phase by phase.
 pub(super) fn compare(reports: &[CandidateReport]) {
-    let Some((ours, peers)) = reports.split_first() else { return };
+    let Some((first, peers)) = reports.split_first() else { return };
     for peer in peers {
         crate::terminal::say(&format!(
-            "\n### {} beside {}, seconds until all was done\n",
-            ours.name, peer.name
+            "\n### {} and {}, seconds until all objects were done\n",
+            first.name, peer.name
         ));
         let pairs =
-            ours.clusters.iter().zip(&peer.clusters).chain(ours.operations.iter().zip(&peer.operations));
+            first.clusters.iter().zip(&peer.clusters).chain(first.operations.iter().zip(&peer.operations));
         for (a, b) in pairs {
             let unfinished = if b.done < b.objects {
                 format!(" ({} of {} done)", b.done, b.objects)
             } else {
                 String::new()
             };
-            let (what, ratio) = (&a.what, b.wall / a.wall.max(0.001));
+            let (title, ratio) = (&a.title, b.wall / a.wall.max(0.001));
             crate::terminal::say(&format!(
-                "- {what}: {:.2} and {:.2}{unfinished}: {ratio:.0} times",
+                "- {title}: {:.2} and {:.2}{unfinished}: {ratio:.0} times",
                 a.wall, b.wall
             ));
         }
@@ -274,7 +274,7 @@ mod tests {
         let kinds = ["create jobs", "update leases", "create events", "patch clusters/status", "get secrets"];
         let requests = kinds.iter().map(|kind| ((*kind).to_owned(), 20)).collect();
         let phase = Phase {
-            what: String::new(),
+            title: String::new(),
             objects: 10,
             done: 10,
             ends: 0,

@@ -1,4 +1,4 @@
-//! Killed, and started again with everything there.
+//! Kills the operator and starts it again with all objects in place.
 
 use std::time::{Duration, Instant};
 
@@ -13,15 +13,15 @@ use super::report::Restart;
 use super::sightings::Sightings;
 use super::sightings::is_done;
 
-/// How long requests are counted after it has converged: what else it thinks it must do shows by then.
-const AFTER: Duration = Duration::from_secs(10);
+/// How long requests are counted after the operator has converged, to find unexpected writes.
+const OBSERVATION_TIME: Duration = Duration::from_secs(10);
 
-/// Kills the operator, creates a cluster and an operation while it is gone, starts it, and waits until it has handled
-/// both.
+/// Kills the operator, creates a cluster and an operation, starts the operator, and waits until it has
+/// handled both.
 pub(super) async fn kill_and_start(run: &mut CandidateRun, limit: Duration) -> Result<Restart> {
     run.begin()?;
     run.kill().await?;
-    let holders = run.watches.look(|sightings| sightings.holders.len());
+    let holders = run.watches.read(|sightings| sightings.holders.len());
     let (cluster, operation) = ("bench-missed".to_owned(), operation_name(run.operations));
     run.operations += 1;
     objects::clusters(&run.client, &run.candidate, &run.kinds, std::slice::from_ref(&cluster)).await?;
@@ -37,20 +37,20 @@ pub(super) async fn kill_and_start(run: &mut CandidateRun, limit: Duration) -> R
     };
     let converged = run.until(limit, handled).await?;
     let total = begin.elapsed().as_secs_f64();
-    // A holder that did not change is a process that gave the lease to itself, or no election at all.
-    let lease = run.watches.look(|sightings| {
+    // If the holder did not change, the process renewed its own lease or has no leader election.
+    let lease = run.watches.read(|sightings| {
         let taken = sightings.holders.get(holders..)?.iter().find(|(_, holder)| !holder.is_empty())?;
         Some((taken.0 - begin).as_secs_f64())
     });
-    tokio::time::sleep(AFTER).await;
+    tokio::time::sleep(OBSERVATION_TIME).await;
     let used = run.usage().context("after its restart")?.operator;
     let requests = run.requests()?;
     let last = requests.iter().filter(|request| !request.is_lease()).map(|request| request.at).max();
-    let ours = [cluster.as_str(), operation.as_str()];
-    let about_ours = |name: &str| ours.iter().any(|ours| name.contains(ours));
-    let strange: Vec<_> = requests
+    let missed = [cluster.as_str(), operation.as_str()];
+    let is_missed = |name: &str| missed.iter().any(|missed| name.contains(missed));
+    let unexpected: Vec<_> = requests
         .iter()
-        .filter(|request| request.is_write() && !request.name.is_empty() && !about_ours(&request.name))
+        .filter(|request| request.is_write() && !request.name.is_empty() && !is_missed(&request.name))
         .filter(|request| request.name != objects::cluster_name(0))
         .cloned()
         .collect();
@@ -60,7 +60,7 @@ pub(super) async fn kill_and_start(run: &mut CandidateRun, limit: Duration) -> R
         lease,
         last: last.map(|at| (at - clock).total(Unit::Second)).transpose()?,
         requests: counts(&requests),
-        strange: counts(&strange),
+        unexpected: counts(&unexpected),
         used,
     })
 }

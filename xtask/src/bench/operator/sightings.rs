@@ -1,4 +1,4 @@
-//! What the harness's own watches saw of the operator's work, and when.
+//! The changes that the harness's own watches received, with their times.
 
 use std::collections::HashMap;
 use std::time::Instant;
@@ -10,33 +10,33 @@ use parking_lot::{Mutex, MutexGuard};
 use serde::de::DeserializeOwned;
 use tokio::sync::watch;
 
-/// When something was first seen.
+/// The time of the first event, by name of the object.
 pub(super) type FirstSeen = HashMap<String, Instant>;
 
-/// What was seen so far.
+/// The events received so far.
 #[derive(Debug, Default)]
 pub(super) struct Sightings {
-    /// Objects that a Cluster owns: `ConfigMap/name`, of the Cluster's own name.
+    /// Objects that a Cluster owns, by `ConfigMap/name` and name of the Cluster.
     pub(super) owned: HashMap<(String, String), Instant>,
-    /// Clusters whose status says that they were reconciled.
+    /// Clusters with the status of a reconciled one.
     pub(super) reconciled: FirstSeen,
     /// Operations that were created.
     pub(super) operations: FirstSeen,
-    /// Operations whose status says that they ended well.
+    /// Operations whose status is that of a success.
     pub(super) succeeded: FirstSeen,
     /// Operations' Jobs that were created.
     pub(super) jobs: FirstSeen,
     /// Operations' Jobs that ended.
     pub(super) ended: FirstSeen,
-    /// When the fake Job controller said so.
+    /// The time at which the fake Job controller sent the end of a Job.
     pub(super) ending: FirstSeen,
-    /// Holders of leases in the operator's namespace, as they changed.
+    /// Holders of leases in the operator's namespace, in the order of their changes.
     pub(super) holders: Vec<(Instant, String)>,
-    /// What went wrong in the harness itself.
+    /// Errors of the harness itself.
     pub(super) errors: Vec<String>,
 }
 
-/// What the watches write, and the number of changes, so that others can wait for the next.
+/// The shared events with a counter of changes, so that a task can wait for the next change.
 #[derive(Default)]
 pub(super) struct SharedSightings {
     sightings: Mutex<Sightings>,
@@ -44,7 +44,7 @@ pub(super) struct SharedSightings {
 }
 
 impl SharedSightings {
-    /// Changes what was seen, and wakes who waits for it.
+    /// Changes the events and wakes the waiting tasks.
     pub(super) fn note(&self, change: impl FnOnce(&mut Sightings)) {
         change(&mut self.sightings());
         self.changes.send_modify(|count| *count += 1);
@@ -55,12 +55,12 @@ impl SharedSightings {
     }
 }
 
-/// Whether a cluster owns what it refers to, and its status says that it was reconciled.
+/// Whether a cluster owns the objects that it refers to and its status is that of a reconciled one.
 pub(super) fn is_done(sightings: &Sightings, name: &str, references: &[String]) -> bool {
     done_at(sightings, name, references).is_some()
 }
 
-/// When the last of it was seen.
+/// The time of the last of these events.
 pub(super) fn done_at(sightings: &Sightings, name: &str, references: &[String]) -> Option<Instant> {
     let mut last = *sightings.reconciled.get(name)?;
     for reference in references {
@@ -69,7 +69,7 @@ pub(super) fn done_at(sightings: &Sightings, name: &str, references: &[String]) 
     Some(last)
 }
 
-/// Every object as it comes and changes. Errors are the watcher's to mend.
+/// Every object when it is created and changed. The watcher recovers from errors.
 pub(super) fn applied<K>(api: Api<K>) -> impl Stream<Item = K>
 where
     K: Resource + Clone + std::fmt::Debug + DeserializeOwned + Send + 'static,

@@ -11,7 +11,7 @@ impl Times {
         Self(seconds)
     }
 
-    /// The smallest time that at least `share` of all do not exceed; none of nothing.
+    /// The smallest time that at least `share` of all times do not exceed; none without times.
     pub(super) fn quantile(&self, share: f64) -> Option<f64> {
         #[allow(
             clippy::cast_possible_truncation,
@@ -25,20 +25,20 @@ impl Times {
     /// p50, p99 and max: `12 / 30 / 41 ms`.
     pub(super) fn text(&self) -> String {
         let Some(max) = self.0.last() else { return "–".to_owned() };
-        let of = |share| self.quantile(share).unwrap_or(*max);
+        let quantile = |share| self.quantile(share).unwrap_or(*max);
         let (scale, unit) = if *max < 10.0 { (1000.0, "ms") } else { (1.0, "s") };
         let number = |seconds: f64| {
             let value = seconds * scale;
             if value < 10.0 { format!("{value:.1}") } else { format!("{value:.0}") }
         };
-        format!("{} / {} / {} {unit}", number(of(0.5)), number(of(0.99)), number(*max))
+        format!("{} / {} / {} {unit}", number(quantile(0.5)), number(quantile(0.99)), number(*max))
     }
 }
 
 /// `1 cluster`, `10 clusters`.
-pub(super) fn many(count: usize, what: &str) -> String {
+pub(super) fn many(count: usize, noun: &str) -> String {
     let ending = if count == 1 { "" } else { "s" };
-    format!("{count} {what}{ending}")
+    format!("{count} {noun}{ending}")
 }
 
 #[cfg(test)]
@@ -58,7 +58,7 @@ mod tests {
     }
 
     #[test]
-    fn text_chooses_the_unit_by_the_longest() {
+    fn the_longest_time_decides_the_unit_of_the_text() {
         assert_eq!(Times::new([0.001, 0.002, 0.0315]).text(), "2.0 / 32 / 32 ms");
         assert_eq!(Times::new([1.0, 263.2]).text(), "1.0 / 263 / 263 s");
         assert_eq!(Times::default().text(), "–");

@@ -1,4 +1,4 @@
-//! The harness's own watches on what the operator does.
+//! The harness's own watches of the objects that the operator changes.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -17,7 +17,7 @@ use super::candidate::Candidate;
 use super::jobs;
 use super::sightings::{SharedSightings, Sightings, applied};
 
-/// Watches that run until this is dropped.
+/// Watches that run until this value is dropped.
 pub(super) struct Watches {
     shared: Arc<SharedSightings>,
     _watches: JoinSet<()>,
@@ -31,7 +31,7 @@ pub(super) struct Kinds {
 }
 
 impl Watches {
-    /// Begins to watch, with a fake Job controller among the watchers.
+    /// Starts the watches and the fake Job controller.
     pub(super) fn watch(client: &Client, candidate: &Arc<Candidate>, kinds: &Kinds) -> Self {
         let shared = Arc::new(SharedSightings::default());
         let mut watches = JoinSet::new();
@@ -50,18 +50,18 @@ impl Watches {
         Self { shared, _watches: watches }
     }
 
-    /// Looks at what was seen.
-    pub(super) fn look<T>(&self, at: impl FnOnce(&Sightings) -> T) -> T {
-        at(&self.shared.sightings())
+    /// Reads the events received so far.
+    pub(super) fn read<T>(&self, evaluate: impl FnOnce(&Sightings) -> T) -> T {
+        evaluate(&self.shared.sightings())
     }
 
-    /// Waits until `enough` of what was seen. False when it was not within `limit`.
+    /// Waits until `enough` holds; false if it does not within `limit`.
     pub(super) async fn until(&self, limit: Duration, enough: impl Fn(&Sightings) -> bool) -> Result<bool> {
         let mut changes = self.shared.changes.subscribe();
         let waiting = async {
             loop {
                 changes.borrow_and_update();
-                if self.look(|sightings| enough(sightings) || !sightings.errors.is_empty()) {
+                if self.read(|sightings| enough(sightings) || !sightings.errors.is_empty()) {
                     return;
                 }
                 if changes.changed().await.is_err() {
@@ -70,8 +70,8 @@ impl Watches {
             }
         };
         let in_time = tokio::time::timeout(limit, waiting).await.is_ok();
-        if let Some(error) = self.look(|sightings| sightings.errors.first().cloned()) {
-            bail!("the harness itself: {error}");
+        if let Some(error) = self.read(|sightings| sightings.errors.first().cloned()) {
+            bail!("the harness failed: {error}");
         }
         Ok(in_time)
     }

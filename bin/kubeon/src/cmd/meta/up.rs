@@ -1,28 +1,31 @@
-//! `kubeon meta up`: lab, meta cluster, images, operator, and a Secret to log in to the other hosts with.
+//! `kubeon meta up`: creates a lab, a meta cluster with images and operator, and a Secret with the login of
+//! the other hosts.
 
 use std::path::{Path, PathBuf};
 
 use clap::Parser as _;
+use kubeon_engine::error::chain;
+use kubeon_engine::kubectl::Kubectl;
+use kubeon_engine::operator_install::{create_login_secrets, install};
 use kubeon_install::{InstallOptions, names};
 use kubeon_lab::{Lab, LabHost, LabName};
 
-use super::install::put;
-use super::kubectl::Kubectl;
 use crate::args::meta::MetaUp;
 use crate::args::{CliCommand, CommandLine};
 use crate::cli_error::CliError;
 use crate::cmd::{choose, create, image, lab as lab_command};
 use crate::context::Context;
-use kubeon_engine::error::chain;
+use crate::next_step::NextStep;
+use crate::remedies;
 
-/// Seconds for an operator whose image is already on its node.
+/// Time limit for the start of the operator in seconds. Its image is already on the node.
 const OPERATOR_SECONDS: u32 = 180;
-/// The namespace of kube-on-kube's samples.
+/// The namespace of the samples of kube-on-kube.
 const SAMPLES: &str = "kubeonkube";
-/// The Secret that logs in to the lab's hosts.
+/// The Secret with the login of the lab's hosts.
 const LOGIN_SECRET: &str = "lab-login";
 
-/// Does all of it; what stands already is found and left.
+/// Runs all steps. Steps that are up to date change nothing.
 pub(super) async fn run(context: &Context<'_>, args: &MetaUp) -> Result<(), CliError> {
     let images = images(context, &args.images)?;
     let count = args.hosts.to_string();
@@ -40,31 +43,32 @@ pub(super) async fn run(context: &Context<'_>, args: &MetaUp) -> Result<(), CliE
     }
     let engine = context.engine()?;
     let kubeconfig = engine.store.kubeconfig_path(&engine.name(Some(&args.name))?);
-    let kubectl = Kubectl::at_hand(context, kubeconfig)?;
+    let kubectl = Kubectl::find(&engine.environment, kubeconfig)?;
     let mut options = args.install.options();
     if args.install.watch_namespaces.is_empty() {
         options.watch_namespaces.push(SAMPLES.to_owned());
     }
-    put(context, &kubectl, &options, OPERATOR_SECONDS).await?;
-    logins(&kubectl, &lab, &options).await?;
-    tell(context, others, &options)
+    install(&kubectl, &options, OPERATOR_SECONDS, context.output).await?;
+    create_login_secrets(&kubectl, &options, LOGIN_SECRET, &key(&lab)?).await?;
+    print(context, others, &options)
 }
 
-/// The archives that a meta cluster without a registry needs.
+/// The image archives, which the meta cluster needs because it has no registry.
 fn images(context: &Context<'_>, folder: &Path) -> Result<Vec<String>, CliError> {
     let wanted = ["operator", "runner", "bundle"].map(|name| folder.join(format!("kubeon-{name}.tar")));
     let missing: Vec<&PathBuf> = wanted.iter().filter(|file| !file.is_file()).collect();
     if missing.is_empty() {
         return Ok(wanted.iter().map(|file| file.display().to_string()).collect());
     }
-    let stop = CliError::refused("the images of the operator are not there");
-    let stop = missing.into_iter().fold(stop, |stop, file| stop.row("missing", context.shorten(file)));
-    Err(stop.hint("make them in a checkout with: cargo xtask images, or name their folder with --images"))
+    let error = CliError::refused("the images of the operator are missing");
+    let error = missing.into_iter().fold(error, |error, file| error.row("missing", context.shorten(file)));
+    let advice = "build them in a checkout with: cargo xtask images, or set their folder with --images";
+    Err(error.next(NextStep::Advice(advice.to_owned())))
 }
 
-/// Another command of this program, as if a person had typed it.
+/// Runs another command of this program.
 async fn run_command(context: &Context<'_>, words: &[&str]) -> Result<(), CliError> {
-    context.output.say(&format!("kubeon {}", words.join(" ")));
+    context.output.info(&format!("kubeon {}", words.join(" ")));
     let cli = CommandLine::try_parse_from(std::iter::once("kubeon").chain(words.iter().copied()))
         .map_err(|error| CliError::failed(error.to_string()))?;
     match cli.command {
@@ -79,36 +83,24 @@ async fn run_command(context: &Context<'_>, words: &[&str]) -> Result<(), CliErr
 fn lab(context: &Context<'_>, name: &str) -> Result<Lab, CliError> {
     let places = context.lab_places()?;
     let name: LabName = name.parse().map_err(|error: kubeon_lab::Error| CliError::refused(chain(&error)))?;
-    Lab::open(&places, &name).map_err(|error| CliError::failed(chain(&error)))
+    Lab::open(&places, &name)
+        .map_err(|error| CliError::failed(chain(&error)).next(error.remedy().as_ref().map(remedies::lab)))
 }
 
-/// The key of the lab's hosts, as a Secret in every namespace that the operator looks after.
-async fn logins(kubectl: &Kubectl, lab: &Lab, options: &InstallOptions) -> Result<(), CliError> {
+/// The private key that the hosts of the lab accept.
+fn key(lab: &Lab) -> Result<String, CliError> {
     let file = lab.key_path();
-    let key = tokio::fs::read_to_string(&file)
-        .await
-        .map_err(|error| CliError::failed(format!("cannot read {}: {error}", file.display())))?;
-    for namespace in options.namespaces() {
-        let secret = serde_json::json!({
-            "apiVersion": "v1",
-            "kind": "Secret",
-            "type": "kubernetes.io/ssh-auth",
-            "metadata": {"name": LOGIN_SECRET, "namespace": namespace},
-            "stringData": {"ssh-privatekey": key},
-        });
-        let apply = ["apply", "--server-side", "--field-manager=kubeon", "-f", "-"];
-        kubectl.run(&apply, Some(&secret.to_string())).await?;
-    }
-    Ok(())
+    std::fs::read_to_string(&file)
+        .map_err(|error| CliError::failed(format!("cannot read {}: {error}", file.display())))
 }
 
-fn tell(context: &Context<'_>, others: &[LabHost], options: &InstallOptions) -> Result<(), CliError> {
-    let mut text = format!("the Secret {LOGIN_SECRET} logs in to the hosts that are free:\n");
+fn print(context: &Context<'_>, others: &[LabHost], options: &InstallOptions) -> Result<(), CliError> {
+    let mut text = format!("the Secret {LOGIN_SECRET} contains the login of the free hosts:\n");
     for host in others {
         text.push_str(&format!("  {:4}  {}\n", host.name, host.address));
     }
     context.output.result(&text)?;
-    context.output.say(&format!(
+    context.output.info(&format!(
         "logs: kubectl -n {} logs -f deployment/{}",
         options.namespace,
         names::OPERATOR

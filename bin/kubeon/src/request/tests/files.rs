@@ -1,4 +1,4 @@
-//! What files say: the examples, as README shows how to use them, and what flags add to a file.
+//! Tests of files: the examples, their use in README, and flags next to a file.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -12,13 +12,13 @@ use kubeon_engine::cluster_request::ClusterRequest;
 use kubeon_engine::login_request::{LoginRequest, LoginRequests, SecretSource};
 use kubeon_engine::request_file::from_file;
 
-/// Those that `create -f` takes, with the flags that it needs and the number of hosts.
-const TAKEN: [(&str, &[&str], usize); 2] = [
+/// Examples that `create -f` accepts, with the necessary flags and the number of hosts.
+const ACCEPTED: [(&str, &[&str], usize); 2] = [
     ("minimal.yaml", &[], 3),
     ("highly-available.yaml", &["--default-user", "kube-admin", "--default-pk-file", "~/.ssh/id_ed25519"], 6),
 ];
-/// Those that ask for something that is not there yet, with the fields that do.
-const NOT_YET: [(&str, &[&str]); 3] = [
+/// Examples with unsupported settings, and the refused fields.
+const UNSUPPORTED: [(&str, &[&str]); 3] = [
     ("external-load-balancer.yaml", &["spec.cluster.etcdList 10.30.0.21", "spec.cluster.imagesRegistry"]),
     ("kubeadm.yaml", &["spec.cluster.deployMode"]),
     ("older-form.yaml", &["spec.cluster.etcdList 192.168.1.12"]),
@@ -50,54 +50,54 @@ fn login<'a>(request: &'a ClusterRequest, host: &str) -> &'a LoginRequest {
 
 #[test]
 fn examples_that_create_accepts_become_requests() {
-    for (name, flags, hosts) in TAKEN {
-        let request = requested(&example(name), flags).unwrap_or_else(|stop| panic!("{name}: {stop}"));
+    for (name, flags, hosts) in ACCEPTED {
+        let request = requested(&example(name), flags).unwrap_or_else(|error| panic!("{name}: {error}"));
         assert_eq!((request.spec.hosts().count(), request.logins.len()), (hosts, hosts), "{name}");
     }
 }
 
 #[test]
-fn examples_of_what_is_not_there_yet_are_refused_by_field() {
-    for (name, fields) in NOT_YET {
-        let stop = requested(&example(name), &[]).unwrap_err();
+fn examples_with_unsupported_settings_are_refused_by_field() {
+    for (name, fields) in UNSUPPORTED {
+        let error = requested(&example(name), &[]).unwrap_err();
         for field in fields {
-            assert!(stop.rows.iter().any(|(subject, _)| subject == field), "{field} of {name}: {stop}");
+            assert!(error.rows.iter().any(|(subject, _)| subject == field), "{field} of {name}: {error}");
         }
     }
 }
 
 #[test]
-fn the_readme_tells_how_every_example_is_used() {
+fn the_readme_shows_the_use_of_every_example() {
     let files = std::fs::read_dir(root().join("examples")).unwrap();
     let names = files.map(|file| file.unwrap().file_name().into_string().unwrap());
     let names: BTreeSet<String> = names.filter(|name| name.ends_with(".yaml")).collect();
-    let known = TAKEN.map(|(name, ..)| name).into_iter().chain(NOT_YET.map(|(name, _)| name));
+    let known = ACCEPTED.map(|(name, ..)| name).into_iter().chain(UNSUPPORTED.map(|(name, _)| name));
     let known: BTreeSet<String> = known.map(str::to_owned).collect();
     assert_eq!(names, known);
     let readme = std::fs::read_to_string(root().join("README.md")).unwrap();
-    for (name, flags, _) in TAKEN {
+    for (name, flags, _) in ACCEPTED {
         let line = format!("kubeon create -f examples/{name} {}", flags.join(" "));
         assert!(readme.contains(line.trim_end()), "{line}");
     }
-    for (name, _) in NOT_YET {
+    for (name, _) in UNSUPPORTED {
         assert!(readme.contains(&format!("(examples/{name})")), "{name}");
     }
 }
 
 #[test]
-fn a_secret_of_a_meta_cluster_is_asked_for_by_role_and_flags_stand_for_it() {
+fn flags_by_role_replace_a_secret_of_a_meta_cluster() {
     let cluster = example("highly-available.yaml");
-    for (flags, asked) in [
+    for (flags, expected) in [
         (&[][..], "--default-pk-file or --default-passwd @FILE"),
         (&["--default-port", "2200"], "--default-pk-file or --default-passwd @FILE"),
         (&["--default-master-passwd", "@a"], "--default-worker-pk-file or --default-worker-passwd @FILE"),
         (&["--default-worker-pk-file", "k"], "--default-master-pk-file or --default-master-passwd @FILE"),
     ] {
-        let stop = requested(&cluster, flags).unwrap_err();
-        assert_eq!(stop.rows.len(), 1, "{stop}");
-        let (subject, reason) = &stop.rows[0];
-        assert_eq!(subject, "spec.cluster.authConfig.credentialsRef");
-        assert!(reason.ends_with(asked), "{flags:?}: {reason}");
+        let error = requested(&cluster, flags).unwrap_err();
+        assert_eq!(error.rows.len(), 1, "{error}");
+        assert_eq!(error.rows[0].0, "spec.cluster.authConfig.credentialsRef");
+        let next = error.next.unwrap().to_string();
+        assert!(next.ends_with(expected), "{flags:?}: {next}");
     }
     let flags = ["--default-master-passwd", "@a", "--default-worker-passwd", "@b"];
     let request = requested(&cluster, &flags).unwrap();
@@ -109,7 +109,7 @@ fn a_secret_of_a_meta_cluster_is_asked_for_by_role_and_flags_stand_for_it() {
 }
 
 #[test]
-fn flags_say_of_each_role_what_a_file_leaves_open() {
+fn flags_of_a_role_complete_a_file() {
     let flags = ["--default-pk-file", "k", "--default-port", "2200", "--default-worker-port", "2201"];
     let request =
         requested(&example("highly-available.yaml"), &[&flags[..], &["--default-user", "admin"]].concat())
@@ -121,11 +121,11 @@ fn flags_say_of_each_role_what_a_file_leaves_open() {
         assert_eq!((login.user.as_deref(), login.port), (Some(user), Some(port)), "{host}");
     }
     let request = requested(&example("minimal.yaml"), &[]).unwrap();
-    assert_eq!(login(&request, "172.30.0.11"), &LoginRequest::default(), "nothing is said of it");
+    assert_eq!(login(&request, "172.30.0.11"), &LoginRequest::default(), "no login is given");
 }
 
 #[test]
-fn a_flag_wins_over_the_account_of_a_file_only_where_it_stands_for_a_secret() {
+fn a_flag_wins_over_the_user_of_a_file_only_if_it_replaces_a_secret() {
     let mut cluster = example("highly-available.yaml");
     cluster.spec.cluster.auth_config.as_mut().unwrap().username = Some("beside".parse().unwrap());
     let account = |cluster: &KubernetesCluster, flags: &[&str]| {

@@ -1,10 +1,10 @@
-//! The program as a person runs it, in a home of its own.
+//! Runs the program in a temporary home folder.
 
 #![allow(
     dead_code,
     clippy::unwrap_used,
     clippy::panic,
-    reason = "every test program uses its own part, and what fails fails the test"
+    reason = "not every test program uses everything, and a failure fails the test"
 )]
 
 pub(crate) mod person;
@@ -15,7 +15,7 @@ use std::process::{Command, Output};
 
 pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_kubeon");
 
-/// A home of its own; nothing of the machine's is touched.
+/// A temporary home folder. Files of the machine are not changed.
 pub(crate) struct Home(tempfile::TempDir);
 
 impl Home {
@@ -27,18 +27,18 @@ impl Home {
         self.0.path()
     }
 
-    pub(crate) fn kubeon(&self, args: &[&str]) -> Said {
-        Said::from(self.at_home(PROGRAM).args(args).output().unwrap())
+    pub(crate) fn kubeon(&self, args: &[&str]) -> CommandOutput {
+        CommandOutput::from(self.command_in_home(PROGRAM).args(args).output().unwrap())
     }
 
-    /// A program that finds nothing but this home.
-    pub(crate) fn at_home(&self, program: &str) -> Command {
+    /// A command whose environment contains only this home.
+    pub(crate) fn command_in_home(&self, program: &str) -> Command {
         let mut command = Command::new(program);
         command.env_clear().env("HOME", self.path()).env("PATH", "/usr/bin:/bin").env("TERM", "dumb");
         command
     }
 
-    /// Writes down a cluster that was never made. Its hosts are on the loopback and are not talked to.
+    /// Stores a cluster without applying it. Its hosts have loopback addresses and are not contacted.
     pub(crate) fn with_cluster(name: &str) -> Self {
         Self::with_cluster_at(name, 1)
     }
@@ -52,12 +52,12 @@ impl Home {
 
     pub(crate) fn with_cluster_of(name: &str, flags: &[&str]) -> Self {
         let home = Self::new();
-        let said = home.kubeon(&[&["create", name, "v1.36.3", "-C"], flags].concat());
-        assert_eq!(said.code, 0, "{}", said.err);
+        let output = home.kubeon(&[&["create", name, "v1.36.3", "-C"], flags].concat());
+        assert_eq!(output.code, 0, "{}", output.err);
         home
     }
 
-    /// Changes what is written down.
+    /// Edits the stored state.
     pub(crate) fn rewrite(&self, name: &str, from: &str, to: &str) {
         let path = self.path().join(format!(".kubeon/{name}.json"));
         let state = std::fs::read_to_string(&path).unwrap();
@@ -65,7 +65,7 @@ impl Home {
         std::fs::write(&path, state.replace(from, to)).unwrap();
     }
 
-    /// Names of everything below the state folder.
+    /// Names of the files in the state folder.
     pub(crate) fn files(&self) -> Vec<String> {
         let folder = self.path().join(".kubeon");
         let Ok(entries) = std::fs::read_dir(folder) else { return Vec::new() };
@@ -74,13 +74,13 @@ impl Home {
 }
 
 #[derive(Debug)]
-pub(crate) struct Said {
+pub(crate) struct CommandOutput {
     pub code: i32,
     pub out: String,
     pub err: String,
 }
 
-impl From<Output> for Said {
+impl From<Output> for CommandOutput {
     fn from(output: Output) -> Self {
         Self {
             code: output.status.code().unwrap(),
@@ -90,8 +90,8 @@ impl From<Output> for Said {
     }
 }
 
-impl Said {
-    /// Refused: code 2, nothing on standard output, and these words on standard error.
+impl CommandOutput {
+    /// Asserts a refusal: exit code 2, no standard output, and these words on standard error.
     #[track_caller]
     pub(crate) fn refuses(&self, words: &[&str]) {
         assert_eq!((self.code, self.out.as_str()), (2, ""), "{self:?}");

@@ -1,4 +1,4 @@
-//! A person at a terminal, which script(1) gives the program.
+//! A terminal for the program, provided by script(1).
 
 use std::io::{Read as _, Write as _};
 use std::process::{Child, ChildStdin, Stdio};
@@ -10,22 +10,22 @@ use parking_lot::Mutex;
 
 use super::{Home, PROGRAM};
 
-/// How long the program may take to say something.
+/// Time limit for expected output and for the end.
 const TIMEOUT: Duration = Duration::from_secs(20);
 
-pub(crate) struct Person {
+pub(crate) struct Terminal {
     child: Child,
     keys: Option<ChildStdin>,
     seen: Arc<Mutex<String>>,
     reader: Option<thread::JoinHandle<()>>,
 }
 
-impl Person {
-    /// Types a command and looks at the screen.
-    pub(crate) fn types(home: &Home, args: &[&str]) -> Self {
+impl Terminal {
+    /// Runs `kubeon` and records the screen.
+    pub(crate) fn run(home: &Home, args: &[&str]) -> Self {
         let line = shlex::try_join([&[PROGRAM], args].concat()).unwrap();
         let mut child = home
-            .at_home("script")
+            .command_in_home("script")
             .args(["--quiet", "--return", "--flush", "--command", &line, "/dev/null"])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -43,7 +43,8 @@ impl Person {
         Self { child, keys, seen, reader: Some(reader) }
     }
 
-    pub(crate) fn sees(&self, words: &str) {
+    /// Waits until the screen contains the text.
+    pub(crate) fn wait_for(&self, words: &str) {
         let begin = Instant::now();
         while !self.seen.lock().contains(words) {
             assert!(begin.elapsed() < TIMEOUT, "{words:?} is not in {:?}", self.seen.lock());
@@ -51,18 +52,18 @@ impl Person {
         }
     }
 
-    pub(crate) fn answers(&mut self, line: &str) {
+    pub(crate) fn type_line(&mut self, line: &str) {
         writeln!(self.keys.as_mut().unwrap(), "{line}").unwrap();
     }
 
-    /// The exit code, and all that was on the screen.
-    pub(crate) fn ends(mut self) -> (i32, String) {
+    /// Waits for the end. Returns the exit code and the screen.
+    pub(crate) fn finish(mut self) -> (i32, String) {
         let begin = Instant::now();
         let status = loop {
             if let Some(status) = self.child.try_wait().unwrap() {
                 break status;
             }
-            assert!(begin.elapsed() < TIMEOUT, "it does not end: {:?}", self.seen.lock());
+            assert!(begin.elapsed() < TIMEOUT, "the program does not end: {:?}", self.seen.lock());
             thread::sleep(Duration::from_millis(10));
         };
         self.reader.take().unwrap().join().unwrap();
@@ -71,7 +72,7 @@ impl Person {
     }
 }
 
-impl Drop for Person {
+impl Drop for Terminal {
     fn drop(&mut self) {
         self.child.kill().ok();
         self.child.wait().ok();

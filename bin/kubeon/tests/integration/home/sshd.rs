@@ -1,5 +1,5 @@
-//! A real sshd on every address of the loopback, in namespaces of its own: what is written to `/var/lib` there is gone
-//! with it. Needs root and sshd, and fails where one is missing.
+//! A real sshd on all loopback addresses, in its own namespaces: files in its `/var/lib` are deleted at its
+//! end. Needs root and sshd, and fails without them.
 
 use std::fs;
 use std::net::{TcpListener, TcpStream};
@@ -58,13 +58,13 @@ impl Sshd {
         fs::read_to_string(self.path("log")).unwrap_or_default()
     }
 
-    /// Flags that lead to it and open it.
+    /// Flags with its port and key.
     pub(crate) fn flags(&self) -> Vec<String> {
         let key = self.path("id").display().to_string();
         vec!["--default-port".to_owned(), self.port.to_string(), "--default-pk-file".to_owned(), key]
     }
 
-    /// As `ssh-keygen` names its key.
+    /// The fingerprint of its key, as `ssh-keygen` prints it.
     pub(crate) fn fingerprint(&self) -> String {
         sh(&format!("ssh-keygen -lf '{}' | cut -d' ' -f2", self.path("host.pub").display()))
     }

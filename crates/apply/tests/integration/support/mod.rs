@@ -1,5 +1,5 @@
-//! A run over a world, with everything that it tells.
-#![allow(dead_code, reason = "each test file uses a part of it")]
+//! Runs a plan on a simulated world and collects the events.
+#![allow(dead_code, reason = "each test file uses some of the items")]
 
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
@@ -9,10 +9,10 @@ use kubeon_plan::{Outcome, Plan, StepOutcome};
 use kubeon_testkit::{World, step_id};
 use kubeon_wire::{Category, StepFailure};
 
-/// What came of a run.
+/// The outcome and the events of a run.
 pub(crate) struct Ran {
     pub outcome: Outcome,
-    pub told: Vec<RunEvent>,
+    pub events: Vec<RunEvent>,
 }
 
 /// Runs the plan to its end.
@@ -20,24 +20,25 @@ pub(crate) async fn ran(world: &World, plan: &Plan) -> Ran {
     ran_until(world, plan, &CancellationToken::new()).await
 }
 
-/// Runs the plan until its end or until it is stopped.
-pub(crate) async fn ran_until(world: &World, plan: &Plan, stop: &CancellationToken) -> Ran {
+/// Runs the plan to its end or until it is cancelled.
+pub(crate) async fn ran_until(world: &World, plan: &Plan, cancel: &CancellationToken) -> Ran {
     let ports = world.ports();
-    let told = Mutex::new(Vec::new());
-    let watch = |happening: RunEvent| told.lock().push(happening);
-    let outcome = run(plan, &HostPorts { act: &ports, secrets: &ports, blobs: &ports }, &watch, stop).await;
-    Ran { outcome, told: told.into_inner() }
+    let events = Mutex::new(Vec::new());
+    let observer = |event: RunEvent| events.lock().push(event);
+    let outcome =
+        run(plan, &HostPorts { act: &ports, secrets: &ports, blobs: &ports }, &observer, cancel).await;
+    Ran { outcome, events: events.into_inner() }
 }
 
 impl Ran {
-    /// `done`, `failed`, `skipped because of ID`, `skipped, stopped`, or `never mentioned`.
+    /// `done`, `failed`, `skipped because of ID`, `skipped, cancelled`, or `not in the outcome`.
     pub(crate) fn of(&self, step: &str) -> String {
         match self.outcome.steps.get(&step_id(step)) {
             Some(StepOutcome::Done { .. }) => "done".to_owned(),
             Some(StepOutcome::Failed { .. }) => "failed".to_owned(),
-            Some(StepOutcome::Skipped { because: None }) => "skipped, stopped".to_owned(),
+            Some(StepOutcome::Skipped { because: None }) => "skipped, cancelled".to_owned(),
             Some(StepOutcome::Skipped { because: Some(id) }) => format!("skipped because of {}", id.what()),
-            None => "never mentioned".to_owned(),
+            None => "not in the outcome".to_owned(),
         }
     }
 
@@ -49,9 +50,9 @@ impl Ran {
         }
     }
 
-    /// How many happenings are of the kind.
+    /// The number of events of the kind.
     pub(crate) fn count(&self, kind: impl Fn(&RunEvent) -> bool) -> usize {
-        self.told.iter().filter(|happening| kind(happening)).count()
+        self.events.iter().filter(|event| kind(event)).count()
     }
 }
 

@@ -13,7 +13,7 @@ use std::path::Path;
 use kubeon_api::HostAddress;
 use kubeon_api::kubernetes_cluster::LoadBalancer;
 use kubeon_plan::sim::{artifacts, bare, cluster};
-use kubeon_plan::{Intent, Seen, Snapshot, validate};
+use kubeon_plan::{Intent, Observation, Plan, Snapshot, Step, StepId, validate};
 
 pub(crate) const NOW: i64 = 1_800_000_000;
 
@@ -35,7 +35,7 @@ pub(crate) fn intent(masters: usize, workers: usize) -> Intent {
     Intent::new(spec, "uid-1", 0, artifacts(&version.to_string()))
 }
 
-/// The same behind a load balancer that is not managed.
+/// The same with an external load balancer.
 pub(crate) fn behind_load_balancer(masters: usize, workers: usize) -> Intent {
     let intent = intent(masters, workers);
     let mut spec = (*intent.spec).clone();
@@ -46,9 +46,21 @@ pub(crate) fn behind_load_balancer(masters: usize, workers: usize) -> Intent {
 }
 
 pub(crate) fn bare_hosts(count: usize) -> Snapshot {
-    let hosts =
-        (0..count).map(|index| (address(index), Seen::Fresh(bare(&format!("h{}", index + 1))))).collect();
+    let hosts = (0..count)
+        .map(|index| (address(index), Observation::Fresh(bare(&format!("h{}", index + 1)))))
+        .collect();
     Snapshot { taken_at: NOW, hosts }
+}
+
+/// The step of the plan with this id.
+pub(crate) fn step<'a>(plan: &'a Plan, id: &str) -> &'a Step {
+    let id: StepId = id.parse().unwrap();
+    plan.steps.iter().find(|step| step.id == id).unwrap()
+}
+
+/// Step ids as text.
+pub(crate) fn texts<'a>(ids: impl IntoIterator<Item = &'a StepId>) -> Vec<String> {
+    ids.into_iter().map(ToString::to_string).collect()
 }
 
 /// Compares with `tests/stories/NAME.txt`.
@@ -58,5 +70,9 @@ pub(crate) fn golden(name: &str, text: &str) {
         std::fs::write(&path, text).unwrap();
     }
     let wanted = std::fs::read_to_string(&path).unwrap_or_default();
-    assert!(wanted == text, "{} differs; look at it, then UPDATE_GOLDEN=1\n{text}", path.display());
+    assert!(
+        wanted == text,
+        "{} differs; review the change, then set UPDATE_GOLDEN=1\n{text}",
+        path.display()
+    );
 }

@@ -1,17 +1,16 @@
-//! Which known word was probably meant.
+//! Suggestions for misspelt words.
 
-/// The known word nearest to `word`, when it is near enough to be meant: case apart, or at most a third of it mistyped.
-pub(super) fn closest<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+/// The known word that is most similar to `word`, ignoring case, if they differ by at most `limit` edits.
+pub fn closest<'a>(word: &str, limit: usize, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let written = word.to_lowercase();
-    let limit = (written.chars().count() / 3).clamp(1, 4);
     known
         .map(|candidate| (distance(&written, &candidate.to_lowercase()), candidate))
-        .filter(|(far, _)| *far <= limit)
-        .min_by_key(|(far, _)| *far)
+        .filter(|(edits, _)| *edits <= limit)
+        .min_by_key(|(edits, _)| *edits)
         .map(|(_, candidate)| candidate)
 }
 
-/// Insertions, deletions, replacements and swaps of neighbours between the first 64 characters of two words.
+/// Number of insertions, deletions, replacements and swaps between the first 64 characters of two words.
 fn distance(a: &str, b: &str) -> usize {
     let first = |word: &str| word.chars().take(64).collect::<String>();
     strsim::osa_distance(&first(a), &first(b))
@@ -24,23 +23,23 @@ mod tests {
     const KNOWN: [&str; 4] = ["masterList", "nodeList", "etcdList", "kubeVersion"];
 
     #[test]
-    fn finds_the_word_that_was_meant() {
+    fn finds_the_most_similar_word() {
         for (written, meant) in [
             ("masterLists", "masterList"),
             ("masterlist", "masterList"),
             ("nodelsit", "nodeList"),
             ("kubernetesVersion", "kubeVersion"),
         ] {
-            let found = closest(written, KNOWN.into_iter());
+            let found = closest(written, 3, KNOWN.into_iter());
             let expected = if written == "kubernetesVersion" { None } else { Some(meant) };
             assert_eq!(found, expected, "{written}");
         }
     }
 
     #[test]
-    fn keeps_silent_when_nothing_is_near() {
-        assert_eq!(closest("replicas", KNOWN.into_iter()), None);
-        assert_eq!(closest("", KNOWN.into_iter()), None);
+    fn suggests_nothing_when_no_word_is_similar() {
+        assert_eq!(closest("replicas", 2, KNOWN.into_iter()), None);
+        assert_eq!(closest("", 1, KNOWN.into_iter()), None);
     }
 
     #[test]

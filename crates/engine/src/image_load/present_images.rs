@@ -1,4 +1,4 @@
-//! Which images a node has, by its own word.
+//! The images that a node has, as containerd lists them.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -8,40 +8,44 @@ use kubeon_bundle::image::{ArchivedImage, ImageArchive, ImageContent};
 use kubeon_link_host::SshHosts;
 use serde_json::Value;
 
-use crate::cmd::nodes::output;
+use crate::cluster_nodes::command_output;
 
-/// The runtime's own program, where kubeon links it: sudo's `secure_path` may lack the folder.
+/// The program `ctr` with its full path: `secure_path` of sudo may not contain the folder.
 pub(super) const CTR: &str = "/usr/local/bin/ctr --namespace k8s.io";
-/// Longest that one question may take: an answer reads every image's list of layers.
-const ASK: Duration = Duration::from_secs(60);
+/// Time limit of a query. containerd reads the list of layers of every image.
+const QUERY_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// What a node has.
+/// The images of a node.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Present {
-    /// The manifests of images whose layers are all there, by name.
+pub(super) struct PresentImages {
+    /// Manifests of the complete images, by name.
     complete: BTreeMap<String, Digest>,
-    /// The configs of those manifests that were asked for.
+    /// Configs of the manifests that were read.
     configs: BTreeMap<Digest, Digest>,
 }
 
-impl Present {
-    /// Asks a node, as far as these archives need it.
+impl PresentImages {
+    /// Queries a node for the images of these archives.
     ///
     /// # Errors
-    /// Why it cannot be asked.
-    pub(super) async fn ask(
+    /// When a query fails.
+    pub(super) async fn query(
         hosts: &SshHosts,
         host: HostAddress,
         archives: impl Iterator<Item = &ImageArchive>,
     ) -> Result<Self, String> {
-        // One image that cannot be read makes `check` fail; what it says of the others holds all the same.
+        // `check` fails if an image cannot be read. Its output for the other images is valid.
         let line = format!("{CTR} images list --quiet >/dev/null && {{ {CTR} images check || true; }}");
-        let mut present =
-            Self { complete: complete(&output(hosts, host, &line, ASK).await?), ..Self::default() };
+        let mut present = Self {
+            complete: complete(&command_output(hosts, host, &line, QUERY_TIMEOUT).await?),
+            ..Self::default()
+        };
         for image in archives.flat_map(|archive| &archive.images) {
             let Some(manifest) = present.unread(image) else { continue };
-            // A digest is hexadecimal: it means nothing to a shell.
-            let text = output(hosts, host, &format!("{CTR} content get sha256:{manifest}"), ASK).await?;
+            // A digest is hexadecimal and needs no quotes.
+            let text =
+                command_output(hosts, host, &format!("{CTR} content get sha256:{manifest}"), QUERY_TIMEOUT)
+                    .await?;
             if let Some(config) = config_of(&text) {
                 present.configs.insert(manifest, config);
             }
@@ -55,7 +59,7 @@ impl Present {
         self.complete.get(name).filter(|manifest| !self.configs.contains_key(*manifest)).cloned()
     }
 
-    /// Whether the node has every image of the archive, under its name.
+    /// Whether the node has every image of the archive with its name.
     pub(super) fn has(&self, archive: &ImageArchive) -> bool {
         archive.images.iter().all(|image| self.has_image(image))
     }
@@ -63,18 +67,19 @@ impl Present {
     fn has_image(&self, image: &ArchivedImage) -> bool {
         let named = image.name.as_ref().map(|name| self.complete.get(name));
         match (&image.content, named) {
-            (ImageContent::Manifest(wanted), Some(there)) => there == Some(wanted),
-            (ImageContent::Manifest(wanted), None) => self.complete.values().any(|there| there == wanted),
-            (ImageContent::Config(wanted), Some(there)) => {
-                there.and_then(|manifest| self.configs.get(manifest)) == Some(wanted)
+            (ImageContent::Manifest(wanted), Some(present)) => present == Some(wanted),
+            (ImageContent::Manifest(wanted), None) => self.complete.values().any(|present| present == wanted),
+            (ImageContent::Config(wanted), Some(present)) => {
+                present.and_then(|manifest| self.configs.get(manifest)) == Some(wanted)
             }
-            // Neither a name nor a manifest: nothing to look it up by.
+            // Without name and manifest the image cannot be looked up.
             (ImageContent::Config(_), None) => false,
         }
     }
 }
 
-/// What `ctr images check` says is whole: `REF TYPE DIGEST STATUS …`, where the status is `complete (4/4)`.
+/// The complete images in the output of `ctr images check`: `REF TYPE DIGEST STATUS …`, where the status is
+/// `complete (4/4)`.
 fn complete(text: &str) -> BTreeMap<String, Digest> {
     let image = |line: &str| {
         let words: Vec<&str> = line.split_whitespace().collect();
@@ -97,7 +102,7 @@ mod tests {
 
     use super::*;
 
-    /// As containerd 2.4 prints it.
+    /// Output of containerd 2.4.
     const CHECKED: &str = "\
 REF                             TYPE                                       DIGEST                                                                  STATUS           SIZE            UNPACKED
 docker.io/a/b:1                 application/vnd.oci.image.manifest.v1+json sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa complete (2/2)   1.0 MiB/1.0 MiB true
@@ -124,8 +129,8 @@ docker.io/a/gone:1              application/vnd.oci.image.manifest.v1+json sha25
     }
 
     #[test]
-    fn only_the_same_bytes_under_the_same_name_and_whole_count() {
-        let present = Present { complete: complete(CHECKED), ..Present::default() };
+    fn an_image_is_present_if_digest_and_name_match_and_it_is_complete() {
+        let present = PresentImages { complete: complete(CHECKED), ..PresentImages::default() };
         assert_eq!(present.complete.len(), 2, "{present:?}");
         let one = |name, content| archive(&[(name, content)]);
         assert!(present.has(&one(Some("docker.io/a/b:1"), manifest("a"))));
@@ -140,16 +145,16 @@ docker.io/a/gone:1              application/vnd.oci.image.manifest.v1+json sha25
             assert!(!present.has(&one(name, manifest(letter))), "{name:?} {letter}");
         }
         let two = [(Some("docker.io/a/b:1"), manifest("a")), (Some("docker.io/a/new:1"), manifest("e"))];
-        assert!(!present.has(&archive(&two)), "one of two is missing");
+        assert!(!present.has(&archive(&two)), "one of two images is missing");
     }
 
     #[test]
-    fn what_docker_saved_is_compared_by_its_config() {
-        let mut present = Present { complete: complete(CHECKED), ..Present::default() };
+    fn archives_of_docker_save_are_compared_by_config() {
+        let mut present = PresentImages { complete: complete(CHECKED), ..PresentImages::default() };
         let config = |letter| ImageContent::Config(digest(letter));
         let saved = archive(&[(Some("docker.io/a/b:1"), config("e"))]);
         assert_eq!(present.unread(&saved.images[0]), Some(digest("a")));
-        assert!(!present.has(&saved), "nobody has read it yet");
+        assert!(!present.has(&saved), "the manifest is not read yet");
         let text = format!(r#"{{"schemaVersion":2,"config":{{"digest":"sha256:{}"}}}}"#, "e".repeat(64));
         present.configs.insert(digest("a"), config_of(&text).unwrap());
         assert_eq!(present.unread(&saved.images[0]), None);

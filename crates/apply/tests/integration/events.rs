@@ -1,4 +1,4 @@
-//! What a run tells, and what it must never tell.
+//! The events of a run. They must never contain a secret.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -36,11 +36,11 @@ fn leaf() -> Leaf {
 }
 
 #[tokio::test(start_paused = true)]
-async fn tells_the_whole_story_in_order() {
+async fn reports_all_events_in_order() {
     let world = World::of([host(H1), host(H2)]);
-    world.trouble_opening(H2, [Fault::BreakBefore]);
-    world.trouble("files@h1", [Fault::BreakBefore]);
-    world.trouble("late@h2", [Fault::Fail(failure(Category::Failed))]);
+    world.inject_opening_faults(H2, [Fault::BreakBefore]);
+    world.inject_faults("files@h1", [Fault::BreakBefore]);
+    world.inject_faults("late@h2", [Fault::Fail(failure(Category::Failed))]);
     let plan = plan_of([
         step("part@h1", H1).unpacks("kubelet"),
         step("files@h1", H1).writes("/a", "a").tries(2).needs(["part@h1"]),
@@ -48,36 +48,36 @@ async fn tells_the_whole_story_in_order() {
         step("never@h1", H1).needs(["late@h2"]),
     ]);
     let ran = ran(&world, &plan).await;
-    let story = ran.told.iter().fold(String::new(), |mut story, happening| {
-        writeln!(story, "{}", serde_json::to_string(happening).unwrap()).unwrap();
-        story
+    let events = ran.events.iter().fold(String::new(), |mut events, event| {
+        writeln!(events, "{}", serde_json::to_string(event).unwrap()).unwrap();
+        events
     });
-    assert_golden("tests/golden/story.jsonl", &story);
+    assert_golden("tests/golden/story.jsonl", &events);
 }
 
 type Printed = Arc<Mutex<String>>;
 
-/// Shows every message to a host the way a log would.
-struct Prints {
+/// Hosts that print every step that is sent to them, as a log would.
+struct PrintingHosts {
     ports: Ports,
     printed: Printed,
 }
 
-struct PrintsSession {
+struct PrintingSession {
     inner: Arc<dyn HostSession>,
     printed: Printed,
 }
 
 #[async_trait]
-impl ActHost for Prints {
+impl ActHost for PrintingHosts {
     async fn open(&self, host: HostAddress, fence: &Fence) -> Result<Arc<dyn HostSession>, StepFailure> {
         let inner = self.ports.open(host, fence).await?;
-        Ok(Arc::new(PrintsSession { inner, printed: Arc::clone(&self.printed) }))
+        Ok(Arc::new(PrintingSession { inner, printed: Arc::clone(&self.printed) }))
     }
 }
 
 #[async_trait]
-impl HostSession for PrintsSession {
+impl HostSession for PrintingSession {
     async fn run(
         &self,
         step: HostStep,
@@ -98,9 +98,9 @@ impl HostSession for PrintsSession {
 }
 
 #[tokio::test(start_paused = true)]
-async fn secrets_reach_the_host_and_nothing_else() {
+async fn secrets_are_sent_only_to_the_host() {
     let world = World::of([host(H1), host(H2)]);
-    world.trouble(
+    world.inject_faults(
         "keys@h2",
         [Fault::Fail(failure(Category::Timeout)), Fault::Fail(failure(Category::Failed))],
     );
@@ -115,27 +115,24 @@ async fn secrets_reach_the_host_and_nothing_else() {
     ]);
     let ports = world.ports();
     let printed = Printed::default();
-    let act = Prints { ports: ports.clone(), printed: Arc::clone(&printed) };
-    let watch = |happening: RunEvent| {
-        let json = serde_json::to_string(&happening).unwrap();
-        write!(printed.lock(), "{happening:?}\n{json}\n").unwrap();
+    let act = PrintingHosts { ports: ports.clone(), printed: Arc::clone(&printed) };
+    let observer = |event: RunEvent| {
+        let json = serde_json::to_string(&event).unwrap();
+        write!(printed.lock(), "{event:?}\n{json}\n").unwrap();
     };
     let outcome = run(
         &plan,
         &HostPorts { act: &act, secrets: &ports, blobs: &ports },
-        &watch,
+        &observer,
         &CancellationToken::new(),
     )
     .await;
     let mut printed = printed.lock().clone();
     write!(printed, "{outcome:?}{plan:?}{}", serde_json::to_string(&plan).unwrap()).unwrap();
-    writeln!(printed, "{}{:?}", world.picture(), world.log()).unwrap();
-    assert!(world.file(H1, "/sa.key").unwrap().contains(SENTINEL), "the host did get the secret");
+    writeln!(printed, "{}{:?}", world.render(), world.log()).unwrap();
+    assert!(world.file(H1, "/sa.key").unwrap().contains(SENTINEL), "the host received the secret");
     assert!(world.file(H1, "/admin.crt").unwrap().contains(SENTINEL));
     assert_eq!(world.file(H1, "/plain").as_deref(), Some("plain"));
-    assert!(
-        printed.contains("Sealed(…)") && printed.contains("keys@h2"),
-        "there was something to look through"
-    );
+    assert!(printed.contains("Sealed(…)") && printed.contains("keys@h2"), "the output contains the steps");
     assert!(!printed.contains(SENTINEL), "a secret leaked into: {printed}");
 }

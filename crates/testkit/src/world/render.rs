@@ -8,20 +8,20 @@ use super::host::SimulatedHost;
 use super::state::State;
 use crate::text::fingerprint;
 
-/// A file without the dates of a certificate in it.
+/// The text without the dates of a certificate.
 fn undated(text: &str) -> String {
     let dated = |word: &str| word.starts_with("not-before=") || word.starts_with("not-after=");
     text.split_inclusive(char::is_whitespace).filter(|word| !dated(word)).collect()
 }
 
-/// Draws everything that two runs must agree on.
-pub(super) fn draw(state: &State) -> String {
-    let mut picture = String::new();
+/// Renders everything that must be equal after two runs.
+pub(super) fn render(state: &State) -> String {
+    let mut rendered = String::new();
     for host in state.hosts.values() {
-        draw_host(&mut picture, host, state);
+        render_host(&mut rendered, host, state);
     }
     for (uid, cluster) in &state.clusters {
-        let mut line = |text: String| writeln!(picture, "{uid} {text}").unwrap();
+        let mut line = |text: String| writeln!(rendered, "{uid} {text}").unwrap();
         line(format!("etcd {:?}", cluster.formed));
         cluster
             .objects
@@ -31,12 +31,12 @@ pub(super) fn draw(state: &State) -> String {
         cluster.tainted.iter().for_each(|name| line(format!("tainted {name}")));
         cluster.drained.iter().for_each(|name| line(format!("drained {name}")));
     }
-    picture
+    rendered
 }
 
-fn draw_host(picture: &mut String, host: &SimulatedHost, state: &State) {
+fn render_host(rendered: &mut String, host: &SimulatedHost, state: &State) {
     let name = host.name();
-    let mut line = |text: String| writeln!(picture, "{name} {text}").unwrap();
+    let mut line = |text: String| writeln!(rendered, "{name} {text}").unwrap();
     if let Some(claim) = &host.claim {
         line(format!("claim {} {} {} {}", claim.cluster, claim.uid, claim.version, claim.role));
     }
@@ -51,20 +51,20 @@ fn draw_host(picture: &mut String, host: &SimulatedHost, state: &State) {
     host.links.iter().for_each(|(path, target)| line(format!("link {path} -> {target}")));
     host.parts.iter().for_each(|digest| line(format!("part {digest}")));
     host.images.iter().for_each(|image| line(format!("image {image}")));
-    for (unit, is) in &host.units {
-        let running = match &is.running {
-            Some(with) if *with == host.unit_fingerprint(unit, &is.watches) => "running",
-            Some(_) => "running with something older",
+    for (name, unit) in &host.units {
+        let running = match &unit.running {
+            Some(with) if *with == host.unit_fingerprint(name, &unit.watches) => "running",
+            Some(_) => "running with an older configuration",
             None => "stopped",
         };
-        line(format!("unit {unit} {} {running}", fingerprint(&is.text)));
+        line(format!("unit {name} {} {running}", fingerprint(&unit.text)));
     }
-    // A part is told by its folder: whether the journal holds it too makes no difference.
-    let parts = |id: &str| host.journal.get(id).is_some_and(|entry| matches!(entry.op, Op::Part { .. }));
-    for entry in host.facts(state.now).journal.into_iter().filter(|entry| !parts(&entry.id)) {
+    // The folder of a part decides whether the part exists. Its journal entry does not matter.
+    let is_part = |id: &str| host.journal.get(id).is_some_and(|entry| matches!(entry.op, Op::Part { .. }));
+    for entry in host.facts(state.now).journal.into_iter().filter(|entry| !is_part(&entry.id)) {
         line(format!("journal {} {} {:?}", entry.id, entry.digest, entry.state));
     }
     if let Some(cluster) = state.cluster_facts(host.address) {
-        line(format!("says {cluster:?}"));
+        line(format!("reports {cluster:?}"));
     }
 }

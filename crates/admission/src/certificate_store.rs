@@ -25,7 +25,7 @@ use tokio::sync::watch;
 use crate::certificate::{CertificateError, WebhookCertificates};
 
 /// Where the certificate is stored.
-pub struct Keeping {
+pub struct CertificateStore {
     /// A client with the rights for this.
     pub client: Client,
     /// The operator's namespace: the Secret's and the Service's.
@@ -38,30 +38,30 @@ pub struct Keeping {
 
 /// Why the certificate could not be managed; logged and retried.
 #[derive(Debug, thiserror::Error)]
-pub enum KeepingError {
+pub enum CertificateStoreError {
     /// The Secret could not be written.
     #[error("writing Secret {WEBHOOK_SECRET}")]
-    Store(#[source] kube::Error),
+    Write(#[source] kube::Error),
     /// The configuration could not be written.
     #[error("writing the authority into ValidatingWebhookConfiguration {WEBHOOK_CONFIGURATION}")]
     Trust(#[source] kube::Error),
-    /// The change of the configuration is no JSON patch.
-    #[error("making the patch of ValidatingWebhookConfiguration {WEBHOOK_CONFIGURATION}")]
+    /// The change of the configuration cannot be serialized as a JSON patch.
+    #[error("serializing the patch of ValidatingWebhookConfiguration {WEBHOOK_CONFIGURATION}")]
     Patch(#[source] serde_json::Error),
-    /// Making or reading a certificate.
+    /// A certificate could not be created or read.
     #[error(transparent)]
     Certificate(#[from] CertificateError),
-    /// What was made cannot be shown.
+    /// The certificate cannot be used.
     #[error("the certificate in Secret {WEBHOOK_SECRET} cannot be used: {0}")]
     Show(String),
 }
 
-impl KeepingError {
-    /// A word for labels and machines.
+impl CertificateStoreError {
+    /// The error category for labels.
     #[must_use]
     pub fn category(&self) -> &'static str {
         match self {
-            Self::Store(_) => "certificate-store",
+            Self::Write(_) => "certificate-store",
             Self::Trust(_) | Self::Patch(_) => "certificate-trust",
             Self::Certificate(error) => error.category(),
             Self::Show(_) => "certificate-show",
@@ -74,34 +74,38 @@ const RETRY_PAUSE: Duration = Duration::from_secs(5);
 /// The longest wait for a renewal, so that changes of the clock are noticed.
 const LONGEST_WAIT: Duration = Duration::from_secs(24 * 3600);
 
-/// The objects that were last seen. The outer `None` means: not yet.
+/// The last observed objects. The outer `None` means: not observed yet.
 #[derive(Default)]
-struct Seen {
+struct Observed {
     secret: Option<Option<Secret>>,
     configuration: Option<Option<ValidatingWebhookConfiguration>>,
 }
 
 /// Manages the certificate until dropped. `show` gets every new certificate.
-pub(crate) async fn keep(mut keeping: Keeping, show: impl Fn(&WebhookCertificates) -> Result<(), String>) {
-    let names = names(&keeping);
-    let secrets: Api<Secret> = Api::namespaced(keeping.client.clone(), &keeping.namespace);
-    let configurations: Api<ValidatingWebhookConfiguration> = Api::all(keeping.client.clone());
-    let mut secret_changes = std::pin::pin!(one(secrets.clone(), WEBHOOK_SECRET));
-    let mut configuration_changes = std::pin::pin!(one(configurations.clone(), WEBHOOK_CONFIGURATION));
-    let mut seen = Seen::default();
+pub(crate) async fn maintain(
+    mut store: CertificateStore,
+    show: impl Fn(&WebhookCertificates) -> Result<(), String>,
+) {
+    let names = names(&store);
+    let secrets: Api<Secret> = Api::namespaced(store.client.clone(), &store.namespace);
+    let configurations: Api<ValidatingWebhookConfiguration> = Api::all(store.client.clone());
+    let mut secret_changes = std::pin::pin!(watch_object(secrets.clone(), WEBHOOK_SECRET));
+    let mut configuration_changes =
+        std::pin::pin!(watch_object(configurations.clone(), WEBHOOK_CONFIGURATION));
+    let mut observed = Observed::default();
     loop {
-        let leads = *keeping.leads.borrow_and_update();
-        let wait = match reconcile(&secrets, &configurations, &names, &mut seen, leads, &show).await {
+        let leads = *store.leads.borrow_and_update();
+        let wait = match reconcile(&secrets, &configurations, &names, &mut observed, leads, &show).await {
             Ok(wait) => wait,
             Err(error) => {
-                tracing::warn!(category = error.category(), error = %with_source(&error), "keeping the webhook's certificate");
+                tracing::warn!(category = error.category(), error = %with_source(&error), "the webhook's certificate cannot be managed; it is retried");
                 RETRY_PAUSE
             }
         };
         tokio::select! {
-            Some(secret) = secret_changes.next() => seen.secret = Some(secret),
-            Some(configuration) = configuration_changes.next() => seen.configuration = Some(configuration),
-            Ok(()) = keeping.leads.changed() => {}
+            Some(secret) = secret_changes.next() => observed.secret = Some(secret),
+            Some(configuration) = configuration_changes.next() => observed.configuration = Some(configuration),
+            Ok(()) = store.leads.changed() => {}
             () = tokio::time::sleep(wait) => {}
         }
     }
@@ -112,16 +116,16 @@ async fn reconcile(
     secrets: &Api<Secret>,
     configurations: &Api<ValidatingWebhookConfiguration>,
     names: &[String],
-    seen: &mut Seen,
+    observed: &mut Observed,
     leads: bool,
     show: impl Fn(&WebhookCertificates) -> Result<(), String>,
-) -> Result<Duration, KeepingError> {
-    let Some(secret) = &seen.secret else { return Ok(LONGEST_WAIT) };
+) -> Result<Duration, CertificateStoreError> {
+    let Some(secret) = &observed.secret else { return Ok(LONGEST_WAIT) };
     let now = OffsetDateTime::now_utc();
-    let kept = secret.as_ref().and_then(read);
-    let next = match &kept {
+    let stored = secret.as_ref().and_then(read);
+    let next = match &stored {
         None => Some(WebhookCertificates::make(names, now)?),
-        Some(kept) => match kept.renewed(names, now) {
+        Some(stored) => match stored.renewed(names, now) {
             Ok(next) => next,
             Err(error) => {
                 tracing::warn!(%error, "the webhook's certificate cannot be used; a new one is created");
@@ -131,23 +135,25 @@ async fn reconcile(
     };
     if let Some(next) = next {
         match store(secrets, secret.as_ref(), &next).await {
-            Ok(stored) => seen.secret = Some(Some(stored)),
-            // Another replica was faster; the watch brings what it wrote.
+            Ok(written) => observed.secret = Some(Some(written)),
+            // Another replica was faster; the watch delivers its Secret.
             Err(kube::Error::Api(status)) if status.code == 409 => return Ok(RETRY_PAUSE),
-            Err(error) => return Err(KeepingError::Store(error)),
+            Err(error) => return Err(CertificateStoreError::Write(error)),
         }
     }
-    let Some(current) = seen.secret.iter().flatten().next().and_then(read) else { return Ok(RETRY_PAUSE) };
-    show(&current).map_err(KeepingError::Show)?;
-    if let Some(Some(configuration)) = seen.configuration.as_ref().filter(|_| leads) {
+    let Some(current) = observed.secret.iter().flatten().next().and_then(read) else {
+        return Ok(RETRY_PAUSE);
+    };
+    show(&current).map_err(CertificateStoreError::Show)?;
+    if let Some(Some(configuration)) = observed.configuration.as_ref().filter(|_| leads) {
         trust(configurations, configuration, &current.authorities).await?;
     }
     let left = (current.due()? - now).unsigned_abs();
     Ok(left.clamp(RETRY_PAUSE, LONGEST_WAIT))
 }
 
-/// One object over time: `None` while it is not there. A watch that fails is begun again, with growing pauses.
-fn one<K>(api: Api<K>, name: &str) -> impl Stream<Item = Option<K>>
+/// Watches one object: `None` while it does not exist. A failed watch is restarted with growing pauses.
+fn watch_object<K>(api: Api<K>, name: &str) -> impl Stream<Item = Option<K>>
 where
     K: kube::Resource + Clone + serde::de::DeserializeOwned + std::fmt::Debug + Send + 'static,
 {
@@ -167,7 +173,7 @@ where
             Ok(watcher::Event::Apply(object)) => Some(Some(object)),
             Ok(watcher::Event::Delete(_)) => Some(None),
             Err(error) => {
-                tracing::warn!(%error, "watching what the webhook's certificate is kept in");
+                tracing::warn!(%error, "watching the Secret and the webhook configuration");
                 None
             }
         })
@@ -175,10 +181,10 @@ where
 }
 
 /// Names by which an API server reaches the Service.
-fn names(keeping: &Keeping) -> Vec<String> {
-    let service = format!("{WEBHOOK_SERVICE}.{}.svc", keeping.namespace);
+fn names(store: &CertificateStore) -> Vec<String> {
+    let service = format!("{WEBHOOK_SERVICE}.{}.svc", store.namespace);
     let mut names = vec![service.clone(), format!("{service}.cluster.local")];
-    names.extend(keeping.names.iter().cloned());
+    names.extend(store.names.iter().cloned());
     names
 }
 
@@ -196,10 +202,10 @@ fn read(secret: &Secret) -> Option<WebhookCertificates> {
     })
 }
 
-/// Creates the Secret or replaces the seen one. 409 when another replica was first.
+/// Creates the Secret or replaces the observed one. 409 when another replica was first.
 async fn store(
     secrets: &Api<Secret>,
-    seen: Option<&Secret>,
+    observed: Option<&Secret>,
     certificates: &WebhookCertificates,
 ) -> Result<Secret, kube::Error> {
     let WebhookCertificates { authorities, authority_key, leaf, leaf_key } = certificates;
@@ -210,7 +216,7 @@ async fn store(
         .collect();
     let metadata = ObjectMeta {
         name: Some(WEBHOOK_SECRET.to_owned()),
-        resource_version: seen.and_then(|secret| secret.resource_version()),
+        resource_version: observed.and_then(|secret| secret.resource_version()),
         labels: Some([("app.kubernetes.io/part-of".to_owned(), "kubeon".to_owned())].into()),
         ..ObjectMeta::default()
     };
@@ -218,11 +224,13 @@ async fn store(
         metadata,
         data: Some(data),
         type_: Some(
-            seen.and_then(|secret| secret.type_.clone()).unwrap_or_else(|| "kubernetes.io/tls".to_owned()),
+            observed
+                .and_then(|secret| secret.type_.clone())
+                .unwrap_or_else(|| "kubernetes.io/tls".to_owned()),
         ),
         ..Secret::default()
     };
-    match seen {
+    match observed {
         None => secrets.create(&PostParams::default(), &secret).await,
         Some(_) => secrets.replace(WEBHOOK_SECRET, &PostParams::default(), &secret).await,
     }
@@ -233,7 +241,7 @@ async fn trust(
     configurations: &Api<ValidatingWebhookConfiguration>,
     configuration: &ValidatingWebhookConfiguration,
     authorities: &str,
-) -> Result<(), KeepingError> {
+) -> Result<(), CertificateStoreError> {
     let hooks = configuration.webhooks.as_deref().unwrap_or_default();
     let wanted = ByteString(authorities.as_bytes().to_vec());
     let stale: Vec<usize> = hooks
@@ -251,8 +259,9 @@ async fn trust(
     changes.extend(stale.into_iter().map(|index| {
         json!({"op": "add", "path": format!("/webhooks/{index}/clientConfig/caBundle"), "value": wanted})
     }));
-    let patch =
-        Patch::<()>::Json(serde_json::from_value(Value::Array(changes)).map_err(KeepingError::Patch)?);
+    let patch = Patch::<()>::Json(
+        serde_json::from_value(Value::Array(changes)).map_err(CertificateStoreError::Patch)?,
+    );
     match configurations.patch(WEBHOOK_CONFIGURATION, &PatchParams::default(), &patch).await {
         Ok(_) => {
             tracing::info!("the API server trusts the webhook's authority");
@@ -260,7 +269,7 @@ async fn trust(
         }
         // The configuration has changed: the watch delivers the new one.
         Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409 | 422) => Ok(()),
-        Err(error) => Err(KeepingError::Trust(error)),
+        Err(error) => Err(CertificateStoreError::Trust(error)),
     }
 }
 

@@ -1,0 +1,257 @@
+//! Renders remedies as flags and commands of this program.
+
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+use kubeon_api::HostRole;
+use kubeon_bundle::BundleRemedy;
+use kubeon_engine::login_request::LoginPart;
+use kubeon_engine::remedy::{EngineRemedy, RefusedInput};
+use kubeon_install::names::OPERATOR;
+use kubeon_lab::LabRemedy;
+use kubeon_store::StoreRemedy;
+
+use crate::next_step::NextStep;
+
+/// A remedy as rows of an error, and its last line.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct RenderedRemedy {
+    /// Alternatives: subject and text.
+    pub rows: Vec<(String, String)>,
+    /// The next step.
+    pub next: Option<NextStep>,
+}
+
+impl RenderedRemedy {
+    /// The remedy as a phrase for a message of one line.
+    pub(crate) fn phrase(&self) -> String {
+        let rows = self.rows.iter().map(|(_, text)| text.clone());
+        rows.chain(self.next.iter().map(ToString::to_string)).collect::<Vec<_>>().join(", or ")
+    }
+}
+
+impl From<NextStep> for RenderedRemedy {
+    fn from(next: NextStep) -> Self {
+        Self { rows: Vec::new(), next: Some(next) }
+    }
+}
+
+/// One alternative.
+fn row(subject: &str, text: impl Into<String>) -> RenderedRemedy {
+    rows([(subject, text.into())])
+}
+
+fn rows<const N: usize>(rows: [(&str, String); N]) -> RenderedRemedy {
+    RenderedRemedy { rows: rows.map(|(subject, text)| (subject.to_owned(), text)).into(), next: None }
+}
+
+/// A remedy of the engine.
+pub(crate) fn engine(remedy: &EngineRemedy) -> RenderedRemedy {
+    use EngineRemedy as R;
+    match remedy {
+        R::ChooseCluster => NextStep::command("choose one with", "kubeon use NAME").into(),
+        R::ChooseReadyMaster(cluster) => {
+            NextStep::command("choose a master that answers with", format!("kubeon use {cluster}")).into()
+        }
+        R::CompleteChange(cluster) => {
+            NextStep::command("continue with", format!("kubeon create {cluster}")).into()
+        }
+        R::CompleteOrTakeBack(cluster) => rows([
+            ("finish", format!("kubeon create {cluster}, then add the worker again")),
+            ("or keep it", "kubeon create … --take-back".to_owned()),
+        ]),
+        R::KeepOrDestroy(cluster) => {
+            row("fix", format!("kubeon create {cluster} (unchanged), or kubeon destroy {cluster} first"))
+        }
+        R::CreateFromInventory(cluster) => {
+            row("first", format!("kubeon create {cluster} --inventory …, or the playbook cluster.yml"))
+        }
+        R::RemoveWorkersOnly(cluster) => row("workers", format!("kubeon delon {cluster} @w*")),
+        R::ConfirmRemoval { command } => row("confirm", format!("{command} … --yes")),
+        R::ConfirmDestroy { command, cluster } => row("confirm", format!("{command} {cluster} --yes")),
+        R::TrustHostKeys => rows([
+            ("compare", "on the host: ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub".to_owned()),
+            ("instead", TRUST_KEYS.to_owned()),
+        ]),
+        R::GiveLogin { role } => {
+            let flag = role.as_ref().map_or_else(|| "default".to_owned(), |role| format!("default-{role}"));
+            NextStep::Advice(format!("use --{flag}-pk-file or --{flag}-passwd @FILE")).into()
+        }
+        R::GiveSecretInFile => row("instead", "give it in a file: @FILE"),
+        R::UseSelector => NextStep::command("try", "kubeon exec CLUSTER@all uptime").into(),
+        R::RestoreKeys { cluster, folder } => rows([
+            (
+                "fix",
+                format!(
+                    "restore {} from a backup, or copy it from the machine where {cluster} was created",
+                    folder.display()
+                ),
+            ),
+            ("otherwise", format!("kubeon destroy {cluster}, then create it again")),
+        ]),
+        R::InspectMasters(cluster) => {
+            let command = "'systemctl status kube-apiserver etcd --no-pager'";
+            NextStep::command("investigate with", format!("kubeon exec {cluster}@cp* {command}")).into()
+        }
+        R::LinkKubectl => NextStep::command("link the kubectl of the bundle with", "kubeon use NAME").into(),
+        R::CheckConnection { .. }
+        | R::CheckPermissions { .. }
+        | R::InspectOperatorPods { .. }
+        | R::ReadOperatorLog { .. } => kubectl(remedy).map(RenderedRemedy::from).unwrap_or_default(),
+        R::Bundle(remedy) => bundle(remedy).into(),
+        R::Store(remedy) => store(remedy).into(),
+    }
+}
+
+/// The flags that make a host key known.
+pub(crate) const TRUST_KEYS: &str = "--known-hosts FILE, or --accept-new";
+
+/// The command that shows the cause of a failed installation of the operator.
+fn kubectl(remedy: &EngineRemedy) -> Option<NextStep> {
+    Some(match remedy {
+        EngineRemedy::CheckConnection { kubeconfig } => NextStep::command(
+            "check the connection with",
+            format!("kubectl --kubeconfig {} get --raw /version", kubeconfig.display()),
+        ),
+        EngineRemedy::CheckPermissions { kubeconfig } => NextStep::command(
+            "check the permissions with",
+            format!("kubectl --kubeconfig {} auth can-i --list", kubeconfig.display()),
+        ),
+        EngineRemedy::InspectOperatorPods { namespace, selector } => NextStep::command(
+            "look at the pods with",
+            format!("kubectl -n {namespace} describe pods -l {selector}"),
+        ),
+        EngineRemedy::ReadOperatorLog { namespace } => NextStep::command(
+            "read the log of the operator with",
+            format!("kubectl -n {namespace} logs deployment/{OPERATOR}"),
+        ),
+        _ => return None,
+    })
+}
+
+/// A remedy of a bundle or of its build.
+pub(crate) fn bundle(remedy: &BundleRemedy) -> NextStep {
+    let advice = |text: &str| NextStep::Advice(text.to_owned());
+    match remedy {
+        BundleRemedy::Build(version) => {
+            NextStep::command("build it with", format!("kubeon bundle build {version}"))
+        }
+        BundleRemedy::BuildAgain(version) => {
+            NextStep::command("build it again with", format!("kubeon bundle build {version}"))
+        }
+        BundleRemedy::ChooseSource => advice("use --from go-modules, or --from DIR with the parts as files"),
+        BundleRemedy::ProvideParts => advice("or provide the parts as files with --from DIR"),
+        BundleRemedy::InstallPackage(package) => install(package),
+        BundleRemedy::InstallNewerGo => advice(
+            "the installed Go is too old for this component; install a newer one (backports, or go.dev)",
+        ),
+        BundleRemedy::UseAnotherProxy => advice(
+            "the module proxy does not answer; set GOPROXY to another proxy, or provide the parts with --from DIR",
+        ),
+        BundleRemedy::RenewPackageLists => {
+            NextStep::command("the package lists are missing or old; renew them with", "apt-get update")
+        }
+        BundleRemedy::MoveCache => {
+            advice("the cache folder needs about 5 GiB while building; set KUBEON_CACHE to a larger disk")
+        }
+        BundleRemedy::ReportBug => advice("run again with -v and report it"),
+    }
+}
+
+/// A remedy of the state on this machine.
+fn store(remedy: &StoreRemedy) -> NextStep {
+    match remedy {
+        StoreRemedy::RestorePrevious { backup, path, saved_at } => NextStep::command(
+            format!(
+                "the previous state, of {}, is in {}; check it and restore it with",
+                local_time(*saved_at),
+                backup.display()
+            ),
+            format!("cp {} {}", backup.display(), path.display()),
+        ),
+        StoreRemedy::RestoreFile => {
+            NextStep::Advice("there is no previous state here; restore the file from a backup".to_owned())
+        }
+        StoreRemedy::ChooseCluster => NextStep::command("choose again with", "kubeon use NAME"),
+    }
+}
+
+fn local_time(time: Timestamp) -> String {
+    time.to_zoned(TimeZone::system()).strftime("%Y-%m-%d %H:%M:%S").to_string()
+}
+
+/// A remedy of a lab.
+pub(crate) fn lab(remedy: &LabRemedy) -> NextStep {
+    match remedy {
+        LabRemedy::InstallPackages(packages) => install(&packages.join(" ")),
+        LabRemedy::UseAnotherName => NextStep::Advice("use another --lab NAME".to_owned()),
+        LabRemedy::Create { lab } => {
+            NextStep::command("create it with", format!("kubeon lab up --hosts N --lab {lab}"))
+        }
+        LabRemedy::Start { lab, host } => {
+            NextStep::command("boot it with", format!("kubeon lab start {host} --lab {lab}"))
+        }
+        LabRemedy::Remove { lab } => {
+            NextStep::command("remove the lab with", format!("kubeon lab down --lab {lab}"))
+        }
+    }
+}
+
+fn install(packages: &str) -> NextStep {
+    NextStep::command("install it with", format!("apt-get install {packages}"))
+}
+
+/// A refused input as a flag with its value.
+pub(crate) fn input(input: &RefusedInput) -> String {
+    match input {
+        RefusedInput::SkippedHost(text) => format!("--without {text}"),
+        RefusedInput::IgnoredCheck(text) => format!("--ignore {text}"),
+        RefusedInput::KnownHosts(path) => format!("--known-hosts {}", path.display()),
+        RefusedInput::LimitedHost(text) => format!("--limit {text}"),
+        RefusedInput::RoleLogin { role, part } => login_flag(role, *part),
+    }
+}
+
+fn login_flag(role: &HostRole, part: LoginPart) -> String {
+    let suffix = match part {
+        LoginPart::Port => "port",
+        LoginPart::User => "user",
+        LoginPart::Password => "passwd",
+        LoginPart::KeyFile => "pk-file",
+        LoginPart::KeyPassword => "pk-password",
+    };
+    format!("--default-{role}-{suffix}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_remedy_with_one_command_is_the_last_line() {
+        let remedy = engine(&EngineRemedy::Bundle(BundleRemedy::Build("v1.36.3".parse().unwrap())));
+        assert!(remedy.rows.is_empty());
+        assert_eq!(remedy.next.unwrap().to_string(), "build it with: kubeon bundle build v1.36.3");
+        let kubeconfig = "/k".into();
+        let check = engine(&EngineRemedy::CheckConnection { kubeconfig }).next.unwrap().to_string();
+        assert_eq!(check, "check the connection with: kubectl --kubeconfig /k get --raw /version");
+    }
+
+    #[test]
+    fn alternatives_are_rows() {
+        let remedy = engine(&EngineRemedy::TrustHostKeys);
+        assert_eq!(remedy.rows[1], ("instead".to_owned(), TRUST_KEYS.to_owned()));
+        assert_eq!(remedy.next, None);
+        let phrase = engine(&EngineRemedy::GiveSecretInFile).phrase();
+        assert_eq!(phrase, "give it in a file: @FILE");
+    }
+
+    #[test]
+    fn a_refused_input_is_a_flag_that_exists() {
+        let role = HostRole::Worker;
+        assert_eq!(
+            input(&RefusedInput::RoleLogin { role, part: LoginPart::Password }),
+            "--default-worker-passwd"
+        );
+        assert_eq!(input(&RefusedInput::SkippedHost("10.0.0.9".to_owned())), "--without 10.0.0.9");
+    }
+}

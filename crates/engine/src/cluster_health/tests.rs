@@ -1,0 +1,111 @@
+//! Tests of the health of clusters.
+
+use async_trait::async_trait;
+use kubeon_wire::{Facts, StepFailure};
+
+use super::*;
+
+fn state(status: Status) -> StoredCluster {
+    let mut spec = kubeon_plan::sim::cluster(&["10.0.0.1"], &["10.0.0.2", "10.0.0.3"]);
+    for (host, name) in spec.masters.iter_mut().chain(&mut spec.workers).zip(["n1", "n2", "n3"]) {
+        host.name = Some(name.parse().unwrap());
+    }
+    StoredCluster { status, ..StoredCluster::new(spec.name.clone(), spec) }
+}
+
+fn facts(ready: &[(&str, bool)]) -> ClusterFacts {
+    let node =
+        |ready: bool| NodeFact { ready, reason: "kubelet stopped posting".to_owned(), ..NodeFact::default() };
+    ClusterFacts {
+        api_ready: true,
+        nodes: Some(ready.iter().map(|(name, ready)| ((*name).to_owned(), node(*ready))).collect()),
+        ..ClusterFacts::default()
+    }
+}
+
+fn running(observed: Result<ClusterFacts, ProbeFailure>) -> ClusterSummary {
+    summary(&state(Status::Running), true, &observed, 0)
+}
+
+#[test]
+fn ready_only_when_every_node_is() {
+    let ready = running(Ok(facts(&[("n1", true), ("n2", true), ("n3", true)])));
+    assert_eq!((ready.health, ready.reason.as_str()), (ClusterHealth::Ready, ""));
+    assert_eq!((ready.masters.to_string(), ready.workers.to_string()), ("1/1".into(), "2/2".into()));
+    let degraded = running(Ok(facts(&[("n1", true), ("n2", false)])));
+    assert_eq!(degraded.health, ClusterHealth::Degraded);
+    assert_eq!(degraded.workers.to_string(), "0/2");
+    assert_eq!(degraded.reason, "worker n2: kubelet stopped posting; 1 more");
+}
+
+#[test]
+fn a_cluster_without_answer_is_unreachable_and_has_no_counts() {
+    let summary = running(Err(ProbeFailure { reason: "no route".to_owned(), unreachable: true }));
+    assert_eq!(
+        (summary.health, summary.masters.to_string(), summary.reason.as_str()),
+        (ClusterHealth::Unreachable, "?/1".into(), "no route")
+    );
+}
+
+#[test]
+fn a_cluster_with_unknown_state_is_not_unreachable() {
+    let summary = running(Err(ProbeFailure::unknown("no complete answer")));
+    assert_eq!(
+        (summary.health, summary.masters.to_string(), summary.reason.as_str()),
+        (ClusterHealth::Unknown, "?/1".into(), "no complete answer")
+    );
+}
+
+#[test]
+fn unlisted_nodes_do_not_degrade_a_cluster() {
+    let summary = running(Ok(ClusterFacts { nodes: None, ..facts(&[]) }));
+    assert_eq!((summary.health, summary.workers.to_string()), (ClusterHealth::Unknown, "?/2".into()));
+    assert_eq!(summary.reason, "the API server did not list the nodes in time");
+}
+
+#[test]
+fn an_incomplete_creation_is_not_probed_for_its_health() {
+    let creating = summary(&state(Status::Creating), false, &Err(ProbeFailure::unknown("")), 0);
+    assert_eq!(creating.health, ClusterHealth::Creating);
+}
+
+/// The answers of masters.
+struct Answers(BTreeMap<HostAddress, Result<ClusterFacts, StepFailure>>);
+
+#[async_trait]
+impl ProbeHost for Answers {
+    async fn facts(&self, host: HostAddress) -> Result<Facts, StepFailure> {
+        let answer = self.0[&host].clone();
+        answer.map(|cluster| Facts { cluster: Some(cluster), ..Facts::default() })
+    }
+}
+
+async fn first(
+    answers: impl IntoIterator<Item = Result<ClusterFacts, StepFailure>>,
+) -> Result<ClusterFacts, ProbeFailure> {
+    let addresses = (1..).map(|i| HostAddress::from(std::net::Ipv4Addr::new(10, 0, 0, i)));
+    let answers: BTreeMap<_, _> = addresses.zip(answers).collect();
+    let masters: Vec<_> = answers.keys().copied().collect();
+    first_answer(&Answers(answers), &masters).await
+}
+
+fn failed(category: Category) -> Result<ClusterFacts, StepFailure> {
+    Err(StepFailure { category, cause: "no route".to_owned(), log: Vec::new() })
+}
+
+#[tokio::test]
+async fn an_answer_with_nodes_is_preferred_to_an_answer_without() {
+    let complete = facts(&[("n1", true)]);
+    let partial = ClusterFacts { nodes: None, ..complete.clone() };
+    let answers = [failed(Category::Unreachable), Ok(partial.clone()), Ok(complete.clone())];
+    assert_eq!(first(answers).await, Ok(complete));
+    assert_eq!(first([failed(Category::Unreachable), Ok(partial.clone())]).await, Ok(partial));
+}
+
+#[tokio::test]
+async fn unreachable_means_that_no_master_can_be_reached() {
+    let both = [failed(Category::Unreachable), failed(Category::Unreachable)];
+    assert!(first(both).await.unwrap_err().unreachable);
+    let one = [failed(Category::Unreachable), failed(Category::Denied)];
+    assert!(!first(one).await.unwrap_err().unreachable);
+}

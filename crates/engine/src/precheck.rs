@@ -1,0 +1,38 @@
+//! Checks the hosts of a target and writes nothing.
+
+use kubeon_plan::Artifacts;
+use kubeon_plan::precheck::{ConnectionTarget, precheck};
+use kubeon_ports::Clock as _;
+use kubeon_wire::PrecheckReport;
+
+use crate::artifacts::artifacts;
+use crate::bundles;
+use crate::checked::PrecheckProbe;
+use crate::cluster_target::ClusterTarget;
+use crate::contact::ContactPurpose;
+use crate::engine::{Engine, MachineClock};
+use crate::error::EngineError;
+use crate::host_keys::HostKeyOptions;
+
+/// Observes and checks the hosts of a target. Each host also tries to connect to the `further` targets.
+///
+/// # Errors
+/// When keys cannot be read, or the user does not accept a key. A failed check is part of the report.
+pub async fn check(
+    engine: &Engine<'_>,
+    target: &ClusterTarget,
+    host_keys: &HostKeyOptions,
+    further: &[ConnectionTarget],
+) -> Result<PrecheckReport, EngineError> {
+    target.warn(engine);
+    // Without a bundle only the required disk space is unknown.
+    let parts = bundles::find(&engine.environment, target.spec.version)
+        .map_or_else(|_| Artifacts::default(), |bundle| artifacts(&bundle));
+    let logins = engine.logins(&target.logins)?;
+    let contact = engine.contact(&target.spec.name, logins, host_keys, ContactPurpose::Observe).await?;
+    let intent = target.intent(parts);
+    let probe = PrecheckProbe::new(&intent, &contact.hosts, further);
+    let hosts = intent.spec.hosts().map(|host| host.address);
+    let snapshot = kubeon_observe::snapshot(&probe, hosts, MachineClock.now_seconds()).await;
+    Ok(precheck(&intent, &snapshot))
+}

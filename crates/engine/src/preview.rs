@@ -1,0 +1,60 @@
+//! The plan of a target without any effect: a dry run.
+
+use std::time::{Duration, Instant};
+
+use kubeon_plan::{Intent, Plan};
+use tokio_util::sync::CancellationToken;
+
+use crate::artifacts::artifacts;
+use crate::bundles;
+use crate::checked::{Checked, PrecheckProbe};
+use crate::cluster_target::ClusterTarget;
+use crate::contact::ContactPurpose;
+use crate::engine::Engine;
+use crate::error::EngineError;
+use crate::host_keys::HostKeyOptions;
+use crate::no_secrets::NoSecrets;
+use crate::pre_apply_hook::PreApplyWait;
+use crate::run::Run;
+
+/// A plan that is not applied.
+pub struct PlanPreview {
+    /// The plan.
+    pub plan: Plan,
+    /// The input of the plan.
+    pub intent: Intent,
+    /// Time to observe the hosts and plan.
+    pub took: Duration,
+}
+
+/// Observes and checks the hosts of a target, and makes its plan. Writes nothing.
+///
+/// # Errors
+/// The errors of a change before its first effect.
+pub async fn preview(
+    engine: &Engine<'_>,
+    target: &ClusterTarget,
+    host_keys: &HostKeyOptions,
+) -> Result<PlanPreview, EngineError> {
+    // Fail early, as a change does: without the keys no change is possible.
+    engine.check_keys(&target.state)?;
+    let bundle = bundles::find(&engine.environment, target.spec.version)?;
+    target.warn(engine);
+    let logins = engine.logins(&target.logins)?;
+    let contact = engine.contact(&target.spec.name, logins, host_keys, ContactPurpose::Observe).await?;
+    let begin = Instant::now();
+    let intent = target.intent(artifacts(&bundle));
+    let probe = PrecheckProbe::new(&intent, &contact.hosts, &[]);
+    let run = Run {
+        hosts: intent.hosts().collect(),
+        probe: &probe,
+        act: &contact.hosts,
+        secrets: &NoSecrets,
+        blobs: &NoSecrets,
+        cancellation: &CancellationToken::new(),
+        output: engine.output,
+        pre_apply_wait: PreApplyWait::Nothing,
+    };
+    let plan = Checked::new(&intent).observe(&run).await?.plan().clone();
+    Ok(PlanPreview { plan, intent, took: begin.elapsed() })
+}

@@ -1,0 +1,199 @@
+//! Reads a cluster on its first ready master: nodes, pods, container images and etcd.
+
+use std::time::Duration;
+
+use futures::future::join_all;
+use kubeon_api::HostAddress;
+use kubeon_link_host::SshHosts;
+use kubeon_ports::ProbeHost as _;
+use kubeon_wire::Facts;
+use serde_json::Value;
+
+use crate::cluster_nodes::{ClusterNodes, NodeAccess, command_output};
+use crate::contact::Contact;
+use crate::engine::{Engine, StoredCluster, members};
+use crate::error::EngineError;
+use crate::remedy::EngineRemedy;
+use crate::selector::Member;
+
+/// Time limit of a command on the master.
+const TIMEOUT: Duration = Duration::from_secs(30);
+const KUBECTL: &str = "/usr/local/bin/kubectl --request-timeout=15s --kubeconfig /etc/kubernetes/admin.conf";
+const IMAGES: &str = r#"-o jsonpath='{range .items[*]}{"\n"}{.metadata.name}{":\t"}{range .spec.containers[*]}{.image}{", "}{end}{end}'"#;
+const ETCDCTL: &str = "/usr/local/bin/etcdctl --endpoints=https://127.0.0.1:2379 --dial-timeout=5s --command-timeout=10s \
+    --cacert=/etc/kubernetes/pki/etcd/ca.crt --cert=/etc/kubernetes/pki/etcd/healthcheck-client.crt \
+    --key=/etc/kubernetes/pki/etcd/healthcheck-client.key";
+
+/// A kind of objects to list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ListedObjects {
+    /// The nodes.
+    Nodes,
+    /// The pods of all namespaces.
+    Pods,
+}
+
+impl ListedObjects {
+    fn words(self) -> &'static str {
+        match self {
+            Self::Nodes => "nodes",
+            Self::Pods => "pods --all-namespaces",
+        }
+    }
+}
+
+/// The images of a pod's containers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PodImages {
+    /// The name of the pod.
+    pub pod: String,
+    /// The images, in the order of the containers.
+    pub images: Vec<String>,
+}
+
+/// A master whose API server is ready.
+pub struct ReadyMaster {
+    /// The name of the master.
+    pub name: String,
+    /// The facts of the master.
+    pub facts: Facts,
+    host: HostAddress,
+    contact: Contact,
+}
+
+impl ReadyMaster {
+    /// The first master in order whose API server is ready. All masters are probed at once.
+    ///
+    /// # Errors
+    /// When no API server is ready; the error names the cause for every master.
+    pub async fn find(
+        engine: &Engine<'_>,
+        state: &StoredCluster,
+        access: &NodeAccess,
+    ) -> Result<Self, EngineError> {
+        let masters: Vec<Member> = members(&state.spec).into_iter().filter(|member| member.master).collect();
+        let ClusterNodes { contact, members } = ClusterNodes::of(engine, state, masters, access).await?;
+        let hosts = &contact.hosts;
+        let probes =
+            members.iter().map(|member| async { hosts.facts(HostAddress::from(member.address)).await });
+        let answers = join_all(probes).await;
+        let mut error = EngineError::failed(format!("no master of {} answers", state.name));
+        for (member, answer) in members.into_iter().zip(answers) {
+            match answer {
+                Ok(facts) if facts.cluster.as_ref().is_some_and(|cluster| cluster.api_ready) => {
+                    let host = HostAddress::from(member.address);
+                    return Ok(Self { name: member.name, facts, host, contact });
+                }
+                Ok(_) => error = error.row(&member.name, "the API server is not ready"),
+                Err(failure) => error = error.row(&member.name, failure.cause),
+            }
+        }
+        let remedy = contact.remedy().unwrap_or_else(|| EngineRemedy::InspectMasters(state.name.clone()));
+        Err(error.remedy(remedy))
+    }
+
+    /// The objects as a table for people.
+    ///
+    /// # Errors
+    /// When kubectl fails on the master.
+    pub async fn table(&self, objects: ListedObjects) -> Result<String, EngineError> {
+        self.run(&format!("{KUBECTL} get {} -o=wide", objects.words())).await
+    }
+
+    /// The names of the objects, one per line.
+    ///
+    /// # Errors
+    /// When kubectl fails on the master.
+    pub async fn names(&self, objects: ListedObjects) -> Result<String, EngineError> {
+        self.run(&format!("{KUBECTL} get {} -o name", objects.words())).await
+    }
+
+    /// The objects as a JSON list.
+    ///
+    /// # Errors
+    /// When kubectl fails on the master or does not print JSON.
+    pub async fn items(&self, objects: ListedObjects) -> Result<Value, EngineError> {
+        Ok(self.json(&format!("{KUBECTL} get {} -o=json", objects.words())).await?["items"].take())
+    }
+
+    /// The images of every pod.
+    ///
+    /// # Errors
+    /// When kubectl fails on the master.
+    pub async fn pod_images(&self) -> Result<Vec<PodImages>, EngineError> {
+        let words = ListedObjects::Pods.words();
+        Ok(pod_images(&self.run(&format!("{KUBECTL} get {words} {IMAGES}")).await?))
+    }
+
+    /// The version of etcdctl.
+    ///
+    /// # Errors
+    /// When etcdctl fails on the master.
+    pub async fn etcdctl_version(&self) -> Result<String, EngineError> {
+        let text = self.run("/usr/local/bin/etcdctl version").await?;
+        let word = text.lines().find_map(|line| line.strip_prefix("etcdctl version:"));
+        Ok(word.map_or_else(|| "unknown".to_owned(), |word| word.trim().to_owned()))
+    }
+
+    /// The members of etcd as a table for people.
+    ///
+    /// # Errors
+    /// When etcdctl fails on the master.
+    pub async fn etcd_members_table(&self) -> Result<String, EngineError> {
+        self.run(&format!("{ETCDCTL} member list --write-out=table")).await
+    }
+
+    /// The members of etcd as a JSON list.
+    ///
+    /// # Errors
+    /// When etcdctl fails on the master or does not print JSON.
+    pub async fn etcd_members(&self) -> Result<Value, EngineError> {
+        Ok(self.json(&format!("{ETCDCTL} member list --write-out=json")).await?["members"].take())
+    }
+
+    fn hosts(&self) -> &SshHosts {
+        &self.contact.hosts
+    }
+
+    async fn run(&self, line: &str) -> Result<String, EngineError> {
+        command_output(self.hosts(), self.host, line, TIMEOUT).await.map_err(|why| {
+            let program = line.split(' ').next().unwrap_or(line);
+            EngineError::failed(format!("{program} on {}: {why}", self.host))
+        })
+    }
+
+    async fn json(&self, line: &str) -> Result<Value, EngineError> {
+        let text = self.run(line).await?;
+        serde_json::from_str(&text)
+            .map_err(|error| EngineError::failed(format!("{line} did not print JSON: {error}")))
+    }
+}
+
+/// Parses the output of [`IMAGES`]: a line `POD:<tab>IMAGE, IMAGE, ` for each pod.
+fn pod_images(text: &str) -> Vec<PodImages> {
+    let images = |line: &str| {
+        let (pod, images) = line.split_once(":\t")?;
+        let images = images.split(", ").filter(|image| !image.is_empty()).map(str::to_owned).collect();
+        Some(PodImages { pod: pod.to_owned(), images })
+    };
+    text.lines().filter_map(images).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_the_images_of_every_pod() {
+        let pod = |pod: &str, images: &[&str]| PodImages {
+            pod: pod.to_owned(),
+            images: images.iter().map(|&image| image.to_owned()).collect(),
+        };
+        let text = "\ncoredns-1:\tregistry.k8s.io/coredns:v1, \nweb:\ta:1, localhost:5000/b:2, ";
+        assert_eq!(
+            pod_images(text),
+            [pod("coredns-1", &["registry.k8s.io/coredns:v1"]), pod("web", &["a:1", "localhost:5000/b:2"])]
+        );
+        assert!(pod_images("\n").is_empty());
+    }
+}

@@ -1,0 +1,118 @@
+//! Remedies and refused inputs as data. The caller renders them in its own terms: flags and commands, or fields.
+
+use std::path::PathBuf;
+
+use kubeon_api::{ClusterName, HostRole};
+use kubeon_bundle::BundleRemedy;
+use kubeon_store::StoreRemedy;
+
+use crate::login_request::LoginPart;
+
+/// What a user can do about an error.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum EngineRemedy {
+    /// Choose the default cluster.
+    ChooseCluster,
+    /// Choose this cluster again, so that kubectl uses a master that answers.
+    ChooseReadyMaster(ClusterName),
+    /// Complete the last change of this cluster.
+    CompleteChange(ClusterName),
+    /// Complete the removal of the workers, or take them back.
+    CompleteOrTakeBack(ClusterName),
+    /// Leave the cluster as it is, or destroy it first.
+    KeepOrDestroy(ClusterName),
+    /// Create the cluster from the inventory first.
+    CreateFromInventory(ClusterName),
+    /// Remove the workers of this cluster; its masters stay.
+    RemoveWorkersOnly(ClusterName),
+    /// Confirm the removal of workers.
+    ConfirmRemoval {
+        /// The command that removes them.
+        command: &'static str,
+    },
+    /// Confirm the destruction of a cluster.
+    ConfirmDestroy {
+        /// The command that destroys it.
+        command: &'static str,
+        /// The cluster.
+        cluster: ClusterName,
+    },
+    /// Compare the SSH keys of the hosts with the keys on the hosts, and trust them.
+    TrustHostKeys,
+    /// Give a private key or a password for the hosts.
+    GiveLogin {
+        /// The role of the hosts; `None`: all hosts.
+        role: Option<HostRole>,
+    },
+    /// Give the secret in a file.
+    GiveSecretInFile,
+    /// Select nodes of a cluster by a selector.
+    UseSelector,
+    /// Restore the keys of a cluster, or create the cluster again.
+    RestoreKeys {
+        /// The cluster.
+        cluster: ClusterName,
+        /// The folder of its keys.
+        folder: PathBuf,
+    },
+    /// Look at the services of the masters.
+    InspectMasters(ClusterName),
+    /// Link the kubectl of the bundle.
+    LinkKubectl,
+    /// Check the connection to the cluster of this kubeconfig.
+    CheckConnection {
+        /// The kubeconfig.
+        kubeconfig: PathBuf,
+    },
+    /// Check the permissions of the user of this kubeconfig.
+    CheckPermissions {
+        /// The kubeconfig.
+        kubeconfig: PathBuf,
+    },
+    /// Look at the pods of the operator.
+    InspectOperatorPods {
+        /// Their namespace.
+        namespace: String,
+        /// The selector of their labels.
+        selector: &'static str,
+    },
+    /// Read the log of the operator.
+    ReadOperatorLog {
+        /// The namespace of the operator.
+        namespace: String,
+    },
+    /// A remedy for the bundle.
+    Bundle(BundleRemedy),
+    /// A remedy for the state on this machine.
+    Store(StoreRemedy),
+}
+
+/// An input that is refused.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RefusedInput {
+    /// A host to skip.
+    SkippedHost(String),
+    /// A check to ignore.
+    IgnoredCheck(String),
+    /// A known_hosts file.
+    KnownHosts(PathBuf),
+    /// A host of the inventory to which a change is limited.
+    LimitedHost(String),
+    /// A part of the login of all hosts of a role.
+    RoleLogin {
+        /// The role.
+        role: HostRole,
+        /// The part.
+        part: LoginPart,
+    },
+}
+
+impl std::fmt::Display for RefusedInput {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::SkippedHost(text) | Self::IgnoredCheck(text) | Self::LimitedHost(text) => f.write_str(text),
+            Self::KnownHosts(path) => path.display().fmt(f),
+            Self::RoleLogin { role, part } => write!(f, "{part} of the {role}s"),
+        }
+    }
+}
