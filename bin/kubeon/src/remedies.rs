@@ -184,6 +184,10 @@ pub(crate) fn lab(remedy: &LabRemedy) -> NextStep {
     match remedy {
         LabRemedy::InstallPackages(packages) => install(&packages.join(" ")),
         LabRemedy::UseAnotherName => NextStep::Advice("use another --lab NAME".to_owned()),
+        LabRemedy::UseAnotherNameOrRemove { lab } => NextStep::command(
+            "use another --lab NAME, or remove the lab with",
+            format!("kubeon lab down --lab {lab}"),
+        ),
         LabRemedy::Create { lab } => {
             NextStep::command("create it with", format!("kubeon lab up --hosts N --lab {lab}"))
         }

@@ -66,9 +66,7 @@ pub enum Error {
         reason: &'static str,
     },
     /// A lab of this name has hosts of another kind.
-    #[error(
-        "the hosts of lab {lab} are {present}, not {asked}; use another --lab NAME, or end it with: kubeon lab down --lab {lab}"
-    )]
+    #[error("the hosts of lab {lab} are {present}, not {asked}")]
     OtherKind {
         /// The lab.
         lab: String,

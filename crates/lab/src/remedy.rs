@@ -23,6 +23,11 @@ pub enum LabRemedy {
         /// The host.
         host: String,
     },
+    /// Use another name for the lab, or remove this lab.
+    UseAnotherNameOrRemove {
+        /// The lab.
+        lab: String,
+    },
     /// Remove this lab.
     Remove {
         /// The lab.
@@ -36,6 +41,7 @@ impl Error {
         Some(match self {
             Self::MissingPrograms { packages, .. } => LabRemedy::InstallPackages(packages.clone()),
             Self::ForeignLab { .. } => LabRemedy::UseAnotherName,
+            Self::OtherKind { lab, .. } => LabRemedy::UseAnotherNameOrRemove { lab: lab.clone() },
             Self::NoLab { name } => LabRemedy::Create { lab: name.clone() },
             Self::HostDead { lab, host } => LabRemedy::Start { lab: lab.clone(), host: host.clone() },
             Self::SubnetTaken { lab, .. } | Self::NoBase { lab, .. } => {

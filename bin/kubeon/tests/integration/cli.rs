@@ -364,7 +364,7 @@ fn secrets_come_from_files_and_literals_cause_a_warning() {
         .refuses(&["there is no terminal", "@FILE"]);
     let literal = home.kubeon(&[&base[..], &["--default-passwd", "hunter2"]].concat());
     assert_eq!(literal.code, 0, "{literal:?}");
-    assert!(literal.err.contains("warning: a password on the command line"), "{}", literal.err);
+    assert!(literal.err.contains("warning: a password as an argument"), "{}", literal.err);
     let state = std::fs::read_to_string(home.path().join(".kubeon/t.json")).unwrap();
     assert!(!state.contains("hunter2") && !literal.err.contains("hunter2"));
 }
