@@ -20,7 +20,7 @@ mod gone;
 mod logs;
 mod no_bundle;
 mod seed;
-mod story;
+mod shown_events;
 mod traces;
 mod trouble;
 

@@ -8,7 +8,7 @@ use kubeon_e2e::lab::VERSION;
 use serde_json::{Value, json};
 
 use super::environment::MetaCluster;
-use super::{MINUTE, gone, print_time, seed, story};
+use super::{MINUTE, gone, print_time, seed, shown_events};
 
 /// Its name in the example.
 pub(crate) const NAME: &str = "shop";
@@ -24,7 +24,7 @@ pub(crate) fn all(meta: &MetaCluster) -> Result<()> {
     let kubeconfig = created(meta)?;
     scaled_up_though_runner_and_operator_are_killed(meta, &kubeconfig)?;
     scaled_down_though_runner_and_operator_are_killed(meta, &kubeconfig)?;
-    story::of_a_life(meta)?;
+    shown_events::check_description(meta)?;
     gone::retained_and_declared_again(meta, &kubeconfig)?;
     gone::deleted_though_runner_and_operator_are_killed(meta)?;
     created_again_though_runner_and_operator_are_killed(meta)?;

@@ -1,5 +1,5 @@
-//! What `kubectl` tells of a cluster that was made, grown and shrunk: the whole life in order, the steps of every operation,
-//! what holds now and why.
+//! What `kubectl` shows of a cluster that was created, scaled up and scaled down: its events in order, the steps of every
+//! operation, the conditions with their reasons.
 
 use anyhow::{Context as _, Result, ensure};
 use kubeon_e2e::lab::VERSION;
@@ -10,17 +10,17 @@ use super::declared_cluster::{FIRST, MASTER, NAME, NAMESPACE, SECOND};
 use super::environment::{MetaCluster, condition};
 use super::seed::OPERATIONS;
 
-/// An event, as far as a person looks at it.
+/// The reason and the message of an event.
 #[derive(Debug)]
-struct Told {
+struct ShownEvent {
     reason: String,
-    text: String,
+    message: String,
 }
 
-/// Looks at everything, once the cluster has grown and shrunk.
-pub(crate) fn of_a_life(meta: &MetaCluster) -> Result<()> {
-    meta.eventually("its whole life is told", MINUTE, || {
-        life(meta, &events(&meta.kubectl(&["describe", "ecs", NAME])?)?)
+/// Checks everything after the cluster was scaled up and down.
+pub(crate) fn check_description(meta: &MetaCluster) -> Result<()> {
+    meta.eventually("all events are recorded", MINUTE, || {
+        events_in_order(meta, &events(&meta.kubectl(&["describe", "ecs", NAME])?)?)
     })?;
     conditions(&meta.get(&["ecs", NAME])?["status"])?;
     for (action, count) in [("creating", 1), ("scaling-up", 2), ("scaling-down", 2)] {
@@ -30,30 +30,30 @@ pub(crate) fn of_a_life(meta: &MetaCluster) -> Result<()> {
 }
 
 /// The events of a description, in its order.
-fn events(described: &str) -> Result<Vec<Told>> {
+fn events(described: &str) -> Result<Vec<ShownEvent>> {
     let (_, table) = described.split_once("\nEvents:").context("it ends with its events")?;
     let lines = table
         .lines()
         .map(str::trim)
         .filter(|line| line.starts_with("Normal ") || line.starts_with("Warning "));
-    let told = |line: &str| {
+    let event = |line: &str| {
         let mut words = line.split_whitespace().skip(1);
         let reason = words.next().unwrap_or_default().to_owned();
-        // Between them stand its age and who said it.
-        let text = line.split_once("kubeon-operator").map_or(line, |(_, text)| text).trim().to_owned();
-        Told { reason, text }
+        // The age and the source are between them.
+        let message = line.split_once("kubeon-operator").map_or(line, |(_, text)| text).trim().to_owned();
+        ShownEvent { reason, message }
     };
-    Ok(lines.map(told).collect())
+    Ok(lines.map(event).collect())
 }
 
-/// Every step of the way, each with what it is about: hosts, operation, Job, result.
-fn life(meta: &MetaCluster, told: &[Told]) -> Result<()> {
+/// Every change has its events in order, each with its subject: hosts, operation, Job, result.
+fn events_in_order(meta: &MetaCluster, events: &[ShownEvent]) -> Result<()> {
     let [master, first, second] = [MASTER, FIRST, SECOND].map(|host| meta.address(host));
     let (master, first, second) = (master?, first?, second?);
     let (up, down) = (format!("nodeList: +{second}"), format!("nodeList: -{first}"));
-    // Where the operator that leads was killed, what it was about to tell is lost: that hosts were fit and work began.
+    // A killed operator loses the events that it was about to write: passed prechecks and started work.
     let wanted: [(&str, &[&str]); 22] = [
-        ("SetFinalizersSuccess", &["take the cluster down first"]),
+        ("SetFinalizersSuccess", &["takes the cluster down first"]),
         ("Creating", &["it was declared: 1 master(s), 1 worker(s): "]),
         ("JobMade", &["Job create-default-shop-job-"]),
         ("Prechecked", &[]),
@@ -65,8 +65,8 @@ fn life(meta: &MetaCluster, told: &[Told]) -> Result<()> {
         ("Prechecked", &[]),
         ("Scaling", &["Scaling by Job scale-up-default-shop-job-"]),
         ("HostKeysPinned", &["1 new: ", second]),
-        // The pod of its runner was killed; somebody asked again.
-        // What it says depends on whether the pod was still there when its container ended.
+        // The pod of its runner was killed, and the change was requested again.
+        // The message depends on whether the pod still existed when its container ended.
         ("CreateScaleUpJobFailed", &[]),
         ("ScalingUp", &[&up]),
         ("JobMade", &["Job scale-up-default-shop-job-"]),
@@ -78,54 +78,59 @@ fn life(meta: &MetaCluster, told: &[Told]) -> Result<()> {
         ("JobMade", &["Job scale-down-default-shop-job-"]),
         ("CreateScaleDownJobSuccess", &["up to date"]),
     ];
-    let mut rest = told.iter();
+    let mut rest = events.iter();
     for (reason, words) in &wanted {
-        let found = rest.any(|one| one.reason == *reason && words.iter().all(|word| one.text.contains(word)));
-        ensure!(found, "{reason} with {words:?} does not come in its turn in {told:#?}");
+        let found =
+            rest.any(|one| one.reason == *reason && words.iter().all(|word| one.message.contains(word)));
+        ensure!(found, "{reason} with {words:?} is missing or out of order in {events:#?}");
     }
-    ensure!(rest.next().is_none(), "nothing comes after the last result: {told:#?}");
+    ensure!(rest.next().is_none(), "there are events after the last result: {events:#?}");
     Ok(())
 }
 
-/// What holds, and why.
+/// The conditions have a status and a reason.
 fn conditions(status: &Value) -> Result<()> {
-    for (type_, holds) in [("Ready", "True"), ("Progressing", "False"), ("Degraded", "False")] {
-        let found = condition(status, type_).with_context(|| format!("{type_} is not told: {status:#}"))?;
-        let said = |field: &str| found[field].as_str().is_some_and(|text| !text.is_empty());
-        let whole = said("reason") && said("message") && said("lastTransitionTime");
-        ensure!(found["status"] == holds && whole && found["observedGeneration"].is_number(), "{found:#}");
+    for (type_, wanted) in [("Ready", "True"), ("Progressing", "False"), ("Degraded", "False")] {
+        let found =
+            condition(status, type_).with_context(|| format!("condition {type_} is missing: {status:#}"))?;
+        let set = |field: &str| found[field].as_str().is_some_and(|text| !text.is_empty());
+        let complete = set("reason") && set("message") && set("lastTransitionTime");
+        ensure!(
+            found["status"] == wanted && complete && found["observedGeneration"].is_number(),
+            "{found:#}"
+        );
     }
     Ok(())
 }
 
-/// The operations of this kind: what each was asked for, its steps, and how it ended.
+/// The operations of this action: their number, and the steps, conditions and events of the last one.
 fn operations(meta: &MetaCluster, action: &str, count: usize) -> Result<()> {
     let all = meta.get(&[OPERATIONS, "-l", &format!("clusterName={NAME}")])?;
     let all = all["items"].as_array().cloned().unwrap_or_default();
     let ours: Vec<&Value> = all.iter().filter(|one| one["spec"]["action"] == action).collect();
-    ensure!(ours.len() == count, "{} operations of kind {action}", ours.len());
+    ensure!(ours.len() == count, "{} operations with action {action}", ours.len());
     let last = ours.into_iter().max_by_key(|one| one["metadata"]["creationTimestamp"].to_string());
-    let last = last.context("one of them is the last")?;
+    let last = last.context("there is a last one")?;
     let (name, status) = (last["metadata"]["name"].as_str().unwrap_or_default(), &last["status"]);
     let (done, total) = (status["steps"]["done"].as_i64(), status["steps"]["total"].as_i64());
     ensure!(done == total && total > Some(1), "{action}: {status:#}");
-    let fit = condition(status, "Prechecked").with_context(|| format!("{action}: {status:#}"))?;
-    ensure!(fit["status"] == "True" && fit["reason"] == "Passed", "{fit:#}");
+    let passed = condition(status, "Prechecked").with_context(|| format!("{action}: {status:#}"))?;
+    ensure!(passed["status"] == "True" && passed["reason"] == "Passed", "{passed:#}");
     let described = meta.kubectl(&["describe", OPERATIONS, name])?;
     let count = format!("{}/{}", done.unwrap_or_default(), total.unwrap_or_default());
-    ensure!(described.contains(&count), "{count} steps are not told in {described}");
-    let told = events(&described)?;
-    let reasons: Vec<&str> = told.iter().map(|one| one.reason.as_str()).collect();
+    ensure!(described.contains(&count), "{described} does not show {count} steps");
+    let events = events(&described)?;
+    let reasons: Vec<&str> = events.iter().map(|one| one.reason.as_str()).collect();
     let job = format!("runs as Job {NAMESPACE},{}", status["jobRef"]["name"].as_str().unwrap_or_default());
-    // What is told in one second stands in any order.
-    let started = told.first().is_some_and(|one| one.reason == "Started" && one.text.contains(&job));
-    // The others lost an operator on their way, and with it what it was about to tell.
-    let fit = action != "creating" || reasons.contains(&"Prechecked");
-    ensure!(started && fit && reasons.contains(&"Succeeded"), "{told:#?}");
+    // Events of the same second have no order.
+    let started = events.first().is_some_and(|one| one.reason == "Started" && one.message.contains(&job));
+    // During the others an operator was killed, and its unwritten events were lost.
+    let passed = action != "creating" || reasons.contains(&"Prechecked");
+    ensure!(started && passed && reasons.contains(&"Succeeded"), "{events:#?}");
     Ok(())
 }
 
-/// The columns tell where it stands.
+/// The columns show the state.
 fn columns(meta: &MetaCluster) -> Result<()> {
     let columns = meta.kubectl(&["get", "ecs", NAME])?;
     let wanted = ["NAME", "STATUS", "OPERATION", "STEP", "READY", "VERSION", "AGE"];
