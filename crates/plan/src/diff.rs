@@ -10,6 +10,7 @@ use kubeon_wire::{
 use sha2::{Digest as _, Sha256};
 
 use crate::context::PlanContext;
+use crate::desired::encryption;
 use crate::desired::step::DesiredStep;
 use crate::output::{MissingNeed, Note, Plan, PlanError, PlannedHost, Step};
 use crate::stages::in_parallel;
@@ -58,7 +59,7 @@ pub(crate) fn plan(
         generation,
         hosts: planned_hosts(context, generation),
         steps,
-        continues: context.resets_returning_hosts(),
+        continues: context.resets_returning_hosts() || !encryption::encrypts(context),
         up_to_date,
         facts: hosts.values().map(|host| fact_count(host.facts)).sum(),
         notes,

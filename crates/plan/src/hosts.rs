@@ -7,8 +7,10 @@ use kubeon_api::{HostAddress, HostName, HostRole, Refusal, RefusedField, Remedy}
 use kubeon_wire::Facts;
 
 use crate::context::{Leaving, ObservedHost, PlanContext};
+use crate::desired::encryption;
 use crate::desired::prepare::{NET_TOOLS, NODE_IMAGES, parts};
 use crate::input::{HostSpec, Intent, Observation, ObservationFailure, Snapshot};
+use crate::kernel_defaults;
 use crate::output::{Note, PlanRefused};
 use crate::precheck::{self, CheckRule, rules};
 use crate::proxy_mode::missing_tool;
@@ -28,6 +30,8 @@ pub(crate) fn admit<'a>(
     let rules: Vec<&CheckRule> = rules().filter(|rule| rule.name != "name").collect();
     let (mut context, mut notes) = check_hosts(intent, snapshot, &rules, Purpose::Apply)?;
     notes.extend(unchecked_notes(&context));
+    notes.extend(kernel_notes(&context));
+    notes.extend(encryption_note(&context));
     reset_deleted_nodes(&mut context, &mut notes);
     require_complete_bundle(context, notes)
 }
@@ -342,6 +346,24 @@ fn grouped_notes(messages: BTreeMap<String, Vec<HostAddress>>) -> impl Iterator<
             Some(Note { host: None, text: format!("{first} and {} more: {message}", rest.len()) })
         }
     })
+}
+
+/// Warns of hosts whose kubelet cannot insist on its kernel parameters.
+fn kernel_notes(context: &PlanContext<'_>) -> impl Iterator<Item = Note> {
+    let mut messages: BTreeMap<String, Vec<HostAddress>> = BTreeMap::new();
+    for host in &context.hosts {
+        if let Some(text) = kernel_defaults::warning(host.facts) {
+            messages.entry(text).or_default().push(host.address());
+        }
+    }
+    grouped_notes(messages)
+}
+
+/// Says that Secrets which exist before encryption begins stay as they are.
+fn encryption_note(context: &PlanContext<'_>) -> Option<Note> {
+    let text = "every API server gets the key for Secrets first; a second plan then lets them encrypt. Secrets that \
+                exist are encrypted when they are written the next time: kubectl get secrets -A -o json | kubectl replace -f -";
+    (!encryption::encrypts(context)).then(|| Note { host: None, text: text.to_owned() })
 }
 
 /// Warns of checks that did not finish in time: no step is planned because of them.

@@ -18,6 +18,7 @@ mod destroy;
 mod diff;
 mod hosts;
 pub mod input;
+mod kernel_defaults;
 pub mod lint;
 pub mod output;
 pub mod precheck;

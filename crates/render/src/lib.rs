@@ -7,11 +7,14 @@
 
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
+pub mod api_server;
 pub mod config;
 pub mod entrypoint;
 mod frame;
 pub mod job;
 pub mod manifests;
 pub mod paths;
+mod sandbox;
 pub mod systemd;
+mod tls;
 pub mod tools;

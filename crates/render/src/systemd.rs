@@ -6,7 +6,9 @@ use std::net::Ipv4Addr;
 
 use kubeon_api::Arch;
 
-use crate::paths::{self, ETCD_DATA, etc, pki, program};
+use crate::paths::{self, AUDIT_LOG, ETCD_DATA, etc, pki, program};
+use crate::sandbox::{AGENT, CONFINED};
+use crate::tls::{CIPHER_SUITES, MIN_VERSION};
 use crate::tools;
 
 /// A service unit.
@@ -15,7 +17,10 @@ struct Unit<'a> {
     notify: bool,
     after: &'a str,
     environment: &'a [(&'a str, &'a str)],
+    /// Lines of the section `[Service]`.
     service: &'a [&'a str],
+    /// What systemd denies to the program: further lines of that section.
+    sandbox: &'a [&'a str],
     command: String,
     arguments: Vec<String>,
 }
@@ -37,7 +42,7 @@ impl Unit<'_> {
             let _ = write!(unit, " \\\n  {argument}");
         }
         unit.push_str("\nRestart=always\nRestartSec=1\nTimeoutStartSec=180\n");
-        for line in self.service {
+        for line in self.service.iter().chain(self.sandbox) {
             let _ = writeln!(unit, "{line}");
         }
         unit.push_str("\n[Install]\nWantedBy=multi-user.target\n");
@@ -69,7 +74,8 @@ pub fn etcd(member: &EtcdMember<'_>) -> String {
         notify: true,
         after: "network-online.target",
         environment: &[],
-        service: &["LimitNOFILE=65536", "Nice=-5"],
+        service: &["LimitNOFILE=65536", "Nice=-5", "StateDirectory=etcd", "StateDirectoryMode=0700"],
+        sandbox: CONFINED,
         command: program("etcd", "etcd"),
         arguments: vec![
             format!("--name={}", member.name),
@@ -90,6 +96,7 @@ pub fn etcd(member: &EtcdMember<'_>) -> String {
             format!("--peer-cert-file={}", pki("etcd/peer.crt")),
             format!("--peer-key-file={}", pki("etcd/peer.key")),
             "--listen-metrics-urls=http://127.0.0.1:2381".into(),
+            "--tls-min-version=TLS1.2".into(),
             "--feature-gates=InitialCorruptCheck=true".into(),
             "--watch-progress-notify-interval=5s".into(),
         ],
@@ -129,15 +136,27 @@ pub fn apiserver(api: &ApiServerUnit<'_>) -> String {
         format!("--etcd-cafile={}", pki("etcd/ca.crt")),
         format!("--etcd-certfile={}", pki("apiserver-etcd-client.crt")),
         format!("--etcd-keyfile={}", pki("apiserver-etcd-client.key")),
+        format!("--encryption-provider-config={}", etc("encryption.yaml")),
+        "--encryption-provider-config-automatic-reload=true".into(),
         format!("--service-cluster-ip-range={}", api.service_cidr),
         format!("--service-node-port-range={}-{}", api.node_ports.0, api.node_ports.1),
         "--authorization-mode=Node,RBAC".into(),
-        "--enable-admission-plugins=NodeRestriction".into(),
+        "--enable-admission-plugins=NodeRestriction,DenyServiceExternalIPs".into(),
+        format!("--admission-control-config-file={}", etc("admission.yaml")),
+        format!("--audit-policy-file={}", etc("audit-policy.yaml")),
+        format!("--audit-log-path={AUDIT_LOG}"),
+        // At most 100 MB before a rotation, ten rotated files, each for at most 30 days.
+        "--audit-log-maxsize=100".into(),
+        "--audit-log-maxbackup=10".into(),
+        "--audit-log-maxage=30".into(),
+        "--audit-log-compress=true".into(),
         "--allow-privileged=true".into(),
         format!("--authentication-config={}", etc("authentication.yaml")),
         format!("--client-ca-file={}", pki("ca.crt")),
         format!("--tls-cert-file={}", pki("apiserver.crt")),
         format!("--tls-private-key-file={}", pki("apiserver.key")),
+        format!("--tls-min-version={MIN_VERSION}"),
+        format!("--tls-cipher-suites={}", CIPHER_SUITES.join(",")),
         format!("--kubelet-certificate-authority={}", pki("kubelet-serving-ca.crt")),
         format!("--kubelet-client-certificate={}", pki("apiserver-kubelet-client.crt")),
         format!("--kubelet-client-key={}", pki("apiserver-kubelet-client.key")),
@@ -161,7 +180,8 @@ pub fn apiserver(api: &ApiServerUnit<'_>) -> String {
         notify: true,
         after: "network-online.target etcd.service",
         environment: &[],
-        service: &["LimitNOFILE=1048576"],
+        service: &["LimitNOFILE=1048576", "LogsDirectory=kubernetes", "LogsDirectoryMode=0700"],
+        sandbox: CONFINED,
         command: program("kube-apiserver", "kube-apiserver"),
         arguments: with_gates(arguments, api.feature_gates),
     }
@@ -196,6 +216,7 @@ pub fn controller_manager(manager: &ControllerManager<'_>) -> String {
         format!("--requestheader-client-ca-file={}", pki("front-proxy-ca.crt")),
         format!("--tls-cert-file={}", pki("controller-manager-serving.crt")),
         format!("--tls-private-key-file={}", pki("controller-manager-serving.key")),
+        format!("--tls-min-version={MIN_VERSION}"),
         format!("--cluster-signing-cert-file={}", pki("ca.crt")),
         format!("--cluster-signing-key-file={}", pki("ca.key")),
         "--cluster-signing-duration=8760h".into(),
@@ -218,6 +239,7 @@ pub fn controller_manager(manager: &ControllerManager<'_>) -> String {
         after: "network-online.target kube-apiserver.service",
         environment: &[],
         service: &[],
+        sandbox: CONFINED,
         command: program("kube-controller-manager", "kube-controller-manager"),
         arguments: with_gates(arguments, manager.feature_gates),
     }
@@ -236,6 +258,7 @@ pub fn scheduler(feature_gates: &str) -> String {
         format!("--requestheader-client-ca-file={}", pki("front-proxy-ca.crt")),
         format!("--tls-cert-file={}", pki("scheduler-serving.crt")),
         format!("--tls-private-key-file={}", pki("scheduler-serving.key")),
+        format!("--tls-min-version={MIN_VERSION}"),
         "--leader-elect=true".into(),
         "--profiling=false".into(),
     ];
@@ -245,6 +268,7 @@ pub fn scheduler(feature_gates: &str) -> String {
         after: "network-online.target kube-apiserver.service",
         environment: &[],
         service: &[],
+        sandbox: CONFINED,
         command: program("kube-scheduler", "kube-scheduler"),
         arguments: with_gates(arguments, feature_gates),
     }
@@ -261,6 +285,8 @@ pub fn containerd() -> String {
         after: "network-online.target local-fs.target",
         environment: &[("PATH", &path)],
         service: &["Delegate=yes", "KillMode=process", "LimitNOFILE=1048576", "TasksMax=infinity"],
+        // A container inherits what is denied here, so nothing is.
+        sandbox: &[],
         command: program("containerd", "containerd"),
         arguments: vec!["--config=/etc/containerd/config.toml".into()],
     }
@@ -276,6 +302,8 @@ pub fn kubelet(node: &str, address: Ipv4Addr) -> String {
         after: "network-online.target containerd.service",
         environment: &[("PATH", paths::PATH)],
         service: &["Delegate=yes", "KillMode=process", "LimitNOFILE=1048576"],
+        // It mounts volumes and changes kernel parameters and control groups.
+        sandbox: &[],
         command: program("kubelet", "kubelet"),
         arguments: vec![
             "--config=/var/lib/kubelet/config.yaml".into(),
@@ -298,6 +326,7 @@ pub fn kube_proxy() -> String {
         after: "network-online.target",
         environment: &[("PATH", paths::PATH)],
         service: &["LimitNOFILE=1048576"],
+        sandbox: AGENT,
         command: program("kube-proxy", "kube-proxy"),
         arguments: vec![format!("--config={}", etc("kube-proxy.yaml"))],
     }
@@ -313,6 +342,7 @@ pub fn flannel(node: &str, address: Ipv4Addr) -> String {
         after: "network-online.target",
         environment: &[("NODE_NAME", node), ("PATH", paths::PATH)],
         service: &[],
+        sandbox: AGENT,
         command: program("flannel", "flanneld"),
         arguments: vec![
             "--kube-subnet-mgr".into(),
@@ -325,7 +355,8 @@ pub fn flannel(node: &str, address: Ipv4Addr) -> String {
     .text()
 }
 
-/// `haproxy.service`: it runs the haproxy of the bundle, even if the host has one.
+/// `haproxy.service`: it runs the haproxy of the bundle, even if the host has one. systemd gives it a user of its own without
+/// any privilege.
 #[must_use]
 pub fn haproxy(arch: Arch) -> String {
     Unit {
@@ -333,7 +364,8 @@ pub fn haproxy(arch: Arch) -> String {
         notify: false,
         after: "network-online.target",
         environment: &[],
-        service: &["LimitNOFILE=65536"],
+        service: &["LimitNOFILE=65536", "DynamicUser=yes"],
+        sandbox: CONFINED,
         command: tools::command("haproxy", "usr/sbin/haproxy", arch),
         arguments: vec!["-db".into(), format!("-f {}", etc("haproxy.cfg"))],
     }
@@ -361,6 +393,16 @@ mod tests {
             "{unit}"
         );
         assert!(unit.contains("Type=notify"), "{unit}");
+    }
+
+    #[test]
+    fn programs_of_the_control_plane_cannot_gain_privileges() {
+        let units = [scheduler(""), haproxy(Arch::Amd64), kube_proxy()];
+        for unit in units {
+            assert!(unit.contains("\nNoNewPrivileges=yes\n"), "{unit}");
+        }
+        assert!(haproxy(Arch::Amd64).contains("\nDynamicUser=yes\n"));
+        assert!(!containerd().contains("NoNewPrivileges"), "containers would inherit it");
     }
 
     #[test]
