@@ -30,8 +30,9 @@ impl EncryptionKeys {
     /// Reads the keys, and makes one when there is none.
     pub(crate) fn load_or_create(folder: &Path) -> Result<Self, PkiError> {
         let path = file(folder);
-        let text = keyfile::read_or_create(&path, || Ok::<_, KeyFileError>(format!("key1 {}\n", random_key())))
-            .map_err(|error| error.at(&path))?;
+        let text =
+            keyfile::read_or_create(&path, || Ok::<_, KeyFileError>(format!("key1 {}\n", random_key())))
+                .map_err(|error| error.at(&path))?;
         parse(&text).ok_or_else(|| unreadable(path))
     }
 
@@ -94,7 +95,11 @@ mod tests {
             { "name": "key2", "secret": new }, { "name": "key1", "secret": old },
         ] } });
         assert_eq!(providers(true), json!([secretbox, { "identity": {} }]));
-        assert_eq!(providers(false), json!([{ "identity": {} }, secretbox]), "Secrets are written as they are");
+        assert_eq!(
+            providers(false),
+            json!([{ "identity": {} }, secretbox]),
+            "Secrets are written as they are"
+        );
     }
 
     #[test]

@@ -52,7 +52,7 @@ pub(crate) fn plan(
     let up_to_date = evaluations.iter().filter(|evaluation| evaluation.why.is_none()).count();
     let needed: Vec<bool> = evaluations.iter().map(|evaluation| evaluation.why.is_some()).collect();
     let steps = needed_steps(desired, evaluations, &needed);
-    let generation = context.generation + u64::from(!steps.is_empty());
+    let generation = if steps.is_empty() { context.generation } else { context.next_generation };
     Ok(Plan {
         cluster: context.spec().name.clone(),
         version: context.spec().version,

@@ -9,6 +9,7 @@ use kubeon_wire::Facts;
 use crate::context::{Leaving, ObservedHost, PlanContext};
 use crate::desired::encryption;
 use crate::desired::prepare::{NET_TOOLS, NODE_IMAGES, parts};
+use crate::generation;
 use crate::input::{HostSpec, Intent, Observation, ObservationFailure, Snapshot};
 use crate::kernel_defaults;
 use crate::output::{Note, PlanRefused};
@@ -134,14 +135,22 @@ fn check_hosts<'a>(
     apply_rules(intent, snapshot, rules, &mut refusals, &mut notes);
     let leaving = leaving_workers(intent, snapshot, purpose, &mut refusals, &mut notes);
     refusals.extend(duplicate_names(&hosts, &leaving));
+    let generation =
+        generation::highest(intent, hosts.iter().filter(|host| host.is_master()).map(|host| host.facts));
+    let observed = hosts.iter().map(|host| (host.address(), host.facts));
+    let leaving_facts =
+        leaving.iter().filter_map(|host| Some((host.spec.address, *host.facts.as_ref().ok()?)));
+    refusals.extend(
+        observed
+            .chain(leaving_facts)
+            .filter_map(|(host, facts)| generation::refusal(intent, host, facts, generation)),
+    );
+    let next_generation =
+        generation::next(intent, generation).map_err(|refusal| refusals.push(refusal)).unwrap_or(generation);
     if !refusals.is_empty() || hosts.is_empty() && purpose == Purpose::Apply {
         return Err(PlanRefused { cluster: intent.spec.name.to_string(), refusals, notes });
     }
-    let leaving_facts = leaving.iter().filter_map(|host| host.facts.as_ref().ok()).copied();
-    let claims =
-        hosts.iter().map(|host| host.facts).chain(leaving_facts).filter_map(|facts| facts.claim.as_ref());
-    let generation = claims.map(|claim| claim.generation).max().unwrap_or(0).max(intent.generation);
-    Ok((PlanContext { intent, hosts, leaving, generation }, notes))
+    Ok((PlanContext { intent, hosts, leaving, generation, next_generation }, notes))
 }
 
 /// The leaving workers. An unreachable worker is refused unless the user allows to skip it.

@@ -16,6 +16,7 @@ mod context;
 mod desired;
 mod destroy;
 mod diff;
+mod generation;
 mod hosts;
 pub mod input;
 mod kernel_defaults;

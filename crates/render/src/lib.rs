@@ -10,6 +10,7 @@
 pub mod api_server;
 pub mod config;
 pub mod entrypoint;
+pub mod extra_arguments;
 mod frame;
 pub mod job;
 pub mod manifests;

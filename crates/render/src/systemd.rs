@@ -1,11 +1,13 @@
 //! systemd units. Programs that can report readiness use `Type=notify`, so that `systemctl start` returns when the program is
 //! ready.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::net::Ipv4Addr;
 
 use kubeon_api::Arch;
 
+use crate::extra_arguments::with_extra;
 use crate::paths::{self, AUDIT_LOG, ETCD_DATA, etc, pki, program};
 use crate::sandbox::{AGENT, CONFINED};
 use crate::tls::{CIPHER_SUITES, MIN_VERSION};
@@ -65,7 +67,7 @@ pub struct EtcdMember<'a> {
 
 /// `etcd.service`: a member that uses TLS for clients and peers.
 #[must_use]
-pub fn etcd(member: &EtcdMember<'_>) -> String {
+pub fn etcd(member: &EtcdMember<'_>, extra: &BTreeMap<String, String>) -> String {
     let initial: Vec<String> =
         member.initial.iter().map(|(name, address)| format!("{name}=https://{address}:2380")).collect();
     let address = member.address;
@@ -77,29 +79,32 @@ pub fn etcd(member: &EtcdMember<'_>) -> String {
         service: &["LimitNOFILE=65536", "Nice=-5", "StateDirectory=etcd", "StateDirectoryMode=0700"],
         sandbox: CONFINED,
         command: program("etcd", "etcd"),
-        arguments: vec![
-            format!("--name={}", member.name),
-            format!("--data-dir={ETCD_DATA}"),
-            format!("--listen-client-urls=https://127.0.0.1:2379,https://{address}:2379"),
-            format!("--advertise-client-urls=https://{address}:2379"),
-            format!("--listen-peer-urls=https://{address}:2380"),
-            format!("--initial-advertise-peer-urls=https://{address}:2380"),
-            format!("--initial-cluster={}", initial.join(",")),
-            format!("--initial-cluster-token={}", member.token),
-            "--initial-cluster-state=new".into(),
-            "--client-cert-auth".into(),
-            format!("--trusted-ca-file={}", pki("etcd/ca.crt")),
-            format!("--cert-file={}", pki("etcd/server.crt")),
-            format!("--key-file={}", pki("etcd/server.key")),
-            "--peer-client-cert-auth".into(),
-            format!("--peer-trusted-ca-file={}", pki("etcd/ca.crt")),
-            format!("--peer-cert-file={}", pki("etcd/peer.crt")),
-            format!("--peer-key-file={}", pki("etcd/peer.key")),
-            "--listen-metrics-urls=http://127.0.0.1:2381".into(),
-            "--tls-min-version=TLS1.2".into(),
-            "--feature-gates=InitialCorruptCheck=true".into(),
-            "--watch-progress-notify-interval=5s".into(),
-        ],
+        arguments: with_extra(
+            vec![
+                format!("--name={}", member.name),
+                format!("--data-dir={ETCD_DATA}"),
+                format!("--listen-client-urls=https://127.0.0.1:2379,https://{address}:2379"),
+                format!("--advertise-client-urls=https://{address}:2379"),
+                format!("--listen-peer-urls=https://{address}:2380"),
+                format!("--initial-advertise-peer-urls=https://{address}:2380"),
+                format!("--initial-cluster={}", initial.join(",")),
+                format!("--initial-cluster-token={}", member.token),
+                "--initial-cluster-state=new".into(),
+                "--client-cert-auth".into(),
+                format!("--trusted-ca-file={}", pki("etcd/ca.crt")),
+                format!("--cert-file={}", pki("etcd/server.crt")),
+                format!("--key-file={}", pki("etcd/server.key")),
+                "--peer-client-cert-auth".into(),
+                format!("--peer-trusted-ca-file={}", pki("etcd/ca.crt")),
+                format!("--peer-cert-file={}", pki("etcd/peer.crt")),
+                format!("--peer-key-file={}", pki("etcd/peer.key")),
+                "--listen-metrics-urls=http://127.0.0.1:2381".into(),
+                "--tls-min-version=TLS1.2".into(),
+                "--feature-gates=InitialCorruptCheck=true".into(),
+                "--watch-progress-notify-interval=5s".into(),
+            ],
+            extra,
+        ),
     }
     .text()
 }
@@ -128,7 +133,7 @@ fn with_gates(mut arguments: Vec<String>, feature_gates: &str) -> Vec<String> {
 
 /// `kube-apiserver.service`.
 #[must_use]
-pub fn apiserver(api: &ApiServerUnit<'_>) -> String {
+pub fn apiserver(api: &ApiServerUnit<'_>, extra: &BTreeMap<String, String>) -> String {
     let arguments = vec![
         format!("--advertise-address={}", api.address),
         "--secure-port=6443".into(),
@@ -183,7 +188,7 @@ pub fn apiserver(api: &ApiServerUnit<'_>) -> String {
         service: &["LimitNOFILE=1048576", "LogsDirectory=kubernetes", "LogsDirectoryMode=0700"],
         sandbox: CONFINED,
         command: program("kube-apiserver", "kube-apiserver"),
-        arguments: with_gates(arguments, api.feature_gates),
+        arguments: with_extra(with_gates(arguments, api.feature_gates), extra),
     }
     .text()
 }
@@ -205,7 +210,7 @@ pub struct ControllerManager<'a> {
 
 /// `kube-controller-manager.service`.
 #[must_use]
-pub fn controller_manager(manager: &ControllerManager<'_>) -> String {
+pub fn controller_manager(manager: &ControllerManager<'_>, extra: &BTreeMap<String, String>) -> String {
     let arguments = vec![
         "--bind-address=127.0.0.1".into(),
         format!("--cluster-name={}", manager.cluster),
@@ -241,14 +246,14 @@ pub fn controller_manager(manager: &ControllerManager<'_>) -> String {
         service: &[],
         sandbox: CONFINED,
         command: program("kube-controller-manager", "kube-controller-manager"),
-        arguments: with_gates(arguments, manager.feature_gates),
+        arguments: with_extra(with_gates(arguments, manager.feature_gates), extra),
     }
     .text()
 }
 
 /// `kube-scheduler.service`.
 #[must_use]
-pub fn scheduler(feature_gates: &str) -> String {
+pub fn scheduler(feature_gates: &str, extra: &BTreeMap<String, String>) -> String {
     let arguments = vec![
         "--bind-address=127.0.0.1".into(),
         format!("--kubeconfig={}", etc("scheduler.conf")),
@@ -270,7 +275,7 @@ pub fn scheduler(feature_gates: &str) -> String {
         service: &[],
         sandbox: CONFINED,
         command: program("kube-scheduler", "kube-scheduler"),
-        arguments: with_gates(arguments, feature_gates),
+        arguments: with_extra(with_gates(arguments, feature_gates), extra),
     }
     .text()
 }
@@ -295,7 +300,7 @@ pub fn containerd() -> String {
 
 /// `kubelet.service`.
 #[must_use]
-pub fn kubelet(node: &str, address: Ipv4Addr) -> String {
+pub fn kubelet(node: &str, address: Ipv4Addr, extra: &BTreeMap<String, String>) -> String {
     Unit {
         description: "kubelet, the Kubernetes node agent",
         notify: false,
@@ -305,14 +310,17 @@ pub fn kubelet(node: &str, address: Ipv4Addr) -> String {
         // It mounts volumes and changes kernel parameters and control groups.
         sandbox: &[],
         command: program("kubelet", "kubelet"),
-        arguments: vec![
-            "--config=/var/lib/kubelet/config.yaml".into(),
-            format!("--kubeconfig={}", etc("kubelet.conf")),
-            format!("--bootstrap-kubeconfig={}", etc("bootstrap-kubelet.conf")),
-            "--cert-dir=/var/lib/kubelet/pki".into(),
-            format!("--hostname-override={node}"),
-            format!("--node-ip={address}"),
-        ],
+        arguments: with_extra(
+            vec![
+                "--config=/var/lib/kubelet/config.yaml".into(),
+                format!("--kubeconfig={}", etc("kubelet.conf")),
+                format!("--bootstrap-kubeconfig={}", etc("bootstrap-kubelet.conf")),
+                "--cert-dir=/var/lib/kubelet/pki".into(),
+                format!("--hostname-override={node}"),
+                format!("--node-ip={address}"),
+            ],
+            extra,
+        ),
     }
     .text()
 }
@@ -382,12 +390,10 @@ mod tests {
             ("h1".to_owned(), Ipv4Addr::new(10, 0, 0, 1)),
             ("h2".to_owned(), Ipv4Addr::new(10, 0, 0, 2)),
         ];
-        let unit = etcd(&EtcdMember {
-            name: "h1",
-            address: Ipv4Addr::new(10, 0, 0, 1),
-            initial: &initial,
-            token: "t",
-        });
+        let unit = etcd(
+            &EtcdMember { name: "h1", address: Ipv4Addr::new(10, 0, 0, 1), initial: &initial, token: "t" },
+            &BTreeMap::new(),
+        );
         assert!(
             unit.contains("--initial-cluster=h1=https://10.0.0.1:2380,h2=https://10.0.0.2:2380 \\\n"),
             "{unit}"
@@ -397,7 +403,7 @@ mod tests {
 
     #[test]
     fn programs_of_the_control_plane_cannot_gain_privileges() {
-        let units = [scheduler(""), haproxy(Arch::Amd64), kube_proxy()];
+        let units = [scheduler("", &BTreeMap::new()), haproxy(Arch::Amd64), kube_proxy()];
         for unit in units {
             assert!(unit.contains("\nNoNewPrivileges=yes\n"), "{unit}");
         }
@@ -407,7 +413,7 @@ mod tests {
 
     #[test]
     fn leaves_feature_gates_out_when_there_are_none() {
-        assert!(!scheduler("").contains("feature-gates"));
-        assert!(scheduler("A=true").contains("--feature-gates=A=true"));
+        assert!(!scheduler("", &BTreeMap::new()).contains("feature-gates"));
+        assert!(scheduler("A=true", &BTreeMap::new()).contains("--feature-gates=A=true"));
     }
 }

@@ -153,13 +153,16 @@ fn configuration(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> DesiredS
 fn apiserver(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> DesiredStep {
     let spec = context.spec();
     let service_cidr = spec.settings.service_cidr.to_string();
-    let unit = systemd::apiserver(&systemd::ApiServerUnit {
-        address: host.ip(),
-        service_cidr: &service_cidr,
-        node_ports: (spec.settings.node_ports.first(), spec.settings.node_ports.last()),
-        dns_domain: spec.settings.dns_domain.as_str(),
-        feature_gates: &spec.settings.feature_gates,
-    });
+    let unit = systemd::apiserver(
+        &systemd::ApiServerUnit {
+            address: host.ip(),
+            service_cidr: &service_cidr,
+            node_ports: (spec.settings.node_ports.first(), spec.settings.node_ports.last()),
+            dns_domain: spec.settings.dns_domain.as_str(),
+            feature_gates: &spec.settings.feature_gates,
+        },
+        &spec.settings.extra_args.kube_apiserver,
+    );
     let files =
         ["ca.crt", "apiserver.crt", "apiserver-etcd-client.crt", "apiserver-kubelet-client.crt", "sa.pub"];
     Daemon {
@@ -184,18 +187,24 @@ fn apiserver(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> DesiredStep 
 fn controller_manager(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> DesiredStep {
     let spec = context.spec();
     let (pods, services) = (spec.settings.pod_cidr.to_string(), spec.settings.service_cidr.to_string());
-    let unit = systemd::controller_manager(&systemd::ControllerManager {
-        cluster: spec.name.as_str(),
-        pod_cidr: &pods,
-        service_cidr: &services,
-        node_mask_size: spec.settings.node_mask_size,
-        feature_gates: &spec.settings.feature_gates,
-    });
+    let unit = systemd::controller_manager(
+        &systemd::ControllerManager {
+            cluster: spec.name.as_str(),
+            pod_cidr: &pods,
+            service_cidr: &services,
+            node_mask_size: spec.settings.node_mask_size,
+            feature_gates: &spec.settings.feature_gates,
+        },
+        &spec.settings.extra_args.kube_controller_manager,
+    );
     api_client(host, ControlPlaneProgram::ControllerManager, unit)
 }
 
 fn scheduler(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> DesiredStep {
-    let unit = systemd::scheduler(&context.spec().settings.feature_gates);
+    let unit = systemd::scheduler(
+        &context.spec().settings.feature_gates,
+        &context.spec().settings.extra_args.kube_scheduler,
+    );
     api_client(host, ControlPlaneProgram::Scheduler, unit)
 }
 

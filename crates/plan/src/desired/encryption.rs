@@ -25,14 +25,17 @@ fn proof_id(host: &ObservedHost<'_>) -> StepId {
 
 /// Whether the API servers may encrypt: each that exists runs with the key.
 pub(crate) fn encrypts(context: &PlanContext<'_>) -> bool {
-    context.masters().all(|host| !host.has_executed(&apiserver_id(host)) || host.has_executed(&proof_id(host)))
+    context
+        .masters()
+        .all(|host| !host.has_executed(&apiserver_id(host)) || host.has_executed(&proof_id(host)))
 }
 
 /// Writes the encryption configuration. A running API server reads a changed file within a minute, without a restart.
 pub(crate) fn configuration(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> DesiredStep {
     let encrypts = encrypts(context);
     let file = secret(etc("encryption.yaml"), SecretRef::EncryptionConfiguration { encrypts });
-    let title = if encrypts { "let Secrets be encrypted in etcd" } else { "write the key for Secrets in etcd" };
+    let title =
+        if encrypts { "let Secrets be encrypted in etcd" } else { "write the key for Secrets in etcd" };
     DesiredStep::new(host, configuration_id(host), Op::Files { files: vec![file] })
         .title(title)
         .because("Secrets are stored as they are")

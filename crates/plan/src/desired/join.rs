@@ -277,7 +277,7 @@ fn kubelet(context: &PlanContext<'_>, host: &ObservedHost<'_>, steps: &mut Vec<D
         Daemon {
             id: kubelet_id(host),
             unit_name: "kubelet.service",
-            unit: systemd::kubelet(host.name.as_str(), host.ip()),
+            unit: systemd::kubelet(host.name.as_str(), host.ip(), &spec.settings.extra_args.kubelet),
             watches: vec![
                 "/var/lib/kubelet/config.yaml".to_owned(),
                 pki("kubelet-serving.crt"),
