@@ -64,6 +64,12 @@ fn missing_keys(folder: &Path, paths: &[PathBuf], state: &StoredCluster) -> Engi
 
 #[cfg(test)]
 mod tests {
+    use kubeon_plan::sim::cluster;
+    use kubeon_store::Status;
+
+    use super::*;
+    use crate::error::ErrorCategory;
+
     #[test]
     fn the_key_for_secrets_is_made_for_an_old_cluster_and_never_again() {
         let home = tempfile::tempdir().unwrap();
@@ -85,12 +91,6 @@ mod tests {
         }
         assert!(!key.exists(), "Secrets in etcd need the old key");
     }
-
-    use kubeon_plan::sim::cluster;
-    use kubeon_store::Status;
-
-    use super::*;
-    use crate::error::ErrorCategory;
 
     #[test]
     fn missing_keys_are_created_only_before_hosts_were_written_to() {

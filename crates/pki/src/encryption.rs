@@ -81,6 +81,8 @@ fn parse(text: &str) -> Option<EncryptionKeys> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
     use super::*;
 
     #[test]
@@ -115,7 +117,6 @@ mod tests {
         let made = EncryptionKeys::load_or_create(folder.path()).unwrap().0;
         assert_eq!(EncryptionKeys::load_or_create(folder.path()).unwrap().0, made);
         assert_eq!(EncryptionKeys::load(folder.path(), keyfile::read).unwrap().0, made);
-        use std::os::unix::fs::PermissionsExt as _;
         let mode = std::fs::metadata(file(folder.path())).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
     }

@@ -76,9 +76,10 @@ impl ClusterPki {
         let authorities = Authorities::try_new(|ca| Authority::load(folder, ca, read))?;
         let path = folder.join(SERVICE_ACCOUNT);
         let text = read(&path).map_err(|error| KeyFileError::Io(error).at(&path))?;
-        let encryption = match is_missing(&encryption::file(folder)) {
-            true => None,
-            false => Some(EncryptionKeys::load(folder, read)?),
+        let encryption = if is_missing(&encryption::file(folder)) {
+            None
+        } else {
+            Some(EncryptionKeys::load(folder, read)?)
         };
         Self::of(authorities, &text, path, encryption)
     }

@@ -25,7 +25,11 @@ fn claims(snapshot: &mut Snapshot, index: usize, generation: u64) {
 }
 
 fn refusals(error: PlanError) -> Vec<String> {
-    error.refusals().iter().map(|refusal| format!("{} {} {}", refusal.field, refusal.value, refusal.reason)).collect()
+    error
+        .refusals()
+        .iter()
+        .map(|refusal| format!("{} {} {}", refusal.field, refusal.value, refusal.reason))
+        .collect()
 }
 
 #[test]
