@@ -64,6 +64,9 @@ pub(crate) fn parse(output: &str, round: Round) -> Result<Facts, String> {
             "parameter" => add_pair(value, |name, value| {
                 facts.parameters.insert(name, text(value));
             }),
+            "fixed_parameter" if facts.fixed_parameters.len() < MAX_ENTRIES => {
+                facts.fixed_parameters.push(text(value));
+            }
             "nameservers" => facts.nameservers = Some(value.split_whitespace().take(8).map(text).collect()),
             "link" => facts.links.extend(link(value)),
             "route" => facts.routes.extend(route(value)),
@@ -269,6 +272,7 @@ mod tests {
     fn reads_the_facts_for_the_prechecks() {
         let facts = parsed(
             "inodes_free=1000\nproduct_uuid=4c4c\nprogram=nft 0\nprogram=iptables 1\nmodule=overlay 1\nmodule=ip_vs 0\nparameter=net.ipv4.ip_forward 0\n\
+             fixed_parameter=kernel.panic\n\
              fact=canSetParameters true\nnameservers=10.0.0.2 10.0.0.3\nfact=resolvesItself false\nlink=172.30.0.11 eth0 1500\n\
              link=nonsense\nroute=172.30.0.0/24\nroute=10.1.2.3\nroute=default\nlisten=2AF8\n\
              reached=172.30.0.12 6443 refused\nreached=172.30.0.13 10250 silent\nreached=x 1 ?",
@@ -278,6 +282,7 @@ mod tests {
         assert_eq!((facts.programs["nft"], facts.programs["iptables"]), (false, true));
         assert_eq!((facts.modules["overlay"], facts.modules["ip_vs"]), (true, false));
         assert_eq!(facts.parameters["net.ipv4.ip_forward"], "0");
+        assert_eq!(facts.fixed_parameters, ["kernel.panic"]);
         assert_eq!((facts.can_set_parameters, facts.resolves_itself), (Some(true), Some(false)));
         assert_eq!(facts.nameservers.unwrap(), ["10.0.0.2", "10.0.0.3"]);
         assert_eq!((facts.links.len(), facts.links[0].mtu), (1, 1500));

@@ -10,6 +10,11 @@ module() { # in the kernel, or loadable
     has modprobe && modprobe -n -q "$1" 2>/dev/null
 }
 
+kernel_default() { # a parameter on which a kubelet may insist: its name, its file
+    [ -r "/proc/sys/$2" ] && emit "parameter=$1 $(cat "/proc/sys/$2")"
+    [ -w "/proc/sys/$2" ] || emit "fixed_parameter=$1"
+}
+
 host_facts() {
     emit "system=$(uname -s)"
     emit "architecture=$(uname -m)"
@@ -75,6 +80,12 @@ kernel_facts() {
     grep -q -m 1 ' nf_tables_newtable' /proc/kallsyms 2>/dev/null && emit "module=nf_tables 1"
     f=/proc/sys/net/ipv4/ip_forward
     [ -r "$f" ] && emit "parameter=net.ipv4.ip_forward $(cat "$f")"
+    kernel_default vm.overcommit_memory vm/overcommit_memory
+    kernel_default vm.panic_on_oom vm/panic_on_oom
+    kernel_default kernel.panic kernel/panic
+    kernel_default kernel.panic_on_oops kernel/panic_on_oops
+    kernel_default kernel.keys.root_maxkeys kernel/keys/root_maxkeys
+    kernel_default kernel.keys.root_maxbytes kernel/keys/root_maxbytes
     [ -w "$f" ] && emit "fact=canSetParameters true" || emit "fact=canSetParameters false"
 }
 

@@ -30,6 +30,9 @@ pub enum PkiError {
         /// The files, or their folder.
         paths: Vec<PathBuf>,
     },
+    /// The cluster has no key for Secrets in etcd.
+    #[error("the cluster has no key for Secrets in etcd")]
+    NoEncryptionKey,
     /// A certificate authority has expired.
     #[error("the authority in {path} expired on {since}; it cannot sign certificates any more")]
     Expired {

@@ -13,6 +13,7 @@
 //! ```
 
 mod authority;
+mod encryption;
 mod error;
 mod keyfile;
 mod kubeconfig;

@@ -215,7 +215,7 @@ fn keys_of_an_existing_cluster_are_read_and_never_replaced() {
     let made = ClusterPki::load_or_create(&secret, 100).unwrap();
     let key = SecretRef::CaKey { ca: CertificateAuthority::Etcd };
     assert_eq!(
-        ClusterPki::load(&secret).unwrap().resolve(&key).unwrap(),
+        ClusterPki::load(&secret, true).unwrap().resolve(&key).unwrap(),
         made.resolve(&key).unwrap(),
         "the complete folder gives the same keys"
     );
@@ -223,14 +223,14 @@ fn keys_of_an_existing_cluster_are_read_and_never_replaced() {
     {
         let (path, kept) = (secret.join(name), folder.path().join("kept"));
         std::fs::rename(&path, &kept).unwrap();
-        let error = ClusterPki::load(&secret).err().unwrap();
+        let error = ClusterPki::load(&secret, true).err().unwrap();
         assert!(matches!(&error, PkiError::Missing { paths } if *paths == [path.clone()]), "{error}");
         let words = error.to_string();
         assert!(words.contains(name) && words.contains("backup") && !path.exists(), "{words}");
         std::fs::rename(&kept, &path).unwrap();
     }
     std::fs::remove_dir_all(&secret).unwrap();
-    let error = ClusterPki::load(&secret).err().unwrap();
+    let error = ClusterPki::load(&secret, true).err().unwrap();
     assert!(matches!(&error, PkiError::Missing { paths } if *paths == [secret.clone()]), "{error}");
     assert!(!secret.exists());
 }
@@ -240,7 +240,7 @@ fn check_reports_the_errors_of_load_and_changes_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let secret = folder.path().join("secret/demo");
     assert!(
-        matches!(ClusterPki::check(&secret), Err(PkiError::Missing { paths }) if paths == [secret.clone()])
+        matches!(ClusterPki::check(&secret, true), Err(PkiError::Missing { paths }) if paths == [secret.clone()])
     );
     assert!(!secret.exists());
     ClusterPki::load_or_create(&secret, 100).unwrap();
@@ -249,14 +249,14 @@ fn check_reports_the_errors_of_load_and_changes_nothing() {
     for path in [&etcd, &secret] {
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
     }
-    ClusterPki::check(&secret).unwrap();
+    ClusterPki::check(&secret, true).unwrap();
     assert_eq!((mode(&etcd), mode(&secret)), (0o755, 0o755));
     std::fs::write(&etcd, "half").unwrap();
-    let error = ClusterPki::check(&secret).unwrap_err().to_string();
+    let error = ClusterPki::check(&secret, true).unwrap_err().to_string();
     assert!(error.contains("ca-etcd.pem is damaged"), "{error}");
     std::fs::remove_file(&etcd).unwrap();
     assert!(
-        matches!(ClusterPki::check(&secret), Err(PkiError::Missing { paths }) if paths == [etcd.clone()])
+        matches!(ClusterPki::check(&secret, true), Err(PkiError::Missing { paths }) if paths == [etcd.clone()])
     );
     assert!(!etcd.exists(), "no new file is created");
 }
@@ -266,10 +266,10 @@ fn an_interrupted_creation_is_completed() {
     let folder = tempfile::tempdir().unwrap();
     let etcd =
         crate::authority::Authority::load_or_create(folder.path(), CertificateAuthority::Etcd, 100).unwrap();
-    assert!(ClusterPki::load(folder.path()).is_err());
+    assert!(ClusterPki::load(folder.path(), true).is_err());
     let made = ClusterPki::load_or_create(folder.path(), 100).unwrap();
     assert_eq!(made.resolve(&SecretRef::CaKey { ca: CertificateAuthority::Etcd }).unwrap(), etcd.key);
-    ClusterPki::load(folder.path()).unwrap();
+    ClusterPki::load(folder.path(), true).unwrap();
 }
 
 #[test]
@@ -288,7 +288,7 @@ fn refuses_a_truncated_file_and_a_key_of_another_certificate() {
         key_of(&whole) + &certificate_of(&other),
     ] {
         std::fs::write(&path, bad).unwrap();
-        for read in [ClusterPki::load_or_create(folder.path(), 100), ClusterPki::load(folder.path())] {
+        for read in [ClusterPki::load_or_create(folder.path(), 100), ClusterPki::load(folder.path(), true)] {
             let error = read.err().unwrap().to_string();
             assert!(error.contains("ca-etcd.pem") && error.contains("backup"), "{error}");
             assert!(!error.contains("BEGIN"), "{error}");

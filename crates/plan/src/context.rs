@@ -23,8 +23,10 @@ pub(crate) struct PlanContext<'a> {
     pub(crate) hosts: Vec<ObservedHost<'a>>,
     /// Leaving workers.
     pub(crate) leaving: Vec<Leaving<'a>>,
-    /// The highest observed generation.
+    /// The highest generation that the saved state and the masters know.
     pub(crate) generation: u64,
+    /// The generation of a plan that changes something.
+    pub(crate) next_generation: u64,
 }
 
 /// A host that was observed and takes part in the plan.

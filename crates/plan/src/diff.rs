@@ -10,6 +10,7 @@ use kubeon_wire::{
 use sha2::{Digest as _, Sha256};
 
 use crate::context::PlanContext;
+use crate::desired::encryption;
 use crate::desired::step::DesiredStep;
 use crate::output::{MissingNeed, Note, Plan, PlanError, PlannedHost, Step};
 use crate::stages::in_parallel;
@@ -51,14 +52,14 @@ pub(crate) fn plan(
     let up_to_date = evaluations.iter().filter(|evaluation| evaluation.why.is_none()).count();
     let needed: Vec<bool> = evaluations.iter().map(|evaluation| evaluation.why.is_some()).collect();
     let steps = needed_steps(desired, evaluations, &needed);
-    let generation = context.generation + u64::from(!steps.is_empty());
+    let generation = if steps.is_empty() { context.generation } else { context.next_generation };
     Ok(Plan {
         cluster: context.spec().name.clone(),
         version: context.spec().version,
         generation,
         hosts: planned_hosts(context, generation),
         steps,
-        continues: context.resets_returning_hosts(),
+        continues: context.resets_returning_hosts() || !encryption::encrypts(context),
         up_to_date,
         facts: hosts.values().map(|host| fact_count(host.facts)).sum(),
         notes,

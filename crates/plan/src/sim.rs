@@ -7,6 +7,7 @@ use std::fmt::Write as _;
 
 use kubeon_api::kubernetes_cluster::{ClusterSettings, DeclaredCluster};
 use kubeon_api::{Arch, HostAddress, HostRole};
+use kubeon_render::config::KERNEL_DEFAULTS;
 use kubeon_render::paths::{KUBELET_BOOTSTRAP, PKI};
 use kubeon_wire::{CertificateFact, Claim, Content, Facts, File, JournalEntry, Op, ResultState, SecretRef};
 use sha2::{Digest as _, Sha256};
@@ -19,6 +20,7 @@ use crate::output::{Plan, PlanError, Step};
 /// Kubernetes.
 #[must_use]
 pub fn bare(hostname: &str) -> Facts {
+    let kernel_defaults = KERNEL_DEFAULTS.iter().map(|&(name, value)| (name.to_owned(), value.to_owned()));
     Facts {
         system: "Linux".to_owned(),
         architecture: "x86_64".to_owned(),
@@ -35,6 +37,7 @@ pub fn bare(hostname: &str) -> Facts {
         is_root: true,
         has_systemd: true,
         package_manager: Some("apt".to_owned()),
+        parameters: kernel_defaults.collect(),
         ..Facts::default()
     }
 }

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use kubeon_api::kubernetes_cluster::UnsupportedSetting;
 use kubeon_api::kubernetes_cluster::defaults::MAX_CA_YEARS;
+use kubeon_api::kubernetes_cluster::{Cni, UnsupportedSetting};
 use kubeon_api::{Refusal, RefusedField as Field, Remedy, Version};
 
 use crate::input::{DesiredCluster, HostSpec, Valid};
@@ -24,6 +24,7 @@ pub fn validate(
     networks(&spec, &mut refusals);
     limits(&spec, &mut refusals);
     refusals.extend(unsupported(&spec));
+    refusals.extend(extra_arguments::refusals(&spec.settings.extra_args));
     let notes = warnings(&spec);
     if refusals.is_empty() {
         return Ok((Valid(spec), notes));
@@ -135,6 +136,9 @@ fn unsupported(spec: &DesiredCluster) -> impl Iterator<Item = Refusal> {
 fn warnings(spec: &DesiredCluster) -> Vec<Note> {
     let mut notes = Vec::new();
     let mut warn = |text: String| notes.push(Note { host: None, text });
+    if spec.settings.cni == Cni::Flannel {
+        warn("flannel enforces no NetworkPolicy: every pod reaches every pod".to_owned());
+    }
     let masters = spec.masters.len();
     if masters > 0 && masters.is_multiple_of(2) {
         warn(format!("{masters} masters tolerate no more failures than {}; use 1, 3 or 5", masters - 1));
@@ -149,5 +153,6 @@ fn warnings(spec: &DesiredCluster) -> Vec<Note> {
     notes
 }
 
+mod extra_arguments;
 #[cfg(test)]
 mod tests;

@@ -7,8 +7,9 @@ use std::net::Ipv4Addr;
 use serde_json::{Value, json};
 
 use crate::paths::{self, CONTAINERD_SOCKET, etc, pki};
+use crate::tls::{CIPHER_SUITES, MIN_VERSION};
 
-fn pretty(value: &Value) -> String {
+pub(crate) fn pretty(value: &Value) -> String {
     format!("{value:#}\n")
 }
 
@@ -100,11 +101,27 @@ pub struct Kubelet<'a> {
     pub max_pods: u32,
     /// Whether the host uses cgroup v2.
     pub cgroup_v2: bool,
+    /// Whether the kubelet refuses kernel parameters with other values instead of changing them.
+    pub protect_kernel_defaults: bool,
     /// Whether the node gets the taint of the control plane, which keeps ordinary pods away.
     pub control_plane_taint: bool,
     /// Feature gates, `Name=true` pairs joined by commas, or empty.
     pub feature_gates: &'a str,
 }
+
+/// The most processes of a pod. Without a limit one pod can use up the process numbers of its node.
+const POD_PIDS_LIMIT: u32 = 4096;
+
+/// The kernel parameters that a kubelet expects, with their values. With `protectKernelDefaults` it does not start when one
+/// of them has another value.
+pub const KERNEL_DEFAULTS: &[(&str, &str)] = &[
+    ("vm.overcommit_memory", "1"),
+    ("vm.panic_on_oom", "0"),
+    ("kernel.panic", "10"),
+    ("kernel.panic_on_oops", "1"),
+    ("kernel.keys.root_maxkeys", "1000000"),
+    ("kernel.keys.root_maxbytes", "25000000"),
+];
 
 /// `/var/lib/kubelet/config.yaml`.
 #[must_use]
@@ -127,9 +144,15 @@ pub fn kubelet(node: &Kubelet<'_>) -> String {
         "containerRuntimeEndpoint": format!("unix://{CONTAINERD_SOCKET}"),
         "evictionHard": { "imagefs.available": "5%", "memory.available": "100Mi", "nodefs.available": "5%", "nodefs.inodesFree": "5%" },
         "maxPods": node.max_pods,
+        "podPidsLimit": POD_PIDS_LIMIT,
+        "protectKernelDefaults": node.protect_kernel_defaults,
+        "readOnlyPort": 0,
         "rotateCertificates": true,
+        "seccompDefault": true,
         "shutdownGracePeriod": "0s",
         "tlsCertFile": pki("kubelet-serving.crt"),
+        "tlsCipherSuites": CIPHER_SUITES,
+        "tlsMinVersion": MIN_VERSION,
         "tlsPrivateKeyFile": pki("kubelet-serving.key"),
     });
     if !node.cgroup_v2 {
@@ -182,19 +205,6 @@ pub fn flannel(pod_cidr: &str, nftables: bool) -> String {
     pretty(&json!({ "Network": pod_cidr, "EnableNFTables": nftables, "Backend": { "Type": "vxlan" } }))
 }
 
-/// `/etc/kubernetes/authentication.yaml`: anonymous requests may read the health endpoints only.
-#[must_use]
-pub fn authentication() -> String {
-    pretty(&json!({
-        "apiVersion": "apiserver.config.k8s.io/v1",
-        "kind": "AuthenticationConfiguration",
-        "anonymous": {
-            "enabled": true,
-            "conditions": [{ "path": "/livez" }, { "path": "/readyz" }, { "path": "/healthz" }],
-        },
-    }))
-}
-
 /// A kubeconfig that contains the paths of certificate and key, so that it contains no secret.
 #[must_use]
 pub fn kubeconfig(server: &str, user: &str, certificate: &str, key: &str) -> String {
@@ -214,7 +224,7 @@ pub fn kubeconfig(server: &str, user: &str, certificate: &str, key: &str) -> Str
 pub fn haproxy(masters: &[(String, Ipv4Addr)]) -> String {
     let mut config = format!(
         "# Written by kubeon. Changes are replaced.\n\
-         global\n  maxconn 8192\n\n\
+         global\n  maxconn 8192\n  ssl-default-server-options ssl-min-ver TLSv1.2\n\n\
          defaults\n  mode tcp\n  timeout connect 1s\n  timeout client 1h\n  timeout server 1h\n  timeout check 700ms\n\
          \x20 retries 3\n  option redispatch 1\n\n\
          frontend api\n  bind 127.0.0.1:6443\n  default_backend masters\n\n\
@@ -240,6 +250,7 @@ mod tests {
             dns_domain: "cluster.local",
             max_pods: 110,
             cgroup_v2,
+            protect_kernel_defaults: true,
             control_plane_taint: false,
             feature_gates: "A=true,B=false",
         };

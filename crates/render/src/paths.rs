@@ -18,6 +18,8 @@ pub const ETC: &str = "/etc/kubernetes";
 pub const KUBELET_BOOTSTRAP: &str = "/var/lib/kubelet/bootstrap/client.crt";
 /// The data of etcd.
 pub const ETCD_DATA: &str = "/var/lib/etcd";
+/// The audit log of the API server. Rotated files are beside it.
+pub const AUDIT_LOG: &str = "/var/log/kubernetes/audit.log";
 /// The socket of containerd.
 pub const CONTAINERD_SOCKET: &str = "/run/containerd/containerd.sock";
 

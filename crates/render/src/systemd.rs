@@ -1,12 +1,16 @@
 //! systemd units. Programs that can report readiness use `Type=notify`, so that `systemctl start` returns when the program is
 //! ready.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::net::Ipv4Addr;
 
 use kubeon_api::Arch;
 
-use crate::paths::{self, ETCD_DATA, etc, pki, program};
+use crate::extra_arguments::with_extra;
+use crate::paths::{self, AUDIT_LOG, ETCD_DATA, etc, pki, program};
+use crate::sandbox::{AGENT, CONFINED};
+use crate::tls::{CIPHER_SUITES, MIN_VERSION};
 use crate::tools;
 
 /// A service unit.
@@ -15,7 +19,10 @@ struct Unit<'a> {
     notify: bool,
     after: &'a str,
     environment: &'a [(&'a str, &'a str)],
+    /// Lines of the section `[Service]`.
     service: &'a [&'a str],
+    /// What systemd denies to the program: further lines of that section.
+    sandbox: &'a [&'a str],
     command: String,
     arguments: Vec<String>,
 }
@@ -37,7 +44,7 @@ impl Unit<'_> {
             let _ = write!(unit, " \\\n  {argument}");
         }
         unit.push_str("\nRestart=always\nRestartSec=1\nTimeoutStartSec=180\n");
-        for line in self.service {
+        for line in self.service.iter().chain(self.sandbox) {
             let _ = writeln!(unit, "{line}");
         }
         unit.push_str("\n[Install]\nWantedBy=multi-user.target\n");
@@ -60,7 +67,7 @@ pub struct EtcdMember<'a> {
 
 /// `etcd.service`: a member that uses TLS for clients and peers.
 #[must_use]
-pub fn etcd(member: &EtcdMember<'_>) -> String {
+pub fn etcd(member: &EtcdMember<'_>, extra: &BTreeMap<String, String>) -> String {
     let initial: Vec<String> =
         member.initial.iter().map(|(name, address)| format!("{name}=https://{address}:2380")).collect();
     let address = member.address;
@@ -69,30 +76,35 @@ pub fn etcd(member: &EtcdMember<'_>) -> String {
         notify: true,
         after: "network-online.target",
         environment: &[],
-        service: &["LimitNOFILE=65536", "Nice=-5"],
+        service: &["LimitNOFILE=65536", "Nice=-5", "StateDirectory=etcd", "StateDirectoryMode=0700"],
+        sandbox: CONFINED,
         command: program("etcd", "etcd"),
-        arguments: vec![
-            format!("--name={}", member.name),
-            format!("--data-dir={ETCD_DATA}"),
-            format!("--listen-client-urls=https://127.0.0.1:2379,https://{address}:2379"),
-            format!("--advertise-client-urls=https://{address}:2379"),
-            format!("--listen-peer-urls=https://{address}:2380"),
-            format!("--initial-advertise-peer-urls=https://{address}:2380"),
-            format!("--initial-cluster={}", initial.join(",")),
-            format!("--initial-cluster-token={}", member.token),
-            "--initial-cluster-state=new".into(),
-            "--client-cert-auth".into(),
-            format!("--trusted-ca-file={}", pki("etcd/ca.crt")),
-            format!("--cert-file={}", pki("etcd/server.crt")),
-            format!("--key-file={}", pki("etcd/server.key")),
-            "--peer-client-cert-auth".into(),
-            format!("--peer-trusted-ca-file={}", pki("etcd/ca.crt")),
-            format!("--peer-cert-file={}", pki("etcd/peer.crt")),
-            format!("--peer-key-file={}", pki("etcd/peer.key")),
-            "--listen-metrics-urls=http://127.0.0.1:2381".into(),
-            "--feature-gates=InitialCorruptCheck=true".into(),
-            "--watch-progress-notify-interval=5s".into(),
-        ],
+        arguments: with_extra(
+            vec![
+                format!("--name={}", member.name),
+                format!("--data-dir={ETCD_DATA}"),
+                format!("--listen-client-urls=https://127.0.0.1:2379,https://{address}:2379"),
+                format!("--advertise-client-urls=https://{address}:2379"),
+                format!("--listen-peer-urls=https://{address}:2380"),
+                format!("--initial-advertise-peer-urls=https://{address}:2380"),
+                format!("--initial-cluster={}", initial.join(",")),
+                format!("--initial-cluster-token={}", member.token),
+                "--initial-cluster-state=new".into(),
+                "--client-cert-auth".into(),
+                format!("--trusted-ca-file={}", pki("etcd/ca.crt")),
+                format!("--cert-file={}", pki("etcd/server.crt")),
+                format!("--key-file={}", pki("etcd/server.key")),
+                "--peer-client-cert-auth".into(),
+                format!("--peer-trusted-ca-file={}", pki("etcd/ca.crt")),
+                format!("--peer-cert-file={}", pki("etcd/peer.crt")),
+                format!("--peer-key-file={}", pki("etcd/peer.key")),
+                "--listen-metrics-urls=http://127.0.0.1:2381".into(),
+                "--tls-min-version=TLS1.2".into(),
+                "--feature-gates=InitialCorruptCheck=true".into(),
+                "--watch-progress-notify-interval=5s".into(),
+            ],
+            extra,
+        ),
     }
     .text()
 }
@@ -121,7 +133,7 @@ fn with_gates(mut arguments: Vec<String>, feature_gates: &str) -> Vec<String> {
 
 /// `kube-apiserver.service`.
 #[must_use]
-pub fn apiserver(api: &ApiServerUnit<'_>) -> String {
+pub fn apiserver(api: &ApiServerUnit<'_>, extra: &BTreeMap<String, String>) -> String {
     let arguments = vec![
         format!("--advertise-address={}", api.address),
         "--secure-port=6443".into(),
@@ -129,15 +141,27 @@ pub fn apiserver(api: &ApiServerUnit<'_>) -> String {
         format!("--etcd-cafile={}", pki("etcd/ca.crt")),
         format!("--etcd-certfile={}", pki("apiserver-etcd-client.crt")),
         format!("--etcd-keyfile={}", pki("apiserver-etcd-client.key")),
+        format!("--encryption-provider-config={}", etc("encryption.yaml")),
+        "--encryption-provider-config-automatic-reload=true".into(),
         format!("--service-cluster-ip-range={}", api.service_cidr),
         format!("--service-node-port-range={}-{}", api.node_ports.0, api.node_ports.1),
         "--authorization-mode=Node,RBAC".into(),
-        "--enable-admission-plugins=NodeRestriction".into(),
+        "--enable-admission-plugins=NodeRestriction,DenyServiceExternalIPs".into(),
+        format!("--admission-control-config-file={}", etc("admission.yaml")),
+        format!("--audit-policy-file={}", etc("audit-policy.yaml")),
+        format!("--audit-log-path={AUDIT_LOG}"),
+        // At most 100 MB before a rotation, ten rotated files, each for at most 30 days.
+        "--audit-log-maxsize=100".into(),
+        "--audit-log-maxbackup=10".into(),
+        "--audit-log-maxage=30".into(),
+        "--audit-log-compress=true".into(),
         "--allow-privileged=true".into(),
         format!("--authentication-config={}", etc("authentication.yaml")),
         format!("--client-ca-file={}", pki("ca.crt")),
         format!("--tls-cert-file={}", pki("apiserver.crt")),
         format!("--tls-private-key-file={}", pki("apiserver.key")),
+        format!("--tls-min-version={MIN_VERSION}"),
+        format!("--tls-cipher-suites={}", CIPHER_SUITES.join(",")),
         format!("--kubelet-certificate-authority={}", pki("kubelet-serving-ca.crt")),
         format!("--kubelet-client-certificate={}", pki("apiserver-kubelet-client.crt")),
         format!("--kubelet-client-key={}", pki("apiserver-kubelet-client.key")),
@@ -161,9 +185,10 @@ pub fn apiserver(api: &ApiServerUnit<'_>) -> String {
         notify: true,
         after: "network-online.target etcd.service",
         environment: &[],
-        service: &["LimitNOFILE=1048576"],
+        service: &["LimitNOFILE=1048576", "LogsDirectory=kubernetes", "LogsDirectoryMode=0700"],
+        sandbox: CONFINED,
         command: program("kube-apiserver", "kube-apiserver"),
-        arguments: with_gates(arguments, api.feature_gates),
+        arguments: with_extra(with_gates(arguments, api.feature_gates), extra),
     }
     .text()
 }
@@ -185,7 +210,7 @@ pub struct ControllerManager<'a> {
 
 /// `kube-controller-manager.service`.
 #[must_use]
-pub fn controller_manager(manager: &ControllerManager<'_>) -> String {
+pub fn controller_manager(manager: &ControllerManager<'_>, extra: &BTreeMap<String, String>) -> String {
     let arguments = vec![
         "--bind-address=127.0.0.1".into(),
         format!("--cluster-name={}", manager.cluster),
@@ -196,6 +221,7 @@ pub fn controller_manager(manager: &ControllerManager<'_>) -> String {
         format!("--requestheader-client-ca-file={}", pki("front-proxy-ca.crt")),
         format!("--tls-cert-file={}", pki("controller-manager-serving.crt")),
         format!("--tls-private-key-file={}", pki("controller-manager-serving.key")),
+        format!("--tls-min-version={MIN_VERSION}"),
         format!("--cluster-signing-cert-file={}", pki("ca.crt")),
         format!("--cluster-signing-key-file={}", pki("ca.key")),
         "--cluster-signing-duration=8760h".into(),
@@ -218,15 +244,16 @@ pub fn controller_manager(manager: &ControllerManager<'_>) -> String {
         after: "network-online.target kube-apiserver.service",
         environment: &[],
         service: &[],
+        sandbox: CONFINED,
         command: program("kube-controller-manager", "kube-controller-manager"),
-        arguments: with_gates(arguments, manager.feature_gates),
+        arguments: with_extra(with_gates(arguments, manager.feature_gates), extra),
     }
     .text()
 }
 
 /// `kube-scheduler.service`.
 #[must_use]
-pub fn scheduler(feature_gates: &str) -> String {
+pub fn scheduler(feature_gates: &str, extra: &BTreeMap<String, String>) -> String {
     let arguments = vec![
         "--bind-address=127.0.0.1".into(),
         format!("--kubeconfig={}", etc("scheduler.conf")),
@@ -236,6 +263,7 @@ pub fn scheduler(feature_gates: &str) -> String {
         format!("--requestheader-client-ca-file={}", pki("front-proxy-ca.crt")),
         format!("--tls-cert-file={}", pki("scheduler-serving.crt")),
         format!("--tls-private-key-file={}", pki("scheduler-serving.key")),
+        format!("--tls-min-version={MIN_VERSION}"),
         "--leader-elect=true".into(),
         "--profiling=false".into(),
     ];
@@ -245,8 +273,9 @@ pub fn scheduler(feature_gates: &str) -> String {
         after: "network-online.target kube-apiserver.service",
         environment: &[],
         service: &[],
+        sandbox: CONFINED,
         command: program("kube-scheduler", "kube-scheduler"),
-        arguments: with_gates(arguments, feature_gates),
+        arguments: with_extra(with_gates(arguments, feature_gates), extra),
     }
     .text()
 }
@@ -261,6 +290,8 @@ pub fn containerd() -> String {
         after: "network-online.target local-fs.target",
         environment: &[("PATH", &path)],
         service: &["Delegate=yes", "KillMode=process", "LimitNOFILE=1048576", "TasksMax=infinity"],
+        // A container inherits what is denied here, so nothing is.
+        sandbox: &[],
         command: program("containerd", "containerd"),
         arguments: vec!["--config=/etc/containerd/config.toml".into()],
     }
@@ -269,22 +300,27 @@ pub fn containerd() -> String {
 
 /// `kubelet.service`.
 #[must_use]
-pub fn kubelet(node: &str, address: Ipv4Addr) -> String {
+pub fn kubelet(node: &str, address: Ipv4Addr, extra: &BTreeMap<String, String>) -> String {
     Unit {
         description: "kubelet, the Kubernetes node agent",
         notify: false,
         after: "network-online.target containerd.service",
         environment: &[("PATH", paths::PATH)],
         service: &["Delegate=yes", "KillMode=process", "LimitNOFILE=1048576"],
+        // It mounts volumes and changes kernel parameters and control groups.
+        sandbox: &[],
         command: program("kubelet", "kubelet"),
-        arguments: vec![
-            "--config=/var/lib/kubelet/config.yaml".into(),
-            format!("--kubeconfig={}", etc("kubelet.conf")),
-            format!("--bootstrap-kubeconfig={}", etc("bootstrap-kubelet.conf")),
-            "--cert-dir=/var/lib/kubelet/pki".into(),
-            format!("--hostname-override={node}"),
-            format!("--node-ip={address}"),
-        ],
+        arguments: with_extra(
+            vec![
+                "--config=/var/lib/kubelet/config.yaml".into(),
+                format!("--kubeconfig={}", etc("kubelet.conf")),
+                format!("--bootstrap-kubeconfig={}", etc("bootstrap-kubelet.conf")),
+                "--cert-dir=/var/lib/kubelet/pki".into(),
+                format!("--hostname-override={node}"),
+                format!("--node-ip={address}"),
+            ],
+            extra,
+        ),
     }
     .text()
 }
@@ -298,6 +334,7 @@ pub fn kube_proxy() -> String {
         after: "network-online.target",
         environment: &[("PATH", paths::PATH)],
         service: &["LimitNOFILE=1048576"],
+        sandbox: AGENT,
         command: program("kube-proxy", "kube-proxy"),
         arguments: vec![format!("--config={}", etc("kube-proxy.yaml"))],
     }
@@ -313,6 +350,7 @@ pub fn flannel(node: &str, address: Ipv4Addr) -> String {
         after: "network-online.target",
         environment: &[("NODE_NAME", node), ("PATH", paths::PATH)],
         service: &[],
+        sandbox: AGENT,
         command: program("flannel", "flanneld"),
         arguments: vec![
             "--kube-subnet-mgr".into(),
@@ -325,7 +363,8 @@ pub fn flannel(node: &str, address: Ipv4Addr) -> String {
     .text()
 }
 
-/// `haproxy.service`: it runs the haproxy of the bundle, even if the host has one.
+/// `haproxy.service`: it runs the haproxy of the bundle, even if the host has one. systemd gives it a user of its own without
+/// any privilege.
 #[must_use]
 pub fn haproxy(arch: Arch) -> String {
     Unit {
@@ -333,7 +372,8 @@ pub fn haproxy(arch: Arch) -> String {
         notify: false,
         after: "network-online.target",
         environment: &[],
-        service: &["LimitNOFILE=65536"],
+        service: &["LimitNOFILE=65536", "DynamicUser=yes"],
+        sandbox: CONFINED,
         command: tools::command("haproxy", "usr/sbin/haproxy", arch),
         arguments: vec!["-db".into(), format!("-f {}", etc("haproxy.cfg"))],
     }
@@ -350,12 +390,10 @@ mod tests {
             ("h1".to_owned(), Ipv4Addr::new(10, 0, 0, 1)),
             ("h2".to_owned(), Ipv4Addr::new(10, 0, 0, 2)),
         ];
-        let unit = etcd(&EtcdMember {
-            name: "h1",
-            address: Ipv4Addr::new(10, 0, 0, 1),
-            initial: &initial,
-            token: "t",
-        });
+        let unit = etcd(
+            &EtcdMember { name: "h1", address: Ipv4Addr::new(10, 0, 0, 1), initial: &initial, token: "t" },
+            &BTreeMap::new(),
+        );
         assert!(
             unit.contains("--initial-cluster=h1=https://10.0.0.1:2380,h2=https://10.0.0.2:2380 \\\n"),
             "{unit}"
@@ -364,8 +402,18 @@ mod tests {
     }
 
     #[test]
+    fn programs_of_the_control_plane_cannot_gain_privileges() {
+        let units = [scheduler("", &BTreeMap::new()), haproxy(Arch::Amd64), kube_proxy()];
+        for unit in units {
+            assert!(unit.contains("\nNoNewPrivileges=yes\n"), "{unit}");
+        }
+        assert!(haproxy(Arch::Amd64).contains("\nDynamicUser=yes\n"));
+        assert!(!containerd().contains("NoNewPrivileges"), "containers would inherit it");
+    }
+
+    #[test]
     fn leaves_feature_gates_out_when_there_are_none() {
-        assert!(!scheduler("").contains("feature-gates"));
-        assert!(scheduler("A=true").contains("--feature-gates=A=true"));
+        assert!(!scheduler("", &BTreeMap::new()).contains("feature-gates"));
+        assert!(scheduler("A=true", &BTreeMap::new()).contains("--feature-gates=A=true"));
     }
 }

@@ -68,6 +68,8 @@ pub struct Facts {
     pub modules: BTreeMap<String, bool>,
     /// Current values of kernel parameters, by name.
     pub parameters: BTreeMap<String, String>,
+    /// Names of kernel parameters in `parameters` that cannot be set.
+    pub fixed_parameters: Vec<String>,
     /// Whether kernel parameters can be set.
     pub can_set_parameters: Option<bool>,
     /// Name servers in `/etc/resolv.conf`.

@@ -264,6 +264,13 @@ pub enum SecretRef {
     ServiceAccountKey,
     /// The public key of [`SecretRef::ServiceAccountKey`], PEM.
     ServiceAccountPublicKey,
+    /// The `EncryptionConfiguration` of the API servers, with the keys for Secrets in etcd. It is the same on every
+    /// master.
+    EncryptionConfiguration {
+        /// Whether Secrets are written encrypted. Otherwise encrypted Secrets can be read, and Secrets are written as
+        /// they are.
+        encrypts: bool,
+    },
 }
 
 /// The content of a leaf certificate.

@@ -36,6 +36,7 @@ fn three_masters_and_two_workers_survive_each_master() -> Result<()> {
     all_ready(&lab, 5)?;
     assert!(lab.plan(CLUSTER)?.is_empty(), "the plan of a new cluster has no steps");
     workloads(&lab)?;
+    secure_defaults(&lab)?;
     for master in ["h1", "h2", "h3"] {
         survives(&lab, master)?;
     }
@@ -50,6 +51,32 @@ fn three_masters_and_two_workers_survive_each_master() -> Result<()> {
     assert!(tables.contains("table ip kube-proxy"), "created by the bundle's nft: {tables}");
     lab.must(&["destroy", "again", "--yes"])?;
     bare(&lab)
+}
+
+/// Checks on the hosts what no plan shows: Secrets are encrypted in etcd, the audit log is written, daemons run confined.
+fn secure_defaults(lab: &TestLab) -> Result<()> {
+    lab.kubectl(CLUSTER, &["create", "secret", "generic", "sealed", "--from-literal=word=plain"])?;
+    let pki = "/etc/kubernetes/pki/etcd";
+    let read = format!(
+        "etcdctl --endpoints=https://127.0.0.1:2379 --cacert={pki}/ca.crt --cert={pki}/healthcheck-client.crt \
+         --key={pki}/healthcheck-client.key get /registry/secrets/default/sealed --print-value-only | head -c 26"
+    );
+    assert_eq!(lab.on("h2", &read)?, "k8s:enc:secretbox:v1:key1:");
+    let recorded = lab.on("h1", "cat /var/log/kubernetes/audit.log | grep -c kube-system || true")?;
+    assert!(recorded.trim().parse::<u32>()? > 0, "the audit log of h1 is empty");
+    let modes = lab.on(
+        "h1",
+        "stat -c %a /etc/kubernetes/*.yaml /etc/kubernetes/*.conf /var/lib/kubelet/config.yaml | sort -u",
+    )?;
+    assert_eq!(modes.trim(), "600");
+    for (host, unit) in [("h1", "etcd"), ("h1", "kube-apiserver"), ("h4", "haproxy")] {
+        let status = format!("cat /proc/$(systemctl show -p MainPID --value {unit})/status");
+        let status = lab.on(host, &status)?;
+        assert!(status.contains("NoNewPrivs:\t1"), "{unit}: {status}");
+        assert!(status.contains("CapEff:\t0000000000000000"), "{unit}: {status}");
+        assert!(unit != "haproxy" || !status.contains("Uid:\t0\t"), "{unit}: {status}");
+    }
+    Ok(())
 }
 
 /// Removes the programs for packet rules from a host. `create` waits for DNS on every host, and DNS is a

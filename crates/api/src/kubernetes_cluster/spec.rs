@@ -4,6 +4,7 @@ use schemars::{JsonSchema, Schema};
 use serde::{Deserialize, Serialize};
 
 use super::choices::{ClusterType, Cni, DeployMode, LoadBalancerMode, ProxyMode};
+use super::extra_args::ExtraArgs;
 use super::nodes::NodeList;
 use super::timeout::TimeoutMins;
 use super::{rules, unset};
@@ -101,6 +102,9 @@ pub struct DeclaredCluster {
     /// Certificates.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub certificates: Option<Certificates>,
+    /// Further arguments of the Kubernetes programs. Arguments that kubeon sets itself are refused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub extra_args: Option<ExtraArgs>,
 }
 
 fn finish_cluster(schema: &mut Schema) {

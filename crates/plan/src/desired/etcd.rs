@@ -78,12 +78,10 @@ fn keys(host: &ObservedHost<'_>) -> DesiredStep {
 }
 
 fn member(context: &PlanContext<'_>, host: &ObservedHost<'_>, initial: &[(String, Ipv4Addr)]) -> DesiredStep {
-    let unit = etcd(&EtcdMember {
-        name: host.name.as_str(),
-        address: host.ip(),
-        initial,
-        token: &context.intent.uid,
-    });
+    let unit = etcd(
+        &EtcdMember { name: host.name.as_str(), address: host.ip(), initial, token: &context.intent.uid },
+        &context.spec().settings.extra_args.etcd,
+    );
     Daemon {
         id: member_id(host),
         unit_name: "etcd.service",

@@ -3,6 +3,8 @@
 //! To add a stage, add a module here and an entry to [`STAGES`].
 
 pub(crate) mod control;
+pub(crate) mod control_plane;
+pub(crate) mod encryption;
 pub(crate) mod etcd;
 mod files;
 pub(crate) mod join;

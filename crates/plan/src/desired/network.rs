@@ -7,7 +7,7 @@ use kubeon_render::{config, manifests, systemd};
 use kubeon_wire::{CertificateAuthority, Check, File, Op};
 
 use super::control::rights_id;
-use super::files::{client, pair, plain};
+use super::files::{self, client, pair};
 use super::join::{self, reach_api, ready_id};
 use super::prepare::NET_TOOLS;
 use super::step::{Daemon, DesiredStep, choose};
@@ -71,7 +71,7 @@ fn tools(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> Vec<DesiredStep>
     }
     let selection = choose(context, host, choose_tools_id(host), &[NET_TOOLS], &[]);
     let scripts = network(context.arch(), host.facts.has_nftables);
-    let file = |(path, text): (String, String)| File { mode: 0o755, ..plain(path, text) };
+    let file = |(path, text): (String, String)| File { mode: 0o755, ..files::config(path, text) };
     let files = Op::Files { files: scripts.into_iter().map(file).collect() };
     let install = DesiredStep::new(host, tools_id(host), files)
         .title("install nft and iptables from the bundle")
@@ -85,7 +85,7 @@ fn files(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> DesiredStep {
     let server = context.server(host);
     let mode = host.proxy_mode(spec.settings.proxy_mode);
     let as_user = |file: &str, user: &str, name: &str| {
-        plain(
+        files::config(
             etc(file),
             config::kubeconfig(&server, user, &pki(&format!("{name}.crt")), &pki(&format!("{name}.key"))),
         )
@@ -94,11 +94,11 @@ fn files(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> DesiredStep {
     let mut files = vec![
         as_user("kube-proxy.conf", "system:kube-proxy", "kube-proxy"),
         as_user("flannel.conf", manifests::FLANNEL_USER, "flannel"),
-        plain(
+        files::config(
             etc("kube-proxy.yaml"),
             config::kube_proxy(host.name.as_str(), mode.as_str(), &pod_cidr, host.facts.can_set_conntrack),
         ),
-        plain(etc("flannel.json"), config::flannel(&pod_cidr, mode == ProxyMode::Nftables)),
+        files::config(etc("flannel.json"), config::flannel(&pod_cidr, mode == ProxyMode::Nftables)),
     ];
     files
         .extend(pair(&pki("kube-proxy"), client(CertificateAuthority::Kubernetes, "system:kube-proxy", &[])));

@@ -1,10 +1,10 @@
 //! Stages `prepare` and `artifacts`: the host's kernel, its hosts file, and the parts that it needs.
 
-use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
 use kubeon_api::HostRole;
 use kubeon_api::kubernetes_cluster::LoadBalancer;
+use kubeon_render::config::KERNEL_DEFAULTS;
 use kubeon_wire::{HostsEntry, Op};
 
 use super::step::{DesiredStep, image_part_id, part_id};
@@ -15,8 +15,8 @@ use crate::step_id::StepId;
 
 const MODULES: &[&str] = &["overlay", "br_netfilter", "vxlan", "nf_conntrack"];
 
-/// Kernel parameters of a node. The first one is required: without forwarding there is no pod network. The
-/// others are optional.
+/// Kernel parameters of a node, in addition to those of the kubelet. The first one is required: without
+/// forwarding there is no pod network. The others are optional.
 const PARAMETERS: &[(&str, &str)] = &[
     ("net.ipv4.ip_forward", "1"),
     ("net.bridge.bridge-nf-call-iptables", "1"),
@@ -24,9 +24,6 @@ const PARAMETERS: &[(&str, &str)] = &[
     ("net.core.somaxconn", "32768"),
     ("fs.inotify.max_user_instances", "8192"),
     ("fs.inotify.max_user_watches", "1048576"),
-    ("vm.overcommit_memory", "1"),
-    ("kernel.panic", "10"),
-    ("kernel.panic_on_oops", "1"),
 ];
 
 /// Above this many hosts a hosts file holds the masters and the host itself only.
@@ -67,20 +64,18 @@ pub(crate) fn hosts_id(host: &ObservedHost<'_>) -> StepId {
 pub(crate) fn host(context: &PlanContext<'_>, steps: &mut Vec<DesiredStep>) {
     let shared = shared_names(context);
     for host in &context.hosts {
+        let parameters = || PARAMETERS.iter().chain(KERNEL_DEFAULTS);
         let kernel = Op::Kernel {
             modules: MODULES.iter().map(|&m| m.to_owned()).collect(),
-            parameters: PARAMETERS
-                .iter()
-                .map(|&(k, v)| (k.to_owned(), v.to_owned()))
-                .collect::<BTreeMap<_, _>>(),
-            optional: PARAMETERS[1..].iter().map(|&(k, _)| k.to_owned()).collect(),
+            parameters: parameters().map(|&(k, v)| (k.to_owned(), v.to_owned())).collect(),
+            optional: parameters().skip(1).map(|&(k, _)| k.to_owned()).collect(),
         };
         steps.push(
             DesiredStep::new(host, kernel_id(host), kernel)
                 .title(format!(
                     "load {} kernel modules, set {} parameters, swap off",
                     MODULES.len(),
-                    PARAMETERS.len()
+                    parameters().count()
                 ))
                 .because("the host is not prepared"),
         );

@@ -10,10 +10,32 @@ fn subjects(spec: DesiredCluster) -> Vec<String> {
 }
 
 #[test]
-fn accepts_a_plain_cluster_without_warnings() {
+fn arguments_that_kubeon_sets_are_refused_by_name() {
+    let mut with_extra = spec(&["172.30.0.11"], &[]);
+    let arguments = |pairs: &[(&str, &str)]| {
+        pairs.iter().map(|&(name, value)| (name.to_owned(), value.to_owned())).collect()
+    };
+    with_extra.settings.extra_args.kube_apiserver =
+        arguments(&[("audit-log-maxage", "1"), ("event-ttl", "2h"), ("--v", "4")]);
+    with_extra.settings.extra_args.kubelet =
+        arguments(&[("max-pods", "5"), ("v", "2"), ("image-gc", "a\nb")]);
+    assert_eq!(
+        subjects(with_extra),
+        [
+            "setting spec.cluster.extraArgs.kubeApiserver.--v",
+            "setting spec.cluster.extraArgs.kubeApiserver.audit-log-maxage",
+            "setting spec.cluster.extraArgs.kubelet.image-gc",
+            "setting spec.cluster.extraArgs.kubelet.max-pods",
+        ]
+    );
+}
+
+#[test]
+fn a_plain_cluster_is_accepted_with_the_warning_about_flannel() {
     let (_, notes) =
         validate(spec(&["172.30.0.11"], &["172.30.0.12"]), &["v1.36.3".parse().unwrap()]).unwrap();
-    assert!(notes.is_empty(), "{notes:?}");
+    let texts: Vec<_> = notes.iter().map(|note| note.text.as_str()).collect();
+    assert_eq!(texts, ["flannel enforces no NetworkPolicy: every pod reaches every pod"]);
 }
 
 #[test]

@@ -75,6 +75,27 @@ fn an_external_load_balancer_is_checked_from_every_worker() {
     golden("external-load-balancer", &run_to_completion(&desired, &mut snapshot, 3));
 }
 
+/// The cluster was made by a program that did not encrypt Secrets.
+#[test]
+fn every_api_server_of_an_existing_cluster_has_the_key_before_any_encrypts() {
+    let (intent, mut snapshot) = (intent(3, 0), bare_hosts(3));
+    run_to_completion(&intent, &mut snapshot, 1);
+    for index in 0..3 {
+        edit(&mut snapshot, index, |facts| {
+            let newer = ["control/encryption@", "control/decrypts@"];
+            facts.journal.retain(|entry| !newer.iter().any(|id| entry.id.starts_with(id)));
+            let api = facts.journal.iter_mut().filter(|entry| entry.id.starts_with("control/apiserver@"));
+            api.for_each(|entry| entry.digest = "older".to_owned());
+        });
+    }
+    let first = plan(&intent, &snapshot).unwrap();
+    assert_eq!(lint(&first, &snapshot), []);
+    assert!(first.continues, "another plan encrypts");
+    let second: StepId = "control/apiserver@h2".parse().unwrap();
+    assert!(step(&first, "control/apiserver@h3").needs.contains(&second), "one after the other");
+    golden("encrypt-existing", &run_to_completion(&intent, &mut snapshot, 3));
+}
+
 #[test]
 fn a_rerun_has_nothing_to_do() {
     let (intent, mut snapshot) = (intent(3, 2), bare_hosts(5));
