@@ -56,6 +56,7 @@ impl fmt::Display for HostKind {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::LabRemedy;
     use crate::{VmOs, VmProfile};
 
     fn vm(os: VmOs, profiles: &[VmProfile]) -> HostKind {
@@ -69,8 +70,9 @@ mod tests {
         assert_eq!(HostKind::resolve(&lab, Some(&debian), None).unwrap(), debian);
         assert_eq!(HostKind::resolve(&lab, Some(&debian), Some(&debian)).unwrap(), debian);
         for other in [HostKind::Namespaces, vm(VmOs::Debian12, &[VmProfile::Ufw]), vm(VmOs::Debian11, &[])] {
-            let error = HostKind::resolve(&lab, Some(&debian), Some(&other)).unwrap_err().to_string();
-            assert!(error.contains("vm debian-11 ufw") && error.contains("lab down"), "{error}");
+            let error = HostKind::resolve(&lab, Some(&debian), Some(&other)).unwrap_err();
+            assert!(error.to_string().contains("vm debian-11 ufw"), "{error}");
+            assert_eq!(error.remedy(), Some(LabRemedy::UseAnotherNameOrRemove { lab: lab.to_string() }));
         }
     }
 }
