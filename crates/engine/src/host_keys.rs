@@ -57,7 +57,7 @@ impl Engine<'_> {
         let known = || -> Result<HostKeys, EngineError> {
             Ok(self.known(cluster, policy, &files)?.with_password_hosts(logins.password_hosts()))
         };
-        let questions = match policy {
+        let questions: Vec<HostAddress> = match policy {
             HostKeyPolicy::Pinned => logins.logins.keys().copied().collect(),
             // A person must confirm the keys of these hosts.
             HostKeyPolicy::AcceptNew => logins.password_hosts().collect(),

@@ -185,7 +185,7 @@ fn files_are_private_even_if_they_were_readable_before() {
     let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
     assert_eq!(mode(&secret), 0o700);
     let files: Vec<_> = std::fs::read_dir(&secret).unwrap().map(|entry| entry.unwrap().path()).collect();
-    assert_eq!(files.len(), 5, "{files:?}");
+    assert_eq!(files.len(), 6, "{files:?}");
     assert!(files.iter().all(|file| mode(file) == 0o600));
 }
 
@@ -199,13 +199,14 @@ fn concurrent_creation_gives_the_same_keys() {
                     let pki = ClusterPki::load_or_create(folder.path(), 100).unwrap();
                     pki.resolve(&SecretRef::CaKey { ca: CertificateAuthority::Etcd }).unwrap()
                         + &pki.resolve(&SecretRef::ServiceAccountKey).unwrap()
+                        + &pki.resolve(&SecretRef::EncryptionConfiguration { encrypts: true }).unwrap()
                 })
             })
             .collect();
         makers.into_iter().map(|maker| maker.join().unwrap()).collect()
     });
     assert_eq!(keys.len(), 1);
-    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 5);
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 6);
 }
 
 #[test]
@@ -219,8 +220,14 @@ fn keys_of_an_existing_cluster_are_read_and_never_replaced() {
         made.resolve(&key).unwrap(),
         "the complete folder gives the same keys"
     );
-    for name in ["ca-kubernetes.pem", "ca-etcd.pem", "ca-front-proxy.pem", "ca-kubelet-serving.pem", "sa.pem"]
-    {
+    for name in [
+        "ca-kubernetes.pem",
+        "ca-etcd.pem",
+        "ca-front-proxy.pem",
+        "ca-kubelet-serving.pem",
+        "sa.pem",
+        "encryption.keys",
+    ] {
         let (path, kept) = (secret.join(name), folder.path().join("kept"));
         std::fs::rename(&path, &kept).unwrap();
         let error = ClusterPki::load(&secret, true).err().unwrap();

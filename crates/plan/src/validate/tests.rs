@@ -116,5 +116,5 @@ fn certificate_authorities_are_valid_for_1_to_100_years() {
 fn warns_about_an_even_number_of_masters() {
     let (_, notes) =
         validate(spec(&["172.30.0.11", "172.30.0.12"], &[]), &["v1.36.3".parse().unwrap()]).unwrap();
-    assert_eq!(notes[0].text, "2 masters tolerate no more failures than 1; use 1, 3 or 5");
+    assert_eq!(notes[1].text, "2 masters tolerate no more failures than 1; use 1, 3 or 5");
 }
