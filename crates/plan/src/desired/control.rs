@@ -9,7 +9,6 @@ use kubeon_wire::{CertificateAuthority, Check, File, Leaf, Op, SecretRef, Usage}
 
 use super::etcd::member_id;
 use super::files::{authority, client, pair, plain, secret, server};
-use super::prepare::hosts_id;
 use super::step::{Daemon, DesiredStep, choose};
 use crate::context::{ObservedHost, PlanContext};
 use crate::stage_name::StageName;
@@ -69,6 +68,11 @@ pub(crate) fn apiserver_id(host: &ObservedHost<'_>) -> StepId {
     ControlPlaneProgram::ApiServer.id(host)
 }
 
+/// Whether the step runs an API server.
+pub(crate) fn is_apiserver(id: &StepId) -> bool {
+    id.stage() == STAGE && id.what() == ControlPlaneProgram::ApiServer.short_name()
+}
+
 /// The step that runs the controller manager of a host.
 pub(crate) fn controller_manager_id(host: &ObservedHost<'_>) -> StepId {
     ControlPlaneProgram::ControllerManager.id(host)
@@ -96,11 +100,17 @@ fn choose_id(host: &ObservedHost<'_>) -> StepId {
     host.id(STAGE, "choose")
 }
 
-/// Keys, configuration, programs and services of every master.
+/// Keys, configuration, programs and services of every master. Existing API servers are changed one after
+/// another, and each must be ready before the next one gets new keys.
 pub(crate) fn plane(context: &PlanContext<'_>, steps: &mut Vec<DesiredStep>) {
     let mut before: Vec<StepId> = Vec::new();
     for host in context.masters() {
-        steps.push(keys(context, host));
+        let mut keys = keys(context, host);
+        // A running API server uses new certificates at once, without a restart.
+        if host.has_executed(&keys.id) {
+            keys.needs.extend_from_slice(&before);
+        }
+        steps.push(keys);
         steps.push(configuration(context, host));
         steps.push(programs(context, host));
         let mut api = apiserver(context, host);
@@ -160,7 +170,8 @@ fn keys(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> DesiredStep {
         .because("the control plane has no keys")
 }
 
-/// The certificate of the API server, for every name and address by which clients may reach it.
+/// The certificate of the API server, for every name and address by which clients may reach this API server.
+/// The addresses of the other masters are not among them: a new master changes no other certificate.
 fn api_leaf(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> Leaf {
     let spec = context.spec();
     let mut leaf = server(CertificateAuthority::Kubernetes, "kube-apiserver", host, Usage::Server);
@@ -169,7 +180,6 @@ fn api_leaf(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> Leaf {
     leaf.dns_names.push(spec.settings.api_domain.to_string());
     leaf.dns_names.push(format!("{}.{}", spec.name, spec.settings.api_domain));
     leaf.addresses.push(context.service_api());
-    leaf.addresses.extend(context.masters().map(ObservedHost::ip));
     leaf.addresses.extend(spec.settings.load_balancer.external().map(|(address, _)| address));
     for san in &spec.settings.cert_sans {
         match san.ip() {
@@ -183,19 +193,19 @@ fn api_leaf(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> Leaf {
 }
 
 fn configuration(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> DesiredStep {
-    let as_user = |file: &str, user: &str, name: &str, server: &str| -> File {
-        let text =
-            config::kubeconfig(server, user, &pki(&format!("{name}.crt")), &pki(&format!("{name}.key")));
-        plain(etc(file), text)
-    };
     // These programs use the API server of their own host, because they must not be newer than their API
     // server.
-    let local_api = "https://127.0.0.1:6443";
+    let server = context.server(host);
+    let as_user = |file: &str, user: &str, name: &str| -> File {
+        let text =
+            config::kubeconfig(&server, user, &pki(&format!("{name}.crt")), &pki(&format!("{name}.key")));
+        plain(etc(file), text)
+    };
     let files = vec![
         plain(etc("authentication.yaml"), config::authentication()),
-        as_user("controller-manager.conf", "system:kube-controller-manager", "controller-manager", local_api),
-        as_user("scheduler.conf", "system:kube-scheduler", "scheduler", local_api),
-        as_user("admin.conf", "kubernetes-admin", "admin", &context.server(host)),
+        as_user("controller-manager.conf", "system:kube-controller-manager", "controller-manager"),
+        as_user("scheduler.conf", "system:kube-scheduler", "scheduler"),
+        as_user("admin.conf", "kubernetes-admin", "admin"),
     ];
     DesiredStep::new(host, config_id(host), Op::Files { files })
         .title("write the control plane's configuration")
@@ -228,7 +238,7 @@ fn apiserver(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> DesiredStep 
     .into_step(host)
     .title(format!("start kube-apiserver {}", spec.version))
     .because("/readyz does not answer")
-    .needs([hosts_id(host), member_id(host)])
+    .needs([member_id(host)])
     .reads([keys_id(host), config_id(host), choose_id(host)])
 }
 

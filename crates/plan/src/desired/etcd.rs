@@ -7,7 +7,7 @@ use kubeon_render::systemd::{EtcdMember, etcd};
 use kubeon_wire::{CertificateAuthority, Check, Op, Usage};
 
 use super::files::{authority, client, pair, server};
-use super::prepare::{hosts_id, kernel_id};
+use super::prepare::kernel_id;
 use super::step::{Daemon, DesiredStep, choose};
 use crate::context::{ObservedHost, PlanContext};
 use crate::quorum::{self, Quorum, quorum};
@@ -98,7 +98,7 @@ fn member(context: &PlanContext<'_>, host: &ObservedHost<'_>, initial: &[(String
     .into_step(host)
     .title(format!("start etcd member {}", host.name))
     .because("no member exists")
-    .needs([kernel_id(host), hosts_id(host)])
+    .needs([kernel_id(host)])
     .reads([keys_id(host), choose_id(host)])
 }
 

@@ -101,7 +101,10 @@ fn choose_kubelet_id(host: &ObservedHost<'_>) -> StepId {
 
 /// The steps after which the programs of a host reach the API server.
 pub(crate) fn reach_api(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> Vec<StepId> {
-    let mut needs = vec![rights_id(context), hosts_id(host)];
+    let mut needs = vec![rights_id(context)];
+    if !host.is_master() && context.workers_use_name() {
+        needs.push(hosts_id(host));
+    }
     match context.spec().settings.load_balancer {
         _ if host.is_master() => needs.push(apiserver_id(host)),
         LoadBalancer::Haproxy => needs.push(haproxy_id(host)),
@@ -275,7 +278,7 @@ fn kubelet(context: &PlanContext<'_>, host: &ObservedHost<'_>, steps: &mut Vec<D
         Daemon {
             id: kubelet_id(host),
             unit_name: "kubelet.service",
-            unit: systemd::kubelet(host.name.as_str(), host.ip()),
+            unit: systemd::kubelet(host.name.as_str(), host.ip(), &context.server(host)),
             watches: vec![
                 "/var/lib/kubelet/config.yaml".to_owned(),
                 pki("kubelet-serving.crt"),
