@@ -274,8 +274,7 @@ pub fn containerd() -> String {
 #[must_use]
 pub fn kubelet(node: &str, address: Ipv4Addr, server: &str) -> String {
     let kubeconfig = etc("kubelet.conf");
-    let set_server =
-        format!("ExecStartPre=-/bin/sed -i \"s|server: .*|server: {server}|\" {kubeconfig}");
+    let set_server = format!("ExecStartPre=-/bin/sed -i \"s|server: .*|server: {server}|\" {kubeconfig}");
     Unit {
         description: "kubelet, the Kubernetes node agent",
         notify: false,

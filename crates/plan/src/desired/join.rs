@@ -12,7 +12,7 @@ use kubeon_wire::{CertificateAuthority, Check, Leaf, Op, Usage};
 
 use super::control::{self, apiserver_id, controller_manager_id, load_balancer_check, rights_id};
 use super::files::{authority, client, pair, plain, server};
-use super::prepare::{NODE_IMAGES, hosts_id, kernel_id};
+use super::prepare::{MASTER_COMMANDS, NODE_IMAGES, RUNTIME_COMMANDS, hosts_id, kernel_id};
 use super::step::{Daemon, DesiredStep, choose, image_part_id};
 use crate::context::{ObservedHost, PlanContext};
 use crate::stage_name::StageName;
@@ -154,7 +154,7 @@ fn runtime(context: &PlanContext<'_>, host: &ObservedHost<'_>, steps: &mut Vec<D
             .because("containerd has no configuration"),
     );
     let parts = ["containerd", "runc", "cni-plugins"];
-    steps.push(choose(context, host, choose_runtime_id(host), &parts, &[("containerd", "ctr")]));
+    steps.push(choose(context, host, choose_runtime_id(host), &parts, RUNTIME_COMMANDS));
     steps.push(
         Daemon {
             id: runtime_id(host),
@@ -271,7 +271,7 @@ fn kubelet(context: &PlanContext<'_>, host: &ObservedHost<'_>, steps: &mut Vec<D
             .title("write the kubelet's configuration")
             .because("the kubelet has no configuration"),
     );
-    let tools: &[(&str, &str)] = if host.is_master() { &[("kubectl", "kubectl")] } else { &[] };
+    let tools = if host.is_master() { MASTER_COMMANDS } else { &[] };
     let parts: &[&'static str] = if host.is_master() { &["kubelet", "kubectl"] } else { &["kubelet"] };
     steps.push(choose(context, host, choose_kubelet_id(host), parts, tools));
     steps.push(

@@ -47,6 +47,22 @@ pub(crate) fn parts(role: &HostRole) -> impl Iterator<Item = &'static str> + use
     first.iter().chain(NODE_PARTS).chain(last).copied()
 }
 
+/// A program of a part: the name of the part, then the name of the program.
+pub(crate) type PartProgram = (&'static str, &'static str);
+
+/// The programs of etcd that people use on a master.
+pub(crate) const ETCD_COMMANDS: &[PartProgram] = &[("etcd", "etcdctl"), ("etcd", "etcdutl")];
+/// The program of containerd that people use on a host.
+pub(crate) const RUNTIME_COMMANDS: &[PartProgram] = &[("containerd", "ctr")];
+/// The programs of Kubernetes that people use on a master.
+pub(crate) const MASTER_COMMANDS: &[PartProgram] = &[("kubectl", "kubectl")];
+
+/// The programs to which links in `/usr/local/bin` point on a host of the role.
+pub(crate) fn commands(role: &HostRole) -> impl Iterator<Item = PartProgram> + use<> {
+    let (etcd, master) = if role.is_master() { (ETCD_COMMANDS, MASTER_COMMANDS) } else { (&[][..], &[][..]) };
+    etcd.iter().chain(RUNTIME_COMMANDS).chain(master).copied()
+}
+
 /// The stage that prepares the host.
 pub(crate) const STAGE: StageName = StageName::Prepare;
 
@@ -83,9 +99,13 @@ pub(crate) fn host(context: &PlanContext<'_>, steps: &mut Vec<DesiredStep>) {
                 .because("the host is not prepared"),
         );
         steps.push(
-            DesiredStep::new(host, hosts_id(host), Op::Hosts { entries: hosts_file(context, host, &masters) })
-                .title("write hosts entries")
-                .because("the host does not know the names"),
+            DesiredStep::new(
+                host,
+                hosts_id(host),
+                Op::Hosts { entries: hosts_file(context, host, &masters) },
+            )
+            .title("write hosts entries")
+            .because("the host does not know the names"),
         );
     }
 }
