@@ -13,7 +13,7 @@ use crate::durable::{lstat, read_text, sha256};
 use crate::failure::Doing;
 use crate::host::HostSystem;
 use crate::journal::{Entry, Mark};
-use crate::ops::kernel::{same, value_of};
+use crate::kernel_parameter::{same, value_of};
 use crate::ops::{hosts, image, service, swap};
 use crate::systemd::UnitState;
 use crate::{parts, paths, units};
@@ -252,10 +252,10 @@ mod tests {
     fn detects_a_link_with_another_target() {
         let bench = Bench::new();
         let link = |target: &str| Link { path: "/usr/local/bin/k".into(), target: target.into() };
-        let effect = links::run(&bench.job(), &[link("/a")]).unwrap();
+        let effect = links::run(&bench.job(), &[link("/var/lib/kubeon/a")]).unwrap();
         assert_eq!(state_of(&bench, &effect), ResultState::UpToDate);
-        links::run(&bench.job(), &[link("/b")]).unwrap();
-        assert_drifted(&bench, &effect, "does not point at /a");
+        links::run(&bench.job(), &[link("/var/lib/kubeon/b")]).unwrap();
+        assert_drifted(&bench, &effect, "does not point at /var/lib/kubeon/a");
     }
 
     #[test]

@@ -73,6 +73,7 @@ pub(crate) fn parse(output: &str, round: Round) -> Result<Facts, String> {
             "reached" => facts.reached.extend(reached(value)),
             "foreign" => facts.foreign.push(text(value)),
             "own_service" => add_service(&mut facts.own_services, text(value)),
+            "own_program" => facts.own_programs.push(text(value)),
             "node_link" => facts.node_program = program(value),
             "claim" => claim = Some(value),
             "node_facts" => node = Some(value),
@@ -253,7 +254,7 @@ mod tests {
              disk_free_kib=10\nuid=0\ncgroup=v2\ncap_eff=000001ffffffffff\nfact=hasNftables true\npackage_manager=apt\n\
              address=172.30.0.11\naddress=127.0.0.1\nlisten=192B\nlisten=0016\nlisten=094B\nlisten=192B\n\
              foreign=/var/lib/etcd/member\nmachine_id=abc\nselinux=1\nown_service=docker\nown_service=haproxy\n\
-             own_service=docker",
+             own_service=docker\nown_program=kubectl",
         )
         .unwrap();
         assert_eq!((facts.cpus, facts.memory_bytes, facts.disk_free_bytes), (2, 2 << 20, 10 << 10));
@@ -263,6 +264,7 @@ mod tests {
         assert_eq!(facts.busy_ports, [2379, 6443]);
         assert_eq!(facts.foreign, ["/var/lib/etcd/member"]);
         assert_eq!(facts.own_services, ["docker", "haproxy"]);
+        assert_eq!(facts.own_programs, ["kubectl"]);
         assert_eq!(facts.selinux_enforces, Some(true));
         assert_eq!(facts.package_manager.as_deref(), Some("apt"));
         assert_eq!(facts.os, "Debian GNU/Linux 12 (bookworm)");

@@ -138,6 +138,19 @@ service_facts() {
     done
 }
 
+# Programs of the owner in the places of the links of kubeon.
+program_facts() {
+    [ ! -e /var/lib/kubeon/claim.json ] || return 0
+    for name in ctr etcdctl etcdutl kubectl; do
+        f=/usr/local/bin/$name
+        [ -e "$f" ] || [ -L "$f" ] || continue
+        case $(readlink "$f") in
+            /var/lib/kubeon/*) ;;
+            *) emit "own_program=$name" ;;
+        esac
+    done
+}
+
 # Tries to connect to the endpoints: 64 at a time, 2 s each, 8 s in total. A host of a cluster is skipped: its
 # connections have already worked.
 reach_facts() {
@@ -193,6 +206,7 @@ probe() {
     network_facts
     name_facts
     service_facts
+    program_facts
     reach_facts
     cluster_facts
     emit end=1

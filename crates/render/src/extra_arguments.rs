@@ -253,7 +253,7 @@ mod tests {
             (Program::ApiServer, systemd::apiserver(&api, &none)),
             (Program::ControllerManager, systemd::controller_manager(&manager, &none)),
             (Program::Scheduler, systemd::scheduler("A=true", &none)),
-            (Program::Kubelet, systemd::kubelet("h1", address, &none)),
+            (Program::Kubelet, systemd::kubelet("h1", address, "https://127.0.0.1:6443", &none)),
         ] {
             assert!(program.owned().is_sorted(), "{program:?}");
             assert!(arguments(&unit).len() > 3, "{unit}");

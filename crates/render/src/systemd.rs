@@ -298,22 +298,27 @@ pub fn containerd() -> String {
     .text()
 }
 
-/// `kubelet.service`.
+/// `kubelet.service`. `server` is the URL of the API.
+///
+/// The kubelet writes `kubelet.conf` once, from its bootstrap kubeconfig. A line before the start keeps the
+/// server in that file up to date. On the first start the file does not exist, which is not an error.
 #[must_use]
-pub fn kubelet(node: &str, address: Ipv4Addr, extra: &BTreeMap<String, String>) -> String {
+pub fn kubelet(node: &str, address: Ipv4Addr, server: &str, extra: &BTreeMap<String, String>) -> String {
+    let kubeconfig = etc("kubelet.conf");
+    let set_server = format!("ExecStartPre=-/bin/sed -i \"s|server: .*|server: {server}|\" {kubeconfig}");
     Unit {
         description: "kubelet, the Kubernetes node agent",
         notify: false,
         after: "network-online.target containerd.service",
         environment: &[("PATH", paths::PATH)],
-        service: &["Delegate=yes", "KillMode=process", "LimitNOFILE=1048576"],
+        service: &["Delegate=yes", "KillMode=process", "LimitNOFILE=1048576", &set_server],
         // It mounts volumes and changes kernel parameters and control groups.
         sandbox: &[],
         command: program("kubelet", "kubelet"),
         arguments: with_extra(
             vec![
                 "--config=/var/lib/kubelet/config.yaml".into(),
-                format!("--kubeconfig={}", etc("kubelet.conf")),
+                format!("--kubeconfig={kubeconfig}"),
                 format!("--bootstrap-kubeconfig={}", etc("bootstrap-kubelet.conf")),
                 "--cert-dir=/var/lib/kubelet/pki".into(),
                 format!("--hostname-override={node}"),
@@ -399,6 +404,23 @@ mod tests {
             "{unit}"
         );
         assert!(unit.contains("Type=notify"), "{unit}");
+    }
+
+    /// The file is as the kubelet of an older cluster wrote it.
+    #[test]
+    fn the_start_of_the_kubelet_updates_the_server_in_its_kubeconfig() {
+        let unit = kubelet("h1", Ipv4Addr::new(10, 0, 0, 1), "https://127.0.0.1:6443", &BTreeMap::new());
+        let line = unit.lines().find_map(|line| line.strip_prefix("ExecStartPre=-")).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("kubelet.conf");
+        let old = "apiVersion: v1\nclusters:\n- cluster:\n    certificate-authority: /etc/kubernetes/pki/ca.crt\n    \
+                   server: https://apiserver.cluster.local:6443\n  name: default-cluster\n";
+        std::fs::write(&file, old).unwrap();
+        let command = line.replace("/etc/kubernetes/kubelet.conf", &file.to_string_lossy());
+        let status = std::process::Command::new("sh").arg("-c").arg(command).status().unwrap();
+        assert!(status.success());
+        let new = std::fs::read_to_string(&file).unwrap();
+        assert_eq!(new, old.replace("https://apiserver.cluster.local:6443", "https://127.0.0.1:6443"));
     }
 
     #[test]

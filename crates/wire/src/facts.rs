@@ -87,6 +87,9 @@ pub struct Facts {
     /// Services of the host that a cluster would replace, such as `containerd`. They are not searched on a
     /// claimed host.
     pub own_services: Vec<String>,
+    /// Names of programs in `/usr/local/bin` that the owner of the host put there and that a cluster would put
+    /// there too, such as `kubectl`. They are not searched on a claimed host.
+    pub own_programs: Vec<String>,
     /// The cluster that the host belongs to, from `/var/lib/kubeon/claim.json`.
     pub claim: Option<Claim>,
     /// SHA-256 of the installed node program.

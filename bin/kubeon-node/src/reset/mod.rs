@@ -1,7 +1,7 @@
 //! Resets a host: removes everything that kubeon put on it.
 //!
 //! ```text
-//!   units ─► processes ─► mounts ─► network ─► folders, files, links ─► parts ─► journal ─► claim
+//!   units ─► processes ─► mounts ─► network, parameters ─► folders, files, links ─► parts ─► journal ─► claim
 //! ```
 //!
 //! Every part can be repeated, and a failure of one part does not stop the others. The journal and the claim
@@ -9,9 +9,11 @@
 
 mod failures;
 mod folders;
+mod iptables;
 mod mounts;
 mod network;
 mod processes;
+mod programs;
 mod services;
 
 use std::sync::atomic::AtomicBool;
@@ -25,7 +27,7 @@ use crate::failure::{failed, of};
 use crate::fence::{self, Lock};
 use crate::host::HostSystem;
 use crate::job::{Job, StepEffect};
-use crate::paths;
+use crate::{original, paths};
 use failures::ResetFailures;
 
 /// The time limit of a reset by hand.
@@ -61,6 +63,7 @@ pub fn run(job: &Job<'_>, cluster: &ClusterName) -> Result<StepEffect, StepFailu
         services::remove(job, &mut failures);
         mounts::detach(job, &mut failures);
         network::clear(job, &mut failures);
+        failures.record(original::restore_parameters(job));
         folders::clear(job, &mut failures);
     }
     if failures.is_empty() {

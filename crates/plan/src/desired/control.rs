@@ -11,7 +11,6 @@ use super::control_plane::ControlPlaneProgram;
 use super::encryption;
 use super::etcd::member_id;
 use super::files::{self, authority, client, pair, secret, server};
-use super::prepare::hosts_id;
 use super::step::{Daemon, DesiredStep, choose};
 use crate::context::{ObservedHost, PlanContext};
 use crate::step_id::StepId;
@@ -40,11 +39,17 @@ fn choose_id(host: &ObservedHost<'_>) -> StepId {
     host.id(STAGE, "choose")
 }
 
-/// Keys, configuration, programs and services of every master.
+/// Keys, configuration, programs and services of every master. Existing API servers are changed one after
+/// another, and each must be ready before the next one gets new keys.
 pub(crate) fn plane(context: &PlanContext<'_>, steps: &mut Vec<DesiredStep>) {
     let mut before: Vec<StepId> = Vec::new();
     for host in context.masters() {
-        steps.push(keys(context, host));
+        let mut keys = keys(context, host);
+        // A running API server uses new certificates at once, without a restart.
+        if host.has_executed(&keys.id) {
+            keys.needs.extend_from_slice(&before);
+        }
+        steps.push(keys);
         steps.push(configuration(context, host));
         steps.push(encryption::configuration(context, host));
         steps.push(programs(context, host));
@@ -106,7 +111,8 @@ fn keys(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> DesiredStep {
         .because("the control plane has no keys")
 }
 
-/// The certificate of the API server, for every name and address by which clients may reach it.
+/// The certificate of the API server, for every name and address by which clients may reach this API server.
+/// The addresses of the other masters are not among them: a new master changes no other certificate.
 fn api_leaf(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> Leaf {
     let spec = context.spec();
     let mut leaf = server(CertificateAuthority::Kubernetes, "kube-apiserver", host, Usage::Server);
@@ -115,7 +121,6 @@ fn api_leaf(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> Leaf {
     leaf.dns_names.push(spec.settings.api_domain.to_string());
     leaf.dns_names.push(format!("{}.{}", spec.name, spec.settings.api_domain));
     leaf.addresses.push(context.service_api());
-    leaf.addresses.extend(context.masters().map(ObservedHost::ip));
     leaf.addresses.extend(spec.settings.load_balancer.external().map(|(address, _)| address));
     for san in &spec.settings.cert_sans {
         match san.ip() {
@@ -129,21 +134,21 @@ fn api_leaf(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> Leaf {
 }
 
 fn configuration(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> DesiredStep {
-    let as_user = |file: &str, user: &str, name: &str, server: &str| -> File {
-        let text =
-            config::kubeconfig(server, user, &pki(&format!("{name}.crt")), &pki(&format!("{name}.key")));
-        files::config(etc(file), text)
-    };
     // These programs use the API server of their own host, because they must not be newer than their API
     // server.
-    let local_api = "https://127.0.0.1:6443";
+    let server = context.server(host);
+    let as_user = |file: &str, user: &str, name: &str| -> File {
+        let text =
+            config::kubeconfig(&server, user, &pki(&format!("{name}.crt")), &pki(&format!("{name}.key")));
+        files::config(etc(file), text)
+    };
     let files = vec![
         files::config(etc("admission.yaml"), api_server::admission()),
         files::config(etc("audit-policy.yaml"), api_server::audit_policy()),
         files::config(etc("authentication.yaml"), api_server::authentication()),
-        as_user("controller-manager.conf", "system:kube-controller-manager", "controller-manager", local_api),
-        as_user("scheduler.conf", "system:kube-scheduler", "scheduler", local_api),
-        as_user("admin.conf", "kubernetes-admin", "admin", &context.server(host)),
+        as_user("controller-manager.conf", "system:kube-controller-manager", "controller-manager"),
+        as_user("scheduler.conf", "system:kube-scheduler", "scheduler"),
+        as_user("admin.conf", "kubernetes-admin", "admin"),
     ];
     DesiredStep::new(host, config_id(host), Op::Files { files })
         .title("write the control plane's configuration")
@@ -180,7 +185,7 @@ fn apiserver(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> DesiredStep 
     .into_step(host)
     .title(format!("start kube-apiserver {}", spec.version))
     .because("/readyz does not answer")
-    .needs([hosts_id(host), member_id(host), encryption::configuration_id(host)])
+    .needs([member_id(host), encryption::configuration_id(host)])
     .reads([keys_id(host), config_id(host), choose_id(host)])
 }
 

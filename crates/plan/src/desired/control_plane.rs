@@ -59,6 +59,11 @@ pub(crate) fn apiserver_id(host: &ObservedHost<'_>) -> StepId {
     ControlPlaneProgram::ApiServer.id(host)
 }
 
+/// Whether the step runs an API server.
+pub(crate) fn is_apiserver(id: &StepId) -> bool {
+    id.stage() == STAGE && id.what() == ControlPlaneProgram::ApiServer.short_name()
+}
+
 /// The step that runs the controller manager of a host.
 pub(crate) fn controller_manager_id(host: &ObservedHost<'_>) -> StepId {
     ControlPlaneProgram::ControllerManager.id(host)

@@ -12,7 +12,7 @@ use kubeon_wire::{CertificateAuthority, Check, Leaf, Op, Usage};
 
 use super::control::{self, apiserver_id, controller_manager_id, load_balancer_check, rights_id};
 use super::files::{self, authority, client, pair, server};
-use super::prepare::{NODE_IMAGES, hosts_id, kernel_id};
+use super::prepare::{MASTER_COMMANDS, NODE_IMAGES, RUNTIME_COMMANDS, hosts_id, kernel_id};
 use super::step::{Daemon, DesiredStep, choose, image_part_id};
 use crate::context::{ObservedHost, PlanContext};
 use crate::kernel_defaults;
@@ -102,7 +102,10 @@ fn choose_kubelet_id(host: &ObservedHost<'_>) -> StepId {
 
 /// The steps after which the programs of a host reach the API server.
 pub(crate) fn reach_api(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> Vec<StepId> {
-    let mut needs = vec![rights_id(context), hosts_id(host)];
+    let mut needs = vec![rights_id(context)];
+    if !host.is_master() && context.workers_use_name() {
+        needs.push(hosts_id(host));
+    }
     match context.spec().settings.load_balancer {
         _ if host.is_master() => needs.push(apiserver_id(host)),
         LoadBalancer::Haproxy => needs.push(haproxy_id(host)),
@@ -152,7 +155,7 @@ fn runtime(context: &PlanContext<'_>, host: &ObservedHost<'_>, steps: &mut Vec<D
             .because("containerd has no configuration"),
     );
     let parts = ["containerd", "runc", "cni-plugins"];
-    steps.push(choose(context, host, choose_runtime_id(host), &parts, &[("containerd", "ctr")]));
+    steps.push(choose(context, host, choose_runtime_id(host), &parts, RUNTIME_COMMANDS));
     steps.push(
         Daemon {
             id: runtime_id(host),
@@ -270,14 +273,19 @@ fn kubelet(context: &PlanContext<'_>, host: &ObservedHost<'_>, steps: &mut Vec<D
             .title("write the kubelet's configuration")
             .because("the kubelet has no configuration"),
     );
-    let tools: &[(&str, &str)] = if host.is_master() { &[("kubectl", "kubectl")] } else { &[] };
+    let tools = if host.is_master() { MASTER_COMMANDS } else { &[] };
     let parts: &[&'static str] = if host.is_master() { &["kubelet", "kubectl"] } else { &["kubelet"] };
     steps.push(choose(context, host, choose_kubelet_id(host), parts, tools));
     steps.push(
         Daemon {
             id: kubelet_id(host),
             unit_name: "kubelet.service",
-            unit: systemd::kubelet(host.name.as_str(), host.ip(), &spec.settings.extra_args.kubelet),
+            unit: systemd::kubelet(
+                host.name.as_str(),
+                host.ip(),
+                &context.server(host),
+                &spec.settings.extra_args.kubelet,
+            ),
             watches: vec![
                 "/var/lib/kubelet/config.yaml".to_owned(),
                 pki("kubelet-serving.crt"),

@@ -26,9 +26,6 @@ const PARAMETERS: &[(&str, &str)] = &[
     ("fs.inotify.max_user_watches", "1048576"),
 ];
 
-/// Above this many hosts a hosts file holds the masters and the host itself only.
-const HOSTS_FILE_LIMIT: usize = 250;
-
 /// The parts that every host needs, in the order in which they are copied.
 const NODE_PARTS: &[&str] = &["containerd", "runc", "kubelet", "cni-plugins", "kube-proxy", "flannel"];
 const MASTER_PARTS: &[&str] = &["etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"];
@@ -47,6 +44,22 @@ pub(crate) fn parts(role: &HostRole) -> impl Iterator<Item = &'static str> + use
     first.iter().chain(NODE_PARTS).chain(last).copied()
 }
 
+/// A program of a part: the name of the part, then the name of the program.
+pub(crate) type PartProgram = (&'static str, &'static str);
+
+/// The programs of etcd that people use on a master.
+pub(crate) const ETCD_COMMANDS: &[PartProgram] = &[("etcd", "etcdctl"), ("etcd", "etcdutl")];
+/// The program of containerd that people use on a host.
+pub(crate) const RUNTIME_COMMANDS: &[PartProgram] = &[("containerd", "ctr")];
+/// The programs of Kubernetes that people use on a master.
+pub(crate) const MASTER_COMMANDS: &[PartProgram] = &[("kubectl", "kubectl")];
+
+/// The programs to which links in `/usr/local/bin` point on a host of the role.
+pub(crate) fn commands(role: &HostRole) -> impl Iterator<Item = PartProgram> + use<> {
+    let (etcd, master) = if role.is_master() { (ETCD_COMMANDS, MASTER_COMMANDS) } else { (&[][..], &[][..]) };
+    etcd.iter().chain(RUNTIME_COMMANDS).chain(master).copied()
+}
+
 /// The stage that prepares the host.
 pub(crate) const STAGE: StageName = StageName::Prepare;
 
@@ -62,7 +75,8 @@ pub(crate) fn hosts_id(host: &ObservedHost<'_>) -> StepId {
 
 /// Kernel and hosts file.
 pub(crate) fn host(context: &PlanContext<'_>, steps: &mut Vec<DesiredStep>) {
-    let shared = shared_names(context);
+    let masters: Vec<HostsEntry> =
+        context.masters().map(|master| entry(master.ip(), master.name.as_str())).collect();
     for host in &context.hosts {
         let parameters = || PARAMETERS.iter().chain(KERNEL_DEFAULTS);
         let kernel = Op::Kernel {
@@ -80,9 +94,13 @@ pub(crate) fn host(context: &PlanContext<'_>, steps: &mut Vec<DesiredStep>) {
                 .because("the host is not prepared"),
         );
         steps.push(
-            DesiredStep::new(host, hosts_id(host), Op::Hosts { entries: hosts_file(context, host, &shared) })
-                .title("write hosts entries")
-                .because("the host does not know the names"),
+            DesiredStep::new(
+                host,
+                hosts_id(host),
+                Op::Hosts { entries: hosts_file(context, host, &masters) },
+            )
+            .title("write hosts entries")
+            .because("the host does not know the names"),
         );
     }
 }
@@ -91,17 +109,9 @@ fn entry(address: Ipv4Addr, name: &str) -> HostsEntry {
     HostsEntry { address, names: vec![name.to_owned()] }
 }
 
-fn shared_names(context: &PlanContext<'_>) -> Vec<HostsEntry> {
-    let all = context.hosts.len() <= HOSTS_FILE_LIMIT;
-    context
-        .hosts
-        .iter()
-        .filter(|host| all || host.is_master())
-        .map(|host| entry(host.ip(), host.name.as_str()))
-        .collect()
-}
-
-fn hosts_file(context: &PlanContext<'_>, host: &ObservedHost<'_>, shared: &[HostsEntry]) -> Vec<HostsEntry> {
+/// The API's name, the masters and the host itself. The entries of other workers are left out, so that a new
+/// worker changes no other host.
+fn hosts_file(context: &PlanContext<'_>, host: &ObservedHost<'_>, masters: &[HostsEntry]) -> Vec<HostsEntry> {
     let balancer = &context.spec().settings.load_balancer;
     let api = match balancer {
         _ if host.is_master() => Some(host.ip()),
@@ -112,8 +122,8 @@ fn hosts_file(context: &PlanContext<'_>, host: &ObservedHost<'_>, shared: &[Host
     };
     let mut entries: Vec<_> =
         api.into_iter().map(|api| entry(api, context.spec().settings.api_domain.as_str())).collect();
-    entries.extend_from_slice(shared);
-    if !shared.iter().any(|shared| shared.address == host.ip()) {
+    entries.extend_from_slice(masters);
+    if !host.is_master() {
         entries.push(entry(host.ip(), host.name.as_str()));
     }
     entries

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test stops at what it did not expect")]
 
 mod generation;
+mod access;
 mod lint;
 mod network;
 mod precheck;

@@ -254,6 +254,25 @@ fn own_services_of_the_host_are_not_replaced_without_consent() {
 }
 
 #[test]
+fn programs_of_the_owner_are_named_and_kept() {
+    let mut snapshot = bare_hosts(2);
+    for index in 0..2 {
+        edit(&mut snapshot, index, |facts| facts.own_programs = vec!["ctr".into(), "kubectl".into()]);
+    }
+    let report = precheck(&intent(1, 1), &snapshot);
+    let (master, worker) = (result(&report, 0, "own-programs"), result(&report, 1, "own-programs"));
+    assert_eq!(
+        master.message,
+        "has ctr, kubectl of its own in /usr/local/bin, which stays; the cluster's is at \
+         /var/lib/kubeon/current/containerd/bin/ctr, /var/lib/kubeon/current/kubectl/bin/kubectl"
+    );
+    assert_eq!(worker.found, "ctr", "a worker gets no kubectl");
+    assert_eq!((report.ok, report.warnings), (true, 2));
+    let made = plan(&intent(1, 1), &snapshot).unwrap();
+    assert_eq!(made.notes.iter().filter(|note| note.text.contains("of its own")).count(), 2);
+}
+
+#[test]
 fn networks_must_not_overlap() {
     let route = |text: &str| text.parse().unwrap();
     error("networks", "a route to 10.97.0.0/16, which is in the pod network", |facts| {
@@ -348,7 +367,11 @@ fn an_ignored_check_does_not_prevent_a_plan() {
     assert!(made.notes.iter().any(|note| note.text.contains("10250")), "the note is kept: {:?}", made.notes);
     assert!(may_be_ignored("ports").is_ok());
     assert!(may_be_ignored("claim").unwrap_err().contains("cannot be ignored"));
-    assert!(may_be_ignored("nonsense").unwrap_err().contains("use one of leftover, own-services, kernel"));
+    assert!(
+        may_be_ignored("nonsense")
+            .unwrap_err()
+            .contains("use one of leftover, own-services, own-programs, kernel")
+    );
 }
 
 #[test]
