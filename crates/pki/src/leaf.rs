@@ -13,6 +13,9 @@ use crate::authority::Authority;
 use crate::error::PkiError;
 use crate::serial::random_serial;
 
+/// How long before its issue a leaf begins to be valid, for clocks that are behind.
+pub(crate) const BACKDATE: Duration = Duration::minutes(5);
+
 /// A certificate and its key, PEM.
 #[derive(Clone)]
 pub(crate) struct Issued {
@@ -40,7 +43,7 @@ pub(crate) fn issue(leaf: &Leaf, authority: &Authority, now: OffsetDateTime) -> 
     params.extended_key_usages = purposes(leaf.usage);
     params.use_authority_key_identifier_extension = true;
     params.serial_number = Some(random_serial());
-    params.not_before = now - Duration::minutes(5);
+    params.not_before = now - BACKDATE;
     params.not_after = (now + Duration::hours(i64::from(leaf.hours.max(1)))).min(authority.not_after);
     let certificate = params.signed_by(&key, issuer).map_err(sign)?;
     Ok(Issued { certificate: certificate.pem(), key: key.serialize_pem() })

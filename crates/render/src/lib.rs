@@ -13,5 +13,6 @@ mod frame;
 pub mod job;
 pub mod manifests;
 pub mod paths;
+pub mod renewal;
 pub mod systemd;
 pub mod tools;

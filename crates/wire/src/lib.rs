@@ -18,8 +18,8 @@ pub mod precheck;
 pub mod progress;
 
 pub use facts::{
-    CertificateFact, Cgroup, Claim, ClusterFacts, EtcdFact, Facts, JournalEntry, KubeletFacts, LinkFact,
-    NodeFact, Reach, ReachFact, ResultState, renewal_due,
+    CertificateExpiry, CertificateFact, Cgroup, Claim, ClusterFacts, EtcdFact, Facts, JournalEntry,
+    KubeletFacts, LinkFact, NodeFact, Reach, ReachFact, ResultState, renewal_due, renewal_overdue,
 };
 pub use node::{
     Category, Event, Fence, HostStep, ORPHAN_LIFE, PING_INTERVAL, Request, SESSION_GRACE, SILENCE_LIMIT,

@@ -4,8 +4,8 @@ use std::fs;
 use std::path::Path;
 
 use kubeon_wire::{CertificateFact, KubeletFacts, StepFailure};
-use x509_parser::pem::Pem;
 
+use crate::certificate;
 use crate::failure::Doing;
 use crate::paths;
 use crate::root::Root;
@@ -18,7 +18,7 @@ const DEPTH: usize = 4;
 ///
 /// # Errors
 /// If a folder cannot be read.
-pub(super) fn all(root: &Root) -> Result<Vec<CertificateFact>, StepFailure> {
+pub(crate) fn all(root: &Root) -> Result<Vec<CertificateFact>, StepFailure> {
     let mut found = Vec::new();
     walk(&root.at(paths::PKI), paths::PKI, DEPTH, &mut found)?;
     found.sort_by(|a, b| a.path.cmp(&b.path));
@@ -58,9 +58,9 @@ fn walk(
 /// The first certificate in a file, which may also contain the key; `None` if there is none.
 fn first_certificate(place: &Path, path: String) -> Option<CertificateFact> {
     let text = fs::read(place).ok()?;
-    let pem = Pem::iter_from_buffer(&text).map_while(Result::ok).find(|pem| pem.label == "CERTIFICATE")?;
-    let certificate = pem.parse_x509().ok()?;
-    let validity = certificate.validity();
-    let (not_before, not_after) = (validity.not_before.timestamp(), validity.not_after.timestamp());
-    Some(CertificateFact { path, not_before, not_after })
+    certificate::with_first(&text, |found| {
+        let validity = found.validity();
+        let (not_before, not_after) = (validity.not_before.timestamp(), validity.not_after.timestamp());
+        CertificateFact { path, not_before, not_after }
+    })
 }

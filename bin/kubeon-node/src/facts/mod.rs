@@ -2,7 +2,7 @@
 //! at most three seconds, or ten if the API server answers slowly. A check that does not finish in time is
 //! reported in `unchecked`.
 
-mod certificates;
+pub(crate) mod certificates;
 mod cluster;
 
 use std::sync::Arc;
