@@ -18,6 +18,18 @@ pub fn leaf_identity(text: &[u8]) -> Option<String> {
     with_first(text, |leaf| (!leaf.is_ca()).then(|| identity(leaf)))?
 }
 
+/// Whether the first certificate in `new` has issuer, subject and names of the one in `old`, however they are encoded.
+#[must_use]
+pub fn is_renewal_of(old: &[u8], new: &[u8]) -> bool {
+    let kept = |leaf: &X509Certificate<'_>| {
+        let names = leaf.get_extension_unique(&OID_X509_EXT_SUBJECT_ALT_NAME).ok().flatten();
+        let names = names.map(|names| names.value.to_vec());
+        (leaf.issuer().to_string(), leaf.subject().to_string(), names)
+    };
+    let (old, new) = (with_first(old, kept), with_first(new, kept));
+    old.is_some() && old == new
+}
+
 fn identity(leaf: &X509Certificate<'_>) -> String {
     let extension = |oid| leaf.get_extension_unique(oid).ok().flatten().map_or(&[][..], |found| found.value);
     let parts = [

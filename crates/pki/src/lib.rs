@@ -21,13 +21,15 @@ mod kubeconfig;
 mod leaf;
 mod pki;
 mod renewal;
+mod request;
 mod serial;
 
 pub use error::PkiError;
 pub use kubeconfig::{KubeconfigServer, kubeconfig};
 pub use leaf::is_due;
 pub use pki::ClusterPki;
-pub use renewal::Renewer;
+pub use renewal::{Renewer, belong_together};
+pub use request::{CertificateRequest, new_key, request_renewal};
 
 #[cfg(test)]
 mod tests;

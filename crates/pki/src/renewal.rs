@@ -5,7 +5,7 @@ use std::path::Path;
 
 use rcgen::{
     CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair, KeyUsagePurpose,
-    SanType,
+    PKCS_ECDSA_P256_SHA256, SanType,
 };
 use time::{Duration, OffsetDateTime};
 use x509_parser::certificate::X509Certificate;
@@ -19,7 +19,7 @@ use crate::leaf::BACKDATE;
 use crate::serial::random_serial;
 
 /// An authority that renews leaves.
-pub struct Renewer(Authority);
+pub struct Renewer(pub(crate) Authority);
 
 impl Renewer {
     /// Reads the certificate and the key of an authority, PEM. `path` is the file of the certificate, for errors.
@@ -46,26 +46,51 @@ impl Renewer {
     /// authority is not valid at `now`.
     pub fn renew(&self, certificate: &str, key: &str, path: &Path, now: i64) -> Result<String, PkiError> {
         let refused = |reason: String| PkiError::NotRenewable { path: path.to_owned(), reason };
+        if !belong_together(certificate, key) {
+            return Err(refused("key and certificate do not belong together".to_owned()));
+        }
+        let pair = KeyPair::from_pem(key).map_err(|e| refused(format!("its key: {e}")))?;
+        self.reissue(certificate, &pair, path, now)
+    }
+
+    /// The same as [`Self::renew`] with a new key: the certificate and the key.
+    ///
+    /// # Errors
+    /// As for [`Self::renew`].
+    pub fn replace(&self, certificate: &str, path: &Path, now: i64) -> Result<(String, String), PkiError> {
+        let pair = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)
+            .map_err(|source| PkiError::Sign { what: path.display().to_string(), source })?;
+        Ok((self.reissue(certificate, &pair, path, now)?, pair.serialize_pem()))
+    }
+
+    fn reissue(&self, certificate: &str, key: &KeyPair, path: &Path, now: i64) -> Result<String, PkiError> {
+        let refused = |reason: String| PkiError::NotRenewable { path: path.to_owned(), reason };
         let now = OffsetDateTime::from_unix_timestamp(now).map_err(|e| refused(e.to_string()))?;
         let issuer = self.0.issuer(now)?;
         let (_, pem) = parse_x509_pem(certificate.as_bytes()).map_err(|e| refused(e.to_string()))?;
         let parsed = pem.parse_x509().map_err(|e| refused(e.to_string()))?;
-        let pair = KeyPair::from_pem(key).map_err(|e| refused(format!("its key: {e}")))?;
-        if parsed.public_key().subject_public_key.data.as_ref() != pair.public_key_raw() {
-            return Err(refused("key and certificate do not belong together".to_owned()));
-        }
         let mut params = content(&parsed).map_err(|reason| refused(reason.to_owned()))?;
+        params.use_authority_key_identifier_extension = true;
+        params.serial_number = Some(random_serial());
         let validity = parsed.validity();
         let life = validity.not_after.timestamp() - validity.not_before.timestamp();
         params.not_before = now - BACKDATE;
         params.not_after = (params.not_before + Duration::seconds(life)).min(self.0.not_after);
-        let signed = params.signed_by(&pair, issuer);
+        let signed = params.signed_by(key, issuer);
         signed.map(|renewed| renewed.pem()).map_err(|e| refused(e.to_string()))
     }
 }
 
+/// Whether a certificate and a key, PEM, belong together.
+#[must_use]
+pub fn belong_together(certificate: &str, key: &str) -> bool {
+    let Ok((_, pem)) = parse_x509_pem(certificate.as_bytes()) else { return false };
+    let (Ok(parsed), Ok(pair)) = (pem.parse_x509(), KeyPair::from_pem(key)) else { return false };
+    parsed.public_key().subject_public_key.data.as_ref() == pair.public_key_raw()
+}
+
 /// The subject, names and usages of a leaf, or the reason why they cannot be repeated.
-fn content(leaf: &X509Certificate<'_>) -> Result<CertificateParams, &'static str> {
+pub(crate) fn content(leaf: &X509Certificate<'_>) -> Result<CertificateParams, &'static str> {
     let mut params = CertificateParams::default();
     params.distinguished_name = DistinguishedName::new();
     for attribute in leaf.subject().iter_attributes() {
@@ -96,8 +121,6 @@ fn content(leaf: &X509Certificate<'_>) -> Result<CertificateParams, &'static str
     }
     params.is_ca = IsCa::ExplicitNoCa;
     params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
-    params.use_authority_key_identifier_extension = true;
-    params.serial_number = Some(random_serial());
     Ok(params)
 }
 

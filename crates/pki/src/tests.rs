@@ -429,3 +429,52 @@ fn a_leaf_with_another_key_or_at_a_time_before_its_authority_is_not_renewed() {
     assert!(renew(&key(wanted.clone()), now + 2 * 365 * 86_400).unwrap().contains("expired"));
     assert_eq!(renew(&key(wanted), now), None);
 }
+
+#[test]
+fn a_signed_request_has_the_content_of_the_old_leaf_and_the_key_of_the_request() {
+    let folder = tempfile::tempdir().unwrap();
+    let pki = ClusterPki::load_or_create(folder.path(), 100).unwrap();
+    let wanted = leaf(CertificateAuthority::Kubernetes, Usage::Client);
+    let old = certificate(&pki, &wanted);
+    let key = new_key().unwrap();
+    let text = request_renewal(&old, &key, Path::new("/x.crt")).unwrap();
+    let request = CertificateRequest::parse(&text, "x").unwrap();
+    assert_eq!(Leaf { hours: wanted.hours, ..request.leaf.clone() }, wanted);
+    let authority = renewer(&pki, CertificateAuthority::Kubernetes);
+    let now = OffsetDateTime::now_utc().unix_timestamp();
+    let new = authority.sign(&request, 3600, now).unwrap();
+    assert!(belong_together(&new, &key) && authority.has_issued(&new));
+    let out = tempfile::tempdir().unwrap();
+    let ca = SecretRef::CaCertificate { ca: CertificateAuthority::Kubernetes };
+    let ca = write(out.path(), "ca", &pki.resolve(&ca).unwrap());
+    let new = write(out.path(), "new", &new);
+    let (good, output) = openssl(&["verify", "-x509_strict", "-purpose", "sslclient", "-CAfile", &ca, &new]);
+    assert!(good, "{output}");
+}
+
+#[test]
+fn a_request_whose_signature_is_wrong_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let pki = ClusterPki::load_or_create(folder.path(), 1).unwrap();
+    let old = certificate(&pki, &leaf(CertificateAuthority::Kubernetes, Usage::Client));
+    let text = request_renewal(&old, &new_key().unwrap(), Path::new("/x.crt")).unwrap();
+    let middle = text.len() - 60;
+    let other = if text.as_bytes()[middle] == b'A' { "B" } else { "A" };
+    let mut broken = text;
+    broken.replace_range(middle..=middle, other);
+    assert!(CertificateRequest::parse(&broken, "x").is_err());
+}
+
+#[test]
+fn the_life_of_an_identity_is_not_limited_in_tests() {
+    let folder = tempfile::tempdir().unwrap();
+    let pki = ClusterPki::load_or_create(folder.path(), 100).unwrap().with_longest_life(Some(10));
+    let life = |hours| {
+        let leaf = Leaf { hours, ..leaf(CertificateAuthority::Kubernetes, Usage::Client) };
+        let (_, pem) = parse_x509_pem(certificate(&pki, &leaf).as_bytes()).unwrap();
+        let validity = pem.parse_x509().unwrap().validity().clone();
+        validity.not_after.timestamp() - validity.not_before.timestamp()
+    };
+    assert_eq!(life(365 * 24), 15 * 60);
+    assert!(life(50 * 365 * 24) > 49 * 365 * 86_400);
+}

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
-use kubeon_wire::ApiObject;
+use kubeon_wire::{ApiObject, HOST_GROUP};
 use serde_json::{Value, json};
 
 const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
@@ -47,7 +47,7 @@ const NODES: &str = "system:nodes";
 
 /// RBAC rules for joining hosts (request a certificate, have it approved, renew it), for requests of the API server to
 /// kubelets, and for kube-proxy and flannel, which use the identity of their node. The admission plugin `NodeRestriction`
-/// lets a node change only its own object.
+/// lets a node change only its own object. A host may request certificates; a master signs those for its own node.
 #[must_use]
 pub fn rights() -> Vec<ApiObject> {
     let approver = "system:certificates.k8s.io:certificatesigningrequests";
@@ -69,6 +69,13 @@ pub fn rights() -> Vec<ApiObject> {
             json!([{ "apiGroups": [""], "resources": ["nodes"], "verbs": ["get", "list", "watch"] }]),
         ),
         cluster_role_binding("kubeon:flannel", "kubeon:flannel", &group(NODES)),
+        cluster_role(
+            "kubeon:host",
+            json!([{
+                "apiGroups": ["certificates.k8s.io"], "resources": ["certificatesigningrequests"], "verbs": ["create", "get"],
+            }]),
+        ),
+        cluster_role_binding("kubeon:host", "kubeon:host", &group(HOST_GROUP)),
         cluster_role_binding("kubeon:kube-proxy", "system:node-proxier", &group(NODES)),
     ]
 }

@@ -241,12 +241,14 @@ impl Facts {
             renews_at: renewal_due(fact.not_before, fact.not_after),
             expires_at: fact.not_after,
         };
-        // The kubelet renews its certificate between 70 % and 90 % of its life.
+        // The kubelet renews its certificate between 70 % and 90 % of its life: until then it is not listed.
         let kubelet = |fact: &CertificateFact| CertificateExpiry {
             renews_at: fact.not_before + (fact.not_after - fact.not_before) / 10 * 9,
             ..leaf(fact)
         };
-        let all = self.certificates.iter().map(leaf).chain(self.kubelet.own.iter().map(kubelet));
+        let overdue = |expiry: &CertificateExpiry| self.clock_seconds >= expiry.renews_at;
+        let kubelet = self.kubelet.own.iter().map(kubelet).filter(overdue);
+        let all = self.certificates.iter().map(leaf).chain(kubelet);
         all.min_by_key(|certificate| certificate.expires_at)
     }
 }

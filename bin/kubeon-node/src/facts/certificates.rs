@@ -27,9 +27,18 @@ pub(crate) fn all(root: &Root) -> Result<Vec<CertificateFact>, StepFailure> {
 
 /// The client certificates of the kubelet.
 #[must_use]
-pub(super) fn kubelet(root: &Root) -> KubeletFacts {
+pub(crate) fn kubelet(root: &Root) -> KubeletFacts {
     let at = |path: &str| first_certificate(&root.at(path), path.to_owned());
     KubeletFacts { bootstrap: at(paths::KUBELET_BOOTSTRAP), own: at(paths::KUBELET_OWN) }
+}
+
+/// The common name of the first certificate in a text.
+#[must_use]
+pub(crate) fn common_name(text: &str) -> Option<String> {
+    certificate::with_first(text.as_bytes(), |found| {
+        let mut names = found.subject().iter_common_name();
+        names.next().and_then(|name| name.as_str().ok()).map(str::to_owned)
+    })?
 }
 
 fn walk(

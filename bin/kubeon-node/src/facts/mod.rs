@@ -3,7 +3,7 @@
 //! reported in `unchecked`.
 
 pub(crate) mod certificates;
-mod cluster;
+pub(crate) mod cluster;
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};

@@ -2,38 +2,31 @@
 //! and systemd starts it at boot before the programs that use the certificates.
 //!
 //! ```text
-//!   lock ─► due leaves ─► new certificate beside the old ─► journal ─► rename
+//!   master:  lock ─► due leaves ─► new certificate beside the old ─► journal ─► rename
+//!            then  ─► sign requests of workers, each for its own node
+//!   worker:  due leaves ─► request to the API server; a later run: certificate ─► lock ─► journal ─► rename
 //! ```
 //!
 //! A renewal keeps the key, so one rename replaces a leaf, and a program never finds a certificate without its key.
 //! Every program reads a changed certificate again by itself, so nothing is restarted.
 
+mod answers;
+mod kubelet;
 mod leaves;
+mod lock;
+mod report;
+mod requests;
 
-use std::time::Duration;
+use kubeon_wire::StepFailure;
 
-use kubeon_wire::{Category, StepFailure};
-
-use crate::fence::{self, Lock};
+use crate::fence;
 use crate::host::HostSystem;
 
-/// The result of a renewal.
-#[derive(Debug, Default)]
-pub struct RenewalReport {
-    /// What was done or postponed, as sentences.
-    pub notes: Vec<String>,
-    /// The leaves that could not be renewed. They are unchanged; the next run tries them again.
-    pub failures: Vec<StepFailure>,
-}
-
-impl RenewalReport {
-    fn note(text: impl Into<String>) -> Self {
-        Self { notes: vec![text.into()], failures: Vec::new() }
-    }
-}
+pub use report::RenewalReport;
 
 /// Renews every leaf certificate of kubeon on this host that is past two thirds of its life at `now`, in seconds since
-/// 1970. While another program changes the host, it does nothing: the next run follows within minutes.
+/// 1970. While another program changes the host, it does nothing: the next run follows within minutes. A master also
+/// signs the requests of workers.
 ///
 /// # Errors
 /// If the claim, the journal or the certificates cannot be read.
@@ -42,14 +35,13 @@ pub fn run(host: &HostSystem, now: i64) -> Result<RenewalReport, StepFailure> {
     let Some(claim) = fence::claim(root)? else {
         return Ok(RenewalReport::note("nothing to renew: this host belongs to no cluster"));
     };
-    let _lock = match Lock::take(root, &claim.uid, claim.generation, Duration::ZERO) {
-        Ok(lock) => lock,
-        Err(failure) if matches!(failure.category, Category::Held | Category::Fenced) => {
-            return Ok(RenewalReport::note(format!("not renewed now: {}", failure.cause)));
-        }
-        Err(failure) => return Err(failure),
+    let mut report = match lock::take(root, &claim)? {
+        Ok(_lock) => leaves::renew(root, now)?,
+        Err(busy) => return Ok(busy),
     };
-    leaves::renew(root, now)
+    answers::sign(host, now, &mut report);
+    requests::send(root, &claim, now, &mut report);
+    Ok(report)
 }
 
 #[cfg(test)]

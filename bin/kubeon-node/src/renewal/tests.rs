@@ -1,5 +1,6 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
+use std::time::Duration;
 
 use kubeon_pki::ClusterPki;
 use kubeon_ports::Secrets as _;
@@ -7,6 +8,7 @@ use kubeon_wire::{CertificateAuthority, Claim, Content, File, Leaf, ResultState,
 
 use super::*;
 use crate::facts::certificates;
+use crate::fence::Lock;
 use crate::journal::{self, Entry};
 use crate::ops::files;
 use crate::ops::service::{self, Service};
@@ -22,7 +24,7 @@ struct Master {
     bench: Bench,
     /// When the leaves were issued, in seconds since 1970.
     issued: i64,
-    _keys: tempfile::TempDir,
+    keys: tempfile::TempDir,
 }
 
 fn leaf(ca: CertificateAuthority, usage: Usage) -> Leaf {
@@ -49,7 +51,7 @@ impl Master {
             role: kubeon_api::HostRole::Master,
         };
         bench.write(paths::CLAIM, &serde_json::to_string(&claim).unwrap());
-        let master = Self { bench, issued: 0, _keys: keys };
+        let master = Self { bench, issued: 0, keys };
         let names = ["apiserver", "etcd/server", "front-proxy-client", "kubelet-serving"];
         let cas = [
             CertificateAuthority::Kubernetes,
@@ -144,6 +146,33 @@ fn a_master_that_was_off_for_longer_than_a_life_recovers() {
     assert_eq!(master.renew(now).notes.len(), 4);
     assert!(master.leaves().iter().all(|&(begin, end)| begin <= now && now < end));
     assert_eq!(master.drifted(), Vec::<String>::new());
+}
+
+#[test]
+fn the_kubelet_of_a_master_that_was_off_for_longer_than_a_life_gets_a_certificate() {
+    let master = Master::new();
+    let pki = ClusterPki::load(master.keys.path()).unwrap();
+    let own = Leaf {
+        common_name: "system:node:h1".to_owned(),
+        organizations: vec!["system:nodes".to_owned()],
+        dns_names: Vec::new(),
+        addresses: Vec::new(),
+        ..leaf(CertificateAuthority::Kubernetes, Usage::Client)
+    };
+    let certificate = pki.resolve(&SecretRef::LeafCertificate(own.clone())).unwrap();
+    let key = pki.resolve(&SecretRef::LeafKey(own)).unwrap();
+    master.bench.write("/var/lib/kubelet/pki/kubelet-client-1.pem", &format!("{certificate}{key}"));
+    let link = master.bench.host.root.at(paths::KUBELET_OWN);
+    std::os::unix::fs::symlink("kubelet-client-1.pem", &link).unwrap();
+    let own = || certificates::kubelet(&master.bench.host.root).own.unwrap();
+    master.renew(master.issued + 300 * DAY);
+    assert!(own().not_after < master.issued + 400 * DAY, "the kubelet renews a valid certificate itself");
+    let now = master.issued + 3 * 365 * DAY;
+    assert_eq!(master.renew(now).notes[0], format!("renewed {}", paths::KUBELET_OWN));
+    assert!(own().not_before <= now && now < own().not_after && link.is_symlink());
+    let text = master.bench.read(paths::KUBELET_OWN);
+    let (certificate, key) = text.split_at(text.find("-----BEGIN PRIVATE KEY").unwrap());
+    assert!(kubeon_pki::belong_together(certificate, key));
 }
 
 #[test]
