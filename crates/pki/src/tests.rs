@@ -302,8 +302,9 @@ fn an_expired_authority_signs_nothing() {
     let authority =
         crate::authority::Authority::load_or_create(folder.path(), CertificateAuthority::Etcd, 1).unwrap();
     let later = authority.not_after + time::Duration::seconds(1);
-    let error =
-        crate::leaf::issue(&leaf(CertificateAuthority::Etcd, Usage::Both), &authority, later).err().unwrap();
+    let error = crate::leaf::issue(&leaf(CertificateAuthority::Etcd, Usage::Both), &authority, later, None)
+        .err()
+        .unwrap();
     assert!(error.to_string().contains("expired"), "{error}");
 }
 
