@@ -44,6 +44,12 @@ impl Api {
         Ok(Self { https, base: host.api.clone() })
     }
 
+    /// A client of an API server at any address.
+    #[must_use]
+    pub fn at(https: Https, base: String) -> Self {
+        Self { https, base }
+    }
+
     /// Sends a GET for a path.
     ///
     /// # Errors

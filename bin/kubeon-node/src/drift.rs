@@ -156,7 +156,7 @@ impl<'a> DriftCheck<'a> {
         if units::wants(root, name, &text).iter().any(|link| !link.is_symlink()) {
             return Ok(Some(format!("{name} is not enabled")));
         }
-        if units::started(root, name)?.as_deref() != Some(&*units::content(root, &text, watches)?) {
+        if !units::is_current(root, name, &text, watches)? {
             return Ok(Some(format!("{name} was not restarted after a file that it reads changed")));
         }
         let state = self.units.as_ref().and_then(|units| units.get(name));

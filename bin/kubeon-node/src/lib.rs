@@ -4,6 +4,7 @@
 //!   Request lines, part bytes ──► apply ──► files, units, images, objects of this host
 //!                 Event lines ◄────┘  └───► journal, claim        /var/lib/kubeon
 //!                       Facts ◄── facts ◄── journal, claim, certificates, API server, etcd
+//!               systemd timer ──► renewal ──► certificates of this host, journal
 //! ```
 //!
 //! It makes no decision about the desired state: a step contains everything that it needs. The program
@@ -12,6 +13,7 @@
 
 pub mod api;
 mod backoff;
+pub mod certificate;
 pub mod checks;
 pub mod command;
 pub mod drift;
@@ -31,6 +33,7 @@ pub mod original;
 pub mod packet_tables;
 pub mod parts;
 pub mod paths;
+pub mod renewal;
 pub mod reset;
 pub mod root;
 pub mod session;

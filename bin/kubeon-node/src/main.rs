@@ -1,4 +1,4 @@
-//! `kubeon-node apply | facts | reset --cluster NAME | version`.
+//! `kubeon-node apply | facts | renew | reset --cluster NAME | version`.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -6,13 +6,14 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::thread;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use kubeon_node::events::Events;
 use kubeon_node::host::HostSystem;
 use kubeon_node::input::Live;
 use kubeon_node::root::Root;
 use kubeon_node::session::{Ending, Session};
-use kubeon_node::{facts, reset};
+use kubeon_node::{facts, renewal, reset};
 use kubeon_wire::SILENCE_LIMIT;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -23,6 +24,7 @@ kubeon-node: the program that kubeon runs on a host
 usage: kubeon-node [--root DIR] COMMAND
   apply                 execute the requests from standard input, write events to standard output
   facts                 print the facts of this host as JSON; changes nothing
+  renew                 renew the certificates of this host that are due
   reset --cluster NAME  remove everything of the cluster from this host
   version               print the version
   --root DIR            use DIR as /; change no service, process or network";
@@ -41,6 +43,7 @@ fn main() -> ExitCode {
     let outcome = match arguments {
         ["apply"] => apply(root),
         ["facts"] => print_facts(root),
+        ["renew"] => renew(root),
         ["reset", "--cluster", name] => reset_by_hand(root, name),
         ["version"] => writeln!(io::stdout(), "kubeon-node {}", env!("CARGO_PKG_VERSION")).map(|()| 0),
         ["help" | "-h" | "--help"] => writeln!(io::stdout(), "{USAGE}").map(|()| 0),
@@ -76,6 +79,21 @@ fn print_facts(root: Root) -> io::Result<u8> {
             io::stdout().write_all(&text).map(|()| 0)
         }
         Err(failure) => writeln!(io::stderr(), "error: {failure}").map(|()| 1),
+    }
+}
+
+/// The lines start with a priority of the journal, because the service hides less important ones.
+fn renew(root: Root) -> io::Result<u8> {
+    let mut out = io::stderr();
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_err(io::Error::other)?.as_secs();
+    let now = i64::try_from(now).map_err(io::Error::other)?;
+    match renewal::run(&HostSystem::new(root), now) {
+        Ok(report) => {
+            report.notes.iter().try_for_each(|note| writeln!(out, "<5>{note}"))?;
+            report.failures.iter().try_for_each(|failure| writeln!(out, "<3>error: {failure}"))?;
+            Ok(u8::from(!report.failures.is_empty()))
+        }
+        Err(failure) => writeln!(out, "<3>error: {failure}").map(|()| 1),
     }
 }
 

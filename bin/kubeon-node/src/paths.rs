@@ -41,6 +41,13 @@ pub const KUBELET_BOOTSTRAP: &str = "/var/lib/kubelet/bootstrap/client.crt";
 pub const KUBELET_OWN: &str = "/var/lib/kubelet/pki/kubelet-client-current.pem";
 /// The authority of the API server.
 pub const API_CA: &str = "/etc/kubernetes/pki/ca.crt";
+/// The certificates of the authorities, and their keys, which only masters have.
+pub const AUTHORITIES: [(&str, &str); 4] = [
+    (API_CA, "/etc/kubernetes/pki/ca.key"),
+    (ETCD_CA, "/etc/kubernetes/pki/etcd/ca.key"),
+    ("/etc/kubernetes/pki/front-proxy-ca.crt", "/etc/kubernetes/pki/front-proxy-ca.key"),
+    ("/etc/kubernetes/pki/kubelet-serving-ca.crt", "/etc/kubernetes/pki/kubelet-serving-ca.key"),
+];
 /// kubeon's own client certificate on a master.
 pub const ADMIN_CERTIFICATE: &str = "/etc/kubernetes/pki/admin.crt";
 /// The key of [`ADMIN_CERTIFICATE`].

@@ -16,7 +16,8 @@ impl Engine<'_> {
     /// Refuses when a key is damaged, or is missing and hosts may use it. Fails when a file cannot be read or
     /// written.
     pub fn keys(&self, state: &StoredCluster) -> Result<ClusterPki, EngineError> {
-        keys_in(&self.store.secret_folder(&state.name), state)
+        let keys = keys_in(&self.store.secret_folder(&state.name), state)?;
+        Ok(keys.with_longest_life(self.environment.leaf_minutes))
     }
 
     /// Checks that the keys that hosts may use exist. Writes nothing.

@@ -41,6 +41,24 @@ pub enum PkiError {
         /// The date, UTC.
         since: String,
     },
+    /// The clock of this machine is before the start of a certificate authority.
+    #[error(
+        "the authority in {path} begins on {begins}, so the clock of this machine is wrong: set it and try again"
+    )]
+    ClockBehind {
+        /// The file of the authority.
+        path: PathBuf,
+        /// The date, UTC.
+        begins: String,
+    },
+    /// A leaf certificate has content that a renewal cannot repeat.
+    #[error("{path} cannot be renewed: {reason}")]
+    NotRenewable {
+        /// The file of the certificate.
+        path: PathBuf,
+        /// What prevents it.
+        reason: String,
+    },
     /// More than one organization in a leaf's subject.
     #[error("{0} has several organizations; a certificate of kubeon has at most one")]
     ManyOrganizations(String),

@@ -8,7 +8,7 @@ use kubeon_ports::{SecretError, Secrets};
 use kubeon_wire::{CertificateAuthority, Leaf, SecretRef};
 use parking_lot::Mutex;
 use rcgen::{KeyPair, PKCS_ECDSA_P256_SHA256};
-use time::OffsetDateTime;
+use time::{Duration, OffsetDateTime};
 
 use crate::authority::{self, Authorities, Authority};
 use crate::encryption::{self, EncryptionKeys};
@@ -26,6 +26,7 @@ pub struct ClusterPki {
     /// `None` for a cluster that was made without encryption of Secrets.
     encryption: Option<EncryptionKeys>,
     leaves: Mutex<HashMap<Leaf, Issued>>,
+    longest_life: Option<Duration>,
 }
 
 impl ClusterPki {
@@ -93,7 +94,19 @@ impl ClusterPki {
     ) -> Result<Self, PkiError> {
         let service_account =
             KeyPair::from_pem(text).map_err(|e| PkiError::Unreadable { path, reason: e.to_string() })?;
-        Ok(Self { authorities, service_account, encryption, leaves: Mutex::new(HashMap::new()) })
+        Ok(Self {
+            authorities,
+            service_account,
+            encryption,
+            leaves: Mutex::new(HashMap::new()),
+            longest_life: None,
+        })
+    }
+
+    /// Limits the life of the leaves that hosts renew, for tests of the renewal.
+    #[must_use]
+    pub fn with_longest_life(self, minutes: Option<u32>) -> Self {
+        Self { longest_life: minutes.map(|minutes| Duration::minutes(i64::from(minutes))), ..self }
     }
 
     /// When each authority ends, in seconds since 1970, by name.
@@ -110,7 +123,8 @@ impl ClusterPki {
         if let Some(issued) = leaves.get(leaf) {
             return Ok(issued.clone());
         }
-        let issued = leaf::issue(leaf, self.authorities.get(leaf.ca), OffsetDateTime::now_utc())?;
+        let issued =
+            leaf::issue(leaf, self.authorities.get(leaf.ca), OffsetDateTime::now_utc(), self.longest_life)?;
         leaves.insert(leaf.clone(), issued.clone());
         Ok(issued)
     }

@@ -309,8 +309,9 @@ fn an_expired_authority_signs_nothing() {
     let authority =
         crate::authority::Authority::load_or_create(folder.path(), CertificateAuthority::Etcd, 1).unwrap();
     let later = authority.not_after + time::Duration::seconds(1);
-    let error =
-        crate::leaf::issue(&leaf(CertificateAuthority::Etcd, Usage::Both), &authority, later).err().unwrap();
+    let error = crate::leaf::issue(&leaf(CertificateAuthority::Etcd, Usage::Both), &authority, later, None)
+        .err()
+        .unwrap();
     assert!(error.to_string().contains("expired"), "{error}");
 }
 
@@ -368,4 +369,120 @@ fn a_leaf_is_due_past_two_thirds_of_its_lifetime() {
     assert!(!is_due(&pem) && !is_due_at(&pem, after(15 * 60 + 57)));
     assert!(is_due_at(&pem, after(15 * 60 + 59)) && is_due_at(&pem, after(25 * 60)));
     assert!(is_due("no certificate"));
+}
+
+/// The authority as a host has it.
+fn renewer(pki: &ClusterPki, ca: CertificateAuthority) -> Renewer {
+    let text = |secret| pki.resolve(&secret).unwrap();
+    let (certificate, key) = (text(SecretRef::CaCertificate { ca }), text(SecretRef::CaKey { ca }));
+    Renewer::new(&certificate, &key, Path::new("/etc/kubernetes/pki/ca.crt")).unwrap()
+}
+
+#[test]
+fn a_renewed_leaf_differs_in_its_dates_and_serial_number_only() {
+    let folder = tempfile::tempdir().unwrap();
+    let pki = ClusterPki::load_or_create(folder.path(), 100).unwrap();
+    let out = tempfile::tempdir().unwrap();
+    let wanted = leaf(CertificateAuthority::Kubernetes, Usage::Both);
+    let old = certificate(&pki, &wanted);
+    let key = pki.resolve(&SecretRef::LeafKey(wanted)).unwrap();
+    let later = OffsetDateTime::now_utc() + Duration::hours(20);
+    let path = Path::new("/etc/kubernetes/pki/x.crt");
+    let authority = renewer(&pki, CertificateAuthority::Kubernetes);
+    assert!(authority.has_issued(&old) && !renewer(&pki, CertificateAuthority::Etcd).has_issued(&old));
+    let new = authority.renew(&old, &key, path, later.unix_timestamp()).unwrap();
+    let text = |name: &str, pem: &str| {
+        let file = write(out.path(), name, pem);
+        let (good, text) = openssl(&["x509", "-noout", "-text", "-in", &file]);
+        assert!(good, "{text}");
+        let changing = ["Serial Number", "Not Before", "Not After"];
+        let (mut kept, mut lines) = (Vec::new(), text.lines());
+        while let Some(line) = lines.next() {
+            if line.contains("Signature Value") {
+                break;
+            }
+            if line.contains(changing[0]) {
+                lines.next();
+            } else if !changing.iter().any(|word| line.contains(word)) {
+                kept.push(line.to_owned());
+            }
+        }
+        kept
+    };
+    assert_eq!(text("old", &old), text("new", &new));
+    let dates = |pem: &str| {
+        let (_, pem) = parse_x509_pem(pem.as_bytes()).unwrap();
+        let validity = pem.parse_x509().unwrap().validity().clone();
+        (validity.not_before.timestamp(), validity.not_after.timestamp())
+    };
+    let ((old_begin, old_end), (begin, end)) = (dates(&old), dates(&new));
+    assert_eq!((begin, end - begin), (later.unix_timestamp() - 300, old_end - old_begin));
+}
+
+#[test]
+fn a_leaf_with_another_key_or_at_a_time_before_its_authority_is_not_renewed() {
+    let folder = tempfile::tempdir().unwrap();
+    let pki = ClusterPki::load_or_create(folder.path(), 1).unwrap();
+    let wanted = leaf(CertificateAuthority::Etcd, Usage::Client);
+    let old = certificate(&pki, &wanted);
+    let key = |leaf: Leaf| pki.resolve(&SecretRef::LeafKey(leaf)).unwrap();
+    let authority = renewer(&pki, CertificateAuthority::Etcd);
+    let now = OffsetDateTime::now_utc().unix_timestamp();
+    let renew = |key: &str, now| {
+        authority.renew(&old, key, Path::new("/x.crt"), now).err().map(|error| error.to_string())
+    };
+    let other = key(Leaf { common_name: "other".to_owned(), ..wanted.clone() });
+    assert!(renew(&other, now).unwrap().contains("do not belong together"));
+    assert!(renew(&key(wanted.clone()), now - 86_400).unwrap().contains("clock"));
+    assert!(renew(&key(wanted.clone()), now + 2 * 365 * 86_400).unwrap().contains("expired"));
+    assert_eq!(renew(&key(wanted), now), None);
+}
+
+#[test]
+fn a_signed_request_has_the_content_of_the_old_leaf_and_the_key_of_the_request() {
+    let folder = tempfile::tempdir().unwrap();
+    let pki = ClusterPki::load_or_create(folder.path(), 100).unwrap();
+    let wanted = leaf(CertificateAuthority::Kubernetes, Usage::Client);
+    let old = certificate(&pki, &wanted);
+    let key = new_key().unwrap();
+    let text = request_renewal(&old, &key, Path::new("/x.crt")).unwrap();
+    let request = CertificateRequest::parse(&text, "x").unwrap();
+    assert_eq!(Leaf { hours: wanted.hours, ..request.leaf.clone() }, wanted);
+    let authority = renewer(&pki, CertificateAuthority::Kubernetes);
+    let now = OffsetDateTime::now_utc().unix_timestamp();
+    let new = authority.sign(&request, 3600, now).unwrap();
+    assert!(belong_together(&new, &key) && authority.has_issued(&new));
+    let out = tempfile::tempdir().unwrap();
+    let ca = SecretRef::CaCertificate { ca: CertificateAuthority::Kubernetes };
+    let ca = write(out.path(), "ca", &pki.resolve(&ca).unwrap());
+    let new = write(out.path(), "new", &new);
+    let (good, output) = openssl(&["verify", "-x509_strict", "-purpose", "sslclient", "-CAfile", &ca, &new]);
+    assert!(good, "{output}");
+}
+
+#[test]
+fn a_request_whose_signature_is_wrong_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let pki = ClusterPki::load_or_create(folder.path(), 1).unwrap();
+    let old = certificate(&pki, &leaf(CertificateAuthority::Kubernetes, Usage::Client));
+    let text = request_renewal(&old, &new_key().unwrap(), Path::new("/x.crt")).unwrap();
+    let middle = text.len() - 60;
+    let other = if text.as_bytes()[middle] == b'A' { "B" } else { "A" };
+    let mut broken = text;
+    broken.replace_range(middle..=middle, other);
+    assert!(CertificateRequest::parse(&broken, "x").is_err());
+}
+
+#[test]
+fn the_life_of_an_identity_is_not_limited_in_tests() {
+    let folder = tempfile::tempdir().unwrap();
+    let pki = ClusterPki::load_or_create(folder.path(), 100).unwrap().with_longest_life(Some(10));
+    let life = |hours| {
+        let leaf = Leaf { hours, ..leaf(CertificateAuthority::Kubernetes, Usage::Client) };
+        let (_, pem) = parse_x509_pem(certificate(&pki, &leaf).as_bytes()).unwrap();
+        let validity = pem.parse_x509().unwrap().validity().clone();
+        validity.not_after.timestamp() - validity.not_before.timestamp()
+    };
+    assert_eq!(life(365 * 24), 15 * 60);
+    assert!(life(50 * 365 * 24) > 49 * 365 * 86_400);
 }

@@ -16,6 +16,7 @@ pub mod job;
 pub mod manifests;
 pub mod paths;
 mod sandbox;
+pub mod renewal;
 pub mod systemd;
 mod tls;
 pub mod tools;

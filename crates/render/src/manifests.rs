@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
-use kubeon_wire::ApiObject;
+use kubeon_wire::{ApiObject, HOST_GROUP};
 use serde_json::{Value, json};
 
 const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
@@ -42,11 +42,12 @@ fn user(name: &str) -> Value {
 
 /// The group that a host belongs to while it asks for its first certificate.
 pub const BOOTSTRAP_GROUP: &str = "system:bootstrappers:kubeon";
-/// The user of flannel.
-pub const FLANNEL_USER: &str = "kubeon:flannel";
+/// The group of every node.
+const NODES: &str = "system:nodes";
 
 /// RBAC rules for joining hosts (request a certificate, have it approved, renew it), for requests of the API server to
-/// kubelets, and for flannel.
+/// kubelets, and for kube-proxy and flannel, which use the identity of their node. The admission plugin `NodeRestriction`
+/// lets a node change only its own object. A host may request certificates; a master signs those for its own node.
 #[must_use]
 pub fn rights() -> Vec<ApiObject> {
     let approver = "system:certificates.k8s.io:certificatesigningrequests";
@@ -57,11 +58,7 @@ pub fn rights() -> Vec<ApiObject> {
             &format!("{approver}:nodeclient"),
             &group(BOOTSTRAP_GROUP),
         ),
-        cluster_role_binding(
-            "kubeon:approve-renewal",
-            &format!("{approver}:selfnodeclient"),
-            &group("system:nodes"),
-        ),
+        cluster_role_binding("kubeon:approve-renewal", &format!("{approver}:selfnodeclient"), &group(NODES)),
         cluster_role_binding(
             "kubeon:kubelet-api",
             "system:kubelet-api-admin",
@@ -69,12 +66,17 @@ pub fn rights() -> Vec<ApiObject> {
         ),
         cluster_role(
             "kubeon:flannel",
-            json!([
-                { "apiGroups": [""], "resources": ["nodes"], "verbs": ["get", "list", "watch"] },
-                { "apiGroups": [""], "resources": ["nodes/status"], "verbs": ["patch"] },
-            ]),
+            json!([{ "apiGroups": [""], "resources": ["nodes"], "verbs": ["get", "list", "watch"] }]),
         ),
-        cluster_role_binding("kubeon:flannel", "kubeon:flannel", &user(FLANNEL_USER)),
+        cluster_role_binding("kubeon:flannel", "kubeon:flannel", &group(NODES)),
+        cluster_role(
+            "kubeon:host",
+            json!([{
+                "apiGroups": ["certificates.k8s.io"], "resources": ["certificatesigningrequests"], "verbs": ["create", "get"],
+            }]),
+        ),
+        cluster_role_binding("kubeon:host", "kubeon:host", &group(HOST_GROUP)),
+        cluster_role_binding("kubeon:kube-proxy", "system:node-proxier", &group(NODES)),
     ]
 }
 

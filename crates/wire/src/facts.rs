@@ -206,6 +206,13 @@ pub fn renewal_due(not_before: i64, not_after: i64) -> i64 {
     not_before + (not_after - not_before) / 3 * 2
 }
 
+/// The time from which a plan renews a certificate, in seconds since 1970: after five sixths of its life. The
+/// host should have renewed it at [`renewal_due`], but did not.
+#[must_use]
+pub fn renewal_overdue(not_before: i64, not_after: i64) -> i64 {
+    not_before + (not_after - not_before) / 6 * 5
+}
+
 /// A certificate file on a host.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -216,6 +223,39 @@ pub struct CertificateFact {
     pub not_before: i64,
     /// Seconds since 1970.
     pub not_after: i64,
+}
+
+/// The certificate that ends first.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct CertificateExpiry {
+    /// The path of the certificate on its host.
+    pub path: String,
+    /// The time from which its host renews it, in seconds since 1970.
+    pub renews_at: i64,
+    /// The end of its validity, in seconds since 1970.
+    pub expires_at: i64,
+}
+
+impl Facts {
+    /// The certificate of this host that ends first; `None` if the host reported none.
+    #[must_use]
+    pub fn earliest_expiry(&self) -> Option<CertificateExpiry> {
+        let leaf = |fact: &CertificateFact| CertificateExpiry {
+            path: fact.path.clone(),
+            renews_at: renewal_due(fact.not_before, fact.not_after),
+            expires_at: fact.not_after,
+        };
+        // The kubelet renews its certificate between 70 % and 90 % of its life: until then it is not listed.
+        let kubelet = |fact: &CertificateFact| CertificateExpiry {
+            renews_at: fact.not_before + (fact.not_after - fact.not_before) / 10 * 9,
+            ..leaf(fact)
+        };
+        let overdue = |expiry: &CertificateExpiry| self.clock_seconds >= expiry.renews_at;
+        let kubelet = self.kubelet.own.iter().map(kubelet).filter(overdue);
+        let all = self.certificates.iter().map(leaf).chain(kubelet);
+        all.min_by_key(|certificate| certificate.expires_at)
+    }
 }
 
 /// The client certificates of a kubelet.

@@ -53,7 +53,7 @@ fn json(api: &Api, path: &str, timeout: Duration) -> Option<Value> {
 }
 
 /// All nodes by name, read page by page; `None` if a page does not arrive in time.
-fn nodes(api: &Api) -> Option<BTreeMap<String, NodeFact>> {
+pub(crate) fn nodes(api: &Api) -> Option<BTreeMap<String, NodeFact>> {
     let end = Instant::now() + NODES_TIMEOUT;
     let (mut nodes, mut next) = (BTreeMap::new(), String::new());
     loop {

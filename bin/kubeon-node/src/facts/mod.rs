@@ -2,8 +2,8 @@
 //! at most three seconds, or ten if the API server answers slowly. A check that does not finish in time is
 //! reported in `unchecked`.
 
-mod certificates;
-mod cluster;
+pub(crate) mod certificates;
+pub(crate) mod cluster;
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};

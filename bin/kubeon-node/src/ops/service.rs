@@ -60,11 +60,12 @@ pub fn run(job: &Job<'_>, service: &Service<'_>) -> Result<StepEffect, StepFailu
         )));
     }
     let content = units::content(root, service.unit, service.watches)?;
-    let stale = started.as_deref() != Some(&*content) || !is_up(service.unit, &state);
+    let current = units::is_current(root, service.name, service.unit, service.watches)?;
+    let stale = !current || !is_up(service.unit, &state);
     if stale {
         start(job, service)?;
-        units::remember(root, service.name, Some(&content))?;
     }
+    units::remember(root, service.name, Some(&content))?;
     let last_check = Cell::new(Instant::now());
     checks::wait_for(job, service.ready, &|| {
         if last_check.get().elapsed() < HEALTH_INTERVAL {
@@ -138,10 +139,11 @@ fn check_alive(job: &Job<'_>, service: &Service<'_>) -> Result<(), StepFailure> 
     Ok(())
 }
 
-/// Whether a unit with this text is running, or is a oneshot unit that succeeded.
+/// Whether a unit with this text is running, or is a oneshot unit that succeeded or runs at the moment.
 #[must_use]
 pub fn is_up(unit: &str, state: &UnitState) -> bool {
-    let done = || kind(unit) == Some("oneshot") && state.active == "inactive" && state.result == "success";
+    let succeeded = || state.active == "inactive" && state.result == "success";
+    let done = || kind(unit) == Some("oneshot") && (succeeded() || state.active == "activating");
     matches!(state.active.as_str(), "active" | "reloading") || done()
 }
 

@@ -33,7 +33,7 @@ pub(crate) fn pair(name: &str, leaf: Leaf) -> [File; 2] {
     ]
 }
 
-/// Leaf certificates are valid for one year. Every run renews those that are past two thirds of their life.
+/// Leaf certificates are valid for one year. Hosts renew them after two thirds of their life.
 const LEAF_HOURS: u32 = 365 * 24;
 
 /// A client certificate.

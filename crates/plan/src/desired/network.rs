@@ -1,13 +1,13 @@
 //! Stage `network`: kube-proxy and flannel on every host, CoreDNS in the cluster.
 
 use kubeon_api::kubernetes_cluster::ProxyMode;
-use kubeon_render::paths::{current, etc, pki};
+use kubeon_render::paths::{KUBELET_CLIENT, current, etc};
 use kubeon_render::tools::network;
 use kubeon_render::{config, manifests, systemd};
-use kubeon_wire::{CertificateAuthority, Check, File, Op};
+use kubeon_wire::{Check, File, Op};
 
 use super::control::rights_id;
-use super::files::{self, client, pair};
+use super::files;
 use super::join::{self, reach_api, ready_id};
 use super::prepare::NET_TOOLS;
 use super::step::{Daemon, DesiredStep, choose};
@@ -84,30 +84,23 @@ fn files(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> DesiredStep {
     let spec = context.spec();
     let server = context.server(host);
     let mode = host.proxy_mode(spec.settings.proxy_mode);
-    let as_user = |file: &str, user: &str, name: &str| {
-        files::config(
-            etc(file),
-            config::kubeconfig(&server, user, &pki(&format!("{name}.crt")), &pki(&format!("{name}.key"))),
-        )
+    // The identity of the node: the API server lets it change its own node only, it ends with the node, and the
+    // kubelet renews its certificate.
+    let as_node = |file: &str| {
+        files::config(etc(file), config::kubeconfig(&server, "node", KUBELET_CLIENT, KUBELET_CLIENT))
     };
     let pod_cidr = spec.settings.pod_cidr.to_string();
-    let mut files = vec![
-        as_user("kube-proxy.conf", "system:kube-proxy", "kube-proxy"),
-        as_user("flannel.conf", manifests::FLANNEL_USER, "flannel"),
+    let files = vec![
+        as_node("kube-proxy.conf"),
+        as_node("flannel.conf"),
         files::config(
             etc("kube-proxy.yaml"),
             config::kube_proxy(host.name.as_str(), mode.as_str(), &pod_cidr, host.facts.can_set_conntrack),
         ),
         files::config(etc("flannel.json"), config::flannel(&pod_cidr, mode == ProxyMode::Nftables)),
     ];
-    files
-        .extend(pair(&pki("kube-proxy"), client(CertificateAuthority::Kubernetes, "system:kube-proxy", &[])));
-    files.extend(pair(
-        &pki("flannel"),
-        client(CertificateAuthority::Kubernetes, manifests::FLANNEL_USER, &[]),
-    ));
     DesiredStep::new(host, config_id(host), Op::Files { files })
-        .title(format!("write keys and configuration of kube-proxy ({mode}) and flannel"))
+        .title(format!("write the configuration of kube-proxy ({mode}) and flannel"))
         .because("the agents have no configuration")
         .needs([join::keys_id(host)])
 }
@@ -117,12 +110,7 @@ fn kube_proxy(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> DesiredStep
         id: kube_proxy_id(host),
         unit_name: "kube-proxy.service",
         unit: systemd::kube_proxy(),
-        watches: vec![
-            etc("kube-proxy.yaml"),
-            etc("kube-proxy.conf"),
-            pki("kube-proxy.crt"),
-            current("kube-proxy"),
-        ],
+        watches: vec![etc("kube-proxy.yaml"), etc("kube-proxy.conf"), current("kube-proxy")],
         ready: vec![Check::Tcp { address: std::net::Ipv4Addr::LOCALHOST, port: 10256 }],
     }
     .into_step(host)
@@ -137,7 +125,7 @@ fn flannel(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> DesiredStep {
         id: flannel_id(host),
         unit_name: "flanneld.service",
         unit: systemd::flannel(host.name.as_str(), host.ip()),
-        watches: vec![etc("flannel.json"), etc("flannel.conf"), pki("flannel.crt"), current("flannel")],
+        watches: vec![etc("flannel.json"), etc("flannel.conf"), current("flannel")],
         ready: vec![Check::Path { path: "/run/flannel/subnet.env".to_owned() }],
     }
     .into_step(host)

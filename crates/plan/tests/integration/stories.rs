@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use crate::support::{NOW, address, bare_hosts, behind_load_balancer, golden, intent, step, texts};
-use kubeon_plan::sim::{apply, bare, describe, refused, run_to_completion};
+use kubeon_plan::sim::{apply, bare, describe, refused, renew, run_to_completion};
 use kubeon_plan::{
     Intent, Observation, ObservationFailure, Remedy, Snapshot, StageName, Step, StepId, destroy, lint, plan,
 };
@@ -168,13 +168,36 @@ fn hosts_that_cannot_take_part_are_refused_with_every_reason() {
 }
 
 #[test]
-fn certificates_are_renewed_past_two_thirds_of_their_life() {
+fn certificates_that_a_host_did_not_renew_are_renewed_past_five_sixths_of_their_life() {
     let (intent, mut snapshot) = (intent(1, 1), bare_hosts(2));
     run_to_completion(&intent, &mut snapshot, 1);
-    snapshot.taken_at = NOW + YEAR / 3 * 2 - 86_400;
+    snapshot.taken_at = NOW + YEAR / 6 * 5 - 86_400;
     assert!(plan(&intent, &snapshot).unwrap().steps.is_empty());
     snapshot.taken_at += 2 * 86_400;
     golden("renewal", &run_to_completion(&intent, &mut snapshot, 3));
+}
+
+#[test]
+fn nothing_expires_in_ten_years_without_a_run() {
+    const WEEK: i64 = 7 * 86_400;
+    let (intent, mut snapshot) = (intent(3, 2), bare_hosts(5));
+    run_to_completion(&intent, &mut snapshot, 1);
+    let mut renewals = 0;
+    for week in 1..=10 * 53 {
+        snapshot.taken_at = NOW + week * WEEK;
+        for index in 0..5 {
+            let before = snapshot.hosts.clone();
+            renew(address(index), &mut snapshot);
+            renewals += i32::from(before != snapshot.hosts);
+            edit(&mut snapshot, index, |facts| {
+                let earliest = facts.earliest_expiry().unwrap();
+                assert!(earliest.expires_at > NOW + week * WEEK, "week {week}: {earliest:?}");
+            });
+        }
+        let made = plan(&intent, &snapshot).unwrap();
+        assert_eq!((made.steps.len(), made.generation), (0, 1), "week {week}: {}", describe(&made));
+    }
+    assert!(renewals >= 5 * 14, "each host renews about every eight months: {renewals}");
 }
 
 #[test]
