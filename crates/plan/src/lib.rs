@@ -40,7 +40,7 @@ pub use output::{MissingNeed, Note, Outcome, Plan, PlanError, PlanRefused, Plann
 pub use precheck::precheck;
 pub use stage_name::{StageName, StageNameError};
 pub use step_id::{StepId, StepIdError};
-pub use validate::validate;
+pub use validate::{validate, validate_existing};
 
 /// Plans the steps from the observed state to the desired state.
 ///
