@@ -23,6 +23,7 @@ pub mod output;
 pub mod precheck;
 mod proxy_mode;
 mod quorum;
+mod resolver;
 pub mod sim;
 mod stage_name;
 pub mod stages;

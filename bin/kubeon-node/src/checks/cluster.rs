@@ -62,13 +62,18 @@ pub(super) fn watch(
     query: &str,
     awaited: &mut dyn Awaited,
 ) -> Result<(), StepFailure> {
-    let mut watched = false;
+    let (mut watched, mut progress) = (false, super::Progress::default());
     loop {
         let time = job.left().min(WATCH_TIMEOUT);
         let mut last = None;
         if !time.is_zero() {
             awaited.begin();
-            match api.watch(path, query, time, &mut |event| awaited.observe(event)) {
+            let mut observe = |event: &WatchEvent| {
+                let met = awaited.observe(event);
+                progress.observe(job, &awaited.missing());
+                met
+            };
+            match api.watch(path, query, time, &mut observe) {
                 Ok(true) => return Ok(()),
                 Ok(false) => watched = true,
                 Err(why) => last = Some(why),

@@ -26,6 +26,7 @@ use crate::fence::{self, Lock};
 use crate::host::HostSystem;
 use crate::job::{Job, StepEffect};
 use crate::paths;
+use crate::timeout_extension::TimeoutExtension;
 use failures::ResetFailures;
 
 /// The time limit of a reset by hand.
@@ -87,7 +88,8 @@ pub fn by_hand(host: &HostSystem, cluster: &ClusterName) -> Result<bool, StepFai
     let lock = Lock::take(&host.root, &uid, generation, LOCK_TIMEOUT)?;
     let (events, stop) = (Events::with_writer(Box::new(std::io::sink())), AtomicBool::new(false));
     let deadline = Instant::now() + BY_HAND;
-    let job = Job { host, id: "reset", deadline, events: &events, stop: &stop };
+    let extension = TimeoutExtension::none();
+    let job = Job { host, id: "reset", deadline, extension, events: &events, stop: &stop };
     let effect = run(&job, cluster)?;
     drop(lock);
     Ok(effect.changed)
