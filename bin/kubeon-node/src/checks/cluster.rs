@@ -8,6 +8,7 @@ use kubeon_api::HostName;
 use kubeon_wire::{Category, StepFailure};
 use serde_json::Value;
 
+use super::progress::Progress;
 use crate::api::{Api, WatchEvent};
 use crate::job::Job;
 
@@ -62,7 +63,7 @@ pub(super) fn watch(
     query: &str,
     awaited: &mut dyn Awaited,
 ) -> Result<(), StepFailure> {
-    let (mut watched, mut progress) = (false, super::Progress::default());
+    let (mut watched, mut progress) = (false, Progress::default());
     loop {
         let time = job.left().min(WATCH_TIMEOUT);
         let mut last = None;

@@ -2,8 +2,8 @@
 
 mod cluster;
 mod dns;
+mod progress;
 
-use std::collections::BTreeSet;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpStream, UdpSocket};
 use std::os::unix::net::UnixStream;
@@ -16,6 +16,7 @@ use crate::failure::plain;
 use crate::https::Https;
 use crate::job::Job;
 use crate::root::Root;
+use progress::Progress;
 
 /// The interval between two checks of something on this host.
 const LOCAL_INTERVAL: Duration = Duration::from_millis(40);
@@ -106,22 +107,6 @@ fn upstream(
         job.note(format!("no name server in {resolv_conf} answers: only names of the cluster are resolved"));
     }
     Ok(())
-}
-
-/// The states of a condition while a step waits for it. A state that was not seen before is progress; a return
-/// to an earlier one is not, so that a condition that alternates between two states times out.
-#[derive(Default)]
-struct Progress {
-    seen: BTreeSet<String>,
-}
-
-impl Progress {
-    fn observe(&mut self, job: &Job<'_>, state: &str) {
-        let first = self.seen.is_empty();
-        if self.seen.insert(state.to_owned()) && !first {
-            job.progressed();
-        }
-    }
 }
 
 /// Repeats `check` until it passes, the deadline is reached, or `healthy` returns an error.
