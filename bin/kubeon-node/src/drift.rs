@@ -19,9 +19,9 @@ use crate::systemd::UnitState;
 use crate::{parts, paths, units};
 
 /// The time limit for one answer of containerd or the API server.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 /// The time limit for all requests to the API server.
-const OBJECTS_TIMEOUT: Duration = Duration::from_millis(2500);
+const OBJECTS_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// The status of units, images and objects, read once to check many steps.
 pub struct DriftCheck<'a> {

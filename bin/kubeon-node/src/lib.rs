@@ -42,5 +42,6 @@ pub mod systemd;
 pub(crate) mod testing;
 #[cfg(test)]
 pub(crate) mod testing_api;
+pub mod timeout_extension;
 pub mod units;
 pub mod unpack;

@@ -19,8 +19,9 @@ use crate::engine::{Engine, MachineClock, StoredCluster};
 use crate::error::EngineError;
 use crate::login_merge::merge_remembered;
 
-/// Time limit for probing a cluster. Login and probe take two seconds on a busy machine.
-const PROBE_TIMEOUT: Duration = Duration::from_secs(6);
+/// Time limit for probing a cluster. Login and probe take two seconds on a busy machine, and five more if an API server
+/// does not answer.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(12);
 
 /// The health of a cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -265,6 +266,7 @@ fn health(status: Status, observed: &Result<ClusterFacts, ProbeFailure>, all_rea
         (Status::Running, Err(_)) => ClusterHealth::Unknown,
         (Status::Running, Ok(facts)) if all_ready && facts.api_ready => ClusterHealth::Ready,
         (Status::Running, Ok(facts)) if facts.api_ready && facts.nodes.is_none() => ClusterHealth::Unknown,
+        (Status::Running, Ok(facts)) if facts.api_unknown => ClusterHealth::Unknown,
         (Status::Running, Ok(_)) => ClusterHealth::Degraded,
     }
 }
@@ -274,6 +276,7 @@ fn reason(spec: &DesiredCluster, observed: &Result<ClusterFacts, ProbeFailure>) 
         Err(failure) => failure.reason.clone(),
         Ok(ClusterFacts { nodes: Some(nodes), .. }) => unhealthy_hosts(spec, nodes),
         Ok(facts) if facts.api_ready => "the API server did not list the nodes in time".to_owned(),
+        Ok(facts) if facts.api_unknown => "the API server did not answer in time".to_owned(),
         Ok(_) => "the API server is not ready".to_owned(),
     }
 }

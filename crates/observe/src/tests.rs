@@ -46,7 +46,7 @@ async fn reports_why_a_host_was_not_observed() {
     assert_eq!(snapshot.taken_at, 77);
     assert_eq!(
         snapshot.hosts[&host(1)],
-        Observation::Unknown { why: "no answer within 15 s".into(), failure: ObservationFailure::NoAnswer }
+        Observation::Unknown { why: "no answer within 600 s".into(), failure: ObservationFailure::NoAnswer }
     );
     assert_eq!(
         snapshot.hosts[&host(2)],

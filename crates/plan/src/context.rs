@@ -9,6 +9,7 @@ use kubeon_wire::{Cgroup, Facts, Fence, JournalEntry, NodeFact};
 
 use crate::input::{DesiredCluster, HostSpec, Intent, PartInfo};
 use crate::proxy_mode::{missing_tool, supported};
+use crate::resolver::Resolver;
 use crate::stage_name::StageName;
 use crate::step_id::StepId;
 
@@ -88,6 +89,11 @@ impl<'a> PlanContext<'a> {
     /// The DNS Service address: the tenth of the service network.
     pub(crate) fn service_dns(&self) -> Ipv4Addr {
         self.spec().settings.service_cidr.nth(10).unwrap_or(Ipv4Addr::UNSPECIFIED)
+    }
+
+    /// The name servers of the pods on a host.
+    pub(crate) fn resolver<'h>(&self, host: &ObservedHost<'h>) -> Resolver<'h> {
+        Resolver::new(host.facts, host.ip(), self.spec().settings.service_cidr)
     }
 
     /// The URL at which the programs of a host reach the API. On a master it is the host's own API server,
@@ -187,6 +193,11 @@ impl ObservedHost<'_> {
     /// Whether the host needs the packet filter programs of the bundle.
     pub(crate) fn lacks_tools(&self, wanted: ProxyMode) -> bool {
         missing_tool(self.facts, wanted).is_some()
+    }
+
+    /// Whether the programs of the bundle come before those of the host, because the host's nft is too old.
+    pub(crate) fn prefers_tools(&self, wanted: ProxyMode) -> bool {
+        missing_tool(self.facts, wanted).is_some_and(|tool| tool.old.is_some())
     }
 
     /// Whether the host executed this step before, with any content.

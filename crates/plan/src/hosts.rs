@@ -402,7 +402,9 @@ fn missing_tool_refusal(context: &PlanContext<'_>) -> Option<Refusal> {
         context.hosts.iter().find_map(|host| Some((host, missing_tool(host.facts, wanted)?)))?;
     let version = context.spec().version;
     let reason = format!(
-        "has no {tool}, and the bundle of {version} does not hold {NET_TOOLS}: install {tool} on the host"
+        "{}, and the bundle of {version} does not hold {NET_TOOLS}: install {} on the host",
+        tool.lack(),
+        tool.name
     );
     Some(Refusal::host(host.address(), reason).with(Remedy::BuildBundle(version)))
 }

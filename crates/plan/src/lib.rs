@@ -25,6 +25,7 @@ pub mod output;
 pub mod precheck;
 mod proxy_mode;
 mod quorum;
+mod resolver;
 pub mod sim;
 mod stage_name;
 pub mod stages;
@@ -42,7 +43,7 @@ pub use output::{MissingNeed, Note, Outcome, Plan, PlanError, PlanRefused, Plann
 pub use precheck::precheck;
 pub use stage_name::{StageName, StageNameError};
 pub use step_id::{StepId, StepIdError};
-pub use validate::validate;
+pub use validate::{validate, validate_existing};
 
 /// Plans the steps from the observed state to the desired state.
 ///

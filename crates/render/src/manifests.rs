@@ -89,9 +89,24 @@ pub fn node_labels(node: &str, labels: &BTreeMap<String, String>) -> ApiObject {
     )
 }
 
-/// CoreDNS and its dependent objects, with the service address `address`.
+/// The settings of CoreDNS.
+#[derive(Debug, Clone, Copy)]
+pub struct CoreDns<'a> {
+    /// The name of its image.
+    pub image: &'a str,
+    /// Its service address.
+    pub address: Ipv4Addr,
+    /// DNS domain of the cluster.
+    pub domain: &'a str,
+    /// Whether the kubelet of some host does not use `/etc/resolv.conf`. A change replaces the pods, which keep
+    /// the name servers with which they were created.
+    pub other_resolver: bool,
+}
+
+/// CoreDNS and its dependent objects.
 #[must_use]
-pub fn coredns(image: &str, address: Ipv4Addr, domain: &str) -> Vec<ApiObject> {
+pub fn coredns(dns: &CoreDns<'_>) -> Vec<ApiObject> {
+    let CoreDns { image, address, domain, other_resolver } = *dns;
     let system = "/api/v1/namespaces/kube-system";
     let labels = json!({ "k8s-app": "kube-dns" });
     vec![
@@ -117,7 +132,7 @@ pub fn coredns(image: &str, address: Ipv4Addr, domain: &str) -> Vec<ApiObject> {
         ),
         object(
             "/apis/apps/v1/namespaces/kube-system/deployments/coredns".to_owned(),
-            coredns_deployment(image, &labels),
+            coredns_deployment(image, &labels, other_resolver),
         ),
         object(
             format!("{system}/services/kube-dns"),
@@ -145,7 +160,11 @@ fn corefile(domain: &str) -> String {
     )
 }
 
-fn coredns_deployment(image: &str, labels: &Value) -> Value {
+fn coredns_deployment(image: &str, labels: &Value, other_resolver: bool) -> Value {
+    let mut metadata = json!({ "labels": labels });
+    if other_resolver {
+        metadata["annotations"] = json!({ "kubeon.io/resolv-conf": "of-the-kubelet" });
+    }
     let probe = |path: &str, port: u16| json!({ "httpGet": { "path": path, "port": port, "scheme": "HTTP" }, "periodSeconds": 5, "timeoutSeconds": 5, "failureThreshold": 5 });
     json!({
         "apiVersion": "apps/v1", "kind": "Deployment",
@@ -155,7 +174,7 @@ fn coredns_deployment(image: &str, labels: &Value) -> Value {
             "selector": { "matchLabels": labels },
             "strategy": { "type": "RollingUpdate", "rollingUpdate": { "maxUnavailable": 1 } },
             "template": {
-                "metadata": { "labels": labels },
+                "metadata": metadata,
                 "spec": {
                     "priorityClassName": "system-cluster-critical",
                     "serviceAccountName": "coredns",
@@ -200,17 +219,35 @@ fn coredns_deployment(image: &str, labels: &Value) -> Value {
 mod tests {
     use super::*;
 
+    fn dns() -> CoreDns<'static> {
+        CoreDns {
+            image: "registry.k8s.io/coredns/coredns:v1",
+            address: Ipv4Addr::new(10, 64, 0, 10),
+            domain: "cluster.local",
+            other_resolver: false,
+        }
+    }
+
+    #[test]
+    fn pods_are_replaced_when_a_kubelet_uses_another_resolver() {
+        let template = |other_resolver| {
+            let objects = coredns(&CoreDns { other_resolver, ..dns() });
+            let deployment = objects.into_iter().find(|o| o.path.ends_with("/deployments/coredns")).unwrap();
+            deployment.body["spec"]["template"].clone()
+        };
+        assert_ne!(template(true), template(false));
+    }
+
     #[test]
     fn the_dns_service_has_the_given_address() {
-        let objects =
-            coredns("registry.k8s.io/coredns/coredns:v1", Ipv4Addr::new(10, 64, 0, 10), "cluster.local");
+        let objects = coredns(&dns());
         let service = objects.iter().find(|o| o.path.ends_with("/services/kube-dns")).unwrap();
         assert_eq!(service.body["spec"]["clusterIP"], "10.64.0.10");
     }
 
     #[test]
     fn the_path_of_every_object_ends_with_its_name() {
-        let all = rights().into_iter().chain(coredns("i", Ipv4Addr::LOCALHOST, "d"));
+        let all = rights().into_iter().chain(coredns(&dns()));
         for object in all {
             let name = object.body["metadata"]["name"].as_str().unwrap().to_owned();
             assert!(object.path.ends_with(&format!("/{name}")), "{} is not {name}", object.path);

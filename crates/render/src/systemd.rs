@@ -43,7 +43,9 @@ impl Unit<'_> {
         for argument in &self.arguments {
             let _ = write!(unit, " \\\n  {argument}");
         }
-        unit.push_str("\nRestart=always\nRestartSec=1\nTimeoutStartSec=180\n");
+        // The start of an API server takes minutes on a slow host: a shorter limit would start it again and again.
+        let start_limit = if self.notify { 1800 } else { 180 };
+        let _ = write!(unit, "\nRestart=always\nRestartSec=1\nTimeoutStartSec={start_limit}\n");
         for line in self.service.iter().chain(self.sandbox) {
             let _ = writeln!(unit, "{line}");
         }
@@ -330,14 +332,19 @@ pub fn kubelet(node: &str, address: Ipv4Addr, server: &str, extra: &BTreeMap<Str
     .text()
 }
 
-/// `kube-proxy.service`.
+/// `PATH` of the services that write packet filter rules. `prefer_tools` puts the programs of the bundle first.
+fn packet_filter_path(prefer_tools: bool) -> String {
+    if prefer_tools { format!("{}:{}", paths::TOOLS, paths::PATH) } else { paths::PATH.to_owned() }
+}
+
+/// `kube-proxy.service`. With `prefer_tools` it uses the nft of the bundle, even if the host has one.
 #[must_use]
-pub fn kube_proxy() -> String {
+pub fn kube_proxy(prefer_tools: bool) -> String {
     Unit {
         description: "kube-proxy, the Kubernetes service proxy",
         notify: false,
         after: "network-online.target",
-        environment: &[("PATH", paths::PATH)],
+        environment: &[("PATH", &packet_filter_path(prefer_tools))],
         service: &["LimitNOFILE=1048576"],
         sandbox: AGENT,
         command: program("kube-proxy", "kube-proxy"),
@@ -346,14 +353,15 @@ pub fn kube_proxy() -> String {
     .text()
 }
 
-/// `flanneld.service`: the overlay of the pod network. Its subnets are the pod ranges of the nodes.
+/// `flanneld.service`: the overlay of the pod network. Its subnets are the pod ranges of the nodes. With `prefer_tools` it
+/// uses the nft of the bundle, even if the host has one.
 #[must_use]
-pub fn flannel(node: &str, address: Ipv4Addr) -> String {
+pub fn flannel(node: &str, address: Ipv4Addr, prefer_tools: bool) -> String {
     Unit {
         description: "flannel, the pod network",
         notify: true,
         after: "network-online.target",
-        environment: &[("NODE_NAME", node), ("PATH", paths::PATH)],
+        environment: &[("NODE_NAME", node), ("PATH", &packet_filter_path(prefer_tools))],
         service: &[],
         sandbox: AGENT,
         command: program("flannel", "flanneld"),
@@ -403,7 +411,15 @@ mod tests {
             unit.contains("--initial-cluster=h1=https://10.0.0.1:2380,h2=https://10.0.0.2:2380 \\\n"),
             "{unit}"
         );
-        assert!(unit.contains("Type=notify"), "{unit}");
+        assert!(unit.contains("Type=notify") && unit.contains("TimeoutStartSec=1800"), "{unit}");
+    }
+
+    #[test]
+    fn the_programs_of_the_bundle_come_first_only_on_request() {
+        let first = "PATH=/var/lib/kubeon/tools:/usr/local/sbin:";
+        let address = Ipv4Addr::new(10, 0, 0, 1);
+        assert!(kube_proxy(true).contains(first) && flannel("h1", address, true).contains(first));
+        assert!(!kube_proxy(false).contains(first) && !flannel("h1", address, false).contains(first));
     }
 
     /// The file is as the kubelet of an older cluster wrote it.

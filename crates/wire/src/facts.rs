@@ -54,6 +54,8 @@ pub struct Facts {
     pub package_manager: Option<String>,
     /// Programs by name: whether the host has its own.
     pub programs: BTreeMap<String, bool>,
+    /// The version of the host's own nft, such as `1.0.6`; `None` if it has none.
+    pub nft_version: Option<String>,
     /// The host's IPv4 addresses.
     pub addresses: Vec<Ipv4Addr>,
     /// TCP ports of the cluster that a program listens on.
@@ -72,8 +74,12 @@ pub struct Facts {
     pub fixed_parameters: Vec<String>,
     /// Whether kernel parameters can be set.
     pub can_set_parameters: Option<bool>,
-    /// Name servers in `/etc/resolv.conf`.
-    pub nameservers: Option<Vec<String>>,
+    /// Name servers by the file that lists them. `/etc/resolv.conf` is always reported; the files in which
+    /// local resolvers keep the servers that they forward to are reported if they exist.
+    pub name_servers: BTreeMap<String, Vec<String>>,
+    /// Name servers that the probe asked, without those on the host itself: whether each answers. The probe
+    /// does not ask on a claimed host.
+    pub name_server_answers: BTreeMap<String, bool>,
     /// Whether the host resolves its own name.
     pub resolves_itself: Option<bool>,
     /// Links that have IPv4 addresses.
@@ -274,6 +280,8 @@ pub struct KubeletFacts {
 pub struct ClusterFacts {
     /// Whether `/readyz` answers.
     pub api_ready: bool,
+    /// Whether the API server runs and did not answer `/readyz` in time: whether it is ready is unknown.
+    pub api_unknown: bool,
     /// The API server's version.
     pub version: Option<Version>,
     /// Nodes by name; `None` if the API server did not list them in time. `None` does not mean that there are

@@ -360,6 +360,14 @@ pub enum Check {
         /// The name, fully qualified.
         name: String,
     },
+    /// A DNS server of the cluster resolves names outside of it as well as the name servers of the host do. The
+    /// check passes if none of those answers the host either, because then there is nothing to compare with.
+    DnsUpstream {
+        /// The server's address.
+        server: std::net::Ipv4Addr,
+        /// The file that lists the name servers of the host.
+        resolv_conf: String,
+    },
     /// All listed hosts accept connections from this host on the port.
     Reachable {
         /// The other hosts.

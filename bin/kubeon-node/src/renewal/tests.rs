@@ -151,7 +151,7 @@ fn a_master_that_was_off_for_longer_than_a_life_recovers() {
 #[test]
 fn the_kubelet_of_a_master_that_was_off_for_longer_than_a_life_gets_a_certificate() {
     let master = Master::new();
-    let pki = ClusterPki::load(master.keys.path()).unwrap();
+    let pki = ClusterPki::load(master.keys.path(), false).unwrap();
     let own = Leaf {
         common_name: "system:node:h1".to_owned(),
         organizations: vec!["system:nodes".to_owned()],

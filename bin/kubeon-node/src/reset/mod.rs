@@ -27,6 +27,7 @@ use crate::failure::{failed, of};
 use crate::fence::{self, Lock};
 use crate::host::HostSystem;
 use crate::job::{Job, StepEffect};
+use crate::timeout_extension::TimeoutExtension;
 use crate::{original, paths};
 use failures::ResetFailures;
 
@@ -90,7 +91,8 @@ pub fn by_hand(host: &HostSystem, cluster: &ClusterName) -> Result<bool, StepFai
     let lock = Lock::take(&host.root, &uid, generation, LOCK_TIMEOUT)?;
     let (events, stop) = (Events::with_writer(Box::new(std::io::sink())), AtomicBool::new(false));
     let deadline = Instant::now() + BY_HAND;
-    let job = Job { host, id: "reset", deadline, events: &events, stop: &stop };
+    let extension = TimeoutExtension::none();
+    let job = Job { host, id: "reset", deadline, extension, events: &events, stop: &stop };
     let effect = run(&job, cluster)?;
     drop(lock);
     Ok(effect.changed)

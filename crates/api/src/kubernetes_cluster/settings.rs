@@ -322,7 +322,7 @@ mod tests {
         assert_eq!(settings.api_domain.as_str(), "apiserver.cluster.local");
         assert_eq!(settings.load_balancer, LoadBalancer::Haproxy);
         assert_eq!(settings.max_pods, 250);
-        assert_eq!(settings.node_ports.to_string(), "10000-30000");
+        assert_eq!(settings.node_ports.to_string(), "30000-32767");
         assert_eq!((settings.ca_years, settings.api_port), (100, 6443));
         assert_eq!(
             (settings.cluster_type, settings.deploy_mode),

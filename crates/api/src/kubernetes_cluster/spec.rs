@@ -216,7 +216,7 @@ pub struct Network {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 4, max = 65000))]
     pub max_pods: Option<u32>,
-    /// Ports for Services of type NodePort. Default: 10000-30000.
+    /// Ports for Services of type NodePort. Default: 30000-32767.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node_port_range: Option<PortRange>,
 }

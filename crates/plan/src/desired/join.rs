@@ -179,7 +179,7 @@ fn runtime(context: &PlanContext<'_>, host: &ObservedHost<'_>, steps: &mut Vec<D
             DesiredStep::new(host, image_id(role, host), op)
                 .title(format!("import {}", image.name))
                 .because("containerd does not have it")
-                .within(180)
+                .within(600)
                 .needs([image_part_id(role, host), runtime_id(host)]),
         );
     }
@@ -256,6 +256,8 @@ fn load_balancer(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> Option<D
 
 fn kubelet(context: &PlanContext<'_>, host: &ObservedHost<'_>, steps: &mut Vec<DesiredStep>) {
     let spec = context.spec();
+    let resolver = context.resolver(host);
+    let resolv_conf = resolver.path();
     let text = config::kubelet(&config::Kubelet {
         dns: context.service_dns(),
         dns_domain: spec.settings.dns_domain.as_str(),
@@ -265,12 +267,19 @@ fn kubelet(context: &PlanContext<'_>, host: &ObservedHost<'_>, steps: &mut Vec<D
         // The taint step below decides whether the taint stays. This may change during the life of the
         // cluster.
         control_plane_taint: host.is_master(),
+        resolv_conf: resolver.differs_from_system().then_some(&*resolv_conf),
         feature_gates: &spec.settings.feature_gates,
     });
-    let files = vec![files::config("/var/lib/kubelet/config.yaml".to_owned(), text)];
+    let mut files = vec![files::config("/var/lib/kubelet/config.yaml".to_owned(), text)];
+    files.extend(resolver.written().map(|servers| files::config(resolv_conf.clone(), config::resolv_conf(&servers))));
+    let more = if resolver.differs_from_system() {
+        format!(", name servers of {resolv_conf}")
+    } else {
+        String::new()
+    };
     steps.push(
         DesiredStep::new(host, kubelet_config_id(host), Op::Files { files })
-            .title("write the kubelet's configuration")
+            .title(format!("write the kubelet's configuration{more}"))
             .because("the kubelet has no configuration"),
     );
     let tools = if host.is_master() { MASTER_COMMANDS } else { &[] };

@@ -70,12 +70,16 @@ fn tools(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> Vec<DesiredStep>
         return Vec::new();
     }
     let selection = choose(context, host, choose_tools_id(host), &[NET_TOOLS], &[]);
-    let scripts = network(context.arch(), host.facts.has_nftables);
+    let mut scripts = network(context.arch(), host.facts.has_nftables);
+    if host.prefers_tools(wanted) {
+        // The other programs of the host stay in use.
+        scripts.retain(|(path, _)| path.ends_with("/nft"));
+    }
     let file = |(path, text): (String, String)| File { mode: 0o755, ..files::config(path, text) };
     let files = Op::Files { files: scripts.into_iter().map(file).collect() };
     let install = DesiredStep::new(host, tools_id(host), files)
         .title("install nft and iptables from the bundle")
-        .because("the host has none")
+        .because(if host.prefers_tools(wanted) { "the host's nft is too old" } else { "the host has none" })
         .needs([selection.id.clone()]);
     vec![selection, install]
 }
@@ -109,7 +113,7 @@ fn kube_proxy(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> DesiredStep
     Daemon {
         id: kube_proxy_id(host),
         unit_name: "kube-proxy.service",
-        unit: systemd::kube_proxy(),
+        unit: systemd::kube_proxy(host.prefers_tools(context.spec().settings.proxy_mode)),
         watches: vec![etc("kube-proxy.yaml"), etc("kube-proxy.conf"), current("kube-proxy")],
         ready: vec![Check::Tcp { address: std::net::Ipv4Addr::LOCALHOST, port: 10256 }],
     }
@@ -124,7 +128,11 @@ fn flannel(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> DesiredStep {
     Daemon {
         id: flannel_id(host),
         unit_name: "flanneld.service",
-        unit: systemd::flannel(host.name.as_str(), host.ip()),
+        unit: systemd::flannel(
+            host.name.as_str(),
+            host.ip(),
+            host.prefers_tools(context.spec().settings.proxy_mode),
+        ),
         watches: vec![etc("flannel.json"), etc("flannel.conf"), current("flannel")],
         ready: vec![Check::Path { path: "/run/flannel/subnet.env".to_owned() }],
     }
@@ -137,10 +145,21 @@ fn flannel(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> DesiredStep {
 
 fn dns(context: &PlanContext<'_>) -> DesiredStep {
     let image = &context.intent.artifacts.images["coredns"].name;
-    let objects =
-        manifests::coredns(image, context.service_dns(), context.spec().settings.dns_domain.as_str());
+    let other_resolver: Vec<&ObservedHost<'_>> =
+        context.hosts.iter().filter(|host| context.resolver(host).differs_from_system()).collect();
+    let objects = manifests::coredns(&manifests::CoreDns {
+        image,
+        address: context.service_dns(),
+        domain: context.spec().settings.dns_domain.as_str(),
+        other_resolver: !other_resolver.is_empty(),
+    });
+    // A pod keeps the name servers with which it was created: on hosts whose kubelet gets another file, the
+    // pods of CoreDNS are replaced after their kubelet uses it.
+    let joined = other_resolver.into_iter().filter(|host| host.has_executed(&join::kubelet_id(host)));
+    let kubelets: Vec<StepId> = joined.map(join::kubelet_id).collect();
     DesiredStep::new(context.first(), dns_id(context), Op::Objects { objects })
         .title("apply CoreDNS")
         .because("the objects are absent")
         .needs([rights_id(context)])
+        .needs(kubelets)
 }

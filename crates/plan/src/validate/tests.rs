@@ -73,6 +73,29 @@ fn refuses_more_hosts_than_the_pod_network_has_ranges() {
 }
 
 #[test]
+fn a_new_cluster_has_no_node_ports_over_ports_of_its_own_programs() {
+    let versions = ["v1.36.3".parse().unwrap()];
+    let with = |range: &str| {
+        let mut spec = spec(&["172.30.0.11"], &[]);
+        spec.settings.node_ports = range.parse().unwrap();
+        spec
+    };
+    for (range, ports) in [
+        ("10000-30000", "ports 10248, 10249, 10250, 10256, 10257, 10259"),
+        ("6443-6443", "port 6443"),
+        ("8000-9000", "port 8472"),
+        ("2000-2380", "ports 2379, 2380"),
+    ] {
+        let refused = validate(with(range), &versions).unwrap_err().refusals;
+        assert!(refused[0].reason.starts_with(&format!("covers {ports}, on which")), "{:?}", refused[0]);
+        assert_eq!(refused[0].remedy, Some(Remedy::Change(RefusedField::NodePortRange)));
+        assert!(validate_existing(with(range), &versions).is_ok(), "an existing cluster keeps {range}");
+    }
+    assert!(validate(with("30000-32767"), &versions).is_ok());
+    assert!(validate(with("10260-32767"), &versions).is_ok());
+}
+
+#[test]
 fn refuses_unsupported_settings_by_field() {
     let mut unsupported = spec(&["172.30.0.11"], &[]);
     unsupported.settings = ClusterSettings {

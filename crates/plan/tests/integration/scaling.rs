@@ -23,7 +23,8 @@ fn report_nodes(snapshot: &mut Snapshot, nodes: usize) {
     let nodes = (1..=nodes).map(|number| (format!("h{number}"), node())).collect();
     let Some(Observation::Fresh(facts)) = snapshot.hosts.get_mut(&address(0)) else { panic!("not observed") };
     let etcd = EtcdFact::Members([("h1".to_owned(), Some(true))].into());
-    facts.cluster = Some(ClusterFacts { api_ready: true, version: None, nodes: Some(nodes), etcd });
+    facts.cluster =
+        Some(ClusterFacts { api_ready: true, api_unknown: false, version: None, nodes: Some(nodes), etcd });
 }
 
 /// The nodes that the first master reports.

@@ -308,6 +308,17 @@ fn unchecked_values_are_reported_as_notes() {
     });
     let again = plan(&intent, &snapshot).unwrap();
     assert!(again.steps.is_empty(), "no step is planned because of it: {:?}", again.steps[0].id);
+    let mut slow = snapshot.clone();
+    edit(&mut slow, 0, |facts| {
+        facts.cluster = Some(ClusterFacts { api_unknown: true, ..ClusterFacts::default() });
+    });
+    let again = plan(&intent, &slow).unwrap();
+    assert!(
+        again.steps.is_empty(),
+        "an API server that answers slowly may be ready: {:?}",
+        again.steps[0].id
+    );
+    let again = plan(&intent, &snapshot).unwrap();
     let notes: Vec<_> = again.notes.iter().map(|note| (note.host, note.text.as_str())).collect();
     assert_eq!(
         notes[..2],
