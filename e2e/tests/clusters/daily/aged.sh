@@ -1,6 +1,7 @@
-# Runs on a host of the lab: gives every leaf there the dates of one that was issued 300 days ago and ends in 65, and has
-# the journal say that kubeon wrote it then. All else in the leaf stays, its key too. What serves it is started again.
-# usage: aged.sh FOLDER      with the authorities of the cluster, as ca-NAME.pem
+# Runs on a host of the lab. Replaces every leaf certificate by one that is valid since 300 days and expires in 65 days,
+# with the same key and the same other fields. Records the new content in kubeon's journal, as if kubeon had written it.
+# Restarts the services that use a replaced certificate.
+# usage: aged.sh FOLDER      FOLDER contains the authorities of the cluster, as ca-NAME.pem
 set -eu
 cd "$1"
 begin=$(date -u -d '-300 days' +%Y%m%d%H%M%SZ)
@@ -28,13 +29,13 @@ for leaf in $(find /etc/kubernetes/pki -name '*.crt' ! -name '*ca.crt'); do
   ca=$(openssl x509 -noout -issuer -nameopt multiline -in "$leaf" | sed -n 's/.*commonName *= kubeon-\(.*\)-ca/ca-\1.pem/p')
   openssl x509 -x509toreq -copy_extensions copyall -in "$leaf" -signkey "${leaf%.crt}.key" -out request 2> /dev/null
   openssl ca -config ca.conf -batch -notext -preserveDN -cert "$ca" -keyfile "$ca" -in request \
-    -startdate "$begin" -enddate "$end" -out aged 2> said || { cat said >&2; exit 1; }
+    -startdate "$begin" -enddate "$end" -out aged 2> errors || { cat errors >&2; exit 1; }
   before=$(sum "$leaf")
   cat aged > "$leaf"
   sed -i "s/$before/$(sum aged)/" /var/lib/kubeon/journal/*.json
 done
 
-# What a unit was started with: a line for its file, and one for all that it watches.
+# The content with which a unit was started: a line for its unit file, and one for each file that it watches.
 content() { # UNIT WATCHED…
   printf %s "$(sum "/etc/systemd/system/$1")"
   shift
@@ -56,7 +57,7 @@ for record in /var/lib/kubeon/units/*.json; do
   sed -i "s/$started/$(sum content)/" "$record"
   services="$services $unit"
 done
-# One after the other: an API server that has to end while etcd is away holds on for its whole time limit.
+# Restarts one service after the other: an API server that stops while etcd is down waits until its stop timeout.
 for unit in $services; do systemctl restart "$unit"; done
 rm -rf "$1"
 printf '%s\n' $services

@@ -1,6 +1,6 @@
 //! `create` renews certificates past two thirds of their lifetime. The test gives the hosts leaf certificates
-//! of the cluster's authorities that began 300 days ago and end in 65 days, and reads the served certificates
-//! from this machine.
+//! of the cluster's authorities that are valid since 300 days and expire in 65 days, and reads the served
+//! certificates from this machine.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -35,7 +35,7 @@ const RENEWALS: [&str; 8] = [
 ];
 
 /// The reasons of all other steps of a renewal: they follow from the changed certificates.
-const FOLLOWS: [&str; 4] = [
+const REASONS_OF_OTHER_STEPS: [&str; 4] = [
     "a step that it reads runs again",
     "its agents were changed",
     "it was changed",
@@ -50,16 +50,16 @@ const NEW: Age = 0;
 /// Requires the cluster `daily` with the master h1 and the workers h2 and h3, and a plan without steps.
 pub(crate) fn are_renewed(lab: &TestLab) -> Result<()> {
     let start = Instant::now();
-    all(lab, NEW)?;
+    check_ages(lab, NEW)?;
     install_old_certificates(lab)?;
-    all(lab, OLD)?;
+    check_ages(lab, OLD)?;
     let kubeconfig = fs::read_to_string(lab.file("conf/cluster/daily.yaml"))?;
-    usable(lab).context("with certificates of 300 days")?;
-    planned(lab)?;
+    check_cluster_works(lab).context("with certificates of 300 days")?;
+    plan_renews_certificates(lab)?;
     lab.must(&["create", "daily"])?;
-    all(lab, NEW)?;
-    displayed(lab)?;
-    usable(lab).context("with renewed certificates")?;
+    check_ages(lab, NEW)?;
+    display_shows_new_certificates(lab)?;
+    check_cluster_works(lab).context("with renewed certificates")?;
     ensure!(lab.plan("daily")?.is_empty(), "the plan must have no steps after a renewal");
     renews_only_the_kubeconfig(lab, &kubeconfig)?;
     println!("  certificates of 300 days on 3 hosts renewed: {:.1} s", start.elapsed().as_secs_f64());
@@ -67,22 +67,22 @@ pub(crate) fn are_renewed(lab: &TestLab) -> Result<()> {
 }
 
 /// Checks the age of all served certificates and of the admin's kubeconfig.
-fn all(lab: &TestLab, wanted: Age) -> Result<()> {
+fn check_ages(lab: &TestLab, wanted: Age) -> Result<()> {
     for (host, port, server) in SERVED {
-        let age = served(&format!("{}:{port}", lab.addresses[host - 1])).context(server)?;
+        let age = age_of_served(&format!("{}:{port}", lab.addresses[host - 1])).context(server)?;
         ensure!(age == wanted, "{server} serves a certificate of {age} days, not {wanted}");
     }
-    let age = in_kubeconfig(lab)?;
+    let age = age_in_kubeconfig(lab)?;
     ensure!(age == wanted, "the kubeconfig contains a certificate of {age} days, not {wanted}");
     Ok(())
 }
 
 /// The age of the certificate that a server sends to clients.
-fn served(address: &str) -> Result<Age> {
+fn age_of_served(address: &str) -> Result<Age> {
     age(&format!("openssl s_client -connect {address} < /dev/null 2> /dev/null"))
 }
 
-fn in_kubeconfig(lab: &TestLab) -> Result<Age> {
+fn age_in_kubeconfig(lab: &TestLab) -> Result<Age> {
     let file = lab.file("conf/cluster/daily.yaml");
     age(&format!("sed -n 's/.*client-certificate-data: //p' '{}' | base64 -d", file.display()))
 }
@@ -137,17 +137,17 @@ fn old_kubeconfig(lab: &TestLab) -> Result<()> {
 }
 
 /// The plan renews the certificates because of their dates, and all other steps follow from that.
-fn planned(lab: &TestLab) -> Result<()> {
+fn plan_renews_certificates(lab: &TestLab) -> Result<()> {
     let steps = lab.plan("daily")?;
     let mut renewals = BTreeSet::new();
     for step in &steps {
-        let (id, why) = (step["id"].as_str().context("an id")?, step["why"].as_str().context("a reason")?);
+        let (id, why) = (step["id"].as_str().context("no id")?, step["why"].as_str().context("no reason")?);
         if why.starts_with("/etc/kubernetes/pki/")
             && why.ends_with(".crt is past two thirds of its life (65 days left)")
         {
             renewals.insert(id);
         } else {
-            ensure!(FOLLOWS.contains(&why), "{id}: {why}");
+            ensure!(REASONS_OF_OTHER_STEPS.contains(&why), "{id}: {why}");
         }
     }
     ensure!(renewals == BTreeSet::from(RENEWALS), "the plan renews {renewals:?}");
@@ -160,9 +160,9 @@ fn planned(lab: &TestLab) -> Result<()> {
 }
 
 /// `display` shows the renewed certificates of the master.
-fn displayed(lab: &TestLab) -> Result<()> {
+fn display_shows_new_certificates(lab: &TestLab) -> Result<()> {
     let output: Value = serde_json::from_str(&lab.must(&["display", "daily", "-o", "json"])?)?;
-    let certificates = output["certificates"].as_array().context("certificates")?;
+    let certificates = output["certificates"].as_array().context("no certificates")?;
     ensure!(certificates.len() > 15, "{certificates:?}");
     for certificate in certificates {
         ensure!(certificate["residualDays"].as_i64() >= Some(364), "{certificate}");
@@ -171,7 +171,7 @@ fn displayed(lab: &TestLab) -> Result<()> {
 }
 
 /// All services run, all nodes are Ready, the API server and every kubelet trust each other.
-fn usable(lab: &TestLab) -> Result<()> {
+fn check_cluster_works(lab: &TestLab) -> Result<()> {
     let node = "kubelet kube-proxy flanneld containerd";
     lab.on(
         "h1",
@@ -195,6 +195,6 @@ fn renews_only_the_kubeconfig(lab: &TestLab, old: &str) -> Result<()> {
     ensure!(fs::read_to_string(&file)? == new, "a new kubeconfig must not change");
     fs::write(&file, old)?;
     lab.must(&["create", "daily"])?;
-    all(lab, NEW)?;
+    check_ages(lab, NEW)?;
     lab.kubectl("daily", &["get", "nodes"]).map(drop)
 }
