@@ -18,7 +18,7 @@ use crate::leaf::{self, Issued};
 /// The file of the service account key.
 const SERVICE_ACCOUNT: &str = "sa.pem";
 
-/// The authorities and the service account key of one cluster, and the leaves made so far.
+/// The authorities and the service account key of one cluster, and the leaves created so far.
 pub struct ClusterPki {
     authorities: Authorities,
     service_account: KeyPair,

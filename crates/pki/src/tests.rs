@@ -212,11 +212,11 @@ fn concurrent_creation_gives_the_same_keys() {
 fn keys_of_an_existing_cluster_are_read_and_never_replaced() {
     let folder = tempfile::tempdir().unwrap();
     let secret = folder.path().join("secret/demo");
-    let made = ClusterPki::load_or_create(&secret, 100).unwrap();
+    let created = ClusterPki::load_or_create(&secret, 100).unwrap();
     let key = SecretRef::CaKey { ca: CertificateAuthority::Etcd };
     assert_eq!(
         ClusterPki::load(&secret).unwrap().resolve(&key).unwrap(),
-        made.resolve(&key).unwrap(),
+        created.resolve(&key).unwrap(),
         "the complete folder gives the same keys"
     );
     for name in ["ca-kubernetes.pem", "ca-etcd.pem", "ca-front-proxy.pem", "ca-kubelet-serving.pem", "sa.pem"]
@@ -267,8 +267,8 @@ fn an_interrupted_creation_is_completed() {
     let etcd =
         crate::authority::Authority::load_or_create(folder.path(), CertificateAuthority::Etcd, 100).unwrap();
     assert!(ClusterPki::load(folder.path()).is_err());
-    let made = ClusterPki::load_or_create(folder.path(), 100).unwrap();
-    assert_eq!(made.resolve(&SecretRef::CaKey { ca: CertificateAuthority::Etcd }).unwrap(), etcd.key);
+    let created = ClusterPki::load_or_create(folder.path(), 100).unwrap();
+    assert_eq!(created.resolve(&SecretRef::CaKey { ca: CertificateAuthority::Etcd }).unwrap(), etcd.key);
     ClusterPki::load(folder.path()).unwrap();
 }
 
@@ -277,15 +277,15 @@ fn refuses_a_truncated_file_and_a_key_of_another_certificate() {
     let folder = tempfile::tempdir().unwrap();
     ClusterPki::load_or_create(folder.path(), 100).unwrap();
     let path = folder.path().join("ca-etcd.pem");
-    let whole = std::fs::read_to_string(&path).unwrap();
+    let complete = std::fs::read_to_string(&path).unwrap();
     let other = std::fs::read_to_string(folder.path().join("ca-kubernetes.pem")).unwrap();
     let certificate_of = |text: &str| text[text.find("-----BEGIN CERT").unwrap()..].to_owned();
     let key_of = |text: &str| text[..text.find("-----BEGIN CERT").unwrap()].to_owned();
     for bad in [
         String::new(),
-        whole[..whole.len() / 2].to_owned(),
-        key_of(&whole),
-        key_of(&whole) + &certificate_of(&other),
+        complete[..complete.len() / 2].to_owned(),
+        key_of(&complete),
+        key_of(&complete) + &certificate_of(&other),
     ] {
         std::fs::write(&path, bad).unwrap();
         for read in [ClusterPki::load_or_create(folder.path(), 100), ClusterPki::load(folder.path())] {
