@@ -73,7 +73,7 @@ fn an_unwatched_namespace_is_reported() {
 }
 
 #[test]
-fn a9_a10_a19_a24_a35_what_can_never_run_fails_with_its_reason_and_makes_no_job() {
+fn a9_a10_a19_a24_a35_an_invalid_operation_fails_with_its_reason_and_creates_no_job() {
     let refused = |change: &dyn Fn(&mut kubeon_api::kubeonkube::ClusterOperationSpec), said: &str| {
         let mut world = World::with_cluster();
         world.ask("o", change);
