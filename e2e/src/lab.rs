@@ -255,10 +255,10 @@ impl TestLab {
     ///
     /// # Errors
     /// When steps are left after `limit`.
-    pub fn settled(&self, cluster: &str, limit: Duration) -> Result<()> {
-        eventually("nothing to do", limit, || match self.plan(cluster)? {
+    pub fn wait_up_to_date(&self, cluster: &str, limit: Duration) -> Result<()> {
+        eventually("the plan has no steps", limit, || match self.plan(cluster)? {
             steps if steps.is_empty() => Ok(()),
-            steps => bail!("left to do: {steps:?}"),
+            steps => bail!("the plan still has steps: {steps:?}"),
         })
     }
 

@@ -30,8 +30,8 @@ impl TestApiServer {
         let namespaces = Api::<Namespace>::all(self.client().await?);
         let mut namespace = Namespace::default();
         namespace.metadata.generate_name = Some("test-".into());
-        let made = namespaces.create(&PostParams::default(), &namespace).await;
-        Ok(made.map_err(EnvtestError::api("creating a namespace"))?.name_any())
+        let created = namespaces.create(&PostParams::default(), &namespace).await;
+        Ok(created.map_err(EnvtestError::api("creating a namespace"))?.name_any())
     }
 
     /// Creates a service account unless it exists, and returns a token for it that is valid for a day.
@@ -41,8 +41,8 @@ impl TestApiServer {
     pub async fn service_account(&self, namespace: &str, name: &str) -> Result<String, EnvtestError> {
         let accounts = Api::<ServiceAccount>::namespaced(self.client().await?, namespace);
         let account = json!({ "apiVersion": "v1", "kind": "ServiceAccount", "metadata": { "name": name } });
-        let made = accounts.patch(name, &PatchParams::apply("envtest"), &Patch::Apply(account)).await;
-        made.map_err(EnvtestError::api("creating a service account"))?;
+        let created = accounts.patch(name, &PatchParams::apply("envtest"), &Patch::Apply(account)).await;
+        created.map_err(EnvtestError::api("creating a service account"))?;
         let spec =
             TokenRequestSpec { expiration_seconds: Some(TOKEN_LIFETIME), ..TokenRequestSpec::default() };
         let request = TokenRequest { spec: Some(spec), ..TokenRequest::default() };

@@ -186,7 +186,7 @@ impl Lab {
             let state = match (cgroups.is_running(&self.name, &name)?, ports.get(&name)) {
                 (false, _) => HostState::Dead,
                 (true, Some(true)) => HostState::Running,
-                // A host that has just begun to boot has no port yet.
+                // A host that has just started to boot has no port yet.
                 (true, None) if !self.host_dir(&name).join(CUT).exists() => HostState::Running,
                 (true, _) => HostState::Cut,
             };

@@ -1,9 +1,9 @@
-//! Why a key or a certificate could not be read or made.
+//! Why a key or a certificate could not be read or created.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// A key or certificate could not be read or made. The message never contains key material.
+/// A key or certificate could not be read or created. The message never contains key material.
 #[derive(Debug, thiserror::Error)]
 pub enum PkiError {
     /// A file or folder could not be read or written.
@@ -62,7 +62,7 @@ pub enum PkiError {
     /// More than one organization in a leaf's subject.
     #[error("{0} has several organizations; a certificate of kubeon has at most one")]
     ManyOrganizations(String),
-    /// A certificate could not be made.
+    /// A certificate could not be created.
     #[error("cannot make the certificate of {what}: {source}")]
     Sign {
         /// Its subject or file.
@@ -72,7 +72,7 @@ pub enum PkiError {
     },
 }
 
-/// Why a key file could not be read or made; the caller adds its path.
+/// Why a key file could not be read or created; the caller adds its path.
 pub(crate) enum KeyFileError {
     Io(io::Error),
     Sign(rcgen::Error),

@@ -19,7 +19,7 @@ use crate::leaf::{self, Issued};
 /// The file of the service account key.
 const SERVICE_ACCOUNT: &str = "sa.pem";
 
-/// The authorities, the service account key and the key for Secrets of one cluster, and the leaves made so far.
+/// The authorities, the service account key and the key for Secrets of one cluster, and the leaves created so far.
 pub struct ClusterPki {
     authorities: Authorities,
     service_account: KeyPair,

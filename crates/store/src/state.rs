@@ -12,7 +12,7 @@ use uuid::Uuid;
 /// The schema version of the state file that this program writes, and the newest that it reads.
 pub const SCHEMA: u32 = 1;
 
-/// The state of one cluster. `S` is the specification that plans are made from.
+/// The state of one cluster. `S` is the specification that plans are computed from.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ClusterState<S> {

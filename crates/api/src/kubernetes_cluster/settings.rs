@@ -1,4 +1,4 @@
-//! The complete settings of a cluster: the declared values, with defaults for the others. Plans are made from them, and a
+//! The complete settings of a cluster: the declared values, with defaults for the others. They are the input of plans, and a
 //! control machine stores them in this form.
 //!
 //! This file lists each setting three times: in the type, in the function that fills it in from a declaration, and in the

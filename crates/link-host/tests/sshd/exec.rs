@@ -71,7 +71,7 @@ async fn a_command_is_ended_with_its_children_at_the_time_limit() {
         let command = Command {
             timeout: Some(Duration::from_millis(500)),
             pty,
-            ..Command::new("echo begun; sleep 4711 & sleep 4711; wait")
+            ..Command::new("echo started; sleep 4711 & sleep 4711; wait")
         };
         let failure = pool.exec(host(), command, &|_, _| {}).await.unwrap_err();
         assert_eq!(failure.category, Category::Timeout);
@@ -88,15 +88,15 @@ async fn a_dropped_command_is_ended() {
     let collected = CollectedOutput::default();
     let collect = |stream, bytes: &[u8]| collected.collect(stream, bytes);
     let running =
-        pool.exec(host(), Command::new("trap '' TERM; echo begun; sleep 4712 & wait; wait"), &collect);
-    let begun = async {
-        while collected.out() != "begun\n" {
+        pool.exec(host(), Command::new("trap '' TERM; echo started; sleep 4712 & wait; wait"), &collect);
+    let started = async {
+        while collected.out() != "started\n" {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
     tokio::select! {
         ended = running => panic!("{ended:?}"),
-        begun = tokio::time::timeout(Duration::from_secs(30), begun) => begun.expect("it begins"),
+        result = tokio::time::timeout(Duration::from_secs(30), started) => result.expect("the command starts"),
     }
     let start = Instant::now();
     loop {
