@@ -441,7 +441,7 @@ mod tests {
 
     #[test]
     fn programs_of_the_control_plane_cannot_gain_privileges() {
-        let units = [scheduler("", &BTreeMap::new()), haproxy(Arch::Amd64), kube_proxy()];
+        let units = [scheduler("", &BTreeMap::new()), haproxy(Arch::Amd64), kube_proxy(false)];
         for unit in units {
             assert!(unit.contains("\nNoNewPrivileges=yes\n"), "{unit}");
         }
