@@ -137,7 +137,7 @@ impl HostKeys {
     }
 
     /// Marks hosts that get a password. An unknown key of such a host is refused also under [`HostKeyPolicy::AcceptNew`] and
-    /// [`HostKeyPolicy::Probe`]: whoever answers with it would learn the password.
+    /// [`HostKeyPolicy::Probe`]: the host that answers with it would learn the password.
     #[must_use]
     pub fn with_password_hosts(mut self, hosts: impl IntoIterator<Item = HostAddress>) -> Self {
         self.password_hosts.extend(hosts);

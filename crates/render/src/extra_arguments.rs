@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 /// A program that takes further arguments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Program {
+pub enum DaemonProgram {
     /// etcd.
     Etcd,
     /// kube-apiserver.
@@ -17,7 +17,7 @@ pub enum Program {
     Kubelet,
 }
 
-impl Program {
+impl DaemonProgram {
     /// Whether only kubeon sets the argument: its unit has it, or it would contradict a configuration file of kubeon.
     #[must_use]
     pub fn owns(self, name: &str) -> bool {
@@ -249,11 +249,11 @@ mod tests {
             feature_gates: "A=true",
         };
         for (program, unit) in [
-            (Program::Etcd, systemd::etcd(&member, &none)),
-            (Program::ApiServer, systemd::apiserver(&api, &none)),
-            (Program::ControllerManager, systemd::controller_manager(&manager, &none)),
-            (Program::Scheduler, systemd::scheduler("A=true", &none)),
-            (Program::Kubelet, systemd::kubelet("h1", address, "https://127.0.0.1:6443", &none)),
+            (DaemonProgram::Etcd, systemd::etcd(&member, &none)),
+            (DaemonProgram::ApiServer, systemd::apiserver(&api, &none)),
+            (DaemonProgram::ControllerManager, systemd::controller_manager(&manager, &none)),
+            (DaemonProgram::Scheduler, systemd::scheduler("A=true", &none)),
+            (DaemonProgram::Kubelet, systemd::kubelet("h1", address, "https://127.0.0.1:6443", &none)),
         ] {
             assert!(program.owned().is_sorted(), "{program:?}");
             assert!(arguments(&unit).len() > 3, "{unit}");
@@ -262,7 +262,7 @@ mod tests {
             }
             assert!(!program.owns("v"), "{program:?}");
         }
-        assert!(Program::Kubelet.owns("max-pods"), "its configuration file has it");
+        assert!(DaemonProgram::Kubelet.owns("max-pods"), "its configuration file has it");
     }
 
     #[test]
