@@ -271,7 +271,9 @@ fn kubelet(context: &PlanContext<'_>, host: &ObservedHost<'_>, steps: &mut Vec<D
         feature_gates: &spec.settings.feature_gates,
     });
     let mut files = vec![files::config("/var/lib/kubelet/config.yaml".to_owned(), text)];
-    files.extend(resolver.written().map(|servers| files::config(resolv_conf.clone(), config::resolv_conf(&servers))));
+    files.extend(
+        resolver.written().map(|servers| files::config(resolv_conf.clone(), config::resolv_conf(&servers))),
+    );
     let more = if resolver.differs_from_system() {
         format!(", name servers of {resolv_conf}")
     } else {
