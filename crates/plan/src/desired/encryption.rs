@@ -6,6 +6,7 @@
 
 use kubeon_render::paths::etc;
 use kubeon_wire::{Op, SecretRef};
+use sha2::{Digest as _, Sha256};
 
 use super::control_plane::{STAGE, api_ready, apiserver_id};
 use super::files::secret;
@@ -23,20 +24,32 @@ fn proof_id(host: &ObservedHost<'_>) -> StepId {
     host.id(STAGE, "decrypts")
 }
 
-/// Whether the API servers may encrypt: each that exists runs with the key.
+/// Whether the API servers may encrypt: an earlier plan decided it, or each API server that exists runs with the key.
 pub(crate) fn encrypts(context: &PlanContext<'_>) -> bool {
-    context
-        .masters()
-        .all(|host| !host.has_executed(&apiserver_id(host)) || host.has_executed(&proof_id(host)))
+    let proven = |host: &ObservedHost<'_>| {
+        !host.has_executed(&apiserver_id(host)) || host.has_executed(&proof_id(host))
+    };
+    context.masters().any(was_told_to_encrypt) || context.masters().all(proven)
+}
+
+/// Whether the journal of the host contains the configuration that encrypts.
+fn was_told_to_encrypt(host: &ObservedHost<'_>) -> bool {
+    let json = serde_json::to_vec(&operation(true)).unwrap_or_default();
+    let (id, digest) = (configuration_id(host).to_string(), hex::encode(Sha256::digest(json)));
+    host.facts.journal.iter().any(|entry| entry.id == id && entry.digest == digest)
+}
+
+fn operation(encrypts: bool) -> Op {
+    let file = secret(etc("encryption.yaml"), SecretRef::EncryptionConfiguration { encrypts });
+    Op::Files { files: vec![file] }
 }
 
 /// Writes the encryption configuration. A running API server reads a changed file within a minute, without a restart.
 pub(crate) fn configuration(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> DesiredStep {
     let encrypts = encrypts(context);
-    let file = secret(etc("encryption.yaml"), SecretRef::EncryptionConfiguration { encrypts });
     let title =
         if encrypts { "let Secrets be encrypted in etcd" } else { "write the key for Secrets in etcd" };
-    DesiredStep::new(host, configuration_id(host), Op::Files { files: vec![file] })
+    DesiredStep::new(host, configuration_id(host), operation(encrypts))
         .title(title)
         .because("Secrets are stored as they are")
 }
