@@ -63,7 +63,8 @@ pub fn run(job: &Job<'_>, service: &Service<'_>) -> Result<StepEffect, StepFailu
     let current = units::is_current(root, service.name, service.unit, service.watches)?;
     // An earlier attempt may have started it: another start would interrupt a slow one.
     let starting = current && is_starting(&state);
-    let stale = !starting && !(current && is_up(service.unit, &state));
+    let up_to_date = current && is_up(service.unit, &state);
+    let stale = !(starting || up_to_date);
     let mut up = !starting;
     if stale {
         up = start(job, service)?;
