@@ -1,19 +1,20 @@
 //! `kubeon-node apply | facts | renew | reset --cluster NAME | version`.
 
+mod host_commands;
+
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::thread;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use kubeon_node::events::Events;
+use kubeon_node::facts;
 use kubeon_node::host::HostSystem;
 use kubeon_node::input::Live;
 use kubeon_node::root::Root;
 use kubeon_node::session::{Ending, Session};
-use kubeon_node::{facts, renewal, reset};
 use kubeon_wire::SILENCE_LIMIT;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -43,8 +44,8 @@ fn main() -> ExitCode {
     let outcome = match arguments {
         ["apply"] => apply(root),
         ["facts"] => print_facts(root),
-        ["renew"] => renew(root),
-        ["reset", "--cluster", name] => reset_by_hand(root, name),
+        ["renew"] => host_commands::renew(root),
+        ["reset", "--cluster", name] => host_commands::reset(root, name),
         ["version"] => writeln!(io::stdout(), "kubeon-node {}", env!("CARGO_PKG_VERSION")).map(|()| 0),
         ["help" | "-h" | "--help"] => writeln!(io::stdout(), "{USAGE}").map(|()| 0),
         _ => writeln!(io::stderr(), "{USAGE}").map(|()| 2),
@@ -79,37 +80,5 @@ fn print_facts(root: Root) -> io::Result<u8> {
             io::stdout().write_all(&text).map(|()| 0)
         }
         Err(failure) => writeln!(io::stderr(), "error: {failure}").map(|()| 1),
-    }
-}
-
-/// The lines start with a priority of the journal, because the service hides less important ones.
-fn renew(root: Root) -> io::Result<u8> {
-    let mut out = io::stderr();
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_err(io::Error::other)?.as_secs();
-    let now = i64::try_from(now).map_err(io::Error::other)?;
-    match renewal::run(&HostSystem::new(root), now) {
-        Ok(report) => {
-            report.notes.iter().try_for_each(|note| writeln!(out, "<5>{note}"))?;
-            report.failures.iter().try_for_each(|failure| writeln!(out, "<3>error: {failure}"))?;
-            Ok(u8::from(!report.failures.is_empty()))
-        }
-        Err(failure) => writeln!(out, "<3>error: {failure}").map(|()| 1),
-    }
-}
-
-fn reset_by_hand(root: Root, name: &str) -> io::Result<u8> {
-    let mut out = io::stdout();
-    let outcome = match name.parse() {
-        Ok(cluster) => reset::by_hand(&HostSystem::new(root), &cluster),
-        Err(error) => return writeln!(io::stderr(), "error: {error}").map(|()| 2),
-    };
-    match outcome {
-        Ok(true) => writeln!(out, "removed cluster {name} from this host").map(|()| 0),
-        Ok(false) => writeln!(out, "nothing to remove: kubeon has no data on this host").map(|()| 0),
-        Err(failure) => {
-            writeln!(io::stderr(), "error: {failure}")?;
-            failure.log.iter().try_for_each(|line| writeln!(io::stderr(), "  {line}"))?;
-            Ok(1)
-        }
     }
 }

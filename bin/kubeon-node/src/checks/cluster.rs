@@ -8,7 +8,7 @@ use kubeon_api::HostName;
 use kubeon_wire::{Category, StepFailure};
 use serde_json::Value;
 
-use super::progress::Progress;
+use super::progress::SeenStates;
 use crate::api::{Api, WatchEvent};
 use crate::job::Job;
 
@@ -63,7 +63,7 @@ pub(super) fn watch(
     query: &str,
     awaited: &mut dyn Awaited,
 ) -> Result<(), StepFailure> {
-    let (mut watched, mut progress) = (false, Progress::default());
+    let (mut watched, mut progress) = (false, SeenStates::default());
     loop {
         let time = job.left().min(WATCH_TIMEOUT);
         let mut last = None;

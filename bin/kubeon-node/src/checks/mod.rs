@@ -16,7 +16,7 @@ use crate::failure::plain;
 use crate::https::Https;
 use crate::job::Job;
 use crate::root::Root;
-use progress::Progress;
+use progress::SeenStates;
 
 /// The interval between two checks of something on this host.
 const LOCAL_INTERVAL: Duration = Duration::from_millis(40);
@@ -116,7 +116,7 @@ fn until(
     healthy: &dyn Fn() -> Result<(), StepFailure>,
     check: &mut dyn FnMut() -> Result<(), String>,
 ) -> Result<(), StepFailure> {
-    let mut progress = Progress::default();
+    let mut progress = SeenStates::default();
     loop {
         let Err(seen) = check() else { return Ok(()) };
         progress.observe(job, &seen);
