@@ -141,9 +141,8 @@ fn add_worker(lab: &TestLab) -> Result<()> {
     ensure!(finished == wanted, "planned {wanted:?}, finished {finished:?}");
     let on_h2 = lines.iter().filter(|line| line["event"] == "started" && line["name"] == "h2");
     let on_h2: Vec<_> = on_h2.filter_map(|line| line["step"].as_str()).collect();
-    ensure!(on_h2 == ["write hosts entries"], "the other worker must only get the hosts entry: {on_h2:?}");
+    ensure!(on_h2.is_empty(), "a new worker must not change the other worker: {on_h2:?}");
     ensure!(nodes(lab)? == ["h1 True", "h2 True", "h3 True"], "{:?}", nodes(lab)?);
-    lab.on("h1", "getent hosts h3")?;
     let again = lab.kubeon(&["addon", CLUSTER, "-w", worker])?;
     ensure!(again.code == 2 && again.err.contains("Cluster ip is duplicate"), "{again:?}");
     lab.load_client(CLUSTER)?;
