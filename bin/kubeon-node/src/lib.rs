@@ -13,6 +13,7 @@
 pub mod api;
 mod backoff;
 pub mod checks;
+pub mod cluster_record;
 pub mod command;
 pub mod drift;
 pub mod durable;

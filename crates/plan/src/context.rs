@@ -8,6 +8,7 @@ use kubeon_api::{Arch, HostAddress, HostName, HostRole};
 use kubeon_wire::{Cgroup, Facts, Fence, JournalEntry, NodeFact};
 
 use crate::input::{DesiredCluster, HostSpec, Intent, PartInfo};
+use crate::output::UnreachableHost;
 use crate::proxy_mode::{missing_tool, supported};
 use crate::stage_name::StageName;
 use crate::step_id::StepId;
@@ -21,6 +22,8 @@ const OVERLAY_HEADER_BYTES: u32 = 50;
 pub(crate) struct PlanContext<'a> {
     pub(crate) intent: &'a Intent,
     pub(crate) hosts: Vec<ObservedHost<'a>>,
+    /// The hosts of the cluster that could not be observed. No step runs on them.
+    pub(crate) unreachable: Vec<UnreachableHost>,
     /// Leaving workers.
     pub(crate) leaving: Vec<Leaving<'a>>,
     /// The highest observed generation.
@@ -56,14 +59,28 @@ impl<'a> PlanContext<'a> {
         self.hosts.iter().filter(|host| !host.is_master())
     }
 
-    /// The host that executes cluster-wide steps: the first master.
-    pub(crate) fn first(&self) -> &ObservedHost<'a> {
-        &self.hosts[0]
+    /// The master that executes cluster-wide steps: the first one whose API server answers, else the first
+    /// observed one.
+    pub(crate) fn executor(&self) -> &ObservedHost<'a> {
+        let answers =
+            |host: &&ObservedHost<'_>| host.facts.cluster.as_ref().is_some_and(|cluster| cluster.api_ready);
+        self.masters().find(answers).unwrap_or(&self.hosts[0])
     }
 
-    /// Names and addresses of the masters, in order.
+    /// Names and addresses of all masters, in order, whether they were observed or not.
     pub(crate) fn master_addresses(&self) -> Vec<(String, Ipv4Addr)> {
-        self.masters().map(|host| (host.name.to_string(), host.ip())).collect()
+        let name = |address: HostAddress| {
+            let observed = self.masters().find(|host| host.address() == address).map(|host| &host.name);
+            let unreachable = || self.unreachable.iter().find(|host| host.address == address);
+            observed.or_else(|| unreachable().map(|host| &host.name))
+        };
+        let masters = self.spec().masters.iter().map(|spec| spec.address);
+        masters.filter_map(|address| Some((name(address)?.to_string(), address.ip()))).collect()
+    }
+
+    /// The recorded cluster-wide steps; `None` if no API server reported them.
+    pub(crate) fn cluster_steps(&self) -> Option<&'a [JournalEntry]> {
+        self.masters().find_map(|host| host.facts.cluster_steps.as_deref())
     }
 
     /// A part of the bundle. A check before ensures that the bundle holds it.
@@ -95,7 +112,8 @@ impl<'a> PlanContext<'a> {
 
     /// Whether masters are tainted, so that ordinary pods run on workers only.
     pub(crate) fn taints_masters(&self) -> bool {
-        self.workers().next().is_some() || self.resets_returning_hosts()
+        // A worker that is skipped, unreachable or reset is still a worker of the cluster.
+        !self.spec().workers.is_empty()
     }
 
     /// Whether the plan resets a host that stays in the cluster, so that the next plan can join it again.

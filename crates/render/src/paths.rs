@@ -18,6 +18,8 @@ pub const ETC: &str = "/etc/kubernetes";
 pub const KUBELET_BOOTSTRAP: &str = "/var/lib/kubelet/bootstrap/client.crt";
 /// The data of etcd.
 pub const ETCD_DATA: &str = "/var/lib/etcd";
+/// The initial members of etcd, which a member reads at its first start.
+pub const ETCD_MEMBERSHIP: &str = "/etc/kubernetes/etcd-membership.env";
 /// The socket of containerd.
 pub const CONTAINERD_SOCKET: &str = "/run/containerd/containerd.sock";
 

@@ -1,6 +1,6 @@
 //! The state of a cluster.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
 
@@ -40,6 +40,9 @@ pub struct ClusterState<S> {
     /// Workers that must still be removed, with their node names if they have one.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub leaving: BTreeMap<HostAddress, Option<HostName>>,
+    /// Workers whose addition is not finished.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub joining: BTreeSet<HostAddress>,
     /// How to log in to the hosts, without anything secret.
     #[serde(default)]
     pub logins: BTreeMap<HostAddress, HostLogin>,
@@ -62,6 +65,7 @@ impl<S> ClusterState<S> {
             spec,
             addresses: Addresses::default(),
             leaving: BTreeMap::new(),
+            joining: BTreeSet::new(),
             logins: BTreeMap::new(),
         }
     }

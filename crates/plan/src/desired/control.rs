@@ -18,8 +18,8 @@ use crate::step_id::StepId;
 pub(crate) const STAGE: StageName = StageName::Control;
 
 /// The cluster-wide step after which agents may use the API.
-pub(crate) fn rights_id(context: &PlanContext<'_>) -> StepId {
-    context.first().id(STAGE, "rights")
+pub(crate) fn rights_id() -> StepId {
+    StepId::of_cluster(STAGE, "rights")
 }
 
 /// A program of the control plane that runs on every master.
@@ -80,8 +80,8 @@ pub(crate) fn scheduler_id(host: &ObservedHost<'_>) -> StepId {
 }
 
 /// The first check of an external load balancer.
-pub(crate) fn load_balancer_id(context: &PlanContext<'_>) -> StepId {
-    context.first().id(STAGE, "load-balancer")
+pub(crate) fn load_balancer_id() -> StepId {
+    StepId::of_cluster(STAGE, "load-balancer")
 }
 
 fn keys_id(host: &ObservedHost<'_>) -> StepId {
@@ -169,7 +169,7 @@ fn api_leaf(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> Leaf {
     leaf.dns_names.push(spec.settings.api_domain.to_string());
     leaf.dns_names.push(format!("{}.{}", spec.name, spec.settings.api_domain));
     leaf.addresses.push(context.service_api());
-    leaf.addresses.extend(context.masters().map(ObservedHost::ip));
+    leaf.addresses.extend(context.master_addresses().into_iter().map(|(_, address)| address));
     leaf.addresses.extend(spec.settings.load_balancer.external().map(|(address, _)| address));
     for san in &spec.settings.cert_sans {
         match san.ip() {
@@ -284,17 +284,19 @@ fn api_client(host: &ObservedHost<'_>, program: ControlPlaneProgram, unit: Strin
 }
 
 fn rights(context: &PlanContext<'_>) -> DesiredStep {
-    let first = context.first();
-    DesiredStep::new(first, rights_id(context), Op::Objects { objects: manifests::rights() })
+    DesiredStep::of_cluster(context, rights_id(), Op::Objects { objects: manifests::rights() })
         .title("apply the RBAC objects of kubelets, joining hosts and flannel")
         .because("the objects are absent")
-        .needs([apiserver_id(first)])
+        .needs([apiserver_id(context.executor())])
 }
 
 /// The first check of the load balancer, after every API server behind it is ready.
 fn load_balancer(context: &PlanContext<'_>) -> Option<DesiredStep> {
-    let check = load_balancer_check(context, load_balancer_id(context), context.first())?;
-    Some(check.because("workers reach the API through it").needs(context.masters().map(apiserver_id)))
+    let (title, op) = load_balancer_check(context, context.executor())?;
+    let check = DesiredStep::of_cluster(context, load_balancer_id(), op).title(title).check(None);
+    // Which masters answer does not change the check.
+    let check = check.because("workers reach the API through it").reads([rights_id()]);
+    Some(check.needs(context.masters().map(apiserver_id)))
 }
 
 /// Checks that the host reaches the API servers through an external load balancer: it must answer with a
@@ -302,11 +304,11 @@ fn load_balancer(context: &PlanContext<'_>) -> Option<DesiredStep> {
 /// check fails.
 pub(crate) fn load_balancer_check(
     context: &PlanContext<'_>,
-    id: StepId,
     host: &ObservedHost<'_>,
-) -> Option<DesiredStep> {
+) -> Option<(String, Op)> {
     let (address, port) = context.spec().settings.load_balancer.external()?;
-    let masters: Vec<String> = context.masters().map(|master| format!("{}:6443", master.ip())).collect();
+    let masters = context.master_addresses();
+    let masters: Vec<String> = masters.iter().map(|(_, address)| format!("{address}:6443")).collect();
     let check = Check::Https {
         address,
         port,
@@ -320,6 +322,5 @@ pub(crate) fn load_balancer_check(
         host.name,
         masters.join(", ")
     );
-    let op = Op::Await { checks: vec![check] };
-    Some(DesiredStep::new(host, id, op).title(title).check(None))
+    Some((title, Op::Await { checks: vec![check] }))
 }

@@ -28,8 +28,8 @@ pub(crate) fn flannel_id(host: &ObservedHost<'_>) -> StepId {
 }
 
 /// The cluster-wide step that applies CoreDNS.
-pub(crate) fn dns_id(context: &PlanContext<'_>) -> StepId {
-    context.first().id(STAGE, "dns")
+pub(crate) fn dns_id() -> StepId {
+    StepId::of_cluster(STAGE, "dns")
 }
 
 fn config_id(host: &ObservedHost<'_>) -> StepId {
@@ -128,7 +128,7 @@ fn kube_proxy(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> DesiredStep
     .into_step(host)
     .title("start kube-proxy")
     .needs(reach_api(context, host))
-    .needs([ready_id(context, &host.name)])
+    .needs([ready_id(&host.name)])
     .reads([config_id(host), choose_id(host)])
 }
 
@@ -143,7 +143,7 @@ fn flannel(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> DesiredStep {
     .into_step(host)
     .title("start flannel (vxlan)")
     .needs(reach_api(context, host))
-    .needs([ready_id(context, &host.name)])
+    .needs([ready_id(&host.name)])
     .reads([config_id(host), choose_id(host)])
 }
 
@@ -151,8 +151,8 @@ fn dns(context: &PlanContext<'_>) -> DesiredStep {
     let image = &context.intent.artifacts.images["coredns"].name;
     let objects =
         manifests::coredns(image, context.service_dns(), context.spec().settings.dns_domain.as_str());
-    DesiredStep::new(context.first(), dns_id(context), Op::Objects { objects })
+    DesiredStep::of_cluster(context, dns_id(), Op::Objects { objects })
         .title("apply CoreDNS")
         .because("the objects are absent")
-        .needs([rights_id(context)])
+        .needs([rights_id()])
 }

@@ -29,9 +29,6 @@ const PARAMETERS: &[(&str, &str)] = &[
     ("kernel.panic_on_oops", "1"),
 ];
 
-/// Above this many hosts a hosts file holds the masters and the host itself only.
-const HOSTS_FILE_LIMIT: usize = 250;
-
 /// The parts that every host needs, in the order in which they are copied.
 const NODE_PARTS: &[&str] = &["containerd", "runc", "kubelet", "cni-plugins", "kube-proxy", "flannel"];
 const MASTER_PARTS: &[&str] = &["etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"];
@@ -96,14 +93,9 @@ fn entry(address: Ipv4Addr, name: &str) -> HostsEntry {
     HostsEntry { address, names: vec![name.to_owned()] }
 }
 
+/// The masters. The names of other workers are in no hosts file, so that a new worker changes no other host.
 fn shared_names(context: &PlanContext<'_>) -> Vec<HostsEntry> {
-    let all = context.hosts.len() <= HOSTS_FILE_LIMIT;
-    context
-        .hosts
-        .iter()
-        .filter(|host| all || host.is_master())
-        .map(|host| entry(host.ip(), host.name.as_str()))
-        .collect()
+    context.master_addresses().iter().map(|(name, address)| entry(*address, name)).collect()
 }
 
 fn hosts_file(context: &PlanContext<'_>, host: &ObservedHost<'_>, shared: &[HostsEntry]) -> Vec<HostsEntry> {

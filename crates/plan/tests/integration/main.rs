@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test stops at what it did not expect")]
 
+mod degraded;
 mod lint;
 mod network;
 mod precheck;
