@@ -6,6 +6,7 @@
 mod cluster;
 mod daily;
 mod deaths;
+mod degraded;
 mod meta_cluster;
 mod newcomer;
 mod playbooks;

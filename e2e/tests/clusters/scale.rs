@@ -137,12 +137,8 @@ fn added(lab: &TestLab) -> Result<()> {
     ensure!(done == wanted, "planned {wanted:?}, done {done:?}");
     let elsewhere = lines.iter().filter(|line| line["event"] == "started" && line["name"] == "h2");
     let elsewhere: Vec<_> = elsewhere.filter_map(|line| line["step"].as_str()).collect();
-    ensure!(
-        elsewhere == ["write hosts entries"],
-        "the other worker must only get the hosts entry: {elsewhere:?}"
-    );
+    ensure!(elsewhere.is_empty(), "the other worker must not be changed: {elsewhere:?}");
     ensure!(nodes(lab)? == ["h1 True", "h2 True", "h3 True"], "{:?}", nodes(lab)?);
-    lab.on("h1", "getent hosts h3")?;
     let again = lab.kubeon(&["addon", CLUSTER, "-w", worker])?;
     ensure!(again.code == 2 && again.err.contains("Cluster ip is duplicate"), "{again:?}");
     lab.load_client(CLUSTER)?;
@@ -210,8 +206,6 @@ fn removed(lab: &TestLab) -> Result<()> {
     print_time("a worker removed", start);
     ensure!(nodes(lab)? == ["h1 True", "h2 True"], "{:?}", nodes(lab)?);
     lab.is_bare("h3")?;
-    let known = lab.on("h1", "grep -cw h3 /etc/hosts; true")?;
-    ensure!(known.trim() == "0", "h1 still has the name in /etc/hosts: {known}");
     eventually("the pods run on the worker that stays", MINUTE, || {
         lab.kubectl(CLUSTER, &["rollout", "status", "deployment/hello", "--timeout=30s"])?;
         let hosts = placed(lab)?;
