@@ -15,16 +15,16 @@ use crate::program::must;
 /// When Python cannot create a virtual environment, or pip cannot install the packages.
 pub fn programs() -> Result<PathBuf> {
     let requirements = repository().join("images/runner/requirements.txt");
-    let wanted = fs::read(&requirements).with_context(|| requirements.display().to_string())?;
+    let content = fs::read(&requirements).with_context(|| requirements.display().to_string())?;
     let version = must("python3", &["-c", "import sys; print(sys.version, sys.prefix)"], &[])?;
-    let recipe = hex::encode(Sha256::digest([wanted.as_slice(), version.as_bytes()].concat()));
-    let folder = cache().join(format!("ansible-{}", &recipe[..12]));
-    let done = folder.join("complete");
-    if !done.exists() {
+    let digest = hex::encode(Sha256::digest([content.as_slice(), version.as_bytes()].concat()));
+    let folder = cache().join(format!("ansible-{}", &digest[..12]));
+    let complete = folder.join("complete");
+    if !complete.exists() {
         // A killed test may have left an incomplete folder.
         fs::remove_dir_all(&folder).ok();
-        let place = folder.to_string_lossy();
-        must("python3", &["-m", "venv", &place], &[])?;
+        let path = folder.to_string_lossy();
+        must("python3", &["-m", "venv", &path], &[])?;
         let requirements = requirements.to_string_lossy();
         let arguments = [
             "-m",
@@ -38,7 +38,7 @@ pub fn programs() -> Result<PathBuf> {
             &requirements,
         ];
         must(folder.join("bin/python3"), &arguments, &[("PIP_DISABLE_PIP_VERSION_CHECK", "1")])?;
-        fs::write(done, "")?;
+        fs::write(complete, "")?;
     }
     Ok(folder.join("bin"))
 }
@@ -54,7 +54,8 @@ fn repository() -> PathBuf {
 }
 
 fn cache() -> PathBuf {
-    let set = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-    let usual = || set("XDG_CACHE_HOME").or_else(|| Some(set("HOME")?.join(".cache"))).unwrap_or_default();
-    set("KUBEON_CACHE").unwrap_or_else(|| usual().join("kubeon"))
+    let path = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let default =
+        || path("XDG_CACHE_HOME").or_else(|| Some(path("HOME")?.join(".cache"))).unwrap_or_default();
+    path("KUBEON_CACHE").unwrap_or_else(|| default().join("kubeon"))
 }

@@ -26,12 +26,22 @@ const PRINT_LEFTOVERS: &str = "\
         $family-save 2>/dev/null | grep -E '^:(KUBE|FLANNEL|CNI)-' | sed \"s/^/$family /\"; \
     done; true";
 
+/// Prints what a cluster changes outside of files: kernel parameters and tables of packet rules.
+const PRINT_STATE: &str = "\
+    for name in net.ipv4.ip_forward net.ipv4.conf.all.accept_redirects net.ipv4.conf.all.rp_filter \
+        net.ipv4.conf.all.route_localnet net.core.somaxconn fs.inotify.max_user_instances \
+        fs.inotify.max_user_watches vm.overcommit_memory kernel.panic kernel.panic_on_oops; do \
+        echo \"$name = $(sysctl -n $name 2>/dev/null)\"; \
+    done; nft list tables 2>/dev/null | sort";
+
 /// The hosts of a lab and the home folder of `kubeon`.
 pub struct TestLab {
     name: String,
     home: PathBuf,
     before: MachineState,
     manifests: AtomicUsize,
+    /// What [`PRINT_STATE`] printed on `h1`, `h2`, … after their first boot.
+    original: Vec<String>,
     /// Addresses of `h1`, `h2`, …
     pub addresses: Vec<String>,
 }
@@ -45,7 +55,8 @@ impl TestLab {
         let home = std::env::temp_dir().join(format!("kubeon-e2e-{name}"));
         std::fs::create_dir_all(&home)?;
         let (before, manifests) = (MachineState::now()?, AtomicUsize::default());
-        let mut lab = Self { name: name.to_owned(), home, before, manifests, addresses: Vec::new() };
+        let (original, addresses) = (Vec::new(), Vec::new());
+        let mut lab = Self { name: name.to_owned(), home, before, manifests, original, addresses };
         // Removes leftovers of a killed test.
         lab.kubeon(&["lab", "down", "--lab", name])?;
         std::fs::remove_dir_all(&lab.home)?;
@@ -54,10 +65,12 @@ impl TestLab {
         lab.must(&["lab", "up", "--lab", name, "--hosts", &hosts.to_string()])?;
         let listed = lab.must(&["lab", "ls", "--lab", name, "-o", "json"])?;
         let listed: serde_json::Value = serde_json::from_str(&listed).context("lab ls printed no JSON")?;
-        lab.addresses = addresses(&listed);
+        lab.addresses = self::addresses(&listed);
         if lab.addresses.len() != hosts {
             bail!("lab ls printed {} hosts, not {hosts}: {listed}", lab.addresses.len());
         }
+        lab.original =
+            (1..=hosts).map(|host| lab.on(&format!("h{host}"), PRINT_STATE)).collect::<Result<_>>()?;
         Ok(lab)
     }
 
@@ -206,13 +219,17 @@ impl TestLab {
         self.kubectl(cluster, &["apply", "-f", &file.to_string_lossy()]).map(|_| ())
     }
 
-    /// Checks that a host has no leftovers of a cluster.
+    /// Checks that a host has no leftovers of a cluster, and that its kernel parameters and packet rules are as
+    /// they were before.
     ///
     /// # Errors
     /// The leftovers.
     pub fn is_bare(&self, host: &str) -> Result<()> {
         let left = self.on(host, PRINT_LEFTOVERS)?;
         ensure!(left.trim().is_empty(), "left on {host}: {left}");
+        let number: usize = host.trim_start_matches('h').parse()?;
+        let (now, original) = (self.on(host, PRINT_STATE)?, &self.original[number - 1]);
+        ensure!(now == *original, "not restored on {host}: {now}, before: {original}");
         Ok(())
     }
 
@@ -238,10 +255,10 @@ impl TestLab {
     ///
     /// # Errors
     /// When steps are left after `limit`.
-    pub fn settled(&self, cluster: &str, limit: Duration) -> Result<()> {
-        eventually("nothing to do", limit, || match self.plan(cluster)? {
+    pub fn wait_up_to_date(&self, cluster: &str, limit: Duration) -> Result<()> {
+        eventually("the plan has no steps", limit, || match self.plan(cluster)? {
             steps if steps.is_empty() => Ok(()),
-            steps => bail!("left to do: {steps:?}"),
+            steps => bail!("the plan still has steps: {steps:?}"),
         })
     }
 

@@ -2,7 +2,7 @@
 //! counters are in a separate nftables table that accepts all packets. Dropping the value removes the table.
 //!
 //! ```text
-//!   a host ─► the lab's link ─► arrived ─► passed on? ─┐
+//!   a host ─► the lab's link ─► arrived ─► passed on ──┐
 //!   the machine's own programs ────────────────────────┴─► reached (the lab's link) | left (any other link)
 //! ```
 
@@ -87,7 +87,7 @@ impl Links {
     ///
     /// # Errors
     /// When the counters do not exist.
-    pub fn seen(&self) -> Result<PacketCounts> {
+    pub fn counts(&self) -> Result<PacketCounts> {
         let text = must("nft", &["-j", "list", "counters", "table", "inet", &self.table], &[])?;
         let list: serde_json::Value = serde_json::from_str(&text)?;
         let counters =
@@ -108,14 +108,14 @@ impl Links {
     ///
     /// # Errors
     /// When the packet was not counted.
-    pub fn would_see(&self) -> Result<()> {
-        let before = self.seen()?.left;
-        let _nowhere = Nowhere::new(&self.link)?;
+    pub fn verify(&self) -> Result<()> {
+        let before = self.counts()?.left;
+        let _link = LinkWithoutPeer::new(&self.link)?;
         let socket = UdpSocket::bind((self.machine.as_str(), 0))?;
         // If the route does not work, no router forwards the packet.
         socket.set_ttl(1)?;
         socket.send_to(b"left", (OUTSIDE, 9))?;
-        let after = self.seen()?.left;
+        let after = self.counts()?.left;
         ensure!(after == before + 1, "a packet left and was not counted: {before}, {after}");
         Ok(())
     }
@@ -128,21 +128,21 @@ impl Drop for Links {
 }
 
 /// A link without a peer, and the route to [`OUTSIDE`] over it.
-struct Nowhere(String);
+struct LinkWithoutPeer(String);
 
-impl Nowhere {
+impl LinkWithoutPeer {
     fn new(link: &str) -> Result<Self> {
-        let nowhere = Self(format!("{link}-out"));
-        let (near, far) = (nowhere.0.as_str(), format!("{link}-end"));
+        let created = Self(format!("{link}-out"));
+        let (near, far) = (created.0.as_str(), format!("{link}-end"));
         must("ip", &["link", "add", near, "type", "veth", "peer", "name", &far], &[])?;
         must("ip", &["link", "set", &far, "up"], &[])?;
         must("ip", &["link", "set", near, "up"], &[])?;
         must("ip", &["route", "add", OUTSIDE, "dev", near], &[])?;
-        Ok(nowhere)
+        Ok(created)
     }
 }
 
-impl Drop for Nowhere {
+impl Drop for LinkWithoutPeer {
     fn drop(&mut self) {
         must("ip", &["link", "delete", &self.0], &[]).ok();
     }

@@ -24,7 +24,7 @@ impl Running {
     ///
     /// # Errors
     /// When it cannot be started.
-    pub fn begin(lab: &TestLab, arguments: &[&str]) -> Result<Self> {
+    pub fn start(lab: &TestLab, arguments: &[&str]) -> Result<Self> {
         let mut child = Command::new(folder().join("kubeon"))
             .args(arguments)
             .envs(lab.environment())
@@ -57,7 +57,7 @@ impl Running {
 
     /// The number of completed steps.
     #[must_use]
-    pub fn done(&self) -> usize {
+    pub fn completed_steps(&self) -> usize {
         self.output().lines().filter(|line| line.contains("  ✓ ")).count()
     }
 
@@ -72,15 +72,15 @@ impl Running {
         }
     }
 
-    /// Waits until `moment` holds while the program runs.
+    /// Waits until `condition` is true while the program runs.
     ///
     /// # Errors
     /// When the program ends before, or `limit` is over.
-    pub fn until(&mut self, what: &str, limit: Duration, moment: impl Fn(&Self) -> bool) -> Result<()> {
-        let begin = Instant::now();
-        while !moment(self) {
+    pub fn until(&mut self, what: &str, limit: Duration, condition: impl Fn(&Self) -> bool) -> Result<()> {
+        let start = Instant::now();
+        while !condition(self) {
             self.ensure_running().with_context(|| what.to_owned())?;
-            ensure!(begin.elapsed() < limit, "not within {limit:?}: {what}:\n{}", self.output());
+            ensure!(start.elapsed() < limit, "not within {limit:?}: {what}:\n{}", self.output());
             thread::sleep(Duration::from_millis(10));
         }
         self.ensure_running().with_context(|| what.to_owned())
@@ -106,17 +106,17 @@ impl Running {
         Ok(())
     }
 
-    /// Waits for its end.
+    /// Waits until the program ends.
     ///
     /// # Errors
     /// When it does not end within `limit`.
-    pub fn end(mut self, limit: Duration) -> Result<Answer> {
-        let begin = Instant::now();
+    pub fn wait(mut self, limit: Duration) -> Result<Answer> {
+        let start = Instant::now();
         let status = loop {
             if let Some(status) = self.child.try_wait()? {
                 break status;
             }
-            ensure!(begin.elapsed() < limit, "kubeon did not end within {limit:?}:\n{}", self.output());
+            ensure!(start.elapsed() < limit, "kubeon did not end within {limit:?}:\n{}", self.output());
             thread::sleep(Duration::from_millis(20));
         };
         if self.reader.take().is_some_and(|reader| reader.join().is_err()) {

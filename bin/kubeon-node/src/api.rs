@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::failure::{failed, plain};
 use crate::host::HostSystem;
-use crate::https::{HttpResponse, Https, Method, is_time_up};
+use crate::https::{HttpResponse, Https, Method, NoAnswer, is_time_up};
 use crate::paths;
 
 /// The longest line of a watch that is read: no object in the API server is larger.
@@ -44,12 +44,26 @@ impl Api {
         Ok(Self { https, base: host.api.clone() })
     }
 
+    /// A client of an API server at any address.
+    #[must_use]
+    pub fn at(https: Https, base: String) -> Self {
+        Self { https, base }
+    }
+
     /// Sends a GET for a path.
     ///
     /// # Errors
     /// A short text with the cause, if the API server does not answer.
     pub fn get(&self, path: &str, timeout: Duration) -> Result<HttpResponse, String> {
-        self.https.get(&format!("{}{path}", self.base), timeout).map_err(|why| why.to_string())
+        self.ask(path, timeout).map_err(|why| why.to_string())
+    }
+
+    /// The same, with an error that distinguishes a missing server from a slow one.
+    ///
+    /// # Errors
+    /// [`NoAnswer`].
+    pub fn ask(&self, path: &str, timeout: Duration) -> Result<HttpResponse, NoAnswer> {
+        self.https.get(&format!("{}{path}", self.base), timeout)
     }
 
     /// Applies an object with server-side apply, as field manager `kubeon`.

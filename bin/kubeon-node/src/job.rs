@@ -10,6 +10,7 @@ use crate::events::Events;
 use crate::failure::of;
 use crate::host::HostSystem;
 use crate::journal::Mark;
+use crate::timeout_extension::TimeoutExtension;
 
 /// The interval at which a waiting step checks for cancellation.
 const STOP_INTERVAL: Duration = Duration::from_millis(50);
@@ -20,8 +21,10 @@ pub struct Job<'a> {
     pub host: &'a HostSystem,
     /// The step's identity.
     pub id: &'a str,
-    /// The time at which the step times out.
+    /// The time at which the step times out, without its `extension`.
     pub deadline: Instant,
+    /// The extension of the deadline while the host makes progress.
+    pub extension: TimeoutExtension,
     /// Receives its events.
     pub events: &'a Events,
     /// Set when the run is cancelled.
@@ -48,10 +51,22 @@ impl Job<'_> {
         self.events.send(&Event::Progress { id: self.id.to_owned(), done, total });
     }
 
-    /// The time left until the deadline.
+    /// Tells that what the step waits for has changed: its time limit starts again.
+    pub fn progressed(&self) {
+        self.extension.progressed(Instant::now());
+        self.report();
+    }
+
+    /// Tells the engine that the step is still running.
+    fn report(&self) {
+        self.events.send(&Event::Working { id: self.id.to_owned() });
+    }
+
+    /// The time left until the step times out.
     #[must_use]
     pub fn left(&self) -> Duration {
-        self.deadline.saturating_duration_since(Instant::now())
+        let now = Instant::now();
+        (self.deadline + self.extension.at(now)).saturating_duration_since(now)
     }
 
     /// Sleeps before the next check of a condition.
@@ -60,6 +75,9 @@ impl Job<'_> {
     /// [`Category::Timeout`] with `seen` as cause at the deadline, [`Category::Cancelled`] when the run is cancelled.
     pub fn pause(&self, interval: Duration, seen: impl Fn() -> String) -> Result<(), StepFailure> {
         let until = Instant::now() + interval.min(self.left());
+        if self.extension.is_report_due(Instant::now()) {
+            self.report();
+        }
         loop {
             if self.stop.load(Ordering::Acquire) {
                 return Err(of(Category::Cancelled, format!("cancelled while waiting: {}", seen())));

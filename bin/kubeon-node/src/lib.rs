@@ -4,6 +4,7 @@
 //!   Request lines, part bytes ──► apply ──► files, units, images, objects of this host
 //!                 Event lines ◄────┘  └───► journal, claim        /var/lib/kubeon
 //!                       Facts ◄── facts ◄── journal, claim, certificates, API server, etcd
+//!               systemd timer ──► renewal ──► certificates of this host, journal
 //! ```
 //!
 //! It makes no decision about the desired state: a step contains everything that it needs. The program
@@ -12,6 +13,7 @@
 
 pub mod api;
 mod backoff;
+pub mod certificate;
 pub mod checks;
 pub mod command;
 pub mod drift;
@@ -25,9 +27,13 @@ pub mod https;
 pub mod input;
 pub mod job;
 pub mod journal;
+pub mod kernel_parameter;
 pub mod ops;
+pub mod original;
+pub mod packet_tables;
 pub mod parts;
 pub mod paths;
+pub mod renewal;
 pub mod reset;
 pub mod root;
 pub mod session;
@@ -36,5 +42,6 @@ pub mod systemd;
 pub(crate) mod testing;
 #[cfg(test)]
 pub(crate) mod testing_api;
+pub mod timeout_extension;
 pub mod units;
 pub mod unpack;

@@ -1,4 +1,6 @@
-//! `kubeon-node apply | facts | reset --cluster NAME | version`.
+//! `kubeon-node apply | facts | renew | reset --cluster NAME | version`.
+
+mod host_commands;
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -8,11 +10,11 @@ use std::sync::Arc;
 use std::thread;
 
 use kubeon_node::events::Events;
+use kubeon_node::facts;
 use kubeon_node::host::HostSystem;
 use kubeon_node::input::Live;
 use kubeon_node::root::Root;
 use kubeon_node::session::{Ending, Session};
-use kubeon_node::{facts, reset};
 use kubeon_wire::SILENCE_LIMIT;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -23,6 +25,7 @@ kubeon-node: the program that kubeon runs on a host
 usage: kubeon-node [--root DIR] COMMAND
   apply                 execute the requests from standard input, write events to standard output
   facts                 print the facts of this host as JSON; changes nothing
+  renew                 renew the certificates of this host that are due
   reset --cluster NAME  remove everything of the cluster from this host
   version               print the version
   --root DIR            use DIR as /; change no service, process or network";
@@ -41,7 +44,8 @@ fn main() -> ExitCode {
     let outcome = match arguments {
         ["apply"] => apply(root),
         ["facts"] => print_facts(root),
-        ["reset", "--cluster", name] => reset_by_hand(root, name),
+        ["renew"] => host_commands::renew(root),
+        ["reset", "--cluster", name] => host_commands::reset(root, name),
         ["version"] => writeln!(io::stdout(), "kubeon-node {}", env!("CARGO_PKG_VERSION")).map(|()| 0),
         ["help" | "-h" | "--help"] => writeln!(io::stdout(), "{USAGE}").map(|()| 0),
         _ => writeln!(io::stderr(), "{USAGE}").map(|()| 2),
@@ -76,22 +80,5 @@ fn print_facts(root: Root) -> io::Result<u8> {
             io::stdout().write_all(&text).map(|()| 0)
         }
         Err(failure) => writeln!(io::stderr(), "error: {failure}").map(|()| 1),
-    }
-}
-
-fn reset_by_hand(root: Root, name: &str) -> io::Result<u8> {
-    let mut out = io::stdout();
-    let outcome = match name.parse() {
-        Ok(cluster) => reset::by_hand(&HostSystem::new(root), &cluster),
-        Err(error) => return writeln!(io::stderr(), "error: {error}").map(|()| 2),
-    };
-    match outcome {
-        Ok(true) => writeln!(out, "removed cluster {name} from this host").map(|()| 0),
-        Ok(false) => writeln!(out, "nothing to remove: kubeon has no data on this host").map(|()| 0),
-        Err(failure) => {
-            writeln!(io::stderr(), "error: {failure}")?;
-            failure.log.iter().try_for_each(|line| writeln!(io::stderr(), "  {line}"))?;
-            Ok(1)
-        }
     }
 }

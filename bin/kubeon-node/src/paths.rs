@@ -13,6 +13,8 @@ pub const JOURNAL: &str = "/var/lib/kubeon/journal";
 pub const UNITS: &str = "/var/lib/kubeon/units";
 /// One folder for every unpacked part, named by digest.
 pub const PARTS: &str = "/var/lib/kubeon/parts";
+/// Values of the host from before kubeon changed them.
+pub const ORIGINAL: &str = "/var/lib/kubeon/original.json";
 /// Exists as soon as kubeon may have written files outside [`STATE`] that a reset must remove.
 pub const TOUCHED: &str = "/var/lib/kubeon/touched";
 
@@ -39,6 +41,13 @@ pub const KUBELET_BOOTSTRAP: &str = "/var/lib/kubelet/bootstrap/client.crt";
 pub const KUBELET_OWN: &str = "/var/lib/kubelet/pki/kubelet-client-current.pem";
 /// The authority of the API server.
 pub const API_CA: &str = "/etc/kubernetes/pki/ca.crt";
+/// The certificates of the authorities, and their keys, which only masters have.
+pub const AUTHORITIES: [(&str, &str); 4] = [
+    (API_CA, "/etc/kubernetes/pki/ca.key"),
+    (ETCD_CA, "/etc/kubernetes/pki/etcd/ca.key"),
+    ("/etc/kubernetes/pki/front-proxy-ca.crt", "/etc/kubernetes/pki/front-proxy-ca.key"),
+    ("/etc/kubernetes/pki/kubelet-serving-ca.crt", "/etc/kubernetes/pki/kubelet-serving-ca.key"),
+];
 /// kubeon's own client certificate on a master.
 pub const ADMIN_CERTIFICATE: &str = "/etc/kubernetes/pki/admin.crt";
 /// The key of [`ADMIN_CERTIFICATE`].
@@ -53,7 +62,7 @@ pub const ETCD_CERTIFICATE: &str = "/etc/kubernetes/pki/etcd/healthcheck-client.
 /// The key of [`ETCD_CERTIFICATE`].
 pub const ETCD_KEY: &str = "/etc/kubernetes/pki/etcd/healthcheck-client.key";
 
-/// containerd's client, a link into its part.
-pub const CTR: &str = "/usr/local/bin/ctr";
+/// containerd's client. The program of this name in `/usr/local/bin` may be the owner's.
+pub const CTR: &str = "/var/lib/kubeon/current/containerd/bin/ctr";
 /// The socket of containerd.
 pub const CONTAINERD_SOCKET: &str = "/run/containerd/containerd.sock";

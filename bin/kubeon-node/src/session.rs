@@ -28,6 +28,7 @@ use crate::input::Input;
 use crate::job::{Job, StepEffect};
 use crate::journal::{self, Entry};
 use crate::ops::part_stream::{PartReader, pair};
+use crate::timeout_extension::TimeoutExtension;
 use crate::{fence, ops, parts, paths};
 
 /// The most steps at the same time; the plan of one host has fewer steps.
@@ -188,8 +189,15 @@ impl Session {
         {
             return Ok(false);
         }
-        let deadline = Instant::now() + Duration::from_secs(u64::from(step.timeout_seconds.max(1)));
-        let job = Job { host: &self.host, id: &step.id, deadline, events: &self.events, stop: &self.stop };
+        let limit = Duration::from_secs(u64::from(step.timeout_seconds.max(1)));
+        let job = Job {
+            host: &self.host,
+            id: &step.id,
+            deadline: Instant::now() + limit,
+            extension: TimeoutExtension::new(root, limit),
+            events: &self.events,
+            stop: &self.stop,
+        };
         if !matches!(step.op, Op::Reset { .. } | Op::Await { .. } | Op::Part { .. }) {
             self.mark_touched()?;
         }

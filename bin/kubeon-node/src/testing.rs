@@ -16,6 +16,7 @@ use crate::host::HostSystem;
 use crate::job::Job;
 use crate::root::Root;
 use crate::systemd::{NotStarted, Services, UnitState};
+use crate::timeout_extension::TimeoutExtension;
 
 /// The calls of the fake service manager, and the states that it reports.
 #[derive(Default)]
@@ -23,6 +24,8 @@ pub(crate) struct FakeState {
     pub calls: Mutex<Vec<String>>,
     pub running: Mutex<BTreeSet<String>>,
     pub broken: Mutex<BTreeSet<String>>,
+    /// Units that start and are not ready yet.
+    pub starting: Mutex<BTreeSet<String>>,
 }
 
 pub(crate) struct FakeServices(pub Arc<FakeState>);
@@ -32,6 +35,7 @@ impl Services for FakeServices {
         let (running, broken) = (self.0.running.lock(), self.0.broken.lock());
         let state = |unit: &String| {
             let (active, sub) = match (running.contains(unit), broken.contains(unit)) {
+                _ if self.0.starting.lock().contains(unit) => ("activating", "start"),
                 (_, true) => ("failed", "failed"),
                 (true, _) => ("active", "running"),
                 _ => ("inactive", "dead"),
@@ -58,6 +62,9 @@ impl Services for FakeServices {
         self.0.calls.lock().push(format!("restart {unit}"));
         if self.0.broken.lock().contains(unit) {
             return Err(NotStarted::Failed("exited".into()));
+        }
+        if self.0.starting.lock().contains(unit) {
+            return Err(NotStarted::Timeout);
         }
         self.0.running.lock().insert(unit.into());
         Ok(())
@@ -121,7 +128,14 @@ impl Bench {
 
     pub(crate) fn job(&self) -> Job<'_> {
         let deadline = Instant::now() + Duration::from_secs(5);
-        Job { host: &self.host, id: "h1/step", deadline, events: &self.events, stop: &self.stop }
+        Job {
+            host: &self.host,
+            id: "h1/step",
+            deadline,
+            extension: TimeoutExtension::none(),
+            events: &self.events,
+            stop: &self.stop,
+        }
     }
 
     pub(crate) fn folder(&self) -> &Path {

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use kubeon_wire::StepFailure;
 use serde::{Deserialize, Serialize};
 
+use crate::certificate::leaf_identity;
 use crate::durable::{lstat, point_link, read_text, remove_file, sha256, sync_folders_of, write_file};
 use crate::failure::{Doing, failed};
 use crate::paths;
@@ -75,26 +76,74 @@ pub fn enable(root: &Root, name: &str, text: &str) -> Result<bool, StepFailure> 
     Ok(!changed.is_empty())
 }
 
-/// A digest of the content that a running unit depends on: its text and the watched files and links.
+/// How a watched leaf certificate is compared.
+#[derive(Clone, Copy)]
+enum LeafComparison {
+    /// By what a renewal keeps: programs read a renewed certificate again without a restart.
+    Identity,
+    /// By its bytes, as records of earlier versions do.
+    Bytes,
+}
+
+/// A digest of the content that a running unit depends on: its text and the watched files and links. A leaf
+/// certificate counts with its key and names, not with its dates.
 ///
 /// # Errors
 /// If a watched path cannot be read.
 pub fn content(root: &Root, text: &str, watches: &[String]) -> Result<String, StepFailure> {
+    content_by(LeafComparison::Identity, root, text, watches)
+}
+
+/// Whether kubeon last started the unit with its current content. A record of an earlier version is understood
+/// too.
+///
+/// # Errors
+/// If the record or a watched path cannot be read.
+pub fn is_current(root: &Root, name: &str, text: &str, watches: &[String]) -> Result<bool, StepFailure> {
+    let Some(started) = started(root, name)? else { return Ok(false) };
+    Ok(started == content(root, text, watches)?
+        || started == content_by(LeafComparison::Bytes, root, text, watches)?)
+}
+
+/// Replaces the record of an earlier version, so that it stays current when a leaf certificate is renewed.
+///
+/// # Errors
+/// If a file cannot be read, or the record cannot be written.
+pub fn convert_record(root: &Root, name: &str, watches: &[String]) -> Result<(), StepFailure> {
+    check_name(name)?;
+    let Some(text) = read_text(&file(root, name))? else { return Ok(()) };
+    if is_current(root, name, &text, watches)? {
+        remember(root, name, Some(&content(root, &text, watches)?))?;
+    }
+    Ok(())
+}
+
+fn content_by(
+    comparison: LeafComparison,
+    root: &Root,
+    text: &str,
+    watches: &[String],
+) -> Result<String, StepFailure> {
     let mut lines = vec![sha256(text.as_bytes())];
     for watch in watches {
-        lines.push(format!("{watch} {}", watched(&root.given(watch)?)?));
+        lines.push(format!("{watch} {}", watched(comparison, &root.given(watch)?)?));
     }
     Ok(sha256(lines.join("\n").as_bytes()))
 }
 
-fn watched(place: &Path) -> Result<String, StepFailure> {
+fn watched(comparison: LeafComparison, place: &Path) -> Result<String, StepFailure> {
     let Some(found) = lstat(place)? else { return Ok("absent".to_owned()) };
     if found.is_symlink() {
         let target = fs::read_link(place).doing("read", place)?;
         return Ok(format!("link {}", target.display()));
     }
     if found.is_file() && found.len() <= READ_LIMIT {
-        return Ok(format!("file {}", sha256(&fs::read(place).doing("read", place)?)));
+        let bytes = fs::read(place).doing("read", place)?;
+        let leaf = match comparison {
+            LeafComparison::Identity => leaf_identity(&bytes),
+            LeafComparison::Bytes => None,
+        };
+        return Ok(leaf.map_or_else(|| format!("file {}", sha256(&bytes)), |leaf| format!("leaf {leaf}")));
     }
     Ok(format!("{} {}.{}", found.len(), found.mtime(), found.mtime_nsec()))
 }

@@ -57,9 +57,9 @@ pub(crate) async fn start(
     });
     let server = server.await.context("answering admission reviews")?;
     let readiness = server.readiness();
-    let (client, ended) = (client.clone(), until(end.clone()));
+    let (client, ended) = (client.clone(), wait_until_true(end.clone()));
     tokio::spawn(async move { follow(client, &book, ended).await });
-    Ok(RunningWebhook { readiness, server: tokio::spawn(server.run(until(end))) })
+    Ok(RunningWebhook { readiness, server: tokio::spawn(server.run(wait_until_true(end))) })
 }
 
 impl RunningWebhook {
@@ -71,7 +71,7 @@ impl RunningWebhook {
     }
 }
 
-async fn until(mut end: watch::Receiver<bool>) {
+async fn wait_until_true(mut end: watch::Receiver<bool>) {
     // An error means that the sender was dropped, which also ends the wait.
     drop(end.wait_for(|end| *end).await);
 }

@@ -193,12 +193,12 @@ mod tests {
 
     #[test]
     fn the_flags_of_the_callback_are_validated() {
-        let parsed = |words: &[&str]| OperatorCli::try_parse_from([&["x"], words].concat());
+        let parsed = |flags: &[&str]| OperatorCli::try_parse_from([&["x"], flags].concat());
         let refused = parsed(&["--callback-url=http://gateway.example"]).unwrap_err().to_string();
         assert!(refused.contains("is not a URL that begins with https://"), "{refused}");
         assert!(parsed(&["--callback-ca=ca.crt"]).is_err(), "--callback-ca needs --callback-url");
         let callback_of =
-            |words: &[&str]| parsed(words).unwrap().options().map(|options| options.settings.callback);
+            |flags: &[&str]| parsed(flags).unwrap().options().map(|options| options.settings.callback);
         assert_eq!(callback_of(&[]).unwrap(), None);
         let url = "--callback-url=https://gateway.example";
         assert_eq!(callback_of(&[url]).unwrap().unwrap().authorities, None);
@@ -215,7 +215,7 @@ mod tests {
     #[test]
     fn leader_election_can_be_turned_off() {
         let leads =
-            |words: &[&str]| OperatorCli::try_parse_from([&["x"], words].concat()).unwrap().leader_elect;
+            |flags: &[&str]| OperatorCli::try_parse_from([&["x"], flags].concat()).unwrap().leader_elect;
         assert!(leads(&[]) && leads(&["--leader-elect"]) && leads(&["--leader-elect=true"]));
         assert!(!leads(&["--leader-elect=false"]));
     }

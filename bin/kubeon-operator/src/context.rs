@@ -128,8 +128,8 @@ impl OperatorContext {
         if self.leads.load(Ordering::Relaxed) { ReplicaRole::Leader } else { ReplicaRole::Standby }
     }
 
-    /// Follows the log of a pod that terminates. A replica that does not lead follows it too: the leader may die before it
-    /// has written the log.
+    /// Follows the log of a pod that terminates. A standby follows it, too, because the leader may end before it has
+    /// written the log.
     pub(crate) fn follow_log(&self, pod: &ObjectMeta) {
         let pod = log_follower::log_of(pod);
         let (writer, at) = (self.writer.clone(), pod.clone());
@@ -189,7 +189,7 @@ impl OperatorContext {
         self.metrics.text(&Gauges {
             objects: self.cache.sizes(),
             queue_keys: [("ready", ready), ("working", working)],
-            at_once: self.writer.limit(),
+            request_limit: self.writer.limit(),
             events_dropped: self.events.dropped(),
         })
     }

@@ -55,7 +55,7 @@ pub(crate) async fn execute(
     let sent = stage.into_iter().map(|(write, notices)| async move {
         let sent = async |write| {
             let permit = request_priority.permit(&context.writer).await.ok_or(WriteFailure::Preempted)?;
-            request_priority.begin();
+            request_priority.start();
             send(context, permit, write).await
         };
         if write.makes_a_job() {
@@ -180,8 +180,8 @@ fn is_same(target: &ObjectRef, wanted: &Value, found: &Value) -> bool {
             persisted_for(wanted) == persisted_for(found)
         }
         ObjectKind::ConfigMap | ObjectKind::Secret => {
-            let stays = blocked_by_deleted(target, wanted, found).is_none();
-            wanted["data"] == found["data"] && found["immutable"] == true && stays
+            let remains = blocked_by_deleted(target, wanted, found).is_none();
+            wanted["data"] == found["data"] && found["immutable"] == true && remains
         }
         ObjectKind::Operation => {
             wanted["metadata"]["labels"][names::DERIVED_UID_LABEL]
@@ -191,8 +191,7 @@ fn is_same(target: &ObjectRef, wanted: &Value, found: &Value) -> bool {
     }
 }
 
-/// Why an existing object prevents the creation. The removal of an object that is being deleted is waited
-/// for.
+/// Why an existing object prevents the creation. If the object is being deleted, the refusal is temporary.
 fn conflict(target: &ObjectRef, wanted: &Value, found: &Value) -> WriteRefusal {
     if let Some(text) = blocked_by_deleted(target, wanted, found) {
         return WriteRefusal { text, permanent: false };
@@ -292,22 +291,22 @@ mod tests {
     }
 
     #[test]
-    fn only_an_object_of_a_deleted_operation_with_the_same_name_is_waited_for() {
+    fn the_refusal_is_temporary_only_for_an_object_of_a_deleted_operation_with_the_same_name() {
         let job = ObjectRef::new(ObjectKind::Job, "ns", "kubeonkube-o-job");
         let wanted = owned("ClusterOperation", "o", "new");
-        let met = conflict(&job, &wanted, &owned("ClusterOperation", "o", "old"));
-        let said = "Job ns/kubeonkube-o-job of a deleted operation with the same name still exists";
-        assert_eq!((met.text.as_str(), met.permanent), (said, false));
+        let refusal = conflict(&job, &wanted, &owned("ClusterOperation", "o", "old"));
+        let text = "Job ns/kubeonkube-o-job of a deleted operation with the same name still exists";
+        assert_eq!((refusal.text.as_str(), refusal.permanent), (text, false));
         for foreign in
             [owned("ClusterOperation", "p", "old"), owned("CronJob", "o", "old"), json!({"metadata": {}})]
         {
-            let met = conflict(&job, &wanted, &foreign);
-            assert!(met.permanent && met.text.ends_with("does not belong to this operation"), "{}", met.text);
+            let WriteRefusal { text, permanent } = conflict(&job, &wanted, &foreign);
+            assert!(permanent && text.ends_with("does not belong to this operation"), "{text}");
         }
     }
 
     #[test]
-    fn a_copy_that_is_about_to_be_collected_is_not_taken_for_the_one_that_should_be_made() {
+    fn a_copy_of_a_deleted_operation_is_not_used_by_the_new_one() {
         let map = ObjectRef::new(ObjectKind::ConfigMap, "ns", "copy");
         let wanted = owned("ClusterOperation", "o", "new");
         assert!(is_same(&map, &wanted, &wanted));

@@ -34,7 +34,7 @@ pub(crate) struct HealthState {
 }
 
 impl HealthState {
-    /// What the process still waits for before it is ready.
+    /// The cause why the process is not ready; `None` when it is.
     fn waits_for(&self) -> Option<String> {
         let admission = || self.admission.as_ref().and_then(Readiness::waits_for).map(str::to_owned);
         self.context.listed.waits_for().or_else(admission)

@@ -44,8 +44,8 @@ impl InitialLists {
         self.open.lock()
     }
 
-    /// Records that a watch begins.
-    pub(crate) fn begun(&self, list: &WatchedList) {
+    /// Records that a watch starts.
+    pub(crate) fn started(&self, list: &WatchedList) {
         self.open().insert(list.clone());
     }
 
@@ -85,11 +85,11 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn incomplete_lists_are_named_and_waited_for() {
+    async fn all_waits_for_incomplete_lists_and_the_text_names_them() {
         let listed = InitialLists::default();
         let (clusters, jobs) = (WatchedList::new("Cluster", None), WatchedList::new("Job", Some("team-a")));
         for list in [&clusters, &jobs] {
-            listed.begun(list);
+            listed.started(list);
         }
         assert_eq!(listed.waits_for().as_deref(), Some("lists of Cluster, Job in namespace team-a"));
         // A watch lists several times: only the first time counts.
@@ -106,7 +106,7 @@ mod tests {
     fn further_lists_are_counted() {
         let listed = InitialLists::default();
         for at in 0..MOST_NAMED + 3 {
-            listed.begun(&WatchedList::new("Job", Some(&format!("team-{at:02}"))));
+            listed.started(&WatchedList::new("Job", Some(&format!("team-{at:02}"))));
         }
         let text = listed.waits_for().unwrap();
         assert!(text.starts_with("lists of Job in namespace team-00, "), "{text}");

@@ -19,13 +19,13 @@ const MOST_FINISHED_BYTES: usize = 32 * 1024 * 1024;
 /// The bytes that are counted for a finished log in addition to its text.
 const ENTRY_BYTES: usize = 1024;
 /// How long a reconcile waits for the rest of a log when its pod ended.
-const END_WITHIN: Duration = Duration::from_secs(10);
+const END_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long the leader stores the log of a deleted pod for a reconcile that reads it.
-const ASKED_WITHIN: Duration = Duration::from_secs(5);
-/// The same for a standby: the lease of a dead leader ends after 15 s, then this replica may read the log.
-const ASKED_WITHIN_STANDBY: Duration = Duration::from_secs(45);
-/// How the text begins that a kubelet sends when a log no longer exists.
-const INSTEAD: [&str; 2] =
+const LEADER_STORES_FOR: Duration = Duration::from_secs(5);
+/// How long a standby stores it: the lease of a dead leader expires after 15 s, then this replica may read the log.
+const STANDBY_STORES_FOR: Duration = Duration::from_secs(45);
+/// The prefixes of the messages that a kubelet sends when a log no longer exists.
+const LOST_PREFIXES: [&str; 2] =
     ["failed to try resolving symlinks in path ", "unable to retrieve container logs for "];
 
 /// Whether a replica of the operator holds the lease.
@@ -98,9 +98,9 @@ impl LogFollower {
         }
         logs.count += 1;
         let id = logs.count;
-        let Entry::Vacant(place) = logs.by_pod.entry(pod.clone()) else { return };
+        let Entry::Vacant(entry) = logs.by_pod.entry(pod.clone()) else { return };
         let (complete, text) = watch::channel(None);
-        place.insert(FollowedLog { text, was_read: Arc::default(), id, finished: None });
+        entry.insert(FollowedLog { text, was_read: Arc::default(), id, finished: None });
         drop(logs);
         let (log, logs) = (log(), Arc::clone(&self.logs));
         tokio::spawn(async move {
@@ -126,7 +126,7 @@ impl LogFollower {
             let log = logs.by_pod.get(pod)?;
             (log.text.clone(), Arc::clone(&log.was_read))
         };
-        let complete = tokio::time::timeout(END_WITHIN, text.wait_for(Option::is_some)).await;
+        let complete = tokio::time::timeout(END_TIMEOUT, text.wait_for(Option::is_some)).await;
         let text = complete.ok()?.ok()?.clone().filter(|text| !text.is_empty());
         was_read.notify_one();
         text
@@ -143,8 +143,8 @@ impl LogFollower {
         let was_read = self.logs().by_pod.get(pod).map(|log| Arc::clone(&log.was_read));
         if let Some(was_read) = was_read {
             let limit = match role {
-                ReplicaRole::Leader => ASKED_WITHIN,
-                ReplicaRole::Standby => ASKED_WITHIN_STANDBY,
+                ReplicaRole::Leader => LEADER_STORES_FOR,
+                ReplicaRole::Standby => STANDBY_STORES_FOR,
             };
             // The log of a pod whose operation was deleted is never read.
             let _ = tokio::time::timeout(limit, was_read.notified()).await;
@@ -164,7 +164,7 @@ pub(crate) fn log_of(pod: &ObjectMeta) -> ObjectRef {
 
 /// Whether the text is not a log but the kubelet's message that the log does not exist.
 pub(crate) fn is_lost(log: &str) -> bool {
-    log.lines().count() == 1 && INSTEAD.iter().any(|words| log.starts_with(words))
+    log.lines().count() == 1 && LOST_PREFIXES.iter().any(|prefix| log.starts_with(prefix))
 }
 
 #[cfg(test)]
@@ -184,28 +184,28 @@ mod tests {
         let log_follower = Arc::new(LogFollower::default());
         let log = async {
             tokio::time::sleep(Duration::from_secs(3)).await;
-            Ok("swept\n".to_owned())
+            Ok("cleanup\n".to_owned())
         };
         log_follower.follow(pod("a"), || log);
         log_follower.follow(pod("a"), || async { panic!("the log is followed once") });
         let (other, name) = (Arc::clone(&log_follower), pod("a"));
-        let over = tokio::spawn(async move { other.release(&name, ReplicaRole::Leader).await });
-        assert_eq!(log_follower.finished_log(&pod("a")).await.as_deref(), Some("swept\n"));
-        over.await.unwrap();
+        let release = tokio::spawn(async move { other.release(&name, ReplicaRole::Leader).await });
+        assert_eq!(log_follower.finished_log(&pod("a")).await.as_deref(), Some("cleanup\n"));
+        release.await.unwrap();
         assert!(!log_follower.holds(&pod("a")));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_standby_keeps_the_log_of_a_deleted_pod_until_it_may_lead() {
-        for (role, expected) in [(ReplicaRole::Standby, Some("swept\n")), (ReplicaRole::Leader, None)] {
+    async fn a_standby_stores_the_log_of_a_deleted_pod_until_it_may_lead() {
+        for (role, expected) in [(ReplicaRole::Standby, Some("cleanup\n")), (ReplicaRole::Leader, None)] {
             let log_follower = Arc::new(LogFollower::default());
-            log_follower.follow(pod("a"), || async { Ok("swept\n".to_owned()) });
+            log_follower.follow(pod("a"), || async { Ok("cleanup\n".to_owned()) });
             let (other, name) = (Arc::clone(&log_follower), pod("a"));
-            let over = tokio::spawn(async move { other.release(&name, role).await });
+            let release = tokio::spawn(async move { other.release(&name, role).await });
             // The lease of a dead leader ends after 15 s; its next holder retries every few seconds.
             tokio::time::sleep(Duration::from_secs(25)).await;
             assert_eq!(log_follower.finished_log(&pod("a")).await.as_deref(), expected, "{role:?}");
-            over.await.unwrap();
+            release.await.unwrap();
             assert!(!log_follower.holds(&pod("a")));
         }
     }
@@ -259,23 +259,23 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn finished_logs_are_bounded_by_their_bytes_and_the_oldest_goes_first() {
+    async fn finished_logs_are_bounded_by_their_bytes_and_the_oldest_is_removed_first() {
         let log_follower = LogFollower::default();
         let text = "x".repeat(MOST_FINISHED_BYTES / 4);
         log_follower.follow(pod("running"), std::future::pending);
         for at in 0..5 {
             finished(&log_follower, &format!("p{at}"), text.clone()).await;
         }
-        let held = |at: usize| log_follower.holds(&pod(&format!("p{at}")));
-        assert_eq!((0..5).map(held).collect::<Vec<_>>(), [false, false, true, true, true]);
+        let is_stored = |at: usize| log_follower.holds(&pod(&format!("p{at}")));
+        assert_eq!((0..5).map(is_stored).collect::<Vec<_>>(), [false, false, true, true, true]);
         assert!(log_follower.holds(&pod("running")));
     }
 
     #[test]
     fn the_message_of_a_kubelet_about_a_missing_log_is_not_a_log() {
-        let word =
+        let message =
             "failed to try resolving symlinks in path \"/var/log/pods/a/0.log\": lstat: no such file\n";
-        assert!(is_lost(word) && is_lost("unable to retrieve container logs for containerd://1"));
-        assert!(!is_lost("at work\n") && !is_lost("") && !is_lost(&format!("at work\n{word}")));
+        assert!(is_lost(message) && is_lost("unable to retrieve container logs for containerd://1"));
+        assert!(!is_lost("running\n") && !is_lost("") && !is_lost(&format!("running\n{message}")));
     }
 }

@@ -81,10 +81,10 @@ fn ratio(ours: Duration, library: Duration) -> f64 {
 
 /// Bytes that `fill` adds for each of the operations, and the time it takes.
 fn filled<T>(fill: impl FnOnce() -> T) -> (T, usize, Duration) {
-    let (before, begun) = (resident(), Instant::now());
-    let full = fill();
-    let time = begun.elapsed();
-    (full, resident().saturating_sub(before) / OPERATIONS, time)
+    let (before, start) = (resident(), Instant::now());
+    let filled = fill();
+    let time = start.elapsed();
+    (filled, resident().saturating_sub(before) / OPERATIONS, time)
 }
 
 #[test]
@@ -110,13 +110,13 @@ fn measure_the_cache_against_the_reflectors_store() {
         to_jobs.apply_watcher_event(&Event::InitDone);
         (operations, jobs)
     });
-    let begun = Instant::now();
+    let start = Instant::now();
     let ours: usize = (0..CLUSTERS)
         .map(|at| cache.objects_of(&cluster(at)))
         .map(|objects| objects.operations.len() + objects.jobs.len())
         .sum();
-    let ours_time = begun.elapsed();
-    let begun = Instant::now();
+    let ours_time = start.elapsed();
+    let start = Instant::now();
     let library: usize = (0..CLUSTERS)
         .map(|at| {
             let (name, queue_key) = (format!("cluster-{at}"), cluster(at).to_string());
@@ -127,7 +127,7 @@ fn measure_the_cache_against_the_reflectors_store() {
                 + jobs.state_filter(|job| named(job) == Some(&queue_key)).len()
         })
         .sum();
-    let library_time = begun.elapsed();
+    let library_time = start.elapsed();
     println!(
         "cache, {OPERATIONS} operations and as many Jobs of {CLUSTERS} clusters; ours, reflector::Store, ours/library"
     );
@@ -150,7 +150,7 @@ async fn measure_the_queue_against_the_scheduler() {
     let keys: Vec<QueueKey> = (0..OPERATIONS).map(|at| QueueKey::Cluster(format!("cluster-{at}"))).collect();
     let queue = Queue::default();
     queue.open();
-    let begun = Instant::now();
+    let start = Instant::now();
     for _ in 0..ROUNDS {
         keys.iter().for_each(|key| queue.wake(key, Urgency::Fresh));
         for _ in &keys {
@@ -158,21 +158,21 @@ async fn measure_the_queue_against_the_scheduler() {
             queue.done(&item.queue_key, ReconcileOutcome::Done(None));
         }
     }
-    let ours = begun.elapsed();
+    let ours = start.elapsed();
     let (requests, received) = mpsc::unbounded();
     let mut scheduled = std::pin::pin!(scheduler(received));
     let request = |key: &QueueKey| {
         let run_at = tokio::time::Instant::now();
         requests.unbounded_send(ScheduleRequest { message: key.clone(), run_at }).unwrap();
     };
-    let begun = Instant::now();
+    let start = Instant::now();
     for _ in 0..ROUNDS {
         keys.iter().for_each(request);
         for _ in &keys {
             scheduled.next().await.unwrap();
         }
     }
-    let library = begun.elapsed();
+    let library = start.elapsed();
     let events = (ROUNDS * OPERATIONS) as f64;
     let rate = |time: Duration| events / time.as_secs_f64();
     let urgent: HashSet<_> = keys.iter().step_by(OPERATIONS / URGENT).cloned().collect();
@@ -202,20 +202,20 @@ async fn serve(workers: &Semaphore) {
 
 /// 400 requests at once, and an urgent one every 10 ms: the median and the longest of those 20, and the time of all.
 async fn load<F: Future<Output = ()>>(request: impl Fn(bool) -> F) -> (Duration, Duration, Duration) {
-    let begun = Instant::now();
-    let calm = futures::future::join_all((0..400).map(|_| request(false)));
-    let hurried = futures::future::join_all((1..=20).map(|at| {
+    let start = Instant::now();
+    let normal = futures::future::join_all((0..400).map(|_| request(false)));
+    let urgent = futures::future::join_all((1..=20).map(|at| {
         let request = &request;
         async move {
             tokio::time::sleep(Duration::from_millis(10) * at).await;
-            let begun = Instant::now();
+            let start = Instant::now();
             request(true).await;
-            begun.elapsed()
+            start.elapsed()
         }
     }));
-    let (_, mut waited) = tokio::join!(calm, hurried);
+    let (_, mut waited) = tokio::join!(normal, urgent);
     waited.sort_unstable();
-    (waited[10], waited[19], begun.elapsed())
+    (waited[10], waited[19], start.elapsed())
 }
 
 #[tokio::test]
@@ -225,8 +225,8 @@ async fn measure_the_concurrency_limiter_against_a_semaphore() {
     let writer = KubeWriter::new(kube::Client::try_from(config).unwrap(), "measure", Duration::from_secs(1));
     let workers = Semaphore::new(8);
     let (writer, workers) = (&writer, &workers);
-    let ours = load(|hurried| async move {
-        let _permit = writer.permit(if hurried { Priority::High } else { Priority::Normal }).await;
+    let ours = load(|is_urgent| async move {
+        let _permit = writer.permit(if is_urgent { Priority::High } else { Priority::Normal }).await;
         serve(workers).await;
     })
     .await;
@@ -245,30 +245,30 @@ async fn measure_the_concurrency_limiter_against_a_semaphore() {
     assert!(ours.0 < library.0);
 }
 
-/// The time until 400 Jobs are made.
-async fn paced<F: Future<Output = ()>>(make: impl Fn() -> F) -> Duration {
-    let begun = Instant::now();
-    futures::future::join_all((0..400).map(|_| make())).await;
-    begun.elapsed()
+/// The time until 400 Jobs are created.
+async fn time_of_400<F: Future<Output = ()>>(create: impl Fn() -> F) -> Duration {
+    let start = Instant::now();
+    futures::future::join_all((0..400).map(|_| create())).await;
+    start.elapsed()
 }
 
 #[tokio::test]
 #[ignore = "a measurement"]
 async fn measure_the_rate_of_jobs_against_governor() {
-    let (flying, most) = (AtomicUsize::new(0), AtomicUsize::new(0));
-    let (flying, most) = (&flying, &most);
+    let (in_flight, most) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let (in_flight, most) = (&in_flight, &most);
     let request = || async move {
-        most.fetch_max(flying.fetch_add(1, Ordering::Relaxed) + 1, Ordering::Relaxed);
+        most.fetch_max(in_flight.fetch_add(1, Ordering::Relaxed) + 1, Ordering::Relaxed);
         tokio::time::sleep(Duration::from_millis(20)).await;
-        flying.fetch_sub(1, Ordering::Relaxed);
+        in_flight.fetch_sub(1, Ordering::Relaxed);
     };
     let limiter = &JobRateLimiter::default();
-    let ours = paced(|| async move { limiter.acquire().await.during(request()).await }).await;
+    let ours = time_of_400(|| async move { limiter.acquire().await.during(request()).await }).await;
     let ours_most = most.swap(0, Ordering::Relaxed);
     let quota = Quota::with_period(Duration::from_millis(12)).unwrap().allow_burst(NonZeroU32::MIN);
-    let (governor, places) = (&Arc::new(RateLimiter::direct(quota)), &Semaphore::new(4));
-    let library = paced(|| async move {
-        let _place = places.acquire().await.unwrap();
+    let (governor, permits) = (&Arc::new(RateLimiter::direct(quota)), &Semaphore::new(4));
+    let library = time_of_400(|| async move {
+        let _permit = permits.acquire().await.unwrap();
         governor.until_ready().await;
         request().await;
     })

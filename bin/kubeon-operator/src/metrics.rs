@@ -1,4 +1,4 @@
-//! Metrics. Labels have kinds, verbs and fixed words, never names of objects.
+//! Metrics. Label values are kinds, verbs and fixed terms, never names of objects.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicU64;
@@ -32,7 +32,7 @@ pub(crate) struct Gauges {
     /// The queue keys, by state.
     pub queue_keys: [(&'static str, usize); 2],
     /// The limit of parallel requests.
-    pub at_once: usize,
+    pub request_limit: usize,
     /// Events that were not recorded since the start.
     pub events_dropped: u64,
 }
@@ -47,7 +47,7 @@ pub(crate) struct Metrics {
     watches: Family<WordLabel, Counter>,
     objects: Family<WordLabel, Gauge>,
     queue_keys: Family<WordLabel, Gauge>,
-    at_once: Gauge,
+    request_limit: Gauge,
     leader: Gauge,
     dropped: Gauge<u64, AtomicU64>,
 }
@@ -64,7 +64,7 @@ impl Metrics {
             watches: Family::default(),
             objects: Family::default(),
             queue_keys: Family::default(),
-            at_once: Gauge::default(),
+            request_limit: Gauge::default(),
             leader: Gauge::default(),
             dropped: Gauge::default(),
         };
@@ -90,7 +90,7 @@ impl Metrics {
         registry.register(
             "requests_at_once",
             "Limit of parallel requests, adapted to the latency of the API server",
-            metrics.at_once.clone(),
+            metrics.request_limit.clone(),
         );
         registry.register(
             "leader",
@@ -124,10 +124,10 @@ impl Metrics {
         self.requests.get_or_create(&labels).inc();
     }
 
-    pub(crate) fn reconciled(&self, took: Duration, done: bool) {
+    pub(crate) fn reconciled(&self, duration: Duration, done: bool) {
         let word = if done { "done" } else { "failed" };
         self.reconciles.get_or_create(&WordLabel { word: word.to_owned() }).inc();
-        self.seconds.observe(took.as_secs_f64());
+        self.seconds.observe(duration.as_secs_f64());
     }
 
     pub(crate) fn event(&self, reason: &str) {
@@ -159,7 +159,7 @@ impl Metrics {
         for (word, number) in now.queue_keys {
             set(&self.queue_keys, word, number);
         }
-        self.at_once.set(i64::try_from(now.at_once).unwrap_or(i64::MAX));
+        self.request_limit.set(i64::try_from(now.request_limit).unwrap_or(i64::MAX));
         self.dropped.set(now.events_dropped);
         let mut text = String::new();
         encode(&mut text, &self.registry)?;

@@ -94,14 +94,14 @@ impl Queue {
         self.state.lock()
     }
 
-    /// Lets workers take keys.
+    /// Allows workers to take keys.
     pub(crate) fn open(&self) {
         self.state().open = true;
         self.changed.notify_waiters();
         self.urgent_changed.notify_waiters();
     }
 
-    /// Lets no worker take another key, and waits until the running reconciles end.
+    /// Stops workers from taking keys, and waits until the running reconciles end.
     pub(crate) async fn close(&self) {
         self.state().open = false;
         loop {
@@ -116,20 +116,20 @@ impl Queue {
     /// Adds a key.
     pub(crate) fn wake(&self, queue_key: &QueueKey, class: Urgency) {
         let mut state = self.state();
-        if let Some(worked) = state.working.get_mut(queue_key) {
-            worked.again = Some(worked.again.map_or(class, |before| before.min(class)));
+        if let Some(in_progress) = state.working.get_mut(queue_key) {
+            in_progress.again = Some(in_progress.again.map_or(class, |before| before.min(class)));
             if class == Urgency::Urgent {
-                worked.preempted.cancel();
+                in_progress.preempted.cancel();
             }
             return;
         }
         if state.push(queue_key, class) {
             drop(state);
-            self.tell(class);
+            self.notify(class);
         }
     }
 
-    fn tell(&self, class: Urgency) {
+    fn notify(&self, class: Urgency) {
         self.changed.notify_one();
         if class == Urgency::Urgent {
             self.urgent_changed.notify_one();
@@ -170,9 +170,10 @@ impl Queue {
     /// Records that the reconcile of a key ended.
     pub(crate) fn done(&self, queue_key: &QueueKey, outcome: ReconcileOutcome) {
         let mut state = self.state();
-        let worked = state.working.remove(queue_key);
-        let again = worked.as_ref().and_then(|worked| worked.again);
-        state.rested -= usize::from(worked.is_some_and(|worked| worked.class == Urgency::Rest));
+        let in_progress = state.working.remove(queue_key);
+        let again = in_progress.as_ref().and_then(|in_progress| in_progress.again);
+        state.rested -=
+            usize::from(in_progress.is_some_and(|in_progress| in_progress.class == Urgency::Rest));
         self.ended.notify_one();
         let (class, when) = match outcome {
             ReconcileOutcome::Done(when) => (again, when),
@@ -191,7 +192,7 @@ impl Queue {
         if let Some(class) = class {
             state.push(queue_key, class);
             drop(state);
-            self.tell(class);
+            self.notify(class);
             return;
         }
         if let Some(when) = when {
@@ -228,8 +229,8 @@ impl State {
     fn begin(&mut self, queue_key: QueueKey, class: Urgency) -> QueueItem {
         self.unschedule(&queue_key);
         let preempted = CancellationToken::new();
-        let worked = InProgress { class, again: None, preempted: preempted.clone() };
-        self.working.insert(queue_key.clone(), worked);
+        let in_progress = InProgress { class, again: None, preempted: preempted.clone() };
+        self.working.insert(queue_key.clone(), in_progress);
         self.rested += usize::from(class == Urgency::Rest);
         QueueItem { queue_key, class, preempted }
     }
@@ -317,7 +318,7 @@ mod tests {
         assert_eq!(next(&queue).await, "cluster/a");
         assert_eq!(queue.load(), (0, 1));
         queue.wake(&queue_key("a"), Urgency::Fresh);
-        assert_eq!(queue.load(), (0, 1), "not twice at the same time");
+        assert_eq!(queue.load(), (0, 1), "a key is reconciled once at a time");
         queue.done(&queue_key("a"), ReconcileOutcome::Done(None));
         assert_eq!(next(&queue).await, "cluster/a");
         queue.done(&queue_key("a"), ReconcileOutcome::Done(None));

@@ -28,15 +28,15 @@ const MOST_DECISIONS: usize = 32;
 /// The pause after a temporary refusal of the API server.
 const REFUSED_PAUSE: Duration = Duration::from_secs(30);
 /// How long an unreadable log is retried after the end of its pod. Its node may never answer again.
-const LOG_TRIED: SignedDuration = SignedDuration::from_secs(600);
+const LOG_RETRIES: SignedDuration = SignedDuration::from_secs(600);
 
 /// Reconciles keys with at least the priority `least`, until it is dropped.
 pub(crate) async fn work(context: Arc<OperatorContext>, least: Urgency) {
     loop {
         let work = context.queue.next(least).await;
-        let begun = Instant::now();
+        let start = Instant::now();
         let outcome = reconcile(&context, &work).await;
-        context.metrics.reconciled(begun.elapsed(), outcome != ReconcileOutcome::Failed);
+        context.metrics.reconciled(start.elapsed(), outcome != ReconcileOutcome::Failed);
         context.queue.done(&work.queue_key, outcome);
     }
 }
@@ -71,7 +71,7 @@ async fn reconcile(context: &OperatorContext, work: &QueueItem) -> ReconcileOutc
                 let writes: Vec<_> =
                     changes.stages.iter().flatten().map(|write| write.why.as_str()).collect();
                 tracing::debug!(%queue_key, ?writes, "writes");
-                match executed(context, work, &mut changes, &operations).await {
+                match execute_changes(context, work, &mut changes, &operations).await {
                     Ok(()) => {
                         if yields && pause.is_none() {
                             return ReconcileOutcome::Rest;
@@ -110,8 +110,8 @@ async fn report_refused(
     message: &str,
 ) {
     let Some((object, uid)) = subject.target() else { return };
-    let place = [target.namespace.as_str(), &target.name].join("/");
-    let text = format!("cannot {verb} {} {}: {message}", target.kind.as_str(), place.trim_start_matches('/'));
+    let name = [target.namespace.as_str(), &target.name].join("/");
+    let text = format!("cannot {verb} {} {}: {message}", target.kind.as_str(), name.trim_start_matches('/'));
     context.report_refused(
         queue_key,
         &Refused { about: location::reference(&object, &uid), text: text.clone() },
@@ -124,16 +124,16 @@ async fn report_refused(
 }
 
 /// Sends the writes of a reconcile, stage after stage, and records its trace.
-async fn executed(
+async fn execute_changes(
     context: &OperatorContext,
     work: &QueueItem,
     changes: &mut ClusterChanges,
     operations: &[Arc<ClusterOperation>],
 ) -> Result<(), WriteFailure> {
-    let span = context.spans.as_ref().and_then(|spans| Some((spans, spans.begin(changes, operations)?)));
+    let span = context.spans.as_ref().and_then(|spans| Some((spans, spans.start(changes, operations)?)));
     let answer = stages(context, changes, &RequestPriority::of(work)).await;
-    if let Some((spans, begun)) = span {
-        spans.ended(&work.queue_key, begun, answer.as_ref().err().map(WriteFailure::text));
+    if let Some((spans, span)) = span {
+        spans.ended(&work.queue_key, span, answer.as_ref().err().map(WriteFailure::text));
     }
     answer
 }
@@ -244,6 +244,6 @@ async fn read_log(context: &OperatorContext, target: &ObjectRef) -> Result<Data,
 
 /// Whether the retries of a log have taken too long.
 fn log_retries_ended(context: &OperatorContext, pod: &ObjectRef) -> bool {
-    let due = context.cache.pod_ended(pod).and_then(|ended| ended.saturating_add(LOG_TRIED).ok());
+    let due = context.cache.pod_ended(pod).and_then(|ended| ended.saturating_add(LOG_RETRIES).ok());
     due.is_some_and(|due| due <= Timestamp::now())
 }

@@ -50,14 +50,14 @@ mod tests {
     #[test]
     fn a_refusal_is_reported_once_until_it_changes_or_is_resolved() {
         let (refusals, queue_key) = (Refusals::default(), QueueKey::Cluster("a".into()));
-        let met = |text: &str| {
+        let is_new = |text: &str| {
             let what = Refused { about: ObjectReference::default(), text: text.to_owned() };
             refusals.add(&queue_key, &what).is_some()
         };
-        assert!(met("no right") && !met("no right"), "a repeated refusal is not reported again");
-        assert!(met("invalid") && !met("invalid"));
+        assert!(is_new("forbidden") && !is_new("forbidden"), "a repeated refusal is not reported again");
+        assert!(is_new("invalid") && !is_new("invalid"));
         refusals.resolved(&queue_key);
-        assert!(met("invalid"));
+        assert!(is_new("invalid"));
         refusals.resolved(&queue_key);
         assert!(refusals.reported.lock().is_empty(), "resolved refusals are removed");
     }

@@ -8,12 +8,12 @@ use tokio_util::sync::CancellationToken;
 use crate::queue::{QueueItem, Urgency};
 
 /// The priority of one stage of writes, or of the reads. A reconcile that is not urgent stops before its
-/// first write when its key becomes urgent. When its writes have begun, the others of the stage get high
-/// priority instead, because they belong together.
+/// first write when its key becomes urgent. When it has sent a write, the others of the stage get high priority
+/// instead, because they belong together.
 pub(crate) struct RequestPriority {
     priority: Priority,
     preempted: Option<CancellationToken>,
-    begun: AtomicBool,
+    started: AtomicBool,
 }
 
 impl RequestPriority {
@@ -24,12 +24,12 @@ impl RequestPriority {
             Urgency::Fresh => (Priority::Normal, Some(work.preempted.clone())),
             Urgency::Rest => (Priority::Low, Some(work.preempted.clone())),
         };
-        Self { priority, preempted, begun: AtomicBool::new(false) }
+        Self { priority, preempted, started: AtomicBool::new(false) }
     }
 
     /// Normal priority, without preemption.
     pub(crate) fn normal() -> Self {
-        Self { priority: Priority::Normal, preempted: None, begun: AtomicBool::new(false) }
+        Self { priority: Priority::Normal, preempted: None, started: AtomicBool::new(false) }
     }
 
     /// Waits for a permit; `None` when the reconcile is preempted.
@@ -40,12 +40,12 @@ impl RequestPriority {
             () = preempted.cancelled() => {}
             permit = writer.permit(self.priority) => return Some(permit),
         }
-        if self.begun.load(Ordering::Relaxed) { Some(writer.permit(Priority::High).await) } else { None }
+        if self.started.load(Ordering::Relaxed) { Some(writer.permit(Priority::High).await) } else { None }
     }
 
     /// Records that a write of the stage was sent, so that the others follow.
-    pub(crate) fn begin(&self) {
-        self.begun.store(true, Ordering::Relaxed);
+    pub(crate) fn start(&self) {
+        self.started.store(true, Ordering::Relaxed);
     }
 }
 
@@ -70,28 +70,28 @@ mod tests {
         let writer = writer();
         for class in [Urgency::Fresh, Urgency::Rest] {
             let work = work(class);
-            let (before, begun) = (RequestPriority::of(&work), RequestPriority::of(&work));
-            assert!(before.permit(&writer).await.is_some() && begun.permit(&writer).await.is_some());
-            begun.begin();
+            let (before, started) = (RequestPriority::of(&work), RequestPriority::of(&work));
+            assert!(before.permit(&writer).await.is_some() && started.permit(&writer).await.is_some());
+            started.start();
             work.preempted.cancel();
             assert!(before.permit(&writer).await.is_none(), "{class:?}");
-            assert!(begun.permit(&writer).await.is_some(), "{class:?}");
+            assert!(started.permit(&writer).await.is_some(), "{class:?}");
         }
     }
 
     #[tokio::test]
     async fn a_stage_that_waits_for_a_permit_is_preempted() {
         let writer = writer();
-        let mut line = Vec::new();
+        let mut permits = Vec::new();
         while let Ok(permit) =
             tokio::time::timeout(std::time::Duration::from_millis(20), writer.permit(Priority::Normal)).await
         {
-            line.push(permit);
+            permits.push(permit);
         }
         let work = work(Urgency::Rest);
         let request_priority = RequestPriority::of(&work);
-        let (left, ()) = tokio::join!(request_priority.permit(&writer), async { work.preempted.cancel() });
-        assert!(left.is_none());
+        let (permit, ()) = tokio::join!(request_priority.permit(&writer), async { work.preempted.cancel() });
+        assert!(permit.is_none());
     }
 
     #[tokio::test]

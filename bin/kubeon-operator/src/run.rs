@@ -65,8 +65,8 @@ pub async fn run(options: OperatorOptions, mut stop: BoxFuture<'static, ()>) -> 
     let client = connect_within(options.kubeconfig.as_deref(), timeout).await?;
     let namespace = options.settings.namespace.clone();
     let ((leading, leads), (ending, end)) = (watch::channel(false), watch::channel(false));
-    let answering = match options.admission {
-        Some(asked) => Some(admission::start(asked, &client, &namespace, leads, end).await?),
+    let webhook = match options.admission {
+        Some(admission) => Some(admission::start(admission, &client, &namespace, leads, end).await?),
         None => None,
     };
     let writer = KubeWriter::new(client.clone(), MANAGER, timeout);
@@ -78,7 +78,7 @@ pub async fn run(options: OperatorOptions, mut stop: BoxFuture<'static, ()>) -> 
     let context = Arc::new(OperatorContext::new(options.settings, writer, events, spans));
     // Before the health server starts, so that /readyz knows the initial lists.
     watches::start(&context, &client);
-    let readiness = answering.as_ref().map(|answering| answering.readiness.clone());
+    let readiness = webhook.as_ref().map(|webhook| webhook.readiness.clone());
     let state = HealthState { context: Arc::clone(&context), admission: readiness };
     let metrics = health::serve(&state, options.metrics_address).await?;
     let health = health::serve(&state, options.health_address).await?;
@@ -102,8 +102,8 @@ pub async fn run(options: OperatorOptions, mut stop: BoxFuture<'static, ()>) -> 
     }
     // Only after a normal end: a process that lost the lease must exit at once.
     ending.send_replace(true);
-    if let Some(answering) = answering {
-        answering.shutdown().await;
+    if let Some(webhook) = webhook {
+        webhook.shutdown().await;
     }
     Ok(())
 }
@@ -119,7 +119,7 @@ async fn lead(
     let mut held = None;
     if let Some(lease) = lease {
         tokio::select! {
-            mine = lease.acquire() => held = Some(mine),
+            acquired = lease.acquire() => held = Some(acquired),
             () = &mut *stop => return Ok(()),
         }
         tracing::info!("this process leads");

@@ -37,9 +37,9 @@ impl OperatorSpans {
         Self { traces, collector }
     }
 
-    /// Begins the span of a reconcile, and adds the trace to a Job that is created. `None` when the writes
+    /// Starts the span of a reconcile, and adds the trace to a Job that is created. `None` when the writes
     /// belong to no operation.
-    pub(crate) fn begin(
+    pub(crate) fn start(
         &self,
         changes: &mut ClusterChanges,
         operations: &[Arc<ClusterOperation>],
@@ -81,14 +81,14 @@ impl OperatorSpans {
             failure,
         });
         let Some((result, reason)) = end.filter(|_| !failed) else { return };
-        let made = operation.metadata.creation_timestamp.as_ref().map(|time| SystemTime::from(time.0));
+        let created = operation.metadata.creation_timestamp.as_ref().map(|time| SystemTime::from(time.0));
         let action = operation.spec.main.action_type.to_string();
         let more = [("kubeon.action_type", action), ("kubeon.result", result.to_string())];
         self.traces.send(Span {
             ids,
             parent: None,
             name: "operation",
-            started: made.unwrap_or(started),
+            started: created.unwrap_or(started),
             ended: now,
             attributes: attributes.into_iter().chain(more).collect(),
             failure: reason,

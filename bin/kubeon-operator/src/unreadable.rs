@@ -41,21 +41,24 @@ impl Unreadable {
         let mut state = self.state();
         let leads = state.leads;
         let (uid, generation) = (meta.uid.clone().unwrap_or_default(), meta.generation.unwrap_or_default());
-        let place = (kind, key(meta));
-        if state.objects.get(&place).is_some_and(|known| (&known.uid, known.generation) == (&uid, generation))
+        let object = (kind, key(meta));
+        if state
+            .objects
+            .get(&object)
+            .is_some_and(|known| (&known.uid, known.generation) == (&uid, generation))
         {
             return None;
         }
         tracing::warn!(
             kind = kind.as_str(),
-            name = place.1,
+            name = object.1,
             why,
             "an object cannot be parsed; it is not reconciled"
         );
         let record = record(kind, meta, why);
         state
             .objects
-            .insert(place, UnreadableObject { uid, generation, record: record.clone(), reported: leads });
+            .insert(object, UnreadableObject { uid, generation, record: record.clone(), reported: leads });
         leads.then_some(record)
     }
 

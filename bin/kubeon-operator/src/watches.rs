@@ -64,7 +64,7 @@ fn follow<S: Sink>(
     sink: S,
 ) {
     let list = WatchedList::new(&S::Object::kind(&()), sink.namespace());
-    context.listed.begun(&list);
+    context.listed.started(&list);
     context.metrics.watches(&list.kind);
     let context = Arc::clone(context);
     tokio::spawn(async move {
@@ -332,10 +332,10 @@ mod tests {
     #[test]
     fn a_list_is_refused_only_without_a_permission_or_its_namespace() {
         let answer = |code| kube::Error::Api(Box::new(Status::failure("no", "Reason").with_code(code)));
-        for (code, said) in
+        for (code, message) in
             [(403, Some("no")), (404, Some("no")), (401, None), (410, None), (429, None), (500, None)]
         {
-            assert_eq!(refusal(&watcher::Error::InitialListFailed(answer(code))), said, "{code}");
+            assert_eq!(refusal(&watcher::Error::InitialListFailed(answer(code))), message, "{code}");
         }
         // The objects of a failed watch were listed before.
         assert_eq!(refusal(&watcher::Error::WatchStartFailed(answer(403))), None);

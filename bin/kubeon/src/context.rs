@@ -40,6 +40,7 @@ impl Context<'_> {
             node_program: environment.node_program(),
             pinned_in: environment.pinned_in.clone(),
             ssh_agent: environment.ssh_agent.clone(),
+            leaf_minutes: environment.leaf_minutes,
             labs: self.labs(),
         }
     }

@@ -1,6 +1,7 @@
 //! Results of commands, which go to standard output in the requested format.
 
 pub(crate) mod cli_output;
+pub(crate) mod expiry;
 mod keys;
 pub(crate) mod table;
 pub(crate) mod words;

@@ -103,7 +103,8 @@ pub(crate) fn engine(remedy: &EngineRemedy) -> RenderedRemedy {
 }
 
 /// The flags that make a host key known.
-pub(crate) const TRUST_KEYS: &str = "--known-hosts FILE, or --accept-new";
+pub(crate) const TRUST_KEYS: &str =
+    "--known-hosts FILE, or --accept-new with a private key instead of a password";
 
 /// The command that shows the cause of a failed installation of the operator.
 fn kubectl(remedy: &EngineRemedy) -> Option<NextStep> {

@@ -232,53 +232,55 @@ mod tests {
     #[test]
     fn renews_the_leaf_after_two_thirds_of_its_life_and_not_before() {
         let now = OffsetDateTime::now_utc();
-        let made = WebhookCertificates::make(&names(), now).unwrap();
-        assert_eq!(made.renewed(&names(), now + Duration::days(59)).unwrap(), None);
-        let due = made.due().unwrap();
+        let initial = WebhookCertificates::make(&names(), now).unwrap();
+        assert_eq!(initial.renewed(&names(), now + Duration::days(59)).unwrap(), None);
+        let due = initial.due().unwrap();
         assert!(due > now + Duration::days(59) && due < now + Duration::days(61), "{due}");
-        let renewed = made.renewed(&names(), now + Duration::days(61)).unwrap().unwrap();
-        assert_eq!(renewed.authorities, made.authorities);
-        assert_ne!(renewed.leaf, made.leaf);
-        assert_ne!(renewed.leaf_key, made.leaf_key);
+        let renewed = initial.renewed(&names(), now + Duration::days(61)).unwrap().unwrap();
+        assert_eq!(renewed.authorities, initial.authorities);
+        assert_ne!(renewed.leaf, initial.leaf);
+        assert_ne!(renewed.leaf_key, initial.leaf_key);
         assert_eq!(renewed.renewed(&names(), now + Duration::days(61)).unwrap(), None);
     }
 
     #[test]
     fn renews_a_leaf_that_lacks_a_name() {
         let now = OffsetDateTime::now_utc();
-        let made = WebhookCertificates::make(&names()[..1], now).unwrap();
-        assert!(made.renewed(&names(), now).unwrap().is_some());
+        let initial = WebhookCertificates::make(&names()[..1], now).unwrap();
+        assert!(initial.renewed(&names(), now).unwrap().is_some());
     }
 
     /// Clients that trust the bundle from before the renewal and clients that trust the one from after it accept the leaf.
     #[test]
     fn clients_with_the_old_or_the_new_bundle_trust_every_renewed_leaf() {
         let now = OffsetDateTime::now_utc();
-        let made = WebhookCertificates::make(&names(), now).unwrap();
+        let initial = WebhookCertificates::make(&names(), now).unwrap();
         let later = now + Duration::days(2500);
-        let first = made.renewed(&names(), later).unwrap().unwrap();
-        assert_eq!(first.leaf, made.leaf, "signed by the authority that all clients trust");
-        assert!(first.authorities.ends_with(&made.authorities) && first.authorities != made.authorities);
+        let first = initial.renewed(&names(), later).unwrap().unwrap();
+        assert_eq!(first.leaf, initial.leaf, "signed by the authority that all clients trust");
+        assert!(
+            first.authorities.ends_with(&initial.authorities) && first.authorities != initial.authorities
+        );
         let second = first.renewed(&names(), later).unwrap().unwrap();
         assert_eq!(second.authorities, first.authorities);
-        assert_ne!(second.leaf, made.leaf, "the old leaf has expired");
+        assert_ne!(second.leaf, initial.leaf, "the old leaf has expired");
     }
 
     #[test]
     fn replaces_an_expired_authority() {
         let now = OffsetDateTime::now_utc();
-        let made = WebhookCertificates::make(&names(), now).unwrap();
-        let renewed = made.renewed(&names(), now + AUTHORITY_LIFE + Duration::days(1)).unwrap().unwrap();
-        assert!(!renewed.authorities.contains(&made.authorities));
-        assert_ne!(renewed.leaf, made.leaf);
+        let initial = WebhookCertificates::make(&names(), now).unwrap();
+        let renewed = initial.renewed(&names(), now + AUTHORITY_LIFE + Duration::days(1)).unwrap().unwrap();
+        assert!(!renewed.authorities.contains(&initial.authorities));
+        assert_ne!(renewed.leaf, initial.leaf);
     }
 
     #[test]
     fn an_unreadable_part_is_named_and_keys_are_hidden() {
         let now = OffsetDateTime::now_utc();
-        let made = WebhookCertificates::make(&names(), now).unwrap();
-        let damaged = WebhookCertificates { leaf: "x".into(), ..made.clone() };
+        let initial = WebhookCertificates::make(&names(), now).unwrap();
+        let damaged = WebhookCertificates { leaf: "x".into(), ..initial.clone() };
         assert_eq!(damaged.due().unwrap_err().category(), "certificate-unreadable");
-        assert!(!format!("{made:?}").contains("PRIVATE"));
+        assert!(!format!("{initial:?}").contains("PRIVATE"));
     }
 }

@@ -122,7 +122,7 @@ impl FromStr for LoginName {
     }
 }
 
-/// A range of ports, both ends included: `10000-30000`.
+/// A range of ports, both ends included: `30000-32767`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct PortRange {
@@ -142,7 +142,7 @@ impl PortRange {
         Ok(Self { first, last })
     }
 
-    const EXPECTED: &str = "a port range such as 10000-30000, the lower port first";
+    const EXPECTED: &str = "a port range such as 30000-32767, the lower port first";
 
     /// The lowest port.
     #[must_use]

@@ -87,8 +87,8 @@ const LABEL_NAME: Rule = Rule {
 
 fn with_rule(mut definition: CustomResourceDefinition, rule: &Rule) -> CustomResourceDefinition {
     for schema in definition.spec.versions.iter_mut().filter_map(|version| version.schema.as_mut()) {
-        if let Some(whole) = schema.open_api_v3_schema.as_mut() {
-            whole.x_kubernetes_validations.get_or_insert_default().push(rule.to_validation());
+        if let Some(root) = schema.open_api_v3_schema.as_mut() {
+            root.x_kubernetes_validations.get_or_insert_default().push(rule.to_validation());
         }
     }
     definition

@@ -98,6 +98,7 @@ fn translate(connection: &HostConnection<'_>, step: &Step, event: Event) -> Opti
         Event::Opened { .. }
         | Event::Refused { .. }
         | Event::Started { .. }
+        | Event::Working { .. }
         | Event::Done { .. }
         | Event::Failed { .. } => None,
     }

@@ -27,7 +27,7 @@ const HELD_TIMEOUT: Duration = ORPHAN_LIFE.saturating_add(Duration::from_secs(7)
 const HELD_PAUSE: Duration = Duration::from_millis(500);
 
 /// The time limit of one attempt to open a session. It includes copying the node program to the host.
-const OPEN_TIMEOUT: Duration = Duration::from_secs(120);
+const OPEN_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// The time that is added to the timeout of a step before a silent session counts as broken.
 const GRACE_PERIOD: Duration = Duration::from_secs(15);

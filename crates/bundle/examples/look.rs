@@ -26,8 +26,9 @@ fn main() -> Result<(), Box<dyn Error>> {
             }
         }
         ["archive", version, image, file] => {
-            let made = BundleStore::find_native(version.parse()?)?.image_archive(image, Path::new(file))?;
-            println!("{} sha256:{} {} bytes", made.path.display(), made.digest, made.size);
+            let archive =
+                BundleStore::find_native(version.parse()?)?.image_archive(image, Path::new(file))?;
+            println!("{} sha256:{} {} bytes", archive.path.display(), archive.digest, archive.size);
         }
         _ => return Err("usage: look ls | verify VERSION | archive VERSION IMAGE FILE".into()),
     }

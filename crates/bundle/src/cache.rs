@@ -134,30 +134,30 @@ impl Finished {
     }
 
     /// Turns a folder with blobs into a cache entry.
-    pub(crate) fn commit(made: &Path, folder: &Path, parts: Vec<Part>) -> io::Result<Self> {
-        let file = File::create(made.join(PARTS_FILE))?;
+    pub(crate) fn commit(built: &Path, folder: &Path, parts: Vec<Part>) -> io::Result<Self> {
+        let file = File::create(built.join(PARTS_FILE))?;
         serde_json::to_writer(&file, &parts)?;
         file.sync_all()?;
-        replace(made, folder)?;
+        replace(built, folder)?;
         Ok(Self { folder: folder.to_owned(), parts })
     }
 }
 
-/// Moves a finished folder to its place. If a folder is there, the two are exchanged in one step and the old one, now at
-/// `made`, is removed.
-pub(crate) fn replace(made: &Path, place: &Path) -> io::Result<()> {
-    if let Some(parent) = place.parent() {
+/// Moves the folder `built` to `target`. If `target` exists, exchanges the two folders in one step and removes the old
+/// one, which is then at `built`.
+pub(crate) fn replace(built: &Path, target: &Path) -> io::Result<()> {
+    if let Some(parent) = target.parent() {
         fs::create_dir_all(parent)?;
     }
-    match renameat_with(CWD, made, CWD, place, RenameFlags::NOREPLACE) {
+    match renameat_with(CWD, built, CWD, target, RenameFlags::NOREPLACE) {
         Ok(()) => {}
         Err(rustix::io::Errno::EXIST) => {
-            renameat_with(CWD, made, CWD, place, RenameFlags::EXCHANGE)?;
-            fs::remove_dir_all(made)?;
+            renameat_with(CWD, built, CWD, target, RenameFlags::EXCHANGE)?;
+            fs::remove_dir_all(built)?;
         }
         Err(error) => return Err(error.into()),
     }
-    if let Some(parent) = place.parent() {
+    if let Some(parent) = target.parent() {
         File::open(parent)?.sync_all()?;
     }
     Ok(())
@@ -174,24 +174,24 @@ mod tests {
         let dead = root.path().join(".dead-x");
         fs::create_dir(&dead).unwrap();
         File::create(dead.join(LOCK_FILE)).unwrap();
-        let place = root.path().join("finished");
-        fs::create_dir(&place).unwrap();
+        let target = root.path().join("finished");
+        fs::create_dir(&target).unwrap();
         sweep(root.path()).unwrap();
-        assert!(alive.path().is_dir() && place.is_dir());
+        assert!(alive.path().is_dir() && target.is_dir());
         assert!(!dead.exists());
     }
 
     #[test]
     fn replaces_a_whole_folder() {
         let root = tempfile::tempdir().unwrap();
-        let (made, place) = (root.path().join("made"), root.path().join("place"));
+        let (built, target) = (root.path().join("built"), root.path().join("target"));
         for text in ["old", "new"] {
-            fs::create_dir(&made).unwrap();
-            fs::write(made.join("file"), text).unwrap();
-            replace(&made, &place).unwrap();
+            fs::create_dir(&built).unwrap();
+            fs::write(built.join("file"), text).unwrap();
+            replace(&built, &target).unwrap();
         }
-        assert_eq!(fs::read_to_string(place.join("file")).unwrap(), "new");
-        assert!(!made.exists());
+        assert_eq!(fs::read_to_string(target.join("file")).unwrap(), "new");
+        assert!(!built.exists());
     }
 
     #[test]

@@ -251,6 +251,7 @@ impl PreparedChange<'_> {
         // Keys are created after the last check, so that a refused request leaves no keys behind.
         let keys = self.engine.keys(&self.state)?;
         let mut state = self.state.clone();
+        state.encrypts_secrets = true;
         let intent = &self.intent;
         let plan = |snapshot: &Snapshot| kubeon_plan::plan(intent, snapshot);
         let mut save_generation = |plan: &Plan| {

@@ -10,7 +10,7 @@ use kubeon_api::{ClusterName, HostAddress, HostRole, Version};
 use kubeon_plan::{DesiredCluster, HostSpec};
 use kubeon_ports::{Clock as _, ProbeHost};
 use kubeon_store::Status;
-use kubeon_wire::{Category, ClusterFacts, EtcdFact, NodeFact};
+use kubeon_wire::{Category, CertificateExpiry, ClusterFacts, EtcdFact, Facts, NodeFact};
 
 use crate::cluster_nodes::{MAX_CONCURRENT, NodeAccess};
 use crate::contact::ContactPurpose;
@@ -19,8 +19,9 @@ use crate::engine::{Engine, MachineClock, StoredCluster};
 use crate::error::EngineError;
 use crate::login_merge::merge_remembered;
 
-/// Time limit for probing a cluster. Login and probe take two seconds on a busy machine.
-const PROBE_TIMEOUT: Duration = Duration::from_secs(6);
+/// Time limit for probing a cluster. Login and probe take two seconds on a busy machine, and five more if an API server
+/// does not answer.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(12);
 
 /// The health of a cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -84,6 +85,31 @@ pub struct ClusterSummary {
     pub age_seconds: i64,
     /// The UID; empty if the state cannot be read.
     pub uid: String,
+    /// The certificate that ends first, of the masters that answered; `None` if none reported one.
+    pub certificates: Option<CertificateTimes>,
+}
+
+/// When the certificates of a cluster end.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CertificateTimes {
+    /// The certificate that ends first.
+    pub earliest: CertificateExpiry,
+    /// The time for which the other values hold, in seconds since 1970.
+    pub now: i64,
+}
+
+/// The answers of the masters of a cluster.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct MasterAnswers {
+    cluster: Result<ClusterFacts, ProbeFailure>,
+    /// The certificate that ends first, of all masters that answered.
+    certificates: Option<CertificateExpiry>,
+}
+
+impl From<ProbeFailure> for MasterAnswers {
+    fn from(failure: ProbeFailure) -> Self {
+        Self { cluster: Err(failure), certificates: None }
+    }
 }
 
 /// The reason why the state of a cluster is unknown.
@@ -146,15 +172,12 @@ fn damaged(name: ClusterName, current: bool, reason: String) -> ClusterSummary {
         api: String::new(),
         age_seconds: 0,
         uid: String::new(),
+        certificates: None,
     }
 }
 
 /// The facts from the first master that answers, or the reason why none answered.
-async fn probe(
-    engine: &Engine<'_>,
-    access: &NodeAccess,
-    state: &StoredCluster,
-) -> Result<ClusterFacts, ProbeFailure> {
+async fn probe(engine: &Engine<'_>, access: &NodeAccess, state: &StoredCluster) -> MasterAnswers {
     let masters: Vec<HostAddress> = state.spec.masters.iter().map(|host| host.address).collect();
     let probe = async {
         let hosts = masters.iter().copied();
@@ -163,26 +186,34 @@ async fn probe(
         let purpose = ContactPurpose::QuickProbe(PROBE_TIMEOUT);
         let contact = engine.contact(&state.name, logins, &access.host_keys, purpose).await;
         let contact = contact.map_err(|error| ProbeFailure::unknown(error.title))?;
-        first_answer(&contact.hosts, &masters).await
+        Ok::<_, ProbeFailure>(first_answer(&contact.hosts, &masters).await)
     };
-    tokio::time::timeout(PROBE_TIMEOUT, probe).await.unwrap_or_else(|_| {
-        let seconds = PROBE_TIMEOUT.as_secs();
-        Err(ProbeFailure::unknown(format!("no master answered completely within {seconds} s")))
-    })
+    match tokio::time::timeout(PROBE_TIMEOUT, probe).await {
+        Ok(answers) => answers.unwrap_or_else(MasterAnswers::from),
+        Err(_) => {
+            let seconds = PROBE_TIMEOUT.as_secs();
+            ProbeFailure::unknown(format!("no master answered completely within {seconds} s")).into()
+        }
+    }
 }
 
 /// Probes all masters at once. Returns the first answer with a ready API server and its nodes, else the first
 /// answer.
-async fn first_answer(hosts: &dyn ProbeHost, masters: &[HostAddress]) -> Result<ClusterFacts, ProbeFailure> {
+async fn first_answer(hosts: &dyn ProbeHost, masters: &[HostAddress]) -> MasterAnswers {
     let mut answers = futures::stream::iter(masters.iter().copied())
         .map(|master| async move { hosts.facts(master).await })
         .buffer_unordered(masters.len().max(1));
     let mut partial = None;
+    let mut certificates: Option<CertificateExpiry> = None;
     let mut failure = ProbeFailure { reason: "no master answered".to_owned(), unreachable: true };
     let mut is_first_reason = true;
     while let Some(answer) = answers.next().await {
+        let known = answer.as_ref().ok().and_then(Facts::earliest_expiry);
+        certificates = certificates.into_iter().chain(known).min_by_key(|known| known.expires_at);
         let (reason, unreachable) = match answer.map(|facts| facts.cluster) {
-            Ok(Some(cluster)) if cluster.api_ready && cluster.nodes.is_some() => return Ok(cluster),
+            Ok(Some(cluster)) if cluster.api_ready && cluster.nodes.is_some() => {
+                return MasterAnswers { cluster: Ok(cluster), certificates };
+            }
             // If etcd answers, only the API server does not answer.
             Ok(Some(cluster)) if cluster.api_ready || matches!(cluster.etcd, EtcdFact::Members(_)) => {
                 let ready = cluster.api_ready;
@@ -198,16 +229,11 @@ async fn first_answer(hosts: &dyn ProbeHost, masters: &[HostAddress]) -> Result<
             failure.reason = reason;
         }
     }
-    partial.ok_or(failure)
+    MasterAnswers { cluster: partial.ok_or(failure), certificates }
 }
 
-fn summary(
-    state: &StoredCluster,
-    current: bool,
-    observed: &Result<ClusterFacts, ProbeFailure>,
-    now: i64,
-) -> ClusterSummary {
-    let spec = &state.spec;
+fn summary(state: &StoredCluster, current: bool, answers: &MasterAnswers, now: i64) -> ClusterSummary {
+    let (spec, observed) = (&state.spec, &answers.cluster);
     let nodes = observed.as_ref().ok().and_then(|facts| facts.nodes.as_ref());
     let count = |hosts: &[HostSpec]| NodeCount {
         ready: nodes
@@ -227,6 +253,7 @@ fn summary(
         api: endpoint::api(spec),
         age_seconds: now - state.created_at.as_second(),
         uid: state.uid.clone(),
+        certificates: answers.certificates.clone().map(|earliest| CertificateTimes { earliest, now }),
     }
 }
 
@@ -239,6 +266,7 @@ fn health(status: Status, observed: &Result<ClusterFacts, ProbeFailure>, all_rea
         (Status::Running, Err(_)) => ClusterHealth::Unknown,
         (Status::Running, Ok(facts)) if all_ready && facts.api_ready => ClusterHealth::Ready,
         (Status::Running, Ok(facts)) if facts.api_ready && facts.nodes.is_none() => ClusterHealth::Unknown,
+        (Status::Running, Ok(facts)) if facts.api_unknown => ClusterHealth::Unknown,
         (Status::Running, Ok(_)) => ClusterHealth::Degraded,
     }
 }
@@ -248,6 +276,7 @@ fn reason(spec: &DesiredCluster, observed: &Result<ClusterFacts, ProbeFailure>) 
         Err(failure) => failure.reason.clone(),
         Ok(ClusterFacts { nodes: Some(nodes), .. }) => unhealthy_hosts(spec, nodes),
         Ok(facts) if facts.api_ready => "the API server did not list the nodes in time".to_owned(),
+        Ok(facts) if facts.api_unknown => "the API server did not answer in time".to_owned(),
         Ok(_) => "the API server is not ready".to_owned(),
     }
 }

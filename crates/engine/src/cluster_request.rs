@@ -12,8 +12,10 @@ use crate::login_request::{HostLoginRequest, LoginRequest};
 /// A requested cluster.
 #[derive(Debug, Clone)]
 pub struct ClusterRequest {
-    /// The specification, validated without contacting a host.
+    /// The specification, validated without contacting a host, as that of a cluster that may exist already.
     pub spec: Valid<DesiredCluster>,
+    /// Whether the request names the range of node ports. Without it, an existing cluster keeps its range.
+    pub names_node_ports: bool,
     /// Notes for the user.
     pub notes: Vec<Note>,
     /// How to log in to each host.
@@ -72,6 +74,7 @@ pub fn from_parts(
         })
         .ok();
     let settings = settings(&declared, &mut refusals)?;
+    let names_node_ports = names_node_ports(&declared);
     let login = |host: &HostRequest| {
         (host.address, HostLoginRequest { flags: host.login.clone(), ..HostLoginRequest::default() })
     };
@@ -88,7 +91,7 @@ pub fn from_parts(
         settings: ClusterSettings { feature_gates, ..settings },
     };
     let (spec, notes) = validated(spec, supported, refusals, name, unread_masters)?;
-    Ok(ClusterRequest { spec, notes, logins })
+    Ok(ClusterRequest { spec, names_node_ports, notes, logins })
 }
 
 /// Validates a stored specification.
@@ -99,7 +102,7 @@ pub fn stored_spec(
     spec: DesiredCluster,
     supported: &[Version],
 ) -> Result<(Valid<DesiredCluster>, Vec<Note>), EngineError> {
-    Ok(kubeon_plan::validate(spec, supported)?)
+    Ok(kubeon_plan::validate_existing(spec, supported)?)
 }
 
 pub(crate) fn validated(
@@ -109,7 +112,7 @@ pub(crate) fn validated(
     name: &str,
     unread_masters: bool,
 ) -> Result<(Valid<DesiredCluster>, Vec<Note>), EngineError> {
-    match kubeon_plan::validate(spec, supported) {
+    match kubeon_plan::validate_existing(spec, supported) {
         Ok(valid) if refusals.is_empty() => Ok(valid),
         Ok((_, notes)) => Err(EngineError::refusals(name, refusals, &notes)),
         Err(PlanRefused { refusals: more, notes, .. }) => {
@@ -127,6 +130,11 @@ pub(crate) fn version_or(
     catalogue: Option<&Version>,
 ) -> Result<Version, EngineError> {
     requested.or(catalogue.copied()).ok_or_else(|| EngineError::failed("the catalogue contains no version"))
+}
+
+/// Whether a declaration names the range of node ports.
+pub(crate) fn names_node_ports(declared: &DeclaredCluster) -> bool {
+    declared.network.as_ref().is_some_and(|network| network.node_port_range.is_some())
 }
 
 pub(crate) fn settings(

@@ -71,8 +71,9 @@ impl ClusterTarget {
         request: ClusterRequest,
         options: TargetOptions,
     ) -> Result<Self, EngineError> {
-        let ClusterRequest { spec, notes, logins } = request;
+        let ClusterRequest { spec, names_node_ports, notes, logins } = request;
         if !engine.store.exists(&spec.name) {
+            let (spec, _) = kubeon_plan::validate((*spec).clone(), &engine.supported()?)?;
             let state = StoredCluster::new(spec.name.clone(), (*spec).clone());
             let skip_hosts = engine::skip_hosts(&options.skip_hosts, &spec, &state)?;
             return Ok(Self {
@@ -88,7 +89,10 @@ impl ClusterTarget {
             });
         }
         let state = engine.load(&spec.name)?;
-        let named = with_names(&spec, &state);
+        let mut named = with_names(&spec, &state);
+        if !names_node_ports {
+            named.settings.node_ports = state.spec.settings.node_ports;
+        }
         let mut target = Self::changed(engine, state, named, options)?;
         keep_undeclared(&mut target.logins, |host| logins.contains_key(host), &target.state.logins);
         target.logins.extend(logins);

@@ -23,6 +23,8 @@ pub struct EngineEnvironment {
     pub pinned_in: Option<String>,
     /// The socket of the SSH agent.
     pub ssh_agent: Option<PathBuf>,
+    /// The longest life of leaf certificates in minutes, for tests of their renewal.
+    pub leaf_minutes: Option<u32>,
     /// How to log in to labs on this machine.
     pub labs: Vec<LabAccess>,
 }

@@ -19,7 +19,7 @@ const MAX_CONCURRENT: usize = 64;
 /// Host keys that are accepted besides the pinned keys.
 #[derive(Debug, Clone, Default)]
 pub struct HostKeyOptions {
-    /// Accept the keys of unknown hosts.
+    /// Accept the keys of unknown hosts, except of hosts that get a password.
     pub accept_new: bool,
     /// A further known_hosts file.
     pub known_hosts: Option<PathBuf>,
@@ -54,12 +54,20 @@ impl Engine<'_> {
             UnknownKeys::Ask | UnknownKeys::Refuse => HostKeyPolicy::Pinned,
         };
         let files = self.key_files(logins, options)?;
-        if unknown == UnknownKeys::Ask && policy == HostKeyPolicy::Pinned && self.output.can_ask() {
-            let accepted = self.ask(logins, self.known(cluster, policy, &files)?).await?;
-            let keys = self.known(cluster, policy, &files)?;
-            return Ok(Arc::new(keys.with_accepted(&accepted)));
+        let known = || -> Result<HostKeys, EngineError> {
+            Ok(self.known(cluster, policy, &files)?.with_password_hosts(logins.password_hosts()))
+        };
+        let questions: Vec<HostAddress> = match policy {
+            HostKeyPolicy::Pinned => logins.logins.keys().copied().collect(),
+            // A person must confirm the keys of these hosts.
+            HostKeyPolicy::AcceptNew => logins.password_hosts().collect(),
+            HostKeyPolicy::Probe => Vec::new(),
+        };
+        if unknown == UnknownKeys::Ask && !questions.is_empty() && self.output.can_ask() {
+            let accepted = self.ask(logins, questions, known()?).await?;
+            return Ok(Arc::new(known()?.with_accepted(&accepted)));
         }
-        Ok(Arc::new(self.known(cluster, policy, &files)?))
+        Ok(Arc::new(known()?))
     }
 
     fn known(
@@ -100,12 +108,17 @@ impl Engine<'_> {
         Ok(files)
     }
 
-    /// Prints the unknown host keys and asks once for all of them.
-    async fn ask(&self, logins: &Logins, known: HostKeys) -> Result<Vec<SeenKey>, EngineError> {
+    /// Prints the unknown keys of hosts and asks once for all of them.
+    async fn ask(
+        &self,
+        logins: &Logins,
+        questions: Vec<HostAddress>,
+        known: HostKeys,
+    ) -> Result<Vec<SeenKey>, EngineError> {
         let mut settings = SshSettings::new(Login::new("root"));
         settings.logins = logins.logins.clone();
         let hosts = SshHosts::new(settings, Arc::new(known));
-        let shown = futures::stream::iter(logins.logins.keys().copied().collect::<Vec<HostAddress>>())
+        let shown = futures::stream::iter(questions)
             .map(|host| {
                 let hosts = hosts.clone();
                 async move { hosts.read_host_key(host).await.ok() }

@@ -16,7 +16,8 @@ impl Engine<'_> {
     /// Refuses when a key is damaged, or is missing and hosts may use it. Fails when a file cannot be read or
     /// written.
     pub fn keys(&self, state: &StoredCluster) -> Result<ClusterPki, EngineError> {
-        keys_in(&self.store.secret_folder(&state.name), state)
+        let keys = keys_in(&self.store.secret_folder(&state.name), state)?;
+        Ok(keys.with_longest_life(self.environment.leaf_minutes))
     }
 
     /// Checks that the keys that hosts may use exist. Writes nothing.
@@ -30,7 +31,7 @@ impl Engine<'_> {
 
 fn keys_in(folder: &Path, state: &StoredCluster) -> Result<ClusterPki, EngineError> {
     let keys = if state.may_be_on_hosts() {
-        ClusterPki::load(folder)
+        ClusterPki::load(folder, state.encrypts_secrets)
     } else {
         ClusterPki::load_or_create(folder, state.spec.settings.ca_years)
     };
@@ -41,7 +42,7 @@ fn check_keys_in(folder: &Path, state: &StoredCluster) -> Result<(), EngineError
     if !state.may_be_on_hosts() {
         return Ok(());
     }
-    ClusterPki::check(folder).map_err(|error| refusal(&error, folder, state))
+    ClusterPki::check(folder, state.encrypts_secrets).map_err(|error| refusal(&error, folder, state))
 }
 
 fn refusal(error: &PkiError, folder: &Path, state: &StoredCluster) -> EngineError {
@@ -69,6 +70,28 @@ mod tests {
 
     use super::*;
     use crate::error::ErrorCategory;
+
+    #[test]
+    fn the_key_for_secrets_is_made_for_an_old_cluster_and_never_again() {
+        let home = tempfile::tempdir().unwrap();
+        let folder = home.path().join("demo");
+        let key = folder.join("encryption.keys");
+        let mut state = StoredCluster::new("demo".parse().unwrap(), cluster(&["10.0.0.1"], &[]));
+        keys_in(&folder, &state).unwrap();
+        std::fs::remove_file(&key).unwrap();
+        state.generation = 1;
+        check_keys_in(&folder, &state).unwrap();
+        assert!(!key.exists(), "the check creates no key");
+        keys_in(&folder, &state).unwrap();
+        assert!(key.exists(), "the older program made none");
+
+        state.encrypts_secrets = true;
+        std::fs::remove_file(&key).unwrap();
+        for error in [keys_in(&folder, &state).err().unwrap(), check_keys_in(&folder, &state).unwrap_err()] {
+            assert!(error.to_string().contains("encryption.keys"), "{error}");
+        }
+        assert!(!key.exists(), "Secrets in etcd need the old key");
+    }
 
     #[test]
     fn missing_keys_are_created_only_before_hosts_were_written_to() {

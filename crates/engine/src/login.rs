@@ -31,11 +31,16 @@ impl Logins {
     /// Whether a password is sent, which a host could use elsewhere. A signature of a private key is of no
     /// use to a host.
     pub fn send_secrets(&self) -> bool {
+        self.password_hosts().next().is_some()
+    }
+
+    /// The hosts to which a password is sent.
+    pub fn password_hosts(&self) -> impl Iterator<Item = HostAddress> {
         let secret = |login: &Login| {
             login.sudo_password.is_some()
                 || login.methods.iter().any(|method| matches!(method, LoginMethod::Password(_)))
         };
-        self.logins.values().any(secret)
+        self.logins.iter().filter(move |(_, login)| secret(login)).map(|(host, _)| *host)
     }
 }
 

@@ -18,10 +18,11 @@ use crate::selector::Member;
 
 /// Time limit of a command on the master.
 const TIMEOUT: Duration = Duration::from_secs(30);
-const KUBECTL: &str = "/usr/local/bin/kubectl --request-timeout=15s --kubeconfig /etc/kubernetes/admin.conf";
+const KUBECTL: &str = "/var/lib/kubeon/current/kubectl/bin/kubectl --request-timeout=15s \
+    --kubeconfig /etc/kubernetes/admin.conf";
 const IMAGES: &str = r#"-o jsonpath='{range .items[*]}{"\n"}{.metadata.name}{":\t"}{range .spec.containers[*]}{.image}{", "}{end}{end}'"#;
-const ETCDCTL: &str = "/usr/local/bin/etcdctl --endpoints=https://127.0.0.1:2379 --dial-timeout=5s --command-timeout=10s \
-    --cacert=/etc/kubernetes/pki/etcd/ca.crt --cert=/etc/kubernetes/pki/etcd/healthcheck-client.crt \
+const ETCDCTL: &str = "/var/lib/kubeon/current/etcd/bin/etcdctl --endpoints=https://127.0.0.1:2379 --dial-timeout=5s \
+    --command-timeout=10s --cacert=/etc/kubernetes/pki/etcd/ca.crt --cert=/etc/kubernetes/pki/etcd/healthcheck-client.crt \
     --key=/etc/kubernetes/pki/etcd/healthcheck-client.key";
 
 /// A kind of objects to list.
@@ -130,7 +131,7 @@ impl ReadyMaster {
     /// # Errors
     /// When etcdctl fails on the master.
     pub async fn etcdctl_version(&self) -> Result<String, EngineError> {
-        let text = self.run("/usr/local/bin/etcdctl version").await?;
+        let text = self.run("/var/lib/kubeon/current/etcd/bin/etcdctl version").await?;
         let word = text.lines().find_map(|line| line.strip_prefix("etcdctl version:"));
         Ok(word.map_or_else(|| "unknown".to_owned(), |word| word.trim().to_owned()))
     }

@@ -50,9 +50,10 @@ fn requested(declared: DeclaredCluster, feature_gates: &str) -> DesiredCluster {
     (*from_parts("demo", VERSION, parts, &[supported]).unwrap().spec).clone()
 }
 
-/// A specification with default settings.
+/// A specification with the default settings of the older version: it had another range of node ports.
 fn default_spec() -> DesiredCluster {
-    requested(DeclaredCluster::default(), "")
+    let network = Network { node_port_range: Some("10000-30000".parse().unwrap()), ..Network::default() };
+    requested(DeclaredCluster { network: Some(network), ..DeclaredCluster::default() }, "")
 }
 
 /// A specification with a non-default value for every setting that an older version can write.

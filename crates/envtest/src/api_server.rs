@@ -241,11 +241,11 @@ impl TestApiServer {
 async fn wait_for_service_accounts(client: Client, manager: &mut ServerProcess) -> Result<(), EnvtestError> {
     use k8s_openapi::api::core::v1::ServiceAccount;
     let accounts = kube::Api::<ServiceAccount>::namespaced(client, "default");
-    let made =
+    let created =
         kube::runtime::wait::await_condition(accounts, "default", |account: Option<&ServiceAccount>| {
             account.is_some()
         });
-    if let Ok(Ok(_)) = tokio::time::timeout(READY_TIMEOUT, made).await {
+    if let Ok(Ok(_)) = tokio::time::timeout(READY_TIMEOUT, created).await {
         return Ok(());
     }
     manager.check_alive()?;
@@ -258,8 +258,8 @@ async fn wait_for_service_accounts(client: Client, manager: &mut ServerProcess) 
 }
 
 fn get(path: &str) -> Result<hyper::Request<Vec<u8>>, EnvtestError> {
-    let made = hyper::Request::get(path).body(Vec::new());
-    made.map_err(|error| EnvtestError::api(path)(kube::Error::HttpError(error)))
+    let request = hyper::Request::get(path).body(Vec::new());
+    request.map_err(|error| EnvtestError::api(path)(kube::Error::HttpError(error)))
 }
 
 /// A client for a kubeconfig.

@@ -7,7 +7,7 @@
 //! | `kubeon-derived-operations` | only the operator may mark an operation as belonging to a `KubernetesCluster` |
 //! | `kubeon-references` | a user who refers to a Secret or ConfigMap must be allowed to read it |
 //! | `kubeon-runner-status` | a runner writes the status of its own operation, and only the fields of the runner |
-//! | `kubeon-runner-secrets` | a runner writes only Secrets and ConfigMaps that were made for its Job |
+//! | `kubeon-runner-secrets` | a runner writes only Secrets and ConfigMaps that were created for its Job |
 //!
 //! These rules need neither other objects nor a running process. The webhook checks the rules that do.
 

@@ -180,7 +180,7 @@ fn the_schema_refuses_wrong_values() {
 
 #[test]
 fn the_chart_with_other_values_has_them() {
-    let made = rendered(&json!({
+    let objects = rendered(&json!({
         "replicas": 3,
         "leaderElection": false,
         "image": {"repository": "r.example.com/op", "tag": "v9"},
@@ -195,7 +195,7 @@ fn the_chart_with_other_values_has_them() {
         "resources": {"requests": {"cpu": 1}},
         "tolerations": [{"key": "x", "operator": "Exists"}],
     }));
-    let deployment = &made["Deployment kubeon-system/kubeon-operator"];
+    let deployment = &objects["Deployment kubeon-system/kubeon-operator"];
     let pod = &deployment["spec"]["template"]["spec"];
     let container = &pod["containers"][0];
     assert_eq!(deployment["spec"]["replicas"], 3);
@@ -220,15 +220,17 @@ fn the_chart_with_other_values_has_them() {
     assert_eq!(pod["tolerations"][0]["key"], "x");
     assert_eq!(container["resources"]["requests"]["cpu"], 1);
     assert_eq!(
-        made["ConfigMap kubeon-system/kubeonkube-config"]["data"]["CLUSTER_OPERATIONS_BACKEND_LIMIT"],
+        objects["ConfigMap kubeon-system/kubeonkube-config"]["data"]["CLUSTER_OPERATIONS_BACKEND_LIMIT"],
         "5"
     );
     for namespace in ["a", "b", "kubeon-system"] {
-        assert!(made.contains_key(&format!("Role {namespace}/kubeon-runner")), "{namespace}");
-        assert!(made.contains_key(&format!("ServiceAccount {namespace}/kubeon-runner")), "{namespace}");
+        assert!(objects.contains_key(&format!("Role {namespace}/kubeon-runner")), "{namespace}");
+        assert!(objects.contains_key(&format!("ServiceAccount {namespace}/kubeon-runner")), "{namespace}");
     }
-    assert!(!made.keys().any(|key| key.contains("default/") || key.starts_with("CustomResourceDefinition")));
-    let policy = made["ValidatingAdmissionPolicy /kubeon-commands"].to_string();
+    assert!(
+        !objects.keys().any(|key| key.contains("default/") || key.starts_with("CustomResourceDefinition"))
+    );
+    let policy = objects["ValidatingAdmissionPolicy /kubeon-commands"].to_string();
     assert!(policy.contains("['system:serviceaccount:kubeon-system:kubeon-operator', 'alice']"), "{policy}");
 }
 
@@ -283,11 +285,11 @@ async fn an_api_server_accepts_the_bases_of_kustomize() {
 async fn an_api_server_accepts_the_chart() {
     let meta = MetaCluster::start().await;
     meta.kubectl(&["create", "namespace", "kubeon-system"]);
-    let made = rendered(&json!({}));
-    let file = meta.file(made.values().cloned());
+    let objects = rendered(&json!({}));
+    let file = meta.file(objects.values().cloned());
     let applied = meta.kubectl(&["apply", "--server-side", "-f", &file]);
-    assert_eq!(applied.lines().count(), made.len(), "{applied}");
-    meta.has(&made);
+    assert_eq!(applied.lines().count(), objects.len(), "{applied}");
+    meta.has(&objects);
     // Other values. Watched namespaces must exist.
     meta.kubectl(&["create", "namespace", "team-a"]);
     let set = rendered(&json!({

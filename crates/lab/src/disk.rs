@@ -11,14 +11,12 @@ use rustix::fs::statfs;
 use crate::{
     Error, Result, process,
     state::{make_dir, write},
-    subnet::gateway,
     tool::Tool,
 };
 
 /// The contents that all disks of a lab share.
 pub(crate) struct DiskTemplate {
     pub lab: crate::LabName,
-    pub net: ipnet::Ipv4Net,
     /// A line for authorized_keys.
     pub public_key: String,
     /// Content of /etc/shadow.
@@ -38,12 +36,7 @@ pub(crate) const HOST_KEY: &str = "etc/ssh/ssh_host_ed25519_key";
 const USERS: [&str; 3] = ["root", "admin", "operator"];
 
 /// Creates the lab's key pair and password unless they exist, and reads the contents that go onto every disk.
-pub(crate) fn template(
-    lab: &crate::LabName,
-    dir: &Path,
-    base: &Path,
-    net: ipnet::Ipv4Net,
-) -> Result<DiskTemplate> {
+pub(crate) fn template(lab: &crate::LabName, dir: &Path, base: &Path) -> Result<DiskTemplate> {
     let key = dir.join(KEY);
     if !key.exists() {
         make_key(lab, &key, &format!("lab-{lab}"))?;
@@ -65,7 +58,7 @@ pub(crate) fn template(
     let shadow = fs::read_to_string(&path).map_err(Error::file("read", &path))?;
     let shadow_group = fs::metadata(&path).map_err(Error::file("read", &path))?.gid();
     let shadow = with_password(&shadow, hash.trim()).into_bytes();
-    Ok(DiskTemplate { lab: lab.clone(), net, public_key, shadow, shadow_group })
+    Ok(DiskTemplate { lab: lab.clone(), public_key, shadow, shadow_group })
 }
 
 /// Creates the disk of a host unless it exists.
@@ -87,7 +80,7 @@ pub(crate) fn ensure(
             .run()?;
         let upper = new.join(UPPER);
         write_identity(&upper, host, address, template)?;
-        let resolv = format!("nameserver {}\noptions attempts:1 timeout:1\n", gateway(template.net));
+        let resolv = "# A host without a connection to other networks: no name server.\noptions attempts:1 timeout:1\n";
         write_plain(&upper.join("etc/resolv.conf"), resolv.as_bytes(), 0o644)
     })
 }

@@ -45,7 +45,7 @@ pub enum Error {
         /// The kernel module that makes it.
         module: &'static str,
     },
-    /// A name stands for nothing.
+    /// A name is unknown.
     #[error("{what} {given:?} is unknown; known: {known}")]
     Choice {
         /// What it should name.

@@ -186,7 +186,7 @@ impl Lab {
             let state = match (cgroups.is_running(&self.name, &name)?, ports.get(&name)) {
                 (false, _) => HostState::Dead,
                 (true, Some(true)) => HostState::Running,
-                // A host that has just begun to boot has no port yet.
+                // A host that has just started to boot has no port yet.
                 (true, None) if !self.host_dir(&name).join(CUT).exists() => HostState::Running,
                 (true, _) => HostState::Cut,
             };
@@ -295,7 +295,7 @@ impl Lab {
         if (1..=self.state.hosts).all(|n| self.host_dir(&host_name(n)).exists()) {
             return Ok(());
         }
-        let template = disk::template(&self.name, &self.dir, &self.state.base, self.state.subnet)?;
+        let template = disk::template(&self.name, &self.dir, &self.state.base)?;
         let failed = self.each_host(|n| {
             let (host, net, base) = (host_name(n), self.state.subnet, &self.state.base);
             let dir = self.host_dir(&host);

@@ -277,11 +277,11 @@ fn nothing_is_left_after_another_command_is_killed_at_any_moment() {
         ready();
         let start = Instant::now();
         assert!(begin(&scratch, verb).status().unwrap().success(), "{verb}");
-        let whole = start.elapsed();
+        let duration = start.elapsed();
         for tenth in [1, 4, 7] {
             ready();
             let mut child = begin(&scratch, verb).spawn().unwrap();
-            thread::sleep(whole * tenth / 10);
+            thread::sleep(duration * tenth / 10);
             child.kill().unwrap();
             child.wait().unwrap();
             // An interrupted command can be completed, and the lab can then be removed completely.
@@ -330,13 +330,13 @@ fn nothing_is_left_after_up_is_killed_at_any_moment() {
     let scratch = Scratch::new("crash");
     let begin = Instant::now();
     scratch.up(2);
-    let whole = begin.elapsed();
+    let duration = begin.elapsed();
     scratch.down();
     before.assert_unchanged(&scratch);
     for moment in 0..10_u32 {
         // A moment in each tenth of the time that `up` takes.
         let within = f64::from(Instant::now().duration_since(begin).subsec_nanos() % 1000) / 1000.0;
-        let after = whole.mul_f64((f64::from(moment) + within) / 10.0);
+        let after = duration.mul_f64((f64::from(moment) + within) / 10.0);
         let mut child = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "child_up", "--ignored"])
             .env("LAB_TEST_NAME", scratch.name.as_str())
@@ -365,7 +365,7 @@ fn nothing_is_left_after_up_is_killed_at_any_moment() {
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
-    thread::sleep(whole / 2);
+    thread::sleep(duration / 2);
     child.kill().unwrap();
     child.wait().unwrap();
     let lab = scratch.up(2);

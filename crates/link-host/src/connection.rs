@@ -29,10 +29,10 @@ const CHANNELS: usize = 8;
 const WINDOW: u32 = 16 * 1024 * 1024;
 
 /// Time limit for the key exchange.
-const KEY_EXCHANGE_TIMEOUT: Duration = Duration::from_secs(10);
+const KEY_EXCHANGE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Time limit for the whole login; sshd delays each refused password by about 2 s.
-const LOGIN_TIMEOUT: Duration = Duration::from_secs(30);
+const LOGIN_TIMEOUT: Duration = Duration::from_secs(90);
 
 /// Time limit for the acknowledgement of sent bytes. Keepalives cannot replace it: they wait behind the bytes of a part
 /// that the host does not read.

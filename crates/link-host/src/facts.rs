@@ -12,6 +12,10 @@ const CLUSTER_PORTS: [u16; 7] = [2379, 2380, 6443, 10250, 10256, 10257, 10259];
 /// Maximum number of accepted entries of one kind.
 const MAX_ENTRIES: usize = 4096;
 
+/// Maximum number of accepted files that list name servers, and of name servers in one file.
+const MAX_RESOLVER_FILES: usize = 8;
+const MAX_NAME_SERVERS: usize = 8;
+
 /// Bit of `CAP_SYS_RESOURCE` in a capability set.
 const CAP_SYS_RESOURCE: u64 = 1 << 24;
 
@@ -61,15 +65,23 @@ pub(crate) fn parse(output: &str, round: Round) -> Result<Facts, String> {
             "program" => add_pair(value, |name, available| {
                 facts.programs.insert(name, available == "1");
             }),
+            "nft_version" => facts.nft_version = nft_version(value),
             "parameter" => add_pair(value, |name, value| {
                 facts.parameters.insert(name, text(value));
             }),
-            "nameservers" => facts.nameservers = Some(value.split_whitespace().take(8).map(text).collect()),
+            "fixed_parameter" if facts.fixed_parameters.len() < MAX_ENTRIES => {
+                facts.fixed_parameters.push(text(value));
+            }
+            "name_servers" => add_name_servers(&mut facts, value),
+            "name_server" => add_pair(value, |server, answers| {
+                facts.name_server_answers.insert(server, answers == "1");
+            }),
             "link" => facts.links.extend(link(value)),
             "route" => facts.routes.extend(route(value)),
             "reached" => facts.reached.extend(reached(value)),
             "foreign" => facts.foreign.push(text(value)),
             "own_service" => add_service(&mut facts.own_services, text(value)),
+            "own_program" => facts.own_programs.push(text(value)),
             "node_link" => facts.node_program = program(value),
             "claim" => claim = Some(value),
             "node_facts" => node = Some(value),
@@ -193,11 +205,26 @@ fn add_service(services: &mut Vec<String>, name: String) {
     }
 }
 
+/// The path of a file and the name servers in it.
+fn add_name_servers(facts: &mut Facts, value: &str) {
+    let mut words = value.split_whitespace().map(text);
+    let Some(path) = words.next() else { return };
+    if facts.name_servers.len() < MAX_RESOLVER_FILES {
+        facts.name_servers.insert(path, words.take(MAX_NAME_SERVERS).collect());
+    }
+}
+
 /// A name and a value, separated by a space.
 fn add_pair(value: &str, mut add: impl FnMut(String, &str)) {
     if let Some((name, rest)) = value.split_once(' ') {
         add(text(name), rest.trim());
     }
+}
+
+/// The number in `nftables v1.0.6 (Lester Gooch #5)`.
+fn nft_version(value: &str) -> Option<String> {
+    let word = value.split_whitespace().find(|word| word.starts_with('v'))?;
+    Some(text(word.trim_start_matches('v')))
 }
 
 /// `ADDRESS NAME MTU`.
@@ -250,7 +277,7 @@ mod tests {
              disk_free_kib=10\nuid=0\ncgroup=v2\ncap_eff=000001ffffffffff\nfact=hasNftables true\npackage_manager=apt\n\
              address=172.30.0.11\naddress=127.0.0.1\nlisten=192B\nlisten=0016\nlisten=094B\nlisten=192B\n\
              foreign=/var/lib/etcd/member\nmachine_id=abc\nselinux=1\nown_service=docker\nown_service=haproxy\n\
-             own_service=docker",
+             own_service=docker\nown_program=kubectl",
         )
         .unwrap();
         assert_eq!((facts.cpus, facts.memory_bytes, facts.disk_free_bytes), (2, 2 << 20, 10 << 10));
@@ -260,6 +287,7 @@ mod tests {
         assert_eq!(facts.busy_ports, [2379, 6443]);
         assert_eq!(facts.foreign, ["/var/lib/etcd/member"]);
         assert_eq!(facts.own_services, ["docker", "haproxy"]);
+        assert_eq!(facts.own_programs, ["kubectl"]);
         assert_eq!(facts.selinux_enforces, Some(true));
         assert_eq!(facts.package_manager.as_deref(), Some("apt"));
         assert_eq!(facts.os, "Debian GNU/Linux 12 (bookworm)");
@@ -268,8 +296,9 @@ mod tests {
     #[test]
     fn reads_the_facts_for_the_prechecks() {
         let facts = parsed(
-            "inodes_free=1000\nproduct_uuid=4c4c\nprogram=nft 0\nprogram=iptables 1\nmodule=overlay 1\nmodule=ip_vs 0\nparameter=net.ipv4.ip_forward 0\n\
-             fact=canSetParameters true\nnameservers=10.0.0.2 10.0.0.3\nfact=resolvesItself false\nlink=172.30.0.11 eth0 1500\n\
+            "inodes_free=1000\nproduct_uuid=4c4c\nprogram=nft 0\nnft_version=nftables v1.0.6 (Lester Gooch #5)\nprogram=iptables 1\nmodule=overlay 1\nmodule=ip_vs 0\nparameter=net.ipv4.ip_forward 0\n\
+             fixed_parameter=kernel.panic\n\
+             fact=canSetParameters true\nname_servers=/etc/resolv.conf 10.0.0.2 10.0.0.3\nname_server=10.0.0.2 1\nname_server=10.0.0.3 0\nname_servers=/run/x\nfact=resolvesItself false\nlink=172.30.0.11 eth0 1500\n\
              link=nonsense\nroute=172.30.0.0/24\nroute=10.1.2.3\nroute=default\nlisten=2AF8\n\
              reached=172.30.0.12 6443 refused\nreached=172.30.0.13 10250 silent\nreached=x 1 ?",
         )
@@ -277,9 +306,16 @@ mod tests {
         assert_eq!((facts.inodes_free, facts.product_uuid.as_str()), (Some(1000), "4c4c"));
         assert_eq!((facts.programs["nft"], facts.programs["iptables"]), (false, true));
         assert_eq!((facts.modules["overlay"], facts.modules["ip_vs"]), (true, false));
+        assert_eq!(facts.nft_version.as_deref(), Some("1.0.6"));
         assert_eq!(facts.parameters["net.ipv4.ip_forward"], "0");
+        assert_eq!(facts.fixed_parameters, ["kernel.panic"]);
         assert_eq!((facts.can_set_parameters, facts.resolves_itself), (Some(true), Some(false)));
-        assert_eq!(facts.nameservers.unwrap(), ["10.0.0.2", "10.0.0.3"]);
+        assert_eq!(facts.name_servers["/etc/resolv.conf"], ["10.0.0.2", "10.0.0.3"]);
+        assert!(facts.name_servers["/run/x"].is_empty(), "a file without name servers is reported");
+        assert_eq!(
+            (facts.name_server_answers["10.0.0.2"], facts.name_server_answers["10.0.0.3"]),
+            (true, false)
+        );
         assert_eq!((facts.links.len(), facts.links[0].mtu), (1, 1500));
         let routes: Vec<_> = facts.routes.iter().map(ToString::to_string).collect();
         assert_eq!(routes, ["172.30.0.0/24", "10.1.2.3/32"]);
@@ -290,8 +326,8 @@ mod tests {
         let unreported = parsed("cpus=2").unwrap();
         assert_eq!(unreported.selinux_enforces, None);
         assert_eq!(
-            (unreported.inodes_free, unreported.nameservers, unreported.resolves_itself),
-            (None, None, None)
+            (unreported.inodes_free, unreported.name_servers.len(), unreported.resolves_itself),
+            (None, 0, None)
         );
     }
 

@@ -1,6 +1,6 @@
 //! The keys of hosts. A host's key is checked before anything secret is sent to it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -84,6 +84,8 @@ pub struct HostKeys {
     pinned: Option<(KeySource, String)>,
     known: Vec<(KeySource, KnownHostsEntry)>,
     accepted: BTreeMap<(HostAddress, u16), PublicKey>,
+    /// Hosts that get a password. Their unknown keys are refused under every policy.
+    password_hosts: BTreeSet<HostAddress>,
     /// The accepted keys that hosts have shown, and whether the pinned file has them.
     shown: Mutex<BTreeMap<(HostAddress, u16), (PublicKey, bool)>>,
     /// Whether a host was refused because its key is not known.
@@ -95,8 +97,8 @@ impl HostKeys {
     #[must_use]
     pub fn new(policy: HostKeyPolicy) -> Self {
         let (known, accepted, shown) = (Vec::new(), BTreeMap::new(), Mutex::new(BTreeMap::new()));
-        let refused_unknown = AtomicBool::new(false);
-        Self { policy, pinned: None, known, accepted, shown, refused_unknown }
+        let (password_hosts, refused_unknown) = (BTreeSet::new(), AtomicBool::new(false));
+        Self { policy, pinned: None, known, accepted, password_hosts, shown, refused_unknown }
     }
 
     /// Adds the cluster's pinned keys. A missing file counts as empty.
@@ -131,6 +133,14 @@ impl HostKeys {
     #[must_use]
     pub fn with_accepted(mut self, keys: &[SeenKey]) -> Self {
         self.accepted.extend(keys.iter().map(|seen| ((seen.host, seen.port), seen.key.clone())));
+        self
+    }
+
+    /// Marks hosts that get a password. An unknown key of such a host is refused also under [`HostKeyPolicy::AcceptNew`] and
+    /// [`HostKeyPolicy::Probe`]: the host that answers with it would learn the password.
+    #[must_use]
+    pub fn with_password_hosts(mut self, hosts: impl IntoIterator<Item = HostAddress>) -> Self {
+        self.password_hosts.extend(hosts);
         self
     }
 
@@ -221,9 +231,9 @@ impl HostKeys {
         let before = shown.map(|(before, _)| before).or_else(|| self.accepted.get(&(host, port)).cloned());
         match before {
             Some(before) if !same(&before, key) => Err(replaced(host, &before, key)),
-            None if self.policy == HostKeyPolicy::Pinned => {
+            None if self.policy == HostKeyPolicy::Pinned || self.password_hosts.contains(&host) => {
                 self.refused_unknown.store(true, Ordering::Relaxed);
-                Err(not_known(host, key))
+                Err(not_known(host, key, self.password_hosts.contains(&host)))
             }
             _ => {
                 self.remember(host, port, key);
@@ -310,9 +320,10 @@ fn revoked(host: HostAddress, key: &PublicKey, place: &KeySource, line: usize) -
     failure(Category::Denied, cause)
 }
 
-fn not_known(host: HostAddress, key: &PublicKey) -> StepFailure {
+fn not_known(host: HostAddress, key: &PublicKey, gets_password: bool) -> StepFailure {
+    let why = if gets_password { ", and a password is sent only to a host whose key is known" } else { "" };
     let cause = format!(
-        "the SSH host key of {host} is not known: it shows {}; compare it with the public key in /etc/ssh on the host",
+        "the SSH host key of {host} is not known{why}: it shows {}; compare it with the public key in /etc/ssh on the host",
         fingerprint(key)
     );
     failure(Category::UnknownHostKey, cause)
@@ -340,6 +351,29 @@ mod tests {
         ("10.0.0.*,!10.0.0.2", 22),
         ("[10.0.0.?]:*", 2222),
     ];
+
+    #[test]
+    fn a_host_that_gets_a_password_must_have_a_known_key() {
+        let key = parse_public_key_base64(KEY).unwrap();
+        for policy in [HostKeyPolicy::AcceptNew, HostKeyPolicy::Probe] {
+            let keys = HostKeys::new(policy).with_password_hosts([host()]);
+            let refused = keys.check(host(), 22, &key).unwrap_err();
+            assert_eq!(refused.category, Category::UnknownHostKey);
+            assert!(
+                refused.cause.contains("a password is sent only to a host whose key is known"),
+                "{refused}"
+            );
+            assert!(keys.refused_unknown() && keys.new_keys().is_empty());
+            let other = "10.0.0.2".parse().unwrap();
+            assert!(keys.check(other, 22, &key).is_ok(), "{policy:?}: a host that gets no password");
+            let confirmed = HostKeys::new(policy).with_password_hosts([host()]).with_accepted(&[seen_key(
+                host(),
+                22,
+                &key,
+            )]);
+            assert!(confirmed.check(host(), 22, &key).is_ok(), "a person confirmed the fingerprint");
+        }
+    }
 
     fn host() -> HostAddress {
         "10.0.0.1".parse().unwrap()

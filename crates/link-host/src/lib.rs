@@ -32,6 +32,7 @@ mod session;
 mod session_state;
 mod settings;
 mod shell;
+mod silence;
 
 pub use command::{Command, CommandInput, Exit, Stream};
 pub use copy::{Copied, Copy};

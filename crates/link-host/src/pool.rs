@@ -27,7 +27,7 @@ const ATTEMPTS: u32 = 3;
 const FIRST_PAUSE: Duration = Duration::from_millis(300);
 
 /// Time limit for sudo to accept or refuse the user.
-const SUDO_TIMEOUT: Duration = Duration::from_secs(15);
+const SUDO_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Hosts reached over SSH. Cheap to clone; clones share the connections.
 #[derive(Clone)]

@@ -42,9 +42,10 @@ impl ProbeHost for SshHosts {
             Err(failure) => return Err(failure),
         };
         let (clock, sent) = (SystemTime::now(), Instant::now());
-        let bounds = (self.0.settings.limits.facts, LIMIT);
+        let limits = self.0.settings.limits;
+        let input = CommandInput::Bytes(script(endpoints).into());
         let answer = connection
-            .run_script(&rights, "exec sh -s", &[], CommandInput::Bytes(script(endpoints).into()), bounds)
+            .run_live_script(&rights, "exec sh -s", input, limits.facts_silence, (limits.facts, LIMIT))
             .await?;
         let took = answer.first.map_or(sent.elapsed(), |first| first.duration_since(sent));
         let facts = parse(&String::from_utf8_lossy(&answer.out), round(clock, took));
@@ -140,6 +141,8 @@ mod tests {
     fn the_script_writes_nowhere() {
         let code: Vec<&str> = SCRIPT.lines().filter(|line| !line.trim_start().starts_with('#')).collect();
         let bare = code.join("\n").replace(">/dev/null", "").replace("2>&1", "");
+        // Sockets are not files.
+        let bare = bare.replace(r#"3<>"/dev/udp/$0/53""#, "").replace(">&3", "");
         assert!(!bare.contains('>'), "{bare}");
         for word in ["tee ", "mv ", "rm ", "touch ", "mkdir ", "install ", "mktemp ", "ln "] {
             assert!(!bare.contains(word), "{word}");

@@ -7,7 +7,26 @@ has() { command -v "$1" >/dev/null 2>&1; }
 
 module() { # in the kernel, or loadable
     [ -d "/sys/module/$1" ] && return 0
+    case " $built_in " in *" $1 "*) return 0 ;; esac
     has modprobe && modprobe -n -q "$1" 2>/dev/null
+}
+
+kernel_default() { # a parameter on which a kubelet may insist: its name, its file
+    [ -r "/proc/sys/$2" ] && emit "parameter=$1 $(cat "/proc/sys/$2")"
+    [ -w "/proc/sys/$2" ] || emit "fixed_parameter=$1"
+}
+
+# Modules that are part of the kernel: those without parameters are in no list of modules.
+built_in_modules() {
+    symbols=$(grep -oE ' (vxlan_setup|veth_setup|br_dev_setup|br_nf_pre_routing|nf_conntrack_in|nf_tables_newtable|ipt_do_table)$' \
+        /proc/kallsyms 2>/dev/null)
+    for m in vxlan:vxlan_setup veth:veth_setup bridge:br_dev_setup br_netfilter:br_nf_pre_routing \
+        nf_conntrack:nf_conntrack_in nf_tables:nf_tables_newtable ip_tables:ipt_do_table; do
+        case $symbols in *" ${m#*:}"*) built_in="$built_in ${m%:*}" ;; esac
+    done
+    grep -qw overlay /proc/filesystems 2>/dev/null && built_in="$built_in overlay"
+    [ -d /proc/sys/net/bridge ] && built_in="$built_in br_netfilter"
+    [ -e /proc/sys/net/netfilter/nf_conntrack_max ] && built_in="$built_in nf_conntrack"
 }
 
 host_facts() {
@@ -52,9 +71,12 @@ host_facts() {
     for m in nft iptables; do
         has "$m" && emit "program=$m 1" || emit "program=$m 0"
     done
+    has nft && emit "nft_version=$(nft --version 2>/dev/null)"
 }
 
 kernel_facts() {
+    built_in=
+    built_in_modules
     [ -f /sys/fs/cgroup/cgroup.controllers ] && emit cgroup=v2 || emit cgroup=v1
     while read -r key value; do
         [ "$key" = CapEff: ] && emit "cap_eff=$value"
@@ -63,18 +85,25 @@ kernel_facts() {
     if [ -e "$f" ]; then [ -w "$f" ] && emit "fact=canSetConntrack true"
     else module nf_conntrack && [ -w /proc/sys/net/ipv4/ip_forward ] && emit "fact=canSetConntrack true"; fi
     { [ -e /proc/net/ip_vs ] || module ip_vs; } && emit "fact=hasIpvs true"
-    { module nf_tables || { has nft && nft list tables >/dev/null 2>&1; } ||
-        grep -q -m 1 ' nf_tables_newtable' /proc/kallsyms 2>/dev/null; } && emit "fact=hasNftables true"
+    { module nf_tables || { has nft && nft list tables >/dev/null 2>&1; }; } && built_in="$built_in nf_tables" &&
+        emit "fact=hasNftables true"
     [ -d /run/systemd/system ] && emit "fact=hasSystemd true"
-    for m in overlay br_netfilter nf_tables ip_vs; do
-        module "$m" && emit "module=$m 1" || emit "module=$m 0"
+    for m in overlay vxlan veth bridge br_netfilter nf_conntrack nf_tables ip_tables ip_vs; do
+        if module "$m"; then
+            emit "module=$m 1"
+        elif [ -n "$symbols" ] || [ -d "/lib/modules/$(uname -r)" ]; then
+            # Without a list of symbols and of modules nothing is known.
+            emit "module=$m 0"
+        fi
     done
-    # Built-in modules are in no list of modules.
-    grep -qw overlay /proc/filesystems 2>/dev/null && emit "module=overlay 1"
-    [ -d /proc/sys/net/bridge ] && emit "module=br_netfilter 1"
-    grep -q -m 1 ' nf_tables_newtable' /proc/kallsyms 2>/dev/null && emit "module=nf_tables 1"
     f=/proc/sys/net/ipv4/ip_forward
     [ -r "$f" ] && emit "parameter=net.ipv4.ip_forward $(cat "$f")"
+    kernel_default vm.overcommit_memory vm/overcommit_memory
+    kernel_default vm.panic_on_oom vm/panic_on_oom
+    kernel_default kernel.panic kernel/panic
+    kernel_default kernel.panic_on_oops kernel/panic_on_oops
+    kernel_default kernel.keys.root_maxkeys kernel/keys/root_maxkeys
+    kernel_default kernel.keys.root_maxbytes kernel/keys/root_maxbytes
     [ -w "$f" ] && emit "fact=canSetParameters true" || emit "fact=canSetParameters false"
 }
 
@@ -95,14 +124,45 @@ network_facts() {
     done
 }
 
+# Asks the name servers for the servers of the root zone: all at once, 2 attempts of 3 s. The two bytes that are read
+# are the number of the query. A host of a cluster is skipped: the cluster verified them.
+name_server_facts() ( # a subshell: `wait` waits for its own attempts only
+    [ ! -e /var/lib/kubeon/claim.json ] && has bash && has timeout || exit 0
+    asked=" "
+    for s in $1; do
+        case $s in *[!0-9a-fA-F.:]* | 127.* | ::1 | 0.0.0.0 | ::) continue ;; esac
+        case $asked in *" $s "*) continue ;; esac
+        asked="$asked$s "
+        ask_name_server "$s" &
+    done
+    wait
+)
+
+ask_name_server() {
+    for i in 1 2; do
+        m=$(timeout 3 bash -c 'exec 3<>"/dev/udp/$0/53" && printf "\153\154\1\0\0\1\0\0\0\0\0\0\0\0\2\0\1" >&3 && head -c 2 <&3' "$1" 2>/dev/null)
+        [ "$m" = kl ] && emit "name_server=$1 1" && return 0
+    done
+    emit "name_server=$1 0"
+}
+
 name_facts() {
-    if [ -r /etc/resolv.conf ]; then
+    # A local resolver names itself in /etc/resolv.conf and lists the servers that it asks in a file of its own.
+    all=
+    for f in /etc/resolv.conf /run/systemd/resolve/resolv.conf /run/NetworkManager/no-stub-resolv.conf \
+        /run/dnsmasq/resolv.conf; do
         s=
-        while read -r key value rest; do
-            [ "$key" = nameserver ] && s="$s $value"
-        done < /etc/resolv.conf
-        emit "nameservers=$s"
-    fi
+        if [ -r "$f" ]; then
+            while read -r key value rest || [ -n "$key" ]; do
+                [ "$key" = nameserver ] && s="$s $value"
+            done < "$f"
+        elif [ "$f" != /etc/resolv.conf ]; then
+            continue
+        fi
+        emit "name_servers=$f$s"
+        all="$all$s"
+    done
+    name_server_facts "$all"
     if has getent && has timeout; then
         timeout 2 getent hosts "$(uname -n)" >/dev/null 2>&1 && emit "fact=resolvesItself true" || emit "fact=resolvesItself false"
     fi
@@ -127,10 +187,23 @@ service_facts() {
     done
 }
 
+# Programs of the owner in the places of the links of kubeon.
+program_facts() {
+    [ ! -e /var/lib/kubeon/claim.json ] || return 0
+    for name in ctr etcdctl etcdutl kubectl; do
+        f=/usr/local/bin/$name
+        [ -e "$f" ] || [ -L "$f" ] || continue
+        case $(readlink "$f") in
+            /var/lib/kubeon/*) ;;
+            *) emit "own_program=$name" ;;
+        esac
+    done
+}
+
 # Tries to connect to the endpoints: 64 at a time, 2 s each, 8 s in total. A host of a cluster is skipped: its
 # connections have already worked.
-reach_facts() {
-    [ -n "$endpoints" ] && [ ! -e /var/lib/kubeon/claim.json ] && has bash && has timeout || return 0
+reach_facts() (
+    [ -n "$endpoints" ] && [ ! -e /var/lib/kubeon/claim.json ] && has bash && has timeout || exit 0
     n=0
     end=$(($(date +%s) + 8))
     for endpoint in $endpoints; do
@@ -141,7 +214,7 @@ reach_facts() {
         [ "$(date +%s)" -lt "$end" ] || break
     done
     wait
-}
+)
 
 reach() {
     m=$(LC_ALL=C timeout 2 bash -c 'exec 3<"/dev/tcp/$0/$1"' "$1" "$2" 2>&1)
@@ -168,22 +241,39 @@ cluster_facts() {
     p=/var/lib/kubeon/node/current
     if [ -x "$p" ]; then
         emit "node_link=$(readlink "$p")"
-        emit "node_facts=$("$p" facts 2>/dev/null | tr -d '\n')"
+        facts=$("$p" facts 2>/dev/null | tr -d '\n')
+        # The text is long: another line must not be written into it.
+        end_heartbeat
+        emit "node_facts=$facts"
     fi
 }
 
 # The PATH of a login without a shell often lacks the folders of system programs.
 PATH="$PATH:/usr/local/sbin:/usr/sbin:/sbin"
 
+# Shows every few seconds that the host is working. It has no output of its own besides `alive`, so that nothing but
+# this script keeps the output open.
+heartbeat() {
+    while sleep 3 >/dev/null 2>&1; do emit alive=1; done
+}
+
+end_heartbeat() {
+    kill "$alive" 2>/dev/null && wait "$alive" 2>/dev/null
+}
+
 probe() {
     emit "clock=$(date +%s.%N)"
+    heartbeat &
+    alive=$!
     host_facts
     kernel_facts
     network_facts
     name_facts
     service_facts
+    program_facts
     reach_facts
     cluster_facts
+    end_heartbeat
     emit end=1
 }
 

@@ -14,6 +14,7 @@ use crate::command::{CommandInput, Exit, Stream};
 use crate::connection::Connection;
 use crate::failure::failure;
 use crate::shell::{self, PROMPT, Rights};
+use crate::silence::LastByte;
 use kubeon_api::Secret;
 
 /// Time limit for getting a channel; long, because all may be in use.
@@ -148,6 +149,28 @@ impl Connection {
         Ok(Remote { read, write, early: VecDeque::new(), control: Some(control), _permit: permit })
     }
 
+    /// Runs `script` as [`Connection::run_script`] does, and fails when the host sends nothing for the time `silence`. The
+    /// script should send something while it works.
+    pub(crate) async fn run_live_script(
+        &self,
+        rights: &Rights,
+        script: &str,
+        input: CommandInput,
+        silence: Duration,
+        (within, limit): (Duration, usize),
+    ) -> Result<CommandOutput, StepFailure> {
+        let last = LastByte::new();
+        let on_bytes = || last.arrived();
+        tokio::select! {
+            biased;
+            answer = self.run_reporting(rights, (script, &[]), input, (within, limit), &on_bytes) => answer,
+            () = last.silent_for(silence) => {
+                let cause = format!("{} has sent nothing for {} s", self.host, silence.as_secs());
+                Err(failure(Category::Timeout, cause))
+            }
+        }
+    }
+
     /// Runs `script` to its end within a time limit and returns its output, at most `limit` bytes of each stream.
     pub(crate) async fn run_script(
         &self,
@@ -155,13 +178,26 @@ impl Connection {
         script: &str,
         args: &[&str],
         input: CommandInput,
+        bounds: (Duration, usize),
+    ) -> Result<CommandOutput, StepFailure> {
+        self.run_reporting(rights, (script, args), input, bounds, &|| {}).await
+    }
+
+    /// Runs a script with its arguments and calls `on_bytes` whenever output arrives.
+    async fn run_reporting(
+        &self,
+        rights: &Rights,
+        (script, args): (&str, &[&str]),
+        input: CommandInput,
         (within, limit): (Duration, usize),
+        on_bytes: &(dyn Fn() + Sync),
     ) -> Result<CommandOutput, StepFailure> {
         let running = async {
             let mut remote = self.start(rights, script, args).await?;
             let (mut out, mut err, mut first) = (Vec::new(), Vec::new(), None);
             let exit = remote
                 .run_to_end(self, input, &mut |stream, bytes| {
+                    on_bytes();
                     first.get_or_insert_with(Instant::now);
                     let buffer = if stream == Stream::Out { &mut out } else { &mut err };
                     let room = limit.saturating_sub(buffer.len()).min(bytes.len());

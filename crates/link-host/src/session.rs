@@ -31,8 +31,8 @@ use crate::remote::Remote;
 use crate::sender::{Blob, QueuedStep, encode, open_blob, send};
 use crate::session_state::{SessionState, StepSignal};
 
-/// Time limit for the host to accept or refuse the fence.
-const OPEN_TIMEOUT: Duration = Duration::from_secs(10);
+/// Time limit for the host to accept or refuse the fence. A slow host needs some seconds to start the program.
+const OPEN_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Time after a step's own time limit until the silence of the host counts as failure.
 const GRACE_PERIOD: Duration = Duration::from_secs(30);
@@ -165,7 +165,7 @@ impl HostSession for NodeSession {
                     furthest = done;
                     sink(event);
                 }
-                Event::Started { .. } | Event::Note { .. } => sink(event),
+                Event::Started { .. } | Event::Note { .. } | Event::Working { .. } => sink(event),
                 Event::Opened { .. } | Event::Refused { .. } => {}
             }
         }
@@ -235,6 +235,7 @@ async fn receive(
             Event::Started { id }
             | Event::Progress { id, .. }
             | Event::Note { id, .. }
+            | Event::Working { id }
             | Event::Done { id, .. }
             | Event::Failed { id, .. } => id,
             Event::Opened { .. } | Event::Refused { .. } => continue,

@@ -17,14 +17,16 @@ pub struct Limits {
     pub hosts_at_once: usize,
     /// Maximum number of logins per host and process: the first, and one for each broken connection.
     pub logins_per_host: u32,
-    /// Time limit for reading the facts of a host.
+    /// How long a host may send nothing while its facts are read.
+    pub facts_silence: Duration,
+    /// Time limit for reading the facts of a host that keeps sending.
     pub facts: Duration,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        let (connect, facts) = (Duration::from_secs(5), Duration::from_secs(30));
-        Self { connect, hosts_at_once: 64, logins_per_host: 3, facts }
+        let [connect, facts_silence, facts] = [5, 30, 300].map(Duration::from_secs);
+        Self { connect, hosts_at_once: 64, logins_per_host: 3, facts_silence, facts }
     }
 }
 

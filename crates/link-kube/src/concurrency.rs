@@ -311,12 +311,12 @@ mod tests {
         assert!(!at_once(&limiter));
         drop(high);
         assert!(!at_once(&limiter), "another urgent request is expected");
-        let begun = Instant::now();
+        let start = Instant::now();
         limiter.acquire_low().await;
-        assert!(at_once(&limiter) && begun.elapsed() < DEFER_LIMIT);
+        assert!(at_once(&limiter) && start.elapsed() < DEFER_LIMIT);
         let high = limiter.acquire_high();
-        let (begun, low_priority) = (Instant::now(), limiter.acquire_low().await);
-        assert!(begun.elapsed() >= DEFER_LIMIT, "the wait is bounded");
+        let (start, low_priority) = (Instant::now(), limiter.acquire_low().await);
+        assert!(start.elapsed() >= DEFER_LIMIT, "the wait is bounded");
         drop((low_priority, high));
     }
 
@@ -324,10 +324,10 @@ mod tests {
     async fn continuous_urgent_requests_delay_others_only_up_to_the_bound() {
         let limiter = ConcurrencyLimiter::default();
         let _hurried = limiter.acquire_high();
-        let begun = tokio::time::Instant::now();
+        let start = tokio::time::Instant::now();
         let wait = || async {
             drop(limiter.acquire_low().await);
-            begun.elapsed()
+            start.elapsed()
         };
         let waited = futures::future::join_all((0..200).map(|_| wait())).await;
         assert!(waited[..LOW_PRIORITY].iter().all(|after| *after >= DEFER_LIMIT), "{waited:?}");

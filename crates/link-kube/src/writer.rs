@@ -161,13 +161,13 @@ impl KubeWriter {
         path: ResourcePath<'_>,
         verb: &Verb,
     ) -> Result<Value, LinkError> {
-        let begun = Instant::now();
+        let start = Instant::now();
         let answer = self.send_now(path, verb).await;
         // Only writes are measured: reads have another latency.
         match &answer {
             Err(error) if error.retry_class() == RetryClass::Later => self.limiter.observe(None),
             _ if matches!(verb, Verb::Get | Verb::GetAsOf(_)) => {}
-            _ => self.limiter.observe(Some(begun.elapsed())),
+            _ => self.limiter.observe(Some(start.elapsed())),
         }
         answer
     }

@@ -2,7 +2,7 @@
 //! a host.
 //!
 //! ```text
-//!   hosts ──► ProbeHost (64 at a time, 15 s each) ──►  Snapshot { host: Fresh(facts) | Unknown { why } }
+//!   hosts ──► ProbeHost (256 at a time) ──►  Snapshot { host: Fresh(facts) | Unknown { why } }
 //! ```
 //!
 //! A host that does not answer is `Unknown`, never absent. `plan` decides how to handle it.
@@ -17,10 +17,11 @@ use kubeon_ports::ProbeHost;
 use kubeon_wire::{Category, Facts};
 
 /// The number of hosts that are read in parallel.
-pub const HOSTS_AT_ONCE: usize = 64;
+pub const HOSTS_AT_ONCE: usize = 256;
 
-/// The time limit for the answer of one host.
-pub const HOST_TIMEOUT: Duration = Duration::from_secs(15);
+/// The upper limit for one host. The probe itself ends much earlier when a host shows no progress; this limit
+/// holds for a host that sends something again and again and never completes its answer.
+pub const HOST_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// Reads all hosts in parallel. Returns when every host has answered or reached its [`HOST_TIMEOUT`]. A host
 /// that is given twice is read once. `now_seconds` (since 1970) becomes the snapshot's time.

@@ -63,9 +63,9 @@ mod tests {
     use crate::testing::operation;
 
     fn scored(name: &str, score: i64, at: i64) -> Arc<ClusterOperation> {
-        let mut made = operation(name, at);
-        made.metadata.annotations = Some([(SCORE_ANNOTATION.to_owned(), score.to_string())].into());
-        Arc::new(made)
+        let mut scored = operation(name, at);
+        scored.metadata.annotations = Some([(SCORE_ANNOTATION.to_owned(), score.to_string())].into());
+        Arc::new(scored)
     }
 
     fn ended_with(mut operation: ClusterOperation, result: OperationResult) -> Arc<ClusterOperation> {
@@ -124,9 +124,9 @@ mod tests {
         fn the_history_does_not_depend_on_the_order_it_is_given(
             given in proptest::collection::vec((0_i64..4, 0_i64..6), 0..60), changes in 0_usize..60
         ) {
-            let made: Vec<_> =
+            let operations: Vec<_> =
                 given.iter().enumerate().map(|(at, (s, t))| scored(&format!("o{at}"), *s, *t)).collect();
-            let (mut one, mut other) = (made.clone(), made);
+            let (mut one, mut other) = (operations.clone(), operations);
             let by = changes.min(other.len());
             other.rotate_left(by);
             history(&mut one);

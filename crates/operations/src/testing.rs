@@ -23,11 +23,11 @@ pub(crate) fn operation(name: &str, at: i64) -> ClusterOperation {
         image: "busybox".into(),
         ..ClusterOperationSpec::default()
     };
-    let mut made = ClusterOperation::new(name, spec);
-    made.metadata.uid = Some(format!("uid-{name}"));
-    made.metadata.creation_timestamp =
+    let mut operation = ClusterOperation::new(name, spec);
+    operation.metadata.uid = Some(format!("uid-{name}"));
+    operation.metadata.creation_timestamp =
         Timestamp::from_second(at).ok().map(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time);
-    made
+    operation
 }
 
 #[derive(Clone)]
@@ -112,10 +112,10 @@ impl World {
     }
 
     pub(crate) fn ask(&mut self, name: &str, change: impl FnOnce(&mut ClusterOperationSpec)) {
-        let mut made = operation(name, 0).spec;
-        change(&mut made);
+        let mut spec = operation(name, 0).spec;
+        change(&mut spec);
         self.now += SignedDuration::from_secs(1);
-        self.put(ObjectKind::Operation, "", name, json!({"spec": made}));
+        self.put(ObjectKind::Operation, "", name, json!({"spec": spec}));
     }
 
     pub(crate) fn change(&mut self, kind: ObjectKind, namespace: &str, name: &str, patch: &Value) {
@@ -222,7 +222,7 @@ impl World {
         }
     }
 
-    /// Reconciles until nothing is left to do, or until `most` writes were made, as if the process was killed
+    /// Reconciles until nothing is left to do, or until `most` writes were sent, as if the process was killed
     /// then.
     pub(crate) fn settle_within(&mut self, most: usize) -> usize {
         let mut done = 0;

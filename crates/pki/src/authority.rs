@@ -52,8 +52,12 @@ pub(crate) struct Authority {
     pub(crate) certificate: String,
     /// The private key, PEM (PKCS #8).
     pub(crate) key: String,
+    /// When the certificate begins.
+    pub(crate) not_before: OffsetDateTime,
     /// When the certificate ends.
     pub(crate) not_after: OffsetDateTime,
+    /// The name in its certificate, DER.
+    pub(crate) subject: Vec<u8>,
     pub(crate) path: PathBuf,
     issuer: Issuer<'static, KeyPair>,
 }
@@ -82,7 +86,8 @@ impl Authority {
         Self::parse(&text, path)
     }
 
-    fn parse(text: &str, path: PathBuf) -> Result<Self, PkiError> {
+    /// Reads an authority from its key and its certificate in one text, the key first. `path` is for errors.
+    pub(crate) fn parse(text: &str, path: PathBuf) -> Result<Self, PkiError> {
         let unreadable = |reason: String| PkiError::Unreadable { path: path.clone(), reason };
         let start = text.find("-----BEGIN CERTIFICATE-----");
         let (key, certificate) =
@@ -94,14 +99,21 @@ impl Authority {
         if parsed.public_key().subject_public_key.data.as_ref() != pair.public_key_raw() {
             return Err(unreadable("key and certificate do not belong together".into()));
         }
+        let not_before = parsed.validity().not_before.to_datetime();
         let not_after = parsed.validity().not_after.to_datetime();
+        let subject = parsed.subject().as_raw().to_vec();
         let issuer = Issuer::from_ca_cert_pem(certificate, pair)
             .map_err(|e| unreadable(format!("its certificate: {e}")))?;
-        Ok(Self { certificate: certificate.to_owned(), key: key.to_owned(), not_after, path, issuer })
+        let (certificate, key) = (certificate.to_owned(), key.to_owned());
+        Ok(Self { certificate, key, not_before, not_after, subject, path, issuer })
     }
 
     /// The issuer that signs leaves.
     pub(crate) fn issuer(&self, now: OffsetDateTime) -> Result<&Issuer<'static, KeyPair>, PkiError> {
+        if now < self.not_before {
+            let (path, begins) = (self.path.clone(), self.not_before.date().to_string());
+            return Err(PkiError::ClockBehind { path, begins });
+        }
         if now >= self.not_after {
             return Err(PkiError::Expired {
                 path: self.path.clone(),

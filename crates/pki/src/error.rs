@@ -1,9 +1,9 @@
-//! Why a key or a certificate could not be read or made.
+//! Why a key or a certificate could not be read or created.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// A key or certificate could not be read or made. The message never contains key material.
+/// A key or certificate could not be read or created. The message never contains key material.
 #[derive(Debug, thiserror::Error)]
 pub enum PkiError {
     /// A file or folder could not be read or written.
@@ -30,6 +30,9 @@ pub enum PkiError {
         /// The files, or their folder.
         paths: Vec<PathBuf>,
     },
+    /// The cluster has no key for Secrets in etcd.
+    #[error("the cluster has no key for Secrets in etcd")]
+    NoEncryptionKey,
     /// A certificate authority has expired.
     #[error("the authority in {path} expired on {since}; it cannot sign certificates any more")]
     Expired {
@@ -38,10 +41,28 @@ pub enum PkiError {
         /// The date, UTC.
         since: String,
     },
+    /// The clock of this machine is before the start of a certificate authority.
+    #[error(
+        "the authority in {path} begins on {begins}, so the clock of this machine is wrong: set it and try again"
+    )]
+    ClockBehind {
+        /// The file of the authority.
+        path: PathBuf,
+        /// The date, UTC.
+        begins: String,
+    },
+    /// A leaf certificate has content that a renewal cannot repeat.
+    #[error("{path} cannot be renewed: {reason}")]
+    NotRenewable {
+        /// The file of the certificate.
+        path: PathBuf,
+        /// What prevents it.
+        reason: String,
+    },
     /// More than one organization in a leaf's subject.
     #[error("{0} has several organizations; a certificate of kubeon has at most one")]
     ManyOrganizations(String),
-    /// A certificate could not be made.
+    /// A certificate could not be created.
     #[error("cannot make the certificate of {what}: {source}")]
     Sign {
         /// Its subject or file.
@@ -51,7 +72,7 @@ pub enum PkiError {
     },
 }
 
-/// Why a key file could not be read or made; the caller adds its path.
+/// Why a key file could not be read or created; the caller adds its path.
 pub(crate) enum KeyFileError {
     Io(io::Error),
     Sign(rcgen::Error),

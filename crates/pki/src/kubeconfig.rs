@@ -19,7 +19,7 @@ pub struct KubeconfigServer {
 /// embedded certificate and key. The text holds a private key: write it with mode 0600.
 ///
 /// # Errors
-/// When the authority or the client's certificate cannot be read or made.
+/// When the authority or the client's certificate cannot be read or created.
 pub fn kubeconfig(
     secrets: &dyn Secrets,
     cluster: &ClusterName,

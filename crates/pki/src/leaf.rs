@@ -13,6 +13,12 @@ use crate::authority::Authority;
 use crate::error::PkiError;
 use crate::serial::random_serial;
 
+/// How long before its issue a leaf begins to be valid, for clocks that are behind.
+pub(crate) const BACKDATE: Duration = Duration::minutes(5);
+
+/// The longest life of a leaf that hosts renew. The identity of a host lives longer and is not renewed.
+const RENEWED_LIFE: Duration = Duration::days(366);
+
 /// A certificate and its key, PEM.
 #[derive(Clone)]
 pub(crate) struct Issued {
@@ -21,10 +27,28 @@ pub(crate) struct Issued {
 }
 
 /// Makes a key and signs its certificate, which never outlives its authority.
-pub(crate) fn issue(leaf: &Leaf, authority: &Authority, now: OffsetDateTime) -> Result<Issued, PkiError> {
+/// `longest` limits the life of a leaf that hosts renew.
+pub(crate) fn issue(
+    leaf: &Leaf,
+    authority: &Authority,
+    now: OffsetDateTime,
+    longest: Option<Duration>,
+) -> Result<Issued, PkiError> {
     let issuer = authority.issuer(now)?;
     let sign = |source| PkiError::Sign { what: leaf.common_name.clone(), source };
     let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).map_err(sign)?;
+    let mut params = content(leaf)?;
+    let life = Duration::hours(i64::from(leaf.hours.max(1)));
+    let life = longest.filter(|_| life <= RENEWED_LIFE).map_or(life, |longest| longest.min(life));
+    params.not_before = now - BACKDATE;
+    params.not_after = (now + life).min(authority.not_after);
+    let certificate = params.signed_by(&key, issuer).map_err(sign)?;
+    Ok(Issued { certificate: certificate.pem(), key: key.serialize_pem() })
+}
+
+/// The subject, names and usages of a leaf, without its dates.
+pub(crate) fn content(leaf: &Leaf) -> Result<CertificateParams, PkiError> {
+    let sign = |source| PkiError::Sign { what: leaf.common_name.clone(), source };
     let mut params = CertificateParams::default();
     params.distinguished_name = DistinguishedName::new();
     match leaf.organizations.as_slice() {
@@ -40,10 +64,7 @@ pub(crate) fn issue(leaf: &Leaf, authority: &Authority, now: OffsetDateTime) -> 
     params.extended_key_usages = purposes(leaf.usage);
     params.use_authority_key_identifier_extension = true;
     params.serial_number = Some(random_serial());
-    params.not_before = now - Duration::minutes(5);
-    params.not_after = (now + Duration::hours(i64::from(leaf.hours.max(1)))).min(authority.not_after);
-    let certificate = params.signed_by(&key, issuer).map_err(sign)?;
-    Ok(Issued { certificate: certificate.pem(), key: key.serialize_pem() })
+    Ok(params)
 }
 
 /// Whether a certificate must be renewed: it is past two thirds of its lifetime, or cannot be parsed.

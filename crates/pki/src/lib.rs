@@ -1,6 +1,8 @@
 //! The keys and certificates of a cluster: its authorities, the leaves that they sign, the key pair of
 //! service account tokens, and the admin's kubeconfig.
 //!
+//! On a host with the keys of the authorities, [`Renewer`] renews leaves that were issued before.
+//!
 //! It does not decide who gets a certificate: a plan names each as a [`kubeon_wire::SecretRef`], and only `apply`
 //! resolves it. Keys come from the operating system's random numbers, never from a plan.
 //!
@@ -13,17 +15,22 @@
 //! ```
 
 mod authority;
+mod encryption;
 mod error;
 mod keyfile;
 mod kubeconfig;
 mod leaf;
 mod pki;
+mod renewal;
+mod request;
 mod serial;
 
 pub use error::PkiError;
 pub use kubeconfig::{KubeconfigServer, kubeconfig};
 pub use leaf::is_due;
 pub use pki::ClusterPki;
+pub use renewal::{Renewer, belong_together};
+pub use request::{CertificateRequest, new_key, request_renewal};
 
 #[cfg(test)]
 mod tests;

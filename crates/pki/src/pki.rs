@@ -8,9 +8,10 @@ use kubeon_ports::{SecretError, Secrets};
 use kubeon_wire::{CertificateAuthority, Leaf, SecretRef};
 use parking_lot::Mutex;
 use rcgen::{KeyPair, PKCS_ECDSA_P256_SHA256};
-use time::OffsetDateTime;
+use time::{Duration, OffsetDateTime};
 
 use crate::authority::{self, Authorities, Authority};
+use crate::encryption::{self, EncryptionKeys};
 use crate::error::{KeyFileError, PkiError};
 use crate::keyfile;
 use crate::leaf::{self, Issued};
@@ -18,11 +19,14 @@ use crate::leaf::{self, Issued};
 /// The file of the service account key.
 const SERVICE_ACCOUNT: &str = "sa.pem";
 
-/// The authorities and the service account key of one cluster, and the leaves made so far.
+/// The authorities, the service account key and the key for Secrets of one cluster, and the leaves created so far.
 pub struct ClusterPki {
     authorities: Authorities,
     service_account: KeyPair,
+    /// `None` for a cluster that was made without encryption of Secrets.
+    encryption: Option<EncryptionKeys>,
     leaves: Mutex<HashMap<Leaf, Issued>>,
+    longest_life: Option<Duration>,
 }
 
 impl ClusterPki {
@@ -42,16 +46,21 @@ impl ClusterPki {
                 .map_err(KeyFileError::Sign)
         })
         .map_err(|error| error.at(&path))?;
-        Self::of(authorities, &text, path)
+        let encryption = EncryptionKeys::load_or_create(folder)?;
+        Self::of(authorities, &text, path, Some(encryption))
     }
 
-    /// Reads the keys in `folder` and makes none: for a cluster that exists.
+    /// Reads the keys in `folder` and makes none: for a cluster that exists. `encrypts` says whether its API servers may
+    /// use the key for Secrets; otherwise that key is made when it is missing.
     ///
     /// # Errors
     /// [`PkiError::Missing`] with every missing file; when a file cannot be read or is damaged.
-    pub fn load(folder: &Path) -> Result<Self, PkiError> {
-        check_presence(folder)?;
+    pub fn load(folder: &Path, encrypts: bool) -> Result<Self, PkiError> {
+        check_presence(folder, encrypts)?;
         own(folder)?;
+        if !encrypts {
+            EncryptionKeys::load_or_create(folder)?;
+        }
         Self::read(folder, keyfile::read)
     }
 
@@ -59,8 +68,8 @@ impl ClusterPki {
     ///
     /// # Errors
     /// As [`Self::load`].
-    pub fn check(folder: &Path) -> Result<(), PkiError> {
-        check_presence(folder)?;
+    pub fn check(folder: &Path, encrypts: bool) -> Result<(), PkiError> {
+        check_presence(folder, encrypts)?;
         Self::read(folder, keyfile::read_unchanged).map(drop)
     }
 
@@ -68,14 +77,36 @@ impl ClusterPki {
         let authorities = Authorities::try_new(|ca| Authority::load(folder, ca, read))?;
         let path = folder.join(SERVICE_ACCOUNT);
         let text = read(&path).map_err(|error| KeyFileError::Io(error).at(&path))?;
-        Self::of(authorities, &text, path)
+        let encryption = if is_missing(&encryption::file(folder)) {
+            None
+        } else {
+            Some(EncryptionKeys::load(folder, read)?)
+        };
+        Self::of(authorities, &text, path, encryption)
     }
 
     /// Combines the authorities with the service account key. `text` is the content of the file `path`.
-    fn of(authorities: Authorities, text: &str, path: PathBuf) -> Result<Self, PkiError> {
+    fn of(
+        authorities: Authorities,
+        text: &str,
+        path: PathBuf,
+        encryption: Option<EncryptionKeys>,
+    ) -> Result<Self, PkiError> {
         let service_account =
             KeyPair::from_pem(text).map_err(|e| PkiError::Unreadable { path, reason: e.to_string() })?;
-        Ok(Self { authorities, service_account, leaves: Mutex::new(HashMap::new()) })
+        Ok(Self {
+            authorities,
+            service_account,
+            encryption,
+            leaves: Mutex::new(HashMap::new()),
+            longest_life: None,
+        })
+    }
+
+    /// Limits the life of the leaves that hosts renew, for tests of the renewal.
+    #[must_use]
+    pub fn with_longest_life(self, minutes: Option<u32>) -> Self {
+        Self { longest_life: minutes.map(|minutes| Duration::minutes(i64::from(minutes))), ..self }
     }
 
     /// When each authority ends, in seconds since 1970, by name.
@@ -92,7 +123,8 @@ impl ClusterPki {
         if let Some(issued) = leaves.get(leaf) {
             return Ok(issued.clone());
         }
-        let issued = leaf::issue(leaf, self.authorities.get(leaf.ca), OffsetDateTime::now_utc())?;
+        let issued =
+            leaf::issue(leaf, self.authorities.get(leaf.ca), OffsetDateTime::now_utc(), self.longest_life)?;
         leaves.insert(leaf.clone(), issued.clone());
         Ok(issued)
     }
@@ -105,6 +137,9 @@ impl ClusterPki {
             SecretRef::LeafKey(leaf) => self.leaf(leaf)?.key,
             SecretRef::ServiceAccountKey => self.service_account.serialize_pem(),
             SecretRef::ServiceAccountPublicKey => self.service_account.public_key_pem(),
+            SecretRef::EncryptionConfiguration { encrypts } => {
+                self.encryption.as_ref().ok_or(PkiError::NoEncryptionKey)?.configuration(*encrypts)
+            }
         })
     }
 }
@@ -114,18 +149,19 @@ fn own(folder: &Path) -> Result<(), PkiError> {
     keyfile::secret_folder(folder).map_err(|source| PkiError::File { path: folder.to_owned(), source })
 }
 
-fn check_presence(folder: &Path) -> Result<(), PkiError> {
-    let paths = missing(folder);
+fn check_presence(folder: &Path, encrypts: bool) -> Result<(), PkiError> {
+    let paths = missing(folder, encrypts);
     if paths.is_empty() { Ok(()) } else { Err(PkiError::Missing { paths }) }
 }
 
 /// The folder, if it is missing, or its missing files.
-fn missing(folder: &Path) -> Vec<PathBuf> {
+fn missing(folder: &Path, encrypts: bool) -> Vec<PathBuf> {
     if is_missing(folder) {
         return vec![folder.to_owned()];
     }
     let files = CertificateAuthority::ALL.into_iter().map(|ca| authority::file(folder, ca));
-    files.chain([folder.join(SERVICE_ACCOUNT)]).filter(|path| is_missing(path)).collect()
+    let encryption = encrypts.then(|| encryption::file(folder));
+    files.chain([folder.join(SERVICE_ACCOUNT)]).chain(encryption).filter(|path| is_missing(path)).collect()
 }
 
 /// False when the check fails: reading the file then reports the cause.
@@ -147,5 +183,6 @@ fn describe(secret: &SecretRef) -> String {
         SecretRef::LeafKey(leaf) => format!("the key of {}", leaf.common_name),
         SecretRef::ServiceAccountKey => "the service account key".to_owned(),
         SecretRef::ServiceAccountPublicKey => "the service account public key".to_owned(),
+        SecretRef::EncryptionConfiguration { .. } => "the key for Secrets in etcd".to_owned(),
     }
 }

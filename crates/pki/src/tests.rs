@@ -185,7 +185,7 @@ fn files_are_private_even_if_they_were_readable_before() {
     let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
     assert_eq!(mode(&secret), 0o700);
     let files: Vec<_> = std::fs::read_dir(&secret).unwrap().map(|entry| entry.unwrap().path()).collect();
-    assert_eq!(files.len(), 5, "{files:?}");
+    assert_eq!(files.len(), 6, "{files:?}");
     assert!(files.iter().all(|file| mode(file) == 0o600));
 }
 
@@ -199,13 +199,14 @@ fn concurrent_creation_gives_the_same_keys() {
                     let pki = ClusterPki::load_or_create(folder.path(), 100).unwrap();
                     pki.resolve(&SecretRef::CaKey { ca: CertificateAuthority::Etcd }).unwrap()
                         + &pki.resolve(&SecretRef::ServiceAccountKey).unwrap()
+                        + &pki.resolve(&SecretRef::EncryptionConfiguration { encrypts: true }).unwrap()
                 })
             })
             .collect();
         makers.into_iter().map(|maker| maker.join().unwrap()).collect()
     });
     assert_eq!(keys.len(), 1);
-    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 5);
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 6);
 }
 
 #[test]
@@ -215,22 +216,28 @@ fn keys_of_an_existing_cluster_are_read_and_never_replaced() {
     let made = ClusterPki::load_or_create(&secret, 100).unwrap();
     let key = SecretRef::CaKey { ca: CertificateAuthority::Etcd };
     assert_eq!(
-        ClusterPki::load(&secret).unwrap().resolve(&key).unwrap(),
+        ClusterPki::load(&secret, true).unwrap().resolve(&key).unwrap(),
         made.resolve(&key).unwrap(),
         "the complete folder gives the same keys"
     );
-    for name in ["ca-kubernetes.pem", "ca-etcd.pem", "ca-front-proxy.pem", "ca-kubelet-serving.pem", "sa.pem"]
-    {
+    for name in [
+        "ca-kubernetes.pem",
+        "ca-etcd.pem",
+        "ca-front-proxy.pem",
+        "ca-kubelet-serving.pem",
+        "sa.pem",
+        "encryption.keys",
+    ] {
         let (path, kept) = (secret.join(name), folder.path().join("kept"));
         std::fs::rename(&path, &kept).unwrap();
-        let error = ClusterPki::load(&secret).err().unwrap();
+        let error = ClusterPki::load(&secret, true).err().unwrap();
         assert!(matches!(&error, PkiError::Missing { paths } if *paths == [path.clone()]), "{error}");
         let words = error.to_string();
         assert!(words.contains(name) && words.contains("backup") && !path.exists(), "{words}");
         std::fs::rename(&kept, &path).unwrap();
     }
     std::fs::remove_dir_all(&secret).unwrap();
-    let error = ClusterPki::load(&secret).err().unwrap();
+    let error = ClusterPki::load(&secret, true).err().unwrap();
     assert!(matches!(&error, PkiError::Missing { paths } if *paths == [secret.clone()]), "{error}");
     assert!(!secret.exists());
 }
@@ -240,7 +247,7 @@ fn check_reports_the_errors_of_load_and_changes_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let secret = folder.path().join("secret/demo");
     assert!(
-        matches!(ClusterPki::check(&secret), Err(PkiError::Missing { paths }) if paths == [secret.clone()])
+        matches!(ClusterPki::check(&secret, true), Err(PkiError::Missing { paths }) if paths == [secret.clone()])
     );
     assert!(!secret.exists());
     ClusterPki::load_or_create(&secret, 100).unwrap();
@@ -249,14 +256,14 @@ fn check_reports_the_errors_of_load_and_changes_nothing() {
     for path in [&etcd, &secret] {
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
     }
-    ClusterPki::check(&secret).unwrap();
+    ClusterPki::check(&secret, true).unwrap();
     assert_eq!((mode(&etcd), mode(&secret)), (0o755, 0o755));
     std::fs::write(&etcd, "half").unwrap();
-    let error = ClusterPki::check(&secret).unwrap_err().to_string();
+    let error = ClusterPki::check(&secret, true).unwrap_err().to_string();
     assert!(error.contains("ca-etcd.pem is damaged"), "{error}");
     std::fs::remove_file(&etcd).unwrap();
     assert!(
-        matches!(ClusterPki::check(&secret), Err(PkiError::Missing { paths }) if paths == [etcd.clone()])
+        matches!(ClusterPki::check(&secret, true), Err(PkiError::Missing { paths }) if paths == [etcd.clone()])
     );
     assert!(!etcd.exists(), "no new file is created");
 }
@@ -266,10 +273,10 @@ fn an_interrupted_creation_is_completed() {
     let folder = tempfile::tempdir().unwrap();
     let etcd =
         crate::authority::Authority::load_or_create(folder.path(), CertificateAuthority::Etcd, 100).unwrap();
-    assert!(ClusterPki::load(folder.path()).is_err());
+    assert!(ClusterPki::load(folder.path(), true).is_err());
     let made = ClusterPki::load_or_create(folder.path(), 100).unwrap();
     assert_eq!(made.resolve(&SecretRef::CaKey { ca: CertificateAuthority::Etcd }).unwrap(), etcd.key);
-    ClusterPki::load(folder.path()).unwrap();
+    ClusterPki::load(folder.path(), true).unwrap();
 }
 
 #[test]
@@ -288,7 +295,7 @@ fn refuses_a_truncated_file_and_a_key_of_another_certificate() {
         key_of(&whole) + &certificate_of(&other),
     ] {
         std::fs::write(&path, bad).unwrap();
-        for read in [ClusterPki::load_or_create(folder.path(), 100), ClusterPki::load(folder.path())] {
+        for read in [ClusterPki::load_or_create(folder.path(), 100), ClusterPki::load(folder.path(), true)] {
             let error = read.err().unwrap().to_string();
             assert!(error.contains("ca-etcd.pem") && error.contains("backup"), "{error}");
             assert!(!error.contains("BEGIN"), "{error}");
@@ -302,8 +309,9 @@ fn an_expired_authority_signs_nothing() {
     let authority =
         crate::authority::Authority::load_or_create(folder.path(), CertificateAuthority::Etcd, 1).unwrap();
     let later = authority.not_after + time::Duration::seconds(1);
-    let error =
-        crate::leaf::issue(&leaf(CertificateAuthority::Etcd, Usage::Both), &authority, later).err().unwrap();
+    let error = crate::leaf::issue(&leaf(CertificateAuthority::Etcd, Usage::Both), &authority, later, None)
+        .err()
+        .unwrap();
     assert!(error.to_string().contains("expired"), "{error}");
 }
 
@@ -361,4 +369,120 @@ fn a_leaf_is_due_past_two_thirds_of_its_lifetime() {
     assert!(!is_due(&pem) && !is_due_at(&pem, after(15 * 60 + 57)));
     assert!(is_due_at(&pem, after(15 * 60 + 59)) && is_due_at(&pem, after(25 * 60)));
     assert!(is_due("no certificate"));
+}
+
+/// The authority as a host has it.
+fn renewer(pki: &ClusterPki, ca: CertificateAuthority) -> Renewer {
+    let text = |secret| pki.resolve(&secret).unwrap();
+    let (certificate, key) = (text(SecretRef::CaCertificate { ca }), text(SecretRef::CaKey { ca }));
+    Renewer::new(&certificate, &key, Path::new("/etc/kubernetes/pki/ca.crt")).unwrap()
+}
+
+#[test]
+fn a_renewed_leaf_differs_in_its_dates_and_serial_number_only() {
+    let folder = tempfile::tempdir().unwrap();
+    let pki = ClusterPki::load_or_create(folder.path(), 100).unwrap();
+    let out = tempfile::tempdir().unwrap();
+    let wanted = leaf(CertificateAuthority::Kubernetes, Usage::Both);
+    let old = certificate(&pki, &wanted);
+    let key = pki.resolve(&SecretRef::LeafKey(wanted)).unwrap();
+    let later = OffsetDateTime::now_utc() + Duration::hours(20);
+    let path = Path::new("/etc/kubernetes/pki/x.crt");
+    let authority = renewer(&pki, CertificateAuthority::Kubernetes);
+    assert!(authority.has_issued(&old) && !renewer(&pki, CertificateAuthority::Etcd).has_issued(&old));
+    let new = authority.renew(&old, &key, path, later.unix_timestamp()).unwrap();
+    let text = |name: &str, pem: &str| {
+        let file = write(out.path(), name, pem);
+        let (good, text) = openssl(&["x509", "-noout", "-text", "-in", &file]);
+        assert!(good, "{text}");
+        let changing = ["Serial Number", "Not Before", "Not After"];
+        let (mut kept, mut lines) = (Vec::new(), text.lines());
+        while let Some(line) = lines.next() {
+            if line.contains("Signature Value") {
+                break;
+            }
+            if line.contains(changing[0]) {
+                lines.next();
+            } else if !changing.iter().any(|word| line.contains(word)) {
+                kept.push(line.to_owned());
+            }
+        }
+        kept
+    };
+    assert_eq!(text("old", &old), text("new", &new));
+    let dates = |pem: &str| {
+        let (_, pem) = parse_x509_pem(pem.as_bytes()).unwrap();
+        let validity = pem.parse_x509().unwrap().validity().clone();
+        (validity.not_before.timestamp(), validity.not_after.timestamp())
+    };
+    let ((old_begin, old_end), (begin, end)) = (dates(&old), dates(&new));
+    assert_eq!((begin, end - begin), (later.unix_timestamp() - 300, old_end - old_begin));
+}
+
+#[test]
+fn a_leaf_with_another_key_or_at_a_time_before_its_authority_is_not_renewed() {
+    let folder = tempfile::tempdir().unwrap();
+    let pki = ClusterPki::load_or_create(folder.path(), 1).unwrap();
+    let wanted = leaf(CertificateAuthority::Etcd, Usage::Client);
+    let old = certificate(&pki, &wanted);
+    let key = |leaf: Leaf| pki.resolve(&SecretRef::LeafKey(leaf)).unwrap();
+    let authority = renewer(&pki, CertificateAuthority::Etcd);
+    let now = OffsetDateTime::now_utc().unix_timestamp();
+    let renew = |key: &str, now| {
+        authority.renew(&old, key, Path::new("/x.crt"), now).err().map(|error| error.to_string())
+    };
+    let other = key(Leaf { common_name: "other".to_owned(), ..wanted.clone() });
+    assert!(renew(&other, now).unwrap().contains("do not belong together"));
+    assert!(renew(&key(wanted.clone()), now - 86_400).unwrap().contains("clock"));
+    assert!(renew(&key(wanted.clone()), now + 2 * 365 * 86_400).unwrap().contains("expired"));
+    assert_eq!(renew(&key(wanted), now), None);
+}
+
+#[test]
+fn a_signed_request_has_the_content_of_the_old_leaf_and_the_key_of_the_request() {
+    let folder = tempfile::tempdir().unwrap();
+    let pki = ClusterPki::load_or_create(folder.path(), 100).unwrap();
+    let wanted = leaf(CertificateAuthority::Kubernetes, Usage::Client);
+    let old = certificate(&pki, &wanted);
+    let key = new_key().unwrap();
+    let text = request_renewal(&old, &key, Path::new("/x.crt")).unwrap();
+    let request = CertificateRequest::parse(&text, "x").unwrap();
+    assert_eq!(Leaf { hours: wanted.hours, ..request.leaf.clone() }, wanted);
+    let authority = renewer(&pki, CertificateAuthority::Kubernetes);
+    let now = OffsetDateTime::now_utc().unix_timestamp();
+    let new = authority.sign(&request, 3600, now).unwrap();
+    assert!(belong_together(&new, &key) && authority.has_issued(&new));
+    let out = tempfile::tempdir().unwrap();
+    let ca = SecretRef::CaCertificate { ca: CertificateAuthority::Kubernetes };
+    let ca = write(out.path(), "ca", &pki.resolve(&ca).unwrap());
+    let new = write(out.path(), "new", &new);
+    let (good, output) = openssl(&["verify", "-x509_strict", "-purpose", "sslclient", "-CAfile", &ca, &new]);
+    assert!(good, "{output}");
+}
+
+#[test]
+fn a_request_whose_signature_is_wrong_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let pki = ClusterPki::load_or_create(folder.path(), 1).unwrap();
+    let old = certificate(&pki, &leaf(CertificateAuthority::Kubernetes, Usage::Client));
+    let text = request_renewal(&old, &new_key().unwrap(), Path::new("/x.crt")).unwrap();
+    let middle = text.len() - 60;
+    let other = if text.as_bytes()[middle] == b'A' { "B" } else { "A" };
+    let mut broken = text;
+    broken.replace_range(middle..=middle, other);
+    assert!(CertificateRequest::parse(&broken, "x").is_err());
+}
+
+#[test]
+fn the_life_of_an_identity_is_not_limited_in_tests() {
+    let folder = tempfile::tempdir().unwrap();
+    let pki = ClusterPki::load_or_create(folder.path(), 100).unwrap().with_longest_life(Some(10));
+    let life = |hours| {
+        let leaf = Leaf { hours, ..leaf(CertificateAuthority::Kubernetes, Usage::Client) };
+        let (_, pem) = parse_x509_pem(certificate(&pki, &leaf).as_bytes()).unwrap();
+        let validity = pem.parse_x509().unwrap().validity().clone();
+        validity.not_after.timestamp() - validity.not_before.timestamp()
+    };
+    assert_eq!(life(365 * 24), 15 * 60);
+    assert!(life(50 * 365 * 24) > 49 * 365 * 86_400);
 }

@@ -3,15 +3,18 @@
 use std::borrow::Cow;
 use std::net::Ipv4Addr;
 
-use kubeon_api::kubernetes_cluster::ProxyMode;
+use kubeon_api::kubernetes_cluster::{LoadBalancer, ProxyMode};
 use kubeon_api::{Arch, HostAddress, HostName, HostRole};
 use kubeon_wire::{Cgroup, Facts, Fence, JournalEntry, NodeFact};
 
 use crate::input::{DesiredCluster, HostSpec, Intent, PartInfo};
 use crate::proxy_mode::{missing_tool, supported};
+use crate::resolver::Resolver;
 use crate::stage_name::StageName;
 use crate::step_id::StepId;
 
+/// The API server of a master, and the haproxy of a worker.
+const LOCAL_API: &str = "https://127.0.0.1:6443";
 /// The MTU of an Ethernet link, in bytes.
 const DEFAULT_MTU: u32 = 1500;
 /// Bytes of each packet that the headers of the overlay network take.
@@ -23,8 +26,10 @@ pub(crate) struct PlanContext<'a> {
     pub(crate) hosts: Vec<ObservedHost<'a>>,
     /// Leaving workers.
     pub(crate) leaving: Vec<Leaving<'a>>,
-    /// The highest observed generation.
+    /// The highest generation that the saved state and the masters know.
     pub(crate) generation: u64,
+    /// The generation of a plan that changes something.
+    pub(crate) next_generation: u64,
 }
 
 /// A host that was observed and takes part in the plan.
@@ -86,11 +91,26 @@ impl<'a> PlanContext<'a> {
         self.spec().settings.service_cidr.nth(10).unwrap_or(Ipv4Addr::UNSPECIFIED)
     }
 
-    /// The URL at which the programs of a host reach the API.
+    /// The name servers of the pods on a host.
+    pub(crate) fn resolver<'h>(&self, host: &ObservedHost<'h>) -> Resolver<'h> {
+        Resolver::new(host.facts, host.ip(), self.spec().settings.service_cidr)
+    }
+
+    /// The URL at which the programs of a host reach the API. On a master it is the host's own API server,
+    /// and on a worker the host's own haproxy, so that these programs do not need the hosts file. Workers
+    /// behind another load balancer use the API's name.
     pub(crate) fn server(&self, host: &ObservedHost<'_>) -> String {
-        let external = self.spec().settings.load_balancer.external().filter(|_| !host.is_master());
-        let port = external.map_or(self.spec().settings.api_port, |(_, port)| port);
-        format!("https://{}:{port}", self.spec().settings.api_domain)
+        if host.is_master() || !self.workers_use_name() {
+            return LOCAL_API.to_owned();
+        }
+        let settings = &self.spec().settings;
+        let port = settings.load_balancer.external().map_or(settings.api_port, |(_, port)| port);
+        format!("https://{}:{port}", settings.api_domain)
+    }
+
+    /// Whether the programs of the workers reach the API by its name, which is in the hosts file.
+    pub(crate) fn workers_use_name(&self) -> bool {
+        self.spec().settings.load_balancer != LoadBalancer::Haproxy
     }
 
     /// Whether masters are tainted, so that ordinary pods run on workers only.
@@ -173,6 +193,11 @@ impl ObservedHost<'_> {
     /// Whether the host needs the packet filter programs of the bundle.
     pub(crate) fn lacks_tools(&self, wanted: ProxyMode) -> bool {
         missing_tool(self.facts, wanted).is_some()
+    }
+
+    /// Whether the programs of the bundle come before those of the host, because the host's nft is too old.
+    pub(crate) fn prefers_tools(&self, wanted: ProxyMode) -> bool {
+        missing_tool(self.facts, wanted).is_some_and(|tool| tool.old.is_some())
     }
 
     /// Whether the host executed this step before, with any content.

@@ -30,7 +30,7 @@ pub fn destroy(intent: &Intent, snapshot: &Snapshot) -> Result<Plan, PlanError> 
         .filter(|host| host.facts.as_ref().is_ok_and(|facts| claimed_by_cluster(facts)));
     let workers: Vec<_> = workers.chain(leaving.map(|host| (host.spec.address, &host.name))).collect();
     let before: Vec<StepId> = workers.iter().map(|(_, name)| reset_id(name)).collect();
-    let generation = context.generation + 1;
+    let generation = context.next_generation;
     let masters = context.masters().filter(claimed);
     let steps: Vec<Step> = workers
         .iter()

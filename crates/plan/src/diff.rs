@@ -1,15 +1,18 @@
 //! Selects the desired steps that are needed. A step is up to date if the journal of its host contains it
-//! with the same digest, its result is still there, and its certificates are not due for renewal.
+//! with the same digest, its result is still there, and the host renewed its certificates in time.
 
 use std::collections::{BTreeMap, HashMap};
 
 use kubeon_api::{HostAddress, HostName, HostRole};
+use kubeon_render::paths::KUBELET_BOOTSTRAP;
 use kubeon_wire::{
     CertificateFact, Content, EtcdFact, Facts, JournalEntry, Op, ResultState, SecretRef, renewal_due,
+    renewal_overdue,
 };
 use sha2::{Digest as _, Sha256};
 
 use crate::context::PlanContext;
+use crate::desired::encryption;
 use crate::desired::step::DesiredStep;
 use crate::output::{MissingNeed, Note, Plan, PlanError, PlannedHost, Step};
 use crate::stages::in_parallel;
@@ -51,14 +54,14 @@ pub(crate) fn plan(
     let up_to_date = evaluations.iter().filter(|evaluation| evaluation.why.is_none()).count();
     let needed: Vec<bool> = evaluations.iter().map(|evaluation| evaluation.why.is_some()).collect();
     let steps = needed_steps(desired, evaluations, &needed);
-    let generation = context.generation + u64::from(!steps.is_empty());
+    let generation = if steps.is_empty() { context.generation } else { context.next_generation };
     Ok(Plan {
         cluster: context.spec().name.clone(),
         version: context.spec().version,
         generation,
         hosts: planned_hosts(context, generation),
         steps,
-        continues: context.resets_returning_hosts(),
+        continues: context.resets_returning_hosts() || !encryption::encrypts(context),
         up_to_date,
         facts: hosts.values().map(|host| fact_count(host.facts)).sum(),
         notes,
@@ -228,9 +231,15 @@ fn renewal(op: &Op, facts: &Facts, now: i64) -> Option<String> {
         files.iter().filter(|file| matches!(file.content, Content::Secret(SecretRef::LeafCertificate(_))));
     leaves.filter_map(|file| in_use(facts, now).find(|known| known.path == file.path)).find_map(
         |certificate| {
-            (now >= renewal_due(certificate.not_before, certificate.not_after)).then(|| {
-                let left = time_left(certificate.not_after - now);
-                format!("{} is past two thirds of its life ({left})", certificate.path)
+            let (begin, end) = (certificate.not_before, certificate.not_after);
+            // The host renews its leaves after two thirds of their life. The bootstrap certificate has one hour.
+            let (time, share) = if certificate.path == KUBELET_BOOTSTRAP {
+                (renewal_due(begin, end), "two thirds")
+            } else {
+                (renewal_overdue(begin, end), "five sixths")
+            };
+            (now >= time).then(|| {
+                format!("{} is past {share} of its life ({})", certificate.path, time_left(end - now))
             })
         },
     )

@@ -7,8 +7,11 @@ use kubeon_api::{HostAddress, HostName, HostRole, Refusal, RefusedField, Remedy}
 use kubeon_wire::Facts;
 
 use crate::context::{Leaving, ObservedHost, PlanContext};
+use crate::desired::encryption;
 use crate::desired::prepare::{NET_TOOLS, NODE_IMAGES, parts};
+use crate::generation;
 use crate::input::{HostSpec, Intent, Observation, ObservationFailure, Snapshot};
+use crate::kernel_defaults;
 use crate::output::{Note, PlanRefused};
 use crate::precheck::{self, CheckRule, rules};
 use crate::proxy_mode::missing_tool;
@@ -28,6 +31,8 @@ pub(crate) fn admit<'a>(
     let rules: Vec<&CheckRule> = rules().filter(|rule| rule.name != "name").collect();
     let (mut context, mut notes) = check_hosts(intent, snapshot, &rules, Purpose::Apply)?;
     notes.extend(unchecked_notes(&context));
+    notes.extend(kernel_notes(&context));
+    notes.extend(encryption_note(&context));
     reset_deleted_nodes(&mut context, &mut notes);
     require_complete_bundle(context, notes)
 }
@@ -130,14 +135,22 @@ fn check_hosts<'a>(
     apply_rules(intent, snapshot, rules, &mut refusals, &mut notes);
     let leaving = leaving_workers(intent, snapshot, purpose, &mut refusals, &mut notes);
     refusals.extend(duplicate_names(&hosts, &leaving));
+    let generation =
+        generation::highest(intent, hosts.iter().filter(|host| host.is_master()).map(|host| host.facts));
+    let observed = hosts.iter().map(|host| (host.address(), host.facts));
+    let leaving_facts =
+        leaving.iter().filter_map(|host| Some((host.spec.address, *host.facts.as_ref().ok()?)));
+    refusals.extend(
+        observed
+            .chain(leaving_facts)
+            .filter_map(|(host, facts)| generation::refusal(intent, host, facts, generation)),
+    );
+    let next_generation =
+        generation::next(intent, generation).map_err(|refusal| refusals.push(refusal)).unwrap_or(generation);
     if !refusals.is_empty() || hosts.is_empty() && purpose == Purpose::Apply {
         return Err(PlanRefused { cluster: intent.spec.name.to_string(), refusals, notes });
     }
-    let leaving_facts = leaving.iter().filter_map(|host| host.facts.as_ref().ok()).copied();
-    let claims =
-        hosts.iter().map(|host| host.facts).chain(leaving_facts).filter_map(|facts| facts.claim.as_ref());
-    let generation = claims.map(|claim| claim.generation).max().unwrap_or(0).max(intent.generation);
-    Ok((PlanContext { intent, hosts, leaving, generation }, notes))
+    Ok((PlanContext { intent, hosts, leaving, generation, next_generation }, notes))
 }
 
 /// The leaving workers. An unreachable worker is refused unless the user allows to skip it.
@@ -344,6 +357,24 @@ fn grouped_notes(messages: BTreeMap<String, Vec<HostAddress>>) -> impl Iterator<
     })
 }
 
+/// Warns of hosts whose kubelet cannot insist on its kernel parameters.
+fn kernel_notes(context: &PlanContext<'_>) -> impl Iterator<Item = Note> {
+    let mut messages: BTreeMap<String, Vec<HostAddress>> = BTreeMap::new();
+    for host in &context.hosts {
+        if let Some(text) = kernel_defaults::warning(host.facts) {
+            messages.entry(text).or_default().push(host.address());
+        }
+    }
+    grouped_notes(messages)
+}
+
+/// Says that Secrets which exist before encryption begins stay as they are.
+fn encryption_note(context: &PlanContext<'_>) -> Option<Note> {
+    let text = "every API server gets the key for Secrets first; a second plan then lets them encrypt. Secrets that \
+                exist are encrypted when they are written the next time: kubectl get secrets -A -o json | kubectl replace -f -";
+    (!encryption::encrypts(context)).then(|| Note { host: None, text: text.to_owned() })
+}
+
 /// Warns of checks that did not finish in time: no step is planned because of them.
 fn unchecked_notes(context: &PlanContext<'_>) -> Vec<Note> {
     let mut messages: BTreeMap<String, Vec<HostAddress>> = BTreeMap::new();
@@ -371,7 +402,9 @@ fn missing_tool_refusal(context: &PlanContext<'_>) -> Option<Refusal> {
         context.hosts.iter().find_map(|host| Some((host, missing_tool(host.facts, wanted)?)))?;
     let version = context.spec().version;
     let reason = format!(
-        "has no {tool}, and the bundle of {version} does not hold {NET_TOOLS}: install {tool} on the host"
+        "{}, and the bundle of {version} does not hold {NET_TOOLS}: install {} on the host",
+        tool.lack(),
+        tool.name
     );
     Some(Refusal::host(host.address(), reason).with(Remedy::BuildBundle(version)))
 }

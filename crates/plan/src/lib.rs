@@ -16,13 +16,16 @@ mod context;
 mod desired;
 mod destroy;
 mod diff;
+mod generation;
 mod hosts;
 pub mod input;
+mod kernel_defaults;
 pub mod lint;
 pub mod output;
 pub mod precheck;
 mod proxy_mode;
 mod quorum;
+mod resolver;
 pub mod sim;
 mod stage_name;
 pub mod stages;
@@ -40,7 +43,7 @@ pub use output::{MissingNeed, Note, Outcome, Plan, PlanError, PlanRefused, Plann
 pub use precheck::precheck;
 pub use stage_name::{StageName, StageNameError};
 pub use step_id::{StepId, StepIdError};
-pub use validate::validate;
+pub use validate::{validate, validate_existing};
 
 /// Plans the steps from the observed state to the desired state.
 ///

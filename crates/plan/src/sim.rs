@@ -7,8 +7,11 @@ use std::fmt::Write as _;
 
 use kubeon_api::kubernetes_cluster::{ClusterSettings, DeclaredCluster};
 use kubeon_api::{Arch, HostAddress, HostRole};
-use kubeon_render::paths::{KUBELET_BOOTSTRAP, PKI};
-use kubeon_wire::{CertificateFact, Claim, Content, Facts, File, JournalEntry, Op, ResultState, SecretRef};
+use kubeon_render::config::KERNEL_DEFAULTS;
+use kubeon_render::paths::{KUBELET_BOOTSTRAP, KUBELET_CLIENT, PKI};
+use kubeon_wire::{
+    CertificateFact, Claim, Content, Facts, File, JournalEntry, Op, ResultState, SecretRef, renewal_due,
+};
 use sha2::{Digest as _, Sha256};
 
 use crate::desired::prepare;
@@ -19,6 +22,7 @@ use crate::output::{Plan, PlanError, Step};
 /// Kubernetes.
 #[must_use]
 pub fn bare(hostname: &str) -> Facts {
+    let kernel_defaults = KERNEL_DEFAULTS.iter().map(|&(name, value)| (name.to_owned(), value.to_owned()));
     Facts {
         system: "Linux".to_owned(),
         architecture: "x86_64".to_owned(),
@@ -35,6 +39,7 @@ pub fn bare(hostname: &str) -> Facts {
         is_root: true,
         has_systemd: true,
         package_manager: Some("apt".to_owned()),
+        parameters: kernel_defaults.collect(),
         ..Facts::default()
     }
 }
@@ -121,8 +126,7 @@ fn apply_step(step: &Step, now: i64, facts: &mut Facts) {
         }
         Op::Files { files } => files.iter().for_each(|file| add_certificate(file, now, facts)),
         Op::Service { name, .. } if name == "kubelet.service" => {
-            facts.kubelet.own =
-                Some(certificate("/var/lib/kubelet/pki/kubelet-client-current.pem", now, 365 * 24));
+            facts.kubelet.own = Some(certificate(KUBELET_CLIENT, now, 365 * 24));
         }
         _ => {}
     }
@@ -147,6 +151,18 @@ fn add_certificate(file: &File, now: i64, facts: &mut Facts) {
 
 fn certificate(path: &str, now: i64, hours: u32) -> CertificateFact {
     CertificateFact { path: path.to_owned(), not_before: now, not_after: now + i64::from(hours) * 3600 }
+}
+
+/// The timer of a host runs: it renews the due certificates, and the kubelet renews its own.
+pub fn renew(host: HostAddress, snapshot: &mut Snapshot) {
+    let now = snapshot.taken_at;
+    let Some(Observation::Fresh(facts)) = snapshot.hosts.get_mut(&host) else { return };
+    for certificate in facts.certificates.iter_mut().chain(&mut facts.kubelet.own) {
+        if now >= renewal_due(certificate.not_before, certificate.not_after) {
+            let life = certificate.not_after - certificate.not_before;
+            (certificate.not_before, certificate.not_after) = (now, now + life);
+        }
+    }
 }
 
 fn cordon(facts: &mut Facts, node: &str, unschedulable: bool) {

@@ -21,6 +21,8 @@ pub enum StageName {
     Join,
     /// The network of pods and Services.
     Network,
+    /// The renewal of certificates by the hosts.
+    Certificates,
     /// The checks that the cluster works.
     Verify,
     /// The removal of workers from the cluster.
@@ -36,13 +38,14 @@ pub struct StageNameError(String);
 
 impl StageName {
     /// Every stage.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Prepare,
         Self::Artifacts,
         Self::Etcd,
         Self::Control,
         Self::Join,
         Self::Network,
+        Self::Certificates,
         Self::Verify,
         Self::Leave,
         Self::Reset,
@@ -58,6 +61,7 @@ impl StageName {
             Self::Control => "control",
             Self::Join => "join",
             Self::Network => "network",
+            Self::Certificates => "certificates",
             Self::Verify => "verify",
             Self::Leave => "leave",
             Self::Reset => "reset",

@@ -2,14 +2,18 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use kubeon_api::kubernetes_cluster::UnsupportedSetting;
-use kubeon_api::kubernetes_cluster::defaults::MAX_CA_YEARS;
+use kubeon_api::kubernetes_cluster::defaults::{self, MAX_CA_YEARS};
+use kubeon_api::kubernetes_cluster::{Cni, UnsupportedSetting};
 use kubeon_api::{Refusal, RefusedField as Field, Remedy, Version};
 
 use crate::input::{DesiredCluster, HostSpec, Valid};
 use crate::output::{Note, PlanRefused};
 
-/// Checks a specification by itself: roles, addresses, names, networks, version.
+/// Ports on which the programs of a cluster listen on their hosts: etcd, API server and haproxy, overlay
+/// network (UDP), kubelet, kube-proxy, controller manager and scheduler.
+const OWN_PORTS: [u16; 11] = [2379, 2380, 2381, 6443, 8472, 10248, 10249, 10250, 10256, 10257, 10259];
+
+/// Checks the specification of a new cluster by itself: roles, addresses, names, networks, ports, version.
 ///
 /// # Errors
 /// Every reason why the specification cannot be planned.
@@ -17,13 +21,34 @@ pub fn validate(
     spec: DesiredCluster,
     supported: &[Version],
 ) -> Result<(Valid<DesiredCluster>, Vec<Note>), PlanRefused> {
-    let mut refusals = Vec::new();
+    let refusals = node_ports(&spec).into_iter().collect();
+    validate_with(spec, supported, refusals)
+}
+
+/// The same for a cluster that may exist already: it keeps a range of node ports that an older version
+/// permitted.
+///
+/// # Errors
+/// Every reason why the specification cannot be planned.
+pub fn validate_existing(
+    spec: DesiredCluster,
+    supported: &[Version],
+) -> Result<(Valid<DesiredCluster>, Vec<Note>), PlanRefused> {
+    validate_with(spec, supported, Vec::new())
+}
+
+fn validate_with(
+    spec: DesiredCluster,
+    supported: &[Version],
+    mut refusals: Vec<Refusal>,
+) -> Result<(Valid<DesiredCluster>, Vec<Note>), PlanRefused> {
     version(&spec, supported, &mut refusals);
     roles(&spec, &mut refusals);
     names(&spec, &mut refusals);
     networks(&spec, &mut refusals);
     limits(&spec, &mut refusals);
     refusals.extend(unsupported(&spec));
+    refusals.extend(extra_arguments::refusals(&spec.settings.extra_args));
     let notes = warnings(&spec);
     if refusals.is_empty() {
         return Ok((Valid(spec), notes));
@@ -115,6 +140,25 @@ fn pod_network(spec: &DesiredCluster) -> Option<Refusal> {
     Some(Refusal::new(Field::NodeMaskSize, mask, reason).with(Remedy::Change(Field::PodCidr)))
 }
 
+/// A Service with a node port of this range could take the port of a program of the cluster.
+fn node_ports(spec: &DesiredCluster) -> Option<Refusal> {
+    let range = spec.settings.node_ports;
+    let covers = |port: &u16| (range.first()..=range.last()).contains(port);
+    let mut ports: Vec<u16> =
+        OWN_PORTS.into_iter().chain([spec.settings.api_port]).filter(|port| covers(port)).collect();
+    ports.sort_unstable();
+    ports.dedup();
+    let named: Vec<String> = ports.iter().map(u16::to_string).collect();
+    let reason = format!(
+        "covers {} {}, on which programs of the cluster listen; use a range such as {}",
+        if ports.len() == 1 { "port" } else { "ports" },
+        named.join(", "),
+        defaults::NODE_PORT_RANGE
+    );
+    let remedy = Remedy::Change(Field::NodePortRange);
+    (!ports.is_empty()).then(|| Refusal::new(Field::NodePortRange, range, reason).with(remedy))
+}
+
 fn limits(spec: &DesiredCluster, refusals: &mut Vec<Refusal>) {
     if !(1..=MAX_CA_YEARS).contains(&spec.settings.ca_years) {
         let reason = format!("must lie between 1 and {MAX_CA_YEARS}");
@@ -135,6 +179,9 @@ fn unsupported(spec: &DesiredCluster) -> impl Iterator<Item = Refusal> {
 fn warnings(spec: &DesiredCluster) -> Vec<Note> {
     let mut notes = Vec::new();
     let mut warn = |text: String| notes.push(Note { host: None, text });
+    if spec.settings.cni == Cni::Flannel {
+        warn("flannel enforces no NetworkPolicy: every pod reaches every pod".to_owned());
+    }
     let masters = spec.masters.len();
     if masters > 0 && masters.is_multiple_of(2) {
         warn(format!("{masters} masters tolerate no more failures than {}; use 1, 3 or 5", masters - 1));
@@ -149,5 +196,6 @@ fn warnings(spec: &DesiredCluster) -> Vec<Note> {
     notes
 }
 
+mod extra_arguments;
 #[cfg(test)]
 mod tests;

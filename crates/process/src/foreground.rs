@@ -135,7 +135,7 @@ impl ForegroundProgram {
         self.send(Signal::KILL);
         self.wait_until(KILL_LIMIT, |running| running.exited);
         if self.exited {
-            // The exit code only tells that the program was killed.
+            // The exit code only says that the program was killed.
             drop(self.child.wait());
         }
     }

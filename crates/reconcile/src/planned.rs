@@ -24,7 +24,7 @@ impl Planned {
 /// No plan can be applied. No host was changed.
 #[derive(Debug, thiserror::Error)]
 pub enum ReconcileError {
-    /// No plan could be made.
+    /// No plan could be computed.
     #[error(transparent)]
     Refused(#[from] PlanError),
     /// The plan violates a fatal lint rule: a bug of the planner, not an error of the request.

@@ -36,7 +36,7 @@ pub struct Reconciler<'a> {
 pub struct Reconciled {
     /// The state that was observed before.
     pub snapshot: Snapshot,
-    /// The plan that was made from it.
+    /// The plan that was computed from it.
     pub plan: Plan,
     /// The outcome of the plan.
     pub outcome: Outcome,
@@ -46,7 +46,7 @@ impl Reconciler<'_> {
     /// Observes the hosts and plans. It changes nothing.
     ///
     /// # Errors
-    /// When no plan can be made, or the plan violates a fatal rule.
+    /// When no plan can be computed, or the plan violates a fatal rule.
     pub async fn observe_and_plan(
         &self,
         plan: impl Fn(&Snapshot) -> Result<Plan, PlanError>,

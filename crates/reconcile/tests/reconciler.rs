@@ -261,7 +261,7 @@ async fn a_failed_check_that_the_next_plan_does_not_repeat_stays_failed() {
     let (done, calls) = recorded(&world, Recorded::default(), plan).await;
     let outcome = done.unwrap().outcome;
     assert!(matches!(outcome.steps[&step_id("check@h2")], StepOutcome::Failed { .. }), "{outcome:?}");
-    assert_eq!(observations.load(Ordering::SeqCst), 2, "a second plan was made");
+    assert_eq!(observations.load(Ordering::SeqCst), 2, "a second plan was computed");
     assert_eq!(
         calls.iter().filter(|call| call.starts_with("before")).count(),
         1,

@@ -7,8 +7,9 @@ use std::net::Ipv4Addr;
 use serde_json::{Value, json};
 
 use crate::paths::{self, CONTAINERD_SOCKET, etc, pki};
+use crate::tls::{CIPHER_SUITES, MIN_VERSION};
 
-fn pretty(value: &Value) -> String {
+pub(crate) fn pretty(value: &Value) -> String {
     format!("{value:#}\n")
 }
 
@@ -100,11 +101,29 @@ pub struct Kubelet<'a> {
     pub max_pods: u32,
     /// Whether the host uses cgroup v2.
     pub cgroup_v2: bool,
+    /// Whether the kubelet refuses kernel parameters with other values instead of changing them.
+    pub protect_kernel_defaults: bool,
     /// Whether the node gets the taint of the control plane, which keeps ordinary pods away.
     pub control_plane_taint: bool,
+    /// The file with the name servers of pods that do not use the cluster's DNS; `None` for `/etc/resolv.conf`.
+    pub resolv_conf: Option<&'a str>,
     /// Feature gates, `Name=true` pairs joined by commas, or empty.
     pub feature_gates: &'a str,
 }
+
+/// The most processes of a pod. Without a limit one pod can use up the process numbers of its node.
+const POD_PIDS_LIMIT: u32 = 4096;
+
+/// The kernel parameters that a kubelet expects, with their values. With `protectKernelDefaults` it does not start when one
+/// of them has another value.
+pub const KERNEL_DEFAULTS: &[(&str, &str)] = &[
+    ("vm.overcommit_memory", "1"),
+    ("vm.panic_on_oom", "0"),
+    ("kernel.panic", "10"),
+    ("kernel.panic_on_oops", "1"),
+    ("kernel.keys.root_maxkeys", "1000000"),
+    ("kernel.keys.root_maxbytes", "25000000"),
+];
 
 /// `/var/lib/kubelet/config.yaml`.
 #[must_use]
@@ -127,9 +146,15 @@ pub fn kubelet(node: &Kubelet<'_>) -> String {
         "containerRuntimeEndpoint": format!("unix://{CONTAINERD_SOCKET}"),
         "evictionHard": { "imagefs.available": "5%", "memory.available": "100Mi", "nodefs.available": "5%", "nodefs.inodesFree": "5%" },
         "maxPods": node.max_pods,
+        "podPidsLimit": POD_PIDS_LIMIT,
+        "protectKernelDefaults": node.protect_kernel_defaults,
+        "readOnlyPort": 0,
         "rotateCertificates": true,
+        "seccompDefault": true,
         "shutdownGracePeriod": "0s",
         "tlsCertFile": pki("kubelet-serving.crt"),
+        "tlsCipherSuites": CIPHER_SUITES,
+        "tlsMinVersion": MIN_VERSION,
         "tlsPrivateKeyFile": pki("kubelet-serving.key"),
     });
     if !node.cgroup_v2 {
@@ -139,10 +164,20 @@ pub fn kubelet(node: &Kubelet<'_>) -> String {
         config["registerWithTaints"] =
             json!([{ "key": "node-role.kubernetes.io/control-plane", "effect": "NoSchedule" }]);
     }
+    if let Some(path) = node.resolv_conf {
+        config["resolvConf"] = json!(path);
+    }
     if let Some(gates) = gates(node.feature_gates) {
         config["featureGates"] = gates;
     }
     pretty(&config)
+}
+
+/// `/etc/kubernetes/resolv.conf`, for hosts whose own file names a server that pods cannot use.
+#[must_use]
+pub fn resolv_conf(name_servers: &[String]) -> String {
+    let lines: String = name_servers.iter().map(|server| format!("nameserver {server}\n")).collect();
+    format!("# Written by kubeon. Changes are replaced.\n{lines}")
 }
 
 fn gates(text: &str) -> Option<Value> {
@@ -182,19 +217,6 @@ pub fn flannel(pod_cidr: &str, nftables: bool) -> String {
     pretty(&json!({ "Network": pod_cidr, "EnableNFTables": nftables, "Backend": { "Type": "vxlan" } }))
 }
 
-/// `/etc/kubernetes/authentication.yaml`: anonymous requests may read the health endpoints only.
-#[must_use]
-pub fn authentication() -> String {
-    pretty(&json!({
-        "apiVersion": "apiserver.config.k8s.io/v1",
-        "kind": "AuthenticationConfiguration",
-        "anonymous": {
-            "enabled": true,
-            "conditions": [{ "path": "/livez" }, { "path": "/readyz" }, { "path": "/healthz" }],
-        },
-    }))
-}
-
 /// A kubeconfig that contains the paths of certificate and key, so that it contains no secret.
 #[must_use]
 pub fn kubeconfig(server: &str, user: &str, certificate: &str, key: &str) -> String {
@@ -208,21 +230,29 @@ pub fn kubeconfig(server: &str, user: &str, certificate: &str, key: &str) -> Str
     }))
 }
 
-/// `/etc/kubernetes/haproxy.cfg` of a worker. The backends are the masters that answer `/readyz`. When a master stops
-/// answering, haproxy closes its sessions within two seconds, so that clients connect to another master.
+/// `/etc/kubernetes/haproxy.cfg` of a worker. The backends are the masters that answer `/readyz`. A master that is down
+/// does not accept connections: haproxy notices it within two seconds and closes its sessions, so that clients connect to
+/// another master. A master that accepts a connection has ten seconds to answer, because a slow answer is better than a
+/// closed session. A single master is not checked: its sessions have nowhere else to go.
 #[must_use]
 pub fn haproxy(masters: &[(String, Ipv4Addr)]) -> String {
-    let mut config = format!(
-        "# Written by kubeon. Changes are replaced.\n\
-         global\n  maxconn 8192\n\n\
-         defaults\n  mode tcp\n  timeout connect 1s\n  timeout client 1h\n  timeout server 1h\n  timeout check 700ms\n\
+    let mut config = "# Written by kubeon. Changes are replaced.\n\
+         global\n  maxconn 8192\n  ssl-default-server-options ssl-min-ver TLSv1.2\n\n\
+         defaults\n  mode tcp\n  timeout connect 1s\n  timeout client 1h\n  timeout server 1h\n  timeout check 10s\n\
          \x20 retries 3\n  option redispatch 1\n\n\
          frontend api\n  bind 127.0.0.1:6443\n  default_backend masters\n\n\
-         backend masters\n  balance leastconn\n  option httpchk GET /readyz\n  http-check expect status 200\n\
-         \x20 default-server check check-ssl verify required ca-file {} inter 700ms fastinter 300ms downinter 500ms \
-         fall 2 rise 1 on-marked-down shutdown-sessions\n",
-        pki("ca.crt")
-    );
+         backend masters\n  balance leastconn\n"
+        .to_owned();
+    if masters.len() > 1 {
+        // haproxy limits the connection of a check to `inter`, and its answer to `timeout check`.
+        let _ = writeln!(
+            config,
+            "  option httpchk GET /readyz\n  http-check expect status 200\n\
+             \x20 default-server check check-ssl verify required ca-file {} inter 700ms fastinter 300ms downinter 500ms \
+             fall 2 rise 1 on-marked-down shutdown-sessions",
+            pki("ca.crt")
+        );
+    }
     for (name, address) in masters {
         let _ = writeln!(config, "  server {name} {address}:6443");
     }
@@ -234,19 +264,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_kubelet_supports_cgroup_v1() {
+    fn the_kubelet_is_configured_for_its_host() {
         let node = |cgroup_v2| Kubelet {
             dns: Ipv4Addr::new(10, 64, 0, 10),
             dns_domain: "cluster.local",
             max_pods: 110,
             cgroup_v2,
+            protect_kernel_defaults: true,
             control_plane_taint: false,
+            resolv_conf: (!cgroup_v2).then_some("/run/systemd/resolve/resolv.conf"),
             feature_gates: "A=true,B=false",
         };
         let old: Value = serde_json::from_str(&kubelet(&node(false))).unwrap();
         assert_eq!((&old["cgroupDriver"], &old["failCgroupV1"]), (&json!("cgroupfs"), &json!(false)));
         let new: Value = serde_json::from_str(&kubelet(&node(true))).unwrap();
         assert_eq!((&new["cgroupDriver"], new.get("failCgroupV1")), (&json!("systemd"), None));
+        assert_eq!(old["resolvConf"], "/run/systemd/resolve/resolv.conf");
+        assert_eq!(new.get("resolvConf"), None, "the kubelet's default is /etc/resolv.conf");
         assert_eq!(new["featureGates"], json!({ "A": true, "B": false }));
     }
 
@@ -255,5 +289,13 @@ mod tests {
         let config =
             haproxy(&[("h1".into(), Ipv4Addr::new(10, 0, 0, 1)), ("h2".into(), Ipv4Addr::new(10, 0, 0, 2))]);
         assert!(config.contains("  server h1 10.0.0.1:6443\n  server h2 10.0.0.2:6443\n"), "{config}");
+        assert!(config.contains("timeout check 10s") && config.contains("check-ssl"), "{config}");
+    }
+
+    #[test]
+    fn a_slow_answer_does_not_close_the_sessions_of_the_only_master() {
+        let config = haproxy(&[("h1".into(), Ipv4Addr::new(10, 0, 0, 1))]);
+        assert!(config.ends_with("balance leastconn\n  server h1 10.0.0.1:6443\n"), "{config}");
+        assert!(!config.contains("shutdown-sessions"), "{config}");
     }
 }

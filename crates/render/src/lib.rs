@@ -7,11 +7,16 @@
 
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
+pub mod api_server;
 pub mod config;
 pub mod entrypoint;
+pub mod extra_arguments;
 mod frame;
 pub mod job;
 pub mod manifests;
 pub mod paths;
+pub mod renewal;
+mod sandbox;
 pub mod systemd;
+mod tls;
 pub mod tools;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
-use kubeon_wire::ApiObject;
+use kubeon_wire::{ApiObject, HOST_GROUP};
 use serde_json::{Value, json};
 
 const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
@@ -42,11 +42,12 @@ fn user(name: &str) -> Value {
 
 /// The group that a host belongs to while it asks for its first certificate.
 pub const BOOTSTRAP_GROUP: &str = "system:bootstrappers:kubeon";
-/// The user of flannel.
-pub const FLANNEL_USER: &str = "kubeon:flannel";
+/// The group of every node.
+const NODES: &str = "system:nodes";
 
 /// RBAC rules for joining hosts (request a certificate, have it approved, renew it), for requests of the API server to
-/// kubelets, and for flannel.
+/// kubelets, and for kube-proxy and flannel, which use the identity of their node. The admission plugin `NodeRestriction`
+/// lets a node change only its own object. A host may request certificates; a master signs those for its own node.
 #[must_use]
 pub fn rights() -> Vec<ApiObject> {
     let approver = "system:certificates.k8s.io:certificatesigningrequests";
@@ -57,11 +58,7 @@ pub fn rights() -> Vec<ApiObject> {
             &format!("{approver}:nodeclient"),
             &group(BOOTSTRAP_GROUP),
         ),
-        cluster_role_binding(
-            "kubeon:approve-renewal",
-            &format!("{approver}:selfnodeclient"),
-            &group("system:nodes"),
-        ),
+        cluster_role_binding("kubeon:approve-renewal", &format!("{approver}:selfnodeclient"), &group(NODES)),
         cluster_role_binding(
             "kubeon:kubelet-api",
             "system:kubelet-api-admin",
@@ -69,12 +66,17 @@ pub fn rights() -> Vec<ApiObject> {
         ),
         cluster_role(
             "kubeon:flannel",
-            json!([
-                { "apiGroups": [""], "resources": ["nodes"], "verbs": ["get", "list", "watch"] },
-                { "apiGroups": [""], "resources": ["nodes/status"], "verbs": ["patch"] },
-            ]),
+            json!([{ "apiGroups": [""], "resources": ["nodes"], "verbs": ["get", "list", "watch"] }]),
         ),
-        cluster_role_binding("kubeon:flannel", "kubeon:flannel", &user(FLANNEL_USER)),
+        cluster_role_binding("kubeon:flannel", "kubeon:flannel", &group(NODES)),
+        cluster_role(
+            "kubeon:host",
+            json!([{
+                "apiGroups": ["certificates.k8s.io"], "resources": ["certificatesigningrequests"], "verbs": ["create", "get"],
+            }]),
+        ),
+        cluster_role_binding("kubeon:host", "kubeon:host", &group(HOST_GROUP)),
+        cluster_role_binding("kubeon:kube-proxy", "system:node-proxier", &group(NODES)),
     ]
 }
 
@@ -87,9 +89,24 @@ pub fn node_labels(node: &str, labels: &BTreeMap<String, String>) -> ApiObject {
     )
 }
 
-/// CoreDNS and its dependent objects, with the service address `address`.
+/// The settings of CoreDNS.
+#[derive(Debug, Clone, Copy)]
+pub struct CoreDns<'a> {
+    /// The name of its image.
+    pub image: &'a str,
+    /// Its service address.
+    pub address: Ipv4Addr,
+    /// DNS domain of the cluster.
+    pub domain: &'a str,
+    /// Whether the kubelet of some host does not use `/etc/resolv.conf`. A change replaces the pods, which keep
+    /// the name servers with which they were created.
+    pub other_resolver: bool,
+}
+
+/// CoreDNS and its dependent objects.
 #[must_use]
-pub fn coredns(image: &str, address: Ipv4Addr, domain: &str) -> Vec<ApiObject> {
+pub fn coredns(dns: &CoreDns<'_>) -> Vec<ApiObject> {
+    let CoreDns { image, address, domain, other_resolver } = *dns;
     let system = "/api/v1/namespaces/kube-system";
     let labels = json!({ "k8s-app": "kube-dns" });
     vec![
@@ -115,7 +132,7 @@ pub fn coredns(image: &str, address: Ipv4Addr, domain: &str) -> Vec<ApiObject> {
         ),
         object(
             "/apis/apps/v1/namespaces/kube-system/deployments/coredns".to_owned(),
-            coredns_deployment(image, &labels),
+            coredns_deployment(image, &labels, other_resolver),
         ),
         object(
             format!("{system}/services/kube-dns"),
@@ -143,7 +160,11 @@ fn corefile(domain: &str) -> String {
     )
 }
 
-fn coredns_deployment(image: &str, labels: &Value) -> Value {
+fn coredns_deployment(image: &str, labels: &Value, other_resolver: bool) -> Value {
+    let mut metadata = json!({ "labels": labels });
+    if other_resolver {
+        metadata["annotations"] = json!({ "kubeon.io/resolv-conf": "of-the-kubelet" });
+    }
     let probe = |path: &str, port: u16| json!({ "httpGet": { "path": path, "port": port, "scheme": "HTTP" }, "periodSeconds": 5, "timeoutSeconds": 5, "failureThreshold": 5 });
     json!({
         "apiVersion": "apps/v1", "kind": "Deployment",
@@ -153,7 +174,7 @@ fn coredns_deployment(image: &str, labels: &Value) -> Value {
             "selector": { "matchLabels": labels },
             "strategy": { "type": "RollingUpdate", "rollingUpdate": { "maxUnavailable": 1 } },
             "template": {
-                "metadata": { "labels": labels },
+                "metadata": metadata,
                 "spec": {
                     "priorityClassName": "system-cluster-critical",
                     "serviceAccountName": "coredns",
@@ -198,17 +219,35 @@ fn coredns_deployment(image: &str, labels: &Value) -> Value {
 mod tests {
     use super::*;
 
+    fn dns() -> CoreDns<'static> {
+        CoreDns {
+            image: "registry.k8s.io/coredns/coredns:v1",
+            address: Ipv4Addr::new(10, 64, 0, 10),
+            domain: "cluster.local",
+            other_resolver: false,
+        }
+    }
+
+    #[test]
+    fn pods_are_replaced_when_a_kubelet_uses_another_resolver() {
+        let template = |other_resolver| {
+            let objects = coredns(&CoreDns { other_resolver, ..dns() });
+            let deployment = objects.into_iter().find(|o| o.path.ends_with("/deployments/coredns")).unwrap();
+            deployment.body["spec"]["template"].clone()
+        };
+        assert_ne!(template(true), template(false));
+    }
+
     #[test]
     fn the_dns_service_has_the_given_address() {
-        let objects =
-            coredns("registry.k8s.io/coredns/coredns:v1", Ipv4Addr::new(10, 64, 0, 10), "cluster.local");
+        let objects = coredns(&dns());
         let service = objects.iter().find(|o| o.path.ends_with("/services/kube-dns")).unwrap();
         assert_eq!(service.body["spec"]["clusterIP"], "10.64.0.10");
     }
 
     #[test]
     fn the_path_of_every_object_ends_with_its_name() {
-        let all = rights().into_iter().chain(coredns("i", Ipv4Addr::LOCALHOST, "d"));
+        let all = rights().into_iter().chain(coredns(&dns()));
         for object in all {
             let name = object.body["metadata"]["name"].as_str().unwrap().to_owned();
             assert!(object.path.ends_with(&format!("/{name}")), "{} is not {name}", object.path);

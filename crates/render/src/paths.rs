@@ -16,8 +16,12 @@ pub const PKI: &str = "/etc/kubernetes/pki";
 pub const ETC: &str = "/etc/kubernetes";
 /// The certificate with which a kubelet requests its own certificate.
 pub const KUBELET_BOOTSTRAP: &str = "/var/lib/kubelet/bootstrap/client.crt";
+/// The kubelet's own certificate and key, which it renews by itself.
+pub const KUBELET_CLIENT: &str = "/var/lib/kubelet/pki/kubelet-client-current.pem";
 /// The data of etcd.
 pub const ETCD_DATA: &str = "/var/lib/etcd";
+/// The audit log of the API server. Rotated files are beside it.
+pub const AUDIT_LOG: &str = "/var/log/kubernetes/audit.log";
 /// The socket of containerd.
 pub const CONTAINERD_SOCKET: &str = "/run/containerd/containerd.sock";
 

@@ -1,12 +1,16 @@
 //! systemd units. Programs that can report readiness use `Type=notify`, so that `systemctl start` returns when the program is
 //! ready.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::net::Ipv4Addr;
 
 use kubeon_api::Arch;
 
-use crate::paths::{self, ETCD_DATA, etc, pki, program};
+use crate::extra_arguments::with_extra;
+use crate::paths::{self, AUDIT_LOG, ETCD_DATA, etc, pki, program};
+use crate::sandbox::{AGENT, CONFINED};
+use crate::tls::{CIPHER_SUITES, MIN_VERSION};
 use crate::tools;
 
 /// A service unit.
@@ -15,7 +19,10 @@ struct Unit<'a> {
     notify: bool,
     after: &'a str,
     environment: &'a [(&'a str, &'a str)],
+    /// Lines of the section `[Service]`.
     service: &'a [&'a str],
+    /// What systemd denies to the program: further lines of that section.
+    sandbox: &'a [&'a str],
     command: String,
     arguments: Vec<String>,
 }
@@ -36,8 +43,10 @@ impl Unit<'_> {
         for argument in &self.arguments {
             let _ = write!(unit, " \\\n  {argument}");
         }
-        unit.push_str("\nRestart=always\nRestartSec=1\nTimeoutStartSec=180\n");
-        for line in self.service {
+        // The start of an API server takes minutes on a slow host: a shorter limit would start it again and again.
+        let start_limit = if self.notify { 1800 } else { 180 };
+        let _ = write!(unit, "\nRestart=always\nRestartSec=1\nTimeoutStartSec={start_limit}\n");
+        for line in self.service.iter().chain(self.sandbox) {
             let _ = writeln!(unit, "{line}");
         }
         unit.push_str("\n[Install]\nWantedBy=multi-user.target\n");
@@ -60,7 +69,7 @@ pub struct EtcdMember<'a> {
 
 /// `etcd.service`: a member that uses TLS for clients and peers.
 #[must_use]
-pub fn etcd(member: &EtcdMember<'_>) -> String {
+pub fn etcd(member: &EtcdMember<'_>, extra: &BTreeMap<String, String>) -> String {
     let initial: Vec<String> =
         member.initial.iter().map(|(name, address)| format!("{name}=https://{address}:2380")).collect();
     let address = member.address;
@@ -69,30 +78,35 @@ pub fn etcd(member: &EtcdMember<'_>) -> String {
         notify: true,
         after: "network-online.target",
         environment: &[],
-        service: &["LimitNOFILE=65536", "Nice=-5"],
+        service: &["LimitNOFILE=65536", "Nice=-5", "StateDirectory=etcd", "StateDirectoryMode=0700"],
+        sandbox: CONFINED,
         command: program("etcd", "etcd"),
-        arguments: vec![
-            format!("--name={}", member.name),
-            format!("--data-dir={ETCD_DATA}"),
-            format!("--listen-client-urls=https://127.0.0.1:2379,https://{address}:2379"),
-            format!("--advertise-client-urls=https://{address}:2379"),
-            format!("--listen-peer-urls=https://{address}:2380"),
-            format!("--initial-advertise-peer-urls=https://{address}:2380"),
-            format!("--initial-cluster={}", initial.join(",")),
-            format!("--initial-cluster-token={}", member.token),
-            "--initial-cluster-state=new".into(),
-            "--client-cert-auth".into(),
-            format!("--trusted-ca-file={}", pki("etcd/ca.crt")),
-            format!("--cert-file={}", pki("etcd/server.crt")),
-            format!("--key-file={}", pki("etcd/server.key")),
-            "--peer-client-cert-auth".into(),
-            format!("--peer-trusted-ca-file={}", pki("etcd/ca.crt")),
-            format!("--peer-cert-file={}", pki("etcd/peer.crt")),
-            format!("--peer-key-file={}", pki("etcd/peer.key")),
-            "--listen-metrics-urls=http://127.0.0.1:2381".into(),
-            "--feature-gates=InitialCorruptCheck=true".into(),
-            "--watch-progress-notify-interval=5s".into(),
-        ],
+        arguments: with_extra(
+            vec![
+                format!("--name={}", member.name),
+                format!("--data-dir={ETCD_DATA}"),
+                format!("--listen-client-urls=https://127.0.0.1:2379,https://{address}:2379"),
+                format!("--advertise-client-urls=https://{address}:2379"),
+                format!("--listen-peer-urls=https://{address}:2380"),
+                format!("--initial-advertise-peer-urls=https://{address}:2380"),
+                format!("--initial-cluster={}", initial.join(",")),
+                format!("--initial-cluster-token={}", member.token),
+                "--initial-cluster-state=new".into(),
+                "--client-cert-auth".into(),
+                format!("--trusted-ca-file={}", pki("etcd/ca.crt")),
+                format!("--cert-file={}", pki("etcd/server.crt")),
+                format!("--key-file={}", pki("etcd/server.key")),
+                "--peer-client-cert-auth".into(),
+                format!("--peer-trusted-ca-file={}", pki("etcd/ca.crt")),
+                format!("--peer-cert-file={}", pki("etcd/peer.crt")),
+                format!("--peer-key-file={}", pki("etcd/peer.key")),
+                "--listen-metrics-urls=http://127.0.0.1:2381".into(),
+                "--tls-min-version=TLS1.2".into(),
+                "--feature-gates=InitialCorruptCheck=true".into(),
+                "--watch-progress-notify-interval=5s".into(),
+            ],
+            extra,
+        ),
     }
     .text()
 }
@@ -121,7 +135,7 @@ fn with_gates(mut arguments: Vec<String>, feature_gates: &str) -> Vec<String> {
 
 /// `kube-apiserver.service`.
 #[must_use]
-pub fn apiserver(api: &ApiServerUnit<'_>) -> String {
+pub fn apiserver(api: &ApiServerUnit<'_>, extra: &BTreeMap<String, String>) -> String {
     let arguments = vec![
         format!("--advertise-address={}", api.address),
         "--secure-port=6443".into(),
@@ -129,15 +143,27 @@ pub fn apiserver(api: &ApiServerUnit<'_>) -> String {
         format!("--etcd-cafile={}", pki("etcd/ca.crt")),
         format!("--etcd-certfile={}", pki("apiserver-etcd-client.crt")),
         format!("--etcd-keyfile={}", pki("apiserver-etcd-client.key")),
+        format!("--encryption-provider-config={}", etc("encryption.yaml")),
+        "--encryption-provider-config-automatic-reload=true".into(),
         format!("--service-cluster-ip-range={}", api.service_cidr),
         format!("--service-node-port-range={}-{}", api.node_ports.0, api.node_ports.1),
         "--authorization-mode=Node,RBAC".into(),
-        "--enable-admission-plugins=NodeRestriction".into(),
+        "--enable-admission-plugins=NodeRestriction,DenyServiceExternalIPs".into(),
+        format!("--admission-control-config-file={}", etc("admission.yaml")),
+        format!("--audit-policy-file={}", etc("audit-policy.yaml")),
+        format!("--audit-log-path={AUDIT_LOG}"),
+        // At most 100 MB before a rotation, ten rotated files, each for at most 30 days.
+        "--audit-log-maxsize=100".into(),
+        "--audit-log-maxbackup=10".into(),
+        "--audit-log-maxage=30".into(),
+        "--audit-log-compress=true".into(),
         "--allow-privileged=true".into(),
         format!("--authentication-config={}", etc("authentication.yaml")),
         format!("--client-ca-file={}", pki("ca.crt")),
         format!("--tls-cert-file={}", pki("apiserver.crt")),
         format!("--tls-private-key-file={}", pki("apiserver.key")),
+        format!("--tls-min-version={MIN_VERSION}"),
+        format!("--tls-cipher-suites={}", CIPHER_SUITES.join(",")),
         format!("--kubelet-certificate-authority={}", pki("kubelet-serving-ca.crt")),
         format!("--kubelet-client-certificate={}", pki("apiserver-kubelet-client.crt")),
         format!("--kubelet-client-key={}", pki("apiserver-kubelet-client.key")),
@@ -161,9 +187,10 @@ pub fn apiserver(api: &ApiServerUnit<'_>) -> String {
         notify: true,
         after: "network-online.target etcd.service",
         environment: &[],
-        service: &["LimitNOFILE=1048576"],
+        service: &["LimitNOFILE=1048576", "LogsDirectory=kubernetes", "LogsDirectoryMode=0700"],
+        sandbox: CONFINED,
         command: program("kube-apiserver", "kube-apiserver"),
-        arguments: with_gates(arguments, api.feature_gates),
+        arguments: with_extra(with_gates(arguments, api.feature_gates), extra),
     }
     .text()
 }
@@ -185,7 +212,7 @@ pub struct ControllerManager<'a> {
 
 /// `kube-controller-manager.service`.
 #[must_use]
-pub fn controller_manager(manager: &ControllerManager<'_>) -> String {
+pub fn controller_manager(manager: &ControllerManager<'_>, extra: &BTreeMap<String, String>) -> String {
     let arguments = vec![
         "--bind-address=127.0.0.1".into(),
         format!("--cluster-name={}", manager.cluster),
@@ -196,6 +223,7 @@ pub fn controller_manager(manager: &ControllerManager<'_>) -> String {
         format!("--requestheader-client-ca-file={}", pki("front-proxy-ca.crt")),
         format!("--tls-cert-file={}", pki("controller-manager-serving.crt")),
         format!("--tls-private-key-file={}", pki("controller-manager-serving.key")),
+        format!("--tls-min-version={MIN_VERSION}"),
         format!("--cluster-signing-cert-file={}", pki("ca.crt")),
         format!("--cluster-signing-key-file={}", pki("ca.key")),
         "--cluster-signing-duration=8760h".into(),
@@ -218,15 +246,16 @@ pub fn controller_manager(manager: &ControllerManager<'_>) -> String {
         after: "network-online.target kube-apiserver.service",
         environment: &[],
         service: &[],
+        sandbox: CONFINED,
         command: program("kube-controller-manager", "kube-controller-manager"),
-        arguments: with_gates(arguments, manager.feature_gates),
+        arguments: with_extra(with_gates(arguments, manager.feature_gates), extra),
     }
     .text()
 }
 
 /// `kube-scheduler.service`.
 #[must_use]
-pub fn scheduler(feature_gates: &str) -> String {
+pub fn scheduler(feature_gates: &str, extra: &BTreeMap<String, String>) -> String {
     let arguments = vec![
         "--bind-address=127.0.0.1".into(),
         format!("--kubeconfig={}", etc("scheduler.conf")),
@@ -236,6 +265,7 @@ pub fn scheduler(feature_gates: &str) -> String {
         format!("--requestheader-client-ca-file={}", pki("front-proxy-ca.crt")),
         format!("--tls-cert-file={}", pki("scheduler-serving.crt")),
         format!("--tls-private-key-file={}", pki("scheduler-serving.key")),
+        format!("--tls-min-version={MIN_VERSION}"),
         "--leader-elect=true".into(),
         "--profiling=false".into(),
     ];
@@ -245,8 +275,9 @@ pub fn scheduler(feature_gates: &str) -> String {
         after: "network-online.target kube-apiserver.service",
         environment: &[],
         service: &[],
+        sandbox: CONFINED,
         command: program("kube-scheduler", "kube-scheduler"),
-        arguments: with_gates(arguments, feature_gates),
+        arguments: with_extra(with_gates(arguments, feature_gates), extra),
     }
     .text()
 }
@@ -261,58 +292,78 @@ pub fn containerd() -> String {
         after: "network-online.target local-fs.target",
         environment: &[("PATH", &path)],
         service: &["Delegate=yes", "KillMode=process", "LimitNOFILE=1048576", "TasksMax=infinity"],
+        // A container inherits what is denied here, so nothing is.
+        sandbox: &[],
         command: program("containerd", "containerd"),
         arguments: vec!["--config=/etc/containerd/config.toml".into()],
     }
     .text()
 }
 
-/// `kubelet.service`.
+/// `kubelet.service`. `server` is the URL of the API.
+///
+/// The kubelet writes `kubelet.conf` once, from its bootstrap kubeconfig. A line before the start keeps the
+/// server in that file up to date. On the first start the file does not exist, which is not an error.
 #[must_use]
-pub fn kubelet(node: &str, address: Ipv4Addr) -> String {
+pub fn kubelet(node: &str, address: Ipv4Addr, server: &str, extra: &BTreeMap<String, String>) -> String {
+    let kubeconfig = etc("kubelet.conf");
+    let set_server = format!("ExecStartPre=-/bin/sed -i \"s|server: .*|server: {server}|\" {kubeconfig}");
     Unit {
         description: "kubelet, the Kubernetes node agent",
         notify: false,
         after: "network-online.target containerd.service",
         environment: &[("PATH", paths::PATH)],
-        service: &["Delegate=yes", "KillMode=process", "LimitNOFILE=1048576"],
+        service: &["Delegate=yes", "KillMode=process", "LimitNOFILE=1048576", &set_server],
+        // It mounts volumes and changes kernel parameters and control groups.
+        sandbox: &[],
         command: program("kubelet", "kubelet"),
-        arguments: vec![
-            "--config=/var/lib/kubelet/config.yaml".into(),
-            format!("--kubeconfig={}", etc("kubelet.conf")),
-            format!("--bootstrap-kubeconfig={}", etc("bootstrap-kubelet.conf")),
-            "--cert-dir=/var/lib/kubelet/pki".into(),
-            format!("--hostname-override={node}"),
-            format!("--node-ip={address}"),
-        ],
+        arguments: with_extra(
+            vec![
+                "--config=/var/lib/kubelet/config.yaml".into(),
+                format!("--kubeconfig={kubeconfig}"),
+                format!("--bootstrap-kubeconfig={}", etc("bootstrap-kubelet.conf")),
+                "--cert-dir=/var/lib/kubelet/pki".into(),
+                format!("--hostname-override={node}"),
+                format!("--node-ip={address}"),
+            ],
+            extra,
+        ),
     }
     .text()
 }
 
-/// `kube-proxy.service`.
+/// `PATH` of the services that write packet filter rules. `prefer_tools` puts the programs of the bundle first.
+fn packet_filter_path(prefer_tools: bool) -> String {
+    if prefer_tools { format!("{}:{}", paths::TOOLS, paths::PATH) } else { paths::PATH.to_owned() }
+}
+
+/// `kube-proxy.service`. With `prefer_tools` it uses the nft of the bundle, even if the host has one.
 #[must_use]
-pub fn kube_proxy() -> String {
+pub fn kube_proxy(prefer_tools: bool) -> String {
     Unit {
         description: "kube-proxy, the Kubernetes service proxy",
         notify: false,
         after: "network-online.target",
-        environment: &[("PATH", paths::PATH)],
+        environment: &[("PATH", &packet_filter_path(prefer_tools))],
         service: &["LimitNOFILE=1048576"],
+        sandbox: AGENT,
         command: program("kube-proxy", "kube-proxy"),
         arguments: vec![format!("--config={}", etc("kube-proxy.yaml"))],
     }
     .text()
 }
 
-/// `flanneld.service`: the overlay of the pod network. Its subnets are the pod ranges of the nodes.
+/// `flanneld.service`: the overlay of the pod network. Its subnets are the pod ranges of the nodes. With `prefer_tools` it
+/// uses the nft of the bundle, even if the host has one.
 #[must_use]
-pub fn flannel(node: &str, address: Ipv4Addr) -> String {
+pub fn flannel(node: &str, address: Ipv4Addr, prefer_tools: bool) -> String {
     Unit {
         description: "flannel, the pod network",
         notify: true,
         after: "network-online.target",
-        environment: &[("NODE_NAME", node), ("PATH", paths::PATH)],
+        environment: &[("NODE_NAME", node), ("PATH", &packet_filter_path(prefer_tools))],
         service: &[],
+        sandbox: AGENT,
         command: program("flannel", "flanneld"),
         arguments: vec![
             "--kube-subnet-mgr".into(),
@@ -325,7 +376,8 @@ pub fn flannel(node: &str, address: Ipv4Addr) -> String {
     .text()
 }
 
-/// `haproxy.service`: it runs the haproxy of the bundle, even if the host has one.
+/// `haproxy.service`: it runs the haproxy of the bundle, even if the host has one. systemd gives it a user of its own without
+/// any privilege.
 #[must_use]
 pub fn haproxy(arch: Arch) -> String {
     Unit {
@@ -333,7 +385,8 @@ pub fn haproxy(arch: Arch) -> String {
         notify: false,
         after: "network-online.target",
         environment: &[],
-        service: &["LimitNOFILE=65536"],
+        service: &["LimitNOFILE=65536", "DynamicUser=yes"],
+        sandbox: CONFINED,
         command: tools::command("haproxy", "usr/sbin/haproxy", arch),
         arguments: vec!["-db".into(), format!("-f {}", etc("haproxy.cfg"))],
     }
@@ -350,22 +403,55 @@ mod tests {
             ("h1".to_owned(), Ipv4Addr::new(10, 0, 0, 1)),
             ("h2".to_owned(), Ipv4Addr::new(10, 0, 0, 2)),
         ];
-        let unit = etcd(&EtcdMember {
-            name: "h1",
-            address: Ipv4Addr::new(10, 0, 0, 1),
-            initial: &initial,
-            token: "t",
-        });
+        let unit = etcd(
+            &EtcdMember { name: "h1", address: Ipv4Addr::new(10, 0, 0, 1), initial: &initial, token: "t" },
+            &BTreeMap::new(),
+        );
         assert!(
             unit.contains("--initial-cluster=h1=https://10.0.0.1:2380,h2=https://10.0.0.2:2380 \\\n"),
             "{unit}"
         );
-        assert!(unit.contains("Type=notify"), "{unit}");
+        assert!(unit.contains("Type=notify") && unit.contains("TimeoutStartSec=1800"), "{unit}");
+    }
+
+    #[test]
+    fn the_programs_of_the_bundle_come_first_only_on_request() {
+        let first = "PATH=/var/lib/kubeon/tools:/usr/local/sbin:";
+        let address = Ipv4Addr::new(10, 0, 0, 1);
+        assert!(kube_proxy(true).contains(first) && flannel("h1", address, true).contains(first));
+        assert!(!kube_proxy(false).contains(first) && !flannel("h1", address, false).contains(first));
+    }
+
+    /// The file is as the kubelet of an older cluster wrote it.
+    #[test]
+    fn the_start_of_the_kubelet_updates_the_server_in_its_kubeconfig() {
+        let unit = kubelet("h1", Ipv4Addr::new(10, 0, 0, 1), "https://127.0.0.1:6443", &BTreeMap::new());
+        let line = unit.lines().find_map(|line| line.strip_prefix("ExecStartPre=-")).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("kubelet.conf");
+        let old = "apiVersion: v1\nclusters:\n- cluster:\n    certificate-authority: /etc/kubernetes/pki/ca.crt\n    \
+                   server: https://apiserver.cluster.local:6443\n  name: default-cluster\n";
+        std::fs::write(&file, old).unwrap();
+        let command = line.replace("/etc/kubernetes/kubelet.conf", &file.to_string_lossy());
+        let status = std::process::Command::new("sh").arg("-c").arg(command).status().unwrap();
+        assert!(status.success());
+        let new = std::fs::read_to_string(&file).unwrap();
+        assert_eq!(new, old.replace("https://apiserver.cluster.local:6443", "https://127.0.0.1:6443"));
+    }
+
+    #[test]
+    fn programs_of_the_control_plane_cannot_gain_privileges() {
+        let units = [scheduler("", &BTreeMap::new()), haproxy(Arch::Amd64), kube_proxy(false)];
+        for unit in units {
+            assert!(unit.contains("\nNoNewPrivileges=yes\n"), "{unit}");
+        }
+        assert!(haproxy(Arch::Amd64).contains("\nDynamicUser=yes\n"));
+        assert!(!containerd().contains("NoNewPrivileges"), "containers would inherit it");
     }
 
     #[test]
     fn leaves_feature_gates_out_when_there_are_none() {
-        assert!(!scheduler("").contains("feature-gates"));
-        assert!(scheduler("A=true").contains("--feature-gates=A=true"));
+        assert!(!scheduler("", &BTreeMap::new()).contains("feature-gates"));
+        assert!(scheduler("A=true", &BTreeMap::new()).contains("--feature-gates=A=true"));
     }
 }

@@ -12,12 +12,12 @@ use crate::error::StoreError;
 
 /// Creates the folder and its parents with mode 0700, or sets that mode.
 pub(crate) fn private_folder(path: &Path) -> Result<(), StoreError> {
-    let made = DirBuilder::new()
+    let created = DirBuilder::new()
         .recursive(true)
         .mode(0o700)
         .create(path)
         .and_then(|()| fs::set_permissions(path, Permissions::from_mode(0o700)));
-    made.map_err(StoreError::file("make folder", path))
+    created.map_err(StoreError::file("make folder", path))
 }
 
 /// Replaces the file atomically, with mode 0600.

@@ -12,7 +12,7 @@ use uuid::Uuid;
 /// The schema version of the state file that this program writes, and the newest that it reads.
 pub const SCHEMA: u32 = 1;
 
-/// The state of one cluster. `S` is the specification that plans are made from.
+/// The state of one cluster. `S` is the specification that plans are computed from.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ClusterState<S> {
@@ -40,6 +40,10 @@ pub struct ClusterState<S> {
     /// Workers that must still be removed, with their node names if they have one.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub leaving: BTreeMap<HostAddress, Option<HostName>>,
+    /// Whether the API servers may have stored Secrets encrypted: from then on the key must not be lost. Older programs did
+    /// not encrypt.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub encrypts_secrets: bool,
     /// How to log in to the hosts, without anything secret.
     #[serde(default)]
     pub logins: BTreeMap<HostAddress, HostLogin>,
@@ -62,6 +66,7 @@ impl<S> ClusterState<S> {
             spec,
             addresses: Addresses::default(),
             leaving: BTreeMap::new(),
+            encrypts_secrets: false,
             logins: BTreeMap::new(),
         }
     }

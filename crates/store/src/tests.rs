@@ -115,8 +115,8 @@ fn a_truncated_state_is_refused_with_a_remedy() {
     saved(&store, "demo");
     saved_again(&store);
     let path = store.state_path(&name("demo"));
-    let whole = fs::read(&path).unwrap();
-    fs::write(&path, &whole[..whole.len() / 2]).unwrap();
+    let complete = fs::read(&path).unwrap();
+    fs::write(&path, &complete[..complete.len() / 2]).unwrap();
     let error = store.load::<Spec>(&name("demo")).unwrap_err();
     assert!(error.to_string().contains("is damaged: EOF"), "{error}");
     let Some(StoreRemedy::RestorePrevious { backup, path: damaged, .. }) = error.remedy() else {
@@ -154,18 +154,18 @@ fn refuses_newer_foreign_and_misnamed_files() {
     let (_folder, store) = store();
     saved(&store, "demo");
     let path = store.state_path(&name("demo"));
-    let whole = fs::read_to_string(&path).unwrap();
+    let complete = fs::read_to_string(&path).unwrap();
     let read = |text: &str| {
         fs::write(&path, text).unwrap();
         store.load::<Spec>(&name("demo")).unwrap_err()
     };
-    let newer = read(&whole.replace("\"schema\": 1", "\"schema\": 7"));
+    let newer = read(&complete.replace("\"schema\": 1", "\"schema\": 7"));
     assert!(matches!(newer, StoreError::Newer { found: 7, .. }), "{newer}");
     let foreign = read(r#"{"name":"demo","apiIP":"10.64.0.1","controlPlanes":[],"status":"running"}"#);
     assert!(foreign.to_string().contains("made by another kubeon"), "{foreign}");
-    let renamed = read(&whole.replace("\"name\": \"demo\"", "\"name\": \"prod\""));
+    let renamed = read(&complete.replace("\"name\": \"demo\"", "\"name\": \"prod\""));
     assert!(renamed.to_string().contains("it is the state of prod"), "{renamed}");
-    let unknown = read(&whole.replace("\"creating\"", "\"dancing\""));
+    let unknown = read(&complete.replace("\"creating\"", "\"dancing\""));
     assert!(unknown.to_string().contains("dancing"), "{unknown}");
 }
 

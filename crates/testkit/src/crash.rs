@@ -17,7 +17,7 @@ pub struct Crashes {
 /// kills a run right after the effect, restarts, and runs to the end. The world must be the same each time,
 /// and no harmful effect may be repeated.
 ///
-/// `fresh` creates equal worlds. `drive` is one whole command: it observes the world, plans, applies, and
+/// `fresh` creates equal worlds. `drive` is one complete command: it observes the world, plans, applies, and
 /// returns the cause of a failure.
 ///
 /// # Errors

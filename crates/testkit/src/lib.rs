@@ -6,7 +6,7 @@
 //!   World      files, parts, links, units, images, objects, claims, journals, etcd, API, nodes
 //!     ├ Ports    ProbeHost + ActHost + Secrets + Blobs + Clock of the world, until the process dies
 //!     ├ die_after(n) · restart() · cut(host) · shuffle(seed)
-//!     └ render()     the whole world as text, to compare
+//!     └ render()     the complete world as text, to compare
 //!   crash      for every n: run, kill after effect n, restart, run again: same world, no repeated harm
 //! ```
 //!

@@ -199,7 +199,7 @@ impl World {
         self.lock().persisted_generation.unwrap_or(0)
     }
 
-    /// The whole world as sorted text: two worlds are equal if their texts are equal. It does not contain
+    /// The complete world as sorted text: two worlds are equal if their texts are equal. It does not contain
     /// generations, times and numbers of restarts.
     #[must_use]
     pub fn render(&self) -> String {

@@ -54,6 +54,8 @@ pub struct Facts {
     pub package_manager: Option<String>,
     /// Programs by name: whether the host has its own.
     pub programs: BTreeMap<String, bool>,
+    /// The version of the host's own nft, such as `1.0.6`; `None` if it has none.
+    pub nft_version: Option<String>,
     /// The host's IPv4 addresses.
     pub addresses: Vec<Ipv4Addr>,
     /// TCP ports of the cluster that a program listens on.
@@ -68,10 +70,16 @@ pub struct Facts {
     pub modules: BTreeMap<String, bool>,
     /// Current values of kernel parameters, by name.
     pub parameters: BTreeMap<String, String>,
+    /// Names of kernel parameters in `parameters` that cannot be set.
+    pub fixed_parameters: Vec<String>,
     /// Whether kernel parameters can be set.
     pub can_set_parameters: Option<bool>,
-    /// Name servers in `/etc/resolv.conf`.
-    pub nameservers: Option<Vec<String>>,
+    /// Name servers by the file that lists them. `/etc/resolv.conf` is always reported; the files in which
+    /// local resolvers keep the servers that they forward to are reported if they exist.
+    pub name_servers: BTreeMap<String, Vec<String>>,
+    /// Name servers that the probe asked, without those on the host itself: whether each answers. The probe
+    /// does not ask on a claimed host.
+    pub name_server_answers: BTreeMap<String, bool>,
     /// Whether the host resolves its own name.
     pub resolves_itself: Option<bool>,
     /// Links that have IPv4 addresses.
@@ -85,6 +93,9 @@ pub struct Facts {
     /// Services of the host that a cluster would replace, such as `containerd`. They are not searched on a
     /// claimed host.
     pub own_services: Vec<String>,
+    /// Names of programs in `/usr/local/bin` that the owner of the host put there and that a cluster would put
+    /// there too, such as `kubectl`. They are not searched on a claimed host.
+    pub own_programs: Vec<String>,
     /// The cluster that the host belongs to, from `/var/lib/kubeon/claim.json`.
     pub claim: Option<Claim>,
     /// SHA-256 of the installed node program.
@@ -201,6 +212,13 @@ pub fn renewal_due(not_before: i64, not_after: i64) -> i64 {
     not_before + (not_after - not_before) / 3 * 2
 }
 
+/// The time from which a plan renews a certificate, in seconds since 1970: after five sixths of its life. The
+/// host should have renewed it at [`renewal_due`], but did not.
+#[must_use]
+pub fn renewal_overdue(not_before: i64, not_after: i64) -> i64 {
+    not_before + (not_after - not_before) / 6 * 5
+}
+
 /// A certificate file on a host.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -211,6 +229,39 @@ pub struct CertificateFact {
     pub not_before: i64,
     /// Seconds since 1970.
     pub not_after: i64,
+}
+
+/// The certificate that ends first.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct CertificateExpiry {
+    /// The path of the certificate on its host.
+    pub path: String,
+    /// The time from which its host renews it, in seconds since 1970.
+    pub renews_at: i64,
+    /// The end of its validity, in seconds since 1970.
+    pub expires_at: i64,
+}
+
+impl Facts {
+    /// The certificate of this host that ends first; `None` if the host reported none.
+    #[must_use]
+    pub fn earliest_expiry(&self) -> Option<CertificateExpiry> {
+        let leaf = |fact: &CertificateFact| CertificateExpiry {
+            path: fact.path.clone(),
+            renews_at: renewal_due(fact.not_before, fact.not_after),
+            expires_at: fact.not_after,
+        };
+        // The kubelet renews its certificate between 70 % and 90 % of its life: until then it is not listed.
+        let kubelet = |fact: &CertificateFact| CertificateExpiry {
+            renews_at: fact.not_before + (fact.not_after - fact.not_before) / 10 * 9,
+            ..leaf(fact)
+        };
+        let overdue = |expiry: &CertificateExpiry| self.clock_seconds >= expiry.renews_at;
+        let kubelet = self.kubelet.own.iter().map(kubelet).filter(overdue);
+        let all = self.certificates.iter().map(leaf).chain(kubelet);
+        all.min_by_key(|certificate| certificate.expires_at)
+    }
 }
 
 /// The client certificates of a kubelet.
@@ -229,6 +280,8 @@ pub struct KubeletFacts {
 pub struct ClusterFacts {
     /// Whether `/readyz` answers.
     pub api_ready: bool,
+    /// Whether the API server runs and did not answer `/readyz` in time: whether it is ready is unknown.
+    pub api_unknown: bool,
     /// The API server's version.
     pub version: Option<Version>,
     /// Nodes by name; `None` if the API server did not list them in time. `None` does not mean that there are

@@ -12,14 +12,18 @@
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 pub mod facts;
+mod host_identity;
 pub mod node;
 pub mod op;
 pub mod precheck;
 pub mod progress;
 
 pub use facts::{
-    CertificateFact, Cgroup, Claim, ClusterFacts, EtcdFact, Facts, JournalEntry, KubeletFacts, LinkFact,
-    NodeFact, Reach, ReachFact, ResultState, renewal_due,
+    CertificateExpiry, CertificateFact, Cgroup, Claim, ClusterFacts, EtcdFact, Facts, JournalEntry,
+    KubeletFacts, LinkFact, NodeFact, Reach, ReachFact, ResultState, renewal_due, renewal_overdue,
+};
+pub use host_identity::{
+    CLIENT_SIGNER, HOST_CERTIFICATE, HOST_GROUP, HOST_KEY, HOST_USER_PREFIX, SERVING_SIGNER,
 };
 pub use node::{
     Category, Event, Fence, HostStep, ORPHAN_LIFE, PING_INTERVAL, Request, SESSION_GRACE, SILENCE_LIMIT,

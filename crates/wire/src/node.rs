@@ -104,6 +104,11 @@ pub enum Event {
         /// One line of text.
         text: String,
     },
+    /// A step is still running. Sent every few seconds while it waits, and when what it waits for has changed.
+    Working {
+        /// The step.
+        id: String,
+    },
     /// A step is done and recorded in the journal.
     #[serde(rename_all = "camelCase")]
     Done {

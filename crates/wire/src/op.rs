@@ -264,6 +264,13 @@ pub enum SecretRef {
     ServiceAccountKey,
     /// The public key of [`SecretRef::ServiceAccountKey`], PEM.
     ServiceAccountPublicKey,
+    /// The `EncryptionConfiguration` of the API servers, with the keys for Secrets in etcd. It is the same on every
+    /// master.
+    EncryptionConfiguration {
+        /// Whether Secrets are written encrypted. Otherwise encrypted Secrets can be read, and Secrets are written as
+        /// they are.
+        encrypts: bool,
+    },
 }
 
 /// The content of a leaf certificate.
@@ -352,6 +359,14 @@ pub enum Check {
         server: std::net::Ipv4Addr,
         /// The name, fully qualified.
         name: String,
+    },
+    /// A DNS server of the cluster resolves names outside of it as well as the name servers of the host do. The
+    /// check passes if none of those answers the host either, because then there is nothing to compare with.
+    DnsUpstream {
+        /// The server's address.
+        server: std::net::Ipv4Addr,
+        /// The file that lists the name servers of the host.
+        resolv_conf: String,
     },
     /// All listed hosts accept connections from this host on the port.
     Reachable {

@@ -19,42 +19,69 @@ fn print_time(what: &str, start: Instant) {
 #[test]
 fn three_masters_and_two_workers_survive_each_master() -> Result<()> {
     let lab = TestLab::up("e2e-ha", 5)?;
-    let planned = planned(&lab)?;
+    let planned = planned_steps(&lab)?;
     let start = Instant::now();
     let created = lab.kubeon(&lab.create(CLUSTER, 3))?;
     print_time("create 3 + 2", start);
     assert_eq!(created.code, 0, "{}", created.err);
-    assert_eq!(done(&created.err), planned, "create executes exactly the planned steps");
-    logins(&lab)?;
-    lab.settled(CLUSTER, MINUTE)?;
-    mark(&lab)?;
+    assert_eq!(completed_steps(&created.err), planned, "create executes exactly the planned steps");
+    check_logins(&lab)?;
+    lab.wait_up_to_date(CLUSTER, MINUTE)?;
+    create_marker(&lab)?;
     let start = Instant::now();
     lab.must(&["create", CLUSTER])?;
     print_time("create again without changes", start);
-    untouched(&lab)?;
+    check_no_file_written(&lab)?;
     lab.must(&["use", CLUSTER])?;
-    all_ready(&lab, 5)?;
+    check_nodes_ready(&lab, 5)?;
     assert!(lab.plan(CLUSTER)?.is_empty(), "the plan of a new cluster has no steps");
-    workloads(&lab)?;
+    create_workloads(&lab)?;
+    secure_defaults(&lab)?;
     for master in ["h1", "h2", "h3"] {
-        survives(&lab, master)?;
+        kill_and_start_master(&lab, master)?;
     }
     lab.must(&["destroy", CLUSTER, "--yes"])?;
-    bare(&lab)?;
-    without_tools(&lab, "h1")?;
-    without_tools(&lab, "h2")?;
+    check_bare(&lab)?;
+    remove_packet_tools(&lab, "h1")?;
+    remove_packet_tools(&lab, "h2")?;
     let start = Instant::now();
     lab.must(&lab.create("again", 1))?;
     print_time("create 1 + 4 on the same hosts, two of them without nft and iptables", start);
     let tables = lab.on("h2", "PATH=$PATH:/var/lib/kubeon/tools nft list tables")?;
     assert!(tables.contains("table ip kube-proxy"), "created by the bundle's nft: {tables}");
     lab.must(&["destroy", "again", "--yes"])?;
-    bare(&lab)
+    check_bare(&lab)
+}
+
+/// Checks on the hosts what no plan shows: Secrets are encrypted in etcd, the audit log is written, daemons run confined.
+fn secure_defaults(lab: &TestLab) -> Result<()> {
+    lab.kubectl(CLUSTER, &["create", "secret", "generic", "sealed", "--from-literal=word=plain"])?;
+    let pki = "/etc/kubernetes/pki/etcd";
+    let read = format!(
+        "etcdctl --endpoints=https://127.0.0.1:2379 --cacert={pki}/ca.crt --cert={pki}/healthcheck-client.crt \
+         --key={pki}/healthcheck-client.key get /registry/secrets/default/sealed --print-value-only | head -c 26"
+    );
+    assert_eq!(lab.on("h2", &read)?, "k8s:enc:secretbox:v1:key1:");
+    let recorded = lab.on("h1", "cat /var/log/kubernetes/audit.log | grep -c kube-system || true")?;
+    assert!(recorded.trim().parse::<u32>()? > 0, "the audit log of h1 is empty");
+    let modes = lab.on(
+        "h1",
+        "stat -c %a /etc/kubernetes/*.yaml /etc/kubernetes/*.conf /var/lib/kubelet/config.yaml | sort -u",
+    )?;
+    assert_eq!(modes.trim(), "600");
+    for (host, unit) in [("h1", "etcd"), ("h1", "kube-apiserver"), ("h4", "haproxy")] {
+        let status = format!("cat /proc/$(systemctl show -p MainPID --value {unit})/status");
+        let status = lab.on(host, &status)?;
+        assert!(status.contains("NoNewPrivs:\t1"), "{unit}: {status}");
+        assert!(status.contains("CapEff:\t0000000000000000"), "{unit}: {status}");
+        assert!(unit != "haproxy" || !status.contains("Uid:\t0\t"), "{unit}: {status}");
+    }
+    Ok(())
 }
 
 /// Removes the programs for packet rules from a host. `create` waits for DNS on every host, and DNS is a
 /// Service: it answers only if kube-proxy has written its rules.
-fn without_tools(lab: &TestLab, host: &str) -> Result<()> {
+fn remove_packet_tools(lab: &TestLab, host: &str) -> Result<()> {
     lab.on(
         host,
         "rm -f /usr/sbin/nft /usr/sbin/conntrack /usr/sbin/iptables* /usr/sbin/ip6tables* /usr/sbin/xtables*",
@@ -65,7 +92,7 @@ fn without_tools(lab: &TestLab, host: &str) -> Result<()> {
 }
 
 /// All steps of the plan, as `HOST  ✓ TITLE`.
-fn planned(lab: &TestLab) -> Result<Vec<String>> {
+fn planned_steps(lab: &TestLab) -> Result<Vec<String>> {
     let mut arguments = lab.create(CLUSTER, 3);
     arguments.extend(["--dry-run", "-o", "json"]);
     let plan: serde_json::Value = serde_json::from_str(&lab.must(&arguments)?)?;
@@ -81,7 +108,7 @@ fn planned(lab: &TestLab) -> Result<Vec<String>> {
 }
 
 /// All steps in the output of `create`, without the time before and the duration after each.
-fn done(output: &str) -> Vec<String> {
+fn completed_steps(output: &str) -> Vec<String> {
     let line = |line: &str| {
         let (_, line) = line.split_once("  ")?;
         Some(line.rsplit_once(" (")?.0.to_owned()).filter(|line| line.contains("  ✓ "))
@@ -92,25 +119,26 @@ fn done(output: &str) -> Vec<String> {
 }
 
 /// Checks that no host had more than three logins, including those of the plan before `create`.
-fn logins(lab: &TestLab) -> Result<()> {
+fn check_logins(lab: &TestLab) -> Result<()> {
     for host in 1..=lab.addresses.len() {
         let name = format!("h{host}");
-        let seen = lab.on(&name, "journalctl -q --no-pager _COMM=sshd | grep -c 'Accepted '")?;
+        let count = lab.on(&name, "journalctl -q --no-pager _COMM=sshd | grep -c 'Accepted '")?;
         // This command is one more login.
-        assert!((2..=4).contains(&seen.trim().parse::<u32>()?), "{name} saw {seen} logins");
+        assert!((2..=4).contains(&count.trim().parse::<u32>()?), "{name} had {count} logins");
     }
     Ok(())
 }
 
-fn mark(lab: &TestLab) -> Result<()> {
+/// Creates a file on every host, whose time [`check_no_file_written`] compares.
+fn create_marker(lab: &TestLab) -> Result<()> {
     for host in 1..=lab.addresses.len() {
         lab.on(&format!("h{host}"), "touch /run/mark && sleep 0.1")?;
     }
     Ok(())
 }
 
-/// Checks that since the mark no file was written in kubeon's folders and in the static folders of a host.
-fn untouched(lab: &TestLab) -> Result<()> {
+/// Checks that since [`create_marker`] no file was written in kubeon's folders and in the static folders of a host.
+fn check_no_file_written(lab: &TestLab) -> Result<()> {
     let command =
         "find /etc /usr /opt /home /srv /boot /var/lib/kubeon /var/lib/kubelet/config.yaml -newer /run/mark";
     for host in 1..=lab.addresses.len() {
@@ -121,10 +149,10 @@ fn untouched(lab: &TestLab) -> Result<()> {
     Ok(())
 }
 
-fn all_ready(lab: &TestLab, count: usize) -> Result<()> {
+fn check_nodes_ready(lab: &TestLab, count: usize) -> Result<()> {
     let text = lab.kubectl(CLUSTER, &["get", "nodes", "-o", "json"])?;
     let nodes: serde_json::Value = serde_json::from_str(&text)?;
-    let ready = nodes["items"].as_array().context("a list")?.iter().filter(|node| is_ready(node)).count();
+    let ready = nodes["items"].as_array().context("no list")?.iter().filter(|node| is_ready(node)).count();
     if ready == count { Ok(()) } else { bail!("{ready} of {count} nodes are Ready:\n{text}") }
 }
 
@@ -137,7 +165,7 @@ fn is_ready(node: &serde_json::Value) -> bool {
 
 /// Creates a Deployment on both workers, a Service and the permissions of the writer, and checks DNS from a
 /// pod.
-fn workloads(lab: &TestLab) -> Result<()> {
+fn create_workloads(lab: &TestLab) -> Result<()> {
     lab.load_client(CLUSTER)?;
     let labels = json!({ "app": "hello" });
     lab.apply(CLUSTER, &json!({ "apiVersion": "v1", "kind": "List", "items": [
@@ -175,7 +203,7 @@ fn workloads(lab: &TestLab) -> Result<()> {
 }
 
 /// Kills a master while a pod writes through its worker's haproxy, and starts the master again.
-fn survives(lab: &TestLab, master: &str) -> Result<()> {
+fn kill_and_start_master(lab: &TestLab, master: &str) -> Result<()> {
     let pod = format!("writer-{master}");
     lab.apply(CLUSTER, &json!({ "apiVersion": "v1", "kind": "Pod", "metadata": { "name": pod }, "spec": {
         "hostNetwork": true, "nodeName": "h4", "restartPolicy": "Never",
@@ -193,9 +221,9 @@ fn survives(lab: &TestLab, master: &str) -> Result<()> {
         .context("the admin kubeconfig does not work without the master")?;
     print_time(&format!("kubectl answers with {master} dead, after"), start);
     if master == "h1" {
-        use_picks_a_live_one(lab)?;
+        use_selects_a_running_master(lab)?;
     }
-    let done = eventually("the writer ends", 3 * MINUTE, || {
+    let phase = eventually("the writer ends", 3 * MINUTE, || {
         let phase = lab.kubectl(CLUSTER, &["get", "pod", &pod, "-o", "jsonpath={.status.phase}"])?;
         if matches!(phase.as_str(), "Succeeded" | "Failed") {
             Ok(phase)
@@ -205,18 +233,18 @@ fn survives(lab: &TestLab, master: &str) -> Result<()> {
     })?;
     let log = lab.kubectl(CLUSTER, &["logs", &pod])?;
     println!("  {master} lost power: {}", log.trim());
-    assert_eq!(done, "Succeeded", "no write is lost: {log}");
+    assert_eq!(phase, "Succeeded", "no write is lost: {log}");
     let start = Instant::now();
     lab.host("start", master)?;
-    eventually("all nodes are Ready again", 3 * MINUTE, || all_ready(lab, 5))?;
-    lab.settled(CLUSTER, 3 * MINUTE)?;
+    eventually("all nodes are Ready again", 3 * MINUTE, || check_nodes_ready(lab, 5))?;
+    lab.wait_up_to_date(CLUSTER, 3 * MINUTE)?;
     print_time(&format!("{master} started, cluster healthy again after"), start);
     Ok(())
 }
 
 /// If the hosts file is not writable, `use` selects a context with a master that answers; otherwise the
 /// context of all masters.
-fn use_picks_a_live_one(lab: &TestLab) -> Result<()> {
+fn use_selects_a_running_master(lab: &TestLab) -> Result<()> {
     let hosts = lab.file("hosts");
     std::fs::write(&hosts, "127.0.0.1 localhost\n")?;
     // A file that is a mount point cannot be replaced.
@@ -239,7 +267,7 @@ fn use_picks_a_live_one(lab: &TestLab) -> Result<()> {
 }
 
 /// Checks that no host has leftovers of a cluster.
-fn bare(lab: &TestLab) -> Result<()> {
+fn check_bare(lab: &TestLab) -> Result<()> {
     for host in 1..=lab.addresses.len() {
         let list = "ls -d /var/lib/kubeon /etc/kubernetes /var/lib/etcd /var/lib/kubelet 2>/dev/null; \
                     pgrep -l 'kube|etcd|containerd|flanneld|haproxy'; ip -o link | grep -E 'cni0|flannel'; true";

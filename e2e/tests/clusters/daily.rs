@@ -18,7 +18,7 @@ use serde_json::Value;
 const NETWORKS: [&str; 2] = ["198.18.0.0/16", "198.19.0.0/16"];
 
 #[test]
-fn a_cluster_is_looked_at_and_worked_with() -> Result<()> {
+fn daily_commands_work_on_a_running_cluster() -> Result<()> {
     let lab = TestLab::up("e2e-daily", 3)?;
     fs::create_dir_all(lab.file(".kube"))?;
     fs::write(lab.file(".kube/config"), "of another cluster\n")?;
@@ -27,14 +27,14 @@ fn a_cluster_is_looked_at_and_worked_with() -> Result<()> {
     let networks = ["--pod-cidr", NETWORKS[0], "--svc-cidr", NETWORKS[1]];
     lab.must(&[&lab.create("daily", 1)[..], &networks].concat())?;
     use_selects_a_cluster(&lab)?;
-    listed(&lab)?;
-    displayed(&lab)?;
+    ls_lists_the_cluster(&lab)?;
+    display_shows_the_cluster(&lab)?;
     commands_run(&lab)?;
     files_are_copied(&lab)?;
     images_are_loaded(&lab)?;
     certificates::are_renewed(&lab)?;
-    planned(&lab)?;
-    destroyed(&lab)?;
+    plan_has_no_steps(&lab)?;
+    destroy(&lab)?;
     no_packet_left(&lab, &links)
 }
 
@@ -47,11 +47,11 @@ fn no_packet_left(lab: &TestLab, links: &Links) -> Result<()> {
         lab.on("h1", &format!("ping -c 1 -W 1 {} && ! ping -c 1 -W 1 {outside}", lab.addresses[1]))?;
     }
     lab.on("h2", &format!("ip route add {OUTSIDE} via {} && ! ping -c 1 -W 1 {OUTSIDE}", links.machine))?;
-    let seen = links.seen()?;
-    println!("  packets on this machine: {seen:?}");
-    ensure!(seen.reached > 1000 && seen.arrived > 0, "the packets of the lab were not counted: {seen:?}");
-    ensure!(seen.passed == 0 && seen.left == 0, "packets of the lab left this machine: {seen:?}");
-    links.would_see()
+    let counts = links.counts()?;
+    println!("  packets on this machine: {counts:?}");
+    ensure!(counts.reached > 1000 && counts.arrived > 0, "the lab's packets were not counted: {counts:?}");
+    ensure!(counts.passed == 0 && counts.left == 0, "packets of the lab left this machine: {counts:?}");
+    links.verify()
 }
 
 /// `image load` writes an image only to the hosts without it.
@@ -68,8 +68,8 @@ fn images_are_loaded(lab: &TestLab) -> Result<()> {
     let again = load(&[])?;
     ensure!(again["skipped"] == serde_json::json!(["h1", "h2", "h3"]), "{again}");
     ensure!(again["loaded"] == serde_json::json!([]), "{again}");
-    let said = lab.must(&["image", "load", &archive, "daily"])?;
-    ensure!(said.contains("is on 3 nodes of daily already"), "{said}");
+    let output = lab.must(&["image", "load", &archive, "daily"])?;
+    ensure!(output.contains("is on 3 nodes of daily already"), "{output}");
     for host in ["h1", "h2", "h3"] {
         let find = "find /var/lib/kubeon /var/lib/containerd/io.containerd.content.v1.content/blobs -newer /run/mark";
         let written = lab.on(host, find)?;
@@ -86,7 +86,7 @@ fn images_are_loaded(lab: &TestLab) -> Result<()> {
 
 /// Creates and destroys a cluster as a user who needs a password for sshd and sudo.
 #[test]
-fn a_user_who_needs_passwords_makes_a_cluster() -> Result<()> {
+fn a_user_with_passwords_for_sshd_and_sudo_creates_a_cluster() -> Result<()> {
     let lab = TestLab::up("e2e-password", 1)?;
     let (password, wrong) = (format!("@{}", lab.password().display()), lab.file("wrong"));
     fs::write(&wrong, "not the password\n")?;
@@ -99,8 +99,8 @@ fn a_user_who_needs_passwords_makes_a_cluster() -> Result<()> {
     lab.must(&[&lab.create("password", 1)[..], &login].concat())?;
     let plan = json(&lab.must(&[&["plan", "password", "-o", "json"], &login[..]].concat())?)?;
     ensure!(plan["steps"] == serde_json::json!([]), "{plan}");
-    let ran = lab.must(&[&["exec", "password@all", "id -u"], &login[..]].concat())?;
-    ensure!(ran.trim().ends_with(" 0"), "{ran}");
+    let output = lab.must(&[&["exec", "password@all", "id -u"], &login[..]].concat())?;
+    ensure!(output.trim().ends_with(" 0"), "{output}");
     lab.on("h1", "journalctl -q --no-pager _COMM=sshd | grep 'Accepted password for operator '")?;
     lab.on("h1", "! journalctl -q --no-pager _COMM=sshd | grep 'Accepted publickey for operator '")?;
     let state = fs::read_to_string(lab.file("password.json"))?;
@@ -131,8 +131,8 @@ fn use_selects_a_cluster(lab: &TestLab) -> Result<()> {
         "the old file must be kept"
     );
     ensure!(lab.must(&["use"])?.trim() == "daily", "use must print the selected cluster");
-    let chosen = json(&lab.must(&["use", "daily", "-o", "json"])?)?;
-    ensure!(chosen["context"] == "daily" && chosen["cluster"] == "daily", "{chosen}");
+    let selected = json(&lab.must(&["use", "daily", "-o", "json"])?)?;
+    ensure!(selected["context"] == "daily" && selected["cluster"] == "daily", "{selected}");
     let nodes = lab.kubectl("daily", &["get", "nodes", "-o", "name"])?;
     ensure!(nodes.lines().count() == 3, "{nodes}");
     let mode = fs::metadata(lab.file("conf/cluster/daily.yaml"))?.permissions().mode();
@@ -140,7 +140,7 @@ fn use_selects_a_cluster(lab: &TestLab) -> Result<()> {
     Ok(())
 }
 
-fn listed(lab: &TestLab) -> Result<()> {
+fn ls_lists_the_cluster(lab: &TestLab) -> Result<()> {
     let table = lab.must(&["ls"])?;
     let row = table.lines().find(|line| line.contains("daily")).context("daily is not listed")?;
     ensure!(row.starts_with("* ") && row.contains(VERSION) && row.contains("Ready"), "{table}");
@@ -151,13 +151,13 @@ fn listed(lab: &TestLab) -> Result<()> {
 }
 
 /// Case 29.
-fn displayed(lab: &TestLab) -> Result<()> {
+fn display_shows_the_cluster(lab: &TestLab) -> Result<()> {
     let text = lab.must(&["display", "daily"])?;
-    let heads =
+    let headings =
         ["cert info", "node info", "pod info", "container info", "etcd info", "using etcdctl version: 3."];
-    let positions: Vec<_> = heads
+    let positions: Vec<_> = headings
         .iter()
-        .map(|head| text.find(head).with_context(|| format!("{head}\n{text}")))
+        .map(|heading| text.find(heading).with_context(|| format!("{heading}\n{text}")))
         .collect::<Result<_>>()?;
     ensure!(positions.is_sorted(), "the headings must be in order\n{text}");
     let value = json(&lab.must(&["cluster-info", "daily", "-o", "json"])?)?;
@@ -189,18 +189,18 @@ fn commands_run(lab: &TestLab) -> Result<()> {
     ] {
         ensure!(names(selector)? == wanted, "{selector}: {:?}", names(selector)?);
     }
-    let words = lab.must(&["exec", "daily@cp1", "echo", "-p", "'a b'", "-p", "'$HOME'"])?;
-    ensure!(words.trim_end().ends_with("a b $HOME"), "{words}");
+    let output = lab.must(&["exec", "daily@cp1", "echo", "-p", "'a b'", "-p", "'$HOME'"])?;
+    ensure!(output.trim_end().ends_with("a b $HOME"), "{output}");
     let failed = lab.kubeon(&["exec", "daily@w*", "exit 3"])?;
     ensure!(failed.code == 1 && failed.err.contains("failed on 2 of 2 nodes"), "{failed:?}");
-    for (selector, words) in [
+    for (selector, cause) in [
         ("all", "selector format error"),
         ("@all", "selector format error"),
         ("daily@bad", "Invalid node selector"),
         ("daily@name=h9", "h9"),
     ] {
         let answer = lab.kubeon(&["exec", selector, "true"])?;
-        ensure!(answer.code == 2 && answer.err.contains(words), "{selector}: {answer:?}");
+        ensure!(answer.code == 2 && answer.err.contains(cause), "{selector}: {answer:?}");
     }
     Ok(())
 }
@@ -222,19 +222,20 @@ fn files_are_copied(lab: &TestLab) -> Result<()> {
     Ok(())
 }
 
-fn planned(lab: &TestLab) -> Result<()> {
+fn plan_has_no_steps(lab: &TestLab) -> Result<()> {
     ensure!(lab.plan("daily")?.is_empty(), "the plan must have no steps");
-    let said = lab.kubeon(&["plan", "daily"])?;
-    ensure!(said.code == 0 && format!("{}{}", said.out, said.err).contains("nothing to do"), "{said:?}");
+    let answer = lab.kubeon(&["plan", "daily"])?;
+    let output = format!("{}{}", answer.out, answer.err);
+    ensure!(answer.code == 0 && output.contains("nothing to do"), "{answer:?}");
     Ok(())
 }
 
-/// Case 41: files of other clusters stay.
-fn destroyed(lab: &TestLab) -> Result<()> {
+/// Case 41: files of other clusters remain.
+fn destroy(lab: &TestLab) -> Result<()> {
     lab.must(&["destroy", "daily", "--yes"])?;
     ensure!(
         fs::read_to_string(lab.file(".kube/other"))? == "of another cluster\n",
-        "other kubeconfigs must stay"
+        "other kubeconfigs must remain"
     );
     ensure!(!lab.file("conf/cluster/daily.yaml").exists(), "the kubeconfig must be removed");
     for host in ["h1", "h2", "h3"] {

@@ -4,10 +4,10 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a failed test reports the line")]
 
 mod cluster;
+mod crashes;
 mod daily;
-mod deaths;
 mod meta_cluster;
-mod newcomer;
 mod playbooks;
 mod refusals;
 mod scale;
+mod try_script;

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!   h1          the meta cluster
-//!   h2 h3       operations written by users: the seed's files, foreign images, all kinds of failures
+//!   h2 h3       operations written by users: kube-on-kube's samples, foreign images, all kinds of failures
 //!   h4 h5 h6    a declared cluster: created, scaled up and down, retained, deleted; then again with a dead host
 //!   h7          a declared cluster with failures
 //! ```
@@ -11,18 +11,18 @@
 //! Finally, it checks the logs of operators, which are lines of JSON, and the traces down to the steps on
 //! hosts.
 
-mod brought;
+mod cluster_failures;
 mod declared_cluster;
-mod ends;
+mod deletion;
 mod environment;
-mod foreign;
-mod gone;
+mod foreign_image;
+mod kubectl_output;
 mod logs;
-mod no_bundle;
-mod seed;
-mod shown_events;
+mod missing_bundle;
+mod operation_results;
+mod samples;
 mod traces;
-mod trouble;
+mod user_files;
 
 use std::thread::{self, ScopedJoinHandle};
 use std::time::{Duration, Instant};
@@ -32,7 +32,7 @@ use anyhow::{Context as _, Result, anyhow, bail};
 use environment::MetaCluster;
 
 /// The namespace of the samples of kube-on-kube.
-const SEED: &str = "kubeonkube";
+const SAMPLES_NAMESPACE: &str = "kubeonkube";
 const MINUTE: Duration = Duration::from_secs(60);
 
 #[test]
@@ -40,12 +40,12 @@ fn a_meta_cluster_creates_clusters() -> Result<()> {
     let start = Instant::now();
     let meta = MetaCluster::create()?;
     print_time("lab, meta cluster and operator", start);
-    meta.refuses()?;
+    meta.refuses_invalid_objects()?;
     thread::scope(|scope| {
         let all = [
-            ("operations written by users", scope.spawn(|| seed::all(&meta))),
-            ("a declared cluster", scope.spawn(|| declared_cluster::all(&meta))),
-            ("a declared cluster with failures", scope.spawn(|| trouble::all(&meta))),
+            ("operations written by users", scope.spawn(|| samples::run(&meta))),
+            ("a declared cluster", scope.spawn(|| declared_cluster::run(&meta))),
+            ("a declared cluster with failures", scope.spawn(|| cluster_failures::run(&meta))),
         ];
         let failed: Vec<String> =
             all.into_iter().filter_map(|(part, thread)| failure(part, start, thread)).collect();
@@ -59,7 +59,7 @@ fn logs_and_traces(meta: &MetaCluster) -> Result<()> {
     let start = Instant::now();
     logs::are_structured(meta)?;
     for kind in ["kubeon", "playbook"] {
-        meta.traces.reach_a_host(&meta.lab, kind)?;
+        meta.traces.check_reaches_host(&meta.lab, kind)?;
     }
     print_time("logs and traces", start);
     Ok(())

@@ -28,20 +28,20 @@ struct PlaybookRun {
 }
 
 #[test]
-fn an_inventory_becomes_a_cluster_grows_shrinks_and_goes() -> Result<()> {
+fn playbooks_create_scale_and_reset_a_cluster() -> Result<()> {
     let run = PlaybookRun { lab: TestLab::up("e2e-books", 2)?, programs: ansible::programs()? };
-    run.inventory(false, VARIABLES)?;
+    run.write_inventory(false, VARIABLES)?;
     run.succeeds("ping.yml", &[])?;
-    refused(&run)?;
-    created(&run)?;
-    grown(&run)?;
-    shrunk(&run)?;
-    destroyed(&run)
+    refuse_invalid_variables(&run)?;
+    create(&run)?;
+    add_worker(&run)?;
+    remove_worker(&run)?;
+    reset(&run)
 }
 
 impl PlaybookRun {
     /// Writes `hosts.yml` in the format of kubespray, and `group_vars.yml`.
-    fn inventory(&self, with_worker: bool, variables: &str) -> Result<()> {
+    fn write_inventory(&self, with_worker: bool, variables: &str) -> Result<()> {
         let host = |name: &str, address: &str| {
             format!(
                 "    {name}: {{ip: {address}, access_ip: {address}, ansible_host: {address}, ansible_user: root}}\n"
@@ -67,9 +67,9 @@ impl PlaybookRun {
         let text = |path: PathBuf| path.to_string_lossy().into_owned();
         let (hosts, key) = (text(self.lab.file("hosts.yml")), text(self.lab.key()));
         let variables = format!("@{}", text(self.lab.file("group_vars.yml")));
-        let book = text(ansible::playbooks().join(playbook));
+        let playbook = text(ansible::playbooks().join(playbook));
         let mut arguments = vec!["-i", &hosts, "-b", "--become-user", "root", "-e", &variables];
-        arguments.extend(["--private-key", &key, &book]);
+        arguments.extend(["--private-key", &key, &playbook]);
         arguments.extend(more);
         let (program, config) =
             (text(folder().join("kubeon")), text(ansible::playbooks().join("ansible.cfg")));
@@ -88,11 +88,11 @@ impl PlaybookRun {
     }
 
     fn nodes(&self) -> Result<Vec<String>> {
-        let words = ["get", "nodes", "--no-headers"];
-        Ok(self.lab.kubectl("books", &words)?.lines().map(str::to_owned).collect())
+        let arguments = ["get", "nodes", "--no-headers"];
+        Ok(self.lab.kubectl("books", &arguments)?.lines().map(str::to_owned).collect())
     }
 
-    fn are_ready(&self, names: &[&str]) -> Result<()> {
+    fn wait_nodes_ready(&self, names: &[&str]) -> Result<()> {
         eventually("the nodes are Ready", Duration::from_secs(30), || {
             let nodes = self.nodes()?;
             let ready = |node: &String, name: &str| node.starts_with(name) && node.contains(" Ready ");
@@ -106,20 +106,20 @@ impl PlaybookRun {
 
 /// Components that no bundle contains and invalid values are refused with their names before a host is
 /// changed.
-fn refused(run: &PlaybookRun) -> Result<()> {
-    run.inventory(false, "kube_network_plugin: calico\nkube_version: \"{{ nowhere }}\"\n")?;
+fn refuse_invalid_variables(run: &PlaybookRun) -> Result<()> {
+    run.write_inventory(false, "kube_network_plugin: calico\nkube_version: \"{{ nowhere }}\"\n")?;
     let answer = run.play("cluster.yml", &[])?;
-    let is_named = answer.out.contains("cni[calico]") && answer.out.contains("use flannel");
-    ensure!(answer.code == 2 && is_named && answer.out.contains("kube_version"), "{answer:?}");
+    let names_component = answer.out.contains("cni[calico]") && answer.out.contains("use flannel");
+    ensure!(answer.code == 2 && names_component && answer.out.contains("kube_version"), "{answer:?}");
     let answer = run.play("scale.yml", &[])?;
     ensure!(answer.code == 2, "{answer:?}");
-    run.inventory(false, VARIABLES)?;
+    run.write_inventory(false, VARIABLES)?;
     let answer = run.play("scale.yml", &[])?;
     ensure!(answer.code == 2 && answer.out.contains("Cluster[books] not exist"), "{answer:?}");
     run.lab.on("h1", "test ! -e /var/lib/kubeon && test ! -e /etc/kubernetes").map(|_| ())
 }
 
-fn created(run: &PlaybookRun) -> Result<()> {
+fn create(run: &PlaybookRun) -> Result<()> {
     run.succeeds("precheck.yml", &[])?;
     let out = run.succeeds("cluster.yml", &[])?;
     ensure!(
@@ -128,7 +128,7 @@ fn created(run: &PlaybookRun) -> Result<()> {
     );
     ensure!(out.contains("changed=1"), "{out}");
     run.lab.must(&["use", "books"])?;
-    run.are_ready(&["master01"])?;
+    run.wait_nodes_ready(&["master01"])?;
     let pinned = fs::read_to_string(run.lab.file("known_hosts/books"))?;
     let of_host = pinned.lines().filter(|line| line.starts_with(&run.lab.addresses[0])).count();
     ensure!(of_host == 1, "Ansible and kubeon must share one pinned key\n{pinned}");
@@ -137,21 +137,21 @@ fn created(run: &PlaybookRun) -> Result<()> {
     Ok(())
 }
 
-fn grown(run: &PlaybookRun) -> Result<()> {
-    run.inventory(true, VARIABLES)?;
+fn add_worker(run: &PlaybookRun) -> Result<()> {
+    run.write_inventory(true, VARIABLES)?;
     run.succeeds("scale.yml", &["--limit=worker01"])?;
-    run.are_ready(&["master01", "worker01"])
+    run.wait_nodes_ready(&["master01", "worker01"])
 }
 
-fn shrunk(run: &PlaybookRun) -> Result<()> {
+fn remove_worker(run: &PlaybookRun) -> Result<()> {
     run.succeeds("ping.yml", &[])?;
     let answer = run.play("remove-node.yml", &["-e", "node=worker01"])?;
     ensure!(answer.code == 2 && answer.out.contains("not confirmed"), "{answer:?}");
     run.succeeds("remove-node.yml", &["-e", "node=worker01", "-e", "skip_confirmation=true"])?;
-    run.are_ready(&["master01"])
+    run.wait_nodes_ready(&["master01"])
 }
 
-fn destroyed(run: &PlaybookRun) -> Result<()> {
+fn reset(run: &PlaybookRun) -> Result<()> {
     let answer = run.play("reset.yml", &[])?;
     ensure!(answer.code == 2 && answer.out.contains("not confirmed"), "{answer:?}");
     run.succeeds("reset.yml", &["-e", "reset_confirmation=yes"])?;

@@ -1,4 +1,4 @@
-//! Invalid input with real hosts: one clear error before the first change.
+//! Invalid input with real hosts: `kubeon` reports one clear error before the first change.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,18 +9,18 @@ use kubeon_e2e::lab::TestLab;
 use kubeon_e2e::program::{Answer, must};
 use kubeon_e2e::running::Running;
 
-/// Checks a refusal: exit code 2, an empty standard output, and these words in the error.
-fn refused(what: &str, answer: &Answer, words: &[&str]) -> Result<()> {
+/// Checks a refusal: exit code 2, an empty standard output, and these texts in the error.
+fn check_refused(what: &str, answer: &Answer, texts: &[&str]) -> Result<()> {
     ensure!(answer.code == 2 && answer.out.is_empty(), "{what}: {answer:?}");
     ensure!(answer.err.contains("error: "), "{what}: {}", answer.err);
-    for word in words {
-        ensure!(answer.err.contains(word), "{what}: {word:?} is missing in\n{}", answer.err);
+    for text in texts {
+        ensure!(answer.err.contains(text), "{what}: {text:?} is missing in\n{}", answer.err);
     }
     Ok(())
 }
 
 /// Checks that no host has files of kubeon.
-fn untouched(lab: &TestLab, hosts: &[&str]) -> Result<()> {
+fn check_unchanged(lab: &TestLab, hosts: &[&str]) -> Result<()> {
     for host in hosts {
         lab.on(host, "test ! -e /var/lib/kubeon && test ! -e /etc/kubernetes")
             .with_context(|| format!("{host} was changed"))?;
@@ -34,19 +34,19 @@ fn with<'a>(mut arguments: Vec<&'a str>, more: &[&'a str]) -> Vec<&'a str> {
 }
 
 #[test]
-fn what_does_not_fit_is_refused_before_the_first_effect() -> Result<()> {
+fn invalid_input_is_refused_before_the_first_change() -> Result<()> {
     let lab = TestLab::up("e2e-refuse", 3)?;
-    logins(&lab)?;
+    invalid_logins(&lab)?;
     damaged_bundle(&lab)?;
-    untouched(&lab, &["h1", "h2", "h3"])?;
-    a_dead_worker(&lab)?;
-    another_cluster(&lab)?;
-    a_healthy_cluster_is_left_alone(&lab)?;
-    half_a_state_file(&lab)?;
-    a_changed_host_key(&lab)
+    check_unchanged(&lab, &["h1", "h2", "h3"])?;
+    dead_worker(&lab)?;
+    host_of_another_cluster(&lab)?;
+    up_to_date_cluster_is_not_changed(&lab)?;
+    truncated_state_file(&lab)?;
+    changed_host_key(&lab)
 }
 
-fn logins(lab: &TestLab) -> Result<()> {
+fn invalid_logins(lab: &TestLab) -> Result<()> {
     let create = lab.create("refuse", 1);
     let (wrong, password) = (lab.file("wrong-key"), lab.file("password"));
     let (wrong, at_password) = (text(&wrong), format!("@{}", password.display()));
@@ -62,8 +62,8 @@ fn logins(lab: &TestLab) -> Result<()> {
         ),
         ("a closed port", &["--default-port", "2222"], &["2222", "connection refused"]),
     ];
-    for (what, flags, words) in cases {
-        refused(what, &lab.kubeon(&with(create.clone(), flags))?, words)?;
+    for (what, flags, texts) in cases {
+        check_refused(what, &lab.kubeon(&with(create.clone(), flags))?, texts)?;
     }
     Ok(())
 }
@@ -71,7 +71,7 @@ fn logins(lab: &TestLab) -> Result<()> {
 /// Flips one bit of one part of the bundle.
 fn damaged_bundle(lab: &TestLab) -> Result<()> {
     let listed: serde_json::Value = serde_json::from_str(&lab.must(&["bundle", "ls", "-o", "json"])?)?;
-    let bundles = listed.as_array().context("a list")?;
+    let bundles = listed.as_array().context("no list")?;
     let found = bundles.iter().find(|bundle| bundle["version"] == kubeon_e2e::lab::VERSION);
     let original =
         PathBuf::from(found.and_then(|bundle| bundle["folder"].as_str()).context("the bundle is not built")?);
@@ -82,7 +82,7 @@ fn damaged_bundle(lab: &TestLab) -> Result<()> {
     flip_a_bit(&largest(&copy.join("blobs/sha256"))?)?;
     let environment = [("KUBEON_BUNDLES", text(&folder))];
     let answer = lab.kubeon_with(&lab.create("refuse", 1), &environment)?;
-    refused("a flipped bit", &answer, &["is damaged", "SHA-256", "kubeon bundle build"])?;
+    check_refused("a flipped bit", &answer, &["is damaged", "SHA-256", "kubeon bundle build"])?;
     Ok(fs::remove_dir_all(&folder)?)
 }
 
@@ -99,49 +99,49 @@ fn flip_a_bit(file: &Path) -> Result<()> {
     Ok(fs::write(file, bytes)?)
 }
 
-/// `create` names a dead worker at once and offers to continue without it. During `create`, a second command
-/// is refused. The user is not root.
-fn a_dead_worker(lab: &TestLab) -> Result<()> {
+/// `create` reports a dead worker within the time limit and offers to continue without it. During `create`, a
+/// second command is refused. The user is not root.
+fn dead_worker(lab: &TestLab) -> Result<()> {
     lab.host("kill", "h3")?;
     let user = ["--default-user", "admin"];
     let create = with(lab.create("refuse", 1), &user);
     let start = Instant::now();
     let answer = lab.kubeon(&create)?;
-    refused("a dead worker", &answer, &[&lab.addresses[2], "--without"])?;
-    ensure!(start.elapsed() < Duration::from_secs(30), "named after {:?}", start.elapsed());
-    untouched(lab, &["h1", "h2"])?;
+    check_refused("a dead worker", &answer, &[&lab.addresses[2], "--without"])?;
+    ensure!(start.elapsed() < Duration::from_secs(30), "reported after {:?}", start.elapsed());
+    check_unchanged(lab, &["h1", "h2"])?;
     let create = with(create, &["--without", &lab.addresses[2]]);
-    let mut first = Running::begin(lab, &create)?;
+    let mut first = Running::start(lab, &create)?;
     let (lock, holder) = (lab.file("lock/refuse"), format!("\"pid\":{},", first.pid()));
-    first.until("it has the lock", Duration::from_secs(30), |_| {
+    first.until("create has the lock", Duration::from_secs(30), |_| {
         fs::read_to_string(&lock).is_ok_and(|text| text.contains(&holder))
     })?;
     let second = lab.kubeon(&create)?;
     first.ensure_running()?;
     let locked = format!("refuse is locked by \"kubeon create\" (pid {} on ", first.pid());
-    refused("a second create", &second, &[&locked])?;
-    let created = first.end(Duration::from_secs(300))?;
+    check_refused("a second create", &second, &[&locked])?;
+    let created = first.wait(Duration::from_secs(300))?;
     ensure!(created.code == 0, "create without the dead worker failed: {created:?}");
     for host in ["h1", "h2"] {
         let logins =
             lab.on(host, "journalctl -q --no-pager _COMM=sshd | grep -c 'Accepted .* for admin '")?;
         ensure!(
             (1..=3).contains(&logins.trim().parse::<u32>()?),
-            "{host} saw {logins} logins of three commands"
+            "{host} had {logins} logins of three commands"
         );
     }
     lab.host("start", "h3")
 }
 
-fn another_cluster(lab: &TestLab) -> Result<()> {
-    let taken = ["create", "other", kubeon_e2e::lab::VERSION, "-m", &lab.addresses[1]];
-    refused("a host of another cluster", &lab.kubeon(&taken)?, &[&lab.addresses[1], "refuse"])
+fn host_of_another_cluster(lab: &TestLab) -> Result<()> {
+    let create = ["create", "other", kubeon_e2e::lab::VERSION, "-m", &lab.addresses[1]];
+    check_refused("a host of another cluster", &lab.kubeon(&create)?, &[&lab.addresses[1], "refuse"])
 }
 
-/// Repeating `create` writes no file.
-fn a_healthy_cluster_is_left_alone(lab: &TestLab) -> Result<()> {
+/// A repeated `create` writes no file.
+fn up_to_date_cluster_is_not_changed(lab: &TestLab) -> Result<()> {
     lab.must(&lab.create("refuse", 1))?;
-    lab.settled("refuse", Duration::from_secs(60))?;
+    lab.wait_up_to_date("refuse", Duration::from_secs(60))?;
     for host in ["h1", "h2", "h3"] {
         lab.on(host, "touch /run/mark")?;
     }
@@ -149,30 +149,30 @@ fn a_healthy_cluster_is_left_alone(lab: &TestLab) -> Result<()> {
     for host in ["h1", "h2", "h3"] {
         let find = "find /etc /usr /opt /var/lib/kubeon /var/lib/kubelet/config.yaml -newer /run/mark";
         let written = lab.on(host, find)?;
-        ensure!(written.trim().is_empty(), "a healthy {host} was written to: {written}");
+        ensure!(written.trim().is_empty(), "files on {host} were written: {written}");
     }
     Ok(())
 }
 
-fn half_a_state_file(lab: &TestLab) -> Result<()> {
+fn truncated_state_file(lab: &TestLab) -> Result<()> {
     let path = lab.file("refuse.json");
-    let whole = fs::read(&path).context("the state file")?;
-    let half = &whole[..whole.len() / 2];
+    let complete = fs::read(&path).context("cannot read the state file")?;
+    let half = &complete[..complete.len() / 2];
     fs::write(&path, half)?;
     let answer = lab.kubeon(&["plan", "refuse"])?;
-    ensure!(answer.code != 0 && answer.err.contains(text(&path)), "half a state file: {answer:?}");
+    ensure!(answer.code != 0 && answer.err.contains(text(&path)), "truncated state file: {answer:?}");
     ensure!(fs::read(&path)? == half, "an unreadable state file must not be replaced");
-    Ok(fs::write(&path, whole)?)
+    Ok(fs::write(&path, complete)?)
 }
 
 /// The lab reads the key from a host's disk, so the host gets a key at another path.
-fn a_changed_host_key(lab: &TestLab) -> Result<()> {
+fn changed_host_key(lab: &TestLab) -> Result<()> {
     let other = "ssh-keygen -q -t ed25519 -N '' -f /root/other && \
                  sed -i '/^HostKey/d' /etc/ssh/sshd_config /etc/ssh/sshd_config.d/*; \
                  echo 'HostKey /root/other' >>/etc/ssh/sshd_config && systemctl restart ssh";
     lab.on("h2", other)?;
     let answer = lab.kubeon(&["create", "refuse"])?;
-    refused("a changed host key", &answer, &[&lab.addresses[1], "host key"])
+    check_refused("a changed host key", &answer, &[&lab.addresses[1], "host key"])
 }
 
 fn text(path: &Path) -> &str {

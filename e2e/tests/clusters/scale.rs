@@ -16,18 +16,18 @@ const MINUTE: Duration = Duration::from_secs(60);
 #[test]
 fn a_worker_is_added_removed_and_added_again() -> Result<()> {
     let lab = TestLab::up("e2e-scale", 3)?;
-    checked(&lab)?;
-    held(&lab)?;
-    lab.settled(CLUSTER, MINUTE)?;
+    check_prechecks(&lab)?;
+    create_with_hold(&lab)?;
+    lab.wait_up_to_date(CLUSTER, MINUTE)?;
     let start = Instant::now();
-    added(&lab)?;
+    add_worker(&lab)?;
     print_time("a worker added", start);
-    budget(&lab)?;
-    removed(&lab)?;
-    added(&lab)?;
+    budget_blocks_removal(&lab)?;
+    complete_removal(&lab)?;
+    add_worker(&lab)?;
     print_time("a worker added, removed and added again", start);
-    lost(&lab)?;
-    destroyed(&lab)
+    remove_dead_worker(&lab)?;
+    destroy(&lab)
 }
 
 #[allow(clippy::print_stderr, reason = "prints measured times")]
@@ -42,7 +42,7 @@ fn nodes(lab: &TestLab) -> Result<Vec<String>> {
 }
 
 /// The report contains every host and check. A port in use blocks `create` until the check is ignored.
-fn checked(lab: &TestLab) -> Result<()> {
+fn check_prechecks(lab: &TestLab) -> Result<()> {
     let hosts = ["-m", &lab.addresses[0], "-w", &lab.addresses[1]];
     let precheck = |more: &[&str]| lab.kubeon(&[&["precheck"], &hosts[..], &["-o", "json"], more].concat());
     let report: Value = serde_json::from_str(&precheck(&[])?.out)?;
@@ -54,23 +54,23 @@ fn checked(lab: &TestLab) -> Result<()> {
         .and_then(|checks| checks.iter().find(|check| check["check"] == "peers"));
     ensure!(peers.is_some_and(|peers| peers["found"] == "1 of 1 answer"), "{peers:?}");
     lab.on("h2", "systemd-run --quiet --unit=squatter /usr/sbin/sshd -D -p 10250")?;
-    eventually("the port is taken", MINUTE, || {
+    eventually("the port is in use", MINUTE, || {
         lab.on("h2", "grep -q ':280A .* 0A' /proc/net/tcp /proc/net/tcp6").map(drop)
     })?;
     let refused = precheck(&[])?;
-    let words =
+    let cause =
         format!("[precheck] failed with:\n {} : another program listens on port 10250", lab.addresses[1]);
-    ensure!(refused.code == 2 && refused.err.contains(&words), "{refused:?}");
+    ensure!(refused.code == 2 && refused.err.contains(&cause), "{refused:?}");
     ensure!(precheck(&["--ignore", "ports"])?.code == 0, "the check must be ignorable");
     let create = [&["create", CLUSTER, VERSION], &hosts[..]].concat();
     let refused = lab.kubeon(&create)?;
-    ensure!(refused.code == 2 && refused.err.contains(&words), "{refused:?}");
+    ensure!(refused.code == 2 && refused.err.contains(&cause), "{refused:?}");
     lab.on("h2", "systemctl stop squatter; systemctl reset-failed squatter 2>/dev/null; true")?;
     lab.is_bare("h1")
 }
 
 /// A program runs `create --hold` and reads JSON events. No host is changed before the program confirms.
-fn held(lab: &TestLab) -> Result<()> {
+fn create_with_hold(lab: &TestLab) -> Result<()> {
     let mut child = Command::new(folder().join("kubeon"))
         .args(["create", CLUSTER, VERSION, "-m", &lab.addresses[0], "-w", &lab.addresses[1]])
         .args(["--progress", "json", "--hold"])
@@ -79,10 +79,10 @@ fn held(lab: &TestLab) -> Result<()> {
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()?;
-    let mut lines = BufReader::new(child.stderr.take().context("standard error")?).lines();
+    let mut lines = BufReader::new(child.stderr.take().context("no standard error")?).lines();
     let mut events: Vec<Value> = Vec::new();
     loop {
-        let Some(line) = lines.next() else { bail!("ended before it was saved: {events:?}") };
+        let Some(line) = lines.next() else { bail!("create ended before the event `saved`: {events:?}") };
         events.push(serde_json::from_str(&line?)?);
         if events.last().is_some_and(|line| line["event"] == "saved") {
             break;
@@ -99,13 +99,13 @@ fn held(lab: &TestLab) -> Result<()> {
         exported.status.success() && exported.stdout.len() > 1000,
         "state export must work while create waits"
     );
-    child.stdin.take().context("standard input")?.write_all(b"go\n")?;
+    child.stdin.take().context("no standard input")?.write_all(b"go\n")?;
     for line in lines {
         let line = line?;
         events.push(serde_json::from_str(&line).with_context(|| format!("not JSON: {line}"))?);
     }
     let mut out = String::new();
-    child.stdout.take().context("standard output")?.read_to_string(&mut out)?;
+    child.stdout.take().context("no standard output")?.read_to_string(&mut out)?;
     ensure!(child.wait()?.success(), "{events:?}");
     let count = |event: &str| events.iter().filter(|line| line["event"] == event).count();
     ensure!(count("saved") == 1 && count("precheck") == 1 && count("end") == 1, "{events:?}");
@@ -117,40 +117,40 @@ fn held(lab: &TestLab) -> Result<()> {
 }
 
 /// `addon` executes exactly the steps of `--dry-run`, and a pod runs on the new worker.
-fn added(lab: &TestLab) -> Result<()> {
+fn add_worker(lab: &TestLab) -> Result<()> {
     let worker = lab.addresses[2].as_str();
     let plan: Value =
         serde_json::from_str(&lab.must(&["addon", CLUSTER, "-w", worker, "--dry-run", "-o", "json"])?)?;
-    let planned: Vec<&str> =
-        plan["steps"].as_array().context("steps")?.iter().filter_map(|step| step["title"].as_str()).collect();
+    let planned: Vec<&str> = plan["steps"]
+        .as_array()
+        .context("no steps")?
+        .iter()
+        .filter_map(|step| step["title"].as_str())
+        .collect();
     let answer = lab.kubeon(&["addon", CLUSTER, "-w", worker, "--progress", "json"])?;
     ensure!(answer.code == 0, "{answer:?}");
     let lines: Vec<Value> = answer.err.lines().map(serde_json::from_str).collect::<Result<_, _>>()?;
-    let mut done: Vec<&str> = lines
+    let mut finished: Vec<&str> = lines
         .iter()
         .filter(|line| line["event"] == "finished")
         .filter_map(|line| line["step"].as_str())
         .collect();
     let mut wanted = planned.clone();
-    done.sort_unstable();
+    finished.sort_unstable();
     wanted.sort_unstable();
-    ensure!(done == wanted, "planned {wanted:?}, done {done:?}");
-    let elsewhere = lines.iter().filter(|line| line["event"] == "started" && line["name"] == "h2");
-    let elsewhere: Vec<_> = elsewhere.filter_map(|line| line["step"].as_str()).collect();
-    ensure!(
-        elsewhere == ["write hosts entries"],
-        "the other worker must only get the hosts entry: {elsewhere:?}"
-    );
+    ensure!(finished == wanted, "planned {wanted:?}, finished {finished:?}");
+    let on_h2 = lines.iter().filter(|line| line["event"] == "started" && line["name"] == "h2");
+    let on_h2: Vec<_> = on_h2.filter_map(|line| line["step"].as_str()).collect();
+    ensure!(on_h2.is_empty(), "a new worker must not change the other worker: {on_h2:?}");
     ensure!(nodes(lab)? == ["h1 True", "h2 True", "h3 True"], "{:?}", nodes(lab)?);
-    lab.on("h1", "getent hosts h3")?;
     let again = lab.kubeon(&["addon", CLUSTER, "-w", worker])?;
     ensure!(again.code == 2 && again.err.contains("Cluster ip is duplicate"), "{again:?}");
     lab.load_client(CLUSTER)?;
-    pods(lab)
+    create_deployment(lab)
 }
 
 /// Creates a Deployment with a pod on h3.
-fn pods(lab: &TestLab) -> Result<()> {
+fn create_deployment(lab: &TestLab) -> Result<()> {
     let labels = json!({ "app": "hello" });
     lab.apply(CLUSTER, &json!({ "apiVersion": "apps/v1", "kind": "Deployment", "metadata": { "name": "hello" }, "spec": {
         "replicas": 2, "selector": { "matchLabels": labels },
@@ -165,20 +165,20 @@ fn pods(lab: &TestLab) -> Result<()> {
     lab.kubectl(CLUSTER, &["rollout", "restart", "deployment/hello"])?;
     lab.kubectl(CLUSTER, &["rollout", "status", "deployment/hello", "--timeout=120s"])?;
     eventually("a pod runs on the new worker", MINUTE, || {
-        let hosts = placed(lab)?;
+        let hosts = hosts_of_pods(lab)?;
         ensure!(hosts.contains("h3"), "{hosts}");
         Ok(())
     })
 }
 
-fn placed(lab: &TestLab) -> Result<String> {
+fn hosts_of_pods(lab: &TestLab) -> Result<String> {
     lab.kubectl(CLUSTER, &["get", "pods", "-l", "app=hello", "-o", "jsonpath={.items[*].spec.nodeName}"])
 }
 
 /// A disruption budget that allows no eviction blocks the removal, and the error names it with its pod.
-fn budget(lab: &TestLab) -> Result<()> {
-    let asked = lab.kubeon(&["delon", CLUSTER, "name=h3"])?;
-    ensure!(asked.code == 2 && asked.err.contains("not confirmed"), "{asked:?}");
+fn budget_blocks_removal(lab: &TestLab) -> Result<()> {
+    let unconfirmed = lab.kubeon(&["delon", CLUSTER, "name=h3"])?;
+    ensure!(unconfirmed.code == 2 && unconfirmed.err.contains("not confirmed"), "{unconfirmed:?}");
     let master = lab.kubeon(&["delon", CLUSTER, "name=h1", "--yes"])?;
     ensure!(master.code == 2 && master.err.contains("no master exists after delete"), "{master:?}");
     lab.apply(
@@ -187,47 +187,48 @@ fn budget(lab: &TestLab) -> Result<()> {
         "metadata": { "name": "keep" },
         "spec": { "minAvailable": 2, "selector": { "matchLabels": { "app": "hello" } } } }),
     )?;
-    eventually("the budget is counted", MINUTE, || {
-        let seen = lab.kubectl(CLUSTER, &["get", "pdb", "keep", "-o", "jsonpath={.status.expectedPods}"])?;
-        ensure!(seen == "2", "{seen}");
+    eventually("the budget counts its pods", MINUTE, || {
+        let expected =
+            lab.kubectl(CLUSTER, &["get", "pdb", "keep", "-o", "jsonpath={.status.expectedPods}"])?;
+        ensure!(expected == "2", "{expected}");
         Ok(())
     })?;
     let refused = lab.kubeon(&["delon", CLUSTER, "name=h3", "--yes", "--drain-timeout", "5"])?;
     ensure!(refused.code == 1, "{refused:?}");
-    for words in
+    for text in
         ["node h3 is not empty: pod default/hello-", "disruption budget", "keep", "kubeon create scale"]
     {
-        ensure!(refused.err.contains(words), "{words:?} is missing in {}", refused.err);
+        ensure!(refused.err.contains(text), "{text:?} is missing in {}", refused.err);
     }
     ensure!(nodes(lab)?.len() == 3, "the node must stay while its pods run");
     lab.kubectl(CLUSTER, &["delete", "pdb", "keep"]).map(drop)
 }
 
 /// `create` without arguments completes the removal, and no leftovers of the worker exist.
-fn removed(lab: &TestLab) -> Result<()> {
+fn complete_removal(lab: &TestLab) -> Result<()> {
     let start = Instant::now();
     lab.must(&["create", CLUSTER])?;
     print_time("a worker removed", start);
     ensure!(nodes(lab)? == ["h1 True", "h2 True"], "{:?}", nodes(lab)?);
     lab.is_bare("h3")?;
-    let known = lab.on("h1", "grep -cw h3 /etc/hosts; true")?;
-    ensure!(known.trim() == "0", "h1 still has the name in /etc/hosts: {known}");
-    eventually("the pods run on the worker that stays", MINUTE, || {
+    let count = lab.on("h1", "grep -cw h3 /etc/hosts; true")?;
+    ensure!(count.trim() == "0", "h1 still has the name in /etc/hosts: {count}");
+    eventually("the pods run on the remaining worker", MINUTE, || {
         lab.kubectl(CLUSTER, &["rollout", "status", "deployment/hello", "--timeout=30s"])?;
-        let hosts = placed(lab)?;
+        let hosts = hosts_of_pods(lab)?;
         ensure!(!hosts.contains("h3"), "{hosts}");
         Ok(())
     })?;
-    lab.settled(CLUSTER, MINUTE)
+    lab.wait_up_to_date(CLUSTER, MINUTE)
 }
 
 /// A worker without power is named in the error, and is removed with `--without`.
-fn lost(lab: &TestLab) -> Result<()> {
+fn remove_dead_worker(lab: &TestLab) -> Result<()> {
     lab.host("kill", "h3")?;
     let refused = lab.kubeon(&["delon", CLUSTER, "h3", "--yes"])?;
     ensure!(refused.code == 2, "{refused:?}");
-    for words in [lab.addresses[2].as_str(), "remove it from the cluster without a reset: --without"] {
-        ensure!(refused.err.contains(words), "{words:?} is missing in {}", refused.err);
+    for text in [lab.addresses[2].as_str(), "remove it from the cluster without a reset: --without"] {
+        ensure!(refused.err.contains(text), "{text:?} is missing in {}", refused.err);
     }
     let is_unknown = || -> Result<()> {
         ensure!(nodes(lab)?.iter().any(|node| node == "h3 Unknown"), "{:?}", nodes(lab)?);
@@ -236,10 +237,10 @@ fn lost(lab: &TestLab) -> Result<()> {
     eventually("the node of h3 is Unknown", MINUTE * 2, is_unknown)?;
     lab.must(&["delon", CLUSTER, "h3", "--yes", "--without", &lab.addresses[2]])?;
     ensure!(nodes(lab)? == ["h1 True", "h2 True"], "{:?}", nodes(lab)?);
-    lab.settled(CLUSTER, MINUTE)
+    lab.wait_up_to_date(CLUSTER, MINUTE)
 }
 
-fn destroyed(lab: &TestLab) -> Result<()> {
+fn destroy(lab: &TestLab) -> Result<()> {
     lab.must(&["destroy", CLUSTER, "--yes"])?;
     lab.is_bare("h1")?;
     lab.is_bare("h2")

@@ -8,6 +8,7 @@ use kubeon_api::HostName;
 use kubeon_wire::{Category, StepFailure};
 use serde_json::Value;
 
+use super::progress::SeenStates;
 use crate::api::{Api, WatchEvent};
 use crate::job::Job;
 
@@ -62,13 +63,18 @@ pub(super) fn watch(
     query: &str,
     awaited: &mut dyn Awaited,
 ) -> Result<(), StepFailure> {
-    let mut watched = false;
+    let (mut watched, mut progress) = (false, SeenStates::default());
     loop {
         let time = job.left().min(WATCH_TIMEOUT);
         let mut last = None;
         if !time.is_zero() {
             awaited.begin();
-            match api.watch(path, query, time, &mut |event| awaited.observe(event)) {
+            let mut observe = |event: &WatchEvent| {
+                let met = awaited.observe(event);
+                progress.observe(job, &awaited.missing());
+                met
+            };
+            match api.watch(path, query, time, &mut observe) {
                 Ok(true) => return Ok(()),
                 Ok(false) => watched = true,
                 Err(why) => last = Some(why),

@@ -2,6 +2,7 @@
 
 mod cluster;
 mod dns;
+mod progress;
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpStream, UdpSocket};
@@ -10,17 +11,21 @@ use std::time::Duration;
 
 use kubeon_wire::{Check, StepFailure};
 
+use crate::durable::read_text;
 use crate::failure::plain;
 use crate::https::Https;
 use crate::job::Job;
 use crate::root::Root;
+use progress::SeenStates;
 
 /// The interval between two checks of something on this host.
 const LOCAL_INTERVAL: Duration = Duration::from_millis(40);
 /// The interval between two checks of something on another host.
 const REMOTE_INTERVAL: Duration = Duration::from_millis(200);
-/// The time limit of one check.
+/// The time limit of one connection.
 const CHECK_TIMEOUT: Duration = Duration::from_secs(2);
+/// The time limit of one HTTPS request. A slow host needs some seconds for `/readyz`.
+const HTTPS_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Waits until all checks pass, one after the other. `healthy` is called between two checks; its error ends
 /// the wait early.
@@ -74,6 +79,7 @@ fn wait_for_one(
             let query = dns::Query::new(name)?;
             until(job, REMOTE_INTERVAL, healthy, &mut || query.ask(SocketAddrV4::new(*server, 53)))
         }
+        Check::DnsUpstream { server, resolv_conf } => upstream(job, *server, resolv_conf, healthy),
         Check::Reachable { addresses, port } => addresses.iter().try_for_each(|address| {
             let place = SocketAddrV4::new(address.ip(), *port);
             until(job, REMOTE_INTERVAL, healthy, &mut || {
@@ -83,6 +89,26 @@ fn wait_for_one(
     }
 }
 
+/// Waits until the cluster's DNS server resolves names outside of the cluster as the name servers of this host do.
+fn upstream(
+    job: &Job<'_>,
+    server: Ipv4Addr,
+    resolv_conf: &str,
+    healthy: &dyn Fn() -> Result<(), StepFailure>,
+) -> Result<(), StepFailure> {
+    let text = read_text(&job.host.root.given(resolv_conf)?)?.unwrap_or_default();
+    let (query, servers) = (dns::Query::root(), dns::name_servers(&text));
+    let mut found = dns::Upstream::Answers;
+    until(job, REMOTE_INTERVAL, healthy, &mut || {
+        found = query.ask_through(SocketAddrV4::new(server, 53), &servers)?;
+        Ok(())
+    })?;
+    if found == dns::Upstream::Silent {
+        job.note(format!("no name server in {resolv_conf} answers: only names of the cluster are resolved"));
+    }
+    Ok(())
+}
+
 /// Repeats `check` until it passes, the deadline is reached, or `healthy` returns an error.
 fn until(
     job: &Job<'_>,
@@ -90,8 +116,10 @@ fn until(
     healthy: &dyn Fn() -> Result<(), StepFailure>,
     check: &mut dyn FnMut() -> Result<(), String>,
 ) -> Result<(), StepFailure> {
+    let mut progress = SeenStates::default();
     loop {
         let Err(seen) = check() else { return Ok(()) };
+        progress.observe(job, &seen);
         healthy()?;
         job.pause(interval, || seen.clone())?;
     }
@@ -114,7 +142,7 @@ fn open(root: &Root, files: [Option<&String>; 3]) -> Result<Https, StepFailure> 
 }
 
 fn ask(https: &Https, url: &str) -> Result<(), String> {
-    match https.get(url, CHECK_TIMEOUT) {
+    match https.get(url, HTTPS_TIMEOUT) {
         Ok(answer) if answer.status == 200 => Ok(()),
         Ok(answer) => Err(format!("{url} answers {}{}", answer.status, trouble(&answer.body))),
         Err(why) => Err(format!("{url} does not answer: {why}")),

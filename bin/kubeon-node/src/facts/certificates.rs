@@ -4,8 +4,8 @@ use std::fs;
 use std::path::Path;
 
 use kubeon_wire::{CertificateFact, KubeletFacts, StepFailure};
-use x509_parser::pem::Pem;
 
+use crate::certificate;
 use crate::failure::Doing;
 use crate::paths;
 use crate::root::Root;
@@ -18,7 +18,7 @@ const DEPTH: usize = 4;
 ///
 /// # Errors
 /// If a folder cannot be read.
-pub(super) fn all(root: &Root) -> Result<Vec<CertificateFact>, StepFailure> {
+pub(crate) fn all(root: &Root) -> Result<Vec<CertificateFact>, StepFailure> {
     let mut found = Vec::new();
     walk(&root.at(paths::PKI), paths::PKI, DEPTH, &mut found)?;
     found.sort_by(|a, b| a.path.cmp(&b.path));
@@ -27,9 +27,18 @@ pub(super) fn all(root: &Root) -> Result<Vec<CertificateFact>, StepFailure> {
 
 /// The client certificates of the kubelet.
 #[must_use]
-pub(super) fn kubelet(root: &Root) -> KubeletFacts {
+pub(crate) fn kubelet(root: &Root) -> KubeletFacts {
     let at = |path: &str| first_certificate(&root.at(path), path.to_owned());
     KubeletFacts { bootstrap: at(paths::KUBELET_BOOTSTRAP), own: at(paths::KUBELET_OWN) }
+}
+
+/// The common name of the first certificate in a text.
+#[must_use]
+pub(crate) fn common_name(text: &str) -> Option<String> {
+    certificate::with_first(text.as_bytes(), |found| {
+        let mut names = found.subject().iter_common_name();
+        names.next().and_then(|name| name.as_str().ok()).map(str::to_owned)
+    })?
 }
 
 fn walk(
@@ -58,9 +67,9 @@ fn walk(
 /// The first certificate in a file, which may also contain the key; `None` if there is none.
 fn first_certificate(place: &Path, path: String) -> Option<CertificateFact> {
     let text = fs::read(place).ok()?;
-    let pem = Pem::iter_from_buffer(&text).map_while(Result::ok).find(|pem| pem.label == "CERTIFICATE")?;
-    let certificate = pem.parse_x509().ok()?;
-    let validity = certificate.validity();
-    let (not_before, not_after) = (validity.not_before.timestamp(), validity.not_after.timestamp());
-    Some(CertificateFact { path, not_before, not_after })
+    certificate::with_first(&text, |found| {
+        let validity = found.validity();
+        let (not_before, not_after) = (validity.not_before.timestamp(), validity.not_after.timestamp());
+        CertificateFact { path, not_before, not_after }
+    })
 }

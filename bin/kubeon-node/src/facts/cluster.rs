@@ -15,12 +15,12 @@ use crate::https::{Https, Method, NoAnswer};
 use crate::paths;
 use crate::root::Root;
 
-/// The time limit for one answer.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
+/// The time limit for one answer. On a slow host `/readyz` takes some seconds.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 /// The time limit for listing all nodes: thousands of nodes are some tens of MiB.
-const NODES_TIMEOUT: Duration = Duration::from_secs(7);
+const NODES_TIMEOUT: Duration = Duration::from_secs(30);
 /// The time limit of [`read`].
-pub(super) const BOUND: Duration = Duration::from_secs(10);
+pub(super) const BOUND: Duration = Duration::from_secs(45);
 /// Nodes in one answer, to limit its size.
 const PAGE: usize = 500;
 
@@ -41,7 +41,11 @@ pub(super) fn read(host: &HostSystem) -> Option<ClusterFacts> {
 fn api(host: &HostSystem) -> ClusterFacts {
     let unknown = ClusterFacts::default();
     let Ok(api) = Api::local(host) else { return unknown };
-    let Ok(ready) = api.get("/readyz", ANSWER_TIMEOUT) else { return unknown };
+    let ready = match api.ask("/readyz", ANSWER_TIMEOUT) {
+        Ok(ready) => ready,
+        Err(NoAnswer::NoServer(_)) => return unknown,
+        Err(NoAnswer::Unknown(_)) => return ClusterFacts { api_unknown: true, ..unknown },
+    };
     let version =
         json(&api, "/version", ANSWER_TIMEOUT).and_then(|info| version(info["gitVersion"].as_str()?));
     ClusterFacts { api_ready: ready.status == 200, version, nodes: nodes(&api), ..unknown }
@@ -53,7 +57,7 @@ fn json(api: &Api, path: &str, timeout: Duration) -> Option<Value> {
 }
 
 /// All nodes by name, read page by page; `None` if a page does not arrive in time.
-fn nodes(api: &Api) -> Option<BTreeMap<String, NodeFact>> {
+pub(crate) fn nodes(api: &Api) -> Option<BTreeMap<String, NodeFact>> {
     let end = Instant::now() + NODES_TIMEOUT;
     let (mut nodes, mut next) = (BTreeMap::new(), String::new());
     loop {

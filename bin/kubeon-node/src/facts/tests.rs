@@ -81,8 +81,9 @@ fn an_api_server_that_hangs_does_not_delay_the_facts() {
     let start = Instant::now();
     let facts = collect(&Arc::new(host)).unwrap();
     assert_eq!(facts.journal[0].state, ResultState::UpToDate, "assumed up to date");
-    assert!(!facts.cluster.unwrap_or_default().api_ready);
-    assert!(start.elapsed() < Duration::from_secs(6), "{:?}", start.elapsed());
+    let cluster = facts.cluster.unwrap();
+    assert!(!cluster.api_ready && cluster.api_unknown, "a server that does not answer may be ready");
+    assert!(start.elapsed() < Duration::from_secs(15), "{:?}", start.elapsed());
 }
 
 #[test]
@@ -241,7 +242,8 @@ fn a_check_that_hangs_is_reported_and_plans_no_step() {
     let root = &bench.host.root;
     let mark = journal::Mark::Unit { name: "x.service".into(), sha256: String::new(), watches: Vec::new() };
     journal::remember(root, &Entry { id: "h1/x".into(), digest: "d".into(), marks: vec![mark] }).unwrap();
-    let facts = collect(&Arc::new(HostSystem::with_services(root.clone(), Box::new(Hangs)))).unwrap();
+    let host = Arc::new(HostSystem::with_services(root.clone(), Box::new(Hangs)));
+    let facts = collect_within(&host, Duration::from_millis(300)).unwrap();
     assert_eq!(facts.journal[0].state, ResultState::UpToDate);
     assert!(facts.unchecked[0].contains("could not check its 1 steps"), "{:?}", facts.unchecked);
 }

@@ -1,27 +1,26 @@
 //! Kernel modules, kernel parameters and swap: applies them now and for every boot.
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::path::PathBuf;
 
 use kubeon_process::ProgramError;
 use kubeon_wire::{Category, StepFailure};
 
 use super::swap;
 use crate::command::{run as run_program, step_failure};
-use crate::durable::{read_text, sha256, write_if_different};
-use crate::failure::{failed, of, plain};
+use crate::durable::{sha256, write_if_different};
+use crate::failure::of;
 use crate::job::{Job, StepEffect};
 use crate::journal::Mark;
+use crate::kernel_parameter::set;
+use crate::original;
 use crate::paths;
-use crate::root::Root;
 
 const HEAD: &str = "# Written by kubeon; changes are overwritten.\n";
 
 /// Loads modules, sets parameters, turns swap off.
 ///
 /// # Errors
-/// If a parameter that is not optional cannot be set, or a file cannot be written.
+/// If a parameter that is not optional cannot be set, or a file cannot be read or written.
 pub fn run(
     job: &Job<'_>,
     modules: &[String],
@@ -33,6 +32,8 @@ pub fn run(
     for module in modules {
         effect.changed |= load(job, module);
     }
+    // After the modules, because some of them bring parameters.
+    original::remember(job, parameters)?;
     let mut lines = String::from(HEAD);
     for (name, value) in parameters {
         match set(root, name, value) {
@@ -79,43 +80,6 @@ fn load(job: &Job<'_>, module: &str) -> bool {
     false
 }
 
-/// Sets a parameter. Returns whether it had another value.
-fn set(root: &Root, name: &str, value: &str) -> Result<bool, String> {
-    let place = place(root, name).map_err(|failure| failure.cause)?;
-    let old = match read_text(&place) {
-        Ok(Some(old)) => old,
-        Ok(None) => return Err("this kernel does not have the parameter".to_owned()),
-        Err(failure) => return Err(failure.cause),
-    };
-    if same(&old, value) {
-        return Ok(false);
-    }
-    fs::write(&place, value).map_err(|error| plain(&error))?;
-    match value_of(root, name) {
-        Some(now) if same(&now, value) => Ok(true),
-        now => Err(format!("the kernel keeps {}", now.unwrap_or_default())),
-    }
-}
-
-/// The current value of a parameter; `None` if it cannot be read.
-#[must_use]
-pub fn value_of(root: &Root, name: &str) -> Option<String> {
-    let text = fs::read_to_string(place(root, name).ok()?).ok()?;
-    Some(text.split_whitespace().collect::<Vec<_>>().join(" "))
-}
-
-/// Whether two values are the same to the kernel, which separates words by tabs.
-#[must_use]
-pub fn same(one: &str, other: &str) -> bool {
-    one.split_whitespace().eq(other.split_whitespace())
-}
-
-fn place(root: &Root, name: &str) -> Result<PathBuf, StepFailure> {
-    // `net/ipv4/conf/eth0.1/x` is written with slashes, so that a name may contain a dot.
-    let path = if name.contains('/') { name.to_owned() } else { name.replace('.', "/") };
-    root.given(&format!("/proc/sys/{path}")).map_err(|_| failed(format!("{name} is not a kernel parameter")))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -151,11 +115,5 @@ mod tests {
         assert!(bench.output().contains("this kernel does not have the parameter"), "{}", bench.output());
         assert!(!bench.read(paths::SYSCTL).contains(&name), "a refused parameter is not set at boot");
         assert_eq!(run(&bench.job(), &[], &wanted, &[]).unwrap_err().category, Category::Unsupported);
-    }
-
-    #[test]
-    fn a_parameter_cannot_name_another_file() {
-        let bench = Bench::new();
-        assert!(set(&bench.host.root, "../../etc/passwd", "x").is_err());
     }
 }

@@ -60,10 +60,18 @@ pub fn run(job: &Job<'_>, service: &Service<'_>) -> Result<StepEffect, StepFailu
         )));
     }
     let content = units::content(root, service.unit, service.watches)?;
-    let stale = started.as_deref() != Some(&*content) || !is_up(service.unit, &state);
+    let current = units::is_current(root, service.name, service.unit, service.watches)?;
+    // An earlier attempt may have started it: another start would interrupt a slow one.
+    let starting = current && is_starting(&state);
+    let up_to_date = current && is_up(service.unit, &state);
+    let stale = !(starting || up_to_date);
+    let mut up = !starting;
     if stale {
-        start(job, service)?;
-        units::remember(root, service.name, Some(&content))?;
+        up = start(job, service)?;
+    }
+    units::remember(root, service.name, Some(&content))?;
+    if !up {
+        wait_until_up(job, service)?;
     }
     let last_check = Cell::new(Instant::now());
     checks::wait_for(job, service.ready, &|| {
@@ -91,33 +99,54 @@ fn state(job: &Job<'_>, service: &Service<'_>) -> Result<UnitState, StepFailure>
     Ok(states.remove(service.name).unwrap_or_default())
 }
 
-/// Starts the unit. A first failure is ignored if systemd restarts the unit.
-fn start(job: &Job<'_>, service: &Service<'_>) -> Result<(), StepFailure> {
+/// Starts the unit and returns whether it is up. If not, it is still starting: a first failure is ignored if
+/// systemd restarts the unit, and a slow start continues after the time limit of `systemctl`.
+fn start(job: &Job<'_>, service: &Service<'_>) -> Result<bool, StepFailure> {
     match job.host.services.restart(service.name, job.deadline) {
-        Ok(()) => return Ok(()),
-        Err(NotStarted::NoAnswer(failure)) => return Err(failure),
+        Ok(()) => Ok(true),
+        Err(NotStarted::NoAnswer(failure)) => Err(failure),
         Err(NotStarted::Timeout) => {
             let seen = state(job, service)?;
+            if is_starting(&seen) || is_up(service.unit, &seen) {
+                return Ok(false);
+            }
             let cause = format!("{} was not ready in time: {} ({})", service.name, seen.active, seen.sub);
-            return Err(with_log(job, service, of(Category::Timeout, cause)));
+            Err(with_log(job, service, of(Category::Timeout, cause)))
         }
         Err(NotStarted::Failed(message)) => {
             let seen = state(job, service)?;
-            if !matches!(seen.active.as_str(), "activating" | "active") {
-                let why = if seen.active.is_empty() { message } else { seen.verdict() };
-                return Err(with_log(job, service, failed(format!("{} failed: {why}", service.name))));
+            if matches!(seen.active.as_str(), "activating" | "active") {
+                return Ok(false);
             }
+            let why = if seen.active.is_empty() { message } else { seen.verdict() };
+            Err(with_log(job, service, failed(format!("{} failed: {why}", service.name))))
         }
     }
+}
+
+/// Waits until the unit is up. A unit that is still starting at the time limit keeps starting: the next
+/// attempt waits for it.
+fn wait_until_up(job: &Job<'_>, service: &Service<'_>) -> Result<(), StepFailure> {
     loop {
         let seen = state(job, service)?;
         if is_up(service.unit, &seen) {
             return Ok(());
         }
         check_alive(job, service)?;
-        let describe = || format!("{} does not stay up: {}", service.name, seen.verdict());
+        let describe = || {
+            if is_starting(&seen) {
+                format!("{} was not ready in time: {} ({})", service.name, seen.active, seen.sub)
+            } else {
+                format!("{} does not stay up: {}", service.name, seen.verdict())
+            }
+        };
         job.pause(Duration::from_millis(200), describe).map_err(|f| with_log(job, service, f))?;
     }
+}
+
+/// Whether the program of the unit runs and has not reported that it is ready.
+fn is_starting(state: &UnitState) -> bool {
+    state.active == "activating" && state.sub != "auto-restart"
 }
 
 /// Fails if the unit has ended or systemd restarted it too often.
@@ -138,10 +167,11 @@ fn check_alive(job: &Job<'_>, service: &Service<'_>) -> Result<(), StepFailure> 
     Ok(())
 }
 
-/// Whether a unit with this text is running, or is a oneshot unit that succeeded.
+/// Whether a unit with this text is running, or is a oneshot unit that succeeded or runs at the moment.
 #[must_use]
 pub fn is_up(unit: &str, state: &UnitState) -> bool {
-    let done = || kind(unit) == Some("oneshot") && state.active == "inactive" && state.result == "success";
+    let succeeded = || state.active == "inactive" && state.result == "success";
+    let done = || kind(unit) == Some("oneshot") && (succeeded() || state.active == "activating");
     matches!(state.active.as_str(), "active" | "reloading") || done()
 }
 
@@ -223,6 +253,23 @@ mod tests {
         let failure = run(&bench.job(), &service).unwrap_err();
         assert!(failure.cause.starts_with("etcd.service failed"), "{failure}");
         assert!(start.elapsed() < Duration::from_secs(3), "the deadline is 5 s away");
+    }
+
+    #[test]
+    fn a_slow_start_is_waited_for_and_not_started_again() {
+        let bench = Bench::new();
+        bench.services.starting.lock().insert("etcd.service".into());
+        let soon = || Job { deadline: Instant::now() + Duration::from_millis(50), ..bench.job() };
+        let failure = run(&soon(), &etcd(UNIT, &[])).unwrap_err();
+        assert_eq!(failure.category, Category::Timeout);
+        assert_eq!(failure.cause, "etcd.service was not ready in time: activating (start)");
+        assert_eq!(bench.calls(), ["restart etcd.service"]);
+        assert!(run(&soon(), &etcd(UNIT, &[])).is_err());
+        assert_eq!(bench.calls(), Vec::<String>::new(), "the start is not interrupted");
+        bench.services.starting.lock().clear();
+        bench.services.running.lock().insert("etcd.service".into());
+        run(&bench.job(), &etcd(UNIT, &[])).unwrap();
+        assert_eq!(bench.calls(), Vec::<String>::new());
     }
 
     #[test]

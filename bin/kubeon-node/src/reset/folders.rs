@@ -16,7 +16,7 @@ use crate::paths;
 use crate::root::Root;
 
 /// Folders that belong completely to the node of a cluster.
-const FOLDERS: [&str; 14] = [
+const FOLDERS: [&str; 15] = [
     "/etc/kubernetes",
     "/etc/cni/net.d",
     "/var/lib/kubelet",
@@ -30,6 +30,7 @@ const FOLDERS: [&str; 14] = [
     "/usr/libexec/kubernetes",
     "/var/log/pods",
     "/var/log/containers",
+    "/var/log/kubernetes",
     "/etc/kubeon",
 ];
 /// Folders that contain links to parts and files of other programs.

@@ -1,7 +1,7 @@
 //! Resets a host: removes everything that kubeon put on it.
 //!
 //! ```text
-//!   units ─► processes ─► mounts ─► network ─► folders, files, links ─► parts ─► journal ─► claim
+//!   units ─► processes ─► mounts ─► network, parameters ─► folders, files, links ─► parts ─► journal ─► claim
 //! ```
 //!
 //! Every part can be repeated, and a failure of one part does not stop the others. The journal and the claim
@@ -9,9 +9,11 @@
 
 mod failures;
 mod folders;
+mod iptables;
 mod mounts;
 mod network;
 mod processes;
+mod programs;
 mod services;
 
 use std::sync::atomic::AtomicBool;
@@ -25,7 +27,8 @@ use crate::failure::{failed, of};
 use crate::fence::{self, Lock};
 use crate::host::HostSystem;
 use crate::job::{Job, StepEffect};
-use crate::paths;
+use crate::timeout_extension::TimeoutExtension;
+use crate::{original, paths};
 use failures::ResetFailures;
 
 /// The time limit of a reset by hand.
@@ -61,6 +64,7 @@ pub fn run(job: &Job<'_>, cluster: &ClusterName) -> Result<StepEffect, StepFailu
         services::remove(job, &mut failures);
         mounts::detach(job, &mut failures);
         network::clear(job, &mut failures);
+        failures.record(original::restore_parameters(job));
         folders::clear(job, &mut failures);
     }
     if failures.is_empty() {
@@ -87,7 +91,8 @@ pub fn by_hand(host: &HostSystem, cluster: &ClusterName) -> Result<bool, StepFai
     let lock = Lock::take(&host.root, &uid, generation, LOCK_TIMEOUT)?;
     let (events, stop) = (Events::with_writer(Box::new(std::io::sink())), AtomicBool::new(false));
     let deadline = Instant::now() + BY_HAND;
-    let job = Job { host, id: "reset", deadline, events: &events, stop: &stop };
+    let extension = TimeoutExtension::none();
+    let job = Job { host, id: "reset", deadline, extension, events: &events, stop: &stop };
     let effect = run(&job, cluster)?;
     drop(lock);
     Ok(effect.changed)

@@ -1,51 +1,40 @@
-//! Removes links, routes and packet rules of pods and services.
+//! Removes links and packet rules of pods and services. The routes of a link disappear with it.
 
 use std::fs;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use kubeon_process::{ProgramError, ProgramOutput};
 use kubeon_wire::StepFailure;
 
 use super::failures::ResetFailures;
-use crate::command::{run, step_failure};
+use super::iptables;
+use super::programs::{PROGRAM_TIMEOUT, call, check};
 use crate::failure::failed;
 use crate::job::Job;
+use crate::{original, packet_tables};
 
 /// Links that the pod network creates.
-const LINKS: [&str; 4] = ["cni0", "flannel.1", "kube-ipvs0", "kube-bridge"];
+const LINKS: [&str; 2] = ["cni0", "flannel.1"];
 /// Tables of nftables that belong to kube-proxy, flannel and the port mapping plugin.
 const TABLES: [&str; 4] = ["kube-proxy", "flannel-ipv4", "flannel-ipv6", "cni_hostport"];
-/// Prefixes of the iptables chains of the same programs.
-const CHAINS: [&str; 3] = ["KUBE-", "FLANNEL-", "CNI-"];
-/// The time limit of one program.
-const PROGRAM_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Removes them all, on a real host only.
 pub(super) fn clear(job: &Job<'_>, failures: &mut ResetFailures) {
     if !job.host.root.is_live() {
         return;
     }
-    failures.record(routes());
     for link in pod_links() {
         failures.record(delete_link(&link));
     }
     failures.record(nftables());
     for kind in ["", "-legacy", "-nft"] {
         for family in ["iptables", "ip6tables"] {
-            failures.record(iptables(&format!("{family}{kind}"), kind));
+            failures.record(iptables::clear(kind, family));
         }
     }
-}
-
-fn routes() -> Result<(), StepFailure> {
-    let text = fs::read_to_string("/run/flannel/subnet.env").unwrap_or_default();
-    for network in text.lines().filter_map(|line| line.strip_prefix("FLANNEL_NETWORK=")) {
-        if let Some(done) = call("ip", &["-4", "route", "flush", "root", network], None)? {
-            check(&done, "ip route flush")?;
-        }
+    if let Some(tables) = failures.record(original::tables(&job.host.root)).flatten() {
+        failures.record(packet_tables::remove_empty(&tables, Instant::now() + PROGRAM_TIMEOUT));
     }
-    Ok(())
 }
 
 /// The links of the pod network and the host's ends of the pods' links.
@@ -80,76 +69,4 @@ fn nftables() -> Result<(), StepFailure> {
         }
     }
     Ok(())
-}
-
-fn iptables(program: &str, kind: &str) -> Result<(), StepFailure> {
-    // Listing the legacy tables would create them; the kernel's list contains only the tables in use.
-    let names =
-        if program.starts_with("ip6") { "/proc/net/ip6_tables_names" } else { "/proc/net/ip_tables_names" };
-    if kind == "-legacy" && fs::read_to_string(names).unwrap_or_default().trim().is_empty() {
-        return Ok(());
-    }
-    let Some(saved) = call(&format!("{program}-save"), &[], None)?.filter(|done| done.success()) else {
-        return Ok(());
-    };
-    let Some(rest) = without_cluster_rules(&saved.stdout) else { return Ok(()) };
-    match call(&format!("{program}-restore"), &[], Some(rest))? {
-        Some(done) => check(&done, &format!("{program}-restore")),
-        None => {
-            Err(failed(format!("cannot remove iptables rules: the host has no program {program}-restore")))
-        }
-    }
-}
-
-/// The rules without those of the cluster; `None` if the cluster has no rules.
-fn without_cluster_rules(saved: &str) -> Option<String> {
-    let named = |word: &str| CHAINS.iter().any(|chain| word.starts_with(chain));
-    let is_cluster_rule = |line: &&str| {
-        let words: Vec<&str> = line.split_whitespace().collect();
-        line.strip_prefix(':').is_some_and(named)
-            || words.windows(2).any(|pair| matches!(pair[0], "-A" | "-j" | "-g") && named(pair[1]))
-    };
-    if !saved.lines().any(|line| is_cluster_rule(&line)) {
-        return None;
-    }
-    let mut rest = saved.lines().filter(|line| !is_cluster_rule(line)).collect::<Vec<_>>().join("\n");
-    rest.push('\n');
-    Some(rest)
-}
-
-/// Runs a program; `None` if the host does not have it.
-fn call(
-    program: &str,
-    arguments: &[&str],
-    input: Option<String>,
-) -> Result<Option<ProgramOutput>, StepFailure> {
-    match run(program, arguments, input, Instant::now() + PROGRAM_TIMEOUT) {
-        Ok(done) => Ok(Some(done)),
-        Err(ProgramError::Missing { .. }) => Ok(None),
-        Err(other) => Err(step_failure(other)),
-    }
-}
-
-fn check(done: &ProgramOutput, what: &str) -> Result<(), StepFailure> {
-    if done.success() { Ok(()) } else { Err(failed(format!("{what} failed: {}", done.last_line()))) }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn removes_the_chains_of_the_cluster_and_keeps_the_others() {
-        let saved = "*nat\n:PREROUTING ACCEPT [0:0]\n:KUBE-SERVICES - [0:0]\n:MINE - [0:0]\n\
-                     -A PREROUTING -m comment --comment \"x\" -j KUBE-SERVICES\n-A KUBE-SERVICES -j RETURN\n\
-                     -A PREROUTING -m comment --comment KUBE-like -j MINE\n\
-                     -A POSTROUTING -s 10.0.0.0/8 -j CNI-0123abc\nCOMMIT\n";
-        let rest = without_cluster_rules(saved).unwrap();
-        assert_eq!(
-            rest,
-            "*nat\n:PREROUTING ACCEPT [0:0]\n:MINE - [0:0]\n\
-             -A PREROUTING -m comment --comment KUBE-like -j MINE\nCOMMIT\n"
-        );
-        assert_eq!(without_cluster_rules(&rest), None, "without rules of the cluster nothing is restored");
-    }
 }

@@ -71,6 +71,17 @@ fn removes_all_files_except_those_of_other_programs() {
 }
 
 #[test]
+fn restores_the_kernel_parameters_of_the_owner() {
+    let bench = node();
+    bench.write("/proc/sys/kernel/panic", "0\n");
+    original::remember(&bench.job(), &[("kernel.panic".to_owned(), "10".to_owned())].into()).unwrap();
+    bench.write("/proc/sys/kernel/panic", "10\n");
+    run(&bench.job(), &demo()).unwrap();
+    assert_eq!(bench.read("/proc/sys/kernel/panic"), "0");
+    assert!(!bench.host.root.at(paths::STATE).exists());
+}
+
+#[test]
 fn refuses_the_host_of_another_cluster() {
     let bench = node();
     let before = files(&bench);

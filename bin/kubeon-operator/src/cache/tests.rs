@@ -81,22 +81,22 @@ fn only_clusters_of_an_unlistable_namespace_are_not_reconciled() {
 #[test]
 fn a_change_of_unlistable_namespaces_or_their_clusters_wakes_the_reporter() {
     let cache = cache();
-    let wakes = || cache.held_changed().now_or_never().is_some();
+    let notifies = || cache.held_changed().now_or_never().is_some();
     cache.apply(declared("team-b", &json!({})));
-    assert!(!wakes(), "everything can be listed");
+    assert!(!notifies(), "everything can be listed");
     cache.list_refused("team-b", "Job", "forbidden");
-    assert!(wakes());
-    assert!(!wakes(), "once for one change");
+    assert!(notifies());
+    assert!(!notifies(), "once for one change");
     cache.list_refused("team-b", "Job", "forbidden");
     cache.apply(declared("team-a", &json!({})));
     cache.apply::<Job>(serde_json::from_value(labelled("team-b", &shop())).unwrap());
-    assert!(!wakes(), "nothing changed");
-    cache.list_refused("team-b", "Job", "the namespace is gone");
-    assert!(wakes(), "for another reason");
+    assert!(!notifies(), "nothing changed");
+    cache.list_refused("team-b", "Job", "the namespace does not exist");
+    assert!(notifies(), "for another reason");
     cache.apply(declared("team-b", &json!({"metadata": {"resourceVersion": "2"}})));
-    assert!(wakes(), "another status");
+    assert!(notifies(), "another status");
     cache.list_succeeded("team-b", "Job");
-    assert!(wakes(), "everything can be listed again");
+    assert!(notifies(), "everything can be listed again");
 }
 
 /// The cluster may exist although it is not in the cache.

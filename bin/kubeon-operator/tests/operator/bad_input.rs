@@ -1,4 +1,4 @@
-//! Invalid inputs are reported in the status and in an event, and block nothing else. The case numbers are
+//! Invalid input is reported in the status and in an event, and blocks no other operation. The case numbers are
 //! those of contract A.
 
 use k8s_openapi::api::core::v1::Secret;
@@ -9,16 +9,16 @@ use serde_json::json;
 
 use crate::lab::{Lab, playbook, shell};
 
-/// Operations that can never run, and the messages about them. The named objects contain the inventories and
+/// Operations that can never run, each with a part of its message. The named objects contain the inventories and
 /// keys.
-fn hopeless(lab: &Lab) -> Vec<(ClusterOperationSpec, &'static str)> {
+fn invalid_operations(lab: &Lab) -> Vec<(ClusterOperationSpec, &'static str)> {
     let at = |name: &str| Some(DataRef::new(&lab.namespace, name));
     let action = |kind: &str, text: &str| Action {
         action_type: kind.into(),
         action: text.into(),
         ..Action::default()
     };
-    let ours = || playbook("sample", "cluster.yml");
+    let cluster_playbook = || playbook("sample", "cluster.yml");
     let mut all: Vec<(ClusterOperationSpec, &str)> = ["", " ", "_", ".", "a;rm -rf /"]
         .map(|image| (ClusterOperationSpec { image: image.into(), ..shell("sample") }, "image"))
         .into();
@@ -32,19 +32,22 @@ fn hopeless(lab: &Lab) -> Vec<(ClusterOperationSpec, &'static str)> {
             },
             "hostsConfRef varsConfRef or sshAuthRef not in the same namespace",
         ),
-        (ClusterOperationSpec { ssh_auth_ref: at("public"), ..ours() }, "this is a public key"),
+        (ClusterOperationSpec { ssh_auth_ref: at("public"), ..cluster_playbook() }, "this is a public key"),
         (
-            ClusterOperationSpec { hosts_conf_ref: at("odd-host"), ..ours() },
+            ClusterOperationSpec { hosts_conf_ref: at("odd-host"), ..cluster_playbook() },
             "\"x;rm -rf /\": is neither a name",
         ),
-        (ClusterOperationSpec { hosts_conf_ref: at("odd-group"), ..ours() }, "is not a field of a group"),
-        (ClusterOperationSpec { vars_conf_ref: at("no-yaml"), ..ours() }, "group_vars.yml line"),
+        (
+            ClusterOperationSpec { hosts_conf_ref: at("odd-group"), ..cluster_playbook() },
+            "is not a field of a group",
+        ),
+        (ClusterOperationSpec { vars_conf_ref: at("no-yaml"), ..cluster_playbook() }, "group_vars.yml line"),
     ]);
     all
 }
 
 #[tokio::test]
-async fn a9_a10_a19_a24_a35_what_can_never_run_fails_with_its_reason_and_makes_no_job() {
+async fn a9_a10_a19_a24_a35_an_invalid_operation_fails_with_its_reason_and_creates_no_job() {
     let lab = Lab::open().await;
     lab.start();
     lab.cluster("sample").await;
@@ -55,33 +58,31 @@ async fn a9_a10_a19_a24_a35_what_can_never_run_fails_with_its_reason_and_makes_n
     lab.config_map("odd-host", json!({"hosts.yml": "all: {hosts: {'x;rm -rf /': {}}}\n"})).await;
     lab.config_map("odd-group", json!({"hosts.yml": "all: {nodes: {}}\n"})).await;
     lab.config_map("no-yaml", json!({"group_vars.yml": "a: [1,\n"})).await;
-    for (at, (spec, words)) in hopeless(&lab).into_iter().enumerate() {
-        let name = format!("hopeless-{at}");
-        lab.ask_for(&name, spec).await;
-        let ended = lab.until_is(&name, OperationResult::Failed).await;
+    for (index, (spec, text)) in invalid_operations(&lab).into_iter().enumerate() {
+        let name = format!("invalid-{index}");
+        lab.create_operation(&name, spec).await;
+        let ended = lab.wait_result(&name, OperationResult::Failed).await;
         let status = ended.status.unwrap();
         let reason = status.reason.unwrap();
-        assert!(reason.contains(words), "{reason}\n  does not say\n{words}");
+        assert!(reason.contains(text), "{reason}\n  does not contain\n{text}");
         assert!(status.end_time.is_some() && status.job_ref.is_none(), "{name}");
-        lab.until_told(&name, "Failed", &reason).await;
-        assert!(lab.told(&name, "Failed").await.contains(&reason), "and nothing else");
+        lab.wait_event(&name, "Failed", &reason).await;
+        let messages = lab.event_messages(&name, "Failed").await;
+        assert!(messages.contains(&reason), "the message is more than the reason: {messages:?}");
     }
-    let from_nowhere = Action {
+    let without_reference = Action {
         action_type: "playbook".into(),
         action: "myplaybook.yml".into(),
         action_source: Some(ActionSource::Configmap),
         ..Action::default()
     };
-    let asked = ClusterOperationSpec { main: from_nowhere, ..shell("sample") };
-    let asked = ClusterOperation::new("from-nowhere", asked);
-    let refused = lab.operations().create(&PostParams::default(), &asked).await.unwrap_err().to_string();
-    assert!(
-        refused.contains("actionSourceRef must be specified if actionSource set as configmap"),
-        "{refused}"
-    );
+    let spec = ClusterOperationSpec { main: without_reference, ..shell("sample") };
+    let operation = ClusterOperation::new("without-reference", spec);
+    let error = lab.operations().create(&PostParams::default(), &operation).await.unwrap_err().to_string();
+    assert!(error.contains("actionSourceRef must be specified if actionSource set as configmap"), "{error}");
     assert!(lab.jobs().list(&ListParams::default()).await.unwrap().items.is_empty());
     // The next operation does not wait for the refused one.
-    lab.ask("sample", "good").await;
+    lab.create_shell_operation("sample", "good").await;
     lab.finish("good").await;
 }
 
@@ -89,15 +90,15 @@ async fn a9_a10_a19_a24_a35_what_can_never_run_fails_with_its_reason_and_makes_n
 async fn a34_an_operation_starts_when_its_cluster_appears() {
     let lab = Lab::open().await;
     lab.start();
-    lab.ask("sample", "early").await;
-    lab.until_says("early", "Cluster sample not found").await;
+    lab.create_shell_operation("sample", "early").await;
+    lab.wait_reason("early", "Cluster sample not found").await;
     assert!(lab.jobs().list(&ListParams::default()).await.unwrap().items.is_empty());
     lab.cluster("sample").await;
     lab.finish("early").await;
 }
 
 #[tokio::test]
-async fn a_secret_in_the_way_is_named_and_its_going_starts_the_operation() {
+async fn a_conflicting_secret_is_reported_and_its_deletion_starts_the_operation() {
     let lab = Lab::open().await;
     lab.start();
     let foreign = |name: &str| -> Secret {
@@ -105,29 +106,29 @@ async fn a_secret_in_the_way_is_named_and_its_going_starts_the_operation() {
     };
     let secrets = Api::<Secret>::namespaced(lab.client.clone(), &lab.namespace);
     lab.cluster("sample").await;
-    for (kept, operation) in [("kubeonkube-sample-state", "one"), ("kubeonkube-sample-kubeconfig", "two")] {
+    for (secret, operation) in [("kubeonkube-sample-state", "one"), ("kubeonkube-sample-kubeconfig", "two")] {
         // The Secret of the first operation belongs to the operator; the new one does not.
-        let _ = secrets.delete(kept, &DeleteParams::default()).await;
-        lab.put(foreign(kept)).await;
-        lab.ask_for(operation, playbook("sample", "cluster.yml")).await;
-        let said = lab.until_says(operation, kept).await;
-        assert!(said.contains("does not belong to this cluster"), "{said}");
-        secrets.delete(kept, &DeleteParams::default()).await.unwrap();
+        let _ = secrets.delete(secret, &DeleteParams::default()).await;
+        lab.put(foreign(secret)).await;
+        lab.create_operation(operation, playbook("sample", "cluster.yml")).await;
+        let reason = lab.wait_reason(operation, secret).await;
+        assert!(reason.contains("does not belong to this cluster"), "{reason}");
+        secrets.delete(secret, &DeleteParams::default()).await.unwrap();
         lab.finish(operation).await;
     }
-    let kept = format!("{}-shop-state", lab.namespace);
-    lab.put(foreign(&kept)).await;
+    let secret = format!("{}-shop-state", lab.namespace);
+    lab.put(foreign(&secret)).await;
     lab.declare("shop", "10.0.0.1").await;
     let operation = |object: &KubernetesCluster| object.status.as_ref()?.operation.clone();
-    let object = lab.until_business("shop", |object| operation(object).is_some()).await;
+    let object = lab.wait_kubernetes_cluster("shop", |object| operation(object).is_some()).await;
     let name = operation(&object).unwrap();
-    lab.until_says(&name, &kept).await;
-    secrets.delete(&kept, &DeleteParams::default()).await.unwrap();
-    lab.until_is(&name, OperationResult::Running).await;
+    lab.wait_reason(&name, &secret).await;
+    secrets.delete(&secret, &DeleteParams::default()).await.unwrap();
+    lab.wait_result(&name, OperationResult::Running).await;
 }
 
 #[tokio::test]
-async fn the_longest_names_that_kubernetes_takes_become_jobs_of_their_own() {
+async fn the_longest_names_that_kubernetes_accepts_have_separate_jobs() {
     let lab = Lab::open().await;
     lab.start();
     let long = |end: &str| {
@@ -146,7 +147,7 @@ async fn the_longest_names_that_kubernetes_takes_become_jobs_of_their_own() {
         (long("b"), playbook(&cluster, "cluster.yml")),
         ("z".repeat(63), playbook(&cluster, "reset.yml")),
     ] {
-        lab.ask_for(&name, spec).await;
+        lab.create_operation(&name, spec).await;
         let ended: ClusterOperation = lab.finish(&name).await;
         assert_eq!(ended.status.as_ref().unwrap().status, Some(OperationResult::Succeeded));
         jobs.extend(lab.job_names(&ended).await);
@@ -157,10 +158,10 @@ async fn the_longest_names_that_kubernetes_takes_become_jobs_of_their_own() {
     let name = "c".repeat(63);
     lab.declare(&name, "10.0.0.1").await;
     let job = |object: &KubernetesCluster| object.status.as_ref()?.job_name.clone();
-    let object = lab.until_business(&name, |object| job(object).is_some()).await;
-    lab.job_ends(&job(&object).unwrap(), true).await;
+    let object = lab.wait_kubernetes_cluster(&name, |object| job(object).is_some()).await;
+    lab.end_job(&job(&object).unwrap(), true).await;
     let running = |object: &KubernetesCluster| {
         object.status.as_ref().and_then(|status| status.phase) == Some(kubeon_api::Phase::Running)
     };
-    lab.until_business(&name, running).await;
+    lab.wait_kubernetes_cluster(&name, running).await;
 }

@@ -12,16 +12,16 @@ use tokio::time::{Duration, sleep, timeout};
 use crate::http::{free_port, get};
 use crate::lab::{Lab, TIMEOUT};
 
-async fn told(lab: &Lab, namespace: &str, name: &str, reason: &str) -> Vec<Event> {
+async fn events(lab: &Lab, namespace: &str, name: &str, reason: &str) -> Vec<Event> {
     let about = ListParams::default().fields(&format!("involvedObject.name={name},reason={reason}"));
     Api::<Event>::namespaced(lab.client.clone(), namespace).list(&about).await.unwrap().items
 }
 
 /// Waits for an event.
-async fn until_told(lab: &Lab, namespace: &str, name: &str, reason: &str) -> Event {
+async fn wait_event(lab: &Lab, namespace: &str, name: &str, reason: &str) -> Event {
     let found = async {
         loop {
-            if let Some(event) = told(lab, namespace, name, reason).await.into_iter().next() {
+            if let Some(event) = events(lab, namespace, name, reason).await.into_iter().next() {
                 return event;
             }
             sleep(Duration::from_millis(100)).await;
@@ -31,27 +31,27 @@ async fn until_told(lab: &Lab, namespace: &str, name: &str, reason: &str) -> Eve
 }
 
 #[tokio::test]
-async fn an_event_that_is_refused_is_tried_again() {
+async fn a_refused_event_is_retried() {
     let lab = Lab::open().await;
     lab.proxy
         .fail(FaultRule { when: RequestMatcher::nth("create", "events", 1), how: ProxyFault::Status(500) });
     lab.start();
     lab.cluster("sample").await;
-    lab.ask("sample", "told-late").await;
-    lab.until_is("told-late", kubeon_api::kubeonkube::OperationResult::Running).await;
-    until_told(&lab, "default", "told-late", "Started").await;
+    lab.create_shell_operation("sample", "retried-event").await;
+    lab.wait_result("retried-event", kubeon_api::kubeonkube::OperationResult::Running).await;
+    wait_event(&lab, "default", "retried-event", "Started").await;
 }
 
 #[tokio::test]
-async fn only_the_replica_that_leads_tells_of_what_cannot_be_read() {
+async fn only_the_leader_records_events_about_malformed_objects() {
     let lab = Lab::open().await;
-    let odd = json!({"apiVersion": "ecs.yun.com/v1", "kind": "KubernetesCluster", "metadata": {"name": "strange"},
+    let malformed = json!({"apiVersion": "ecs.yun.com/v1", "kind": "KubernetesCluster", "metadata": {"name": "malformed"},
         "spec": {"cluster": {"masterList": [{"ip": "10.0.0.1"}, {"ip": "10.0.0.1", "port": 2222}]}}});
     let kind = kube::api::ApiResource::erase::<KubernetesCluster>(&());
     let api = Api::<DynamicObject>::namespaced_with(lab.client.clone(), &lab.namespace, &kind);
-    api.create(&PostParams::default(), &serde_json::from_value(odd).unwrap()).await.unwrap();
+    api.create(&PostParams::default(), &serde_json::from_value(malformed).unwrap()).await.unwrap();
     lab.start_with(&[]);
-    until_told(&lab, &lab.namespace, "strange", "Malformed").await;
+    wait_event(&lab, &lab.namespace, "malformed", "Malformed").await;
     let port = free_port();
     let mut other = Command::new(env!("CARGO_BIN_EXE_kubeon-operator"))
         .arg("--kubeconfig")
@@ -72,45 +72,48 @@ async fn only_the_replica_that_leads_tells_of_what_cannot_be_read() {
     let pid = other.id().unwrap().to_string();
     assert!(Command::new("kill").arg(pid).status().await.unwrap().success());
     assert!(timeout(TIMEOUT, other.wait()).await.expect("the other replica ends in time").unwrap().success());
-    let events = told(&lab, &lab.namespace, "strange", "Malformed").await;
+    let events = events(&lab, &lab.namespace, "malformed", "Malformed").await;
     let count: i32 = events.iter().map(|event| event.count.unwrap_or(1)).sum();
     assert_eq!((events.len(), count), (1, 1), "{events:#?}");
 }
 
 #[tokio::test]
-async fn a_write_that_belongs_to_no_operation_and_is_refused_is_told_once_and_shown() {
+async fn a_refused_write_without_an_operation_is_recorded_once_and_shown_in_the_status() {
     let lab = Lab::open().await;
     lab.start();
-    let derived = RequestMatcher::every_write().verb("create").of("clusteroperations");
-    lab.proxy.fail(FaultRule { when: derived, how: ProxyFault::Status(403) });
+    let creations = RequestMatcher::every_write().verb("create").of("clusteroperations");
+    lab.proxy.fail(FaultRule { when: creations, how: ProxyFault::Status(403) });
     lab.declare("shop", "10.0.0.1").await;
-    let event = until_told(&lab, &lab.namespace, "shop", "Refused").await;
+    let event = wait_event(&lab, &lab.namespace, "shop", "Refused").await;
     let message = event.message.unwrap();
-    let begins = format!("cannot create ClusterOperation {}-shop-", lab.namespace);
-    assert!(message.starts_with(&begins), "{message}");
+    let prefix = format!("cannot create ClusterOperation {}-shop-", lab.namespace);
+    assert!(message.starts_with(&prefix), "{message}");
     let refused = |object: &KubernetesCluster| {
         let conditions = object.status.as_ref().map(|status| status.conditions.clone()).unwrap_or_default();
         conditions.iter().any(|one| one.type_ == "Progressing" && one.reason == "Refused")
     };
-    lab.until_business("shop", refused).await;
+    lab.wait_kubernetes_cluster("shop", refused).await;
     // After a change the write is retried, and the event is not repeated.
     lab.cluster("other").await;
     let label = kube::api::Patch::Merge(json!({"metadata": {"labels": {"a": "b"}}}));
-    lab.businesses().patch("shop", &kube::api::PatchParams::default(), &label).await.unwrap();
-    let tries = || lab.proxy.writes().iter().filter(|it| it.resource == "clusteroperations").count();
-    let more = async {
-        while tries() < 2 {
+    lab.kubernetes_clusters().patch("shop", &kube::api::PatchParams::default(), &label).await.unwrap();
+    let attempts = || lab.proxy.writes().iter().filter(|it| it.resource == "clusteroperations").count();
+    let retried = async {
+        while attempts() < 2 {
             sleep(Duration::from_millis(50)).await;
         }
     };
-    timeout(TIMEOUT, more).await.expect("the write is retried");
+    timeout(TIMEOUT, retried).await.expect("the write is retried");
     lab.proxy.restore();
     let label = kube::api::Patch::Merge(json!({"metadata": {"labels": {"a": "c"}}}));
-    lab.businesses().patch("shop", &kube::api::PatchParams::default(), &label).await.unwrap();
-    lab.until_business("shop", |object| object.status.as_ref().is_some_and(|it| it.job_name.is_some())).await;
+    lab.kubernetes_clusters().patch("shop", &kube::api::PatchParams::default(), &label).await.unwrap();
+    lab.wait_kubernetes_cluster("shop", |object| {
+        object.status.as_ref().is_some_and(|it| it.job_name.is_some())
+    })
+    .await;
     // Events are sent in order: a second event about the refusal would precede this one.
-    until_told(&lab, &lab.namespace, "shop", "Creating").await;
-    let events = told(&lab, &lab.namespace, "shop", "Refused").await;
+    wait_event(&lab, &lab.namespace, "shop", "Creating").await;
+    let events = events(&lab, &lab.namespace, "shop", "Refused").await;
     let count: i32 = events.iter().map(|event| event.count.unwrap_or(1)).sum();
     assert_eq!((events.len(), count), (1, 1), "{events:#?}");
 }

@@ -1,6 +1,6 @@
-//! Any request of the operator, read or write, is refused, lost, or never answered.
+//! Each request of the operator, read or write, is refused, lost, or not answered.
 //!
-//! Several runs are executed in parallel, each with a fault at another request: the first, the second, and so
+//! Several scenarios are executed in parallel, each with a fault at another request: the first, the second, and so
 //! on until no request is left.
 
 use std::collections::BTreeSet;
@@ -10,7 +10,7 @@ use futures::future::join_all;
 use kubeon_envtest::{FaultRule, ProxyFault, RequestMatcher};
 
 use crate::lab::Lab;
-use crate::lives;
+use crate::scenarios;
 
 /// The kinds of faults.
 pub(crate) const FAULTS: [ProxyFault; 8] = [
@@ -23,17 +23,17 @@ pub(crate) const FAULTS: [ProxyFault; 8] = [
     ProxyFault::LoseAnswer,
     ProxyFault::Refuse,
 ];
-/// Parallel runs with one kind of fault.
-const AT_ONCE: usize = 4;
-/// More requests than any run has.
+/// Parallel scenarios with one kind of fault.
+const PARALLEL: usize = 4;
+/// More requests than any scenario has.
 const MOST: usize = 64;
-/// The known numbers of writes of the runs, without events.
+/// The known numbers of writes of the scenarios, without events.
 const SHELL_WRITES: usize = 13;
 const CREATE_WRITES: usize = 14;
-const GROW_WRITES: usize = 13;
+const SCALE_UP_WRITES: usize = 13;
 const DELETE_WRITES: usize = 14;
 
-/// The failed request of each part of a run, such as `create jobs`.
+/// The failed request of each part of a scenario, such as `create jobs`.
 type Failed = Vec<Option<String>>;
 
 /// Executes a part with a fault at the n-th request about `name`, without events. Returns that request.
@@ -59,23 +59,23 @@ async fn later_request(lab: &Lab) {
     static MARKERS: AtomicUsize = AtomicUsize::new(0);
     let name = format!("marker-{}", MARKERS.fetch_add(1, Ordering::Relaxed));
     lab.cluster(&name).await;
-    lab.until_cluster(&name, |cluster| cluster.status.is_some()).await;
+    lab.wait_cluster(&name, |cluster| cluster.status.is_some()).await;
 }
 
-/// Executes runs with a fault at every request, of every kind. Returns the failed requests of each part.
+/// Executes scenarios with a fault at every request, of every kind. Returns the failed requests of each part.
 /// Names contain a letter that no UID has, so that a rule matches only its own requests.
 async fn at_every_request(
     known: &[usize],
-    life: impl AsyncFn(usize, usize) -> Failed,
+    scenario: impl AsyncFn(usize, usize) -> Failed,
 ) -> Vec<BTreeSet<String>> {
-    let life = &life;
+    let scenario = &scenario;
     let of_kind = |kind: usize| async move {
         let mut failed = vec![BTreeSet::new(); known.len()];
         let mut requests = vec![None; known.len()];
-        for first in (1..MOST).step_by(AT_ONCE) {
-            let numbers = first..first + AT_ONCE;
-            let lives = join_all(numbers.clone().map(|n| life(kind, n))).await;
-            for (n, parts) in numbers.zip(lives) {
+        for first in (1..MOST).step_by(PARALLEL) {
+            let numbers = first..first + PARALLEL;
+            let results = join_all(numbers.clone().map(|n| scenario(kind, n))).await;
+            for (n, parts) in numbers.zip(results) {
                 for (part, request) in parts.into_iter().enumerate() {
                     match request {
                         Some(request) => failed[part].extend([request]),
@@ -91,7 +91,7 @@ async fn at_every_request(
             let requests = requests.unwrap_or_else(|| panic!("more than {MOST} requests"));
             assert!(
                 requests > *writes,
-                "{:?} met {requests} requests, there are {writes} writes",
+                "{:?} failed {requests} requests, there are {writes} writes",
                 FAULTS[kind]
             );
         }
@@ -108,14 +108,14 @@ fn assert_all(failed: &BTreeSet<String>, wanted: &[&str]) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn whichever_request_of_a_shell_operation_fails_it_becomes_one_job_and_ends() {
+async fn a_shell_operation_runs_one_job_when_any_request_fails() {
     let lab = Lab::open().await;
     lab.start_with(&["--leader-elect=false", "--request-timeout=2"]);
-    let life = async |kind: usize, n: usize| {
+    let scenario = async |kind: usize, n: usize| {
         let name = format!("s{kind}-{n:02}");
-        vec![with_fault(&lab, n, &FAULTS[kind], &name, lives::shell(&lab, &name)).await]
+        vec![with_fault(&lab, n, &FAULTS[kind], &name, scenarios::shell(&lab, &name)).await]
     };
-    let failed = at_every_request(&[SHELL_WRITES], life).await;
+    let failed = at_every_request(&[SHELL_WRITES], scenario).await;
     let all = [
         "patch configmaps",
         "patch secrets",
@@ -134,18 +134,19 @@ async fn whichever_request_of_a_shell_operation_fails_it_becomes_one_job_and_end
 
 /// Contract B, case 43.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn b43_whichever_request_of_a_declared_cluster_fails_it_is_made_grown_and_taken_down_once() {
+async fn b43_each_change_of_a_cluster_is_made_once_when_any_request_fails() {
     let lab = Lab::open().await;
     lab.start_with(&["--leader-elect=false", "--request-timeout=2"]);
-    let life = async |kind: usize, n: usize| {
+    let scenario = async |kind: usize, n: usize| {
         let (name, lab) = (format!("w{kind}-{n:02}"), &lab);
         let (master, worker) = (format!("10.1.{kind}.{n}"), format!("10.2.{kind}.{n}"));
-        let create = with_fault(lab, n, &FAULTS[kind], &name, lives::create(lab, &name, &master)).await;
-        let grow = with_fault(lab, n, &FAULTS[kind], &name, lives::grow(lab, &name, &worker)).await;
-        let delete = with_fault(lab, n, &FAULTS[kind], &name, lives::delete(lab, &name)).await;
-        vec![create, grow, delete]
+        let create = with_fault(lab, n, &FAULTS[kind], &name, scenarios::create(lab, &name, &master)).await;
+        let scale_up =
+            with_fault(lab, n, &FAULTS[kind], &name, scenarios::scale_up(lab, &name, &worker)).await;
+        let delete = with_fault(lab, n, &FAULTS[kind], &name, scenarios::delete(lab, &name)).await;
+        vec![create, scale_up, delete]
     };
-    let failed = at_every_request(&[CREATE_WRITES, GROW_WRITES, DELETE_WRITES], life).await;
+    let failed = at_every_request(&[CREATE_WRITES, SCALE_UP_WRITES, DELETE_WRITES], scenario).await;
     let every_time = [
         "create clusteroperations",
         "patch kubernetesclusters/status",
@@ -162,7 +163,7 @@ async fn b43_whichever_request_of_a_declared_cluster_fails_it_is_made_grown_and_
         &failed[1],
         &["patch kubernetesclusters", "patch clusteroperations", "patch secrets", "patch configmaps"],
     );
-    let gone =
+    let deletion =
         ["patch kubernetesclusters", "delete secrets", "delete configmaps", "delete clusteroperations"];
-    assert_all(&failed[2], &gone);
+    assert_all(&failed[2], &deletion);
 }

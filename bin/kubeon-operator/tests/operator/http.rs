@@ -10,7 +10,7 @@ pub(crate) fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
-/// The whole answer, from its first line; empty while no program listens.
+/// The complete response with status line and headers; empty while no program listens.
 pub(crate) async fn get(port: u16, path: &str) -> String {
     request(port, path, "HTTP/1.1").await
 }

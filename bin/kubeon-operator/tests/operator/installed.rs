@@ -32,7 +32,7 @@ struct Installed {
 }
 
 impl Installed {
-    async fn raise() -> Self {
+    async fn start() -> Self {
         let server = TestApiServer::start(ApiServerOptions::default()).await.unwrap();
         let client = server.client().await.unwrap();
         let deploy = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy");
@@ -41,13 +41,13 @@ impl Installed {
         let file = server.write_file("operator", &server.kubeconfig_of_token(&token)).unwrap();
         let mut installed = Self { replicas: Vec::new(), server, client, health: Vec::new() };
         for _ in 0..2 {
-            installed.replica(&file).await;
+            installed.start_replica(&file).await;
         }
         installed
     }
 
-    /// Starts another replica. The webhook is reached at the last one, whether it leads or not.
-    async fn replica(&mut self, kubeconfig: &Path) {
+    /// Starts another replica. The API server calls the webhook of the last one, whether it leads or not.
+    async fn start_replica(&mut self, kubeconfig: &Path) {
         let (admission, health) = (free_port(), free_port());
         let replica = Command::new(env!("CARGO_BIN_EXE_kubeon-operator"))
             .arg("--kubeconfig")
@@ -64,14 +64,14 @@ impl Installed {
         self.health.push(health);
         let configurations: Api<ValidatingWebhookConfiguration> = Api::all(self.client.clone());
         let url = format!("https://127.0.0.1:{admission}/validate");
-        let there = json!([
+        let address = json!([
             {"op": "replace", "path": "/webhooks/0/clientConfig", "value": {"url": url}},
         ]);
-        let patch = Patch::<()>::Json(serde_json::from_value(there).unwrap());
+        let patch = Patch::<()>::Json(serde_json::from_value(address).unwrap());
         configurations.patch("kubeon", &PatchParams::default(), &patch).await.unwrap();
     }
 
-    fn businesses(&self) -> Api<KubernetesCluster> {
+    fn kubernetes_clusters(&self) -> Api<KubernetesCluster> {
         Api::namespaced(self.client.clone(), "default")
     }
 
@@ -80,43 +80,39 @@ impl Installed {
     }
 
     async fn declare(&self, name: &str, version: &str, master: &str) -> Result<(), String> {
-        self.asks_for(name, version, master, &PostParams::default()).await
+        self.create(name, version, master, &PostParams::default()).await
     }
 
     /// A dry run of a creation.
-    async fn tries(&self, name: &str, version: &str, master: &str) -> Result<(), String> {
-        let trial = PostParams { dry_run: true, ..PostParams::default() };
-        self.asks_for(name, version, master, &trial).await
+    async fn declare_dry_run(&self, name: &str, version: &str, master: &str) -> Result<(), String> {
+        let dry_run = PostParams { dry_run: true, ..PostParams::default() };
+        self.create(name, version, master, &dry_run).await
     }
 
-    async fn asks_for(
-        &self,
-        name: &str,
-        version: &str,
-        master: &str,
-        how: &PostParams,
-    ) -> Result<(), String> {
+    async fn create(&self, name: &str, version: &str, master: &str, how: &PostParams) -> Result<(), String> {
         let declared = json!({"apiVersion": "ecs.yun.com/v1", "kind": "KubernetesCluster", "metadata": {"name": name},
             "spec": {"cluster": {"kubeVersion": version, "masterList": [{"ip": master}],
                 "nodeList": [{"ip": "10.0.0.2"}], "authConfig": {"password": "hunter2"}}}});
         let declared = serde_json::from_value(declared).unwrap();
-        let made = self.businesses().create(how, &declared).await;
-        made.map(drop).map_err(|error| error.to_string())
+        let created = self.kubernetes_clusters().create(how, &declared).await;
+        created.map(drop).map_err(|error| error.to_string())
     }
 
     async fn until(&self, name: &str, wanted: impl Fn(&KubernetesCluster) -> bool) -> KubernetesCluster {
         let matches = |object: Option<&KubernetesCluster>| object.is_some_and(&wanted);
-        match timeout(TIMEOUT, await_condition(self.businesses(), name, matches)).await {
+        match timeout(TIMEOUT, await_condition(self.kubernetes_clusters(), name, matches)).await {
             Ok(found) => found.unwrap().unwrap(),
-            Err(_) => panic!("{name} is still {:?}", self.businesses().get(name).await.unwrap().status),
+            Err(_) => {
+                panic!("{name} is still {:?}", self.kubernetes_clusters().get(name).await.unwrap().status)
+            }
         }
     }
 
     /// The running Job of the cluster and its operation, once the status of the operation names the Job.
-    async fn running_job(&self, name: &str, begins: &str) -> (String, String) {
+    async fn running_job(&self, name: &str, prefix: &str) -> (String, String) {
         let job =
             |object: &KubernetesCluster| object.status.as_ref().and_then(|status| status.job_name.clone());
-        let object = self.until(name, |object| job(object).is_some_and(|job| job.starts_with(begins))).await;
+        let object = self.until(name, |object| job(object).is_some_and(|job| job.starts_with(prefix))).await;
         let operation = object.status.as_ref().unwrap().operation.clone().unwrap();
         let recorded = |operation: Option<&ClusterOperation>| {
             operation
@@ -124,7 +120,7 @@ impl Installed {
                 .is_some_and(|status| status.job_ref.is_some())
         };
         let waits = await_condition(self.operations(&self.client), &operation, recorded);
-        timeout(TIMEOUT, waits).await.expect("its Job is recorded").unwrap();
+        timeout(TIMEOUT, waits).await.expect("the status of the operation names its Job").unwrap();
         (job(&object).unwrap(), operation)
     }
 
@@ -134,10 +130,10 @@ impl Installed {
         let pod = format!("{job}-abcde");
         let object = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": pod},
             "spec": {"serviceAccountName": "kubeon-runner", "containers": [{"name": "c", "image": "i"}]}});
-        let made =
+        let pod_object =
             pods.create(&PostParams::default(), &serde_json::from_value(object).unwrap()).await.unwrap();
         let request = json!({"spec": {"audiences": [], "boundObjectRef": {
-            "apiVersion": "v1", "kind": "Pod", "name": pod, "uid": made.metadata.uid}}});
+            "apiVersion": "v1", "kind": "Pod", "name": pod, "uid": pod_object.metadata.uid}}});
         let accounts: Api<ServiceAccount> = Api::namespaced(self.client.clone(), "default");
         let request = serde_json::from_value(request).unwrap();
         let answer =
@@ -148,7 +144,8 @@ impl Installed {
         Client::try_from(config).unwrap()
     }
 
-    async fn says_of(&self, client: &Client, operation: &str) -> Result<(), String> {
+    /// Writes the status of an operation as the runner does.
+    async fn write_status(&self, client: &Client, operation: &str) -> Result<(), String> {
         let steps = json!({"apiVersion": "kubeonkube.clay.io/v1alpha1", "kind": "ClusterOperation",
             "metadata": {"name": operation},
             "status": {"steps": {"done": 9, "total": 27, "current": "etcd on h1", "text": "9/27"},
@@ -156,30 +153,37 @@ impl Installed {
                     "lastTransitionTime": "2026-01-01T00:00:00Z"}, {"type": "HostKeysPinned", "status": "True",
                     "reason": "FirstContact", "message": "1 new: 10.0.0.1 SHA256:abc",
                     "lastTransitionTime": "2026-01-01T00:00:00.123456Z"}]}});
-        let ours = PatchParams::apply("kubeon-runner").force();
+        let apply_params = PatchParams::apply("kubeon-runner").force();
         let kind = kube::api::ApiResource::erase::<ClusterOperation>(&());
         let api = Api::<kube::api::DynamicObject>::all_with(client.clone(), &kind);
-        api.patch_status(operation, &ours, &Patch::Apply(&steps))
+        api.patch_status(operation, &apply_params, &Patch::Apply(&steps))
             .await
             .map(drop)
             .map_err(|error| error.to_string())
     }
 
-    async fn saves(&self, client: &Client, secret: &str, key: &str) -> Result<(), String> {
+    /// Writes a Secret as the runner does.
+    async fn write_secret(&self, client: &Client, secret: &str, key: &str) -> Result<(), String> {
         let object = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": secret, "namespace": "default"},
             "data": {key: "a2V5cw=="}});
-        let ours = PatchParams::apply("kubeon-runner").force();
+        let apply_params = PatchParams::apply("kubeon-runner").force();
         let api: Api<Secret> = Api::namespaced(client.clone(), "default");
-        api.patch(secret, &ours, &Patch::Apply(&object)).await.map(drop).map_err(|error| error.to_string())
+        api.patch(secret, &apply_params, &Patch::Apply(&object))
+            .await
+            .map(drop)
+            .map_err(|error| error.to_string())
     }
 
     /// Writes a ConfigMap as the runner does.
-    async fn pins(&self, client: &Client, map: &str) -> Result<(), String> {
+    async fn write_host_keys(&self, client: &Client, map: &str) -> Result<(), String> {
         let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": map, "namespace": "default"},
             "data": {"known_hosts": "10.0.0.1 ssh-ed25519 AAAA\n"}});
-        let ours = PatchParams::apply("kubeon-runner").force();
+        let apply_params = PatchParams::apply("kubeon-runner").force();
         let api: Api<ConfigMap> = Api::namespaced(client.clone(), "default");
-        api.patch(map, &ours, &Patch::Apply(&object)).await.map(drop).map_err(|error| error.to_string())
+        api.patch(map, &apply_params, &Patch::Apply(&object))
+            .await
+            .map(drop)
+            .map_err(|error| error.to_string())
     }
 
     async fn config_maps(&self, selector: &str) -> Vec<String> {
@@ -188,7 +192,7 @@ impl Installed {
         found.items.iter().map(kube::ResourceExt::name_any).collect()
     }
 
-    async fn ends(&self, job: &str) {
+    async fn end_job(&self, job: &str) {
         end_job(&Api::<Job>::namespaced(self.client.clone(), "default"), job, true).await;
     }
 
@@ -208,54 +212,59 @@ impl Installed {
 }
 
 /// Polls until the condition is true, for conditions that cannot be watched.
-async fn eventually<F: Future<Output = bool>>(what: &str, so: impl Fn() -> F) {
-    let asks = async {
-        while !so().await {
+async fn eventually<F: Future<Output = bool>>(what: &str, condition: impl Fn() -> F) {
+    let polls = async {
+        while !condition().await {
             tokio::time::sleep(std::time::Duration::from_millis(200)).await;
         }
     };
-    timeout(TIMEOUT, asks).await.unwrap_or_else(|_| panic!("timeout: {what}"));
+    timeout(TIMEOUT, polls).await.unwrap_or_else(|_| panic!("timeout: {what}"));
 }
 
 /// An API server enforces each policy some time after its creation. Until then a request may be refused for
 /// other reasons.
-async fn policies_are_in_force(installed: &Installed, other: &Client, operation: &str, state: &str) {
-    let refuses = |said: Result<(), String>, reason: &str| said.is_err_and(|said| said.contains(reason));
-    eventually("the policy of operations is in force", || async {
-        refuses(installed.says_of(other, operation).await, "is written by its own Job")
+async fn wait_policies(installed: &Installed, other: &Client, operation: &str, state: &str) {
+    let refuses =
+        |result: Result<(), String>, reason: &str| result.is_err_and(|error| error.contains(reason));
+    eventually("the API server enforces the policy of operations", || async {
+        refuses(installed.write_status(other, operation).await, "is written by its own Job")
     })
     .await;
-    eventually("the policy of Secrets is in force", || async {
-        refuses(installed.saves(other, state, "state.tar.zst").await, "was made for Job")
+    eventually("the API server enforces the policy of Secrets", || async {
+        refuses(installed.write_secret(other, state, "state.tar.zst").await, "was made for Job")
     })
     .await;
-    eventually("the policy of ConfigMaps is in force", || async {
-        refuses(installed.pins(other, KNOWN_HOSTS).await, "this ConfigMap was made for Job")
+    eventually("the API server enforces the policy of ConfigMaps", || async {
+        refuses(installed.write_host_keys(other, KNOWN_HOSTS).await, "this ConfigMap was made for Job")
     })
     .await;
 }
 
 /// A runner may write only the data of the ConfigMap that was created for its Job.
-async fn keys_of_hosts_are_written_by_their_runner(installed: &Installed, runner: &Client, other: &Client) {
-    let refused = installed.pins(other, KNOWN_HOSTS).await.unwrap_err();
+async fn check_host_keys_policy(installed: &Installed, runner: &Client, other: &Client) {
+    let refused = installed.write_host_keys(other, KNOWN_HOSTS).await.unwrap_err();
     assert!(refused.contains("this ConfigMap was made for Job create-default-shop"), "{refused}");
-    installed.pins(runner, KNOWN_HOSTS).await.unwrap();
-    let somebodys = json!({"metadata": {"name": "somebodys"}});
-    let theirs: Api<ConfigMap> = Api::namespaced(installed.client.clone(), "default");
-    theirs.create(&PostParams::default(), &serde_json::from_value(somebodys).unwrap()).await.unwrap();
-    let refused = installed.pins(runner, "somebodys").await.unwrap_err();
+    installed.write_host_keys(runner, KNOWN_HOSTS).await.unwrap();
+    let foreign = json!({"metadata": {"name": "foreign"}});
+    let admin: Api<ConfigMap> = Api::namespaced(installed.client.clone(), "default");
+    admin.create(&PostParams::default(), &serde_json::from_value(foreign).unwrap()).await.unwrap();
+    let refused = installed.write_host_keys(runner, "foreign").await.unwrap_err();
     assert!(refused.contains("this ConfigMap was not made for a cluster"), "{refused}");
-    assert!(installed.pins(runner, "another").await.is_err(), "a runner must not create a ConfigMap");
+    assert!(
+        installed.write_host_keys(runner, "another").await.is_err(),
+        "a runner must not create a ConfigMap"
+    );
     let maps: Api<ConfigMap> = Api::namespaced(runner.clone(), "default");
     assert!(maps.get(KNOWN_HOSTS).await.is_err(), "a runner must not read a ConfigMap");
-    let theft = json!({"metadata": {"annotations": {"kubeon.io/job": "create-default-shopping-job-12345"}}});
-    let stolen = maps.patch(KNOWN_HOSTS, &PatchParams::default(), &Patch::Merge(theft)).await;
-    assert!(stolen.unwrap_err().to_string().contains("writes the data of a ConfigMap and nothing else"));
+    let other_job =
+        json!({"metadata": {"annotations": {"kubeon.io/job": "create-default-shopping-job-12345"}}});
+    let refused = maps.patch(KNOWN_HOSTS, &PatchParams::default(), &Patch::Merge(other_job)).await;
+    assert!(refused.unwrap_err().to_string().contains("writes the data of a ConfigMap and nothing else"));
 }
 
-#[tokio::test]
-async fn declared_admitted_made_by_a_runner_that_may_do_no_more_and_taken_down() {
-    let installed = Installed::raise().await;
+/// Waits until both replicas are ready. Declares a cluster, and checks that the webhook refuses an unknown version and
+/// an address of another cluster.
+async fn declare_shop(installed: &Installed) {
     for port in installed.health.clone() {
         eventually("both replicas are ready", || async move {
             get(port, "/readyz").await.starts_with("HTTP/1.1 200")
@@ -266,64 +275,87 @@ async fn declared_admitted_made_by_a_runner_that_may_do_no_more_and_taken_down()
         installed
             .declare("bad", "v9.9.9", "10.0.0.9")
             .await
-            .is_err_and(|said| said.contains("not in the catalogue"))
+            .is_err_and(|error| error.contains("not in the catalogue"))
     })
     .await;
     installed.declare("shop", "v1.36.3", "10.0.0.1").await.unwrap();
-    eventually("the webhook got a request about shop", || async {
-        let said = installed.tries("rival", "v1.36.3", "10.0.0.1").await;
-        said.is_err_and(|said| said.contains("default/shop"))
+    eventually("the webhook knows the addresses of shop", || async {
+        let result = installed.declare_dry_run("rival", "v1.36.3", "10.0.0.1").await;
+        result.is_err_and(|error| error.contains("default/shop"))
     })
     .await;
-    let taken = installed.declare("rival", "v1.36.3", "10.0.0.1").await.unwrap_err();
-    assert!(taken.contains("10.0.0.1") && taken.contains("default/shop"), "{taken}");
+    let error = installed.declare("rival", "v1.36.3", "10.0.0.1").await.unwrap_err();
+    assert!(error.contains("10.0.0.1") && error.contains("default/shop"), "{error}");
+}
 
+async fn wait_deleted(installed: &Installed) {
+    let is_absent = |object: Option<&KubernetesCluster>| object.is_none();
+    timeout(TIMEOUT, await_condition(installed.kubernetes_clusters(), "shop", is_absent))
+        .await
+        .expect("the cluster is deleted")
+        .unwrap();
+}
+
+#[tokio::test]
+async fn a_cluster_is_admitted_created_by_a_restricted_runner_and_deleted() {
+    let installed = Installed::start().await;
+    declare_shop(&installed).await;
     let (job, operation) = installed.running_job("shop", "create-").await;
     let (runner, other) =
         (installed.runner(&job).await, installed.runner("create-default-shopping-job-12345").await);
     let state = "default-shop-state";
-    policies_are_in_force(&installed, &other, &operation, state).await;
-    assert!(installed.says_of(&other, &operation).await.unwrap_err().contains("is written by its own Job"));
-    assert!(installed.saves(&other, state, "state.tar.zst").await.unwrap_err().contains("was made for Job"));
-    keys_of_hosts_are_written_by_their_runner(&installed, &runner, &other).await;
-    installed.says_of(&runner, &operation).await.unwrap();
-    installed.saves(&runner, state, "state.tar.zst").await.unwrap();
-    installed.saves(&runner, "default-shop-kubeconfig", "kubeconfig").await.unwrap();
-    let stolen = json!({"status": {"status": "Succeeded"}});
-    let wrong = installed.operations(&runner);
-    let wrong = wrong.patch_status(&operation, &PatchParams::default(), &Patch::Merge(stolen)).await;
-    assert!(wrong.unwrap_err().to_string().contains("written by the operator alone"));
-    assert!(installed.saves(&runner, "another", "x").await.is_err(), "a runner must not create a Secret");
+    wait_policies(&installed, &other, &operation, state).await;
+    assert!(
+        installed.write_status(&other, &operation).await.unwrap_err().contains("is written by its own Job")
+    );
+    assert!(
+        installed
+            .write_secret(&other, state, "state.tar.zst")
+            .await
+            .unwrap_err()
+            .contains("was made for Job")
+    );
+    check_host_keys_policy(&installed, &runner, &other).await;
+    installed.write_status(&runner, &operation).await.unwrap();
+    installed.write_secret(&runner, state, "state.tar.zst").await.unwrap();
+    installed.write_secret(&runner, "default-shop-kubeconfig", "kubeconfig").await.unwrap();
+    let result = json!({"status": {"status": "Succeeded"}});
+    let operations = installed.operations(&runner);
+    let refused = operations.patch_status(&operation, &PatchParams::default(), &Patch::Merge(result)).await;
+    assert!(refused.unwrap_err().to_string().contains("written by the operator alone"));
+    assert!(
+        installed.write_secret(&runner, "another", "x").await.is_err(),
+        "a runner must not create a Secret"
+    );
     let step = |object: &KubernetesCluster| object.status.as_ref().and_then(|status| status.step.clone());
     installed.until("shop", |object| step(object).as_deref() == Some("9/27 etcd on h1")).await;
 
-    installed.ends(&job).await;
+    installed.end_job(&job).await;
     let phase = |object: &KubernetesCluster| object.status.as_ref().and_then(|status| status.phase);
-    let made = installed.until("shop", |object| phase(object) == Some(Phase::Running)).await;
-    let status = made.status.unwrap();
+    let created = installed.until("shop", |object| phase(object) == Some(Phase::Running)).await;
+    let status = created.status.unwrap();
     assert_eq!(status.kubeconfig_secret.unwrap().name.as_str(), "default-shop-kubeconfig");
     assert_eq!(
         (status.ready.as_deref(), status.api_endpoint.as_deref()),
         (Some("2/2"), Some("https://10.0.0.1:6443"))
     );
     let ready = status.conditions.iter().find(|condition| condition.type_ == "Ready").unwrap();
-    assert_eq!((ready.status.as_str(), ready.observed_generation), ("True", made.metadata.generation));
+    assert_eq!((ready.status.as_str(), ready.observed_generation), ("True", created.metadata.generation));
 
-    installed.businesses().delete("shop", &DeleteParams::default()).await.unwrap();
-    let (down, _) = installed.running_job("shop", "delete-").await;
+    installed.kubernetes_clusters().delete("shop", &DeleteParams::default()).await.unwrap();
+    let (deletion, _) = installed.running_job("shop", "delete-").await;
     assert!(
-        installed.saves(&runner, state, "state.tar.zst").await.is_err(),
+        installed.write_secret(&runner, state, "state.tar.zst").await.is_err(),
         "the Secret is assigned to another Job"
     );
-    assert!(installed.pins(&runner, KNOWN_HOSTS).await.is_err(), "the ConfigMap is assigned to another Job");
-    installed.saves(&installed.runner(&down).await, state, "state.tar.zst").await.unwrap();
-    assert_eq!(installed.secrets().await.len(), 2, "not before the cluster was deleted");
-    installed.ends(&down).await;
-    let gone = |object: Option<&KubernetesCluster>| object.is_none();
-    timeout(TIMEOUT, await_condition(installed.businesses(), "shop", gone))
-        .await
-        .expect("the cluster is deleted")
-        .unwrap();
+    assert!(
+        installed.write_host_keys(&runner, KNOWN_HOSTS).await.is_err(),
+        "the ConfigMap is assigned to another Job"
+    );
+    installed.write_secret(&installed.runner(&deletion).await, state, "state.tar.zst").await.unwrap();
+    assert_eq!(installed.secrets().await.len(), 2, "the Secrets are deleted after the cluster");
+    installed.end_job(&deletion).await;
+    wait_deleted(&installed).await;
     assert!(installed.secrets().await.is_empty());
     assert!(installed.config_maps("kubeon.io/cluster").await.is_empty());
     let reasons = installed.event_reasons("shop").await;
@@ -336,8 +368,8 @@ async fn declared_admitted_made_by_a_runner_that_may_do_no_more_and_taken_down()
 }
 
 #[tokio::test]
-async fn a_cluster_of_which_nothing_was_saved_goes_without_a_job() {
-    let installed = Installed::raise().await;
+async fn a_cluster_without_saved_state_is_deleted_without_a_job() {
+    let installed = Installed::start().await;
     eventually("the webhook answers", || async {
         installed.declare("shop", "v1.36.3", "10.0.0.1").await.is_ok()
     })
@@ -349,12 +381,8 @@ async fn a_cluster_of_which_nothing_was_saved_goes_without_a_job() {
         object.status.as_ref().is_some_and(|status| status.phase == Some(Phase::Failed))
     };
     installed.until("shop", failed).await;
-    installed.businesses().delete("shop", &DeleteParams::default()).await.unwrap();
-    let gone = |object: Option<&KubernetesCluster>| object.is_none();
-    timeout(TIMEOUT, await_condition(installed.businesses(), "shop", gone))
-        .await
-        .expect("the cluster is deleted")
-        .unwrap();
+    installed.kubernetes_clusters().delete("shop", &DeleteParams::default()).await.unwrap();
+    wait_deleted(&installed).await;
     let names: Vec<_> =
         jobs.list(&ListParams::default()).await.unwrap().iter().map(kube::ResourceExt::name_any).collect();
     assert!(!names.iter().any(|name| name.starts_with("delete-")), "{names:?}");

@@ -15,28 +15,30 @@ fn phase(object: &KubernetesCluster) -> Option<Phase> {
 }
 
 /// Ends the running Job of the object.
-async fn job_ends(lab: &Lab, name: &str, begins: &str) {
+async fn end_job(lab: &Lab, name: &str, prefix: &str) {
     let job = |object: &KubernetesCluster| object.status.as_ref().and_then(|status| status.job_name.clone());
-    let wanted = |object: &KubernetesCluster| job(object).is_some_and(|job| job.starts_with(begins));
-    let object = lab.until_business(name, wanted).await;
-    lab.job_ends(&job(&object).unwrap(), true).await;
+    let wanted = |object: &KubernetesCluster| job(object).is_some_and(|job| job.starts_with(prefix));
+    let object = lab.wait_kubernetes_cluster(name, wanted).await;
+    lab.end_job(&job(&object).unwrap(), true).await;
 }
 
-async fn nodes(lab: &Lab, nodes: &[&str]) {
+async fn set_workers(lab: &Lab, nodes: &[&str]) {
     let list: Vec<_> = nodes.iter().map(|ip| json!({"ip": ip})).collect();
     let patch = Patch::Merge(json!({"spec": {"cluster": {"nodeList": list}}}));
-    lab.businesses().patch("shop", &PatchParams::default(), &patch).await.unwrap();
+    lab.kubernetes_clusters().patch("shop", &PatchParams::default(), &patch).await.unwrap();
 }
 
 /// Whether a server with this audience accepts the token in a `TokenReview`.
-async fn takes(lab: &Lab, token: &str, audiences: &[&str]) -> bool {
+async fn is_accepted(lab: &Lab, token: &str, audiences: &[&str]) -> bool {
     let review = json!({"spec": {"token": token, "audiences": audiences}});
     let review: TokenReview = serde_json::from_value(review).unwrap();
     let answer = Api::all(lab.client.clone()).create(&PostParams::default(), &review).await.unwrap();
     answer.status.and_then(|status| status.authenticated) == Some(true)
 }
 
-async fn tells_a_listener_with_a_token_for_its_operation_alone(lab: &Lab, job: &str) {
+/// The token for the callback URL is valid for its own operation, and neither for another operation nor for the API
+/// server.
+async fn check_callback_token(lab: &Lab, job: &str) {
     let job = lab.jobs().get(job).await.unwrap();
     let pod = job.spec.unwrap().template.spec.unwrap();
     let command = pod.containers[0].command.clone().unwrap();
@@ -53,13 +55,13 @@ async fn tells_a_listener_with_a_token_for_its_operation_alone(lab: &Lab, job: &
     let answer =
         accounts.create_token_request("kubeon-runner", &PostParams::default(), &request).await.unwrap();
     let token = answer.status.unwrap().token.unwrap();
-    assert!(takes(lab, &token, &[&audience]).await);
-    assert!(!takes(lab, &token, &["kubeon-callback/of-another-operation"]).await);
-    assert!(!takes(lab, &token, &[]).await, "an API server");
+    assert!(is_accepted(lab, &token, &[&audience]).await);
+    assert!(!is_accepted(lab, &token, &["kubeon-callback/of-another-operation"]).await);
+    assert!(!is_accepted(lab, &token, &[]).await, "the API server must not accept the token");
 }
 
 #[tokio::test]
-async fn a_declared_cluster_is_made_grown_shrunk_and_taken_down() {
+async fn a_declared_cluster_is_created_scaled_and_deleted() {
     let lab = Lab::open().await;
     lab.start_with(&["--leader-elect=false", "--callback-url=https://gateway.example"]);
     let declared: KubernetesCluster = serde_json::from_value(json!({
@@ -67,43 +69,44 @@ async fn a_declared_cluster_is_made_grown_shrunk_and_taken_down() {
         "spec": {"cluster": {"masterList": [{"ip": "10.0.0.1"}], "nodeList": [{"ip": "10.0.0.2"}],
             "authConfig": {"password": "hunter2"}, "timeoutMins": "30"}}}))
     .unwrap();
-    lab.businesses().create(&PostParams::default(), &declared).await.unwrap();
-    let at_work =
+    lab.kubernetes_clusters().create(&PostParams::default(), &declared).await.unwrap();
+    let has_job =
         |object: &KubernetesCluster| object.status.as_ref().is_some_and(|status| status.job_name.is_some());
-    let object = lab.until_business("shop", at_work).await;
+    let object = lab.wait_kubernetes_cluster("shop", has_job).await;
     let job = object.status.unwrap().job_name.unwrap();
     let deadline = lab.jobs().get(&job).await.unwrap().spec.unwrap().active_deadline_seconds;
-    assert_eq!(deadline, Some(1800), "contract B, case 29: thirty minutes were declared");
-    tells_a_listener_with_a_token_for_its_operation_alone(&lab, &job).await;
+    assert_eq!(deadline, Some(1800), "contract B, case 29: the declared timeout is 30 minutes");
+    check_callback_token(&lab, &job).await;
     let state = format!("{}-shop-state", lab.namespace);
     let secrets: Api<Secret> = Api::namespaced(lab.client.clone(), &lab.namespace);
-    let saved = Patch::Merge(json!({"stringData": {"state.tar.zst": "keys"}}));
-    let kept = secrets.patch(&state, &PatchParams::default(), &saved).await.unwrap();
-    let job = kept.metadata.annotations.unwrap()["kubeon.io/job"].clone();
+    let new_state = Patch::Merge(json!({"stringData": {"state.tar.zst": "keys"}}));
+    let stored = secrets.patch(&state, &PatchParams::default(), &new_state).await.unwrap();
+    let job = stored.metadata.annotations.unwrap()["kubeon.io/job"].clone();
     assert!(job.starts_with("create-"), "{job}");
-    job_ends(&lab, "shop", "create-").await;
-    let object = lab.until_business("shop", |object| phase(object) == Some(Phase::Running)).await;
+    end_job(&lab, "shop", "create-").await;
+    let object = lab.wait_kubernetes_cluster("shop", |object| phase(object) == Some(Phase::Running)).await;
     let annotations = object.metadata.annotations.clone().unwrap();
     assert_eq!(annotations["app.kubernetes.io/operation"], "create-finished");
     assert!(!annotations["app.kubernetes.io/spec"].contains("hunter2"));
-    nodes(&lab, &["10.0.0.2", "10.0.0.4"]).await;
-    job_ends(&lab, "shop", "scale-up-").await;
-    lab.until_business("shop", |object| phase(object) == Some(Phase::Running)).await;
-    nodes(&lab, &["10.0.0.4"]).await;
-    job_ends(&lab, "shop", "scale-down-").await;
-    lab.until_business("shop", |object| phase(object) == Some(Phase::Running)).await;
+    set_workers(&lab, &["10.0.0.2", "10.0.0.4"]).await;
+    end_job(&lab, "shop", "scale-up-").await;
+    lab.wait_kubernetes_cluster("shop", |object| phase(object) == Some(Phase::Running)).await;
+    set_workers(&lab, &["10.0.0.4"]).await;
+    end_job(&lab, "shop", "scale-down-").await;
+    lab.wait_kubernetes_cluster("shop", |object| phase(object) == Some(Phase::Running)).await;
     let operations = lab.operations().list(&ListParams::default()).await.unwrap().items;
     assert_eq!(operations.len(), 3);
-    lab.businesses().delete("shop", &DeleteParams::default()).await.unwrap();
-    job_ends(&lab, "shop", "delete-").await;
-    let gone =
-        await_condition(lab.businesses(), "shop", |object: Option<&KubernetesCluster>| object.is_none());
-    timeout(TIMEOUT, gone).await.expect("the cluster is deleted").unwrap();
+    lab.kubernetes_clusters().delete("shop", &DeleteParams::default()).await.unwrap();
+    end_job(&lab, "shop", "delete-").await;
+    let deleted = await_condition(lab.kubernetes_clusters(), "shop", |object: Option<&KubernetesCluster>| {
+        object.is_none()
+    });
+    timeout(TIMEOUT, deleted).await.expect("the cluster is deleted").unwrap();
     for operation in operations {
         let name = operation.metadata.name.unwrap();
-        let gone =
+        let deleted =
             await_condition(lab.operations(), &name, |object: Option<&ClusterOperation>| object.is_none());
-        timeout(TIMEOUT, gone).await.expect("its operations are deleted").unwrap();
+        timeout(TIMEOUT, deleted).await.expect("its operations are deleted").unwrap();
     }
     let jobs = lab.jobs().list(&ListParams::default()).await.unwrap().items.len();
     assert_eq!(jobs, 4, "one Job for each operation");

@@ -36,7 +36,7 @@ pub(crate) struct Lab {
     operator: Mutex<Option<Child>>,
     /// The metrics port of the last started operator.
     port: AtomicU16,
-    server: LentServer,
+    server: ReusedServer,
 }
 
 /// Free API servers, at most as many as parallel tests.
@@ -44,10 +44,10 @@ static IDLE_SERVERS: Mutex<Vec<Arc<TestApiServer>>> = Mutex::new(Vec::new());
 
 /// An API server that one test uses. It enforces the permissions on owner references, which most clusters do
 /// not. The installed roles must suffice there too.
-struct LentServer(Arc<TestApiServer>);
+struct ReusedServer(Arc<TestApiServer>);
 
-impl LentServer {
-    async fn borrow() -> Self {
+impl ReusedServer {
+    async fn take() -> Self {
         let idle = IDLE_SERVERS.lock().pop();
         if let Some(server) = idle {
             return Self(server);
@@ -58,7 +58,7 @@ impl LentServer {
     }
 }
 
-impl Drop for LentServer {
+impl Drop for ReusedServer {
     fn drop(&mut self) {
         IDLE_SERVERS.lock().push(Arc::clone(&self.0));
     }
@@ -66,8 +66,8 @@ impl Drop for LentServer {
 
 impl Lab {
     pub(crate) async fn open() -> Self {
-        let lent = LentServer::borrow().await;
-        let server = &*lent.0;
+        let reused = ReusedServer::take().await;
+        let server = &*reused.0;
         server.apply_crds(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/crds")).await.unwrap();
         let client = server.client().await.unwrap();
         let (namespace, proxy) =
@@ -76,14 +76,14 @@ impl Lab {
         let file = format!("operator-{namespace}");
         let kubeconfig = server.write_file(&file, &proxy.kubeconfig_of_token(&token)).unwrap();
         let (operator, port) = (Mutex::default(), AtomicU16::default());
-        let lab = Self { client, proxy, namespace, kubeconfig, operator, port, server: lent };
-        lab.rights(&lab.server.0).await;
-        lab.clear().await;
+        let lab = Self { client, proxy, namespace, kubeconfig, operator, port, server: reused };
+        lab.install_roles(&lab.server.0).await;
+        lab.delete_objects().await;
         lab
     }
 
     /// Installs the roles of the operator in this namespace.
-    async fn rights(&self, server: &TestApiServer) {
+    async fn install_roles(&self, server: &TestApiServer) {
         let options = InstallOptions {
             namespace: self.namespace.clone(),
             watch_namespaces: Vec::new(),
@@ -91,7 +91,7 @@ impl Lab {
         };
         let documents: String =
             rbac::objects(&options).unwrap().iter().map(|object| format!("---\n{object}\n")).collect();
-        let file = server.write_file(&format!("rights-{}.yaml", self.namespace), &documents).unwrap();
+        let file = server.write_file(&format!("roles-{}.yaml", self.namespace), &documents).unwrap();
         server.apply(&file).await.unwrap();
         let user = names::service_account(&self.namespace, names::OPERATOR);
         for (group, resource, namespace) in
@@ -107,12 +107,12 @@ impl Lab {
                     tokio::time::sleep(Duration::from_millis(20)).await;
                 }
             };
-            tokio::time::timeout(TIMEOUT, allowed).await.expect("the roles are in force");
+            tokio::time::timeout(TIMEOUT, allowed).await.expect("the API server enforces the roles in time");
         }
     }
 
     /// Deletes the objects of earlier tests, including those that cannot be parsed.
-    async fn clear(&self) {
+    async fn delete_objects(&self) {
         let all = (&DeleteParams::default(), &ListParams::default());
         for kind in [ApiResource::erase::<ClusterOperation>(&()), ApiResource::erase::<Cluster>(&())] {
             let api = Api::<DynamicObject>::all_with(self.client.clone(), &kind);
@@ -123,8 +123,8 @@ impl Lab {
         for object in found {
             let (namespace, name) = (object.metadata.namespace.unwrap(), object.metadata.name.unwrap());
             let api = Api::<DynamicObject>::namespaced_with(self.client.clone(), &namespace, &kind);
-            let free = json!({"metadata": {"finalizers": null}});
-            api.patch(&name, &PatchParams::default(), &Patch::Merge(free)).await.unwrap();
+            let without_finalizers = json!({"metadata": {"finalizers": null}});
+            api.patch(&name, &PatchParams::default(), &Patch::Merge(without_finalizers)).await.unwrap();
             // An object that waited for its finalizer is already deleted.
             let _ = api.delete(&name, all.0).await;
         }
@@ -156,7 +156,7 @@ impl Lab {
     }
 
     fn operator(&self) -> Child {
-        self.operator.lock().take().expect("an operator runs")
+        self.operator.lock().take().expect("no operator runs")
     }
 
     /// Kills the operator, as `kill -9` does.
@@ -165,13 +165,13 @@ impl Lab {
     }
 
     /// Sends SIGTERM; returns the time until the end, and whether the exit code was zero.
-    pub(crate) async fn end(&self) -> (Duration, bool) {
+    pub(crate) async fn terminate(&self) -> (Duration, bool) {
         let mut operator = self.operator();
-        let begun = std::time::Instant::now();
+        let start = std::time::Instant::now();
         let pid = operator.id().unwrap().to_string();
         assert!(Command::new("kill").arg(pid).status().await.unwrap().success());
         let status = tokio::time::timeout(TIMEOUT, operator.wait()).await.unwrap().unwrap();
-        (begun.elapsed(), status.success())
+        (start.elapsed(), status.success())
     }
 
     pub(crate) fn operations(&self) -> Api<ClusterOperation> {
@@ -182,19 +182,19 @@ impl Lab {
         Api::namespaced(self.client.clone(), &self.namespace)
     }
 
-    pub(crate) fn businesses(&self) -> Api<KubernetesCluster> {
+    pub(crate) fn kubernetes_clusters(&self) -> Api<KubernetesCluster> {
         Api::namespaced(self.client.clone(), &self.namespace)
     }
 
-    /// A Cluster with inventory, variables and key.
+    /// Creates a Cluster with inventory, variables and key.
     pub(crate) async fn cluster(&self, name: &str) {
         self.named_cluster(name, name).await;
     }
 
-    /// The same with objects named after `stem`.
-    pub(crate) async fn named_cluster(&self, name: &str, stem: &str) {
-        self.named_references(stem).await;
-        let at = |what: &str| DataRef::new(&self.namespace, format!("{stem}-{what}"));
+    /// Creates a Cluster and the objects that it references; their names begin with `prefix`.
+    pub(crate) async fn named_cluster(&self, name: &str, prefix: &str) {
+        self.named_references(prefix).await;
+        let at = |what: &str| DataRef::new(&self.namespace, format!("{prefix}-{what}"));
         let spec = ClusterSpec {
             hosts_conf_ref: at("hosts"),
             vars_conf_ref: at("vars"),
@@ -205,13 +205,13 @@ impl Lab {
         clusters.create(&PostParams::default(), &Cluster::new(name, spec)).await.unwrap();
     }
 
-    /// Inventory, variables and key.
-    pub(crate) async fn named_references(&self, stem: &str) {
-        self.config_map(&format!("{stem}-hosts"), json!({"hosts.yml": "all: {}\n"})).await;
-        self.config_map(&format!("{stem}-vars"), json!({"group_vars.yml": "a: 1\n"})).await;
+    /// Creates inventory, variables and key.
+    pub(crate) async fn named_references(&self, prefix: &str) {
+        self.config_map(&format!("{prefix}-hosts"), json!({"hosts.yml": "all: {}\n"})).await;
+        self.config_map(&format!("{prefix}-vars"), json!({"group_vars.yml": "a: 1\n"})).await;
         let pem = "-----BEGIN PRIVATE KEY-----\naGVsbG8=\n-----END PRIVATE KEY-----\n";
         let secret: Secret = serde_json::from_value(json!({
-            "metadata": {"name": format!("{stem}-key")}, "type": "kubernetes.io/ssh-auth",
+            "metadata": {"name": format!("{prefix}-key")}, "type": "kubernetes.io/ssh-auth",
             "stringData": {"ssh-privatekey": pem}}))
         .unwrap();
         self.put(secret).await;
@@ -233,24 +233,24 @@ impl Lab {
         api.create(&PostParams::default(), &object).await.unwrap();
     }
 
-    pub(crate) async fn ask(&self, cluster: &str, name: &str) {
-        self.ask_for(name, shell(cluster)).await;
+    pub(crate) async fn create_shell_operation(&self, cluster: &str, name: &str) {
+        self.create_operation(name, shell(cluster)).await;
     }
 
-    pub(crate) async fn ask_for(&self, name: &str, spec: ClusterOperationSpec) {
+    pub(crate) async fn create_operation(&self, name: &str, spec: ClusterOperationSpec) {
         self.operations().create(&PostParams::default(), &ClusterOperation::new(name, spec)).await.unwrap();
     }
 
     /// Waits until the operation's reason contains this text; returns the reason.
-    pub(crate) async fn until_says(&self, name: &str, words: &str) -> String {
+    pub(crate) async fn wait_reason(&self, name: &str, text: &str) -> String {
         let reason = |operation: &ClusterOperation| {
             operation.status.as_ref().and_then(|status| status.reason.clone()).unwrap_or_default()
         };
-        reason(&self.until(name, |operation| reason(operation).contains(words)).await)
+        reason(&self.wait_operation(name, |operation| reason(operation).contains(text)).await)
     }
 
     /// Waits until the condition is true for the operation; returns the operation.
-    pub(crate) async fn until(
+    pub(crate) async fn wait_operation(
         &self,
         name: &str,
         wanted: impl Fn(&ClusterOperation) -> bool,
@@ -263,23 +263,25 @@ impl Lab {
         }
     }
 
-    pub(crate) async fn until_is(&self, name: &str, result: OperationResult) -> ClusterOperation {
-        self.until(name, |operation| {
+    pub(crate) async fn wait_result(&self, name: &str, result: OperationResult) -> ClusterOperation {
+        self.wait_operation(name, |operation| {
             operation.status.as_ref().and_then(|status| status.status) == Some(result)
         })
         .await
     }
 
-    pub(crate) async fn until_business(
+    pub(crate) async fn wait_kubernetes_cluster(
         &self,
         name: &str,
         wanted: impl Fn(&KubernetesCluster) -> bool,
     ) -> KubernetesCluster {
         let matches = |object: Option<&KubernetesCluster>| object.is_some_and(&wanted);
-        let waits = await_condition(self.businesses(), name, matches);
+        let waits = await_condition(self.kubernetes_clusters(), name, matches);
         match tokio::time::timeout(TIMEOUT, waits).await {
             Ok(found) => found.unwrap().unwrap(),
-            Err(_) => panic!("{name} is still {:?}", self.businesses().get(name).await.unwrap().status),
+            Err(_) => {
+                panic!("{name} is still {:?}", self.kubernetes_clusters().get(name).await.unwrap().status)
+            }
         }
     }
 
@@ -290,11 +292,11 @@ impl Lab {
 
     /// The metrics, as Prometheus reads them.
     pub(crate) async fn metrics(&self) -> String {
-        self.until_metrics(|_| true).await
+        self.wait_metrics(|_| true).await
     }
 
     /// Polls the metrics until the condition is true.
-    pub(crate) async fn until_metrics(&self, wanted: impl Fn(&str) -> bool) -> String {
+    pub(crate) async fn wait_metrics(&self, wanted: impl Fn(&str) -> bool) -> String {
         let reads = async {
             loop {
                 let answer = get(self.port.load(Ordering::SeqCst), "/metrics").await;
@@ -322,7 +324,7 @@ impl Lab {
     }
 
     /// The number of ConfigMaps with the inputs of an operation's Job.
-    pub(crate) async fn inputs_of(&self, operation: &ClusterOperation) -> usize {
+    pub(crate) async fn config_map_count(&self, operation: &ClusterOperation) -> usize {
         let label = format!("kubeon.io/operation={}", operation.metadata.uid.as_deref().unwrap());
         let maps = Api::<ConfigMap>::namespaced(self.client.clone(), &self.namespace);
         maps.list(&ListParams::default().labels(&label)).await.unwrap().items.len()
@@ -333,38 +335,38 @@ impl Lab {
         let declared = json!({"apiVersion": "ecs.yun.com/v1", "kind": "KubernetesCluster", "metadata": {"name": name},
             "spec": {"cluster": {"masterList": [{"ip": master}], "authConfig": {"password": "hunter2"}}}});
         let declared = serde_json::from_value(declared).unwrap();
-        self.businesses().create(&PostParams::default(), &declared).await.unwrap();
+        self.kubernetes_clusters().create(&PostParams::default(), &declared).await.unwrap();
     }
 
-    /// What a Job controller writes when the pod ended; once.
-    pub(crate) async fn job_ends(&self, name: &str, well: bool) {
-        end_job(&self.jobs(), name, well).await;
+    /// Writes the status that the Job controller writes when the pod has ended. Does nothing if the Job has ended.
+    pub(crate) async fn end_job(&self, name: &str, succeeded: bool) {
+        end_job(&self.jobs(), name, succeeded).await;
     }
 
     /// The messages of the events about an object with this reason, in all namespaces.
-    pub(crate) async fn told(&self, name: &str, reason: &str) -> Vec<String> {
+    pub(crate) async fn event_messages(&self, name: &str, reason: &str) -> Vec<String> {
         let about = ListParams::default().fields(&format!("involvedObject.name={name},reason={reason}"));
         let events = Api::<Event>::all(self.client.clone()).list(&about).await.unwrap();
         events.into_iter().filter_map(|event| event.message).collect()
     }
 
     /// Waits until an event about an object with this reason contains this text.
-    pub(crate) async fn until_told(&self, name: &str, reason: &str, words: &str) {
-        let told = async {
-            while !self.told(name, reason).await.iter().any(|text| text.contains(words)) {
+    pub(crate) async fn wait_event(&self, name: &str, reason: &str, text: &str) {
+        let recorded = async {
+            while !self.event_messages(name, reason).await.iter().any(|message| message.contains(text)) {
                 tokio::time::sleep(Duration::from_millis(100)).await;
             }
         };
-        let in_time = tokio::time::timeout(TIMEOUT, told).await;
-        in_time.unwrap_or_else(|_| panic!("no event {reason} about {name} says {words:?}"));
+        let in_time = tokio::time::timeout(TIMEOUT, recorded).await;
+        in_time.unwrap_or_else(|_| panic!("no event {reason} about {name} contains {text:?}"));
     }
 
     /// Runs an operation to its end.
     pub(crate) async fn finish(&self, name: &str) -> ClusterOperation {
-        let running = self.until_is(name, OperationResult::Running).await;
+        let running = self.wait_result(name, OperationResult::Running).await;
         let job = running.status.unwrap().job_ref.unwrap().name;
-        self.job_ends(&job, true).await;
-        self.until(name, |operation| {
+        self.end_job(&job, true).await;
+        self.wait_operation(name, |operation| {
             let labels = operation.metadata.labels.as_ref();
             labels.and_then(|labels| labels.get("hasCompleted")).is_some_and(|done| done == "done")
         })
@@ -372,7 +374,7 @@ impl Lab {
     }
 
     /// Waits until the condition is true for the Cluster.
-    pub(crate) async fn until_cluster(&self, name: &str, wanted: impl Fn(&Cluster) -> bool) -> Cluster {
+    pub(crate) async fn wait_cluster(&self, name: &str, wanted: impl Fn(&Cluster) -> bool) -> Cluster {
         let api = Api::<Cluster>::all(self.client.clone());
         let waits = await_condition(api, name, |object: Option<&Cluster>| object.is_some_and(&wanted));
         tokio::time::timeout(TIMEOUT, waits)
@@ -402,8 +404,8 @@ pub(crate) fn playbook(cluster: &str, name: &str) -> ClusterOperationSpec {
     }
 }
 
-/// What a Job controller writes when the pod ended; once.
-pub(crate) async fn end_job(jobs: &Api<Job>, name: &str, well: bool) {
+/// Writes the status that the Job controller writes when the pod has ended. Does nothing if the Job has ended.
+pub(crate) async fn end_job(jobs: &Api<Job>, name: &str, succeeded: bool) {
     let before = jobs.get(name).await.unwrap();
     if before.status.is_some_and(|status| status.conditions.is_some_and(|all| !all.is_empty())) {
         return;
@@ -412,7 +414,7 @@ pub(crate) async fn end_job(jobs: &Api<Job>, name: &str, well: bool) {
         .unwrap()
         .to_string();
     let condition = |type_: &str, reason: &str| json!({"type": type_, "status": "True", "reason": reason, "message": "by the test", "lastTransitionTime": now, "lastProbeTime": now});
-    let status = if well {
+    let status = if succeeded {
         json!({"startTime": now, "completionTime": now, "succeeded": 1, "ready": 0, "terminating": 0,
             "uncountedTerminatedPods": {},
             "conditions": [condition("SuccessCriteriaMet", "CompletionsReached"), condition("Complete", "CompletionsReached")]})

@@ -16,14 +16,14 @@ fn history(cluster: &kubeon_api::Cluster) -> Vec<(String, String)> {
 }
 
 #[tokio::test]
-async fn a_shell_operation_becomes_a_job_and_ends_with_it_in_ten_writes() {
+async fn a_shell_operation_needs_one_job_and_at_most_ten_writes() {
     let lab = Lab::open().await;
     lab.start();
     lab.cluster("sample").await;
-    lab.until_cluster("sample", |cluster| cluster.status.is_some()).await;
+    lab.wait_cluster("sample", |cluster| cluster.status.is_some()).await;
     lab.proxy.clear_requests();
-    lab.ask("sample", "myops").await;
-    let running = lab.until_is("myops", OperationResult::Running).await;
+    lab.create_shell_operation("sample", "myops").await;
+    let running = lab.wait_result("myops", OperationResult::Running).await;
     assert_eq!(lab.job_names(&running).await, ["kubeonkube-myops-job"]);
     let job = lab.job_of(&running).await;
     let pod = job.spec.unwrap().template.spec.unwrap();
@@ -34,7 +34,7 @@ async fn a_shell_operation_becomes_a_job_and_ends_with_it_in_ten_writes() {
     let owners = ended.metadata.owner_references.unwrap();
     assert_eq!((owners.len(), owners[0].kind.as_str()), (1, "Cluster"));
     let cluster = lab
-        .until_cluster("sample", |cluster| history(cluster) == [("myops".into(), "Succeeded".into())])
+        .wait_cluster("sample", |cluster| history(cluster) == [("myops".into(), "Succeeded".into())])
         .await;
     assert_eq!(cluster.status.unwrap().latest.as_deref(), Some("myops"));
     let writes = lab.proxy.writes();
@@ -42,16 +42,16 @@ async fn a_shell_operation_becomes_a_job_and_ends_with_it_in_ten_writes() {
     let events =
         Api::<Event>::namespaced(lab.client.clone(), "default").list(&ListParams::default()).await.unwrap();
     let about = events.iter().filter(|event| event.involved_object.name.as_deref() == Some("myops")).count();
-    assert!(about >= 2, "events about the start and the end");
+    assert!(about >= 2, "no events about the start and the end");
     // Until another cluster appears and is reported, the operator sends no request, and then only about that one.
     lab.proxy.clear_requests();
     lab.cluster("other").await;
-    lab.until_cluster("other", |cluster| cluster.status.is_some()).await;
+    lab.wait_cluster("other", |cluster| cluster.status.is_some()).await;
     let is_about_other = |name: &str| name == "other" || name.starts_with("other-");
     let requests = lab.proxy.requests().into_iter();
-    let asked: Vec<_> =
+    let unexpected: Vec<_> =
         requests.filter(|request| request.verb != "watch" && !is_about_other(&request.name)).collect();
-    assert!(asked.is_empty(), "{asked:#?}");
+    assert!(unexpected.is_empty(), "{unexpected:#?}");
 }
 
 #[tokio::test]
@@ -59,27 +59,27 @@ async fn the_second_operation_of_a_cluster_waits_for_the_first() {
     let lab = Lab::open().await;
     lab.start();
     lab.cluster("sample").await;
-    lab.ask("sample", "one").await;
-    lab.until_is("one", OperationResult::Running).await;
-    lab.ask("sample", "two").await;
+    lab.create_shell_operation("sample", "one").await;
+    lab.wait_result("one", OperationResult::Running).await;
+    lab.create_shell_operation("sample", "two").await;
     let waits = |operation: &kubeon_api::ClusterOperation| {
         operation.status.as_ref().and_then(|status| status.waits_for.as_deref()) == Some("one")
     };
-    lab.until("two", waits).await;
+    lab.wait_operation("two", waits).await;
     lab.finish("one").await;
-    lab.until_is("two", OperationResult::Running).await;
+    lab.wait_result("two", OperationResult::Running).await;
     lab.finish("two").await;
     assert_eq!(lab.jobs().list(&ListParams::default()).await.unwrap().items.len(), 2);
 }
 
 #[tokio::test]
-async fn a_missing_configmap_is_named_and_its_arrival_starts_the_operation() {
+async fn a_missing_configmap_is_reported_and_its_creation_starts_the_operation() {
     let lab = Lab::open().await;
     lab.start();
     lab.cluster("sample").await;
     let maps: Api<ConfigMap> = Api::namespaced(lab.client.clone(), &lab.namespace);
     maps.delete("sample-hosts", &DeleteParams::default()).await.unwrap();
-    lab.until_cluster("sample", |cluster| {
+    lab.wait_cluster("sample", |cluster| {
         cluster
             .status
             .as_ref()
@@ -87,14 +87,14 @@ async fn a_missing_configmap_is_named_and_its_arrival_starts_the_operation() {
             .is_some_and(|reason| reason.contains("sample-hosts"))
     })
     .await;
-    lab.ask("sample", "myops").await;
-    let said = format!("hostsConfRef {},sample-hosts not found", lab.namespace);
-    lab.until("myops", |operation| {
-        operation.status.as_ref().and_then(|status| status.reason.as_ref()) == Some(&said)
+    lab.create_shell_operation("sample", "myops").await;
+    let wanted = format!("hostsConfRef {},sample-hosts not found", lab.namespace);
+    lab.wait_operation("myops", |operation| {
+        operation.status.as_ref().and_then(|status| status.reason.as_ref()) == Some(&wanted)
     })
     .await;
     lab.config_map("sample-hosts", json!({"hosts.yml": "all: {}\n"})).await;
-    lab.until_is("myops", OperationResult::Running).await;
+    lab.wait_result("myops", OperationResult::Running).await;
     lab.finish("myops").await;
 }
 
@@ -105,26 +105,26 @@ async fn the_history_limit_of_the_configmap_holds() {
     lab.start();
     lab.cluster("sample").await;
     for name in ["o1", "o2", "o3", "o4"] {
-        lab.ask("sample", name).await;
+        lab.create_shell_operation("sample", name).await;
         lab.finish(name).await;
     }
     let names = |cluster: &kubeon_api::Cluster| {
         history(cluster).into_iter().map(|(name, _)| name).collect::<Vec<_>>()
     };
-    lab.until_cluster("sample", |cluster| names(cluster) == ["o4", "o3"]).await;
+    lab.wait_cluster("sample", |cluster| names(cluster) == ["o4", "o3"]).await;
     assert_eq!(lab.operations().list(&ListParams::default()).await.unwrap().items.len(), 2);
 }
 
 #[tokio::test]
-async fn a_cancelled_operation_is_ended_and_says_so() {
+async fn a_cancelled_operation_is_stopped_and_has_the_reason_cancelled() {
     let lab = Lab::open().await;
     lab.start();
     lab.cluster("sample").await;
-    lab.ask("sample", "myops").await;
-    let running = lab.until_is("myops", OperationResult::Running).await;
+    lab.create_shell_operation("sample", "myops").await;
+    let running = lab.wait_result("myops", OperationResult::Running).await;
     let cancel = Patch::Merge(json!({"spec": {"cancelled": true}}));
     lab.operations().patch("myops", &PatchParams::default(), &cancel).await.unwrap();
-    lab.until("myops", |operation| {
+    lab.wait_operation("myops", |operation| {
         operation.status.as_ref().is_some_and(|status| status.reason.as_deref() == Some("cancelled"))
     })
     .await;
@@ -133,46 +133,46 @@ async fn a_cancelled_operation_is_ended_and_says_so() {
         job.and_then(|job| job.spec.as_ref()).and_then(|spec| spec.suspend) == Some(true)
     };
     kube::runtime::wait::await_condition(lab.jobs(), &name, suspended).await.unwrap();
-    let said = json!({"status": {"conditions": [{"type": "Suspended", "status": "True"}]}});
-    lab.jobs().patch_status(&name, &PatchParams::default(), &Patch::Merge(said)).await.unwrap();
-    lab.until_is("myops", OperationResult::Failed).await;
+    let status = json!({"status": {"conditions": [{"type": "Suspended", "status": "True"}]}});
+    lab.jobs().patch_status(&name, &PatchParams::default(), &Patch::Merge(status)).await.unwrap();
+    lab.wait_result("myops", OperationResult::Failed).await;
 }
 
 /// Contract A, case 32.
 #[tokio::test]
-async fn what_ended_while_nobody_looked_ended_when_its_job_did() {
+async fn an_operation_that_ended_without_an_operator_has_the_end_time_of_its_job() {
     let lab = Lab::open().await;
     lab.start();
     lab.cluster("sample").await;
-    lab.ask("sample", "myops").await;
-    let running = lab.until_is("myops", OperationResult::Running).await;
+    lab.create_shell_operation("sample", "myops").await;
+    let running = lab.wait_result("myops", OperationResult::Running).await;
     lab.kill().await;
-    lab.job_ends(&lab.job_names(&running).await[0], true).await;
+    lab.end_job(&lab.job_names(&running).await[0], true).await;
     let ended = lab.job_of(&running).await.status.unwrap().completion_time;
     // Times have whole seconds: from the next second on, the operator's own time would differ.
     while ended.as_ref().is_some_and(|ended| Timestamp::now().as_second() <= ended.0.as_second()) {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     lab.start();
-    let told = lab.until_is("myops", OperationResult::Succeeded).await;
-    assert!(ended.is_some() && told.status.unwrap().end_time == ended);
+    let operation = lab.wait_result("myops", OperationResult::Succeeded).await;
+    assert!(ended.is_some() && operation.status.unwrap().end_time == ended);
 }
 
 /// As after `kubectl replace --force`. There is no garbage collector; the test deletes the objects.
 #[tokio::test]
-async fn an_operation_that_is_deleted_and_made_again_runs_when_the_first_ones_job_is_gone() {
+async fn a_recreated_operation_runs_after_the_job_of_the_deleted_one_is_deleted() {
     let lab = Lab::open().await;
     lab.start();
     lab.cluster("sample").await;
-    lab.ask("sample", "myops").await;
+    lab.create_shell_operation("sample", "myops").await;
     let first = lab.finish("myops").await;
     lab.operations().delete("myops", &DeleteParams::default()).await.unwrap();
-    lab.ask("sample", "myops").await;
-    lab.until_says("myops", "of a deleted operation with the same name still exists").await;
+    lab.create_shell_operation("sample", "myops").await;
+    lab.wait_reason("myops", "of a deleted operation with the same name still exists").await;
     let job = lab.job_names(&first).await.remove(0);
     lab.jobs().delete(&job, &DeleteParams::background()).await.unwrap();
     let second = lab.finish("myops").await;
     assert_eq!(second.status.as_ref().unwrap().status, Some(OperationResult::Succeeded));
     assert_eq!(lab.job_names(&second).await, [job]);
-    assert_eq!(lab.inputs_of(&second).await, 1, "its own copy");
+    assert_eq!(lab.config_map_count(&second).await, 1, "its own copy");
 }

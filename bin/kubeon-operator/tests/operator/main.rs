@@ -1,9 +1,9 @@
-//! The operator's program against a real API server, through a proxy that fails on demand. Jobs are ended by the tests.
+//! The operator's program with a real API server, through a proxy that fails on demand. The tests end the Jobs.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "helpers of tests fail loudly")]
 
 mod bad_input;
-mod deaths;
+mod crashes;
 mod events;
 mod faults;
 mod http;
@@ -12,9 +12,9 @@ mod kubernetes_cluster;
 mod lab;
 mod leadership;
 mod lifecycle;
-mod lives;
 mod malformed;
 mod metrics;
+mod parallel;
 mod prometheus;
-mod side_by_side;
+mod scenarios;
 mod traces;

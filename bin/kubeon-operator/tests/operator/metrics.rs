@@ -1,4 +1,4 @@
-//! The metrics: all that the alerts and the dashboard use, and no others.
+//! The operator serves exactly the metrics that the alerts and the dashboard use.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -26,39 +26,38 @@ fn labels(page: &str) -> BTreeMap<String, BTreeSet<String>> {
 }
 
 #[tokio::test]
-async fn every_metric_that_is_asked_about_is_served_with_its_labels() {
+async fn every_used_metric_is_served_with_its_labels() {
     let lab = Lab::open().await;
     lab.start();
     lab.cluster("sample").await;
-    // Before anything failed: the first failure must be an increase.
+    // The counters exist before the first failure, so that it is an increase.
     let page = lab.metrics().await;
-    for nought in [
+    for zero in [
         r#"kubeon_operator_reconciles_total{word="failed"}"#,
         r#"kubeon_operator_events_total{word="Failed"}"#,
         r#"kubeon_operator_events_total{word="CreateKubeJobFailed"}"#,
         r#"kubeon_operator_watch_failures_total{word="Cluster"}"#,
     ] {
-        assert_eq!(series(&page).get(nought), Some(&"0"), "{nought} in\n{page}");
+        assert_eq!(series(&page).get(zero), Some(&"0"), "{zero} in\n{page}");
     }
-    lab.ask("sample", "good").await;
+    lab.create_shell_operation("sample", "good").await;
     lab.finish("good").await;
-    lab.ask("sample", "bad").await;
-    let running = lab.until_is("bad", OperationResult::Running).await;
-    lab.job_ends(&lab.job_names(&running).await[0], false).await;
-    lab.until_is("bad", OperationResult::Failed).await;
+    lab.create_shell_operation("sample", "bad").await;
+    let running = lab.wait_result("bad", OperationResult::Running).await;
+    lab.end_job(&lab.job_names(&running).await[0], false).await;
+    lab.wait_result("bad", OperationResult::Failed).await;
     let page = lab
-        .until_metrics(|page| {
-            series(page).get(r#"kubeon_operator_events_total{word="Failed"}"#) == Some(&"1")
-        })
+        .wait_metrics(|page| series(page).get(r#"kubeon_operator_events_total{word="Failed"}"#) == Some(&"1"))
         .await;
     let wanted: BTreeMap<_, _> = METRICS
         .iter()
         .map(|metric| (metric.name.to_owned(), metric.labels.iter().map(|&label| label.to_owned()).collect()))
         .collect();
     assert_eq!(labels(&page), wanted);
-    let says = |one: &str, wanted: &str| assert_eq!(series(&page).get(one), Some(&wanted), "{one}\n{page}");
-    says("kubeon_operator_leader", "1");
-    says(r#"kubeon_operator_objects{word="ClusterOperation"}"#, "2");
-    says(r#"kubeon_operator_events_total{word="Succeeded"}"#, "1");
+    let check =
+        |name: &str, wanted: &str| assert_eq!(series(&page).get(name), Some(&wanted), "{name}\n{page}");
+    check("kubeon_operator_leader", "1");
+    check(r#"kubeon_operator_objects{word="ClusterOperation"}"#, "2");
+    check(r#"kubeon_operator_events_total{word="Succeeded"}"#, "1");
     assert!(series(&page).contains_key(r#"kubeon_operator_queue_keys{word="ready"}"#));
 }

@@ -28,11 +28,10 @@ fn program(name: &str) -> PathBuf {
     if on_path("prometheus") && on_path("promtool") {
         return name.into();
     }
-    let set =
+    let path =
         |variable: &str| std::env::var_os(variable).filter(|value| !value.is_empty()).map(PathBuf::from);
-    let usual = || set("XDG_CACHE_HOME").or_else(|| Some(set("HOME")?.join(".cache")));
-    let cache =
-        set("KUBEON_CACHE").or_else(|| Some(usual()?.join("kubeon"))).expect("a place for Prometheus");
+    let default = || path("XDG_CACHE_HOME").or_else(|| Some(path("HOME")?.join(".cache")));
+    let cache = path("KUBEON_CACHE").or_else(|| Some(default()?.join("kubeon"))).expect("no cache folder");
     let found = cache.join("tools/prometheus").join(name);
     assert!(found.exists(), "there is no {name}: run scripts/setup test");
     found
@@ -41,10 +40,10 @@ fn program(name: &str) -> PathBuf {
 /// Checks a file with promtool.
 fn promtool(what: &str, file: &Path) {
     let output = Command::new(program("promtool")).args(["check", what]).arg(file).output().unwrap();
-    let said =
+    let text =
         format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert!(output.status.success(), "{said}");
-    println!("{}", said.trim());
+    assert!(output.status.success(), "{text}");
+    println!("{}", text.trim());
 }
 
 /// A Prometheus that reads one operator every second, with the shipped alerts.
@@ -72,7 +71,7 @@ impl Prometheus {
         });
         std::fs::write(&file, config.to_string()).unwrap();
         promtool("config", &file);
-        // It is killed with the test's thread.
+        // The kernel kills it with the test's thread.
         let process = Command::new("setpriv")
             .args(["--pdeathsig", "KILL", "--"])
             .arg(program("prometheus"))
@@ -89,7 +88,7 @@ impl Prometheus {
     /// Polls until the condition is true for the data of the answer; returns the data.
     async fn until(&self, path: &str, wanted: impl Fn(&Value) -> bool) -> Value {
         let mut last = String::new();
-        let asks = async {
+        let polls = async {
             loop {
                 last = body(self.port, path).await;
                 // During its start it does not answer with JSON.
@@ -103,7 +102,7 @@ impl Prometheus {
                 sleep(Duration::from_millis(200)).await;
             }
         };
-        let in_time = timeout(TIMEOUT, asks).await;
+        let in_time = timeout(TIMEOUT, polls).await;
         in_time.unwrap_or_else(|_| panic!("the last answer of Prometheus for {path}: {last}"))
     }
 
@@ -125,10 +124,10 @@ impl Prometheus {
     }
 
     /// The rules, after all of them were evaluated with the samples that were read so far.
-    async fn evaluated(&self) -> Vec<Value> {
+    async fn evaluated_rules(&self) -> Vec<Value> {
         let group = |data: &Value| data["groups"][0].clone();
         let mut last = Value::Null;
-        // The next reported evaluation may have begun before.
+        // The next reported evaluation may have started earlier.
         for _ in 0..2 {
             let other = |data: &Value| {
                 let rules = group(data)["rules"].as_array().cloned().unwrap_or_default();
@@ -164,43 +163,43 @@ fn text(value: &Value) -> String {
     value.as_str().unwrap_or_default().to_owned()
 }
 
-/// ASCII, as a part of a URL.
+/// Percent-encodes ASCII text for a URL.
 fn encoded(text: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
     text.chars().map(|c| if plain(c) { c.to_string() } else { format!("%{:02X}", u32::from(c)) }).collect()
 }
 
 /// The queries of the panels, as Grafana sends them.
-fn questions() -> Vec<String> {
+fn panel_queries() -> Vec<String> {
     let dashboard = std::fs::read_to_string(shipped("dashboard.json")).unwrap();
     let dashboard: Value = serde_json::from_str(&dashboard).unwrap();
     let panels = dashboard["panels"].as_array().unwrap().iter();
     let targets = panels.flat_map(|panel| panel["targets"].as_array().unwrap());
-    let asked = targets.map(|target| {
+    let queries = targets.map(|target| {
         let query = text(&target["expr"]).replace("$__rate_interval", "1m").replace("$__interval", "1m");
         assert!(!query.is_empty() && !query.contains('$'), "{target}");
         query
     });
-    asked.collect()
+    queries.collect()
 }
 
-/// A cluster with an operation that succeeds.
-async fn succeeds(lab: &Lab, name: &str) {
+/// Creates a cluster with an operation that succeeds.
+async fn succeed(lab: &Lab, name: &str) {
     lab.cluster(name).await;
-    lab.ask(name, name).await;
+    lab.create_shell_operation(name, name).await;
     lab.finish(name).await;
 }
 
-/// A cluster with an operation that fails.
-async fn fails(lab: &Lab, name: &str) {
+/// Creates a cluster with an operation that fails.
+async fn fail(lab: &Lab, name: &str) {
     lab.cluster(name).await;
-    lab.ask(name, name).await;
-    let running = lab.until_is(name, OperationResult::Running).await;
-    lab.job_ends(&lab.job_names(&running).await[0], false).await;
-    lab.until_is(name, OperationResult::Failed).await;
+    lab.create_shell_operation(name, name).await;
+    let running = lab.wait_result(name, OperationResult::Running).await;
+    lab.end_job(&lab.job_names(&running).await[0], false).await;
+    lab.wait_result(name, OperationResult::Failed).await;
 }
 
-async fn reads_the_operator(prometheus: &Prometheus) {
+async fn check_target(prometheus: &Prometheus) {
     let up = |data: &Value| {
         let targets = data["activeTargets"].as_array().unwrap();
         targets.len() == 1 && targets[0]["health"] == "up" && targets[0]["lastError"] == ""
@@ -208,8 +207,8 @@ async fn reads_the_operator(prometheus: &Prometheus) {
     prometheus.until("/api/v1/targets", up).await;
 }
 
-async fn evaluates_every_rule(prometheus: &Prometheus) {
-    let rules = prometheus.evaluated().await;
+async fn check_rules(prometheus: &Prometheus) {
+    let rules = prometheus.evaluated_rules().await;
     let shipped = std::fs::read_to_string(shipped("alerts.yaml")).unwrap();
     assert_eq!(rules.len(), shipped.matches("- alert: ").count());
     for rule in &rules {
@@ -219,24 +218,23 @@ async fn evaluates_every_rule(prometheus: &Prometheus) {
 }
 
 /// No answer is empty, because counters of events that did not happen start at zero.
-async fn answers_every_panel(prometheus: &Prometheus) {
-    let questions = questions();
-    for question in &questions {
+async fn check_panels(prometheus: &Prometheus) {
+    let queries = panel_queries();
+    for query in &queries {
         let number = |sample: &Value| text(&sample["value"][1]).parse::<f64>().is_ok_and(f64::is_finite);
-        let samples = prometheus
-            .until_query(question, |samples| !samples.is_empty() && samples.iter().all(number))
-            .await;
-        println!("panel: {} samples of {question}", samples.len());
+        let samples =
+            prometheus.until_query(query, |samples| !samples.is_empty() && samples.iter().all(number)).await;
+        println!("panel: {} samples of {query}", samples.len());
     }
-    assert!(!questions.is_empty());
+    assert!(!queries.is_empty());
 }
 
 /// Labels with names of objects would add series in every round. A new result of a request may appear once.
-async fn names_add_no_series(lab: &Lab, prometheus: &Prometheus) {
+async fn check_series_are_bounded(lab: &Lab, prometheus: &Prometheus) {
     let mut before = prometheus.series().await;
     for round in 1..6 {
-        succeeds(lab, &format!("round-{round}-good")).await;
-        fails(lab, &format!("round-{round}-bad")).await;
+        succeed(lab, &format!("round-{round}-good")).await;
+        fail(lab, &format!("round-{round}-bad")).await;
         prometheus.until_read("Succeeded", 2 + round).await;
         prometheus.until_read("Failed", 1 + round).await;
         let after = prometheus.series().await;
@@ -252,28 +250,28 @@ async fn names_add_no_series(lab: &Lab, prometheus: &Prometheus) {
 }
 
 #[tokio::test]
-async fn a_prometheus_takes_the_alerts_and_answers_the_dashboard() {
+async fn prometheus_loads_the_alerts_and_answers_the_queries_of_the_dashboard() {
     let rules = shipped("alerts.yaml");
     promtool("rules", &rules);
     let lab = Lab::open().await;
     lab.start();
     lab.metrics().await;
     let prometheus = Prometheus::start(&lab.metrics_address(), &rules);
-    reads_the_operator(&prometheus).await;
+    check_target(&prometheus).await;
     // A counter that does not start at zero increases only with its second event.
-    succeeds(&lab, "first").await;
+    succeed(&lab, "first").await;
     prometheus.until_read("Succeeded", 1).await;
-    succeeds(&lab, "second").await;
+    succeed(&lab, "second").await;
     prometheus.until_read("Succeeded", 2).await;
-    evaluates_every_rule(&prometheus).await;
+    check_rules(&prometheus).await;
     prometheus.until_alerts(&[]).await;
-    let ever = prometheus.query(r#"count_over_time(ALERTS{alertname="KubeonOperationsFail"}[1h])"#).await;
-    assert!(ever.is_empty(), "nothing failed so far: {ever:#?}");
-    fails(&lab, "third").await;
+    let alerts = prometheus.query(r#"count_over_time(ALERTS{alertname="KubeonOperationsFail"}[1h])"#).await;
+    assert!(alerts.is_empty(), "an alert was active before the first failure: {alerts:#?}");
+    fail(&lab, "third").await;
     prometheus.until_alerts(&["KubeonOperationsFail firing"]).await;
-    answers_every_panel(&prometheus).await;
-    names_add_no_series(&lab, &prometheus).await;
-    evaluates_every_rule(&prometheus).await;
+    check_panels(&prometheus).await;
+    check_series_are_bounded(&lab, &prometheus).await;
+    check_rules(&prometheus).await;
     // A target that does not answer has no series.
     lab.kill().await;
     prometheus.until_alerts(&["KubeonOperationsFail firing", "KubeonOperatorAbsent pending"]).await;

@@ -9,7 +9,7 @@ use kubeon_engine::host_keys::HostKeyOptions;
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Login")]
 pub(crate) struct ContactFlags {
-    /// Accept and pin the keys of unknown hosts without asking
+    /// Accept and pin the keys of unknown hosts without asking; not of hosts that get a password
     #[arg(long)]
     pub accept_new: bool,
     /// A further file of known host keys, in OpenSSH format

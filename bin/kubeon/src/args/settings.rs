@@ -37,7 +37,7 @@ pub(crate) struct SettingFlags {
     /// Maximum number of pods per node
     #[arg(long, value_name = "N")]
     pub max_pods: Option<u32>,
-    /// Node ports, first-last [default: 10000-30000]
+    /// Node ports, first-last [default: 30000-32767]
     #[arg(long, value_name = "RANGE")]
     pub port_range: Option<String>,
     /// DNS domain of the cluster [default: cluster.local]

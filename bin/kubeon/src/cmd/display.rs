@@ -9,6 +9,7 @@ use crate::args::Format;
 use crate::args::day::DisplayArgs;
 use crate::cli_error::CliError;
 use crate::context::Context;
+use crate::output::expiry::{self, ExpiryView};
 use crate::output::{CliOutput, CommandResult, TextTable};
 
 /// A shown certificate.
@@ -44,7 +45,8 @@ async fn print(output: &CliOutput, master: &ReadyMaster) -> Result<(), CliError>
         let end = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };
         output.result(&format!("===================={title}====================\n{text}{end}"))
     };
-    section("cert info", &certificate_table(&certificates(&master.facts)).text(false))?;
+    let earliest = earliest(&master.facts).map(|earliest| earliest.sentence() + "\n").unwrap_or_default();
+    section("cert info", &(certificate_table(&certificates(&master.facts)).text(false) + &earliest))?;
     section("node info", &master.table(ListedObjects::Nodes).await?)?;
     section("pod info", &master.table(ListedObjects::Pods).await?)?;
     section("container info", &container_lines(&master.pod_images().await?))?;
@@ -64,6 +66,7 @@ async fn value(cluster: &str, master: &ReadyMaster) -> Result<Value, CliError> {
     Ok(json!({
         "cluster": cluster,
         "certificates": certificates(&master.facts),
+        "earliestExpiry": earliest(&master.facts),
         "untold": master.facts.unchecked,
         "nodes": master.items(ListedObjects::Nodes).await?,
         "pods": master.items(ListedObjects::Pods).await?,
@@ -72,14 +75,15 @@ async fn value(cluster: &str, master: &ReadyMaster) -> Result<Value, CliError> {
     }))
 }
 
+/// The certificate of the master that ends first.
+fn earliest(facts: &Facts) -> Option<ExpiryView> {
+    facts.earliest_expiry().map(|earliest| ExpiryView::new(&earliest, facts.clock_seconds))
+}
+
 fn certificates(facts: &Facts) -> Vec<Certificate> {
-    let time = |seconds: i64| {
-        jiff::Timestamp::from_second(seconds)
-            .map_or_else(|_| "?".to_owned(), |time| time.strftime("%Y-%m-%d %H:%M UTC").to_string())
-    };
     let show = |fact: &CertificateFact| Certificate {
         path: fact.path.clone(),
-        expires: time(fact.not_after),
+        expires: expiry::time(fact.not_after),
         residual_days: (fact.not_after - facts.clock_seconds) / 86_400,
     };
     facts.certificates.iter().map(show).collect()

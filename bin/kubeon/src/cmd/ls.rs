@@ -7,6 +7,7 @@ use crate::args::Format;
 use crate::args::day::LsArgs;
 use crate::cli_error::CliError;
 use crate::context::Context;
+use crate::output::expiry::ExpiryView;
 use crate::output::{CommandResult, TextTable, words};
 
 /// A cluster in the list.
@@ -19,6 +20,8 @@ struct Row {
     masters: Count,
     workers: Count,
     state: &'static str,
+    /// The certificate that ends first; `None` if no master reported one.
+    certificates: Option<ExpiryView>,
     api: String,
     age_seconds: i64,
     #[serde(skip_serializing_if = "String::is_empty")]
@@ -52,14 +55,15 @@ pub(super) async fn run(context: &Context<'_>, args: &LsArgs) -> Result<(), CliE
         context.output.info("no cluster is stored; create one with: kubeon create NAME VERSION -m ADDRESS");
     }
     let mut table =
-        TextTable::new(&["NAME", "VERSION", "MASTERS", "WORKERS", "STATE", "API", "AGE", ""]).wide(&["UID"]);
+        TextTable::new(&["NAME", "VERSION", "MASTERS", "WORKERS", "STATE", "CERTIFICATES", "API", "AGE", ""])
+            .wide(&["UID"]);
     clusters.iter().for_each(|cluster| table.row(columns(cluster)));
     let names = clusters.iter().map(|cluster| cluster.name.to_string()).collect();
     let rows: Vec<Row> = clusters.into_iter().map(row).collect();
     context.output.result(&CommandResult::new(&rows, table, names)?.text(args.format.output)?)
 }
 
-fn columns(cluster: &ClusterSummary) -> [String; 9] {
+fn columns(cluster: &ClusterSummary) -> [String; 10] {
     let note = note(cluster);
     [
         format!("{} {}", if cluster.current { "*" } else { " " }, cluster.name),
@@ -67,6 +71,7 @@ fn columns(cluster: &ClusterSummary) -> [String; 9] {
         cluster.masters.to_string(),
         cluster.workers.to_string(),
         state(cluster.health).to_owned(),
+        expiry(cluster).map_or_else(|| "?".to_owned(), |expiry| expiry.text().to_owned()),
         cluster.api.clone(),
         words::age(cluster.age_seconds),
         if note.is_empty() { note } else { format!("({note})") },
@@ -83,10 +88,15 @@ fn row(cluster: ClusterSummary) -> Row {
         masters: cluster.masters.into(),
         workers: cluster.workers.into(),
         state: state(cluster.health),
+        certificates: expiry(&cluster),
         api: cluster.api,
         age_seconds: cluster.age_seconds,
         uid: cluster.uid,
     }
+}
+
+fn expiry(cluster: &ClusterSummary) -> Option<ExpiryView> {
+    cluster.certificates.as_ref().map(|times| ExpiryView::new(&times.earliest, times.now))
 }
 
 fn version(cluster: &ClusterSummary) -> String {
@@ -132,9 +142,11 @@ mod tests {
             api: String::new(),
             age_seconds: 60,
             uid: String::new(),
+            certificates: None,
         };
         let wanted = serde_json::json!({
             "name": "demo", "current": true, "version": "?", "state": "Creating", "api": "", "ageSeconds": 60, "uid": "",
+            "certificates": null,
             "masters": {"ready": null, "all": 1}, "workers": {"ready": null, "all": 1},
             "note": "continue with: kubeon create demo",
         });

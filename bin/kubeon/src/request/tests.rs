@@ -208,15 +208,6 @@ fn the_domain_of_the_api_reaches_every_host_and_the_certificate() {
     }
     let wanted = [("10.0.0.1", "10.0.0.1"), ("10.0.0.2", "127.0.0.1")];
     assert_eq!(found, wanted.map(|(host, address)| (host.to_owned(), address.to_owned())));
-    for (file, hosts) in [("admin.conf", 1), ("bootstrap-kubelet.conf", 2), ("kube-proxy.conf", 2)] {
-        let texts = files(&plan, &format!("/etc/kubernetes/{file}"));
-        assert_eq!(texts.len(), hosts, "{file}");
-        for text in texts {
-            let config = read(text);
-            let server = &config["clusters"][0]["cluster"]["server"];
-            assert_eq!(server, "https://api.shop.test:6443", "{file}");
-        }
-    }
     let secrets = secrets(&plan);
     let certificate = secrets.iter().find(|(path, _)| *path == "/etc/kubernetes/pki/apiserver.crt").unwrap();
     let SecretRef::LeafCertificate(leaf) = certificate.1 else { panic!("{certificate:?}") };

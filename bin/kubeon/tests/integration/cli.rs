@@ -321,7 +321,7 @@ fn a_cluster_without_answer_is_listed_within_seconds() {
     assert_eq!((output.code, output.out.as_str()), (0, "t\n"));
     let row: serde_json::Value = serde_json::from_str(&home.kubeon(&["ls", "-o", "json"]).out).unwrap();
     assert_eq!((&row[0]["state"], &row[0]["masters"]["all"]), (&"Creating".into(), &1.into()));
-    assert!(begin.elapsed() < std::time::Duration::from_secs(8), "{:?}", begin.elapsed());
+    assert!(begin.elapsed() < std::time::Duration::from_secs(30), "{:?}", begin.elapsed());
 }
 
 #[test]

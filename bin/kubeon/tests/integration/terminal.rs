@@ -126,8 +126,15 @@ fn precheck_sends_no_password_to_an_unknown_host() {
     terminal.wait_for("Are these the right hosts? [y/N]");
     terminal.type_line("n");
     assert_eq!(terminal.finish().0, 2);
+    let output = home.kubeon(&[&precheck[..], &["--accept-new"]].concat());
+    assert_eq!(output.code, 2, "{output:?}");
+    let why = "a password is sent only to a host whose key is known";
+    assert!(output.err.contains(why) && output.err.contains("--known-hosts"), "{output:?}");
     assert!(!sshd.log().contains("password"), "{}", sshd.log());
-    assert_eq!(home.kubeon(&[&precheck[..], &["--accept-new"]].concat()).code, 2, "the password is wrong");
+    write_known_hosts(&home, &sshd, "host");
+    let known = home.path().join(".ssh/known_hosts");
+    let output = home.kubeon(&[&precheck[..], &["--known-hosts", known.to_str().unwrap()]].concat());
+    assert_eq!(output.code, 2, "the password is wrong: {output:?}");
     assert!(sshd.log().contains("Failed password"), "{}", sshd.log());
     assert!(home.files().is_empty(), "precheck pins no key: {:?}", home.files());
 }

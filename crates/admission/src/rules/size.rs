@@ -1,4 +1,4 @@
-//! The declared cluster must fit into annotations: the operator stores the applied spec there, and an operation the spec
+//! The declared cluster must not be larger than annotations may be: the operator stores the applied spec there, and an operation the spec
 //! that it was created for. Without this rule the API server would refuse the write after the hosts were changed.
 
 use std::collections::BTreeSet;
@@ -61,12 +61,12 @@ fn others(object: &DynamicObject) -> usize {
 fn annotation_size(desired: &DeclaredCluster, built: Option<&DeclaredCluster>) -> usize {
     let declared = text(desired);
     let Some(built) = built else { return declared + named(desired.node_list.iter()) };
-    let (new, gone) = (beside(desired, built), beside(built, desired));
+    let (new, removed) = (beside(desired, built), beside(built, desired));
     if new.is_empty() {
-        return declared + 2 * named(gone.into_iter());
+        return declared + 2 * named(removed.into_iter());
     }
-    let stays: usize = gone.iter().map(|node| text(node) + 1).sum();
-    declared + (stays + 2 * named(new.into_iter())).max(2 * named(gone.into_iter()))
+    let remaining: usize = removed.iter().map(|node| text(node) + 1).sum();
+    declared + (remaining + 2 * named(new.into_iter())).max(2 * named(removed.into_iter()))
 }
 
 /// Workers of one cluster that the other does not have.

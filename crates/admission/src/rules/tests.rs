@@ -323,7 +323,7 @@ fn refuses_parts_that_no_bundle_carries() {
 
 /// A cluster that was never created may change completely.
 #[test]
-fn lets_a_cluster_that_was_never_made_be_mended() {
+fn accepts_changes_of_a_cluster_that_was_never_created() {
     let mut old = asking(cluster(&["10.0.0.2"]), "creating");
     old["status"] = json!({"phase": "Failed"});
     let new = with(old.clone(), "/spec/cluster/masterList", list(&["10.0.0.7"]));
@@ -435,7 +435,7 @@ fn applied_by_kubectl(workers: usize) -> Value {
 }
 
 #[test]
-fn refuses_what_does_not_fit_into_annotations_before_anything_is_made() {
+fn refuses_a_declaration_that_is_too_large_for_annotations() {
     allowed(&of_named(4000), None);
     allowed(&applied_by_kubectl(2500), None);
     let text = refused(&applied_by_kubectl(4000), None);
@@ -447,19 +447,19 @@ fn refuses_what_does_not_fit_into_annotations_before_anything_is_made() {
 
 /// The same for a cluster that was never created, and for one that runs with some of the workers.
 #[test]
-fn reckons_what_the_next_operation_carries() {
+fn counts_the_annotations_of_the_next_operation() {
     refused(&of_named(5000), Some(&of_named(4900)));
     let nodes = |first: usize, count: usize| {
         let all = of_named(first + count)["spec"]["cluster"]["nodeList"].as_array().unwrap().clone();
         Value::from(all[first..].to_vec())
     };
-    let made = |workers: usize| {
+    let running_with = |workers: usize| {
         let mut object = with(running(&[]), "/spec/cluster/nodeList", nodes(0, workers));
         object["metadata"]["annotations"]["app.kubernetes.io/spec"] = json!(object["spec"].to_string());
         object
     };
     let to = |old: &Value, list: Value| with(old.clone(), "/spec/cluster/nodeList", list);
-    let most = made(4000);
+    let most = running_with(4000);
     allowed(&to(&most, nodes(0, 4100)), Some(&most));
     allowed(&to(&most, nodes(500, 4000)), Some(&most));
     let text = refused(&to(&most, nodes(1500, 4000)), Some(&most));

@@ -77,7 +77,7 @@ async fn commands_wait_for_running_or_failed() {
 
 /// B 30, 31.
 #[tokio::test]
-async fn a_cluster_is_made_once() {
+async fn a_cluster_is_created_once() {
     let world = world().await;
     let (admin, namespace) = (world.admin().await, world.namespace().await);
     let object = cluster(&namespace, "a", "10.4.0", &[2]);
@@ -283,7 +283,7 @@ async fn a_runner_writes_the_status_of_its_own_operation() {
 }
 
 #[tokio::test]
-async fn a_runner_writes_only_secrets_that_were_made_for_its_job() {
+async fn a_runner_writes_only_secrets_that_were_created_for_its_job() {
     let world = world().await;
     let admin = world.admin().await;
     let secret = |name: &str, job: &str, label: bool| {
@@ -328,9 +328,9 @@ async fn a_runner_writes_only_secrets_that_were_made_for_its_job() {
         said(secrets.delete("state", &DeleteParams::default()).await),
         "cannot delete resource \"secrets\"",
     );
-    let made = Patch::Apply(secret("made", "create-default-a-job-12345", true));
+    let new = Patch::Apply(secret("new", "create-default-a-job-12345", true));
     refused(
-        said(secrets.patch("made", &PatchParams::apply("r"), &made).await),
+        said(secrets.patch("new", &PatchParams::apply("r"), &new).await),
         "cannot create resource \"secrets\"",
     );
 }

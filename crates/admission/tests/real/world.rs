@@ -64,7 +64,7 @@ pub(crate) fn by_url(address: SocketAddr) -> WebhookClientConfig {
 
 /// A webhook on its own runtime, which outlives the first test.
 async fn replica(kubeconfig: String, leads: bool) -> SocketAddr {
-    let (tell, told) = oneshot::channel();
+    let (sender, address) = oneshot::channel();
     std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async move {
@@ -84,11 +84,11 @@ async fn replica(kubeconfig: String, leads: bool) -> SocketAddr {
                 lookup: book.clone(),
             });
             let server = server.await.unwrap();
-            tell.send(server.address()).unwrap();
+            sender.send(server.address()).unwrap();
             tokio::join!(server.run(std::future::pending()), follow(client, &book, std::future::pending()));
         });
     });
-    told.await.unwrap()
+    address.await.unwrap()
 }
 
 pub(crate) async fn client_of(kubeconfig: &str) -> Client {
@@ -195,11 +195,11 @@ impl World {
             "apiVersion": "v1", "kind": "Pod", "metadata": {"name": pod},
             "spec": {"serviceAccountName": names::RUNNER, "containers": [{"name": "c", "image": "i"}]},
         });
-        let made =
+        let created =
             pods.create(&PostParams::default(), &serde_json::from_value(object).unwrap()).await.unwrap();
         let request = serde_json::from_value(json!({
             "spec": {"audiences": [], "boundObjectRef": {
-                "apiVersion": "v1", "kind": "Pod", "name": pod, "uid": made.metadata.uid,
+                "apiVersion": "v1", "kind": "Pod", "name": pod, "uid": created.metadata.uid,
             }},
         }))
         .unwrap();

@@ -26,7 +26,7 @@ pub const NODE_MASK_SIZE: u8 = 24;
 /// uses one, and addresses of ended pods are not free at once.
 pub const MAX_PODS: u32 = 250;
 /// Default of `network.nodePortRange`.
-pub const NODE_PORT_RANGE: &str = "10000-30000";
+pub const NODE_PORT_RANGE: &str = "30000-32767";
 /// Default of `certificates.caYears`.
 pub const CA_YEARS: u32 = 100;
 /// Maximum of `certificates.caYears`.

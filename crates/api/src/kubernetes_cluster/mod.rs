@@ -9,6 +9,7 @@
 mod changes;
 mod choices;
 pub mod defaults;
+mod extra_args;
 mod flat;
 mod hosts;
 mod node_roles;
@@ -25,6 +26,7 @@ mod unsupported;
 
 pub use changes::Changes;
 pub use choices::{ClusterType, Cni, DeletionPolicy, DeployMode, LoadBalancerMode, ProxyMode};
+pub use extra_args::ExtraArgs;
 pub use hosts::{Host, HostConflict, Roles};
 pub use node_roles::NodeRoles;
 pub use nodes::{DeclaredNode, NodeList, NodeListError, Role};

@@ -92,15 +92,15 @@ fn fixed() -> Vec<Rule> {
         let before = effective(&["oldSelf.cluster", "oldSelf"], names, default);
         Rule { rule: format!("{now} == {before}"), message, field: None }
     };
-    let region = |root: &str, whole: &str| effective(&[root, whole], &["region"], "");
-    let user = |whole: &str| {
+    let region = |root: &str, spec: &str| effective(&[root, spec], &["region"], "");
+    let user = |spec: &str| {
         let at = |root: String| {
-            let parts = if root == whole { String::new() } else { format!("has({root}) && ") };
+            let parts = if root == spec { String::new() } else { format!("has({root}) && ") };
             format!(
                 "{parts}has({root}.authConfig) && has({root}.authConfig.username) ? {root}.authConfig.username"
             )
         };
-        format!("({} : ({} : ''))", at(format!("{whole}.cluster")), at(whole.to_owned()))
+        format!("({} : ({} : ''))", at(format!("{spec}.cluster")), at(spec.to_owned()))
     };
     vec![
         fixed(

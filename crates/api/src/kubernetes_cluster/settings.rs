@@ -1,4 +1,4 @@
-//! The complete settings of a cluster: the declared values, with defaults for the others. Plans are made from them, and a
+//! The complete settings of a cluster: the declared values, with defaults for the others. They are the input of plans, and a
 //! control machine stores them in this form.
 //!
 //! This file lists each setting three times: in the type, in the function that fills it in from a declaration, and in the
@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::choices::{ClusterType, Cni, DeployMode, LoadBalancerMode, ProxyMode};
 use super::defaults;
+use super::extra_args::ExtraArgs;
 use super::spec::{ApiServer, Certificates, DeclaredCluster, DeclaredLoadBalancer, Network};
 use crate::addresses::{DnsName, Endpoint, PortRange, Registry};
 use crate::names::{Cidr, NameError};
@@ -62,6 +63,9 @@ pub struct ClusterSettings {
     /// The registry that mirrors every image; when `None`, the images come from the bundle.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub images_registry: Option<Registry>,
+    /// Further arguments of the Kubernetes programs.
+    #[serde(default, skip_serializing_if = "ExtraArgs::is_empty")]
+    pub extra_args: ExtraArgs,
 }
 
 /// How workers reach the masters.
@@ -146,6 +150,7 @@ impl DeclaredCluster {
             load_balancer,
             network,
             certificates,
+            extra_args,
         } = self.clone();
         let ApiServer { domain, port, cert_sans } = api_server.unwrap_or_default();
         let Network { cni, proxy_mode, dns_domain, node_mask_size, max_pods, node_port_range } =
@@ -171,6 +176,7 @@ impl DeclaredCluster {
             api_port: port.unwrap_or(defaults::API_PORT),
             cni: cni.unwrap_or(defaults::CNI),
             images_registry,
+            extra_args: extra_args.unwrap_or_default(),
         })
     }
 
@@ -234,6 +240,7 @@ impl ClusterSettings {
             api_port,
             cni,
             images_registry,
+            extra_args,
         } = self;
         let fields = [
             ("clusterType", *cluster_type != other.cluster_type),
@@ -252,6 +259,7 @@ impl ClusterSettings {
             ("network.maxPods", *max_pods != other.max_pods),
             ("network.nodePortRange", *node_ports != other.node_ports),
             ("certificates.caYears", *ca_years != other.ca_years),
+            ("extraArgs", *extra_args != other.extra_args),
         ];
         fields.into_iter().filter(|(_, differs)| *differs).map(|(field, _)| field).collect()
     }
@@ -314,7 +322,7 @@ mod tests {
         assert_eq!(settings.api_domain.as_str(), "apiserver.cluster.local");
         assert_eq!(settings.load_balancer, LoadBalancer::Haproxy);
         assert_eq!(settings.max_pods, 250);
-        assert_eq!(settings.node_ports.to_string(), "10000-30000");
+        assert_eq!(settings.node_ports.to_string(), "30000-32767");
         assert_eq!((settings.ca_years, settings.api_port), (100, 6443));
         assert_eq!(
             (settings.cluster_type, settings.deploy_mode),

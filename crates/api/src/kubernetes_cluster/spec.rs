@@ -4,6 +4,7 @@ use schemars::{JsonSchema, Schema};
 use serde::{Deserialize, Serialize};
 
 use super::choices::{ClusterType, Cni, DeployMode, LoadBalancerMode, ProxyMode};
+use super::extra_args::ExtraArgs;
 use super::nodes::NodeList;
 use super::timeout::TimeoutMins;
 use super::{rules, unset};
@@ -101,6 +102,9 @@ pub struct DeclaredCluster {
     /// Certificates.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub certificates: Option<Certificates>,
+    /// Further arguments of the Kubernetes programs. Arguments that kubeon sets itself are refused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub extra_args: Option<ExtraArgs>,
 }
 
 fn finish_cluster(schema: &mut Schema) {
@@ -212,7 +216,7 @@ pub struct Network {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 4, max = 65000))]
     pub max_pods: Option<u32>,
-    /// Ports for Services of type NodePort. Default: 10000-30000.
+    /// Ports for Services of type NodePort. Default: 30000-32767.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node_port_range: Option<PortRange>,
 }

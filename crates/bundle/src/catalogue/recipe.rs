@@ -121,7 +121,7 @@ pub struct ProgramRecipe {
     pub tags: Option<Vec<String>>,
 }
 
-/// An image made of parts.
+/// An image that consists of parts.
 #[derive(Debug, Clone, Serialize)]
 pub struct ImageRecipe {
     /// Such as `kube-apiserver`.

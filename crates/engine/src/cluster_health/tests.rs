@@ -1,7 +1,7 @@
 //! Tests of the health of clusters.
 
 use async_trait::async_trait;
-use kubeon_wire::{Facts, StepFailure};
+use kubeon_wire::{CertificateFact, Facts, StepFailure};
 
 use super::*;
 
@@ -24,7 +24,7 @@ fn facts(ready: &[(&str, bool)]) -> ClusterFacts {
 }
 
 fn running(observed: Result<ClusterFacts, ProbeFailure>) -> ClusterSummary {
-    summary(&state(Status::Running), true, &observed, 0)
+    summary(&state(Status::Running), true, &MasterAnswers { cluster: observed, certificates: None }, 0)
 }
 
 #[test]
@@ -65,7 +65,7 @@ fn unlisted_nodes_do_not_degrade_a_cluster() {
 
 #[test]
 fn an_incomplete_creation_is_not_probed_for_its_health() {
-    let creating = summary(&state(Status::Creating), false, &Err(ProbeFailure::unknown("")), 0);
+    let creating = summary(&state(Status::Creating), false, &ProbeFailure::unknown("").into(), 0);
     assert_eq!(creating.health, ClusterHealth::Creating);
 }
 
@@ -86,7 +86,34 @@ async fn first(
     let addresses = (1..).map(|i| HostAddress::from(std::net::Ipv4Addr::new(10, 0, 0, i)));
     let answers: BTreeMap<_, _> = addresses.zip(answers).collect();
     let masters: Vec<_> = answers.keys().copied().collect();
-    first_answer(&Answers(answers), &masters).await
+    first_answer(&Answers(answers), &masters).await.cluster
+}
+
+/// Masters that report only a certificate, which ends at the time.
+struct Certificates(BTreeMap<HostAddress, i64>);
+
+#[async_trait]
+impl ProbeHost for Certificates {
+    async fn facts(&self, host: HostAddress) -> Result<Facts, StepFailure> {
+        let path = format!("/etc/kubernetes/pki/{host}.crt");
+        let certificate = CertificateFact { path, not_before: 0, not_after: self.0[&host] };
+        Ok(Facts { certificates: vec![certificate], ..Facts::default() })
+    }
+}
+
+#[tokio::test]
+async fn the_earliest_expiry_is_known_although_no_api_server_answers() {
+    let masters: Vec<HostAddress> = vec!["10.0.0.1".parse().unwrap(), "10.0.0.2".parse().unwrap()];
+    let hosts = Certificates([(masters[0], 900), (masters[1], 300)].into());
+    let answers = first_answer(&hosts, &masters).await;
+    assert!(answers.cluster.is_err());
+    let listed = summary(&state(Status::Running), true, &answers, 250).certificates.unwrap();
+    let earliest = CertificateExpiry {
+        path: "/etc/kubernetes/pki/10.0.0.2.crt".to_owned(),
+        renews_at: 200,
+        expires_at: 300,
+    };
+    assert_eq!(listed, CertificateTimes { earliest, now: 250 });
 }
 
 fn failed(category: Category) -> Result<ClusterFacts, StepFailure> {

@@ -10,8 +10,8 @@ use serde_json::Value;
 
 use crate::cluster_nodes::command_output;
 
-/// The program `ctr` with its full path: `secure_path` of sudo may not contain the folder.
-pub(super) const CTR: &str = "/usr/local/bin/ctr --namespace k8s.io";
+/// The program `ctr` of the bundle. The program of this name in `/usr/local/bin` may be the owner's.
+pub(super) const CTR: &str = "/var/lib/kubeon/current/containerd/bin/ctr --namespace k8s.io";
 /// Time limit of a query. containerd reads the list of layers of every image.
 const QUERY_TIMEOUT: Duration = Duration::from_secs(60);
 

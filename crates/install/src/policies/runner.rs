@@ -90,7 +90,7 @@ pub(super) fn status() -> AdmissionPolicy {
     }
 }
 
-/// A Secret or ConfigMap is written by the Job that it was made for.
+/// A Secret or ConfigMap is written by the Job that it was created for.
 pub(super) fn secrets() -> AdmissionPolicy {
     let label = format!(
         "oldObject != null && has(oldObject.metadata.labels) && {} in oldObject.metadata.labels",

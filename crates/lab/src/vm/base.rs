@@ -1,4 +1,4 @@
-//! The base of virtual machines: a Debian root file system with its own kernel, made once by mmdebstrap, cached under
+//! The base of virtual machines: a Debian root file system with its own kernel, created once by mmdebstrap, cached under
 //! the hash of its recipe.
 
 use std::{

@@ -1,4 +1,4 @@
-//! Disk of a virtual machine: an ext4 image of the base and the host's own files, made without a mount on the machine.
+//! Disk of a virtual machine: an ext4 image of the base and the host's own files, created without a mount on the machine.
 
 use std::{
     fs,

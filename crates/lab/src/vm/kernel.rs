@@ -59,7 +59,7 @@ fn payload(image: &[u8]) -> Option<&[u8]> {
     let number = |at: usize| -> Option<usize> {
         usize::try_from(u32::from_le_bytes(image.get(at..at + 4)?.try_into().ok()?)).ok()
     };
-    // 0 stands for 4.
+    // 0 means 4.
     let setup = match image.get(SETUP_SECTORS)? {
         0 => 4,
         sectors => usize::from(*sectors),

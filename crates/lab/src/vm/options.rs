@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_as_the_flags_that_made_it() {
+    fn the_text_is_that_of_the_flags() {
         let profiles = [VmProfile::Nat, VmProfile::Resolved, VmProfile::Nat];
         let options = VmOptions::new(VmOs::Debian13, profiles).unwrap();
         assert_eq!(options.to_string(), "debian-13 resolved nat");

@@ -14,7 +14,7 @@ const NEEDED: [(&str, &str); 4] = [
 ];
 const TUN: &str = "/dev/net/tun";
 
-/// Fails with all missing packages before anything is made.
+/// Fails with all missing packages before anything is created.
 pub(crate) fn check(vm: &VmOptions) -> Result<()> {
     let mut needed = NEEDED.to_vec();
     if vm.has(VmProfile::Nat) {

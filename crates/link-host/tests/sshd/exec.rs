@@ -71,7 +71,7 @@ async fn a_command_is_ended_with_its_children_at_the_time_limit() {
         let command = Command {
             timeout: Some(Duration::from_millis(500)),
             pty,
-            ..Command::new("echo begun; sleep 4711 & sleep 4711; wait")
+            ..Command::new("echo started; sleep 4711 & sleep 4711; wait")
         };
         let failure = pool.exec(host(), command, &|_, _| {}).await.unwrap_err();
         assert_eq!(failure.category, Category::Timeout);
@@ -88,15 +88,15 @@ async fn a_dropped_command_is_ended() {
     let collected = CollectedOutput::default();
     let collect = |stream, bytes: &[u8]| collected.collect(stream, bytes);
     let running =
-        pool.exec(host(), Command::new("trap '' TERM; echo begun; sleep 4712 & wait; wait"), &collect);
-    let begun = async {
-        while collected.out() != "begun\n" {
+        pool.exec(host(), Command::new("trap '' TERM; echo started; sleep 4712 & wait; wait"), &collect);
+    let started = async {
+        while collected.out() != "started\n" {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
     tokio::select! {
         ended = running => panic!("{ended:?}"),
-        begun = tokio::time::timeout(Duration::from_secs(30), begun) => begun.expect("it begins"),
+        result = tokio::time::timeout(Duration::from_secs(30), started) => result.expect("the command starts"),
     }
     let start = Instant::now();
     loop {
@@ -138,6 +138,8 @@ async fn a_probe_finds_other_clusters_and_the_files_of_kubeon() {
     let plant = "set -e; mount -t tmpfs none /usr/local/lib; mkdir -p /usr/local/lib/systemd/system; \
                  cd /usr/local/lib/systemd/system; echo '[Service]' > containerd.service; \
                  echo '# Written by kubeon. Changes are replaced.' > kubelet.service; \
+                 mount -t tmpfs none /usr/local/bin; echo mine > /usr/local/bin/kubectl; \
+                 ln -s /opt/missing /usr/local/bin/etcdctl; ln -s /var/lib/kubeon/current/x/bin/ctr /usr/local/bin/ctr; \
                  cp \"$(command -v sleep)\" /run/haproxy; setsid /run/haproxy 60 < /dev/null > /dev/null 2>&1 & :";
     let (exit, _, err) = output_of(&pool, Command::new(plant)).await;
     assert!(exit.success(), "{err}");
@@ -156,6 +158,11 @@ async fn a_probe_finds_other_clusters_and_the_files_of_kubeon() {
         lists(&before, "kubelet"),
         "a unit of kubeon is not the host's own"
     );
+    assert_eq!(
+        facts.own_programs,
+        ["etcdctl", "kubectl"],
+        "links into the folder of kubeon are not the owner's"
+    );
     let digest = "ab".repeat(32);
     let claim = r#"{"cluster":"demo","uid":"u\\n","generation":3,"version":"v1.36.3","role":"master"}"#;
     let program = format!("#!/bin/sh\\necho '{{\"claim\":{claim},\"parts\":[\"{digest}\"]}}'");
@@ -170,6 +177,7 @@ async fn a_probe_finds_other_clusters_and_the_files_of_kubeon() {
     let facts = pool.facts(host()).await.unwrap();
     assert_eq!(facts.foreign, Vec::<String>::new(), "a claimed host is not foreign");
     assert_eq!(facts.own_services, Vec::<String>::new(), "its services are not the host's own");
+    assert_eq!(facts.own_programs, Vec::<String>::new());
     assert_eq!(facts.claim.unwrap().generation, 3);
     assert_eq!(facts.parts[0].as_str(), digest);
     assert_eq!(facts.node_program.unwrap().as_str(), digest);

@@ -46,12 +46,12 @@ async fn a_host_that_allows_few_sessions_is_used_within_them() {
     // Two commands run until the third one was refused.
     let wait = sshd.path("wait");
     fs::write(&wait, "").unwrap();
-    let begun = Semaphore::new(0);
-    let line = format!("echo begun; while [ -e '{}' ]; do sleep 0.1; done", wait.display());
-    let begins = |_, _: &[u8]| begun.add_permits(1);
-    let busy = || pool.exec(host(), Command::new(&line), &begins);
+    let started = Semaphore::new(0);
+    let line = format!("echo started; while [ -e '{}' ]; do sleep 0.1; done", wait.display());
+    let on_output = |_, _: &[u8]| started.add_permits(1);
+    let busy = || pool.exec(host(), Command::new(&line), &on_output);
     let (one, two, three) = tokio::join!(busy(), busy(), async {
-        begun.acquire_many(2).await.unwrap().forget();
+        started.acquire_many(2).await.unwrap().forget();
         let refused = run(&pool, "exit 0").await;
         fs::remove_file(&wait).unwrap();
         refused

@@ -27,7 +27,7 @@ where
     }
 }
 
-/// The bytes as whole lines of text. Zero bytes are replaced, because each takes six bytes in JSON and the
+/// The bytes as complete lines of text. Zero bytes are replaced, because each takes six bytes in JSON and the
 /// API server would refuse a log full of them.
 fn text_of(bytes: &[u8]) -> String {
     let mut text = String::from_utf8_lossy(bytes).replace('\0', "\u{fffd}");

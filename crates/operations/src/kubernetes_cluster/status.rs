@@ -25,7 +25,7 @@ fn set(new: &mut KubernetesClusterStatus, type_: &str, text: ConditionText<'_>, 
     condition::set(&mut new.conditions, type_, text, new.observed_generation, now);
 }
 
-/// Sets a condition about the newest generation, for which no operation has begun.
+/// Sets a condition about the newest generation, for which no operation has started.
 fn set_for_newest(
     new: &mut KubernetesClusterStatus,
     object: &KubernetesCluster,

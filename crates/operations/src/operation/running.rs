@@ -78,9 +78,9 @@ fn adopted(s: &View<'_>, operation: &ClusterOperation, job: &DataRef) -> Cluster
         new.inputs = inputs(found);
     }
     // The digest of the spec that the Job was created from; the spec may have changed since then.
-    let made_from = || s.job(job)?.metadata.annotations.as_ref()?.get(SPEC_ANNOTATION).cloned();
+    let digest_of_job = || s.job(job)?.metadata.annotations.as_ref()?.get(SPEC_ANNOTATION).cloned();
     if new.spec_digest.is_none() {
-        new.spec_digest = made_from().or_else(|| Some(operation.spec.whole_digest()));
+        new.spec_digest = digest_of_job().or_else(|| Some(operation.spec.whole_digest()));
     }
     if condition::find(&new.conditions, INPUTS_FOUND).is_some() {
         let text = ConditionText { status: true, reason: "Found", message: "all referenced objects exist" };

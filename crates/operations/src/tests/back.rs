@@ -132,8 +132,8 @@ fn the_job_of_a_deleted_operation_is_stopped_and_reported_before_the_next_operat
     world.objects.retain(|target, _| target.name != operation);
     let said =
         format!("operation {operation} was deleted while its Job {name} worked; waits until that has ended");
-    let told: Vec<_> = world.next().notices.into_iter().map(|notice| notice.text).collect();
-    assert_eq!(told, [said.as_str()]);
+    let messages: Vec<_> = world.next().notices.into_iter().map(|notice| notice.text).collect();
+    assert_eq!(messages, [said.as_str()]);
     world.settle();
     assert_eq!(object(&world)["status"]["reason"], said);
     assert_eq!(world.get(ObjectKind::Job, "default", &name)["spec"]["suspend"], true);

@@ -448,12 +448,12 @@ fn a_paused_cluster_blocks_a_claimed_operation_that_waits() {
 /// A running operation of the cluster that is not claimed.
 fn unclaimed(world: &mut World) {
     let spec = crate::testing::operation("stray", 0).spec;
-    let made = json!({
+    let operation = json!({
         "metadata": {"labels": {DERIVED_UID_LABEL: "uid-test-cluster"}},
         "spec": spec,
         "status": {"status": "Running", "jobRef": {"namespace": "default", "name": "stray-job"}},
     });
-    world.put(ObjectKind::Operation, "", "stray", made);
+    world.put(ObjectKind::Operation, "", "stray", operation);
 }
 
 #[test]

@@ -169,7 +169,7 @@ fn succeeded_pod(world: &mut World) {
 }
 
 #[test]
-fn a33_a_job_that_was_made_before_a_crash_is_taken_for_the_operations() {
+fn a33_a_job_that_was_created_before_a_crash_is_used_after_it() {
     for killed_after in 0..8 {
         let mut world = World::with_cluster();
         world.ask("myops", |_| {});
@@ -201,10 +201,10 @@ fn a_job_that_ended_before_its_start_was_reported_is_reported_in_one_write() {
     world.written.clear();
     world.job_says(JOB, "Complete");
     world.settle();
-    let told = world.written.iter().filter(|write| {
+    let reports = world.written.iter().filter(|write| {
         write.target.kind == ObjectKind::Operation && matches!(write.change, crate::write::Change::Status(_))
     });
-    assert_eq!(told.count(), 1);
+    assert_eq!(reports.count(), 1);
     let status = world.status("myops");
     assert_eq!((&status["status"], &status["jobRef"]["name"]), (&json!("Succeeded"), &json!(JOB)));
     assert_eq!(status["inputs"].as_array().unwrap().len(), 2);

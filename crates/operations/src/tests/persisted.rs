@@ -147,8 +147,8 @@ fn pins(world: &mut World, message: &str, time: &str) {
 }
 
 fn reported_keys(world: &World) -> Vec<(ObjectKind, String)> {
-    let told = world.next().notices.into_iter().filter(|notice| notice.reason == "HostKeysPinned");
-    told.map(|notice| (notice.about.kind, notice.text)).collect()
+    let reported = world.next().notices.into_iter().filter(|notice| notice.reason == "HostKeysPinned");
+    reported.map(|notice| (notice.about.kind, notice.text)).collect()
 }
 
 #[test]
@@ -174,14 +174,18 @@ fn new_host_keys_are_reported_once() {
     pins(&mut world, "1 new: 10.0.0.1 SHA256:abc", "2026-01-01T01:00:00Z");
     let name = job(&world)["metadata"]["name"].as_str().unwrap().to_owned();
     world.job_says(&name, "Complete");
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     while !world.next().is_done() {
-        told.extend(reported_keys(&world));
+        reported.extend(reported_keys(&world));
         for write in world.next().stages.concat() {
             world.write(&write);
         }
     }
-    assert_eq!(told.len(), 2, "also when the Job ended before the operator observed the keys: {told:?}");
+    assert_eq!(
+        reported.len(),
+        2,
+        "also when the Job ended before the operator observed the keys: {reported:?}"
+    );
 }
 
 #[test]
@@ -197,8 +201,11 @@ fn a_cluster_without_a_saved_state_is_deleted_without_a_job() {
         NAME,
         &json!({"metadata": {"deletionTimestamp": now}}),
     );
-    let told: Vec<_> = world.next().notices.into_iter().map(|notice| notice.text).collect();
-    assert!(told.iter().any(|text| text.contains("nothing was ever written to its hosts")), "{told:?}");
+    let messages: Vec<_> = world.next().notices.into_iter().map(|notice| notice.text).collect();
+    assert!(
+        messages.iter().any(|text| text.contains("nothing was ever written to its hosts")),
+        "{messages:?}"
+    );
     world.settle();
     assert_eq!(
         (world.jobs().len(), &object(&world)["metadata"]["finalizers"]),
@@ -231,9 +238,9 @@ fn deleted(world: &mut World) -> Vec<String> {
         NAME,
         &json!({"metadata": {"deletionTimestamp": now}}),
     );
-    let told = world.next().notices.into_iter().map(|notice| notice.text).collect();
+    let messages = world.next().notices.into_iter().map(|notice| notice.text).collect();
     world.settle();
-    told
+    messages
 }
 
 /// The operator creates the Secret before the first Job, so a missing Secret was deleted by a user.
@@ -244,7 +251,7 @@ fn a_state_that_was_deleted_after_a_job_began_blocks_the_deletion_and_is_reporte
     saved(&mut world);
     ends(&mut world, "Failed");
     let kept = world.objects.remove(&ObjectRef::new(ObjectKind::Secret, "default", STATE)).unwrap();
-    let told = deleted(&mut world);
+    let messages = deleted(&mut world);
     assert_eq!(
         object(&world)["metadata"]["finalizers"].as_array().unwrap().len(),
         2,
@@ -255,7 +262,7 @@ fn a_state_that_was_deleted_after_a_job_began_blocks_the_deletion_and_is_reporte
     assert_eq!((&blocker["status"], &blocker["reason"]), (&json!("True"), &json!("StateMissing")));
     for words in [STATE, "kubeon.io/cluster=default.test-cluster", "Retain"] {
         assert!(blocker["message"].as_str().unwrap().contains(words), "{words} is missing in {blocker}");
-        assert!(told.iter().any(|text| text.contains(words)), "{words} is in no event: {told:?}");
+        assert!(messages.iter().any(|text| text.contains(words)), "{words} is in no event: {messages:?}");
     }
     assert_eq!(world.settle(), 0);
     let mut back = world.clone();

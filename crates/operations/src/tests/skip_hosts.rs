@@ -27,18 +27,18 @@ fn ends_with(world: &mut World, words: &str) -> Vec<(ObjectKind, &'static str, S
         "status": {"phase": "Failed", "containerStatuses": [{"name": "c", "image": "i", "imageID": "", "ready": false,
             "restartCount": 0, "state": state}]}}));
     world.job_says(&name, "Failed");
-    let mut told = Vec::new();
+    let mut events = Vec::new();
     for _ in 0..20 {
         let changes = world.next();
         if changes.is_done() {
             break;
         }
-        told.extend(changes.notices.iter().map(|it| (it.about.kind, it.reason, it.text.clone())));
+        events.extend(changes.notices.iter().map(|it| (it.about.kind, it.reason, it.text.clone())));
         for write in changes.stages.concat() {
             world.write(&write);
         }
     }
-    told
+    events
 }
 
 fn annotated(world: &mut World, without: &str) {
@@ -67,12 +67,12 @@ fn condition(world: &World, type_: &str) -> Value {
 fn an_unreachable_worker_is_reported_and_removed_after_a_user_agreed() {
     let mut world = running(&["10.0.0.2", "10.0.0.4"]);
     scaled(&mut world, &["10.0.0.2"]);
-    let told = ends_with(&mut world, REFUSED);
+    let events = ends_with(&mut world, REFUSED);
     assert_eq!(phase(&world), "Failed");
     let reason = object(&world)["status"]["reason"].as_str().unwrap().to_owned();
     assert!(reason.ends_with(&format!("to go on without: {COMMAND}")), "{reason}");
-    let named: Vec<_> = told.iter().filter(|(_, word, _)| *word == "HostUnreachable").collect();
-    let [(ObjectKind::KubernetesCluster, _, text)] = named[..] else { panic!("{told:?}") };
+    let named: Vec<_> = events.iter().filter(|(_, word, _)| *word == "HostUnreachable").collect();
+    let [(ObjectKind::KubernetesCluster, _, text)] = named[..] else { panic!("{events:?}") };
     assert_eq!(text, &format!("10.0.0.4 cannot be reached; bring it back, or go on without: {COMMAND}"));
     let jobs = world.jobs().len();
     assert_eq!((world.settle(), world.jobs().len()), (0, jobs), "no retry was requested");

@@ -15,19 +15,19 @@ fn reason(world: &World, name: &str) -> String {
 
 #[test]
 fn a23_what_is_missing_is_named_and_waited_for() {
-    for (kind, gone, said) in [
+    for (kind, missing, said) in [
         (ObjectKind::ConfigMap, "hosts", "hostsConfRef ns,hosts not found"),
         (ObjectKind::ConfigMap, "vars", "varsConfRef ns,vars not found"),
         (ObjectKind::Secret, "key", "sshAuthRef ns,key not found"),
     ] {
         let mut world = World::with_cluster();
-        let removed = world.objects.remove(&crate::ObjectRef::new(kind, "ns", gone)).unwrap();
+        let removed = world.objects.remove(&crate::ObjectRef::new(kind, "ns", missing)).unwrap();
         world.ask("o", |_| {});
         world.settle();
         assert_eq!(reason(&world, "o"), said);
         assert!(world.status("o")["status"].is_null() && world.jobs().is_empty());
         assert!(world.next().wake.is_some(), "the next reconcile is at its deadline");
-        world.put(kind, "ns", gone, removed);
+        world.put(kind, "ns", missing, removed);
         world.settle();
         assert_eq!(world.status("o")["status"], "Running");
         assert!(world.status("o")["reason"].is_null());
@@ -73,7 +73,7 @@ fn an_unwatched_namespace_is_reported() {
 }
 
 #[test]
-fn a9_a10_a19_a24_a35_what_can_never_run_fails_with_its_reason_and_makes_no_job() {
+fn a9_a10_a19_a24_a35_an_invalid_operation_fails_with_its_reason_and_creates_no_job() {
     let refused = |change: &dyn Fn(&mut kubeon_api::kubeonkube::ClusterOperationSpec), said: &str| {
         let mut world = World::with_cluster();
         world.ask("o", change);

@@ -4,79 +4,22 @@
 use std::net::Ipv4Addr;
 
 use kubeon_render::paths::{current, etc, pki};
-use kubeon_render::{config, manifests, systemd};
+use kubeon_render::{api_server, config, manifests, systemd};
 use kubeon_wire::{CertificateAuthority, Check, File, Leaf, Op, SecretRef, Usage};
 
+use super::control_plane::ControlPlaneProgram;
+use super::encryption;
 use super::etcd::member_id;
-use super::files::{authority, client, pair, plain, secret, server};
-use super::prepare::hosts_id;
+use super::files::{self, authority, client, pair, secret, server};
 use super::step::{Daemon, DesiredStep, choose};
 use crate::context::{ObservedHost, PlanContext};
-use crate::stage_name::StageName;
 use crate::step_id::StepId;
 
-pub(crate) const STAGE: StageName = StageName::Control;
+pub(crate) use super::control_plane::{STAGE, api_ready, apiserver_id, controller_manager_id, scheduler_id};
 
 /// The cluster-wide step after which agents may use the API.
 pub(crate) fn rights_id(context: &PlanContext<'_>) -> StepId {
     context.first().id(STAGE, "rights")
-}
-
-/// A program of the control plane that runs on every master.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum ControlPlaneProgram {
-    ApiServer,
-    ControllerManager,
-    Scheduler,
-}
-
-impl ControlPlaneProgram {
-    /// The name in its files and in the id of its step.
-    const fn short_name(self) -> &'static str {
-        match self {
-            Self::ApiServer => "apiserver",
-            Self::ControllerManager => "controller-manager",
-            Self::Scheduler => "scheduler",
-        }
-    }
-
-    /// The part of the bundle that holds it; its unit has this name too.
-    const fn part(self) -> &'static str {
-        match self {
-            Self::ApiServer => "kube-apiserver",
-            Self::ControllerManager => "kube-controller-manager",
-            Self::Scheduler => "kube-scheduler",
-        }
-    }
-
-    /// The port at which it serves on its host.
-    const fn port(self) -> u16 {
-        match self {
-            Self::ApiServer => 6443,
-            Self::ControllerManager => 10257,
-            Self::Scheduler => 10259,
-        }
-    }
-
-    /// The step that runs it on a host.
-    fn id(self, host: &ObservedHost<'_>) -> StepId {
-        host.id(STAGE, self.short_name())
-    }
-}
-
-/// The step that runs the API server of a host.
-pub(crate) fn apiserver_id(host: &ObservedHost<'_>) -> StepId {
-    ControlPlaneProgram::ApiServer.id(host)
-}
-
-/// The step that runs the controller manager of a host.
-pub(crate) fn controller_manager_id(host: &ObservedHost<'_>) -> StepId {
-    ControlPlaneProgram::ControllerManager.id(host)
-}
-
-/// The step that runs the scheduler of a host.
-pub(crate) fn scheduler_id(host: &ObservedHost<'_>) -> StepId {
-    ControlPlaneProgram::Scheduler.id(host)
 }
 
 /// The first check of an external load balancer.
@@ -96,12 +39,19 @@ fn choose_id(host: &ObservedHost<'_>) -> StepId {
     host.id(STAGE, "choose")
 }
 
-/// Keys, configuration, programs and services of every master.
+/// Keys, configuration, programs and services of every master. Existing API servers are changed one after
+/// another, and each must be ready before the next one gets new keys.
 pub(crate) fn plane(context: &PlanContext<'_>, steps: &mut Vec<DesiredStep>) {
     let mut before: Vec<StepId> = Vec::new();
     for host in context.masters() {
-        steps.push(keys(context, host));
+        let mut keys = keys(context, host);
+        // A running API server uses new certificates at once, without a restart.
+        if host.has_executed(&keys.id) {
+            keys.needs.extend_from_slice(&before);
+        }
+        steps.push(keys);
         steps.push(configuration(context, host));
+        steps.push(encryption::configuration(context, host));
         steps.push(programs(context, host));
         let mut api = apiserver(context, host);
         if host.has_executed(&api.id) {
@@ -109,6 +59,7 @@ pub(crate) fn plane(context: &PlanContext<'_>, steps: &mut Vec<DesiredStep>) {
             before.push(api.id.clone());
         }
         steps.push(api);
+        steps.push(encryption::proof(host));
         steps.push(controller_manager(context, host));
         steps.push(scheduler(context, host));
     }
@@ -160,7 +111,8 @@ fn keys(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> DesiredStep {
         .because("the control plane has no keys")
 }
 
-/// The certificate of the API server, for every name and address by which clients may reach it.
+/// The certificate of the API server, for every name and address by which clients may reach this API server.
+/// The addresses of the other masters are not among them: a new master changes no other certificate.
 fn api_leaf(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> Leaf {
     let spec = context.spec();
     let mut leaf = server(CertificateAuthority::Kubernetes, "kube-apiserver", host, Usage::Server);
@@ -169,7 +121,6 @@ fn api_leaf(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> Leaf {
     leaf.dns_names.push(spec.settings.api_domain.to_string());
     leaf.dns_names.push(format!("{}.{}", spec.name, spec.settings.api_domain));
     leaf.addresses.push(context.service_api());
-    leaf.addresses.extend(context.masters().map(ObservedHost::ip));
     leaf.addresses.extend(spec.settings.load_balancer.external().map(|(address, _)| address));
     for san in &spec.settings.cert_sans {
         match san.ip() {
@@ -183,19 +134,21 @@ fn api_leaf(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> Leaf {
 }
 
 fn configuration(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> DesiredStep {
-    let as_user = |file: &str, user: &str, name: &str, server: &str| -> File {
-        let text =
-            config::kubeconfig(server, user, &pki(&format!("{name}.crt")), &pki(&format!("{name}.key")));
-        plain(etc(file), text)
-    };
     // These programs use the API server of their own host, because they must not be newer than their API
     // server.
-    let local_api = "https://127.0.0.1:6443";
+    let server = context.server(host);
+    let as_user = |file: &str, user: &str, name: &str| -> File {
+        let text =
+            config::kubeconfig(&server, user, &pki(&format!("{name}.crt")), &pki(&format!("{name}.key")));
+        files::config(etc(file), text)
+    };
     let files = vec![
-        plain(etc("authentication.yaml"), config::authentication()),
-        as_user("controller-manager.conf", "system:kube-controller-manager", "controller-manager", local_api),
-        as_user("scheduler.conf", "system:kube-scheduler", "scheduler", local_api),
-        as_user("admin.conf", "kubernetes-admin", "admin", &context.server(host)),
+        files::config(etc("admission.yaml"), api_server::admission()),
+        files::config(etc("audit-policy.yaml"), api_server::audit_policy()),
+        files::config(etc("authentication.yaml"), api_server::authentication()),
+        as_user("controller-manager.conf", "system:kube-controller-manager", "controller-manager"),
+        as_user("scheduler.conf", "system:kube-scheduler", "scheduler"),
+        as_user("admin.conf", "kubernetes-admin", "admin"),
     ];
     DesiredStep::new(host, config_id(host), Op::Files { files })
         .title("write the control plane's configuration")
@@ -205,13 +158,16 @@ fn configuration(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> DesiredS
 fn apiserver(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> DesiredStep {
     let spec = context.spec();
     let service_cidr = spec.settings.service_cidr.to_string();
-    let unit = systemd::apiserver(&systemd::ApiServerUnit {
-        address: host.ip(),
-        service_cidr: &service_cidr,
-        node_ports: (spec.settings.node_ports.first(), spec.settings.node_ports.last()),
-        dns_domain: spec.settings.dns_domain.as_str(),
-        feature_gates: &spec.settings.feature_gates,
-    });
+    let unit = systemd::apiserver(
+        &systemd::ApiServerUnit {
+            address: host.ip(),
+            service_cidr: &service_cidr,
+            node_ports: (spec.settings.node_ports.first(), spec.settings.node_ports.last()),
+            dns_domain: spec.settings.dns_domain.as_str(),
+            feature_gates: &spec.settings.feature_gates,
+        },
+        &spec.settings.extra_args.kube_apiserver,
+    );
     let files =
         ["ca.crt", "apiserver.crt", "apiserver-etcd-client.crt", "apiserver-kubelet-client.crt", "sa.pub"];
     Daemon {
@@ -221,44 +177,39 @@ fn apiserver(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> DesiredStep 
         watches: files
             .iter()
             .map(|file| pki(file))
-            .chain([pki("front-proxy-client.crt"), etc("authentication.yaml"), current("kube-apiserver")])
+            .chain(["admission.yaml", "audit-policy.yaml", "authentication.yaml"].map(etc))
+            .chain([pki("front-proxy-client.crt"), current("kube-apiserver")])
             .collect(),
         ready: vec![api_ready()],
     }
     .into_step(host)
     .title(format!("start kube-apiserver {}", spec.version))
     .because("/readyz does not answer")
-    .needs([hosts_id(host), member_id(host)])
+    .needs([member_id(host), encryption::configuration_id(host)])
     .reads([keys_id(host), config_id(host), choose_id(host)])
-}
-
-/// The API server of the host itself is ready.
-pub(crate) fn api_ready() -> Check {
-    Check::Https {
-        address: Ipv4Addr::LOCALHOST,
-        port: 6443,
-        path: "/readyz".to_owned(),
-        ca_file: pki("ca.crt"),
-        certificate_file: Some(pki("admin.crt")),
-        key_file: Some(pki("admin.key")),
-    }
 }
 
 fn controller_manager(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> DesiredStep {
     let spec = context.spec();
     let (pods, services) = (spec.settings.pod_cidr.to_string(), spec.settings.service_cidr.to_string());
-    let unit = systemd::controller_manager(&systemd::ControllerManager {
-        cluster: spec.name.as_str(),
-        pod_cidr: &pods,
-        service_cidr: &services,
-        node_mask_size: spec.settings.node_mask_size,
-        feature_gates: &spec.settings.feature_gates,
-    });
+    let unit = systemd::controller_manager(
+        &systemd::ControllerManager {
+            cluster: spec.name.as_str(),
+            pod_cidr: &pods,
+            service_cidr: &services,
+            node_mask_size: spec.settings.node_mask_size,
+            feature_gates: &spec.settings.feature_gates,
+        },
+        &spec.settings.extra_args.kube_controller_manager,
+    );
     api_client(host, ControlPlaneProgram::ControllerManager, unit)
 }
 
 fn scheduler(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> DesiredStep {
-    let unit = systemd::scheduler(&context.spec().settings.feature_gates);
+    let unit = systemd::scheduler(
+        &context.spec().settings.feature_gates,
+        &context.spec().settings.extra_args.kube_scheduler,
+    );
     api_client(host, ControlPlaneProgram::Scheduler, unit)
 }
 

@@ -7,7 +7,7 @@ use kubeon_render::systemd::{EtcdMember, etcd};
 use kubeon_wire::{CertificateAuthority, Check, Op, Usage};
 
 use super::files::{authority, client, pair, server};
-use super::prepare::{hosts_id, kernel_id};
+use super::prepare::{ETCD_COMMANDS, kernel_id};
 use super::step::{Daemon, DesiredStep, choose};
 use crate::context::{ObservedHost, PlanContext};
 use crate::quorum::{self, Quorum, quorum};
@@ -42,13 +42,7 @@ pub(crate) fn members(context: &PlanContext<'_>, steps: &mut Vec<DesiredStep>) {
     masters.sort_by_key(|host| quorum::serves(&host.name, host.facts) != Some(false));
     for host in masters {
         steps.push(keys(host));
-        steps.push(choose(
-            context,
-            host,
-            choose_id(host),
-            &["etcd"],
-            &[("etcd", "etcdctl"), ("etcd", "etcdutl")],
-        ));
+        steps.push(choose(context, host, choose_id(host), &["etcd"], ETCD_COMMANDS));
         let mut member = member(context, host, &initial);
         if one_by_one && host.has_executed(&member.id) {
             member.needs.extend_from_slice(&before);
@@ -78,12 +72,10 @@ fn keys(host: &ObservedHost<'_>) -> DesiredStep {
 }
 
 fn member(context: &PlanContext<'_>, host: &ObservedHost<'_>, initial: &[(String, Ipv4Addr)]) -> DesiredStep {
-    let unit = etcd(&EtcdMember {
-        name: host.name.as_str(),
-        address: host.ip(),
-        initial,
-        token: &context.intent.uid,
-    });
+    let unit = etcd(
+        &EtcdMember { name: host.name.as_str(), address: host.ip(), initial, token: &context.intent.uid },
+        &context.spec().settings.extra_args.etcd,
+    );
     Daemon {
         id: member_id(host),
         unit_name: "etcd.service",
@@ -98,7 +90,7 @@ fn member(context: &PlanContext<'_>, host: &ObservedHost<'_>, initial: &[(String
     .into_step(host)
     .title(format!("start etcd member {}", host.name))
     .because("no member exists")
-    .needs([kernel_id(host), hosts_id(host)])
+    .needs([kernel_id(host)])
     .reads([keys_id(host), choose_id(host)])
 }
 

@@ -4,9 +4,14 @@ use kubeon_wire::{CertificateAuthority, Content, File, Leaf, SecretRef, Usage};
 
 use crate::context::ObservedHost;
 
-/// A plain file, readable by all.
-pub(crate) fn plain(path: String, text: String) -> File {
-    File { path, mode: 0o644, content: Content::Text(text) }
+/// A configuration file, for root only.
+pub(crate) fn config(path: String, text: String) -> File {
+    File { path, mode: 0o600, content: Content::Text(text) }
+}
+
+/// A file that programs of other users read.
+pub(crate) fn readable(path: String, text: String) -> File {
+    File { mode: 0o644, ..config(path, text) }
 }
 
 /// A file with a secret, for root only.
@@ -28,7 +33,7 @@ pub(crate) fn pair(name: &str, leaf: Leaf) -> [File; 2] {
     ]
 }
 
-/// Leaf certificates are valid for one year. Every run renews those that are past two thirds of their life.
+/// Leaf certificates are valid for one year. Hosts renew them after two thirds of their life.
 const LEAF_HOURS: u32 = 365 * 24;
 
 /// A client certificate.

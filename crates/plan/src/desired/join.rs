@@ -11,10 +11,11 @@ use kubeon_render::{config, manifests, systemd};
 use kubeon_wire::{CertificateAuthority, Check, Leaf, Op, Usage};
 
 use super::control::{self, apiserver_id, controller_manager_id, load_balancer_check, rights_id};
-use super::files::{authority, client, pair, plain, server};
-use super::prepare::{NODE_IMAGES, hosts_id, kernel_id};
+use super::files::{self, authority, client, pair, server};
+use super::prepare::{MASTER_COMMANDS, NODE_IMAGES, RUNTIME_COMMANDS, hosts_id, kernel_id};
 use super::step::{Daemon, DesiredStep, choose, image_part_id};
 use crate::context::{ObservedHost, PlanContext};
+use crate::kernel_defaults;
 use crate::stage_name::StageName;
 use crate::step_id::StepId;
 
@@ -101,7 +102,10 @@ fn choose_kubelet_id(host: &ObservedHost<'_>) -> StepId {
 
 /// The steps after which the programs of a host reach the API server.
 pub(crate) fn reach_api(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> Vec<StepId> {
-    let mut needs = vec![rights_id(context), hosts_id(host)];
+    let mut needs = vec![rights_id(context)];
+    if !host.is_master() && context.workers_use_name() {
+        needs.push(hosts_id(host));
+    }
     match context.spec().settings.load_balancer {
         _ if host.is_master() => needs.push(apiserver_id(host)),
         LoadBalancer::Haproxy => needs.push(haproxy_id(host)),
@@ -142,8 +146,8 @@ fn runtime(context: &PlanContext<'_>, host: &ObservedHost<'_>, steps: &mut Vec<D
         restrict_oom_score_adj: !host.facts.can_sys_resource,
     });
     let files = vec![
-        plain("/etc/containerd/config.toml".to_owned(), text),
-        plain(etc("cni.json.template"), config::cni_template(host.pod_mtu())),
+        files::config("/etc/containerd/config.toml".to_owned(), text),
+        files::config(etc("cni.json.template"), config::cni_template(host.pod_mtu())),
     ];
     steps.push(
         DesiredStep::new(host, runtime_config_id(host), Op::Files { files })
@@ -151,7 +155,7 @@ fn runtime(context: &PlanContext<'_>, host: &ObservedHost<'_>, steps: &mut Vec<D
             .because("containerd has no configuration"),
     );
     let parts = ["containerd", "runc", "cni-plugins"];
-    steps.push(choose(context, host, choose_runtime_id(host), &parts, &[("containerd", "ctr")]));
+    steps.push(choose(context, host, choose_runtime_id(host), &parts, RUNTIME_COMMANDS));
     steps.push(
         Daemon {
             id: runtime_id(host),
@@ -175,7 +179,7 @@ fn runtime(context: &PlanContext<'_>, host: &ObservedHost<'_>, steps: &mut Vec<D
             DesiredStep::new(host, image_id(role, host), op)
                 .title(format!("import {}", image.name))
                 .because("containerd does not have it")
-                .within(180)
+                .within(600)
                 .needs([image_part_id(role, host), runtime_id(host)]),
         );
     }
@@ -209,7 +213,7 @@ fn keys(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> DesiredStep {
     files.extend(pair(name, bootstrap));
     let bootstrap_config =
         config::kubeconfig(&context.server(host), "bootstrap", KUBELET_BOOTSTRAP, &format!("{name}.key"));
-    files.push(plain(etc("bootstrap-kubelet.conf"), bootstrap_config));
+    files.push(files::config(etc("bootstrap-kubelet.conf"), bootstrap_config));
     DesiredStep::new(host, keys_id(host), Op::Files { files })
         .title("write the kubelet's keys")
         .because("the kubelet has no keys")
@@ -222,7 +226,7 @@ fn haproxy_to_masters(
     steps: &mut Vec<DesiredStep>,
 ) {
     steps.push(choose(context, host, choose_haproxy_id(host), &["haproxy"], &[]));
-    let files = vec![plain(etc("haproxy.cfg"), config::haproxy(masters))];
+    let files = vec![files::readable(etc("haproxy.cfg"), config::haproxy(masters))];
     steps.push(
         DesiredStep::new(host, haproxy_config_id(host), Op::Files { files })
             .title("write haproxy's configuration")
@@ -252,30 +256,47 @@ fn load_balancer(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> Option<D
 
 fn kubelet(context: &PlanContext<'_>, host: &ObservedHost<'_>, steps: &mut Vec<DesiredStep>) {
     let spec = context.spec();
+    let resolver = context.resolver(host);
+    let resolv_conf = resolver.path();
     let text = config::kubelet(&config::Kubelet {
         dns: context.service_dns(),
         dns_domain: spec.settings.dns_domain.as_str(),
         max_pods: spec.settings.max_pods,
         cgroup_v2: host.cgroup_v2(),
+        protect_kernel_defaults: kernel_defaults::obstacle(host.facts).is_none(),
         // The taint step below decides whether the taint stays. This may change during the life of the
         // cluster.
         control_plane_taint: host.is_master(),
+        resolv_conf: resolver.differs_from_system().then_some(&*resolv_conf),
         feature_gates: &spec.settings.feature_gates,
     });
-    let files = vec![plain("/var/lib/kubelet/config.yaml".to_owned(), text)];
+    let mut files = vec![files::config("/var/lib/kubelet/config.yaml".to_owned(), text)];
+    files.extend(
+        resolver.written().map(|servers| files::config(resolv_conf.clone(), config::resolv_conf(&servers))),
+    );
+    let more = if resolver.differs_from_system() {
+        format!(", name servers of {resolv_conf}")
+    } else {
+        String::new()
+    };
     steps.push(
         DesiredStep::new(host, kubelet_config_id(host), Op::Files { files })
-            .title("write the kubelet's configuration")
+            .title(format!("write the kubelet's configuration{more}"))
             .because("the kubelet has no configuration"),
     );
-    let tools: &[(&str, &str)] = if host.is_master() { &[("kubectl", "kubectl")] } else { &[] };
+    let tools = if host.is_master() { MASTER_COMMANDS } else { &[] };
     let parts: &[&'static str] = if host.is_master() { &["kubelet", "kubectl"] } else { &["kubelet"] };
     steps.push(choose(context, host, choose_kubelet_id(host), parts, tools));
     steps.push(
         Daemon {
             id: kubelet_id(host),
             unit_name: "kubelet.service",
-            unit: systemd::kubelet(host.name.as_str(), host.ip()),
+            unit: systemd::kubelet(
+                host.name.as_str(),
+                host.ip(),
+                &context.server(host),
+                &spec.settings.extra_args.kubelet,
+            ),
             watches: vec![
                 "/var/lib/kubelet/config.yaml".to_owned(),
                 pki("kubelet-serving.crt"),
@@ -286,7 +307,7 @@ fn kubelet(context: &PlanContext<'_>, host: &ObservedHost<'_>, steps: &mut Vec<D
         .into_step(host)
         .title(format!("start kubelet {} and request its certificate", spec.version))
         .because("the cluster does not know the host")
-        .needs([runtime_id(host), image_id("pause", host)])
+        .needs([kernel_id(host), runtime_id(host), image_id("pause", host)])
         .needs(reach_api(context, host))
         .reads([kubelet_config_id(host), keys_id(host), choose_kubelet_id(host)]),
     );

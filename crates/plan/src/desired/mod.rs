@@ -3,12 +3,15 @@
 //! To add a stage, add a module here and an entry to [`STAGES`].
 
 pub(crate) mod control;
+pub(crate) mod control_plane;
+pub(crate) mod encryption;
 pub(crate) mod etcd;
 mod files;
 pub(crate) mod join;
 pub(crate) mod network;
 pub(crate) mod prepare;
 pub(crate) mod remove_workers;
+mod renewal;
 pub(crate) mod stage;
 pub(crate) mod step;
 pub(crate) mod verify;
@@ -41,6 +44,7 @@ pub const STAGES: &[Stage] = &[
         title: "start kube-proxy and flannel, apply CoreDNS",
         steps: network::services,
     },
+    Stage { name: renewal::STAGE, title: "let hosts renew their certificates", steps: renewal::timers },
     Stage {
         name: verify::STAGE,
         title: "check the API servers, and DNS on every host",

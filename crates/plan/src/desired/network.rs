@@ -1,13 +1,13 @@
 //! Stage `network`: kube-proxy and flannel on every host, CoreDNS in the cluster.
 
 use kubeon_api::kubernetes_cluster::ProxyMode;
-use kubeon_render::paths::{current, etc, pki};
+use kubeon_render::paths::{KUBELET_CLIENT, current, etc};
 use kubeon_render::tools::network;
 use kubeon_render::{config, manifests, systemd};
-use kubeon_wire::{CertificateAuthority, Check, File, Op};
+use kubeon_wire::{Check, File, Op};
 
 use super::control::rights_id;
-use super::files::{client, pair, plain};
+use super::files;
 use super::join::{self, reach_api, ready_id};
 use super::prepare::NET_TOOLS;
 use super::step::{Daemon, DesiredStep, choose};
@@ -70,12 +70,16 @@ fn tools(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> Vec<DesiredStep>
         return Vec::new();
     }
     let selection = choose(context, host, choose_tools_id(host), &[NET_TOOLS], &[]);
-    let scripts = network(context.arch(), host.facts.has_nftables);
-    let file = |(path, text): (String, String)| File { mode: 0o755, ..plain(path, text) };
+    let mut scripts = network(context.arch(), host.facts.has_nftables);
+    if host.prefers_tools(wanted) {
+        // The other programs of the host stay in use.
+        scripts.retain(|(path, _)| path.ends_with("/nft"));
+    }
+    let file = |(path, text): (String, String)| File { mode: 0o755, ..files::config(path, text) };
     let files = Op::Files { files: scripts.into_iter().map(file).collect() };
     let install = DesiredStep::new(host, tools_id(host), files)
         .title("install nft and iptables from the bundle")
-        .because("the host has none")
+        .because(if host.prefers_tools(wanted) { "the host's nft is too old" } else { "the host has none" })
         .needs([selection.id.clone()]);
     vec![selection, install]
 }
@@ -84,30 +88,23 @@ fn files(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> DesiredStep {
     let spec = context.spec();
     let server = context.server(host);
     let mode = host.proxy_mode(spec.settings.proxy_mode);
-    let as_user = |file: &str, user: &str, name: &str| {
-        plain(
-            etc(file),
-            config::kubeconfig(&server, user, &pki(&format!("{name}.crt")), &pki(&format!("{name}.key"))),
-        )
+    // The identity of the node: the API server lets it change its own node only, it ends with the node, and the
+    // kubelet renews its certificate.
+    let as_node = |file: &str| {
+        files::config(etc(file), config::kubeconfig(&server, "node", KUBELET_CLIENT, KUBELET_CLIENT))
     };
     let pod_cidr = spec.settings.pod_cidr.to_string();
-    let mut files = vec![
-        as_user("kube-proxy.conf", "system:kube-proxy", "kube-proxy"),
-        as_user("flannel.conf", manifests::FLANNEL_USER, "flannel"),
-        plain(
+    let files = vec![
+        as_node("kube-proxy.conf"),
+        as_node("flannel.conf"),
+        files::config(
             etc("kube-proxy.yaml"),
             config::kube_proxy(host.name.as_str(), mode.as_str(), &pod_cidr, host.facts.can_set_conntrack),
         ),
-        plain(etc("flannel.json"), config::flannel(&pod_cidr, mode == ProxyMode::Nftables)),
+        files::config(etc("flannel.json"), config::flannel(&pod_cidr, mode == ProxyMode::Nftables)),
     ];
-    files
-        .extend(pair(&pki("kube-proxy"), client(CertificateAuthority::Kubernetes, "system:kube-proxy", &[])));
-    files.extend(pair(
-        &pki("flannel"),
-        client(CertificateAuthority::Kubernetes, manifests::FLANNEL_USER, &[]),
-    ));
     DesiredStep::new(host, config_id(host), Op::Files { files })
-        .title(format!("write keys and configuration of kube-proxy ({mode}) and flannel"))
+        .title(format!("write the configuration of kube-proxy ({mode}) and flannel"))
         .because("the agents have no configuration")
         .needs([join::keys_id(host)])
 }
@@ -116,13 +113,8 @@ fn kube_proxy(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> DesiredStep
     Daemon {
         id: kube_proxy_id(host),
         unit_name: "kube-proxy.service",
-        unit: systemd::kube_proxy(),
-        watches: vec![
-            etc("kube-proxy.yaml"),
-            etc("kube-proxy.conf"),
-            pki("kube-proxy.crt"),
-            current("kube-proxy"),
-        ],
+        unit: systemd::kube_proxy(host.prefers_tools(context.spec().settings.proxy_mode)),
+        watches: vec![etc("kube-proxy.yaml"), etc("kube-proxy.conf"), current("kube-proxy")],
         ready: vec![Check::Tcp { address: std::net::Ipv4Addr::LOCALHOST, port: 10256 }],
     }
     .into_step(host)
@@ -136,8 +128,12 @@ fn flannel(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> DesiredStep {
     Daemon {
         id: flannel_id(host),
         unit_name: "flanneld.service",
-        unit: systemd::flannel(host.name.as_str(), host.ip()),
-        watches: vec![etc("flannel.json"), etc("flannel.conf"), pki("flannel.crt"), current("flannel")],
+        unit: systemd::flannel(
+            host.name.as_str(),
+            host.ip(),
+            host.prefers_tools(context.spec().settings.proxy_mode),
+        ),
+        watches: vec![etc("flannel.json"), etc("flannel.conf"), current("flannel")],
         ready: vec![Check::Path { path: "/run/flannel/subnet.env".to_owned() }],
     }
     .into_step(host)
@@ -149,10 +145,21 @@ fn flannel(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> DesiredStep {
 
 fn dns(context: &PlanContext<'_>) -> DesiredStep {
     let image = &context.intent.artifacts.images["coredns"].name;
-    let objects =
-        manifests::coredns(image, context.service_dns(), context.spec().settings.dns_domain.as_str());
+    let other_resolver: Vec<&ObservedHost<'_>> =
+        context.hosts.iter().filter(|host| context.resolver(host).differs_from_system()).collect();
+    let objects = manifests::coredns(&manifests::CoreDns {
+        image,
+        address: context.service_dns(),
+        domain: context.spec().settings.dns_domain.as_str(),
+        other_resolver: !other_resolver.is_empty(),
+    });
+    // A pod keeps the name servers with which it was created: on hosts whose kubelet gets another file, the
+    // pods of CoreDNS are replaced after their kubelet uses it.
+    let joined = other_resolver.into_iter().filter(|host| host.has_executed(&join::kubelet_id(host)));
+    let kubelets: Vec<StepId> = joined.map(join::kubelet_id).collect();
     DesiredStep::new(context.first(), dns_id(context), Op::Objects { objects })
         .title("apply CoreDNS")
         .because("the objects are absent")
         .needs([rights_id(context)])
+        .needs(kubelets)
 }

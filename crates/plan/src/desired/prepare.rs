@@ -1,10 +1,10 @@
 //! Stages `prepare` and `artifacts`: the host's kernel, its hosts file, and the parts that it needs.
 
-use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
 use kubeon_api::HostRole;
 use kubeon_api::kubernetes_cluster::LoadBalancer;
+use kubeon_render::config::KERNEL_DEFAULTS;
 use kubeon_wire::{HostsEntry, Op};
 
 use super::step::{DesiredStep, image_part_id, part_id};
@@ -15,8 +15,8 @@ use crate::step_id::StepId;
 
 const MODULES: &[&str] = &["overlay", "br_netfilter", "vxlan", "nf_conntrack"];
 
-/// Kernel parameters of a node. The first one is required: without forwarding there is no pod network. The
-/// others are optional.
+/// Kernel parameters of a node, in addition to those of the kubelet. The first one is required: without
+/// forwarding there is no pod network. The others are optional.
 const PARAMETERS: &[(&str, &str)] = &[
     ("net.ipv4.ip_forward", "1"),
     ("net.bridge.bridge-nf-call-iptables", "1"),
@@ -24,13 +24,7 @@ const PARAMETERS: &[(&str, &str)] = &[
     ("net.core.somaxconn", "32768"),
     ("fs.inotify.max_user_instances", "8192"),
     ("fs.inotify.max_user_watches", "1048576"),
-    ("vm.overcommit_memory", "1"),
-    ("kernel.panic", "10"),
-    ("kernel.panic_on_oops", "1"),
 ];
-
-/// Above this many hosts a hosts file holds the masters and the host itself only.
-const HOSTS_FILE_LIMIT: usize = 250;
 
 /// The parts that every host needs, in the order in which they are copied.
 const NODE_PARTS: &[&str] = &["containerd", "runc", "kubelet", "cni-plugins", "kube-proxy", "flannel"];
@@ -50,6 +44,22 @@ pub(crate) fn parts(role: &HostRole) -> impl Iterator<Item = &'static str> + use
     first.iter().chain(NODE_PARTS).chain(last).copied()
 }
 
+/// A program of a part: the name of the part, then the name of the program.
+pub(crate) type PartProgram = (&'static str, &'static str);
+
+/// The programs of etcd that people use on a master.
+pub(crate) const ETCD_COMMANDS: &[PartProgram] = &[("etcd", "etcdctl"), ("etcd", "etcdutl")];
+/// The program of containerd that people use on a host.
+pub(crate) const RUNTIME_COMMANDS: &[PartProgram] = &[("containerd", "ctr")];
+/// The programs of Kubernetes that people use on a master.
+pub(crate) const MASTER_COMMANDS: &[PartProgram] = &[("kubectl", "kubectl")];
+
+/// The programs to which links in `/usr/local/bin` point on a host of the role.
+pub(crate) fn commands(role: &HostRole) -> impl Iterator<Item = PartProgram> + use<> {
+    let (etcd, master) = if role.is_master() { (ETCD_COMMANDS, MASTER_COMMANDS) } else { (&[][..], &[][..]) };
+    etcd.iter().chain(RUNTIME_COMMANDS).chain(master).copied()
+}
+
 /// The stage that prepares the host.
 pub(crate) const STAGE: StageName = StageName::Prepare;
 
@@ -65,29 +75,32 @@ pub(crate) fn hosts_id(host: &ObservedHost<'_>) -> StepId {
 
 /// Kernel and hosts file.
 pub(crate) fn host(context: &PlanContext<'_>, steps: &mut Vec<DesiredStep>) {
-    let shared = shared_names(context);
+    let masters: Vec<HostsEntry> =
+        context.masters().map(|master| entry(master.ip(), master.name.as_str())).collect();
     for host in &context.hosts {
+        let parameters = || PARAMETERS.iter().chain(KERNEL_DEFAULTS);
         let kernel = Op::Kernel {
             modules: MODULES.iter().map(|&m| m.to_owned()).collect(),
-            parameters: PARAMETERS
-                .iter()
-                .map(|&(k, v)| (k.to_owned(), v.to_owned()))
-                .collect::<BTreeMap<_, _>>(),
-            optional: PARAMETERS[1..].iter().map(|&(k, _)| k.to_owned()).collect(),
+            parameters: parameters().map(|&(k, v)| (k.to_owned(), v.to_owned())).collect(),
+            optional: parameters().skip(1).map(|&(k, _)| k.to_owned()).collect(),
         };
         steps.push(
             DesiredStep::new(host, kernel_id(host), kernel)
                 .title(format!(
                     "load {} kernel modules, set {} parameters, swap off",
                     MODULES.len(),
-                    PARAMETERS.len()
+                    parameters().count()
                 ))
                 .because("the host is not prepared"),
         );
         steps.push(
-            DesiredStep::new(host, hosts_id(host), Op::Hosts { entries: hosts_file(context, host, &shared) })
-                .title("write hosts entries")
-                .because("the host does not know the names"),
+            DesiredStep::new(
+                host,
+                hosts_id(host),
+                Op::Hosts { entries: hosts_file(context, host, &masters) },
+            )
+            .title("write hosts entries")
+            .because("the host does not know the names"),
         );
     }
 }
@@ -96,17 +109,9 @@ fn entry(address: Ipv4Addr, name: &str) -> HostsEntry {
     HostsEntry { address, names: vec![name.to_owned()] }
 }
 
-fn shared_names(context: &PlanContext<'_>) -> Vec<HostsEntry> {
-    let all = context.hosts.len() <= HOSTS_FILE_LIMIT;
-    context
-        .hosts
-        .iter()
-        .filter(|host| all || host.is_master())
-        .map(|host| entry(host.ip(), host.name.as_str()))
-        .collect()
-}
-
-fn hosts_file(context: &PlanContext<'_>, host: &ObservedHost<'_>, shared: &[HostsEntry]) -> Vec<HostsEntry> {
+/// The API's name, the masters and the host itself. The entries of other workers are left out, so that a new
+/// worker changes no other host.
+fn hosts_file(context: &PlanContext<'_>, host: &ObservedHost<'_>, masters: &[HostsEntry]) -> Vec<HostsEntry> {
     let balancer = &context.spec().settings.load_balancer;
     let api = match balancer {
         _ if host.is_master() => Some(host.ip()),
@@ -117,8 +122,8 @@ fn hosts_file(context: &PlanContext<'_>, host: &ObservedHost<'_>, shared: &[Host
     };
     let mut entries: Vec<_> =
         api.into_iter().map(|api| entry(api, context.spec().settings.api_domain.as_str())).collect();
-    entries.extend_from_slice(shared);
-    if !shared.iter().any(|shared| shared.address == host.ip()) {
+    entries.extend_from_slice(masters);
+    if !host.is_master() {
         entries.push(entry(host.ip(), host.name.as_str()));
     }
     entries

@@ -120,7 +120,8 @@ pub(crate) fn image_part_id(role: &str, host: &ObservedHost<'_>) -> StepId {
     host.id(ARTIFACTS, format!("image-{role}"))
 }
 
-/// Links that select the version of parts and put programs into `/usr/local/bin`.
+/// Links that select the version of parts and put programs into `/usr/local/bin`. Files of the owner are kept
+/// there, so nothing that runs may depend on these programs.
 pub(crate) fn choose(
     context: &PlanContext<'_>,
     host: &ObservedHost<'_>,

@@ -28,7 +28,7 @@ fn dns_id(context: &PlanContext<'_>) -> StepId {
 pub(crate) fn cluster(context: &PlanContext<'_>, steps: &mut Vec<DesiredStep>) {
     let first = context.first();
     for host in context.masters() {
-        let unmet = host.facts.cluster.as_ref().filter(|cluster| !cluster.api_ready);
+        let unmet = host.facts.cluster.as_ref().filter(|cluster| !cluster.api_ready && !cluster.api_unknown);
         steps.push(
             DesiredStep::new(host, api_id(host), Op::Await { checks: vec![api_ready()] })
                 .title(format!("the API server on {} is ready", host.name))
@@ -53,10 +53,16 @@ pub(crate) fn cluster(context: &PlanContext<'_>, steps: &mut Vec<DesiredStep>) {
     );
     let name = format!("kubernetes.default.svc.{}.", context.spec().settings.dns_domain);
     for host in &context.hosts {
-        let check = Check::Dns { server: context.service_dns(), name: name.clone() };
+        let mut checks = vec![Check::Dns { server: context.service_dns(), name: name.clone() }];
+        let resolver = context.resolver(host);
+        let upstream = !resolver.upstream.is_empty();
+        if upstream {
+            checks.push(Check::DnsUpstream { server: context.service_dns(), resolv_conf: resolver.path() });
+        }
+        let more = if upstream { ", also for names outside of the cluster" } else { "" };
         steps.push(
-            DesiredStep::new(host, resolve_id(host), Op::Await { checks: vec![check] })
-                .title(format!("DNS answers on {}", host.name))
+            DesiredStep::new(host, resolve_id(host), Op::Await { checks })
+                .title(format!("DNS answers on {}{more}", host.name))
                 .because("a component that DNS depends on was changed")
                 .within(120)
                 .needs([dns_id(context)])

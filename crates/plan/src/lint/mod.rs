@@ -2,6 +2,7 @@
 //! fatal finding stops the reconcile.
 
 mod address;
+mod api_servers;
 mod drain;
 mod finding;
 mod needs;
@@ -20,6 +21,7 @@ const RULES: &[Rule] = &[
     order::check,
     drain::check,
     quorum::check,
+    api_servers::check,
     secrets::check,
     unknown::check,
     address::check,

@@ -4,7 +4,7 @@
 use kubeon_api::{HostAddress, HostRole};
 
 use super::finding::LintFinding;
-use super::needs::reaches;
+use super::needs::unordered;
 use crate::context::records;
 use crate::input::{Observation, Snapshot};
 use crate::output::{Plan, Step};
@@ -18,14 +18,10 @@ pub(super) fn check(plan: &Plan, snapshot: &Snapshot) -> Vec<LintFinding> {
         return Vec::new();
     }
     let changes: Vec<&Step> = plan.steps.iter().filter(|step| is_member(&step.id)).filter(existed).collect();
-    changes
-        .windows(2)
-        .filter(|pair| !reaches(plan, pair[1], &pair[0].id))
-        .map(|pair| {
-            LintFinding::fatal(
-                "quorum",
-                format!("{} and {} would change members at the same time", pair[0].id, pair[1].id),
-            )
+    unordered(plan, &changes)
+        .map(|(one, other)| {
+            let text = format!("{} and {} would change members at the same time", one.id, other.id);
+            LintFinding::fatal("quorum", text)
         })
         .collect()
 }

@@ -67,10 +67,11 @@ fn is_given(text: &str, name: &str) -> bool {
 
 fn is_key(secret: &kubeon_wire::SecretRef) -> bool {
     use kubeon_wire::SecretRef::{
-        CaCertificate, CaKey, LeafCertificate, LeafKey, ServiceAccountKey, ServiceAccountPublicKey,
+        CaCertificate, CaKey, EncryptionConfiguration, LeafCertificate, LeafKey, ServiceAccountKey,
+        ServiceAccountPublicKey,
     };
     match secret {
-        CaKey { .. } | LeafKey(_) | ServiceAccountKey => true,
+        CaKey { .. } | EncryptionConfiguration { .. } | LeafKey(_) | ServiceAccountKey => true,
         CaCertificate { .. } | LeafCertificate(_) | ServiceAccountPublicKey => false,
     }
 }

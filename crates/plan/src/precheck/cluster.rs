@@ -2,13 +2,19 @@
 
 use kubeon_api::Remedy;
 use kubeon_api::kubernetes_cluster::LoadBalancer;
+use kubeon_render::paths::program;
 
 use super::host_conflicts;
 use super::rule::{CheckRule, Subject, Verdict, rule};
+use crate::desired::prepare::{PartProgram, commands};
 
 /// Checks that the host is free or belongs to the cluster.
-pub(super) const OWNER: &[CheckRule] =
-    &[rule("claim", claim), rule("leftover", leftover), rule("own-services", own_services)];
+pub(super) const OWNER: &[CheckRule] = &[
+    rule("claim", claim),
+    rule("leftover", leftover),
+    rule("own-services", own_services),
+    rule("own-programs", own_programs),
+];
 
 /// Checks of identities that must be unique.
 pub(super) const IDENTITY: &[CheckRule] =
@@ -64,6 +70,19 @@ fn own_services(subject: &Subject<'_>) -> Verdict {
     Verdict::good(found, "none that the cluster would replace")
         .error(message)
         .remedy(Remedy::Ignore("own-services".to_owned()))
+}
+
+/// The host has no programs of its own in `/usr/local/bin` with names of the cluster's programs. They are kept.
+fn own_programs(subject: &Subject<'_>) -> Verdict {
+    let own = |name: &str| subject.facts.own_programs.iter().any(|own| own == name);
+    let kept: Vec<PartProgram> = commands(&subject.role).filter(|(_, name)| own(name)).collect();
+    let names = kept.iter().map(|(_, name)| *name).collect::<Vec<_>>().join(", ");
+    let places = kept.iter().map(|(part, name)| program(part, name)).collect::<Vec<_>>().join(", ");
+    let message = (!kept.is_empty()).then(|| {
+        format!("has {names} of its own in /usr/local/bin, which stays; the cluster's is at {places}")
+    });
+    let found = if kept.is_empty() { "none".to_owned() } else { names };
+    Verdict::good(found, "none with the name of a program of the cluster").warning(message)
 }
 
 /// The host has a valid node name that no other host has.

@@ -1,11 +1,13 @@
 //! Checks of the machine: system, kernel, processors, memory, disk, clock.
 
 use kubeon_api::Arch;
+use kubeon_api::kubernetes_cluster::ProxyMode;
 use kubeon_wire::Cgroup;
 
+use super::modules;
 use super::rule::{CheckRule, Subject, Verdict, rule};
 use crate::desired::prepare::{NET_TOOLS, NODE_IMAGES, parts};
-use crate::proxy_mode::missing_tool;
+use crate::proxy_mode::{kernel_version, missing_tool, obstacle};
 
 /// Disk space that must stay free in addition to the parts, for images, logs and etcd.
 const SPARE_BYTES: u64 = 1 << 30;
@@ -16,10 +18,6 @@ const CLOCK_WARNING_SECONDS: i64 = 5;
 const LOW_MEMORY_BYTES: u64 = 1_500 << 20;
 const FEW_INODES: u64 = 50_000;
 const MASTER_CPUS: u32 = 2;
-/// Modules that pods require.
-const NEEDED_MODULES: [&str; 1] = ["overlay"];
-/// Modules whose absence limits features.
-const USEFUL_MODULES: [&str; 2] = ["br_netfilter", "nf_tables"];
 
 /// Checks of the machine itself.
 pub(super) const MACHINE: &[CheckRule] = &[
@@ -38,7 +36,7 @@ pub(super) const MACHINE: &[CheckRule] = &[
 
 /// Checks of the kernel and of the programs that the network needs.
 pub(super) const NETWORK: &[CheckRule] = &[
-    rule("modules", modules),
+    rule("modules", modules::modules),
     rule("nftables", nftables),
     rule("tools", tools),
     rule("parameters", parameters),
@@ -76,8 +74,7 @@ fn system(subject: &Subject<'_>) -> Verdict {
 fn kernel(subject: &Subject<'_>) -> Verdict {
     let release = &subject.facts.kernel;
     let verdict = Verdict::good(release.clone(), "3.10 or newer");
-    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(str::parse::<u32>);
-    let (Some(Ok(major)), Some(Ok(minor))) = (numbers.next(), numbers.next()) else { return verdict };
+    let Some((major, minor)) = kernel_version(release) else { return verdict };
     let message = match (major, minor) {
         (0..3, _) => Some("kernel version is minor < 3.0"),
         (3, 0..10) => Some("kernel version is minor < 3.10"),
@@ -197,45 +194,37 @@ fn span(seconds: i64) -> String {
     }
 }
 
-/// The kernel has the needed modules or can load them.
-fn modules(subject: &Subject<'_>) -> Verdict {
-    let known = &subject.facts.modules;
-    let missing = |names: &[&str]| -> Vec<String> {
-        let names = names.iter().filter(|name| known.get(**name) == Some(&false));
-        names.map(|name| (*name).to_owned()).collect()
-    };
-    let found = known.iter().filter(|(_, available)| **available).map(|(name, _)| name.as_str());
-    let found = found.collect::<Vec<_>>().join(", ");
-    let message = |missing: Vec<String>| {
-        (!missing.is_empty()).then(|| format!("its kernel lacks {}", missing.join(", ")))
-    };
-    let wanted = [&NEEDED_MODULES[..], &USEFUL_MODULES[..]].concat().join(", ");
-    Verdict::good(found, wanted)
-        .error(message(missing(&NEEDED_MODULES)))
-        .warning(message(missing(&USEFUL_MODULES)))
-}
-
-/// The kernel has nftables, which kube-proxy prefers.
+/// The kernel supports nftables, which kube-proxy and flannel prefer.
 fn nftables(subject: &Subject<'_>) -> Verdict {
-    let available = subject.facts.has_nftables;
-    let message =
-        (!available).then(|| "its kernel has no nftables: kube-proxy uses iptables here".to_owned());
-    Verdict::good(if available { "available" } else { "missing" }, "available").warning(message)
+    let facts = subject.facts;
+    let found = match (&facts.nft_version, facts.has_nftables) {
+        (_, false) => "no nftables".to_owned(),
+        (Some(version), true) => format!("kernel {}, nft {version}", facts.kernel),
+        (None, true) => format!("kernel {}", facts.kernel),
+    };
+    let wanted = subject.intent.spec.settings.proxy_mode == ProxyMode::Nftables;
+    let message = obstacle(facts)
+        .filter(|_| wanted)
+        .map(|why| format!("{why}: kube-proxy and flannel use iptables here"));
+    Verdict::good(found, "nftables in kernel 5.13 or newer").warning(message)
 }
 
 /// The host has the programs that kube-proxy and flannel call.
 fn tools(subject: &Subject<'_>) -> Verdict {
-    let wanted = "nft, or iptables if the host uses it";
+    let wanted = "nft 1.0.1 or newer, or iptables if the host uses it";
     let Some(tool) = missing_tool(subject.facts, subject.intent.spec.settings.proxy_mode) else {
         return Verdict::good("available", wanted);
     };
-    let package = if tool == "nft" { "nftables" } else { tool };
-    let more = match subject.facts.package_manager.as_deref() {
-        Some(manager) => format!("if you install it ({manager}, package {package}), they use it instead"),
-        None => "the host has no package manager either, so only newer bundles update it".to_owned(),
+    let package = if tool.name == "nft" { "nftables" } else { tool.name };
+    let more = match (subject.facts.package_manager.as_deref(), tool.old) {
+        (Some(manager), None) => {
+            format!("if you install it ({manager}, package {package}), they use it instead")
+        }
+        (Some(_), Some(_)) => format!("with a newer package {package} they use the one of the host"),
+        (None, _) => "the host has no package manager either, so only newer bundles update it".to_owned(),
     };
-    let message = format!("has no {tool}: kube-proxy and flannel use the one of the bundle; {more}");
-    Verdict::good("missing", wanted).warning(Some(message))
+    let message = format!("{}: kube-proxy and flannel use the one of the bundle; {more}", tool.lack());
+    Verdict::good(tool.old.map_or("missing", |_| "too old"), wanted).warning(Some(message))
 }
 
 /// IP forwarding is on or can be turned on. The pod network requires it.

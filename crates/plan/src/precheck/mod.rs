@@ -10,8 +10,10 @@
 //! A check does not fail if the probe did not report the value. A user may ignore most checks by name.
 
 mod cluster;
+mod dns;
 mod host_conflicts;
 mod machine;
+mod modules;
 mod network;
 mod rule;
 

@@ -6,8 +6,8 @@ use kubeon_api::kubernetes_cluster::LoadBalancer;
 use kubeon_api::{HostAddress, RefusedField, Remedy};
 use kubeon_wire::Reach;
 
-use super::host_conflicts;
 use super::rule::{CheckRule, Subject, Verdict, rule};
+use super::{dns, host_conflicts};
 use crate::input::{HostSpec, Intent};
 
 /// Checks of the ports that the programs of the cluster use.
@@ -15,7 +15,7 @@ pub(super) const PORTS: &[CheckRule] = &[rule("ports", ports), rule("node-ports"
 
 /// Connections to other hosts and to the registry, and the settings that they depend on.
 pub(super) const CONNECTIONS: &[CheckRule] = &[
-    rule("dns", dns),
+    rule("dns", dns::dns),
     rule("mtu", mtu),
     rule("peers", peers),
     rule("registry", registry),
@@ -139,20 +139,6 @@ fn node_ports(subject: &Subject<'_>) -> Verdict {
     });
     let found = if busy.is_empty() { "free".to_owned() } else { format!("{} busy", list(&busy)) };
     Verdict::good(found, format!("{range} free")).warning(message)
-}
-
-/// The host has a name server and resolves its own name. Pods resolve names outside of the cluster with the
-/// name servers of the host.
-fn dns(subject: &Subject<'_>) -> Verdict {
-    let facts = subject.facts;
-    let servers = facts.nameservers.as_ref();
-    let none = servers.is_some_and(Vec::is_empty).then(|| {
-        "has no name server in /etc/resolv.conf: pods cannot resolve names outside of the cluster".to_owned()
-    });
-    let itself = (facts.resolves_itself == Some(false))
-        .then(|| format!("does not resolve its own name {}", facts.hostname));
-    let found = servers.map(|servers| servers.join(", ")).unwrap_or_default();
-    Verdict::good(found, "a name server, and its own name resolved").warning(none).warning(itself)
 }
 
 /// All hosts have the same MTU, and it is large enough for the overlay network.

@@ -10,10 +10,32 @@ fn subjects(spec: DesiredCluster) -> Vec<String> {
 }
 
 #[test]
-fn accepts_a_plain_cluster_without_warnings() {
+fn arguments_that_kubeon_sets_are_refused_by_name() {
+    let mut with_extra = spec(&["172.30.0.11"], &[]);
+    let arguments = |pairs: &[(&str, &str)]| {
+        pairs.iter().map(|&(name, value)| (name.to_owned(), value.to_owned())).collect()
+    };
+    with_extra.settings.extra_args.kube_apiserver =
+        arguments(&[("audit-log-maxage", "1"), ("event-ttl", "2h"), ("--v", "4")]);
+    with_extra.settings.extra_args.kubelet =
+        arguments(&[("max-pods", "5"), ("v", "2"), ("image-gc", "a\nb")]);
+    assert_eq!(
+        subjects(with_extra),
+        [
+            "setting spec.cluster.extraArgs.kubeApiserver.--v",
+            "setting spec.cluster.extraArgs.kubeApiserver.audit-log-maxage",
+            "setting spec.cluster.extraArgs.kubelet.image-gc",
+            "setting spec.cluster.extraArgs.kubelet.max-pods",
+        ]
+    );
+}
+
+#[test]
+fn a_plain_cluster_is_accepted_with_the_warning_about_flannel() {
     let (_, notes) =
         validate(spec(&["172.30.0.11"], &["172.30.0.12"]), &["v1.36.3".parse().unwrap()]).unwrap();
-    assert!(notes.is_empty(), "{notes:?}");
+    let texts: Vec<_> = notes.iter().map(|note| note.text.as_str()).collect();
+    assert_eq!(texts, ["flannel enforces no NetworkPolicy: every pod reaches every pod"]);
 }
 
 #[test]
@@ -48,6 +70,29 @@ fn refuses_more_hosts_than_the_pod_network_has_ranges() {
     let mut small = spec(&["172.30.0.11"], &["172.30.0.12", "172.30.0.13"]);
     small.settings.pod_cidr = "10.96.0.0/23".parse().unwrap();
     assert_eq!(subjects(small), ["nodeMaskSize 24"]);
+}
+
+#[test]
+fn a_new_cluster_has_no_node_ports_over_ports_of_its_own_programs() {
+    let versions = ["v1.36.3".parse().unwrap()];
+    let with = |range: &str| {
+        let mut spec = spec(&["172.30.0.11"], &[]);
+        spec.settings.node_ports = range.parse().unwrap();
+        spec
+    };
+    for (range, ports) in [
+        ("10000-30000", "ports 10248, 10249, 10250, 10256, 10257, 10259"),
+        ("6443-6443", "port 6443"),
+        ("8000-9000", "port 8472"),
+        ("2000-2380", "ports 2379, 2380"),
+    ] {
+        let refused = validate(with(range), &versions).unwrap_err().refusals;
+        assert!(refused[0].reason.starts_with(&format!("covers {ports}, on which")), "{:?}", refused[0]);
+        assert_eq!(refused[0].remedy, Some(Remedy::Change(RefusedField::NodePortRange)));
+        assert!(validate_existing(with(range), &versions).is_ok(), "an existing cluster keeps {range}");
+    }
+    assert!(validate(with("30000-32767"), &versions).is_ok());
+    assert!(validate(with("10260-32767"), &versions).is_ok());
 }
 
 #[test]
@@ -94,5 +139,5 @@ fn certificate_authorities_are_valid_for_1_to_100_years() {
 fn warns_about_an_even_number_of_masters() {
     let (_, notes) =
         validate(spec(&["172.30.0.11", "172.30.0.12"], &[]), &["v1.36.3".parse().unwrap()]).unwrap();
-    assert_eq!(notes[0].text, "2 masters tolerate no more failures than 1; use 1, 3 or 5");
+    assert_eq!(notes[1].text, "2 masters tolerate no more failures than 1; use 1, 3 or 5");
 }

@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test stops at what it did not expect")]
 
+mod access;
+mod generation;
 mod lint;
 mod network;
 mod precheck;

@@ -60,7 +60,7 @@ fn a_capable_host_passes_every_check() {
     let report = precheck(&intent(1, 1), &bare_hosts(2));
     assert!(report.ok && report.errors == 0 && report.warnings == 0, "{report:?}");
     assert_eq!(report.refusals().count(), 0);
-    assert_eq!(report.hosts[0].checks.len(), 30, "{:?}", report.hosts[0].checks);
+    assert_eq!(report.hosts[0].checks.len(), 31, "{:?}", report.hosts[0].checks);
     assert_eq!((&report.hosts[0].role, &report.hosts[1].role), (&HostRole::Master, &HostRole::Worker));
 }
 
@@ -118,6 +118,25 @@ fn machines_are_checked() {
     warning("inodes", "has only 7 inodes", |facts| facts.inodes_free = Some(7));
     warning("swap", "will be turned off", |facts| facts.swap_bytes = 1 << 30);
     error("modules", "lacks overlay", |facts| without_module(facts, "overlay"));
+    error("modules", "lacks vxlan; use a kernel with CONFIG_VXLAN", |facts| without_module(facts, "vxlan"));
+    error(
+        "modules",
+        "lacks veth; install linux-modules-extra-6.8.0-41-generic, or use a kernel with",
+        |facts| {
+            without_module(facts, "veth");
+            facts.os = "Ubuntu 24.04.1 LTS".into();
+            facts.kernel = "6.8.0-41-generic".into();
+        },
+    );
+    error("modules", "lacks ip_tables", |facts| {
+        facts.has_nftables = false;
+        ["nf_tables", "ip_tables"].into_iter().for_each(|name| without_module(facts, name));
+    });
+    assert!(checked("modules", |facts| without_module(facts, "ip_tables")).ok, "nftables does not need it");
+    warning("modules", "lacks vxlan", |facts| {
+        without_module(facts, "vxlan");
+        facts.claim = Some(claim("demo", "uid-1"));
+    });
     warning("modules", "br_netfilter", |facts| without_module(facts, "br_netfilter"));
     assert!(checked("modules", |facts| without_module(facts, "ip_vs")).ok, "only reported");
     warning("nftables", "iptables", |facts| facts.has_nftables = false);
@@ -156,6 +175,14 @@ fn a_host_without_the_programs_for_packet_rules_gets_those_of_the_bundle() {
     warning("tools", "has no nft: kube-proxy and flannel use the one of the bundle", |facts| {
         lacks(facts, "nft")
     });
+    warning(
+        "tools",
+        "has nft 0.9.8, older than 1.0.1: kube-proxy and flannel use the one of the bundle",
+        |facts| {
+            facts.nft_version = Some("0.9.8".into());
+        },
+    );
+    warning("nftables", "older than 5.13", |facts| facts.kernel = "5.10.0".into());
     warning("tools", "(apt, package nftables)", |facts| lacks(facts, "nft"));
     warning("tools", "no package manager either", |facts| {
         lacks(facts, "nft");
@@ -254,6 +281,25 @@ fn own_services_of_the_host_are_not_replaced_without_consent() {
 }
 
 #[test]
+fn programs_of_the_owner_are_named_and_kept() {
+    let mut snapshot = bare_hosts(2);
+    for index in 0..2 {
+        edit(&mut snapshot, index, |facts| facts.own_programs = vec!["ctr".into(), "kubectl".into()]);
+    }
+    let report = precheck(&intent(1, 1), &snapshot);
+    let (master, worker) = (result(&report, 0, "own-programs"), result(&report, 1, "own-programs"));
+    assert_eq!(
+        master.message,
+        "has ctr, kubectl of its own in /usr/local/bin, which stays; the cluster's is at \
+         /var/lib/kubeon/current/containerd/bin/ctr, /var/lib/kubeon/current/kubectl/bin/kubectl"
+    );
+    assert_eq!(worker.found, "ctr", "a worker gets no kubectl");
+    assert_eq!((report.ok, report.warnings), (true, 2));
+    let made = plan(&intent(1, 1), &snapshot).unwrap();
+    assert_eq!(made.notes.iter().filter(|note| note.text.contains("of its own")).count(), 2);
+}
+
+#[test]
 fn networks_must_not_overlap() {
     let route = |text: &str| text.parse().unwrap();
     error("networks", "a route to 10.97.0.0/16, which is in the pod network", |facts| {
@@ -269,8 +315,6 @@ fn networks_must_not_overlap() {
         facts.claim = Some(claim("demo", "uid-1"));
     });
     assert!(own.ok, "flannel's own routes");
-    warning("dns", "no name server", |facts| facts.nameservers = Some(vec![]));
-    warning("dns", "does not resolve its own name h2", |facts| facts.resolves_itself = Some(false));
     let link = |mtu, index| LinkFact { address: address(index).ip(), name: "eth0".into(), mtu };
     warning("mtu", "MTU of 1200", |facts| facts.links = vec![link(1200, 1)]);
     let mut snapshot = bare_hosts(3);
@@ -280,6 +324,58 @@ fn networks_must_not_overlap() {
     let report = precheck(&intent(1, 2), &snapshot);
     assert!(result(&report, 0, "mtu").ok);
     assert!(result(&report, 2, "mtu").message.contains("9000, most other hosts have 1500"));
+}
+
+/// Sets the name servers of `/etc/resolv.conf` and of systemd-resolved.
+fn name_servers(facts: &mut Facts, system: &[&str], resolved: Option<&[&str]>) {
+    let list = |servers: &[&str]| servers.iter().map(|server| (*server).to_owned()).collect::<Vec<_>>();
+    facts.name_servers.insert("/etc/resolv.conf".into(), list(system));
+    if let Some(servers) = resolved {
+        facts.name_servers.insert("/run/systemd/resolve/resolv.conf".into(), list(servers));
+    }
+}
+
+#[test]
+fn a_host_needs_a_name_server_that_pods_reach() {
+    let stub = |facts: &mut Facts| name_servers(facts, &["127.0.0.53"], None);
+    let refused = error("dns", "/etc/resolv.conf names 127.0.0.53, which pods cannot use; add one", stub);
+    assert_eq!(refused.remedy, Some(Remedy::Ignore("dns".to_owned())));
+    let resolved = checked("dns", |facts| {
+        name_servers(facts, &["127.0.0.53"], Some(&["10.0.0.2"]));
+        facts.name_server_answers.insert("10.0.0.2".into(), true);
+    });
+    assert!(resolved.ok);
+    let found = "10.0.0.2 answers (pods get them from /run/systemd/resolve/resolv.conf; /etc/resolv.conf names \
+                 127.0.0.53, which pods cannot use)";
+    assert_eq!(resolved.found, found);
+    warning("dns", "knows no name server that pods reach", |facts| {
+        stub(facts);
+        facts.claim = Some(claim("demo", "uid-1"));
+    });
+    warning("dns", "no name server", |facts| name_servers(facts, &[], None));
+    warning("dns", "does not resolve its own name h2", |facts| facts.resolves_itself = Some(false));
+}
+
+#[test]
+fn a_name_server_must_answer() {
+    let servers = |answers: &'static [(&str, bool)]| {
+        move |facts: &mut Facts| {
+            name_servers(facts, &["10.0.0.2", "10.0.0.3"], None);
+            facts.name_server_answers =
+                answers.iter().map(|(s, answers)| ((*s).to_owned(), *answers)).collect();
+        }
+    };
+    error(
+        "dns",
+        "gets no answer from its name servers 10.0.0.2, 10.0.0.3",
+        servers(&[("10.0.0.2", false), ("10.0.0.3", false)]),
+    );
+    warning(
+        "dns",
+        "no answer from its name server 10.0.0.3",
+        servers(&[("10.0.0.2", true), ("10.0.0.3", false)]),
+    );
+    assert!(checked("dns", servers(&[])).ok, "the host cannot ask");
 }
 
 #[test]
@@ -348,7 +444,11 @@ fn an_ignored_check_does_not_prevent_a_plan() {
     assert!(made.notes.iter().any(|note| note.text.contains("10250")), "the note is kept: {:?}", made.notes);
     assert!(may_be_ignored("ports").is_ok());
     assert!(may_be_ignored("claim").unwrap_err().contains("cannot be ignored"));
-    assert!(may_be_ignored("nonsense").unwrap_err().contains("use one of leftover, own-services, kernel"));
+    assert!(
+        may_be_ignored("nonsense")
+            .unwrap_err()
+            .contains("use one of leftover, own-services, own-programs, kernel")
+    );
 }
 
 #[test]

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use crate::support::{NOW, address, bare_hosts, behind_load_balancer, golden, intent, step, texts};
-use kubeon_plan::sim::{apply, bare, describe, refused, run_to_completion};
+use kubeon_plan::sim::{apply, bare, describe, refused, renew, run_to_completion};
 use kubeon_plan::{
     Intent, Observation, ObservationFailure, Remedy, Snapshot, StageName, Step, StepId, destroy, lint, plan,
 };
@@ -73,6 +73,27 @@ fn an_external_load_balancer_is_checked_from_every_worker() {
         made.steps.iter().all(|step| step.stage != StageName::Join || !step.id.what().contains("haproxy"))
     );
     golden("external-load-balancer", &run_to_completion(&desired, &mut snapshot, 3));
+}
+
+/// The cluster was made by a program that did not encrypt Secrets.
+#[test]
+fn every_api_server_of_an_existing_cluster_has_the_key_before_any_encrypts() {
+    let (intent, mut snapshot) = (intent(3, 0), bare_hosts(3));
+    run_to_completion(&intent, &mut snapshot, 1);
+    for index in 0..3 {
+        edit(&mut snapshot, index, |facts| {
+            let newer = ["control/encryption@", "control/decrypts@"];
+            facts.journal.retain(|entry| !newer.iter().any(|id| entry.id.starts_with(id)));
+            let api = facts.journal.iter_mut().filter(|entry| entry.id.starts_with("control/apiserver@"));
+            api.for_each(|entry| entry.digest = "older".to_owned());
+        });
+    }
+    let first = plan(&intent, &snapshot).unwrap();
+    assert_eq!(lint(&first, &snapshot), []);
+    assert!(first.continues, "another plan encrypts");
+    let second: StepId = "control/apiserver@h2".parse().unwrap();
+    assert!(step(&first, "control/apiserver@h3").needs.contains(&second), "one after the other");
+    golden("encrypt-existing", &run_to_completion(&intent, &mut snapshot, 3));
 }
 
 #[test]
@@ -147,13 +168,36 @@ fn hosts_that_cannot_take_part_are_refused_with_every_reason() {
 }
 
 #[test]
-fn certificates_are_renewed_past_two_thirds_of_their_life() {
+fn certificates_that_a_host_did_not_renew_are_renewed_past_five_sixths_of_their_life() {
     let (intent, mut snapshot) = (intent(1, 1), bare_hosts(2));
     run_to_completion(&intent, &mut snapshot, 1);
-    snapshot.taken_at = NOW + YEAR / 3 * 2 - 86_400;
+    snapshot.taken_at = NOW + YEAR / 6 * 5 - 86_400;
     assert!(plan(&intent, &snapshot).unwrap().steps.is_empty());
     snapshot.taken_at += 2 * 86_400;
     golden("renewal", &run_to_completion(&intent, &mut snapshot, 3));
+}
+
+#[test]
+fn nothing_expires_in_ten_years_without_a_run() {
+    const WEEK: i64 = 7 * 86_400;
+    let (intent, mut snapshot) = (intent(3, 2), bare_hosts(5));
+    run_to_completion(&intent, &mut snapshot, 1);
+    let mut renewals = 0;
+    for week in 1..=10 * 53 {
+        snapshot.taken_at = NOW + week * WEEK;
+        for index in 0..5 {
+            let before = snapshot.hosts.clone();
+            renew(address(index), &mut snapshot);
+            renewals += i32::from(before != snapshot.hosts);
+            edit(&mut snapshot, index, |facts| {
+                let earliest = facts.earliest_expiry().unwrap();
+                assert!(earliest.expires_at > NOW + week * WEEK, "week {week}: {earliest:?}");
+            });
+        }
+        let made = plan(&intent, &snapshot).unwrap();
+        assert_eq!((made.steps.len(), made.generation), (0, 1), "week {week}: {}", describe(&made));
+    }
+    assert!(renewals >= 5 * 14, "each host renews about every eight months: {renewals}");
 }
 
 #[test]
@@ -264,6 +308,17 @@ fn unchecked_values_are_reported_as_notes() {
     });
     let again = plan(&intent, &snapshot).unwrap();
     assert!(again.steps.is_empty(), "no step is planned because of it: {:?}", again.steps[0].id);
+    let mut slow = snapshot.clone();
+    edit(&mut slow, 0, |facts| {
+        facts.cluster = Some(ClusterFacts { api_unknown: true, ..ClusterFacts::default() });
+    });
+    let again = plan(&intent, &slow).unwrap();
+    assert!(
+        again.steps.is_empty(),
+        "an API server that answers slowly may be ready: {:?}",
+        again.steps[0].id
+    );
+    let again = plan(&intent, &snapshot).unwrap();
     let notes: Vec<_> = again.notes.iter().map(|note| (note.host, note.text.as_str())).collect();
     assert_eq!(
         notes[..2],

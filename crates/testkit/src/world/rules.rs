@@ -72,7 +72,7 @@ impl State {
         let api_ready = self.api_ready(at);
         let version = host.claim.as_ref().map(|claim| claim.version).filter(|_| api_ready);
         let nodes = (api_ready && !self.slow.nodes).then(|| self.nodes(at));
-        Some(ClusterFacts { api_ready, version, nodes, etcd: self.etcd(at) })
+        Some(ClusterFacts { api_ready, api_unknown: false, version, nodes, etcd: self.etcd(at) })
     }
 
     fn nodes(&self, at: HostAddress) -> BTreeMap<String, NodeFact> {
@@ -153,6 +153,10 @@ impl State {
                 let served =
                     self.available(at, "kube-system", "coredns") || self.reaches_api(at) && self.dns(at);
                 (served && self.host(at).runs("kube-proxy.service"), format!("{name} from {server}"))
+            }
+            Check::DnsUpstream { server, resolv_conf } => {
+                let served = self.available(at, "kube-system", "coredns") || self.dns(at);
+                (served, format!("a server of {resolv_conf} through {server}"))
             }
             Check::Reachable { addresses, port: _ } => {
                 let down = addresses.iter().find(|other| !self.hosts.get(other).is_some_and(|host| host.up));

@@ -262,12 +262,12 @@ async fn order_of_events_does_not_matter() {
 #[tokio::test(start_paused = true)]
 async fn repairs_only_what_a_user_broke() {
     let world = built(3, 2).await;
-    let whole = world.render();
+    let complete = world.render();
     world.overwrite(WORKERS[0], "/var/lib/kubelet/config.yaml", "by hand");
     world.stop_unit(WORKERS[1], "kube-proxy.service");
     let effects = world.effects();
     create(&world, &intent(3, 2)).await.unwrap();
-    assert_eq!(world.render(), whole);
+    assert_eq!(world.render(), complete);
     let mut repaired = world.log().split_off(effects);
     repaired.retain(|line| !line.contains(" claim, ") && !line.starts_with("command persist "));
     repaired.sort();
@@ -278,14 +278,14 @@ async fn repairs_only_what_a_user_broke() {
 #[tokio::test(start_paused = true)]
 async fn starts_a_stopped_control_plane() {
     let world = built(3, 2).await;
-    let whole = world.render();
+    let complete = world.render();
     for master in MASTERS {
         for unit in ["etcd.service", "kube-apiserver.service"] {
             world.stop_unit(master, unit);
         }
     }
     create(&world, &intent(3, 2)).await.unwrap();
-    assert_eq!(world.render(), whole);
+    assert_eq!(world.render(), complete);
 }
 
 #[tokio::test(start_paused = true)]

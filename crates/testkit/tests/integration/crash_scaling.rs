@@ -132,7 +132,7 @@ async fn destroys_a_cluster_with_a_leaving_worker() {
 /// killed once too.
 #[tokio::test(start_paused = true)]
 async fn a_worker_stays_when_its_interrupted_removal_is_cancelled() {
-    let (less, whole) = (one_leaves(3, 2), built(3, 2).await);
+    let (less, complete) = (one_leaves(3, 2), built(3, 2).await);
     let back = Intent { returning: vec![WORKERS[1].parse().unwrap()], ..intent(3, 2) };
     let removal = {
         let world = built(3, 2).await;
@@ -146,7 +146,7 @@ async fn a_worker_stays_when_its_interrupted_removal_is_cancelled() {
         interrupted(&world, &back, died_after % 7).await;
         // The first plan may reset the host; then the loop makes a second plan, which joins it.
         create(&world, &back).await.unwrap();
-        assert_eq!(world.render(), whole.render(), "died after effect {died_after} of {removal}");
+        assert_eq!(world.render(), complete.render(), "died after effect {died_after} of {removal}");
         assert_eq!(world.harms(), Vec::<String>::new(), "died after effect {died_after}");
     }
 }

@@ -1,4 +1,5 @@
 //! Many hosts are observed and checked within a time limit, even if they do not answer.
+
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -20,7 +21,10 @@ fn world(hosts: usize) -> World {
     World::of((0..hosts).map(|index| host(&address(index)).named(&format!("h{index}"))))
 }
 
-/// Refuses every login, or never answers.
+/// The time after which the probe of a real host ends a connection that shows no progress.
+const SILENCE: Duration = Duration::from_secs(30);
+
+/// Refuses every login, or is silent.
 struct BadProbe {
     silent: bool,
 }
@@ -29,7 +33,9 @@ struct BadProbe {
 impl ProbeHost for BadProbe {
     async fn facts(&self, host: HostAddress) -> Result<Facts, StepFailure> {
         if self.silent {
-            std::future::pending::<()>().await;
+            tokio::time::sleep(SILENCE).await;
+            let cause = format!("{host} sent nothing for 30 s");
+            return Err(StepFailure { category: Category::Unreachable, cause, log: Vec::new() });
         }
         let cause = format!("{host} refused the login of root");
         Err(StepFailure { category: Category::Denied, cause, log: Vec::new() })

@@ -1,5 +1,5 @@
 # Runs on a host of the lab: gives every leaf there the dates of one that was issued 300 days ago and ends in 65, and has
-# the journal say that kubeon wrote it then. All else in the leaf stays, its key too. What serves it is started again.
+# the journal say that kubeon wrote it then. All else in the leaf stays, its key too.
 # usage: aged.sh FOLDER      with the authorities of the cluster, as ca-NAME.pem
 set -eu
 cd "$1"
@@ -33,30 +33,4 @@ for leaf in $(find /etc/kubernetes/pki -name '*.crt' ! -name '*ca.crt'); do
   cat aged > "$leaf"
   sed -i "s/$before/$(sum aged)/" /var/lib/kubeon/journal/*.json
 done
-
-# What a unit was started with: a line for its file, and one for all that it watches.
-content() { # UNIT WATCHED…
-  printf %s "$(sum "/etc/systemd/system/$1")"
-  shift
-  for path in "$@"; do
-    if [ -L "$path" ]; then printf '\n%s link %s' "$path" "$(readlink "$path")"
-    else printf '\n%s file %s' "$path" "$(sum "$path")"; fi
-  done
-}
-
-services=
-for record in /var/lib/kubeon/units/*.json; do
-  unit=$(basename "$record" .json)
-  watched=$(grep -ho "\"name\":\"$unit\",\"sha256\":\"[0-9a-f]*\",\"watches\":\[[^]]*" /var/lib/kubeon/journal/*.json |
-    sed 's/.*\[//' | tr -d '"' | tr , ' ')
-  # shellcheck disable=SC2086
-  content "$unit" $watched > content
-  started=$(sed 's/.*"started":"\([0-9a-f]*\)".*/\1/' "$record")
-  [ "$started" != "$(sum content)" ] || continue
-  sed -i "s/$started/$(sum content)/" "$record"
-  services="$services $unit"
-done
-# One after the other: an API server that has to end while etcd is away holds on for its whole time limit.
-for unit in $services; do systemctl restart "$unit"; done
 rm -rf "$1"
-printf '%s\n' $services

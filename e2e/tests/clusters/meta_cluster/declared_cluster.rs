@@ -8,7 +8,7 @@ use kubeon_e2e::lab::VERSION;
 use serde_json::{Value, json};
 
 use super::environment::MetaCluster;
-use super::{MINUTE, gone, print_time, seed, shown_events};
+use super::{MINUTE, deletion, kubectl_output, print_time, samples};
 
 /// Its name in the example.
 pub(crate) const NAME: &str = "shop";
@@ -16,19 +16,19 @@ pub(crate) const NAME: &str = "shop";
 pub(crate) const NAMESPACE: &str = "default";
 /// Its hosts: the master, the first worker, and a later worker.
 pub(crate) const MASTER: &str = "h4";
-pub(crate) const FIRST: &str = "h5";
-pub(crate) const SECOND: &str = "h6";
+pub(crate) const FIRST_WORKER: &str = "h5";
+pub(crate) const SECOND_WORKER: &str = "h6";
 
-/// The whole life cycle, twice.
-pub(crate) fn all(meta: &MetaCluster) -> Result<()> {
-    let kubeconfig = created(meta)?;
-    scaled_up_though_runner_and_operator_are_killed(meta, &kubeconfig)?;
-    scaled_down_though_runner_and_operator_are_killed(meta, &kubeconfig)?;
-    shown_events::check_description(meta)?;
-    gone::retained_and_declared_again(meta, &kubeconfig)?;
-    gone::deleted_though_runner_and_operator_are_killed(meta)?;
-    created_again_though_runner_and_operator_are_killed(meta)?;
-    gone::with_a_dead_host(meta)
+/// Runs the complete life cycle twice.
+pub(crate) fn run(meta: &MetaCluster) -> Result<()> {
+    let kubeconfig = create(meta)?;
+    scale_up_with_killed_runner_and_operator(meta, &kubeconfig)?;
+    scale_down_with_killed_runner_and_operator(meta, &kubeconfig)?;
+    kubectl_output::check_description(meta)?;
+    deletion::retain_and_declare_again(meta, &kubeconfig)?;
+    deletion::delete_with_killed_runner_and_operator(meta)?;
+    create_again_with_killed_runner_and_operator(meta)?;
+    deletion::delete_with_dead_host(meta)
 }
 
 /// The object of a declared cluster.
@@ -46,46 +46,50 @@ pub(crate) fn declare(meta: &MetaCluster, workers: &[&str]) -> Result<()> {
 }
 
 /// Creates the cluster from the example with changed addresses.
-fn created(meta: &MetaCluster) -> Result<PathBuf> {
-    let replacements = [("172.30.0.12", meta.address(MASTER)?), ("172.30.0.13", meta.address(FIRST)?)];
-    meta.apply_text(&seed::filled("meta/kubernetes-cluster.yaml", &replacements)?)?;
-    settled(meta, "create-finished")?;
+fn create(meta: &MetaCluster) -> Result<PathBuf> {
+    let replacements = [("172.30.0.12", meta.address(MASTER)?), ("172.30.0.13", meta.address(FIRST_WORKER)?)];
+    meta.apply_text(&samples::with_replacements("meta/kubernetes-cluster.yaml", &replacements)?)?;
+    wait_up_to_date(meta, "create-finished")?;
     meta.kubectl(&["wait", "--for=condition=Ready", "ecs/shop", "--timeout=10s"])?;
     let kubeconfig = kubeconfig(meta)?;
-    nodes(meta, &kubeconfig, 2)?;
-    pinned(meta, &[MASTER, FIRST], &[MASTER, FIRST])?;
+    wait_nodes_ready(meta, &kubeconfig, 2)?;
+    check_pinned_keys(meta, &[MASTER, FIRST_WORKER], &[MASTER, FIRST_WORKER])?;
     Ok(kubeconfig)
 }
 
 /// Kills the runner's pod while it runs: the operation fails with a reason, and a new request continues. Then
 /// kills the leading operator while that Job runs.
-fn scaled_up_though_runner_and_operator_are_killed(meta: &MetaCluster, kubeconfig: &Path) -> Result<()> {
-    declare(meta, &[FIRST, SECOND])?;
-    runner_killed(meta, "scale-up-", SECOND)?;
-    with_killed_leader(meta, "scale-up-", "scale-up-finished", || meta.ask(NAME, "scaling-up"))?;
-    nodes(meta, kubeconfig, 3)?;
-    pinned(meta, &[MASTER, FIRST, SECOND], &[SECOND])
+fn scale_up_with_killed_runner_and_operator(meta: &MetaCluster, kubeconfig: &Path) -> Result<()> {
+    declare(meta, &[FIRST_WORKER, SECOND_WORKER])?;
+    kill_runner(meta, "scale-up-", SECOND_WORKER)?;
+    kill_leader_during_job(meta, "scale-up-", "scale-up-finished", || {
+        meta.request_operation(NAME, "scaling-up")
+    })?;
+    wait_nodes_ready(meta, kubeconfig, 3)?;
+    check_pinned_keys(meta, &[MASTER, FIRST_WORKER, SECOND_WORKER], &[SECOND_WORKER])
 }
 
-fn scaled_down_though_runner_and_operator_are_killed(meta: &MetaCluster, kubeconfig: &Path) -> Result<()> {
-    declare(meta, &[SECOND])?;
-    runner_killed(meta, "scale-down-", FIRST)?;
-    with_killed_leader(meta, "scale-down-", "scale-down-finished", || meta.ask(NAME, "scaling-down"))?;
-    nodes(meta, kubeconfig, 2)?;
-    meta.lab.is_bare(FIRST)
+fn scale_down_with_killed_runner_and_operator(meta: &MetaCluster, kubeconfig: &Path) -> Result<()> {
+    declare(meta, &[SECOND_WORKER])?;
+    kill_runner(meta, "scale-down-", FIRST_WORKER)?;
+    kill_leader_during_job(meta, "scale-down-", "scale-down-finished", || {
+        meta.request_operation(NAME, "scaling-down")
+    })?;
+    wait_nodes_ready(meta, kubeconfig, 2)?;
+    meta.lab.is_bare(FIRST_WORKER)
 }
 
-fn created_again_though_runner_and_operator_are_killed(meta: &MetaCluster) -> Result<()> {
-    declare(meta, &[FIRST])?;
-    runner_killed(meta, "create-", MASTER)?;
-    with_killed_leader(meta, "create-", "create-finished", || meta.ask(NAME, "creating"))?;
-    nodes(meta, &kubeconfig(meta)?, 2)
+fn create_again_with_killed_runner_and_operator(meta: &MetaCluster) -> Result<()> {
+    declare(meta, &[FIRST_WORKER])?;
+    kill_runner(meta, "create-", MASTER)?;
+    kill_leader_during_job(meta, "create-", "create-finished", || meta.request_operation(NAME, "creating"))?;
+    wait_nodes_ready(meta, &kubeconfig(meta)?, 2)
 }
 
 /// Kills the running pod of the Job while it changes a host.
-pub(crate) fn runner_killed(meta: &MetaCluster, begins: &str, host: &str) -> Result<()> {
-    let job = running_job(meta, NAME, begins)?;
-    meta.hang(host)?;
+pub(crate) fn kill_runner(meta: &MetaCluster, prefix: &str, host: &str) -> Result<()> {
+    let job = wait_job_running(meta, NAME, prefix)?;
+    meta.suspend_node_agent(host)?;
     meta.eventually("the status reports steps", MINUTE, || {
         let status = meta.get(&["ecs", NAME])?["status"].clone();
         ensure!(status["step"].as_str().is_some_and(|step| step.contains('/')), "{status:#}");
@@ -97,53 +101,53 @@ pub(crate) fn runner_killed(meta: &MetaCluster, begins: &str, host: &str) -> Res
         ensure!(status["phase"] == "Failed" && !status["reason"].is_null(), "{status:#}");
         Ok(())
     })?;
-    meta.wake(host)
+    meta.resume_node_agent(host)
 }
 
 /// Makes a change, and kills the leading operator while the Job for it runs.
-fn with_killed_leader(
+fn kill_leader_during_job(
     meta: &MetaCluster,
-    begins: &str,
-    word: &str,
+    prefix: &str,
+    finished: &str,
     change: impl FnOnce() -> Result<()>,
 ) -> Result<()> {
     let lock = meta.lock_operators();
     change()?;
-    let job = running_job(meta, NAME, begins)?;
+    let job = wait_job_running(meta, NAME, prefix)?;
     meta.kill_leader(&lock, NAMESPACE, &job)?;
     drop(lock);
-    settled(meta, word)
+    wait_up_to_date(meta, finished)
 }
 
 /// Waits until the container of a cluster's Job runs, and returns the Job's name.
-pub(crate) fn running_job(meta: &MetaCluster, name: &str, begins: &str) -> Result<String> {
-    let job = meta.eventually(&format!("a Job {begins}… runs"), MINUTE * 2, || {
+pub(crate) fn wait_job_running(meta: &MetaCluster, name: &str, prefix: &str) -> Result<String> {
+    let job = meta.eventually(&format!("a Job {prefix}… runs"), MINUTE * 2, || {
         let status = meta.get(&["ecs", name])?["status"].clone();
         let job = status["jobName"].as_str().unwrap_or_default().to_owned();
-        ensure!(job.starts_with(begins), "{status:#}");
+        ensure!(job.starts_with(prefix), "{status:#}");
         meta.pod_is_running(NAMESPACE, &job)?;
         Ok(job)
     });
     job.map_err(|error| error.context(meta.diagnosis("ecs", name)))
 }
 
-/// Waits until the operation has succeeded and the cluster is up to date.
-pub(crate) fn settled(meta: &MetaCluster, word: &str) -> Result<()> {
+/// Waits until the operation annotation has the value `finished` and the cluster is up to date.
+pub(crate) fn wait_up_to_date(meta: &MetaCluster, finished: &str) -> Result<()> {
     let start = Instant::now();
-    let result = meta.eventually(word, MINUTE * 5, || {
+    let result = meta.eventually(finished, MINUTE * 5, || {
         let object = meta.get(&["ecs", NAME])?;
         let operation = object["metadata"]["annotations"]["app.kubernetes.io/operation"]
             .as_str()
             .unwrap_or_default()
             .to_owned();
         let phase = object["status"]["phase"].as_str().unwrap_or_default().to_owned();
-        let over = (phase == "Running" && operation == word) || phase == "Failed";
-        ensure!(over, "{phase} {operation} {:#}", object["status"]);
+        let ended = (phase == "Running" && operation == finished) || phase == "Failed";
+        ensure!(ended, "{phase} {operation} {:#}", object["status"]);
         Ok((phase, operation))
     });
     match result {
         Ok((phase, _)) if phase == "Running" => {
-            print_time(word, start);
+            print_time(finished, start);
             Ok(())
         }
         Ok(other) => bail!("{other:?}\n{}", meta.diagnosis("ecs", NAME)),
@@ -161,10 +165,10 @@ fn kubeconfig(meta: &MetaCluster) -> Result<PathBuf> {
 }
 
 /// Waits until the cluster has this number of nodes and all are Ready.
-pub(crate) fn nodes(meta: &MetaCluster, kubeconfig: &Path, count: usize) -> Result<()> {
+pub(crate) fn wait_nodes_ready(meta: &MetaCluster, kubeconfig: &Path, count: usize) -> Result<()> {
     let ready = r#"jsonpath={range .items[*]}{.status.conditions[?(@.type=="Ready")].status}{"\n"}{end}"#;
-    meta.eventually("its nodes are Ready", MINUTE, || {
-        let text = meta.kubectl_of(kubeconfig, &["get", "nodes", "-o", ready])?;
+    meta.eventually("the nodes are Ready", MINUTE, || {
+        let text = meta.kubectl_with(kubeconfig, &["get", "nodes", "-o", ready])?;
         let states: Vec<&str> = text.lines().collect();
         ensure!(states.len() == count && states.iter().all(|state| *state == "True"), "{states:?}");
         Ok(())
@@ -173,14 +177,14 @@ pub(crate) fn nodes(meta: &MetaCluster, kubeconfig: &Path, count: usize) -> Resu
 
 /// The ConfigMap contains the keys of all hosts. One event of the object and one of the operation list the
 /// new keys.
-fn pinned(meta: &MetaCluster, all: &[&str], new: &[&str]) -> Result<()> {
+fn check_pinned_keys(meta: &MetaCluster, all: &[&str], new: &[&str]) -> Result<()> {
     let addresses = |hosts: &[&str]| hosts.iter().map(|host| meta.address(host)).collect::<Result<Vec<_>>>();
     let (all, new) = (addresses(all)?, addresses(new)?);
     let text = meta.get(&["configmap", "default-shop-known-hosts"])?["data"]["known_hosts"].clone();
     let text = text.as_str().context("the ConfigMap has no keys")?;
     let known: Vec<&str> = text.lines().filter_map(|line| line.split(' ').next()).collect();
     ensure!(known.len() == all.len() && all.iter().all(|host| known.contains(host)), "{text}");
-    let begins = format!("{} new: ", new.len());
+    let prefix = format!("{} new: ", new.len());
     meta.eventually("events list the keys", MINUTE, || {
         let events = meta.get(&["events", "-A", "--field-selector", "reason=HostKeysPinned"])?;
         let events = events["items"].as_array().cloned().unwrap_or_default();
@@ -189,12 +193,12 @@ fn pinned(meta: &MetaCluster, all: &[&str], new: &[&str]) -> Result<()> {
             let messages = messages.filter_map(|event| event["message"].as_str());
             messages
                 .filter(|message| {
-                    message.starts_with(&begins) && new.iter().all(|host| message.contains(host))
+                    message.starts_with(&prefix) && new.iter().all(|host| message.contains(host))
                 })
                 .count()
         };
         let count = (count_of("KubernetesCluster"), count_of("ClusterOperation"));
-        ensure!(count == (1, 1), "{begins:?}: {count:?} in {events:#?}");
+        ensure!(count == (1, 1), "{prefix:?}: {count:?} in {events:#?}");
         Ok(())
     })
 }

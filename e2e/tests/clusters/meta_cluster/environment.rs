@@ -1,4 +1,4 @@
-//! The lab with its meta cluster, and operations on both.
+//! The lab with its meta cluster, and helpers for both.
 
 use std::path::Path;
 use std::time::Duration;
@@ -22,7 +22,7 @@ pub(crate) const OPERATOR: &str = "kubeon-system";
 /// The pause between two attempts with kubectl, because many run at the same time.
 const PAUSE: Duration = Duration::from_millis(500);
 /// The API server's error while no operator serves the webhook.
-const UNJUDGED: &str = "failed calling webhook";
+const WEBHOOK_UNAVAILABLE: &str = "failed calling webhook";
 
 /// The lab: `h1` is the meta cluster, the others are free.
 pub(crate) struct MetaCluster {
@@ -56,14 +56,14 @@ impl MetaCluster {
         Ok(())
     }
 
-    /// Admission answers with the field and the reason.
-    pub(crate) fn refuses(&self) -> Result<()> {
+    /// Checks that admission refuses invalid objects and names the field and the value.
+    pub(crate) fn refuses_invalid_objects(&self) -> Result<()> {
         let object = declared_cluster::declared("bad", "9.9.9", &self.lab.addresses[1], &[]);
-        let refused = self.apply(&object).err().context("an unknown version is refused")?.to_string();
-        ensure!(refused.contains("kubeVersion") && refused.contains("9.9.9"), "{refused}");
+        let error = self.apply(&object).err().context("an unknown version was accepted")?.to_string();
+        ensure!(error.contains("kubeVersion") && error.contains("9.9.9"), "{error}");
         let object = declared_cluster::declared("bad", "v1.36.3", "10.0.0.300", &[]);
-        let refused = self.apply(&object).err().context("no address is refused")?.to_string();
-        ensure!(refused.contains("masterList"), "{refused}");
+        let error = self.apply(&object).err().context("an invalid address was accepted")?.to_string();
+        ensure!(error.contains("masterList"), "{error}");
         Ok(())
     }
 
@@ -74,42 +74,44 @@ impl MetaCluster {
         Ok(address.with_context(|| format!("the lab has no host {host}"))?)
     }
 
-    pub(crate) fn kubectl(&self, words: &[&str]) -> Result<String> {
-        self.lab.kubectl(META, words)
+    pub(crate) fn kubectl(&self, arguments: &[&str]) -> Result<String> {
+        self.lab.kubectl(META, arguments)
     }
 
     pub(crate) fn apply(&self, object: &Value) -> Result<()> {
-        judged(|| self.lab.apply(META, object))
+        retry_admission(|| self.lab.apply(META, object))
     }
 
     /// Applies a manifest given as text.
     pub(crate) fn apply_text(&self, text: &str) -> Result<()> {
-        judged(|| self.lab.apply_text(META, text))
+        retry_admission(|| self.lab.apply_text(META, text))
     }
 
     /// Changes some fields of an object.
-    pub(crate) fn patch(&self, words: &[&str], fields: &Value) -> Result<()> {
+    pub(crate) fn patch(&self, arguments: &[&str], fields: &Value) -> Result<()> {
         let fields = fields.to_string();
-        judged(|| self.kubectl(&[&["patch"], words, &["--type=merge", "-p", &fields]].concat()).map(drop))
+        retry_admission(|| {
+            self.kubectl(&[&["patch"], arguments, &["--type=merge", "-p", &fields]].concat()).map(drop)
+        })
     }
 
-    /// Asks for an operation as older clients do.
-    pub(crate) fn ask(&self, name: &str, word: &str) -> Result<()> {
-        self.annotate(name, "app.kubernetes.io/operation", word)
+    /// Requests an operation with the annotation, as older clients do.
+    pub(crate) fn request_operation(&self, name: &str, operation: &str) -> Result<()> {
+        self.annotate(name, "app.kubernetes.io/operation", operation)
     }
 
     pub(crate) fn annotate(&self, name: &str, key: &str, value: &str) -> Result<()> {
         self.patch(&["ecs", name], &json!({"metadata": {"annotations": {key: value}}}))
     }
 
-    pub(crate) fn get(&self, words: &[&str]) -> Result<Value> {
-        let text = self.kubectl(&[&["get"], words, &["-o", "json"]].concat())?;
-        serde_json::from_str(&text).context("kubectl prints JSON")
+    pub(crate) fn get(&self, arguments: &[&str]) -> Result<Value> {
+        let text = self.kubectl(&[&["get"], arguments, &["-o", "json"]].concat())?;
+        serde_json::from_str(&text).context("kubectl printed no JSON")
     }
 
     /// Runs the bundle's kubectl with another kubeconfig.
-    pub(crate) fn kubectl_of(&self, kubeconfig: &Path, words: &[&str]) -> Result<String> {
-        must(self.lab.file("bin/kubectl"), words, &[("KUBECONFIG", &kubeconfig.to_string_lossy())])
+    pub(crate) fn kubectl_with(&self, kubeconfig: &Path, arguments: &[&str]) -> Result<String> {
+        must(self.lab.file("bin/kubectl"), arguments, &[("KUBECONFIG", &kubeconfig.to_string_lossy())])
     }
 
     /// Takes the lock for killing operators or measuring their times.
@@ -118,11 +120,11 @@ impl MetaCluster {
     }
 
     /// Waits until the pod of a Job runs.
-    pub(crate) fn works(&self, namespace: &str, job: &str) -> Result<()> {
+    pub(crate) fn wait_pod_running(&self, namespace: &str, job: &str) -> Result<()> {
         self.eventually(&format!("the pod of {job} runs"), MINUTE, || self.pod_is_running(namespace, job))
     }
 
-    /// The one pod of a Job runs.
+    /// Fails unless a Job has exactly one pod and it runs.
     pub(crate) fn pod_is_running(&self, namespace: &str, job: &str) -> Result<()> {
         let (label, path) = (format!("job-name={job}"), "jsonpath={.items[*].status.phase}");
         let phase = self.kubectl(&["-n", namespace, "get", "pods", "-l", &label, "-o", path])?;
@@ -130,18 +132,18 @@ impl MetaCluster {
         Ok(())
     }
 
-    /// As a power failure of their processes: all operators of the meta cluster, with no chance to say goodbye, while the
-    /// Job works. Returns when they are there again and one leads.
+    /// Kills all operators of the meta cluster with SIGKILL while the Job runs. Returns when both are ready again
+    /// and one of them leads.
     pub(crate) fn kill_operators(&self, _: &OperatorLock<'_>, namespace: &str, job: &str) -> Result<()> {
         let before = self.leader()?;
         self.lab.on("h1", "pkill -9 -x kubeon-operator")?;
-        self.pod_is_running(namespace, job).context("the Job works on without them")?;
-        self.another_leads(&before)?;
-        self.eventually("both operators are back", MINUTE * 2, || self.operators_are_ready())
+        self.pod_is_running(namespace, job).context("the Job stopped with its operators")?;
+        self.wait_for_another_leader(&before)?;
+        self.eventually("both operators are ready again", MINUTE * 2, || self.operators_are_ready())
     }
 
-    /// The same for the one that leads; another one takes over when its lease ends. A new pod takes its place, for the
-    /// kubelet lets a program that ended too often wait.
+    /// Kills the leading operator with SIGKILL while the Job runs. Returns when the other operator leads, after the
+    /// lease expired. Deletes the pod of the killed operator: the kubelet would delay a restart after many kills.
     pub(crate) fn kill_leader(&self, _: &OperatorLock<'_>, namespace: &str, job: &str) -> Result<()> {
         let holder = self.leader()?;
         let pod = holder.split('_').next().unwrap_or_default();
@@ -150,21 +152,24 @@ impl MetaCluster {
              tr '\\0' '\\n' </proc/$pid/environ | grep -qx 'POD_NAME={pod}' && kill -9 $pid && echo $pid; done; true"
         );
         let killed = self.lab.on("h1", &kill)?;
-        ensure!(killed.lines().count() == 1, "the leader {holder} is one process of h1: {killed}");
-        self.pod_is_running(namespace, job).context("the Job works on without it")?;
+        ensure!(
+            killed.lines().count() == 1,
+            "the leader {holder} is not exactly one process on h1: {killed}"
+        );
+        self.pod_is_running(namespace, job).context("the Job stopped with the leader")?;
         self.kubectl(&["-n", OPERATOR, "delete", "pod", pod, "--wait=false"])?;
-        self.another_leads(&holder)
+        self.wait_for_another_leader(&holder)
     }
 
     fn leader(&self) -> Result<String> {
-        let words =
+        let arguments =
             ["-n", OPERATOR, "get", "lease", "kubeon-operator", "-o", "jsonpath={.spec.holderIdentity}"];
-        let holder = self.kubectl(&words)?;
-        ensure!(!holder.is_empty(), "nobody leads");
+        let holder = self.kubectl(&arguments)?;
+        ensure!(!holder.is_empty(), "no operator leads");
         Ok(holder)
     }
 
-    fn another_leads(&self, before: &str) -> Result<()> {
+    fn wait_for_another_leader(&self, before: &str) -> Result<()> {
         self.eventually("another operator leads", MINUTE, || {
             let holder = self.leader()?;
             ensure!(holder != before, "{holder}");
@@ -175,25 +180,25 @@ impl MetaCluster {
     /// Deletes the pod of a Job at once, as after the loss of its machine.
     pub(crate) fn kill_pod(&self, namespace: &str, job: &str) -> Result<()> {
         let label = format!("job-name={job}");
-        let words = ["-n", namespace, "delete", "pod", "-l", &label, "--grace-period=0", "--force"];
-        self.kubectl(&words).map(drop)
+        let arguments = ["-n", namespace, "delete", "pod", "-l", &label, "--grace-period=0", "--force"];
+        self.kubectl(&arguments).map(drop)
     }
 
-    /// Waits until kubeon-node runs on a host and suspends it. Its Job does not end until [`Self::wake`].
-    pub(crate) fn hang(&self, host: &str) -> Result<()> {
-        self.eventually(&format!("{host} is worked on and hangs"), MINUTE, || {
+    /// Waits until kubeon-node runs on a host and suspends it. Its Job does not end until [`Self::resume_node_agent`].
+    pub(crate) fn suspend_node_agent(&self, host: &str) -> Result<()> {
+        self.eventually(&format!("kubeon-node on {host} is suspended"), MINUTE, || {
             self.lab.on(host, "pkill -STOP '^kubeon-node'").map(drop)
         })
     }
 
     /// Resumes kubeon-node on a host.
-    pub(crate) fn wake(&self, host: &str) -> Result<()> {
+    pub(crate) fn resume_node_agent(&self, host: &str) -> Result<()> {
         self.lab.on(host, "pkill -CONT '^kubeon-node'; true").map(drop)
     }
 
     /// The description of an object, the Jobs and the operator's log, for the error of a failed test.
     pub(crate) fn diagnosis(&self, kind: &str, name: &str) -> String {
-        let output = |words: &[&str]| self.kubectl(words).unwrap_or_else(|error| error.to_string());
+        let output = |arguments: &[&str]| self.kubectl(arguments).unwrap_or_else(|error| error.to_string());
         let jobs = output(&["get", "jobs,pods", "-A", "-o", "wide"]);
         let log = output(&["-n", OPERATOR, "logs", "deployment/kubeon-operator", "--tail=40"]);
         format!("{}\n{jobs}\n{log}", output(&["describe", kind, name]))
@@ -209,11 +214,11 @@ impl MetaCluster {
     }
 }
 
-/// Retries while the admission webhook does not answer, because tests kill operators.
-fn judged(mut write: impl FnMut() -> Result<()>) -> Result<()> {
+/// Retries a write while the admission webhook does not answer, because tests kill operators.
+fn retry_admission(mut write: impl FnMut() -> Result<()>) -> Result<()> {
     again_after(PAUSE, "the admission webhook answers", MINUTE, || match write() {
-        Err(error) if error.to_string().contains(UNJUDGED) => Err(error),
-        judged => Ok(judged),
+        Err(error) if error.to_string().contains(WEBHOOK_UNAVAILABLE) => Err(error),
+        result => Ok(result),
     })?
 }
 

@@ -6,24 +6,25 @@ use serde_json::Value;
 use super::MINUTE;
 use super::environment::{MetaCluster, OPERATOR, time};
 
-/// Their pods.
+/// The label selector of the operators' pods.
 const PODS: &str = "app.kubernetes.io/name=kubeon,app.kubernetes.io/component=operator";
 const LEVELS: [&str; 4] = ["ERROR", "WARN", "INFO", "DEBUG"];
 
 /// Checks every line of both operators since their start.
 pub(crate) fn are_structured(meta: &MetaCluster) -> Result<()> {
-    let words = ["-n", OPERATOR, "logs", "-l", PODS, "--tail=-1"];
-    let said = meta.eventually("what they say can be read", MINUTE, || meta.kubectl(&words))?;
-    let lines = said.lines().map(read).collect::<Result<Vec<Value>>>()?;
+    let arguments = ["-n", OPERATOR, "logs", "-l", PODS, "--tail=-1"];
+    let log = meta.eventually("the logs can be read", MINUTE, || meta.kubectl(&arguments))?;
+    let lines = log.lines().map(parse).collect::<Result<Vec<Value>>>()?;
     let starts = lines.iter().map(|line| &line["fields"]);
-    let starts = starts.filter(|it| it["message"] == "the operator starts" && it["namespace"] == OPERATOR);
+    let starts =
+        starts.filter(|fields| fields["message"] == "the operator starts" && fields["namespace"] == OPERATOR);
     let count = starts.count();
-    ensure!(count >= 2, "{count} operators say that they start: {said}");
+    ensure!(count >= 2, "the logs contain the start of {count} operators: {log}");
     Ok(())
 }
 
-fn read(text: &str) -> Result<Value> {
-    let line: Value = serde_json::from_str(text).with_context(|| format!("it is no JSON: {text}"))?;
+fn parse(text: &str) -> Result<Value> {
+    let line: Value = serde_json::from_str(text).with_context(|| format!("not JSON: {text}"))?;
     time(&line["timestamp"]).with_context(|| text.to_owned())?;
     let level = LEVELS.iter().any(|level| line["level"] == *level);
     ensure!(level && line["target"].is_string() && line["fields"].is_object(), "{text}");

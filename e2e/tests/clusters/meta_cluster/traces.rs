@@ -23,91 +23,98 @@ const RUNNER: &str = "kubeon-runner";
 /// Listens until the process ends.
 pub(crate) struct Traces {
     collector: Collector,
-    /// Where it is reached from the lab.
+    /// The collector's URL for the lab.
     pub url: String,
 }
 
 impl Traces {
-    /// Begins to listen.
+    /// Starts to listen.
     pub(crate) fn listen(lab: &TestLab) -> Result<Self> {
         let collector = Collector::start()?;
-        let to: SocketAddr = collector.url().trim_start_matches("http://").parse()?;
+        let target: SocketAddr = collector.url().trim_start_matches("http://").parse()?;
         let listener = TcpListener::bind((lab.machine()?, 0))?;
-        let here = listener.local_addr()?;
+        let address = listener.local_addr()?;
         thread::spawn(move || {
-            for near in listener.incoming().flatten() {
-                thread::spawn(move || pass_on(near, to));
+            for client in listener.incoming().flatten() {
+                thread::spawn(move || forward(client, target));
             }
         });
-        let knock = format!("timeout 5 bash -c '</dev/tcp/{}/{}'", here.ip(), here.port());
-        lab.on("h1", &knock).with_context(|| {
-            format!("h1 does not reach {here} on this machine; does a firewall refuse what comes from a lab?")
+        let connect = format!("timeout 5 bash -c '</dev/tcp/{}/{}'", address.ip(), address.port());
+        lab.on("h1", &connect).with_context(|| {
+            format!(
+                "h1 cannot connect to {address} on this machine; does a firewall block the lab's packets?"
+            )
         })?;
-        Ok(Self { collector, url: format!("http://{here}") })
+        Ok(Self { collector, url: format!("http://{address}") })
     }
 
-    /// One of the succeeded operations of this kind is traced completely: from the object and the operator's
-    /// reconciles to a step of its Job on a host of the lab.
-    pub(crate) fn reach_a_host(&self, lab: &TestLab, kind: &str) -> Result<()> {
-        let whole = |sent: &[ReceivedSpan]| {
-            succeeded(sent, kind).any(|one| reaches_a_host(sent, one, &lab.addresses))
+    /// Checks that the trace of a succeeded operation of this kind is complete: it contains the operation, the
+    /// operator's reconciles, and a step of the Job on a host of the lab.
+    pub(crate) fn check_reaches_host(&self, lab: &TestLab, kind: &str) -> Result<()> {
+        let complete = |spans: &[ReceivedSpan]| {
+            succeeded(spans, kind).any(|operation| reaches_host(spans, operation, &lab.addresses))
         };
-        let sent = self.collector.until(TIMEOUT, whole);
-        ensure!(whole(&sent), "no operation of kind {kind} is told down to a host: {:#?}", counts(&sent));
+        let spans = self.collector.until(TIMEOUT, complete);
+        ensure!(
+            complete(&spans),
+            "no trace of an operation of kind {kind} contains a step on a host: {:#?}",
+            counts(&spans)
+        );
         Ok(())
     }
 }
 
-/// Both ways, until both ends are done.
-fn pass_on(mut near: TcpStream, to: SocketAddr) -> io::Result<()> {
-    let mut far = TcpStream::connect(to)?;
-    let (mut asks, mut asked) = (near.try_clone()?, far.try_clone()?);
+/// Copies bytes in both directions until both sides are closed.
+fn forward(mut client: TcpStream, target: SocketAddr) -> io::Result<()> {
+    let mut server = TcpStream::connect(target)?;
+    let (mut requests, mut upstream) = (client.try_clone()?, server.try_clone()?);
     thread::spawn(move || {
-        let copied = io::copy(&mut asks, &mut asked);
-        asked.shutdown(Shutdown::Write).and(copied)
+        let copied = io::copy(&mut requests, &mut upstream);
+        upstream.shutdown(Shutdown::Write).and(copied)
     });
-    io::copy(&mut far, &mut near)?;
-    near.shutdown(Shutdown::Both)
+    io::copy(&mut server, &mut client)?;
+    client.shutdown(Shutdown::Both)
 }
 
-/// Operations of a kind that did what was asked, as the operator tells it.
-fn succeeded<'s>(sent: &'s [ReceivedSpan], kind: &'s str) -> impl Iterator<Item = &'s ReceivedSpan> {
-    sent.iter().filter(move |span| {
-        let whole = span.name == "operation" && span.parent.is_empty() && span.service == OPERATOR;
+/// The operator's root spans of succeeded operations of a kind.
+fn succeeded<'s>(spans: &'s [ReceivedSpan], kind: &'s str) -> impl Iterator<Item = &'s ReceivedSpan> {
+    spans.iter().filter(move |span| {
+        let is_root = span.name == "operation" && span.parent.is_empty() && span.service == OPERATOR;
         let of_kind = span.attribute("kubeon.action_type") == Some(kind);
-        whole && of_kind && span.attribute("kubeon.result") == Some("Succeeded")
+        is_root && of_kind && span.attribute("kubeon.result") == Some("Succeeded")
     })
 }
 
-fn reaches_a_host(sent: &[ReceivedSpan], operation: &ReceivedSpan, hosts: &[String]) -> bool {
-    let mut reconciles = under(sent, operation, "reconcile");
-    let mut steps = under(sent, operation, "run")
-        .flat_map(|run| under(sent, run, "stage"))
-        .flat_map(|stage| under(sent, stage, "step"));
-    let on_a_host = |step: &ReceivedSpan| {
+fn reaches_host(spans: &[ReceivedSpan], operation: &ReceivedSpan, hosts: &[String]) -> bool {
+    let mut reconciles = children(spans, operation, "reconcile");
+    let mut steps = children(spans, operation, "run")
+        .flat_map(|run| children(spans, run, "stage"))
+        .flat_map(|stage| children(spans, stage, "step"));
+    let on_host = |step: &ReceivedSpan| {
         let host = step.attribute("host.address");
         step.service == RUNNER && hosts.iter().any(|address| Some(address.as_str()) == host)
     };
-    reconciles.any(|span| span.service == OPERATOR) && steps.any(on_a_host)
+    reconciles.any(|span| span.service == OPERATOR) && steps.any(on_host)
 }
 
 /// The child spans of a span with this name.
-fn under<'s>(
-    sent: &'s [ReceivedSpan],
-    whole: &'s ReceivedSpan,
+fn children<'s>(
+    spans: &'s [ReceivedSpan],
+    parent: &'s ReceivedSpan,
     name: &'static str,
 ) -> impl Iterator<Item = &'s ReceivedSpan> {
-    sent.iter()
-        .filter(move |span| span.name == name && span.trace == whole.trace && span.parent == whole.span)
+    spans
+        .iter()
+        .filter(move |span| span.name == name && span.trace == parent.trace && span.parent == parent.span)
 }
 
 /// The number of received spans by kind.
-fn counts(sent: &[ReceivedSpan]) -> BTreeMap<String, usize> {
+fn counts(spans: &[ReceivedSpan]) -> BTreeMap<String, usize> {
     let mut counts = BTreeMap::new();
-    for span in sent {
-        let about =
+    for span in spans {
+        let attributes =
             ["kubeon.action_type", "kubeon.result"].map(|key| span.attribute(key).unwrap_or_default());
-        let kind = format!("{} {} {}", span.service, span.name, about.join(" "));
+        let kind = format!("{} {} {}", span.service, span.name, attributes.join(" "));
         *counts.entry(kind.trim_end().to_owned()).or_default() += 1;
     }
     counts

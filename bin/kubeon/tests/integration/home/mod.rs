@@ -95,7 +95,8 @@ impl CommandOutput {
     #[track_caller]
     pub(crate) fn refuses(&self, words: &[&str]) {
         assert_eq!((self.code, self.out.as_str()), (2, ""), "{self:?}");
-        assert!(self.err.starts_with("error: "), "{}", self.err);
+        let mut lines = self.err.lines().skip_while(|line| line.starts_with("warning: "));
+        assert!(lines.next().is_some_and(|line| line.starts_with("error: ")), "{}", self.err);
         for word in words {
             assert!(self.err.contains(word), "{word:?} is missing in:\n{}", self.err);
         }

@@ -1,4 +1,4 @@
-//! Operations of one cluster wait for each other; those of different clusters run in parallel.
+//! Operations of one cluster run one after the other. Operations of different clusters run in parallel.
 
 use k8s_openapi::api::batch::v1::Job;
 use kubeon_api::KubernetesCluster;
@@ -11,7 +11,7 @@ use crate::lab::{Lab, TIMEOUT};
 const LONG: &str = "--request-timeout=300";
 
 #[tokio::test]
-async fn an_operation_is_done_while_requests_of_other_clusters_hang() {
+async fn an_operation_completes_while_requests_of_other_clusters_hang() {
     let lab = Lab::open().await;
     lab.start_with(&["--leader-elect=false", LONG]);
     // Half of the keys that are reconciled at the same time.
@@ -23,16 +23,16 @@ async fn an_operation_is_done_while_requests_of_other_clusters_hang() {
     let rules: Vec<_> = slow.iter().map(hangs).collect();
     for name in &slow {
         lab.cluster(name).await;
-        lab.ask(name, name).await;
+        lab.create_shell_operation(name, name).await;
     }
-    let hang = async {
+    let all_hang = async {
         while rules.iter().any(|rule| lab.proxy.matches(*rule).failed.is_empty()) {
             tokio::time::sleep(std::time::Duration::from_millis(20)).await;
         }
     };
-    tokio::time::timeout(TIMEOUT, hang).await.expect("all requests are sent");
+    tokio::time::timeout(TIMEOUT, all_hang).await.expect("all requests are sent");
     lab.cluster("fast").await;
-    lab.ask("fast", "fast").await;
+    lab.create_shell_operation("fast", "fast").await;
     let ended = lab.finish("fast").await;
     assert_eq!(ended.status.unwrap().status, Some(OperationResult::Succeeded));
     for (name, rule) in slow.iter().zip(rules) {
@@ -43,23 +43,23 @@ async fn an_operation_is_done_while_requests_of_other_clusters_hang() {
 }
 
 #[tokio::test]
-async fn jobs_of_different_clusters_work_side_by_side() {
+async fn jobs_of_different_clusters_run_in_parallel() {
     let lab = Lab::open().await;
     lab.start();
-    let works = |job: &Job| job.status.as_ref().is_none_or(|status| status.completion_time.is_none());
+    let runs = |job: &Job| job.status.as_ref().is_none_or(|status| status.completion_time.is_none());
     let job = |object: &KubernetesCluster| object.status.as_ref().and_then(|status| status.job_name.clone());
     let mut jobs = Vec::new();
     for (name, master) in [("one", "10.0.0.1"), ("two", "10.0.0.2"), ("three", "10.0.0.3")] {
         lab.declare(name, master).await;
-        let object = lab.until_business(name, |object| job(object).is_some()).await;
+        let object = lab.wait_kubernetes_cluster(name, |object| job(object).is_some()).await;
         jobs.push(job(&object).unwrap());
         lab.cluster(name).await;
-        lab.ask(name, name).await;
-        let running = lab.until_is(name, OperationResult::Running).await;
+        lab.create_shell_operation(name, name).await;
+        let running = lab.wait_result(name, OperationResult::Running).await;
         jobs.push(lab.job_names(&running).await.remove(0));
     }
     for name in &jobs {
-        assert!(works(&lab.jobs().get(name).await.unwrap()), "{name} runs, and so do all others");
+        assert!(runs(&lab.jobs().get(name).await.unwrap()), "{name} does not run");
     }
     assert_eq!(jobs.len(), 6);
 }

@@ -1,14 +1,14 @@
-//! What `kubectl` shows of a cluster that was created, scaled up and scaled down: its events in order, the steps of every
-//! operation, the conditions with their reasons.
+//! The output of `kubectl` for a cluster that was created, scaled up and scaled down: its events in order, the
+//! steps of every operation, the conditions with their reasons.
 
 use anyhow::{Context as _, Result, ensure};
 use kubeon_e2e::lab::VERSION;
 use serde_json::Value;
 
 use super::MINUTE;
-use super::declared_cluster::{FIRST, MASTER, NAME, NAMESPACE, SECOND};
+use super::declared_cluster::{FIRST_WORKER, MASTER, NAME, NAMESPACE, SECOND_WORKER};
 use super::environment::{MetaCluster, condition};
-use super::seed::OPERATIONS;
+use super::samples::OPERATIONS;
 
 /// The reason and the message of an event.
 #[derive(Debug)]
@@ -31,7 +31,7 @@ pub(crate) fn check_description(meta: &MetaCluster) -> Result<()> {
 
 /// The events of a description, in its order.
 fn events(described: &str) -> Result<Vec<ShownEvent>> {
-    let (_, table) = described.split_once("\nEvents:").context("it ends with its events")?;
+    let (_, table) = described.split_once("\nEvents:").context("the description has no events")?;
     let lines = table
         .lines()
         .map(str::trim)
@@ -48,10 +48,10 @@ fn events(described: &str) -> Result<Vec<ShownEvent>> {
 
 /// Every change has its events in order, each with its subject: hosts, operation, Job, result.
 fn events_in_order(meta: &MetaCluster, events: &[ShownEvent]) -> Result<()> {
-    let [master, first, second] = [MASTER, FIRST, SECOND].map(|host| meta.address(host));
+    let [master, first, second] = [MASTER, FIRST_WORKER, SECOND_WORKER].map(|host| meta.address(host));
     let (master, first, second) = (master?, first?, second?);
     let (up, down) = (format!("nodeList: +{second}"), format!("nodeList: -{first}"));
-    // A killed operator loses the events that it was about to write: passed prechecks and started work.
+    // A killed operator loses the events that it has not sent yet, such as `Prechecked` and `Scaling`.
     let wanted: [(&str, &[&str]); 22] = [
         ("SetFinalizersSuccess", &["takes the cluster down first"]),
         ("Creating", &["it was declared: 1 master(s), 1 worker(s): "]),
@@ -79,10 +79,10 @@ fn events_in_order(meta: &MetaCluster, events: &[ShownEvent]) -> Result<()> {
         ("CreateScaleDownJobSuccess", &["up to date"]),
     ];
     let mut rest = events.iter();
-    for (reason, words) in &wanted {
-        let found =
-            rest.any(|one| one.reason == *reason && words.iter().all(|word| one.message.contains(word)));
-        ensure!(found, "{reason} with {words:?} is missing or out of order in {events:#?}");
+    for (reason, texts) in &wanted {
+        let found = rest
+            .any(|event| event.reason == *reason && texts.iter().all(|text| event.message.contains(text)));
+        ensure!(found, "{reason} with {texts:?} is missing or out of order in {events:#?}");
     }
     ensure!(rest.next().is_none(), "there are events after the last result: {events:#?}");
     Ok(())
@@ -110,7 +110,7 @@ fn operations(meta: &MetaCluster, action: &str, count: usize) -> Result<()> {
     let ours: Vec<&Value> = all.iter().filter(|one| one["spec"]["action"] == action).collect();
     ensure!(ours.len() == count, "{} operations with action {action}", ours.len());
     let last = ours.into_iter().max_by_key(|one| one["metadata"]["creationTimestamp"].to_string());
-    let last = last.context("there is a last one")?;
+    let last = last.context("there is no operation")?;
     let (name, status) = (last["metadata"]["name"].as_str().unwrap_or_default(), &last["status"]);
     let (done, total) = (status["steps"]["done"].as_i64(), status["steps"]["total"].as_i64());
     ensure!(done == total && total > Some(1), "{action}: {status:#}");
@@ -124,7 +124,7 @@ fn operations(meta: &MetaCluster, action: &str, count: usize) -> Result<()> {
     let job = format!("runs as Job {NAMESPACE},{}", status["jobRef"]["name"].as_str().unwrap_or_default());
     // Events of the same second have no order.
     let started = events.first().is_some_and(|one| one.reason == "Started" && one.message.contains(&job));
-    // During the others an operator was killed, and its unwritten events were lost.
+    // During the other operations an operator was killed, and events that it had not sent were lost.
     let passed = action != "creating" || reasons.contains(&"Prechecked");
     ensure!(started && passed && reasons.contains(&"Succeeded"), "{events:#?}");
     Ok(())

@@ -8,11 +8,11 @@ use anyhow::{Result, ensure};
 use kubeon_e2e::program::{Answer, folder, must, run};
 
 /// A separate home folder with the user's cache, so that the user's clusters are not changed.
-struct Newcomer {
+struct TryScript {
     home: tempfile::TempDir,
 }
 
-impl Newcomer {
+impl TryScript {
     fn environment(&self) -> [(&'static str, String); 4] {
         let user = std::env::var("HOME").unwrap_or_default();
         let cache = std::env::var("XDG_CACHE_HOME").unwrap_or_else(|_| format!("{user}/.cache"));
@@ -31,7 +31,7 @@ impl Newcomer {
         action(&own.each_ref().map(|(name, value)| (*name, value.as_str())))
     }
 
-    fn try_it(&self, arguments: &[&str]) -> Result<Answer> {
+    fn run(&self, arguments: &[&str]) -> Result<Answer> {
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../try");
         self.with_environment(|environment| run(script, arguments, environment))
     }
@@ -41,7 +41,7 @@ impl Newcomer {
     }
 }
 
-impl Drop for Newcomer {
+impl Drop for TryScript {
     fn drop(&mut self) {
         // Also removes the lab of a failed test, which has already reported its error.
         self.kubeon(&["lab", "down", "--lab", "try"]).ok();
@@ -50,20 +50,20 @@ impl Drop for Newcomer {
 
 #[test]
 fn the_first_command_ends_with_a_running_pod() -> Result<()> {
-    let newcomer = Newcomer { home: tempfile::tempdir()? };
+    let script = TryScript { home: tempfile::tempdir()? };
     for run in ["first run", "second run"] {
         let start = Instant::now();
-        let answer = newcomer.try_it(&[])?;
+        let answer = script.run(&[])?;
         ensure!(answer.code == 0, "./try, {run}: {}\n{}{}", answer.code, answer.out, answer.err);
         let pod = answer.out.lines().any(|line| line.starts_with("hello-") && line.contains(" Running "));
         ensure!(pod, "no running pod, {run}: {}", answer.out);
         ensure!(answer.err.contains("./try down"), "the output has no next command: {}", answer.err);
         print_time(run, start);
     }
-    let down = newcomer.try_it(&["down"])?;
+    let down = script.run(&["down"])?;
     ensure!(down.code == 0, "./try down: {}\n{}{}", down.code, down.out, down.err);
-    ensure!(newcomer.kubeon(&["ls", "-o", "name"])?.trim().is_empty(), "the cluster is still known");
-    let labs = newcomer.kubeon(&["lab", "ls", "--lab", "try", "-o", "json"]);
+    ensure!(script.kubeon(&["ls", "-o", "name"])?.trim().is_empty(), "the cluster is still listed");
+    let labs = script.kubeon(&["lab", "ls", "--lab", "try", "-o", "json"]);
     ensure!(!labs.is_ok_and(|labs| labs.contains("address")), "the lab is still there");
     Ok(())
 }

@@ -1,47 +1,48 @@
-//! The operator is killed after any of its writes, and started again.
+//! The operator is killed after each of its writes, and started again.
 
 use std::pin::pin;
 
 use kubeon_envtest::{FaultRule, ProxyFault, RequestMatcher};
 
 use crate::lab::{Lab, TIMEOUT};
-use crate::lives;
+use crate::scenarios;
 
 /// The known numbers of writes of the runs, without events.
 const SHELL_WRITES: usize = 12;
 const CREATE_WRITES: usize = 13;
-const GROW_WRITES: usize = 12;
+const SCALE_UP_WRITES: usize = 12;
 const DELETE_WRITES: usize = 13;
 /// More writes than any run has.
 const MOST: usize = 64;
 
-/// A run with an operator that is killed after its n-th write about `name`; whether there was one.
-async fn killed_after(lab: &Lab, n: usize, name: &str, life: impl Future<Output = ()>) -> bool {
+/// Executes a scenario and kills the operator after its n-th write about `name`. Returns whether there was such a
+/// write.
+async fn killed_after(lab: &Lab, n: usize, name: &str, scenario: impl Future<Output = ()>) -> bool {
     let when = RequestMatcher::nth_write(n).about(name);
     let rule = lab.proxy.fail(FaultRule { when, how: ProxyFault::CutAfter });
     lab.start();
-    let mut life = pin!(life);
+    let mut scenario = pin!(scenario);
     let ended = tokio::select! {
-        () = &mut life => true,
+        () = &mut scenario => true,
         cut = lab.proxy.wait_until_cut(TIMEOUT) => { cut.unwrap(); false }
     };
     lab.kill().await;
-    let met = !lab.proxy.remove(rule).failed.is_empty();
+    let was_killed = !lab.proxy.remove(rule).failed.is_empty();
     lab.proxy.restore();
     if !ended {
         lab.start();
-        life.await;
+        scenario.await;
         lab.kill().await;
     }
-    met
+    was_killed
 }
 
 #[tokio::test]
-async fn killed_after_any_write_it_makes_exactly_one_job_and_ends_the_operation() {
+async fn an_operation_runs_exactly_one_job_when_the_operator_is_killed_after_any_write() {
     let lab = Lab::open().await;
     for n in 1..MOST {
         let name = format!("shell-{n:02}");
-        if !killed_after(&lab, n, &name, lives::shell(&lab, &name)).await {
+        if !killed_after(&lab, n, &name, scenarios::shell(&lab, &name)).await {
             assert!(n > SHELL_WRITES, "there were only {} writes", n - 1);
             return;
         }
@@ -50,25 +51,25 @@ async fn killed_after_any_write_it_makes_exactly_one_job_and_ends_the_operation(
 }
 
 #[tokio::test]
-async fn killed_after_any_write_a_declared_cluster_is_made_grown_and_taken_down_by_one_job_each() {
+async fn each_change_of_a_cluster_runs_one_job_when_the_operator_is_killed_after_any_write() {
     let lab = Lab::open().await;
     let mut writes = [None; 3];
     for n in 1..MOST {
         let (name, lab) = (format!("shop-{n:02}"), &lab);
         let (master, worker) = (format!("10.0.1.{n}"), format!("10.0.2.{n}"));
-        let met = [
-            killed_after(lab, n, &name, lives::create(lab, &name, &master)).await,
-            killed_after(lab, n, &name, lives::grow(lab, &name, &worker)).await,
-            killed_after(lab, n, &name, lives::delete(lab, &name)).await,
+        let killed = [
+            killed_after(lab, n, &name, scenarios::create(lab, &name, &master)).await,
+            killed_after(lab, n, &name, scenarios::scale_up(lab, &name, &worker)).await,
+            killed_after(lab, n, &name, scenarios::delete(lab, &name)).await,
         ];
-        for (writes, _) in writes.iter_mut().zip(met).filter(|(_, met)| !met) {
+        for (writes, _) in writes.iter_mut().zip(killed).filter(|(_, killed)| !killed) {
             writes.get_or_insert(n - 1);
         }
         if writes.iter().all(Option::is_some) {
             break;
         }
     }
-    for (writes, known) in writes.into_iter().zip([CREATE_WRITES, GROW_WRITES, DELETE_WRITES]) {
+    for (writes, known) in writes.into_iter().zip([CREATE_WRITES, SCALE_UP_WRITES, DELETE_WRITES]) {
         let writes = writes.unwrap_or_else(|| panic!("more than {MOST} writes"));
         assert!(writes >= known, "there were only {writes} writes of {known}");
     }

@@ -1,0 +1,43 @@
+//! Commands of a person or of a systemd unit on the host.
+
+use std::io::{self, Write};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use kubeon_node::host::HostSystem;
+use kubeon_node::root::Root;
+use kubeon_node::{renewal, reset};
+
+/// Renews the certificates that are due.
+///
+/// The lines start with a priority of the journal, because the service hides less important ones.
+pub(crate) fn renew(root: Root) -> io::Result<u8> {
+    let mut out = io::stderr();
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_err(io::Error::other)?.as_secs();
+    let now = i64::try_from(now).map_err(io::Error::other)?;
+    match renewal::run(&HostSystem::new(root), now) {
+        Ok(report) => {
+            report.notes.iter().try_for_each(|note| writeln!(out, "<5>{note}"))?;
+            report.failures.iter().try_for_each(|failure| writeln!(out, "<3>error: {failure}"))?;
+            Ok(u8::from(!report.failures.is_empty()))
+        }
+        Err(failure) => writeln!(out, "<3>error: {failure}").map(|()| 1),
+    }
+}
+
+/// Removes everything of a cluster from this host.
+pub(crate) fn reset(root: Root, name: &str) -> io::Result<u8> {
+    let mut out = io::stdout();
+    let outcome = match name.parse() {
+        Ok(cluster) => reset::by_hand(&HostSystem::new(root), &cluster),
+        Err(error) => return writeln!(io::stderr(), "error: {error}").map(|()| 2),
+    };
+    match outcome {
+        Ok(true) => writeln!(out, "removed cluster {name} from this host").map(|()| 0),
+        Ok(false) => writeln!(out, "nothing to remove: kubeon has no data on this host").map(|()| 0),
+        Err(failure) => {
+            writeln!(io::stderr(), "error: {failure}")?;
+            failure.log.iter().try_for_each(|line| writeln!(io::stderr(), "  {line}"))?;
+            Ok(1)
+        }
+    }
+}

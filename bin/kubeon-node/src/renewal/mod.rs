@@ -1,0 +1,49 @@
+//! `kubeon-node renew`: renews the certificates of this host, without the control machine. A systemd timer starts it,
+//! and systemd starts it at boot before the programs that use the certificates.
+//!
+//! ```text
+//!   master:  lock ─► due leaves ─► new certificate beside the old ─► journal ─► rename
+//!            then  ─► sign requests of workers, each for its own node
+//!   worker:  due leaves ─► request to the API server; a later run: certificate ─► lock ─► journal ─► rename
+//! ```
+//!
+//! A renewal keeps the key, so one rename replaces a leaf, and a program never finds a certificate without its key.
+//! Every program reads a changed certificate again by itself, so nothing is restarted.
+
+mod answers;
+mod kubelet;
+mod leaves;
+mod lock;
+mod report;
+mod requests;
+
+use kubeon_wire::StepFailure;
+
+use crate::fence;
+use crate::host::HostSystem;
+
+pub use report::RenewalReport;
+
+/// Renews every leaf certificate of kubeon on this host that is past two thirds of its life at `now`, in seconds since
+/// 1970. While another program changes the host, it does nothing: the next run follows within minutes. A master also
+/// signs the requests of workers.
+///
+/// # Errors
+/// If the claim, the journal or the certificates cannot be read.
+pub fn run(host: &HostSystem, now: i64) -> Result<RenewalReport, StepFailure> {
+    let root = &host.root;
+    let Some(claim) = fence::claim(root)? else {
+        return Ok(RenewalReport::note("nothing to renew: this host belongs to no cluster"));
+    };
+    let mut report = match lock::take(root, &claim)? {
+        Ok(_lock) => leaves::renew(root, now)?,
+        Err(busy) => return Ok(busy),
+    };
+    answers::sign(host, now, &mut report);
+    requests::send(root, &claim, now, &mut report);
+    Ok(report)
+}
+
+#[cfg(test)]
+#[path = "tests.rs"]
+mod tests;

@@ -1,0 +1,123 @@
+//! The keys with which API servers encrypt Secrets in etcd.
+
+use std::path::{Path, PathBuf};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use rand::RngExt;
+use serde_json::{Value, json};
+
+use crate::error::{KeyFileError, PkiError};
+use crate::keyfile;
+
+/// The file of the keys: one line for each, `NAME BASE64`.
+const FILE: &str = "encryption.keys";
+/// The length of a key in bytes, as XSalsa20 and Poly1305 (`secretbox`) need it.
+const KEY_BYTES: usize = 32;
+
+/// The keys, the newest first. The newest encrypts, all decrypt: a rotation adds a line above the others, and removes the old
+/// line when no Secret needs it any more.
+pub(crate) struct EncryptionKeys(Vec<(String, String)>);
+
+impl EncryptionKeys {
+    /// Reads the keys with `read`.
+    pub(crate) fn load(folder: &Path, read: fn(&Path) -> std::io::Result<String>) -> Result<Self, PkiError> {
+        let path = file(folder);
+        let text = read(&path).map_err(|error| KeyFileError::Io(error).at(&path))?;
+        parse(&text).ok_or_else(|| unreadable(path))
+    }
+
+    /// Reads the keys, and makes one when there is none.
+    pub(crate) fn load_or_create(folder: &Path) -> Result<Self, PkiError> {
+        let path = file(folder);
+        let text =
+            keyfile::read_or_create(&path, || Ok::<_, KeyFileError>(format!("key1 {}\n", random_key())))
+                .map_err(|error| error.at(&path))?;
+        parse(&text).ok_or_else(|| unreadable(path))
+    }
+
+    /// The `EncryptionConfiguration`. The first provider encrypts, all decrypt.
+    pub(crate) fn configuration(&self, encrypts: bool) -> String {
+        let keys: Vec<Value> =
+            self.0.iter().map(|(name, secret)| json!({ "name": name, "secret": secret })).collect();
+        let mut providers = [json!({ "secretbox": { "keys": keys } }), json!({ "identity": {} })];
+        if !encrypts {
+            providers.reverse();
+        }
+        let config = json!({
+            "apiVersion": "apiserver.config.k8s.io/v1",
+            "kind": "EncryptionConfiguration",
+            "resources": [{ "resources": ["secrets"], "providers": providers }],
+        });
+        format!("{config:#}\n")
+    }
+}
+
+/// The file of the keys in the folder of a cluster.
+pub(crate) fn file(folder: &Path) -> PathBuf {
+    folder.join(FILE)
+}
+
+fn random_key() -> String {
+    let bytes: [u8; KEY_BYTES] = rand::rng().random();
+    STANDARD.encode(bytes)
+}
+
+fn unreadable(path: PathBuf) -> PkiError {
+    PkiError::Unreadable { path, reason: "a line is not a name and a key of 32 bytes".to_owned() }
+}
+
+/// The keys in the text; `None` if a line is damaged or there is no line.
+fn parse(text: &str) -> Option<EncryptionKeys> {
+    let key = |line: &str| {
+        let (name, secret) = line.split_once(' ')?;
+        let named = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric());
+        let whole = STANDARD.decode(secret).is_ok_and(|bytes| bytes.len() == KEY_BYTES);
+        (named && whole).then(|| (name.to_owned(), secret.to_owned()))
+    };
+    let keys: Vec<_> = text.lines().map(key).collect::<Option<_>>()?;
+    (!keys.is_empty()).then_some(EncryptionKeys(keys))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    #[test]
+    fn the_newest_key_encrypts_and_all_keys_decrypt() {
+        let [new, old] = [random_key(), random_key()];
+        let keys = parse(&format!("key2 {new}\nkey1 {old}\n")).unwrap();
+        let providers = |encrypts| {
+            let config: Value = serde_json::from_str(&keys.configuration(encrypts)).unwrap();
+            config["resources"][0]["providers"].clone()
+        };
+        let secretbox = json!({ "secretbox": { "keys": [
+            { "name": "key2", "secret": new }, { "name": "key1", "secret": old },
+        ] } });
+        assert_eq!(providers(true), json!([secretbox, { "identity": {} }]));
+        assert_eq!(
+            providers(false),
+            json!([{ "identity": {} }, secretbox]),
+            "Secrets are written as they are"
+        );
+    }
+
+    #[test]
+    fn a_damaged_file_is_refused() {
+        for text in ["", "key1\n", "key1 AAAA\n", "key1 !\n", "a\"b AAAA\n"] {
+            assert!(parse(text).is_none(), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_key_is_made_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let made = EncryptionKeys::load_or_create(folder.path()).unwrap().0;
+        assert_eq!(EncryptionKeys::load_or_create(folder.path()).unwrap().0, made);
+        assert_eq!(EncryptionKeys::load(folder.path(), keyfile::read).unwrap().0, made);
+        let mode = std::fs::metadata(file(folder.path())).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+    }
+}

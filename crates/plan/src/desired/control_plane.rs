@@ -1,0 +1,87 @@
+//! The programs of the control plane: their names, ports and steps.
+
+use std::net::Ipv4Addr;
+
+use kubeon_render::paths::pki;
+use kubeon_wire::Check;
+
+use crate::context::ObservedHost;
+use crate::stage_name::StageName;
+use crate::step_id::StepId;
+
+/// The stage that runs them.
+pub(crate) const STAGE: StageName = StageName::Control;
+
+/// A program of the control plane that runs on every master.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ControlPlaneProgram {
+    ApiServer,
+    ControllerManager,
+    Scheduler,
+}
+
+impl ControlPlaneProgram {
+    /// The name in its files and in the id of its step.
+    pub(crate) const fn short_name(self) -> &'static str {
+        match self {
+            Self::ApiServer => "apiserver",
+            Self::ControllerManager => "controller-manager",
+            Self::Scheduler => "scheduler",
+        }
+    }
+
+    /// The part of the bundle that holds it; its unit has this name too.
+    pub(crate) const fn part(self) -> &'static str {
+        match self {
+            Self::ApiServer => "kube-apiserver",
+            Self::ControllerManager => "kube-controller-manager",
+            Self::Scheduler => "kube-scheduler",
+        }
+    }
+
+    /// The port at which it serves on its host.
+    pub(crate) const fn port(self) -> u16 {
+        match self {
+            Self::ApiServer => 6443,
+            Self::ControllerManager => 10257,
+            Self::Scheduler => 10259,
+        }
+    }
+
+    /// The step that runs it on a host.
+    pub(crate) fn id(self, host: &ObservedHost<'_>) -> StepId {
+        host.id(STAGE, self.short_name())
+    }
+}
+
+/// The step that runs the API server of a host.
+pub(crate) fn apiserver_id(host: &ObservedHost<'_>) -> StepId {
+    ControlPlaneProgram::ApiServer.id(host)
+}
+
+/// Whether the step runs an API server.
+pub(crate) fn is_apiserver(id: &StepId) -> bool {
+    id.stage() == STAGE && id.what() == ControlPlaneProgram::ApiServer.short_name()
+}
+
+/// The step that runs the controller manager of a host.
+pub(crate) fn controller_manager_id(host: &ObservedHost<'_>) -> StepId {
+    ControlPlaneProgram::ControllerManager.id(host)
+}
+
+/// The step that runs the scheduler of a host.
+pub(crate) fn scheduler_id(host: &ObservedHost<'_>) -> StepId {
+    ControlPlaneProgram::Scheduler.id(host)
+}
+
+/// The API server of the host itself is ready.
+pub(crate) fn api_ready() -> Check {
+    Check::Https {
+        address: Ipv4Addr::LOCALHOST,
+        port: 6443,
+        path: "/readyz".to_owned(),
+        ca_file: pki("ca.crt"),
+        certificate_file: Some(pki("admin.crt")),
+        key_file: Some(pki("admin.key")),
+    }
+}
