@@ -10,6 +10,7 @@ use crate::input::{HostSpec, Intent, Observation, Snapshot};
 /// The hosts of a cluster by the values that must be unique.
 pub(super) struct HostConflicts<'a> {
     hosts: BTreeSet<HostAddress>,
+    observed: BTreeSet<HostAddress>,
     names: BTreeMap<String, Vec<HostAddress>>,
     machine_ids: BTreeMap<&'a str, Vec<HostAddress>>,
     product_uuids: BTreeMap<&'a str, Vec<HostAddress>>,
@@ -17,7 +18,7 @@ pub(super) struct HostConflicts<'a> {
 }
 
 /// The node name of the host; `None` if its hostname is not a valid node name.
-pub(super) fn name(spec: &HostSpec, facts: &Facts) -> Option<String> {
+pub(crate) fn name(spec: &HostSpec, facts: &Facts) -> Option<String> {
     if let Some(name) = &spec.name {
         return Some(name.to_string());
     }
@@ -34,6 +35,7 @@ impl<'a> HostConflicts<'a> {
     pub(super) fn of(intent: &Intent, snapshot: &'a Snapshot) -> Self {
         let mut host_conflicts = Self {
             hosts: intent.spec.hosts().map(|host| host.address).collect(),
+            observed: BTreeSet::new(),
             names: BTreeMap::new(),
             machine_ids: BTreeMap::new(),
             product_uuids: BTreeMap::new(),
@@ -41,10 +43,15 @@ impl<'a> HostConflicts<'a> {
         };
         for spec in intent.spec.hosts() {
             let Some(facts) = snapshot.hosts.get(&spec.address).and_then(Observation::fresh) else {
+                // The name of a host that is not observed is still in use.
+                let name = spec.name.as_ref().map(ToString::to_string);
+                let named = name.filter(|_| intent.unconcerned.contains(&spec.address));
+                named.into_iter().for_each(|name| host_conflicts.add_name(name, spec.address));
                 continue;
             };
+            host_conflicts.observed.insert(spec.address);
             if let Some(name) = name(spec, facts) {
-                host_conflicts.names.entry(name).or_default().push(spec.address);
+                host_conflicts.add_name(name, spec.address);
             }
             for (value, all) in [
                 (&facts.machine_id, &mut host_conflicts.machine_ids),
@@ -59,6 +66,15 @@ impl<'a> HostConflicts<'a> {
             }
         }
         host_conflicts
+    }
+
+    fn add_name(&mut self, name: String, host: HostAddress) {
+        self.names.entry(name).or_default().push(host);
+    }
+
+    /// Whether the target is the address of a host of the cluster that was not observed.
+    pub(super) fn is_unobserved(&self, target: &str) -> bool {
+        target.parse().is_ok_and(|address| self.hosts.contains(&address) && !self.observed.contains(&address))
     }
 
     /// Whether the target is the address of a host of the cluster.
