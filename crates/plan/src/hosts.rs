@@ -12,6 +12,7 @@ use crate::desired::prepare::{NET_TOOLS, NODE_IMAGES, parts};
 use crate::generation;
 use crate::input::{HostSpec, Intent, Observation, ObservationFailure, Snapshot};
 use crate::kernel_defaults;
+use crate::node_name::node_name;
 use crate::output::{Note, PlanRefused, UnreachableHost};
 use crate::precheck::{self, CheckRule, rules};
 use crate::proxy_mode::missing_tool;
@@ -124,7 +125,7 @@ fn check_hosts<'a>(
     let (mut refusals, mut notes, mut hosts, mut unreachable) = (vec![], vec![], vec![], vec![]);
     for (role, spec) in intent.spec.hosts_with_roles() {
         match host_status(intent, snapshot, spec, &role, purpose) {
-            HostStatus::Observed(facts) => match node_name(spec, facts) {
+            HostStatus::Observed(facts) => match require_name(spec, facts) {
                 Ok(name) => hosts.push(ObservedHost { spec, name, role, facts }),
                 Err(refusal) => refusals.push(refusal),
             },
@@ -187,7 +188,7 @@ fn leaving_workers<'a>(
         };
         let name = match (&spec.name, &facts) {
             (Some(name), _) => Ok(name.clone()),
-            (None, Ok(facts)) => node_name(spec, facts),
+            (None, Ok(facts)) => require_name(spec, facts),
             (None, Err(why)) => {
                 Err(Refusal::host(spec.address, format!("{why}; the name of its node is not known")))
             }
@@ -316,14 +317,9 @@ fn note(host: HostAddress, text: String) -> Note {
     Note { host: Some(host), text }
 }
 
-/// The name of the node: from the specification, or the short hostname of the host.
-fn node_name(spec: &HostSpec, facts: &Facts) -> Result<HostName, Refusal> {
-    if let Some(name) = &spec.name {
-        return Ok(name.clone());
-    }
-    let own = facts.hostname.to_ascii_lowercase();
-    let short = own.split('.').next().unwrap_or_default();
-    short.parse().map_err(|error| {
+/// The name of the node.
+fn require_name(spec: &HostSpec, facts: &Facts) -> Result<HostName, Refusal> {
+    node_name(spec, facts).map_err(|error| {
         Refusal::host(spec.address, format!("has no hostname that is a valid node name ({error})"))
             .with(Remedy::NameHost(spec.address))
     })

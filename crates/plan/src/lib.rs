@@ -21,6 +21,7 @@ mod hosts;
 pub mod input;
 mod kernel_defaults;
 pub mod lint;
+mod node_name;
 pub mod output;
 pub mod precheck;
 mod proxy_mode;

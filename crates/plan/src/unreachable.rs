@@ -8,8 +8,8 @@ use kubeon_wire::{Facts, NodeFact};
 
 use crate::context::records;
 use crate::input::{HostSpec, Intent, Observation, ObservationFailure, Snapshot};
+use crate::node_name::node_name;
 use crate::output::UnreachableHost;
-use crate::precheck::host_conflicts;
 use crate::quorum::{Members, member_id};
 
 /// The waiting host. `why` says why it could not be observed.
@@ -82,7 +82,7 @@ impl<'a> RunningCluster<'a> {
                 cluster.unobserved.push(spec.address.to_string());
                 continue;
             };
-            let name = host_conflicts::name(spec, facts).and_then(|name| name.parse().ok());
+            let name = node_name(spec, facts).ok();
             cluster.masters.extend(name.filter(|_| own(&facts)).map(|name| (name, facts)));
         }
         cluster

@@ -2,10 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use kubeon_api::{HostAddress, HostName};
+use kubeon_api::HostAddress;
 use kubeon_wire::Facts;
 
 use crate::input::{HostSpec, Intent, Observation, Snapshot};
+use crate::node_name::node_name;
 
 /// The hosts of a cluster by the values that must be unique.
 pub(super) struct HostConflicts<'a> {
@@ -15,15 +16,6 @@ pub(super) struct HostConflicts<'a> {
     machine_ids: BTreeMap<&'a str, Vec<HostAddress>>,
     product_uuids: BTreeMap<&'a str, Vec<HostAddress>>,
     mtus: BTreeMap<u32, usize>,
-}
-
-/// The node name of the host; `None` if its hostname is not a valid node name.
-pub(crate) fn name(spec: &HostSpec, facts: &Facts) -> Option<String> {
-    if let Some(name) = &spec.name {
-        return Some(name.to_string());
-    }
-    let own = facts.hostname.to_ascii_lowercase();
-    own.split('.').next().unwrap_or_default().parse::<HostName>().ok().map(|name| name.to_string())
 }
 
 /// The MTU of the link with the address of the host.
@@ -50,8 +42,8 @@ impl<'a> HostConflicts<'a> {
                 continue;
             };
             host_conflicts.observed.insert(spec.address);
-            if let Some(name) = name(spec, facts) {
-                host_conflicts.add_name(name, spec.address);
+            if let Ok(name) = node_name(spec, facts) {
+                host_conflicts.add_name(name.to_string(), spec.address);
             }
             for (value, all) in [
                 (&facts.machine_id, &mut host_conflicts.machine_ids),

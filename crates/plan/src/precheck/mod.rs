@@ -11,7 +11,7 @@
 
 mod cluster;
 mod dns;
-pub(crate) mod host_conflicts;
+mod host_conflicts;
 mod machine;
 mod modules;
 mod network;
@@ -23,6 +23,7 @@ use kubeon_wire::{PrecheckHost, PrecheckReport, PrecheckResult, PrecheckSeverity
 pub use network::{ConnectionTarget, connection_targets};
 
 use crate::input::{HostSpec, Intent, Observation, ObservationFailure, Snapshot};
+use crate::node_name::node_name;
 use crate::unreachable;
 use host_conflicts::HostConflicts;
 use rule::Verdict;
@@ -115,7 +116,7 @@ fn host(subject: &Subject<'_>) -> PrecheckHost {
     let mut checks = vec![passed(REACH, "answers"), passed(LOGIN, "works")];
     checks.extend(rules().map(|rule| evaluate(rule, subject)));
     let ok = !checks.iter().any(PrecheckResult::prevents);
-    let name = host_conflicts::name(subject.spec, subject.facts).unwrap_or_default();
+    let name = node_name(subject.spec, subject.facts).map(|name| name.to_string()).unwrap_or_default();
     PrecheckHost { host: subject.spec.address, name, role: subject.role.clone(), ok, checks }
 }
 
