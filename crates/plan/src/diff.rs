@@ -126,14 +126,14 @@ pub(crate) fn plan(
 /// Takes the needed steps that must wait out of the plan. Steps after them do not wait for them.
 fn take_waiting(desired: &[DesiredStep], evaluations: &mut [Evaluation]) -> Vec<WaitingStep> {
     let held = desired.iter().zip(evaluations).filter_map(|(step, evaluation)| {
-        let hold = step.hold.as_ref()?;
+        let reason = step.waits.as_ref()?;
         Some(WaitingStep {
             id: step.id.clone(),
             host: step.host,
             title: step.title.clone(),
             why: evaluation.why.take()?,
-            hosts: hold.hosts.clone(),
-            risk: hold.risk.clone(),
+            hosts: reason.hosts.clone(),
+            risk: reason.risk.clone(),
         })
     });
     held.collect()

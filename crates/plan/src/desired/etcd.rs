@@ -8,7 +8,7 @@ use kubeon_wire::{CertificateAuthority, Check, Op, Usage};
 
 use super::files::{self, authority, client, pair, server};
 use super::prepare::{ETCD_COMMANDS, kernel_id};
-use super::step::{Daemon, DesiredStep, Hold, choose};
+use super::step::{Daemon, DesiredStep, WaitReason, choose};
 use crate::context::{ObservedHost, PlanContext};
 use crate::quorum::{self, Members, Quorum};
 use crate::stage_name::StageName;
@@ -41,7 +41,7 @@ pub(crate) fn members(context: &PlanContext<'_>, steps: &mut Vec<DesiredStep>) {
     let initial = context.master_addresses();
     let known = all_members(context);
     let one_by_one = known.quorum() != Quorum::Lost;
-    let hold = hold(context, &known);
+    let reason = wait_reason(context, &known);
     // A member waits for all members before it, not only for the last one: a member that is up to date has no
     // step in the plan.
     let mut before: Vec<StepId> = Vec::new();
@@ -49,12 +49,12 @@ pub(crate) fn members(context: &PlanContext<'_>, steps: &mut Vec<DesiredStep>) {
     masters.sort_by_key(|host| quorum::serves(&host.name, host.facts) != Some(false));
     for host in masters {
         let serves = quorum::serves(&host.name, host.facts) != Some(false);
-        let hold = hold.clone().filter(|_| serves && one_by_one);
+        let reason = reason.clone().filter(|_| serves && one_by_one);
         steps.push(keys(host));
         steps.push(membership(context, host, &initial));
         // A restart of the host would start the chosen version, so the choice waits with the member.
-        steps.push(choose(context, host, choose_id(host), &["etcd"], ETCD_COMMANDS).hold(hold.clone()));
-        let mut member = member(context, host).hold(hold);
+        steps.push(choose(context, host, choose_id(host), &["etcd"], ETCD_COMMANDS).waits(reason.clone()));
+        let mut member = member(context, host).waits(reason);
         if one_by_one && host.has_executed(&member.id) {
             member.needs.extend_from_slice(&before);
             before.push(member.id.clone());
@@ -71,9 +71,9 @@ fn all_members<'c>(context: &'c PlanContext<'_>) -> Members<'c> {
 }
 
 /// Why members that serve must not restart now; `None` if they may, one after another.
-fn hold(context: &PlanContext<'_>, members: &Members<'_>) -> Option<Hold> {
+fn wait_reason(context: &PlanContext<'_>, members: &Members<'_>) -> Option<WaitReason> {
     let hosts = context.unreachable.iter().filter(|host| host.role.is_master()).map(|host| host.address);
-    (!members.may_restart_one()).then(|| Hold {
+    (!members.may_restart_one()).then(|| WaitReason {
         hosts: hosts.collect(),
         risk: format!(
             "{} of {} etcd members can serve: the others would have no quorum during its restart",

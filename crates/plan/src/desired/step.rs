@@ -31,7 +31,7 @@ pub(crate) struct DesiredStep {
     /// The API object in which the cluster records it; `None` for the journal of the host.
     pub(crate) record_in: Option<String>,
     /// Why it must not run now, although it may be needed.
-    pub(crate) hold: Option<Hold>,
+    pub(crate) waits: Option<WaitReason>,
     /// Whether it destroys something that cannot be restored.
     pub(crate) destructive: bool,
     pub(crate) op: Op,
@@ -39,7 +39,7 @@ pub(crate) struct DesiredStep {
 
 /// Why a step must wait for unreachable hosts.
 #[derive(Debug, Clone)]
-pub(crate) struct Hold {
+pub(crate) struct WaitReason {
     pub(crate) hosts: Vec<HostAddress>,
     pub(crate) risk: String,
 }
@@ -78,7 +78,7 @@ impl DesiredStep {
             unmet: None,
             journal: true,
             record_in: None,
-            hold: None,
+            waits: None,
             destructive: false,
             op,
         }
@@ -128,8 +128,8 @@ impl DesiredStep {
     }
 
     /// Makes the step wait, if there is a reason.
-    pub(crate) fn hold(mut self, hold: Option<Hold>) -> Self {
-        self.hold = hold;
+    pub(crate) fn waits(mut self, reason: Option<WaitReason>) -> Self {
+        self.waits = reason;
         self
     }
 
