@@ -142,7 +142,7 @@ fn usable(lab: &TestLab) -> Result<()> {
     lab.kubectl("daily", &["wait", "--for=condition=Ready", "nodes", "--all", "--timeout=60s"])?;
     for host in ["h1", "h2", "h3"] {
         lab.on(host, &format!("systemctl is-active {node}"))?;
-        // A kubelet closes its connections when it reads another certificate; the API server then connects anew.
+        // A kubelet closes its connections when it reads another certificate; the API server then connects again.
         eventually(&format!("the API server reaches the kubelet of {host}"), RELOAD, || {
             let health =
                 lab.kubectl("daily", &["get", "--raw", &format!("/api/v1/nodes/{host}/proxy/healthz")])?;
