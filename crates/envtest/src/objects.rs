@@ -1,7 +1,7 @@
 //! Objects that a test creates before it starts.
 
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use std::{fs, io};
 
 use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
@@ -18,6 +18,7 @@ use crate::{EnvtestError, TestApiServer};
 const DEFINITION: &str = "CustomResourceDefinition";
 /// Time limit for a definition to be served.
 const ESTABLISHED_TIMEOUT: Duration = Duration::from_secs(30);
+const DISCOVERY_INTERVAL: Duration = Duration::from_millis(50);
 /// Lifetime of a service account's token in seconds.
 const TOKEN_LIFETIME: i64 = 24 * 3600;
 
@@ -114,10 +115,29 @@ async fn wait_until_established(client: &Client, name: &str) -> Result<(), Envte
     let definitions = Api::<CustomResourceDefinition>::all(client.clone());
     let served = await_condition(definitions, name, conditions::is_crd_established());
     match tokio::time::timeout(ESTABLISHED_TIMEOUT, served).await {
-        Ok(Ok(_)) => Ok(()),
+        Ok(Ok(definition)) => wait_until_discovered(client, name, definition.unwrap_or_default()).await,
         Ok(Err(error)) => Err(timed_out(name, error.to_string())),
         Err(_) => Err(timed_out(name, String::new())),
     }
+}
+
+/// Discovery lists a kind some time after the definition is established, and cannot be watched.
+async fn wait_until_discovered(
+    client: &Client,
+    name: &str,
+    definition: CustomResourceDefinition,
+) -> Result<(), EnvtestError> {
+    let spec = definition.spec;
+    let version = spec.versions.iter().find(|version| version.served).map_or("", |version| &version.name);
+    let kind = GroupVersionKind::gvk(&spec.group, version, &spec.names.kind);
+    let start = Instant::now();
+    while let Err(error) = discovery::pinned_kind(client, &kind).await {
+        if start.elapsed() > ESTABLISHED_TIMEOUT {
+            return Err(timed_out(name, error.to_string()));
+        }
+        tokio::time::sleep(DISCOVERY_INTERVAL).await;
+    }
+    Ok(())
 }
 
 fn timed_out(name: &str, log: String) -> EnvtestError {
