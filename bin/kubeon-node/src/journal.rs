@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use kubeon_wire::StepFailure;
 use serde::{Deserialize, Serialize};
 
-use crate::durable::{read_text, remove_file, write_file};
+use crate::durable::{read_text, write_file};
 use crate::failure::{Doing, failed};
 use crate::paths;
 use crate::root::Root;
@@ -103,14 +103,6 @@ pub fn entry(root: &Root, id: &str) -> Result<Option<Entry>, StepFailure> {
     Ok(entry.filter(|entry| entry.id == id))
 }
 
-/// Removes the entry of a step.
-///
-/// # Errors
-/// If the entry cannot be removed.
-pub fn forget(root: &Root, id: &str) -> Result<(), StepFailure> {
-    remove_file(&place(root, id)?).map(drop)
-}
-
 /// All entries, sorted by name. An entry that cannot be parsed is returned as its step's identity.
 ///
 /// # Errors
@@ -153,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn writes_and_removes_entries() {
+    fn writes_and_reads_entries() {
         let folder = tempfile::tempdir().unwrap();
         let root = Root::new(folder.path());
         assert!(all(&root).unwrap().is_empty());
@@ -161,8 +153,6 @@ mod tests {
         assert_eq!(entry(&root, "h1/etcd/service").unwrap(), Some(done("h1/etcd/service")));
         assert_eq!(entry(&root, "h1__etcd/service").unwrap(), None, "another step of the same file name");
         assert_eq!(all(&root).unwrap(), vec![Ok(done("h1/etcd/service"))]);
-        forget(&root, "h1/etcd/service").unwrap();
-        assert!(all(&root).unwrap().is_empty());
     }
 
     #[test]

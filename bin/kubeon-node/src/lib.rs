@@ -15,6 +15,7 @@ pub mod api;
 mod backoff;
 pub mod certificate;
 pub mod checks;
+pub mod cluster_record;
 pub mod command;
 pub mod drift;
 pub mod durable;

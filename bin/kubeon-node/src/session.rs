@@ -29,7 +29,7 @@ use crate::job::{Job, StepEffect};
 use crate::journal::{self, Entry};
 use crate::ops::part_stream::{PartReader, pair};
 use crate::timeout_extension::TimeoutExtension;
-use crate::{fence, ops, parts, paths};
+use crate::{cluster_record, fence, ops, parts, paths};
 
 /// The most steps at the same time; the plan of one host has fewer steps.
 const STEPS_AT_ONCE: usize = 256;
@@ -182,6 +182,7 @@ impl Session {
         let root = &self.host.root;
         // A digest contains only references to secrets: compare the files to detect a renewed secret.
         if step.journal
+            && step.record_in.is_none()
             && !matches!(step.op, Op::Files { .. })
             && let Some(entry) = journal::entry(root, &step.id)?
             && entry.digest == step.digest
@@ -204,7 +205,10 @@ impl Session {
         let StepEffect { changed, marks } = ops::run(&job, &step.op, bytes)?;
         if step.journal && !matches!(step.op, Op::Reset { .. }) {
             let entry = Entry { id: step.id.clone(), digest: step.digest.clone(), marks };
-            journal::remember(root, &entry)?;
+            match &step.record_in {
+                Some(object) => cluster_record::remember(&job, object, &entry)?,
+                None => journal::remember(root, &entry)?,
+            }
         }
         Ok(changed)
     }

@@ -21,7 +21,7 @@ fn fence(generation: u64) -> Request {
 }
 
 fn step(id: &str, digest: &str, op: Op) -> HostStep {
-    HostStep { id: id.into(), digest: digest.into(), timeout_seconds: 20, journal: true, op }
+    HostStep { id: id.into(), digest: digest.into(), timeout_seconds: 20, journal: true, record_in: None, op }
 }
 
 fn write(id: &str, digest: &str, path: &str, text: &str) -> Request {

@@ -96,7 +96,14 @@ fn open(generation: u64) -> Request {
 }
 
 fn run(id: &str, op: Op) -> Request {
-    Request::Run(HostStep { id: id.into(), digest: "d".into(), timeout_seconds: 60, journal: true, op })
+    Request::Run(HostStep {
+        id: id.into(),
+        digest: "d".into(),
+        timeout_seconds: 60,
+        journal: true,
+        record_in: None,
+        op,
+    })
 }
 
 fn part(content: &[u8]) -> (Request, Digest, Vec<u8>) {

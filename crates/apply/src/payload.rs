@@ -38,13 +38,14 @@ pub(crate) fn resolve_secrets(step: &Step, ports: &HostPorts<'_>) -> Result<Payl
         timeout_seconds,
         tries: _,
         journal,
+        record_in,
         destructive: _,
         op,
     } = step;
     let blob = blob_of(op, ports.blobs)?;
     let op = op.with_contents(|content| resolve_content(content, ports.secrets))?;
-    let (id, digest) = (id.to_string(), digest.clone());
-    let step = HostStep { id, digest, timeout_seconds: *timeout_seconds, journal: *journal, op };
+    let (id, digest, record_in) = (id.to_string(), digest.clone(), record_in.clone());
+    let step = HostStep { id, digest, timeout_seconds: *timeout_seconds, journal: *journal, record_in, op };
     Ok(Payload { step, blob })
 }
 

@@ -52,6 +52,8 @@ pub async fn run(
         up_to_date,
         facts: _,
         notes: _,
+        unreachable: _,
+        waiting: _,
     } = plan;
     let mut ledger =
         Ledger { steps, order: Order::new(steps, STEPS_AT_ONCE), observer, outcome: Outcome::default() };

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use kubeon_api::HostAddress;
 use kubeon_bundle::Bundle;
-use kubeon_plan::{DesiredCluster, HostSpec, Intent, Plan, Snapshot};
+use kubeon_plan::{DesiredCluster, HostSpec, Intent, Plan, Snapshot, UnreachableHost};
 use kubeon_reconcile::{Planned, Reconciled};
 use kubeon_store::{ClusterLock, Status};
 use kubeon_wire::Op;
@@ -18,7 +18,7 @@ use crate::admin_kubeconfig;
 use crate::artifacts::{BundleBlobs, artifacts};
 use crate::bundles;
 use crate::checked::{Checked, PrecheckProbe};
-use crate::cluster_target::ClusterTarget;
+use crate::cluster_target::{ClusterTarget, joining};
 use crate::contact::{Contact, ContactPurpose};
 use crate::engine::{self, Engine, StoredCluster};
 use crate::error::EngineError;
@@ -54,7 +54,7 @@ pub struct ReadyCluster {
     pub spec: DesiredCluster,
     /// Whether any step was applied.
     pub changed: bool,
-    /// Number of nodes that were not skipped.
+    /// Number of nodes that were neither skipped nor unreachable.
     pub nodes: usize,
     /// Names of the workers that were removed.
     pub left: Vec<String>,
@@ -159,14 +159,15 @@ impl PreparedChange<'_> {
         let planned = self.observe(cancellation).await?;
         if self.is_up_to_date(planned.plan()) {
             self.save_logins(planned.plan())?;
-            return Ok(ChangeOutcome::Ready(Box::new(self.finish(false).await?)));
+            let ready = self.finish(false, &planned.plan().unreachable).await?;
+            return Ok(ChangeOutcome::Ready(Box::new(ready)));
         }
         self.persist(planned.plan())?;
         let reconciled = self.apply(planned, cancellation).await?;
         if !reconciled.outcome.is_complete() {
             return Ok(ChangeOutcome::Incomplete(Box::new(reconciled)));
         }
-        Ok(ChangeOutcome::Ready(Box::new(self.finish(true).await?)))
+        Ok(ChangeOutcome::Ready(Box::new(self.finish(true, &reconciled.plan.unreachable).await?)))
     }
 
     fn run<'r>(
@@ -225,6 +226,9 @@ impl PreparedChange<'_> {
         }
         self.check_parts(plan)?;
         self.contact.pin(self.engine, &self.lock)?;
+        if self.state.status == Status::Running {
+            self.state.joining = joining(&self.intent.spec, &self.state);
+        }
         engine::set_spec(&mut self.state, with_planned_names(&self.intent.spec, plan));
         self.state.logins = self.contact.logins.remembered.clone();
         self.engine.store.save(&self.lock, &mut self.state)?;
@@ -268,7 +272,11 @@ impl PreparedChange<'_> {
     }
 
     /// Stores the kubeconfig and the result.
-    async fn finish(&mut self, changed: bool) -> Result<ReadyCluster, EngineError> {
+    async fn finish(
+        &mut self,
+        changed: bool,
+        unreachable: &[UnreachableHost],
+    ) -> Result<ReadyCluster, EngineError> {
         let engine = self.engine;
         let text = admin_kubeconfig::new_text(engine, &self.state, changed).await?;
         if let Some(text) = text {
@@ -284,10 +292,13 @@ impl PreparedChange<'_> {
             host.name.as_ref().map_or_else(|| host.address.to_string(), ToString::to_string)
         };
         let intent = &self.intent;
+        let answers = |address: HostAddress| {
+            !intent.skip_hosts.contains(&address) && !unreachable.iter().any(|host| host.address == address)
+        };
         Ok(ReadyCluster {
             spec: (*intent.spec).clone(),
             changed,
-            nodes: intent.spec.hosts().filter(|host| !intent.skip_hosts.contains(&host.address)).count(),
+            nodes: intent.spec.hosts().filter(|host| answers(host.address)).count(),
             left: intent.leaving.iter().map(name).collect(),
             kubeconfig: engine.store.kubeconfig_path(&intent.spec.name),
         })
@@ -300,13 +311,17 @@ impl PreparedChange<'_> {
         let left = |host: &HostAddress| intent.leaving.iter().any(|spec| spec.address == *host);
         self.state.logins.retain(|host, _| !left(host));
         self.state.leaving.retain(|host, _| intent.returns(*host) && intent.skip_hosts.contains(host));
+        self.state.joining.retain(|host| intent.skip_hosts.contains(host));
     }
 }
 
 /// The specification with the planned node names. A node keeps its name even if the host is renamed later.
 fn with_planned_names(spec: &DesiredCluster, plan: &Plan) -> DesiredCluster {
     let named = |mut host: HostSpec| {
-        host.name = host.name.or_else(|| plan.hosts.get(&host.address).map(|planned| planned.name.clone()));
+        let unreachable = || plan.unreachable.iter().find(|unreachable| unreachable.address == host.address);
+        let planned = plan.hosts.get(&host.address).map(|planned| &planned.name);
+        let name = planned.or_else(|| unreachable().map(|unreachable| &unreachable.name)).cloned();
+        host.name = host.name.or(name);
         host
     };
     DesiredCluster {

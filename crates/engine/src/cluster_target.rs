@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use kubeon_api::HostAddress;
 use kubeon_plan::{Artifacts, DesiredCluster, HostSpec, Intent, Note, Valid};
+use kubeon_store::Status;
 
 use crate::cluster_request::{self, ClusterRequest};
 use crate::engine::{self, Engine, StoredCluster};
@@ -26,6 +27,8 @@ pub struct ClusterTarget {
     pub known: bool,
     /// Hosts to skip.
     pub skip_hosts: Vec<HostAddress>,
+    /// The workers that the change concerns, besides those that leave; `None` if it concerns all hosts.
+    pub concerned: Option<BTreeSet<HostAddress>>,
     /// Names of the workers that this change removes.
     pub newly_leaving: Vec<String>,
     /// Time limit for draining a leaving worker, in seconds.
@@ -83,6 +86,7 @@ impl ClusterTarget {
                 state,
                 known: false,
                 skip_hosts,
+                concerned: None,
                 newly_leaving: Vec::new(),
                 drain_seconds: options.drain_seconds,
                 ignore: options.ignore,
@@ -134,7 +138,26 @@ impl ClusterTarget {
         let skip_hosts = engine::skip_hosts(&skip_hosts, &spec, &state)?;
         let hosts = spec.hosts().map(|host| host.address).chain(state.leaving.keys().copied());
         let logins = merge_remembered(hosts, &spec.masters, &flags, &state.logins);
-        Ok(Self { spec, notes, logins, state, known: true, skip_hosts, newly_leaving, drain_seconds, ignore })
+        Ok(Self {
+            spec,
+            notes,
+            logins,
+            state,
+            known: true,
+            skip_hosts,
+            concerned: None,
+            newly_leaving,
+            drain_seconds,
+            ignore,
+        })
+    }
+
+    /// Limits the change to the masters and to the workers that join or leave: the other workers are not
+    /// contacted. A cluster that was never finished is not limited.
+    pub(crate) fn limit_to_changed_workers(&mut self) {
+        if self.state.status == Status::Running {
+            self.concerned = Some(joining(&self.spec, &self.state));
+        }
     }
 
     /// Prints the notes as warnings.
@@ -145,8 +168,21 @@ impl ClusterTarget {
     /// The intent of the target: the input of plans.
     pub fn intent(&self, artifacts: Artifacts) -> Intent {
         let intent = engine::intent(self.spec.clone(), &self.state, artifacts, self.skip_hosts.clone());
-        Intent { drain_seconds: self.drain_seconds, ignore: self.ignore.clone(), ..intent }
+        let mut intent = Intent { drain_seconds: self.drain_seconds, ignore: self.ignore.clone(), ..intent };
+        if let Some(workers) = &self.concerned {
+            intent.limit_to(workers);
+        }
+        intent
     }
+}
+
+/// The workers of the specification whose addition begins now or is not finished.
+pub(crate) fn joining(spec: &DesiredCluster, state: &StoredCluster) -> BTreeSet<HostAddress> {
+    let is_new = |host: &&HostSpec| {
+        let stored = state.spec.workers.iter().any(|stored| stored.address == host.address);
+        !stored || state.joining.contains(&host.address)
+    };
+    spec.workers.iter().filter(is_new).map(|host| host.address).collect()
 }
 
 /// The specification with the node names that are stored: a node keeps its name.

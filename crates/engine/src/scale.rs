@@ -40,6 +40,7 @@ pub fn with_workers(
     for HostRequest { address, login, .. } in added.workers {
         target.logins.insert(address, HostLoginRequest { flags: login, ..HostLoginRequest::default() });
     }
+    target.limit_to_changed_workers();
     refuse_unused_flags(&flags, &target.spec.masters, &target.logins)?;
     Ok(target)
 }
@@ -79,6 +80,7 @@ pub fn without_workers(
     let flags = options.logins.clone();
     let spec = spec_without(&state, selector)?;
     let mut target = ClusterTarget::changed(engine, state, spec, options)?;
+    target.limit_to_changed_workers();
     target.logins = merge_inventory_logins(inventory, &flags, &target.state, target.logins)?;
     refuse_unused_flags(&flags, &target.spec.masters, &target.logins)?;
     Ok(target)

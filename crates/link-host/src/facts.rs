@@ -139,6 +139,7 @@ fn merge(facts: &mut Facts, text: &str) -> Result<(), String> {
     facts.certificates = reported.certificates;
     facts.kubelet = reported.kubelet;
     facts.cluster = reported.cluster;
+    facts.cluster_steps = reported.cluster_steps;
     facts.unchecked = reported.unchecked;
     Ok(())
 }

@@ -5,9 +5,11 @@ use std::net::Ipv4Addr;
 
 use kubeon_api::kubernetes_cluster::{LoadBalancer, ProxyMode};
 use kubeon_api::{Arch, HostAddress, HostName, HostRole};
-use kubeon_wire::{Cgroup, Facts, Fence, JournalEntry, NodeFact};
+use kubeon_wire::{Cgroup, Facts, Fence, JournalEntry, NodeFact, Op};
+use sha2::{Digest as _, Sha256};
 
 use crate::input::{DesiredCluster, HostSpec, Intent, PartInfo};
+use crate::output::UnreachableHost;
 use crate::proxy_mode::{missing_tool, supported};
 use crate::resolver::Resolver;
 use crate::stage_name::StageName;
@@ -24,6 +26,8 @@ const OVERLAY_HEADER_BYTES: u32 = 50;
 pub(crate) struct PlanContext<'a> {
     pub(crate) intent: &'a Intent,
     pub(crate) hosts: Vec<ObservedHost<'a>>,
+    /// The hosts of the cluster that could not be observed. No step runs on them.
+    pub(crate) unreachable: Vec<UnreachableHost>,
     /// Leaving workers.
     pub(crate) leaving: Vec<Leaving<'a>>,
     /// The highest generation that the saved state and the masters know.
@@ -61,14 +65,43 @@ impl<'a> PlanContext<'a> {
         self.hosts.iter().filter(|host| !host.is_master())
     }
 
-    /// The host that executes cluster-wide steps: the first master.
-    pub(crate) fn first(&self) -> &ObservedHost<'a> {
-        &self.hosts[0]
+    /// The master that executes cluster-wide steps: the first one whose API server answers, else the first
+    /// observed one.
+    pub(crate) fn executor(&self) -> &ObservedHost<'a> {
+        let answers =
+            |host: &&ObservedHost<'_>| host.facts.cluster.as_ref().is_some_and(|cluster| cluster.api_ready);
+        self.masters().find(answers).unwrap_or(&self.hosts[0])
     }
 
-    /// Names and addresses of the masters, in order.
+    /// Names and addresses of all masters, in order, whether they were observed or not.
     pub(crate) fn master_addresses(&self) -> Vec<(String, Ipv4Addr)> {
-        self.masters().map(|host| (host.name.to_string(), host.ip())).collect()
+        let name = |address: HostAddress| {
+            let observed = self.masters().find(|host| host.address() == address).map(|host| &host.name);
+            let unreachable = || self.unreachable.iter().find(|host| host.address == address);
+            observed.or_else(|| unreachable().map(|host| &host.name))
+        };
+        let masters = self.spec().masters.iter().map(|spec| spec.address);
+        masters.filter_map(|address| Some((name(address)?.to_string(), address.ip()))).collect()
+    }
+
+    /// The recorded cluster-wide steps; `None` if no API server reported them.
+    pub(crate) fn cluster_steps(&self) -> Option<&'a [JournalEntry]> {
+        self.masters().find_map(|host| host.facts.cluster_steps.as_deref())
+    }
+
+    /// Whether the cluster records the step with this effect, as a step that reads no other.
+    pub(crate) fn cluster_records(&self, id: &StepId, op: &Op) -> bool {
+        self.cluster_steps().is_some_and(|steps| records_effect(steps, id, op))
+    }
+
+    /// Whether every master was observed.
+    pub(crate) fn observes_all_masters(&self) -> bool {
+        self.masters().count() == self.spec().masters.len()
+    }
+
+    /// Whether every host of the cluster was observed.
+    pub(crate) fn observes_all_hosts(&self) -> bool {
+        self.hosts.len() == self.spec().hosts().count()
     }
 
     /// A part of the bundle. A check before ensures that the bundle holds it.
@@ -115,7 +148,8 @@ impl<'a> PlanContext<'a> {
 
     /// Whether masters are tainted, so that ordinary pods run on workers only.
     pub(crate) fn taints_masters(&self) -> bool {
-        self.workers().next().is_some() || self.resets_returning_hosts()
+        // A worker that is skipped, unreachable or reset is still a worker of the cluster.
+        !self.spec().workers.is_empty()
     }
 
     /// Whether the plan resets a host that stays in the cluster, so that the next plan can join it again.
@@ -153,6 +187,13 @@ impl<'a> PlanContext<'a> {
 pub(crate) fn records(journal: &[JournalEntry], id: &StepId) -> bool {
     let text = id.to_string();
     journal.iter().any(|entry| entry.id == text)
+}
+
+/// Whether the entries contain the step with this effect, as a step that reads no other.
+pub(crate) fn records_effect(entries: &[JournalEntry], id: &StepId, op: &Op) -> bool {
+    let json = serde_json::to_vec(op).unwrap_or_default();
+    let (text, digest) = (id.to_string(), hex::encode(Sha256::digest(json)));
+    entries.iter().any(|entry| entry.id == text && entry.digest == digest)
 }
 
 impl ObservedHost<'_> {

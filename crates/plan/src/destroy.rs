@@ -47,6 +47,8 @@ pub fn destroy(intent: &Intent, snapshot: &Snapshot) -> Result<Plan, PlanError> 
         steps,
         continues: false,
         notes,
+        unreachable: Vec::new(),
+        waiting: Vec::new(),
     })
 }
 
@@ -69,6 +71,7 @@ fn reset(context: &PlanContext<'_>, host: HostAddress, name: &HostName, needs: V
         timeout_seconds: 180,
         tries: 2,
         journal: false,
+        record_in: None,
         destructive: true,
         op: Op::Reset { cluster: context.spec().name.clone() },
     }

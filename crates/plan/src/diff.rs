@@ -1,5 +1,6 @@
-//! Selects the desired steps that are needed. A step is up to date if the journal of its host contains it
-//! with the same digest, its result is still there, and the host renewed its certificates in time.
+//! Selects the desired steps that are needed. A step is up to date if it is recorded with the same digest (in
+//! the journal of its host, or in the cluster), its result is still there, and the host renewed its certificates
+//! in time.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -11,10 +12,10 @@ use kubeon_wire::{
 };
 use sha2::{Digest as _, Sha256};
 
-use crate::context::PlanContext;
-use crate::desired::encryption;
+use crate::context::{ObservedHost, PlanContext};
 use crate::desired::step::DesiredStep;
-use crate::output::{MissingNeed, Note, Plan, PlanError, PlannedHost, Step};
+use crate::desired::{control, encryption};
+use crate::output::{MissingNeed, Note, Plan, PlanError, PlannedHost, Step, WaitingStep};
 use crate::stages::in_parallel;
 use crate::step_id::StepId;
 
@@ -25,6 +26,56 @@ const THREADS: usize = 8;
 struct HostState<'a> {
     facts: &'a Facts,
     journal: HashMap<&'a str, &'a JournalEntry>,
+}
+
+/// The recorded steps of all hosts and of the cluster.
+struct Records<'a> {
+    hosts: HashMap<HostAddress, HostState<'a>>,
+    cluster: ClusterRecords<'a>,
+}
+
+/// The steps that the cluster records, by the texts of their ids.
+enum ClusterRecords<'a> {
+    Known(HashMap<&'a str, &'a JournalEntry>),
+    /// The control plane exists, but no API server reported them in time.
+    Unknown,
+}
+
+impl<'a> ClusterRecords<'a> {
+    fn of(context: &PlanContext<'a>) -> Self {
+        let entries = match context.cluster_steps() {
+            Some(entries) => entries,
+            None if control_plane_is_silent(context) => return Self::Unknown,
+            None => &[],
+        };
+        Self::Known(entries.iter().map(|entry| (entry.id.as_str(), entry)).collect())
+    }
+}
+
+/// Whether the control plane was started before and no API server reports its nodes: nothing is known of what the
+/// cluster records.
+fn control_plane_is_silent(context: &PlanContext<'_>) -> bool {
+    let started = |host: &ObservedHost<'_>| host.has_executed(&control::apiserver_id(host));
+    let mut reports = context.masters().filter_map(|host| host.facts.cluster.as_ref());
+    context.masters().any(started) && !reports.any(|report| report.api_ready && report.nodes.is_some())
+}
+
+/// The record of a step.
+enum Record<'a> {
+    Found(&'a JournalEntry),
+    Missing,
+    Unknown,
+}
+
+impl Records<'_> {
+    fn of(&self, step: &DesiredStep, id: &str) -> Record<'_> {
+        let found = match &self.cluster {
+            _ if step.record_in.is_none() => self.hosts[&step.host].journal.get(id),
+            ClusterRecords::Known(entries) => entries.get(id),
+            ClusterRecords::Unknown => return Record::Unknown,
+        };
+        found.map_or(Record::Missing, |entry| Record::Found(entry))
+    }
 }
 
 /// The result of comparing a desired step with the state of its host.
@@ -47,11 +98,12 @@ pub(crate) fn plan(
     desired: Vec<DesiredStep>,
     notes: Vec<Note>,
 ) -> Result<Plan, PlanError> {
-    let hosts = host_states(context);
+    let records = Records { hosts: host_states(context), cluster: ClusterRecords::of(context) };
     let resolved = resolve(&desired)
         .map_err(|missing| PlanError::Internal { cluster: context.spec().name.to_string(), missing })?;
-    let evaluations = evaluate(&desired, resolved, &hosts, now);
+    let mut evaluations = evaluate(&desired, resolved, &records, now);
     let up_to_date = evaluations.iter().filter(|evaluation| evaluation.why.is_none()).count();
+    let waiting = take_waiting(&desired, &mut evaluations);
     let needed: Vec<bool> = evaluations.iter().map(|evaluation| evaluation.why.is_some()).collect();
     let steps = needed_steps(desired, evaluations, &needed);
     let generation = if steps.is_empty() { context.generation } else { context.next_generation };
@@ -61,11 +113,30 @@ pub(crate) fn plan(
         generation,
         hosts: planned_hosts(context, generation),
         steps,
-        continues: context.resets_returning_hosts() || !encryption::encrypts(context),
+        continues: context.resets_returning_hosts()
+            || context.observes_all_masters() && !encryption::encrypts(context),
         up_to_date,
-        facts: hosts.values().map(|host| fact_count(host.facts)).sum(),
+        facts: records.hosts.values().map(|host| fact_count(host.facts)).sum(),
         notes,
+        unreachable: context.unreachable.clone(),
+        waiting,
     })
+}
+
+/// Takes the needed steps that must wait out of the plan. Steps after them do not wait for them.
+fn take_waiting(desired: &[DesiredStep], evaluations: &mut [Evaluation]) -> Vec<WaitingStep> {
+    let held = desired.iter().zip(evaluations).filter_map(|(step, evaluation)| {
+        let reason = step.waits.as_ref()?;
+        Some(WaitingStep {
+            id: step.id.clone(),
+            host: step.host,
+            title: step.title.clone(),
+            why: evaluation.why.take()?,
+            hosts: reason.hosts.clone(),
+            risk: reason.risk.clone(),
+        })
+    });
+    held.collect()
 }
 
 /// The observed hosts of the cluster, then the observed leaving workers.
@@ -117,7 +188,7 @@ struct Resolved {
 fn evaluate(
     desired: &[DesiredStep],
     resolved: Vec<Resolved>,
-    hosts: &HashMap<HostAddress, HostState<'_>>,
+    records: &Records<'_>,
     now: i64,
 ) -> Vec<Evaluation> {
     let mut all: Vec<Evaluation> = Vec::with_capacity(desired.len());
@@ -126,7 +197,7 @@ fn evaluate(
         let read: Vec<&Evaluation> = reads.into_iter().map(|index| &all[index]).collect();
         let digest = digest(effect, &read);
         step.id.write_to(&mut id);
-        let why = reason(step, &id, &digest, &hosts[&step.host], &read, now);
+        let why = reason(step, &id, &digest, records, &read, now);
         all.push(Evaluation { digest, why, needs });
     }
     all
@@ -197,10 +268,11 @@ fn reason(
     step: &DesiredStep,
     id: &str,
     digest: &str,
-    host: &HostState<'_>,
+    records: &Records<'_>,
     read: &[&Evaluation],
     now: i64,
 ) -> Option<String> {
+    let facts = records.hosts[&step.host].facts;
     let rerun = read.iter().any(|evaluation| evaluation.why.is_some());
     if step.unmet.is_some() {
         return step.unmet.clone();
@@ -209,9 +281,13 @@ fn reason(
         return Some(step.because.to_owned());
     }
     if let Op::Part { digest: part, .. } = &step.op {
-        return (!host.facts.parts.contains(part)).then(|| step.because.to_owned());
+        return (!facts.parts.contains(part)).then(|| step.because.to_owned());
     }
-    let Some(entry) = host.journal.get(id) else { return Some(step.because.to_owned()) };
+    let entry = match records.of(step, id) {
+        Record::Found(entry) => entry,
+        Record::Missing => return Some(step.because.to_owned()),
+        Record::Unknown => return rerun.then(|| step.because.to_owned()),
+    };
     if entry.digest != digest {
         return Some("its desired content has changed".to_owned());
     }
@@ -221,7 +297,7 @@ fn reason(
     if rerun {
         return Some("a step that it reads runs again".to_owned());
     }
-    renewal(&step.op, host.facts, now)
+    renewal(&step.op, facts, now)
 }
 
 /// The reason why a certificate of the step is due for renewal.
@@ -297,6 +373,7 @@ fn needed_step(step: DesiredStep, evaluation: Evaluation, needed: &[bool]) -> Op
         timeout_seconds: step.timeout_seconds,
         tries: step.tries,
         journal: step.journal,
+        record_in: step.record_in,
         destructive: step.destructive,
         op: step.op,
     })

@@ -12,9 +12,11 @@ use crate::desired::prepare::{NET_TOOLS, NODE_IMAGES, parts};
 use crate::generation;
 use crate::input::{HostSpec, Intent, Observation, ObservationFailure, Snapshot};
 use crate::kernel_defaults;
-use crate::output::{Note, PlanRefused};
+use crate::node_name::node_name;
+use crate::output::{Note, PlanRefused, UnreachableHost};
 use crate::precheck::{self, CheckRule, rules};
 use crate::proxy_mode::missing_tool;
+use crate::unreachable;
 
 /// The path of the node program on a host.
 const NODE_PROGRAM: &str = "/var/lib/kubeon/node/current";
@@ -120,21 +122,25 @@ fn check_hosts<'a>(
     rules: &[&CheckRule],
     purpose: Purpose,
 ) -> Result<(PlanContext<'a>, Vec<Note>), PlanRefused> {
-    let (mut refusals, mut notes, mut hosts) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut refusals, mut notes, mut hosts, mut unreachable) = (vec![], vec![], vec![], vec![]);
     for (role, spec) in intent.spec.hosts_with_roles() {
         match host_status(intent, snapshot, spec, &role, purpose) {
-            HostStatus::Observed(facts) => match node_name(spec, facts) {
+            HostStatus::Observed(facts) => match require_name(spec, facts) {
                 Ok(name) => hosts.push(ObservedHost { spec, name, role, facts }),
                 Err(refusal) => refusals.push(refusal),
             },
             HostStatus::Skipped(text) => notes.push(note(spec.address, text)),
+            HostStatus::Unreachable(host) => {
+                notes.push(note(spec.address, unreachable_text(&host)));
+                unreachable.push(host);
+            }
             HostStatus::Ignored => {}
             HostStatus::Refused(refusal) => refusals.push(refusal),
         }
     }
     apply_rules(intent, snapshot, rules, &mut refusals, &mut notes);
     let leaving = leaving_workers(intent, snapshot, purpose, &mut refusals, &mut notes);
-    refusals.extend(duplicate_names(&hosts, &leaving));
+    refusals.extend(duplicate_names(intent, &hosts, &unreachable, &leaving));
     let generation =
         generation::highest(intent, hosts.iter().filter(|host| host.is_master()).map(|host| host.facts));
     let observed = hosts.iter().map(|host| (host.address(), host.facts));
@@ -150,7 +156,7 @@ fn check_hosts<'a>(
     if !refusals.is_empty() || hosts.is_empty() && purpose == Purpose::Apply {
         return Err(PlanRefused { cluster: intent.spec.name.to_string(), refusals, notes });
     }
-    Ok((PlanContext { intent, hosts, leaving, generation, next_generation }, notes))
+    Ok((PlanContext { intent, hosts, unreachable, leaving, generation, next_generation }, notes))
 }
 
 /// The leaving workers. An unreachable worker is refused unless the user allows to skip it.
@@ -171,7 +177,7 @@ fn leaving_workers<'a>(
             Ok(facts) => Ok(facts),
             Err(why) if intent.skip_hosts.contains(&spec.address) => Err(why),
             Err(why) if observation_failure(snapshot, spec) == ObservationFailure::UnknownHostKey => {
-                refusals.push(precheck::unknown_host_key(spec, &why));
+                refusals.push(unreachable::unknown_host_key(spec, &why));
                 continue;
             }
             Err(why) => {
@@ -182,7 +188,7 @@ fn leaving_workers<'a>(
         };
         let name = match (&spec.name, &facts) {
             (Some(name), _) => Ok(name.clone()),
-            (None, Ok(facts)) => node_name(spec, facts),
+            (None, Ok(facts)) => require_name(spec, facts),
             (None, Err(why)) => {
                 Err(Refusal::host(spec.address, format!("{why}; the name of its node is not known")))
             }
@@ -234,10 +240,17 @@ fn skipped_text(intent: &Intent, role: &HostRole) -> String {
     )
 }
 
+/// The warning for a host of the cluster that could not be observed.
+fn unreachable_text(host: &UnreachableHost) -> String {
+    format!("{} waits until it answers: nothing on it is checked or changed ({})", host.name, host.why)
+}
+
 /// Whether a host takes part in the plan.
 enum HostStatus<'a> {
     /// The host takes part.
     Observed(&'a Facts),
+    /// The host belongs to the cluster and does not answer: it waits.
+    Unreachable(UnreachableHost),
     /// The host does not take part; the text is the warning.
     Skipped(String),
     /// The host does not take part; no warning is needed.
@@ -268,6 +281,9 @@ fn host_status<'a>(
     role: &HostRole,
     purpose: Purpose,
 ) -> HostStatus<'a> {
+    if intent.unconcerned.contains(&spec.address) {
+        return HostStatus::Ignored;
+    }
     let skip = intent.skip_hosts.contains(&spec.address);
     if skip && purpose == (Purpose::Destroy { written: true }) {
         return HostStatus::Skipped(skipped_text(intent, role));
@@ -282,9 +298,12 @@ fn host_status<'a>(
             return HostStatus::Skipped(format!("is skipped: {why}"));
         }
         Purpose::Destroy { written: false } => return HostStatus::Ignored,
-        Purpose::Apply => precheck::unobserved_refusal(spec, role, &why, failure),
+        Purpose::Apply => match unreachable::assess(intent, snapshot, spec, role, &why, failure) {
+            Ok(host) => return HostStatus::Unreachable(host),
+            Err(refusal) => refusal,
+        },
         Purpose::Destroy { written: true } if failure == ObservationFailure::UnknownHostKey => {
-            precheck::unknown_host_key(spec, &why)
+            unreachable::unknown_host_key(spec, &why)
         }
         Purpose::Destroy { written: true } => {
             let reason = format!("{why}; bring it back, or skip it without a reset");
@@ -298,24 +317,29 @@ fn note(host: HostAddress, text: String) -> Note {
     Note { host: Some(host), text }
 }
 
-/// The name of the node: from the specification, or the short hostname of the host.
-fn node_name(spec: &HostSpec, facts: &Facts) -> Result<HostName, Refusal> {
-    if let Some(name) = &spec.name {
-        return Ok(name.clone());
-    }
-    let own = facts.hostname.to_ascii_lowercase();
-    let short = own.split('.').next().unwrap_or_default();
-    short.parse().map_err(|error| {
+/// The name of the node.
+fn require_name(spec: &HostSpec, facts: &Facts) -> Result<HostName, Refusal> {
+    node_name(spec, facts).map_err(|error| {
         Refusal::host(spec.address, format!("has no hostname that is a valid node name ({error})"))
             .with(Remedy::NameHost(spec.address))
     })
 }
 
-fn duplicate_names(hosts: &[ObservedHost<'_>], leaving: &[Leaving<'_>]) -> Vec<Refusal> {
+fn duplicate_names(
+    intent: &Intent,
+    hosts: &[ObservedHost<'_>],
+    unreachable: &[UnreachableHost],
+    leaving: &[Leaving<'_>],
+) -> Vec<Refusal> {
     let mut first: BTreeMap<&HostName, HostAddress> = BTreeMap::new();
     let mut refusals = Vec::new();
+    let unconcerned = intent.spec.workers.iter().filter(|host| intent.unconcerned.contains(&host.address));
+    let unobserved = unconcerned
+        .filter_map(|host| Some((host.name.as_ref()?, host.address)))
+        .chain(unreachable.iter().map(|host| (&host.name, host.address)));
     let staying = hosts.iter().map(|host| (&host.name, host.address()));
-    for (name, address) in leaving.iter().map(|host| (&host.name, host.spec.address)).chain(staying) {
+    let left = leaving.iter().map(|host| (&host.name, host.spec.address));
+    for (name, address) in left.chain(unobserved).chain(staying) {
         if let Some(other) = first.insert(name, address) {
             let reason = format!("has the same name {name} as {other} (Cluster hostname is duplicate)");
             refusals.push(Refusal::host(address, reason).with(Remedy::NameHost(address)));
@@ -370,9 +394,16 @@ fn kernel_notes(context: &PlanContext<'_>) -> impl Iterator<Item = Note> {
 
 /// Says that Secrets which exist before encryption begins stay as they are.
 fn encryption_note(context: &PlanContext<'_>) -> Option<Note> {
-    let text = "every API server gets the key for Secrets first; a second plan then lets them encrypt. Secrets that \
-                exist are encrypted when they are written the next time: kubectl get secrets -A -o json | kubectl replace -f -";
-    (!encryption::encrypts(context)).then(|| Note { host: None, text: text.to_owned() })
+    let next = if context.observes_all_masters() {
+        "a second plan then lets them encrypt"
+    } else {
+        "they encrypt when every master has it, so this waits for the masters that do not answer"
+    };
+    let text = format!(
+        "every API server gets the key for Secrets first; {next}. Secrets that exist are encrypted when they are \
+         written the next time: kubectl get secrets -A -o json | kubectl replace -f -"
+    );
+    (!encryption::encrypts(context)).then_some(Note { host: None, text })
 }
 
 /// Warns of checks that did not finish in time: no step is planned because of them.

@@ -160,6 +160,8 @@ pub struct Intent {
     /// Hosts that the user allows to skip when they are unreachable.
     #[serde(rename = "without")]
     pub skip_hosts: Vec<HostAddress>,
+    /// Workers that the change does not concern. They are not observed, and no step runs on them.
+    pub unconcerned: BTreeSet<HostAddress>,
     /// Workers that are no longer in the specification but still hold parts of the cluster.
     pub leaving: Vec<HostSpec>,
     /// Workers that are in the specification again after a removal began: some of its steps may be done.
@@ -183,6 +185,7 @@ impl Intent {
             generation,
             artifacts,
             skip_hosts: Vec::new(),
+            unconcerned: BTreeSet::new(),
             leaving: Vec::new(),
             returning: Vec::new(),
             drain_seconds: Self::DRAIN_SECONDS,
@@ -196,8 +199,16 @@ impl Intent {
         self.returning.contains(&host)
     }
 
-    /// Every host to observe: those of the cluster, then those that leave it.
+    /// Every host to observe: those of the cluster that the change concerns, then those that leave it.
     pub fn hosts(&self) -> impl Iterator<Item = HostAddress> {
-        self.spec.0.hosts().chain(&self.leaving).map(|host| host.address)
+        let concerned = |address: &HostAddress| !self.unconcerned.contains(address);
+        self.spec.0.hosts().chain(&self.leaving).map(|host| host.address).filter(concerned)
+    }
+
+    /// Limits the change to the masters and the given workers: the other workers are not observed.
+    pub fn limit_to(&mut self, workers: &BTreeSet<HostAddress>) {
+        let others = self.spec.0.workers.iter().map(|host| host.address);
+        self.unconcerned =
+            others.filter(|address| !workers.contains(address) && !self.returns(*address)).collect();
     }
 }

@@ -21,6 +21,7 @@ mod hosts;
 pub mod input;
 mod kernel_defaults;
 pub mod lint;
+mod node_name;
 pub mod output;
 pub mod precheck;
 mod proxy_mode;
@@ -30,6 +31,7 @@ pub mod sim;
 mod stage_name;
 pub mod stages;
 mod step_id;
+mod unreachable;
 pub mod validate;
 
 pub use destroy::destroy;
@@ -39,7 +41,10 @@ pub use input::{
 };
 pub use kubeon_api::{Refusal, RefusedField, Remedy};
 pub use lint::{LintFinding, Severity, lint};
-pub use output::{MissingNeed, Note, Outcome, Plan, PlanError, PlanRefused, PlannedHost, Step, StepOutcome};
+pub use output::{
+    MissingNeed, Note, Outcome, Plan, PlanError, PlanRefused, PlannedHost, Step, StepOutcome,
+    UnreachableHost, WaitingStep,
+};
 pub use precheck::precheck;
 pub use stage_name::{StageName, StageNameError};
 pub use step_id::{StepId, StepIdError};

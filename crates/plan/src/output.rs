@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use kubeon_api::{ClusterName, HostAddress, HostName, Refusal, Version};
+use kubeon_api::{ClusterName, HostAddress, HostName, HostRole, Refusal, Version};
 use kubeon_wire::{Fence, Op, StepFailure};
 use serde::{Deserialize, Serialize};
 
@@ -35,6 +35,45 @@ pub struct Plan {
     pub facts: usize,
     /// Warnings. They do not stop the plan.
     pub notes: Vec<Note>,
+    /// The hosts of the cluster that could not be observed. Nothing on them is checked or changed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unreachable: Vec<UnreachableHost>,
+    /// Steps on observed hosts that are needed and must wait for an unreachable host.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub waiting: Vec<WaitingStep>,
+}
+
+/// A host of the cluster that could not be observed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct UnreachableHost {
+    /// Its address.
+    pub address: HostAddress,
+    /// Its name as a node.
+    pub name: HostName,
+    /// Its role.
+    pub role: HostRole,
+    /// Why it could not be observed, in one sentence.
+    pub why: String,
+}
+
+/// A needed step that must wait for an unreachable host.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct WaitingStep {
+    /// Identity, stable between plans.
+    pub id: StepId,
+    /// The host that would execute it.
+    pub host: HostAddress,
+    /// The action in a few words.
+    pub title: String,
+    /// The reason for the step; it follows the word "because".
+    pub why: String,
+    /// The unreachable hosts that it waits for.
+    #[serde(rename = "for")]
+    pub hosts: Vec<HostAddress>,
+    /// Why it waits, in one sentence.
+    pub risk: String,
 }
 
 /// A host within a plan.
@@ -51,7 +90,7 @@ pub struct PlannedHost {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Step {
-    /// Identity, stable between plans: `STAGE/WHAT@HOST`.
+    /// Identity, stable between plans: `STAGE/WHAT@HOST`, or `STAGE/WHAT` for a step about the whole cluster.
     pub id: StepId,
     /// The stage, one of [`crate::stages`].
     pub stage: StageName,
@@ -69,8 +108,11 @@ pub struct Step {
     pub timeout_seconds: u32,
     /// The maximum number of attempts.
     pub tries: u8,
-    /// Whether it is recorded in the journal of the host.
+    /// Whether it is recorded: in the journal of the host, or in the cluster if `record_in` is set.
     pub journal: bool,
+    /// The path of the API object in which the cluster records the step; `None` for the journal of the host.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub record_in: Option<String>,
     /// Whether it destroys something that cannot be restored.
     pub destructive: bool,
     /// The effect.

@@ -1,4 +1,7 @@
-//! Whether etcd has a quorum according to the snapshot. A missing report does not count as a failed member.
+//! The etcd members of a cluster: whether they have a quorum, and which of them may be restarted. It is judged
+//! by the reports of the members, not by which hosts answer. A missing report does not count as a failed member.
+
+use std::collections::BTreeMap;
 
 use kubeon_api::HostName;
 use kubeon_wire::{EtcdFact, Facts};
@@ -32,20 +35,81 @@ pub(crate) fn is_member(id: &StepId) -> bool {
     id.stage() == STAGE && id.what() == MEMBER
 }
 
-/// The state of the quorum according to the reports of the masters.
-pub(crate) fn quorum<'a>(masters: impl Iterator<Item = (&'a HostName, &'a Facts)>) -> Quorum {
-    let (mut all, mut down) = (0, 0);
-    for (name, facts) in masters {
-        let etcd = facts.cluster.as_ref().map(|cluster| &cluster.etcd);
-        if let Some(EtcdFact::Members(members)) = etcd
-            && members.values().any(|healthy| *healthy == Some(true))
-        {
+/// The members of a cluster.
+pub(crate) struct Members<'a> {
+    /// The masters that were observed.
+    observed: Vec<(&'a HostName, &'a Facts)>,
+    /// The members on other hosts, by name: their health as the observed members report it; `None` if no
+    /// report proves it.
+    others: BTreeMap<&'a str, Option<bool>>,
+}
+
+impl<'a> Members<'a> {
+    /// The members of the observed masters, and the other members that they list. If none of them lists its
+    /// members, the `unreachable` masters count as members.
+    pub(crate) fn of(
+        observed: impl Iterator<Item = (&'a HostName, &'a Facts)>,
+        unreachable: impl Iterator<Item = &'a str>,
+    ) -> Self {
+        let observed: Vec<_> = observed.collect();
+        let mut others: BTreeMap<&str, Option<bool>> = BTreeMap::new();
+        let mut lists = observed.iter().filter_map(|(_, facts)| listed(facts)).peekable();
+        if lists.peek().is_none() {
+            others.extend(unreachable.map(|name| (name, None)));
+        }
+        for (name, healthy) in lists.flatten() {
+            let known = others.entry(name.as_str()).or_default();
+            // A read through one member proves that the member is healthy, whatever another one could not see.
+            *known = if *known == Some(true) { *known } else { healthy.or(*known) };
+        }
+        for (name, _) in &observed {
+            others.remove(name.as_str());
+        }
+        Self { observed, others }
+    }
+
+    /// The number of members.
+    pub(crate) fn total(&self) -> usize {
+        self.observed.len() + self.others.len()
+    }
+
+    /// The number of members that serve or that the plan can start: those of observed masters, and those that
+    /// are reported as healthy.
+    pub(crate) fn available(&self) -> usize {
+        self.observed.len() + self.others.values().filter(|healthy| **healthy == Some(true)).count()
+    }
+
+    /// Whether the available members are a majority.
+    pub(crate) fn can_have_quorum(&self) -> bool {
+        self.available() * 2 > self.total()
+    }
+
+    /// Whether the other members keep the quorum while one available member restarts. If every member is
+    /// available, members may restart one after another: then the smallest clusters pause, and none stops.
+    pub(crate) fn may_restart_one(&self) -> bool {
+        self.available() == self.total() || self.available().saturating_sub(1) * 2 > self.total()
+    }
+
+    /// The state of the quorum.
+    pub(crate) fn quorum(&self) -> Quorum {
+        let healthy = |facts: &&Facts| {
+            listed(facts).is_some_and(|members| members.values().any(|healthy| *healthy == Some(true)))
+        };
+        if self.observed.iter().any(|(_, facts)| healthy(facts)) {
             return Quorum::Kept;
         }
-        all += 1;
-        down += usize::from(serves(name, facts) == Some(false));
+        let down = self.observed.iter().filter(|(name, facts)| serves(name, facts) == Some(false)).count()
+            + self.others.values().filter(|healthy| **healthy == Some(false)).count();
+        if (self.total() - down) * 2 <= self.total() { Quorum::Lost } else { Quorum::Unknown }
     }
-    if (all - down) * 2 <= all { Quorum::Lost } else { Quorum::Unknown }
+}
+
+/// The members that the member of the host lists.
+fn listed(facts: &Facts) -> Option<&BTreeMap<String, Option<bool>>> {
+    match facts.cluster.as_ref().map(|cluster| &cluster.etcd) {
+        Some(EtcdFact::Members(members)) => Some(members),
+        _ => None,
+    }
 }
 
 /// Whether the member of the host serves; `None` if that was not reported.
@@ -65,20 +129,21 @@ mod tests {
     use super::*;
     use kubeon_wire::{ClusterFacts, JournalEntry, ResultState};
 
-    /// The quorum of three masters that report `etcd`; each of them started a member before.
+    /// Masters that report `etcd`; each of them started a member before.
+    fn masters(etcd: impl IntoIterator<Item = EtcdFact>) -> Vec<(HostName, Facts)> {
+        let masters = etcd.into_iter().enumerate().map(|(index, etcd)| {
+            let name: HostName = format!("h{}", index + 1).parse().unwrap();
+            let id = member_id(&name).to_string();
+            let entry = JournalEntry { id, digest: String::new(), state: ResultState::UpToDate };
+            let cluster = Some(ClusterFacts { etcd, ..ClusterFacts::default() });
+            (name, Facts { journal: vec![entry], cluster, ..Facts::default() })
+        });
+        masters.collect()
+    }
+
     fn quorum_of(etcd: [EtcdFact; 3]) -> Quorum {
-        let hosts = ["h1", "h2", "h3"].map(|name| name.parse::<HostName>().unwrap());
-        let masters: Vec<(HostName, Facts)> = hosts
-            .into_iter()
-            .zip(etcd)
-            .map(|(name, etcd)| {
-                let id = member_id(&name).to_string();
-                let entry = JournalEntry { id, digest: String::new(), state: ResultState::UpToDate };
-                let cluster = Some(ClusterFacts { etcd, ..ClusterFacts::default() });
-                (name, Facts { journal: vec![entry], cluster, ..Facts::default() })
-            })
-            .collect();
-        quorum(masters.iter().map(|(name, facts)| (name, facts)))
+        let masters = masters(etcd);
+        Members::of(masters.iter().map(|(name, facts)| (name, facts)), std::iter::empty()).quorum()
     }
 
     fn members(of: [Option<bool>; 3]) -> EtcdFact {
@@ -103,6 +168,47 @@ mod tests {
     fn without_a_started_member_there_is_no_quorum() {
         let names = ["h1", "h2", "h3"].map(|name| name.parse::<HostName>().unwrap());
         let facts = Facts::default();
-        assert_eq!(quorum(names.iter().map(|name| (name, &facts))), Quorum::Lost);
+        let members = Members::of(names.iter().map(|name| (name, &facts)), std::iter::empty());
+        assert_eq!(members.quorum(), Quorum::Lost);
+    }
+
+    /// Quorum and restart of three members of which the last is on a host that was not observed.
+    fn with_unreachable(reports: [Option<bool>; 3]) -> (usize, bool, bool) {
+        let masters = masters([members(reports), EtcdFact::Unknown]);
+        let dead: HostName = "h3".parse().unwrap();
+        let members =
+            Members::of(masters.iter().map(|(name, facts)| (name, facts)), std::iter::once(dead.as_str()));
+        (members.available(), members.can_have_quorum(), members.may_restart_one())
+    }
+
+    #[test]
+    fn no_member_restarts_while_another_one_does_not_serve() {
+        assert_eq!(with_unreachable([Some(true), Some(true), None]), (2, true, false));
+        assert_eq!(with_unreachable([Some(true), Some(true), Some(false)]), (2, true, false));
+    }
+
+    #[test]
+    fn a_member_on_a_host_without_a_login_counts_if_it_serves() {
+        assert_eq!(with_unreachable([Some(true), Some(true), Some(true)]), (3, true, true));
+    }
+
+    #[test]
+    fn one_of_three_members_is_no_quorum() {
+        let masters = masters([members([Some(false), None, None])]);
+        let dead = ["h2", "h3"].map(|name| name.parse::<HostName>().unwrap());
+        let members =
+            Members::of(masters.iter().map(|(name, facts)| (name, facts)), dead.iter().map(HostName::as_str));
+        assert_eq!((members.available(), members.total()), (1, 3));
+        assert!(!members.can_have_quorum() && !members.may_restart_one());
+    }
+
+    #[test]
+    fn five_members_spare_one_more() {
+        let reports = ["h1", "h2", "h3", "h4"].map(|name| (name.to_owned(), Some(true)));
+        let masters = masters(std::iter::repeat_n(EtcdFact::Members(reports.into()), 4));
+        let dead: HostName = "h5".parse().unwrap();
+        let members =
+            Members::of(masters.iter().map(|(name, facts)| (name, facts)), std::iter::once(dead.as_str()));
+        assert!(members.may_restart_one());
     }
 }

@@ -98,7 +98,38 @@ pub fn apply(plan: &Plan, count: usize, snapshot: &mut Snapshot) {
         }
         claim(plan, step.host, facts);
         apply_step(step, now, facts);
+        if step.journal {
+            record(step, plan, snapshot);
+        }
     }
+}
+
+/// Records the step in the journal of its host, or, for a step that the cluster records, in the reports of all
+/// masters.
+fn record(step: &Step, plan: &Plan, snapshot: &mut Snapshot) {
+    let id = step.id.to_string();
+    let entry = JournalEntry { id, digest: step.digest.clone(), state: ResultState::UpToDate };
+    let is_master =
+        |address: &HostAddress| plan.hosts.get(address).is_some_and(|planned| planned.fence.role.is_master());
+    for (address, observation) in &mut snapshot.hosts {
+        let Observation::Fresh(facts) = observation else { continue };
+        let entries = match step.record_in {
+            Some(_) if is_master(address) => facts.cluster_steps.get_or_insert_default(),
+            None if *address == step.host => &mut facts.journal,
+            _ => continue,
+        };
+        entries.retain(|recorded| recorded.id != entry.id);
+        entries.push(entry.clone());
+    }
+}
+
+/// Removes a node and what it records from the report of a master.
+fn remove_node(facts: &mut Facts, node: &str) {
+    if let Some(nodes) = facts.cluster.as_mut().and_then(|cluster| cluster.nodes.as_mut()) {
+        nodes.remove(node);
+    }
+    let suffix = format!("-{node}");
+    facts.cluster_steps.iter_mut().for_each(|steps| steps.retain(|entry| !entry.id.ends_with(&suffix)));
 }
 
 fn claim(plan: &Plan, host: HostAddress, facts: &mut Facts) {
@@ -118,22 +149,12 @@ fn apply_step(step: &Step, now: i64, facts: &mut Facts) {
         Op::Part { digest, .. } if !facts.parts.contains(digest) => facts.parts.push(digest.clone()),
         Op::Drain { node } => cordon(facts, node.as_str(), true),
         Op::Uncordon { node } => cordon(facts, node.as_str(), false),
-        Op::RemoveNode { node, forget } => {
-            facts.journal.retain(|entry| !forget.contains(&entry.id));
-            if let Some(nodes) = facts.cluster.as_mut().and_then(|cluster| cluster.nodes.as_mut()) {
-                nodes.remove(node.as_str());
-            }
-        }
+        Op::RemoveNode { node } => remove_node(facts, node.as_str()),
         Op::Files { files } => files.iter().for_each(|file| add_certificate(file, now, facts)),
         Op::Service { name, .. } if name == "kubelet.service" => {
             facts.kubelet.own = Some(certificate(KUBELET_CLIENT, now, 365 * 24));
         }
         _ => {}
-    }
-    if step.journal {
-        let id = step.id.to_string();
-        facts.journal.retain(|entry| entry.id != id);
-        facts.journal.push(JournalEntry { id, digest: step.digest.clone(), state: ResultState::UpToDate });
     }
 }
 
@@ -207,6 +228,18 @@ pub fn describe(plan: &Plan) -> String {
     for note in &plan.notes {
         let host = note.host.map(|host| format!("{host} ")).unwrap_or_default();
         let _ = writeln!(text, "  note: {host}{}", note.text);
+    }
+    for step in &plan.waiting {
+        let hosts: Vec<String> = step.hosts.iter().map(ToString::to_string).collect();
+        let _ = writeln!(
+            text,
+            "  waits for {}: {} {}, because {}",
+            hosts.join(" "),
+            step.id,
+            step.title,
+            step.why
+        );
+        let _ = writeln!(text, "    {}", step.risk);
     }
     for step in &plan.steps {
         let _ = writeln!(text, "  {:<28} {}, because {}", step.id, step.title, step.why);

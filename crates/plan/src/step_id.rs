@@ -1,4 +1,4 @@
-//! The id of a step: its stage, its action and the host whose journal records it.
+//! The id of a step: its stage, its action, and the host that it concerns unless it concerns the whole cluster.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -10,27 +10,35 @@ use serde::{Deserialize, Serialize};
 
 use crate::stage_name::StageName;
 
-/// The id of a step within a plan. It is the same in every plan. As text it is `STAGE/WHAT@HOST`; ids are
-/// ordered as their texts.
+/// The id of a step within a plan. It is the same in every plan. As text it is `STAGE/WHAT@HOST`, or
+/// `STAGE/WHAT` for a step about the whole cluster, which any master may execute. Ids are ordered as their
+/// texts.
 #[derive(Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct StepId {
     stage: StageName,
     /// One word; constant for most steps, so that an id needs no memory for it.
     what: Cow<'static, str>,
-    host: HostName,
+    /// `None` for a step about the whole cluster.
+    host: Option<HostName>,
 }
 
 /// A text that is not a step id.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is not a step id of the form STAGE/WHAT@HOST, or its stage does not exist")]
+#[error("{0:?} is not a step id of the form STAGE/WHAT@HOST or STAGE/WHAT, or its stage does not exist")]
 pub struct StepIdError(String);
 
 impl StepId {
     /// The id of the action `what` of a stage on a host.
     #[must_use]
     pub fn new(stage: StageName, what: impl Into<Cow<'static, str>>, host: &HostName) -> Self {
-        Self { stage, what: what.into(), host: host.clone() }
+        Self { stage, what: what.into(), host: Some(host.clone()) }
+    }
+
+    /// The id of the action `what` of a stage about the whole cluster.
+    #[must_use]
+    pub fn of_cluster(stage: StageName, what: impl Into<Cow<'static, str>>) -> Self {
+        Self { stage, what: what.into(), host: None }
     }
 
     /// The stage.
@@ -45,28 +53,36 @@ impl StepId {
         &self.what
     }
 
-    /// The name of the host whose journal records the step.
+    /// The name of the host that the step concerns; `None` for a step about the whole cluster.
     #[must_use]
-    pub fn host(&self) -> &HostName {
-        &self.host
+    pub fn host(&self) -> Option<&HostName> {
+        self.host.as_ref()
+    }
+
+    /// The parts of the text after the stage.
+    fn after_stage(&self) -> [&str; 3] {
+        match &self.host {
+            Some(host) => [&self.what, "@", host.as_str()],
+            None => [&self.what, "", ""],
+        }
     }
 
     fn bytes_after_stage(&self) -> impl Iterator<Item = u8> {
-        self.what.bytes().chain([b'@']).chain(self.host.as_str().bytes())
+        self.after_stage().into_iter().flat_map(str::bytes)
     }
 
     /// Replaces the content of the buffer by the text of the id.
     pub(crate) fn write_to(&self, text: &mut String) {
         text.clear();
-        for part in [self.stage.as_str(), "/", &self.what, "@", self.host.as_str()] {
+        for part in [self.stage.as_str(), "/"].into_iter().chain(self.after_stage()) {
             text.push_str(part);
         }
     }
 }
 
-fn split(text: &str) -> Option<(&str, &str, &str)> {
+fn split(text: &str) -> Option<(&str, &str, Option<&str>)> {
     let (stage, rest) = text.split_once('/')?;
-    let (what, host) = rest.rsplit_once('@')?;
+    let (what, host) = rest.rsplit_once('@').map_or((rest, None), |(what, host)| (what, Some(host)));
     (!what.is_empty()).then_some((stage, what, host))
 }
 
@@ -77,7 +93,7 @@ impl FromStr for StepId {
             Some(Self {
                 stage: stage.parse().ok()?,
                 what: Cow::Owned(what.to_owned()),
-                host: host.parse().ok()?,
+                host: host.map(str::parse).transpose().ok()?,
             })
         });
         parsed.ok_or_else(|| StepIdError(text.to_owned()))
@@ -143,7 +159,8 @@ mod tests {
     fn an_id_is_written_and_read_as_its_text() {
         let id = StepId::new(StageName::Join, "image-pause", &"h1".parse().unwrap());
         assert_eq!(id.to_string(), "join/image-pause@h1");
-        assert_eq!((id.stage(), id.what(), id.host().as_str()), (StageName::Join, "image-pause", "h1"));
+        assert_eq!((id.stage(), id.what()), (StageName::Join, "image-pause"));
+        assert_eq!(id.host().map(HostName::as_str), Some("h1"));
         assert_eq!(id.to_string().parse::<StepId>().unwrap(), id);
         let json = serde_json::to_string(&id).unwrap();
         assert_eq!(json, "\"join/image-pause@h1\"");
@@ -152,11 +169,19 @@ mod tests {
     }
 
     #[test]
+    fn a_step_about_the_whole_cluster_names_no_host() {
+        let id = StepId::of_cluster(StageName::Join, "ready-h4");
+        assert_eq!(id.to_string(), "join/ready-h4");
+        assert_eq!(id.to_string().parse::<StepId>().unwrap(), id);
+        assert_eq!(id.host(), None);
+    }
+
+    #[test]
     fn other_texts_are_refused() {
         for text in [
             "",
             "join",
-            "join/keys",
+            "join/",
             "keys@h1",
             "/keys@h1",
             "join/@h1",
@@ -177,8 +202,8 @@ mod tests {
             "join/choose@h1",
             "join/choose@h10",
             "join/choose@h2",
-            "join/ready-h1@h1",
-            "join/ready-h10@h1",
+            "join/ready-h1",
+            "join/ready-h10",
             "reset/host@h1",
         ];
         for (one, other) in texts.iter().flat_map(|one| texts.iter().map(move |other| (one, other))) {

@@ -233,7 +233,7 @@ mod tests {
     #[test]
     fn every_argument_of_a_unit_belongs_to_kubeon() {
         let (none, address) = (BTreeMap::new(), Ipv4Addr::new(10, 0, 0, 1));
-        let member = systemd::EtcdMember { name: "h1", address, initial: &[], token: "t" };
+        let member = systemd::EtcdMember { name: "h1", address };
         let api = systemd::ApiServerUnit {
             address,
             service_cidr: "10.64.0.0/12",

@@ -22,6 +22,8 @@ pub const KUBELET_CLIENT: &str = "/var/lib/kubelet/pki/kubelet-client-current.pe
 pub const ETCD_DATA: &str = "/var/lib/etcd";
 /// The audit log of the API server. Rotated files are beside it.
 pub const AUDIT_LOG: &str = "/var/log/kubernetes/audit.log";
+/// The initial members of etcd, which a member reads at its first start.
+pub const ETCD_MEMBERSHIP: &str = "/etc/kubernetes/etcd-membership.env";
 /// The socket of containerd.
 pub const CONTAINERD_SOCKET: &str = "/run/containerd/containerd.sock";
 

@@ -8,7 +8,7 @@ use std::net::Ipv4Addr;
 use kubeon_api::Arch;
 
 use crate::extra_arguments::with_extra;
-use crate::paths::{self, AUDIT_LOG, ETCD_DATA, etc, pki, program};
+use crate::paths::{self, AUDIT_LOG, ETCD_DATA, ETCD_MEMBERSHIP, etc, pki, program};
 use crate::sandbox::{AGENT, CONFINED};
 use crate::tls::{CIPHER_SUITES, MIN_VERSION};
 use crate::tools;
@@ -61,24 +61,41 @@ pub struct EtcdMember<'a> {
     pub name: &'a str,
     /// Its address.
     pub address: Ipv4Addr,
-    /// Name and address of every initial member, in order.
-    pub initial: &'a [(String, Ipv4Addr)],
-    /// The cluster token. It differs between clusters that were started on the same addresses.
-    pub token: &'a str,
+}
+
+/// The members with which a new etcd cluster starts, as environment variables of etcd. A member reads them at its
+/// first start only, so they are no part of its unit: a change of the members restarts no member.
+///
+/// `initial` holds name and address of every initial member, in order. `token` differs between clusters that were
+/// started on the same addresses.
+#[must_use]
+pub fn etcd_membership(initial: &[(String, Ipv4Addr)], token: &str) -> String {
+    let initial: Vec<String> =
+        initial.iter().map(|(name, address)| format!("{name}=https://{address}:2380")).collect();
+    format!(
+        "# Written by kubeon. Read at the first start of the member only.\n\
+         ETCD_INITIAL_CLUSTER={}\nETCD_INITIAL_CLUSTER_TOKEN={token}\nETCD_INITIAL_CLUSTER_STATE=new\n",
+        initial.join(",")
+    )
 }
 
 /// `etcd.service`: a member that uses TLS for clients and peers.
 #[must_use]
 pub fn etcd(member: &EtcdMember<'_>, extra: &BTreeMap<String, String>) -> String {
-    let initial: Vec<String> =
-        member.initial.iter().map(|(name, address)| format!("{name}=https://{address}:2380")).collect();
     let address = member.address;
+    let membership = format!("EnvironmentFile={ETCD_MEMBERSHIP}");
     Unit {
         description: "etcd, the store of the Kubernetes control plane",
         notify: true,
         after: "network-online.target",
         environment: &[],
-        service: &["LimitNOFILE=65536", "Nice=-5", "StateDirectory=etcd", "StateDirectoryMode=0700"],
+        service: &[
+            &membership,
+            "LimitNOFILE=65536",
+            "Nice=-5",
+            "StateDirectory=etcd",
+            "StateDirectoryMode=0700",
+        ],
         sandbox: CONFINED,
         command: program("etcd", "etcd"),
         arguments: with_extra(
@@ -89,9 +106,6 @@ pub fn etcd(member: &EtcdMember<'_>, extra: &BTreeMap<String, String>) -> String
                 format!("--advertise-client-urls=https://{address}:2379"),
                 format!("--listen-peer-urls=https://{address}:2380"),
                 format!("--initial-advertise-peer-urls=https://{address}:2380"),
-                format!("--initial-cluster={}", initial.join(",")),
-                format!("--initial-cluster-token={}", member.token),
-                "--initial-cluster-state=new".into(),
                 "--client-cert-auth".into(),
                 format!("--trusted-ca-file={}", pki("etcd/ca.crt")),
                 format!("--cert-file={}", pki("etcd/server.crt")),
@@ -398,19 +412,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_every_initial_member() {
-        let initial = vec![
-            ("h1".to_owned(), Ipv4Addr::new(10, 0, 0, 1)),
-            ("h2".to_owned(), Ipv4Addr::new(10, 0, 0, 2)),
-        ];
-        let unit = etcd(
-            &EtcdMember { name: "h1", address: Ipv4Addr::new(10, 0, 0, 1), initial: &initial, token: "t" },
-            &BTreeMap::new(),
-        );
-        assert!(
-            unit.contains("--initial-cluster=h1=https://10.0.0.1:2380,h2=https://10.0.0.2:2380 \\\n"),
-            "{unit}"
-        );
+    fn the_unit_of_a_member_names_no_other_member() {
+        let member = EtcdMember { name: "h1", address: Ipv4Addr::new(10, 0, 0, 1) };
+        let unit = etcd(&member, &BTreeMap::new());
+        assert!(!unit.contains("initial-cluster"), "{unit}");
+        assert!(unit.contains("EnvironmentFile=/etc/kubernetes/etcd-membership.env\n"), "{unit}");
+        let initial =
+            [("h1", 1), ("h2", 2)].map(|(name, last)| (name.to_owned(), Ipv4Addr::new(10, 0, 0, last)));
+        let membership = etcd_membership(&initial, "t");
+        let members = "ETCD_INITIAL_CLUSTER=h1=https://10.0.0.1:2380,h2=https://10.0.0.2:2380\n";
+        assert!(membership.contains(members), "{membership}");
         assert!(unit.contains("Type=notify") && unit.contains("TimeoutStartSec=1800"), "{unit}");
     }
 

@@ -1,6 +1,6 @@
 //! The state of a cluster.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
 
@@ -44,6 +44,9 @@ pub struct ClusterState<S> {
     /// not encrypt.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub encrypts_secrets: bool,
+    /// Workers whose addition is not finished.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub joining: BTreeSet<HostAddress>,
     /// How to log in to the hosts, without anything secret.
     #[serde(default)]
     pub logins: BTreeMap<HostAddress, HostLogin>,
@@ -67,6 +70,7 @@ impl<S> ClusterState<S> {
             addresses: Addresses::default(),
             leaving: BTreeMap::new(),
             encrypts_secrets: false,
+            joining: BTreeSet::new(),
             logins: BTreeMap::new(),
         }
     }

@@ -39,6 +39,7 @@ pub fn step(id: &str, host: &str) -> StepBuilder {
         timeout_seconds: 60,
         tries: 1,
         journal: false,
+        record_in: None,
         destructive: false,
         op: Op::Await { checks: Vec::new() },
     })
@@ -136,6 +137,8 @@ pub fn plan_of(steps: impl IntoIterator<Item = StepBuilder>) -> Plan {
         up_to_date: 0,
         facts: 0,
         notes: Vec::new(),
+        unreachable: Vec::new(),
+        waiting: Vec::new(),
     }
 }
 

@@ -94,6 +94,11 @@ impl World {
         self.settle();
     }
 
+    /// The host accepts no logins any more, but its programs run.
+    pub fn refuse_logins(&self, host: &str) {
+        self.lock().host_mut(address(host)).accepts_logins = false;
+    }
+
     /// Injects faults into the next executions of the step, one fault for each execution.
     pub fn inject_faults(&self, step: &str, faults: impl IntoIterator<Item = Fault>) {
         self.lock().faults.entry(step_id(step).to_string()).or_default().extend(faults);
@@ -191,6 +196,12 @@ impl World {
     #[must_use]
     pub fn opened(&self, host: &str) -> usize {
         self.lock().opened.get(&address(host)).copied().unwrap_or(0)
+    }
+
+    /// Returns the hosts that were contacted since the last call.
+    #[must_use]
+    pub fn take_contacted(&self) -> Vec<HostAddress> {
+        std::mem::take(&mut self.lock().contacted).into_iter().collect()
     }
 
     /// The generation that a command persisted last; 0 if none did.

@@ -110,6 +110,10 @@ pub struct Facts {
     pub kubelet: KubeletFacts,
     /// The reports of the API server and the etcd member of this host; only from masters.
     pub cluster: Option<ClusterFacts>,
+    /// The steps that the cluster records, as the API server of this host reports them; `None` if it did not
+    /// report them in time, or if this host is not a master.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cluster_steps: Option<Vec<JournalEntry>>,
     /// Checks that did not finish in time. Each text follows the name of the host in a sentence. Their
     /// results are assumed to be up to date, so no step is planned because of them.
     #[serde(rename = "untold")]

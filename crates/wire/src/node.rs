@@ -62,8 +62,11 @@ pub struct HostStep {
     pub digest: String,
     /// Seconds after which the step counts as failed.
     pub timeout_seconds: u32,
-    /// Whether the journal records the step.
+    /// Whether the step is recorded: in the journal, or in the cluster if `record_in` is set.
     pub journal: bool,
+    /// The path of the API object in which the cluster records the step; `None` for the journal of the host.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub record_in: Option<String>,
     /// The effect.
     pub op: Op,
 }

@@ -91,12 +91,10 @@ pub enum Op {
         /// The node.
         node: HostName,
     },
-    /// Delete a node through the API server of this host.
+    /// Delete a node, and the steps that it records, through the API server of this host.
     RemoveNode {
         /// The node.
         node: HostName,
-        /// Steps about the node that are deleted from the journal of this host.
-        forget: Vec<String>,
     },
     /// Wait until all checks succeed. It changes nothing.
     Await {

@@ -6,6 +6,7 @@
 mod cluster;
 mod crashes;
 mod daily;
+mod degraded;
 mod meta_cluster;
 mod playbooks;
 mod refusals;

@@ -6,12 +6,15 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use kubeon_api::Version;
-use kubeon_wire::{ClusterFacts, EtcdFact, NodeFact};
+use kubeon_wire::{ClusterFacts, EtcdFact, JournalEntry, NodeFact, ResultState};
 use serde_json::Value;
 
 use crate::api::Api;
+use crate::cluster_record;
+use crate::drift::DriftCheck;
 use crate::host::HostSystem;
 use crate::https::{Https, Method, NoAnswer};
+use crate::journal::Entry;
 use crate::paths;
 use crate::root::Root;
 
@@ -24,31 +27,74 @@ pub(super) const BOUND: Duration = Duration::from_secs(45);
 /// Nodes in one answer, to limit its size.
 const PAGE: usize = 500;
 
-/// Reads the status of both; `None` on a host that is not a master.
+/// The reports of this master.
+#[derive(Default)]
+pub(super) struct ClusterReport {
+    pub(super) facts: ClusterFacts,
+    /// The steps that the cluster records; `None` if they were not read in time.
+    pub(super) steps: Option<Vec<JournalEntry>>,
+    /// Texts about the checks that did not finish in time.
+    pub(super) unchecked: Vec<String>,
+}
+
+/// Reads the status of both, and the steps that the cluster records; `None` on a host that is not a master.
 #[must_use]
-pub(super) fn read(host: &HostSystem) -> Option<ClusterFacts> {
+pub(super) fn read(host: &HostSystem) -> Option<ClusterReport> {
     let root = &host.root;
     if !root.at(paths::ADMIN_CERTIFICATE).exists() && !root.at(paths::ETCD_CERTIFICATE).exists() {
         return None;
     }
     Some(thread::scope(|scope| {
         let etcd = scope.spawn(|| etcd(root, &host.etcd));
-        let api = api(host);
-        ClusterFacts { etcd: etcd.join().unwrap_or_default(), ..api }
+        let mut report = api(host);
+        report.facts.etcd = etcd.join().unwrap_or_default();
+        report
     }))
 }
 
-fn api(host: &HostSystem) -> ClusterFacts {
-    let unknown = ClusterFacts::default();
+fn api(host: &HostSystem) -> ClusterReport {
+    let unknown = ClusterReport::default();
     let Ok(api) = Api::local(host) else { return unknown };
     let ready = match api.ask("/readyz", ANSWER_TIMEOUT) {
         Ok(ready) => ready,
         Err(NoAnswer::NoServer(_)) => return unknown,
-        Err(NoAnswer::Unknown(_)) => return ClusterFacts { api_unknown: true, ..unknown },
+        Err(NoAnswer::Unknown(_)) => {
+            let facts = ClusterFacts { api_unknown: true, ..ClusterFacts::default() };
+            return ClusterReport { facts, ..unknown };
+        }
     };
     let version =
         json(&api, "/version", ANSWER_TIMEOUT).and_then(|info| version(info["gitVersion"].as_str()?));
-    ClusterFacts { api_ready: ready.status == 200, version, nodes: nodes(&api), ..unknown }
+    let (nodes, recorded) = thread::scope(|scope| {
+        let recorded = scope.spawn(|| recorded_steps(host, &api));
+        (node_report(&api), recorded.join().unwrap_or_default())
+    });
+    let (nodes, mut steps) = nodes.map_or((None, None), |nodes| (Some(nodes.facts), Some(nodes.steps)));
+    let (recorded, unchecked) =
+        recorded.map_or((None, Vec::new()), |(steps, unchecked)| (Some(steps), unchecked));
+    steps = steps.zip(recorded).map(|(nodes, cluster)| [nodes, cluster].concat());
+    let facts = ClusterFacts { api_ready: ready.status == 200, version, nodes, ..ClusterFacts::default() };
+    ClusterReport { facts, steps, unchecked }
+}
+
+/// The recorded steps about no single node, with the state of their results, and texts about the checks that did
+/// not finish in time; `None` if they were not read in time.
+fn recorded_steps(host: &HostSystem, api: &Api) -> Option<(Vec<JournalEntry>, Vec<String>)> {
+    let entries = cluster_record::entries(&json(api, cluster_record::CLUSTER_OBJECT, ANSWER_TIMEOUT)?);
+    let drift = DriftCheck::read(host, &entries.iter().collect::<Vec<_>>());
+    let steps = entries.iter().map(|entry| recorded(entry, drift.state_of(entry)));
+    Some((steps.collect(), drift.unchecked()))
+}
+
+fn recorded(entry: &Entry, state: ResultState) -> JournalEntry {
+    JournalEntry { id: entry.id.clone(), digest: entry.digest.clone(), state }
+}
+
+/// The nodes, and the steps that they record.
+#[derive(Default)]
+struct NodeReport {
+    facts: BTreeMap<String, NodeFact>,
+    steps: Vec<JournalEntry>,
 }
 
 fn json(api: &Api, path: &str, timeout: Duration) -> Option<Value> {
@@ -58,16 +104,23 @@ fn json(api: &Api, path: &str, timeout: Duration) -> Option<Value> {
 
 /// All nodes by name, read page by page; `None` if a page does not arrive in time.
 pub(crate) fn nodes(api: &Api) -> Option<BTreeMap<String, NodeFact>> {
+    node_report(api).map(|report| report.facts)
+}
+
+/// The same, with the steps that the nodes record.
+fn node_report(api: &Api) -> Option<NodeReport> {
     let end = Instant::now() + NODES_TIMEOUT;
-    let (mut nodes, mut next) = (BTreeMap::new(), String::new());
+    let (mut nodes, mut next) = (NodeReport::default(), String::new());
     loop {
         let page = format!("/api/v1/nodes?limit={PAGE}{next}");
         let left = end.checked_duration_since(Instant::now()).filter(|left| !left.is_zero())?;
         let list = json(api, &page, left)?;
-        let items = list["items"].as_array()?.iter();
-        nodes.extend(
-            items.filter_map(|item| Some((item["metadata"]["name"].as_str()?.to_owned(), node(item)))),
-        );
+        for item in list["items"].as_array()? {
+            let Some(name) = item["metadata"]["name"].as_str() else { continue };
+            nodes.facts.insert(name.to_owned(), node(item));
+            let entries = cluster_record::entries(item);
+            nodes.steps.extend(entries.iter().map(|entry| recorded(entry, ResultState::UpToDate)));
+        }
         match list["metadata"]["continue"].as_str().unwrap_or_default() {
             "" => return Some(nodes),
             token if token.chars().all(|c| c.is_ascii_alphanumeric() || "-_=".contains(c)) => {

@@ -46,13 +46,17 @@ fn collect_within(host: &Arc<HostSystem>, bound: Duration) -> Result<Facts, Step
         unchecked
             .push(format!("got no status of etcd and the API server within {} s", cluster::BOUND.as_secs()));
     }
+    let cluster = cluster.flatten();
+    unchecked.extend(cluster.iter().flat_map(|report| report.unchecked.clone()));
+    let (cluster, cluster_steps) = cluster.map_or((None, None), |report| (Some(report.facts), report.steps));
     Ok(Facts {
         claim,
         parts,
         certificates,
         kubelet: certificates::kubelet(&host.root),
         journal: checked.journal,
-        cluster: cluster.flatten(),
+        cluster,
+        cluster_steps,
         unchecked,
         ..Facts::default()
     })

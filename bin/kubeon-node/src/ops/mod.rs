@@ -42,7 +42,7 @@ pub fn run(job: &Job<'_>, op: &Op, bytes: Option<PartReader>) -> Result<StepEffe
         Op::Taint { node, present } => node::taint(job, node, *present),
         Op::Drain { node } => drain::run(job, node),
         Op::Uncordon { node } => drain::uncordon(job, node),
-        Op::RemoveNode { node, forget } => node::remove(job, node, forget),
+        Op::RemoveNode { node } => node::remove(job, node),
         Op::Await { checks } => checks::wait_for(job, checks, &|| Ok(())).map(|()| StepEffect::default()),
         Op::Reset { cluster } => reset::run(job, cluster),
     }

@@ -11,22 +11,18 @@ use crate::backoff::pauses;
 use crate::failure::{failed, of};
 use crate::https::HttpResponse;
 use crate::job::{Job, StepEffect};
-use crate::journal::{self, Mark};
+use crate::journal::Mark;
 
 /// The time limit of one call.
 const CALL_TIMEOUT: Duration = Duration::from_secs(10);
 /// The taint that keeps ordinary pods off masters.
 const CONTROL_PLANE: &str = "node-role.kubernetes.io/control-plane";
 
-/// Removes the node from the cluster. First removes the steps `forget` from this host's journal, because a
-/// later node with the same name is a different node.
+/// Removes the node, and the steps that it records, from the cluster.
 ///
 /// # Errors
-/// If the journal cannot be changed, or the API server does not accept the removal in time.
-pub fn remove(job: &Job<'_>, node: &HostName, forget: &[String]) -> Result<StepEffect, StepFailure> {
-    for id in forget {
-        journal::forget(&job.host.root, id)?;
-    }
+/// If the API server does not accept the removal in time.
+pub fn remove(job: &Job<'_>, node: &HostName) -> Result<StepEffect, StepFailure> {
     let api = Api::local(job.host)?;
     let path = format!("/api/v1/nodes/{node}");
     let answer = until_accepted(job, &format!("node {node} is not removed"), || {

@@ -77,12 +77,14 @@ pub(super) fn show(
     if plan.steps.is_empty() {
         let (hosts, facts) = (words::count(plan.hosts.len(), "host"), words::count(plan.facts, "fact"));
         let took = words::time(took);
+        let nothing = if plan.waiting.is_empty() { "nothing to do" } else { "nothing can be done now" };
+        let waits = text::waits(plan);
         return output
-            .result(&format!("{}: nothing to do ({hosts}, {facts}, checked in {took})\n", plan.cluster));
+            .result(&format!("{}: {nothing} ({hosts}, {facts}, checked in {took})\n{waits}", plan.cluster));
     }
     let head =
         intent.map_or_else(|| format!("{}  {}\n", plan.cluster, plan.version), |intent| head(plan, intent));
-    output.result(&format!("{head}{}", answer.text(format)?))?;
+    output.result(&format!("{head}{}{}", answer.text(format)?, text::waits(plan)))?;
     output.result(&format!("{} Nothing was written. Apply with: {command}\n", text::summary(plan)))
 }
 
@@ -94,6 +96,14 @@ fn head(plan: &Plan, intent: &Intent) -> String {
         1 => "1 step is up to date".to_owned(),
         n => format!("{n} steps are up to date"),
     };
+    let silent = plan.unreachable.iter().filter(|host| host.role.is_master()).count();
+    if silent > 0 {
+        let answer = masters - silent;
+        return format!(
+            "{}  {}  {answer} of {masters} masters answer, {up_to_date}\n",
+            plan.cluster, plan.version
+        );
+    }
     let workers = if workers == 0 { String::new() } else { format!("{}, ", words::count(workers, "worker")) };
     let masters = words::count(masters, "master");
     format!("{}  {}  {masters}, {workers}{up_to_date}\n", plan.cluster, plan.version)

@@ -1,6 +1,7 @@
 //! A plan as text: action, hosts and reason of each stage.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
 
 use console::truncate_str;
 use kubeon_api::HostAddress;
@@ -33,6 +34,25 @@ pub(crate) fn table(plan: &Plan, wide: bool) -> TextTable {
         table.row([row.stage.to_string(), row.hosts, row.what, why]);
     }
     table
+}
+
+/// What waits for which unreachable host, one line each; empty if every host answered.
+pub(crate) fn waits(plan: &Plan) -> String {
+    let mut text = String::new();
+    for host in &plan.unreachable {
+        let what = format!("everything on it, because it does not answer ({})", host.why);
+        let _ = writeln!(text, "waits for {}: {what}; not needed for this change", host.name);
+    }
+    let unreachable = |address: HostAddress| plan.unreachable.iter().find(|host| host.address == address);
+    for step in &plan.waiting {
+        let hosts = step.hosts.iter().map(|address| {
+            unreachable(*address).map_or_else(|| address.to_string(), |host| host.name.to_string())
+        });
+        let hosts = hosts.collect::<Vec<_>>().join(" ");
+        let (title, on, why, risk) = (&step.title, name(plan, step.host), &step.why, &step.risk);
+        let _ = writeln!(text, "waits for {hosts}: {title} on {on}, because {why} ({risk})");
+    }
+    text
 }
 
 /// `27 steps on 3 hosts, no step destroys anything.`

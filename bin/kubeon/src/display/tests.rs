@@ -30,6 +30,7 @@ fn step(i: u8, stage: &str, title: &str, needs: &[&str], op: Op) -> Step {
         timeout_seconds: 60,
         tries: 2,
         journal: true,
+        record_in: None,
         destructive: false,
         op,
     }
@@ -83,6 +84,8 @@ fn plan() -> Plan {
         up_to_date: 0,
         facts: 3,
         notes: Vec::new(),
+        unreachable: Vec::new(),
+        waiting: Vec::new(),
     }
 }
 
@@ -264,5 +267,31 @@ fn progress_events_report_start_end_and_failure() {
     assert_eq!(
         line(&lost),
         r#"{"event":"note","text":"172.30.0.13 is lost: no route to host","warning":true}"#
+    );
+}
+
+#[test]
+fn a_plan_names_what_waits_for_which_host() {
+    let dead = kubeon_plan::UnreachableHost {
+        address: address(9),
+        name: "h9".parse().unwrap(),
+        role: kubeon_api::HostRole::Master,
+        why: "no route to host".to_owned(),
+    };
+    let member = kubeon_plan::WaitingStep {
+        id: "etcd/member@h2".parse().unwrap(),
+        host: address(2),
+        title: "start etcd member h2".to_owned(),
+        why: "its desired content has changed".to_owned(),
+        hosts: vec![address(9)],
+        risk: "2 of 3 etcd members can serve".to_owned(),
+    };
+    let plan = Plan { unreachable: vec![dead], waiting: vec![member], ..plan() };
+    assert_eq!(
+        text::waits(&plan),
+        "\
+waits for h9: everything on it, because it does not answer (no route to host); not needed for this change
+waits for h9: start etcd member h2 on h2, because its desired content has changed (2 of 3 etcd members can serve)
+"
     );
 }

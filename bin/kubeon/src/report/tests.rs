@@ -23,6 +23,7 @@ fn step(i: u8, title: &str, op: Op) -> Step {
         timeout_seconds: 1,
         tries: 1,
         journal: true,
+        record_in: None,
         destructive: false,
         op,
     }
@@ -60,6 +61,8 @@ fn reconciled(results: &[StepOutcome]) -> Reconciled {
         up_to_date: 16,
         facts: 3,
         notes: Vec::new(),
+        unreachable: Vec::new(),
+        waiting: Vec::new(),
     };
     Reconciled { snapshot: Snapshot::default(), plan, outcome }
 }

@@ -92,7 +92,14 @@ async fn acts_as_root(login: Login) {
     };
     let session = pool.open(host(), &fence).await.unwrap();
     let op = Op::Await { checks: vec![] };
-    let step = HostStep { id: "ok".into(), digest: String::new(), timeout_seconds: 9, journal: true, op };
+    let step = HostStep {
+        id: "ok".into(),
+        digest: String::new(),
+        timeout_seconds: 9,
+        journal: true,
+        record_in: None,
+        op,
+    };
     assert!(session.run(step, None, &|_| {}).await.unwrap().changed);
     session.close().await;
     output_of(&pool, Command::new("rm -r /var/lib/kubeon/node")).await;
@@ -143,8 +150,14 @@ async fn the_real_node_program_claims_a_host_and_reports_it() {
     let start = std::time::Instant::now();
     let session = pool.open(host(), &fence(5, "demo")).await.unwrap();
     eprintln!("open with upload: {:?}", start.elapsed());
-    let step =
-        |id: &str, op| HostStep { id: id.into(), digest: "d".into(), timeout_seconds: 9, journal: true, op };
+    let step = |id: &str, op| HostStep {
+        id: id.into(),
+        digest: "d".into(),
+        timeout_seconds: 9,
+        journal: true,
+        record_in: None,
+        op,
+    };
     let op = Op::Kernel {
         modules: vec![],
         parameters: [("net.ipv4.ip_forward".into(), "1".into())].into(),

@@ -26,7 +26,7 @@ fn fence(generation: u64) -> Fence {
 
 fn step(id: &str) -> HostStep {
     let op = Op::Await { checks: vec![] };
-    HostStep { id: id.into(), digest: String::new(), timeout_seconds: 60, journal: true, op }
+    HostStep { id: id.into(), digest: String::new(), timeout_seconds: 60, journal: true, record_in: None, op }
 }
 
 fn part(id: &str, file: &Path) -> HostStep {

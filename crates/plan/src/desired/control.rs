@@ -18,13 +18,13 @@ use crate::step_id::StepId;
 pub(crate) use super::control_plane::{STAGE, api_ready, apiserver_id, controller_manager_id, scheduler_id};
 
 /// The cluster-wide step after which agents may use the API.
-pub(crate) fn rights_id(context: &PlanContext<'_>) -> StepId {
-    context.first().id(STAGE, "rights")
+pub(crate) fn rights_id() -> StepId {
+    StepId::of_cluster(STAGE, "rights")
 }
 
 /// The first check of an external load balancer.
-pub(crate) fn load_balancer_id(context: &PlanContext<'_>) -> StepId {
-    context.first().id(STAGE, "load-balancer")
+pub(crate) fn load_balancer_id() -> StepId {
+    StepId::of_cluster(STAGE, "load-balancer")
 }
 
 fn keys_id(host: &ObservedHost<'_>) -> StepId {
@@ -235,17 +235,19 @@ fn api_client(host: &ObservedHost<'_>, program: ControlPlaneProgram, unit: Strin
 }
 
 fn rights(context: &PlanContext<'_>) -> DesiredStep {
-    let first = context.first();
-    DesiredStep::new(first, rights_id(context), Op::Objects { objects: manifests::rights() })
+    DesiredStep::of_cluster(context, rights_id(), Op::Objects { objects: manifests::rights() })
         .title("apply the RBAC objects of kubelets, joining hosts and flannel")
         .because("the objects are absent")
-        .needs([apiserver_id(first)])
+        .needs([apiserver_id(context.executor())])
 }
 
 /// The first check of the load balancer, after every API server behind it is ready.
 fn load_balancer(context: &PlanContext<'_>) -> Option<DesiredStep> {
-    let check = load_balancer_check(context, load_balancer_id(context), context.first())?;
-    Some(check.because("workers reach the API through it").needs(context.masters().map(apiserver_id)))
+    let (title, op) = load_balancer_check(context, context.executor())?;
+    let check = DesiredStep::of_cluster(context, load_balancer_id(), op).title(title).check(None);
+    // Which masters answer does not change the check.
+    let check = check.because("workers reach the API through it").reads([rights_id()]);
+    Some(check.needs(context.masters().map(apiserver_id)))
 }
 
 /// Checks that the host reaches the API servers through an external load balancer: it must answer with a
@@ -253,11 +255,11 @@ fn load_balancer(context: &PlanContext<'_>) -> Option<DesiredStep> {
 /// check fails.
 pub(crate) fn load_balancer_check(
     context: &PlanContext<'_>,
-    id: StepId,
     host: &ObservedHost<'_>,
-) -> Option<DesiredStep> {
+) -> Option<(String, Op)> {
     let (address, port) = context.spec().settings.load_balancer.external()?;
-    let masters: Vec<String> = context.masters().map(|master| format!("{}:6443", master.ip())).collect();
+    let masters = context.master_addresses();
+    let masters: Vec<String> = masters.iter().map(|(_, address)| format!("{address}:6443")).collect();
     let check = Check::Https {
         address,
         port,
@@ -271,6 +273,5 @@ pub(crate) fn load_balancer_check(
         host.name,
         masters.join(", ")
     );
-    let op = Op::Await { checks: vec![check] };
-    Some(DesiredStep::new(host, id, op).title(title).check(None))
+    Some((title, Op::Await { checks: vec![check] }))
 }

@@ -2,16 +2,16 @@
 //!
 //! An API server can read a Secret that another one encrypted only if it knows the key. In a cluster that was made
 //! without encryption, the first plan gives the key to every API server, and each proves that it runs with it. The
-//! plan that follows lets them encrypt. API servers of a new cluster encrypt from the start.
+//! plan that follows lets them encrypt. API servers of a new cluster encrypt from the start. Whether a master that was
+//! not observed has the key is unknown, so encryption does not begin before it answers.
 
 use kubeon_render::paths::etc;
 use kubeon_wire::{Op, SecretRef};
-use sha2::{Digest as _, Sha256};
 
 use super::control_plane::{STAGE, api_ready, apiserver_id};
 use super::files::secret;
 use super::step::DesiredStep;
-use crate::context::{ObservedHost, PlanContext};
+use crate::context::{ObservedHost, PlanContext, records_effect};
 use crate::step_id::StepId;
 
 /// The step that writes the encryption configuration of a host.
@@ -29,14 +29,13 @@ pub(crate) fn encrypts(context: &PlanContext<'_>) -> bool {
     let proven = |host: &ObservedHost<'_>| {
         !host.has_executed(&apiserver_id(host)) || host.has_executed(&proof_id(host))
     };
-    context.masters().any(was_told_to_encrypt) || context.masters().all(proven)
+    context.masters().any(was_told_to_encrypt)
+        || context.observes_all_masters() && context.masters().all(proven)
 }
 
 /// Whether the journal of the host contains the configuration that encrypts.
 fn was_told_to_encrypt(host: &ObservedHost<'_>) -> bool {
-    let json = serde_json::to_vec(&operation(true)).unwrap_or_default();
-    let (id, digest) = (configuration_id(host).to_string(), hex::encode(Sha256::digest(json)));
-    host.facts.journal.iter().any(|entry| entry.id == id && entry.digest == digest)
+    records_effect(&host.facts.journal, &configuration_id(host), &operation(true))
 }
 
 fn operation(encrypts: bool) -> Op {

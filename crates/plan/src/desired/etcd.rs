@@ -2,15 +2,15 @@
 
 use std::net::Ipv4Addr;
 
-use kubeon_render::paths::{current, pki};
-use kubeon_render::systemd::{EtcdMember, etcd};
+use kubeon_render::paths::{ETCD_MEMBERSHIP, current, pki};
+use kubeon_render::systemd::{EtcdMember, etcd, etcd_membership};
 use kubeon_wire::{CertificateAuthority, Check, Op, Usage};
 
-use super::files::{authority, client, pair, server};
+use super::files::{self, authority, client, pair, server};
 use super::prepare::{ETCD_COMMANDS, kernel_id};
-use super::step::{Daemon, DesiredStep, choose};
+use super::step::{Daemon, DesiredStep, WaitReason, choose};
 use crate::context::{ObservedHost, PlanContext};
-use crate::quorum::{self, Quorum, quorum};
+use crate::quorum::{self, Members, Quorum};
 use crate::stage_name::StageName;
 use crate::step_id::StepId;
 
@@ -18,6 +18,10 @@ pub(crate) const STAGE: StageName = quorum::STAGE;
 
 fn keys_id(host: &ObservedHost<'_>) -> StepId {
     host.id(STAGE, "keys")
+}
+
+fn initial_members_id(host: &ObservedHost<'_>) -> StepId {
+    host.id(STAGE, "initial-members")
 }
 
 fn choose_id(host: &ObservedHost<'_>) -> StepId {
@@ -31,25 +35,52 @@ pub(crate) fn member_id(host: &ObservedHost<'_>) -> StepId {
 
 /// Keys, program and member of every master. The first members start in parallel. Existing members are
 /// changed one after another, and each must be healthy before the next, unless the quorum is known to be
-/// lost. Members that are known to be down come first: while one is down, no other may be changed.
+/// lost. Members that are known to be down come first: while one is down, no other may be changed. A member that
+/// serves waits if the others would have no quorum during its restart.
 pub(crate) fn members(context: &PlanContext<'_>, steps: &mut Vec<DesiredStep>) {
     let initial = context.master_addresses();
-    let one_by_one = quorum(context.masters().map(|host| (&host.name, host.facts))) != Quorum::Lost;
+    let known = all_members(context);
+    let one_by_one = known.quorum() != Quorum::Lost;
+    let reason = wait_reason(context, &known);
     // A member waits for all members before it, not only for the last one: a member that is up to date has no
     // step in the plan.
     let mut before: Vec<StepId> = Vec::new();
     let mut masters: Vec<&ObservedHost<'_>> = context.masters().collect();
     masters.sort_by_key(|host| quorum::serves(&host.name, host.facts) != Some(false));
     for host in masters {
+        let serves = quorum::serves(&host.name, host.facts) != Some(false);
+        let reason = reason.clone().filter(|_| serves && one_by_one);
         steps.push(keys(host));
-        steps.push(choose(context, host, choose_id(host), &["etcd"], ETCD_COMMANDS));
-        let mut member = member(context, host, &initial);
+        steps.push(membership(context, host, &initial));
+        // A restart of the host would start the chosen version, so the choice waits with the member.
+        steps.push(choose(context, host, choose_id(host), &["etcd"], ETCD_COMMANDS).waits(reason.clone()));
+        let mut member = member(context, host).waits(reason);
         if one_by_one && host.has_executed(&member.id) {
             member.needs.extend_from_slice(&before);
             before.push(member.id.clone());
         }
         steps.push(member);
     }
+}
+
+/// The members of all masters, whether they were observed or not.
+fn all_members<'c>(context: &'c PlanContext<'_>) -> Members<'c> {
+    let unreachable = context.unreachable.iter().filter(|host| host.role.is_master());
+    let observed = context.masters().map(|host| (&host.name, host.facts));
+    Members::of(observed, unreachable.map(|host| host.name.as_str()))
+}
+
+/// Why members that serve must not restart now; `None` if they may, one after another.
+fn wait_reason(context: &PlanContext<'_>, members: &Members<'_>) -> Option<WaitReason> {
+    let hosts = context.unreachable.iter().filter(|host| host.role.is_master()).map(|host| host.address);
+    (!members.may_restart_one()).then(|| WaitReason {
+        hosts: hosts.collect(),
+        risk: format!(
+            "{} of {} etcd members can serve: the others would have no quorum during its restart",
+            members.available(),
+            members.total()
+        ),
+    })
 }
 
 fn keys(host: &ObservedHost<'_>) -> DesiredStep {
@@ -71,9 +102,22 @@ fn keys(host: &ObservedHost<'_>) -> DesiredStep {
         .because("the member has no keys")
 }
 
-fn member(context: &PlanContext<'_>, host: &ObservedHost<'_>, initial: &[(String, Ipv4Addr)]) -> DesiredStep {
+/// The initial members. The member does not read this step: a change of the members restarts no member.
+fn membership(
+    context: &PlanContext<'_>,
+    host: &ObservedHost<'_>,
+    initial: &[(String, Ipv4Addr)],
+) -> DesiredStep {
+    let text = etcd_membership(initial, &context.intent.uid);
+    let files = vec![files::config(ETCD_MEMBERSHIP.to_owned(), text)];
+    DesiredStep::new(host, initial_members_id(host), Op::Files { files })
+        .title("write the initial members of etcd")
+        .because("the member does not know the other members")
+}
+
+fn member(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> DesiredStep {
     let unit = etcd(
-        &EtcdMember { name: host.name.as_str(), address: host.ip(), initial, token: &context.intent.uid },
+        &EtcdMember { name: host.name.as_str(), address: host.ip() },
         &context.spec().settings.extra_args.etcd,
     );
     Daemon {
@@ -90,7 +134,7 @@ fn member(context: &PlanContext<'_>, host: &ObservedHost<'_>, initial: &[(String
     .into_step(host)
     .title(format!("start etcd member {}", host.name))
     .because("no member exists")
-    .needs([kernel_id(host)])
+    .needs([kernel_id(host), initial_members_id(host)])
     .reads([keys_id(host), choose_id(host)])
 }
 

@@ -22,31 +22,26 @@ use crate::step_id::StepId;
 pub(crate) const STAGE: StageName = StageName::Join;
 
 /// The step after which the node exists and is Ready.
-pub(crate) fn ready_id(context: &PlanContext<'_>, node: &HostName) -> StepId {
-    node_step_id(context, "ready", node)
+pub(crate) fn ready_id(node: &HostName) -> StepId {
+    node_step_id("ready", node)
 }
 
 /// The step that sets or removes the taint of a master.
-pub(crate) fn taint_id(context: &PlanContext<'_>, node: &HostName) -> StepId {
-    node_step_id(context, "taint", node)
+pub(crate) fn taint_id(node: &HostName) -> StepId {
+    node_step_id("taint", node)
 }
 
-fn labels_id(context: &PlanContext<'_>, node: &HostName) -> StepId {
-    node_step_id(context, "labels", node)
+fn labels_id(node: &HostName) -> StepId {
+    node_step_id("labels", node)
 }
 
-fn uncordon_id(context: &PlanContext<'_>, node: &HostName) -> StepId {
-    node_step_id(context, "uncordon", node)
+fn uncordon_id(node: &HostName) -> StepId {
+    node_step_id("uncordon", node)
 }
 
-/// The id of a step about a node; the first master executes it.
-fn node_step_id(context: &PlanContext<'_>, what: &str, node: &HostName) -> StepId {
-    context.first().id(STAGE, format!("{what}-{node}"))
-}
-
-/// The steps about the node of a worker. The journal of the first master records them.
-pub(crate) fn node_step_ids(context: &PlanContext<'_>, node: &HostName) -> Vec<StepId> {
-    vec![ready_id(context, node), labels_id(context, node)]
+/// The id of a step about a node. Any master may execute it; the node records it.
+fn node_step_id(what: &str, node: &HostName) -> StepId {
+    StepId::of_cluster(STAGE, format!("{what}-{node}"))
 }
 
 /// The step that runs the kubelet of a host.
@@ -102,7 +97,7 @@ fn choose_kubelet_id(host: &ObservedHost<'_>) -> StepId {
 
 /// The steps after which the programs of a host reach the API server.
 pub(crate) fn reach_api(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> Vec<StepId> {
-    let mut needs = vec![rights_id(context)];
+    let mut needs = vec![rights_id()];
     if !host.is_master() && context.workers_use_name() {
         needs.push(hosts_id(host));
     }
@@ -249,8 +244,9 @@ fn haproxy_to_masters(
 
 /// Checks that the worker reaches an external load balancer, before its kubelet starts.
 fn load_balancer(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> Option<DesiredStep> {
-    let check = load_balancer_check(context, load_balancer_id(host), host)?;
-    let before = [control::load_balancer_id(context), hosts_id(host), keys_id(host)];
+    let (title, op) = load_balancer_check(context, host)?;
+    let before = [control::load_balancer_id(), hosts_id(host), keys_id(host)];
+    let check = DesiredStep::new(host, load_balancer_id(host), op).title(title).check(None);
     Some(check.because("its programs reach the API through it").needs(before))
 }
 
@@ -315,11 +311,12 @@ fn kubelet(context: &PlanContext<'_>, host: &ObservedHost<'_>, steps: &mut Vec<D
 
 fn ready(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> DesiredStep {
     let op = Op::Await { checks: vec![Check::NodesReady { nodes: vec![host.name.clone()] }] };
-    DesiredStep::new(context.first(), ready_id(context, &host.name), op)
+    DesiredStep::of_node(context, &host.name, ready_id(&host.name), op)
         .title(format!("node {} is Ready", host.name))
         .because("its agents were changed")
         .within(180)
-        .needs([kubelet_id(host), rights_id(context)])
+        .reads([kubelet_id(host)])
+        .needs([rights_id()])
         .needs(context.masters().map(controller_manager_id))
         .check(not_ready(context, host))
 }
@@ -338,10 +335,10 @@ fn labels(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> DesiredStep {
     let role = if host.is_master() { "control-plane" } else { "worker" };
     labels.insert(format!("node-role.kubernetes.io/{role}"), String::new());
     let object = manifests::node_labels(host.name.as_str(), &labels);
-    DesiredStep::new(context.first(), labels_id(context, &host.name), Op::Objects { objects: vec![object] })
+    DesiredStep::of_node(context, &host.name, labels_id(&host.name), Op::Objects { objects: vec![object] })
         .title(format!("label node {}", host.name))
         .because("the node has no role")
-        .needs([ready_id(context, &host.name)])
+        .needs([ready_id(&host.name)])
 }
 
 /// Uncordons a returning worker, because its removal cordoned it. Other cordoned nodes are not changed: users
@@ -354,9 +351,9 @@ fn uncordon(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> Option<Desire
     };
     let op = Op::Uncordon { node: host.name.clone() };
     (context.intent.returns(host.address()) && !schedulable).then(|| {
-        DesiredStep::new(context.first(), uncordon_id(context, &host.name), op)
+        DesiredStep::of_node(context, &host.name, uncordon_id(&host.name), op)
             .title(format!("uncordon node {}", host.name))
-            .needs([ready_id(context, &host.name)])
+            .needs([ready_id(&host.name)])
             .once(format!("the removal of {} was cancelled", host.name))
     })
 }
@@ -365,8 +362,8 @@ fn taint(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> DesiredStep {
     let present = context.taints_masters();
     let title = if present { "taint master" } else { "remove the taint of master" };
     let op = Op::Taint { node: host.name.clone(), present };
-    DesiredStep::new(context.first(), taint_id(context, &host.name), op)
+    DesiredStep::of_node(context, &host.name, taint_id(&host.name), op)
         .title(format!("{title} {}", host.name))
         .because(if present { "ordinary pods run on the workers" } else { "the cluster has no workers" })
-        .needs([ready_id(context, &host.name)])
+        .needs([ready_id(&host.name)])
 }

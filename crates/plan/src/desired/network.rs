@@ -28,8 +28,8 @@ pub(crate) fn flannel_id(host: &ObservedHost<'_>) -> StepId {
 }
 
 /// The cluster-wide step that applies CoreDNS.
-pub(crate) fn dns_id(context: &PlanContext<'_>) -> StepId {
-    context.first().id(STAGE, "dns")
+pub(crate) fn dns_id() -> StepId {
+    StepId::of_cluster(STAGE, "dns")
 }
 
 fn config_id(host: &ObservedHost<'_>) -> StepId {
@@ -120,7 +120,7 @@ fn kube_proxy(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> DesiredStep
     .into_step(host)
     .title("start kube-proxy")
     .needs(reach_api(context, host))
-    .needs([ready_id(context, &host.name)])
+    .needs([ready_id(&host.name)])
     .reads([config_id(host), choose_id(host)])
 }
 
@@ -139,27 +139,32 @@ fn flannel(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> DesiredStep {
     .into_step(host)
     .title("start flannel (vxlan)")
     .needs(reach_api(context, host))
-    .needs([ready_id(context, &host.name)])
+    .needs([ready_id(&host.name)])
     .reads([config_id(host), choose_id(host)])
 }
 
 fn dns(context: &PlanContext<'_>) -> DesiredStep {
     let image = &context.intent.artifacts.images["coredns"].name;
+    let op = |other_resolver| Op::Objects {
+        objects: manifests::coredns(&manifests::CoreDns {
+            image,
+            address: context.service_dns(),
+            domain: context.spec().settings.dns_domain.as_str(),
+            other_resolver,
+        }),
+    };
     let other_resolver: Vec<&ObservedHost<'_>> =
         context.hosts.iter().filter(|host| context.resolver(host).differs_from_system()).collect();
-    let objects = manifests::coredns(&manifests::CoreDns {
-        image,
-        address: context.service_dns(),
-        domain: context.spec().settings.dns_domain.as_str(),
-        other_resolver: !other_resolver.is_empty(),
-    });
+    // The name servers of a host that was not observed are unknown: the recorded choice stays.
+    let stays = || !context.observes_all_hosts() && context.cluster_records(&dns_id(), &op(true));
+    let op = op(!other_resolver.is_empty() || stays());
     // A pod keeps the name servers with which it was created: on hosts whose kubelet gets another file, the
     // pods of CoreDNS are replaced after their kubelet uses it.
     let joined = other_resolver.into_iter().filter(|host| host.has_executed(&join::kubelet_id(host)));
     let kubelets: Vec<StepId> = joined.map(join::kubelet_id).collect();
-    DesiredStep::new(context.first(), dns_id(context), Op::Objects { objects })
+    DesiredStep::of_cluster(context, dns_id(), op)
         .title("apply CoreDNS")
         .because("the objects are absent")
-        .needs([rights_id(context)])
+        .needs([rights_id()])
         .needs(kubelets)
 }

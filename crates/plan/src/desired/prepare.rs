@@ -76,7 +76,7 @@ pub(crate) fn hosts_id(host: &ObservedHost<'_>) -> StepId {
 /// Kernel and hosts file.
 pub(crate) fn host(context: &PlanContext<'_>, steps: &mut Vec<DesiredStep>) {
     let masters: Vec<HostsEntry> =
-        context.masters().map(|master| entry(master.ip(), master.name.as_str())).collect();
+        context.master_addresses().iter().map(|(name, address)| entry(*address, name)).collect();
     for host in &context.hosts {
         let parameters = || PARAMETERS.iter().chain(KERNEL_DEFAULTS);
         let kernel = Op::Kernel {

@@ -5,7 +5,7 @@
 use kubeon_wire::Op;
 
 use super::control::{apiserver_id, rights_id};
-use super::join::{node_step_ids, ready_id, taint_id};
+use super::join::{kubelet_id, ready_id, taint_id};
 use super::step::DesiredStep;
 use crate::context::{Leaving, PlanContext};
 use crate::stage_name::StageName;
@@ -13,14 +13,14 @@ use crate::step_id::StepId;
 
 pub(crate) const STAGE: StageName = StageName::Leave;
 
-/// The step that drains a leaving node; the first master executes it.
-fn drain_id(context: &PlanContext<'_>, leaving: &Leaving<'_>) -> StepId {
-    context.first().id(STAGE, format!("drain-{}", leaving.name))
+/// The step that drains a leaving node. Any master may execute it.
+fn drain_id(leaving: &Leaving<'_>) -> StepId {
+    StepId::of_cluster(STAGE, format!("drain-{}", leaving.name))
 }
 
-/// The step that deletes a leaving node; the first master executes it.
-fn remove_id(context: &PlanContext<'_>, leaving: &Leaving<'_>) -> StepId {
-    context.first().id(STAGE, format!("remove-{}", leaving.name))
+/// The step that deletes a leaving node. Any master may execute it.
+fn remove_id(leaving: &Leaving<'_>) -> StepId {
+    StepId::of_cluster(STAGE, format!("remove-{}", leaving.name))
 }
 
 /// The step that resets the host of a leaving node.
@@ -57,10 +57,9 @@ fn why(context: &PlanContext<'_>, leaving: &Leaving<'_>) -> String {
 
 /// The steps before any drain: evicted pods need a node, so hosts join and masters accept pods first.
 fn before_drains(context: &PlanContext<'_>) -> Vec<StepId> {
-    let first = context.first();
-    let joining = context.hosts.iter().filter(|host| !first.has_executed(&ready_id(context, &host.name)));
-    let joined = joining.map(|host| ready_id(context, &host.name));
-    joined.chain(context.masters().map(|host| taint_id(context, &host.name))).collect()
+    let joining = context.hosts.iter().filter(|host| !host.has_executed(&kubelet_id(host)));
+    let joined = joining.map(|host| ready_id(&host.name));
+    joined.chain(context.masters().map(|host| taint_id(&host.name))).collect()
 }
 
 fn drain(context: &PlanContext<'_>, leaving: &Leaving<'_>, before: &[StepId]) -> Option<DesiredStep> {
@@ -71,13 +70,12 @@ fn drain(context: &PlanContext<'_>, leaving: &Leaving<'_>, before: &[StepId]) ->
     if matches!(node, Some(None)) || !kubelet_runs {
         return None;
     }
-    let first = context.first();
     let op = Op::Drain { node: leaving.name.clone() };
     Some(
-        DesiredStep::new(first, drain_id(context, leaving), op)
+        DesiredStep::of_node(context, &leaving.name, drain_id(leaving), op)
             .title(format!("drain node {}, as disruption budgets allow", leaving.name))
             .within(context.intent.drain_seconds)
-            .needs([apiserver_id(first), rights_id(context)])
+            .needs([apiserver_id(context.executor()), rights_id()])
             .needs(before.to_vec())
             .once(why(context, leaving))
             .destroys(1),
@@ -89,18 +87,14 @@ fn remove(
     leaving: &Leaving<'_>,
     drain: Option<&DesiredStep>,
 ) -> Option<DesiredStep> {
-    let first = context.first();
-    let forget = node_step_ids(context, &leaving.name);
-    let recorded = forget.iter().any(|id| first.has_executed(id));
-    if matches!(context.node(&leaving.name), Some(None)) && !recorded {
+    if matches!(context.node(&leaving.name), Some(None)) {
         return None;
     }
-    let forget = forget.into_iter().map(String::from).collect();
-    let op = Op::RemoveNode { node: leaving.name.clone(), forget };
+    let op = Op::RemoveNode { node: leaving.name.clone() };
     Some(
-        DesiredStep::new(first, remove_id(context, leaving), op)
+        DesiredStep::of_node(context, &leaving.name, remove_id(leaving), op)
             .title(format!("remove node {} from the cluster", leaving.name))
-            .needs([apiserver_id(first), rights_id(context)])
+            .needs([apiserver_id(context.executor()), rights_id()])
             .needs(drain.map(|drain| drain.id.clone()))
             .once(why(context, leaving))
             .destroys(3),

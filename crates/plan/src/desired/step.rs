@@ -1,6 +1,6 @@
 //! A desired step, and the kinds of steps that several stages share.
 
-use kubeon_api::HostAddress;
+use kubeon_api::{HostAddress, HostName};
 use kubeon_wire::{Check, Link, Op};
 
 use crate::context::{ObservedHost, PlanContext};
@@ -26,14 +26,40 @@ pub(crate) struct DesiredStep {
     pub(crate) check: bool,
     /// The reason, from the snapshot, why the condition of a check is not met now.
     pub(crate) unmet: Option<String>,
-    /// Whether it is recorded in the journal of the host.
+    /// Whether it is recorded.
     pub(crate) journal: bool,
+    /// The API object in which the cluster records it; `None` for the journal of the host.
+    pub(crate) record_in: Option<String>,
+    /// Why it must not run now, although it may be needed.
+    pub(crate) waits: Option<WaitReason>,
     /// Whether it destroys something that cannot be restored.
     pub(crate) destructive: bool,
     pub(crate) op: Op,
 }
 
+/// Why a step must wait for unreachable hosts.
+#[derive(Debug, Clone)]
+pub(crate) struct WaitReason {
+    pub(crate) hosts: Vec<HostAddress>,
+    pub(crate) risk: String,
+}
+
+/// The object in which the cluster records steps that concern no single node.
+const CLUSTER_OBJECT: &str = "/api/v1/namespaces/kube-system";
+
 impl DesiredStep {
+    /// A step about the whole cluster. Any master may execute it; the cluster records it.
+    pub(crate) fn of_cluster(context: &PlanContext<'_>, id: StepId, op: Op) -> Self {
+        let record_in = Some(CLUSTER_OBJECT.to_owned());
+        Self { record_in, ..Self::on(context.executor().address(), id, op) }
+    }
+
+    /// A step about a node, through the API. Its record ends with the node.
+    pub(crate) fn of_node(context: &PlanContext<'_>, node: &HostName, id: StepId, op: Op) -> Self {
+        let record_in = Some(format!("/api/v1/nodes/{node}"));
+        Self { record_in, ..Self::on(context.executor().address(), id, op) }
+    }
+
     pub(crate) fn new(host: &ObservedHost<'_>, id: StepId, op: Op) -> Self {
         Self::on(host.address(), id, op)
     }
@@ -51,6 +77,8 @@ impl DesiredStep {
             check: false,
             unmet: None,
             journal: true,
+            record_in: None,
+            waits: None,
             destructive: false,
             op,
         }
@@ -96,6 +124,12 @@ impl DesiredStep {
     pub(crate) fn once(mut self, why: String) -> Self {
         self.unmet = Some(why);
         self.journal = false;
+        self
+    }
+
+    /// Makes the step wait, if there is a reason.
+    pub(crate) fn waits(mut self, reason: Option<WaitReason>) -> Self {
+        self.waits = reason;
         self
     }
 

@@ -20,13 +20,12 @@ fn resolve_id(host: &ObservedHost<'_>) -> StepId {
     host.id(STAGE, "resolve")
 }
 
-fn dns_id(context: &PlanContext<'_>) -> StepId {
-    context.first().id(STAGE, "dns")
+fn dns_id() -> StepId {
+    StepId::of_cluster(STAGE, "dns")
 }
 
 /// Checks that API servers are ready, that CoreDNS is available and that every host resolves names.
 pub(crate) fn cluster(context: &PlanContext<'_>, steps: &mut Vec<DesiredStep>) {
-    let first = context.first();
     for host in context.masters() {
         let unmet = host.facts.cluster.as_ref().filter(|cluster| !cluster.api_ready && !cluster.api_unknown);
         steps.push(
@@ -41,14 +40,18 @@ pub(crate) fn cluster(context: &PlanContext<'_>, steps: &mut Vec<DesiredStep>) {
     let available =
         Check::DeploymentAvailable { namespace: "kube-system".to_owned(), name: "coredns".to_owned() };
     steps.push(
-        DesiredStep::new(first, dns_id(context), Op::Await { checks: vec![available] })
+        DesiredStep::of_cluster(context, dns_id(), Op::Await { checks: vec![available] })
             .title("CoreDNS is available")
             .because("it was changed")
             .within(180)
-            .needs([network::dns_id(context)])
-            .needs(context.hosts.iter().flat_map(|host| {
-                [ready_id(context, &host.name), flannel_id(host), image_id("coredns", host)]
-            }))
+            // Changes of hosts repeat only the check that names are resolved on the host.
+            .reads([network::dns_id()])
+            .needs(
+                context
+                    .hosts
+                    .iter()
+                    .flat_map(|host| [ready_id(&host.name), flannel_id(host), image_id("coredns", host)]),
+            )
             .check(None),
     );
     let name = format!("kubernetes.default.svc.{}.", context.spec().settings.dns_domain);
@@ -65,9 +68,9 @@ pub(crate) fn cluster(context: &PlanContext<'_>, steps: &mut Vec<DesiredStep>) {
                 .title(format!("DNS answers on {}{more}", host.name))
                 .because("a component that DNS depends on was changed")
                 .within(120)
-                .needs([dns_id(context)])
+                .needs([dns_id()])
                 // Changes of other hosts do not repeat this check.
-                .reads([network::dns_id(context), kube_proxy_id(host), flannel_id(host)])
+                .reads([network::dns_id(), kube_proxy_id(host), flannel_id(host)])
                 .check(None),
         );
     }

@@ -10,7 +10,7 @@ use crate::output::{Plan, Step};
 pub(super) fn check(plan: &Plan, _: &Snapshot) -> Vec<LintFinding> {
     let mut findings = Vec::new();
     for removal in &plan.steps {
-        let Op::RemoveNode { node, .. } = &removal.op else { continue };
+        let Op::RemoveNode { node } = &removal.op else { continue };
         let drains = |step: &&Step| matches!(&step.op, Op::Drain { node: drained } if drained == node);
         if let Some(drain) = plan.steps.iter().find(drains)
             && !reaches(plan, removal, &drain.id)

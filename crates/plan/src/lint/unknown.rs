@@ -1,4 +1,4 @@
-//! No destructive step runs on a host that was not observed. No node is removed without a drain unless the
+//! No step runs on a host that was not observed. No node is removed without a drain unless the
 //! cluster reported that it is not Ready or does not exist.
 
 use kubeon_wire::Op;
@@ -8,8 +8,8 @@ use crate::input::{Observation, Snapshot};
 use crate::output::{Plan, Step};
 
 pub(super) fn check(plan: &Plan, snapshot: &Snapshot) -> Vec<LintFinding> {
-    let destructive = plan.steps.iter().filter(|step| step.destructive);
-    destructive
+    let steps = plan.steps.iter();
+    steps
         .filter_map(|step| unobserved(step, snapshot).or_else(|| removed_without_drain(step, plan, snapshot)))
         .collect()
 }
@@ -17,16 +17,13 @@ pub(super) fn check(plan: &Plan, snapshot: &Snapshot) -> Vec<LintFinding> {
 fn unobserved(step: &Step, snapshot: &Snapshot) -> Option<LintFinding> {
     let observed = snapshot.hosts.get(&step.host).and_then(Observation::fresh).is_some();
     (!observed).then(|| {
-        LintFinding::fatal(
-            "unknown",
-            format!("{} is destructive and runs on {}, which was not observed", step.id, step.host),
-        )
+        LintFinding::fatal("unknown", format!("{} runs on {}, which was not observed", step.id, step.host))
     })
 }
 
 /// A node may be removed without a drain only if the cluster reported that it is not Ready or does not exist.
 fn removed_without_drain(step: &Step, plan: &Plan, snapshot: &Snapshot) -> Option<LintFinding> {
-    let Op::RemoveNode { node, .. } = &step.op else { return None };
+    let Op::RemoveNode { node } = &step.op else { return None };
     let drains = |step: &Step| matches!(&step.op, Op::Drain { node: drained } if drained == node);
     if plan.steps.iter().any(drains) {
         return None;

@@ -4,9 +4,9 @@ use kubeon_api::Remedy;
 use kubeon_api::kubernetes_cluster::LoadBalancer;
 use kubeon_render::paths::program;
 
-use super::host_conflicts;
 use super::rule::{CheckRule, Subject, Verdict, rule};
 use crate::desired::prepare::{PartProgram, commands};
+use crate::node_name::node_name;
 
 /// Checks that the host is free or belongs to the cluster.
 pub(super) const OWNER: &[CheckRule] = &[
@@ -88,7 +88,7 @@ fn own_programs(subject: &Subject<'_>) -> Verdict {
 /// The host has a valid node name that no other host has.
 fn name(subject: &Subject<'_>) -> Verdict {
     let wanted = "a name that no other host has";
-    let Some(name) = host_conflicts::name(subject.spec, subject.facts) else {
+    let Ok(name) = node_name(subject.spec, subject.facts).map(|name| name.to_string()) else {
         let why = "has no hostname that is a valid node name".to_owned();
         let verdict = Verdict::good(subject.facts.hostname.clone(), wanted).error(Some(why));
         return verdict.remedy(Remedy::NameHost(subject.spec.address));

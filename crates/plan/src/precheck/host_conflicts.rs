@@ -2,27 +2,20 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use kubeon_api::{HostAddress, HostName};
+use kubeon_api::HostAddress;
 use kubeon_wire::Facts;
 
 use crate::input::{HostSpec, Intent, Observation, Snapshot};
+use crate::node_name::node_name;
 
 /// The hosts of a cluster by the values that must be unique.
 pub(super) struct HostConflicts<'a> {
     hosts: BTreeSet<HostAddress>,
+    observed: BTreeSet<HostAddress>,
     names: BTreeMap<String, Vec<HostAddress>>,
     machine_ids: BTreeMap<&'a str, Vec<HostAddress>>,
     product_uuids: BTreeMap<&'a str, Vec<HostAddress>>,
     mtus: BTreeMap<u32, usize>,
-}
-
-/// The node name of the host; `None` if its hostname is not a valid node name.
-pub(super) fn name(spec: &HostSpec, facts: &Facts) -> Option<String> {
-    if let Some(name) = &spec.name {
-        return Some(name.to_string());
-    }
-    let own = facts.hostname.to_ascii_lowercase();
-    own.split('.').next().unwrap_or_default().parse::<HostName>().ok().map(|name| name.to_string())
 }
 
 /// The MTU of the link with the address of the host.
@@ -34,6 +27,7 @@ impl<'a> HostConflicts<'a> {
     pub(super) fn of(intent: &Intent, snapshot: &'a Snapshot) -> Self {
         let mut host_conflicts = Self {
             hosts: intent.spec.hosts().map(|host| host.address).collect(),
+            observed: BTreeSet::new(),
             names: BTreeMap::new(),
             machine_ids: BTreeMap::new(),
             product_uuids: BTreeMap::new(),
@@ -41,10 +35,15 @@ impl<'a> HostConflicts<'a> {
         };
         for spec in intent.spec.hosts() {
             let Some(facts) = snapshot.hosts.get(&spec.address).and_then(Observation::fresh) else {
+                // The name of a host that is not observed is still in use.
+                let name = spec.name.as_ref().map(ToString::to_string);
+                let named = name.filter(|_| intent.unconcerned.contains(&spec.address));
+                named.into_iter().for_each(|name| host_conflicts.add_name(name, spec.address));
                 continue;
             };
-            if let Some(name) = name(spec, facts) {
-                host_conflicts.names.entry(name).or_default().push(spec.address);
+            host_conflicts.observed.insert(spec.address);
+            if let Ok(name) = node_name(spec, facts) {
+                host_conflicts.add_name(name.to_string(), spec.address);
             }
             for (value, all) in [
                 (&facts.machine_id, &mut host_conflicts.machine_ids),
@@ -59,6 +58,15 @@ impl<'a> HostConflicts<'a> {
             }
         }
         host_conflicts
+    }
+
+    fn add_name(&mut self, name: String, host: HostAddress) {
+        self.names.entry(name).or_default().push(host);
+    }
+
+    /// Whether the target is the address of a host of the cluster that was not observed.
+    pub(super) fn is_unobserved(&self, target: &str) -> bool {
+        target.parse().is_ok_and(|address| self.hosts.contains(&address) && !self.observed.contains(&address))
     }
 
     /// Whether the target is the address of a host of the cluster.

@@ -17,12 +17,14 @@ mod modules;
 mod network;
 mod rule;
 
-use kubeon_api::{HostRole, Refusal, Remedy};
+use kubeon_api::HostRole;
 use kubeon_wire::{PrecheckHost, PrecheckReport, PrecheckResult, PrecheckSeverity as Severity};
 
 pub use network::{ConnectionTarget, connection_targets};
 
 use crate::input::{HostSpec, Intent, Observation, ObservationFailure, Snapshot};
+use crate::node_name::node_name;
+use crate::unreachable;
 use host_conflicts::HostConflicts;
 use rule::Verdict;
 pub(crate) use rule::{CheckRule, Subject};
@@ -72,8 +74,13 @@ pub fn precheck(intent: &Intent, snapshot: &Snapshot) -> PrecheckReport {
             Some(Observation::Fresh(facts)) => {
                 host(&Subject { intent, spec, role, facts, host_conflicts: &host_conflicts })
             }
-            Some(Observation::Unknown { why, failure }) => unobserved(intent, spec, role, why, *failure),
-            None => unobserved(intent, spec, role, "was not observed", ObservationFailure::NoAnswer),
+            _ if intent.unconcerned.contains(&spec.address) => continue,
+            Some(Observation::Unknown { why, failure }) => {
+                unobserved(intent, snapshot, spec, role, why, *failure)
+            }
+            None => {
+                unobserved(intent, snapshot, spec, role, "was not observed", ObservationFailure::NoAnswer)
+            }
         });
     }
     hosts.sort_by_key(|host| host.host);
@@ -109,7 +116,7 @@ fn host(subject: &Subject<'_>) -> PrecheckHost {
     let mut checks = vec![passed(REACH, "answers"), passed(LOGIN, "works")];
     checks.extend(rules().map(|rule| evaluate(rule, subject)));
     let ok = !checks.iter().any(PrecheckResult::prevents);
-    let name = host_conflicts::name(subject.spec, subject.facts).unwrap_or_default();
+    let name = node_name(subject.spec, subject.facts).map(|name| name.to_string()).unwrap_or_default();
     PrecheckHost { host: subject.spec.address, name, role: subject.role.clone(), ok, checks }
 }
 
@@ -128,46 +135,28 @@ fn passed(check: &str, found: &str) -> PrecheckResult {
 
 fn unobserved(
     intent: &Intent,
+    snapshot: &Snapshot,
     spec: &HostSpec,
     role: HostRole,
     why: &str,
     failure: ObservationFailure,
 ) -> PrecheckHost {
     let denied = failure != ObservationFailure::NoAnswer;
-    let skipped = !role.is_master() && intent.skip_hosts.contains(&spec.address);
-    let refusal = unobserved_refusal(spec, &role, why, failure);
+    let assessed = unreachable::assess(intent, snapshot, spec, &role, why, failure);
+    let skipped = assessed.is_ok() || !role.is_master() && intent.skip_hosts.contains(&spec.address);
+    let (message, remedy) = match assessed {
+        Ok(host) => (host.why, None),
+        Err(refusal) => (refusal.reason, refusal.remedy),
+    };
     let failed = PrecheckResult {
         ok: false,
         ignored: skipped,
         found: if denied { "is refused" } else { "does not answer" }.to_owned(),
-        message: refusal.reason,
-        remedy: refusal.remedy,
+        message,
+        remedy,
         ..passed(if denied { LOGIN } else { REACH }, if denied { "works" } else { "answers" })
     };
     let checks = if denied { vec![passed(REACH, "answers"), failed] } else { vec![failed] };
     let name = spec.name.as_ref().map(ToString::to_string).unwrap_or_default();
     PrecheckHost { host: spec.address, name, role, ok: skipped, checks }
-}
-
-/// Refuses a host whose SSH key is not known.
-pub(crate) fn unknown_host_key(spec: &HostSpec, why: &str) -> Refusal {
-    Refusal::host(spec.address, why).with(Remedy::TrustHostKey(spec.address))
-}
-
-/// Refuses a host that cannot be observed, for the reason `why`.
-pub(crate) fn unobserved_refusal(
-    spec: &HostSpec,
-    role: &HostRole,
-    why: &str,
-    failure: ObservationFailure,
-) -> Refusal {
-    if failure == ObservationFailure::UnknownHostKey {
-        return unknown_host_key(spec, why);
-    }
-    if role.is_master() {
-        let reason = format!("{why}; a master cannot be left out: bring it back or name another");
-        return Refusal::host(spec.address, reason);
-    }
-    let reason = format!("{why}; bring it back, or go on without it");
-    Refusal::host(spec.address, reason).with(Remedy::SkipHost(spec.address))
 }

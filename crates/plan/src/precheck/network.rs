@@ -34,14 +34,15 @@ const MAX_LISTED: usize = 5;
 pub type ConnectionTarget = (String, u16);
 
 /// The connections that each host must try: to other hosts of the cluster, and to `further` targets such as a
-/// registry. Skipped hosts are not targets.
+/// registry. Hosts that are skipped or not observed are not targets.
 #[must_use]
 pub fn connection_targets(
     intent: &Intent,
     further: &[ConnectionTarget],
 ) -> BTreeMap<HostAddress, Vec<ConnectionTarget>> {
     let to = |host: HostAddress, port: u16| (host.to_string(), port);
-    let takes_part = |host: &HostAddress| !intent.skip_hosts.contains(host);
+    let takes_part =
+        |host: &HostAddress| !intent.skip_hosts.contains(host) && !intent.unconcerned.contains(host);
     let of = |hosts: &[HostSpec]| -> Vec<HostAddress> {
         hosts.iter().map(|host| host.address).filter(takes_part).collect()
     };
@@ -73,8 +74,10 @@ fn registry(subject: &Subject<'_>) -> Verdict {
 
 /// The result of the connections to hosts of the cluster, or to the further targets.
 fn connections(subject: &Subject<'_>, hosts: bool) -> Verdict {
-    let tried =
-        subject.facts.reached.iter().filter(|fact| subject.host_conflicts.is_host(&fact.target) == hosts);
+    let conflicts = subject.host_conflicts;
+    // A host that does not answer is reported by itself, not by every other host.
+    let answers = subject.facts.reached.iter().filter(|fact| !conflicts.is_unobserved(&fact.target));
+    let tried = answers.filter(|fact| conflicts.is_host(&fact.target) == hosts);
     let (mut all, mut failed) = (0, Vec::new());
     for fact in tried {
         all += 1;

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test stops at what it did not expect")]
 
 mod access;
+mod degraded;
 mod generation;
 mod lint;
 mod network;

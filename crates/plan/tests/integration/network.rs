@@ -164,7 +164,7 @@ fn coredns_is_replaced_after_the_kubelets_use_another_resolver() {
     kubeon_plan::sim::apply(&first, first.steps.len(), &mut done);
     edit(&mut done, 1, resolved);
     let second = plan(&desired, &done).unwrap();
-    let dns = step(&second, "network/dns@h1");
+    let dns = step(&second, "network/dns");
     assert!(dns.needs.iter().any(|id| id.to_string() == "join/kubelet@h2"), "{:?}", dns.needs);
     assert!(second.steps.iter().any(|step| step.id.to_string() == "join/kubelet-config@h2"));
     assert!(!second.steps.iter().any(|step| step.id.to_string() == "join/kubelet@h1"), "h1 is not changed");

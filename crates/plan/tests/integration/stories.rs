@@ -55,7 +55,9 @@ fn a_host_without_nft_gets_nft_from_the_bundle() {
     let on = |name: &str| {
         made.steps
             .iter()
-            .filter(|step| step.id.what().contains("tools") && step.id.host().as_str() == name)
+            .filter(|step| {
+                step.id.what().contains("tools") && step.id.to_string().ends_with(&format!("@{name}"))
+            })
             .count()
     };
     assert_eq!((on("h1"), on("h2")), (0, 3), "a host that has nft keeps it");

@@ -36,8 +36,8 @@ pub(super) enum Effect {
     Uncordon(String),
     /// A node is deleted.
     RemoveNode(String),
-    /// A step is deleted from the journal.
-    Forget(String),
+    /// A step is recorded in an object of the cluster.
+    ClusterRecord { object: String, id: String, digest: String },
     /// A step is recorded in the journal.
     Journal { id: String, digest: String, op: Op },
     /// A unit is stopped and its file is removed.

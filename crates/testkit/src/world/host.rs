@@ -22,6 +22,7 @@ pub(super) struct SimulatedHost {
     pub address: HostAddress,
     base: Facts,
     pub up: bool,
+    pub accepts_logins: bool,
     /// How often it lost power. Each loss breaks all sessions.
     pub cuts: usize,
     pub claim: Option<Claim>,
@@ -62,6 +63,7 @@ impl SimulatedHost {
             address,
             base: facts,
             up: unknown.is_none(),
+            accepts_logins: true,
             cuts: 0,
             claim,
             kernel: BTreeMap::new(),
@@ -113,12 +115,12 @@ impl SimulatedHost {
                 self.journal.insert(id, JournalRecord { digest, op });
                 (!same).then_some(line)
             }
-            Effect::Forget(id) => self.journal.remove(&id).map(|_| format!("forget {id}")),
             Effect::Stop(name) => self.units.remove(&name).map(|_| format!("stop {name}")),
             Effect::Remove(content) => self.remove(content).then(|| format!("remove {content:?}")),
             Effect::Halt { .. }
             | Effect::Start { .. }
             | Effect::Object { .. }
+            | Effect::ClusterRecord { .. }
             | Effect::Taint { .. }
             | Effect::Drain(_)
             | Effect::Uncordon(_)

@@ -33,10 +33,7 @@ pub(super) fn effects_of(op: &Op, host: &SimulatedHost) -> Result<Vec<Effect>, S
         Op::Taint { node, present } => vec![Effect::Taint { node: node.to_string(), present }],
         Op::Drain { node } => vec![Effect::Drain(node.to_string())],
         Op::Uncordon { node } => vec![Effect::Uncordon(node.to_string())],
-        Op::RemoveNode { node, forget } => {
-            let forget = forget.into_iter().map(Effect::Forget);
-            forget.chain([Effect::RemoveNode(node.to_string())]).collect()
-        }
+        Op::RemoveNode { node } => vec![Effect::RemoveNode(node.to_string())],
         Op::Await { checks: _ } => Vec::new(),
         Op::Reset { cluster } => reset(host, cluster.as_str())?,
     })
@@ -58,7 +55,10 @@ fn reset(host: &SimulatedHost, cluster: &str) -> Result<Vec<Effect>, String> {
     Ok(stops.chain(ALL_CONTENT.into_iter().map(Effect::Remove)).collect())
 }
 
-/// The effect that records the step in the journal.
+/// The effect that records the step in the journal or in the cluster.
 pub(super) fn record(step: HostStep) -> Effect {
+    if let Some(object) = step.record_in {
+        return Effect::ClusterRecord { object, id: step.id, digest: step.digest };
+    }
     Effect::Journal { id: step.id, digest: step.digest, op: step.op }
 }

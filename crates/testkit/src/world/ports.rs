@@ -44,7 +44,7 @@ impl Ports {
 
     async fn up(&self, host: HostAddress) -> Result<(), StepFailure> {
         self.alive().await;
-        let up = self.world.lock().hosts.get(&host).is_some_and(|host| host.up);
+        let up = self.world.lock().hosts.get(&host).is_some_and(|host| host.up && host.accepts_logins);
         if up { Ok(()) } else { Err(failure(Category::Unreachable, format!("{host}: no route to host"))) }
     }
 
@@ -98,10 +98,12 @@ impl Ports {
 #[async_trait]
 impl ProbeHost for Ports {
     async fn facts(&self, host: HostAddress) -> Result<Facts, StepFailure> {
+        self.world.lock().contacted.insert(host);
         self.up(host).await?;
         let state = self.world.lock();
         let mut facts = state.host(host).facts(state.now);
         facts.cluster = state.cluster_facts(host);
+        facts.cluster_steps = facts.cluster.as_ref().and_then(|_| state.cluster_steps(host));
         Ok(facts)
     }
 }
@@ -109,6 +111,7 @@ impl ProbeHost for Ports {
 #[async_trait]
 impl ActHost for Ports {
     async fn open(&self, host: HostAddress, fence: &Fence) -> Result<Arc<dyn HostSession>, StepFailure> {
+        self.world.lock().contacted.insert(host);
         self.up(host).await?;
         let fault =
             self.world.lock().opening_faults.get_mut(&host).and_then(std::collections::VecDeque::pop_front);

@@ -30,6 +30,10 @@ pub(super) fn render(state: &State) -> String {
         cluster.nodes.iter().for_each(|(name, at)| line(format!("node {name} {at}")));
         cluster.tainted.iter().for_each(|name| line(format!("tainted {name}")));
         cluster.drained.iter().for_each(|name| line(format!("drained {name}")));
+        cluster
+            .records
+            .iter()
+            .for_each(|((object, id), digest)| line(format!("record {object} {id} {digest}")));
     }
     rendered
 }

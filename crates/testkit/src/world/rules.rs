@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
 use kubeon_api::HostAddress;
-use kubeon_wire::{Check, ClusterFacts, EtcdFact, NodeFact};
+use kubeon_wire::{Check, ClusterFacts, EtcdFact, JournalEntry, NodeFact, ResultState};
 
 use super::host::{SimulatedHost, pki};
 use super::state::State;
@@ -22,6 +22,27 @@ impl State {
         let peers = members.first().and_then(|host| host.etcd.as_ref()).map_or(0, Vec::len);
         let running = members.iter().filter(|host| host.runs("etcd.service")).count();
         running * 2 > peers
+    }
+
+    /// The number of members that do not run, among those that were started before.
+    pub(super) fn members_down(&self, uid: &str) -> usize {
+        let members = self.hosts.values().filter(|host| host.uid() == Some(uid) && host.etcd.is_some());
+        members.filter(|host| !host.runs("etcd.service")).count()
+    }
+
+    /// The steps that the cluster records, as the API server of the host reports them.
+    pub(super) fn cluster_steps(&self, at: HostAddress) -> Option<Vec<JournalEntry>> {
+        if !self.api_ready(at) || self.slow.nodes {
+            return None;
+        }
+        let cluster = self.host(at).uid().and_then(|uid| self.clusters.get(uid));
+        let records = cluster.into_iter().flat_map(|cluster| &cluster.records);
+        let entry = |((_, id), digest): (&(String, String), &String)| JournalEntry {
+            id: id.clone(),
+            digest: digest.clone(),
+            state: ResultState::UpToDate,
+        };
+        Some(records.map(entry).collect())
     }
 
     /// Whether the API server of the host answers `/readyz`.

@@ -20,6 +20,8 @@ pub(super) struct State {
     pub harms: Vec<String>,
     pub trace: Vec<String>,
     pub opened: BTreeMap<HostAddress, usize>,
+    /// Hosts that were probed or to which a session was opened, whether they answered or not.
+    pub contacted: BTreeSet<HostAddress>,
     pub faults: Faults<String>,
     pub opening_faults: Faults<HostAddress>,
     pub lost_blobs: BTreeSet<String>,
@@ -57,6 +59,8 @@ pub(super) struct Cluster {
     pub tainted: BTreeSet<String>,
     /// Cordoned nodes.
     pub drained: BTreeSet<String>,
+    /// Recorded steps: by the path of the object and the id, the digest.
+    pub records: BTreeMap<(String, String), String>,
 }
 
 impl State {
@@ -69,6 +73,7 @@ impl State {
             harms: Vec::new(),
             trace: Vec::new(),
             opened: BTreeMap::new(),
+            contacted: BTreeSet::new(),
             faults: BTreeMap::new(),
             opening_faults: BTreeMap::new(),
             lost_blobs: BTreeSet::new(),
@@ -100,6 +105,7 @@ impl State {
         }
         let line = match effect {
             Effect::Object { path, body } => self.put(at, path, body)?,
+            Effect::ClusterRecord { object, id, digest } => self.record(at, object, id, digest)?,
             Effect::Taint { node, present } => self.taint(at, &node, present)?,
             Effect::Drain(node) => self.drain(at, node)?,
             Effect::Uncordon(node) => self.uncordon(at, &node)?,
@@ -168,6 +174,23 @@ impl State {
         Ok(changed.then(|| format!("{} node {node}", if present { "taint" } else { "untaint" })))
     }
 
+    fn record(
+        &mut self,
+        at: HostAddress,
+        object: String,
+        id: String,
+        digest: String,
+    ) -> Result<Option<String>, String> {
+        let cluster = self.cluster_at(at)?;
+        let node = object.strip_prefix("/api/v1/nodes/");
+        if let Some(node) = node.filter(|node| !cluster.nodes.contains_key(*node)) {
+            return Err(format!("node {node} does not exist"));
+        }
+        let line = format!("record {id}");
+        let before = cluster.records.insert((object, id), digest.clone());
+        Ok((before != Some(digest)).then_some(line))
+    }
+
     fn drain(&mut self, at: HostAddress, node: String) -> Result<Option<String>, String> {
         let cluster = self.cluster_at(at)?;
         let line = format!("drain node {node}");
@@ -188,7 +211,9 @@ impl State {
         let Some(host) = cluster.nodes.remove(node) else { return Ok(None) };
         let drained = cluster.drained.remove(node);
         cluster.tainted.remove(node);
-        cluster.objects.remove(&format!("/api/v1/nodes/{node}"));
+        let object = format!("/api/v1/nodes/{node}");
+        cluster.objects.remove(&object);
+        cluster.records.retain(|(recorded, _), _| *recorded != object);
         if !drained && self.host(host).runs("kubelet.service") {
             self.harms.push(format!("node {node} is removed while its pods run"));
         }
@@ -222,12 +247,19 @@ impl State {
         }
         let uid = self.uid(at).unwrap_or_default();
         let before = (self.quorum(&uid), self.any_api(at));
+        let already_down = self.members_down(&uid);
         self.host_mut(at).units.get_mut(name)?.running = None;
         let masters = self
             .hosts
             .values()
             .filter(|host| host.uid() == Some(uid.as_str()) && host.etcd.is_some())
             .count();
+        if name == "etcd.service" && already_down > 0 && before.0 {
+            self.harms.push(format!(
+                "{} restarts its etcd member while {already_down} members are down",
+                self.host(at).name()
+            ));
+        }
         if masters > 1 && before.0 && !self.quorum(&uid) {
             self.harms.push(format!(
                 "{} restarts {name}, which leaves etcd without a quorum",
@@ -245,7 +277,8 @@ impl State {
     fn start_etcd(&mut self, at: HostAddress) -> Result<(), String> {
         let uid = self.uid(at).ok_or("etcd starts on a host without a claim")?;
         let host = self.host(at);
-        let text = host.units.get("etcd.service").map(|unit| unit.text.clone()).unwrap_or_default();
+        let text = host.files.get("/etc/kubernetes/etcd-membership.env").map(|file| file.text.clone());
+        let text = text.unwrap_or_default();
         if host.etcd.is_some() {
             return Ok(());
         }
@@ -305,9 +338,9 @@ impl State {
     }
 }
 
-/// The names in `--initial-cluster=NAME=URL,NAME=URL`.
-fn first_members(unit: &str) -> Vec<String> {
-    let list = unit.split_whitespace().find_map(|word| word.strip_prefix("--initial-cluster="));
+/// The names in `ETCD_INITIAL_CLUSTER=NAME=URL,NAME=URL`.
+fn first_members(environment: &str) -> Vec<String> {
+    let list = environment.lines().find_map(|line| line.strip_prefix("ETCD_INITIAL_CLUSTER="));
     let mut names: Vec<String> = list
         .unwrap_or_default()
         .split(',')

@@ -64,7 +64,9 @@ async fn creates_although_no_saved_generation_is_known_with_a_crash_anywhere() {
     let intent = intent(1, 1);
     let plan = |snapshot: &Snapshot| kubeon_plan::plan(&intent, snapshot);
     assert_eq!(intent.generation, 0);
-    crash_anywhere(async || bare(1, 1), async |world| command(world, plan, 1).await.map(drop)).await.unwrap();
+    crash_anywhere(async || bare(1, 1), async |world| command(world, world.hosts(), plan, 1).await.map(drop))
+        .await
+        .unwrap();
 }
 
 #[tokio::test(start_paused = true)]

@@ -28,7 +28,7 @@ fn example() -> Plan {
 #[tokio::test(start_paused = true)]
 async fn accepts_a_correct_planner() {
     let crashes = crash_anywhere(two_hosts, async |world| {
-        command(world, |snapshot| Ok(needed(example(), snapshot)), 1).await.map(drop)
+        command(world, world.hosts(), |snapshot| Ok(needed(example(), snapshot)), 1).await.map(drop)
     })
     .await
     .unwrap();
@@ -42,9 +42,10 @@ async fn finds_content_that_changes_from_run_to_run() {
         let generation = needed(example(), snapshot).generation;
         Ok(needed(plan_of([step("file@h1", H1).writes("/a", &format!("generation {generation}"))]), snapshot))
     };
-    let why = crash_anywhere(two_hosts, async |world| command(world, planner, 1).await.map(drop))
-        .await
-        .unwrap_err();
+    let why =
+        crash_anywhere(two_hosts, async |world| command(world, world.hosts(), planner, 1).await.map(drop))
+            .await
+            .unwrap_err();
     assert!(why.contains("the world differs") && why.contains("/a"), "{why}");
 }
 
@@ -58,9 +59,10 @@ async fn finds_steps_that_are_missing_after_a_crash() {
         }
         Ok(plan)
     };
-    let why = crash_anywhere(two_hosts, async |world| command(world, planner, 1).await.map(drop))
-        .await
-        .unwrap_err();
+    let why =
+        crash_anywhere(two_hosts, async |world| command(world, world.hosts(), planner, 1).await.map(drop))
+            .await
+            .unwrap_err();
     assert!(why.contains("crash after effect 2 of 10 (h2 claim, generation 1)"), "{why}");
 }
 
@@ -82,9 +84,10 @@ async fn finds_repeated_effects() {
         all.hosts.extend(plan.hosts);
         Ok(all)
     };
-    let why = crash_anywhere(two_hosts, async |world| command(world, planner, 1).await.map(drop))
-        .await
-        .unwrap_err();
+    let why =
+        crash_anywhere(two_hosts, async |world| command(world, world.hosts(), planner, 1).await.map(drop))
+            .await
+            .unwrap_err();
     assert!(why.contains("crash after effect"), "{why}");
 }
 

@@ -4,6 +4,7 @@
 
 mod crash_anywhere;
 mod crash_scaling;
+mod degraded;
 mod harness;
 mod precheck;
 mod support;

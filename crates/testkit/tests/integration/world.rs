@@ -27,7 +27,14 @@ async fn open(world: &World, at: &str) -> std::sync::Arc<dyn HostSession> {
 }
 
 async fn send(session: &dyn HostSession, id: &str, op: Op) -> Result<Report, StepFailure> {
-    let step = HostStep { id: id.to_owned(), digest: "d".to_owned(), timeout_seconds: 5, journal: true, op };
+    let step = HostStep {
+        id: id.to_owned(),
+        digest: "d".to_owned(),
+        timeout_seconds: 5,
+        journal: true,
+        record_in: None,
+        op,
+    };
     session.run(step, Some("/blob".into()), &|_| {}).await
 }
 
@@ -36,8 +43,16 @@ fn text(path: &str, text: &str) -> Op {
     op
 }
 
+/// The files that a member needs.
+fn before_etcd() -> Op {
+    let members = "ETCD_INITIAL_CLUSTER=h1=x,h2=x,h3=x\n";
+    let files = step("f", H1).writes("/ca", "ca").writes("/etc/kubernetes/etcd-membership.env", members);
+    let kubeon_plan::Step { op, .. } = files.into();
+    op
+}
+
 fn etcd(name: &str) -> Op {
-    let unit = format!("[Service]\nExecStart=/usr/bin/etcd --name={name} --initial-cluster=h1=x,h2=x,h3=x");
+    let unit = format!("[Service]\nExecStart=/usr/bin/etcd --name={name}");
     let ready = Check::Https {
         address: std::net::Ipv4Addr::LOCALHOST,
         port: 2379,
@@ -132,8 +147,8 @@ async fn a_newer_writer_fences_an_older_session() {
 async fn an_etcd_member_is_healthy_only_with_a_quorum() {
     let world = three();
     let (one, two) = (open(&world, H1).await, open(&world, H2).await);
-    send(&*one, "ca", text("/ca", "ca")).await.unwrap();
-    send(&*two, "ca", text("/ca", "ca")).await.unwrap();
+    send(&*one, "ca", before_etcd()).await.unwrap();
+    send(&*two, "ca", before_etcd()).await.unwrap();
     let alone = send(&*one, "etcd", etcd("h1")).await.unwrap_err();
     assert_eq!(alone.category, Category::Timeout, "{alone}");
     let (first, second) = tokio::join!(send(&*one, "etcd", etcd("h1")), send(&*two, "etcd", etcd("h2")));
@@ -147,13 +162,13 @@ async fn detects_a_second_etcd_cluster() {
     let world = three();
     let (one, two) = (open(&world, H1).await, open(&world, H2).await);
     for session in [&one, &two] {
-        send(&**session, "ca", text("/ca", "ca")).await.unwrap();
+        send(&**session, "ca", before_etcd()).await.unwrap();
     }
     let (first, second) = tokio::join!(send(&*one, "etcd", etcd("h1")), send(&*two, "etcd", etcd("h2")));
     assert!(first.is_ok() && second.is_ok() && world.harms().is_empty());
     send(&*two, "reset", Op::Reset { cluster: "demo".parse().unwrap() }).await.unwrap();
     let two = open(&world, H2).await;
-    send(&*two, "ca", text("/ca", "ca")).await.unwrap();
+    send(&*two, "ca", before_etcd()).await.unwrap();
     send(&*two, "etcd", etcd("h2")).await.unwrap();
     assert_eq!(
         world.harms(),

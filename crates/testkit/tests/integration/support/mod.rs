@@ -1,5 +1,6 @@
 //! Whole commands on a simulated world, as the program runs them.
 
+use kubeon_api::HostAddress;
 use kubeon_apply::HostPorts;
 use kubeon_apply::{RunEvent, RunObserver};
 use kubeon_plan::{Intent, Plan, PlanError, Refusal, Snapshot, StepOutcome};
@@ -27,10 +28,11 @@ impl ReconcileHooks for PersistingHooks<'_> {
 /// incomplete. With one attempt and without injected faults, a failed step is a bug of the plan.
 pub(crate) async fn command(
     world: &World,
+    hosts: Vec<HostAddress>,
     plan: impl Fn(&Snapshot) -> Result<Plan, PlanError>,
     attempts: u8,
 ) -> Result<Reconciled, String> {
-    let (ports, hosts, cancellation) = (world.ports(), world.hosts(), CancellationToken::new());
+    let (ports, cancellation) = (world.ports(), CancellationToken::new());
     let host_ports = HostPorts { act: &ports, secrets: &ports, blobs: &ports };
     let reconciler = Reconciler {
         hosts: &hosts,
@@ -66,7 +68,7 @@ fn with_persisted_generation(world: &World, intent: &Intent) -> Intent {
 #[allow(dead_code, reason = "not every test creates")]
 pub(crate) async fn create(world: &World, intent: &Intent) -> Result<Reconciled, String> {
     let intent = with_persisted_generation(world, intent);
-    command(world, |snapshot| kubeon_plan::plan(&intent, snapshot), 1).await
+    command(world, intent.hosts().collect(), |snapshot| kubeon_plan::plan(&intent, snapshot), 1).await
 }
 
 /// The reasons why `kubeon create` is refused, as data.
@@ -92,12 +94,18 @@ pub(crate) async fn refusals(world: &World, intent: &Intent) -> Vec<Refusal> {
 #[allow(dead_code, reason = "not every test destroys")]
 pub(crate) async fn destroy(world: &World, intent: &Intent) -> Result<Reconciled, String> {
     let intent = with_persisted_generation(world, intent);
-    command(world, |snapshot| kubeon_plan::destroy(&intent, snapshot), 1).await
+    command(world, intent.hosts().collect(), |snapshot| kubeon_plan::destroy(&intent, snapshot), 1).await
 }
 
 /// `kubeon create` as the program runs it, with all its attempts.
 #[allow(dead_code, reason = "not every test has failures that go away")]
 pub(crate) async fn create_with_retries(world: &World, intent: &Intent) -> Result<Reconciled, String> {
     let intent = with_persisted_generation(world, intent);
-    command(world, |snapshot| kubeon_plan::plan(&intent, snapshot), kubeon_reconcile::MAX_ATTEMPTS).await
+    command(
+        world,
+        intent.hosts().collect(),
+        |snapshot| kubeon_plan::plan(&intent, snapshot),
+        kubeon_reconcile::MAX_ATTEMPTS,
+    )
+    .await
 }

@@ -1,0 +1,120 @@
+//! Decides whether a host that could not be observed may wait, or whether it prevents a plan.
+//!
+//! A host that belongs to the running cluster waits. It prevents a plan if the change concerns the host itself,
+//! or if etcd would have no quorum without it.
+
+use kubeon_api::{HostName, HostRole, Refusal, Remedy};
+use kubeon_wire::{Facts, NodeFact};
+
+use crate::context::records;
+use crate::input::{HostSpec, Intent, Observation, ObservationFailure, Snapshot};
+use crate::node_name::node_name;
+use crate::output::UnreachableHost;
+use crate::quorum::{Members, member_id};
+
+/// The waiting host. `why` says why it could not be observed.
+///
+/// # Errors
+/// The refusal if the host prevents a plan.
+pub(crate) fn assess(
+    intent: &Intent,
+    snapshot: &Snapshot,
+    spec: &HostSpec,
+    role: &HostRole,
+    why: &str,
+    failure: ObservationFailure,
+) -> Result<UnreachableHost, Refusal> {
+    if failure == ObservationFailure::UnknownHostKey {
+        return Err(unknown_host_key(spec, why));
+    }
+    let cluster = RunningCluster::of(intent, snapshot);
+    let name = cluster.name(spec);
+    let waits = |name| {
+        let why = why.to_owned();
+        Ok(UnreachableHost { address: spec.address, name, role: role.clone(), why })
+    };
+    if !role.is_master() {
+        let belongs = name.as_ref().is_some_and(|name| cluster.node(name).is_some());
+        return match name.filter(|_| belongs && !intent.returns(spec.address)) {
+            Some(name) => waits(name),
+            None => {
+                let reason = format!("{why}; bring it back, or go on without it");
+                Err(Refusal::host(spec.address, reason).with(Remedy::SkipHost(spec.address)))
+            }
+        };
+    }
+    let members = cluster.members();
+    let reason = if !cluster.has_member() {
+        format!("{why}; a master cannot be left out: bring it back or name another")
+    } else if !members.can_have_quorum() {
+        let (available, total) = (members.available(), members.total());
+        format!(
+            "{why}; etcd has no quorum without it ({available} of {total} members can serve): bring it back"
+        )
+    } else if let Some(name) = name {
+        return waits(name);
+    } else {
+        format!("{why}; the name of its node is not known: bring it back")
+    };
+    Err(Refusal::host(spec.address, reason))
+}
+
+/// Refuses a host whose SSH key is not known.
+pub(crate) fn unknown_host_key(spec: &HostSpec, why: &str) -> Refusal {
+    Refusal::host(spec.address, why).with(Remedy::TrustHostKey(spec.address))
+}
+
+/// The masters, as far as they were observed.
+struct RunningCluster<'a> {
+    masters: Vec<(HostName, &'a Facts)>,
+    /// The addresses of the other masters.
+    unobserved: Vec<String>,
+}
+
+impl<'a> RunningCluster<'a> {
+    fn of(intent: &Intent, snapshot: &'a Snapshot) -> Self {
+        let observed = |spec: &HostSpec| snapshot.hosts.get(&spec.address).and_then(Observation::fresh);
+        // A host of another cluster is refused elsewhere.
+        let own = |facts: &&Facts| facts.claim.as_ref().is_none_or(|claim| claim.uid == intent.uid);
+        let mut cluster = Self { masters: Vec::new(), unobserved: Vec::new() };
+        for spec in &intent.spec.masters {
+            let Some(facts) = observed(spec) else {
+                cluster.unobserved.push(spec.address.to_string());
+                continue;
+            };
+            let name = node_name(spec, facts).ok();
+            cluster.masters.extend(name.filter(|_| own(&facts)).map(|name| (name, facts)));
+        }
+        cluster
+    }
+
+    /// Whether a master started its etcd member before. Only masters of this cluster have a journal.
+    fn has_member(&self) -> bool {
+        self.masters.iter().any(|(name, facts)| records(&facts.journal, &member_id(name)))
+    }
+
+    fn members(&self) -> Members<'_> {
+        let observed = self.masters.iter().map(|(name, facts)| (name, *facts));
+        Members::of(observed, self.unobserved.iter().map(String::as_str))
+    }
+
+    /// The nodes that an API server reports.
+    fn nodes(&self) -> impl Iterator<Item = (&'a String, &'a NodeFact)> {
+        let reports = self.masters.iter().filter_map(|(_, facts)| facts.cluster.as_ref());
+        let nodes = reports.filter(|report| report.api_ready).find_map(|report| report.nodes.as_ref());
+        nodes.into_iter().flatten()
+    }
+
+    fn node(&self, name: &HostName) -> Option<&'a NodeFact> {
+        self.nodes().find(|(node, _)| *node == name.as_str()).map(|(_, node)| node)
+    }
+
+    /// The name of the node of a host: as stored, or as the cluster reports it for the address.
+    fn name(&self, spec: &HostSpec) -> Option<HostName> {
+        let reported = || {
+            let mut nodes = self.nodes();
+            nodes.find(|(_, node)| node.addresses.contains(&spec.address.ip()))?.0.parse().ok()
+        };
+        spec.name.clone().or_else(reported)
+    }
+}
