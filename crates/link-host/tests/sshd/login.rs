@@ -175,7 +175,7 @@ async fn a_changed_host_key_is_refused_before_the_login() {
     for policy in [HostKeyPolicy::Pinned, HostKeyPolicy::AcceptNew, HostKeyPolicy::Probe] {
         let pool = hosts(sshd.login(), HostKeys::new(policy).with_pinned(&pinned).unwrap());
         let failure = run(&pool, "exit 0").await.unwrap_err();
-        assert_eq!(failure.category, Category::Denied);
+        assert_eq!(failure.category, Category::HostKeyMismatch);
         let message = failure.to_string();
         assert!(message.contains(&print("old_host")) && message.contains(&print("host")), "{message}");
         assert!(pool.host_keys().new_keys().is_empty());
