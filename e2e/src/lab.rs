@@ -47,11 +47,19 @@ pub struct TestLab {
 }
 
 impl TestLab {
-    /// Boots `hosts` hosts.
+    /// Boots `hosts` hosts of the default kind.
     ///
     /// # Errors
     /// When the lab does not start.
     pub fn up(name: &str, hosts: usize) -> Result<Self> {
+        Self::up_with(name, hosts, &[])
+    }
+
+    /// Boots `hosts` hosts with more arguments of `kubeon lab up`.
+    ///
+    /// # Errors
+    /// When the lab does not start.
+    pub fn up_with(name: &str, hosts: usize, options: &[&str]) -> Result<Self> {
         let home = std::env::temp_dir().join(format!("kubeon-e2e-{name}"));
         std::fs::create_dir_all(&home)?;
         let (before, manifests) = (MachineState::now()?, AtomicUsize::default());
@@ -62,7 +70,7 @@ impl TestLab {
         std::fs::remove_dir_all(&lab.home)?;
         std::fs::create_dir_all(&lab.home)?;
         lab.before = MachineState::now()?;
-        lab.must(&["lab", "up", "--lab", name, "--hosts", &hosts.to_string()])?;
+        lab.must(&[&["lab", "up", "--lab", name, "--hosts", &hosts.to_string()], options].concat())?;
         let listed = lab.must(&["lab", "ls", "--lab", name, "-o", "json"])?;
         let listed: serde_json::Value = serde_json::from_str(&listed).context("lab ls printed no JSON")?;
         lab.addresses = self::addresses(&listed);

@@ -5,6 +5,7 @@
 //! ```
 
 pub mod ansible;
+pub mod host_state;
 pub mod image;
 pub mod lab;
 pub mod links;

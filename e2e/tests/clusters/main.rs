@@ -12,3 +12,4 @@ mod playbooks;
 mod refusals;
 mod scale;
 mod try_script;
+mod vm;

@@ -1,0 +1,126 @@
+//! Clusters of one master and one worker on virtual machines with their own kernels. Their processors may be
+//! emulated, so each test takes ten minutes or more: `./test long` runs them.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, ensure};
+use kubeon_e2e::host_state::HostState;
+use kubeon_e2e::lab::TestLab;
+use kubeon_e2e::program::again_after;
+use serde_json::json;
+
+/// For everything that a host does: an emulated processor is ten to twenty times slower.
+const LIMIT: Duration = Duration::from_secs(20 * 60);
+const HOSTS: [&str; 2] = ["h1", "h2"];
+
+#[test]
+#[ignore = "minutes: boots virtual machines"]
+fn vm_cluster_on_debian_11() -> Result<()> {
+    life_of_a_cluster("vm-debian-11", &["--os", "debian-11"], &[])
+}
+
+#[test]
+#[ignore = "minutes: boots virtual machines"]
+fn vm_cluster_on_debian_12_with_the_stub_resolver() -> Result<()> {
+    life_of_a_cluster("vm-resolved", &["--os", "debian-12", "--profile", "resolved"], &[])
+}
+
+#[test]
+#[ignore = "minutes: boots virtual machines"]
+fn vm_cluster_on_debian_12_with_network_manager_and_cloud_init() -> Result<()> {
+    life_of_a_cluster("vm-cloud", &["--os", "debian-12", "--profile", "network-manager,cloud-init"], &[])
+}
+
+/// Create, use, reboot, destroy. The hosts are as before afterwards.
+fn life_of_a_cluster(name: &str, machines: &[&str], options: &[&str]) -> Result<()> {
+    let lab = TestLab::up_with(name, HOSTS.len(), &[&["--kind", "vm"], machines].concat())?;
+    // Services of the first boot write files.
+    for host in HOSTS {
+        lab.on(host, "systemctl is-system-running --wait || true")?;
+    }
+    let before = HOSTS.map(|host| HostState::of(&lab, host));
+    let begin = Instant::now();
+    lab.must(&[&lab.create(name, 1), options].concat())?;
+    print_time("create", begin);
+    nodes_are_ready(&lab)?;
+    pods_reach_each_other(&lab)?;
+    wait("the plan has no steps", || up_to_date(&lab))?;
+    reboot(&lab)?;
+    lab.must(&["destroy", name, "--yes"])?;
+    for (host, before) in HOSTS.into_iter().zip(before) {
+        let different = before?.differences(&HostState::of(&lab, host)?);
+        ensure!(different.is_empty(), "different on {host} after destroy:\n{}", different.join("\n"));
+    }
+    Ok(())
+}
+
+#[allow(clippy::print_stderr, reason = "prints measured times")]
+fn print_time(what: &str, begin: Instant) {
+    eprintln!("  {what}: {:.0} s", begin.elapsed().as_secs_f64());
+}
+
+fn wait(what: &str, attempt: impl FnMut() -> Result<()>) -> Result<()> {
+    again_after(Duration::from_secs(2), what, LIMIT, attempt)
+}
+
+fn up_to_date(lab: &TestLab) -> Result<()> {
+    let steps = lab.plan(lab.name())?;
+    ensure!(steps.is_empty(), "{steps:?}");
+    Ok(())
+}
+
+fn nodes_are_ready(lab: &TestLab) -> Result<()> {
+    let ready = r#"jsonpath={range .items[*]}{.metadata.name} {.status.conditions[?(@.type=="Ready")].status} {end}"#;
+    let nodes = lab.kubectl(lab.name(), &["get", "nodes", "-o", ready])?;
+    ensure!(nodes.trim() == "h1 True h2 True", "{nodes}");
+    Ok(())
+}
+
+/// A pod on each host. Each asks the other, resolves a name of the cluster and one from outside of it.
+fn pods_reach_each_other(lab: &TestLab) -> Result<()> {
+    lab.load_client(lab.name())?;
+    let pods = HOSTS.map(|host| {
+        json!({ "apiVersion": "v1", "kind": "Pod", "metadata": { "name": host }, "spec": {
+            "nodeName": host,
+            "containers": [{ "name": "client", "image": kubeon_e2e::image::NAME, "imagePullPolicy": "IfNotPresent",
+                "args": ["serve", "8080"] }] } })
+    });
+    lab.apply(lab.name(), &json!({ "apiVersion": "v1", "kind": "List", "items": pods }))?;
+    wait("pods on both hosts talk", || pods_talk(lab))
+}
+
+fn pods_talk(lab: &TestLab) -> Result<()> {
+    let run = |pod: &str, arguments: &[&str]| {
+        lab.kubectl(lab.name(), &[&["exec", pod, "--", "/lab-client"], arguments].concat())
+    };
+    for (pod, other) in [("h1", "h2"), ("h2", "h1")] {
+        let address = lab.kubectl(lab.name(), &["get", "pod", other, "-o", "jsonpath={.status.podIP}"])?;
+        let answer = run(pod, &["get", &format!("http://{address}:8080/{pod}")])?;
+        ensure!(answer.contains(&format!("you asked for /{pod}")), "{answer}");
+        run(pod, &["resolve", "kubernetes.default.svc.cluster.local"])?;
+        run(pod, &["resolve", "outside.test"]).context("a name from outside of the cluster")?;
+    }
+    Ok(())
+}
+
+/// Both hosts come back alone, and nothing is left to do.
+fn reboot(lab: &TestLab) -> Result<()> {
+    let boot_id = |host: &str| lab.on(host, "cat /proc/sys/kernel/random/boot_id");
+    let before = HOSTS.map(boot_id);
+    let begin = Instant::now();
+    for host in HOSTS {
+        lab.on(host, "systemd-run --quiet --on-active=1 systemctl reboot")?;
+    }
+    for (host, before) in HOSTS.into_iter().zip(before) {
+        let before = before?;
+        wait("the host boots again", || {
+            ensure!(boot_id(host)? != before, "{host} has not rebooted yet");
+            Ok(())
+        })?;
+    }
+    wait("all nodes are Ready again", || nodes_are_ready(lab))?;
+    wait("pods talk again", || pods_talk(lab))?;
+    wait("the plan has no steps", || up_to_date(lab))?;
+    print_time("both hosts rebooted, the cluster works again after", begin);
+    Ok(())
+}
