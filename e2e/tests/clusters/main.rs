@@ -10,5 +10,6 @@ mod degraded;
 mod meta_cluster;
 mod playbooks;
 mod refusals;
+mod rolling;
 mod scale;
 mod try_script;
