@@ -1,6 +1,6 @@
 //! The hosts that are interrupted, in order, and those that must work before.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use kubeon_api::HostAddress;
 
@@ -28,39 +28,45 @@ impl Group<'_> {
     }
 }
 
-/// The masters, then the workers. `interrupted` are the hosts with steps that interrupt a node, `changed` those with any
-/// step.
+/// The masters, then the workers. `interrupted` counts the steps of each host that interrupt its node, `changed` are the
+/// hosts with any step.
 pub(super) fn groups<'c>(
     context: &'c PlanContext<'c>,
-    interrupted: &HashSet<HostAddress>,
+    interrupted: &HashMap<HostAddress, usize>,
     changed: &HashSet<HostAddress>,
 ) -> [Group<'c>; 2] {
-    let mut masters: Vec<&ObservedHost<'_>> = context.masters().collect();
-    // The order of the etcd members: those that are down come first.
-    masters.sort_by_key(|host| quorum::serves(&host.name, host.facts) != Some(false));
-    let mut masters = group(context, masters, interrupted);
+    let mut masters = group(context, context.masters().collect(), interrupted);
     if etcd::has_lost_quorum(context) {
         masters.at_once = masters.held.len().max(1);
     }
     let mut workers = group(context, context.workers().collect(), interrupted);
     workers.at_once = allowed(context, &mut workers, changed);
+    for group in [&mut masters, &mut workers] {
+        // Masters whose etcd member is down come first, as in the order of the members. Then hosts with fewer steps: a
+        // run that was killed may have left them in the middle.
+        group.held.sort_by_key(|host| (!has_member_down(host), interrupted.get(&host.address())));
+    }
     [masters, workers]
 }
 
 fn group<'c>(
     context: &'c PlanContext<'c>,
     hosts: Vec<&'c ObservedHost<'c>>,
-    interrupted: &HashSet<HostAddress>,
+    interrupted: &HashMap<HostAddress, usize>,
 ) -> Group<'c> {
     let mut group = Group { first: Vec::new(), held: Vec::new(), at_once: 1 };
     for host in hosts {
         match state(context, host) {
             NodeState::Absent => {}
-            NodeState::Works if interrupted.contains(&host.address()) => group.held.push(host),
+            NodeState::Works if interrupted.contains_key(&host.address()) => group.held.push(host),
             NodeState::NotReady | NodeState::Works => group.first.push(host),
         }
     }
     group
+}
+
+fn has_member_down(host: &ObservedHost<'_>) -> bool {
+    host.is_master() && quorum::serves(&host.name, host.facts) == Some(false)
 }
 
 fn state(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> NodeState {

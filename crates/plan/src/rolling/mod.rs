@@ -30,8 +30,10 @@ pub(crate) fn order(context: &PlanContext<'_>, mut steps: Vec<Step>) -> (Vec<Ste
     let facts: HashMap<HostAddress, &Facts> =
         context.hosts.iter().map(|host| (host.address(), host.facts)).collect();
     let is_interruption = |step: &Step| facts.get(&step.host).is_some_and(|facts| interrupts(step, facts));
-    let interrupted: HashSet<HostAddress> =
-        steps.iter().filter(|step| is_interruption(step)).map(|step| step.host).collect();
+    let mut interrupted: HashMap<HostAddress, usize> = HashMap::new();
+    for step in steps.iter().filter(|step| is_interruption(step)) {
+        *interrupted.entry(step.host).or_default() += 1;
+    }
     let changed: HashSet<HostAddress> = steps.iter().map(|step| step.host).collect();
     let groups = groups(context, &interrupted, &changed);
     if groups.iter().all(|group| group.held.is_empty()) {
