@@ -1,7 +1,7 @@
 //! Which steps interrupt a node, and which nodes work.
 
 use kubeon_api::HostName;
-use kubeon_wire::{ClusterFacts, Facts, Op};
+use kubeon_wire::{ClusterFacts, EtcdFact, Facts, Op};
 
 use crate::context::records;
 use crate::desired::{control, join};
@@ -26,7 +26,7 @@ pub(crate) fn interrupts(step: &Step, facts: &Facts) -> bool {
 pub(crate) enum NodeState {
     /// The host runs no node yet.
     Absent,
-    /// The cluster reports that the node is not Ready.
+    /// The cluster reports that the node is not Ready, or the host that its API server or etcd member does not serve.
     NotReady,
     /// The node is Ready, or its state was not reported.
     Works,
@@ -40,6 +40,14 @@ pub(crate) fn node_state<'f>(
 ) -> NodeState {
     if !records(&facts.journal, &join::kubelet_of(name)) {
         return NodeState::Absent;
+    }
+    // What others need of such a master is its repair: it waits for nobody.
+    if facts
+        .cluster
+        .as_ref()
+        .is_some_and(|own| own.etcd == EtcdFact::Down || !own.api_ready && !own.api_unknown)
+    {
+        return NodeState::NotReady;
     }
     let mut reports = reports.into_iter().filter(|report| report.api_ready);
     match reports.find_map(|report| report.nodes.as_ref()).map(|nodes| nodes.get(name.as_str())) {
