@@ -293,7 +293,7 @@ fn reason(
     if entry.digest != digest {
         return Some("its desired content has changed".to_owned());
     }
-    if let ResultState::Drifted(drift) = &entry.state {
+    if let ResultState::Drifted(drift) | ResultState::Stopped(drift) = &entry.state {
         return Some(drift.clone());
     }
     if rerun {

@@ -1,24 +1,29 @@
 //! Which steps interrupt a node, and which nodes work.
 
 use kubeon_api::HostName;
-use kubeon_wire::{ClusterFacts, EtcdFact, Facts, Op};
+use kubeon_wire::{ClusterFacts, EtcdFact, Facts, JournalEntry, Op, ResultState};
 
 use crate::context::records;
-use crate::desired::{control, join};
+use crate::desired::{control, etcd, join, network};
 use crate::output::Step;
 use crate::stage_name::StageName;
+
+/// The stages whose services a node needs.
+const SERVING: [StageName; 4] = [etcd::STAGE, control::STAGE, join::STAGE, network::STAGE];
 
 /// Whether the step changes what runs on a host: it starts a service, selects the version that the next start of a
 /// program uses, or writes keys that a running API server uses at once.
 pub(super) fn takes_effect(step: &Step) -> bool {
-    let serves =
-        matches!(step.stage, StageName::Etcd | StageName::Control | StageName::Join | StageName::Network);
-    serves && (matches!(step.op, Op::Service { .. } | Op::Links { .. }) || control::is_keys(&step.id))
+    SERVING.contains(&step.stage)
+        && (matches!(step.op, Op::Service { .. } | Op::Links { .. }) || control::is_keys(&step.id))
 }
 
-/// Whether the step interrupts what runs on a host: it takes effect, and the host executed it before.
+/// Whether the step interrupts what runs on a host: it takes effect, the host executed it before, and what it started
+/// still runs.
 pub(crate) fn interrupts(step: &Step, facts: &Facts) -> bool {
-    takes_effect(step) && records(&facts.journal, &step.id)
+    let id = step.id.to_string();
+    let runs = |entry: &JournalEntry| entry.id == id && !matches!(entry.state, ResultState::Stopped(_));
+    takes_effect(step) && facts.journal.iter().any(runs)
 }
 
 /// What is known of a node.

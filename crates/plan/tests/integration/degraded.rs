@@ -64,7 +64,7 @@ fn a_stopped_member_is_repaired_while_a_master_is_dead() {
     edit(&mut snapshot, 2, |facts| {
         facts.cluster = Some(ClusterFacts { etcd: EtcdFact::Down, ..ClusterFacts::default() });
         let entry = facts.journal.iter_mut().find(|entry| entry.id.starts_with("etcd/member")).unwrap();
-        entry.state = ResultState::Drifted("etcd.service is not running".into());
+        entry.state = ResultState::Stopped("etcd.service is not running".into());
     });
     let made = plan(&named(3, 0), &snapshot).unwrap();
     assert_eq!(lint(&made, &snapshot), []);

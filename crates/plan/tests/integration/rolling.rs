@@ -31,7 +31,7 @@ fn order(made: &Plan) -> Vec<(String, usize)> {
 /// The proofs for which the kubelet of a host waits.
 fn waits_for(made: &Plan, host: &str) -> Vec<String> {
     let needs = &step(made, &format!("join/kubelet@{host}")).needs;
-    texts(needs.iter().filter(|need| (need.stage(), need.what()) == (StageName::Verify, "node")))
+    texts(needs.iter().filter(|need| (need.stage(), need.what()) == (StageName::new("verify"), "node")))
 }
 
 fn not_ready(snapshot: &mut Snapshot, masters: usize, node: &str) {

@@ -273,7 +273,7 @@ fn stop_etcd(snapshot: &mut Snapshot, etcd: &EtcdFact) {
         edit(snapshot, index, |facts| {
             facts.cluster = Some(ClusterFacts { etcd: etcd.clone(), ..ClusterFacts::default() });
             let entry = facts.journal.iter_mut().find(|entry| entry.id.starts_with("etcd/member")).unwrap();
-            entry.state = ResultState::Drifted("etcd.service is not running".into());
+            entry.state = ResultState::Stopped("etcd.service is not running".into());
         });
     }
 }
