@@ -77,6 +77,9 @@ impl<'a> DriftCheck<'a> {
     #[must_use]
     pub fn state_of(&self, entry: &Entry) -> ResultState {
         for mark in &entry.marks {
+            if let Some(why) = self.stopped(mark) {
+                return ResultState::Stopped(why);
+            }
             match self.drift(mark) {
                 Ok(None) => {}
                 Ok(Some(why)) => return ResultState::Drifted(why),
@@ -159,10 +162,15 @@ impl<'a> DriftCheck<'a> {
         if !units::is_current(root, name, &text, watches)? {
             return Ok(Some(format!("{name} was not restarted after a file that it reads changed")));
         }
-        let state = self.units.as_ref().and_then(|units| units.get(name));
-        Ok(state
-            .filter(|state| !service::is_up(&text, state))
-            .map(|state| format!("{name} is {}", state.verdict())))
+        Ok(None)
+    }
+
+    /// Why the service of the mark does not do its work, whatever else changed; `None` if systemd did not tell.
+    fn stopped(&self, mark: &Mark) -> Option<String> {
+        let Mark::Unit { name, .. } = mark else { return None };
+        let state = self.units.as_ref()?.get(name)?;
+        let text = read_text(&units::file(&self.host.root, name)).ok()??;
+        (!service::is_up(&text, state)).then(|| format!("{name} is {}", state.verdict()))
     }
 }
 
@@ -213,7 +221,7 @@ mod tests {
 
     fn assert_drifted(bench: &Bench, effect: &StepEffect, word: &str) {
         match state_of(bench, effect) {
-            ResultState::Drifted(why) => assert!(why.contains(word), "{why}"),
+            ResultState::Drifted(why) | ResultState::Stopped(why) => assert!(why.contains(word), "{why}"),
             ResultState::UpToDate => panic!("up to date, expected: {word}"),
         }
     }

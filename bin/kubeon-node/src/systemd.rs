@@ -69,6 +69,8 @@ pub struct UnitState {
     pub status: String,
     /// The number of automatic restarts since the last requested start.
     pub restarts: u32,
+    /// When its main process was last started, in microseconds of the monotonic clock; 0 if it never was.
+    pub started: u64,
     /// Whether the unit file has changed since systemd read it.
     pub needs_reload: bool,
 }
@@ -115,7 +117,7 @@ struct Reload {
 impl Services for Systemd {
     fn states(&self, units: &[String]) -> Result<BTreeMap<String, UnitState>, StepFailure> {
         const FIELDS: &str = "--property=Id,Names,LoadState,ActiveState,SubState,Result,ExecMainStatus,\
-                              NRestarts,NeedDaemonReload";
+                              NRestarts,NeedDaemonReload,ExecMainStartTimestampMonotonic";
         if units.is_empty() {
             return Ok(BTreeMap::new());
         }
@@ -215,6 +217,7 @@ fn parse_states(text: &str) -> BTreeMap<String, UnitState> {
                 "Result" => state.result = text,
                 "ExecMainStatus" => state.status = text,
                 "NRestarts" => state.restarts = value.parse().unwrap_or(0),
+                "ExecMainStartTimestampMonotonic" => state.started = value.parse().unwrap_or(0),
                 "NeedDaemonReload" => state.needs_reload = value == "yes",
                 _ => {}
             }
@@ -260,11 +263,12 @@ mod tests {
     #[test]
     fn reads_the_states_of_several_units() {
         let text = "Id=etcd.service\nNames=etcd.service\nLoadState=loaded\nActiveState=failed\nSubState=failed\n\
-                    Result=exit-code\nExecMainStatus=1\nNRestarts=4\nNeedDaemonReload=yes\n\n\
+                    Result=exit-code\nExecMainStatus=1\nNRestarts=4\nNeedDaemonReload=yes\n\
+                    ExecMainStartTimestampMonotonic=7200000\n\n\
                     Id=x.service\nNames=x.service y.service\nLoadState=not-found\nActiveState=inactive\n";
         let states = parse_states(text);
         let etcd = &states["etcd.service"];
-        assert_eq!((etcd.restarts, etcd.needs_reload), (4, true));
+        assert_eq!((etcd.restarts, etcd.needs_reload, etcd.started), (4, true, 7_200_000));
         assert_eq!(etcd.verdict(), "exit-code (status 1)");
         let missing = UnitState { status: "203".into(), ..etcd.clone() };
         assert_eq!(missing.verdict(), "its program cannot be run (status 203)");

@@ -26,6 +26,8 @@ pub(crate) struct FakeState {
     pub broken: Mutex<BTreeSet<String>>,
     /// Units that start and are not ready yet.
     pub starting: Mutex<BTreeSet<String>>,
+    /// When every unit was started, in microseconds of the monotonic clock.
+    pub started: Mutex<u64>,
 }
 
 pub(crate) struct FakeServices(pub Arc<FakeState>);
@@ -47,6 +49,7 @@ impl Services for FakeServices {
                 active: word(active),
                 sub: word(sub),
                 result: word(result),
+                started: *self.0.started.lock(),
                 ..UnitState::default()
             }
         };

@@ -18,6 +18,7 @@ pub(crate) mod missing;
 pub(crate) mod node;
 pub(crate) mod pre_apply;
 pub(crate) mod precheck;
+pub(crate) mod rolling;
 pub(crate) mod scale;
 pub(crate) mod settings;
 pub(crate) mod state;

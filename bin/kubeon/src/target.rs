@@ -48,6 +48,7 @@ pub(crate) fn find(
         leaving_workers: LeavingWorkerPolicy::of(args.take_back),
         drain_seconds: args.leave.drain_timeout,
         ignore: ignored_checks(&args.ignore.ignore)?,
+        max_unavailable: args.rolling.max_unavailable,
     };
     let flags = options.logins.clone();
     let target = requested(engine, args, asked_by, options, &supported)?;

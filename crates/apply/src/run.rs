@@ -54,6 +54,7 @@ pub async fn run(
         notes: _,
         unreachable: _,
         waiting: _,
+        rolling: _,
     } = plan;
     let mut ledger =
         Ledger { steps, order: Order::new(steps, STEPS_AT_ONCE), observer, outcome: Outcome::default() };

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use kubeon_api::HostAddress;
-use kubeon_plan::{Artifacts, DesiredCluster, HostSpec, Intent, Note, Valid};
+use kubeon_plan::{Artifacts, DesiredCluster, HostSpec, Intent, MaxUnavailable, Note, Valid};
 use kubeon_store::Status;
 
 use crate::cluster_request::{self, ClusterRequest};
@@ -35,6 +35,8 @@ pub struct ClusterTarget {
     pub drain_seconds: u32,
     /// Ignored checks.
     pub ignore: BTreeSet<String>,
+    /// How many workers may be unavailable at the same time while services restart.
+    pub max_unavailable: MaxUnavailable,
 }
 
 /// Options of a change besides the specification.
@@ -50,6 +52,8 @@ pub struct TargetOptions {
     pub drain_seconds: u32,
     /// Ignored checks.
     pub ignore: BTreeSet<String>,
+    /// How many workers may be unavailable at the same time while services restart.
+    pub max_unavailable: MaxUnavailable,
 }
 
 impl Default for TargetOptions {
@@ -60,6 +64,7 @@ impl Default for TargetOptions {
             leaving_workers: LeavingWorkerPolicy::Refuse,
             drain_seconds: Intent::DRAIN_SECONDS,
             ignore: BTreeSet::new(),
+            max_unavailable: MaxUnavailable::default(),
         }
     }
 }
@@ -90,6 +95,7 @@ impl ClusterTarget {
                 newly_leaving: Vec::new(),
                 drain_seconds: options.drain_seconds,
                 ignore: options.ignore,
+                max_unavailable: options.max_unavailable,
             });
         }
         let state = engine.load(&spec.name)?;
@@ -128,7 +134,14 @@ impl ClusterTarget {
         spec: DesiredCluster,
         options: TargetOptions,
     ) -> Result<Self, EngineError> {
-        let TargetOptions { logins: flags, skip_hosts, leaving_workers, drain_seconds, ignore } = options;
+        let TargetOptions {
+            logins: flags,
+            skip_hosts,
+            leaving_workers,
+            drain_seconds,
+            ignore,
+            max_unavailable,
+        } = options;
         let mut newly_leaving = Vec::new();
         // Before anything is written to a host the request may still change.
         if spec != state.spec && state.may_be_on_hosts() {
@@ -149,6 +162,7 @@ impl ClusterTarget {
             newly_leaving,
             drain_seconds,
             ignore,
+            max_unavailable,
         })
     }
 
@@ -168,7 +182,12 @@ impl ClusterTarget {
     /// The intent of the target: the input of plans.
     pub fn intent(&self, artifacts: Artifacts) -> Intent {
         let intent = engine::intent(self.spec.clone(), &self.state, artifacts, self.skip_hosts.clone());
-        let mut intent = Intent { drain_seconds: self.drain_seconds, ignore: self.ignore.clone(), ..intent };
+        let mut intent = Intent {
+            drain_seconds: self.drain_seconds,
+            ignore: self.ignore.clone(),
+            max_unavailable: self.max_unavailable,
+            ..intent
+        };
         if let Some(workers) = &self.concerned {
             intent.limit_to(workers);
         }

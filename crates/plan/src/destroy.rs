@@ -49,6 +49,7 @@ pub fn destroy(intent: &Intent, snapshot: &Snapshot) -> Result<Plan, PlanError> 
         notes,
         unreachable: Vec::new(),
         waiting: Vec::new(),
+        rolling: Vec::new(),
     })
 }
 

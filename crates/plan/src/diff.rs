@@ -16,6 +16,7 @@ use crate::context::{ObservedHost, PlanContext};
 use crate::desired::step::DesiredStep;
 use crate::desired::{control, encryption};
 use crate::output::{MissingNeed, Note, Plan, PlanError, PlannedHost, Step, WaitingStep};
+use crate::rolling;
 use crate::stages::in_parallel;
 use crate::step_id::StepId;
 
@@ -105,7 +106,7 @@ pub(crate) fn plan(
     let up_to_date = evaluations.iter().filter(|evaluation| evaluation.why.is_none()).count();
     let waiting = take_waiting(&desired, &mut evaluations);
     let needed: Vec<bool> = evaluations.iter().map(|evaluation| evaluation.why.is_some()).collect();
-    let steps = needed_steps(desired, evaluations, &needed);
+    let (steps, rolling) = rolling::order(context, needed_steps(desired, evaluations, &needed));
     let generation = if steps.is_empty() { context.generation } else { context.next_generation };
     Ok(Plan {
         cluster: context.spec().name.clone(),
@@ -120,6 +121,7 @@ pub(crate) fn plan(
         notes,
         unreachable: context.unreachable.clone(),
         waiting,
+        rolling,
     })
 }
 
@@ -291,7 +293,7 @@ fn reason(
     if entry.digest != digest {
         return Some("its desired content has changed".to_owned());
     }
-    if let ResultState::Drifted(drift) = &entry.state {
+    if let ResultState::Drifted(drift) | ResultState::Stopped(drift) = &entry.state {
         return Some(drift.clone());
     }
     if rerun {

@@ -7,6 +7,8 @@ use kubeon_api::{Arch, ClusterName, Digest, HostAddress, HostName, HostRole, Ver
 use kubeon_wire::Facts;
 use serde::{Deserialize, Serialize};
 
+use crate::max_unavailable::MaxUnavailable;
+
 /// Proof that a value passed [`crate::validate`], which is the only way to create one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Valid<T>(pub(crate) T);
@@ -172,6 +174,8 @@ pub struct Intent {
     pub drain_seconds: u32,
     /// Names of checks whose failures the user chose to ignore.
     pub ignore: BTreeSet<String>,
+    /// How many workers may be unavailable at the same time while services restart.
+    pub max_unavailable: MaxUnavailable,
 }
 
 impl Intent {
@@ -192,6 +196,7 @@ impl Intent {
             returning: Vec::new(),
             drain_seconds: Self::DRAIN_SECONDS,
             ignore: BTreeSet::new(),
+            max_unavailable: MaxUnavailable::default(),
         }
     }
 

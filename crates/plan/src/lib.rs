@@ -21,12 +21,14 @@ mod hosts;
 pub mod input;
 mod kernel_defaults;
 pub mod lint;
+mod max_unavailable;
 mod node_name;
 pub mod output;
 pub mod precheck;
 mod proxy_mode;
 mod quorum;
 mod resolver;
+mod rolling;
 pub mod sim;
 mod stage_name;
 pub mod stages;
@@ -41,8 +43,9 @@ pub use input::{
 };
 pub use kubeon_api::{Refusal, RefusedField, Remedy};
 pub use lint::{LintFinding, Severity, lint};
+pub use max_unavailable::{MaxUnavailable, MaxUnavailableError};
 pub use output::{
-    MissingNeed, Note, Outcome, Plan, PlanError, PlanRefused, PlannedHost, Step, StepOutcome,
+    MissingNeed, Note, Outcome, Plan, PlanError, PlanRefused, PlannedHost, RollingGroup, Step, StepOutcome,
     UnreachableHost, WaitingStep,
 };
 pub use precheck::precheck;

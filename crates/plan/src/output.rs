@@ -41,6 +41,20 @@ pub struct Plan {
     /// Steps on observed hosts that are needed and must wait for an unreachable host.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub waiting: Vec<WaitingStep>,
+    /// The hosts whose nodes are interrupted, in order: the masters, then the workers.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub rolling: Vec<RollingGroup>,
+}
+
+/// Hosts whose nodes are interrupted one after another, or a limited number at a time.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RollingGroup {
+    /// The hosts, in order.
+    pub hosts: Vec<HostAddress>,
+    /// How many of them may be interrupted at the same time. A host waits until the one that many places before it
+    /// proved that it works again.
+    pub at_once: usize,
 }
 
 /// A host of the cluster that could not be observed.

@@ -139,6 +139,7 @@ pub fn plan_of(steps: impl IntoIterator<Item = StepBuilder>) -> Plan {
         notes: Vec::new(),
         unreachable: Vec::new(),
         waiting: Vec::new(),
+        rolling: Vec::new(),
     }
 }
 

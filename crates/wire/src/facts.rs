@@ -207,6 +207,8 @@ pub enum ResultState {
     UpToDate,
     /// It differs. The text names what is missing or was changed, in a few words.
     Drifted(String),
+    /// Its service does not run. The text names the service and its state, in a few words.
+    Stopped(String),
 }
 
 /// The time from which a certificate is renewed, in seconds since 1970: after two thirds of its life, so that

@@ -344,6 +344,25 @@ pub enum Check {
         /// The nodes' names.
         nodes: Vec<HostName>,
     },
+    /// The node of this host works after its last start: the units run, the kubelet is healthy, the node is `Ready`, and
+    /// the kubelet renewed the Lease of the node after the newest start of the units.
+    #[serde(rename_all = "camelCase")]
+    NodeWorks {
+        /// The node.
+        node: HostName,
+        /// The units, the kubelet's among them.
+        units: Vec<String>,
+        /// The port at which the kubelet reports its health on this host.
+        health_port: u16,
+        /// The address of the API server.
+        address: std::net::Ipv4Addr,
+        /// The port of the API server.
+        port: u16,
+        /// Path of the certificate of the authority on the host.
+        ca_file: String,
+        /// Path of the file with the certificate and the key of the kubelet.
+        identity_file: String,
+    },
     /// All replicas of a Deployment are updated and available, according to the API server of this host.
     DeploymentAvailable {
         /// Its namespace.

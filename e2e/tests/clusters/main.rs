@@ -10,6 +10,7 @@ mod degraded;
 mod meta_cluster;
 mod playbooks;
 mod refusals;
+mod rolling;
 mod scale;
 mod try_script;
 mod vm;

@@ -137,7 +137,7 @@ impl Awaited for Nodes {
     }
 }
 
-fn not_ready(node: &Value) -> Option<String> {
+pub(super) fn not_ready(node: &Value) -> Option<String> {
     let conditions = node["status"]["conditions"].as_array();
     let ready = conditions.and_then(|list| list.iter().find(|condition| condition["type"] == "Ready"));
     match ready {

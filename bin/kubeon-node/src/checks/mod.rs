@@ -2,6 +2,7 @@
 
 mod cluster;
 mod dns;
+mod node;
 mod progress;
 
 use std::io;
@@ -50,6 +51,12 @@ fn wait_for_one(
     match check {
         Check::NodesReady { nodes } => cluster::nodes_ready(job, nodes),
         Check::DeploymentAvailable { namespace, name } => cluster::deployment_available(job, namespace, name),
+        Check::NodeWorks { node, units, health_port, address, port, ca_file, identity_file } => {
+            let https = open(root, [Some(ca_file), Some(identity_file), Some(identity_file)])?;
+            let api = format!("https://{address}:{port}");
+            let proof = node::Proof { node: node.as_str(), units, health_port: *health_port, https, api };
+            until(job, LOCAL_INTERVAL, healthy, &mut || proof.check(job.host))
+        }
         Check::Tcp { address, port } => {
             let place = SocketAddrV4::new(*address, *port);
             until(job, interval(address), healthy, &mut || tcp(place))

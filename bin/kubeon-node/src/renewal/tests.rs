@@ -115,7 +115,7 @@ impl Master {
         let read = drift::DriftCheck::read(&self.bench.host, &entries.iter().collect::<Vec<_>>());
         let state = |entry: &Entry| match read.state_of(entry) {
             ResultState::UpToDate => None,
-            ResultState::Drifted(why) => Some(format!("{}: {why}", entry.id)),
+            ResultState::Drifted(why) | ResultState::Stopped(why) => Some(format!("{}: {why}", entry.id)),
         };
         entries.iter().filter_map(state).collect()
     }

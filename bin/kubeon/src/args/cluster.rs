@@ -12,6 +12,7 @@ use super::inventory::{InventoryFlags, LimitFlag};
 use super::missing::MissingFlags;
 use super::node::NodeFlags;
 use super::pre_apply::PreApplyFlags;
+use super::rolling::RollingFlags;
 use super::settings::SettingFlags;
 
 pub(crate) const CREATE_EXAMPLES: &str = "Examples:
@@ -62,6 +63,8 @@ pub(crate) struct ClusterArgs {
     pub take_back: bool,
     #[command(flatten)]
     pub leave: LeaveFlags,
+    #[command(flatten)]
+    pub rolling: RollingFlags,
     #[command(flatten)]
     pub ignore: IgnoreFlag,
     #[command(flatten)]

@@ -9,6 +9,7 @@ use super::ignore::IgnoreFlag;
 use super::login::KnownLoginFlags;
 use super::node::NodeFlags;
 use super::pre_apply::PreApplyFlags;
+use super::rolling::RollingFlags;
 
 pub(crate) const ADDON_EXAMPLES: &str = "Examples:
   kubeon addon demo -w 172.30.0.14
@@ -38,6 +39,8 @@ pub(crate) struct AddonArgs {
     )]
     pub skip_hosts: Vec<String>,
     #[command(flatten)]
+    pub rolling: RollingFlags,
+    #[command(flatten)]
     pub ignore: IgnoreFlag,
     /// Only show the plan
     #[arg(long, help_heading = None)]
@@ -65,6 +68,8 @@ pub(crate) struct DelonArgs {
     pub skip_hosts: Vec<String>,
     #[command(flatten)]
     pub leave: LeaveFlags,
+    #[command(flatten)]
+    pub rolling: RollingFlags,
     #[command(flatten)]
     pub ignore: IgnoreFlag,
     /// Only show the plan

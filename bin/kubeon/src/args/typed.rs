@@ -9,7 +9,7 @@ use super::cli::CommandLine;
 /// Flags that control output and holds, not the change itself.
 const OUTPUT_FLAGS: [&str; 7] = ["dry_run", "output", "verbosity", "quiet", "progress", "hold", "hold_for"];
 /// Flags that the next command needs too, because the state does not remember them.
-const REPEATED_FLAGS: [&str; 12] = [
+const REPEATED_FLAGS: [&str; 13] = [
     "default_passwd",
     "default_sudo_passwd",
     "default_pk_password",
@@ -20,6 +20,7 @@ const REPEATED_FLAGS: [&str; 12] = [
     "without",
     "ignore",
     "drain_timeout",
+    "max_unavailable",
     "known_hosts",
     "accept_new",
 ];
@@ -86,7 +87,7 @@ impl Typed {
         }
         let fits = |id: &str| {
             REPEATED_FLAGS.contains(&id)
-                && (command == "create" || !["ignore", "drain_timeout"].contains(&id))
+                && (command == "create" || !["ignore", "drain_timeout", "max_unavailable"].contains(&id))
         };
         self.text(command, &[cluster.to_owned()], fits)
     }

@@ -24,6 +24,7 @@ pub(super) async fn add(context: &Context<'_>, args: &AddonArgs) -> Result<(), C
         logins: LoginRequests::from(&args.nodes),
         skip_hosts: args.skip_hosts.clone(),
         ignore: ignored_checks(&args.ignore.ignore)?,
+        max_unavailable: args.rolling.max_unavailable,
         ..TargetOptions::default()
     };
     let target = with_workers(&engine, state, added, options)?;
@@ -54,6 +55,7 @@ pub(super) async fn remove(context: &Context<'_>, args: &DelonArgs) -> Result<()
         skip_hosts: args.skip_hosts.clone(),
         drain_seconds: args.leave.drain_timeout,
         ignore: ignored_checks(&args.ignore.ignore)?,
+        max_unavailable: args.rolling.max_unavailable,
         ..TargetOptions::default()
     };
     let target = without_workers(&engine, state, &args.selector, &args.inventory.files(), options)?;

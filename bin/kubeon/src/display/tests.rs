@@ -86,6 +86,7 @@ fn plan() -> Plan {
         notes: Vec::new(),
         unreachable: Vec::new(),
         waiting: Vec::new(),
+        rolling: Vec::new(),
     }
 }
 

@@ -63,6 +63,7 @@ fn reconciled(results: &[StepOutcome]) -> Reconciled {
         notes: Vec::new(),
         unreachable: Vec::new(),
         waiting: Vec::new(),
+        rolling: Vec::new(),
     };
     Reconciled { snapshot: Snapshot::default(), plan, outcome }
 }

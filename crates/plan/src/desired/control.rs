@@ -17,6 +17,8 @@ use crate::step_id::StepId;
 
 pub(crate) use super::control_plane::{STAGE, api_ready, apiserver_id, controller_manager_id, scheduler_id};
 
+const KEYS: &str = "keys";
+
 /// The cluster-wide step after which agents may use the API.
 pub(crate) fn rights_id() -> StepId {
     StepId::of_cluster(STAGE, "rights")
@@ -28,7 +30,12 @@ pub(crate) fn load_balancer_id() -> StepId {
 }
 
 fn keys_id(host: &ObservedHost<'_>) -> StepId {
-    host.id(STAGE, "keys")
+    host.id(STAGE, KEYS)
+}
+
+/// Whether the step writes the keys of the control plane. A running API server uses new certificates at once.
+pub(crate) fn is_keys(id: &StepId) -> bool {
+    id.stage() == STAGE && id.what() == KEYS
 }
 
 fn config_id(host: &ObservedHost<'_>) -> StepId {
@@ -45,7 +52,6 @@ pub(crate) fn plane(context: &PlanContext<'_>, steps: &mut Vec<DesiredStep>) {
     let mut before: Vec<StepId> = Vec::new();
     for host in context.masters() {
         let mut keys = keys(context, host);
-        // A running API server uses new certificates at once, without a restart.
         if host.has_executed(&keys.id) {
             keys.needs.extend_from_slice(&before);
         }

@@ -63,6 +63,11 @@ pub(crate) fn members(context: &PlanContext<'_>, steps: &mut Vec<DesiredStep>) {
     }
 }
 
+/// Whether too many members are known to be down for a quorum.
+pub(crate) fn has_lost_quorum(context: &PlanContext<'_>) -> bool {
+    all_members(context).quorum() == Quorum::Lost
+}
+
 /// The members of all masters, whether they were observed or not.
 fn all_members<'c>(context: &'c PlanContext<'_>) -> Members<'c> {
     let unreachable = context.unreachable.iter().filter(|host| host.role.is_master());

@@ -46,7 +46,12 @@ fn node_step_id(what: &str, node: &HostName) -> StepId {
 
 /// The step that runs the kubelet of a host.
 pub(crate) fn kubelet_id(host: &ObservedHost<'_>) -> StepId {
-    host.id(STAGE, "kubelet")
+    kubelet_of(&host.name)
+}
+
+/// The step that runs the kubelet of a node.
+pub(crate) fn kubelet_of(node: &HostName) -> StepId {
+    StepId::new(STAGE, "kubelet", node)
 }
 
 /// The step that writes the keys of a host's kubelet.

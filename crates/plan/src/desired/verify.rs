@@ -1,5 +1,9 @@
 //! Stage `verify`: checks that the cluster works. It changes nothing.
 
+use std::net::Ipv4Addr;
+
+use kubeon_api::HostName;
+use kubeon_render::paths::{KUBELET_CLIENT, pki};
 use kubeon_wire::{Check, Op};
 
 use super::control::{api_ready, apiserver_id, controller_manager_id, scheduler_id};
@@ -12,6 +16,16 @@ use crate::step_id::StepId;
 
 pub(crate) const STAGE: StageName = StageName::new("verify");
 
+const NODE: &str = "node";
+
+/// The services that a node needs.
+const NODE_UNITS: [&str; 4] =
+    ["containerd.service", "kubelet.service", "kube-proxy.service", "flanneld.service"];
+/// The port of the API server of a master, and of the haproxy of a worker.
+const LOCAL_API_PORT: u16 = 6443;
+/// The port at which a kubelet reports its health on its own host.
+const KUBELET_HEALTH_PORT: u16 = 10248;
+
 fn api_id(host: &ObservedHost<'_>) -> StepId {
     host.id(STAGE, "api")
 }
@@ -22,6 +36,32 @@ fn resolve_id(host: &ObservedHost<'_>) -> StepId {
 
 fn dns_id() -> StepId {
     StepId::of_cluster(STAGE, "dns")
+}
+
+/// Whether the step is the proof that a node works.
+pub(crate) fn is_node_proof(id: &StepId) -> bool {
+    id.stage() == STAGE && id.what() == NODE
+}
+
+/// The proof that a node works.
+pub(crate) fn node_id(node: &HostName) -> StepId {
+    StepId::new(STAGE, NODE, node)
+}
+
+/// The node of a host works after its services were started. The kubelet's own identity may read its Lease.
+pub(crate) fn node_works(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> Check {
+    let balancer = context.spec().settings.load_balancer.external().filter(|_| !host.is_master());
+    let (address, port) = balancer.unwrap_or((Ipv4Addr::LOCALHOST, LOCAL_API_PORT));
+    let master = host.is_master().then_some("kube-apiserver.service");
+    Check::NodeWorks {
+        node: host.name.clone(),
+        units: NODE_UNITS.into_iter().chain(master).map(str::to_owned).collect(),
+        health_port: KUBELET_HEALTH_PORT,
+        address,
+        port,
+        ca_file: pki("ca.crt"),
+        identity_file: KUBELET_CLIENT.to_owned(),
+    }
 }
 
 /// Checks that API servers are ready, that CoreDNS is available and that every host resolves names.

@@ -8,6 +8,7 @@ mod finding;
 mod needs;
 mod order;
 mod quorum;
+mod rolling;
 mod secrets;
 mod unknown;
 
@@ -22,6 +23,7 @@ const RULES: &[Rule] = &[
     drain::check,
     quorum::check,
     api_servers::check,
+    rolling::check,
     secrets::check,
     unknown::check,
     address::check,

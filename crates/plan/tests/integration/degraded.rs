@@ -1,51 +1,9 @@
 //! Golden stories of clusters with hosts that do not answer. Read the texts in `tests/stories/`.
 
-use crate::support::{address, bare_hosts, golden, intent, step, texts};
+use crate::support::{address, bare_hosts, created, edit, golden, lose, named, step, texts};
 use kubeon_plan::sim::{describe, refused, run_to_completion};
-use kubeon_plan::{Intent, Observation, ObservationFailure, Plan, Snapshot, StepId, lint, plan, validate};
-use kubeon_wire::{ClusterFacts, EtcdFact, Facts, NodeFact, ResultState};
-
-fn edit(snapshot: &mut Snapshot, index: usize, change: impl FnOnce(&mut Facts)) {
-    let Some(Observation::Fresh(facts)) = snapshot.hosts.get_mut(&address(index)) else {
-        panic!("not observed")
-    };
-    change(facts);
-}
-
-/// The intent with the stored names of all nodes.
-fn named(masters: usize, workers: usize) -> Intent {
-    let intent = intent(masters, workers);
-    let mut spec = (*intent.spec).clone();
-    let hosts = spec.masters.iter_mut().chain(&mut spec.workers);
-    hosts.enumerate().for_each(|(index, host)| host.name = format!("h{}", index + 1).parse().ok());
-    let version = spec.version;
-    Intent { spec: validate(spec, &[version]).unwrap().0, ..intent }
-}
-
-/// A created cluster whose masters report Ready nodes, and etcd members with this health.
-fn created(masters: usize, workers: usize, health: &[Option<bool>]) -> Snapshot {
-    let mut snapshot = bare_hosts(masters + workers);
-    run_to_completion(&named(masters, workers), &mut snapshot, 1);
-    let name = |index: usize| format!("h{}", index + 1);
-    let ready = || NodeFact { ready: true, ..NodeFact::default() };
-    let nodes = (0..masters + workers).map(|index| (name(index), ready())).collect();
-    let members = health.iter().enumerate().map(|(index, health)| (name(index), *health)).collect();
-    let report = ClusterFacts {
-        api_ready: true,
-        nodes: Some(nodes),
-        etcd: EtcdFact::Members(members),
-        ..ClusterFacts::default()
-    };
-    for index in 0..masters {
-        edit(&mut snapshot, index, |facts| facts.cluster = Some(report.clone()));
-    }
-    snapshot
-}
-
-fn lose(snapshot: &mut Snapshot, index: usize) {
-    let (why, failure) = ("no route to host".to_owned(), ObservationFailure::NoAnswer);
-    snapshot.hosts.insert(address(index), Observation::Unknown { why, failure });
-}
+use kubeon_plan::{Intent, Plan, Snapshot, StepId, lint, plan};
+use kubeon_wire::{ClusterFacts, EtcdFact, NodeFact, ResultState};
 
 /// Marks the selected version of etcd as changed on every observed master.
 fn change_etcd(snapshot: &mut Snapshot, masters: &[usize]) {
@@ -106,7 +64,7 @@ fn a_stopped_member_is_repaired_while_a_master_is_dead() {
     edit(&mut snapshot, 2, |facts| {
         facts.cluster = Some(ClusterFacts { etcd: EtcdFact::Down, ..ClusterFacts::default() });
         let entry = facts.journal.iter_mut().find(|entry| entry.id.starts_with("etcd/member")).unwrap();
-        entry.state = ResultState::Drifted("etcd.service is not running".into());
+        entry.state = ResultState::Stopped("etcd.service is not running".into());
     });
     let made = plan(&named(3, 0), &snapshot).unwrap();
     assert_eq!(lint(&made, &snapshot), []);

@@ -8,6 +8,7 @@ mod generation;
 mod lint;
 mod network;
 mod precheck;
+mod rolling;
 mod scaling;
 mod stories;
 mod support;

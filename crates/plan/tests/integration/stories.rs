@@ -273,7 +273,7 @@ fn stop_etcd(snapshot: &mut Snapshot, etcd: &EtcdFact) {
         edit(snapshot, index, |facts| {
             facts.cluster = Some(ClusterFacts { etcd: etcd.clone(), ..ClusterFacts::default() });
             let entry = facts.journal.iter_mut().find(|entry| entry.id.starts_with("etcd/member")).unwrap();
-            entry.state = ResultState::Drifted("etcd.service is not running".into());
+            entry.state = ResultState::Stopped("etcd.service is not running".into());
         });
     }
 }
@@ -285,7 +285,8 @@ fn members_with_unknown_health_change_one_after_another() {
     stop_etcd(&mut snapshot, &EtcdFact::Unknown);
     let mut repair = plan(&intent, &snapshot).unwrap();
     let members = repair.steps.iter().filter(|step| is_member(&step.id));
-    let needs: Vec<_> = members.map(|step| texts(&step.needs).join(" ")).collect();
+    let needs = |step: &Step| texts(step.needs.iter().filter(|need| is_member(need))).join(" ");
+    let needs: Vec<_> = members.map(needs).collect();
     assert_eq!(needs, ["", "etcd/member@h1", "etcd/member@h1 etcd/member@h2"]);
     assert_eq!(lint(&repair, &snapshot), []);
     // A member that is up to date between two others does not bypass the rule.
@@ -295,8 +296,9 @@ fn members_with_unknown_health_change_one_after_another() {
     });
     assert_eq!(lint(&plan(&intent, &between).unwrap(), &between), []);
     repair.steps.iter_mut().for_each(|step| step.needs.clear());
-    let found: Vec<_> = lint(&repair, &snapshot).into_iter().map(|finding| finding.rule).collect();
-    assert_eq!(found, ["quorum", "quorum"], "unknown is not lost");
+    let found = lint(&repair, &snapshot);
+    let found = found.iter().filter(|finding| finding.rule == "quorum");
+    assert_eq!(found.count(), 2, "unknown is not lost");
 }
 
 #[test]

@@ -265,8 +265,16 @@ impl SimulatedHost {
     }
 
     fn entry(&self, id: &str, record: &JournalRecord) -> JournalEntry {
-        let state = self.drift(&record.op).map_or(ResultState::UpToDate, ResultState::Drifted);
+        let stopped = self.stopped(&record.op).map(ResultState::Stopped);
+        let drifted = || self.drift(&record.op).map(ResultState::Drifted);
+        let state = stopped.or_else(drifted).unwrap_or(ResultState::UpToDate);
         JournalEntry { id: id.to_owned(), digest: record.digest.clone(), state }
+    }
+
+    fn stopped(&self, op: &Op) -> Option<String> {
+        let Op::Service { name, .. } = op else { return None };
+        let runs = self.units.get(name).is_some_and(|unit| unit.running.is_some());
+        (!runs).then(|| format!("{name} is not running"))
     }
 
     fn drift(&self, op: &Op) -> Option<String> {
@@ -302,7 +310,7 @@ impl SimulatedHost {
                 .map(|link| format!("{} points elsewhere", link.path)),
             Op::Service { name, unit, watches, ready: _ } => match self.units.get(name) {
                 Some(found) if found.text != *unit => Some(format!("{name} differs")),
-                Some(Unit { running: None, .. }) | None => Some(format!("{name} is not running")),
+                Some(Unit { running: None, .. }) | None => None,
                 Some(Unit { running: Some(with), .. }) => (*with != self.unit_fingerprint(name, watches))
                     .then(|| format!("{name} was started with an older configuration")),
             },

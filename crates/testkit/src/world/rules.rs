@@ -167,6 +167,10 @@ impl State {
                 let waiting = nodes.iter().find(|name| !self.named_node_ready(at, name.as_str()));
                 (self.api_ready(at) && waiting.is_none(), format!("node {waiting:?}"))
             }
+            Check::NodeWorks { node, units, .. } => {
+                let stopped = units.iter().find(|unit| !self.host(at).runs(unit));
+                (self.named_node_ready(at, node.as_str()) && stopped.is_none(), format!("node {node}"))
+            }
             Check::DeploymentAvailable { namespace, name } => {
                 (self.available(at, namespace, name), format!("deployment {namespace}/{name}"))
             }

@@ -18,6 +18,8 @@ pub(super) struct State {
     pub now: i64,
     pub log: Vec<String>,
     pub harms: Vec<String>,
+    /// Units that were stopped for a restart and have not started again.
+    pub restarting: BTreeSet<(HostAddress, String)>,
     pub trace: Vec<String>,
     pub opened: BTreeMap<HostAddress, usize>,
     /// Hosts that were probed or to which a session was opened, whether they answered or not.
@@ -71,6 +73,7 @@ impl State {
             now: NOW,
             log: Vec::new(),
             harms: Vec::new(),
+            restarting: BTreeSet::new(),
             trace: Vec::new(),
             opened: BTreeMap::new(),
             contacted: BTreeSet::new(),
@@ -235,6 +238,7 @@ impl State {
             unit.running = Some(wanted);
             unit.watches = watches;
         }
+        self.restarting.remove(&(at, name.to_owned()));
         Ok(Some(format!("start {name}")))
     }
 
@@ -269,7 +273,20 @@ impl State {
         if masters > 1 && before.1 && !self.any_api(at) {
             self.harms.push(format!("{} restarts {name}, which leaves no API server", self.host(at).name()));
         }
+        self.interrupt(at, name);
         Some(format!("restart {name}"))
+    }
+
+    /// It is a harm if the nodes of two hosts are interrupted at the same time.
+    fn interrupt(&mut self, at: HostAddress, name: &str) {
+        let uid = self.host(at).uid();
+        let other = self.restarting.iter().find(|(host, _)| *host != at && self.host(*host).uid() == uid);
+        if let Some((other, unit)) = other {
+            let (name_here, name_there) = (self.host(at).name(), self.host(*other).name());
+            let harm = format!("{name_here} restarts {name} while {name_there} restarts {unit}");
+            self.harms.push(harm);
+        }
+        self.restarting.insert((at, name.to_owned()));
     }
 
     /// A member without data starts as part of a new cluster. If it does so twice or with other peers, it

@@ -167,6 +167,34 @@ async fn changes_the_version_with_a_crash_anywhere() {
         .unwrap();
 }
 
+/// The world finds it harmful if two nodes are interrupted at the same time.
+#[tokio::test(start_paused = true)]
+async fn changes_a_setting_of_every_kubelet_with_a_crash_anywhere() {
+    let more_pods = spec(3, 2).with(|spec| spec.settings.max_pods = 100).intent();
+    crash_anywhere(async || built(3, 2).await, async |world| create(world, &more_pods).await.map(drop))
+        .await
+        .unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_does_not_come_back_stops_the_nodes_after_it() {
+    let more_pods = spec(3, 2).with(|spec| spec.settings.max_pods = 100).intent();
+    let world = built(3, 2).await;
+    let effects = world.effects();
+    let late = StepFailure { category: Category::Timeout, cause: "no Lease".to_owned(), log: vec![] };
+    world.inject_faults("verify/node@h12", [Fault::Fail(late)]);
+    let why = create(&world, &more_pods).await.unwrap_err();
+    assert!(why.contains("verify/node@h12: no Lease"), "{why}");
+    let restarted = || {
+        let log = world.log().split_off(effects);
+        let restarts = log.into_iter().filter(|line| line.contains("restart kubelet"));
+        restarts.map(|line| line[..3].to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(restarted(), ["h11", "h12"]);
+    create(&world, &more_pods).await.unwrap();
+    assert_eq!(restarted(), ["h11", "h12", "h13", "h14", "h15"]);
+}
+
 #[tokio::test(start_paused = true)]
 async fn changes_the_version_without_losing_etcd_or_the_api() {
     let newer = spec(3, 2).version("v1.36.4").intent();

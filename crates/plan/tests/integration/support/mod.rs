@@ -12,8 +12,9 @@ use std::path::Path;
 
 use kubeon_api::HostAddress;
 use kubeon_api::kubernetes_cluster::LoadBalancer;
-use kubeon_plan::sim::{artifacts, bare, cluster};
-use kubeon_plan::{Intent, Observation, Plan, Snapshot, Step, StepId, validate};
+use kubeon_plan::sim::{artifacts, bare, cluster, run_to_completion};
+use kubeon_plan::{Intent, Observation, ObservationFailure, Plan, Snapshot, Step, StepId, validate};
+use kubeon_wire::{ClusterFacts, EtcdFact, Facts, NodeFact};
 
 pub(crate) const NOW: i64 = 1_800_000_000;
 
@@ -50,6 +51,48 @@ pub(crate) fn bare_hosts(count: usize) -> Snapshot {
         .map(|index| (address(index), Observation::Fresh(bare(&format!("h{}", index + 1)))))
         .collect();
     Snapshot { taken_at: NOW, hosts }
+}
+
+pub(crate) fn edit(snapshot: &mut Snapshot, index: usize, change: impl FnOnce(&mut Facts)) {
+    let Some(Observation::Fresh(facts)) = snapshot.hosts.get_mut(&address(index)) else {
+        panic!("not observed")
+    };
+    change(facts);
+}
+
+/// The intent with the stored names of all nodes.
+pub(crate) fn named(masters: usize, workers: usize) -> Intent {
+    let intent = intent(masters, workers);
+    let mut spec = (*intent.spec).clone();
+    let hosts = spec.masters.iter_mut().chain(&mut spec.workers);
+    hosts.enumerate().for_each(|(index, host)| host.name = format!("h{}", index + 1).parse().ok());
+    let version = spec.version;
+    Intent { spec: validate(spec, &[version]).unwrap().0, ..intent }
+}
+
+/// A created cluster whose masters report Ready nodes, and etcd members with this health.
+pub(crate) fn created(masters: usize, workers: usize, health: &[Option<bool>]) -> Snapshot {
+    let mut snapshot = bare_hosts(masters + workers);
+    run_to_completion(&named(masters, workers), &mut snapshot, 1);
+    let name = |index: usize| format!("h{}", index + 1);
+    let ready = || NodeFact { ready: true, ..NodeFact::default() };
+    let nodes = (0..masters + workers).map(|index| (name(index), ready())).collect();
+    let members = health.iter().enumerate().map(|(index, health)| (name(index), *health)).collect();
+    let report = ClusterFacts {
+        api_ready: true,
+        nodes: Some(nodes),
+        etcd: EtcdFact::Members(members),
+        ..ClusterFacts::default()
+    };
+    for index in 0..masters {
+        edit(&mut snapshot, index, |facts| facts.cluster = Some(report.clone()));
+    }
+    snapshot
+}
+
+pub(crate) fn lose(snapshot: &mut Snapshot, index: usize) {
+    let (why, failure) = ("no route to host".to_owned(), ObservationFailure::NoAnswer);
+    snapshot.hosts.insert(address(index), Observation::Unknown { why, failure });
 }
 
 /// The step of the plan with this id.

@@ -1,0 +1,129 @@
+//! The proof that the node of this host works after its services were started.
+
+use std::io::{Read as _, Write as _};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::time::{Duration, SystemTime};
+
+use rustix::time::{ClockId, clock_gettime};
+use serde_json::Value;
+
+use super::{CHECK_TIMEOUT, HTTPS_TIMEOUT};
+use crate::failure::plain;
+use crate::host::HostSystem;
+use crate::https::Https;
+
+/// What is known of the node of this host and how to ask for more.
+pub(super) struct Proof<'a> {
+    pub(super) node: &'a str,
+    pub(super) units: &'a [String],
+    pub(super) health_port: u16,
+    pub(super) https: Https,
+    /// The URL of an API server.
+    pub(super) api: String,
+}
+
+impl Proof<'_> {
+    /// Whether the node works.
+    ///
+    /// # Errors
+    /// What is missing. The text does not change while only time passes.
+    pub(super) fn check(&self, host: &HostSystem) -> Result<(), String> {
+        let started = self.newest_start(host)?;
+        kubelet_is_healthy(self.health_port)?;
+        self.node_is_ready()?;
+        self.lease_is_newer_than(started)
+    }
+
+    /// How long ago the newest of the units was started.
+    fn newest_start(&self, host: &HostSystem) -> Result<Duration, String> {
+        let states = host.services.states(self.units).map_err(|failure| failure.cause)?;
+        let mut newest = 0;
+        for unit in self.units {
+            let state = states.get(unit).cloned().unwrap_or_default();
+            if state.active != "active" {
+                return Err(format!("{unit} is {}", state.verdict()));
+            }
+            newest = newest.max(state.started);
+        }
+        let now = clock_gettime(ClockId::Monotonic);
+        let now = Duration::new(now.tv_sec.try_into().unwrap_or(0), now.tv_nsec.try_into().unwrap_or(0));
+        Ok(now.saturating_sub(Duration::from_micros(newest)))
+    }
+
+    fn node_is_ready(&self) -> Result<(), String> {
+        let node = self.get(&format!("/api/v1/nodes/{}", self.node))?;
+        super::cluster::not_ready(&node)
+            .map_or(Ok(()), |why| Err(format!("node {} is not Ready: {why}", self.node)))
+    }
+
+    /// The kubelet of this host writes the Lease, so both times are of the same clock.
+    fn lease_is_newer_than(&self, started: Duration) -> Result<(), String> {
+        let path = format!("/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/{}", self.node);
+        let lease = self.get(&path)?;
+        let renewed = lease["spec"]["renewTime"].as_str().and_then(microseconds);
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let started = i64::try_from(now.saturating_sub(started).as_micros()).unwrap_or(i64::MAX);
+        if renewed.is_some_and(|renewed| renewed > started) {
+            return Ok(());
+        }
+        Err(format!("the kubelet has not renewed the Lease of node {} since its last start", self.node))
+    }
+
+    fn get(&self, path: &str) -> Result<Value, String> {
+        let url = format!("{}{path}", self.api);
+        match self.https.get(&url, HTTPS_TIMEOUT) {
+            Ok(answer) if answer.status == 200 => {
+                serde_json::from_str(&answer.body).map_err(|error| format!("{url} answers no JSON: {error}"))
+            }
+            Ok(answer) => Err(format!("{url} answers {}", answer.status)),
+            Err(why) => Err(format!("{url} does not answer: {why}")),
+        }
+    }
+}
+
+/// Whether the kubelet reports that it is healthy. It serves this without TLS, on its own host only.
+fn kubelet_is_healthy(port: u16) -> Result<(), String> {
+    let place = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+    let ask = || {
+        let mut stream = TcpStream::connect_timeout(&place, CHECK_TIMEOUT)?;
+        stream.set_read_timeout(Some(CHECK_TIMEOUT))?;
+        stream.set_write_timeout(Some(CHECK_TIMEOUT))?;
+        stream.write_all(b"GET /healthz HTTP/1.0\r\n\r\n")?;
+        let mut answer = String::new();
+        stream.take(4096).read_to_string(&mut answer)?;
+        Ok(answer)
+    };
+    let answer = ask().map_err(|error: std::io::Error| {
+        format!("the kubelet does not report its health on {place}: {}", plain(&error))
+    })?;
+    let status = answer.lines().next().unwrap_or_default();
+    if status.split(' ').nth(1) == Some("200") {
+        Ok(())
+    } else {
+        Err(format!("the kubelet is not healthy: {status}"))
+    }
+}
+
+/// Microseconds since 1970 of a time as Kubernetes writes it: `2026-01-31T12:00:00.123456Z`.
+fn microseconds(text: &str) -> Option<i64> {
+    let (date, time) = text.strip_suffix('Z')?.split_once('T')?;
+    let (time, fraction) = time.split_once('.').unwrap_or((time, "0"));
+    let numbers =
+        |text: &str, sign| text.split(sign).map(|word| word.parse().ok()).collect::<Option<Vec<i64>>>();
+    let [year, month, day] = numbers(date, '-')?.try_into().ok()?;
+    let [hour, minute, second] = numbers(time, ':')?.try_into().ok()?;
+    let fraction: i64 = format!("{fraction:0<6}").get(..6)?.parse().ok()?;
+    let seconds = ((days(year, month, day) * 24 + hour) * 60 + minute) * 60 + second;
+    Some(seconds * 1_000_000 + fraction)
+}
+
+/// Days from 1970-01-01 to a date of the Gregorian calendar. Years begin in March here, so that the leap day is last.
+fn days(year: i64, month: i64, day: i64) -> i64 {
+    let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
+    let leap_days = year.div_euclid(4) - year.div_euclid(100) + year.div_euclid(400);
+    year * 365 + leap_days + (month * 153 + 2) / 5 + day - 1 - 719_468
+}
+
+#[cfg(test)]
+#[path = "node_tests.rs"]
+mod tests;

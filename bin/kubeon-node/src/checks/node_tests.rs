@@ -1,0 +1,114 @@
+use std::io::BufRead as _;
+use std::net::TcpListener;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use kubeon_wire::{Category, Check, StepFailure};
+
+use super::*;
+use crate::checks::wait_for;
+use crate::job::Job;
+use crate::paths;
+use crate::testing::Bench;
+use crate::testing_api::{Reply, Requests, serve};
+
+const IDENTITY: &str = "/var/lib/kubelet/pki/kubelet-client-current.pem";
+
+fn monotonic() -> u64 {
+    let now = clock_gettime(ClockId::Monotonic);
+    u64::try_from(now.tv_sec).unwrap() * 1_000_000
+}
+
+/// A kubelet that answers about its health.
+fn kubelet(healthy: Arc<AtomicBool>) -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().map_while(Result::ok) {
+            let mut line = String::new();
+            std::io::BufReader::new(&stream).read_line(&mut line).unwrap();
+            let status = if healthy.load(Ordering::Relaxed) { "200 OK" } else { "500 Internal Server Error" };
+            write!(stream, "HTTP/1.0 {status}\r\n\r\nok").unwrap();
+        }
+    });
+    port
+}
+
+/// A host whose kubelet runs, with an API server that reports this Lease.
+fn bench(renewed: impl Fn(usize) -> &'static str + Send + Sync + 'static) -> (Bench, Requests) {
+    let mut bench = Bench::new();
+    let requests = serve(&mut bench, move |_, path, number| {
+        let body = if path.starts_with("/api/v1/nodes/") {
+            serde_json::json!({"status": {"conditions": [{"type": "Ready", "status": "True"}]}})
+        } else {
+            serde_json::json!({"spec": {"renewTime": renewed(number)}})
+        };
+        Reply::Json(200, body.to_string())
+    });
+    let read = |path| std::fs::read_to_string(bench.host.root.at(path)).unwrap();
+    bench.write(IDENTITY, &(read(paths::ADMIN_CERTIFICATE) + &read(paths::ADMIN_KEY)));
+    bench.services.running.lock().insert("kubelet.service".into());
+    *bench.services.started.lock() = monotonic();
+    (bench, requests)
+}
+
+fn prove(bench: &Bench, health_port: u16, milliseconds: u64) -> Result<(), StepFailure> {
+    let api = bench.host.api.trim_start_matches("https://").parse::<std::net::SocketAddrV4>().unwrap();
+    let check = Check::NodeWorks {
+        node: "h4".parse().unwrap(),
+        units: vec!["kubelet.service".into()],
+        health_port,
+        address: *api.ip(),
+        port: api.port(),
+        ca_file: paths::API_CA.to_owned(),
+        identity_file: IDENTITY.to_owned(),
+    };
+    let job = Job { deadline: Instant::now() + Duration::from_millis(milliseconds), ..bench.job() };
+    wait_for(&job, &[check], &|| Ok(()))
+}
+
+fn healthy() -> u16 {
+    kubelet(Arc::new(AtomicBool::new(true)))
+}
+
+#[test]
+fn a_lease_that_was_renewed_after_the_start_is_waited_for() {
+    let (bench, requests) =
+        bench(
+            |number| if number < 6 { "2020-01-01T00:00:00.000000Z" } else { "2999-01-01T00:00:00.000000Z" },
+        );
+    prove(&bench, healthy(), 4000).unwrap();
+    let requests = requests.lock();
+    assert_eq!(requests[0].1, "/api/v1/nodes/h4");
+    assert_eq!(requests[1].1, "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/h4");
+    assert_eq!(requests.len(), 8, "each attempt reads the node and its Lease");
+}
+
+#[test]
+fn a_lease_from_before_the_start_proves_nothing() {
+    let (bench, _) = bench(|_| "2020-01-01T00:00:00.000000Z");
+    let failure = prove(&bench, healthy(), 500).unwrap_err();
+    assert_eq!(failure.category, Category::Timeout);
+    assert_eq!(failure.cause, "the kubelet has not renewed the Lease of node h4 since its last start");
+}
+
+#[test]
+fn the_kubelet_must_run_and_be_healthy() {
+    let (bench, _) = bench(|_| "2999-01-01T00:00:00.000000Z");
+    let failure = prove(&bench, kubelet(Arc::new(AtomicBool::new(false))), 300).unwrap_err();
+    assert_eq!(failure.cause, "the kubelet is not healthy: HTTP/1.0 500 Internal Server Error");
+    bench.services.running.lock().clear();
+    let failure = prove(&bench, healthy(), 300).unwrap_err();
+    assert_eq!(failure.cause, "kubelet.service is inactive (dead)");
+}
+
+#[test]
+fn times_of_kubernetes_are_read() {
+    assert_eq!(microseconds("1970-01-01T00:00:00.000001Z"), Some(1));
+    assert_eq!(microseconds("2000-02-29T12:30:15Z"), Some(951_827_415_000_000));
+    assert_eq!(microseconds("2026-11-25T05:00:00.5Z"), Some(1_795_582_800_500_000));
+    for text in ["", "now", "2026-11-25", "2026-11-25T05:00Z", "2026-11-25T05:00:00+01:00"] {
+        assert_eq!(microseconds(text), None, "{text}");
+    }
+}

@@ -1,0 +1,91 @@
+//! The hosts that are interrupted, in order, and those that must work before.
+
+use std::collections::{HashMap, HashSet};
+
+use kubeon_api::HostAddress;
+
+use super::restart::{NodeState, node_state};
+use crate::context::{ObservedHost, PlanContext};
+use crate::desired::etcd;
+use crate::output::RollingGroup;
+use crate::quorum;
+
+/// Hosts of one role.
+pub(super) struct Group<'c> {
+    /// Hosts that prove that they work before another one is interrupted: those that are not interrupted, and those
+    /// whose node is not Ready, which have nothing to lose.
+    pub(super) first: Vec<&'c ObservedHost<'c>>,
+    /// The hosts that are interrupted, in order.
+    pub(super) held: Vec<&'c ObservedHost<'c>>,
+    /// How many of them may be interrupted at the same time.
+    pub(super) at_once: usize,
+}
+
+impl Group<'_> {
+    pub(super) fn planned(&self) -> RollingGroup {
+        let hosts = self.held.iter().map(|host| host.address()).collect();
+        RollingGroup { hosts, at_once: self.at_once }
+    }
+}
+
+/// The masters, then the workers. `interrupted` counts the steps of each host that interrupt its node, `changed` are the
+/// hosts with any step.
+pub(super) fn groups<'c>(
+    context: &'c PlanContext<'c>,
+    interrupted: &HashMap<HostAddress, usize>,
+    changed: &HashSet<HostAddress>,
+) -> [Group<'c>; 2] {
+    let mut masters = group(context, context.masters().collect(), interrupted);
+    if etcd::has_lost_quorum(context) {
+        masters.at_once = masters.held.len().max(1);
+    }
+    let mut workers = group(context, context.workers().collect(), interrupted);
+    workers.at_once = allowed(context, &mut workers, changed);
+    for group in [&mut masters, &mut workers] {
+        // Masters whose etcd member is down come first, as in the order of the members. Then hosts with fewer steps: a
+        // run that was killed may have left them in the middle.
+        group.held.sort_by_key(|host| (!has_member_down(host), interrupted.get(&host.address())));
+    }
+    [masters, workers]
+}
+
+fn group<'c>(
+    context: &'c PlanContext<'c>,
+    hosts: Vec<&'c ObservedHost<'c>>,
+    interrupted: &HashMap<HostAddress, usize>,
+) -> Group<'c> {
+    let mut group = Group { first: Vec::new(), held: Vec::new(), at_once: 1 };
+    for host in hosts {
+        match state(context, host) {
+            NodeState::Absent => {}
+            NodeState::Works if interrupted.contains_key(&host.address()) => group.held.push(host),
+            NodeState::NotReady | NodeState::Works => group.first.push(host),
+        }
+    }
+    group
+}
+
+fn has_member_down(host: &ObservedHost<'_>) -> bool {
+    host.is_master() && quorum::serves(&host.name, host.facts) == Some(false)
+}
+
+fn state(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> NodeState {
+    let reports = context.masters().filter_map(|master| master.facts.cluster.as_ref());
+    node_state(&host.name, host.facts, reports)
+}
+
+/// How many workers may be interrupted at the same time. Workers that do not answer count. Workers that are not Ready
+/// and that the plan does not change count too, or, if there are too many of them, all others wait for their proof.
+fn allowed(context: &PlanContext<'_>, workers: &mut Group<'_>, changed: &HashSet<HostAddress>) -> usize {
+    let limit = context.intent.max_unavailable.of(context.spec().workers.len());
+    let away = context.unreachable.iter().filter(|host| !host.role.is_master()).count();
+    let is_broken = |host: &&ObservedHost<'_>| {
+        !changed.contains(&host.address()) && state(context, host) == NodeState::NotReady
+    };
+    let broken = workers.first.iter().filter(|host| is_broken(host)).count();
+    let counted = if away + broken < limit { broken } else { 0 };
+    if counted > 0 {
+        workers.first.retain(|host| !is_broken(host));
+    }
+    limit.saturating_sub(away + counted).max(1)
+}

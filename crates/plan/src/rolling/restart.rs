@@ -1,0 +1,63 @@
+//! Which steps interrupt a node, and which nodes work.
+
+use kubeon_api::HostName;
+use kubeon_wire::{ClusterFacts, EtcdFact, Facts, JournalEntry, Op, ResultState};
+
+use crate::context::records;
+use crate::desired::{control, etcd, join, network};
+use crate::output::Step;
+use crate::stage_name::StageName;
+
+/// The stages whose services a node needs.
+const SERVING: [StageName; 4] = [etcd::STAGE, control::STAGE, join::STAGE, network::STAGE];
+
+/// Whether the step changes what runs on a host: it starts a service, selects the version that the next start of a
+/// program uses, or writes keys that a running API server uses at once.
+pub(super) fn takes_effect(step: &Step) -> bool {
+    SERVING.contains(&step.stage)
+        && (matches!(step.op, Op::Service { .. } | Op::Links { .. }) || control::is_keys(&step.id))
+}
+
+/// Whether the step interrupts what runs on a host: it takes effect, the host executed it before, and what it started
+/// still runs.
+pub(crate) fn interrupts(step: &Step, facts: &Facts) -> bool {
+    let id = step.id.to_string();
+    let runs = |entry: &JournalEntry| entry.id == id && !matches!(entry.state, ResultState::Stopped(_));
+    takes_effect(step) && facts.journal.iter().any(runs)
+}
+
+/// What is known of a node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum NodeState {
+    /// The host runs no node yet.
+    Absent,
+    /// The cluster reports that the node is not Ready, or the host that its API server or etcd member does not serve.
+    NotReady,
+    /// The node is Ready, or its state was not reported.
+    Works,
+}
+
+/// The state of the node of a host, from the facts of the host and from reports of API servers.
+pub(crate) fn node_state<'f>(
+    name: &HostName,
+    facts: &Facts,
+    reports: impl IntoIterator<Item = &'f ClusterFacts>,
+) -> NodeState {
+    if !records(&facts.journal, &join::kubelet_of(name)) {
+        return NodeState::Absent;
+    }
+    // What others need of such a master is its repair: it waits for nobody.
+    if facts
+        .cluster
+        .as_ref()
+        .is_some_and(|own| own.etcd == EtcdFact::Down || !own.api_ready && !own.api_unknown)
+    {
+        return NodeState::NotReady;
+    }
+    let mut reports = reports.into_iter().filter(|report| report.api_ready);
+    match reports.find_map(|report| report.nodes.as_ref()).map(|nodes| nodes.get(name.as_str())) {
+        Some(None) => NodeState::Absent,
+        Some(Some(node)) if !node.ready => NodeState::NotReady,
+        Some(Some(_)) | None => NodeState::Works,
+    }
+}
