@@ -17,6 +17,7 @@ mod connection;
 mod copy;
 mod exec;
 mod facts;
+mod firewall;
 mod failure;
 mod guard;
 mod host_keys;
