@@ -5,24 +5,21 @@ use kubeon_wire::{FirewallFact, FirewallProgram, PacketMatch, Transport};
 use super::{network, ports, transport};
 
 /// Services of firewalld with ports that a cluster uses: `NAME`, protocol, first port, last port.
-const SERVICES: [(&str, Transport, u16, u16); 17] = [
+const SERVICES: [(&str, Transport, u16, u16); 14] = [
     ("etcd-client", Transport::Tcp, 2379, 2379),
     ("etcd-server", Transport::Tcp, 2380, 2380),
-    ("kube-api", Transport::Tcp, 6443, 6443),
+    ("kube-api", Transport::Tcp, 10250, 10250),
     ("kube-apiserver", Transport::Tcp, 6443, 6443),
     ("kube-control-plane", Transport::Tcp, 2379, 2380),
     ("kube-control-plane", Transport::Tcp, 6443, 6443),
-    ("kube-control-plane", Transport::Tcp, 10250, 10252),
     ("kube-control-plane-secure", Transport::Tcp, 2379, 2380),
     ("kube-control-plane-secure", Transport::Tcp, 6443, 6443),
-    ("kube-control-plane-secure", Transport::Tcp, 10250, 10250),
     ("kube-nodeport-services", Transport::Tcp, 30000, 32767),
-    ("kube-nodeport-services", Transport::Udp, 30000, 32767),
     ("kube-worker", Transport::Tcp, 10250, 10250),
     ("kube-worker", Transport::Tcp, 30000, 32767),
     ("kubelet", Transport::Tcp, 10250, 10250),
-    ("kubelet-readonly", Transport::Tcp, 10255, 10255),
     ("kubelet-worker", Transport::Tcp, 10250, 10250),
+    ("kubelet-worker", Transport::Tcp, 30000, 32767),
 ];
 
 #[derive(Debug, Default)]

@@ -59,7 +59,11 @@ impl FirewallOutput {
 /// An address or a network.
 fn network(text: &str) -> Option<Cidr> {
     let text = text.trim();
-    if text.contains('/') { text.parse().ok() } else { format!("{}/32", text.parse::<Ipv4Addr>().ok()?).parse().ok() }
+    if text.contains('/') {
+        text.parse().ok()
+    } else {
+        format!("{}/32", text.parse::<Ipv4Addr>().ok()?).parse().ok()
+    }
 }
 
 /// A port or a range of ports, with `-` or `:` between the two.

@@ -98,18 +98,28 @@ fn accepted(conditions: &[&str]) -> Option<Vec<PacketMatch>> {
             }
             ["iifname" | "iif", value, rest @ ..] => {
                 let link = |word: &str| Some(word.trim_matches('"').to_owned());
-                (set(value).map(|word| PacketMatch { link: link(word), ..PacketMatch::default() }).collect(), rest)
+                (
+                    set(value)
+                        .map(|word| PacketMatch { link: link(word), ..PacketMatch::default() })
+                        .collect(),
+                    rest,
+                )
             }
             ["meta", "l4proto", value, rest @ ..] => {
-                let of = |word| Some(PacketMatch { transport: Some(transport(word)?), ..PacketMatch::default() });
+                let of =
+                    |word| Some(PacketMatch { transport: Some(transport(word)?), ..PacketMatch::default() });
                 (set(value).map(of).collect::<Option<_>>()?, rest)
             }
             [protocol, "dport", value, rest @ ..] => {
                 let transport = Some(transport(protocol)?);
-                let of = |word| Some(PacketMatch { transport, ports: Some(ports(word)?), ..PacketMatch::default() });
+                let of = |word| {
+                    Some(PacketMatch { transport, ports: Some(ports(word)?), ..PacketMatch::default() })
+                };
                 (set(value).map(of).collect::<Option<_>>()?, rest)
             }
-            ["ct", "state", value, rest @ ..] if value.contains("new") => (vec![PacketMatch::default()], rest),
+            ["ct", "state", value, rest @ ..] if value.contains("new") => {
+                (vec![PacketMatch::default()], rest)
+            }
             _ => return None,
         };
         all = all.iter().flat_map(|one| each.iter().map(|other| joined(one, other))).collect();

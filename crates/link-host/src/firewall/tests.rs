@@ -45,7 +45,8 @@ New profiles: skip
 To                         Action      From
 --                         ------      ----
 22/tcp                     ALLOW IN    Anywhere                  
-OpenSSH                    ALLOW IN    Anywhere                  
+80,443/tcp (WWW Full)      ALLOW IN    Anywhere                   (log)
+Anywhere/udp               ALLOW IN    10.0.0.6/udp              
 6443/tcp                   ALLOW IN    10.0.0.0/24                # api
 2379:2380/tcp              ALLOW IN    10.0.0.2                  
 8472/udp on eth0           ALLOW IN    Anywhere                  
@@ -143,7 +144,9 @@ fn rules_of_ufw_are_read_with_their_sources_ports_and_links() {
     };
     assert!(forwards("10.244.0.0/16", "flannel.1") && forwards("10.9.0.0/16", "cni0"));
     assert!(!forwards("10.9.0.0/16", "eth0"));
-    assert_eq!((fact.lets_in.len(), fact.forwards.len()), (7, 2));
+    assert!(tcp("10.9.9.9", 443), "the name of an application is a remark");
+    assert!(passes(&fact.lets_in, "10.0.0.6", "eth0", Transport::Udp, 53) && !tcp("10.0.0.6", 53));
+    assert_eq!((fact.lets_in.len(), fact.forwards.len()), (10, 2));
 }
 
 #[test]
@@ -168,7 +171,8 @@ fn a_chain_of_nftables_that_drops_is_a_firewall() {
 
 #[test]
 fn a_rule_of_nftables_that_is_not_understood_is_reported() {
-    for rule in ["jump mine", "ip saddr @friends accept", "tcp dport vmap @verdicts", "meta mark 0x1 accept"] {
+    for rule in ["jump mine", "ip saddr @friends accept", "tcp dport vmap @verdicts", "meta mark 0x1 accept"]
+    {
         let text = NFTABLES.replace("iif \"lo\" accept", rule);
         assert!(!fact("nft", &text).unwrap().understood, "{rule}");
     }
@@ -178,7 +182,8 @@ fn a_rule_of_nftables_that_is_not_understood_is_reported() {
     assert!(fact("nft", &last).is_some(), "the last rule drops");
     let ipv6 = NFTABLES.replace("table inet", "table ip6");
     assert_eq!(fact("nft", &ipv6), None, "rules for IPv6");
-    let second = "table ip more {\n\tchain input {\n\t\ttype filter hook input priority 5; policy drop;\n\t}\n}\n";
+    let second =
+        "table ip more {\n\tchain input {\n\t\ttype filter hook input priority 5; policy drop;\n\t}\n}\n";
     assert!(!fact("nft", &format!("{NFTABLES}{second}")).unwrap().understood, "a packet must pass both");
 }
 

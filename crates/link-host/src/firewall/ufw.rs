@@ -1,6 +1,6 @@
 //! The rules of ufw, as `ufw status verbose` prints them.
 
-use kubeon_wire::{FirewallFact, FirewallProgram, PacketMatch};
+use kubeon_wire::{FirewallFact, FirewallProgram, PacketMatch, Transport};
 
 use super::{network, ports, transport};
 
@@ -38,30 +38,41 @@ fn add(fact: &mut FirewallFact, line: &str) {
     if forwarded { fact.forwards.extend(passes) } else { fact.lets_in.extend(passes) }
 }
 
-/// The packets of a rule; `None` if it is not understood, such as the name of an application.
+/// The packets of a rule; `None` if it is not understood.
 fn matches(to: &str, from: &str, forwarded: bool) -> Option<Vec<PacketMatch>> {
-    let ((to, out), (from, arrives)) = (link(to), link(from));
-    let source = match from.split_whitespace().collect::<Vec<_>>()[..] {
-        ["Anywhere"] => None,
-        [address] => Some(network(address)?),
-        _ => return None,
+    let (to, from) = (without_remarks(to), without_remarks(from));
+    let ((to, to_link), (from, from_link)) = (link(&to), link(&from));
+    let link = if forwarded { from_link } else { to_link }.map(str::to_owned);
+    let (from, _) = protocol(from);
+    let source = if from == "Anywhere" { None } else { Some(network(from)?) };
+    let (to, transport) = protocol(to);
+    let base = PacketMatch { source, link, transport, ..PacketMatch::default() };
+    let ports_of = |list: &str| -> Option<Vec<PacketMatch>> {
+        list.split(',').map(|text| Some(PacketMatch { ports: Some(ports(text)?), ..base.clone() })).collect()
     };
-    let link = if forwarded { arrives } else { out.or(arrives) }.map(str::to_owned);
-    let base = PacketMatch { source, link, ..PacketMatch::default() };
-    let destination = match to.split_whitespace().collect::<Vec<_>>()[..] {
-        ["Anywhere"] => return Some(vec![base]),
-        [only] if network(only).is_some() => return Some(vec![base]).filter(|_| !forwarded),
-        [ports] => ports,
-        [address, ports] if network(address).is_some() && !forwarded => ports,
-        _ => return None,
-    };
-    let (list, protocol) = destination.split_once('/').map_or((destination, None), |(list, p)| (list, Some(p)));
-    let transport = match protocol {
-        Some(protocol) => Some(transport(protocol)?),
-        None => None,
-    };
-    let range = |text: &str| Some(PacketMatch { transport, ports: Some(ports(text)?), ..base.clone() });
-    list.split(',').map(range).collect()
+    match to.split_whitespace().collect::<Vec<_>>()[..] {
+        ["Anywhere"] => Some(vec![base]),
+        // A rule about one destination of forwarded packets lets others pass no better.
+        _ if forwarded => None,
+        [address] if network(address).is_some() => Some(vec![base]),
+        [list] => ports_of(list),
+        [address, list] if network(address).is_some() => ports_of(list),
+        _ => None,
+    }
+}
+
+/// The text without the name of an application and the word about the log, which are in parentheses.
+fn without_remarks(column: &str) -> String {
+    let mut parts = column.split('(');
+    let first = parts.next().unwrap_or_default().to_owned();
+    parts.fold(first, |text, part| text + part.split_once(')').map_or("", |(_, rest)| rest))
+}
+
+/// The text before the protocol, and the protocol.
+fn protocol(text: &str) -> (&str, Option<Transport>) {
+    let text = text.trim();
+    let split = text.rsplit_once('/').and_then(|(rest, name)| Some((rest, Some(transport(name)?))));
+    split.unwrap_or((text, None))
 }
 
 /// The part before ` on LINK`, and the link.

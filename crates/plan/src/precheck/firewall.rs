@@ -66,9 +66,8 @@ impl Closed {
 
 /// Leaves only the sources that are not let in.
 fn close(opening: &mut Opening, lets_in: &[PacketMatch], links: &[&str]) {
-    let opens = |rule: &&PacketMatch| {
-        (opening.first..=opening.last).all(|port| rule.opens(opening.transport, port))
-    };
+    let opens =
+        |rule: &&PacketMatch| (opening.first..=opening.last).all(|port| rule.opens(opening.transport, port));
     let rules: Vec<&PacketMatch> = lets_in.iter().filter(opens).collect();
     let passes = |host: &HostAddress| {
         single(host.ip()).is_some_and(|source| rules.iter().any(|rule| rule.covers(source, links)))
@@ -163,7 +162,9 @@ impl Closed {
         let mut rules: Vec<String> = self.openings.iter().map(rule).collect();
         if let Some(pods) = self.pods {
             let ports = self.pod_ports.iter().map(u16::to_string).collect::<Vec<_>>().join(",");
-            rules.push(format!("`iptables -I INPUT -s {pods} -p tcp -m multiport --dports {ports} -j ACCEPT`"));
+            rules.push(format!(
+                "`iptables -I INPUT -s {pods} -p tcp -m multiport --dports {ports} -j ACCEPT`"
+            ));
             rules.push(format!("`iptables -I FORWARD -s {pods} -j ACCEPT`"));
             rules.push(format!("`iptables -I FORWARD -d {pods} -j ACCEPT`"));
         }

@@ -74,16 +74,16 @@ fn a_firewall_that_lets_in_the_hosts_and_the_pods_passes() {
         link: Some("eth0".to_owned()),
     };
     let rules = vec![pods.clone(), host(0, Transport::Tcp, 10250), host(0, Transport::Udp, 8472)];
-    let open = |lets_in, forwards| FirewallFact {
-        lets_in,
-        forwards,
-        ..firewall(FirewallProgram::Firewalld)
-    };
+    let open = |lets_in, forwards| FirewallFact { lets_in, forwards, ..firewall(FirewallProgram::Firewalld) };
     let result = checked(1, 1, open(rules.clone(), vec![pods.clone()]));
     assert!(result.ok && result.found == "firewalld", "{result:?}");
     let other = checked(1, 2, open(rules.clone(), vec![pods.clone()]));
     assert!(other.message.contains("UDP 8472 from 172.30.0.12"), "another host is not let in: {other:?}");
-    assert!(checked(1, 1, open(rules, Vec::new())).message.ends_with("let in packets of the pod network 10.96.0.0/12"));
+    assert!(
+        checked(1, 1, open(rules, Vec::new()))
+            .message
+            .ends_with("let in packets of the pod network 10.96.0.0/12")
+    );
 }
 
 #[test]
@@ -106,7 +106,10 @@ fn the_owner_of_plain_rules_gets_the_rules_to_add() {
     assert!(nft.contains("`ip saddr { 172.30.0.11 } udp dport 8472 accept`"), "{nft}");
     assert!(nft.contains("in the hook forward `ip saddr 10.96.0.0/12 accept`"), "{nft}");
     let iptables = checked(1, 1, firewall(FirewallProgram::Iptables)).message;
-    assert!(iptables.contains("`iptables -I INPUT -s 172.30.0.11 -p udp --dport 8472 -j ACCEPT`"), "{iptables}");
+    assert!(
+        iptables.contains("`iptables -I INPUT -s 172.30.0.11 -p udp --dport 8472 -j ACCEPT`"),
+        "{iptables}"
+    );
 }
 
 #[test]
