@@ -97,6 +97,7 @@ mod tests {
     use std::sync::Mutex;
 
     use super::*;
+    use crate::paths;
     use crate::testing::Bench;
     use crate::testing_api::{Reply, serve};
 
@@ -108,6 +109,15 @@ mod tests {
             })
             .collect();
         serde_json::json!({"items": [{"endpoints": endpoints}, {"endpoints": null}]}).to_string()
+    }
+
+    /// A client with the identity of the node: certificate and key in one file.
+    fn node_client(bench: &Bench) -> Api {
+        let identity = bench.read(paths::ADMIN_CERTIFICATE) + &bench.read(paths::ADMIN_KEY);
+        bench.write(paths::KUBELET_OWN, &identity);
+        let config = serde_json::json!({"clusters": [{"cluster": {"server": bench.host.api}}]});
+        bench.write("/etc/kubernetes/kube-proxy.conf", &config.to_string());
+        Api::as_node(&bench.host).unwrap()
     }
 
     /// The result on h1 if only the addresses in `answering` answer, and the addresses that were asked.
@@ -124,7 +134,7 @@ mod tests {
             let answers = answering.contains(&address.to_string().as_str());
             if answers { Ok(()) } else { Err("no answer".to_owned()) }
         };
-        let result = prove(&Api::local(&bench.host).unwrap(), &"h1".parse().unwrap(), &ask);
+        let result = prove(&node_client(&bench), &"h1".parse().unwrap(), &ask);
         (result, asked.into_inner().unwrap())
     }
 
@@ -156,7 +166,7 @@ mod tests {
     fn an_answer_without_a_list_is_an_error() {
         let mut bench = Bench::new();
         serve(&mut bench, |_, _, _| Reply::Json(403, r#"{"message":"forbidden"}"#.to_owned()));
-        let api = Api::local(&bench.host).unwrap();
+        let api = node_client(&bench);
         let denied = prove(&api, &"h1".parse().unwrap(), &|_| Ok(())).unwrap_err();
         assert!(denied.ends_with("forbidden"), "{denied}");
         assert!(parse("[]").is_err());
