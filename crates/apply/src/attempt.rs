@@ -71,7 +71,7 @@ async fn attempt_once(
     connection.event_received();
     match result.as_ref().map_err(|failure| failure.category) {
         Err(Category::Unreachable) => connection.close_broken(&session).await,
-        Err(Category::Fenced | Category::Denied | Category::UnknownHostKey) => {
+        Err(category) if category == Category::Fenced || category.is_denied() => {
             result.as_ref().err().into_iter().for_each(|failure| connection.lose(failure));
         }
         _ => {}

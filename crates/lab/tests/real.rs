@@ -165,9 +165,9 @@ fn a_cut_host_keeps_running_without_network_until_it_is_healed() {
     let scratch = Scratch::new("cut");
     let lab = scratch.up(2);
     let counter =
-        "systemd-run --quiet --unit=count bash -c 'for i in {1..999}; do echo $i > /root/n; sleep .1; done'";
+        "systemd-run --quiet --unit=count bash -c 'for i in {1..999}; do echo >> /root/n; sleep .1; done'";
     world::ssh(&lab, "h2", User::Root, counter).unwrap();
-    let count = || world::ssh(&lab, "h2", User::Root, "cat /root/n").unwrap().parse::<u32>().unwrap();
+    let count = || world::ssh(&lab, "h2", User::Root, "wc -l < /root/n").unwrap().parse::<u32>().unwrap();
     lab.cut("h2").unwrap();
     lab.cut("h2").unwrap();
     assert_eq!(world::states(&lab), [HostState::Running, HostState::Cut]);

@@ -300,7 +300,7 @@ fn changed(
         entry.line,
         fingerprint(key),
     );
-    failure(Category::Denied, cause)
+    failure(Category::HostKeyMismatch, cause)
 }
 
 fn replaced(host: HostAddress, before: &PublicKey, key: &PublicKey) -> StepFailure {
@@ -309,7 +309,7 @@ fn replaced(host: HostAddress, before: &PublicKey, key: &PublicKey) -> StepFailu
         fingerprint(before),
         fingerprint(key)
     );
-    failure(Category::Denied, cause)
+    failure(Category::HostKeyMismatch, cause)
 }
 
 fn revoked(host: HostAddress, key: &PublicKey, place: &KeySource, line: usize) -> StepFailure {
@@ -317,7 +317,7 @@ fn revoked(host: HostAddress, key: &PublicKey, place: &KeySource, line: usize) -
         "{host} shows the SSH host key {}, which is marked as revoked in {place}, line {line}; give the host a new key",
         fingerprint(key),
     );
-    failure(Category::Denied, cause)
+    failure(Category::HostKeyMismatch, cause)
 }
 
 fn not_known(host: HostAddress, key: &PublicKey, gets_password: bool) -> StepFailure {
@@ -415,7 +415,7 @@ mod tests {
                 assert!(!keys.is_new(&shown), "{names}");
                 let keys = keys.with_accepted(&[shown]);
                 let failure = keys.check(host(), port, &key(OTHER)).unwrap_err();
-                assert_eq!(failure.category, Category::Denied);
+                assert_eq!(failure.category, Category::HostKeyMismatch);
                 let message = failure.to_string();
                 assert!(message.contains("another SSH host key than the pinned one"), "{names}: {message}");
                 assert!(keys.new_keys().is_empty() && keys.pinned_text().is_empty(), "{names}");

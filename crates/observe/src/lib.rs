@@ -58,6 +58,7 @@ fn failure_kind(category: Category) -> ObservationFailure {
     match category {
         Category::Denied => ObservationFailure::LoginRefused,
         Category::UnknownHostKey => ObservationFailure::UnknownHostKey,
+        Category::HostKeyMismatch => ObservationFailure::HostKeyMismatch,
         _ => ObservationFailure::NoAnswer,
     }
 }

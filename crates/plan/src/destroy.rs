@@ -53,7 +53,7 @@ pub fn destroy(intent: &Intent, snapshot: &Snapshot) -> Result<Plan, PlanError> 
 }
 
 /// The only stage of a removal.
-const STAGE: StageName = StageName::Reset;
+const STAGE: StageName = StageName::new("reset");
 
 fn reset_id(name: &HostName) -> StepId {
     StepId::new(STAGE, "host", name)

@@ -220,7 +220,7 @@ fn resolve(desired: &[DesiredStep]) -> Result<Vec<Resolved>, Vec<MissingNeed>> {
     for result in results {
         match result {
             Ok(step) => resolved.push(step),
-            Err(need) => missing.push(need),
+            Err(need) => missing.push(*need),
         }
     }
     if missing.is_empty() { Ok(resolved) } else { Err(missing) }
@@ -232,10 +232,10 @@ fn resolve_step(
     index: usize,
     indexes: &HashMap<&StepId, usize>,
     json: &mut Vec<u8>,
-) -> Result<Resolved, MissingNeed> {
+) -> Result<Resolved, Box<MissingNeed>> {
     let before = |id: &StepId| {
         let found = indexes.get(id).copied().filter(|found| *found < index);
-        found.ok_or_else(|| MissingNeed { id: step.id.clone(), need: id.clone() })
+        found.ok_or_else(|| Box::new(MissingNeed { id: step.id.clone(), need: id.clone() }))
     };
     let needs: Vec<usize> = step.needs.iter().map(before).collect::<Result<_, _>>()?;
     let reads = if step.check && step.reads.is_empty() {

@@ -123,6 +123,8 @@ pub enum ObservationFailure {
     LoginRefused,
     /// The host answered with an SSH key that is not known.
     UnknownHostKey,
+    /// The host answered with an SSH key that is revoked or is not the pinned key.
+    HostKeyMismatch,
 }
 
 impl<T> Observation<T> {

@@ -11,7 +11,7 @@ use crate::stage_name::StageName;
 use crate::step_id::StepId;
 
 /// The stage of the etcd members.
-pub(crate) const STAGE: StageName = StageName::Etcd;
+pub(crate) const STAGE: StageName = StageName::new("etcd");
 const MEMBER: &str = "member";
 
 /// The known state of the etcd quorum.

@@ -1,79 +1,67 @@
-//! The names of the stages.
+//! The name of a stage.
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
+use tinystr::TinyAsciiStr;
 
-/// The name of a stage, as used in step ids, plans and the output of programs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum StageName {
-    /// Kernel modules, parameters and hosts entries.
-    Prepare,
-    /// Parts of the bundle.
-    Artifacts,
-    /// The members of etcd.
-    Etcd,
-    /// The control plane.
-    Control,
-    /// The nodes.
-    Join,
-    /// The network of pods and Services.
-    Network,
-    /// The renewal of certificates by the hosts.
-    Certificates,
-    /// The checks that the cluster works.
-    Verify,
-    /// The removal of workers from the cluster.
-    Leave,
-    /// The removal of the whole cluster.
-    Reset,
-}
+/// The name of a stage, as used in step ids, plans and the output of programs: 1 to 16 lowercase letters.
+/// Every stage defines its own name, see [`crate::stages::STAGES`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct StageName(TinyAsciiStr<16>);
 
-/// A text that is not the name of a stage.
+/// A text that cannot be the name of a stage.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is not a stage")]
+#[error("{0:?} is not a stage: a stage has 1 to 16 lowercase letters")]
 pub struct StageNameError(String);
 
 impl StageName {
-    /// Every stage.
-    pub const ALL: [Self; 10] = [
-        Self::Prepare,
-        Self::Artifacts,
-        Self::Etcd,
-        Self::Control,
-        Self::Join,
-        Self::Network,
-        Self::Certificates,
-        Self::Verify,
-        Self::Leave,
-        Self::Reset,
-    ];
+    /// The name of a stage that is known when this program is compiled.
+    ///
+    /// # Panics
+    /// When the text is not a name: a constant does not compile.
+    #[must_use]
+    #[allow(clippy::panic, reason = "evaluated by the compiler")]
+    pub const fn new(name: &'static str) -> Self {
+        match Self::of(name) {
+            Some(name) => name,
+            None => panic!("a stage has 1 to 16 lowercase letters"),
+        }
+    }
+
+    const fn of(text: &str) -> Option<Self> {
+        match TinyAsciiStr::try_from_str(text) {
+            Ok(name) if !name.is_empty() && name.is_ascii_alphabetic_lowercase() => Some(Self(name)),
+            _ => None,
+        }
+    }
 
     /// The name.
     #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Prepare => "prepare",
-            Self::Artifacts => "artifacts",
-            Self::Etcd => "etcd",
-            Self::Control => "control",
-            Self::Join => "join",
-            Self::Network => "network",
-            Self::Certificates => "certificates",
-            Self::Verify => "verify",
-            Self::Leave => "leave",
-            Self::Reset => "reset",
-        }
+    pub const fn as_str(&self) -> &str {
+        self.0.as_str()
     }
 }
 
 impl FromStr for StageName {
     type Err = StageNameError;
     fn from_str(text: &str) -> Result<Self, StageNameError> {
-        let found = Self::ALL.into_iter().find(|stage| stage.as_str() == text);
-        found.ok_or_else(|| StageNameError(text.to_owned()))
+        Self::of(text).ok_or_else(|| StageNameError(text.to_owned()))
+    }
+}
+
+impl TryFrom<String> for StageName {
+    type Error = StageNameError;
+    fn try_from(text: String) -> Result<Self, StageNameError> {
+        text.parse()
+    }
+}
+
+impl From<StageName> for String {
+    fn from(name: StageName) -> Self {
+        name.as_str().to_owned()
     }
 }
 
@@ -86,13 +74,20 @@ impl fmt::Display for StageName {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::stages::STAGES;
 
     #[test]
     fn a_stage_has_one_name_in_json_and_in_text() {
-        for stage in StageName::ALL {
+        for stage in STAGES.iter().map(|stage| stage.name) {
             assert_eq!(serde_json::to_string(&stage).unwrap(), format!("\"{stage}\""));
             assert_eq!(stage.as_str().parse::<StageName>().unwrap(), stage);
         }
-        assert!("test".parse::<StageName>().is_err());
+    }
+
+    #[test]
+    fn a_name_has_only_lowercase_letters() {
+        for text in ["", "Join", "join/", "join-1", "a-name-of-more-than-16-letters"] {
+            assert!(text.parse::<StageName>().is_err(), "{text}");
+        }
     }
 }

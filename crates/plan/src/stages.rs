@@ -35,13 +35,17 @@ pub(crate) fn in_parallel<T: Send>(tasks: impl Iterator<Item = impl FnOnce() -> 
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
 
     #[test]
     fn stage_names_are_distinct() {
-        let mut names: Vec<_> = STAGES.iter().map(|stage| stage.name).collect();
-        names.sort_unstable();
-        names.dedup();
+        let names: BTreeSet<_> = STAGES.iter().map(|stage| stage.name.as_str()).collect();
         assert_eq!(names.len(), STAGES.len());
+        let mut names = names.into_iter().peekable();
+        while let (Some(name), Some(next)) = (names.next(), names.peek()) {
+            assert!(!next.starts_with(name), "the order of step ids needs it: {name}, {next}");
+        }
     }
 }

@@ -157,9 +157,9 @@ mod tests {
 
     #[test]
     fn an_id_is_written_and_read_as_its_text() {
-        let id = StepId::new(StageName::Join, "image-pause", &"h1".parse().unwrap());
+        let id = StepId::new(StageName::new("join"), "image-pause", &"h1".parse().unwrap());
         assert_eq!(id.to_string(), "join/image-pause@h1");
-        assert_eq!((id.stage(), id.what()), (StageName::Join, "image-pause"));
+        assert_eq!((id.stage(), id.what()), (StageName::new("join"), "image-pause"));
         assert_eq!(id.host().map(HostName::as_str), Some("h1"));
         assert_eq!(id.to_string().parse::<StepId>().unwrap(), id);
         let json = serde_json::to_string(&id).unwrap();
@@ -170,7 +170,7 @@ mod tests {
 
     #[test]
     fn a_step_about_the_whole_cluster_names_no_host() {
-        let id = StepId::of_cluster(StageName::Join, "ready-h4");
+        let id = StepId::of_cluster(StageName::new("join"), "ready-h4");
         assert_eq!(id.to_string(), "join/ready-h4");
         assert_eq!(id.to_string().parse::<StepId>().unwrap(), id);
         assert_eq!(id.host(), None);

@@ -1,7 +1,8 @@
 //! Decides whether a host that could not be observed may wait, or whether it prevents a plan.
 //!
 //! A host that belongs to the running cluster waits. It prevents a plan if the change concerns the host itself,
-//! or if etcd would have no quorum without it.
+//! if etcd would have no quorum without it, or if
+//! its SSH key is not trusted.
 
 use kubeon_api::{HostName, HostRole, Refusal, Remedy};
 use kubeon_wire::{Facts, NodeFact};
@@ -24,8 +25,10 @@ pub(crate) fn assess(
     why: &str,
     failure: ObservationFailure,
 ) -> Result<UnreachableHost, Refusal> {
-    if failure == ObservationFailure::UnknownHostKey {
-        return Err(unknown_host_key(spec, why));
+    match failure {
+        ObservationFailure::UnknownHostKey => return Err(unknown_host_key(spec, why)),
+        ObservationFailure::HostKeyMismatch => return Err(host_key_mismatch(spec, role, why)),
+        ObservationFailure::NoAnswer | ObservationFailure::LoginRefused => {}
     }
     let cluster = RunningCluster::of(intent, snapshot);
     let name = cluster.name(spec);
@@ -62,6 +65,12 @@ pub(crate) fn assess(
 /// Refuses a host whose SSH key is not known.
 pub(crate) fn unknown_host_key(spec: &HostSpec, why: &str) -> Refusal {
     Refusal::host(spec.address, why).with(Remedy::TrustHostKey(spec.address))
+}
+
+/// Refuses a host whose SSH key is not the pinned key: the host may be down and another machine may answer.
+fn host_key_mismatch(spec: &HostSpec, role: &HostRole, why: &str) -> Refusal {
+    let refusal = Refusal::host(spec.address, why);
+    if role.is_master() { refusal } else { refusal.with(Remedy::SkipHost(spec.address)) }
 }
 
 /// The masters, as far as they were observed.

@@ -16,7 +16,7 @@ const VERSION: &str = "v1.36.3";
 const UID: &str = "uid-demo";
 
 /// The stage of steps that a test creates.
-const TEST_STAGE: StageName = StageName::Verify;
+const TEST_STAGE: StageName = StageName::new("verify");
 
 /// Parses a step id. A text that is not a step id becomes the action of an id in the test stage.
 #[must_use]

@@ -157,10 +157,12 @@ impl std::error::Error for StepFailure {}
 pub enum Category {
     /// The host did not answer or the connection broke. An immediate retry may help.
     Unreachable,
-    /// The login was refused, or the key of the host is not the pinned key.
+    /// The login was refused.
     Denied,
     /// The SSH key of the host is not known. Nothing secret was sent to the host.
     UnknownHostKey,
+    /// The SSH key of the host is revoked or is not the pinned key: another machine may answer in its place.
+    HostKeyMismatch,
     /// A digest did not match.
     Corrupt,
     /// Disk space, memory or another resource is exhausted.
@@ -191,6 +193,6 @@ impl Category {
     /// Whether the host answers and no login is possible until a user changes something.
     #[must_use]
     pub fn is_denied(self) -> bool {
-        matches!(self, Self::Denied | Self::UnknownHostKey)
+        matches!(self, Self::Denied | Self::UnknownHostKey | Self::HostKeyMismatch)
     }
 }

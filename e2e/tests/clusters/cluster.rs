@@ -97,8 +97,9 @@ fn planned_steps(lab: &TestLab) -> Result<Vec<String>> {
     arguments.extend(["--dry-run", "-o", "json"]);
     let plan: serde_json::Value = serde_json::from_str(&lab.must(&arguments)?)?;
     let line = |step: &serde_json::Value| {
-        let host = step["id"].as_str()?.rsplit('@').next()?;
-        Some(format!("{host}  ✓ {}", step["title"].as_str()?))
+        let address = step["host"].as_str()?;
+        let host = lab.addresses.iter().position(|host| host == address)? + 1;
+        Some(format!("h{host}  ✓ {}", step["title"].as_str()?))
     };
     let steps = plan["steps"].as_array().context("the plan has no steps")?;
     let mut lines: Vec<String> = steps.iter().filter_map(line).collect();

@@ -113,26 +113,26 @@ fn host_line(
 }
 
 /// The finished stages of a host, in order.
-fn done_stages(view: &RunProgress, host: &HostProgress) -> Vec<&'static str> {
-    let mut stages: Vec<(StageName, bool)> = Vec::new();
+fn done_stages<'a>(view: &'a RunProgress, host: &HostProgress) -> Vec<&'a str> {
+    let mut stages: Vec<(&StageName, bool)> = Vec::new();
     for &index in &host.steps {
         let step = &view.steps[index];
         let done = step.status == StepStatus::Done;
-        match stages.iter_mut().find(|(stage, _)| *stage == step.stage) {
+        match stages.iter_mut().find(|(stage, _)| **stage == step.stage) {
             Some((_, all)) => *all &= done,
-            None => stages.push((step.stage, done)),
+            None => stages.push((&step.stage, done)),
         }
     }
-    stages.iter().filter(|(_, done)| *done).map(|(stage, _)| done_word(*stage)).collect()
+    stages.iter().filter(|(_, done)| *done).map(|(stage, _)| done_word(stage)).collect()
 }
 
 /// The text of a finished stage.
-fn done_word(stage: StageName) -> &'static str {
-    match stage {
-        StageName::Prepare => "prepared",
-        StageName::Join => "joined",
-        StageName::Verify => "verified",
-        other => other.as_str(),
+fn done_word(stage: &StageName) -> &str {
+    match stage.as_str() {
+        "prepare" => "prepared",
+        "join" => "joined",
+        "verify" => "verified",
+        other => other,
     }
 }
 

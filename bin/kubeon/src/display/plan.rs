@@ -96,7 +96,7 @@ fn name(plan: &Plan, host: HostAddress) -> String {
 
 /// The names of up to two hosts, else the number of hosts.
 fn hosts(plan: &Plan, stage: StageName, steps: &[&Step]) -> String {
-    if stage == StageName::Verify {
+    if stage == StageName::new("verify") {
         return "cluster".to_owned();
     }
     let mut hosts: Vec<HostAddress> = Vec::new();

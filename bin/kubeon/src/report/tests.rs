@@ -14,7 +14,7 @@ fn host(i: u8) -> HostAddress {
 fn step(i: u8, title: &str, op: Op) -> Step {
     Step {
         id: format!("artifacts/{title}@h{i}").parse().unwrap(),
-        stage: kubeon_plan::StageName::Artifacts,
+        stage: kubeon_plan::StageName::new("artifacts"),
         host: host(i),
         title: title.to_owned(),
         why: String::new(),

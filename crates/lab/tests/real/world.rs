@@ -110,7 +110,10 @@ impl MachineState {
 fn lines(args: &[&str]) -> BTreeSet<String> {
     let output = Command::new("ip").args(args).output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
-    let other_lab = |line: &str| line.contains(" dev kl") || line.starts_with("unreachable 172.");
+    // `ip` names a link that is being removed by its number.
+    let other_lab = |line: &str| {
+        [" dev kl", " dev if"].iter().any(|link| line.contains(link)) || line.starts_with("unreachable 172.")
+    };
     text.lines().map(str::trim).filter(|line| !other_lab(line)).map(str::to_owned).collect()
 }
 

@@ -10,7 +10,7 @@ use crate::stage_name::StageName;
 use crate::step_id::StepId;
 
 /// The stage that runs them.
-pub(crate) const STAGE: StageName = StageName::Control;
+pub(crate) const STAGE: StageName = StageName::new("control");
 
 /// A program of the control plane that runs on every master.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

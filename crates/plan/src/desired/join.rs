@@ -19,7 +19,7 @@ use crate::kernel_defaults;
 use crate::stage_name::StageName;
 use crate::step_id::StepId;
 
-pub(crate) const STAGE: StageName = StageName::Join;
+pub(crate) const STAGE: StageName = StageName::new("join");
 
 /// The step after which the node exists and is Ready.
 pub(crate) fn ready_id(node: &HostName) -> StepId {

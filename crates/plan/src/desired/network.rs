@@ -15,7 +15,7 @@ use crate::context::{ObservedHost, PlanContext};
 use crate::stage_name::StageName;
 use crate::step_id::StepId;
 
-pub(crate) const STAGE: StageName = StageName::Network;
+pub(crate) const STAGE: StageName = StageName::new("network");
 
 /// The step that runs kube-proxy on a host.
 pub(crate) fn kube_proxy_id(host: &ObservedHost<'_>) -> StepId {

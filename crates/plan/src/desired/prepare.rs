@@ -61,7 +61,7 @@ pub(crate) fn commands(role: &HostRole) -> impl Iterator<Item = PartProgram> + u
 }
 
 /// The stage that prepares the host.
-pub(crate) const STAGE: StageName = StageName::Prepare;
+pub(crate) const STAGE: StageName = StageName::new("prepare");
 
 /// The step that prepares a host's kernel.
 pub(crate) fn kernel_id(host: &ObservedHost<'_>) -> StepId {

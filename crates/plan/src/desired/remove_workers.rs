@@ -11,7 +11,7 @@ use crate::context::{Leaving, PlanContext};
 use crate::stage_name::StageName;
 use crate::step_id::StepId;
 
-pub(crate) const STAGE: StageName = StageName::Leave;
+pub(crate) const STAGE: StageName = StageName::new("leave");
 
 /// The step that drains a leaving node. Any master may execute it.
 fn drain_id(leaving: &Leaving<'_>) -> StepId {

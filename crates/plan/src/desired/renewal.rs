@@ -16,7 +16,7 @@ use crate::stage_name::StageName;
 /// 100 years: the longest life of an authority, which no certificate outlives.
 const IDENTITY_HOURS: u32 = 100 * 365 * 24;
 
-pub(crate) const STAGE: StageName = StageName::Certificates;
+pub(crate) const STAGE: StageName = StageName::new("certificates");
 
 /// The keys of the authorities on every master, and the timer on every host.
 pub(crate) fn timers(context: &PlanContext<'_>, steps: &mut Vec<DesiredStep>) {

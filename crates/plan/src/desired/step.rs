@@ -142,7 +142,7 @@ impl DesiredStep {
 }
 
 /// The stage that copies the parts of the bundle.
-pub(crate) const ARTIFACTS: StageName = StageName::Artifacts;
+pub(crate) const ARTIFACTS: StageName = StageName::new("artifacts");
 
 /// The step that unpacks a part on a host.
 pub(crate) fn part_id(part: &'static str, host: &ObservedHost<'_>) -> StepId {

@@ -10,7 +10,7 @@ use crate::context::{ObservedHost, PlanContext};
 use crate::stage_name::StageName;
 use crate::step_id::StepId;
 
-pub(crate) const STAGE: StageName = StageName::Verify;
+pub(crate) const STAGE: StageName = StageName::new("verify");
 
 fn api_id(host: &ObservedHost<'_>) -> StepId {
     host.id(STAGE, "api")

@@ -177,7 +177,7 @@ fn a_change_of_the_members_restarts_no_member() {
     snapshot.hosts.extend(bare_hosts(2).hosts.split_off(&address(1)));
     let made = plan(&named(2, 0), &snapshot).unwrap();
     let first = made.steps.iter().filter(|step| step.id.host().is_some_and(|host| host.as_str() == "h1"));
-    let etcd = first.filter(|step| step.stage == kubeon_plan::StageName::Etcd);
+    let etcd = first.filter(|step| step.stage == kubeon_plan::StageName::new("etcd"));
     assert_eq!(texts(etcd.map(|step| &step.id)), ["etcd/initial-members@h1"]);
 }
 

@@ -109,7 +109,7 @@ fn an_unreachable_worker_is_removed_without_a_reset() {
 
 /// The ids of the steps that remove workers.
 fn leaving_steps(plan: &Plan) -> Vec<String> {
-    texts(plan.steps.iter().filter(|step| step.stage == StageName::Leave).map(|step| &step.id))
+    texts(plan.steps.iter().filter(|step| step.stage == StageName::new("leave")).map(|step| &step.id))
 }
 
 #[test]

@@ -72,7 +72,9 @@ fn an_external_load_balancer_is_checked_from_every_worker() {
     let kubelet = step(&made, "join/kubelet@h4");
     assert!(kubelet.needs.contains(&"join/load-balancer@h4".parse().unwrap()), "{:?}", kubelet.needs);
     assert!(
-        made.steps.iter().all(|step| step.stage != StageName::Join || !step.id.what().contains("haproxy"))
+        made.steps
+            .iter()
+            .all(|step| step.stage != StageName::new("join") || !step.id.what().contains("haproxy"))
     );
     golden("external-load-balancer", &run_to_completion(&desired, &mut snapshot, 3));
 }
@@ -262,7 +264,7 @@ fn a_lost_quorum_is_repaired_in_parallel() {
 
 /// Whether the step runs an etcd member.
 fn is_member(id: &StepId) -> bool {
-    (id.stage(), id.what()) == (StageName::Etcd, "member")
+    (id.stage(), id.what()) == (StageName::new("etcd"), "member")
 }
 
 /// Marks the service of every member as stopped. Each master reports `etcd`.
