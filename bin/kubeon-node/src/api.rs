@@ -7,13 +7,18 @@ use kubeon_wire::{ApiObject, StepFailure};
 use serde::Deserialize;
 use serde_json::Value;
 
+use crate::durable::read_text;
 use crate::failure::{failed, plain};
 use crate::host::HostSystem;
 use crate::https::{HttpResponse, Https, Method, NoAnswer, is_time_up};
 use crate::paths;
+use crate::root::Root;
 
 /// The longest line of a watch that is read: no object in the API server is larger.
 const LINE_LIMIT: u64 = 16 << 20;
+
+/// The file that names the API server of a host.
+const KUBECONFIG: &str = "/etc/kubernetes/kube-proxy.conf";
 
 /// A client of the API server.
 #[derive(Debug)]
@@ -42,6 +47,17 @@ impl Api {
         let identity = (root.at(paths::ADMIN_CERTIFICATE), root.at(paths::ADMIN_KEY));
         let https = Https::open(&root.at(paths::API_CA), Some((&identity.0, &identity.1)))?;
         Ok(Self { https, base: host.api.clone() })
+    }
+
+    /// A client with the identity of the node, which every host has.
+    ///
+    /// # Errors
+    /// If the identity or the address of the API server cannot be read.
+    pub fn as_node(host: &HostSystem) -> Result<Self, StepFailure> {
+        let root = &host.root;
+        let identity = root.at(paths::KUBELET_OWN);
+        let https = Https::open(&root.at(paths::API_CA), Some((&identity, &identity)))?;
+        Ok(Self { https, base: server(root)? })
     }
 
     /// A client of an API server at any address.
@@ -147,6 +163,17 @@ impl Api {
             }
         }
     }
+}
+
+/// The URL at which the programs of a host reach the API.
+///
+/// # Errors
+/// If the configuration of kube-proxy cannot be read or names no URL.
+pub fn server(root: &Root) -> Result<String, StepFailure> {
+    let text = read_text(&root.at(KUBECONFIG))?.unwrap_or_default();
+    let config: Value = serde_json::from_str(&text).unwrap_or_default();
+    let server = config["clusters"][0]["cluster"]["server"].as_str().map(str::to_owned);
+    server.ok_or_else(|| failed(format!("{KUBECONFIG} names no API server")))
 }
 
 /// The message of a `Status` body, or the first line of any other body.

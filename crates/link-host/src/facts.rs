@@ -6,6 +6,8 @@ use kubeon_api::{Cidr, Digest};
 use kubeon_wire::{Cgroup, Facts, LinkFact, Reach, ReachFact};
 use serde_json::{Map, Value};
 
+use crate::firewall::FirewallOutput;
+
 /// Ports on which a cluster's programs listen.
 const CLUSTER_PORTS: [u16; 7] = [2379, 2380, 6443, 10250, 10256, 10257, 10259];
 
@@ -33,7 +35,7 @@ pub(crate) struct Round {
 pub(crate) fn parse(output: &str, round: Round) -> Result<Facts, String> {
     let mut facts = Facts { cgroup: Cgroup::V1, ..Facts::default() };
     let (mut complete, mut node, mut claim) = (false, None, None);
-    let mut plain = Map::new();
+    let (mut plain, mut firewall) = (Map::new(), FirewallOutput::default());
     for (key, value) in output.lines().filter_map(|line| line.split_once('=')) {
         match key {
             "clock" => set_clock(&mut facts, value, round)?,
@@ -79,6 +81,7 @@ pub(crate) fn parse(output: &str, round: Round) -> Result<Facts, String> {
             "link" => facts.links.extend(link(value)),
             "route" => facts.routes.extend(route(value)),
             "reached" => facts.reached.extend(reached(value)),
+            "firewalld_default" | "firewalld" | "ufw" | "nft" | "iptables" => firewall.add(key, value),
             "foreign" => facts.foreign.push(text(value)),
             "own_service" => add_service(&mut facts.own_services, text(value)),
             "own_program" => facts.own_programs.push(text(value)),
@@ -93,6 +96,7 @@ pub(crate) fn parse(output: &str, round: Round) -> Result<Facts, String> {
         return Err("the output of the probe is incomplete".to_owned());
     }
     let mut facts = with_plain(facts, plain)?;
+    facts.firewall = firewall.read(&facts.links);
     if let Some(text) = claim {
         let read =
             serde_json::from_str(text).map_err(|e| format!("/var/lib/kubeon/claim.json is damaged: {e}"))?;

@@ -18,6 +18,7 @@ mod copy;
 mod exec;
 mod facts;
 mod failure;
+mod firewall;
 mod guard;
 mod host_keys;
 mod known_hosts;

@@ -226,6 +226,35 @@ reach() {
     esac
 }
 
+lines() { # each line of the input as the value of a key
+    while IFS= read -r line; do emit "$1=$line"; done
+}
+
+# The rules of the active firewall. firewalld and ufw write nftables themselves, so only the owner of the rules is asked.
+# Rules that nobody manages are read on a host that is not part of a cluster, where few programs have rules.
+firewall_facts() {
+    has timeout || return 0
+    if has firewall-cmd && systemctl -q is-active firewalld 2>/dev/null; then
+        grep -h '^DefaultZone=' /etc/firewalld/firewalld.conf 2>/dev/null | lines firewalld_default
+        LC_ALL=C timeout 10 firewall-cmd --list-all-zones 2>/dev/null | lines firewalld
+    elif has ufw && grep -q '^ENABLED=yes' /etc/ufw/ufw.conf 2>/dev/null; then
+        LC_ALL=C timeout 10 ufw status verbose 2>/dev/null | lines ufw
+    elif [ -e /var/lib/kubeon/claim.json ]; then
+        return 0
+    elif has nft; then
+        nft list chains 2>/dev/null | while read -r word name rest; do
+            case "$word $name $rest" in
+                "table "*) table="$name ${rest%% *}" ;;
+                "chain "*) chain=$name ;;
+                "type filter hook input "* | "type filter hook forward "*)
+                    nft list chain $table "$chain" 2>/dev/null | lines nft ;;
+            esac
+        done
+    elif has iptables; then
+        for chain in INPUT FORWARD; do iptables -S "$chain" 2>/dev/null | lines iptables; done
+    fi
+}
+
 cluster_facts() {
     c=/var/lib/kubeon/claim.json
     if [ -e "$c" ]; then
@@ -271,6 +300,7 @@ probe() {
     name_facts
     service_facts
     program_facts
+    firewall_facts
     reach_facts
     cluster_facts
     end_heartbeat

@@ -22,7 +22,7 @@ use crate::unreachable;
 const NODE_PROGRAM: &str = "/var/lib/kubeon/node/current";
 
 /// Checks whose warnings are also reported for hosts that are part of the cluster already.
-const ALWAYS_REPORTED: [&str; 3] = ["memory", "nftables", "clock"];
+const ALWAYS_REPORTED: [&str; 4] = ["memory", "nftables", "clock", "firewall"];
 
 /// Checks the hosts of a cluster that is created or changed.
 pub(crate) fn admit<'a>(

@@ -16,6 +16,7 @@ mod context;
 mod desired;
 mod destroy;
 mod diff;
+mod firewall;
 mod generation;
 mod hosts;
 pub mod input;

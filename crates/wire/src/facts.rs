@@ -6,6 +6,8 @@ use std::net::Ipv4Addr;
 use kubeon_api::{Cidr, ClusterName, Digest, HostRole, Version};
 use serde::{Deserialize, Serialize};
 
+use crate::firewall::FirewallFact;
+
 /// The facts that the probe of a host returned. A fact that it could not read is `None` or empty.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -88,6 +90,8 @@ pub struct Facts {
     pub routes: Vec<Cidr>,
     /// Results of the connections that the probe tried.
     pub reached: Vec<ReachFact>,
+    /// The active firewall; `None` if there is none, or if its rules could not be read.
+    pub firewall: Option<FirewallFact>,
     /// Paths of a cluster that kubeon did not create.
     pub foreign: Vec<String>,
     /// Services of the host that a cluster would replace, such as `containerd`. They are not searched on a

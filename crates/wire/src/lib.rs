@@ -12,6 +12,7 @@
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 pub mod facts;
+pub mod firewall;
 mod host_identity;
 pub mod node;
 pub mod op;
@@ -22,6 +23,7 @@ pub use facts::{
     CertificateExpiry, CertificateFact, Cgroup, Claim, ClusterFacts, EtcdFact, Facts, JournalEntry,
     KubeletFacts, LinkFact, NodeFact, Reach, ReachFact, ResultState, renewal_due, renewal_overdue,
 };
+pub use firewall::{FirewallFact, FirewallProgram, PacketMatch, Transport};
 pub use host_identity::{
     CLIENT_SIGNER, HOST_CERTIFICATE, HOST_GROUP, HOST_KEY, HOST_USER_PREFIX, SERVING_SIGNER,
 };

@@ -385,6 +385,14 @@ pub enum Check {
         /// The file that lists the name servers of the host.
         resolv_conf: String,
     },
+    /// Every ready pod of the DNS of the cluster on another node answers this host. Each query and its answer cross
+    /// the overlay network of the pods.
+    Overlay {
+        /// The node of this host.
+        node: HostName,
+        /// The name to ask for, fully qualified.
+        name: String,
+    },
     /// All listed hosts accept connections from this host on the port.
     Reachable {
         /// The other hosts.

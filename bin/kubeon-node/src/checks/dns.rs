@@ -59,6 +59,14 @@ impl Query {
         }
     }
 
+    /// Sends the query to a server. Any answer will do.
+    ///
+    /// # Errors
+    /// A short text with the cause, if the server does not answer.
+    pub(super) fn is_answered(&self, server: SocketAddrV4) -> Result<(), String> {
+        self.answer(server).map(drop)
+    }
+
     /// Asks the DNS server `cluster`, and the servers to which it forwards if it has no result.
     ///
     /// # Errors

@@ -3,6 +3,7 @@
 mod cluster;
 mod dns;
 mod node;
+mod overlay;
 mod progress;
 
 use std::io;
@@ -12,6 +13,7 @@ use std::time::Duration;
 
 use kubeon_wire::{Check, StepFailure};
 
+use crate::api::Api;
 use crate::durable::read_text;
 use crate::failure::plain;
 use crate::https::Https;
@@ -87,6 +89,12 @@ fn wait_for_one(
             until(job, REMOTE_INTERVAL, healthy, &mut || query.ask(SocketAddrV4::new(*server, 53)))
         }
         Check::DnsUpstream { server, resolv_conf } => upstream(job, *server, resolv_conf, healthy),
+        Check::Overlay { node, name } => {
+            let query = dns::Query::new(name)?;
+            let api = Api::as_node(job.host)?;
+            let ask = |pod| query.is_answered(SocketAddrV4::new(pod, 53));
+            until(job, REMOTE_INTERVAL, healthy, &mut || overlay::prove(&api, node, &ask))
+        }
         Check::Reachable { addresses, port } => addresses.iter().try_for_each(|address| {
             let place = SocketAddrV4::new(address.ip(), *port);
             until(job, REMOTE_INTERVAL, healthy, &mut || {

@@ -16,7 +16,7 @@ use super::answers::REQUESTS;
 use super::kubelet::{self, Expired};
 use super::report::RenewalReport;
 use super::{leaves, lock};
-use crate::api::{Api, message};
+use crate::api::{Api, message, server};
 use crate::certificate::is_renewal_of;
 use crate::durable::{read_text, remove_file, write_file};
 use crate::facts::certificates;
@@ -29,8 +29,6 @@ use crate::root::Root;
 const TIMEOUT: Duration = Duration::from_secs(5);
 /// The kubelet's serving certificate.
 const SERVING: &str = "/etc/kubernetes/pki/kubelet-serving.crt";
-/// The file that names the API server of a worker.
-const KUBECONFIG: &str = "/etc/kubernetes/kube-proxy.conf";
 /// The key of the request for the kubelet's client certificate, until the certificate is installed.
 const REQUEST_KEY: &str = "/var/lib/kubelet/pki/kubeon-request.key";
 /// The shortest life that the API server accepts in a request, in seconds.
@@ -121,14 +119,6 @@ fn renew(root: &Root, claim: &Claim, due: &Due) -> Result<String, StepFailure> {
         404 => create(&api, due, &name),
         _ => Err(failed(format!("cannot request {place}: {}", message(&answer.body)))),
     }
-}
-
-/// The URL of the API server.
-fn server(root: &Root) -> Result<String, StepFailure> {
-    let text = read_text(&root.at(KUBECONFIG))?.unwrap_or_default();
-    let config: Value = serde_json::from_str(&text).unwrap_or_default();
-    let server = config["clusters"][0]["cluster"]["server"].as_str().map(str::to_owned);
-    server.ok_or_else(|| failed(format!("{KUBECONFIG} names no API server")))
 }
 
 fn create(api: &Api, due: &Due, name: &str) -> Result<String, StepFailure> {

@@ -94,18 +94,34 @@ pub(crate) fn cluster(context: &PlanContext<'_>, steps: &mut Vec<DesiredStep>) {
             )
             .check(None),
     );
+    names(context, steps);
+}
+
+/// Every host resolves names, and its packets reach the pods of DNS on other hosts.
+fn names(context: &PlanContext<'_>, steps: &mut Vec<DesiredStep>) {
     let name = format!("kubernetes.default.svc.{}.", context.spec().settings.dns_domain);
+    let has_overlay = context.spec().hosts().nth(1).is_some();
     for host in &context.hosts {
-        let mut checks = vec![Check::Dns { server: context.service_dns(), name: name.clone() }];
+        let mut checks = Vec::new();
+        if has_overlay {
+            // The first one: through the Service address, a failure would not name the other host.
+            checks.push(Check::Overlay { node: host.name.clone(), name: name.clone() });
+        }
+        checks.push(Check::Dns { server: context.service_dns(), name: name.clone() });
         let resolver = context.resolver(host);
         let upstream = !resolver.upstream.is_empty();
         if upstream {
             checks.push(Check::DnsUpstream { server: context.service_dns(), resolv_conf: resolver.path() });
         }
-        let more = if upstream { ", also for names outside of the cluster" } else { "" };
+        let also = match (has_overlay, upstream) {
+            (true, true) => ", also across hosts and for names outside of the cluster",
+            (true, false) => ", also across hosts",
+            (false, true) => ", also for names outside of the cluster",
+            (false, false) => "",
+        };
         steps.push(
             DesiredStep::new(host, resolve_id(host), Op::Await { checks })
-                .title(format!("DNS answers on {}{more}", host.name))
+                .title(format!("DNS answers on {}{also}", host.name))
                 .because("a component that DNS depends on was changed")
                 .within(120)
                 .needs([dns_id()])

@@ -11,6 +11,7 @@
 
 mod cluster;
 mod dns;
+mod firewall;
 mod host_conflicts;
 mod machine;
 mod modules;

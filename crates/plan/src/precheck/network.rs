@@ -7,7 +7,7 @@ use kubeon_api::{HostAddress, RefusedField, Remedy};
 use kubeon_wire::Reach;
 
 use super::rule::{CheckRule, Subject, Verdict, rule};
-use super::{dns, host_conflicts};
+use super::{dns, firewall, host_conflicts};
 use crate::input::{HostSpec, Intent};
 
 /// Checks of the ports that the programs of the cluster use.
@@ -17,6 +17,7 @@ pub(super) const PORTS: &[CheckRule] = &[rule("ports", ports), rule("node-ports"
 pub(super) const CONNECTIONS: &[CheckRule] = &[
     rule("dns", dns::dns),
     rule("mtu", mtu),
+    rule("firewall", firewall::firewall),
     rule("peers", peers),
     rule("registry", registry),
     rule("networks", networks),

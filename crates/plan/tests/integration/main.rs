@@ -4,6 +4,7 @@
 
 mod access;
 mod degraded;
+mod firewall;
 mod generation;
 mod lint;
 mod network;

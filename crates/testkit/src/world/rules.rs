@@ -179,6 +179,11 @@ impl State {
                     self.available(at, "kube-system", "coredns") || self.reaches_api(at) && self.dns(at);
                 (served && self.host(at).runs("kube-proxy.service"), format!("{name} from {server}"))
             }
+            Check::Overlay { node, name: _ } => {
+                let served = self.available(at, "kube-system", "coredns") || self.dns(at);
+                let routes = self.host(at).runs("flanneld.service");
+                (served && routes, format!("a pod on another host than {node}"))
+            }
             Check::DnsUpstream { server, resolv_conf } => {
                 let served = self.available(at, "kube-system", "coredns") || self.dns(at);
                 (served, format!("a server of {resolv_conf} through {server}"))

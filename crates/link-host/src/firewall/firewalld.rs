@@ -1,0 +1,154 @@
+//! The zones of firewalld, as `firewall-cmd --list-all-zones` prints them.
+
+use kubeon_wire::{FirewallFact, FirewallProgram, PacketMatch, Transport};
+
+use super::{network, ports, transport};
+
+/// Services of firewalld with ports that a cluster uses: `NAME`, protocol, first port, last port.
+const SERVICES: [(&str, Transport, u16, u16); 14] = [
+    ("etcd-client", Transport::Tcp, 2379, 2379),
+    ("etcd-server", Transport::Tcp, 2380, 2380),
+    ("kube-api", Transport::Tcp, 10250, 10250),
+    ("kube-apiserver", Transport::Tcp, 6443, 6443),
+    ("kube-control-plane", Transport::Tcp, 2379, 2380),
+    ("kube-control-plane", Transport::Tcp, 6443, 6443),
+    ("kube-control-plane-secure", Transport::Tcp, 2379, 2380),
+    ("kube-control-plane-secure", Transport::Tcp, 6443, 6443),
+    ("kube-nodeport-services", Transport::Tcp, 30000, 32767),
+    ("kube-worker", Transport::Tcp, 10250, 10250),
+    ("kube-worker", Transport::Tcp, 30000, 32767),
+    ("kubelet", Transport::Tcp, 10250, 10250),
+    ("kubelet-worker", Transport::Tcp, 10250, 10250),
+    ("kubelet-worker", Transport::Tcp, 30000, 32767),
+];
+
+#[derive(Debug, Default)]
+struct Zone {
+    name: String,
+    is_default: bool,
+    accepts: bool,
+    forwards: bool,
+    interfaces: Vec<String>,
+    sources: Vec<String>,
+    opens: Vec<PacketMatch>,
+    unclear: bool,
+}
+
+/// The rules of all zones. `links` are the links of the host: those in no zone belong to the default zone.
+pub(super) fn read(lines: &[&str], default_zone: &str, links: &[&str]) -> FirewallFact {
+    let zones = zones(lines, default_zone);
+    let in_zones: Vec<&String> = zones.iter().flat_map(|zone| &zone.interfaces).collect();
+    let others: Vec<&str> =
+        links.iter().copied().filter(|link| !in_zones.iter().any(|name| name == link)).collect();
+    let (mut lets_in, mut forwards) = (Vec::new(), Vec::new());
+    for zone in &zones {
+        for scope in scopes(zone, &others) {
+            if zone.accepts {
+                lets_in.push(scope.clone());
+            }
+            lets_in.extend(zone.opens.iter().filter_map(|opened| both(&scope, opened)));
+            if zone.accepts || zone.forwards {
+                forwards.push(scope);
+            }
+        }
+    }
+    let understood = !zones.iter().any(|zone| zone.unclear);
+    FirewallFact { program: FirewallProgram::Firewalld, lets_in, forwards, understood }
+}
+
+/// The packets that belong to the zone.
+fn scopes(zone: &Zone, unassigned: &[&str]) -> Vec<PacketMatch> {
+    let on = |link: &str| PacketMatch { link: Some(link.to_owned()), ..PacketMatch::default() };
+    let sources = zone.sources.iter().filter_map(|source| network(source));
+    let from = sources.map(|source| PacketMatch { source: Some(source), ..PacketMatch::default() });
+    let interfaces = zone.interfaces.iter().map(|link| on(link));
+    let rest = unassigned.iter().filter(|_| zone.is_default).map(|link| on(link));
+    from.chain(interfaces).chain(rest).collect()
+}
+
+/// The packets that match both; `None` if their sources differ.
+fn both(scope: &PacketMatch, opened: &PacketMatch) -> Option<PacketMatch> {
+    let source = match (scope.source, opened.source) {
+        (Some(one), Some(other)) if one.net().contains(&other.net()) => Some(other),
+        (Some(one), Some(other)) if other.net().contains(&one.net()) => Some(one),
+        (Some(_), Some(_)) => return None,
+        (one, other) => one.or(other),
+    };
+    Some(PacketMatch { source, link: scope.link.clone(), ..opened.clone() })
+}
+
+fn zones(lines: &[&str], default_zone: &str) -> Vec<Zone> {
+    let mut zones: Vec<Zone> = Vec::new();
+    for line in lines {
+        if line.starts_with(|c: char| c.is_ascii_alphanumeric()) {
+            let (name, flags) = line.split_once(' ').unwrap_or((line, ""));
+            let is_default = name == default_zone || flags.contains("default");
+            zones.push(Zone { name: name.to_owned(), is_default, ..Zone::default() });
+        } else if let Some(zone) = zones.last_mut() {
+            add(zone, line.trim());
+        }
+    }
+    // Without a default zone in the output, the name decides.
+    zones.iter_mut().filter(|zone| zone.name == default_zone).for_each(|zone| zone.is_default = true);
+    zones
+}
+
+fn add(zone: &mut Zone, line: &str) {
+    if line.starts_with("rule ") {
+        return add_rich_rule(zone, line);
+    }
+    let Some((key, value)) = line.split_once(':') else { return };
+    let words = || value.split_whitespace();
+    match key {
+        "target" => zone.accepts = value.trim() == "ACCEPT",
+        "forward" => zone.forwards = value.trim() == "yes",
+        "interfaces" => zone.interfaces = words().map(str::to_owned).collect(),
+        "sources" => {
+            zone.unclear |= words().any(|source| source.starts_with("ipset:"));
+            zone.sources = words().map(str::to_owned).collect();
+        }
+        "services" => zone.opens.extend(words().flat_map(service)),
+        "ports" => zone.opens.extend(words().filter_map(port)),
+        _ => {}
+    }
+}
+
+fn service(name: &str) -> impl Iterator<Item = PacketMatch> {
+    SERVICES.iter().filter(move |(known, ..)| *known == name).map(|(_, transport, first, last)| PacketMatch {
+        transport: Some(*transport),
+        ports: Some((*first, *last)),
+        ..PacketMatch::default()
+    })
+}
+
+/// `2379-2380/tcp`.
+fn port(word: &str) -> Option<PacketMatch> {
+    let (range, protocol) = word.split_once('/')?;
+    let (range, transport) = (ports(range)?, transport(protocol)?);
+    Some(PacketMatch { transport: Some(transport), ports: Some(range), ..PacketMatch::default() })
+}
+
+/// `rule family="ipv4" source address="10.0.0.0/24" port port="6443" protocol="tcp" accept`.
+fn add_rich_rule(zone: &mut Zone, rule: &str) {
+    if !rule.split_whitespace().any(|word| word == "accept") || rule.contains("family=\"ipv6\"") {
+        return;
+    }
+    let value = |key: &str| {
+        let word = rule.split_whitespace().find_map(|word| word.strip_prefix(key)?.strip_prefix("=\""));
+        word.map(|word| word.trim_end_matches('"'))
+    };
+    zone.unclear |= ["NOT", "ipset=", "mac=", "destination"].iter().any(|word| rule.contains(word));
+    let source = match value("address") {
+        Some(address) if !zone.unclear => network(address),
+        Some(_) => return,
+        None => None,
+    };
+    let mut opened: Vec<PacketMatch> = match (value("port"), value("protocol"), value("name")) {
+        (Some(range), Some(protocol), _) => port(&format!("{range}/{protocol}")).into_iter().collect(),
+        (None, None, Some(name)) => service(name).collect(),
+        (None, None, None) if source.is_some() => vec![PacketMatch::default()],
+        _ => Vec::new(),
+    };
+    opened.iter_mut().for_each(|opened| opened.source = source);
+    zone.opens.extend(opened);
+}

@@ -1,0 +1,141 @@
+//! The check of firewalls, and the proof that packets cross the overlay.
+
+use crate::support::{address, bare_hosts, golden, intent, step};
+use kubeon_plan::precheck::precheck;
+use kubeon_plan::sim::{describe, refused};
+use kubeon_plan::{Intent, Observation, Remedy, Snapshot, plan};
+use kubeon_wire::{
+    Check, Facts, FirewallFact, FirewallProgram, LinkFact, Op, PacketMatch, PrecheckResult, PrecheckSeverity,
+    Transport,
+};
+
+fn firewall(program: FirewallProgram) -> FirewallFact {
+    FirewallFact { program, lets_in: vec![port("eth0", 22)], forwards: Vec::new(), understood: true }
+}
+
+fn port(link: &str, port: u16) -> PacketMatch {
+    PacketMatch {
+        link: Some(link.to_owned()),
+        transport: Some(Transport::Tcp),
+        ports: Some((port, port)),
+        ..PacketMatch::default()
+    }
+}
+
+fn edit(snapshot: &mut Snapshot, index: usize, change: impl FnOnce(&mut Facts)) {
+    let Some(Observation::Fresh(facts)) = snapshot.hosts.get_mut(&address(index)) else {
+        panic!("not observed")
+    };
+    let link = LinkFact { address: address(index).ip(), name: "eth0".to_owned(), mtu: 1500 };
+    facts.links = vec![link];
+    change(facts);
+}
+
+/// The result on the last host of a cluster with this firewall.
+fn checked(masters: usize, workers: usize, firewall: FirewallFact) -> PrecheckResult {
+    let last = masters + workers - 1;
+    let mut snapshot = bare_hosts(masters + workers);
+    edit(&mut snapshot, last, |facts| facts.firewall = Some(firewall));
+    result(&intent(masters, workers), &snapshot, last)
+}
+
+fn result(intent: &Intent, snapshot: &Snapshot, index: usize) -> PrecheckResult {
+    let report = precheck(intent, snapshot);
+    let host = report.hosts.into_iter().find(|host| host.host == address(index)).unwrap();
+    host.checks.into_iter().find(|result| result.check == "firewall").unwrap()
+}
+
+#[test]
+fn a_closed_firewall_names_the_ports_of_the_role_and_the_hosts_that_need_them() {
+    let worker = checked(2, 1, firewall(FirewallProgram::Firewalld));
+    assert_eq!(
+        worker.message,
+        "its firewall (firewalld) does not let in TCP 10250 and UDP 8472 from 172.30.0.11, 172.30.0.12, and packets of \
+         the pod network 10.96.0.0/12"
+    );
+    assert!(worker.prevents() && worker.remedy == Some(Remedy::Ignore("firewall".to_owned())), "{worker:?}");
+    let master = checked(3, 0, firewall(FirewallProgram::Ufw));
+    let ports = "its firewall (ufw) does not let in TCP 2379-2380, 6443, 10250 and UDP 8472 from 172.30.0.11, 172.30.0.12, ";
+    assert!(master.message.starts_with(ports), "{master:?}");
+    let mixed = checked(1, 2, firewall(FirewallProgram::Ufw)).message;
+    let groups = "TCP 10250 from 172.30.0.11, and UDP 8472 from 172.30.0.11, 172.30.0.12, and packets";
+    assert!(mixed.contains(groups), "each port has its own hosts: {mixed}");
+    let alone = checked(1, 0, firewall(FirewallProgram::Ufw));
+    assert_eq!(alone.message, "its firewall (ufw) does not let in packets of the pod network 10.96.0.0/12");
+}
+
+#[test]
+fn a_firewall_that_lets_in_the_hosts_and_the_pods_passes() {
+    let pods = PacketMatch { source: Some("10.96.0.0/12".parse().unwrap()), ..PacketMatch::default() };
+    let host = |index: usize, transport, port| PacketMatch {
+        source: Some(format!("{}/32", address(index)).parse().unwrap()),
+        transport: Some(transport),
+        ports: Some((port, port)),
+        link: Some("eth0".to_owned()),
+    };
+    let rules = vec![pods.clone(), host(0, Transport::Tcp, 10250), host(0, Transport::Udp, 8472)];
+    let open = |lets_in, forwards| FirewallFact { lets_in, forwards, ..firewall(FirewallProgram::Firewalld) };
+    let result = checked(1, 1, open(rules.clone(), vec![pods.clone()]));
+    assert!(result.ok && result.found == "firewalld", "{result:?}");
+    let other = checked(1, 2, open(rules.clone(), vec![pods.clone()]));
+    assert!(other.message.contains("UDP 8472 from 172.30.0.12"), "another host is not let in: {other:?}");
+    assert!(
+        checked(1, 1, open(rules, Vec::new()))
+            .message
+            .ends_with("let in packets of the pod network 10.96.0.0/12")
+    );
+}
+
+#[test]
+fn rules_that_are_not_understood_and_hosts_of_the_cluster_are_only_warned_of() {
+    let unclear = FirewallFact { understood: false, ..firewall(FirewallProgram::Iptables) };
+    let result = checked(1, 1, unclear);
+    assert_eq!(result.severity, PrecheckSeverity::Warning);
+    assert!(result.message.contains("may not let in TCP 10250"), "{result:?}");
+    let mut snapshot = bare_hosts(2);
+    let first = plan(&intent(1, 1), &snapshot).unwrap();
+    kubeon_plan::sim::apply(&first, first.steps.len(), &mut snapshot);
+    edit(&mut snapshot, 1, |facts| facts.firewall = Some(firewall(FirewallProgram::Ufw)));
+    let later = plan(&intent(1, 1), &snapshot).unwrap();
+    assert!(later.notes.iter().any(|note| note.text.contains("(ufw) does not let in")), "{:?}", later.notes);
+}
+
+#[test]
+fn the_owner_of_plain_rules_gets_the_rules_to_add() {
+    let nft = checked(1, 1, firewall(FirewallProgram::Nftables)).message;
+    assert!(nft.contains("`ip saddr { 172.30.0.11 } udp dport 8472 accept`"), "{nft}");
+    assert!(nft.contains("in the hook forward `ip saddr 10.96.0.0/12 accept`"), "{nft}");
+    let iptables = checked(1, 1, firewall(FirewallProgram::Iptables)).message;
+    assert!(
+        iptables.contains("`iptables -I INPUT -s 172.30.0.11 -p udp --dport 8472 -j ACCEPT`"),
+        "{iptables}"
+    );
+}
+
+#[test]
+fn a_closed_firewall_is_refused_unless_the_check_is_ignored() {
+    let mut snapshot = bare_hosts(3);
+    edit(&mut snapshot, 0, |facts| facts.firewall = Some(firewall(FirewallProgram::Firewalld)));
+    edit(&mut snapshot, 2, |facts| facts.firewall = Some(firewall(FirewallProgram::Ufw)));
+    let mut intent = intent(1, 2);
+    let mut text = refused(&plan(&intent, &snapshot).unwrap_err());
+    intent.ignore.insert("firewall".to_owned());
+    let ignored = plan(&intent, &snapshot).unwrap();
+    text.push_str("with the check ignored:\n");
+    text.extend(describe(&ignored).lines().take(6).map(|line| format!("{line}\n")));
+    golden("firewall-closed", &text);
+}
+
+/// Whether the check of DNS on the host asks pods on other hosts, before it asks the Service.
+fn proves_overlay(plan: &kubeon_plan::Plan, host: &str) -> bool {
+    let Op::Await { checks } = &step(plan, &format!("verify/resolve@{host}")).op else { panic!("checks") };
+    matches!(&checks[..], [Check::Overlay { node, .. }, Check::Dns { .. }, ..] if node.as_str() == host)
+}
+
+#[test]
+fn every_host_proves_the_overlay_if_there_are_two() {
+    let two = plan(&intent(1, 1), &bare_hosts(2)).unwrap();
+    assert!(proves_overlay(&two, "h1") && proves_overlay(&two, "h2"));
+    let one = plan(&intent(1, 0), &bare_hosts(1)).unwrap();
+    assert!(!proves_overlay(&one, "h1"), "there is no other host");
+}
