@@ -70,7 +70,8 @@ fn up_to_date(lab: &TestLab) -> Result<()> {
 }
 
 fn nodes_are_ready(lab: &TestLab) -> Result<()> {
-    let ready = r#"jsonpath={range .items[*]}{.metadata.name} {.status.conditions[?(@.type=="Ready")].status} {end}"#;
+    let ready =
+        r#"jsonpath={range .items[*]}{.metadata.name} {.status.conditions[?(@.type=="Ready")].status} {end}"#;
     let nodes = lab.kubectl(lab.name(), &["get", "nodes", "-o", ready])?;
     ensure!(nodes.trim() == "h1 True h2 True", "{nodes}");
     Ok(())
