@@ -5,7 +5,7 @@
 //! ```
 
 pub mod ansible;
-pub mod host_state;
+pub mod host_snapshot;
 pub mod image;
 pub mod lab;
 pub mod links;

@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
-use kubeon_e2e::host_state::HostState;
+use kubeon_e2e::host_snapshot::HostSnapshot;
 use kubeon_e2e::lab::TestLab;
 use kubeon_e2e::program::again_after;
 use serde_json::json;
@@ -38,7 +38,7 @@ fn life_of_a_cluster(name: &str, machines: &[&str], options: &[&str]) -> Result<
     for host in HOSTS {
         lab.on(host, "systemctl is-system-running --wait || true")?;
     }
-    let before = HOSTS.map(|host| HostState::of(&lab, host));
+    let before = HOSTS.map(|host| HostSnapshot::of(&lab, host));
     let begin = Instant::now();
     lab.must(&[&lab.create(name, 1), options].concat())?;
     print_time("create", begin);
@@ -48,7 +48,7 @@ fn life_of_a_cluster(name: &str, machines: &[&str], options: &[&str]) -> Result<
     reboot(&lab)?;
     lab.must(&["destroy", name, "--yes"])?;
     for (host, before) in HOSTS.into_iter().zip(before) {
-        let different = before?.differences(&HostState::of(&lab, host)?);
+        let different = before?.differences(&HostSnapshot::of(&lab, host)?);
         ensure!(different.is_empty(), "different on {host} after destroy:\n{}", different.join("\n"));
     }
     Ok(())
@@ -87,10 +87,10 @@ fn pods_reach_each_other(lab: &TestLab) -> Result<()> {
                 "args": ["serve", "8080"] }] } })
     });
     lab.apply(lab.name(), &json!({ "apiVersion": "v1", "kind": "List", "items": pods }))?;
-    wait("pods on both hosts talk", || pods_talk(lab))
+    wait("pods on both hosts talk", || pods_answer(lab))
 }
 
-fn pods_talk(lab: &TestLab) -> Result<()> {
+fn pods_answer(lab: &TestLab) -> Result<()> {
     let run = |pod: &str, arguments: &[&str]| {
         lab.kubectl(lab.name(), &[&["exec", pod, "--", "/lab-client"], arguments].concat())
     };
@@ -120,7 +120,7 @@ fn reboot(lab: &TestLab) -> Result<()> {
         })?;
     }
     wait("all nodes are Ready again", || nodes_are_ready(lab))?;
-    wait("pods talk again", || pods_talk(lab))?;
+    wait("pods talk again", || pods_answer(lab))?;
     wait("the plan has no steps", || up_to_date(lab))?;
     print_time("both hosts rebooted, the cluster works again after", begin);
     Ok(())

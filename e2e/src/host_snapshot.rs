@@ -29,9 +29,9 @@ const PRINT: &str = r#"
 "#;
 
 /// The items of a host, by kind and name.
-pub struct HostState(BTreeMap<String, String>);
+pub struct HostSnapshot(BTreeMap<String, String>);
 
-impl HostState {
+impl HostSnapshot {
     /// Reads the state of a host.
     ///
     /// # Errors
