@@ -23,6 +23,7 @@ pub mod events;
 pub mod facts;
 pub mod failure;
 pub mod fence;
+pub mod firewall;
 pub mod host;
 pub mod https;
 pub mod input;

@@ -15,6 +15,8 @@ pub const UNITS: &str = "/var/lib/kubeon/units";
 pub const PARTS: &str = "/var/lib/kubeon/parts";
 /// Values of the host from before kubeon changed them.
 pub const ORIGINAL: &str = "/var/lib/kubeon/original.json";
+/// The rules that kubeon added to the firewall of the host.
+pub const FIREWALL: &str = "/var/lib/kubeon/firewall.json";
 /// Exists as soon as kubeon may have written files outside [`STATE`] that a reset must remove.
 pub const TOUCHED: &str = "/var/lib/kubeon/touched";
 

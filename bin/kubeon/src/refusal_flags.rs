@@ -19,6 +19,9 @@ pub(crate) fn reason(reason: &str, remedy: Option<&Remedy>) -> String {
     match remedy {
         Remedy::SkipHost(host) => format!("{reason}: --without {host}"),
         Remedy::Ignore(check) => format!("{reason}: --ignore {check}"),
+        Remedy::ManageFirewall => {
+            format!("{reason}; open it, or create the cluster with --firewall manage")
+        }
         Remedy::Change(field) => format!("{reason} ({})", flag(*field)),
         Remedy::NameHost(_) => format!("{reason}; give names with -M or -W"),
         Remedy::TrustHostKey(_) => format!("{reason}, then trust it with {TRUST_KEYS}"),

@@ -144,6 +144,8 @@ pub enum Remedy {
     BuildBundle(Version),
     /// Compare the SSH key that this host shows with the key on the host, and trust it.
     TrustHostKey(HostAddress),
+    /// Let kubeon open the firewalls of the hosts.
+    ManageFirewall,
 }
 
 /// The remedy of [`Remedy::FreeHost`] for every entry point. It is appended to the reason.
@@ -159,6 +161,9 @@ impl Remedy {
             Self::SkipHost(_) => String::new(),
             Self::TrustHostKey(_) => "; trust this key if it is the key of the host".to_owned(),
             Self::Ignore(check) => format!(": annotate the object with {}={check}", labels::IGNORE_CHECKS),
+            Self::ManageFirewall => {
+                "; open it, or set spec.cluster.network.firewall to manage in a new cluster".to_owned()
+            }
             Self::Change(field) => field.path().map(|path| format!(" ({path})")).unwrap_or_default(),
             Self::NameHost(_) => "; set its name in masterList or nodeList".to_owned(),
             Self::FreeHost(_) => FREE_HOST.to_owned(),

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use kubeon_api::HostAddress;
+use kubeon_api::kubernetes_cluster::FirewallMode;
 use kubeon_plan::{Artifacts, DesiredCluster, HostSpec, Intent, MaxUnavailable, Note, Valid};
 use kubeon_store::Status;
 
@@ -167,9 +168,11 @@ impl ClusterTarget {
     }
 
     /// Limits the change to the masters and to the workers that join or leave: the other workers are not
-    /// contacted. A cluster that was never finished is not limited.
+    /// contacted. A cluster that was never finished is not limited, and neither is one whose firewalls kubeon
+    /// manages: every host lets in each other host.
     pub(crate) fn limit_to_changed_workers(&mut self) {
-        if self.state.status == Status::Running {
+        let managed = self.spec.settings.firewall == FirewallMode::Manage;
+        if self.state.status == Status::Running && !managed {
             self.concerned = Some(joining(&self.spec, &self.state));
         }
     }

@@ -6,6 +6,8 @@ use std::fmt;
 use kubeon_api::{ClusterName, Digest, HostAddress, HostName};
 use serde::{Deserialize, Serialize};
 
+use crate::firewall::PacketMatch;
+
 /// One complete operation on one host. The host makes no further decision.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", tag = "op")]
@@ -25,6 +27,17 @@ pub enum Op {
     Hosts {
         /// The names of every address.
         entries: Vec<HostsEntry>,
+    },
+    /// Let packets through the active firewall of the host, firewalld or ufw, and close what an earlier run of the
+    /// step opened. A host without an active firewall is not changed.
+    #[serde(rename_all = "camelCase")]
+    Firewall {
+        /// The link with the host's address. In firewalld, its zone gets the rules.
+        link: String,
+        /// The packets that are let in: each has a protocol and ports, and may have a source.
+        lets_in: Vec<PacketMatch>,
+        /// Links of the pod network. Everything that arrives on them is let in and forwarded.
+        pod_links: Vec<String>,
     },
     /// Write files atomically (temporary file, sync, rename) and create missing folders.
     Files {
@@ -128,6 +141,7 @@ impl Op {
             // The list is explicit, so that a new operation with contents must be handled here.
             Self::Kernel { .. }
             | Self::Hosts { .. }
+            | Self::Firewall { .. }
             | Self::Part { .. }
             | Self::Links { .. }
             | Self::Service { .. }

@@ -17,7 +17,7 @@ use kubeon_wire::{Op, StepFailure};
 
 use crate::failure::failed;
 use crate::job::{Job, StepEffect};
-use crate::{checks, reset};
+use crate::{checks, firewall, reset};
 use part_stream::PartReader;
 
 /// Runs one effect. Only a part has bytes.
@@ -28,6 +28,7 @@ pub fn run(job: &Job<'_>, op: &Op, bytes: Option<PartReader>) -> Result<StepEffe
     match op {
         Op::Kernel { modules, parameters, optional } => kernel::run(job, modules, parameters, optional),
         Op::Hosts { entries } => hosts::run(job, entries),
+        Op::Firewall { link, lets_in, pod_links } => firewall::open(job, link, lets_in, pod_links),
         Op::Files { files } => files::run(job, files),
         Op::Part { name, digest, size, unpacked_size } => {
             let part = part::PartSpec { name, digest, size: *size, unpacked_size: *unpacked_size };

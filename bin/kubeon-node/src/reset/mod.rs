@@ -28,11 +28,14 @@ use crate::fence::{self, Lock};
 use crate::host::HostSystem;
 use crate::job::{Job, StepEffect};
 use crate::timeout_extension::TimeoutExtension;
-use crate::{original, paths};
+use crate::{firewall, original, paths};
 use failures::ResetFailures;
 
 /// The time limit of a reset by hand.
 const BY_HAND: Duration = Duration::from_secs(300);
+
+/// The time limit for removing the rules of the firewall.
+const FIREWALL_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// How long a reset by hand waits for the lock: an interrupted session may still be ending.
 const LOCK_TIMEOUT: Duration = SESSION_GRACE.saturating_add(Duration::from_secs(2));
@@ -64,6 +67,7 @@ pub fn run(job: &Job<'_>, cluster: &ClusterName) -> Result<StepEffect, StepFailu
         services::remove(job, &mut failures);
         mounts::detach(job, &mut failures);
         network::clear(job, &mut failures);
+        failures.record(firewall::close(root, Instant::now() + FIREWALL_TIMEOUT));
         failures.record(original::restore_parameters(job));
         folders::clear(job, &mut failures);
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use clap::{Args, builder::BoolishValueParser};
-use kubeon_api::kubernetes_cluster::{Cni, LoadBalancer, LoadBalancerMode, ProxyMode};
+use kubeon_api::kubernetes_cluster::{Cni, FirewallMode, LoadBalancer, LoadBalancerMode, ProxyMode};
 use kubeon_plan::Refusal;
 
 /// The settings of a cluster.
@@ -46,6 +46,9 @@ pub(crate) struct SettingFlags {
     /// How Services are implemented: nftables or iptables [default: nftables]
     #[arg(long, value_name = "MODE")]
     pub proxy: Option<String>,
+    /// What to do with firewalls of hosts: check, manage (open firewalld or ufw), or ignore [default: check]
+    #[arg(long, value_name = "MODE")]
+    pub firewall: Option<String>,
     /// Network plugin: flannel [default: flannel]
     #[arg(long, value_name = "NAME")]
     pub cni: Option<String>,
@@ -75,7 +78,7 @@ struct Choice {
 }
 
 /// The flags with a fixed set of values. Some values of the CLI contract are not supported.
-const CHOICES: [Choice; 4] = [
+const CHOICES: [Choice; 5] = [
     Choice {
         flag: "cni",
         noun: "cni",
@@ -93,6 +96,14 @@ const CHOICES: [Choice; 4] = [
         flag: "ic",
         noun: "ingress",
         refuses: |value| unsupported_value(value, &["none"], &["contour", "istio"]),
+    },
+    Choice {
+        flag: "firewall",
+        noun: "firewall mode",
+        refuses: |value| match value.parse::<FirewallMode>() {
+            Ok(_) => None,
+            Err(_) => unsupported_value(value, &["check", "manage", "ignore"], &[]),
+        },
     },
     Choice {
         flag: "proxy",
@@ -118,7 +129,7 @@ fn unsupported_value(value: &str, supported: &[&str], missing: &[&str]) -> Optio
 impl SettingFlags {
     /// The refusals of unsupported values.
     pub(crate) fn refusals(&self) -> Vec<Refusal> {
-        let given = [&self.cni, &self.cri, &self.ic, &self.proxy];
+        let given = [&self.cni, &self.cri, &self.ic, &self.firewall, &self.proxy];
         let mut refusals: Vec<_> = CHOICES
             .iter()
             .zip(given)

@@ -55,6 +55,16 @@ words! {
         Ipvs = "ipvs",
     }
 
+    /// What kubeon does with the firewalls of hosts.
+    FirewallMode {
+        /// A check refuses hosts whose firewall stops the packets of the cluster.
+        Check = "check",
+        /// kubeon opens firewalld or ufw for the other hosts and the pods.
+        Manage = "manage",
+        /// Firewalls are not looked at.
+        Ignore = "ignore",
+    }
+
     /// What happens to the hosts when the object is deleted.
     DeletionPolicy {
         /// kubeon removes the cluster from the hosts.

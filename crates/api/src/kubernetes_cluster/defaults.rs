@@ -1,6 +1,6 @@
 //! Defaults of fields. The code applies them; they are never written into the object.
 
-use super::choices::{ClusterType, Cni, DeployMode, ProxyMode};
+use super::choices::{ClusterType, Cni, DeployMode, FirewallMode, ProxyMode};
 
 /// Default of `clusterType`.
 pub const CLUSTER_TYPE: ClusterType = ClusterType::Kubernetes;
@@ -16,6 +16,8 @@ pub const API_DOMAIN: &str = "apiserver.cluster.local";
 pub const API_PORT: u16 = 6443;
 /// Default of `network.cni`.
 pub const CNI: Cni = Cni::Flannel;
+/// Default of `network.firewall`.
+pub const FIREWALL: FirewallMode = FirewallMode::Check;
 /// Default of `network.proxyMode`.
 pub const PROXY_MODE: ProxyMode = ProxyMode::Nftables;
 /// Default of `network.dnsDomain`.

@@ -25,7 +25,7 @@ mod unset;
 mod unsupported;
 
 pub use changes::Changes;
-pub use choices::{ClusterType, Cni, DeletionPolicy, DeployMode, LoadBalancerMode, ProxyMode};
+pub use choices::{ClusterType, Cni, DeletionPolicy, DeployMode, FirewallMode, LoadBalancerMode, ProxyMode};
 pub use extra_args::ExtraArgs;
 pub use hosts::{Host, HostConflict, Roles};
 pub use node_roles::NodeRoles;

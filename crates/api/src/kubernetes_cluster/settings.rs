@@ -8,7 +8,7 @@ use std::net::Ipv4Addr;
 
 use serde::{Deserialize, Serialize};
 
-use super::choices::{ClusterType, Cni, DeployMode, LoadBalancerMode, ProxyMode};
+use super::choices::{ClusterType, Cni, DeployMode, FirewallMode, LoadBalancerMode, ProxyMode};
 use super::defaults;
 use super::extra_args::ExtraArgs;
 use super::spec::{ApiServer, Certificates, DeclaredCluster, DeclaredLoadBalancer, Network};
@@ -60,6 +60,9 @@ pub struct ClusterSettings {
     /// The network plugin.
     #[serde(default = "older_state::cni")]
     pub cni: Cni,
+    /// What kubeon does with the firewalls of hosts.
+    #[serde(default = "older_state::firewall", skip_serializing_if = "older_state::is_default_firewall")]
+    pub firewall: FirewallMode,
     /// The registry that mirrors every image; when `None`, the images come from the bundle.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub images_registry: Option<Registry>,
@@ -153,7 +156,7 @@ impl DeclaredCluster {
             extra_args,
         } = self.clone();
         let ApiServer { domain, port, cert_sans } = api_server.unwrap_or_default();
-        let Network { cni, proxy_mode, dns_domain, node_mask_size, max_pods, node_port_range } =
+        let Network { cni, proxy_mode, dns_domain, node_mask_size, max_pods, node_port_range, firewall } =
             network.unwrap_or_default();
         let Certificates { ca_years } = certificates.unwrap_or_default();
         let node_mask_size = node_mask_size.unwrap_or(defaults::NODE_MASK_SIZE);
@@ -175,6 +178,7 @@ impl DeclaredCluster {
             deploy_mode: deploy_mode.unwrap_or(defaults::DEPLOY_MODE),
             api_port: port.unwrap_or(defaults::API_PORT),
             cni: cni.unwrap_or(defaults::CNI),
+            firewall: firewall.unwrap_or(defaults::FIREWALL),
             images_registry,
             extra_args: extra_args.unwrap_or_default(),
         })
@@ -239,6 +243,7 @@ impl ClusterSettings {
             deploy_mode,
             api_port,
             cni,
+            firewall,
             images_registry,
             extra_args,
         } = self;
@@ -258,6 +263,7 @@ impl ClusterSettings {
             ("network.nodeMaskSize", *node_mask_size != other.node_mask_size),
             ("network.maxPods", *max_pods != other.max_pods),
             ("network.nodePortRange", *node_ports != other.node_ports),
+            ("network.firewall", *firewall != other.firewall),
             ("certificates.caYears", *ca_years != other.ca_years),
             ("extraArgs", *extra_args != other.extra_args),
         ];
@@ -273,7 +279,7 @@ fn same_names(left: &[Endpoint], right: &[Endpoint]) -> bool {
 /// Values for settings that an older state file does not contain.
 mod older_state {
     use super::super::defaults;
-    use super::{ClusterType, Cni, DeployMode};
+    use super::{ClusterType, Cni, DeployMode, FirewallMode};
 
     pub(super) fn cluster_type() -> ClusterType {
         defaults::CLUSTER_TYPE
@@ -289,6 +295,15 @@ mod older_state {
 
     pub(super) fn cni() -> Cni {
         defaults::CNI
+    }
+
+    pub(super) fn firewall() -> FirewallMode {
+        defaults::FIREWALL
+    }
+
+    #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde hands over a reference")]
+    pub(super) fn is_default_firewall(mode: &FirewallMode) -> bool {
+        *mode == defaults::FIREWALL
     }
 }
 

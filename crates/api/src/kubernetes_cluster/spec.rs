@@ -3,7 +3,7 @@
 use schemars::{JsonSchema, Schema};
 use serde::{Deserialize, Serialize};
 
-use super::choices::{ClusterType, Cni, DeployMode, LoadBalancerMode, ProxyMode};
+use super::choices::{ClusterType, Cni, DeployMode, FirewallMode, LoadBalancerMode, ProxyMode};
 use super::extra_args::ExtraArgs;
 use super::nodes::NodeList;
 use super::timeout::TimeoutMins;
@@ -219,6 +219,9 @@ pub struct Network {
     /// Ports for Services of type NodePort. Default: 30000-32767.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node_port_range: Option<PortRange>,
+    /// What kubeon does with the firewalls of hosts: manage opens firewalld or ufw. Default: check.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub firewall: Option<FirewallMode>,
 }
 
 /// Certificates.

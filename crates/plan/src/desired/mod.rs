@@ -7,6 +7,7 @@ pub(crate) mod control_plane;
 pub(crate) mod encryption;
 pub(crate) mod etcd;
 mod files;
+pub(crate) mod firewall;
 pub(crate) mod join;
 pub(crate) mod network;
 pub(crate) mod prepare;

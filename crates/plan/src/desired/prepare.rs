@@ -7,6 +7,7 @@ use kubeon_api::kubernetes_cluster::LoadBalancer;
 use kubeon_render::config::KERNEL_DEFAULTS;
 use kubeon_wire::{HostsEntry, Op};
 
+use super::firewall;
 use super::step::{DesiredStep, image_part_id, part_id};
 use crate::context::{ObservedHost, PlanContext};
 use crate::input::PartInfo;
@@ -73,7 +74,7 @@ pub(crate) fn hosts_id(host: &ObservedHost<'_>) -> StepId {
     host.id(STAGE, "hosts")
 }
 
-/// Kernel and hosts file.
+/// Kernel, hosts file and firewall.
 pub(crate) fn host(context: &PlanContext<'_>, steps: &mut Vec<DesiredStep>) {
     let masters: Vec<HostsEntry> =
         context.master_addresses().iter().map(|(name, address)| entry(*address, name)).collect();
@@ -103,6 +104,7 @@ pub(crate) fn host(context: &PlanContext<'_>, steps: &mut Vec<DesiredStep>) {
             .because("the host does not know the names"),
         );
     }
+    firewall::open(context, steps);
 }
 
 fn entry(address: Ipv4Addr, name: &str) -> HostsEntry {

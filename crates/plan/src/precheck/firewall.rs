@@ -1,26 +1,28 @@
 //! Check of the firewall: it lets in what the other hosts of the cluster send, and forwards packets of pods.
 
-use std::collections::BTreeMap;
-
-use kubeon_api::{Cidr, HostAddress, Remedy};
-use kubeon_wire::firewall::single;
-use kubeon_wire::{FirewallFact, FirewallProgram, PacketMatch, Transport};
+use kubeon_api::Remedy;
+use kubeon_api::kubernetes_cluster::FirewallMode;
 
 use super::rule::{Subject, Verdict};
-use crate::firewall::{Opening, openings, ports_for_pods};
-
-/// The maximum number of hosts in one message.
-const MAX_LISTED: usize = 5;
-/// The links of the pod network.
-const POD_LINKS: [&str; 2] = ["cni0", "flannel.1"];
+use crate::desired::firewall::is_managed;
+use crate::firewall::Closed;
 
 /// The firewall of the host lets in the packets of the other hosts and of pods. A rule that the probe does not
 /// understand may let them in, so the check only warns. On a host of the cluster it only warns too.
 pub(super) fn firewall(subject: &Subject<'_>) -> Verdict {
     let wanted = "lets in the other hosts and the pods";
     let Some(firewall) = &subject.facts.firewall else { return Verdict::good("none", wanted) };
-    let closed = Closed::of(subject, firewall);
+    let mode = subject.intent.spec.settings.firewall;
     let program = firewall.program;
+    match mode {
+        FirewallMode::Ignore => return Verdict::good(format!("{program}, not checked"), wanted),
+        FirewallMode::Manage if is_managed(program) => {
+            return Verdict::good(format!("{program}, managed"), wanted);
+        }
+        FirewallMode::Manage | FirewallMode::Check => {}
+    }
+    let (spec, is_master) = (&subject.intent.spec, subject.role.is_master());
+    let closed = Closed::of(spec, subject.spec.address, is_master, subject.facts, firewall);
     let found = if closed.is_empty() { program.to_string() } else { format!("{program}, closed") };
     let verdict = Verdict::good(found, wanted);
     if closed.is_empty() {
@@ -30,148 +32,7 @@ pub(super) fn firewall(subject: &Subject<'_>) -> Verdict {
     let does = if firewall.understood { "does not let in" } else { "may not let in" };
     let message = Some(format!("its firewall ({program}) {does} {closed}"));
     let verdict = if certain { verdict.error(message) } else { verdict.warning(message) };
-    verdict.remedy(Remedy::Ignore("firewall".to_owned()))
-}
-
-/// What a firewall does not let in.
-struct Closed {
-    program: FirewallProgram,
-    openings: Vec<Opening>,
-    /// The pod network, if its packets do not pass.
-    pods: Option<Cidr>,
-    /// The ports of the host that pods use.
-    pod_ports: &'static [u16],
-}
-
-impl Closed {
-    fn of(subject: &Subject<'_>, firewall: &FirewallFact) -> Self {
-        let is_master = subject.role.is_master();
-        let address = subject.spec.address;
-        let link = subject.facts.links.iter().find(|link| link.address == address.ip());
-        let links: Vec<&str> = link.iter().map(|link| link.name.as_str()).collect();
-        let mut all = openings(&subject.intent.spec, address, is_master);
-        for opening in &mut all {
-            close(opening, &firewall.lets_in, &links);
-        }
-        all.retain(|opening| !opening.sources.is_empty());
-        let (pods, pod_ports) = (subject.intent.spec.settings.pod_cidr, ports_for_pods(is_master));
-        let pass = passes_pods(firewall, pods, pod_ports);
-        Self { program: firewall.program, openings: all, pods: (!pass).then_some(pods), pod_ports }
-    }
-
-    fn is_empty(&self) -> bool {
-        self.openings.is_empty() && self.pods.is_none()
-    }
-}
-
-/// Leaves only the sources that are not let in.
-fn close(opening: &mut Opening, lets_in: &[PacketMatch], links: &[&str]) {
-    let opens =
-        |rule: &&PacketMatch| (opening.first..=opening.last).all(|port| rule.opens(opening.transport, port));
-    let rules: Vec<&PacketMatch> = lets_in.iter().filter(opens).collect();
-    let passes = |host: &HostAddress| {
-        single(host.ip()).is_some_and(|source| rules.iter().any(|rule| rule.covers(source, links)))
-    };
-    opening.sources.retain(|host| !passes(host));
-}
-
-/// Whether pods reach the host's own ports, and their packets are forwarded.
-fn passes_pods(firewall: &FirewallFact, pods: Cidr, ports: &[u16]) -> bool {
-    let lets_in = |port: &u16| {
-        let mut rules = firewall.lets_in.iter();
-        rules.any(|rule| rule.opens(Transport::Tcp, *port) && rule.covers(pods, &["cni0"]))
-    };
-    let forwards = |link: &&str| {
-        let mut rules = firewall.forwards.iter();
-        rules.any(|rule| rule.opens_all() && rule.covers(pods, &[*link]))
-    };
-    ports.iter().all(lets_in) && POD_LINKS.iter().all(forwards)
-}
-
-impl std::fmt::Display for Closed {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let mut parts = Vec::new();
-        for (sources, openings) in by_sources(&self.openings) {
-            parts.push(format!("{} from {}", ports(&openings), listed(sources)));
-        }
-        parts.extend(self.pods.map(|pods| format!("packets of the pod network {pods}")));
-        f.write_str(&parts.join(", and "))?;
-        match self.program {
-            FirewallProgram::Nftables => write!(f, "; add before its last rule: {}", self.nft_rules()),
-            FirewallProgram::Iptables => write!(f, "; add: {}", self.iptables_rules()),
-            FirewallProgram::Firewalld | FirewallProgram::Ufw => Ok(()),
-        }
-    }
-}
-
-/// A port or a range of ports.
-fn range(opening: &Opening, between: char) -> String {
-    let Opening { first, last, .. } = opening;
-    if first == last { first.to_string() } else { format!("{first}{between}{last}") }
-}
-
-/// The openings that the same hosts need.
-fn by_sources(openings: &[Opening]) -> BTreeMap<&[HostAddress], Vec<&Opening>> {
-    let mut groups: BTreeMap<&[HostAddress], Vec<&Opening>> = BTreeMap::new();
-    for opening in openings {
-        groups.entry(&opening.sources).or_default().push(opening);
-    }
-    groups
-}
-
-/// `TCP 2379-2380, 6443 and UDP 8472`.
-fn ports(openings: &[&Opening]) -> String {
-    let of = |transport| {
-        let openings = openings.iter().filter(move |opening| opening.transport == transport);
-        let ranges: Vec<String> = openings.map(|opening| range(opening, '-')).collect();
-        (!ranges.is_empty()).then(|| format!("{transport} {}", ranges.join(", ")))
-    };
-    [of(Transport::Tcp), of(Transport::Udp)].into_iter().flatten().collect::<Vec<_>>().join(" and ")
-}
-
-fn listed(sources: &[HostAddress]) -> String {
-    let more = sources.len().saturating_sub(MAX_LISTED);
-    let rest = if more == 0 { String::new() } else { format!(" and {more} more") };
-    let listed = sources.iter().take(MAX_LISTED).map(ToString::to_string).collect::<Vec<_>>();
-    format!("{}{rest}", listed.join(", "))
-}
-
-impl Closed {
-    /// The rules that the owner must add, because a table of its own cannot overrule a chain that drops a packet.
-    fn nft_rules(&self) -> String {
-        let rule = |opening: &Opening| {
-            let protocol = opening.transport.to_string().to_lowercase();
-            let ports = range(opening, '-');
-            format!("`ip saddr {{ {} }} {protocol} dport {ports} accept`", list(opening, ", "))
-        };
-        let mut rules: Vec<String> = self.openings.iter().map(rule).collect();
-        if let Some(pods) = self.pods {
-            let ports = self.pod_ports.iter().map(u16::to_string).collect::<Vec<_>>().join(", ");
-            rules.push(format!("`ip saddr {pods} tcp dport {{ {ports} }} accept`"));
-            rules.push(format!("in the hook forward `ip saddr {pods} accept` and `ip daddr {pods} accept`"));
-        }
-        rules.join(", ")
-    }
-
-    fn iptables_rules(&self) -> String {
-        let rule = |opening: &Opening| {
-            let protocol = opening.transport.to_string().to_lowercase();
-            let ports = range(opening, ':');
-            format!("`iptables -I INPUT -s {} -p {protocol} --dport {ports} -j ACCEPT`", list(opening, ","))
-        };
-        let mut rules: Vec<String> = self.openings.iter().map(rule).collect();
-        if let Some(pods) = self.pods {
-            let ports = self.pod_ports.iter().map(u16::to_string).collect::<Vec<_>>().join(",");
-            rules.push(format!(
-                "`iptables -I INPUT -s {pods} -p tcp -m multiport --dports {ports} -j ACCEPT`"
-            ));
-            rules.push(format!("`iptables -I FORWARD -s {pods} -j ACCEPT`"));
-            rules.push(format!("`iptables -I FORWARD -d {pods} -j ACCEPT`"));
-        }
-        rules.join(", ")
-    }
-}
-
-fn list(opening: &Opening, between: &str) -> String {
-    opening.sources.iter().map(ToString::to_string).collect::<Vec<_>>().join(between)
+    let remedy =
+        if is_managed(program) { Remedy::ManageFirewall } else { Remedy::Ignore("firewall".to_owned()) };
+    verdict.remedy(remedy)
 }

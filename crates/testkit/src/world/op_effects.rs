@@ -34,7 +34,8 @@ pub(super) fn effects_of(op: &Op, host: &SimulatedHost) -> Result<Vec<Effect>, S
         Op::Drain { node } => vec![Effect::Drain(node.to_string())],
         Op::Uncordon { node } => vec![Effect::Uncordon(node.to_string())],
         Op::RemoveNode { node } => vec![Effect::RemoveNode(node.to_string())],
-        Op::Await { checks: _ } => Vec::new(),
+        // No simulated host has a firewall.
+        Op::Firewall { .. } | Op::Await { .. } => Vec::new(),
         Op::Reset { cluster } => reset(host, cluster.as_str())?,
     })
 }

@@ -1,15 +1,22 @@
 //! The packets that the hosts of a cluster send to each other, which their firewalls must let in.
 
+mod closed;
+
 use kubeon_api::HostAddress;
 use kubeon_wire::Transport;
+
+pub(crate) use closed::Closed;
 
 use crate::input::DesiredCluster;
 
 /// The port of the overlay network (VXLAN) of flannel.
 pub(crate) const OVERLAY_PORT: u16 = 8472;
-const API: u16 = 6443;
+pub(crate) const API: u16 = 6443;
 const ETCD: (u16, u16) = (2379, 2380);
 const KUBELET: u16 = 10250;
+
+/// The links of the pod network.
+pub(crate) const POD_LINKS: [&str; 2] = ["cni0", "flannel.1"];
 
 /// Ports of a host that other hosts of the cluster use.
 #[derive(Debug, Clone, PartialEq, Eq)]

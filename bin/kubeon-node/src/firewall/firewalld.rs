@@ -1,0 +1,103 @@
+//! Rules of firewalld, in its permanent configuration and at run time. A reload would drop rules that other programs
+//! added at run time.
+
+use std::collections::BTreeSet;
+use std::time::Instant;
+
+use kubeon_wire::{PacketMatch, StepFailure};
+
+use super::{Rule, must, ports, source};
+use crate::command::{run, step_failure};
+
+/// The zone that lets everything pass.
+const TRUSTED: &str = "trusted";
+/// Both configurations: the one that the next start reads, and the one in use.
+const CONFIGURATIONS: [&[&str]; 2] = [&["--permanent"], &[]];
+/// Rules in one call: the length of a command line is limited.
+const RULES_IN_A_CALL: usize = 200;
+
+/// The zone of a link: its own, or the default one.
+pub(super) fn zone(link: &str, deadline: Instant) -> Result<String, StepFailure> {
+    let own = format!("--get-zone-of-interface={link}");
+    let found = run("firewall-cmd", &[&own], None, deadline).map_err(step_failure)?;
+    let text =
+        if found.success() { found.stdout } else { must("firewall-cmd", &["--get-default-zone"], deadline)? };
+    Ok(text.trim().to_owned())
+}
+
+/// The rich rule that lets the packets in.
+pub(super) fn rule(packets: &PacketMatch) -> Option<String> {
+    let (protocol, ports) = ports(packets, '-')?;
+    let source = source(packets).map(|source| format!(" source address=\"{source}\"")).unwrap_or_default();
+    Some(format!("rule family=\"ipv4\"{source} port port=\"{ports}\" protocol=\"{protocol}\" accept"))
+}
+
+/// The rules of `wanted` that both configurations have.
+pub(super) fn present(
+    zone: &str,
+    wanted: &BTreeSet<Rule>,
+    deadline: Instant,
+) -> Result<BTreeSet<Rule>, StepFailure> {
+    let mut present = wanted.clone();
+    for configuration in CONFIGURATIONS {
+        let list = |zone: &str, what| {
+            let zone = format!("--zone={zone}");
+            must("firewall-cmd", &[configuration, &[&zone, what]].concat(), deadline)
+        };
+        let (rules, links) = (list(zone, "--list-rich-rules")?, list(TRUSTED, "--list-interfaces")?);
+        let (rules, links): (BTreeSet<&str>, BTreeSet<&str>) =
+            (rules.lines().map(str::trim).collect(), links.split_whitespace().collect());
+        present.retain(|rule| match rule {
+            Rule::LetIn(text) => rules.contains(text.as_str()),
+            Rule::PodLink(link) => links.contains(link.as_str()),
+        });
+    }
+    Ok(present)
+}
+
+/// Adds or removes the rules in both configurations. firewalld ignores what is done already.
+pub(super) fn change(
+    zone: &str,
+    verb: &str,
+    rules: &BTreeSet<Rule>,
+    deadline: Instant,
+) -> Result<(), StepFailure> {
+    let (mut in_zone, mut in_trusted) = (Vec::new(), Vec::new());
+    for rule in rules {
+        match rule {
+            Rule::LetIn(text) => in_zone.push(format!("--{verb}-rich-rule={text}")),
+            Rule::PodLink(link) => in_trusted.push(format!("--{verb}-interface={link}")),
+        }
+    }
+    for (zone, options) in [(zone, in_zone), (TRUSTED, in_trusted)] {
+        let zone = format!("--zone={zone}");
+        for options in options.chunks(RULES_IN_A_CALL) {
+            let options: Vec<&str> = options.iter().map(String::as_str).collect();
+            for configuration in CONFIGURATIONS {
+                must("firewall-cmd", &[configuration, &[&zone], &options].concat(), deadline)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use kubeon_wire::Transport;
+
+    use super::super::tests::packets;
+    use super::*;
+
+    #[test]
+    fn a_rule_has_the_form_in_which_firewalld_lists_it() {
+        assert_eq!(
+            rule(&packets(Some("10.0.0.2/32"), Transport::Tcp, (2379, 2380))).unwrap(),
+            "rule family=\"ipv4\" source address=\"10.0.0.2\" port port=\"2379-2380\" protocol=\"tcp\" accept"
+        );
+        assert_eq!(
+            rule(&packets(None, Transport::Udp, (8472, 8472))).unwrap(),
+            "rule family=\"ipv4\" port port=\"8472\" protocol=\"udp\" accept"
+        );
+        assert_eq!(rule(&PacketMatch::default()), None);
+    }
+}

@@ -1,0 +1,227 @@
+//! Opens the active firewall of a host for a cluster, and closes it again. Rules of the owner are never changed: what
+//! kubeon adds is recorded before it is added, and only recorded rules are removed.
+//!
+//! ```text
+//!   wanted rules ─► those that are missing ─► firewall.json ─► add       no longer wanted, or reset ─► remove
+//! ```
+
+mod firewalld;
+mod ufw;
+
+use std::collections::BTreeSet;
+use std::time::Instant;
+
+use kubeon_wire::{FirewallProgram, PacketMatch, StepFailure, Transport};
+use serde::{Deserialize, Serialize};
+
+use crate::command::{run, step_failure};
+use crate::durable::{read_text, write_file};
+use crate::failure::failed;
+use crate::job::{Job, StepEffect};
+use crate::paths;
+use crate::root::Root;
+
+/// A rule that lets packets pass.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+enum Rule {
+    /// Packets to ports of the host, in the form of the program.
+    LetIn(String),
+    /// Everything that arrives on a link of the pod network, to the host and through it.
+    PodLink(String),
+}
+
+/// The rules that kubeon added.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Added {
+    program: FirewallProgram,
+    /// The zone of firewalld that has the rules about ports.
+    zone: String,
+    rules: BTreeSet<Rule>,
+}
+
+/// Adds the rules that are missing in the active firewall, and removes those that an earlier run added and that are no
+/// longer wanted. A host without an active firewall is left as it is.
+///
+/// # Errors
+/// If the firewall refuses a rule, or the record cannot be read or written.
+pub fn open(
+    job: &Job<'_>,
+    link: &str,
+    lets_in: &[PacketMatch],
+    pod_links: &[String],
+) -> Result<StepEffect, StepFailure> {
+    let root = &job.host.root;
+    let recorded = read(root)?;
+    let Some(program) = active(root, job.deadline) else {
+        job.note("the host has no active firewall of firewalld or ufw");
+        return Ok(StepEffect::default());
+    };
+    let firewall = Firewall::of(program, link, job.deadline)?;
+    let wanted: BTreeSet<Rule> = lets_in
+        .iter()
+        .filter_map(|packets| firewall.rule(packets))
+        .map(Rule::LetIn)
+        .chain(pod_links.iter().cloned().map(Rule::PodLink))
+        .collect();
+    let own = recorded.filter(|added| (added.program, &added.zone) == (program, &firewall.zone));
+    let own = own.map(|added| added.rules).unwrap_or_default();
+    let present = firewall.present(&wanted)?;
+    let missing: BTreeSet<Rule> = wanted.difference(&present).cloned().collect();
+    let obsolete: BTreeSet<Rule> = own.difference(&wanted).cloned().collect();
+    let added = |rules| Added { program, zone: firewall.zone.clone(), rules };
+    // Before the change, so that an interrupted step leaves no rule that nobody removes.
+    write(root, &added(own.union(&missing).cloned().collect()))?;
+    firewall.add(&missing)?;
+    firewall.remove(&obsolete)?;
+    write(root, &added(own.union(&missing).filter(|rule| wanted.contains(rule)).cloned().collect()))?;
+    Ok(StepEffect { changed: !missing.is_empty() || !obsolete.is_empty(), marks: Vec::new() })
+}
+
+/// Removes every rule that kubeon added.
+///
+/// # Errors
+/// If the record cannot be read, or the firewall refuses to remove a rule.
+pub fn close(root: &Root, deadline: Instant) -> Result<(), StepFailure> {
+    match read(root)? {
+        Some(Added { program, zone, rules }) if root.is_live() => {
+            Firewall { program, zone, deadline }.remove(&rules)
+        }
+        _ => Ok(()),
+    }
+}
+
+/// A firewall and the zone of the host's link.
+struct Firewall {
+    program: FirewallProgram,
+    zone: String,
+    deadline: Instant,
+}
+
+impl Firewall {
+    fn of(program: FirewallProgram, link: &str, deadline: Instant) -> Result<Self, StepFailure> {
+        let zone = if program == FirewallProgram::Firewalld {
+            firewalld::zone(link, deadline)?
+        } else {
+            String::new()
+        };
+        Ok(Self { program, zone, deadline })
+    }
+
+    /// The rule for packets to ports; `None` for other packets.
+    fn rule(&self, packets: &PacketMatch) -> Option<String> {
+        if self.program == FirewallProgram::Firewalld { firewalld::rule(packets) } else { ufw::rule(packets) }
+    }
+
+    /// The rules of `wanted` that it has.
+    fn present(&self, wanted: &BTreeSet<Rule>) -> Result<BTreeSet<Rule>, StepFailure> {
+        if self.program == FirewallProgram::Firewalld {
+            firewalld::present(&self.zone, wanted, self.deadline)
+        } else {
+            ufw::present(wanted, self.deadline)
+        }
+    }
+
+    fn add(&self, rules: &BTreeSet<Rule>) -> Result<(), StepFailure> {
+        if self.program == FirewallProgram::Firewalld {
+            firewalld::change(&self.zone, "add", rules, self.deadline)
+        } else {
+            rules.iter().try_for_each(|rule| ufw::add(rule, self.deadline))
+        }
+    }
+
+    fn remove(&self, rules: &BTreeSet<Rule>) -> Result<(), StepFailure> {
+        if self.program == FirewallProgram::Firewalld {
+            firewalld::change(&self.zone, "remove", rules, self.deadline)
+        } else {
+            rules.iter().try_for_each(|rule| ufw::remove(rule, self.deadline))
+        }
+    }
+}
+
+/// The program that owns the active firewall.
+fn active(root: &Root, deadline: Instant) -> Option<FirewallProgram> {
+    if !root.is_live() {
+        return None;
+    }
+    let succeeds = |program, arguments: &[&str]| {
+        run(program, arguments, None, deadline).is_ok_and(|done| done.success())
+    };
+    if succeeds("systemctl", &["--quiet", "is-active", "firewalld"]) {
+        return Some(FirewallProgram::Firewalld);
+    }
+    let status = run("ufw", &["status"], None, deadline).ok()?;
+    status.stdout.contains("Status: active").then_some(FirewallProgram::Ufw)
+}
+
+/// Runs a program that must succeed; returns its standard output.
+fn must(program: &str, arguments: &[&str], deadline: Instant) -> Result<String, StepFailure> {
+    let done = run(program, arguments, None, deadline).map_err(step_failure)?;
+    if done.success() {
+        return Ok(done.stdout);
+    }
+    Err(failed(format!("{program} {}: {}", arguments.join(" "), done.last_line())))
+}
+
+/// The protocol and the ports, with `between` in a range.
+fn ports(packets: &PacketMatch, between: char) -> Option<(&'static str, String)> {
+    let (first, last) = packets.ports?;
+    let protocol = match packets.transport? {
+        Transport::Tcp => "tcp",
+        Transport::Udp => "udp",
+    };
+    let ports = if first == last { first.to_string() } else { format!("{first}{between}{last}") };
+    Some((protocol, ports))
+}
+
+/// The source without the prefix length of a single address.
+fn source(packets: &PacketMatch) -> Option<String> {
+    let net = packets.source?.net();
+    Some(if net.prefix_len() == 32 { net.addr().to_string() } else { net.to_string() })
+}
+
+fn read(root: &Root) -> Result<Option<Added>, StepFailure> {
+    let Some(text) = read_text(&root.at(paths::FIREWALL))? else { return Ok(None) };
+    let unreadable = |error| failed(format!("cannot read {}: {error}", paths::FIREWALL));
+    serde_json::from_str(&text).map(Some).map_err(unreadable)
+}
+
+fn write(root: &Root, added: &Added) -> Result<(), StepFailure> {
+    let text = serde_json::to_vec(added)
+        .map_err(|error| failed(format!("cannot encode the rules of the firewall: {error}")))?;
+    write_file(&root.at(paths::FIREWALL), &text, 0o600)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The packets of one host to these ports.
+    pub(super) fn packets(source: Option<&str>, transport: Transport, ports: (u16, u16)) -> PacketMatch {
+        let source = source.map(|text| text.parse().unwrap());
+        PacketMatch { source, transport: Some(transport), ports: Some(ports), ..PacketMatch::default() }
+    }
+
+    #[test]
+    fn the_record_is_read_as_it_was_written() {
+        let bench = crate::testing::Bench::new();
+        let root = &bench.host.root;
+        assert_eq!(read(root).unwrap(), None);
+        let rules = [Rule::PodLink("cni0".into()), Rule::LetIn("a rule".into())].into();
+        let added = Added { program: FirewallProgram::Firewalld, zone: "public".into(), rules };
+        write(root, &added).unwrap();
+        assert_eq!(read(root).unwrap(), Some(added));
+        bench.write(paths::FIREWALL, "{");
+        assert!(read(root).unwrap_err().cause.contains("firewall.json"));
+    }
+
+    #[test]
+    fn a_host_without_a_firewall_is_left_as_it_is() {
+        let bench = crate::testing::Bench::new();
+        let all = [packets(None, Transport::Tcp, (6443, 6443))];
+        let effect = open(&bench.job(), "eth0", &all, &["cni0".to_owned()]).unwrap();
+        assert_eq!(effect, StepEffect::default());
+        assert!(bench.output().contains("no active firewall"), "{}", bench.output());
+    }
+}

@@ -1,0 +1,161 @@
+//! What the firewall of a host does not let in, in words.
+
+use std::collections::BTreeMap;
+
+use kubeon_api::{Cidr, HostAddress};
+use kubeon_wire::firewall::single;
+use kubeon_wire::{Facts, FirewallFact, FirewallProgram, PacketMatch, Transport};
+
+use super::{Opening, POD_LINKS, openings, ports_for_pods};
+use crate::input::DesiredCluster;
+
+/// The maximum number of hosts in one message.
+const MAX_LISTED: usize = 5;
+
+/// What a firewall does not let in.
+pub(crate) struct Closed {
+    program: FirewallProgram,
+    openings: Vec<Opening>,
+    /// The pod network, if its packets do not pass.
+    pods: Option<Cidr>,
+    /// The ports of the host that pods use.
+    pod_ports: &'static [u16],
+}
+
+impl Closed {
+    /// Compares the rules of a host with what it needs.
+    pub(crate) fn of(
+        spec: &DesiredCluster,
+        address: HostAddress,
+        is_master: bool,
+        facts: &Facts,
+        firewall: &FirewallFact,
+    ) -> Self {
+        let link = facts.links.iter().find(|link| link.address == address.ip());
+        let links: Vec<&str> = link.iter().map(|link| link.name.as_str()).collect();
+        let mut all = openings(spec, address, is_master);
+        for opening in &mut all {
+            close(opening, &firewall.lets_in, &links);
+        }
+        all.retain(|opening| !opening.sources.is_empty());
+        let (pods, pod_ports) = (spec.settings.pod_cidr, ports_for_pods(is_master));
+        let pass = passes_pods(firewall, pods, pod_ports);
+        Self { program: firewall.program, openings: all, pods: (!pass).then_some(pods), pod_ports }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.openings.is_empty() && self.pods.is_none()
+    }
+}
+
+/// Leaves only the sources that are not let in.
+fn close(opening: &mut Opening, lets_in: &[PacketMatch], links: &[&str]) {
+    let opens =
+        |rule: &&PacketMatch| (opening.first..=opening.last).all(|port| rule.opens(opening.transport, port));
+    let rules: Vec<&PacketMatch> = lets_in.iter().filter(opens).collect();
+    let passes = |host: &HostAddress| {
+        single(host.ip()).is_some_and(|source| rules.iter().any(|rule| rule.covers(source, links)))
+    };
+    opening.sources.retain(|host| !passes(host));
+}
+
+/// Whether pods reach the host's own ports, and their packets are forwarded.
+fn passes_pods(firewall: &FirewallFact, pods: Cidr, ports: &[u16]) -> bool {
+    let lets_in = |port: &u16| {
+        let mut rules = firewall.lets_in.iter();
+        rules.any(|rule| rule.opens(Transport::Tcp, *port) && rule.covers(pods, &["cni0"]))
+    };
+    let forwards = |link: &&str| {
+        let mut rules = firewall.forwards.iter();
+        rules.any(|rule| rule.opens_all() && rule.covers(pods, &[*link]))
+    };
+    ports.iter().all(lets_in) && POD_LINKS.iter().all(forwards)
+}
+
+impl std::fmt::Display for Closed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut parts = Vec::new();
+        for (sources, openings) in by_sources(&self.openings) {
+            parts.push(format!("{} from {}", ports(&openings), listed(sources)));
+        }
+        parts.extend(self.pods.map(|pods| format!("packets of the pod network {pods}")));
+        f.write_str(&parts.join(", and "))?;
+        match self.program {
+            FirewallProgram::Nftables => write!(f, "; add before its last rule: {}", self.nft_rules()),
+            FirewallProgram::Iptables => write!(f, "; add: {}", self.iptables_rules()),
+            FirewallProgram::Firewalld | FirewallProgram::Ufw => Ok(()),
+        }
+    }
+}
+
+/// A port or a range of ports.
+fn range(opening: &Opening, between: char) -> String {
+    let Opening { first, last, .. } = opening;
+    if first == last { first.to_string() } else { format!("{first}{between}{last}") }
+}
+
+/// The openings that the same hosts need.
+fn by_sources(openings: &[Opening]) -> BTreeMap<&[HostAddress], Vec<&Opening>> {
+    let mut groups: BTreeMap<&[HostAddress], Vec<&Opening>> = BTreeMap::new();
+    for opening in openings {
+        groups.entry(&opening.sources).or_default().push(opening);
+    }
+    groups
+}
+
+/// `TCP 2379-2380, 6443 and UDP 8472`.
+fn ports(openings: &[&Opening]) -> String {
+    let of = |transport| {
+        let openings = openings.iter().filter(move |opening| opening.transport == transport);
+        let ranges: Vec<String> = openings.map(|opening| range(opening, '-')).collect();
+        (!ranges.is_empty()).then(|| format!("{transport} {}", ranges.join(", ")))
+    };
+    [of(Transport::Tcp), of(Transport::Udp)].into_iter().flatten().collect::<Vec<_>>().join(" and ")
+}
+
+fn listed(sources: &[HostAddress]) -> String {
+    let more = sources.len().saturating_sub(MAX_LISTED);
+    let rest = if more == 0 { String::new() } else { format!(" and {more} more") };
+    let listed = sources.iter().take(MAX_LISTED).map(ToString::to_string).collect::<Vec<_>>();
+    format!("{}{rest}", listed.join(", "))
+}
+
+impl Closed {
+    /// The rules that the owner must add, because a table of its own cannot overrule a chain that drops a packet.
+    fn nft_rules(&self) -> String {
+        let rule = |opening: &Opening| {
+            let protocol = opening.transport.to_string().to_lowercase();
+            let ports = range(opening, '-');
+            format!("`ip saddr {{ {} }} {protocol} dport {ports} accept`", list(opening, ", "))
+        };
+        let mut rules: Vec<String> = self.openings.iter().map(rule).collect();
+        if let Some(pods) = self.pods {
+            let ports = self.pod_ports.iter().map(u16::to_string).collect::<Vec<_>>().join(", ");
+            rules.push(format!("`ip saddr {pods} tcp dport {{ {ports} }} accept`"));
+            rules.push(format!("in the hook forward `ip saddr {pods} accept` and `ip daddr {pods} accept`"));
+        }
+        rules.join(", ")
+    }
+
+    fn iptables_rules(&self) -> String {
+        let rule = |opening: &Opening| {
+            let protocol = opening.transport.to_string().to_lowercase();
+            let ports = range(opening, ':');
+            format!("`iptables -I INPUT -s {} -p {protocol} --dport {ports} -j ACCEPT`", list(opening, ","))
+        };
+        let mut rules: Vec<String> = self.openings.iter().map(rule).collect();
+        if let Some(pods) = self.pods {
+            let ports = self.pod_ports.iter().map(u16::to_string).collect::<Vec<_>>().join(",");
+            rules.push(format!(
+                "`iptables -I INPUT -s {pods} -p tcp -m multiport --dports {ports} -j ACCEPT`"
+            ));
+            rules.push(format!("`iptables -I FORWARD -s {pods} -j ACCEPT`"));
+            rules.push(format!("`iptables -I FORWARD -d {pods} -j ACCEPT`"));
+        }
+        rules.join(", ")
+    }
+}
+
+fn list(opening: &Opening, between: &str) -> String {
+    opening.sources.iter().map(ToString::to_string).collect::<Vec<_>>().join(between)
+}
