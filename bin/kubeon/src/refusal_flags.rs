@@ -19,7 +19,7 @@ pub(crate) fn reason(reason: &str, remedy: Option<&Remedy>) -> String {
     match remedy {
         Remedy::SkipHost(host) => format!("{reason}: --without {host}"),
         Remedy::Ignore(check) => format!("{reason}: --ignore {check}"),
-        Remedy::ManageFirewall => {
+        Remedy::ManageFirewall(_) => {
             format!("{reason}; open it, or create the cluster with --firewall manage")
         }
         Remedy::Change(field) => format!("{reason} ({})", flag(*field)),

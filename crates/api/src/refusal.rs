@@ -144,8 +144,8 @@ pub enum Remedy {
     BuildBundle(Version),
     /// Compare the SSH key that this host shows with the key on the host, and trust it.
     TrustHostKey(HostAddress),
-    /// Let kubeon open the firewalls of the hosts.
-    ManageFirewall,
+    /// Let kubeon open the firewall of this host.
+    ManageFirewall(HostAddress),
 }
 
 /// The remedy of [`Remedy::FreeHost`] for every entry point. It is appended to the reason.
@@ -161,7 +161,7 @@ impl Remedy {
             Self::SkipHost(_) => String::new(),
             Self::TrustHostKey(_) => "; trust this key if it is the key of the host".to_owned(),
             Self::Ignore(check) => format!(": annotate the object with {}={check}", labels::IGNORE_CHECKS),
-            Self::ManageFirewall => {
+            Self::ManageFirewall(_) => {
                 "; open it, or set spec.cluster.network.firewall to manage in a new cluster".to_owned()
             }
             Self::Change(field) => field.path().map(|path| format!(" ({path})")).unwrap_or_default(),

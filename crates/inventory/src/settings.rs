@@ -56,7 +56,6 @@ fn other_than(value: &str, supported: &[&str]) -> Option<String> {
 }
 
 /// Fills in the settings of the whole cluster.
-#[expect(clippy::needless_update, reason = "a setting without a variable may be added")]
 pub(crate) fn fill(
     cluster: &mut DeclaredCluster,
     variables: &Variables,

@@ -31,12 +31,42 @@ fn vm_cluster_on_debian_12_with_network_manager_and_cloud_init() -> Result<()> {
     life_of_a_cluster("vm-cloud", &["--os", "debian-12", "--profile", "network-manager,cloud-init"], &[])
 }
 
+#[test]
+#[ignore = "minutes: boots virtual machines"]
+fn vm_cluster_on_debian_13_with_firewalld() -> Result<()> {
+    behind_a_firewall("vm-firewalld", &["--os", "debian-13", "--profile", "firewalld"])
+}
+
+#[test]
+#[ignore = "minutes: boots virtual machines"]
+fn vm_cluster_on_debian_12_with_ufw() -> Result<()> {
+    behind_a_firewall("vm-ufw", &["--os", "debian-12", "--profile", "ufw"])
+}
+
+/// The firewall lets in SSH only: precheck names what is closed, and kubeon opens it when it is told to.
+fn behind_a_firewall(name: &str, machines: &[&str]) -> Result<()> {
+    life_of_a_cluster(name, machines, &["--firewall", "manage"])
+}
+
+/// A closed firewall is refused, and the refusal names the overlay and what helps.
+fn refuse_closed_firewall(lab: &TestLab) -> Result<()> {
+    let refused = lab.kubeon(&lab.create(lab.name(), 1))?;
+    ensure!(refused.code == 2, "{refused:?}");
+    for text in ["UDP 8472", "--firewall manage"] {
+        ensure!(refused.err.contains(text), "{text:?} is missing in {}", refused.err);
+    }
+    Ok(())
+}
+
 /// Create, use, reboot, destroy. The hosts are as before afterwards.
 fn life_of_a_cluster(name: &str, machines: &[&str], options: &[&str]) -> Result<()> {
     let lab = TestLab::up_with(name, HOSTS.len(), &[&["--kind", "vm"], machines].concat())?;
     // Services of the first boot write files.
     for host in HOSTS {
         lab.on(host, "systemctl is-system-running --wait || true")?;
+    }
+    if options.contains(&"--firewall") {
+        refuse_closed_firewall(&lab)?;
     }
     let before = HOSTS.map(|host| HostSnapshot::of(&lab, host));
     let begin = Instant::now();

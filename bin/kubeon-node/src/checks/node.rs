@@ -7,10 +7,14 @@ use std::time::{Duration, SystemTime};
 use rustix::time::{ClockId, clock_gettime};
 use serde_json::Value;
 
-use super::{CHECK_TIMEOUT, HTTPS_TIMEOUT};
 use crate::failure::plain;
 use crate::host::HostSystem;
 use crate::https::Https;
+
+/// The time limit of a question to the kubelet on this host.
+const CHECK_TIMEOUT: Duration = Duration::from_secs(2);
+/// The time limit of a request to the API server.
+const HTTPS_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What is known of the node of this host and how to ask for more.
 pub(super) struct Proof<'a> {

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use kubeon_wire::{PacketMatch, StepFailure};
 
-use super::{Rule, must, ports, source};
+use super::rule::{FirewallRule, must, ports, source};
 use crate::command::{run, step_failure};
 
 /// The zone that lets everything pass.
@@ -35,9 +35,9 @@ pub(super) fn rule(packets: &PacketMatch) -> Option<String> {
 /// The rules of `wanted` that both configurations have.
 pub(super) fn present(
     zone: &str,
-    wanted: &BTreeSet<Rule>,
+    wanted: &BTreeSet<FirewallRule>,
     deadline: Instant,
-) -> Result<BTreeSet<Rule>, StepFailure> {
+) -> Result<BTreeSet<FirewallRule>, StepFailure> {
     let mut present = wanted.clone();
     for configuration in CONFIGURATIONS {
         let list = |zone: &str, what| {
@@ -48,8 +48,8 @@ pub(super) fn present(
         let (rules, links): (BTreeSet<&str>, BTreeSet<&str>) =
             (rules.lines().map(str::trim).collect(), links.split_whitespace().collect());
         present.retain(|rule| match rule {
-            Rule::LetIn(text) => rules.contains(text.as_str()),
-            Rule::PodLink(link) => links.contains(link.as_str()),
+            FirewallRule::LetIn(text) => rules.contains(text.as_str()),
+            FirewallRule::PodLink(link) => links.contains(link.as_str()),
         });
     }
     Ok(present)
@@ -59,14 +59,14 @@ pub(super) fn present(
 pub(super) fn change(
     zone: &str,
     verb: &str,
-    rules: &BTreeSet<Rule>,
+    rules: &BTreeSet<FirewallRule>,
     deadline: Instant,
 ) -> Result<(), StepFailure> {
     let (mut in_zone, mut in_trusted) = (Vec::new(), Vec::new());
     for rule in rules {
         match rule {
-            Rule::LetIn(text) => in_zone.push(format!("--{verb}-rich-rule={text}")),
-            Rule::PodLink(link) => in_trusted.push(format!("--{verb}-interface={link}")),
+            FirewallRule::LetIn(text) => in_zone.push(format!("--{verb}-rich-rule={text}")),
+            FirewallRule::PodLink(link) => in_trusted.push(format!("--{verb}-interface={link}")),
         }
     }
     for (zone, options) in [(zone, in_zone), (TRUSTED, in_trusted)] {
@@ -85,7 +85,7 @@ pub(super) fn change(
 mod tests {
     use kubeon_wire::Transport;
 
-    use super::super::tests::packets;
+    use super::super::rule::tests::packets;
     use super::*;
 
     #[test]

@@ -6,30 +6,22 @@
 //! ```
 
 mod firewalld;
+mod rule;
 mod ufw;
 
 use std::collections::BTreeSet;
 use std::time::Instant;
 
-use kubeon_wire::{FirewallProgram, PacketMatch, StepFailure, Transport};
+use kubeon_wire::{FirewallProgram, PacketMatch, StepFailure};
 use serde::{Deserialize, Serialize};
 
-use crate::command::{run, step_failure};
+use crate::command::run;
 use crate::durable::{read_text, write_file};
 use crate::failure::failed;
 use crate::job::{Job, StepEffect};
 use crate::paths;
 use crate::root::Root;
-
-/// A rule that lets packets pass.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-enum Rule {
-    /// Packets to ports of the host, in the form of the program.
-    LetIn(String),
-    /// Everything that arrives on a link of the pod network, to the host and through it.
-    PodLink(String),
-}
+use rule::FirewallRule;
 
 /// The rules that kubeon added.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -38,7 +30,7 @@ struct Added {
     program: FirewallProgram,
     /// The zone of firewalld that has the rules about ports.
     zone: String,
-    rules: BTreeSet<Rule>,
+    rules: BTreeSet<FirewallRule>,
 }
 
 /// Adds the rules that are missing in the active firewall, and removes those that an earlier run added and that are no
@@ -59,17 +51,17 @@ pub fn open(
         return Ok(StepEffect::default());
     };
     let firewall = Firewall::of(program, link, job.deadline)?;
-    let wanted: BTreeSet<Rule> = lets_in
+    let wanted: BTreeSet<FirewallRule> = lets_in
         .iter()
         .filter_map(|packets| firewall.rule(packets))
-        .map(Rule::LetIn)
-        .chain(pod_links.iter().cloned().map(Rule::PodLink))
+        .map(FirewallRule::LetIn)
+        .chain(pod_links.iter().cloned().map(FirewallRule::PodLink))
         .collect();
     let own = recorded.filter(|added| (added.program, &added.zone) == (program, &firewall.zone));
     let own = own.map(|added| added.rules).unwrap_or_default();
     let present = firewall.present(&wanted)?;
-    let missing: BTreeSet<Rule> = wanted.difference(&present).cloned().collect();
-    let obsolete: BTreeSet<Rule> = own.difference(&wanted).cloned().collect();
+    let missing: BTreeSet<FirewallRule> = wanted.difference(&present).cloned().collect();
+    let obsolete: BTreeSet<FirewallRule> = own.difference(&wanted).cloned().collect();
     let added = |rules| Added { program, zone: firewall.zone.clone(), rules };
     // Before the change, so that an interrupted step leaves no rule that nobody removes.
     write(root, &added(own.union(&missing).cloned().collect()))?;
@@ -115,7 +107,7 @@ impl Firewall {
     }
 
     /// The rules of `wanted` that it has.
-    fn present(&self, wanted: &BTreeSet<Rule>) -> Result<BTreeSet<Rule>, StepFailure> {
+    fn present(&self, wanted: &BTreeSet<FirewallRule>) -> Result<BTreeSet<FirewallRule>, StepFailure> {
         if self.program == FirewallProgram::Firewalld {
             firewalld::present(&self.zone, wanted, self.deadline)
         } else {
@@ -123,7 +115,7 @@ impl Firewall {
         }
     }
 
-    fn add(&self, rules: &BTreeSet<Rule>) -> Result<(), StepFailure> {
+    fn add(&self, rules: &BTreeSet<FirewallRule>) -> Result<(), StepFailure> {
         if self.program == FirewallProgram::Firewalld {
             firewalld::change(&self.zone, "add", rules, self.deadline)
         } else {
@@ -131,7 +123,7 @@ impl Firewall {
         }
     }
 
-    fn remove(&self, rules: &BTreeSet<Rule>) -> Result<(), StepFailure> {
+    fn remove(&self, rules: &BTreeSet<FirewallRule>) -> Result<(), StepFailure> {
         if self.program == FirewallProgram::Firewalld {
             firewalld::change(&self.zone, "remove", rules, self.deadline)
         } else {
@@ -155,32 +147,6 @@ fn active(root: &Root, deadline: Instant) -> Option<FirewallProgram> {
     status.stdout.contains("Status: active").then_some(FirewallProgram::Ufw)
 }
 
-/// Runs a program that must succeed; returns its standard output.
-fn must(program: &str, arguments: &[&str], deadline: Instant) -> Result<String, StepFailure> {
-    let done = run(program, arguments, None, deadline).map_err(step_failure)?;
-    if done.success() {
-        return Ok(done.stdout);
-    }
-    Err(failed(format!("{program} {}: {}", arguments.join(" "), done.last_line())))
-}
-
-/// The protocol and the ports, with `between` in a range.
-fn ports(packets: &PacketMatch, between: char) -> Option<(&'static str, String)> {
-    let (first, last) = packets.ports?;
-    let protocol = match packets.transport? {
-        Transport::Tcp => "tcp",
-        Transport::Udp => "udp",
-    };
-    let ports = if first == last { first.to_string() } else { format!("{first}{between}{last}") };
-    Some((protocol, ports))
-}
-
-/// The source without the prefix length of a single address.
-fn source(packets: &PacketMatch) -> Option<String> {
-    let net = packets.source?.net();
-    Some(if net.prefix_len() == 32 { net.addr().to_string() } else { net.to_string() })
-}
-
 fn read(root: &Root) -> Result<Option<Added>, StepFailure> {
     let Some(text) = read_text(&root.at(paths::FIREWALL))? else { return Ok(None) };
     let unreadable = |error| failed(format!("cannot read {}: {error}", paths::FIREWALL));
@@ -195,20 +161,17 @@ fn write(root: &Root, added: &Added) -> Result<(), StepFailure> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use kubeon_wire::Transport;
 
-    /// The packets of one host to these ports.
-    pub(super) fn packets(source: Option<&str>, transport: Transport, ports: (u16, u16)) -> PacketMatch {
-        let source = source.map(|text| text.parse().unwrap());
-        PacketMatch { source, transport: Some(transport), ports: Some(ports), ..PacketMatch::default() }
-    }
+    use super::rule::tests::packets;
+    use super::*;
 
     #[test]
     fn the_record_is_read_as_it_was_written() {
         let bench = crate::testing::Bench::new();
         let root = &bench.host.root;
         assert_eq!(read(root).unwrap(), None);
-        let rules = [Rule::PodLink("cni0".into()), Rule::LetIn("a rule".into())].into();
+        let rules = [FirewallRule::PodLink("cni0".into()), FirewallRule::LetIn("a rule".into())].into();
         let added = Added { program: FirewallProgram::Firewalld, zone: "public".into(), rules };
         write(root, &added).unwrap();
         assert_eq!(read(root).unwrap(), Some(added));

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use kubeon_wire::{PacketMatch, StepFailure};
 
-use super::{Rule, must, ports, source};
+use super::rule::{FirewallRule, must, ports, source};
 
 /// The comment at every rule of kubeon, for people.
 const COMMENT: [&str; 2] = ["comment", "kubeon"];
@@ -20,18 +20,23 @@ pub(super) fn rule(packets: &PacketMatch) -> Option<String> {
 }
 
 /// The rules of ufw for a rule.
-fn texts(rule: &Rule) -> Vec<String> {
+fn texts(rule: &FirewallRule) -> Vec<String> {
     match rule {
-        Rule::LetIn(text) => vec![text.clone()],
-        Rule::PodLink(link) => vec![format!("allow in on {link}"), format!("route allow in on {link}")],
+        FirewallRule::LetIn(text) => vec![text.clone()],
+        FirewallRule::PodLink(link) => {
+            vec![format!("allow in on {link}"), format!("route allow in on {link}")]
+        }
     }
 }
 
 /// The rules of `wanted` that ufw has.
-pub(super) fn present(wanted: &BTreeSet<Rule>, deadline: Instant) -> Result<BTreeSet<Rule>, StepFailure> {
+pub(super) fn present(
+    wanted: &BTreeSet<FirewallRule>,
+    deadline: Instant,
+) -> Result<BTreeSet<FirewallRule>, StepFailure> {
     let output = must("ufw", &["show", "added"], deadline)?;
     let known = known(&output);
-    let has = |rule: &&Rule| texts(rule).iter().all(|text| known.contains(text.as_str()));
+    let has = |rule: &&FirewallRule| texts(rule).iter().all(|text| known.contains(text.as_str()));
     Ok(wanted.iter().filter(has).cloned().collect())
 }
 
@@ -45,7 +50,7 @@ fn known(output: &str) -> BTreeSet<&str> {
 }
 
 /// Adds a rule. ufw skips a rule that it has.
-pub(super) fn add(rule: &Rule, deadline: Instant) -> Result<(), StepFailure> {
+pub(super) fn add(rule: &FirewallRule, deadline: Instant) -> Result<(), StepFailure> {
     texts(rule).iter().try_for_each(|text| {
         let words: Vec<&str> = text.split(' ').chain(COMMENT).collect();
         must("ufw", &words, deadline).map(drop)
@@ -53,7 +58,7 @@ pub(super) fn add(rule: &Rule, deadline: Instant) -> Result<(), StepFailure> {
 }
 
 /// Removes a rule, if ufw has it.
-pub(super) fn remove(rule: &Rule, deadline: Instant) -> Result<(), StepFailure> {
+pub(super) fn remove(rule: &FirewallRule, deadline: Instant) -> Result<(), StepFailure> {
     let output = must("ufw", &["show", "added"], deadline)?;
     let known = known(&output);
     texts(rule)
@@ -74,7 +79,7 @@ fn removal(text: &str) -> Vec<&str> {
 mod tests {
     use kubeon_wire::Transport;
 
-    use super::super::tests::packets;
+    use super::super::rule::tests::packets;
     use super::*;
 
     #[test]

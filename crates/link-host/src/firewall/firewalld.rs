@@ -2,7 +2,7 @@
 
 use kubeon_wire::{FirewallFact, FirewallProgram, PacketMatch, Transport};
 
-use super::{network, ports, transport};
+use super::matches::{network, ports, transport};
 
 /// Services of firewalld with ports that a cluster uses: `NAME`, protocol, first port, last port.
 const SERVICES: [(&str, Transport, u16, u16); 14] = [

@@ -2,7 +2,7 @@
 
 use kubeon_wire::{FirewallFact, FirewallProgram, PacketMatch};
 
-use super::{Chain, network, of_chains, ports, transport};
+use super::matches::{Chain, network, of_chains, ports, transport};
 
 /// The rules; `None` if neither chain restricts packets.
 pub(super) fn read(lines: &[&str]) -> Option<FirewallFact> {

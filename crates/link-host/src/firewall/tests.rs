@@ -1,3 +1,8 @@
+use std::net::Ipv4Addr;
+
+use kubeon_wire::{PacketMatch, Transport};
+
+use super::matches::network;
 use super::*;
 
 const FIREWALLD: &str = "\

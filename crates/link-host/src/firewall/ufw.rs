@@ -2,7 +2,7 @@
 
 use kubeon_wire::{FirewallFact, FirewallProgram, PacketMatch, Transport};
 
-use super::{network, ports, transport};
+use super::matches::{network, ports, transport};
 
 /// The rules; `None` if ufw is not active.
 pub(super) fn read(lines: &[&str]) -> Option<FirewallFact> {

@@ -4,26 +4,20 @@ use kubeon_api::kubernetes_cluster::FirewallMode;
 use kubeon_wire::firewall::single;
 use kubeon_wire::{FirewallProgram, Op, PacketMatch};
 
-use super::prepare::STAGE;
 use super::step::DesiredStep;
 use crate::context::{ObservedHost, PlanContext};
-use crate::firewall::{API, Closed, Opening, POD_LINKS, openings};
-use crate::step_id::StepId;
-
-/// The step that opens the firewall of a host.
-fn firewall_id(host: &ObservedHost<'_>) -> StepId {
-    host.id(STAGE, "firewall")
-}
+use crate::firewall::{API, Closed, POD_LINKS, PortOpening, openings};
+use crate::stage_name::StageName;
 
 /// Opens the firewalls of all hosts. A host whose firewall lets everything needed pass, or that has none, has no step.
-pub(super) fn open(context: &PlanContext<'_>, steps: &mut Vec<DesiredStep>) {
+pub(super) fn open(context: &PlanContext<'_>, stage: StageName, steps: &mut Vec<DesiredStep>) {
     if context.spec().settings.firewall == FirewallMode::Manage {
-        steps.extend(context.hosts.iter().filter_map(|host| open_one(context, host)));
+        steps.extend(context.hosts.iter().filter_map(|host| open_one(context, host, stage)));
     }
 }
 
-fn open_one(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> Option<DesiredStep> {
-    let id = firewall_id(host);
+fn open_one(context: &PlanContext<'_>, host: &ObservedHost<'_>, stage: StageName) -> Option<DesiredStep> {
+    let id = host.id(stage, "firewall");
     let firewall = host.facts.firewall.as_ref()?;
     let spec = context.spec();
     let closed = Closed::of(spec, host.address(), host.is_master(), host.facts, firewall);
@@ -51,7 +45,7 @@ pub(crate) fn is_managed(program: FirewallProgram) -> bool {
 }
 
 /// The packets of an opening. The API is open for everyone who logs in to it, also from outside of the cluster.
-fn packets(opening: &Opening) -> Vec<PacketMatch> {
+fn packets(opening: &PortOpening) -> Vec<PacketMatch> {
     let packets = |source| PacketMatch {
         source,
         link: None,

@@ -104,7 +104,7 @@ pub(crate) fn host(context: &PlanContext<'_>, steps: &mut Vec<DesiredStep>) {
             .because("the host does not know the names"),
         );
     }
-    firewall::open(context, steps);
+    firewall::open(context, STAGE, steps);
 }
 
 fn entry(address: Ipv4Addr, name: &str) -> HostsEntry {

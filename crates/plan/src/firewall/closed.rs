@@ -6,7 +6,7 @@ use kubeon_api::{Cidr, HostAddress};
 use kubeon_wire::firewall::single;
 use kubeon_wire::{Facts, FirewallFact, FirewallProgram, PacketMatch, Transport};
 
-use super::{Opening, POD_LINKS, openings, ports_for_pods};
+use super::opening::{POD_LINKS, PortOpening, openings, ports_for_pods};
 use crate::input::DesiredCluster;
 
 /// The maximum number of hosts in one message.
@@ -15,7 +15,7 @@ const MAX_LISTED: usize = 5;
 /// What a firewall does not let in.
 pub(crate) struct Closed {
     program: FirewallProgram,
-    openings: Vec<Opening>,
+    openings: Vec<PortOpening>,
     /// The pod network, if its packets do not pass.
     pods: Option<Cidr>,
     /// The ports of the host that pods use.
@@ -49,7 +49,7 @@ impl Closed {
 }
 
 /// Leaves only the sources that are not let in.
-fn close(opening: &mut Opening, lets_in: &[PacketMatch], links: &[&str]) {
+fn close(opening: &mut PortOpening, lets_in: &[PacketMatch], links: &[&str]) {
     let opens =
         |rule: &&PacketMatch| (opening.first..=opening.last).all(|port| rule.opens(opening.transport, port));
     let rules: Vec<&PacketMatch> = lets_in.iter().filter(opens).collect();
@@ -89,14 +89,14 @@ impl std::fmt::Display for Closed {
 }
 
 /// A port or a range of ports.
-fn range(opening: &Opening, between: char) -> String {
-    let Opening { first, last, .. } = opening;
+fn range(opening: &PortOpening, between: char) -> String {
+    let PortOpening { first, last, .. } = opening;
     if first == last { first.to_string() } else { format!("{first}{between}{last}") }
 }
 
 /// The openings that the same hosts need.
-fn by_sources(openings: &[Opening]) -> BTreeMap<&[HostAddress], Vec<&Opening>> {
-    let mut groups: BTreeMap<&[HostAddress], Vec<&Opening>> = BTreeMap::new();
+fn by_sources(openings: &[PortOpening]) -> BTreeMap<&[HostAddress], Vec<&PortOpening>> {
+    let mut groups: BTreeMap<&[HostAddress], Vec<&PortOpening>> = BTreeMap::new();
     for opening in openings {
         groups.entry(&opening.sources).or_default().push(opening);
     }
@@ -104,7 +104,7 @@ fn by_sources(openings: &[Opening]) -> BTreeMap<&[HostAddress], Vec<&Opening>> {
 }
 
 /// `TCP 2379-2380, 6443 and UDP 8472`.
-fn ports(openings: &[&Opening]) -> String {
+fn ports(openings: &[&PortOpening]) -> String {
     let of = |transport| {
         let openings = openings.iter().filter(move |opening| opening.transport == transport);
         let ranges: Vec<String> = openings.map(|opening| range(opening, '-')).collect();
@@ -123,7 +123,7 @@ fn listed(sources: &[HostAddress]) -> String {
 impl Closed {
     /// The rules that the owner must add, because a table of its own cannot overrule a chain that drops a packet.
     fn nft_rules(&self) -> String {
-        let rule = |opening: &Opening| {
+        let rule = |opening: &PortOpening| {
             let protocol = opening.transport.to_string().to_lowercase();
             let ports = range(opening, '-');
             format!("`ip saddr {{ {} }} {protocol} dport {ports} accept`", list(opening, ", "))
@@ -138,7 +138,7 @@ impl Closed {
     }
 
     fn iptables_rules(&self) -> String {
-        let rule = |opening: &Opening| {
+        let rule = |opening: &PortOpening| {
             let protocol = opening.transport.to_string().to_lowercase();
             let ports = range(opening, ':');
             format!("`iptables -I INPUT -s {} -p {protocol} --dport {ports} -j ACCEPT`", list(opening, ","))
@@ -156,6 +156,6 @@ impl Closed {
     }
 }
 
-fn list(opening: &Opening, between: &str) -> String {
+fn list(opening: &PortOpening, between: &str) -> String {
     opening.sources.iter().map(ToString::to_string).collect::<Vec<_>>().join(between)
 }

@@ -1,58 +1,7 @@
-//! The packets that the hosts of a cluster send to each other, which their firewalls must let in.
+//! The packets that the hosts of a cluster send to each other, and what their firewalls do with them.
 
 mod closed;
-
-use kubeon_api::HostAddress;
-use kubeon_wire::Transport;
+mod opening;
 
 pub(crate) use closed::Closed;
-
-use crate::input::DesiredCluster;
-
-/// The port of the overlay network (VXLAN) of flannel.
-pub(crate) const OVERLAY_PORT: u16 = 8472;
-pub(crate) const API: u16 = 6443;
-const ETCD: (u16, u16) = (2379, 2380);
-const KUBELET: u16 = 10250;
-
-/// The links of the pod network.
-pub(crate) const POD_LINKS: [&str; 2] = ["cni0", "flannel.1"];
-
-/// Ports of a host that other hosts of the cluster use.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Opening {
-    pub(crate) transport: Transport,
-    pub(crate) first: u16,
-    pub(crate) last: u16,
-    /// The hosts that connect to it.
-    pub(crate) sources: Vec<HostAddress>,
-}
-
-/// The openings of a host for the other hosts, sorted. A host without others needs none.
-pub(crate) fn openings(spec: &DesiredCluster, host: HostAddress, is_master: bool) -> Vec<Opening> {
-    let others = |hosts: &mut dyn Iterator<Item = HostAddress>| -> Vec<HostAddress> {
-        hosts.filter(|other| *other != host).collect()
-    };
-    let all = others(&mut spec.hosts().map(|host| host.address));
-    let masters = others(&mut spec.masters.iter().map(|host| host.address));
-    let tcp = |first, last, sources: &Vec<HostAddress>| Opening {
-        transport: Transport::Tcp,
-        first,
-        last,
-        sources: sources.clone(),
-    };
-    let mut openings = Vec::new();
-    if is_master {
-        openings.push(tcp(ETCD.0, ETCD.1, &masters));
-        openings.push(tcp(API, API, &all));
-    }
-    openings.push(tcp(KUBELET, KUBELET, &masters));
-    openings.push(Opening { transport: Transport::Udp, ..tcp(OVERLAY_PORT, OVERLAY_PORT, &all) });
-    openings.retain(|opening| !opening.sources.is_empty());
-    openings
-}
-
-/// The TCP ports of a host that pods use: the API server on a master, and the kubelet.
-pub(crate) fn ports_for_pods(is_master: bool) -> &'static [u16] {
-    if is_master { &[API, KUBELET] } else { &[KUBELET] }
-}
+pub(crate) use opening::{API, POD_LINKS, PortOpening, openings};

@@ -32,7 +32,10 @@ pub(super) fn firewall(subject: &Subject<'_>) -> Verdict {
     let does = if firewall.understood { "does not let in" } else { "may not let in" };
     let message = Some(format!("its firewall ({program}) {does} {closed}"));
     let verdict = if certain { verdict.error(message) } else { verdict.warning(message) };
-    let remedy =
-        if is_managed(program) { Remedy::ManageFirewall } else { Remedy::Ignore("firewall".to_owned()) };
+    let remedy = if is_managed(program) {
+        Remedy::ManageFirewall(subject.spec.address)
+    } else {
+        Remedy::Ignore("firewall".to_owned())
+    };
     verdict.remedy(remedy)
 }

@@ -11,7 +11,7 @@ use crate::output::RollingGroup;
 use crate::quorum;
 
 /// Hosts of one role.
-pub(super) struct Group<'c> {
+pub(super) struct RestartGroup<'c> {
     /// Hosts that prove that they work before another one is interrupted: those that are not interrupted, and those
     /// whose node is not Ready, which have nothing to lose.
     pub(super) first: Vec<&'c ObservedHost<'c>>,
@@ -21,7 +21,7 @@ pub(super) struct Group<'c> {
     pub(super) at_once: usize,
 }
 
-impl Group<'_> {
+impl RestartGroup<'_> {
     pub(super) fn planned(&self) -> RollingGroup {
         let hosts = self.held.iter().map(|host| host.address()).collect();
         RollingGroup { hosts, at_once: self.at_once }
@@ -34,7 +34,7 @@ pub(super) fn groups<'c>(
     context: &'c PlanContext<'c>,
     interrupted: &HashMap<HostAddress, usize>,
     changed: &HashSet<HostAddress>,
-) -> [Group<'c>; 2] {
+) -> [RestartGroup<'c>; 2] {
     let mut masters = group(context, context.masters().collect(), interrupted);
     if etcd::has_lost_quorum(context) {
         masters.at_once = masters.held.len().max(1);
@@ -53,8 +53,8 @@ fn group<'c>(
     context: &'c PlanContext<'c>,
     hosts: Vec<&'c ObservedHost<'c>>,
     interrupted: &HashMap<HostAddress, usize>,
-) -> Group<'c> {
-    let mut group = Group { first: Vec::new(), held: Vec::new(), at_once: 1 };
+) -> RestartGroup<'c> {
+    let mut group = RestartGroup { first: Vec::new(), held: Vec::new(), at_once: 1 };
     for host in hosts {
         match state(context, host) {
             NodeState::Absent => {}
@@ -76,7 +76,11 @@ fn state(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> NodeState {
 
 /// How many workers may be interrupted at the same time. Workers that do not answer count. Workers that are not Ready
 /// and that the plan does not change count too, or, if there are too many of them, all others wait for their proof.
-fn allowed(context: &PlanContext<'_>, workers: &mut Group<'_>, changed: &HashSet<HostAddress>) -> usize {
+fn allowed(
+    context: &PlanContext<'_>,
+    workers: &mut RestartGroup<'_>,
+    changed: &HashSet<HostAddress>,
+) -> usize {
     let limit = context.intent.max_unavailable.of(context.spec().workers.len());
     let away = context.unreachable.iter().filter(|host| !host.role.is_master()).count();
     let is_broken = |host: &&ObservedHost<'_>| {

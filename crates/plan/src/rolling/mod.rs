@@ -19,7 +19,7 @@ use crate::desired::join::ready_id;
 use crate::desired::verify;
 use crate::output::{RollingGroup, Step};
 use crate::step_id::StepId;
-use group::{Group, groups};
+use group::{RestartGroup, groups};
 use restart::{interrupts, takes_effect};
 
 /// Seconds for a proof: a kubelet renews its Lease every ten seconds.
@@ -53,12 +53,12 @@ pub(crate) fn order(context: &PlanContext<'_>, mut steps: Vec<Step>) -> (Vec<Ste
     }
     (
         sort::by_needs(steps),
-        groups.iter().filter(|group| !group.held.is_empty()).map(Group::planned).collect(),
+        groups.iter().filter(|group| !group.held.is_empty()).map(RestartGroup::planned).collect(),
     )
 }
 
 /// The position of each host in the order. Hosts with the same position may be interrupted at the same time.
-fn levels(groups: &[Group<'_>]) -> HashMap<HostAddress, usize> {
+fn levels(groups: &[RestartGroup<'_>]) -> HashMap<HostAddress, usize> {
     let (mut levels, mut next) = (HashMap::new(), 0);
     for group in groups {
         levels.extend(group.first.iter().map(|host| (host.address(), next)));
@@ -70,7 +70,7 @@ fn levels(groups: &[Group<'_>]) -> HashMap<HostAddress, usize> {
 }
 
 /// The proofs that must be there before a host is interrupted.
-fn gates(groups: &[Group<'_>]) -> HashMap<HostAddress, Vec<StepId>> {
+fn gates(groups: &[RestartGroup<'_>]) -> HashMap<HostAddress, Vec<StepId>> {
     let mut gates: HashMap<HostAddress, Vec<StepId>> = HashMap::new();
     let mut last: Vec<StepId> = Vec::new();
     for group in groups {
@@ -125,7 +125,7 @@ fn cut_needs_on_later_hosts(
 }
 
 /// The proof of every node of the groups. It comes after everything that starts or selects a program on the host.
-fn proofs(context: &PlanContext<'_>, groups: &[Group<'_>], steps: &[Step]) -> Vec<Step> {
+fn proofs(context: &PlanContext<'_>, groups: &[RestartGroup<'_>], steps: &[Step]) -> Vec<Step> {
     let mut starts: HashMap<HostAddress, Vec<StepId>> = HashMap::new();
     for step in steps.iter().filter(|step| takes_effect(step)) {
         starts.entry(step.host).or_default().push(step.id.clone());

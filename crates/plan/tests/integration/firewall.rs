@@ -1,9 +1,10 @@
 //! The check of firewalls, and the proof that packets cross the overlay.
 
 use crate::support::{address, bare_hosts, golden, intent, step};
+use kubeon_api::kubernetes_cluster::FirewallMode;
 use kubeon_plan::precheck::precheck;
 use kubeon_plan::sim::{describe, refused};
-use kubeon_plan::{Intent, Observation, Remedy, Snapshot, plan};
+use kubeon_plan::{DesiredCluster, Intent, Observation, Remedy, Snapshot, plan, validate};
 use kubeon_wire::{
     Check, Facts, FirewallFact, FirewallProgram, LinkFact, Op, PacketMatch, PrecheckResult, PrecheckSeverity,
     Transport,
@@ -53,7 +54,7 @@ fn a_closed_firewall_names_the_ports_of_the_role_and_the_hosts_that_need_them() 
         "its firewall (firewalld) does not let in TCP 10250 and UDP 8472 from 172.30.0.11, 172.30.0.12, and packets of \
          the pod network 10.96.0.0/12"
     );
-    assert!(worker.prevents() && worker.remedy == Some(Remedy::Ignore("firewall".to_owned())), "{worker:?}");
+    assert!(worker.prevents() && worker.remedy == Some(Remedy::ManageFirewall(address(2))), "{worker:?}");
     let master = checked(3, 0, firewall(FirewallProgram::Ufw));
     let ports = "its firewall (ufw) does not let in TCP 2379-2380, 6443, 10250 and UDP 8472 from 172.30.0.11, 172.30.0.12, ";
     assert!(master.message.starts_with(ports), "{master:?}");
@@ -124,6 +125,66 @@ fn a_closed_firewall_is_refused_unless_the_check_is_ignored() {
     text.push_str("with the check ignored:\n");
     text.extend(describe(&ignored).lines().take(6).map(|line| format!("{line}\n")));
     golden("firewall-closed", &text);
+}
+
+/// A cluster whose settings say what happens to firewalls.
+fn with_mode(masters: usize, workers: usize, mode: FirewallMode) -> Intent {
+    let mut intent = intent(masters, workers);
+    let mut spec = DesiredCluster::clone(&intent.spec);
+    spec.settings.firewall = mode;
+    let version = spec.version;
+    intent.spec = validate(spec, &[version]).unwrap().0;
+    intent
+}
+
+/// What the step that opens the firewall of the host lets in; `None` without such a step.
+fn opened(plan: &kubeon_plan::Plan, host: &str) -> Option<Vec<PacketMatch>> {
+    let id = format!("prepare/firewall@{host}");
+    let step = plan.steps.iter().find(|step| step.id.to_string() == id)?;
+    let Op::Firewall { lets_in, .. } = &step.op else { panic!("{id}") };
+    Some(lets_in.clone())
+}
+
+#[test]
+fn a_managed_firewall_is_opened_for_each_host_that_needs_it() {
+    let mut snapshot = bare_hosts(3);
+    edit(&mut snapshot, 0, |facts| facts.firewall = Some(firewall(FirewallProgram::Firewalld)));
+    edit(&mut snapshot, 1, |facts| facts.firewall = Some(firewall(FirewallProgram::Ufw)));
+    let desired = with_mode(1, 2, FirewallMode::Manage);
+    let first = plan(&desired, &snapshot).unwrap();
+    assert_eq!(opened(&first, "h3"), None, "a host without a firewall");
+    let master = opened(&first, "h1").unwrap();
+    let opens = |all: &[PacketMatch], transport, port, source: Option<&str>| {
+        let source = source.map(|text| text.parse().unwrap());
+        all.iter().any(|packets| packets.source == source && packets.opens(transport, port))
+    };
+    assert!(opens(&master, Transport::Tcp, 6443, None), "people use the API: {master:?}");
+    let worker = opened(&first, "h2").unwrap();
+    assert!(opens(&worker, Transport::Tcp, 10250, Some("172.30.0.11/32")), "{worker:?}");
+    assert!(!opens(&worker, Transport::Tcp, 10250, Some("172.30.0.13/32")), "only masters: {worker:?}");
+    assert!(opens(&worker, Transport::Udp, 8472, Some("172.30.0.13/32")), "{worker:?}");
+    assert!(!opens(&worker, Transport::Tcp, 6443, None), "{worker:?}");
+    kubeon_plan::sim::apply(&first, first.steps.len(), &mut snapshot);
+    let open = |facts: &mut Facts| {
+        let all = vec![PacketMatch::default()];
+        let program = facts.firewall.as_ref().unwrap().program;
+        facts.firewall = Some(FirewallFact { lets_in: all.clone(), forwards: all, ..firewall(program) });
+    };
+    edit(&mut snapshot, 0, open);
+    edit(&mut snapshot, 1, open);
+    assert_eq!(plan(&desired, &snapshot).unwrap().steps.len(), 0);
+    edit(&mut snapshot, 1, |facts| facts.firewall = Some(firewall(FirewallProgram::Ufw)));
+    let drifted = plan(&desired, &snapshot).unwrap();
+    assert!(opened(&drifted, "h2").is_some() && opened(&drifted, "h1").is_none());
+}
+
+#[test]
+fn an_ignored_firewall_is_not_checked_and_plain_rules_are_not_managed() {
+    let mut snapshot = bare_hosts(2);
+    edit(&mut snapshot, 1, |facts| facts.firewall = Some(firewall(FirewallProgram::Nftables)));
+    let managed = with_mode(1, 1, FirewallMode::Manage);
+    assert!(result(&managed, &snapshot, 1).prevents(), "kubeon does not write rules that nobody manages");
+    assert!(result(&with_mode(1, 1, FirewallMode::Ignore), &snapshot, 1).ok);
 }
 
 /// Whether the check of DNS on the host asks pods on other hosts, before it asks the Service.

@@ -2,6 +2,7 @@
 
 #![allow(
     dead_code,
+    clippy::panic,
     clippy::unwrap_used,
     clippy::missing_panics_doc,
     reason = "what fails here fails the test"
