@@ -101,12 +101,15 @@ pub struct CoreDns<'a> {
     /// Whether the kubelet of some host does not use `/etc/resolv.conf`. A change replaces the pods, which keep
     /// the name servers with which they were created.
     pub other_resolver: bool,
+    /// Whether the cluster has several hosts. Its two pods then run on different hosts, also while the first host is the
+    /// only node: names are resolved after the loss of any host.
+    pub several_hosts: bool,
 }
 
 /// CoreDNS and its dependent objects.
 #[must_use]
 pub fn coredns(dns: &CoreDns<'_>) -> Vec<ApiObject> {
-    let CoreDns { image, address, domain, other_resolver } = *dns;
+    let CoreDns { image, address, domain, other_resolver, several_hosts } = *dns;
     let system = "/api/v1/namespaces/kube-system";
     let labels = json!({ "k8s-app": "kube-dns" });
     vec![
@@ -132,7 +135,7 @@ pub fn coredns(dns: &CoreDns<'_>) -> Vec<ApiObject> {
         ),
         object(
             "/apis/apps/v1/namespaces/kube-system/deployments/coredns".to_owned(),
-            coredns_deployment(image, &labels, other_resolver),
+            coredns_deployment(image, &labels, other_resolver, several_hosts),
         ),
         object(
             format!("{system}/services/kube-dns"),
@@ -160,13 +163,17 @@ fn corefile(domain: &str) -> String {
     )
 }
 
-fn coredns_deployment(image: &str, labels: &Value, other_resolver: bool) -> Value {
+fn coredns_deployment(image: &str, labels: &Value, other_resolver: bool, several_hosts: bool) -> Value {
     let mut metadata = json!({ "labels": labels });
     if other_resolver {
         metadata["annotations"] = json!({ "kubeon.io/resolv-conf": "of-the-kubelet" });
     }
+    let spread = json!([{
+        "maxSkew": 1, "minDomains": 2, "topologyKey": "kubernetes.io/hostname", "whenUnsatisfiable": "DoNotSchedule",
+        "labelSelector": { "matchLabels": labels }, "matchLabelKeys": ["pod-template-hash"],
+    }]);
     let probe = |path: &str, port: u16| json!({ "httpGet": { "path": path, "port": port, "scheme": "HTTP" }, "periodSeconds": 5, "timeoutSeconds": 5, "failureThreshold": 5 });
-    json!({
+    let mut deployment = json!({
         "apiVersion": "apps/v1", "kind": "Deployment",
         "metadata": { "name": "coredns", "namespace": "kube-system", "labels": labels },
         "spec": {
@@ -212,7 +219,11 @@ fn coredns_deployment(image: &str, labels: &Value, other_resolver: bool) -> Valu
                 },
             },
         },
-    })
+    });
+    if several_hosts {
+        deployment["spec"]["template"]["spec"]["topologySpreadConstraints"] = spread;
+    }
+    deployment
 }
 
 #[cfg(test)]
@@ -225,6 +236,7 @@ mod tests {
             address: Ipv4Addr::new(10, 64, 0, 10),
             domain: "cluster.local",
             other_resolver: false,
+            several_hosts: true,
         }
     }
 
@@ -236,6 +248,17 @@ mod tests {
             deployment.body["spec"]["template"].clone()
         };
         assert_ne!(template(true), template(false));
+    }
+
+    #[test]
+    fn two_hosts_or_more_run_one_pod_each() {
+        let spec = |several_hosts| {
+            let objects = coredns(&CoreDns { several_hosts, ..dns() });
+            let deployment = objects.into_iter().find(|o| o.path.ends_with("/deployments/coredns")).unwrap();
+            deployment.body["spec"]["template"]["spec"].clone()
+        };
+        assert_eq!(spec(true)["topologySpreadConstraints"][0]["minDomains"], 2);
+        assert_eq!(spec(false).get("topologySpreadConstraints"), None, "both pods run on the only host");
     }
 
     #[test]

@@ -14,6 +14,9 @@ use crate::job::{Job, StepEffect};
 use crate::journal::Mark;
 use crate::{parts, paths};
 
+/// The label of images that the kubelet never removes.
+const PINNED: &str = "io.cri-containerd.pinned=pinned";
+
 /// The interval between two attempts to connect to a starting containerd.
 const INTERVAL: Duration = Duration::from_millis(40);
 
@@ -25,6 +28,7 @@ pub fn run(job: &Job<'_>, name: &str, part: &Digest) -> Result<StepEffect, StepF
     let mark = Mark::Image { name: name.to_owned() };
     await_containerd(job)?;
     if known(job.host, job.deadline, false)?.contains(name) {
+        pin(job, name)?;
         return Ok(StepEffect { changed: false, marks: vec![mark] });
     }
     let archive = parts::folder(&job.host.root, part).join("image.tar");
@@ -42,7 +46,13 @@ pub fn run(job: &Job<'_>, name: &str, part: &Digest) -> Result<StepEffect, StepF
     } else if !known(job.host, job.deadline, true)?.contains(name) {
         return Err(failed(format!("the archive {} does not contain {name}", archive.display())));
     }
+    pin(job, name)?;
     Ok(StepEffect { changed: true, marks: vec![mark] })
+}
+
+/// Keeps the kubelet from removing the image when the disk is almost full: there may be no registry to get it from.
+fn pin(job: &Job<'_>, name: &str) -> Result<(), StepFailure> {
+    ctr(job.host, &["images", "label", name, PINNED], job.deadline).map(drop)
 }
 
 /// The names of the images in containerd. They are listed once, and again with `refresh`.

@@ -151,6 +151,7 @@ fn dns(context: &PlanContext<'_>) -> DesiredStep {
             address: context.service_dns(),
             domain: context.spec().settings.dns_domain.as_str(),
             other_resolver,
+            several_hosts: context.spec().hosts().nth(1).is_some(),
         }),
     };
     let other_resolver: Vec<&ObservedHost<'_>> =
