@@ -198,6 +198,21 @@ impl TestLab {
         arguments
     }
 
+    /// The addresses of the hosts in the network of the cluster, which differ from the login addresses behind NAT and with two
+    /// network cards.
+    ///
+    /// # Errors
+    /// When `lab ls` fails or prints no addresses.
+    pub fn cluster_addresses(&self) -> Result<Vec<String>> {
+        let listed = self.must(&["lab", "ls", "--lab", &self.name, "-o", "json"])?;
+        let listed: serde_json::Value = serde_json::from_str(&listed).context("lab ls printed no JSON")?;
+        let hosts = listed["hosts"].as_array().context("lab ls printed no hosts")?;
+        hosts
+            .iter()
+            .map(|host| Ok(host["clusterAddress"].as_str().context("a host has no clusterAddress")?.to_owned()))
+            .collect()
+    }
+
     /// Runs the bundle's kubectl with the cluster's admin kubeconfig, which must succeed.
     ///
     /// # Errors

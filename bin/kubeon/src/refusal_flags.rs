@@ -22,6 +22,9 @@ pub(crate) fn reason(reason: &str, remedy: Option<&Remedy>) -> String {
         Remedy::ManageFirewall(_) => {
             format!("{reason}; open it, or create the cluster with --firewall manage")
         }
+        Remedy::SetInternalAddress(_) => {
+            format!("{reason}; give it with --master-internal-address or --worker-internal-address")
+        }
         Remedy::Change(field) => format!("{reason} ({})", flag(*field)),
         Remedy::NameHost(_) => format!("{reason}; give names with -M or -W"),
         Remedy::TrustHostKey(_) => format!("{reason}, then trust it with {TRUST_KEYS}"),

@@ -146,6 +146,8 @@ pub enum Remedy {
     TrustHostKey(HostAddress),
     /// Let kubeon open the firewall of this host.
     ManageFirewall(HostAddress),
+    /// Give this host its own address in the cluster's network.
+    SetInternalAddress(HostAddress),
 }
 
 /// The remedy of [`Remedy::FreeHost`] for every entry point. It is appended to the reason.
@@ -164,6 +166,7 @@ impl Remedy {
             Self::ManageFirewall(_) => {
                 "; open it, or set spec.cluster.network.firewall to manage in a new cluster".to_owned()
             }
+            Self::SetInternalAddress(_) => "; set its internalAddress in masterList or nodeList".to_owned(),
             Self::Change(field) => field.path().map(|path| format!(" ({path})")).unwrap_or_default(),
             Self::NameHost(_) => "; set its name in masterList or nodeList".to_owned(),
             Self::FreeHost(_) => FREE_HOST.to_owned(),

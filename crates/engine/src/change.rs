@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 use crate::admin_kubeconfig;
 use crate::artifacts::{BundleBlobs, artifacts};
 use crate::bundles;
-use crate::checked::{Checked, PrecheckProbe};
+use crate::checked::{self, PrecheckProbe};
 use crate::cluster_target::{ClusterTarget, joining};
 use crate::contact::{Contact, ContactPurpose};
 use crate::engine::{self, Engine, StoredCluster};
@@ -172,13 +172,12 @@ impl PreparedChange<'_> {
 
     fn run<'r>(
         &'r self,
-        probe: &'r PrecheckProbe<'r>,
         blobs: &'r BundleBlobs<'r>,
         cancellation: &'r CancellationToken,
     ) -> Run<'r> {
         Run {
             hosts: self.intent.hosts().collect(),
-            probe,
+            probe: &self.contact.hosts,
             act: &self.contact.hosts,
             secrets: &NoSecrets,
             blobs,
@@ -189,10 +188,13 @@ impl PreparedChange<'_> {
     }
 
     /// Observes and checks the hosts, and plans.
-    async fn observe(&self, cancellation: &CancellationToken) -> Result<Planned, EngineError> {
-        let probe = PrecheckProbe::new(&self.intent, &self.contact.hosts, &[]);
+    async fn observe(&mut self, cancellation: &CancellationToken) -> Result<Planned, EngineError> {
+        let mut intent = self.intent.clone();
         let blobs = BundleBlobs(&self.bundle);
-        Checked::new(&self.intent).observe(&self.run(&probe, &blobs, cancellation)).await
+        let run = self.run(&blobs, cancellation);
+        let planned = checked::observe(&mut intent, &self.contact.hosts, &run).await?;
+        self.intent = intent;
+        Ok(planned)
     }
 
     /// Whether the request is the one that was stored.
@@ -264,7 +266,7 @@ impl PreparedChange<'_> {
         };
         let probe = PrecheckProbe::new(&self.intent, &self.contact.hosts, &[]);
         let blobs = BundleBlobs(&self.bundle);
-        let run = Run { secrets: &keys, ..self.run(&probe, &blobs, cancellation) };
+        let run = Run { secrets: &keys, probe: &probe, ..self.run(&blobs, cancellation) };
         let reconciled = run.act(planned, &plan, &mut save_generation).await?;
         self.contact.hosts.disconnect().await;
         self.state = state;

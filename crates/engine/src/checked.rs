@@ -7,7 +7,7 @@ use kubeon_api::HostAddress;
 use kubeon_api::refusal::FAILED_WITH;
 use kubeon_link_host::SshHosts;
 use kubeon_plan::precheck::{self, ConnectionTarget, precheck};
-use kubeon_plan::{Intent, Plan, PlanError, Refusal, Snapshot};
+use kubeon_plan::{Intent, Plan, PlanError, PlanRefused, Refusal, Snapshot};
 use kubeon_ports::ProbeHost;
 use kubeon_reconcile::Planned;
 use kubeon_wire::{Facts, PrecheckReport, Progress, StepFailure};
@@ -38,33 +38,69 @@ impl ProbeHost for PrecheckProbe<'_> {
     }
 }
 
+/// Observes and checks the hosts, and plans; writes nothing. A host that does not own its login address gets its only
+/// other address as its internal address. Then the hosts are observed again, because they try to connect to each other at
+/// these addresses.
+///
+/// # Errors
+/// Refuses when a check fails, or no plan can be made.
+pub async fn observe(
+    intent: &mut Intent,
+    hosts: &SshHosts,
+    run: &Run<'_>,
+) -> Result<Planned, EngineError> {
+    let probe = PrecheckProbe::new(intent, hosts, &[]);
+    let checked = Checked { detected: Some(Mutex::default()), ..Checked::new(intent) };
+    let planned = checked.observe(&Run { probe: &probe, ..run.clone() }).await;
+    let detected = checked.detected.map(Mutex::into_inner).unwrap_or_default();
+    if detected.is_empty() {
+        return planned;
+    }
+    intent.set_internal_addresses(&detected);
+    let probe = PrecheckProbe::new(intent, hosts, &[]);
+    Checked::new(intent).observe(&Run { probe: &probe, ..run.clone() }).await
+}
+
 /// Makes plans, and stores the report of the checks.
-pub struct Checked<'a> {
+struct Checked<'a> {
     intent: &'a Intent,
     report: Mutex<Option<PrecheckReport>>,
+    /// The detected internal addresses, by login address. If there are any, no plan is made. `None` to detect none.
+    detected: Option<Mutex<BTreeMap<HostAddress, HostAddress>>>,
 }
 
 impl<'a> Checked<'a> {
-    /// Creates a planner without a report.
-    pub fn new(intent: &'a Intent) -> Self {
-        Self { intent, report: Mutex::default() }
+    /// Creates a planner without a report that detects no addresses.
+    fn new(intent: &'a Intent) -> Self {
+        Self { intent, report: Mutex::default(), detected: None }
     }
 
     /// Runs the checks and makes a plan.
     ///
     /// # Errors
     /// When no plan can be made.
-    pub fn plan(&self, snapshot: &Snapshot) -> Result<Plan, PlanError> {
+    fn plan(&self, snapshot: &Snapshot) -> Result<Plan, PlanError> {
+        if let Some(detected) = &self.detected {
+            *detected.lock() = self.intent.detect_internal_addresses(snapshot);
+            if !detected.lock().is_empty() {
+                return Err(self.observe_again().into());
+            }
+        }
         let report = precheck(self.intent, snapshot);
         *self.report.lock() = Some(report);
         kubeon_plan::plan(self.intent, snapshot)
+    }
+
+    /// No plan, and no reason for the user.
+    fn observe_again(&self) -> PlanRefused {
+        PlanRefused { cluster: self.intent.spec.name.to_string(), refusals: Vec::new(), notes: Vec::new() }
     }
 
     /// Observes and checks the hosts, and makes a plan. Writes nothing.
     ///
     /// # Errors
     /// Refuses when a check fails, or no plan can be made.
-    pub async fn observe(&self, run: &Run<'_>) -> Result<Planned, EngineError> {
+    async fn observe(&self, run: &Run<'_>) -> Result<Planned, EngineError> {
         let planned = run.observe(&|snapshot| self.plan(snapshot)).await;
         let report = self.report.lock().take();
         let Some(report) = report else { return planned };

@@ -283,7 +283,7 @@ fn reason(spec: &DesiredCluster, observed: &Result<ClusterFacts, ProbeFailure>) 
 
 fn node<'a>(nodes: &'a BTreeMap<String, NodeFact>, host: &HostSpec) -> Option<&'a NodeFact> {
     let by_name = host.name.as_ref().and_then(|name| nodes.get(name.as_str()));
-    by_name.or_else(|| nodes.values().find(|node| node.addresses.contains(&host.address.ip())))
+    by_name.or_else(|| nodes.values().find(|node| node.addresses.contains(&host.cluster_address().ip())))
 }
 
 /// The first unhealthy host, and the number of other unhealthy hosts.

@@ -42,14 +42,23 @@ pub struct RequestParts {
 /// A requested host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HostRequest {
-    /// The address.
+    /// The address to log in at.
     pub address: HostAddress,
+    /// Its own address in the cluster's network, if the user gives one.
+    pub internal_address: Option<HostAddress>,
     /// The node name.
     pub name: Option<HostName>,
     /// The node labels.
     pub labels: BTreeMap<String, String>,
     /// How to log in.
     pub login: LoginRequest,
+}
+
+impl From<HostRequest> for HostSpec {
+    fn from(host: HostRequest) -> Self {
+        let HostRequest { address, internal_address, name, labels, login: _ } = host;
+        Self { name, labels, ..Self::at(address) }.with_internal_address(internal_address)
+    }
 }
 
 /// Builds a request from its parts.
@@ -79,15 +88,14 @@ pub fn from_parts(
         (host.address, HostLoginRequest { flags: host.login.clone(), ..HostLoginRequest::default() })
     };
     let logins = masters.iter().chain(&workers).map(login).collect();
-    let host = |host: HostRequest| HostSpec { address: host.address, name: host.name, labels: host.labels };
     let spec = DesiredCluster {
         // An invalid name or version is refused below. A placeholder allows the other checks to run too.
         name: cluster
             .map_or_else(|| "x".parse(), Ok)
             .map_err(|error: NameError| EngineError::failed(error.to_string()))?,
         version: version_or(version, supported.last())?,
-        masters: masters.into_iter().map(host).collect(),
-        workers: workers.into_iter().map(host).collect(),
+        masters: masters.into_iter().map(HostSpec::from).collect(),
+        workers: workers.into_iter().map(HostSpec::from).collect(),
         settings: ClusterSettings { feature_gates, ..settings },
     };
     let (spec, notes) = validated(spec, supported, refusals, name, unread_masters)?;

@@ -100,7 +100,7 @@ impl ClusterTarget {
             });
         }
         let state = engine.load(&spec.name)?;
-        let mut named = with_names(&spec, &state);
+        let mut named = with_stored_hosts(&spec, &state);
         if !names_node_ports {
             named.settings.node_ports = state.spec.settings.node_ports;
         }
@@ -207,16 +207,20 @@ pub(crate) fn joining(spec: &DesiredCluster, state: &StoredCluster) -> BTreeSet<
     spec.workers.iter().filter(is_new).map(|host| host.address).collect()
 }
 
-/// The specification with the node names that are stored: a node keeps its name.
-fn with_names(spec: &DesiredCluster, state: &StoredCluster) -> DesiredCluster {
+/// The specification with the stored node names and internal addresses: a node keeps them.
+fn with_stored_hosts(spec: &DesiredCluster, state: &StoredCluster) -> DesiredCluster {
     let stored = state.spec.hosts().map(|host| (host.address, host.name.clone()));
     let leaving = state.leaving.iter().map(|(address, name)| (*address, name.clone()));
     let names: BTreeMap<_, _> = leaving.chain(stored).collect();
+    let internal = |address| {
+        state.spec.hosts().find(|host| host.address == address).and_then(|host| host.internal_address)
+    };
     let named = |hosts: &[HostSpec]| {
         hosts
             .iter()
             .cloned()
             .map(|mut host| {
+                host.internal_address = host.internal_address.or_else(|| internal(host.address));
                 host.name = host.name.or_else(|| names.get(&host.address).cloned().flatten());
                 host
             })

@@ -123,11 +123,7 @@ pub fn intent(
         .leaving
         .iter()
         .partition(|(address, _)| spec.workers.iter().any(|host| host.address == **address));
-    let leaving = leaving.into_iter().map(|(address, name)| HostSpec {
-        address: *address,
-        name: name.clone(),
-        labels: BTreeMap::new(),
-    });
+    let leaving = leaving.into_iter().map(|(address, name)| HostSpec { name: name.clone(), ..HostSpec::at(*address) });
     let (leaving, returning) =
         (leaving.collect(), returning.into_iter().map(|(address, _)| *address).collect());
     Intent { skip_hosts, leaving, returning, ..Intent::new(spec, &state.uid, state.generation, artifacts) }

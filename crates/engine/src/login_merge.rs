@@ -96,7 +96,7 @@ mod tests {
     }
 
     fn masters() -> Vec<HostSpec> {
-        vec![HostSpec { address: host(1), name: None, labels: BTreeMap::new() }]
+        vec![HostSpec::at(host(1))]
     }
 
     fn logins(flags: &LoginRequests) -> BTreeMap<HostAddress, HostLoginRequest> {

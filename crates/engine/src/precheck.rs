@@ -1,6 +1,6 @@
 //! Checks the hosts of a target and writes nothing.
 
-use kubeon_plan::Artifacts;
+use kubeon_plan::{Artifacts, Intent, Snapshot};
 use kubeon_plan::precheck::{ConnectionTarget, precheck};
 use kubeon_ports::Clock as _;
 use kubeon_wire::PrecheckReport;
@@ -9,10 +9,16 @@ use crate::artifacts::artifacts;
 use crate::bundles;
 use crate::checked::PrecheckProbe;
 use crate::cluster_target::ClusterTarget;
-use crate::contact::ContactPurpose;
+use crate::contact::{Contact, ContactPurpose};
 use crate::engine::{Engine, MachineClock};
 use crate::error::EngineError;
 use crate::host_keys::HostKeyOptions;
+
+async fn observe(intent: &Intent, contact: &Contact, further: &[ConnectionTarget]) -> Snapshot {
+    let probe = PrecheckProbe::new(intent, &contact.hosts, further);
+    let hosts = intent.spec.hosts().map(|host| host.address);
+    kubeon_observe::snapshot(&probe, hosts, MachineClock.now_seconds()).await
+}
 
 /// Observes and checks the hosts of a target. Each host also tries to connect to the `further` targets.
 ///
@@ -30,9 +36,13 @@ pub async fn check(
         .map_or_else(|_| Artifacts::default(), |bundle| artifacts(&bundle));
     let logins = engine.logins(&target.logins)?;
     let contact = engine.contact(&target.spec.name, logins, host_keys, ContactPurpose::Observe).await?;
-    let intent = target.intent(parts);
-    let probe = PrecheckProbe::new(&intent, &contact.hosts, further);
-    let hosts = intent.spec.hosts().map(|host| host.address);
-    let snapshot = kubeon_observe::snapshot(&probe, hosts, MachineClock.now_seconds()).await;
+    let mut intent = target.intent(parts);
+    let mut snapshot = observe(&intent, &contact, further).await;
+    let detected = intent.detect_internal_addresses(&snapshot);
+    if !detected.is_empty() {
+        // The hosts try to connect to each other at these addresses.
+        intent.set_internal_addresses(&detected);
+        snapshot = observe(&intent, &contact, further).await;
+    }
     Ok(precheck(&intent, &snapshot))
 }

@@ -7,7 +7,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::artifacts::artifacts;
 use crate::bundles;
-use crate::checked::{Checked, PrecheckProbe};
+use crate::checked;
 use crate::cluster_target::ClusterTarget;
 use crate::contact::ContactPurpose;
 use crate::engine::Engine;
@@ -43,11 +43,10 @@ pub async fn preview(
     let logins = engine.logins(&target.logins)?;
     let contact = engine.contact(&target.spec.name, logins, host_keys, ContactPurpose::Observe).await?;
     let begin = Instant::now();
-    let intent = target.intent(artifacts(&bundle));
-    let probe = PrecheckProbe::new(&intent, &contact.hosts, &[]);
+    let mut intent = target.intent(artifacts(&bundle));
     let run = Run {
         hosts: intent.hosts().collect(),
-        probe: &probe,
+        probe: &contact.hosts,
         act: &contact.hosts,
         secrets: &NoSecrets,
         blobs: &NoSecrets,
@@ -55,6 +54,6 @@ pub async fn preview(
         output: engine.output,
         pre_apply_wait: PreApplyWait::Nothing,
     };
-    let plan = Checked::new(&intent).observe(&run).await?.plan().clone();
+    let plan = checked::observe(&mut intent, &contact.hosts, &run).await?.plan().clone();
     Ok(PlanPreview { plan, intent, took: begin.elapsed() })
 }

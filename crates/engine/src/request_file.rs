@@ -38,7 +38,8 @@ pub fn from_file(
             refusals.push(Refusal::setting(format!("spec.cluster.etcdList {}", host.ip), reason));
         }
         let labels = host.labels.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect();
-        let spec = HostSpec { address: host.ip, name: host.name, labels };
+        let spec = HostSpec { name: host.name, labels, ..HostSpec::at(host.ip) };
+        let spec = spec.with_internal_address(host.internal_address);
         if host.roles.master { masters.push(spec) } else { workers.push(spec) }
     }
     let version = version_or(declared.kube_version, supported.iter().max())?;

@@ -14,6 +14,7 @@ use crate::output::EngineOutput;
 use crate::pre_apply_hook::PreApplyWait;
 
 /// Inputs and outputs of a run.
+#[derive(Clone)]
 pub struct Run<'a> {
     /// The hosts to observe.
     pub hosts: Vec<HostAddress>,

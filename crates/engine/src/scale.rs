@@ -52,12 +52,13 @@ fn spec_with(state: &StoredCluster, added: &AddedHosts) -> Result<DesiredCluster
         Refusal::new(RefusedField::Master, master.address, reason)
     }));
     let mut spec = state.spec.clone();
-    for HostRequest { address, name, labels, login: _ } in added.workers.iter().cloned() {
+    for worker in added.workers.iter().cloned() {
+        let address = worker.address;
         if spec.hosts().any(|host| host.address == address) {
             let reason = format!("is a node of {} already (Cluster ip is duplicate)", state.name);
             refusals.push(Refusal::new(RefusedField::Worker, address, reason));
         } else {
-            spec.workers.push(HostSpec { address, name, labels });
+            spec.workers.push(HostSpec::from(worker));
         }
     }
     if refusals.is_empty() {
@@ -134,6 +135,7 @@ mod tests {
     fn host(address: &str) -> HostRequest {
         HostRequest {
             address: address.parse().unwrap(),
+            internal_address: None,
             name: None,
             labels: std::collections::BTreeMap::new(),
             login: LoginRequest::default(),

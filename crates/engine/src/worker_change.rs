@@ -48,6 +48,11 @@ pub fn apply(
                 is_leaving = true;
                 return Some(refuse(host, format!("is being removed from {}", state.name)));
             }
+            let address = stored.map(HostSpec::cluster_address);
+            if let Some(address) = address.filter(|address| *address != host.cluster_address()) {
+                let reason = format!("has the internal address {address} in {}: a node keeps it", state.name);
+                return Some(refuse(host, reason));
+            }
             let name = stored.map_or_else(|| leaving.cloned().flatten(), |stored| stored.name.clone());
             let named = name.filter(|name| host.name.as_ref() != Some(name))?;
             Some(refuse(host, format!("is named {named} in {}: a node keeps its name", state.name)))
@@ -93,13 +98,22 @@ fn differences(stored: &DesiredCluster, requested: &DesiredCluster) -> Vec<(Stri
     differing.map(|(field, value)| (field.clone(), short(value), text(requested.get(field)))).collect()
 }
 
+/// The addresses of a host, or a short form of another value.
+fn host_or_short(value: &serde_json::Value) -> String {
+    match (value.get("address"), value.get("internalAddress")) {
+        (Some(address), None) => short(address),
+        (Some(address), Some(internal)) => format!("{} ({})", short(address), short(internal)),
+        (None, _) => short(value),
+    }
+}
+
 /// A short form of a value: hosts as addresses.
 fn short(value: &serde_json::Value) -> String {
     match value {
         serde_json::Value::Array(items) if items.is_empty() => "none".to_owned(),
         serde_json::Value::Array(items) => items
             .iter()
-            .map(|item| item.get("address").map_or_else(|| short(item), short))
+            .map(host_or_short)
             .collect::<Vec<_>>()
             .join(" "),
         serde_json::Value::String(text) => text.clone(),

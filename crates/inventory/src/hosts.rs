@@ -19,7 +19,9 @@ const PORT: &[&str] = &["ansible_port", "ansible_ssh_port"];
 const PASSWORD: &[&str] = &["ansible_password", "ansible_ssh_pass", "ansible_ssh_password"];
 const SUDO: &[&str] = &["ansible_become_password", "ansible_become_pass"];
 const KEY: &[&str] = &["ansible_ssh_private_key_file"];
-const ADDRESS: &[&str] = &["ip", "access_ip", "ansible_host", "ansible_ssh_host"];
+/// The address to log in at, then the address in the cluster's network.
+const LOGIN_ADDRESS: &[&str] = &["ansible_host", "ansible_ssh_host"];
+const CLUSTER_ADDRESS: &[&str] = &["ip", "access_ip"];
 /// Names of SSH connection plugins.
 const SSH: &[&str] =
     &["ssh", "smart", "paramiko", "paramiko_ssh", "ansible.builtin.ssh", "ansible.builtin.paramiko_ssh"];
@@ -70,7 +72,7 @@ struct HostReader<'a> {
 impl HostReader<'_> {
     fn node(&mut self) -> Option<(DeclaredNode, InventoryLogin)> {
         let name = self.name();
-        let address = self.address(name.is_some());
+        let addresses = self.addresses(name.is_some());
         let (user, port) = (self.user(), self.port());
         let labels = self.labels();
         self.connection();
@@ -79,7 +81,8 @@ impl HostReader<'_> {
             sudo_password: self.secret(SUDO),
             key_file: self.first(KEY).map(|(_, text)| text.into()),
         };
-        Some((DeclaredNode { ip: address?, name: name?, port, user, labels, role: None }, login))
+        let (ip, internal_address) = addresses?;
+        Some((DeclaredNode { internal_address, name: name?, port, user, labels, ..DeclaredNode::at(ip) }, login))
     }
 
     fn refuse(&mut self, reason: String) {
@@ -108,42 +111,35 @@ impl HostReader<'_> {
         }
     }
 
-    /// The address that the cluster and kubeon use for the host.
-    fn address(&mut self, named: bool) -> Option<HostAddress> {
+    /// The address to log in at, and the address in the cluster's network if it is another one.
+    fn addresses(&mut self, named: bool) -> Option<(HostAddress, Option<HostAddress>)> {
+        let mistakes = self.read.found.len();
+        let (login, cluster) = (self.address(LOGIN_ADDRESS), self.address(CLUSTER_ADDRESS));
+        let ip = login.or_else(|| self.host.name.parse().ok()).or(cluster);
+        if ip.is_none() && named && self.read.found.len() == mistakes {
+            self.refuse("has no address; give it ansible_host: ADDRESS".to_owned());
+        }
+        Some((ip?, cluster.filter(|cluster| Some(*cluster) != ip)))
+    }
+
+    /// The address that the given variables agree on.
+    fn address(&mut self, names: &[&'static str]) -> Option<HostAddress> {
         let mut given: Vec<(&str, HostAddress)> = Vec::new();
-        let mut invalid = false;
-        for name in ADDRESS {
-            if let Some((assignment, text)) = self.read.text(name) {
-                match text.parse() {
-                    Ok(address) => given.push((name, address)),
-                    Err(error) => {
-                        invalid = true;
-                        let subject = format!("host {}: {name}: {text}", self.host.name);
-                        self.read.refuse(&assignment, subject, format!("is wrong: {error}"));
-                    }
+        for name in names {
+            let Some((assignment, text)) = self.read.text(name) else { continue };
+            match text.parse() {
+                Ok(address) => given.push((name, address)),
+                Err(error) => {
+                    let subject = format!("host {}: {name}: {text}", self.host.name);
+                    self.read.refuse(&assignment, subject, format!("is wrong: {error}"));
                 }
             }
         }
-        if let (None, Ok(address)) = (given.first(), self.host.name.parse()) {
-            given.push(("its name", address));
+        let (first, address) = *given.first()?;
+        if let Some((other, value)) = given.iter().find(|(_, value)| *value != address) {
+            self.refuse(format!("has {first} {address} and {other} {value}; give one of them"));
         }
-        match given.as_slice() {
-            [(first, address), others @ ..] => {
-                if let Some((other, value)) = others.iter().find(|(_, value)| value != address) {
-                    self.refuse(format!(
-                        "has {first} {address} and {other} {value}: kubeon logs in to a host at the address that \
-                         the cluster uses for it; give one address"
-                    ));
-                }
-                Some(*address)
-            }
-            [] => {
-                if !invalid && named {
-                    self.refuse("has no address; give it ansible_host: ADDRESS".to_owned());
-                }
-                None
-            }
-        }
+        Some(address)
     }
 
     fn user(&mut self) -> Option<LoginName> {

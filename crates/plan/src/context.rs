@@ -80,8 +80,10 @@ impl<'a> PlanContext<'a> {
             let unreachable = || self.unreachable.iter().find(|host| host.address == address);
             observed.or_else(|| unreachable().map(|host| &host.name))
         };
-        let masters = self.spec().masters.iter().map(|spec| spec.address);
-        masters.filter_map(|address| Some((name(address)?.to_string(), address.ip()))).collect()
+        let masters = self.spec().masters.iter();
+        masters
+            .filter_map(|spec| Some((name(spec.address)?.to_string(), spec.cluster_address().ip())))
+            .collect()
     }
 
     /// The recorded cluster-wide steps; `None` if no API server reported them.
@@ -197,12 +199,14 @@ pub(crate) fn records_effect(entries: &[JournalEntry], id: &StepId, op: &Op) -> 
 }
 
 impl ObservedHost<'_> {
+    /// The address that identifies the host.
     pub(crate) fn address(&self) -> HostAddress {
         self.spec.address
     }
 
+    /// Its address in the cluster's network.
     pub(crate) fn ip(&self) -> Ipv4Addr {
-        self.spec.address.ip()
+        self.spec.cluster_address().ip()
     }
 
     pub(crate) fn is_master(&self) -> bool {
@@ -218,7 +222,7 @@ impl ObservedHost<'_> {
         self.facts.cgroup == Cgroup::V2
     }
 
-    /// The MTU of pods in bytes: the MTU of the link with the address of the host, minus the headers of the
+    /// The MTU of pods in bytes: the MTU of the link with the cluster address of the host, minus the headers of the
     /// overlay. flannel calculates the same value for its device.
     pub(crate) fn pod_mtu(&self) -> u32 {
         // The MTU of the loopback interface does not limit the links to other hosts.

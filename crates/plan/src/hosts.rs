@@ -35,6 +35,7 @@ pub(crate) fn admit<'a>(
     notes.extend(unchecked_notes(&context));
     notes.extend(kernel_notes(&context));
     notes.extend(encryption_note(&context));
+    notes.extend(address_notes(&context));
     reset_deleted_nodes(&mut context, &mut notes);
     require_complete_bundle(context, notes)
 }
@@ -390,6 +391,13 @@ fn kernel_notes(context: &PlanContext<'_>) -> impl Iterator<Item = Note> {
         }
     }
     grouped_notes(messages)
+}
+
+/// Names the cluster address of each new host that is logged in to at another address.
+fn address_notes(context: &PlanContext<'_>) -> Vec<Note> {
+    let new = context.hosts.iter().filter(|host| host.facts.claim.is_none());
+    let internal = new.filter_map(|host| Some((host.address(), host.spec.internal_address?)));
+    internal.map(|(host, address)| note(host, format!("other hosts reach it at {address}"))).collect()
 }
 
 /// Says that Secrets which exist before encryption begins stay as they are.

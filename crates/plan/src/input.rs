@@ -54,12 +54,35 @@ impl DesiredCluster {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct HostSpec {
-    /// Its address in the cluster's network.
+    /// The address to log in at, which identifies the host.
     pub address: HostAddress,
+    /// Its own address in the cluster's network; `None` if that is `address`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub internal_address: Option<HostAddress>,
     /// The name of its node; `None` for the hostname of the host.
     pub name: Option<HostName>,
     /// Labels for the node.
     pub labels: BTreeMap<String, String>,
+}
+
+impl HostSpec {
+    /// A host at an address, with no other field.
+    #[must_use]
+    pub fn at(address: HostAddress) -> Self {
+        Self { address, internal_address: None, name: None, labels: BTreeMap::new() }
+    }
+
+    /// The same host with its address in the cluster's network.
+    #[must_use]
+    pub fn with_internal_address(self, address: Option<HostAddress>) -> Self {
+        Self { internal_address: address.filter(|internal| *internal != self.address), ..self }
+    }
+
+    /// The address in the cluster's network: other hosts and pods reach the host there.
+    #[must_use]
+    pub fn cluster_address(&self) -> HostAddress {
+        self.internal_address.unwrap_or(self.address)
+    }
 }
 
 /// The content of the bundle.

@@ -52,7 +52,7 @@ pub fn bare(hostname: &str) -> Facts {
 #[must_use]
 #[allow(clippy::unwrap_used, reason = "literals, and addresses that a test wrote down")]
 pub fn cluster(masters: &[&str], workers: &[&str]) -> DesiredCluster {
-    let host = |at: &&str| HostSpec { address: at.parse().unwrap(), name: None, labels: BTreeMap::new() };
+    let host = |at: &&str| HostSpec::at(at.parse().unwrap());
     let defaults = DeclaredCluster::default().settings().unwrap();
     DesiredCluster {
         name: "demo".parse().unwrap(),

@@ -122,7 +122,7 @@ impl<'a> RunningCluster<'a> {
     fn name(&self, spec: &HostSpec) -> Option<HostName> {
         let reported = || {
             let mut nodes = self.nodes();
-            nodes.find(|(_, node)| node.addresses.contains(&spec.address.ip()))?.0.parse().ok()
+            nodes.find(|(_, node)| node.addresses.contains(&spec.cluster_address().ip()))?.0.parse().ok()
         };
         spec.name.clone().or_else(reported)
     }

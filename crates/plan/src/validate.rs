@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use kubeon_api::kubernetes_cluster::defaults::{self, MAX_CA_YEARS};
 use kubeon_api::kubernetes_cluster::{Cni, UnsupportedSetting};
-use kubeon_api::{Refusal, RefusedField as Field, Remedy, Version};
+use kubeon_api::{Cidr, HostAddress, Refusal, RefusedField as Field, Remedy, Version};
 
 use crate::input::{DesiredCluster, HostSpec, Valid};
 use crate::output::{Note, PlanRefused};
@@ -45,6 +45,7 @@ fn validate_with(
     version(&spec, supported, &mut refusals);
     roles(&spec, &mut refusals);
     names(&spec, &mut refusals);
+    cluster_addresses(&spec, &mut refusals);
     networks(&spec, &mut refusals);
     limits(&spec, &mut refusals);
     refusals.extend(unsupported(&spec));
@@ -94,6 +95,21 @@ fn roles(spec: &DesiredCluster, refusals: &mut Vec<Refusal>) {
     }
 }
 
+/// No two hosts have the same address in the cluster's network.
+fn cluster_addresses(spec: &DesiredCluster, refusals: &mut Vec<Refusal>) {
+    let mut first: BTreeMap<HostAddress, &HostSpec> = BTreeMap::new();
+    for host in spec.hosts() {
+        let address = host.cluster_address();
+        // The same login address in two lists is refused elsewhere.
+        let other = first.insert(address, host).filter(|other| other.address != host.address);
+        if let Some(other) = other {
+            let reason = format!("has the internal address {address}, which is the address of {}", other.address);
+            let refusal = Refusal::host(host.address, reason);
+            refusals.push(refusal.with(Remedy::SetInternalAddress(host.address)));
+        }
+    }
+}
+
 fn names(spec: &DesiredCluster, refusals: &mut Vec<Refusal>) {
     let mut first: BTreeMap<&str, &HostSpec> = BTreeMap::new();
     for (role, host) in spec.hosts_with_roles() {
@@ -115,7 +131,7 @@ fn networks(spec: &DesiredCluster, refusals: &mut Vec<Refusal>) {
         refusals.push(refusal.with(Remedy::Change(Field::ServiceCidr)));
     }
     for (field, net) in [(Field::PodCidr, pods), (Field::ServiceCidr, services)] {
-        for host in spec.hosts().filter(|host| net.net().contains(&host.address.ip())) {
+        for host in spec.hosts().filter(|host| contains(net, host)) {
             refusals.push(Refusal::new(field, net, format!("contains the host {}", host.address)));
         }
     }
@@ -124,6 +140,11 @@ fn networks(spec: &DesiredCluster, refusals: &mut Vec<Refusal>) {
         refusals.push(Refusal::new(Field::ServiceCidr, services, reason));
     }
     refusals.extend(pod_network(spec));
+}
+
+/// Whether a network contains the login address or the cluster address of a host.
+fn contains(net: Cidr, host: &HostSpec) -> bool {
+    [host.address, host.cluster_address()].iter().any(|address| net.net().contains(&address.ip()))
 }
 
 fn pod_network(spec: &DesiredCluster) -> Option<Refusal> {

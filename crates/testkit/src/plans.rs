@@ -191,14 +191,14 @@ impl ClusterBuilder {
     /// Adds a master.
     #[must_use]
     pub fn master(mut self, at: &str) -> Self {
-        self.0.masters.push(HostSpec { address: address(at), name: None, labels: BTreeMap::new() });
+        self.0.masters.push(HostSpec::at(address(at)));
         self
     }
 
     /// Adds a worker.
     #[must_use]
     pub fn worker(mut self, at: &str) -> Self {
-        self.0.workers.push(HostSpec { address: address(at), name: None, labels: BTreeMap::new() });
+        self.0.workers.push(HostSpec::at(address(at)));
         self
     }
 

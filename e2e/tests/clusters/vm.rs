@@ -12,6 +12,8 @@ use serde_json::json;
 /// For everything that a host does: an emulated processor is ten to twenty times slower.
 const LIMIT: Duration = Duration::from_secs(20 * 60);
 const HOSTS: [&str; 2] = ["h1", "h2"];
+/// Stands for the flags with the cluster addresses of the hosts.
+const INTERNAL: &str = "--internal-addresses";
 
 #[test]
 #[ignore = "minutes: boots virtual machines"]
@@ -43,6 +45,18 @@ fn vm_cluster_on_debian_12_with_ufw() -> Result<()> {
     behind_a_firewall("vm-ufw", &["--os", "debian-12", "--profile", "ufw"])
 }
 
+#[test]
+#[ignore = "minutes: boots virtual machines"]
+fn vm_cluster_with_two_network_cards() -> Result<()> {
+    life_of_a_cluster("vm-two-nics", &["--os", "debian-12", "--profile", "two-nics"], &[INTERNAL])
+}
+
+#[test]
+#[ignore = "minutes: boots virtual machines"]
+fn vm_cluster_behind_nat_detects_its_addresses() -> Result<()> {
+    life_of_a_cluster("vm-nat", &["--os", "debian-12", "--profile", "nat"], &[])
+}
+
 /// The firewall lets in SSH only: precheck names what is closed, and kubeon opens it when it is told to.
 fn behind_a_firewall(name: &str, machines: &[&str]) -> Result<()> {
     life_of_a_cluster(name, machines, &["--firewall", "manage"])
@@ -70,9 +84,18 @@ fn life_of_a_cluster(name: &str, machines: &[&str], options: &[&str]) -> Result<
     }
     let before = HOSTS.map(|host| HostSnapshot::of(&lab, host));
     let begin = Instant::now();
-    lab.must(&[&lab.create(name, 1), options].concat())?;
+    let internal = lab.cluster_addresses()?;
+    let internal = internal.iter().map(String::as_str);
+    let internal = ["--master-internal-address", "--worker-internal-address"].into_iter().zip(internal);
+    let flags: Vec<&str> = if options == [INTERNAL] {
+        internal.flat_map(|(flag, address)| [flag, address]).collect()
+    } else {
+        options.to_vec()
+    };
+    lab.must(&[lab.create(name, 1), flags].concat())?;
     print_time("create", begin);
     nodes_are_ready(&lab)?;
+    nodes_have_their_cluster_addresses(&lab)?;
     pods_reach_each_other(&lab)?;
     wait("the plan has no steps", || up_to_date(&lab))?;
     reboot(&lab)?;
@@ -104,6 +127,14 @@ fn nodes_are_ready(lab: &TestLab) -> Result<()> {
         r#"jsonpath={range .items[*]}{.metadata.name} {.status.conditions[?(@.type=="Ready")].status} {end}"#;
     let nodes = lab.kubectl(lab.name(), &["get", "nodes", "-o", ready])?;
     ensure!(nodes.trim() == "h1 True h2 True", "{nodes}");
+    Ok(())
+}
+
+fn nodes_have_their_cluster_addresses(lab: &TestLab) -> Result<()> {
+    let internal = r#"jsonpath={range .items[*]}{.status.addresses[?(@.type=="InternalIP")].address} {end}"#;
+    let nodes = lab.kubectl(lab.name(), &["get", "nodes", "-o", internal])?;
+    let found: Vec<&str> = nodes.split_whitespace().collect();
+    ensure!(found == lab.cluster_addresses()?, "{nodes}");
     Ok(())
 }
 

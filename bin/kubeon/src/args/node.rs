@@ -13,7 +13,7 @@ use super::login::{LoginFlags, MasterLogin, WorkerLogin, port_number};
 
 macro_rules! role_flags {
     ($name:ident, $heading:literal, $default:ident, $variant:ident, $role:literal,
-     $short:literal, $name_short:literal, $names:literal, $labels:literal, $port:literal,
+     $short:literal, $name_short:literal, $names:literal, $internal:literal, $labels:literal, $port:literal,
      $user:literal, $passwd:literal, $pk_file:literal, $pk_password:literal) => {
         #[doc = concat!("Hosts of role ", $role, " and their logins. Lists: repeat the flag or use commas.")]
         #[derive(Debug, Clone, Default, Args)]
@@ -24,6 +24,8 @@ macro_rules! role_flags {
             #[doc = "Its node name, in the order of the addresses [default: the host name]"]
             #[arg(id = $names, short = $name_short, long = $names, value_name = "NAME", value_delimiter = ',')]
             pub names: Vec<String>,
+            #[arg(help = "Its own address in the cluster's network, in the order of the addresses [default: the address]", id = $internal, long = $internal, value_name = "ADDRESS", value_delimiter = ',', hide_short_help = true)]
+            pub internal_addresses: Vec<String>,
             #[doc = "Its labels, k=v,k=v; one flag for each host, in the order of the addresses"]
             #[arg(id = $labels, long = $labels, value_name = "K=V,…")]
             pub labels: Vec<String>,
@@ -48,6 +50,7 @@ macro_rules! role_flags {
                     flag: concat!("-", $short),
                     addresses: &self.addresses,
                     names: &self.names,
+                    internal_addresses: &self.internal_addresses,
                     labels: &self.labels,
                     ports: &self.ports,
                     users: &self.users,
@@ -69,6 +72,7 @@ role_flags!(
     'm',
     'M',
     "master-name",
+    "master-internal-address",
     "master-labels",
     "master-port",
     "master-user",
@@ -85,6 +89,7 @@ role_flags!(
     'w',
     'W',
     "worker-name",
+    "worker-internal-address",
     "worker-labels",
     "worker-port",
     "worker-user",
@@ -110,6 +115,7 @@ struct Listed<'a> {
     flag: &'static str,
     addresses: &'a [String],
     names: &'a [String],
+    internal_addresses: &'a [String],
     labels: &'a [String],
     ports: &'a [u16],
     users: &'a [String],
@@ -153,18 +159,24 @@ fn hosts_of(listed: &Listed<'_>, default: &LoginRequest, refusals: &mut Vec<Refu
     for (i, text) in listed.addresses.iter().enumerate() {
         let address = text.parse::<HostAddress>();
         let name = listed.names.get(i).map(|name| name.parse::<HostName>()).transpose();
+        let internal = listed.internal_addresses.get(i).map(|text| text.parse::<HostAddress>()).transpose();
         let labels = labels(listed, i);
-        match (address, name, labels) {
-            (Ok(address), Ok(name), Ok(labels)) => {
+        match (address, name, internal, labels) {
+            (Ok(address), Ok(name), Ok(internal_address), Ok(labels)) => {
                 let login = login(listed, i).or(default.clone());
-                hosts.push(HostRequest { address, name, labels, login });
+                hosts.push(HostRequest { address, internal_address, name, labels, login });
             }
-            (address, name, labels) => {
+            (address, name, internal, labels) => {
                 if let Err(error) = address {
                     refusals.push(refuse(format!("{} {text}", listed.flag), error.to_string()));
                 }
                 if let Err(error) = name {
                     let subject = format!("--{}-name {}", listed.role, listed.names[i]);
+                    refusals.push(refuse(subject, error.to_string()));
+                }
+                if let Err(error) = internal {
+                    let subject =
+                        format!("--{}-internal-address {}", listed.role, listed.internal_addresses[i]);
                     refusals.push(refuse(subject, error.to_string()));
                 }
                 refusals.extend(labels.err().into_iter().flatten());
@@ -189,6 +201,7 @@ fn count_lists(listed: &Listed<'_>, refusals: &mut Vec<Refusal>) {
         refusals.push(refuse(format!("--{role}-{list}"), text));
     };
     check("name", listed.names.len(), false);
+    check("internal-address", listed.internal_addresses.len(), false);
     check("labels", listed.labels.len(), true);
     check("port", listed.ports.len(), false);
     check("user", listed.users.len(), false);
@@ -200,7 +213,7 @@ fn count_lists(listed: &Listed<'_>, refusals: &mut Vec<Refusal>) {
 /// A hint to the flag that applies to all hosts of a role.
 fn default_flag_hint(role: &HostRole, list: &str) -> String {
     match list {
-        "name" | "labels" => String::new(),
+        "name" | "internal-address" | "labels" => String::new(),
         _ => format!("; --default-{role}-{list} is for every {role}"),
     }
 }

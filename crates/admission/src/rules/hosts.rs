@@ -1,7 +1,7 @@
 //! Hosts: the lists must agree, the networks must not contain hosts, and an address must belong to one
 //! cluster.
 
-use kubeon_api::HostAddress;
+use kubeon_api::{Cidr, HostAddress};
 use kubeon_api::kubernetes_cluster::{DeclaredCluster, Host, HostConflict, NodeList};
 
 use super::desired::{Desired, Existing};
@@ -22,7 +22,7 @@ pub(super) fn judge(desired: &Desired<'_>, verdict: &mut AdmissionVerdict) {
     match desired.cluster.settings() {
         Ok(settings) => {
             for (field, network) in [("podCIDR", settings.pod_cidr), ("serviceCIDR", settings.service_cidr)] {
-                if let Some(host) = hosts.iter().find(|host| network.net().contains(&host.ip.ip())) {
+                if let Some(host) = hosts.iter().find(|host| contains(network, host)) {
                     verdict.deny(desired.field(field), format!("{network} contains the host {}", host.ip));
                 }
             }
@@ -30,6 +30,25 @@ pub(super) fn judge(desired: &Desired<'_>, verdict: &mut AdmissionVerdict) {
         Err(error) => verdict.deny(desired.field("loadBalancer"), error.to_string()),
     }
     names(desired, &hosts, verdict);
+    internal_addresses(desired, &hosts, verdict);
+}
+
+/// Whether a network contains the login address or the cluster address of a host.
+fn contains(network: Cidr, host: &Host) -> bool {
+    let addresses = std::iter::once(host.ip).chain(host.internal_address);
+    addresses.into_iter().any(|address| network.net().contains(&address.ip()))
+}
+
+/// No two hosts have the same address in the cluster's network.
+fn internal_addresses(desired: &Desired<'_>, hosts: &[Host], verdict: &mut AdmissionVerdict) {
+    let mut first = std::collections::BTreeMap::new();
+    for host in hosts {
+        let address = host.internal_address.unwrap_or(host.ip);
+        if let Some(other) = first.insert(address, host.ip) {
+            let field = place(desired, host.ip) + ".internalAddress";
+            verdict.deny(field, format!("{address} is the address of {other} already"));
+        }
+    }
 }
 
 fn names(desired: &Desired<'_>, hosts: &[Host], verdict: &mut AdmissionVerdict) {

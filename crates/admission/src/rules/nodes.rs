@@ -34,6 +34,12 @@ pub(super) fn judge(
         };
         verdict.deny(place(desired, *address) + ".name", reason);
     }
+    for address in &changes.internal_addresses {
+        verdict.deny(
+            place(desired, *address) + ".internalAddress",
+            "cannot be changed in a cluster that is built",
+        );
+    }
     for address in &changes.labels {
         verdict.deny(
             place(desired, *address) + ".labels",

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use super::nodes::NodeList;
+use super::nodes::{DeclaredNode, NodeList};
 use super::spec::DeclaredCluster;
 use crate::names::{HostAddress, Version};
 
@@ -16,6 +16,8 @@ pub struct Changes {
     pub fields: Vec<&'static str>,
     /// Hosts with another node name.
     pub names: Vec<HostAddress>,
+    /// Hosts with another internal address.
+    pub internal_addresses: Vec<HostAddress>,
     /// Hosts with other node labels.
     pub labels: Vec<HostAddress>,
 }
@@ -30,6 +32,10 @@ impl DeclaredCluster {
             let Some(previous) = before.get(&ip) else { continue };
             if node.name != previous.name {
                 changes.names.push(ip);
+            }
+            let internal = |node: &DeclaredNode| node.internal_address.unwrap_or(ip);
+            if internal(&node) != internal(previous) {
+                changes.internal_addresses.push(ip);
             }
             if node.labels != previous.labels {
                 changes.labels.push(ip);

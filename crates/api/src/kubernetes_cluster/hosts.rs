@@ -11,8 +11,10 @@ use crate::names::{HostAddress, HostName};
 /// One host, merged from all lists.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Host {
-    /// Its address.
+    /// The address to log in at.
     pub ip: HostAddress,
+    /// Its own address in the cluster's network, if it is declared.
+    pub internal_address: Option<HostAddress>,
     /// The node name; the host name of the machine when `None`.
     pub name: Option<HostName>,
     /// The SSH port.
@@ -71,6 +73,7 @@ impl DeclaredCluster {
         let lists = [&self.master_list, &self.node_list, &self.etcd_list];
         for node in lists.into_iter().flat_map(|list| list.iter()) {
             let host = hosts.entry(node.ip).or_insert_with(|| DeclaredNode::at(node.ip));
+            host.internal_address = host.internal_address.or(node.internal_address);
             host.name = host.name.take().or_else(|| node.name.clone());
             host.port = host.port.or(node.port);
             host.user = host.user.take().or_else(|| node.user.clone());
@@ -105,6 +108,7 @@ impl DeclaredCluster {
 fn host(node: DeclaredNode, roles: Roles) -> Host {
     Host {
         ip: node.ip,
+        internal_address: node.internal_address,
         name: node.name,
         port: node.port.unwrap_or(super::defaults::SSH_PORT),
         user: node.user,
@@ -133,6 +137,9 @@ impl Merged {
         }
         let first: &'static str = first;
         let differs = |field| HostConflict::Differs { ip: node.ip, field, first, second: list };
+        if !merge(&mut known.internal_address, &node.internal_address) {
+            return Err(differs("internalAddress"));
+        }
         if !merge(&mut known.name, &node.name) {
             return Err(differs("name"));
         }

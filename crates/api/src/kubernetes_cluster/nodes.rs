@@ -18,8 +18,13 @@ use crate::words::words;
 #[serde(rename_all = "camelCase")]
 #[schemars(transform = finish_node)]
 pub struct DeclaredNode {
-    /// The host's address in the cluster's network; kubeon logs in there.
+    /// The address at which kubeon logs in to the host. It is also its address in the cluster's network, if the host has no
+    /// internalAddress.
     pub ip: HostAddress,
+    /// The host's own address in the cluster's network. Default: ip, or the one address of a host that does not own its ip.
+    #[serde(default, deserialize_with = "unset::when_empty", skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "or_empty::<HostAddress>")]
+    pub internal_address: Option<HostAddress>,
     /// The node name of the host. Default: its own host name.
     #[serde(default, deserialize_with = "unset::when_empty", skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "or_empty::<HostName>")]
@@ -51,7 +56,7 @@ impl DeclaredNode {
     /// A host with an address and no other field.
     #[must_use]
     pub fn at(ip: HostAddress) -> Self {
-        Self { ip, name: None, port: None, user: None, labels: BTreeMap::new(), role: None }
+        Self { ip, internal_address: None, name: None, port: None, user: None, labels: BTreeMap::new(), role: None }
     }
 }
 

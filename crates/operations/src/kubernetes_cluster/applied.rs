@@ -52,6 +52,7 @@ pub(super) fn difference(
     let fields = changes.fields.iter().map(|field| format!("spec.cluster.{field}"));
     let names = changes.names.iter().map(|ip| format!("name of {ip}"));
     let labels = changes.labels.iter().map(|ip| format!("labels of {ip}"));
+    let internal = changes.internal_addresses.iter().map(|ip| format!("internal address of {ip}"));
     let only_in = |list: &NodeList, other: &NodeList| {
         let others: BTreeSet<HostAddress> = other.iter().map(|node| node.ip).collect();
         list.iter().filter(|node| !others.contains(&node.ip)).cloned().collect()
@@ -59,7 +60,7 @@ pub(super) fn difference(
     Difference {
         added: only_in(&wanted.node_list, &applied.node_list),
         removed: only_in(&applied.node_list, &wanted.node_list),
-        refused: fields.chain(names).chain(labels).collect(),
+        refused: fields.chain(names).chain(internal).chain(labels).collect(),
     }
 }
 

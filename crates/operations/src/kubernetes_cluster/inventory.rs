@@ -2,8 +2,7 @@
 
 use std::fmt::Write as _;
 
-use kubeon_api::HostAddress;
-use kubeon_api::kubernetes_cluster::{DeclaredCluster, NodeList};
+use kubeon_api::kubernetes_cluster::{DeclaredCluster, DeclaredNode, NodeList};
 
 /// Addresses in the order of their declaration, joined by commas.
 pub(super) fn joined(nodes: &NodeList) -> String {
@@ -13,8 +12,8 @@ pub(super) fn joined(nodes: &NodeList) -> String {
 /// `HOSTS_YAML`, in the form that older clients read.
 pub(super) fn yaml(cluster: &DeclaredCluster) -> String {
     let mut text = groups(cluster);
-    for ip in cluster.by_address().into_keys() {
-        text.push_str(&host(ip, ""));
+    for node in cluster.by_address().into_values() {
+        text.push_str(&host(&node, ""));
     }
     text
 }
@@ -23,11 +22,11 @@ pub(super) fn yaml(cluster: &DeclaredCluster) -> String {
 pub(super) fn with_logins(cluster: &DeclaredCluster) -> String {
     let account = cluster.auth_config.as_ref().and_then(|auth| auth.username.as_ref());
     let mut text = groups(cluster);
-    for (ip, node) in cluster.by_address() {
+    for node in cluster.by_address().into_values() {
         let port = node.port.map(|port| format!("      ansible_port: {port}\n"));
         // Quoted, because an account may have the name `null`.
         let user = node.user.as_ref().or(account).map(|user| format!("      ansible_user: \"{user}\"\n"));
-        text.push_str(&host(ip, &[port, user].into_iter().flatten().collect::<String>()));
+        text.push_str(&host(&node, &[port, user].into_iter().flatten().collect::<String>()));
     }
     text
 }
@@ -41,8 +40,10 @@ fn groups(cluster: &DeclaredCluster) -> String {
     text
 }
 
-fn host(ip: HostAddress, login: &str) -> String {
-    format!("    {ip}:\n      access_ip: {ip}\n      ansible_host: {ip}\n{login}      ip: {ip}\n")
+fn host(node: &DeclaredNode, login: &str) -> String {
+    let ip = node.ip;
+    let internal = node.internal_address.unwrap_or(ip);
+    format!("    {ip}:\n      access_ip: {internal}\n      ansible_host: {ip}\n{login}      ip: {internal}\n")
 }
 
 fn group(text: &mut String, name: &str, nodes: &NodeList) {

@@ -56,12 +56,15 @@ pub(crate) fn server(
     host: &ObservedHost<'_>,
     usage: Usage,
 ) -> Leaf {
+    let mut addresses = vec![std::net::Ipv4Addr::LOCALHOST, host.ip()];
+    // People reach the host at its login address.
+    addresses.extend(host.spec.internal_address.map(|_| host.address().ip()));
     Leaf {
         ca,
         common_name: common_name.to_owned(),
         organizations: Vec::new(),
         dns_names: vec!["localhost".to_owned(), host.name.to_string()],
-        addresses: vec![std::net::Ipv4Addr::LOCALHOST, host.ip()],
+        addresses,
         usage,
         hours: LEAF_HOURS,
     }

@@ -20,14 +20,14 @@ fn open_one(context: &PlanContext<'_>, host: &ObservedHost<'_>, stage: StageName
     let id = host.id(stage, "firewall");
     let firewall = host.facts.firewall.as_ref()?;
     let spec = context.spec();
-    let closed = Closed::of(spec, host.address(), host.is_master(), host.facts, firewall);
+    let closed = Closed::of(spec, host.spec, host.is_master(), host.facts, firewall);
     if !is_managed(firewall.program) || closed.is_empty() && !host.has_executed(&id) {
         return None;
     }
     let link = host.facts.links.iter().find(|link| link.address == host.ip());
     let op = Op::Firewall {
         link: link.map(|link| link.name.clone()).unwrap_or_default(),
-        lets_in: openings(spec, host.address(), host.is_master()).iter().flat_map(packets).collect(),
+        lets_in: openings(spec, host.spec, host.is_master()).iter().flat_map(packets).collect(),
         pod_links: POD_LINKS.map(str::to_owned).to_vec(),
     };
     let program = firewall.program;

@@ -7,7 +7,7 @@ use kubeon_wire::firewall::single;
 use kubeon_wire::{Facts, FirewallFact, FirewallProgram, PacketMatch, Transport};
 
 use super::opening::{POD_LINKS, PortOpening, openings, ports_for_pods};
-use crate::input::DesiredCluster;
+use crate::input::{DesiredCluster, HostSpec};
 
 /// The maximum number of hosts in one message.
 const MAX_LISTED: usize = 5;
@@ -26,14 +26,14 @@ impl Closed {
     /// Compares the rules of a host with what it needs.
     pub(crate) fn of(
         spec: &DesiredCluster,
-        address: HostAddress,
+        host: &HostSpec,
         is_master: bool,
         facts: &Facts,
         firewall: &FirewallFact,
     ) -> Self {
-        let link = facts.links.iter().find(|link| link.address == address.ip());
+        let link = facts.links.iter().find(|link| link.address == host.cluster_address().ip());
         let links: Vec<&str> = link.iter().map(|link| link.name.as_str()).collect();
-        let mut all = openings(spec, address, is_master);
+        let mut all = openings(spec, host, is_master);
         for opening in &mut all {
             close(opening, &firewall.lets_in, &links);
         }

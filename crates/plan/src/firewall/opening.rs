@@ -3,7 +3,7 @@
 use kubeon_api::HostAddress;
 use kubeon_wire::Transport;
 
-use crate::input::DesiredCluster;
+use crate::input::{DesiredCluster, HostSpec};
 
 /// The port of the overlay network (VXLAN) of flannel.
 const OVERLAY_PORT: u16 = 8472;
@@ -20,17 +20,15 @@ pub(crate) struct PortOpening {
     pub(crate) transport: Transport,
     pub(crate) first: u16,
     pub(crate) last: u16,
-    /// The hosts that connect to it.
+    /// The cluster addresses of the hosts that connect to it.
     pub(crate) sources: Vec<HostAddress>,
 }
 
 /// The openings of a host for the other hosts, sorted. A host without others needs none.
-pub(crate) fn openings(spec: &DesiredCluster, host: HostAddress, is_master: bool) -> Vec<PortOpening> {
-    let others = |hosts: &mut dyn Iterator<Item = HostAddress>| -> Vec<HostAddress> {
-        hosts.filter(|other| *other != host).collect()
-    };
-    let all = others(&mut spec.hosts().map(|host| host.address));
-    let masters = others(&mut spec.masters.iter().map(|host| host.address));
+pub(crate) fn openings(spec: &DesiredCluster, host: &HostSpec, is_master: bool) -> Vec<PortOpening> {
+    let is_other = |other: &&HostSpec| other.address != host.address;
+    let all: Vec<_> = spec.hosts().filter(is_other).map(HostSpec::cluster_address).collect();
+    let masters: Vec<_> = spec.masters.iter().filter(is_other).map(HostSpec::cluster_address).collect();
     let tcp = |first, last, sources: &Vec<HostAddress>| PortOpening {
         transport: Transport::Tcp,
         first,

@@ -11,7 +11,7 @@ use crate::resolver::{Resolver, SYSTEM_FILE, looping};
 /// have none. On a host of the cluster nothing is an error, so that the cluster can still be changed.
 pub(super) fn dns(subject: &Subject<'_>) -> Verdict {
     let (facts, settings) = (subject.facts, &subject.intent.spec.settings);
-    let resolver = Resolver::new(facts, subject.spec.address.ip(), settings.service_cidr);
+    let resolver = Resolver::new(facts, subject.spec.cluster_address().ip(), settings.service_cidr);
     let verdict =
         Verdict::good(found(subject, &resolver), "a name server that pods reach, and its own name resolved");
     let known = facts.name_servers.values().flatten().next().is_some();

@@ -10,7 +10,9 @@ use crate::node_name::node_name;
 
 /// The hosts of a cluster by the values that must be unique.
 pub(super) struct HostConflicts<'a> {
-    hosts: BTreeSet<HostAddress>,
+    /// The cluster addresses of all hosts.
+    hosts: BTreeMap<HostAddress, Vec<HostAddress>>,
+    /// The cluster addresses of the observed hosts.
     observed: BTreeSet<HostAddress>,
     names: BTreeMap<String, Vec<HostAddress>>,
     machine_ids: BTreeMap<&'a str, Vec<HostAddress>>,
@@ -18,15 +20,15 @@ pub(super) struct HostConflicts<'a> {
     mtus: BTreeMap<u32, usize>,
 }
 
-/// The MTU of the link with the address of the host.
+/// The MTU of the link with the cluster address of the host.
 pub(super) fn mtu(spec: &HostSpec, facts: &Facts) -> Option<u32> {
-    facts.links.iter().find(|link| link.address == spec.address.ip()).map(|link| link.mtu)
+    facts.links.iter().find(|link| link.address == spec.cluster_address().ip()).map(|link| link.mtu)
 }
 
 impl<'a> HostConflicts<'a> {
     pub(super) fn of(intent: &Intent, snapshot: &'a Snapshot) -> Self {
         let mut host_conflicts = Self {
-            hosts: intent.spec.hosts().map(|host| host.address).collect(),
+            hosts: BTreeMap::new(),
             observed: BTreeSet::new(),
             names: BTreeMap::new(),
             machine_ids: BTreeMap::new(),
@@ -34,6 +36,7 @@ impl<'a> HostConflicts<'a> {
             mtus: BTreeMap::new(),
         };
         for spec in intent.spec.hosts() {
+            host_conflicts.hosts.entry(spec.cluster_address()).or_default().push(spec.address);
             let Some(facts) = snapshot.hosts.get(&spec.address).and_then(Observation::fresh) else {
                 // The name of a host that is not observed is still in use.
                 let name = spec.name.as_ref().map(ToString::to_string);
@@ -41,7 +44,7 @@ impl<'a> HostConflicts<'a> {
                 named.into_iter().for_each(|name| host_conflicts.add_name(name, spec.address));
                 continue;
             };
-            host_conflicts.observed.insert(spec.address);
+            host_conflicts.observed.insert(spec.cluster_address());
             if let Ok(name) = node_name(spec, facts) {
                 host_conflicts.add_name(name.to_string(), spec.address);
             }
@@ -64,19 +67,23 @@ impl<'a> HostConflicts<'a> {
         self.names.entry(name).or_default().push(host);
     }
 
-    /// Whether the target is the address of a host of the cluster that was not observed.
+    /// Whether the target is the cluster address of a host that was not observed.
     pub(super) fn is_unobserved(&self, target: &str) -> bool {
-        target.parse().is_ok_and(|address| self.hosts.contains(&address) && !self.observed.contains(&address))
+        target.parse().is_ok_and(|address| self.hosts.contains_key(&address) && !self.observed.contains(&address))
     }
 
-    /// Whether the target is the address of a host of the cluster.
+    /// Whether the target is the cluster address of a host.
     pub(super) fn is_host(&self, target: &str) -> bool {
-        target.parse().is_ok_and(|address| self.hosts.contains(&address))
+        target.parse().is_ok_and(|address| self.hosts.contains_key(&address))
     }
 
     /// The first other host with the same value.
     fn other(all: Option<&Vec<HostAddress>>, own: HostAddress) -> Option<HostAddress> {
         all?.iter().copied().find(|other| *other != own)
+    }
+
+    pub(super) fn same_cluster_address(&self, spec: &HostSpec) -> Option<HostAddress> {
+        Self::other(self.hosts.get(&spec.cluster_address()), spec.address)
     }
 
     pub(super) fn same_name(&self, name: &str, own: HostAddress) -> Option<HostAddress> {

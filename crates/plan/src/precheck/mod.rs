@@ -9,6 +9,7 @@
 //!
 //! A check does not fail if the probe did not report the value. A user may ignore most checks by name.
 
+mod address;
 mod cluster;
 mod dns;
 mod firewall;

@@ -7,7 +7,7 @@ use kubeon_api::{HostAddress, RefusedField, Remedy};
 use kubeon_wire::Reach;
 
 use super::rule::{CheckRule, Subject, Verdict, rule};
-use super::{dns, firewall, host_conflicts};
+use super::{address, dns, firewall, host_conflicts};
 use crate::input::{HostSpec, Intent};
 
 /// Checks of the ports that the programs of the cluster use.
@@ -15,6 +15,7 @@ pub(super) const PORTS: &[CheckRule] = &[rule("ports", ports), rule("node-ports"
 
 /// Connections to other hosts and to the registry, and the settings that they depend on.
 pub(super) const CONNECTIONS: &[CheckRule] = &[
+    rule("address", address::address),
     rule("dns", dns::dns),
     rule("mtu", mtu),
     rule("firewall", firewall::firewall),
@@ -42,23 +43,24 @@ pub fn connection_targets(
     further: &[ConnectionTarget],
 ) -> BTreeMap<HostAddress, Vec<ConnectionTarget>> {
     let to = |host: HostAddress, port: u16| (host.to_string(), port);
-    let takes_part =
-        |host: &HostAddress| !intent.skip_hosts.contains(host) && !intent.unconcerned.contains(host);
-    let of = |hosts: &[HostSpec]| -> Vec<HostAddress> {
-        hosts.iter().map(|host| host.address).filter(takes_part).collect()
+    let takes_part = |host: &&HostSpec| {
+        !intent.skip_hosts.contains(&host.address) && !intent.unconcerned.contains(&host.address)
     };
-    let (masters, workers) = (of(&intent.spec.masters), of(&intent.spec.workers));
+    let masters = || intent.spec.masters.iter().filter(takes_part);
+    let workers = || intent.spec.workers.iter().filter(takes_part);
     let mut all = BTreeMap::new();
-    for host in masters.iter().chain(&workers).copied() {
-        let others = masters.iter().copied().filter(|master| *master != host);
+    for (role, host) in intent.spec.hosts_with_roles().filter(|(_, host)| takes_part(host)) {
+        let others =
+            masters().filter(|master| master.address != host.address).map(HostSpec::cluster_address);
         let mut targets: Vec<ConnectionTarget> = further.to_vec();
-        if masters.contains(&host) {
+        if role.is_master() {
+            let kubelets = workers().take(MAX_KUBELETS).map(|worker| to(worker.cluster_address(), 10250));
             targets.extend(others.flat_map(|other| [6443, 2379, 2380, 10250].map(|port| to(other, port))));
-            targets.extend(workers.iter().take(MAX_KUBELETS).map(|worker| to(*worker, 10250)));
+            targets.extend(kubelets);
         } else {
             targets.extend(others.map(|other| to(other, 6443)));
         }
-        all.insert(host, targets);
+        all.insert(host.address, targets);
     }
     all
 }

@@ -47,7 +47,7 @@ async fn without(dead: &str, workers: usize) -> World {
 /// The intent that removes the second worker.
 fn one_leaves() -> Intent {
     let name = Some("h15".parse().unwrap());
-    let leaving = HostSpec { address: WORKERS[1].parse().unwrap(), name, labels: Default::default() };
+    let leaving = HostSpec { name, ..HostSpec::at(WORKERS[1].parse().unwrap()) };
     Intent { leaving: vec![leaving], ..intent(1) }
 }
 
