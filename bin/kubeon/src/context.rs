@@ -34,6 +34,7 @@ impl Context<'_> {
         EngineEnvironment {
             state_folder: environment.state_folder(),
             home: environment.home.clone(),
+            user: environment.user.clone(),
             cache: environment.cache.clone(),
             bundles: environment.bundles.clone(),
             path: environment.path.clone(),

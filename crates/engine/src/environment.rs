@@ -11,6 +11,8 @@ pub struct EngineEnvironment {
     pub state_folder: Option<PathBuf>,
     /// The home folder.
     pub home: Option<PathBuf>,
+    /// The user of this machine, as which ssh logs in to a jump host by default.
+    pub user: Option<String>,
     /// Folder with downloaded and built files.
     pub cache: Option<PathBuf>,
     /// Folder with bundles, if it is not in the cache.

@@ -10,9 +10,11 @@ use kubeon_store::HostLogin;
 use crate::engine::Engine;
 use crate::environment::LabAccess;
 use crate::error::EngineError;
+use crate::jump_login::{existing_keys, jump_host};
 use crate::login_request::{HostLoginRequest, SecretSource};
 use crate::memory_file::MemoryFile;
 use crate::remedy::EngineRemedy;
+use crate::ssh_config::{SshClientConfig, SshHostConfig};
 
 /// The logins of a cluster's hosts.
 #[derive(Default)]
@@ -52,6 +54,7 @@ impl Engine<'_> {
     pub fn logins(&self, requests: &BTreeMap<HostAddress, HostLoginRequest>) -> Result<Logins, EngineError> {
         let labs = &self.environment.labs;
         let mut secrets = SecretCache { engine: self, known: HashMap::new(), warned: false };
+        let mut ssh = SshClientConfig::read(self.environment.home.as_deref());
         let mut result = Logins::default();
         for lab in labs {
             if lab.hosts.iter().any(|host| requests.contains_key(host)) {
@@ -60,23 +63,34 @@ impl Engine<'_> {
         }
         for (host, request) in requests {
             let lab = labs.iter().find(|lab| lab.hosts.contains(host));
-            let (login, remembered) = self.login(request, lab, &mut secrets, &mut result.memory_files)?;
+            let config = if lab.is_some() { SshHostConfig::default() } else { ssh.of(&host.to_string()) };
+            let (mut login, mut remembered) =
+                self.login(request, &config, lab, &mut secrets, &mut result.memory_files)?;
+            if let Some(path) = request.flags.jump.clone().or(config.jump) {
+                let keys = login.methods.iter().filter(|method| matches!(method, LoginMethod::KeyFile { .. }));
+                let keys: Vec<LoginMethod> = keys.cloned().collect();
+                remembered.jump = Some(path.to_string());
+                login = login.through(jump_host(&path, &mut ssh, &self.environment, &keys)?);
+            }
             result.logins.insert(*host, login);
             result.remembered.insert(*host, remembered);
         }
+        ssh.warnings.iter().for_each(|warning| self.output.warn(warning));
         Ok(result)
     }
 
     fn login(
         &self,
         request: &HostLoginRequest,
+        config: &SshHostConfig,
         lab: Option<&LabAccess>,
         secrets: &mut SecretCache<'_, '_>,
         memory_files: &mut Vec<MemoryFile>,
     ) -> Result<(Login, HostLogin), EngineError> {
         let HostLoginRequest { flags, private_key, password, sudo_password } = request;
-        let user = flags.user.clone().unwrap_or_else(|| "root".to_owned());
-        let mut login = Login::new(user.clone()).at_port(flags.port.unwrap_or(22));
+        let user = flags.user.clone().or_else(|| config.user.clone()).unwrap_or_else(|| "root".to_owned());
+        let port = flags.port.or(config.port).unwrap_or(22);
+        let mut login = Login::new(user.clone()).at_port(port);
         let file_password = password.clone();
         let mut password_of_user = flags
             .password
@@ -120,11 +134,14 @@ impl Engine<'_> {
             if let Some(lab) = lab {
                 login = login.with(LoginMethod::KeyFile { path: lab.key.clone(), passphrase: None });
             }
+            for key in existing_keys(config.key_files.clone()) {
+                login = login.with(key);
+            }
             let environment = &self.environment;
             login = login.with_usual_keys(environment.ssh_agent.clone(), environment.home.clone());
         }
         let remembered =
-            HostLogin { user, port: flags.port.unwrap_or(22), key_files: key_file.into_iter().collect() };
+            HostLogin { user, port, key_files: key_file.into_iter().collect(), jump: None };
         Ok((login, remembered))
     }
 

@@ -28,6 +28,8 @@ pub fn merge_remembered(
             port: Some(login.port),
             user: Some(login.user.clone()),
             key_file: login.key_files.first().cloned(),
+            // Written by this program; a person who changed it names another one.
+            jump: login.jump.as_deref().and_then(|jump| jump.parse().ok()),
             ..LoginRequest::default()
         });
         let flags = flags.of(&role(host, masters)).or(stored);
@@ -91,7 +93,7 @@ mod tests {
     /// Two hosts with a remembered user and port each.
     fn remembered() -> BTreeMap<HostAddress, HostLogin> {
         let login =
-            |user: &str, port| HostLogin { user: user.to_owned(), port, key_files: vec!["/k".into()] };
+            |user: &str, port| HostLogin { user: user.to_owned(), port, key_files: vec!["/k".into()], jump: None };
         [(host(1), login("first", 2201)), (host(2), login("second", 2202))].into()
     }
 

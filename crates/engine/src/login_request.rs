@@ -5,6 +5,8 @@ use std::path::PathBuf;
 
 use kubeon_api::{HostRole, PrivateKey, Secret};
 
+use crate::jump_path::JumpPath;
+
 /// The source of a secret, as a flag names it. `Debug` never prints a literal secret.
 #[derive(Clone, PartialEq, Eq)]
 pub enum SecretSource {
@@ -78,6 +80,8 @@ pub struct LoginRequest {
     pub key_file: Option<PathBuf>,
     /// Passphrase of the private key.
     pub key_password: Option<SecretSource>,
+    /// The jump hosts through which the host is reached.
+    pub jump: Option<JumpPath>,
 }
 
 impl LoginRequest {
@@ -91,6 +95,7 @@ impl LoginRequest {
             sudo_password: self.sudo_password.or(other.sudo_password),
             key_file: self.key_file.or(other.key_file),
             key_password: self.key_password.or(other.key_password),
+            jump: self.jump.or(other.jump),
         }
     }
 

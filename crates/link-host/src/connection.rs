@@ -10,6 +10,7 @@ use russh::client::{self, Handle};
 use russh::keys::Algorithm;
 use russh::{Preferred, cipher};
 use socket2::SockRef;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::sync::{OnceCell, Semaphore};
 use tokio::time::timeout;
@@ -18,6 +19,7 @@ use crate::auth::{Attempt, Keys, LoginError};
 use crate::failure::failure;
 use crate::guard::Guard;
 use crate::host_keys::{HostKeys, SeenKey};
+use crate::jump::{JumpHost, Jumps};
 use crate::login::Login;
 use crate::settings::Limits;
 use crate::shell::Rights;
@@ -56,10 +58,23 @@ pub(crate) struct DialError {
     pub(crate) login_attempted: bool,
 }
 
+/// What opens connections: the known keys of hosts, the private keys, the limits, and the jump hosts.
+pub(crate) struct Dialer<'a> {
+    pub(crate) host_keys: &'a Arc<HostKeys>,
+    pub(crate) keys: &'a Keys,
+    pub(crate) limits: &'a Limits,
+    pub(crate) jumps: &'a Jumps,
+}
+
 impl DialError {
-    fn network(host: HostAddress, port: u16, why: impl std::fmt::Display, retryable: bool) -> Self {
+    pub(crate) fn network(host: impl std::fmt::Display, port: u16, why: impl std::fmt::Display, retryable: bool) -> Self {
         let cause = format!("{host} cannot be reached at port {port}: {why}");
         Self { failure: failure(Category::Unreachable, cause), retryable, login_attempted: false }
+    }
+
+    /// The failure of another attempt, which counts for this one too.
+    pub(crate) fn repeated(failure: StepFailure) -> Self {
+        Self { failure, retryable: false, login_attempted: false }
     }
 }
 
@@ -68,42 +83,19 @@ impl Connection {
     pub(crate) async fn dial(
         host: HostAddress,
         login: &Login,
-        host_keys: &Arc<HostKeys>,
-        keys: &Keys,
-        limits: &Limits,
+        dialer: &Dialer<'_>,
     ) -> Result<Self, DialError> {
-        let guard = Guard::new(host, login.port, Arc::clone(host_keys));
-        let mut handle = handshake(host, login.port, guard, limits).await?;
-        let attempt = Attempt::new(&mut handle, login, keys).run();
-        let port = login.port;
-        match timeout(LOGIN_TIMEOUT, attempt).await {
-            Ok(Ok(())) => Ok(Self {
-                host,
-                handle,
-                channels: Arc::new(Semaphore::new(CHANNELS)),
-                login: login.clone(),
-                rights: OnceCell::new(),
-            }),
-            Ok(Err(LoginError::Denied(tried))) => {
-                let cause = format!(
-                    "{host} refused the login of {} ({tried}); check the user, or give another key or password",
-                    login.user
-                );
-                Err(DialError {
-                    failure: failure(Category::Denied, cause),
-                    retryable: false,
-                    login_attempted: true,
-                })
-            }
-            Ok(Err(LoginError::Broken(error))) => {
-                let why = format!("the connection broke during the login ({error})");
-                Err(DialError { login_attempted: true, ..DialError::network(host, port, why, true) })
-            }
-            Err(_) => {
-                let why = format!("the login took more than {} s", LOGIN_TIMEOUT.as_secs());
-                Err(DialError { login_attempted: true, ..DialError::network(host, port, why, false) })
-            }
-        }
+        let guard = Guard::new(host, login.port, Arc::clone(dialer.host_keys));
+        let name = host.to_string();
+        let mut handle = handshake((&name, login.port), login.jump.as_deref(), guard, dialer).await?;
+        log_in(&mut handle, &name, login, dialer).await?;
+        Ok(Self {
+            host,
+            handle,
+            channels: Arc::new(Semaphore::new(CHANNELS)),
+            login: login.clone(),
+            rights: OnceCell::new(),
+        })
     }
 
     pub(crate) fn is_closed(&self) -> bool {
@@ -111,17 +103,46 @@ impl Connection {
     }
 }
 
-/// Reads the key that a host shows, without a login.
+/// Logs in. Errors call the host `name`.
+pub(crate) async fn log_in(
+    handle: &mut Handle<Guard>,
+    name: &str,
+    login: &Login,
+    dialer: &Dialer<'_>,
+) -> Result<(), DialError> {
+    let attempt = Attempt::new(handle, login, dialer.keys).run();
+    let error = match timeout(LOGIN_TIMEOUT, attempt).await {
+        Ok(Ok(())) => return Ok(()),
+        Ok(Err(LoginError::Denied(tried))) => {
+            let cause = format!(
+                "{name} refused the login of {} ({tried}); check the user, or give another key or password",
+                login.user
+            );
+            DialError::repeated(failure(Category::Denied, cause))
+        }
+        Ok(Err(LoginError::Broken(error))) => {
+            let why = format!("the connection broke during the login ({error})");
+            DialError::network(name, login.port, why, true)
+        }
+        Err(_) => {
+            let why = format!("the login took more than {} s", LOGIN_TIMEOUT.as_secs());
+            DialError::network(name, login.port, why, false)
+        }
+    };
+    Err(DialError { login_attempted: true, ..error })
+}
+
+/// Reads the key that a host shows, without a login to it.
 pub(crate) async fn read_host_key(
     host: HostAddress,
-    port: u16,
-    host_keys: &Arc<HostKeys>,
-    limits: &Limits,
+    login: &Login,
+    dialer: &Dialer<'_>,
 ) -> Result<SeenKey, DialError> {
-    let mut guard = Guard::new(host, port, Arc::clone(host_keys));
+    let port = login.port;
+    let mut guard = Guard::new(host, port, Arc::clone(dialer.host_keys));
     guard.only_read_key = true;
     let shown = Arc::clone(&guard.shown);
-    let result = handshake(host, port, guard, limits).await;
+    let result = handshake((&host.to_string(), port), login.jump.as_deref(), guard, dialer).await;
     let shown = shown.lock().take();
     match (shown, result) {
         (Some(key), _) => Ok(key),
@@ -130,14 +151,27 @@ pub(crate) async fn read_host_key(
     }
 }
 
-/// Opens the TCP connection and runs the key exchange, until the host's key is accepted.
-async fn handshake(
-    host: HostAddress,
-    port: u16,
+/// Opens the connection, directly or through a jump host, and runs the key exchange, until the host's key is accepted.
+pub(crate) async fn handshake(
+    (host, port): (&str, u16),
+    jump: Option<&JumpHost>,
     guard: Guard,
-    limits: &Limits,
+    dialer: &Dialer<'_>,
 ) -> Result<Handle<Guard>, DialError> {
-    let connecting = TcpStream::connect((host.ip(), port));
+    match jump {
+        None => {
+            let socket = connect(host, port, dialer.limits).await?;
+            exchange_keys((host, port), socket, guard).await
+        }
+        Some(jump) => {
+            let channel = dialer.jumps.open(jump, (host, port), dialer).await?;
+            exchange_keys((host, port), channel, guard).await
+        }
+    }
+}
+
+async fn connect(host: &str, port: u16, limits: &Limits) -> Result<TcpStream, DialError> {
+    let connecting = TcpStream::connect((host, port));
     let socket = match timeout(limits.connect, connecting).await {
         Ok(Ok(socket)) => socket,
         Ok(Err(error)) => return Err(DialError::network(host, port, describe_tcp_error(&error), true)),
@@ -147,9 +181,17 @@ async fn handshake(
         }
     };
     set_socket_options(&socket).map_err(|error| DialError::network(host, port, error, true))?;
+    Ok(socket)
+}
+
+async fn exchange_keys(
+    (host, port): (&str, u16),
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    guard: Guard,
+) -> Result<Handle<Guard>, DialError> {
     let refusal = Arc::clone(&guard.refusal);
     let config = Arc::new(config(&guard.host_keys.algorithms(host, port)));
-    let result = timeout(KEY_EXCHANGE_TIMEOUT, client::connect_stream(config, socket, guard)).await;
+    let result = timeout(KEY_EXCHANGE_TIMEOUT, client::connect_stream(config, stream, guard)).await;
     if let Some(failure) = refusal.lock().take() {
         return Err(DialError { failure, retryable: false, login_attempted: false });
     }

@@ -12,7 +12,7 @@ use crate::host_keys::{HostKeys, SeenKey, seen_key};
 
 /// Compares the host's key during the key exchange.
 pub(crate) struct Guard {
-    host: HostAddress,
+    host: GuardedHost,
     port: u16,
     pub(crate) host_keys: Arc<HostKeys>,
     /// Whether to record the key and refuse it.
@@ -23,8 +23,25 @@ pub(crate) struct Guard {
     pub(crate) shown: Arc<Mutex<Option<SeenKey>>>,
 }
 
+/// The host whose key is compared.
+enum GuardedHost {
+    /// A host that kubeon works on.
+    Host(HostAddress),
+    /// A jump host, by name or address.
+    Jump(String),
+}
+
 impl Guard {
     pub(crate) fn new(host: HostAddress, port: u16, host_keys: Arc<HostKeys>) -> Self {
+        Self::of(GuardedHost::Host(host), port, host_keys)
+    }
+
+    /// Compares the key of a jump host, which must be known.
+    pub(crate) fn of_jump_host(host: &str, port: u16, host_keys: Arc<HostKeys>) -> Self {
+        Self::of(GuardedHost::Jump(host.to_owned()), port, host_keys)
+    }
+
+    fn of(host: GuardedHost, port: u16, host_keys: Arc<HostKeys>) -> Self {
         let (refusal, shown) = (Arc::default(), Arc::default());
         Self { host, port, host_keys, only_read_key: false, refusal, shown }
     }
@@ -35,12 +52,15 @@ impl Handler for Guard {
 
     async fn check_server_key(&mut self, shown: &PublicKeyOrCertificate) -> Result<bool, Self::Error> {
         let key = shown.public_key();
-        if self.only_read_key {
-            let key = seen_key(self.host, self.port, &key);
-            *self.shown.lock() = Some(key);
-            return Ok(false);
-        }
-        match self.host_keys.check(self.host, self.port, &key) {
+        let checked = match &self.host {
+            GuardedHost::Host(host) if self.only_read_key => {
+                *self.shown.lock() = Some(seen_key(*host, self.port, &key));
+                return Ok(false);
+            }
+            GuardedHost::Host(host) => self.host_keys.check(*host, self.port, &key),
+            GuardedHost::Jump(host) => self.host_keys.check_jump_host(host, self.port, &key),
+        };
+        match checked {
             Ok(()) => Ok(true),
             Err(failure) => {
                 *self.refusal.lock() = Some(failure);

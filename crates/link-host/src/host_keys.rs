@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use kubeon_api::HostAddress;
-use kubeon_wire::{Category, StepFailure};
+use kubeon_wire::StepFailure;
 use parking_lot::Mutex;
-use russh::keys::{Algorithm, HashAlg, PublicKey};
+use russh::keys::{Algorithm, PublicKey};
 
-use crate::failure::failure;
+use crate::host_key_failure::{changed, fingerprint, jump_host_not_known, not_known, replaced, revoked};
 use crate::known_hosts::{self, KnownHostsEntry, host_name};
 
 /// Treatment of unknown host keys. A key that differs from the known one is refused under every policy.
@@ -198,15 +198,34 @@ impl HostKeys {
     }
 
     /// The types of a host's known keys. They are requested first, so that the host shows a known key.
-    pub(crate) fn algorithms(&self, host: HostAddress, port: u16) -> Vec<Algorithm> {
-        let name = host_name(&host.to_string(), port);
+    pub(crate) fn algorithms(&self, host: &str, port: u16) -> Vec<Algorithm> {
+        let name = host_name(host, port);
         let known = self.entries_for(&name).filter(|(_, entry)| !entry.revoked);
         known.map(|(_, entry)| entry.key.algorithm()).collect()
     }
 
     /// Accepts the key, or returns why it is refused.
     pub(crate) fn check(&self, host: HostAddress, port: u16, key: &PublicKey) -> Result<(), StepFailure> {
-        let name = host_name(&host.to_string(), port);
+        match self.compare(&host.to_string(), port, key)? {
+            Comparison::Known => {
+                self.remember(host, port, key);
+                Ok(())
+            }
+            Comparison::Unknown => self.check_unknown(host, port, key),
+        }
+    }
+
+    /// Accepts the key of a jump host if a line of a file has it, or returns why it is refused.
+    pub(crate) fn check_jump_host(&self, host: &str, port: u16, key: &PublicKey) -> Result<(), StepFailure> {
+        match self.compare(host, port, key)? {
+            Comparison::Known => Ok(()),
+            Comparison::Unknown => Err(jump_host_not_known(host, key)),
+        }
+    }
+
+    /// Compares a key with the lines of all files.
+    fn compare(&self, host: &str, port: u16, key: &PublicKey) -> Result<Comparison, StepFailure> {
+        let name = host_name(host, port);
         let lines: Vec<_> = self.entries_for(&name).collect();
         // As in OpenSSH, a line that revokes the key overrides all others, wherever it is.
         let revoking = lines.iter().find(|(_, entry)| entry.revoked && same(&entry.key, key));
@@ -216,12 +235,11 @@ impl HostKeys {
         let known: Vec<_> = lines.iter().filter(|(_, entry)| !entry.revoked).collect();
         // A host may have several keys.
         if known.iter().any(|(_, entry)| same(&entry.key, key)) {
-            self.remember(host, port, key);
-            return Ok(());
+            return Ok(Comparison::Known);
         }
         match known.first() {
             Some((place, entry)) => Err(changed(host, &name, key, place, entry)),
-            None => self.check_unknown(host, port, key),
+            None => Ok(Comparison::Unknown),
         }
     }
 
@@ -254,6 +272,14 @@ impl HostKeys {
     }
 }
 
+/// The result of comparing a key with the known keys of a host.
+enum Comparison {
+    /// The key is known.
+    Known,
+    /// No key of the host is known.
+    Unknown,
+}
+
 pub(crate) fn seen_key(host: HostAddress, port: u16, key: &PublicKey) -> SeenKey {
     let text = key.to_openssh().unwrap_or_default();
     let mut words = text.split_whitespace();
@@ -267,70 +293,9 @@ fn same(a: &PublicKey, b: &PublicKey) -> bool {
     a.key_data() == b.key_data()
 }
 
-/// In the form of `ssh-keygen -l`: `ED25519 SHA256:…`.
-fn fingerprint(key: &PublicKey) -> String {
-    let kind = match key.algorithm() {
-        Algorithm::Ed25519 => "ED25519",
-        Algorithm::Ecdsa { .. } => "ECDSA",
-        Algorithm::Rsa { .. } => "RSA",
-        _ => "key",
-    };
-    format!("{kind} {}", key.fingerprint(HashAlg::Sha256))
-}
-
-fn changed(
-    host: HostAddress,
-    name: &str,
-    key: &PublicKey,
-    place: &KeySource,
-    entry: &KnownHostsEntry,
-) -> StepFailure {
-    let forget = match place {
-        KeySource::File(path) => {
-            let path = path.display().to_string();
-            let file = shlex::try_quote(&path).map_or_else(|_| path.clone(), |quoted| quoted.into_owned());
-            format!("remove the old key with: ssh-keygen -R '{name}' -f {file}")
-        }
-        KeySource::Elsewhere(_) => format!("remove that line from {place}"),
-    };
-    let cause = format!(
-        "{host} shows another SSH host key than the pinned one: {} is expected ({place}, line {}), {} was shown; \
-         the connection may be intercepted. If the host was reinstalled, {forget}",
-        fingerprint(&entry.key),
-        entry.line,
-        fingerprint(key),
-    );
-    failure(Category::HostKeyMismatch, cause)
-}
-
-fn replaced(host: HostAddress, before: &PublicKey, key: &PublicKey) -> StepFailure {
-    let cause = format!(
-        "{host} shows another SSH host key than a moment ago ({} then, {} now): the connection may be intercepted",
-        fingerprint(before),
-        fingerprint(key)
-    );
-    failure(Category::HostKeyMismatch, cause)
-}
-
-fn revoked(host: HostAddress, key: &PublicKey, place: &KeySource, line: usize) -> StepFailure {
-    let cause = format!(
-        "{host} shows the SSH host key {}, which is marked as revoked in {place}, line {line}; give the host a new key",
-        fingerprint(key),
-    );
-    failure(Category::HostKeyMismatch, cause)
-}
-
-fn not_known(host: HostAddress, key: &PublicKey, gets_password: bool) -> StepFailure {
-    let why = if gets_password { ", and a password is sent only to a host whose key is known" } else { "" };
-    let cause = format!(
-        "the SSH host key of {host} is not known{why}: it shows {}; compare it with the public key in /etc/ssh on the host",
-        fingerprint(key)
-    );
-    failure(Category::UnknownHostKey, cause)
-}
-
 #[cfg(test)]
 mod tests {
+    use kubeon_wire::Category;
     use russh::keys::parse_public_key_base64;
 
     use super::*;

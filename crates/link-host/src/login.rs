@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use kubeon_api::Secret;
 
+use crate::jump::JumpHost;
+
 /// User, port and login methods of a host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Login {
@@ -11,6 +13,8 @@ pub struct Login {
     pub user: String,
     /// The port of sshd.
     pub port: u16,
+    /// The jump host through which the host is reached.
+    pub jump: Option<Box<JumpHost>>,
     /// The login methods, in the order in which they are tried.
     pub methods: Vec<LoginMethod>,
     /// The password for sudo; without it `sudo -n` is used.
@@ -45,13 +49,20 @@ impl Login {
     /// A login at port 22 without methods.
     #[must_use]
     pub fn new(user: impl Into<String>) -> Self {
-        Self { user: user.into(), port: 22, methods: Vec::new(), sudo_password: None }
+        Self { user: user.into(), port: 22, jump: None, methods: Vec::new(), sudo_password: None }
     }
 
     /// Sets the port.
     #[must_use]
     pub fn at_port(mut self, port: u16) -> Self {
         self.port = port;
+        self
+    }
+
+    /// Sets the jump host.
+    #[must_use]
+    pub fn through(mut self, jump: Option<JumpHost>) -> Self {
+        self.jump = jump.map(Box::new);
         self
     }
 

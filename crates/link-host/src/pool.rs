@@ -13,9 +13,10 @@ use tokio::task::JoinSet;
 
 use crate::auth::Keys;
 use crate::command::CommandInput;
-use crate::connection::{Connection, DialError, read_host_key};
+use crate::connection::{Connection, DialError, Dialer, read_host_key};
 use crate::failure::{failure, last_lines};
 use crate::host_keys::{HostKeys, SeenKey};
+use crate::jump::Jumps;
 use crate::login::Login;
 use crate::settings::SshSettings;
 use crate::shell::Rights;
@@ -37,6 +38,7 @@ pub(crate) struct Pool {
     pub(crate) settings: SshSettings,
     host_keys: Arc<HostKeys>,
     keys: Keys,
+    jumps: Jumps,
     slots: Mutex<HashMap<HostAddress, Arc<Slot>>>,
     dialing: Semaphore,
     pub(crate) reading_facts: Semaphore,
@@ -69,6 +71,7 @@ impl SshHosts {
             settings,
             host_keys,
             keys: Keys::default(),
+            jumps: Jumps::default(),
             slots: Mutex::default(),
             dialing: Semaphore::new(at_once),
             reading_facts: Semaphore::new(at_once),
@@ -87,8 +90,7 @@ impl SshHosts {
     /// # Errors
     /// When the host cannot be reached or does not serve SSH.
     pub async fn read_host_key(&self, host: HostAddress) -> Result<SeenKey, StepFailure> {
-        let port = self.0.login(host).port;
-        let key = read_host_key(host, port, &self.0.host_keys, &self.0.settings.limits).await;
+        let key = read_host_key(host, self.0.login(host), &self.0.dialer()).await;
         key.map_err(|error| error.failure)
     }
 
@@ -106,12 +108,22 @@ impl SshHosts {
                 tracing::debug!(%error, host = %connection.host, "the connection was already closed");
             }
         }
+        self.0.jumps.disconnect().await;
     }
 }
 
 impl Pool {
     pub(crate) fn endings(&self) -> MutexGuard<'_, Endings> {
         self.endings.lock()
+    }
+
+    fn dialer(&self) -> Dialer<'_> {
+        Dialer {
+            host_keys: &self.host_keys,
+            keys: &self.keys,
+            limits: &self.settings.limits,
+            jumps: &self.jumps,
+        }
     }
 
     pub(crate) fn login(&self, host: HostAddress) -> &Login {
@@ -157,7 +169,7 @@ impl Pool {
                     format!("the connection to {host} broke {} times; check the network", state.logins);
                 return Err(failure(Category::Unreachable, cause));
             }
-            match Connection::dial(host, login, &self.host_keys, &self.keys, limits).await {
+            match Connection::dial(host, login, &self.dialer()).await {
                 Ok(connection) => {
                     state.logins += 1;
                     tracing::debug!(%host, user = login.user, "logged in");

@@ -126,4 +126,7 @@ pub struct HostLogin {
     /// Private keys in order; when empty, the default keys.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub key_files: Vec<PathBuf>,
+    /// The jump hosts, as a user writes them: `USER@HOST:PORT`, several joined by commas.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub jump: Option<String>,
 }

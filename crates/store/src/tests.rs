@@ -31,7 +31,7 @@ fn saved(store: &Store, cluster: &str) -> State {
     let mut state = ClusterState::new(name(cluster), Spec { masters: vec!["172.30.0.11".into()] });
     state.logins.insert(
         "172.30.0.11".parse().unwrap(),
-        HostLogin { user: "root".into(), port: 22, key_files: vec!["/k".into()] },
+        HostLogin { user: "root".into(), port: 22, key_files: vec!["/k".into()], jump: None },
     );
     store.save(&lock, &mut state).unwrap();
     state

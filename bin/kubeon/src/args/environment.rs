@@ -28,6 +28,8 @@ pub(crate) struct CliEnvironment {
     pub dumb_terminal: bool,
     /// `$SSH_AUTH_SOCK`.
     pub ssh_agent: Option<PathBuf>,
+    /// `$USER`, else `$LOGNAME`.
+    pub user: Option<String>,
     /// `$PATH`.
     pub path: Vec<PathBuf>,
     /// The path of this program.
@@ -58,6 +60,9 @@ impl CliEnvironment {
             no_color: file("NO_COLOR").is_some(),
             dumb_terminal: env::var("TERM").is_ok_and(|term| term == "dumb"),
             ssh_agent: file("SSH_AUTH_SOCK"),
+            user: ["USER", "LOGNAME"]
+                .iter()
+                .find_map(|name| env::var(name).ok().filter(|user| !user.is_empty())),
             path: env::var_os("PATH").map(|path| env::split_paths(&path).collect()).unwrap_or_default(),
             program: env::current_exe().ok(),
             words: env::args_os().collect(),

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use clap::builder::RangedI64ValueParser;
 use kubeon_engine::cluster_nodes::NodeAccess;
+use kubeon_engine::jump_path::JumpPath;
 use kubeon_engine::login_request::{LoginRequest, LoginRequests, SecretSource};
 
 use super::contact::ContactFlags;
@@ -36,6 +37,9 @@ pub struct LoginFlags {
     /// Passphrase of the private key: @FILE or -
     #[arg(long, value_name = "@FILE", allow_hyphen_values = true)]
     pub default_pk_password: Option<SecretSource>,
+    /// Jump host through which all hosts are reached; join several with commas [default: ProxyJump in ~/.ssh/config]
+    #[arg(short = 'J', long, value_name = "USER@HOST:PORT")]
+    pub jump_host: Option<JumpPath>,
 }
 
 macro_rules! role_login {
@@ -65,6 +69,7 @@ macro_rules! role_login {
                     sudo_password: None,
                     key_file: flags.default_pk_file.clone(),
                     key_password: flags.default_pk_password.clone(),
+                    jump: None,
                 }
             }
         }
@@ -117,6 +122,7 @@ impl From<&LoginFlags> for LoginRequest {
             sudo_password: flags.default_sudo_passwd.clone(),
             key_file: flags.default_pk_file.clone(),
             key_password: flags.default_pk_password.clone(),
+            jump: flags.jump_host.clone(),
         }
     }
 }

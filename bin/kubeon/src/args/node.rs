@@ -249,6 +249,7 @@ fn login(listed: &Listed<'_>, i: usize) -> LoginRequest {
         sudo_password: None,
         key_file: listed.pk_files.get(i).cloned(),
         key_password: listed.pk_passwords.get(i).cloned(),
+        jump: None,
     }
 }
 

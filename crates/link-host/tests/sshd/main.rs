@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)]
 
 mod exec;
+mod jump;
 mod lab;
 mod login;
 mod session;
