@@ -60,7 +60,9 @@ fn declared(flags: &SettingFlags, refusals: &mut Vec<Refusal>) -> DeclaredCluste
         read.refusals
             .push(refuse(format!("--lb-port {port}"), "needs --lb-mode external: masters listen on 6443"));
     }
+    let container_runtime = Some(registry::container_runtime(flags, read.refusals));
     DeclaredCluster {
+        container_runtime,
         pod_cidr: read.text("--pod-cidr", flags.pod_cidr.as_deref()),
         service_cidr: read.text("--svc-cidr", flags.svc_cidr.as_deref()),
         api_server: Some(ApiServer {
@@ -124,6 +126,8 @@ impl Reader<'_> {
         None
     }
 }
+
+mod registry;
 
 #[cfg(test)]
 mod tests;

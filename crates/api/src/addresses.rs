@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::names::{NameError, is_label, text_newtype};
+use crate::names::{Cidr, NameError, is_label, text_newtype};
 
 text_newtype! {
     /// A DNS name: 1 to 253 characters, labels joined by dots. The last label contains a letter.
@@ -23,6 +23,18 @@ text_newtype! {
 text_newtype! {
     /// A base URL: `https://`, an [`Endpoint`], an optional port and an optional path.
     HttpsUrl
+}
+text_newtype! {
+    /// A base URL: `http://` or `https://`, an [`Endpoint`], an optional port and an optional path. It has no password.
+    HttpUrl
+}
+text_newtype! {
+    /// What is reached without a proxy: an address, a network, or a DNS name with or without a dot before it.
+    NoProxy
+}
+text_newtype! {
+    /// Certificates as PEM.
+    CaBundle
 }
 text_newtype! {
     /// The name of an account on a host: 1 to 32 of a-z, 0-9, `_` and `-`; the first is a letter or `_`.
@@ -95,15 +107,68 @@ impl FromStr for Registry {
 impl FromStr for HttpsUrl {
     type Err = NameError;
     fn from_str(text: &str) -> Result<Self, NameError> {
-        let rest = text.strip_prefix("https://").unwrap_or_default();
-        let (host, path) = rest.split_once('/').unwrap_or((rest, ""));
-        let (name, port) = host.split_once(':').map_or((host, None), |(name, port)| (name, Some(port)));
-        let in_path = |c: char| c.is_ascii_alphanumeric() || "/._~-".contains(c);
-        if name.parse::<Endpoint>().is_ok() && port.is_none_or(is_port) && path.chars().all(in_path) {
+        if text.strip_prefix("https://").is_some_and(is_location) {
             return Ok(Self(text.to_owned()));
         }
         Err(malformed("a URL that begins with https://, such as https://gateway.example.com:8443", text))
     }
+}
+
+impl FromStr for HttpUrl {
+    type Err = NameError;
+    fn from_str(text: &str) -> Result<Self, NameError> {
+        let location = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));
+        if text.len() <= 255 && location.is_some_and(is_location) {
+            return Ok(Self(text.to_owned()));
+        }
+        Err(malformed("a URL without a password, such as https://mirror.example.com:8443", text))
+    }
+}
+
+/// Whether the text is `HOST[:PORT][/PATH]`.
+fn is_location(text: &str) -> bool {
+    let (host, path) = text.split_once('/').unwrap_or((text, ""));
+    let (name, port) = host.split_once(':').map_or((host, None), |(name, port)| (name, Some(port)));
+    let in_path = |c: char| c.is_ascii_alphanumeric() || "/._~-".contains(c);
+    name.parse::<Endpoint>().is_ok() && port.is_none_or(is_port) && path.chars().all(in_path)
+}
+
+impl FromStr for NoProxy {
+    type Err = NameError;
+    fn from_str(text: &str) -> Result<Self, NameError> {
+        let name = text.strip_prefix('.').unwrap_or(text);
+        if text.parse::<Cidr>().is_ok() || name.parse::<Endpoint>().is_ok() {
+            return Ok(Self(text.to_owned()));
+        }
+        Err(malformed("an address, a network or a DNS name, such as 10.0.0.0/8 or .example.com", text))
+    }
+}
+
+impl FromStr for CaBundle {
+    type Err = NameError;
+    fn from_str(text: &str) -> Result<Self, NameError> {
+        let (begin, end) = ("-----BEGIN CERTIFICATE-----", "-----END CERTIFICATE-----");
+        let inside = |line: &str| line.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+/=".contains(&byte));
+        let mut open = false;
+        let mut certificates = 0;
+        for line in text.lines().map(str::trim).filter(|line| !line.is_empty()) {
+            open = match (open, line) {
+                (false, line) if line == begin => true,
+                (true, line) if line == end => {
+                    certificates += 1;
+                    false
+                }
+                (true, line) if inside(line) => true,
+                (false, line) if line.starts_with('#') => false,
+                _ => return Err(not_certificates(line)),
+            };
+        }
+        if certificates == 0 || open { Err(not_certificates("")) } else { Ok(Self(text.to_owned())) }
+    }
+}
+
+fn not_certificates(line: &str) -> NameError {
+    malformed("certificates as PEM (-----BEGIN CERTIFICATE-----)", line)
 }
 
 fn is_port(text: &str) -> bool {

@@ -30,7 +30,7 @@ pub mod suggestion;
 mod words;
 pub mod yaml;
 
-pub use addresses::{DnsName, Endpoint, HttpsUrl, LoginName, PortRange, Registry};
+pub use addresses::{CaBundle, DnsName, Endpoint, HttpUrl, HttpsUrl, LoginName, NoProxy, PortRange, Registry};
 pub use arch::{Arch, NotAnArch};
 pub use condition_status::ConditionStatus;
 pub use crd::{GenerateError, crds, definitions, json_schema};

@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde_json::{Value, json};
 
-use crate::addresses::{DnsName, Endpoint, LoginName, PortRange, Registry};
+use crate::addresses::{CaBundle, DnsName, Endpoint, HttpUrl, LoginName, NoProxy, PortRange, Registry};
 use crate::kubernetes_cluster::TimeoutMins;
 use crate::labels::{LabelKey, LabelValue};
 use crate::names::{Cidr, ClusterName, Digest, HostAddress, HostName, Version};
@@ -46,6 +46,9 @@ text_schema! {
     DnsName, "DNS name", 253, NAME;
     Endpoint, "address or DNS name", 253, format!(r"^{OCTET}(\.{OCTET}){{3}}$|{NAME}");
     Registry, "image registry", 255, r"^[a-z0-9][-a-z0-9.]*(:[0-9]{1,5})?(/[a-z0-9]([-._a-z0-9]*[a-z0-9])?)*$";
+    HttpUrl, "URL", 255, "^https?://[a-z0-9][-a-z0-9.]*(:[0-9]{1,5})?(/[A-Za-z0-9/._~-]*)?$";
+    NoProxy, "address, network or DNS name", 255, r"^\.?[a-z0-9][-a-z0-9./]*$";
+    CaBundle, "certificates as PEM", 262144, "-----BEGIN CERTIFICATE-----";
     LoginName, "account name", 32, "^[a-z_][-a-z0-9_]*$";
     PortRange, "port range", 11, "^[1-9][0-9]{0,4}-[1-9][0-9]{0,4}$";
     LabelKey, "label key", 317, r"^([-a-z0-9.]{1,253}/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$";
@@ -81,6 +84,9 @@ pub(crate) fn refusal(title: &str, text: &str) -> Option<String> {
         "DNS name" => of::<DnsName>(text),
         "address or DNS name" => of::<Endpoint>(text),
         "image registry" => of::<Registry>(text),
+        "URL" => of::<HttpUrl>(text),
+        "address, network or DNS name" => of::<NoProxy>(text),
+        "certificates as PEM" => of::<CaBundle>(text),
         "account name" => of::<LoginName>(text),
         "port range" => of::<PortRange>(text),
         "label key" => of::<LabelKey>(text),

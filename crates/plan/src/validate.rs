@@ -50,6 +50,7 @@ fn validate_with(
     limits(&spec, &mut refusals);
     refusals.extend(unsupported(&spec));
     refusals.extend(extra_arguments::refusals(&spec.settings.extra_args));
+    refusals.extend(registries_with_path(&spec));
     let notes = warnings(&spec);
     if refusals.is_empty() {
         return Ok((Valid(spec), notes));
@@ -93,6 +94,15 @@ fn roles(spec: &DesiredCluster, refusals: &mut Vec<Refusal>) {
         };
         refusals.push(Refusal::new(Field::Worker, host.address, reason));
     }
+}
+
+/// A mirror serves a whole registry.
+fn registries_with_path(spec: &DesiredCluster) -> impl Iterator<Item = Refusal> {
+    let registries = spec.settings.container_runtime.registry_mirrors.keys();
+    registries.filter(|registry| registry.as_str().contains('/')).map(|registry| {
+        let field = format!("spec.cluster.containerRuntime.registryMirrors {registry}");
+        Refusal::setting(field, "has a path; a mirror serves a whole registry, such as docker.io")
+    })
 }
 
 /// No two hosts have the same address in the cluster's network.

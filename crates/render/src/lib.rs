@@ -15,6 +15,7 @@ mod frame;
 pub mod job;
 pub mod manifests;
 pub mod paths;
+pub mod registry;
 pub mod renewal;
 mod sandbox;
 pub mod systemd;

@@ -296,15 +296,18 @@ pub fn scheduler(feature_gates: &str, extra: &BTreeMap<String, String>) -> Strin
     .text()
 }
 
-/// `containerd.service`. Containers keep running while it restarts.
+/// `containerd.service`. Containers keep running while it restarts. `registry` is the part of its environment that concerns
+/// registries.
 #[must_use]
-pub fn containerd() -> String {
+pub fn containerd(registry: &[(&str, String)]) -> String {
     let path = format!("{0}/containerd/bin:{0}/runc/bin:{1}", paths::CURRENT, paths::PATH);
+    let mut environment = vec![("PATH", path.as_str())];
+    environment.extend(registry.iter().map(|(name, value)| (*name, value.as_str())));
     Unit {
         description: "containerd, the container runtime",
         notify: true,
         after: "network-online.target local-fs.target",
-        environment: &[("PATH", &path)],
+        environment: &environment,
         service: &["Delegate=yes", "KillMode=process", "LimitNOFILE=1048576", "TasksMax=infinity"],
         // A container inherits what is denied here, so nothing is.
         sandbox: &[],
@@ -457,7 +460,7 @@ mod tests {
             assert!(unit.contains("\nNoNewPrivileges=yes\n"), "{unit}");
         }
         assert!(haproxy(Arch::Amd64).contains("\nDynamicUser=yes\n"));
-        assert!(!containerd().contains("NoNewPrivileges"), "containers would inherit it");
+        assert!(!containerd(&[]).contains("NoNewPrivileges"), "containers would inherit it");
     }
 
     #[test]

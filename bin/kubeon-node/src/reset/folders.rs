@@ -67,6 +67,7 @@ pub(super) fn clear(job: &Job<'_>, failures: &mut ResetFailures) {
                 .record(thread.join().unwrap_or_else(|_| Err(failed("the removal of a folder panicked"))));
         }
     });
+    failures.record(remove_empty_inside(&root.at("/etc/containerd/certs.d")));
     for folder in EMPTY {
         // Fails if other files are in it, which must stay.
         drop(fs::remove_dir(root.at(folder)));
@@ -132,6 +133,26 @@ fn remove_mark(root: &Root, mark: &Mark) -> Result<(), StepFailure> {
         }
         _ => Ok(()),
     }
+}
+
+/// Removes the empty folders in a folder.
+fn remove_empty_inside(folder: &Path) -> Result<(), StepFailure> {
+    let Ok(entries) = fs::read_dir(folder) else { return Ok(()) };
+    for entry in entries {
+        let path = entry.doing("read the folder", folder)?.path();
+        match fs::remove_dir(&path) {
+            Ok(()) => {}
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    std::io::ErrorKind::DirectoryNotEmpty
+                        | std::io::ErrorKind::NotADirectory
+                        | std::io::ErrorKind::NotFound
+                ) => {}
+            Err(error) => return Err(error).doing("remove", &path),
+        }
+    }
+    Ok(())
 }
 
 /// Removes the links in a folder that point into kubeon's folder.

@@ -36,8 +36,6 @@ const KRUISE: &str = "no bundle carries kruise: leave it out";
 const IPVS: &str = "belongs to proxy mode ipvs, which no bundle carries: use --proxy nftables or iptables";
 const DUAL: &str = "IPv6 is not supported yet: leave it out";
 const CLOUD: &str = "cloud routes are not supported yet: leave it out, the vxlan of flannel needs no routes";
-const MIRROR: &str =
-    "every part comes from the bundle, no registry is used: leave it out (see kubeon bundle build)";
 
 const fn boolean(flag: &'static str, missing: &'static str) -> MissingFlag {
     MissingFlag { flag, takes: Takes::Nothing, harmless: &["false"], missing }
@@ -49,7 +47,6 @@ const fn value(flag: &'static str, harmless: &'static [&'static str], missing: &
 
 /// All flags of the contract whose parts no bundle carries.
 pub(crate) const MISSING: &[MissingFlag] = &[
-    value("mirror", &[], MIRROR),
     boolean("enable-ipv6", DUAL),
     value("node-mask-size-ipv6", &["64"], DUAL),
     value("svc-cidr-ipv6", &[""], DUAL),

@@ -1,6 +1,7 @@
 //! Flags about the settings of a cluster. An omitted flag keeps the default.
 
 use std::collections::BTreeSet;
+use std::path::PathBuf;
 
 use clap::{Args, builder::BoolishValueParser};
 use kubeon_api::kubernetes_cluster::{Cni, FirewallMode, LoadBalancer, LoadBalancerMode, ProxyMode};
@@ -49,6 +50,24 @@ pub(crate) struct SettingFlags {
     /// What to do with firewalls of hosts: check, manage (open firewalld or ufw), or ignore [default: check]
     #[arg(long, value_name = "MODE")]
     pub firewall: Option<String>,
+    /// A mirror of a registry for containerd: docker.io=https://mirror.example.com; may be repeated
+    #[arg(long, value_name = "REGISTRY=URL")]
+    pub registry_mirror: Vec<String>,
+    /// Certificate authorities of registries, as PEM
+    #[arg(long, value_name = "FILE")]
+    pub registry_ca: Option<PathBuf>,
+    /// Proxy of containerd for http, and for https without --https-proxy
+    #[arg(long, value_name = "URL")]
+    pub http_proxy: Option<String>,
+    /// Proxy of containerd for https
+    #[arg(long, value_name = "URL")]
+    pub https_proxy: Option<String>,
+    /// What containerd reaches without the proxy, besides the cluster's networks; may be repeated
+    #[arg(long, value_name = "ADDRESS", value_delimiter = ',')]
+    pub no_proxy: Vec<String>,
+    /// Registry that mirrors docker.io for containerd: yes, no, or its name [default: no]
+    #[arg(long, value_name = "REGISTRY")]
+    pub mirror: Option<String>,
     /// Network plugin: flannel [default: flannel]
     #[arg(long, value_name = "NAME")]
     pub cni: Option<String>,

@@ -8,7 +8,8 @@
 
 mod changes;
 mod choices;
-pub mod defaults;
+mod container_runtime;
+mod defaults;
 mod extra_args;
 mod flat;
 mod hosts;
@@ -26,6 +27,7 @@ mod unsupported;
 
 pub use changes::Changes;
 pub use choices::{ClusterType, Cni, DeletionPolicy, DeployMode, FirewallMode, LoadBalancerMode, ProxyMode};
+pub use container_runtime::ContainerRuntime;
 pub use extra_args::ExtraArgs;
 pub use hosts::{Host, HostConflict, Roles};
 pub use node_roles::NodeRoles;

@@ -9,6 +9,7 @@ use std::net::Ipv4Addr;
 use serde::{Deserialize, Serialize};
 
 use super::choices::{ClusterType, Cni, DeployMode, FirewallMode, LoadBalancerMode, ProxyMode};
+use super::container_runtime::ContainerRuntime;
 use super::defaults;
 use super::extra_args::ExtraArgs;
 use super::spec::{ApiServer, Certificates, DeclaredCluster, DeclaredLoadBalancer, Network};
@@ -66,6 +67,9 @@ pub struct ClusterSettings {
     /// The registry that mirrors every image; when `None`, the images come from the bundle.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub images_registry: Option<Registry>,
+    /// How the container runtime reaches registries.
+    #[serde(default, skip_serializing_if = "ContainerRuntime::is_empty")]
+    pub container_runtime: ContainerRuntime,
     /// Further arguments of the Kubernetes programs.
     #[serde(default, skip_serializing_if = "ExtraArgs::is_empty")]
     pub extra_args: ExtraArgs,
@@ -153,6 +157,7 @@ impl DeclaredCluster {
             load_balancer,
             network,
             certificates,
+            container_runtime,
             extra_args,
         } = self.clone();
         let ApiServer { domain, port, cert_sans } = api_server.unwrap_or_default();
@@ -180,6 +185,7 @@ impl DeclaredCluster {
             cni: cni.unwrap_or(defaults::CNI),
             firewall: firewall.unwrap_or(defaults::FIREWALL),
             images_registry,
+            container_runtime: container_runtime.unwrap_or_default(),
             extra_args: extra_args.unwrap_or_default(),
         })
     }
@@ -245,6 +251,7 @@ impl ClusterSettings {
             cni,
             firewall,
             images_registry,
+            container_runtime,
             extra_args,
         } = self;
         let fields = [
@@ -265,6 +272,7 @@ impl ClusterSettings {
             ("network.nodePortRange", *node_ports != other.node_ports),
             ("network.firewall", *firewall != other.firewall),
             ("certificates.caYears", *ca_years != other.ca_years),
+            ("containerRuntime", *container_runtime != other.container_runtime),
             ("extraArgs", *extra_args != other.extra_args),
         ];
         fields.into_iter().filter(|(_, differs)| *differs).map(|(field, _)| field).collect()

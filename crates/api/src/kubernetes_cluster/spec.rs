@@ -4,6 +4,7 @@ use schemars::{JsonSchema, Schema};
 use serde::{Deserialize, Serialize};
 
 use super::choices::{ClusterType, Cni, DeployMode, FirewallMode, LoadBalancerMode, ProxyMode};
+use super::container_runtime::ContainerRuntime;
 use super::extra_args::ExtraArgs;
 use super::nodes::NodeList;
 use super::timeout::TimeoutMins;
@@ -102,6 +103,9 @@ pub struct DeclaredCluster {
     /// Certificates.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub certificates: Option<Certificates>,
+    /// How the container runtime reaches registries.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub container_runtime: Option<ContainerRuntime>,
     /// Further arguments of the Kubernetes programs. Arguments that kubeon sets itself are refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub extra_args: Option<ExtraArgs>,

@@ -13,6 +13,7 @@ use kubeon_wire::{CertificateAuthority, Check, Leaf, Op, Usage};
 use super::control::{self, apiserver_id, controller_manager_id, load_balancer_check, rights_id};
 use super::files::{self, authority, client, pair, server};
 use super::prepare::{MASTER_COMMANDS, NODE_IMAGES, RUNTIME_COMMANDS, hosts_id, kernel_id};
+use super::registry;
 use super::step::{Daemon, DesiredStep, choose, image_part_id};
 use crate::context::{ObservedHost, PlanContext};
 use crate::kernel_defaults;
@@ -154,13 +155,16 @@ fn runtime(context: &PlanContext<'_>, host: &ObservedHost<'_>, steps: &mut Vec<D
             .title("write containerd's configuration")
             .because("containerd has no configuration"),
     );
+    let registry = registry::step(context, host, STAGE);
+    let registry_id = registry.as_ref().map(|step| step.id.clone());
+    steps.extend(registry);
     let parts = ["containerd", "runc", "cni-plugins"];
     steps.push(choose(context, host, choose_runtime_id(host), &parts, RUNTIME_COMMANDS));
     steps.push(
         Daemon {
             id: runtime_id(host),
             unit_name: "containerd.service",
-            unit: systemd::containerd(),
+            unit: systemd::containerd(&registry::runtime_environment(context)),
             watches: vec![
                 "/etc/containerd/config.toml".to_owned(),
                 etc("cni.json.template"),
@@ -170,6 +174,7 @@ fn runtime(context: &PlanContext<'_>, host: &ObservedHost<'_>, steps: &mut Vec<D
         }
         .into_step(host)
         .needs([kernel_id(host)])
+        .needs(registry_id)
         .reads([runtime_config_id(host), choose_runtime_id(host)]),
     );
     for role in NODE_IMAGES {

@@ -11,6 +11,7 @@ pub(crate) mod firewall;
 pub(crate) mod join;
 pub(crate) mod network;
 pub(crate) mod prepare;
+mod registry;
 pub(crate) mod remove_workers;
 mod renewal;
 pub(crate) mod stage;
