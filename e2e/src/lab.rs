@@ -209,7 +209,9 @@ impl TestLab {
         let hosts = listed["hosts"].as_array().context("lab ls printed no hosts")?;
         hosts
             .iter()
-            .map(|host| Ok(host["clusterAddress"].as_str().context("a host has no clusterAddress")?.to_owned()))
+            .map(|host| {
+                Ok(host["clusterAddress"].as_str().context("a host has no clusterAddress")?.to_owned())
+            })
             .collect()
     }
 

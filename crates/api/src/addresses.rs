@@ -148,7 +148,8 @@ impl FromStr for CaBundle {
     type Err = NameError;
     fn from_str(text: &str) -> Result<Self, NameError> {
         let (begin, end) = ("-----BEGIN CERTIFICATE-----", "-----END CERTIFICATE-----");
-        let inside = |line: &str| line.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+/=".contains(&byte));
+        let inside =
+            |line: &str| line.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+/=".contains(&byte));
         let mut open = false;
         let mut certificates = 0;
         for line in text.lines().map(str::trim).filter(|line| !line.is_empty()) {

@@ -30,7 +30,9 @@ pub mod suggestion;
 mod words;
 pub mod yaml;
 
-pub use addresses::{CaBundle, DnsName, Endpoint, HttpUrl, HttpsUrl, LoginName, NoProxy, PortRange, Registry};
+pub use addresses::{
+    CaBundle, DnsName, Endpoint, HttpUrl, HttpsUrl, LoginName, NoProxy, PortRange, Registry,
+};
 pub use arch::{Arch, NotAnArch};
 pub use condition_status::ConditionStatus;
 pub use crd::{GenerateError, crds, definitions, json_schema};

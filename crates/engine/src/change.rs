@@ -170,11 +170,7 @@ impl PreparedChange<'_> {
         Ok(ChangeOutcome::Ready(Box::new(self.finish(true, &reconciled.plan.unreachable).await?)))
     }
 
-    fn run<'r>(
-        &'r self,
-        blobs: &'r BundleBlobs<'r>,
-        cancellation: &'r CancellationToken,
-    ) -> Run<'r> {
+    fn run<'r>(&'r self, blobs: &'r BundleBlobs<'r>, cancellation: &'r CancellationToken) -> Run<'r> {
         Run {
             hosts: self.intent.hosts().collect(),
             probe: &self.contact.hosts,

@@ -44,11 +44,7 @@ impl ProbeHost for PrecheckProbe<'_> {
 ///
 /// # Errors
 /// Refuses when a check fails, or no plan can be made.
-pub async fn observe(
-    intent: &mut Intent,
-    hosts: &SshHosts,
-    run: &Run<'_>,
-) -> Result<Planned, EngineError> {
+pub async fn observe(intent: &mut Intent, hosts: &SshHosts, run: &Run<'_>) -> Result<Planned, EngineError> {
     let probe = PrecheckProbe::new(intent, hosts, &[]);
     let checked = Checked { detected: Some(Mutex::default()), ..Checked::new(intent) };
     let planned = checked.observe(&Run { probe: &probe, ..run.clone() }).await;

@@ -1,6 +1,6 @@
 //! The engine: the clusters that are stored on this machine, and values that are derived from their state.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
 
 use kubeon_api::kubernetes_cluster::LoadBalancer;
@@ -123,7 +123,8 @@ pub fn intent(
         .leaving
         .iter()
         .partition(|(address, _)| spec.workers.iter().any(|host| host.address == **address));
-    let leaving = leaving.into_iter().map(|(address, name)| HostSpec { name: name.clone(), ..HostSpec::at(*address) });
+    let leaving =
+        leaving.into_iter().map(|(address, name)| HostSpec { name: name.clone(), ..HostSpec::at(*address) });
     let (leaving, returning) =
         (leaving.collect(), returning.into_iter().map(|(address, _)| *address).collect());
     Intent { skip_hosts, leaving, returning, ..Intent::new(spec, &state.uid, state.generation, artifacts) }

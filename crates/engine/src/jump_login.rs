@@ -54,7 +54,10 @@ fn complete(path: &JumpPath, ssh: &mut SshClientConfig) -> Result<JumpPath, Engi
 
 /// The key files that exist; ssh skips the others too.
 pub(crate) fn existing_keys(files: Vec<std::path::PathBuf>) -> impl Iterator<Item = LoginMethod> {
-    files.into_iter().filter(|path| path.is_file()).map(|path| LoginMethod::KeyFile { path, passphrase: None })
+    files
+        .into_iter()
+        .filter(|path| path.is_file())
+        .map(|path| LoginMethod::KeyFile { path, passphrase: None })
 }
 
 #[cfg(test)]

@@ -67,7 +67,8 @@ impl Engine<'_> {
             let (mut login, mut remembered) =
                 self.login(request, &config, lab, &mut secrets, &mut result.memory_files)?;
             if let Some(path) = request.flags.jump.clone().or(config.jump) {
-                let keys = login.methods.iter().filter(|method| matches!(method, LoginMethod::KeyFile { .. }));
+                let keys =
+                    login.methods.iter().filter(|method| matches!(method, LoginMethod::KeyFile { .. }));
                 let keys: Vec<LoginMethod> = keys.cloned().collect();
                 remembered.jump = Some(path.to_string());
                 login = login.through(jump_host(&path, &mut ssh, &self.environment, &keys)?);
@@ -140,8 +141,7 @@ impl Engine<'_> {
             let environment = &self.environment;
             login = login.with_usual_keys(environment.ssh_agent.clone(), environment.home.clone());
         }
-        let remembered =
-            HostLogin { user, port, key_files: key_file.into_iter().collect(), jump: None };
+        let remembered = HostLogin { user, port, key_files: key_file.into_iter().collect(), jump: None };
         Ok((login, remembered))
     }
 

@@ -92,8 +92,12 @@ mod tests {
 
     /// Two hosts with a remembered user and port each.
     fn remembered() -> BTreeMap<HostAddress, HostLogin> {
-        let login =
-            |user: &str, port| HostLogin { user: user.to_owned(), port, key_files: vec!["/k".into()], jump: None };
+        let login = |user: &str, port| HostLogin {
+            user: user.to_owned(),
+            port,
+            key_files: vec!["/k".into()],
+            jump: None,
+        };
         [(host(1), login("first", 2201)), (host(2), login("second", 2202))].into()
     }
 

@@ -1,7 +1,7 @@
 //! Checks the hosts of a target and writes nothing.
 
-use kubeon_plan::{Artifacts, Intent, Snapshot};
 use kubeon_plan::precheck::{ConnectionTarget, precheck};
+use kubeon_plan::{Artifacts, Intent, Snapshot};
 use kubeon_ports::Clock as _;
 use kubeon_wire::PrecheckReport;
 

@@ -111,11 +111,7 @@ fn host_or_short(value: &serde_json::Value) -> String {
 fn short(value: &serde_json::Value) -> String {
     match value {
         serde_json::Value::Array(items) if items.is_empty() => "none".to_owned(),
-        serde_json::Value::Array(items) => items
-            .iter()
-            .map(host_or_short)
-            .collect::<Vec<_>>()
-            .join(" "),
+        serde_json::Value::Array(items) => items.iter().map(host_or_short).collect::<Vec<_>>().join(" "),
         serde_json::Value::String(text) => text.clone(),
         other => other.to_string(),
     }

@@ -28,6 +28,7 @@ fn fixture(file: &str) -> PathBuf {
 fn host(address: &str, name: Option<&str>, labels: &[(&str, &str)]) -> HostRequest {
     HostRequest {
         address: address.parse().unwrap(),
+        internal_address: None,
         name: name.map(|name| name.parse::<HostName>().unwrap()),
         labels: labels.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect(),
         login: LoginRequest::default(),

@@ -82,7 +82,10 @@ impl HostReader<'_> {
             key_file: self.first(KEY).map(|(_, text)| text.into()),
         };
         let (ip, internal_address) = addresses?;
-        Some((DeclaredNode { internal_address, name: name?, port, user, labels, ..DeclaredNode::at(ip) }, login))
+        Some((
+            DeclaredNode { internal_address, name: name?, port, user, labels, ..DeclaredNode::at(ip) },
+            login,
+        ))
     }
 
     fn refuse(&mut self, reason: String) {

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::future::BoxFuture;
 use kubeon_api::HostAddress;
 use kubeon_wire::{Category, StepFailure};
 use russh::client::{self, Handle};
@@ -16,11 +17,12 @@ use tokio::sync::{OnceCell, Semaphore};
 use tokio::time::timeout;
 
 use crate::auth::{Attempt, Keys, LoginError};
+use crate::dial_error::DialError;
 use crate::failure::failure;
 use crate::guard::Guard;
 use crate::host_keys::{HostKeys, SeenKey};
-use crate::jump::{JumpHost, Jumps};
-use crate::login::Login;
+use crate::jump::{Jumps, forward};
+use crate::login::{JumpHost, Login};
 use crate::settings::Limits;
 use crate::shell::Rights;
 
@@ -49,33 +51,12 @@ pub(crate) struct Connection {
     pub(crate) rights: OnceCell<Result<Rights, StepFailure>>,
 }
 
-/// A failed attempt to connect.
-pub(crate) struct DialError {
-    pub(crate) failure: StepFailure,
-    /// Whether another attempt may succeed.
-    pub(crate) retryable: bool,
-    /// Whether a login was attempted.
-    pub(crate) login_attempted: bool,
-}
-
 /// What opens connections: the known keys of hosts, the private keys, the limits, and the jump hosts.
 pub(crate) struct Dialer<'a> {
     pub(crate) host_keys: &'a Arc<HostKeys>,
     pub(crate) keys: &'a Keys,
     pub(crate) limits: &'a Limits,
     pub(crate) jumps: &'a Jumps,
-}
-
-impl DialError {
-    pub(crate) fn network(host: impl std::fmt::Display, port: u16, why: impl std::fmt::Display, retryable: bool) -> Self {
-        let cause = format!("{host} cannot be reached at port {port}: {why}");
-        Self { failure: failure(Category::Unreachable, cause), retryable, login_attempted: false }
-    }
-
-    /// The failure of another attempt, which counts for this one too.
-    pub(crate) fn repeated(failure: StepFailure) -> Self {
-        Self { failure, retryable: false, login_attempted: false }
-    }
 }
 
 impl Connection {
@@ -104,7 +85,7 @@ impl Connection {
 }
 
 /// Logs in. Errors call the host `name`.
-pub(crate) async fn log_in(
+async fn log_in(
     handle: &mut Handle<Guard>,
     name: &str,
     login: &Login,
@@ -152,7 +133,7 @@ pub(crate) async fn read_host_key(
 }
 
 /// Opens the connection, directly or through a jump host, and runs the key exchange, until the host's key is accepted.
-pub(crate) async fn handshake(
+async fn handshake(
     (host, port): (&str, u16),
     jump: Option<&JumpHost>,
     guard: Guard,
@@ -164,10 +145,28 @@ pub(crate) async fn handshake(
             exchange_keys((host, port), socket, guard).await
         }
         Some(jump) => {
-            let channel = dialer.jumps.open(jump, (host, port), dialer).await?;
+            let handle = dialer.jumps.connection(jump, dial_jump_host(jump, dialer)).await?;
+            let channel = forward(&handle, jump, (host, port), dialer.limits.connect).await?;
             exchange_keys((host, port), channel, guard).await
         }
     }
+}
+
+/// Logs in to a jump host. The future is boxed, because a jump host may have a jump host.
+fn dial_jump_host<'a>(
+    jump: &'a JumpHost,
+    dialer: &'a Dialer<'a>,
+) -> BoxFuture<'a, Result<Handle<Guard>, DialError>> {
+    Box::pin(async move {
+        let JumpHost { host, login } = jump;
+        let guard = Guard::of_jump_host(host, login.port, Arc::clone(dialer.host_keys));
+        let mut handle = handshake((host, login.port), login.jump.as_deref(), guard, dialer).await?;
+        // The login to the jump host is not one to the host behind it.
+        let not_host = |error| DialError { login_attempted: false, ..error };
+        log_in(&mut handle, &format!("jump host {host}"), login, dialer).await.map_err(not_host)?;
+        tracing::debug!(%jump, "logged in to a jump host");
+        Ok(handle)
+    })
 }
 
 async fn connect(host: &str, port: u16, limits: &Limits) -> Result<TcpStream, DialError> {

@@ -5,8 +5,7 @@ use kubeon_wire::{Category, StepFailure};
 use russh::keys::{Algorithm, HashAlg, PublicKey};
 
 use crate::failure::failure;
-use crate::host_keys::KeySource;
-use crate::known_hosts::KnownHostsEntry;
+use crate::known_hosts::{KeySource, KnownHostsEntry};
 
 /// In the form of `ssh-keygen -l`: `ED25519 SHA256:…`.
 pub(crate) fn fingerprint(key: &PublicKey) -> String {

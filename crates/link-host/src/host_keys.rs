@@ -1,7 +1,6 @@
 //! The keys of hosts. A host's key is checked before anything secret is sent to it.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,7 +11,7 @@ use parking_lot::Mutex;
 use russh::keys::{Algorithm, PublicKey};
 
 use crate::host_key_failure::{changed, fingerprint, jump_host_not_known, not_known, replaced, revoked};
-use crate::known_hosts::{self, KnownHostsEntry, host_name};
+use crate::known_hosts::{self, KeySource, KnownHostsEntry, host_name};
 
 /// Treatment of unknown host keys. A key that differs from the known one is refused under every policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,24 +57,6 @@ pub struct SeenKey {
     /// Its line in `known_hosts`.
     pub line: String,
     pub(crate) key: PublicKey,
-}
-
-/// The place of known keys, as messages name it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum KeySource {
-    /// In a file of this machine.
-    File(PathBuf),
-    /// Another place, of which a file of this machine is a copy, with the name that messages use.
-    Elsewhere(String),
-}
-
-impl fmt::Display for KeySource {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::File(path) => path.display().fmt(f),
-            Self::Elsewhere(name) => f.write_str(name),
-        }
-    }
 }
 
 /// The known keys, and those that this process has accepted.

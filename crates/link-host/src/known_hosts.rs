@@ -3,6 +3,9 @@
 //! The parser of the crate `ssh-key` is not used. It refuses lines that OpenSSH accepts (a test shows them), has no line
 //! numbers for errors, and does not match a host with wildcards (`*`, `?`), negation (`!`) or hashed names.
 
+use std::fmt;
+use std::path::PathBuf;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use ring::hmac;
@@ -31,6 +34,24 @@ impl KnownHostsEntry {
             }
         }
         found
+    }
+}
+
+/// The place of known keys, as messages name it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum KeySource {
+    /// In a file of this machine.
+    File(PathBuf),
+    /// Another place, of which a file of this machine is a copy, with the name that messages use.
+    Elsewhere(String),
+}
+
+impl fmt::Display for KeySource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File(path) => path.display().fmt(f),
+            Self::Elsewhere(name) => f.write_str(name),
+        }
     }
 }
 

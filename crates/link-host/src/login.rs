@@ -1,10 +1,9 @@
 //! Login data of a host.
 
+use std::fmt;
 use std::path::PathBuf;
 
 use kubeon_api::Secret;
-
-use crate::jump::JumpHost;
 
 /// User, port and login methods of a host.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,6 +18,24 @@ pub struct Login {
     pub methods: Vec<LoginMethod>,
     /// The password for sudo; without it `sudo -n` is used.
     pub sudo_password: Option<Secret>,
+}
+
+/// A host through which another host is reached.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct JumpHost {
+    /// Its name or address.
+    pub host: String,
+    /// The login to it. Rights of root are not necessary.
+    pub login: Login,
+}
+
+/// `admin@bastion:22`, with its own jump host.
+impl fmt::Display for JumpHost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Login { user, port, jump, .. } = &self.login;
+        write!(f, "{user}@{}:{port}", self.host)?;
+        jump.iter().try_for_each(|jump| write!(f, " through {jump}"))
+    }
 }
 
 /// A login method.

@@ -13,7 +13,8 @@ use tokio::task::JoinSet;
 
 use crate::auth::Keys;
 use crate::command::CommandInput;
-use crate::connection::{Connection, DialError, Dialer, read_host_key};
+use crate::connection::{Connection, Dialer, read_host_key};
+use crate::dial_error::DialError;
 use crate::failure::{failure, last_lines};
 use crate::host_keys::{HostKeys, SeenKey};
 use crate::jump::Jumps;

@@ -92,7 +92,8 @@ mod tests {
 
     #[test]
     fn the_only_other_address_is_the_cluster_address() {
-        let links = [("lo", "127.0.0.1"), ("docker0", "172.17.0.1"), ("eth0", "10.0.0.7"), ("eth1", "169.254.3.4")];
+        let links =
+            [("lo", "127.0.0.1"), ("docker0", "172.17.0.1"), ("eth0", "10.0.0.7"), ("eth1", "169.254.3.4")];
         assert_eq!(detected(&links).as_deref(), Some("10.0.0.7"));
     }
 

@@ -2,7 +2,6 @@
 //! also holds the example cluster, bundle and bare hosts that the tests of all crates share. Its log is the
 //! golden text of the stories in `tests/`, where reviewers read what an operation does and why.
 
-use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use kubeon_api::kubernetes_cluster::{ClusterSettings, DeclaredCluster};

@@ -113,7 +113,8 @@ fn cluster_addresses(spec: &DesiredCluster, refusals: &mut Vec<Refusal>) {
         // The same login address in two lists is refused elsewhere.
         let other = first.insert(address, host).filter(|other| other.address != host.address);
         if let Some(other) = other {
-            let reason = format!("has the internal address {address}, which is the address of {}", other.address);
+            let reason =
+                format!("has the internal address {address}, which is the address of {}", other.address);
             let refusal = Refusal::host(host.address, reason);
             refusals.push(refusal.with(Remedy::SetInternalAddress(host.address)));
         }

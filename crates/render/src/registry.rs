@@ -47,7 +47,9 @@ pub fn environment(runtime: &ContainerRuntime, cluster: [Cidr; 2]) -> Vec<(&'sta
         environment.push(("NO_PROXY", own.into_iter().chain(others).collect::<Vec<_>>().join(",")));
     }
     environment.extend(
-        ca_bundle.as_ref().map(|_| ("SSL_CERT_DIR", format!("{SYSTEM_AUTHORITIES}:{}", authorities_folder()))),
+        ca_bundle
+            .as_ref()
+            .map(|_| ("SSL_CERT_DIR", format!("{SYSTEM_AUTHORITIES}:{}", authorities_folder()))),
     );
     environment
 }
@@ -58,7 +60,8 @@ mod tests {
 
     #[test]
     fn mirrors_come_before_the_registry() {
-        let urls = ["https://m.example:8443", "http://harbor.example/v2/proxy"].map(|url| url.parse().unwrap());
+        let urls =
+            ["https://m.example:8443", "http://harbor.example/v2/proxy"].map(|url| url.parse().unwrap());
         let (path, text) = mirrors(&"docker.io".parse().unwrap(), &urls);
         assert_eq!(path, "/etc/containerd/certs.d/docker.io/hosts.toml");
         assert_eq!(

@@ -29,7 +29,9 @@ pub(super) fn container_runtime(flags: &SettingFlags, refusals: &mut Vec<Refusal
         }
     }
     if let Some(path) = &flags.registry_ca {
-        match std::fs::read_to_string(path).map_err(|error| error.to_string()).and_then(|text| authorities(&text))
+        match std::fs::read_to_string(path)
+            .map_err(|error| error.to_string())
+            .and_then(|text| authorities(&text))
         {
             Ok(bundle) => runtime.ca_bundle = Some(bundle),
             Err(reason) => {
@@ -41,7 +43,8 @@ pub(super) fn container_runtime(flags: &SettingFlags, refusals: &mut Vec<Refusal
 }
 
 fn authorities(text: &str) -> Result<CaBundle, String> {
-    text.parse().map_err(|_: NameError| "holds no certificates as PEM (-----BEGIN CERTIFICATE-----)".to_owned())
+    text.parse()
+        .map_err(|_: NameError| "holds no certificates as PEM (-----BEGIN CERTIFICATE-----)".to_owned())
 }
 
 /// The mirrors of all flags. `--mirror` is a mirror of docker.io: images of the cluster itself come from the bundle.
@@ -69,7 +72,9 @@ fn parsed<T: FromStr<Err = NameError>>(
 ) -> Option<T> {
     let text = text?;
     text.parse()
-        .map_err(|error: NameError| refusals.push(Refusal::argument(format!("{flag} {text}"), error.to_string())))
+        .map_err(|error: NameError| {
+            refusals.push(Refusal::argument(format!("{flag} {text}"), error.to_string()))
+        })
         .ok()
 }
 

@@ -1,8 +1,8 @@
 //! Hosts: the lists must agree, the networks must not contain hosts, and an address must belong to one
 //! cluster.
 
-use kubeon_api::{Cidr, HostAddress};
 use kubeon_api::kubernetes_cluster::{DeclaredCluster, Host, HostConflict, NodeList};
+use kubeon_api::{Cidr, HostAddress};
 
 use super::desired::{Desired, Existing};
 use crate::lookup::Lookup;

@@ -164,6 +164,14 @@ mod tests {
         assert_eq!(written.changes(&cluster(json!({})), None).fields, ["kubeVersion"]);
     }
 
+    #[test]
+    fn the_internal_address_of_a_host_that_stays_is_compared() {
+        let node = |internal: Value| json!({"nodeList": [{"ip": "10.0.0.2", "internalAddress": internal}]});
+        assert_eq!(changes(node(json!("10.0.0.2")), json!({})), Changes::default());
+        let moved = changes(node(json!("10.1.0.2")), json!({})).internal_addresses;
+        assert_eq!(moved, ["10.0.0.2".parse::<HostAddress>().unwrap()]);
+    }
+
     /// Also of a master, in any of the lists.
     #[test]
     fn names_and_labels_of_hosts_that_stay_are_compared() {
@@ -174,7 +182,7 @@ mod tests {
             json!({}),
         );
         let [master, worker] = ["10.0.0.1", "10.0.0.2"].map(|ip| ip.parse::<HostAddress>().unwrap());
-        assert_eq!(found, Changes { fields: vec![], names: vec![master], labels: vec![worker] });
+        assert_eq!(found, Changes { names: vec![master], labels: vec![worker], ..Changes::default() });
         let plain = masters(json!({"ip": "10.0.0.1"}));
         let moved = json!({"masterList": plain, "etcdList": named});
         assert_eq!(changes(moved, json!({"masterList": named})), Changes::default());

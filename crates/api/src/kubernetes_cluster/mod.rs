@@ -9,7 +9,7 @@
 mod changes;
 mod choices;
 mod container_runtime;
-mod defaults;
+pub mod defaults;
 mod extra_args;
 mod flat;
 mod hosts;

@@ -56,7 +56,15 @@ impl DeclaredNode {
     /// A host with an address and no other field.
     #[must_use]
     pub fn at(ip: HostAddress) -> Self {
-        Self { ip, internal_address: None, name: None, port: None, user: None, labels: BTreeMap::new(), role: None }
+        Self {
+            ip,
+            internal_address: None,
+            name: None,
+            port: None,
+            user: None,
+            labels: BTreeMap::new(),
+            role: None,
+        }
     }
 }
 

@@ -23,7 +23,10 @@ pub(super) fn address(subject: &Subject<'_>) -> Verdict {
         _ => None,
     };
     let same = subject.host_conflicts.same_cluster_address(spec).map(|other| {
-        format!("has the same cluster address {} as {other}; hosts need different ones", spec.cluster_address())
+        format!(
+            "has the same cluster address {} as {other}; hosts need different ones",
+            spec.cluster_address()
+        )
     });
     verdict.error(foreign.or(same)).remedy(Remedy::SetInternalAddress(spec.address))
 }

@@ -69,7 +69,9 @@ impl<'a> HostConflicts<'a> {
 
     /// Whether the target is the cluster address of a host that was not observed.
     pub(super) fn is_unobserved(&self, target: &str) -> bool {
-        target.parse().is_ok_and(|address| self.hosts.contains_key(&address) && !self.observed.contains(&address))
+        target
+            .parse()
+            .is_ok_and(|address| self.hosts.contains_key(&address) && !self.observed.contains(&address))
     }
 
     /// Whether the target is the cluster address of a host.

@@ -50,8 +50,7 @@ pub fn connection_targets(
     let workers = || intent.spec.workers.iter().filter(takes_part);
     let mut all = BTreeMap::new();
     for (role, host) in intent.spec.hosts_with_roles().filter(|(_, host)| takes_part(host)) {
-        let others =
-            masters().filter(|master| master.address != host.address).map(HostSpec::cluster_address);
+        let others = masters().filter(|master| master.address != host.address).map(HostSpec::cluster_address);
         let mut targets: Vec<ConnectionTarget> = further.to_vec();
         if role.is_master() {
             let kubelets = workers().take(MAX_KUBELETS).map(|worker| to(worker.cluster_address(), 10250));

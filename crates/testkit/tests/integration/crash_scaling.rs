@@ -35,9 +35,8 @@ async fn built(masters: usize, workers: usize) -> World {
 /// The intent that removes the last worker.
 fn one_leaves(masters: usize, workers: usize) -> Intent {
     let leaving = |at: &str| kubeon_plan::HostSpec {
-        address: at.parse().unwrap(),
         name: format!("h{}", at.rsplit('.').next().unwrap()).parse().ok(),
-        labels: Default::default(),
+        ..kubeon_plan::HostSpec::at(at.parse().unwrap())
     };
     Intent { leaving: vec![leaving(WORKERS[workers - 1])], ..intent(masters, workers - 1) }
 }

@@ -198,9 +198,8 @@ async fn a_change_without_a_quorum_is_refused_with_the_reason() {
 async fn adding_a_worker_to_300_nodes_contacts_only_the_masters_and_the_new_host() {
     let at = |index: usize| format!("172.30.{}.{}", 1 + index / 200, 1 + index % 200);
     let named = |index: usize| HostSpec {
-        address: at(index).parse().unwrap(),
         name: Some(format!("w{index}").parse().unwrap()),
-        labels: Default::default(),
+        ..HostSpec::at(at(index).parse().unwrap())
     };
     let workers: Vec<String> = (0..298).map(at).collect();
     let hosts = MASTERS.iter().map(|at| host(at));
