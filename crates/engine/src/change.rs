@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use kubeon_api::HostAddress;
 use kubeon_bundle::Bundle;
-use kubeon_plan::{DesiredCluster, HostSpec, Intent, Plan, Snapshot, UnreachableHost};
+use kubeon_plan::{DesiredCluster, HostSpec, Intent, PartInfo, Plan, Snapshot, UnreachableHost};
 use kubeon_reconcile::{Planned, Reconciled};
 use kubeon_store::{ClusterLock, Status};
 use kubeon_wire::Op;
@@ -227,6 +227,8 @@ impl PreparedChange<'_> {
         if self.state.status == Status::Running {
             self.state.joining = joining(&self.intent.spec, &self.state);
         }
+        let used = |(name, part): (&String, &PartInfo)| (name.clone(), part.digest.clone());
+        self.state.bundle = self.intent.artifacts.parts.iter().map(used).collect();
         engine::set_spec(&mut self.state, with_planned_names(&self.intent.spec, plan));
         self.state.logins = self.contact.logins.remembered.clone();
         self.engine.store.save(&self.lock, &mut self.state)?;

@@ -1,6 +1,6 @@
 //! The engine: the clusters that are stored on this machine, and values that are derived from their state.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 
 use kubeon_api::kubernetes_cluster::LoadBalancer;
@@ -127,7 +127,15 @@ pub fn intent(
         leaving.into_iter().map(|(address, name)| HostSpec { name: name.clone(), ..HostSpec::at(*address) });
     let (leaving, returning) =
         (leaving.collect(), returning.into_iter().map(|(address, _)| *address).collect());
-    Intent { skip_hosts, leaving, returning, ..Intent::new(spec, &state.uid, state.generation, artifacts) }
+    let same_version = state.version.is_none_or(|version| version == spec.version);
+    let bundle_in_use = if same_version { state.bundle.clone() } else { BTreeMap::new() };
+    Intent {
+        bundle_in_use,
+        skip_hosts,
+        leaving,
+        returning,
+        ..Intent::new(spec, &state.uid, state.generation, artifacts)
+    }
 }
 
 /// The nodes of a cluster, for selectors.

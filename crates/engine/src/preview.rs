@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use kubeon_plan::precheck::BUNDLE_CHECK;
 use kubeon_plan::{Intent, Plan};
 use tokio_util::sync::CancellationToken;
 
@@ -44,6 +45,8 @@ pub async fn preview(
     let contact = engine.contact(&target.spec.name, logins, host_keys, ContactPurpose::Observe).await?;
     let begin = Instant::now();
     let mut intent = target.intent(artifacts(&bundle));
+    // A plan shows what another build changes; a change asks for it.
+    intent.ignore.insert(BUNDLE_CHECK.to_owned());
     let run = Run {
         hosts: intent.hosts().collect(),
         probe: &contact.hosts,

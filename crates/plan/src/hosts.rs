@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use kubeon_api::{HostAddress, HostName, HostRole, Refusal, RefusedField, Remedy};
 use kubeon_wire::Facts;
 
+use crate::bundle_in_use;
 use crate::context::{Leaving, ObservedHost, PlanContext};
 use crate::desired::encryption;
 use crate::desired::prepare::{NET_TOOLS, NODE_IMAGES, parts};
@@ -448,10 +449,10 @@ fn missing_tool_refusal(context: &PlanContext<'_>) -> Option<Refusal> {
     Some(Refusal::host(host.address(), reason).with(Remedy::BuildBundle(version)))
 }
 
-/// Refuses a plan whose bundle lacks a part, an image or a tool.
+/// Refuses a plan whose bundle lacks a part, an image or a tool, or is another build than the one in use.
 fn require_complete_bundle(
     context: PlanContext<'_>,
-    notes: Vec<Note>,
+    mut notes: Vec<Note>,
 ) -> Result<(PlanContext<'_>, Vec<Note>), PlanRefused> {
     let artifacts = &context.intent.artifacts;
     let programs = parts(&HostRole::Master)
@@ -466,6 +467,10 @@ fn require_complete_bundle(
     let mut refusals: Vec<Refusal> = programs.chain(images).map(incomplete).collect();
     refusals.dedup();
     refusals.extend(missing_tool_refusal(&context));
+    match bundle_in_use::other_build(&context) {
+        Ok(note) => notes.extend(note),
+        Err(refusal) => refusals.push(refusal),
+    }
     if refusals.is_empty() {
         return Ok((context, notes));
     }

@@ -184,6 +184,8 @@ pub struct Intent {
     pub generation: u64,
     /// The content of the bundle of that version.
     pub artifacts: Artifacts,
+    /// The digests of the programs that the cluster uses, by part, if it has this version and an earlier run recorded them.
+    pub bundle_in_use: BTreeMap<String, Digest>,
     /// Hosts that the user allows to skip when they are unreachable.
     #[serde(rename = "without")]
     pub skip_hosts: Vec<HostAddress>,
@@ -213,6 +215,7 @@ impl Intent {
             uid: uid.to_owned(),
             generation,
             artifacts,
+            bundle_in_use: BTreeMap::new(),
             skip_hosts: Vec::new(),
             unconcerned: BTreeSet::new(),
             leaving: Vec::new(),

@@ -12,6 +12,7 @@
 
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
+mod bundle_in_use;
 mod cluster_address;
 mod context;
 mod desired;

@@ -5,7 +5,7 @@ use std::net::Ipv4Addr;
 use std::path::PathBuf;
 
 use jiff::Timestamp;
-use kubeon_api::{ClusterName, HostAddress, HostName, Version};
+use kubeon_api::{ClusterName, Digest, HostAddress, HostName, Version};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
@@ -40,6 +40,9 @@ pub struct ClusterState<S> {
     /// Workers that must still be removed, with their node names if they have one.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub leaving: BTreeMap<HostAddress, Option<HostName>>,
+    /// The digests of the programs in use, by part of the bundle. Older programs did not record them.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub bundle: BTreeMap<String, Digest>,
     /// Whether the API servers may have stored Secrets encrypted: from then on the key must not be lost. Older programs did
     /// not encrypt.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -69,6 +72,7 @@ impl<S> ClusterState<S> {
             spec,
             addresses: Addresses::default(),
             leaving: BTreeMap::new(),
+            bundle: BTreeMap::new(),
             encrypts_secrets: false,
             joining: BTreeSet::new(),
             logins: BTreeMap::new(),

@@ -22,8 +22,10 @@ mod rule;
 use kubeon_api::HostRole;
 use kubeon_wire::{PrecheckHost, PrecheckReport, PrecheckResult, PrecheckSeverity as Severity};
 
+pub use crate::bundle_in_use::CHECK as BUNDLE_CHECK;
 pub use network::{ConnectionTarget, connection_targets};
 
+use crate::bundle_in_use;
 use crate::input::{HostSpec, Intent, Observation, ObservationFailure, Snapshot};
 use crate::node_name::node_name;
 use crate::unreachable;
@@ -59,10 +61,11 @@ pub fn may_be_ignored(check: &str) -> Result<(), String> {
     if REQUIRED_CHECKS.contains(&check) {
         return Err(format!("{check} cannot be ignored: if it fails, no step can run on the host"));
     }
-    if rules().any(|rule| rule.name == check) {
+    if check == bundle_in_use::CHECK || rules().any(|rule| rule.name == check) {
         return Ok(());
     }
     let names = rules().map(|rule| rule.name).filter(|name| !REQUIRED_CHECKS.contains(name));
+    let names = names.chain([bundle_in_use::CHECK]);
     Err(format!("{check} is not a check; use one of {}", names.collect::<Vec<_>>().join(", ")))
 }
 

@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test stops at what it did not expect")]
 
 mod access;
+mod addresses;
+mod bundle;
 mod degraded;
 mod firewall;
 mod generation;

@@ -1,0 +1,58 @@
+//! Compares the bundle with the one that the cluster uses. Another build of the same version replaces every program and
+//! restarts every node, so it is never a silent part of another change.
+
+use std::collections::BTreeSet;
+
+use kubeon_api::{Refusal, RefusedField, Remedy};
+use kubeon_wire::Facts;
+
+use crate::context::PlanContext;
+use crate::desired::join::kubelet_id;
+use crate::desired::prepare::parts;
+use crate::output::Note;
+
+/// The name of the check.
+pub const CHECK: &str = "bundle";
+
+/// The refusal of another build, or the note if a user accepts it.
+pub(crate) fn other_build(context: &PlanContext<'_>) -> Result<Option<Note>, Refusal> {
+    let other = differing(context);
+    if other.is_empty() {
+        return Ok(None);
+    }
+    let version = context.spec().version;
+    let names = other.into_iter().collect::<Vec<_>>().join(", ");
+    let text = format!(
+        "is another build than the one in use ({names} differ): the nodes get it and restart one after another"
+    );
+    if context.intent.ignore.contains(CHECK) {
+        return Ok(Some(Note { host: None, text: format!("the bundle of {version} {text}") }));
+    }
+    Err(Refusal::new(RefusedField::Bundle, version, text).with(Remedy::Ignore(CHECK.to_owned())))
+}
+
+/// The programs of the bundle that differ from those in use. An older state does not record them; then a program differs if
+/// a node of this version does not have it.
+fn differing<'a>(context: &PlanContext<'a>) -> BTreeSet<&'a str> {
+    let artifacts = &context.intent.artifacts;
+    if !context.intent.bundle_in_use.is_empty() {
+        let used = &context.intent.bundle_in_use;
+        let differs = artifacts
+            .parts
+            .iter()
+            .filter(|(name, part)| used.get(*name).is_some_and(|digest| *digest != part.digest));
+        return differs.map(|(name, _)| name.as_str()).collect();
+    }
+    let works = |facts: &Facts| {
+        facts
+            .claim
+            .as_ref()
+            .is_some_and(|claim| claim.uid == context.intent.uid && claim.version == context.spec().version)
+    };
+    let nodes = context.hosts.iter().filter(|host| works(host.facts) && host.has_executed(&kubelet_id(host)));
+    let missing = nodes.flat_map(|host| {
+        let wanted = parts(&host.role).filter_map(|name| artifacts.parts.get_key_value(name));
+        wanted.filter(|(_, part)| !host.facts.parts.contains(&part.digest)).map(|(name, _)| name.as_str())
+    });
+    missing.collect()
+}
