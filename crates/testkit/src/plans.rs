@@ -221,6 +221,8 @@ impl ClusterBuilder {
         let version = self.0.version;
         let (spec, _notes) = validate(self.0, &[version]).expect("the test's cluster is valid");
         let artifacts = sim::artifacts(&version.to_string());
-        Intent::new(spec, UID, 0, artifacts)
+        // The engine records the bundle before the first effect of a change.
+        let used = artifacts.parts.iter().map(|(name, part)| (name.clone(), part.digest.clone()));
+        Intent { bundle_in_use: used.collect(), ..Intent::new(spec, UID, 0, artifacts) }
     }
 }

@@ -358,8 +358,8 @@ pub enum Check {
         /// The nodes' names.
         nodes: Vec<HostName>,
     },
-    /// The node of this host works after its last start: the units run, the kubelet is healthy, the node is `Ready`, and
-    /// the kubelet renewed the Lease of the node after the newest start of the units.
+    /// The node of this host works after its last start: the units run, the kubelet is healthy and has
+    /// reported the node as `Ready` since its start, and it renewed the Lease of the node after the newest start of the units.
     #[serde(rename_all = "camelCase")]
     NodeWorks {
         /// The node.

@@ -11,6 +11,7 @@ mod degraded;
 mod meta_cluster;
 mod playbooks;
 mod refusals;
+mod registries;
 mod rolling;
 mod scale;
 mod try_script;

@@ -11,6 +11,7 @@ use crate::failure::plain;
 use crate::host::HostSystem;
 use crate::https::Https;
 
+const KUBELET: &str = "kubelet.service";
 /// The time limit of a question to the kubelet on this host.
 const CHECK_TIMEOUT: Duration = Duration::from_secs(2);
 /// The time limit of a request to the API server.
@@ -32,41 +33,50 @@ impl Proof<'_> {
     /// # Errors
     /// What is missing. The text does not change while only time passes.
     pub(super) fn check(&self, host: &HostSystem) -> Result<(), String> {
-        let started = self.newest_start(host)?;
+        let starts = self.starts(host)?;
         kubelet_is_healthy(self.health_port)?;
-        self.node_is_ready()?;
-        self.lease_is_newer_than(started)
+        self.node_is_ready_since(starts.kubelet)?;
+        self.lease_is_newer_than(starts.newest)
     }
 
-    /// How long ago the newest of the units was started.
-    fn newest_start(&self, host: &HostSystem) -> Result<Duration, String> {
+    /// When the units were started. All of them run.
+    fn starts(&self, host: &HostSystem) -> Result<Starts, String> {
         let states = host.services.states(self.units).map_err(|failure| failure.cause)?;
-        let mut newest = 0;
+        let (mut newest, mut kubelet) = (0, 0);
         for unit in self.units {
             let state = states.get(unit).cloned().unwrap_or_default();
             if state.active != "active" {
                 return Err(format!("{unit} is {}", state.verdict()));
             }
             newest = newest.max(state.started);
+            if unit == KUBELET {
+                kubelet = state.started;
+            }
         }
-        let now = clock_gettime(ClockId::Monotonic);
-        let now = Duration::new(now.tv_sec.try_into().unwrap_or(0), now.tv_nsec.try_into().unwrap_or(0));
-        Ok(now.saturating_sub(Duration::from_micros(newest)))
+        Ok(Starts { newest: since_1970(newest), kubelet: since_1970(kubelet) })
     }
 
-    fn node_is_ready(&self) -> Result<(), String> {
+    /// The node is Ready, and its kubelet has reported so since its start: before, the condition is that of the kubelet
+    /// before. Kubernetes writes the time of the report in whole seconds.
+    fn node_is_ready_since(&self, started: i64) -> Result<(), String> {
         let node = self.get(&format!("/api/v1/nodes/{}", self.node))?;
-        super::cluster::not_ready(&node)
-            .map_or(Ok(()), |why| Err(format!("node {} is not Ready: {why}", self.node)))
+        if let Some(why) = super::cluster::not_ready(&node) {
+            return Err(format!("node {} is not Ready: {why}", self.node));
+        }
+        let mut conditions = node["status"]["conditions"].as_array().into_iter().flatten();
+        let ready = conditions.find(|condition| condition["type"] == "Ready");
+        let reported = ready.and_then(|ready| microseconds(ready["lastHeartbeatTime"].as_str()?));
+        if reported.is_some_and(|reported| reported / 1_000_000 >= started / 1_000_000) {
+            return Ok(());
+        }
+        Err(format!("the kubelet has not reported node {} as Ready since its last start", self.node))
     }
 
     /// The kubelet of this host writes the Lease, so both times are of the same clock.
-    fn lease_is_newer_than(&self, started: Duration) -> Result<(), String> {
+    fn lease_is_newer_than(&self, started: i64) -> Result<(), String> {
         let path = format!("/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/{}", self.node);
         let lease = self.get(&path)?;
         let renewed = lease["spec"]["renewTime"].as_str().and_then(microseconds);
-        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        let started = i64::try_from(now.saturating_sub(started).as_micros()).unwrap_or(i64::MAX);
         if renewed.is_some_and(|renewed| renewed > started) {
             return Ok(());
         }
@@ -83,6 +93,21 @@ impl Proof<'_> {
             Err(why) => Err(format!("{url} does not answer: {why}")),
         }
     }
+}
+
+/// When the newest of the units and the kubelet were started, in microseconds since 1970.
+struct Starts {
+    newest: i64,
+    kubelet: i64,
+}
+
+/// Microseconds since 1970 of a time of the monotonic clock, in microseconds.
+fn since_1970(monotonic: u64) -> i64 {
+    let now = clock_gettime(ClockId::Monotonic);
+    let now = Duration::new(now.tv_sec.try_into().unwrap_or(0), now.tv_nsec.try_into().unwrap_or(0));
+    let ago = now.saturating_sub(Duration::from_micros(monotonic));
+    let today = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(today.saturating_sub(ago).as_micros()).unwrap_or(i64::MAX)
 }
 
 /// Whether the kubelet reports that it is healthy. It serves this without TLS, on its own host only.

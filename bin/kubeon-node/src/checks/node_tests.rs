@@ -37,10 +37,18 @@ fn kubelet(healthy: Arc<AtomicBool>) -> u16 {
 
 /// A host whose kubelet runs, with an API server that reports this Lease.
 fn bench(renewed: impl Fn(usize) -> &'static str + Send + Sync + 'static) -> (Bench, Requests) {
+    bench_that_reported("2999-01-01T00:00:00Z", renewed)
+}
+
+/// The same, with the time of the kubelet's last report.
+fn bench_that_reported(
+    reported: &'static str,
+    renewed: impl Fn(usize) -> &'static str + Send + Sync + 'static,
+) -> (Bench, Requests) {
     let mut bench = Bench::new();
     let requests = serve(&mut bench, move |_, path, number| {
         let body = if path.starts_with("/api/v1/nodes/") {
-            serde_json::json!({"status": {"conditions": [{"type": "Ready", "status": "True"}]}})
+            serde_json::json!({"status": {"conditions": [{"type": "Ready", "status": "True", "lastHeartbeatTime": reported}]}})
         } else {
             serde_json::json!({"spec": {"renewTime": renewed(number)}})
         };
@@ -91,6 +99,13 @@ fn a_lease_from_before_the_start_proves_nothing() {
     let failure = prove(&bench, healthy(), 500).unwrap_err();
     assert_eq!(failure.category, Category::Timeout);
     assert_eq!(failure.cause, "the kubelet has not renewed the Lease of node h4 since its last start");
+}
+
+#[test]
+fn a_report_from_before_the_start_proves_nothing() {
+    let (bench, _) = bench_that_reported("2020-01-01T00:00:00Z", |_| "2999-01-01T00:00:00.000000Z");
+    let failure = prove(&bench, healthy(), 500).unwrap_err();
+    assert_eq!(failure.cause, "the kubelet has not reported node h4 as Ready since its last start");
 }
 
 #[test]

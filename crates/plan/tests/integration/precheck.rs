@@ -60,7 +60,7 @@ fn a_capable_host_passes_every_check() {
     let report = precheck(&intent(1, 1), &bare_hosts(2));
     assert!(report.ok && report.errors == 0 && report.warnings == 0, "{report:?}");
     assert_eq!(report.refusals().count(), 0);
-    assert_eq!(report.hosts[0].checks.len(), 32, "{:?}", report.hosts[0].checks);
+    assert_eq!(report.hosts[0].checks.len(), 33, "{:?}", report.hosts[0].checks);
     assert_eq!((&report.hosts[0].role, &report.hosts[1].role), (&HostRole::Master, &HostRole::Worker));
 }
 

@@ -123,12 +123,17 @@ fn a_worker_that_stays_broken_takes_one_place() {
     assert_eq!(waits_for(&of("2"), "h2"), ["verify/node@h1", "verify/node@h4"]);
 }
 
+/// The user accepts another build of the bundle.
+fn accepted() -> std::collections::BTreeSet<String> {
+    [kubeon_plan::precheck::BUNDLE_CHECK.to_owned()].into()
+}
+
 #[test]
-fn another_version_goes_from_node_to_node() {
+fn another_build_goes_from_node_to_node() {
     let snapshot = created(3, 2, &HEALTHY);
     let intent = named(3, 2);
     let artifacts = kubeon_plan::sim::artifacts("v1.36.3+1");
-    let other_build = Intent { artifacts, ..intent };
+    let other_build = Intent { artifacts, ignore: accepted(), ..intent };
     let made = plan(&other_build, &snapshot).unwrap();
     assert_eq!(lint(&made, &snapshot), []);
     assert_eq!(order(&made), [("h1 h2 h3".to_owned(), 1), ("h4 h5".to_owned(), 1)]);
@@ -140,7 +145,8 @@ fn the_first_master_is_down_and_a_later_one_executes_cluster_wide_steps() {
     let mut snapshot = created(3, 1, &HEALTHY);
     edit(&mut snapshot, 0, |facts| facts.cluster.as_mut().unwrap().api_ready = false);
     let intent = named(3, 1);
-    let other_build = Intent { artifacts: kubeon_plan::sim::artifacts("v1.36.3+1"), ..intent };
+    let artifacts = kubeon_plan::sim::artifacts("v1.36.3+1");
+    let other_build = Intent { artifacts, ignore: accepted(), ..intent };
     for index in 0..3 {
         edit(&mut snapshot, index, |facts| facts.cluster_steps.iter_mut().for_each(Vec::clear));
     }
