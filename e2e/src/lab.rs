@@ -73,7 +73,7 @@ impl TestLab {
         lab.must(&[&["lab", "up", "--lab", name, "--hosts", &hosts.to_string()], options].concat())?;
         let listed = lab.must(&["lab", "ls", "--lab", name, "-o", "json"])?;
         let listed: serde_json::Value = serde_json::from_str(&listed).context("lab ls printed no JSON")?;
-        lab.addresses = self::addresses(&listed);
+        lab.addresses = texts(&listed, "address");
         if lab.addresses.len() != hosts {
             bail!("lab ls printed {} hosts, not {hosts}: {listed}", lab.addresses.len());
         }
@@ -206,13 +206,7 @@ impl TestLab {
     pub fn cluster_addresses(&self) -> Result<Vec<String>> {
         let listed = self.must(&["lab", "ls", "--lab", &self.name, "-o", "json"])?;
         let listed: serde_json::Value = serde_json::from_str(&listed).context("lab ls printed no JSON")?;
-        let hosts = listed["hosts"].as_array().context("lab ls printed no hosts")?;
-        hosts
-            .iter()
-            .map(|host| {
-                Ok(host["clusterAddress"].as_str().context("a host has no clusterAddress")?.to_owned())
-            })
-            .collect()
+        Ok(texts(&listed, "clusterAddress"))
     }
 
     /// Runs the bundle's kubectl with the cluster's admin kubeconfig, which must succeed.
@@ -310,20 +304,20 @@ impl TestLab {
     }
 }
 
-fn addresses(listed: &serde_json::Value) -> Vec<String> {
+/// Every value of this field at any depth of the document, in order.
+fn texts(document: &serde_json::Value, field: &str) -> Vec<String> {
     let mut found = Vec::new();
-    collect(listed, &mut found);
+    collect(document, field, &mut found);
     found
 }
 
-/// Every `address` at any depth of the document, in order.
-fn collect(value: &serde_json::Value, found: &mut Vec<String>) {
+fn collect(value: &serde_json::Value, field: &str, found: &mut Vec<String>) {
     match value {
         serde_json::Value::Object(map) => {
-            found.extend(map.get("address").and_then(|address| address.as_str()).map(str::to_owned));
-            map.values().for_each(|value| collect(value, found));
+            found.extend(map.get(field).and_then(|text| text.as_str()).map(str::to_owned));
+            map.values().for_each(|value| collect(value, field, found));
         }
-        serde_json::Value::Array(list) => list.iter().for_each(|value| collect(value, found)),
+        serde_json::Value::Array(list) => list.iter().for_each(|value| collect(value, field, found)),
         _ => {}
     }
 }
