@@ -94,6 +94,7 @@ fn life_of_a_cluster(name: &str, machines: &[&str], options: &[&str]) -> Result<
     };
     lab.must(&[lab.create(name, 1), flags].concat())?;
     print_time("create", begin);
+    lab.must(&["use", name])?;
     nodes_are_ready(&lab)?;
     nodes_have_their_cluster_addresses(&lab)?;
     pods_reach_each_other(&lab)?;

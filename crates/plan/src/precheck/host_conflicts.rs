@@ -3,8 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use kubeon_api::HostAddress;
+use kubeon_api::kubernetes_cluster::FirewallMode;
 use kubeon_wire::Facts;
 
+use crate::desired::firewall::is_managed;
 use crate::input::{HostSpec, Intent, Observation, Snapshot};
 use crate::node_name::node_name;
 
@@ -14,6 +16,8 @@ pub(super) struct HostConflicts<'a> {
     hosts: BTreeMap<HostAddress, Vec<HostAddress>>,
     /// The cluster addresses of the observed hosts.
     observed: BTreeSet<HostAddress>,
+    /// The cluster addresses of the hosts whose firewalls kubeon opens.
+    opened: BTreeSet<HostAddress>,
     names: BTreeMap<String, Vec<HostAddress>>,
     machine_ids: BTreeMap<&'a str, Vec<HostAddress>>,
     product_uuids: BTreeMap<&'a str, Vec<HostAddress>>,
@@ -25,11 +29,18 @@ pub(super) fn mtu(spec: &HostSpec, facts: &Facts) -> Option<u32> {
     facts.links.iter().find(|link| link.address == spec.cluster_address().ip()).map(|link| link.mtu)
 }
 
+/// Whether kubeon opens the firewall of a host.
+fn is_opened(intent: &Intent, facts: &Facts) -> bool {
+    let managed = facts.firewall.as_ref().is_some_and(|firewall| is_managed(firewall.program));
+    managed && intent.spec.settings.firewall == FirewallMode::Manage
+}
+
 impl<'a> HostConflicts<'a> {
     pub(super) fn of(intent: &Intent, snapshot: &'a Snapshot) -> Self {
         let mut host_conflicts = Self {
             hosts: BTreeMap::new(),
             observed: BTreeSet::new(),
+            opened: BTreeSet::new(),
             names: BTreeMap::new(),
             machine_ids: BTreeMap::new(),
             product_uuids: BTreeMap::new(),
@@ -45,6 +56,9 @@ impl<'a> HostConflicts<'a> {
                 continue;
             };
             host_conflicts.observed.insert(spec.cluster_address());
+            if is_opened(intent, facts) {
+                host_conflicts.opened.insert(spec.cluster_address());
+            }
             if let Ok(name) = node_name(spec, facts) {
                 host_conflicts.add_name(name.to_string(), spec.address);
             }
@@ -72,6 +86,11 @@ impl<'a> HostConflicts<'a> {
         target
             .parse()
             .is_ok_and(|address| self.hosts.contains_key(&address) && !self.observed.contains(&address))
+    }
+
+    /// Whether the target is the cluster address of a host whose firewall kubeon opens: until then it may refuse.
+    pub(super) fn is_opened(&self, target: &str) -> bool {
+        target.parse().is_ok_and(|address| self.opened.contains(&address))
     }
 
     /// Whether the target is the cluster address of a host.

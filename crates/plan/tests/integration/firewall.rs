@@ -7,7 +7,7 @@ use kubeon_plan::sim::{describe, refused};
 use kubeon_plan::{DesiredCluster, Intent, Observation, Remedy, Snapshot, plan, validate};
 use kubeon_wire::{
     Check, Facts, FirewallFact, FirewallProgram, LinkFact, Op, PacketMatch, PrecheckResult, PrecheckSeverity,
-    Transport,
+    Reach, ReachFact, Transport,
 };
 
 fn firewall(program: FirewallProgram) -> FirewallFact {
@@ -135,6 +135,20 @@ fn with_mode(masters: usize, workers: usize, mode: FirewallMode) -> Intent {
     let version = spec.version;
     intent.spec = validate(spec, &[version]).unwrap().0;
     intent
+}
+
+#[test]
+fn a_firewall_that_kubeon_opens_may_refuse_the_other_hosts_until_then() {
+    for (mode, ok) in [(FirewallMode::Manage, true), (FirewallMode::Check, false)] {
+        let mut snapshot = bare_hosts(2);
+        edit(&mut snapshot, 0, |facts| facts.firewall = Some(firewall(FirewallProgram::Firewalld)));
+        let target = address(0).to_string();
+        let refused = ReachFact { target, port: 6443, outcome: Reach::Failed };
+        edit(&mut snapshot, 1, |facts| facts.reached = vec![refused]);
+        let report = precheck(&with_mode(1, 1, mode), &snapshot);
+        let peers = report.hosts[1].checks.iter().find(|result| result.check == "peers").unwrap();
+        assert_eq!(peers.ok, ok, "{mode}: {peers:?}");
+    }
 }
 
 /// What the step that opens the firewall of the host lets in; `None` without such a step.
