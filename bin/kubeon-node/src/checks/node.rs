@@ -33,14 +33,14 @@ impl Proof<'_> {
     /// # Errors
     /// What is missing. The text does not change while only time passes.
     pub(super) fn check(&self, host: &HostSystem) -> Result<(), String> {
-        let starts = self.starts(host)?;
+        let starts = self.start_times(host)?;
         kubelet_is_healthy(self.health_port)?;
         self.node_is_ready_since(starts.kubelet)?;
         self.lease_is_newer_than(starts.newest)
     }
 
     /// When the units were started. All of them run.
-    fn starts(&self, host: &HostSystem) -> Result<Starts, String> {
+    fn start_times(&self, host: &HostSystem) -> Result<StartTimes, String> {
         let states = host.services.states(self.units).map_err(|failure| failure.cause)?;
         let (mut newest, mut kubelet) = (0, 0);
         for unit in self.units {
@@ -53,7 +53,7 @@ impl Proof<'_> {
                 kubelet = state.started;
             }
         }
-        Ok(Starts { newest: since_1970(newest), kubelet: since_1970(kubelet) })
+        Ok(StartTimes { newest: since_1970(newest), kubelet: since_1970(kubelet) })
     }
 
     /// The node is Ready, and its kubelet has reported so since its start: before, the condition is that of the kubelet
@@ -96,7 +96,7 @@ impl Proof<'_> {
 }
 
 /// When the newest of the units and the kubelet were started, in microseconds since 1970.
-struct Starts {
+struct StartTimes {
     newest: i64,
     kubelet: i64,
 }
