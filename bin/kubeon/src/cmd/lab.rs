@@ -143,6 +143,7 @@ fn next(hosts: &[LabHost]) -> Result<String, CliError> {
 }
 
 #[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
 struct Row {
     lab: String,
     host: String,
