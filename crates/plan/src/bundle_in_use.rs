@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use kubeon_api::{Refusal, RefusedField, Remedy};
+use kubeon_api::{HostRole, Refusal, RefusedField, Remedy};
 use kubeon_wire::Facts;
 
 use crate::context::PlanContext;
