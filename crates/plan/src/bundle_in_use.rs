@@ -37,11 +37,11 @@ fn differing<'a>(context: &PlanContext<'a>) -> BTreeSet<&'a str> {
     let artifacts = &context.intent.artifacts;
     if !context.intent.bundle_in_use.is_empty() {
         let used = &context.intent.bundle_in_use;
-        let differs = artifacts
-            .parts
-            .iter()
-            .filter(|(name, part)| used.get(*name).is_some_and(|digest| *digest != part.digest));
-        return differs.map(|(name, _)| name.as_str()).collect();
+        let programs = parts(&HostRole::Master).chain(parts(&HostRole::Worker));
+        let programs = programs.filter_map(|name| artifacts.parts.get_key_value(name));
+        let differ =
+            programs.filter(|(name, part)| used.get(*name).is_some_and(|digest| *digest != part.digest));
+        return differ.map(|(name, _)| name.as_str()).collect();
     }
     let works = |facts: &Facts| {
         facts
