@@ -1,11 +1,14 @@
 //! Commands of a person or of a systemd unit on the host.
 
 use std::io::{self, Write};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use kubeon_node::host::HostSystem;
 use kubeon_node::root::Root;
-use kubeon_node::{renewal, reset};
+use kubeon_node::{firewall, renewal, reset};
+
+/// Time limit for the programs of the firewall.
+const FIREWALL_TIMEOUT: Duration = Duration::from_secs(50);
 
 /// Renews the certificates that are due.
 ///
@@ -21,6 +24,14 @@ pub(crate) fn renew(root: Root) -> io::Result<u8> {
             Ok(u8::from(!report.failures.is_empty()))
         }
         Err(failure) => writeln!(out, "<3>error: {failure}").map(|()| 1),
+    }
+}
+
+/// Opens the firewall again with the recorded rules.
+pub(crate) fn restore_firewall(root: Root) -> io::Result<u8> {
+    match firewall::restore(&root, Instant::now() + FIREWALL_TIMEOUT) {
+        Ok(()) => Ok(0),
+        Err(failure) => writeln!(io::stderr(), "<3>error: {failure}").map(|()| 1),
     }
 }
 

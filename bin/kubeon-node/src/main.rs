@@ -1,4 +1,4 @@
-//! `kubeon-node apply | facts | renew | reset --cluster NAME | version`.
+//! `kubeon-node apply | facts | firewall | renew | reset --cluster NAME | version`.
 
 mod host_commands;
 
@@ -25,6 +25,7 @@ kubeon-node: the program that kubeon runs on a host
 usage: kubeon-node [--root DIR] COMMAND
   apply                 execute the requests from standard input, write events to standard output
   facts                 print the facts of this host as JSON; changes nothing
+  firewall              open the firewall again after its owner loaded its rules
   renew                 renew the certificates of this host that are due
   reset --cluster NAME  remove everything of the cluster from this host
   version               print the version
@@ -44,6 +45,7 @@ fn main() -> ExitCode {
     let outcome = match arguments {
         ["apply"] => apply(root),
         ["facts"] => print_facts(root),
+        ["firewall"] => host_commands::restore_firewall(root),
         ["renew"] => host_commands::renew(root),
         ["reset", "--cluster", name] => host_commands::reset(root, name),
         ["version"] => writeln!(io::stdout(), "kubeon-node {}", env!("CARGO_PKG_VERSION")).map(|()| 0),

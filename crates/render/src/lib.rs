@@ -11,6 +11,7 @@ pub mod api_server;
 pub mod config;
 pub mod entrypoint;
 pub mod extra_arguments;
+pub mod firewall;
 mod frame;
 pub mod job;
 pub mod manifests;

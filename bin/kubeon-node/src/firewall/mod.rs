@@ -6,6 +6,7 @@
 //! ```
 
 mod firewalld;
+mod nftables;
 mod rule;
 mod ufw;
 
@@ -47,7 +48,7 @@ pub fn open(
     let root = &job.host.root;
     let recorded = read(root)?;
     let Some(program) = active(root, job.deadline) else {
-        job.note("the host has no active firewall of firewalld or ufw");
+        job.note("the host has no active firewall of firewalld, ufw or nft");
         return Ok(StepEffect::default());
     };
     let firewall = Firewall::of(program, link, job.deadline)?;
@@ -69,6 +70,20 @@ pub fn open(
     firewall.remove(&obsolete)?;
     write(root, &added(own.union(&missing).filter(|rule| wanted.contains(rule)).cloned().collect()))?;
     Ok(StepEffect { changed: !missing.is_empty() || !obsolete.is_empty(), marks: Vec::new() })
+}
+
+/// Adds the recorded rules that are missing: at boot, and after the owner loaded the rules again. firewalld and ufw keep
+/// their rules themselves.
+///
+/// # Errors
+/// If the record cannot be read, or the firewall refuses a rule.
+pub fn restore(root: &Root, deadline: Instant) -> Result<(), StepFailure> {
+    match read(root)? {
+        Some(Added { program: FirewallProgram::Nftables, rules, .. }) if root.is_live() => {
+            nftables::add(&rules, deadline)
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Removes every rule that kubeon added.
@@ -103,31 +118,35 @@ impl Firewall {
 
     /// The rule for packets to ports; `None` for other packets.
     fn rule(&self, packets: &PacketMatch) -> Option<String> {
-        if self.program == FirewallProgram::Firewalld { firewalld::rule(packets) } else { ufw::rule(packets) }
+        match self.program {
+            FirewallProgram::Firewalld => firewalld::rule(packets),
+            FirewallProgram::Ufw => ufw::rule(packets),
+            FirewallProgram::Nftables | FirewallProgram::Iptables => nftables::rule(packets),
+        }
     }
 
     /// The rules of `wanted` that it has.
     fn present(&self, wanted: &BTreeSet<FirewallRule>) -> Result<BTreeSet<FirewallRule>, StepFailure> {
-        if self.program == FirewallProgram::Firewalld {
-            firewalld::present(&self.zone, wanted, self.deadline)
-        } else {
-            ufw::present(wanted, self.deadline)
+        match self.program {
+            FirewallProgram::Firewalld => firewalld::present(&self.zone, wanted, self.deadline),
+            FirewallProgram::Ufw => ufw::present(wanted, self.deadline),
+            FirewallProgram::Nftables | FirewallProgram::Iptables => nftables::present(wanted, self.deadline),
         }
     }
 
     fn add(&self, rules: &BTreeSet<FirewallRule>) -> Result<(), StepFailure> {
-        if self.program == FirewallProgram::Firewalld {
-            firewalld::change(&self.zone, "add", rules, self.deadline)
-        } else {
-            rules.iter().try_for_each(|rule| ufw::add(rule, self.deadline))
+        match self.program {
+            FirewallProgram::Firewalld => firewalld::change(&self.zone, "add", rules, self.deadline),
+            FirewallProgram::Ufw => rules.iter().try_for_each(|rule| ufw::add(rule, self.deadline)),
+            FirewallProgram::Nftables | FirewallProgram::Iptables => nftables::add(rules, self.deadline),
         }
     }
 
     fn remove(&self, rules: &BTreeSet<FirewallRule>) -> Result<(), StepFailure> {
-        if self.program == FirewallProgram::Firewalld {
-            firewalld::change(&self.zone, "remove", rules, self.deadline)
-        } else {
-            rules.iter().try_for_each(|rule| ufw::remove(rule, self.deadline))
+        match self.program {
+            FirewallProgram::Firewalld => firewalld::change(&self.zone, "remove", rules, self.deadline),
+            FirewallProgram::Ufw => rules.iter().try_for_each(|rule| ufw::remove(rule, self.deadline)),
+            FirewallProgram::Nftables | FirewallProgram::Iptables => nftables::remove(rules, self.deadline),
         }
     }
 }
@@ -143,8 +162,12 @@ fn active(root: &Root, deadline: Instant) -> Option<FirewallProgram> {
     if succeeds("systemctl", &["--quiet", "is-active", "firewalld"]) {
         return Some(FirewallProgram::Firewalld);
     }
-    let status = run("ufw", &["status"], None, deadline).ok()?;
-    status.stdout.contains("Status: active").then_some(FirewallProgram::Ufw)
+    let status = run("ufw", &["status"], None, deadline);
+    if status.is_ok_and(|status| status.stdout.contains("Status: active")) {
+        return Some(FirewallProgram::Ufw);
+    }
+    let chains = nftables::chains(deadline).unwrap_or_default();
+    (!chains.is_empty()).then_some(FirewallProgram::Nftables)
 }
 
 fn read(root: &Root) -> Result<Option<Added>, StepFailure> {

@@ -20,7 +20,17 @@ pub(super) enum FirewallRule {
 
 /// Runs a program that must succeed; returns its standard output.
 pub(super) fn must(program: &str, arguments: &[&str], deadline: Instant) -> Result<String, StepFailure> {
-    let done = run(program, arguments, None, deadline).map_err(step_failure)?;
+    must_with(program, arguments, None, deadline)
+}
+
+/// As [`must`], with this standard input.
+pub(super) fn must_with(
+    program: &str,
+    arguments: &[&str],
+    input: Option<String>,
+    deadline: Instant,
+) -> Result<String, StepFailure> {
+    let done = run(program, arguments, input, deadline).map_err(step_failure)?;
     if done.success() {
         return Ok(done.stdout);
     }

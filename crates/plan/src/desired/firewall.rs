@@ -1,10 +1,11 @@
 //! The step of stage `prepare` that opens the firewall of a host, if the settings say that kubeon manages firewalls.
 
 use kubeon_api::kubernetes_cluster::FirewallMode;
+use kubeon_render::firewall;
 use kubeon_wire::firewall::single;
 use kubeon_wire::{FirewallProgram, Op, PacketMatch};
 
-use super::step::DesiredStep;
+use super::step::{Daemon, DesiredStep};
 use crate::context::{ObservedHost, PlanContext};
 use crate::firewall::{API, Closed, POD_LINKS, PortOpening, openings};
 use crate::stage_name::StageName;
@@ -12,7 +13,16 @@ use crate::stage_name::StageName;
 /// Opens the firewalls of all hosts. A host whose firewall lets everything needed pass, or that has none, has no step.
 pub(super) fn open(context: &PlanContext<'_>, stage: StageName, steps: &mut Vec<DesiredStep>) {
     if context.spec().settings.firewall == FirewallMode::Manage {
-        steps.extend(context.hosts.iter().filter_map(|host| open_one(context, host, stage)));
+        for host in &context.hosts {
+            let open = open_one(context, host, stage);
+            let keeps_rules = host
+                .facts
+                .firewall
+                .as_ref()
+                .is_none_or(|firewall| firewall.program != FirewallProgram::Nftables);
+            let restore = open.as_ref().filter(|_| !keeps_rules).map(|open| restore(host, stage, open));
+            steps.extend(open.into_iter().chain(restore));
+        }
     }
 }
 
@@ -39,9 +49,25 @@ fn open_one(context: &PlanContext<'_>, host: &ObservedHost<'_>, stage: StageName
     Some(step)
 }
 
+/// nft forgets the rules when the owner loads the rules of the host again, and at boot.
+fn restore(host: &ObservedHost<'_>, stage: StageName, open: &DesiredStep) -> DesiredStep {
+    let id = host.id(stage, "firewall-restore");
+    Daemon {
+        id,
+        unit_name: firewall::SERVICE,
+        unit: firewall::service(),
+        watches: Vec::new(),
+        ready: Vec::new(),
+    }
+    .into_step(host)
+    .title("open the firewall again after its rules were loaded")
+    .because("nft forgets rules that are not in the files of the owner")
+    .needs([open.id.clone()])
+}
+
 /// Whether a program manages the rules, so that kubeon can add some.
 pub(crate) fn is_managed(program: FirewallProgram) -> bool {
-    matches!(program, FirewallProgram::Firewalld | FirewallProgram::Ufw)
+    matches!(program, FirewallProgram::Firewalld | FirewallProgram::Ufw | FirewallProgram::Nftables)
 }
 
 /// The packets of an opening. The API is open for everyone who logs in to it, also from outside of the cluster.

@@ -1,0 +1,47 @@
+//! Hosts behind rules that their owner loads with nft: kubeon opens them, opens them again, and closes them.
+
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use kubeon_e2e::lab::TestLab;
+use kubeon_e2e::program::eventually;
+
+/// What owners of servers write: only SSH is let in, nothing is forwarded.
+const RULES: &str = "table inet owner {\\n chain in {\\n type filter hook input priority 0; policy drop;\\n \
+                     ct state established,related accept\\n iif lo accept\\n icmp type echo-request accept\\n \
+                     tcp dport 22 accept comment \"of the owner\"\\n }\\n chain through {\\n type filter hook forward priority 0; \
+                     policy drop;\\n ct state established,related accept\\n }\\n}\\n";
+const MINUTE: Duration = Duration::from_secs(60);
+
+#[test]
+fn rules_of_nft_are_opened_restored_and_closed() -> Result<()> {
+    let lab = TestLab::up("e2e-nft", 2)?;
+    let load = format!("printf '{RULES}' > /etc/owner.nft && nft -f /etc/owner.nft");
+    for host in ["h1", "h2"] {
+        lab.on(host, &load)?;
+    }
+    let before = lab.on("h2", "nft list ruleset")?;
+    let refused = lab.kubeon(&lab.create(lab.name(), 1))?;
+    ensure!(refused.code == 2 && refused.err.contains("UDP 8472"), "{refused:?}");
+
+    let create = [lab.create(lab.name(), 1), vec!["--firewall", "manage"]].concat();
+    lab.must(&create)?;
+    lab.wait_up_to_date(lab.name(), MINUTE)?;
+
+    // The owner loads the rules again: those of kubeon are lost, until the service runs.
+    lab.on("h2", "nft delete table inet owner && nft -f /etc/owner.nft")?;
+    ensure!(!lab.plan(lab.name())?.is_empty(), "a closed firewall must be seen");
+    lab.on("h2", "systemctl restart kubeon-firewall.service")?;
+    eventually("the firewall is open again", MINUTE, || {
+        let steps = lab.plan(lab.name())?;
+        ensure!(steps.is_empty(), "{steps:?}");
+        Ok(())
+    })?;
+
+    lab.must(&["destroy", lab.name(), "--yes"])?;
+    let after = lab.on("h2", "nft list ruleset")?;
+    ensure!(after == before, "before:\n{before}\nafter:\n{after}");
+    lab.on("h2", "nft delete table inet owner && rm /etc/owner.nft")?;
+    lab.on("h1", "nft delete table inet owner && rm /etc/owner.nft")?;
+    lab.is_bare("h2")
+}
