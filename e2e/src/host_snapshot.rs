@@ -16,7 +16,7 @@ const PRINT: &str = r#"
         -o -type d -printf 'file %p\t%y %m %u:%g\n' -o -type f -printf 'file %p\t%y %m %u:%g %s\n' \
         -o -printf 'file %p\t%y %m %u:%g %l\n'
     find /etc -xdev -type f ! -path '/etc/machine-id' -exec sha256sum {} + | sed -E 's/^(\S+)  (.*)/content \2\t\1/'
-    systemctl list-unit-files --no-legend --no-pager | awk '{print "unit " $1 "\t" $2}'
+    systemctl list-unit-files --no-legend --no-pager | grep -vE '^(session|user)-' | awk '{print "unit " $1 "\t" $2}'
     for table in $(nft list tables 2>/dev/null | tr ' ' '/'); do echo "table $table	present"; done
     nft -s list ruleset 2>/dev/null | sed 's/$/\tpresent/;s/^/rule /'
     for tables in iptables-legacy ip6tables-legacy; do
@@ -24,7 +24,7 @@ const PRINT: &str = r#"
     done
     ip -o link | awk -F': ' '{print "link " $2 "\tpresent"}'
     ip -4 route show table all | sed 's/$/\tpresent/;s/^/route /'
-    sysctl -a 2>/dev/null | grep -vE '^(kernel\.(random|ns_last_pid|pty\.nr|tainted)|fs\.(dentry|inode|file-nr|quota)|fs\.aio-nr|net\.netfilter\.nf_conntrack_count|vm\.stat)' |
+    sysctl -a 2>/dev/null | grep -vE '^(kernel\.(random|ns_last_pid|pty\.nr|tainted)|fs\.(dentry|inode|file-nr|quota)|fs\.aio-nr|net\.netfilter\.nf_conntrack_count|vm\.stat|vm\.(user|admin)_reserve|net\.ipv4\.tcp_fastopen_key)' |
         sed -E 's/^(\S+) = /parameter \1\t/'
 "#;
 

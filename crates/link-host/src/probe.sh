@@ -231,7 +231,8 @@ lines() { # each line of the input as the value of a key
 }
 
 # The rules of the active firewall. firewalld and ufw write nftables themselves, so only the owner of the rules is asked.
-# Rules that nobody manages are read on a host that is not part of a cluster, where few programs have rules.
+# Rules that nobody manages are read on a host that is not part of a cluster, where few programs have rules, and where kubeon
+# opened them. Tables of the cluster's own programs are left out.
 firewall_facts() {
     has timeout || return 0
     if has firewall-cmd && systemctl -q is-active firewalld 2>/dev/null; then
@@ -239,7 +240,7 @@ firewall_facts() {
         LC_ALL=C timeout 10 firewall-cmd --list-all-zones 2>/dev/null | lines firewalld
     elif has ufw && grep -q '^ENABLED=yes' /etc/ufw/ufw.conf 2>/dev/null; then
         LC_ALL=C timeout 10 ufw status verbose 2>/dev/null | lines ufw
-    elif [ -e /var/lib/kubeon/claim.json ]; then
+    elif [ -e /var/lib/kubeon/claim.json ] && ! [ -e /var/lib/kubeon/firewall.json ]; then
         return 0
     elif has nft; then
         nft list chains 2>/dev/null | while read -r word name rest; do
@@ -247,6 +248,7 @@ firewall_facts() {
                 "table "*) table="$name ${rest%% *}" ;;
                 "chain "*) chain=$name ;;
                 "type filter hook input "* | "type filter hook forward "*)
+                    case "$table" in *" kube-"* | *" flannel"* | *" cni_"*) continue ;; esac
                     nft list chain $table "$chain" 2>/dev/null | lines nft ;;
             esac
         done

@@ -65,6 +65,7 @@ pub fn run(job: &Job<'_>, cluster: &ClusterName) -> Result<StepEffect, StepFailu
         services::stop(job, &mut failures);
         processes::kill(job, &mut failures);
         services::remove(job, &mut failures);
+        services::end_pod_slices(job, &mut failures);
         mounts::detach(job, &mut failures);
         network::clear(job, &mut failures);
         failures.record(firewall::close(root, Instant::now() + FIREWALL_TIMEOUT));

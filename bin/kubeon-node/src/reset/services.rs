@@ -15,6 +15,9 @@ use crate::{paths, units};
 /// an API server whose etcd stops at the same time would wait for a minute.
 const STOP_TIMEOUT: Duration = Duration::from_secs(1);
 
+/// The time for the slices of pods, which are empty, to end.
+const SLICES_TIMEOUT: Duration = Duration::from_secs(10);
+
 /// Stops the units, and kills those that do not stop in time.
 pub(super) fn stop(job: &Job<'_>, failures: &mut ResetFailures) {
     let Some(names) = failures.record(names(&job.host.root)) else { return };
@@ -22,6 +25,12 @@ pub(super) fn stop(job: &Job<'_>, failures: &mut ResetFailures) {
     let names: Vec<_> = names.into_iter().filter(|name| !own.contains(&format!("/{name}"))).collect();
     let deadline = job.deadline.min(Instant::now() + STOP_TIMEOUT);
     failures.record(job.host.services.stop(&names, deadline));
+}
+
+/// Ends the slices of pods, which systemd keeps after their last process where it manages the control groups.
+pub(super) fn end_pod_slices(job: &Job<'_>, failures: &mut ResetFailures) {
+    let deadline = job.deadline.min(Instant::now() + SLICES_TIMEOUT);
+    failures.record(job.host.services.stop(&["kubepods.slice".to_owned()], deadline));
 }
 
 /// Removes the unit files and the links that enable them.

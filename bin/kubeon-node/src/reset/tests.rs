@@ -65,7 +65,7 @@ fn removes_all_files_except_those_of_other_programs() {
     assert!(run(&bench.job(), &demo()).unwrap().changed);
     assert_eq!(files(&bench), THEIRS);
     assert_eq!(bench.read("/etc/hosts"), "127.0.0.1 localhost\n");
-    assert_eq!(bench.calls(), ["stop kubelet.service", "reload"]);
+    assert_eq!(bench.calls(), ["stop kubelet.service", "reload", "stop kubepods.slice"]);
     assert!(!bench.host.root.at(paths::STATE).exists());
     assert!(!run(&bench.job(), &demo()).unwrap().changed, "the second reset has nothing to remove");
 }

@@ -193,11 +193,11 @@ fn a_managed_firewall_is_opened_for_each_host_that_needs_it() {
 }
 
 #[test]
-fn an_ignored_firewall_is_not_checked_and_plain_rules_are_not_managed() {
+fn an_ignored_firewall_is_not_checked_and_rules_of_iptables_are_not_managed() {
     let mut snapshot = bare_hosts(2);
-    edit(&mut snapshot, 1, |facts| facts.firewall = Some(firewall(FirewallProgram::Nftables)));
+    edit(&mut snapshot, 1, |facts| facts.firewall = Some(firewall(FirewallProgram::Iptables)));
     let managed = with_mode(1, 1, FirewallMode::Manage);
-    assert!(result(&managed, &snapshot, 1).prevents(), "kubeon does not write rules that nobody manages");
+    assert!(result(&managed, &snapshot, 1).prevents(), "the owner adds the rules");
     assert!(result(&with_mode(1, 1, FirewallMode::Ignore), &snapshot, 1).ok);
 }
 
