@@ -28,7 +28,7 @@ pub enum Op {
         /// The names of every address.
         entries: Vec<HostsEntry>,
     },
-    /// Let packets through the active firewall of the host, firewalld or ufw, and close what an earlier run of the
+    /// Let packets through the active firewall of the host, firewalld, ufw or rules of nft, and close what an earlier run of the
     /// step opened. A host without an active firewall is not changed.
     #[serde(rename_all = "camelCase")]
     Firewall {

@@ -47,7 +47,7 @@ pub(crate) struct SettingFlags {
     /// How Services are implemented: nftables or iptables [default: nftables]
     #[arg(long, value_name = "MODE")]
     pub proxy: Option<String>,
-    /// What to do with firewalls of hosts: check, manage (open firewalld or ufw), or ignore [default: check]
+    /// What to do with firewalls of hosts: check, manage (open firewalld, ufw or nft rules), or ignore [default: check]
     #[arg(long, value_name = "MODE")]
     pub firewall: Option<String>,
     /// A mirror of a registry for containerd: docker.io=https://mirror.example.com; may be repeated

@@ -59,7 +59,7 @@ words! {
     FirewallMode {
         /// A check refuses hosts whose firewall stops the packets of the cluster.
         Check = "check",
-        /// kubeon opens firewalld or ufw for the other hosts and the pods.
+        /// kubeon opens firewalld, ufw or the rules of nft for the other hosts and the pods.
         Manage = "manage",
         /// Firewalls are not looked at.
         Ignore = "ignore",

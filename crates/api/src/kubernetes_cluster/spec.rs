@@ -223,7 +223,7 @@ pub struct Network {
     /// Ports for Services of type NodePort. Default: 30000-32767.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node_port_range: Option<PortRange>,
-    /// What kubeon does with the firewalls of hosts: manage opens firewalld or ufw. Default: check.
+    /// What kubeon does with the firewalls of hosts: manage opens firewalld, ufw or the rules of nft. Default: check.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub firewall: Option<FirewallMode>,
 }
