@@ -36,7 +36,8 @@ fn soak_a_cluster_outlives_five_lifetimes_of_its_certificates() -> Result<()> {
 
     for (host, port) in SERVED {
         let address = format!("{}:{port}", lab.addresses[host]);
-        again_after(Duration::from_secs(5), "a valid certificate is served", LIFE / 5, || valid(&address))?;
+        let what = format!("{address} serves a valid certificate");
+        again_after(Duration::from_secs(5), &what, LIFE / 5, || valid(&address))?;
     }
     // The kubeconfig of the administrator is on the control machine: the next command renews it.
     create(&lab)?;
