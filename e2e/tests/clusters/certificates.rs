@@ -10,7 +10,7 @@ use kubeon_e2e::program::{again_after, must};
 const MINUTES: u32 = 10;
 const LIFE: Duration = Duration::from_secs(MINUTES as u64 * 60);
 /// Looks for due certificates as often, in relation to their life, as a host with certificates of a year.
-const TIMER: &str = "mkdir -p /etc/systemd/system/kubeon-renew.timer.d && printf '[Timer]\\nOnUnitInactiveSec=\\n\
+const TIMER: &str = "mkdir -p /etc/systemd/system/kubeon-renew.timer.d && printf '[Timer]\\nOnActiveSec=10s\\n\
                      OnUnitInactiveSec=30s\\nRandomizedDelaySec=0\\n' > /etc/systemd/system/kubeon-renew.timer.d/test.conf && \
                      systemctl daemon-reload && systemctl restart kubeon-renew.timer";
 /// The servers of each host, by port.
