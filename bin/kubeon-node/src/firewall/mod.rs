@@ -47,7 +47,7 @@ pub fn open(
 ) -> Result<StepEffect, StepFailure> {
     let root = &job.host.root;
     let recorded = read(root)?;
-    let Some(program) = active(root, job.deadline) else {
+    let Some(program) = active(root, job.deadline)? else {
         job.note("the host has no active firewall of firewalld, ufw or nft");
         return Ok(StepEffect::default());
     };
@@ -152,22 +152,28 @@ impl Firewall {
 }
 
 /// The program that owns the active firewall.
-fn active(root: &Root, deadline: Instant) -> Option<FirewallProgram> {
+///
+/// # Errors
+/// If nft cannot list the chains: that they are open is not known then.
+fn active(root: &Root, deadline: Instant) -> Result<Option<FirewallProgram>, StepFailure> {
     if !root.is_live() {
-        return None;
+        return Ok(None);
     }
     let succeeds = |program, arguments: &[&str]| {
         run(program, arguments, None, deadline).is_ok_and(|done| done.success())
     };
     if succeeds("systemctl", &["--quiet", "is-active", "firewalld"]) {
-        return Some(FirewallProgram::Firewalld);
+        return Ok(Some(FirewallProgram::Firewalld));
     }
     let status = run("ufw", &["status"], None, deadline);
     if status.is_ok_and(|status| status.stdout.contains("Status: active")) {
-        return Some(FirewallProgram::Ufw);
+        return Ok(Some(FirewallProgram::Ufw));
     }
-    let chains = nftables::chains(deadline).unwrap_or_default();
-    (!chains.is_empty()).then_some(FirewallProgram::Nftables)
+    if !succeeds("nft", &["--version"]) {
+        return Ok(None);
+    }
+    let chains = nftables::chains(deadline)?;
+    Ok((!chains.is_empty()).then_some(FirewallProgram::Nftables))
 }
 
 fn read(root: &Root) -> Result<Option<Added>, StepFailure> {
