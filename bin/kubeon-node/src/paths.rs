@@ -41,6 +41,10 @@ pub const PKI: &str = "/etc/kubernetes/pki";
 pub const KUBELET_BOOTSTRAP: &str = "/var/lib/kubelet/bootstrap/client.crt";
 /// The kubelet's own certificate and key.
 pub const KUBELET_OWN: &str = "/var/lib/kubelet/pki/kubelet-client-current.pem";
+/// The kubeconfig that the kubelet writes when it gets its certificate.
+pub const KUBELET_KUBECONFIG: &str = "/etc/kubernetes/kubelet.conf";
+/// The volumes of the pods on this host.
+pub const PODS: &str = "/var/lib/kubelet/pods";
 /// The authority of the API server.
 pub const API_CA: &str = "/etc/kubernetes/pki/ca.crt";
 /// The certificates of the authorities, and their keys, which only masters have.

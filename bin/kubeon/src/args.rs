@@ -1,6 +1,7 @@
 //! The command line and the environment. No other module reads them.
 
 pub(crate) mod bundle;
+pub(crate) mod certs;
 pub(crate) mod cli;
 pub(crate) mod cluster;
 pub(crate) mod contact;

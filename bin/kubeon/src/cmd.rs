@@ -1,6 +1,7 @@
 //! One file for each command.
 
 pub(crate) mod bundle;
+mod certs;
 mod change;
 mod choose;
 mod completion;
@@ -14,6 +15,7 @@ pub(crate) mod lab;
 mod later;
 mod ls;
 mod meta;
+mod open_rotation;
 mod plan;
 mod precheck;
 mod scale;
@@ -57,6 +59,7 @@ async fn dispatch(context: &Context<'_>, cli: &CommandLine) -> Result<(), CliErr
         CliCommand::Image(args) => image::run(context, args).await,
         CliCommand::Addon(args) => scale::add(context, args).await,
         CliCommand::Delon(args) => scale::remove(context, args).await,
+        CliCommand::Certs(args) => certs::run(context, args).await,
         CliCommand::Destroy(args) => destroy::run(context, args).await,
         CliCommand::View(args) => view::run(context, args),
         CliCommand::Bundle(args) => bundle::run(context, args).await,

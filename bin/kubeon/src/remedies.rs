@@ -68,6 +68,11 @@ pub(crate) fn engine(remedy: &EngineRemedy) -> RenderedRemedy {
         R::RemoveWorkersOnly(cluster) => row("workers", format!("kubeon delon {cluster} @w*")),
         R::ConfirmRemoval { command } => row("confirm", format!("{command} … --yes")),
         R::ConfirmDestroy { command, cluster } => row("confirm", format!("{command} {cluster} --yes")),
+        R::ConfirmRotation(cluster) => row("confirm", format!("kubeon certs rotate {cluster} --yes")),
+        R::ContinueRotation(cluster) => RenderedRemedy {
+            next: Some(NextStep::command("continue with", format!("kubeon certs rotate {cluster}"))),
+            ..row("lost host", format!("kubeon delon {cluster} NODE --without ADDRESS"))
+        },
         R::TrustHostKeys => rows([
             ("compare", "on the host: ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub".to_owned()),
             ("instead", TRUST_KEYS.to_owned()),

@@ -14,6 +14,7 @@
 
 mod addresses;
 mod arch;
+mod cluster_keys;
 mod condition_status;
 mod crd;
 mod host_role;
@@ -34,6 +35,7 @@ pub use addresses::{
     CaBundle, DnsName, Endpoint, HttpUrl, HttpsUrl, LoginName, NoProxy, PortRange, Registry,
 };
 pub use arch::{Arch, NotAnArch};
+pub use cluster_keys::{ClusterKeys, KeyNumber, RotationPhase};
 pub use condition_status::ConditionStatus;
 pub use crd::{GenerateError, crds, definitions, json_schema};
 pub use host_role::HostRole;

@@ -56,6 +56,8 @@ pub struct ReadyCluster {
     pub changed: bool,
     /// Number of nodes that were neither skipped nor unreachable.
     pub nodes: usize,
+    /// Names of the nodes that were skipped or unreachable.
+    pub unreachable: Vec<String>,
     /// Names of the workers that were removed.
     pub left: Vec<String>,
     /// The administrator's kubeconfig.
@@ -299,6 +301,7 @@ impl PreparedChange<'_> {
             spec: (*intent.spec).clone(),
             changed,
             nodes: intent.spec.hosts().filter(|host| answers(host.address)).count(),
+            unreachable: intent.spec.hosts().filter(|host| !answers(host.address)).map(name).collect(),
             left: intent.leaving.iter().map(name).collect(),
             kubeconfig: engine.store.kubeconfig_path(&intent.spec.name),
         })

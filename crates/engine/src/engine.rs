@@ -134,6 +134,7 @@ pub fn intent(
         skip_hosts,
         leaving,
         returning,
+        keys: state.keys,
         ..Intent::new(spec, &state.uid, state.generation, artifacts)
     }
 }

@@ -31,7 +31,7 @@ impl Engine<'_> {
 
 fn keys_in(folder: &Path, state: &StoredCluster) -> Result<ClusterPki, EngineError> {
     let keys = if state.may_be_on_hosts() {
-        ClusterPki::load(folder, state.encrypts_secrets)
+        ClusterPki::load(folder, state.keys, state.encrypts_secrets)
     } else {
         ClusterPki::load_or_create(folder, state.spec.settings.ca_years)
     };
@@ -42,7 +42,8 @@ fn check_keys_in(folder: &Path, state: &StoredCluster) -> Result<(), EngineError
     if !state.may_be_on_hosts() {
         return Ok(());
     }
-    ClusterPki::check(folder, state.encrypts_secrets).map_err(|error| refusal(&error, folder, state))
+    ClusterPki::check(folder, state.keys, state.encrypts_secrets)
+        .map_err(|error| refusal(&error, folder, state))
 }
 
 fn refusal(error: &PkiError, folder: &Path, state: &StoredCluster) -> EngineError {

@@ -47,6 +47,7 @@ pub mod ready_master;
 pub mod remedy;
 pub mod request_file;
 pub mod request_inventory;
+pub mod rotation;
 pub mod run;
 pub mod scale;
 pub mod selector;

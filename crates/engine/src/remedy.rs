@@ -37,6 +37,10 @@ pub enum EngineRemedy {
         /// The cluster.
         cluster: ClusterName,
     },
+    /// Confirm the replacement of the keys of this cluster.
+    ConfirmRotation(ClusterName),
+    /// Continue the rotation of this cluster when all hosts answer, or remove those that are lost.
+    ContinueRotation(ClusterName),
     /// Compare the SSH keys of the hosts with the keys on the hosts, and trust them.
     TrustHostKeys,
     /// Give a private key or a password for the hosts.

@@ -3,6 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use kubeon_api::KeyNumber;
 use kubeon_api::kubernetes_cluster::defaults::MAX_CA_YEARS;
 use kubeon_wire::CertificateAuthority;
 use rcgen::{
@@ -50,6 +51,9 @@ impl Authorities {
 pub(crate) struct Authority {
     /// The certificate, PEM.
     pub(crate) certificate: String,
+    /// The certificate that the authority before it signed for its key, PEM; empty for the first authority. Servers send
+    /// it, so that a program that read only the old authority trusts them too.
+    pub(crate) cross_certificate: String,
     /// The private key, PEM (PKCS #8).
     pub(crate) key: String,
     /// When the certificate begins.
@@ -63,30 +67,34 @@ pub(crate) struct Authority {
 }
 
 impl Authority {
-    /// Reads `ca-<authority>.pem`, or makes it with a lifetime of `years`.
+    /// Reads the file of the authority, or makes it with a lifetime of `years`. `before` is the authority that it replaces.
     pub(crate) fn load_or_create(
         folder: &Path,
         ca: CertificateAuthority,
+        number: KeyNumber,
         years: u32,
+        before: Option<&Self>,
     ) -> Result<Self, PkiError> {
-        let path = file(folder, ca);
-        let text = keyfile::read_or_create(&path, || generate(ca, years).map_err(KeyFileError::Sign))
+        let path = file(folder, ca, number);
+        let text = keyfile::read_or_create(&path, || generate(ca, years, before).map_err(KeyFileError::Sign))
             .map_err(|error| error.at(&path))?;
         Self::parse(&text, path)
     }
 
-    /// Reads `ca-<authority>.pem` with `read`.
+    /// Reads the file of the authority with `read`.
     pub(crate) fn load(
         folder: &Path,
         ca: CertificateAuthority,
+        number: KeyNumber,
         read: fn(&Path) -> io::Result<String>,
     ) -> Result<Self, PkiError> {
-        let path = file(folder, ca);
+        let path = file(folder, ca, number);
         let text = read(&path).map_err(|error| KeyFileError::Io(error).at(&path))?;
         Self::parse(&text, path)
     }
 
-    /// Reads an authority from its key and its certificate in one text, the key first. `path` is for errors.
+    /// Reads an authority from its key, its certificate and further certificates in one text, in this order. `path` is for
+    /// errors.
     pub(crate) fn parse(text: &str, path: PathBuf) -> Result<Self, PkiError> {
         let unreadable = |reason: String| PkiError::Unreadable { path: path.clone(), reason };
         let start = text.find("-----BEGIN CERTIFICATE-----");
@@ -104,8 +112,10 @@ impl Authority {
         let subject = parsed.subject().as_raw().to_vec();
         let issuer = Issuer::from_ca_cert_pem(certificate, pair)
             .map_err(|e| unreadable(format!("its certificate: {e}")))?;
+        let (certificate, others) = certificate.split_at(first_length(certificate));
         let (certificate, key) = (certificate.to_owned(), key.to_owned());
-        Ok(Self { certificate, key, not_before, not_after, subject, path, issuer })
+        let cross_certificate = others.to_owned();
+        Ok(Self { certificate, cross_certificate, key, not_before, not_after, subject, path, issuer })
     }
 
     /// The issuer that signs leaves.
@@ -124,13 +134,29 @@ impl Authority {
     }
 }
 
-/// The file of an authority.
-pub(crate) fn file(folder: &Path, ca: CertificateAuthority) -> PathBuf {
-    folder.join(format!("ca-{ca}.pem"))
+/// The length of the first certificate in a PEM text, with the end of its last line.
+pub(crate) fn first_length(text: &str) -> usize {
+    const END: &str = "-----END CERTIFICATE-----";
+    let Some(end) = text.find(END).map(|at| at + END.len()) else { return text.len() };
+    end + text[end..].len() - text[end..].trim_start().len()
 }
 
-/// Key and self-signed certificate in one text, the key first.
-fn generate(ca: CertificateAuthority, years: u32) -> Result<String, rcgen::Error> {
+/// The file of an authority: `ca-<authority>.pem`, or `ca-<authority>-<number>.pem` for later keys.
+pub(crate) fn file(folder: &Path, ca: CertificateAuthority, number: KeyNumber) -> PathBuf {
+    folder.join(numbered(&format!("ca-{ca}"), number))
+}
+
+/// The name of a file of keys.
+pub(crate) fn numbered(name: &str, number: KeyNumber) -> String {
+    if number == KeyNumber::FIRST { format!("{name}.pem") } else { format!("{name}-{number}.pem") }
+}
+
+/// Key, self-signed certificate and the certificate by the authority `before` in one text.
+fn generate(
+    ca: CertificateAuthority,
+    years: u32,
+    before: Option<&Authority>,
+) -> Result<String, rcgen::Error> {
     let now = OffsetDateTime::now_utc();
     let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?;
     let mut params = CertificateParams::default();
@@ -143,5 +169,12 @@ fn generate(ca: CertificateAuthority, years: u32) -> Result<String, rcgen::Error
     params.not_before = now - Duration::minutes(5);
     params.not_after = now + Duration::days(365) * years.clamp(1, MAX_CA_YEARS);
     let certificate = params.self_signed(&key)?;
-    Ok(format!("{}{}", key.serialize_pem(), certificate.pem()))
+    let mut text = format!("{}{}", key.serialize_pem(), certificate.pem());
+    if let Some(before) = before {
+        params.serial_number = Some(random_serial());
+        params.not_after = params.not_after.min(before.not_after);
+        params.use_authority_key_identifier_extension = true;
+        text.push_str(&params.signed_by(&key, &before.issuer)?.pem());
+    }
+    Ok(text)
 }

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use kubeon_api::{ClusterKeys, KeyNumber};
 use rand::RngExt;
 use serde_json::{Value, json};
 
@@ -15,8 +16,8 @@ const FILE: &str = "encryption.keys";
 /// The length of a key in bytes, as XSalsa20 and Poly1305 (`secretbox`) need it.
 const KEY_BYTES: usize = 32;
 
-/// The keys, the newest first. The newest encrypts, all decrypt: a rotation adds a line above the others, and removes the old
-/// line when no Secret needs it any more.
+/// The keys by name. A rotation adds a line, and removes the old line when no Secret needs it any more.
+#[derive(Debug, PartialEq, Eq)]
 pub(crate) struct EncryptionKeys(Vec<(String, String)>);
 
 impl EncryptionKeys {
@@ -31,15 +32,49 @@ impl EncryptionKeys {
     pub(crate) fn load_or_create(folder: &Path) -> Result<Self, PkiError> {
         let path = file(folder);
         let text =
-            keyfile::read_or_create(&path, || Ok::<_, KeyFileError>(format!("key1 {}\n", random_key())))
+            keyfile::read_or_create(&path, || Ok::<_, KeyFileError>(line(KeyNumber::FIRST, &random_key())))
                 .map_err(|error| error.at(&path))?;
         parse(&text).ok_or_else(|| unreadable(path))
     }
 
-    /// The `EncryptionConfiguration`. The first provider encrypts, all decrypt.
-    pub(crate) fn configuration(&self, encrypts: bool) -> String {
-        let keys: Vec<Value> =
-            self.0.iter().map(|(name, secret)| json!({ "name": name, "secret": secret })).collect();
+    /// Adds the key, unless it is there.
+    pub(crate) fn add(folder: &Path, number: KeyNumber) -> Result<(), PkiError> {
+        let mut keys = Self::load(folder, keyfile::read)?;
+        if keys.get(number).is_none() {
+            keys.0.push((name(number), random_key()));
+            keys.save(folder)?;
+        }
+        Ok(())
+    }
+
+    /// Removes the keys before the key.
+    pub(crate) fn remove_before(folder: &Path, number: KeyNumber) -> Result<(), PkiError> {
+        let mut keys = Self::load(folder, keyfile::read)?;
+        let Some(kept) = keys.get(number).cloned() else { return Ok(()) };
+        if keys.0.len() > 1 {
+            keys.0 = vec![kept];
+            keys.save(folder)?;
+        }
+        Ok(())
+    }
+
+    fn get(&self, number: KeyNumber) -> Option<&(String, String)> {
+        self.0.iter().find(|(known, _)| *known == name(number))
+    }
+
+    fn save(&self, folder: &Path) -> Result<(), PkiError> {
+        let text: String = self.0.iter().map(|(name, secret)| format!("{name} {secret}\n")).collect();
+        let path = file(folder);
+        kubeon_atomic_file::write_atomically(&path, text.as_bytes(), 0o600)
+            .map_err(|source| PkiError::File { path, source })
+    }
+
+    /// The `EncryptionConfiguration`: the key that encrypts now, then another one that decrypts. The first provider
+    /// encrypts, all decrypt. `None` if a key is missing.
+    pub(crate) fn configuration(&self, encrypts: bool, used: ClusterKeys) -> Option<String> {
+        let numbers = [used.signing()].into_iter().chain(used.also_trusted());
+        let key = |number| self.get(number).map(|(name, secret)| json!({ "name": name, "secret": secret }));
+        let keys: Vec<Value> = numbers.map(key).collect::<Option<_>>()?;
         let mut providers = [json!({ "secretbox": { "keys": keys } }), json!({ "identity": {} })];
         if !encrypts {
             providers.reverse();
@@ -49,8 +84,17 @@ impl EncryptionKeys {
             "kind": "EncryptionConfiguration",
             "resources": [{ "resources": ["secrets"], "providers": providers }],
         });
-        format!("{config:#}\n")
+        Some(format!("{config:#}\n"))
     }
+}
+
+/// The name of a key.
+fn name(number: KeyNumber) -> String {
+    format!("key{number}")
+}
+
+fn line(number: KeyNumber, secret: &str) -> String {
+    format!("{} {secret}\n", name(number))
 }
 
 /// The file of the keys in the folder of a cluster.
@@ -86,11 +130,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_newest_key_encrypts_and_all_keys_decrypt() {
+    fn the_key_in_use_encrypts_and_both_decrypt() {
         let [new, old] = [random_key(), random_key()];
-        let keys = parse(&format!("key2 {new}\nkey1 {old}\n")).unwrap();
+        let keys = parse(&format!("key1 {old}\nkey2 {new}\n")).unwrap();
+        let reissue = ClusterKeys::default().advanced().advanced();
         let providers = |encrypts| {
-            let config: Value = serde_json::from_str(&keys.configuration(encrypts)).unwrap();
+            let config: Value =
+                serde_json::from_str(&keys.configuration(encrypts, reissue).unwrap()).unwrap();
             config["resources"][0]["providers"].clone()
         };
         let secretbox = json!({ "secretbox": { "keys": [
@@ -102,6 +148,24 @@ mod tests {
             json!([{ "identity": {} }, secretbox]),
             "Secrets are written as they are"
         );
+        let first = keys.configuration(true, ClusterKeys::default()).unwrap();
+        assert!(first.contains(&old) && !first.contains(&new), "no rotation is open");
+    }
+
+    #[test]
+    fn a_rotation_adds_a_key_once_and_removes_the_old_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let first = EncryptionKeys::load_or_create(folder.path()).unwrap();
+        let second = KeyNumber::FIRST.next();
+        EncryptionKeys::add(folder.path(), second).unwrap();
+        let both = EncryptionKeys::load(folder.path(), keyfile::read).unwrap();
+        assert_eq!((&both.0[0], both.0.len()), (&first.0[0], 2));
+        EncryptionKeys::add(folder.path(), second).unwrap();
+        assert_eq!(EncryptionKeys::load(folder.path(), keyfile::read).unwrap(), both);
+        EncryptionKeys::remove_before(folder.path(), second.next()).unwrap();
+        assert_eq!(EncryptionKeys::load(folder.path(), keyfile::read).unwrap(), both, "no such key");
+        EncryptionKeys::remove_before(folder.path(), second).unwrap();
+        assert_eq!(EncryptionKeys::load(folder.path(), keyfile::read).unwrap().0, both.0[1..]);
     }
 
     #[test]

@@ -33,4 +33,6 @@ pub use renewal::{Renewer, belong_together};
 pub use request::{CertificateRequest, new_key, request_renewal};
 
 #[cfg(test)]
+mod rotation_tests;
+#[cfg(test)]
 mod tests;

@@ -13,7 +13,7 @@ use x509_parser::extensions::GeneralName;
 use x509_parser::oid_registry::{OID_X509_COMMON_NAME, OID_X509_ORGANIZATION_NAME};
 use x509_parser::pem::parse_x509_pem;
 
-use crate::authority::Authority;
+use crate::authority::{Authority, first_length};
 use crate::error::PkiError;
 use crate::leaf::BACKDATE;
 use crate::serial::random_serial;
@@ -38,8 +38,8 @@ impl Renewer {
     }
 
     /// A certificate with the content, the key and the length of life of `certificate`, which begins at `now`, in
-    /// seconds since 1970. It begins five minutes earlier, for clocks that are behind, and never outlives the
-    /// authority. `path` is the file of the certificate, for errors.
+    /// seconds since 1970, followed by the further certificates of that text. It begins five minutes earlier, for clocks that
+    /// are behind, and never outlives the authority. `path` is the file of the certificate, for errors.
     ///
     /// # Errors
     /// When the certificate or its key is damaged, the certificate has content that kubeon does not issue, or the
@@ -50,7 +50,8 @@ impl Renewer {
             return Err(refused("key and certificate do not belong together".to_owned()));
         }
         let pair = KeyPair::from_pem(key).map_err(|e| refused(format!("its key: {e}")))?;
-        self.reissue(certificate, &pair, path, now)
+        let renewed = self.reissue(certificate, &pair, path, now)?;
+        Ok(renewed + &certificate[first_length(certificate)..])
     }
 
     /// The same as [`Self::renew`] with a new key: the certificate and the key.

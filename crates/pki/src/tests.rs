@@ -3,6 +3,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
+use kubeon_api::{ClusterKeys, KeyNumber};
 use kubeon_ports::Secrets;
 use kubeon_wire::{CertificateAuthority, Leaf, SecretRef, Usage};
 use time::{Duration, OffsetDateTime};
@@ -11,7 +12,7 @@ use x509_parser::pem::parse_x509_pem;
 use super::leaf::is_due_at;
 use super::*;
 
-fn leaf(ca: CertificateAuthority, usage: Usage) -> Leaf {
+pub(crate) fn leaf(ca: CertificateAuthority, usage: Usage) -> Leaf {
     Leaf {
         ca,
         common_name: "system:node:h1".into(),
@@ -23,11 +24,11 @@ fn leaf(ca: CertificateAuthority, usage: Usage) -> Leaf {
     }
 }
 
-fn certificate(pki: &ClusterPki, leaf: &Leaf) -> String {
+pub(crate) fn certificate(pki: &ClusterPki, leaf: &Leaf) -> String {
     pki.resolve(&SecretRef::LeafCertificate(leaf.clone())).unwrap()
 }
 
-fn openssl(args: &[&str]) -> (bool, String) {
+pub(crate) fn openssl(args: &[&str]) -> (bool, String) {
     let out = Command::new("openssl").args(args).output().unwrap();
     (
         out.status.success(),
@@ -35,7 +36,7 @@ fn openssl(args: &[&str]) -> (bool, String) {
     )
 }
 
-fn write(folder: &Path, name: &str, text: &str) -> String {
+pub(crate) fn write(folder: &Path, name: &str, text: &str) -> String {
     let path = folder.join(name);
     std::fs::write(&path, text).unwrap();
     path.display().to_string()
@@ -216,7 +217,7 @@ fn keys_of_an_existing_cluster_are_read_and_never_replaced() {
     let made = ClusterPki::load_or_create(&secret, 100).unwrap();
     let key = SecretRef::CaKey { ca: CertificateAuthority::Etcd };
     assert_eq!(
-        ClusterPki::load(&secret, true).unwrap().resolve(&key).unwrap(),
+        ClusterPki::load(&secret, ClusterKeys::default(), true).unwrap().resolve(&key).unwrap(),
         made.resolve(&key).unwrap(),
         "the complete folder gives the same keys"
     );
@@ -230,14 +231,14 @@ fn keys_of_an_existing_cluster_are_read_and_never_replaced() {
     ] {
         let (path, kept) = (secret.join(name), folder.path().join("kept"));
         std::fs::rename(&path, &kept).unwrap();
-        let error = ClusterPki::load(&secret, true).err().unwrap();
+        let error = ClusterPki::load(&secret, ClusterKeys::default(), true).err().unwrap();
         assert!(matches!(&error, PkiError::Missing { paths } if *paths == [path.clone()]), "{error}");
         let words = error.to_string();
         assert!(words.contains(name) && words.contains("backup") && !path.exists(), "{words}");
         std::fs::rename(&kept, &path).unwrap();
     }
     std::fs::remove_dir_all(&secret).unwrap();
-    let error = ClusterPki::load(&secret, true).err().unwrap();
+    let error = ClusterPki::load(&secret, ClusterKeys::default(), true).err().unwrap();
     assert!(matches!(&error, PkiError::Missing { paths } if *paths == [secret.clone()]), "{error}");
     assert!(!secret.exists());
 }
@@ -247,7 +248,7 @@ fn check_reports_the_errors_of_load_and_changes_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let secret = folder.path().join("secret/demo");
     assert!(
-        matches!(ClusterPki::check(&secret, true), Err(PkiError::Missing { paths }) if paths == [secret.clone()])
+        matches!(ClusterPki::check(&secret, ClusterKeys::default(), true), Err(PkiError::Missing { paths }) if paths == [secret.clone()])
     );
     assert!(!secret.exists());
     ClusterPki::load_or_create(&secret, 100).unwrap();
@@ -256,14 +257,14 @@ fn check_reports_the_errors_of_load_and_changes_nothing() {
     for path in [&etcd, &secret] {
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
     }
-    ClusterPki::check(&secret, true).unwrap();
+    ClusterPki::check(&secret, ClusterKeys::default(), true).unwrap();
     assert_eq!((mode(&etcd), mode(&secret)), (0o755, 0o755));
     std::fs::write(&etcd, "half").unwrap();
-    let error = ClusterPki::check(&secret, true).unwrap_err().to_string();
+    let error = ClusterPki::check(&secret, ClusterKeys::default(), true).unwrap_err().to_string();
     assert!(error.contains("ca-etcd.pem is damaged"), "{error}");
     std::fs::remove_file(&etcd).unwrap();
     assert!(
-        matches!(ClusterPki::check(&secret, true), Err(PkiError::Missing { paths }) if paths == [etcd.clone()])
+        matches!(ClusterPki::check(&secret, ClusterKeys::default(), true), Err(PkiError::Missing { paths }) if paths == [etcd.clone()])
     );
     assert!(!etcd.exists(), "no new file is created");
 }
@@ -271,12 +272,18 @@ fn check_reports_the_errors_of_load_and_changes_nothing() {
 #[test]
 fn an_interrupted_creation_is_completed() {
     let folder = tempfile::tempdir().unwrap();
-    let etcd =
-        crate::authority::Authority::load_or_create(folder.path(), CertificateAuthority::Etcd, 100).unwrap();
-    assert!(ClusterPki::load(folder.path(), true).is_err());
+    let etcd = crate::authority::Authority::load_or_create(
+        folder.path(),
+        CertificateAuthority::Etcd,
+        KeyNumber::FIRST,
+        100,
+        None,
+    )
+    .unwrap();
+    assert!(ClusterPki::load(folder.path(), ClusterKeys::default(), true).is_err());
     let made = ClusterPki::load_or_create(folder.path(), 100).unwrap();
     assert_eq!(made.resolve(&SecretRef::CaKey { ca: CertificateAuthority::Etcd }).unwrap(), etcd.key);
-    ClusterPki::load(folder.path(), true).unwrap();
+    ClusterPki::load(folder.path(), ClusterKeys::default(), true).unwrap();
 }
 
 #[test]
@@ -295,7 +302,10 @@ fn refuses_a_truncated_file_and_a_key_of_another_certificate() {
         key_of(&whole) + &certificate_of(&other),
     ] {
         std::fs::write(&path, bad).unwrap();
-        for read in [ClusterPki::load_or_create(folder.path(), 100), ClusterPki::load(folder.path(), true)] {
+        for read in [
+            ClusterPki::load_or_create(folder.path(), 100),
+            ClusterPki::load(folder.path(), ClusterKeys::default(), true),
+        ] {
             let error = read.err().unwrap().to_string();
             assert!(error.contains("ca-etcd.pem") && error.contains("backup"), "{error}");
             assert!(!error.contains("BEGIN"), "{error}");
@@ -306,8 +316,14 @@ fn refuses_a_truncated_file_and_a_key_of_another_certificate() {
 #[test]
 fn an_expired_authority_signs_nothing() {
     let folder = tempfile::tempdir().unwrap();
-    let authority =
-        crate::authority::Authority::load_or_create(folder.path(), CertificateAuthority::Etcd, 1).unwrap();
+    let authority = crate::authority::Authority::load_or_create(
+        folder.path(),
+        CertificateAuthority::Etcd,
+        KeyNumber::FIRST,
+        1,
+        None,
+    )
+    .unwrap();
     let later = authority.not_after + time::Duration::seconds(1);
     let error = crate::leaf::issue(&leaf(CertificateAuthority::Etcd, Usage::Both), &authority, later, None)
         .err()
@@ -372,7 +388,7 @@ fn a_leaf_is_due_past_two_thirds_of_its_lifetime() {
 }
 
 /// The authority as a host has it.
-fn renewer(pki: &ClusterPki, ca: CertificateAuthority) -> Renewer {
+pub(crate) fn renewer(pki: &ClusterPki, ca: CertificateAuthority) -> Renewer {
     let text = |secret| pki.resolve(&secret).unwrap();
     let (certificate, key) = (text(SecretRef::CaCertificate { ca }), text(SecretRef::CaKey { ca }));
     Renewer::new(&certificate, &key, Path::new("/etc/kubernetes/pki/ca.crt")).unwrap()

@@ -4,8 +4,8 @@ use std::borrow::Cow;
 use std::net::Ipv4Addr;
 
 use kubeon_api::kubernetes_cluster::{LoadBalancer, ProxyMode};
-use kubeon_api::{Arch, HostAddress, HostName, HostRole};
-use kubeon_wire::{Cgroup, Facts, Fence, JournalEntry, NodeFact, Op};
+use kubeon_api::{Arch, ClusterKeys, HostAddress, HostName, HostRole, KeyNumber, RotationPhase};
+use kubeon_wire::{Cgroup, Content, Facts, Fence, JournalEntry, NodeFact, Op};
 use sha2::{Digest as _, Sha256};
 
 use crate::input::{DesiredCluster, HostSpec, Intent, PartInfo};
@@ -93,7 +93,28 @@ impl<'a> PlanContext<'a> {
 
     /// Whether the cluster records the step with this effect, as a step that reads no other.
     pub(crate) fn cluster_records(&self, id: &StepId, op: &Op) -> bool {
-        self.cluster_steps().is_some_and(|steps| records_effect(steps, id, op))
+        self.cluster_steps().is_some_and(|steps| records_effect(steps, id, &effect(op, self.keys())))
+    }
+
+    /// Whether the journal of the host contains the step with this effect, as a step that reads no other.
+    pub(crate) fn host_records(&self, host: &ObservedHost<'_>, id: &StepId, op: &Op) -> bool {
+        records_effect(&host.facts.journal, id, &effect(op, self.keys()))
+    }
+
+    /// Which keys sign and which are trusted.
+    pub(crate) fn keys(&self) -> ClusterKeys {
+        self.intent.keys
+    }
+
+    /// The keys from which the nodes must have new certificates of their own; `None` for the first keys, from which they get
+    /// them when they join.
+    pub(crate) fn new_node_keys(&self) -> Option<KeyNumber> {
+        Some(self.keys().of_nodes()).filter(|keys| *keys != KeyNumber::FIRST)
+    }
+
+    /// Whether the phase is open in which nodes, pods and Secrets change to the new keys.
+    pub(crate) fn renews(&self) -> bool {
+        self.keys().rotation() == Some(RotationPhase::Renew)
     }
 
     /// Whether every master was observed.
@@ -192,10 +213,35 @@ pub(crate) fn records(journal: &[JournalEntry], id: &StepId) -> bool {
 }
 
 /// Whether the entries contain the step with this effect, as a step that reads no other.
-pub(crate) fn records_effect(entries: &[JournalEntry], id: &StepId, op: &Op) -> bool {
-    let json = serde_json::to_vec(op).unwrap_or_default();
-    let (text, digest) = (id.to_string(), hex::encode(Sha256::digest(json)));
+fn records_effect(entries: &[JournalEntry], id: &StepId, effect: &Sha256) -> bool {
+    let (text, digest) = (id.to_string(), hex::encode(effect.clone().finalize()));
     entries.iter().any(|entry| entry.id == text && entry.digest == digest)
+}
+
+/// The hash of what an operation does, and of which keys its secrets are made from.
+fn effect(op: &Op, keys: ClusterKeys) -> Sha256 {
+    effect_with(op, keys, &mut Vec::new())
+}
+
+/// The same as [`effect`]. `json` is a buffer that is reused for every step.
+pub(crate) fn effect_with(op: &Op, keys: ClusterKeys, json: &mut Vec<u8>) -> Sha256 {
+    json.clear();
+    // Serializing plain data into memory cannot fail. A truncated text would only plan the step once too
+    // often.
+    serde_json::to_writer(&mut *json, op).ok();
+    // Clusters that never changed their keys keep the digests that they recorded.
+    if !keys.is_first()
+        && let Op::Files { files } = op
+    {
+        for file in files {
+            let Content::Secret(secret) = &file.content else { continue };
+            let used = secret.keys(keys);
+            if used != secret.keys(ClusterKeys::default()) {
+                serde_json::to_writer(&mut *json, &used).ok();
+            }
+        }
+    }
+    Sha256::new_with_prefix(&json)
 }
 
 impl ObservedHost<'_> {

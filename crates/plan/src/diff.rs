@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use kubeon_api::{HostAddress, HostName, HostRole};
+use kubeon_api::{ClusterKeys, HostAddress, HostName, HostRole};
 use kubeon_render::paths::KUBELET_BOOTSTRAP;
 use kubeon_wire::{
     CertificateFact, Content, EtcdFact, Facts, JournalEntry, Op, ResultState, SecretRef, renewal_due,
@@ -12,7 +12,7 @@ use kubeon_wire::{
 };
 use sha2::{Digest as _, Sha256};
 
-use crate::context::{ObservedHost, PlanContext};
+use crate::context::{ObservedHost, PlanContext, effect_with};
 use crate::desired::step::DesiredStep;
 use crate::desired::{control, encryption};
 use crate::output::{MissingNeed, Note, Plan, PlanError, PlannedHost, Step, WaitingStep};
@@ -100,7 +100,7 @@ pub(crate) fn plan(
     notes: Vec<Note>,
 ) -> Result<Plan, PlanError> {
     let records = Records { hosts: host_states(context), cluster: ClusterRecords::of(context) };
-    let resolved = resolve(&desired)
+    let resolved = resolve(&desired, context.keys())
         .map_err(|missing| PlanError::Internal { cluster: context.spec().name.to_string(), missing })?;
     let mut evaluations = evaluate(&desired, resolved, &records, now);
     let up_to_date = evaluations.iter().filter(|evaluation| evaluation.why.is_none()).count();
@@ -206,7 +206,7 @@ fn evaluate(
 }
 
 /// Hashes each step and resolves the step ids that it names: most of the work of a large plan.
-fn resolve(desired: &[DesiredStep]) -> Result<Vec<Resolved>, Vec<MissingNeed>> {
+fn resolve(desired: &[DesiredStep], keys: ClusterKeys) -> Result<Vec<Resolved>, Vec<MissingNeed>> {
     let indexes: HashMap<&StepId, usize> =
         desired.iter().enumerate().map(|(index, step)| (&step.id, index)).collect();
     let size = desired.len().div_ceil(THREADS).max(1);
@@ -214,7 +214,8 @@ fn resolve(desired: &[DesiredStep]) -> Result<Vec<Resolved>, Vec<MissingNeed>> {
         let indexes = &indexes;
         move || {
             let mut json = Vec::new();
-            let resolve = |(offset, step)| resolve_step(step, chunk * size + offset, indexes, &mut json);
+            let resolve =
+                |(offset, step)| resolve_step(step, chunk * size + offset, indexes, keys, &mut json);
             steps.iter().enumerate().map(resolve).collect()
         }
     }));
@@ -233,6 +234,7 @@ fn resolve_step(
     step: &DesiredStep,
     index: usize,
     indexes: &HashMap<&StepId, usize>,
+    keys: ClusterKeys,
     json: &mut Vec<u8>,
 ) -> Result<Resolved, Box<MissingNeed>> {
     let before = |id: &StepId| {
@@ -245,15 +247,7 @@ fn resolve_step(
     } else {
         step.reads.iter().map(before).collect::<Result<_, _>>()?
     };
-    Ok(Resolved { effect: effect(&step.op, json), needs, reads })
-}
-
-fn effect(op: &Op, json: &mut Vec<u8>) -> Sha256 {
-    json.clear();
-    // Serializing plain data into memory cannot fail. A truncated text would only plan the step once too
-    // often.
-    serde_json::to_writer(&mut *json, op).ok();
-    Sha256::new_with_prefix(&json)
+    Ok(Resolved { effect: effect_with(&step.op, keys, json), needs, reads })
 }
 
 /// SHA-256 over the effect of a step and over the digests of the steps that it reads.
@@ -394,13 +388,13 @@ mod tests {
     fn a_need_for_a_missing_step_is_an_error() {
         let id = |text: &str| text.parse::<StepId>().unwrap();
         let good = [desired("join/keys@h1"), desired("join/kubelet@h1").reads([id("join/keys@h1")])];
-        assert_eq!(resolve(&good).ok().unwrap()[1].needs, [0]);
+        assert_eq!(resolve(&good, ClusterKeys::default()).ok().unwrap()[1].needs, [0]);
         let misspelt = [desired("join/keys@h1"), desired("join/kubelet@h1").needs([id("join/key@h1")])];
         let missing = MissingNeed { id: id("join/kubelet@h1"), need: id("join/key@h1") };
-        assert_eq!(resolve(&misspelt).err().unwrap(), [missing]);
+        assert_eq!(resolve(&misspelt, ClusterKeys::default()).err().unwrap(), [missing]);
         let late = [desired("join/kubelet@h1").reads([id("join/keys@h1")]), desired("join/keys@h1")];
         assert_eq!(
-            resolve(&late).err().unwrap()[0].need,
+            resolve(&late, ClusterKeys::default()).err().unwrap()[0].need,
             id("join/keys@h1"),
             "a need must come before the step"
         );

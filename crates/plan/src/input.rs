@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use kubeon_api::kubernetes_cluster::ClusterSettings;
-use kubeon_api::{Arch, ClusterName, Digest, HostAddress, HostName, HostRole, Version};
+use kubeon_api::{Arch, ClusterKeys, ClusterName, Digest, HostAddress, HostName, HostRole, Version};
 use kubeon_wire::Facts;
 use serde::{Deserialize, Serialize};
 
@@ -201,6 +201,8 @@ pub struct Intent {
     pub ignore: BTreeSet<String>,
     /// How many workers may be unavailable at the same time while services restart.
     pub max_unavailable: MaxUnavailable,
+    /// Which keys sign and which are trusted.
+    pub keys: ClusterKeys,
 }
 
 impl Intent {
@@ -223,6 +225,7 @@ impl Intent {
             drain_seconds: Self::DRAIN_SECONDS,
             ignore: BTreeSet::new(),
             max_unavailable: MaxUnavailable::default(),
+            keys: ClusterKeys::default(),
         }
     }
 

@@ -149,6 +149,7 @@ fn apply_step(step: &Step, now: i64, facts: &mut Facts) {
         Op::Drain { node } => cordon(facts, node.as_str(), true),
         Op::Uncordon { node } => cordon(facts, node.as_str(), false),
         Op::RemoveNode { node } => remove_node(facts, node.as_str()),
+        Op::ForgetIdentity { .. } => facts.kubelet.own = None,
         Op::Files { files } => files.iter().for_each(|file| add_certificate(file, now, facts)),
         Op::Service { name, .. } if name == "kubelet.service" => {
             facts.kubelet.own = Some(certificate(KUBELET_CLIENT, now, 365 * 24));

@@ -18,6 +18,8 @@ pub const ETC: &str = "/etc/kubernetes";
 pub const KUBELET_BOOTSTRAP: &str = "/var/lib/kubelet/bootstrap/client.crt";
 /// The kubelet's own certificate and key, which it renews by itself.
 pub const KUBELET_CLIENT: &str = "/var/lib/kubelet/pki/kubelet-client-current.pem";
+/// The certificate of the authority with which the controller manager signs.
+pub const SIGNING_CERTIFICATE: &str = "/etc/kubernetes/pki/ca-signing.pem";
 /// The data of etcd.
 pub const ETCD_DATA: &str = "/var/lib/etcd";
 /// The audit log of the API server. Rotated files are beside it.

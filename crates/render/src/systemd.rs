@@ -8,7 +8,7 @@ use std::net::Ipv4Addr;
 use kubeon_api::Arch;
 
 use crate::extra_arguments::with_extra;
-use crate::paths::{self, AUDIT_LOG, ETCD_DATA, ETCD_MEMBERSHIP, etc, pki, program};
+use crate::paths::{self, AUDIT_LOG, ETCD_DATA, ETCD_MEMBERSHIP, SIGNING_CERTIFICATE, etc, pki, program};
 use crate::sandbox::{AGENT, CONFINED};
 use crate::tls::{CIPHER_SUITES, MIN_VERSION};
 use crate::tools;
@@ -238,7 +238,7 @@ pub fn controller_manager(manager: &ControllerManager<'_>, extra: &BTreeMap<Stri
         format!("--tls-cert-file={}", pki("controller-manager-serving.crt")),
         format!("--tls-private-key-file={}", pki("controller-manager-serving.key")),
         format!("--tls-min-version={MIN_VERSION}"),
-        format!("--cluster-signing-cert-file={}", pki("ca.crt")),
+        format!("--cluster-signing-cert-file={SIGNING_CERTIFICATE}"),
         format!("--cluster-signing-key-file={}", pki("ca.key")),
         "--cluster-signing-duration=8760h".into(),
         format!("--root-ca-file={}", pki("ca.crt")),

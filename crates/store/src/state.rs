@@ -5,18 +5,21 @@ use std::net::Ipv4Addr;
 use std::path::PathBuf;
 
 use jiff::Timestamp;
-use kubeon_api::{ClusterName, Digest, HostAddress, HostName, Version};
+use kubeon_api::{ClusterKeys, ClusterName, Digest, HostAddress, HostName, Version};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-/// The schema version of the state file that this program writes, and the newest that it reads.
-pub const SCHEMA: u32 = 1;
+/// The newest schema version of the state file that this program reads.
+pub const SCHEMA: u32 = 2;
+
+/// The schema version of a cluster that has the keys with which it was made. Older programs read it too.
+const FIRST_SCHEMA: u32 = 1;
 
 /// The state of one cluster. `S` is the specification that plans are computed from.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ClusterState<S> {
-    /// The schema version, [`SCHEMA`].
+    /// The schema version, up to [`SCHEMA`].
     pub schema: u32,
     /// The cluster's name, also that of its file.
     pub name: ClusterName,
@@ -47,6 +50,9 @@ pub struct ClusterState<S> {
     /// not encrypt.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub encrypts_secrets: bool,
+    /// Which keys sign and which are trusted.
+    #[serde(default, skip_serializing_if = "ClusterKeys::is_first")]
+    pub keys: ClusterKeys,
     /// Workers whose addition is not finished.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub joining: BTreeSet<HostAddress>,
@@ -61,7 +67,7 @@ impl<S> ClusterState<S> {
     pub fn new(name: ClusterName, spec: S) -> Self {
         let now = Timestamp::now();
         Self {
-            schema: SCHEMA,
+            schema: FIRST_SCHEMA,
             name,
             uid: Uuid::new_v4().to_string(),
             generation: 0,
@@ -74,9 +80,16 @@ impl<S> ClusterState<S> {
             leaving: BTreeMap::new(),
             bundle: BTreeMap::new(),
             encrypts_secrets: false,
+            keys: ClusterKeys::default(),
             joining: BTreeSet::new(),
             logins: BTreeMap::new(),
         }
+    }
+
+    /// Changes the keys of the cluster. Older programs, which know the first keys only, refuse the state from then on.
+    pub fn set_keys(&mut self, keys: ClusterKeys) {
+        self.keys = keys;
+        self.schema = SCHEMA;
     }
 
     /// Whether a host may have been written to: the generation is counted before the first effect.

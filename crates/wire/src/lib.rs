@@ -18,6 +18,7 @@ pub mod node;
 pub mod op;
 pub mod precheck;
 pub mod progress;
+mod secret_ref;
 
 pub use facts::{
     CertificateExpiry, CertificateFact, Cgroup, Claim, ClusterFacts, EtcdFact, Facts, JournalEntry,
@@ -31,8 +32,7 @@ pub use node::{
     Category, Event, Fence, HostStep, ORPHAN_LIFE, PING_INTERVAL, Request, SESSION_GRACE, SILENCE_LIMIT,
     StepFailure,
 };
-pub use op::{
-    ApiObject, CertificateAuthority, Check, Content, File, HostsEntry, Leaf, Link, Op, SecretRef, Usage,
-};
+pub use op::{ApiObject, Check, Content, File, HostsEntry, Link, Op};
 pub use precheck::{PrecheckHost, PrecheckReport, PrecheckResult, PrecheckSeverity};
 pub use progress::Progress;
+pub use secret_ref::{CertificateAuthority, Leaf, SecretRef, Usage};

@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use kubeon_api::{ClusterName, Digest, HostAddress, HostName};
+use kubeon_api::{ClusterName, Digest, HostAddress, HostName, KeyNumber};
 use serde::{Deserialize, Serialize};
 
 use crate::firewall::PacketMatch;
+use crate::secret_ref::SecretRef;
 
 /// One complete operation on one host. The host makes no further decision.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -109,6 +110,18 @@ pub enum Op {
         /// The node.
         node: HostName,
     },
+    /// Stop the kubelet and remove the certificate that it got from the cluster, so that it requests a new one when it
+    /// starts.
+    ForgetIdentity {
+        /// The keys from which it gets the new one.
+        keys: KeyNumber,
+    },
+    /// Write all Secrets again through the API server of this host, so that they are stored under the key that encrypts
+    /// now.
+    RewriteSecrets {
+        /// The key that encrypts.
+        keys: KeyNumber,
+    },
     /// Wait until all checks succeed. It changes nothing.
     Await {
         /// The checks. They need not succeed at the same time.
@@ -151,6 +164,8 @@ impl Op {
             | Self::Drain { .. }
             | Self::Uncordon { .. }
             | Self::RemoveNode { .. }
+            | Self::ForgetIdentity { .. }
+            | Self::RewriteSecrets { .. }
             | Self::Await { .. }
             | Self::Reset { .. } => Ok(self.clone()),
         }
@@ -215,106 +230,6 @@ impl fmt::Debug for Content {
             Self::Sealed(_) => f.write_str("Sealed(…)"),
         }
     }
-}
-
-/// The certificate authorities of a cluster, each with its own key: a key that signs for one purpose cannot
-/// sign for another. In JSON the name is written as in [`CertificateAuthority::as_str`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum CertificateAuthority {
-    /// For etcd members and their clients.
-    Etcd,
-    /// For the API server as a client of extension API servers.
-    FrontProxy,
-    /// For kubelets as servers.
-    KubeletServing,
-    /// For the API server and its clients.
-    Kubernetes,
-}
-
-impl CertificateAuthority {
-    /// All authorities.
-    pub const ALL: [Self; 4] = [Self::Kubernetes, Self::Etcd, Self::FrontProxy, Self::KubeletServing];
-
-    /// Its name, such as `front-proxy`.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Etcd => "etcd",
-            Self::FrontProxy => "front-proxy",
-            Self::KubeletServing => "kubelet-serving",
-            Self::Kubernetes => "kubernetes",
-        }
-    }
-}
-
-impl fmt::Display for CertificateAuthority {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
-
-/// A reference to a secret. It does not hold the text.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", tag = "secret")]
-pub enum SecretRef {
-    /// The certificate of a certificate authority, PEM.
-    CaCertificate {
-        /// The authority.
-        ca: CertificateAuthority,
-    },
-    /// The private key of a certificate authority, PEM.
-    CaKey {
-        /// The authority.
-        ca: CertificateAuthority,
-    },
-    /// The certificate of a leaf, PEM. The certificate and the key of equal [`Leaf`] values belong together.
-    LeafCertificate(Leaf),
-    /// The private key of a leaf, PEM.
-    LeafKey(Leaf),
-    /// The private key that signs service account tokens, PEM.
-    ServiceAccountKey,
-    /// The public key of [`SecretRef::ServiceAccountKey`], PEM.
-    ServiceAccountPublicKey,
-    /// The `EncryptionConfiguration` of the API servers, with the keys for Secrets in etcd. It is the same on every
-    /// master.
-    EncryptionConfiguration {
-        /// Whether Secrets are written encrypted. Otherwise encrypted Secrets can be read, and Secrets are written as
-        /// they are.
-        encrypts: bool,
-    },
-}
-
-/// The content of a leaf certificate.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Leaf {
-    /// The authority that signs it.
-    pub ca: CertificateAuthority,
-    /// Subject common name.
-    pub common_name: String,
-    /// Subject organizations: groups, for client certificates.
-    pub organizations: Vec<String>,
-    /// DNS names for which it is valid.
-    pub dns_names: Vec<String>,
-    /// Addresses for which it is valid.
-    pub addresses: Vec<std::net::Ipv4Addr>,
-    /// The allowed usage.
-    pub usage: Usage,
-    /// Hours from issue to expiry.
-    pub hours: u32,
-}
-
-/// The allowed usage of a leaf certificate.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub enum Usage {
-    /// Client authentication.
-    Client,
-    /// Server authentication.
-    Server,
-    /// Both, for etcd members.
-    Both,
 }
 
 /// A condition that a step can wait for.
@@ -407,6 +322,13 @@ pub enum Check {
         /// The name to ask for, fully qualified.
         name: String,
     },
+    /// All tokens that the kubelet gives to the pods of this host were made after the kubelet started, and a minute ago:
+    /// programs read their token again once a minute.
+    #[serde(rename_all = "camelCase")]
+    PodTokens {
+        /// The unit of the kubelet.
+        unit: String,
+    },
     /// All listed hosts accept connections from this host on the port.
     Reachable {
         /// The other hosts.
@@ -414,19 +336,4 @@ pub enum Check {
         /// The port.
         port: u16,
     },
-}
-
-#[cfg(test)]
-mod tests {
-    use super::CertificateAuthority;
-
-    #[test]
-    fn an_authority_is_serialized_as_its_name() {
-        for ca in CertificateAuthority::ALL {
-            let text = serde_json::to_string(&ca).unwrap();
-            assert_eq!(text, format!("\"{ca}\""));
-            assert_eq!(serde_json::from_str::<CertificateAuthority>(&text).unwrap(), ca);
-        }
-        assert!(serde_json::from_str::<CertificateAuthority>("\"unknown\"").is_err());
-    }
 }

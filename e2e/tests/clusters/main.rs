@@ -14,6 +14,7 @@ mod playbooks;
 mod refusals;
 mod registries;
 mod rolling;
+mod rotation;
 mod scale;
 mod try_script;
 mod vm;

@@ -5,6 +5,7 @@ mod dns;
 mod node;
 mod overlay;
 mod progress;
+mod tokens;
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpStream, UdpSocket};
@@ -94,6 +95,9 @@ fn wait_for_one(
             let api = Api::as_node(job.host)?;
             let ask = |pod| query.is_answered(SocketAddrV4::new(pod, 53));
             until(job, REMOTE_INTERVAL, healthy, &mut || overlay::prove(&api, node, &ask))
+        }
+        Check::PodTokens { unit } => {
+            until(job, REMOTE_INTERVAL, healthy, &mut || tokens::are_new(job.host, unit))
         }
         Check::Reachable { addresses, port } => addresses.iter().try_for_each(|address| {
             let place = SocketAddrV4::new(address.ip(), *port);

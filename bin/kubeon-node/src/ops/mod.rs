@@ -3,6 +3,7 @@
 pub mod drain;
 pub mod files;
 pub mod hosts;
+pub mod identity;
 pub mod image;
 pub mod kernel;
 pub mod links;
@@ -10,6 +11,7 @@ pub mod node;
 pub mod objects;
 pub mod part;
 pub mod part_stream;
+pub mod secrets;
 pub mod service;
 pub mod swap;
 
@@ -44,6 +46,8 @@ pub fn run(job: &Job<'_>, op: &Op, bytes: Option<PartReader>) -> Result<StepEffe
         Op::Drain { node } => drain::run(job, node),
         Op::Uncordon { node } => drain::uncordon(job, node),
         Op::RemoveNode { node } => node::remove(job, node),
+        Op::ForgetIdentity { .. } => identity::forget(job),
+        Op::RewriteSecrets { .. } => secrets::rewrite(job),
         Op::Await { checks } => checks::wait_for(job, checks, &|| Ok(())).map(|()| StepEffect::default()),
         Op::Reset { cluster } => reset::run(job, cluster),
     }

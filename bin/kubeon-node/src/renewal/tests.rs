@@ -2,6 +2,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::time::Duration;
 
+use kubeon_api::ClusterKeys;
 use kubeon_pki::ClusterPki;
 use kubeon_ports::Secrets as _;
 use kubeon_wire::{CertificateAuthority, Claim, Content, File, Leaf, ResultState, SecretRef, Usage};
@@ -151,7 +152,7 @@ fn a_master_that_was_off_for_longer_than_a_life_recovers() {
 #[test]
 fn the_kubelet_of_a_master_that_was_off_for_longer_than_a_life_gets_a_certificate() {
     let master = Master::new();
-    let pki = ClusterPki::load(master.keys.path(), false).unwrap();
+    let pki = ClusterPki::load(master.keys.path(), ClusterKeys::default(), false).unwrap();
     let own = Leaf {
         common_name: "system:node:h1".to_owned(),
         organizations: vec!["system:nodes".to_owned()],

@@ -4,7 +4,7 @@ use clap::{Args, Parser, Subcommand};
 
 use super::format::FormatFlag;
 use super::verbosity::VerbosityFlags;
-use super::{bundle, cluster, day, lab, later, meta, precheck, scale, state};
+use super::{bundle, certs, cluster, day, lab, later, meta, precheck, scale, state};
 
 const ABOUT: &str = "Create Kubernetes clusters on Linux hosts over SSH, and keep them as declared";
 const EXAMPLES: &str = "Examples:
@@ -59,6 +59,9 @@ pub(crate) enum CliCommand {
     /// Remove workers: drain them, then clean their hosts
     #[command(visible_aliases = ["del", "rm"], after_help = scale::DELON_EXAMPLES)]
     Delon(scale::DelonArgs),
+    /// Replace the keys of a cluster
+    #[command(visible_alias = "cert")]
+    Certs(certs::CertsArgs),
     /// Remove a cluster from its hosts
     #[command(visible_aliases = ["D", "rmr"])]
     Destroy(day::DestroyArgs),

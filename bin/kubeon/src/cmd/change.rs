@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use kubeon_engine::change::{ChangeOptions, ChangeOutcome, ReadyCluster, prepare};
+use kubeon_engine::change::{ChangeOptions, ChangeOutcome, PreparedChange, ReadyCluster, prepare};
 use kubeon_engine::cluster_target::ClusterTarget;
 use kubeon_engine::engine::Engine;
 use kubeon_engine::host_keys::HostKeyOptions;
@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::args::Format;
 use crate::cli_error::CliError;
+use crate::cmd::open_rotation::mention_open_rotation;
 use crate::context::Context;
 use crate::interrupt;
 use crate::output::{CommandResult, TextTable, words};
@@ -54,16 +55,31 @@ pub(super) async fn make(
     flags: &ChangeFlags,
 ) -> Result<(), CliError> {
     let begin = Instant::now();
-    let name = target.spec.name.clone();
+    let (name, keys) = (target.spec.name.clone(), target.state.keys);
+    let next_command = context.continue_command("create", &name);
     let prepared = prepare(engine, target, &flags.options()).await?;
     let cancellation = CancellationToken::new();
     interrupt::watch(&cancellation, context.output)?;
-    match prepared.make(&cancellation).await? {
+    let cluster = complete(prepared, &cancellation, &next_command).await?;
+    show(context, &cluster, begin.elapsed(), flags.format)?;
+    mention_open_rotation(context, &name, keys);
+    Ok(())
+}
+
+/// Makes a prepared change.
+///
+/// # Errors
+/// When the change is refused, or is not complete: `next_command` continues it.
+pub(super) async fn complete(
+    prepared: PreparedChange<'_>,
+    cancellation: &CancellationToken,
+    next_command: &str,
+) -> Result<ReadyCluster, CliError> {
+    match prepared.make(cancellation).await? {
         ChangeOutcome::Incomplete(reconciled) => {
-            let next_command = context.continue_command("create", &name);
-            Err(report::incomplete(&reconciled, cancellation.is_cancelled(), &next_command))
+            Err(report::incomplete(&reconciled, cancellation.is_cancelled(), next_command))
         }
-        ChangeOutcome::Ready(cluster) => show(context, &cluster, begin.elapsed(), flags.format),
+        ChangeOutcome::Ready(cluster) => Ok(*cluster),
     }
 }
 

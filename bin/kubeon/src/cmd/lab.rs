@@ -3,6 +3,7 @@
 use std::os::unix::process::CommandExt as _;
 use std::time::{Duration, Instant};
 
+use kubeon_api::Version;
 use kubeon_lab::{HostKind, Lab, LabHost, LabName, LabOptions, LabProgress, User, VmOptions};
 use serde::Serialize;
 
@@ -107,7 +108,7 @@ async fn up(context: &Context<'_>, args: &LabUp) -> Result<(), CliError> {
     ));
     context.output.result(&answer(&lab, &hosts)?.text(args.format.output)?)?;
     if args.format.output == Format::Table {
-        context.output.info(&format!("next: {}", next(&hosts)?));
+        context.output.info(&format!("next: {}", next(context, &hosts)?));
     }
     Ok(())
 }
@@ -129,17 +130,18 @@ fn show(spinner: &Spinner, built: &parking_lot::Mutex<Option<Duration>>, progres
     }
 }
 
-/// The command that creates a cluster on these hosts.
-fn next(hosts: &[LabHost]) -> Result<String, CliError> {
-    let newest = kubeon_engine::bundles::catalogue()?
-        .versions()
-        .max()
-        .map_or_else(String::new, |version| version.to_string());
+/// The command that creates a cluster on these hosts: of the newest version with a bundle on this machine, if there is one.
+fn next(context: &Context<'_>, hosts: &[LabHost]) -> Result<String, CliError> {
+    let environment = context.engine_environment();
+    let versions: Vec<Version> = kubeon_engine::bundles::catalogue()?.versions().collect();
+    let has_bundle = |version: &&Version| kubeon_engine::bundles::find(&environment, **version).is_ok();
+    let version = versions.iter().rev().find(has_bundle).or(versions.last());
+    let version = version.map_or_else(String::new, ToString::to_string);
     let flags = hosts.iter().enumerate().map(|(i, host)| {
         let flag = if i == 0 { "-m" } else { "-w" };
         format!(" {flag} {}", host.address)
     });
-    Ok(format!("kubeon create demo {newest}{}", flags.collect::<String>()))
+    Ok(format!("kubeon create demo {version}{}", flags.collect::<String>()))
 }
 
 #[derive(Serialize)]

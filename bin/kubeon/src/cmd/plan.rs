@@ -11,6 +11,7 @@ use kubeon_plan::{Intent, Plan};
 use crate::args::Format;
 use crate::args::cluster::{ClusterArgs, PlanArgs};
 use crate::cli_error::CliError;
+use crate::cmd::open_rotation::mention_open_rotation;
 use crate::context::Context;
 use crate::display::plan as text;
 use crate::output::{CommandResult, words};
@@ -52,7 +53,9 @@ pub(super) async fn create(
     format: Format,
 ) -> Result<(), CliError> {
     let PlanPreview { plan, intent, took } = preview(engine, &target, host_keys).await?;
-    show(context, &plan, Some(&intent), took, &command, format)
+    show(context, &plan, Some(&intent), took, &command, format)?;
+    mention_open_rotation(context, &target.spec.name, target.state.keys);
+    Ok(())
 }
 
 /// Prints a plan.

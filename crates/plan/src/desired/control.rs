@@ -3,7 +3,7 @@
 
 use std::net::Ipv4Addr;
 
-use kubeon_render::paths::{current, etc, pki};
+use kubeon_render::paths::{SIGNING_CERTIFICATE, current, etc, pki};
 use kubeon_render::{api_server, config, manifests, systemd};
 use kubeon_wire::{CertificateAuthority, Check, File, Leaf, Op, SecretRef, Usage};
 
@@ -29,7 +29,8 @@ pub(crate) fn load_balancer_id() -> StepId {
     StepId::of_cluster(STAGE, "load-balancer")
 }
 
-fn keys_id(host: &ObservedHost<'_>) -> StepId {
+/// The step that writes the keys of the control plane on a host.
+pub(crate) fn keys_id(host: &ObservedHost<'_>) -> StepId {
     host.id(STAGE, KEYS)
 }
 
@@ -40,6 +41,10 @@ pub(crate) fn is_keys(id: &StepId) -> bool {
 
 fn config_id(host: &ObservedHost<'_>) -> StepId {
     host.id(STAGE, "config")
+}
+
+fn signing_id(host: &ObservedHost<'_>) -> StepId {
+    host.id(STAGE, "signing")
 }
 
 fn choose_id(host: &ObservedHost<'_>) -> StepId {
@@ -56,6 +61,7 @@ pub(crate) fn plane(context: &PlanContext<'_>, steps: &mut Vec<DesiredStep>) {
             keys.needs.extend_from_slice(&before);
         }
         steps.push(keys);
+        steps.push(signing(host));
         steps.push(configuration(context, host));
         steps.push(encryption::configuration(context, host));
         steps.push(programs(context, host));
@@ -69,6 +75,7 @@ pub(crate) fn plane(context: &PlanContext<'_>, steps: &mut Vec<DesiredStep>) {
         steps.push(controller_manager(context, host));
         steps.push(scheduler(context, host));
     }
+    steps.extend(encryption::rewrite(context));
     steps.push(rights(context));
     steps.extend(load_balancer(context));
 }
@@ -115,6 +122,16 @@ fn keys(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> DesiredStep {
     DesiredStep::new(host, keys_id(host), Op::Files { files })
         .title("write the control plane's keys and certificates")
         .because("the control plane has no keys")
+}
+
+/// The certificate with which the controller manager signs: it accepts no file with several certificates.
+fn signing(host: &ObservedHost<'_>) -> DesiredStep {
+    let certificate = SecretRef::SigningCertificate { ca: CertificateAuthority::Kubernetes };
+    let files = vec![File { mode: 0o644, ..secret(SIGNING_CERTIFICATE.to_owned(), certificate) }];
+    DesiredStep::new(host, signing_id(host), Op::Files { files })
+        .title("write the certificate that signs")
+        .because("the controller manager cannot sign")
+        .needs([keys_id(host)])
 }
 
 /// The certificate of the API server, for every name and address by which clients may reach this API server.
@@ -208,7 +225,11 @@ fn controller_manager(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> Des
         },
         &spec.settings.extra_args.kube_controller_manager,
     );
-    api_client(host, ControlPlaneProgram::ControllerManager, unit)
+    let mut step = api_client(host, ControlPlaneProgram::ControllerManager, unit);
+    if let Op::Service { watches, .. } = &mut step.op {
+        watches.push(SIGNING_CERTIFICATE.to_owned());
+    }
+    step.reads([signing_id(host)])
 }
 
 fn scheduler(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> DesiredStep {

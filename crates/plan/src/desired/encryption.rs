@@ -11,7 +11,7 @@ use kubeon_wire::{Op, SecretRef};
 use super::control_plane::{STAGE, api_ready, apiserver_id};
 use super::files::secret;
 use super::step::DesiredStep;
-use crate::context::{ObservedHost, PlanContext, records_effect};
+use crate::context::{ObservedHost, PlanContext};
 use crate::step_id::StepId;
 
 /// The step that writes the encryption configuration of a host.
@@ -29,13 +29,13 @@ pub(crate) fn encrypts(context: &PlanContext<'_>) -> bool {
     let proven = |host: &ObservedHost<'_>| {
         !host.has_executed(&apiserver_id(host)) || host.has_executed(&proof_id(host))
     };
-    context.masters().any(was_told_to_encrypt)
+    context.masters().any(|host| was_told_to_encrypt(context, host))
         || context.observes_all_masters() && context.masters().all(proven)
 }
 
 /// Whether the journal of the host contains the configuration that encrypts.
-fn was_told_to_encrypt(host: &ObservedHost<'_>) -> bool {
-    records_effect(&host.facts.journal, &configuration_id(host), &operation(true))
+fn was_told_to_encrypt(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> bool {
+    context.host_records(host, &configuration_id(host), &operation(true))
 }
 
 fn operation(encrypts: bool) -> Op {
@@ -51,6 +51,22 @@ pub(crate) fn configuration(context: &PlanContext<'_>, host: &ObservedHost<'_>) 
     DesiredStep::new(host, configuration_id(host), operation(encrypts))
         .title(title)
         .because("Secrets are stored as they are")
+}
+
+fn rewrite_id() -> StepId {
+    StepId::of_cluster(STAGE, "rewrite-secrets")
+}
+
+/// Stores all Secrets under the key that encrypts now, after every API server runs with it. Then the old key may go.
+pub(crate) fn rewrite(context: &PlanContext<'_>) -> Option<DesiredStep> {
+    let keys = Some(context.keys().signing()).filter(|_| context.renews() && encrypts(context))?;
+    let step = DesiredStep::of_cluster(context, rewrite_id(), Op::RewriteSecrets { keys });
+    Some(
+        step.title("store all Secrets under the new key")
+            .because("they are stored under the old key")
+            .within(600)
+            .needs(context.masters().map(apiserver_id)),
+    )
 }
 
 /// Records that the API server runs with the key. Without that record no API server encrypts.

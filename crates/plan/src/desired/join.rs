@@ -6,7 +6,7 @@ use std::net::Ipv4Addr;
 
 use kubeon_api::HostName;
 use kubeon_api::kubernetes_cluster::LoadBalancer;
-use kubeon_render::paths::{CONTAINERD_SOCKET, KUBELET_BOOTSTRAP, current, etc, pki};
+use kubeon_render::paths::{CONTAINERD_SOCKET, KUBELET_BOOTSTRAP, KUBELET_CLIENT, current, etc, pki};
 use kubeon_render::{config, manifests, systemd};
 use kubeon_wire::{CertificateAuthority, Check, Leaf, Op, Usage};
 
@@ -21,6 +21,8 @@ use crate::stage_name::StageName;
 use crate::step_id::StepId;
 
 pub(crate) const STAGE: StageName = StageName::new("join");
+
+const IDENTITY: &str = "identity";
 
 /// The step after which the node exists and is Ready.
 pub(crate) fn ready_id(node: &HostName) -> StepId {
@@ -63,6 +65,16 @@ pub(crate) fn keys_id(host: &ObservedHost<'_>) -> StepId {
 /// The step that imports the image of the role into containerd.
 pub(crate) fn image_id(role: &str, host: &ObservedHost<'_>) -> StepId {
     host.id(STAGE, format!("image-{role}"))
+}
+
+/// The step after which the kubelet of a host requests a new certificate.
+pub(crate) fn identity_id(host: &ObservedHost<'_>) -> StepId {
+    host.id(STAGE, IDENTITY)
+}
+
+/// Whether the step removes the certificate of a kubelet. It stops the kubelet.
+pub(crate) fn is_identity(id: &StepId) -> bool {
+    id.stage() == STAGE && id.what() == IDENTITY
 }
 
 fn runtime_id(host: &ObservedHost<'_>) -> StepId {
@@ -123,7 +135,11 @@ pub(crate) fn nodes(context: &PlanContext<'_>, steps: &mut Vec<DesiredStep>) {
     let haproxy = context.spec().settings.load_balancer == LoadBalancer::Haproxy;
     for host in &context.hosts {
         runtime(context, host, steps);
-        steps.push(keys(context, host));
+        let identity = identity(context, host);
+        let before = identity.as_ref().map(|step| step.id.clone());
+        steps.extend(identity);
+        // The keys contain the certificate with which the kubelet requests its own, and that one lives for an hour.
+        steps.push(keys(context, host).reads(before));
         if haproxy && !host.is_master() {
             haproxy_to_masters(context, host, &masters, steps);
         }
@@ -190,6 +206,18 @@ fn runtime(context: &PlanContext<'_>, host: &ObservedHost<'_>, steps: &mut Vec<D
     }
 }
 
+/// Lets the kubelet get its certificate from the new keys: it would use the old one until it ends.
+fn identity(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> Option<DesiredStep> {
+    let keys = context.new_node_keys()?;
+    let step = DesiredStep::new(host, identity_id(host), Op::ForgetIdentity { keys });
+    Some(
+        step.title("remove the kubelet's certificate of the old keys")
+            .because("the old keys issued it")
+            // Until then a kubelet could get a certificate of the old keys again.
+            .needs(context.masters().map(controller_manager_id)),
+    )
+}
+
 fn keys(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> DesiredStep {
     // On a master, the `control` stage writes the certificate of the authority: each file has only one
     // writer.
@@ -247,8 +275,8 @@ fn haproxy_to_masters(
         }
         .into_step(host)
         .title("start haproxy to the masters")
-        .reads([haproxy_config_id(host), choose_haproxy_id(host)])
-        .needs([keys_id(host)]),
+        // It checks the masters with the authority among the keys.
+        .reads([haproxy_config_id(host), choose_haproxy_id(host), keys_id(host)]),
     );
 }
 
@@ -290,6 +318,11 @@ fn kubelet(context: &PlanContext<'_>, host: &ObservedHost<'_>, steps: &mut Vec<D
             .title(format!("write the kubelet's configuration{more}"))
             .because("the kubelet has no configuration"),
     );
+    // A node that exists stays Ready while its kubelet requests a new certificate, so nothing else waits for it.
+    let started = match context.new_node_keys() {
+        Some(_) => KUBELET_CLIENT.to_owned(),
+        None => etc("kubelet.conf"),
+    };
     let tools = if host.is_master() { MASTER_COMMANDS } else { &[] };
     let parts: &[&'static str] = if host.is_master() { &["kubelet", "kubectl"] } else { &["kubelet"] };
     steps.push(choose(context, host, choose_kubelet_id(host), parts, tools));
@@ -308,7 +341,7 @@ fn kubelet(context: &PlanContext<'_>, host: &ObservedHost<'_>, steps: &mut Vec<D
                 pki("kubelet-serving.crt"),
                 current("kubelet"),
             ],
-            ready: vec![Check::Path { path: etc("kubelet.conf") }],
+            ready: vec![Check::Path { path: started }],
         }
         .into_step(host)
         .title(format!("start kubelet {} and request its certificate", spec.version))

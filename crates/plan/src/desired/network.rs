@@ -17,6 +17,9 @@ use crate::step_id::StepId;
 
 pub(crate) const STAGE: StageName = StageName::new("network");
 
+/// The file that changes when the certificate of the kubelet comes from other keys.
+const NODE_KEYS: &str = "node-keys";
+
 /// The step that runs kube-proxy on a host.
 pub(crate) fn kube_proxy_id(host: &ObservedHost<'_>) -> StepId {
     host.id(STAGE, "kube-proxy")
@@ -94,7 +97,7 @@ fn files(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> DesiredStep {
         files::config(etc(file), config::kubeconfig(&server, "node", KUBELET_CLIENT, KUBELET_CLIENT))
     };
     let pod_cidr = spec.settings.pod_cidr.to_string();
-    let files = vec![
+    let mut files = vec![
         as_node("kube-proxy.conf"),
         as_node("flannel.conf"),
         files::config(
@@ -103,10 +106,19 @@ fn files(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> DesiredStep {
         ),
         files::config(etc("flannel.json"), config::flannel(&pod_cidr, mode == ProxyMode::Nftables)),
     ];
+    let keys = context.new_node_keys();
+    files.extend(keys.map(|keys| files::config(etc(NODE_KEYS), format!("{keys}\n"))));
     DesiredStep::new(host, config_id(host), Op::Files { files })
         .title(format!("write the configuration of kube-proxy ({mode}) and flannel"))
         .because("the agents have no configuration")
         .needs([join::keys_id(host)])
+        // The agents use the certificate of the kubelet: when it requests another one, they start again.
+        .reads(keys.map(|_| join::identity_id(host)))
+}
+
+/// The paths whose change restarts an agent.
+fn watches(context: &PlanContext<'_>, own: [String; 3]) -> Vec<String> {
+    own.into_iter().chain(context.new_node_keys().map(|_| etc(NODE_KEYS))).collect()
 }
 
 fn kube_proxy(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> DesiredStep {
@@ -114,7 +126,7 @@ fn kube_proxy(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> DesiredStep
         id: kube_proxy_id(host),
         unit_name: "kube-proxy.service",
         unit: systemd::kube_proxy(host.prefers_tools(context.spec().settings.proxy_mode)),
-        watches: vec![etc("kube-proxy.yaml"), etc("kube-proxy.conf"), current("kube-proxy")],
+        watches: watches(context, [etc("kube-proxy.yaml"), etc("kube-proxy.conf"), current("kube-proxy")]),
         ready: vec![Check::Tcp { address: std::net::Ipv4Addr::LOCALHOST, port: 10256 }],
     }
     .into_step(host)
@@ -133,7 +145,7 @@ fn flannel(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> DesiredStep {
             host.ip(),
             host.prefers_tools(context.spec().settings.proxy_mode),
         ),
-        watches: vec![etc("flannel.json"), etc("flannel.conf"), current("flannel")],
+        watches: watches(context, [etc("flannel.json"), etc("flannel.conf"), current("flannel")]),
         ready: vec![Check::Path { path: "/run/flannel/subnet.env".to_owned() }],
     }
     .into_step(host)

@@ -7,6 +7,7 @@ use kubeon_wire::{
     CertificateAuthority, HOST_CERTIFICATE, HOST_GROUP, HOST_USER_PREFIX, Leaf, Op, SecretRef,
 };
 
+use super::control;
 use super::files::{client, pair, secret};
 use super::prepare::kernel_id;
 use super::step::{Daemon, DesiredStep};
@@ -40,6 +41,8 @@ fn authorities(host: &ObservedHost<'_>) -> DesiredStep {
     DesiredStep::new(host, host.id(STAGE, "authorities"), Op::Files { files })
         .title("write the keys of the authorities")
         .because("the master cannot renew its certificates")
+        // Their certificates are written there, and both must belong together when the timer runs.
+        .needs([control::keys_id(host)])
 }
 
 /// The identity with which a worker requests its certificates. It outlives the certificates of a host that is off for

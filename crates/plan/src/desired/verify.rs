@@ -7,7 +7,7 @@ use kubeon_render::paths::{KUBELET_CLIENT, pki};
 use kubeon_wire::{Check, Op};
 
 use super::control::{api_ready, apiserver_id, controller_manager_id, scheduler_id};
-use super::join::{image_id, ready_id};
+use super::join::{image_id, kubelet_id, ready_id};
 use super::network::{self, flannel_id, kube_proxy_id};
 use super::step::DesiredStep;
 use crate::context::{ObservedHost, PlanContext};
@@ -95,6 +95,21 @@ pub(crate) fn cluster(context: &PlanContext<'_>, steps: &mut Vec<DesiredStep>) {
             .check(None),
     );
     names(context, steps);
+    steps.extend(context.hosts.iter().filter_map(|host| tokens(context, host)));
+}
+
+/// The pods of a host have tokens of the new keys. Then the old keys may go.
+fn tokens(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> Option<DesiredStep> {
+    let check = Check::PodTokens { unit: "kubelet.service".to_owned() };
+    context.renews().then(|| {
+        DesiredStep::new(host, host.id(STAGE, "tokens"), Op::Await { checks: vec![check] })
+            .title(format!("the pods on {} have tokens of the new keys", host.name))
+            .because("their tokens were made with the old keys")
+            .within(300)
+            .needs([ready_id(&host.name)])
+            .reads([kubelet_id(host)])
+            .check(None)
+    })
 }
 
 /// Every host resolves names, and its packets reach the pods of DNS on other hosts.

@@ -68,10 +68,12 @@ fn is_given(text: &str, name: &str) -> bool {
 fn is_key(secret: &kubeon_wire::SecretRef) -> bool {
     use kubeon_wire::SecretRef::{
         CaCertificate, CaKey, EncryptionConfiguration, LeafCertificate, LeafKey, ServiceAccountKey,
-        ServiceAccountPublicKey,
+        ServiceAccountPublicKey, SigningCertificate,
     };
     match secret {
         CaKey { .. } | EncryptionConfiguration { .. } | LeafKey(_) | ServiceAccountKey => true,
-        CaCertificate { .. } | LeafCertificate(_) | ServiceAccountPublicKey => false,
+        CaCertificate { .. } | SigningCertificate { .. } | LeafCertificate(_) | ServiceAccountPublicKey => {
+            false
+        }
     }
 }

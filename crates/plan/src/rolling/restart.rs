@@ -11,17 +11,21 @@ use crate::stage_name::StageName;
 /// The stages whose services a node needs.
 const SERVING: [StageName; 4] = [etcd::STAGE, control::STAGE, join::STAGE, network::STAGE];
 
-/// Whether the step changes what runs on a host: it starts a service, selects the version that the next start of a
+/// Whether the step changes what runs on a host: it starts or stops a service, selects the version that the next start of a
 /// program uses, or writes keys that a running API server uses at once.
 pub(super) fn takes_effect(step: &Step) -> bool {
     SERVING.contains(&step.stage)
-        && (matches!(step.op, Op::Service { .. } | Op::Links { .. }) || control::is_keys(&step.id))
+        && (matches!(step.op, Op::Service { .. } | Op::Links { .. })
+            || control::is_keys(&step.id)
+            || join::is_identity(&step.id))
 }
 
 /// Whether the step interrupts what runs on a host: it takes effect, the host executed it before, and what it started
 /// still runs.
 pub(crate) fn interrupts(step: &Step, facts: &Facts) -> bool {
-    let id = step.id.to_string();
+    // What stops a kubelet interrupts it if the kubelet was started before.
+    let kubelet = step.id.host().filter(|_| join::is_identity(&step.id)).map(join::kubelet_of);
+    let id = kubelet.as_ref().unwrap_or(&step.id).to_string();
     let runs = |entry: &JournalEntry| entry.id == id && !matches!(entry.state, ResultState::Stopped(_));
     takes_effect(step) && facts.journal.iter().any(runs)
 }

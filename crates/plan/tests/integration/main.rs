@@ -12,6 +12,7 @@ mod lint;
 mod network;
 mod precheck;
 mod rolling;
+mod rotation;
 mod scaling;
 mod stories;
 mod support;

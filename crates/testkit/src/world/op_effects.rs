@@ -34,8 +34,9 @@ pub(super) fn effects_of(op: &Op, host: &SimulatedHost) -> Result<Vec<Effect>, S
         Op::Drain { node } => vec![Effect::Drain(node.to_string())],
         Op::Uncordon { node } => vec![Effect::Uncordon(node.to_string())],
         Op::RemoveNode { node } => vec![Effect::RemoveNode(node.to_string())],
-        // No simulated host has a firewall.
-        Op::Firewall { .. } | Op::Await { .. } => Vec::new(),
+        Op::ForgetIdentity { .. } => vec![Effect::Stop("kubelet.service".to_owned())],
+        // No simulated host has a firewall, and no simulated cluster has Secrets.
+        Op::Firewall { .. } | Op::RewriteSecrets { .. } | Op::Await { .. } => Vec::new(),
         Op::Reset { cluster } => reset(host, cluster.as_str())?,
     })
 }

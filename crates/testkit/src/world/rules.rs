@@ -171,6 +171,7 @@ impl State {
                 let stopped = units.iter().find(|unit| !self.host(at).runs(unit));
                 (self.named_node_ready(at, node.as_str()) && stopped.is_none(), format!("node {node}"))
             }
+            Check::PodTokens { unit } => (self.host(at).runs(unit), format!("tokens of {unit}")),
             Check::DeploymentAvailable { namespace, name } => {
                 (self.available(at, namespace, name), format!("deployment {namespace}/{name}"))
             }
