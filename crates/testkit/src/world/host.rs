@@ -219,7 +219,7 @@ impl SimulatedHost {
     /// Whether the path exists, written by kubeon or created by a running program.
     pub(super) fn has(&self, path: &str) -> bool {
         match path {
-            "/etc/kubernetes/kubelet.conf" => self.joined,
+            "/etc/kubernetes/kubelet.conf" | "/var/lib/kubelet/pki/kubelet-client-current.pem" => self.joined,
             "/run/flannel/subnet.env" => self.runs("flanneld.service") && self.joined,
             _ => self.files.contains_key(path) || self.links.contains_key(path),
         }
