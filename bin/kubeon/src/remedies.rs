@@ -73,6 +73,10 @@ pub(crate) fn engine(remedy: &EngineRemedy) -> RenderedRemedy {
             next: Some(NextStep::command("continue with", format!("kubeon certs rotate {cluster}"))),
             ..row("lost host", format!("kubeon delon {cluster} NODE --without ADDRESS"))
         },
+        R::SignBundle(version) => rows([
+            ("sign", format!("kubeon bundle sign {version} --key PRIVATE_KEY")),
+            ("or trust", "kubeon bundle trust PUBLIC_KEY".to_owned()),
+        ]),
         R::TrustHostKeys => rows([
             ("compare", "on the host: ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub".to_owned()),
             ("instead", TRUST_KEYS.to_owned()),

@@ -4,6 +4,7 @@ use std::io::Read as _;
 use std::path::Path;
 
 use kubeon_api::{ClusterName, KubernetesCluster, ReadError, Version, read_yaml};
+use kubeon_engine::bundles::version_of;
 use kubeon_engine::cluster_target::{ClusterTarget, TargetOptions};
 use kubeon_engine::engine::{Engine, ignored_checks};
 use kubeon_engine::login_merge::refuse_unused_flags;
@@ -76,7 +77,7 @@ fn requested(
             only_the_file(args)?;
             request_file::from_file(&read(args)?, &options.logins, supported)?
         }
-        (None, Some(name), Some(version)) => from_flags(args, name, version, supported)?,
+        (None, Some(name), Some(version)) => from_flags(args, name, &version_of(version)?, supported)?,
         (None, name, _) => return stored(engine, args, name.as_deref(), asked_by, options),
     };
     Ok(ClusterTarget::requested(engine, request, options)?)

@@ -25,6 +25,10 @@ fn main() -> Outcome<()> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../catalogue/go").join(name).join(version);
     fs::create_dir_all(&folder)?;
     fs::write(folder.join("go.mod"), go_mod(component, recipe, version)?)?;
+    // The sources of a program that the catalogue itself contains: `go mod tidy` reads what they import.
+    for (file, text) in recipe.files.iter().filter(|(file, _)| file.ends_with(".go")) {
+        fs::write(folder.join(file), text)?;
+    }
     let status = Command::new("go").args(["mod", "tidy"]).current_dir(&folder).env("GOFLAGS", "").status()?;
     if !status.success() {
         return Err(format!("go mod tidy failed in {}", folder.display()).into());
@@ -55,8 +59,12 @@ fn go_mod(component: &Component, recipe: &GoRecipe, version: &str) -> Outcome<St
     for (module, served) in &recipe.replace {
         writeln!(text, "replace {module} => {module} {served}")?;
     }
+    let own = format!("kubeon.io/catalogue/{}", component.name);
     for program in component.parts.iter().flat_map(|part| &part.programs) {
-        writeln!(text, "tool {}", program.package.as_deref().ok_or("a program has no package")?)?;
+        let package = program.package.as_deref().ok_or("a program has no package")?;
+        if package != own {
+            writeln!(text, "tool {package}")?;
+        }
     }
     Ok(text)
 }

@@ -150,4 +150,6 @@ impl Bundle {
 }
 
 #[cfg(test)]
+mod kubeadm_tests;
+#[cfg(test)]
 pub(crate) mod tests;

@@ -3,9 +3,11 @@
 mod error;
 mod files;
 mod recipe;
+mod releases;
 
 use std::collections::BTreeMap;
 
+use jiff::civil::Date;
 use kubeon_api::{Digest, Version};
 use serde::Deserialize;
 
@@ -13,6 +15,8 @@ pub use error::CatalogueError;
 use files::CatalogueFiles;
 pub use recipe::{Component, DebianRecipe, GoRecipe, ImageRecipe, Need, PartRecipe, ProgramRecipe, Recipe};
 use recipe::{ComponentFile, ImageFile};
+use releases::Releases;
+pub use releases::{Channel, NotAChannel};
 
 use crate::{Arch, digest};
 
@@ -22,6 +26,7 @@ include!(concat!(env!("OUT_DIR"), "/catalogue_files.rs"));
 #[derive(Debug, Clone)]
 pub struct Catalogue {
     entries: BTreeMap<Version, CatalogueEntry>,
+    releases: Releases,
 }
 
 /// Everything that belongs to one Kubernetes version.
@@ -65,7 +70,22 @@ impl Catalogue {
             let file: VersionFile = files.parse(path)?;
             entries.insert(file.kubernetes, resolve(files, &components, &images, &file)?);
         }
-        Ok(Self { entries })
+        let releases: Releases = files.parse("releases.yaml")?;
+        releases.check(&entries.keys().copied().collect::<Vec<_>>())?;
+        Ok(Self { entries, releases })
+    }
+
+    /// The version that a channel names.
+    #[must_use]
+    pub fn channel(&self, channel: Channel) -> Option<Version> {
+        self.releases.channel(channel)
+    }
+
+    /// The last day on which Kubernetes publishes fixes for the minor version; `None` for a version that is not in the
+    /// catalogue.
+    #[must_use]
+    pub fn end_of_life(&self, version: Version) -> Option<Date> {
+        self.releases.end_of_life(version)
     }
 
     /// The versions, oldest first.

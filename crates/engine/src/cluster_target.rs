@@ -7,6 +7,7 @@ use kubeon_api::kubernetes_cluster::FirewallMode;
 use kubeon_plan::{Artifacts, DesiredCluster, HostSpec, Intent, MaxUnavailable, Note, Valid};
 use kubeon_store::Status;
 
+use crate::bundles;
 use crate::cluster_request::{self, ClusterRequest};
 use crate::engine::{self, Engine, StoredCluster};
 use crate::error::{EngineError, note_text};
@@ -180,6 +181,10 @@ impl ClusterTarget {
     /// Prints the notes as warnings.
     pub(crate) fn warn(&self, engine: &Engine<'_>) {
         self.notes.iter().for_each(|note| engine.output.warn(&note_text(note)));
+        // An inconsistent catalogue has been refused before.
+        if let Ok(Some(warning)) = bundles::end_of_life_warning(self.spec.version, engine::today()) {
+            engine.output.warn(&warning);
+        }
     }
 
     /// The intent of the target: the input of plans.

@@ -188,6 +188,11 @@ pub fn ignored_checks(given: &[String]) -> Result<BTreeSet<String>, EngineError>
     Ok(given.iter().cloned().collect())
 }
 
+/// The date of this machine, in its time zone.
+pub(crate) fn today() -> jiff::civil::Date {
+    jiff::Zoned::now().date()
+}
+
 /// The clock of this machine.
 pub struct MachineClock;
 

@@ -52,5 +52,6 @@ pub mod run;
 pub mod scale;
 pub mod selector;
 mod ssh_config;
+pub mod trusted_signers;
 pub mod user_kubeconfig;
 pub mod worker_change;

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use kubeon_api::{ClusterName, HostRole};
+use kubeon_api::{ClusterName, HostRole, Version};
 use kubeon_bundle::BundleRemedy;
 use kubeon_store::StoreRemedy;
 
@@ -85,6 +85,8 @@ pub enum EngineRemedy {
         /// The namespace of the operator.
         namespace: String,
     },
+    /// Sign the bundle of this version with a trusted key, or trust the key that signed it.
+    SignBundle(Version),
     /// A remedy for the bundle.
     Bundle(BundleRemedy),
     /// A remedy for the state on this machine.

@@ -17,4 +17,5 @@ mod rolling;
 mod rotation;
 mod scale;
 mod try_script;
+mod versions;
 mod vm;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
-use kubeon_e2e::lab::TestLab;
+use kubeon_e2e::lab::{TestLab, VERSION};
 use kubeon_e2e::program::{Answer, must};
 use kubeon_e2e::running::Running;
 
@@ -38,6 +38,7 @@ fn invalid_input_is_refused_before_the_first_change() -> Result<()> {
     let lab = TestLab::up("e2e-refuse", 3)?;
     invalid_logins(&lab)?;
     damaged_bundle(&lab)?;
+    bundle_of_a_stranger(&lab)?;
     check_unchanged(&lab, &["h1", "h2", "h3"])?;
     dead_worker(&lab)?;
     host_of_another_cluster(&lab)?;
@@ -68,22 +69,62 @@ fn invalid_logins(lab: &TestLab) -> Result<()> {
     Ok(())
 }
 
-/// Flips one bit of one part of the bundle.
-fn damaged_bundle(lab: &TestLab) -> Result<()> {
+/// Copies the bundle into a folder of bundles. Returns the copy.
+fn copy_of_the_bundle(lab: &TestLab, folder: &str) -> Result<PathBuf> {
     let listed: serde_json::Value = serde_json::from_str(&lab.must(&["bundle", "ls", "-o", "json"])?)?;
     let bundles = listed.as_array().context("no list")?;
-    let found = bundles.iter().find(|bundle| bundle["version"] == kubeon_e2e::lab::VERSION);
+    let found = bundles.iter().find(|bundle| bundle["version"] == VERSION);
     let original =
         PathBuf::from(found.and_then(|bundle| bundle["folder"].as_str()).context("the bundle is not built")?);
-    let folder = lab.file("bundles");
+    let folder = lab.file(folder);
     let copy = folder.join(original.file_name().context("the bundle has no name")?);
     fs::create_dir_all(&folder)?;
     must("cp", &["-r", "--reflink=auto", text(&original), text(&copy)], &[])?;
+    Ok(copy)
+}
+
+/// Flips one bit of one part of the bundle.
+fn damaged_bundle(lab: &TestLab) -> Result<()> {
+    let copy = copy_of_the_bundle(lab, "bundles")?;
+    let folder = lab.file("bundles");
     flip_a_bit(&largest(&copy.join("blobs/sha256"))?)?;
     let environment = [("KUBEON_BUNDLES", text(&folder))];
     let answer = lab.kubeon_with(&lab.create("refuse", 1), &environment)?;
     check_refused("a flipped bit", &answer, &["is damaged", "SHA-256", "kubeon bundle build"])?;
     Ok(fs::remove_dir_all(&folder)?)
+}
+
+/// As soon as a key is trusted, a bundle that it did not sign is refused. A signed bundle crosses the gap as one file.
+fn bundle_of_a_stranger(lab: &TestLab) -> Result<()> {
+    let create = with(lab.create("refuse", 1), &["--dry-run"]);
+    let copy = copy_of_the_bundle(lab, "signed-bundles")?;
+    let folder = lab.file("signed-bundles");
+    let bundles = [("KUBEON_BUNDLES", text(&folder))];
+    let (mine, strange, archive) = (lab.file("mine"), lab.file("strange"), lab.file("bundle.tar"));
+    for key in [&mine, &strange] {
+        must("ssh-keygen", &["-q", "-t", "ed25519", "-N", "", "-C", "release", "-f", text(key)], &[])?;
+    }
+    let good = |arguments: &[&str]| -> Result<Answer> {
+        let answer = lab.kubeon_with(arguments, &bundles)?;
+        ensure!(answer.code == 0, "{arguments:?}: {answer:?}");
+        Ok(answer)
+    };
+    good(&["bundle", "trust", text(&mine.with_extension("pub"))])?;
+    let words = ["is not signed by a trusted key", "kubeon bundle sign"];
+    check_refused("an unsigned bundle", &lab.kubeon_with(&create, &bundles)?, &words)?;
+    good(&["bundle", "sign", VERSION, "--key", text(&strange)])?;
+    check_refused("a bundle of a stranger", &lab.kubeon_with(&create, &bundles)?, &words)?;
+    good(&["bundle", "sign", VERSION, "--key", text(&mine)])?;
+    good(&create)?;
+    good(&["bundle", "save", VERSION, text(&archive)])?;
+    fs::remove_dir_all(&copy)?;
+    good(&["bundle", "load", text(&archive)])?;
+    let verified = good(&["bundle", "verify", VERSION])?;
+    ensure!(verified.out.contains("signed by release"), "{verified:?}");
+    good(&create)?;
+    fs::remove_file(&archive)?;
+    fs::remove_dir_all(&folder)?;
+    Ok(fs::remove_file(lab.file("allowed_signers"))?)
 }
 
 fn largest(folder: &Path) -> Result<PathBuf> {
@@ -134,7 +175,7 @@ fn dead_worker(lab: &TestLab) -> Result<()> {
 }
 
 fn host_of_another_cluster(lab: &TestLab) -> Result<()> {
-    let create = ["create", "other", kubeon_e2e::lab::VERSION, "-m", &lab.addresses[1]];
+    let create = ["create", "other", VERSION, "-m", &lab.addresses[1]];
     check_refused("a host of another cluster", &lab.kubeon(&create)?, &[&lab.addresses[1], "refuse"])
 }
 

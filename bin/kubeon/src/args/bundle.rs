@@ -11,7 +11,11 @@ use super::login::KnownLoginFlags;
 const EXAMPLES: &str = "Examples:
   kubeon bundle build v1.36.3
   kubeon bundle ls
-  kubeon bundle verify v1.36.3";
+  kubeon bundle verify v1.36.3
+  kubeon bundle sign v1.36.3 --key ~/.ssh/id_ed25519
+  kubeon bundle trust release.pub           from then on, only signed bundles are used
+  kubeon bundle save v1.36.3 v1.36.3.tar   carry the file to a machine without a network
+  kubeon bundle load v1.36.3.tar";
 
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
@@ -30,12 +34,81 @@ pub(crate) enum BundleCommand {
     /// Show the contents of a bundle
     Inspect(BundleOne),
     /// Check every part of a bundle against its digest
-    Verify(BundleOne),
+    Verify(BundleVerify),
+    /// Print the bill of materials of a bundle: SPDX 2.3 in JSON
+    Sbom(BundleSbom),
+    /// Sign a bundle with a private key of OpenSSH
+    Sign(BundleSign),
+    /// Trust a public key: from then on, only bundles signed by trusted keys are used
+    Trust(BundleTrust),
+    /// Write a bundle to one file, to carry it to another machine
+    Save(BundleSave),
+    /// Check the file of a bundle and add the bundle to this machine
+    Load(BundleLoad),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct BundleVerify {
+    /// The Kubernetes version, or the bundle's folder
+    pub bundle: String,
+    /// Check its signature by this public key, or by a file of keys (allowed_signers) [default: the trusted keys]
+    #[arg(long, value_name = "FILE")]
+    pub key: Option<PathBuf>,
+    #[command(flatten)]
+    pub format: FormatFlag,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct BundleSbom {
+    /// The Kubernetes version, or the bundle's folder
+    pub bundle: String,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct BundleSign {
+    /// The Kubernetes version, or the bundle's folder
+    pub bundle: String,
+    /// A private key of OpenSSH; a passphrase is asked for
+    #[arg(long, value_name = "FILE")]
+    pub key: PathBuf,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct BundleTrust {
+    /// A public key of OpenSSH
+    #[arg(value_name = "FILE")]
+    pub key: PathBuf,
+    /// The name of its owner [default: the comment of the key]
+    #[arg(long)]
+    pub name: Option<String>,
+    /// Until when it is trusted, such as 20271231
+    #[arg(long, value_name = "DATE")]
+    pub until: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct BundleSave {
+    /// The Kubernetes version, or the bundle's folder
+    pub bundle: String,
+    /// The file to write
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+    #[command(flatten)]
+    pub format: FormatFlag,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct BundleLoad {
+    /// A file that `kubeon bundle save` wrote
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+    #[command(flatten)]
+    pub format: FormatFlag,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct BundleBuild {
-    /// The Kubernetes version, such as v1.36.3
+    /// The Kubernetes version, such as v1.36.3, or stable or latest
     pub version: String,
     /// Source of the programs: `go-modules`, or a folder that contains them
     #[arg(long, value_name = "SOURCE", default_value = "go-modules")]

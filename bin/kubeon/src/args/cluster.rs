@@ -34,7 +34,7 @@ pub(crate) const PLAN_EXAMPLES: &str = "Examples:
 pub(crate) struct ClusterArgs {
     /// The cluster's name
     pub name: Option<String>,
-    /// The Kubernetes version, such as v1.36.3; omit it to continue a stored cluster
+    /// The Kubernetes version, such as v1.36.3, or stable or latest; omit it to continue a stored cluster
     pub version: Option<String>,
     /// A file with a KubernetesCluster instead of flags; - for standard input
     #[arg(short = 'f', long, value_name = "FILE")]

@@ -1,24 +1,29 @@
 //! `kubeon bundle`.
 
-use std::path::{Path, PathBuf};
+mod archive;
+mod open;
+mod signature;
+
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
 use kubeon_api::Version;
 use kubeon_bundle::{
-    Arch, BuildError, BuildOptions, BuildProgress, BuildState, Bundle, BundleError, Origin, PartKind, build,
+    Arch, BuildError, BuildOptions, BuildProgress, BuildState, Bundle, Origin, PartKind, build,
 };
-use kubeon_engine::bundles::store;
+use kubeon_engine::bundles::{store, version_of};
 use serde::Serialize;
 
 use crate::args::Format;
-use crate::args::bundle::{BundleArgs, BundleBuild, BundleCommand, BundleLs, BundleOne};
+use crate::args::bundle::{BundleArgs, BundleBuild, BundleCommand, BundleLs, BundleOne, BundleVerify};
 use crate::cli_error::CliError;
 use crate::context::Context;
 use crate::display::spinner::Spinner;
 use crate::output::{CommandResult, TextTable, words};
 use crate::remedies;
 use kubeon_engine::error::chain;
+use open::open_bundle;
 
 /// Runs a subcommand of `kubeon bundle`.
 pub(crate) async fn run(context: &Context<'_>, args: &BundleArgs) -> Result<(), CliError> {
@@ -28,35 +33,23 @@ pub(crate) async fn run(context: &Context<'_>, args: &BundleArgs) -> Result<(), 
         Some(BundleCommand::Ls(args)) => list(context, args),
         Some(BundleCommand::Inspect(args)) => inspect(context, args),
         Some(BundleCommand::Verify(args)) => verify(context, args).await,
+        Some(BundleCommand::Sbom(args)) => {
+            let bundle = open_bundle(context, &args.bundle)?;
+            context.output.result(&format!("{:#}\n", kubeon_bundle::sbom::spdx(bundle.manifest())))
+        }
+        Some(BundleCommand::Sign(args)) => signature::sign(context, args),
+        Some(BundleCommand::Trust(args)) => signature::trust(context, args),
+        Some(BundleCommand::Save(args)) => archive::save(context, args).await,
+        Some(BundleCommand::Load(args)) => archive::load(context, args).await,
     }
-}
-
-fn to_cli_error(error: BundleError) -> CliError {
-    let shown = match &error {
-        BundleError::Absent { .. } => CliError::refused(error.to_string()),
-        _ => CliError::failed(chain(&error)),
-    };
-    shown.next(error.remedy().as_ref().map(remedies::bundle))
 }
 
 fn build_error(title: CliError, error: &BuildError) -> CliError {
     title.next(error.remedy().as_ref().map(remedies::bundle))
 }
 
-/// Opens a bundle by version or folder.
-fn open_bundle(context: &Context<'_>, text: &str) -> Result<Bundle, CliError> {
-    if Path::new(text).is_dir() {
-        return Bundle::open(Path::new(text)).map_err(to_cli_error);
-    }
-    let version = text
-        .parse::<Version>()
-        .map_err(|error| CliError::refused(format!("{error}, and there is no folder with that name")))?;
-    store(&context.engine_environment())?.find(version, Arch::native()).map_err(to_cli_error)
-}
-
 async fn build_bundle(context: &Context<'_>, args: &BundleBuild) -> Result<(), CliError> {
-    let version = args
-        .version
+    let version = version_of(&args.version)?
         .parse::<Version>()
         .map_err(|error| CliError::refused(format!("Input version [{}] error: {error}", args.version)))?;
     let catalogue = kubeon_engine::bundles::catalogue()?;
@@ -248,7 +241,7 @@ fn inspect(context: &Context<'_>, args: &BundleOne) -> Result<(), CliError> {
     context.output.result(&answer.text(args.format.output)?)
 }
 
-async fn verify(context: &Context<'_>, args: &BundleOne) -> Result<(), CliError> {
+async fn verify(context: &Context<'_>, args: &BundleVerify) -> Result<(), CliError> {
     let bundle = open_bundle(context, &args.bundle)?;
     let begin = Instant::now();
     let (manifest, checked) = (bundle.manifest().clone(), bundle.clone());
@@ -256,14 +249,18 @@ async fn verify(context: &Context<'_>, args: &BundleOne) -> Result<(), CliError>
         .await
         .map_err(|error| CliError::failed(error.to_string()))?;
     result.map_err(|error| CliError::failed(error.to_string()).next(remedies::bundle(&error.remedy())))?;
+    let signer = signature::signer(context, &bundle, args.key.as_deref())?;
     let line = format!(
-        "bundle {} is intact: {} and {} checked against their SHA-256 in {}",
+        "bundle {} is intact: {} and {} checked against their SHA-256 in {}{}",
         manifest.kubernetes,
         words::count(manifest.parts.len(), "part"),
         words::count(manifest.images.len(), "image"),
-        words::time(begin.elapsed())
+        words::time(begin.elapsed()),
+        signer.as_ref().map(|name| format!(", signed by {name}")).unwrap_or_default()
     );
-    let value = serde_json::json!({ "bundle": bundle.root(), "whole": true, "parts": manifest.parts.len() });
+    let parts = manifest.parts.len();
+    let value =
+        serde_json::json!({ "bundle": bundle.root(), "whole": true, "parts": parts, "signedBy": signer });
     let mut table = TextTable::new(&[""]);
     table.row([line]);
     let answer = CommandResult::new(&value, table, vec![manifest.kubernetes.to_string()])?;

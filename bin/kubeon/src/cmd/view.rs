@@ -1,6 +1,8 @@
 //! `kubeon view`.
 
 use kubeon_api::Version;
+use kubeon_bundle::Catalogue;
+use kubeon_bundle::catalogue::Channel;
 use kubeon_engine::bundles;
 use serde::Serialize;
 
@@ -30,6 +32,26 @@ struct Range {
     last: Version,
 }
 
+/// A version with what `releases.yaml` says of it.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct SupportedVersion {
+    version: Version,
+    /// The channels that name it.
+    channels: Vec<&'static str>,
+    /// The last day on which Kubernetes publishes fixes for its minor version.
+    fixes_until: String,
+}
+
+impl SupportedVersion {
+    fn of(catalogue: &Catalogue, version: Version) -> Self {
+        let names = |channel: &Channel| catalogue.channel(*channel) == Some(version);
+        let channels = Channel::ALL.into_iter().filter(names).map(Channel::as_str).collect();
+        let fixes_until = catalogue.end_of_life(version).map(|end| end.to_string()).unwrap_or_default();
+        Self { version, channels, fixes_until }
+    }
+}
+
 /// Joins consecutive patch versions to ranges.
 fn ranges(versions: impl Iterator<Item = Version>) -> Vec<Range> {
     let mut ranges: Vec<Range> = Vec::new();
@@ -49,6 +71,15 @@ fn ranges(versions: impl Iterator<Item = Version>) -> Vec<Range> {
 
 fn support(context: &Context<'_>, args: &ViewSupport) -> Result<(), CliError> {
     let catalogue = bundles::catalogue()?;
+    if args.format.output == Format::Wide {
+        let versions: Vec<SupportedVersion> =
+            catalogue.versions().map(|version| SupportedVersion::of(&catalogue, version)).collect();
+        let mut table = TextTable::new(&["VERSION", "CHANNEL", "FIXES UNTIL"]);
+        versions.iter().for_each(|row| {
+            table.row([row.version.to_string(), row.channels.join(","), row.fixes_until.clone()]);
+        });
+        return context.output.result(&CommandResult::new(&versions, table, Vec::new())?.text(Format::Wide)?);
+    }
     let ranges = ranges(catalogue.versions());
     let line = |range: &Range| {
         if range.first == range.last {

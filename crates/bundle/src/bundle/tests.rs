@@ -11,7 +11,7 @@ use crate::{
 };
 
 /// The smallest catalogue with every kind of part.
-pub(crate) const CATALOGUE: [(&str, &str); 4] = [
+pub(crate) const CATALOGUE: [(&str, &str); 5] = [
     (
         "components.yaml",
         "tool: { expectedSeconds: 1, goModules: { modules: [] }, parts: [{ name: tool, programs: [{ name: tool, package: x/tool }] }, \
@@ -28,6 +28,7 @@ pub(crate) const CATALOGUE: [(&str, &str); 4] = [
         "{ kubernetes: v1.0.0, components: { tool: v1, root: debian }, tags: { tool: v1, pair: v9 } }",
     ),
     ("go/tool/v1/go.mod", "module x"),
+    ("releases.yaml", "{ channels: { stable: v1.0.0, latest: v1.0.0 }, endOfLife: { \"1.0\": 2015-12-31 } }"),
 ];
 
 fn elf(machine: u16) -> Vec<u8> {
@@ -38,12 +39,12 @@ fn elf(machine: u16) -> Vec<u8> {
     bytes
 }
 
-struct Fixture {
+pub(crate) struct Fixture {
     folder: tempfile::TempDir,
 }
 
 impl Fixture {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let fixture = Self { folder: tempfile::tempdir().unwrap() };
         fs::create_dir_all(fixture.parts().join("bin")).unwrap();
         fs::create_dir_all(fixture.parts().join("root/usr/sbin")).unwrap();
@@ -61,7 +62,7 @@ impl Fixture {
         BundleStore::at(&self.folder.path().join("cache"))
     }
 
-    fn build(&self) -> Result<Bundle, BuildError> {
+    pub(crate) fn build(&self) -> Result<Bundle, BuildError> {
         let catalogue = Catalogue::from_files(&CATALOGUE).unwrap();
         let from = Origin::Directory(self.parts());
         let options = BuildOptions { from, arch: Arch::native(), store: self.store(), refresh: false };

@@ -1,11 +1,15 @@
 use super::*;
 
 /// The versions in `cmd/kubeadm/app/constants` of each version's kubeadm: etcd, CoreDNS, pause.
-const KUBEADM: [(&str, &str, &str, &str); 4] = [
+const KUBEADM: [(&str, &str, &str, &str); 8] = [
     ("v1.34.4", "3.6.5-0", "v1.12.1", "3.10.1"),
+    ("v1.34.12", "3.6.5-0", "v1.12.1", "3.10.1"),
     ("v1.35.4", "3.6.6-0", "v1.13.1", "3.10.1"),
+    ("v1.35.8", "3.6.6-0", "v1.13.1", "3.10.1"),
     ("v1.36.1", "3.6.8-0", "v1.14.2", "3.10.2"),
     ("v1.36.3", "3.6.8-0", "v1.14.2", "3.10.2"),
+    ("v1.36.5", "3.6.8-0", "v1.14.2", "3.10.2"),
+    ("v1.37.2", "3.7.0-0", "v1.14.6", "3.10.2"),
 ];
 
 fn entry(version: &str) -> CatalogueEntry {
@@ -72,7 +76,7 @@ fn writes_the_version_into_the_programs() {
 #[test]
 fn lists_the_known_versions_for_an_unknown_version() {
     let error = Catalogue::embedded().unwrap().entry("1.20.0".parse().unwrap()).unwrap_err().to_string();
-    assert!(error.contains("v1.20.0") && error.contains("v1.34.4, v1.35.4"), "{error}");
+    assert!(error.contains("v1.20.0") && error.contains("v1.34.4, v1.34.12, v1.35.4"), "{error}");
 }
 
 #[test]
@@ -98,6 +102,25 @@ fn refuses_contradictions() {
     assert!(broken("versions/v1.0.0.yaml", version).contains("go/tool/v2/go.mod"));
     let component = "tool: { expectedSeconds: 1, parts: [], debain: {} }";
     assert!(broken("components.yaml", component).contains("components.yaml cannot be read"));
+    let unknown = "{ channels: { stable: v1.0.0, latest: v1.0.1 }, endOfLife: { \"1.0\": 2015-12-31 } }";
+    assert!(broken("releases.yaml", unknown).contains("channel latest names no version"));
+    let endless = "{ channels: { stable: v1.0.0, latest: v1.0.0 }, endOfLife: {} }";
+    assert!(broken("releases.yaml", endless).contains("v1.0.0 has no end of life"));
     let neither = "{ tool: { expectedSeconds: 1, parts: [] }, root: { expectedSeconds: 1, parts: [] } }";
     assert!(broken("components.yaml", neither).contains("exactly one"));
+}
+
+#[test]
+fn a_channel_names_a_version_that_gets_fixes_longest() {
+    let catalogue = Catalogue::embedded().unwrap();
+    let named = |channel| catalogue.channel(channel).unwrap();
+    let (stable, latest) = (named(Channel::Stable), named(Channel::Latest));
+    assert_eq!(Some(latest), catalogue.versions().last());
+    assert!(stable.minor < latest.minor, "stable is a minor version behind: {stable}");
+    let minors = catalogue.versions().filter(|version| version.minor == stable.minor);
+    assert_eq!(Some(stable), minors.last(), "the newest patch");
+    let ends = |version| catalogue.end_of_life(version).unwrap();
+    assert!(ends(stable) < ends(latest));
+    assert_eq!("stable".parse(), Ok(Channel::Stable));
+    assert!("Stable".parse::<Channel>().is_err());
 }
