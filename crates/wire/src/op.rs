@@ -322,8 +322,8 @@ pub enum Check {
         /// The name to ask for, fully qualified.
         name: String,
     },
-    /// All tokens that the kubelet gives to the pods of this host were made after the kubelet started, and a minute ago:
-    /// programs read their token again once a minute.
+    /// All tokens that the kubelet gives to the pods of this host were made after the kubelet started, and this has been so
+    /// for a minute: programs read their token again once a minute.
     #[serde(rename_all = "camelCase")]
     PodTokens {
         /// The unit of the kubelet.

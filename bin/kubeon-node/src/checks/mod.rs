@@ -97,7 +97,8 @@ fn wait_for_one(
             until(job, REMOTE_INTERVAL, healthy, &mut || overlay::prove(&api, node, &ask))
         }
         Check::PodTokens { unit } => {
-            until(job, REMOTE_INTERVAL, healthy, &mut || tokens::are_new(job.host, unit))
+            let mut wait = tokens::TokenWait::default();
+            until(job, REMOTE_INTERVAL, healthy, &mut || wait.check(job.host, unit))
         }
         Check::Reachable { addresses, port } => addresses.iter().try_for_each(|address| {
             let place = SocketAddrV4::new(address.ip(), *port);

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
+use std::time::{Duration, Instant};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -12,38 +12,46 @@ use super::node::since_1970;
 use crate::host::HostSystem;
 use crate::paths;
 
-/// Seconds after which a program has read its new token: the libraries of Kubernetes read it again once a minute.
-const READ_AFTER: i64 = 60;
+/// How long after its replacement a program has read its new token: the libraries of Kubernetes read it again once a
+/// minute.
+const READ_AFTER: Duration = Duration::from_secs(60);
 /// The folder of the volumes of a pod that contain tokens.
 const VOLUMES: &str = "volumes/kubernetes.io~projected";
 
-/// Whether all tokens were made after the kubelet started, and long enough ago that programs have read them.
-///
-/// # Errors
-/// The pod that has an older or a too new token. The text does not change while only time passes.
-pub(super) fn are_new(host: &HostSystem, unit: &str) -> Result<(), String> {
-    let states = host.services.states(&[unit.to_owned()]).map_err(|failure| failure.cause)?;
-    let state = states.get(unit).cloned().unwrap_or_default();
-    if state.active != "active" {
-        return Err(format!("{unit} is {}", state.verdict()));
-    }
-    let started = since_1970(state.started) / 1_000_000;
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    let now = i64::try_from(now.as_secs()).unwrap_or(i64::MAX);
-    tokens(&host.root.at(paths::PODS))
-        .into_iter()
-        .try_for_each(|(path, made)| judge(&path, made, started, now))
+/// The wait until the pods use tokens that were made after the kubelet started.
+#[derive(Default)]
+pub(super) struct TokenWait {
+    /// Since when every token is new. Tokens of pods that start later do not change it: on a busy host, some token is always
+    /// young.
+    since: Option<Instant>,
 }
 
-/// `started` and `now` are seconds since 1970, as is the time when the token was `made`.
-fn judge(path: &Path, made: i64, started: i64, now: i64) -> Result<(), String> {
-    if made < started {
-        return Err(format!("{} was made before the kubelet started", path.display()));
+impl TokenWait {
+    /// Whether all tokens were made after the kubelet started, and programs have read them.
+    ///
+    /// # Errors
+    /// What is missing. The text does not change while only time passes.
+    pub(super) fn check(&mut self, host: &HostSystem, unit: &str) -> Result<(), String> {
+        let states = host.services.states(&[unit.to_owned()]).map_err(|failure| failure.cause)?;
+        let state = states.get(unit).cloned().unwrap_or_default();
+        if state.active != "active" {
+            return Err(format!("{unit} is {}", state.verdict()));
+        }
+        let started = since_1970(state.started) / 1_000_000;
+        self.judge(&tokens(&host.root.at(paths::PODS)), started, Instant::now())
     }
-    if now - made < READ_AFTER {
-        return Err(format!("the pods may not have read {} yet", path.display()));
+
+    /// `started` is in seconds since 1970, as are the times when the tokens were made.
+    fn judge(&mut self, tokens: &[(PathBuf, i64)], started: i64, now: Instant) -> Result<(), String> {
+        if let Some((path, _)) = tokens.iter().find(|(_, made)| *made < started) {
+            self.since = None;
+            return Err(format!("{} was made before the kubelet started", path.display()));
+        }
+        if now.duration_since(*self.since.get_or_insert(now)) < READ_AFTER {
+            return Err("the pods may not have read their new tokens yet".to_owned());
+        }
+        Ok(())
     }
-    Ok(())
 }
 
 /// The tokens in the volumes of the pods, with the times when they were made. A pod that ends meanwhile has none.
@@ -94,10 +102,22 @@ mod tests {
     }
 
     #[test]
-    fn a_token_must_be_of_this_kubelet_and_a_minute_old() {
-        let path = Path::new("/token");
-        assert!(judge(path, 99, 100, 1000).unwrap_err().contains("before the kubelet started"));
-        assert!(judge(path, 950, 100, 1000).unwrap_err().contains("may not have read"));
-        assert_eq!(judge(path, 100, 100, 1000), Ok(()));
+    fn every_token_is_of_this_kubelet_and_had_a_minute_to_be_read() {
+        let (begin, path) = (Instant::now(), PathBuf::from("/token"));
+        let after = |seconds| begin + Duration::from_secs(seconds);
+        let mut wait = TokenWait::default();
+        let old = [(path.clone(), 99)];
+        assert!(wait.judge(&old, 100, begin).unwrap_err().contains("before the kubelet started"));
+        let mut new = vec![(path.clone(), 100)];
+        assert!(wait.judge(&new, 100, after(10)).unwrap_err().contains("may not have read"));
+        new.push((path, 165));
+        assert!(wait.judge(&new, 100, after(69)).is_err());
+        assert_eq!(
+            wait.judge(&new, 100, after(70)),
+            Ok(()),
+            "a pod that starts meanwhile does not prolong it"
+        );
+        assert!(wait.judge(&old, 100, after(71)).is_err());
+        assert!(wait.judge(&new, 100, after(72)).is_err(), "it begins again");
     }
 }

@@ -122,7 +122,7 @@ impl RotationResult {
         format!(
             "{name} has new keys (number {number}), {took}\n\
              \x20 kubeconfig:  {kubeconfig} is new; replace every copy of it\n\
-             \x20 pods:        restart those that keep the old authority in memory and call the API for years\n"
+             \x20 pods:        after a leak of a key, restart those that call the API\n"
         )
     }
 }
