@@ -102,21 +102,33 @@ pub(crate) fn run(root: &Path, images: &Images) -> Result<()> {
     if !images.no_build {
         programs(root, &images.profile)?;
     }
+    let programs = root.join(TARGET).join(if images.profile == "dev" { "debug" } else { &images.profile });
+    let names: Vec<&str> = images.only.iter().map(String::as_str).collect();
+    build(root, programs, &names, Some(images.version), &images.out)
+}
+
+/// Builds the named images of the programs in a folder; `bundle` is the version of that image.
+pub(crate) fn build(
+    root: &Path,
+    programs: PathBuf,
+    names: &[&str],
+    bundle: Option<Version>,
+    out: &Path,
+) -> Result<()> {
     let store = BundleStore::from_env().context("cannot find the cache folder")?;
     let cache = store.cache().join("images");
     fs::create_dir_all(&cache)?;
-    fs::create_dir_all(&images.out)?;
+    fs::create_dir_all(out)?;
     let layers = tempfile::Builder::new().prefix("layers-").tempdir_in(&cache)?;
-    let programs = root.join(TARGET).join(if images.profile == "dev" { "debug" } else { &images.profile });
     let factory = Factory { root, programs, cache, layers: layers.path() };
-    for name in &images.only {
+    for &name in names {
         let begin = Instant::now();
-        let image = match name.as_str() {
+        let image = match name {
             "operator" => factory.operator()?,
             "runner" => factory.runner()?,
-            _ => factory.bundle(&store, images.version)?,
+            _ => factory.bundle(&store, bundle.context("the image of a bundle needs its version")?)?,
         };
-        let file = images.out.join(format!("kubeon-{name}.tar"));
+        let file = out.join(format!("kubeon-{name}.tar"));
         let digest = image.write(factory.layers, &file)?;
         crate::terminal::say(&format!(
             "{}  sha256:{digest}  {:.1} MiB  {:.1} s  {}",

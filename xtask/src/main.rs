@@ -1,8 +1,9 @@
 //! The tools of the workspace: `gen` writes generated files, `check` checks the rules of the workspace,
-//! `bench` runs benchmarks, `images` builds images.
+//! `bench` runs benchmarks, `images` builds images, `dist` builds the files that people download.
 
 mod bench;
 mod check;
+mod dist;
 mod generate;
 mod images;
 mod terminal;
@@ -29,6 +30,8 @@ enum Task {
     Bench(bench::Bench),
     /// Build the images of operator, runner and bundle.
     Images(images::Images),
+    /// Build the files that people download: programs, completions, man pages, checksums.
+    Dist(dist::Dist),
 }
 
 fn main() -> Result<()> {
@@ -38,5 +41,6 @@ fn main() -> Result<()> {
         Task::Check(arguments) => check::run(&root, &arguments),
         Task::Bench(bench) => bench::run(&root, &bench),
         Task::Images(images) => images::run(&root, &images),
+        Task::Dist(dist) => dist::run(&root, &dist),
     }
 }

@@ -14,6 +14,7 @@ mod image;
 pub(crate) mod lab;
 mod later;
 mod ls;
+mod man_pages;
 mod meta;
 mod open_rotation;
 mod plan;
@@ -66,6 +67,7 @@ async fn dispatch(context: &Context<'_>, cli: &CommandLine) -> Result<(), CliErr
         CliCommand::Lab(args) => lab::run(context, args).await,
         CliCommand::Meta(args) => meta::run(context, args).await,
         CliCommand::Completion(args) => completion::run(context, args),
+        CliCommand::ManPages(args) => man_pages::run(args),
         CliCommand::State(args) => state::run(context, args),
         CliCommand::Version(args) => version::run(context, args),
         CliCommand::Later(command) => later::run(command),

@@ -1,5 +1,6 @@
 //! Connections to the hosts of a cluster.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -65,22 +66,37 @@ impl Engine<'_> {
                 Limits { connect: limit.min(CONNECT_TIMEOUT), facts: limit, ..Limits::default() };
         }
         if purpose == ContactPurpose::Change {
-            settings.node_program = Some(self.node_program()?);
+            settings.node_programs = self.node_programs()?;
         }
         Ok(Contact { hosts: SshHosts::new(settings, Arc::clone(&keys)), keys, logins })
     }
 
-    fn node_program(&self) -> Result<NodeProgram, EngineError> {
-        let Some(path) = self.environment.node_program.clone() else {
-            return Err(EngineError::refused(
-                "the folder of this program is unknown: set KUBEON_NODE_PROGRAM to kubeon-node",
-            ));
+    /// The node program of the environment, then those that are attached to this program, else the one next to it.
+    fn node_programs(&self) -> Result<Vec<NodeProgram>, EngineError> {
+        let mut programs = Vec::new();
+        if let Some(path) = &self.environment.node_program {
+            programs.push(read_node_program(path)?);
+        }
+        let Some(program) = &self.environment.program else {
+            let unknown = "the folder of this program is unknown: set KUBEON_NODE_PROGRAM to kubeon-node";
+            return if programs.is_empty() { Err(EngineError::refused(unknown)) } else { Ok(programs) };
         };
-        NodeProgram::read(&path).map_err(|error| {
-            EngineError::refused(format!("cannot read the node program {}: {error}", path.display()))
-                .row("fix", "put kubeon-node next to kubeon, or set KUBEON_NODE_PROGRAM to its path")
-        })
+        let attached = NodeProgram::attached_to(program);
+        programs.extend(attached.map_err(|error| {
+            EngineError::refused(format!("cannot read the node programs in {}: {error}", program.display()))
+        })?);
+        if programs.is_empty() {
+            programs.push(read_node_program(&program.with_file_name("kubeon-node"))?);
+        }
+        Ok(programs)
     }
+}
+
+fn read_node_program(path: &Path) -> Result<NodeProgram, EngineError> {
+    NodeProgram::read(path).map_err(|error| {
+        EngineError::refused(format!("cannot use the node program {}: {error}", path.display()))
+            .row("fix", "put kubeon-node next to kubeon, or set KUBEON_NODE_PROGRAM to its path")
+    })
 }
 
 impl Contact {

@@ -19,8 +19,10 @@ pub struct EngineEnvironment {
     pub bundles: Option<PathBuf>,
     /// The folders of `PATH`.
     pub path: Vec<PathBuf>,
-    /// The node program, which is copied to hosts.
+    /// The node program for hosts of its architecture, instead of that in this program or next to it.
     pub node_program: Option<PathBuf>,
+    /// This program. The node programs are attached to it, or one is next to it.
+    pub program: Option<PathBuf>,
     /// Display name of the source of the pinned host keys, if it is not a file on this machine.
     pub pinned_in: Option<String>,
     /// The socket of the SSH agent.

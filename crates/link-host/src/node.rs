@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use kubeon_api::HostAddress;
+use kubeon_api::{Arch, HostAddress};
 use kubeon_ports::{ActHost, HostSession};
 use kubeon_wire::{Category, Fence, StepFailure};
 
@@ -16,9 +16,11 @@ use crate::pool::SshHosts;
 use crate::session::{NodeSession, Opening};
 use crate::shell::Rights;
 
-/// Starts the program with the digest `$1`. Ends with 127 when the program is missing or damaged.
-const START: &str = "d=/var/lib/kubeon/node; n=kubeon-node-$1
-{ [ -x \"$d/$n\" ] && echo \"$1  $d/$n\" | sha256sum -c - >/dev/null 2>&1; } || exit 127
+/// Starts the program for this machine: that with the digest `$1` on x86_64, `$2` on aarch64. Ends with 127 when it is missing
+/// or damaged.
+const START: &str = "case $(uname -m) in x86_64) s=$1 ;; aarch64) s=$2 ;; *) exit 127 ;; esac
+d=/var/lib/kubeon/node; n=kubeon-node-$s
+{ [ -x \"$d/$n\" ] && echo \"$s  $d/$n\" | sha256sum -c - >/dev/null 2>&1; } || exit 127
 [ \"$(readlink \"$d/current\")\" = \"$n\" ] || ln -sfn \"$n\" \"$d/current\"
 exec \"$d/$n\" apply";
 
@@ -33,6 +35,12 @@ for f in \"$d\"/kubeon-node-*; do [ \"$f\" = \"$d/$n\" ] || rm -f \"$f\"; done";
 
 /// Exit code of [`INSTALL`] when the received bytes have another digest.
 const WRONG_DIGEST: u32 = 65;
+
+/// Stands for the digest of an architecture without a program.
+const NO_PROGRAM: &str = "none";
+
+/// Time limit for the question after the host's architecture.
+const ASK_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Time limit for the upload, long enough for a slow network.
 const UPLOAD_TIMEOUT: Duration = Duration::from_secs(300);
@@ -50,21 +58,26 @@ impl SshHosts {
     /// # Errors
     /// When the host cannot be reached, the program cannot be installed or started, or the fence is refused.
     pub async fn open_session(&self, host: HostAddress, fence: &Fence) -> Result<NodeSession, StepFailure> {
-        let program = self.0.settings.node_program.as_ref().ok_or_else(|| {
-            failure(
-                Category::Unsupported,
-                format!("no node program is configured, so no step can run on {host}"),
-            )
-        })?;
+        let programs = &self.0.settings.node_programs;
+        if programs.is_empty() {
+            let cause = format!("no node program is configured, so no step can run on {host}");
+            return Err(failure(Category::Unsupported, cause));
+        }
         let connection = self.0.connection(host).await?;
         let rights = connection.rights().await?;
-        let sha = program.digest().as_str();
+        let digests = [Arch::Amd64, Arch::Arm64].map(|arch| {
+            let program = programs.iter().find(|program| program.arch() == arch);
+            program.map_or(NO_PROGRAM, |program| program.digest().as_str())
+        });
         for installed in [false, true] {
-            let remote = connection.start(&rights, START, &[sha]).await?;
+            let remote = connection.start(&rights, START, &digests).await?;
             match NodeSession::open(Arc::clone(&connection), remote, fence).await? {
                 Opening::Opened(session) => return Ok(session),
                 Opening::Missing if installed => break,
-                Opening::Missing => install(&connection, &rights, program).await?,
+                Opening::Missing => {
+                    let program = program_for(&connection, &rights, programs).await?;
+                    install(&connection, &rights, program).await?;
+                }
             }
         }
         Err(failure(
@@ -76,13 +89,30 @@ impl SshHosts {
     }
 }
 
+/// The program for the host's architecture.
+async fn program_for<'a>(
+    connection: &Connection,
+    rights: &Rights,
+    programs: &'a [NodeProgram],
+) -> Result<&'a NodeProgram, StepFailure> {
+    let bounds = (ASK_TIMEOUT, 64 * 1024);
+    let answer = connection.run_script(rights, "uname -m", &[], CommandInput::Nothing, bounds).await?;
+    let machine = String::from_utf8_lossy(&answer.out).trim().to_owned();
+    let arch = machine.parse::<Arch>().ok();
+    programs.iter().find(|program| Some(program.arch()) == arch).ok_or_else(|| {
+        let cause =
+            format!("{} is a machine of {machine}, for which there is no node program", connection.host);
+        failure(Category::Unsupported, cause)
+    })
+}
+
 async fn install(connection: &Connection, rights: &Rights, program: &NodeProgram) -> Result<(), StepFailure> {
     let host = connection.host;
-    let file = tokio::fs::File::open(&program.path).await.map_err(|error| {
-        failure(Category::Failed, format!("cannot read the node program {}: {error}", program.path.display()))
-    })?;
+    let input = program
+        .open()
+        .await
+        .map_err(|error| failure(Category::Failed, format!("cannot read the node program: {error}")))?;
     tracing::debug!(%host, digest = %program.digest(), "installing the node program");
-    let input = CommandInput::Reader(Box::pin(file));
     let answer = connection
         .run_script(rights, INSTALL, &[program.digest().as_str()], input, (UPLOAD_TIMEOUT, 64 * 1024))
         .await?;

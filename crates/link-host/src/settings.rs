@@ -30,15 +30,15 @@ impl Default for Limits {
     }
 }
 
-/// Logins, node program and limits of a pool of hosts.
+/// Logins, node programs and limits of a pool of hosts.
 #[derive(Debug, Clone)]
 pub struct SshSettings {
     /// The login of every host that is not in `logins`.
     pub login: Login,
     /// The logins of individual hosts.
     pub logins: HashMap<HostAddress, Login>,
-    /// The program that `open` starts on a host. Without it only facts, commands and copies are possible.
-    pub node_program: Option<NodeProgram>,
+    /// The programs that `open` starts on hosts, one per architecture. Without them only facts, commands and copies are possible.
+    pub node_programs: Vec<NodeProgram>,
     /// The limits.
     pub limits: Limits,
 }
@@ -47,6 +47,6 @@ impl SshSettings {
     /// One login for all hosts, the default limits, no node program.
     #[must_use]
     pub fn new(login: Login) -> Self {
-        Self { login, logins: HashMap::new(), node_program: None, limits: Limits::default() }
+        Self { login, logins: HashMap::new(), node_programs: Vec::new(), limits: Limits::default() }
     }
 }

@@ -1,5 +1,7 @@
 //! The command line and its commands.
 
+use std::path::PathBuf;
+
 use clap::{Args, Parser, Subcommand};
 
 use super::format::FormatFlag;
@@ -81,6 +83,9 @@ pub(crate) enum CliCommand {
         after_help = "Examples:\n  source <(kubeon completion bash)\n  kubeon completion zsh > ~/.zfunc/_kubeon"
     )]
     Completion(CompletionArgs),
+    /// Write a man page for every command
+    #[command(hide = true)]
+    ManPages(ManPagesArgs),
     /// Export and import the state of a cluster
     #[command(hide = true)]
     State(state::StateArgs),
@@ -96,6 +101,14 @@ pub(crate) enum CliCommand {
 pub(crate) struct CompletionArgs {
     #[arg(value_enum)]
     pub shell: clap_complete::Shell,
+}
+
+/// `kubeon man-pages`.
+#[derive(Debug, Args)]
+pub(crate) struct ManPagesArgs {
+    /// The folder of the pages
+    #[arg(value_name = "FOLDER")]
+    pub folder: PathBuf,
 }
 
 /// `kubeon version`.

@@ -15,7 +15,7 @@ pub(crate) struct CliEnvironment {
     pub cache: Option<PathBuf>,
     /// `$KUBEON_BUNDLES`: the folder of bundles instead of the folder in the cache.
     pub bundles: Option<PathBuf>,
-    /// `$KUBEON_NODE_PROGRAM`: the node program instead of the program next to this program.
+    /// `$KUBEON_NODE_PROGRAM`: the node program instead of that in this program or next to it.
     pub node_program: Option<PathBuf>,
     /// `$KUBEON_PINNED_IN`: display name of the source of the pinned host keys, if it is not a file on this
     /// machine.
@@ -72,11 +72,5 @@ impl CliEnvironment {
     /// The state folder: `$KUBEON_HOME`, else `~/.kubeon`.
     pub(crate) fn state_folder(&self) -> Option<PathBuf> {
         self.kubeon_home.clone().or_else(|| self.home.as_ref().map(|home| home.join(".kubeon")))
-    }
-
-    /// The node program: `$KUBEON_NODE_PROGRAM`, else `kubeon-node` next to this program.
-    pub(crate) fn node_program(&self) -> Option<PathBuf> {
-        let beside = || Some(self.program.as_ref()?.parent()?.join("kubeon-node"));
-        self.node_program.clone().or_else(beside)
     }
 }

@@ -22,8 +22,8 @@ fn host() -> HostAddress {
 fn pool(login: Login) -> SshHosts {
     let program = std::env::current_exe().unwrap();
     let program = program.parent().unwrap().parent().unwrap().join("examples/fake_node");
-    let node_program = Some(NodeProgram::read(&program).unwrap());
-    let settings = SshSettings { node_program, ..SshSettings::new(login) };
+    let node_programs = vec![NodeProgram::read(&program).unwrap()];
+    let settings = SshSettings { node_programs, ..SshSettings::new(login) };
     SshHosts::new(settings, Arc::new(HostKeys::new(HostKeyPolicy::AcceptNew)))
 }
 
@@ -135,7 +135,7 @@ async fn the_real_node_program_claims_a_host_and_reports_it() {
     let path = std::env::var("KUBEON_TEST_KEY").unwrap().into();
     let login = Login::new("root").with(LoginMethod::KeyFile { path, passphrase: None });
     let program = NodeProgram::read(std::env::var("KUBEON_TEST_NODE").unwrap().as_ref()).unwrap();
-    let settings = SshSettings { node_program: Some(program.clone()), ..SshSettings::new(login) };
+    let settings = SshSettings { node_programs: vec![program.clone()], ..SshSettings::new(login) };
     let pool = SshHosts::new(settings, Arc::new(HostKeys::new(HostKeyPolicy::AcceptNew)));
     let start = std::time::Instant::now();
     let before = pool.facts(host()).await.unwrap();

@@ -107,8 +107,8 @@ impl Sshd {
     pub(crate) fn hosts_with(&self, login: Login, limits: Limits) -> SshHosts {
         let program = std::env::current_exe().unwrap();
         let program = program.parent().unwrap().parent().unwrap().join("examples/fake_node");
-        let node_program = Some(NodeProgram::read(&program).unwrap());
-        let settings = SshSettings { node_program, limits, ..SshSettings::new(login) };
+        let node_programs = vec![NodeProgram::read(&program).unwrap()];
+        let settings = SshSettings { node_programs, limits, ..SshSettings::new(login) };
         SshHosts::new(settings, Arc::new(HostKeys::new(HostKeyPolicy::AcceptNew)))
     }
 
