@@ -11,4 +11,5 @@ pub mod lab;
 pub mod links;
 pub mod machine_state;
 pub mod program;
+pub mod published;
 pub mod running;

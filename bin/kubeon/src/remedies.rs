@@ -148,7 +148,12 @@ pub(crate) fn bundle(remedy: &BundleRemedy) -> NextStep {
         BundleRemedy::BuildAgain(version) => {
             NextStep::command("build it again with", format!("kubeon bundle build {version}"))
         }
-        BundleRemedy::ChooseSource => advice("use --from go-modules, or --from DIR with the parts as files"),
+        BundleRemedy::ChooseSource => advice(
+            "use --from official, --from https://MIRROR, --from go-modules, or --from DIR with the parts as files",
+        ),
+        BundleRemedy::UseAnotherSource => advice(
+            "run it again, or use another source: --from go-modules, --from https://MIRROR or --from DIR",
+        ),
         BundleRemedy::ProvideParts => advice("or provide the parts as files with --from DIR"),
         BundleRemedy::InstallPackage(package) => install(package),
         BundleRemedy::InstallNewerGo => advice(

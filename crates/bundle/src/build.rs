@@ -14,9 +14,10 @@ mod error;
 mod go;
 mod options;
 mod progress;
+mod published;
 
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -28,11 +29,15 @@ use error::at;
 pub use options::{BuildOptions, Origin};
 use progress::Reporter;
 pub use progress::{BuildProgress, BuildState};
+pub use published::PublishedError;
+use published::Server;
 
 use crate::cache::{self, Finished, Scratch};
 use crate::catalogue::{CatalogueEntry, Component, Recipe};
 use crate::{Arch, Bundle};
 
+/// The number of components that are downloaded at the same time.
+const DOWNLOADS: usize = 4;
 /// Time limit of a build that waits for another build of the same component or bundle.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(2 * 3600);
 
@@ -51,7 +56,7 @@ pub fn build(
     }
     let place = options.store.folder(entry.kubernetes, options.arch);
     let inputs = entry.inputs(options.arch, options.from.name()).map_err(at("hash", &place))?;
-    let always = options.refresh || options.from != Origin::GoModules;
+    let always = options.refresh || matches!(options.from, Origin::Directory(_));
     let ready = || if always { None } else { existing(&place, &inputs) };
     if let Some(bundle) = ready() {
         return Ok(bundle);
@@ -70,6 +75,8 @@ pub fn build(
     }
     let components = match &options.from {
         Origin::GoModules => build_all(entry, options, &reporter)?,
+        Origin::Official => download_all(entry, options, None, &reporter)?,
+        Origin::Mirror(mirror) => download_all(entry, options, Some(mirror), &reporter)?,
         Origin::Directory(folder) => {
             let scratch = Scratch::new(&work, "directory").map_err(at("create a folder in", &work))?;
             let finished = directory::pack_directory(entry, folder, options.arch, scratch.path())?;
@@ -116,10 +123,12 @@ fn build_all(
             if matches!(component.recipe, Recipe::GoModules(_)) != is_go || failed.load(Ordering::Relaxed) {
                 continue;
             }
-            finished.push(make(component, options, compiled.path(), reporter).inspect_err(|_| {
-                failed.store(true, Ordering::Relaxed);
-                reporter.report(&component.name, component.expected_seconds, BuildState::Failed);
-            })?);
+            finished.push(make(component, options, Source::Modules(compiled.path()), reporter).inspect_err(
+                |_| {
+                    failed.store(true, Ordering::Relaxed);
+                    reporter.report(&component.name, component.expected_seconds, BuildState::Failed);
+                },
+            )?);
         }
         Ok(finished)
     };
@@ -137,6 +146,52 @@ fn build_all(
     let mut all = go?;
     all.extend(debian.map_err(|_| BuildError::ThreadDied)??);
     Ok(all)
+}
+
+/// Downloads what the authors of each component publish, several at a time. The distribution's packages are the source
+/// of the others.
+fn download_all(
+    entry: &CatalogueEntry,
+    options: &BuildOptions,
+    mirror: Option<&str>,
+    reporter: &Reporter<'_>,
+) -> Result<Vec<Finished>, BuildError> {
+    let server = Server::new(mirror, options.store.cache()).map_err(|source| BuildError::Published {
+        component: "bundle".to_owned(),
+        source: Box::new(source),
+    })?;
+    let (next, failed) = (AtomicUsize::new(0), AtomicBool::new(false));
+    let work = || -> Result<Vec<Finished>, BuildError> {
+        let mut finished = Vec::new();
+        while let Some(component) = entry.components.get(next.fetch_add(1, Ordering::Relaxed)) {
+            if failed.load(Ordering::Relaxed) {
+                break;
+            }
+            finished.push(make(component, options, Source::Published(&server), reporter).inspect_err(
+                |_| {
+                    failed.store(true, Ordering::Relaxed);
+                    reporter.report(&component.name, component.expected_seconds, BuildState::Failed);
+                },
+            )?);
+        }
+        Ok(finished)
+    };
+    thread::scope(|scope| {
+        let threads: Vec<_> = (0..DOWNLOADS).map(|_| scope.spawn(work)).collect();
+        let mut all = Vec::new();
+        for thread in threads {
+            all.extend(thread.join().map_err(|_| BuildError::ThreadDied)??);
+        }
+        Ok(all)
+    })
+}
+
+/// Where a component comes from.
+#[derive(Clone, Copy)]
+enum Source<'a> {
+    /// Go modules, compiled with a compile cache in this folder.
+    Modules(&'a Path),
+    Published(&'a Server),
 }
 
 /// Downloads the modules of a component while another one is compiled. A failure is only logged: [`make`] downloads
@@ -164,16 +219,23 @@ fn fetch_ahead(component: &Component, options: &BuildOptions, compiled: &Path) {
 fn make(
     component: &Component,
     options: &BuildOptions,
-    compiled: &Path,
+    source: Source<'_>,
     reporter: &Reporter<'_>,
 ) -> Result<Finished, BuildError> {
+    let compiled = if let Source::Modules(compiled) = source { compiled } else { Path::new("") };
     let task = ComponentBuild { component, arch: options.arch, compiled, reporter };
     let cache = options.store.cache();
     let work = cache.join("work");
     let scratch = Scratch::new(&work, &component.name).map_err(at("create a folder in", &work))?;
-    let prepared = match &component.recipe {
-        Recipe::GoModules(recipe) => Prepared::Go(go::prepare(&task, recipe, &scratch)?),
-        Recipe::Debian(recipe) => Prepared::Debian(debian::resolve(&task, recipe)?),
+    let prepared = match (&component.recipe, source) {
+        (Recipe::GoModules(_), Source::Published(server)) => {
+            task.report(BuildState::Fetching);
+            Prepared::Published(published::resolve(&task, &component.published, server)?, server)
+        }
+        (Recipe::GoModules(recipe), Source::Modules(_)) => {
+            Prepared::Go(go::prepare(&task, recipe, &scratch)?)
+        }
+        (Recipe::Debian(recipe), _) => Prepared::Debian(debian::resolve(&task, recipe)?),
     };
     let place = task.place(cache, &prepared.input_versions())?;
     let name = place.file_name().unwrap_or_default().to_string_lossy();
@@ -188,6 +250,7 @@ fn make(
         (Recipe::GoModules(recipe), Prepared::Go(prepared)) => {
             go::make(&task, recipe, &prepared, &scratch, &out)?
         }
+        (_, Prepared::Published(wanted, server)) => published::make(&task, &wanted, server, &scratch, &out)?,
         (Recipe::Debian(recipe), Prepared::Debian(packages)) => {
             debian::make(&task, recipe, packages, &scratch, &out)?
         }
@@ -198,16 +261,18 @@ fn make(
     Ok(finished)
 }
 
-enum Prepared {
+enum Prepared<'a> {
     Go(go::Toolchain),
+    Published(Vec<published::Wanted>, &'a Server),
     Debian(Vec<crate::manifest::DebianPackage>),
 }
 
-impl Prepared {
-    /// The versions of the compiler or of the packages. They decide the result together with the catalogue.
+impl Prepared<'_> {
+    /// The versions of the compiler or of the packages, or the digests of the published files. They decide the result together with the catalogue.
     fn input_versions(&self) -> String {
         match self {
             Self::Go(toolchain) => toolchain.version.clone(),
+            Self::Published(wanted, _) => published::input_versions(wanted),
             Self::Debian(packages) => {
                 packages.iter().map(|p| format!("{}={} {}\n", p.name, p.version, p.sha256)).collect()
             }

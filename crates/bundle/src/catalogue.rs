@@ -13,7 +13,9 @@ use serde::Deserialize;
 
 pub use error::CatalogueError;
 use files::CatalogueFiles;
-pub use recipe::{Component, DebianRecipe, GoRecipe, ImageRecipe, Need, PartRecipe, ProgramRecipe, Recipe};
+pub use recipe::{
+    Component, DebianRecipe, GoRecipe, ImageRecipe, Need, PartRecipe, ProgramRecipe, Published, Recipe,
+};
 use recipe::{ComponentFile, ImageFile};
 use releases::Releases;
 pub use releases::{Channel, NotAChannel};
@@ -137,7 +139,8 @@ fn resolve(
                 version.kubernetes
             ))
         })?;
-        resolved.push(file.resolve(name, wanted, files)?);
+        let tag = version.tags.get(name).map(String::as_str);
+        resolved.push(file.resolve(name, wanted, tag, files)?);
     }
     resolved.sort_by(|a, b| b.expected_seconds.cmp(&a.expected_seconds).then_with(|| a.name.cmp(&b.name)));
     let mut recipes = Vec::new();

@@ -1,6 +1,6 @@
 //! Builds a bundle without the rest of kubeon. `./try` compiles this program first, so that Kubernetes is built while
 //! kubeon is compiled. Prints progress as plain lines on standard error and the bundle's folder on standard output.
-//! usage: kubeon-bundle VERSION [go-modules|DIR] [--refresh]
+//! usage: kubeon-bundle VERSION [go-modules|official|https://MIRROR|DIR] [--refresh]
 
 use std::error::Error;
 use std::io::Write as _;
@@ -32,7 +32,7 @@ fn run() -> Result<(), Box<dyn Error>> {
     let mut arguments: Vec<String> = std::env::args().skip(1).collect();
     let refresh = arguments.iter().any(|argument| argument == "--refresh");
     arguments.retain(|argument| argument != "--refresh");
-    let usage = "usage: kubeon-bundle VERSION [go-modules|DIR] [--refresh]";
+    let usage = "usage: kubeon-bundle VERSION [go-modules|official|https://MIRROR|DIR] [--refresh]";
     let version = arguments.first().ok_or(usage)?.parse()?;
     let from = arguments.get(1).map_or("go-modules", String::as_str).parse()?;
     let start = Instant::now();
@@ -66,7 +66,9 @@ fn run() -> Result<(), Box<dyn Error>> {
 /// What helps, in terms of this program's arguments.
 fn advice(remedy: BundleRemedy) -> Option<String> {
     let text = match remedy {
-        BundleRemedy::ChooseSource => "use go-modules, or a folder with the parts as files",
+        BundleRemedy::ChooseSource | BundleRemedy::UseAnotherSource => {
+            "use official, https://MIRROR, go-modules, or a folder with the parts as files"
+        }
         BundleRemedy::ProvideParts => "provide the parts as files in a folder: kubeon-bundle VERSION DIR",
         BundleRemedy::InstallPackage(package) => {
             return Some(format!("install it with: apt-get install {package}"));

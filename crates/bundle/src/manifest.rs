@@ -103,6 +103,11 @@ pub enum PartSource {
         /// The packages, sorted by name.
         packages: Vec<DebianPackage>,
     },
+    /// Downloaded from the servers of its authors, or from a mirror of them.
+    Published {
+        /// The files that the programs are from.
+        files: Vec<PublishedFile>,
+    },
     /// Taken from a folder without changes.
     Directory,
     /// Composed of other parts of this bundle.
@@ -110,6 +115,15 @@ pub enum PartSource {
         /// Their names, lowest layer first.
         names: Vec<String>,
     },
+}
+
+/// A file that the authors of a component publish.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct PublishedFile {
+    /// Its address at its authors, also when a mirror served it.
+    pub url: String,
+    /// The SHA-256 that its authors publish.
+    pub sha256: Digest,
 }
 
 /// A Go module at one version.

@@ -9,6 +9,9 @@ const TENTHS: usize = 10;
 pub(crate) fn step(state: BuildState) -> usize {
     match state {
         BuildState::Building { done, total } => done * TENTHS / total.max(1),
+        BuildState::Downloading { done, total } => {
+            usize::try_from(done * TENTHS as u64 / total.max(1)).unwrap_or(TENTHS)
+        }
         BuildState::Queued | BuildState::Waiting => TENTHS + 1,
         BuildState::Fetching => TENTHS + 2,
         BuildState::Linking => TENTHS + 3,
@@ -24,6 +27,9 @@ pub(crate) fn line(progress: &BuildProgress) -> String {
         BuildState::Queued | BuildState::Waiting => "waiting for another build of this component".to_owned(),
         BuildState::Fetching => format!("fetching{left}"),
         BuildState::Building { done, total } => format!("building {done}/{total} packages{left}"),
+        BuildState::Downloading { done, total } => {
+            format!("downloading {}/{} MiB{left}", done >> 20, total >> 20)
+        }
         BuildState::Linking => format!("linking{left}"),
         BuildState::Packing => "packing".to_owned(),
         BuildState::Cached => "found in the cache".to_owned(),

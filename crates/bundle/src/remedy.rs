@@ -9,10 +9,12 @@ pub enum BundleRemedy {
     Build(Version),
     /// Build the damaged bundle of this version again.
     BuildAgain(Version),
-    /// Build from the module proxy, or from a folder with the parts as files.
+    /// Name a source: the official releases, a mirror, the module proxy or a folder with the parts as files.
     ChooseSource,
     /// Provide the parts as files in a folder.
     ProvideParts,
+    /// Take the parts from another source.
+    UseAnotherSource,
     /// Install this Debian package.
     InstallPackage(String),
     /// Install a newer Go.

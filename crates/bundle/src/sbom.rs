@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use crate::manifest::{DebianPackage, GoModule};
+use crate::manifest::{DebianPackage, GoModule, PublishedFile};
 use crate::{BundleManifest, Part, PartSource};
 
 const DOCUMENT: &str = "SPDXRef-DOCUMENT";
@@ -61,6 +61,7 @@ impl Contents {
             PartSource::Parts { names } => {
                 names.iter().for_each(|name| self.relate(&id, "CONTAINS", &self::id(&["part", name])));
             }
+            PartSource::Published { files } => files.iter().for_each(|file| self.published(&id, file)),
             PartSource::Directory => {}
         }
     }
@@ -75,6 +76,18 @@ impl Contents {
             "filesAnalyzed": false,
             "comment": format!("go.sum {}", module.sum),
             "externalRefs": [purl(&format!("pkg:golang/{}@{}", module.path, module.version))],
+        }));
+        self.relate(part, "GENERATED_FROM", &id);
+    }
+
+    fn published(&mut self, part: &str, file: &PublishedFile) {
+        let id = id(&["file", file.sha256.as_str()]);
+        self.package(json!({
+            "SPDXID": id,
+            "name": file.url.rsplit('/').next().unwrap_or(&file.url),
+            "downloadLocation": file.url,
+            "filesAnalyzed": false,
+            "checksums": [{ "algorithm": "SHA256", "checksumValue": file.sha256.as_str() }],
         }));
         self.relate(part, "GENERATED_FROM", &id);
     }

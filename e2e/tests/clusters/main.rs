@@ -8,6 +8,7 @@ mod cluster;
 mod crashes;
 mod daily;
 mod degraded;
+mod dist;
 mod firewall;
 mod meta_cluster;
 mod playbooks;

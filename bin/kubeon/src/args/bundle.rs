@@ -9,7 +9,8 @@ use super::format::FormatFlag;
 use super::login::KnownLoginFlags;
 
 const EXAMPLES: &str = "Examples:
-  kubeon bundle build v1.36.3
+  kubeon bundle build stable
+  kubeon bundle build v1.36.3 --from https://mirror.example/kubeon
   kubeon bundle ls
   kubeon bundle verify v1.36.3
   kubeon bundle sign v1.36.3 --key ~/.ssh/id_ed25519
@@ -110,9 +111,10 @@ pub(crate) struct BundleLoad {
 pub(crate) struct BundleBuild {
     /// The Kubernetes version, such as v1.36.3, or stable or latest
     pub version: String,
-    /// Source of the programs: `go-modules`, or a folder that contains them
-    #[arg(long, value_name = "SOURCE", default_value = "go-modules")]
-    pub from: String,
+    /// Source of the programs: official (the releases of their authors), https://MIRROR (the same files elsewhere), go-modules
+    /// (built here), or a folder that contains them [default: official if reachable, else go-modules]
+    #[arg(long, value_name = "SOURCE")]
+    pub from: Option<String>,
     /// Look for newer packages of the distribution even if the bundle exists
     #[arg(long)]
     pub refresh: bool,

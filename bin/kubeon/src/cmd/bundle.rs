@@ -57,16 +57,18 @@ async fn build_bundle(context: &Context<'_>, args: &BundleBuild) -> Result<(), C
         .entry(version)
         .map_err(|error| CliError::refused(format!("[check] Input version[{version}] not support: {error}")))?
         .clone();
-    let from: Origin = args
-        .from
-        .parse()
-        .map_err(|error: BuildError| build_error(CliError::refused(error.to_string()), &error))?;
-    let options = BuildOptions {
-        from,
-        arch: Arch::native(),
-        store: store(&context.engine_environment())?,
-        refresh: args.refresh,
+    let (store, arch) = (store(&context.engine_environment())?, Arch::native());
+    let from = match &args.from {
+        Some(from) => from
+            .parse()
+            .map_err(|error: BuildError| build_error(CliError::refused(error.to_string()), &error))?,
+        None => {
+            let usual = Origin::usual(&store, version, arch);
+            context.output.info(&format!("bundle {version} from {}", usual.name()));
+            usual
+        }
     };
+    let options = BuildOptions { from, arch, store, refresh: args.refresh };
     if args.dry_run {
         return show_dry_run(context, &entry, &options, args.format.output);
     }
@@ -146,6 +148,12 @@ fn show(spinner: &Spinner, progress: &BuildProgress) {
         BuildState::Fetching => spinner.progress(name, &format!("fetching{left}")),
         BuildState::Building { done, total } if total > 0 => {
             spinner.progress(name, &format!("building {done}/{total} packages{left}"));
+        }
+        BuildState::Downloading { done, total } => {
+            spinner.progress(
+                name,
+                &format!("downloading {} of {}{left}", words::size(done), words::size(total)),
+            );
         }
         BuildState::Building { .. } => spinner.progress(name, &format!("building{left}")),
         BuildState::Linking => spinner.progress(name, &format!("linking{left}")),

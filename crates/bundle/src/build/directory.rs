@@ -90,7 +90,7 @@ fn find(component: &Component, part: &PartRecipe, folder: &Path, arch: Arch) -> 
 }
 
 /// Refuses a program of another architecture: otherwise it would fail only on the host.
-fn check_elf(path: &Path, arch: Arch, name: &str) -> Result<(), BuildError> {
+pub(super) fn check_elf(path: &Path, arch: Arch, name: &str) -> Result<(), BuildError> {
     let mut head = Vec::new();
     File::open(path).and_then(|file| file.take(20).read_to_end(&mut head)).map_err(at("read", path))?;
     let why = match head.as_slice() {

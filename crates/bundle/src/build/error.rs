@@ -5,16 +5,14 @@ use std::path::{Path, PathBuf};
 
 use kubeon_process::ProgramError;
 
+use super::published::PublishedError;
 use crate::{Arch, BundleError, BundleRemedy};
 
 /// The reason why a bundle could not be built. Finished components stay in the cache.
 #[derive(Debug, thiserror::Error)]
 pub enum BuildError {
-    /// A source that is not supported yet.
-    #[error("building from {0} is not supported yet")]
-    UnsupportedSource(String),
     /// An unknown source.
-    #[error("{0:?} is neither go-modules nor a folder that exists")]
+    #[error("{0:?} is neither official, go-modules, the address of a mirror nor a folder that exists")]
     UnknownSource(String),
     /// A build for another architecture.
     #[error("a bundle for {wanted} must be built on a {wanted} machine, but this machine is {native}")]
@@ -60,6 +58,15 @@ pub enum BuildError {
         component: String,
         /// The cause.
         why: String,
+    },
+    /// A published file cannot be used.
+    #[error("{component}: {source}")]
+    Published {
+        /// The component.
+        component: String,
+        /// The cause.
+        #[source]
+        source: Box<PublishedError>,
     },
     /// A folder given as source lacks files.
     #[error("{folder} lacks {count} of the parts: {names}", folder = folder.display(), count = missing.len(), names = missing.join(", "))]
@@ -118,10 +125,11 @@ impl BuildError {
     #[must_use]
     pub fn remedy(&self) -> Option<BundleRemedy> {
         match self {
-            Self::UnsupportedSource(_) | Self::UnknownSource(_) => Some(BundleRemedy::ChooseSource),
+            Self::UnknownSource(_) => Some(BundleRemedy::ChooseSource),
             Self::ForeignArch { .. } | Self::NotDebian { .. } => Some(BundleRemedy::ProvideParts),
             Self::MissingTool { package, .. } => Some(BundleRemedy::InstallPackage(package.clone())),
             Self::Command { source, .. } => remedy_of(&source.to_string()),
+            Self::Published { source, .. } => source.remedy(),
             Self::Bundle(error) => error.remedy(),
             Self::ThreadDied => Some(BundleRemedy::ReportBug),
             Self::Unexpected { .. } | Self::MissingFiles { .. } | Self::File { .. } => None,

@@ -27,6 +27,13 @@ pub enum BuildState {
     Waiting,
     /// Sources or packages are fetched.
     Fetching,
+    /// A published file is downloaded.
+    Downloading {
+        /// Number of bytes so far.
+        done: u64,
+        /// Total number of bytes; 0 when unknown.
+        total: u64,
+    },
     /// It is compiled or unpacked.
     Building {
         /// Number of finished packages.
@@ -58,7 +65,11 @@ impl BuildProgress {
                 let rest = self.elapsed.as_secs_f64() / done as f64 * total.saturating_sub(done) as f64;
                 Some(rest.ceil() as u64)
             }
-            BuildState::Linking => None,
+            BuildState::Downloading { done, total } if done > 0 && total >= done => {
+                let rest = self.elapsed.as_secs_f64() / done as f64 * (total - done) as f64;
+                Some(rest.ceil() as u64)
+            }
+            BuildState::Linking | BuildState::Downloading { .. } => None,
             _ if self.expected_seconds == 0 => None,
             _ => Some(u64::from(self.expected_seconds).saturating_sub(elapsed)),
         }

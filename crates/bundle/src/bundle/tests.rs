@@ -222,11 +222,12 @@ fn lists_all_missing_files_of_a_folder() {
 }
 
 #[test]
-fn refuses_unsupported_sources_by_name() {
-    for word in ["official", "mirror"] {
-        let error = word.parse::<Origin>().unwrap_err().to_string();
-        assert!(error.contains(word) && error.contains("not supported yet"), "{error}");
-    }
-    assert!("nowhere".parse::<Origin>().is_err());
-    assert_eq!("go-modules".parse::<Origin>().unwrap(), Origin::GoModules);
+fn sources_are_words_addresses_and_folders() {
+    let origin = |text: &str| text.parse::<Origin>();
+    assert_eq!(origin("official").unwrap(), Origin::Official);
+    assert_eq!(origin("go-modules").unwrap(), Origin::GoModules);
+    assert_eq!(origin("https://mirror").unwrap(), Origin::Mirror("https://mirror".to_owned()));
+    let error = origin("mirror").unwrap_err();
+    assert!(error.to_string().contains("the address of a mirror"), "{error}");
+    assert_eq!(error.remedy(), Some(BundleRemedy::ChooseSource));
 }

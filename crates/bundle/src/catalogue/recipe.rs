@@ -16,6 +16,9 @@ pub struct Component {
     pub version: String,
     /// Its build.
     pub recipe: Recipe,
+    /// What its authors publish; empty when the distribution is the only source.
+    #[serde(skip)]
+    pub published: Vec<Published>,
     /// The resulting parts.
     pub parts: Vec<PartRecipe>,
     /// Seconds of a cold build on two cores, measured. Only the estimate of the remaining time uses it.
@@ -31,6 +34,28 @@ pub enum Recipe {
     GoModules(GoRecipe),
     /// From Debian packages.
     Debian(DebianRecipe),
+}
+
+/// A file or an image that the authors of a component publish. `{arch}` stands for the architecture.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", untagged, deny_unknown_fields)]
+pub enum Published {
+    /// A program, or a tar archive with programs.
+    File {
+        /// Its address.
+        url: String,
+        /// The address of a document that contains its SHA-256: alone, in lines of `sha256sum`, or as the `digest` of an asset in a
+        /// description of a release by GitHub.
+        sums: String,
+        /// The program, when the file is one.
+        #[serde(default)]
+        program: Option<String>,
+    },
+    /// An image with programs.
+    Image {
+        /// The address of its manifests in a registry.
+        manifests: String,
+    },
 }
 
 /// A build by the `go` command.
@@ -150,6 +175,8 @@ pub(super) struct ComponentFile {
     go_modules: Option<GoFile>,
     #[serde(default)]
     debian: Option<DebianRecipe>,
+    #[serde(default)]
+    published: Vec<Published>,
     parts: Vec<PartRecipe>,
 }
 
@@ -190,6 +217,7 @@ impl ComponentFile {
         &self,
         name: &str,
         version: &str,
+        tag: Option<&str>,
         files: CatalogueFiles<'_>,
     ) -> Result<Component, CatalogueError> {
         let recipe = match (&self.go_modules, &self.debian) {
@@ -200,14 +228,40 @@ impl ComponentFile {
                 return Err(CatalogueError::Contradiction(text));
             }
         };
+        let published =
+            self.published.iter().flat_map(|one| self.resolve_published(one, version, tag)).collect();
         let (version, parts) = (version.to_owned(), self.parts.clone());
         Ok(Component {
             name: name.to_owned(),
             version,
             recipe,
+            published,
             parts,
             expected_seconds: self.expected_seconds,
         })
+    }
+
+    /// Fills in the version; an address with `{program}` stands for one file per program.
+    fn resolve_published(&self, published: &Published, version: &str, tag: Option<&str>) -> Vec<Published> {
+        let number = version.trim_start_matches('v');
+        let fill = |text: &str| {
+            let text = text.replace("{version}", version).replace("{number}", number);
+            text.replace("{tag}", tag.unwrap_or_default())
+        };
+        match published {
+            Published::Image { manifests } => vec![Published::Image { manifests: fill(manifests) }],
+            Published::File { url, sums, program } => {
+                let file = |program: Option<String>| {
+                    let url = fill(url).replace("{program}", program.as_deref().unwrap_or_default());
+                    Published::File { sums: fill(sums).replace("{url}", &url), url, program }
+                };
+                if !url.contains("{program}") {
+                    return vec![file(program.clone())];
+                }
+                let programs = self.parts.iter().flat_map(|part| &part.programs);
+                programs.map(|program| file(Some(program.name.clone()))).collect()
+            }
+        }
     }
 }
 

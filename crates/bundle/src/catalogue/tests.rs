@@ -124,3 +124,33 @@ fn a_channel_names_a_version_that_gets_fixes_longest() {
     assert_eq!("stable".parse(), Ok(Channel::Stable));
     assert!("Stable".parse::<Channel>().is_err());
 }
+
+#[test]
+fn every_component_but_those_of_the_distribution_is_published_somewhere() {
+    for (version, ..) in KUBEADM {
+        for component in entry(version).components {
+            let is_published = !component.published.is_empty();
+            assert_eq!(is_published, matches!(component.recipe, Recipe::GoModules(_)), "{}", component.name);
+            for published in &component.published {
+                let addresses = match published {
+                    Published::File { url, sums, .. } => vec![url, sums],
+                    Published::Image { manifests } => vec![manifests],
+                };
+                for address in addresses {
+                    assert!(address.starts_with("https://"), "{address}");
+                    assert!(!address.replace("{arch}", "").contains(['{', '}']), "{address} has a gap");
+                }
+            }
+        }
+    }
+    let pause = entry("v1.36.3").component("pause").unwrap().published[0].clone();
+    let manifests = "https://registry.k8s.io/v2/pause/manifests/3.10.2".to_owned();
+    assert_eq!(pause, Published::Image { manifests });
+    let kubernetes = entry("v1.36.3").component("kubernetes").unwrap().published.clone();
+    let kubelet = kubernetes
+        .iter()
+        .find(|one| matches!(one, Published::File { program, .. } if program.as_deref() == Some("kubelet")));
+    let url = "https://dl.k8s.io/release/v1.36.3/bin/linux/{arch}/kubelet".to_owned();
+    let sums = format!("{url}.sha256");
+    assert_eq!(kubelet, Some(&Published::File { url, sums, program: Some("kubelet".to_owned()) }));
+}
