@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use clap::{ArgAction, Parser};
 use kubeon_api::{HttpsUrl, Version};
-use kubeon_bundle::Catalogue;
+use kubeon_bundle::{Catalogue, TrustedSigners};
 use kubeon_operations::OperatorSettings;
 use kubeon_operations::settings::{Callback, LIMIT};
 
@@ -66,6 +66,10 @@ pub struct OperatorCli {
     /// Certificate authorities of that server, PEM [default: those of the runner's image]
     #[arg(long, value_name = "FILE", requires = "callback_url")]
     pub callback_ca: Option<PathBuf>,
+    /// A key whose bundles Jobs accept, as a line of the format allowed_signers; may be given several times [default: Jobs accept
+    /// every bundle]
+    #[arg(long = "trusted-key", value_name = "LINE", env = "KUBEON_TRUSTED_KEYS", value_delimiter = '\n')]
+    pub trusted_keys: Vec<String>,
     /// The Kubernetes version of clusters that do not specify one
     #[arg(long, value_name = "VERSION", default_value = "v1.36.3")]
     pub default_version: String,
@@ -134,6 +138,7 @@ impl OperatorCli {
                 default_version: self.default_version,
                 history_limit: LIMIT,
                 callback,
+                trusted_keys: trusted_keys(self.trusted_keys)?,
             },
             leader_elect: self.leader_elect,
             metrics_address: self.metrics_address,
@@ -159,6 +164,14 @@ fn callback(url: Option<HttpsUrl>, file: Option<&Path>) -> anyhow::Result<Option
         Ok(text)
     };
     Ok(Some(Callback { url, authorities: file.map(read).transpose()? }))
+}
+
+/// The lines with keys. A line that is not one is an error, because otherwise every operation would fail later.
+fn trusted_keys(lines: Vec<String>) -> anyhow::Result<Vec<String>> {
+    let lines: Vec<String> =
+        lines.into_iter().map(|line| line.trim().to_owned()).filter(|line| !line.is_empty()).collect();
+    TrustedSigners::parse(&lines.join("\n"), Path::new("--trusted-key"))?;
+    Ok(lines)
 }
 
 /// The versions on the command line, else those of the catalogue; oldest first.

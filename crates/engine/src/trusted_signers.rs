@@ -3,7 +3,7 @@
 use std::fs::{self, DirBuilder};
 use std::io;
 use std::os::unix::fs::DirBuilderExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
 use kubeon_bundle::{Bundle, SignatureError, TrustedSigners};
@@ -38,8 +38,25 @@ pub fn signers_file(environment: &EngineEnvironment) -> Option<PathBuf> {
 }
 
 fn trusted_signers(environment: &EngineEnvironment) -> Result<Option<TrustedSigners>, SignatureError> {
+    if let Some(lines) = &environment.trusted_keys {
+        return TrustedSigners::parse(lines, Path::new("$KUBEON_TRUSTED_KEYS")).map(Some);
+    }
     let file = signers_file(environment).filter(|file| file.exists());
     file.map(|file| TrustedSigners::read(&file)).transpose()
+}
+
+/// The lines of a file of trusted keys; without a file, those of the keys that this machine trusts, if any.
+///
+/// # Errors
+/// Refuses a file that cannot be read or has an invalid line.
+pub fn lines(environment: &EngineEnvironment, file: Option<&Path>) -> Result<Vec<String>, EngineError> {
+    let own = || signers_file(environment).filter(|file| file.exists());
+    let Some(file) = file.map(Path::to_owned).or_else(own) else { return Ok(Vec::new()) };
+    let text = fs::read_to_string(&file)
+        .map_err(|error| EngineError::refused(format!("{}: {error}", file.display())))?;
+    TrustedSigners::parse(&text, &file).map_err(|error| EngineError::refused(chain(&error)))?;
+    let is_key = |line: &&str| !line.is_empty() && !line.starts_with('#');
+    Ok(text.lines().map(str::trim).filter(is_key).map(str::to_owned).collect())
 }
 
 /// Adds a line of the format `allowed_signers` to the trusted keys. Returns the file, and whether the line is new.

@@ -38,6 +38,8 @@ pub struct InstallOptions {
     pub callback_ca: String,
     /// The OpenTelemetry collector for traces: `http://…` or `https://…`; empty for none.
     pub otlp_endpoint: String,
+    /// Lines of the format `allowed_signers`: the keys whose bundles Jobs accept; when there is none, they accept every bundle.
+    pub trusted_keys: Vec<String>,
     /// More arguments of the operator, such as `--workers=64`.
     pub extra_arguments: Vec<String>,
     /// More users with the operator's rights in admission policies, such as an operator outside of the cluster.
@@ -70,6 +72,7 @@ impl Default for InstallOptions {
             callback_url: String::new(),
             callback_ca: String::new(),
             otlp_endpoint: String::new(),
+            trusted_keys: Vec::new(),
             extra_arguments: Vec::new(),
             operators: Vec::new(),
             resources: ResourceRequirements {

@@ -125,3 +125,12 @@ fn passes_the_collector_to_the_operator_when_it_is_set() {
     assert!(flags("").is_empty());
     assert_eq!(flags("http://collector:4318"), ["--otlp-endpoint=http://collector:4318"]);
 }
+
+#[test]
+fn passes_the_trusted_keys_to_the_operator() {
+    let trusted_keys = vec!["release ssh-ed25519 AAAA".to_owned()];
+    let objects = objects(&InstallOptions { trusted_keys, ..InstallOptions::default() }).unwrap();
+    let container =
+        &named(&objects, "Deployment", names::OPERATOR)["spec"]["template"]["spec"]["containers"][0];
+    assert!(container["args"].to_string().contains("--trusted-key=release ssh-ed25519 AAAA"));
+}

@@ -190,6 +190,7 @@ fn the_chart_with_other_values_has_them() {
         "crds": {"install": false},
         "callback": {"url": "https://gateway.example", "caConfigMap": "gateway-ca"},
         "traces": {"endpoint": "http://collector:4318"},
+        "trustedKeys": ["release ssh-ed25519 AAAA"],
         "extraArgs": ["--workers=64"],
         "nodeSelector": {"disk": "ssd"},
         "resources": {"requests": {"cpu": 1}},
@@ -208,6 +209,7 @@ fn the_chart_with_other_values_has_them() {
         "--watch-namespace=a",
         "--watch-namespace=b",
         "--otlp-endpoint=http://collector:4318",
+        "--trusted-key=release ssh-ed25519 AAAA",
     ]
     .iter()
     .chain(&callback)

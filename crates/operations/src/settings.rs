@@ -27,6 +27,9 @@ pub struct OperatorSettings {
     pub history_limit: usize,
     /// The server that gets the results of operations that are derived from a `KubernetesCluster`.
     pub callback: Option<Callback>,
+    /// The keys whose bundles Jobs accept, as lines of the format `allowed_signers`; when there is none, they accept every
+    /// bundle.
+    pub trusted_keys: Vec<String>,
 }
 
 /// The server that gets the results of operations.
@@ -54,6 +57,12 @@ impl OperatorSettings {
                 reference.namespace
             )
         })
+    }
+
+    /// The variable that tells `kubeon` in a Job which keys to trust. Public keys are no secret.
+    pub(crate) fn trusted_keys_variable(&self) -> Option<(String, String)> {
+        let keys = self.trusted_keys.join("\n");
+        (!keys.is_empty()).then(|| ("KUBEON_TRUSTED_KEYS".to_owned(), keys))
     }
 
     /// Whether an image holds `kubeon-runner`.
@@ -92,5 +101,17 @@ mod tests {
         ] {
             assert_eq!(limit(text), number, "{text}");
         }
+    }
+
+    #[test]
+    fn jobs_get_the_trusted_keys_only_if_there_are_some() {
+        assert_eq!(OperatorSettings::default().trusted_keys_variable(), None);
+        let trusted_keys = vec!["a ssh-ed25519 A".to_owned(), "b ssh-ed25519 B".to_owned()];
+        let (name, lines) =
+            OperatorSettings { trusted_keys, ..Default::default() }.trusted_keys_variable().unwrap();
+        assert_eq!(
+            (name.as_str(), lines.as_str()),
+            ("KUBEON_TRUSTED_KEYS", "a ssh-ed25519 A\nb ssh-ed25519 B")
+        );
     }
 }

@@ -58,6 +58,7 @@ impl World {
             default_version: "v1.36.3".into(),
             history_limit: 30,
             callback: None,
+            trusted_keys: Vec::new(),
         };
         let now = "2026-01-01T00:00:00Z".parse().unwrap();
         let (objects, refusals, written) = (BTreeMap::new(), BTreeMap::new(), Vec::new());

@@ -122,9 +122,13 @@ fn bundle_of_a_stranger(lab: &TestLab) -> Result<()> {
     let verified = good(&["bundle", "verify", VERSION])?;
     ensure!(verified.out.contains("signed by release"), "{verified:?}");
     good(&create)?;
+    // As in a Job, which has no file of trusted keys.
+    fs::remove_file(lab.file("allowed_signers"))?;
+    let other = format!("other {}", fs::read_to_string(strange.with_extension("pub"))?);
+    let trusting = [bundles[0], ("KUBEON_TRUSTED_KEYS", other.as_str())];
+    check_refused("a bundle of another key", &lab.kubeon_with(&create, &trusting)?, &words)?;
     fs::remove_file(&archive)?;
-    fs::remove_dir_all(&folder)?;
-    Ok(fs::remove_file(lab.file("allowed_signers"))?)
+    Ok(fs::remove_dir_all(&folder)?)
 }
 
 fn largest(folder: &Path) -> Result<PathBuf> {

@@ -62,6 +62,10 @@ pub(crate) struct InstallFlags {
     /// CAs of the runner's image]
     #[arg(long, value_name = "NAME", requires = "callback_url")]
     pub callback_ca_config_map: Option<String>,
+    /// A file of keys (allowed_signers): operations use only bundles that one of them signed [default: the keys that this
+    /// machine trusts, if any]
+    #[arg(long, value_name = "FILE")]
+    pub trusted_keys: Option<PathBuf>,
     /// The OpenTelemetry collector that receives traces, such as http://collector:4318 [default: none]
     #[arg(long, value_name = "URL", value_parser = collector)]
     pub otlp_endpoint: Option<String>,

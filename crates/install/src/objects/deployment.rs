@@ -183,6 +183,7 @@ fn arguments(options: &InstallOptions) -> Vec<String> {
     if !options.otlp_endpoint.is_empty() {
         arguments.push(format!("--otlp-endpoint={}", options.otlp_endpoint));
     }
+    arguments.extend(options.trusted_keys.iter().map(|line| format!("--trusted-key={line}")));
     arguments.extend(options.watch_namespaces.iter().map(|name| format!("--watch-namespace={name}")));
     arguments.extend(options.runner_images.iter().map(|name| format!("--runner-image={name}")));
     arguments.extend_from_slice(&options.extra_arguments);

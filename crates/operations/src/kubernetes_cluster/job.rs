@@ -388,7 +388,10 @@ fn the_job(
             action: "kubeon",
             more: callback::arguments(s.settings, CONF),
         },
-        env: environment(object, operation, spec),
+        env: environment(object, operation, spec)
+            .into_iter()
+            .chain(s.settings.trusted_keys_variable())
+            .collect(),
         mounts,
         resources: operation.spec.resources.clone(),
         deadline_seconds: operation.spec.active_deadline_seconds,

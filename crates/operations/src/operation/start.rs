@@ -294,7 +294,10 @@ fn the_job(
         container: "kubeonkube",
         image: &spec.image,
         program,
-        env: vec![("CLUSTER_NAME".to_owned(), spec.cluster.clone())],
+        env: [("CLUSTER_NAME".to_owned(), spec.cluster.clone())]
+            .into_iter()
+            .chain(s.settings.trusted_keys_variable())
+            .collect(),
         mounts,
         resources: spec.resources.clone().filter(|resources| *resources != ResourceRequirements::default()),
         deadline_seconds: spec.active_deadline_seconds,

@@ -2,6 +2,8 @@
 
 use kubeon_engine::kubectl::Kubectl;
 use kubeon_engine::operator_install::{install, manifest};
+use kubeon_engine::trusted_signers;
+use kubeon_install::InstallOptions;
 
 use crate::args::meta::MetaInstall;
 use crate::cli_error::CliError;
@@ -9,7 +11,9 @@ use crate::context::Context;
 
 /// Installs the operator into a cluster.
 pub(super) async fn run(context: &Context<'_>, args: &MetaInstall) -> Result<(), CliError> {
-    let options = args.install.options();
+    let environment = context.engine_environment();
+    let trusted_keys = trusted_signers::lines(&environment, args.install.trusted_keys.as_deref())?;
+    let options = InstallOptions { trusted_keys, ..args.install.options() };
     if args.dry_run {
         return context.output.result(&manifest(&options)?);
     }
@@ -20,6 +24,6 @@ pub(super) async fn run(context: &Context<'_>, args: &MetaInstall) -> Result<(),
             engine.store.kubeconfig_path(&engine.name(None)?)
         }
     };
-    let kubectl = Kubectl::find(&context.engine_environment(), kubeconfig)?;
+    let kubectl = Kubectl::find(&environment, kubeconfig)?;
     Ok(install(&kubectl, &options, args.wait, context.output).await?)
 }

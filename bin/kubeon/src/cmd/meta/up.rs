@@ -7,6 +7,7 @@ use clap::Parser as _;
 use kubeon_engine::error::chain;
 use kubeon_engine::kubectl::Kubectl;
 use kubeon_engine::operator_install::{create_login_secrets, install};
+use kubeon_engine::trusted_signers;
 use kubeon_install::{InstallOptions, names};
 use kubeon_lab::{Lab, LabHost, LabName};
 
@@ -45,6 +46,7 @@ pub(super) async fn run(context: &Context<'_>, args: &MetaUp) -> Result<(), CliE
     let kubeconfig = engine.store.kubeconfig_path(&engine.name(Some(&args.name))?);
     let kubectl = Kubectl::find(&engine.environment, kubeconfig)?;
     let mut options = args.install.options();
+    options.trusted_keys = trusted_signers::lines(&engine.environment, args.install.trusted_keys.as_deref())?;
     if args.install.watch_namespaces.is_empty() {
         options.watch_namespaces.push(SAMPLES.to_owned());
     }
