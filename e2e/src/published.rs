@@ -14,11 +14,23 @@ use sha2::{Digest as _, Sha256};
 
 use crate::program::eventually;
 
-/// Serves the current folder. Its arguments are the certificate, its key and the file that gets the port.
+/// Serves the current folder, and Debian's archive as it is. Its arguments are the certificate, its key and the file that gets
+/// the port.
 const SERVER: &str = "
-import functools, http.server, ssl, sys
+import http.server, ssl, sys, urllib.error, urllib.request
 class Quiet(http.server.SimpleHTTPRequestHandler):
     log_message = lambda *arguments: None
+    def do_GET(self):
+        if not self.path.startswith('/deb.debian.org/'):
+            return super().do_GET()
+        try:
+            body = urllib.request.urlopen('https:/' + self.path, timeout=120).read()
+        except urllib.error.HTTPError as error:
+            return self.send_error(error.code)
+        self.send_response(200)
+        self.send_header('Content-Length', str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
 server = http.server.ThreadingHTTPServer(('127.0.0.1', 0), Quiet)
 context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
 context.load_cert_chain(sys.argv[1], sys.argv[2])

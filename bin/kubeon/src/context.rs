@@ -42,6 +42,7 @@ impl Context<'_> {
             program: environment.program.clone(),
             pinned_in: environment.pinned_in.clone(),
             ssh_agent: environment.ssh_agent.clone(),
+            trusted_keys: environment.trusted_keys.clone(),
             leaf_minutes: environment.leaf_minutes,
             labs: self.labs(),
         }

@@ -21,6 +21,9 @@ pub enum Arch {
 pub struct NotAnArch(String);
 
 impl Arch {
+    /// Every supported architecture.
+    pub const ALL: [Self; 2] = [Self::Amd64, Self::Arm64];
+
     /// The architecture of this program and of the machine that it runs on.
     #[must_use]
     pub const fn native() -> Self {

@@ -9,12 +9,15 @@
 mod assemble;
 mod component;
 mod debian;
+mod debian_index;
 mod directory;
 mod error;
 mod go;
 mod options;
+mod parts;
 mod progress;
 mod published;
+mod source;
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -31,10 +34,11 @@ use progress::Reporter;
 pub use progress::{BuildProgress, BuildState};
 pub use published::PublishedError;
 use published::Server;
+use source::{ComponentSource, PreparedComponent, PublishedServers};
 
+use crate::Bundle;
 use crate::cache::{self, Finished, Scratch};
 use crate::catalogue::{CatalogueEntry, Component, Recipe};
-use crate::{Arch, Bundle};
 
 /// The number of components that are downloaded at the same time.
 const DOWNLOADS: usize = 4;
@@ -51,9 +55,6 @@ pub fn build(
     options: &BuildOptions,
     report: &(dyn Fn(BuildProgress) + Sync),
 ) -> Result<Bundle, BuildError> {
-    if options.arch != Arch::native() {
-        return Err(BuildError::ForeignArch { wanted: options.arch, native: Arch::native() });
-    }
     let place = options.store.folder(entry.kubernetes, options.arch);
     let inputs = entry.inputs(options.arch, options.from.name()).map_err(at("hash", &place))?;
     let always = options.refresh || matches!(options.from, Origin::Directory(_));
@@ -110,7 +111,7 @@ fn build_all(
     for component in &entry.components {
         reporter.report(&component.name, component.expected_seconds, BuildState::Queued);
     }
-    go::check_tools(entry)?;
+    go::check_tools(entry, options.arch)?;
     let work = options.store.cache().join("work");
     // All components share one compile cache, so that common packages are compiled once. It has gigabytes, so it is
     // removed after the build.
@@ -123,12 +124,14 @@ fn build_all(
             if matches!(component.recipe, Recipe::GoModules(_)) != is_go || failed.load(Ordering::Relaxed) {
                 continue;
             }
-            finished.push(make(component, options, Source::Modules(compiled.path()), reporter).inspect_err(
-                |_| {
-                    failed.store(true, Ordering::Relaxed);
-                    reporter.report(&component.name, component.expected_seconds, BuildState::Failed);
-                },
-            )?);
+            finished.push(
+                make(component, options, ComponentSource::Modules(compiled.path()), reporter).inspect_err(
+                    |_| {
+                        failed.store(true, Ordering::Relaxed);
+                        reporter.report(&component.name, component.expected_seconds, BuildState::Failed);
+                    },
+                )?,
+            );
         }
         Ok(finished)
     };
@@ -160,6 +163,7 @@ fn download_all(
         component: "bundle".to_owned(),
         source: Box::new(source),
     })?;
+    let servers = PublishedServers::new(server);
     let (next, failed) = (AtomicUsize::new(0), AtomicBool::new(false));
     let work = || -> Result<Vec<Finished>, BuildError> {
         let mut finished = Vec::new();
@@ -167,12 +171,14 @@ fn download_all(
             if failed.load(Ordering::Relaxed) {
                 break;
             }
-            finished.push(make(component, options, Source::Published(&server), reporter).inspect_err(
-                |_| {
-                    failed.store(true, Ordering::Relaxed);
-                    reporter.report(&component.name, component.expected_seconds, BuildState::Failed);
-                },
-            )?);
+            finished.push(
+                make(component, options, ComponentSource::Published(&servers), reporter).inspect_err(
+                    |_| {
+                        failed.store(true, Ordering::Relaxed);
+                        reporter.report(&component.name, component.expected_seconds, BuildState::Failed);
+                    },
+                )?,
+            );
         }
         Ok(finished)
     };
@@ -184,14 +190,6 @@ fn download_all(
         }
         Ok(all)
     })
-}
-
-/// Where a component comes from.
-#[derive(Clone, Copy)]
-enum Source<'a> {
-    /// Go modules, compiled with a compile cache in this folder.
-    Modules(&'a Path),
-    Published(&'a Server),
 }
 
 /// Downloads the modules of a component while another one is compiled. A failure is only logged: [`make`] downloads
@@ -219,24 +217,15 @@ fn fetch_ahead(component: &Component, options: &BuildOptions, compiled: &Path) {
 fn make(
     component: &Component,
     options: &BuildOptions,
-    source: Source<'_>,
+    source: ComponentSource<'_>,
     reporter: &Reporter<'_>,
 ) -> Result<Finished, BuildError> {
-    let compiled = if let Source::Modules(compiled) = source { compiled } else { Path::new("") };
+    let compiled = if let ComponentSource::Modules(compiled) = source { compiled } else { Path::new("") };
     let task = ComponentBuild { component, arch: options.arch, compiled, reporter };
     let cache = options.store.cache();
     let work = cache.join("work");
     let scratch = Scratch::new(&work, &component.name).map_err(at("create a folder in", &work))?;
-    let prepared = match (&component.recipe, source) {
-        (Recipe::GoModules(_), Source::Published(server)) => {
-            task.report(BuildState::Fetching);
-            Prepared::Published(published::resolve(&task, &component.published, server)?, server)
-        }
-        (Recipe::GoModules(recipe), Source::Modules(_)) => {
-            Prepared::Go(go::prepare(&task, recipe, &scratch)?)
-        }
-        (Recipe::Debian(recipe), _) => Prepared::Debian(debian::resolve(&task, recipe)?),
-    };
+    let prepared = PreparedComponent::of(&task, source, &scratch)?;
     let place = task.place(cache, &prepared.input_versions())?;
     let name = place.file_name().unwrap_or_default().to_string_lossy();
     let on_wait = || task.report(BuildState::Waiting);
@@ -246,36 +235,8 @@ fn make(
         return Ok(finished);
     }
     let out = scratch.folder("out").map_err(at("create a folder in", scratch.path()))?;
-    let parts = match (&component.recipe, prepared) {
-        (Recipe::GoModules(recipe), Prepared::Go(prepared)) => {
-            go::make(&task, recipe, &prepared, &scratch, &out)?
-        }
-        (_, Prepared::Published(wanted, server)) => published::make(&task, &wanted, server, &scratch, &out)?,
-        (Recipe::Debian(recipe), Prepared::Debian(packages)) => {
-            debian::make(&task, recipe, packages, &scratch, &out)?
-        }
-        _ => Vec::new(),
-    };
+    let parts = prepared.make(&task, &scratch, &out)?;
     let finished = Finished::commit(&out, &place, parts).map_err(at("write", &place))?;
     task.report(BuildState::Done);
     Ok(finished)
-}
-
-enum Prepared<'a> {
-    Go(go::Toolchain),
-    Published(Vec<published::Wanted>, &'a Server),
-    Debian(Vec<crate::manifest::DebianPackage>),
-}
-
-impl Prepared<'_> {
-    /// The versions of the compiler or of the packages, or the digests of the published files. They decide the result together with the catalogue.
-    fn input_versions(&self) -> String {
-        match self {
-            Self::Go(toolchain) => toolchain.version.clone(),
-            Self::Published(wanted, _) => published::input_versions(wanted),
-            Self::Debian(packages) => {
-                packages.iter().map(|p| format!("{}={} {}\n", p.name, p.version, p.sha256)).collect()
-            }
-        }
-    }
 }

@@ -1,14 +1,21 @@
 //! The parts of a bundle: names and sizes for plans, files for `apply`.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use kubeon_api::Digest;
 use kubeon_bundle::{Bundle, Part, PartKind};
-use kubeon_plan::{Artifacts, ImageInfo, PartInfo};
+use kubeon_plan::{Artifacts, ImageInfo, Intent, PartInfo, Plan};
 use kubeon_ports::Blobs;
+use kubeon_wire::Op;
 
-/// The parts and images of a bundle, for plans.
-pub fn artifacts(bundle: &Bundle) -> Artifacts {
+/// The parts and images of each bundle, for plans: of the first, and of the others.
+pub(crate) fn all_artifacts(bundles: &[Bundle]) -> (Artifacts, Vec<Artifacts>) {
+    let mut all = bundles.iter().map(artifacts);
+    (all.next().unwrap_or_default(), all.collect())
+}
+
+fn artifacts(bundle: &Bundle) -> Artifacts {
     let manifest = bundle.manifest();
     let info = |part: &Part| PartInfo {
         digest: part.digest.clone(),
@@ -34,11 +41,31 @@ pub fn artifacts(bundle: &Bundle) -> Artifacts {
     }
 }
 
-/// The files of a bundle's parts.
-pub struct BundleBlobs<'a>(pub &'a Bundle);
+/// The digests of the programs that the cluster uses once the plan is done. Those for a further architecture are recorded as soon
+/// as a host gets them.
+pub(crate) fn programs_in_use(intent: &Intent, plan: &Plan) -> BTreeMap<String, Digest> {
+    let put: BTreeSet<&Digest> = plan
+        .steps
+        .iter()
+        .filter_map(|step| if let Op::Part { digest, .. } = &step.op { Some(digest) } else { None })
+        .collect();
+    let is_used = |artifacts: &&Artifacts| {
+        artifacts.parts.iter().any(|(name, part)| {
+            put.contains(&part.digest) || intent.bundle_in_use.contains_key(&artifacts.recorded_name(name))
+        })
+    };
+    let used = std::iter::once(&intent.artifacts).chain(intent.other_artifacts.iter().filter(is_used));
+    used.flat_map(|artifacts| {
+        artifacts.parts.iter().map(|(name, part)| (artifacts.recorded_name(name), part.digest.clone()))
+    })
+    .collect()
+}
+
+/// The files of the bundles' parts.
+pub struct BundleBlobs<'a>(pub &'a [Bundle]);
 
 impl Blobs for BundleBlobs<'_> {
     fn blob(&self, digest: &Digest) -> Option<PathBuf> {
-        Some(self.0.blob(digest)).filter(|path| path.is_file())
+        self.0.iter().map(|bundle| bundle.blob(digest)).find(|path| path.is_file())
     }
 }

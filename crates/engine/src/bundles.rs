@@ -28,25 +28,37 @@ pub fn store(environment: &EngineEnvironment) -> Result<BundleStore, EngineError
     })
 }
 
-/// The bundle of a version.
+/// The bundles of a version, one per architecture; that of this machine is the first, if there is one.
 ///
 /// # Errors
-/// Refuses when the bundle is missing, damaged or not signed by a trusted key, with the remedy. No host was contacted yet.
-pub fn find(environment: &EngineEnvironment, version: Version) -> Result<Bundle, EngineError> {
-    let bundle = open(environment, version)?;
-    trusted_signers::signer(environment, &bundle)?;
-    Ok(bundle)
-}
-
-fn open(environment: &EngineEnvironment, version: Version) -> Result<Bundle, EngineError> {
-    store(environment)?.find(version, Arch::native()).map_err(|error| match &error {
-        BundleError::Absent { .. } => {
-            EngineError::refused(error.to_string()).remedy(error.remedy().map(EngineRemedy::Bundle))
+/// Refuses when there is none, or one is damaged or not signed by a trusted key, with the remedy. No host was contacted yet.
+pub fn find(environment: &EngineEnvironment, version: Version) -> Result<Vec<Bundle>, EngineError> {
+    let store = store(environment)?;
+    let mut archs = Arch::ALL;
+    archs.sort_by_key(|arch| *arch != Arch::native());
+    let (mut bundles, mut absent) = (Vec::new(), None);
+    for arch in archs {
+        match store.find(version, arch) {
+            Ok(bundle) => bundles.push(bundle),
+            Err(error @ BundleError::Absent { .. }) => {
+                absent.get_or_insert(error);
+            }
+            Err(error) => {
+                return Err(EngineError::refused(format!("the bundle of {version} for {arch} is damaged"))
+                    .row("cause", chain(&error))
+                    .remedy(EngineRemedy::Bundle(BundleRemedy::BuildAgain(version))));
+            }
         }
-        _ => EngineError::refused(format!("the bundle of {version} is damaged"))
-            .row("cause", chain(&error))
-            .remedy(EngineRemedy::Bundle(BundleRemedy::BuildAgain(version))),
-    })
+    }
+    match absent {
+        Some(error) if bundles.is_empty() => {
+            return Err(
+                EngineError::refused(error.to_string()).remedy(error.remedy().map(EngineRemedy::Bundle))
+            );
+        }
+        _ => bundles.iter().try_for_each(|bundle| trusted_signers::signer(environment, bundle).map(drop))?,
+    }
+    Ok(bundles)
 }
 
 /// The version that a text names: a channel of the catalogue stands for its version. Any other text is returned unchanged.

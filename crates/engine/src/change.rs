@@ -8,14 +8,14 @@ use std::path::PathBuf;
 
 use kubeon_api::HostAddress;
 use kubeon_bundle::Bundle;
-use kubeon_plan::{DesiredCluster, HostSpec, Intent, PartInfo, Plan, Snapshot, UnreachableHost};
+use kubeon_plan::{DesiredCluster, HostSpec, Intent, Plan, Snapshot, UnreachableHost};
 use kubeon_reconcile::{Planned, Reconciled};
 use kubeon_store::{ClusterLock, Status};
 use kubeon_wire::Op;
 use tokio_util::sync::CancellationToken;
 
 use crate::admin_kubeconfig;
-use crate::artifacts::{BundleBlobs, artifacts};
+use crate::artifacts::{BundleBlobs, all_artifacts, programs_in_use};
 use crate::bundles;
 use crate::checked::{self, PrecheckProbe};
 use crate::cluster_target::{ClusterTarget, joining};
@@ -67,7 +67,7 @@ pub struct ReadyCluster {
 /// A confirmed change: the cluster is locked, no host was written to.
 pub struct PreparedChange<'a> {
     engine: &'a Engine<'a>,
-    bundle: Bundle,
+    bundles: Vec<Bundle>,
     contact: Contact,
     lock: ClusterLock,
     state: StoredCluster,
@@ -90,7 +90,7 @@ pub async fn prepare<'a>(
     if target.state.may_be_on_hosts() {
         engine.keys(&target.state)?;
     }
-    let bundle = bundles::find(&engine.environment, target.spec.version)?;
+    let bundles = bundles::find(&engine.environment, target.spec.version)?;
     target.warn(engine);
     // The lock comes before the question: the state that the user confirms must not change meanwhile.
     let lock = engine.lock(&target.state, target.known, options.command)?;
@@ -98,11 +98,11 @@ pub async fn prepare<'a>(
     let logins = engine.logins(&target.logins)?;
     let contact =
         engine.contact(&target.spec.name, logins, options.host_keys, ContactPurpose::Change).await?;
-    let intent = target.intent(artifacts(&bundle));
+    let intent = target.intent(all_artifacts(&bundles));
     let ClusterTarget { known, state, .. } = target;
     Ok(PreparedChange {
         engine,
-        bundle,
+        bundles,
         contact,
         lock,
         state,
@@ -188,7 +188,7 @@ impl PreparedChange<'_> {
     /// Observes and checks the hosts, and plans.
     async fn observe(&mut self, cancellation: &CancellationToken) -> Result<Planned, EngineError> {
         let mut intent = self.intent.clone();
-        let blobs = BundleBlobs(&self.bundle);
+        let blobs = BundleBlobs(&self.bundles);
         let run = self.run(&blobs, cancellation);
         let planned = checked::observe(&mut intent, &self.contact.hosts, &run).await?;
         self.intent = intent;
@@ -229,8 +229,7 @@ impl PreparedChange<'_> {
         if self.state.status == Status::Running {
             self.state.joining = joining(&self.intent.spec, &self.state);
         }
-        let used = |(name, part): (&String, &PartInfo)| (name.clone(), part.digest.clone());
-        self.state.bundle = self.intent.artifacts.parts.iter().map(used).collect();
+        self.state.bundle = programs_in_use(&self.intent, plan);
         engine::set_spec(&mut self.state, with_planned_names(&self.intent.spec, plan));
         self.state.logins = self.contact.logins.remembered.clone();
         self.engine.store.save(&self.lock, &mut self.state)?;
@@ -243,8 +242,11 @@ impl PreparedChange<'_> {
             Op::Part { digest, .. } => Some(digest.clone()),
             _ => None,
         });
-        self.bundle.verify_parts(&digests.collect()).map_err(|error| {
-            EngineError::refused(error.to_string()).remedy(EngineRemedy::Bundle(error.remedy()))
+        let digests = digests.collect();
+        self.bundles.iter().try_for_each(|bundle| {
+            bundle.verify_parts(&digests).map_err(|error| {
+                EngineError::refused(error.to_string()).remedy(EngineRemedy::Bundle(error.remedy()))
+            })
         })
     }
 
@@ -265,7 +267,7 @@ impl PreparedChange<'_> {
             Ok(self.engine.store.save(&self.lock, &mut state)?)
         };
         let probe = PrecheckProbe::new(&self.intent, &self.contact.hosts, &[]);
-        let blobs = BundleBlobs(&self.bundle);
+        let blobs = BundleBlobs(&self.bundles);
         let run = Run { secrets: &keys, probe: &probe, ..self.run(&blobs, cancellation) };
         let reconciled = run.act(planned, &plan, &mut save_generation).await?;
         self.contact.hosts.disconnect().await;

@@ -188,9 +188,11 @@ impl ClusterTarget {
     }
 
     /// The intent of the target: the input of plans.
-    pub fn intent(&self, artifacts: Artifacts) -> Intent {
+    /// `artifacts` are those of the bundle of this machine's architecture, and of the others.
+    pub(crate) fn intent(&self, (artifacts, other_artifacts): (Artifacts, Vec<Artifacts>)) -> Intent {
         let intent = engine::intent(self.spec.clone(), &self.state, artifacts, self.skip_hosts.clone());
         let mut intent = Intent {
+            other_artifacts,
             drain_seconds: self.drain_seconds,
             ignore: self.ignore.clone(),
             max_unavailable: self.max_unavailable,

@@ -29,6 +29,8 @@ pub struct EngineEnvironment {
     pub ssh_agent: Option<PathBuf>,
     /// The longest life of leaf certificates in minutes, for tests of their renewal.
     pub leaf_minutes: Option<u32>,
+    /// Lines of the format `allowed_signers`: keys to trust instead of those in the state folder.
+    pub trusted_keys: Option<String>,
     /// How to log in to labs on this machine.
     pub labs: Vec<LabAccess>,
 }

@@ -1,11 +1,11 @@
 //! Checks the hosts of a target and writes nothing.
 
 use kubeon_plan::precheck::{ConnectionTarget, precheck};
-use kubeon_plan::{Artifacts, Intent, Snapshot};
+use kubeon_plan::{Intent, Snapshot};
 use kubeon_ports::Clock as _;
 use kubeon_wire::PrecheckReport;
 
-use crate::artifacts::artifacts;
+use crate::artifacts::all_artifacts;
 use crate::bundles;
 use crate::checked::PrecheckProbe;
 use crate::cluster_target::ClusterTarget;
@@ -33,7 +33,7 @@ pub async fn check(
     target.warn(engine);
     // Without a bundle only the required disk space is unknown.
     let parts = bundles::find(&engine.environment, target.spec.version)
-        .map_or_else(|_| Artifacts::default(), |bundle| artifacts(&bundle));
+        .map_or_else(|_| Default::default(), |bundles| all_artifacts(&bundles));
     let logins = engine.logins(&target.logins)?;
     let contact = engine.contact(&target.spec.name, logins, host_keys, ContactPurpose::Observe).await?;
     let mut intent = target.intent(parts);

@@ -65,7 +65,7 @@ impl SshHosts {
         }
         let connection = self.0.connection(host).await?;
         let rights = connection.rights().await?;
-        let digests = [Arch::Amd64, Arch::Arm64].map(|arch| {
+        let digests = Arch::ALL.map(|arch| {
             let program = programs.iter().find(|program| program.arch() == arch);
             program.map_or(NO_PROGRAM, |program| program.digest().as_str())
         });

@@ -95,7 +95,7 @@ impl NodeProgram {
 fn elf_arch(header: &[u8; ELF_HEADER]) -> Option<Arch> {
     let machine = u16::from_le_bytes([header[18], header[19]]);
     let known = header.starts_with(b"\x7fELF\x02\x01");
-    [Arch::Amd64, Arch::Arm64].into_iter().find(|arch| known && arch.elf_machine() == machine)
+    Arch::ALL.into_iter().find(|arch| known && arch.elf_machine() == machine)
 }
 
 /// Hashes what is written.

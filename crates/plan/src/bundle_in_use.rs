@@ -34,14 +34,17 @@ pub(crate) fn other_build(context: &PlanContext<'_>) -> Result<Option<Note>, Ref
 /// The programs of the bundle that differ from those in use. An older state does not record them; then a program differs if
 /// a node of this version does not have it.
 fn differing<'a>(context: &PlanContext<'a>) -> BTreeSet<&'a str> {
-    let artifacts = &context.intent.artifacts;
-    if !context.intent.bundle_in_use.is_empty() {
-        let used = &context.intent.bundle_in_use;
-        let programs = parts(&HostRole::Master).chain(parts(&HostRole::Worker));
-        let programs = programs.filter_map(|name| artifacts.parts.get_key_value(name));
-        let differ =
-            programs.filter(|(name, part)| used.get(*name).is_some_and(|digest| *digest != part.digest));
-        return differ.map(|(name, _)| name.as_str()).collect();
+    let used = &context.intent.bundle_in_use;
+    if !used.is_empty() {
+        let names = || parts(&HostRole::Master).chain(parts(&HostRole::Worker));
+        let all = context.artifacts_in_use().into_iter().flat_map(|artifacts| {
+            names().filter_map(|name| {
+                Some((artifacts.recorded_name(name), artifacts.parts.get_key_value(name)?))
+            })
+        });
+        let differ = all
+            .filter(|(recorded, (_, part))| used.get(recorded).is_some_and(|digest| *digest != part.digest));
+        return differ.map(|(_, (name, _))| name.as_str()).collect();
     }
     let works = |facts: &Facts| {
         facts
@@ -51,6 +54,7 @@ fn differing<'a>(context: &PlanContext<'a>) -> BTreeSet<&'a str> {
     };
     let nodes = context.hosts.iter().filter(|host| works(host.facts) && host.has_executed(&kubelet_id(host)));
     let missing = nodes.flat_map(|host| {
+        let artifacts = context.artifacts(host);
         let wanted = parts(&host.role).filter_map(|name| artifacts.parts.get_key_value(name));
         wanted.filter(|(_, part)| !host.facts.parts.contains(&part.digest)).map(|(name, _)| name.as_str())
     });

@@ -8,7 +8,7 @@ use kubeon_api::{Arch, ClusterKeys, HostAddress, HostName, HostRole, KeyNumber, 
 use kubeon_wire::{Cgroup, Content, Facts, Fence, JournalEntry, NodeFact, Op};
 use sha2::{Digest as _, Sha256};
 
-use crate::input::{DesiredCluster, HostSpec, Intent, PartInfo};
+use crate::input::{Artifacts, DesiredCluster, HostSpec, Intent, PartInfo};
 use crate::output::UnreachableHost;
 use crate::proxy_mode::{missing_tool, supported};
 use crate::resolver::Resolver;
@@ -127,14 +127,27 @@ impl<'a> PlanContext<'a> {
         self.hosts.len() == self.spec().hosts().count()
     }
 
-    /// A part of the bundle. A check before ensures that the bundle holds it.
-    pub(crate) fn part(&self, name: &str) -> &'a PartInfo {
-        &self.intent.artifacts.parts[name]
+    /// The content of the bundle for the architecture of the host.
+    pub(crate) fn artifacts(&self, host: &ObservedHost<'_>) -> &'a Artifacts {
+        self.intent.artifacts_for(&host.facts.architecture)
     }
 
-    /// The architecture of the bundle.
-    pub(crate) fn arch(&self) -> Arch {
-        self.intent.artifacts.arch.unwrap_or(Arch::Amd64)
+    /// The content of the bundles that the observed hosts need, each once.
+    pub(crate) fn artifacts_in_use(&self) -> Vec<&'a Artifacts> {
+        let mut all: Vec<&Artifacts> = self.hosts.iter().map(|host| self.artifacts(host)).collect();
+        all.sort_by_key(|artifacts| artifacts.arch);
+        all.dedup_by_key(|artifacts| artifacts.arch);
+        if all.is_empty() { vec![&self.intent.artifacts] } else { all }
+    }
+
+    /// A part of the bundle for the host. A check before ensures that the bundle holds it.
+    pub(crate) fn part(&self, host: &ObservedHost<'_>, name: &str) -> &'a PartInfo {
+        &self.artifacts(host).parts[name]
+    }
+
+    /// The architecture of the bundle for the host.
+    pub(crate) fn arch(&self, host: &ObservedHost<'_>) -> Arch {
+        self.artifacts(host).arch.unwrap_or(Arch::Amd64)
     }
 
     /// The API's Service address: the first of the service network.

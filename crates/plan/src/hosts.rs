@@ -434,12 +434,9 @@ fn unchecked_notes(context: &PlanContext<'_>) -> Vec<Note> {
 
 /// The refusal of a host that lacks a tool which the bundle does not hold either.
 fn missing_tool_refusal(context: &PlanContext<'_>) -> Option<Refusal> {
-    if context.intent.artifacts.parts.contains_key(NET_TOOLS) {
-        return None;
-    }
     let wanted = context.spec().settings.proxy_mode;
-    let (host, tool) =
-        context.hosts.iter().find_map(|host| Some((host, missing_tool(host.facts, wanted)?)))?;
+    let lacking = context.hosts.iter().filter(|host| !context.artifacts(host).parts.contains_key(NET_TOOLS));
+    let (host, tool) = lacking.filter_map(|host| Some((host, missing_tool(host.facts, wanted)?))).next()?;
     let version = context.spec().version;
     let reason = format!(
         "{}, and the bundle of {version} does not hold {NET_TOOLS}: install {} on the host",
@@ -454,11 +451,11 @@ fn require_complete_bundle(
     context: PlanContext<'_>,
     mut notes: Vec<Note>,
 ) -> Result<(PlanContext<'_>, Vec<Note>), PlanRefused> {
-    let artifacts = &context.intent.artifacts;
-    let programs = parts(&HostRole::Master)
-        .chain(parts(&HostRole::Worker))
-        .filter(|name| !artifacts.parts.contains_key(*name));
-    let images = NODE_IMAGES.iter().copied().filter(|role| !artifacts.images.contains_key(*role));
+    let all = context.artifacts_in_use();
+    let lacks_part = |name: &&str| all.iter().any(|artifacts| !artifacts.parts.contains_key(*name));
+    let programs = parts(&HostRole::Master).chain(parts(&HostRole::Worker)).filter(lacks_part);
+    let lacks_image = |role: &&str| all.iter().any(|artifacts| !artifacts.images.contains_key(*role));
+    let images = NODE_IMAGES.iter().copied().filter(lacks_image);
     let version = context.spec().version;
     let incomplete = |name: &str| {
         let refusal = Refusal::new(RefusedField::Bundle, version, format!("does not hold {name}"));

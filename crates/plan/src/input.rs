@@ -97,6 +97,17 @@ pub struct Artifacts {
     pub images: BTreeMap<String, ImageInfo>,
 }
 
+impl Artifacts {
+    /// The name of a part among those of all architectures: states before there were several name those of amd64 alone.
+    #[must_use]
+    pub fn recorded_name(&self, part: &str) -> String {
+        match self.arch {
+            None | Some(Arch::Amd64) => part.to_owned(),
+            Some(arch) => format!("{arch}/{part}"),
+        }
+    }
+}
+
 /// One part of a bundle.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -184,6 +195,9 @@ pub struct Intent {
     pub generation: u64,
     /// The content of the bundle of that version.
     pub artifacts: Artifacts,
+    /// The content of the bundles of that version for other architectures.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub other_artifacts: Vec<Artifacts>,
     /// The digests of the programs that the cluster uses, by part, if it has this version and an earlier run recorded them.
     pub bundle_in_use: BTreeMap<String, Digest>,
     /// Hosts that the user allows to skip when they are unreachable.
@@ -217,6 +231,7 @@ impl Intent {
             uid: uid.to_owned(),
             generation,
             artifacts,
+            other_artifacts: Vec::new(),
             bundle_in_use: BTreeMap::new(),
             skip_hosts: Vec::new(),
             unconcerned: BTreeSet::new(),
@@ -227,6 +242,15 @@ impl Intent {
             max_unavailable: MaxUnavailable::default(),
             keys: ClusterKeys::default(),
         }
+    }
+
+    /// The content of the bundle for a host whose kernel names this architecture, such as `x86_64`. It is that of another
+    /// architecture when there is no bundle for the host's.
+    #[must_use]
+    pub fn artifacts_for(&self, machine: &str) -> &Artifacts {
+        let arch = machine.parse::<Arch>().ok();
+        let other = self.other_artifacts.iter().find(|artifacts| arch.is_some() && artifacts.arch == arch);
+        other.unwrap_or(&self.artifacts)
     }
 
     /// Whether the host is in the specification again after its removal began.

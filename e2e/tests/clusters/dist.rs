@@ -239,3 +239,31 @@ impl Alone<'_> {
         Ok(())
     }
 }
+
+/// The published files themselves: both architectures run, are small, and a build elsewhere has the same digests.
+#[test]
+#[ignore = "half an hour: compiles release programs four times"]
+fn soak_two_builds_of_a_release_have_the_same_digests() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let (first, second) = (folder.path().join("first"), folder.path().join("another-path"));
+    let (sums, again) = (release_of_a_clone(&first)?, release_of_a_clone(&second)?);
+    ensure!(sums == again, "two builds differ:\n{sums}\n{again}");
+    let arm64 = first.join("target/dist/kubeon-linux-arm64");
+    let version = must("qemu-aarch64-static", &[text(&arm64), "version", "-o", "json"], &[])?;
+    let version: Value = serde_json::from_str(&version)?;
+    ensure!(version["architecture"] == "aarch64", "{version}");
+    for arch in ["amd64", "arm64"] {
+        ensure!(version["attached"][format!("kubeon-node-{arch}")].is_string(), "{version}");
+    }
+    ensure!(version["commit"].as_str().is_some_and(|commit| commit.len() == 40), "{version}");
+    Ok(())
+}
+
+/// Builds the release of the newest commit in a clone of its own; returns `SHA256SUMS`.
+fn release_of_a_clone(clone: &Path) -> Result<String> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    must("git", &["clone", "--quiet", text(&root), text(clone)], &[])?;
+    let built = Command::new("cargo").args(["xtask", "dist"]).current_dir(clone).status()?;
+    ensure!(built.success(), "cargo xtask dist failed");
+    Ok(fs::read_to_string(clone.join("target/dist/SHA256SUMS"))?)
+}

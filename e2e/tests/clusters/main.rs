@@ -12,6 +12,7 @@ mod dist;
 mod firewall;
 mod meta_cluster;
 mod playbooks;
+mod previous;
 mod refusals;
 mod registries;
 mod rolling;

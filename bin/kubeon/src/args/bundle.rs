@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
+use kubeon_api::Arch;
 
 use super::contact::ContactFlags;
 use super::format::FormatFlag;
@@ -50,7 +51,7 @@ pub(crate) enum BundleCommand {
 
 #[derive(Debug, Args)]
 pub(crate) struct BundleVerify {
-    /// The Kubernetes version, or the bundle's folder
+    /// The Kubernetes version, also with an architecture as in v1.36.3-arm64, or the bundle's folder
     pub bundle: String,
     /// Check its signature by this public key, or by a file of keys (allowed_signers) [default: the trusted keys]
     #[arg(long, value_name = "FILE")]
@@ -61,13 +62,13 @@ pub(crate) struct BundleVerify {
 
 #[derive(Debug, Args)]
 pub(crate) struct BundleSbom {
-    /// The Kubernetes version, or the bundle's folder
+    /// The Kubernetes version, also with an architecture as in v1.36.3-arm64, or the bundle's folder
     pub bundle: String,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct BundleSign {
-    /// The Kubernetes version, or the bundle's folder
+    /// The Kubernetes version, also with an architecture as in v1.36.3-arm64, or the bundle's folder
     pub bundle: String,
     /// A private key of OpenSSH; a passphrase is asked for
     #[arg(long, value_name = "FILE")]
@@ -89,7 +90,7 @@ pub(crate) struct BundleTrust {
 
 #[derive(Debug, Args)]
 pub(crate) struct BundleSave {
-    /// The Kubernetes version, or the bundle's folder
+    /// The Kubernetes version, also with an architecture as in v1.36.3-arm64, or the bundle's folder
     pub bundle: String,
     /// The file to write
     #[arg(value_name = "FILE")]
@@ -115,6 +116,9 @@ pub(crate) struct BundleBuild {
     /// (built here), or a folder that contains them [default: official if reachable, else go-modules]
     #[arg(long, value_name = "SOURCE")]
     pub from: Option<String>,
+    /// The architecture of the hosts [default: that of this machine]
+    #[arg(long, value_name = "ARCH")]
+    pub arch: Option<Arch>,
     /// Look for newer packages of the distribution even if the bundle exists
     #[arg(long)]
     pub refresh: bool,
@@ -133,7 +137,7 @@ pub(crate) struct BundleLs {
 
 #[derive(Debug, Args)]
 pub(crate) struct BundleOne {
-    /// The Kubernetes version, or the bundle's folder
+    /// The Kubernetes version, also with an architecture as in v1.36.3-arm64, or the bundle's folder
     pub bundle: String,
     #[command(flatten)]
     pub format: FormatFlag,

@@ -20,6 +20,8 @@ pub(crate) struct CliEnvironment {
     /// `$KUBEON_PINNED_IN`: display name of the source of the pinned host keys, if it is not a file on this
     /// machine.
     pub pinned_in: Option<String>,
+    /// `$KUBEON_TRUSTED_KEYS`: lines of the format `allowed_signers` instead of the trusted keys in the state folder.
+    pub trusted_keys: Option<String>,
     /// `$KUBEON_TEST_LEAF_MINUTES`: the longest life of new leaf certificates. Only tests set it.
     pub leaf_minutes: Option<u32>,
     /// `$NO_COLOR` is set and not empty.
@@ -56,6 +58,7 @@ impl CliEnvironment {
             bundles: file("KUBEON_BUNDLES").and_then(absolute),
             node_program: file("KUBEON_NODE_PROGRAM"),
             pinned_in: env::var("KUBEON_PINNED_IN").ok().filter(|name| !name.is_empty()),
+            trusted_keys: env::var("KUBEON_TRUSTED_KEYS").ok().filter(|keys| !keys.trim().is_empty()),
             leaf_minutes: env::var("KUBEON_TEST_LEAF_MINUTES").ok().and_then(|minutes| minutes.parse().ok()),
             no_color: file("NO_COLOR").is_some(),
             dumb_terminal: env::var("TERM").is_ok_and(|term| term == "dumb"),

@@ -57,7 +57,8 @@ async fn build_bundle(context: &Context<'_>, args: &BundleBuild) -> Result<(), C
         .entry(version)
         .map_err(|error| CliError::refused(format!("[check] Input version[{version}] not support: {error}")))?
         .clone();
-    let (store, arch) = (store(&context.engine_environment())?, Arch::native());
+    let store = store(&context.engine_environment())?;
+    let arch = args.arch.unwrap_or(Arch::native());
     let from = match &args.from {
         Some(from) => from
             .parse()

@@ -401,7 +401,7 @@ fn a_bundle_that_cannot_be_read_is_refused() {
         for command in ["plan", "create"] {
             let output = home.kubeon(&[command, "x", "v1.36.3", "-m", MASTER]);
             output.refuses(&[
-                "the bundle of v1.36.3 is damaged",
+                "the bundle of v1.36.3 for amd64 is damaged",
                 "index.json",
                 "kubeon bundle build v1.36.3",
             ]);

@@ -14,7 +14,7 @@ use crate::cache::Scratch;
 use crate::catalogue::DebianRecipe;
 use crate::manifest::DebianPackage;
 use crate::pack::{self, TarContent, TarTree};
-use crate::{Part, PartKind, PartSource, digest};
+use crate::{Arch, Part, PartKind, PartSource, digest};
 
 /// Time limit for reading package lists and libraries.
 const QUERY_TIMEOUT: Duration = Duration::from_secs(120);
@@ -31,6 +31,32 @@ const EMPTY_MACHINE: [&str; 6] = [
     "-oAPT::Install-Suggests=0",
 ];
 
+/// Options that make apt resolve for a machine of the architecture. The package lists of this machine must contain it.
+fn of_arch(arch: Arch) -> [String; 2] {
+    [format!("-oAPT::Architecture={arch}"), format!("-oAPT::Architectures::={arch}")]
+}
+
+/// The program that runs programs of another architecture on this machine.
+fn emulator(arch: Arch) -> Option<&'static str> {
+    match arch {
+        Arch::Amd64 if arch != Arch::native() => Some("qemu-x86_64-static"),
+        Arch::Arm64 if arch != Arch::native() => Some("qemu-aarch64-static"),
+        Arch::Amd64 | Arch::Arm64 => None,
+    }
+}
+
+/// Checks that this machine can ask the loader of another architecture for libraries.
+pub(super) fn require_emulator(task: &ComponentBuild<'_>) -> Result<(), BuildError> {
+    match emulator(task.arch).filter(|tool| find_on_path(tool).is_none()) {
+        None => Ok(()),
+        Some(tool) => Err(BuildError::MissingTool {
+            component: task.component.name.clone(),
+            tool: tool.to_owned(),
+            package: "qemu-user-static".to_owned(),
+        }),
+    }
+}
+
 /// The recipe's packages and their dependencies, with the versions and digests of the distribution's signed index.
 pub(super) fn resolve(
     task: &ComponentBuild<'_>,
@@ -41,7 +67,8 @@ pub(super) fn resolve(
             return Err(BuildError::NotDebian { component: task.component.name.clone(), tool });
         }
     }
-    let uris = print_uris(&recipe.packages)
+    require_emulator(task)?;
+    let uris = print_uris(task.arch, &recipe.packages)
         .stdout()
         .map_err(|source| task.failed("resolve the packages", source))?;
     let mut exact: Vec<String> = uris
@@ -52,7 +79,8 @@ pub(super) fn resolve(
         .collect();
     exact.sort();
     let mut cache = ProgramRun::dying_with_parent("apt-cache", QUERY_TIMEOUT);
-    cache.command().args(["show", "--no-all-versions"]).args(&EMPTY_MACHINE[..3]).args(&exact);
+    cache.command().args(["show", "--no-all-versions"]).args(&EMPTY_MACHINE[..3]);
+    cache.command().args(of_arch(task.arch)).args(&exact);
     let stanzas = cache.stdout().map_err(|source| task.failed("read the packages' digests", source))?;
     let mut packages = Vec::new();
     for exact in &exact {
@@ -64,9 +92,10 @@ pub(super) fn resolve(
 }
 
 /// The command that prints the packages to download, with their dependencies, as if nothing were installed.
-fn print_uris(packages: &[String]) -> ProgramRun {
+fn print_uris(arch: Arch, packages: &[String]) -> ProgramRun {
     let mut apt = ProgramRun::dying_with_parent("apt-get", QUERY_TIMEOUT);
-    apt.command().args(["install", "--print-uris", "-qq", "-y"]).args(EMPTY_MACHINE).args(packages);
+    apt.command().args(["install", "--print-uris", "-qq", "-y"]).args(EMPTY_MACHINE).args(of_arch(arch));
+    apt.command().args(packages);
     apt
 }
 
@@ -111,8 +140,19 @@ pub(super) fn make(
         dpkg.command().arg("-x").arg(file).arg(&root);
         dpkg.stdout().map_err(|source| task.failed("unpack a package", source))?;
     }
+    pack_root(task, recipe, &packages, &root, out)
+}
+
+/// Packs the unpacked packages.
+pub(super) fn pack_root(
+    task: &ComponentBuild<'_>,
+    recipe: &DebianRecipe,
+    packages: &[DebianPackage],
+    root: &Path,
+    out: &Path,
+) -> Result<Vec<Part>, BuildError> {
     task.report(BuildState::Packing);
-    let mut tree = pack::tree(&root).map_err(at("read", &root))?;
+    let mut tree = pack::tree(root).map_err(at("read", root))?;
     prune(&mut tree, recipe);
     add(&mut tree, recipe);
     let lead = recipe.packages.first().and_then(|lead| packages.iter().find(|package| package.name == *lead));
@@ -121,9 +161,9 @@ pub(super) fn make(
     for part in &task.component.parts {
         let programs: Vec<String> = part.programs.iter().map(|program| program.name.clone()).collect();
         for program in &programs {
-            check_program(task, &root, &tree, program)?;
+            check_program(task, root, &tree, program)?;
         }
-        let source = PartSource::Debian { packages: packages.clone() };
+        let source = PartSource::Debian { packages: packages.to_vec() };
         let packed = pack::pack(&tree, out).map_err(at("pack into", out))?;
         parts.push(packed.part(&part.name, PartKind::Rootfs, &version, programs, source));
     }
@@ -140,7 +180,8 @@ fn download(
     // apt's own unprivileged user cannot write into a folder with mode 0700.
     apt.command()
         .args(["download", "-qq", "-oAPT::Sandbox::User=root", "-oAcquire::Retries=3"])
-        .args(&EMPTY_MACHINE[1..4]);
+        .args(&EMPTY_MACHINE[1..4])
+        .args(of_arch(task.arch));
     apt.command().args(packages.iter().map(|p| format!("{}={}", p.name, p.version))).current_dir(&folder);
     apt.stdout().map_err(|source| task.failed("download the packages", source))?;
     let mut by_digest = std::collections::BTreeMap::new();
@@ -212,8 +253,10 @@ fn check_program(
     let folders =
         [format!("lib/{triplet}"), format!("usr/lib/{triplet}")].map(|f| root.join(f).display().to_string());
     let loader = root.join(task.arch.loader());
-    let mut list = ProgramRun::dying_with_parent(&loader, QUERY_TIMEOUT);
+    let emulator = emulator(task.arch);
+    let mut list = ProgramRun::dying_with_parent(emulator.map_or(loader.as_path(), Path::new), QUERY_TIMEOUT);
     list.command()
+        .args(emulator.map(|_| &loader))
         .args(["--inhibit-cache", "--library-path", &folders.join(":"), "--list"])
         .arg(root.join(&path));
     let libraries = list.stdout().map_err(|source| task.failed("list a program's libraries", source))?;
@@ -243,7 +286,7 @@ mod tests {
 
     #[test]
     fn packages_that_are_installed_are_listed_too() {
-        let uris = print_uris(&["libc6".to_owned()]).stdout().unwrap();
+        let uris = print_uris(Arch::native(), &["libc6".to_owned()]).stdout().unwrap();
         let names: Vec<String> = uris.lines().filter_map(package_of).map(|(name, _)| name).collect();
         assert!(names.contains(&"libc6".to_owned()), "{uris}");
     }

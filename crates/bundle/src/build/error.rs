@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use kubeon_process::ProgramError;
 
 use super::published::PublishedError;
-use crate::{Arch, BundleError, BundleRemedy};
+use crate::{BundleError, BundleRemedy};
 
 /// The reason why a bundle could not be built. Finished components stay in the cache.
 #[derive(Debug, thiserror::Error)]
@@ -14,14 +14,6 @@ pub enum BuildError {
     /// An unknown source.
     #[error("{0:?} is neither official, go-modules, the address of a mirror nor a folder that exists")]
     UnknownSource(String),
-    /// A build for another architecture.
-    #[error("a bundle for {wanted} must be built on a {wanted} machine, but this machine is {native}")]
-    ForeignArch {
-        /// The requested architecture.
-        wanted: Arch,
-        /// The architecture of this machine.
-        native: Arch,
-    },
     /// A tool is not installed.
     #[error("{component} needs {tool}, which is not installed")]
     MissingTool {
@@ -126,7 +118,7 @@ impl BuildError {
     pub fn remedy(&self) -> Option<BundleRemedy> {
         match self {
             Self::UnknownSource(_) => Some(BundleRemedy::ChooseSource),
-            Self::ForeignArch { .. } | Self::NotDebian { .. } => Some(BundleRemedy::ProvideParts),
+            Self::NotDebian { .. } => Some(BundleRemedy::ProvideParts),
             Self::MissingTool { package, .. } => Some(BundleRemedy::InstallPackage(package.clone())),
             Self::Command { source, .. } => remedy_of(&source.to_string()),
             Self::Published { source, .. } => source.remedy(),

@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -12,12 +11,12 @@ use kubeon_process::{ProgramError, ProgramRun, find_on_path};
 
 use super::component::ComponentBuild;
 use super::error::{BuildError, at};
+use super::parts;
 use super::progress::BuildState;
 use crate::cache::Scratch;
 use crate::catalogue::{CatalogueEntry, GoRecipe, Need, ProgramRecipe, Recipe};
 use crate::manifest::GoModule;
-use crate::pack::{self, TarContent, TarTree};
-use crate::{Arch, Part, PartKind, PartSource};
+use crate::{Arch, Part, PartSource};
 
 const COMPILE_LIMIT: Duration = Duration::from_secs(3600);
 const FETCH_LIMIT: Duration = Duration::from_secs(1800);
@@ -31,7 +30,7 @@ pub(super) struct Toolchain {
 }
 
 /// Checks the tools that any component of the entry needs, before the first build starts.
-pub(super) fn check_tools(entry: &CatalogueEntry) -> Result<(), BuildError> {
+pub(super) fn check_tools(entry: &CatalogueEntry, arch: Arch) -> Result<(), BuildError> {
     for component in &entry.components {
         let Recipe::GoModules(recipe) = &component.recipe else { continue };
         let program = |program: &str, package: &str| {
@@ -40,14 +39,9 @@ pub(super) fn check_tools(entry: &CatalogueEntry) -> Result<(), BuildError> {
         };
         let mut needs = vec![program("go", "golang-go")];
         if recipe.cgo {
-            needs.push(program("gcc", "gcc"));
-            needs.push(Need {
-                program: None,
-                file: Some("/usr/include/stdio.h".into()),
-                package: "libc6-dev".into(),
-            });
+            needs.extend(c_compiler(arch));
         }
-        needs.extend(recipe.needs.iter().cloned());
+        needs.extend(recipe.needs.iter().map(|need| need.on(arch)));
         if let Some(need) = needs.into_iter().find(|need| !is_met(need)) {
             let tool = match need.program.or(need.file).unwrap_or_default() {
                 go if go == "go" => format!("Go {} or later", oldest_go(entry)),
@@ -61,6 +55,31 @@ pub(super) fn check_tools(entry: &CatalogueEntry) -> Result<(), BuildError> {
         }
     }
     Ok(())
+}
+
+/// What compiles C for the architecture.
+fn c_compiler(arch: Arch) -> [Need; 2] {
+    let (gcc, file, [compiler, library]) = if arch == Arch::native() {
+        ("gcc".to_owned(), "/usr/include/stdio.h".to_owned(), ["gcc".to_owned(), "libc6-dev".to_owned()])
+    } else {
+        let packages = [format!("gcc-{}", arch.triplet()), format!("libc6-dev-{arch}-cross")];
+        (format!("{}-gcc", arch.triplet()), format!("/usr/{}/include/stdio.h", arch.triplet()), packages)
+    };
+    [
+        Need { program: Some(gcc), file: None, package: compiler },
+        Need { program: None, file: Some(file), package: library },
+    ]
+}
+
+impl Need {
+    /// The same for programs of the architecture: libraries differ.
+    fn on(&self, arch: Arch) -> Self {
+        let file = self.file.as_ref().map(|file| file.replace("{triplet}", arch.triplet()));
+        let is_library = self.file.as_ref().is_some_and(|file| file.contains("{triplet}"));
+        let foreign = is_library && arch != Arch::native();
+        let package = if foreign { format!("{}:{arch}", self.package) } else { self.package.clone() };
+        Self { program: self.program.clone(), file, package }
+    }
 }
 
 /// The oldest Go version that can build all components: the newest `go` line of their `go.mod` files.
@@ -142,36 +161,10 @@ pub(super) fn make(
     }
     task.report(BuildState::Packing);
     let source = source(task, recipe, toolchain)?;
-    pack_parts(task, &bin, out, &source)
-}
-
-/// Compresses the parts with one thread per core.
-fn pack_parts(
-    task: &ComponentBuild<'_>,
-    bin: &Path,
-    out: &Path,
-    source: &PartSource,
-) -> Result<Vec<Part>, BuildError> {
-    let parts = &task.component.parts;
-    let next = AtomicUsize::new(0);
-    let work = || -> Result<Vec<Part>, BuildError> {
-        let mut packed = Vec::new();
-        while let Some(part) = parts.get(next.fetch_add(1, Ordering::Relaxed)) {
-            packed.push(pack_part(task, part, bin, out, source)?);
-        }
-        Ok(packed)
+    let file = |program: &ProgramRecipe| {
+        bin.join(executable_name(program.package.as_deref().unwrap_or(&program.name)))
     };
-    let cores = thread::available_parallelism().map_or(1, NonZero::get);
-    let mut all = Vec::new();
-    thread::scope(|scope| {
-        let workers: Vec<_> = (0..cores.min(parts.len())).map(|_| scope.spawn(work)).collect();
-        for worker in workers {
-            all.extend(worker.join().map_err(|_| BuildError::ThreadDied)??);
-        }
-        Ok::<(), BuildError>(())
-    })?;
-    all.sort_by(|a, b| a.name.cmp(&b.name));
-    Ok(all)
+    parts::pack_all(task, out, &source, &file)
 }
 
 /// The programs that are compiled with the same tags.
@@ -263,6 +256,12 @@ fn go_command(
         .env("GOGC", "off")
         .env("GOMEMLIMIT", memory_for_a_compiler().to_string())
         .env("TMPDIR", scratch.path());
+    if recipe.cgo && task.arch != Arch::native() {
+        let triplet = task.arch.triplet();
+        go.command()
+            .env("CC", format!("{triplet}-gcc"))
+            .env("PKG_CONFIG_LIBDIR", format!("/usr/lib/{triplet}/pkgconfig"));
+    }
     go
 }
 
@@ -281,25 +280,6 @@ fn flags(tags: &[String]) -> [String; 3] {
 fn ldflags(recipe: &GoRecipe) -> String {
     let fixed = if recipe.cgo { "-s -w -extldflags=-static" } else { "-s -w" };
     format!("{fixed} {}", recipe.ldflags).trim().to_owned()
-}
-
-fn pack_part(
-    task: &ComponentBuild<'_>,
-    recipe: &crate::catalogue::PartRecipe,
-    bin: &Path,
-    out: &Path,
-    source: &PartSource,
-) -> Result<Part, BuildError> {
-    let mut tree = TarTree::new();
-    for program in &recipe.programs {
-        let built = bin.join(executable_name(program.package.as_deref().unwrap_or(&program.name)));
-        tree.insert(format!("bin/{}", program.name), TarContent::File { path: built, mode: 0o755 });
-    }
-    pack::add_parents(&mut tree);
-    let packed = pack::pack(&tree, out).map_err(at("pack into", out))?;
-    let kind = if recipe.programs.len() == 1 { PartKind::Program } else { PartKind::Archive };
-    let programs = recipe.programs.iter().map(|program| format!("bin/{}", program.name)).collect();
-    Ok(packed.part(&recipe.name, kind, &task.component.version, programs, source.clone()))
 }
 
 /// The file name that `go build` gives a package: its last element that is not a major version.

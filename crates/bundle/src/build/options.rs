@@ -79,7 +79,7 @@ impl FromStr for Origin {
 pub struct BuildOptions {
     /// The source of the parts.
     pub from: Origin,
-    /// The architecture. Only the architecture of this machine is supported.
+    /// The architecture of the hosts.
     pub arch: Arch,
     /// The folders of the result and of the cache.
     pub store: BundleStore,

@@ -10,16 +10,16 @@ mod server;
 mod sums;
 mod unpack;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use super::component::ComponentBuild;
 use super::error::{BuildError, at};
+use super::parts;
 use super::progress::BuildState;
 use crate::cache::Scratch;
 use crate::catalogue::Published;
 use crate::manifest::PublishedFile;
-use crate::pack::{self, TarContent, TarTree};
-use crate::{Part, PartKind, PartSource};
+use crate::{Part, PartSource};
 
 pub use error::PublishedError;
 pub(super) use server::Server;
@@ -85,34 +85,21 @@ pub(super) fn make(
     }
     task.report(BuildState::Packing);
     let files: Vec<PublishedFile> = wanted.iter().map(|wanted| wanted.file.clone()).collect();
-    let mut parts = Vec::new();
-    for part in &task.component.parts {
-        let mut tree = TarTree::new();
-        for program in &part.programs {
-            let path = found(task, &programs, &program.name)?;
-            tree.insert(format!("bin/{}", program.name), TarContent::File { path, mode: 0o755 });
-        }
-        pack::add_parents(&mut tree);
-        let kind = if part.programs.len() == 1 { PartKind::Program } else { PartKind::Archive };
-        let paths = part.programs.iter().map(|program| format!("bin/{}", program.name)).collect();
-        let source = PartSource::Published { files: files.clone() };
-        let packed = pack::pack(&tree, out).map_err(at("pack into", out))?;
-        parts.push(packed.part(&part.name, kind, &task.component.version, paths, source));
+    for program in task.component.parts.iter().flat_map(|part| &part.programs) {
+        check_program(task, &programs.join(&program.name), &program.name)?;
     }
-    Ok(parts)
+    parts::pack_all(task, out, &PartSource::Published { files }, &|program| programs.join(&program.name))
 }
 
-/// The unpacked program, if it runs on hosts of the architecture.
-fn found(task: &ComponentBuild<'_>, programs: &Path, name: &str) -> Result<PathBuf, BuildError> {
-    let path = programs.join(name);
+/// The program was in a file and runs on hosts of the architecture.
+fn check_program(task: &ComponentBuild<'_>, path: &Path, name: &str) -> Result<(), BuildError> {
     if !path.is_file() {
         return Err(task.unexpected(format!("{name} is in none of the published files")));
     }
-    super::directory::check_elf(&path, task.arch, name)?;
-    Ok(path)
+    super::directory::check_elf(path, task.arch, name)
 }
 
-fn failed(task: &ComponentBuild<'_>) -> impl Fn(PublishedError) -> BuildError {
+pub(super) fn failed(task: &ComponentBuild<'_>) -> impl Fn(PublishedError) -> BuildError {
     let component = task.component.name.clone();
     move |source| BuildError::Published { component: component.clone(), source: Box::new(source) }
 }

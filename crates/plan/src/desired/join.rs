@@ -158,7 +158,7 @@ pub(crate) fn nodes(context: &PlanContext<'_>, steps: &mut Vec<DesiredStep>) {
 
 fn runtime(context: &PlanContext<'_>, host: &ObservedHost<'_>, steps: &mut Vec<DesiredStep>) {
     let text = config::containerd(&config::ContainerdHost {
-        pause: &context.intent.artifacts.images["pause"].name,
+        pause: &context.artifacts(host).images["pause"].name,
         systemd_cgroup: host.cgroup_v2(),
         restrict_oom_score_adj: !host.facts.can_sys_resource,
     });
@@ -194,7 +194,7 @@ fn runtime(context: &PlanContext<'_>, host: &ObservedHost<'_>, steps: &mut Vec<D
         .reads([runtime_config_id(host), choose_runtime_id(host)]),
     );
     for role in NODE_IMAGES {
-        let image = &context.intent.artifacts.images[*role];
+        let image = &context.artifacts(host).images[*role];
         let op = Op::Image { name: image.name.clone(), part: image.part.digest.clone() };
         steps.push(
             DesiredStep::new(host, image_id(role, host), op)
@@ -269,7 +269,7 @@ fn haproxy_to_masters(
         Daemon {
             id: haproxy_id(host),
             unit_name: "haproxy.service",
-            unit: systemd::haproxy(context.arch()),
+            unit: systemd::haproxy(context.arch(host)),
             watches: vec![etc("haproxy.cfg"), pki("ca.crt"), current("haproxy")],
             ready: vec![Check::Tcp { address: Ipv4Addr::LOCALHOST, port: 6443 }],
         }

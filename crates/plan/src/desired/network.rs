@@ -73,7 +73,7 @@ fn tools(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> Vec<DesiredStep>
         return Vec::new();
     }
     let selection = choose(context, host, choose_tools_id(host), &[NET_TOOLS], &[]);
-    let mut scripts = network(context.arch(), host.facts.has_nftables);
+    let mut scripts = network(context.arch(host), host.facts.has_nftables);
     if host.prefers_tools(wanted) {
         // The other programs of the host stay in use.
         scripts.retain(|(path, _)| path.ends_with("/nft"));

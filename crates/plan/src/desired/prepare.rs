@@ -135,13 +135,13 @@ fn hosts_file(context: &PlanContext<'_>, host: &ObservedHost<'_>, masters: &[Hos
 pub(crate) fn artifacts(context: &PlanContext<'_>, steps: &mut Vec<DesiredStep>) {
     for host in &context.hosts {
         for name in parts(&host.role) {
-            steps.push(part(host, part_id(name, host), name, context.part(name)));
+            steps.push(part(host, part_id(name, host), name, context.part(host, name)));
         }
         if host.lacks_tools(context.spec().settings.proxy_mode) {
-            steps.push(part(host, part_id(NET_TOOLS, host), NET_TOOLS, context.part(NET_TOOLS)));
+            steps.push(part(host, part_id(NET_TOOLS, host), NET_TOOLS, context.part(host, NET_TOOLS)));
         }
         for role in NODE_IMAGES {
-            let image = &context.intent.artifacts.images[*role];
+            let image = &context.artifacts(host).images[*role];
             steps.push(part(host, image_part_id(role, host), &image.name, &image.part));
         }
     }

@@ -164,9 +164,10 @@ pub(crate) fn choose(
     programs: &[(&str, &str)],
 ) -> DesiredStep {
     use kubeon_render::paths::{PARTS, current, program};
-    let selected = parts
-        .iter()
-        .map(|part| Link { path: current(part), target: format!("{PARTS}/{}", context.part(part).digest) });
+    let selected = parts.iter().map(|part| Link {
+        path: current(part),
+        target: format!("{PARTS}/{}", context.part(host, part).digest),
+    });
     let commands = programs
         .iter()
         .map(|(part, name)| Link { path: format!("/usr/local/bin/{name}"), target: program(part, name) });

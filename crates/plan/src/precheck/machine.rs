@@ -48,7 +48,7 @@ fn system(subject: &Subject<'_>) -> Verdict {
     let init = if facts.has_systemd { "systemd" } else { "no systemd" };
     let found = [facts.system.as_str(), &facts.architecture, &facts.os, init];
     let found = found.into_iter().filter(|word| !word.is_empty()).collect::<Vec<_>>().join(", ");
-    let bundle = subject.intent.artifacts.arch;
+    let bundle = subject.intent.artifacts_for(&facts.architecture).arch;
     let wanted = format!("Linux, {}, systemd", bundle.map_or("x86_64 or aarch64", Arch::machine));
     if facts.system != "Linux" {
         return Verdict::good(found, wanted).error(Some(format!("runs {}, not Linux", facts.system)));
@@ -149,7 +149,7 @@ fn mib(bytes: u64) -> String {
 }
 
 fn missing_bytes(subject: &Subject<'_>) -> u64 {
-    let artifacts = &subject.intent.artifacts;
+    let artifacts = subject.intent.artifacts_for(&subject.facts.architecture);
     let programs = parts(&subject.role).filter_map(|name| artifacts.parts.get(name));
     let tools = missing_tool(subject.facts, subject.intent.spec.settings.proxy_mode)
         .and(artifacts.parts.get(NET_TOOLS));

@@ -4,6 +4,7 @@
 
 mod access;
 mod addresses;
+mod architectures;
 mod bundle;
 mod degraded;
 mod firewall;

@@ -1,7 +1,7 @@
 //! `kubeon bundle save` and `load`.
 
+use kubeon_bundle::BundleArchiveError;
 use kubeon_bundle::archive::{load as load_archive, save as save_archive};
-use kubeon_bundle::{Arch, BundleArchiveError};
 use kubeon_engine::bundles::store;
 use kubeon_engine::error::chain;
 use serde_json::json;
@@ -34,11 +34,6 @@ pub(super) async fn load(context: &Context<'_>, args: &BundleLoad) -> Result<(),
         loaded.map_err(|error| CliError::failed(error.to_string()))?.map_err(|error| failed(&error))?;
     let manifest = bundle.manifest();
     let (version, arch) = (manifest.kubernetes, manifest.arch);
-    if arch != Arch::native() {
-        context
-            .output
-            .warn(&format!("the bundle is for hosts of {arch}; this machine has {}", Arch::native()));
-    }
     let (parts, size) = (words::count(manifest.parts.len(), "part"), words::size(bundle.size()));
     let line = format!("bundle {version} {arch} is ready: {parts} checked against their SHA-256, {size}");
     let value = json!({ "version": version, "architecture": arch, "folder": bundle.root() });

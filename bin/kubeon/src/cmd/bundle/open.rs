@@ -19,13 +19,17 @@ pub(super) fn to_cli_error(error: BundleError) -> CliError {
     shown.next(error.remedy().as_ref().map(remedies::bundle))
 }
 
-/// Opens a bundle by version or folder.
+/// Opens a bundle by version, by version and architecture as in `v1.36.3-arm64`, or by folder.
 pub(super) fn open_bundle(context: &Context<'_>, text: &str) -> Result<Bundle, CliError> {
     if Path::new(text).is_dir() {
         return Bundle::open(Path::new(text)).map_err(to_cli_error);
     }
-    let version = text
+    let (version, arch) = match text.rsplit_once('-').map(|(version, arch)| (version, arch.parse())) {
+        Some((version, Ok(arch))) => (version, arch),
+        _ => (text, Arch::native()),
+    };
+    let version = version
         .parse::<Version>()
         .map_err(|error| CliError::refused(format!("{error}, and there is no folder with that name")))?;
-    store(&context.engine_environment())?.find(version, Arch::native()).map_err(to_cli_error)
+    store(&context.engine_environment())?.find(version, arch).map_err(to_cli_error)
 }

@@ -89,7 +89,7 @@ impl Server {
     }
 
     /// A small document.
-    pub(super) fn document(&self, url: &str, accept: &str) -> Result<Vec<u8>, PublishedError> {
+    pub(crate) fn document(&self, url: &str, accept: &str) -> Result<Vec<u8>, PublishedError> {
         let url = &self.address(url);
         repeated(url, || {
             let answer = self.ask(url, accept, 0)?;
@@ -106,7 +106,7 @@ impl Server {
     }
 
     /// Downloads the file, or what is missing of it, and returns its path. `on_bytes` gets the bytes so far and in all.
-    pub(super) fn download(
+    pub(crate) fn download(
         &self,
         file: &PublishedFile,
         on_bytes: &dyn Fn(u64, u64),

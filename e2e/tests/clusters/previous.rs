@@ -1,0 +1,65 @@
+//! The program is replaced over an existing cluster: the program of the previous commit makes it, this one takes it over.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Result, ensure};
+use kubeon_e2e::lab::TestLab;
+use kubeon_e2e::program::{must, run};
+use serde_json::json;
+
+/// Where cargo puts programs.
+const TARGET: &str = "x86_64-unknown-linux-gnu/debug";
+
+#[test]
+#[ignore = "minutes: compiles the previous commit"]
+fn soak_a_cluster_of_the_previous_program_is_taken_over() -> Result<()> {
+    let previous = compile_previous()?;
+    let lab = TestLab::up("e2e-previous", 3)?;
+    let own = lab.environment();
+    let environment: Vec<(&str, &str)> = own.iter().map(|(name, value)| (*name, value.as_str())).collect();
+    must(previous.join("kubeon"), &lab.create(lab.name(), 1), &environment)?;
+    must(previous.join("kubeon"), &["use", lab.name()], &environment)?;
+    lab.load_client(lab.name())?;
+    let pod = json!({ "apiVersion": "v1", "kind": "Pod", "metadata": { "name": "old" }, "spec": {
+        "containers": [{ "name": "client", "image": kubeon_e2e::image::NAME, "imagePullPolicy": "IfNotPresent",
+            "args": ["serve", "8080"] }] } });
+    lab.apply(lab.name(), &pod)?;
+    lab.kubectl(lab.name(), &["wait", "pod/old", "--for=condition=Ready", "--timeout=60s"])?;
+
+    // Reading commands work before anything was changed, and the next change brings the cluster over.
+    for arguments in [&["ls"][..], &["display", lab.name()], &["plan", lab.name()]] {
+        lab.must(arguments)?;
+    }
+    lab.must(&["create", lab.name()])?;
+    let plan = lab.kubeon(&["plan", lab.name()])?;
+    ensure!(plan.code == 0 && (plan.out.clone() + &plan.err).contains("nothing to do"), "{plan:?}");
+    let restarts = "jsonpath={.status.phase} {.status.containerStatuses[0].restartCount}";
+    let pod = lab.kubectl(lab.name(), &["get", "pod", "old", "-o", restarts])?;
+    ensure!(pod == "Running 0", "the pod lives on: {pod}");
+    // The older program must not damage what it does not know.
+    let older = run(previous.join("kubeon"), &["display", lab.name()], &environment)?;
+    ensure!(older.code == 0 || older.err.contains("newer kubeon"), "{older:?}");
+    lab.must(&["destroy", lab.name(), "--yes"]).map(drop)
+}
+
+/// Compiles the programs of the previous commit in a folder of their own and returns it.
+fn compile_previous() -> Result<PathBuf> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize()?;
+    let (source, target) = (root.join("target/previous/source"), root.join("target/previous/target"));
+    let git = |arguments: &[&str]| {
+        must("git", &[&["-C", &root.to_string_lossy()], arguments].concat(), &[])
+            .map(|out| out.trim().to_owned())
+    };
+    if source.exists() {
+        git(&["worktree", "remove", "--force", &source.to_string_lossy()])?;
+    }
+    git(&["worktree", "add", "--detach", &source.to_string_lossy(), "HEAD~1"])?;
+    let built = Command::new("cargo")
+        .args(["build", "--locked", "-p", "kubeon", "-p", "kubeon-node", "--target-dir"])
+        .arg(&target)
+        .current_dir(&source)
+        .status()?;
+    ensure!(built.success(), "the previous commit does not compile");
+    Ok(target.join(TARGET))
+}
