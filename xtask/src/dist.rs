@@ -66,6 +66,8 @@ impl Dist {
 pub(crate) fn run(root: &Path, dist: &Dist) -> Result<()> {
     let root = &fs::canonicalize(root)?;
     if dist.out.exists() {
+        let is_ours = dist.out.starts_with("target") || dist.out.join(sums::SUMS).is_file();
+        ensure!(is_ours, "{} exists and is not the folder of a release: remove it first", dist.out.display());
         fs::remove_dir_all(&dist.out).with_context(|| format!("cannot empty {}", dist.out.display()))?;
     }
     fs::create_dir_all(&dist.out)?;
