@@ -26,6 +26,8 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 const BODY_TIMEOUT: Duration = Duration::from_secs(600);
 /// The most bytes of a document of sums or of a registry.
 const DOCUMENT_LIMIT: u64 = 8 << 20;
+/// The most bytes of a published file. A server that never ends would fill the disk.
+const FILE_LIMIT: u64 = 1 << 30;
 /// How often progress is reported.
 const REPORT_EVERY: Duration = Duration::from_millis(250);
 
@@ -166,6 +168,10 @@ impl Server {
             };
             out.write_all(&buffer[..count]).map_err(unwritable)?;
             have += count as u64;
+            if have > FILE_LIMIT {
+                let why = format!("the file is larger than {} MiB", FILE_LIMIT >> 20);
+                return Err(Ended::Never(PublishedError::Server { url: url.to_owned(), why }));
+            }
             if reported.elapsed() >= REPORT_EVERY {
                 on_bytes(have, total.unwrap_or(0));
                 reported = Instant::now();
