@@ -12,7 +12,7 @@ use std::{
 use sha2::{Digest as _, Sha256};
 
 use crate::{
-    Error, LabName, LabProgress, Places, Result, process,
+    Error, LabName, LabProgress, Places, Result,
     state::make_dir,
     tool::{self, Tool},
 };
@@ -76,7 +76,7 @@ fn build(new: &Path, lab: &LabName, suite: &str, progress: &dyn Fn(LabProgress))
 
 /// A program in its own mount and process namespaces. The kernel ends it with this process, even by SIGKILL.
 pub(crate) fn contained(lab: &LabName) -> Tool {
-    Tool::new("setpriv").env(process::MARK, lab.as_str()).args([
+    Tool::of_lab(lab, "setpriv").args([
         "--pdeathsig=KILL",
         "unshare",
         "--mount",

@@ -67,11 +67,24 @@ enter() {
   exec unshare --cgroup bash "$0" boot
 }
 
+# Whether the cable is plugged in, as a state of a port.
+cable() { if [ -e "$LAB_DIR/cut" ]; then echo down; else echo up; fi; }
+
+# connect PORT BRIDGE: a port gets the state of the cable. A command that changes the cable meanwhile first writes the
+# file, then sets the ports that exist; so the state is read again after it was set.
+connect() {
+  local state= wanted
+  wanted=$(cable)
+  while [ "$state" != "$wanted" ]; do
+    state=$wanted
+    nsenter --net="$LAB_SWITCH" ip link set "$1" master "$2" "$state"
+    wanted=$(cable)
+  done
+}
+
 network() {
   ip link add eth0 address "$LAB_MAC" type veth peer name "$LAB_HOST" netns "$LAB_SWITCH"
-  local port=up
-  [ ! -e "$LAB_DIR/cut" ] || port=down
-  nsenter --net="$LAB_SWITCH" ip link set "$LAB_HOST" master br0 "$port"
+  connect "$LAB_HOST" br0
   ip -batch - <<BATCH
 link set lo up
 addr add $LAB_ADDRESS dev eth0
@@ -191,16 +204,13 @@ boot() {
 # A virtual machine: "$@" is its process. LAB_PORTS has one line per network card: port, blank, bridge.
 machine() {
   join supervisor
-  local port bridge state=up status=0
-  [ ! -e "$LAB_DIR/cut" ] || state=down
+  local port bridge status=0
   while read -r port bridge; do
-    nsenter --net="$LAB_SWITCH" ip -batch - <<BATCH
-tuntap add dev $port mode tap
-link set $port master $bridge $state
-BATCH
+    nsenter --net="$LAB_SWITCH" ip tuntap add dev "$port" mode tap
+    connect "$port" "$bridge"
   done <<< "$LAB_PORTS"
   (join payload && exec nsenter --net="$LAB_SWITCH" "$@") || status=$?
-  say "$LAB_HOST ended with status $status"
+  log "$LAB_HOST ended with status $status"
   exit "$status"
 }
 

@@ -71,16 +71,17 @@ impl Cgroups {
         Ok(pids)
     }
 
-    /// Whether both the member's payload and its supervisor run. A payload without a supervisor is ending.
+    /// Whether both the member's payload and its supervisor run. A payload is ending without a supervisor, or when that was
+    /// killed: a command that was killed while it killed a host leaves it so.
     pub(crate) fn is_running(&self, lab: &LabName, member: &str) -> Result<bool> {
         // One hierarchy is enough: a process is in all of them.
         let Some(hierarchy) = self.hierarchies.last() else { return Ok(false) };
-        let has_processes = |leaf: &str| -> Result<bool> {
+        let runs = |leaf: &str| -> Result<bool> {
             let mut pids = Vec::new();
             collect(&dir(hierarchy, lab).join(member).join(leaf), &mut pids)?;
-            Ok(!pids.is_empty())
+            Ok(pids.into_iter().any(|pid| !process::is_ending(pid)))
         };
-        Ok(has_processes("supervisor")? && has_processes("payload")?)
+        Ok(runs("supervisor")? && runs("payload")?)
     }
 
     /// Removes the cgroups of a member (`""`: of the whole lab); fails if a cgroup cannot be removed within 5 s.

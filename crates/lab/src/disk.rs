@@ -9,7 +9,7 @@ use std::{
 use rustix::fs::statfs;
 
 use crate::{
-    Error, Result, process,
+    Error, Result,
     state::{make_dir, write},
     tool::Tool,
 };
@@ -48,8 +48,7 @@ pub(crate) fn template(lab: &crate::LabName, dir: &Path, base: &Path) -> Result<
     let public = key.with_extension("pub");
     let public_key = fs::read_to_string(&public).map_err(Error::file("read", public))?;
     let text = fs::read_to_string(&password).map_err(Error::file("read", password))?;
-    let hash = Tool::new("chroot")
-        .env(process::MARK, lab.as_str())
+    let hash = Tool::of_lab(lab, "chroot")
         .args([base])
         .args(["openssl", "passwd", "-6", "-stdin"])
         .input(text)
@@ -73,8 +72,7 @@ pub(crate) fn ensure(
         for (part, mode) in [("work", 0o700), ("root", 0o755), (UPPER, 0o755), ("var", 0o755)] {
             make_dir(&new.join(part), mode)?;
         }
-        Tool::new("cp")
-            .env(process::MARK, template.lab.as_str())
+        Tool::of_lab(&template.lab, "cp")
             .args(["-a", "--reflink=auto", "-T"])
             .args([&base.join("var"), &new.join("var")])
             .run()?;
@@ -144,8 +142,7 @@ fn make_key(lab: &crate::LabName, path: &Path, comment: &str) -> Result<()> {
             fs::remove_file(file).map_err(Error::file("remove", file))?;
         }
     }
-    Tool::new("ssh-keygen")
-        .env(process::MARK, lab.as_str())
+    Tool::of_lab(lab, "ssh-keygen")
         .args(["-q", "-t", "ed25519", "-N", "", "-C", comment, "-f"])
         .args([&new])
         .run()?;

@@ -18,7 +18,7 @@ pub(crate) fn down(places: &Places, lab: &LabName) -> Result<()> {
     // The route is removed after the links, so that no packet for the lab leaves the machine.
     let steps: [&dyn Fn() -> Result<()>; 7] = [
         &|| process::kill_all(&format!("lab {lab}"), || leftovers::processes(lab, &cgroups)),
-        &|| unmount(&dir),
+        &|| unmount(lab, &dir),
         &|| cgroups.remove(lab, ""),
         &|| net::remove_link(lab),
         &|| net::remove_routes(lab),
@@ -40,11 +40,11 @@ pub(crate) fn down(places: &Places, lab: &LabName) -> Result<()> {
     }
 }
 
-fn unmount(dir: &Path) -> Result<()> {
+fn unmount(lab: &LabName, dir: &Path) -> Result<()> {
     for point in mounts::below(dir)? {
-        if Tool::new("umount").args([&point]).run().is_err() {
+        if Tool::of_lab(lab, "umount").args([&point]).run().is_err() {
             // A process outside the lab uses the mount: detach it now; the kernel removes it when that process ends.
-            Tool::new("umount").args(["--lazy"]).args([&point]).run()?;
+            Tool::of_lab(lab, "umount").args(["--lazy"]).args([&point]).run()?;
         }
     }
     Ok(())

@@ -76,13 +76,24 @@ pub(crate) struct Power<'a> {
 
 /// File in a host's folder that marks the cable as unplugged. A power failure does not change it.
 pub(crate) const CUT: &str = "cut";
+/// Environment variable of boot.sh.
+const SWITCH_VARIABLE: &str = "LAB_SWITCH";
 const CONSOLE: &str = "console.log";
 
 impl Power<'_> {
-    /// Boots a host that does not run. Returns its supervisor process, which ends when the host does.
+    /// Whether the host runs, connected to the present switch. A host loses its network with the switch that it was booted for.
+    pub(crate) fn is_on(&self, name: &str) -> Result<bool> {
+        let switch = format!("{SWITCH_VARIABLE}={}", net::namespace(self.switch)).into_bytes();
+        let supervisors = self.cgroups.processes(self.lab, name, "supervisor")?;
+        let connected =
+            supervisors.into_iter().any(|pid| process::has_variable(pid, |variable| variable == switch));
+        Ok(connected && self.cgroups.is_running(self.lab, name)?)
+    }
+
+    /// Boots a host that is not on. Returns its supervisor process, which ends when the host does.
     pub(crate) fn on(&self, name: &str, number: u8) -> Result<BackgroundProgram> {
         off(self.lab, self.cgroups, name)?;
-        net::remove_ports(self.switch, name)?;
+        net::remove_ports(self.lab, self.switch, name)?;
         self.cgroups.create(self.lab, name)?;
         let console = self.dir.join(CONSOLE);
         let log = fs::File::options()
@@ -98,7 +109,7 @@ impl Power<'_> {
             .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
             .env(process::MARK, self.lab.as_str())
             .env("LAB_CGROUPS", self.cgroups.lines(self.lab, name))
-            .env("LAB_SWITCH", net::namespace(self.switch))
+            .env(SWITCH_VARIABLE, net::namespace(self.switch))
             .env("LAB_DIR", self.dir)
             .env("LAB_HOST", name)
             .current_dir("/");

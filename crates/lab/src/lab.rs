@@ -17,7 +17,7 @@ use crate::{
     host::{self, CUT, Power},
     leftovers,
     lock::LabLock,
-    net, notes,
+    net, notes, process,
     state::{LabState, make_dir, write},
     subnet, tool, vm,
 };
@@ -82,7 +82,7 @@ impl Lab {
         check_requirements()?;
         let (places, name) = (&options.places, &options.name);
         let dir = places.lab(name);
-        let _lock = LabLock::lab(name)?;
+        let _lock = lock(name)?;
         refuse_foreign(name, &dir)?;
         let known = LabState::load(&dir)?;
         let kind = HostKind::resolve(name, known.as_ref().map(|state| &state.kind), options.kind.as_ref())?;
@@ -138,7 +138,7 @@ impl Lab {
     /// Fails with a list of the objects that it could not remove, and refuses a lab of the same name in other [`Places`].
     pub fn down(places: &Places, name: &LabName) -> Result<()> {
         check_requirements()?;
-        let _lock = LabLock::lab(name)?;
+        let _lock = lock(name)?;
         refuse_foreign(name, &places.lab(name))?;
         down::down(places, name)
     }
@@ -178,7 +178,7 @@ impl Lab {
     pub fn hosts(&self) -> Result<Vec<LabHost>> {
         let cgroups = Cgroups::detect()?;
         let ports = match net::switch(&self.name, &cgroups)? {
-            Some(switch) => net::ports(switch)?,
+            Some(switch) => net::ports(&self.name, switch)?,
             None => std::collections::BTreeMap::new(),
         };
         let observe = |n: u8| {
@@ -203,11 +203,11 @@ impl Lab {
     pub fn kill(&self, host: &str) -> Result<()> {
         check_requirements()?;
         self.number(host)?;
-        let _lock = LabLock::lab(&self.name)?;
+        let _lock = lock(&self.name)?;
         let cgroups = Cgroups::detect()?;
         host::off(&self.name, &cgroups, host)?;
         match net::switch(&self.name, &cgroups)? {
-            Some(switch) => net::remove_ports(switch, host),
+            Some(switch) => net::remove_ports(&self.name, switch, host),
             None => Ok(()),
         }
     }
@@ -216,7 +216,7 @@ impl Lab {
     pub fn start(&self, host: &str) -> Result<()> {
         check_requirements()?;
         let number = self.number(host)?;
-        let lock = LabLock::lab(&self.name)?;
+        let lock = lock(&self.name)?;
         let network = self.network()?;
         self.boot(&network, number, Some(lock), &|_| ())
     }
@@ -342,7 +342,7 @@ impl Lab {
             net: self.state.subnet,
             switch: network.1,
         };
-        let supervisor = if power.cgroups.is_running(&self.name, &host)? {
+        let supervisor = if power.is_on(&host)? {
             None
         } else {
             progress(LabProgress::Booting(host.clone()));
@@ -369,7 +369,7 @@ impl Lab {
         net::ensure_uplink(&self.name, self.state.subnet, switch, &self.dir)?;
         if let Some(options) = self.state.kind.vm() {
             vm::routing::reserve(&self.name, self.state.subnet, options)?;
-            vm::routing::ensure(switch, self.state.subnet, options, self.state.hosts)?;
+            vm::routing::ensure(&self.name, switch, self.state.subnet, options, self.state.hosts)?;
             let addresses = vm::network::gateways(self.state.subnet, options);
             vm::dns::ensure(&self.name, &cgroups, switch, &script, &addresses)?;
         }
@@ -379,7 +379,7 @@ impl Lab {
     fn cable(&self, host: &str, plugged: bool) -> Result<()> {
         check_requirements()?;
         self.number(host)?;
-        let _lock = LabLock::lab(&self.name)?;
+        let _lock = lock(&self.name)?;
         let mark = self.host_dir(host).join(CUT);
         if plugged {
             if mark.exists() {
@@ -390,7 +390,7 @@ impl Lab {
         }
         let cgroups = Cgroups::detect()?;
         match net::switch(&self.name, &cgroups)? {
-            Some(switch) => net::set_ports(switch, host, plugged),
+            Some(switch) => net::set_ports(&self.name, switch, host, plugged),
             None => Ok(()),
         }
     }
@@ -406,6 +406,13 @@ impl Lab {
             known: (1..=self.state.hosts).map(host_name).collect(),
         })
     }
+}
+
+/// Locks the lab and ends the programs that a killed command left running: they would go on to change the lab.
+fn lock(name: &LabName) -> Result<LabLock> {
+    let lock = LabLock::lab(name)?;
+    process::kill_all(&format!("programs of an earlier command for lab {name}"), || process::tools(name))?;
+    Ok(lock)
 }
 
 /// Chooses the subnet and the number of hosts, and saves both before anything that depends on them exists. `new` is the

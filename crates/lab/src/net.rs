@@ -31,7 +31,10 @@ const SWITCH_TIMEOUT: Duration = Duration::from_secs(10);
 /// The process that keeps the switch alive, if it runs.
 pub(crate) fn switch(lab: &LabName, cgroups: &Cgroups) -> Result<Option<i32>> {
     let pids = cgroups.processes(lab, SWITCH, "payload")?;
-    Ok(pids.into_iter().find(|&pid| process::argument_zero(pid).as_deref() == Some(SWITCH_PROCESS)))
+    let is_switch = |pid: &i32| {
+        process::argument_zero(*pid).as_deref() == Some(SWITCH_PROCESS) && !process::is_ending(*pid)
+    };
+    Ok(pids.into_iter().find(is_switch))
 }
 
 /// Path of the switch's network namespace.
@@ -49,11 +52,10 @@ pub(crate) fn ensure_switch(lab: &LabName, net: Ipv4Net, cgroups: &Cgroups, scri
         || Ok([cgroups.processes(lab, SWITCH, "")?, process::marked(lab, Some(SWITCH))?].concat());
     process::kill_all("the switch", unfinished)?;
     cgroups.create(lab, SWITCH)?;
-    Tool::new("setsid")
+    Tool::of_lab(lab, "setsid")
         .args(["--fork", "bash"])
         .args([script])
         .args(["switch"])
-        .env(process::MARK, lab.as_str())
         .env("LAB_HOST", SWITCH)
         .env("LAB_CGROUPS", cgroups.lines(lab, SWITCH))
         .env("LAB_GATEWAY", gateway(net).to_string())
@@ -72,7 +74,7 @@ pub(crate) fn ensure_switch(lab: &LabName, net: Ipv4Net, cgroups: &Cgroups, scri
 /// Connects the machine to the switch. The link's alias records the lab's folder.
 pub(crate) fn ensure_uplink(lab: &LabName, net: Ipv4Net, switch: i32, dir: &Path) -> Result<()> {
     let link = lab.link();
-    if ports(switch)?.contains_key("machine") && is_up(&link) {
+    if ports(lab, switch)?.contains_key("machine") && is_up(&link) {
         return Ok(());
     }
     remove_link(lab)?;
@@ -81,14 +83,14 @@ pub(crate) fn ensure_uplink(lab: &LabName, net: Ipv4Net, switch: i32, dir: &Path
         namespace(switch),
         alias(dir)
     );
-    Tool::new("ip").args(["-batch", "-"]).input(text).run()?;
-    inside(switch, "ip").args(["link", "set", "machine", "master", "br0", "up"]).run()?;
+    Tool::of_lab(lab, "ip").args(["-batch", "-"]).input(text).run()?;
+    inside(lab, switch, "ip").args(["link", "set", "machine", "master", "br0", "up"]).run()?;
     // The machine forwards no packet of this link. A short neighbour timeout: hosts appear and disappear often.
     set(&format!("ipv4/conf/{link}/forwarding"), "0")?;
     set(&format!("ipv6/conf/{link}/disable_ipv6"), "1")?;
     set(&format!("ipv4/neigh/{link}/retrans_time_ms"), "50")?;
     let text = format!("addr add {}/24 dev {link}\nlink set {link} up\n", machine(net));
-    Tool::new("ip").args(["-batch", "-"]).input(text).run().map(drop)
+    Tool::of_lab(lab, "ip").args(["-batch", "-"]).input(text).run().map(drop)
 }
 
 /// Reserves the subnet by an unreachable route with a high metric.
@@ -97,35 +99,38 @@ pub(crate) fn ensure_route(lab: &LabName, net: Ipv4Net) -> Result<()> {
         return Ok(());
     }
     let metric = lab.metric().to_string();
-    Tool::new("ip").args(["route", "add", "unreachable", &net.to_string(), "metric", &metric]).run().map(drop)
+    Tool::of_lab(lab, "ip")
+        .args(["route", "add", "unreachable", &net.to_string(), "metric", &metric])
+        .run()
+        .map(drop)
 }
 
 /// Ports of the switch by name, and whether each is up.
-pub(crate) fn ports(switch: i32) -> Result<BTreeMap<String, bool>> {
+pub(crate) fn ports(lab: &LabName, switch: i32) -> Result<BTreeMap<String, bool>> {
     #[derive(Deserialize)]
     struct Link {
         ifname: String,
         flags: Vec<String>,
     }
-    let text = inside(switch, "ip").args(["-json", "link", "show"]).run()?;
+    let text = inside(lab, switch, "ip").args(["-json", "link", "show"]).run()?;
     let links: Vec<Link> = serde_json::from_str(&text)
         .map_err(|source| Error::Damaged { path: "ip -json link".into(), source })?;
     Ok(links.into_iter().map(|link| (link.ifname, link.flags.iter().any(|f| f == "UP"))).collect())
 }
 
 /// Sets all ports of a host up or down; a dead host has none.
-pub(crate) fn set_ports(switch: i32, host: &str, up: bool) -> Result<()> {
-    for port in ports_of(switch, host)? {
-        inside(switch, "ip").args(["link", "set", &port, if up { "up" } else { "down" }]).run()?;
+pub(crate) fn set_ports(lab: &LabName, switch: i32, host: &str, up: bool) -> Result<()> {
+    for port in ports_of(lab, switch, host)? {
+        inside(lab, switch, "ip").args(["link", "set", &port, if up { "up" } else { "down" }]).run()?;
     }
     Ok(())
 }
 
 /// Removes the ports of a dead host unless the kernel has already removed them.
-pub(crate) fn remove_ports(switch: i32, host: &str) -> Result<()> {
-    for port in ports_of(switch, host)? {
-        match inside(switch, "ip").args(["link", "delete", &port]).run() {
-            Err(error) if ports(switch)?.contains_key(&port) => return Err(error),
+pub(crate) fn remove_ports(lab: &LabName, switch: i32, host: &str) -> Result<()> {
+    for port in ports_of(lab, switch, host)? {
+        match inside(lab, switch, "ip").args(["link", "delete", &port]).run() {
+            Err(error) if ports(lab, switch)?.contains_key(&port) => return Err(error),
             _ => {}
         }
     }
@@ -133,10 +138,10 @@ pub(crate) fn remove_ports(switch: i32, host: &str) -> Result<()> {
 }
 
 /// The port named as the host, and those of further network cards: `h1.2`.
-fn ports_of(switch: i32, host: &str) -> Result<Vec<String>> {
+fn ports_of(lab: &LabName, switch: i32, host: &str) -> Result<Vec<String>> {
     let further = format!("{host}.");
     let of_host = |port: &String| port == host || port.starts_with(&further);
-    Ok(ports(switch)?.into_keys().filter(of_host).collect())
+    Ok(ports(lab, switch)?.into_keys().filter(of_host).collect())
 }
 
 /// Destinations of the unreachable routes of this lab.
@@ -146,7 +151,7 @@ pub(crate) fn routes(lab: &LabName) -> Result<Vec<String>> {
         dst: String,
         metric: Option<u32>,
     }
-    let text = Tool::new("ip").args(["-json", "-4", "route", "show", "type", "unreachable"]).run()?;
+    let text = Tool::of_lab(lab, "ip").args(["-json", "-4", "route", "show", "type", "unreachable"]).run()?;
     let text = if text.trim().is_empty() { "[]".to_owned() } else { text };
     let routes: Vec<Route> = serde_json::from_str(&text)
         .map_err(|source| Error::Damaged { path: "ip -json route".into(), source })?;
@@ -157,7 +162,7 @@ pub(crate) fn routes(lab: &LabName) -> Result<Vec<String>> {
 pub(crate) fn remove_routes(lab: &LabName) -> Result<()> {
     let metric = lab.metric().to_string();
     for net in routes(lab)? {
-        Tool::new("ip").args(["route", "delete", "unreachable", &net, "metric", &metric]).run()?;
+        Tool::of_lab(lab, "ip").args(["route", "delete", "unreachable", &net, "metric", &metric]).run()?;
     }
     Ok(())
 }
@@ -172,7 +177,7 @@ pub(crate) fn remove_link(lab: &LabName) -> Result<()> {
     if !link_exists(lab) {
         return Ok(());
     }
-    match Tool::new("ip").args(["link", "delete", &lab.link()]).run() {
+    match Tool::of_lab(lab, "ip").args(["link", "delete", &lab.link()]).run() {
         // The kernel removes it too when the switch ends.
         Err(error) if link_exists(lab) => Err(error),
         _ => Ok(()),
@@ -196,8 +201,8 @@ pub(crate) fn alias(dir: &Path) -> String {
 }
 
 /// A program in the switch's network namespace.
-pub(crate) fn inside(switch: i32, program: &str) -> Tool {
-    Tool::new("nsenter").args([&format!("--net={}", namespace(switch)), program])
+pub(crate) fn inside(lab: &LabName, switch: i32, program: &str) -> Tool {
+    Tool::of_lab(lab, "nsenter").args([&format!("--net={}", namespace(switch)), program])
 }
 
 fn is_up(link: &str) -> bool {

@@ -49,6 +49,39 @@ pub(crate) fn marked(name: &LabName, host: Option<&str>) -> Result<Vec<i32>> {
     Ok(found)
 }
 
+/// Programs that a command of the lab runs to its end. A killed command may leave them running.
+pub(crate) fn tools(name: &LabName) -> Result<Vec<i32>> {
+    let of_host = |pid: &i32| has_variable(*pid, |variable| variable.starts_with(b"LAB_HOST="));
+    Ok(marked(name, None)?.into_iter().filter(|pid| !of_host(pid)).collect())
+}
+
+/// Whether the environment of a process has a variable, given as `name=value`, that meets the condition.
+pub(crate) fn has_variable(pid: i32, condition: impl Fn(&[u8]) -> bool) -> bool {
+    let environ = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+    environ.split(|&c| c == 0).any(condition)
+}
+
+/// Whether a process has ended, or will without running another instruction of its program.
+pub(crate) fn is_ending(pid: i32) -> bool {
+    fs::read_to_string(format!("/proc/{pid}/status"))
+        .map_or(true, |status| has_no_memory(&status) || is_killed(&status))
+}
+
+/// The kernel takes the memory of a process first.
+fn has_no_memory(status: &str) -> bool {
+    !status.lines().any(|line| line.starts_with("VmSize:"))
+}
+
+/// Whether SIGKILL was sent and not yet handled.
+fn is_killed(status: &str) -> bool {
+    let kill = 1_u64 << (Signal::KILL.as_raw() - 1);
+    let pending = |line: &str| {
+        let mask = line.strip_prefix("SigPnd:").or_else(|| line.strip_prefix("ShdPnd:"))?;
+        u64::from_str_radix(mask.trim(), 16).ok()
+    };
+    status.lines().filter_map(pending).any(|signals| signals & kill != 0)
+}
+
 /// Environment of the process whose folder in /proc is `process`. During its exec a process shows a program but
 /// neither environment nor arguments; this function waits up to 100 ms for the exec to finish.
 fn environment(process: &Path) -> io::Result<Vec<u8>> {
@@ -110,6 +143,45 @@ pub(crate) fn read_vanishing(path: &Path) -> Result<Option<String>> {
 mod tests {
     use super::*;
     use std::process::Command;
+
+    #[test]
+    fn a_process_ends_when_it_is_killed_or_has_no_memory() {
+        let mut child = Command::new("sleep").arg("60").spawn().unwrap();
+        let pid = i32::try_from(child.id()).unwrap();
+        assert!(!is_ending(pid));
+        child.kill().unwrap();
+        // It is not reaped: the kernel still lists it.
+        let begin = Instant::now();
+        while !is_ending(pid) {
+            assert!(begin.elapsed() < KILL_TIMEOUT);
+            thread::sleep(FIRST_PAUSE);
+        }
+        assert!(Path::new(&format!("/proc/{pid}")).exists());
+        child.wait().unwrap();
+        assert!(is_ending(pid));
+
+        let status = |own: &str, shared: &str| format!("Name:\tx\nSigPnd:\t{own}\nShdPnd:\t{shared}\n");
+        let [none, kill, terminate] = ["0000000000000000", "0000000000000100", "0000000000004000"];
+        assert!(is_killed(&status(kill, none)) && is_killed(&status(none, kill)));
+        assert!(!is_killed(&status(none, terminate)));
+    }
+
+    #[test]
+    fn programs_of_a_killed_command_are_told_from_hosts() {
+        let lab: LabName = format!("t{}y", process::id()).parse().unwrap();
+        let start = |host: Option<&str>| {
+            let mut command = Command::new("sleep");
+            command.arg("60").env(MARK, lab.as_str());
+            host.map(|host| command.env("LAB_HOST", host));
+            command.spawn().unwrap()
+        };
+        let (mut tool, mut host) = (start(None), start(Some("h1")));
+        assert_eq!(tools(&lab).unwrap(), [i32::try_from(tool.id()).unwrap()]);
+        for child in [&mut tool, &mut host] {
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
+    }
 
     #[test]
     fn finds_and_kills_exactly_the_marked_processes() {

@@ -9,7 +9,7 @@ use std::{
 
 use kubeon_process::{OutputPipe, ProgramError, ProgramRun, find_program};
 
-use crate::{Error, Result};
+use crate::{Error, LabName, Result, process};
 
 /// Time limit for programs that only call the kernel.
 pub(crate) const QUICK: Duration = Duration::from_secs(20);
@@ -62,6 +62,11 @@ impl Tool {
         let mut run = ProgramRun::new(program, QUICK).in_our_group();
         run.command().env("PATH", PATH).env("LC_ALL", "C");
         Self { run, line: program.to_owned() }
+    }
+
+    /// A program that works on a lab: the next command for the lab ends it when this process was killed.
+    pub(crate) fn of_lab(lab: &LabName, program: &str) -> Self {
+        Self::new(program).env(process::MARK, lab.as_str())
     }
 
     pub(crate) fn args<A: AsRef<OsStr>>(mut self, args: impl IntoIterator<Item = A>) -> Self {

@@ -233,6 +233,26 @@ fn up_adds_hosts_and_boots_dead_hosts() {
     Lab::down(&scratch.places, &scratch.name).unwrap();
 }
 
+#[test]
+fn up_boots_hosts_again_that_lost_their_switch() {
+    needs_root();
+    let scratch = Scratch::new("switch");
+    scratch.up(2);
+    let left = Lab::leftovers(&scratch.places, &scratch.name).unwrap();
+    let is_switch = |line: &str| line.starts_with("kubeon-lab-switch");
+    let switch = left.iter().find_map(|leftover| match leftover {
+        Leftover::Process(pid, line) if is_switch(line) => Some(*pid),
+        _ => None,
+    });
+    let switch = rustix::process::Pid::from_raw(switch.unwrap()).unwrap();
+    rustix::process::kill_process(switch, rustix::process::Signal::KILL).unwrap();
+    let lab = scratch.up(2);
+    for host in ["h1", "h2"] {
+        world::ssh(&lab, host, User::Root, "true").unwrap();
+    }
+    scratch.down();
+}
+
 /// The process that the next tests kill: they run only this test in it.
 #[test]
 #[ignore = "a part of the tests that kill it"]

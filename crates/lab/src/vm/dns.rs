@@ -36,12 +36,11 @@ pub(crate) fn ensure(
     }
     let Some(&address) = addresses.first() else { return Ok(()) };
     let log = script.with_file_name(LOG);
-    Tool::new("setsid")
+    Tool::of_lab(lab, "setsid")
         .args(["--fork", "bash"])
         .args([script])
         .args(["dns"])
         .args(command(addresses, address))
-        .env(process::MARK, lab.as_str())
         .env("LAB_HOST", SWITCH)
         .env("LAB_CGROUPS", cgroups.lines(lab, SWITCH))
         .env("LAB_SWITCH", net::namespace(switch))

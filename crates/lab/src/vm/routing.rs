@@ -18,17 +18,17 @@ pub(crate) fn reserve(lab: &LabName, net: Ipv4Net, vm: &VmOptions) -> Result<()>
 }
 
 /// Creates what is missing of it in the switch's namespace.
-pub(crate) fn ensure(switch: i32, net: Ipv4Net, vm: &VmOptions, hosts: u8) -> Result<()> {
+pub(crate) fn ensure(lab: &LabName, switch: i32, net: Ipv4Net, vm: &VmOptions, hosts: u8) -> Result<()> {
     if inner_subnet(net, vm).is_none() {
         return Ok(());
     }
-    if !net::ports(switch)?.contains_key(INNER) {
+    if !net::ports(lab, switch)?.contains_key(INNER) {
         let text = format!("link add {INNER} type bridge stp_state 0 forward_delay 0\nlink set {INNER} up\n");
-        net::inside(switch, "ip").args(["-batch", "-"]).input(text).run()?;
+        net::inside(lab, switch, "ip").args(["-batch", "-"]).input(text).run()?;
     }
     if vm.has(VmProfile::Nat) {
-        net::inside(switch, "ip").args(["-batch", "-"]).input(addresses(net, hosts)).run()?;
-        net::inside(switch, "nft").args(["-f", "-"]).input(translation(net, hosts)).run()?;
+        net::inside(lab, switch, "ip").args(["-batch", "-"]).input(addresses(net, hosts)).run()?;
+        net::inside(lab, switch, "nft").args(["-f", "-"]).input(translation(net, hosts)).run()?;
     }
     Ok(())
 }
