@@ -10,8 +10,8 @@
 //! `kubeon image load OUT/<name>.tar CLUSTER` and `ctr images import` load them. `images/*/Dockerfile` build
 //! the same images with a container builder; a test compares them.
 
-mod archive;
-mod debian;
+pub(crate) mod archive;
+pub(crate) mod debian;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -44,6 +44,7 @@ static OPERATOR: Recipe = Recipe {
         user: NONROOT,
         environment: &["PATH=/"],
         entrypoint: &["/kubeon-operator"],
+        command: &[],
         folder: "/",
     },
 };
@@ -60,6 +61,7 @@ static RUNNER: Recipe = Recipe {
             "ANSIBLE_REMOTE_USER=root",
         ],
         entrypoint: &["/usr/local/bin/kubeon-runner"],
+        command: &[],
         folder: "/kubespray",
     },
 };
@@ -69,6 +71,7 @@ static BUNDLE: Recipe = Recipe {
         user: NONROOT,
         environment: &["PATH=/"],
         entrypoint: &["/kubeon-runner", "copy", "/bundle", "/target"],
+        command: &[],
         folder: "/",
     },
 };
@@ -129,7 +132,7 @@ pub(crate) fn build(
             _ => factory.bundle(&store, bundle.context("the image of a bundle needs its version")?)?,
         };
         let file = out.join(format!("kubeon-{name}.tar"));
-        let digest = image.write(factory.layers, &file)?;
+        let digest = archive::write(std::slice::from_ref(&image), factory.layers, &file)?.concat();
         crate::terminal::say(&format!(
             "{}  sha256:{digest}  {:.1} MiB  {:.1} s  {}",
             file.display(),

@@ -1,8 +1,10 @@
 //! The tools of the workspace: `gen` writes generated files, `check` checks the rules of the workspace,
-//! `bench` runs benchmarks, `images` builds images, `dist` builds the files that people download.
+//! `bench` runs benchmarks, `images` builds images, `dist` builds the files that people download, `conformance` runs the
+//! tests of Kubernetes.
 
 mod bench;
 mod check;
+mod conformance;
 mod dist;
 mod generate;
 mod images;
@@ -30,6 +32,8 @@ enum Task {
     Bench(bench::Bench),
     /// Build the images of operator, runner and bundle.
     Images(images::Images),
+    /// Run the conformance tests of Kubernetes against a cluster in the lab.
+    Conformance(conformance::Conformance),
     /// Build the files that people download: programs, completions, man pages, checksums.
     Dist(dist::Dist),
 }
@@ -41,6 +45,7 @@ fn main() -> Result<()> {
         Task::Check(arguments) => check::run(&root, &arguments),
         Task::Bench(bench) => bench::run(&root, &bench),
         Task::Images(images) => images::run(&root, &images),
+        Task::Conformance(conformance) => conformance::run(&root, &conformance),
         Task::Dist(dist) => dist::run(&root, &dist),
     }
 }

@@ -55,6 +55,8 @@ impl<'a> Compiler<'a> {
         let variable = target.replace('-', "_");
         cargo.env(format!("CARGO_TARGET_{}_RUSTFLAGS", variable.to_uppercase()), self.rust_flags(&folder)?);
         cargo.env(format!("CFLAGS_{variable}"), self.c_flags());
+        // ./test lets clippy compile; published programs are not.
+        cargo.env_remove("RUSTC_WORKSPACE_WRAPPER");
         cargo.env("CARGO_INCREMENTAL", "0").env("KUBEON_COMMIT", &self.commit);
         if arch != Arch::native() {
             let linker = format!("{}-gcc", arch.triplet());

@@ -1,6 +1,6 @@
-//! The lowest layer of the runner: Debian with bash, Python and ssh, and Ansible by the hashes in
-//! `images/runner/requirements.txt`. Built once for each recipe; requires debootstrap, python3 with pip, and
-//! root.
+//! Layers of Debian packages, built once for each recipe; requires debootstrap and root. The lowest layer of the runner is
+//! one: Debian with bash, Python and ssh, and, with python3 and pip, Ansible by the hashes in
+//! `images/runner/requirements.txt`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -30,48 +30,63 @@ pub(super) const PROGRAMS: &[(&str, &str)] = &[
     ("ansible-vault", "vault"),
 ];
 
-/// Returns the layer, and builds it if the cache has none for its recipe.
+/// Returns the layer of the runner, and builds it if the cache has none for its recipe.
 pub(super) fn layer(root: &Path, cache: &Path, layers: &Path) -> Result<Packed> {
     let requirements = root.join("images/runner/requirements.txt");
     let trim = fs::read_to_string(root.join("images/runner/root.sh"))?;
     let parts = ["1", SUITE, PACKAGES, std::env::consts::ARCH, &fs::read_to_string(&requirements)?, &trim];
-    let recipe = sha256(parts.join("\n").as_bytes());
+    cached(cache, layers, &parts, |folder| {
+        crate::terminal::say(
+            "building the lowest layer of the runner image with debootstrap and pip; it is cached by recipe",
+        );
+        bootstrap(folder, PACKAGES)?;
+        ansible(folder, &requirements)?;
+        inside(folder, &["sh", "-c", &trim])?;
+        let mut tree = pack::tree(folder)?;
+        add(&mut tree);
+        Ok(tree)
+    })
+}
+
+/// Returns a layer that depends only on the texts in `recipe`; the cache keeps it. `build` gets an empty folder and returns the
+/// files of the layer. The layer also appears in the folder `layers`, named by its digest.
+pub(crate) fn cached(
+    cache: &Path,
+    layers: &Path,
+    recipe: &[&str],
+    build: impl FnOnce(&Path) -> Result<TarTree>,
+) -> Result<Packed> {
+    let recipe = sha256(recipe.join("\n").as_bytes());
     let note = cache.join(format!("debian-{}.json", &recipe[..12]));
     let known = fs::read_to_string(&note).ok().and_then(|text| parse_description(&text));
-    let cached = |layer: &Packed| cache.join(layer.digest.as_str());
-    let layer = match known.filter(|layer| cached(layer).is_file()) {
+    let stored = |layer: &Packed| cache.join(layer.digest.as_str());
+    let layer = match known.filter(|layer| stored(layer).is_file()) {
         Some(layer) => layer,
         None => {
-            let layer = build(cache, &requirements, &trim)?;
+            let scratch = tempfile::Builder::new().prefix("debian-").tempdir_in(cache)?;
+            let layer = pack::pack(&build(&scratch.path().join("root"))?, cache)?;
             fs::write(note, serde_json::to_string_pretty(&description(&layer))?)?;
             layer
         }
     };
-    fs::hard_link(cached(&layer), layers.join(layer.digest.as_str()))?;
+    fs::hard_link(stored(&layer), layers.join(layer.digest.as_str()))?;
     Ok(layer)
 }
 
-fn build(cache: &Path, requirements: &Path, trim: &str) -> Result<Packed> {
-    let scratch = tempfile::Builder::new().prefix("debian-").tempdir_in(cache)?;
-    let folder = scratch.path().join("root");
-    crate::terminal::say(
-        "building the lowest layer of the runner image with debootstrap and pip; it is cached by recipe",
-    );
-    bootstrap(&folder)?;
-    ansible(&folder, requirements)?;
-    let mut chroot = contained("chroot");
-    chroot.command().arg(&folder).args(["sh", "-c", trim]);
-    chroot.stdout()?;
-    let mut tree = pack::tree(&folder)?;
-    add(&mut tree);
-    Ok(pack::pack(&tree, cache)?)
-}
-
-fn bootstrap(folder: &Path) -> Result<()> {
-    let include = format!("--include={PACKAGES}");
+/// Unpacks Debian with these packages (separated by commas) into a folder.
+pub(crate) fn bootstrap(folder: &Path, packages: &str) -> Result<()> {
+    let include = format!("--include={packages}");
     let mut debootstrap = contained("debootstrap");
     debootstrap.command().args(["--variant=minbase", &include, SUITE]).arg(folder).arg(mirror());
     debootstrap.stdout()?;
+    Ok(())
+}
+
+/// Runs a program of the unpacked Debian in it.
+pub(crate) fn inside(folder: &Path, command: &[&str]) -> Result<()> {
+    let mut chroot = contained("chroot");
+    chroot.command().arg(folder).args(command);
+    chroot.stdout()?;
     Ok(())
 }
 

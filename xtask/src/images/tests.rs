@@ -44,11 +44,12 @@ fn programs(all: &[Instruction]) -> Vec<String> {
 fn dockerfiles_have_the_same_programs_and_processes() {
     for (image, recipe) in [("operator", &OPERATOR), ("runner", &RUNNER), ("bundle", &BUNDLE)] {
         let dockerfile = instructions(image);
-        let ImageProcess { user, environment, entrypoint, folder } = &recipe.process;
+        let ImageProcess { user, environment, entrypoint, command, folder } = &recipe.process;
         assert_eq!(values_of(&dockerfile, "USER"), [*user], "{image}");
         assert_eq!(values_of(&dockerfile, "WORKDIR"), [*folder], "{image}");
         let run: Vec<String> = serde_json::from_str(values_of(&dockerfile, "ENTRYPOINT")[0]).unwrap();
         assert_eq!(run, *entrypoint, "{image}");
+        assert_eq!((values_of(&dockerfile, "CMD").len(), command.len()), (0, 0), "{image}");
         let set: BTreeSet<&str> =
             values_of(&dockerfile, "ENV").into_iter().flat_map(str::split_whitespace).collect();
         assert_eq!(set, BTreeSet::from_iter(environment.iter().copied()), "{image}");
