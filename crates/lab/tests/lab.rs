@@ -4,9 +4,9 @@
 //! Each test has its own lab with state in a temporary folder.
 #![allow(clippy::unwrap_used, clippy::print_stderr, reason = "test code")]
 
-#[path = "real/vm.rs"]
+#[path = "lab/vm.rs"]
 mod vm;
-#[path = "real/world.rs"]
+#[path = "lab/world.rs"]
 mod world;
 
 use std::{
