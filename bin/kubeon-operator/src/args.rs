@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::{ArgAction, Parser};
-use kubeon_api::{HttpsUrl, Version};
+use kubeon_api::{HttpsUrl, JobPlacement, Version};
 use kubeon_bundle::{Catalogue, TrustedSigners};
 use kubeon_operations::OperatorSettings;
 use kubeon_operations::settings::{Callback, LIMIT};
@@ -50,6 +50,18 @@ pub struct OperatorCli {
         ]
     )]
     pub runner_images: Vec<String>,
+    /// Another image that operations may run, or a prefix that ends with *; may be given several times; its Jobs get neither
+    /// state nor token
+    #[arg(
+        long = "allowed-image",
+        value_name = "IMAGE",
+        env = "KUBEON_ALLOWED_IMAGES",
+        value_delimiter = ','
+    )]
+    pub allowed_images: Vec<String>,
+    /// Fields of the pods of Jobs as JSON: resources, nodeSelector, tolerations, priorityClassName, imagePullSecrets
+    #[arg(long, value_name = "JSON", env = "KUBEON_JOB_PLACEMENT", default_value = "")]
+    pub job_placement: JobPlacement,
     /// The image whose entry point copies a bundle to /target; {version} is replaced by the version; empty:
     /// no image
     #[arg(
@@ -108,6 +120,9 @@ pub struct OperatorCli {
     /// The timeout of a request to the API server, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 15, value_parser = clap::value_parser!(u16).range(1..=300))]
     pub request_timeout: u16,
+    /// Only check whether the operator may be removed: an error if it has clusters
+    #[arg(long)]
+    pub check_uninstall: bool,
     /// The log filter, such as info or kubeon_operator=debug
     #[arg(long, value_name = "FILTER", env = "KUBEON_LOG", default_value = "info,kube_client=off")]
     pub log: String,
@@ -134,6 +149,8 @@ impl OperatorCli {
                 namespace: namespace.unwrap_or_else(|| "kubeon-system".to_owned()),
                 watched: self.watch_namespaces,
                 runner_images: self.runner_images,
+                allowed_images: self.allowed_images,
+                placement: self.job_placement,
                 bundle_image: Some(self.bundle_image).filter(|image| !image.is_empty()),
                 default_version: self.default_version,
                 history_limit: LIMIT,

@@ -29,8 +29,10 @@ mod refusals;
 mod request_priority;
 mod run;
 mod spans;
+mod uninstall;
 mod unreadable;
 mod watches;
 
 pub use admission::Admission;
 pub use run::{OperatorOptions, run};
+pub use uninstall::check_uninstall;

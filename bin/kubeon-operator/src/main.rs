@@ -1,6 +1,7 @@
 //! `kubeon-operator`: parses flags, sets up logs and signals, and runs the library.
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::Parser as _;
 use kubeon_operator::args::OperatorCli;
@@ -31,6 +32,10 @@ fn start(cli: OperatorCli) -> anyhow::Result<()> {
                 _ = interrupt.recv() => {}
             }
         };
+        if cli.check_uninstall {
+            let timeout = Duration::from_secs(u64::from(cli.request_timeout));
+            return kubeon_operator::check_uninstall(cli.kubeconfig.as_deref(), timeout).await;
+        }
         kubeon_operator::run(cli.options()?, Box::pin(stop)).await
     });
     runtime.shutdown_background();

@@ -68,6 +68,19 @@ pub(crate) fn engine(remedy: &EngineRemedy) -> RenderedRemedy {
         R::RemoveWorkersOnly(cluster) => row("workers", format!("kubeon delon {cluster} @w*")),
         R::ConfirmRemoval { command } => row("confirm", format!("{command} … --yes")),
         R::ConfirmDestroy { command, cluster } => row("confirm", format!("{command} {cluster} --yes")),
+        R::ConfirmUninstall => row("confirm", "kubeon meta uninstall --yes".to_owned()),
+        R::EndOperations => rows([
+            ("wait", "kubectl get clusteroperations -w".to_owned()),
+            (
+                "or cancel",
+                r#"kubectl patch clusteroperation NAME --type merge -p '{"spec":{"cancelled":true}}'"#
+                    .to_owned(),
+            ),
+        ]),
+        R::DeleteOrHandOverClusters => rows([
+            ("delete them", "kubectl delete KIND NAME -n NAMESPACE".to_owned()),
+            ("or keep them", "kubeon meta uninstall --hand-over, then install again".to_owned()),
+        ]),
         R::ConfirmRotation(cluster) => row("confirm", format!("kubeon certs rotate {cluster} --yes")),
         R::ContinueRotation(cluster) => RenderedRemedy {
             next: Some(NextStep::command("continue with", format!("kubeon certs rotate {cluster}"))),

@@ -18,6 +18,7 @@ mod cluster_keys;
 mod condition_status;
 mod crd;
 mod host_role;
+mod job_placement;
 pub mod kubeonkube;
 pub mod kubernetes_cluster;
 pub mod labels;
@@ -39,6 +40,7 @@ pub use cluster_keys::{ClusterKeys, KeyNumber, RotationPhase};
 pub use condition_status::ConditionStatus;
 pub use crd::{GenerateError, crds, definitions, json_schema};
 pub use host_role::HostRole;
+pub use job_placement::JobPlacement;
 pub use kubeonkube::{Cluster, ClusterOperation, DataRef};
 pub use kubernetes_cluster::{
     KubernetesCluster, KubernetesClusterSpec, KubernetesClusterStatus, Operation, Phase,

@@ -39,6 +39,7 @@ pub mod login_request;
 pub mod memory_file;
 pub mod no_secrets;
 pub mod operator_install;
+pub mod operator_uninstall;
 pub mod output;
 pub mod pre_apply_hook;
 pub mod precheck;

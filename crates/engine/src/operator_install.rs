@@ -78,7 +78,7 @@ pub async fn create_login_secrets(
 }
 
 /// Reads the version of the cluster, so that a connection or login failure is reported first.
-async fn check_connection(kubectl: &Kubectl) -> Result<(), EngineError> {
+pub(crate) async fn check_connection(kubectl: &Kubectl) -> Result<(), EngineError> {
     let version = kubectl.run(&["get", "--raw", "/version", "--request-timeout=20s"], None).await;
     version.map(drop).map_err(|cause| {
         let file = kubectl.kubeconfig().display();

@@ -80,6 +80,12 @@ pub enum EngineRemedy {
         /// The selector of their labels.
         selector: &'static str,
     },
+    /// Wait for the operations, or cancel them.
+    EndOperations,
+    /// Delete the clusters first, or keep them for another installation.
+    DeleteOrHandOverClusters,
+    /// Confirm the removal of the operator.
+    ConfirmUninstall,
     /// Read the log of the operator.
     ReadOperatorLog {
         /// The namespace of the operator.

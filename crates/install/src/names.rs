@@ -2,7 +2,7 @@
 
 /// The default namespace of the operator.
 pub const NAMESPACE: &str = "kubeon-system";
-/// The operator: Deployment, service account, role.
+/// The operator: Deployment, service account, role, priority class.
 pub const OPERATOR: &str = "kubeon-operator";
 /// The runner: the service account of Jobs, role.
 pub const RUNNER: &str = "kubeon-runner";

@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::core::v1::{ResourceRequirements, Toleration};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
+use kubeon_api::JobPlacement;
+
 use crate::names;
 
 /// The operator's image.
@@ -29,6 +31,10 @@ pub struct InstallOptions {
     pub replicas: i32,
     /// Images that get the runner's service account.
     pub runner_images: Vec<String>,
+    /// Other images that operations may run: names, and prefixes that end with `*`.
+    pub allowed_images: Vec<String>,
+    /// Where and with which limits the pods of Jobs run.
+    pub job_placement: JobPlacement,
     /// The image with the bundle; empty when Jobs get the bundle in another way.
     pub bundle_image: String,
     /// The listener for results of operations of a `KubernetesCluster`: `https://…`; empty for none.
@@ -50,8 +56,6 @@ pub struct InstallOptions {
     pub node_selector: BTreeMap<String, String>,
     /// Taints that the operator's pods tolerate.
     pub tolerations: Vec<Toleration>,
-    /// Whether replicas elect a leader; required for more than one replica.
-    pub leader_election: String,
     /// The number of operations that are kept for each cluster, 1 to 200.
     pub history_limit: String,
 }
@@ -68,6 +72,8 @@ impl Default for InstallOptions {
             image: OPERATOR_IMAGE.to_owned(),
             replicas: 2,
             runner_images: RUNNER_IMAGES.map(str::to_owned).to_vec(),
+            allowed_images: Vec::new(),
+            job_placement: JobPlacement::default(),
             bundle_image: BUNDLE_IMAGE.to_owned(),
             callback_url: String::new(),
             callback_ca: String::new(),
@@ -82,7 +88,6 @@ impl Default for InstallOptions {
             },
             node_selector: BTreeMap::new(),
             tolerations: Vec::new(),
-            leader_election: "true".to_owned(),
             history_limit: "30".to_owned(),
         }
     }

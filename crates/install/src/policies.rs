@@ -5,12 +5,15 @@
 //! | `kubeon-commands` | who may write which value into the operation annotation, and in which phase |
 //! | `kubeon-deletion-protection` | a protected cluster is not deleted |
 //! | `kubeon-derived-operations` | only the operator may mark an operation as belonging to a `KubernetesCluster` |
+//! | `kubeon-operation-authors` | who runs an operation needs the verb `use` on its cluster, and more for hooks and foreign images |
 //! | `kubeon-references` | a user who refers to a Secret or ConfigMap must be allowed to read it |
+//! | `kubeon-runner-account` | only pods of the operator's Jobs get the service account of runners |
 //! | `kubeon-runner-status` | a runner writes the status of its own operation, and only the fields of the runner |
 //! | `kubeon-runner-secrets` | a runner writes only Secrets and ConfigMaps that were created for its Job |
 //!
 //! These rules need neither other objects nor a running process. The webhook checks the rules that do.
 
+mod authors;
 pub(crate) mod cel;
 mod commands;
 mod policy;
@@ -31,7 +34,9 @@ pub fn objects(options: &InstallOptions) -> Result<Vec<Value>, InstallError> {
         commands::commands(options),
         commands::deletion_protection(),
         commands::derived(options),
+        authors::authors(options),
         references::references(options),
+        runner::account(options),
         runner::status(),
         runner::secrets(),
     ];

@@ -122,16 +122,32 @@ fn rendered(values: &Value) -> BTreeMap<String, Value> {
     objects(&output(&mut render(values)))
 }
 
+/// Without the hooks, which helm creates later.
+fn installed(values: &Value) -> BTreeMap<String, Value> {
+    let mut objects = rendered(values);
+    objects.retain(|_, object| object["metadata"]["annotations"]["helm.sh/hook"].is_null());
+    objects
+}
+
 #[test]
 fn the_chart_with_default_values_is_the_manifest() {
     let mut wanted = manifest();
     wanted.remove("Namespace /kubeon-system").expect("helm creates the namespace itself");
+    let mut found = rendered(&json!({}));
+    let hook = found.remove("Job kubeon-system/kubeon-uninstall-check").expect("helm asks before it removes");
+    let deployment = &found["Deployment kubeon-system/kubeon-operator"]["spec"]["template"]["spec"];
+    let asks = &hook["spec"]["template"]["spec"];
+    for field in ["image", "securityContext"] {
+        assert_eq!(asks["containers"][0][field], deployment["containers"][0][field]);
+    }
+    assert_eq!(asks["securityContext"], deployment["securityContext"]);
+    assert_eq!(asks["containers"][0]["args"], json!(["--check-uninstall"]));
     for (key, object) in &mut wanted {
         if key.starts_with("CustomResourceDefinition") {
             object["metadata"]["annotations"]["helm.sh/resource-policy"] = "keep".into();
         }
     }
-    same(rendered(&json!({})), &wanted);
+    same(found, &wanted);
 }
 
 #[test]
@@ -163,12 +179,15 @@ fn the_schema_refuses_wrong_values() {
         (json!({"historyLimit": 0}), "historyLimit"),
         (json!({"historyLimit": 201}), "historyLimit"),
         (json!({"leaderElection": "yes"}), "leaderElection"),
+        // Two operators without an election would both reconcile.
+        (json!({"leaderElection": false, "replicas": 2}), "replicas"),
         (json!({"runnerImages": []}), "runnerImages"),
         (json!({"watchNamespaces": ["Not_A_Name"]}), "watchNamespaces"),
         (json!({"callback": {"url": "http://plain.example"}}), "url"),
         (json!({"traces": {"endpoint": "collector:4318"}}), "endpoint"),
         (json!({"nodeSelector": {"disk": 1}}), "nodeSelector"),
         (json!({"image": {"name": "misspelled"}}), "name"),
+        (json!({"jobs": {"nodeSelectors": {}}}), "nodeSelectors"),
         (json!({"replica": 3}), "replica"),
     ] {
         let refused = render(&values).output().unwrap();
@@ -181,8 +200,9 @@ fn the_schema_refuses_wrong_values() {
 #[test]
 fn the_chart_with_other_values_has_them() {
     let objects = rendered(&json!({
-        "replicas": 3,
+        "replicas": 1,
         "leaderElection": false,
+        "handOver": true,
         "image": {"repository": "r.example.com/op", "tag": "v9"},
         "historyLimit": 5,
         "watchNamespaces": ["a", "b", "kubeon-system"],
@@ -191,6 +211,8 @@ fn the_chart_with_other_values_has_them() {
         "callback": {"url": "https://gateway.example", "caConfigMap": "gateway-ca"},
         "traces": {"endpoint": "http://collector:4318"},
         "trustedKeys": ["release ssh-ed25519 AAAA"],
+        "allowedImages": ["quay.io/kubespray/*"],
+        "jobs": {"imagePullSecrets": [{"name": "registry"}]},
         "extraArgs": ["--workers=64"],
         "nodeSelector": {"disk": "ssd"},
         "resources": {"requests": {"cpu": 1}},
@@ -199,7 +221,8 @@ fn the_chart_with_other_values_has_them() {
     let deployment = &objects["Deployment kubeon-system/kubeon-operator"];
     let pod = &deployment["spec"]["template"]["spec"];
     let container = &pod["containers"][0];
-    assert_eq!(deployment["spec"]["replicas"], 3);
+    assert_eq!(deployment["spec"]["replicas"], 1);
+    assert_eq!(deployment["spec"]["strategy"], json!({"type": "Recreate"}));
     assert_eq!(container["args"].as_array().unwrap().last().unwrap(), "--workers=64");
     assert_eq!(container["image"], "r.example.com/op:v9");
     let arguments = container["args"].to_string();
@@ -210,12 +233,15 @@ fn the_chart_with_other_values_has_them() {
         "--watch-namespace=b",
         "--otlp-endpoint=http://collector:4318",
         "--trusted-key=release ssh-ed25519 AAAA",
+        "--allowed-image=quay.io/kubespray/*",
     ]
     .iter()
     .chain(&callback)
     {
         assert!(arguments.contains(argument), "{arguments}");
     }
+    let placement = r#"--job-placement={"imagePullSecrets":[{"name":"registry"}]}"#;
+    assert!(container["args"].as_array().unwrap().contains(&json!(placement)), "{arguments}");
     assert_eq!(pod["volumes"], json!([{"name": "callback-ca", "configMap": {"name": "gateway-ca"}}]));
     assert_eq!(container["volumeMounts"][0]["mountPath"], "/etc/kubeon/gateway-ca");
     assert_eq!(pod["nodeSelector"]["disk"], "ssd");
@@ -232,6 +258,7 @@ fn the_chart_with_other_values_has_them() {
     assert!(
         !objects.keys().any(|key| key.contains("default/") || key.starts_with("CustomResourceDefinition"))
     );
+    assert!(!objects.contains_key("Job kubeon-system/kubeon-uninstall-check"));
     let policy = objects["ValidatingAdmissionPolicy /kubeon-commands"].to_string();
     assert!(policy.contains("['system:serviceaccount:kubeon-system:kubeon-operator', 'alice']"), "{policy}");
 }
@@ -287,14 +314,14 @@ async fn an_api_server_accepts_the_bases_of_kustomize() {
 async fn an_api_server_accepts_the_chart() {
     let meta = MetaCluster::start().await;
     meta.kubectl(&["create", "namespace", "kubeon-system"]);
-    let objects = rendered(&json!({}));
+    let objects = installed(&json!({}));
     let file = meta.file(objects.values().cloned());
     let applied = meta.kubectl(&["apply", "--server-side", "-f", &file]);
     assert_eq!(applied.lines().count(), objects.len(), "{applied}");
     meta.has(&objects);
     // Other values. Watched namespaces must exist.
     meta.kubectl(&["create", "namespace", "team-a"]);
-    let set = rendered(&json!({
+    let set = installed(&json!({
         "watchNamespaces": ["team-a"],
         "replicas": 3,
         "historyLimit": 5,

@@ -1,6 +1,6 @@
 //! The settings of the operator, and the limit of the history.
 
-use kubeon_api::{DataRef, HttpsUrl};
+use kubeon_api::{DataRef, HttpsUrl, JobPlacement};
 
 /// Seconds that an operation without `activeDeadlineSeconds` waits for missing objects that it refers to.
 pub const INPUTS_TIMEOUT_SECONDS: i64 = 3600;
@@ -10,7 +10,7 @@ pub const LIMIT: usize = 30;
 pub const LIMIT_MOST: usize = 200;
 
 /// The settings that apply to every queue key.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct OperatorSettings {
     /// The namespace of the Jobs of operations that users wrote.
     pub namespace: String,
@@ -18,6 +18,10 @@ pub struct OperatorSettings {
     pub watched: Vec<String>,
     /// Images that hold `kubeon-runner`; the last one is used for operations derived from a `KubernetesCluster`.
     pub runner_images: Vec<String>,
+    /// Other images that operations may run: names, and prefixes that end with `*`. Their Jobs get neither state nor token.
+    pub allowed_images: Vec<String>,
+    /// Where and with which limits the pods of Jobs run.
+    pub placement: JobPlacement,
     /// The image whose entry point copies the bundle of a version to `/target`; `{version}` is replaced by
     /// the version. When there is none, the runner's image must contain the bundle.
     pub bundle_image: Option<String>,
@@ -65,6 +69,22 @@ impl OperatorSettings {
         (!keys.is_empty()).then(|| ("KUBEON_TRUSTED_KEYS".to_owned(), keys))
     }
 
+    /// Why an image is not run; `None` when it is.
+    #[must_use]
+    pub fn image_refusal(&self, image: &str) -> Option<String> {
+        let matches = |pattern: &String| match pattern.strip_suffix('*') {
+            Some(prefix) => image.starts_with(prefix),
+            None => pattern == image,
+        };
+        if self.is_runner(image) || self.allowed_images.iter().any(matches) {
+            return None;
+        }
+        Some(format!(
+            "image {image:?} is not allowed; allowed are {}. The owner of the meta cluster allows more with --allowed-image",
+            [self.runner_images.as_slice(), self.allowed_images.as_slice()].concat().join(", ")
+        ))
+    }
+
     /// Whether an image holds `kubeon-runner`.
     #[must_use]
     pub fn is_runner(&self, image: &str) -> bool {
@@ -100,6 +120,25 @@ mod tests {
             ("9999", 200),
         ] {
             assert_eq!(limit(text), number, "{text}");
+        }
+    }
+
+    #[test]
+    fn an_image_that_is_not_listed_is_refused() {
+        let settings = OperatorSettings {
+            runner_images: vec!["kubeon/kubeon-runner:v1".into()],
+            allowed_images: vec!["quay.io/kubespray/*".into(), "busybox:1".into()],
+            ..Default::default()
+        };
+        for allowed in ["kubeon/kubeon-runner:v1", "quay.io/kubespray/kubespray:v2", "busybox:1"] {
+            assert_eq!(settings.image_refusal(allowed), None, "{allowed}");
+        }
+        for refused in ["busybox:2", "quay.io/other:v1", "kubeon/kubeon-runner:v2"] {
+            let why = settings.image_refusal(refused).unwrap();
+            assert!(
+                why.contains(refused) && why.contains("allowed are kubeon/kubeon-runner:v1, quay.io"),
+                "{why}"
+            );
         }
     }
 

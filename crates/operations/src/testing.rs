@@ -54,6 +54,8 @@ impl World {
             namespace: "ns".into(),
             watched: vec!["default".into()],
             runner_images: vec!["wangzhichidocker/kubeonkube:v0.1".into(), "kubeon/kubeon-runner:v1".into()],
+            placement: kubeon_api::JobPlacement::default(),
+            allowed_images: vec!["busybox".into(), "quay.io/kubespray/*".into()],
             bundle_image: Some("kubeon/kubeon-bundle:{version}".into()),
             default_version: "v1.36.3".into(),
             history_limit: 30,

@@ -10,6 +10,7 @@ use k8s_openapi::api::core::v1::{
     VolumeProjection,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use kubeon_api::JobPlacement;
 
 /// The user and group of the images of kubeon. Mounted files belong to the group.
 const NONROOT: i64 = 65532;
@@ -49,8 +50,10 @@ pub struct OperationJob<'a> {
     pub env: Vec<(String, String)>,
     /// Mounted files and folders.
     pub mounts: Vec<Mount>,
-    /// Requests and limits of the container.
+    /// Requests and limits of the container, if they differ from those of the placement.
     pub resources: Option<ResourceRequirements>,
+    /// Where and with which limits the pod runs.
+    pub placement: &'a JobPlacement,
     /// Seconds after which Kubernetes ends the Job; 0 or less: no deadline.
     pub deadline_seconds: Option<i64>,
     /// Seconds between the end of the Job and its removal.
@@ -163,7 +166,12 @@ fn pod(operation: &OperationJob<'_>) -> PodSpec {
         empty_dir: Some(EmptyDirVolumeSource::default()),
         ..Volume::default()
     }));
+    let placement = operation.placement;
     PodSpec {
+        node_selector: Some(placement.node_selector.clone()).filter(|labels| !labels.is_empty()),
+        tolerations: Some(placement.tolerations.clone()).filter(|tolerations| !tolerations.is_empty()),
+        priority_class_name: placement.priority_class_name.clone(),
+        image_pull_secrets: Some(placement.image_pull_secrets.clone()).filter(|secrets| !secrets.is_empty()),
         restart_policy: Some("Never".to_owned()),
         termination_grace_period_seconds: Some(GRACE_SECONDS),
         automount_service_account_token: Some(runner),
@@ -191,7 +199,7 @@ fn container(operation: &OperationJob<'_>, runner: bool) -> Container {
         env: Some(env(operation, runner)),
         volume_mounts: Some(mounts.collect()),
         security_context: Some(privileges(runner)),
-        resources: operation.resources.clone(),
+        resources: operation.resources.clone().or_else(|| operation.placement.resources.clone()),
         ..Container::default()
     }
 }
@@ -312,6 +320,10 @@ mod tests {
     use super::*;
 
     fn with_key(key: bool, program: Program) -> Value {
+        placed(key, program, &JobPlacement::default())
+    }
+
+    fn placed(key: bool, program: Program, placement: &JobPlacement) -> Value {
         let conf = |volume, mode, path: &str, key: &str| Mount {
             volume,
             source: MountSource::ConfigMap { name: "myops-entrypoint-0".into(), mode, optional: false },
@@ -343,10 +355,24 @@ mod tests {
             env: vec![("CLUSTER_NAME".into(), "sample".into())],
             mounts,
             resources: Some(serde_json::from_value(json!({"limits": {"cpu": "1m"}})).unwrap()),
+            placement,
             deadline_seconds: Some(10),
             ttl_seconds: None,
         }))
         .unwrap()
+    }
+
+    #[test]
+    fn the_placement_is_that_of_the_pod_and_the_operation_has_its_own_limits() {
+        let text = r#"{"nodeSelector":{"disk":"ssd"},"tolerations":[{"operator":"Exists"}],"priorityClassName":"high",
+            "imagePullSecrets":[{"name":"registry"}],"resources":{"limits":{"cpu":"2"}}}"#;
+        let job = placed(false, Program::Script, &text.parse().unwrap());
+        let pod = &job["spec"]["template"]["spec"];
+        assert_eq!(pod["nodeSelector"], json!({"disk": "ssd"}));
+        assert_eq!(pod["tolerations"], json!([{"operator": "Exists"}]));
+        assert_eq!(pod["priorityClassName"], "high");
+        assert_eq!(pod["imagePullSecrets"], json!([{"name": "registry"}]));
+        assert_eq!(pod["containers"][0]["resources"], json!({"limits": {"cpu": "1m"}}));
     }
 
     /// Contract A, cases 13 to 17.

@@ -9,7 +9,7 @@
 //! ```
 //!
 //! Finally, it checks the logs of operators, which are lines of JSON, and the traces down to the steps on
-//! hosts.
+//! hosts, and removes the operator.
 
 mod cluster_failures;
 mod declared_cluster;
@@ -22,6 +22,7 @@ mod missing_bundle;
 mod operation_results;
 mod samples;
 mod traces;
+mod uninstall;
 mod user_files;
 
 use std::thread::{self, ScopedJoinHandle};
@@ -51,7 +52,8 @@ fn a_meta_cluster_creates_clusters() -> Result<()> {
             all.into_iter().filter_map(|(part, thread)| failure(part, start, thread)).collect();
         if failed.is_empty() { Ok(()) } else { bail!("{}", failed.join("\n\n")) }
     })?;
-    logs_and_traces(&meta)
+    logs_and_traces(&meta)?;
+    uninstall::run(&meta)
 }
 
 /// Checks the logs and traces of all operations.

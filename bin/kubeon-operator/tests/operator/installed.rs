@@ -126,7 +126,9 @@ impl Installed {
 
     /// A client for the runner in a pod of this Job.
     async fn runner(&self, job: &str) -> Client {
-        let pods: Api<Pod> = Api::namespaced(self.client.clone(), "default");
+        let as_user = |user: &'static str| self.server.client_as(user, &["system:masters"]);
+        let job_controller = as_user("system:serviceaccount:kube-system:job-controller").await.unwrap();
+        let pods: Api<Pod> = Api::namespaced(job_controller, "default");
         let pod = format!("{job}-abcde");
         let object = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": pod},
             "spec": {"serviceAccountName": "kubeon-runner", "containers": [{"name": "c", "image": "i"}]}});
@@ -134,7 +136,8 @@ impl Installed {
             pods.create(&PostParams::default(), &serde_json::from_value(object).unwrap()).await.unwrap();
         let request = json!({"spec": {"audiences": [], "boundObjectRef": {
             "apiVersion": "v1", "kind": "Pod", "name": pod, "uid": pod_object.metadata.uid}}});
-        let accounts: Api<ServiceAccount> = Api::namespaced(self.client.clone(), "default");
+        let accounts: Api<ServiceAccount> =
+            Api::namespaced(as_user("system:node:h1").await.unwrap(), "default");
         let request = serde_json::from_value(request).unwrap();
         let answer =
             accounts.create_token_request("kubeon-runner", &PostParams::default(), &request).await.unwrap();

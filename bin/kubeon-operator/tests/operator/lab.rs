@@ -145,7 +145,13 @@ impl Lab {
             .arg("--kubeconfig")
             .arg(&self.kubeconfig)
             .args(["--namespace", &self.namespace, "--metrics-address", &format!("127.0.0.1:{port}")])
-            .args(["--health-address", "127.0.0.1:0", "--log", "error,kube_client=off"])
+            .args([
+                "--health-address",
+                "127.0.0.1:0",
+                "--log",
+                "error,kube_client=off",
+                "--allowed-image=busybox",
+            ])
             .args(more)
             .envs(environment.iter().copied())
             .stdout(Stdio::null())

@@ -18,3 +18,4 @@ mod parallel;
 mod prometheus;
 mod scenarios;
 mod traces;
+mod uninstall;

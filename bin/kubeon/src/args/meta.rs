@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-use kubeon_api::HttpsUrl;
+use kubeon_api::{HttpsUrl, JobPlacement};
 use kubeon_install::{InstallOptions, names};
 
 pub(crate) const META_EXAMPLES: &str = "Examples:
@@ -11,6 +11,10 @@ pub(crate) const META_EXAMPLES: &str = "Examples:
   kubeon meta install                          into the cluster that `kubeon use` chose
   kubeon meta install --kubeconfig ~/.kube/config --watch-namespace team-a
   kubeon meta install --dry-run >kubeon.yaml   print the manifest; contacts no cluster";
+
+pub(crate) const UNINSTALL_EXAMPLES: &str = "Examples:
+  kubeon meta uninstall                        after the last cluster is deleted
+  kubeon meta uninstall --hand-over            keep clusters and keys; the next `kubeon meta install` goes on with them";
 
 /// `kubeon meta`.
 #[derive(Debug, Args)]
@@ -27,6 +31,9 @@ pub(crate) enum MetaCommand {
     /// Install the operator into a cluster, or update it to this version
     #[command(after_help = META_EXAMPLES)]
     Install(Box<MetaInstall>),
+    /// Remove the operator from a cluster; refused while it has clusters, unless they are handed over
+    #[command(after_help = UNINSTALL_EXAMPLES)]
+    Uninstall(MetaUninstall),
 }
 
 /// Options of the installation.
@@ -51,6 +58,12 @@ pub(crate) struct InstallFlags {
         default_values_t = kubeon_install::RUNNER_IMAGES.map(str::to_owned)
     )]
     pub runner_images: Vec<String>,
+    /// Another image that operations may run, or a prefix that ends with *; may be repeated; its Jobs get neither state nor token
+    #[arg(long = "allowed-image", value_name = "IMAGE", value_delimiter = ',')]
+    pub allowed_images: Vec<String>,
+    /// Fields of the pods of operations as JSON: resources, nodeSelector, tolerations, priorityClassName, imagePullSecrets
+    #[arg(long, value_name = "JSON", default_value = "", hide_default_value = true)]
+    pub job_placement: JobPlacement,
     /// The image that contains a bundle; {version} is replaced by the version, empty for none
     #[arg(long, value_name = "IMAGE", default_value = kubeon_install::BUNDLE_IMAGE)]
     pub bundle_image: String,
@@ -94,6 +107,8 @@ impl InstallFlags {
             },
             image: self.image.clone(),
             runner_images: self.runner_images.clone(),
+            allowed_images: self.allowed_images.clone(),
+            job_placement: self.job_placement.clone(),
             bundle_image: self.bundle_image.clone(),
             callback_url: self.callback_url.as_ref().map(ToString::to_string).unwrap_or_default(),
             callback_ca: self.callback_ca_config_map.clone().unwrap_or_default(),
@@ -133,6 +148,23 @@ pub(crate) struct MetaInstall {
     /// Print the manifest to standard output; contacts no cluster
     #[arg(long)]
     pub dry_run: bool,
+}
+
+/// `kubeon meta uninstall`.
+#[derive(Debug, Args)]
+pub(crate) struct MetaUninstall {
+    /// The kubeconfig of the cluster [default: the cluster that `kubeon use` chose]
+    #[arg(long, value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+    /// The operator's namespace
+    #[arg(long, value_name = "NAME", default_value = names::NAMESPACE)]
+    pub namespace: String,
+    /// Keep the clusters, their objects, their keys and the definitions
+    #[arg(long)]
+    pub hand_over: bool,
+    /// Do not ask for confirmation
+    #[arg(short = 'y', long)]
+    pub yes: bool,
 }
 
 /// `kubeon meta up`.

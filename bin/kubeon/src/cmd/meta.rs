@@ -1,6 +1,7 @@
 //! `kubeon meta`: the meta cluster, which creates clusters from custom resources.
 
 mod install;
+mod uninstall;
 mod up;
 
 use crate::args::meta::{MetaArgs, MetaCommand};
@@ -12,5 +13,6 @@ pub(super) async fn run(context: &Context<'_>, args: &MetaArgs) -> Result<(), Cl
     match &args.command {
         MetaCommand::Up(args) => up::run(context, args).await,
         MetaCommand::Install(args) => install::run(context, args).await,
+        MetaCommand::Uninstall(args) => uninstall::run(context, args).await,
     }
 }

@@ -1,8 +1,8 @@
 //! The policies, by the users that they apply to. Case numbers are those of contract B.
 
-use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::api::core::v1::{Secret, ServiceAccount};
 use kube::Api;
-use kube::api::{DeleteParams, Patch, PatchParams};
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
 use crate::world::*;
@@ -129,7 +129,7 @@ async fn who_names_a_secret_must_be_allowed_to_read_it() {
             "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": role}, "subjects": subject,
         })
     };
-    apply(&admin, &bind("edit", "ClusterRole", "kubeon-editor")).await;
+    apply(&admin, &bind("edit", "ClusterRole", "kubeon-cluster-editor")).await;
     let logging_in = json!({"credentialsRef": {"name": "root-key"}});
     let object = with(cluster(&namespace, "a", "10.6.0", &[]), "/spec/cluster/authConfig", logging_in);
     let words = format!(
@@ -161,17 +161,85 @@ async fn who_names_a_secret_must_be_allowed_to_read_it() {
             "varsConfRef": {"namespace": "kubeon-system", "name": "v"},
         },
     });
-    let everywhere = json!({
-        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
-        "metadata": {"name": format!("edit-{namespace}")},
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "kubeon-editor"},
-        "subjects": subject,
-    });
-    apply(&admin, &everywhere).await;
+    for role in
+        ["kubeon-cluster-editor", "kubeon-operation-editor", "kubeon-cluster-user", "kubeon-script-author"]
+    {
+        apply(&admin, &bound_everywhere(&user, role)).await;
+    }
     let words = "spec.hostsConfRef: who refers to configmaps kubeon-system/h must be allowed to read it";
     let ask = || async { create(&client, &operation).await.err().filter(|said| said.contains(words)) };
     eventually(words, ask).await;
     hooks(&admin, &client, &namespace, &user).await;
+}
+
+/// Binds a role for users to one user, for the whole meta cluster.
+fn bound_everywhere(user: &str, role: &str) -> Value {
+    json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
+        "metadata": {"name": format!("{user}-{role}")},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
+        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user}],
+    })
+}
+
+/// An operation has the keys of its cluster's hosts: an author without a right on the cluster must not get them.
+#[tokio::test]
+async fn who_runs_an_operation_needs_the_right_to_use_its_cluster() {
+    let world = world().await;
+    let (admin, namespace) = (world.admin().await, world.namespace().await);
+    let user = format!("author-of-{namespace}");
+    let client = world.server.client_as(&user, &[]).await.unwrap();
+    apply(&admin, &bound_everywhere(&user, "kubeon-operation-editor")).await;
+    let (mine, theirs) = (format!("mine-{namespace}"), format!("theirs-{namespace}"));
+    let role = format!("use-{namespace}");
+    let uses = |resources: Value| {
+        json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": role},
+            "rules": [{"apiGroups": ["kubeonkube.clay.io"], "resources": resources, "resourceNames": [mine], "verbs": ["use"]}],
+        })
+    };
+    apply(&admin, &uses(json!(["clusters"]))).await;
+    apply(&admin, &bound_everywhere(&user, &role)).await;
+    let on = |cluster: &str, name: &str| {
+        let spec = json!({"cluster": cluster, "actionType": "playbook", "action": "cluster.yml",
+            "image": kubeon_install::RUNNER_IMAGES[0]});
+        with(operation(&format!("{name}-{namespace}")), "/spec", spec)
+    };
+    eventually("the right to use", || async { create_dry(&client, &on(&mine, "a")).await.ok() }).await;
+
+    let refusal = |what: &str, cluster: &str, resource: &str| {
+        format!("{what} on cluster {cluster} needs the verb use on {resource}; {user} has it not")
+    };
+    let words = refusal("spec.cluster: who runs an operation", &theirs, "clusters");
+    refused(create(&client, &on(&theirs, "a")).await, &words);
+    // What printed the key of another cluster.
+    let hook = json!([{"actionType": "shell", "action": "cat /auth/ssh-privatekey"}]);
+    let hooked = with(on(&mine, "b"), "/spec/preHook", hook);
+    let words =
+        refusal("spec.preHook, spec.postHook, spec.action: who runs commands", &mine, "clusters/hooks");
+    refused(create(&client, &hooked).await, &words);
+    let shell = with(on(&mine, "c"), "/spec/actionType", json!("shell"));
+    refused(create(&client, &shell).await, &words);
+    let foreign = with(on(&mine, "d"), "/spec/image", json!("example.org/mine:v1"));
+    let words = refusal("spec.image: who runs another image than kubeon's", &mine, "clusters/images");
+    refused(create(&client, &foreign).await, &words);
+
+    // An operation cannot be moved to another cluster; other changes are not checked again.
+    create(&client, &on(&mine, "e")).await.unwrap();
+    let api = operations(&client);
+    let patch = |patch: Value| {
+        let (api, name) = (api.clone(), format!("e-{namespace}"));
+        async move { said(api.patch(&name, &PatchParams::default(), &Patch::Merge(patch)).await) }
+    };
+    let words = refusal("spec.cluster: who runs an operation", &theirs, "clusters");
+    refused(patch(json!({"spec": {"cluster": theirs}})).await, &words);
+    apply(&admin, &uses(json!(["clusters/hooks", "clusters/images"]))).await;
+    eventually("no right to use", || async { create_dry(&client, &on(&mine, "f")).await.err() }).await;
+    patch(json!({"metadata": {"labels": {"mine": "yes"}}})).await.unwrap();
+    apply(&admin, &uses(json!(["clusters", "clusters/hooks", "clusters/images"]))).await;
+    for object in [hooked, shell, foreign] {
+        eventually("all rights", || async { create_dry(&client, &object).await.ok() }).await;
+    }
 }
 
 /// The user of a hook must be able to read its ConfigMap, also the last of many, and the number of hooks is
@@ -280,6 +348,44 @@ async fn a_runner_writes_the_status_of_its_own_operation() {
     let spec = json!({"spec": {"image": "evil"}});
     let result = operations(&mine).patch("mine", &PatchParams::default(), &Patch::Merge(spec)).await;
     refused(said(result), "cannot patch resource \"clusteroperations\"");
+}
+
+/// Who may make pods, Jobs or tokens in a watched namespace must not become a runner.
+#[tokio::test]
+async fn only_pods_of_the_operators_jobs_get_the_account_of_runners() {
+    let world = world().await;
+    let admin = world.admin().await;
+    let other = json!({
+        "apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "other", "namespace": "default"},
+    });
+    apply(&admin, &other).await;
+    let pod = |account: &str| {
+        json!({
+            "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "kubeonkube-x-job-abcde", "namespace": "default"},
+            "spec": {"serviceAccountName": account, "containers": [{"name": "c", "image": "i"}]},
+        })
+    };
+    let job = json!({
+        "apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "kubeonkube-x-job", "namespace": "default"},
+        "spec": {"template": {"spec": pod("kubeon-runner")["spec"]}},
+    });
+    let job = with(job, "/spec/template/spec/restartPolicy", json!("Never"));
+    refused(
+        create_dry(&admin, &pod("kubeon-runner")).await,
+        "spec.serviceAccountName: pods with kubeon-runner are made by the Job controller alone, not by ",
+    );
+    create_dry(&admin, &pod("other")).await.unwrap();
+    create_dry(&world.job_controller().await, &pod("kubeon-runner")).await.unwrap();
+    refused(
+        create_dry(&admin, &job).await,
+        "spec.template.spec.serviceAccountName: Jobs with kubeon-runner are made by the operator alone, not by ",
+    );
+    create_dry(&world.operator().await, &job).await.unwrap();
+    let accounts: Api<ServiceAccount> = Api::namespaced(admin, "default");
+    let request = || serde_json::from_value(json!({"spec": {"audiences": []}})).unwrap();
+    let token = accounts.create_token_request("kubeon-runner", &PostParams::default(), &request()).await;
+    refused(said(token), "a token of kubeon-runner is made for its pods by kubelets alone, not by ");
+    accounts.create_token_request("other", &PostParams::default(), &request()).await.unwrap();
 }
 
 #[tokio::test]

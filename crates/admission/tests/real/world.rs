@@ -187,10 +187,15 @@ impl World {
         client_of(&self.server.kubeconfig_of_token(&token)).await
     }
 
+    /// The controller that makes the pods of Jobs.
+    pub(crate) async fn job_controller(&self) -> Client {
+        let user = "system:serviceaccount:kube-system:job-controller";
+        self.server.client_as(user, &["system:masters"]).await.unwrap()
+    }
+
     /// The runner within the pod of that name, by a token that is bound to it.
     pub(crate) async fn runner(&self, namespace: &str, pod: &str) -> Client {
-        let admin = self.admin().await;
-        let pods: Api<Pod> = Api::namespaced(admin.clone(), namespace);
+        let pods: Api<Pod> = Api::namespaced(self.job_controller().await, namespace);
         let object = json!({
             "apiVersion": "v1", "kind": "Pod", "metadata": {"name": pod},
             "spec": {"serviceAccountName": names::RUNNER, "containers": [{"name": "c", "image": "i"}]},
@@ -203,7 +208,8 @@ impl World {
             }},
         }))
         .unwrap();
-        let accounts: Api<ServiceAccount> = Api::namespaced(admin, namespace);
+        let kubelet = self.server.client_as("system:node:h1", &["system:masters"]).await.unwrap();
+        let accounts: Api<ServiceAccount> = Api::namespaced(kubelet, namespace);
         let answer =
             accounts.create_token_request(names::RUNNER, &PostParams::default(), &request).await.unwrap();
         client_of(&self.server.kubeconfig_of_token(&answer.status.unwrap().token.unwrap())).await

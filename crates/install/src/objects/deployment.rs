@@ -10,6 +10,7 @@ use k8s_openapi::api::networking::v1::{
     NetworkPolicy, NetworkPolicyIngressRule, NetworkPolicyPort, NetworkPolicySpec,
 };
 use k8s_openapi::api::policy::v1::{PodDisruptionBudget, PodDisruptionBudgetSpec};
+use k8s_openapi::api::scheduling::v1::PriorityClass;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use serde_json::Value;
@@ -19,10 +20,12 @@ use crate::{InstallError, InstallOptions, names};
 
 /// The user and group of the process: `nonroot` of distroless images.
 const USER: i64 = 65532;
+/// Above the default of workloads, 0, and below the classes of Kubernetes itself, which begin at 2,000,000,000.
+const PRIORITY: i32 = 1_000_000;
 /// The volume with the authorities of the callback listener.
 const CALLBACK_CA: &str = "callback-ca";
 
-/// Deployment, Services, `PodDisruptionBudget`, `NetworkPolicy`.
+/// Deployment, Services, `PodDisruptionBudget`, `PriorityClass`, `NetworkPolicy`.
 ///
 /// # Errors
 /// When an object cannot be written as JSON.
@@ -32,6 +35,7 @@ pub fn objects(options: &InstallOptions) -> Result<Vec<Value>, InstallError> {
         value(service(options, names::WEBHOOK_SERVICE, "webhook", 443))?,
         value(service(options, "kubeon-metrics", "metrics", names::METRICS_PORT))?,
         value(disruption_budget(options))?,
+        value(priority_class())?,
         value(network_policy(options))?,
     ])
 }
@@ -69,6 +73,7 @@ fn pod(options: &InstallOptions) -> PodSpec {
     });
     PodSpec {
         service_account_name: Some(names::OPERATOR.to_owned()),
+        priority_class_name: Some(names::OPERATOR.to_owned()),
         automount_service_account_token: Some(true),
         termination_grace_period_seconds: Some(20),
         security_context: Some(PodSecurityContext {
@@ -171,7 +176,7 @@ fn arguments(options: &InstallOptions) -> Vec<String> {
         format!("--admission-address=0.0.0.0:{}", names::WEBHOOK_PORT),
         format!("--metrics-address=0.0.0.0:{}", names::METRICS_PORT),
         format!("--health-address=0.0.0.0:{}", names::HEALTH_PORT),
-        format!("--leader-elect={}", options.leader_election),
+        "--leader-elect=true".to_owned(),
         format!("--bundle-image={}", options.bundle_image),
     ];
     if !options.callback_url.is_empty() {
@@ -186,6 +191,10 @@ fn arguments(options: &InstallOptions) -> Vec<String> {
     arguments.extend(options.trusted_keys.iter().map(|line| format!("--trusted-key={line}")));
     arguments.extend(options.watch_namespaces.iter().map(|name| format!("--watch-namespace={name}")));
     arguments.extend(options.runner_images.iter().map(|name| format!("--runner-image={name}")));
+    arguments.extend(options.allowed_images.iter().map(|name| format!("--allowed-image={name}")));
+    // Writing it as JSON cannot fail: all its keys are texts.
+    let placement = serde_json::to_string(&options.job_placement).unwrap_or_default();
+    arguments.extend((!options.job_placement.is_empty()).then(|| format!("--job-placement={placement}")));
     arguments.extend_from_slice(&options.extra_arguments);
     arguments
 }
@@ -222,6 +231,16 @@ fn disruption_budget(options: &InstallOptions) -> PodDisruptionBudget {
             ..PodDisruptionBudgetSpec::default()
         }),
         status: None,
+    }
+}
+
+/// On a full cluster the pods of workloads make room for the operator, whose webhook every change of a cluster needs.
+fn priority_class() -> PriorityClass {
+    PriorityClass {
+        metadata: metadata("", names::OPERATOR),
+        value: Some(PRIORITY),
+        description: Some("The operator of kubeon, before ordinary workloads".to_owned()),
+        ..PriorityClass::default()
     }
 }
 

@@ -3,7 +3,8 @@
 //! ```text
 //!   operator   its three kinds everywhere · Jobs, Pods, ConfigMaps, Secrets in its namespaces · its Lease, its webhook
 //!   runner     the status of operations · patches Secrets and ConfigMaps, reads none   (the policies limit which)
-//!   users      kubeon-viewer, kubeon-editor: bound by the owner of the meta cluster
+//!   users      kubeon-viewer, kubeon-cluster-editor, kubeon-operation-editor, kubeon-cluster-user, kubeon-script-author:
+//!              bound by the owner of the meta cluster
 //! ```
 //!
 //! The roles for users are not aggregated into `view` and `edit`: an object may contain a password, and an object that refers
@@ -44,10 +45,30 @@ pub fn objects(options: &InstallOptions) -> Result<Vec<Value>, InstallError> {
     for namespace in options.namespaces() {
         all.extend(watched_namespace(options, namespace)?);
     }
-    for (name, verbs) in [("kubeon-viewer", READ), ("kubeon-editor", WRITE)] {
-        all.push(value(cluster_role(name, vec![user_rule(verbs)]))?);
+    for (name, rules) in user_roles() {
+        all.push(value(cluster_role(name, rules))?);
     }
     Ok(all)
+}
+
+/// The roles for users. Who declares clusters need not run operations, and the other way round. The policy of authors asks for
+/// the verb `use`; an owner who wants to give it for some clusters only makes a role with their names.
+fn user_roles() -> [(&'static str, Vec<PolicyRule>); 5] {
+    let clusters = |verbs| {
+        vec![
+            rule(&["ecs.yun.com"], &["kubernetesclusters"], verbs),
+            rule(&["kubeonkube.clay.io"], &["clusters"], verbs),
+        ]
+    };
+    let operations = |verbs| rule(&["kubeonkube.clay.io"], &["clusteroperations"], verbs);
+    let may_use = |resources| vec![rule(&["kubeonkube.clay.io"], resources, &["use"])];
+    [
+        ("kubeon-viewer", [clusters(READ), vec![operations(READ)]].concat()),
+        ("kubeon-cluster-editor", [clusters(WRITE), vec![operations(READ)]].concat()),
+        ("kubeon-operation-editor", [clusters(READ), vec![operations(WRITE)]].concat()),
+        ("kubeon-cluster-user", may_use(&["clusters"])),
+        ("kubeon-script-author", may_use(&["clusters/hooks", "clusters/images"])),
+    ]
 }
 
 /// The rights of the operator and its runners in one watched namespace.
@@ -108,14 +129,6 @@ fn own_namespace_rules() -> Vec<PolicyRule> {
 /// A runner reads the status when a write of it is refused, to learn whether the operator has recorded its Job.
 fn runner_rules() -> Vec<PolicyRule> {
     vec![rule(&["kubeonkube.clay.io"], &["clusteroperations/status"], &["get", "patch"])]
-}
-
-fn user_rule(verbs: &[&str]) -> PolicyRule {
-    rule(
-        &["ecs.yun.com", "kubeonkube.clay.io"],
-        &["kubernetesclusters", "clusters", "clusteroperations"],
-        verbs,
-    )
 }
 
 fn service_account((namespace, name): Account<'_>) -> ServiceAccount {

@@ -1,13 +1,65 @@
-//! The objects that the service account of a runner may write. Roles limit the kinds, these policies limit the objects.
+//! The service account of runners: who may get it, and the objects that it may write. Roles limit the kinds, these policies
+//! limit the objects.
 //!
 //! A runner proves its Job by its token, which is bound to its pod: the API server adds the name of the pod to the user, and
-//! the Job controller names a pod after its Job.
+//! the Job controller names a pod after its Job. No one else can make a pod with this account, and only the operator makes a
+//! Job with it, so the name proves the Job.
 
 use kubeon_api::labels::{CLUSTER, JOB};
 
-use super::cel::{annotation, cel_text};
+use super::cel::{annotation, cel_list, cel_text};
 use super::policy::{AdmissionPolicy, Validation};
+use crate::InstallOptions;
 use crate::names::RUNNER;
+
+/// The users of the Job controller: with an account of its own, as in kubeadm's and kubeon's clusters, and without.
+const JOB_CONTROLLER: [&str; 2] =
+    ["system:serviceaccount:kube-system:job-controller", "system:kube-controller-manager"];
+
+/// The account of runners is for the pods of the operator's Jobs alone. A user who may make pods in a watched namespace, or
+/// tokens, would otherwise act as the runner of any Job.
+pub(super) fn account(options: &InstallOptions) -> AdmissionPolicy {
+    let namespaces: Vec<&str> = options.namespaces().collect();
+    let used = format!(
+        "request.namespace in {} && {} == (request.?subResource.orValue('') == 'token' ? request.name : \
+         request.resource.resource == 'jobs' ? dyn(object).spec.template.spec.?serviceAccountName.orValue('') : \
+         dyn(object).spec.?serviceAccountName.orValue(''))",
+        cel_list(&namespaces),
+        cel_text(RUNNER)
+    );
+    let only = |resource: &str, user: String, message: &str| Validation {
+        expression: format!("variables.kind != {} || {user}", cel_text(resource)),
+        message: format!("{} + request.userInfo.username", cel_text(&format!("{message}, not by "))),
+        reason: "Forbidden",
+    };
+    let one_of = |users: &[String]| format!("request.userInfo.username in {}", cel_list(users));
+    AdmissionPolicy {
+        name: "kubeon-runner-account",
+        resource_rules: vec![("", "v1", &["pods", "serviceaccounts/token"]), ("batch", "v1", &["jobs"])],
+        operations: &["CREATE"],
+        match_conditions: vec![("with-the-account-of-runners", used)],
+        variables: vec![("kind", "request.resource.resource".to_owned())],
+        validations: vec![
+            only(
+                "jobs",
+                one_of(&options.operator_users()),
+                &format!(
+                    "spec.template.spec.serviceAccountName: Jobs with {RUNNER} are made by the operator alone"
+                ),
+            ),
+            only(
+                "pods",
+                one_of(&JOB_CONTROLLER.map(str::to_owned)),
+                &format!("spec.serviceAccountName: pods with {RUNNER} are made by the Job controller alone"),
+            ),
+            only(
+                "serviceaccounts",
+                "request.userInfo.username.startsWith('system:node:')".to_owned(),
+                &format!("a token of {RUNNER} is made for its pods by kubelets alone"),
+            ),
+        ],
+    }
+}
 
 /// Fields of the status that only the operator writes.
 const OPERATOR_FIELDS: [&str; 13] = [

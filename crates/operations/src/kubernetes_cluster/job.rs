@@ -394,6 +394,7 @@ fn the_job(
             .collect(),
         mounts,
         resources: operation.spec.resources.clone(),
+        placement: &s.settings.placement,
         deadline_seconds: operation.spec.active_deadline_seconds,
         ttl_seconds: Some(if is_teardown { TEARDOWN_TTL_SECONDS } else { TTL_SECONDS }),
     })

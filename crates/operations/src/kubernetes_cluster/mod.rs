@@ -116,7 +116,7 @@ fn continue_operation(
         is_superseded_by_deletion.then(|| ("Deleted", "the KubernetesCluster is being deleted".to_owned()));
     let progress = match running::job_of(s, operation) {
         Some(at) => running::decide(s, operation, &at, ordered)?,
-        None => match ordered.or_else(|| refusal(operation)) {
+        None => match ordered.or_else(|| refusal(s, operation)) {
             Some((word, text)) => finish(s, operation, End::failed(word, text)),
             None => not_started(s, object, operation)?,
         },

@@ -49,7 +49,7 @@ fn ready<'s>(
     operation: &ClusterOperation,
     cluster: &'s Observed<std::sync::Arc<Cluster>>,
 ) -> Result<Ready<'s>, Obstacle> {
-    if let Some((word, text)) = refusal(operation) {
+    if let Some((word, text)) = refusal(s, operation) {
         return Err(Obstacle::Refuse(word, text));
     }
     if operation.spec.main.action_type == kubeon_api::kubeonkube::ActionType::Kubeon {
@@ -300,6 +300,7 @@ fn the_job(
             .collect(),
         mounts,
         resources: spec.resources.clone().filter(|resources| *resources != ResourceRequirements::default()),
+        placement: &s.settings.placement,
         deadline_seconds: spec.active_deadline_seconds,
         ttl_seconds: None,
     })

@@ -24,7 +24,7 @@ pub(crate) enum Wait {
 
 /// Why an operation can never run, as far as its own spec shows. Referenced objects are checked when the
 /// operation is the first of its queue.
-pub(crate) fn refusal(operation: &ClusterOperation) -> Option<(&'static str, String)> {
+pub(crate) fn refusal(s: &View<'_>, operation: &ClusterOperation) -> Option<(&'static str, String)> {
     if operation.spec.cancelled {
         return Some((CANCELLED, "cancelled".to_owned()));
     }
@@ -32,7 +32,9 @@ pub(crate) fn refusal(operation: &ClusterOperation) -> Option<(&'static str, Str
         let text = "its spec was changed while it waited; create a new operation";
         return Some(("SpecChanged", text.to_owned()));
     }
-    image::refusal(&operation.spec.image).map(|text| ("InvalidImage", text))
+    let image = &operation.spec.image;
+    let not_allowed = || s.settings.image_refusal(image).map(|text| ("ImageNotAllowed", text));
+    image::refusal(image).map(|text| ("InvalidImage", text)).or_else(not_allowed)
 }
 
 /// Whether the spec differs from the spec that was observed first.
@@ -85,7 +87,7 @@ pub(crate) fn queued(
     first: &ClusterOperation,
 ) -> OperationChanges {
     debug_assert!(!order::ended(operation));
-    match refusal(operation) {
+    match refusal(s, operation) {
         Some((word, text)) => finish(s, operation, End::failed(word, text)),
         None => report_wait(s, operation, &Wait::Operation(super::name(first).to_owned())),
     }

@@ -90,6 +90,10 @@ fn a9_a10_a19_a24_a35_an_invalid_operation_fails_with_its_reason_and_creates_no_
     for image in ["", " ", "_", ".", "a;rm -rf /"] {
         refused(&|spec| spec.image = image.into(), "image");
     }
+    refused(
+        &|spec| spec.image = "example.org/unlisted:v1".into(),
+        "is not allowed; allowed are wangzhichidocker/",
+    );
     let action = |kind: &str, text: &str| Action {
         action_type: kind.into(),
         action: text.into(),

@@ -17,6 +17,8 @@ use super::{MINUTE, declared_cluster};
 const META: &str = "meta";
 /// The number of hosts; one is the meta cluster, the others are free.
 const HOSTS: usize = 7;
+/// The images, beside kubeon's, that operations may run.
+const FOREIGN_IMAGES: &str = "docker.io/elsewhere/*,127.0.0.1:9/kubeon/none:1";
 /// The namespace of the operator.
 pub(crate) const OPERATOR: &str = "kubeon-system";
 /// The pause between two attempts with kubectl, because many run at the same time.
@@ -43,8 +45,8 @@ impl MetaCluster {
         let images = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/images");
         let (images, hosts) = (images.to_string_lossy(), HOSTS.to_string());
         let up: [&str; 8] = ["meta", "up", "--lab", "e2e-meta", "--hosts", &hosts, "--images", &images];
-        let collector = ["--otlp-endpoint", meta.traces.url.as_str()];
-        meta.lab.must(&[&up[..], &collector[..]].concat())?;
+        let more = ["--otlp-endpoint", meta.traces.url.as_str(), "--allowed-image", FOREIGN_IMAGES];
+        meta.lab.must(&[&up[..], &more[..]].concat())?;
         meta.operators_are_ready()?;
         Ok(meta)
     }

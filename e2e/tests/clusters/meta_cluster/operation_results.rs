@@ -33,6 +33,7 @@ pub(crate) fn start(meta: &MetaCluster) -> Result<()> {
     let ping = json!({"actionType": "playbook", "action": "ping.yml", "when": "Always"});
     for (name, mut spec) in [
         ("pull", json!({"action": "true", "image": NO_IMAGE})),
+        ("unlisted", json!({"action": "true", "image": "docker.io/another/image:1"})),
         (
             "cancel",
             json!({"action": "echo work started; sleep 600", "postHook": [always("echo cleanup done"), ping, never]}),
@@ -57,6 +58,8 @@ pub(crate) fn check(meta: &MetaCluster) -> Result<()> {
     cancel(meta, "run-cancel", &["work started", "cleanup done", "PLAY RECAP"], &["never"])?;
     fail_and_repeat(meta)?;
     kill_runner(meta)?;
+    let reason = wait_failed(meta, "run-unlisted")?;
+    ensure!(reason.starts_with("image \"docker.io/another/image:1\" is not allowed"), "{reason}");
     let reason = wait_failed(meta, "run-large")?;
     // With control groups of version 1 the kernel may end only the command.
     ensure!(reason.contains("OOMKilled") || reason.contains("exit code 137"), "{reason}");
@@ -64,7 +67,7 @@ pub(crate) fn check(meta: &MetaCluster) -> Result<()> {
     ensure!(reason == "its Job ran longer than 15 s", "{reason}");
     log_contains(meta, "run-timeout", &["cleanup done"], &["never"])?;
     pause_and_resume(meta)?;
-    for name in ["pull", "cancel", "timeout", "fail", "pause", "killed", "large"] {
+    for name in ["pull", "unlisted", "cancel", "timeout", "fail", "pause", "killed", "large"] {
         meta.kubectl(&["delete", samples::CLUSTERS, name, "--wait=false"])?;
     }
     print_time("cancelled, failed, paused", start);

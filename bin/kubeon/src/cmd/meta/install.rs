@@ -1,5 +1,7 @@
 //! `kubeon meta install`: installs the operator into an existing cluster.
 
+use std::path::Path;
+
 use kubeon_engine::kubectl::Kubectl;
 use kubeon_engine::operator_install::{install, manifest};
 use kubeon_engine::trusted_signers;
@@ -17,13 +19,18 @@ pub(super) async fn run(context: &Context<'_>, args: &MetaInstall) -> Result<(),
     if args.dry_run {
         return context.output.result(&manifest(&options)?);
     }
-    let kubeconfig = match &args.kubeconfig {
-        Some(given) => given.clone(),
+    let kubectl = kubectl_for(context, args.kubeconfig.as_deref())?;
+    Ok(install(&kubectl, &options, args.wait, context.output).await?)
+}
+
+/// kubectl for the given kubeconfig, or for the cluster that `use` chose.
+pub(super) fn kubectl_for(context: &Context<'_>, kubeconfig: Option<&Path>) -> Result<Kubectl, CliError> {
+    let kubeconfig = match kubeconfig {
+        Some(given) => given.to_owned(),
         None => {
             let engine = context.engine()?;
             engine.store.kubeconfig_path(&engine.name(None)?)
         }
     };
-    let kubectl = Kubectl::find(&environment, kubeconfig)?;
-    Ok(install(&kubectl, &options, args.wait, context.output).await?)
+    Ok(Kubectl::find(&context.engine_environment(), kubeconfig)?)
 }
