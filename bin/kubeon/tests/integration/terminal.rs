@@ -199,7 +199,12 @@ fn an_interrupted_exec_leaves_no_command_on_a_host() {
         (Signal::INT, "trap '' TERM; sleep 47141 & wait; wait; sleep 47141"),
     ] {
         let child = start_exec(&home, command);
-        assert!(is_running("sleep 47141"));
+        // The shell has been forked; it may not yet have become the program.
+        let begin = Instant::now();
+        while !is_running("sleep 47141") {
+            assert!(begin.elapsed() < Duration::from_secs(20), "{command} does not run");
+            std::thread::sleep(Duration::from_millis(10));
+        }
         send(&child, signal);
         let (code, words) = wait_for_end(child, Duration::from_secs(20));
         assert!(!is_running("sleep 47141"), "{command} still runs after {signal:?}: {words}");
