@@ -14,6 +14,7 @@ use debversion::Version as DebianVersion;
 use kubeon_api::Digest;
 use kubeon_process::{ProgramRun, find_on_path};
 use liblzma::read::XzDecoder;
+use parking_lot::Mutex;
 
 use super::component::ComponentBuild;
 use super::error::{BuildError, at};
@@ -192,6 +193,10 @@ fn bare_name(text: &str) -> String {
     name.split(':').next().unwrap_or_default().to_owned()
 }
 
+/// Components that are built at the same time need the same packages: without it, one would remove or continue a file that
+/// the other reads.
+static PACKAGE_FILES: Mutex<()> = Mutex::new(());
+
 /// Downloads the packages and unpacks them below `root`.
 pub(super) fn unpack(
     task: &ComponentBuild<'_>,
@@ -201,6 +206,7 @@ pub(super) fn unpack(
 ) -> Result<(), BuildError> {
     for (done, wanted_package) in wanted.iter().enumerate() {
         task.report(BuildState::Building { done, total: wanted.len() });
+        let _files = PACKAGE_FILES.lock();
         let path = server.download(&wanted_package.file, &|_, _| {}).map_err(published::failed(task))?;
         unpack_package(&path, root).map_err(at("unpack", &path))?;
         fs::remove_file(&path).map_err(at("remove", &path))?;
