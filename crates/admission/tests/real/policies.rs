@@ -220,6 +220,17 @@ async fn who_runs_an_operation_needs_the_right_to_use_its_cluster() {
     refused(create(&client, &hooked).await, &words);
     let shell = with(on(&mine, "c"), "/spec/actionType", json!("shell"));
     refused(create(&client, &shell).await, &words);
+    let reference = json!({"namespace": namespace, "name": "brought"});
+    for field in ["entrypointSHRef", "hostsConfRef", "varsConfRef", "actionSourceRef"] {
+        let brought = with(on(&mine, "c"), &format!("/spec/{field}"), reference.clone());
+        let denied = create(&client, &brought).await.expect_err(field);
+        assert!(
+            denied.contains(&words) || denied.contains("must be allowed to read it"),
+            "{field}: {denied}"
+        );
+    }
+    let arguments = with(on(&mine, "c"), "/spec/extraArgs", json!("-e ansible_ssh_common_args=x"));
+    refused(create(&client, &arguments).await, &words);
     let foreign = with(on(&mine, "d"), "/spec/image", json!("example.org/mine:v1"));
     let words = refusal("spec.image: who runs another image than kubeon's", &mine, "clusters/images");
     refused(create(&client, &foreign).await, &words);

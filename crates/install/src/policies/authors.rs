@@ -4,7 +4,7 @@
 //! | verb `use` on | allows |
 //! |---|---|
 //! | `clusters` | operations on the cluster with our images and without hooks |
-//! | `clusters/hooks` | hooks, and actions that are commands |
+//! | `clusters/hooks` | commands of the author: hooks, shell actions, playbooks, scripts, inventories, variables, arguments |
 //! | `clusters/images` | images that are not ours |
 
 use super::cel::{cel_list, cel_text};
@@ -41,12 +41,27 @@ pub(super) fn authors(options: &InstallOptions) -> AdmissionPolicy {
     }
 }
 
-/// The fields that make the commands of an operation.
-const SCRIPT_FIELDS: [&str; 6] =
-    ["preHook", "postHook", "actionType", "action", "actionSource", "actionSourceRef"];
+/// The fields with which an author brings commands. An inventory, variables and arguments of Ansible can name commands too.
+const SCRIPT_FIELDS: [&str; 10] = [
+    "preHook",
+    "postHook",
+    "actionType",
+    "action",
+    "actionSource",
+    "actionSourceRef",
+    "entrypointSHRef",
+    "hostsConfRef",
+    "varsConfRef",
+    "extraArgs",
+];
 
 const SCRIPTS: &str = "object.spec.?preHook.orValue([]).size() > 0 || object.spec.?postHook.orValue([]).size() > 0 || \
-                       object.spec.?actionType.orValue('') != 'playbook'";
+                       object.spec.?actionType.orValue('') != 'playbook' || \
+                       object.spec.?actionSourceRef.?name.orValue('') != '' || \
+                       object.spec.?entrypointSHRef.?name.orValue('') != '' || \
+                       object.spec.?hostsConfRef.?name.orValue('') != '' || \
+                       object.spec.?varsConfRef.?name.orValue('') != '' || \
+                       object.spec.?extraArgs.orValue('') != ''";
 
 /// Whether any of these fields differs from before.
 fn changed(fields: &[&str]) -> String {
