@@ -47,6 +47,8 @@ impl ServerProcess {
             // The environment of a test must not change how the programs behave.
             command
                 .env_clear()
+                // Servers of tests live for seconds: collecting garbage less often saves a tenth of the time of the tests.
+                .env("GOGC", "400")
                 .env("PATH", std::env::var_os("PATH").unwrap_or_else(|| OsString::from("/usr/bin:/bin")));
             start_in_starter_thread(command, output)
         };

@@ -17,11 +17,19 @@ use crate::desired::step::DesiredStep;
 use crate::desired::{control, encryption};
 use crate::output::{MissingNeed, Note, Plan, PlanError, PlannedHost, Step, WaitingStep};
 use crate::rolling;
-use crate::stages::in_parallel;
+use crate::stages::{HOSTS_WORTH_THREADS, in_parallel};
 use crate::step_id::StepId;
 
 /// Number of parts into which the work on all steps or hosts is divided. Each part runs on its own thread.
 const THREADS: usize = 8;
+
+/// Starting a thread takes longer than working on fewer items.
+const SMALLEST_CHUNK: usize = 1000;
+
+/// How many of `items` each thread works on.
+fn chunk_size(items: usize) -> usize {
+    items.div_ceil(THREADS).max(SMALLEST_CHUNK)
+}
 
 /// The facts of a host, with its journal by the texts of the step ids.
 struct HostState<'a> {
@@ -154,7 +162,7 @@ fn host_states<'s>(context: &'s PlanContext<'_>) -> HashMap<HostAddress, HostSta
         (address, HostState { facts, journal })
     };
     let hosts: Vec<_> = observed_hosts(context).collect();
-    let chunks = hosts.chunks(hosts.len().div_ceil(THREADS).max(1));
+    let chunks = hosts.chunks(hosts.len().div_ceil(THREADS).max(HOSTS_WORTH_THREADS));
     in_parallel(chunks.map(|hosts| move || hosts.iter().copied().map(state).collect())).into_iter().collect()
 }
 
@@ -209,7 +217,7 @@ fn evaluate(
 fn resolve(desired: &[DesiredStep], keys: ClusterKeys) -> Result<Vec<Resolved>, Vec<MissingNeed>> {
     let indexes: HashMap<&StepId, usize> =
         desired.iter().enumerate().map(|(index, step)| (&step.id, index)).collect();
-    let size = desired.len().div_ceil(THREADS).max(1);
+    let size = chunk_size(desired.len());
     let results = in_parallel(desired.chunks(size).enumerate().map(|(chunk, steps)| {
         let indexes = &indexes;
         move || {
@@ -335,7 +343,7 @@ fn time_left(seconds: i64) -> String {
 
 /// The steps that are needed, in order. Several threads free the memory of the other steps.
 fn needed_steps(desired: Vec<DesiredStep>, evaluations: Vec<Evaluation>, needed: &[bool]) -> Vec<Step> {
-    let size = desired.len().div_ceil(THREADS).max(1);
+    let size = chunk_size(desired.len());
     let mut rest = desired.into_iter().zip(evaluations);
     let chunks = std::iter::from_fn(move || {
         let chunk: Vec<(DesiredStep, Evaluation)> = rest.by_ref().take(size).collect();

@@ -1,4 +1,4 @@
-//! The desired steps of all stages, computed on several threads.
+//! The desired steps of all stages, computed on several threads if there are many hosts.
 
 use std::panic::resume_unwind;
 use std::thread;
@@ -7,25 +7,35 @@ use crate::context::PlanContext;
 use crate::desired::step::DesiredStep;
 pub use crate::desired::{STAGES, stage::Stage};
 
+/// Starting a thread takes longer than the work for fewer hosts.
+pub(crate) const HOSTS_WORTH_THREADS: usize = 32;
+
 /// The steps of all stages, in order, whether the hosts need them or not.
 pub(crate) fn desired_steps(context: &PlanContext<'_>) -> Vec<DesiredStep> {
-    in_parallel(STAGES.iter().map(|stage| {
-        move || {
-            let mut steps = Vec::new();
-            (stage.steps)(context, &mut steps);
-            steps
-        }
-    }))
+    let steps_of = |stage: &Stage| {
+        let mut steps = Vec::new();
+        (stage.steps)(context, &mut steps);
+        steps
+    };
+    if context.hosts.len() < HOSTS_WORTH_THREADS {
+        return STAGES.iter().flat_map(steps_of).collect();
+    }
+    in_parallel(STAGES.iter().map(|stage| move || steps_of(stage)))
 }
 
-/// Runs every task on its own thread and concatenates the results in the order of the tasks.
+/// Runs every task on its own thread and concatenates the results in the order of the tasks. A single task needs no thread.
 #[allow(
     clippy::disallowed_methods,
     reason = "the threads end here and share nothing: the result does not depend on them"
 )]
 pub(crate) fn in_parallel<T: Send>(tasks: impl Iterator<Item = impl FnOnce() -> Vec<T> + Send>) -> Vec<T> {
+    let mut tasks = tasks.peekable();
+    let Some(first) = tasks.next() else { return Vec::new() };
+    if tasks.peek().is_none() {
+        return first();
+    }
     thread::scope(|scope| {
-        let threads: Vec<_> = tasks.map(|task| scope.spawn(task)).collect();
+        let threads: Vec<_> = std::iter::once(first).chain(tasks).map(|task| scope.spawn(task)).collect();
         threads
             .into_iter()
             .flat_map(|thread| thread.join().unwrap_or_else(|panic| resume_unwind(panic)))
