@@ -4,6 +4,8 @@ use kubeon_api::{DataRef, HttpsUrl, JobPlacement};
 
 /// Seconds that an operation without `activeDeadlineSeconds` waits for missing objects that it refers to.
 pub const INPUTS_TIMEOUT_SECONDS: i64 = 3600;
+/// Seconds after which an operation without `activeDeadlineSeconds` ends, so that none blocks its cluster for ever: six hours.
+pub const DEFAULT_DEADLINE_SECONDS: i64 = 6 * 3600;
 /// The number of ended operations that are kept by default.
 pub const LIMIT: usize = 30;
 /// The highest configurable number of ended operations.

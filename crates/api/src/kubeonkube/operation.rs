@@ -108,7 +108,7 @@ pub struct ClusterOperationSpec {
     /// Resource requests and limits of the Job's container.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resources: Option<ResourceRequirements>,
-    /// Seconds after which Kubernetes ends the Job.
+    /// Seconds after which Kubernetes ends the Job. Default: 21600, six hours.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 604_800))]
     pub active_deadline_seconds: Option<i64>,

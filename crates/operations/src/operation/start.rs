@@ -19,6 +19,7 @@ use crate::names::{self, CLUSTER_LABEL, OPERATION_LABEL, QUEUE_KEY_ANNOTATION};
 use crate::object::ObjectPatch;
 use crate::operation::finish::{End, finish};
 use crate::queue_key::QueueKey;
+use crate::settings::DEFAULT_DEADLINE_SECONDS;
 use crate::view::{Observed, View};
 use crate::write::{Change, NeedsReads, ObjectKind, ObjectRef, Write};
 
@@ -301,7 +302,7 @@ fn the_job(
         mounts,
         resources: spec.resources.clone().filter(|resources| *resources != ResourceRequirements::default()),
         placement: &s.settings.placement,
-        deadline_seconds: spec.active_deadline_seconds,
+        deadline_seconds: spec.active_deadline_seconds.or(Some(DEFAULT_DEADLINE_SECONDS)),
         ttl_seconds: None,
     })
 }

@@ -5,6 +5,7 @@ use kubeon_api::DataRef;
 use kubeon_api::kubeonkube::{Action, ActionSource};
 use serde_json::json;
 
+use crate::settings::DEFAULT_DEADLINE_SECONDS;
 use crate::testing::World;
 use crate::view::WriteRefusal;
 use crate::write::ObjectKind;
@@ -324,6 +325,15 @@ fn the_deadline_can_be_changed_while_the_operation_runs() {
     world.settle();
     assert_eq!(deadline(&world), 7200);
     assert!(world.status("o")["hasModified"].is_null(), "a new deadline is not a modification");
+}
+
+#[test]
+fn an_operation_without_a_deadline_has_the_default_one() {
+    let mut world = World::with_cluster();
+    world.ask("o", |_| {});
+    world.settle();
+    let job = world.get(ObjectKind::Job, "ns", "kubeonkube-o-job");
+    assert_eq!(job["spec"]["activeDeadlineSeconds"], DEFAULT_DEADLINE_SECONDS);
 }
 
 #[test]
