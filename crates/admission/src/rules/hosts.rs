@@ -72,10 +72,18 @@ pub(super) fn judge_addresses(
     for address in addresses(desired.cluster).into_iter().filter(|address| !had.contains(address)) {
         match lookup.holder(address, &desired.name) {
             Ok(None) => {}
-            Ok(Some(holder)) => verdict.deny(
-                place(desired, address) + ".ip",
-                format!("{address} belongs to KubernetesCluster {holder}; a host has one cluster"),
-            ),
+            Ok(Some(holder)) => {
+                // The names of clusters in another namespace are not for this user.
+                let owner = if holder.namespace == desired.name.namespace {
+                    format!("KubernetesCluster {holder}")
+                } else {
+                    "a cluster in another namespace".to_owned()
+                };
+                verdict.deny(
+                    place(desired, address) + ".ip",
+                    format!("{address} belongs to {owner}; a host has one cluster"),
+                );
+            }
             Err(error) => return verdict.deny_with(503, "", error.to_string()),
         }
     }

@@ -109,6 +109,15 @@ fn names_the_cluster_that_an_address_belongs_to() {
     );
 }
 
+#[test]
+fn names_no_cluster_of_another_namespace() {
+    let elsewhere = with(cluster(&["10.9.9.9"]), "/metadata/namespace", json!("team-b"));
+    assert_eq!(
+        refused(&elsewhere, None),
+        "spec.cluster.nodeList[0].ip: 10.9.9.9 belongs to a cluster in another namespace; a host has one cluster"
+    );
+}
+
 /// While the addresses are unknown, no cluster is allowed.
 #[test]
 fn refuses_while_not_all_clusters_are_known() {
