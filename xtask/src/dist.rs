@@ -40,7 +40,7 @@ pub(crate) struct Dist {
     /// Sign SHA256SUMS with this OpenSSH private key (ssh-keygen -Y, namespace kubeon-dist).
     #[arg(long, value_name = "FILE")]
     key: Option<PathBuf>,
-    /// Also the images of operator and runner, and the chart.
+    /// Also the images of operator, gateway and runner, and the chart.
     #[arg(long)]
     images: bool,
     /// The cargo profile: `release` as published, or `dev`, which compiles faster.
@@ -92,9 +92,9 @@ pub(crate) fn run(root: &Path, dist: &Dist) -> Result<()> {
     sbom::write(root, &compiler, &dist.arch, out)?;
     fs::copy(root.join("scripts/install"), out.join("install.sh"))?;
     if dist.images {
-        let packages = ["kubeon", "kubeon-node", "kubeon-runner", "kubeon-operator"];
+        let packages = ["kubeon", "kubeon-node", "kubeon-runner", "kubeon-operator", "kubeon-gateway"];
         let programs = compiler.build(Arch::native(), &packages)?;
-        crate::images::build(root, programs, &["operator", "runner"], None, out)?;
+        crate::images::build(root, programs, &["operator", "gateway", "runner"], None, out)?;
         archive::chart(root, out)?;
     }
     sums::write(out)?;

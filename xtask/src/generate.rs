@@ -24,6 +24,9 @@ pub(crate) fn files() -> Result<Vec<(PathBuf, String)>> {
 fn installation() -> Result<Vec<(PathBuf, String)>> {
     let options = kubeon_install::InstallOptions::default();
     let mut files = vec![("kubeon.yaml".to_owned(), kubeon_install::manifest::manifest(&options)?)];
+    let gateway = kubeon_install::gateway_objects(&kubeon_install::GatewayInstallOptions::default())?;
+    let gateway = kubeon_install::manifest::documents(&gateway)?;
+    files.push(("gateway.yaml".to_owned(), format!("{}{gateway}", kubeon_install::manifest::HEADER)));
     files.extend(kubeon_install::kustomize::files(&options)?);
     let below = |folder: &'static str| move |(path, text)| (format!("{folder}/{path}"), text);
     files.extend(kubeon_api::crds()?.into_iter().map(below("chart/files/crds")));

@@ -1,4 +1,4 @@
-//! `images`: builds the images of the operator, of the Jobs' runner and of a bundle as OCI archives, without
+//! `images`: builds the images of the operator, of the gateway, of the Jobs' runner and of a bundle as OCI archives, without
 //! a container builder.
 //!
 //! ```text
@@ -48,6 +48,16 @@ static OPERATOR: Recipe = Recipe {
         folder: "/",
     },
 };
+static GATEWAY: Recipe = Recipe {
+    programs: &["/kubeon-gateway"],
+    process: ImageProcess {
+        user: NONROOT,
+        environment: &["PATH=/"],
+        entrypoint: &["/kubeon-gateway"],
+        command: &[],
+        folder: "/",
+    },
+};
 static RUNNER: Recipe = Recipe {
     programs: &["/usr/local/bin/kubeon", "/usr/local/bin/kubeon-node", "/usr/local/bin/kubeon-runner"],
     process: ImageProcess {
@@ -82,8 +92,13 @@ pub(crate) struct Images {
     /// The folder of the archives.
     #[arg(long, value_name = "DIR", default_value = "target/images")]
     out: PathBuf,
-    /// The images to build: operator, runner, bundle.
-    #[arg(long, value_name = "NAME", value_delimiter = ',', default_value = "operator,runner,bundle")]
+    /// The images to build: operator, gateway, runner, bundle.
+    #[arg(
+        long,
+        value_name = "NAME",
+        value_delimiter = ',',
+        default_value = "operator,gateway,runner,bundle"
+    )]
     only: Vec<String>,
     /// The Kubernetes version of the bundle; the bundle must exist.
     #[arg(long, value_name = "VERSION", default_value = "v1.36.3")]
@@ -98,7 +113,7 @@ pub(crate) struct Images {
 
 /// Builds the images.
 pub(crate) fn run(root: &Path, images: &Images) -> Result<()> {
-    let known = ["operator", "runner", "bundle"];
+    let known = ["operator", "gateway", "runner", "bundle"];
     if let Some(unknown) = images.only.iter().find(|name| !known.contains(&name.as_str())) {
         bail!("{unknown} is not an image; images are {}", known.join(", "));
     }
@@ -127,7 +142,8 @@ pub(crate) fn build(
     for &name in names {
         let begin = Instant::now();
         let image = match name {
-            "operator" => factory.operator()?,
+            "operator" => factory.program_image(kubeon_install::OPERATOR_IMAGE, &OPERATOR)?,
+            "gateway" => factory.program_image(kubeon_install::GATEWAY_IMAGE, &GATEWAY)?,
             "runner" => factory.runner()?,
             _ => factory.bundle(&store, bundle.context("the image of a bundle needs its version")?)?,
         };
@@ -145,7 +161,7 @@ pub(crate) fn build(
 }
 
 fn programs(root: &Path, profile: &str) -> Result<()> {
-    let packages = ["kubeon", "kubeon-node", "kubeon-runner", "kubeon-operator"];
+    let packages = ["kubeon", "kubeon-node", "kubeon-runner", "kubeon-operator", "kubeon-gateway"];
     let mut cargo = Command::new("cargo");
     cargo.args(["build", "--profile", profile, "--bins"]).current_dir(root);
     packages.iter().for_each(|package| {
@@ -210,11 +226,12 @@ impl Factory<'_> {
         ]))
     }
 
-    fn operator(&self) -> Result<OciImage> {
+    /// An image with one static program.
+    fn program_image(&self, name: &str, recipe: &'static Recipe) -> Result<OciImage> {
         Ok(OciImage {
-            names: vec![format!("docker.io/{}", kubeon_install::OPERATOR_IMAGE)],
-            layers: vec![self.layer(Self::bare()?)?, self.layer(self.own(&OPERATOR)?)?],
-            process: &OPERATOR.process,
+            names: vec![format!("docker.io/{name}")],
+            layers: vec![self.layer(Self::bare()?)?, self.layer(self.own(recipe)?)?],
+            process: &recipe.process,
         })
     }
 

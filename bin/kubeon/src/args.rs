@@ -21,6 +21,7 @@ pub(crate) mod pre_apply;
 pub(crate) mod precheck;
 pub(crate) mod rolling;
 pub(crate) mod scale;
+pub(crate) mod server;
 pub(crate) mod settings;
 pub(crate) mod state;
 pub(crate) mod typed;

@@ -20,6 +20,7 @@ mod open_rotation;
 mod plan;
 mod precheck;
 mod scale;
+mod server;
 mod state;
 mod version;
 pub(crate) mod view;
@@ -48,6 +49,9 @@ pub(crate) async fn run(
 /// The error of the command.
 async fn dispatch(context: &Context<'_>, cli: &CommandLine) -> Result<(), CliError> {
     let Some(command) = &cli.command else { return help(context.output, &[]) };
+    if let Some(url) = cli.server.server.as_ref().filter(|_| server::is_asked(command)) {
+        return server::run(context, url, cli).await;
+    }
     match command {
         CliCommand::Create(args) => create::run(context, args).await,
         CliCommand::Plan(args) => plan::run(context, args).await,
@@ -66,6 +70,8 @@ async fn dispatch(context: &Context<'_>, cli: &CommandLine) -> Result<(), CliErr
         CliCommand::Bundle(args) => bundle::run(context, args).await,
         CliCommand::Lab(args) => lab::run(context, args).await,
         CliCommand::Meta(args) => meta::run(context, args).await,
+        CliCommand::Operations(_) => Err(server::needs_server("operations")),
+        CliCommand::Logs(_) => Err(server::needs_server("logs")),
         CliCommand::Completion(args) => completion::run(context, args),
         CliCommand::ManPages(args) => man_pages::run(args),
         CliCommand::State(args) => state::run(context, args),

@@ -17,6 +17,7 @@ mod objects;
 mod options;
 pub mod policies;
 
+pub use objects::gateway::{GATEWAY_IMAGE, GatewayInstallOptions};
 pub use objects::{InstallPart, deployment, part, rbac, webhook};
 pub use options::{BUNDLE_IMAGE, InstallOptions, OPERATOR_IMAGE, RUNNER_IMAGES};
 
@@ -66,6 +67,14 @@ pub fn objects(options: &InstallOptions) -> Result<Vec<Value>, InstallError> {
         all.extend(part.objects(options)?);
     }
     Ok(all)
+}
+
+/// All objects of the gateway in the order of applying. The namespace must exist.
+///
+/// # Errors
+/// When an object cannot be written as JSON.
+pub fn gateway_objects(options: &GatewayInstallOptions) -> Result<Vec<Value>, InstallError> {
+    objects::gateway::objects(options)
 }
 
 #[cfg(test)]

@@ -6,6 +6,12 @@ pub const NAMESPACE: &str = "kubeon-system";
 pub const OPERATOR: &str = "kubeon-operator";
 /// The runner: the service account of Jobs, role.
 pub const RUNNER: &str = "kubeon-runner";
+/// The gateway: Deployment, service account, role, Service.
+pub const GATEWAY: &str = "kubeon-gateway";
+/// The Secret of the type `kubernetes.io/tls` with the certificate of the gateway.
+pub const GATEWAY_TLS_SECRET: &str = "kubeon-gateway-tls";
+/// The port that the gateway listens on.
+pub const GATEWAY_PORT: u16 = 8443;
 /// The Service of the admission webhook.
 pub const WEBHOOK_SERVICE: &str = "kubeon-webhook";
 /// The Secret with the authority, the certificate and the keys of the webhook.

@@ -3,6 +3,7 @@
 pub(crate) mod config;
 pub mod deployment;
 pub(crate) mod fairness;
+pub(crate) mod gateway;
 pub(crate) mod metadata;
 pub mod rbac;
 pub mod webhook;

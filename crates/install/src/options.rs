@@ -60,7 +60,7 @@ pub struct InstallOptions {
     pub history_limit: String,
 }
 
-fn quantities(list: &[(&str, &str)]) -> BTreeMap<String, Quantity> {
+pub(crate) fn quantities(list: &[(&str, &str)]) -> BTreeMap<String, Quantity> {
     list.iter().map(|(name, quantity)| ((*name).to_owned(), Quantity((*quantity).to_owned()))).collect()
 }
 

@@ -151,6 +151,35 @@ fn the_chart_with_default_values_is_the_manifest() {
 }
 
 #[test]
+fn the_chart_with_a_gateway_is_both_manifests() {
+    let gateway = std::fs::read_to_string(deploy().join("gateway.yaml")).unwrap();
+    let (with, without) = (rendered(&json!({"gateway": {"enabled": true}})), rendered(&json!({})));
+    let added = with.into_iter().filter(|(key, _)| !without.contains_key(key)).collect();
+    same(added, &objects(&gateway));
+    let values = json!({"gateway": {
+        "enabled": true,
+        "clientCASecret": "clients",
+        "impersonate": {"users": ["alice"], "groups": ["team-a"]},
+        "callerNamespaces": ["group:team-a=team-a"],
+    }});
+    let set = rendered(&values);
+    let role = set["ClusterRole /kubeon-gateway"].to_string();
+    assert!(
+        role.contains(r#""resourceNames":["alice"]"#) && role.contains(r#""resourceNames":["team-a"]"#),
+        "{role}"
+    );
+    let pod = set["Deployment kubeon-system/kubeon-gateway"].to_string();
+    for argument in [
+        "--client-ca=/etc/kubeon/client-ca/ca.crt",
+        "--impersonate-user=alice",
+        "--impersonate-group=team-a",
+        "--caller-namespace=group:team-a=team-a",
+    ] {
+        assert!(pod.contains(argument), "{argument}: {pod}");
+    }
+}
+
+#[test]
 fn the_chart_passes_helm_lint_strict() {
     output(Command::new(renderer()).arg("lint").arg(deploy().join("chart")).arg("kubeon-system"));
     // The linter reports mistakes, such as a chart without a version.
@@ -188,6 +217,7 @@ fn the_schema_refuses_wrong_values() {
         (json!({"nodeSelector": {"disk": 1}}), "nodeSelector"),
         (json!({"image": {"name": "misspelled"}}), "name"),
         (json!({"jobs": {"nodeSelectors": {}}}), "nodeSelectors"),
+        (json!({"gateway": {"callerNamespaces": ["team-a"]}}), "callerNamespaces"),
         (json!({"replica": 3}), "replica"),
     ] {
         let refused = render(&values).output().unwrap();

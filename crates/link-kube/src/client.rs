@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use kube::client::{ClientBuilder, DynBody};
-use kube::config::{Config, KubeConfigOptions, Kubeconfig};
+use kube::config::{AuthInfo, Config, KubeConfigOptions, Kubeconfig};
 use tower::BoxError;
 use tower::util::MapFutureLayer;
 
@@ -49,14 +49,30 @@ pub async fn connect_within(
     kubeconfig: Option<&Path>,
     timeout: Duration,
 ) -> Result<kube::Client, ConnectError> {
-    let mut config = match kubeconfig {
-        Some(path) => {
-            let fail = |source| ConnectError::Kubeconfig { path: path.display().to_string(), source };
-            let read = Kubeconfig::read_from(path).map_err(fail)?;
-            Config::from_custom_kubeconfig(read, &KubeConfigOptions::default()).await.map_err(fail)?
-        }
-        None => Config::infer().await.map_err(ConnectError::Infer)?,
-    };
+    build(config_of(kubeconfig).await?, timeout)
+}
+
+/// A client without credentials: each request brings those of another caller in its headers.
+///
+/// # Errors
+/// As [`connect`].
+pub async fn connect_without_credentials(
+    kubeconfig: Option<&Path>,
+    timeout: Duration,
+) -> Result<kube::Client, ConnectError> {
+    let mut config = config_of(kubeconfig).await?;
+    config.auth_info = AuthInfo::default();
+    build(config, timeout)
+}
+
+async fn config_of(kubeconfig: Option<&Path>) -> Result<Config, ConnectError> {
+    let Some(path) = kubeconfig else { return Config::infer().await.map_err(ConnectError::Infer) };
+    let fail = |source| ConnectError::Kubeconfig { path: path.display().to_string(), source };
+    let read = Kubeconfig::read_from(path).map_err(fail)?;
+    Config::from_custom_kubeconfig(read, &KubeConfigOptions::default()).await.map_err(fail)
+}
+
+fn build(mut config: Config, timeout: Duration) -> Result<kube::Client, ConnectError> {
     config.connect_timeout = Some(Duration::from_secs(5));
     // A watch may send nothing for minutes.
     config.read_timeout = Some(Duration::from_secs(300));

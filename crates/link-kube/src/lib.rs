@@ -17,7 +17,7 @@ mod lease;
 mod watch;
 mod writer;
 
-pub use client::{ConnectError, connect, connect_within};
+pub use client::{ConnectError, connect, connect_within, connect_without_credentials};
 pub use error::{LinkError, RetryClass};
 pub use event_recorder::{EventRecord, EventRecorder};
 pub use lease::{HeldLease, Lease, LeaseEnd};

@@ -9,13 +9,14 @@
 //! ```
 //!
 //! Finally, it checks the logs of operators, which are lines of JSON, and the traces down to the steps on
-//! hosts, and removes the operator.
+//! hosts, uses the REST server as a tenant, and removes the operator.
 
 mod cluster_failures;
 mod declared_cluster;
 mod deletion;
 mod environment;
 mod foreign_image;
+mod gateway;
 mod kubectl_output;
 mod logs;
 mod missing_bundle;
@@ -53,6 +54,7 @@ fn a_meta_cluster_creates_clusters() -> Result<()> {
         if failed.is_empty() { Ok(()) } else { bail!("{}", failed.join("\n\n")) }
     })?;
     logs_and_traces(&meta)?;
+    gateway::run(&meta)?;
     uninstall::run(&meta)
 }
 

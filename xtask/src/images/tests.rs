@@ -42,7 +42,9 @@ fn programs(all: &[Instruction]) -> Vec<String> {
 
 #[test]
 fn dockerfiles_have_the_same_programs_and_processes() {
-    for (image, recipe) in [("operator", &OPERATOR), ("runner", &RUNNER), ("bundle", &BUNDLE)] {
+    for (image, recipe) in
+        [("operator", &OPERATOR), ("gateway", &GATEWAY), ("runner", &RUNNER), ("bundle", &BUNDLE)]
+    {
         let dockerfile = instructions(image);
         let ImageProcess { user, environment, entrypoint, command, folder } = &recipe.process;
         assert_eq!(values_of(&dockerfile, "USER"), [*user], "{image}");

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 
 use super::format::FormatFlag;
+use super::server::{LogsArgs, OperationsArgs, ServerFlags};
 use super::verbosity::VerbosityFlags;
 use super::{bundle, certs, cluster, day, lab, later, meta, precheck, scale, state};
 
@@ -26,6 +27,8 @@ State: ~/.kubeon, or $KUBEON_HOME. Results go to stdout, everything else to stde
 pub(crate) struct CommandLine {
     #[command(flatten)]
     pub output: VerbosityFlags,
+    #[command(flatten)]
+    pub server: ServerFlags,
     #[command(subcommand)]
     pub command: Option<CliCommand>,
 }
@@ -78,6 +81,11 @@ pub(crate) enum CliCommand {
     Lab(lab::LabArgs),
     /// Install the operator into a cluster, where it creates clusters from custom resources
     Meta(meta::MetaArgs),
+    /// List operations; needs --server
+    #[command(visible_alias = "ops")]
+    Operations(OperationsArgs),
+    /// Show the log of an operation; needs --server
+    Logs(LogsArgs),
     /// Print a completion script for a shell
     #[command(
         after_help = "Examples:\n  source <(kubeon completion bash)\n  kubeon completion zsh > ~/.zfunc/_kubeon"

@@ -19,7 +19,7 @@ use serde_json::Value;
 use super::metadata::{metadata, texts, value};
 use crate::{InstallError, InstallOptions, names};
 
-const READ: &[&str] = &["get", "list", "watch"];
+pub(super) const READ: &[&str] = &["get", "list", "watch"];
 /// There is no `update`: the operator patches objects and never replaces them.
 const MANAGE: &[&str] = &["create", "delete", "get", "list", "patch", "watch"];
 const WRITE: &[&str] = &["create", "delete", "get", "list", "patch", "update", "watch"];
@@ -131,7 +131,7 @@ fn runner_rules() -> Vec<PolicyRule> {
     vec![rule(&["kubeonkube.clay.io"], &["clusteroperations/status"], &["get", "patch"])]
 }
 
-fn service_account((namespace, name): Account<'_>) -> ServiceAccount {
+pub(super) fn service_account((namespace, name): Account<'_>) -> ServiceAccount {
     ServiceAccount {
         metadata: metadata(namespace, name),
         // Pods that need the API server set this to true.
@@ -140,7 +140,7 @@ fn service_account((namespace, name): Account<'_>) -> ServiceAccount {
     }
 }
 
-fn rule(groups: &[&str], resources: &[&str], verbs: &[&str]) -> PolicyRule {
+pub(super) fn rule(groups: &[&str], resources: &[&str], verbs: &[&str]) -> PolicyRule {
     PolicyRule {
         api_groups: Some(texts(groups)),
         resources: Some(texts(resources)),
@@ -149,12 +149,17 @@ fn rule(groups: &[&str], resources: &[&str], verbs: &[&str]) -> PolicyRule {
     }
 }
 
+/// The rule for the objects of these names only.
+pub(super) fn named_all(rule: PolicyRule, names: &[String]) -> PolicyRule {
+    PolicyRule { resource_names: Some(names.to_vec()), ..rule }
+}
+
 /// The rule for the object of this name only.
 fn named(rule: PolicyRule, name: &str) -> PolicyRule {
     PolicyRule { resource_names: Some(texts(&[name])), ..rule }
 }
 
-fn cluster_role(name: &str, rules: Vec<PolicyRule>) -> ClusterRole {
+pub(super) fn cluster_role(name: &str, rules: Vec<PolicyRule>) -> ClusterRole {
     ClusterRole { metadata: metadata("", name), rules: Some(rules), aggregation_rule: None }
 }
 
@@ -162,7 +167,7 @@ fn role(namespace: &str, name: &str, rules: Vec<PolicyRule>) -> Role {
     Role { metadata: metadata(namespace, name), rules: Some(rules) }
 }
 
-fn cluster_binding(name: &str, role: &str, account: Account<'_>) -> ClusterRoleBinding {
+pub(super) fn cluster_binding(name: &str, role: &str, account: Account<'_>) -> ClusterRoleBinding {
     ClusterRoleBinding {
         metadata: metadata("", name),
         role_ref: role_ref("ClusterRole", role),

@@ -1,0 +1,119 @@
+//! The command line and the environment. No other module reads them.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Parser;
+
+use crate::namespaces::{CallerNamespaces, NamespaceRule};
+use crate::server::GatewayOptions;
+
+/// `kubeon-gateway`.
+#[derive(Debug, Clone, Parser)]
+#[command(name = "kubeon-gateway", version, about = "Serves the REST API of a meta cluster")]
+#[command(max_term_width = 110)]
+pub struct GatewayCli {
+    /// The kubeconfig of the meta cluster [default: the pod's service account, else $KUBECONFIG]
+    #[arg(long, value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+    /// The address of the REST API; port 0 selects a free port
+    #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0:8443")]
+    pub address: SocketAddr,
+    /// The address of /healthz and /readyz, without TLS; port 0 selects a free port
+    #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0:8081")]
+    pub health_address: SocketAddr,
+    /// The certificate of the server and its issuers, PEM; a changed file is read again
+    #[arg(long, value_name = "FILE")]
+    pub tls_cert: PathBuf,
+    /// The private key of the certificate, PEM
+    #[arg(long, value_name = "FILE")]
+    pub tls_key: PathBuf,
+    /// Certificate authorities of clients, PEM; without it, client certificates are ignored
+    #[arg(long, value_name = "FILE")]
+    pub client_ca: Option<PathBuf>,
+    /// A user with a client certificate whom the gateway may impersonate; may be given several times
+    #[arg(
+        long = "impersonate-user",
+        value_name = "NAME",
+        env = "KUBEON_IMPERSONATE_USERS",
+        value_delimiter = ','
+    )]
+    pub impersonate_users: Vec<String>,
+    /// A group of client certificates that the gateway may impersonate; other groups are left out; may be given several times
+    #[arg(
+        long = "impersonate-group",
+        value_name = "NAME",
+        env = "KUBEON_IMPERSONATE_GROUPS",
+        value_delimiter = ','
+    )]
+    pub impersonate_groups: Vec<String>,
+    /// The namespace of callers of the API's version 1, as user:NAME=NAMESPACE or group:NAME=NAMESPACE; the first that matches
+    /// counts; may be given several times [default: the namespace default]
+    #[arg(
+        long = "caller-namespace",
+        value_name = "CALLER=NAMESPACE",
+        env = "KUBEON_CALLER_NAMESPACES",
+        value_delimiter = ','
+    )]
+    pub caller_namespaces: Vec<NamespaceRule>,
+    /// The most connections at the same time; further ones are closed
+    #[arg(long, value_name = "N", default_value_t = 12_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub connections: u32,
+    /// The timeout of a request to the API server, in seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 15, value_parser = clap::value_parser!(u16).range(1..=300))]
+    pub request_timeout: u16,
+    /// The log filter, such as info or kubeon_gateway=debug
+    #[arg(long, value_name = "FILTER", env = "KUBEON_LOG", default_value = "info,kube_client=off")]
+    pub log: String,
+}
+
+impl GatewayCli {
+    /// The options of the gateway.
+    ///
+    /// # Errors
+    /// When flags contradict each other.
+    pub fn options(self) -> anyhow::Result<GatewayOptions> {
+        let impersonates = !self.impersonate_users.is_empty() || !self.impersonate_groups.is_empty();
+        anyhow::ensure!(
+            self.client_ca.is_some() || !impersonates,
+            "--impersonate-user and --impersonate-group need --client-ca: only client certificates are impersonated"
+        );
+        Ok(GatewayOptions {
+            kubeconfig: self.kubeconfig,
+            address: self.address,
+            health_address: self.health_address,
+            certificate: self.tls_cert,
+            key: self.tls_key,
+            client_authorities: self.client_ca,
+            impersonated_users: self.impersonate_users.into_iter().collect(),
+            impersonated_groups: self.impersonate_groups.into_iter().collect(),
+            namespaces: CallerNamespaces::new(self.caller_namespaces),
+            connections: usize::try_from(self.connections)?,
+            request_timeout: Duration::from_secs(u64::from(self.request_timeout)),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(flags: &[&str]) -> GatewayCli {
+        GatewayCli::try_parse_from([&["x", "--tls-cert=c", "--tls-key=k"], flags].concat()).unwrap()
+    }
+
+    #[test]
+    fn the_command_line_is_valid() {
+        use clap::CommandFactory as _;
+        GatewayCli::command().debug_assert();
+    }
+
+    #[test]
+    fn nobody_is_impersonated_without_authorities_of_clients() {
+        assert!(parsed(&[]).options().is_ok());
+        assert!(parsed(&["--client-ca=ca", "--impersonate-user=alice"]).options().is_ok());
+        let refused = parsed(&["--impersonate-user=alice"]).options().unwrap_err();
+        assert!(refused.to_string().contains("need --client-ca"), "{refused}");
+    }
+}

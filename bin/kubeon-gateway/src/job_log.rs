@@ -1,0 +1,132 @@
+//! The log of a Job: of its pod while that exists, afterwards the copy that the operator stored.
+
+use futures::io::{AsyncBufReadExt as _, AsyncReadExt as _};
+use futures::stream::{BoxStream, StreamExt as _, iter};
+use http::StatusCode;
+use k8s_openapi::api::core::v1::{ConfigMap, Pod};
+use kube::api::{GetParams, ListParams, LogParams, ObjectList};
+use kube::core::Request;
+use kube::{Resource as _, ResourceExt as _};
+use kubeon_operations::names;
+
+use crate::caller::Caller;
+use crate::gateway::Gateway;
+use crate::request_error::RequestError;
+
+/// The longest log in bytes. A longer one is cut at its end.
+const LIMIT: u64 = 16 * 1024 * 1024;
+
+/// Which part of a log is read.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct LogRange {
+    /// Whether to wait for further lines until the pod ends.
+    pub follow: bool,
+    /// Only the last lines.
+    pub tail: Option<i64>,
+    /// Only lines of the last seconds.
+    pub since_seconds: Option<i64>,
+}
+
+/// The log of a Job, read as a caller.
+pub(crate) struct JobLog<'a> {
+    gateway: &'a Gateway,
+    caller: &'a Caller,
+    namespace: String,
+    source: LogSource,
+}
+
+enum LogSource {
+    Pod(String),
+    Stored(String),
+}
+
+impl<'a> JobLog<'a> {
+    /// Finds the log.
+    ///
+    /// # Errors
+    /// When the caller may not read it, or neither pod nor copy exists.
+    pub(crate) async fn find(
+        (gateway, caller): (&'a Gateway, &'a Caller),
+        namespace: &str,
+        job: &str,
+    ) -> Result<Self, RequestError> {
+        let pods = Request::new(Pod::url_path(&(), Some(namespace)))
+            .list(&ListParams::default().labels(&format!("job-name={job}")))?;
+        let pods: ObjectList<Pod> = gateway.meta_api.send(caller, pods).await?;
+        let newest = pods.items.into_iter().max_by_key(|pod: &Pod| pod.creation_timestamp());
+        let source = match newest {
+            Some(pod) => LogSource::Pod(pod.name_any()),
+            None => LogSource::Stored(stored((gateway, caller), namespace, job).await?),
+        };
+        Ok(Self { gateway, caller, namespace: namespace.to_owned(), source })
+    }
+
+    /// The whole text, at most 16 MiB.
+    pub(crate) async fn text(self, range: &LogRange) -> Result<String, RequestError> {
+        let mut text = String::new();
+        let mut lines = self.lines(range).await?;
+        while let Some(line) = lines.next().await {
+            text.push_str(&line?);
+            text.push('\n');
+        }
+        Ok(text)
+    }
+
+    /// The lines, at most 16 MiB of them.
+    pub(crate) async fn lines(
+        self,
+        range: &LogRange,
+    ) -> Result<BoxStream<'static, Result<String, RequestError>>, RequestError> {
+        let pod = match self.source {
+            LogSource::Pod(pod) => pod,
+            LogSource::Stored(text) => return Ok(iter(last_lines(&text, range.tail)).map(Ok).boxed()),
+        };
+        let parameters = LogParams {
+            follow: range.follow,
+            tail_lines: range.tail,
+            since_seconds: range.since_seconds,
+            ..LogParams::default()
+        };
+        let request = Request::new(Pod::url_path(&(), Some(&self.namespace))).logs(&pod, &parameters)?;
+        let bytes = self.gateway.meta_api.stream(self.caller, request).await?;
+        let interrupted = |error: std::io::Error| {
+            tracing::debug!(%error, "a log was interrupted");
+            RequestError::unavailable("the log was interrupted; try again")
+        };
+        Ok(bytes.take(LIMIT).lines().map(move |line| line.map_err(interrupted)).boxed())
+    }
+}
+
+fn last_lines(text: &str, most: Option<i64>) -> Vec<String> {
+    let lines: Vec<&str> = text.lines().collect();
+    let most = most.and_then(|most| usize::try_from(most).ok()).unwrap_or(lines.len());
+    lines[lines.len().saturating_sub(most)..].iter().map(|line| (*line).to_owned()).collect()
+}
+
+async fn stored(
+    (gateway, caller): (&Gateway, &Caller),
+    namespace: &str,
+    job: &str,
+) -> Result<String, RequestError> {
+    let request = Request::new(ConfigMap::url_path(&(), Some(namespace)))
+        .get(&names::log(job), &GetParams::default())?;
+    match gateway.meta_api.send::<ConfigMap>(caller, request).await {
+        Ok(map) => Ok(map.data.unwrap_or_default().remove("log").unwrap_or_default()),
+        Err(error) if error.status == StatusCode::NOT_FOUND => Err(RequestError::absent(format!(
+            "get job {job} logs failed with: its pod and its stored log are gone"
+        ))),
+        Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stored_log_includes_its_last_line_also_without_a_line_break() {
+        assert_eq!(last_lines("a\nb\nc", None), ["a", "b", "c"]);
+        assert_eq!(last_lines("a\nb\nc\n", Some(2)), ["b", "c"]);
+        assert!(last_lines("", Some(2)).is_empty());
+    }
+}

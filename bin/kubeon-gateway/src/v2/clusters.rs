@@ -1,0 +1,300 @@
+//! Clusters: lists and reads from the gateway's watches, writes as the caller.
+
+use axum::Json;
+use axum::body::Bytes;
+use axum::extract::{Path, State};
+use axum::response::{IntoResponse, Response};
+use http::{HeaderMap, StatusCode, header};
+use kube::api::{DeleteParams, GetParams, Patch, PatchParams, PostParams};
+use kube::core::Request;
+use kube::{Resource as _, ResourceExt as _};
+use kubeon_api::{KubernetesCluster, Operation, Phase, labels};
+use kubeon_rest::{ClusterDetail, ClusterView, HostView, Page, Problem};
+use serde_json::{Value, json};
+
+use super::problem::ProblemError;
+use super::query::{ClusterQuery, PageRequest, Parameters};
+use super::view::{cluster_detail, cluster_summary, host};
+use crate::access::ReadAccess;
+use crate::caller::Caller;
+use crate::fleet::key_of;
+use crate::gateway::Gateway;
+use crate::meta_api::{MANAGER, MetaRequest};
+use crate::namespaces::is_dns_label;
+use crate::request_error::RequestError;
+
+/// All clusters.
+#[utoipa::path(get, path = "/api/v2/clusters", tag = "clusters", operation_id = "listAllClusters", params(ClusterQuery),
+    responses((status = 200, body = Page<ClusterView>), (status = "default", body = Problem)))]
+pub(super) async fn list_all(
+    State(gateway): State<Gateway>,
+    caller: Caller,
+    Parameters(query): Parameters<ClusterQuery>,
+) -> Result<Json<Page<ClusterView>>, ProblemError> {
+    Ok(Json(listed(&gateway, &caller, "", &query).await?))
+}
+
+/// The clusters in a namespace.
+#[utoipa::path(get, path = "/api/v2/namespaces/{namespace}/clusters", tag = "clusters", operation_id = "listClusters",
+    params(("namespace" = String, Path), ClusterQuery),
+    responses((status = 200, body = Page<ClusterView>), (status = "default", body = Problem)))]
+pub(super) async fn list(
+    State(gateway): State<Gateway>,
+    caller: Caller,
+    Path(namespace): Path<String>,
+    Parameters(query): Parameters<ClusterQuery>,
+) -> Result<Json<Page<ClusterView>>, ProblemError> {
+    require_names(&[("namespace", &namespace)])?;
+    Ok(Json(listed(&gateway, &caller, &namespace, &query).await?))
+}
+
+async fn listed(
+    gateway: &Gateway,
+    caller: &Caller,
+    namespace: &str,
+    query: &ClusterQuery,
+) -> Result<Page<ClusterView>, RequestError> {
+    gateway.access.require(&caller.identity, &ReadAccess::clusters("list", namespace, "")).await?;
+    let page = PageRequest::new(query.limit, query.r#continue.as_ref())?;
+    let found = gateway.fleet.clusters.select(page.after.as_ref(), |cluster| {
+        let phase = cluster.status.as_ref().and_then(|status| status.phase).map(Phase::as_str);
+        let region = cluster.spec.cluster.region.as_ref().map(ToString::to_string);
+        (namespace.is_empty() || cluster.metadata.namespace.as_deref() == Some(namespace))
+            && query.phase.as_deref().is_none_or(|wanted| phase == Some(wanted))
+            && query.region.as_ref().is_none_or(|wanted| region.as_ref() == Some(wanted))
+    });
+    Ok(page.page(&found, |cluster| key_of(cluster.as_ref()), |cluster| cluster_summary(cluster)))
+}
+
+/// One cluster.
+#[utoipa::path(get, path = "/api/v2/namespaces/{namespace}/clusters/{name}", tag = "clusters", operation_id = "getCluster",
+    params(("namespace" = String, Path), ("name" = String, Path)),
+    responses((status = 200, body = ClusterDetail), (status = "default", body = Problem)))]
+pub(super) async fn read(
+    State(gateway): State<Gateway>,
+    caller: Caller,
+    Path(path): Path<(String, String)>,
+) -> Result<Json<ClusterDetail>, ProblemError> {
+    let cluster = found(&gateway, &caller, &path).await?;
+    Ok(Json(cluster_detail(&cluster)))
+}
+
+/// The hosts of a cluster, as they were observed.
+#[utoipa::path(get, path = "/api/v2/namespaces/{namespace}/clusters/{name}/hosts", tag = "clusters", operation_id = "listHosts",
+    params(("namespace" = String, Path), ("name" = String, Path)),
+    responses((status = 200, body = Vec<HostView>), (status = "default", body = Problem)))]
+pub(super) async fn hosts(
+    State(gateway): State<Gateway>,
+    caller: Caller,
+    Path(path): Path<(String, String)>,
+) -> Result<Json<Vec<HostView>>, ProblemError> {
+    let cluster = found(&gateway, &caller, &path).await?;
+    let nodes = cluster.status.as_ref().map(|status| status.nodes.as_slice()).unwrap_or_default();
+    Ok(Json(nodes.iter().map(host).collect()))
+}
+
+async fn found(
+    gateway: &Gateway,
+    caller: &Caller,
+    (namespace, name): &(String, String),
+) -> Result<std::sync::Arc<KubernetesCluster>, RequestError> {
+    require_names(&[("namespace", namespace), ("name", name)])?;
+    gateway.access.require(&caller.identity, &ReadAccess::clusters("get", namespace, name)).await?;
+    gateway.fleet.clusters.get(namespace, name).ok_or_else(|| {
+        RequestError::absent(format!("there is no KubernetesCluster {name} in namespace {namespace}"))
+    })
+}
+
+/// Declares a cluster: the body is a `KubernetesCluster`. Its apiVersion, kind and namespace may be left out.
+#[utoipa::path(post, path = "/api/v2/namespaces/{namespace}/clusters", tag = "clusters", operation_id = "createCluster", request_body = Value,
+    params(("namespace" = String, Path)),
+    responses((status = 201, body = ClusterDetail), (status = "default", body = Problem)))]
+pub(super) async fn create(
+    State(gateway): State<Gateway>,
+    caller: Caller,
+    Path(namespace): Path<String>,
+    body: Bytes,
+) -> Result<Response, ProblemError> {
+    require_names(&[("namespace", &namespace)])?;
+    let object = declared(&body, &namespace)?;
+    let parameters = PostParams { field_manager: Some(MANAGER.to_owned()), ..PostParams::default() };
+    let request = requests(&namespace).create(&parameters, object.to_string().into_bytes());
+    let request = strict(request.map_err(RequestError::from)?)?;
+    let created: KubernetesCluster = gateway.meta_api.send(&caller, request).await?;
+    let place = format!("/api/v2/namespaces/{namespace}/clusters/{}", created.name_any());
+    Ok((StatusCode::CREATED, [(header::LOCATION, place)], Json(cluster_detail(&created))).into_response())
+}
+
+/// The object in a body, complete.
+fn declared(body: &Bytes, namespace: &str) -> Result<Value, RequestError> {
+    let mut object: Value = serde_json::from_slice(body).map_err(|error| {
+        RequestError::bad(format!("the body is not a KubernetesCluster in JSON: {error}"))
+    })?;
+    let (version, kind) = (KubernetesCluster::api_version(&()), KubernetesCluster::kind(&()));
+    let Some(fields) = object.as_object_mut() else {
+        return Err(RequestError::bad("the body is not a JSON object; send a KubernetesCluster"));
+    };
+    for (field, expected) in [("apiVersion", &version), ("kind", &kind)] {
+        match fields.entry(field).or_insert_with(|| json!(expected)) {
+            Value::String(given) if given == expected.as_ref() => {}
+            other => {
+                return Err(RequestError::bad(format!(
+                    "{field}: it is {other}, but it must be {expected:?}"
+                )));
+            }
+        }
+    }
+    let Value::Object(metadata) = fields.entry("metadata").or_insert_with(|| json!({})) else {
+        return Err(RequestError::bad("metadata: it is not an object"));
+    };
+    match metadata.entry("namespace").or_insert_with(|| json!(namespace)) {
+        Value::String(given) if given == namespace => Ok(object),
+        other => {
+            Err(RequestError::bad(format!("metadata.namespace: it is {other}, the path says {namespace:?}")))
+        }
+    }
+}
+
+/// Changes a cluster with a JSON merge patch. Only labels, annotations and the spec can be changed.
+#[utoipa::path(patch, path = "/api/v2/namespaces/{namespace}/clusters/{name}", tag = "clusters", operation_id = "patchCluster",
+    request_body(content = Value, content_type = "application/merge-patch+json"),
+    params(("namespace" = String, Path), ("name" = String, Path)),
+    responses((status = 200, body = ClusterDetail), (status = "default", body = Problem)))]
+pub(super) async fn patch(
+    State(gateway): State<Gateway>,
+    caller: Caller,
+    Path((namespace, name)): Path<(String, String)>,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Result<Json<ClusterDetail>, ProblemError> {
+    require_names(&[("namespace", &namespace), ("name", &name)])?;
+    let kind = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    if !["application/merge-patch+json", "application/json"].contains(&kind) {
+        let text = format!("a patch must be of the type application/merge-patch+json, not {kind:?}");
+        return Err(RequestError::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, text).into());
+    }
+    let patch: Value = serde_json::from_slice(&body)
+        .map_err(|error| RequestError::bad(format!("the body is not a patch in JSON: {error}")))?;
+    Ok(Json(cluster_detail(&patched((&gateway, &caller), (&namespace, &name), &patch).await?)))
+}
+
+async fn patched(
+    (gateway, caller): (&Gateway, &Caller),
+    (namespace, name): (&str, &str),
+    patch: &Value,
+) -> Result<KubernetesCluster, RequestError> {
+    let parameters = PatchParams { field_manager: Some(MANAGER.to_owned()), ..PatchParams::default() };
+    let request = strict(requests(namespace).patch(name, &parameters, &Patch::Merge(patch))?)?;
+    gateway.meta_api.send(caller, request).await
+}
+
+/// Deletes a cluster: the operator takes its hosts down first, unless `spec.deletionPolicy` is `Retain`.
+#[utoipa::path(delete, path = "/api/v2/namespaces/{namespace}/clusters/{name}", tag = "clusters", operation_id = "deleteCluster",
+    params(("namespace" = String, Path), ("name" = String, Path)),
+    responses((status = 202, description = "the deletion began"), (status = "default", body = Problem)))]
+pub(super) async fn delete(
+    State(gateway): State<Gateway>,
+    caller: Caller,
+    Path((namespace, name)): Path<(String, String)>,
+) -> Result<StatusCode, ProblemError> {
+    require_names(&[("namespace", &namespace), ("name", &name)])?;
+    let request = requests(&namespace).delete(&name, &DeleteParams::background());
+    gateway.meta_api.send::<Value>(&caller, request.map_err(RequestError::from)?).await?;
+    Ok(StatusCode::ACCEPTED)
+}
+
+/// Repeats the operation that failed.
+#[utoipa::path(post, path = "/api/v2/namespaces/{namespace}/clusters/{name}/retry", tag = "clusters", operation_id = "retryCluster",
+    params(("namespace" = String, Path), ("name" = String, Path)),
+    responses((status = 202, body = ClusterDetail), (status = "default", body = Problem)))]
+pub(super) async fn retry(
+    State(gateway): State<Gateway>,
+    caller: Caller,
+    Path((namespace, name)): Path<(String, String)>,
+) -> Result<Response, ProblemError> {
+    require_names(&[("namespace", &namespace), ("name", &name)])?;
+    let request = requests(&namespace).get(&name, &GetParams::default()).map_err(RequestError::from)?;
+    let cluster: KubernetesCluster = gateway.meta_api.send(&caller, request).await?;
+    let Some(operation) = failed_operation(&cluster) else {
+        let phase = cluster.status.as_ref().and_then(|status| status.phase).map_or("empty", Phase::as_str);
+        return Err(RequestError::conflict(format!("phase of {name} is {phase}: no operation failed")).into());
+    };
+    let patch = json!({"metadata": {
+        "resourceVersion": cluster.resource_version(),
+        "annotations": {labels::OPERATION: operation.as_str()},
+    }});
+    let changed = patched((&gateway, &caller), (&namespace, &name), &patch).await?;
+    Ok((StatusCode::ACCEPTED, Json(cluster_detail(&changed))).into_response())
+}
+
+/// The operation that failed, as the annotation requests it.
+fn failed_operation(cluster: &KubernetesCluster) -> Option<Operation> {
+    let failed = cluster.status.as_ref().and_then(|status| status.phase) == Some(Phase::Failed);
+    let word = cluster.annotations().get(labels::OPERATION).and_then(|word| word.parse().ok());
+    if !failed {
+        return None;
+    }
+    Some(match word {
+        _ if cluster.metadata.deletion_timestamp.is_some() => Operation::Terminating,
+        Some(Operation::ScalingUp | Operation::ScaleUpFailed) => Operation::ScalingUp,
+        Some(Operation::ScalingDown | Operation::ScaleDownFailed) => Operation::ScalingDown,
+        _ => Operation::Creating,
+    })
+}
+
+fn requests(namespace: &str) -> Request {
+    Request::new(KubernetesCluster::url_path(&(), Some(namespace)))
+}
+
+/// The API server refuses fields that do not exist.
+fn strict(mut request: MetaRequest) -> Result<MetaRequest, RequestError> {
+    let separator = if request.uri().query().is_some_and(|query| !query.is_empty()) { '&' } else { '?' };
+    let uri = request.uri().to_string();
+    let uri = format!("{}{separator}fieldValidation=Strict", uri.trim_end_matches(['&', '?']));
+    *request.uri_mut() =
+        uri.parse().map_err(|error| RequestError::bad(format!("the path is invalid: {error}")))?;
+    Ok(request)
+}
+
+fn require_names(names: &[(&str, &str)]) -> Result<(), RequestError> {
+    match names.iter().find(|(_, name)| !is_dns_label(name)) {
+        None => Ok(()),
+        Some((what, name)) => Err(RequestError::bad(format!(
+            "{what}: {name:?} is not a DNS label: use 1 to 63 of a-z, 0-9 and '-', a letter or digit first and last"
+        ))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(body: &str) -> String {
+        declared(&Bytes::copy_from_slice(body.as_bytes()), "team-a").unwrap_err().detail
+    }
+
+    #[test]
+    fn a_body_is_completed_and_another_namespace_is_refused() {
+        let body = Bytes::from_static(br#"{"metadata":{"name":"shop"},"spec":{}}"#);
+        let object = declared(&body, "team-a").unwrap();
+        assert_eq!(object["metadata"]["namespace"], "team-a");
+        assert_eq!(
+            (object["kind"].as_str(), object["apiVersion"].as_str()),
+            (Some("KubernetesCluster"), Some("ecs.yun.com/v1"))
+        );
+        assert!(refused(r#"{"metadata":{"namespace":"team-b"}}"#).contains("metadata.namespace"));
+        assert!(refused(r#"{"kind":"Secret"}"#).starts_with("kind:"));
+        assert!(
+            refused("[]").contains("not a JSON object") && refused("").contains("not a KubernetesCluster")
+        );
+    }
+
+    #[test]
+    fn fields_that_do_not_exist_are_refused_by_the_api_server() {
+        let uri = |text: &str| {
+            strict(http::Request::get(text).body(Vec::new()).unwrap()).unwrap().uri().to_string()
+        };
+        assert_eq!(uri("/a?"), "/a?fieldValidation=Strict");
+        assert_eq!(uri("/a?&b=c"), "/a?&b=c&fieldValidation=Strict");
+    }
+}

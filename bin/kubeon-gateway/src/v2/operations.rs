@@ -1,0 +1,170 @@
+//! Operations: lists, reads and logs of what the caller may see, and cancelling.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use axum::Json;
+use axum::body::Body;
+use axum::extract::{Path, State};
+use axum::response::sse::{Event, KeepAlive, Sse};
+use axum::response::{IntoResponse, Response};
+use futures::StreamExt as _;
+use http::{HeaderMap, StatusCode, header};
+use kube::api::{Patch, PatchParams};
+use kube::core::Request;
+use kube::{Resource as _, ResourceExt as _};
+use kubeon_api::{ClusterOperation, labels};
+use kubeon_rest::{OperationDetail, OperationView, Page, Problem};
+use serde_json::json;
+
+use super::problem::ProblemError;
+use super::query::{LogQuery, OperationQuery, PageRequest, Parameters};
+use super::view::{operation_detail, operation_summary, status_word};
+use crate::access::ReadAccess;
+use crate::caller::Caller;
+use crate::fleet::key_of;
+use crate::gateway::Gateway;
+use crate::job_log::{JobLog, LogRange};
+use crate::meta_api::MANAGER;
+use crate::request_error::RequestError;
+
+/// Operations. Who may list clusters in a namespace may list their operations with the parameter `namespace`.
+#[utoipa::path(get, path = "/api/v2/operations", tag = "operations", operation_id = "listOperations", params(OperationQuery),
+    responses((status = 200, body = Page<OperationView>), (status = "default", body = Problem)))]
+pub(super) async fn list(
+    State(gateway): State<Gateway>,
+    caller: Caller,
+    Parameters(query): Parameters<OperationQuery>,
+) -> Result<Json<Page<OperationView>>, ProblemError> {
+    require_operations(&gateway, &caller, "list", query.namespace.as_deref()).await?;
+    let page = PageRequest::new(query.limit, query.r#continue.as_ref())?;
+    let found = gateway.fleet.operations.select(page.after.as_ref(), |operation| {
+        is_of_namespace(operation, query.namespace.as_deref())
+            && query.cluster.as_ref().is_none_or(|wanted| operation.spec.cluster == *wanted)
+            && query.status.as_ref().is_none_or(|wanted| status_word(operation) == *wanted)
+    });
+    let page =
+        page.page(&found, |operation| key_of(operation.as_ref()), |operation| operation_summary(operation));
+    Ok(Json(page))
+}
+
+/// An error unless the caller may see operations of clusters in this namespace, or of all clusters.
+pub(super) async fn require_operations(
+    gateway: &Gateway,
+    caller: &Caller,
+    verb: &'static str,
+    namespace: Option<&str>,
+) -> Result<(), RequestError> {
+    let all = ReadAccess::operations(verb, "");
+    match namespace {
+        None => gateway.access.require(&caller.identity, &all).await,
+        Some(_) if gateway.access.allows(&caller.identity, &all).await? => Ok(()),
+        Some(namespace) => {
+            gateway.access.require(&caller.identity, &ReadAccess::clusters(verb, namespace, "")).await
+        }
+    }
+}
+
+/// Whether the operation was derived from a cluster in this namespace. Only the operator writes the label.
+pub(super) fn is_of_namespace(operation: &ClusterOperation, namespace: Option<&str>) -> bool {
+    namespace
+        .is_none_or(|wanted| operation.labels().get(labels::DERIVED_NAMESPACE).is_some_and(|of| of == wanted))
+}
+
+/// One operation.
+#[utoipa::path(get, path = "/api/v2/operations/{name}", tag = "operations", operation_id = "getOperation", params(("name" = String, Path)),
+    responses((status = 200, body = OperationDetail), (status = "default", body = Problem)))]
+pub(super) async fn read(
+    State(gateway): State<Gateway>,
+    caller: Caller,
+    Path(name): Path<String>,
+) -> Result<Json<OperationDetail>, ProblemError> {
+    Ok(Json(operation_detail(&*found(&gateway, &caller, &name).await?)))
+}
+
+/// An operation that the caller may see: with a right on operations, or with a right on its cluster.
+async fn found(
+    gateway: &Gateway,
+    caller: &Caller,
+    name: &str,
+) -> Result<Arc<ClusterOperation>, RequestError> {
+    let operation = gateway.fleet.operations.get("", name);
+    let all = ReadAccess::operations("get", name);
+    let of_cluster = operation.as_ref().and_then(|operation| {
+        let namespace = operation.labels().get(labels::DERIVED_NAMESPACE)?;
+        Some(ReadAccess::clusters("get", namespace, &operation.spec.cluster))
+    });
+    if let Some(of_cluster) = of_cluster
+        && gateway.access.allows(&caller.identity, &of_cluster).await?
+    {
+        // The caller may see the cluster, and with it its operations.
+    } else {
+        // The same answer for a foreign operation and for one that does not exist.
+        gateway.access.require(&caller.identity, &all).await?;
+    }
+    operation.ok_or_else(|| RequestError::absent(format!("there is no ClusterOperation {name}")))
+}
+
+/// Ends an operation. Its hooks that always run still run.
+#[utoipa::path(post, path = "/api/v2/operations/{name}/cancel", tag = "operations", operation_id = "cancelOperation", params(("name" = String, Path)),
+    responses((status = 202, body = OperationDetail), (status = "default", body = Problem)))]
+pub(super) async fn cancel(
+    State(gateway): State<Gateway>,
+    caller: Caller,
+    Path(name): Path<String>,
+) -> Result<Response, ProblemError> {
+    let operation = found(&gateway, &caller, &name).await?;
+    let status = status_word(&operation);
+    if ["Succeeded", "Failed"].contains(&status.as_str()) {
+        return Err(RequestError::conflict(format!("operation {name} has already ended: {status}")).into());
+    }
+    let parameters = PatchParams { field_manager: Some(MANAGER.to_owned()), ..PatchParams::default() };
+    let patch = json!({"metadata": {"uid": operation.uid()}, "spec": {"cancelled": true}});
+    let request = Request::new(ClusterOperation::url_path(&(), None))
+        .patch(&name, &parameters, &Patch::Merge(&patch))
+        .map_err(RequestError::from)?;
+    let changed: ClusterOperation = gateway.meta_api.send(&caller, request).await?;
+    Ok((StatusCode::ACCEPTED, Json(operation_detail(&changed))).into_response())
+}
+
+/// The log of an operation: plain text, or one event for each line with the header `Accept: text/event-stream`.
+#[utoipa::path(get, path = "/api/v2/operations/{name}/logs", tag = "operations", operation_id = "getOperationLogs",
+    params(("name" = String, Path), LogQuery),
+    responses((status = 200, body = String, content_type = "text/plain"), (status = "default", body = Problem)))]
+pub(super) async fn logs(
+    State(gateway): State<Gateway>,
+    caller: Caller,
+    Path(name): Path<String>,
+    Parameters(query): Parameters<LogQuery>,
+    headers: HeaderMap,
+) -> Result<Response, ProblemError> {
+    let operation = found(&gateway, &caller, &name).await?;
+    let job = operation.status.as_ref().and_then(|status| status.job_ref.clone());
+    let job = job.ok_or_else(|| {
+        RequestError::absent(format!("operation {name} has no log: its Job was not created yet"))
+    })?;
+    let range = LogRange {
+        follow: query.follow,
+        tail: query.tail.map(i64::from),
+        since_seconds: query.since.map(i64::from),
+    };
+    let lines = JobLog::find((&gateway, &caller), &job.namespace, &job.name).await?.lines(&range).await?;
+    if accepts_events(&headers) {
+        let events = lines.map(|line| {
+            Ok::<_, Infallible>(match line {
+                Ok(line) => Event::default().event("line").data(line),
+                Err(error) => Event::default().event("error").data(error.detail),
+            })
+        });
+        return Ok(Sse::new(events).keep_alive(KeepAlive::default()).into_response());
+    }
+    let text =
+        lines.map(|line| line.map(|line| line + "\n").map_err(|error| std::io::Error::other(error.detail)));
+    let kind = [(header::CONTENT_TYPE, "text/plain; charset=utf-8")];
+    Ok((kind, Body::from_stream(text)).into_response())
+}
+
+fn accepts_events(headers: &HeaderMap) -> bool {
+    let accept = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    accept.split(',').any(|kind| kind.trim().starts_with("text/event-stream"))
+}

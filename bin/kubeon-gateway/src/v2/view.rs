@@ -1,0 +1,129 @@
+//! Objects of the meta cluster as messages of version 2.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use kube::ResourceExt as _;
+use kubeon_api::kubeonkube::OperationResult;
+use kubeon_api::kubernetes_cluster::NodeStatus;
+use kubeon_api::{ClusterOperation, KubernetesCluster, labels};
+use kubeon_operations::kubernetes_cluster::without_secrets;
+use kubeon_rest::{
+    ClusterDetail, ClusterView, ConditionView, HostView, OperationDetail, OperationView, StepCount,
+};
+
+/// Annotations with large or internal content.
+const HIDDEN_ANNOTATIONS: [&str; 2] =
+    [labels::APPLIED_SPEC, "kubectl.kubernetes.io/last-applied-configuration"];
+
+pub(super) fn cluster_summary(cluster: &KubernetesCluster) -> ClusterView {
+    let status = cluster.status.clone().unwrap_or_default();
+    let spec = &cluster.spec.cluster;
+    ClusterView {
+        namespace: cluster.namespace().unwrap_or_default(),
+        name: cluster.name_any(),
+        uid: cluster.uid().unwrap_or_default(),
+        resource_version: cluster.resource_version().unwrap_or_default(),
+        created: text_of(cluster.metadata.creation_timestamp.as_ref()),
+        phase: status.phase.map(|phase| phase.as_str().to_owned()),
+        reason: status.reason.filter(|reason| !reason.is_empty()),
+        deleting: cluster.metadata.deletion_timestamp.is_some(),
+        region: spec.region.as_ref().map(ToString::to_string),
+        version: status.version.map(|version| version.to_string()),
+        ready: status.ready,
+        masters: spec.master_list.len(),
+        workers: spec.node_list.len(),
+        operation: status.operation,
+        step: status.step,
+        api_endpoint: status.api_endpoint,
+    }
+}
+
+pub(super) fn cluster_detail(cluster: &KubernetesCluster) -> ClusterDetail {
+    let mut spec = without_secrets(&cluster.spec);
+    (spec.paused, spec.deletion_policy) = (cluster.spec.paused, cluster.spec.deletion_policy);
+    let mut annotations = cluster.annotations().clone();
+    annotations.retain(|key, _| !HIDDEN_ANNOTATIONS.contains(&key.as_str()));
+    let status = cluster.status.as_ref();
+    ClusterDetail {
+        summary: cluster_summary(cluster),
+        labels: cluster.labels().clone(),
+        annotations,
+        spec: serde_json::to_value(&spec).unwrap_or_default(),
+        kubeconfig_secret: status
+            .and_then(|status| status.kubeconfig_secret.as_ref())
+            .map(|secret| secret.name.clone()),
+        conditions: status.map(|status| conditions(&status.conditions)).unwrap_or_default(),
+    }
+}
+
+pub(super) fn host(node: &NodeStatus) -> HostView {
+    HostView {
+        ip: node.ip.to_string(),
+        name: node.name.as_ref().map(ToString::to_string),
+        role: node.role.as_ref().map(ToString::to_string),
+        ready: node.ready,
+        version: node.version.map(|version| version.to_string()),
+    }
+}
+
+/// The status of an operation as a word; an operation without one waits.
+pub(super) fn status_word(operation: &ClusterOperation) -> String {
+    let result = operation.status.as_ref().and_then(|status| status.status);
+    result.map_or("Waiting", OperationResult::as_str).to_owned()
+}
+
+pub(super) fn operation_summary(operation: &ClusterOperation) -> OperationView {
+    let status = operation.status.clone().unwrap_or_default();
+    OperationView {
+        name: operation.name_any(),
+        uid: operation.uid().unwrap_or_default(),
+        resource_version: operation.resource_version().unwrap_or_default(),
+        namespace: operation.labels().get(labels::DERIVED_NAMESPACE).cloned(),
+        cluster: operation.spec.cluster.clone(),
+        action: operation.spec.main.action.clone(),
+        status: status_word(operation),
+        reason: status.reason.filter(|reason| !reason.is_empty()),
+        steps: status.steps.map(|steps| StepCount {
+            done: steps.done,
+            total: steps.total,
+            current: steps.current,
+        }),
+        waits_for: status.waits_for,
+        created: text_of(operation.metadata.creation_timestamp.as_ref()),
+        started: text_of(status.start_time.as_ref()),
+        ended: text_of(status.end_time.as_ref()),
+    }
+}
+
+pub(super) fn operation_detail(operation: &ClusterOperation) -> OperationDetail {
+    let status = operation.status.clone().unwrap_or_default();
+    let findings = status
+        .findings
+        .iter()
+        .map(|finding| format!("{}: {}: {}", finding.host, finding.check, finding.message));
+    let refusals = status.refusals.iter().map(|refusal| match refusal.value.as_str() {
+        "" => format!("{}: {}", refusal.field, refusal.reason),
+        value => format!("{} {value}: {}", refusal.field, refusal.reason),
+    });
+    OperationDetail {
+        summary: operation_summary(operation),
+        why: operation.annotations().get(kubeon_operations::names::WHY_ANNOTATION).cloned(),
+        job: status.job_ref.as_ref().map(|job| format!("{}/{}", job.namespace, job.name)),
+        problems: findings.chain(refusals).collect(),
+        conditions: conditions(&status.conditions),
+    }
+}
+
+fn conditions(all: &[Condition]) -> Vec<ConditionView> {
+    let view = |condition: &Condition| ConditionView {
+        kind: condition.type_.clone(),
+        status: condition.status.clone(),
+        reason: condition.reason.clone(),
+        message: condition.message.clone(),
+        last_transition: condition.last_transition_time.0.to_string(),
+    };
+    all.iter().map(view).collect()
+}
+
+fn text_of(time: Option<&Time>) -> Option<String> {
+    time.map(|time| time.0.to_string())
+}

@@ -1,0 +1,13 @@
+//! The gateway in front of a real API server: callers, both versions, streams, hostile input.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "test code")]
+
+mod callers;
+mod description;
+mod hostile;
+mod measure;
+mod streams;
+mod support;
+mod v1;
+mod v1_callback;
+mod v2;

@@ -1,0 +1,96 @@
+//! Streams of changes.
+
+use std::io::{BufRead as _, BufReader};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
+
+use kube::api::{Api, DeleteParams};
+use serde_json::{Value, json};
+
+use crate::support::{EDIT, RestServer, rest};
+
+/// The events of a stream: name and data.
+struct EventReader(Receiver<(String, Value)>);
+
+impl EventReader {
+    fn open(rest: &RestServer, token: &str, path: &str) -> Self {
+        let (agent, url, bearer) = (rest.agent(None), rest.url(path), format!("Bearer {token}"));
+        let (sender, receiver) = channel();
+        std::thread::spawn(move || {
+            let response = agent.get(&url).header("authorization", bearer).call().unwrap();
+            assert_eq!(response.status().as_u16(), 200);
+            let mut name = String::new();
+            for line in BufReader::new(response.into_body().into_reader()).lines() {
+                let Ok(line) = line else { return };
+                if let Some(event) = line.strip_prefix("event: ") {
+                    event.clone_into(&mut name);
+                } else if let Some(data) = line.strip_prefix("data: ") {
+                    let data = serde_json::from_str(data).unwrap_or(Value::String(data.to_owned()));
+                    if sender.send((name.clone(), data)).is_err() {
+                        return;
+                    }
+                }
+            }
+        });
+        Self(receiver)
+    }
+
+    /// The next event for which `wanted` holds.
+    fn next(&self, limit: Duration, wanted: impl Fn(&str, &Value) -> bool) -> (String, Value) {
+        let end = std::time::Instant::now() + limit;
+        loop {
+            let left = end.saturating_duration_since(std::time::Instant::now());
+            let (name, data) = self.0.recv_timeout(left).expect("no such event in time");
+            if wanted(&name, &data) {
+                return (name, data);
+            }
+        }
+    }
+}
+
+const SOON: Duration = Duration::from_secs(10);
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stream_has_all_objects_and_then_every_change() {
+    let rest = rest().await;
+    let token = rest.account("team-a", "watcher", EDIT).await;
+    rest.cluster_in("team-a", "watched-1", "Running").await;
+    let path = "/api/v2/namespaces/team-a/clusters/watched-1";
+    while rest.send(Some(&token), "GET", path, "").await.0 != 200 {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    let events = EventReader::open(rest, &token, "/api/v2/watch/clusters?namespace=team-a");
+    let of = |name: &'static str| move |_: &str, data: &Value| data["name"] == name;
+    assert_eq!(events.next(SOON, of("watched-1")).0, "added");
+    events.next(SOON, |name, _| name == "synced");
+    rest.cluster_in("team-b", "watched-b", "").await;
+    rest.cluster_in("team-a", "watched-2", "").await;
+    let (kind, _) = events.next(SOON, |_, data| {
+        assert_ne!(data["namespace"], "team-b", "events of another namespace are not sent");
+        data["name"] == "watched-2"
+    });
+    assert_eq!(kind, "added");
+    rest.set_status("team-a", "watched-2", json!({"phase": "Creating"})).await;
+    let (kind, data) =
+        events.next(SOON, |_, data| data["name"] == "watched-2" && data["phase"] == "Creating");
+    assert!(kind == "modified" && !data.to_string().contains("hunter2"), "{data}");
+    let clusters = rest.clusters("team-a").await;
+    clusters.delete("watched-2", &DeleteParams::default()).await.unwrap();
+    let unlocked = kube::api::Patch::Merge(json!({"metadata": {"finalizers": null}}));
+    clusters.patch("watched-2", &kube::api::PatchParams::default(), &unlocked).await.unwrap();
+    events.next(SOON, |name, data| name == "deleted" && data["name"] == "watched-2");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stream_ends_when_the_reader_loses_the_right() {
+    let rest = rest().await;
+    let token = rest.account("team-b", "dismissed", EDIT).await;
+    let events = EventReader::open(rest, &token, "/api/v2/watch/clusters?namespace=team-b");
+    events.next(SOON, |name, _| name == "synced");
+    let bindings: Api<k8s_openapi::api::rbac::v1::RoleBinding> =
+        Api::namespaced(rest.admin().await, "team-b");
+    bindings.delete("dismissed", &DeleteParams::default()).await.unwrap();
+    // The rights are checked every 10 s and remembered for 10 s.
+    let (_, why) = events.next(Duration::from_secs(40), |name, _| name == "end");
+    assert!(why.as_str().unwrap().contains("may not watch"), "{why}");
+}

@@ -1,0 +1,193 @@
+//! Version 2: clusters and operations, within the rights of the caller.
+
+use kube::ResourceExt as _;
+use kube::api::{Api, PostParams};
+use kubeon_api::ClusterOperation;
+use serde_json::{Value, json};
+
+use crate::support::{EDIT, RestServer, rest};
+
+const TEAM_A: &str = "/api/v2/namespaces/team-a/clusters";
+
+/// Waits until the gateway's watch has the object.
+async fn eventually(
+    rest: &RestServer,
+    token: &str,
+    path: &str,
+    wanted: impl Fn(&(u16, Value)) -> bool,
+) -> Value {
+    let mut last = (0, Value::Null);
+    for _ in 0..200 {
+        last = rest.send(Some(token), "GET", path, "").await;
+        if wanted(&last) {
+            return last.1;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    }
+    panic!("{path}: {last:?}");
+}
+
+#[tokio::test]
+async fn a_cluster_is_declared_read_changed_and_deleted() {
+    let rest = rest().await;
+    let token = rest.account("team-a", "author", EDIT).await;
+    let body = json!({"metadata": {"name": "lived", "labels": {"tier": "gold"}}, "spec": {"cluster": {
+        "masterList": [{"ip": "10.1.0.1"}], "nodeList": [{"ip": "10.1.0.2"}],
+        "authConfig": {"username": "ops", "password": "hunter2"}}}});
+    let created = rest.send(Some(&token), "POST", TEAM_A, &body.to_string()).await;
+    assert_eq!(created.0, 201, "{created:?}");
+    assert!(!created.1.to_string().contains("hunter2"), "{created:?}");
+    let path = format!("{TEAM_A}/lived");
+    let read = eventually(rest, &token, &path, |answer| answer.0 == 200).await;
+    assert!(
+        !read.to_string().contains("hunter2") && read["spec"]["cluster"]["authConfig"]["username"] == "ops"
+    );
+    assert_eq!(
+        (&read["masters"], &read["workers"], &read["labels"]["tier"]),
+        (&json!(1), &json!(1), &json!("gold"))
+    );
+    let patch = r#"{"spec":{"paused":true}}"#;
+    let changed = rest.send(Some(&token), "PATCH", &path, patch).await;
+    assert!(changed.0 == 200 && changed.1["spec"]["paused"] == true, "{changed:?}");
+    let stored = rest.clusters("team-a").await.get("lived").await.unwrap();
+    assert_eq!(stored.spec.cluster.auth_config.unwrap().password.unwrap().expose(), "hunter2");
+    assert_eq!(rest.send(Some(&token), "DELETE", &path, "").await.0, 202);
+    eventually(rest, &token, &path, |answer| answer.0 == 404).await;
+}
+
+#[tokio::test]
+async fn errors_are_problems_that_name_the_object_and_the_cause() {
+    let rest = rest().await;
+    let token = rest.account("team-a", "clumsy", EDIT).await;
+    let detail = |answer: &(u16, Value)| answer.1["detail"].as_str().unwrap_or_default().to_owned();
+    let absent = rest.send(Some(&token), "GET", &format!("{TEAM_A}/nowhere"), "").await;
+    assert!(
+        absent.0 == 404 && absent.1["title"] == "Not Found" && detail(&absent).contains("nowhere"),
+        "{absent:?}"
+    );
+    let typo = json!({"metadata": {"name": "typo"}, "spec": {"cluster": {"masterLists": []}}});
+    let typo = rest.send(Some(&token), "POST", TEAM_A, &typo.to_string()).await;
+    assert!(typo.0 == 400 && detail(&typo).contains("masterLists"), "{typo:?}");
+    let twice =
+        json!({"metadata": {"name": "twice"}, "spec": {"cluster": {"masterList": [{"ip": "10.1.1.1"}]}}});
+    assert_eq!(rest.send(Some(&token), "POST", TEAM_A, &twice.to_string()).await.0, 201);
+    let again = rest.send(Some(&token), "POST", TEAM_A, &twice.to_string()).await;
+    assert!(again.0 == 409 && detail(&again).contains("already exists"), "{again:?}");
+    for (path, field) in [
+        ("?limit=0", "limit"),
+        ("?continue=x", "continue"),
+        ("?colour=red", "colour"),
+        ("?limit=1&limit=2", "limit"),
+    ] {
+        let answer = rest.send(Some(&token), "GET", &format!("{TEAM_A}{path}"), "").await;
+        assert!(answer.0 == 400 && detail(&answer).contains(field), "{path}: {answer:?}");
+    }
+    assert_eq!(rest.send(Some(&token), "PUT", TEAM_A, "{}").await.0, 405);
+    assert_eq!(rest.send(Some(&token), "GET", "/api/v3", "").await.0, 404);
+}
+
+#[tokio::test]
+async fn a_tenant_sees_and_changes_only_its_own_namespace() {
+    let rest = rest().await;
+    let alice = rest.account("team-a", "alice", EDIT).await;
+    let bob = rest.account("team-b", "bob", EDIT).await;
+    rest.cluster_in("team-b", "private", "Running").await;
+    let theirs = "/api/v2/namespaces/team-b/clusters";
+    eventually(rest, &bob, &format!("{theirs}/private"), |answer| answer.0 == 200).await;
+    let body = json!({"metadata": {"name": "intruder"}, "spec": {}}).to_string();
+    for (method, path, body) in [
+        ("GET", theirs.to_owned(), ""),
+        ("GET", format!("{theirs}/private"), ""),
+        ("GET", format!("{theirs}/absent"), ""),
+        ("GET", format!("{theirs}/private/hosts"), ""),
+        ("PATCH", format!("{theirs}/private"), r#"{"spec":{"paused":true}}"#),
+        ("DELETE", format!("{theirs}/private"), ""),
+        ("POST", format!("{theirs}/private/retry"), ""),
+        ("POST", theirs.to_owned(), body.as_str()),
+        ("GET", "/api/v2/clusters".to_owned(), ""),
+        ("GET", "/api/v2/operations".to_owned(), ""),
+        ("GET", "/api/v2/operations?namespace=team-b".to_owned(), ""),
+        ("GET", "/api/v2/operations/absent".to_owned(), ""),
+        ("GET", "/api/v2/watch/clusters?namespace=team-b".to_owned(), ""),
+        ("GET", "/api/v2/watch/clusters".to_owned(), ""),
+    ] {
+        let answer = rest.send(Some(&alice), method, &path, body).await;
+        assert_eq!(answer.0, 403, "{method} {path}: {answer:?}");
+    }
+    let object = rest.clusters("team-b").await.get("private").await.unwrap();
+    assert!(!object.spec.paused && object.metadata.deletion_timestamp.is_none());
+    let own = rest.send(Some(&bob), "GET", theirs, "").await;
+    assert!(own.1["items"].as_array().unwrap().iter().all(|item| item["namespace"] == "team-b"), "{own:?}");
+}
+
+#[tokio::test]
+async fn lists_have_pages_and_filters() {
+    let rest = rest().await;
+    let admin = rest.server.admin_token();
+    for (name, phase) in [("paged-1", "Running"), ("paged-2", "Failed"), ("paged-3", "Running")] {
+        rest.cluster_in("default", name, phase).await;
+    }
+    let path = "/api/v2/namespaces/default/clusters";
+    let count = |answer: &(u16, Value)| answer.1["items"].as_array().map_or(0, Vec::len);
+    eventually(rest, admin, &format!("{path}?phase=Running"), |answer| count(answer) == 2).await;
+    let failed = eventually(rest, admin, &format!("{path}?phase=Failed"), |answer| count(answer) == 1).await;
+    assert_eq!(failed["items"][0]["name"], "paged-2");
+    let first = rest.send(Some(admin), "GET", &format!("{path}?limit=2"), "").await.1;
+    assert_eq!((&first["remaining"], &first["continue"]), (&json!(1), &json!("default/paged-2")));
+    let last = rest.send(Some(admin), "GET", &format!("{path}?limit=2&continue=default/paged-2"), "").await.1;
+    assert_eq!((&last["items"][0]["name"], last.get("continue")), (&json!("paged-3"), None));
+    let other = rest.send(Some(admin), "GET", &format!("{path}?region=west"), "").await.1;
+    assert_eq!(other["items"], json!([]));
+}
+
+#[tokio::test]
+async fn who_may_see_a_cluster_sees_its_operations() {
+    let rest = rest().await;
+    let alice = rest.account("team-a", "operator-a", EDIT).await;
+    let operations: Api<ClusterOperation> = Api::all(rest.admin().await);
+    let object = |name: &str, namespace: &str| -> ClusterOperation {
+        serde_json::from_value(json!({
+            "apiVersion": "kubeonkube.clay.io/v1alpha1", "kind": "ClusterOperation",
+            "metadata": {"name": name, "labels": {"kubeon.io/cluster-namespace": namespace, "kubeon.io/cluster-uid": "u"}},
+            "spec": {"cluster": "seen", "actionType": "kubeon", "action": "creating", "image": "runner"},
+        }))
+        .unwrap()
+    };
+    operations.create(&PostParams::default(), &object("seen-by-a", "team-a")).await.unwrap();
+    operations.create(&PostParams::default(), &object("seen-by-b", "team-b")).await.unwrap();
+    let read = eventually(rest, &alice, "/api/v2/operations/seen-by-a", |answer| answer.0 == 200).await;
+    assert_eq!((&read["status"], &read["namespace"]), (&json!("Waiting"), &json!("team-a")));
+    let foreign = rest.send(Some(&alice), "GET", "/api/v2/operations/seen-by-b", "").await;
+    let absent = rest.send(Some(&alice), "GET", "/api/v2/operations/seen-by-x", "").await;
+    assert_eq!((foreign.0, absent.0), (403, 403));
+    assert_eq!(
+        foreign.1["detail"], absent.1["detail"],
+        "a foreign operation and an absent one look the same"
+    );
+    let list = rest.send(Some(&alice), "GET", "/api/v2/operations?namespace=team-a&cluster=seen", "").await.1;
+    assert_eq!(
+        (list["items"].as_array().unwrap().len(), &list["items"][0]["name"]),
+        (1, &json!("seen-by-a"))
+    );
+    let log = rest.send(Some(&alice), "GET", "/api/v2/operations/seen-by-a/logs", "").await;
+    assert!(log.0 == 404 && log.1["detail"].as_str().unwrap().contains("has no log"), "{log:?}");
+    let cancel = rest.send(Some(&alice), "POST", "/api/v2/operations/seen-by-a/cancel", "").await;
+    assert_eq!(cancel.0, 403, "her rights on clusters do not include operations");
+    let admin = rest.server.admin_token();
+    assert_eq!(rest.send(Some(admin), "POST", "/api/v2/operations/seen-by-a/cancel", "").await.0, 202);
+    assert!(operations.get("seen-by-a").await.unwrap().spec.cancelled);
+}
+
+#[tokio::test]
+async fn a_failed_operation_is_repeated() {
+    let rest = rest().await;
+    let token = rest.account("team-a", "repeater", EDIT).await;
+    rest.cluster_in("team-a", "stumbled", "Running").await;
+    let path = format!("{TEAM_A}/stumbled/retry");
+    let running = rest.send(Some(&token), "POST", &path, "").await;
+    assert!(running.0 == 409 && running.1["detail"].as_str().unwrap().contains("Running"), "{running:?}");
+    rest.set_status("team-a", "stumbled", json!({"phase": "Failed"})).await;
+    assert_eq!(rest.send(Some(&token), "POST", &path, "").await.0, 202);
+    let object = rest.clusters("team-a").await.get("stumbled").await.unwrap();
+    assert_eq!(object.annotations()["app.kubernetes.io/operation"], "creating");
+}

@@ -1,0 +1,76 @@
+//! An operation as clients see it.
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::ConditionView;
+
+/// An operation in a list or in an event.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct OperationView {
+    /// Its name.
+    pub name: String,
+    /// Its UID.
+    pub uid: String,
+    /// The version of the object: a later one replaces this one.
+    pub resource_version: String,
+    /// The namespace of its cluster; absent for an operation of a `Cluster`, which has no namespace.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<String>,
+    /// Its cluster.
+    pub cluster: String,
+    /// What it does, such as `scaling-up`.
+    pub action: String,
+    /// `Waiting`, `Running`, `Succeeded` or `Failed`.
+    pub status: String,
+    /// The reason for the status.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// Its progress.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub steps: Option<StepCount>,
+    /// The operation that must end first.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub waits_for: Option<String>,
+    /// When it was requested, RFC 3339.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub created: Option<String>,
+    /// When its Job started, RFC 3339.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub started: Option<String>,
+    /// When its Job ended, RFC 3339.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ended: Option<String>,
+}
+
+/// Completed steps of an operation.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct StepCount {
+    /// Number of completed steps.
+    pub done: i32,
+    /// Number of all steps.
+    pub total: i32,
+    /// The current step: `etcd on h4`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub current: Option<String>,
+}
+
+/// An operation with its conditions and its Job.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct OperationDetail {
+    /// What a list shows.
+    #[serde(flatten)]
+    pub summary: OperationView,
+    /// Why it was started.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
+    /// Its Job, as `namespace/name`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub job: Option<String>,
+    /// Failed checks and refusals, each as one sentence.
+    pub problems: Vec<String>,
+    /// Its conditions.
+    pub conditions: Vec<ConditionView>,
+}

@@ -1,0 +1,189 @@
+//! The gateway as pods of the meta cluster. A tenant uses version 1 and version 2 and the command line; neither shows nor
+//! harms what belongs to others.
+
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use anyhow::{Result, ensure};
+use kubeon_e2e::program::{Answer, must};
+use serde_json::{Value, json};
+
+use super::environment::{MetaCluster, OPERATOR};
+use super::{MINUTE, print_time};
+
+/// The namespace of a tenant.
+const TENANT: &str = "tenant";
+/// The name of the gateway in its certificate.
+const SERVICE: &str = "kubeon-gateway.kubeon-system.svc";
+
+/// Installs the gateway and uses it as a tenant and as an administrator.
+pub(crate) fn run(meta: &MetaCluster) -> Result<()> {
+    let start = Instant::now();
+    let gateway = install(meta)?;
+    let tenant = gateway.token(meta, TENANT, "deployer")?;
+    let admin = gateway.token(meta, OPERATOR, "administrator")?;
+    meta.kubectl(&[
+        "create",
+        "clusterrolebinding",
+        "rest-admin",
+        "--clusterrole=cluster-admin",
+        &format!("--serviceaccount={OPERATOR}:administrator"),
+    ])?;
+    meta.kubectl(&[
+        "-n",
+        TENANT,
+        "create",
+        "rolebinding",
+        "deployer",
+        "--clusterrole=kubeon-cluster-editor",
+        &format!("--serviceaccount={TENANT}:deployer"),
+    ])?;
+
+    let declared = gateway.file("tenant.yaml", &declaration(meta)?.to_string())?;
+    gateway.must(meta, &tenant, TENANT, &["create", "-f", &declared])?;
+    let listed = gateway.must(meta, &tenant, TENANT, &["ls", "-o", "name"])?;
+    ensure!(listed == "tenant/rented\n", "{listed}");
+    let shown = gateway.must(meta, &tenant, TENANT, &["display", "rented"])?;
+    ensure!(shown.contains("tenant/rented") && !shown.contains("hunter2"), "{shown}");
+    let foreign = gateway.kubeon(meta, &tenant, "default", &["ls"])?;
+    ensure!(foreign.code == 2 && foreign.err.contains("may not list"), "{foreign:?}");
+    let operations = gateway.kubeon(meta, &tenant, "default", &["operations"])?;
+    ensure!(operations.code == 2 && operations.err.contains("may not list"), "{operations:?}");
+    version_1(meta, &gateway, &tenant)?;
+
+    let all = gateway.must(meta, &admin, "", &["operations", "-o", "json"])?;
+    let all: Value = serde_json::from_str(&all)?;
+    let ended = |operation: &&Value| operation["status"] == "Succeeded" && operation["steps"].is_object();
+    let done = all.as_array().and_then(|all| all.iter().find(ended)).cloned().unwrap_or_default();
+    let name = done["name"].as_str().unwrap_or_default();
+    ensure!(!name.is_empty(), "no operation succeeded: {all}");
+    let log = gateway.must(meta, &admin, "", &["logs", name, "--tail", "5"])?;
+    ensure!((1..=5).contains(&log.lines().count()), "{log}");
+    meta.kubectl(&["-n", TENANT, "delete", "ecs", "rented", "--timeout=60s"])?;
+    print_time("gateway", start);
+    Ok(())
+}
+
+/// The operator does not watch the tenant's namespace, so no Job runs.
+fn declaration(meta: &MetaCluster) -> Result<Value> {
+    Ok(json!({"apiVersion": "ecs.yun.com/v1", "kind": "KubernetesCluster",
+        "metadata": {"name": "rented", "namespace": TENANT},
+        "spec": {"deletionPolicy": "Retain", "cluster": {"masterList": [{"ip": meta.address("h7")?}],
+            "authConfig": {"password": "hunter2"}}}}))
+}
+
+/// The tenant has the namespace `default` in version 1, where it has no rights.
+fn version_1(meta: &MetaCluster, gateway: &InstalledGateway, token: &str) -> Result<()> {
+    let url = format!("{}/api/v1/region/default/cluster/shop", gateway.url);
+    let header = format!("authorization: Bearer {token}");
+    let authority = gateway.authority.to_string_lossy().into_owned();
+    let curl =
+        |arguments: &[&str]| must("curl", &[&["-sS", "--cacert", &authority][..], arguments].concat(), &[]);
+    let refused = curl(&["-H", &header, "-X", "DELETE", "-d", "{}", &url])?;
+    ensure!(refused.contains(r#""code":"Forbidden""#), "{refused}");
+    let stranger = curl(&["-X", "DELETE", "-d", "{}", &url])?;
+    ensure!(stranger.contains(r#""code":"Unauthorized""#), "{stranger}");
+    let forged = curl(&["-H", &header, "-d", r#"{"success":true}"#, &format!("{url}/create/callback")])?;
+    ensure!(forged.contains(r#""code":"Unauthorized""#), "{forged}");
+    meta.kubectl(&["get", "namespace", TENANT]).map(drop)
+}
+
+/// A gateway that serves.
+struct InstalledGateway {
+    folder: PathBuf,
+    authority: PathBuf,
+    url: String,
+}
+
+fn install(meta: &MetaCluster) -> Result<InstalledGateway> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let image = root.join("target/images/kubeon-gateway.tar").to_string_lossy().into_owned();
+    meta.lab.must(&["image", "load", &image, "meta"])?;
+    let folder = meta.lab.file("gateway");
+    std::fs::create_dir_all(&folder)?;
+    let address = meta.address("h1")?;
+    let path = |name: &str| folder.join(name).to_string_lossy().into_owned();
+    let (certificate, key) = (path("tls.crt"), path("tls.key"));
+    let names = format!("subjectAltName=DNS:{SERVICE},IP:{address}");
+    must(
+        "openssl",
+        &[
+            "req",
+            "-x509",
+            "-newkey",
+            "ec",
+            "-pkeyopt",
+            "ec_paramgen_curve:prime256v1",
+            "-nodes",
+            "-days",
+            "1",
+            "-subj",
+            "/CN=kubeon-gateway",
+            "-addext",
+            &names,
+            "-keyout",
+            &key,
+            "-out",
+            &certificate,
+        ],
+        &[],
+    )?;
+    let (certificate_flag, key_flag) = (format!("--cert={certificate}"), format!("--key={key}"));
+    meta.kubectl(&[
+        "-n",
+        OPERATOR,
+        "create",
+        "secret",
+        "tls",
+        "kubeon-gateway-tls",
+        &certificate_flag,
+        &key_flag,
+    ])?;
+    meta.apply_text(&std::fs::read_to_string(root.join("deploy/gateway.yaml"))?)?;
+    meta.kubectl(&["create", "namespace", TENANT])?;
+    meta.patch(&["-n", OPERATOR, "service", "kubeon-gateway"], &json!({"spec": {"type": "NodePort"}}))?;
+    meta.kubectl(&["-n", OPERATOR, "rollout", "status", "deployment/kubeon-gateway", "--timeout=120s"])?;
+    let service = meta.get(&["-n", OPERATOR, "service", "kubeon-gateway"])?;
+    let url = format!("https://{address}:{}", service["spec"]["ports"][0]["nodePort"]);
+    let gateway = InstalledGateway { authority: certificate.into(), folder, url };
+    Ok(gateway)
+}
+
+impl InstalledGateway {
+    /// A token of a new service account.
+    fn token(&self, meta: &MetaCluster, namespace: &str, name: &str) -> Result<String> {
+        meta.kubectl(&["-n", namespace, "create", "serviceaccount", name])?;
+        Ok(meta.kubectl(&["-n", namespace, "create", "token", name])?.trim().to_owned())
+    }
+
+    fn file(&self, name: &str, text: &str) -> Result<String> {
+        let path = self.folder.join(name);
+        std::fs::write(&path, text)?;
+        Ok(path.to_string_lossy().into_owned())
+    }
+
+    /// Runs `kubeon` with the gateway; an empty namespace means all.
+    fn kubeon(&self, meta: &MetaCluster, token: &str, namespace: &str, arguments: &[&str]) -> Result<Answer> {
+        let (token, authority) = (self.file("token", token)?, self.authority.to_string_lossy().into_owned());
+        let mut environment = vec![
+            ("KUBEON_SERVER", self.url.as_str()),
+            ("KUBEON_TOKEN_FILE", token.as_str()),
+            ("KUBEON_SERVER_CA", authority.as_str()),
+        ];
+        if !namespace.is_empty() {
+            environment.push(("KUBEON_SERVER_NAMESPACE", namespace));
+        }
+        // The rules of the proxy for Services need a moment on the node.
+        meta.eventually("the gateway answers", MINUTE, || {
+            let answer = meta.lab.kubeon_with(arguments, &environment)?;
+            ensure!(!answer.err.contains("was not reached"), "{}", answer.err);
+            Ok(answer)
+        })
+    }
+
+    fn must(&self, meta: &MetaCluster, token: &str, namespace: &str, arguments: &[&str]) -> Result<String> {
+        let answer = self.kubeon(meta, token, namespace, arguments)?;
+        ensure!(answer.code == 0, "{answer:?}");
+        Ok(answer.out)
+    }
+}
