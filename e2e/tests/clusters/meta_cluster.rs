@@ -8,8 +8,8 @@
 //!   h7          a declared cluster with failures
 //! ```
 //!
-//! Finally, it checks the logs of operators, which are lines of JSON, and the traces down to the steps on
-//! hosts, uses the REST server as a tenant, and removes the operator.
+//! A tenant uses the REST server at the same time. Finally, it checks the logs of operators, which are lines of JSON,
+//! and the traces down to the steps on hosts, and removes the operator.
 
 mod cluster_failures;
 mod declared_cluster;
@@ -48,13 +48,13 @@ fn a_meta_cluster_creates_clusters() -> Result<()> {
             ("operations written by users", scope.spawn(|| samples::run(&meta))),
             ("a declared cluster", scope.spawn(|| declared_cluster::run(&meta))),
             ("a declared cluster with failures", scope.spawn(|| cluster_failures::run(&meta))),
+            ("a tenant of the REST server", scope.spawn(|| gateway::run(&meta))),
         ];
         let failed: Vec<String> =
             all.into_iter().filter_map(|(part, thread)| failure(part, start, thread)).collect();
         if failed.is_empty() { Ok(()) } else { bail!("{}", failed.join("\n\n")) }
     })?;
     logs_and_traces(&meta)?;
-    gateway::run(&meta)?;
     uninstall::run(&meta)
 }
 

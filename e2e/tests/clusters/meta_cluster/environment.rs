@@ -24,7 +24,7 @@ pub(crate) const OPERATOR: &str = "kubeon-system";
 /// The pause between two attempts with kubectl, because many run at the same time.
 const PAUSE: Duration = Duration::from_millis(500);
 /// The API server's error while no operator serves the webhook.
-const WEBHOOK_UNAVAILABLE: &str = "failed calling webhook";
+pub(crate) const WEBHOOK_UNAVAILABLE: &str = "failed calling webhook";
 
 /// The lab: `h1` is the meta cluster, the others are free.
 pub(crate) struct MetaCluster {
