@@ -24,7 +24,7 @@ pub(crate) const FAULTS: [ProxyFault; 8] = [
     ProxyFault::Refuse,
 ];
 /// Parallel scenarios with one kind of fault.
-const PARALLEL: usize = 8;
+const PARALLEL: usize = 4;
 /// More requests than any scenario has.
 const MOST: usize = 64;
 /// The known numbers of writes of the scenarios, without events.
