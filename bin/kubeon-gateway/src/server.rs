@@ -93,6 +93,7 @@ pub async fn run(options: GatewayOptions, stop: BoxFuture<'static, ()>) -> anyho
     let handle = Handle::new();
     let mut server = axum_server::from_tcp_rustls(listener, tls)?
         .handle(handle.clone())
+        .http1_only()
         .first_request_timeout(HEAD_TIMEOUT)
         .map(|acceptor| {
             acceptor.handshake_timeout(HEAD_TIMEOUT).acceptor(LimitedAcceptor::new(options.connections))

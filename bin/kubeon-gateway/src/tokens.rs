@@ -1,5 +1,6 @@
 //! Who a bearer token belongs to, asked of the meta cluster and remembered for seconds.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::authentication::v1::{TokenReview, TokenReviewSpec, TokenReviewStatus};
@@ -8,6 +9,7 @@ use kube::api::{Api, PostParams};
 use kubeon_api::Secret;
 use moka::future::Cache;
 use sha2::{Digest as _, Sha256};
+use tokio::sync::Semaphore;
 
 use crate::caller::CallerIdentity;
 use crate::request_error::RequestError;
@@ -16,6 +18,8 @@ use crate::request_error::RequestError;
 const LIFETIME: Duration = Duration::from_secs(10);
 /// The most answers that are kept.
 const CAPACITY: u64 = 20_000;
+/// The most reviews at the same time, so that strangers cannot flood the API server; others wait.
+const PARALLEL: usize = 64;
 /// How long a token of a callback is remembered. It is not valid longer than one hour.
 const USED_LIFETIME: Duration = Duration::from_secs(3600);
 
@@ -26,6 +30,7 @@ type TokenDigest = [u8; 32];
 #[derive(Clone)]
 pub(crate) struct TokenReviews {
     client: Client,
+    places: Arc<Semaphore>,
     known: Cache<TokenDigest, Result<CallerIdentity, RequestError>>,
     used: Cache<TokenDigest, ()>,
 }
@@ -37,10 +42,10 @@ fn digest(token: &Secret) -> TokenDigest {
 impl TokenReviews {
     /// Reviews with the gateway's own client.
     pub(crate) fn new(client: Client) -> Self {
-        let cache = |lifetime| Cache::builder().max_capacity(CAPACITY).time_to_live(lifetime);
         Self {
             client,
-            known: cache(LIFETIME).build(),
+            places: Arc::new(Semaphore::new(PARALLEL)),
+            known: Cache::builder().max_capacity(CAPACITY).time_to_live(LIFETIME).build(),
             used: Cache::builder().max_capacity(CAPACITY).time_to_live(USED_LIFETIME).build(),
         }
     }
@@ -86,6 +91,8 @@ impl TokenReviews {
             ..TokenReview::default()
         };
         let reviews: Api<TokenReview> = Api::all(self.client.clone());
+        // The semaphore is never closed.
+        let _place = self.places.acquire().await;
         let answer = reviews.create(&PostParams::default(), &review).await?;
         Ok(answer.status.unwrap_or_default())
     }

@@ -61,6 +61,8 @@ pub(crate) fn run(meta: &MetaCluster) -> Result<()> {
     let log = gateway.must(meta, &admin, "", &["logs", &name, "--tail", "5"])?;
     ensure!((1..=5).contains(&log.lines().count()), "{log}");
     meta.kubectl(&["-n", TENANT, "delete", "ecs", "rented", "--timeout=60s"])?;
+    let objects = manifest().to_string_lossy().into_owned();
+    meta.kubectl(&["delete", "-f", &objects])?;
     print_time("gateway", start);
     Ok(())
 }
@@ -87,6 +89,10 @@ fn version_1(meta: &MetaCluster, gateway: &InstalledGateway, token: &str) -> Res
     let forged = curl(&["-H", &header, "-d", r#"{"success":true}"#, &format!("{url}/create/callback")])?;
     ensure!(forged.contains(r#""code":"Unauthorized""#), "{forged}");
     meta.kubectl(&["get", "namespace", TENANT]).map(drop)
+}
+
+fn manifest() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/gateway.yaml")
 }
 
 /// A gateway that serves.
@@ -143,7 +149,7 @@ fn install(meta: &MetaCluster) -> Result<InstalledGateway> {
         &certificate_flag,
         &key_flag,
     ])?;
-    meta.apply_text(&std::fs::read_to_string(root.join("deploy/gateway.yaml"))?)?;
+    meta.apply_text(&std::fs::read_to_string(manifest())?)?;
     meta.kubectl(&["create", "namespace", TENANT])?;
     meta.patch(&["-n", OPERATOR, "service", "kubeon-gateway"], &json!({"spec": {"type": "NodePort"}}))?;
     meta.kubectl(&["-n", OPERATOR, "rollout", "status", "deployment/kubeon-gateway", "--timeout=120s"])?;

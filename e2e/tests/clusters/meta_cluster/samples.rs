@@ -21,12 +21,11 @@ pub(crate) const OPERATIONS: &str = "clusteroperations.kubeonkube.clay.io";
 /// The image that the samples name. The runner's image has this name, too.
 const IMAGE: &str = "wangzhichidocker/kubeonkube:v0.1";
 
-/// Runs a command, operations with all results, `cluster.yml` for a cluster, `scale.yml` for a worker,
+/// Runs operations with all results, `cluster.yml` for a cluster, `scale.yml` for a worker,
 /// `remove-node.yml` for its removal, and `reset.yml` for bare hosts. Then applies the example of this project.
 /// Meanwhile runners and operators are killed.
 pub(crate) fn run(meta: &MetaCluster) -> Result<()> {
     let lock = meta.lock_operators();
-    command(meta)?;
     missing_bundle::start(meta)?;
     operation_results::start(meta)?;
     foreign_image::start(meta)?;
@@ -44,7 +43,7 @@ pub(crate) fn run(meta: &MetaCluster) -> Result<()> {
 
 /// Applies the files in the order of their names, as kubectl does for a folder: the operation comes first and waits
 /// for its ConfigMaps.
-fn command(meta: &MetaCluster) -> Result<()> {
+pub(crate) fn command(meta: &MetaCluster) -> Result<()> {
     apply(meta, "kube-on-kube/Cluster.yml")?;
     apply(meta, "kube-on-kube/before/ClusterOperation-shell.yml")?;
     meta.eventually("the operation waits", MINUTE, || {
