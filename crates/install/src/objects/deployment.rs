@@ -149,7 +149,7 @@ fn variable(name: &str, field: &str) -> EnvVar {
     }
 }
 
-fn container_port(name: &str, port: u16) -> ContainerPort {
+pub(super) fn container_port(name: &str, port: u16) -> ContainerPort {
     ContainerPort {
         name: Some(name.to_owned()),
         container_port: port.into(),
@@ -158,7 +158,7 @@ fn container_port(name: &str, port: u16) -> ContainerPort {
     }
 }
 
-fn probe(path: &str, period_seconds: i32) -> Probe {
+pub(super) fn probe(path: &str, period_seconds: i32) -> Probe {
     Probe {
         http_get: Some(HTTPGetAction {
             path: Some(path.to_owned()),

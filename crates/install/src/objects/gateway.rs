@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::api::apps::v1::{Deployment, DeploymentSpec};
 use k8s_openapi::api::core::v1::{
-    Capabilities, Container, ContainerPort, HTTPGetAction, PodSecurityContext, PodSpec, PodTemplateSpec,
-    Probe, ResourceRequirements, SeccompProfile, SecretVolumeSource, SecurityContext, Service, ServicePort,
-    ServiceSpec, TopologySpreadConstraint, Volume, VolumeMount,
+    Capabilities, Container, PodSecurityContext, PodSpec, PodTemplateSpec, ResourceRequirements,
+    SeccompProfile, SecretVolumeSource, SecurityContext, Service, ServicePort, ServiceSpec,
+    TopologySpreadConstraint, Volume, VolumeMount,
 };
 use k8s_openapi::api::policy::v1::{PodDisruptionBudget, PodDisruptionBudgetSpec};
 use k8s_openapi::api::rbac::v1::PolicyRule;
@@ -14,6 +14,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use serde_json::Value;
 
+use super::deployment::{container_port, probe};
 use super::metadata::{metadata, texts, texts_by_key, value};
 use super::rbac::{READ, cluster_binding, cluster_role, named_all, rule, service_account};
 use crate::options::quantities;
@@ -178,18 +179,15 @@ fn container(options: &GatewayInstallOptions) -> Container {
         read_only: Some(true),
         ..VolumeMount::default()
     };
-    let port = |name: &str, port: u16| ContainerPort {
-        name: Some(name.to_owned()),
-        container_port: port.into(),
-        protocol: Some("TCP".to_owned()),
-        ..ContainerPort::default()
-    };
     Container {
         name: "gateway".to_owned(),
         image: Some(options.image.clone()),
         image_pull_policy: Some("IfNotPresent".to_owned()),
         args: Some(arguments(options)),
-        ports: Some(vec![port("https", names::GATEWAY_PORT), port("health", names::HEALTH_PORT)]),
+        ports: Some(vec![
+            container_port("https", names::GATEWAY_PORT),
+            container_port("health", names::HEALTH_PORT),
+        ]),
         liveness_probe: Some(probe("/healthz", 15)),
         readiness_probe: Some(probe("/readyz", 5)),
         resources: Some(ResourceRequirements {
@@ -205,19 +203,6 @@ fn container(options: &GatewayInstallOptions) -> Container {
         }),
         volume_mounts: Some(mounted(options).into_iter().map(mount).collect()),
         ..Container::default()
-    }
-}
-
-fn probe(path: &str, period_seconds: i32) -> Probe {
-    Probe {
-        http_get: Some(HTTPGetAction {
-            path: Some(path.to_owned()),
-            port: IntOrString::String("health".to_owned()),
-            ..HTTPGetAction::default()
-        }),
-        period_seconds: Some(period_seconds),
-        timeout_seconds: Some(2),
-        ..Probe::default()
     }
 }
 
