@@ -1,6 +1,10 @@
-//! Three masters and two workers: creates the cluster, kills each master once, and destroys the cluster.
+//! Three masters and two workers: creates the cluster, kills each master once, operates it while the first master is dead,
+//! and destroys the cluster. Then a user with passwords creates another cluster on the same hosts.
 
 #![allow(clippy::print_stdout, reason = "prints measured times")]
+
+mod degraded;
+mod passwords;
 
 use std::time::{Duration, Instant};
 
@@ -45,11 +49,11 @@ fn three_masters_and_two_workers_survive_each_master() -> Result<()> {
     remove_packet_tools(&lab, "h1")?;
     remove_packet_tools(&lab, "h2")?;
     let start = Instant::now();
-    lab.must(&lab.create("again", 1))?;
+    passwords::create(&lab, "again")?;
     print_time("create 1 + 4 on the same hosts, two of them without nft and iptables", start);
     let tables = lab.on("h2", "PATH=$PATH:/var/lib/kubeon/tools nft list tables")?;
     assert!(tables.contains("table ip kube-proxy"), "created by the bundle's nft: {tables}");
-    lab.must(&["destroy", "again", "--yes"])?;
+    passwords::destroy(&lab, "again")?;
     check_bare(&lab)
 }
 
@@ -235,9 +239,15 @@ fn kill_and_start_master(lab: &TestLab, master: &str) -> Result<()> {
     let log = lab.kubectl(CLUSTER, &["logs", &pod])?;
     println!("  {master} lost power: {}", log.trim());
     assert_eq!(phase, "Succeeded", "no write is lost: {log}");
+    if master == "h1" {
+        degraded::operate(lab, CLUSTER)?;
+    }
     let start = Instant::now();
     lab.host("start", master)?;
     eventually("all nodes are Ready again", 3 * MINUTE, || check_nodes_ready(lab, 5))?;
+    if master == "h1" {
+        degraded::repair(lab, CLUSTER)?;
+    }
     lab.wait_up_to_date(CLUSTER, 3 * MINUTE)?;
     print_time(&format!("{master} started, cluster healthy again after"), start);
     Ok(())

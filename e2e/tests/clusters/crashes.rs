@@ -14,6 +14,7 @@ use rand::{RngExt as _, SeedableRng as _};
 use serde_json::Value;
 
 const MINUTE: Duration = Duration::from_secs(60);
+const HOSTS: [&str; 3] = ["h1", "h2", "h3"];
 
 /// Checks that `create` completes the cluster, and destroys it.
 fn complete_and_destroy(lab: &TestLab) -> Result<()> {
@@ -40,48 +41,81 @@ fn start_create(lab: &TestLab, steps: usize, percent: usize) -> Result<Running> 
     Ok(create)
 }
 
-#[test]
-fn a_killed_create_completes_when_it_is_repeated() -> Result<()> {
-    let lab = TestLab::up("e2e-kill", 2)?;
-    let steps = remaining_steps(&lab)?;
-    for percent in [2, 25, 50, 70, 90] {
-        let create = start_create(&lab, steps, percent)?;
-        let completed = create.completed_steps();
-        create.kill()?;
-        let remaining = remaining_steps(&lab)?;
-        ensure!(remaining > 0, "killed at {percent} %, no step remained");
-        println!("  killed after {completed} steps at about {percent} %: {remaining} of {steps} remain");
-    }
-    complete_and_destroy(&lab)
+/// What interrupts `create`.
+enum Interruption {
+    /// The program is killed.
+    Kill,
+    /// The program gets this signal, and stops after the running steps.
+    Signal(&'static str),
+    /// The host with this number fails; the program ends with an error that names it.
+    Host(Failure, usize),
 }
 
-/// `create` fails and names the host. After the host is available again, the same command continues.
-fn fail_host(lab: &TestLab, (command, undo): (&str, &str), host: usize, percent: usize) -> Result<()> {
+use Interruption::{Host, Kill, Signal};
+
+/// What happens after which percentage of all steps. The same command continues each time. When a worker fails, the other hosts
+/// complete their steps, so nothing but the failed host is left to interrupt.
+const PROGRAM: [(usize, Interruption); 8] = [
+    (2, Kill),
+    (20, Kill),
+    (30, Signal("INT")),
+    (45, Kill),
+    (55, Signal("TERM")),
+    (65, Kill),
+    (75, Host(POWER, 2)),
+    (90, Kill),
+];
+const MASTER: [(usize, Interruption); 3] =
+    [(10, Host(NETWORK, 1)), (50, Host(POWER, 1)), (60, Host(NETWORK, 3))];
+
+#[test]
+fn create_and_destroy_complete_after_every_interruption() -> Result<()> {
+    let lab = TestLab::up("e2e-crashes", 3)?;
+    create_interrupted(&lab, &PROGRAM)?;
+    destroy_interrupted(&lab)?;
+    create_interrupted(&lab, &MASTER)?;
+    lab.must(&["destroy", lab.name(), "--yes"]).map(drop)
+}
+
+fn create_interrupted(lab: &TestLab, interruptions: &[(usize, Interruption)]) -> Result<()> {
     let steps = remaining_steps(lab)?;
-    let name = format!("h{host}");
-    let mut create = start_create(lab, steps, percent)?;
-    lab.host(command, &name)?;
-    create.ensure_running()?;
-    let start = Instant::now();
-    let answer = create.wait(2 * MINUTE)?;
-    ensure!(answer.code == 1, "create must fail: {answer:?}");
-    ensure!(answer.err.contains(&lab.addresses[host - 1]), "the error must name the host: {}", answer.err);
-    println!("  {command} {name} at {percent} %: create ended after {:.1} s", start.elapsed().as_secs_f64());
-    lab.host(undo, &name)?;
-    ensure!(remaining_steps(lab)? > 0, "steps must remain");
-    complete_and_destroy(lab)
+    for (percent, interruption) in interruptions {
+        let create = start_create(lab, steps, *percent)?;
+        match interruption {
+            Kill => create.kill()?,
+            Signal(signal) => {
+                stop(create, signal, &format!("continue with: kubeon create {}", lab.name()))?;
+                no_program_runs_on_hosts(lab)?;
+            }
+            Host(failure, host) => fail_host(lab, create, failure, *host)?,
+        }
+        let remaining = remaining_steps(lab)?;
+        ensure!(remaining > 0, "interrupted at {percent} %, no step remained");
+        println!("  interrupted at about {percent} %: {remaining} of {steps} steps remain");
+    }
+    lab.must(&["create", lab.name()])?;
+    lab.wait_up_to_date(lab.name(), MINUTE)
 }
 
-/// The lab commands that cause a failure and end it.
-const POWER: (&str, &str) = ("kill", "start");
-const NETWORK: (&str, &str) = ("cut", "heal");
+fn no_program_runs_on_hosts(lab: &TestLab) -> Result<()> {
+    for host in HOSTS {
+        eventually("no kubeon-node runs on the hosts", MINUTE, || lab.on(host, "! pgrep -x kubeon-node"))?;
+    }
+    Ok(())
+}
 
-/// One lab is sufficient: every case ends with a destroyed cluster.
-#[test]
-fn create_completes_after_a_host_lost_power_or_network() -> Result<()> {
-    let lab = TestLab::up("e2e-lost", 3)?;
-    for (failure, host, percent) in [(POWER, 2, 30), (POWER, 1, 50), (NETWORK, 1, 30), (NETWORK, 3, 10)] {
-        fail_host(&lab, failure, host, percent)?;
+/// A stopped `destroy` has reset a worker, but not the master before all workers.
+fn destroy_interrupted(lab: &TestLab) -> Result<()> {
+    let mut destroy = Running::start(lab, &["destroy", lab.name(), "--yes", "--v", "4"])?;
+    destroy.until("a worker is reset", MINUTE, |destroy| {
+        destroy.output().contains("● reset h2: remove everything")
+            || destroy.output().contains("● reset h3: remove everything")
+    })?;
+    stop(destroy, "TERM", &format!("continue with: kubeon destroy {} --yes", lab.name()))?;
+    lab.on("h1", "test -e /etc/kubernetes").context("the master was reset before the workers")?;
+    lab.must(&["destroy", lab.name(), "--yes"])?;
+    for host in HOSTS {
+        lab.on(host, "test ! -e /var/lib/kubeon && test ! -e /etc/kubernetes")?;
     }
     Ok(())
 }
@@ -97,34 +131,27 @@ fn stop(mut running: Running, signal: &str, next_command: &str) -> Result<()> {
     Ok(())
 }
 
-#[test]
-fn a_signal_stops_create_gracefully_and_the_same_command_completes() -> Result<()> {
-    let lab = TestLab::up("e2e-signal", 2)?;
-    let steps = remaining_steps(&lab)?;
-    for (signal, percent) in [("INT", 30), ("TERM", 60)] {
-        let create = start_create(&lab, steps, percent)?;
-        stop(create, signal, &format!("continue with: kubeon create {}", lab.name()))?;
-        for host in ["h1", "h2"] {
-            eventually("no kubeon-node runs on the hosts", MINUTE, || {
-                lab.on(host, "! pgrep -x kubeon-node")
-            })?;
-        }
-        ensure!(remaining_steps(&lab)? > 0, "steps must remain");
-    }
-    lab.must(&["create", lab.name()])?;
-    lab.wait_up_to_date(lab.name(), MINUTE)?;
-    let mut destroy = Running::start(&lab, &["destroy", lab.name(), "--yes", "--v", "4"])?;
-    destroy.until("the worker is reset", MINUTE, |destroy| {
-        destroy.output().contains("h2  ● reset h2: remove everything")
-    })?;
-    stop(destroy, "TERM", &format!("continue with: kubeon destroy {} --yes", lab.name()))?;
-    lab.on("h1", "test -e /etc/kubernetes").context("the master was reset before the worker")?;
-    lab.must(&["destroy", lab.name(), "--yes"])?;
-    for host in ["h1", "h2"] {
-        lab.on(host, "test ! -e /var/lib/kubeon && test ! -e /etc/kubernetes")?;
-    }
-    Ok(())
+/// `create` fails and names the host. Afterwards the host is available again.
+fn fail_host(lab: &TestLab, mut create: Running, failure: &Failure, host: usize) -> Result<()> {
+    let name = format!("h{host}");
+    lab.host(failure.begin, &name)?;
+    create.ensure_running()?;
+    let start = Instant::now();
+    let answer = create.wait(2 * MINUTE)?;
+    ensure!(answer.code == 1, "create must fail: {answer:?}");
+    ensure!(answer.err.contains(&lab.addresses[host - 1]), "the error must name the host: {}", answer.err);
+    println!("  {} {name}: create ended after {:.1} s", failure.begin, start.elapsed().as_secs_f64());
+    lab.host(failure.end, &name)
 }
+
+/// The lab commands that cause a failure and end it.
+struct Failure {
+    begin: &'static str,
+    end: &'static str,
+}
+
+const POWER: Failure = Failure { begin: "kill", end: "start" };
+const NETWORK: Failure = Failure { begin: "cut", end: "heal" };
 
 /// Each round kills the program or a host after a random percentage of the steps. The test prints its seed;
 /// `KUBEON_SOAK_SEED` repeats a run.
@@ -144,7 +171,10 @@ fn soak_fifteen_failures_at_random_moments() -> Result<()> {
             start_create(&lab, steps, percent)?.kill()?;
             complete_and_destroy(&lab)?;
         } else {
-            fail_host(&lab, POWER, host, percent)?;
+            let create = start_create(&lab, steps, percent)?;
+            fail_host(&lab, create, &POWER, host)?;
+            ensure!(remaining_steps(&lab)? > 0, "steps must remain");
+            complete_and_destroy(&lab)?;
         }
     }
     Ok(())

@@ -84,32 +84,6 @@ fn images_are_loaded(lab: &TestLab) -> Result<()> {
     lab.on("h2", &format!("ctr -n k8s.io images list -q | grep -x {}", kubeon_e2e::image::NAME)).map(drop)
 }
 
-/// Creates and destroys a cluster as a user who needs a password for sshd and sudo.
-#[test]
-fn a_user_with_passwords_for_sshd_and_sudo_creates_a_cluster() -> Result<()> {
-    let lab = TestLab::up("e2e-password", 1)?;
-    let (password, wrong) = (format!("@{}", lab.password().display()), lab.file("wrong"));
-    fs::write(&wrong, "not the password\n")?;
-    let wrong = format!("@{}", wrong.display());
-    let login = ["--default-user", "operator", "--default-passwd", &password];
-    let sudo = ["--default-sudo-passwd", &wrong];
-    let refused = lab.kubeon(&[&lab.create("password", 1)[..], &login, &sudo].concat())?;
-    ensure!(refused.code == 2 && refused.err.contains("operator may not become root"), "{refused:?}");
-    lab.on("h1", "test ! -e /var/lib/kubeon")?;
-    lab.must(&[&lab.create("password", 1)[..], &login].concat())?;
-    let plan = json(&lab.must(&[&["plan", "password", "-o", "json"], &login[..]].concat())?)?;
-    ensure!(plan["steps"] == serde_json::json!([]), "{plan}");
-    let output = lab.must(&[&["exec", "password@all", "id -u"], &login[..]].concat())?;
-    ensure!(output.trim().ends_with(" 0"), "{output}");
-    lab.on("h1", "journalctl -q --no-pager _COMM=sshd | grep 'Accepted password for operator '")?;
-    lab.on("h1", "! journalctl -q --no-pager _COMM=sshd | grep 'Accepted publickey for operator '")?;
-    let state = fs::read_to_string(lab.file("password.json"))?;
-    let secret = fs::read_to_string(lab.password())?;
-    ensure!(!state.contains(secret.trim()), "the state must contain no password");
-    lab.must(&[&["destroy", "password", "--yes"], &login[..]].concat())?;
-    lab.on("h1", "test ! -e /var/lib/kubeon && test ! -e /etc/kubernetes").map(drop)
-}
-
 fn json(text: &str) -> Result<Value> {
     serde_json::from_str(text).with_context(|| format!("not JSON: {text}"))
 }

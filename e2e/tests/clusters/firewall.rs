@@ -1,10 +1,14 @@
-//! Hosts behind rules that their owner loads with nft: kubeon opens them, opens them again, and closes them.
+//! Hosts behind rules that their owner loads with nft: kubeon opens them, opens them again, and closes them. Images come from
+//! mirrors and through a proxy.
+
+mod registries;
 
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use kubeon_e2e::lab::TestLab;
 use kubeon_e2e::program::eventually;
+use registries::Registries;
 
 /// What owners of servers write: only SSH is let in, nothing is forwarded.
 const RULES: &str = "table inet owner {\\n chain in {\\n type filter hook input priority 0; policy drop;\\n \
@@ -14,7 +18,7 @@ const RULES: &str = "table inet owner {\\n chain in {\\n type filter hook input 
 const MINUTE: Duration = Duration::from_secs(60);
 
 #[test]
-fn rules_of_nft_are_opened_restored_and_closed() -> Result<()> {
+fn rules_of_nft_are_opened_restored_and_closed_and_mirrors_are_used() -> Result<()> {
     let lab = TestLab::up("e2e-nft", 2)?;
     let load = format!("printf '{RULES}' > /etc/owner.nft && nft -f /etc/owner.nft");
     for host in ["h1", "h2"] {
@@ -24,8 +28,11 @@ fn rules_of_nft_are_opened_restored_and_closed() -> Result<()> {
     let refused = lab.kubeon(&lab.create(lab.name(), 1))?;
     ensure!(refused.code == 2 && refused.err.contains("UDP 8472"), "{refused:?}");
 
-    let create = [lab.create(lab.name(), 1), vec!["--firewall", "manage"]].concat();
-    lab.must(&create)?;
+    let registries = Registries::start(&lab)?;
+    let flags = registries.flags();
+    let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+    lab.must(&[&lab.create(lab.name(), 1)[..], &["--firewall", "manage"], &flags].concat())?;
+    registries.are_asked(&lab)?;
     lab.wait_up_to_date(lab.name(), MINUTE)?;
 
     // The owner loads the rules again: those of kubeon are lost, until the service runs.
@@ -43,5 +50,7 @@ fn rules_of_nft_are_opened_restored_and_closed() -> Result<()> {
     ensure!(after == before, "before:\n{before}\nafter:\n{after}");
     lab.on("h2", "nft delete table inet owner && rm /etc/owner.nft")?;
     lab.on("h1", "nft delete table inet owner && rm /etc/owner.nft")?;
+    lab.on("h1", "test ! -e /etc/containerd")?;
+    lab.is_bare("h1")?;
     lab.is_bare("h2")
 }

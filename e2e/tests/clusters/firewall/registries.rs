@@ -14,36 +14,50 @@ use serde_json::json;
 
 const LIMIT: Duration = Duration::from_secs(60);
 
-#[test]
-fn containerd_uses_mirrors_a_proxy_and_an_authority() -> Result<()> {
-    let lab = TestLab::up("e2e-registries", 1)?;
-    let machine = lab.machine()?;
-    let (plain, secure) = (Listener::start(&machine)?, SecureRegistry::start(&lab, &machine)?);
-    let (mirror, secure_mirror) =
-        (format!("docker.io=http://{}", plain.address), format!("quay.io=https://{}", secure.address));
-    let proxy = format!("http://{}", plain.address);
-    let settings = [
-        ["--registry-mirror", &mirror],
-        ["--registry-mirror", &secure_mirror],
-        ["--registry-ca", &secure.authority],
-        ["--http-proxy", &proxy],
-        ["--no-proxy", &machine],
-    ];
-    lab.must(&[lab.create(lab.name(), 1), settings.concat()].concat())?;
-    lab.must(&["use", lab.name()])?;
-    for (name, image) in [("a", "docker.io/library/a:1"), ("b", "registry.test/b:1"), ("c", "quay.io/c/c:1")]
-    {
-        let pod = json!({ "apiVersion": "v1", "kind": "Pod", "metadata": { "name": name },
-            "spec": { "containers": [{ "name": name, "image": image }] } });
-        lab.apply(lab.name(), &pod)?;
+/// A registry that is also a proxy, and a registry with an authority of its own.
+pub(super) struct Registries {
+    plain: Listener,
+    secure: SecureRegistry,
+    machine: String,
+}
+
+impl Registries {
+    pub(super) fn start(lab: &TestLab) -> Result<Self> {
+        let machine = lab.machine()?;
+        Ok(Self { plain: Listener::start(&machine)?, secure: SecureRegistry::start(lab, &machine)?, machine })
     }
-    plain.saw("/v2/library/a/manifests/1?ns=docker.io")?;
-    plain.saw("CONNECT registry.test:443")?;
-    eventually("the mirror with the given authority is asked", LIMIT, || secure.saw("/v2/c/c/manifests/1"))?;
-    lab.wait_up_to_date(lab.name(), LIMIT)?;
-    lab.must(&["destroy", lab.name(), "--yes"])?;
-    lab.is_bare("h1")?;
-    lab.on("h1", "test ! -e /etc/containerd").map(drop)
+
+    /// The flags of `create`.
+    pub(super) fn flags(&self) -> Vec<String> {
+        let plain = format!("http://{}", self.plain.address);
+        [
+            ["--registry-mirror", &format!("docker.io={plain}")],
+            ["--registry-mirror", &format!("quay.io=https://{}", self.secure.address)],
+            ["--registry-ca", &self.secure.authority],
+            ["--http-proxy", &plain],
+            ["--no-proxy", &self.machine],
+        ]
+        .concat()
+        .into_iter()
+        .map(str::to_owned)
+        .collect()
+    }
+
+    /// Pods with images of three registries: containerd asks the mirrors and the proxy.
+    pub(super) fn are_asked(&self, lab: &TestLab) -> Result<()> {
+        lab.must(&["use", lab.name()])?;
+        let images = [("a", "docker.io/library/a:1"), ("b", "registry.test/b:1"), ("c", "quay.io/c/c:1")];
+        for (name, image) in images {
+            let pod = json!({ "apiVersion": "v1", "kind": "Pod", "metadata": { "name": name },
+                "spec": { "containers": [{ "name": name, "image": image }] } });
+            lab.apply(lab.name(), &pod)?;
+        }
+        self.plain.saw("/v2/library/a/manifests/1?ns=docker.io")?;
+        self.plain.saw("CONNECT registry.test:443")?;
+        eventually("the mirror with the given authority is asked", LIMIT, || {
+            self.secure.saw("/v2/c/c/manifests/1")
+        })
+    }
 }
 
 /// Answers every request with 404 and records its first line.
