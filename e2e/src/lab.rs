@@ -1,6 +1,6 @@
 //! The lab of one test: its hosts, and `kubeon` with its own home folder. Dropping the value removes the lab.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -214,8 +214,17 @@ impl TestLab {
     /// # Errors
     /// When it fails; the error contains its output.
     pub fn kubectl(&self, cluster: &str, arguments: &[&str]) -> Result<String> {
-        let config = self.home.join(format!("conf/cluster/{cluster}.yaml"));
-        must(self.home.join("bin/kubectl"), arguments, &[("KUBECONFIG", &config.to_string_lossy())])
+        self.kubectl_with(&self.home.join(format!("conf/cluster/{cluster}.yaml")), arguments)
+    }
+
+    /// Runs the bundle's kubectl with this kubeconfig, which must succeed.
+    ///
+    /// # Errors
+    /// When it fails; the error contains its output.
+    pub fn kubectl_with(&self, kubeconfig: &Path, arguments: &[&str]) -> Result<String> {
+        // It ends before it needs to collect garbage.
+        let environment = [("KUBECONFIG", &*kubeconfig.to_string_lossy()), ("GOGC", "off")];
+        must(self.home.join("bin/kubectl"), arguments, &environment)
     }
 
     /// Applies a manifest.

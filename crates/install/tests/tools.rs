@@ -103,10 +103,11 @@ fn build_renderer() -> PathBuf {
         // Another test process may build it at the same time: the finished program is renamed into place.
         let scratch = tempfile::tempdir_in(&folder).unwrap();
         let program = scratch.path().join("render");
-        // Without debugging information, which takes half of the time.
+        // Without debugging information and garbage collection, which take most of the time.
         let mut go = Command::new("go");
         go.args(["build", "-trimpath", "-ldflags=-s -w", "-gcflags=all=-dwarf=false", "-o"]).arg(&program);
-        output(go.arg(".").current_dir(&sources).env("GOFLAGS", "-mod=readonly").env("CGO_ENABLED", "0"));
+        go.arg(".").current_dir(&sources).env("GOFLAGS", "-mod=readonly").env("CGO_ENABLED", "0");
+        output(go.env("GOGC", "off").env("GOMEMLIMIT", "2GiB"));
         std::fs::rename(&program, &built).unwrap();
     }
     built

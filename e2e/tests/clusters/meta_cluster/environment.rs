@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail, ensure};
 use jiff::{SignedDuration, Timestamp};
 use kubeon_e2e::lab::TestLab;
-use kubeon_e2e::program::{again_after, must};
+use kubeon_e2e::program::again_after;
 use parking_lot::{Mutex, MutexGuard};
 use serde_json::{Value, json};
 
@@ -22,7 +22,7 @@ const FOREIGN_IMAGES: &str = "docker.io/elsewhere/*,127.0.0.1:9/kubeon/none:1";
 /// The namespace of the operator.
 pub(crate) const OPERATOR: &str = "kubeon-system";
 /// The pause between two attempts with kubectl, because many run at the same time.
-const PAUSE: Duration = Duration::from_millis(500);
+const PAUSE: Duration = Duration::from_secs(1);
 /// The API server's error while no operator serves the webhook.
 pub(crate) const WEBHOOK_UNAVAILABLE: &str = "failed calling webhook";
 
@@ -113,7 +113,7 @@ impl MetaCluster {
 
     /// Runs the bundle's kubectl with another kubeconfig.
     pub(crate) fn kubectl_with(&self, kubeconfig: &Path, arguments: &[&str]) -> Result<String> {
-        must(self.lab.file("bin/kubectl"), arguments, &[("KUBECONFIG", &kubeconfig.to_string_lossy())])
+        self.lab.kubectl_with(kubeconfig, arguments)
     }
 
     /// Takes the lock for killing operators or measuring their times.
