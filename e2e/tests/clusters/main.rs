@@ -14,6 +14,7 @@ mod playbooks;
 mod previous;
 mod refusals;
 mod rolling;
+mod rotation;
 mod scale;
 mod try_script;
 mod versions;

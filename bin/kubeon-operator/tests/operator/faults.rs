@@ -4,9 +4,11 @@
 //! on until no request is left.
 
 use std::collections::BTreeSet;
+use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use futures::future::join_all;
+use futures::stream::{self, StreamExt as _};
 use kubeon_envtest::{FaultRule, ProxyFault, RequestMatcher};
 
 use crate::lab::Lab;
@@ -72,19 +74,15 @@ async fn at_every_request(
     let of_kind = |kind: usize| async move {
         let mut failed = vec![BTreeSet::new(); known.len()];
         let mut requests = vec![None; known.len()];
-        for first in (1..MOST).step_by(PARALLEL) {
-            let numbers = first..first + PARALLEL;
-            let results = join_all(numbers.clone().map(|n| scenario(kind, n))).await;
-            for (n, parts) in numbers.zip(results) {
-                for (part, request) in parts.into_iter().enumerate() {
-                    match request {
-                        Some(request) => failed[part].extend([request]),
-                        None => _ = requests[part].get_or_insert(n - 1),
-                    }
+        let mut results =
+            pin!(stream::iter(1..MOST).map(|n| scenario(kind, n)).buffered(PARALLEL).enumerate());
+        while requests.iter().any(Option::is_none) {
+            let Some((before, parts)) = results.next().await else { break };
+            for (part, request) in parts.into_iter().enumerate() {
+                match request {
+                    Some(request) => failed[part].extend([request]),
+                    None => _ = requests[part].get_or_insert(before),
                 }
-            }
-            if requests.iter().all(Option::is_some) {
-                break;
             }
         }
         for (requests, writes) in requests.into_iter().zip(known) {

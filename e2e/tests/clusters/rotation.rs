@@ -17,22 +17,26 @@ const SECRET: &str = "sealed";
 /// What the output of `openssl verify` contains for a certificate that the authority signed.
 const VERIFIED: &str = ": OK";
 
-/// A killed rotation continues. Requires a cluster of one master and this worker, and a plan without steps.
-pub(super) fn continues_after_a_kill(lab: &TestLab, worker: &str) -> Result<()> {
+#[test]
+#[ignore = "takes several minutes: ./test long"]
+fn soak_a_killed_rotation_continues() -> Result<()> {
+    let lab = TestLab::up("e2e-rotation", 2)?;
     let cluster = lab.name();
-    let before = Before::of(lab)?;
+    lab.must(&lab.create(cluster, 1))?;
+    let before = Before::of(&lab)?;
     let refused = lab.kubeon(&["certs", "rotate", cluster])?;
     ensure!(refused.code == 2 && refused.err.contains("--yes"), "{refused:?}");
 
     // The second phase has begun: both keys are in use.
-    let mut rotation = Running::start(lab, &["certs", "rotate", cluster, "--yes"])?;
+    let mut rotation = Running::start(&lab, &["certs", "rotate", cluster, "--yes"])?;
     rotation.until("the second phase", 3 * MINUTE, |run| phase_after(&run.output(), "phase 2 of 4"))?;
     rotation.kill()?;
     let plan = lab.must(&["plan", cluster])?;
     ensure!(!plan.contains("nothing to do"), "the phase is not complete: {plan}");
 
     lab.must(&["certs", "rotate", cluster])?;
-    before.is_over(lab, &["h1"], worker)
+    before.is_over(&lab, &["h1"], "h2")?;
+    lab.must(&["destroy", cluster, "--yes"]).map(drop)
 }
 
 /// Whether a step was completed after the announcement of the phase.
