@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use axum::Router;
-use axum::extract::DefaultBodyLimit;
+use axum::extract::{DefaultBodyLimit, Request};
 use axum::http::StatusCode;
-use axum::middleware::from_fn_with_state;
+use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::Response;
 use http::Uri;
 use tower_http::timeout::TimeoutLayer;
@@ -76,7 +76,22 @@ pub(crate) fn router(gateway: Gateway) -> Router {
         .merge(page)
         .layer(DefaultBodyLimit::max(BODY_LIMIT))
         .layer(TimeoutLayer::with_status_code(StatusCode::REQUEST_TIMEOUT, ANSWER_TIMEOUT))
+        .layer(from_fn(explain_limits))
         .with_state(gateway)
+}
+
+/// The limits of the layers below say only their status.
+async fn explain_limits(request: Request, next: Next) -> Response {
+    let path = request.uri().path().to_owned();
+    let response = next.run(request).await;
+    let text = match response.status() {
+        StatusCode::PAYLOAD_TOO_LARGE => {
+            "the body is longer than 3 MiB, which is all that an API server accepts"
+        }
+        StatusCode::REQUEST_TIMEOUT => "the request did not arrive completely within 30 s; send it again",
+        _ => return response,
+    };
+    answer_of(RequestError::new(response.status(), text), &path)
 }
 
 async fn absent(uri: Uri) -> Response {
