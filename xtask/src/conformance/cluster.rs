@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use anyhow::{Context as _, Result, bail};
 use kubeon_api::Version;
+use kubeon_bundle::BundleStore;
 use serde::Deserialize;
 
 const NAME: &str = "conformance";
@@ -44,6 +45,8 @@ impl ConformanceCluster {
         let [master, first, second] = hosts.as_slice() else { bail!("the lab has {} hosts", hosts.len()) };
         let (version, workers) = (version.to_string(), format!("{},{}", first.address, second.address));
         self.kubeon(&["create", NAME, &version, "-m", &master.address, "-w", &workers])?;
+        // Installs kubectl, which the tests run.
+        self.kubeon(&["use", NAME])?;
         crate::terminal::say(&format!("cluster of 1 + 2: {:.0} s", begin.elapsed().as_secs_f64()));
         Ok(())
     }
@@ -79,7 +82,10 @@ impl ConformanceCluster {
 
     fn kubeon(&self, arguments: &[&str]) -> Result<String> {
         let mut kubeon = Command::new(&self.program);
-        let output = kubeon.args(arguments).env("KUBEON_HOME", &self.home).output()?;
+        // `use` writes ~/.kube/config, which must not be the user's.
+        kubeon.args(arguments).env("KUBEON_HOME", &self.home).env("HOME", &self.home);
+        kubeon.env("KUBEON_CACHE", BundleStore::from_env().context("cannot find the cache folder")?.cache());
+        let output = kubeon.output()?;
         if !output.status.success() {
             bail!("kubeon {}: {}", arguments.join(" "), String::from_utf8_lossy(&output.stderr));
         }
