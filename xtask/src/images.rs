@@ -244,7 +244,7 @@ impl Factory<'_> {
             }
         }
         Ok(OciImage {
-            names: kubeon_install::RUNNER_IMAGES.map(|name| format!("docker.io/{name}")).to_vec(),
+            names: vec![format!("docker.io/{}", kubeon_install::RUNNER_IMAGE)],
             layers: vec![base, self.layer(playbooks)?, self.layer(self.own(&RUNNER)?)?],
             process: &RUNNER.process,
         })

@@ -45,7 +45,7 @@ pub struct OperatorCli {
         env = "KUBEON_RUNNER_IMAGES",
         value_delimiter = ',',
         default_values_t = [
-            "wangzhichidocker/kubeonkube:v0.1".to_owned(),
+            kubeon_api::kubeonkube::RUNNER_ALIAS.to_owned(),
             concat!("kubeon/kubeon-runner:v", env!("CARGO_PKG_VERSION")).to_owned(),
         ]
     )]

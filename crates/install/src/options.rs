@@ -6,6 +6,7 @@ use k8s_openapi::api::core::v1::{ResourceRequirements, Toleration};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
 use kubeon_api::JobPlacement;
+use kubeon_api::kubeonkube::RUNNER_ALIAS;
 
 use crate::names;
 
@@ -13,10 +14,11 @@ use crate::names;
 pub const OPERATOR_IMAGE: &str = concat!("kubeon/kubeon-operator:v", env!("CARGO_PKG_VERSION"));
 /// The image whose entry point copies a bundle; `{version}` is replaced by the Kubernetes version.
 pub const BUNDLE_IMAGE: &str = "kubeon/kubeon-bundle:{version}";
-/// Images whose process 1 is `kubeon-runner`: the name in the samples of kube-on-kube, then the name of kubeon. The
-/// last one runs operations that are derived from a `KubernetesCluster`.
-pub const RUNNER_IMAGES: [&str; 2] =
-    ["wangzhichidocker/kubeonkube:v0.1", concat!("kubeon/kubeon-runner:v", env!("CARGO_PKG_VERSION"))];
+/// The runner's image.
+pub const RUNNER_IMAGE: &str = concat!("kubeon/kubeon-runner:v", env!("CARGO_PKG_VERSION"));
+/// Images whose process 1 is `kubeon-runner`: the name in the samples of kube-on-kube, which stands for the next one, then the
+/// name of kubeon. The last one runs operations that are derived from a `KubernetesCluster`.
+pub const RUNNER_IMAGES: [&str; 2] = [RUNNER_ALIAS, RUNNER_IMAGE];
 
 /// The options of an installation. `deploy/kubeon.yaml` has the [`Default`] ones.
 #[derive(Debug, Clone, PartialEq)]

@@ -1,5 +1,6 @@
 //! The settings of the operator, and the limit of the history.
 
+use kubeon_api::kubeonkube::RUNNER_ALIAS;
 use kubeon_api::{DataRef, HttpsUrl, JobPlacement};
 
 /// Seconds that an operation without `activeDeadlineSeconds` waits for missing objects that it refers to.
@@ -87,6 +88,14 @@ impl OperatorSettings {
         ))
     }
 
+    /// The image that the Job of an operation runs: the name in the samples of kube-on-kube stands for our own image, and
+    /// nothing is pulled under that name.
+    #[must_use]
+    pub fn image_of_job<'a>(&'a self, image: &'a str) -> &'a str {
+        let own = self.runner_images.iter().rfind(|name| *name != RUNNER_ALIAS);
+        own.filter(|_| image == RUNNER_ALIAS).map_or(image, String::as_str)
+    }
+
     /// Whether an image holds `kubeon-runner`.
     #[must_use]
     pub fn is_runner(&self, image: &str) -> bool {
@@ -142,6 +151,19 @@ mod tests {
                 "{why}"
             );
         }
+    }
+
+    #[test]
+    fn the_name_in_the_samples_stands_for_our_image() {
+        let of = |runner_images: &[&str]| OperatorSettings {
+            runner_images: runner_images.iter().map(|&name| name.to_owned()).collect(),
+            ..Default::default()
+        };
+        let settings = of(&[RUNNER_ALIAS, "kubeon/kubeon-runner:v1"]);
+        assert_eq!(settings.image_of_job(RUNNER_ALIAS), "kubeon/kubeon-runner:v1");
+        assert_eq!(settings.image_of_job("busybox:1"), "busybox:1");
+        // The owner of the meta cluster has no other image.
+        assert_eq!(of(&[RUNNER_ALIAS]).image_of_job(RUNNER_ALIAS), RUNNER_ALIAS);
     }
 
     #[test]

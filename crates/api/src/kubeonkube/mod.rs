@@ -20,5 +20,8 @@ pub use operation::{
 };
 pub use reference::DataRef;
 
+/// The runner's image in the samples of kube-on-kube, to which kubeon never published anything: it stands for kubeon's own image.
+pub const RUNNER_ALIAS: &str = "wangzhichidocker/kubeonkube:v0.1";
+
 #[cfg(test)]
 mod tests;

@@ -293,7 +293,7 @@ fn the_job(
         labels: labels(operation),
         annotations: annotations(operation, s.queue_key),
         container: "kubeonkube",
-        image: &spec.image,
+        image: s.settings.image_of_job(&spec.image),
         program,
         env: [("CLUSTER_NAME".to_owned(), spec.cluster.clone())]
             .into_iter()

@@ -37,6 +37,10 @@ fn a_playbook_gets_the_bundle_of_its_version_and_the_state_of_an_earlier_one() {
     world.settle();
     let first = pod(&world, "kubeonkube-one-job");
     assert_eq!(first["initContainers"][0]["image"], "kubeon/kubeon-bundle:v1.35.4");
+    assert_eq!(
+        first["containers"][0]["image"], "kubeon/kubeon-runner:v1",
+        "the name in the samples is never pulled"
+    );
     assert_eq!(volume(&first, "state").unwrap()["secret"]["secretName"], "kubeonkube-sample-state");
     let command = first["containers"][0]["command"].to_string();
     for words in ["--secret-namespace=ns", "--state-secret=kubeonkube-sample-state", "--kubeconfig-secret="] {
