@@ -35,7 +35,7 @@ struct Recipe {
 enum Base {
     /// The layer of Debian packages.
     Debian,
-    /// Busybox with a shell, alone.
+    /// Busybox from it, alone.
     Busybox,
 }
 
@@ -217,8 +217,8 @@ impl Bases {
             complete(&mut tree);
             Ok(tree)
         })?;
-        let busybox = debian::cached(cache, layers, &["conformance busybox 2"], |folder| {
-            debian::bootstrap(folder, "bash-static,busybox-static")?;
+        let busybox = debian::cached(cache, layers, &["conformance busybox 1"], |folder| {
+            debian::bootstrap(folder, "busybox-static")?;
             busybox(folder)
         })?;
         Ok(Self { debian, busybox })
@@ -249,8 +249,7 @@ fn append(tree: &mut TarTree, path: &str, lines: &str) {
     tree.insert(path.to_owned(), TarContent::Bytes { bytes, mode: 0o644 });
 }
 
-/// Busybox with a link for each of its programs. Its shell in Debian 12 drops variables such as `data-1`, which tests look for;
-/// newer ones and bash hand them on.
+/// Busybox with a link for each of its programs.
 fn busybox(folder: &Path) -> Result<TarTree> {
     let program = folder.join("bin/busybox");
     let mut list = ProgramRun::dying_with_parent(&program, std::time::Duration::from_secs(60));
@@ -263,8 +262,6 @@ fn busybox(folder: &Path) -> Result<TarTree> {
     for name in list.stdout()?.lines().filter(|name| *name != "busybox") {
         tree.insert(format!("bin/{name}"), TarContent::Link("busybox".to_owned()));
     }
-    let shell = TarContent::File { path: folder.join("bin/bash-static"), mode: 0o755 };
-    tree.insert("bin/sh".to_owned(), shell);
     for file in ["etc/passwd", "etc/group"] {
         let bytes = fs::read(folder.join(file))?;
         tree.insert(file.to_owned(), TarContent::Bytes { bytes, mode: 0o644 });
