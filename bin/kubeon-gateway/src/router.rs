@@ -88,7 +88,7 @@ async fn explain_limits(request: Request, next: Next) -> Response {
         StatusCode::PAYLOAD_TOO_LARGE => {
             "the body is longer than 3 MiB, which is all that an API server accepts"
         }
-        StatusCode::REQUEST_TIMEOUT => "the request did not arrive completely within 30 s; send it again",
+        StatusCode::REQUEST_TIMEOUT => "the request was not received and answered within 30 s; send it again",
         _ => return response,
     };
     answer_of(RequestError::new(response.status(), text), &path)

@@ -20,7 +20,7 @@ pub use operation::{
 };
 pub use reference::DataRef;
 
-/// The runner's image in the samples of kube-on-kube, to which kubeon never published anything: it stands for kubeon's own image.
+/// The name of the runner's image in the samples of kube-on-kube. It stands for kubeon's own image: kubeon publishes none under it.
 pub const RUNNER_ALIAS: &str = "wangzhichidocker/kubeonkube:v0.1";
 
 #[cfg(test)]
