@@ -13,10 +13,10 @@ use crate::digest::HashingWriter;
 use crate::{Part, PartKind, PartSource};
 
 /// Version of the packing. It changes whenever the same files give other bytes, so that caches do not reuse old blobs.
-pub(crate) const FORMAT: u32 = 1;
+pub(crate) const FORMAT: u32 = 2;
 
-/// Level 9 of 22: higher levels take twice the time and hardly save space.
-const LEVEL: i32 = 9;
+/// Level 6 of 22: level 9 takes twice the time for 3 % less space, level 3 a third for 7 % more.
+const LEVEL: i32 = 6;
 
 /// The entries of a tar by path, without a leading slash. A `BTreeMap` keeps them sorted.
 pub type TarTree = BTreeMap<String, TarContent>;

@@ -50,7 +50,7 @@ fn three_masters_and_two_workers_survive_each_master() -> Result<()> {
     remove_packet_tools(&lab, "h2")?;
     let start = Instant::now();
     passwords::create(&lab, "again")?;
-    print_time("create 1 + 4 on the same hosts, two of them without nft and iptables", start);
+    print_time("create 1 + 1 on two of the hosts, without nft and iptables", start);
     let tables = lab.on("h2", "PATH=$PATH:/var/lib/kubeon/tools nft list tables")?;
     assert!(tables.contains("table ip kube-proxy"), "created by the bundle's nft: {tables}");
     passwords::destroy(&lab, "again")?;

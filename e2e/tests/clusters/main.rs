@@ -13,7 +13,6 @@ mod meta_cluster;
 mod playbooks;
 mod previous;
 mod refusals;
-mod rolling;
 mod rotation;
 mod scale;
 mod try_script;

@@ -1,5 +1,7 @@
-//! Prechecks hosts, and adds, drains, removes and re-adds a worker. Also checks the progress events and
-//! disruption budgets.
+//! Prechecks hosts, and adds, drains, removes and re-adds a worker. Also checks the progress events, disruption
+//! budgets and the order in which kubelets restart.
+
+mod rolling;
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::process::{Command, Stdio};
@@ -26,6 +28,7 @@ fn a_worker_is_added_removed_and_added_again() -> Result<()> {
     complete_removal(&lab)?;
     add_worker(&lab)?;
     print_time("a worker added, removed and added again", start);
+    rolling::kubelets_restart_one_after_another(&lab, CLUSTER)?;
     remove_dead_worker(&lab)?;
     destroy(&lab)
 }

@@ -43,7 +43,10 @@ async fn a_shell_operation_needs_one_job_and_at_most_ten_writes() {
         Api::<Event>::namespaced(lab.client.clone(), "default").list(&ListParams::default()).await.unwrap();
     let about = events.iter().filter(|event| event.involved_object.name.as_deref() == Some("myops")).count();
     assert!(about >= 2, "no events about the start and the end");
-    // Until another cluster appears and is reported, the operator sends no request, and then only about that one.
+    // What was due is sent before the first other cluster is reported. From then on, the operator sends requests only
+    // about the second one.
+    lab.cluster("before").await;
+    lab.wait_cluster("before", |cluster| cluster.status.is_some()).await;
     lab.proxy.clear_requests();
     lab.cluster("other").await;
     lab.wait_cluster("other", |cluster| cluster.status.is_some()).await;

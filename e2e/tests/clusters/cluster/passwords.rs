@@ -3,20 +3,21 @@
 use std::fs;
 
 use anyhow::{Context as _, Result, ensure};
-use kubeon_e2e::lab::TestLab;
+use kubeon_e2e::lab::{TestLab, VERSION};
 use serde_json::{Value, json};
 
-/// Creates a cluster of one master. A wrong password of sudo changes nothing.
+/// Creates a cluster of the first two hosts. A wrong password of sudo changes nothing.
 pub(super) fn create(lab: &TestLab, cluster: &str) -> Result<()> {
     let (password, wrong) = (format!("@{}", lab.password().display()), lab.file("wrong"));
     fs::write(&wrong, "not the password\n")?;
     let wrong = format!("@{}", wrong.display());
     let login = login(&password);
+    let create = ["create", cluster, VERSION, "-m", &lab.addresses[0], "-w", &lab.addresses[1]];
     let sudo = ["--default-sudo-passwd", &wrong];
-    let refused = lab.kubeon(&[&lab.create(cluster, 1)[..], &login, &sudo].concat())?;
+    let refused = lab.kubeon(&[&create[..], &login, &sudo].concat())?;
     ensure!(refused.code == 2 && refused.err.contains("operator may not become root"), "{refused:?}");
     lab.on("h1", "test ! -e /var/lib/kubeon")?;
-    lab.must(&[&lab.create(cluster, 1)[..], &login].concat())?;
+    lab.must(&[&create[..], &login].concat())?;
     let plan = lab.must(&[&["plan", cluster, "-o", "json"], &login[..]].concat())?;
     let plan: Value = serde_json::from_str(&plan).with_context(|| format!("not JSON: {plan}"))?;
     ensure!(plan["steps"] == json!([]), "{plan}");

@@ -14,8 +14,8 @@ use super::samples::{self, operate_on, wait_succeeded};
 
 /// The name of the foreign image.
 pub(crate) const IMAGE: &str = "docker.io/elsewhere/installer:2";
-/// The time limit for the end of a cancelled operation, in seconds.
-const END_LIMIT: i64 = 20;
+/// The time limit for the end of a cancelled operation, in seconds, on a busy machine.
+const END_LIMIT: i64 = 60;
 
 const CONFIG: &str = "[defaults]\nhost_key_checking = False\n[ssh_connection]\npipelining = True\n";
 /// Writes values from the inventory, the variables and the arguments to a file on the host.

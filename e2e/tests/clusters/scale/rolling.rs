@@ -3,23 +3,18 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use kubeon_e2e::lab::{TestLab, VERSION};
+use kubeon_e2e::lab::TestLab;
 
 const MINUTE: Duration = Duration::from_secs(60);
 const HOSTS: [&str; 3] = ["h1", "h2", "h3"];
 
-#[test]
-fn kubelets_restart_one_after_another() -> Result<()> {
-    let lab = TestLab::up("e2e-rolling", 3)?;
-    let (cluster, hosts) = (lab.name(), &lab.addresses);
-    lab.must(&["create", cluster, VERSION, "-m", &hosts[0], "-w", &hosts[1], "-w", &hosts[2]])?;
-    lab.must(&["use", cluster])?;
+/// On a cluster of these hosts with one master.
+pub(super) fn kubelets_restart_one_after_another(lab: &TestLab, cluster: &str) -> Result<()> {
     lab.wait_up_to_date(cluster, MINUTE)?;
-    let before = starts(&lab)?;
-
-    set_max_pods(&lab, 250, 100)?;
+    let before = starts(lab)?;
+    set_max_pods(lab, cluster, 250, 100)?;
     lab.must(&["create", cluster])?;
-    let (after, worked) = (starts(&lab)?, first_requests(&lab)?);
+    let (after, worked) = (starts(lab)?, first_requests(lab)?);
     for (index, host) in HOSTS.iter().enumerate() {
         ensure!(restarted(before[index], after[index]), "the kubelet of {host} was not restarted");
         let pods = lab.kubectl(cluster, &["get", "node", host, "-o", "jsonpath={.status.capacity.pods}"])?;
@@ -35,19 +30,17 @@ fn kubelets_restart_one_after_another() -> Result<()> {
         );
     }
     lab.wait_up_to_date(cluster, MINUTE)?;
-    stops_at_the_first_broken_node(&lab)?;
-    lab.must(&["destroy", cluster, "--yes"]).map(drop)
+    stops_at_the_first_broken_node(lab, cluster)
 }
 
 /// A kubelet that cannot start stops the nodes after it.
-fn stops_at_the_first_broken_node(lab: &TestLab) -> Result<()> {
+fn stops_at_the_first_broken_node(lab: &TestLab, cluster: &str) -> Result<()> {
     let before = starts(lab)?;
-    let cluster = lab.name();
     let broken = "mkdir -p /run/systemd/system/kubelet.service.d && \
                   printf '[Service]\\nExecStartPre=/bin/false\\n' > /run/systemd/system/kubelet.service.d/broken.conf && \
                   systemctl daemon-reload";
     lab.on("h2", broken)?;
-    set_max_pods(lab, 100, 90)?;
+    set_max_pods(lab, cluster, 100, 90)?;
     let failed = lab.kubeon(&["create", cluster])?;
     ensure!(failed.code == 1, "{failed:?}");
     let after = starts(lab)?;
@@ -67,8 +60,8 @@ fn restarted(before: i64, after: i64) -> bool {
 }
 
 /// Changes the stored setting, as another version of the program would. No command changes it yet.
-fn set_max_pods(lab: &TestLab, old: u32, new: u32) -> Result<()> {
-    let file = lab.file(&format!("{}.json", lab.name()));
+fn set_max_pods(lab: &TestLab, cluster: &str, old: u32, new: u32) -> Result<()> {
+    let file = lab.file(&format!("{cluster}.json"));
     let text = std::fs::read_to_string(&file)?;
     let changed = text.replace(&format!("\"maxPods\": {old}"), &format!("\"maxPods\": {new}"));
     ensure!(changed != text, "the state does not contain {old} pods");
