@@ -1,6 +1,7 @@
 //! The command line and the environment. No other module reads them.
 
 use std::net::SocketAddr;
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -117,6 +118,9 @@ pub struct OperatorCli {
     /// The number of clusters that are reconciled at the same time
     #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u16).range(1..=512))]
     pub workers: u16,
+    /// The most operations that run at the same time; others wait in the order of their creation [default: no limit]
+    #[arg(long, value_name = "N", env = "KUBEON_MAX_OPERATIONS")]
+    pub max_operations: Option<NonZeroUsize>,
     /// The timeout of a request to the API server, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 15, value_parser = clap::value_parser!(u16).range(1..=300))]
     pub request_timeout: u16,
@@ -162,6 +166,7 @@ impl OperatorCli {
             health_address: self.health_address,
             admission: admission.transpose()?,
             workers: usize::from(self.workers),
+            max_operations: self.max_operations,
             request_timeout: Duration::from_secs(u64::from(self.request_timeout)),
             // OpenTelemetry's SDK reads the other settings of the collector from the environment.
             collector: self.otlp_endpoint.filter(|url| !url.is_empty()),

@@ -18,7 +18,7 @@ use kubeon_api::{Cluster, ClusterOperation, KubernetesCluster};
 use kubeon_operations::job_state::{self, JobState};
 use kubeon_operations::kubernetes_cluster::persisted_objects;
 use kubeon_operations::{
-    ClusterObject, ObjectKind, ObjectOwnership, ObjectRef, Objects, Observed, QueueKey, cluster,
+    ClusterObject, ObjectKind, ObjectOwnership, ObjectRef, Objects, Observed, QueueKey, cluster, order,
 };
 use tokio::sync::Notify;
 
@@ -388,6 +388,11 @@ impl ObjectCache {
     /// Waits until [`Self::held`] may return another result than before.
     pub(crate) async fn held_changed(&self) {
         self.held_changed.notified().await;
+    }
+
+    /// The operations that have not ended.
+    pub(crate) fn open_operations(&self) -> Vec<Arc<ClusterOperation>> {
+        self.read().operations.all().filter(|operation| !order::ended(operation)).cloned().collect()
     }
 
     /// All queue keys that have objects.

@@ -18,6 +18,7 @@ use crate::job_rate::JobRateLimiter;
 use crate::location;
 use crate::log_follower::{self, LogFollower, ReplicaRole};
 use crate::metrics::{Gauges, Metrics};
+use crate::operation_limit::OperationLimit;
 use crate::queue::{Queue, Urgency};
 use crate::refusals::{Refusals, Refused};
 use crate::spans::OperatorSpans;
@@ -42,6 +43,7 @@ pub(crate) struct OperatorContext {
     pub reconfigure: Notify,
     pub unreadable: Unreadable,
     pub refusals: Refusals,
+    pub operation_limit: OperationLimit,
     pub log_follower: LogFollower,
     leads: AtomicBool,
     pub spans: Option<OperatorSpans>,
@@ -50,6 +52,7 @@ pub(crate) struct OperatorContext {
 impl OperatorContext {
     pub(crate) fn new(
         settings: OperatorSettings,
+        operation_limit: OperationLimit,
         writer: KubeWriter,
         events: EventRecorder,
         spans: Option<OperatorSpans>,
@@ -66,6 +69,7 @@ impl OperatorContext {
             reconfigure: Notify::new(),
             unreadable: Unreadable::default(),
             refusals: Refusals::default(),
+            operation_limit,
             log_follower: LogFollower::default(),
             leads: AtomicBool::new(false),
             spans,
@@ -119,6 +123,7 @@ impl OperatorContext {
 
     /// Makes this process the leader.
     pub(crate) fn lead(&self) {
+        self.operation_limit.restore(&self.cache.open_operations());
         self.leads.store(true, Ordering::Relaxed);
         self.unreadable.lead().into_iter().for_each(|record| self.events.record(record));
     }

@@ -23,6 +23,7 @@ mod log_follower;
 #[cfg(test)]
 mod measure;
 mod metrics;
+mod operation_limit;
 mod queue;
 mod reconcile;
 mod refusals;

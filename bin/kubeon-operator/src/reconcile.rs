@@ -9,8 +9,8 @@ use kubeon_api::ClusterOperation;
 use kubeon_link_kube::{LinkError, RetryClass, Verb};
 use kubeon_operations::kubernetes_cluster::refused;
 use kubeon_operations::{
-    Change, ClusterChanges, ClusterObject, Data, Decision, ObjectKind, ObjectRef, QueueKey, View, Write,
-    WriteRefusal, decide,
+    Change, ClusterChanges, ClusterObject, Data, Decision, ObjectKind, ObjectRef, QueueKey, StartPermission,
+    View, Write, WriteRefusal, decide, job_state, order,
 };
 use tokio::time::Instant;
 
@@ -19,6 +19,7 @@ use crate::context::{LOG_BYTES, OperatorContext};
 use crate::execute::{self, WriteFailure};
 use crate::location;
 use crate::log_follower::is_lost;
+use crate::operation_limit::has_job;
 use crate::queue::{QueueItem, ReconcileOutcome, Urgency};
 use crate::refusals::Refused;
 use crate::request_priority::RequestPriority;
@@ -50,7 +51,18 @@ async fn reconcile(context: &OperatorContext, work: &QueueItem) -> ReconcileOutc
     for _ in 0..MOST_DECISIONS {
         let objects = context.cache.objects_of(queue_key);
         let (operations, subject) = (objects.operations.clone(), objects.subject.clone());
-        match decide_now(context, queue_key, objects, &data, &refusals) {
+        let first = first_open(&objects);
+        let operation = first.as_ref().map(|(operation, _)| operation.as_ref());
+        let (start, next) = context.operation_limit.permission(queue_key, operation);
+        context.wake(next);
+        let decision = decide_now(context, queue_key, objects, &data, &refusals, start);
+        if let Decision::Apply(changes) = &decision
+            && first.is_some_and(|(_, started)| !started)
+            && !changes.stages.iter().flatten().any(Write::makes_a_job)
+        {
+            context.wake(context.operation_limit.not_started(queue_key));
+        }
+        match decision {
             Decision::Read(targets) => {
                 let request_priority = RequestPriority::of(work);
                 let reads = targets.iter().map(|target| read(context, target, &request_priority));
@@ -170,12 +182,23 @@ fn reports_an_end(write: &Write) -> bool {
     write.target.kind == ObjectKind::Operation && patch.end().is_some()
 }
 
+/// The first operation that has not ended, and whether it has a Job. Of each queue key, one operation runs at a time.
+fn first_open(objects: &QueueObjects) -> Option<(Arc<ClusterOperation>, bool)> {
+    let is_open = |operation: &&Arc<ClusterOperation>| !order::ended(operation);
+    let mut open: Vec<_> = objects.operations.iter().filter(is_open).cloned().collect();
+    order::queue(&mut open);
+    let first = open.into_iter().next()?;
+    let started = has_job(&first) || objects.jobs.iter().any(|job| job_state::has_uid_label_of(job, &first));
+    Some((first, started))
+}
+
 fn decide_now(
     context: &OperatorContext,
     queue_key: &QueueKey,
     objects: QueueObjects,
     data: &BTreeMap<ObjectRef, Data>,
     refusals: &BTreeMap<String, WriteRefusal>,
+    start: StartPermission,
 ) -> Decision {
     let settings = context.settings();
     decide(&View {
@@ -189,6 +212,7 @@ fn decide_now(
         objects: &context.cache,
         data,
         refusals,
+        start,
     })
 }
 

@@ -3,6 +3,7 @@
 mod unlistable;
 
 use std::net::SocketAddr;
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,6 +18,7 @@ use tokio::sync::watch;
 use crate::admission::{self, Admission};
 use crate::context::OperatorContext;
 use crate::health::{self, HealthState};
+use crate::operation_limit::OperationLimit;
 use crate::queue::Urgency;
 use crate::reconcile;
 use crate::spans::OperatorSpans;
@@ -48,6 +50,8 @@ pub struct OperatorOptions {
     pub admission: Option<Admission>,
     /// The number of keys that are reconciled at the same time.
     pub workers: usize,
+    /// The most operations that run at the same time; `None` for no limit.
+    pub max_operations: Option<NonZeroUsize>,
     /// The timeout of a request to the API server.
     pub request_timeout: Duration,
     /// The OpenTelemetry collector of the traces; the environment has its other settings.
@@ -75,7 +79,13 @@ pub async fn run(options: OperatorOptions, mut stop: BoxFuture<'static, ()>) -> 
         Some(collector) => Some(OperatorSpans::new(Traces::start(MANAGER, &collector)?, collector)),
         None => None,
     };
-    let context = Arc::new(OperatorContext::new(options.settings, writer, events, spans));
+    let context = Arc::new(OperatorContext::new(
+        options.settings,
+        OperationLimit::new(options.max_operations),
+        writer,
+        events,
+        spans,
+    ));
     // Before the health server starts, so that /readyz knows the initial lists.
     watches::start(&context, &client);
     let readiness = webhook.as_ref().map(|webhook| webhook.readiness.clone());

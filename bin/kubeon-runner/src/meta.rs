@@ -210,7 +210,8 @@ impl MetaCluster {
 /// have changed since then.
 fn job_generation(operation: &DynamicObject) -> Option<i64> {
     let observed = operation.data.pointer("/status/observedGeneration").and_then(Value::as_i64);
-    observed.or(operation.metadata.generation)
+    // The value of an object without a status is -1.
+    observed.filter(|generation| *generation > 0).or(operation.metadata.generation)
 }
 
 /// The number of attempts after a denied permission: about ten seconds with the pauses.

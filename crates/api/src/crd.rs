@@ -1,7 +1,7 @@
 //! Custom resource definitions for API servers and the JSON schema for editors, generated from the types.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
-    CustomResourceDefinition, ValidationRule,
+    CustomResourceDefinition, JSON, ValidationRule,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube_core::CustomResourceExt;
@@ -61,6 +61,19 @@ fn kinds() -> [(&'static str, &'static str, CustomResourceDefinition); 3] {
         ("Cluster", "", with_rule(Cluster::crd(), &LABEL_NAME)),
         ("ClusterOperation", "", ClusterOperation::crd()),
     ]
+    .map(|(kind, note, definition)| (kind, note, with_unobserved_status(definition)))
+}
+
+/// Gives new objects a status with an older generation than their own, so that kstatus takes no object for up to date before
+/// an operator has seen it.
+fn with_unobserved_status(mut definition: CustomResourceDefinition) -> CustomResourceDefinition {
+    for schema in definition.spec.versions.iter_mut().filter_map(|version| version.schema.as_mut()) {
+        let properties = schema.open_api_v3_schema.as_mut().and_then(|root| root.properties.as_mut());
+        if let Some(status) = properties.and_then(|properties| properties.get_mut("status")) {
+            status.default = Some(JSON(json!({"observedGeneration": -1})));
+        }
+    }
+    definition
 }
 
 /// A CEL rule for the whole object.

@@ -60,7 +60,7 @@ pub fn program_of(version: Version, name: &str) -> Result<PathBuf, EnvtestError>
     of_bundle(&store.find(version, Arch::native())?, name, &store.cache().join("programs"))
 }
 
-fn store() -> Result<BundleStore, EnvtestError> {
+pub(crate) fn store() -> Result<BundleStore, EnvtestError> {
     let no_home =
         |error| EnvtestError::File { path: "~/.cache/kubeon".into(), source: io::Error::other(error) };
     BundleStore::from_env().map_err(no_home)

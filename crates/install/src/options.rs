@@ -1,6 +1,7 @@
 //! The options of an installation.
 
 use std::collections::BTreeMap;
+use std::num::NonZeroU16;
 
 use k8s_openapi::api::core::v1::{ResourceRequirements, Toleration};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
@@ -37,6 +38,8 @@ pub struct InstallOptions {
     pub allowed_images: Vec<String>,
     /// Where and with which limits the pods of Jobs run.
     pub job_placement: JobPlacement,
+    /// The most operations that run at the same time; `None` for no limit.
+    pub max_operations: Option<NonZeroU16>,
     /// The image with the bundle; empty when Jobs get the bundle in another way.
     pub bundle_image: String,
     /// The listener for results of operations of a `KubernetesCluster`: `https://…`; empty for none.
@@ -76,6 +79,7 @@ impl Default for InstallOptions {
             runner_images: RUNNER_IMAGES.map(str::to_owned).to_vec(),
             allowed_images: Vec::new(),
             job_placement: JobPlacement::default(),
+            max_operations: None,
             bundle_image: BUNDLE_IMAGE.to_owned(),
             callback_url: String::new(),
             callback_ca: String::new(),

@@ -6,11 +6,9 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::OnceLock;
 
 use kubeon_envtest::{ApiServerOptions, TestApiServer};
 use serde_json::{Value, json};
-use sha2::{Digest as _, Sha256};
 
 fn deploy() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy")
@@ -80,41 +78,12 @@ fn kustomize_builds_the_manifest() {
     }
 }
 
-/// The program in `tests/render`, which renders and lints charts with the packages of Helm. It is built once for each content
-/// of its sources and kept in the user's cache folder.
-fn renderer() -> &'static Path {
-    static RENDERER: OnceLock<PathBuf> = OnceLock::new();
-    RENDERER.get_or_init(build_renderer)
-}
-
-fn build_renderer() -> PathBuf {
-    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/render");
-    let mut digest = Sha256::new();
-    for file in ["main.go", "go.mod", "go.sum"] {
-        digest.update(std::fs::read(sources.join(file)).unwrap());
-    }
-    let digest: String = digest.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect();
-    let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
-    let home = || Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache"));
-    let folder = cache.or_else(home).expect("a cache folder").join("kubeon/tools");
-    let built = folder.join(format!("chart-renderer-{digest}"));
-    if !built.exists() {
-        std::fs::create_dir_all(&folder).unwrap();
-        // Another test process may build it at the same time: the finished program is renamed into place.
-        let scratch = tempfile::tempdir_in(&folder).unwrap();
-        let program = scratch.path().join("render");
-        // Without debugging information and garbage collection, which take most of the time.
-        let mut go = Command::new("go");
-        go.args(["build", "-trimpath", "-ldflags=-s -w", "-gcflags=all=-dwarf=false", "-o"]).arg(&program);
-        go.arg(".").current_dir(&sources).env("GOFLAGS", "-mod=readonly").env("CGO_ENABLED", "0");
-        output(go.env("GOGC", "off").env("GOMEMLIMIT", "2GiB"));
-        std::fs::rename(&program, &built).unwrap();
-    }
-    built
+fn gitops() -> PathBuf {
+    kubeon_envtest::gitops_program().expect("the program that renders charts")
 }
 
 fn render(values: &Value) -> Command {
-    let mut command = Command::new(renderer());
+    let mut command = Command::new(gitops());
     command.arg("render").arg(deploy().join("chart")).args(["kubeon-system", &values.to_string()]);
     command
 }
@@ -182,12 +151,12 @@ fn the_chart_with_a_gateway_is_both_manifests() {
 
 #[test]
 fn the_chart_passes_helm_lint_strict() {
-    output(Command::new(renderer()).arg("lint").arg(deploy().join("chart")).arg("kubeon-system"));
+    output(Command::new(gitops()).arg("lint").arg(deploy().join("chart")).arg("kubeon-system"));
     // The linter reports mistakes, such as a chart without a version.
     let broken = tempfile::tempdir().unwrap();
     std::fs::write(broken.path().join("Chart.yaml"), "apiVersion: v2\nname: broken\n").unwrap();
     let refused =
-        Command::new(renderer()).arg("lint").arg(broken.path()).arg("kubeon-system").output().unwrap();
+        Command::new(gitops()).arg("lint").arg(broken.path()).arg("kubeon-system").output().unwrap();
     let error = String::from_utf8_lossy(&refused.stderr);
     assert!(!refused.status.success() && error.contains("version"), "{error}");
 }
@@ -244,6 +213,7 @@ fn the_chart_with_other_values_has_them() {
         "trustedKeys": ["release ssh-ed25519 AAAA"],
         "allowedImages": ["quay.io/kubespray/*"],
         "jobs": {"imagePullSecrets": [{"name": "registry"}]},
+        "maxOperations": 20,
         "extraArgs": ["--workers=64"],
         "nodeSelector": {"disk": "ssd"},
         "resources": {"requests": {"cpu": 1}},
@@ -265,6 +235,7 @@ fn the_chart_with_other_values_has_them() {
         "--otlp-endpoint=http://collector:4318",
         "--trusted-key=release ssh-ed25519 AAAA",
         "--allowed-image=quay.io/kubespray/*",
+        "--max-operations=20",
     ]
     .iter()
     .chain(&callback)

@@ -10,11 +10,12 @@ use kubeon_api::{Cluster, ClusterOperation, DataRef};
 
 use crate::cluster_object::{notice, owner};
 use crate::object::{ObjectPatch, StatusPatch};
+use crate::operation::finish::{End, finish};
 use crate::operation::wait::Wait;
 use crate::operation::{OperationChanges, archive, name, running, shown, start, status, target, wait};
 use crate::view::{ClusterObject, Data, Observed, View};
 use crate::write::{Change, ClusterChanges, NeedsReads, Notice, ObjectKind, ObjectRef, Write};
-use crate::{QueueKey, job_state, names, order};
+use crate::{QueueKey, job_state, names, order, removed_operations};
 
 /// The longest list of conditions in a status.
 const MOST_SHOWN: usize = 256;
@@ -32,22 +33,33 @@ pub(crate) fn decide(s: &View<'_>) -> Result<ClusterChanges, NeedsReads> {
     let mut view = BTreeMap::new();
     let mut written_with = 0;
     let mut starts = None;
-    let open: Vec<_> = operations.iter().filter(|operation| !order::ended(operation)).cloned().collect();
+    let open = operations.iter().filter(|operation| !order::ended(operation)).cloned();
+    let (repeated, open): (Vec<_>, Vec<_>) =
+        open.partition(|operation| removed_operations::repeated(cluster, operation).is_some());
+    let mut progress: Vec<_> = repeated
+        .iter()
+        .filter_map(|operation| {
+            let result = removed_operations::repeated(cluster, operation)?;
+            Some((operation, finish(s, operation, End::repeated(result))))
+        })
+        .collect();
+    let mut claims = false;
     if let Some((head, rest)) = open.split_first() {
-        let progress = first(s, head, observed)?;
-        let claims = progress.claims;
-        let behind = rest.iter().map(|operation| (operation, wait::queued(s, operation, head)));
-        for (operation, progress) in std::iter::once((head, progress)).chain(behind) {
-            if let Some((stage, condition)) = progress.shown {
-                written_with = written_with.max(stage);
-                view.insert(name(operation).to_owned(), condition);
-            }
-            changes.merge(progress.changes);
+        let of_first = first(s, head, observed)?;
+        claims = of_first.claims;
+        starts = claims.then(|| target(head));
+        progress.push((head, of_first));
+        progress.extend(rest.iter().map(|operation| (operation, wait::queued(s, operation, head))));
+    }
+    for (operation, progress) in progress {
+        if let Some((stage, condition)) = progress.shown {
+            written_with = written_with.max(stage);
+            view.insert(name(operation).to_owned(), condition);
         }
-        if claims {
-            written_with = 0;
-            starts = Some(target(head));
-        }
+        changes.merge(progress.changes);
+    }
+    if claims {
+        written_with = 0;
     }
     labels(&operations, cluster, starts, &mut changes);
     if let Some(cluster) = cluster.filter(|cluster| cluster.metadata.deletion_timestamp.is_none()) {
@@ -57,7 +69,9 @@ pub(crate) fn decide(s: &View<'_>) -> Result<ClusterChanges, NeedsReads> {
             changes.merge(ClusterChanges { stages: staged(written_with, write), notices, wake: None });
         }
     }
-    changes.merge(archive::prune(s, &operations));
+    changes.merge(archive::prune(s, &operations, |operation| {
+        removed_operations::is_recorded(cluster, operation)
+    }));
     if changes.is_done()
         && let Some(changes) = archive::logs(s, &operations)?
     {
@@ -137,7 +151,7 @@ pub(crate) fn remaining_work(s: &View<'_>) -> Option<String> {
 /// Jobs whose operation was deleted.
 pub(crate) fn abandoned_jobs<'s>(s: &'s View<'_>) -> impl Iterator<Item = &'s Job> {
     let is_abandoned =
-        move |job: &&Job| !s.operations.iter().any(|operation| running::has_uid_label_of(job, operation));
+        move |job: &&Job| !s.operations.iter().any(|operation| job_state::has_uid_label_of(job, operation));
     s.jobs.iter().map(AsRef::as_ref).filter(is_abandoned)
 }
 
@@ -263,6 +277,7 @@ fn history(
     });
     new.latest = newest.map(|operation| name(operation).to_owned());
     new.observed_generation = cluster.metadata.generation;
+    new.removed = removed_operations::recorded(s, &before, operations);
     if alone {
         new.reason = missing(s, cluster);
     }

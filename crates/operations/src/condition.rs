@@ -23,6 +23,8 @@ pub const STEP_FAILED: &str = "StepFailed";
 pub const PROGRESSING: &str = "Progressing";
 /// The reason of `Progressing` when all steps were up to date.
 pub const NOTHING_TO_DO: &str = "NothingToDo";
+/// The reason of `Progressing` on a business cluster whose last operation succeeded.
+pub const DONE: &str = "Done";
 /// A business cluster is up to date and usable.
 pub const READY: &str = "Ready";
 /// The last operation of a business cluster failed, or its spec cannot be applied.

@@ -4,7 +4,9 @@ use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{ContainerState, ContainerStatus, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
-use kubeon_api::ConditionStatus;
+use kubeon_api::{ClusterOperation, ConditionStatus};
+
+use crate::names::OPERATION_LABEL;
 
 /// How long the kubelet may fail to run an image before the operation is ended.
 const PERMANENT_AFTER: SignedDuration = SignedDuration::from_secs(20);
@@ -73,6 +75,13 @@ impl std::fmt::Display for JobFailure {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.pad(self.as_str())
     }
+}
+
+/// Whether the label of a Job has the UID of this operation.
+#[must_use]
+pub fn has_uid_label_of(job: &Job, operation: &ClusterOperation) -> bool {
+    let label = job.metadata.labels.as_ref().and_then(|labels| labels.get(OPERATION_LABEL));
+    label.is_some_and(|label| Some(label) == operation.metadata.uid.as_ref())
 }
 
 /// The state of a Job, by its first condition that is true. Contract A, case 28.

@@ -18,6 +18,7 @@ mod cluster_object;
 pub mod condition;
 pub mod image;
 pub mod job_state;
+mod kstatus;
 pub mod kubernetes_cluster;
 pub mod names;
 pub mod object;
@@ -25,6 +26,7 @@ pub mod operation;
 pub mod order;
 mod persisted;
 pub mod queue_key;
+mod removed_operations;
 pub mod settings;
 pub mod view;
 pub mod write;
@@ -32,7 +34,9 @@ pub mod write;
 pub use object::{JobSpecPatch, NewObject, ObjectPatch, StatusPatch};
 pub use queue_key::QueueKey;
 pub use settings::OperatorSettings;
-pub use view::{ClusterObject, Data, ObjectOwnership, Objects, Observed, View, WriteRefusal};
+pub use view::{
+    ClusterObject, Data, ObjectOwnership, Objects, Observed, StartPermission, View, WriteRefusal,
+};
 pub use write::{Change, ClusterChanges, Decision, FAILURES, Notice, ObjectKind, ObjectRef, Write};
 
 /// The next reads or writes for one cluster and its operations.

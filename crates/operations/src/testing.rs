@@ -9,7 +9,9 @@ use kubeon_api::{ClusterOperation, DataRef};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use crate::view::{ClusterObject, Data, ObjectOwnership, Objects, Observed, View, WriteRefusal};
+use crate::view::{
+    ClusterObject, Data, ObjectOwnership, Objects, Observed, StartPermission, View, WriteRefusal,
+};
 use crate::write::{Change, Decision, FAILURES, ObjectKind, ObjectRef, Write};
 use crate::{OperatorSettings, QueueKey, decide};
 
@@ -37,6 +39,7 @@ pub(crate) struct World {
     pub settings: OperatorSettings,
     pub now: Timestamp,
     pub refusals: BTreeMap<String, WriteRefusal>,
+    pub start: StartPermission,
     pub written: Vec<Write>,
     version: u64,
 }
@@ -64,7 +67,8 @@ impl World {
         };
         let now = "2026-01-01T00:00:00Z".parse().unwrap();
         let (objects, refusals, written) = (BTreeMap::new(), BTreeMap::new(), Vec::new());
-        Self { objects, queue_key, settings, now, refusals, written, version: 1 }
+        let start = StartPermission::Now;
+        Self { objects, queue_key, settings, now, refusals, start, written, version: 1 }
     }
 
     /// A Cluster `sample` with inventory, variables and key in the operator's namespace.
@@ -187,6 +191,7 @@ impl World {
             objects: self,
             data,
             refusals: &self.refusals,
+            start: self.start,
         })
     }
 

@@ -3,6 +3,7 @@
 mod back;
 mod deaths;
 mod events;
+mod kstatus;
 mod kubernetes_cluster;
 mod lifecycle;
 mod ours;

@@ -124,6 +124,20 @@ pub struct WriteRefusal {
     pub permanent: bool,
 }
 
+/// Whether an operation of the queue key may start now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StartPermission {
+    /// It may start.
+    Now,
+    /// As many operations as the limit allows run.
+    Later {
+        /// The most operations that run at the same time.
+        limit: usize,
+        /// The number of operations of other clusters that start before it.
+        before: usize,
+    },
+}
+
 /// The observed objects of one queue key at one time.
 pub struct View<'a> {
     /// The key.
@@ -146,6 +160,8 @@ pub struct View<'a> {
     pub data: &'a BTreeMap<ObjectRef, Data>,
     /// The refusals of the API server, by operation.
     pub refusals: &'a BTreeMap<String, WriteRefusal>,
+    /// Whether the first open operation may start.
+    pub start: StartPermission,
 }
 
 impl View<'_> {

@@ -61,7 +61,7 @@ async fn later_request(lab: &Lab) {
     static MARKERS: AtomicUsize = AtomicUsize::new(0);
     let name = format!("marker-{}", MARKERS.fetch_add(1, Ordering::Relaxed));
     lab.cluster(&name).await;
-    lab.wait_cluster(&name, |cluster| cluster.status.is_some()).await;
+    lab.wait_reported(&name).await;
 }
 
 /// Executes scenarios with a fault at every request, of every kind. Returns the failed requests of each part.

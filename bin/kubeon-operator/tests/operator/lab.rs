@@ -379,6 +379,14 @@ impl Lab {
         .await
     }
 
+    /// Waits until the operator has written the status of the Cluster.
+    pub(crate) async fn wait_reported(&self, name: &str) {
+        self.wait_cluster(name, |cluster| {
+            cluster.status.as_ref().is_some_and(|status| status.observed_generation > Some(0))
+        })
+        .await;
+    }
+
     /// Waits until the condition is true for the Cluster.
     pub(crate) async fn wait_cluster(&self, name: &str, wanted: impl Fn(&Cluster) -> bool) -> Cluster {
         let api = Api::<Cluster>::all(self.client.clone());

@@ -20,7 +20,7 @@ async fn a_shell_operation_needs_one_job_and_at_most_ten_writes() {
     let lab = Lab::open().await;
     lab.start();
     lab.cluster("sample").await;
-    lab.wait_cluster("sample", |cluster| cluster.status.is_some()).await;
+    lab.wait_reported("sample").await;
     lab.proxy.clear_requests();
     lab.create_shell_operation("sample", "myops").await;
     let running = lab.wait_result("myops", OperationResult::Running).await;
@@ -46,10 +46,10 @@ async fn a_shell_operation_needs_one_job_and_at_most_ten_writes() {
     // What was due is sent before the first other cluster is reported. From then on, the operator sends requests only
     // about the second one.
     lab.cluster("before").await;
-    lab.wait_cluster("before", |cluster| cluster.status.is_some()).await;
+    lab.wait_reported("before").await;
     lab.proxy.clear_requests();
     lab.cluster("other").await;
-    lab.wait_cluster("other", |cluster| cluster.status.is_some()).await;
+    lab.wait_reported("other").await;
     let is_about_other = |name: &str| name == "other" || name.starts_with("other-");
     let requests = lab.proxy.requests().into_iter();
     let unexpected: Vec<_> =

@@ -6,6 +6,7 @@ mod bad_input;
 mod crashes;
 mod events;
 mod faults;
+mod gitops;
 mod http;
 mod installed;
 mod kubernetes_cluster;

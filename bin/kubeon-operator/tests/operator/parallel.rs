@@ -1,6 +1,7 @@
 //! Operations of one cluster run one after the other. Operations of different clusters run in parallel.
 
 use k8s_openapi::api::batch::v1::Job;
+use kube::api::DeleteParams;
 use kubeon_api::KubernetesCluster;
 use kubeon_api::kubeonkube::OperationResult;
 use kubeon_envtest::{FaultRule, ProxyFault, RequestMatcher};
@@ -62,4 +63,34 @@ async fn jobs_of_different_clusters_run_in_parallel() {
         assert!(runs(&lab.jobs().get(name).await.unwrap()), "{name} does not run");
     }
     assert_eq!(jobs.len(), 6);
+}
+
+/// Three operations of different clusters; two may run.
+#[tokio::test]
+async fn operations_above_the_limit_start_in_their_order_when_others_end() {
+    let lab = Lab::open().await;
+    for name in ["a", "b", "c"] {
+        lab.cluster(name).await;
+        lab.create_shell_operation(name, name).await;
+        // Creation times have whole seconds.
+        tokio::time::sleep(std::time::Duration::from_millis(1100)).await;
+    }
+    let limit = &["--leader-elect=false", "--max-operations=2"];
+    lab.start_with(limit);
+    for name in ["a", "b"] {
+        lab.wait_result(name, OperationResult::Running).await;
+    }
+    lab.wait_reason("c", "waits: 2 operations run, which is the limit, and 0 start before this one").await;
+    // The next operator finds two that run.
+    lab.kill().await;
+    lab.start_with(limit);
+    lab.cluster("d").await;
+    lab.create_shell_operation("d", "d").await;
+    lab.wait_reason("d", "and 1 start before this one").await;
+    lab.finish("b").await;
+    lab.wait_result("c", OperationResult::Running).await;
+    let waiting = lab.operations().get("d").await.unwrap();
+    assert!(lab.job_names(&waiting).await.is_empty(), "two others run");
+    lab.operations().delete("a", &DeleteParams::default()).await.unwrap();
+    lab.wait_result("d", OperationResult::Running).await;
 }

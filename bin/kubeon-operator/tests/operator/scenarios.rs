@@ -20,7 +20,7 @@ fn has_completed(operation: &ClusterOperation) -> bool {
 pub(crate) async fn shell(lab: &Lab, name: &str) {
     lab.cluster(name).await;
     // The writes for the Cluster and for the operation need a fixed order.
-    lab.wait_cluster(name, |cluster| cluster.status.is_some()).await;
+    lab.wait_reported(name).await;
     lab.create_shell_operation(name, name).await;
     let running = lab.wait_result(name, OperationResult::Running).await;
     create_ended_pod(lab, &running).await;

@@ -1,5 +1,6 @@
 //! `kubeon meta`.
 
+use std::num::NonZeroU16;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
@@ -64,6 +65,9 @@ pub(crate) struct InstallFlags {
     /// Fields of the pods of operations as JSON: resources, nodeSelector, tolerations, priorityClassName, imagePullSecrets
     #[arg(long, value_name = "JSON", default_value = "", hide_default_value = true)]
     pub job_placement: JobPlacement,
+    /// The most operations that run at the same time; others wait in the order of their creation [default: no limit]
+    #[arg(long, value_name = "N")]
+    pub max_operations: Option<NonZeroU16>,
     /// The image that contains a bundle; {version} is replaced by the version, empty for none
     #[arg(long, value_name = "IMAGE", default_value = kubeon_install::BUNDLE_IMAGE)]
     pub bundle_image: String,
@@ -109,6 +113,7 @@ impl InstallFlags {
             runner_images: self.runner_images.clone(),
             allowed_images: self.allowed_images.clone(),
             job_placement: self.job_placement.clone(),
+            max_operations: self.max_operations,
             bundle_image: self.bundle_image.clone(),
             callback_url: self.callback_url.as_ref().map(ToString::to_string).unwrap_or_default(),
             callback_ca: self.callback_ca_config_map.clone().unwrap_or_default(),

@@ -96,6 +96,25 @@ pub struct ClusterStatus {
     /// Why an object that the cluster refers to cannot be used, for people; absent when all can be used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+    /// The last operations that the limit of the history removed, oldest first. Such an operation does not run again when it is
+    /// created again, as tools do that install from Git.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 128))]
+    pub removed: Vec<RemovedOperation>,
+}
+
+/// An operation that the limit of the history removed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RemovedOperation {
+    /// Its name.
+    #[schemars(length(max = 253))]
+    pub name: String,
+    /// The digest of its spec.
+    #[schemars(length(max = 64))]
+    pub digest: String,
+    /// How it ended.
+    pub result: OperationResult,
 }
 
 /// One operation in the history.

@@ -13,7 +13,7 @@ mod operation;
 mod reference;
 mod rules;
 
-pub use cluster::{Cluster, ClusterCondition, ClusterSpec, ClusterStatus, RecordedResult};
+pub use cluster::{Cluster, ClusterCondition, ClusterSpec, ClusterStatus, RecordedResult, RemovedOperation};
 pub use operation::{
     Action, ActionSource, ActionType, ClusterOperation, ClusterOperationSpec, ClusterOperationStatus,
     Finding, FindingSeverity, HookAction, HookMoment, OperationResult, Steps,

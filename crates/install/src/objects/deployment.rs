@@ -195,6 +195,7 @@ fn arguments(options: &InstallOptions) -> Vec<String> {
     // Writing it as JSON cannot fail: all its keys are texts.
     let placement = serde_json::to_string(&options.job_placement).unwrap_or_default();
     arguments.extend((!options.job_placement.is_empty()).then(|| format!("--job-placement={placement}")));
+    arguments.extend(options.max_operations.map(|most| format!("--max-operations={most}")));
     arguments.extend_from_slice(&options.extra_arguments);
     arguments
 }

@@ -65,7 +65,9 @@ pub(super) fn begin(
     new.conditions.retain(|condition| condition.type_ != STEP_FAILED);
     status::progressing(&mut new, phase, &desired.why, s.now);
     changes.stages.push(
-        status_write(object, &new, format!("{operation} is the current operation")).into_iter().collect(),
+        status_write(object, new, s.now, format!("{operation} is the current operation"))
+            .into_iter()
+            .collect(),
     );
     changes.notices.push(object_notice(
         object,

@@ -18,7 +18,7 @@ use super::persisted_objects::{persisted_objects, state_missing_text};
 use super::{callback, inventory};
 use crate::names::{self, DERIVED_UID_LABEL, HOSTS_ANNOTATION, OPERATION_LABEL};
 use crate::operation::finish::{End, finish};
-use crate::operation::inputs::{KEY, Obstacle};
+use crate::operation::inputs::{KEY, Obstacle, check_place};
 use crate::operation::wait::{Wait, report_wait};
 use crate::operation::{OperationChanges, archive, name, start as common, uid};
 use crate::persisted;
@@ -63,6 +63,7 @@ fn prepared(
     set_account(&mut spec, &credentials);
     common::check_refusal(s, operation)?;
     check_state(s, object, operation)?;
+    check_place(s)?;
     let (ns, action) = (namespace(object), operation.spec.main.action.as_str());
     let at = DataRef::new(ns, names::derived_job(action, ns, object_name(object), name(operation)));
     let map = config(s, object, operation, &spec, &at)?;

@@ -69,7 +69,7 @@ pub(crate) fn decide(s: &View<'_>) -> Result<ClusterChanges, NeedsReads> {
         return Ok(changes);
     }
     changes.merge(step(s, object, &mine)?);
-    changes.merge(archive::prune(s, &mine));
+    changes.merge(archive::prune(s, &mine, |_| true));
     if changes.is_done()
         && let Some(changes) = archive::logs(s, &mine)?
     {

@@ -1,8 +1,10 @@
 //! The metadata of a `KubernetesCluster`, and writes and events about it.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::jiff::Timestamp;
 use kubeon_api::{KubernetesCluster, KubernetesClusterStatus, Version, labels};
 
+use crate::kstatus;
 use crate::object::{ObjectPatch, StatusPatch};
 use crate::write::{Change, Notice, ObjectKind, ObjectRef, Write};
 
@@ -56,13 +58,15 @@ pub(super) fn object_notice(
     Notice { with: about.clone(), about, uid, warning, reason, text: text.into() }
 }
 
-/// The change of the object's status to `new`; `None` when it is equal.
+/// The change of the object's status to `new` with the conditions of kstatus; `None` when it is equal.
 pub(super) fn status_write(
     object: &KubernetesCluster,
-    new: &KubernetesClusterStatus,
+    mut new: KubernetesClusterStatus,
+    now: Timestamp,
     why: impl Into<String>,
 ) -> Option<Write> {
+    kstatus::show_cluster(&mut new, object.metadata.deletion_timestamp.is_some(), now);
     let before = object.status.clone().unwrap_or_default();
-    let patch = StatusPatch::between(object.metadata.resource_version.as_deref(), Some(&before), new)?;
+    let patch = StatusPatch::between(object.metadata.resource_version.as_deref(), Some(&before), &new)?;
     Some(object_write(object, why, Change::Status(patch)))
 }

@@ -12,7 +12,8 @@ use super::history;
 use super::next_action::NextAction;
 use super::object_access::{namespace, object_name, object_notice, object_target, status_write};
 use crate::condition::{
-    self, ConditionText, DEGRADED, DELETING, HOST_KEYS_PINNED, PRECHECKED, PROGRESSING, READY, STEP_FAILED,
+    self, ConditionText, DEGRADED, DELETING, DONE, HOST_KEYS_PINNED, PRECHECKED, PROGRESSING, READY,
+    STEP_FAILED,
 };
 use crate::names;
 use crate::operation::{at, notice, running};
@@ -59,7 +60,7 @@ pub(super) fn settled(
     text: &str,
     now: Timestamp,
 ) {
-    let word = if succeeded { "Done" } else { "Failed" };
+    let word = if succeeded { DONE } else { "Failed" };
     set(new, PROGRESSING, ConditionText { status: false, reason: word, message: text }, now);
     set(new, DEGRADED, ConditionText { status: !succeeded, reason: word, message: text }, now);
     if succeeded || creating {
@@ -124,7 +125,7 @@ pub(super) fn show_progress(
     }
     changes.notices.extend(pinned_key_notices(&mut new, object, operation));
     changes.notices.extend(failed_step_notices(&mut new, object, operation));
-    changes.stages.push(status_write(object, &new, "the operation runs").into_iter().collect());
+    changes.stages.push(status_write(object, new, s.now, "the operation runs").into_iter().collect());
     changes
 }
 
@@ -139,7 +140,7 @@ pub(super) fn operation_deleted(s: &View<'_>, object: &KubernetesCluster, text: 
     if before.as_deref() != Some(text) {
         changes.notices.push(object_notice(object, true, "EndingOperation", text));
     }
-    let write = status_write(object, &new, "the operation was deleted while it ran");
+    let write = status_write(object, new, s.now, "the operation was deleted while it ran");
     changes.stages.push(write.into_iter().collect());
     changes
 }
@@ -255,6 +256,7 @@ pub(super) fn waiting_or_up_to_date(
             }
         }
         NextAction::Refused(text) => {
+            new.observed_generation = object.metadata.generation;
             set_for_newest(
                 &mut new,
                 object,
@@ -279,7 +281,7 @@ pub(super) fn waiting_or_up_to_date(
         }
         _ => {}
     }
-    changes.stages.push(status_write(object, &new, "no operation is needed now").into_iter().collect());
+    changes.stages.push(status_write(object, new, s.now, "no operation is needed now").into_iter().collect());
     changes
 }
 
@@ -299,7 +301,7 @@ pub(super) fn refused(object: &KubernetesCluster, text: &str, now: Timestamp) ->
     if new.phase != Some(Phase::Failed) && new.operation.is_none() {
         new.reason = Some(condition::clipped(text));
     }
-    status_write(object, &new, "the API server refuses the next write")
+    status_write(object, new, now, "the API server refuses the next write")
 }
 
 /// The message after a success, with the command that adds a skipped host.
@@ -337,8 +339,8 @@ fn mark_up_to_date(s: &View<'_>, new: &mut KubernetesClusterStatus, object: &Kub
     let text = up_to_date_message(object, &history::missing_hosts(object));
     let text = text.as_str();
     set(new, DEGRADED, ConditionText { status: false, reason: "AsExpected", message: text }, s.now);
-    set(new, PROGRESSING, ConditionText { status: false, reason: "Done", message: text }, s.now);
-    set(new, READY, ConditionText { status: true, reason: "Done", message: text }, s.now);
+    set(new, PROGRESSING, ConditionText { status: false, reason: DONE, message: text }, s.now);
+    set(new, READY, ConditionText { status: true, reason: DONE, message: text }, s.now);
     new.kubeconfig_secret = kubeconfig(s, object).or(new.kubeconfig_secret.take());
 }
 

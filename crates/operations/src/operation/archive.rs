@@ -114,10 +114,16 @@ pub(crate) fn owner(operation: &ClusterOperation) -> OwnerReference {
     }
 }
 
-/// Deletes operations that exceed the limit of the history.
-pub(crate) fn prune(s: &View<'_>, operations: &[Arc<ClusterOperation>]) -> ClusterChanges {
+/// Deletes operations that exceed the limit of the history, as far as they may be deleted now.
+pub(crate) fn prune(
+    s: &View<'_>,
+    operations: &[Arc<ClusterOperation>],
+    may_go: impl Fn(&ClusterOperation) -> bool,
+) -> ClusterChanges {
     let excess = order::excess(operations, s.settings.history_limit);
-    let excess = excess.iter().filter(|operation| operation.metadata.deletion_timestamp.is_none());
+    let excess = excess
+        .iter()
+        .filter(|operation| operation.metadata.deletion_timestamp.is_none() && may_go(operation));
     let writes = excess.map(|operation| Write {
         why: format!("the history keeps {} operations", s.settings.history_limit),
         target: target(operation),

@@ -23,7 +23,7 @@ pub(crate) struct End {
     pub result: OperationResult,
     /// The reason in CamelCase.
     pub word: String,
-    /// The message for the user; `None` after a success.
+    /// The message for the user; `None` when its Job succeeded.
     pub reason: Option<String>,
     /// The end time of the Job, if it is known.
     pub time: Option<Time>,
@@ -37,6 +37,12 @@ impl End {
 
     pub(crate) fn succeeded(time: Option<Time>) -> Self {
         Self { result: OperationResult::Succeeded, word: "JobComplete".to_owned(), reason: None, time }
+    }
+
+    /// The end of an operation that ended like this before, and that the limit of the history removed.
+    pub(crate) fn repeated(result: OperationResult) -> Self {
+        let reason = "it ran before, until the limit of the history removed it; to run it again, create it with another name";
+        Self { result, word: "RanBefore".to_owned(), reason: Some(reason.to_owned()), time: None }
     }
 
     fn kind(&self) -> EndKind {
@@ -102,7 +108,7 @@ pub(crate) fn finish_from(
     progress
         .changes
         .stages
-        .extend(status_write(operation, &new, "the operation ended").map(|write| vec![write]));
+        .extend(status_write(operation, &mut new, s.now, "the operation ended").map(|write| vec![write]));
     progress.changes.notices.extend(precheck_notice(operation));
     progress.changes.notices.extend(failed_step_notices(operation));
     let cluster_notice = operation_notice(s, operation, warning, cluster_event, &end_notice.text);

@@ -6,7 +6,7 @@ use kubeon_api::kubeonkube::{Action, ActionSource, ActionType, ClusterOperationS
 use kubeon_api::{Cluster, ClusterOperation, DataRef, PrivateKey};
 
 use super::wait::Wait;
-use crate::view::{Data, View};
+use crate::view::{Data, StartPermission, View};
 use crate::write::{NeedsReads, ObjectKind, ObjectRef};
 
 /// The most bytes of script, inventory and variables together. A ConfigMap holds 1 MiB with its metadata.
@@ -49,6 +49,14 @@ pub(crate) struct Inputs {
     pub files: BTreeMap<String, String>,
     /// The key's Secret: values and type.
     pub key: Option<(BTreeMap<String, Vec<u8>>, String)>,
+}
+
+/// Waits while as many operations as the limit allows run.
+pub(crate) fn check_place(s: &View<'_>) -> Result<(), Obstacle> {
+    match s.start {
+        StartPermission::Now => Ok(()),
+        StartPermission::Later { limit, before } => Err(Obstacle::Wait(Wait::Place { limit, before })),
+    }
 }
 
 fn own_or_default<'r>(own: Option<&'r DataRef>, other: Option<&'r DataRef>) -> Option<&'r DataRef> {

@@ -13,6 +13,7 @@ use k8s_openapi::jiff::Timestamp;
 use kubeon_api::ClusterOperation;
 use kubeon_api::kubeonkube::{ClusterCondition, ClusterOperationStatus};
 
+use crate::kstatus;
 use crate::object::StatusPatch;
 use crate::write::{Change, ClusterChanges, Notice, ObjectKind, ObjectRef, Write};
 
@@ -77,12 +78,14 @@ pub fn owned_by_deleted(
 }
 
 /// The change of an operation's status to `new`; `None` when it is equal. The write applies only to the
-/// observed version, because the runner writes the status as well.
+/// observed version, because the runner writes the status as well. Sets the conditions of kstatus.
 pub(crate) fn status_write(
     operation: &ClusterOperation,
-    new: &ClusterOperationStatus,
+    new: &mut ClusterOperationStatus,
+    now: Timestamp,
     why: impl Into<String>,
 ) -> Option<Write> {
+    kstatus::show_operation(new, now);
     let before = operation.status.clone().unwrap_or_default();
     let patch = StatusPatch::between(operation.metadata.resource_version.as_deref(), Some(&before), new)?;
     Some(Write {

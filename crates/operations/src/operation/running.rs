@@ -8,12 +8,12 @@ use kubeon_api::{ClusterOperation, DataRef};
 
 use super::finish::{CANCELLED, End, finish, finish_from};
 use super::wait::changed;
-use super::{OperationChanges, at, name, notice, shown, status, status_write, uid};
+use super::{OperationChanges, at, name, notice, shown, status, status_write};
 use crate::cluster_object::operation_notice;
 use crate::condition::{self, ConditionText, INPUTS_FOUND, STOPPING};
 use crate::job_state::{self, JobFailure, JobState, Stuck};
 use crate::kubernetes_cluster::ClusterAction;
-use crate::names::{self, OPERATION_LABEL, SPEC_ANNOTATION};
+use crate::names::{self, SPEC_ANNOTATION};
 use crate::object::{JobSpecPatch, ObjectPatch};
 use crate::queue_key::QueueKey;
 use crate::view::{ClusterObject, Data, Observed, View};
@@ -22,17 +22,11 @@ use crate::write::{Change, NeedsReads, ObjectKind, ObjectRef, Write};
 /// Why a Job is stopped: a reason in CamelCase, and a message for the user.
 pub(crate) type StopReason = (&'static str, String);
 
-/// Whether the label of a Job has the UID of this operation.
-pub(crate) fn has_uid_label_of(job: &Job, operation: &ClusterOperation) -> bool {
-    let label = job.metadata.labels.as_ref().and_then(|labels| labels.get(OPERATION_LABEL));
-    label.is_some_and(|label| label == uid(operation))
-}
-
 /// Whether a Job was created for this operation. A user who may create Jobs may also set labels, so the
 /// namespace and the name must be those of the operation's Job.
 fn is_for(s: &View<'_>, job: &Job, operation: &ClusterOperation) -> bool {
     let job_namespace = s.queue_key.job_namespace(&s.settings.namespace);
-    has_uid_label_of(job, operation)
+    job_state::has_uid_label_of(job, operation)
         && job.metadata.namespace.as_deref() == Some(job_namespace)
         && has_job_name_of(s.queue_key, job.metadata.name.as_deref().unwrap_or_default(), operation)
 }
@@ -91,7 +85,7 @@ fn adopted(s: &View<'_>, operation: &ClusterOperation, job: &DataRef) -> Cluster
 
 /// Writes that the operation runs. When its Job has already ended, the same write contains the end.
 fn adopt(s: &View<'_>, operation: &ClusterOperation, at: &DataRef, job: &Job) -> OperationChanges {
-    let new = adopted(s, operation, at);
+    let mut new = adopted(s, operation, at);
     let mut start = vec![notice(operation, false, "Started", format!("runs as Job {at}"))];
     let text = format!("{} runs as Job {at}", operation.spec.main.action_type);
     start.extend(operation_notice(s, operation, false, "OperationStarted", &text));
@@ -102,7 +96,7 @@ fn adopt(s: &View<'_>, operation: &ClusterOperation, at: &DataRef, job: &Job) ->
         return progress;
     }
     let mut progress = OperationChanges::default();
-    if let Some(write) = status_write(operation, &new, format!("its Job {at} is made")) {
+    if let Some(write) = status_write(operation, &mut new, s.now, format!("its Job {at} is made")) {
         progress.changes.stages.push(vec![write]);
         progress.changes.notices.extend(start);
     }
@@ -273,7 +267,7 @@ fn announce_stop(
     let condition_text = ConditionText { status: true, reason: word, message: &text };
     condition::set(&mut new.conditions, STOPPING, condition_text, operation.metadata.generation, s.now);
     let mut progress = suspend(operation, job);
-    let announcement = status_write(operation, &new, format!("the operation is stopped: {text}"));
+    let announcement = status_write(operation, &mut new, s.now, format!("the operation is stopped: {text}"));
     progress.changes.stages.insert(0, announcement.into_iter().collect());
     progress.changes.notices.push(notice(operation, true, "Stopping", text));
     progress
@@ -321,8 +315,12 @@ fn continue_running(s: &View<'_>, operation: &ClusterOperation, at: &DataRef, jo
     let stopping = condition::find_true(&new.conditions, STOPPING);
     let reasons: Vec<_> = stopping.map(|stopping| stopping.message.clone()).into_iter().chain(held).collect();
     new.reason = (!reasons.is_empty()).then(|| condition::clipped(&reasons.join("; ")));
-    let report =
-        status_write(operation, &new, "the pods have a problem, or the spec was changed during the run");
+    let report = status_write(
+        operation,
+        &mut new,
+        s.now,
+        "the pods have a problem, or the spec was changed during the run",
+    );
     progress.changes.stages.extend(report.map(|write| vec![write]));
     progress.changes.stages.extend(deadline(operation, at, job).map(|write| vec![write]));
     progress.changes.wake_at(wake);
@@ -360,6 +358,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::names::OPERATION_LABEL;
     use crate::testing::World;
 
     fn declared() -> World {

@@ -11,7 +11,7 @@ use kubeon_render::entrypoint::entrypoint;
 use kubeon_render::job::{Mount, MountSource, OperationJob, Program, job};
 use serde_json::json;
 
-use super::inputs::{self, Inputs, Obstacle, References};
+use super::inputs::{self, Inputs, Obstacle, References, check_place};
 use super::job_extras::{JobExtras, job_extras};
 use super::wait::{Wait, refusal, report_wait};
 use super::{OperationChanges, archive, name, owned_by_deleted, shown, status, target, uid};
@@ -83,6 +83,7 @@ fn ready<'s>(
         script.insert(text.map_err(|error| Obstacle::Refuse("InvalidAction", error.to_string()))?);
     }
     let job_extras = job_extras(s, operation, cluster, &inputs, &references, &job_at(s, operation))?;
+    check_place(s)?;
     Ok(Ready { cluster, references, inputs, job_extras })
 }
 

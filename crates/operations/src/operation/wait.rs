@@ -20,7 +20,17 @@ pub(crate) enum Wait {
     Until(String),
     /// The end of another operation.
     Operation(String),
+    /// The end of operations of other clusters.
+    Place {
+        /// The most operations that run at the same time.
+        limit: usize,
+        /// The number of operations that start before it.
+        before: usize,
+    },
 }
+
+/// How often the number of operations that start before a waiting one is updated.
+const PLACE_SHOWN_EVERY: SignedDuration = SignedDuration::from_secs(60);
 
 /// Why an operation can never run, as far as its own spec shows. Referenced objects are checked when the
 /// operation is the first of its queue.
@@ -50,6 +60,10 @@ pub(crate) fn report_wait(s: &View<'_>, operation: &ClusterOperation, wait: &Wai
     let (reason, waits_for) = match wait {
         Wait::Missing(text) | Wait::Until(text) => (text.clone(), None),
         Wait::Operation(other) => (format!("waits for {other}, which runs first"), Some(other.clone())),
+        Wait::Place { limit, before } => (
+            format!("waits: {limit} operations run, which is the limit, and {before} start before this one"),
+            None,
+        ),
     };
     new.reason = Some(condition::clipped(&reason));
     new.waits_for = waits_for;
@@ -71,7 +85,10 @@ pub(crate) fn report_wait(s: &View<'_>, operation: &ClusterOperation, wait: &Wai
         }
         progress.changes.wake_at(Some(due));
     }
-    if let Some(write) = status_write(operation, &new, format!("the operation waits: {reason}")) {
+    if matches!(wait, Wait::Place { .. }) {
+        progress.changes.wake_at(s.now.checked_add(PLACE_SHOWN_EVERY).ok());
+    }
+    if let Some(write) = status_write(operation, &mut new, s.now, format!("the operation waits: {reason}")) {
         progress.changes.stages.push(vec![write]);
         let wait_notice = notice(operation, matches!(wait, Wait::Missing(_)), "Waiting", reason);
         progress.changes.notices.push(wait_notice);

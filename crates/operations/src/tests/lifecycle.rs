@@ -263,6 +263,49 @@ fn a36_a37_the_history_lets_the_oldest_go_and_is_shown_newest_first() {
     assert_eq!(cluster["status"]["latest"], "o4");
 }
 
+/// As a tool does that installs from Git.
+#[test]
+fn an_operation_that_the_history_removed_does_not_run_again() {
+    let mut world = World::with_cluster();
+    world.settings.history_limit = 1;
+    for (name, condition) in [("o1", "Complete"), ("o2", "Failed"), ("o3", "Complete")] {
+        world.ask(name, |_| {});
+        world.settle();
+        world.job_says(&format!("kubeonkube-{name}-job"), condition);
+        world.settle();
+    }
+    let exists = |world: &World, name: &str| {
+        world.objects.contains_key(&crate::ObjectRef::new(ObjectKind::Operation, "", name))
+    };
+    assert_eq!(["o1", "o2", "o3"].map(|name| exists(&world, name)), [false, false, true]);
+    let removed = world.get(ObjectKind::Cluster, "", "sample")["status"]["removed"].clone();
+    let named: Vec<_> =
+        removed.as_array().unwrap().iter().map(|entry| (&entry["name"], &entry["result"])).collect();
+    assert_eq!(named, [(&json!("o1"), &json!("Succeeded")), (&json!("o2"), &json!("Failed"))]);
+
+    world.settings.history_limit = 5;
+    let jobs = world.jobs().len();
+    world.ask("o1", |_| {});
+    world.ask("o2", |_| {});
+    world.settle();
+    assert_eq!(world.jobs().len(), jobs, "neither runs again");
+    assert_eq!(
+        (&world.status("o1")["status"], &world.status("o2")["status"]),
+        (&json!("Succeeded"), &json!("Failed"))
+    );
+    assert!(
+        world.status("o1")["reason"].as_str().unwrap().contains("it ran before"),
+        "{}",
+        world.status("o1")
+    );
+
+    world.objects.remove(&crate::ObjectRef::new(ObjectKind::Operation, "", "o2"));
+    world.objects.remove(&crate::ObjectRef::new(ObjectKind::Job, "ns", "kubeonkube-o2-job"));
+    world.ask("o2", |spec| spec.main.action = "another command".into());
+    world.settle();
+    assert_eq!(world.status("o2")["status"], "Running", "another spec is another operation");
+}
+
 #[test]
 fn a17_annotations_reach_the_pod() {
     let mut world = World::with_cluster();

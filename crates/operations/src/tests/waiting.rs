@@ -7,7 +7,7 @@ use serde_json::json;
 
 use crate::settings::DEFAULT_DEADLINE_SECONDS;
 use crate::testing::World;
-use crate::view::WriteRefusal;
+use crate::view::{StartPermission, WriteRefusal};
 use crate::write::ObjectKind;
 
 fn reason(world: &World, name: &str) -> String {
@@ -155,6 +155,23 @@ fn a_paused_operation_waits_and_continues() {
     world.change(ObjectKind::Operation, "", "o", &json!({"spec": {"paused": null}}));
     world.settle();
     assert_eq!(world.jobs().len(), 1);
+}
+
+#[test]
+fn an_operation_above_the_limit_shows_its_place_and_starts_later() {
+    let mut world = World::with_cluster();
+    world.start = StartPermission::Later { limit: 20, before: 3 };
+    world.ask("o", |_| {});
+    world.settle();
+    assert_eq!(
+        reason(&world, "o"),
+        "waits: 20 operations run, which is the limit, and 3 start before this one"
+    );
+    assert!(world.jobs().is_empty());
+    assert_eq!(world.next().wake, world.now.checked_add(SignedDuration::from_secs(60)).ok());
+    world.start = StartPermission::Now;
+    world.settle();
+    assert_eq!((world.jobs().len(), reason(&world, "o").as_str()), (1, ""));
 }
 
 #[test]

@@ -1,8 +1,13 @@
-module render
+module gitops
 
 go 1.26.0
 
-require helm.sh/helm/v4 v4.3.1
+require (
+	github.com/fluxcd/cli-utils v1.2.2
+	github.com/yuin/gopher-lua v1.1.2
+	helm.sh/helm/v4 v4.3.1
+	k8s.io/apimachinery v0.37.1
+)
 
 require (
 	dario.cat/mergo v1.0.1 // indirect
@@ -58,7 +63,6 @@ require (
 	gopkg.in/inf.v0 v0.9.1 // indirect
 	k8s.io/api v0.37.1 // indirect
 	k8s.io/apiextensions-apiserver v0.37.1 // indirect
-	k8s.io/apimachinery v0.37.1 // indirect
 	k8s.io/apiserver v0.37.1 // indirect
 	k8s.io/client-go v0.37.1 // indirect
 	k8s.io/klog/v2 v2.140.0 // indirect

@@ -1,0 +1,56 @@
+//! A program that does what tools that install from Git do: it renders and lints charts with the packages of Helm, and says
+//! what kstatus (Flux, `helm --wait`) and Argo CD see in an object.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use parking_lot::Mutex;
+use sha2::{Digest as _, Sha256};
+
+use crate::EnvtestError;
+use crate::programs::store;
+
+/// The program from `gitops/`, which is built once for each content of its sources and kept in the user's cache folder. Its
+/// first comment describes its arguments.
+///
+/// # Errors
+/// There is no home folder, a file cannot be read or written, or the program cannot be compiled.
+pub fn gitops_program() -> Result<PathBuf, EnvtestError> {
+    static BUILD: Mutex<()> = Mutex::new(());
+    let _one_at_a_time = BUILD.lock();
+    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("gitops");
+    let folder = store()?.cache().join("tools");
+    let built = folder.join(format!("gitops-{}", digest(&sources)?));
+    if !built.exists() {
+        build(&sources, &folder, &built)?;
+    }
+    Ok(built)
+}
+
+fn digest(sources: &Path) -> Result<String, EnvtestError> {
+    let mut digest = Sha256::new();
+    for file in ["main.go", "go.mod", "go.sum"] {
+        let path = sources.join(file);
+        digest.update(fs::read(&path).map_err(EnvtestError::file(&path))?);
+    }
+    Ok(digest.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect())
+}
+
+/// Another process may build it at the same time: the finished program is renamed into place.
+fn build(sources: &Path, folder: &Path, built: &Path) -> Result<(), EnvtestError> {
+    fs::create_dir_all(folder).map_err(EnvtestError::file(folder))?;
+    let scratch = tempfile::tempdir_in(folder).map_err(EnvtestError::file(folder))?;
+    let program = scratch.path().join("gitops");
+    // Without debugging information and garbage collection, which take most of the time.
+    let mut go = Command::new("go");
+    go.args(["build", "-trimpath", "-ldflags=-s -w", "-gcflags=all=-dwarf=false", "-o"]).arg(&program);
+    go.arg(".").current_dir(sources).env("GOFLAGS", "-mod=readonly").env("CGO_ENABLED", "0");
+    let output = go.env("GOGC", "off").env("GOMEMLIMIT", "2GiB").output();
+    let output = output.map_err(|source| EnvtestError::Start { program: "go build", source })?;
+    if !output.status.success() {
+        let log = String::from_utf8_lossy(&output.stderr).into_owned();
+        return Err(EnvtestError::Ended { program: "go build", status: output.status.to_string(), log });
+    }
+    fs::rename(&program, built).map_err(EnvtestError::file(built))
+}

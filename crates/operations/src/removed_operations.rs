@@ -1,0 +1,54 @@
+//! Operations that the limit of the history removed. Their Cluster records them before they are deleted. An operation with the
+//! same name and spec is not executed again: a tool that installs from Git creates every object that is missing.
+
+use std::sync::Arc;
+
+use kubeon_api::kubeonkube::{ClusterStatus, OperationResult, RemovedOperation};
+use kubeon_api::{Cluster, ClusterOperation};
+
+use crate::operation::name;
+use crate::order;
+use crate::view::View;
+
+/// The longest list of removed operations in a status.
+const MOST_RECORDED: usize = 128;
+
+fn entries(cluster: Option<&Cluster>) -> &[RemovedOperation] {
+    cluster.and_then(|cluster| cluster.status.as_ref()).map_or(&[][..], |status| status.removed.as_slice())
+}
+
+/// The entry of an operation that ended.
+fn entry(operation: &ClusterOperation) -> Option<RemovedOperation> {
+    let result = operation.status.as_ref()?.status?;
+    Some(RemovedOperation { name: name(operation).to_owned(), digest: operation.spec.whole_digest(), result })
+}
+
+/// The recorded operations, with those that exceed the limit of the history now.
+pub(crate) fn recorded(
+    s: &View<'_>,
+    before: &ClusterStatus,
+    operations: &[Arc<ClusterOperation>],
+) -> Vec<RemovedOperation> {
+    let mut all = before.removed.clone();
+    let excess = order::excess(operations, s.settings.history_limit);
+    for entry in excess.iter().filter_map(|operation| entry(operation)) {
+        if !all.contains(&entry) {
+            all.retain(|other| other.name != entry.name);
+            all.push(entry);
+        }
+    }
+    all.drain(..all.len().saturating_sub(MOST_RECORDED));
+    all
+}
+
+/// Whether the operation may be deleted: its Cluster has recorded it, or does not exist.
+pub(crate) fn is_recorded(cluster: Option<&Cluster>, operation: &ClusterOperation) -> bool {
+    cluster.is_none() || entry(operation).is_some_and(|entry| entries(cluster).contains(&entry))
+}
+
+/// How the operation ended before it was removed, if it is a new object with the name and spec of a removed one.
+pub(crate) fn repeated(cluster: Option<&Cluster>, operation: &ClusterOperation) -> Option<OperationResult> {
+    let has_started = operation.status.as_ref().is_some_and(|status| status.job_ref.is_some());
+    let found = entries(cluster).iter().find(|entry| entry.name == name(operation))?;
+    (!has_started && found.digest == operation.spec.whole_digest()).then_some(found.result)
+}
