@@ -49,6 +49,7 @@ pub(crate) fn parse(output: &str, round: Round) -> Result<Facts, String> {
             "memory_kib" => facts.memory_bytes = kib(key, value)?,
             "swap_kib" => facts.swap_bytes = kib(key, value)?,
             "disk_free_kib" => facts.disk_free_bytes = kib(key, value)?,
+            "disk_total_kib" => facts.disk_total_bytes = kib(key, value)?,
             "selinux" => facts.selinux_enforces = Some(value.trim() == "1"),
             "uid" => facts.is_root = value.trim() == "0",
             "package_manager" => facts.package_manager = Some(text(value)),

@@ -53,6 +53,7 @@ host_facts() {
         read -r heading
         read -r device total used free rest
         emit "disk_free_kib=$free"
+        emit "disk_total_kib=$total"
     }
     df -Pi "$d" 2>/dev/null | {
         read -r heading

@@ -30,6 +30,8 @@ pub struct Facts {
     pub memory_bytes: u64,
     /// Free bytes in the file system of `/var/lib/kubeon`.
     pub disk_free_bytes: u64,
+    /// Size of that file system in bytes; 0 if it is not known.
+    pub disk_total_bytes: u64,
     /// The clock of the host at the time of the probe, in seconds since 1970.
     pub clock_seconds: i64,
     /// How far the host's clock is ahead of the control machine's, in seconds.

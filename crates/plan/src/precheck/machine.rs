@@ -11,6 +11,8 @@ use crate::proxy_mode::{kernel_version, missing_tool, obstacle};
 
 /// Disk space that must stay free in addition to the parts, for images, logs and etcd.
 const SPARE_BYTES: u64 = 1 << 30;
+/// The kubelet's default for `imageGCHighThresholdPercent`.
+const IMAGES_DELETED_ABOVE_PERCENT: u64 = 85;
 /// With a larger clock offset, certificates look expired or not yet valid, and leases are lost.
 const CLOCK_LIMIT_SECONDS: i64 = 120;
 /// With a larger clock offset, the user should set up time synchronization.
@@ -136,12 +138,22 @@ fn memory(subject: &Subject<'_>) -> Verdict {
     Verdict::good(mib(bytes), mib(LOW_MEMORY_BYTES)).warning(message)
 }
 
-/// The disk has enough space for the missing parts, and [`SPARE_BYTES`] more.
+/// The disk has enough space for the missing parts, and [`SPARE_BYTES`] more. Afterwards it is not so full that the kubelet
+/// deletes images.
 fn disk(subject: &Subject<'_>) -> Verdict {
-    let (free, needed) = (subject.facts.disk_free_bytes, missing_bytes(subject) + SPARE_BYTES);
+    let (free, total) = (subject.facts.disk_free_bytes, subject.facts.disk_total_bytes);
+    let missing = missing_bytes(subject);
+    let needed = missing + SPARE_BYTES;
     let message = (free < needed)
         .then(|| format!("has {} MiB free for /var/lib/kubeon, {} MiB needed", free >> 20, needed >> 20));
-    Verdict::good(mib(free), mib(needed)).error(message)
+    let full = total.saturating_sub(free.saturating_sub(missing)).saturating_mul(100).checked_div(total);
+    let nearly_full = full.filter(|percent| *percent > IMAGES_DELETED_ABOVE_PERCENT).map(|percent| {
+        format!(
+            "its disk will be {percent} % full; above {IMAGES_DELETED_ABOVE_PERCENT} % the kubelet deletes images that no \
+             container uses, and without internet they do not come back"
+        )
+    });
+    Verdict::good(mib(free), mib(needed)).error(message).warning(nearly_full)
 }
 
 fn mib(bytes: u64) -> String {

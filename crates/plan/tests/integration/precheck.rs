@@ -109,6 +109,10 @@ fn machines_are_checked() {
     error("system", "systemd", |facts| facts.has_systemd = false);
     error("sudo", "cannot become root", |facts| facts.is_root = false);
     error("disk", "has 100 MiB free", |facts| facts.disk_free_bytes = 100 << 20);
+    warning("disk", "its disk will be 90 % full; above 85 % the kubelet deletes images", |facts| {
+        facts.disk_total_bytes = facts.disk_free_bytes * 10;
+    });
+    assert!(checked("disk", |facts| facts.disk_total_bytes = facts.disk_free_bytes * 2).ok, "half full");
     error("clock", "off by 200 s, behind", |facts| facts.clock_offset_seconds = -200);
     warning("clock", "off by 20 s, ahead", |facts| facts.clock_offset_seconds = 20);
     error("selinux", "setenforce 0", |facts| facts.selinux_enforces = Some(true));
