@@ -59,9 +59,9 @@ impl OperationLimit {
         };
         let mut state = self.state.lock();
         let Some(first) = first else {
-            state.waiting.remove(queue_key);
-            let had_one = state.taken.remove(queue_key).is_some();
-            return (StartPermission::Now, if had_one { state.next(limit) } else { Vec::new() });
+            let waited = state.waiting.remove(queue_key).is_some();
+            let ran = state.taken.remove(queue_key).is_some();
+            return (StartPermission::Now, if waited || ran { state.next(limit) } else { Vec::new() });
         };
         let uid = uid(first);
         if has_job(first) || state.taken.get(queue_key) == Some(&uid) {
@@ -201,7 +201,8 @@ mod tests {
         places.restore(&[of("b", 2), of("a", 1)]);
         let waits = StartPermission::Later { limit: 1, before: 1 };
         assert_eq!(places.permission(&key("b"), Some(&operation("b", 2))).0, waits, "a has not asked yet");
-        assert_eq!(places.permission(&key("a"), Some(&operation("a", 1))).0, StartPermission::Now);
+        assert_eq!(places.permission(&key("a"), None).1, [key("b")], "a was deleted meanwhile");
+        assert_eq!(places.permission(&key("b"), Some(&operation("b", 2))).0, StartPermission::Now);
     }
 
     #[test]
