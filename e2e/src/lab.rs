@@ -227,24 +227,29 @@ impl TestLab {
         must(self.home.join("bin/kubectl"), arguments, &environment)
     }
 
-    /// Applies a manifest.
+    /// Applies a manifest of the test's own. kubectl does not compare it with the schemas of the API server: an API server computes
+    /// them at the first request, which takes longer than kubectl waits on an emulated processor.
     ///
     /// # Errors
     /// When it cannot be written or applied.
     pub fn apply(&self, cluster: &str, manifest: &serde_json::Value) -> Result<()> {
-        self.apply_text(cluster, &manifest.to_string())
+        self.apply_with(cluster, &manifest.to_string(), &["--validate=false"])
     }
 
-    /// Applies a manifest given as text.
+    /// Applies a manifest as a user does.
     ///
     /// # Errors
     /// When it cannot be written or applied.
     pub fn apply_text(&self, cluster: &str, manifest: &str) -> Result<()> {
+        self.apply_with(cluster, manifest, &[])
+    }
+
+    fn apply_with(&self, cluster: &str, manifest: &str, flags: &[&str]) -> Result<()> {
         // Threads of one test apply manifests at the same time.
         let number = self.manifests.fetch_add(1, Ordering::Relaxed);
         let file = self.home.join(format!("manifest-{number}.yaml"));
         std::fs::write(&file, manifest)?;
-        self.kubectl(cluster, &["apply", "-f", &file.to_string_lossy()]).map(|_| ())
+        self.kubectl(cluster, &[&["apply", "-f", &file.to_string_lossy()], flags].concat()).map(|_| ())
     }
 
     /// Checks that a host has no leftovers of a cluster, and that its kernel parameters and packet rules are as

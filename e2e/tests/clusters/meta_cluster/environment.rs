@@ -81,7 +81,7 @@ impl MetaCluster {
     }
 
     pub(crate) fn apply(&self, object: &Value) -> Result<()> {
-        retry_admission(|| self.lab.apply(META, object))
+        retry_admission(|| self.lab.apply_text(META, &object.to_string()))
     }
 
     /// Applies a manifest given as text.
