@@ -34,6 +34,9 @@ impl OperationLimit {
     /// Takes the places of the operations that another process started, and remembers which ones wait. `open` are all operations
     /// that have not ended.
     pub(crate) fn restore(&self, open: &[Arc<ClusterOperation>]) {
+        if self.limit.is_none() {
+            return;
+        }
         let mut state = self.state.lock();
         for operation in open {
             let (queue_key, order) = (QueueKey::of(operation), start_order(operation));
@@ -141,6 +144,12 @@ mod tests {
         ClusterOperation { status: Some(status), ..operation(name, second) }
     }
 
+    /// As it is in the cache. Its cluster has its name.
+    fn observed(mut operation: ClusterOperation) -> Arc<ClusterOperation> {
+        operation.spec.cluster = operation.metadata.name.clone().unwrap();
+        Arc::new(operation)
+    }
+
     fn places(limit: usize) -> OperationLimit {
         OperationLimit::new(NonZeroUsize::new(limit))
     }
@@ -178,12 +187,7 @@ mod tests {
     #[test]
     fn running_operations_keep_their_places_after_a_restart_also_above_the_limit() {
         let places = places(1);
-        let of = |name| {
-            let mut operation = running(name, 1);
-            operation.spec.cluster = name.to_owned();
-            Arc::new(operation)
-        };
-        places.restore(&[of("a"), of("b")]);
+        places.restore(&["a", "b"].map(|name| observed(running(name, 1))));
         let waits = StartPermission::Later { limit: 1, before: 0 };
         assert_eq!(places.permission(&key("c"), Some(&operation("c", 2))).0, waits);
         assert_eq!(places.permission(&key("a"), None).1, [], "the other one still runs");
@@ -193,12 +197,7 @@ mod tests {
     #[test]
     fn operations_that_waited_before_a_restart_keep_their_order() {
         let places = places(1);
-        let of = |name: &str, second| {
-            let mut operation = operation(name, second);
-            operation.spec.cluster = name.to_owned();
-            Arc::new(operation)
-        };
-        places.restore(&[of("b", 2), of("a", 1)]);
+        places.restore(&[("b", 2), ("a", 1)].map(|(name, second)| observed(operation(name, second))));
         let waits = StartPermission::Later { limit: 1, before: 1 };
         assert_eq!(places.permission(&key("b"), Some(&operation("b", 2))).0, waits, "a has not asked yet");
         assert_eq!(places.permission(&key("a"), None).1, [key("b")], "a was deleted meanwhile");

@@ -31,7 +31,8 @@ pub(crate) fn recorded(
 ) -> Vec<RemovedOperation> {
     let mut all = before.removed.clone();
     let excess = order::excess(operations, s.settings.history_limit);
-    for entry in excess.iter().filter_map(|operation| entry(operation)) {
+    // Oldest first, and never so many that one of them would be dropped before its operation is deleted.
+    for entry in excess.iter().rev().take(MOST_RECORDED).filter_map(|operation| entry(operation)) {
         if !all.contains(&entry) {
             all.retain(|other| other.name != entry.name);
             all.push(entry);

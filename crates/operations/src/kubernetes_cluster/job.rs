@@ -59,11 +59,11 @@ fn prepared(
     operation: &ClusterOperation,
 ) -> Result<OperationChanges, Obstacle> {
     let mut spec = operation_spec(object, operation)?;
+    check_place(s)?;
     let credentials = credentials(s, object)?;
     set_account(&mut spec, &credentials);
     common::check_refusal(s, operation)?;
     check_state(s, object, operation)?;
-    check_place(s)?;
     let (ns, action) = (namespace(object), operation.spec.main.action.as_str());
     let at = DataRef::new(ns, names::derived_job(action, ns, object_name(object), name(operation)));
     let map = config(s, object, operation, &spec, &at)?;

@@ -75,6 +75,8 @@ fn ready<'s>(
     };
     check_old_job(s, operation)?;
     let references = inputs::references(operation, cluster)?;
+    // Before the reads: hundreds of operations may wait, and each looks at its place every minute.
+    check_place(s)?;
     let mut inputs = references.read(s)?;
     check_refusal(s, operation)?;
     if let std::collections::btree_map::Entry::Vacant(script) = inputs.files.entry("entrypoint.sh".to_owned())
@@ -83,7 +85,6 @@ fn ready<'s>(
         script.insert(text.map_err(|error| Obstacle::Refuse("InvalidAction", error.to_string()))?);
     }
     let job_extras = job_extras(s, operation, cluster, &inputs, &references, &job_at(s, operation))?;
-    check_place(s)?;
     Ok(Ready { cluster, references, inputs, job_extras })
 }
 
