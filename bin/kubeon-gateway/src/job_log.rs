@@ -7,6 +7,7 @@ use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use kube::api::{GetParams, ListParams, LogParams, ObjectList};
 use kube::core::Request;
 use kube::{Resource as _, ResourceExt as _};
+use kubeon_api::labels;
 use kubeon_operations::names;
 
 use crate::caller::Caller;
@@ -111,7 +112,7 @@ async fn stored(
     let request = Request::new(ConfigMap::url_path(&(), Some(namespace)))
         .get(&names::log(job), &GetParams::default())?;
     match gateway.meta_api.send::<ConfigMap>(caller, request).await {
-        Ok(map) => Ok(map.data.unwrap_or_default().remove("log").unwrap_or_default()),
+        Ok(map) => Ok(map.data.unwrap_or_default().remove(labels::JOB_LOG_KEY).unwrap_or_default()),
         Err(error) if error.status == StatusCode::NOT_FOUND => Err(RequestError::absent(format!(
             "get job {job} logs failed with: its pod and its stored log are gone"
         ))),

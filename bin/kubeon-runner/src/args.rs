@@ -128,6 +128,12 @@ pub(crate) struct MetaFlags {
     /// ConfigMap of the host keys [default: NAMESPACE-NAME-known-hosts]
     #[arg(long, value_name = "NAME")]
     pub known_hosts_config_map: Option<String>,
+    /// The Job of this pod: when the runner is stopped, it saves its log in ConfigMap NAME-log
+    #[arg(long, value_name = "NAME", requires_all = ["operation", "operation_uid"])]
+    pub job: Option<String>,
+    /// UID of the ClusterOperation, which owns that ConfigMap
+    #[arg(long, value_name = "UID")]
+    pub operation_uid: Option<String>,
 }
 
 /// Flags of the callback.

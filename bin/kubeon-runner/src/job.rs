@@ -131,13 +131,13 @@ impl JobContext {
     /// The runner's standard output, for the lines of a program.
     #[must_use]
     pub(crate) fn to_stdout(&self) -> Output {
-        Output::stdout(self.redactor.clone(), self.stdout.clone(), self.activity.clone(), self.spans.clone())
+        Output::stdout(self.log.clone(), self.stdout.clone(), self.activity.clone(), self.spans.clone())
     }
 
     /// The runner's standard error, for the lines of a program.
     #[must_use]
     pub(crate) fn to_stderr(&self) -> Output {
-        Output::stderr(self.redactor.clone(), self.stderr.clone(), self.activity.clone(), self.spans.clone())
+        Output::stderr(self.log.clone(), self.stderr.clone(), self.activity.clone(), self.spans.clone())
     }
 
     /// Starts a program. Lines longer than `longest` bytes are split.

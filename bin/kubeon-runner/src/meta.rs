@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use k8s_openapi::{ByteString, NamespaceResourceScope};
-use kube::api::{Api, ApiResource, DynamicObject, Patch, PatchParams};
+use kube::api::{Api, ApiResource, DynamicObject, Patch, PatchParams, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::core::{ObjectMeta, TypeMeta};
 use kube::{Client, Config, Resource, ResourceExt as _};
@@ -182,16 +182,24 @@ impl MetaCluster {
     {
         object.meta_mut().name = Some(target.name.clone());
         object.meta_mut().namespace = Some(target.namespace.clone());
-        let mut backoff = Backoff::new(Duration::from_millis(250), Duration::from_secs(5));
-        let mut refusals = 0;
-        loop {
-            let Err(error) = self.write(&object).await else { return Ok(()) };
-            refusals += u32::from(error.retry() == Retry::AFewTimes);
-            if error.retry() == Retry::Never || refusals >= REFUSALS {
-                return Err(error);
+        retried(|| self.write(&object)).await
+    }
+
+    /// Creates a ConfigMap in the namespace of this pod, unless it exists. Retries as [`Self::save`] does.
+    ///
+    /// # Errors
+    /// When the server refuses it.
+    pub(crate) async fn create_config_map(&self, map: &ConfigMap) -> Result<(), MetaError> {
+        let api: Api<ConfigMap> = Api::default_namespaced(self.client.clone());
+        let params = PostParams { field_manager: Some(MANAGER.to_owned()), ..PostParams::default() };
+        let create = || async {
+            match with_timeout(api.create(&params, map)).await {
+                Err(MetaError::Request(error))
+                    if matches!(*error, kube::Error::Api(ref status) if status.is_already_exists()) => Ok(()),
+                created => created.map(drop),
             }
-            backoff.wait().await;
-        }
+        };
+        retried(create).await
     }
 
     /// One attempt.
@@ -231,6 +239,23 @@ pub(crate) struct WrittenObject {
 impl std::fmt::Display for WrittenObject {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{} {}/{}", self.kind, self.namespace, self.name)
+    }
+}
+
+/// Retries a write while its error may disappear, without a limit: the caller sets the timeout.
+async fn retried<F>(mut write: impl FnMut() -> F) -> Result<(), MetaError>
+where
+    F: Future<Output = Result<(), MetaError>>,
+{
+    let mut backoff = Backoff::new(Duration::from_millis(250), Duration::from_secs(5));
+    let mut refusals = 0;
+    loop {
+        let Err(error) = write().await else { return Ok(()) };
+        refusals += u32::from(error.retry() == Retry::AFewTimes);
+        if error.retry() == Retry::Never || refusals >= REFUSALS {
+            return Err(error);
+        }
+        backoff.wait().await;
     }
 }
 

@@ -20,6 +20,7 @@ use crate::outcome::WorkOutcome;
 use crate::progress_view::ProgressView;
 use crate::reaper::ProcessReaper;
 use crate::redactor::Redactor;
+use crate::saved_log;
 use crate::script;
 use crate::shutdown::Shutdown;
 use crate::spans::RunSpans;
@@ -60,7 +61,8 @@ pub(crate) async fn run(flags: RunArgs, environment: RunnerEnvironment) -> io::R
     Ok(report(job, outcome, status).await)
 }
 
-/// Reports the result: log, termination log, status, callback and trace.
+/// Reports the result: log, termination log, status, callback and trace, and the log of a stopped
+/// runner in a ConfigMap.
 async fn report(job: JobContext, outcome: WorkOutcome, status: Option<JoinHandle<()>>) -> u8 {
     let reason = outcome.reason.as_deref().unwrap_or("completed");
     if outcome.code != 0 {
@@ -84,7 +86,8 @@ async fn report(job: JobContext, outcome: WorkOutcome, status: Option<JoinHandle
         }
     };
     let spans = job.spans.clone().end(&outcome, log);
-    tokio::join!(last_status, callback::send(settings, &outcome, shutdown, log, redactor), spans);
+    let callback = callback::send(settings, &outcome, shutdown, log, redactor);
+    tokio::join!(last_status, callback, spans, saved_log::save(&job));
     outcome.code
 }
 

@@ -1,14 +1,13 @@
 //! Handles the lines of the work: redacts secrets, writes the log, records progress.
 
 use std::io::{self, Write};
-use std::sync::Arc;
 
 use kubeon_wire::Progress;
 use tokio::sync::mpsc::UnboundedSender;
 
 use crate::activity::Activity;
+use crate::log::RunnerLog;
 use crate::progress_view::SharedProgress;
-use crate::redactor::Redactor;
 use crate::spans::RunSpans;
 use crate::stream::Sink;
 use crate::tail::Tail;
@@ -17,7 +16,7 @@ use crate::tail::Tail;
 pub(crate) struct Output {
     to: Box<dyn Write + Send>,
     ready: Vec<u8>,
-    redactor: Arc<Redactor>,
+    log: RunnerLog,
     tail: Tail,
     activity: Activity,
     spans: RunSpans,
@@ -25,17 +24,17 @@ pub(crate) struct Output {
 
 impl Output {
     /// Standard output.
-    pub(crate) fn stdout(redactor: Arc<Redactor>, tail: Tail, activity: Activity, spans: RunSpans) -> Self {
-        Self { to: Box::new(io::stdout()), ready: Vec::new(), redactor, tail, activity, spans }
+    pub(crate) fn stdout(log: RunnerLog, tail: Tail, activity: Activity, spans: RunSpans) -> Self {
+        Self { to: Box::new(io::stdout()), ready: Vec::new(), log, tail, activity, spans }
     }
 
     /// Standard error.
-    pub(crate) fn stderr(redactor: Arc<Redactor>, tail: Tail, activity: Activity, spans: RunSpans) -> Self {
-        Self { to: Box::new(io::stderr()), ready: Vec::new(), redactor, tail, activity, spans }
+    pub(crate) fn stderr(log: RunnerLog, tail: Tail, activity: Activity, spans: RunSpans) -> Self {
+        Self { to: Box::new(io::stderr()), ready: Vec::new(), log, tail, activity, spans }
     }
 
     fn push(&mut self, line: &[u8]) {
-        let clean = self.redactor.redact(line);
+        let clean = self.log.redactor.redact(line);
         let text = String::from_utf8_lossy(&clean);
         self.tail.push(&text);
         self.ready.extend_from_slice(text.as_bytes());
@@ -47,6 +46,7 @@ impl Output {
             return;
         }
         self.activity.touch();
+        self.log.recorded.push(&self.ready);
         // The work continues if no program reads the log.
         let _ = self.to.write_all(&self.ready).and_then(|()| self.to.flush());
         self.ready.clear();
@@ -73,7 +73,7 @@ impl Sink for ScriptLines {
             return record(&mut self.output, &self.view, &progress);
         }
         if let Some(heading) = heading(line) {
-            let heading = self.output.redactor.redact_text(heading);
+            let heading = self.output.log.redactor.redact_text(heading);
             self.view.send_modify(|view| view.start_task(&heading));
         }
         self.output.push(line);

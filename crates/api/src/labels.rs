@@ -19,6 +19,12 @@ pub const PROTECTED: &str = "true";
 pub const CLUSTER: &str = "kubeon.io/cluster";
 /// Annotation of an object with the label [`CLUSTER`]: the name of the Job whose runner may write it.
 pub const JOB: &str = "kubeon.io/job";
+/// Label of a Job, of its pods and of the ConfigMap with its log: the UID of the `ClusterOperation`.
+pub const OPERATION_UID: &str = "kubeon.io/operation";
+/// The name of the ConfigMap with the log of a Job is the Job's name with this suffix.
+pub const JOB_LOG_SUFFIX: &str = "-log";
+/// The key of the log in that ConfigMap.
+pub const JOB_LOG_KEY: &str = "log";
 /// Annotation of a `KubernetesCluster` and of its operations: names of host checks whose failure is ignored, joined by
 /// commas.
 pub const IGNORE_CHECKS: &str = "kubeon.io/ignore-checks";

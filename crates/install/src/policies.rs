@@ -9,7 +9,7 @@
 //! | `kubeon-references` | a user who refers to a Secret or ConfigMap must be allowed to read it |
 //! | `kubeon-runner-account` | only pods of the operator's Jobs get the service account of runners |
 //! | `kubeon-runner-status` | a runner writes the status of its own operation, and only the fields of the runner |
-//! | `kubeon-runner-secrets` | a runner writes only Secrets and ConfigMaps that were created for its Job |
+//! | `kubeon-runner-secrets` | a runner writes only Secrets and ConfigMaps that were created for its Job, and the log of its Job |
 //!
 //! These rules need neither other objects nor a running process. The webhook checks the rules that do.
 

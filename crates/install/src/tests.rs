@@ -52,7 +52,10 @@ fn lets_a_runner_patch_and_read_its_status_alone() {
     let rules = |kind: &str| named(&objects, kind, names::RUNNER)["rules"].clone();
     assert_eq!(
         rules("Role"),
-        serde_json::json!([{"apiGroups": [""], "resources": ["configmaps", "secrets"], "verbs": ["patch"]}])
+        serde_json::json!([
+            {"apiGroups": [""], "resources": ["configmaps", "secrets"], "verbs": ["patch"]},
+            {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["create"]},
+        ])
     );
     assert_eq!(rules("ClusterRole")[0]["resources"], serde_json::json!(["clusteroperations/status"]));
     assert_eq!(rules("ClusterRole")[0]["verbs"], serde_json::json!(["get", "patch"]));

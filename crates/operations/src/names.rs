@@ -1,8 +1,9 @@
 //! Names of the objects that are created for an operation. A name is always the same for the same operation
-//! and has at most 63 characters. The persisted objects of a business cluster have its full name, because
-//! they are neither labels nor volumes.
+//! and has at most 63 characters. The logs of Jobs and the persisted objects of a business cluster have full
+//! names, because they are neither labels nor volumes.
 
 use k8s_openapi::jiff::Timestamp;
+use kubeon_api::labels;
 use sha2::{Digest as _, Sha256};
 
 use crate::kubernetes_cluster::ClusterAction;
@@ -11,7 +12,7 @@ use crate::kubernetes_cluster::ClusterAction;
 const LONGEST: usize = 63;
 
 /// Label of a Job and its pods: the operation's UID.
-pub const OPERATION_LABEL: &str = "kubeon.io/operation";
+pub const OPERATION_LABEL: &str = labels::OPERATION_UID;
 /// Annotation of a Job and its pods: the queue key of the operation.
 pub const QUEUE_KEY_ANNOTATION: &str = "kubeon.io/queue-key";
 /// The former name of [`QUEUE_KEY_ANNOTATION`], on Jobs that an older operator created.
@@ -93,10 +94,10 @@ pub fn secret_copy(secret: &str, content: &str) -> String {
     around("", secret, &format!("-{content}"))
 }
 
-/// The ConfigMap with the log of a Job's pod.
+/// The ConfigMap with the log of a Job's pod. It is never shortened: the runner and its policy know this name, too.
 #[must_use]
 pub fn log(job: &str) -> String {
-    around("", job, "-log")
+    format!("{job}{}", labels::JOB_LOG_SUFFIX)
 }
 
 /// The audience of the token with which a Job reports the result of this operation to another server. No
@@ -188,11 +189,10 @@ mod tests {
     fn names_of_any_input_fit_into_a_label() {
         let long = format!("{}.{}", "x".repeat(63), "y".repeat(189));
         let other = format!("{}.{}z", "x".repeat(63), "y".repeat(188));
-        for name in
-            [job(&long), entrypoint(&long, "0123456789"), secret_copy(&long, "0123456789"), log(&long)]
-        {
+        for name in [job(&long), entrypoint(&long, "0123456789"), secret_copy(&long, "0123456789")] {
             assert!(name.len() <= 63, "{name}");
         }
+        assert_eq!(log(&job(&long)), format!("{}-log", job(&long)));
         assert_ne!(job(&long), job(&other), "names that differ only in the removed part must stay different");
         let (ns, name) = ("n".repeat(63), "c".repeat(63));
         let operation = derived_operation((&ns, &name, "uid"), "scaling-down", "{}", None);

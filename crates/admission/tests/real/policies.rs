@@ -1,6 +1,6 @@
 //! The policies, by the users that they apply to. Case numbers are those of contract B.
 
-use k8s_openapi::api::core::v1::{Secret, ServiceAccount};
+use k8s_openapi::api::core::v1::{ConfigMap, Secret, ServiceAccount};
 use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
@@ -450,4 +450,46 @@ async fn a_runner_writes_only_secrets_that_were_created_for_its_job() {
         said(secrets.patch("new", &PatchParams::apply("r"), &new).await),
         "cannot create resource \"secrets\"",
     );
+}
+
+/// Who runs a playbook has the token of its runner.
+#[tokio::test]
+async fn a_runner_makes_the_log_of_its_job_and_no_other_object() {
+    let world = world().await;
+    let log = || {
+        json!({
+            "apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": {"name": "kubeonkube-a-job-log", "namespace": "default",
+                "labels": {"kubeon.io/operation": "u"}, "annotations": {"kubeon.io/job": "kubeonkube-a-job"},
+                "ownerReferences": [{"apiVersion": "kubeonkube.clay.io/v1alpha1", "kind": "ClusterOperation",
+                    "name": "a", "uid": "u", "controller": true, "blockOwnerDeletion": false}]},
+            "immutable": true, "data": {"log": "done"},
+        })
+    };
+    let own = world.runner("default", "kubeonkube-a-job-fghij").await;
+    eventually("the right to create", || async { create_dry(&own, &log()).await.ok() }).await;
+    let no_other = "a runner neither makes nor removes Secrets and ConfigMaps, except for the log of its Job";
+    let only_data = "metadata: a runner writes the data of a ConfigMap and nothing else";
+    for (path, value, words) in [
+        ("/metadata/name", json!("another"), no_other),
+        ("/metadata/annotations", json!({"kubeon.io/job": "kubeonkube-b-job"}), no_other),
+        ("/metadata/labels", json!({"kubeon.io/cluster": "default.a"}), only_data),
+        ("/metadata/labels", json!({"kubeon.io/operation": "v"}), only_data),
+        ("/metadata/ownerReferences", json!([]), only_data),
+        ("/metadata/ownerReferences/0/kind", json!("Cluster"), only_data),
+        ("/metadata/finalizers", json!(["example.org/stay"]), only_data),
+        ("/immutable", json!(false), only_data),
+    ] {
+        refused(create_dry(&own, &with(log(), path, value)).await, words);
+    }
+    let other = world.runner("default", "kubeonkube-b-job-fghij").await;
+    refused(
+        create_dry(&other, &log()).await,
+        "this ConfigMap was made for Job kubeonkube-a-job; this is pod default/kubeonkube-b-job-fghij",
+    );
+    create(&own, &log()).await.unwrap();
+    let maps: Api<ConfigMap> = Api::namespaced(own, "default");
+    let changed = Patch::Merge(json!({"metadata": {"labels": {"kubeon.io/cluster": "default.a"}}}));
+    let changed = maps.patch("kubeonkube-a-job-log", &PatchParams::default(), &changed).await;
+    refused(said(changed), "metadata.labels[kubeon.io/cluster]: this ConfigMap was not made for a cluster");
 }

@@ -226,7 +226,7 @@ async fn what_looks_unused_is_needed_where_owner_references_are_guarded() {
 }
 
 #[tokio::test]
-async fn a_runner_may_patch_and_read_the_status_of_operations_alone() {
+async fn a_runner_may_patch_secrets_and_config_maps_and_the_status_of_operations() {
     let user = names::service_account("default", names::RUNNER);
     let mut questions = vec![
         (("patch", "", "secrets", "default", "x"), true),
@@ -240,7 +240,7 @@ async fn a_runner_may_patch_and_read_the_status_of_operations_alone() {
         questions.push(((verb, "", "secrets", "default", "x"), false));
         questions.push(((verb, "batch", "jobs", "default", "x"), false));
         questions.push(((verb, "", "pods", "default", "x"), false));
-        questions.push(((verb, "", "configmaps", "default", "x"), false));
+        questions.push(((verb, "", "configmaps", "default", "x"), verb == "create"));
         questions.push(((verb, "kubeonkube.clay.io", "clusteroperations", "", "x"), false));
     }
     answers(&user, &questions).await;

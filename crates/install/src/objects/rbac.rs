@@ -85,7 +85,11 @@ pub fn watched_namespace(options: &InstallOptions, namespace: &str) -> Result<Ve
         rule(&[""], &["pods"], &["list", "watch"]),
         rule(&[""], &["pods/log"], &["get"]),
     ];
-    let runner_rules = vec![rule(&[""], &["configmaps", "secrets"], &["patch"])];
+    let runner_rules = vec![
+        rule(&[""], &["configmaps", "secrets"], &["patch"]),
+        // The log of its Job, as its policy demands.
+        rule(&[""], &["configmaps"], &["create"]),
+    ];
     Ok(vec![
         value(service_account(runner))?,
         value(role(namespace, names::OPERATOR, operator_rules))?,

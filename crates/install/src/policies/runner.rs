@@ -5,7 +5,7 @@
 //! the Job controller names a pod after its Job. No one else can make a pod with this account, and only the operator makes a
 //! Job with it, so the name proves the Job.
 
-use kubeon_api::labels::{CLUSTER, JOB};
+use kubeon_api::labels::{CLUSTER, JOB, JOB_LOG_SUFFIX, OPERATION_UID};
 
 use super::cel::{annotation, cel_list, cel_text};
 use super::policy::{AdmissionPolicy, Validation};
@@ -142,22 +142,50 @@ pub(super) fn status() -> AdmissionPolicy {
     }
 }
 
-/// A Secret or ConfigMap is written by the Job that it was created for.
+/// CEL: whether the metadata is that of a Job's log. It belongs to an operation, so it is deleted with one.
+fn log_metadata() -> String {
+    let owners = "object.metadata.?ownerReferences.orValue([])";
+    [
+        format!("{owners}.size() == 1 && {owners}[0].kind == 'ClusterOperation'"),
+        format!("!{owners}[0].?blockOwnerDeletion.orValue(false)"),
+        format!("object.metadata.?labels.orValue({{}}) == {{{}: {owners}[0].uid}}", cel_text(OPERATION_UID)),
+        format!("object.metadata.?annotations.orValue({{}}) == {{{}: variables.job}}", cel_text(JOB)),
+        "object.metadata.?finalizers.orValue([]).size() == 0 && object.?immutable.orValue(false)".to_owned(),
+    ]
+    .join(" && ")
+}
+
+/// A Secret or ConfigMap is written by the Job that it was created for. A Job that is stopped makes the ConfigMap of its
+/// log.
 pub(super) fn secrets() -> AdmissionPolicy {
     let label = format!(
-        "oldObject != null && has(oldObject.metadata.labels) && {} in oldObject.metadata.labels",
+        "variables.log || oldObject != null && has(oldObject.metadata.labels) && {} in oldObject.metadata.labels",
         cel_text(CLUSTER)
     );
+    let subject =
+        format!("oldObject == null ? {} : {}", annotation("object", JOB), annotation("oldObject", JOB));
+    let is_log = format!(
+        "request.operation == 'CREATE' && request.resource.resource == 'configmaps' && variables.job != '' && \
+         object.metadata.?name.orValue('') == variables.job + {}",
+        cel_text(JOB_LOG_SUFFIX)
+    );
+    let mut variables = identity(subject);
+    variables.push(("log", is_log));
+    let unchanged = ["labels", "annotations", "ownerReferences", "finalizers"]
+        .map(|field| format!("object.metadata.?{field} == oldObject.metadata.?{field}"))
+        .join(" && ");
     AdmissionPolicy {
         name: "kubeon-runner-secrets",
         resource_rules: vec![("", "v1", &["configmaps", "secrets"])],
         operations: &["CREATE", "UPDATE", "DELETE"],
         match_conditions: vec![by_a_runner()],
-        variables: identity(format!("oldObject == null ? '' : {}", annotation("oldObject", JOB))),
+        variables,
         validations: vec![
             Validation {
-                expression: "request.operation == 'UPDATE'".to_owned(),
-                message: cel_text("a runner neither makes nor removes Secrets and ConfigMaps"),
+                expression: "request.operation == 'UPDATE' || variables.log".to_owned(),
+                message: cel_text(
+                    "a runner neither makes nor removes Secrets and ConfigMaps, except for the log of its Job",
+                ),
                 reason: "Forbidden",
             },
             Validation {
@@ -177,9 +205,7 @@ pub(super) fn secrets() -> AdmissionPolicy {
                 reason: "Forbidden",
             },
             Validation {
-                expression: ["labels", "annotations", "ownerReferences", "finalizers"]
-                    .map(|field| format!("object.metadata.?{field} == oldObject.metadata.?{field}"))
-                    .join(" && "),
+                expression: format!("variables.log ? {} : {unchanged}", log_metadata()),
                 message:
                     "'metadata: a runner writes the data of a ' + request.kind.kind + ' and nothing else'"
                         .to_owned(),

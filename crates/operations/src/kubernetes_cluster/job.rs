@@ -387,7 +387,10 @@ fn the_job(
         program: Program::Runner {
             operation: name(operation).to_owned(),
             action: "kubeon",
-            more: callback::arguments(s.settings, CONF),
+            more: common::log_arguments(operation, &at.name)
+                .into_iter()
+                .chain(callback::arguments(s.settings, CONF))
+                .collect(),
         },
         env: environment(object, operation, spec)
             .into_iter()

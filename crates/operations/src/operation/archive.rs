@@ -5,7 +5,7 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};
 use k8s_openapi::jiff::SignedDuration;
-use kubeon_api::ClusterOperation;
+use kubeon_api::{ClusterOperation, labels};
 
 use super::{name, target, uid};
 use crate::job_state;
@@ -74,7 +74,7 @@ fn log(
             ..ObjectMeta::default()
         },
         immutable: Some(true),
-        data: Some([("log".to_owned(), text)].into()),
+        data: Some([(labels::JOB_LOG_KEY.to_owned(), text)].into()),
         ..ConfigMap::default()
     };
     Ok(Some(ClusterChanges::of(Write {

@@ -235,6 +235,11 @@ pub(crate) fn annotations(operation: &ClusterOperation, queue_key: &QueueKey) ->
     all
 }
 
+/// The arguments with which a runner that is stopped saves its log.
+pub(crate) fn log_arguments(operation: &ClusterOperation, job: &str) -> [String; 2] {
+    [format!("--job={job}"), format!("--operation-uid={}", uid(operation))]
+}
+
 /// Labels that identify a Job and its pods.
 pub(crate) fn labels(operation: &ClusterOperation) -> BTreeMap<String, String> {
     [
@@ -283,7 +288,7 @@ fn the_job(
         Program::Runner {
             operation: name(operation).to_owned(),
             action: "script",
-            more: job_extras.arguments,
+            more: log_arguments(operation, &at.name).into_iter().chain(job_extras.arguments).collect(),
         }
     } else {
         Program::Script

@@ -5,6 +5,7 @@
 use std::time::Instant;
 
 use anyhow::{Context as _, Result, ensure};
+use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use super::environment::{MetaCluster, OPERATOR, condition, time, within};
@@ -13,6 +14,8 @@ use super::{MINUTE, print_time};
 
 /// No registry listens on this port, so that a pull fails at once on every machine.
 const NO_IMAGE: &str = "127.0.0.1:9/kubeon/none:1";
+/// The deadline of an operation that never ends, in seconds.
+const DEADLINE: i64 = 15;
 /// The time limit for reporting a missing image, in seconds.
 const IMAGE_FAILURE_LIMIT: i64 = 30;
 
@@ -38,7 +41,7 @@ pub(crate) fn start(meta: &MetaCluster) -> Result<()> {
             "cancel",
             json!({"action": "echo work started; sleep 600", "postHook": [always("echo cleanup done"), ping, never]}),
         ),
-        ("timeout", json!({"action": "sleep 600", "activeDeadlineSeconds": 15, "postHook": cleanup})),
+        ("timeout", json!({"action": "echo work started; sleep 600", "postHook": cleanup})),
         ("fail", json!({"action": "echo broken; exit 3", "postHook": cleanup})),
         ("pause", json!({"action": "echo work resumed", "paused": true})),
         ("killed", json!({"action": "echo work started; sleep 600"})),
@@ -63,9 +66,7 @@ pub(crate) fn check(meta: &MetaCluster) -> Result<()> {
     let reason = wait_failed(meta, "run-large")?;
     // With control groups of version 1 the kernel may end only the command.
     ensure!(reason.contains("OOMKilled") || reason.contains("exit code 137"), "{reason}");
-    let reason = wait_failed(meta, "run-timeout")?;
-    ensure!(reason == "its Job ran longer than 15 s", "{reason}");
-    log_contains(meta, "run-timeout", &["cleanup done"], &["never"])?;
+    pass_deadline(meta, "run-timeout")?;
     pause_and_resume(meta)?;
     for name in ["pull", "unlisted", "cancel", "timeout", "fail", "pause", "killed", "large"] {
         meta.kubectl(&["delete", samples::CLUSTERS, name, "--wait=false"])?;
@@ -75,16 +76,9 @@ pub(crate) fn check(meta: &MetaCluster) -> Result<()> {
 }
 
 /// Cancels an operation after its log contains `work started`. Then checks that the stored log contains `texts` and
-/// does not contain `absent`. The lock excludes killed operators: if a pod is deleted while no operator runs,
-/// its log cannot be stored.
+/// does not contain `absent`.
 pub(crate) fn cancel(meta: &MetaCluster, operation: &str, texts: &[&str], absent: &[&str]) -> Result<()> {
-    let _lock = meta.lock_operators();
-    let pod = format!("job/{}", job_name(operation));
-    meta.eventually("the command runs", MINUTE, || {
-        let log = meta.kubectl(&["-n", OPERATOR, "logs", &pod])?;
-        ensure!(log.contains("work started"), "{log}");
-        Ok(())
-    })?;
+    wait_started(meta, operation)?;
     change(meta, operation, &json!({"cancelled": true}))?;
     let reason = wait_failed(meta, operation)?;
     ensure!(reason == "cancelled", "{reason}");
@@ -95,6 +89,29 @@ pub(crate) fn cancel(meta: &MetaCluster, operation: &str, texts: &[&str], absent
         Ok(())
     })?;
     log_contains(meta, operation, texts, absent)
+}
+
+/// Sets a deadline after the log contains `work started`. Then checks that hooks with `when: Always` run, and that their
+/// output is in the stored log. Returns the time at which the Job passed its deadline.
+pub(crate) fn pass_deadline(meta: &MetaCluster, operation: &str) -> Result<Timestamp> {
+    wait_started(meta, operation)?;
+    let set = Timestamp::now();
+    change(meta, operation, &json!({"activeDeadlineSeconds": DEADLINE}))?;
+    let reason = wait_failed(meta, operation)?;
+    ensure!(reason == format!("its Job ran longer than {DEADLINE} s"), "{reason}");
+    log_contains(meta, operation, &["work started", "cleanup done"], &["never"])?;
+    let started = time(&meta.get(&[samples::OPERATIONS, operation])?["status"]["startTime"])?;
+    Ok(set.max(started + SignedDuration::from_secs(DEADLINE)))
+}
+
+/// Waits until the log of the pod contains `work started`.
+fn wait_started(meta: &MetaCluster, operation: &str) -> Result<()> {
+    let pod = format!("job/{}", job_name(operation));
+    meta.eventually("the command runs", MINUTE, || {
+        let log = meta.kubectl(&["-n", OPERATOR, "logs", &pod])?;
+        ensure!(log.contains("work started"), "{log}");
+        Ok(())
+    })
 }
 
 fn fail_and_repeat(meta: &MetaCluster) -> Result<()> {

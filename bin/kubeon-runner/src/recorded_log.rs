@@ -1,0 +1,60 @@
+//! The end of the pod's log in memory: the kubelet removes a log with its pod, so a runner that is stopped saves it.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+/// The most bytes that are saved, as of the logs that the operator reads.
+const MOST_BYTES: usize = 512 * 1024;
+
+/// The last lines that this process wrote, with secrets redacted.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct RecordedLog {
+    bytes: Arc<Mutex<Vec<u8>>>,
+}
+
+impl RecordedLog {
+    /// Records lines.
+    pub(crate) fn push(&self, lines: &[u8]) {
+        let mut bytes = self.bytes.lock();
+        bytes.extend_from_slice(lines);
+        if bytes.len() > 2 * MOST_BYTES {
+            let excess = bytes.len() - MOST_BYTES;
+            bytes.drain(..excess);
+        }
+    }
+
+    /// The last whole lines, at most 512 KiB. Bytes that are not text are replaced, and zero bytes as well: each takes
+    /// six bytes in JSON.
+    #[must_use]
+    pub(crate) fn last_lines(&self) -> String {
+        let bytes = self.bytes.lock();
+        let start = bytes.len().saturating_sub(MOST_BYTES);
+        let kept = bytes.get(start..).unwrap_or_default();
+        let is_cut = start > 0;
+        let line = kept.iter().position(|byte| is_cut && *byte == b'\n').map_or(0, |newline| newline + 1);
+        String::from_utf8_lossy(kept.get(line..).unwrap_or_default()).replace('\0', "\u{fffd}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_whole_lines_are_kept() {
+        let log = RecordedLog::default();
+        assert_eq!(log.last_lines(), "");
+        log.push(b"first\n\xff\0\n");
+        assert_eq!(log.last_lines(), "first\n\u{fffd}\u{fffd}\n");
+        let line = format!("{}\n", "x".repeat(1022));
+        for _ in 0..2000 {
+            log.push(line.as_bytes());
+        }
+        log.push(b"last\n");
+        let kept = log.last_lines();
+        assert!(kept.len() <= MOST_BYTES && kept.len() > MOST_BYTES - 2 * line.len(), "{}", kept.len());
+        assert!(kept.starts_with('x') && kept.ends_with("x\nlast\n"));
+        assert!(kept.lines().all(|line| line == "last" || line.len() == 1022), "no line is cut");
+    }
+}

@@ -1,0 +1,57 @@
+//! The log of a runner that is stopped, in a ConfigMap. Kubernetes removes the pod of a Job that is suspended, deleted or
+//! past its deadline together with its log, and no operator may be running at that time to read it.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use kube::Resource as _;
+use kubeon_api::{ClusterOperation, labels};
+
+use crate::args::RunnerSettings;
+use crate::job::JobContext;
+
+/// The time limit of the write; the deadline of a shutdown comes earlier.
+const SAVE_TIMEOUT: Duration = Duration::from_secs(100);
+
+/// Saves the log if a shutdown was requested. The log of a pod that ends by itself remains with the pod, where the
+/// operator reads it.
+pub(crate) async fn save(job: &JobContext) {
+    let (Some(meta), true) = (&job.meta, job.shutdown.request().is_some()) else { return };
+    let Some(map) = config_map(&job.settings, job.log.recorded.last_lines()) else { return };
+    let saved = tokio::select! {
+        saved = meta.create_config_map(&map) => saved.map_err(|error| error.to_string()),
+        () = job.shutdown.deadline(SAVE_TIMEOUT) => Err("not in time".to_owned()),
+    };
+    if let Err(error) = saved {
+        job.log.line(&format!("cannot save the log: {error}"));
+    }
+}
+
+/// The ConfigMap as the operator would write it; `None` when the runner does not know its Job.
+fn config_map(settings: &RunnerSettings, log: String) -> Option<ConfigMap> {
+    let flags = &settings.flags;
+    let (job, operation, uid) =
+        (flags.meta.job.as_ref()?, flags.operation.as_ref()?, flags.meta.operation_uid.as_ref()?);
+    let owner = OwnerReference {
+        api_version: ClusterOperation::api_version(&()).into_owned(),
+        kind: ClusterOperation::kind(&()).into_owned(),
+        name: operation.clone(),
+        uid: uid.clone(),
+        controller: Some(true),
+        block_owner_deletion: Some(false),
+    };
+    Some(ConfigMap {
+        metadata: ObjectMeta {
+            name: Some(format!("{job}{}", labels::JOB_LOG_SUFFIX)),
+            labels: Some([(labels::OPERATION_UID.to_owned(), uid.clone())].into()),
+            annotations: Some([(labels::JOB.to_owned(), job.clone())].into()),
+            owner_references: Some(vec![owner]),
+            ..ObjectMeta::default()
+        },
+        immutable: Some(true),
+        data: Some(BTreeMap::from([(labels::JOB_LOG_KEY.to_owned(), log)])),
+        ..ConfigMap::default()
+    })
+}
