@@ -9,7 +9,7 @@ use kubeon_api::{Cluster, ClusterOperation, KubernetesCluster, labels};
 use kubeon_link_kube::{LinkError, Priority, RequestPermit, RetryClass, Verb};
 use kubeon_operations::operation::owned_by_deleted;
 use kubeon_operations::{Change, Data, Notice, ObjectKind, ObjectRef, Write, WriteRefusal, names};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::context::OperatorContext;
 use crate::location::path;
@@ -106,10 +106,15 @@ fn verb(change: Change) -> Result<Verb, serde_json::Error> {
     Ok(match change {
         Change::Create(object) => Verb::Create(serde_json::to_value(object)?),
         Change::Merge(patch) => Verb::Merge(serde_json::to_value(patch)?),
-        Change::Strategic(patch) => Verb::Strategic(serde_json::to_value(patch)?),
+        Change::Disown { owner } => Verb::Strategic(without_owner(&owner)),
         Change::Status(patch) => Verb::Status(serde_json::to_value(patch)?),
         Change::Delete { uid } => Verb::Delete(uid),
     })
+}
+
+/// A strategic merge patch, which removes one entry of a list by its key.
+fn without_owner(uid: &str) -> Value {
+    json!({"metadata": {"ownerReferences": [{"$patch": "delete", "uid": uid}]}})
 }
 
 async fn refused(

@@ -4,7 +4,7 @@
 //! ```text
 //!   Secret ──watch──► read, or make, or renew ──► shown by this replica          any replica may write; the API server's
 //!                            │                                                   resourceVersion lets one of them win
-//!   webhook configuration ◄──┴── caBundle, written by the leader, and again when it is removed
+//!   webhook configurations ◄─┴── caBundle, written by the leader, and again when it is removed
 //! ```
 
 use std::collections::BTreeMap;
@@ -12,12 +12,15 @@ use std::time::Duration;
 
 use futures::{Stream, StreamExt as _};
 use k8s_openapi::ByteString;
-use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
+use k8s_openapi::api::admissionregistration::v1::{
+    MutatingWebhookConfiguration, ValidatingWebhookConfiguration, WebhookClientConfig,
+};
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::{ObjectMeta, Patch, PatchParams, PostParams};
 use kube::runtime::{WatchStreamExt as _, watcher};
 use kube::{Api, Client, ResourceExt as _};
 use kubeon_install::names::{WEBHOOK_CONFIGURATION, WEBHOOK_SECRET, WEBHOOK_SERVICE};
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use time::OffsetDateTime;
 use tokio::sync::watch;
@@ -43,10 +46,16 @@ pub enum CertificateStoreError {
     #[error("writing Secret {WEBHOOK_SECRET}")]
     Write(#[source] kube::Error),
     /// The configuration could not be written.
-    #[error("writing the authority into ValidatingWebhookConfiguration {WEBHOOK_CONFIGURATION}")]
-    Trust(#[source] kube::Error),
+    #[error("writing the authority into {kind} {WEBHOOK_CONFIGURATION}")]
+    Trust {
+        /// The kind of the configuration.
+        kind: String,
+        /// The cause.
+        #[source]
+        source: kube::Error,
+    },
     /// The change of the configuration cannot be serialized as a JSON patch.
-    #[error("serializing the patch of ValidatingWebhookConfiguration {WEBHOOK_CONFIGURATION}")]
+    #[error("serializing the patch of the webhook configuration {WEBHOOK_CONFIGURATION}")]
     Patch(#[source] serde_json::Error),
     /// A certificate could not be created or read.
     #[error(transparent)]
@@ -62,7 +71,7 @@ impl CertificateStoreError {
     pub fn category(&self) -> &'static str {
         match self {
             Self::Write(_) => "certificate-store",
-            Self::Trust(_) | Self::Patch(_) => "certificate-trust",
+            Self::Trust { .. } | Self::Patch(_) => "certificate-trust",
             Self::Certificate(error) => error.category(),
             Self::Show(_) => "certificate-show",
         }
@@ -74,11 +83,37 @@ const RETRY_PAUSE: Duration = Duration::from_secs(5);
 /// The longest wait for a renewal, so that changes of the clock are noticed.
 const LONGEST_WAIT: Duration = Duration::from_secs(24 * 3600);
 
-/// The last observed objects. The outer `None` means: not observed yet.
+/// The last observed objects. The outer `None` of the Secret means: not observed yet.
 #[derive(Default)]
 struct Observed {
     secret: Option<Option<Secret>>,
-    configuration: Option<Option<ValidatingWebhookConfiguration>>,
+    validating: Option<ValidatingWebhookConfiguration>,
+    mutating: Option<MutatingWebhookConfiguration>,
+}
+
+/// The objects in the API server.
+struct StoredObjects {
+    secrets: Api<Secret>,
+    validating: Api<ValidatingWebhookConfiguration>,
+    mutating: Api<MutatingWebhookConfiguration>,
+}
+
+/// A configuration that names webhooks.
+trait WebhookConfiguration: kube::Resource<DynamicType = ()> + Clone + DeserializeOwned + std::fmt::Debug {
+    /// How the API server reaches each webhook.
+    fn clients(&self) -> Vec<&WebhookClientConfig>;
+}
+
+impl WebhookConfiguration for ValidatingWebhookConfiguration {
+    fn clients(&self) -> Vec<&WebhookClientConfig> {
+        self.webhooks.iter().flatten().map(|hook| &hook.client_config).collect()
+    }
+}
+
+impl WebhookConfiguration for MutatingWebhookConfiguration {
+    fn clients(&self) -> Vec<&WebhookClientConfig> {
+        self.webhooks.iter().flatten().map(|hook| &hook.client_config).collect()
+    }
 }
 
 /// Manages the certificate until dropped. `show` gets every new certificate.
@@ -87,15 +122,18 @@ pub(crate) async fn maintain(
     show: impl Fn(&WebhookCertificates) -> Result<(), String>,
 ) {
     let names = names(&store);
-    let secrets: Api<Secret> = Api::namespaced(store.client.clone(), &store.namespace);
-    let configurations: Api<ValidatingWebhookConfiguration> = Api::all(store.client.clone());
-    let mut secret_changes = std::pin::pin!(watch_object(secrets.clone(), WEBHOOK_SECRET));
-    let mut configuration_changes =
-        std::pin::pin!(watch_object(configurations.clone(), WEBHOOK_CONFIGURATION));
+    let stored = StoredObjects {
+        secrets: Api::namespaced(store.client.clone(), &store.namespace),
+        validating: Api::all(store.client.clone()),
+        mutating: Api::all(store.client.clone()),
+    };
+    let mut secret_changes = std::pin::pin!(watch_object(stored.secrets.clone(), WEBHOOK_SECRET));
+    let mut validating = std::pin::pin!(watch_object(stored.validating.clone(), WEBHOOK_CONFIGURATION));
+    let mut mutating = std::pin::pin!(watch_object(stored.mutating.clone(), WEBHOOK_CONFIGURATION));
     let mut observed = Observed::default();
     loop {
         let leads = *store.leads.borrow_and_update();
-        let wait = match reconcile(&secrets, &configurations, &names, &mut observed, leads, &show).await {
+        let wait = match reconcile(&stored, &names, &mut observed, leads, &show).await {
             Ok(wait) => wait,
             Err(error) => {
                 tracing::warn!(category = error.category(), error = %with_source(&error), "the webhook's certificate cannot be managed; it is retried");
@@ -104,7 +142,8 @@ pub(crate) async fn maintain(
         };
         tokio::select! {
             Some(secret) = secret_changes.next() => observed.secret = Some(secret),
-            Some(configuration) = configuration_changes.next() => observed.configuration = Some(configuration),
+            Some(configuration) = validating.next() => observed.validating = configuration,
+            Some(configuration) = mutating.next() => observed.mutating = configuration,
             Ok(()) = store.leads.changed() => {}
             () = tokio::time::sleep(wait) => {}
         }
@@ -113,8 +152,7 @@ pub(crate) async fn maintain(
 
 /// Reconciles the certificate with the last seen objects. Returns the time until the next reconcile without a change.
 async fn reconcile(
-    secrets: &Api<Secret>,
-    configurations: &Api<ValidatingWebhookConfiguration>,
+    stored_objects: &StoredObjects,
     names: &[String],
     observed: &mut Observed,
     leads: bool,
@@ -134,7 +172,7 @@ async fn reconcile(
         },
     };
     if let Some(next) = next {
-        match store(secrets, secret.as_ref(), &next).await {
+        match store(&stored_objects.secrets, secret.as_ref(), &next).await {
             Ok(written) => observed.secret = Some(Some(written)),
             // Another replica was faster; the watch delivers its Secret.
             Err(kube::Error::Api(status)) if status.code == 409 => return Ok(RETRY_PAUSE),
@@ -145,8 +183,9 @@ async fn reconcile(
         return Ok(RETRY_PAUSE);
     };
     show(&current).map_err(CertificateStoreError::Show)?;
-    if let Some(Some(configuration)) = observed.configuration.as_ref().filter(|_| leads) {
-        trust(configurations, configuration, &current.authorities).await?;
+    if leads {
+        trust(&stored_objects.validating, observed.validating.as_ref(), &current.authorities).await?;
+        trust(&stored_objects.mutating, observed.mutating.as_ref(), &current.authorities).await?;
     }
     let left = (current.due()? - now).unsigned_abs();
     Ok(left.clamp(RETRY_PAUSE, LONGEST_WAIT))
@@ -173,7 +212,7 @@ where
             Ok(watcher::Event::Apply(object)) => Some(Some(object)),
             Ok(watcher::Event::Delete(_)) => Some(None),
             Err(error) => {
-                tracing::warn!(%error, "watching the Secret and the webhook configuration");
+                tracing::warn!(%error, "watching the Secret and the webhook configurations");
                 None
             }
         })
@@ -236,18 +275,19 @@ async fn store(
     }
 }
 
-/// Writes the authorities into the webhook configuration unless they are there.
-async fn trust(
-    configurations: &Api<ValidatingWebhookConfiguration>,
-    configuration: &ValidatingWebhookConfiguration,
+/// Writes the authorities into a webhook configuration unless they are there.
+async fn trust<K: WebhookConfiguration>(
+    configurations: &Api<K>,
+    configuration: Option<&K>,
     authorities: &str,
 ) -> Result<(), CertificateStoreError> {
-    let hooks = configuration.webhooks.as_deref().unwrap_or_default();
+    let Some(configuration) = configuration else { return Ok(()) };
     let wanted = ByteString(authorities.as_bytes().to_vec());
-    let stale: Vec<usize> = hooks
-        .iter()
+    let stale: Vec<usize> = configuration
+        .clients()
+        .into_iter()
         .enumerate()
-        .filter(|(_, hook)| hook.client_config.ca_bundle.as_ref() != Some(&wanted))
+        .filter(|(_, client)| client.ca_bundle.as_ref() != Some(&wanted))
         .map(|(index, _)| index)
         .collect();
     if stale.is_empty() {
@@ -264,12 +304,12 @@ async fn trust(
     );
     match configurations.patch(WEBHOOK_CONFIGURATION, &PatchParams::default(), &patch).await {
         Ok(_) => {
-            tracing::info!("the API server trusts the webhook's authority");
+            tracing::info!(kind = %K::kind(&()), "the API server trusts the webhook's authority");
             Ok(())
         }
         // The configuration has changed: the watch delivers the new one.
         Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409 | 422) => Ok(()),
-        Err(error) => Err(CertificateStoreError::Trust(error)),
+        Err(source) => Err(CertificateStoreError::Trust { kind: K::kind(&()).into_owned(), source }),
     }
 }
 

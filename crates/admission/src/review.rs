@@ -1,25 +1,60 @@
 //! Answers an `AdmissionReview`.
 
 use kube::core::DynamicObject;
-use kube::core::admission::{AdmissionRequest, AdmissionResponse, AdmissionReview};
+use kube::core::admission::{AdmissionRequest, AdmissionResponse, AdmissionReview, SerializePatchError};
 use kube::core::response::{Status, StatusSummary};
 
 use crate::lookup::Lookup;
+use crate::requester;
 use crate::rules::decide;
 use crate::verdict::AdmissionVerdict;
 
-/// The answer to a request's body: HTTP code and body. 400 when the body is not a review with a request.
+/// The answer to a request's body by the rules: HTTP code and body. 400 when the body is not a review with a request.
 #[must_use]
 pub fn answer(body: &[u8], lookup: &dyn Lookup) -> (u16, Vec<u8>) {
-    let review: AdmissionReview<DynamicObject> = match serde_json::from_slice(body) {
-        Ok(review) => review,
-        Err(error) => return (400, format!("not an AdmissionReview: {error}\n").into_bytes()),
+    answer_with(body, |request| {
+        let verdict = decide(request, lookup);
+        log(request, &verdict);
+        Ok(response(request, &verdict))
+    })
+}
+
+/// The answer that records who asked for an operation, like [`answer`].
+#[must_use]
+pub fn answer_with_requester(body: &[u8]) -> (u16, Vec<u8>) {
+    answer_with(body, |request| {
+        let patch = requester::patch(request);
+        let response = AdmissionResponse::from(request);
+        if patch.is_empty() { Ok(response) } else { response.with_patch(patch) }
+    })
+}
+
+fn answer_with(
+    body: &[u8],
+    review: impl FnOnce(&AdmissionRequest<DynamicObject>) -> Result<AdmissionResponse, SerializePatchError>,
+) -> (u16, Vec<u8>) {
+    let no_review = |error: &dyn std::fmt::Display| {
+        (400, format!("not an AdmissionReview: {error}\n").into_bytes())
     };
-    let request: AdmissionRequest<DynamicObject> = match review.try_into() {
+    let request: AdmissionReview<DynamicObject> = match serde_json::from_slice(body) {
         Ok(request) => request,
-        Err(error) => return (400, format!("not an AdmissionReview: {error}\n").into_bytes()),
+        Err(error) => return no_review(&error),
     };
-    let verdict = decide(&request, lookup);
+    let request: AdmissionRequest<DynamicObject> = match request.try_into() {
+        Ok(request) => request,
+        Err(error) => return no_review(&error),
+    };
+    let failed = |error: &dyn std::fmt::Display| (500, format!("writing the answer: {error}\n").into_bytes());
+    match review(&request) {
+        Ok(response) => match serde_json::to_vec(&response.into_review()) {
+            Ok(body) => (200, body),
+            Err(error) => failed(&error),
+        },
+        Err(error) => failed(&error),
+    }
+}
+
+fn log(request: &AdmissionRequest<DynamicObject>, verdict: &AdmissionVerdict) {
     tracing::debug!(
         kind = request.kind.kind,
         name = request.name,
@@ -29,10 +64,6 @@ pub fn answer(body: &[u8], lookup: &dyn Lookup) -> (u16, Vec<u8>) {
         message = verdict.message(),
         "reviewed"
     );
-    match serde_json::to_vec(&response(&request, &verdict).into_review()) {
-        Ok(body) => (200, body),
-        Err(error) => (500, format!("writing the answer: {error}\n").into_bytes()),
-    }
 }
 
 fn response(request: &AdmissionRequest<DynamicObject>, verdict: &AdmissionVerdict) -> AdmissionResponse {
@@ -70,9 +101,10 @@ mod tests {
         let book = AddressBook::new(vec![]);
         for body in ["", "{", "{}", "[]", r#"{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview"}"#]
         {
-            let (code, text) = answer(body.as_bytes(), &book);
-            assert_eq!(code, 400, "{body}");
-            assert!(String::from_utf8(text).unwrap().starts_with("not an AdmissionReview"), "{body}");
+            for (code, text) in [answer(body.as_bytes(), &book), answer_with_requester(body.as_bytes())] {
+                assert_eq!(code, 400, "{body}");
+                assert!(String::from_utf8(text).unwrap().starts_with("not an AdmissionReview"), "{body}");
+            }
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The webhook: HTTP/1.1 over TLS, one path, with limits on size, time and connections.
+//! The webhook: HTTP/1.1 over TLS, two paths, with limits on size, time and connections.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -11,7 +11,7 @@ use hyper::body::{Bytes, Incoming};
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use kubeon_install::names::WEBHOOK_PATH;
+use kubeon_install::names::{REQUESTER_PATH, WEBHOOK_PATH};
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::{ClientHello, ResolvesServerCert};
@@ -24,7 +24,7 @@ use tokio_rustls::TlsAcceptor;
 use crate::certificate::WebhookCertificates;
 use crate::certificate_store::{CertificateStore, maintain};
 use crate::lookup::Lookup;
-use crate::review::answer;
+use crate::review::{answer, answer_with_requester};
 
 /// Longest body in bytes. An API server accepts objects up to 3 MiB; a review has the new and the old one.
 const BODY_LIMIT: usize = 8 * 1024 * 1024;
@@ -266,9 +266,11 @@ async fn shutdown(ended: &mut watch::Receiver<bool>) {
 async fn respond(request: Request<Incoming>, lookup: &dyn Lookup) -> Response<Full<Bytes>> {
     let text =
         |code: StatusCode, text: &'static str| reply(code, "text/plain", Bytes::from_static(text.as_bytes()));
-    if request.uri().path() != WEBHOOK_PATH {
-        return text(StatusCode::NOT_FOUND, "reviews are POSTed to /validate\n");
-    }
+    let records_requester = match request.uri().path() {
+        WEBHOOK_PATH => false,
+        REQUESTER_PATH => true,
+        _ => return text(StatusCode::NOT_FOUND, "reviews are POSTed to /validate and /record-requester\n"),
+    };
     if request.method() != Method::POST {
         return text(StatusCode::METHOD_NOT_ALLOWED, "reviews are POSTed\n");
     }
@@ -281,7 +283,7 @@ async fn respond(request: Request<Incoming>, lookup: &dyn Lookup) -> Response<Fu
         Ok(Err(_)) => return text(StatusCode::BAD_REQUEST, "the body ended early\n"),
         Err(_) => return text(StatusCode::REQUEST_TIMEOUT, "the body took too long\n"),
     };
-    let (code, body) = answer(&body, lookup);
+    let (code, body) = if records_requester { answer_with_requester(&body) } else { answer(&body, lookup) };
     let code = StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let kind = if code == StatusCode::OK { "application/json" } else { "text/plain" };
     reply(code, kind, Bytes::from(body))

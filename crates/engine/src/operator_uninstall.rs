@@ -19,6 +19,7 @@ use crate::remedy::EngineRemedy;
 const INSTALLED: &str = "app.kubernetes.io/part-of=kubeon";
 /// Kinds that would refuse or delay the removal of others.
 const ADMISSION: &str = "validatingwebhookconfigurations.admissionregistration.k8s.io,\
+mutatingwebhookconfigurations.admissionregistration.k8s.io,\
 validatingadmissionpolicybindings.admissionregistration.k8s.io,validatingadmissionpolicies.admissionregistration.k8s.io";
 /// The operator, and the rights of it, its Jobs and its users, in all namespaces.
 const OPERATOR: [&str; 2] = [

@@ -16,10 +16,12 @@ pub const GATEWAY_PORT: u16 = 8443;
 pub const WEBHOOK_SERVICE: &str = "kubeon-webhook";
 /// The Secret with the authority, the certificate and the keys of the webhook.
 pub const WEBHOOK_SECRET: &str = "kubeon-webhook-cert";
-/// The `ValidatingWebhookConfiguration`.
+/// The `ValidatingWebhookConfiguration` and the `MutatingWebhookConfiguration`.
 pub const WEBHOOK_CONFIGURATION: &str = "kubeon";
-/// The webhook's path.
+/// The webhook's path for the rules.
 pub const WEBHOOK_PATH: &str = "/validate";
+/// The webhook's path that records who asked for an operation.
+pub const REQUESTER_PATH: &str = "/record-requester";
 /// The port that the webhook listens on.
 pub const WEBHOOK_PORT: u16 = 9443;
 /// The port of `/metrics`.

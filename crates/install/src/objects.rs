@@ -59,6 +59,7 @@ impl InstallPart {
             Self::Admission => {
                 let mut all = policies::objects(options)?;
                 all.push(value(webhook::configuration(options))?);
+                all.push(value(webhook::requester_configuration(options))?);
                 all
             }
         })
@@ -71,7 +72,7 @@ pub fn part(kind: &str) -> InstallPart {
     match kind {
         "CustomResourceDefinition" => InstallPart::Definitions,
         "ServiceAccount" | "Role" | "RoleBinding" | "ClusterRole" | "ClusterRoleBinding" => InstallPart::Rbac,
-        kind if kind.starts_with("Validating") => InstallPart::Admission,
+        kind if kind.starts_with("Validating") || kind.starts_with("Mutating") => InstallPart::Admission,
         _ => InstallPart::Deployment,
     }
 }

@@ -4,15 +4,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use k8s_openapi::api::batch::v1::Job;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kubeon_api::kubeonkube::{ClusterCondition, RecordedResult};
 use kubeon_api::{Cluster, ClusterOperation, DataRef};
 
-use crate::cluster_object::{notice, owner};
-use crate::object::{ObjectPatch, StatusPatch};
+use crate::cluster_object::notice;
+use crate::object::StatusPatch;
 use crate::operation::finish::{End, finish};
 use crate::operation::wait::Wait;
-use crate::operation::{OperationChanges, archive, name, running, shown, start, status, target, wait};
+use crate::operation::{OperationChanges, archive, credentials, name, running, shown, start, status, target, wait};
 use crate::view::{ClusterObject, Data, Observed, View};
 use crate::write::{Change, ClusterChanges, NeedsReads, Notice, ObjectKind, ObjectRef, Write};
 use crate::{QueueKey, job_state, names, order, removed_operations};
@@ -63,12 +62,13 @@ pub(crate) fn decide(s: &View<'_>) -> Result<ClusterChanges, NeedsReads> {
     }
     labels(&operations, cluster, starts, &mut changes);
     if let Some(cluster) = cluster.filter(|cluster| cluster.metadata.deletion_timestamp.is_none()) {
-        changes.merge(owned(s, cluster));
+        changes.merge(disowned(s, cluster));
         if let Some((write, notice)) = history(s, cluster, &operations, &view, written_with == 0) {
             let notices = notice.into_iter().collect();
             changes.merge(ClusterChanges { stages: staged(written_with, write), notices, wake: None });
         }
     }
+    changes.merge(credentials::delete_copies(s, &operations));
     changes.merge(archive::prune(s, &operations, |operation| {
         removed_operations::is_recorded(cluster, operation)
     }));
@@ -220,28 +220,21 @@ pub fn references_of(operation: &ClusterOperation, own: &str) -> Vec<ObjectRef> 
     all
 }
 
-/// Adds an owner reference without `controller` to each object that the Cluster refers to, so that the object
-/// is deleted with the last Cluster that uses it. An object that already has a controller is not changed.
-fn owned(s: &View<'_>, cluster: &Cluster) -> ClusterChanges {
+/// Removes this Cluster as an owner of the objects that it refers to, because they would be deleted with it. Older
+/// operators and kube-on-kube made it their owner.
+fn disowned(s: &View<'_>, cluster: &Cluster) -> ClusterChanges {
     let uid = cluster.metadata.uid.as_deref().unwrap_or_default();
     let mut writes = Vec::new();
     for (what, target) in references(cluster) {
-        let Some(meta) = s.settings.watches(&target.namespace).then(|| s.objects.meta(&target)).flatten()
-        else {
-            continue;
-        };
-        if meta.controlled || meta.owners.iter().any(|owner| owner == uid) {
-            continue;
+        let found = s.settings.watches(&target.namespace).then(|| s.objects.meta(&target)).flatten();
+        if found.is_some_and(|found| found.owners.iter().any(|owner| owner == uid)) {
+            writes.push(Write {
+                why: format!("{what} stays when the Cluster is deleted"),
+                target,
+                change: Change::Disown { owner: uid.to_owned() },
+                operation: None,
+            });
         }
-        writes.push(Write {
-            why: format!("{what} belongs to the cluster"),
-            target,
-            change: Change::Strategic(ObjectPatch::of_metadata(ObjectMeta {
-                owner_references: Some(vec![owner(cluster)]),
-                ..ObjectMeta::default()
-            })),
-            operation: None,
-        });
     }
     writes.dedup_by(|a, b| a.target == b.target);
     ClusterChanges { stages: vec![writes], ..ClusterChanges::default() }

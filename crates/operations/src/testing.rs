@@ -324,11 +324,9 @@ impl World {
                 self.put(target.kind, &target.namespace, &target.name, value);
                 true
             }
-            (Change::Strategic(patch), Some(mut value)) => {
+            (Change::Disown { owner }, Some(mut value)) => {
                 let mut owners = value["metadata"]["ownerReferences"].as_array().cloned().unwrap_or_default();
-                owners.extend(
-                    json!(patch)["metadata"]["ownerReferences"].as_array().cloned().unwrap_or_default(),
-                );
+                owners.retain(|one| one["uid"] != *owner);
                 value["metadata"]["ownerReferences"] = json!(owners);
                 self.put(target.kind, &target.namespace, &target.name, value);
                 true
@@ -341,7 +339,8 @@ impl World {
 pub(crate) fn body(change: &Change) -> Value {
     match change {
         Change::Create(object) => json!(object),
-        Change::Merge(patch) | Change::Strategic(patch) => json!(patch),
+        Change::Merge(patch) => json!(patch),
+        Change::Disown { owner } => json!({"owner": owner}),
         Change::Status(patch) => json!(patch),
         Change::Delete { uid } => json!({"uid": uid}),
     }

@@ -1,6 +1,7 @@
 //! The acceptance cases of the contracts, on a simulated API server.
 
 mod back;
+mod credentials;
 mod deaths;
 mod events;
 mod kstatus;

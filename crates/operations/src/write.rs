@@ -65,8 +65,11 @@ pub enum Change {
     Create(NewObject),
     /// A JSON merge patch. With a `resourceVersion` in it, only that version is changed.
     Merge(ObjectPatch),
-    /// A strategic merge patch; only for built-in kinds.
-    Strategic(ObjectPatch),
+    /// Remove an owner of a ConfigMap or Secret.
+    Disown {
+        /// The UID of the owner.
+        owner: String,
+    },
     /// A JSON merge patch of the status.
     Status(StatusPatch),
     /// Delete the object in the background, if it has this UID. A missing object counts as deleted.

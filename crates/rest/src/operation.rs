@@ -22,6 +22,9 @@ pub struct OperationView {
     pub cluster: String,
     /// What it does, such as `scaling-up`.
     pub action: String,
+    /// The user who asked for it, as the meta cluster knows them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub requested_by: Option<String>,
     /// `Waiting`, `Running`, `Succeeded` or `Failed`.
     pub status: String,
     /// The reason for the status.

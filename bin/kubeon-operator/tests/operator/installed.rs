@@ -4,7 +4,9 @@
 use std::path::Path;
 use std::process::Stdio;
 
-use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
+use k8s_openapi::api::admissionregistration::v1::{
+    MutatingWebhookConfiguration, ValidatingWebhookConfiguration,
+};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{ConfigMap, Event, Pod, Secret, ServiceAccount};
 use kube::Client;
@@ -62,13 +64,15 @@ impl Installed {
             .unwrap();
         self.replicas.push(replica);
         self.health.push(health);
-        let configurations: Api<ValidatingWebhookConfiguration> = Api::all(self.client.clone());
-        let url = format!("https://127.0.0.1:{admission}/validate");
-        let address = json!([
-            {"op": "replace", "path": "/webhooks/0/clientConfig", "value": {"url": url}},
-        ]);
-        let patch = Patch::<()>::Json(serde_json::from_value(address).unwrap());
-        configurations.patch("kubeon", &PatchParams::default(), &patch).await.unwrap();
+        let address = |path: &str| {
+            let url = format!("https://127.0.0.1:{admission}{path}");
+            let change = json!([{"op": "replace", "path": "/webhooks/0/clientConfig", "value": {"url": url}}]);
+            Patch::<()>::Json(serde_json::from_value(change).unwrap())
+        };
+        let validating: Api<ValidatingWebhookConfiguration> = Api::all(self.client.clone());
+        validating.patch("kubeon", &PatchParams::default(), &address("/validate")).await.unwrap();
+        let mutating: Api<MutatingWebhookConfiguration> = Api::all(self.client.clone());
+        mutating.patch("kubeon", &PatchParams::default(), &address("/record-requester")).await.unwrap();
     }
 
     fn kubernetes_clusters(&self) -> Api<KubernetesCluster> {

@@ -172,7 +172,7 @@ impl Server {
         operations.reverse();
         let mut table =
             TextTable::new(&["NAME", "CLUSTER", "ACTION", "STATUS", "STEPS", "STARTED", "REASON"])
-                .wide(&["ENDED", "UID"]);
+                .wide(&["ENDED", "REQUESTED BY", "UID"]);
         for operation in &operations {
             let steps = operation.steps.as_ref().map(|steps| format!("{}/{}", steps.done, steps.total));
             let text = |value: &Option<String>| value.clone().unwrap_or_default();
@@ -185,6 +185,7 @@ impl Server {
                 text(&operation.started),
                 first_line(operation.reason.as_ref()),
                 text(&operation.ended),
+                text(&operation.requested_by),
                 operation.uid.clone(),
             ]);
         }

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use k8s_openapi::ByteString;
-use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
+use k8s_openapi::api::admissionregistration::v1::{
+    MutatingWebhookConfiguration, ValidatingWebhookConfiguration,
+};
 use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
 use kube::api::{Patch, PatchParams};
@@ -101,4 +103,7 @@ async fn both_replicas_show_one_certificate_and_its_successor() {
         (trusted().await.0 == renewed.authorities.as_bytes()).then_some(())
     })
     .await;
+    let mutating: Api<MutatingWebhookConfiguration> = Api::all(admin.clone());
+    let mutating = mutating.get(names::WEBHOOK_CONFIGURATION).await.unwrap().webhooks.unwrap().remove(0);
+    assert_eq!(mutating.client_config.ca_bundle.unwrap_or_default().0, renewed.authorities.as_bytes());
 }

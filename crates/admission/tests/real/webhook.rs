@@ -1,8 +1,9 @@
 //! Rules that need other objects or the catalogue, and the behaviour while the webhook is down.
 
-use kube::Client;
-use kube::api::{Patch, PatchParams};
-use kubeon_install::{InstallOptions, webhook};
+use kube::api::{ApiResource, DynamicObject, Patch, PatchParams};
+use kube::{Api, Client, ResourceExt as _};
+use kubeon_api::ClusterOperation;
+use kubeon_install::{InstallOptions, names, webhook};
 use serde_json::{Value, json};
 
 use crate::world::*;
@@ -157,7 +158,7 @@ async fn an_operation_names_a_cluster() {
 /// operations with a label.
 async fn dark(world: &World, admin: &Client, namespace: &str) {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let client = by_url(listener.local_addr().unwrap());
+    let client = by_url(listener.local_addr().unwrap(), names::WEBHOOK_PATH);
     drop(listener);
     let dark = webhook::configuration_with(&InstallOptions::default(), client);
     let mut dark = serde_json::to_value(dark).unwrap();
@@ -247,4 +248,32 @@ async fn while_the_webhook_is_away_people_wait_and_the_operator_goes_on() {
     // A user can still remove a finalizer.
     change(&admin, &stuck, json!({"metadata": {"finalizers": null}})).await.unwrap();
     assert!(!is_there(&admin, &stuck).await, "nothing keeps it any more");
+}
+
+/// The name in an object is that of its user, on a real API server: no user can write another's.
+#[tokio::test]
+async fn who_asked_for_an_operation_is_recorded_and_cannot_be_claimed() {
+    let world = world().await;
+    let (admin, operator) = (world.admin().await, world.operator().await);
+    let requester = |object: &DynamicObject| object.annotations().get("kubeon.io/requested-by").cloned();
+    let claimed = json!({"kubeon.io/requested-by": "somebody"});
+    let asked = with(operation("asked"), "/metadata/annotations", claimed.clone());
+    let asked = with(asked, "/metadata/labels", json!({}));
+    create(&admin, &asked).await.unwrap();
+    let resource = ApiResource::erase::<ClusterOperation>(&());
+    let api: Api<DynamicObject> = Api::all_with(admin.clone(), &resource);
+    let first = requester(&api.get("asked").await.unwrap()).unwrap();
+    assert_ne!(first, "somebody");
+    for patch in [
+        json!({"metadata": {"annotations": claimed}}),
+        json!({"metadata": {"annotations": {"kubeon.io/requested-by": null}}}),
+        json!({"spec": {"cancelled": true}}),
+    ] {
+        let changed = api.patch("asked", &PatchParams::default(), &Patch::Merge(patch.clone())).await.unwrap();
+        assert_eq!(requester(&changed).as_ref(), Some(&first), "{patch}");
+    }
+    // The operator hands on the name of a declared cluster's user.
+    let derived = with(operation("handed-on"), "/metadata/annotations", claimed);
+    create(&operator, &with(derived, "/metadata/labels", json!({}))).await.unwrap();
+    assert_eq!(requester(&api.get("handed-on").await.unwrap()).as_deref(), Some("somebody"));
 }

@@ -42,14 +42,16 @@ pub(crate) async fn raise() -> World {
     let client = server.client().await.unwrap();
     let options = InstallOptions::default();
     let objects = kubeon_install::objects(&options).unwrap();
-    let hooks = |object: &Value| object["kind"] == "ValidatingWebhookConfiguration";
+    let hooks = |object: &Value| object["kind"].as_str().unwrap().ends_with("WebhookConfiguration");
     for object in objects.iter().filter(|object| !hooks(object)) {
         apply(&client, object).await;
     }
     let kubeconfig = server.kubeconfig();
     let leader = replica(kubeconfig.clone(), true).await;
     let other = replica(kubeconfig, false).await;
-    let webhook = webhook::configuration_with(&options, by_url(leader));
+    let webhook = webhook::configuration_with(&options, by_url(leader, names::WEBHOOK_PATH));
+    apply(&client, &serde_json::to_value(webhook).unwrap()).await;
+    let webhook = webhook::requester_configuration_with(&options, by_url(leader, names::REQUESTER_PATH));
     apply(&client, &serde_json::to_value(webhook).unwrap()).await;
     let world = World { server, replicas: [leader, other] };
     world.until_guarded().await;
@@ -57,8 +59,8 @@ pub(crate) async fn raise() -> World {
 }
 
 /// A webhook at this address.
-pub(crate) fn by_url(address: SocketAddr) -> WebhookClientConfig {
-    let url = format!("https://{address}{}", names::WEBHOOK_PATH);
+pub(crate) fn by_url(address: SocketAddr, path: &str) -> WebhookClientConfig {
+    let url = format!("https://{address}{path}");
     WebhookClientConfig { url: Some(url), ..WebhookClientConfig::default() }
 }
 

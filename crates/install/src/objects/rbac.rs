@@ -103,7 +103,7 @@ pub fn watched_namespace(options: &InstallOptions, namespace: &str) -> Result<Ve
 fn operator_rules() -> Vec<PolicyRule> {
     let webhook = rule(
         &["admissionregistration.k8s.io"],
-        &["validatingwebhookconfigurations"],
+        &["validatingwebhookconfigurations", "mutatingwebhookconfigurations"],
         &["list", "watch", "patch"],
     );
     vec![

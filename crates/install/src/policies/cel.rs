@@ -1,12 +1,7 @@
 //! Fragments of CEL expressions.
 
-/// The operation annotation of `object` or `oldObject`, empty when it is absent.
-pub(crate) fn operation_annotation(object: &str) -> String {
-    annotation(object, kubeon_api::labels::OPERATION)
-}
-
 /// An annotation of `object` or `oldObject`; empty when it is absent.
-pub(super) fn annotation(object: &str, name: &str) -> String {
+pub(crate) fn annotation(object: &str, name: &str) -> String {
     format!("{object}.metadata.?annotations[?{}].orValue('')", cel_text(name))
 }
 

@@ -102,6 +102,10 @@ fn operation_object(
     ]);
     let lenient = LENIENT.iter().filter_map(|key| Some((*key, history::annotation_of(object, key)?)));
     annotations.extend(lenient.map(|(key, text)| (key.to_owned(), text.to_owned())));
+    // Nobody knows who deleted an object.
+    let requester = history::annotation_of(object, labels::REQUESTED_BY);
+    let requester = requester.filter(|_| object.metadata.deletion_timestamp.is_none());
+    annotations.extend(requester.map(|user| (labels::REQUESTED_BY.to_owned(), user.to_owned())));
     let labels = BTreeMap::from([
         (names::CLUSTER_LABEL.to_owned(), names::label(object_name(object))),
         (DERIVED_NAMESPACE_LABEL.to_owned(), namespace(object).to_owned()),

@@ -74,11 +74,11 @@ fn prepared(
             credentials.iter().flat_map(|(key, value)| [key.as_bytes(), value.as_slice()]).collect();
         let copy = names::secret_copy(name(operation), &names::hash(&parts, 10));
         let owner = archive::owner(operation);
-        let labels = [(OPERATION_LABEL, uid(operation).to_owned())];
+        let labels = [(OPERATION_LABEL.to_owned(), uid(operation).to_owned())].into();
         copies.push(Write {
             why: "the Job uses the credentials as they are now".to_owned(),
             target: ObjectRef::new(ObjectKind::Secret, ns, &copy),
-            change: Change::Create(common::secret(ns, &copy, &credentials, "Opaque", &labels, &owner).into()),
+            change: Change::Create(common::secret(ns, &copy, &credentials, "Opaque", labels, owner).into()),
             operation: Some(name(operation).to_owned()),
         });
         secret = Some(copy);

@@ -33,7 +33,7 @@ use self::persisted_objects::state_missing_text;
 use crate::names::{self, DERIVED_UID_LABEL};
 use crate::operation::finish::{End, finish};
 use crate::operation::wait::{Wait, refusal};
-use crate::operation::{OperationChanges, archive, name, running, target, uid, wait};
+use crate::operation::{OperationChanges, archive, credentials, name, running, target, uid, wait};
 use crate::order;
 use crate::view::{ClusterObject, Data, Observed, View};
 use crate::write::{Change, ClusterChanges, NeedsReads, ObjectKind, ObjectRef, Write};
@@ -69,6 +69,7 @@ pub(crate) fn decide(s: &View<'_>) -> Result<ClusterChanges, NeedsReads> {
         return Ok(changes);
     }
     changes.merge(step(s, object, &mine)?);
+    changes.merge(credentials::delete_copies(s, &mine));
     changes.merge(archive::prune(s, &mine, |_| true));
     if changes.is_done()
         && let Some(changes) = archive::logs(s, &mine)?

@@ -1,6 +1,7 @@
 //! One operation: its inputs, start, run, end and log.
 
 pub(crate) mod archive;
+pub(crate) mod credentials;
 pub(crate) mod finish;
 pub(crate) mod inputs;
 pub(crate) mod job_extras;

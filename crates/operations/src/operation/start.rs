@@ -9,7 +9,6 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference}
 use kubeon_api::{Cluster, ClusterOperation, DataRef};
 use kubeon_render::entrypoint::entrypoint;
 use kubeon_render::job::{Mount, MountSource, OperationJob, Program, job};
-use serde_json::json;
 
 use super::inputs::{self, Inputs, Obstacle, References, check_place};
 use super::job_extras::{JobExtras, job_extras};
@@ -38,18 +37,17 @@ pub(crate) fn decide(
 }
 
 /// The inputs of a start.
-struct Ready<'s> {
-    cluster: &'s Cluster,
+struct Ready {
     references: References,
     inputs: Inputs,
     job_extras: JobExtras,
 }
 
-fn ready<'s>(
+fn ready(
     s: &View<'_>,
     operation: &ClusterOperation,
-    cluster: &'s Observed<std::sync::Arc<Cluster>>,
-) -> Result<Ready<'s>, Obstacle> {
+    cluster: &Observed<std::sync::Arc<Cluster>>,
+) -> Result<Ready, Obstacle> {
     if let Some((word, text)) = refusal(s, operation) {
         return Err(Obstacle::Refuse(word, text));
     }
@@ -85,7 +83,7 @@ fn ready<'s>(
         script.insert(text.map_err(|error| Obstacle::Refuse("InvalidAction", error.to_string()))?);
     }
     let job_extras = job_extras(s, operation, cluster, &inputs, &references, &job_at(s, operation))?;
-    Ok(Ready { cluster, references, inputs, job_extras })
+    Ok(Ready { references, inputs, job_extras })
 }
 
 /// The namespace and name of the operation's Job.
@@ -114,13 +112,13 @@ pub(crate) fn check_refusal(s: &View<'_>, operation: &ClusterOperation) -> Resul
     }
 }
 
-fn start(s: &View<'_>, operation: &ClusterOperation, ready: Ready<'_>) -> OperationChanges {
-    let Ready { cluster, references, inputs, job_extras } = ready;
+fn start(s: &View<'_>, operation: &ClusterOperation, ready: Ready) -> OperationChanges {
+    let Ready { references, inputs, job_extras } = ready;
     let map = copy_of_files(s, operation, &inputs.files);
     let mut copies = vec![map.clone()];
     let mut secret = None;
     if let (Some(ssh), Some((values, kind))) = (&references.ssh, &inputs.key) {
-        let copy = copy_of_key(s, operation, cluster, &ssh.name, values, kind);
+        let copy = copy_of_key(s, operation, &ssh.name, values, kind);
         secret = Some(copy.target.name.clone());
         copies.push(copy);
     }
@@ -172,28 +170,19 @@ fn copy_of_files(s: &View<'_>, operation: &ClusterOperation, files: &BTreeMap<St
     }
 }
 
-/// The immutable copy of the key. The Cluster owns it, because all operations of the Cluster share it.
+/// The immutable copy of the key. Each operation has its own, so that it can be deleted when the Job ends.
 fn copy_of_key(
     s: &View<'_>,
     operation: &ClusterOperation,
-    cluster: &Cluster,
     original: &str,
     values: &BTreeMap<String, Vec<u8>>,
     kind: &str,
 ) -> Write {
-    let owner = crate::cluster_object::owner(cluster);
-    let text = json!(owner).to_string();
-    let mut parts: Vec<&[u8]> = vec![text.as_bytes(), kind.as_bytes()];
+    let mut parts: Vec<&[u8]> = vec![uid(operation).as_bytes(), kind.as_bytes()];
     parts.extend(values.iter().flat_map(|(key, value)| [key.as_bytes(), value.as_slice()]));
     let copy = names::secret_copy(original, &names::hash(&parts, 10));
-    let copied_secret = secret(
-        &s.settings.namespace,
-        &copy,
-        values,
-        kind,
-        &[(CLUSTER_LABEL, names::label(&operation.spec.cluster))],
-        &owner,
-    );
+    let owner = archive::owner(operation);
+    let copied_secret = secret(&s.settings.namespace, &copy, values, kind, labels(operation), owner);
     Write {
         why: "the Job uses the key as it is now".to_owned(),
         target: ObjectRef::new(ObjectKind::Secret, &s.settings.namespace, copy),
@@ -208,15 +197,15 @@ pub(crate) fn secret(
     name: &str,
     values: &BTreeMap<String, Vec<u8>>,
     kind: &str,
-    labels: &[(&str, String)],
-    owner: &OwnerReference,
+    labels: BTreeMap<String, String>,
+    owner: OwnerReference,
 ) -> Secret {
     Secret {
         metadata: ObjectMeta {
             name: Some(name.to_owned()),
             namespace: Some(namespace.to_owned()),
-            labels: Some(labels.iter().map(|(key, value)| ((*key).to_owned(), value.clone())).collect()),
-            owner_references: Some(vec![owner.clone()]),
+            labels: Some(labels),
+            owner_references: Some(vec![owner]),
             ..ObjectMeta::default()
         },
         immutable: Some(true),

@@ -227,7 +227,7 @@ fn the_log_of_a_pod_that_is_being_removed_is_kept_before_the_end_is_reported() {
     );
 }
 
-fn pod(world: &mut World, name: &str, job: &str, status: &serde_json::Value) {
+pub(super) fn pod(world: &mut World, name: &str, job: &str, status: &serde_json::Value) {
     world.put(ObjectKind::Log, "ns", name, json!({"metadata": {
         "labels": {"kubeon.io/operation": "uid-o"},
         "ownerReferences": [{"apiVersion": "batch/v1", "kind": "Job", "name": job, "uid": format!("uid-{job}")}]},

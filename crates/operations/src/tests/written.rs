@@ -15,7 +15,7 @@ fn verb(change: &Change) -> &'static str {
     match change {
         Change::Create(_) => "create",
         Change::Merge(_) => "merge",
-        Change::Strategic(_) => "strategic",
+        Change::Disown { .. } => "disown",
         Change::Status(_) => "status",
         Change::Delete { .. } => "delete",
     }
