@@ -25,6 +25,8 @@ pub const OPERATION_UID: &str = "kubeon.io/operation";
 pub const JOB_LOG_SUFFIX: &str = "-log";
 /// The key of the log in that ConfigMap.
 pub const JOB_LOG_KEY: &str = "log";
+/// Annotation of a Namespace: the addresses and networks of the hosts that its clusters may have, joined by commas.
+pub const HOST_POOL: &str = "kubeon.io/host-pool";
 /// Annotation of a `ClusterOperation` and of a `KubernetesCluster`: the user who asked for the operation. The webhook
 /// writes it; a derived operation has that of its object.
 pub const REQUESTED_BY: &str = "kubeon.io/requested-by";

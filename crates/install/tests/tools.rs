@@ -214,6 +214,7 @@ fn the_chart_with_other_values_has_them() {
         "allowedImages": ["quay.io/kubespray/*"],
         "jobs": {"imagePullSecrets": [{"name": "registry"}]},
         "maxOperations": 20,
+        "requireHostPools": true,
         "extraArgs": ["--workers=64"],
         "nodeSelector": {"disk": "ssd"},
         "resources": {"requests": {"cpu": 1}},

@@ -115,12 +115,11 @@ async fn a_shell_operation_runs_one_job_when_any_request_fails() {
     };
     let failed = at_every_request(&[SHELL_WRITES], scenario).await;
     let all = [
-        "patch configmaps",
-        "patch secrets",
         "get configmaps",
         "get secrets",
         "create configmaps",
         "create secrets",
+        "delete secrets",
         "create jobs",
         "patch clusters/status",
         "patch clusteroperations",

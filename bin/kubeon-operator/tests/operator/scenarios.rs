@@ -35,6 +35,10 @@ pub(crate) async fn shell(lab: &Lab, name: &str) {
     let log = format!("{job}-log");
     let exists = |map: Option<&ConfigMap>| map.is_some();
     timeout(TIMEOUT, await_condition(maps(lab), &log, exists)).await.expect("the log is stored").unwrap();
+    let key = ended.status.iter().flat_map(|status| &status.inputs).last().unwrap().name.clone();
+    let secrets: Api<Secret> = Api::namespaced(lab.client.clone(), &lab.namespace);
+    let is_deleted = |secret: Option<&Secret>| secret.is_none();
+    timeout(TIMEOUT, await_condition(secrets, &key, is_deleted)).await.expect("the key is deleted").unwrap();
     assert_eq!(ended.status.as_ref().unwrap().status, Some(OperationResult::Succeeded), "{name}");
     assert_eq!(lab.job_names(&ended).await, [job], "{name}: one Job");
     assert_eq!(lab.config_map_count(&ended).await, 2, "{name}: the input of the Job, and its log");

@@ -68,6 +68,9 @@ pub(crate) struct InstallFlags {
     /// The most operations that run at the same time; others wait in the order of their creation [default: no limit]
     #[arg(long, value_name = "N")]
     pub max_operations: Option<NonZeroU16>,
+    /// Refuse clusters in namespaces without the annotation kubeon.io/host-pool, which lists the addresses of their hosts
+    #[arg(long)]
+    pub require_host_pools: bool,
     /// The image that contains a bundle; {version} is replaced by the version, empty for none
     #[arg(long, value_name = "IMAGE", default_value = kubeon_install::BUNDLE_IMAGE)]
     pub bundle_image: String,
@@ -114,6 +117,7 @@ impl InstallFlags {
             allowed_images: self.allowed_images.clone(),
             job_placement: self.job_placement.clone(),
             max_operations: self.max_operations,
+            require_host_pools: self.require_host_pools,
             bundle_image: self.bundle_image.clone(),
             callback_url: self.callback_url.as_ref().map(ToString::to_string).unwrap_or_default(),
             callback_ca: self.callback_ca_config_map.clone().unwrap_or_default(),

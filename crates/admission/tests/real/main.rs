@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "test code")]
 
 mod certificate;
+mod host_pool;
 mod policies;
 mod roles;
 mod webhook;
