@@ -194,8 +194,9 @@ impl MetaCluster {
         let params = PostParams { field_manager: Some(MANAGER.to_owned()), ..PostParams::default() };
         let create = || async {
             match with_timeout(api.create(&params, map)).await {
-                Err(MetaError::Request(error))
-                    if matches!(*error, kube::Error::Api(ref status) if status.is_already_exists()) => Ok(()),
+                Err(MetaError::Request(error)) if matches!(*error, kube::Error::Api(ref status) if status.is_already_exists()) => {
+                    Ok(())
+                }
                 created => created.map(drop),
             }
         };

@@ -99,7 +99,9 @@ struct StoredObjects {
 }
 
 /// A configuration that names webhooks.
-trait WebhookConfiguration: kube::Resource<DynamicType = ()> + Clone + DeserializeOwned + std::fmt::Debug {
+trait WebhookConfiguration:
+    kube::Resource<DynamicType = ()> + Clone + DeserializeOwned + std::fmt::Debug
+{
     /// How the API server reaches each webhook.
     fn clients(&self) -> Vec<&WebhookClientConfig>;
 }

@@ -49,9 +49,7 @@ mod tests {
 
     /// The annotation after a change by alice; `old` and `new` are the annotations and the spec.
     fn after(resource: &str, old: Option<(Value, &str)>, new: (Value, &str)) -> Option<String> {
-        let object = |(annotations, spec): &(Value, &str)| {
-            json!({"apiVersion": "v1", "kind": "K", "metadata": {"name": "x", "annotations": annotations}, "spec": spec})
-        };
+        let object = |(annotations, spec): &(Value, &str)| json!({"apiVersion": "v1", "kind": "K", "metadata": {"name": "x", "annotations": annotations}, "spec": spec});
         let mut object_after = object(&new);
         let request: AdmissionRequest<DynamicObject> = serde_json::from_value(json!({
             "uid": "u", "kind": {"group": "", "version": "v1", "kind": "K"},
@@ -66,7 +64,9 @@ mod tests {
 
     #[test]
     fn names_the_user_who_creates_an_object_whatever_it_claims() {
-        for annotations in [Value::Null, json!({}), json!({REQUESTED_BY: "bob"}), json!({REQUESTED_BY: "alice"})] {
+        for annotations in
+            [Value::Null, json!({}), json!({REQUESTED_BY: "bob"}), json!({REQUESTED_BY: "alice"})]
+        {
             for resource in ["clusteroperations", "kubernetesclusters"] {
                 let named = after(resource, None, (annotations.clone(), "a"));
                 assert_eq!(named.as_deref(), Some("alice"), "{resource} {annotations}");

@@ -33,9 +33,8 @@ fn answer_with(
     body: &[u8],
     review: impl FnOnce(&AdmissionRequest<DynamicObject>) -> Result<AdmissionResponse, SerializePatchError>,
 ) -> (u16, Vec<u8>) {
-    let no_review = |error: &dyn std::fmt::Display| {
-        (400, format!("not an AdmissionReview: {error}\n").into_bytes())
-    };
+    let no_review =
+        |error: &dyn std::fmt::Display| (400, format!("not an AdmissionReview: {error}\n").into_bytes());
     let request: AdmissionReview<DynamicObject> = match serde_json::from_slice(body) {
         Ok(request) => request,
         Err(error) => return no_review(&error),

@@ -11,7 +11,9 @@ use crate::cluster_object::notice;
 use crate::object::StatusPatch;
 use crate::operation::finish::{End, finish};
 use crate::operation::wait::Wait;
-use crate::operation::{OperationChanges, archive, credentials, name, running, shown, start, status, target, wait};
+use crate::operation::{
+    OperationChanges, archive, credentials, name, running, shown, start, status, target, wait,
+};
 use crate::view::{ClusterObject, Data, Observed, View};
 use crate::write::{Change, ClusterChanges, NeedsReads, Notice, ObjectKind, ObjectRef, Write};
 use crate::{QueueKey, job_state, names, order, removed_operations};

@@ -66,7 +66,8 @@ impl Installed {
         self.health.push(health);
         let address = |path: &str| {
             let url = format!("https://127.0.0.1:{admission}{path}");
-            let change = json!([{"op": "replace", "path": "/webhooks/0/clientConfig", "value": {"url": url}}]);
+            let change =
+                json!([{"op": "replace", "path": "/webhooks/0/clientConfig", "value": {"url": url}}]);
             Patch::<()>::Json(serde_json::from_value(change).unwrap())
         };
         let validating: Api<ValidatingWebhookConfiguration> = Api::all(self.client.clone());

@@ -102,7 +102,12 @@ async fn no_operation_is_deleted_before_the_limit_is_known() {
     wait_failed(&lab, &[rule]).await;
     let left = lab.operations().list(&kube::api::ListParams::default()).await.unwrap().items.len();
     assert_eq!(left, 36);
-    assert!(!lab.proxy.writes().iter().any(|write| write.verb == "delete" && write.resource == "clusteroperations"));
+    assert!(
+        !lab.proxy
+            .writes()
+            .iter()
+            .any(|write| write.verb == "delete" && write.resource == "clusteroperations")
+    );
 }
 
 /// About every other request for the lease fails, during its acquisition and its renewal. Every event is

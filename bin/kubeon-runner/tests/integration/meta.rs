@@ -442,7 +442,10 @@ async fn a_hanging_server_does_not_delay_a_terminated_runner() {
 async fn a_terminated_runner_saves_its_log_and_one_that_ends_does_not() {
     let cluster = TestCluster::new().await;
     cluster.place.write("auth/password", "hunter2-hunter2");
-    cluster.place.program("script", "#!/bin/bash\ntrap 'echo cleaned up' TERM\necho ready hunter2-hunter2; sleep 1000 & wait\n");
+    cluster.place.program(
+        "script",
+        "#!/bin/bash\ntrap 'echo cleaned up' TERM\necho ready hunter2-hunter2; sleep 1000 & wait\n",
+    );
     let maps: Api<ConfigMap> = Api::namespaced(cluster.client.clone(), &cluster.namespace);
     let uid = cluster.operations().get(&cluster.namespace).await.unwrap().uid().unwrap();
     let uid_flag = format!("--operation-uid={uid}");

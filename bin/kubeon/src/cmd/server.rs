@@ -170,9 +170,10 @@ impl Server {
     fn operations(&self, context: &Context<'_>, args: &OperationsArgs) -> Result<(), CliError> {
         let mut operations = self.operations_of(args.cluster.as_deref())?;
         operations.reverse();
-        let mut table =
-            TextTable::new(&["NAME", "CLUSTER", "ACTION", "STATUS", "STEPS", "STARTED", "REASON"])
-                .wide(&["ENDED", "REQUESTED BY", "UID"]);
+        let mut table = TextTable::new(&[
+            "NAME", "CLUSTER", "ACTION", "STATUS", "STEPS", "STARTED", "REASON",
+        ])
+        .wide(&["ENDED", "REQUESTED BY", "UID"]);
         for operation in &operations {
             let steps = operation.steps.as_ref().map(|steps| format!("{}/{}", steps.done, steps.total));
             let text = |value: &Option<String>| value.clone().unwrap_or_default();

@@ -28,7 +28,10 @@ async fn hosts_outside_of_the_pool_of_a_namespace_are_refused() {
              (annotation kubeon.io/host-pool: 10.40.0.0/16, 10.42.0.9)"
         )
     };
-    eventually("the pool", || async { create_dry(&admin, &cluster(namespace, "x", "10.41.8", &[])).await.err() }).await;
+    eventually("the pool", || async {
+        create_dry(&admin, &cluster(namespace, "x", "10.41.8", &[])).await.err()
+    })
+    .await;
     let with_host =
         |host: Value| with(cluster(namespace, "y", "10.40.8", &[]), "/spec/cluster/nodeList", json!([host]));
     for (object, host) in [
@@ -47,7 +50,10 @@ async fn hosts_outside_of_the_pool_of_a_namespace_are_refused() {
     };
     let dry = PatchParams { dry_run: true, ..PatchParams::default() };
     said(api.patch("inside", &dry, &workers(&["10.41.7.2"])).await).unwrap();
-    refused(said(api.patch("inside", &dry, &workers(&["10.41.7.2", "10.41.7.4"])).await), &outside("10.41.7.4"));
+    refused(
+        said(api.patch("inside", &dry, &workers(&["10.41.7.2", "10.41.7.4"])).await),
+        &outside("10.41.7.4"),
+    );
 
     set_pool(world, namespace, json!("10.40.0.0/33")).await;
     let words = "metadata.annotations[kubeon.io/host-pool] of namespace pooled: 10.40.0.0/33: neither an address nor a network";

@@ -269,7 +269,8 @@ async fn who_asked_for_an_operation_is_recorded_and_cannot_be_claimed() {
         json!({"metadata": {"annotations": {"kubeon.io/requested-by": null}}}),
         json!({"spec": {"cancelled": true}}),
     ] {
-        let changed = api.patch("asked", &PatchParams::default(), &Patch::Merge(patch.clone())).await.unwrap();
+        let changed =
+            api.patch("asked", &PatchParams::default(), &Patch::Merge(patch.clone())).await.unwrap();
         assert_eq!(requester(&changed).as_ref(), Some(&first), "{patch}");
     }
     // The operator hands on the name of a declared cluster's user.

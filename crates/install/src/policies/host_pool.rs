@@ -44,8 +44,9 @@ pub(super) fn host_pool(options: &InstallOptions) -> AdmissionPolicy {
                 reason: "Forbidden",
             },
             Validation {
-                expression: "size(variables.outside) == 0 || !variables.required && size(variables.pool) == 0"
-                    .to_owned(),
+                expression:
+                    "size(variables.outside) == 0 || !variables.required && size(variables.pool) == 0"
+                        .to_owned(),
                 message: format!(
                     "'spec.cluster: host ' + string(variables.outside[0]) + ' is outside of the addresses of ' + {place} + \
                      (size(variables.pool) == 0 ? 'none' : variables.pool.join(', ')) + ')'"

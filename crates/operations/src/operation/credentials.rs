@@ -20,7 +20,12 @@ pub(crate) fn delete_copies(s: &View<'_>, operations: &[Arc<ClusterOperation>]) 
         for target in unneeded {
             if !writes.iter().any(|write| write.target == target) {
                 let why = "no pod needs the copy of the credentials any more".to_owned();
-                writes.push(Write { why, target, change: Change::Delete { uid: String::new() }, operation: None });
+                writes.push(Write {
+                    why,
+                    target,
+                    change: Change::Delete { uid: String::new() },
+                    operation: None,
+                });
             }
         }
     }
@@ -46,10 +51,13 @@ fn may_mount(s: &View<'_>, operation: &ClusterOperation) -> bool {
 /// operations of its Cluster.
 fn is_copy(s: &View<'_>, operation: &ClusterOperation, secret: &ObjectRef) -> bool {
     let cluster = match &s.subject {
-        ClusterObject::Cluster(observed) => observed.object().and_then(|cluster| cluster.metadata.uid.as_deref()),
+        ClusterObject::Cluster(observed) => {
+            observed.object().and_then(|cluster| cluster.metadata.uid.as_deref())
+        }
         ClusterObject::KubernetesCluster(_) => None,
     };
     s.objects.meta(secret).is_some_and(|found| {
-        found.controlled && found.owners.iter().any(|owner| owner == uid(operation) || Some(owner.as_str()) == cluster)
+        found.controlled
+            && found.owners.iter().any(|owner| owner == uid(operation) || Some(owner.as_str()) == cluster)
     })
 }

@@ -328,11 +328,13 @@ fn a17_annotations_reach_the_pod() {
 #[test]
 fn a_cluster_owns_no_object_that_it_refers_to() {
     let mut world = World::with_cluster();
-    let owner = |uid: &str| json!({"apiVersion": "v1", "kind": "X", "name": "x", "uid": uid, "controller": true});
+    let owner =
+        |uid: &str| json!({"apiVersion": "v1", "kind": "X", "name": "x", "uid": uid, "controller": true});
     let owners = json!({"metadata": {"ownerReferences": [owner("u"), owner("uid-sample")]}});
     world.change(ObjectKind::ConfigMap, "ns", "vars", &owners);
     world.settle();
-    let owners = |world: &World, kind, name: &str| world.get(kind, "ns", name)["metadata"]["ownerReferences"].clone();
+    let owners =
+        |world: &World, kind, name: &str| world.get(kind, "ns", name)["metadata"]["ownerReferences"].clone();
     assert_eq!(owners(&world, ObjectKind::ConfigMap, "vars"), json!([owner("u")]));
     assert!(owners(&world, ObjectKind::ConfigMap, "hosts").is_null());
     assert!(owners(&world, ObjectKind::Secret, "key").is_null());

@@ -113,7 +113,8 @@ fn check_playbooks(meta: &MetaCluster) -> Result<()> {
 fn check_timeout(meta: &MetaCluster) -> Result<()> {
     let due = operation_results::pass_deadline(meta, "run-foreign-timeout")?;
     let status: Value = meta.get(&[samples::OPERATIONS, "run-foreign-timeout"])?["status"].clone();
-    within("the operation ends after its deadline", due, transition_time(&status, "Failed")?, END_LIMIT).map(drop)
+    within("the operation ends after its deadline", due, transition_time(&status, "Failed")?, END_LIMIT)
+        .map(drop)
 }
 
 /// The last transition time of a condition.

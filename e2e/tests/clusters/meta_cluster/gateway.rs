@@ -55,7 +55,8 @@ pub(crate) fn run(meta: &MetaCluster) -> Result<()> {
         let all = gateway.must(meta, &admin, "", &["operations", "-o", "json"])?;
         let all: Value = serde_json::from_str(&all)?;
         // Every user of this lab has a name.
-        let done = |operation: &&Value| operation["status"] == "Succeeded" && operation["requestedBy"].is_string();
+        let done =
+            |operation: &&Value| operation["status"] == "Succeeded" && operation["requestedBy"].is_string();
         let name = all.as_array().and_then(|all| all.iter().find(done)?["name"].as_str());
         Ok(name.with_context(|| format!("{all}"))?.to_owned())
     })?;
