@@ -18,7 +18,7 @@ use crate::job_rate::JobRateLimiter;
 use crate::location;
 use crate::log_follower::{self, LogFollower, ReplicaRole};
 use crate::metrics::{Gauges, Metrics};
-use crate::operation_limit::OperationLimit;
+use crate::operation_limit::{OperationLimit, has_job};
 use crate::queue::{Queue, Urgency};
 use crate::refusals::{Refusals, Refused};
 use crate::spans::OperatorSpans;
@@ -191,9 +191,12 @@ impl OperatorContext {
     /// All metrics as text.
     pub(crate) fn metrics_text(&self) -> Result<String, std::fmt::Error> {
         let (ready, working) = self.queue.load();
+        let open = self.cache.open_operations();
+        let running = open.iter().filter(|operation| has_job(operation)).count();
         self.metrics.text(&Gauges {
             objects: self.cache.sizes(),
             queue_keys: [("ready", ready), ("working", working)],
+            operations: [("running", running), ("waiting", open.len() - running)],
             request_limit: self.writer.limit(),
             events_dropped: self.events.dropped(),
         })

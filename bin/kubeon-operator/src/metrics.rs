@@ -31,6 +31,8 @@ pub(crate) struct Gauges {
     pub objects: BTreeMap<&'static str, usize>,
     /// The queue keys, by state.
     pub queue_keys: [(&'static str, usize); 2],
+    /// The operations that have not ended, by state.
+    pub operations: [(&'static str, usize); 2],
     /// The limit of parallel requests.
     pub request_limit: usize,
     /// Events that were not recorded since the start.
@@ -47,6 +49,7 @@ pub(crate) struct Metrics {
     watches: Family<WordLabel, Counter>,
     objects: Family<WordLabel, Gauge>,
     queue_keys: Family<WordLabel, Gauge>,
+    operations: Family<WordLabel, Gauge>,
     request_limit: Gauge,
     leader: Gauge,
     dropped: Gauge<u64, AtomicU64>,
@@ -64,6 +67,7 @@ impl Metrics {
             watches: Family::default(),
             objects: Family::default(),
             queue_keys: Family::default(),
+            operations: Family::default(),
             request_limit: Gauge::default(),
             leader: Gauge::default(),
             dropped: Gauge::default(),
@@ -86,6 +90,11 @@ impl Metrics {
             "queue_keys",
             "Queue keys that are ready or being reconciled",
             metrics.queue_keys.clone(),
+        );
+        registry.register(
+            "operations",
+            "Operations that have a Job, and operations that wait for their start",
+            metrics.operations.clone(),
         );
         registry.register(
             "requests_at_once",
@@ -158,6 +167,9 @@ impl Metrics {
         }
         for (word, number) in now.queue_keys {
             set(&self.queue_keys, word, number);
+        }
+        for (word, number) in now.operations {
+            set(&self.operations, word, number);
         }
         self.request_limit.set(i64::try_from(now.request_limit).unwrap_or(i64::MAX));
         self.dropped.set(now.events_dropped);

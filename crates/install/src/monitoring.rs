@@ -17,11 +17,12 @@ pub struct Metric {
 }
 
 /// All of the operator's metrics, by name.
-pub const METRICS: [Metric; 10] = [
+pub const METRICS: [Metric; 11] = [
     Metric { name: "kubeon_operator_events_dropped", labels: &[] },
     Metric { name: "kubeon_operator_events_total", labels: &["word"] },
     Metric { name: "kubeon_operator_leader", labels: &[] },
     Metric { name: "kubeon_operator_objects", labels: &["word"] },
+    Metric { name: "kubeon_operator_operations", labels: &["word"] },
     Metric { name: "kubeon_operator_queue_keys", labels: &["word"] },
     Metric { name: "kubeon_operator_reconcile_seconds", labels: &["le"] },
     Metric { name: "kubeon_operator_reconciles_total", labels: &["word"] },
@@ -161,7 +162,7 @@ struct Panel {
     queries: &'static [(&'static str, &'static str)],
 }
 
-const PANELS: [Panel; 9] = [
+const PANELS: [Panel; 10] = [
     Panel {
         title: "Clusters and operations",
         kind: "stat",
@@ -179,6 +180,12 @@ const PANELS: [Panel; 9] = [
         kind: "timeseries",
         unit: "short",
         queries: &[("sum by (word) (increase(kubeon_operator_events_total[5m]))", "{{word}}")],
+    },
+    Panel {
+        title: "Operations that run and that wait",
+        kind: "timeseries",
+        unit: "short",
+        queries: &[("max by (word) (kubeon_operator_operations)", "{{word}}")],
     },
     Panel {
         title: "Queue keys",

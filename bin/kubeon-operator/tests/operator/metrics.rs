@@ -44,6 +44,11 @@ async fn every_used_metric_is_served_with_its_labels() {
     lab.finish("good").await;
     lab.create_shell_operation("sample", "bad").await;
     let running = lab.wait_result("bad", OperationResult::Running).await;
+    let is = |page: &str, word: &str, number: &str| {
+        series(page).get(format!(r#"kubeon_operator_operations{{word="{word}"}}"#).as_str()) == Some(&number)
+    };
+    lab.create_shell_operation("sample", "next").await;
+    lab.wait_metrics(|page| is(page, "running", "1") && is(page, "waiting", "1")).await;
     lab.end_job(&lab.job_names(&running).await[0], false).await;
     lab.wait_result("bad", OperationResult::Failed).await;
     let page = lab
@@ -57,7 +62,7 @@ async fn every_used_metric_is_served_with_its_labels() {
     let check =
         |name: &str, wanted: &str| assert_eq!(series(&page).get(name), Some(&wanted), "{name}\n{page}");
     check("kubeon_operator_leader", "1");
-    check(r#"kubeon_operator_objects{word="ClusterOperation"}"#, "2");
+    check(r#"kubeon_operator_objects{word="ClusterOperation"}"#, "3");
     check(r#"kubeon_operator_events_total{word="Succeeded"}"#, "1");
     assert!(series(&page).contains_key(r#"kubeon_operator_queue_keys{word="ready"}"#));
 }

@@ -128,13 +128,14 @@ fn check_nodes(meta: &MetaCluster, wanted: &str) -> Result<()> {
 /// Applies kubeon's own example on the same hosts. Kills the runner's pod while `cluster.yml` runs: the operation
 /// fails with a reason, and the same operation with another name continues.
 fn example(meta: &MetaCluster) -> Result<()> {
-    meta.eventually("the objects of the deleted Cluster with the same name are deleted", MINUTE, || {
-        let maps = meta.kubectl(&["-n", SAMPLES_NAMESPACE, "get", "configmaps", "-o", "name"])?;
+    meta.eventually("the state of the deleted Cluster with the same name is deleted", MINUTE, || {
         let secrets = meta.kubectl(&["-n", OPERATOR, "get", "secrets", "-o", "name"])?;
-        let left = maps.contains("sample-") || secrets.contains("kubeonkube-sample-");
-        ensure!(!left, "{maps}{secrets}");
+        ensure!(!secrets.contains("kubeonkube-sample-"), "{secrets}");
         Ok(())
     })?;
+    // What a user wrote stays.
+    meta.kubectl(&["-n", SAMPLES_NAMESPACE, "get", "configmaps", "sample-hosts-conf", "sample-vars-conf"])?;
+    meta.kubectl(&["-n", SAMPLES_NAMESPACE, "get", "secret", "sample-ssh-auth"])?;
     apply(meta, "meta/operation.yaml")?;
     let job = job_name("sample-create");
     meta.wait_pod_running(OPERATOR, &job)?;
