@@ -19,21 +19,21 @@ impl RecordedLog {
         let mut bytes = self.bytes.lock();
         bytes.extend_from_slice(lines);
         if bytes.len() > 2 * MOST_BYTES {
-            let excess = bytes.len() - MOST_BYTES;
+            // One extra byte shows that the beginning is missing.
+            let excess = bytes.len() - MOST_BYTES - 1;
             bytes.drain(..excess);
         }
     }
 
-    /// The last whole lines, at most 512 KiB. Bytes that are not text are replaced, and zero bytes as well: each takes
-    /// six bytes in JSON.
+    /// The last whole lines, at most 512 KiB. Only a last line that is longer loses its beginning. Bytes that are not text
+    /// are replaced, and zero bytes as well: each takes six bytes in JSON.
     #[must_use]
     pub(crate) fn last_lines(&self) -> String {
-        let bytes = self.bytes.lock();
-        let start = bytes.len().saturating_sub(MOST_BYTES);
-        let kept = bytes.get(start..).unwrap_or_default();
-        let is_cut = start > 0;
-        let line = kept.iter().position(|byte| is_cut && *byte == b'\n').map_or(0, |newline| newline + 1);
-        String::from_utf8_lossy(kept.get(line..).unwrap_or_default()).replace('\0', "\u{fffd}")
+        let text = String::from_utf8_lossy(&self.bytes.lock()).replace('\0', "\u{fffd}");
+        let Some(from) = text.len().checked_sub(MOST_BYTES).filter(|from| *from > 0) else { return text };
+        let end = text.get(text.ceil_char_boundary(from)..).unwrap_or_default();
+        let lines = end.split_once('\n').map(|(_, lines)| lines).filter(|lines| !lines.is_empty());
+        lines.unwrap_or(end).to_owned()
     }
 }
 
@@ -56,5 +56,9 @@ mod tests {
         assert!(kept.len() <= MOST_BYTES && kept.len() > MOST_BYTES - 2 * line.len(), "{}", kept.len());
         assert!(kept.starts_with('x') && kept.ends_with("x\nlast\n"));
         assert!(kept.lines().all(|line| line == "last" || line.len() == 1022), "no line is cut");
+        log.push(&[0; 3 * MOST_BYTES]);
+        log.push(b"\n");
+        let kept = log.last_lines();
+        assert!(kept.len() <= MOST_BYTES && kept.ends_with("\u{fffd}\n"), "{}", kept.len());
     }
 }

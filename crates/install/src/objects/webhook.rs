@@ -4,7 +4,6 @@ use k8s_openapi::api::admissionregistration::v1::{
     MatchCondition, MutatingWebhook, MutatingWebhookConfiguration, RuleWithOperations, ServiceReference,
     ValidatingWebhook, ValidatingWebhookConfiguration, WebhookClientConfig,
 };
-
 use kubeon_api::labels::{OPERATION, REQUESTED_BY};
 
 use super::metadata::{metadata, texts};

@@ -48,7 +48,7 @@ fn may_mount(s: &View<'_>, operation: &ClusterOperation) -> bool {
 }
 
 /// Whether this Secret exists and the operator created it for this operation, or, as older operators did, for all
-/// operations of its Cluster.
+/// operations of its Cluster. A persisted object of a cluster, such as its state, is none.
 fn is_copy(s: &View<'_>, operation: &ClusterOperation, secret: &ObjectRef) -> bool {
     let cluster = match &s.subject {
         ClusterObject::Cluster(observed) => {
@@ -57,7 +57,7 @@ fn is_copy(s: &View<'_>, operation: &ClusterOperation, secret: &ObjectRef) -> bo
         ClusterObject::KubernetesCluster(_) => None,
     };
     s.objects.meta(secret).is_some_and(|found| {
-        found.controlled
+        found.cluster.is_none()
             && found.owners.iter().any(|owner| owner == uid(operation) || Some(owner.as_str()) == cluster)
     })
 }

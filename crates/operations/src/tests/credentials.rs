@@ -58,8 +58,12 @@ fn a_pod_that_still_runs_keeps_the_copy() {
 fn the_next_operation_has_its_own_copy_and_an_older_operators_shared_copy_is_deleted() {
     let mut world = started();
     let shared = copies(&world, "o").remove(0);
-    let owners = world.get(ObjectKind::Operation, "", "o")["metadata"]["ownerReferences"].clone();
-    world.change(ObjectKind::Secret, "ns", &shared.name, &json!({"metadata": {"ownerReferences": owners}}));
+    world.change(
+        ObjectKind::Secret,
+        "ns",
+        &shared.name,
+        &json!({"metadata": {"ownerReferences": [of_cluster()]}}),
+    );
     world.ask("next", |_| {});
     world.job_says(JOB, "Complete");
     world.settle();
@@ -67,6 +71,23 @@ fn the_next_operation_has_its_own_copy_and_an_older_operators_shared_copy_is_del
     let own = copies(&world, "next");
     assert_eq!(own.len(), 1);
     assert!(own[0] != shared && !world.objects.contains_key(&shared));
+}
+
+/// As older operators wrote it, without `controller`.
+fn of_cluster() -> Value {
+    json!({"apiVersion": "kubeonkube.clay.io/v1alpha1", "kind": "Cluster", "name": "sample", "uid": "uid-sample"})
+}
+
+#[test]
+fn a_persisted_object_of_the_cluster_stays() {
+    let mut world = started();
+    let state = copies(&world, "o").remove(0);
+    let labels = json!({"kubeon.io/cluster": "sample"});
+    let metadata = json!({"metadata": {"labels": labels, "ownerReferences": [of_cluster()]}});
+    world.change(ObjectKind::Secret, "ns", &state.name, &metadata);
+    world.job_says(JOB, "Complete");
+    world.settle();
+    assert!(world.objects.contains_key(&state));
 }
 
 #[test]
