@@ -121,6 +121,9 @@ pub struct OperatorCli {
     /// The most operations that run at the same time; others wait in the order of their creation [default: no limit]
     #[arg(long, value_name = "N", env = "KUBEON_MAX_OPERATIONS")]
     pub max_operations: Option<NonZeroUsize>,
+    /// The seconds between two observations of a business cluster; 0: Ready does not follow its API server and nodes
+    #[arg(long, value_name = "SECONDS", env = "KUBEON_OBSERVE_EVERY", default_value_t = 20)]
+    pub observe_every: u32,
     /// The timeout of a request to the API server, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 15, value_parser = clap::value_parser!(u16).range(1..=300))]
     pub request_timeout: u16,
@@ -167,6 +170,8 @@ impl OperatorCli {
             admission: admission.transpose()?,
             workers: usize::from(self.workers),
             max_operations: self.max_operations,
+            observe_every: (self.observe_every > 0)
+                .then(|| Duration::from_secs(u64::from(self.observe_every))),
             request_timeout: Duration::from_secs(u64::from(self.request_timeout)),
             // OpenTelemetry's SDK reads the other settings of the collector from the environment.
             collector: self.otlp_endpoint.filter(|url| !url.is_empty()),

@@ -16,12 +16,13 @@ use k8s_openapi::jiff::Timestamp;
 use kubeon_api::kubernetes_cluster::DeletionPolicy;
 use kubeon_api::{Cluster, ClusterOperation, KubernetesCluster};
 use kubeon_operations::job_state::{self, JobState};
-use kubeon_operations::kubernetes_cluster::persisted_objects;
+use kubeon_operations::kubernetes_cluster::{observer_secret, persisted_objects};
 use kubeon_operations::{
     ClusterObject, ObjectKind, ObjectOwnership, ObjectRef, Objects, Observed, QueueKey, cluster, order,
 };
 use tokio::sync::Notify;
 
+use crate::observation::ObservableCluster;
 pub(crate) use table::{CachedObject, ObjectTable, RemovedUids, key};
 use unlistable::UnlistableNamespaces;
 
@@ -343,6 +344,24 @@ impl ObjectCache {
             jobs: inner.jobs.of(queue_key),
             pods: inner.pods.of(queue_key),
         }
+    }
+
+    /// The clusters whose observer has a kubeconfig, without those that are being deleted.
+    pub(crate) fn observable(&self) -> Vec<ObservableCluster> {
+        let inner = self.read();
+        let observable = |object: &Arc<KubernetesCluster>| {
+            let queue_key = CachedKind::queue_key(object.as_ref(), &self.namespace)?;
+            let QueueKey::KubernetesCluster { namespace, name } = &queue_key else { return None };
+            let secret = observer_secret(namespace, name);
+            let version = inner.metas.get(&secret)?.1;
+            let is_deleted = object.metadata.deletion_timestamp.is_some();
+            (!is_deleted).then(|| ObservableCluster {
+                object: Arc::clone(object),
+                queue_key,
+                secret: (secret, version),
+            })
+        };
+        inner.kubernetes_clusters.all().filter_map(observable).collect()
     }
 
     /// Records that a list of this kind was refused in this namespace. True when that is new.

@@ -18,6 +18,7 @@ use crate::job_rate::JobRateLimiter;
 use crate::location;
 use crate::log_follower::{self, LogFollower, ReplicaRole};
 use crate::metrics::{Gauges, Metrics};
+use crate::observation::Observations;
 use crate::operation_limit::{OperationLimit, has_job};
 use crate::queue::{Queue, Urgency};
 use crate::refusals::{Refusals, Refused};
@@ -44,6 +45,7 @@ pub(crate) struct OperatorContext {
     pub unreadable: Unreadable,
     pub refusals: Refusals,
     pub operation_limit: OperationLimit,
+    pub observations: Observations,
     pub log_follower: LogFollower,
     leads: AtomicBool,
     pub spans: Option<OperatorSpans>,
@@ -70,6 +72,7 @@ impl OperatorContext {
             unreadable: Unreadable::default(),
             refusals: Refusals::default(),
             operation_limit,
+            observations: Observations::default(),
             log_follower: LogFollower::default(),
             leads: AtomicBool::new(false),
             spans,
@@ -197,6 +200,7 @@ impl OperatorContext {
             objects: self.cache.sizes(),
             queue_keys: [("ready", ready), ("working", working)],
             operations: [("running", running), ("waiting", open.len() - running)],
+            observed: self.observations.counts(),
             request_limit: self.writer.limit(),
             events_dropped: self.events.dropped(),
         })

@@ -13,6 +13,7 @@
 mod admission;
 pub mod args;
 mod cache;
+mod cluster_api;
 mod context;
 mod execute;
 mod health;
@@ -23,6 +24,8 @@ mod log_follower;
 #[cfg(test)]
 mod measure;
 mod metrics;
+mod observation;
+mod observer;
 mod operation_limit;
 mod queue;
 mod reconcile;

@@ -13,6 +13,8 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
 
+use crate::observation::HealthCounts;
+
 #[derive(Debug, Clone, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct RequestLabels {
     verb: String,
@@ -33,6 +35,8 @@ pub(crate) struct Gauges {
     pub queue_keys: [(&'static str, usize); 2],
     /// The operations that have not ended, by state.
     pub operations: [(&'static str, usize); 2],
+    /// The observed business clusters, by their health.
+    pub observed: HealthCounts,
     /// The limit of parallel requests.
     pub request_limit: usize,
     /// Events that were not recorded since the start.
@@ -50,6 +54,7 @@ pub(crate) struct Metrics {
     objects: Family<WordLabel, Gauge>,
     queue_keys: Family<WordLabel, Gauge>,
     operations: Family<WordLabel, Gauge>,
+    observed: Family<WordLabel, Gauge>,
     request_limit: Gauge,
     leader: Gauge,
     dropped: Gauge<u64, AtomicU64>,
@@ -68,6 +73,7 @@ impl Metrics {
             objects: Family::default(),
             queue_keys: Family::default(),
             operations: Family::default(),
+            observed: Family::default(),
             request_limit: Gauge::default(),
             leader: Gauge::default(),
             dropped: Gauge::default(),
@@ -95,6 +101,11 @@ impl Metrics {
             "operations",
             "Operations that have a Job, and operations that wait for their start",
             metrics.operations.clone(),
+        );
+        registry.register(
+            "observed_clusters",
+            "Business clusters by their observed health: ready, degraded, unreachable, unknown",
+            metrics.observed.clone(),
         );
         registry.register(
             "requests_at_once",
@@ -170,6 +181,9 @@ impl Metrics {
         }
         for (word, number) in now.operations {
             set(&self.operations, word, number);
+        }
+        for (word, number) in now.observed {
+            set(&self.observed, word, number);
         }
         self.request_limit.set(i64::try_from(now.request_limit).unwrap_or(i64::MAX));
         self.dropped.set(now.events_dropped);

@@ -213,6 +213,7 @@ fn decide_now(
         data,
         refusals,
         start,
+        health: context.observations.health(queue_key),
     })
 }
 

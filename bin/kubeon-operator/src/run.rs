@@ -18,6 +18,7 @@ use tokio::sync::watch;
 use crate::admission::{self, Admission};
 use crate::context::OperatorContext;
 use crate::health::{self, HealthState};
+use crate::observer;
 use crate::operation_limit::OperationLimit;
 use crate::queue::Urgency;
 use crate::reconcile;
@@ -52,6 +53,8 @@ pub struct OperatorOptions {
     pub workers: usize,
     /// The most operations that run at the same time; `None` for no limit.
     pub max_operations: Option<NonZeroUsize>,
+    /// The time between two observations of a business cluster; `None` when they are not observed.
+    pub observe_every: Option<Duration>,
     /// The timeout of a request to the API server.
     pub request_timeout: Duration,
     /// The OpenTelemetry collector of the traces; the environment has its other settings.
@@ -102,7 +105,8 @@ pub async fn run(options: OperatorOptions, mut stop: BoxFuture<'static, ()>) -> 
         }
         false => None,
     };
-    lead(&context, lease, options.workers, &leading, &mut stop).await?;
+    let duties = Duties { workers: options.workers, observe_every: options.observe_every };
+    lead(&context, lease, duties, &leading, &mut stop).await?;
     let lost = context.events.flush(SHUTDOWN_TIMEOUT).await;
     if lost > 0 {
         tracing::warn!(lost, "events are not recorded: the API server did not accept them in time");
@@ -118,11 +122,20 @@ pub async fn run(options: OperatorOptions, mut stop: BoxFuture<'static, ()>) -> 
     Ok(())
 }
 
+/// What the leader does.
+#[derive(Debug, Clone, Copy)]
+struct Duties {
+    /// The number of keys that are reconciled at the same time.
+    workers: usize,
+    /// The time between two observations of a business cluster; `None` when they are not observed.
+    observe_every: Option<Duration>,
+}
+
 /// Waits for the lease, then reconciles until `stop` ends or the lease is lost.
 async fn lead(
     context: &Arc<OperatorContext>,
     lease: Option<Lease>,
-    workers: usize,
+    duties: Duties,
     leading: &watch::Sender<bool>,
     stop: &mut BoxFuture<'static, ()>,
 ) -> anyhow::Result<()> {
@@ -151,8 +164,8 @@ async fn lead(
     context.wake(context.cache.queue_keys().into_iter().collect());
     context.queue.open();
     tracing::info!("the initial lists are complete; reconciles begin");
-    for at in 0..workers + URGENT_WORKERS {
-        let least = if at < workers { Urgency::Rest } else { Urgency::Urgent };
+    for at in 0..duties.workers + URGENT_WORKERS {
+        let least = if at < duties.workers { Urgency::Rest } else { Urgency::Urgent };
         tokio::spawn(reconcile::work(Arc::clone(context), least));
     }
     tokio::select! {
@@ -162,6 +175,7 @@ async fn lead(
             bail!("the lease was lost: {end:?}");
         }
         () = unlistable::report(context) => {}
+        () = observe(context, duties.observe_every) => {}
         () = &mut *stop => {}
     }
     tracing::info!("the shutdown begins");
@@ -171,6 +185,14 @@ async fn lead(
     context.metrics.leads(false);
     leading.send_replace(false);
     release(held).await
+}
+
+/// Observes the business clusters, without end.
+async fn observe(context: &Arc<OperatorContext>, every: Option<Duration>) {
+    match every {
+        Some(every) => observer::observe(context, every).await,
+        None => std::future::pending().await,
+    }
 }
 
 async fn renew(held: &mut Option<HeldLease>) -> LeaseEnd {

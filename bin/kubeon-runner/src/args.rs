@@ -125,6 +125,9 @@ pub(crate) struct MetaFlags {
     /// Secret of the admin kubeconfig [default: NAMESPACE-NAME-kubeconfig]
     #[arg(long, value_name = "NAME")]
     pub kubeconfig_secret: Option<String>,
+    /// Secret of the kubeconfig with which the operator observes the cluster; without it, none is saved
+    #[arg(long, value_name = "NAME")]
+    pub observer_secret: Option<String>,
     /// ConfigMap of the host keys [default: NAMESPACE-NAME-known-hosts]
     #[arg(long, value_name = "NAME")]
     pub known_hosts_config_map: Option<String>,

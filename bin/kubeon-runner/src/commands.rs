@@ -79,6 +79,12 @@ impl KubeonProgram {
         self.command(&["state", "import", cluster])
     }
 
+    /// Prints a new kubeconfig that may only read nodes and health.
+    #[must_use]
+    pub(crate) fn observer(&self, cluster: &str) -> Command {
+        self.command(&["certs", "observer", cluster])
+    }
+
     /// Whether the program has a state of a cluster.
     #[must_use]
     pub(crate) fn knows(&self, cluster: &str) -> bool {

@@ -102,11 +102,11 @@ impl Work<'_> {
         self.persist(operation, outcome).await
     }
 
-    /// Saves the state, the host keys and the kubeconfig. If a write fails, the operation fails, but the
+    /// Saves the state, the host keys and the kubeconfigs. If a write fails, the operation fails, but the
     /// changes on the hosts remain.
     async fn persist(&self, operation: Operation, mut outcome: WorkOutcome) -> WorkOutcome {
         let destroyed = operation == Operation::Terminating && outcome.code == 0;
-        let created = operation == Operation::Creating && outcome.code == 0;
+        let usable = !destroyed && outcome.code == 0;
         let (persistence, cluster) = (self.persistence(), &self.kubeon.cluster);
         let mut failures = Vec::new();
         if destroyed {
@@ -115,11 +115,15 @@ impl Work<'_> {
         if !destroyed && (self.kubeon.engine.knows(cluster) || outcome.code == 0) {
             failures.extend(persistence.save_state(cluster).await.err());
         }
-        if created {
+        let created = operation == Operation::Creating;
+        if usable && (created || self.kubeon.engine.kubeconfig(cluster).is_file()) {
             match persistence.save_kubeconfig(cluster).await {
-                Ok(kubeconfig) => outcome.kubeconfig = Some(kubeconfig),
+                Ok(kubeconfig) => {
+                    outcome.kubeconfig = Some(kubeconfig).filter(|_| created);
+                }
                 Err(error) => failures.push(error),
             }
+            failures.extend(persistence.save_observer(cluster).await.err());
         }
         for error in failures {
             self.job.log.line(&error.to_string());

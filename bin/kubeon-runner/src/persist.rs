@@ -1,5 +1,5 @@
-//! Persists the state of the cluster and its admin kubeconfig for the next Job, each in a Secret that the
-//! operator created for this Job, and the host keys in a ConfigMap.
+//! Persists the state of the cluster and its kubeconfigs, each in a Secret that the operator created for this Job, and the
+//! host keys in a ConfigMap.
 //!
 //! ```text
 //!   /state ─► import ─► home ─► work ─► export ─► Secret      before the first change of a host, and at the end
@@ -26,7 +26,7 @@ use crate::save_error::SaveError;
 const STATE: &str = "state.tar.zst";
 /// The key of the cluster's name in the same Secret.
 const NAME: &str = "name";
-/// The key of the kubeconfig in its Secret.
+/// The key of a kubeconfig in its Secret.
 const KUBECONFIG: &str = "kubeconfig";
 /// The time limit of one write. The program waits for 120 s.
 const SAVE_TIMEOUT: Duration = Duration::from_secs(100);
@@ -167,6 +167,17 @@ impl StatePersistence<'_> {
         let data = BTreeMap::from([(KUBECONFIG, text.clone().into_bytes())]);
         self.write(self.secret_ref(cluster, named, "kubeconfig"), data).await?;
         Ok(text)
+    }
+
+    /// Saves a new kubeconfig for the operator, which observes the cluster with it.
+    ///
+    /// # Errors
+    /// When it cannot be created or the write fails.
+    pub(crate) async fn save_observer(&self, cluster: &str) -> Result<(), SaveError> {
+        let Some(named) = &self.job.settings.flags.meta.observer_secret else { return Ok(()) };
+        let text = self.job.run_tool(&mut self.engine.observer(cluster), None, LARGEST_SECRET).await?;
+        let data = BTreeMap::from([(KUBECONFIG, text)]);
+        self.write(self.secret_ref(cluster, Some(named), "observer"), data).await
     }
 
     async fn write(

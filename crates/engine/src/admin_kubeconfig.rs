@@ -1,19 +1,36 @@
 //! The administrator's kubeconfig: written after every change, renewed when its certificate is old.
 
+use std::path::PathBuf;
+
 use kubeon_api::ClusterName;
 use kubeon_pki::{KubeconfigServer, kubeconfig};
 use kubeon_plan::DesiredCluster;
 use kubeon_ports::{SecretError, Secrets as _};
 use kubeon_wire::{Leaf, SecretRef, Usage};
 
-use crate::endpoint::{self, ApiEndpoint, ContextChoice, EndpointSearch};
+use crate::endpoint::{self, ContextChoice, EndpointSearch};
 use crate::engine::{Engine, StoredCluster};
 use crate::error::EngineError;
 use crate::kubeconfig::Kubeconfig;
+use crate::remedy::EngineRemedy;
 
 /// Lifetime of the administrator's certificate in hours: one year. Every change writes a new certificate. A
 /// run without changes renews it after two thirds of its lifetime.
 const ADMIN_HOURS: u32 = 8766;
+
+/// The path of the kubeconfig.
+///
+/// # Errors
+/// Refuses when the creation of the cluster is not complete.
+pub(crate) fn existing(engine: &Engine<'_>, cluster: &ClusterName) -> Result<PathBuf, EngineError> {
+    let path = engine.store.kubeconfig_path(cluster);
+    if path.is_file() {
+        return Ok(path);
+    }
+    let error =
+        EngineError::refused(format!("{cluster} has no kubeconfig yet: its creation is not complete"));
+    Err(error.remedy(EngineRemedy::CompleteChange(cluster.clone())))
+}
 
 /// The text to store; `None` when the stored kubeconfig is up to date.
 ///
@@ -55,22 +72,27 @@ async fn generate(engine: &Engine<'_>, state: &StoredCluster) -> Result<String, 
         hours: ADMIN_HOURS,
     };
     let default = endpoint.master.as_deref().unwrap_or(spec.name.as_str());
-    kubeconfig(&keys, &spec.name, &servers(spec, &endpoint), default, &client).map_err(failed)
+    kubeconfig(&keys, &user(&spec.name), &servers(spec, &endpoint.url), default, &client).map_err(failed)
+}
+
+/// The name of the administrator's entry.
+fn user(cluster: &ClusterName) -> String {
+    format!("{cluster}-admin")
 }
 
 /// Whether the certificate in a kubeconfig is past two thirds of its lifetime. Credentials of other users are
 /// ignored.
 fn is_due(text: &str, cluster: &ClusterName) -> bool {
-    let client = Kubeconfig::parse(text).ok().and_then(|config| config.client(&format!("{cluster}-admin")));
+    let client = Kubeconfig::parse(text).ok().and_then(|config| config.client(&user(cluster)));
     client.is_some_and(|certificate| kubeon_pki::is_due(&certificate))
 }
 
 /// The API endpoint of the cluster, then the endpoint of every master, each with its context name.
-fn servers(spec: &DesiredCluster, endpoint: &ApiEndpoint) -> Vec<KubeconfigServer> {
+pub(crate) fn servers(spec: &DesiredCluster, endpoint: &str) -> Vec<KubeconfigServer> {
     let server = |context: String, url: String| KubeconfigServer { context, url };
     let masters = spec
         .masters
         .iter()
         .map(|host| server(endpoint::context(spec, host), format!("https://{}:6443", host.address)));
-    std::iter::once(server(spec.name.to_string(), endpoint.url.clone())).chain(masters).collect()
+    std::iter::once(server(spec.name.to_string(), endpoint.to_owned())).chain(masters).collect()
 }

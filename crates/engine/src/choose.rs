@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 
 use kubeon_api::ClusterName;
 
+use crate::admin_kubeconfig;
 use crate::endpoint::{self, ContextChoice};
 use crate::engine::{Engine, StoredCluster};
 use crate::error::EngineError;
 use crate::kubeconfig::Kubeconfig;
 use crate::kubectl_program;
-use crate::remedy::EngineRemedy;
 use crate::user_kubeconfig::{self, LinkedKubeconfig, cannot};
 
 /// The chosen cluster.
@@ -36,12 +36,7 @@ pub struct ChosenCluster {
 pub async fn choose(engine: &Engine<'_>, given: &str) -> Result<ChosenCluster, EngineError> {
     let name = engine.name(Some(given))?;
     let state = engine.load(&name)?;
-    let kubeconfig = engine.store.kubeconfig_path(&name);
-    if !kubeconfig.is_file() {
-        let error =
-            EngineError::refused(format!("{name} has no kubeconfig yet: its creation is not complete"));
-        return Err(error.remedy(EngineRemedy::CompleteChange(name)));
-    }
+    let kubeconfig = admin_kubeconfig::existing(engine, &name)?;
     engine.store.set_current(&name)?;
     let home = &engine.environment.home;
     let home = home.as_ref().ok_or_else(|| EngineError::refused("HOME is not set: there is no ~/.kube"))?;

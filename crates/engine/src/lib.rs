@@ -38,6 +38,7 @@ pub mod login_merge;
 pub mod login_request;
 pub mod memory_file;
 pub mod no_secrets;
+pub mod observer_kubeconfig;
 pub mod operator_install;
 pub mod operator_uninstall;
 pub mod output;

@@ -17,11 +17,12 @@ pub struct Metric {
 }
 
 /// All of the operator's metrics, by name.
-pub const METRICS: [Metric; 11] = [
+pub const METRICS: [Metric; 12] = [
     Metric { name: "kubeon_operator_events_dropped", labels: &[] },
     Metric { name: "kubeon_operator_events_total", labels: &["word"] },
     Metric { name: "kubeon_operator_leader", labels: &[] },
     Metric { name: "kubeon_operator_objects", labels: &["word"] },
+    Metric { name: "kubeon_operator_observed_clusters", labels: &["word"] },
     Metric { name: "kubeon_operator_operations", labels: &["word"] },
     Metric { name: "kubeon_operator_queue_keys", labels: &["word"] },
     Metric { name: "kubeon_operator_reconcile_seconds", labels: &["le"] },
@@ -80,7 +81,7 @@ fn alerts() -> Vec<Value> {
         .collect()
 }
 
-const ALERTS: [Alert; 7] = [
+const ALERTS: [Alert; 8] = [
     Alert {
         name: "KubeonOperatorAbsent",
         expr: "absent(kubeon_operator_leader)",
@@ -124,6 +125,14 @@ const ALERTS: [Alert; 7] = [
         description: "The API server is slow, or --workers is too small for this many clusters.",
     },
     Alert {
+        name: "KubeonClustersUnreachable",
+        expr: "sum(kubeon_operator_observed_clusters{word=\"unreachable\"}) > 0",
+        duration: "2m",
+        severity: "critical",
+        summary: "The API server of a business cluster does not answer.",
+        description: "kubectl get kubernetesclusters --all-namespaces; the condition Ready contains the cause.",
+    },
+    Alert {
         name: "KubeonOperationsFail",
         expr: "sum(increase(kubeon_operator_events_total{word=~\".*Failed\",word!=\"StepFailed\"}[15m])) > 0",
         duration: "0m",
@@ -162,12 +171,18 @@ struct Panel {
     queries: &'static [(&'static str, &'static str)],
 }
 
-const PANELS: [Panel; 10] = [
+const PANELS: [Panel; 11] = [
     Panel {
         title: "Clusters and operations",
         kind: "stat",
         unit: "short",
         queries: &[("max by (word) (kubeon_operator_objects)", "{{word}}")],
+    },
+    Panel {
+        title: "Business clusters by health",
+        kind: "timeseries",
+        unit: "short",
+        queries: &[("sum by (word) (kubeon_operator_observed_clusters)", "{{word}}")],
     },
     Panel {
         title: "Leader",

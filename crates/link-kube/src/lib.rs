@@ -7,6 +7,7 @@
 //!                     ├──► watch           all objects, then every change
 //!                     ├──► EventRecorder   events, which do not delay other requests
 //!                     └──► Lease           one leader at a time; the lease is released at shutdown
+//!   ObserverKubeconfig ──► ObserverClient   readiness and nodes of a business cluster
 //! ```
 
 mod client;
@@ -14,6 +15,7 @@ mod concurrency;
 mod error;
 mod event_recorder;
 mod lease;
+mod observer;
 mod watch;
 mod writer;
 
@@ -21,6 +23,7 @@ pub use client::{ConnectError, connect, connect_within, connect_without_credenti
 pub use error::{LinkError, RetryClass};
 pub use event_recorder::{EventRecord, EventRecorder};
 pub use lease::{HeldLease, Lease, LeaseEnd};
+pub use observer::{ObservedNode, ObserverClient, ObserverError, ObserverKubeconfig};
 pub use watch::{Event, slim, watch};
 pub use writer::{KubeWriter, Priority, RequestPermit, ResourcePath, Verb};
 

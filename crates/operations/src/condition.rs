@@ -25,10 +25,12 @@ pub const PROGRESSING: &str = "Progressing";
 pub const NOTHING_TO_DO: &str = "NothingToDo";
 /// The reason of `Progressing` on a business cluster whose last operation succeeded.
 pub const DONE: &str = "Done";
-/// A business cluster is up to date and usable.
+/// A business cluster is usable: it was created, and its API server answers.
 pub const READY: &str = "Ready";
-/// The last operation of a business cluster failed, or its spec cannot be applied.
+/// The last operation of a business cluster failed, its spec cannot be applied, or some of its nodes are not ready.
 pub const DEGRADED: &str = "Degraded";
+/// The reason of `Degraded` when some nodes of a business cluster are not ready.
+pub const NODES_NOT_READY: &str = "NodesNotReady";
 /// A business cluster is being deleted; the reason says what the deletion waits for.
 pub const DELETING: &str = "Deleting";
 

@@ -7,7 +7,7 @@ use k8s_openapi::jiff::Timestamp;
 use kubeon_api::kubeonkube::{ClusterOperationStatus, OperationResult};
 use kubeon_api::{ConditionStatus, KubernetesClusterStatus};
 
-use crate::condition::{self, ConditionText, DEGRADED, DONE, FAILED, PROGRESSING};
+use crate::condition::{self, ConditionText, DEGRADED, DONE, FAILED, NODES_NOT_READY, PROGRESSING};
 
 /// The object is being changed, or a change waits.
 pub(crate) const RECONCILING: &str = "Reconciling";
@@ -38,7 +38,9 @@ pub(crate) fn show_cluster(new: &mut KubernetesClusterStatus, deleting: bool, no
 }
 
 fn of_cluster(status: &KubernetesClusterStatus) -> Option<Entry> {
-    let failed = condition::find_true(&status.conditions, DEGRADED).filter(|_| status.operation.is_none());
+    // Nodes that are not ready may return without a person.
+    let failed = condition::find_true(&status.conditions, DEGRADED)
+        .filter(|degraded| status.operation.is_none() && degraded.reason != NODES_NOT_READY);
     if let Some(failed) = failed {
         return Some(Entry::from(STALLED, failed));
     }

@@ -22,6 +22,7 @@ mod kstatus;
 pub mod kubernetes_cluster;
 pub mod names;
 pub mod object;
+mod observed_health;
 pub mod operation;
 pub mod order;
 mod persisted;
@@ -32,6 +33,7 @@ pub mod view;
 pub mod write;
 
 pub use object::{JobSpecPatch, NewObject, ObjectPatch, StatusPatch};
+pub use observed_health::ObservedHealth;
 pub use queue_key::QueueKey;
 pub use settings::OperatorSettings;
 pub use view::{

@@ -145,6 +145,12 @@ pub fn kubeconfig(namespace: &str, name: &str) -> String {
     format!("{namespace}-{name}-kubeconfig")
 }
 
+/// The Secret with the kubeconfig with which the operator observes a business cluster; the runner writes it.
+#[must_use]
+pub fn observer(namespace: &str, name: &str) -> String {
+    format!("{namespace}-{name}-observer")
+}
+
 /// The Secret with the engine's state of a business cluster, which the runner writes.
 #[must_use]
 pub fn state(namespace: &str, name: &str) -> String {
@@ -205,7 +211,9 @@ mod tests {
     #[test]
     fn persisted_objects_have_the_full_name_of_their_cluster() {
         let (ns, name) = ("n".repeat(63), "c".repeat(63));
-        for persisted in [state(&ns, &name), kubeconfig(&ns, &name), known_hosts(&ns, &name)] {
+        for persisted in
+            [state(&ns, &name), kubeconfig(&ns, &name), observer(&ns, &name), known_hosts(&ns, &name)]
+        {
             assert!(persisted.starts_with(&format!("{ns}-{name}-")) && persisted.len() <= 253, "{persisted}");
         }
         assert!(crate::persisted::cluster(&ns, &name).len() <= LONGEST);

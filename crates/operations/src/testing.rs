@@ -13,7 +13,7 @@ use crate::view::{
     ClusterObject, Data, ObjectOwnership, Objects, Observed, StartPermission, View, WriteRefusal,
 };
 use crate::write::{Change, Decision, FAILURES, ObjectKind, ObjectRef, Write};
-use crate::{OperatorSettings, QueueKey, decide};
+use crate::{ObservedHealth, OperatorSettings, QueueKey, decide};
 
 /// The most reconciles until nothing is left to do; more mean that the reconciles do not converge.
 const MOST_RECONCILES: usize = 40;
@@ -40,6 +40,7 @@ pub(crate) struct World {
     pub now: Timestamp,
     pub refusals: BTreeMap<String, WriteRefusal>,
     pub start: StartPermission,
+    pub health: Option<ObservedHealth>,
     pub written: Vec<Write>,
     version: u64,
 }
@@ -68,7 +69,7 @@ impl World {
         let now = "2026-01-01T00:00:00Z".parse().unwrap();
         let (objects, refusals, written) = (BTreeMap::new(), BTreeMap::new(), Vec::new());
         let start = StartPermission::Now;
-        Self { objects, queue_key, settings, now, refusals, start, written, version: 1 }
+        Self { objects, queue_key, settings, now, refusals, start, health: None, written, version: 1 }
     }
 
     /// A Cluster `sample` with inventory, variables and key in the operator's namespace.
@@ -192,6 +193,7 @@ impl World {
             data,
             refusals: &self.refusals,
             start: self.start,
+            health: self.health.clone(),
         })
     }
 

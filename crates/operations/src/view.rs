@@ -10,6 +10,7 @@ use k8s_openapi::jiff::Timestamp;
 use kubeon_api::labels;
 use kubeon_api::{Cluster, ClusterOperation, DataRef, KubernetesCluster};
 
+use crate::observed_health::ObservedHealth;
 use crate::queue_key::QueueKey;
 use crate::settings::OperatorSettings;
 use crate::write::{NeedsReads, ObjectKind, ObjectRef};
@@ -162,6 +163,8 @@ pub struct View<'a> {
     pub refusals: &'a BTreeMap<String, WriteRefusal>,
     /// Whether the first open operation may start.
     pub start: StartPermission,
+    /// The health of a business cluster; `None` while it is not observed.
+    pub health: Option<ObservedHealth>,
 }
 
 impl View<'_> {

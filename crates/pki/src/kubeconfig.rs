@@ -1,8 +1,7 @@
-//! The admin's kubeconfig.
+//! Kubeconfigs with embedded certificate and key.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use kubeon_api::ClusterName;
 use kubeon_ports::{SecretError, Secrets};
 use kubeon_wire::{CertificateAuthority, Leaf, SecretRef};
 
@@ -15,14 +14,14 @@ pub struct KubeconfigServer {
     pub url: String,
 }
 
-/// The text of a kubeconfig: a context for each server, the current context `default`, and the user `client` with
-/// embedded certificate and key. The text holds a private key: write it with mode 0600.
+/// The text of a kubeconfig: a context for each server, the current context `default`, and one user, whose entry is called
+/// `user`, with the embedded certificate and key of `client`. The text holds a private key: write it with mode 0600.
 ///
 /// # Errors
 /// When the authority or the client's certificate cannot be read or created.
 pub fn kubeconfig(
     secrets: &dyn Secrets,
-    cluster: &ClusterName,
+    user: &str,
     servers: &[KubeconfigServer],
     default: &str,
     client: &Leaf,
@@ -31,7 +30,6 @@ pub fn kubeconfig(
     let authority = embed(SecretRef::CaCertificate { ca: CertificateAuthority::Kubernetes })?;
     let certificate = embed(SecretRef::LeafCertificate(client.clone()))?;
     let key = embed(SecretRef::LeafKey(client.clone()))?;
-    let user = format!("{cluster}-admin");
     let mut clusters = String::new();
     let mut contexts = String::new();
     for server in servers {
@@ -42,14 +40,14 @@ pub fn kubeconfig(
         ));
         contexts.push_str(&format!(
             "- name: {name}\n  context:\n    cluster: {name}\n    user: {}\n",
-            quote(&user)
+            quote(user)
         ));
     }
     Ok(format!(
         "apiVersion: v1\nkind: Config\nclusters:\n{clusters}contexts:\n{contexts}current-context: {}\nusers:\n\
          - name: {}\n  user:\n    client-certificate-data: {certificate}\n    client-key-data: {key}\n",
         quote(default),
-        quote(&user),
+        quote(user),
     ))
 }
 

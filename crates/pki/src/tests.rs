@@ -366,7 +366,7 @@ fn the_kubeconfig_holds_every_context_and_the_matching_key() {
     let client = leaf(CertificateAuthority::Kubernetes, Usage::Client);
     let server = |context: &str, url: &str| KubeconfigServer { context: context.into(), url: url.into() };
     let servers = [server("demo", "https://172.30.0.11:6443"), server("demo-h2", "https://172.30.0.12:6443")];
-    let text = kubeconfig(&pki, &"demo".parse().unwrap(), &servers, "demo", &client).unwrap();
+    let text = kubeconfig(&pki, "demo-admin", &servers, "demo", &client).unwrap();
     assert!(text.contains("current-context: \"demo\"\n"), "{text}");
     assert_eq!(text.matches("certificate-authority-data: ").count(), 2);
     assert!(text.contains("server: \"https://172.30.0.12:6443\""));

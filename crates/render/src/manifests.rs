@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
-use kubeon_wire::{ApiObject, HOST_GROUP};
+use kubeon_wire::{ApiObject, HOST_GROUP, OBSERVER_GROUP};
 use serde_json::{Value, json};
 
 const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
@@ -47,7 +47,8 @@ const NODES: &str = "system:nodes";
 
 /// RBAC rules for joining hosts (request a certificate, have it approved, renew it), for requests of the API server to
 /// kubelets, and for kube-proxy and flannel, which use the identity of their node. The admission plugin `NodeRestriction`
-/// lets a node change only its own object. A host may request certificates; a master signs those for its own node.
+/// lets a node change only its own object. A host may request certificates; a master signs those for its own node. An observer
+/// may read nodes.
 #[must_use]
 pub fn rights() -> Vec<ApiObject> {
     let approver = "system:certificates.k8s.io:certificatesigningrequests";
@@ -77,6 +78,11 @@ pub fn rights() -> Vec<ApiObject> {
         ),
         cluster_role_binding("kubeon:host", "kubeon:host", &group(HOST_GROUP)),
         cluster_role_binding("kubeon:kube-proxy", "system:node-proxier", &group(NODES)),
+        cluster_role(
+            "kubeon:observer",
+            json!([{ "apiGroups": [""], "resources": ["nodes"], "verbs": ["get", "list", "watch"] }]),
+        ),
+        cluster_role_binding("kubeon:observer", "kubeon:observer", &group(OBSERVER_GROUP)),
     ]
 }
 

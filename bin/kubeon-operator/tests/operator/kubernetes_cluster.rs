@@ -10,12 +10,12 @@ use tokio::time::timeout;
 
 use crate::lab::{Lab, TIMEOUT};
 
-fn phase(object: &KubernetesCluster) -> Option<Phase> {
+pub(crate) fn phase(object: &KubernetesCluster) -> Option<Phase> {
     object.status.as_ref().and_then(|status| status.phase)
 }
 
 /// Ends the running Job of the object.
-async fn end_job(lab: &Lab, name: &str, prefix: &str) {
+pub(crate) async fn end_job(lab: &Lab, name: &str, prefix: &str) {
     let job = |object: &KubernetesCluster| object.status.as_ref().and_then(|status| status.job_name.clone());
     let wanted = |object: &KubernetesCluster| job(object).is_some_and(|job| job.starts_with(prefix));
     let object = lab.wait_kubernetes_cluster(name, wanted).await;

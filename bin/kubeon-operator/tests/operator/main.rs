@@ -15,6 +15,7 @@ mod leadership;
 mod lifecycle;
 mod malformed;
 mod metrics;
+mod observation;
 mod parallel;
 mod prometheus;
 mod scenarios;

@@ -20,6 +20,7 @@ say() { echo "$1" >&2; }
 pin() { mkdir -p "$KUBEON_HOME/known_hosts"; echo "$1" >>"$KUBEON_HOME/known_hosts/demo"; }
 case "$1 $2" in
 "state export") echo "state $(cat state-now)" ;;
+"certs observer") echo "observer of $3" ;;
 "state import") cat >imported; pin "10.0.0.1 from the state" ;;
 *)
     mkdir -p "$KUBEON_HOME/known_hosts"; touch "$KUBEON_HOME/known_hosts/demo"
@@ -80,7 +81,7 @@ impl TestCluster {
         });
         let params = PatchParams::apply("kubeon-operator").force();
         self.operations().patch_status(name, &params, &Patch::Apply(&status)).await.unwrap();
-        for kind in ["state", "kubeconfig"] {
+        for kind in ["state", "kubeconfig", "observer"] {
             let secret = json!({"metadata": {"name": format!("{name}-demo-{kind}"), "namespace": name}});
             self.create("v1", "Secret", secret).await;
         }
@@ -96,9 +97,10 @@ impl TestCluster {
         let binding =
             json!({"metadata": {"name": name}, "subjects": subject, "roleRef": refers("ClusterRole")});
         self.create("rbac.authorization.k8s.io/v1", "ClusterRoleBinding", binding).await;
+        let secrets = ["state", "kubeconfig", "observer"].map(|kind| format!("{name}-demo-{kind}"));
         let role = json!({"metadata": {"name": name, "namespace": name}, "rules": [{
             "apiGroups": [""], "resources": ["secrets"], "verbs": ["patch"],
-            "resourceNames": [format!("{name}-demo-state"), format!("{name}-demo-kubeconfig")],
+            "resourceNames": secrets,
         }, {
             "apiGroups": [""], "resources": ["configmaps"], "verbs": ["patch"],
             "resourceNames": [format!("{name}-demo-known-hosts")],
@@ -206,9 +208,10 @@ async fn end(running: Running) -> Done {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn steps_conditions_state_and_kubeconfig_are_written_and_nothing_else() {
+async fn steps_conditions_state_and_kubeconfigs_are_written_and_nothing_else() {
     let cluster = TestCluster::new().await;
-    let running = cluster.begin(&["--action", "kubeon"]).await;
+    let observer = format!("--observer-secret={}-demo-observer", cluster.namespace);
+    let running = cluster.begin(&["--action", "kubeon", &observer]).await;
     assert_eq!(running.line(), "released");
     // The state is saved before the first host is changed.
     assert_eq!(cluster.secret("state", "state.tar.zst").await, "state before\n");
@@ -237,6 +240,7 @@ async fn steps_conditions_state_and_kubeconfig_are_written_and_nothing_else() {
     assert_eq!(condition(&status, "Ready")["reason"], "Running", "the operator's condition stays");
     assert_eq!(cluster.secret("state", "state.tar.zst").await, "state after\n");
     assert_eq!(cluster.secret("kubeconfig", "kubeconfig").await, "kubeconfig of demo\n");
+    assert_eq!(cluster.secret("observer", "kubeconfig").await, "observer of demo\n");
     let refused: Vec<_> =
         cluster.proxy.requests().into_iter().filter(|request| request.status == Some(403)).collect();
     assert!(refused.is_empty(), "{refused:?}");

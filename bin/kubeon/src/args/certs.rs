@@ -18,6 +18,13 @@ Examples:
   kubeon certs rotate demo
   kubeon certs rotate demo --yes   also continues an interrupted rotation";
 
+pub(crate) const OBSERVER_EXAMPLES: &str =
+    "The kubeconfig contains a key; its certificate is valid for one year. It has a context for each master.
+
+Example:
+  (umask 077; kubeon certs observer demo >observer.yaml)
+  kubectl --kubeconfig observer.yaml get nodes";
+
 /// `kubeon certs`.
 #[derive(Debug, Args)]
 pub(crate) struct CertsArgs {
@@ -29,7 +36,17 @@ pub(crate) struct CertsArgs {
 pub(crate) enum CertsCommand {
     /// Replace all keys of a cluster: its authorities, the service account key and the key for Secrets
     #[command(after_help = ROTATE_EXAMPLES)]
-    Rotate(RotateArgs),
+    Rotate(Box<RotateArgs>),
+    /// Print a kubeconfig that may only read nodes and health, for a program that watches the cluster
+    #[command(after_help = OBSERVER_EXAMPLES)]
+    Observer(ObserverArgs),
+}
+
+/// `kubeon certs observer`.
+#[derive(Debug, Args)]
+pub(crate) struct ObserverArgs {
+    /// The cluster [default: the chosen cluster]
+    pub name: Option<String>,
 }
 
 /// `kubeon certs rotate`.

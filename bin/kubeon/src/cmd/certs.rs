@@ -7,13 +7,14 @@ use kubeon_engine::change::prepare;
 use kubeon_engine::cluster_target::{ClusterTarget, TargetOptions};
 use kubeon_engine::engine::{Engine, StoredCluster};
 use kubeon_engine::login_request::LoginRequests;
+use kubeon_engine::observer_kubeconfig::observer_kubeconfig;
 use kubeon_engine::pre_apply_hook::PreApplyWait;
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
 use super::change::{ChangeFlags, complete};
 use crate::args::Format;
-use crate::args::certs::{CertsArgs, CertsCommand, RotateArgs};
+use crate::args::certs::{CertsArgs, CertsCommand, ObserverArgs, RotateArgs};
 use crate::cli_error::CliError;
 use crate::context::Context;
 use crate::interrupt;
@@ -25,7 +26,15 @@ const COMMAND: &str = "kubeon certs rotate";
 pub(super) async fn run(context: &Context<'_>, args: &CertsArgs) -> Result<(), CliError> {
     match &args.command {
         CertsCommand::Rotate(args) => rotate(context, args).await,
+        CertsCommand::Observer(args) => observer(context, args),
     }
+}
+
+/// Prints the kubeconfig of an observer.
+fn observer(context: &Context<'_>, args: &ObserverArgs) -> Result<(), CliError> {
+    let engine = context.engine()?;
+    let state = engine.find(args.name.as_deref())?;
+    context.output.result(&observer_kubeconfig(&engine, &state)?)
 }
 
 /// Completes the phases of a rotation, one after another.

@@ -10,6 +10,7 @@ mod load_balancer;
 mod logins;
 mod lost_keys;
 mod meta_install;
+mod observer;
 mod request;
 mod static_programs;
 mod terminal;

@@ -11,9 +11,9 @@ use kubeon_api::{
 };
 
 use super::cluster_action::ClusterAction;
+use super::health_conditions::status_write;
 use super::object_access::{
     finalizer_name, finalizers_patch, has_finalizer, namespace, object_name, object_notice, object_write,
-    status_write,
 };
 use super::persisted_objects::persisted_objects;
 use super::{derived_operation, history, node_status, status};
@@ -85,7 +85,7 @@ fn advance_phase(
     new.phase = Some(phase);
     new.last_transition_time = Some(at(s.now));
     let notices = status::begin_phase(&mut new, object, operation, phase, s.now);
-    let writes = status_write(object, new, s.now, "the precheck succeeded").into_iter().collect();
+    let writes = status_write(s, object, new, "the precheck succeeded").into_iter().collect();
     ClusterChanges { stages: vec![writes], notices, wake: None }
 }
 
@@ -131,7 +131,7 @@ fn ended(
         changes.notices.extend(status::precheck_notices(object, operation));
     }
     new.conditions.retain(|condition| !succeeded || condition.type_ != STEP_FAILED);
-    changes.stages.push(status_write(object, new, s.now, "the operation ended").into_iter().collect());
+    changes.stages.push(status_write(s, object, new, "the operation ended").into_iter().collect());
     let warning = !succeeded || !skipped.is_empty();
     changes.notices.push(object_notice(object, warning, reason(action, succeeded), text));
     if let Some(proposal) = history::skip_proposal(operation).filter(|_| !succeeded) {
@@ -208,7 +208,7 @@ pub(super) fn lost(
     new.last_transition_time = Some(at(s.now));
     status::settled(&mut new, (false, creating), &text, s.now);
     let mut changes = ClusterChanges::default();
-    changes.stages.push(status_write(object, new, s.now, text.as_str()).into_iter().collect());
+    changes.stages.push(status_write(s, object, new, text.as_str()).into_iter().collect());
     changes.notices.push(object_notice(object, true, "OperationDeleted", text));
     Ok(changes)
 }

@@ -9,9 +9,10 @@ use kubeon_api::{ClusterOperation, KubernetesCluster, Operation, Phase, labels};
 use serde_json::json;
 
 use super::cluster_action::ClusterAction;
+use super::health_conditions::status_write;
 use super::history::LENIENT;
 use super::next_action::DesiredOperation;
-use super::object_access::{namespace, object_name, object_notice, status_write};
+use super::object_access::{namespace, object_name, object_notice};
 use super::{history, status};
 use crate::condition::STEP_FAILED;
 use crate::names::{self, DERIVED_NAMESPACE_LABEL, DERIVED_UID_LABEL, HOSTS_ANNOTATION, WHY_ANNOTATION};
@@ -65,9 +66,7 @@ pub(super) fn begin(
     new.conditions.retain(|condition| condition.type_ != STEP_FAILED);
     status::progressing(&mut new, phase, &desired.why, s.now);
     changes.stages.push(
-        status_write(object, new, s.now, format!("{operation} is the current operation"))
-            .into_iter()
-            .collect(),
+        status_write(s, object, new, format!("{operation} is the current operation")).into_iter().collect(),
     );
     changes.notices.push(object_notice(
         object,

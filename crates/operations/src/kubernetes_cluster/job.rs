@@ -14,7 +14,7 @@ use kubeon_render::job::{Mount, MountSource, OperationJob, Program, job};
 
 use super::cluster_action::ClusterAction;
 use super::object_access::{namespace, object_name, running_version};
-use super::persisted_objects::{persisted_objects, state_missing_text};
+use super::persisted_objects::{observer_secret, persisted_objects, state_missing_text};
 use super::{callback, inventory};
 use crate::names::{self, DERIVED_UID_LABEL, HOSTS_ANNOTATION, OPERATION_LABEL};
 use crate::operation::finish::{End, finish};
@@ -389,6 +389,10 @@ fn the_job(
             action: "kubeon",
             more: common::log_arguments(operation, &at.name)
                 .into_iter()
+                .chain([format!(
+                    "--observer-secret={}",
+                    observer_secret(&at.namespace, object_name(object)).name
+                )])
                 .chain(callback::arguments(s.settings, CONF))
                 .collect(),
         },

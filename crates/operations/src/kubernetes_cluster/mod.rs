@@ -12,6 +12,7 @@ mod callback;
 mod cluster_action;
 mod completion;
 mod derived_operation;
+mod health_conditions;
 pub(crate) mod history;
 mod inventory;
 mod job;
@@ -42,7 +43,7 @@ pub use applied::without_secrets;
 pub(crate) use cluster_action::ClusterAction;
 pub(crate) use history::failure_text;
 pub use next_action::{NextAction, next_action};
-pub use persisted_objects::persisted_objects;
+pub use persisted_objects::{observer_secret, persisted_objects};
 
 /// The next reads or writes for a `KubernetesCluster` and its operations.
 pub(crate) fn decide(s: &View<'_>) -> Result<ClusterChanges, NeedsReads> {

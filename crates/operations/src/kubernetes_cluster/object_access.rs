@@ -59,7 +59,7 @@ pub(super) fn object_notice(
 }
 
 /// The change of the object's status to `new` with the conditions of kstatus; `None` when it is equal.
-pub(super) fn status_write(
+pub(super) fn status_write_as_given(
     object: &KubernetesCluster,
     mut new: KubernetesClusterStatus,
     now: Timestamp,

@@ -6,14 +6,22 @@ use super::object_access::{namespace, object_name};
 use crate::names;
 use crate::write::{ObjectKind, ObjectRef};
 
-/// The Secrets with the engine's state and the admin kubeconfig, and the ConfigMap with the SSH host keys.
+/// The Secrets with the engine's state and the kubeconfigs of administrator and observer, and the ConfigMap with the SSH host
+/// keys.
 #[must_use]
-pub fn persisted_objects(namespace: &str, name: &str) -> [ObjectRef; 3] {
+pub fn persisted_objects(namespace: &str, name: &str) -> [ObjectRef; 4] {
     [
         ObjectRef::new(ObjectKind::Secret, namespace, names::state(namespace, name)),
         ObjectRef::new(ObjectKind::Secret, namespace, names::kubeconfig(namespace, name)),
+        observer_secret(namespace, name),
         ObjectRef::new(ObjectKind::ConfigMap, namespace, names::known_hosts(namespace, name)),
     ]
+}
+
+/// The Secret with the kubeconfig with which the operator observes the cluster.
+#[must_use]
+pub fn observer_secret(namespace: &str, name: &str) -> ObjectRef {
+    ObjectRef::new(ObjectKind::Secret, namespace, names::observer(namespace, name))
 }
 
 /// The message with the remedy when the Secret with the cluster's state is missing.

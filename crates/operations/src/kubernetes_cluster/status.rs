@@ -8,9 +8,10 @@ use kubeon_api::{
 };
 
 use super::cluster_action::ClusterAction;
+use super::health_conditions::{show_health, status_write};
 use super::history;
 use super::next_action::NextAction;
-use super::object_access::{namespace, object_name, object_notice, object_target, status_write};
+use super::object_access::{namespace, object_name, object_notice, object_target, status_write_as_given};
 use crate::condition::{
     self, ConditionText, DEGRADED, DELETING, DONE, HOST_KEYS_PINNED, PRECHECKED, PROGRESSING, READY,
     STEP_FAILED,
@@ -125,7 +126,8 @@ pub(super) fn show_progress(
     }
     changes.notices.extend(pinned_key_notices(&mut new, object, operation));
     changes.notices.extend(failed_step_notices(&mut new, object, operation));
-    changes.stages.push(status_write(object, new, s.now, "the operation runs").into_iter().collect());
+    changes.notices.extend(show_health(s, object, &mut new));
+    changes.stages.push(status_write(s, object, new, "the operation runs").into_iter().collect());
     changes
 }
 
@@ -140,7 +142,7 @@ pub(super) fn operation_deleted(s: &View<'_>, object: &KubernetesCluster, text: 
     if before.as_deref() != Some(text) {
         changes.notices.push(object_notice(object, true, "EndingOperation", text));
     }
-    let write = status_write(object, new, s.now, "the operation was deleted while it ran");
+    let write = status_write(s, object, new, "the operation was deleted while it ran");
     changes.stages.push(write.into_iter().collect());
     changes
 }
@@ -281,7 +283,8 @@ pub(super) fn waiting_or_up_to_date(
         }
         _ => {}
     }
-    changes.stages.push(status_write(object, new, s.now, "no operation is needed now").into_iter().collect());
+    changes.notices.extend(show_health(s, object, &mut new));
+    changes.stages.push(status_write(s, object, new, "no operation is needed now").into_iter().collect());
     changes
 }
 
@@ -301,7 +304,7 @@ pub(super) fn refused(object: &KubernetesCluster, text: &str, now: Timestamp) ->
     if new.phase != Some(Phase::Failed) && new.operation.is_none() {
         new.reason = Some(condition::clipped(text));
     }
-    status_write(object, new, now, "the API server refuses the next write")
+    status_write_as_given(object, new, now, "the API server refuses the next write")
 }
 
 /// The message after a success, with the command that adds a skipped host.

@@ -22,6 +22,7 @@ pub(crate) const SECOND_WORKER: &str = "h6";
 /// Runs the complete life cycle twice.
 pub(crate) fn run(meta: &MetaCluster) -> Result<()> {
     let kubeconfig = create(meta)?;
+    ready_follows_the_master(meta, &kubeconfig)?;
     scale_up_with_killed_runner_and_operator(meta, &kubeconfig)?;
     scale_down_with_killed_runner_and_operator(meta, &kubeconfig)?;
     kubectl_output::check_description(meta)?;
@@ -55,6 +56,29 @@ fn create(meta: &MetaCluster) -> Result<PathBuf> {
     wait_nodes_ready(meta, &kubeconfig, 2)?;
     check_pinned_keys(meta, &[MASTER, FIRST_WORKER], &[MASTER, FIRST_WORKER])?;
     Ok(kubeconfig)
+}
+
+/// The only master dies and returns: `Ready` becomes false within a minute, and true again. An observer may read nodes only.
+fn ready_follows_the_master(meta: &MetaCluster, kubeconfig: &Path) -> Result<()> {
+    let observer = secret_kubeconfig(meta, "observer")?;
+    meta.kubectl_with(&observer, &["get", "nodes"])?;
+    for forbidden in ["secrets", "pods"] {
+        let refused = meta.kubectl_with(&observer, &["get", forbidden, "-A"]);
+        let error = refused.err().with_context(|| format!("an observer reads {forbidden}"))?.to_string();
+        ensure!(error.contains("cannot list resource"), "{error}");
+    }
+    meta.lab.host("kill", MASTER)?;
+    let start = Instant::now();
+    meta.kubectl(&["wait", "--for=condition=Ready=false", "ecs/shop", "--timeout=60s"])
+        .context("Ready does not follow the death of the only master")?;
+    print_time("Ready=False after the death of the only master", start);
+    meta.lab.host("start", MASTER)?;
+    let start = Instant::now();
+    meta.kubectl(&["wait", "--for=condition=Ready", "ecs/shop", "--timeout=180s"])
+        .context("Ready does not follow the return of the only master")?;
+    print_time("Ready=True after the start of the only master", start);
+    wait_nodes_ready(meta, kubeconfig, 2)?;
+    meta.kubectl(&["wait", "--for=condition=Degraded=false", "ecs/shop", "--timeout=60s"]).map(drop)
 }
 
 /// Kills the runner's pod while it runs: the operation fails with a reason, and a new request continues. Then
@@ -157,9 +181,14 @@ pub(crate) fn wait_up_to_date(meta: &MetaCluster, finished: &str) -> Result<()> 
 
 /// The kubeconfig in the Secret for users.
 fn kubeconfig(meta: &MetaCluster) -> Result<PathBuf> {
+    secret_kubeconfig(meta, "kubeconfig")
+}
+
+/// The kubeconfig in a Secret of the cluster.
+fn secret_kubeconfig(meta: &MetaCluster, suffix: &str) -> Result<PathBuf> {
     let template = r"go-template={{.data.kubeconfig | base64decode}}";
-    let text = meta.kubectl(&["get", "secret", "default-shop-kubeconfig", "-o", template])?;
-    let file = meta.lab.file("shop.kubeconfig");
+    let text = meta.kubectl(&["get", "secret", &format!("default-shop-{suffix}"), "-o", template])?;
+    let file = meta.lab.file(&format!("shop.{suffix}"));
     std::fs::write(&file, text)?;
     Ok(file)
 }

@@ -81,7 +81,8 @@ fn print(text: &str) {
 /// The existing Secrets and ConfigMaps of a cluster.
 fn stored_objects(meta: &MetaCluster, name: &str) -> Result<Vec<String>> {
     let objects = meta.kubectl(&["-n", NAMESPACE, "get", "secrets,configmaps", "-o", "name"])?;
-    let suffixes = ["state", "kubeconfig", "known-hosts"].map(|what| format!("/{NAMESPACE}-{name}-{what}"));
+    let suffixes =
+        ["state", "kubeconfig", "observer", "known-hosts"].map(|what| format!("/{NAMESPACE}-{name}-{what}"));
     Ok(objects
         .lines()
         .filter(|object| suffixes.iter().any(|suffix| object.ends_with(suffix)))

@@ -1,0 +1,219 @@
+//! What is known of the business clusters: which one is due, and its health.
+
+use std::collections::{HashMap, HashSet};
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::sync::Arc;
+use std::time::Duration;
+
+use kubeon_api::KubernetesCluster;
+use kubeon_operations::{ObjectRef, ObservedHealth, QueueKey};
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use crate::cluster_api::{ClusterApi, HealthError};
+
+/// The longest pause after a failed attempt.
+const RETRY_PAUSE: Duration = Duration::from_secs(3);
+/// An API server counts as unreachable after this number of failed attempts in a row.
+const MOST_FAILURES: u32 = 3;
+
+/// A cluster that can be observed.
+pub(crate) struct ObservableCluster {
+    pub object: Arc<KubernetesCluster>,
+    pub queue_key: QueueKey,
+    /// The Secret with the kubeconfig of the observer, and its version.
+    pub secret: (ObjectRef, u64),
+}
+
+/// What is known of a cluster.
+struct Entry {
+    due: Instant,
+    busy: bool,
+    failures: u32,
+    health: Option<ObservedHealth>,
+    /// Whether the credential cannot be used; it is logged once.
+    refused: bool,
+    api: Option<ClusterApi>,
+}
+
+/// The observed health of the business clusters.
+#[derive(Default)]
+pub(crate) struct Observations {
+    entries: Mutex<HashMap<QueueKey, Entry>>,
+}
+
+/// The number of clusters by what was observed last.
+pub(crate) type HealthCounts = [(&'static str, usize); 4];
+
+impl Observations {
+    /// The health of a cluster; `None` while it is unknown.
+    pub(crate) fn health(&self, queue_key: &QueueKey) -> Option<ObservedHealth> {
+        self.entries.lock().get(queue_key)?.health.clone()
+    }
+
+    /// The number of observed clusters by their health.
+    pub(crate) fn counts(&self) -> HealthCounts {
+        let mut counts = [("ready", 0), ("degraded", 0), ("unreachable", 0), ("unknown", 0)];
+        for entry in self.entries.lock().values() {
+            let at = match &entry.health {
+                Some(ObservedHealth::Serving { not_ready, .. }) if not_ready.is_empty() => 0,
+                Some(ObservedHealth::Serving { .. }) => 1,
+                Some(ObservedHealth::Unreachable(_)) => 2,
+                None => 3,
+            };
+            counts[at].1 += 1;
+        }
+        counts
+    }
+
+    /// Forgets the clusters that are not in this list, and returns those that are due. They count as busy from now on.
+    pub(crate) fn take_due(
+        &self,
+        clusters: Vec<ObservableCluster>,
+        every: Duration,
+        most: usize,
+    ) -> Vec<(ObservableCluster, Option<ClusterApi>)> {
+        let now = Instant::now();
+        let mut entries = self.entries.lock();
+        let known: HashSet<&QueueKey> = clusters.iter().map(|cluster| &cluster.queue_key).collect();
+        entries.retain(|queue_key, _| known.contains(queue_key));
+        let is_start = entries.is_empty();
+        let mut due = Vec::new();
+        for cluster in clusters {
+            let entry = entries.entry(cluster.queue_key.clone()).or_insert_with_key(|queue_key| {
+                // A restarted operator spreads its connections; a new cluster is observed at once.
+                let pause = if is_start { share_of(every, queue_key) } else { Duration::ZERO };
+                Entry { due: now + pause, busy: false, failures: 0, health: None, refused: false, api: None }
+            });
+            if !entry.busy && entry.due <= now && due.len() < most {
+                entry.busy = true;
+                due.push((cluster, entry.api.take()));
+            }
+        }
+        due
+    }
+
+    /// Records an attempt. True when the health changed.
+    pub(crate) fn record(
+        &self,
+        queue_key: &QueueKey,
+        api: Option<ClusterApi>,
+        result: Result<ObservedHealth, HealthError>,
+        every: Duration,
+    ) -> bool {
+        let mut entries = self.entries.lock();
+        // The cluster may have been deleted during the attempt.
+        let Some(entry) = entries.get_mut(queue_key) else { return false };
+        entry.busy = false;
+        entry.api = api;
+        entry.due = Instant::now() + every;
+        let health = match result {
+            Ok(health) => {
+                (entry.failures, entry.refused) = (0, false);
+                Some(health)
+            }
+            Err(HealthError::Unreachable(why)) => {
+                entry.failures = entry.failures.saturating_add(1);
+                if entry.failures < MOST_FAILURES {
+                    entry.due = Instant::now() + RETRY_PAUSE.min(every);
+                    return false;
+                }
+                match &entry.health {
+                    // The first cause stays, so that the status does not change with each attempt.
+                    Some(ObservedHealth::Unreachable(_)) => return false,
+                    _ => Some(ObservedHealth::Unreachable(why)),
+                }
+            }
+            Err(HealthError::NoCredential) => None,
+            Err(HealthError::Unusable(why)) => {
+                if !std::mem::replace(&mut entry.refused, true) {
+                    tracing::warn!(%queue_key, why, "the cluster cannot be observed");
+                }
+                None
+            }
+        };
+        let changed = entry.health != health;
+        entry.health = health;
+        changed
+    }
+}
+
+/// A part of the time that depends on the key.
+fn share_of(time: Duration, queue_key: &QueueKey) -> Duration {
+    let mut hasher = DefaultHasher::new();
+    queue_key.to_string().hash(&mut hasher);
+    let share = u32::try_from(hasher.finish() % 1000).unwrap_or_default();
+    time * share / 1000
+}
+
+#[cfg(test)]
+mod tests {
+    use kubeon_operations::ObjectKind;
+
+    use super::*;
+
+    const EVERY: Duration = Duration::from_secs(20);
+
+    fn cluster(name: &str) -> ObservableCluster {
+        let spec = serde_json::from_value(serde_json::json!({"cluster": {}})).unwrap();
+        ObservableCluster {
+            object: Arc::new(KubernetesCluster::new(name, spec)),
+            queue_key: QueueKey::KubernetesCluster { namespace: "a".into(), name: name.into() },
+            secret: (ObjectRef::new(ObjectKind::Secret, "a", "s"), 1),
+        }
+    }
+
+    fn serving() -> Result<ObservedHealth, HealthError> {
+        Ok(ObservedHealth::Serving { nodes: 1, not_ready: Vec::new() })
+    }
+
+    fn unreachable(why: &str) -> Result<ObservedHealth, HealthError> {
+        Err(HealthError::Unreachable(why.to_owned()))
+    }
+
+    fn due(observations: &Observations, names: &[&str]) -> Vec<String> {
+        let clusters = names.iter().map(|name| cluster(name)).collect();
+        let due = observations.take_due(clusters, EVERY, 10);
+        due.into_iter().map(|(cluster, _)| cluster.queue_key.to_string()).collect()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn three_failures_in_a_row_make_a_cluster_unreachable() {
+        let (observations, key) = (Observations::default(), cluster("x").queue_key);
+        due(&observations, &["x"]);
+        let record = |result| observations.record(&key, None, result, EVERY);
+        assert!(record(serving()) && !record(serving()), "only a change counts");
+        assert!(!record(unreachable("first")) && !record(unreachable("second")));
+        assert_eq!(observations.health(&key), serving().ok());
+        assert!(!record(serving()), "the count begins again");
+        for _ in 0..2 {
+            assert!(!record(unreachable("early")));
+        }
+        assert!(record(unreachable("third")));
+        assert!(!record(unreachable("fourth")), "the first cause stays");
+        assert_eq!(observations.health(&key), Some(ObservedHealth::Unreachable("third".into())));
+        assert_eq!(observations.counts()[2], ("unreachable", 1));
+        assert!(record(serving()));
+        assert!(record(Err(HealthError::Unusable("expired".into()))), "unknown again");
+        assert_eq!(observations.counts()[3], ("unknown", 1));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_cluster_is_due_once_in_a_period_and_sooner_after_a_failure() {
+        let (observations, key) = (Observations::default(), cluster("x").queue_key);
+        assert_eq!(due(&observations, &["x"]).len(), 0, "the first ones of a restarted operator are spread");
+        tokio::time::advance(EVERY).await;
+        assert_eq!(due(&observations, &["x"]).len(), 1);
+        assert_eq!(due(&observations, &["x"]).len(), 0, "it is being observed");
+        observations.record(&key, None, serving(), EVERY);
+        assert_eq!(due(&observations, &["x", "new"]), ["kubernetescluster/a/new"], "a new one at once");
+        tokio::time::advance(EVERY).await;
+        assert_eq!(due(&observations, &["x", "new"]), ["kubernetescluster/a/x"]);
+        observations.record(&key, None, unreachable("down"), EVERY);
+        tokio::time::advance(RETRY_PAUSE).await;
+        assert_eq!(due(&observations, &["x", "new"]), ["kubernetescluster/a/x"]);
+        assert_eq!(due(&observations, &["new"]).len(), 0);
+        assert!(!observations.record(&key, None, serving(), EVERY), "it was deleted meanwhile");
+        assert_eq!(observations.health(&key), None);
+    }
+}

@@ -1,0 +1,180 @@
+//! The operator observes the API server and the nodes of a business cluster. The business cluster is another API server, behind
+//! a proxy that fails on demand.
+
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::{Node, Secret};
+use kube::Client;
+use kube::api::{Api, Patch, PatchParams, PostParams};
+use kubeon_api::{KubernetesCluster, Phase};
+use kubeon_envtest::{ApiServerOptions, FaultProxy, FaultRule, ProxyFault, RequestMatcher, TestApiServer};
+use serde_json::{Value, json};
+
+use crate::kubernetes_cluster::{end_job, phase};
+use crate::lab::{Lab, TIMEOUT};
+
+/// The business cluster, with one node.
+struct ObservedCluster {
+    server: TestApiServer,
+    proxy: FaultProxy,
+    client: Client,
+}
+
+impl ObservedCluster {
+    async fn start() -> Self {
+        let server = TestApiServer::start(ApiServerOptions::default()).await.unwrap();
+        let (proxy, client) = (FaultProxy::before(&server).await.unwrap(), server.client().await.unwrap());
+        let node = serde_json::from_value(json!({"metadata": {"name": "h1"}})).unwrap();
+        Api::<Node>::all(client.clone()).create(&PostParams::default(), &node).await.unwrap();
+        let cluster = Self { server, proxy, client };
+        cluster.set_node("True").await;
+        cluster
+    }
+
+    async fn set_node(&self, ready: &str) {
+        let status = json!({"status": {"conditions": [{"type": "Ready", "status": ready}]}});
+        let nodes = Api::<Node>::all(self.client.clone());
+        nodes.patch_status("h1", &PatchParams::default(), &Patch::Merge(status)).await.unwrap();
+    }
+
+    /// The kubeconfig of an observer through the proxy.
+    fn kubeconfig(&self) -> String {
+        self.proxy.kubeconfig_of_token(self.server.admin_token())
+    }
+}
+
+/// Writes the kubeconfig of the observer, as the runner does.
+async fn save_kubeconfig(lab: &Lab, kubeconfig: &str) {
+    let secrets: Api<Secret> = Api::namespaced(lab.client.clone(), &lab.namespace);
+    let data = Patch::Merge(json!({"stringData": {"kubeconfig": kubeconfig}}));
+    let name = format!("{}-shop-observer", lab.namespace);
+    secrets.patch(&name, &PatchParams::default(), &data).await.unwrap();
+}
+
+/// Waits until a condition has this status and reason; returns its message.
+async fn wait_condition(lab: &Lab, type_: &str, status: &str, reason: &str) -> String {
+    let find = |object: &KubernetesCluster| {
+        let conditions = &object.status.as_ref()?.conditions;
+        let found = conditions.iter().find(|condition| condition.type_ == type_)?;
+        (found.status == status && found.reason == reason).then(|| found.message.clone())
+    };
+    find(&lab.wait_kubernetes_cluster("shop", |object| find(object).is_some()).await).unwrap()
+}
+
+fn count(page: &str, word: &str) -> Option<String> {
+    let name = format!(r#"kubeon_operator_observed_clusters{{word="{word}"}} "#);
+    page.lines().find_map(|line| line.strip_prefix(&name)).map(str::to_owned)
+}
+
+async fn running_cluster(lab: &Lab) {
+    lab.declare("shop", "127.0.0.1").await;
+    end_job(lab, "shop", "create-").await;
+    lab.wait_kubernetes_cluster("shop", |object| phase(object) == Some(Phase::Running)).await;
+}
+
+#[tokio::test]
+async fn ready_and_degraded_follow_the_business_cluster() {
+    let (lab, cluster) = (Lab::open().await, ObservedCluster::start().await);
+    lab.start_with(&["--leader-elect=false", "--observe-every=1"]);
+    running_cluster(&lab).await;
+    save_kubeconfig(&lab, &cluster.kubeconfig()).await;
+    lab.wait_metrics(|page| count(page, "ready").as_deref() == Some("1")).await;
+    is_asked_seldom(&cluster).await;
+
+    cluster.set_node("False").await;
+    let message = wait_condition(&lab, "Degraded", "True", "NodesNotReady").await;
+    assert_eq!(message, "1 of 1 nodes are not ready: h1");
+    cluster.set_node("True").await;
+    wait_condition(&lab, "Degraded", "False", "AsExpected").await;
+
+    // The API server answers, but is not ready.
+    let sick = FaultRule { when: RequestMatcher::every_request(), how: ProxyFault::Status(500) };
+    let rule = cluster.proxy.fail(sick);
+    let message = wait_condition(&lab, "Ready", "False", "APIUnreachable").await;
+    assert!(message.contains("/readyz answers 500"), "{message}");
+    lab.wait_metrics(|page| count(page, "unreachable").as_deref() == Some("1")).await;
+    cluster.proxy.remove(rule);
+    wait_condition(&lab, "Ready", "True", "Done").await;
+
+    // Nothing listens any more. A restarted operator keeps what was observed, and then observes again.
+    cluster.proxy.fail(FaultRule { when: RequestMatcher::every_request(), how: ProxyFault::CutBefore });
+    let message = wait_condition(&lab, "Ready", "False", "APIUnreachable").await;
+    assert!(message.contains("https://127.0.0.1:"), "{message}");
+    lab.wait_event("shop", "APIUnreachable", "no API server of the cluster answers").await;
+    lab.kill().await;
+    lab.start_with(&["--leader-elect=false", "--observe-every=1"]);
+    lab.wait_metrics(|page| count(page, "unreachable").as_deref() == Some("1")).await;
+    wait_condition(&lab, "Ready", "False", "APIUnreachable").await;
+    cluster.proxy.restore();
+    wait_condition(&lab, "Ready", "True", "Done").await;
+    lab.wait_event("shop", "APIAnswers", "").await;
+}
+
+/// The operator has one connection, and at most four requests in a period of one second. None is a write.
+async fn is_asked_seldom(cluster: &ObservedCluster) {
+    cluster.proxy.clear_requests();
+    let begin = std::time::Instant::now();
+    let enough = async {
+        while cluster.proxy.requests().len() < 8 {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    tokio::time::timeout(TIMEOUT, enough).await.expect("the operator observes");
+    let periods = begin.elapsed().as_secs() + 1;
+    let requests = cluster.proxy.requests();
+    assert!(u64::try_from(requests.len()).unwrap() <= periods * 4, "{requests:?} in {periods} s");
+    assert!(cluster.proxy.writes().is_empty(), "an observer changes nothing");
+    assert_eq!(connections_to(&cluster.proxy.url()), 1);
+}
+
+/// The number of connections from this machine to the port in a URL.
+fn connections_to(url: &str) -> usize {
+    let port: u16 = url.rsplit_once(':').unwrap().1.parse().unwrap();
+    let (remote, established) = (format!(":{port:04X}"), "01");
+    let table = std::fs::read_to_string("/proc/self/net/tcp").unwrap();
+    let lines = table.lines().filter(|line| {
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        fields.get(2).is_some_and(|address| address.ends_with(&remote)) && fields[3] == established
+    });
+    lines.count()
+}
+
+/// How often the operator has read a Secret.
+fn secret_reads(page: &str) -> u64 {
+    let reads = page.lines().filter(|line| {
+        line.starts_with("kubeon_operator_requests_total{")
+            && line.contains(r#"verb="get""#)
+            && line.contains(r#"kind="Secret""#)
+    });
+    reads.filter_map(|line| line.rsplit_once(' ')?.1.parse::<u64>().ok()).sum()
+}
+
+/// Saves a kubeconfig that the operator must not use, and waits until it has tried to. It reads the Secret before each attempt.
+async fn is_not_used(lab: &Lab, kubeconfig: &Value) {
+    save_kubeconfig(lab, &kubeconfig.to_string()).await;
+    let before = secret_reads(&lab.metrics().await);
+    let page = lab.wait_metrics(|page| secret_reads(page) >= before + 3).await;
+    assert_eq!(count(&page, "unknown").as_deref(), Some("1"), "{page}");
+}
+
+#[tokio::test]
+async fn a_kubeconfig_that_a_tenant_wrote_starts_no_program_and_reaches_no_other_address() {
+    let (lab, cluster) = (Lab::open().await, ObservedCluster::start().await);
+    lab.start_with(&["--leader-elect=false", "--observe-every=1"]);
+    running_cluster(&lab).await;
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("started");
+    let good: Value = serde_json::from_str(&cluster.kubeconfig()).unwrap();
+    let mut program = good.clone();
+    program["users"][0]["user"] = json!({"exec": {
+        "apiVersion": "client.authentication.k8s.io/v1", "command": "touch", "args": [file], "interactiveMode": "Never"}});
+    is_not_used(&lab, &program).await;
+    assert!(!file.exists(), "a program was started");
+    // The address belongs to this machine, but is no master of the cluster.
+    let mut other = good.clone();
+    other["clusters"][0]["cluster"]["server"] = cluster.proxy.url().replace("127.0.0.1", "127.0.0.2").into();
+    is_not_used(&lab, &other).await;
+    assert!(cluster.proxy.requests().is_empty(), "{:?}", cluster.proxy.requests());
+    save_kubeconfig(&lab, &good.to_string()).await;
+    lab.wait_metrics(|page| count(page, "ready").as_deref() == Some("1")).await;
+}

@@ -1,0 +1,131 @@
+//! The conditions of a business cluster whose health is observed.
+
+use k8s_openapi::jiff::SignedDuration;
+use serde_json::{Value, json};
+
+use super::kubernetes_cluster::{NAME, ends, object, running, scaled};
+use crate::ObservedHealth;
+use crate::testing::World;
+use crate::write::ObjectKind;
+
+fn serving(not_ready: &[&str]) -> Option<ObservedHealth> {
+    let not_ready = not_ready.iter().map(|&name| name.to_owned()).collect();
+    Some(ObservedHealth::Serving { nodes: 3, not_ready })
+}
+
+fn unreachable() -> Option<ObservedHealth> {
+    Some(ObservedHealth::Unreachable("https://10.0.0.1:6443: connection refused".into()))
+}
+
+/// The world a minute later with this health. Returns the reasons of the new events.
+fn observe(world: &mut World, health: Option<ObservedHealth>) -> Vec<&'static str> {
+    world.now += SignedDuration::from_secs(60);
+    world.health = health;
+    let reasons = world.next().notices.iter().map(|notice| notice.reason).collect();
+    world.settle();
+    reasons
+}
+
+/// Status, reason and transition time.
+fn shown(world: &World, type_: &str) -> (String, String, String) {
+    let all = object(world)["status"]["conditions"].as_array().unwrap();
+    let found = all.iter().find(|one| one["type"] == type_).unwrap_or_else(|| panic!("{type_} is missing"));
+    let text = |key: &str| found[key].as_str().unwrap().to_owned();
+    (text("status"), text("reason"), text("lastTransitionTime"))
+}
+
+fn state(world: &World, type_: &str) -> (String, String) {
+    let (status, reason, _) = shown(world, type_);
+    (status, reason)
+}
+
+fn words(status: &str, reason: &str) -> (String, String) {
+    (status.to_owned(), reason.to_owned())
+}
+
+#[test]
+fn ready_follows_the_api_server() {
+    let mut world = running(&["10.0.0.2"]);
+    assert_eq!(observe(&mut world, serving(&[])), [""; 0]);
+    assert_eq!(state(&world, "Ready"), words("True", "Done"));
+    assert_eq!(observe(&mut world, unreachable()), ["APIUnreachable"]);
+    let failed = shown(&world, "Ready");
+    assert_eq!(state(&world, "Ready"), words("False", "APIUnreachable"));
+    assert_eq!(observe(&mut world, unreachable()), [""; 0], "nothing changed");
+    assert_eq!(shown(&world, "Ready"), failed, "the transition time stays");
+    assert_eq!(observe(&mut world, serving(&[])), ["APIAnswers"]);
+    assert_eq!(state(&world, "Ready"), words("True", "Done"));
+    assert_ne!(shown(&world, "Ready").2, failed.2);
+}
+
+#[test]
+fn an_unchanged_health_writes_nothing() {
+    for health in [serving(&[]), serving(&["h2"]), unreachable()] {
+        let mut world = running(&["10.0.0.2"]);
+        observe(&mut world, health.clone());
+        let written = world.written.len();
+        observe(&mut world, health);
+        assert_eq!(world.written.len(), written);
+    }
+}
+
+#[test]
+fn a_restarted_operator_keeps_what_was_observed_until_it_observes_again() {
+    for (health, type_) in [(unreachable(), "Ready"), (serving(&["h2"]), "Degraded")] {
+        let mut world = running(&["10.0.0.2"]);
+        observe(&mut world, health);
+        let (before, written) = (shown(&world, type_), world.written.len());
+        observe(&mut world, None);
+        assert_eq!((shown(&world, type_), world.written.len()), (before, written));
+    }
+}
+
+#[test]
+fn nodes_that_are_not_ready_degrade_the_cluster_and_do_not_stall_it() {
+    let mut world = running(&["10.0.0.2"]);
+    assert_eq!(observe(&mut world, serving(&["h2", "h3"])), ["NodesNotReady"]);
+    assert_eq!(state(&world, "Degraded"), words("True", "NodesNotReady"));
+    assert_eq!(state(&world, "Ready"), words("True", "Done"));
+    let text = object(&world)["status"]["conditions"].to_string();
+    assert!(text.contains("2 of 3 nodes are not ready: h2, h3"), "{text}");
+    assert!(!text.contains("Stalled"), "{text}");
+    // What the API server said last stays while it does not answer.
+    observe(&mut world, unreachable());
+    assert_eq!(state(&world, "Degraded"), words("True", "NodesNotReady"));
+    assert_eq!(observe(&mut world, serving(&[])), ["APIAnswers", "NodesReady"]);
+    assert_eq!(state(&world, "Degraded"), words("False", "AsExpected"));
+}
+
+#[test]
+fn a_failed_operation_stays_visible() {
+    let mut world = running(&["10.0.0.2"]);
+    observe(&mut world, serving(&["h2"]));
+    scaled(&mut world, &["10.0.0.2", "10.0.0.4"]);
+    assert_eq!(state(&world, "Degraded"), words("True", "NodesNotReady"), "also while an operation runs");
+    ends(&mut world, "Failed");
+    assert_eq!(state(&world, "Degraded"), words("True", "Failed"));
+    for health in [serving(&["h2"]), unreachable(), serving(&[])] {
+        observe(&mut world, health);
+        assert_eq!(state(&world, "Degraded"), words("True", "Failed"));
+    }
+}
+
+#[test]
+fn a_cluster_that_is_deleted_is_not_judged() {
+    let mut world = running(&["10.0.0.2"]);
+    let deleted: Value = json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}});
+    world.change(ObjectKind::KubernetesCluster, "default", NAME, &deleted);
+    world.settle();
+    let (before, written) = (shown(&world, "Ready"), world.written.len());
+    observe(&mut world, unreachable());
+    assert_eq!((shown(&world, "Ready"), world.written.len()), (before, written));
+}
+
+#[test]
+fn a_message_names_a_few_nodes() {
+    let names: Vec<String> = (0..9).map(|at| format!("h{at}")).collect();
+    let mut world = running(&["10.0.0.2"]);
+    observe(&mut world, Some(ObservedHealth::Serving { nodes: 20, not_ready: names }));
+    let text = object(&world)["status"]["conditions"].to_string();
+    assert!(text.contains("9 of 20 nodes are not ready: h0, h1, h2, h3, h4 and 4 more"), "{text}");
+}
