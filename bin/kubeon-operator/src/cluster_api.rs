@@ -1,12 +1,16 @@
 //! The API servers of one business cluster.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::net::Ipv4Addr;
 
 use futures::future::select_ok;
+use k8s_openapi::jiff::Timestamp;
 use kubeon_api::kubernetes_cluster::DeclaredCluster;
-use kubeon_link_kube::{ObservedNode, ObserverClient, ObserverError, ObserverKubeconfig};
-use kubeon_operations::ObservedHealth;
+use kubeon_link_kube::{MasterReport, ObservedNode, ObserverClient, ObserverError, ObserverKubeconfig};
+use kubeon_operations::{ObservedCertificates, ObservedHealth};
+
+/// Seconds after which the report of a master no longer counts: six of its periods.
+const REPORT_LIFE: i64 = 3600;
 
 /// Why the health is not known.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -65,20 +69,26 @@ impl ClusterApi {
 
     /// The health of the cluster: one server is asked; when it does not answer, all are.
     pub(crate) async fn health(&mut self) -> Result<ObservedHealth, HealthError> {
-        let client = match self.client.take() {
-            Some(client) if client.check_ready().await.is_ok() => client,
-            _ => self.first_ready().await?,
+        let mut client = match self.ready_client().await {
+            Some(client) => client,
+            None => self.first_ready().await?,
         };
-        let nodes = client.nodes().await?;
+        let (nodes, reports) = (client.nodes().await?, client.master_reports().await?);
         self.client = Some(client);
-        Ok(health_of(nodes))
+        Ok(health_of(nodes, reports, Timestamp::now()))
+    }
+
+    /// The connection of the previous attempt, if its server is ready.
+    async fn ready_client(&mut self) -> Option<ObserverClient> {
+        let mut client = self.client.take()?;
+        client.check_ready().await.ok().map(|()| client)
     }
 
     /// The server that answers first.
     async fn first_ready(&self) -> Result<ObserverClient, HealthError> {
         let attempts = self.servers.iter().map(|server| {
             Box::pin(async move {
-                let client = self.kubeconfig.client(server).await?;
+                let mut client = self.kubeconfig.connect(server).await?;
                 client.check_ready().await?;
                 Ok::<_, ObserverError>(client)
             })
@@ -88,10 +98,31 @@ impl ClusterApi {
     }
 }
 
-fn health_of(nodes: Vec<ObservedNode>) -> ObservedHealth {
+fn health_of(
+    nodes: Vec<ObservedNode>,
+    reports: BTreeMap<String, MasterReport>,
+    now: Timestamp,
+) -> ObservedHealth {
     let all = nodes.len();
     let not_ready = nodes.into_iter().filter(|node| !node.is_ready).map(|node| node.name).collect();
-    ObservedHealth::Serving { nodes: all, not_ready }
+    let is_recent = |report: &MasterReport| now.as_second().saturating_sub(report.at) < REPORT_LIFE;
+    let recent: Vec<_> = reports.into_iter().filter(|(_, report)| is_recent(report)).collect();
+    let down: BTreeSet<String> = recent.iter().flat_map(|(_, report)| report.members_down.clone()).collect();
+    ObservedHealth::Serving {
+        nodes: all,
+        not_ready,
+        members_down: down.into_iter().collect(),
+        certificates: certificates_of(&recent),
+    }
+}
+
+fn certificates_of(reports: &[(String, MasterReport)]) -> Option<ObservedCertificates> {
+    let first_end = reports.iter().filter_map(|(_, report)| report.first_end).min()?;
+    let overdue = reports
+        .iter()
+        .flat_map(|(node, report)| report.overdue.iter().map(move |path| format!("{node}: {path}")))
+        .collect();
+    Some(ObservedCertificates { first_end: Timestamp::from_second(first_end).ok()?, overdue })
 }
 
 /// The IPv4 address in a URL such as `https://10.0.0.1:6443`.
@@ -142,9 +173,34 @@ mod tests {
     }
 
     #[test]
-    fn nodes_that_are_not_ready_are_named() {
+    fn nodes_and_recent_reports_make_the_health() {
         let node = |name: &str, is_ready| ObservedNode { name: name.to_owned(), is_ready };
-        let health = health_of(vec![node("a", true), node("b", false)]);
-        assert_eq!(health, ObservedHealth::Serving { nodes: 2, not_ready: vec!["b".to_owned()] });
+        let report = |at, first_end, overdue: &[&str], members_down: &[&str]| {
+            let owned = |texts: &[&str]| texts.iter().map(|&text| text.to_owned()).collect();
+            MasterReport { at, first_end, overdue: owned(overdue), members_down: owned(members_down) }
+        };
+        let reports = [
+            ("h1", report(9000, Some(50_000), &[], &["h3"])),
+            ("h2", report(9500, Some(40_000), &["/a.crt"], &["h3"])),
+            ("h3", report(1000, Some(100), &["/b.crt"], &["h1"])),
+        ];
+        let reports = reports.map(|(name, report)| (name.to_owned(), report)).into();
+        let now = Timestamp::from_second(10_000).unwrap();
+        let health = health_of(vec![node("a", true), node("b", false)], reports, now);
+        let certificates = ObservedCertificates {
+            first_end: Timestamp::from_second(40_000).unwrap(),
+            overdue: vec!["h2: /a.crt".to_owned()],
+        };
+        let expected = ObservedHealth::Serving {
+            nodes: 2,
+            not_ready: vec!["b".to_owned()],
+            members_down: vec!["h3".to_owned()],
+            certificates: Some(certificates),
+        };
+        assert_eq!(health, expected, "the report of h3 is too old");
+        let ObservedHealth::Serving { certificates, .. } = health_of(Vec::new(), BTreeMap::new(), now) else {
+            panic!("it serves")
+        };
+        assert_eq!(certificates, None);
     }
 }

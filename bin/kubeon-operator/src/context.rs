@@ -201,6 +201,7 @@ impl OperatorContext {
             queue_keys: [("ready", ready), ("working", working)],
             operations: [("running", running), ("waiting", open.len() - running)],
             observed: self.observations.counts(),
+            first_certificate_end: self.observations.first_certificate_end(),
             request_limit: self.writer.limit(),
             events_dropped: self.events.dropped(),
         })

@@ -37,6 +37,8 @@ pub(crate) struct Gauges {
     pub operations: [(&'static str, usize); 2],
     /// The observed business clusters, by their health.
     pub observed: HealthCounts,
+    /// When the first certificate of the observed clusters ends, in seconds since 1970; 0 while none is known.
+    pub first_certificate_end: i64,
     /// The limit of parallel requests.
     pub request_limit: usize,
     /// Events that were not recorded since the start.
@@ -55,6 +57,7 @@ pub(crate) struct Metrics {
     queue_keys: Family<WordLabel, Gauge>,
     operations: Family<WordLabel, Gauge>,
     observed: Family<WordLabel, Gauge>,
+    first_certificate_end: Gauge,
     request_limit: Gauge,
     leader: Gauge,
     dropped: Gauge<u64, AtomicU64>,
@@ -74,6 +77,7 @@ impl Metrics {
             queue_keys: Family::default(),
             operations: Family::default(),
             observed: Family::default(),
+            first_certificate_end: Gauge::default(),
             request_limit: Gauge::default(),
             leader: Gauge::default(),
             dropped: Gauge::default(),
@@ -106,6 +110,11 @@ impl Metrics {
             "observed_clusters",
             "Business clusters by their observed health: ready, degraded, unreachable, unknown",
             metrics.observed.clone(),
+        );
+        registry.register(
+            "first_certificate_end_seconds",
+            "When the first certificate of the observed clusters ends, in seconds since 1970; 0: unknown",
+            metrics.first_certificate_end.clone(),
         );
         registry.register(
             "requests_at_once",
@@ -182,6 +191,7 @@ impl Metrics {
         for (word, number) in now.operations {
             set(&self.operations, word, number);
         }
+        self.first_certificate_end.set(now.first_certificate_end);
         for (word, number) in now.observed {
             set(&self.observed, word, number);
         }

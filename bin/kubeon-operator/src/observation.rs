@@ -56,7 +56,11 @@ impl Observations {
         let mut counts = [("ready", 0), ("degraded", 0), ("unreachable", 0), ("unknown", 0)];
         for entry in self.entries.lock().values() {
             let at = match &entry.health {
-                Some(ObservedHealth::Serving { not_ready, .. }) if not_ready.is_empty() => 0,
+                Some(ObservedHealth::Serving { not_ready, members_down, .. })
+                    if not_ready.is_empty() && members_down.is_empty() =>
+                {
+                    0
+                }
                 Some(ObservedHealth::Serving { .. }) => 1,
                 Some(ObservedHealth::Unreachable(_)) => 2,
                 None => 3,
@@ -64,6 +68,18 @@ impl Observations {
             counts[at].1 += 1;
         }
         counts
+    }
+
+    /// When the first certificate of any cluster ends, in seconds since 1970; 0 while none is known.
+    pub(crate) fn first_certificate_end(&self) -> i64 {
+        let entries = self.entries.lock();
+        let ends = entries.values().filter_map(|entry| match &entry.health {
+            Some(ObservedHealth::Serving { certificates, .. }) => {
+                Some(certificates.as_ref()?.first_end.as_second())
+            }
+            _ => None,
+        });
+        ends.min().unwrap_or_default()
     }
 
     /// Forgets the clusters that are not in this list, and returns those that are due. They count as busy from now on.
@@ -164,7 +180,8 @@ mod tests {
     }
 
     fn serving() -> Result<ObservedHealth, HealthError> {
-        Ok(ObservedHealth::Serving { nodes: 1, not_ready: Vec::new() })
+        let (not_ready, members_down) = (Vec::new(), Vec::new());
+        Ok(ObservedHealth::Serving { nodes: 1, not_ready, members_down, certificates: None })
     }
 
     fn unreachable(why: &str) -> Result<ObservedHealth, HealthError> {

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   every second ──► clusters that are due ──► ClusterApi::health ──► ObservedHealth ──► the key is reconciled if it changed
-//!                        ▲                          one connection, two requests
+//!                        ▲                          one connection, three requests
 //!                        └── after 20 s, or after 3 s while no API server answers
 //! ```
 

@@ -17,9 +17,10 @@ pub struct Metric {
 }
 
 /// All of the operator's metrics, by name.
-pub const METRICS: [Metric; 12] = [
+pub const METRICS: [Metric; 13] = [
     Metric { name: "kubeon_operator_events_dropped", labels: &[] },
     Metric { name: "kubeon_operator_events_total", labels: &["word"] },
+    Metric { name: "kubeon_operator_first_certificate_end_seconds", labels: &[] },
     Metric { name: "kubeon_operator_leader", labels: &[] },
     Metric { name: "kubeon_operator_objects", labels: &["word"] },
     Metric { name: "kubeon_operator_observed_clusters", labels: &["word"] },
@@ -81,7 +82,7 @@ fn alerts() -> Vec<Value> {
         .collect()
 }
 
-const ALERTS: [Alert; 8] = [
+const ALERTS: [Alert; 9] = [
     Alert {
         name: "KubeonOperatorAbsent",
         expr: "absent(kubeon_operator_leader)",
@@ -133,6 +134,15 @@ const ALERTS: [Alert; 8] = [
         description: "kubectl get kubernetesclusters --all-namespaces; the condition Ready contains the cause.",
     },
     Alert {
+        name: "KubeonCertificatesEnd",
+        expr: "min(kubeon_operator_first_certificate_end_seconds > 0) - time() < 14 * 86400",
+        duration: "30m",
+        severity: "warning",
+        summary: "A certificate of a business cluster ends within 14 days.",
+        description: "Masters renew their certificates after two thirds of their life. kubectl get kubernetesclusters \
+                      --all-namespaces -o yaml; the condition CertificatesRenewed names the master and the file.",
+    },
+    Alert {
         name: "KubeonOperationsFail",
         expr: "sum(increase(kubeon_operator_events_total{word=~\".*Failed\",word!=\"StepFailed\"}[15m])) > 0",
         duration: "0m",
@@ -171,7 +181,7 @@ struct Panel {
     queries: &'static [(&'static str, &'static str)],
 }
 
-const PANELS: [Panel; 11] = [
+const PANELS: [Panel; 12] = [
     Panel {
         title: "Clusters and operations",
         kind: "stat",
@@ -183,6 +193,15 @@ const PANELS: [Panel; 11] = [
         kind: "timeseries",
         unit: "short",
         queries: &[("sum by (word) (kubeon_operator_observed_clusters)", "{{word}}")],
+    },
+    Panel {
+        title: "Days until the first certificate ends",
+        kind: "stat",
+        unit: "d",
+        queries: &[(
+            "(min(kubeon_operator_first_certificate_end_seconds > 0) - time()) / 86400",
+            "first certificate",
+        )],
     },
     Panel {
         title: "Leader",

@@ -72,7 +72,7 @@ async fn config_of(kubeconfig: Option<&Path>) -> Result<Config, ConnectError> {
     Config::from_custom_kubeconfig(read, &KubeConfigOptions::default()).await.map_err(fail)
 }
 
-pub(crate) fn build(mut config: Config, timeout: Duration) -> Result<kube::Client, ConnectError> {
+fn build(mut config: Config, timeout: Duration) -> Result<kube::Client, ConnectError> {
     config.connect_timeout = Some(Duration::from_secs(5));
     // A watch may send nothing for minutes.
     config.read_timeout = Some(Duration::from_secs(300));

@@ -3,27 +3,44 @@
 //! The tenant of the cluster may write that kubeconfig and controls the API server. So only embedded certificates, keys and
 //! tokens are used (no program is started, no file read, no proxy asked), and an answer has a limit of time and size.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
-use http::Request;
-use http_body_util::{BodyExt as _, Limited};
-use kube::client::Body;
+use http::header::{ACCEPT, AUTHORIZATION, HOST};
+use http::{HeaderValue, Request, Response, StatusCode, Uri};
+use http_body_util::{BodyExt as _, Empty, Limited};
+use hyper::body::{Bytes, Incoming};
+use hyper::client::conn::http1::{Builder, SendRequest};
+use hyper_util::rt::TokioIo;
+use kube::client::ConfigExt as _;
 use kube::config::{
     AuthInfo, Cluster, Config, Context, KubeConfigOptions, Kubeconfig, NamedAuthInfo, NamedCluster,
     NamedContext,
 };
+use kubeon_wire::MasterReport;
+use rustls::client::Resumption;
+use rustls::pki_types::ServerName;
+use secrecy::ExposeSecret as _;
 use serde::Deserialize;
 use serde_json::Value;
+use tokio::net::TcpStream;
 use tokio::time::timeout;
+use tokio_rustls::TlsConnector;
 
-use crate::client::build;
-
+/// The timeout for a connection.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// The timeout of one request, with its whole answer.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(8);
+/// The most bytes of a connection's buffer.
+const BUFFER: usize = 16 * 1024;
 /// The most bytes of an answer. A node takes a few hundred.
 const LARGEST_ANSWER: usize = 4 * 1024 * 1024;
+/// The reports of the masters.
+const REPORTS: &str = "/api/v1/namespaces/kube-system/configmaps/kubeon-masters";
 /// The nodes as kubectl prints them, without the objects. The API server answers from its cache.
 const NODES: &str = "/api/v1/nodes?resourceVersion=0&includeObject=None";
+const JSON: &str = "application/json";
 const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io";
 /// The only name in a kubeconfig that this module makes.
 const NAME: &str = "observed";
@@ -48,7 +65,7 @@ pub enum ObserverError {
         /// The URL of the API server.
         server: String,
         /// The status of the answer.
-        status: http::StatusCode,
+        status: StatusCode,
     },
 }
 
@@ -108,19 +125,44 @@ impl ObserverKubeconfig {
         &self.servers
     }
 
-    /// A client of one of the API servers. It connects with the first request.
+    /// Connects to one of the API servers.
     ///
     /// # Errors
-    /// When the URL, a certificate or the key cannot be used.
-    pub async fn client(&self, server: &str) -> Result<ObserverClient, ObserverError> {
-        let unusable = |error: String| ObserverError::Kubeconfig(error);
+    /// When the URL, a certificate or the key cannot be used, or the API server does not answer.
+    pub async fn connect(&self, server: &str) -> Result<ObserverClient, ObserverError> {
+        let config = self.config(server).await?;
+        let unusable = |why: String| ObserverError::Kubeconfig(why);
+        let unreachable = |why: String| ObserverError::Unreachable { server: server.to_owned(), why };
+        let mut tls = config.rustls_client_config().map_err(|error| unusable(error.to_string()))?;
+        // A connection is kept for days, so the memory for sessions would never be used.
+        tls.resumption = Resumption::disabled();
+        let tls = TlsConnector::from(Arc::new(tls));
+        let place = ServerPlace::parse(server).ok_or_else(|| unusable(format!("{server} is no URL")))?;
+        let ServerPlace { host, name, address } = place;
+        let connected = async {
+            let stream = TcpStream::connect(address).await.map_err(|error| root_cause(&error))?;
+            let stream = tls.connect(name, stream).await.map_err(|error| root_cause(&error))?;
+            let mut http = Builder::new();
+            http.max_buf_size(BUFFER);
+            http.handshake(TokioIo::new(stream)).await.map_err(|error| root_cause(&error))
+        };
+        let late = || format!("no connection within {CONNECT_TIMEOUT:?}");
+        let connected = timeout(CONNECT_TIMEOUT, connected).await.unwrap_or_else(|_| Err(late()));
+        let (sender, connection) = connected.map_err(unreachable)?;
+        // It ends with the client. Its error is the error of the request.
+        tokio::spawn(async move { connection.await.ok() });
+        Ok(ObserverClient { sender, host, authorization: self.authorization()?, server: server.to_owned() })
+    }
+
+    /// A configuration with the authority and the certificate of the observer, for one server.
+    async fn config(&self, server: &str) -> Result<Config, ObserverError> {
         let cluster = Cluster {
             server: Some(server.to_owned()),
             certificate_authority_data: Some(self.authority.clone()),
             ..Cluster::default()
         };
         let context = Context { cluster: NAME.to_owned(), user: Some(NAME.to_owned()), ..Context::default() };
-        let (name, other) = (NAME.to_owned(), std::collections::BTreeMap::new());
+        let (name, other) = (NAME.to_owned(), BTreeMap::new());
         let kubeconfig = Kubeconfig {
             clusters: vec![NamedCluster { name: name.clone(), cluster: Some(cluster), other: other.clone() }],
             auth_infos: vec![NamedAuthInfo {
@@ -132,41 +174,46 @@ impl ObserverKubeconfig {
             current_context: Some(name),
             ..Kubeconfig::default()
         };
-        let options = KubeConfigOptions::default();
-        let config = Config::from_custom_kubeconfig(kubeconfig, &options).await;
-        let config = config.map_err(|error| unusable(error.to_string()))?;
-        let client = build(config, REQUEST_TIMEOUT).map_err(|error| unusable(error.to_string()))?;
-        Ok(ObserverClient { client, server: server.to_owned() })
+        let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await;
+        config.map_err(|error| ObserverError::Kubeconfig(error.to_string()))
+    }
+
+    /// The header with the token, if the observer has one.
+    fn authorization(&self) -> Result<Option<HeaderValue>, ObserverError> {
+        let Some(token) = &self.user.token else { return Ok(None) };
+        let header = HeaderValue::from_str(&format!("Bearer {}", token.expose_secret()));
+        let mut header = header.map_err(|error| ObserverError::Kubeconfig(error.to_string()))?;
+        header.set_sensitive(true);
+        Ok(Some(header))
     }
 }
 
-/// A connection to one API server of a business cluster.
+/// One connection to an API server of a business cluster.
 pub struct ObserverClient {
-    client: kube::Client,
+    sender: SendRequest<Empty<Bytes>>,
+    host: HeaderValue,
+    authorization: Option<HeaderValue>,
     server: String,
 }
 
 impl ObserverClient {
-    /// The URL of the API server.
-    #[must_use]
-    pub fn server(&self) -> &str {
-        &self.server
-    }
-
     /// Checks that the API server is ready.
     ///
     /// # Errors
     /// When it does not answer, is not ready, or refuses the credential.
-    pub async fn check_ready(&self) -> Result<(), ObserverError> {
-        self.get("/readyz", "*/*").await.map(|_| ())
+    pub async fn check_ready(&mut self) -> Result<(), ObserverError> {
+        match self.get("/readyz", "*/*").await? {
+            Some(_) => Ok(()),
+            None => Err(self.unreachable("/readyz does not exist".to_owned())),
+        }
     }
 
     /// The nodes of the cluster, sorted by name.
     ///
     /// # Errors
     /// When the API server does not answer, refuses the credential, or sends too much.
-    pub async fn nodes(&self) -> Result<Vec<ObservedNode>, ObserverError> {
-        let body = self.get(NODES, TABLE).await?;
+    pub async fn nodes(&mut self) -> Result<Vec<ObservedNode>, ObserverError> {
+        let body = self.get(NODES, TABLE).await?.unwrap_or_default();
         let table: NodeTable =
             serde_json::from_slice(&body).map_err(|error| self.unreachable(error.to_string()))?;
         let mut nodes =
@@ -175,31 +222,76 @@ impl ObserverClient {
         Ok(nodes)
     }
 
-    async fn get(&self, path: &str, accept: &str) -> Result<Vec<u8>, ObserverError> {
-        let request = Request::get(path)
-            .header(http::header::ACCEPT, accept)
-            .body(Body::empty())
-            .map_err(|error| ObserverError::Kubeconfig(error.to_string()))?;
-        let answer = async {
-            let answer =
-                self.client.send(request).await.map_err(|error| self.unreachable(root_cause(&error)))?;
-            let status = answer.status();
-            if [http::StatusCode::UNAUTHORIZED, http::StatusCode::FORBIDDEN].contains(&status) {
-                return Err(ObserverError::Refused { server: self.server.clone(), status });
+    /// The reports of the masters, by node. None before the first one was written. A report that cannot be read is left out.
+    ///
+    /// # Errors
+    /// When the API server does not answer, refuses the credential, or sends too much.
+    pub async fn master_reports(&mut self) -> Result<BTreeMap<String, MasterReport>, ObserverError> {
+        let body = self.get(REPORTS, JSON).await?;
+        let map: ReportMap = serde_json::from_slice(&body.unwrap_or_default()).unwrap_or_default();
+        let read = |(node, text): (String, String)| Some((node, serde_json::from_str(&text).ok()?));
+        Ok(map.data.into_iter().filter_map(read).collect())
+    }
+
+    /// The body of an answer; `None` when the object does not exist.
+    async fn get(
+        &mut self,
+        path: &'static str,
+        accept: &'static str,
+    ) -> Result<Option<Vec<u8>>, ObserverError> {
+        let mut request = Request::get(path).header(HOST, &self.host).header(ACCEPT, accept);
+        if let Some(authorization) = &self.authorization {
+            request = request.header(AUTHORIZATION, authorization);
+        }
+        let request = request.body(Empty::new());
+        let request = request.map_err(|error| ObserverError::Kubeconfig(error.to_string()))?;
+        let late = || format!("no answer within {REQUEST_TIMEOUT:?}");
+        let answer = timeout(REQUEST_TIMEOUT, answer_of(&mut self.sender, request)).await;
+        let (status, body) = answer.unwrap_or_else(|_| Err(late())).map_err(|why| self.unreachable(why))?;
+        match status {
+            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
+                Err(ObserverError::Refused { server: self.server.clone(), status })
             }
-            if !status.is_success() {
-                return Err(self.unreachable(format!("{path} answers {status}")));
-            }
-            let body = Limited::new(answer.into_body(), LARGEST_ANSWER).collect().await;
-            body.map(|body| body.to_bytes().to_vec())
-                .map_err(|error| self.unreachable(root_cause(error.as_ref())))
-        };
-        let late = || self.unreachable(format!("no answer within {REQUEST_TIMEOUT:?}"));
-        timeout(REQUEST_TIMEOUT, answer).await.unwrap_or_else(|_| Err(late()))
+            StatusCode::NOT_FOUND => Ok(None),
+            status if status.is_success() => Ok(Some(body)),
+            status => Err(self.unreachable(format!("{path} answers {status}"))),
+        }
     }
 
     fn unreachable(&self, why: String) -> ObserverError {
         ObserverError::Unreachable { server: self.server.clone(), why }
+    }
+}
+
+/// Sends a request when the connection is free, and reads the whole answer.
+async fn answer_of(
+    sender: &mut SendRequest<Empty<Bytes>>,
+    request: Request<Empty<Bytes>>,
+) -> Result<(StatusCode, Vec<u8>), String> {
+    sender.ready().await.map_err(|error| root_cause(&error))?;
+    let answer: Response<Incoming> =
+        sender.send_request(request).await.map_err(|error| root_cause(&error))?;
+    let status = answer.status();
+    let body = Limited::new(answer.into_body(), LARGEST_ANSWER).collect().await;
+    Ok((status, body.map_err(|error| root_cause(error.as_ref()))?.to_bytes().to_vec()))
+}
+
+/// Where a server is.
+struct ServerPlace {
+    /// Host and port, for the header `Host`.
+    host: HeaderValue,
+    /// The name in its certificate.
+    name: ServerName<'static>,
+    address: (String, u16),
+}
+
+impl ServerPlace {
+    /// The place in a URL such as `https://10.0.0.1:6443`.
+    fn parse(url: &str) -> Option<Self> {
+        let uri: Uri = url.parse().ok()?;
+        let host = uri.authority()?.as_str().parse().ok()?;
+        let name = ServerName::try_from(uri.host()?.to_owned()).ok()?;
+        Some(Self { host, name, address: (uri.host()?.to_owned(), uri.port_u16().unwrap_or(443)) })
     }
 }
 
@@ -210,6 +302,13 @@ fn root_cause(error: &(dyn std::error::Error + 'static)) -> String {
         cause = source;
     }
     cause.to_string()
+}
+
+/// The part of a ConfigMap that is read.
+#[derive(Default, Deserialize)]
+struct ReportMap {
+    #[serde(default)]
+    data: BTreeMap<String, String>,
 }
 
 /// The part of a `Table` that is read.

@@ -27,10 +27,15 @@ pub const NOTHING_TO_DO: &str = "NothingToDo";
 pub const DONE: &str = "Done";
 /// A business cluster is usable: it was created, and its API server answers.
 pub const READY: &str = "Ready";
-/// The last operation of a business cluster failed, its spec cannot be applied, or some of its nodes are not ready.
+/// The last operation of a business cluster failed, its spec cannot be applied, or nodes or members of etcd
+/// do not work.
 pub const DEGRADED: &str = "Degraded";
 /// The reason of `Degraded` when some nodes of a business cluster are not ready.
 pub const NODES_NOT_READY: &str = "NodesNotReady";
+/// The reason of `Degraded` when some members of the etcd of a business cluster do not serve.
+pub const MEMBERS_DOWN: &str = "EtcdMembersDown";
+/// Whether the masters of a business cluster renew their certificates in time.
+pub const CERTIFICATES_RENEWED: &str = "CertificatesRenewed";
 /// A business cluster is being deleted; the reason says what the deletion waits for.
 pub const DELETING: &str = "Deleting";
 

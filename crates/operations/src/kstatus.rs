@@ -7,7 +7,9 @@ use k8s_openapi::jiff::Timestamp;
 use kubeon_api::kubeonkube::{ClusterOperationStatus, OperationResult};
 use kubeon_api::{ConditionStatus, KubernetesClusterStatus};
 
-use crate::condition::{self, ConditionText, DEGRADED, DONE, FAILED, NODES_NOT_READY, PROGRESSING};
+use crate::condition::{
+    self, ConditionText, DEGRADED, DONE, FAILED, MEMBERS_DOWN, NODES_NOT_READY, PROGRESSING,
+};
 
 /// The object is being changed, or a change waits.
 pub(crate) const RECONCILING: &str = "Reconciling";
@@ -38,9 +40,10 @@ pub(crate) fn show_cluster(new: &mut KubernetesClusterStatus, deleting: bool, no
 }
 
 fn of_cluster(status: &KubernetesClusterStatus) -> Option<Entry> {
-    // Nodes that are not ready may return without a person.
+    // Nodes and members of etcd may return without a person.
+    let is_observed = |reason: &str| [NODES_NOT_READY, MEMBERS_DOWN].contains(&reason);
     let failed = condition::find_true(&status.conditions, DEGRADED)
-        .filter(|degraded| status.operation.is_none() && degraded.reason != NODES_NOT_READY);
+        .filter(|degraded| status.operation.is_none() && !is_observed(&degraded.reason));
     if let Some(failed) = failed {
         return Some(Entry::from(STALLED, failed));
     }

@@ -33,7 +33,7 @@ pub mod view;
 pub mod write;
 
 pub use object::{JobSpecPatch, NewObject, ObjectPatch, StatusPatch};
-pub use observed_health::ObservedHealth;
+pub use observed_health::{ObservedCertificates, ObservedHealth};
 pub use queue_key::QueueKey;
 pub use settings::OperatorSettings;
 pub use view::{

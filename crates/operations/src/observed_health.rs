@@ -1,5 +1,7 @@
 //! The health of a business cluster.
 
+use k8s_openapi::jiff::Timestamp;
+
 /// The health of a business cluster, as the operator observes it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ObservedHealth {
@@ -11,5 +13,18 @@ pub enum ObservedHealth {
         nodes: usize,
         /// The names of the nodes that are not ready, sorted.
         not_ready: Vec<String>,
+        /// The names of the members of etcd that do not serve, sorted.
+        members_down: Vec<String>,
+        /// The certificates of the masters; `None` before a master has reported them.
+        certificates: Option<ObservedCertificates>,
     },
+}
+
+/// The certificates of the masters.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ObservedCertificates {
+    /// When the first one ends.
+    pub first_end: Timestamp,
+    /// Those that should have been renewed before, as node and path, sorted.
+    pub overdue: Vec<String>,
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
-use kubeon_wire::{ApiObject, HOST_GROUP, OBSERVER_GROUP};
+use kubeon_wire::{ApiObject, HOST_GROUP, MASTER_REPORTS, OBSERVER_GROUP};
 use serde_json::{Value, json};
 
 const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
@@ -48,7 +48,7 @@ const NODES: &str = "system:nodes";
 /// RBAC rules for joining hosts (request a certificate, have it approved, renew it), for requests of the API server to
 /// kubelets, and for kube-proxy and flannel, which use the identity of their node. The admission plugin `NodeRestriction`
 /// lets a node change only its own object. A host may request certificates; a master signs those for its own node. An observer
-/// may read nodes.
+/// may read nodes and the reports of the masters.
 #[must_use]
 pub fn rights() -> Vec<ApiObject> {
     let approver = "system:certificates.k8s.io:certificatesigningrequests";
@@ -80,7 +80,10 @@ pub fn rights() -> Vec<ApiObject> {
         cluster_role_binding("kubeon:kube-proxy", "system:node-proxier", &group(NODES)),
         cluster_role(
             "kubeon:observer",
-            json!([{ "apiGroups": [""], "resources": ["nodes"], "verbs": ["get", "list", "watch"] }]),
+            json!([
+                { "apiGroups": [""], "resources": ["nodes"], "verbs": ["get", "list", "watch"] },
+                { "apiGroups": [""], "resources": ["configmaps"], "resourceNames": [MASTER_REPORTS], "verbs": ["get"] },
+            ]),
         ),
         cluster_role_binding("kubeon:observer", "kubeon:observer", &group(OBSERVER_GROUP)),
     ]

@@ -15,7 +15,7 @@ pub mod facts;
 pub mod firewall;
 mod host_identity;
 pub mod node;
-mod observer_identity;
+mod observation;
 pub mod op;
 pub mod precheck;
 pub mod progress;
@@ -33,7 +33,7 @@ pub use node::{
     Category, Event, Fence, HostStep, ORPHAN_LIFE, PING_INTERVAL, Request, SESSION_GRACE, SILENCE_LIMIT,
     StepFailure,
 };
-pub use observer_identity::OBSERVER_GROUP;
+pub use observation::{MASTER_REPORTS, MasterReport, OBSERVER_GROUP};
 pub use op::{ApiObject, Check, Content, File, HostsEntry, Link, Op};
 pub use precheck::{PrecheckHost, PrecheckReport, PrecheckResult, PrecheckSeverity};
 pub use progress::Progress;

@@ -154,7 +154,7 @@ fn node(item: &Value) -> NodeFact {
 }
 
 /// The status of the etcd member on this host.
-fn etcd(root: &Root, base: &str) -> EtcdFact {
+pub(crate) fn etcd(root: &Root, base: &str) -> EtcdFact {
     let identity = (root.at(paths::ETCD_CERTIFICATE), root.at(paths::ETCD_KEY));
     let Ok(https) = Https::open(&root.at(paths::ETCD_CA), Some((&identity.0, &identity.1))) else {
         return EtcdFact::Unknown;

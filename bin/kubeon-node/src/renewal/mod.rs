@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!   master:  lock ─► due leaves ─► new certificate beside the old ─► journal ─► rename
-//!            then  ─► sign requests of workers, each for its own node
+//!            then  ─► sign requests of workers, each for its own node; report in the cluster
 //!   worker:  due leaves ─► request to the API server; a later run: certificate ─► lock ─► journal ─► rename
 //! ```
 //!
@@ -14,6 +14,7 @@ mod answers;
 mod kubelet;
 mod leaves;
 mod lock;
+mod master_report;
 mod report;
 mod requests;
 
@@ -26,7 +27,7 @@ pub use report::RenewalReport;
 
 /// Renews every leaf certificate of kubeon on this host that is past two thirds of its life at `now`, in seconds since
 /// 1970. While another program changes the host, it does nothing: the next run follows within minutes. A master also
-/// signs the requests of workers.
+/// signs the requests of workers, and reports the ends of its certificates and the members of etcd.
 ///
 /// # Errors
 /// If the claim, the journal or the certificates cannot be read.
@@ -41,6 +42,7 @@ pub fn run(host: &HostSystem, now: i64) -> Result<RenewalReport, StepFailure> {
     };
     answers::sign(host, now, &mut report);
     requests::send(root, &claim, now, &mut report);
+    master_report::publish(host, now, &mut report);
     Ok(report)
 }
 

@@ -327,6 +327,7 @@ async fn a_cluster_is_admitted_created_by_a_restricted_runner_and_deleted() {
     installed.write_status(&runner, &operation).await.unwrap();
     installed.write_secret(&runner, state, "state.tar.zst").await.unwrap();
     installed.write_secret(&runner, "default-shop-kubeconfig", "kubeconfig").await.unwrap();
+    installed.write_secret(&runner, "default-shop-observer", "kubeconfig").await.unwrap();
     let result = json!({"status": {"status": "Succeeded"}});
     let operations = installed.operations(&runner);
     let refused = operations.patch_status(&operation, &PatchParams::default(), &Patch::Merge(result)).await;
@@ -361,7 +362,7 @@ async fn a_cluster_is_admitted_created_by_a_restricted_runner_and_deleted() {
         "the ConfigMap is assigned to another Job"
     );
     installed.write_secret(&installed.runner(&deletion).await, state, "state.tar.zst").await.unwrap();
-    assert_eq!(installed.secrets().await.len(), 2, "the Secrets are deleted after the cluster");
+    assert_eq!(installed.secrets().await.len(), 3, "the Secrets are deleted after the cluster");
     installed.end_job(&deletion).await;
     wait_deleted(&installed).await;
     assert!(installed.secrets().await.is_empty());

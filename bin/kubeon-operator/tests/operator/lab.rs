@@ -291,6 +291,14 @@ impl Lab {
         }
     }
 
+    /// The resident memory of the operator's process, in bytes.
+    pub(crate) fn memory(&self) -> u64 {
+        let pid = self.operator.lock().as_ref().and_then(Child::id).expect("an operator runs");
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+        line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1024
+    }
+
     /// The address of the operator's metrics.
     pub(crate) fn metrics_address(&self) -> String {
         format!("127.0.0.1:{}", self.port.load(Ordering::SeqCst))

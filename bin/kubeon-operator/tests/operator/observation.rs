@@ -3,7 +3,9 @@
 
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::{Node, Secret};
+use futures::StreamExt as _;
+use k8s_openapi::api::core::v1::{ConfigMap, Node, Secret};
+use k8s_openapi::jiff::Timestamp;
 use kube::Client;
 use kube::api::{Api, Patch, PatchParams, PostParams};
 use kubeon_api::{KubernetesCluster, Phase};
@@ -37,6 +39,15 @@ impl ObservedCluster {
         nodes.patch_status("h1", &PatchParams::default(), &Patch::Merge(status)).await.unwrap();
     }
 
+    /// Writes a report, as the master h1 does.
+    async fn report(&self, report: Value) {
+        let maps: Api<ConfigMap> = Api::namespaced(self.client.clone(), "kube-system");
+        let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "kubeon-masters"},
+            "data": {"h1": report.to_string()}});
+        let applied = PatchParams::apply("test").force();
+        maps.patch("kubeon-masters", &applied, &Patch::Apply(map)).await.unwrap();
+    }
+
     /// The kubeconfig of an observer through the proxy.
     fn kubeconfig(&self) -> String {
         self.proxy.kubeconfig_of_token(self.server.admin_token())
@@ -66,6 +77,11 @@ fn count(page: &str, word: &str) -> Option<String> {
     page.lines().find_map(|line| line.strip_prefix(&name)).map(str::to_owned)
 }
 
+/// The time in seconds since 1970.
+fn seconds() -> i64 {
+    Timestamp::now().as_second()
+}
+
 async fn running_cluster(lab: &Lab) {
     lab.declare("shop", "127.0.0.1").await;
     end_job(lab, "shop", "create-").await;
@@ -80,6 +96,16 @@ async fn ready_and_degraded_follow_the_business_cluster() {
     save_kubeconfig(&lab, &cluster.kubeconfig()).await;
     lab.wait_metrics(|page| count(page, "ready").as_deref() == Some("1")).await;
     is_asked_seldom(&cluster).await;
+
+    cluster.report(json!({"at": seconds(), "firstEnd": 1_893_456_000, "membersDown": ["h3"]})).await;
+    let message = wait_condition(&lab, "Degraded", "True", "EtcdMembersDown").await;
+    assert_eq!(message, "members of etcd do not serve: h3");
+    let message = wait_condition(&lab, "CertificatesRenewed", "True", "AsExpected").await;
+    assert_eq!(message, "the first certificate ends on 2030-01-01 00:00 UTC");
+    let first_end = "kubeon_operator_first_certificate_end_seconds 1893456000";
+    lab.wait_metrics(|page| page.lines().any(|line| line == first_end)).await;
+    cluster.report(json!({"at": seconds(), "firstEnd": 1_893_456_000})).await;
+    wait_condition(&lab, "Degraded", "False", "AsExpected").await;
 
     cluster.set_node("False").await;
     let message = wait_condition(&lab, "Degraded", "True", "NodesNotReady").await;
@@ -177,4 +203,49 @@ async fn a_kubeconfig_that_a_tenant_wrote_starts_no_program_and_reaches_no_other
     assert!(cluster.proxy.requests().is_empty(), "{:?}", cluster.proxy.requests());
     save_kubeconfig(&lab, &good.to_string()).await;
     lab.wait_metrics(|page| count(page, "ready").as_deref() == Some("1")).await;
+}
+
+/// Bytes of memory that the operator may need for the observation of 1,000 clusters.
+const MOST_MEMORY: u64 = 64 << 20;
+
+/// Clusters that are observed and never created, because they are paused.
+#[tokio::test]
+#[ignore = "a measurement"]
+#[allow(clippy::print_stdout, reason = "prints the measured values")]
+async fn measure_the_memory_of_1000_observed_clusters() {
+    let (lab, cluster) = (Lab::open().await, ObservedCluster::start().await);
+    cluster.report(json!({"at": seconds(), "firstEnd": 1_893_456_000})).await;
+    let (kubeconfig, lab) = (cluster.kubeconfig(), &lab);
+    let creates = (0..1000).map(|number| {
+        let (name, kubeconfig) = (format!("c{number}"), kubeconfig.as_str());
+        async move {
+            let object = json!({"apiVersion": "ecs.yun.com/v1", "kind": "KubernetesCluster", "metadata": {"name": name},
+                "spec": {"paused": true, "cluster": {"masterList": [{"ip": "127.0.0.1"}]}}});
+            let object: KubernetesCluster = serde_json::from_value(object).unwrap();
+            lab.kubernetes_clusters().create(&PostParams::default(), &object).await.unwrap();
+            let secret = json!({"metadata": {"name": format!("{}-{name}-observer", lab.namespace)},
+                "stringData": {"kubeconfig": kubeconfig}});
+            lab.put::<Secret>(serde_json::from_value(secret).unwrap()).await;
+        }
+    });
+    futures::stream::iter(creates).buffer_unordered(16).collect::<Vec<()>>().await;
+    lab.start_with(&["--leader-elect=false", "--observe-every=0"]);
+    let all = r#"kubeon_operator_objects{word="KubernetesCluster"} 1000"#;
+    lab.wait_metrics(|page| page.lines().any(|line| line == all)).await;
+    let unobserved = lab.memory();
+    lab.kill().await;
+    lab.start();
+    lab.wait_metrics(|page| count(page, "ready").as_deref() == Some("1000")).await;
+    let first = lab.memory();
+    cluster.proxy.clear_requests();
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    let (requests, connections) = (cluster.proxy.requests().len(), connections_to(&cluster.proxy.url()));
+    let last = lab.memory();
+    println!(
+        "1000 clusters: {} MiB; observed {} MiB, a minute later {} MiB; {requests} requests in a minute, {connections} connections",
+        unobserved >> 20,
+        first >> 20,
+        last >> 20
+    );
+    assert!(last - unobserved <= MOST_MEMORY, "{last}");
 }

@@ -3,6 +3,8 @@
 //! ```text
 //!   no API server answers     Ready=False  APIUnreachable
 //!   nodes are not ready       Degraded=True  NodesNotReady
+//!   members of etcd are down  Degraded=True  EtcdMembersDown
+//!   certificates are not renewed in time     CertificatesRenewed=False
 //!   not observed (yet)        both stay as they are
 //! ```
 
@@ -11,14 +13,16 @@ use k8s_openapi::jiff::Timestamp;
 use kubeon_api::{KubernetesCluster, KubernetesClusterStatus};
 
 use super::object_access::{object_notice, status_write_as_given};
-use crate::condition::{self, ConditionText, DEGRADED, DONE, NODES_NOT_READY, READY};
-use crate::observed_health::ObservedHealth;
+use crate::condition::{
+    self, CERTIFICATES_RENEWED, ConditionText, DEGRADED, DONE, MEMBERS_DOWN, NODES_NOT_READY, READY,
+};
+use crate::observed_health::{ObservedCertificates, ObservedHealth};
 use crate::view::View;
 use crate::write::{Notice, Write};
 
 /// The reason of `Ready` when no API server of the cluster answers.
 const API_UNREACHABLE: &str = "APIUnreachable";
-/// The most nodes that a message names.
+/// The most names in a message.
 const MOST_NAMED: usize = 5;
 
 /// The change of the object's status to `new` with the observed health and the conditions of kstatus; `None` when it is equal.
@@ -64,33 +68,65 @@ fn show(
             set(new, before, READY, text, now);
             keep(new, before, DEGRADED);
         }
-        Some(ObservedHealth::Serving { nodes, not_ready }) => {
+        Some(ObservedHealth::Serving { nodes, not_ready, members_down, certificates }) => {
             if observed(&new.conditions, READY).is_some() {
                 let message = "the API server answers again";
                 set(new, before, READY, ConditionText { status: true, reason: DONE, message }, now);
             }
-            show_nodes(*nodes, not_ready, before, new, now);
+            show_degraded(defect(*nodes, not_ready, members_down), before, new, now);
+            if let Some(certificates) = certificates {
+                show_certificates(certificates, new, now);
+            }
         }
     }
 }
 
-fn show_nodes(
-    nodes: usize,
-    not_ready: &[String],
+/// What does not work: a reason and a message.
+fn defect(nodes: usize, not_ready: &[String], members_down: &[String]) -> Option<(&'static str, String)> {
+    let of_nodes = || format!("{} of {nodes} nodes are not ready: {}", not_ready.len(), few(not_ready));
+    let of_members = || format!("members of etcd do not serve: {}", few(members_down));
+    match (not_ready.is_empty(), members_down.is_empty()) {
+        (true, true) => None,
+        (false, true) => Some((NODES_NOT_READY, of_nodes())),
+        (true, false) => Some((MEMBERS_DOWN, of_members())),
+        (false, false) => Some((NODES_NOT_READY, format!("{}; {}", of_nodes(), of_members()))),
+    }
+}
+
+fn show_degraded(
+    defect: Option<(&'static str, String)>,
     before: &[Condition],
     new: &mut KubernetesClusterStatus,
     now: Timestamp,
 ) {
-    let is_failed = condition::find_true(&new.conditions, DEGRADED)
-        .is_some_and(|degraded| degraded.reason != NODES_NOT_READY);
-    if !not_ready.is_empty() && !is_failed {
-        let message = not_ready_text(nodes, not_ready);
-        let text = ConditionText { status: true, reason: NODES_NOT_READY, message: &message };
-        set(new, before, DEGRADED, text, now);
-    } else if observed(&new.conditions, DEGRADED).is_some() {
-        let text = ConditionText { status: false, reason: "AsExpected", message: "all nodes are ready" };
-        set(new, before, DEGRADED, text, now);
+    let is_failed = condition::find_true(&new.conditions, DEGRADED).is_some()
+        && observed(&new.conditions, DEGRADED).is_none();
+    match defect {
+        Some((reason, message)) if !is_failed => {
+            set(new, before, DEGRADED, ConditionText { status: true, reason, message: &message }, now);
+        }
+        _ if observed(&new.conditions, DEGRADED).is_some() => {
+            let message = "all nodes are ready, all members of etcd serve";
+            set(new, before, DEGRADED, ConditionText { status: false, reason: "AsExpected", message }, now);
+        }
+        _ => {}
     }
+}
+
+fn show_certificates(certificates: &ObservedCertificates, new: &mut KubernetesClusterStatus, now: Timestamp) {
+    let first_end = certificates.first_end.strftime("%Y-%m-%d %H:%M UTC");
+    let (reason, message) = if certificates.overdue.is_empty() {
+        ("AsExpected", format!("the first certificate ends on {first_end}"))
+    } else {
+        let overdue = few(&certificates.overdue);
+        let text = format!(
+            "not renewed in time: {overdue}; the first certificate ends on {first_end}; journalctl -u kubeon-renew on the host \
+             has the cause"
+        );
+        ("Overdue", text)
+    };
+    let text = ConditionText { status: certificates.overdue.is_empty(), reason, message: &message };
+    condition::set(&mut new.conditions, CERTIFICATES_RENEWED, text, new.observed_generation, now);
 }
 
 /// Keeps a condition that the health decided.
@@ -116,17 +152,17 @@ fn set(
 
 /// The condition of this type, if the health decided it.
 fn observed<'c>(conditions: &'c [Condition], type_: &str) -> Option<&'c Condition> {
-    let reasons = [API_UNREACHABLE, NODES_NOT_READY];
+    let reasons = [API_UNREACHABLE, NODES_NOT_READY, MEMBERS_DOWN];
     condition::find(conditions, type_).filter(|found| reasons.contains(&found.reason.as_str()))
 }
 
-fn not_ready_text(nodes: usize, not_ready: &[String]) -> String {
-    let named = not_ready.iter().take(MOST_NAMED).map(String::as_str).collect::<Vec<_>>().join(", ");
-    let more = match not_ready.len().saturating_sub(MOST_NAMED) {
-        0 => String::new(),
-        more => format!(" and {more} more"),
-    };
-    format!("{} of {nodes} nodes are not ready: {named}{more}", not_ready.len())
+/// The first few names.
+fn few(names: &[String]) -> String {
+    let named = names.iter().take(MOST_NAMED).map(String::as_str).collect::<Vec<_>>().join(", ");
+    match names.len().saturating_sub(MOST_NAMED) {
+        0 => named,
+        more => format!("{named} and {more} more"),
+    }
 }
 
 /// The events about a change of the health between two statuses.
@@ -135,7 +171,8 @@ fn notices(object: &KubernetesCluster, before: &[Condition], new: &[Condition]) 
         let (was, is) = (observed(before, type_), observed(new, type_));
         match (was, is) {
             (None, Some(is)) => {
-                let reason = if type_ == READY { API_UNREACHABLE } else { NODES_NOT_READY };
+                let reasons = [API_UNREACHABLE, NODES_NOT_READY, MEMBERS_DOWN];
+                let reason = reasons.into_iter().find(|reason| *reason == is.reason)?;
                 Some(object_notice(object, true, reason, is.message.clone()))
             }
             (Some(_), None) => {
@@ -145,5 +182,5 @@ fn notices(object: &KubernetesCluster, before: &[Condition], new: &[Condition]) 
             _ => None,
         }
     };
-    [change(READY, "APIAnswers"), change(DEGRADED, "NodesReady")].into_iter().flatten().collect()
+    [change(READY, "APIAnswers"), change(DEGRADED, "Recovered")].into_iter().flatten().collect()
 }

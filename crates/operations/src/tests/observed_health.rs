@@ -4,13 +4,22 @@ use k8s_openapi::jiff::SignedDuration;
 use serde_json::{Value, json};
 
 use super::kubernetes_cluster::{NAME, ends, object, running, scaled};
-use crate::ObservedHealth;
 use crate::testing::World;
 use crate::write::ObjectKind;
+use crate::{ObservedCertificates, ObservedHealth};
 
 fn serving(not_ready: &[&str]) -> Option<ObservedHealth> {
-    let not_ready = not_ready.iter().map(|&name| name.to_owned()).collect();
-    Some(ObservedHealth::Serving { nodes: 3, not_ready })
+    serving_with(not_ready, &[], None)
+}
+
+fn serving_with(
+    not_ready: &[&str],
+    members_down: &[&str],
+    certificates: Option<ObservedCertificates>,
+) -> Option<ObservedHealth> {
+    let owned = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect();
+    let (not_ready, members_down) = (owned(not_ready), owned(members_down));
+    Some(ObservedHealth::Serving { nodes: 3, not_ready, members_down, certificates })
 }
 
 fn unreachable() -> Option<ObservedHealth> {
@@ -92,7 +101,7 @@ fn nodes_that_are_not_ready_degrade_the_cluster_and_do_not_stall_it() {
     // What the API server said last stays while it does not answer.
     observe(&mut world, unreachable());
     assert_eq!(state(&world, "Degraded"), words("True", "NodesNotReady"));
-    assert_eq!(observe(&mut world, serving(&[])), ["APIAnswers", "NodesReady"]);
+    assert_eq!(observe(&mut world, serving(&[])), ["APIAnswers", "Recovered"]);
     assert_eq!(state(&world, "Degraded"), words("False", "AsExpected"));
 }
 
@@ -125,7 +134,43 @@ fn a_cluster_that_is_deleted_is_not_judged() {
 fn a_message_names_a_few_nodes() {
     let names: Vec<String> = (0..9).map(|at| format!("h{at}")).collect();
     let mut world = running(&["10.0.0.2"]);
-    observe(&mut world, Some(ObservedHealth::Serving { nodes: 20, not_ready: names }));
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    observe(&mut world, serving(&names));
     let text = object(&world)["status"]["conditions"].to_string();
-    assert!(text.contains("9 of 20 nodes are not ready: h0, h1, h2, h3, h4 and 4 more"), "{text}");
+    assert!(text.contains("9 of 3 nodes are not ready: h0, h1, h2, h3, h4 and 4 more"), "{text}");
+}
+
+#[test]
+fn members_of_etcd_that_do_not_serve_degrade_the_cluster() {
+    let mut world = running(&["10.0.0.2"]);
+    assert_eq!(observe(&mut world, serving_with(&[], &["h3"], None)), ["EtcdMembersDown"]);
+    assert_eq!(state(&world, "Degraded"), words("True", "EtcdMembersDown"));
+    assert_eq!(state(&world, "Ready"), words("True", "Done"));
+    let text = object(&world)["status"]["conditions"].to_string();
+    assert!(text.contains("members of etcd do not serve: h3") && !text.contains("Stalled"), "{text}");
+    observe(&mut world, serving_with(&["h3"], &["h3"], None));
+    let text = object(&world)["status"]["conditions"].to_string();
+    assert!(text.contains("1 of 3 nodes are not ready: h3; members of etcd do not serve: h3"), "{text}");
+    assert_eq!(observe(&mut world, serving(&[])), ["Recovered"]);
+    assert_eq!(state(&world, "Degraded"), words("False", "AsExpected"));
+}
+
+#[test]
+fn the_certificate_that_ends_first_is_shown_and_what_was_not_renewed_in_time() {
+    let certificates = |overdue: &[&str]| {
+        let overdue = overdue.iter().map(|&path| path.to_owned()).collect();
+        Some(ObservedCertificates { first_end: "2027-03-04T05:06:07Z".parse().unwrap(), overdue })
+    };
+    let mut world = running(&["10.0.0.2"]);
+    observe(&mut world, serving_with(&[], &[], certificates(&[])));
+    assert_eq!(state(&world, "CertificatesRenewed"), words("True", "AsExpected"));
+    let text = object(&world)["status"]["conditions"].to_string();
+    assert!(text.contains("the first certificate ends on 2027-03-04 05:06 UTC"), "{text}");
+    observe(&mut world, serving_with(&[], &[], certificates(&["h1: /etc/kubernetes/pki/apiserver.crt"])));
+    assert_eq!(state(&world, "CertificatesRenewed"), words("False", "Overdue"));
+    let before = shown(&world, "CertificatesRenewed");
+    for unknown in [serving(&[]), unreachable(), None] {
+        observe(&mut world, unknown);
+        assert_eq!(shown(&world, "CertificatesRenewed"), before, "what was observed last stays");
+    }
 }

@@ -67,6 +67,10 @@ fn ready_follows_the_master(meta: &MetaCluster, kubeconfig: &Path) -> Result<()>
         let error = refused.err().with_context(|| format!("an observer reads {forbidden}"))?.to_string();
         ensure!(error.contains("cannot list resource"), "{error}");
     }
+    // The timer starts it every ten minutes.
+    meta.lab.on(MASTER, "systemctl start kubeon-renew")?;
+    meta.kubectl(&["wait", "--for=condition=CertificatesRenewed", "ecs/shop", "--timeout=60s"])
+        .context("the master's report is not observed")?;
     meta.lab.host("kill", MASTER)?;
     let start = Instant::now();
     meta.kubectl(&["wait", "--for=condition=Ready=false", "ecs/shop", "--timeout=60s"])
