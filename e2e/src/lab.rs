@@ -46,6 +46,24 @@ pub struct TestLab {
     pub addresses: Vec<String>,
 }
 
+/// Parameters of the kernel that clusters raise, and that belong to no network namespace.
+const SHARED_PARAMETERS: [(&str, u64); 2] =
+    [("fs/inotify/max_user_instances", 8192), ("fs/inotify/max_user_watches", 1_048_576)];
+
+/// Lab hosts share the kernel of the machine: the end of one cluster would restore its parameters under the clusters of other
+/// tests. With these values before the first cluster, nothing is restored.
+fn raise_shared_parameters() -> Result<()> {
+    for (name, wanted) in SHARED_PARAMETERS {
+        let file = Path::new("/proc/sys").join(name);
+        let now = std::fs::read_to_string(&file).with_context(|| format!("reading {}", file.display()))?;
+        if now.trim().parse::<u64>().is_ok_and(|now| now < wanted) {
+            std::fs::write(&file, wanted.to_string())
+                .with_context(|| format!("setting {}", file.display()))?;
+        }
+    }
+    Ok(())
+}
+
 impl TestLab {
     /// Boots `hosts` hosts of the default kind.
     ///
@@ -60,6 +78,7 @@ impl TestLab {
     /// # Errors
     /// When the lab does not start.
     pub fn up_with(name: &str, hosts: usize, options: &[&str]) -> Result<Self> {
+        raise_shared_parameters()?;
         let home = std::env::temp_dir().join(format!("kubeon-e2e-{name}"));
         std::fs::create_dir_all(&home)?;
         let (before, manifests) = (MachineState::now()?, AtomicUsize::default());

@@ -75,7 +75,8 @@ impl ClusterApi {
         };
         let (nodes, reports) = (client.nodes().await?, client.master_reports().await?);
         self.client = Some(client);
-        Ok(health_of(nodes, reports, Timestamp::now()))
+        let renewal_due = self.kubeconfig.renewal_due(Timestamp::now().as_second());
+        Ok(health_of(nodes, reports, renewal_due, Timestamp::now()))
     }
 
     /// The connection of the previous attempt, if its server is ready.
@@ -101,6 +102,7 @@ impl ClusterApi {
 fn health_of(
     nodes: Vec<ObservedNode>,
     reports: BTreeMap<String, MasterReport>,
+    renewal_due: bool,
     now: Timestamp,
 ) -> ObservedHealth {
     let all = nodes.len();
@@ -113,6 +115,7 @@ fn health_of(
         not_ready,
         members_down: down.into_iter().collect(),
         certificates: certificates_of(&recent),
+        renewal_due,
     }
 }
 
@@ -186,7 +189,7 @@ mod tests {
         ];
         let reports = reports.map(|(name, report)| (name.to_owned(), report)).into();
         let now = Timestamp::from_second(10_000).unwrap();
-        let health = health_of(vec![node("a", true), node("b", false)], reports, now);
+        let health = health_of(vec![node("a", true), node("b", false)], reports, true, now);
         let certificates = ObservedCertificates {
             first_end: Timestamp::from_second(40_000).unwrap(),
             overdue: vec!["h2: /a.crt".to_owned()],
@@ -196,9 +199,11 @@ mod tests {
             not_ready: vec!["b".to_owned()],
             members_down: vec!["h3".to_owned()],
             certificates: Some(certificates),
+            renewal_due: true,
         };
         assert_eq!(health, expected, "the report of h3 is too old");
-        let ObservedHealth::Serving { certificates, .. } = health_of(Vec::new(), BTreeMap::new(), now) else {
+        let ObservedHealth::Serving { certificates, .. } = health_of(Vec::new(), BTreeMap::new(), false, now)
+        else {
             panic!("it serves")
         };
         assert_eq!(certificates, None);

@@ -181,7 +181,13 @@ mod tests {
 
     fn serving() -> Result<ObservedHealth, HealthError> {
         let (not_ready, members_down) = (Vec::new(), Vec::new());
-        Ok(ObservedHealth::Serving { nodes: 1, not_ready, members_down, certificates: None })
+        Ok(ObservedHealth::Serving {
+            nodes: 1,
+            not_ready,
+            members_down,
+            certificates: None,
+            renewal_due: false,
+        })
     }
 
     fn unreachable(why: &str) -> Result<ObservedHealth, HealthError> {

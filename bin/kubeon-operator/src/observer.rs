@@ -23,7 +23,7 @@ use crate::observation::ObservableCluster;
 /// The time between two searches for clusters that are due.
 const TICK: Duration = Duration::from_secs(1);
 /// The most clusters that are observed at the same time.
-const MOST_AT_ONCE: usize = 64;
+const MOST_AT_ONCE: usize = 32;
 /// The key of the kubeconfig in its Secret.
 const KUBECONFIG: &str = "kubeconfig";
 

@@ -75,6 +75,8 @@ pub(crate) fn task(settings: &RunnerSettings) -> Result<Task, InputError> {
                 operation @ (Operation::Creating
                 | Operation::ScalingUp
                 | Operation::ScalingDown
+                | Operation::Renewing
+                | Operation::Repairing
                 | Operation::Terminating),
             ) => Ok(Task::Change(operation)),
             _ => Err(InputError::Operation(word.to_owned())),

@@ -95,6 +95,8 @@ impl Work<'_> {
         self.job.view.send_modify(|view| match operation {
             Operation::Creating => view.precheck(Some(("Creating", "creating the cluster"))),
             Operation::ScalingUp => view.precheck(Some(("ScalingUp", "adding workers"))),
+            Operation::Renewing => view.precheck(Some(("Renewing", "renewing kubeconfigs and certificates"))),
+            Operation::Repairing => view.precheck(Some(("Repairing", "doing what is missing on the hosts"))),
             Operation::ScalingDown => view.precheck(Some(("ScalingDown", "removing workers"))),
             _ => view.begin("Terminating", "removing the cluster from its hosts"),
         });

@@ -7,6 +7,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use http::header::{ACCEPT, AUTHORIZATION, HOST};
 use http::{HeaderValue, Request, Response, StatusCode, Uri};
 use http_body_util::{BodyExt as _, Empty, Limited};
@@ -18,7 +20,7 @@ use kube::config::{
     AuthInfo, Cluster, Config, Context, KubeConfigOptions, Kubeconfig, NamedAuthInfo, NamedCluster,
     NamedContext,
 };
-use kubeon_wire::MasterReport;
+use kubeon_wire::{MasterReport, renewal_due};
 use rustls::client::Resumption;
 use rustls::pki_types::ServerName;
 use secrecy::ExposeSecret as _;
@@ -27,6 +29,7 @@ use serde_json::Value;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
+use x509_parser::pem::parse_x509_pem;
 
 /// The timeout for a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -35,7 +38,7 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(8);
 /// The most bytes of a connection's buffer.
 const BUFFER: usize = 16 * 1024;
 /// The most bytes of an answer. A node takes a few hundred.
-const LARGEST_ANSWER: usize = 4 * 1024 * 1024;
+const LARGEST_ANSWER: usize = 1024 * 1024;
 /// The reports of the masters.
 const REPORTS: &str = "/api/v1/namespaces/kube-system/configmaps/kubeon-masters";
 /// The nodes as kubectl prints them, without the objects. The API server answers from its cache.
@@ -123,6 +126,20 @@ impl ObserverKubeconfig {
     #[must_use]
     pub fn servers(&self) -> &[String] {
         &self.servers
+    }
+
+    /// Whether the certificate must be renewed at `now`, in seconds since 1970. A token has no certificate.
+    #[must_use]
+    pub fn renewal_due(&self, now: i64) -> bool {
+        let data = self.user.client_certificate_data.as_ref();
+        let pem = data.and_then(|text| STANDARD.decode(text).ok());
+        let due = pem.and_then(|pem| {
+            let (_, pem) = parse_x509_pem(&pem).ok()?;
+            let certificate = pem.parse_x509().ok()?;
+            let life = certificate.validity();
+            Some(renewal_due(life.not_before.timestamp(), life.not_after.timestamp()))
+        });
+        due.is_some_and(|due| now >= due)
     }
 
     /// Connects to one of the API servers.
@@ -385,6 +402,21 @@ mod tests {
         assert!(
             ObserverKubeconfig::parse(&file).err().unwrap().to_string().contains("no embedded certificate")
         );
+    }
+
+    #[test]
+    fn a_certificate_is_renewed_after_two_thirds_of_its_life() {
+        let mut params = rcgen::CertificateParams::default();
+        params.not_before = rcgen::date_time_ymd(2026, 1, 1);
+        params.not_after = rcgen::date_time_ymd(2026, 1, 31);
+        let pem = params.self_signed(&rcgen::KeyPair::generate().unwrap()).unwrap().pem();
+        let user = format!("{{client-certificate-data: {}, client-key-data: YQ==}}", STANDARD.encode(pem));
+        let read = ObserverKubeconfig::parse(&kubeconfig(&user)).unwrap();
+        // The 20th of January 2026.
+        let due = 1_767_225_600 + 20 * 86_400;
+        assert!(!read.renewal_due(due - 1) && read.renewal_due(due));
+        let token = ObserverKubeconfig::parse(&kubeconfig("{token: t}")).unwrap();
+        assert!(!token.renewal_due(i64::MAX));
     }
 
     #[test]

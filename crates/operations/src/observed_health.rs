@@ -17,6 +17,8 @@ pub enum ObservedHealth {
         members_down: Vec<String>,
         /// The certificates of the masters; `None` before a master has reported them.
         certificates: Option<ObservedCertificates>,
+        /// Whether the kubeconfig of the observer must be renewed. The other kubeconfigs are as old.
+        renewal_due: bool,
     },
 }
 

@@ -11,6 +11,7 @@ mod observed_health;
 mod ours;
 mod persisted;
 mod random;
+mod renewal;
 mod same;
 mod skip_hosts;
 mod timeouts;

@@ -106,7 +106,7 @@ impl Write {
 }
 
 /// The reasons of [`Notice`]s about failures. Their counters start at zero.
-pub const FAILURES: [&str; 8] = [
+pub const FAILURES: [&str; 10] = [
     "Failed",
     "OperationFailed",
     "StepFailed",
@@ -114,6 +114,8 @@ pub const FAILURES: [&str; 8] = [
     "CreateKubeJobFailed",
     "CreateScaleUpJobFailed",
     "CreateScaleDownJobFailed",
+    "RenewFailed",
+    "RepairFailed",
     "DeleteKubeJobFailed",
 ];
 

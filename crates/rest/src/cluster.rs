@@ -20,7 +20,7 @@ pub struct ClusterView {
     /// When it was declared, RFC 3339.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub created: Option<String>,
-    /// `Prechecking`, `Creating`, `Scaling`, `Running`, `Failed` or `Terminating`; absent before the operator has seen it.
+    /// `Prechecking`, `Creating`, `Scaling`, `Repairing`, `Running`, `Failed` or `Terminating`; absent before the operator has seen it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub phase: Option<String>,
     /// The reason for the phase.

@@ -16,7 +16,10 @@ pub(super) fn judge(desired: &Desired<'_>, existing: &Existing, verdict: &mut Ad
         (Operation::Updating | Operation::Rollbacking, _) => {
             verdict.deny(field, format!("{word} is not possible yet"));
         }
-        (Operation::ScalingUp | Operation::ScalingDown, None) => {
+        (
+            Operation::ScalingUp | Operation::ScalingDown | Operation::Renewing | Operation::Repairing,
+            None,
+        ) => {
             verdict.deny(field, format!("{word} needs a cluster, and this one was never made; use creating"));
         }
         (Operation::ScalingUp, Some(built)) => scaling(desired, built, Operation::ScalingUp, verdict),

@@ -23,6 +23,18 @@ words! {
         ScaleDownFailed = "scale-down-failed",
         /// The workers were removed.
         ScaleDownFinished = "scale-down-finished",
+        /// Renew the kubeconfigs in the Secrets, and the certificates whose renewal failed.
+        Renewing = "renewing",
+        /// Renewing failed.
+        RenewFailed = "renew-failed",
+        /// The kubeconfigs were renewed.
+        RenewFinished = "renew-finished",
+        /// Do again what is missing on the hosts.
+        Repairing = "repairing",
+        /// Repairing failed.
+        RepairFailed = "repair-failed",
+        /// Nothing is missing on the hosts any more.
+        RepairFinished = "repair-finished",
         /// Remove the cluster.
         Terminating = "terminating",
         /// Removing the cluster failed.
@@ -51,6 +63,8 @@ words! {
         Creating = "Creating",
         /// Hosts are being added or removed.
         Scaling = "Scaling",
+        /// The hosts get again what is missing, and kubeconfigs and certificates are renewed.
+        Repairing = "Repairing",
         /// The cluster matches its declaration.
         Running = "Running",
         /// The last operation failed; `reason` says why.

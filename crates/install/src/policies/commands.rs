@@ -7,8 +7,16 @@ use super::policy::{AdmissionPolicy, Validation, not_the_operator};
 use crate::{InstallOptions, names};
 
 /// The commands of clients. Other values are written by the operator alone.
-const COMMANDS: [&str; 6] =
-    ["creating", "scaling-up", "scaling-down", "updating", "rollbacking", "terminating"];
+const COMMANDS: [&str; 8] = [
+    "creating",
+    "scaling-up",
+    "scaling-down",
+    "renewing",
+    "repairing",
+    "updating",
+    "rollbacking",
+    "terminating",
+];
 
 /// Who may write which command, and in which phase of the cluster.
 ///

@@ -4,6 +4,7 @@
 use kubeon_api::ClusterOperation;
 use kubeon_render::job::{Mount, MountSource, TOKEN};
 
+use super::cluster_action::ClusterAction;
 use crate::names;
 use crate::operation::uid;
 use crate::settings::OperatorSettings;
@@ -27,9 +28,16 @@ pub(super) fn token(settings: &OperatorSettings, operation: &ClusterOperation) -
     Some(Mount { volume: "callback", source, path: FOLDER.to_owned(), key: None })
 }
 
-/// The arguments of the runner; `conf` is the folder where the operation's ConfigMap is mounted.
-pub(super) fn arguments(settings: &OperatorSettings, conf: &str) -> Vec<String> {
-    let Some(callback) = &settings.callback else { return Vec::new() };
+/// The arguments of the runner; `conf` is the folder where the operation's ConfigMap is mounted. Contract B has no route for
+/// the other actions.
+pub(super) fn arguments(
+    settings: &OperatorSettings,
+    operation: &ClusterOperation,
+    conf: &str,
+) -> Vec<String> {
+    let action = ClusterAction::of(operation);
+    let has_route = !matches!(action, Some(ClusterAction::Renew | ClusterAction::Repair));
+    let Some(callback) = settings.callback.as_ref().filter(|_| has_route) else { return Vec::new() };
     let mut arguments =
         vec![format!("--callback-url={}", callback.url), format!("--callback-token-file={FOLDER}/{TOKEN}")];
     arguments.extend(callback.authorities.as_ref().map(|_| format!("--callback-ca={conf}/{AUTHORITIES}")));

@@ -12,13 +12,18 @@ pub enum ClusterAction {
     ScaleUp,
     /// Removes workers.
     ScaleDown,
+    /// Renews the kubeconfigs, and certificates whose renewal failed.
+    Renew,
+    /// Does again what is missing on the hosts.
+    Repair,
     /// Takes the cluster down.
     Terminate,
 }
 
 impl ClusterAction {
     /// All actions.
-    pub const ALL: [Self; 4] = [Self::Create, Self::ScaleUp, Self::ScaleDown, Self::Terminate];
+    pub const ALL: [Self; 6] =
+        [Self::Create, Self::ScaleUp, Self::ScaleDown, Self::Renew, Self::Repair, Self::Terminate];
 
     /// The action of this operation; `None` when a user wrote another word into its spec.
     #[must_use]
@@ -39,6 +44,8 @@ impl ClusterAction {
             Self::Create => Operation::Creating,
             Self::ScaleUp => Operation::ScalingUp,
             Self::ScaleDown => Operation::ScalingDown,
+            Self::Renew => Operation::Renewing,
+            Self::Repair => Operation::Repairing,
             Self::Terminate => Operation::Terminating,
         }
     }
@@ -56,6 +63,8 @@ impl ClusterAction {
             Self::Create => "create",
             Self::ScaleUp => "scale-up",
             Self::ScaleDown => "scale-down",
+            Self::Renew => "renew",
+            Self::Repair => "repair",
             Self::Terminate => "delete",
         }
     }

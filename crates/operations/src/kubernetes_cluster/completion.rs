@@ -41,8 +41,7 @@ pub(super) fn complete(
     let phase = object.status.as_ref().and_then(|status| status.phase);
     if succeeded && phase == Some(Phase::Prechecking) {
         // Clients that watch the phase must see every phase.
-        let phase = if action == Some(ClusterAction::Create) { Phase::Creating } else { Phase::Scaling };
-        return advance_phase(s, object, operation, phase);
+        return advance_phase(s, object, operation, status::phase_of_work(action));
     }
     let (finished, failed) = derived_operation::words(action);
     let mut wanted = BTreeMap::new();
@@ -155,6 +154,10 @@ fn reason(action: Option<ClusterAction>, succeeded: bool) -> &'static str {
         (Some(ClusterAction::ScaleUp), false) => "CreateScaleUpJobFailed",
         (Some(ClusterAction::ScaleDown), true) => "CreateScaleDownJobSuccess",
         (Some(ClusterAction::ScaleDown), false) => "CreateScaleDownJobFailed",
+        (Some(ClusterAction::Renew), true) => "RenewSucceeded",
+        (Some(ClusterAction::Renew), false) => "RenewFailed",
+        (Some(ClusterAction::Repair), true) => "RepairSucceeded",
+        (Some(ClusterAction::Repair), false) => "RepairFailed",
         (Some(ClusterAction::Terminate) | None, _) => "DeleteKubeJobFailed",
     }
 }
@@ -200,7 +203,7 @@ pub(super) fn lost(
     }
     let mut new = object.status.clone().unwrap_or_default();
     let text = format!("its operation {claimed} was deleted before it ended");
-    let creating = new.phase != Some(Phase::Scaling);
+    let creating = !matches!(new.phase, Some(Phase::Scaling | Phase::Repairing));
     new.phase = Some(Phase::Failed);
     new.reason = Some(text.clone());
     new.operation = None;

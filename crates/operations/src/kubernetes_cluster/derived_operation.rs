@@ -53,7 +53,11 @@ pub(super) fn begin(
     let mut new = object.status.clone().unwrap_or_default();
     let phase = match desired.action {
         ClusterAction::Terminate => Phase::Terminating,
-        ClusterAction::Create | ClusterAction::ScaleUp | ClusterAction::ScaleDown => Phase::Prechecking,
+        ClusterAction::Create
+        | ClusterAction::ScaleUp
+        | ClusterAction::ScaleDown
+        | ClusterAction::Renew
+        | ClusterAction::Repair => Phase::Prechecking,
     };
     new.phase = Some(phase);
     new.reason = None;
@@ -82,6 +86,8 @@ fn reason(action: ClusterAction) -> &'static str {
         ClusterAction::Create => "Creating",
         ClusterAction::ScaleUp => "ScalingUp",
         ClusterAction::ScaleDown => "ScalingDown",
+        ClusterAction::Renew => "Renewing",
+        ClusterAction::Repair => "Repairing",
         ClusterAction::Terminate => "Terminating",
     }
 }
@@ -133,6 +139,8 @@ pub(super) fn words(action: Option<ClusterAction>) -> (Operation, Operation) {
         Some(ClusterAction::Create) => (Operation::CreateFinished, Operation::CreateFailed),
         Some(ClusterAction::ScaleUp) => (Operation::ScaleUpFinished, Operation::ScaleUpFailed),
         Some(ClusterAction::ScaleDown) => (Operation::ScaleDownFinished, Operation::ScaleDownFailed),
+        Some(ClusterAction::Renew) => (Operation::RenewFinished, Operation::RenewFailed),
+        Some(ClusterAction::Repair) => (Operation::RepairFinished, Operation::RepairFailed),
         Some(ClusterAction::Terminate) | None => (Operation::TerminateFinished, Operation::TerminateFailed),
     }
 }

@@ -68,7 +68,7 @@ fn show(
             set(new, before, READY, text, now);
             keep(new, before, DEGRADED);
         }
-        Some(ObservedHealth::Serving { nodes, not_ready, members_down, certificates }) => {
+        Some(ObservedHealth::Serving { nodes, not_ready, members_down, certificates, renewal_due: _ }) => {
             if observed(&new.conditions, READY).is_some() {
                 let message = "the API server answers again";
                 set(new, before, READY, ConditionText { status: true, reason: DONE, message }, now);

@@ -113,8 +113,12 @@ fn check_state(
         of_same_cluster(other) && other.status.as_ref().is_some_and(|status| status.job_ref.is_some())
     };
     let has_had_job = s.operations.iter().any(|other| has_had_job(other));
-    let creates = ClusterAction::of(operation) == Some(ClusterAction::Create);
-    if creates && has_had_job && s.objects.meta(&state).is_none() {
+    // Scaling is refused by the engine, which finds the cluster of another state on the hosts.
+    let needs_state = matches!(
+        ClusterAction::of(operation),
+        Some(ClusterAction::Create | ClusterAction::Renew | ClusterAction::Repair)
+    );
+    if needs_state && has_had_job && s.objects.meta(&state).is_none() {
         return Err(Obstacle::Wait(Wait::Missing(state_missing_text(object, &state))));
     }
     Ok(())
@@ -393,7 +397,7 @@ fn the_job(
                     "--observer-secret={}",
                     observer_secret(&at.namespace, object_name(object)).name
                 )])
-                .chain(callback::arguments(s.settings, CONF))
+                .chain(callback::arguments(s.settings, operation, CONF))
                 .collect(),
         },
         env: environment(object, operation, spec)

@@ -24,7 +24,7 @@ mod status;
 
 use std::sync::Arc;
 
-use k8s_openapi::jiff::Timestamp;
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kubeon_api::{ClusterOperation, KubernetesCluster};
 
 use self::object_access::{
@@ -32,6 +32,7 @@ use self::object_access::{
 };
 use self::persisted_objects::state_missing_text;
 use crate::names::{self, DERIVED_UID_LABEL};
+use crate::observed_health::ObservedHealth;
 use crate::operation::finish::{End, finish};
 use crate::operation::wait::{Wait, refusal};
 use crate::operation::{OperationChanges, archive, credentials, name, running, target, uid, wait};
@@ -158,6 +159,7 @@ fn begin(
     mine: &[Arc<ClusterOperation>],
 ) -> Result<ClusterChanges, NeedsReads> {
     let wanted = release_without_state(s, object, mine, next_action(s.settings, object, mine))?;
+    let wanted = with_due_renewal(s, object, mine, wanted);
     if let Some(changes) = superseded(s, mine, &wanted, object)? {
         return Ok(changes);
     }
@@ -170,6 +172,28 @@ fn begin(
             status::waiting_or_up_to_date(s, object, &wanted)
         }
     })
+}
+
+/// The time between two renewals that nobody requested.
+const RENEWAL_PAUSE: SignedDuration = SignedDuration::from_hours(1);
+
+/// Renews the kubeconfigs of a cluster that is up to date, when that of the observer is old.
+fn with_due_renewal(
+    s: &View<'_>,
+    object: &KubernetesCluster,
+    mine: &[Arc<ClusterOperation>],
+    wanted: NextAction,
+) -> NextAction {
+    let is_recent = |operation: &Arc<ClusterOperation>| {
+        let end = operation.status.as_ref().and_then(|status| status.end_time.as_ref());
+        ClusterAction::of(operation) == Some(ClusterAction::Renew)
+            && end.is_some_and(|end| end.0.saturating_add(RENEWAL_PAUSE).is_ok_and(|due| s.now < due))
+    };
+    let is_due = matches!(&s.health, Some(ObservedHealth::Serving { renewal_due: true, .. }));
+    if wanted != NextAction::Declared || !is_due || mine.iter().any(is_recent) {
+        return wanted;
+    }
+    next_action::renewal(object, "the kubeconfigs are past two thirds of their life").unwrap_or(wanted)
 }
 
 const NOTHING_TO_TAKE_DOWN: NextAction =

@@ -188,11 +188,19 @@ fn change(
 /// or left only in part. Only the engine's state knows which, so an operation restores the declared state.
 /// Only its success shows that the hosts are up to date.
 fn undo(object: &KubernetesCluster, before: &DeclaredCluster, mine: &[Arc<ClusterOperation>]) -> NextAction {
-    let words = [Operation::Creating, Operation::ScalingUp, Operation::ScalingDown];
+    let words = [
+        Operation::Creating,
+        Operation::ScalingUp,
+        Operation::ScalingDown,
+        Operation::Renewing,
+        Operation::Repairing,
+    ];
     if waits_for_retry(object, mine, &words) {
         return NextAction::Nothing;
     }
     let action = match requested(object) {
+        Some(Operation::Renewing | Operation::RenewFailed) => ClusterAction::Renew,
+        Some(Operation::Repairing | Operation::RepairFailed) => ClusterAction::Repair,
         Some(Operation::ScalingDown | Operation::ScaleUpFailed) => ClusterAction::ScaleDown,
         _ => ClusterAction::ScaleUp,
     };
@@ -264,6 +272,25 @@ fn answer(object: &KubernetesCluster, before: &DeclaredCluster) -> NextAction {
         Some(Operation::ScalingDown | Operation::ScaleDownFailed) => {
             NextAction::Answer(Operation::ScaleDownFinished)
         }
+        Some(Operation::Renewing) => again(object, before, ClusterAction::Renew, "renewing was requested"),
+        Some(Operation::Repairing) => again(object, before, ClusterAction::Repair, "repairing was requested"),
         _ => NextAction::Declared,
     }
+}
+
+/// An operation on a cluster whose declaration has not changed.
+fn again(
+    object: &KubernetesCluster,
+    before: &DeclaredCluster,
+    action: ClusterAction,
+    why: &str,
+) -> NextAction {
+    let spec = with_declared_workers(object, before);
+    NextAction::Operation(Box::new(DesiredOperation { action, spec, hosts: Vec::new(), why: why.to_owned() }))
+}
+
+/// The renewal of the kubeconfigs; `None` before the cluster was created.
+pub(super) fn renewal(object: &KubernetesCluster, why: &str) -> Option<NextAction> {
+    let before = applied(object).ok()??;
+    Some(again(object, &before.cluster, ClusterAction::Renew, why))
 }

@@ -81,8 +81,17 @@ fn phase(operation: &ClusterOperation) -> Phase {
     match ClusterAction::of(operation) {
         Some(ClusterAction::Terminate) => Phase::Terminating,
         _ if !prechecked => Phase::Prechecking,
+        action => phase_of_work(action),
+    }
+}
+
+/// The phase while an operation changes hosts.
+pub(super) fn phase_of_work(action: Option<ClusterAction>) -> Phase {
+    match action {
         Some(ClusterAction::Create) => Phase::Creating,
         Some(ClusterAction::ScaleUp | ClusterAction::ScaleDown) | None => Phase::Scaling,
+        Some(ClusterAction::Renew | ClusterAction::Repair) => Phase::Repairing,
+        Some(ClusterAction::Terminate) => Phase::Terminating,
     }
 }
 

@@ -19,7 +19,7 @@ fn serving_with(
 ) -> Option<ObservedHealth> {
     let owned = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect();
     let (not_ready, members_down) = (owned(not_ready), owned(members_down));
-    Some(ObservedHealth::Serving { nodes: 3, not_ready, members_down, certificates })
+    Some(ObservedHealth::Serving { nodes: 3, not_ready, members_down, certificates, renewal_due: false })
 }
 
 fn unreachable() -> Option<ObservedHealth> {

@@ -23,6 +23,7 @@ pub(crate) const SECOND_WORKER: &str = "h6";
 pub(crate) fn run(meta: &MetaCluster) -> Result<()> {
     let kubeconfig = create(meta)?;
     ready_follows_the_master(meta, &kubeconfig)?;
+    repair_and_renew(meta)?;
     scale_up_with_killed_runner_and_operator(meta, &kubeconfig)?;
     scale_down_with_killed_runner_and_operator(meta, &kubeconfig)?;
     kubectl_output::check_description(meta)?;
@@ -83,6 +84,20 @@ fn ready_follows_the_master(meta: &MetaCluster, kubeconfig: &Path) -> Result<()>
     print_time("Ready=True after the start of the only master", start);
     wait_nodes_ready(meta, kubeconfig, 2)?;
     meta.kubectl(&["wait", "--for=condition=Degraded=false", "ecs/shop", "--timeout=60s"]).map(drop)
+}
+
+/// A stopped service runs again, and the kubeconfigs are new.
+fn repair_and_renew(meta: &MetaCluster) -> Result<()> {
+    let old = std::fs::read(secret_kubeconfig(meta, "observer")?)?;
+    meta.lab.on(MASTER, "systemctl disable --now kube-scheduler")?;
+    meta.request_operation(NAME, "repairing")?;
+    wait_up_to_date(meta, "repair-finished")?;
+    meta.lab.on(MASTER, "systemctl is-active kube-scheduler")?;
+    ensure!(std::fs::read(secret_kubeconfig(meta, "observer")?)? != old, "the observer's kubeconfig is old");
+    meta.request_operation(NAME, "renewing")?;
+    wait_up_to_date(meta, "renew-finished")?;
+    let observer = secret_kubeconfig(meta, "observer")?;
+    meta.kubectl_with(&observer, &["get", "nodes"]).map(drop)
 }
 
 /// Kills the runner's pod while it runs: the operation fails with a reason, and a new request continues. Then

@@ -114,7 +114,7 @@ pub(crate) fn retain_and_declare_again(meta: &MetaCluster, kubeconfig: &Path) ->
     ensure!(message == "spec.deletionPolicy is Retain: the hosts stay as they are", "{message}");
     wait_nodes_ready(meta, kubeconfig, 2)?;
     let left = stored_objects(meta, NAME)?;
-    ensure!(left.len() == 3, "only these of three objects remain: {left:?}");
+    ensure!(left.len() == 4, "only these of four objects remain: {left:?}");
     declare(meta, &[SECOND_WORKER])?;
     wait_up_to_date(meta, "create-finished")?;
     wait_nodes_ready(meta, kubeconfig, 2)?;

@@ -1,0 +1,112 @@
+//! Operations on a cluster whose declaration has not changed: renewing and repairing.
+
+use k8s_openapi::jiff::SignedDuration;
+use serde_json::json;
+
+use super::kubernetes_cluster::{NAME, STATE, ends, env, job, object, phase, running, wanted};
+use crate::ObservedHealth;
+use crate::testing::World;
+use crate::write::{ObjectKind, ObjectRef};
+
+fn request(world: &mut World, word: &str) {
+    let patch = json!({"metadata": {"annotations": {"app.kubernetes.io/operation": word}}});
+    world.change(ObjectKind::KubernetesCluster, "default", NAME, &patch);
+    world.settle();
+}
+
+fn serving(renewal_due: bool) -> Option<ObservedHealth> {
+    let (not_ready, members_down) = (Vec::new(), Vec::new());
+    Some(ObservedHealth::Serving { nodes: 2, not_ready, members_down, certificates: None, renewal_due })
+}
+
+fn operations(world: &World) -> usize {
+    world.all::<kubeon_api::ClusterOperation>(ObjectKind::Operation).len()
+}
+
+fn after(world: &mut World, seconds: i64) {
+    world.now += SignedDuration::from_secs(seconds);
+    world.settle();
+}
+
+#[test]
+fn renewing_and_repairing_run_on_request_and_can_be_repeated() {
+    for (word, finished, prefix) in
+        [("renewing", "renew-finished", "renew-"), ("repairing", "repair-finished", "repair-")]
+    {
+        let mut world = running(&["10.0.0.2"]);
+        for _ in 0..2 {
+            request(&mut world, word);
+            assert_eq!(phase(&world), "Prechecking");
+            let job = job(&world);
+            assert_eq!(env(&job, "OPERATION"), word);
+            assert!(job["metadata"]["name"].as_str().unwrap().starts_with(prefix), "{job:#}");
+            ends(&mut world, "Complete");
+            assert_eq!((phase(&world).as_str(), wanted(&world).as_str()), ("Running", finished));
+        }
+        assert_eq!(operations(&world), 3, "the creation, and one for each request");
+    }
+}
+
+#[test]
+fn a_failed_repair_is_repeated_on_request() {
+    let mut world = running(&["10.0.0.2"]);
+    request(&mut world, "repairing");
+    ends(&mut world, "Failed");
+    assert_eq!((phase(&world).as_str(), wanted(&world).as_str()), ("Failed", "repair-failed"));
+    let before = operations(&world);
+    after(&mut world, 7200);
+    assert_eq!(operations(&world), before, "not without a request");
+    request(&mut world, "repairing");
+    assert_eq!(env(&job(&world), "OPERATION"), "repairing");
+    ends(&mut world, "Complete");
+    assert_eq!((phase(&world).as_str(), wanted(&world).as_str()), ("Running", "repair-finished"));
+}
+
+#[test]
+fn old_kubeconfigs_are_renewed_without_a_request() {
+    let mut world = running(&["10.0.0.2"]);
+    for health in [None, serving(false), Some(ObservedHealth::Unreachable("down".into()))] {
+        world.health = health;
+        after(&mut world, 7200);
+        assert_eq!(operations(&world), 1);
+    }
+    world.health = serving(true);
+    after(&mut world, 1);
+    assert_eq!((operations(&world), env(&job(&world), "OPERATION").as_str()), (2, "renewing"));
+    ends(&mut world, "Complete");
+    assert_eq!((phase(&world).as_str(), wanted(&world).as_str()), ("Running", "renew-finished"));
+    after(&mut world, 1800);
+    assert_eq!(operations(&world), 2, "the new kubeconfig may not have been observed yet");
+    after(&mut world, 3600);
+    assert_eq!(operations(&world), 3);
+}
+
+#[test]
+fn a_renewal_that_failed_is_not_repeated_by_itself() {
+    let mut world = running(&["10.0.0.2"]);
+    world.health = serving(true);
+    after(&mut world, 1);
+    ends(&mut world, "Failed");
+    assert_eq!((phase(&world).as_str(), wanted(&world).as_str()), ("Failed", "renew-failed"));
+    let before = operations(&world);
+    after(&mut world, 7200);
+    assert_eq!(operations(&world), before);
+}
+
+#[test]
+fn a_paused_cluster_is_not_renewed() {
+    let mut world = running(&["10.0.0.2"]);
+    world.change(ObjectKind::KubernetesCluster, "default", NAME, &json!({"spec": {"paused": true}}));
+    world.health = serving(true);
+    after(&mut world, 1);
+    assert_eq!(operations(&world), 1);
+}
+
+#[test]
+fn a_cluster_whose_state_was_deleted_is_not_repaired() {
+    let mut world = running(&["10.0.0.2"]);
+    world.objects.remove(&ObjectRef::new(ObjectKind::Secret, "default", STATE)).unwrap();
+    request(&mut world, "repairing");
+    let text = object(&world)["status"].to_string();
+    assert!(text.contains("with the cluster's state is missing"), "{text}");
+}
