@@ -195,13 +195,11 @@ const PANELS: [Panel; 12] = [
         queries: &[("sum by (word) (kubeon_operator_observed_clusters)", "{{word}}")],
     },
     Panel {
-        title: "Days until the first certificate ends",
+        title: "End of the first certificate",
         kind: "stat",
-        unit: "d",
-        queries: &[(
-            "(min(kubeon_operator_first_certificate_end_seconds > 0) - time()) / 86400",
-            "first certificate",
-        )],
+        unit: "dateTimeFromNow",
+        // Only the leader knows it.
+        queries: &[("max(kubeon_operator_first_certificate_end_seconds) * 1000", "first certificate")],
     },
     Panel {
         title: "Leader",
