@@ -13,7 +13,9 @@ use tokio::time::Instant;
 use crate::cluster_api::{ClusterApi, HealthError};
 
 /// The longest pause after a failed attempt.
-const RETRY_PAUSE: Duration = Duration::from_secs(3);
+const RETRY_PAUSE: Duration = Duration::from_secs(2);
+/// The time over which a process that begins to observe spreads its first connections.
+const FIRST_SPREAD: Duration = Duration::from_secs(5);
 /// An API server counts as unreachable after this number of failed attempts in a row.
 const MOST_FAILURES: u32 = 3;
 
@@ -86,7 +88,6 @@ impl Observations {
     pub(crate) fn take_due(
         &self,
         clusters: Vec<ObservableCluster>,
-        every: Duration,
         most: usize,
     ) -> Vec<(ObservableCluster, Option<ClusterApi>)> {
         let now = Instant::now();
@@ -97,8 +98,8 @@ impl Observations {
         let mut due = Vec::new();
         for cluster in clusters {
             let entry = entries.entry(cluster.queue_key.clone()).or_insert_with_key(|queue_key| {
-                // A restarted operator spreads its connections; a new cluster is observed at once.
-                let pause = if is_start { share_of(every, queue_key) } else { Duration::ZERO };
+                // A new cluster is observed at once.
+                let pause = if is_start { share_of(FIRST_SPREAD, queue_key) } else { Duration::ZERO };
                 Entry { due: now + pause, busy: false, failures: 0, health: None, refused: false, api: None }
             });
             if !entry.busy && entry.due <= now && due.len() < most {
@@ -196,7 +197,7 @@ mod tests {
 
     fn due(observations: &Observations, names: &[&str]) -> Vec<String> {
         let clusters = names.iter().map(|name| cluster(name)).collect();
-        let due = observations.take_due(clusters, EVERY, 10);
+        let due = observations.take_due(clusters, 10);
         due.into_iter().map(|(cluster, _)| cluster.queue_key.to_string()).collect()
     }
 

@@ -3,7 +3,7 @@
 //! ```text
 //!   every second ──► clusters that are due ──► ClusterApi::health ──► ObservedHealth ──► the key is reconciled if it changed
 //!                        ▲                          one connection, three requests
-//!                        └── after 20 s, or after 3 s while no API server answers
+//!                        └── after 20 s, or after 2 s while no API server answers
 //! ```
 
 use std::sync::Arc;
@@ -36,8 +36,7 @@ pub(crate) async fn observe(context: &Arc<OperatorContext>, every: Duration) {
     loop {
         ticks.tick().await;
         while attempts.try_join_next().is_some() {}
-        let due =
-            context.observations.take_due(context.cache.observable(), every, places.available_permits());
+        let due = context.observations.take_due(context.cache.observable(), places.available_permits());
         for (cluster, api) in due {
             let (context, places) = (Arc::clone(context), Arc::clone(&places));
             attempts.spawn(async move {

@@ -32,7 +32,7 @@ use tokio_rustls::TlsConnector;
 use x509_parser::pem::parse_x509_pem;
 
 /// The timeout for a connection.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(4);
 /// The timeout of one request, with its whole answer.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(8);
 /// The most bytes of a connection's buffer.
