@@ -96,8 +96,8 @@ impl ObserverKubeconfig {
     /// When the text is not a kubeconfig, or has no server, embedded authority or embedded credential.
     pub fn parse(text: &str) -> Result<Self, ObserverError> {
         let unusable = |why: &str| ObserverError::Kubeconfig(why.to_owned());
-        let all =
-            Kubeconfig::from_yaml(text).map_err(|error| ObserverError::Kubeconfig(error.to_string()))?;
+        // The error of the parser may quote a key or a token.
+        let all = Kubeconfig::from_yaml(text).map_err(|_| unusable("it is not a kubeconfig"))?;
         let clusters: Vec<Cluster> = all.clusters.into_iter().filter_map(|named| named.cluster).collect();
         let authority = clusters.iter().find_map(|cluster| cluster.certificate_authority_data.clone());
         let mut servers: Vec<String> = clusters.into_iter().filter_map(|cluster| cluster.server).collect();
@@ -393,7 +393,10 @@ mod tests {
             let error = ObserverKubeconfig::parse(&kubeconfig(user)).err().unwrap().to_string();
             assert!(error.contains(why), "{user}: {error}");
         }
-        for (text, why) in [("users: []", "no user"), ("[", "kubeconfig"), ("", "no user")] {
+        let quoted = "users: [{name: u, user: my-secret}]";
+        let error = ObserverKubeconfig::parse(quoted).err().unwrap().to_string();
+        assert!(error.contains("it is not a kubeconfig") && !error.contains("my-secret"), "{error}");
+        for (text, why) in [("users: []", "no user"), ("[", "not a kubeconfig"), ("", "no user")] {
             let error = ObserverKubeconfig::parse(text).err().unwrap().to_string();
             assert!(error.contains(why), "{text:?}: {error}");
         }

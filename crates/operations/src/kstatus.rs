@@ -7,9 +7,7 @@ use k8s_openapi::jiff::Timestamp;
 use kubeon_api::kubeonkube::{ClusterOperationStatus, OperationResult};
 use kubeon_api::{ConditionStatus, KubernetesClusterStatus};
 
-use crate::condition::{
-    self, ConditionText, DEGRADED, DONE, FAILED, MEMBERS_DOWN, NODES_NOT_READY, PROGRESSING,
-};
+use crate::condition::{self, ConditionText, DEGRADED, DONE, FAILED, OBSERVED_DEFECTS, PROGRESSING};
 
 /// The object is being changed, or a change waits.
 pub(crate) const RECONCILING: &str = "Reconciling";
@@ -40,10 +38,9 @@ pub(crate) fn show_cluster(new: &mut KubernetesClusterStatus, deleting: bool, no
 }
 
 fn of_cluster(status: &KubernetesClusterStatus) -> Option<Entry> {
-    // Nodes and members of etcd may return without a person.
-    let is_observed = |reason: &str| [NODES_NOT_READY, MEMBERS_DOWN].contains(&reason);
-    let failed = condition::find_true(&status.conditions, DEGRADED)
-        .filter(|degraded| status.operation.is_none() && !is_observed(&degraded.reason));
+    let failed = condition::find_true(&status.conditions, DEGRADED).filter(|degraded| {
+        status.operation.is_none() && !OBSERVED_DEFECTS.contains(&degraded.reason.as_str())
+    });
     if let Some(failed) = failed {
         return Some(Entry::from(STALLED, failed));
     }

@@ -14,7 +14,8 @@ use kubeon_api::{KubernetesCluster, KubernetesClusterStatus};
 
 use super::object_access::{object_notice, status_write_as_given};
 use crate::condition::{
-    self, CERTIFICATES_RENEWED, ConditionText, DEGRADED, DONE, MEMBERS_DOWN, NODES_NOT_READY, READY,
+    self, CERTIFICATES_RENEWED, ConditionText, DEGRADED, DONE, MEMBERS_DOWN, NODES_NOT_READY,
+    OBSERVED_DEFECTS, READY,
 };
 use crate::observed_health::{ObservedCertificates, ObservedHealth};
 use crate::view::View;
@@ -150,10 +151,14 @@ fn set(
     condition::set(&mut new.conditions, type_, text, new.observed_generation, now);
 }
 
+/// The reason of a condition, if it is one of those that the health sets.
+fn observed_reason(condition: &Condition) -> Option<&'static str> {
+    OBSERVED_DEFECTS.into_iter().chain([API_UNREACHABLE]).find(|reason| *reason == condition.reason)
+}
+
 /// The condition of this type, if the health decided it.
 fn observed<'c>(conditions: &'c [Condition], type_: &str) -> Option<&'c Condition> {
-    let reasons = [API_UNREACHABLE, NODES_NOT_READY, MEMBERS_DOWN];
-    condition::find(conditions, type_).filter(|found| reasons.contains(&found.reason.as_str()))
+    condition::find(conditions, type_).filter(|found| observed_reason(found).is_some())
 }
 
 /// The first few names.
@@ -170,11 +175,7 @@ fn notices(object: &KubernetesCluster, before: &[Condition], new: &[Condition]) 
     let change = |type_: &str, ended: &'static str| {
         let (was, is) = (observed(before, type_), observed(new, type_));
         match (was, is) {
-            (None, Some(is)) => {
-                let reasons = [API_UNREACHABLE, NODES_NOT_READY, MEMBERS_DOWN];
-                let reason = reasons.into_iter().find(|reason| *reason == is.reason)?;
-                Some(object_notice(object, true, reason, is.message.clone()))
-            }
+            (None, Some(is)) => Some(object_notice(object, true, observed_reason(is)?, is.message.clone())),
             (Some(_), None) => {
                 let message = condition::find(new, type_).map_or("", |found| found.message.as_str());
                 Some(object_notice(object, false, ended, message))
