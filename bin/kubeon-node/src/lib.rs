@@ -19,6 +19,7 @@ pub mod cluster_record;
 pub mod command;
 pub mod drift;
 pub mod durable;
+pub mod etcd;
 pub mod events;
 pub mod facts;
 pub mod failure;

@@ -64,6 +64,7 @@ async fn dispatch(context: &Context<'_>, cli: &CommandLine) -> Result<(), CliErr
         CliCommand::Image(args) => image::run(context, args).await,
         CliCommand::Addon(args) => scale::add(context, args).await,
         CliCommand::Delon(args) => scale::remove(context, args).await,
+        CliCommand::Replace(args) => scale::replace(context, args).await,
         CliCommand::Certs(args) => certs::run(context, args).await,
         CliCommand::Destroy(args) => destroy::run(context, args).await,
         CliCommand::View(args) => view::run(context, args),

@@ -44,6 +44,9 @@ fn rows<const N: usize>(rows: [(&str, String); N]) -> RenderedRemedy {
     RenderedRemedy { rows: rows.map(|(subject, text)| (subject.to_owned(), text)).into(), next: None }
 }
 
+const CANCEL_OPERATION: &str =
+    r#"kubectl patch clusteroperation NAME --type merge -p '{"spec":{"cancelled":true}}'"#;
+
 /// A remedy of the engine.
 pub(crate) fn engine(remedy: &EngineRemedy) -> RenderedRemedy {
     use EngineRemedy as R;
@@ -65,17 +68,18 @@ pub(crate) fn engine(remedy: &EngineRemedy) -> RenderedRemedy {
         R::CreateFromInventory(cluster) => {
             row("first", format!("kubeon create {cluster} --inventory …, or the playbook cluster.yml"))
         }
-        R::RemoveWorkersOnly(cluster) => row("workers", format!("kubeon delon {cluster} @w*")),
+        R::CompleteOrDestroy(cluster) => {
+            row("fix", format!("kubeon create {cluster} completes it, kubeon destroy {cluster} removes it"))
+        }
+        R::ReplaceWorker(cluster) => {
+            row("worker", format!("kubeon addon {cluster} -w NEW, then kubeon delon {cluster} OLD"))
+        }
         R::ConfirmRemoval { command } => row("confirm", format!("{command} … --yes")),
         R::ConfirmDestroy { command, cluster } => row("confirm", format!("{command} {cluster} --yes")),
         R::ConfirmUninstall => row("confirm", "kubeon meta uninstall --yes".to_owned()),
         R::EndOperations => rows([
             ("wait", "kubectl get clusteroperations -w".to_owned()),
-            (
-                "or cancel",
-                r#"kubectl patch clusteroperation NAME --type merge -p '{"spec":{"cancelled":true}}'"#
-                    .to_owned(),
-            ),
+            ("or cancel", CANCEL_OPERATION.to_owned()),
         ]),
         R::DeleteOrHandOverClusters => rows([
             ("delete them", "kubectl delete KIND NAME -n NAMESPACE".to_owned()),

@@ -7,11 +7,11 @@ use kubeon_api::{ClusterName, KubernetesCluster, ReadError, Version, read_yaml};
 use kubeon_engine::bundles::version_of;
 use kubeon_engine::cluster_target::{ClusterTarget, TargetOptions};
 use kubeon_engine::engine::{Engine, ignored_checks};
+use kubeon_engine::host_change::LeavingWorkerPolicy;
 use kubeon_engine::login_merge::refuse_unused_flags;
 use kubeon_engine::login_request::LoginRequests;
 use kubeon_engine::request_file;
 use kubeon_engine::request_inventory::from_inventory;
-use kubeon_engine::worker_change::LeavingWorkerPolicy;
 
 use crate::args::cluster::ClusterArgs;
 use crate::args::node::NodeFlags;

@@ -36,7 +36,7 @@ pub struct ChangeOptions<'a> {
     pub host_keys: &'a HostKeyOptions,
     /// The condition to wait for before the first effect on a host.
     pub pre_apply_wait: PreApplyWait,
-    /// Whether workers may be removed without confirmation.
+    /// Whether hosts may be removed without confirmation.
     pub yes: bool,
 }
 
@@ -58,7 +58,7 @@ pub struct ReadyCluster {
     pub nodes: usize,
     /// Names of the nodes that were skipped or unreachable.
     pub unreachable: Vec<String>,
-    /// Names of the workers that were removed.
+    /// Names of the hosts that were removed.
     pub left: Vec<String>,
     /// The administrator's kubeconfig.
     pub kubeconfig: PathBuf,
@@ -131,7 +131,7 @@ pub fn store_request(
     Ok(state)
 }
 
-/// Asks for confirmation before workers are removed.
+/// Asks for confirmation before hosts are removed.
 fn confirm(
     engine: &Engine<'_>,
     target: &ClusterTarget,
@@ -197,7 +197,9 @@ impl PreparedChange<'_> {
 
     /// Whether the request is the one that was stored.
     fn is_same_request(&self) -> bool {
-        let settled = self.intent.leaving.is_empty() && self.intent.returning.is_empty();
+        let settled = self.intent.leaving.is_empty()
+            && self.intent.returning.is_empty()
+            && self.intent.joining_masters.is_empty();
         self.known && self.state.spec == *self.intent.spec && settled
     }
 
@@ -316,6 +318,8 @@ impl PreparedChange<'_> {
         let left = |host: &HostAddress| intent.leaving.iter().any(|spec| spec.address == *host);
         self.state.logins.retain(|host, _| !left(host));
         self.state.leaving.retain(|host, _| intent.returns(*host) && intent.skip_hosts.contains(host));
+        self.state.leaving_masters.retain(|host, _| !left(host));
+        self.state.joining_masters.clear();
         self.state.joining.retain(|host| intent.skip_hosts.contains(host));
     }
 }

@@ -11,9 +11,9 @@ use crate::bundles;
 use crate::cluster_request::{self, ClusterRequest};
 use crate::engine::{self, Engine, StoredCluster};
 use crate::error::{EngineError, note_text};
+use crate::host_change::{self, LeavingWorkerPolicy};
 use crate::login_merge::{keep_undeclared, merge_remembered};
 use crate::login_request::{HostLoginRequest, LoginRequests};
-use crate::worker_change::{self, LeavingWorkerPolicy};
 
 /// A cluster with its desired specification and its stored state.
 pub struct ClusterTarget {
@@ -29,9 +29,11 @@ pub struct ClusterTarget {
     pub known: bool,
     /// Hosts to skip.
     pub skip_hosts: Vec<HostAddress>,
+    /// Leaving masters that are lost: the change is refused if one of them answers.
+    pub lost_hosts: BTreeSet<HostAddress>,
     /// The workers that the change concerns, besides those that leave; `None` if it concerns all hosts.
     pub concerned: Option<BTreeSet<HostAddress>>,
-    /// Names of the workers that this change removes.
+    /// Names of the hosts that this change removes.
     pub newly_leaving: Vec<String>,
     /// Time limit for draining a leaving worker, in seconds.
     pub drain_seconds: u32,
@@ -93,6 +95,7 @@ impl ClusterTarget {
                 state,
                 known: false,
                 skip_hosts,
+                lost_hosts: BTreeSet::new(),
                 concerned: None,
                 newly_leaving: Vec::new(),
                 drain_seconds: options.drain_seconds,
@@ -129,7 +132,7 @@ impl ClusterTarget {
     ///
     /// # Errors
     /// Refuses a specification that cannot be planned. After hosts were written to, refuses any change except
-    /// of the list of workers.
+    /// of the hosts.
     pub fn changed(
         engine: &Engine<'_>,
         mut state: StoredCluster,
@@ -147,7 +150,7 @@ impl ClusterTarget {
         let mut newly_leaving = Vec::new();
         // Before anything is written to a host the request may still change.
         if spec != state.spec && state.may_be_on_hosts() {
-            newly_leaving = worker_change::apply(&mut state, &spec, leaving_workers)?;
+            newly_leaving = host_change::apply(&mut state, &spec, leaving_workers)?;
         }
         let (spec, notes) = cluster_request::stored_spec(spec, &engine.supported()?)?;
         let skip_hosts = engine::skip_hosts(&skip_hosts, &spec, &state)?;
@@ -160,6 +163,7 @@ impl ClusterTarget {
             state,
             known: true,
             skip_hosts,
+            lost_hosts: BTreeSet::new(),
             concerned: None,
             newly_leaving,
             drain_seconds,
@@ -169,11 +173,11 @@ impl ClusterTarget {
     }
 
     /// Limits the change to the masters and to the workers that join or leave: the other workers are not
-    /// contacted. A cluster that was never finished is not limited, and neither is one whose firewalls kubeon
-    /// manages: every host lets in each other host.
+    /// contacted. A cluster that was never finished is not limited, and neither is one whose masters change, which every
+    /// worker must know, or one whose firewalls kubeon manages: every host lets in each other host.
     pub(crate) fn limit_to_changed_workers(&mut self) {
         let managed = self.spec.settings.firewall == FirewallMode::Manage;
-        if self.state.status == Status::Running && !managed {
+        if self.state.status == Status::Running && !managed && !self.state.changes_masters() {
             self.concerned = Some(joining(&self.spec, &self.state));
         }
     }
@@ -194,6 +198,7 @@ impl ClusterTarget {
         let mut intent = Intent {
             other_artifacts,
             drain_seconds: self.drain_seconds,
+            lost_hosts: self.lost_hosts.clone(),
             ignore: self.ignore.clone(),
             max_unavailable: self.max_unavailable,
             ..intent

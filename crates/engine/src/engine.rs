@@ -123,8 +123,10 @@ pub fn intent(
         .leaving
         .iter()
         .partition(|(address, _)| spec.workers.iter().any(|host| host.address == **address));
-    let leaving =
-        leaving.into_iter().map(|(address, name)| HostSpec { name: name.clone(), ..HostSpec::at(*address) });
+    let leaving = leaving.into_iter().map(|(address, name)| {
+        let spec = HostSpec { name: name.clone(), ..HostSpec::at(*address) };
+        spec.with_internal_address(state.leaving_masters.get(address).copied())
+    });
     let (leaving, returning) =
         (leaving.collect(), returning.into_iter().map(|(address, _)| *address).collect());
     let same_version = state.version.is_none_or(|version| version == spec.version);
@@ -133,6 +135,8 @@ pub fn intent(
         bundle_in_use,
         skip_hosts,
         leaving,
+        leaving_masters: state.leaving_masters.keys().copied().collect(),
+        joining_masters: state.joining_masters.clone(),
         returning,
         keys: state.keys,
         ..Intent::new(spec, &state.uid, state.generation, artifacts)

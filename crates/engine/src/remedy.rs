@@ -23,8 +23,10 @@ pub enum EngineRemedy {
     KeepOrDestroy(ClusterName),
     /// Create the cluster from the inventory first.
     CreateFromInventory(ClusterName),
-    /// Remove the workers of this cluster; its masters stay.
-    RemoveWorkersOnly(ClusterName),
+    /// Complete the creation of this cluster, or destroy it.
+    CompleteOrDestroy(ClusterName),
+    /// Add a worker to this cluster, then remove the old one.
+    ReplaceWorker(ClusterName),
     /// Confirm the removal of workers.
     ConfirmRemoval {
         /// The command that removes them.

@@ -43,7 +43,11 @@ impl Engine<'_> {
         if state.keys.rotation().is_some() {
             return Ok(state);
         }
-        if state.status != Status::Running || !state.leaving.is_empty() || !state.joining.is_empty() {
+        if state.status != Status::Running
+            || !state.leaving.is_empty()
+            || !state.joining.is_empty()
+            || state.changes_masters()
+        {
             let error = EngineError::refused(format!("a change of {} is not complete", state.name));
             return Err(error.remedy(EngineRemedy::CompleteChange(state.name)));
         }

@@ -1,5 +1,8 @@
-//! Adds and removes workers: from the stored cluster to the target of the change.
+//! Adds, removes and replaces hosts: from the stored cluster to the target of the change.
 
+use std::collections::BTreeSet;
+
+use kubeon_api::HostAddress;
 use kubeon_plan::{DesiredCluster, HostSpec, Refusal, RefusedField};
 
 use crate::cluster_request::HostRequest;
@@ -15,7 +18,7 @@ use crate::selector::{Member, Selector};
 /// Hosts to add to a cluster.
 #[derive(Debug, Clone, Default)]
 pub struct AddedHosts {
-    /// Masters; they are refused.
+    /// Masters.
     pub masters: Vec<HostRequest>,
     /// Workers.
     pub workers: Vec<HostRequest>,
@@ -23,12 +26,11 @@ pub struct AddedHosts {
     pub refusals: Vec<Refusal>,
 }
 
-/// The target of a cluster with further workers.
+/// The target of a cluster with further hosts.
 ///
 /// # Errors
-/// Refuses masters, hosts that belong to the cluster already, and login flags that no host uses. All reasons
-/// are reported at once.
-pub fn with_workers(
+/// Refuses hosts that belong to the cluster already, and login flags that no host uses. All reasons are reported at once.
+pub fn with_hosts(
     engine: &Engine<'_>,
     state: StoredCluster,
     added: AddedHosts,
@@ -37,7 +39,7 @@ pub fn with_workers(
     let flags = options.logins.clone();
     let spec = spec_with(&state, &added)?;
     let mut target = ClusterTarget::changed(engine, state, spec, options)?;
-    for HostRequest { address, login, .. } in added.workers {
+    for HostRequest { address, login, .. } in added.masters.into_iter().chain(added.workers) {
         target.logins.insert(address, HostLoginRequest { flags: login, ..HostLoginRequest::default() });
     }
     target.limit_to_changed_workers();
@@ -47,19 +49,19 @@ pub fn with_workers(
 
 fn spec_with(state: &StoredCluster, added: &AddedHosts) -> Result<DesiredCluster, EngineError> {
     let mut refusals = added.refusals.clone();
-    refusals.extend(added.masters.iter().map(|master| {
-        let reason = "adding masters is not supported yet: -w adds workers";
-        Refusal::new(RefusedField::Master, master.address, reason)
-    }));
     let mut spec = state.spec.clone();
-    for worker in added.workers.iter().cloned() {
-        let address = worker.address;
-        if spec.hosts().any(|host| host.address == address) {
+    let masters = added.masters.iter().map(|host| (RefusedField::Master, host));
+    for (field, host) in masters.chain(added.workers.iter().map(|host| (RefusedField::Worker, host))) {
+        let address = host.address;
+        // A master whose addition is not finished may be added again.
+        let continues = field == RefusedField::Master && state.joining_masters.contains(&address);
+        if spec.hosts().any(|known| known.address == address) {
             let reason = format!("is a node of {} already (Cluster ip is duplicate)", state.name);
-            refusals.push(Refusal::new(RefusedField::Worker, address, reason));
-        } else {
-            spec.workers.push(HostSpec::from(worker));
+            refusals.extend((!continues).then(|| Refusal::new(field, address, reason)));
+            continue;
         }
+        let hosts = if field == RefusedField::Master { &mut spec.masters } else { &mut spec.workers };
+        hosts.push(HostSpec::from(host.clone()));
     }
     if refusals.is_empty() {
         return Ok(spec);
@@ -67,11 +69,11 @@ fn spec_with(state: &StoredCluster, added: &AddedHosts) -> Result<DesiredCluster
     Err(EngineError::refusals(state.name.as_str(), refusals, &[]))
 }
 
-/// The target of a cluster without the workers of a selector.
+/// The target of a cluster without the hosts of a selector.
 ///
 /// # Errors
-/// Refuses a selector that matches no node or a master, and login flags that no host uses.
-pub fn without_workers(
+/// Refuses a selector that matches no node or every master, and login flags that no host uses.
+pub fn without_hosts(
     engine: &Engine<'_>,
     state: StoredCluster,
     selector: &str,
@@ -88,27 +90,83 @@ pub fn without_workers(
 }
 
 fn spec_without(state: &StoredCluster, selector: &str) -> Result<DesiredCluster, EngineError> {
-    let members = members(&state.spec);
-    let selector = Selector::parse(&format!("{}@{}", state.name, selector.trim_start_matches('@')))?;
-    let chosen = selector.choose(&members).map_err(|error| with_leaving_workers(error, state))?;
-    let masters: Vec<&Member> = chosen.iter().filter(|member| member.master).collect();
-    if masters.len() == state.spec.masters.len() {
+    let chosen = chosen(state, selector)?;
+    if chosen.iter().filter(|member| member.master).count() == state.spec.masters.len() {
         return Err(EngineError::refused(format!("Selector[{selector}] no master exists after delete")));
     }
-    if let Some(master) = masters.first() {
-        let error = EngineError::refused(format!(
-            "removing masters is not supported yet: {} is a master",
-            master.name
-        ));
-        return Err(error.remedy(EngineRemedy::RemoveWorkersOnly(state.name.clone())));
-    }
     let mut spec = state.spec.clone();
-    spec.workers.retain(|host| !chosen.iter().any(|member| member.address == host.address.ip()));
+    let stays = |host: &HostSpec| !chosen.iter().any(|member| member.address == host.address.ip());
+    spec.masters.retain(stays);
+    spec.workers.retain(stays);
     Ok(spec)
 }
 
-/// Adds the leaving workers to an error, because they are not selectable any more.
-fn with_leaving_workers(error: EngineError, state: &StoredCluster) -> EngineError {
+fn chosen(state: &StoredCluster, selector: &str) -> Result<Vec<Member>, EngineError> {
+    let members = members(&state.spec);
+    let selector = Selector::parse(&format!("{}@{}", state.name, selector.trim_start_matches('@')))?;
+    selector.choose(&members).map_err(|error| with_leaving_hosts(error, state))
+}
+
+/// The target of a cluster in which a new master stands in for one that is lost.
+///
+/// # Errors
+/// Refuses an old host that is not one master of the cluster, a new one that is a node already, and login flags that no
+/// host uses.
+pub fn replaced(
+    engine: &Engine<'_>,
+    state: StoredCluster,
+    old: &str,
+    new: HostRequest,
+    options: TargetOptions,
+) -> Result<ClusterTarget, EngineError> {
+    let flags = options.logins.clone();
+    let (lost, spec) = spec_replaced(&state, old, &new)?;
+    let mut target = ClusterTarget::changed(engine, state, spec, options)?;
+    target.lost_hosts = BTreeSet::from([lost]);
+    let login = HostLoginRequest { flags: new.login, ..HostLoginRequest::default() };
+    target.logins.insert(new.address, login);
+    refuse_unused_flags(&flags, &target.spec.masters, &target.logins)?;
+    Ok(target)
+}
+
+/// The lost master and the specification without it.
+fn spec_replaced(
+    state: &StoredCluster,
+    old: &str,
+    new: &HostRequest,
+) -> Result<(HostAddress, DesiredCluster), EngineError> {
+    // An earlier run may have begun the replacement.
+    if let Some(lost) = leaving_master(state, old)
+        && state.joining_masters.contains(&new.address)
+    {
+        return Ok((lost, state.spec.clone()));
+    }
+    let chosen = chosen(state, old)?;
+    let [member] = chosen.as_slice() else {
+        let names: Vec<&str> = chosen.iter().map(|member| member.name.as_str()).collect();
+        let title = format!("one master is replaced at a time: {old} selects {}", names.join(", "));
+        return Err(EngineError::refused(title));
+    };
+    let Some(place) = state.spec.masters.iter().position(|host| host.address.ip() == member.address) else {
+        let error = EngineError::refused(format!("{} is not a master of {}", member.name, state.name));
+        return Err(error.remedy(EngineRemedy::ReplaceWorker(state.name.clone())));
+    };
+    let added = AddedHosts { masters: vec![new.clone()], ..AddedHosts::default() };
+    let mut spec = spec_with(state, &added)?;
+    let lost = spec.masters.swap_remove(place);
+    Ok((lost.address, spec))
+}
+
+/// The address of a leaving master, by name or address.
+fn leaving_master(state: &StoredCluster, text: &str) -> Option<HostAddress> {
+    let names = |name: &Option<kubeon_api::HostName>| name.as_ref().is_some_and(|name| name.as_str() == text);
+    let leaving = state.leaving.iter().filter(|(address, _)| state.leaving_masters.contains_key(*address));
+    let mut found = leaving.filter(|(address, name)| address.to_string() == text || names(name));
+    found.next().map(|(address, _)| *address)
+}
+
+/// Adds the leaving hosts to an error, because they are not selectable any more.
+fn with_leaving_hosts(error: EngineError, state: &StoredCluster) -> EngineError {
     let names: Vec<String> = state
         .leaving
         .iter()
@@ -146,8 +204,12 @@ mod tests {
         spec.workers.iter().map(|host| host.address.to_string()).collect()
     }
 
+    fn masters(spec: &DesiredCluster) -> Vec<String> {
+        spec.masters.iter().map(|host| host.address.to_string()).collect()
+    }
+
     #[test]
-    fn workers_are_added_at_the_end() {
+    fn hosts_are_added_at_the_end() {
         let added = AddedHosts { workers: vec![host("10.0.0.6"), host("10.0.0.5")], ..AddedHosts::default() };
         let spec = spec_with(&state(), &added).unwrap();
         assert_eq!(workers(&spec), ["10.0.0.3", "10.0.0.4", "10.0.0.6", "10.0.0.5"]);
@@ -156,8 +218,8 @@ mod tests {
     #[test]
     fn all_reasons_against_added_hosts_are_reported_at_once() {
         let added = AddedHosts {
-            masters: vec![host("10.0.0.9")],
-            workers: vec![host("10.0.0.1"), host("10.0.0.5"), host("10.0.0.5")],
+            masters: vec![host("10.0.0.2"), host("10.0.0.9")],
+            workers: vec![host("10.0.0.9"), host("10.0.0.5"), host("10.0.0.5")],
             refusals: vec![Refusal::argument("-w x", "is not an address")],
         };
         let error = spec_with(&state(), &added).unwrap_err();
@@ -167,13 +229,34 @@ mod tests {
     }
 
     #[test]
-    fn only_workers_are_removed() {
+    fn every_host_but_the_last_master_is_removed() {
         let state = state();
         assert_eq!(workers(&spec_without(&state, "10.0.0.3").unwrap()), ["10.0.0.4"]);
         assert!(workers(&spec_without(&state, "@w*").unwrap()).is_empty());
+        assert_eq!(masters(&spec_without(&state, "cp1").unwrap()), ["10.0.0.2"]);
         let title = |selector| spec_without(&state, selector).unwrap_err().title;
         assert!(title("@cp*").ends_with("no master exists after delete"), "{}", title("@cp*"));
-        assert!(title("cp1").starts_with("removing masters is not supported yet"), "{}", title("cp1"));
+    }
+
+    #[test]
+    fn a_new_master_takes_the_place_of_a_lost_one() {
+        let mut state = state();
+        let (lost, spec) = spec_replaced(&state, "10.0.0.1", &host("10.0.0.9")).unwrap();
+        assert_eq!(
+            (lost.to_string().as_str(), masters(&spec).concat().as_str()),
+            ("10.0.0.1", "10.0.0.910.0.0.2")
+        );
+        let title = |old, new| spec_replaced(&state, old, &host(new)).unwrap_err().title;
+        assert_eq!(title("10.0.0.3", "10.0.0.9"), "10.0.0.3 is not a master of demo");
+        assert!(title("@cp*", "10.0.0.9").starts_with("one master is replaced at a time"));
+        assert!(spec_replaced(&state, "10.0.0.1", &host("10.0.0.2")).is_err(), "it is a master already");
+        // A run that began it is continued by the same command.
+        state.leaving.insert(lost, None);
+        state.remove_master(lost, lost);
+        state.add_master("10.0.0.9".parse().unwrap());
+        state.spec = spec;
+        let (again, same) = spec_replaced(&state, "10.0.0.1", &host("10.0.0.9")).unwrap();
+        assert_eq!((again, same), (lost, state.spec.clone()));
     }
 
     #[test]

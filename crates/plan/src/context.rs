@@ -28,7 +28,7 @@ pub(crate) struct PlanContext<'a> {
     pub(crate) hosts: Vec<ObservedHost<'a>>,
     /// The hosts of the cluster that could not be observed. No step runs on them.
     pub(crate) unreachable: Vec<UnreachableHost>,
-    /// Leaving workers.
+    /// Leaving hosts.
     pub(crate) leaving: Vec<Leaving<'a>>,
     /// The highest generation that the saved state and the masters know.
     pub(crate) generation: u64,
@@ -44,10 +44,11 @@ pub(crate) struct ObservedHost<'a> {
     pub(crate) facts: &'a Facts,
 }
 
-/// A leaving worker.
+/// A leaving host.
 pub(crate) struct Leaving<'a> {
     pub(crate) spec: &'a HostSpec,
     pub(crate) name: HostName,
+    pub(crate) role: HostRole,
     /// Its facts, or the reason why it could not be observed if the user allows to skip it.
     pub(crate) facts: Result<&'a Facts, String>,
 }
@@ -66,11 +67,14 @@ impl<'a> PlanContext<'a> {
     }
 
     /// The master that executes cluster-wide steps: the first one whose API server answers, else the first
-    /// observed one.
+    /// observed one. Masters that join come last.
     pub(crate) fn executor(&self) -> &ObservedHost<'a> {
         let answers =
             |host: &&ObservedHost<'_>| host.facts.cluster.as_ref().is_some_and(|cluster| cluster.api_ready);
-        self.masters().find(answers).unwrap_or(&self.hosts[0])
+        let stays = |host: &&ObservedHost<'_>| !self.intent.joining_masters.contains(&host.address());
+        let members = || self.masters().filter(stays);
+        let found = members().find(answers).or_else(|| self.masters().find(answers));
+        found.or_else(|| members().next()).unwrap_or(&self.hosts[0])
     }
 
     /// Names and addresses of all masters, in order, whether they were observed or not.

@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use kubeon_api::{ClusterKeys, HostAddress, HostName, HostRole};
+use kubeon_api::{ClusterKeys, HostAddress, HostName};
 use kubeon_render::paths::KUBELET_BOOTSTRAP;
 use kubeon_wire::{
     CertificateFact, Content, EtcdFact, Facts, JournalEntry, Op, ResultState, SecretRef, renewal_due,
@@ -174,7 +174,7 @@ pub(crate) fn planned_hosts(
         |name: &HostName, role| PlannedHost { name: name.clone(), fence: context.fence(role, generation) };
     let staying = context.hosts.iter().map(|host| (host.address(), planned(&host.name, host.role.clone())));
     let leaving = context.leaving.iter().filter(|host| host.facts.is_ok());
-    staying.chain(leaving.map(|host| (host.spec.address, planned(&host.name, HostRole::Worker)))).collect()
+    staying.chain(leaving.map(|host| (host.spec.address, planned(&host.name, host.role.clone())))).collect()
 }
 
 fn fact_count(facts: &Facts) -> usize {

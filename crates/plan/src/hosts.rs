@@ -13,6 +13,7 @@ use crate::desired::prepare::{NET_TOOLS, NODE_IMAGES, parts};
 use crate::generation;
 use crate::input::{HostSpec, Intent, Observation, ObservationFailure, Snapshot};
 use crate::kernel_defaults;
+use crate::membership;
 use crate::node_name::node_name;
 use crate::output::{Note, PlanRefused, UnreachableHost};
 use crate::precheck::{self, CheckRule, rules};
@@ -38,6 +39,10 @@ pub(crate) fn admit<'a>(
     notes.extend(encryption_note(&context));
     notes.extend(address_notes(&context));
     reset_deleted_nodes(&mut context, &mut notes);
+    let refusals = membership::refusals(&context);
+    if !refusals.is_empty() {
+        return Err(PlanRefused { cluster: intent.spec.name.to_string(), refusals, notes });
+    }
     require_complete_bundle(context, notes)
 }
 
@@ -53,12 +58,12 @@ fn reset_deleted_nodes(context: &mut PlanContext<'_>, notes: &mut Vec<Note>) {
         context.hosts.iter().filter(|host| deleted(context, host)).map(ObservedHost::address).collect();
     for address in addresses {
         let Some(index) = context.hosts.iter().position(|host| host.address() == address) else { continue };
-        let ObservedHost { spec, name, facts, .. } = context.hosts.remove(index);
+        let ObservedHost { spec, name, role, facts } = context.hosts.remove(index);
         let text = format!(
             "{name} stays in the cluster, but its node was deleted already: the host is reset first, then it joins again"
         );
         notes.push(note(address, text));
-        context.leaving.push(Leaving { spec, name, facts: Ok(facts) });
+        context.leaving.push(Leaving { spec, name, role, facts: Ok(facts) });
     }
 }
 
@@ -141,7 +146,7 @@ fn check_hosts<'a>(
         }
     }
     apply_rules(intent, snapshot, rules, &mut refusals, &mut notes);
-    let leaving = leaving_workers(intent, snapshot, purpose, &mut refusals, &mut notes);
+    let leaving = leaving_hosts(intent, snapshot, purpose, &mut refusals, &mut notes);
     refusals.extend(duplicate_names(intent, &hosts, &unreachable, &leaving));
     let generation =
         generation::highest(intent, hosts.iter().filter(|host| host.is_master()).map(|host| host.facts));
@@ -161,8 +166,8 @@ fn check_hosts<'a>(
     Ok((PlanContext { intent, hosts, unreachable, leaving, generation, next_generation }, notes))
 }
 
-/// The leaving workers. An unreachable worker is refused unless the user allows to skip it.
-fn leaving_workers<'a>(
+/// The leaving hosts. An unreachable host is refused unless the user allows to skip it.
+fn leaving_hosts<'a>(
     intent: &'a Intent,
     snapshot: &'a Snapshot,
     purpose: Purpose,
@@ -170,14 +175,18 @@ fn leaving_workers<'a>(
     notes: &mut Vec<Note>,
 ) -> Vec<Leaving<'a>> {
     let mut leaving = Vec::new();
+    let is_skipped =
+        |host: &HostAddress| intent.skip_hosts.contains(host) || intent.lost_hosts.contains(host);
     for spec in &intent.leaving {
+        let is_master = intent.leaving_masters.contains(&spec.address);
+        let role = if is_master { HostRole::Master } else { HostRole::Worker };
         if purpose != Purpose::Apply && intent.skip_hosts.contains(&spec.address) {
-            notes.push(note(spec.address, skipped_text(intent, &HostRole::Worker)));
+            notes.push(note(spec.address, skipped_text(intent, &role)));
             continue;
         }
         let facts = match facts_of(snapshot, spec) {
             Ok(facts) => Ok(facts),
-            Err(why) if intent.skip_hosts.contains(&spec.address) => Err(why),
+            Err(why) if is_skipped(&spec.address) => Err(why),
             Err(why) if observation_failure(snapshot, spec) == ObservationFailure::UnknownHostKey => {
                 refusals.push(unreachable::unknown_host_key(spec, &why));
                 continue;
@@ -198,7 +207,7 @@ fn leaving_workers<'a>(
         match name {
             Ok(name) => {
                 notes.extend(not_reset_note(intent, spec, facts.as_ref()));
-                leaving.push(Leaving { spec, name, facts });
+                leaving.push(Leaving { spec, name, role, facts });
             }
             Err(refusal) => refusals.push(refusal),
         }

@@ -203,10 +203,19 @@ pub struct Intent {
     /// Hosts that the user allows to skip when they are unreachable.
     #[serde(rename = "without")]
     pub skip_hosts: Vec<HostAddress>,
+    /// Leaving masters that the user replaces because they are lost. A plan is refused if one of them answers.
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    pub lost_hosts: BTreeSet<HostAddress>,
     /// Workers that the change does not concern. They are not observed, and no step runs on them.
     pub unconcerned: BTreeSet<HostAddress>,
-    /// Workers that are no longer in the specification but still hold parts of the cluster.
+    /// Hosts that are no longer in the specification but still hold parts of the cluster.
     pub leaving: Vec<HostSpec>,
+    /// Those of them that are masters.
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    pub leaving_masters: BTreeSet<HostAddress>,
+    /// Masters that were added to a cluster that exists. The others made the etcd cluster together.
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    pub joining_masters: BTreeSet<HostAddress>,
     /// Workers that are in the specification again after a removal began: some of its steps may be done.
     pub returning: Vec<HostAddress>,
     /// The timeout for draining a node, in seconds.
@@ -223,7 +232,7 @@ impl Intent {
     /// The default timeout for draining a node, in seconds.
     pub const DRAIN_SECONDS: u32 = 300;
 
-    /// An intent without skipped hosts and without leaving workers.
+    /// An intent without skipped hosts and without hosts that join or leave.
     #[must_use]
     pub fn new(spec: Valid<DesiredCluster>, uid: &str, generation: u64, artifacts: Artifacts) -> Self {
         Self {
@@ -234,8 +243,11 @@ impl Intent {
             other_artifacts: Vec::new(),
             bundle_in_use: BTreeMap::new(),
             skip_hosts: Vec::new(),
+            lost_hosts: BTreeSet::new(),
             unconcerned: BTreeSet::new(),
             leaving: Vec::new(),
+            leaving_masters: BTreeSet::new(),
+            joining_masters: BTreeSet::new(),
             returning: Vec::new(),
             drain_seconds: Self::DRAIN_SECONDS,
             ignore: BTreeSet::new(),

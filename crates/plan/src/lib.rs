@@ -25,6 +25,7 @@ pub mod input;
 mod kernel_defaults;
 pub mod lint;
 mod max_unavailable;
+mod membership;
 mod node_name;
 pub mod output;
 pub mod precheck;

@@ -2,6 +2,7 @@
 //! by the reports of the members, not by which hosts answer. A missing report does not count as a failed member.
 
 use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
 
 use kubeon_api::HostName;
 use kubeon_wire::{EtcdFact, Facts};
@@ -42,19 +43,22 @@ pub(crate) struct Members<'a> {
     /// The members on other hosts, by name: their health as the observed members report it; `None` if no
     /// report proves it.
     others: BTreeMap<&'a str, Option<bool>>,
+    /// Whether a member listed the members.
+    is_listed: bool,
 }
 
 impl<'a> Members<'a> {
-    /// The members of the observed masters, and the other members that they list. If none of them lists its
-    /// members, the `unreachable` masters count as members.
+    /// The members that the observed masters list. If none of them lists its members, every observed and every
+    /// `unreachable` master counts as a member.
     pub(crate) fn of(
         observed: impl Iterator<Item = (&'a HostName, &'a Facts)>,
         unreachable: impl Iterator<Item = &'a str>,
     ) -> Self {
-        let observed: Vec<_> = observed.collect();
+        let mut observed: Vec<_> = observed.collect();
         let mut others: BTreeMap<&str, Option<bool>> = BTreeMap::new();
         let mut lists = observed.iter().filter_map(|(_, facts)| listed(facts)).peekable();
-        if lists.peek().is_none() {
+        let is_listed = lists.peek().is_some();
+        if !is_listed {
             others.extend(unreachable.map(|name| (name, None)));
         }
         for (name, healthy) in lists.flatten() {
@@ -62,10 +66,44 @@ impl<'a> Members<'a> {
             // A read through one member proves that the member is healthy, whatever another one could not see.
             *known = if *known == Some(true) { *known } else { healthy.or(*known) };
         }
+        // A master that joins is no member before it has a vote.
+        observed.retain(|(name, _)| !is_listed || others.contains_key(name.as_str()));
         for (name, _) in &observed {
             others.remove(name.as_str());
         }
-        Self { observed, others }
+        Self { observed, others, is_listed }
+    }
+
+    /// Whether a member listed the members.
+    pub(crate) fn is_listed(&self) -> bool {
+        self.is_listed
+    }
+
+    /// Whether a member of this name and address exists that has no vote.
+    pub(crate) fn has_learner(&self, name: &HostName, address: Ipv4Addr) -> bool {
+        let url = format!("https://{address}:2380");
+        let mut reports = self.observed.iter().filter_map(|(_, facts)| facts.cluster.as_ref());
+        reports.any(|report| report.learners.contains(name.as_str()) || report.learners.contains(&url))
+    }
+
+    /// Whether a member of this name has a vote.
+    pub(crate) fn contains(&self, name: &HostName) -> bool {
+        self.others.contains_key(name.as_str()) || self.observed.iter().any(|(member, _)| *member == name)
+    }
+
+    /// Whether the member of this name is known to serve.
+    pub(crate) fn serves(&self, name: &HostName) -> bool {
+        self.others.get(name.as_str()) == Some(&Some(true))
+            || self
+                .observed
+                .iter()
+                .any(|(member, facts)| *member == name && serves(member, facts) == Some(true))
+    }
+
+    /// The number of members that are known to serve.
+    pub(crate) fn serving(&self) -> usize {
+        let observed = self.observed.iter().filter(|(name, facts)| serves(name, facts) == Some(true));
+        observed.count() + self.others.values().filter(|healthy| **healthy == Some(true)).count()
     }
 
     /// The number of members.

@@ -9,7 +9,8 @@ use kubeon_api::{Arch, HostAddress, HostRole};
 use kubeon_render::config::KERNEL_DEFAULTS;
 use kubeon_render::paths::{KUBELET_BOOTSTRAP, KUBELET_CLIENT, PKI};
 use kubeon_wire::{
-    CertificateFact, Claim, Content, Facts, File, JournalEntry, Op, ResultState, SecretRef, renewal_due,
+    CertificateFact, Claim, Content, EtcdFact, Facts, File, JournalEntry, NodeFact, Op, ResultState,
+    SecretRef, renewal_due,
 };
 use sha2::{Digest as _, Sha256};
 
@@ -97,6 +98,7 @@ pub fn apply(plan: &Plan, count: usize, snapshot: &mut Snapshot) {
         }
         claim(plan, step.host, facts);
         apply_step(step, now, facts);
+        change_members(plan, step, snapshot);
         if step.journal {
             record(step, plan, snapshot);
         }
@@ -119,6 +121,27 @@ fn record(step: &Step, plan: &Plan, snapshot: &mut Snapshot) {
         };
         entries.retain(|recorded| recorded.id != entry.id);
         entries.push(entry.clone());
+    }
+}
+
+/// Adds or removes a member or a node in the reports of all masters.
+fn change_members(plan: &Plan, step: &Step, snapshot: &mut Snapshot) {
+    let own = plan.hosts.get(&step.host).map(|planned| planned.name.to_string());
+    let starts_kubelet = matches!(&step.op, Op::Service { name, .. } if name == "kubelet.service");
+    let reports = snapshot.hosts.values_mut().filter_map(|observation| match observation {
+        Observation::Fresh(facts) => facts.cluster.as_mut(),
+        Observation::Unknown { .. } => None,
+    });
+    for report in reports {
+        if starts_kubelet && let (Some(nodes), Some(name)) = (&mut report.nodes, own.clone()) {
+            nodes.entry(name).or_insert_with(|| NodeFact { ready: true, ..NodeFact::default() });
+        }
+        let EtcdFact::Members(members) = &mut report.etcd else { continue };
+        match &step.op {
+            Op::PromoteMember { .. } => members.extend(own.clone().map(|name| (name, Some(true)))),
+            Op::RemoveMember { name, .. } => drop(members.remove(name.as_str())),
+            _ => {}
+        }
     }
 }
 

@@ -47,7 +47,8 @@ pub(crate) fn assess(
         };
     }
     let members = cluster.members();
-    let reason = if !cluster.has_member() {
+    let is_new = intent.joining_masters.contains(&spec.address);
+    let reason = if is_new || !cluster.has_member() {
         format!("{why}; a master cannot be left out: bring it back or name another")
     } else if !members.can_have_quorum() {
         let (available, total) = (members.available(), members.total());

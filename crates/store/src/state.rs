@@ -10,7 +10,10 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 /// The newest schema version of the state file that this program reads.
-pub const SCHEMA: u32 = 2;
+pub const SCHEMA: u32 = 3;
+
+/// The schema version of a cluster whose keys were replaced.
+const KEYS_SCHEMA: u32 = 2;
 
 /// The schema version of a cluster that has the keys with which it was made. Older programs read it too.
 const FIRST_SCHEMA: u32 = 1;
@@ -40,9 +43,15 @@ pub struct ClusterState<S> {
     /// Addresses derived from the spec, for readers of the file.
     #[serde(flatten)]
     pub addresses: Addresses,
-    /// Workers that must still be removed, with their node names if they have one.
+    /// Hosts that must still be removed, with their node names if they have one.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub leaving: BTreeMap<HostAddress, Option<HostName>>,
+    /// The masters among them, with their addresses in the cluster's network.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub leaving_masters: BTreeMap<HostAddress, HostAddress>,
+    /// Masters whose addition to the existing cluster is not finished.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub joining_masters: BTreeSet<HostAddress>,
     /// The digests of the programs in use, by part of the bundle. Older programs did not record them.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub bundle: BTreeMap<String, Digest>,
@@ -78,6 +87,8 @@ impl<S> ClusterState<S> {
             spec,
             addresses: Addresses::default(),
             leaving: BTreeMap::new(),
+            leaving_masters: BTreeMap::new(),
+            joining_masters: BTreeSet::new(),
             bundle: BTreeMap::new(),
             encrypts_secrets: false,
             keys: ClusterKeys::default(),
@@ -89,7 +100,28 @@ impl<S> ClusterState<S> {
     /// Changes the keys of the cluster. Older programs, which know the first keys only, refuse the state from then on.
     pub fn set_keys(&mut self, keys: ClusterKeys) {
         self.keys = keys;
+        self.schema = self.schema.max(KEYS_SCHEMA);
+    }
+
+    /// Marks a new master as joining. Older programs refuse the state from then on: they would start a second etcd
+    /// cluster on it.
+    pub fn add_master(&mut self, host: HostAddress) {
+        self.joining_masters.insert(host);
         self.schema = SCHEMA;
+    }
+
+    /// Marks a leaving host as a master. Older programs refuse the state from then on: they would leave its etcd member
+    /// behind.
+    pub fn remove_master(&mut self, host: HostAddress, cluster_address: HostAddress) {
+        self.joining_masters.remove(&host);
+        self.leaving_masters.insert(host, cluster_address);
+        self.schema = SCHEMA;
+    }
+
+    /// Whether the addition or removal of a master is not finished.
+    #[must_use]
+    pub fn changes_masters(&self) -> bool {
+        !self.joining_masters.is_empty() || !self.leaving_masters.is_empty()
     }
 
     /// Whether a host may have been written to: the generation is counted before the first effect.

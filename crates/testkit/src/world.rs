@@ -3,6 +3,7 @@
 //! the API server needs etcd, and a node is Ready when its kubelet reaches an API server.
 
 mod effect;
+mod etcd;
 mod fault;
 mod host;
 mod op_effects;

@@ -1,6 +1,6 @@
 //! The observed facts of a host.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 
 use kubeon_api::{Cidr, ClusterName, Digest, HostRole, Version};
@@ -301,6 +301,9 @@ pub struct ClusterFacts {
     pub nodes: Option<BTreeMap<String, NodeFact>>,
     /// The report of the etcd member of this host.
     pub etcd: EtcdFact,
+    /// The members without a vote that it lists, by name; one that never started by the URL at which others reach it.
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    pub learners: BTreeSet<String>,
 }
 
 /// The report of the etcd member of a master.
@@ -313,7 +316,7 @@ pub enum EtcdFact {
     Unknown,
     /// The member does not serve: no program listens, or the program has no certificate of the cluster.
     Down,
-    /// The members that it lists, by name: whether each answers a read that requires a quorum; `None` if it
+    /// The members with a vote that it lists, by name: whether each answers a read that requires a quorum; `None` if it
     /// did not answer in time.
     Members(BTreeMap<String, Option<bool>>),
 }

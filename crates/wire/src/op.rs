@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::net::Ipv4Addr;
 
 use kubeon_api::{ClusterName, Digest, HostAddress, HostName, KeyNumber};
 use serde::{Deserialize, Serialize};
@@ -110,6 +111,38 @@ pub enum Op {
         /// The node.
         node: HostName,
     },
+    /// Add the member of this host to the etcd cluster of other masters, as a learner that has no vote, and write the file
+    /// with which it starts. A host that is a member already keeps its vote.
+    JoinEtcd {
+        /// The name of the member.
+        name: HostName,
+        /// The address at which the other members reach it.
+        address: Ipv4Addr,
+        /// The addresses of masters that have a member.
+        members: Vec<Ipv4Addr>,
+        /// The file that names the members.
+        file: String,
+    },
+    /// Give the learner of this host a vote, as soon as it has all data.
+    PromoteMember {
+        /// The address at which the other members reach it.
+        address: Ipv4Addr,
+        /// The addresses of masters that have a member.
+        members: Vec<Ipv4Addr>,
+    },
+    /// Remove a member from the etcd cluster, through the member of this host. The removal waits until the members that
+    /// stay have a quorum without it.
+    RemoveMember {
+        /// The name of the member.
+        name: HostName,
+        /// The address at which the other members reach it.
+        address: Ipv4Addr,
+    },
+    /// Stop services, each in an orderly way. They start again with the host.
+    StopServices {
+        /// The units, in order.
+        units: Vec<String>,
+    },
     /// Stop the kubelet and remove the certificate that it got from the cluster, so that it requests a new one when it
     /// starts.
     ForgetIdentity {
@@ -164,6 +197,10 @@ impl Op {
             | Self::Drain { .. }
             | Self::Uncordon { .. }
             | Self::RemoveNode { .. }
+            | Self::JoinEtcd { .. }
+            | Self::PromoteMember { .. }
+            | Self::RemoveMember { .. }
+            | Self::StopServices { .. }
             | Self::ForgetIdentity { .. }
             | Self::RewriteSecrets { .. }
             | Self::Await { .. }
@@ -176,7 +213,7 @@ impl Op {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HostsEntry {
     /// The address.
-    pub address: std::net::Ipv4Addr,
+    pub address: Ipv4Addr,
     /// The names of the address.
     pub names: Vec<String>,
 }
@@ -239,14 +276,14 @@ pub enum Check {
     /// A TCP port accepts a connection.
     Tcp {
         /// The address.
-        address: std::net::Ipv4Addr,
+        address: Ipv4Addr,
         /// The port.
         port: u16,
     },
     /// `https://ADDRESS:PORT/PATH` answers 200. The certificates are files on the host.
     Https {
         /// The address.
-        address: std::net::Ipv4Addr,
+        address: Ipv4Addr,
         /// The port.
         port: u16,
         /// The path, such as `/readyz`.
@@ -284,7 +321,7 @@ pub enum Check {
         /// The port at which the kubelet reports its health on this host.
         health_port: u16,
         /// The address of the API server.
-        address: std::net::Ipv4Addr,
+        address: Ipv4Addr,
         /// The port of the API server.
         port: u16,
         /// Path of the certificate of the authority on the host.
@@ -302,7 +339,7 @@ pub enum Check {
     /// A DNS server answers an `A` query for the name.
     Dns {
         /// The server's address.
-        server: std::net::Ipv4Addr,
+        server: Ipv4Addr,
         /// The name, fully qualified.
         name: String,
     },
@@ -310,7 +347,7 @@ pub enum Check {
     /// check passes if none of those answers the host either, because then there is nothing to compare with.
     DnsUpstream {
         /// The server's address.
-        server: std::net::Ipv4Addr,
+        server: Ipv4Addr,
         /// The file that lists the name servers of the host.
         resolv_conf: String,
     },

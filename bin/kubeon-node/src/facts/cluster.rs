@@ -1,7 +1,7 @@
 //! The status of the API server and the etcd member on this master. A status that was not reported in time is
 //! unknown, which is different from unhealthy.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -45,9 +45,9 @@ pub(super) fn read(host: &HostSystem) -> Option<ClusterReport> {
         return None;
     }
     Some(thread::scope(|scope| {
-        let etcd = scope.spawn(|| etcd(root, &host.etcd));
+        let etcd = scope.spawn(|| etcd_members(root, &host.etcd));
         let mut report = api(host);
-        report.facts.etcd = etcd.join().unwrap_or_default();
+        (report.facts.etcd, report.facts.learners) = etcd.join().unwrap_or_default();
         report
     }))
 }
@@ -155,29 +155,42 @@ fn node(item: &Value) -> NodeFact {
 
 /// The status of the etcd member on this host.
 pub(crate) fn etcd(root: &Root, base: &str) -> EtcdFact {
+    etcd_members(root, base).0
+}
+
+/// The same, and the members without a vote.
+fn etcd_members(root: &Root, base: &str) -> (EtcdFact, BTreeSet<String>) {
     let identity = (root.at(paths::ETCD_CERTIFICATE), root.at(paths::ETCD_KEY));
     let Ok(https) = Https::open(&root.at(paths::ETCD_CA), Some((&identity.0, &identity.1))) else {
-        return EtcdFact::Unknown;
+        return (EtcdFact::Unknown, BTreeSet::new());
     };
     // Every member returns the list, also without a quorum.
     let url = format!("{base}/v3/cluster/member/list");
     match https.send(Method::Post, &url, "application/json", b"{}", ANSWER_TIMEOUT) {
-        Ok(answer) => members(&https, &answer.body).map_or(EtcdFact::Unknown, EtcdFact::Members),
-        Err(NoAnswer::NoServer(_)) => EtcdFact::Down,
-        Err(NoAnswer::Unknown(_)) => EtcdFact::Unknown,
+        Ok(answer) => match members(&https, &answer.body) {
+            Some((members, learners)) => (EtcdFact::Members(members), learners),
+            None => (EtcdFact::Unknown, BTreeSet::new()),
+        },
+        Err(NoAnswer::NoServer(_)) => (EtcdFact::Down, BTreeSet::new()),
+        Err(NoAnswer::Unknown(_)) => (EtcdFact::Unknown, BTreeSet::new()),
     }
 }
 
-/// Members by name, and whether each is healthy.
-fn members(https: &Https, list: &str) -> Option<BTreeMap<String, Option<bool>>> {
+/// Whether each member with a vote is healthy, and the members without one, by name.
+type ListedMembers = (BTreeMap<String, Option<bool>>, BTreeSet<String>);
+
+fn members(https: &Https, list: &str) -> Option<ListedMembers> {
     let list: Value = serde_json::from_str(list).ok()?;
-    let members: Vec<(String, Option<String>)> = list["members"].as_array()?.iter().map(member).collect();
+    let (learners, voters): (Vec<&Value>, Vec<&Value>) =
+        list["members"].as_array()?.iter().partition(|member| member["isLearner"] == true);
+    let members: Vec<(String, Option<String>)> = voters.into_iter().map(member).collect();
     let healthy: Vec<Option<bool>> = thread::scope(|scope| {
         let ask = |url: &Option<String>| url.as_ref().map_or(Some(false), |url| is_healthy(https, url));
         let checks: Vec<_> = members.iter().map(|(_, url)| scope.spawn(move || ask(url))).collect();
         checks.into_iter().map(|thread| thread.join().unwrap_or(None)).collect()
     });
-    Some(members.into_iter().map(|(name, _)| name).zip(healthy).collect())
+    let voters = members.into_iter().map(|(name, _)| name).zip(healthy).collect();
+    Some((voters, learners.into_iter().map(|learner| member(learner).0).collect()))
 }
 
 /// A member's name and client URL. A member that was added and never started has neither: its peer URL is its

@@ -1,6 +1,7 @@
 //! The effects of steps: one module for each kind. Every effect is idempotent.
 
 pub mod drain;
+pub mod etcd;
 pub mod files;
 pub mod hosts;
 pub mod identity;
@@ -46,6 +47,12 @@ pub fn run(job: &Job<'_>, op: &Op, bytes: Option<PartReader>) -> Result<StepEffe
         Op::Drain { node } => drain::run(job, node),
         Op::Uncordon { node } => drain::uncordon(job, node),
         Op::RemoveNode { node } => node::remove(job, node),
+        Op::JoinEtcd { name, address, members, file } => {
+            etcd::join(job, &etcd::NewMember { name, address: *address, members, file })
+        }
+        Op::PromoteMember { address, members } => etcd::promote(job, *address, members),
+        Op::RemoveMember { name, address } => etcd::remove(job, name, *address),
+        Op::StopServices { units } => service::stop(job, units),
         Op::ForgetIdentity { .. } => identity::forget(job),
         Op::RewriteSecrets { .. } => secrets::rewrite(job),
         Op::Await { checks } => checks::wait_for(job, checks, &|| Ok(())).map(|()| StepEffect::default()),

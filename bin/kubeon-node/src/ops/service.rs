@@ -94,6 +94,24 @@ pub fn run(job: &Job<'_>, service: &Service<'_>) -> Result<StepEffect, StepFailu
     Ok(StepEffect { changed: written || enabled || stale, marks: vec![mark] })
 }
 
+/// Stops the units in order. A unit that does not exist or does not run is not an error.
+///
+/// # Errors
+/// If a unit does not stop in time.
+pub fn stop(job: &Job<'_>, names: &[String]) -> Result<StepEffect, StepFailure> {
+    let services = &job.host.services;
+    let states = services.states(names)?;
+    let runs = |name: &&String| {
+        states.get(*name).is_some_and(|state| !matches!(state.active.as_str(), "inactive" | "failed" | ""))
+    };
+    let running: Vec<&String> = names.iter().filter(runs).collect();
+    for name in &running {
+        units::check_name(name)?;
+        services.stop(std::slice::from_ref(*name), job.deadline)?;
+    }
+    Ok(StepEffect { changed: !running.is_empty(), ..StepEffect::default() })
+}
+
 fn state(job: &Job<'_>, service: &Service<'_>) -> Result<UnitState, StepFailure> {
     let mut states = job.host.services.states(&[service.name.to_owned()])?;
     Ok(states.remove(service.name).unwrap_or_default())

@@ -58,12 +58,15 @@ pub(crate) enum CliCommand {
     /// Copy a file to nodes
     #[command(visible_alias = "cp", after_help = day::COPY_EXAMPLES)]
     Copy(day::CopyArgs),
-    /// Add workers to a cluster
+    /// Add workers or masters to a cluster
     #[command(visible_alias = "add", after_help = scale::ADDON_EXAMPLES)]
     Addon(Box<scale::AddonArgs>),
-    /// Remove workers: drain them, then clean their hosts
+    /// Remove workers or masters: drain them, then clean their hosts
     #[command(visible_aliases = ["del", "rm"], after_help = scale::DELON_EXAMPLES)]
     Delon(scale::DelonArgs),
+    /// Replace a master that is lost by a new one
+    #[command(after_help = scale::REPLACE_EXAMPLES)]
+    Replace(Box<scale::ReplaceArgs>),
     /// Replace the keys of a cluster
     #[command(visible_alias = "cert")]
     Certs(certs::CertsArgs),

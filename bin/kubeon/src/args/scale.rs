@@ -1,6 +1,7 @@
-//! Commands that add and remove workers.
+//! Commands that add, remove and replace hosts.
 
 use clap::Args;
+use kubeon_api::{HostAddress, HostName};
 
 use super::contact::ContactFlags;
 use super::drain::LeaveFlags;
@@ -13,14 +14,23 @@ use super::rolling::RollingFlags;
 
 pub(crate) const ADDON_EXAMPLES: &str = "Examples:
   kubeon addon demo -w 172.30.0.14
-  kubeon addon demo -w 172.30.0.14,172.30.0.15 --default-user admin --dry-run";
+  kubeon addon demo -w 172.30.0.14,172.30.0.15 --default-user admin --dry-run
+  kubeon addon demo -m 172.30.0.16,172.30.0.17   masters join one after another";
 pub(crate) const DELON_EXAMPLES: &str =
     "A selector is ip=ADDRESS, name=NAME, a node's name or address, or @w*; see kubeon exec --help
+A master leaves only if the etcd members that stay have a quorum without it.
 
 Examples:
   kubeon delon demo name=h4
   kubeon delon demo ip=172.30.0.14,172.30.0.15 --yes
   kubeon delon demo h4 --yes --without 172.30.0.14   its host is dead: skip the host";
+
+pub(crate) const REPLACE_EXAMPLES: &str = "The old master is lost: nothing on its host is changed. Its etcd member is removed before the new one joins.
+To exchange a master that works, add the new one first: kubeon addon CLUSTER -m NEW, then kubeon delon CLUSTER OLD
+
+Examples:
+  kubeon replace demo h3 172.30.0.16
+  kubeon replace demo 172.30.0.13 172.30.0.16 --dry-run";
 
 /// `kubeon addon`.
 #[derive(Debug, Args)]
@@ -58,12 +68,12 @@ pub(crate) struct AddonArgs {
 pub(crate) struct DelonArgs {
     /// The cluster
     pub name: String,
-    /// The workers: a name, an address, name=…, ip=… or @w*
+    /// The hosts: a name, an address, name=…, ip=… or @w*
     pub selector: String,
     /// Do not ask
     #[arg(short = 'y', long)]
     pub yes: bool,
-    /// Remove this worker, which does not answer, without contacting its host; may be repeated
+    /// Remove this host, which does not answer, without contacting it; may be repeated
     #[arg(id = "without", long = "without", value_name = "ADDRESS", value_delimiter = ',')]
     pub skip_hosts: Vec<String>,
     #[command(flatten)]
@@ -79,6 +89,41 @@ pub(crate) struct DelonArgs {
     pub pre_apply_wait: PreApplyFlags,
     #[command(flatten)]
     pub inventory: super::inventory::InventoryFlags,
+    #[command(flatten)]
+    pub login: KnownLoginFlags,
+    #[command(flatten)]
+    pub contact: ContactFlags,
+    #[command(flatten)]
+    pub format: FormatFlag,
+}
+
+/// `kubeon replace`.
+#[derive(Debug, Args)]
+pub(crate) struct ReplaceArgs {
+    /// The cluster
+    pub name: String,
+    /// The lost master: its name or address
+    pub old: String,
+    /// The address of the new master
+    pub new: HostAddress,
+    /// The node name of the new master [default: the host name]
+    #[arg(short = 'M', long, value_name = "NAME")]
+    pub new_name: Option<HostName>,
+    /// Its own address in the cluster's network [default: the address]
+    #[arg(long, value_name = "ADDRESS", hide_short_help = true)]
+    pub internal_address: Option<HostAddress>,
+    /// Do not ask
+    #[arg(short = 'y', long)]
+    pub yes: bool,
+    #[command(flatten)]
+    pub rolling: RollingFlags,
+    #[command(flatten)]
+    pub ignore: IgnoreFlag,
+    /// Only show the plan
+    #[arg(long, help_heading = None)]
+    pub dry_run: bool,
+    #[command(flatten)]
+    pub pre_apply_wait: PreApplyFlags,
     #[command(flatten)]
     pub login: KnownLoginFlags,
     #[command(flatten)]

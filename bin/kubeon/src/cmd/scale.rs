@@ -1,23 +1,26 @@
-//! `kubeon addon` and `kubeon delon`: add and remove workers.
+//! `kubeon addon`, `kubeon delon` and `kubeon replace`: add, remove and replace hosts.
 
+use std::collections::BTreeMap;
+
+use kubeon_engine::cluster_request::HostRequest;
 use kubeon_engine::cluster_target::{ClusterTarget, TargetOptions};
 use kubeon_engine::engine::{Engine, ignored_checks};
-use kubeon_engine::login_request::LoginRequests;
-use kubeon_engine::scale::{AddedHosts, with_workers, without_workers};
+use kubeon_engine::login_request::{LoginRequest, LoginRequests};
+use kubeon_engine::scale::{AddedHosts, replaced, with_hosts, without_hosts};
 
-use crate::args::scale::{AddonArgs, DelonArgs};
+use crate::args::scale::{AddonArgs, DelonArgs, ReplaceArgs};
 use crate::cli_error::CliError;
 use crate::cmd::change::{ChangeFlags, make};
 use crate::cmd::plan;
 use crate::context::Context;
 
-/// Adds workers.
+/// Adds hosts.
 pub(super) async fn add(context: &Context<'_>, args: &AddonArgs) -> Result<(), CliError> {
     let engine = context.engine()?;
     let state = engine.find(args.name.as_deref())?;
     let (name, added) = (state.name.clone(), added_hosts(args));
     if !args.nodes.names_hosts() && added.refusals.is_empty() {
-        let error = CliError::refused("no worker is named");
+        let error = CliError::refused("no host is named");
         return Err(error.next_command("try", format!("kubeon addon {name} -w ADDRESS")));
     }
     let options = TargetOptions {
@@ -27,7 +30,7 @@ pub(super) async fn add(context: &Context<'_>, args: &AddonArgs) -> Result<(), C
         max_unavailable: args.rolling.max_unavailable,
         ..TargetOptions::default()
     };
-    let target = with_workers(&engine, state, added, options)?;
+    let target = with_hosts(&engine, state, added, options)?;
     let command = context.typed_as("addon", "addon").unwrap_or_else(|| format!("kubeon addon {name}"));
     let flags = ChangeFlags {
         command: "kubeon addon",
@@ -45,7 +48,7 @@ fn added_hosts(args: &AddonArgs) -> AddedHosts {
     AddedHosts { masters: hosts.masters, workers: hosts.workers, refusals }
 }
 
-/// Removes workers.
+/// Removes hosts.
 pub(super) async fn remove(context: &Context<'_>, args: &DelonArgs) -> Result<(), CliError> {
     let engine = context.engine()?;
     let state = engine.find(Some(&args.name))?;
@@ -58,11 +61,41 @@ pub(super) async fn remove(context: &Context<'_>, args: &DelonArgs) -> Result<()
         max_unavailable: args.rolling.max_unavailable,
         ..TargetOptions::default()
     };
-    let target = without_workers(&engine, state, &args.selector, &args.inventory.files(), options)?;
+    let target = without_hosts(&engine, state, &args.selector, &args.inventory.files(), options)?;
     let plain = || format!("kubeon delon {name} {}", args.selector);
     let command = context.typed_as("delon", "delon").unwrap_or_else(plain);
     let flags = ChangeFlags {
         command: "kubeon delon",
+        host_keys: args.contact.options(),
+        pre_apply_wait: args.pre_apply_wait.wait(),
+        yes: args.yes,
+        format: args.format.output,
+    };
+    show_or_make(context, &engine, target, &flags, args.dry_run.then_some(command)).await
+}
+
+/// Replaces a master that is lost.
+pub(super) async fn replace(context: &Context<'_>, args: &ReplaceArgs) -> Result<(), CliError> {
+    let engine = context.engine()?;
+    let state = engine.find(Some(&args.name))?;
+    let options = TargetOptions {
+        logins: LoginRequests::from(&args.login),
+        ignore: ignored_checks(&args.ignore.ignore)?,
+        max_unavailable: args.rolling.max_unavailable,
+        ..TargetOptions::default()
+    };
+    let new = HostRequest {
+        address: args.new,
+        internal_address: args.internal_address,
+        name: args.new_name.clone(),
+        labels: BTreeMap::new(),
+        login: LoginRequest::default(),
+    };
+    let plain = || format!("kubeon replace {} {} {}", args.name, args.old, args.new);
+    let command = context.typed_as("replace", "replace").unwrap_or_else(plain);
+    let target = replaced(&engine, state, &args.old, new, options)?;
+    let flags = ChangeFlags {
+        command: "kubeon replace",
         host_keys: args.contact.options(),
         pre_apply_wait: args.pre_apply_wait.wait(),
         yes: args.yes,

@@ -9,7 +9,7 @@ use kubeon_wire::{CertificateAuthority, Check, File, Leaf, Op, SecretRef, Usage}
 
 use super::control_plane::ControlPlaneProgram;
 use super::encryption;
-use super::etcd::member_id;
+use super::etcd::serving_id;
 use super::files::{self, authority, client, pair, secret, server};
 use super::step::{Daemon, DesiredStep, choose};
 use crate::context::{ObservedHost, PlanContext};
@@ -208,7 +208,7 @@ fn apiserver(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> DesiredStep 
     .into_step(host)
     .title(format!("start kube-apiserver {}", spec.version))
     .because("/readyz does not answer")
-    .needs([member_id(host), encryption::configuration_id(host)])
+    .needs([serving_id(context, host), encryption::configuration_id(host)])
     .reads([keys_id(host), config_id(host), choose_id(host)])
 }
 

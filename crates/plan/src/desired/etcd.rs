@@ -2,6 +2,7 @@
 
 use std::net::Ipv4Addr;
 
+use kubeon_api::HostName;
 use kubeon_render::paths::{ETCD_MEMBERSHIP, current, pki};
 use kubeon_render::systemd::{EtcdMember, etcd, etcd_membership};
 use kubeon_wire::{CertificateAuthority, Check, Op, Usage};
@@ -9,12 +10,18 @@ use kubeon_wire::{CertificateAuthority, Check, Op, Usage};
 use super::files::{self, authority, client, pair, server};
 use super::prepare::{ETCD_COMMANDS, kernel_id};
 use super::step::{Daemon, DesiredStep, WaitReason, choose};
-use crate::context::{ObservedHost, PlanContext};
+use crate::context::{Leaving, ObservedHost, PlanContext};
+use crate::membership::{self, MembershipChange};
 use crate::quorum::{self, Members, Quorum};
 use crate::stage_name::StageName;
 use crate::step_id::StepId;
 
 pub(crate) const STAGE: StageName = quorum::STAGE;
+
+/// Seconds for a new member to receive its data. They start again while it receives some.
+const PROMOTE_SECONDS: u32 = 120;
+/// Seconds for a removal: etcd accepts it only some seconds after another change.
+const REMOVE_SECONDS: u32 = 60;
 
 fn keys_id(host: &ObservedHost<'_>) -> StepId {
     host.id(STAGE, "keys")
@@ -33,19 +40,40 @@ pub(crate) fn member_id(host: &ObservedHost<'_>) -> StepId {
     quorum::member_id(&host.name)
 }
 
+fn join_id(host: &ObservedHost<'_>) -> StepId {
+    host.id(STAGE, "join")
+}
+
+fn promote_id(host: &ObservedHost<'_>) -> StepId {
+    host.id(STAGE, "promote")
+}
+
+/// The step that removes a leaving member that does not serve. Any master may execute it.
+pub(crate) fn remove_dead_id(name: &HostName) -> StepId {
+    StepId::of_cluster(STAGE, format!("remove-{name}"))
+}
+
+/// The step after which the member of a host serves clients.
+pub(crate) fn serving_id(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> StepId {
+    let joins = MembershipChange::of(context).joins(host.address());
+    if joins { promote_id(host) } else { member_id(host) }
+}
+
 /// Keys, program and member of every master. The first members start in parallel. Existing members are
 /// changed one after another, and each must be healthy before the next, unless the quorum is known to be
 /// lost. Members that are known to be down come first: while one is down, no other may be changed. A member that
 /// serves waits if the others would have no quorum during its restart.
 pub(crate) fn members(context: &PlanContext<'_>, steps: &mut Vec<DesiredStep>) {
     let initial = context.master_addresses();
-    let known = all_members(context);
+    let change = MembershipChange::of(context);
+    let known = membership::members(context);
     let one_by_one = known.quorum() != Quorum::Lost;
     let reason = wait_reason(context, &known);
     // A member waits for all members before it, not only for the last one: a member that is up to date has no
     // step in the plan.
     let mut before: Vec<StepId> = Vec::new();
-    let mut masters: Vec<&ObservedHost<'_>> = context.masters().collect();
+    let mut masters: Vec<&ObservedHost<'_>> =
+        context.masters().filter(|host| !change.joins(host.address())).collect();
     masters.sort_by_key(|host| quorum::serves(&host.name, host.facts) != Some(false));
     for host in masters {
         let serves = quorum::serves(&host.name, host.facts) != Some(false);
@@ -61,18 +89,82 @@ pub(crate) fn members(context: &PlanContext<'_>, steps: &mut Vec<DesiredStep>) {
         }
         steps.push(member);
     }
+    change_members(context, &change, before, &initial, steps);
+}
+
+/// Removes leaving members that do not serve, then adds new ones: one after another, after the others were changed.
+fn change_members(
+    context: &PlanContext<'_>,
+    change: &MembershipChange<'_, '_>,
+    mut before: Vec<StepId>,
+    initial: &[(String, Ipv4Addr)],
+    steps: &mut Vec<DesiredStep>,
+) {
+    for leaving in &change.dead {
+        let step = remove_member(context, leaving, remove_dead_id(&leaving.name)).needs(before.clone());
+        before.push(step.id.clone());
+        steps.push(step);
+    }
+    let members: Vec<Ipv4Addr> = context
+        .spec()
+        .masters
+        .iter()
+        .filter(|spec| !change.joins(spec.address))
+        .map(|spec| spec.cluster_address().ip())
+        .collect();
+    for host in &change.joining {
+        let promote = promote(host, &members).needs(before.clone());
+        steps.push(keys(host));
+        steps.push(choose(context, host, choose_id(host), &["etcd"], ETCD_COMMANDS));
+        steps.push(join(context, host, &members).needs(before.clone()));
+        let mut member = member(context, host);
+        member.needs.retain(|need| *need != initial_members_id(host));
+        steps.push(member.needs([join_id(host)]));
+        before.push(promote.id.clone());
+        steps.push(promote);
+        // The list of all masters replaces the one with which the member started.
+        steps.push(membership(context, host, initial).needs([member_id(host)]));
+    }
+}
+
+/// Adds the member of a new master without a vote.
+fn join(context: &PlanContext<'_>, host: &ObservedHost<'_>, members: &[Ipv4Addr]) -> DesiredStep {
+    let op = Op::JoinEtcd {
+        name: host.name.clone(),
+        address: host.ip(),
+        members: members.to_vec(),
+        file: ETCD_MEMBERSHIP.to_owned(),
+    };
+    DesiredStep::new(host, join_id(host), op)
+        .title(format!("add etcd member {} without a vote", host.name))
+        .once(format!("{} joins {}", host.name, context.spec().name))
+        .needs([keys_id(host)])
+}
+
+/// Gives the member of a new master its vote.
+fn promote(host: &ObservedHost<'_>, members: &[Ipv4Addr]) -> DesiredStep {
+    let op = Op::PromoteMember { address: host.ip(), members: members.to_vec() };
+    DesiredStep::new(host, promote_id(host), op)
+        .title(format!("give etcd member {} a vote when it has all data", host.name))
+        .within(PROMOTE_SECONDS)
+        .once(format!("{} has no vote yet", host.name))
+        .needs([join_id(host), member_id(host)])
+}
+
+/// Removes the member of a leaving master. etcd judges whether the others have a quorum without it.
+pub(crate) fn remove_member(context: &PlanContext<'_>, leaving: &Leaving<'_>, id: StepId) -> DesiredStep {
+    let op = Op::RemoveMember { name: leaving.name.clone(), address: leaving.spec.cluster_address().ip() };
+    DesiredStep::of_cluster(context, id, op)
+        .title(format!("remove etcd member {}", leaving.name))
+        .within(REMOVE_SECONDS)
+        .needs([member_id(context.executor())])
+        .once(format!("{} leaves the cluster", leaving.name))
+        .destroys(3)
 }
 
 /// Whether too many members are known to be down for a quorum.
 pub(crate) fn has_lost_quorum(context: &PlanContext<'_>) -> bool {
-    all_members(context).quorum() == Quorum::Lost
-}
-
-/// The members of all masters, whether they were observed or not.
-fn all_members<'c>(context: &'c PlanContext<'_>) -> Members<'c> {
-    let unreachable = context.unreachable.iter().filter(|host| host.role.is_master());
-    let observed = context.masters().map(|host| (&host.name, host.facts));
-    Members::of(observed, unreachable.map(|host| host.name.as_str()))
+    membership::members(context).quorum() == Quorum::Lost
 }
 
 /// Why members that serve must not restart now; `None` if they may, one after another.

@@ -93,6 +93,12 @@ fn haproxy_id(host: &ObservedHost<'_>) -> StepId {
     host.id(STAGE, "haproxy")
 }
 
+/// The steps after which the workers reach the API servers of the masters, and no other.
+pub(crate) fn balancer_ids(context: &PlanContext<'_>) -> Vec<StepId> {
+    let haproxy = context.spec().settings.load_balancer == LoadBalancer::Haproxy;
+    context.workers().filter(|_| haproxy).map(haproxy_id).collect()
+}
+
 fn haproxy_config_id(host: &ObservedHost<'_>) -> StepId {
     host.id(STAGE, "haproxy-config")
 }

@@ -9,10 +9,10 @@ pub(crate) mod etcd;
 mod files;
 pub(crate) mod firewall;
 pub(crate) mod join;
+pub(crate) mod leave;
 pub(crate) mod network;
 pub(crate) mod prepare;
 mod registry;
-pub(crate) mod remove_workers;
 mod renewal;
 pub(crate) mod stage;
 pub(crate) mod step;
@@ -20,7 +20,7 @@ pub(crate) mod verify;
 
 use stage::Stage;
 
-/// The stages in order: from bare hosts to a working cluster, then the removal of workers.
+/// The stages in order: from bare hosts to a working cluster, then the removal of hosts.
 /// Within a stage, the hosts work in parallel. A step starts as soon as the steps that it needs are done, so
 /// stages overlap.
 pub const STAGES: &[Stage] = &[
@@ -52,9 +52,5 @@ pub const STAGES: &[Stage] = &[
         title: "check the API servers, and DNS on every host",
         steps: verify::cluster,
     },
-    Stage {
-        name: remove_workers::STAGE,
-        title: "drain and remove nodes, reset their hosts",
-        steps: remove_workers::workers,
-    },
+    Stage { name: leave::STAGE, title: "drain and remove nodes, reset their hosts", steps: leave::hosts },
 ];

@@ -1,8 +1,8 @@
-//! Existing etcd members are changed one after another, and none that serves is restarted if the others have no
-//! quorum. They may be repaired in parallel only if the quorum is known to be lost already.
+//! Existing etcd members are changed one after another, also those that join or leave, and none that serves is restarted
+//! if the others have no quorum. They may be repaired in parallel only if the quorum is known to be lost already.
 
 use kubeon_api::{HostAddress, HostName, HostRole};
-use kubeon_wire::Facts;
+use kubeon_wire::{Facts, Op};
 
 use super::finding::LintFinding;
 use super::needs::unordered;
@@ -23,7 +23,12 @@ pub(super) fn check(plan: &Plan, snapshot: &Snapshot) -> Vec<LintFinding> {
         return Vec::new();
     }
     let changes: Vec<&Step> = plan.steps.iter().filter(|step| is_member(&step.id)).filter(existed).collect();
-    let at_once = unordered(plan, &changes)
+    let changes_members = |step: &&Step| {
+        matches!(step.op, Op::JoinEtcd { .. } | Op::PromoteMember { .. } | Op::RemoveMember { .. })
+    };
+    let membership = plan.steps.iter().filter(changes_members);
+    let all: Vec<&Step> = changes.iter().copied().chain(membership).collect();
+    let at_once = unordered(plan, &all)
         .map(|(one, other)| format!("{} and {} would change members at the same time", one.id, other.id));
     let may_restart = members.may_restart_one();
     let running = changes.iter().filter(|step| {

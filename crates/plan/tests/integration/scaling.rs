@@ -24,7 +24,7 @@ fn report_nodes(snapshot: &mut Snapshot, nodes: usize) {
     let Some(Observation::Fresh(facts)) = snapshot.hosts.get_mut(&address(0)) else { panic!("not observed") };
     let etcd = EtcdFact::Members([("h1".to_owned(), Some(true))].into());
     facts.cluster =
-        Some(ClusterFacts { api_ready: true, api_unknown: false, version: None, nodes: Some(nodes), etcd });
+        Some(ClusterFacts { api_ready: true, nodes: Some(nodes), etcd, ..ClusterFacts::default() });
 }
 
 /// The nodes that the first master reports.

@@ -36,6 +36,16 @@ pub(super) enum Effect {
     Uncordon(String),
     /// A node is deleted.
     RemoveNode(String),
+    /// A member of etcd without a vote is added.
+    AddLearner(String),
+    /// The list with which the member of the host starts is written.
+    WriteMembers,
+    /// The learner of the host gets a vote.
+    Promote,
+    /// A member of etcd is removed.
+    RemoveMember(String),
+    /// A unit is stopped; its file stays.
+    Down(String),
     /// A step is recorded in an object of the cluster.
     ClusterRecord { object: String, id: String, digest: String },
     /// A step is recorded in the journal.

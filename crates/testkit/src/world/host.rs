@@ -34,7 +34,7 @@ pub(super) struct SimulatedHost {
     pub units: BTreeMap<String, Unit>,
     pub images: BTreeSet<String>,
     pub journal: BTreeMap<String, JournalRecord>,
-    /// The etcd data: the names of the initial members.
+    /// The etcd data: the names of the members at its first start.
     pub etcd: Option<Vec<String>>,
     /// Whether its kubelet has its certificate.
     pub joined: bool,
@@ -117,7 +117,15 @@ impl SimulatedHost {
             }
             Effect::Stop(name) => self.units.remove(&name).map(|_| format!("stop {name}")),
             Effect::Remove(content) => self.remove(content).then(|| format!("remove {content:?}")),
+            Effect::Down(name) => {
+                let running = self.units.get_mut(&name).and_then(|unit| unit.running.take());
+                running.map(|_| format!("halt {name}"))
+            }
             Effect::Halt { .. }
+            | Effect::AddLearner(_)
+            | Effect::WriteMembers
+            | Effect::Promote
+            | Effect::RemoveMember(_)
             | Effect::Start { .. }
             | Effect::Object { .. }
             | Effect::ClusterRecord { .. }

@@ -34,6 +34,10 @@ pub(super) fn effects_of(op: &Op, host: &SimulatedHost) -> Result<Vec<Effect>, S
         Op::Drain { node } => vec![Effect::Drain(node.to_string())],
         Op::Uncordon { node } => vec![Effect::Uncordon(node.to_string())],
         Op::RemoveNode { node } => vec![Effect::RemoveNode(node.to_string())],
+        Op::JoinEtcd { name, .. } => vec![Effect::AddLearner(name.to_string()), Effect::WriteMembers],
+        Op::PromoteMember { .. } => vec![Effect::Promote],
+        Op::RemoveMember { name, .. } => vec![Effect::RemoveMember(name.to_string())],
+        Op::StopServices { units } => units.into_iter().map(Effect::Down).collect(),
         Op::ForgetIdentity { .. } => vec![Effect::Stop("kubelet.service".to_owned())],
         // No simulated host has a firewall, and no simulated cluster has Secrets.
         Op::Firewall { .. } | Op::RewriteSecrets { .. } | Op::Await { .. } => Vec::new(),

@@ -26,7 +26,7 @@ pub(super) fn render(state: &State) -> String {
     }
     for (uid, cluster) in &state.clusters {
         let mut line = |text: String| writeln!(rendered, "{uid} {text}").unwrap();
-        line(format!("etcd {:?}", cluster.formed));
+        line(format!("etcd {:?} learners {:?}", cluster.formed, cluster.learners));
         cluster
             .objects
             .iter()

@@ -4,30 +4,15 @@ use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
 use kubeon_api::HostAddress;
-use kubeon_wire::{Check, ClusterFacts, EtcdFact, JournalEntry, NodeFact, ResultState};
+use kubeon_wire::{Check, ClusterFacts, JournalEntry, NodeFact, ResultState};
 
-use super::host::{SimulatedHost, pki};
+use super::host::pki;
 use super::state::State;
 
 impl State {
     /// The identity of the cluster that the host belongs to.
     pub(super) fn uid(&self, host: HostAddress) -> Option<String> {
         self.host(host).uid().map(str::to_owned)
-    }
-
-    /// Whether more than half of the initial members run.
-    pub(super) fn quorum(&self, uid: &str) -> bool {
-        let members: Vec<_> =
-            self.hosts.values().filter(|host| host.uid() == Some(uid) && host.etcd.is_some()).collect();
-        let peers = members.first().and_then(|host| host.etcd.as_ref()).map_or(0, Vec::len);
-        let running = members.iter().filter(|host| host.runs("etcd.service")).count();
-        running * 2 > peers
-    }
-
-    /// The number of members that do not run, among those that were started before.
-    pub(super) fn members_down(&self, uid: &str) -> usize {
-        let members = self.hosts.values().filter(|host| host.uid() == Some(uid) && host.etcd.is_some());
-        members.filter(|host| !host.runs("etcd.service")).count()
     }
 
     /// The steps that the cluster records, as the API server of the host reports them.
@@ -48,9 +33,7 @@ impl State {
     /// Whether the API server of the host answers `/readyz`.
     pub(super) fn api_ready(&self, at: HostAddress) -> bool {
         let host = self.host(at);
-        host.runs("kube-apiserver.service")
-            && host.runs("etcd.service")
-            && host.uid().is_some_and(|uid| self.quorum(uid))
+        host.runs("kube-apiserver.service") && self.etcd_serves(at)
     }
 
     /// Whether the programs of the host reach an API server: its own, or any through haproxy or a load
@@ -93,7 +76,14 @@ impl State {
         let api_ready = self.api_ready(at);
         let version = host.claim.as_ref().map(|claim| claim.version).filter(|_| api_ready);
         let nodes = (api_ready && !self.slow.nodes).then(|| self.nodes(at));
-        Some(ClusterFacts { api_ready, api_unknown: false, version, nodes, etcd: self.etcd(at) })
+        Some(ClusterFacts {
+            api_ready,
+            api_unknown: false,
+            version,
+            nodes,
+            etcd: self.etcd(at),
+            learners: self.learners(at),
+        })
     }
 
     fn nodes(&self, at: HostAddress) -> BTreeMap<String, NodeFact> {
@@ -106,26 +96,6 @@ impl State {
                 cluster.nodes.iter().map(node)
             })
             .collect()
-    }
-
-    /// The report of the etcd member of the host. It answers no client before its first quorum.
-    fn etcd(&self, at: HostAddress) -> EtcdFact {
-        let host = self.host(at);
-        if !host.runs("etcd.service") {
-            return EtcdFact::Down;
-        }
-        let uid = host.uid().unwrap_or_default();
-        let formed = self.clusters.get(uid).is_some_and(|cluster| cluster.formed.is_some());
-        if self.slow.etcd || !formed {
-            return EtcdFact::Unknown;
-        }
-        let members = self.hosts.values().filter(|other| other.uid() == Some(uid) && other.etcd.is_some());
-        let health = |member: &SimulatedHost| {
-            // A host without power does not answer. A host whose member is not running refuses the
-            // connection.
-            member.up.then(|| member.runs("etcd.service") && self.quorum(uid))
-        };
-        EtcdFact::Members(members.map(|member| (member.name(), health(member))).collect())
     }
 
     fn node(&self, at: HostAddress, unschedulable: bool) -> NodeFact {

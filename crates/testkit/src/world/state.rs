@@ -50,8 +50,10 @@ pub(super) struct Slow {
 /// The content of the etcd of a cluster.
 #[derive(Debug, Default)]
 pub(super) struct Cluster {
-    /// The names of the initial members, after their first quorum.
+    /// The names of the members with a vote, after their first quorum.
     pub formed: Option<Vec<String>>,
+    /// The names of the members without a vote.
+    pub learners: BTreeSet<String>,
     /// Members that were started at least once.
     pub started: BTreeSet<String>,
     pub objects: BTreeMap<String, Value>,
@@ -113,6 +115,10 @@ impl State {
             Effect::Drain(node) => self.drain(at, node)?,
             Effect::Uncordon(node) => self.uncordon(at, &node)?,
             Effect::RemoveNode(node) => self.remove_node(at, &node)?,
+            Effect::AddLearner(name) => self.add_learner(at, name)?,
+            Effect::WriteMembers => self.write_members(at)?,
+            Effect::Promote => self.promote(at)?,
+            Effect::RemoveMember(name) => self.remove_member(at, &name)?,
             Effect::Halt { name, watches } => self.halt(at, &name, &watches),
             Effect::Start { name, watches } => self.start(at, &name, watches)?,
             other => self.host_mut(at).apply(other)?,
@@ -289,37 +295,6 @@ impl State {
         self.restarting.insert((at, name.to_owned()));
     }
 
-    /// A member without data starts as part of a new cluster. If it does so twice or with other peers, it
-    /// creates a second cluster: a harm that loses data.
-    fn start_etcd(&mut self, at: HostAddress) -> Result<(), String> {
-        let uid = self.uid(at).ok_or("etcd starts on a host without a claim")?;
-        let host = self.host(at);
-        let text = host.files.get("/etc/kubernetes/etcd-membership.env").map(|file| file.text.clone());
-        let text = text.unwrap_or_default();
-        if host.etcd.is_some() {
-            return Ok(());
-        }
-        let name = host.name();
-        let peers = first_members(&text);
-        if !peers.contains(&name) {
-            return Err(format!("etcd: {name} is not among the initial cluster {peers:?}"));
-        }
-        let known = self.clusters.entry(uid.clone()).or_default();
-        if known.formed.is_some() && known.started.contains(&name) {
-            self.harms.push(format!(
-                "{name} starts its etcd member again with its data lost while the cluster exists"
-            ));
-        }
-        known.started.insert(name.clone());
-        let others = self.hosts.values().filter(|host| host.uid() == Some(uid.as_str()));
-        if let Some(other) = others.filter_map(|host| host.etcd.as_ref()).find(|other| **other != peers) {
-            self.harms
-                .push(format!("{name} starts an etcd member with peers {peers:?}, others have {other:?}"));
-        }
-        self.host_mut(at).etcd = Some(peers);
-        Ok(())
-    }
-
     /// Applies the consequences of a change: a quorum forms a cluster, a kubelet that reaches the API server
     /// joins, and a cluster without member data is deleted.
     pub(super) fn settle(&mut self) {
@@ -353,16 +328,4 @@ impl State {
         mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         Some(mixed ^ (mixed >> 31))
     }
-}
-
-/// The names in `ETCD_INITIAL_CLUSTER=NAME=URL,NAME=URL`.
-fn first_members(environment: &str) -> Vec<String> {
-    let list = environment.lines().find_map(|line| line.strip_prefix("ETCD_INITIAL_CLUSTER="));
-    let mut names: Vec<String> = list
-        .unwrap_or_default()
-        .split(',')
-        .filter_map(|pair| Some(pair.split_once('=')?.0.to_owned()))
-        .collect();
-    names.sort_unstable();
-    names
 }

@@ -1,17 +1,27 @@
-//! Stage `leave`: removes workers that are no longer in the specification. Each node is drained and deleted,
+//! Stage `leave`: removes hosts that are no longer in the specification. Each node is drained and deleted,
 //! then its host is reset. A worker that is in the specification again, but whose node was deleted already,
 //! is reset here too.
+//!
+//! A master leaves when every other host reaches the API servers that stay. Its control plane stops in an orderly way, so
+//! that the cluster forgets its API server at once, and its etcd member is removed. Masters leave one after another.
 
 use kubeon_wire::Op;
 
 use super::control::{apiserver_id, rights_id};
-use super::join::{kubelet_id, ready_id, taint_id};
+use super::control_plane::ControlPlaneProgram;
+use super::etcd::{remove_dead_id, remove_member, serving_id};
+use super::join::{self, kubelet_id, ready_id, taint_id};
+use super::prepare::hosts_id;
 use super::step::DesiredStep;
 use crate::context::{Leaving, PlanContext};
+use crate::membership::MembershipChange;
 use crate::stage_name::StageName;
 use crate::step_id::StepId;
 
 pub(crate) const STAGE: StageName = StageName::new("leave");
+
+/// Seconds for the control plane to stop: an API server waits for open requests.
+const STOP_SECONDS: u32 = 120;
 
 /// The step that drains a leaving node. Any master may execute it.
 fn drain_id(leaving: &Leaving<'_>) -> StepId {
@@ -28,18 +38,73 @@ fn reset_id(leaving: &Leaving<'_>) -> StepId {
     StepId::new(STAGE, "reset", &leaving.name)
 }
 
-/// Drains, removes and resets each leaving worker. Workers leave in parallel.
-pub(crate) fn workers(context: &PlanContext<'_>, steps: &mut Vec<DesiredStep>) {
+/// The step that stops the control plane of a leaving master.
+fn stop_id(leaving: &Leaving<'_>) -> StepId {
+    StepId::new(STAGE, "stop", &leaving.name)
+}
+
+/// The step that removes a leaving member that serves. Any master may execute it.
+fn member_id(leaving: &Leaving<'_>) -> StepId {
+    StepId::of_cluster(STAGE, format!("member-{}", leaving.name))
+}
+
+/// Drains, removes and resets each leaving host. Workers leave in parallel, masters one after another.
+pub(crate) fn hosts(context: &PlanContext<'_>, steps: &mut Vec<DesiredStep>) {
     if context.leaving.is_empty() {
         return;
     }
     let before = before_drains(context);
+    let change = MembershipChange::of(context);
+    let mut last_member: Option<StepId> = None;
     for leaving in &context.leaving {
         let drain = drain(context, leaving, &before);
-        let remove = remove(context, leaving, drain.as_ref());
-        let reset = reset(context, leaving, remove.as_ref());
-        steps.extend(drain.into_iter().chain(remove).chain(reset));
+        let mut gone: Vec<StepId> = drain.iter().map(|drain| drain.id.clone()).collect();
+        if change.dead.iter().any(|dead| dead.name == leaving.name) {
+            gone.push(remove_dead_id(&leaving.name));
+        }
+        let living = change.living.iter().any(|living| living.name == leaving.name);
+        let master =
+            if living { leave_etcd(context, leaving, &gone, last_member.take()) } else { Vec::new() };
+        last_member = master.last().map(|step| step.id.clone()).or(last_member);
+        gone.extend(master.last().map(|step| step.id.clone()));
+        let remove = remove(context, leaving, &gone);
+        let before_reset = remove.as_ref().map_or(gone, |remove| vec![remove.id.clone()]);
+        let reset = reset(context, leaving, before_reset);
+        steps.extend(drain.into_iter().chain(master).chain(remove).chain(reset));
     }
+}
+
+/// Stops the control plane of a leaving master, then removes its member. `before` are the steps that come before.
+fn leave_etcd(
+    context: &PlanContext<'_>,
+    leaving: &Leaving<'_>,
+    before: &[StepId],
+    last_member: Option<StepId>,
+) -> Vec<DesiredStep> {
+    let ready = context.masters().flat_map(|host| [serving_id(context, host), apiserver_id(host)]);
+    let hosts = context.hosts.iter().map(hosts_id);
+    let before: Vec<StepId> = ready
+        .chain(hosts)
+        .chain(join::balancer_ids(context))
+        .chain(before.iter().cloned())
+        .chain(last_member)
+        .collect();
+    let member = remove_member(context, leaving, member_id(leaving)).needs(before.clone());
+    if leaving.facts.is_err() {
+        return vec![member];
+    }
+    use ControlPlaneProgram::{ApiServer, ControllerManager, Scheduler};
+    let units =
+        [Scheduler, ControllerManager, ApiServer].map(|program| format!("{}.service", program.part()));
+    let stop =
+        DesiredStep::on(leaving.spec.address, stop_id(leaving), Op::StopServices { units: units.into() })
+            .title(format!("stop the control plane of {}", leaving.name))
+            .within(STOP_SECONDS)
+            .needs(before)
+            .once(why(context, leaving))
+            .destroys(2);
+    let member = member.needs([stop.id.clone()]);
+    vec![stop, member]
 }
 
 fn why(context: &PlanContext<'_>, leaving: &Leaving<'_>) -> String {
@@ -82,11 +147,7 @@ fn drain(context: &PlanContext<'_>, leaving: &Leaving<'_>, before: &[StepId]) ->
     )
 }
 
-fn remove(
-    context: &PlanContext<'_>,
-    leaving: &Leaving<'_>,
-    drain: Option<&DesiredStep>,
-) -> Option<DesiredStep> {
+fn remove(context: &PlanContext<'_>, leaving: &Leaving<'_>, before: &[StepId]) -> Option<DesiredStep> {
     if matches!(context.node(&leaving.name), Some(None)) {
         return None;
     }
@@ -95,17 +156,13 @@ fn remove(
         DesiredStep::of_node(context, &leaving.name, remove_id(leaving), op)
             .title(format!("remove node {} from the cluster", leaving.name))
             .needs([apiserver_id(context.executor()), rights_id()])
-            .needs(drain.map(|drain| drain.id.clone()))
+            .needs(before.to_vec())
             .once(why(context, leaving))
             .destroys(3),
     )
 }
 
-fn reset(
-    context: &PlanContext<'_>,
-    leaving: &Leaving<'_>,
-    remove: Option<&DesiredStep>,
-) -> Option<DesiredStep> {
+fn reset(context: &PlanContext<'_>, leaving: &Leaving<'_>, before: Vec<StepId>) -> Option<DesiredStep> {
     let facts = leaving.facts.as_ref().ok()?;
     let claimed = facts.claim.as_ref().is_some_and(|claim| claim.uid == context.intent.uid);
     let op = Op::Reset { cluster: context.spec().name.clone() };
@@ -113,7 +170,7 @@ fn reset(
         DesiredStep::on(leaving.spec.address, reset_id(leaving), op)
             .title(format!("reset {}: remove everything of cluster {}", leaving.name, context.spec().name))
             .within(180)
-            .needs(remove.map(|remove| remove.id.clone()))
+            .needs(before)
             .once(why(context, leaving))
             .destroys(2)
     })

@@ -1,0 +1,179 @@
+//! Client of the members of etcd, with the certificate for health checks. It uses the JSON gateway of etcd.
+
+use std::net::Ipv4Addr;
+use std::time::Duration;
+
+use kubeon_wire::StepFailure;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::https::{Https, Method};
+use crate::paths;
+use crate::root::Root;
+
+/// The time limit of one call.
+const CALL_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// A client of some members of one cluster.
+pub struct Etcd {
+    https: Https,
+    /// The URLs of the members, in the order in which they are asked.
+    endpoints: Vec<String>,
+}
+
+/// A member as etcd lists it.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct ListedMember {
+    /// Its identity, a decimal number.
+    #[serde(rename = "ID")]
+    pub id: String,
+    /// Its name; empty if it never started.
+    #[serde(default)]
+    pub name: String,
+    /// The URLs at which other members reach it.
+    #[serde(rename = "peerURLs", default)]
+    pub peer_urls: Vec<String>,
+    /// The URLs at which clients reach it; empty if it never started.
+    #[serde(rename = "clientURLs", default)]
+    pub client_urls: Vec<String>,
+    /// Whether it has no vote.
+    #[serde(rename = "isLearner", default)]
+    pub is_learner: bool,
+}
+
+/// Why a call was not accepted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum NotAccepted {
+    /// No member answered. The text holds the last cause.
+    NoAnswer(String),
+    /// A member refused it. The text is its message.
+    Refused(String),
+}
+
+impl std::fmt::Display for NotAccepted {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::NoAnswer(why) => write!(f, "no member of etcd answers: {why}"),
+            Self::Refused(message) => write!(f, "etcd refuses: {message}"),
+        }
+    }
+}
+
+/// The URL at which other members reach the member of a host.
+#[must_use]
+pub fn peer_url(address: Ipv4Addr) -> String {
+    format!("https://{address}:2380")
+}
+
+impl ListedMember {
+    /// Whether other members reach it at this address.
+    #[must_use]
+    pub fn is_at(&self, address: Ipv4Addr) -> bool {
+        self.peer_urls.contains(&peer_url(address))
+    }
+}
+
+impl Etcd {
+    /// A client of the members on these hosts.
+    ///
+    /// # Errors
+    /// If the certificates of this host cannot be read.
+    pub fn of_hosts(root: &Root, hosts: &[Ipv4Addr]) -> Result<Self, StepFailure> {
+        Self::at(root, hosts.iter().map(|host| format!("https://{host}:2379")).collect())
+    }
+
+    /// A client of the members at these URLs.
+    ///
+    /// # Errors
+    /// If the certificates of this host cannot be read.
+    pub fn at(root: &Root, endpoints: Vec<String>) -> Result<Self, StepFailure> {
+        let identity = (root.at(paths::ETCD_CERTIFICATE), root.at(paths::ETCD_KEY));
+        let https = Https::open(&root.at(paths::ETCD_CA), Some((&identity.0, &identity.1)))?;
+        Ok(Self { https, endpoints })
+    }
+
+    /// The members, as the leader knows them.
+    ///
+    /// # Errors
+    /// If no member answers, or there is no leader.
+    pub fn members(&self) -> Result<Vec<ListedMember>, NotAccepted> {
+        let answer = self.call("/v3/cluster/member/list", &json!({"linearizable": true}))?;
+        serde_json::from_value(answer["members"].clone())
+            .map_err(|error| NotAccepted::Refused(format!("an unknown list of members: {error}")))
+    }
+
+    /// Adds a member without a vote.
+    ///
+    /// # Errors
+    /// If etcd does not accept it.
+    pub fn add_learner(&self, address: Ipv4Addr) -> Result<(), NotAccepted> {
+        let body = json!({"peerURLs": [peer_url(address)], "isLearner": true});
+        self.call("/v3/cluster/member/add", &body).map(drop)
+    }
+
+    /// Gives a learner a vote.
+    ///
+    /// # Errors
+    /// If etcd does not accept it, for instance while the learner lacks data.
+    pub fn promote(&self, id: &str) -> Result<(), NotAccepted> {
+        self.call("/v3/cluster/member/promote", &json!({"ID": id})).map(drop)
+    }
+
+    /// Removes a member.
+    ///
+    /// # Errors
+    /// If etcd does not accept it, for instance because other members do not answer each other.
+    pub fn remove(&self, id: &str) -> Result<(), NotAccepted> {
+        self.call("/v3/cluster/member/remove", &json!({"ID": id})).map(drop)
+    }
+
+    /// The index up to which the first member that answers has applied changes.
+    ///
+    /// # Errors
+    /// If no member answers.
+    pub fn applied_index(&self) -> Result<u64, NotAccepted> {
+        let status = self.call("/v3/maintenance/status", &json!({}))?;
+        let index = status["raftAppliedIndex"].as_str().and_then(|index| index.parse().ok());
+        index.ok_or_else(|| NotAccepted::Refused("a status without an index".to_owned()))
+    }
+
+    /// Whether a member answers a read that needs a quorum.
+    #[must_use]
+    pub fn is_healthy(&self, member: &ListedMember) -> bool {
+        let healthy = |url: &String| {
+            let url = format!("{}/health?serializable=false", url.trim_end_matches('/'));
+            self.https.get(&url, CALL_TIMEOUT).is_ok_and(|answer| answer.status == 200)
+        };
+        member.client_urls.iter().any(healthy)
+    }
+
+    /// Sends a call to the members in order, until one answers it. A refusal of one member may be its own (a learner
+    /// serves no client), so the others are asked too.
+    fn call(&self, path: &str, body: &Value) -> Result<Value, NotAccepted> {
+        let mut last = NotAccepted::NoAnswer("no member is known".to_owned());
+        for endpoint in &self.endpoints {
+            let url = format!("{endpoint}{path}");
+            let sent = body.to_string();
+            match self.https.send(Method::Post, &url, "application/json", sent.as_bytes(), CALL_TIMEOUT) {
+                Ok(answer) if answer.status == 200 => {
+                    return serde_json::from_str(&answer.body).map_err(|error| {
+                        NotAccepted::Refused(format!("an answer that is not JSON: {error}"))
+                    });
+                }
+                Ok(answer) => last = NotAccepted::Refused(refusal(&answer.body)),
+                Err(why) if matches!(last, NotAccepted::NoAnswer(_)) => {
+                    last = NotAccepted::NoAnswer(format!("{endpoint}: {why}"));
+                }
+                Err(_) => {}
+            }
+        }
+        Err(last)
+    }
+}
+
+/// The message in a refusal of etcd.
+fn refusal(body: &str) -> String {
+    let json: Value = serde_json::from_str(body).unwrap_or_default();
+    let text = json["message"].as_str().unwrap_or(body.lines().next().unwrap_or_default());
+    text.trim_start_matches("etcdserver: ").to_owned()
+}

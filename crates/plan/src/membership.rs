@@ -1,0 +1,151 @@
+//! Changes of the members of etcd: masters that join or leave. Members change one after another: those that do not serve
+//! leave first, then new ones join, then those that serve leave. After every change more than half of the members must
+//! serve.
+
+use kubeon_api::{HostAddress, Refusal};
+
+use crate::context::{Leaving, ObservedHost, PlanContext};
+use crate::quorum::Members;
+
+/// The changes of a plan, in the order in which they happen.
+pub(crate) struct MembershipChange<'c, 'a> {
+    /// Leaving members that are not known to serve.
+    pub(crate) dead: Vec<&'c Leaving<'a>>,
+    /// Masters without a vote.
+    pub(crate) joining: Vec<&'c ObservedHost<'a>>,
+    /// Leaving members that serve.
+    pub(crate) living: Vec<&'c Leaving<'a>>,
+}
+
+/// The members of all masters of the specification, whether they were observed or not.
+pub(crate) fn members<'c>(context: &'c PlanContext<'_>) -> Members<'c> {
+    let unreachable = context.unreachable.iter().filter(|host| host.role.is_master());
+    let observed = context.masters().map(|host| (&host.name, host.facts));
+    Members::of(observed, unreachable.map(|host| host.name.as_str()))
+}
+
+impl<'c, 'a> MembershipChange<'c, 'a> {
+    pub(crate) fn of(context: &'c PlanContext<'a>) -> Self {
+        let members = members(context);
+        let has_vote = |host: &&ObservedHost<'_>| members.is_listed() && members.contains(&host.name);
+        let joins = |host: &&ObservedHost<'_>| context.intent.joining_masters.contains(&host.address());
+        let is_member = |host: &&Leaving<'_>| {
+            let address = host.spec.cluster_address().ip();
+            !members.is_listed() || members.contains(&host.name) || members.has_learner(&host.name, address)
+        };
+        let leaving = context.leaving.iter().filter(|host| host.role.is_master()).filter(is_member);
+        let (living, dead) = leaving.partition(|host| members.serves(&host.name));
+        Self {
+            dead,
+            joining: context.masters().filter(joins).filter(|host| !has_vote(host)).collect(),
+            living,
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.dead.is_empty() && self.joining.is_empty() && self.living.is_empty()
+    }
+
+    /// Whether the master of this address has no vote yet.
+    pub(crate) fn joins(&self, host: HostAddress) -> bool {
+        self.joining.iter().any(|joining| joining.address() == host)
+    }
+}
+
+/// Why the members cannot be changed.
+pub(crate) fn refusals(context: &PlanContext<'_>) -> Vec<Refusal> {
+    let change = MembershipChange::of(context);
+    if change.is_empty() {
+        return Vec::new();
+    }
+    let members = members(context);
+    let alive = living_refusals(context, &members);
+    if !alive.is_empty() {
+        return alive;
+    }
+    let joining = change.joining.iter().map(|host| host.address());
+    let first = joining.chain(change.dead.iter().chain(&change.living).map(|host| host.spec.address)).next();
+    let Some(first) = first else { return Vec::new() };
+    if !members.is_listed() {
+        let reason = "cannot join or leave: no master reports the members of etcd; bring the masters back";
+        return vec![Refusal::host(first, reason)];
+    }
+    let mut count = VoteCount { serving: members.serving(), total: members.total() };
+    let votes = |host: &&&Leaving<'_>| members.contains(&host.name);
+    let leaving = change.dead.iter().chain(&change.living).filter(votes).count();
+    if leaving * 2 > count.total + change.joining.len() {
+        let reason = format!(
+            "cannot leave: {leaving} of {} members of etcd would leave at once, and that is a majority; remove one \
+             master after another",
+            count.total
+        );
+        return change
+            .living
+            .first()
+            .map(|host| Refusal::host(host.spec.address, reason))
+            .into_iter()
+            .collect();
+    }
+    count.refusals(&change, &members)
+}
+
+/// Masters that are replaced because they are lost, although they answer.
+fn living_refusals(context: &PlanContext<'_>, members: &Members<'_>) -> Vec<Refusal> {
+    let lost = context.leaving.iter().filter(|host| context.intent.lost_hosts.contains(&host.spec.address));
+    let alive = lost.filter_map(|host| {
+        let what = match &host.facts {
+            Ok(_) => "its host answers",
+            Err(_) if members.serves(&host.name) => "its etcd member serves",
+            Err(_) => return None,
+        };
+        let reason = format!("is not lost: {what}; add the new master first, then remove this one");
+        Some(Refusal::host(host.spec.address, reason))
+    });
+    alive.collect()
+}
+
+/// How many members there are and how many of them serve, while they change.
+struct VoteCount {
+    serving: usize,
+    total: usize,
+}
+
+impl VoteCount {
+    fn has_quorum(&self) -> bool {
+        self.serving * 2 > self.total
+    }
+
+    fn refusal(&self, host: HostAddress, what: &str) -> Option<Refusal> {
+        let Self { serving, total } = self;
+        let reason = format!(
+            "{what}: etcd would have {total} member{}, of which {serving} serve{}, and that is no quorum; bring the \
+             others back first",
+            if *total == 1 { "" } else { "s" },
+            if *serving == 1 { "s" } else { "" },
+        );
+        (!self.has_quorum()).then(|| Refusal::host(host, reason))
+    }
+
+    /// Counts the changes one after another. The first one without a quorum is refused.
+    fn refusals(&mut self, change: &MembershipChange<'_, '_>, members: &Members<'_>) -> Vec<Refusal> {
+        for host in change.dead.iter().filter(|host| members.contains(&host.name)) {
+            self.total -= 1;
+            if let Some(refusal) = self.refusal(host.spec.address, "cannot leave") {
+                return vec![refusal];
+            }
+        }
+        for host in &change.joining {
+            (self.serving, self.total) = (self.serving + 1, self.total + 1);
+            if let Some(refusal) = self.refusal(host.address(), "cannot join") {
+                return vec![refusal];
+            }
+        }
+        for host in &change.living {
+            (self.serving, self.total) = (self.serving - 1, self.total - 1);
+            if let Some(refusal) = self.refusal(host.spec.address, "cannot leave") {
+                return vec![refusal];
+            }
+        }
+        Vec::new()
+    }
+}

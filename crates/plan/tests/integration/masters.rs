@@ -1,0 +1,112 @@
+//! Golden stories of masters that join, leave and are replaced. Read the texts in `tests/stories/`.
+
+use kubeon_plan::sim::{refused, run_to_completion};
+use kubeon_plan::{HostSpec, Intent, Snapshot, lint, plan, validate};
+use kubeon_wire::Op;
+
+use crate::support::{address, bare_hosts, created, golden, intent, lose, named, step, texts};
+
+const SERVES: Option<bool> = Some(true);
+
+/// The hosts `h1`, `h2`, … with these indexes as masters, and those of `workers`.
+fn with_masters(masters: &[usize], workers: &[usize]) -> Intent {
+    let all = named(9, 0);
+    let host = |index: &usize| all.spec.masters[*index].clone();
+    let mut spec = (*intent(1, 0).spec).clone();
+    spec.masters = masters.iter().map(host).collect();
+    spec.workers = workers.iter().map(host).collect();
+    let version = spec.version;
+    Intent { spec: validate(spec, &[version]).unwrap().0, ..all }
+}
+
+fn joining(intent: Intent, masters: &[usize]) -> Intent {
+    Intent { joining_masters: masters.iter().map(|index| address(*index)).collect(), ..intent }
+}
+
+fn leaving(mut intent: Intent, masters: &[usize]) -> Intent {
+    for index in masters {
+        let name = format!("h{}", index + 1).parse().ok();
+        intent.leaving.push(HostSpec { name, ..HostSpec::at(address(*index)) });
+        intent.leaving_masters.insert(address(*index));
+    }
+    intent
+}
+
+fn with_new_hosts(mut snapshot: Snapshot, hosts: std::ops::Range<usize>) -> Snapshot {
+    let bare = bare_hosts(hosts.end).hosts;
+    snapshot
+        .hosts
+        .extend(bare.into_iter().filter(|(at, _)| hosts.clone().any(|index| address(index) == *at)));
+    snapshot
+}
+
+#[test]
+fn masters_join_one_after_another() {
+    // h1 is the master, h2 the worker.
+    let mut snapshot = with_new_hosts(created(1, 1, &[SERVES]), 2..4);
+    let desired = joining(with_masters(&[0, 2, 3], &[1]), &[2, 3]);
+    let made = plan(&desired, &snapshot).unwrap();
+    assert_eq!(lint(&made, &snapshot), []);
+    assert!(texts(&step(&made, "etcd/join@h4").needs).contains(&"etcd/promote@h3".to_owned()));
+    assert!(texts(&step(&made, "control/apiserver@h4").needs).contains(&"etcd/promote@h4".to_owned()));
+    let restarts =
+        made.steps.iter().filter(|step| step.host == address(0) && matches!(step.op, Op::Service { .. }));
+    assert_eq!(restarts.count(), 0, "nothing restarts on the master that exists");
+    golden("add-masters", &run_to_completion(&desired, &mut snapshot, 3));
+}
+
+#[test]
+fn a_master_leaves_when_the_others_can_do_without_it() {
+    let mut snapshot = created(3, 1, &[SERVES; 3]);
+    let desired = leaving(with_masters(&[1, 2], &[3]), &[0]);
+    let made = plan(&desired, &snapshot).unwrap();
+    assert_eq!(lint(&made, &snapshot), []);
+    let stop = step(&made, "leave/stop@h1");
+    assert!(
+        texts(&stop.needs).contains(&"join/haproxy@h4".to_owned()),
+        "workers use the other masters first"
+    );
+    golden("remove-master", &run_to_completion(&desired, &mut snapshot, 3));
+}
+
+#[test]
+fn a_lost_master_is_replaced() {
+    let mut snapshot = with_new_hosts(created(3, 1, &[SERVES, SERVES, Some(false)]), 4..5);
+    lose(&mut snapshot, 2);
+    let mut desired = leaving(joining(with_masters(&[0, 1, 4], &[3]), &[4]), &[2]);
+    desired.lost_hosts.insert(address(2));
+    let made = plan(&desired, &snapshot).unwrap();
+    assert_eq!(lint(&made, &snapshot), []);
+    let join = step(&made, "etcd/join@h5");
+    assert!(texts(&join.needs).contains(&"etcd/remove-h3".to_owned()), "the lost member leaves first");
+    golden("replace-master", &run_to_completion(&desired, &mut snapshot, 3));
+}
+
+#[test]
+fn a_plan_that_would_cost_the_quorum_is_refused() {
+    let mut log = String::new();
+    let mut refuse = |title: &str, desired: &Intent, snapshot: &Snapshot| {
+        log.push_str(&format!("{title}: {}", refused(&plan(desired, snapshot).unwrap_err())));
+    };
+    let mut one_down = created(3, 0, &[SERVES, SERVES, Some(false)]);
+    refuse(
+        "a living one of three while another is down",
+        &leaving(with_masters(&[1, 2], &[]), &[0]),
+        &one_down,
+    );
+    refuse("a majority", &leaving(with_masters(&[0], &[]), &[1, 2]), &created(3, 0, &[SERVES; 3]));
+    lose(&mut one_down, 2);
+    let mut living = leaving(joining(with_masters(&[0, 2, 4], &[]), &[4]), &[1]);
+    living.lost_hosts.insert(address(1));
+    refuse("a master that is not lost", &living, &with_new_hosts(one_down.clone(), 4..5));
+    let two_down = created(3, 0, &[Some(false); 3]);
+    refuse(
+        "without a quorum",
+        &joining(with_masters(&[0, 1, 2, 3], &[]), &[3]),
+        &with_new_hosts(two_down, 3..4),
+    );
+    let mut silent = with_new_hosts(created(1, 0, &[SERVES]), 1..2);
+    crate::support::edit(&mut silent, 0, |facts| facts.cluster = None);
+    refuse("no member reports", &joining(with_masters(&[0, 1], &[]), &[1]), &silent);
+    golden("refused-masters", &log);
+}

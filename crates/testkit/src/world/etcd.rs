@@ -1,0 +1,204 @@
+//! The etcd members of the simulated clusters.
+
+use std::collections::BTreeSet;
+
+use kubeon_api::HostAddress;
+use kubeon_wire::EtcdFact;
+
+use super::effect::FileOnDisk;
+use super::host::SimulatedHost;
+use super::state::State;
+
+/// The file with which a member starts.
+const MEMBERSHIP: &str = "/etc/kubernetes/etcd-membership.env";
+const SERVICE: &str = "etcd.service";
+
+impl State {
+    /// A member without data starts as part of a new cluster, or as a learner of one that exists. If it starts a new
+    /// cluster twice or with other peers, it creates a second cluster: a harm that loses data.
+    pub(super) fn start_etcd(&mut self, at: HostAddress) -> Result<(), String> {
+        let uid = self.uid(at).ok_or("etcd starts on a host without a claim")?;
+        let host = self.host(at);
+        let text = host.files.get(MEMBERSHIP).map(|file| file.text.clone()).unwrap_or_default();
+        if host.etcd.is_some() {
+            return Ok(());
+        }
+        let name = host.name();
+        let peers = first_members(&text);
+        if !peers.contains(&name) {
+            return Err(format!("etcd: {name} is not among the initial cluster {peers:?}"));
+        }
+        let known = self.clusters.entry(uid.clone()).or_default();
+        if text.contains("ETCD_INITIAL_CLUSTER_STATE=existing") {
+            let listed = known.listed();
+            if peers != listed {
+                return Err(format!("etcd: the initial cluster {peers:?} is not the cluster {listed:?}"));
+            }
+        } else {
+            if known.formed.is_some() && known.started.contains(&name) {
+                let text = "starts its etcd member again with its data lost while the cluster exists";
+                self.harms.push(format!("{name} {text}"));
+            }
+            let others = self.hosts.values().filter(|host| host.uid() == Some(uid.as_str()));
+            if let Some(other) = others.filter_map(|host| host.etcd.as_ref()).find(|other| **other != peers) {
+                let harm =
+                    format!("{name} starts an etcd member with peers {peers:?}, others have {other:?}");
+                self.harms.push(harm);
+            }
+        }
+        self.clusters.entry(uid).or_default().started.insert(name);
+        self.host_mut(at).etcd = Some(peers);
+        Ok(())
+    }
+
+    fn member_host(&self, uid: &str, name: &str) -> Option<&SimulatedHost> {
+        let is_member =
+            |host: &&SimulatedHost| host.uid() == Some(uid) && host.etcd.is_some() && host.name() == name;
+        self.hosts.values().find(is_member)
+    }
+
+    /// The members with a vote: those that the cluster has, or the initial ones before its first quorum.
+    fn voters(&self, uid: &str) -> Vec<String> {
+        let formed = self.clusters.get(uid).and_then(|cluster| cluster.formed.clone());
+        let initial = || {
+            let mut hosts = self.hosts.values().filter(|host| host.uid() == Some(uid));
+            hosts.find_map(|host| host.etcd.clone()).unwrap_or_default()
+        };
+        formed.unwrap_or_else(initial)
+    }
+
+    /// Whether more than half of the members with a vote run.
+    pub(super) fn quorum(&self, uid: &str) -> bool {
+        let voters = self.voters(uid);
+        let runs = |name: &&String| self.member_host(uid, name).is_some_and(|host| host.runs(SERVICE));
+        voters.iter().filter(runs).count() * 2 > voters.len()
+    }
+
+    /// The number of members that do not run, among those that were started before.
+    pub(super) fn members_down(&self, uid: &str) -> usize {
+        let voters = self.voters(uid);
+        let started = voters.iter().filter_map(|name| self.member_host(uid, name));
+        started.filter(|host| !host.runs(SERVICE)).count()
+    }
+
+    /// Whether the member of the host serves clients.
+    pub(super) fn etcd_serves(&self, at: HostAddress) -> bool {
+        let host = self.host(at);
+        let Some(uid) = host.uid().filter(|uid| self.quorum(uid)) else { return false };
+        host.runs(SERVICE) && self.voters(uid).contains(&host.name())
+    }
+
+    /// The report of the etcd member of the host. It answers no client before its first quorum, and no learner does.
+    pub(super) fn etcd(&self, at: HostAddress) -> EtcdFact {
+        let host = self.host(at);
+        if !host.runs(SERVICE) {
+            return EtcdFact::Down;
+        }
+        let uid = host.uid().unwrap_or_default();
+        let formed = self.clusters.get(uid).and_then(|cluster| cluster.formed.as_ref());
+        let Some(formed) = formed.filter(|formed| !self.slow.etcd && formed.contains(&host.name())) else {
+            return EtcdFact::Unknown;
+        };
+        let health = |name: &String| {
+            // A host without power does not answer. A host whose member is not running refuses the
+            // connection.
+            let Some(member) = self.member_host(uid, name) else { return Some(false) };
+            member.up.then(|| member.runs(SERVICE) && self.quorum(uid))
+        };
+        EtcdFact::Members(formed.iter().map(|name| (name.clone(), health(name))).collect())
+    }
+
+    /// The members without a vote that the member of the host lists.
+    pub(super) fn learners(&self, at: HostAddress) -> BTreeSet<String> {
+        let uid = self.host(at).uid().filter(|_| matches!(self.etcd(at), EtcdFact::Members(_)));
+        let cluster = uid.and_then(|uid| self.clusters.get(uid));
+        cluster.map(|cluster| cluster.learners.clone()).unwrap_or_default()
+    }
+
+    pub(super) fn add_learner(&mut self, at: HostAddress, name: String) -> Result<Option<String>, String> {
+        let uid = self.uid(at).filter(|uid| self.quorum(uid)).ok_or("no member of etcd answers")?;
+        let cluster = self.clusters.entry(uid).or_default();
+        if cluster.listed().contains(&name) {
+            return Ok(None);
+        }
+        let line = format!("add learner {name}");
+        cluster.learners.insert(name);
+        Ok(Some(line))
+    }
+
+    /// Writes the list of members with which the member of the host starts, unless it started before.
+    pub(super) fn write_members(&mut self, at: HostAddress) -> Result<Option<String>, String> {
+        let uid = self.uid(at).filter(|uid| self.quorum(uid)).ok_or("no member of etcd answers")?;
+        if self.host(at).etcd.is_some() {
+            return Ok(None);
+        }
+        let listed = self.clusters.entry(uid).or_default().listed();
+        let pairs: Vec<String> = listed.iter().map(|name| format!("{name}=https://{name}:2380")).collect();
+        let text = format!("ETCD_INITIAL_CLUSTER={}\nETCD_INITIAL_CLUSTER_STATE=existing\n", pairs.join(","));
+        let file = FileOnDisk { mode: 0o600, text, secret: false };
+        let before = self.host_mut(at).files.insert(MEMBERSHIP.to_owned(), file.clone());
+        Ok((before != Some(file)).then(|| format!("write {MEMBERSHIP} of a learner")))
+    }
+
+    pub(super) fn promote(&mut self, at: HostAddress) -> Result<Option<String>, String> {
+        let uid = self.uid(at).filter(|uid| self.quorum(uid)).ok_or("no member of etcd answers")?;
+        let host = self.host(at);
+        let (name, runs) = (host.name(), host.runs(SERVICE));
+        let cluster = self.clusters.entry(uid.clone()).or_default();
+        if !cluster.learners.contains(&name) {
+            return Ok(None);
+        }
+        if !runs {
+            return Err("can only promote a learner member which is in sync with leader".to_owned());
+        }
+        cluster.learners.remove(&name);
+        let formed = cluster.formed.get_or_insert_default();
+        formed.push(name.clone());
+        formed.sort_unstable();
+        if !self.quorum(&uid) {
+            self.harms.push(format!("{name} gets a vote, which leaves etcd without a quorum"));
+        }
+        Ok(Some(format!("promote {name}")))
+    }
+
+    /// Removes a member. Its program ends. As etcd, it refuses a removal that leaves no quorum.
+    pub(super) fn remove_member(&mut self, at: HostAddress, name: &str) -> Result<Option<String>, String> {
+        let uid = self.uid(at).filter(|_| self.etcd_serves(at)).ok_or("the member does not answer")?;
+        let voters: Vec<String> = self.voters(&uid).into_iter().filter(|voter| voter != name).collect();
+        let runs = |name: &&String| self.member_host(&uid, name).is_some_and(|host| host.runs(SERVICE));
+        if voters.iter().filter(runs).count() * 2 <= voters.len() {
+            return Err(format!("the removal of {name} would leave no quorum"));
+        }
+        let cluster = self.clusters.entry(uid.clone()).or_default();
+        cluster.started.remove(name);
+        let learner = cluster.learners.remove(name);
+        let voter = cluster.formed.as_ref().is_some_and(|formed| formed.iter().any(|voter| voter == name));
+        cluster.formed = Some(voters);
+        let host = self.member_host(&uid, name).map(|host| host.address);
+        if let Some(unit) = host.and_then(|host| self.host_mut(host).units.get_mut(SERVICE)) {
+            unit.running = None;
+        }
+        Ok((learner || voter).then(|| format!("remove member {name}")))
+    }
+}
+
+impl super::state::Cluster {
+    /// The names of all members.
+    fn listed(&self) -> Vec<String> {
+        let mut names: Vec<String> = self.formed.iter().flatten().chain(&self.learners).cloned().collect();
+        names.sort_unstable();
+        names
+    }
+}
+
+/// The names in `ETCD_INITIAL_CLUSTER=NAME=URL,NAME=URL`.
+fn first_members(environment: &str) -> Vec<String> {
+    let list = environment.lines().find_map(|line| line.strip_prefix("ETCD_INITIAL_CLUSTER="));
+    let mut names: Vec<String> = list
+        .unwrap_or_default()
+        .split(',')
+        .filter_map(|pair| Some(pair.split_once('=')?.0.to_owned()))
+        .collect();
+    names.sort_unstable();
+    names
+}
