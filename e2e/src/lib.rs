@@ -13,3 +13,4 @@ pub mod machine_state;
 pub mod program;
 pub mod published;
 pub mod running;
+pub mod writer;

@@ -8,6 +8,7 @@ pub(crate) mod contact;
 pub(crate) mod day;
 pub(crate) mod drain;
 pub(crate) mod environment;
+pub(crate) mod etcd;
 pub(crate) mod format;
 pub(crate) mod ignore;
 pub(crate) mod inventory;
@@ -25,6 +26,7 @@ pub(crate) mod server;
 pub(crate) mod settings;
 pub(crate) mod state;
 pub(crate) mod typed;
+pub(crate) mod upgrade;
 pub(crate) mod verbosity;
 
 pub(crate) use cli::{CliCommand, CommandLine};

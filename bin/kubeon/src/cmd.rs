@@ -9,6 +9,7 @@ mod copy;
 mod create;
 mod destroy;
 mod display;
+mod etcd;
 mod exec;
 mod image;
 pub(crate) mod lab;
@@ -22,6 +23,7 @@ mod precheck;
 mod scale;
 mod server;
 mod state;
+mod upgrade;
 mod version;
 pub(crate) mod view;
 
@@ -65,6 +67,8 @@ async fn dispatch(context: &Context<'_>, cli: &CommandLine) -> Result<(), CliErr
         CliCommand::Addon(args) => scale::add(context, args).await,
         CliCommand::Delon(args) => scale::remove(context, args).await,
         CliCommand::Replace(args) => scale::replace(context, args).await,
+        CliCommand::Upgrade(args) => upgrade::run(context, args).await,
+        CliCommand::Etcd(args) => etcd::run(context, args).await,
         CliCommand::Certs(args) => certs::run(context, args).await,
         CliCommand::Destroy(args) => destroy::run(context, args).await,
         CliCommand::View(args) => view::run(context, args),

@@ -48,6 +48,7 @@ pub(crate) fn find(
         skip_hosts: args.skip_hosts.clone(),
         leaving_workers: LeavingWorkerPolicy::of(args.take_back),
         drain_seconds: args.leave.drain_timeout,
+        skip_evict: false,
         ignore: ignored_checks(&args.ignore.ignore)?,
         max_unavailable: args.rolling.max_unavailable,
     };

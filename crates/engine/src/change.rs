@@ -203,6 +203,12 @@ impl PreparedChange<'_> {
         self.known && self.state.spec == *self.intent.spec && settled
     }
 
+    /// Whether this change is the first to another version.
+    fn begins_upgrade(&self) -> bool {
+        let other = self.state.version.is_some_and(|version| version != self.intent.spec.version);
+        other && self.state.status == Status::Running
+    }
+
     fn is_up_to_date(&self, plan: &Plan) -> bool {
         plan.steps.is_empty() && self.is_same_request() && self.state.status == Status::Running
     }
@@ -219,7 +225,7 @@ impl PreparedChange<'_> {
 
     /// Stores the data that a later run needs to continue this run.
     fn persist(&mut self, plan: &Plan) -> Result<(), EngineError> {
-        if self.is_same_request() && plan.up_to_date > 0 && !plan.steps.is_empty() {
+        if self.is_same_request() && !self.begins_upgrade() && plan.up_to_date > 0 && !plan.steps.is_empty() {
             let (done, all) = (plan.up_to_date, plan.up_to_date + plan.steps.len());
             let name = &self.intent.spec.name;
             self.engine.output.info(&format!(
@@ -232,6 +238,9 @@ impl PreparedChange<'_> {
             self.state.joining = joining(&self.intent.spec, &self.state);
         }
         self.state.bundle = programs_in_use(&self.intent, plan);
+        if self.begins_upgrade() {
+            self.state.status = Status::Upgrading;
+        }
         engine::set_spec(&mut self.state, with_planned_names(&self.intent.spec, plan));
         self.state.logins = self.contact.logins.remembered.clone();
         self.engine.store.save(&self.lock, &mut self.state)?;

@@ -37,6 +37,8 @@ pub struct ClusterTarget {
     pub newly_leaving: Vec<String>,
     /// Time limit for draining a leaving worker, in seconds.
     pub drain_seconds: u32,
+    /// Whether nodes keep their pods while their kubelet changes to another minor version.
+    pub skip_evict: bool,
     /// Ignored checks.
     pub ignore: BTreeSet<String>,
     /// How many workers may be unavailable at the same time while services restart.
@@ -52,8 +54,10 @@ pub struct TargetOptions {
     pub skip_hosts: Vec<String>,
     /// How to handle workers that are leaving and are requested again.
     pub leaving_workers: LeavingWorkerPolicy,
-    /// Time limit for draining a leaving worker, in seconds.
+    /// Time limit for draining a node, in seconds.
     pub drain_seconds: u32,
+    /// Whether nodes keep their pods while their kubelet changes to another minor version.
+    pub skip_evict: bool,
     /// Ignored checks.
     pub ignore: BTreeSet<String>,
     /// How many workers may be unavailable at the same time while services restart.
@@ -67,6 +71,7 @@ impl Default for TargetOptions {
             skip_hosts: Vec::new(),
             leaving_workers: LeavingWorkerPolicy::Refuse,
             drain_seconds: Intent::DRAIN_SECONDS,
+            skip_evict: false,
             ignore: BTreeSet::new(),
             max_unavailable: MaxUnavailable::default(),
         }
@@ -99,6 +104,7 @@ impl ClusterTarget {
                 concerned: None,
                 newly_leaving: Vec::new(),
                 drain_seconds: options.drain_seconds,
+                skip_evict: options.skip_evict,
                 ignore: options.ignore,
                 max_unavailable: options.max_unavailable,
             });
@@ -144,6 +150,7 @@ impl ClusterTarget {
             skip_hosts,
             leaving_workers,
             drain_seconds,
+            skip_evict,
             ignore,
             max_unavailable,
         } = options;
@@ -167,6 +174,7 @@ impl ClusterTarget {
             concerned: None,
             newly_leaving,
             drain_seconds,
+            skip_evict,
             ignore,
             max_unavailable,
         })
@@ -198,6 +206,7 @@ impl ClusterTarget {
         let mut intent = Intent {
             other_artifacts,
             drain_seconds: self.drain_seconds,
+            skip_evict: self.skip_evict,
             lost_hosts: self.lost_hosts.clone(),
             ignore: self.ignore.clone(),
             max_unavailable: self.max_unavailable,

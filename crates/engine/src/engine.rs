@@ -7,7 +7,7 @@ use kubeon_api::kubernetes_cluster::LoadBalancer;
 use kubeon_api::{ClusterName, HostAddress, Version};
 use kubeon_plan::{DesiredCluster, HostSpec, Intent, Valid};
 use kubeon_ports::Clock;
-use kubeon_store::{Addresses, ClusterLock, ClusterState, Store, StoreError};
+use kubeon_store::{Addresses, ClusterLock, ClusterState, Status, Store, StoreError};
 
 use crate::environment::EngineEnvironment;
 use crate::error::EngineError;
@@ -129,7 +129,9 @@ pub fn intent(
     });
     let (leaving, returning) =
         (leaving.collect(), returning.into_iter().map(|(address, _)| *address).collect());
-    let same_version = state.version.is_none_or(|version| version == spec.version);
+    // The bundle of an upgrade that is not complete was recorded when it began.
+    let same_version = state.version.is_none_or(|version| version == spec.version)
+        || state.status == Status::Upgrading && state.spec.version == spec.version;
     let bundle_in_use = if same_version { state.bundle.clone() } else { BTreeMap::new() };
     Intent {
         bundle_in_use,

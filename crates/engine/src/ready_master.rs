@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use kubeon_api::HostAddress;
-use kubeon_link_host::SshHosts;
+use kubeon_link_host::{Command, Exit, SshHosts, Stream};
 use kubeon_ports::ProbeHost as _;
-use kubeon_wire::Facts;
+use kubeon_wire::{EtcdFact, Facts};
+use parking_lot::Mutex;
 use serde_json::Value;
 
 use crate::cluster_nodes::{ClusterNodes, NodeAccess, command_output};
@@ -21,9 +22,18 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 const KUBECTL: &str = "/var/lib/kubeon/current/kubectl/bin/kubectl --request-timeout=15s \
     --kubeconfig /etc/kubernetes/admin.conf";
 const IMAGES: &str = r#"-o jsonpath='{range .items[*]}{"\n"}{.metadata.name}{":\t"}{range .spec.containers[*]}{.image}{", "}{end}{end}'"#;
-const ETCDCTL: &str = "/var/lib/kubeon/current/etcd/bin/etcdctl --endpoints=https://127.0.0.1:2379 --dial-timeout=5s \
-    --command-timeout=10s --cacert=/etc/kubernetes/pki/etcd/ca.crt --cert=/etc/kubernetes/pki/etcd/healthcheck-client.crt \
+const ETCDCTL: &str = "/var/lib/kubeon/current/etcd/bin/etcdctl --dial-timeout=5s --cacert=/etc/kubernetes/pki/etcd/ca.crt --cert=/etc/kubernetes/pki/etcd/healthcheck-client.crt \
     --key=/etc/kubernetes/pki/etcd/healthcheck-client.key";
+/// The member of the master itself.
+const OWN_MEMBER: &str = "--endpoints=https://127.0.0.1:2379";
+/// The flags of etcdctl that a user may replace.
+const ETCDCTL_DEFAULTS: [(&str, &str); 2] =
+    [("--endpoints", "https://127.0.0.1:2379"), ("--command-timeout", "10s")];
+
+/// Time limit of etcdctl with arguments of a user.
+const ETCDCTL_TIMEOUT: Duration = Duration::from_secs(300);
+/// Time limit for a snapshot and its copy to this machine.
+const SNAPSHOT_TIMEOUT: Duration = Duration::from_secs(1800);
 
 /// A kind of objects to list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -72,6 +82,34 @@ impl ReadyMaster {
         state: &StoredCluster,
         access: &NodeAccess,
     ) -> Result<Self, EngineError> {
+        let is_ready =
+            |_: &str, facts: &Facts| facts.cluster.as_ref().is_some_and(|cluster| cluster.api_ready);
+        Self::find_with(engine, state, access, is_ready, "the API server is not ready").await
+    }
+
+    /// The first master in order whose etcd member serves, whether the API servers answer or not.
+    ///
+    /// # Errors
+    /// When no member serves; the error names the cause for every master.
+    pub async fn find_member(
+        engine: &Engine<'_>,
+        state: &StoredCluster,
+        access: &NodeAccess,
+    ) -> Result<Self, EngineError> {
+        let serves = |name: &str, facts: &Facts| {
+            let etcd = facts.cluster.as_ref().map(|cluster| &cluster.etcd);
+            matches!(etcd, Some(EtcdFact::Members(members)) if members.get(name) == Some(&Some(true)))
+        };
+        Self::find_with(engine, state, access, serves, "its etcd member does not serve").await
+    }
+
+    async fn find_with(
+        engine: &Engine<'_>,
+        state: &StoredCluster,
+        access: &NodeAccess,
+        is_ready: impl Fn(&str, &Facts) -> bool,
+        otherwise: &str,
+    ) -> Result<Self, EngineError> {
         let masters: Vec<Member> = members(&state.spec).into_iter().filter(|member| member.master).collect();
         let ClusterNodes { contact, members } = ClusterNodes::of(engine, state, masters, access).await?;
         let hosts = &contact.hosts;
@@ -81,11 +119,11 @@ impl ReadyMaster {
         let mut error = EngineError::failed(format!("no master of {} answers", state.name));
         for (member, answer) in members.into_iter().zip(answers) {
             match answer {
-                Ok(facts) if facts.cluster.as_ref().is_some_and(|cluster| cluster.api_ready) => {
+                Ok(facts) if is_ready(&member.name, &facts) => {
                     let host = HostAddress::from(member.address);
                     return Ok(Self { name: member.name, facts, host, contact });
                 }
-                Ok(_) => error = error.row(&member.name, "the API server is not ready"),
+                Ok(_) => error = error.row(&member.name, otherwise),
                 Err(failure) => error = error.row(&member.name, failure.cause),
             }
         }
@@ -141,7 +179,7 @@ impl ReadyMaster {
     /// # Errors
     /// When etcdctl fails on the master.
     pub async fn etcd_members_table(&self) -> Result<String, EngineError> {
-        self.run(&format!("{ETCDCTL} member list --write-out=table")).await
+        self.run(&format!("{ETCDCTL} {OWN_MEMBER} --command-timeout=10s member list --write-out=table")).await
     }
 
     /// The members of etcd as a JSON list.
@@ -149,7 +187,83 @@ impl ReadyMaster {
     /// # Errors
     /// When etcdctl fails on the master or does not print JSON.
     pub async fn etcd_members(&self) -> Result<Value, EngineError> {
-        Ok(self.json(&format!("{ETCDCTL} member list --write-out=json")).await?["members"].take())
+        Ok(self
+            .json(&format!("{ETCDCTL} {OWN_MEMBER} --command-timeout=10s member list --write-out=json"))
+            .await?["members"]
+            .take())
+    }
+
+    /// The metric of deprecated APIs that clients requested since the start of the API server, one line each.
+    ///
+    /// # Errors
+    /// When kubectl fails on the master.
+    pub(crate) async fn deprecated_requests(&self) -> Result<String, EngineError> {
+        let metrics = format!("{KUBECTL} get --raw /metrics");
+        self.run(&format!("{metrics} | grep '^apiserver_requested_deprecated_apis{{' || true")).await
+    }
+
+    /// The disruption budgets as a JSON list.
+    ///
+    /// # Errors
+    /// When kubectl fails on the master.
+    pub(crate) async fn disruption_budgets(&self) -> Result<Value, EngineError> {
+        self.json(&format!("{KUBECTL} get poddisruptionbudgets --all-namespaces -o=json")).await
+    }
+
+    /// Runs etcdctl with the certificates of the master, and passes its output to `on_output`.
+    ///
+    /// # Errors
+    /// When it cannot be run.
+    pub async fn etcdctl(
+        &self,
+        arguments: &[String],
+        on_output: &(dyn Fn(Stream, &[u8]) + Send + Sync),
+    ) -> Result<Exit, EngineError> {
+        let words = shlex::try_join(arguments.iter().map(String::as_str))
+            .map_err(|error| EngineError::refused(format!("etcdctl cannot get these arguments: {error}")))?;
+        let given = |flag: &str| arguments.iter().any(|argument| argument.starts_with(flag));
+        let defaults = ETCDCTL_DEFAULTS.iter().filter(|(flag, _)| !given(flag));
+        let defaults: String = defaults.map(|(flag, value)| format!(" {flag}={value}")).collect();
+        let line = format!("{ETCDCTL}{defaults} {words}");
+        let command = Command { timeout: Some(ETCDCTL_TIMEOUT), ..Command::new(line) };
+        self.exec(command, on_output).await
+    }
+
+    /// Takes a snapshot of etcd and passes its bytes to `on_bytes`. The temporary file on the master is removed.
+    ///
+    /// # Errors
+    /// When etcdctl fails, with the end of its output.
+    pub(crate) async fn stream_snapshot(
+        &self,
+        on_bytes: &(dyn Fn(&[u8]) + Send + Sync),
+    ) -> Result<(), EngineError> {
+        let line = format!(
+            "set -e; umask 077; folder=$(mktemp -d /var/lib/kubeon/snapshot.XXXXXX); trap 'rm -rf \"$folder\"' EXIT; \
+             {ETCDCTL} {OWN_MEMBER} --command-timeout=600s snapshot save \"$folder/db\" >&2; cat \"$folder/db\""
+        );
+        let errors = Mutex::new(Vec::new());
+        let on_output = |stream: Stream, bytes: &[u8]| match stream {
+            Stream::Out => on_bytes(bytes),
+            Stream::Err => errors.lock().extend_from_slice(bytes),
+        };
+        let command = Command { timeout: Some(SNAPSHOT_TIMEOUT), ..Command::new(line) };
+        let exit = self.exec(command, &on_output).await?;
+        if exit.success() {
+            return Ok(());
+        }
+        let errors = errors.into_inner();
+        let text = String::from_utf8_lossy(&errors);
+        let last = text.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("no error output");
+        Err(EngineError::failed(format!("the snapshot on {} failed: {exit}", self.name)).row("cause", last))
+    }
+
+    async fn exec(
+        &self,
+        command: Command,
+        on_output: &(dyn Fn(Stream, &[u8]) + Send + Sync),
+    ) -> Result<Exit, EngineError> {
+        let exit = self.hosts().exec(self.host, command, on_output).await;
+        exit.map_err(|failure| EngineError::failed(format!("etcdctl on {}: {}", self.name, failure.cause)))
     }
 
     fn hosts(&self) -> &SshHosts {

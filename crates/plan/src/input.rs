@@ -220,6 +220,9 @@ pub struct Intent {
     pub returning: Vec<HostAddress>,
     /// The timeout for draining a node, in seconds.
     pub drain_seconds: u32,
+    /// Whether nodes keep their pods while their kubelet changes to another minor version.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub skip_evict: bool,
     /// Names of checks whose failures the user chose to ignore.
     pub ignore: BTreeSet<String>,
     /// How many workers may be unavailable at the same time while services restart.
@@ -250,6 +253,7 @@ impl Intent {
             joining_masters: BTreeSet::new(),
             returning: Vec::new(),
             drain_seconds: Self::DRAIN_SECONDS,
+            skip_evict: false,
             ignore: BTreeSet::new(),
             max_unavailable: MaxUnavailable::default(),
             keys: ClusterKeys::default(),

@@ -134,7 +134,8 @@ fn change_members(plan: &Plan, step: &Step, snapshot: &mut Snapshot) {
     });
     for report in reports {
         if starts_kubelet && let (Some(nodes), Some(name)) = (&mut report.nodes, own.clone()) {
-            nodes.entry(name).or_insert_with(|| NodeFact { ready: true, ..NodeFact::default() });
+            let node = nodes.entry(name).or_insert_with(|| NodeFact { ready: true, ..NodeFact::default() });
+            node.kubelet = plan.version.to_string();
         }
         let EtcdFact::Members(members) = &mut report.etcd else { continue };
         match &step.op {

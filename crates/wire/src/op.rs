@@ -310,6 +310,11 @@ pub enum Check {
         /// The nodes' names.
         nodes: Vec<HostName>,
     },
+    /// The node is not `Ready` any more, or does not exist, according to the API server of this host.
+    NodeNotReady {
+        /// The node.
+        node: HostName,
+    },
     /// The node of this host works after its last start: the units run, the kubelet is healthy and has
     /// reported the node as `Ready` since its start, and it renewed the Lease of the node after the newest start of the units.
     #[serde(rename_all = "camelCase")]

@@ -92,12 +92,25 @@ fn write(server: &str, duration: Duration) -> Result<()> {
         }
     }
     let longest = gaps.longest(Instant::now());
-    let found = count(&agent, &collection, &run)?;
+    let found = counted(&collection, &run)?;
     print(&format!("written {written} found {found} longest gap {} ms", longest.as_millis()))?;
     if found == written {
         Ok(())
     } else {
         bail!("{} writes were lost", i64::from(written) - i64::from(found))
+    }
+}
+
+/// The number of objects that exist. A server that does not answer is asked again, over a new connection.
+fn counted(collection: &str, run: &str) -> Result<u32> {
+    let start = Instant::now();
+    loop {
+        match agent().and_then(|agent| count(&agent, collection, run)) {
+            Err(_) if start.elapsed() < Duration::from_secs(60) => {
+                std::thread::sleep(Duration::from_millis(200))
+            }
+            result => return result,
+        }
     }
 }
 

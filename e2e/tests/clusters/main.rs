@@ -9,6 +9,7 @@ mod crashes;
 mod daily;
 mod dist;
 mod firewall;
+mod masters;
 mod meta_cluster;
 mod playbooks;
 mod previous;

@@ -9,7 +9,7 @@ use anyhow::{Result, ensure};
 use kubeon_e2e::lab::{TestLab, VERSION};
 use kubeon_e2e::program::{eventually, run};
 use kubeon_e2e::running::Running;
-use serde_json::json;
+use kubeon_e2e::writer;
 
 const MINUTE: Duration = Duration::from_secs(60);
 const PKI: &str = "/etc/kubernetes/pki";
@@ -52,35 +52,13 @@ fn soak_a_rotation_of_three_masters_loses_no_write() -> Result<()> {
     let masters = ["-m", &hosts[0], "-m", &hosts[1], "-m", &hosts[2], "-w", &hosts[3]];
     lab.must(&[&["create", cluster, VERSION], &masters[..]].concat())?;
     let before = Before::of(&lab)?;
-    start_writer(&lab, 420)?;
+    writer::start(&lab, "rotation", 420)?;
     let begin = Instant::now();
     lab.must(&["certs", "rotate", cluster, "--yes"])?;
     println!("  the rotation of 3 + 1 hosts took {:.0} s", begin.elapsed().as_secs_f64());
     before.is_over(&lab, &["h1", "h2", "h3"], "h4")?;
-    let written = || -> Result<()> {
-        let phase = lab.kubectl(cluster, &["get", "pod", "writer", "-o", "jsonpath={.status.phase}"])?;
-        ensure!(phase == "Succeeded", "{phase}: {}", lab.kubectl(cluster, &["logs", "writer"])?);
-        Ok(())
-    };
-    eventually("the writer has written", 10 * MINUTE, written)?;
-    println!("  {}", lab.kubectl(cluster, &["logs", "writer"])?.trim());
+    println!("  {}", writer::report(&lab)?);
     lab.must(&["destroy", cluster, "--yes"]).map(drop)
-}
-
-/// A pod that writes during the rotation. It fails when the API server refuses its token.
-fn start_writer(lab: &TestLab, seconds: u32) -> Result<()> {
-    lab.load_client(lab.name())?;
-    let seconds = seconds.to_string();
-    lab.apply(lab.name(), &json!({ "apiVersion": "v1", "kind": "List", "items": [
-        { "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding", "metadata": { "name": "writer" },
-          "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "edit" },
-          "subjects": [{ "kind": "ServiceAccount", "name": "default", "namespace": "default" }] },
-        { "apiVersion": "v1", "kind": "Pod", "metadata": { "name": "writer" }, "spec": {
-            "restartPolicy": "Never", "containers": [{ "name": "writer", "image": kubeon_e2e::image::NAME,
-                "imagePullPolicy": "IfNotPresent", "env": [{ "name": "RUN", "value": "rotation" }],
-                "args": ["write", "https://kubernetes.default.svc", &seconds] }] } },
-    ] }))?;
-    lab.kubectl(lab.name(), &["wait", "--for=condition=Ready", "pod/writer", "--timeout=60s"]).map(drop)
 }
 
 /// What was there before the rotation.

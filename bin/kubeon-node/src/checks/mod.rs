@@ -53,6 +53,7 @@ fn wait_for_one(
     let interval = |address: &Ipv4Addr| if is_local(*address) { LOCAL_INTERVAL } else { REMOTE_INTERVAL };
     match check {
         Check::NodesReady { nodes } => cluster::nodes_ready(job, nodes),
+        Check::NodeNotReady { node } => cluster::node_not_ready(job, node),
         Check::DeploymentAvailable { namespace, name } => cluster::deployment_available(job, namespace, name),
         Check::NodeWorks { node, units, health_port, address, port, ca_file, identity_file } => {
             let https = open(root, [Some(ca_file), Some(identity_file), Some(identity_file)])?;

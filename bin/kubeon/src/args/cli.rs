@@ -7,7 +7,7 @@ use clap::{Args, Parser, Subcommand};
 use super::format::FormatFlag;
 use super::server::{LogsArgs, OperationsArgs, ServerFlags};
 use super::verbosity::VerbosityFlags;
-use super::{bundle, certs, cluster, day, lab, later, meta, precheck, scale, state};
+use super::{bundle, certs, cluster, day, etcd, lab, later, meta, precheck, scale, state, upgrade};
 
 const ABOUT: &str = "Create Kubernetes clusters on Linux hosts over SSH, and keep them as declared";
 const EXAMPLES: &str = "Examples:
@@ -67,6 +67,12 @@ pub(crate) enum CliCommand {
     /// Replace a master that is lost by a new one
     #[command(after_help = scale::REPLACE_EXAMPLES)]
     Replace(Box<scale::ReplaceArgs>),
+    /// Change a cluster to another Kubernetes version while it serves
+    #[command(visible_aliases = ["U", "up"], after_help = upgrade::UPGRADE_EXAMPLES)]
+    Upgrade(Box<upgrade::UpgradeArgs>),
+    /// Run etcdctl on a master, save snapshots, show the health of the members
+    #[command(after_help = etcd::ETCD_EXAMPLES)]
+    Etcd(Box<etcd::EtcdArgs>),
     /// Replace the keys of a cluster
     #[command(visible_alias = "cert")]
     Certs(certs::CertsArgs),

@@ -5,10 +5,6 @@ use clap::{Args, Subcommand};
 /// A command that is not supported yet. Its arguments are not parsed.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Later {
-    #[command(hide = true, aliases = ["U", "up"])]
-    Upgrade(IgnoredArgs),
-    #[command(hide = true)]
-    Etcd(IgnoredArgs),
     #[command(hide = true, alias = "m")]
     Module(IgnoredArgs),
     #[command(hide = true, alias = "R")]
@@ -28,21 +24,13 @@ pub(crate) struct IgnoredArgs {
 }
 
 impl Later {
-    /// The name of the command, its arguments, and the alternative.
-    pub(crate) fn parts(&self) -> (&'static str, &[String], &'static str) {
+    /// The name of the command, and the alternative.
+    pub(crate) fn parts(&self) -> (&'static str, &'static str) {
         match self {
-            Self::Upgrade(args) => {
-                ("upgrade", &args.words, "destroy the cluster and create it with the new version")
-            }
-            Self::Etcd(args) => ("etcd", &args.words, "use: kubeon exec NAME@cp1 'etcdctl …'"),
-            Self::Module(args) => {
-                ("module", &args.words, "every part of a bundle is installed by: kubeon create")
-            }
-            Self::Redo(args) => ("redo", &args.words, "`kubeon create NAME` repairs drift"),
-            Self::Cloud(args) => {
-                ("cloud", &args.words, "the vxlan network of flannel connects the pods of all hosts")
-            }
-            Self::Download(args) => ("download", &args.words, "use: kubeon bundle build VERSION"),
+            Self::Module(_) => ("module", "every part of a bundle is installed by: kubeon create"),
+            Self::Redo(_) => ("redo", "`kubeon create NAME` repairs drift"),
+            Self::Cloud(_) => ("cloud", "the vxlan network of flannel connects the pods of all hosts"),
+            Self::Download(_) => ("download", "use: kubeon bundle build VERSION"),
         }
     }
 }

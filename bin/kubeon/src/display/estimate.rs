@@ -99,6 +99,7 @@ fn weight(step: &Step) -> f64 {
 fn usual_wait(check: &Check) -> f64 {
     match check {
         Check::NodesReady { .. } => 6.0,
+        Check::NodeNotReady { .. } => 30.0,
         Check::DeploymentAvailable { .. } => 4.0,
         Check::Https { .. } => 3.0,
         _ => 1.0,

@@ -23,6 +23,7 @@ use crate::step_id::StepId;
 pub(crate) const STAGE: StageName = StageName::new("join");
 
 const IDENTITY: &str = "identity";
+const KUBELET: &str = "kubelet";
 
 /// The step after which the node exists and is Ready.
 pub(crate) fn ready_id(node: &HostName) -> StepId {
@@ -38,7 +39,8 @@ fn labels_id(node: &HostName) -> StepId {
     node_step_id("labels", node)
 }
 
-fn uncordon_id(node: &HostName) -> StepId {
+/// The step that makes a drained node schedulable again.
+pub(crate) fn uncordon_id(node: &HostName) -> StepId {
     node_step_id("uncordon", node)
 }
 
@@ -54,7 +56,12 @@ pub(crate) fn kubelet_id(host: &ObservedHost<'_>) -> StepId {
 
 /// The step that runs the kubelet of a node.
 pub(crate) fn kubelet_of(node: &HostName) -> StepId {
-    StepId::new(STAGE, "kubelet", node)
+    StepId::new(STAGE, KUBELET, node)
+}
+
+/// Whether the step runs a kubelet.
+pub(crate) fn is_kubelet(id: &StepId) -> bool {
+    id.stage() == STAGE && id.what() == KUBELET
 }
 
 /// The step that writes the keys of a host's kubelet.

@@ -5,7 +5,7 @@
 //! A master leaves when every other host reaches the API servers that stay. Its control plane stops in an orderly way, so
 //! that the cluster forgets its API server at once, and its etcd member is removed. Masters leave one after another.
 
-use kubeon_wire::Op;
+use kubeon_wire::{Check, Op};
 
 use super::control::{apiserver_id, rights_id};
 use super::control_plane::ControlPlaneProgram;
@@ -20,10 +20,12 @@ use crate::step_id::StepId;
 
 pub(crate) const STAGE: StageName = StageName::new("leave");
 
+/// Seconds until a node that does not answer is not Ready: the controller manager waits for 50 s.
+const LOST_SECONDS: u32 = 120;
 /// Seconds for the control plane to stop: an API server waits for open requests.
 const STOP_SECONDS: u32 = 120;
 
-/// The step that drains a leaving node. Any master may execute it.
+/// The step that drains a leaving node, or waits until a lost one does not answer. Any master may execute it.
 fn drain_id(leaving: &Leaving<'_>) -> StepId {
     StepId::of_cluster(STAGE, format!("drain-{}", leaving.name))
 }
@@ -135,6 +137,9 @@ fn drain(context: &PlanContext<'_>, leaving: &Leaving<'_>, before: &[StepId]) ->
     if matches!(node, Some(None)) || !kubelet_runs {
         return None;
     }
+    if context.intent.lost_hosts.contains(&leaving.spec.address) {
+        return Some(lost(context, leaving));
+    }
     let op = Op::Drain { node: leaving.name.clone() };
     Some(
         DesiredStep::of_node(context, &leaving.name, drain_id(leaving), op)
@@ -145,6 +150,16 @@ fn drain(context: &PlanContext<'_>, leaving: &Leaving<'_>, before: &[StepId]) ->
             .once(why(context, leaving))
             .destroys(1),
     )
+}
+
+/// Waits until the cluster reports that a lost node does not answer. A drain would wait for pods that never end.
+fn lost(context: &PlanContext<'_>, leaving: &Leaving<'_>) -> DesiredStep {
+    let checks = vec![Check::NodeNotReady { node: leaving.name.clone() }];
+    DesiredStep::of_node(context, &leaving.name, drain_id(leaving), Op::Await { checks })
+        .title(format!("the cluster reports that node {} does not answer", leaving.name))
+        .within(LOST_SECONDS)
+        .needs([apiserver_id(context.executor()), rights_id()])
+        .once(why(context, leaving))
 }
 
 fn remove(context: &PlanContext<'_>, leaving: &Leaving<'_>, before: &[StepId]) -> Option<DesiredStep> {

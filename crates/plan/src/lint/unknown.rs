@@ -1,9 +1,10 @@
 //! No step runs on a host that was not observed. No node is removed without a drain unless the
-//! cluster reported that it is not Ready or does not exist.
+//! cluster reported that it is not Ready or does not exist, or a step before waits for that report.
 
-use kubeon_wire::Op;
+use kubeon_wire::{Check, Op};
 
 use super::finding::LintFinding;
+use super::needs::reaches;
 use crate::input::{Observation, Snapshot};
 use crate::output::{Plan, Step};
 
@@ -22,9 +23,16 @@ fn unobserved(step: &Step, snapshot: &Snapshot) -> Option<LintFinding> {
 }
 
 /// A node may be removed without a drain only if the cluster reported that it is not Ready or does not exist.
-fn removed_without_drain(step: &Step, plan: &Plan, snapshot: &Snapshot) -> Option<LintFinding> {
-    let Op::RemoveNode { node } = &step.op else { return None };
-    let drains = |step: &Step| matches!(&step.op, Op::Drain { node: drained } if drained == node);
+fn removed_without_drain(removal: &Step, plan: &Plan, snapshot: &Snapshot) -> Option<LintFinding> {
+    let Op::RemoveNode { node } = &removal.op else { return None };
+    let drains = |step: &Step| match &step.op {
+        Op::Drain { node: drained } => drained == node,
+        Op::Await { checks } => {
+            let lost = Check::NodeNotReady { node: node.clone() };
+            checks.contains(&lost) && reaches(plan, removal, &step.id)
+        }
+        _ => false,
+    };
     if plan.steps.iter().any(drains) {
         return None;
     }
@@ -36,10 +44,10 @@ fn removed_without_drain(step: &Step, plan: &Plan, snapshot: &Snapshot) -> Optio
     let text = match ready.as_slice() {
         [] => format!(
             "{} removes {node} without a drain, and no API server reported whether the node is Ready",
-            step.id
+            removal.id
         ),
         all if all.iter().all(|ready| *ready) => {
-            format!("{} removes {node} without a drain, although it is Ready", step.id)
+            format!("{} removes {node} without a drain, although it is Ready", removal.id)
         }
         _ => return None,
     };

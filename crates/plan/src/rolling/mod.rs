@@ -5,6 +5,7 @@
 //! yet are created as fast as before. A node that another run interrupted is in no list: so every node of the cluster
 //! proves that it works before any other is interrupted.
 
+mod drain;
 mod group;
 pub(crate) mod restart;
 mod sort;
@@ -15,10 +16,11 @@ use kubeon_api::HostAddress;
 use kubeon_wire::{Facts, Op};
 
 use crate::context::{ObservedHost, PlanContext};
-use crate::desired::join::ready_id;
+use crate::desired::join::{self, ready_id};
 use crate::desired::verify;
 use crate::output::{RollingGroup, Step};
 use crate::step_id::StepId;
+use drain::Drains;
 use group::{RestartGroup, groups};
 use restart::{interrupts, takes_effect};
 
@@ -36,7 +38,12 @@ pub(crate) fn order(context: &PlanContext<'_>, mut steps: Vec<Step>) -> (Vec<Ste
     }
     let changed: HashSet<HostAddress> = steps.iter().map(|step| step.host).collect();
     let groups = groups(context, &interrupted, &changed);
+    let is_kubelet = |step: &Step| is_interruption(step) && join::is_kubelet(&step.id);
+    let kubelets: HashSet<HostAddress> =
+        steps.iter().filter(|step| is_kubelet(step)).map(|step| step.host).collect();
+    let drains = Drains::of(context, &groups, |host| kubelets.contains(&host));
     if groups.iter().all(|group| group.held.is_empty()) {
+        steps.extend(drains.steps(context, &HashMap::new()));
         return (steps, Vec::new());
     }
     let held: HashSet<HostAddress> =
@@ -45,12 +52,18 @@ pub(crate) fn order(context: &PlanContext<'_>, mut steps: Vec<Step>) -> (Vec<Ste
     steps.extend(proofs);
     let waits = |step: &Step| held.contains(&step.host) && is_interruption(step);
     cut_needs_on_later_hosts(&mut steps, &levels(&groups), &waits);
-    let gates = gates(&groups);
+    let mut gates = gates(&groups);
+    for gate in gates.values_mut() {
+        let after: Vec<StepId> = gate.iter().filter_map(|proof| drains.after(proof)).collect();
+        gate.extend(after);
+    }
     for step in steps.iter_mut().filter(|step| waits(step)) {
         step.needs.extend(gates.get(&step.host).into_iter().flatten().cloned());
+        step.needs.extend(drains.before(step.host));
         step.needs.sort_unstable();
         step.needs.dedup();
     }
+    steps.extend(drains.steps(context, &gates));
     (
         sort::by_needs(steps),
         groups.iter().filter(|group| !group.held.is_empty()).map(RestartGroup::planned).collect(),

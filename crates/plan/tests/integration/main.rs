@@ -18,3 +18,4 @@ mod rotation;
 mod scaling;
 mod stories;
 mod support;
+mod upgrade;

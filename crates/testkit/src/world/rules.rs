@@ -137,6 +137,9 @@ impl State {
                 let waiting = nodes.iter().find(|name| !self.named_node_ready(at, name.as_str()));
                 (self.api_ready(at) && waiting.is_none(), format!("node {waiting:?}"))
             }
+            Check::NodeNotReady { node } => {
+                (!self.named_node_ready(at, node.as_str()), format!("the end of node {node}"))
+            }
             Check::NodeWorks { node, units, .. } => {
                 let stopped = units.iter().find(|unit| !self.host(at).runs(unit));
                 (self.named_node_ready(at, node.as_str()) && stopped.is_none(), format!("node {node}"))

@@ -1,0 +1,69 @@
+//! `kubeon etcd`.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+
+use super::contact::ContactFlags;
+use super::login::KnownLoginFlags;
+
+pub(crate) const ETCD_EXAMPLES: &str = "Examples:
+  kubeon etcd demo member list -w table     etcdctl on a master whose member serves
+  kubeon etcd health demo
+  kubeon etcd save demo demo.db             a snapshot on this machine
+  kubeon etcd check demo demo.db
+  kubeon etcd defrag demo                   one member after another";
+
+/// `kubeon etcd`.
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+pub(crate) struct EtcdArgs {
+    #[command(subcommand)]
+    pub command: Option<EtcdCommand>,
+    /// The cluster
+    #[arg(required = true, value_name = "CLUSTER")]
+    pub name: Option<String>,
+    /// The arguments of etcdctl
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    pub arguments: Vec<String>,
+    #[command(flatten)]
+    pub login: KnownLoginFlags,
+    #[command(flatten)]
+    pub contact: ContactFlags,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum EtcdCommand {
+    /// Write a snapshot to a file on this machine
+    Save(SnapshotArgs),
+    /// Check that a snapshot on this machine is complete
+    Check(SnapshotArgs),
+    /// Show the members and whether each serves
+    Health(MemberArgs),
+    /// Release unused space, one member after another
+    Defrag(MemberArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SnapshotArgs {
+    /// The cluster
+    #[arg(value_name = "CLUSTER")]
+    pub name: String,
+    /// The file
+    pub file: PathBuf,
+    #[command(flatten)]
+    pub login: KnownLoginFlags,
+    #[command(flatten)]
+    pub contact: ContactFlags,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct MemberArgs {
+    /// The cluster
+    #[arg(value_name = "CLUSTER")]
+    pub name: String,
+    #[command(flatten)]
+    pub login: KnownLoginFlags,
+    #[command(flatten)]
+    pub contact: ContactFlags,
+}

@@ -1,0 +1,65 @@
+//! `kubeon upgrade`.
+
+use clap::{Args, ValueEnum, builder::RangedU64ValueParser};
+
+use super::contact::ContactFlags;
+use super::format::FormatFlag;
+use super::ignore::IgnoreFlag;
+use super::login::KnownLoginFlags;
+use super::pre_apply::PreApplyFlags;
+use super::rolling::RollingFlags;
+
+pub(crate) const UPGRADE_EXAMPLES: &str = "Before the first change, a snapshot of etcd is written to this machine. Masters change one by one, then workers: each is
+drained, and the next one follows when it works again. Minor versions in between are chained.
+
+Examples:
+  kubeon upgrade demo v1.37.2
+  kubeon upgrade demo latest --dry-run
+  kubeon upgrade demo v1.37.2 --max-unavailable 10%
+  kubeon create demo                 continue after an interruption";
+
+/// `kubeon upgrade`.
+#[derive(Debug, Args)]
+pub(crate) struct UpgradeArgs {
+    /// The cluster
+    pub name: String,
+    /// The version, such as v1.37.2, or stable or latest
+    pub version: String,
+    /// Let nodes keep their pods while their kubelet changes
+    #[arg(long)]
+    pub skip_evict: bool,
+    /// Time limit for draining a node, in seconds; 0 for the default
+    #[arg(long, value_name = "SECONDS", default_value_t = 0,
+          value_parser = RangedU64ValueParser::<u32>::new().range(0..=7200))]
+    pub wait_time: u32,
+    /// Where the parts come from. Bundles are on this machine already, so both values do the same
+    #[arg(long, value_name = "MODE", hide = true)]
+    pub set_offline: Option<OfflineMode>,
+    /// Write no snapshot of etcd before
+    #[arg(long, hide_short_help = true)]
+    pub skip_snapshot: bool,
+    #[command(flatten)]
+    pub rolling: RollingFlags,
+    #[command(flatten)]
+    pub ignore: IgnoreFlag,
+    /// Only show the plan
+    #[arg(long, help_heading = None)]
+    pub dry_run: bool,
+    #[command(flatten)]
+    pub pre_apply_wait: PreApplyFlags,
+    #[command(flatten)]
+    pub login: KnownLoginFlags,
+    #[command(flatten)]
+    pub contact: ContactFlags,
+    #[command(flatten)]
+    pub format: FormatFlag,
+}
+
+/// A value of `--set-offline`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum OfflineMode {
+    #[value(aliases = ["false", "no"])]
+    Online,
+    #[value(aliases = ["true", "yes"])]
+    Offline,
+}

@@ -1,0 +1,141 @@
+//! `kubeon etcd`.
+
+use std::io::Write as _;
+
+use kubeon_engine::cluster_nodes::NodeAccess;
+use kubeon_engine::engine::Engine;
+use kubeon_engine::etcd_snapshot;
+use kubeon_engine::ready_master::ReadyMaster;
+use kubeon_link_host::Stream;
+use parking_lot::Mutex;
+use serde_json::Value;
+
+use crate::args::etcd::{EtcdArgs, EtcdCommand, MemberArgs, SnapshotArgs};
+use crate::cli_error::CliError;
+use crate::context::Context;
+use crate::output::words;
+
+/// Runs etcdctl, or a command on snapshots or members.
+pub(super) async fn run(context: &Context<'_>, args: &EtcdArgs) -> Result<(), CliError> {
+    let engine = context.engine()?;
+    match &args.command {
+        Some(EtcdCommand::Save(args)) => save(context, &engine, args).await,
+        Some(EtcdCommand::Check(args)) => check(context, &engine, args),
+        Some(EtcdCommand::Health(args)) => health(&engine, args).await,
+        Some(EtcdCommand::Defrag(args)) => defrag(context, &engine, args).await,
+        None => {
+            let access = args.login.access(&args.contact);
+            let master = member(&engine, args.name.as_deref().unwrap_or_default(), &access).await?;
+            etcdctl(&master, &args.arguments).await
+        }
+    }
+}
+
+async fn member(engine: &Engine<'_>, name: &str, access: &NodeAccess) -> Result<ReadyMaster, CliError> {
+    let state = engine.find(Some(name))?;
+    Ok(ReadyMaster::find_member(engine, &state, access).await?)
+}
+
+fn words_of(words: &[&str]) -> Vec<String> {
+    words.iter().map(|word| (*word).to_owned()).collect()
+}
+
+/// Runs etcdctl on a master. Its output is printed as it comes.
+async fn etcdctl(master: &ReadyMaster, arguments: &[String]) -> Result<(), CliError> {
+    // Write errors are ignored: the exit code reports the end of the command.
+    let print = |stream: Stream, bytes: &[u8]| {
+        let _ = match stream {
+            Stream::Out => std::io::stdout().lock().write_all(bytes),
+            Stream::Err => std::io::stderr().lock().write_all(bytes),
+        };
+    };
+    let exit = master.etcdctl(arguments, &print).await?;
+    if exit.success() {
+        return Ok(());
+    }
+    Err(CliError::failed(format!("etcdctl on {}: {exit}", master.name)))
+}
+
+async fn save(context: &Context<'_>, engine: &Engine<'_>, args: &SnapshotArgs) -> Result<(), CliError> {
+    let master = member(engine, &args.name, &args.login.access(&args.contact)).await?;
+    let saved = etcd_snapshot::save(&master, &args.file).await?;
+    let (name, file) = (&args.name, args.file.display());
+    context.output.result(&format!(
+        "{name}: a snapshot of {} is in {file} (sha256 {})\n\
+         It holds all objects, Secrets encrypted. The keys of the cluster are not in it: kubeon state export {name}\n",
+        words::size(saved.bytes),
+        saved.sha256
+    ))
+}
+
+fn check(context: &Context<'_>, engine: &Engine<'_>, args: &SnapshotArgs) -> Result<(), CliError> {
+    engine.name(Some(&args.name))?;
+    let found = etcd_snapshot::check(&args.file)?;
+    let file = args.file.display();
+    context.output.result(&format!(
+        "{file} is a complete snapshot of {} (sha256 {})\n",
+        words::size(found.bytes),
+        found.sha256
+    ))
+}
+
+async fn health(engine: &Engine<'_>, args: &MemberArgs) -> Result<(), CliError> {
+    let master = member(engine, &args.name, &args.login.access(&args.contact)).await?;
+    etcdctl(&master, &words_of(&["endpoint", "status", "--cluster", "--write-out=table"])).await?;
+    etcdctl(&master, &words_of(&["endpoint", "health", "--cluster", "--write-out=table"])).await
+}
+
+/// Releases unused space of every member. The leader comes last, so that it changes at most once.
+async fn defrag(context: &Context<'_>, engine: &Engine<'_>, args: &MemberArgs) -> Result<(), CliError> {
+    let master = member(engine, &args.name, &args.login.access(&args.contact)).await?;
+    for endpoint in endpoints(&master).await? {
+        let at = format!("--endpoints={endpoint}");
+        etcdctl(&master, &words_of(&[&at, "--command-timeout=120s", "defrag"])).await?;
+        etcdctl(&master, &words_of(&[&at, "endpoint", "health"])).await?;
+        context.output.info(&format!("{}: {endpoint} is defragmented and serves", args.name));
+    }
+    Ok(())
+}
+
+/// The URLs of all members, that of the leader last.
+async fn endpoints(master: &ReadyMaster) -> Result<Vec<String>, CliError> {
+    let output = Mutex::new(Vec::new());
+    let collect = |stream: Stream, bytes: &[u8]| {
+        if stream == Stream::Out {
+            output.lock().extend_from_slice(bytes);
+        }
+    };
+    let words = words_of(&["endpoint", "status", "--cluster", "--write-out=json"]);
+    let exit = master.etcdctl(&words, &collect).await?;
+    let failed = |why: String| CliError::failed(format!("the members of etcd are not known: {why}"));
+    if !exit.success() {
+        return Err(failed(exit.to_string()));
+    }
+    let list: Vec<Value> =
+        serde_json::from_slice(&output.into_inner()).map_err(|error| failed(error.to_string()))?;
+    let mut found: Vec<(bool, String)> = list.iter().filter_map(member_status).collect();
+    found.sort_by_key(|(leads, _)| *leads);
+    Ok(found.into_iter().map(|(_, endpoint)| endpoint).collect())
+}
+
+/// Whether the member leads, and its URL.
+fn member_status(item: &Value) -> Option<(bool, String)> {
+    let status = &item["Status"];
+    let leads = status["leader"] == status["header"]["member_id"];
+    Some((leads, item["Endpoint"].as_str()?.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_leader_is_known_by_its_identity() {
+        let item = |own: u64| {
+            serde_json::json!({"Endpoint": "https://10.0.0.1:2379",
+                "Status": {"header": {"member_id": own}, "leader": 7}})
+        };
+        assert_eq!(member_status(&item(7)), Some((true, "https://10.0.0.1:2379".to_owned())));
+        assert!(!member_status(&item(8)).unwrap().0);
+    }
+}

@@ -1,0 +1,136 @@
+//! `kubeon upgrade`.
+
+use kubeon_api::Version;
+use kubeon_engine::bundles::{self, version_of};
+use kubeon_engine::cluster_target::TargetOptions;
+use kubeon_engine::engine::{Engine, StoredCluster, ignored_checks};
+use kubeon_engine::etcd_snapshot;
+use kubeon_engine::login_request::LoginRequests;
+use kubeon_engine::ready_master::ReadyMaster;
+use kubeon_engine::upgrade::{hops, obstacles, target};
+use kubeon_plan::{Intent, Refusal};
+
+use crate::args::upgrade::UpgradeArgs;
+use crate::cli_error::CliError;
+use crate::cmd::change::{ChangeFlags, make};
+use crate::cmd::plan;
+use crate::context::Context;
+use crate::output::words;
+
+/// The name of the check of removed APIs, for `--ignore`.
+const REMOVED_APIS: &str = "removed-apis";
+
+/// Upgrades a cluster, one minor version after another.
+pub(super) async fn run(context: &Context<'_>, args: &UpgradeArgs) -> Result<(), CliError> {
+    let engine = context.engine()?;
+    let state = engine.find(Some(&args.name))?;
+    let text = version_of(&args.version)?;
+    let wanted: Version =
+        text.parse().map_err(|error| CliError::refused(format!("Input version [{text}] error: {error}")))?;
+    if state.version == Some(wanted) && state.spec.version == wanted {
+        return context.output.result(&format!("{}: nothing to do, it has {wanted}\n", args.name));
+    }
+    let hops = hops(&state, wanted, &engine.supported()?)?;
+    for version in &hops {
+        bundles::find(&engine.environment, *version)?;
+    }
+    if hops.len() > 1 {
+        let way: Vec<String> = hops.iter().map(ToString::to_string).collect();
+        context.output.info(&format!("{}: the way is {}", args.name, way.join(", then ")));
+    }
+    if args.dry_run {
+        return show(context, &engine, state, hops[0], args).await;
+    }
+    before(context, &engine, &state, wanted, args).await?;
+    for version in hops {
+        let state = engine.find(Some(&args.name))?;
+        let target = target(&engine, state, version, options(args)?)?;
+        make(context, &engine, target, &flags(args)).await?;
+    }
+    Ok(())
+}
+
+fn options(args: &UpgradeArgs) -> Result<TargetOptions, CliError> {
+    let ignore =
+        args.ignore.ignore.iter().filter(|check| *check != REMOVED_APIS).cloned().collect::<Vec<_>>();
+    Ok(TargetOptions {
+        logins: LoginRequests::from(&args.login),
+        drain_seconds: if args.wait_time == 0 { Intent::DRAIN_SECONDS } else { args.wait_time },
+        skip_evict: args.skip_evict,
+        ignore: ignored_checks(&ignore)?,
+        max_unavailable: args.rolling.max_unavailable,
+        ..TargetOptions::default()
+    })
+}
+
+fn flags(args: &UpgradeArgs) -> ChangeFlags {
+    ChangeFlags {
+        command: "kubeon upgrade",
+        host_keys: args.contact.options(),
+        pre_apply_wait: args.pre_apply_wait.wait(),
+        yes: true,
+        format: args.format.output,
+    }
+}
+
+/// Shows the plan of the first hop.
+async fn show(
+    context: &Context<'_>,
+    engine: &Engine<'_>,
+    state: StoredCluster,
+    version: Version,
+    args: &UpgradeArgs,
+) -> Result<(), CliError> {
+    let plain = || format!("kubeon upgrade {} {}", args.name, args.version);
+    let command = context.typed_as("upgrade", "upgrade").unwrap_or_else(plain);
+    let target = target(engine, state, version, options(args)?)?;
+    plan::create(context, engine, target, &args.contact.options(), command, args.format.output).await
+}
+
+/// What comes before the first change: obstacles are named, and a snapshot of etcd is written.
+async fn before(
+    context: &Context<'_>,
+    engine: &Engine<'_>,
+    state: &StoredCluster,
+    wanted: Version,
+    args: &UpgradeArgs,
+) -> Result<(), CliError> {
+    // An upgrade that is continued took its snapshot when it began.
+    if state.version != Some(state.spec.version) {
+        return Ok(());
+    }
+    let master = ReadyMaster::find(engine, state, &args.login.access(&args.contact)).await?;
+    let found = obstacles(&master, wanted).await?;
+    for budget in &found.blocking_budgets {
+        context.output.warn(&format!(
+            "PodDisruptionBudget {budget} allows no disruption now: a drain waits for it, up to {} s",
+            options(args)?.drain_seconds
+        ));
+    }
+    if !found.removed_apis.is_empty() && !args.ignore.ignore.iter().any(|check| check == REMOVED_APIS) {
+        let refusals = found.removed_apis.iter().map(|api| {
+            Refusal::argument(api, format!("was requested by a client, and {wanted} does not serve it"))
+        });
+        let error = kubeon_engine::error::EngineError::refusals(&args.name, refusals.collect(), &[]);
+        let error = CliError::from(error);
+        return Err(error
+            .row("find clients", "the audit log of the masters, annotation k8s.io/deprecated")
+            .row("or go on", format!("--ignore {REMOVED_APIS}")));
+    }
+    if args.skip_snapshot {
+        return Ok(());
+    }
+    let folder = engine.store.base().join("snapshots").join(&args.name);
+    let time = jiff::Timestamp::now().strftime("%Y%m%dT%H%M%SZ");
+    let file = folder.join(format!("{time}-{}.db", state.spec.version));
+    std::fs::create_dir_all(&folder)
+        .map_err(|error| CliError::failed(format!("cannot create {}: {error}", folder.display())))?;
+    let saved = etcd_snapshot::save(&master, &file).await?;
+    context.output.info(&format!(
+        "{}: a snapshot of etcd ({}) is in {}",
+        args.name,
+        words::size(saved.bytes),
+        context.shorten(&file)
+    ));
+    Ok(())
+}

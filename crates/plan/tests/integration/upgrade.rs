@@ -1,0 +1,92 @@
+//! Golden stories of upgrades. Read the texts in `tests/stories/`.
+
+use kubeon_plan::sim::{artifacts, run_to_completion};
+use kubeon_plan::{Intent, Plan, Snapshot, lint, plan, validate};
+use kubeon_wire::{JournalEntry, ResultState};
+
+use crate::support::{created, edit, golden, named, step, texts};
+
+const OLD: &str = "v1.36.3";
+const NEW: &str = "v1.37.2";
+const SERVES: Option<bool> = Some(true);
+
+fn upgrade(masters: usize, workers: usize, version: &str) -> Intent {
+    let intent = named(masters, workers);
+    let mut spec = (*intent.spec).clone();
+    spec.version = version.parse().unwrap();
+    let known = [spec.version];
+    Intent { spec: validate(spec, &known).unwrap().0, artifacts: artifacts(version), ..intent }
+}
+
+/// A cluster of the old version, as all its masters report it.
+fn old(masters: usize, workers: usize) -> Snapshot {
+    let mut snapshot = created(masters, workers, &vec![SERVES; masters]);
+    for index in 0..masters {
+        edit(&mut snapshot, index, |facts| {
+            let nodes = facts.cluster.as_mut().unwrap().nodes.as_mut().unwrap();
+            nodes.values_mut().for_each(|node| node.kubelet = OLD.to_owned());
+        });
+    }
+    snapshot
+}
+
+fn ids(plan: &Plan, text: &str) -> Vec<String> {
+    let ids = texts(plan.steps.iter().map(|step| &step.id));
+    ids.into_iter().filter(|id| id.contains(text)).collect()
+}
+
+#[test]
+fn masters_come_first_and_each_node_is_drained_before_it_changes() {
+    let mut snapshot = old(3, 2);
+    let desired = upgrade(3, 2, NEW);
+    let made = plan(&desired, &snapshot).unwrap();
+    assert_eq!(lint(&made, &snapshot), []);
+    let drains = ids(&made, "join/drain-");
+    assert_eq!(drains.len(), 5, "{drains:?}");
+    assert!(texts(&step(&made, "join/kubelet@h4").needs).contains(&"join/drain-h4".to_owned()));
+    let second = texts(&step(&made, "join/drain-h5").needs);
+    assert!(second.contains(&"join/uncordon-h4".to_owned()) && second.contains(&"verify/node@h4".to_owned()));
+    golden("upgrade", &run_to_completion(&desired, &mut snapshot, 3));
+}
+
+#[test]
+fn a_patch_and_skip_evict_drain_nothing() {
+    let patch = plan(&upgrade(1, 1, "v1.36.4"), &old(1, 1)).unwrap();
+    assert_eq!(ids(&patch, "drain"), [""; 0]);
+    assert!(!ids(&patch, "join/kubelet@").is_empty(), "the kubelets change");
+    let stays = Intent { skip_evict: true, ..upgrade(1, 1, NEW) };
+    assert_eq!(ids(&plan(&stays, &old(1, 1)).unwrap(), "drain"), [""; 0]);
+    let alone = plan(&upgrade(1, 0, NEW), &old(1, 0)).unwrap();
+    assert_eq!(ids(&alone, "drain"), [""; 0], "the pods of the only node have no other");
+}
+
+/// What a node of the snapshot records, as all masters report it.
+fn record(snapshot: &mut Snapshot, id: &str) {
+    edit(snapshot, 0, |facts| {
+        let entry = JournalEntry { id: id.to_owned(), digest: "d".to_owned(), state: ResultState::UpToDate };
+        facts.cluster_steps.get_or_insert_default().push(entry);
+        facts.cluster.as_mut().unwrap().nodes.as_mut().unwrap().get_mut("h2").unwrap().unschedulable = true;
+    });
+}
+
+#[test]
+fn a_node_that_an_interrupted_upgrade_drained_gets_its_pods_back() {
+    let mut snapshot = created(1, 1, &[SERVES]);
+    record(&mut snapshot, "join/drain-h2");
+    let made = plan(&named(1, 1), &snapshot).unwrap();
+    assert_eq!(texts(made.steps.iter().map(|step| &step.id)), ["join/uncordon-h2"]);
+    // The end of that drain is recorded: a user cordoned the node later.
+    record(&mut snapshot, "join/uncordon-h2");
+    assert!(plan(&named(1, 1), &snapshot).unwrap().steps.is_empty());
+}
+
+#[test]
+fn a_node_that_a_user_cordoned_stays_cordoned() {
+    let mut snapshot = old(1, 1);
+    edit(&mut snapshot, 0, |facts| {
+        facts.cluster.as_mut().unwrap().nodes.as_mut().unwrap().get_mut("h2").unwrap().unschedulable = true;
+    });
+    let made = plan(&upgrade(1, 1, NEW), &snapshot).unwrap();
+    assert_eq!(ids(&made, "cordon"), ["join/uncordon-h1"]);
+    assert!(!step(&made, "join/drain-h2").journal);
+}

@@ -1,0 +1,47 @@
+//! A pod that writes to the API and reads back every acknowledged write, while a test changes the cluster.
+
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use serde_json::json;
+
+use crate::lab::TestLab;
+use crate::program::eventually;
+
+/// How long a writer may take to end after its time.
+const LIMIT: Duration = Duration::from_secs(600);
+
+/// Starts the writer for this number of seconds on a node that is not a master. `run` names its objects.
+///
+/// # Errors
+/// When the pod does not start.
+pub fn start(lab: &TestLab, run: &str, seconds: u32) -> Result<()> {
+    lab.load_client(lab.name())?;
+    let seconds = seconds.to_string();
+    lab.apply(lab.name(), &json!({ "apiVersion": "v1", "kind": "List", "items": [
+        { "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding", "metadata": { "name": "writer" },
+          "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "edit" },
+          "subjects": [{ "kind": "ServiceAccount", "name": "default", "namespace": "default" }] },
+        { "apiVersion": "v1", "kind": "Pod", "metadata": { "name": "writer" }, "spec": {
+            "restartPolicy": "Never", "containers": [{ "name": "writer", "image": crate::image::NAME,
+                "imagePullPolicy": "IfNotPresent", "env": [{ "name": "RUN", "value": run }],
+                "args": ["write", "https://kubernetes.default.svc", &seconds] }] } },
+    ] }))?;
+    lab.kubectl(lab.name(), &["wait", "--for=condition=Ready", "pod/writer", "--timeout=60s"]).map(drop)
+}
+
+/// Waits until the writer ended without a lost write. Returns its report.
+///
+/// # Errors
+/// When a write was lost or refused; the error contains its log.
+pub fn report(lab: &TestLab) -> Result<String> {
+    let cluster = lab.name();
+    let phase = eventually("the writer has ended", LIMIT, || {
+        let phase = lab.kubectl(cluster, &["get", "pod", "writer", "-o", "jsonpath={.status.phase}"])?;
+        ensure!(["Succeeded", "Failed"].contains(&phase.as_str()), "its phase is {phase}");
+        Ok(phase)
+    })?;
+    let log = lab.kubectl(cluster, &["logs", "writer"])?;
+    ensure!(phase == "Succeeded", "the writer ended with {phase}: {log}");
+    Ok(log.trim().to_owned())
+}

@@ -1,0 +1,93 @@
+//! Masters of a cluster that serves: two join a single one, the first dies and is replaced, and one leaves. A pod writes all
+//! the time, and no acknowledged write is lost.
+
+#![allow(clippy::print_stdout, reason = "prints measured times")]
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, ensure};
+use kubeon_e2e::lab::{TestLab, VERSION};
+use kubeon_e2e::program::eventually;
+use kubeon_e2e::running::Running;
+use kubeon_e2e::writer;
+use serde_json::Value;
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+#[test]
+fn masters_join_are_replaced_and_leave() -> Result<()> {
+    let lab = TestLab::up("e2e-masters", 5)?;
+    let (cluster, hosts) = (lab.name(), &lab.addresses);
+    lab.must(&["create", cluster, VERSION, "-m", &hosts[0], "-w", &hosts[1]])?;
+    lab.must(&["use", cluster])?;
+    writer::start(&lab, "masters", 100)?;
+
+    join_with_a_kill(&lab, &hosts[2..4].join(","))?;
+    ensure!(voters(&lab, "h3")? == names(["h1", "h3", "h4"]), "{:?}", voters(&lab, "h3")?);
+
+    let refused = lab.kubeon(&["replace", cluster, "h1", &hosts[4], "--yes"])?;
+    ensure!(refused.code == 2 && refused.err.contains("is not lost: its host answers"), "{refused:?}");
+    lab.host("kill", "h1")?;
+    let refused = lab.kubeon(&["delon", cluster, "h3", "--yes"])?;
+    ensure!(refused.code == 2 && refused.err.contains("that is no quorum"), "{refused:?}");
+    let start = Instant::now();
+    lab.must(&["replace", cluster, "h1", &hosts[4], "--yes"])?;
+    println!("  the first master was replaced in {:.1} s", start.elapsed().as_secs_f64());
+    ensure!(voters(&lab, "h3")? == names(["h3", "h4", "h5"]), "{:?}", voters(&lab, "h3")?);
+    ensure!(haproxy_knows(&lab, &hosts[4])? && !haproxy_knows(&lab, &hosts[0])?, "the worker's masters");
+
+    let majority = lab.kubeon(&["delon", cluster, "name=h3,h4", "--yes"])?;
+    ensure!(majority.code == 2 && majority.err.contains("that is a majority"), "{majority:?}");
+    lab.must(&["delon", cluster, "h3", "--yes"])?;
+    lab.is_bare("h3")?;
+    ensure!(voters(&lab, "h4")? == names(["h4", "h5"]), "{:?}", voters(&lab, "h4")?);
+    println!("  {}", writer::report(&lab)?);
+    lab.wait_up_to_date(cluster, MINUTE)?;
+    let nodes = lab.kubectl(cluster, &["get", "nodes", "-o", "name"])?;
+    ensure!(nodes == "node/h2\nnode/h4\nnode/h5\n", "{nodes}");
+
+    // The dead master comes back: nobody knows it any more, and it harms nobody.
+    lab.host("start", "h1")?;
+    eventually("etcd on h1 has started", MINUTE, || {
+        lab.on("h1", "systemctl show -p ExecMainStartTimestampMonotonic --value etcd | grep -v '^0$'")
+            .map(drop)
+    })?;
+    ensure!(voters(&lab, "h4")? == names(["h4", "h5"]), "{:?}", voters(&lab, "h4")?);
+    ensure!(lab.plan(cluster)?.is_empty(), "the plan is empty");
+    lab.must(&["destroy", cluster, "--yes"]).map(drop)
+}
+
+/// Adds two masters. The program is killed while the first of them joins etcd, and the same command continues.
+fn join_with_a_kill(lab: &TestLab, masters: &str) -> Result<()> {
+    let arguments = ["addon", lab.name(), "-m", masters];
+    let mut join = Running::start(lab, &arguments)?;
+    join.until("a learner", 3 * MINUTE, |run| run.output().contains("without a vote"))?;
+    join.kill()?;
+    let start = Instant::now();
+    lab.must(&arguments)?;
+    println!("  two masters joined {:.1} s after a kill", start.elapsed().as_secs_f64());
+    lab.wait_up_to_date(lab.name(), MINUTE)
+}
+
+/// The names of the members with a vote, as the member of a host lists them.
+fn voters(lab: &TestLab, host: &str) -> Result<BTreeSet<String>> {
+    let pki = "/etc/kubernetes/pki/etcd";
+    let list = format!(
+        "etcdctl --endpoints=https://127.0.0.1:2379 --cacert={pki}/ca.crt --cert={pki}/healthcheck-client.crt \
+         --key={pki}/healthcheck-client.key member list -w json"
+    );
+    let list: Value = serde_json::from_str(&lab.on(host, &list)?)?;
+    let members = list["members"].as_array().context("no members")?;
+    let voters = members.iter().filter(|member| member["isLearner"] != true);
+    Ok(voters.filter_map(|member| member["name"].as_str().map(str::to_owned)).collect())
+}
+
+fn names<const N: usize>(names: [&str; N]) -> BTreeSet<String> {
+    names.map(str::to_owned).into()
+}
+
+fn haproxy_knows(lab: &TestLab, master: &str) -> Result<bool> {
+    let found = lab.on("h2", &format!("grep -c '{master}:6443' /etc/kubernetes/haproxy.cfg || true"))?;
+    Ok(found.trim() != "0")
+}
