@@ -8,6 +8,8 @@ use serde_json::json;
 use crate::lab::TestLab;
 use crate::program::eventually;
 
+/// The API by its Service address. By its name, the writer would stop with the DNS of a dead node.
+const ADDRESS: &str = "https://$(KUBERNETES_SERVICE_HOST)";
 /// How long a writer may take to end after its time.
 const LIMIT: Duration = Duration::from_secs(600);
 
@@ -25,7 +27,7 @@ pub fn start(lab: &TestLab, run: &str, seconds: u32) -> Result<()> {
         { "apiVersion": "v1", "kind": "Pod", "metadata": { "name": "writer" }, "spec": {
             "restartPolicy": "Never", "containers": [{ "name": "writer", "image": crate::image::NAME,
                 "imagePullPolicy": "IfNotPresent", "env": [{ "name": "RUN", "value": run }],
-                "args": ["write", "https://kubernetes.default.svc", &seconds] }] } },
+                "args": ["write", ADDRESS, &seconds] }] } },
     ] }))?;
     lab.kubectl(lab.name(), &["wait", "--for=condition=Ready", "pod/writer", "--timeout=60s"]).map(drop)
 }

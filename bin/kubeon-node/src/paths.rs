@@ -61,6 +61,8 @@ pub const ADMIN_KEY: &str = "/etc/kubernetes/pki/admin.key";
 
 /// The host's own etcd member.
 pub const ETCD: &str = "https://127.0.0.1:2379";
+/// The data of the host's own etcd member.
+pub const ETCD_DATA: &str = "/var/lib/etcd";
 /// The authority of etcd.
 pub const ETCD_CA: &str = "/etc/kubernetes/pki/etcd/ca.crt";
 /// The client certificate for health checks of etcd.

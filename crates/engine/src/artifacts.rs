@@ -1,7 +1,7 @@
 //! The parts of a bundle: names and sizes for plans, files for `apply`.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use kubeon_api::Digest;
 use kubeon_bundle::{Bundle, Part, PartKind};
@@ -61,11 +61,17 @@ pub(crate) fn programs_in_use(intent: &Intent, plan: &Plan) -> BTreeMap<String, 
     .collect()
 }
 
-/// The files of the bundles' parts.
-pub struct BundleBlobs<'a>(pub &'a [Bundle]);
+/// The files of the bundles' parts, and of a snapshot that is restored.
+pub struct ChangeBlobs<'a> {
+    /// The bundles.
+    pub bundles: &'a [Bundle],
+    /// The folder of the snapshot; its files are named by their digests.
+    pub restored: &'a Path,
+}
 
-impl Blobs for BundleBlobs<'_> {
+impl Blobs for ChangeBlobs<'_> {
     fn blob(&self, digest: &Digest) -> Option<PathBuf> {
-        self.0.iter().map(|bundle| bundle.blob(digest)).find(|path| path.is_file())
+        let bundles = self.bundles.iter().map(|bundle| bundle.blob(digest));
+        bundles.chain([self.restored.join(digest.as_str())]).find(|path| path.is_file())
     }
 }

@@ -4,18 +4,18 @@
 //!   prepare: lock ─► confirm ─► contact      make: observe ─► persist ─► apply ─► finish
 //! ```
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use kubeon_api::HostAddress;
 use kubeon_bundle::Bundle;
 use kubeon_plan::{DesiredCluster, HostSpec, Intent, Plan, Snapshot, UnreachableHost};
 use kubeon_reconcile::{Planned, Reconciled};
-use kubeon_store::{ClusterLock, Status};
+use kubeon_store::{ClusterLock, RestoredPart, Status};
 use kubeon_wire::Op;
 use tokio_util::sync::CancellationToken;
 
 use crate::admin_kubeconfig;
-use crate::artifacts::{BundleBlobs, all_artifacts, programs_in_use};
+use crate::artifacts::{ChangeBlobs, all_artifacts, programs_in_use};
 use crate::bundles;
 use crate::checked::{self, PrecheckProbe};
 use crate::cluster_target::{ClusterTarget, joining};
@@ -172,7 +172,7 @@ impl PreparedChange<'_> {
         Ok(ChangeOutcome::Ready(Box::new(self.finish(true, &reconciled.plan.unreachable).await?)))
     }
 
-    fn run<'r>(&'r self, blobs: &'r BundleBlobs<'r>, cancellation: &'r CancellationToken) -> Run<'r> {
+    fn run<'r>(&'r self, blobs: &'r ChangeBlobs<'r>, cancellation: &'r CancellationToken) -> Run<'r> {
         Run {
             hosts: self.intent.hosts().collect(),
             probe: &self.contact.hosts,
@@ -188,7 +188,8 @@ impl PreparedChange<'_> {
     /// Observes and checks the hosts, and plans.
     async fn observe(&mut self, cancellation: &CancellationToken) -> Result<Planned, EngineError> {
         let mut intent = self.intent.clone();
-        let blobs = BundleBlobs(&self.bundles);
+        let restored = self.engine.store.restore_folder(&self.intent.spec.name);
+        let blobs = ChangeBlobs { bundles: &self.bundles, restored: &restored };
         let run = self.run(&blobs, cancellation);
         let planned = checked::observe(&mut intent, &self.contact.hosts, &run).await?;
         self.intent = intent;
@@ -278,7 +279,8 @@ impl PreparedChange<'_> {
             Ok(self.engine.store.save(&self.lock, &mut state)?)
         };
         let probe = PrecheckProbe::new(&self.intent, &self.contact.hosts, &[]);
-        let blobs = BundleBlobs(&self.bundles);
+        let restored = self.engine.store.restore_folder(&self.intent.spec.name);
+        let blobs = ChangeBlobs { bundles: &self.bundles, restored: &restored };
         let run = Run { secrets: &keys, probe: &probe, ..self.run(&blobs, cancellation) };
         let reconciled = run.act(planned, &plan, &mut save_generation).await?;
         self.contact.hosts.disconnect().await;
@@ -301,7 +303,11 @@ impl PreparedChange<'_> {
             self.forget_left_hosts();
             self.state.status = Status::Running;
             self.state.version = Some(self.intent.spec.version);
+            let restored = self.state.restoring.take();
             engine.store.save(&self.lock, &mut self.state)?;
+            if let Some(part) = restored {
+                remove_part(&engine.store.restore_folder(&self.intent.spec.name), &part)?;
+            }
         }
         let name = |host: &HostSpec| {
             host.name.as_ref().map_or_else(|| host.address.to_string(), ToString::to_string)
@@ -331,6 +337,15 @@ impl PreparedChange<'_> {
         self.state.joining_masters.clear();
         self.state.joining.retain(|host| intent.skip_hosts.contains(host));
     }
+}
+
+/// Removes the part of a snapshot that all members hold now.
+fn remove_part(folder: &Path, part: &RestoredPart) -> Result<(), EngineError> {
+    let path = folder.join(part.digest.as_str());
+    let removed = std::fs::remove_file(&path).and_then(|()| std::fs::remove_dir(folder));
+    removed.map_err(|error| {
+        EngineError::failed(format!("cannot remove {}", path.display())).row("cause", error.to_string())
+    })
 }
 
 /// The specification with the planned node names. A node keeps its name even if the host is renamed later.

@@ -5,9 +5,11 @@ use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 
 use kubeon_atomic_file::AtomicFile;
+use kubeon_store::SavedSnapshot;
 use parking_lot::Mutex;
 use sha2::{Digest as _, Sha256};
 
+use crate::engine::{Engine, StoredCluster};
 use crate::error::EngineError;
 use crate::ready_master::ReadyMaster;
 
@@ -27,11 +29,44 @@ pub struct SnapshotFile {
     pub sha256: String,
 }
 
-/// Takes a snapshot through a master and writes it to a file, 0600. The file is complete or does not change.
+/// The file beside a snapshot that holds the state and the keys of its cluster.
+#[must_use]
+pub fn state_file(snapshot: &Path) -> PathBuf {
+    let mut name = snapshot.as_os_str().to_owned();
+    name.push(".state");
+    PathBuf::from(name)
+}
+
+/// Takes a snapshot through a master and writes it to a file, 0600, and the state and the keys of the cluster to a file
+/// beside it. The state remembers the snapshot.
 ///
 /// # Errors
-/// When the file cannot be written, etcdctl fails, or the snapshot arrives damaged.
-pub async fn save(master: &ReadyMaster, path: &Path) -> Result<SnapshotFile, EngineError> {
+/// When another command holds the lock, a file cannot be written, etcdctl fails, or the snapshot arrives damaged.
+pub async fn save(
+    engine: &Engine<'_>,
+    state: &StoredCluster,
+    master: &ReadyMaster,
+    path: &Path,
+) -> Result<SnapshotFile, EngineError> {
+    let lock = engine.lock(state, true, "kubeon etcd save")?;
+    let mut state = engine.load(&state.name)?;
+    let snapshot = download(master, path).await?;
+    let version = state.version.unwrap_or(state.spec.version);
+    let taken_at = jiff::Timestamp::now();
+    state.remember_snapshot(snapshot.sha256.clone(), SavedSnapshot { taken_at, version });
+    engine.store.save(&lock, &mut state)?;
+    let beside = state_file(path);
+    let unwritable = |error: io::Error| {
+        EngineError::failed(format!("cannot write {}", beside.display())).row("cause", error.to_string())
+    };
+    let file = AtomicFile::beside(&beside, 0o600).map_err(unwritable)?;
+    engine.store.export(&state.name, file.as_file())?;
+    file.commit(&beside).map_err(unwritable)?;
+    Ok(snapshot)
+}
+
+/// Writes a snapshot to a file. The file is complete or does not change.
+async fn download(master: &ReadyMaster, path: &Path) -> Result<SnapshotFile, EngineError> {
     let unwritable = |error: io::Error| {
         EngineError::failed(format!("cannot write {}", path.display())).row("cause", error.to_string())
     };
@@ -47,7 +82,6 @@ pub async fn save(master: &ReadyMaster, path: &Path) -> Result<SnapshotFile, Eng
     if let Some(error) = failed.into_inner() {
         return Err(unwritable(error));
     }
-    // The other end of the file handle has no position of its own: the check reads the file again.
     let temporary = file.as_file().try_clone().map_err(unwritable)?;
     let snapshot = read(temporary, path)?;
     file.commit(path).map_err(unwritable)?;
@@ -123,6 +157,11 @@ mod tests {
         assert!(cause(snapshot(3, |bytes| bytes.truncate(900))).contains("900 bytes are no whole number"));
         assert!(cause(snapshot(0, Vec::clear)).contains("0 bytes"));
         assert!(cause(snapshot(3, |bytes| bytes.truncate(1024 + 32))).contains("its content has"));
+    }
+
+    #[test]
+    fn the_state_is_beside_the_snapshot() {
+        assert_eq!(state_file(Path::new("/b/demo.db")), Path::new("/b/demo.db.state"));
     }
 
     #[test]

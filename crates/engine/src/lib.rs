@@ -51,6 +51,7 @@ pub mod ready_master;
 pub mod remedy;
 pub mod request_file;
 pub mod request_inventory;
+pub mod restore;
 pub mod rotation;
 pub mod run;
 pub mod scale;

@@ -92,6 +92,7 @@ pub fn without_hosts(
 fn spec_without(state: &StoredCluster, selector: &str) -> Result<DesiredCluster, EngineError> {
     let chosen = chosen(state, selector)?;
     if chosen.iter().filter(|member| member.master).count() == state.spec.masters.len() {
+        let selector = format!("{}@{}", state.name, selector.trim_start_matches('@'));
         return Err(EngineError::refused(format!("Selector[{selector}] no master exists after delete")));
     }
     let mut spec = state.spec.clone();

@@ -14,7 +14,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::context::{ObservedHost, PlanContext, effect_with};
 use crate::desired::step::DesiredStep;
-use crate::desired::{control, encryption};
+use crate::desired::{control, encryption, restore};
 use crate::output::{MissingNeed, Note, Plan, PlanError, PlannedHost, Step, WaitingStep};
 use crate::rolling;
 use crate::stages::{HOSTS_WORTH_THREADS, in_parallel};
@@ -121,9 +121,10 @@ pub(crate) fn plan(
         version: context.spec().version,
         generation,
         hosts: planned_hosts(context, generation),
-        steps,
         continues: context.resets_returning_hosts()
+            || steps.iter().any(|step| restore::is_restore(&step.op))
             || context.observes_all_masters() && !encryption::encrypts(context),
+        steps,
         up_to_date,
         facts: records.hosts.values().map(|host| fact_count(host.facts)).sum(),
         notes,

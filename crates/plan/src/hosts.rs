@@ -8,8 +8,8 @@ use kubeon_wire::Facts;
 
 use crate::bundle_in_use;
 use crate::context::{Leaving, ObservedHost, PlanContext};
-use crate::desired::encryption;
 use crate::desired::prepare::{NET_TOOLS, NODE_IMAGES, parts};
+use crate::desired::{encryption, restore};
 use crate::generation;
 use crate::input::{HostSpec, Intent, Observation, ObservationFailure, Snapshot};
 use crate::kernel_defaults;
@@ -39,7 +39,8 @@ pub(crate) fn admit<'a>(
     notes.extend(encryption_note(&context));
     notes.extend(address_notes(&context));
     reset_deleted_nodes(&mut context, &mut notes);
-    let refusals = membership::refusals(&context);
+    let mut refusals = membership::refusals(&context);
+    refusals.extend(restore::refusals(&context));
     if !refusals.is_empty() {
         return Err(PlanRefused { cluster: intent.spec.name.to_string(), refusals, notes });
     }

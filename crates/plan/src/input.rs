@@ -203,6 +203,9 @@ pub struct Intent {
     /// Hosts that the user allows to skip when they are unreachable.
     #[serde(rename = "without")]
     pub skip_hosts: Vec<HostAddress>,
+    /// The snapshot out of which the members of etcd are made, as a part that holds `snapshot.db`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub restore: Option<PartInfo>,
     /// Leaving masters that the user replaces because they are lost. A plan is refused if one of them answers.
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     pub lost_hosts: BTreeSet<HostAddress>,
@@ -246,6 +249,7 @@ impl Intent {
             other_artifacts: Vec::new(),
             bundle_in_use: BTreeMap::new(),
             skip_hosts: Vec::new(),
+            restore: None,
             lost_hosts: BTreeSet::new(),
             unconcerned: BTreeSet::new(),
             leaving: Vec::new(),

@@ -27,7 +27,7 @@ pub use archive::Imported;
 pub use error::{StoreError, StoreRemedy};
 pub use holder::Holder;
 pub use lock::ClusterLock;
-pub use state::{Addresses, ClusterState, HostLogin, SCHEMA, Status};
+pub use state::{Addresses, ClusterState, HostLogin, RestoredPart, SCHEMA, SavedSnapshot, Status};
 pub use store::{Store, base_folder};
 
 #[cfg(test)]

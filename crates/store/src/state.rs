@@ -12,6 +12,9 @@ use uuid::Uuid;
 /// The newest schema version of the state file that this program reads.
 pub const SCHEMA: u32 = 3;
 
+/// The number of snapshots that are remembered.
+const MOST_SNAPSHOTS: usize = 100;
+
 /// The schema version of a cluster whose keys were replaced.
 const KEYS_SCHEMA: u32 = 2;
 
@@ -65,6 +68,12 @@ pub struct ClusterState<S> {
     /// Workers whose addition is not finished.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub joining: BTreeSet<HostAddress>,
+    /// The snapshots of etcd that were saved last, by the SHA-256 of the file.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub snapshots: BTreeMap<String, SavedSnapshot>,
+    /// The snapshot out of which the cluster is being made.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub restoring: Option<RestoredPart>,
     /// How to log in to the hosts, without anything secret.
     #[serde(default)]
     pub logins: BTreeMap<HostAddress, HostLogin>,
@@ -93,6 +102,8 @@ impl<S> ClusterState<S> {
             encrypts_secrets: false,
             keys: ClusterKeys::default(),
             joining: BTreeSet::new(),
+            snapshots: BTreeMap::new(),
+            restoring: None,
             logins: BTreeMap::new(),
         }
     }
@@ -118,6 +129,16 @@ impl<S> ClusterState<S> {
         self.schema = SCHEMA;
     }
 
+    /// Remembers a snapshot, and forgets the oldest ones.
+    pub fn remember_snapshot(&mut self, sha256: String, snapshot: SavedSnapshot) {
+        self.snapshots.insert(sha256, snapshot);
+        while self.snapshots.len() > MOST_SNAPSHOTS {
+            let oldest = self.snapshots.iter().min_by_key(|(_, snapshot)| snapshot.taken_at);
+            let Some(oldest) = oldest.map(|(sha256, _)| sha256.clone()) else { return };
+            self.snapshots.remove(&oldest);
+        }
+    }
+
     /// Whether the addition or removal of a master is not finished.
     #[must_use]
     pub fn changes_masters(&self) -> bool {
@@ -134,6 +155,28 @@ impl<S> ClusterState<S> {
     pub(crate) fn saving(&self) -> (&str, u64, Timestamp) {
         (&self.uid, self.generation, self.updated_at)
     }
+}
+
+/// A snapshot of etcd that was saved.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SavedSnapshot {
+    /// When it was taken, UTC.
+    pub taken_at: Timestamp,
+    /// The Kubernetes version of the cluster at that time.
+    pub version: Version,
+}
+
+/// A snapshot as a part for hosts, in the folder of the state.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RestoredPart {
+    /// SHA-256 of the compressed file, which is also its name.
+    pub digest: Digest,
+    /// Its size in bytes.
+    pub size: u64,
+    /// The size of the snapshot in bytes.
+    pub unpacked_size: u64,
 }
 
 /// Addresses of a cluster's own services.

@@ -68,6 +68,12 @@ impl Store {
         self.base.join("conf/cluster").join(format!("{cluster}.yaml"))
     }
 
+    /// The folder of the snapshot out of which a cluster is being made.
+    #[must_use]
+    pub fn restore_folder(&self, cluster: &ClusterName) -> PathBuf {
+        self.base.join("restore").join(cluster.as_str())
+    }
+
     /// The pinned SSH keys of a cluster's hosts.
     #[must_use]
     pub fn known_hosts_path(&self, cluster: &ClusterName) -> PathBuf {
@@ -225,6 +231,8 @@ impl Store {
         }
         let secrets = self.secret_folder(cluster);
         file::remove_folder(&secrets).map_err(StoreError::file("remove", secrets))?;
+        let restored = self.restore_folder(cluster);
+        file::remove_folder(&restored).map_err(StoreError::file("remove", restored))?;
         for path in [
             self.kubeconfig_path(cluster),
             self.known_hosts_path(cluster),

@@ -34,7 +34,7 @@ pub use node::{
     StepFailure,
 };
 pub use observation::{MASTER_REPORTS, MasterReport, OBSERVER_GROUP};
-pub use op::{ApiObject, Check, Content, File, HostsEntry, Link, Op};
+pub use op::{ApiObject, Check, Content, EtcdPeer, File, HostsEntry, Link, Op};
 pub use precheck::{PrecheckHost, PrecheckReport, PrecheckResult, PrecheckSeverity};
 pub use progress::Progress;
 pub use secret_ref::{CertificateAuthority, Leaf, SecretRef, Usage};

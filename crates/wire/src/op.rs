@@ -138,6 +138,20 @@ pub enum Op {
         /// The address at which the other members reach it.
         address: Ipv4Addr,
     },
+    /// Make the data of this host's member out of a snapshot in an unpacked part, unless a member runs here. All members
+    /// that are made out of one snapshot with one token form a cluster.
+    RestoreMember {
+        /// The name of the member.
+        name: HostName,
+        /// The part that holds `snapshot.db`.
+        snapshot: Digest,
+        /// The part that holds etcd's programs.
+        etcd: Digest,
+        /// All members, this one among them.
+        members: Vec<EtcdPeer>,
+        /// What distinguishes the cluster from the one of which the snapshot is.
+        token: String,
+    },
     /// Stop services, each in an orderly way. They start again with the host.
     StopServices {
         /// The units, in order.
@@ -200,6 +214,7 @@ impl Op {
             | Self::JoinEtcd { .. }
             | Self::PromoteMember { .. }
             | Self::RemoveMember { .. }
+            | Self::RestoreMember { .. }
             | Self::StopServices { .. }
             | Self::ForgetIdentity { .. }
             | Self::RewriteSecrets { .. }
@@ -207,6 +222,15 @@ impl Op {
             | Self::Reset { .. } => Ok(self.clone()),
         }
     }
+}
+
+/// A member of etcd, as the others reach it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EtcdPeer {
+    /// Its name.
+    pub name: HostName,
+    /// The address of its host in the cluster's network.
+    pub address: Ipv4Addr,
 }
 
 /// A line in the block of kubeon in `/etc/hosts`.

@@ -17,5 +17,6 @@ mod refusals;
 mod rotation;
 mod scale;
 mod try_script;
+mod upgrade;
 mod versions;
 mod vm;

@@ -3,14 +3,21 @@
 use std::net::Ipv4Addr;
 use std::thread;
 
-use kubeon_api::HostName;
-use kubeon_wire::StepFailure;
+use kubeon_api::{Digest, HostName};
+use kubeon_wire::{EtcdPeer, StepFailure};
 
 use crate::backoff::pauses;
-use crate::durable::write_if_different;
+use crate::command::{run as run_program, step_failure};
+use crate::durable::{folder_of, sync_folder, write_if_different};
 use crate::etcd::{Etcd, ListedMember, NotAccepted, peer_url};
-use crate::failure::failed;
+use crate::failure::{failed, plain};
 use crate::job::{Job, StepEffect};
+use crate::{parts, paths};
+
+/// The unit of the member.
+const SERVICE: &str = "etcd.service";
+/// How far the revision of restored data is beyond that of the snapshot: more than a cluster writes between two snapshots.
+const REVISIONS: u64 = 1_000_000_000;
 
 /// The member of this host.
 pub struct NewMember<'a> {
@@ -131,6 +138,65 @@ fn keeps_quorum(etcd: &Etcd, members: &[ListedMember]) -> Result<(), NotAccepted
     }
     let total = voters.len();
     Err(NotAccepted::Refused(format!("{healthy} of the {total} members that stay serve: that is no quorum")))
+}
+
+/// A member that is made out of a snapshot.
+pub struct RestoredMember<'a> {
+    /// Its name.
+    pub name: &'a HostName,
+    /// The part that holds `snapshot.db`.
+    pub snapshot: &'a Digest,
+    /// The part that holds etcd's programs.
+    pub etcd: &'a Digest,
+    /// All members.
+    pub members: &'a [EtcdPeer],
+    /// What distinguishes the cluster from the one of which the snapshot is.
+    pub token: &'a str,
+}
+
+/// Makes the data of this host's member out of a snapshot. Data of an earlier attempt is replaced.
+///
+/// # Errors
+/// If a member runs on this host, or the snapshot is not complete.
+pub fn restore(job: &Job<'_>, member: &RestoredMember<'_>) -> Result<StepEffect, StepFailure> {
+    let root = &job.host.root;
+    let units = [SERVICE.to_owned()];
+    let state = job.host.services.states(&units)?.remove(SERVICE).unwrap_or_default();
+    if !matches!(state.active.as_str(), "inactive" | "failed" | "") {
+        return Err(failed(format!("{SERVICE} is {} on this host: its data is not replaced", state.active)));
+    }
+    let own = member.members.iter().find(|peer| peer.name == *member.name);
+    let own = own.ok_or_else(|| failed(format!("{} is not among the members", member.name)))?;
+    let (data, staged) = (root.at(paths::ETCD_DATA), root.at(&format!("{}.restored", paths::ETCD_DATA)));
+    parts::remove(&staged)?;
+    let peers: Vec<String> =
+        member.members.iter().map(|peer| format!("{}={}", peer.name, peer_url(peer.address))).collect();
+    let program = parts::folder(root, member.etcd).join("bin/etcdutl").display().to_string();
+    let snapshot = parts::folder(root, member.snapshot).join("snapshot.db").display().to_string();
+    let arguments = [
+        "snapshot".to_owned(),
+        "restore".to_owned(),
+        snapshot,
+        format!("--name={}", member.name),
+        format!("--initial-cluster={}", peers.join(",")),
+        format!("--initial-cluster-token={}", member.token),
+        format!("--initial-advertise-peer-urls={}", peer_url(own.address)),
+        format!("--data-dir={}", staged.display()),
+        // Clients that saw later revisions must not take old objects for new ones.
+        format!("--bump-revision={REVISIONS}"),
+        "--mark-compacted".to_owned(),
+    ];
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let done = run_program(&program, &words, None, job.deadline).map_err(step_failure)?;
+    if !done.success() {
+        return Err(failed(format!("etcdutl snapshot restore: {}", done.last_line())));
+    }
+    parts::remove(&data)?;
+    std::fs::rename(&staged, &data).map_err(|error| {
+        failed(format!("cannot move {} to {}: {}", staged.display(), data.display(), plain(&error)))
+    })?;
+    sync_folder(folder_of(&data)?)?;
+    Ok(StepEffect { changed: true, ..StepEffect::default() })
 }
 
 /// Repeats a change until it is accepted. etcd refuses some changes only for a short time, such as a removal shortly after

@@ -52,6 +52,9 @@ pub fn run(job: &Job<'_>, op: &Op, bytes: Option<PartReader>) -> Result<StepEffe
         }
         Op::PromoteMember { address, members } => etcd::promote(job, *address, members),
         Op::RemoveMember { name, address } => etcd::remove(job, name, *address),
+        Op::RestoreMember { name, snapshot, etcd, members, token } => {
+            etcd::restore(job, &etcd::RestoredMember { name, snapshot, etcd, members, token })
+        }
         Op::StopServices { units } => service::stop(job, units),
         Op::ForgetIdentity { .. } => identity::forget(job),
         Op::RewriteSecrets { .. } => secrets::rewrite(job),

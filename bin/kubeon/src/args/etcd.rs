@@ -5,14 +5,26 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 
 use super::contact::ContactFlags;
+use super::format::FormatFlag;
+use super::ignore::IgnoreFlag;
 use super::login::KnownLoginFlags;
+use super::node::NodeFlags;
+use super::pre_apply::PreApplyFlags;
 
 pub(crate) const ETCD_EXAMPLES: &str = "Examples:
   kubeon etcd demo member list -w table     etcdctl on a master whose member serves
   kubeon etcd health demo
   kubeon etcd save demo demo.db             a snapshot on this machine
   kubeon etcd check demo demo.db
+  kubeon etcd restore demo demo.db          a cluster out of it
   kubeon etcd defrag demo                   one member after another";
+
+const RESTORE_EXAMPLES: &str = "The file beside the snapshot, FILE.state, holds the keys: it is read if this machine does not know the cluster.
+
+Examples:
+  kubeon etcd restore demo demo.db
+  kubeon etcd restore demo demo.db -m 10.0.0.31 -w 10.0.0.32   on other hosts
+  kubeon create demo                                           continue after an interruption";
 
 /// `kubeon etcd`.
 #[derive(Debug, Args)]
@@ -38,6 +50,9 @@ pub(crate) enum EtcdCommand {
     Save(SnapshotArgs),
     /// Check that a snapshot on this machine is complete
     Check(SnapshotArgs),
+    /// Make a cluster out of a snapshot, on its hosts after kubeon destroy, or on others
+    #[command(after_help = RESTORE_EXAMPLES)]
+    Restore(Box<RestoreArgs>),
     /// Show the members and whether each serves
     Health(MemberArgs),
     /// Release unused space, one member after another
@@ -55,6 +70,28 @@ pub(crate) struct SnapshotArgs {
     pub login: KnownLoginFlags,
     #[command(flatten)]
     pub contact: ContactFlags,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RestoreArgs {
+    /// The cluster
+    #[arg(value_name = "CLUSTER")]
+    pub name: String,
+    /// The snapshot
+    pub file: PathBuf,
+    #[command(flatten)]
+    pub nodes: NodeFlags,
+    #[command(flatten)]
+    pub ignore: IgnoreFlag,
+    /// Only show the plan
+    #[arg(long, help_heading = None)]
+    pub dry_run: bool,
+    #[command(flatten)]
+    pub pre_apply_wait: PreApplyFlags,
+    #[command(flatten)]
+    pub contact: ContactFlags,
+    #[command(flatten)]
+    pub format: FormatFlag,
 }
 
 #[derive(Debug, Args)]

@@ -120,7 +120,7 @@ fn every_alias_of_the_contract_selects_its_command() {
         (&["v", "sp"], "View"),
         (&["v", "cp", "v1.36.3"], "View"),
         (&["ver"], "Version"),
-        (&["U", "a", "b"], "Later"),
+        (&["U", "a", "b"], "Upgrade"),
         (&["add", "a", "-w", "b"], "Addon"),
         (&["del", "a", "@w*"], "Delon"),
         (&["rm", "a", "name=b"], "Delon"),

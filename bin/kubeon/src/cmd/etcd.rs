@@ -3,15 +3,22 @@
 use std::io::Write as _;
 
 use kubeon_engine::cluster_nodes::NodeAccess;
-use kubeon_engine::engine::Engine;
-use kubeon_engine::etcd_snapshot;
+use kubeon_engine::cluster_target::TargetOptions;
+use kubeon_engine::engine::{Engine, ignored_checks};
+use kubeon_engine::error::EngineError;
+use kubeon_engine::etcd_snapshot::{self, state_file};
+use kubeon_engine::login_request::LoginRequests;
 use kubeon_engine::ready_master::ReadyMaster;
+use kubeon_engine::restore::{RestoreRequest, forget_unused, target as restored_target};
 use kubeon_link_host::Stream;
+use kubeon_plan::Refusal;
 use parking_lot::Mutex;
 use serde_json::Value;
 
-use crate::args::etcd::{EtcdArgs, EtcdCommand, MemberArgs, SnapshotArgs};
+use crate::args::etcd::{EtcdArgs, EtcdCommand, MemberArgs, RestoreArgs, SnapshotArgs};
 use crate::cli_error::CliError;
+use crate::cmd::change::{ChangeFlags, make};
+use crate::cmd::plan;
 use crate::context::Context;
 use crate::output::words;
 
@@ -21,6 +28,7 @@ pub(super) async fn run(context: &Context<'_>, args: &EtcdArgs) -> Result<(), Cl
     match &args.command {
         Some(EtcdCommand::Save(args)) => save(context, &engine, args).await,
         Some(EtcdCommand::Check(args)) => check(context, &engine, args),
+        Some(EtcdCommand::Restore(args)) => restore(context, &engine, args).await,
         Some(EtcdCommand::Health(args)) => health(&engine, args).await,
         Some(EtcdCommand::Defrag(args)) => defrag(context, &engine, args).await,
         None => {
@@ -57,15 +65,61 @@ async fn etcdctl(master: &ReadyMaster, arguments: &[String]) -> Result<(), CliEr
 }
 
 async fn save(context: &Context<'_>, engine: &Engine<'_>, args: &SnapshotArgs) -> Result<(), CliError> {
-    let master = member(engine, &args.name, &args.login.access(&args.contact)).await?;
-    let saved = etcd_snapshot::save(&master, &args.file).await?;
+    let state = engine.find(Some(&args.name))?;
+    let master = ReadyMaster::find_member(engine, &state, &args.login.access(&args.contact)).await?;
+    let saved = etcd_snapshot::save(engine, &state, &master, &args.file).await?;
     let (name, file) = (&args.name, args.file.display());
     context.output.result(&format!(
         "{name}: a snapshot of {} is in {file} (sha256 {})\n\
-         It holds all objects, Secrets encrypted. The keys of the cluster are not in it: kubeon state export {name}\n",
+         Keep {} with it and secret: it holds the state and the keys of the cluster.\n",
         words::size(saved.bytes),
-        saved.sha256
+        saved.sha256,
+        state_file(&args.file).display()
     ))
+}
+
+/// Makes a cluster out of a snapshot.
+async fn restore(context: &Context<'_>, engine: &Engine<'_>, args: &RestoreArgs) -> Result<(), CliError> {
+    let mut refusals = Vec::new();
+    let hosts = args.nodes.hosts(&mut refusals);
+    if hosts.masters.is_empty() && !hosts.workers.is_empty() {
+        refusals.push(Refusal::argument("-w", "needs masters: -m names all masters, -w all workers"));
+    }
+    if !refusals.is_empty() {
+        return Err(EngineError::refusals(&args.name, refusals, &[]).into());
+    }
+    let request =
+        RestoreRequest { name: &args.name, file: &args.file, masters: hosts.masters, workers: hosts.workers };
+    let options = TargetOptions {
+        logins: LoginRequests::from(&args.nodes),
+        ignore: ignored_checks(&args.ignore.ignore)?,
+        ..TargetOptions::default()
+    };
+    let result = restore_onto(context, engine, request, options, args).await;
+    forget_unused(engine, &args.name)?;
+    result
+}
+
+async fn restore_onto(
+    context: &Context<'_>,
+    engine: &Engine<'_>,
+    request: RestoreRequest<'_>,
+    options: TargetOptions,
+    args: &RestoreArgs,
+) -> Result<(), CliError> {
+    let target = restored_target(engine, request, options)?;
+    let flags = ChangeFlags {
+        command: "kubeon etcd restore",
+        host_keys: args.contact.options(),
+        pre_apply_wait: args.pre_apply_wait.wait(),
+        yes: true,
+        format: args.format.output,
+    };
+    if args.dry_run {
+        let command = format!("kubeon etcd restore {} {}", args.name, args.file.display());
+        return plan::create(context, engine, target, &flags.host_keys, command, flags.format).await;
+    }
+    make(context, engine, target, &flags).await
 }
 
 fn check(context: &Context<'_>, engine: &Engine<'_>, args: &SnapshotArgs) -> Result<(), CliError> {

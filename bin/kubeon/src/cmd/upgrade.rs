@@ -23,10 +23,10 @@ const REMOVED_APIS: &str = "removed-apis";
 /// Upgrades a cluster, one minor version after another.
 pub(super) async fn run(context: &Context<'_>, args: &UpgradeArgs) -> Result<(), CliError> {
     let engine = context.engine()?;
-    let state = engine.find(Some(&args.name))?;
     let text = version_of(&args.version)?;
     let wanted: Version =
         text.parse().map_err(|error| CliError::refused(format!("Input version [{text}] error: {error}")))?;
+    let state = engine.find(Some(&args.name))?;
     if state.version == Some(wanted) && state.spec.version == wanted {
         return context.output.result(&format!("{}: nothing to do, it has {wanted}\n", args.name));
     }
@@ -125,7 +125,7 @@ async fn before(
     let file = folder.join(format!("{time}-{}.db", state.spec.version));
     std::fs::create_dir_all(&folder)
         .map_err(|error| CliError::failed(format!("cannot create {}: {error}", folder.display())))?;
-    let saved = etcd_snapshot::save(&master, &file).await?;
+    let saved = etcd_snapshot::save(engine, state, &master, &file).await?;
     context.output.info(&format!(
         "{}: a snapshot of etcd ({}) is in {}",
         args.name,

@@ -220,65 +220,24 @@ fn another_request_under_a_stored_name_needs_destroy_once_hosts_were_written() {
     std::fs::write(&path, state.replace("\"generation\": 0", "\"generation\": 3")).unwrap();
     assert_eq!(home.kubeon(&again).code, 0, "the same request is accepted");
     let other = home.kubeon(&["create", "t", "v1.36.3", "-m", "127.0.2.9", "-w", "127.0.2.2"]);
-    other.refuses(&["Input cluster[t] exist", "masters", "127.0.2.1", "127.0.2.9", "not supported yet"]);
-    other.refuses(&["kubeon destroy t"]);
-}
-
-/// Stores a cluster whose hosts were written to.
-fn running_cluster() -> Home {
-    let home = Home::with_cluster("t");
-    let path = home.path().join(".kubeon/t.json");
-    let state = std::fs::read_to_string(&path).unwrap().replace("\"generation\": 0", "\"generation\": 3");
-    std::fs::write(&path, state).unwrap();
-    home
-}
-
-#[test]
-fn only_the_list_of_workers_can_change() {
-    let home = running_cluster();
-    home.kubeon(&["addon", "t", "-w", "127.0.2.2"]).refuses(&["Cluster ip is duplicate"]);
-    home.kubeon(&["add", "t", "-m", "127.0.2.9", "-w", "127.0.2.1"]).refuses(&[
-        "2 reasons",
-        "-m 127.0.2.9",
-        "not supported yet",
-        "Cluster ip is duplicate",
+    other.refuses(&[
+        "the masters of t cannot change yet",
+        "its creation is not complete",
+        "kubeon destroy t",
     ]);
-    home.kubeon(&["add", "t"]).refuses(&["no worker is named", "-w ADDRESS"]);
-    home.kubeon(&["add", "nosuch", "-w", "127.0.2.3"]).refuses(&["Cluster[nosuch] not exist"]);
-    home.kubeon(&["delon", "t", "@cp*"]).refuses(&["Selector[t@cp*] no master exists after delete"]);
-    home.kubeon(&["del", "t", "ip=127.0.2.77"]).refuses(&["t has no node 127.0.2.77"]);
-    home.kubeon(&["rm", "nosuch", "@w*"]).refuses(&["Cluster[nosuch] not exist"]);
-    home.kubeon(&["del", "t", "@w*", "--without", "127.0.2.99"]).refuses(&["is not a host of t"]);
-    let fewer = ["create", "t", "v1.36.3", "-C", "-m", "127.0.2.1", "--default-port", "1"];
-    home.kubeon(&fewer).refuses(&["127.0.2.2 would leave t: not confirmed", "--yes"]);
-    let written = home.kubeon(&[&fewer[..], &["--yes"]].concat());
-    assert_eq!(written.code, 0, "{written:?}");
-    let text = std::fs::read_to_string(home.path().join(".kubeon/t.json")).unwrap();
-    let state: serde_json::Value = serde_json::from_str(&text).unwrap();
-    assert_eq!(state["leaving"], serde_json::json!({"127.0.2.2": null}), "{text}");
-    assert!(state["logins"]["127.0.2.2"].is_object(), "its login is needed for the removal");
-    let back = [&fewer[..], &["-w", "127.0.2.2"]].concat();
-    home.kubeon(&back).refuses(&["-w 127.0.2.2", "is being removed from t", "kubeon create t"]);
-    home.kubeon(&["addon", "t", "-w", "127.0.2.2"]).refuses(&["is being removed from t"]);
-    let kept = home.kubeon(&[&back[..], &["--take-back"]].concat());
-    assert_eq!(kept.code, 0, "{kept:?}");
-    let text = std::fs::read_to_string(home.path().join(".kubeon/t.json")).unwrap();
-    let state: serde_json::Value = serde_json::from_str(&text).unwrap();
-    assert_eq!(state["spec"]["workers"][0]["address"], "127.0.2.2", "{text}");
-    assert_eq!(state["leaving"], serde_json::json!({"127.0.2.2": null}), "until the removal is undone");
-    let more = [&back[..], &["-w", "127.0.2.3"]].concat();
-    assert_eq!(home.kubeon(&more).code, 0, "a worker that was taken back does not block other changes");
+    let other = home.kubeon(&[&again[..], &["--svc-cidr", "10.9.0.0/16"]].concat());
+    other.refuses(&["Input cluster[t] exist", "serviceCidr", "10.9.0.0/16", "kubeon destroy t"]);
 }
 
 #[test]
 fn reserved_commands_are_refused_with_an_alternative() {
     let home = Home::new();
-    for command in ["upgrade", "up", "etcd", "module", "redo", "cloud", "download"] {
+    for command in ["module", "redo", "cloud", "download"] {
         home.kubeon(&[command, "x", "--flag", "-z"]).refuses(&["is not supported yet", "instead"]);
     }
     home.kubeon(&["view", "config", "t", "kubelet"]).refuses(&["is not supported yet"]);
     let help = home.kubeon(&["--help"]).out;
-    for command in ["upgrade", "etcd", "module", "redo", "cloud", "download"] {
+    for command in ["module", "redo", "cloud", "download"] {
         assert!(!help.lines().any(|line| line.trim_start().starts_with(command)), "{command} is in the help");
     }
 }

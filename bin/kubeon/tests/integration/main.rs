@@ -12,5 +12,6 @@ mod lost_keys;
 mod meta_install;
 mod observer;
 mod request;
+mod scale;
 mod static_programs;
 mod terminal;

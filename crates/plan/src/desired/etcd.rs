@@ -9,6 +9,7 @@ use kubeon_wire::{CertificateAuthority, Check, Op, Usage};
 
 use super::files::{self, authority, client, pair, server};
 use super::prepare::{ETCD_COMMANDS, kernel_id};
+use super::restore;
 use super::step::{Daemon, DesiredStep, WaitReason, choose};
 use crate::context::{Leaving, ObservedHost, PlanContext};
 use crate::membership::{self, MembershipChange};
@@ -82,7 +83,8 @@ pub(crate) fn members(context: &PlanContext<'_>, steps: &mut Vec<DesiredStep>) {
         steps.push(membership(context, host, &initial));
         // A restart of the host would start the chosen version, so the choice waits with the member.
         steps.push(choose(context, host, choose_id(host), &["etcd"], ETCD_COMMANDS).waits(reason.clone()));
-        let mut member = member(context, host).waits(reason);
+        steps.extend(restore::member(context, host, choose_id(host)));
+        let mut member = member(context, host).needs(restore::before_start(context, host)).waits(reason);
         if one_by_one && host.has_executed(&member.id) {
             member.needs.extend_from_slice(&before);
             before.push(member.id.clone());

@@ -160,7 +160,10 @@ pub(crate) fn nodes(context: &PlanContext<'_>, steps: &mut Vec<DesiredStep>) {
             steps.extend(load_balancer(context, host));
         }
         kubelet(context, host, steps);
-        steps.push(ready(context, host));
+        let certificate = certificate(context, host);
+        let ready = ready(context, host).needs(certificate.as_ref().map(|step| step.id.clone()));
+        steps.extend(certificate);
+        steps.push(ready);
         steps.push(labels(context, host));
         steps.extend(uncordon(context, host));
         if host.is_master() {
@@ -363,6 +366,20 @@ fn kubelet(context: &PlanContext<'_>, host: &ObservedHost<'_>, steps: &mut Vec<D
         .needs(reach_api(context, host))
         .reads([kubelet_config_id(host), keys_id(host), choose_kubelet_id(host)]),
     );
+}
+
+/// Waits for the kubelet's certificate. Restored data has nodes that seem to be Ready before their kubelets have one.
+fn certificate(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> Option<DesiredStep> {
+    let joins = context.intent.restore.is_some() && !host.has_executed(&kubelet_id(host));
+    let checks = vec![Check::Path { path: KUBELET_CLIENT.to_owned() }];
+    joins.then(|| {
+        DesiredStep::new(host, host.id(STAGE, "certificate"), Op::Await { checks })
+            .title(format!("the kubelet on {} has its certificate", host.name))
+            .within(180)
+            .needs([kubelet_id(host), rights_id()])
+            .needs(context.masters().map(controller_manager_id))
+            .once("its node comes from the snapshot".to_owned())
+    })
 }
 
 fn ready(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> DesiredStep {

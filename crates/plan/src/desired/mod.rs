@@ -9,11 +9,12 @@ pub(crate) mod etcd;
 mod files;
 pub(crate) mod firewall;
 pub(crate) mod join;
-pub(crate) mod leave;
 pub(crate) mod network;
 pub(crate) mod prepare;
 mod registry;
+pub(crate) mod remove_hosts;
 mod renewal;
+pub(crate) mod restore;
 pub(crate) mod stage;
 pub(crate) mod step;
 pub(crate) mod verify;
@@ -52,5 +53,9 @@ pub const STAGES: &[Stage] = &[
         title: "check the API servers, and DNS on every host",
         steps: verify::cluster,
     },
-    Stage { name: leave::STAGE, title: "drain and remove nodes, reset their hosts", steps: leave::hosts },
+    Stage {
+        name: remove_hosts::STAGE,
+        title: "drain and remove nodes, reset their hosts",
+        steps: remove_hosts::hosts,
+    },
 ];

@@ -147,7 +147,8 @@ pub(crate) fn artifacts(context: &PlanContext<'_>, steps: &mut Vec<DesiredStep>)
     }
 }
 
-fn part(host: &ObservedHost<'_>, id: StepId, name: &str, info: &PartInfo) -> DesiredStep {
+/// The step that unpacks a part on a host.
+pub(crate) fn part(host: &ObservedHost<'_>, id: StepId, name: &str, info: &PartInfo) -> DesiredStep {
     let op = Op::Part {
         name: name.to_owned(),
         digest: info.digest.clone(),

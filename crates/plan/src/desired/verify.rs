@@ -9,6 +9,7 @@ use kubeon_wire::{Check, Op};
 use super::control::{api_ready, apiserver_id, controller_manager_id, scheduler_id};
 use super::join::{image_id, kubelet_id, ready_id};
 use super::network::{self, flannel_id, kube_proxy_id};
+use super::restore;
 use super::step::DesiredStep;
 use crate::context::{ObservedHost, PlanContext};
 use crate::stage_name::StageName;
@@ -77,6 +78,17 @@ pub(crate) fn cluster(context: &PlanContext<'_>, steps: &mut Vec<DesiredStep>) {
                 .check(unmet.map(|_| "the API server does not answer /readyz".to_owned())),
         );
     }
+    // The pods of a snapshot are on nodes that may not exist any more: the plan after this one removes these first.
+    if !restore::begins(context) {
+        dns(context, steps);
+        names(context, steps);
+    }
+    steps.extend(context.hosts.iter().filter_map(|host| tokens(context, host)));
+}
+
+/// CoreDNS has all its pods. In a restored cluster, the record of the check is that of the cluster before.
+fn dns(context: &PlanContext<'_>, steps: &mut Vec<DesiredStep>) {
+    let restored = context.intent.restore.is_some().then(|| "the cluster comes from a snapshot".to_owned());
     let available =
         Check::DeploymentAvailable { namespace: "kube-system".to_owned(), name: "coredns".to_owned() };
     steps.push(
@@ -92,10 +104,8 @@ pub(crate) fn cluster(context: &PlanContext<'_>, steps: &mut Vec<DesiredStep>) {
                     .iter()
                     .flat_map(|host| [ready_id(&host.name), flannel_id(host), image_id("coredns", host)]),
             )
-            .check(None),
+            .check(restored),
     );
-    names(context, steps);
-    steps.extend(context.hosts.iter().filter_map(|host| tokens(context, host)));
 }
 
 /// The pods of a host have tokens of the new keys. Then the old keys may go.

@@ -13,6 +13,7 @@ mod lint;
 mod masters;
 mod network;
 mod precheck;
+mod restore;
 mod rolling;
 mod rotation;
 mod scaling;

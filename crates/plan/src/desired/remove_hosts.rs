@@ -5,6 +5,7 @@
 //! A master leaves when every other host reaches the API servers that stay. Its control plane stops in an orderly way, so
 //! that the cluster forgets its API server at once, and its etcd member is removed. Masters leave one after another.
 
+use kubeon_api::HostName;
 use kubeon_wire::{Check, Op};
 
 use super::control::{apiserver_id, rights_id};
@@ -52,6 +53,7 @@ fn member_id(leaving: &Leaving<'_>) -> StepId {
 
 /// Drains, removes and resets each leaving host. Workers leave in parallel, masters one after another.
 pub(crate) fn hosts(context: &PlanContext<'_>, steps: &mut Vec<DesiredStep>) {
+    lost_nodes(context, steps);
     if context.leaving.is_empty() {
         return;
     }
@@ -189,4 +191,37 @@ fn reset(context: &PlanContext<'_>, leaving: &Leaving<'_>, before: Vec<StepId>) 
             .once(why(context, leaving))
             .destroys(2)
     })
+}
+
+/// Removes nodes of the cluster before that have no host any more. Their kubelets do not run.
+fn lost_nodes(context: &PlanContext<'_>, steps: &mut Vec<DesiredStep>) {
+    if context.intent.restore.is_none() {
+        return;
+    }
+    let mut reports = context.masters().filter_map(|master| master.facts.cluster.as_ref());
+    let nodes = reports.find_map(|report| report.nodes.as_ref().filter(|_| report.api_ready));
+    let observed = context.hosts.iter().map(|host| host.name.as_str());
+    let known: Vec<&str> =
+        observed.chain(context.unreachable.iter().map(|host| host.name.as_str())).collect();
+    let lost =
+        nodes.into_iter().flatten().map(|(name, _)| name).filter(|name| !known.contains(&name.as_str()));
+    for name in lost.filter_map(|name| name.parse::<HostName>().ok()) {
+        let why = || format!("{name} is a node of the cluster before, and no host has this name");
+        let before = [apiserver_id(context.executor()), rights_id()];
+        let checks = vec![Check::NodeNotReady { node: name.clone() }];
+        let gone_id = StepId::of_cluster(STAGE, format!("lost-{name}"));
+        let gone = DesiredStep::of_node(context, &name, gone_id.clone(), Op::Await { checks })
+            .title(format!("the cluster reports that node {name} does not answer"))
+            .within(LOST_SECONDS)
+            .needs(before.clone())
+            .once(why());
+        let id = StepId::of_cluster(STAGE, format!("remove-{name}"));
+        let remove = DesiredStep::of_node(context, &name, id, Op::RemoveNode { node: name.clone() })
+            .title(format!("remove node {name} from the cluster"))
+            .needs(before)
+            .needs([gone_id])
+            .once(why())
+            .destroys(3);
+        steps.extend([gone, remove]);
+    }
 }

@@ -1,0 +1,75 @@
+//! A cluster out of a snapshot of etcd: every member begins with the data of the snapshot.
+
+use kubeon_api::Refusal;
+use kubeon_wire::{EtcdPeer, Op};
+
+use super::prepare::part;
+use super::step::{ARTIFACTS, DesiredStep, part_id};
+use crate::context::{ObservedHost, PlanContext};
+use crate::quorum;
+use crate::step_id::StepId;
+
+/// Seconds for making the data of a member.
+const RESTORE_SECONDS: u32 = 600;
+
+const SNAPSHOT: &str = "etcd-snapshot";
+
+fn restore_id(host: &ObservedHost<'_>) -> StepId {
+    host.id(quorum::STAGE, "restore")
+}
+
+/// The steps that make the data of a member, if it never started.
+pub(crate) fn member(context: &PlanContext<'_>, host: &ObservedHost<'_>, choose: StepId) -> Vec<DesiredStep> {
+    let Some(snapshot) = &context.intent.restore else { return Vec::new() };
+    if host.has_executed(&quorum::member_id(&host.name)) {
+        return Vec::new();
+    }
+    let put = part(host, host.id(ARTIFACTS, SNAPSHOT), SNAPSHOT, snapshot);
+    let peer = |spec: &crate::input::HostSpec| {
+        let name = context.masters().find(|host| host.address() == spec.address)?.name.clone();
+        Some(EtcdPeer { name, address: spec.cluster_address().ip() })
+    };
+    let op = Op::RestoreMember {
+        name: host.name.clone(),
+        snapshot: snapshot.digest.clone(),
+        etcd: context.part(host, "etcd").digest.clone(),
+        members: context.spec().masters.iter().filter_map(peer).collect(),
+        token: format!("{}-{}", context.intent.uid, &snapshot.digest.as_str()[..12]),
+    };
+    let step = DesiredStep::new(host, restore_id(host), op)
+        .title(format!("make the data of etcd member {} out of the snapshot", host.name))
+        .because("the member has no data")
+        .within(RESTORE_SECONDS)
+        .needs([put.id.clone(), choose, part_id("etcd", host)]);
+    vec![put, step]
+}
+
+/// Whether a member still begins with the snapshot.
+pub(crate) fn begins(context: &PlanContext<'_>) -> bool {
+    context.masters().any(|host| before_start(context, host).is_some())
+}
+
+/// The step after which the member of a host may start.
+pub(crate) fn before_start(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> Option<StepId> {
+    let begins = context.intent.restore.is_some() && !host.has_executed(&quorum::member_id(&host.name));
+    begins.then(|| restore_id(host))
+}
+
+/// Whether the step makes the data of a member. The plan after it sees the nodes of the cluster before.
+pub(crate) fn is_restore(op: &Op) -> bool {
+    matches!(op, Op::RestoreMember { .. })
+}
+
+/// Refuses to replace the data of a member that started without the snapshot.
+pub(crate) fn refusals(context: &PlanContext<'_>) -> Vec<Refusal> {
+    if context.intent.restore.is_none() {
+        return Vec::new();
+    }
+    let has_data = |host: &&ObservedHost<'_>| {
+        host.has_executed(&quorum::member_id(&host.name)) && !host.has_executed(&restore_id(host))
+    };
+    let name = &context.spec().name;
+    let reason =
+        format!("still has the data of {name}: destroy that cluster first, then restore the snapshot");
+    context.masters().filter(has_data).map(|host| Refusal::host(host.address(), &reason)).collect()
+}

@@ -1,0 +1,49 @@
+//! A cluster out of a snapshot.
+
+use kubeon_plan::sim::{apply, refused};
+use kubeon_plan::{Intent, PartInfo, lint, plan};
+use kubeon_wire::{ClusterFacts, NodeFact, Op};
+
+use crate::support::{bare_hosts, created, edit, named, step, texts};
+
+fn restored(masters: usize, workers: usize) -> Intent {
+    let digest = "d".repeat(64).parse().unwrap();
+    let restore = PartInfo { digest, size: 1 << 10, unpacked_size: 1 << 20, version: "of etcd".to_owned() };
+    Intent { restore: Some(restore), ..named(masters, workers) }
+}
+
+#[test]
+fn every_member_begins_with_the_snapshot_and_lost_nodes_are_removed() {
+    let mut snapshot = bare_hosts(3);
+    let desired = restored(2, 1);
+    let made = plan(&desired, &snapshot).unwrap();
+    assert_eq!(lint(&made, &snapshot), []);
+    assert!(made.continues, "the nodes of the cluster before are not known yet");
+    assert!(!made.steps.iter().any(|step| step.id.what() == "dns" && step.stage.as_str() == "verify"));
+    for host in ["h1", "h2"] {
+        let restore = step(&made, &format!("etcd/restore@{host}"));
+        assert!(texts(&restore.needs).contains(&format!("artifacts/etcd-snapshot@{host}")));
+        let member = step(&made, &format!("etcd/member@{host}"));
+        assert!(texts(&member.needs).contains(&format!("etcd/restore@{host}")));
+        let Op::RestoreMember { members, .. } = &restore.op else { panic!("{:?}", restore.op) };
+        assert_eq!(members.len(), 2);
+    }
+    apply(&made, made.steps.len(), &mut snapshot);
+    let ready = || NodeFact { ready: true, ..NodeFact::default() };
+    let nodes = ["h1", "h2", "h3", "old"].map(|name| (name.to_owned(), ready())).into();
+    let report = ClusterFacts { api_ready: true, nodes: Some(nodes), ..ClusterFacts::default() };
+    edit(&mut snapshot, 0, |facts| facts.cluster = Some(report));
+    let next = plan(&desired, &snapshot).unwrap();
+    assert_eq!(lint(&next, &snapshot), []);
+    let ids = texts(next.steps.iter().map(|step| &step.id));
+    let dns = ["verify/dns", "verify/resolve@h1", "verify/resolve@h2", "verify/resolve@h3"];
+    assert_eq!(ids, [&dns[..], &["leave/lost-old", "leave/remove-old"]].concat());
+    assert!(!next.continues);
+}
+
+#[test]
+fn data_of_a_cluster_is_not_replaced() {
+    let snapshot = created(1, 0, &[Some(true)]);
+    let text = refused(&plan(&restored(1, 0), &snapshot).unwrap_err());
+    assert!(text.contains("still has the data of demo: destroy that cluster first"), "{text}");
+}

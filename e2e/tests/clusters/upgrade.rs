@@ -1,0 +1,119 @@
+//! A cluster of three masters and two workers changes to the next minor version while pods serve and write.
+
+#![allow(clippy::print_stdout, reason = "prints measured times")]
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, ensure};
+use kubeon_e2e::lab::{TestLab, VERSION};
+use kubeon_e2e::program::eventually;
+use kubeon_e2e::running::Running;
+use kubeon_e2e::writer;
+use serde_json::json;
+
+const MINUTE: Duration = Duration::from_secs(60);
+/// The version after [`VERSION`].
+const NEXT: &str = "v1.37.2";
+
+/// Asks the API server through the haproxy of its host, 25 times a second over a new connection each, until it is stopped.
+const PROBE: &str = r#"
+import http.client, ssl, time
+context = ssl.create_default_context(cafile="/etc/kubernetes/pki/ca.crt")
+total = failed = 0
+while True:
+    begin = time.monotonic()
+    try:
+        client = http.client.HTTPSConnection("127.0.0.1", 6443, timeout=5, context=context)
+        client.request("GET", "/readyz")
+        assert client.getresponse().status == 200
+    except Exception as error:
+        failed += 1
+        print(time.strftime("%T"), repr(error), flush=True)
+    finally:
+        client.close()
+    total += 1
+    open("/run/probe.txt", "w").write(f"{total} {failed}")
+    time.sleep(max(0, 0.04 - (time.monotonic() - begin)))
+"#;
+
+#[test]
+#[ignore = "builds a second version of Kubernetes: ./test long"]
+fn soak_an_upgrade_to_the_next_minor_version_serves_all_the_time() -> Result<()> {
+    let lab = TestLab::up("e2e-upgrade", 5)?;
+    let (cluster, hosts) = (lab.name(), &lab.addresses);
+    lab.must(&["bundle", "build", NEXT])?;
+    let masters = ["-m", &hosts[0], "-m", &hosts[1], "-m", &hosts[2], "-w", &hosts[3], "-w", &hosts[4]];
+    lab.must(&[&["create", cluster, VERSION], &masters[..]].concat())?;
+    lab.must(&["use", cluster])?;
+    refused(&lab)?;
+    serve(&lab)?;
+    probe(&lab)?;
+
+    let begin = Instant::now();
+    let mut upgrade = Running::start(&lab, &["upgrade", cluster, NEXT])?;
+    upgrade.until("the second master", 6 * MINUTE, |run| run.output().contains("drain node h2"))?;
+    upgrade.kill()?;
+    ensure!(lab.must(&["ls"])?.contains("Upgrading"), "{}", lab.must(&["ls"])?);
+    lab.must(&["upgrade", cluster, NEXT])?;
+    println!("  the upgrade of 3 + 2 with a kill took {:.0} s", begin.elapsed().as_secs_f64());
+
+    let probes = lab.on("h4", "cat /run/probe.txt; echo; tail -n 3 /run/probe.log")?;
+    println!("  probes and failures on h4: {}", probes.trim());
+    ensure!(probes.split_whitespace().nth(1) == Some("0"), "probes failed: {probes}");
+    upgraded(&lab)?;
+    lab.must(&["destroy", cluster, "--yes"]).map(drop)
+}
+
+/// What no upgrade can do is refused before the first effect.
+fn refused(lab: &TestLab) -> Result<()> {
+    for (version, reason) in [("v1.35.0", "a downgrade is not possible"), ("v1.99.0", "not in the catalogue")]
+    {
+        let answer = lab.kubeon(&["upgrade", lab.name(), version])?;
+        ensure!(answer.code == 2 && answer.err.contains(reason), "{answer:?}");
+    }
+    Ok(())
+}
+
+/// Two pods that a disruption budget keeps alive one after the other.
+fn serve(lab: &TestLab) -> Result<()> {
+    lab.load_client(lab.name())?;
+    let labels = json!({ "app": "web" });
+    lab.apply(lab.name(), &json!({ "apiVersion": "v1", "kind": "List", "items": [
+        { "apiVersion": "apps/v1", "kind": "Deployment", "metadata": { "name": "web" }, "spec": { "replicas": 2,
+          "selector": { "matchLabels": labels }, "template": { "metadata": { "labels": labels }, "spec": { "containers": [
+            { "name": "web", "image": kubeon_e2e::image::NAME, "imagePullPolicy": "IfNotPresent", "args": ["sleep"] }] } } } },
+        { "apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": { "name": "web" },
+          "spec": { "minAvailable": 1, "selector": { "matchLabels": labels } } },
+    ] }))?;
+    let available = ["wait", "--for=condition=Available", "deployment/web", "--timeout=90s"];
+    lab.kubectl(lab.name(), &available).map(drop)
+}
+
+fn probe(lab: &TestLab) -> Result<()> {
+    std::fs::write(lab.file("probe.py"), PROBE)?;
+    let file = lab.file("probe.py").display().to_string();
+    lab.must(&["copy", &format!("{}@h4", lab.name()), &file, "/run/probe.py"])?;
+    lab.on("h4", "systemd-run --unit=probe sh -c 'exec python3 /run/probe.py >/run/probe.log 2>&1'")?;
+    eventually("the probe runs", MINUTE, || lab.on("h4", "test -s /run/probe.txt").map(drop))
+}
+
+/// Every node has the new version, the pods serve, and nothing is left to do.
+fn upgraded(lab: &TestLab) -> Result<()> {
+    let cluster = lab.name();
+    lab.wait_up_to_date(cluster, MINUTE)?;
+    let versions =
+        lab.kubectl(cluster, &["get", "nodes", "-o", "jsonpath={.items[*].status.nodeInfo.kubeletVersion}"])?;
+    ensure!(versions.split(' ').all(|version| version == NEXT), "{versions}");
+    let cordoned =
+        lab.kubectl(cluster, &["get", "nodes", "-o", "jsonpath={.items[*].spec.unschedulable}"])?;
+    ensure!(cordoned.is_empty(), "no node stays cordoned: {cordoned}");
+    let ready =
+        lab.kubectl(cluster, &["get", "deployment", "web", "-o", "jsonpath={.status.readyReplicas}"])?;
+    ensure!(ready == "2", "{ready} pods of web are ready");
+    let snapshots = std::fs::read_dir(lab.file(&format!("snapshots/{cluster}")))?;
+    let snapshot = snapshots.filter_map(Result::ok).next().context("no snapshot")?.path();
+    lab.must(&["etcd", "check", cluster, &snapshot.display().to_string()])?;
+    writer::start(lab, "after", 5)?;
+    println!("  {}", writer::report(lab)?);
+    Ok(())
+}
