@@ -47,6 +47,27 @@ fn rows<const N: usize>(rows: [(&str, String); N]) -> RenderedRemedy {
 const CANCEL_OPERATION: &str =
     r#"kubectl patch clusteroperation NAME --type merge -p '{"spec":{"cancelled":true}}'"#;
 
+/// A remedy that is another change of the cluster.
+fn change(remedy: &EngineRemedy) -> RenderedRemedy {
+    use EngineRemedy as R;
+    match remedy {
+        R::ImportState { cluster, file } => {
+            let command = format!("kubeon state import {cluster} <{}", file.display());
+            NextStep::command("use the state of the snapshot with", command).into()
+        }
+        R::Upgrade { cluster, version } => {
+            NextStep::command("upgrade it with", format!("kubeon upgrade {cluster} {version}")).into()
+        }
+        R::CompleteOrDestroy(cluster) => {
+            row("fix", format!("kubeon create {cluster} completes it, kubeon destroy {cluster} removes it"))
+        }
+        R::ReplaceWorker(cluster) => {
+            row("worker", format!("kubeon addon {cluster} -w NEW, then kubeon delon {cluster} OLD"))
+        }
+        _ => RenderedRemedy::default(),
+    }
+}
+
 /// A remedy of the engine.
 pub(crate) fn engine(remedy: &EngineRemedy) -> RenderedRemedy {
     use EngineRemedy as R;
@@ -68,11 +89,8 @@ pub(crate) fn engine(remedy: &EngineRemedy) -> RenderedRemedy {
         R::CreateFromInventory(cluster) => {
             row("first", format!("kubeon create {cluster} --inventory …, or the playbook cluster.yml"))
         }
-        R::CompleteOrDestroy(cluster) => {
-            row("fix", format!("kubeon create {cluster} completes it, kubeon destroy {cluster} removes it"))
-        }
-        R::ReplaceWorker(cluster) => {
-            row("worker", format!("kubeon addon {cluster} -w NEW, then kubeon delon {cluster} OLD"))
+        R::CompleteOrDestroy(_) | R::ImportState { .. } | R::Upgrade { .. } | R::ReplaceWorker(_) => {
+            change(remedy)
         }
         R::ConfirmRemoval { command } => row("confirm", format!("{command} … --yes")),
         R::ConfirmDestroy { command, cluster } => row("confirm", format!("{command} {cluster} --yes")),

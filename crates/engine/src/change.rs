@@ -4,13 +4,13 @@
 //!   prepare: lock ─► confirm ─► contact      make: observe ─► persist ─► apply ─► finish
 //! ```
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use kubeon_api::HostAddress;
 use kubeon_bundle::Bundle;
 use kubeon_plan::{DesiredCluster, HostSpec, Intent, Plan, Snapshot, UnreachableHost};
 use kubeon_reconcile::{Planned, Reconciled};
-use kubeon_store::{ClusterLock, RestoredPart, Status};
+use kubeon_store::{ClusterLock, Status};
 use kubeon_wire::Op;
 use tokio_util::sync::CancellationToken;
 
@@ -26,6 +26,7 @@ use crate::host_keys::HostKeyOptions;
 use crate::no_secrets::NoSecrets;
 use crate::pre_apply_hook::PreApplyWait;
 use crate::remedy::EngineRemedy;
+use crate::restored_snapshot;
 use crate::run::{Run, plan_progress};
 
 /// Options of a change.
@@ -305,8 +306,8 @@ impl PreparedChange<'_> {
             self.state.version = Some(self.intent.spec.version);
             let restored = self.state.restoring.take();
             engine.store.save(&self.lock, &mut self.state)?;
-            if let Some(part) = restored {
-                remove_part(&engine.store.restore_folder(&self.intent.spec.name), &part)?;
+            if restored.is_some() {
+                restored_snapshot::remove(engine, &self.intent.spec.name)?;
             }
         }
         let name = |host: &HostSpec| {
@@ -337,15 +338,6 @@ impl PreparedChange<'_> {
         self.state.joining_masters.clear();
         self.state.joining.retain(|host| intent.skip_hosts.contains(host));
     }
-}
-
-/// Removes the part of a snapshot that all members hold now.
-fn remove_part(folder: &Path, part: &RestoredPart) -> Result<(), EngineError> {
-    let path = folder.join(part.digest.as_str());
-    let removed = std::fs::remove_file(&path).and_then(|()| std::fs::remove_dir(folder));
-    removed.map_err(|error| {
-        EngineError::failed(format!("cannot remove {}", path.display())).row("cause", error.to_string())
-    })
 }
 
 /// The specification with the planned node names. A node keeps its name even if the host is renamed later.

@@ -179,6 +179,11 @@ fn conflict(state: &StoredCluster, requested: &DesiredCluster) -> EngineError {
     for (field, stored, requested) in differences(&state.spec, requested) {
         error = error.row(field, format!("is {stored}, requested {requested}"));
     }
+    let same_but_version = DesiredCluster { version: state.spec.version, ..requested.clone() };
+    if same_but_version == state.spec {
+        let (cluster, version) = (state.name.clone(), requested.version);
+        return error.remedy(EngineRemedy::Upgrade { cluster, version });
+    }
     error.remedy(EngineRemedy::KeepOrDestroy(state.name.clone()))
 }
 

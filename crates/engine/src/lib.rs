@@ -52,6 +52,7 @@ pub mod remedy;
 pub mod request_file;
 pub mod request_inventory;
 pub mod restore;
+mod restored_snapshot;
 pub mod rotation;
 pub mod run;
 pub mod scale;

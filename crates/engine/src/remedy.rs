@@ -25,6 +25,20 @@ pub enum EngineRemedy {
     CreateFromInventory(ClusterName),
     /// Complete the creation of this cluster, or destroy it.
     CompleteOrDestroy(ClusterName),
+    /// Import the state of this cluster from a file.
+    ImportState {
+        /// The cluster.
+        cluster: ClusterName,
+        /// The file.
+        file: PathBuf,
+    },
+    /// Upgrade this cluster to the version.
+    Upgrade {
+        /// The cluster.
+        cluster: ClusterName,
+        /// The version.
+        version: Version,
+    },
     /// Add a worker to this cluster, then remove the old one.
     ReplaceWorker(ClusterName),
     /// Confirm the removal of workers.

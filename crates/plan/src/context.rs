@@ -15,6 +15,8 @@ use crate::resolver::Resolver;
 use crate::stage_name::StageName;
 use crate::step_id::StepId;
 
+/// The path of the node program on a host.
+pub(crate) const NODE_PROGRAM: &str = "/var/lib/kubeon/node/current";
 /// The API server of a master, and the haproxy of a worker.
 const LOCAL_API: &str = "https://127.0.0.1:6443";
 /// The MTU of an Ethernet link, in bytes.

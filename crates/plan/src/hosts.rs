@@ -7,7 +7,7 @@ use kubeon_api::{HostAddress, HostName, HostRole, Refusal, RefusedField, Remedy}
 use kubeon_wire::Facts;
 
 use crate::bundle_in_use;
-use crate::context::{Leaving, ObservedHost, PlanContext};
+use crate::context::{Leaving, NODE_PROGRAM, ObservedHost, PlanContext};
 use crate::desired::prepare::{NET_TOOLS, NODE_IMAGES, parts};
 use crate::desired::{encryption, restore};
 use crate::generation;
@@ -19,9 +19,6 @@ use crate::output::{Note, PlanRefused, UnreachableHost};
 use crate::precheck::{self, CheckRule, rules};
 use crate::proxy_mode::missing_tool;
 use crate::unreachable;
-
-/// The path of the node program on a host.
-const NODE_PROGRAM: &str = "/var/lib/kubeon/node/current";
 
 /// Checks whose warnings are also reported for hosts that are part of the cluster already.
 const ALWAYS_REPORTED: [&str; 4] = ["memory", "nftables", "clock", "firewall"];

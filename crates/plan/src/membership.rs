@@ -4,8 +4,8 @@
 
 use kubeon_api::{HostAddress, Refusal};
 
-use crate::context::{Leaving, ObservedHost, PlanContext};
-use crate::quorum::Members;
+use crate::context::{Leaving, NODE_PROGRAM, ObservedHost, PlanContext, records};
+use crate::quorum::{Members, member_id};
 
 /// The changes of a plan, in the order in which they happen.
 pub(crate) struct MembershipChange<'c, 'a> {
@@ -70,6 +70,10 @@ pub(crate) fn refusals(context: &PlanContext<'_>) -> Vec<Refusal> {
         let reason = "cannot join or leave: no master reports the members of etcd; bring the masters back";
         return vec![Refusal::host(first, reason)];
     }
+    let stale = stale_refusals(context, &change, &members);
+    if !stale.is_empty() {
+        return stale;
+    }
     let mut count = VoteCount { serving: members.serving(), total: members.total() };
     let votes = |host: &&&Leaving<'_>| members.contains(&host.name);
     let leaving = change.dead.iter().chain(&change.living).filter(votes).count();
@@ -102,6 +106,23 @@ fn living_refusals(context: &PlanContext<'_>, members: &Members<'_>) -> Vec<Refu
         Some(Refusal::host(host.spec.address, reason))
     });
     alive.collect()
+}
+
+/// Masters that join and have the data of a member that was removed: etcd would not start with it.
+fn stale_refusals(
+    context: &PlanContext<'_>,
+    change: &MembershipChange<'_, '_>,
+    members: &Members<'_>,
+) -> Vec<Refusal> {
+    let has_data = |host: &&&ObservedHost<'_>| {
+        records(&host.facts.journal, &member_id(&host.name)) && !members.has_learner(&host.name, host.ip())
+    };
+    let reason = format!(
+        "still has the data of a member that was removed; reset it first: {NODE_PROGRAM} reset --cluster {}",
+        context.spec().name
+    );
+    let stale = change.joining.iter().filter(has_data);
+    stale.map(|host| Refusal::host(host.address(), &reason)).collect()
 }
 
 /// How many members there are and how many of them serve, while they change.

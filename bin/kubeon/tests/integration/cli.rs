@@ -227,6 +227,8 @@ fn another_request_under_a_stored_name_needs_destroy_once_hosts_were_written() {
     ]);
     let other = home.kubeon(&[&again[..], &["--svc-cidr", "10.9.0.0/16"]].concat());
     other.refuses(&["Input cluster[t] exist", "serviceCidr", "10.9.0.0/16", "kubeon destroy t"]);
+    let newer = ["create", "t", "v1.37.2", "-C", "-m", "127.0.2.1", "--default-port", "1"];
+    home.kubeon(&newer).refuses(&["Input cluster[t] exist", "kubeon upgrade t v1.37.2"]);
 }
 
 #[test]

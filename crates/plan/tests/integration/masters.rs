@@ -108,5 +108,8 @@ fn a_plan_that_would_cost_the_quorum_is_refused() {
     let mut silent = with_new_hosts(created(1, 0, &[SERVES]), 1..2);
     crate::support::edit(&mut silent, 0, |facts| facts.cluster = None);
     refuse("no member reports", &joining(with_masters(&[0, 1], &[]), &[1]), &silent);
+    // h3 was removed while it was off, and comes back.
+    let returned = created(3, 0, &[SERVES; 2]);
+    refuse("a host with old data", &joining(with_masters(&[0, 1, 2], &[]), &[2]), &returned);
     golden("refused-masters", &log);
 }
