@@ -115,8 +115,9 @@ fn upgraded(lab: &TestLab) -> Result<()> {
     let ready =
         lab.kubectl(cluster, &["get", "deployment", "web", "-o", "jsonpath={.status.readyReplicas}"])?;
     ensure!(ready == "2", "{ready} pods of web are ready");
-    let snapshots = std::fs::read_dir(lab.file(&format!("snapshots/{cluster}")))?;
-    let snapshot = snapshots.filter_map(Result::ok).next().context("no snapshot")?.path();
+    let files = std::fs::read_dir(lab.file(&format!("snapshots/{cluster}")))?;
+    let mut files = files.filter_map(Result::ok).map(|file| file.path());
+    let snapshot = files.find(|file| file.extension().is_some_and(|end| end == "db")).context("no snapshot")?;
     lab.must(&["etcd", "check", cluster, &snapshot.display().to_string()])?;
     writer::start(lab, "after", 5)?;
     println!("  {}", writer::report(lab)?);
