@@ -117,7 +117,8 @@ fn upgraded(lab: &TestLab) -> Result<()> {
     ensure!(ready == "2", "{ready} pods of web are ready");
     let files = std::fs::read_dir(lab.file(&format!("snapshots/{cluster}")))?;
     let mut files = files.filter_map(Result::ok).map(|file| file.path());
-    let snapshot = files.find(|file| file.extension().is_some_and(|end| end == "db")).context("no snapshot")?;
+    let snapshot =
+        files.find(|file| file.extension().is_some_and(|end| end == "db")).context("no snapshot")?;
     lab.must(&["etcd", "check", cluster, &snapshot.display().to_string()])?;
     writer::start(lab, "after", 5)?;
     println!("  {}", writer::report(lab)?);
