@@ -67,8 +67,9 @@ pub(crate) fn hosts(context: &PlanContext<'_>, steps: &mut Vec<DesiredStep>) {
             gone.push(remove_dead_id(&leaving.name));
         }
         let living = change.living.iter().any(|living| living.name == leaving.name);
-        let master =
-            if living { leave_etcd(context, leaving, &gone, last_member.take()) } else { Vec::new() };
+        let members = change.dead.iter().map(|dead| remove_dead_id(&dead.name)).chain(last_member.clone());
+        let before_stop: Vec<StepId> = members.chain(gone.iter().cloned()).collect();
+        let master = if living { leave_etcd(context, leaving, &before_stop) } else { Vec::new() };
         last_member = master.last().map(|step| step.id.clone()).or(last_member);
         gone.extend(master.last().map(|step| step.id.clone()));
         let remove = remove(context, leaving, &gone);
@@ -79,20 +80,11 @@ pub(crate) fn hosts(context: &PlanContext<'_>, steps: &mut Vec<DesiredStep>) {
 }
 
 /// Stops the control plane of a leaving master, then removes its member. `before` are the steps that come before.
-fn leave_etcd(
-    context: &PlanContext<'_>,
-    leaving: &Leaving<'_>,
-    before: &[StepId],
-    last_member: Option<StepId>,
-) -> Vec<DesiredStep> {
+fn leave_etcd(context: &PlanContext<'_>, leaving: &Leaving<'_>, before: &[StepId]) -> Vec<DesiredStep> {
     let ready = context.masters().flat_map(|host| [serving_id(context, host), apiserver_id(host)]);
     let hosts = context.hosts.iter().map(hosts_id);
-    let before: Vec<StepId> = ready
-        .chain(hosts)
-        .chain(join::balancer_ids(context))
-        .chain(before.iter().cloned())
-        .chain(last_member)
-        .collect();
+    let before: Vec<StepId> =
+        ready.chain(hosts).chain(join::balancer_ids(context)).chain(before.iter().cloned()).collect();
     let member = remove_member(context, leaving, member_id(leaving)).needs(before.clone());
     if leaving.facts.is_err() {
         return vec![member];

@@ -83,6 +83,14 @@ fn a_lost_master_is_replaced() {
 }
 
 #[test]
+fn a_dead_master_leaves_before_one_that_works() {
+    let snapshot = created(5, 0, &[SERVES, SERVES, SERVES, SERVES, Some(false)]);
+    let made = plan(&leaving(with_masters(&[0, 1, 2], &[]), &[3, 4]), &snapshot).unwrap();
+    assert_eq!(lint(&made, &snapshot), []);
+    assert!(texts(&step(&made, "leave/member-h4").needs).contains(&"etcd/remove-h5".to_owned()));
+}
+
+#[test]
 fn a_plan_that_would_cost_the_quorum_is_refused() {
     let mut log = String::new();
     let mut refuse = |title: &str, desired: &Intent, snapshot: &Snapshot| {
