@@ -43,7 +43,7 @@ ANSIBLE_VARIABLES = frozenset(
 )
 # Variables of these playbooks.
 PLAYBOOK_VARIABLES = frozenset(
-    "any_errors_fatal dead ignore_assert_errors kubeon_answer kubeon_cluster kubeon_ignore_checks kubeon_place "
+    "any_errors_fatal dead drain_nodes ignore_assert_errors kubeon_answer kubeon_cluster kubeon_ignore_checks kubeon_place "
     "kubeon_word node reset_nodes reset_confirmation skip_confirmation".split()
 )
 # Checks that cannot be ignored.
@@ -60,7 +60,7 @@ class ActionModule(ActionBase):
     _VALID_ARGS = frozenset(("act", "nodes", "dead"))
 
     def run(self, tmp=None, task_vars=None):
-        """Runs the act: prepare, precheck, create, scale, remove or destroy."""
+        """Runs the act: prepare, precheck, create, scale, upgrade, remove or destroy."""
         result = super().run(tmp, task_vars)
         self._facts = task_vars or {}
         act = self._task.args.get("act")
@@ -88,6 +88,13 @@ class ActionModule(ActionBase):
             limit = ",".join(self._facts.get("ansible_play_hosts_all", []))
             arguments = ["create", cluster, "--output", "json", "--accept-new", "--limit", limit]
             return arguments + self._ignored(cluster)
+        if act == "upgrade":
+            if context.CLIARGS.get("subset"):
+                raise AnsibleActionFail("upgrade-cluster.yml changes the whole cluster: remove --limit")
+            version = str(self._facts["kube_version"])
+            arguments = ["upgrade", cluster, version, "--output", "json", "--accept-new", *self._ignored(cluster)]
+            keeps = not boolean(self._facts.get("drain_nodes", True), strict=False)
+            return arguments + (["--skip-evict"] if keeps else [])
         nodes = [name.strip() for name in str(self._task.args.get("nodes") or "").split(",") if name.strip()]
         if act == "destroy":
             arguments = ["destroy", cluster, "--output", "json", "--yes"]
@@ -97,7 +104,7 @@ class ActionModule(ActionBase):
             selector = "ip=" + ",".join(known) if all(known) else "name=" + ",".join(nodes)
             arguments = ["delon", cluster, selector, "--output", "json", "--yes"]
             return arguments + (self._without(nodes) if self._task.args.get("dead") else [])
-        raise AnsibleActionFail(f"act {act!r} is not one of prepare, precheck, create, scale, remove, destroy")
+        raise AnsibleActionFail(f"act {act!r} is not one of prepare, precheck, create, scale, upgrade, remove, destroy")
 
     def _ignored(self, cluster):
         """Checks that may fail: those in kubeon_ignore_checks; with ignore_assert_errors, also all failed checks."""

@@ -33,6 +33,12 @@ pub trait Services: Send + Sync {
     /// [`NotStarted`].
     fn restart(&self, unit: &str, deadline: Instant) -> Result<(), NotStarted>;
 
+    /// Lets a running unit read its files again.
+    ///
+    /// # Errors
+    /// If the unit does not run, or its files have an error.
+    fn reload_unit(&self, unit: &str, deadline: Instant) -> Result<(), StepFailure>;
+
     /// Stops units and kills those that do not stop in time. Missing units are ignored.
     ///
     /// # Errors
@@ -160,6 +166,14 @@ impl Services for Systemd {
         }
     }
 
+    fn reload_unit(&self, unit: &str, deadline: Instant) -> Result<(), StepFailure> {
+        match run("systemctl", &["reload", "--", unit], None, deadline) {
+            Ok(done) if done.success() => Ok(()),
+            Ok(done) => Err(failed(format!("{unit} was not reloaded: {}", done.last_line()))),
+            Err(other) => Err(step_failure(other)),
+        }
+    }
+
     fn stop(&self, units: &[String], deadline: Instant) -> Result<(), StepFailure> {
         if units.is_empty() {
             return Ok(());
@@ -245,6 +259,10 @@ impl Services for NoServices {
             Category::Unsupported,
             format!("{unit}: this host has no service manager"),
         )))
+    }
+
+    fn reload_unit(&self, unit: &str, _: Instant) -> Result<(), StepFailure> {
+        Err(of(Category::Unsupported, format!("{unit}: this host has no service manager")))
     }
 
     fn stop(&self, _: &[String], _: Instant) -> Result<(), StepFailure> {

@@ -26,6 +26,8 @@ pub(crate) struct FakeState {
     pub broken: Mutex<BTreeSet<String>>,
     /// Units that start and are not ready yet.
     pub starting: Mutex<BTreeSet<String>>,
+    /// Units that cannot read their files again.
+    pub refusing: Mutex<BTreeSet<String>>,
     /// When every unit was started, in microseconds of the monotonic clock.
     pub started: Mutex<u64>,
 }
@@ -70,6 +72,14 @@ impl Services for FakeServices {
             return Err(NotStarted::Timeout);
         }
         self.0.running.lock().insert(unit.into());
+        Ok(())
+    }
+
+    fn reload_unit(&self, unit: &str, _: Instant) -> Result<(), StepFailure> {
+        self.0.calls.lock().push(format!("reload {unit}"));
+        if self.0.refusing.lock().contains(unit) {
+            return Err(crate::failure::failed(format!("{unit} was not reloaded")));
+        }
         Ok(())
     }
 

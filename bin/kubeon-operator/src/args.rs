@@ -147,7 +147,7 @@ impl OperatorCli {
         let host = || std::env::var("HOSTNAME").ok();
         let name = self.name.or_else(host).filter(|name| !name.is_empty());
         let admission = self.admission_address.map(|address| {
-            let versions = versions(self.catalogue_versions)?;
+            let versions = versions(self.catalogue_versions.clone())?;
             anyhow::Ok(Admission { address, names: self.admission_names, versions })
         });
         Ok(OperatorOptions {
@@ -160,6 +160,7 @@ impl OperatorCli {
                 placement: self.job_placement,
                 bundle_image: Some(self.bundle_image).filter(|image| !image.is_empty()),
                 default_version: self.default_version,
+                versions: versions(self.catalogue_versions)?,
                 history_limit: LIMIT,
                 callback,
                 trusted_keys: trusted_keys(self.trusted_keys)?,

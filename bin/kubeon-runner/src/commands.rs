@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use kubeon_api::{HostAddress, Operation};
+use kubeon_api::{HostAddress, Operation, Version};
 use serde_json::Value;
 
 /// The inventory beside the declaration.
@@ -136,6 +136,8 @@ pub(crate) struct ClusterCommands {
     pub cluster: String,
     /// The declaration.
     pub declared: Declared,
+    /// The declared version, if there is one.
+    pub version: Option<Version>,
     /// The folder of keys and passwords.
     pub auth: PathBuf,
     /// The account, when it is not root.
@@ -152,13 +154,15 @@ impl ClusterCommands {
     /// whose removal had started.
     #[must_use]
     pub(crate) fn work(&self, operation: Operation) -> Command {
-        let mut command = if operation == Operation::Terminating {
-            self.destroy()
-        } else {
-            self.declare(&["create", "--take-back"])
+        let mut command = match (operation, &self.version) {
+            (Operation::Terminating, _) => self.destroy(),
+            (Operation::Updating, Some(version)) => self.upgrade(*version),
+            _ => self.declare(&["create", "--take-back"]),
         };
-        self.skip(&mut command);
-        command.arg("--yes");
+        if !self.is_upgrade(operation) {
+            self.skip(&mut command);
+            command.arg("--yes");
+        }
         self.log_in(&mut command);
         command.args(["--progress", "json", "--hold"]);
         command
@@ -183,6 +187,21 @@ impl ClusterCommands {
                 command.args(hosts.iter().flat_map(|file| [OsStr::new("--inventory"), file.as_os_str()]));
             }
             Declared::Inventory { hosts, variables } => inventory(&mut command, hosts, variables),
+        }
+        command
+    }
+
+    fn is_upgrade(&self, operation: Operation) -> bool {
+        operation == Operation::Updating && self.version.is_some()
+    }
+
+    /// Changes the cluster of the state to another version. The snapshot stays on a master, because this machine ends with
+    /// the operation.
+    fn upgrade(&self, version: Version) -> Command {
+        let version = version.to_string();
+        let mut command = self.engine.command(&["upgrade", &self.cluster, &version, "--snapshot-on-master"]);
+        if let Some(checks) = &self.ignore {
+            command.arg(format!("--ignore={checks}"));
         }
         command
     }

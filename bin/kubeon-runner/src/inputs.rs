@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use kubeon_api::Operation;
+use kubeon_api::{Operation, Version};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -24,7 +24,7 @@ pub(crate) enum InputError {
     NoConfig(PathBuf),
     /// `$OPERATION` has an unknown value.
     #[error(
-        "the OPERATION env not found,exit. {0:?} is none of creating, scaling-up, scaling-down, terminating, prechecking"
+        "the OPERATION env not found,exit. {0:?} is none of creating, scaling-up, scaling-down, updating, terminating, prechecking"
     )]
     Operation(String),
     /// `$CLUSTER_NAME` is not set and nothing else names the cluster.
@@ -75,6 +75,7 @@ pub(crate) fn task(settings: &RunnerSettings) -> Result<Task, InputError> {
                 operation @ (Operation::Creating
                 | Operation::ScalingUp
                 | Operation::ScalingDown
+                | Operation::Updating
                 | Operation::Renewing
                 | Operation::Repairing
                 | Operation::Terminating),
@@ -98,6 +99,7 @@ pub(crate) fn kubeon(settings: &RunnerSettings, home: &Path) -> Result<ClusterCo
         engine: engine(settings, home)?,
         cluster: cluster.to_string(),
         declared,
+        version: version(settings),
         auth: flags.auth.clone(),
         username: username(&flags.auth.join("username"))?,
         ignore: checks(settings)?,
@@ -139,6 +141,11 @@ fn username(file: &Path) -> Result<Option<String>, InputError> {
         Ok(name) => Ok(Some(name.to_string())),
         Err(_) => Err(InputError::Username(file.to_owned())),
     }
+}
+
+/// The declared version of Kubernetes.
+fn version(settings: &RunnerSettings) -> Option<Version> {
+    declared(settings).pointer("/spec/cluster/kubeVersion")?.as_str()?.parse().ok()
 }
 
 /// The cluster's name: the environment's, else the declaration's.

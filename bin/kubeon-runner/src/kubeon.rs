@@ -94,10 +94,11 @@ impl Work<'_> {
     async fn change(&self, operation: Operation) -> WorkOutcome {
         self.job.view.send_modify(|view| match operation {
             Operation::Creating => view.precheck(Some(("Creating", "creating the cluster"))),
-            Operation::ScalingUp => view.precheck(Some(("ScalingUp", "adding workers"))),
+            Operation::ScalingUp => view.precheck(Some(("ScalingUp", "adding hosts"))),
+            Operation::Updating => view.precheck(Some(("Updating", "changing the version"))),
             Operation::Renewing => view.precheck(Some(("Renewing", "renewing kubeconfigs and certificates"))),
             Operation::Repairing => view.precheck(Some(("Repairing", "doing what is missing on the hosts"))),
-            Operation::ScalingDown => view.precheck(Some(("ScalingDown", "removing workers"))),
+            Operation::ScalingDown => view.precheck(Some(("ScalingDown", "removing hosts"))),
             _ => view.begin("Terminating", "removing the cluster from its hosts"),
         });
         let outcome = self.run_command(self.kubeon.work(operation)).await;

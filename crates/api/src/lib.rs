@@ -29,6 +29,7 @@ pub mod refusal;
 mod schema;
 mod secret;
 pub mod suggestion;
+mod upgrade_way;
 mod words;
 pub mod yaml;
 
@@ -50,3 +51,4 @@ pub use names::{Cidr, ClusterName, Digest, HostAddress, HostName, NameError, Ver
 pub use read::{Mistake, ReadError, read_yaml};
 pub use refusal::{Refusal, RefusedField, Remedy};
 pub use secret::{PrivateKey, PrivateKeyError, Secret};
+pub use upgrade_way::{NoWay, upgrade_way};

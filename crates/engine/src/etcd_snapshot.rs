@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 
+use kubeon_api::Version;
 use kubeon_atomic_file::AtomicFile;
 use kubeon_store::SavedSnapshot;
 use parking_lot::Mutex;
@@ -38,7 +39,7 @@ pub fn state_file(snapshot: &Path) -> PathBuf {
 }
 
 /// Takes a snapshot through a master and writes it to a file, 0600, and the state and the keys of the cluster to a file
-/// beside it. The state remembers the snapshot.
+/// beside it. The state remembers the snapshot. It stays on the master too as the one before the upgrade to the version `kept`.
 ///
 /// # Errors
 /// When another command holds the lock, a file cannot be written, etcdctl fails, or the snapshot arrives damaged.
@@ -47,10 +48,11 @@ pub async fn save(
     state: &StoredCluster,
     master: &ReadyMaster,
     path: &Path,
+    kept: Option<Version>,
 ) -> Result<SnapshotFile, EngineError> {
     let lock = engine.lock(state, true, "kubeon etcd save")?;
     let mut state = engine.load(&state.name)?;
-    let snapshot = download(master, path).await?;
+    let snapshot = download(master, path, kept).await?;
     let version = state.version.unwrap_or(state.spec.version);
     let taken_at = jiff::Timestamp::now();
     state.remember_snapshot(snapshot.sha256.clone(), SavedSnapshot { taken_at, version });
@@ -66,7 +68,11 @@ pub async fn save(
 }
 
 /// Writes a snapshot to a file. The file is complete or does not change.
-async fn download(master: &ReadyMaster, path: &Path) -> Result<SnapshotFile, EngineError> {
+async fn download(
+    master: &ReadyMaster,
+    path: &Path,
+    kept: Option<Version>,
+) -> Result<SnapshotFile, EngineError> {
     let unwritable = |error: io::Error| {
         EngineError::failed(format!("cannot write {}", path.display())).row("cause", error.to_string())
     };
@@ -78,7 +84,7 @@ async fn download(master: &ReadyMaster, path: &Path) -> Result<SnapshotFile, Eng
             *failed = file.as_file().write_all(bytes).err();
         }
     };
-    master.stream_snapshot(&on_bytes).await?;
+    master.stream_snapshot(kept, &on_bytes).await?;
     if let Some(error) = failed.into_inner() {
         return Err(unwritable(error));
     }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use futures::future::join_all;
-use kubeon_api::HostAddress;
+use kubeon_api::{HostAddress, Version};
 use kubeon_link_host::{Command, Exit, SshHosts, Stream};
 use kubeon_ports::ProbeHost as _;
 use kubeon_wire::{EtcdFact, Facts};
@@ -31,9 +31,18 @@ const ETCDCTL_DEFAULTS: [(&str, &str); 2] =
     [("--endpoints", "https://127.0.0.1:2379"), ("--command-timeout", "10s")];
 
 /// Time limit of etcdctl with arguments of a user.
+/// The folder of snapshots on a master.
+const SNAPSHOTS: &str = "/var/lib/kubeon/snapshots";
+
 const ETCDCTL_TIMEOUT: Duration = Duration::from_secs(300);
 /// Time limit for a snapshot and its copy to this machine.
 const SNAPSHOT_TIMEOUT: Duration = Duration::from_secs(1800);
+
+/// The file on a master with the snapshot before the upgrade to a version.
+#[must_use]
+pub fn kept_snapshot(version: Version) -> String {
+    format!("{SNAPSHOTS}/before-{version}.db")
+}
 
 /// A kind of objects to list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -229,17 +238,24 @@ impl ReadyMaster {
         self.exec(command, on_output).await
     }
 
-    /// Takes a snapshot of etcd and passes its bytes to `on_bytes`. The temporary file on the master is removed.
+    /// Takes a snapshot of etcd and passes its bytes to `on_bytes`. On the master the file is removed, or kept as the one before
+    /// the upgrade to a version.
     ///
     /// # Errors
     /// When etcdctl fails, with the end of its output.
     pub(crate) async fn stream_snapshot(
         &self,
+        kept: Option<Version>,
         on_bytes: &(dyn Fn(&[u8]) + Send + Sync),
     ) -> Result<(), EngineError> {
+        let keep = |version| {
+            let place = kept_snapshot(version);
+            format!("; mkdir -p {SNAPSHOTS}; sync \"$folder/db\"; mv \"$folder/db\" {place}")
+        };
         let line = format!(
             "set -e; umask 077; folder=$(mktemp -d /var/lib/kubeon/snapshot.XXXXXX); trap 'rm -rf \"$folder\"' EXIT; \
-             {ETCDCTL} {OWN_MEMBER} --command-timeout=600s snapshot save \"$folder/db\" >&2; cat \"$folder/db\""
+             {ETCDCTL} {OWN_MEMBER} --command-timeout=600s snapshot save \"$folder/db\" >&2; cat \"$folder/db\"{}",
+            kept.map(keep).unwrap_or_default()
         );
         let errors = Mutex::new(Vec::new());
         let on_output = |stream: Stream, bytes: &[u8]| match stream {

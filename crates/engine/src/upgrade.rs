@@ -1,6 +1,6 @@
 //! The way to another version: one minor version at a time, and what would stand against it.
 
-use kubeon_api::Version;
+use kubeon_api::{NoWay, Version, upgrade_way};
 use kubeon_plan::{Refusal, RefusedField};
 use kubeon_store::Status;
 use serde_json::Value;
@@ -10,6 +10,7 @@ use crate::engine::{Engine, StoredCluster};
 use crate::error::EngineError;
 use crate::ready_master::ReadyMaster;
 use crate::remedy::EngineRemedy;
+use crate::request_inventory::{InventoryFiles, merge_inventory_logins};
 
 /// What a cluster uses that an upgrade takes away or waits for.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -20,16 +21,11 @@ pub struct UpgradeObstacles {
     pub blocking_budgets: Vec<String>,
 }
 
-/// The versions on the way from the cluster's version to the wanted one: the newest known patch of each minor version
-/// between, then the wanted one.
+/// The versions on the way from the cluster's version to the wanted one.
 ///
 /// # Errors
 /// Refuses an unknown version, a downgrade, and a way with an unknown minor version.
 pub fn hops(state: &StoredCluster, wanted: Version, known: &[Version]) -> Result<Vec<Version>, EngineError> {
-    let refuse = |reason: String| {
-        let refusal = Refusal::new(RefusedField::Version, wanted, reason);
-        Err(EngineError::refusals(state.name.as_str(), vec![refusal], &[]))
-    };
     let Some(now) = state.version else {
         let error = EngineError::refused(format!("{} cannot be upgraded yet", state.name));
         let error = error.row("cause", "its creation is not complete");
@@ -40,40 +36,17 @@ pub fn hops(state: &StoredCluster, wanted: Version, known: &[Version]) -> Result
         let error = EngineError::refused(format!("the upgrade of {} to {open} is not complete", state.name));
         return Err(error.remedy(EngineRemedy::CompleteChange(state.name.clone())));
     }
-    if wanted < now {
-        return refuse(format!(
-            "is older than {now}, the version of {}: a downgrade is not possible",
-            state.name
-        ));
-    }
-    if !known.contains(&wanted) {
-        let known: Vec<String> = known.iter().map(ToString::to_string).collect();
-        let known = known.join(", ");
-        return refuse(format!(
-            "is not in the catalogue; use one of {known} ([check] Input version[{wanted}] not support)"
-        ));
-    }
-    if wanted.major != now.major {
-        return refuse(format!("has another major version than {now}"));
-    }
-    let mut hops = Vec::new();
-    for minor in now.minor + 1..wanted.minor {
-        let of_minor = known.iter().filter(|version| version.major == now.major && version.minor == minor);
-        match of_minor.max() {
-            Some(newest) => hops.push(*newest),
-            None => {
-                return refuse(format!(
-                    "needs v{}.{minor} on the way, which is not in the catalogue",
-                    now.major
-                ));
-            }
-        }
-    }
-    hops.push(wanted);
-    Ok(hops)
+    upgrade_way(now, wanted, known).map_err(|no_way| {
+        let reason = match no_way {
+            NoWay::Unknown(_) => format!("{no_way} ([check] Input version[{wanted}] not support)"),
+            _ => no_way.to_string(),
+        };
+        let refusal = Refusal::new(RefusedField::Version, wanted, reason);
+        EngineError::refusals(state.name.as_str(), vec![refusal], &[])
+    })
 }
 
-/// The target of a cluster with another version.
+/// The target of a cluster with another version. An inventory gives logins.
 ///
 /// # Errors
 /// As for [`ClusterTarget::stored`]; refuses when another change is not complete.
@@ -81,6 +54,7 @@ pub fn target(
     engine: &Engine<'_>,
     mut state: StoredCluster,
     version: Version,
+    inventory: &InventoryFiles,
     options: TargetOptions,
 ) -> Result<ClusterTarget, EngineError> {
     let settled = state.leaving.is_empty() && state.joining.is_empty() && !state.changes_masters();
@@ -89,7 +63,10 @@ pub fn target(
         return Err(error.remedy(EngineRemedy::CompleteChange(state.name)));
     }
     state.spec.version = version;
-    ClusterTarget::stored(engine, state, options)
+    let flags = options.logins.clone();
+    let mut target = ClusterTarget::stored(engine, state, options)?;
+    target.logins = merge_inventory_logins(inventory, &flags, &target.state, target.logins)?;
+    Ok(target)
 }
 
 /// What stands against an upgrade to the version.
@@ -158,26 +135,13 @@ mod tests {
     }
 
     #[test]
-    fn each_minor_version_is_a_hop() {
-        let way = |now, wanted| {
-            let hops = hops(&at(now), version(wanted), &known()).unwrap();
-            hops.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
-        };
-        assert_eq!(way("v1.34.9", "v1.37.2"), "v1.35.7 v1.36.3 v1.37.2");
-        assert_eq!(way("v1.35.6", "v1.35.7"), "v1.35.7");
-        assert_eq!(way("v1.36.3", "v1.37.2"), "v1.37.2");
-    }
-
-    #[test]
-    fn a_way_that_cannot_be_gone_is_refused() {
-        let reason = |now: &str, wanted: &str, known: &[Version]| {
-            let error = hops(&at(now), version(wanted), known).unwrap_err();
+    fn an_open_upgrade_can_only_be_continued() {
+        let reason = |wanted: &str| {
+            let error = hops(&at("v1.36.3"), version(wanted), &known()).unwrap_err();
             error.refused.unwrap().others[0].reason.clone()
         };
-        assert!(reason("v1.36.3", "v1.35.7", &known()).contains("a downgrade is not possible"));
-        assert!(reason("v1.36.3", "v1.38.0", &known()).contains("not in the catalogue"));
-        let gap = [version("v1.34.9"), version("v1.36.3")];
-        assert!(reason("v1.34.9", "v1.36.3", &gap).contains("needs v1.35 on the way"));
+        assert!(reason("v1.35.7").contains("a downgrade is not possible"));
+        assert!(reason("v1.38.0").contains("[check] Input version[v1.38.0] not support"));
         let mut open = at("v1.36.3");
         (open.status, open.spec.version) = (Status::Upgrading, version("v1.37.2"));
         assert!(hops(&open, version("v1.36.3"), &known()).is_err(), "another upgrade is open");

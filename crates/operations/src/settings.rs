@@ -1,7 +1,7 @@
 //! The settings of the operator, and the limit of the history.
 
 use kubeon_api::kubeonkube::RUNNER_ALIAS;
-use kubeon_api::{DataRef, HttpsUrl, JobPlacement};
+use kubeon_api::{DataRef, HttpsUrl, JobPlacement, Version};
 
 /// Seconds that an operation without `activeDeadlineSeconds` waits for missing objects that it refers to.
 pub const INPUTS_TIMEOUT_SECONDS: i64 = 3600;
@@ -30,6 +30,8 @@ pub struct OperatorSettings {
     pub bundle_image: Option<String>,
     /// The Kubernetes version of a cluster that does not specify one.
     pub default_version: String,
+    /// The versions that can be installed, oldest first: an upgrade may visit several.
+    pub versions: Vec<Version>,
     /// The number of ended operations that are kept for each cluster.
     pub history_limit: usize,
     /// The server that gets the results of operations that are derived from a `KubernetesCluster`.

@@ -62,6 +62,7 @@ impl World {
             allowed_images: vec!["busybox".into(), "quay.io/kubespray/*".into()],
             bundle_image: Some("kubeon/kubeon-bundle:{version}".into()),
             default_version: "v1.36.3".into(),
+            versions: ["v1.36.3", "v1.36.4", "v1.37.2", "v1.38.1"].map(|text| text.parse().unwrap()).into(),
             history_limit: 30,
             callback: None,
             trusted_keys: Vec::new(),

@@ -7,6 +7,7 @@ mod events;
 mod kstatus;
 mod kubernetes_cluster;
 mod lifecycle;
+mod masters_and_versions;
 mod observed_health;
 mod ours;
 mod persisted;

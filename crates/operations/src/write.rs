@@ -106,7 +106,7 @@ impl Write {
 }
 
 /// The reasons of [`Notice`]s about failures. Their counters start at zero.
-pub const FAILURES: [&str; 10] = [
+pub const FAILURES: [&str; 11] = [
     "Failed",
     "OperationFailed",
     "StepFailed",
@@ -114,6 +114,7 @@ pub const FAILURES: [&str; 10] = [
     "CreateKubeJobFailed",
     "CreateScaleUpJobFailed",
     "CreateScaleDownJobFailed",
+    "UpdateFailed",
     "RenewFailed",
     "RepairFailed",
     "DeleteKubeJobFailed",

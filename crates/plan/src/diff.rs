@@ -193,6 +193,7 @@ struct Resolved {
     effect: Sha256,
     needs: Vec<usize>,
     reads: Vec<usize>,
+    stopped_by: Vec<usize>,
 }
 
 /// Evaluates every step in order. A step comes after every step that it needs or reads.
@@ -204,11 +205,14 @@ fn evaluate(
 ) -> Vec<Evaluation> {
     let mut all: Vec<Evaluation> = Vec::with_capacity(desired.len());
     let mut id = String::new();
-    for (step, Resolved { effect, needs, reads }) in desired.iter().zip(resolved) {
+    for (step, Resolved { effect, needs, reads, stopped_by }) in desired.iter().zip(resolved) {
         let read: Vec<&Evaluation> = reads.into_iter().map(|index| &all[index]).collect();
         let digest = digest(effect, &read);
         step.id.write_to(&mut id);
         let why = reason(step, &id, &digest, records, &read, now);
+        let stops = |index: &usize| all[*index].why.is_some() && desired[*index].waits.is_none();
+        let stopped = stopped_by.iter().find(|index| stops(index));
+        let why = why.or_else(|| Some(format!("it is stopped before: {}", desired[*stopped?].title)));
         all.push(Evaluation { digest, why, needs });
     }
     all
@@ -256,7 +260,8 @@ fn resolve_step(
     } else {
         step.reads.iter().map(before).collect::<Result<_, _>>()?
     };
-    Ok(Resolved { effect: effect_with(&step.op, keys, json), needs, reads })
+    let stopped_by = step.stopped_by.iter().map(before).collect::<Result<_, _>>()?;
+    Ok(Resolved { effect: effect_with(&step.op, keys, json), needs, reads, stopped_by })
 }
 
 /// SHA-256 over the effect of a step and over the digests of the steps that it reads.

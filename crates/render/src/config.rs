@@ -237,17 +237,19 @@ pub fn kubeconfig(server: &str, user: &str, certificate: &str, key: &str) -> Str
 #[must_use]
 pub fn haproxy(masters: &[(String, Ipv4Addr)]) -> String {
     let mut config = "# Written by kubeon. Changes are replaced.\n\
-         global\n  maxconn 8192\n  ssl-default-server-options ssl-min-ver TLSv1.2\n\n\
+         global\n  maxconn 8192\n  hard-stop-after 1h\n  ssl-default-server-options ssl-min-ver TLSv1.2\n\n\
          defaults\n  mode tcp\n  timeout connect 1s\n  timeout client 1h\n  timeout server 1h\n  timeout check 10s\n\
          \x20 retries 3\n  option redispatch 1\n\n\
          frontend api\n  bind 127.0.0.1:6443\n  default_backend masters\n\n\
          backend masters\n  balance leastconn\n"
         .to_owned();
     if masters.len() > 1 {
-        // haproxy limits the connection of a check to `inter`, and its answer to `timeout check`.
+        // An API server that shuts down says so for some seconds: it gets no new connection and keeps its open ones. haproxy
+        // limits the connection of a check to `inter`, and its answer to `timeout check`.
         let _ = writeln!(
             config,
-            "  option httpchk GET /readyz\n  http-check expect status 200\n\
+            "  option httpchk GET /readyz\n  http-check expect ! string \"[-]shutdown failed\" error-status L7OKC\n\
+             \x20 http-check expect status 200\n\
              \x20 default-server check check-ssl verify required ca-file {} inter 700ms fastinter 300ms downinter 500ms \
              fall 2 rise 1 on-marked-down shutdown-sessions",
             pki("ca.crt")

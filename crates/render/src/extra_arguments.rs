@@ -2,6 +2,9 @@
 
 use std::collections::BTreeMap;
 
+/// How long an API server serves after it began to stop. Unlike other arguments of its unit, the owner may set it.
+pub(crate) const SHUTDOWN_DELAY: &str = "shutdown-delay-duration";
+
 /// A program that takes further arguments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DaemonProgram {
@@ -258,7 +261,7 @@ mod tests {
             assert!(program.owned().is_sorted(), "{program:?}");
             assert!(arguments(&unit).len() > 3, "{unit}");
             for name in arguments(&unit) {
-                assert!(program.owns(name), "{program:?} {name}");
+                assert!(program.owns(name) || name == SHUTDOWN_DELAY, "{program:?} {name}");
             }
             assert!(!program.owns("v"), "{program:?}");
         }

@@ -8,6 +8,8 @@ pub const PARTS: &str = "/var/lib/kubeon/parts";
 pub const CURRENT: &str = "/var/lib/kubeon/current";
 /// Programs from the bundle for hosts that do not have them.
 pub const TOOLS: &str = "/var/lib/kubeon/tools";
+/// The script that runs haproxy.
+pub const HAPROXY_COMMAND: &str = "/var/lib/kubeon/tools/haproxy";
 /// `PATH` of services: the folders of the host first, then [`TOOLS`].
 pub const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/var/lib/kubeon/tools";
 /// Keys and certificates.

@@ -5,13 +5,12 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::net::Ipv4Addr;
 
-use kubeon_api::Arch;
-
-use crate::extra_arguments::with_extra;
-use crate::paths::{self, AUDIT_LOG, ETCD_DATA, ETCD_MEMBERSHIP, SIGNING_CERTIFICATE, etc, pki, program};
+use crate::extra_arguments::{SHUTDOWN_DELAY, with_extra};
+use crate::paths::{
+    self, AUDIT_LOG, ETCD_DATA, ETCD_MEMBERSHIP, HAPROXY_COMMAND, SIGNING_CERTIFICATE, etc, pki, program,
+};
 use crate::sandbox::{AGENT, CONFINED};
 use crate::tls::{CIPHER_SUITES, MIN_VERSION};
-use crate::tools;
 
 /// A service unit.
 struct Unit<'a> {
@@ -150,7 +149,7 @@ fn with_gates(mut arguments: Vec<String>, feature_gates: &str) -> Vec<String> {
 /// `kube-apiserver.service`.
 #[must_use]
 pub fn apiserver(api: &ApiServerUnit<'_>, extra: &BTreeMap<String, String>) -> String {
-    let arguments = vec![
+    let mut arguments = vec![
         format!("--advertise-address={}", api.address),
         "--secure-port=6443".into(),
         "--etcd-servers=https://127.0.0.1:2379".into(),
@@ -196,6 +195,10 @@ pub fn apiserver(api: &ApiServerUnit<'_>, extra: &BTreeMap<String, String>) -> S
         "--shutdown-watch-termination-grace-period=10s".into(),
         "--profiling=false".into(),
     ];
+    if !extra.contains_key(SHUTDOWN_DELAY) {
+        // The haproxy of the workers needs it to notice the end and to choose another API server for new connections.
+        arguments.push(format!("--{SHUTDOWN_DELAY}=2s"));
+    }
     Unit {
         description: "Kubernetes API server",
         notify: true,
@@ -394,18 +397,26 @@ pub fn flannel(node: &str, address: Ipv4Addr, prefer_tools: bool) -> String {
 }
 
 /// `haproxy.service`: it runs the haproxy of the bundle, even if the host has one. systemd gives it a user of its own without
-/// any privilege.
+/// any privilege. A reload cuts no connection, and does nothing if the configuration has an error.
 #[must_use]
-pub fn haproxy(arch: Arch) -> String {
+pub fn haproxy() -> String {
+    let file = etc("haproxy.cfg");
+    let check = format!("ExecReload={HAPROXY_COMMAND} -c -q -f {file}");
     Unit {
         description: "haproxy, this worker's way to the API servers",
-        notify: false,
+        notify: true,
         after: "network-online.target",
         environment: &[],
-        service: &["LimitNOFILE=65536", "DynamicUser=yes"],
+        service: &[
+            "LimitNOFILE=65536",
+            "DynamicUser=yes",
+            "KillMode=mixed",
+            &check,
+            "ExecReload=/bin/sh -c 'kill -USR2 $MAINPID'",
+        ],
         sandbox: CONFINED,
-        command: tools::command("haproxy", "usr/sbin/haproxy", arch),
-        arguments: vec!["-db".into(), format!("-f {}", etc("haproxy.cfg"))],
+        command: HAPROXY_COMMAND.to_owned(),
+        arguments: vec!["-Ws".into(), format!("-f {file}")],
     }
     .text()
 }
@@ -455,11 +466,11 @@ mod tests {
 
     #[test]
     fn programs_of_the_control_plane_cannot_gain_privileges() {
-        let units = [scheduler("", &BTreeMap::new()), haproxy(Arch::Amd64), kube_proxy(false)];
+        let units = [scheduler("", &BTreeMap::new()), haproxy(), kube_proxy(false)];
         for unit in units {
             assert!(unit.contains("\nNoNewPrivileges=yes\n"), "{unit}");
         }
-        assert!(haproxy(Arch::Amd64).contains("\nDynamicUser=yes\n"));
+        assert!(haproxy().contains("\nDynamicUser=yes\n"));
         assert!(!containerd(&[]).contains("NoNewPrivileges"), "containers would inherit it");
     }
 

@@ -3,7 +3,7 @@
 
 use kubeon_api::Arch;
 
-use crate::paths::{TOOLS, current};
+use crate::paths::{HAPROXY_COMMAND, TOOLS, current};
 
 /// Network programs: the name, the file that implements it, and the argument that selects the program in that file.
 const NETWORK: [(&str, &str, &str); 8] = [
@@ -20,11 +20,24 @@ const NETWORK: [(&str, &str, &str); 8] = [
 /// The command that runs the program at `path` of a part with the loader and the libraries of the part.
 #[must_use]
 pub fn command(part: &str, path: &str, arch: Arch) -> String {
+    loaded(part, path, arch, "")
+}
+
+/// The same with arguments of the loader.
+fn loaded(part: &str, path: &str, arch: Arch, arguments: &str) -> String {
     let (root, triplet) = (current(part), arch.triplet());
     format!(
-        "{root}/{} --library-path {root}/lib/{triplet}:{root}/usr/lib/{triplet} {root}/{path}",
+        "{root}/{} {arguments}--library-path {root}/lib/{triplet}:{root}/usr/lib/{triplet} {root}/{path}",
         arch.loader()
     )
+}
+
+/// The script that runs haproxy. haproxy runs it again to read its configuration: it starts itself by its own name, which
+/// would be that of a program without its loader.
+#[must_use]
+pub fn haproxy(arch: Arch) -> String {
+    let run = loaded("haproxy", "usr/sbin/haproxy", arch, &format!("--argv0 {HAPROXY_COMMAND} "));
+    format!("#!/bin/sh\nexec {run} \"$@\"\n")
 }
 
 /// Scripts, as path and text, that run nft and iptables by their usual names. iptables uses nftables when the kernel supports

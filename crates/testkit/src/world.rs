@@ -11,6 +11,7 @@ mod ports;
 mod render;
 mod rules;
 mod shared_state;
+mod skew;
 mod state;
 
 use kubeon_api::{HostAddress, HostRole};

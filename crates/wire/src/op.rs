@@ -76,6 +76,15 @@ pub enum Op {
         /// The checks that must succeed before the step is done.
         ready: Vec<Check>,
     },
+    /// Let a running unit read its files again, without an interruption, unless it was started after their last change.
+    Reload {
+        /// The unit's name with suffix, such as `haproxy.service`.
+        name: String,
+        /// The paths of what it reads.
+        files: Vec<String>,
+        /// The checks that must succeed before the step is done.
+        ready: Vec<Check>,
+    },
     /// Import the image archive of an unpacked part into containerd, unless containerd has the image.
     Image {
         /// The upstream name, such as `registry.k8s.io/pause:3.10.2`.
@@ -205,6 +214,7 @@ impl Op {
             | Self::Part { .. }
             | Self::Links { .. }
             | Self::Service { .. }
+            | Self::Reload { .. }
             | Self::Image { .. }
             | Self::Objects { .. }
             | Self::Taint { .. }

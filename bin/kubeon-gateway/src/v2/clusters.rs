@@ -238,6 +238,7 @@ fn failed_operation(cluster: &KubernetesCluster) -> Option<Operation> {
         _ if cluster.metadata.deletion_timestamp.is_some() => Operation::Terminating,
         Some(Operation::ScalingUp | Operation::ScaleUpFailed) => Operation::ScalingUp,
         Some(Operation::ScalingDown | Operation::ScaleDownFailed) => Operation::ScalingDown,
+        Some(Operation::Updating | Operation::UpdateFailed) => Operation::Updating,
         Some(Operation::Renewing | Operation::RenewFailed) => Operation::Renewing,
         Some(Operation::Repairing | Operation::RepairFailed) => Operation::Repairing,
         _ => Operation::Creating,

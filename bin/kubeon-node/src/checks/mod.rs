@@ -20,6 +20,7 @@ use crate::failure::plain;
 use crate::https::Https;
 use crate::job::Job;
 use crate::root::Root;
+pub use node::since_1970;
 use progress::SeenStates;
 
 /// The interval between two checks of something on this host.

@@ -102,7 +102,8 @@ struct StartTimes {
 }
 
 /// Microseconds since 1970 of a time of the monotonic clock, in microseconds.
-pub(super) fn since_1970(monotonic: u64) -> i64 {
+#[must_use]
+pub fn since_1970(monotonic: u64) -> i64 {
     let now = clock_gettime(ClockId::Monotonic);
     let now = Duration::new(now.tv_sec.try_into().unwrap_or(0), now.tv_nsec.try_into().unwrap_or(0));
     let ago = now.saturating_sub(Duration::from_micros(monotonic));

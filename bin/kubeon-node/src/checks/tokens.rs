@@ -8,7 +8,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::Value;
 
-use super::node::since_1970;
+use super::since_1970;
 use crate::host::HostSystem;
 use crate::paths;
 

@@ -227,6 +227,10 @@ impl Services for Hangs {
         Ok(())
     }
 
+    fn reload_unit(&self, _: &str, _: Instant) -> Result<(), StepFailure> {
+        Ok(())
+    }
+
     fn stop(&self, _: &[String], _: Instant) -> Result<(), StepFailure> {
         Ok(())
     }

@@ -12,6 +12,7 @@ pub mod node;
 pub mod objects;
 pub mod part;
 pub mod part_stream;
+pub mod reload;
 pub mod secrets;
 pub mod service;
 pub mod swap;
@@ -41,6 +42,7 @@ pub fn run(job: &Job<'_>, op: &Op, bytes: Option<PartReader>) -> Result<StepEffe
         Op::Service { name, unit, watches, ready } => {
             service::run(job, &service::Service { name, unit, watches, ready })
         }
+        Op::Reload { name, files, ready } => reload::run(job, name, files, ready),
         Op::Image { name, part } => image::run(job, name, part),
         Op::Objects { objects } => objects::run(job, objects),
         Op::Taint { node, present } => node::taint(job, node, *present),

@@ -5,6 +5,7 @@ use clap::{Args, ValueEnum, builder::RangedU64ValueParser};
 use super::contact::ContactFlags;
 use super::format::FormatFlag;
 use super::ignore::IgnoreFlag;
+use super::inventory::InventoryFlags;
 use super::login::KnownLoginFlags;
 use super::pre_apply::PreApplyFlags;
 use super::rolling::RollingFlags;
@@ -38,6 +39,9 @@ pub(crate) struct UpgradeArgs {
     /// Write no snapshot of etcd before
     #[arg(long, hide_short_help = true)]
     pub skip_snapshot: bool,
+    /// Leave the snapshot on the master that took it too
+    #[arg(long, hide_short_help = true, conflicts_with = "skip_snapshot")]
+    pub snapshot_on_master: bool,
     #[command(flatten)]
     pub rolling: RollingFlags,
     #[command(flatten)]
@@ -49,6 +53,8 @@ pub(crate) struct UpgradeArgs {
     pub pre_apply_wait: PreApplyFlags,
     #[command(flatten)]
     pub login: KnownLoginFlags,
+    #[command(flatten)]
+    pub inventory: InventoryFlags,
     #[command(flatten)]
     pub contact: ContactFlags,
     #[command(flatten)]

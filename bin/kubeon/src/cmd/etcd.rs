@@ -67,7 +67,7 @@ async fn etcdctl(master: &ReadyMaster, arguments: &[String]) -> Result<(), CliEr
 async fn save(context: &Context<'_>, engine: &Engine<'_>, args: &SnapshotArgs) -> Result<(), CliError> {
     let state = engine.find(Some(&args.name))?;
     let master = ReadyMaster::find_member(engine, &state, &args.login.access(&args.contact)).await?;
-    let saved = etcd_snapshot::save(engine, &state, &master, &args.file).await?;
+    let saved = etcd_snapshot::save(engine, &state, &master, &args.file, None).await?;
     let (name, file) = (&args.name, args.file.display());
     context.output.result(&format!(
         "{name}: a snapshot of {} is in {file} (sha256 {})\n\

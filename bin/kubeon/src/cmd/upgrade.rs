@@ -6,7 +6,7 @@ use kubeon_engine::cluster_target::TargetOptions;
 use kubeon_engine::engine::{Engine, StoredCluster, ignored_checks};
 use kubeon_engine::etcd_snapshot;
 use kubeon_engine::login_request::LoginRequests;
-use kubeon_engine::ready_master::ReadyMaster;
+use kubeon_engine::ready_master::{ReadyMaster, kept_snapshot};
 use kubeon_engine::upgrade::{hops, obstacles, target};
 use kubeon_plan::{Intent, Refusal};
 
@@ -44,7 +44,7 @@ pub(super) async fn run(context: &Context<'_>, args: &UpgradeArgs) -> Result<(),
     before(context, &engine, &state, wanted, args).await?;
     for version in hops {
         let state = engine.find(Some(&args.name))?;
-        let target = target(&engine, state, version, options(args)?)?;
+        let target = target(&engine, state, version, &args.inventory.files(), options(args)?)?;
         make(context, &engine, target, &flags(args)).await?;
     }
     Ok(())
@@ -83,7 +83,7 @@ async fn show(
 ) -> Result<(), CliError> {
     let plain = || format!("kubeon upgrade {} {}", args.name, args.version);
     let command = context.typed_as("upgrade", "upgrade").unwrap_or_else(plain);
-    let target = target(engine, state, version, options(args)?)?;
+    let target = target(engine, state, version, &args.inventory.files(), options(args)?)?;
     plan::create(context, engine, target, &args.contact.options(), command, args.format.output).await
 }
 
@@ -125,7 +125,12 @@ async fn before(
     let file = folder.join(format!("{time}-{}.db", state.spec.version));
     std::fs::create_dir_all(&folder)
         .map_err(|error| CliError::failed(format!("cannot create {}: {error}", folder.display())))?;
-    let saved = etcd_snapshot::save(engine, state, &master, &file).await?;
+    let kept = Some(wanted).filter(|_| args.snapshot_on_master);
+    let saved = etcd_snapshot::save(engine, state, &master, &file, kept).await?;
+    if let Some(version) = kept {
+        let place = kept_snapshot(version);
+        context.output.info(&format!("{}: a snapshot of etcd is on {}: {place}", args.name, master.name));
+    }
     context.output.info(&format!(
         "{}: a snapshot of etcd ({}) is in {}",
         args.name,

@@ -1,12 +1,13 @@
-//! Fields of a built cluster that no operation can change yet. A change of them is denied by name.
+//! Fields of a built cluster that no operation can change yet, and changes of masters that none can make. They are denied by name.
 //! [`DeclaredCluster::changes`] decides what counts as a change, because the operator uses it as well.
 
 use std::collections::BTreeSet;
 
-use kubeon_api::HostAddress;
 use kubeon_api::kubernetes_cluster::{Changes, DeclaredCluster, NodeList};
+use kubeon_api::{HostAddress, Operation};
 
 use super::desired::Desired;
+use super::hosts::place;
 use crate::verdict::AdmissionVerdict;
 
 pub(super) fn judge(
@@ -18,6 +19,7 @@ pub(super) fn judge(
     for field in &changes.fields {
         match *field {
             "masterList" => masters(desired, built, verdict),
+            "etcdList" if desired.cluster.etcd_is_on_masters() => {}
             "etcdList" => etcd(desired, built, verdict),
             // The schema checks them.
             "clusterType" | "deployMode" | "podCIDR" | "serviceCIDR" => {}
@@ -30,22 +32,37 @@ pub(super) fn judge(
     }
 }
 
-/// Contract B, case 24.
+/// Contract B, case 24: a request to scale changes workers only. Without one, masters may be added and removed, but one of
+/// them stays, and most of the members of etcd do.
 fn masters(desired: &Desired<'_>, built: &DeclaredCluster, verdict: &mut AdmissionVerdict) {
-    let what = difference(&desired.cluster.master_list, &built.master_list);
-    verdict.deny(
-        desired.field("masterList"),
-        format!("masters cannot be added or removed yet, and scaling changes nodeList only; {what}"),
-    );
+    let field = desired.field("masterList");
+    if let Some(word @ (Operation::ScalingUp | Operation::ScalingDown)) = desired.word {
+        let what = difference(&desired.cluster.master_list, &built.master_list);
+        let reason = format!("{word} changes nodeList only; change masters without the annotation; {what}");
+        return verdict.deny(field, reason);
+    }
+    let (now, before) = (ips(&desired.cluster.master_list), ips(&built.master_list));
+    let removed = before.difference(&now).count();
+    let added = now.difference(&before).count();
+    if removed == before.len() {
+        verdict.deny(field, "would keep no master; one master of the cluster must stay");
+    } else if removed * 2 > before.len() + added {
+        let reason =
+            format!("{removed} of {} masters would leave at once, a majority; remove fewer", before.len());
+        verdict.deny(field, reason);
+    }
+    for address in now.intersection(&ips(&built.node_list)).copied() {
+        verdict.deny(
+            place(desired, address) + ".ip",
+            format!("{address} is a worker of the cluster; remove it first, then add it as a master"),
+        );
+    }
 }
 
 /// Contract B, case 24.
 fn etcd(desired: &Desired<'_>, built: &DeclaredCluster, verdict: &mut AdmissionVerdict) {
     let what = difference(desired.cluster.etcd(), built.etcd());
-    verdict.deny(
-        desired.field("etcdList"),
-        format!("members of etcd cannot be added or removed yet, and scaling changes nodeList only; {what}"),
-    );
+    verdict.deny(desired.field("etcdList"), format!("etcd runs on the masters and nowhere else yet; {what}"));
 }
 
 /// The added and removed hosts, as text.

@@ -26,6 +26,12 @@ pub(super) fn judge(
         verdict
             .deny(desired.field("nodeList"), format!("{address} cannot be removed: it runs etcd (etcdList)"));
     }
+    for address in now.intersection(&ips(&built.master_list)).copied() {
+        verdict.deny(
+            place(desired, address) + ".ip",
+            format!("{address} is a master of the cluster; remove it first, then add it as a worker"),
+        );
+    }
     for address in &changes.names {
         let reason = if now.contains(address) {
             "cannot be changed; remove the node, then add it under its new name"

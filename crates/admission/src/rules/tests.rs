@@ -136,7 +136,7 @@ fn refuses_masters_and_etcd_that_change_with_a_scale() {
     let message = refused(&asking(masters, "scaling-up"), Some(&old));
     assert_eq!(
         message,
-        "spec.cluster.masterList: masters cannot be added or removed yet, and scaling changes nodeList only; new: 10.0.0.3"
+        "spec.cluster.masterList: scaling-up changes nodeList only; change masters without the annotation; new: 10.0.0.3"
     );
     let etcd = with(more, "/spec/cluster/etcdList", list(&["10.0.0.2"]));
     assert!(refused(&asking(etcd, "scaling-up"), Some(&old)).starts_with("spec.cluster.etcdList: "));
@@ -211,13 +211,8 @@ fn refuses_by_name_what_is_not_possible_yet() {
     for (pointer, value, message) in [
         (
             "/spec/cluster/kubeVersion",
-            json!("v1.36.3"),
-            "spec.cluster.kubeVersion: an upgrade from v1.36.1 to v1.36.3 is not possible yet",
-        ),
-        (
-            "/spec/cluster/kubeVersion",
             json!("v1.35.4"),
-            "spec.cluster.kubeVersion: v1.36.1 cannot be lowered to v1.35.4",
+            "spec.cluster.kubeVersion: v1.35.4 is older than v1.36.1: a downgrade is not possible",
         ),
         (
             "/spec/cluster/network",
@@ -242,12 +237,72 @@ fn refuses_by_name_what_is_not_possible_yet() {
     ] {
         assert_eq!(refused(&with(old.clone(), pointer, value), Some(&old)), message);
     }
-    for word in ["updating", "rollbacking"] {
-        assert_eq!(
-            refused(&asking(old.clone(), word), Some(&old)),
-            format!("metadata.annotations[app.kubernetes.io/operation]: {word} is not possible yet")
-        );
+    assert_eq!(
+        refused(&asking(old.clone(), "rollbacking"), Some(&old)),
+        "metadata.annotations[app.kubernetes.io/operation]: rollbacking is not possible yet"
+    );
+}
+
+/// Three masters, two workers, v1.36.1.
+fn highly_available() -> Value {
+    let mut old = running(&["10.0.0.2", "10.0.0.4"]);
+    old["spec"]["cluster"]["masterList"] = list(&["10.0.0.1", "10.0.0.3", "10.0.0.5"]);
+    old["metadata"]["annotations"]["app.kubernetes.io/spec"] = json!(old["spec"].to_string());
+    old
+}
+
+#[test]
+fn masters_may_change_while_most_of_them_stay() {
+    let old = highly_available();
+    let masters = |hosts: &[&str]| with(old.clone(), "/spec/cluster/masterList", list(hosts));
+    for hosts in [
+        &["10.0.0.1", "10.0.0.3", "10.0.0.5", "10.0.0.7", "10.0.0.9"][..],
+        &["10.0.0.1", "10.0.0.3"],
+        &["10.0.0.1", "10.0.0.3", "10.0.0.7"],
+    ] {
+        allowed(&masters(hosts), Some(&old));
+        allowed(&with(masters(hosts), "/spec/cluster/etcdList", list(hosts)), Some(&old));
     }
+    for (hosts, message) in [
+        (
+            &["10.0.0.7"][..],
+            "spec.cluster.masterList: would keep no master; one master of the cluster must stay",
+        ),
+        (
+            &["10.0.0.1"],
+            "spec.cluster.masterList: 2 of 3 masters would leave at once, a majority; remove fewer",
+        ),
+    ] {
+        assert_eq!(refused(&masters(hosts), Some(&old)), message);
+    }
+    let promoted = with(
+        masters(&["10.0.0.1", "10.0.0.3", "10.0.0.5", "10.0.0.2"]),
+        "/spec/cluster/nodeList",
+        list(&["10.0.0.4"]),
+    );
+    let message = refused(&promoted, Some(&old));
+    assert!(message.contains("10.0.0.2 is a worker of the cluster; remove it first"), "{message}");
+    let demoted = with(
+        masters(&["10.0.0.1", "10.0.0.3"]),
+        "/spec/cluster/nodeList",
+        list(&["10.0.0.2", "10.0.0.4", "10.0.0.5"]),
+    );
+    let message = refused(&demoted, Some(&old));
+    assert!(message.contains("10.0.0.5 is a master of the cluster; remove it first"), "{message}");
+}
+
+#[test]
+fn a_newer_version_of_the_catalogue_is_allowed() {
+    let old = highly_available();
+    let new = with(old.clone(), "/spec/cluster/kubeVersion", json!("v1.36.3"));
+    allowed(&new, Some(&old));
+    allowed(&asking(new, "updating"), Some(&old));
+    let mut without = old.clone();
+    without["spec"]["cluster"].as_object_mut().unwrap().remove("kubeVersion");
+    let message = refused(&without, Some(&old));
+    assert!(message.contains("cannot be left out any more: declare v1.36.1"), "{message}");
+    let message = refused(&asking(cluster(&["10.0.0.2"]), "updating"), Some(&cluster(&["10.0.0.2"])));
+    assert!(message.contains("this one was never made"), "{message}");
 }
 
 /// Three masters and two workers, created and running, with default settings.

@@ -1,6 +1,7 @@
-//! Versions: only those of the catalogue. Upgrades are not supported yet.
+//! Versions: only those of the catalogue, and no older one than the one that runs.
 
 use kubeon_api::kubernetes_cluster::Changes;
+use kubeon_api::upgrade_way;
 
 use super::desired::{Desired, Existing};
 use crate::lookup::Lookup;
@@ -34,13 +35,13 @@ pub(super) fn judge(
     let Some(built) = &existing.built else { return };
     let reason = match (now, built.kube_version.or(existing.version)) {
         (None, None) => return,
-        (Some(now), Some(runs)) if now < runs => format!("{runs} cannot be lowered to {now}"),
-        (Some(now), Some(runs)) => format!("an upgrade from {runs} to {now} is not possible yet"),
-        (Some(now), None) => {
-            format!("it is not known yet which version runs; an upgrade to {now} is not possible yet")
-        }
+        (Some(now), Some(runs)) => match upgrade_way(runs, now, known) {
+            Ok(_) => return,
+            Err(no_way) => format!("{now} {no_way}"),
+        },
+        (Some(_), None) => "it is not known yet which version runs; wait for it".to_owned(),
         (None, Some(runs)) => {
-            format!("cannot be left out any more: {runs} runs, and an upgrade is not possible yet")
+            format!("cannot be left out any more: declare {runs}, which runs, or a newer one")
         }
     };
     verdict.deny(desired.field("kubeVersion"), reason);

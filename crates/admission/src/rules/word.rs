@@ -13,11 +13,15 @@ pub(super) fn judge(desired: &Desired<'_>, existing: &Existing, verdict: &mut Ad
     let Some(word) = desired.word else { return };
     let field = format!("metadata.annotations[{OPERATION}]");
     match (word, &existing.built) {
-        (Operation::Updating | Operation::Rollbacking, _) => {
+        (Operation::Rollbacking, _) => {
             verdict.deny(field, format!("{word} is not possible yet"));
         }
         (
-            Operation::ScalingUp | Operation::ScalingDown | Operation::Renewing | Operation::Repairing,
+            Operation::ScalingUp
+            | Operation::ScalingDown
+            | Operation::Updating
+            | Operation::Renewing
+            | Operation::Repairing,
             None,
         ) => {
             verdict.deny(field, format!("{word} needs a cluster, and this one was never made; use creating"));

@@ -45,6 +45,14 @@ impl DeclaredCluster {
     }
 }
 
+impl DeclaredCluster {
+    /// Whether etcd runs on the masters, and on no other host.
+    #[must_use]
+    pub fn etcd_is_on_masters(&self) -> bool {
+        addresses(self.etcd()) == addresses(&self.master_list)
+    }
+}
+
 fn fields(now: &DeclaredCluster, built: &DeclaredCluster, running: Option<Version>) -> Vec<&'static str> {
     // When neither has an etcdList, etcd runs on the masters: report only the change of masterList.
     let etcd_on_masters = now.etcd_list.is_empty() && built.etcd_list.is_empty();

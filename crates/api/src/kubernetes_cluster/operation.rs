@@ -11,17 +11,17 @@ words! {
         CreateFailed = "create-failed",
         /// The cluster was created.
         CreateFinished = "create-finished",
-        /// Add workers.
+        /// Add hosts.
         ScalingUp = "scaling-up",
         /// Adding failed.
         ScaleUpFailed = "scale-up-failed",
-        /// The workers were added.
+        /// The hosts were added.
         ScaleUpFinished = "scale-up-finished",
-        /// Remove workers.
+        /// Remove hosts.
         ScalingDown = "scaling-down",
         /// Removing failed.
         ScaleDownFailed = "scale-down-failed",
-        /// The workers were removed.
+        /// The hosts were removed.
         ScaleDownFinished = "scale-down-finished",
         /// Renew the kubeconfigs in the Secrets, and the certificates whose renewal failed.
         Renewing = "renewing",
@@ -41,7 +41,7 @@ words! {
         TerminateFailed = "terminate-failed",
         /// The cluster was removed.
         TerminateFinished = "terminate-finished",
-        /// Change version or configuration.
+        /// Change the version.
         Updating = "updating",
         /// The change failed.
         UpdateFailed = "update-failed",
@@ -65,6 +65,8 @@ words! {
         Scaling = "Scaling",
         /// The hosts get again what is missing, and kubeconfigs and certificates are renewed.
         Repairing = "Repairing",
+        /// The version is being changed.
+        Updating = "Updating",
         /// The cluster matches its declaration.
         Running = "Running",
         /// The last operation failed; `reason` says why.

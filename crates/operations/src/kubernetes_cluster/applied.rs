@@ -31,13 +31,39 @@ pub(super) fn applied(object: &KubernetesCluster) -> Result<Option<KubernetesClu
     parsed.map(Some).map_err(|error| format!("annotation {} cannot be read: {error}", labels::APPLIED_SPEC))
 }
 
+/// Hosts of one list that differ.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct ListDifference {
+    /// New hosts.
+    pub added: Vec<DeclaredNode>,
+    /// Hosts that are no longer declared.
+    pub removed: Vec<DeclaredNode>,
+}
+
+impl ListDifference {
+    fn between(before: &NodeList, now: &NodeList) -> Self {
+        let only_in = |list: &NodeList, other: &NodeList| {
+            let others: BTreeSet<HostAddress> = other.iter().map(|node| node.ip).collect();
+            list.iter().filter(|node| !others.contains(&node.ip)).cloned().collect()
+        };
+        Self { added: only_in(now, before), removed: only_in(before, now) }
+    }
+
+    /// All hosts that differ.
+    pub(super) fn hosts(&self) -> impl Iterator<Item = HostAddress> {
+        self.added.iter().chain(&self.removed).map(|node| node.ip)
+    }
+}
+
 /// The difference between the declared and the applied cluster.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Difference {
-    /// New workers.
-    pub added: Vec<DeclaredNode>,
-    /// Workers that are no longer declared.
-    pub removed: Vec<DeclaredNode>,
+    /// Masters.
+    pub masters: ListDifference,
+    /// Workers.
+    pub workers: ListDifference,
+    /// Whether the version differs.
+    pub version: bool,
     /// The names of changed fields that cannot be changed yet.
     pub refused: Vec<String>,
 }
@@ -49,17 +75,20 @@ pub(super) fn difference(
     runs: Option<Version>,
 ) -> Difference {
     let changes = wanted.changes(applied, runs);
-    let fields = changes.fields.iter().map(|field| format!("spec.cluster.{field}"));
+    let is_refused = |field: &&str| match *field {
+        "masterList" | "kubeVersion" => false,
+        "etcdList" => !wanted.etcd_is_on_masters(),
+        _ => true,
+    };
+    let fields =
+        changes.fields.iter().copied().filter(is_refused).map(|field| format!("spec.cluster.{field}"));
     let names = changes.names.iter().map(|ip| format!("name of {ip}"));
     let labels = changes.labels.iter().map(|ip| format!("labels of {ip}"));
     let internal = changes.internal_addresses.iter().map(|ip| format!("internal address of {ip}"));
-    let only_in = |list: &NodeList, other: &NodeList| {
-        let others: BTreeSet<HostAddress> = other.iter().map(|node| node.ip).collect();
-        list.iter().filter(|node| !others.contains(&node.ip)).cloned().collect()
-    };
     Difference {
-        added: only_in(&wanted.node_list, &applied.node_list),
-        removed: only_in(&applied.node_list, &wanted.node_list),
+        masters: ListDifference::between(&applied.master_list, &wanted.master_list),
+        workers: ListDifference::between(&applied.node_list, &wanted.node_list),
+        version: changes.fields.contains(&"kubeVersion"),
         refused: fields.chain(names).chain(internal).chain(labels).collect(),
     }
 }

@@ -8,10 +8,12 @@ use kubeon_api::{ClusterOperation, Operation};
 pub enum ClusterAction {
     /// Creates the cluster.
     Create,
-    /// Adds workers.
+    /// Adds hosts. New masters may stand in for others, which it removes.
     ScaleUp,
-    /// Removes workers.
+    /// Removes hosts.
     ScaleDown,
+    /// Changes to another version.
+    Update,
     /// Renews the kubeconfigs, and certificates whose renewal failed.
     Renew,
     /// Does again what is missing on the hosts.
@@ -22,8 +24,15 @@ pub enum ClusterAction {
 
 impl ClusterAction {
     /// All actions.
-    pub const ALL: [Self; 6] =
-        [Self::Create, Self::ScaleUp, Self::ScaleDown, Self::Renew, Self::Repair, Self::Terminate];
+    pub const ALL: [Self; 7] = [
+        Self::Create,
+        Self::ScaleUp,
+        Self::ScaleDown,
+        Self::Update,
+        Self::Renew,
+        Self::Repair,
+        Self::Terminate,
+    ];
 
     /// The action of this operation; `None` when a user wrote another word into its spec.
     #[must_use]
@@ -44,6 +53,7 @@ impl ClusterAction {
             Self::Create => Operation::Creating,
             Self::ScaleUp => Operation::ScalingUp,
             Self::ScaleDown => Operation::ScalingDown,
+            Self::Update => Operation::Updating,
             Self::Renew => Operation::Renewing,
             Self::Repair => Operation::Repairing,
             Self::Terminate => Operation::Terminating,
@@ -63,6 +73,7 @@ impl ClusterAction {
             Self::Create => "create",
             Self::ScaleUp => "scale-up",
             Self::ScaleDown => "scale-down",
+            Self::Update => "update",
             Self::Renew => "renew",
             Self::Repair => "repair",
             Self::Terminate => "delete",

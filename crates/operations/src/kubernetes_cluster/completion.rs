@@ -154,6 +154,8 @@ fn reason(action: Option<ClusterAction>, succeeded: bool) -> &'static str {
         (Some(ClusterAction::ScaleUp), false) => "CreateScaleUpJobFailed",
         (Some(ClusterAction::ScaleDown), true) => "CreateScaleDownJobSuccess",
         (Some(ClusterAction::ScaleDown), false) => "CreateScaleDownJobFailed",
+        (Some(ClusterAction::Update), true) => "UpdateSucceeded",
+        (Some(ClusterAction::Update), false) => "UpdateFailed",
         (Some(ClusterAction::Renew), true) => "RenewSucceeded",
         (Some(ClusterAction::Renew), false) => "RenewFailed",
         (Some(ClusterAction::Repair), true) => "RepairSucceeded",
@@ -203,7 +205,7 @@ pub(super) fn lost(
     }
     let mut new = object.status.clone().unwrap_or_default();
     let text = format!("its operation {claimed} was deleted before it ended");
-    let creating = !matches!(new.phase, Some(Phase::Scaling | Phase::Repairing));
+    let creating = !matches!(new.phase, Some(Phase::Scaling | Phase::Updating | Phase::Repairing));
     new.phase = Some(Phase::Failed);
     new.reason = Some(text.clone());
     new.operation = None;

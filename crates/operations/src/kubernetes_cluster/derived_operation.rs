@@ -56,6 +56,7 @@ pub(super) fn begin(
         ClusterAction::Create
         | ClusterAction::ScaleUp
         | ClusterAction::ScaleDown
+        | ClusterAction::Update
         | ClusterAction::Renew
         | ClusterAction::Repair => Phase::Prechecking,
     };
@@ -86,6 +87,7 @@ fn reason(action: ClusterAction) -> &'static str {
         ClusterAction::Create => "Creating",
         ClusterAction::ScaleUp => "ScalingUp",
         ClusterAction::ScaleDown => "ScalingDown",
+        ClusterAction::Update => "Updating",
         ClusterAction::Renew => "Renewing",
         ClusterAction::Repair => "Repairing",
         ClusterAction::Terminate => "Terminating",
@@ -139,6 +141,7 @@ pub(super) fn words(action: Option<ClusterAction>) -> (Operation, Operation) {
         Some(ClusterAction::Create) => (Operation::CreateFinished, Operation::CreateFailed),
         Some(ClusterAction::ScaleUp) => (Operation::ScaleUpFinished, Operation::ScaleUpFailed),
         Some(ClusterAction::ScaleDown) => (Operation::ScaleDownFinished, Operation::ScaleDownFailed),
+        Some(ClusterAction::Update) => (Operation::UpdateFinished, Operation::UpdateFailed),
         Some(ClusterAction::Renew) => (Operation::RenewFinished, Operation::RenewFailed),
         Some(ClusterAction::Repair) => (Operation::RepairFinished, Operation::RepairFailed),
         Some(ClusterAction::Terminate) | None => (Operation::TerminateFinished, Operation::TerminateFailed),

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use kubeon_api::kubernetes_cluster::{DeclaredCluster, DeclaredNode, DeletionPolicy, NodeList};
 use kubeon_api::{
     ClusterOperation, HostAddress, KubernetesCluster, KubernetesClusterSpec, Operation, Phase, labels,
+    upgrade_way,
 };
 
-use super::applied::{Difference, applied, difference, with_current_logins, without_secrets};
+use super::applied::{Difference, ListDifference, applied, difference, with_current_logins, without_secrets};
 use super::cluster_action::ClusterAction;
 use super::history;
 use super::object_access::{has_finalizer, namespace, running_version};
@@ -44,7 +45,7 @@ pub struct DesiredOperation {
     pub action: ClusterAction,
     /// The spec that is applied after a success, without secrets.
     pub spec: KubernetesClusterSpec,
-    /// The workers that are added or removed.
+    /// The hosts that are added or removed.
     pub hosts: Vec<HostAddress>,
     /// For a person.
     pub why: String,
@@ -81,7 +82,7 @@ pub fn next_action(
     match applied(object) {
         Err(text) => NextAction::Refused(text),
         Ok(None) => create(object, mine),
-        Ok(Some(before)) => change(object, &before.cluster, mine),
+        Ok(Some(before)) => change(settings, object, &before.cluster, mine),
     }
 }
 
@@ -132,7 +133,7 @@ fn terminate(object: &KubernetesCluster, mine: &[Arc<ClusterOperation>]) -> Next
     }
     // The hosts have the last applied spec, and possibly parts of a failed operation.
     let spec = match applied(object) {
-        Ok(Some(before)) => with_all_workers(object, &before.cluster),
+        Ok(Some(before)) => with_all_hosts(object, &before.cluster),
         _ => without_secrets(&object.spec),
     };
     let hosts = addresses(&spec.cluster.node_list);
@@ -152,19 +153,28 @@ fn create(object: &KubernetesCluster, mine: &[Arc<ClusterOperation>]) -> NextAct
 }
 
 fn change(
+    settings: &OperatorSettings,
     object: &KubernetesCluster,
     before: &DeclaredCluster,
     mine: &[Arc<ClusterOperation>],
 ) -> NextAction {
-    let difference = difference(before, &object.spec.cluster, running_version(object));
-    if let Some(text) = refused(&difference, &object.spec.cluster) {
+    let runs = running_version(object);
+    let difference = difference(before, &object.spec.cluster, runs);
+    if let Some(text) = refused(&difference, before, &object.spec.cluster) {
         return NextAction::Refused(text);
     }
-    let Difference { added, removed, .. } = difference;
-    let (action, nodes) = if !added.is_empty() {
-        (ClusterAction::ScaleUp, added)
-    } else if !removed.is_empty() {
-        (ClusterAction::ScaleDown, removed)
+    // Hosts cannot change before an upgrade that has begun is complete.
+    let is_upgrading = matches!(requested(object), Some(Operation::Updating | Operation::UpdateFailed));
+    if difference.version && is_upgrading {
+        return update(settings, object, before, mine);
+    }
+    let Difference { masters, workers, .. } = &difference;
+    let action = if !masters.added.is_empty() || !workers.added.is_empty() {
+        ClusterAction::ScaleUp
+    } else if !masters.removed.is_empty() || !workers.removed.is_empty() {
+        ClusterAction::ScaleDown
+    } else if difference.version {
+        return update(settings, object, before, mine);
     } else if failed(object) {
         return undo(object, before, mine);
     } else {
@@ -173,15 +183,77 @@ fn change(
     if waits_for_retry(object, mine, &[action.word()]) {
         return NextAction::Nothing;
     }
-    // Removed workers are removed afterwards, by another operation.
-    let (spec, sign) = if action == ClusterAction::ScaleUp {
-        (with_all_workers(object, before), '+')
-    } else {
-        (with_declared_workers(object, before), '-')
+    NextAction::Operation(Box::new(scale(object, before, &difference, action)))
+}
+
+/// Hosts are added first, and then those that are no longer declared are removed by another operation. Masters are added and
+/// removed at once: a new one may stand in for one that is lost.
+fn scale(
+    object: &KubernetesCluster,
+    before: &DeclaredCluster,
+    difference: &Difference,
+    action: ClusterAction,
+) -> DesiredOperation {
+    let Difference { masters, workers, .. } = difference;
+    let up = action == ClusterAction::ScaleUp;
+    let with_masters = !up || !masters.added.is_empty();
+    let mut spec = if up { with_all_workers(object, before) } else { with_declared_workers(object, before) };
+    if with_masters {
+        spec.cluster.master_list = kept_and_new(&spec.cluster.master_list, &object.spec.cluster.master_list);
+        spec.cluster.etcd_list = object.spec.cluster.etcd_list.clone();
+    }
+    let listed = |name: &str, change: &ListDifference, removes: bool| {
+        let added =
+            (up && !change.added.is_empty()).then(|| format!("+{}", listed(&addresses(&change.added))));
+        let removed = (removes && !change.removed.is_empty())
+            .then(|| format!("-{}", self::listed(&addresses(&change.removed))));
+        let both: Vec<String> = [added, removed].into_iter().flatten().collect();
+        (!both.is_empty()).then(|| format!("{name}: {}", both.join(" ")))
     };
-    let hosts = addresses(&nodes);
-    let why = format!("nodeList: {sign}{}", listed(&hosts));
-    NextAction::Operation(Box::new(DesiredOperation { action, spec, hosts, why }))
+    let texts = [listed("masterList", masters, with_masters), listed("nodeList", workers, !up)];
+    let why = texts.into_iter().flatten().collect::<Vec<_>>().join("; ");
+    let changed_masters = masters.hosts().filter(|_| with_masters);
+    let changed_workers = if up { &workers.added } else { &workers.removed };
+    let hosts = changed_masters.chain(addresses(changed_workers)).collect();
+    DesiredOperation { action, spec, hosts, why }
+}
+
+/// The next version on the way to the declared one.
+fn update(
+    settings: &OperatorSettings,
+    object: &KubernetesCluster,
+    before: &DeclaredCluster,
+    mine: &[Arc<ClusterOperation>],
+) -> NextAction {
+    let field = "spec.cluster.kubeVersion";
+    let (runs, wanted) = (before.kube_version.or(running_version(object)), object.spec.cluster.kube_version);
+    let (runs, wanted) = match (runs, wanted) {
+        (Some(runs), Some(wanted)) => (runs, wanted),
+        (Some(runs), None) => {
+            return NextAction::Refused(format!("{field}: cannot be left out any more; declare {runs}"));
+        }
+        (None, _) => {
+            return NextAction::Refused(format!("{field}: it is not known yet which version runs"));
+        }
+    };
+    let next = match upgrade_way(runs, wanted, &settings.versions) {
+        Ok(way) => way[0],
+        Err(no_way) => return NextAction::Refused(format!("{field}: {wanted} {no_way}")),
+    };
+    if waits_for_retry(object, mine, &[Operation::Updating]) {
+        return NextAction::Nothing;
+    }
+    let mut spec = with_declared_workers(object, before);
+    spec.cluster.node_list = with_all_workers(object, before).cluster.node_list;
+    spec.cluster.kube_version = Some(next);
+    let more = if next == wanted { String::new() } else { format!(", on the way to {wanted}") };
+    let why = format!("kubeVersion: {runs} becomes {next}{more}");
+    NextAction::Operation(Box::new(DesiredOperation {
+        action: ClusterAction::Update,
+        spec,
+        hosts: Vec::new(),
+        why,
+    }))
 }
 
 /// The declared spec equals the applied spec, but an operation failed in between, so a host may have joined
@@ -192,6 +264,7 @@ fn undo(object: &KubernetesCluster, before: &DeclaredCluster, mine: &[Arc<Cluste
         Operation::Creating,
         Operation::ScalingUp,
         Operation::ScalingDown,
+        Operation::Updating,
         Operation::Renewing,
         Operation::Repairing,
     ];
@@ -200,7 +273,9 @@ fn undo(object: &KubernetesCluster, before: &DeclaredCluster, mine: &[Arc<Cluste
     }
     let action = match requested(object) {
         Some(Operation::Renewing | Operation::RenewFailed) => ClusterAction::Renew,
-        Some(Operation::Repairing | Operation::RepairFailed) => ClusterAction::Repair,
+        Some(
+            Operation::Updating | Operation::UpdateFailed | Operation::Repairing | Operation::RepairFailed,
+        ) => ClusterAction::Repair,
         Some(Operation::ScalingDown | Operation::ScaleUpFailed) => ClusterAction::ScaleDown,
         _ => ClusterAction::ScaleUp,
     };
@@ -231,23 +306,49 @@ fn with_all_workers(object: &KubernetesCluster, before: &DeclaredCluster) -> Kub
     spec
 }
 
-fn refused(difference: &Difference, wanted: &DeclaredCluster) -> Option<String> {
+/// The applied spec with the applied and the declared hosts.
+fn with_all_hosts(object: &KubernetesCluster, before: &DeclaredCluster) -> KubernetesClusterSpec {
+    let mut spec = with_all_workers(object, before);
+    let applied = &spec.cluster.master_list;
+    let is_known = |node: &&DeclaredNode| {
+        !applied.iter().chain(spec.cluster.node_list.iter()).any(|known| known.ip == node.ip)
+    };
+    let new = object.spec.cluster.master_list.iter().filter(is_known);
+    let nodes: Vec<DeclaredNode> = applied.iter().chain(new).cloned().collect();
+    spec.cluster.master_list = NodeList::try_from(nodes).unwrap_or_else(|_| applied.clone());
+    spec
+}
+
+/// The applied hosts that are still declared, then the new ones.
+fn kept_and_new(applied: &NodeList, declared: &NodeList) -> NodeList {
+    let is_in = |list: &NodeList, node: &DeclaredNode| list.iter().any(|other| other.ip == node.ip);
+    let kept = applied.iter().filter(|node| is_in(declared, node));
+    let new = declared.iter().filter(|node| !is_in(applied, node));
+    let nodes: Vec<DeclaredNode> = kept.chain(new).cloned().collect();
+    NodeList::try_from(nodes).unwrap_or_else(|_| declared.clone())
+}
+
+fn refused(difference: &Difference, before: &DeclaredCluster, wanted: &DeclaredCluster) -> Option<String> {
     if !difference.refused.is_empty() {
         return Some(format!(
             "cannot be changed yet: {}; restore the old value",
             difference.refused.join(", ")
         ));
     }
-    if !difference.removed.is_empty() && wanted.node_list.is_empty() {
+    if !difference.workers.removed.is_empty() && wanted.node_list.is_empty() {
         return Some(
             "spec.cluster.nodeList: the last worker cannot be removed; delete the cluster instead".to_owned(),
         );
     }
-    let other = |node: &DeclaredNode| {
-        wanted.master_list.iter().chain(wanted.etcd_list.iter()).any(|other| other.ip == node.ip)
+    if difference.masters.removed.len() == before.master_list.len() {
+        return Some("spec.cluster.masterList: one master of the cluster must stay".to_owned());
+    }
+    let was_in = |list: &NodeList, nodes: &[DeclaredNode]| {
+        nodes.iter().map(|node| node.ip).find(|ip| list.iter().any(|before| before.ip == *ip))
     };
-    let held = difference.removed.iter().find(|node| other(node))?;
-    Some(format!("spec.cluster.nodeList: {} is a master or holds etcd and cannot be removed", held.ip))
+    let moved = was_in(&before.node_list, &difference.masters.added)
+        .or_else(|| was_in(&before.master_list, &difference.workers.added))?;
+    Some(format!("spec.cluster: {moved} has another role in the cluster; remove it first, then add it again"))
 }
 
 /// Nothing differs. A change that an annotation requests is reported as finished; skipped hosts are tried
@@ -272,6 +373,7 @@ fn answer(object: &KubernetesCluster, before: &DeclaredCluster) -> NextAction {
         Some(Operation::ScalingDown | Operation::ScaleDownFailed) => {
             NextAction::Answer(Operation::ScaleDownFinished)
         }
+        Some(Operation::Updating | Operation::UpdateFailed) => NextAction::Answer(Operation::UpdateFinished),
         Some(Operation::Renewing) => again(object, before, ClusterAction::Renew, "renewing was requested"),
         Some(Operation::Repairing) => again(object, before, ClusterAction::Repair, "repairing was requested"),
         _ => NextAction::Declared,

@@ -90,6 +90,7 @@ pub(super) fn phase_of_work(action: Option<ClusterAction>) -> Phase {
     match action {
         Some(ClusterAction::Create) => Phase::Creating,
         Some(ClusterAction::ScaleUp | ClusterAction::ScaleDown) | None => Phase::Scaling,
+        Some(ClusterAction::Update) => Phase::Updating,
         Some(ClusterAction::Renew | ClusterAction::Repair) => Phase::Repairing,
         Some(ClusterAction::Terminate) => Phase::Terminating,
     }

@@ -11,8 +11,11 @@ pub(super) const NAME: &str = "test-cluster";
 pub(super) const STATE: &str = "default-test-cluster-state";
 pub(super) const KNOWN_HOSTS: &str = "default-test-cluster-known-hosts";
 
+pub(super) fn list(all: &[&str]) -> Value {
+    all.iter().map(|ip| json!({"ip": ip})).collect()
+}
+
 pub(super) fn spec(nodes: &[&str]) -> Value {
-    let list = |all: &[&str]| all.iter().map(|ip| json!({"ip": ip})).collect::<Vec<_>>();
     json!({"cluster": {
         "masterList": list(&["10.0.0.1", "10.0.0.3"]), "nodeList": list(nodes), "etcdList": list(&["10.0.0.1"]),
         "authConfig": {"username": "root", "password": "hunter2"}}})
@@ -220,10 +223,12 @@ fn replaced_workers_are_added_before_others_are_removed() {
 }
 
 #[test]
-fn b24_masters_version_and_the_last_worker_are_refused_by_name() {
+fn b24_other_masters_an_unknown_version_and_the_last_worker_are_refused_by_name() {
     for (patch, said) in [
-        (json!({"masterList": [{"ip": "10.0.0.1"}]}), "spec.cluster.masterList"),
-        (json!({"kubeVersion": "v1.37.0"}), "spec.cluster.kubeVersion"),
+        (json!({"masterList": [{"ip": "10.0.0.9"}]}), "one master of the cluster must stay"),
+        (json!({"masterList": list(&["10.0.0.1", "10.0.0.3", "10.0.0.2"])}), "10.0.0.2 has another role"),
+        (json!({"etcdList": [{"ip": "10.0.0.9"}]}), "spec.cluster.etcdList"),
+        (json!({"kubeVersion": "v1.99.0"}), "spec.cluster.kubeVersion: v1.99.0 is not in the catalogue"),
         (json!({"nodeList": []}), "the last worker"),
     ] {
         let mut world = running(&["10.0.0.2"]);

@@ -9,7 +9,7 @@ use kubeon_wire::{CertificateAuthority, Check, File, Leaf, Op, SecretRef, Usage}
 
 use super::control_plane::ControlPlaneProgram;
 use super::encryption;
-use super::etcd::serving_id;
+use super::etcd::{member_id, serving_id};
 use super::files::{self, authority, client, pair, secret, server};
 use super::step::{Daemon, DesiredStep, choose};
 use crate::context::{ObservedHost, PlanContext};
@@ -55,6 +55,7 @@ fn choose_id(host: &ObservedHost<'_>) -> StepId {
 /// another, and each must be ready before the next one gets new keys.
 pub(crate) fn plane(context: &PlanContext<'_>, steps: &mut Vec<DesiredStep>) {
     let mut before: Vec<StepId> = Vec::new();
+    let others_serve = context.masters().nth(1).is_some();
     for host in context.masters() {
         let mut keys = keys(context, host);
         if host.has_executed(&keys.id) {
@@ -65,7 +66,7 @@ pub(crate) fn plane(context: &PlanContext<'_>, steps: &mut Vec<DesiredStep>) {
         steps.push(configuration(context, host));
         steps.push(encryption::configuration(context, host));
         steps.push(programs(context, host));
-        let mut api = apiserver(context, host);
+        let mut api = apiserver(context, host).stopped_by(others_serve.then(|| member_id(host)));
         if host.has_executed(&api.id) {
             api.needs.extend_from_slice(&before);
             before.push(api.id.clone());

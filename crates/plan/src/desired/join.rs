@@ -2,7 +2,6 @@
 //! the node of each host is Ready.
 
 use std::collections::BTreeMap;
-use std::net::Ipv4Addr;
 
 use kubeon_api::HostName;
 use kubeon_api::kubernetes_cluster::LoadBalancer;
@@ -12,15 +11,15 @@ use kubeon_wire::{CertificateAuthority, Check, Leaf, Op, Usage};
 
 use super::control::{self, apiserver_id, controller_manager_id, load_balancer_check, rights_id};
 use super::files::{self, authority, client, pair, server};
+use super::haproxy;
 use super::prepare::{MASTER_COMMANDS, NODE_IMAGES, RUNTIME_COMMANDS, hosts_id, kernel_id};
 use super::registry;
 use super::step::{Daemon, DesiredStep, choose, image_part_id};
 use crate::context::{ObservedHost, PlanContext};
 use crate::kernel_defaults;
-use crate::stage_name::StageName;
 use crate::step_id::StepId;
 
-pub(crate) const STAGE: StageName = StageName::new("join");
+pub(crate) use super::join_stage::{STAGE, keys_id};
 
 const IDENTITY: &str = "identity";
 const KUBELET: &str = "kubelet";
@@ -64,11 +63,6 @@ pub(crate) fn is_kubelet(id: &StepId) -> bool {
     id.stage() == STAGE && id.what() == KUBELET
 }
 
-/// The step that writes the keys of a host's kubelet.
-pub(crate) fn keys_id(host: &ObservedHost<'_>) -> StepId {
-    host.id(STAGE, "keys")
-}
-
 /// The step that imports the image of the role into containerd.
 pub(crate) fn image_id(role: &str, host: &ObservedHost<'_>) -> StepId {
     host.id(STAGE, format!("image-{role}"))
@@ -96,24 +90,6 @@ fn choose_runtime_id(host: &ObservedHost<'_>) -> StepId {
     host.id(STAGE, "choose-runtime")
 }
 
-fn haproxy_id(host: &ObservedHost<'_>) -> StepId {
-    host.id(STAGE, "haproxy")
-}
-
-/// The steps after which the workers reach the API servers of the masters, and no other.
-pub(crate) fn balancer_ids(context: &PlanContext<'_>) -> Vec<StepId> {
-    let haproxy = context.spec().settings.load_balancer == LoadBalancer::Haproxy;
-    context.workers().filter(|_| haproxy).map(haproxy_id).collect()
-}
-
-fn haproxy_config_id(host: &ObservedHost<'_>) -> StepId {
-    host.id(STAGE, "haproxy-config")
-}
-
-fn choose_haproxy_id(host: &ObservedHost<'_>) -> StepId {
-    host.id(STAGE, "choose-haproxy")
-}
-
 fn load_balancer_id(host: &ObservedHost<'_>) -> StepId {
     host.id(STAGE, "load-balancer")
 }
@@ -134,7 +110,7 @@ pub(crate) fn reach_api(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> V
     }
     match context.spec().settings.load_balancer {
         _ if host.is_master() => needs.push(apiserver_id(host)),
-        LoadBalancer::Haproxy => needs.push(haproxy_id(host)),
+        LoadBalancer::Haproxy => needs.push(haproxy::loaded_id(host)),
         LoadBalancer::External { .. } => needs.push(load_balancer_id(host)),
         // Validation refuses this mode before a plan is made.
         LoadBalancer::Updater => {}
@@ -145,7 +121,7 @@ pub(crate) fn reach_api(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> V
 /// For each host: container runtime, connection to the API server, kubelet, labels and taint.
 pub(crate) fn nodes(context: &PlanContext<'_>, steps: &mut Vec<DesiredStep>) {
     let masters = context.master_addresses();
-    let haproxy = context.spec().settings.load_balancer == LoadBalancer::Haproxy;
+    let uses_haproxy = context.spec().settings.load_balancer == LoadBalancer::Haproxy;
     for host in &context.hosts {
         runtime(context, host, steps);
         let identity = identity(context, host);
@@ -153,8 +129,8 @@ pub(crate) fn nodes(context: &PlanContext<'_>, steps: &mut Vec<DesiredStep>) {
         steps.extend(identity);
         // The keys contain the certificate with which the kubelet requests its own, and that one lives for an hour.
         steps.push(keys(context, host).reads(before));
-        if haproxy && !host.is_master() {
-            haproxy_to_masters(context, host, &masters, steps);
+        if uses_haproxy && !host.is_master() {
+            haproxy::to_masters(context, host, &masters, steps);
         }
         if !host.is_master() {
             steps.extend(load_balancer(context, host));
@@ -266,34 +242,6 @@ fn keys(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> DesiredStep {
     DesiredStep::new(host, keys_id(host), Op::Files { files })
         .title("write the kubelet's keys")
         .because("the kubelet has no keys")
-}
-
-fn haproxy_to_masters(
-    context: &PlanContext<'_>,
-    host: &ObservedHost<'_>,
-    masters: &[(String, Ipv4Addr)],
-    steps: &mut Vec<DesiredStep>,
-) {
-    steps.push(choose(context, host, choose_haproxy_id(host), &["haproxy"], &[]));
-    let files = vec![files::readable(etc("haproxy.cfg"), config::haproxy(masters))];
-    steps.push(
-        DesiredStep::new(host, haproxy_config_id(host), Op::Files { files })
-            .title("write haproxy's configuration")
-            .because("haproxy does not know the masters"),
-    );
-    steps.push(
-        Daemon {
-            id: haproxy_id(host),
-            unit_name: "haproxy.service",
-            unit: systemd::haproxy(context.arch(host)),
-            watches: vec![etc("haproxy.cfg"), pki("ca.crt"), current("haproxy")],
-            ready: vec![Check::Tcp { address: Ipv4Addr::LOCALHOST, port: 6443 }],
-        }
-        .into_step(host)
-        .title("start haproxy to the masters")
-        // It checks the masters with the authority among the keys.
-        .reads([haproxy_config_id(host), choose_haproxy_id(host), keys_id(host)]),
-    );
 }
 
 /// Checks that the worker reaches an external load balancer, before its kubelet starts.

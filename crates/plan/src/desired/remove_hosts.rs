@@ -6,12 +6,14 @@
 //! that the cluster forgets its API server at once, and its etcd member is removed. Masters leave one after another.
 
 use kubeon_api::HostName;
+use kubeon_api::kubernetes_cluster::LoadBalancer;
 use kubeon_wire::{Check, Op};
 
 use super::control::{apiserver_id, rights_id};
 use super::control_plane::ControlPlaneProgram;
 use super::etcd::{remove_dead_id, remove_member, serving_id};
-use super::join::{self, kubelet_id, ready_id, taint_id};
+use super::haproxy;
+use super::join::{kubelet_id, ready_id, taint_id};
 use super::prepare::hosts_id;
 use super::step::DesiredStep;
 use crate::context::{Leaving, PlanContext};
@@ -84,7 +86,7 @@ fn leave_etcd(context: &PlanContext<'_>, leaving: &Leaving<'_>, before: &[StepId
     let ready = context.masters().flat_map(|host| [serving_id(context, host), apiserver_id(host)]);
     let hosts = context.hosts.iter().map(hosts_id);
     let before: Vec<StepId> =
-        ready.chain(hosts).chain(join::balancer_ids(context)).chain(before.iter().cloned()).collect();
+        ready.chain(hosts).chain(haproxy_ids(context)).chain(before.iter().cloned()).collect();
     let member = remove_member(context, leaving, member_id(leaving)).needs(before.clone());
     if leaving.facts.is_err() {
         return vec![member];
@@ -101,6 +103,12 @@ fn leave_etcd(context: &PlanContext<'_>, leaving: &Leaving<'_>, before: &[StepId
             .destroys(2);
     let member = member.needs([stop.id.clone()]);
     vec![stop, member]
+}
+
+/// The steps after which the workers reach the API servers of the masters, and no other.
+fn haproxy_ids<'c>(context: &'c PlanContext<'c>) -> impl Iterator<Item = StepId> + 'c {
+    let uses_haproxy = context.spec().settings.load_balancer == LoadBalancer::Haproxy;
+    context.workers().filter(move |_| uses_haproxy).map(haproxy::loaded_id)
 }
 
 fn why(context: &PlanContext<'_>, leaving: &Leaving<'_>) -> String {

@@ -19,6 +19,8 @@ pub(crate) struct DesiredStep {
     pub(crate) needs: Vec<StepId>,
     /// The needs whose content this step reads: if one of them changes, the step is repeated.
     pub(crate) reads: Vec<StepId>,
+    /// The needs that stop what this step runs: if one of them runs, this step is repeated.
+    pub(crate) stopped_by: Vec<StepId>,
     pub(crate) timeout_seconds: u32,
     pub(crate) tries: u8,
     /// Whether it is a check, not a change. A check is repeated when a step that it reads is executed, or, if
@@ -72,6 +74,7 @@ impl DesiredStep {
             because: "it was not done yet",
             needs: Vec::new(),
             reads: Vec::new(),
+            stopped_by: Vec::new(),
             timeout_seconds: 60,
             tries: 3,
             check: false,
@@ -103,6 +106,15 @@ impl DesiredStep {
         for id in reads {
             self.needs.push(id.clone());
             self.reads.push(id);
+        }
+        self
+    }
+
+    /// The steps that stop what this step runs.
+    pub(crate) fn stopped_by(mut self, steps: impl IntoIterator<Item = StepId>) -> Self {
+        for id in steps {
+            self.needs.push(id.clone());
+            self.stopped_by.push(id);
         }
         self
     }

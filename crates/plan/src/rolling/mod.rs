@@ -5,6 +5,7 @@
 //! yet are created as fast as before. A node that another run interrupted is in no list: so every node of the cluster
 //! proves that it works before any other is interrupted.
 
+mod api_stop;
 mod drain;
 mod group;
 pub(crate) mod restart;
@@ -48,6 +49,7 @@ pub(crate) fn order(context: &PlanContext<'_>, mut steps: Vec<Step>) -> (Vec<Ste
     }
     let held: HashSet<HostAddress> =
         groups.iter().flat_map(|group| &group.held).map(|host| host.address()).collect();
+    api_stop::add(context, &mut steps, &|step| held.contains(&step.host) && is_interruption(step));
     let proofs = proofs(context, &groups, &steps);
     steps.extend(proofs);
     let waits = |step: &Step| held.contains(&step.host) && is_interruption(step);

@@ -3,6 +3,7 @@
 use kubeon_api::HostName;
 use kubeon_wire::{ClusterFacts, EtcdFact, Facts, JournalEntry, Op, ResultState};
 
+use super::api_stop;
 use crate::context::records;
 use crate::desired::{control, etcd, join, network};
 use crate::output::Step;
@@ -11,23 +12,29 @@ use crate::stage_name::StageName;
 /// The stages whose services a node needs.
 const SERVING: [StageName; 4] = [etcd::STAGE, control::STAGE, join::STAGE, network::STAGE];
 
-/// Whether the step changes what runs on a host: it starts or stops a service, selects the version that the next start of a
+/// Whether the step changes what runs on a host: it starts, stops or reloads a service, selects the version that the next start of a
 /// program uses, or writes keys that a running API server uses at once.
 pub(super) fn takes_effect(step: &Step) -> bool {
     SERVING.contains(&step.stage)
-        && (matches!(step.op, Op::Service { .. } | Op::Links { .. })
+        && (matches!(step.op, Op::Service { .. } | Op::Links { .. } | Op::Reload { .. })
             || control::is_keys(&step.id)
+            || api_stop::is_stop(&step.id)
             || join::is_identity(&step.id))
 }
 
 /// Whether the step interrupts what runs on a host: it takes effect, the host executed it before, and what it started
 /// still runs.
 pub(crate) fn interrupts(step: &Step, facts: &Facts) -> bool {
+    if api_stop::is_stop(&step.id) {
+        return true;
+    }
     // What stops a kubelet interrupts it if the kubelet was started before.
     let kubelet = step.id.host().filter(|_| join::is_identity(&step.id)).map(join::kubelet_of);
     let id = kubelet.as_ref().unwrap_or(&step.id).to_string();
     let runs = |entry: &JournalEntry| entry.id == id && !matches!(entry.state, ResultState::Stopped(_));
-    takes_effect(step) && facts.journal.iter().any(runs)
+    // A reload cuts no connection.
+    let reloads = matches!(step.op, Op::Reload { .. });
+    takes_effect(step) && !reloads && facts.journal.iter().any(runs)
 }
 
 /// What is known of a node.

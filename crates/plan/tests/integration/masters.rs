@@ -63,7 +63,7 @@ fn a_master_leaves_when_the_others_can_do_without_it() {
     assert_eq!(lint(&made, &snapshot), []);
     let stop = step(&made, "leave/stop@h1");
     assert!(
-        texts(&stop.needs).contains(&"join/haproxy@h4".to_owned()),
+        texts(&stop.needs).contains(&"join/haproxy-reload@h4".to_owned()),
         "workers use the other masters first"
     );
     golden("remove-master", &run_to_completion(&desired, &mut snapshot, 3));

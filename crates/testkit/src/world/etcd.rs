@@ -58,7 +58,7 @@ impl State {
     }
 
     /// The members with a vote: those that the cluster has, or the initial ones before its first quorum.
-    fn voters(&self, uid: &str) -> Vec<String> {
+    pub(super) fn voters(&self, uid: &str) -> Vec<String> {
         let formed = self.clusters.get(uid).and_then(|cluster| cluster.formed.clone());
         let initial = || {
             let mut hosts = self.hosts.values().filter(|host| host.uid() == Some(uid));

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use kubeon_api::{Digest, HostAddress};
+use kubeon_api::{Digest, HostAddress, Version};
 use kubeon_wire::{
     CertificateFact, Claim, Facts, Fence, HostsEntry, JournalEntry, KubeletFacts, Op, ResultState,
 };
@@ -46,6 +46,8 @@ pub(super) struct Unit {
     pub watches: Vec<String>,
     /// The fingerprint of the configuration with which it was started; `None` if it is not running.
     pub running: Option<String>,
+    /// What its programs were when it was last started: where their links pointed, and their version.
+    pub started: Option<(String, Version)>,
 }
 
 /// A journal entry, with the operation to check whether the result still exists.
@@ -152,7 +154,9 @@ impl SimulatedHost {
         };
         match self.units.get_mut(&name) {
             Some(unit) => unit.text = text,
-            None => drop(self.units.insert(name, Unit { text, watches: Vec::new(), running: None })),
+            None => drop(
+                self.units.insert(name, Unit { text, watches: Vec::new(), running: None, started: None }),
+            ),
         }
         Some(line)
     }
@@ -198,7 +202,7 @@ impl SimulatedHost {
             if !self.parts.iter().any(|part| part.as_str() == digest) {
                 return Err(format!("{link} points to {target}, which is not unpacked"));
             }
-        } else if program.starts_with("/var/lib/kubeon/") && program != NODE_PROGRAM {
+        } else if program.starts_with("/var/lib/kubeon/") && program != NODE_PROGRAM && !self.has(program) {
             return Err(format!("{program} does not exist"));
         }
         let absent = self.base.programs.iter().find(|(name, present)| {
@@ -242,6 +246,26 @@ impl SimulatedHost {
             all.push_str(self.links.get(path).map_or("", String::as_str));
         }
         fingerprint(&all)
+    }
+
+    /// Where the links of the programs of a unit point, and their version: that of the claim, unless the links are the same as
+    /// before.
+    pub(super) fn programs(&self, name: &str, watches: &[String]) -> Option<(String, Version)> {
+        let links: String = watches.iter().filter_map(|path| self.links.get(path)).cloned().collect();
+        let before = self.units.get(name).and_then(|unit| unit.started.clone());
+        let claimed = self.claim.as_ref()?.version;
+        Some(before.filter(|(same, _)| *same == links).unwrap_or((links, claimed)))
+    }
+
+    /// The version of the programs of a unit at its last start.
+    pub(super) fn last_version(&self, name: &str) -> Option<Version> {
+        Some(self.units.get(name)?.started.as_ref()?.1)
+    }
+
+    /// The version of the programs of a unit that runs.
+    pub(super) fn running_version(&self, name: &str) -> Option<Version> {
+        self.units.get(name).filter(|unit| unit.running.is_some())?;
+        self.last_version(name)
     }
 
     /// The facts of the host, without the report of its API server.

@@ -39,10 +39,13 @@ pub(super) fn effects_of(op: &Op, host: &SimulatedHost) -> Result<Vec<Effect>, S
         Op::RemoveMember { name, .. } => vec![Effect::RemoveMember(name.to_string())],
         Op::StopServices { units } => units.into_iter().map(Effect::Down).collect(),
         Op::ForgetIdentity { .. } => vec![Effect::Stop("kubelet.service".to_owned())],
-        // No simulated host has a firewall, and no simulated cluster has Secrets or data in etcd.
-        Op::Firewall { .. } | Op::RewriteSecrets { .. } | Op::RestoreMember { .. } | Op::Await { .. } => {
-            Vec::new()
-        }
+        // No simulated host has a firewall, and no simulated cluster has Secrets or data in etcd. The simulated haproxy
+        // reads its configuration for every connection.
+        Op::Reload { .. }
+        | Op::Firewall { .. }
+        | Op::RewriteSecrets { .. }
+        | Op::RestoreMember { .. }
+        | Op::Await { .. } => Vec::new(),
         Op::Reset { cluster } => reset(host, cluster.as_str())?,
     })
 }

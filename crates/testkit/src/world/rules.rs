@@ -104,7 +104,10 @@ impl State {
         NodeFact {
             ready,
             reason: if ready { String::new() } else { "the kubelet stopped posting node status".to_owned() },
-            kubelet: host.claim.as_ref().map(|claim| claim.version.to_string()).unwrap_or_default(),
+            kubelet: host
+                .last_version("kubelet.service")
+                .map(|version| version.to_string())
+                .unwrap_or_default(),
             addresses: vec![at.ip()],
             unschedulable,
         }

@@ -240,11 +240,15 @@ impl State {
         if name == "etcd.service" {
             self.start_etcd(at)?;
         }
+        let programs = self.host(at).programs(name, &watches);
         if let Some(unit) = self.host_mut(at).units.get_mut(name) {
             unit.running = Some(wanted);
             unit.watches = watches;
+            unit.started = programs;
         }
         self.restarting.remove(&(at, name.to_owned()));
+        let harms = self.skews(at);
+        self.harms.extend(harms);
         Ok(Some(format!("start {name}")))
     }
 
@@ -259,11 +263,7 @@ impl State {
         let before = (self.quorum(&uid), self.any_api(at));
         let already_down = self.members_down(&uid);
         self.host_mut(at).units.get_mut(name)?.running = None;
-        let masters = self
-            .hosts
-            .values()
-            .filter(|host| host.uid() == Some(uid.as_str()) && host.etcd.is_some())
-            .count();
+        let masters = self.voters(&uid).len();
         if name == "etcd.service" && already_down > 0 && before.0 {
             self.harms.push(format!(
                 "{} restarts its etcd member while {already_down} members are down",

@@ -8,6 +8,7 @@ mod crash_rotation;
 mod crash_scaling;
 mod degraded;
 mod harness;
+mod lives;
 mod precheck;
 mod support;
 mod world;

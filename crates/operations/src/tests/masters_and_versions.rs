@@ -1,0 +1,120 @@
+//! Changes of masters and of the version.
+
+use serde_json::{Value, json};
+
+use super::kubernetes_cluster::{NAME, ends, env, job, list, object, phase, running, wanted};
+use crate::testing::World;
+use crate::write::ObjectKind;
+
+const APPLIED: &str = "app.kubernetes.io/spec";
+
+fn declare(world: &mut World, cluster: &Value) {
+    let generation = object(world)["metadata"]["generation"].as_i64().unwrap() + 1;
+    let patch = json!({"spec": {"cluster": cluster}, "metadata": {"generation": generation}});
+    world.change(ObjectKind::KubernetesCluster, "default", NAME, &patch);
+    world.settle();
+}
+
+fn request(world: &mut World, word: &str) {
+    let patch = json!({"metadata": {"annotations": {"app.kubernetes.io/operation": word}}});
+    world.change(ObjectKind::KubernetesCluster, "default", NAME, &patch);
+    world.settle();
+}
+
+/// A list of the applied cluster.
+fn applied(world: &World, field: &str) -> Value {
+    let text = object(world)["metadata"]["annotations"][APPLIED].as_str().unwrap();
+    serde_json::from_str::<Value>(text).unwrap()["cluster"][field].clone()
+}
+
+fn operation(world: &World) -> (String, String) {
+    let job = job(world);
+    (env(&job, "OPERATION"), env(&job, "NODE_HOSTS"))
+}
+
+fn texts(operation: &str, hosts: &str) -> (String, String) {
+    (operation.to_owned(), hosts.to_owned())
+}
+
+/// The version of the bundle of the running Job.
+fn bundle(world: &World) -> String {
+    let text = job(world).to_string();
+    let (_, rest) = text.split_once("kubeon/kubeon-bundle:").unwrap();
+    rest.split('"').next().unwrap().to_owned()
+}
+
+#[test]
+fn a_master_is_replaced_by_one_operation() {
+    let mut world = running(&["10.0.0.2"]);
+    declare(&mut world, &json!({"masterList": list(&["10.0.0.9", "10.0.0.1"])}));
+    assert_eq!(operation(&world), texts("scaling-up", "10.0.0.9,10.0.0.3"));
+    assert_eq!(applied(&world, "masterList"), list(&["10.0.0.1", "10.0.0.3"]));
+    ends(&mut world, "Complete");
+    assert_eq!((phase(&world), wanted(&world)), ("Running".into(), "scale-up-finished".into()));
+    assert_eq!(
+        applied(&world, "masterList"),
+        list(&["10.0.0.1", "10.0.0.9"]),
+        "the order of the others stays"
+    );
+    assert_eq!(world.settle(), 0);
+}
+
+#[test]
+fn a_master_that_leaves_is_removed_after_workers_were_added() {
+    let mut world = running(&["10.0.0.2"]);
+    let change = json!({"masterList": list(&["10.0.0.1"]), "nodeList": list(&["10.0.0.2", "10.0.0.4"])});
+    declare(&mut world, &change);
+    assert_eq!(operation(&world), texts("scaling-up", "10.0.0.4"));
+    ends(&mut world, "Complete");
+    assert_eq!(applied(&world, "masterList"), list(&["10.0.0.1", "10.0.0.3"]));
+    assert_eq!(operation(&world), texts("scaling-down", "10.0.0.3"));
+    ends(&mut world, "Complete");
+    assert_eq!((phase(&world), applied(&world, "masterList")), ("Running".into(), list(&["10.0.0.1"])));
+    assert_eq!(world.settle(), 0);
+}
+
+#[test]
+fn an_upgrade_visits_each_minor_version() {
+    let mut world = running(&["10.0.0.2"]);
+    declare(&mut world, &json!({"kubeVersion": "v1.38.1"}));
+    for version in ["v1.37.2", "v1.38.1"] {
+        assert_eq!((operation(&world), bundle(&world)), (texts("updating", ""), version.into()));
+        ends(&mut world, "Complete");
+        assert_eq!(applied(&world, "kubeVersion"), version);
+        assert_eq!(object(&world)["status"]["version"], version);
+    }
+    assert_eq!((phase(&world), wanted(&world)), ("Running".into(), "update-finished".into()));
+    assert_eq!(world.settle(), 0);
+}
+
+#[test]
+fn a_failed_upgrade_is_continued_before_hosts_change() {
+    let mut world = running(&["10.0.0.2"]);
+    declare(&mut world, &json!({"kubeVersion": "v1.36.4"}));
+    ends(&mut world, "Failed");
+    assert_eq!((phase(&world), wanted(&world)), ("Failed".into(), "update-failed".into()));
+    assert_eq!(world.settle(), 0, "a person decides");
+    declare(&mut world, &json!({"nodeList": list(&["10.0.0.2", "10.0.0.4"])}));
+    assert_eq!(operation(&world), texts("updating", ""));
+    ends(&mut world, "Failed");
+    request(&mut world, "updating");
+    assert_eq!(operation(&world), texts("updating", ""));
+    ends(&mut world, "Complete");
+    assert_eq!(operation(&world), texts("scaling-up", "10.0.0.4"));
+    ends(&mut world, "Complete");
+    assert_eq!(phase(&world), "Running");
+    assert_eq!(applied(&world, "kubeVersion"), "v1.36.4");
+}
+
+#[test]
+fn an_upgrade_that_is_taken_back_is_repaired() {
+    let mut world = running(&["10.0.0.2"]);
+    declare(&mut world, &json!({"kubeVersion": "v1.36.4"}));
+    ends(&mut world, "Failed");
+    declare(&mut world, &json!({"kubeVersion": null}));
+    assert_eq!(operation(&world), texts("repairing", ""));
+    ends(&mut world, "Complete");
+    assert_eq!(phase(&world), "Running");
+    request(&mut world, "updating");
+    assert_eq!(wanted(&world), "update-finished", "nothing is left to do");
+}

@@ -1,0 +1,57 @@
+//! The minor versions that programs of one cluster may have at the same time.
+//! <https://kubernetes.io/releases/version-skew-policy/>
+
+use kubeon_api::{HostAddress, Version};
+
+use super::host::SimulatedHost;
+use super::state::State;
+
+const API_SERVER: &str = "kube-apiserver.service";
+const KUBELET: &str = "kubelet.service";
+/// They use the API server of their own host.
+const MANAGERS: [&str; 2] = ["kube-controller-manager.service", "kube-scheduler.service"];
+/// How many minor versions a kubelet may be older than an API server.
+const OLDEST_KUBELET: u32 = 3;
+
+impl State {
+    /// The harms of the versions in the cluster of a host.
+    pub(super) fn skews(&self, at: HostAddress) -> Vec<String> {
+        let Some(uid) = self.host(at).uid() else { return Vec::new() };
+        let hosts = || self.hosts.values().filter(|host| host.up && host.uid() == Some(uid));
+        let apis: Vec<Version> = hosts().filter_map(|host| host.running_version(API_SERVER)).collect();
+        let (Some(oldest), Some(newest)) = (apis.iter().min(), apis.iter().max()) else { return Vec::new() };
+        let mut harms = Vec::new();
+        if newest.minor - oldest.minor > 1 {
+            harms.push(format!("API servers have {oldest} and {newest}"));
+        }
+        for host in hosts() {
+            harms.extend(host_skews(host, *oldest, *newest));
+        }
+        harms
+    }
+}
+
+fn host_skews(host: &SimulatedHost, oldest: Version, newest: Version) -> Vec<String> {
+    let own = host.running_version(API_SERVER);
+    let is_master = host.units.contains_key(API_SERVER);
+    let mut harms = Vec::new();
+    if let Some(kubelet) = host.running_version(KUBELET) {
+        // A kubelet of a master uses the API server of its own host.
+        let server = if is_master { own } else { Some(oldest) };
+        if server.is_some_and(|server| kubelet.minor > server.minor) {
+            harms.push(format!("the kubelet of {} has {kubelet}, newer than its API server", host.name()));
+        }
+        if kubelet.minor + OLDEST_KUBELET < newest.minor {
+            harms.push(format!("the kubelet of {} has {kubelet}, too old for {newest}", host.name()));
+        }
+    }
+    for manager in MANAGERS {
+        let version = host.running_version(manager);
+        if let (Some(version), Some(server)) = (version, own)
+            && (version.minor > server.minor || version.minor + 1 < server.minor)
+        {
+            harms.push(format!("{manager} of {} has {version}, its API server {server}", host.name()));
+        }
+    }
+    harms
+}
