@@ -154,12 +154,13 @@ impl ClusterCommands {
     /// whose removal had started.
     #[must_use]
     pub(crate) fn work(&self, operation: Operation) -> Command {
-        let mut command = match (operation, &self.version) {
-            (Operation::Terminating, _) => self.destroy(),
-            (Operation::Updating, Some(version)) => self.upgrade(*version),
+        let upgrade = self.version.filter(|_| self.is_upgrade(operation));
+        let mut command = match (operation, upgrade) {
+            (_, Some(version)) => self.upgrade(version),
+            (Operation::Terminating, None) => self.destroy(),
             _ => self.declare(&["create", "--take-back"]),
         };
-        if !self.is_upgrade(operation) {
+        if upgrade.is_none() {
             self.skip(&mut command);
             command.arg("--yes");
         }
@@ -191,8 +192,11 @@ impl ClusterCommands {
         command
     }
 
+    /// Whether the operation changes the version. It may change settings only.
     fn is_upgrade(&self, operation: Operation) -> bool {
-        operation == Operation::Updating && self.version.is_some()
+        let running = self.engine.state(&self.cluster)["version"].as_str().map(str::to_owned);
+        let differs = |version: Version| running != Some(version.to_string());
+        operation == Operation::Updating && self.version.is_some_and(differs)
     }
 
     /// Changes the cluster of the state to another version. The snapshot stays on a master, because this machine ends with

@@ -95,7 +95,7 @@ impl Work<'_> {
         self.job.view.send_modify(|view| match operation {
             Operation::Creating => view.precheck(Some(("Creating", "creating the cluster"))),
             Operation::ScalingUp => view.precheck(Some(("ScalingUp", "adding hosts"))),
-            Operation::Updating => view.precheck(Some(("Updating", "changing the version"))),
+            Operation::Updating => view.precheck(Some(("Updating", "changing version or settings"))),
             Operation::Renewing => view.precheck(Some(("Renewing", "renewing kubeconfigs and certificates"))),
             Operation::Repairing => view.precheck(Some(("Repairing", "doing what is missing on the hosts"))),
             Operation::ScalingDown => view.precheck(Some(("ScalingDown", "removing hosts"))),

@@ -5,6 +5,7 @@ mod certs;
 mod change;
 mod choose;
 mod completion;
+mod config;
 mod copy;
 mod create;
 mod destroy;
@@ -68,6 +69,7 @@ async fn dispatch(context: &Context<'_>, cli: &CommandLine) -> Result<(), CliErr
         CliCommand::Delon(args) => scale::remove(context, args).await,
         CliCommand::Replace(args) => scale::replace(context, args).await,
         CliCommand::Upgrade(args) => upgrade::run(context, args).await,
+        CliCommand::Config(command) => config::run(context, command).await,
         CliCommand::Etcd(args) => etcd::run(context, args).await,
         CliCommand::Certs(args) => certs::run(context, args).await,
         CliCommand::Destroy(args) => destroy::run(context, args).await,

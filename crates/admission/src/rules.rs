@@ -75,7 +75,7 @@ fn cluster(
     size::judge(&desired, object, existing.as_ref().zip(old), verdict);
     if let Some(existing) = &existing {
         if let (Some(built), Some(changes)) = (&existing.built, &changes) {
-            fixed::judge(&desired, built, changes, verdict);
+            fixed::judge(&desired, &existing.declared, built, changes, verdict);
             nodes::judge(&desired, built, changes, verdict);
         }
         word::judge(&desired, existing, verdict);

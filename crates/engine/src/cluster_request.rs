@@ -14,8 +14,8 @@ use crate::login_request::{HostLoginRequest, LoginRequest};
 pub struct ClusterRequest {
     /// The specification, validated without contacting a host, as that of a cluster that may exist already.
     pub spec: Valid<DesiredCluster>,
-    /// Whether the request names the range of node ports. Without it, an existing cluster keeps its range.
-    pub names_node_ports: bool,
+    /// The settings that the request names. An existing cluster keeps the others that can change.
+    pub named: NamedSettings,
     /// Notes for the user.
     pub notes: Vec<Note>,
     /// How to log in to each host.
@@ -83,7 +83,7 @@ pub fn from_parts(
         })
         .ok();
     let settings = settings(&declared, &mut refusals)?;
-    let names_node_ports = names_node_ports(&declared);
+    let named = NamedSettings::by_flags(&declared, &feature_gates);
     let login = |host: &HostRequest| {
         (host.address, HostLoginRequest { flags: host.login.clone(), ..HostLoginRequest::default() })
     };
@@ -99,7 +99,7 @@ pub fn from_parts(
         settings: ClusterSettings { feature_gates, ..settings },
     };
     let (spec, notes) = validated(spec, supported, refusals, name, unread_masters)?;
-    Ok(ClusterRequest { spec, names_node_ports, notes, logins })
+    Ok(ClusterRequest { spec, named, notes, logins })
 }
 
 /// Validates a stored specification.
@@ -140,9 +140,67 @@ pub(crate) fn version_or(
     requested.or(catalogue.copied()).ok_or_else(|| EngineError::failed("the catalogue contains no version"))
 }
 
-/// Whether a declaration names the range of node ports.
-pub(crate) fn names_node_ports(declared: &DeclaredCluster) -> bool {
-    declared.network.as_ref().is_some_and(|network| network.node_port_range.is_some())
+/// Which settings that can change a request names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NamedSettings {
+    cert_sans: bool,
+    max_pods: bool,
+    node_ports: bool,
+    feature_gates: bool,
+    container_runtime: bool,
+    extra_args: bool,
+}
+
+impl NamedSettings {
+    /// A request by flags names what it sets.
+    pub(crate) fn by_flags(declared: &DeclaredCluster, feature_gates: &str) -> Self {
+        let network = declared.network.as_ref();
+        Self {
+            cert_sans: declared.api_server.as_ref().is_some_and(|server| !server.cert_sans.is_empty()),
+            max_pods: network.is_some_and(|network| network.max_pods.is_some()),
+            node_ports: network.is_some_and(|network| network.node_port_range.is_some()),
+            feature_gates: !feature_gates.is_empty(),
+            container_runtime: declared.container_runtime.as_ref().is_some_and(|runtime| !runtime.is_empty()),
+            extra_args: declared.extra_args.as_ref().is_some_and(|arguments| !arguments.is_empty()),
+        }
+    }
+
+    /// A file is complete: what it leaves out has its default, but for node ports, which earlier versions let in any range, and
+    /// feature gates, which only flags set.
+    pub(crate) fn by_file(declared: &DeclaredCluster) -> Self {
+        let Self { node_ports, .. } = Self::by_flags(declared, "");
+        Self {
+            cert_sans: true,
+            max_pods: true,
+            node_ports,
+            feature_gates: false,
+            container_runtime: true,
+            extra_args: true,
+        }
+    }
+
+    /// Gives the settings that are not named their stored values.
+    pub(crate) fn keep_others(self, requested: &mut ClusterSettings, stored: &ClusterSettings) {
+        let Self { cert_sans, max_pods, node_ports, feature_gates, container_runtime, extra_args } = self;
+        if !cert_sans {
+            requested.cert_sans.clone_from(&stored.cert_sans);
+        }
+        if !max_pods {
+            requested.max_pods = stored.max_pods;
+        }
+        if !node_ports {
+            requested.node_ports = stored.node_ports;
+        }
+        if !feature_gates {
+            requested.feature_gates.clone_from(&stored.feature_gates);
+        }
+        if !container_runtime {
+            requested.container_runtime.clone_from(&stored.container_runtime);
+        }
+        if !extra_args {
+            requested.extra_args.clone_from(&stored.extra_args);
+        }
+    }
 }
 
 pub(crate) fn settings(

@@ -88,7 +88,7 @@ impl ClusterTarget {
         request: ClusterRequest,
         options: TargetOptions,
     ) -> Result<Self, EngineError> {
-        let ClusterRequest { spec, names_node_ports, notes, logins } = request;
+        let ClusterRequest { spec, named: settings, notes, logins } = request;
         if !engine.store.exists(&spec.name) {
             let (spec, _) = kubeon_plan::validate((*spec).clone(), &engine.supported()?)?;
             let state = StoredCluster::new(spec.name.clone(), (*spec).clone());
@@ -111,9 +111,7 @@ impl ClusterTarget {
         }
         let state = engine.load(&spec.name)?;
         let mut named = with_stored_hosts(&spec, &state);
-        if !names_node_ports {
-            named.settings.node_ports = state.spec.settings.node_ports;
-        }
+        settings.keep_others(&mut named.settings, &state.spec.settings);
         let mut target = Self::changed(engine, state, named, options)?;
         keep_undeclared(&mut target.logins, |host| logins.contains_key(host), &target.state.logins);
         target.logins.extend(logins);
@@ -138,7 +136,7 @@ impl ClusterTarget {
     ///
     /// # Errors
     /// Refuses a specification that cannot be planned. After hosts were written to, refuses any change except
-    /// of the hosts.
+    /// of the hosts and of settings that can change.
     pub fn changed(
         engine: &Engine<'_>,
         mut state: StoredCluster,

@@ -1,5 +1,7 @@
-//! Changes of a cluster after its hosts were written to: masters and workers may come and go, and labels may change.
+//! Changes of a cluster after its hosts were written to: masters and workers may come and go, and labels and some settings may
+//! change.
 
+use kubeon_api::kubernetes_cluster::fixed_because;
 use kubeon_api::{HostAddress, HostName};
 use kubeon_plan::{DesiredCluster, HostSpec, Refusal, RefusedField};
 
@@ -38,7 +40,8 @@ pub fn apply(
         workers: state.spec.workers.clone(),
         ..requested.clone()
     };
-    if same_but_hosts != state.spec {
+    let settings = state.spec.settings.with_changes(&requested.settings);
+    if same_but_hosts != (DesiredCluster { settings, ..state.spec.clone() }) {
         return Err(conflict(state, requested));
     }
     let changes_masters = addresses(&requested.masters) != addresses(&state.spec.masters);
@@ -178,6 +181,11 @@ fn conflict(state: &StoredCluster, requested: &DesiredCluster) -> EngineError {
         EngineError::refused(format!("Input cluster[{}] exist and is not what is asked for", state.name));
     for (field, stored, requested) in differences(&state.spec, requested) {
         error = error.row(field, format!("is {stored}, requested {requested}"));
+    }
+    for field in requested.settings.differences(&state.spec.settings) {
+        if let Some(why) = fixed_because(field) {
+            error = error.row(field, format!("cannot change: {why}"));
+        }
     }
     let same_but_version = DesiredCluster { version: state.spec.version, ..requested.clone() };
     if same_but_version == state.spec {

@@ -14,6 +14,7 @@ pub mod bundles;
 pub mod change;
 pub mod checked;
 pub mod choose;
+pub mod cluster_config;
 pub mod cluster_health;
 pub mod cluster_nodes;
 pub mod cluster_request;

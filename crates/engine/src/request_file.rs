@@ -6,7 +6,7 @@ use kubeon_api::kubernetes_cluster::{DeclaredCluster, DeclaredNode};
 use kubeon_api::{HostAddress, HostRole, KubernetesCluster, Version};
 use kubeon_plan::{DesiredCluster, HostSpec, Note, Refusal};
 
-use crate::cluster_request::{ClusterRequest, names_node_ports, settings, validated, version_or};
+use crate::cluster_request::{ClusterRequest, NamedSettings, settings, validated, version_or};
 use crate::error::EngineError;
 use crate::login_request::{HostLoginRequest, LoginRequest, LoginRequests};
 use crate::remedy::EngineRemedy;
@@ -47,8 +47,8 @@ pub fn from_file(
     let (spec, mut notes) =
         validated(spec, supported, refusals, name.as_str(), false).map_err(|error| error.remedy(remedy))?;
     notes.extend(remarks(declared).map(|text| Note { host: None, text: text.to_owned() }));
-    let names_node_ports = names_node_ports(declared);
-    Ok(ClusterRequest { spec, names_node_ports, notes, logins: logins(declared, flags) })
+    let named = NamedSettings::by_file(declared);
+    Ok(ClusterRequest { spec, named, notes, logins: logins(declared, flags) })
 }
 
 fn names_a_secret(declared: &DeclaredCluster) -> bool {

@@ -123,6 +123,8 @@ pub(crate) fn plan(
         hosts: planned_hosts(context, generation),
         continues: context.resets_returning_hosts()
             || steps.iter().any(|step| restore::is_restore(&step.op))
+            // What the cluster records, such as drained nodes, is known afterwards.
+            || matches!(records.cluster, ClusterRecords::Unknown) && !steps.is_empty()
             || context.observes_all_masters() && !encryption::encrypts(context),
         steps,
         up_to_date,

@@ -19,6 +19,7 @@ mod foreign_image;
 mod gateway;
 mod kubectl_output;
 mod logs;
+mod masters_and_versions;
 mod missing_bundle;
 mod operation_results;
 mod samples;

@@ -7,7 +7,7 @@ use clap::{Args, Parser, Subcommand};
 use super::format::FormatFlag;
 use super::server::{LogsArgs, OperationsArgs, ServerFlags};
 use super::verbosity::VerbosityFlags;
-use super::{bundle, certs, cluster, day, etcd, lab, later, meta, precheck, scale, state, upgrade};
+use super::{bundle, certs, cluster, config, day, etcd, lab, later, meta, precheck, scale, state, upgrade};
 
 const ABOUT: &str = "Create Kubernetes clusters on Linux hosts over SSH, and keep them as declared";
 const EXAMPLES: &str = "Examples:
@@ -70,6 +70,9 @@ pub(crate) enum CliCommand {
     /// Change a cluster to another Kubernetes version while it serves
     #[command(visible_aliases = ["U", "up"], after_help = upgrade::UPGRADE_EXAMPLES)]
     Upgrade(Box<upgrade::UpgradeArgs>),
+    /// Read and change the settings of a cluster
+    #[command(subcommand, after_help = config::CONFIG_EXAMPLES)]
+    Config(config::ConfigCommand),
     /// Run etcdctl on a master, save snapshots, show the health of the members
     #[command(after_help = etcd::ETCD_EXAMPLES)]
     Etcd(Box<etcd::EtcdArgs>),

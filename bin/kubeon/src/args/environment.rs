@@ -32,6 +32,8 @@ pub(crate) struct CliEnvironment {
     pub ssh_agent: Option<PathBuf>,
     /// `$USER`, else `$LOGNAME`.
     pub user: Option<String>,
+    /// `$VISUAL`, else `$EDITOR`, else vi: the command line of an editor.
+    pub editor: String,
     /// `$PATH`.
     pub path: Vec<PathBuf>,
     /// The path of this program.
@@ -66,6 +68,10 @@ impl CliEnvironment {
             user: ["USER", "LOGNAME"]
                 .iter()
                 .find_map(|name| env::var(name).ok().filter(|user| !user.is_empty())),
+            editor: ["VISUAL", "EDITOR"]
+                .iter()
+                .find_map(|name| env::var(name).ok().filter(|editor| !editor.is_empty()))
+                .unwrap_or_else(|| "vi".to_owned()),
             path: env::var_os("PATH").map(|path| env::split_paths(&path).collect()).unwrap_or_default(),
             program: env::current_exe().ok(),
             words: env::args_os().collect(),

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use kubeon_api::kubernetes_cluster::{Changes, DeclaredCluster, NodeList};
+use kubeon_api::kubernetes_cluster::{Changes, DeclaredCluster, NodeList, fixed_because};
 use kubeon_api::{HostAddress, Operation};
 
 use super::desired::Desired;
@@ -12,13 +12,14 @@ use crate::verdict::AdmissionVerdict;
 
 pub(super) fn judge(
     desired: &Desired<'_>,
+    declared: &DeclaredCluster,
     built: &DeclaredCluster,
     changes: &Changes,
     verdict: &mut AdmissionVerdict,
 ) {
     for field in &changes.fields {
         match *field {
-            "masterList" => masters(desired, built, verdict),
+            "masterList" => masters(desired, declared, built, verdict),
             "etcdList" if desired.cluster.etcd_is_on_masters() => {}
             "etcdList" => etcd(desired, built, verdict),
             // The schema checks them.
@@ -27,16 +28,27 @@ pub(super) fn judge(
             // second.
             "kubeVersion" => {}
             "loadBalancer" if desired.cluster.settings().is_err() => {}
-            field => verdict.deny(desired.field(field), "cannot be changed yet in a cluster that is built"),
+            field => {
+                let why = fixed_because(field).unwrap_or("no operation changes it yet");
+                let reason = format!("cannot be changed in a cluster that is built: {why}");
+                verdict.deny(desired.field(field), reason);
+            }
         }
     }
 }
 
 /// Contract B, case 24: a request to scale changes workers only. Without one, masters may be added and removed, but one of
 /// them stays, and most of the members of etcd do.
-fn masters(desired: &Desired<'_>, built: &DeclaredCluster, verdict: &mut AdmissionVerdict) {
+fn masters(
+    desired: &Desired<'_>,
+    declared: &DeclaredCluster,
+    built: &DeclaredCluster,
+    verdict: &mut AdmissionVerdict,
+) {
     let field = desired.field("masterList");
-    if let Some(word @ (Operation::ScalingUp | Operation::ScalingDown)) = desired.word {
+    // A retry of a change of masters requests the word alone.
+    let changes = ips(&desired.cluster.master_list) != ips(&declared.master_list);
+    if let Some(word @ (Operation::ScalingUp | Operation::ScalingDown)) = desired.word.filter(|_| changes) {
         let what = difference(&desired.cluster.master_list, &built.master_list);
         let reason = format!("{word} changes nodeList only; change masters without the annotation; {what}");
         return verdict.deny(field, reason);

@@ -46,10 +46,4 @@ pub(super) fn judge(
             "cannot be changed in a cluster that is built",
         );
     }
-    for address in &changes.labels {
-        verdict.deny(
-            place(desired, *address) + ".labels",
-            "cannot be changed yet on a node that exists; use kubectl label in the cluster itself",
-        );
-    }
 }

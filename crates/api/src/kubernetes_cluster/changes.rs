@@ -5,6 +5,7 @@
 
 use std::collections::BTreeSet;
 
+use super::changeable::fixed_because;
 use super::nodes::{DeclaredNode, NodeList};
 use super::spec::DeclaredCluster;
 use crate::names::{HostAddress, Version};
@@ -12,8 +13,11 @@ use crate::names::{HostAddress, Version};
 /// Changes of a cluster. Added and removed workers and changed logins are not included.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Changes {
-    /// Changed fields under `spec.cluster`, such as `network.cni`.
+    /// Changed lists, version and settings that cannot change in a cluster that exists, under `spec.cluster`, such as
+    /// `network.cni`.
     pub fields: Vec<&'static str>,
+    /// Changed settings that can change, such as `extraArgs`.
+    pub settings: Vec<&'static str>,
     /// Hosts with another node name.
     pub names: Vec<HostAddress>,
     /// Hosts with another internal address.
@@ -26,7 +30,11 @@ impl DeclaredCluster {
     /// The changes to a cluster that was built as `built`. `running` is the version of its masters, if it is known.
     #[must_use]
     pub fn changes(&self, built: &Self, running: Option<Version>) -> Changes {
-        let mut changes = Changes { fields: fields(self, built, running), ..Changes::default() };
+        let mut fields = fields(self, built, running);
+        let (fixed, settings): (Vec<_>, Vec<_>) =
+            settings(self, built).into_iter().partition(|field| fixed_because(field).is_some());
+        fields.extend(fixed);
+        let mut changes = Changes { fields, settings, ..Changes::default() };
         let before = built.by_address();
         for (ip, node) in self.by_address() {
             let Some(previous) = before.get(&ip) else { continue };
@@ -61,8 +69,7 @@ fn fields(now: &DeclaredCluster, built: &DeclaredCluster, running: Option<Versio
         ("masterList", addresses(&now.master_list) != addresses(&built.master_list)),
         ("etcdList", !etcd_on_masters && addresses(now.etcd()) != addresses(built.etcd())),
     ];
-    let differing = lists.into_iter().filter(|(_, differs)| *differs).map(|(field, _)| field);
-    differing.chain(settings(now, built)).collect()
+    lists.into_iter().filter(|(_, differs)| *differs).map(|(field, _)| field).collect()
 }
 
 /// Writing out the running version where no version was declared is not a change.
@@ -152,11 +159,7 @@ mod tests {
             (json!({}), json!({"kubeVersion": "v1.36.3"}), vec!["kubeVersion"]),
             (json!({"masterList": [{"ip": "10.0.0.1"}]}), json!({}), vec!["masterList"]),
             (json!({"etcdList": [{"ip": "10.0.0.2"}]}), json!({}), vec!["etcdList"]),
-            (
-                json!({"network": {"cni": "none", "maxPods": 99}}),
-                json!({}),
-                vec!["network.cni", "network.maxPods"],
-            ),
+            (json!({"network": {"cni": "none", "maxPods": 99}}), json!({}), vec!["network.cni"]),
             (json!({"externalLoadBalancer": "10.0.0.9"}), json!({}), vec!["loadBalancer"]),
             (json!({"loadBalancer": {"mode": "external"}}), json!({}), vec!["loadBalancer"]),
             (json!({"podCIDR": "10.128.0.0/12"}), json!({}), vec!["podCIDR"]),

@@ -6,9 +6,11 @@
 //!                                ──changes()───► Changes (compared with the existing cluster)
 //! ```
 
+mod changeable;
 mod changes;
 mod choices;
 mod container_runtime;
+mod declared_settings;
 pub mod defaults;
 mod extra_args;
 mod flat;
@@ -25,6 +27,7 @@ mod timeout;
 mod unset;
 mod unsupported;
 
+pub use changeable::fixed_because;
 pub use changes::Changes;
 pub use choices::{ClusterType, Cni, DeletionPolicy, DeployMode, FirewallMode, LoadBalancerMode, ProxyMode};
 pub use container_runtime::ContainerRuntime;

@@ -41,7 +41,7 @@ words! {
         TerminateFailed = "terminate-failed",
         /// The cluster was removed.
         TerminateFinished = "terminate-finished",
-        /// Change the version.
+        /// Change the version or settings.
         Updating = "updating",
         /// The change failed.
         UpdateFailed = "update-failed",
@@ -65,7 +65,7 @@ words! {
         Scaling = "Scaling",
         /// The hosts get again what is missing, and kubeconfigs and certificates are renewed.
         Repairing = "Repairing",
-        /// The version is being changed.
+        /// The version or settings are being changed.
         Updating = "Updating",
         /// The cluster matches its declaration.
         Running = "Running",

@@ -64,6 +64,8 @@ pub(super) struct Difference {
     pub workers: ListDifference,
     /// Whether the version differs.
     pub version: bool,
+    /// Changed settings, and hosts with other labels, for people.
+    pub settings: Vec<String>,
     /// The names of changed fields that cannot be changed yet.
     pub refused: Vec<String>,
 }
@@ -84,12 +86,14 @@ pub(super) fn difference(
         changes.fields.iter().copied().filter(is_refused).map(|field| format!("spec.cluster.{field}"));
     let names = changes.names.iter().map(|ip| format!("name of {ip}"));
     let labels = changes.labels.iter().map(|ip| format!("labels of {ip}"));
+    let settings = changes.settings.iter().map(|field| (*field).to_owned());
     let internal = changes.internal_addresses.iter().map(|ip| format!("internal address of {ip}"));
     Difference {
         masters: ListDifference::between(&applied.master_list, &wanted.master_list),
         workers: ListDifference::between(&applied.node_list, &wanted.node_list),
         version: changes.fields.contains(&"kubeVersion"),
-        refused: fields.chain(names).chain(internal).chain(labels).collect(),
+        settings: settings.chain(labels).collect(),
+        refused: fields.chain(names).chain(internal).collect(),
     }
 }
 

@@ -12,7 +12,7 @@ pub enum ClusterAction {
     ScaleUp,
     /// Removes hosts.
     ScaleDown,
-    /// Changes to another version.
+    /// Changes the version or settings.
     Update,
     /// Renews the kubeconfigs, and certificates whose renewal failed.
     Renew,

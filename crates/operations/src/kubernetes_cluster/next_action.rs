@@ -175,6 +175,8 @@ fn change(
         ClusterAction::ScaleDown
     } else if difference.version {
         return update(settings, object, before, mine);
+    } else if !difference.settings.is_empty() {
+        return configure(object, before, &difference.settings, mine);
     } else if failed(object) {
         return undo(object, before, mine);
     } else {
@@ -248,6 +250,38 @@ fn update(
     spec.cluster.kube_version = Some(next);
     let more = if next == wanted { String::new() } else { format!(", on the way to {wanted}") };
     let why = format!("kubeVersion: {runs} becomes {next}{more}");
+    NextAction::Operation(Box::new(DesiredOperation {
+        action: ClusterAction::Update,
+        spec,
+        hosts: Vec::new(),
+        why,
+    }))
+}
+
+/// The declared settings and labels on the applied hosts and version.
+fn configure(
+    object: &KubernetesCluster,
+    before: &DeclaredCluster,
+    changed: &[String],
+    mine: &[Arc<ClusterOperation>],
+) -> NextAction {
+    if waits_for_retry(object, mine, &[Operation::Updating]) {
+        return NextAction::Nothing;
+    }
+    let mut spec = without_secrets(&object.spec);
+    let now = spec.cluster.by_address();
+    let as_declared = |list: &NodeList| {
+        let nodes = list.iter().map(|node| now.get(&node.ip).unwrap_or(node).clone());
+        NodeList::try_from(nodes.collect::<Vec<_>>()).unwrap_or_else(|_| list.clone())
+    };
+    spec.cluster = DeclaredCluster {
+        master_list: as_declared(&before.master_list),
+        node_list: as_declared(&before.node_list),
+        etcd_list: as_declared(&before.etcd_list),
+        kube_version: before.kube_version,
+        ..spec.cluster
+    };
+    let why = format!("changed: {}", changed.join(", "));
     NextAction::Operation(Box::new(DesiredOperation {
         action: ClusterAction::Update,
         spec,

@@ -118,3 +118,22 @@ fn an_upgrade_that_is_taken_back_is_repaired() {
     request(&mut world, "updating");
     assert_eq!(wanted(&world), "update-finished", "nothing is left to do");
 }
+
+#[test]
+fn settings_and_labels_change_after_the_version() {
+    let mut world = running(&["10.0.0.2"]);
+    let labelled = json!([{"ip": "10.0.0.2", "labels": {"disk": "ssd"}}]);
+    declare(
+        &mut world,
+        &json!({"kubeVersion": "v1.37.2", "nodeList": labelled, "extraArgs": {"kubelet": {"v": "4"}}}),
+    );
+    assert_eq!((operation(&world), bundle(&world)), (texts("updating", ""), "v1.37.2".into()));
+    ends(&mut world, "Complete");
+    assert_eq!(applied(&world, "extraArgs"), Value::Null, "the version is a change of its own");
+    assert_eq!((operation(&world), bundle(&world)), (texts("updating", ""), "v1.37.2".into()));
+    ends(&mut world, "Complete");
+    assert_eq!((phase(&world), wanted(&world)), ("Running".into(), "update-finished".into()));
+    assert_eq!(applied(&world, "extraArgs"), json!({"kubelet": {"v": "4"}}));
+    assert_eq!(applied(&world, "nodeList"), labelled);
+    assert_eq!(world.settle(), 0);
+}

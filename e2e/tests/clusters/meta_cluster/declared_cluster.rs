@@ -202,7 +202,7 @@ pub(crate) fn wait_up_to_date(meta: &MetaCluster, finished: &str) -> Result<()> 
 }
 
 /// The kubeconfig in the Secret for users.
-fn kubeconfig(meta: &MetaCluster) -> Result<PathBuf> {
+pub(crate) fn kubeconfig(meta: &MetaCluster) -> Result<PathBuf> {
     secret_kubeconfig(meta, "kubeconfig")
 }
 

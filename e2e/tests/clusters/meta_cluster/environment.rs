@@ -40,11 +40,16 @@ pub(crate) struct OperatorLock<'g>(#[allow(dead_code, reason = "held")] MutexGua
 impl MetaCluster {
     /// Creates the lab and the meta cluster with one command.
     pub(crate) fn create() -> Result<Self> {
-        let lab = TestLab::up("e2e-meta", HOSTS)?;
+        Self::create_in("e2e-meta", HOSTS)
+    }
+
+    /// The same in another lab, with this number of hosts.
+    pub(crate) fn create_in(name: &str, hosts: usize) -> Result<Self> {
+        let lab = TestLab::up(name, hosts)?;
         let meta = Self { traces: Traces::listen(&lab)?, lab, operator_lock: Mutex::default() };
         let images = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/images");
-        let (images, hosts) = (images.to_string_lossy(), HOSTS.to_string());
-        let up: [&str; 8] = ["meta", "up", "--lab", "e2e-meta", "--hosts", &hosts, "--images", &images];
+        let (images, hosts) = (images.to_string_lossy(), hosts.to_string());
+        let up: [&str; 8] = ["meta", "up", "--lab", name, "--hosts", &hosts, "--images", &images];
         let more = ["--otlp-endpoint", meta.traces.url.as_str(), "--allowed-image", FOREIGN_IMAGES];
         meta.lab.must(&[&up[..], &more[..]].concat())?;
         meta.operators_are_ready()?;

@@ -1,0 +1,84 @@
+//! `kubeon config`.
+
+use clap::{Args, Subcommand};
+
+use super::contact::ContactFlags;
+use super::format::FormatFlag;
+use super::ignore::IgnoreFlag;
+use super::login::KnownLoginFlags;
+use super::pre_apply::PreApplyFlags;
+use super::rolling::RollingFlags;
+
+pub(crate) const CONFIG_EXAMPLES: &str = "Fields are those of spec.cluster in a KubernetesCluster, and featureGates. These can change in a cluster that exists:
+apiServer.certSANs, network.maxPods, network.nodePortRange, containerRuntime, extraArgs, featureGates.
+
+Examples:
+  kubeon config get demo
+  kubeon config get demo network.maxPods
+  kubeon config set demo network.maxPods=200 extraArgs.kubelet.v=4
+  kubeon config set demo apiServer.certSANs=api.example.com,10.0.0.9 --dry-run
+  kubeon config set demo extraArgs.kubelet.v=                          the default again
+  kubeon config edit demo                                              in $EDITOR";
+
+/// `kubeon config`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum ConfigCommand {
+    /// Print the settings of a cluster, or one of them
+    Get(ConfigGetArgs),
+    /// Change settings: nodes and programs that they concern restart one after another
+    Set(Box<ConfigSetArgs>),
+    /// Change settings in an editor
+    Edit(Box<ConfigEditArgs>),
+}
+
+/// `kubeon config get`.
+#[derive(Debug, Args)]
+pub(crate) struct ConfigGetArgs {
+    /// The cluster
+    pub name: String,
+    /// A field, such as network.maxPods [default: all]
+    pub field: Option<String>,
+    #[command(flatten)]
+    pub format: FormatFlag,
+}
+
+/// `kubeon config set`.
+#[derive(Debug, Args)]
+pub(crate) struct ConfigSetArgs {
+    /// The cluster
+    pub name: String,
+    /// Fields with their values; without a value, a field gets its default
+    #[arg(required = true, value_name = "FIELD=VALUE")]
+    pub assignments: Vec<String>,
+    #[command(flatten)]
+    pub change: ConfigChangeFlags,
+}
+
+/// `kubeon config edit`.
+#[derive(Debug, Args)]
+pub(crate) struct ConfigEditArgs {
+    /// The cluster
+    pub name: String,
+    #[command(flatten)]
+    pub change: ConfigChangeFlags,
+}
+
+/// The flags of a change of settings.
+#[derive(Debug, Args)]
+pub(crate) struct ConfigChangeFlags {
+    #[command(flatten)]
+    pub rolling: RollingFlags,
+    #[command(flatten)]
+    pub ignore: IgnoreFlag,
+    /// Only show the plan
+    #[arg(long, help_heading = None)]
+    pub dry_run: bool,
+    #[command(flatten)]
+    pub pre_apply_wait: PreApplyFlags,
+    #[command(flatten)]
+    pub login: KnownLoginFlags,
+    #[command(flatten)]
+    pub contact: ContactFlags,
+    #[command(flatten)]
+    pub format: FormatFlag,
+}

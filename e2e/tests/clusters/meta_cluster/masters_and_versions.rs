@@ -1,0 +1,102 @@
+//! The masters and the version of a declared cluster change: masters are added, a dead one is replaced, and the cluster is
+//! upgraded. Runners are killed on the way.
+
+use std::time::Instant;
+
+use anyhow::{Result, ensure};
+use kubeon_e2e::lab::VERSION;
+use kubeon_e2e::program::{folder, must};
+use serde_json::{Value, json};
+
+use super::declared_cluster::{NAME, declared, kill_runner, kubeconfig, wait_nodes_ready, wait_up_to_date};
+use super::environment::MetaCluster;
+use super::print_time;
+
+/// The version after [`VERSION`].
+const NEXT: &str = "v1.37.2";
+
+#[test]
+#[ignore = "builds a second version of Kubernetes: ./test long"]
+fn soak_masters_and_the_version_of_a_declared_cluster_change() -> Result<()> {
+    let meta = MetaCluster::create_in("e2e-meta-masters", 6)?;
+    load_next_bundle(&meta)?;
+    let address = |host: &str| meta.address(host);
+    meta.apply(&declared(NAME, VERSION, address("h2")?, &[address("h3")?]))?;
+    wait_up_to_date(&meta, "create-finished")?;
+
+    refuses_other_masters(&meta)?;
+    masters(&meta, &["h2", "h4", "h5"])?;
+    wait_up_to_date(&meta, "scale-up-finished")?;
+    wait_nodes_ready(&meta, &kubeconfig(&meta)?, 4)?;
+
+    meta.lab.host("kill", "h2")?;
+    masters(&meta, &["h4", "h5", "h6"])?;
+    kill_runner(&meta, "scale-up-", "h6")?;
+    meta.request_operation(NAME, "scaling-up")?;
+    wait_up_to_date(&meta, "scale-up-finished")?;
+    wait_nodes_ready(&meta, &kubeconfig(&meta)?, 4)?;
+
+    let start = Instant::now();
+    declare(&meta, &json!({"kubeVersion": NEXT}))?;
+    kill_runner(&meta, "update-", "h5")?;
+    meta.request_operation(NAME, "updating")?;
+    wait_up_to_date(&meta, "update-finished")?;
+    print_time("an upgrade of 3 + 1 with a killed runner", start);
+    upgraded(&meta)
+}
+
+/// Puts the image of another bundle into the meta cluster.
+fn load_next_bundle(meta: &MetaCluster) -> Result<()> {
+    meta.lab.must(&["bundle", "build", NEXT])?;
+    let images = meta.lab.file("images");
+    let out = images.to_string_lossy();
+    let only =
+        ["images", "--only", "bundle", "--version", NEXT, "--profile", "dev", "--no-build", "--out", &out];
+    must(
+        folder().join("xtask"),
+        &only,
+        &meta.lab.environment().each_ref().map(|(name, text)| (*name, text.as_str())),
+    )?;
+    let archive = images.join("kubeon-bundle.tar");
+    meta.lab.must(&["image", "load", &archive.to_string_lossy(), "meta"]).map(drop)
+}
+
+fn declare(meta: &MetaCluster, cluster: &Value) -> Result<()> {
+    meta.patch(&["ecs", NAME], &json!({"spec": {"cluster": cluster}}))
+}
+
+fn masters(meta: &MetaCluster, hosts: &[&str]) -> Result<()> {
+    let nodes =
+        hosts.iter().map(|host| Ok(json!({"ip": meta.address(host)?}))).collect::<Result<Vec<Value>>>()?;
+    declare(meta, &json!({"masterList": nodes}))
+}
+
+fn refuses_other_masters(meta: &MetaCluster) -> Result<()> {
+    for (change, reason) in [
+        (json!({"masterList": [{"ip": meta.address("h6")?}]}), "would keep no master"),
+        (json!({"kubeVersion": "v1.35.4"}), "a downgrade is not possible"),
+    ] {
+        let error = declare(meta, &change).err().map(|error| error.to_string()).unwrap_or_default();
+        ensure!(error.contains(reason), "{error}");
+    }
+    Ok(())
+}
+
+/// Every node has the new version and no node is cordoned; the master that took the snapshot has it.
+fn upgraded(meta: &MetaCluster) -> Result<()> {
+    let kubeconfig = kubeconfig(meta)?;
+    let of_nodes = |path: &str| {
+        meta.kubectl_with(&kubeconfig, &["get", "nodes", "-o", &format!("jsonpath={{.items[*]{path}}}")])
+    };
+    let versions = of_nodes(".status.nodeInfo.kubeletVersion")?;
+    ensure!(versions.split(' ').count() == 4 && versions.split(' ').all(|one| one == NEXT), "{versions}");
+    let cordoned = of_nodes(".spec.unschedulable")?;
+    ensure!(cordoned.is_empty(), "{cordoned}");
+    let status = meta.get(&["ecs", NAME])?["status"].clone();
+    ensure!(status["version"] == NEXT, "{status:#}");
+    let files =
+        ["h4", "h5", "h6"].map(|host| meta.lab.on(host, "ls /var/lib/kubeon/snapshots 2>/dev/null; true"));
+    let files: Vec<String> = files.into_iter().collect::<Result<_>>()?;
+    ensure!(files.concat().contains(&format!("before-{NEXT}.db")), "{files:?}");
+    Ok(())
+}
