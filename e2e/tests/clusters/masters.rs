@@ -15,6 +15,31 @@ use serde_json::Value;
 
 const MINUTE: Duration = Duration::from_secs(60);
 
+/// Asks the API server for its version over one connection through the haproxy of the host, five times a second, until the
+/// connection ends or it is stopped.
+const ONE_CONNECTION: &str = r#"
+import re, socket, ssl, time
+context = ssl.create_default_context(cafile="/etc/kubernetes/pki/ca.crt")
+context.load_cert_chain("/var/lib/kubelet/pki/kubelet-client-current.pem")
+plain = socket.create_connection(("127.0.0.1", 6443), 5)
+client = context.wrap_socket(plain, server_hostname="127.0.0.1")
+answers = 0
+while True:
+    client.sendall(b"GET /version HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+    answer = b""
+    while b"\r\n\r\n" not in answer or len(answer) < end:
+        more = client.recv(65536)
+        assert more, "the connection ended"
+        answer += more
+        size = re.search(rb"Content-Length: (\d+)", answer)
+        end = answer.find(b"\r\n\r\n") + 4 + (int(size[1]) if size else 0)
+    assert answer.startswith(b"HTTP/1.1 200"), answer
+    answers += 1
+    with open("/run/answers.txt", "w") as file:
+        file.write(str(answers))
+    time.sleep(0.2)
+"#;
+
 #[test]
 fn masters_join_are_replaced_and_leave() -> Result<()> {
     let lab = TestLab::up("e2e-masters", 5)?;
@@ -23,7 +48,9 @@ fn masters_join_are_replaced_and_leave() -> Result<()> {
     lab.must(&["use", cluster])?;
     writer::start(&lab, "masters", 100)?;
 
+    open_connection(&lab)?;
     join_with_a_kill(&lab, &hosts[2..4].join(","))?;
+    connection_is_open(&lab)?;
     ensure!(voters(&lab, "h3")? == names(["h1", "h3", "h4"]), "{:?}", voters(&lab, "h3")?);
 
     let refused = lab.kubeon(&["replace", cluster, "h1", &hosts[4], "--yes"])?;
@@ -132,6 +159,27 @@ fn voters(lab: &TestLab, host: &str) -> Result<BTreeSet<String>> {
 
 fn names<const N: usize>(names: [&str; N]) -> BTreeSet<String> {
     names.map(str::to_owned).into()
+}
+
+fn open_connection(lab: &TestLab) -> Result<()> {
+    std::fs::write(lab.file("connection.py"), ONE_CONNECTION)?;
+    let file = lab.file("connection.py").display().to_string();
+    lab.must(&["copy", &format!("{}@h2", lab.name()), &file, "/run/connection.py"])?;
+    lab.on("h2", "systemd-run --unit=connection python3 /run/connection.py")?;
+    eventually("the connection is open", MINUTE, || lab.on("h2", "test -s /run/answers.txt").map(drop))
+}
+
+/// The masters of haproxy changed without a cut of the connection.
+fn connection_is_open(lab: &TestLab) -> Result<()> {
+    let answers = || -> Result<u32> { Ok(lab.on("h2", "cat /run/answers.txt")?.trim().parse()?) };
+    let before = answers()?;
+    let log = || lab.on("h2", "journalctl -u connection -n 5 --no-pager").unwrap_or_default();
+    eventually("the connection serves", Duration::from_secs(10), || {
+        ensure!(answers()? > before, "{}", log());
+        Ok(())
+    })?;
+    println!("  {before} answers over one connection while masters joined");
+    lab.on("h2", "systemctl stop connection").map(drop)
 }
 
 fn haproxy_knows(lab: &TestLab, master: &str) -> Result<bool> {

@@ -1,5 +1,7 @@
 //! `kubeon upgrade`.
 
+use std::os::unix::fs::DirBuilderExt as _;
+
 use kubeon_api::Version;
 use kubeon_engine::bundles::{self, version_of};
 use kubeon_engine::cluster_target::TargetOptions;
@@ -123,7 +125,10 @@ async fn before(
     let folder = engine.store.base().join("snapshots").join(&args.name);
     let time = jiff::Timestamp::now().strftime("%Y%m%dT%H%M%SZ");
     let file = folder.join(format!("{time}-{}.db", state.spec.version));
-    std::fs::create_dir_all(&folder)
+    std::fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(&folder)
         .map_err(|error| CliError::failed(format!("cannot create {}: {error}", folder.display())))?;
     let kept = Some(wanted).filter(|_| args.snapshot_on_master);
     let saved = etcd_snapshot::save(engine, state, &master, &file, kept).await?;

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "an unexpected result fails the test")]
 
 mod cli;
+mod config;
 mod destroy;
 mod home;
 mod inventory;

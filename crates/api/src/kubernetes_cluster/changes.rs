@@ -165,7 +165,7 @@ mod tests {
             (json!({"podCIDR": "10.128.0.0/12"}), json!({}), vec!["podCIDR"]),
         ] {
             let found = changes(now.clone(), built);
-            assert_eq!(found, Changes { fields, ..Changes::default() }, "{now}");
+            assert_eq!(found.fields, fields, "{now}");
         }
     }
 

@@ -245,9 +245,8 @@ fn update(
     if waits_for_retry(object, mine, &[Operation::Updating]) {
         return NextAction::Nothing;
     }
-    let mut spec = with_declared_workers(object, before);
-    spec.cluster.node_list = with_all_workers(object, before).cluster.node_list;
-    spec.cluster.kube_version = Some(next);
+    let mut spec = without_secrets(&object.spec);
+    spec.cluster = DeclaredCluster { kube_version: Some(next), ..with_current_logins(before, &spec.cluster) };
     let more = if next == wanted { String::new() } else { format!(", on the way to {wanted}") };
     let why = format!("kubeVersion: {runs} becomes {next}{more}");
     NextAction::Operation(Box::new(DesiredOperation {

@@ -135,7 +135,7 @@ fn create_again_with_killed_runner_and_operator(meta: &MetaCluster) -> Result<()
 /// Kills the running pod of the Job while it changes a host.
 pub(crate) fn kill_runner(meta: &MetaCluster, prefix: &str, host: &str) -> Result<()> {
     let job = wait_job_running(meta, NAME, prefix)?;
-    meta.suspend_node_agent(host)?;
+    meta.suspend_node_agent(host).map_err(|error| error.context(meta.diagnosis("ecs", NAME)))?;
     meta.eventually("the status reports steps", MINUTE, || {
         let status = meta.get(&["ecs", NAME])?["status"].clone();
         ensure!(status["step"].as_str().is_some_and(|step| step.contains('/')), "{status:#}");

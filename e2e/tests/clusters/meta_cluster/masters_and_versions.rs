@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::declared_cluster::{NAME, declared, kill_runner, kubeconfig, wait_nodes_ready, wait_up_to_date};
 use super::environment::MetaCluster;
-use super::print_time;
+use super::{MINUTE, print_time};
 
 /// The version after [`VERSION`].
 const NEXT: &str = "v1.37.2";
@@ -30,7 +30,15 @@ fn soak_masters_and_the_version_of_a_declared_cluster_change() -> Result<()> {
     wait_nodes_ready(&meta, &kubeconfig(&meta)?, 4)?;
 
     meta.lab.host("kill", "h2")?;
+    meta.kubectl(&["wait", "--for=condition=Degraded", &format!("ecs/{NAME}"), "--timeout=120s"])?;
     masters(&meta, &["h4", "h5", "h6"])?;
+    meta.eventually("the status names the dead host", MINUTE, || {
+        let status = meta.get(&["ecs", NAME])?["status"].clone();
+        let reason = status["reason"].as_str().unwrap_or_default();
+        ensure!(status["phase"] == "Failed" && reason.contains("kubeon.io/without"), "{status:#}");
+        Ok(())
+    })?;
+    meta.annotate(NAME, "kubeon.io/without", address("h2")?)?;
     kill_runner(&meta, "scale-up-", "h6")?;
     meta.request_operation(NAME, "scaling-up")?;
     wait_up_to_date(&meta, "scale-up-finished")?;

@@ -12,8 +12,12 @@ const HOSTS: [&str; 3] = ["h1", "h2", "h3"];
 pub(super) fn kubelets_restart_one_after_another(lab: &TestLab, cluster: &str) -> Result<()> {
     lab.wait_up_to_date(cluster, MINUTE)?;
     let before = starts(lab)?;
-    set_max_pods(lab, cluster, 250, 100)?;
-    lab.must(&["create", cluster])?;
+    let set = ["config", "set", cluster, "network.maxPods=100"];
+    let planned = lab.must(&[&set[..], &["--dry-run"]].concat())?;
+    ensure!(planned.contains("join/kubelet") && !planned.contains("control/apiserver"), "{planned}");
+    lab.must(&set)?;
+    let pods = lab.must(&["config", "get", cluster, "network.maxPods"])?;
+    ensure!(pods.trim() == "100", "{pods}");
     let (after, worked) = (starts(lab)?, first_requests(lab)?);
     for (index, host) in HOSTS.iter().enumerate() {
         ensure!(restarted(before[index], after[index]), "the kubelet of {host} was not restarted");
@@ -40,8 +44,7 @@ fn stops_at_the_first_broken_node(lab: &TestLab, cluster: &str) -> Result<()> {
                   printf '[Service]\\nExecStartPre=/bin/false\\n' > /run/systemd/system/kubelet.service.d/broken.conf && \
                   systemctl daemon-reload";
     lab.on("h2", broken)?;
-    set_max_pods(lab, cluster, 100, 90)?;
-    let failed = lab.kubeon(&["create", cluster])?;
+    let failed = lab.kubeon(&["config", "set", cluster, "network.maxPods=90"])?;
     ensure!(failed.code == 1, "{failed:?}");
     let after = starts(lab)?;
     ensure!(
@@ -57,15 +60,6 @@ fn stops_at_the_first_broken_node(lab: &TestLab, cluster: &str) -> Result<()> {
 /// The times are computed from two clocks, so one start differs by some microseconds each time.
 fn restarted(before: i64, after: i64) -> bool {
     after > before + 100_000
-}
-
-/// Changes the stored setting, as another version of the program would. No command changes it yet.
-fn set_max_pods(lab: &TestLab, cluster: &str, old: u32, new: u32) -> Result<()> {
-    let file = lab.file(&format!("{cluster}.json"));
-    let text = std::fs::read_to_string(&file)?;
-    let changed = text.replace(&format!("\"maxPods\": {old}"), &format!("\"maxPods\": {new}"));
-    ensure!(changed != text, "the state does not contain {old} pods");
-    Ok(std::fs::write(&file, changed)?)
 }
 
 /// When the kubelet of each host was started, in microseconds since 1970. The hosts share the clock of this machine.
