@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::kubernetes_cluster::{NAME, ends, env, job, list, object, phase, running, wanted};
+use crate::settings::Callback;
 use crate::testing::World;
 use crate::write::ObjectKind;
 
@@ -136,4 +137,16 @@ fn settings_and_labels_change_after_the_version() {
     assert_eq!(applied(&world, "extraArgs"), json!({"kubelet": {"v": "4"}}));
     assert_eq!(applied(&world, "nodeList"), labelled);
     assert_eq!(world.settle(), 0);
+}
+
+#[test]
+fn contract_b_has_no_callback_for_an_upgrade() {
+    let mut world = running(&["10.0.0.2"]);
+    let url = "https://gateway.example:8443".parse().unwrap();
+    world.settings.callback = Some(Callback { url, authorities: None });
+    declare(&mut world, &json!({"kubeVersion": "v1.36.4"}));
+    assert!(!job(&world).to_string().contains("--callback-url"));
+    ends(&mut world, "Complete");
+    declare(&mut world, &json!({"nodeList": list(&["10.0.0.2", "10.0.0.4"])}));
+    assert!(job(&world).to_string().contains("--callback-url"));
 }
