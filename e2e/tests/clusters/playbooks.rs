@@ -39,7 +39,37 @@ fn playbooks_create_scale_and_reset_a_cluster() -> Result<()> {
     reset(&run)
 }
 
+/// The version after that of the variables.
+const NEXT: &str = "v1.37.2";
+
+#[test]
+#[ignore = "builds a second version of Kubernetes: ./test long"]
+fn soak_a_playbook_upgrades_a_cluster() -> Result<()> {
+    let run = PlaybookRun { lab: TestLab::up("e2e-books-next", 2)?, programs: ansible::programs()? };
+    run.lab.must(&["bundle", "build", NEXT])?;
+    run.write_inventory(true, VARIABLES)?;
+    run.succeeds("cluster.yml", &[])?;
+    run.lab.must(&["use", "books"])?;
+    let version = format!("kube_version={NEXT}");
+    let out = run.succeeds("upgrade-cluster.yml", &["-e", &version])?;
+    ensure!(out.contains("changed=1") && run.version()? == NEXT, "{out}");
+    run.wait_nodes_ready(&["master01", "worker01"])?;
+    let versions = "jsonpath={.items[*].status.nodeInfo.kubeletVersion}";
+    let versions = run.lab.kubectl("books", &["get", "nodes", "-o", versions])?;
+    ensure!(versions == format!("{NEXT} {NEXT}"), "{versions}");
+    let again = run.succeeds("upgrade-cluster.yml", &["-e", &version])?;
+    ensure!(again.contains("changed=0"), "{again}");
+    run.succeeds("reset.yml", &["-e", "reset_confirmation=yes"]).map(drop)
+}
+
 impl PlaybookRun {
+    /// The version of the API server.
+    fn version(&self) -> Result<String> {
+        let text = self.lab.kubectl("books", &["version", "-o", "json"])?;
+        let version: serde_json::Value = serde_json::from_str(&text)?;
+        Ok(version["serverVersion"]["gitVersion"].as_str().unwrap_or_default().to_owned())
+    }
+
     /// Writes `hosts.yml` in the format of kubespray, and `group_vars.yml`.
     fn write_inventory(&self, with_worker: bool, variables: &str) -> Result<()> {
         let host = |name: &str, address: &str| {
