@@ -154,7 +154,7 @@ impl ClusterCommands {
     /// whose removal had started.
     #[must_use]
     pub(crate) fn work(&self, operation: Operation) -> Command {
-        let upgrade = self.version.filter(|_| self.is_upgrade(operation));
+        let upgrade = self.new_version(operation);
         let mut command = match (operation, upgrade) {
             (_, Some(version)) => self.upgrade(version),
             (Operation::Terminating, None) => self.destroy(),
@@ -192,11 +192,11 @@ impl ClusterCommands {
         command
     }
 
-    /// Whether the operation changes the version. It may change settings only.
-    fn is_upgrade(&self, operation: Operation) -> bool {
-        let running = self.engine.state(&self.cluster)["version"].as_str().map(str::to_owned);
-        let differs = |version: Version| running != Some(version.to_string());
-        operation == Operation::Updating && self.version.is_some_and(differs)
+    /// The version to which the operation changes the cluster; `None` when it changes something else, such as settings.
+    fn new_version(&self, operation: Operation) -> Option<Version> {
+        let declared = self.version.filter(|_| operation == Operation::Updating)?;
+        let runs = self.engine.state(&self.cluster)["version"].as_str().map(str::to_owned);
+        (runs != Some(declared.to_string())).then_some(declared)
     }
 
     /// Changes the cluster of the state to another version. The snapshot stays on a master, because this machine ends with

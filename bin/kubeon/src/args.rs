@@ -4,6 +4,7 @@ pub(crate) mod bundle;
 pub(crate) mod certs;
 pub(crate) mod cli;
 pub(crate) mod cluster;
+pub(crate) mod common_change;
 pub(crate) mod config;
 pub(crate) mod contact;
 pub(crate) mod day;

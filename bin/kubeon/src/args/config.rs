@@ -2,12 +2,8 @@
 
 use clap::{Args, Subcommand};
 
-use super::contact::ContactFlags;
+use super::common_change::CommonChangeFlags;
 use super::format::FormatFlag;
-use super::ignore::IgnoreFlag;
-use super::login::KnownLoginFlags;
-use super::pre_apply::PreApplyFlags;
-use super::rolling::RollingFlags;
 
 pub(crate) const CONFIG_EXAMPLES: &str = "Fields are those of spec.cluster in a KubernetesCluster, and featureGates. These can change in a cluster that exists:
 apiServer.certSANs, network.maxPods, network.nodePortRange, containerRuntime, extraArgs, featureGates.
@@ -51,7 +47,7 @@ pub(crate) struct ConfigSetArgs {
     #[arg(required = true, value_name = "FIELD=VALUE")]
     pub assignments: Vec<String>,
     #[command(flatten)]
-    pub change: ConfigChangeFlags,
+    pub change: CommonChangeFlags,
 }
 
 /// `kubeon config edit`.
@@ -60,25 +56,5 @@ pub(crate) struct ConfigEditArgs {
     /// The cluster
     pub name: String,
     #[command(flatten)]
-    pub change: ConfigChangeFlags,
-}
-
-/// The flags of a change of settings.
-#[derive(Debug, Args)]
-pub(crate) struct ConfigChangeFlags {
-    #[command(flatten)]
-    pub rolling: RollingFlags,
-    #[command(flatten)]
-    pub ignore: IgnoreFlag,
-    /// Only show the plan
-    #[arg(long, help_heading = None)]
-    pub dry_run: bool,
-    #[command(flatten)]
-    pub pre_apply_wait: PreApplyFlags,
-    #[command(flatten)]
-    pub login: KnownLoginFlags,
-    #[command(flatten)]
-    pub contact: ContactFlags,
-    #[command(flatten)]
-    pub format: FormatFlag,
+    pub change: CommonChangeFlags,
 }

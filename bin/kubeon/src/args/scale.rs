@@ -3,6 +3,7 @@
 use clap::Args;
 use kubeon_api::{HostAddress, HostName};
 
+use super::common_change::CommonChangeFlags;
 use super::contact::ContactFlags;
 use super::drain::LeaveFlags;
 use super::format::FormatFlag;
@@ -116,18 +117,5 @@ pub(crate) struct ReplaceArgs {
     #[arg(short = 'y', long)]
     pub yes: bool,
     #[command(flatten)]
-    pub rolling: RollingFlags,
-    #[command(flatten)]
-    pub ignore: IgnoreFlag,
-    /// Only show the plan
-    #[arg(long, help_heading = None)]
-    pub dry_run: bool,
-    #[command(flatten)]
-    pub pre_apply_wait: PreApplyFlags,
-    #[command(flatten)]
-    pub login: KnownLoginFlags,
-    #[command(flatten)]
-    pub contact: ContactFlags,
-    #[command(flatten)]
-    pub format: FormatFlag,
+    pub change: CommonChangeFlags,
 }

@@ -5,13 +5,13 @@ use std::path::Path;
 use std::process::Command;
 
 use kubeon_engine::cluster_config::{changed, document, field, set};
-use kubeon_engine::cluster_target::{ClusterTarget, TargetOptions};
-use kubeon_engine::engine::{Engine, StoredCluster, ignored_checks};
-use kubeon_engine::login_request::LoginRequests;
+use kubeon_engine::cluster_target::ClusterTarget;
+use kubeon_engine::engine::{Engine, StoredCluster};
 use serde_json::{Map, Value};
 
 use crate::args::Format;
-use crate::args::config::{ConfigChangeFlags, ConfigCommand, ConfigEditArgs, ConfigGetArgs, ConfigSetArgs};
+use crate::args::common_change::CommonChangeFlags;
+use crate::args::config::{ConfigCommand, ConfigEditArgs, ConfigGetArgs, ConfigSetArgs};
 use crate::cli_error::CliError;
 use crate::cmd::change::{ChangeFlags, make};
 use crate::cmd::plan;
@@ -94,17 +94,11 @@ async fn show_or_make(
     engine: &Engine<'_>,
     state: StoredCluster,
     settings: Map<String, Value>,
-    flags: &ConfigChangeFlags,
+    flags: &CommonChangeFlags,
     command: String,
 ) -> Result<(), CliError> {
     let spec = changed(&state, settings)?;
-    let options = TargetOptions {
-        logins: LoginRequests::from(&flags.login),
-        ignore: ignored_checks(&flags.ignore.ignore)?,
-        max_unavailable: flags.rolling.max_unavailable,
-        ..TargetOptions::default()
-    };
-    let target = ClusterTarget::changed(engine, state, spec, options)?;
+    let target = ClusterTarget::changed(engine, state, spec, flags.target_options()?)?;
     let format = flags.format.output;
     if flags.dry_run {
         return plan::create(context, engine, target, &flags.contact.options(), command, format).await;

@@ -78,12 +78,6 @@ pub(super) async fn remove(context: &Context<'_>, args: &DelonArgs) -> Result<()
 pub(super) async fn replace(context: &Context<'_>, args: &ReplaceArgs) -> Result<(), CliError> {
     let engine = context.engine()?;
     let state = engine.find(Some(&args.name))?;
-    let options = TargetOptions {
-        logins: LoginRequests::from(&args.login),
-        ignore: ignored_checks(&args.ignore.ignore)?,
-        max_unavailable: args.rolling.max_unavailable,
-        ..TargetOptions::default()
-    };
     let new = HostRequest {
         address: args.new,
         internal_address: args.internal_address,
@@ -93,15 +87,15 @@ pub(super) async fn replace(context: &Context<'_>, args: &ReplaceArgs) -> Result
     };
     let plain = || format!("kubeon replace {} {} {}", args.name, args.old, args.new);
     let command = context.typed_as("replace", "replace").unwrap_or_else(plain);
-    let target = replaced(&engine, state, &args.old, new, options)?;
+    let target = replaced(&engine, state, &args.old, new, args.change.target_options()?)?;
     let flags = ChangeFlags {
         command: "kubeon replace",
-        host_keys: args.contact.options(),
-        pre_apply_wait: args.pre_apply_wait.wait(),
+        host_keys: args.change.contact.options(),
+        pre_apply_wait: args.change.pre_apply_wait.wait(),
         yes: args.yes,
-        format: args.format.output,
+        format: args.change.format.output,
     };
-    show_or_make(context, &engine, target, &flags, args.dry_run.then_some(command)).await
+    show_or_make(context, &engine, target, &flags, args.change.dry_run.then_some(command)).await
 }
 
 /// Makes the change, or shows the plan of a dry run with the command that applies it.

@@ -68,4 +68,17 @@ mod tests {
         let fixed: Vec<_> = all.iter().copied().filter(|field| fixed_because(field).is_some()).collect();
         assert_eq!((left, all.len() - fixed.len()), (fixed, 5), "{all:?}");
     }
+
+    #[test]
+    fn the_declaration_of_settings_has_these_settings() {
+        for cluster in [
+            json!({}),
+            json!({"loadBalancer": {"mode": "external", "address": "10.0.0.9", "port": 8443},
+                "network": {"nodePortRange": "30000-30100"}, "extraArgs": {"kubelet": {"v": "4"}}}),
+        ] {
+            let declared: DeclaredCluster = serde_json::from_value(cluster).unwrap();
+            let settings = declared.settings().unwrap();
+            assert_eq!(DeclaredCluster::from(&settings).settings().unwrap(), settings);
+        }
+    }
 }

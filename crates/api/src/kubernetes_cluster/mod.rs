@@ -10,7 +10,6 @@ mod changeable;
 mod changes;
 mod choices;
 mod container_runtime;
-mod declared_settings;
 pub mod defaults;
 mod extra_args;
 mod flat;

@@ -1,8 +1,8 @@
 //! The complete settings of a cluster: the declared values, with defaults for the others. They are the input of plans, and a
 //! control machine stores them in this form.
 //!
-//! This file lists each setting three times: in the type, in the function that fills it in from a declaration, and in the
-//! comparison. The code does not compile when a setting is missing in one of them.
+//! This file lists each setting four times: in the type, in the functions that fill it in from a declaration and write it into
+//! one, and in the comparison. The code does not compile when a setting is missing in one of them.
 
 use std::net::Ipv4Addr;
 
@@ -282,6 +282,70 @@ impl ClusterSettings {
 /// Whether both lists contain the same names, in any order.
 fn same_names(left: &[Endpoint], right: &[Endpoint]) -> bool {
     left.iter().all(|name| right.contains(name)) && right.iter().all(|name| left.contains(name))
+}
+
+impl From<&ClusterSettings> for DeclaredCluster {
+    /// A declaration with these settings, without version and hosts. It has no field for feature gates.
+    fn from(settings: &ClusterSettings) -> Self {
+        let ClusterSettings {
+            api_domain,
+            cert_sans,
+            load_balancer,
+            pod_cidr,
+            service_cidr,
+            node_mask_size,
+            max_pods,
+            node_ports,
+            dns_domain,
+            proxy_mode,
+            feature_gates: _,
+            ca_years,
+            cluster_type,
+            deploy_mode,
+            api_port,
+            cni,
+            firewall,
+            images_registry,
+            container_runtime,
+            extra_args,
+        } = settings.clone();
+        let network = Network {
+            cni: Some(cni),
+            proxy_mode: Some(proxy_mode),
+            dns_domain: Some(dns_domain),
+            node_mask_size: Some(node_mask_size),
+            max_pods: Some(max_pods),
+            node_port_range: Some(node_ports),
+            firewall: Some(firewall),
+        };
+        Self {
+            cluster_type: Some(cluster_type),
+            deploy_mode: Some(deploy_mode),
+            pod_cidr: Some(pod_cidr),
+            service_cidr: Some(service_cidr),
+            images_registry,
+            api_server: Some(ApiServer { domain: Some(api_domain), port: Some(api_port), cert_sans }),
+            load_balancer: Some(declared_balancer(load_balancer)),
+            network: Some(network),
+            certificates: Some(Certificates { ca_years: Some(ca_years) }),
+            container_runtime: Some(container_runtime).filter(|runtime| !runtime.is_empty()),
+            extra_args: Some(extra_args).filter(|arguments| !arguments.is_empty()),
+            ..Self::default()
+        }
+    }
+}
+
+fn declared_balancer(load_balancer: LoadBalancer) -> DeclaredLoadBalancer {
+    let of = |mode| DeclaredLoadBalancer { mode: Some(mode), ..DeclaredLoadBalancer::default() };
+    match load_balancer {
+        LoadBalancer::Haproxy => of(LoadBalancerMode::Haproxy),
+        LoadBalancer::Updater => of(LoadBalancerMode::Updater),
+        LoadBalancer::External { address, port } => DeclaredLoadBalancer {
+            address: Some(address),
+            port: Some(port),
+            ..of(LoadBalancerMode::External)
+        },
+    }
 }
 
 /// Values for settings that an older state file does not contain.

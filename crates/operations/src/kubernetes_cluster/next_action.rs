@@ -373,6 +373,10 @@ fn refused(difference: &Difference, before: &DeclaredCluster, wanted: &DeclaredC
             "spec.cluster.nodeList: the last worker cannot be removed; delete the cluster instead".to_owned(),
         );
     }
+    let holds_etcd = |node: &&DeclaredNode| wanted.etcd_list.iter().any(|other| other.ip == node.ip);
+    if let Some(held) = difference.workers.removed.iter().find(holds_etcd) {
+        return Some(format!("spec.cluster.nodeList: {} holds etcd and cannot be removed", held.ip));
+    }
     if difference.masters.removed.len() == before.master_list.len() {
         return Some("spec.cluster.masterList: one master of the cluster must stay".to_owned());
     }
