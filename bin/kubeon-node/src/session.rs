@@ -202,8 +202,14 @@ impl Session {
         if !matches!(step.op, Op::Reset { .. } | Op::Await { .. } | Op::Part { .. }) {
             self.mark_touched()?;
         }
+        // A later run must know who cordoned the node, also if this one is interrupted while pods leave it.
+        let recorded_before = step.journal && matches!(step.op, Op::Drain { .. });
+        if let (true, Some(object)) = (recorded_before, &step.record_in) {
+            let entry = Entry { id: step.id.clone(), digest: step.digest.clone(), marks: Vec::new() };
+            cluster_record::remember(&job, object, &entry)?;
+        }
         let StepEffect { changed, marks } = ops::run(&job, &step.op, bytes)?;
-        if step.journal && !matches!(step.op, Op::Reset { .. }) {
+        if step.journal && !recorded_before && !matches!(step.op, Op::Reset { .. }) {
             let entry = Entry { id: step.id.clone(), digest: step.digest.clone(), marks };
             match &step.record_in {
                 Some(object) => cluster_record::remember(&job, object, &entry)?,

@@ -1,5 +1,6 @@
 //! One file for each command.
 
+mod abort;
 pub(crate) mod bundle;
 mod certs;
 mod change;
@@ -69,6 +70,7 @@ async fn dispatch(context: &Context<'_>, cli: &CommandLine) -> Result<(), CliErr
         CliCommand::Delon(args) => scale::remove(context, args).await,
         CliCommand::Replace(args) => scale::replace(context, args).await,
         CliCommand::Upgrade(args) => upgrade::run(context, args).await,
+        CliCommand::Abort(args) => abort::run(context, args).await,
         CliCommand::Config(command) => config::run(context, command).await,
         CliCommand::Etcd(args) => etcd::run(context, args).await,
         CliCommand::Certs(args) => certs::run(context, args).await,

@@ -58,6 +58,15 @@ fn change(remedy: &EngineRemedy) -> RenderedRemedy {
         R::Upgrade { cluster, version } => {
             NextStep::command("upgrade it with", format!("kubeon upgrade {cluster} {version}")).into()
         }
+        R::CompleteOrRestore { cluster, version } => rows([
+            ("go on", format!("kubeon create {cluster}")),
+            (
+                "or lose",
+                format!(
+                    "all changes since the snapshot of {version}: kubeon destroy {cluster}, kubeon etcd restore {cluster} FILE"
+                ),
+            ),
+        ]),
         R::CompleteOrDestroy(cluster) => {
             row("fix", format!("kubeon create {cluster} completes it, kubeon destroy {cluster} removes it"))
         }
@@ -89,9 +98,11 @@ pub(crate) fn engine(remedy: &EngineRemedy) -> RenderedRemedy {
         R::CreateFromInventory(cluster) => {
             row("first", format!("kubeon create {cluster} --inventory …, or the playbook cluster.yml"))
         }
-        R::CompleteOrDestroy(_) | R::ImportState { .. } | R::Upgrade { .. } | R::ReplaceWorker(_) => {
-            change(remedy)
-        }
+        R::CompleteOrDestroy(_)
+        | R::CompleteOrRestore { .. }
+        | R::ImportState { .. }
+        | R::Upgrade { .. }
+        | R::ReplaceWorker(_) => change(remedy),
         R::ConfirmRemoval { command } => row("confirm", format!("{command} … --yes")),
         R::ConfirmDestroy { command, cluster } => row("confirm", format!("{command} {cluster} --yes")),
         R::ConfirmUninstall => row("confirm", "kubeon meta uninstall --yes".to_owned()),

@@ -1,17 +1,25 @@
-//! The parts of a bundle: names and sizes for plans, files for `apply`.
+//! The parts of a bundle: names and sizes for plans.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
 
 use kubeon_api::Digest;
 use kubeon_bundle::{Bundle, Part, PartKind};
 use kubeon_plan::{Artifacts, ImageInfo, Intent, PartInfo, Plan};
-use kubeon_ports::Blobs;
 use kubeon_wire::Op;
 
 /// The parts and images of each bundle, for plans: of the first, and of the others.
 pub(crate) fn all_artifacts(bundles: &[Bundle]) -> (Artifacts, Vec<Artifacts>) {
     let mut all = bundles.iter().map(artifacts);
+    (all.next().unwrap_or_default(), all.collect())
+}
+
+/// The parts and images of each bundle, with the control plane's programs of the bundle of another version for the same
+/// architecture. An architecture for which there is none is left out.
+pub(crate) fn trial_artifacts(bundles: &[Bundle], tried: &[Bundle]) -> (Artifacts, Vec<Artifacts>) {
+    let tried: Vec<Artifacts> = tried.iter().map(artifacts).collect();
+    let of_same_arch = |own: &Artifacts| tried.iter().find(|other| other.arch == own.arch);
+    let merged = bundles.iter().map(artifacts);
+    let mut all = merged.filter_map(|own| Some(own.with_control_plane_of(of_same_arch(&own)?)));
     (all.next().unwrap_or_default(), all.collect())
 }
 
@@ -59,19 +67,4 @@ pub(crate) fn programs_in_use(intent: &Intent, plan: &Plan) -> BTreeMap<String, 
         artifacts.parts.iter().map(|(name, part)| (artifacts.recorded_name(name), part.digest.clone()))
     })
     .collect()
-}
-
-/// The files of the bundles' parts, and of a snapshot that is restored.
-pub struct ChangeBlobs<'a> {
-    /// The bundles.
-    pub bundles: &'a [Bundle],
-    /// The folder of the snapshot; its files are named by their digests.
-    pub restored: &'a Path,
-}
-
-impl Blobs for ChangeBlobs<'_> {
-    fn blob(&self, digest: &Digest) -> Option<PathBuf> {
-        let bundles = self.bundles.iter().map(|bundle| bundle.blob(digest));
-        bundles.chain([self.restored.join(digest.as_str())]).find(|path| path.is_file())
-    }
 }

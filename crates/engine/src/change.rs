@@ -7,7 +7,6 @@
 use std::path::PathBuf;
 
 use kubeon_api::HostAddress;
-use kubeon_bundle::Bundle;
 use kubeon_plan::{DesiredCluster, HostSpec, Intent, Plan, Snapshot, UnreachableHost};
 use kubeon_reconcile::{Planned, Reconciled};
 use kubeon_store::{ClusterLock, Status};
@@ -15,9 +14,10 @@ use kubeon_wire::Op;
 use tokio_util::sync::CancellationToken;
 
 use crate::admin_kubeconfig;
-use crate::artifacts::{ChangeBlobs, all_artifacts, programs_in_use};
-use crate::bundles;
+use crate::artifacts::programs_in_use;
+use crate::change_bundles::{self, ChangeBlobs, ChangeBundles};
 use crate::checked::{self, PrecheckProbe};
+use crate::cluster_request::stored_spec;
 use crate::cluster_target::{ClusterTarget, joining};
 use crate::contact::{Contact, ContactPurpose};
 use crate::engine::{self, Engine, StoredCluster};
@@ -68,7 +68,7 @@ pub struct ReadyCluster {
 /// A confirmed change: the cluster is locked, no host was written to.
 pub struct PreparedChange<'a> {
     engine: &'a Engine<'a>,
-    bundles: Vec<Bundle>,
+    bundles: ChangeBundles,
     contact: Contact,
     lock: ClusterLock,
     state: StoredCluster,
@@ -91,7 +91,7 @@ pub async fn prepare<'a>(
     if target.state.may_be_on_hosts() {
         engine.keys(&target.state)?;
     }
-    let bundles = bundles::find(&engine.environment, target.spec.version)?;
+    let bundles = change_bundles::of_change(&engine.environment, target.spec.version, target.state.trial)?;
     target.warn(engine);
     // The lock comes before the question: the state that the user confirms must not change meanwhile.
     let lock = engine.lock(&target.state, target.known, options.command)?;
@@ -99,7 +99,7 @@ pub async fn prepare<'a>(
     let logins = engine.logins(&target.logins)?;
     let contact =
         engine.contact(&target.spec.name, logins, options.host_keys, ContactPurpose::Change).await?;
-    let intent = target.intent(all_artifacts(&bundles));
+    let intent = target.intent(bundles.artifacts());
     let ClusterTarget { known, state, .. } = target;
     Ok(PreparedChange {
         engine,
@@ -159,6 +159,12 @@ impl PreparedChange<'_> {
     /// Refuses before the first effect on a host; fails when the state cannot be saved. A failure on a
     /// host is part of the outcome.
     pub async fn make(mut self, cancellation: &CancellationToken) -> Result<ChangeOutcome, EngineError> {
+        if self.intent.trial.is_some() {
+            let tried = self.try_version(cancellation).await?;
+            if !tried.outcome.is_complete() {
+                return Ok(ChangeOutcome::Incomplete(Box::new(tried)));
+            }
+        }
         let planned = self.observe(cancellation).await?;
         if self.is_up_to_date(planned.plan()) {
             self.save_logins(planned.plan())?;
@@ -171,6 +177,36 @@ impl PreparedChange<'_> {
             return Ok(ChangeOutcome::Incomplete(Box::new(reconciled)));
         }
         Ok(ChangeOutcome::Ready(Box::new(self.finish(true, &reconciled.plan.unreachable).await?)))
+    }
+
+    /// Starts the control plane of the next version on every master, where it emulates the version of the cluster. When all of
+    /// them work, the whole cluster takes the version, and the change cannot be aborted any more.
+    async fn try_version(&mut self, cancellation: &CancellationToken) -> Result<Reconciled, EngineError> {
+        let planned = self.observe(cancellation).await?;
+        self.persist(planned.plan())?;
+        let tried = self.apply(planned, cancellation).await?;
+        if tried.outcome.is_complete() {
+            self.take_tried_version()?;
+        }
+        Ok(tried)
+    }
+
+    fn take_tried_version(&mut self) -> Result<(), EngineError> {
+        let Some(version) = self.intent.trial.take() else { return Ok(()) };
+        let name = &self.state.name;
+        self.engine.output.info(&format!(
+            "{name}: every master runs the control plane of {version}; the cluster changes to it now"
+        ));
+        self.bundles.end_trial();
+        let spec = DesiredCluster { version, ..self.state.spec.clone() };
+        self.intent.spec = stored_spec(spec.clone(), &self.engine.supported()?)?.0;
+        (self.intent.artifacts, self.intent.other_artifacts) = self.bundles.artifacts();
+        self.intent.bundle_in_use.clear();
+        self.intent.generation = self.state.generation;
+        self.state.trial = None;
+        self.state.bundle.clear();
+        engine::set_spec(&mut self.state, spec);
+        Ok(self.engine.store.save(&self.lock, &mut self.state)?)
     }
 
     fn run<'r>(&'r self, blobs: &'r ChangeBlobs<'r>, cancellation: &'r CancellationToken) -> Run<'r> {
@@ -208,7 +244,7 @@ impl PreparedChange<'_> {
     /// Whether this change is the first to another version.
     fn begins_upgrade(&self) -> bool {
         let other = self.state.version.is_some_and(|version| version != self.intent.spec.version);
-        other && self.state.status == Status::Running
+        (other || self.intent.trial.is_some()) && self.state.status == Status::Running
     }
 
     fn is_up_to_date(&self, plan: &Plan) -> bool {
@@ -239,7 +275,9 @@ impl PreparedChange<'_> {
         if self.state.status == Status::Running {
             self.state.joining = joining(&self.intent.spec, &self.state);
         }
-        self.state.bundle = programs_in_use(&self.intent, plan);
+        if self.intent.trial.is_none() {
+            self.state.bundle = programs_in_use(&self.intent, plan);
+        }
         if self.begins_upgrade() {
             self.state.status = Status::Upgrading;
         }
@@ -256,7 +294,7 @@ impl PreparedChange<'_> {
             _ => None,
         });
         let digests = digests.collect();
-        self.bundles.iter().try_for_each(|bundle| {
+        self.bundles.all().try_for_each(|bundle| {
             bundle.verify_parts(&digests).map_err(|error| {
                 EngineError::refused(error.to_string()).remedy(EngineRemedy::Bundle(error.remedy()))
             })

@@ -141,6 +141,7 @@ pub fn intent(
     });
     Intent {
         restore,
+        trial: state.trial,
         bundle_in_use,
         skip_hosts,
         leaving,

@@ -12,6 +12,7 @@ mod admin_kubeconfig;
 pub mod artifacts;
 pub mod bundles;
 pub mod change;
+mod change_bundles;
 pub mod checked;
 pub mod choose;
 pub mod cluster_config;

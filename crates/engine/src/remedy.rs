@@ -39,6 +39,13 @@ pub enum EngineRemedy {
         /// The version.
         version: Version,
     },
+    /// Complete the upgrade of this cluster, or restore the snapshot of the version before.
+    CompleteOrRestore {
+        /// The cluster.
+        cluster: ClusterName,
+        /// The version before.
+        version: Version,
+    },
     /// Add a worker to this cluster, then remove the old one.
     ReplaceWorker(ClusterName),
     /// Confirm the removal of workers.

@@ -12,6 +12,15 @@ use crate::ready_master::ReadyMaster;
 use crate::remedy::EngineRemedy;
 use crate::request_inventory::{InventoryFiles, merge_inventory_logins};
 
+/// What the target of an upgrade is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum UpgradePurpose {
+    /// To make it.
+    Make,
+    /// To show its plan.
+    Show,
+}
+
 /// What a cluster uses that an upgrade takes away or waits for.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct UpgradeObstacles {
@@ -31,7 +40,7 @@ pub fn hops(state: &StoredCluster, wanted: Version, known: &[Version]) -> Result
         let error = error.row("cause", "its creation is not complete");
         return Err(error.remedy(EngineRemedy::CompleteOrDestroy(state.name.clone())));
     };
-    let open = state.spec.version;
+    let open = state.trial.unwrap_or(state.spec.version);
     if state.status == Status::Upgrading && open != wanted {
         let error = EngineError::refused(format!("the upgrade of {} to {open} is not complete", state.name));
         return Err(error.remedy(EngineRemedy::CompleteChange(state.name.clone())));
@@ -46,7 +55,15 @@ pub fn hops(state: &StoredCluster, wanted: Version, known: &[Version]) -> Result
     })
 }
 
-/// The target of a cluster with another version. An inventory gives logins.
+/// Whether the control plane tries the version before the cluster changes to it: it can then go back. Programs of one minor
+/// version can always go back.
+fn is_tried_first(state: &StoredCluster, version: Version) -> bool {
+    let now = state.spec.version;
+    (now.major, now.minor) != (version.major, version.minor)
+}
+
+/// The target of a cluster with another version. An inventory gives logins. The control plane tries a minor version first, unless
+/// the target is only shown: then it contains every step of the upgrade itself.
 ///
 /// # Errors
 /// As for [`ClusterTarget::stored`]; refuses when another change is not complete.
@@ -54,6 +71,7 @@ pub fn target(
     engine: &Engine<'_>,
     mut state: StoredCluster,
     version: Version,
+    purpose: UpgradePurpose,
     inventory: &InventoryFiles,
     options: TargetOptions,
 ) -> Result<ClusterTarget, EngineError> {
@@ -62,11 +80,55 @@ pub fn target(
         let error = EngineError::refused(format!("a change of {} is not complete", state.name));
         return Err(error.remedy(EngineRemedy::CompleteChange(state.name)));
     }
-    state.spec.version = version;
+    if purpose == UpgradePurpose::Make && is_tried_first(&state, version) {
+        state.trial = Some(version);
+    } else {
+        (state.trial, state.spec.version) = (None, version);
+    }
     let flags = options.logins.clone();
     let mut target = ClusterTarget::stored(engine, state, options)?;
     target.logins = merge_inventory_logins(inventory, &flags, &target.state, target.logins)?;
     Ok(target)
+}
+
+/// The way back from an upgrade that is not complete.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WayBack {
+    /// The version that the cluster keeps.
+    pub keeps: Version,
+    /// The version that is given up.
+    pub given_up: Version,
+    /// The state of the cluster that goes back.
+    pub state: StoredCluster,
+}
+
+/// The way back of a cluster. The links of the programs point to the old ones again; no data is lost.
+///
+/// # Errors
+/// Refuses when no upgrade is open, and after the cluster began to change to another minor version: etcd and the stored objects
+/// do not go back.
+pub fn way_back(mut state: StoredCluster) -> Result<WayBack, EngineError> {
+    let name = state.name.clone();
+    let (Some(keeps), Status::Upgrading) = (state.version, state.status) else {
+        return Err(EngineError::refused(format!("{name} has no upgrade to abort")));
+    };
+    let given_up = state.trial.unwrap_or(state.spec.version);
+    if given_up == keeps {
+        let error = EngineError::refused(format!("the upgrade of {name} is aborted already"));
+        return Err(error.remedy(EngineRemedy::CompleteChange(name)));
+    }
+    if state.trial.is_none() && (given_up.major, given_up.minor) != (keeps.major, keeps.minor) {
+        let error = EngineError::refused(format!("{name} cannot go back to {keeps} any more"));
+        let reason = format!(
+            "every master ran the control plane of {given_up}, and the cluster began to change to it"
+        );
+        let remedy = EngineRemedy::CompleteOrRestore { cluster: name, version: keeps };
+        return Err(error.row("cause", reason).remedy(remedy));
+    }
+    (state.trial, state.spec.version) = (None, keeps);
+    // The programs that the upgrade recorded are not those of the version that the cluster keeps.
+    state.bundle.clear();
+    Ok(WayBack { keeps, given_up, state })
 }
 
 /// What stands against an upgrade to the version.
@@ -146,6 +208,25 @@ mod tests {
         (open.status, open.spec.version) = (Status::Upgrading, version("v1.37.2"));
         assert!(hops(&open, version("v1.36.3"), &known()).is_err(), "another upgrade is open");
         assert_eq!(hops(&open, version("v1.37.2"), &known()).unwrap(), [version("v1.37.2")]);
+    }
+
+    #[test]
+    fn an_upgrade_can_be_aborted_until_the_cluster_changes_to_another_minor_version() {
+        let opened = |trial: Option<&str>, version_of_spec: &str| {
+            let mut open = at("v1.36.3");
+            (open.status, open.trial) = (Status::Upgrading, trial.map(version));
+            open.spec.version = version(version_of_spec);
+            open
+        };
+        let back = way_back(opened(Some("v1.37.2"), "v1.36.3")).unwrap();
+        assert_eq!((back.keeps, back.given_up), (version("v1.36.3"), version("v1.37.2")));
+        assert_eq!((back.state.trial, back.state.spec.version), (None, version("v1.36.3")));
+        assert_eq!(way_back(opened(None, "v1.36.4")).unwrap().state.spec.version, version("v1.36.3"));
+        assert!(way_back(opened(None, "v1.37.2")).unwrap_err().to_string().contains("cannot go back"));
+        assert!(way_back(opened(None, "v1.36.3")).unwrap_err().to_string().contains("aborted already"));
+        assert!(way_back(at("v1.36.3")).unwrap_err().to_string().contains("no upgrade to abort"));
+        assert!(is_tried_first(&at("v1.36.3"), version("v1.37.2")));
+        assert!(!is_tried_first(&at("v1.36.3"), version("v1.36.4")));
     }
 
     #[test]

@@ -7,6 +7,7 @@ use kubeon_api::{HostRole, Refusal, RefusedField, Remedy};
 use kubeon_wire::Facts;
 
 use crate::context::PlanContext;
+use crate::desired::control_plane::is_control_plane_part;
 use crate::desired::join::kubelet_id;
 use crate::desired::prepare::parts;
 use crate::output::Note;
@@ -32,8 +33,14 @@ pub(crate) fn other_build(context: &PlanContext<'_>) -> Result<Option<Note>, Ref
 }
 
 /// The programs of the bundle that differ from those in use. An older state does not record them; then a program differs if
-/// a node of this version does not have it.
+/// a node of this version does not have it. The control plane's programs are of another version while it is tried.
 fn differing<'a>(context: &PlanContext<'a>) -> BTreeSet<&'a str> {
+    let mut names = all_differing(context);
+    names.retain(|name| context.intent.trial.is_none() || !is_control_plane_part(name));
+    names
+}
+
+fn all_differing<'a>(context: &PlanContext<'a>) -> BTreeSet<&'a str> {
     let used = &context.intent.bundle_in_use;
     if !used.is_empty() {
         let names = || parts(&HostRole::Master).chain(parts(&HostRole::Worker));

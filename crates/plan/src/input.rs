@@ -193,7 +193,11 @@ pub struct Intent {
     pub uid: String,
     /// The highest generation that was planned for it.
     pub generation: u64,
-    /// The content of the bundle of that version.
+    /// The next minor version that the control plane tries: its programs are of that version and emulate the one of the
+    /// specification, so that they can go back.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub trial: Option<Version>,
+    /// The content of the bundle of that version; while a version is tried, with the control plane's programs of it.
     pub artifacts: Artifacts,
     /// The content of the bundles of that version for other architectures.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -245,6 +249,7 @@ impl Intent {
             spec,
             uid: uid.to_owned(),
             generation,
+            trial: None,
             artifacts,
             other_artifacts: Vec::new(),
             bundle_in_use: BTreeMap::new(),

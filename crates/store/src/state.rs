@@ -41,6 +41,9 @@ pub struct ClusterState<S> {
     pub updated_at: Timestamp,
     /// The installed Kubernetes version; `None` before the first success.
     pub version: Option<Version>,
+    /// The version that the control plane tries before the cluster changes to it: until then the change can be aborted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trial: Option<Version>,
     /// The specification.
     pub spec: S,
     /// Addresses derived from the spec, for readers of the file.
@@ -93,6 +96,7 @@ impl<S> ClusterState<S> {
             created_at: now,
             updated_at: now,
             version: None,
+            trial: None,
             spec,
             addresses: Addresses::default(),
             leaving: BTreeMap::new(),

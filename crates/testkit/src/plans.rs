@@ -215,6 +215,15 @@ impl ClusterBuilder {
         self
     }
 
+    /// The intent of a cluster whose control plane tries a version.
+    #[must_use]
+    pub fn trying(self, version: &str) -> Intent {
+        let trial = version.parse().unwrap();
+        let intent = self.intent();
+        let artifacts = intent.artifacts.with_control_plane_of(&sim::artifacts(version));
+        Intent { trial: Some(trial), artifacts, ..intent }
+    }
+
     /// The intent, with generation 0: the worst case for the fence, because no generation was saved.
     #[must_use]
     pub fn intent(self) -> Intent {

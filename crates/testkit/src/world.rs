@@ -8,6 +8,7 @@ mod fault;
 mod host;
 mod op_effects;
 mod ports;
+mod programs;
 mod render;
 mod rules;
 mod shared_state;

@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a failed test reports the line")]
 
+mod as_objects;
 mod certificates;
 mod cluster;
 mod crashes;
@@ -10,7 +11,6 @@ mod daily;
 mod dist;
 mod firewall;
 mod masters;
-mod meta_cluster;
 mod playbooks;
 mod previous;
 mod refusals;

@@ -53,11 +53,14 @@ fn soak_an_upgrade_to_the_next_minor_version_serves_all_the_time() -> Result<()>
     serve(&lab)?;
     probe(&lab)?;
 
+    aborted(&lab)?;
     let begin = Instant::now();
     let mut upgrade = Running::start(&lab, &["upgrade", cluster, NEXT])?;
     upgrade.until("the second master", 6 * MINUTE, |run| run.output().contains("drain node h2"))?;
     upgrade.kill()?;
     ensure!(lab.must(&["ls"])?.contains("Upgrading"), "{}", lab.must(&["ls"])?);
+    let late = lab.kubeon(&["abort", cluster])?;
+    ensure!(late.code == 2 && late.err.contains("cannot go back to v1.36.3 any more"), "{late:?}");
     lab.must(&["upgrade", cluster, NEXT])?;
     println!("  the upgrade of 3 + 2 with a kill took {:.0} s", begin.elapsed().as_secs_f64());
 
@@ -68,6 +71,35 @@ fn soak_an_upgrade_to_the_next_minor_version_serves_all_the_time() -> Result<()>
     ensure!(total > 500 && failed == 0, "{failed} of {total} probes failed");
     upgraded(&lab)?;
     lab.must(&["destroy", cluster, "--yes"]).map(drop)
+}
+
+/// An upgrade that is killed while masters try the version goes back.
+fn aborted(lab: &TestLab) -> Result<()> {
+    let (cluster, begin) = (lab.name(), Instant::now());
+    let mut upgrade = Running::start(lab, &["upgrade", cluster, NEXT])?;
+    let tries = |host: &str| api_server(lab, host).is_ok_and(|text| text.contains("--emulated-version=1.36"));
+    upgrade.until("the trial on the second master", 6 * MINUTE, |_| tries("h2"))?;
+    upgrade.kill()?;
+    let newer = api_server(lab, "h1")?;
+    ensure!(newer.contains(NEXT), "{newer}");
+    lab.must(&["abort", cluster])?;
+    println!(
+        "  a killed trial on two of three masters and the way back took {:.0} s",
+        begin.elapsed().as_secs_f64()
+    );
+    for host in ["h1", "h2", "h3"] {
+        let text = api_server(lab, host)?;
+        ensure!(text.contains(VERSION) && !text.contains("--emulated-version"), "{host}: {text}");
+    }
+    let again = lab.kubeon(&["abort", cluster])?;
+    ensure!(again.code == 2 && again.err.contains("no upgrade to abort"), "{again:?}");
+    lab.wait_up_to_date(cluster, MINUTE)
+}
+
+/// The arguments and the version of the API server that runs on a master.
+fn api_server(lab: &TestLab, host: &str) -> Result<String> {
+    let script = "pid=$(systemctl show -p MainPID --value kube-apiserver); tr '\\0' ' ' </proc/$pid/cmdline; /proc/$pid/exe --version";
+    lab.on(host, script)
 }
 
 /// What no upgrade can do is refused before the first effect.

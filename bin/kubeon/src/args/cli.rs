@@ -70,6 +70,9 @@ pub(crate) enum CliCommand {
     /// Change a cluster to another Kubernetes version while it serves
     #[command(visible_aliases = ["U", "up"], after_help = upgrade::UPGRADE_EXAMPLES)]
     Upgrade(Box<upgrade::UpgradeArgs>),
+    /// Go back to the version before an upgrade that is not complete
+    #[command(after_help = upgrade::ABORT_EXAMPLES)]
+    Abort(Box<upgrade::AbortArgs>),
     /// Read and change the settings of a cluster
     #[command(subcommand, after_help = config::CONFIG_EXAMPLES)]
     Config(config::ConfigCommand),

@@ -2,6 +2,7 @@
 
 use clap::{Args, ValueEnum, builder::RangedU64ValueParser};
 
+use super::common_change::CommonChangeFlags;
 use super::contact::ContactFlags;
 use super::format::FormatFlag;
 use super::ignore::IgnoreFlag;
@@ -10,14 +11,32 @@ use super::login::KnownLoginFlags;
 use super::pre_apply::PreApplyFlags;
 use super::rolling::RollingFlags;
 
-pub(crate) const UPGRADE_EXAMPLES: &str = "Before the first change, a snapshot of etcd is written to this machine. Masters change one by one, then workers: each is
-drained, and the next one follows when it works again. Minor versions in between are chained.
+pub(crate) const UPGRADE_EXAMPLES: &str = "Before the first change, a snapshot of etcd is written to this machine. First the control plane of a new minor version runs on
+one master after another and emulates the old version: until it runs on all, `kubeon abort` goes back. Then masters change one
+by one, and workers: each is drained, and the next one follows when it works again. Minor versions in between are chained.
 
 Examples:
   kubeon upgrade demo v1.37.2
   kubeon upgrade demo latest --dry-run
   kubeon upgrade demo v1.37.2 --max-unavailable 10%
-  kubeon create demo                 continue after an interruption";
+  kubeon create demo                 continue after an interruption
+  kubeon abort demo                  go back instead";
+
+pub(crate) const ABORT_EXAMPLES: &str = "A change to another minor version can be aborted until every master runs its control plane, one to another patch version
+until it is complete. Nothing that pods or users wrote is lost.
+
+Examples:
+  kubeon abort demo
+  kubeon abort demo --dry-run";
+
+/// `kubeon abort`.
+#[derive(Debug, Args)]
+pub(crate) struct AbortArgs {
+    /// The cluster
+    pub name: String,
+    #[command(flatten)]
+    pub change: CommonChangeFlags,
+}
 
 /// `kubeon upgrade`.
 #[derive(Debug, Args)]

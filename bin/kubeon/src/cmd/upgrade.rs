@@ -9,7 +9,7 @@ use kubeon_engine::engine::{Engine, StoredCluster, ignored_checks};
 use kubeon_engine::etcd_snapshot;
 use kubeon_engine::login_request::LoginRequests;
 use kubeon_engine::ready_master::{ReadyMaster, kept_snapshot};
-use kubeon_engine::upgrade::{hops, obstacles, target};
+use kubeon_engine::upgrade::{UpgradePurpose, hops, obstacles, target};
 use kubeon_plan::{Intent, Refusal};
 
 use crate::args::upgrade::UpgradeArgs;
@@ -46,7 +46,8 @@ pub(super) async fn run(context: &Context<'_>, args: &UpgradeArgs) -> Result<(),
     before(context, &engine, &state, wanted, args).await?;
     for version in hops {
         let state = engine.find(Some(&args.name))?;
-        let target = target(&engine, state, version, &args.inventory.files(), options(args)?)?;
+        let purpose = UpgradePurpose::Make;
+        let target = target(&engine, state, version, purpose, &args.inventory.files(), options(args)?)?;
         make(context, &engine, target, &flags(args)).await?;
     }
     Ok(())
@@ -85,7 +86,15 @@ async fn show(
 ) -> Result<(), CliError> {
     let plain = || format!("kubeon upgrade {} {}", args.name, args.version);
     let command = context.typed_as("upgrade", "upgrade").unwrap_or_else(plain);
-    let target = target(engine, state, version, &args.inventory.files(), options(args)?)?;
+    if (version.major, version.minor) != (state.spec.version.major, state.spec.version.minor) {
+        context.output.info(&format!(
+            "{}: before these steps, every master starts the control plane of {version}, which emulates {}; until then, kubeon \
+             abort {} goes back",
+            args.name, state.spec.version, args.name
+        ));
+    }
+    let purpose = UpgradePurpose::Show;
+    let target = target(engine, state, version, purpose, &args.inventory.files(), options(args)?)?;
     plan::create(context, engine, target, &args.contact.options(), command, args.format.output).await
 }
 
@@ -98,7 +107,7 @@ async fn before(
     args: &UpgradeArgs,
 ) -> Result<(), CliError> {
     // An upgrade that is continued took its snapshot when it began.
-    if state.version != Some(state.spec.version) {
+    if state.version != Some(state.spec.version) || state.trial.is_some() {
         return Ok(());
     }
     let master = ReadyMaster::find(engine, state, &args.login.access(&args.contact)).await?;

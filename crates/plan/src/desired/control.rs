@@ -7,7 +7,7 @@ use kubeon_render::paths::{SIGNING_CERTIFICATE, current, etc, pki};
 use kubeon_render::{api_server, config, manifests, systemd};
 use kubeon_wire::{CertificateAuthority, Check, File, Leaf, Op, SecretRef, Usage};
 
-use super::control_plane::ControlPlaneProgram;
+use super::control_plane::{ControlPlaneProgram, arguments, version_text};
 use super::encryption;
 use super::etcd::{member_id, serving_id};
 use super::files::{self, authority, client, pair, secret, server};
@@ -82,8 +82,7 @@ pub(crate) fn plane(context: &PlanContext<'_>, steps: &mut Vec<DesiredStep>) {
 }
 
 fn programs(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> DesiredStep {
-    use ControlPlaneProgram::{ApiServer, ControllerManager, Scheduler};
-    let parts = [ApiServer, ControllerManager, Scheduler].map(ControlPlaneProgram::part);
+    let parts = ControlPlaneProgram::ALL.map(ControlPlaneProgram::part);
     choose(context, host, choose_id(host), &parts, &[])
 }
 
@@ -190,7 +189,7 @@ fn apiserver(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> DesiredStep 
             dns_domain: spec.settings.dns_domain.as_str(),
             feature_gates: &spec.settings.feature_gates,
         },
-        &spec.settings.extra_args.kube_apiserver,
+        &arguments(context, &spec.settings.extra_args.kube_apiserver),
     );
     let files =
         ["ca.crt", "apiserver.crt", "apiserver-etcd-client.crt", "apiserver-kubelet-client.crt", "sa.pub"];
@@ -207,7 +206,7 @@ fn apiserver(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> DesiredStep 
         ready: vec![api_ready()],
     }
     .into_step(host)
-    .title(format!("start kube-apiserver {}", spec.version))
+    .title(format!("start kube-apiserver {}", version_text(context)))
     .because("/readyz does not answer")
     .needs([serving_id(context, host), encryption::configuration_id(host)])
     .reads([keys_id(host), config_id(host), choose_id(host)])
@@ -224,7 +223,7 @@ fn controller_manager(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> Des
             node_mask_size: spec.settings.node_mask_size,
             feature_gates: &spec.settings.feature_gates,
         },
-        &spec.settings.extra_args.kube_controller_manager,
+        &arguments(context, &spec.settings.extra_args.kube_controller_manager),
     );
     let mut step = api_client(host, ControlPlaneProgram::ControllerManager, unit);
     if let Op::Service { watches, .. } = &mut step.op {
@@ -236,7 +235,7 @@ fn controller_manager(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> Des
 fn scheduler(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> DesiredStep {
     let unit = systemd::scheduler(
         &context.spec().settings.feature_gates,
-        &context.spec().settings.extra_args.kube_scheduler,
+        &arguments(context, &context.spec().settings.extra_args.kube_scheduler),
     );
     api_client(host, ControlPlaneProgram::Scheduler, unit)
 }

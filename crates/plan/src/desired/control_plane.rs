@@ -1,11 +1,14 @@
 //! The programs of the control plane: their names, ports and steps.
 
+use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
 use kubeon_render::paths::pki;
 use kubeon_wire::Check;
 
-use crate::context::ObservedHost;
+use crate::context::{ObservedHost, PlanContext};
+use crate::input::Artifacts;
 use crate::stage_name::StageName;
 use crate::step_id::StepId;
 
@@ -20,7 +23,53 @@ pub(crate) enum ControlPlaneProgram {
     Scheduler,
 }
 
+/// The argument of a program that emulates an older minor version.
+const EMULATED_VERSION: &str = "emulated-version";
+
+/// Whether the part of a bundle is a program of the control plane.
+pub(crate) fn is_control_plane_part(name: &str) -> bool {
+    ControlPlaneProgram::ALL.iter().any(|program| program.part() == name)
+}
+
+impl Artifacts {
+    /// The same content with the control plane's programs of another bundle.
+    #[must_use]
+    pub fn with_control_plane_of(&self, other: &Self) -> Self {
+        let programs = other.parts.iter().filter(|(name, _)| is_control_plane_part(name));
+        let mut merged = self.clone();
+        merged.parts.extend(programs.map(|(name, part)| (name.clone(), part.clone())));
+        merged
+    }
+}
+
+/// The arguments that a declaration adds to a program of the control plane. While a version is tried, it also emulates the
+/// version of the cluster.
+pub(crate) fn arguments<'a>(
+    context: &PlanContext<'a>,
+    declared: &'a BTreeMap<String, String>,
+) -> Cow<'a, BTreeMap<String, String>> {
+    if context.intent.trial.is_none() {
+        return Cow::Borrowed(declared);
+    }
+    let version = context.spec().version;
+    let mut all = declared.clone();
+    all.insert(EMULATED_VERSION.to_owned(), format!("{}.{}", version.major, version.minor));
+    Cow::Owned(all)
+}
+
+/// The version of the programs, such as `v1.36.3`, or `v1.37.2 as v1.36` while they emulate an older one.
+pub(crate) fn version_text(context: &PlanContext<'_>) -> String {
+    let version = context.spec().version;
+    match context.intent.trial {
+        Some(trial) => format!("{trial} as v{}.{}", version.major, version.minor),
+        None => version.to_string(),
+    }
+}
+
 impl ControlPlaneProgram {
+    /// All of them.
+    pub(crate) const ALL: [Self; 3] = [Self::ApiServer, Self::ControllerManager, Self::Scheduler];
+
     /// The name in its files and in the id of its step.
     pub(crate) const fn short_name(self) -> &'static str {
         match self {

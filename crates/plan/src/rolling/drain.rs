@@ -103,11 +103,10 @@ fn records<'c>(
     (of(drain_id(node)), of(join::uncordon_id(node)))
 }
 
-/// Whether an earlier run drained the node and did not make it schedulable again.
+/// Whether an earlier run began to drain the node and did not record that it is schedulable again.
 fn was_left_drained(context: &PlanContext<'_>, node: &HostName) -> bool {
     let (drained, again) = records(context, node);
-    let open = drained.is_some_and(|drained| again.is_none_or(|again| again.digest != drained.digest));
-    open && context.node(node).flatten().is_some_and(|node| node.unschedulable)
+    drained.is_some_and(|drained| again.is_none_or(|again| again.digest != drained.digest))
 }
 
 fn cordoned_by_user(context: &PlanContext<'_>, node: &HostName) -> bool {

@@ -90,3 +90,19 @@ fn a_node_that_a_user_cordoned_stays_cordoned() {
     assert_eq!(ids(&made, "cordon"), ["join/uncordon-h1"]);
     assert!(!step(&made, "join/drain-h2").journal);
 }
+
+#[test]
+fn the_control_plane_of_a_tried_version_emulates_the_old_one() {
+    let mut snapshot = created(3, 2, &[SERVES; 3]);
+    let intent = named(3, 2);
+    let tried = intent.artifacts.with_control_plane_of(&artifacts(NEW));
+    let desired = Intent { trial: NEW.parse().ok(), artifacts: tried, ..intent };
+    let made = plan(&desired, &snapshot).unwrap();
+    assert_eq!(lint(&made, &snapshot), []);
+    let api = step(&made, "control/apiserver@h2");
+    assert!(api.title.contains("v1.37.2 as v1.36"), "{}", api.title);
+    assert!(texts(&api.needs).contains(&"control/apiserver@h1".to_owned()), "{:?}", api.needs);
+    assert_eq!(ids(&made, "drain"), [""; 0]);
+    assert_eq!(ids(&made, "etcd/"), [""; 0], "etcd keeps its version");
+    golden("trial", &run_to_completion(&desired, &mut snapshot, 3));
+}

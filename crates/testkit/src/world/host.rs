@@ -46,8 +46,18 @@ pub(super) struct Unit {
     pub watches: Vec<String>,
     /// The fingerprint of the configuration with which it was started; `None` if it is not running.
     pub running: Option<String>,
-    /// What its programs were when it was last started: where their links pointed, and their version.
-    pub started: Option<(String, Version)>,
+    /// What its programs were when it was last started.
+    pub started: Option<StartedPrograms>,
+}
+
+/// The programs of a unit at its last start.
+#[derive(Clone)]
+pub(super) struct StartedPrograms {
+    /// Where their links pointed.
+    pub links: String,
+    pub version: Version,
+    /// The version that they serve: an older one while they emulate it.
+    pub serves: Version,
 }
 
 /// A journal entry, with the operation to check whether the result still exists.
@@ -246,26 +256,6 @@ impl SimulatedHost {
             all.push_str(self.links.get(path).map_or("", String::as_str));
         }
         fingerprint(&all)
-    }
-
-    /// Where the links of the programs of a unit point, and their version: that of the claim, unless the links are the same as
-    /// before.
-    pub(super) fn programs(&self, name: &str, watches: &[String]) -> Option<(String, Version)> {
-        let links: String = watches.iter().filter_map(|path| self.links.get(path)).cloned().collect();
-        let before = self.units.get(name).and_then(|unit| unit.started.clone());
-        let claimed = self.claim.as_ref()?.version;
-        Some(before.filter(|(same, _)| *same == links).unwrap_or((links, claimed)))
-    }
-
-    /// The version of the programs of a unit at its last start.
-    pub(super) fn last_version(&self, name: &str) -> Option<Version> {
-        Some(self.units.get(name)?.started.as_ref()?.1)
-    }
-
-    /// The version of the programs of a unit that runs.
-    pub(super) fn running_version(&self, name: &str) -> Option<Version> {
-        self.units.get(name).filter(|unit| unit.running.is_some())?;
-        self.last_version(name)
     }
 
     /// The facts of the host, without the report of its API server.

@@ -284,10 +284,15 @@ impl Session {
         }
         let effects = effects_of(&step.op, self.world().lock().host(self.host));
         let mut changed = false;
+        let recorded_before = step.journal && matches!(step.op, Op::Drain { .. });
+        if recorded_before {
+            self.ports.apply_effect(self.host, record(step.clone())).await?;
+        }
         for effect in effects.map_err(|cause| failure(Category::Failed, cause))? {
             changed |= self.ports.apply_effect(self.host, effect).await?;
         }
         let (Op::Service { ready: checks, .. } | Op::Await { checks }) = &step.op else {
+            let step = HostStep { journal: step.journal && !recorded_before, ..step };
             return self.record(step, changed, start).await;
         };
         let limit = Duration::from_secs(step.timeout_seconds.into());

@@ -20,24 +20,26 @@ impl State {
         let hosts = || self.hosts.values().filter(|host| host.up && host.uid() == Some(uid));
         let apis: Vec<Version> = hosts().filter_map(|host| host.running_version(API_SERVER)).collect();
         let (Some(oldest), Some(newest)) = (apis.iter().min(), apis.iter().max()) else { return Vec::new() };
+        let served = hosts().filter_map(|host| host.served_version(API_SERVER)).min();
         let mut harms = Vec::new();
         if newest.minor - oldest.minor > 1 {
             harms.push(format!("API servers have {oldest} and {newest}"));
         }
         for host in hosts() {
-            harms.extend(host_skews(host, *oldest, *newest));
+            harms.extend(host_skews(host, served.unwrap_or(*oldest), *newest));
         }
         harms
     }
 }
 
-fn host_skews(host: &SimulatedHost, oldest: Version, newest: Version) -> Vec<String> {
-    let own = host.running_version(API_SERVER);
+/// The harms of one host. `served` is the oldest version that an API server serves, `newest` the newest one that runs.
+fn host_skews(host: &SimulatedHost, served: Version, newest: Version) -> Vec<String> {
+    let own = host.served_version(API_SERVER);
     let is_master = host.units.contains_key(API_SERVER);
     let mut harms = Vec::new();
     if let Some(kubelet) = host.running_version(KUBELET) {
         // A kubelet of a master uses the API server of its own host.
-        let server = if is_master { own } else { Some(oldest) };
+        let server = if is_master { own } else { Some(served) };
         if server.is_some_and(|server| kubelet.minor > server.minor) {
             harms.push(format!("the kubelet of {} has {kubelet}, newer than its API server", host.name()));
         }
@@ -46,8 +48,8 @@ fn host_skews(host: &SimulatedHost, oldest: Version, newest: Version) -> Vec<Str
         }
     }
     for manager in MANAGERS {
-        let version = host.running_version(manager);
-        if let (Some(version), Some(server)) = (version, own)
+        // A program that emulates an older version acts like it, so it may be newer than its API server.
+        if let (Some(version), Some(server)) = (host.served_version(manager), own)
             && (version.minor > server.minor || version.minor + 1 < server.minor)
         {
             harms.push(format!("{manager} of {} has {version}, its API server {server}", host.name()));

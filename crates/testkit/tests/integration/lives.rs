@@ -2,7 +2,7 @@
 //! hosts that work in a random order. Nothing may cost the quorum of etcd or break the rules of versions.
 
 use kubeon_plan::{HostSpec, Intent};
-use kubeon_testkit::{World, address, cluster, host};
+use kubeon_testkit::{ClusterBuilder, World, address, cluster, host};
 
 use crate::support::create;
 
@@ -72,6 +72,15 @@ impl Life {
     }
 
     fn intent(&self, change: &Change) -> Intent {
+        self.with_intent(change, |spec| spec.version(VERSIONS[change.version]).intent())
+    }
+
+    /// The control plane tries the version of the change.
+    fn trial(&self, change: &Change) -> Intent {
+        self.with_intent(change, |spec| spec.version(VERSIONS[self.version]).trying(VERSIONS[change.version]))
+    }
+
+    fn with_intent(&self, change: &Change, intent: impl FnOnce(ClusterBuilder) -> Intent) -> Intent {
         let stays = |master: &&usize| !change.leaves.contains(master);
         let masters = self.masters.iter().filter(stays).chain(&change.joins);
         let spec = masters.fold(cluster(), |spec, index| spec.master(&at(*index)));
@@ -81,7 +90,7 @@ impl Life {
             leaving_masters: addresses(&change.leaves),
             leaving: change.leaves.iter().map(self::spec).collect(),
             lost_hosts: if change.lost { addresses(&change.leaves) } else { [].into() },
-            ..spec.worker(WORKER).version(VERSIONS[change.version]).intent()
+            ..intent(spec.worker(WORKER))
         }
     }
 
@@ -118,23 +127,49 @@ impl Life {
         self.masters[self.random.below(self.masters.len())]
     }
 
-    /// Makes the change with up to two killed commands, and says what went wrong.
-    async fn change(&mut self, change: &Change) -> Result<(), String> {
-        let intent = self.intent(change);
+    /// Runs commands that are killed, up to two.
+    async fn killed(&mut self, intent: &Intent) -> Result<(), String> {
         for _ in 0..self.random.below(3) {
             self.world.die_after(1 + self.random.below(EFFECTS));
             tokio::select! {
                 biased;
                 () = self.world.died() => {}
-                done = create(&self.world, &intent) => { done?; }
+                done = create(&self.world, intent) => { done?; }
             }
             self.world.restart();
         }
+        Ok(())
+    }
+
+    /// Tries the version of the change. Returns whether the upgrade was aborted.
+    async fn tried(&mut self, change: &Change) -> Result<bool, String> {
+        let trial = self.trial(change);
+        self.killed(&trial).await?;
+        if self.random.below(4) == 0 {
+            let back = self.intent(&Change { version: self.version, ..Change::default() });
+            self.killed(&back).await?;
+            return create(&self.world, &back).await.map(|_| true);
+        }
+        create(&self.world, &trial).await.map(|_| false)
+    }
+
+    /// Makes the change with killed commands, and says what went wrong. An upgrade may be aborted.
+    async fn change(&mut self, change: &Change) -> Result<(), String> {
+        if change.version != self.version && self.tried(change).await? {
+            return self.settled().await;
+        }
+        let intent = self.intent(change);
+        self.killed(&intent).await?;
         create(&self.world, &intent).await?;
         self.masters.retain(|master| !change.leaves.contains(master));
         self.masters.extend(&change.joins);
         self.spare.retain(|spare| !change.joins.contains(spare));
         self.version = change.version;
+        self.settled().await
+    }
+
+    /// Nothing is left to do, and nothing was harmed.
+    async fn settled(&self) -> Result<(), String> {
         let settled =
             create(&self.world, &self.intent(&Change { version: self.version, ..Change::default() })).await?;
         match (self.world.harms().first(), settled.plan.steps.first()) {

@@ -6,6 +6,7 @@ mod crash_anywhere;
 mod crash_masters;
 mod crash_rotation;
 mod crash_scaling;
+mod crash_upgrades;
 mod degraded;
 mod harness;
 mod lives;
