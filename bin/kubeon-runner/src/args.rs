@@ -104,6 +104,9 @@ pub(crate) struct KubeonFlags {
     /// The bundle, or a folder of bundles; may be missing
     #[arg(long, value_name = "DIR", default_value = "/bundle")]
     pub bundle: PathBuf,
+    /// The bundle of the version that runs, while it changes; may be missing
+    #[arg(long, value_name = "DIR", default_value = "/bundle-in-use")]
+    pub bundle_in_use: PathBuf,
     /// Folder for the temporary state of the program [default: $TMPDIR, else /tmp]
     #[arg(long, value_name = "DIR")]
     pub scratch: Option<PathBuf>,

@@ -8,22 +8,28 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 /// The folder of bundles: a new folder in `home` if `mounted` is a bundle, `mounted` itself if it contains
-/// bundles, none if nothing is mounted.
+/// bundles, none if nothing is mounted. The new folder also has the bundle at `in_use`, if there is one.
 ///
 /// # Errors
-/// When the mounted bundle cannot be read.
-pub(crate) fn folder(mounted: &Path, home: &Path) -> io::Result<Option<PathBuf>> {
-    if !mounted.join("index.json").is_file() {
+/// When a mounted bundle cannot be read.
+pub(crate) fn folder(mounted: &Path, in_use: &Path, home: &Path) -> io::Result<Option<PathBuf>> {
+    if !is_layout(mounted) {
         return Ok(Some(mounted.to_owned()).filter(|folder| folder.is_dir()));
     }
-    let name = name(mounted).ok_or_else(|| {
-        let text = format!("{} is not a bundle of kubeon", mounted.display());
-        io::Error::new(io::ErrorKind::InvalidData, text)
-    })?;
     let bundles = home.join("bundles");
     fs::create_dir(&bundles)?;
-    symlink(mounted, bundles.join(name))?;
+    for layout in [mounted, in_use].into_iter().filter(|layout| is_layout(layout)) {
+        let name = name(layout).ok_or_else(|| {
+            let text = format!("{} is not a bundle of kubeon", layout.display());
+            io::Error::new(io::ErrorKind::InvalidData, text)
+        })?;
+        symlink(layout, bundles.join(name))?;
+    }
     Ok(Some(bundles))
+}
+
+fn is_layout(folder: &Path) -> bool {
+    folder.join("index.json").is_file()
 }
 
 /// The name of the bundle, such as `v1.36.3-amd64`, from the manifest in the layout's index.
@@ -57,13 +63,18 @@ mod tests {
         let write = |name: &str, text: String| fs::write(mounted.join(name), text).unwrap();
         write(&format!("blobs/sha256/{manifest}"), format!(r#"{{"config":{{"digest":"sha256:{config}"}}}}"#));
         write(&format!("blobs/sha256/{config}"), r#"{"kubernetes":"v1.36.3","arch":"amd64"}"#.to_owned());
-        assert_eq!(folder(&mounted, &home).unwrap(), Some(mounted.clone()), "the folder may contain bundles");
+        let none = place.path().join("nothing");
+        assert_eq!(
+            folder(&mounted, &none, &home).unwrap(),
+            Some(mounted.clone()),
+            "the folder may contain bundles"
+        );
         let kind = r#""artifactType":"application/vnd.kubeon.bundle.v1""#;
         write("index.json", format!(r#"{{"manifests":[{{{kind},"digest":"sha256:{manifest}"}}]}}"#));
-        let bundles = folder(&mounted, &home).unwrap().unwrap();
+        let bundles = folder(&mounted, &none, &home).unwrap().unwrap();
         assert_eq!(fs::read_link(bundles.join("v1.36.3-amd64")).unwrap(), mounted);
-        assert_eq!(folder(&place.path().join("nothing"), &home).unwrap(), None);
+        assert_eq!(folder(&none, &mounted, &home).unwrap(), None);
         write("index.json", "{}".to_owned());
-        assert!(folder(&mounted, &home).is_err());
+        assert!(folder(&mounted, &none, &home).is_err());
     }
 }

@@ -117,7 +117,7 @@ pub(crate) fn engine(settings: &RunnerSettings, home: &Path) -> Result<KubeonPro
     Ok(KubeonProgram {
         program: flags.kubeon.clone().or_else(beside).ok_or(InputError::NoProgram)?,
         home: home.to_owned(),
-        bundles: bundle::folder(&flags.bundle, home)?,
+        bundles: bundle::folder(&flags.bundle, &flags.bundle_in_use, home)?,
         pinned_in: None,
     })
 }

@@ -20,8 +20,10 @@ mod ls;
 mod man_pages;
 mod meta;
 mod open_rotation;
+mod pause;
 mod plan;
 mod precheck;
+mod rollback;
 mod scale;
 mod server;
 mod state;
@@ -71,6 +73,9 @@ async fn dispatch(context: &Context<'_>, cli: &CommandLine) -> Result<(), CliErr
         CliCommand::Replace(args) => scale::replace(context, args).await,
         CliCommand::Upgrade(args) => upgrade::run(context, args).await,
         CliCommand::Abort(args) => abort::run(context, args).await,
+        CliCommand::Pause(args) => pause::pause(context, args).await,
+        CliCommand::Resume(args) => pause::resume(context, args).await,
+        CliCommand::Rollback(args) => rollback::run(context, args).await,
         CliCommand::Config(command) => config::run(context, command).await,
         CliCommand::Etcd(args) => etcd::run(context, args).await,
         CliCommand::Certs(args) => certs::run(context, args).await,

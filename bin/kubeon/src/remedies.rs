@@ -61,12 +61,16 @@ fn change(remedy: &EngineRemedy) -> RenderedRemedy {
         R::CompleteOrRestore { cluster, version } => rows([
             ("go on", format!("kubeon create {cluster}")),
             (
-                "or lose",
+                "or",
                 format!(
-                    "all changes since the snapshot of {version}: kubeon destroy {cluster}, kubeon etcd restore {cluster} FILE"
+                    "kubeon rollback {cluster} returns to the snapshot of {version} and loses what came after it"
                 ),
             ),
         ]),
+        R::RestoreAfterDestroy { cluster, file } => row(
+            "instead",
+            format!("kubeon destroy {cluster}, then kubeon etcd restore {cluster} {}", file.display()),
+        ),
         R::CompleteOrDestroy(cluster) => {
             row("fix", format!("kubeon create {cluster} completes it, kubeon destroy {cluster} removes it"))
         }
@@ -100,6 +104,7 @@ pub(crate) fn engine(remedy: &EngineRemedy) -> RenderedRemedy {
         }
         R::CompleteOrDestroy(_)
         | R::CompleteOrRestore { .. }
+        | R::RestoreAfterDestroy { .. }
         | R::ImportState { .. }
         | R::Upgrade { .. }
         | R::ReplaceWorker(_) => change(remedy),

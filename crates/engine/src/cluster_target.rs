@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use kubeon_api::HostAddress;
 use kubeon_api::kubernetes_cluster::FirewallMode;
+use kubeon_api::{HostAddress, Version};
 use kubeon_plan::{Artifacts, DesiredCluster, HostSpec, Intent, MaxUnavailable, Note, Valid};
 use kubeon_store::Status;
 
@@ -109,13 +109,14 @@ impl ClusterTarget {
                 max_unavailable: options.max_unavailable,
             });
         }
-        let state = engine.load(&spec.name)?;
+        let mut state = engine.load(&spec.name)?;
+        let given_up = give_up_trial(&mut state, spec.version);
         let mut named = with_stored_hosts(&spec, &state);
         settings.keep_others(&mut named.settings, &state.spec.settings);
         let mut target = Self::changed(engine, state, named, options)?;
         keep_undeclared(&mut target.logins, |host| logins.contains_key(host), &target.state.logins);
         target.logins.extend(logins);
-        target.notes = notes;
+        target.notes = notes.into_iter().chain(given_up).collect();
         Ok(target)
     }
 
@@ -215,6 +216,15 @@ impl ClusterTarget {
         }
         intent
     }
+}
+
+/// Ends the trial of another version if the request has the version that the cluster still has: its masters go back.
+fn give_up_trial(state: &mut StoredCluster, requested: Version) -> Option<Note> {
+    let trial = state.trial.take_if(|_| requested == state.spec.version)?;
+    Some(Note {
+        host: None,
+        text: format!("the change to {trial} ends here: {requested} is requested again"),
+    })
 }
 
 /// The workers of the specification whose addition begins now or is not finished.

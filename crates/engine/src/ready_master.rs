@@ -30,10 +30,16 @@ const OWN_MEMBER: &str = "--endpoints=https://127.0.0.1:2379";
 const ETCDCTL_DEFAULTS: [(&str, &str); 2] =
     [("--endpoints", "https://127.0.0.1:2379"), ("--command-timeout", "10s")];
 
-/// Time limit of etcdctl with arguments of a user.
 /// The folder of snapshots on a master.
 const SNAPSHOTS: &str = "/var/lib/kubeon/snapshots";
+/// How many snapshots before upgrades a master keeps.
+const KEPT_ON_MASTER: usize = 3;
+/// The kinds of objects that people and programs declare.
+const DECLARED_KINDS: &str = "namespaces,deployments,statefulsets,daemonsets,jobs,cronjobs,services,ingresses,configmaps,secrets,\
+    persistentvolumeclaims,persistentvolumes,serviceaccounts,roles,rolebindings,clusterroles,clusterrolebindings,\
+    poddisruptionbudgets,networkpolicies,storageclasses,customresourcedefinitions";
 
+/// Time limit of etcdctl with arguments of a user.
 const ETCDCTL_TIMEOUT: Duration = Duration::from_secs(300);
 /// Time limit for a snapshot and its copy to this machine.
 const SNAPSHOT_TIMEOUT: Duration = Duration::from_secs(1800);
@@ -219,6 +225,15 @@ impl ReadyMaster {
         self.json(&format!("{KUBECTL} get poddisruptionbudgets --all-namespaces -o=json")).await
     }
 
+    /// The kind and the time of creation of every declared object, one line each.
+    ///
+    /// # Errors
+    /// When kubectl fails on the master.
+    pub(crate) async fn creation_times(&self) -> Result<String, EngineError> {
+        let columns = "-o custom-columns=K:.kind,T:.metadata.creationTimestamp --no-headers";
+        self.run(&format!("{KUBECTL} get {DECLARED_KINDS} --all-namespaces {columns}")).await
+    }
+
     /// Runs etcdctl with the certificates of the master, and passes its output to `on_output`.
     ///
     /// # Errors
@@ -250,7 +265,10 @@ impl ReadyMaster {
     ) -> Result<(), EngineError> {
         let keep = |version| {
             let place = kept_snapshot(version);
-            format!("; mkdir -p {SNAPSHOTS}; sync \"$folder/db\"; mv \"$folder/db\" {place}")
+            let old = format!("ls -t {SNAPSHOTS}/before-*.db | tail -n +{}", KEPT_ON_MASTER + 1);
+            format!(
+                "; mkdir -p {SNAPSHOTS}; sync \"$folder/db\"; mv \"$folder/db\" {place}; {old} | xargs -r rm -f --"
+            )
         };
         let line = format!(
             "set -e; umask 077; folder=$(mktemp -d /var/lib/kubeon/snapshot.XXXXXX); trap 'rm -rf \"$folder\"' EXIT; \

@@ -46,6 +46,13 @@ pub enum EngineRemedy {
         /// The version before.
         version: Version,
     },
+    /// Destroy this cluster, then restore it from the snapshot.
+    RestoreAfterDestroy {
+        /// The cluster.
+        cluster: ClusterName,
+        /// The snapshot.
+        file: PathBuf,
+    },
     /// Add a worker to this cluster, then remove the old one.
     ReplaceWorker(ClusterName),
     /// Confirm the removal of workers.

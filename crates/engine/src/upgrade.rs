@@ -5,6 +5,7 @@ use kubeon_plan::{Refusal, RefusedField};
 use kubeon_store::Status;
 use serde_json::Value;
 
+use crate::bundles;
 use crate::cluster_target::{ClusterTarget, TargetOptions};
 use crate::engine::{Engine, StoredCluster};
 use crate::error::EngineError;
@@ -57,9 +58,22 @@ pub fn hops(state: &StoredCluster, wanted: Version, known: &[Version]) -> Result
 
 /// Whether the control plane tries the version before the cluster changes to it: it can then go back. Programs of one minor
 /// version can always go back.
-fn is_tried_first(state: &StoredCluster, version: Version) -> bool {
+fn is_another_minor(state: &StoredCluster, version: Version) -> bool {
     let now = state.spec.version;
     (now.major, now.minor) != (version.major, version.minor)
+}
+
+/// Whether the bundle of the version that runs is on this machine. Its programs and those of the next version are mixed while
+/// that is tried.
+fn has_own_bundle(engine: &Engine<'_>, state: &StoredCluster) -> bool {
+    let found = bundles::find(&engine.environment, state.spec.version);
+    if let Err(error) = &found {
+        let cause = error.to_string();
+        engine
+            .output
+            .warn(&format!("the new version is not tried first, so the upgrade cannot be aborted: {cause}"));
+    }
+    found.is_ok()
 }
 
 /// The target of a cluster with another version. An inventory gives logins. The control plane tries a minor version first, unless
@@ -80,7 +94,8 @@ pub fn target(
         let error = EngineError::refused(format!("a change of {} is not complete", state.name));
         return Err(error.remedy(EngineRemedy::CompleteChange(state.name)));
     }
-    if purpose == UpgradePurpose::Make && is_tried_first(&state, version) {
+    let make = purpose == UpgradePurpose::Make;
+    if make && is_another_minor(&state, version) && has_own_bundle(engine, &state) {
         state.trial = Some(version);
     } else {
         (state.trial, state.spec.version) = (None, version);
@@ -225,8 +240,8 @@ mod tests {
         assert!(way_back(opened(None, "v1.37.2")).unwrap_err().to_string().contains("cannot go back"));
         assert!(way_back(opened(None, "v1.36.3")).unwrap_err().to_string().contains("aborted already"));
         assert!(way_back(at("v1.36.3")).unwrap_err().to_string().contains("no upgrade to abort"));
-        assert!(is_tried_first(&at("v1.36.3"), version("v1.37.2")));
-        assert!(!is_tried_first(&at("v1.36.3"), version("v1.36.4")));
+        assert!(is_another_minor(&at("v1.36.3"), version("v1.37.2")));
+        assert!(!is_another_minor(&at("v1.36.3"), version("v1.36.4")));
     }
 
     #[test]

@@ -127,6 +127,12 @@ impl Mount {
         let source = MountSource::FilledBy(image.replace("{version}", version));
         Self { volume: "bundle", source, path: "/bundle".to_owned(), key: None }
     }
+
+    /// The bundle of the version that runs, beside that of the next one, at `/bundle-in-use`.
+    #[must_use]
+    pub fn bundle_in_use(image: &str, version: &str) -> Self {
+        Self { volume: "bundle-in-use", path: "/bundle-in-use".to_owned(), ..Self::bundle(image, version) }
+    }
 }
 
 /// The Job.

@@ -20,6 +20,14 @@ pub struct Holder {
     pub since: Timestamp,
 }
 
+impl Holder {
+    /// Whether it runs on this machine.
+    #[must_use]
+    pub fn is_on_this_machine(&self) -> bool {
+        self.host == host_name()
+    }
+}
+
 impl fmt::Display for Holder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let since = self.since.to_zoned(TimeZone::system());
@@ -27,4 +35,10 @@ impl fmt::Display for Holder {
         let form = if recent { "%H:%M:%S" } else { "%Y-%m-%d %H:%M:%S" };
         write!(f, "{:?} (pid {} on {}, since {})", self.command, self.pid, self.host, since.strftime(form))
     }
+}
+
+/// The name of this machine.
+pub(crate) fn host_name() -> String {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    if name.trim().is_empty() { "this machine".to_owned() } else { name.trim().to_owned() }
 }

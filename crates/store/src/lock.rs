@@ -11,7 +11,7 @@ use jiff::{Timestamp, Unit};
 use kubeon_api::ClusterName;
 
 use crate::error::StoreError;
-use crate::holder::Holder;
+use crate::holder::{Holder, host_name};
 
 /// Attempts to read the holder, and the pause between them: it is written just after the lock is taken.
 const HOLDER_ATTEMPTS: u32 = 5;
@@ -94,9 +94,4 @@ fn read_holder(file: &mut File) -> Holder {
         thread::sleep(HOLDER_PAUSE);
     }
     Holder { pid: 0, command: "an unknown program".to_owned(), host: host_name(), since: Timestamp::now() }
-}
-
-fn host_name() -> String {
-    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    if name.trim().is_empty() { "this machine".to_owned() } else { name.trim().to_owned() }
 }

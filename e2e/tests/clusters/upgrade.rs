@@ -57,12 +57,16 @@ fn soak_an_upgrade_to_the_next_minor_version_serves_all_the_time() -> Result<()>
     let begin = Instant::now();
     let mut upgrade = Running::start(&lab, &["upgrade", cluster, NEXT])?;
     upgrade.until("the second master", 6 * MINUTE, |run| run.output().contains("drain node h2"))?;
-    upgrade.kill()?;
+    let paused = lab.must(&["pause", cluster])?;
+    ensure!(paused.contains("is paused") && paused.contains("kubeon resume"), "{paused}");
+    let stopped = upgrade.wait(MINUTE)?;
+    ensure!(stopped.code != 0, "{stopped:?}");
     ensure!(lab.must(&["ls"])?.contains("Upgrading"), "{}", lab.must(&["ls"])?);
+    ensure!(lab.kubeon(&["pause", cluster])?.err.contains("no command changes"), "nothing runs");
     let late = lab.kubeon(&["abort", cluster])?;
     ensure!(late.code == 2 && late.err.contains("cannot go back to v1.36.3 any more"), "{late:?}");
-    lab.must(&["upgrade", cluster, NEXT])?;
-    println!("  the upgrade of 3 + 2 with a kill took {:.0} s", begin.elapsed().as_secs_f64());
+    lab.must(&["resume", cluster])?;
+    println!("  the upgrade of 3 + 2 with a pause took {:.0} s", begin.elapsed().as_secs_f64());
 
     let probes = lab.on("h4", "cat /run/probe.txt; echo; tail -n 3 /run/probe.log")?;
     println!("  probes and failures on h4: {}", probes.trim());
@@ -70,6 +74,7 @@ fn soak_an_upgrade_to_the_next_minor_version_serves_all_the_time() -> Result<()>
     let (total, failed) = (counts.next().context("no count")?, counts.next().context("no count")?);
     ensure!(total > 500 && failed == 0, "{failed} of {total} probes failed");
     upgraded(&lab)?;
+    rolled_back(&lab)?;
     lab.must(&["destroy", cluster, "--yes"]).map(drop)
 }
 
@@ -133,6 +138,25 @@ fn probe(lab: &TestLab) -> Result<()> {
     lab.must(&["copy", &format!("{}@h4", lab.name()), &file, "/run/probe.py"])?;
     lab.on("h4", "systemd-run --unit=probe sh -c 'exec python3 /run/probe.py >/run/probe.log 2>&1'")?;
     eventually("the probe runs", MINUTE, || lab.on("h4", "test -s /run/probe.txt").map(drop))
+}
+
+/// The cluster returns to the snapshot of the upgrade: what was created since is lost, and everything else is there.
+fn rolled_back(lab: &TestLab) -> Result<()> {
+    let (cluster, begin) = (lab.name(), Instant::now());
+    lab.kubectl(cluster, &["create", "namespace", "late"])?;
+    let shown = lab.kubeon(&["rollback", cluster, "--dry-run"])?;
+    ensure!(shown.code == 0 && shown.out.contains("returns to v1.36.3"), "{shown:?}");
+    ensure!(shown.out.contains("1 Namespace") && shown.out.contains("Nothing was written"), "{shown:?}");
+    lab.must(&["rollback", cluster, "--yes"])?;
+    println!("  the way back to the snapshot took {:.0} s", begin.elapsed().as_secs_f64());
+    lab.wait_up_to_date(cluster, MINUTE)?;
+    let versions =
+        lab.kubectl(cluster, &["get", "nodes", "-o", "jsonpath={.items[*].status.nodeInfo.kubeletVersion}"])?;
+    ensure!(versions.split(' ').all(|version| version == VERSION), "{versions}");
+    ensure!(lab.kubectl(cluster, &["get", "namespace", "late"]).is_err(), "the snapshot is older");
+    let available = ["wait", "--for=condition=Available", "deployment/web", "--timeout=120s"];
+    lab.load_client(cluster)?;
+    lab.kubectl(cluster, &available).map(drop)
 }
 
 /// Every node has the new version, the pods serve, and nothing is left to do.

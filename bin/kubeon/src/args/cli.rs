@@ -73,6 +73,14 @@ pub(crate) enum CliCommand {
     /// Go back to the version before an upgrade that is not complete
     #[command(after_help = upgrade::ABORT_EXAMPLES)]
     Abort(Box<upgrade::AbortArgs>),
+    /// Let the command that changes a cluster stop after its running steps
+    #[command(after_help = upgrade::PAUSE_EXAMPLES)]
+    Pause(upgrade::PauseArgs),
+    /// Continue the last change of a cluster
+    Resume(Box<upgrade::ResumeArgs>),
+    /// Return to the snapshot from before an upgrade
+    #[command(after_help = upgrade::ROLLBACK_EXAMPLES)]
+    Rollback(Box<upgrade::RollbackArgs>),
     /// Read and change the settings of a cluster
     #[command(subcommand, after_help = config::CONFIG_EXAMPLES)]
     Config(config::ConfigCommand),

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use clap::builder::RangedU64ValueParser;
 use clap::{Args, Subcommand};
 
 use super::contact::ContactFlags;
@@ -26,6 +27,12 @@ Examples:
   kubeon etcd restore demo demo.db -m 10.0.0.31 -w 10.0.0.32   on other hosts
   kubeon create demo                                           continue after an interruption";
 
+const SAVE_EXAMPLES: &str = "FILE.state beside the snapshot holds the state and the keys of the cluster.
+
+Examples:
+  kubeon etcd save demo demo.db
+  kubeon etcd save demo /backup/demo --keep 14     for a timer or cron: a new file each time, the oldest are removed";
+
 /// `kubeon etcd`.
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
@@ -47,7 +54,8 @@ pub(crate) struct EtcdArgs {
 #[derive(Debug, Subcommand)]
 pub(crate) enum EtcdCommand {
     /// Write a snapshot to a file on this machine
-    Save(SnapshotArgs),
+    #[command(after_help = SAVE_EXAMPLES)]
+    Save(SaveArgs),
     /// Check that a snapshot on this machine is complete
     Check(SnapshotArgs),
     /// Make a cluster out of a snapshot, on its hosts after kubeon destroy, or on others
@@ -64,12 +72,21 @@ pub(crate) struct SnapshotArgs {
     /// The cluster
     #[arg(value_name = "CLUSTER")]
     pub name: String,
-    /// The file
+    /// The file; for save also a folder, in which the snapshot gets a name with its time
     pub file: PathBuf,
     #[command(flatten)]
     pub login: KnownLoginFlags,
     #[command(flatten)]
     pub contact: ContactFlags,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SaveArgs {
+    #[command(flatten)]
+    pub snapshot: SnapshotArgs,
+    /// Remove the oldest snapshots in the folder until so many are left
+    #[arg(long, value_name = "NUMBER", value_parser = RangedU64ValueParser::<usize>::new().range(1..=1000))]
+    pub keep: Option<usize>,
 }
 
 #[derive(Debug, Args)]

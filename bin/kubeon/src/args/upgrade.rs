@@ -1,5 +1,7 @@
 //! `kubeon upgrade`.
 
+use std::path::PathBuf;
+
 use clap::{Args, ValueEnum, builder::RangedU64ValueParser};
 
 use super::common_change::CommonChangeFlags;
@@ -34,6 +36,54 @@ Examples:
 pub(crate) struct AbortArgs {
     /// The cluster
     pub name: String,
+    #[command(flatten)]
+    pub change: CommonChangeFlags,
+}
+
+pub(crate) const PAUSE_EXAMPLES: &str = "The command that changes the cluster stops after its running steps, as after Ctrl-C. The cluster serves meanwhile.
+
+Examples:
+  kubeon pause demo
+  kubeon resume demo";
+
+/// `kubeon pause`.
+#[derive(Debug, Args)]
+pub(crate) struct PauseArgs {
+    /// The cluster
+    pub name: String,
+    /// Time limit for the running steps, in seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 600)]
+    pub wait: u32,
+}
+
+/// `kubeon resume`.
+#[derive(Debug, Args)]
+pub(crate) struct ResumeArgs {
+    /// The cluster
+    pub name: String,
+    #[command(flatten)]
+    pub change: CommonChangeFlags,
+}
+
+pub(crate) const ROLLBACK_EXAMPLES: &str = "The cluster is removed from its hosts and made again out of the snapshot that its upgrade took, with the bundle of the version
+before. Everything that was written to the Kubernetes API since then is lost; data of pods on hosts is not touched.
+
+Examples:
+  kubeon rollback demo --dry-run       what is lost
+  kubeon rollback demo
+  kubeon rollback demo --snapshot demo.db";
+
+/// `kubeon rollback`.
+#[derive(Debug, Args)]
+pub(crate) struct RollbackArgs {
+    /// The cluster
+    pub name: String,
+    /// The snapshot [default: the newest one that an upgrade took]
+    #[arg(long, value_name = "FILE")]
+    pub snapshot: Option<PathBuf>,
+    /// Do not ask
+    #[arg(long)]
+    pub yes: bool,
     #[command(flatten)]
     pub change: CommonChangeFlags,
 }

@@ -2,6 +2,7 @@
 
 use std::io::Write as _;
 
+use jiff::Timestamp;
 use kubeon_engine::cluster_nodes::NodeAccess;
 use kubeon_engine::cluster_target::TargetOptions;
 use kubeon_engine::engine::{Engine, ignored_checks};
@@ -10,12 +11,13 @@ use kubeon_engine::etcd_snapshot::{self, state_file};
 use kubeon_engine::login_request::LoginRequests;
 use kubeon_engine::ready_master::ReadyMaster;
 use kubeon_engine::restore::{RestoreRequest, forget_unused, target as restored_target};
+use kubeon_engine::snapshot_folder;
 use kubeon_link_host::Stream;
 use kubeon_plan::Refusal;
 use parking_lot::Mutex;
 use serde_json::Value;
 
-use crate::args::etcd::{EtcdArgs, EtcdCommand, MemberArgs, RestoreArgs, SnapshotArgs};
+use crate::args::etcd::{EtcdArgs, EtcdCommand, MemberArgs, RestoreArgs, SaveArgs, SnapshotArgs};
 use crate::cli_error::CliError;
 use crate::cmd::change::{ChangeFlags, make};
 use crate::cmd::plan;
@@ -29,7 +31,7 @@ pub(super) async fn run(context: &Context<'_>, args: &EtcdArgs) -> Result<(), Cl
         Some(EtcdCommand::Save(args)) => save(context, &engine, args).await,
         Some(EtcdCommand::Check(args)) => check(context, &engine, args),
         Some(EtcdCommand::Restore(args)) => restore(context, &engine, args).await,
-        Some(EtcdCommand::Health(args)) => health(&engine, args).await,
+        Some(EtcdCommand::Health(args)) => health(context, &engine, args).await,
         Some(EtcdCommand::Defrag(args)) => defrag(context, &engine, args).await,
         None => {
             let access = args.login.access(&args.contact);
@@ -64,18 +66,34 @@ async fn etcdctl(master: &ReadyMaster, arguments: &[String]) -> Result<(), CliEr
     Err(CliError::failed(format!("etcdctl on {}: {exit}", master.name)))
 }
 
-async fn save(context: &Context<'_>, engine: &Engine<'_>, args: &SnapshotArgs) -> Result<(), CliError> {
+async fn save(context: &Context<'_>, engine: &Engine<'_>, save: &SaveArgs) -> Result<(), CliError> {
+    let args = &save.snapshot;
     let state = engine.find(Some(&args.name))?;
+    let folder = args.file.is_dir().then_some(args.file.as_path());
+    if save.keep.is_some() && folder.is_none() {
+        return Err(CliError::refused(format!("--keep needs a folder, and {} is none", args.file.display())));
+    }
+    let file = match folder {
+        Some(folder) => snapshot_folder::new_file(folder, state.spec.version, Timestamp::now())?,
+        None => args.file.clone(),
+    };
     let master = ReadyMaster::find_member(engine, &state, &args.login.access(&args.contact)).await?;
-    let saved = etcd_snapshot::save(engine, &state, &master, &args.file, None).await?;
-    let (name, file) = (&args.name, args.file.display());
+    let saved = etcd_snapshot::save(engine, &state, &master, &file, None).await?;
     context.output.result(&format!(
-        "{name}: a snapshot of {} is in {file} (sha256 {})\n\
+        "{}: a snapshot of {} is in {} (sha256 {})\n\
          Keep {} with it and secret: it holds the state and the keys of the cluster.\n",
+        args.name,
         words::size(saved.bytes),
+        file.display(),
         saved.sha256,
-        state_file(&args.file).display()
-    ))
+        state_file(&file).display()
+    ))?;
+    let (Some(folder), Some(keep)) = (folder, save.keep) else { return Ok(()) };
+    let removed = snapshot_folder::prune(folder, keep)?;
+    if removed > 0 {
+        context.output.info(&format!("{}: {} removed", args.name, words::count(removed, "old snapshot")));
+    }
+    Ok(())
 }
 
 /// Makes a cluster out of a snapshot.
@@ -133,7 +151,16 @@ fn check(context: &Context<'_>, engine: &Engine<'_>, args: &SnapshotArgs) -> Res
     ))
 }
 
-async fn health(engine: &Engine<'_>, args: &MemberArgs) -> Result<(), CliError> {
+async fn health(context: &Context<'_>, engine: &Engine<'_>, args: &MemberArgs) -> Result<(), CliError> {
+    let state = engine.find(Some(&args.name))?;
+    let newest = state.snapshots.values().max_by_key(|snapshot| snapshot.taken_at);
+    context.output.info(&newest.map_or_else(
+        || format!("{}: no snapshot was saved yet: kubeon etcd save {} FILE", args.name, args.name),
+        |snapshot| {
+            let age = words::age(Timestamp::now().duration_since(snapshot.taken_at).as_secs());
+            format!("{}: the newest snapshot is {age} old, of {}", args.name, snapshot.version)
+        },
+    ));
     let master = member(engine, &args.name, &args.login.access(&args.contact)).await?;
     etcdctl(&master, &words_of(&["endpoint", "status", "--cluster", "--write-out=table"])).await?;
     etcdctl(&master, &words_of(&["endpoint", "health", "--cluster", "--write-out=table"])).await

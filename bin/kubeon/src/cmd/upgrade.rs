@@ -1,7 +1,5 @@
 //! `kubeon upgrade`.
 
-use std::os::unix::fs::DirBuilderExt as _;
-
 use kubeon_api::Version;
 use kubeon_engine::bundles::{self, version_of};
 use kubeon_engine::cluster_target::TargetOptions;
@@ -9,6 +7,7 @@ use kubeon_engine::engine::{Engine, StoredCluster, ignored_checks};
 use kubeon_engine::etcd_snapshot;
 use kubeon_engine::login_request::LoginRequests;
 use kubeon_engine::ready_master::{ReadyMaster, kept_snapshot};
+use kubeon_engine::snapshot_folder;
 use kubeon_engine::upgrade::{UpgradePurpose, hops, obstacles, target};
 use kubeon_plan::{Intent, Refusal};
 
@@ -131,16 +130,11 @@ async fn before(
     if args.skip_snapshot {
         return Ok(());
     }
-    let folder = engine.store.base().join("snapshots").join(&args.name);
-    let time = jiff::Timestamp::now().strftime("%Y%m%dT%H%M%SZ");
-    let file = folder.join(format!("{time}-{}.db", state.spec.version));
-    std::fs::DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(&folder)
-        .map_err(|error| CliError::failed(format!("cannot create {}: {error}", folder.display())))?;
+    let folder = snapshot_folder::of_upgrades(engine, &args.name);
+    let file = snapshot_folder::new_file(&folder, state.spec.version, jiff::Timestamp::now())?;
     let kept = Some(wanted).filter(|_| args.snapshot_on_master);
     let saved = etcd_snapshot::save(engine, state, &master, &file, kept).await?;
+    snapshot_folder::prune(&folder, snapshot_folder::KEPT)?;
     if let Some(version) = kept {
         let place = kept_snapshot(version);
         context.output.info(&format!("{}: a snapshot of etcd is on {}: {place}", args.name, master.name));

@@ -105,6 +105,27 @@ fn an_upgrade_names_a_known_and_newer_version() {
 }
 
 #[test]
+fn only_an_open_change_can_be_stopped_continued_or_taken_back() {
+    let home = running_cluster();
+    home.kubeon(&["abort", "t"]).refuses(&["t has no upgrade to abort"]);
+    home.kubeon(&["pause", "t"]).refuses(&["no command changes t now"]);
+    let resumed = home.kubeon(&["resume", "t"]);
+    assert_eq!((resumed.code, resumed.out.as_str()), (0, "t: nothing to resume\n"));
+    home.kubeon(&["rollback", "t"])
+        .refuses(&["there is no snapshot of t from before an upgrade", "--snapshot"]);
+    let file = home.path().join("foreign.db");
+    std::fs::write(&file, empty_snapshot()).unwrap();
+    let file = file.to_str().unwrap();
+    home.kubeon(&["rollback", "t", "--snapshot", file]).refuses(&["is not known as a snapshot of t"]);
+    for command in ["abort", "pause", "resume", "rollback"] {
+        home.kubeon(&[command, "nosuch"]).refuses(&["Cluster[nosuch] not exist"]);
+    }
+    home.kubeon(&["etcd", "save", "t", file, "--keep", "3"]).refuses(&["--keep needs a folder"]);
+    assert_eq!(home.kubeon(&["etcd", "save", "t", file, "--keep", "0"]).code, 2);
+    assert_eq!(state(&home)["status"], "running", "nothing was changed");
+}
+
+#[test]
 fn the_commands_on_etcd_refuse_bad_input() {
     let home = running_cluster();
     assert_eq!(home.kubeon(&["etcd", "t"]).code, 2, "etcdctl needs arguments");

@@ -8,7 +8,8 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kubeon_api::kubernetes_cluster::AuthConfig;
 use kubeon_api::{
-    ClusterOperation, DataRef, KubernetesCluster, KubernetesClusterSpec, PrivateKey, PrivateKeyError, labels,
+    ClusterOperation, DataRef, KubernetesCluster, KubernetesClusterSpec, PrivateKey, PrivateKeyError,
+    Version, labels,
 };
 use kubeon_render::job::{Mount, MountSource, OperationJob, Program, job};
 
@@ -235,6 +236,10 @@ fn inline(auth: &AuthConfig) -> Values {
     values
 }
 
+fn updates(operation: &ClusterOperation) -> bool {
+    ClusterAction::of(operation) == Some(ClusterAction::Update)
+}
+
 fn takes_down(operation: &ClusterOperation) -> bool {
     ClusterAction::of(operation) == Some(ClusterAction::Terminate)
 }
@@ -364,6 +369,12 @@ fn the_job(
         let version =
             spec.cluster.kube_version.map_or_else(|| s.settings.default_version.clone(), |v| v.to_string());
         mounts.push(Mount::bundle(image, &version));
+        // The engine tries a new minor version with the programs of both versions.
+        let in_use = running_version(object).filter(|before| {
+            let other = |now: Version| (now.major, now.minor) != (before.major, before.minor);
+            updates(operation) && spec.cluster.kube_version.is_some_and(other)
+        });
+        mounts.extend(in_use.map(|version| Mount::bundle_in_use(image, &version.to_string())));
     }
     mounts.extend(callback::token(s.settings, operation));
     let is_teardown = takes_down(operation);

@@ -80,6 +80,11 @@ fn an_upgrade_visits_each_minor_version() {
     declare(&mut world, &json!({"kubeVersion": "v1.38.1"}));
     for version in ["v1.37.2", "v1.38.1"] {
         assert_eq!((operation(&world), bundle(&world)), (texts("updating", ""), version.into()));
+        let before = if version == "v1.37.2" { "v1.36.3" } else { "v1.37.2" };
+        assert!(
+            job(&world).to_string().contains(&format!("kubeon/kubeon-bundle:{before}")),
+            "both are needed"
+        );
         ends(&mut world, "Complete");
         assert_eq!(applied(&world, "kubeVersion"), version);
         assert_eq!(object(&world)["status"]["version"], version);

@@ -44,6 +44,7 @@ fn soak_masters_and_the_version_of_a_declared_cluster_change() -> Result<()> {
     wait_up_to_date(&meta, "scale-up-finished")?;
     wait_nodes_ready(&meta, &kubeconfig(&meta)?, 4)?;
 
+    taken_back(&meta)?;
     let start = Instant::now();
     declare(&meta, &json!({"kubeVersion": NEXT}))?;
     kill_runner(&meta, "update-", "h5")?;
@@ -87,6 +88,22 @@ fn refuses_other_masters(meta: &MetaCluster) -> Result<()> {
         let error = declare(meta, &change).err().map(|error| error.to_string()).unwrap_or_default();
         ensure!(error.contains(reason), "{error}");
     }
+    Ok(())
+}
+
+/// An upgrade whose runner is killed while masters try the version goes back when the old version is declared again.
+fn taken_back(meta: &MetaCluster) -> Result<()> {
+    let start = Instant::now();
+    declare(meta, &json!({"kubeVersion": NEXT}))?;
+    kill_runner(meta, "update-", "h6")?;
+    declare(meta, &json!({"kubeVersion": VERSION}))?;
+    wait_up_to_date(meta, "repair-finished")?;
+    for host in ["h4", "h5", "h6"] {
+        let running = "pid=$(systemctl show -p MainPID --value kube-apiserver); tr '\\0' ' ' </proc/$pid/cmdline; /proc/$pid/exe --version";
+        let text = meta.lab.on(host, running)?;
+        ensure!(text.contains(VERSION) && !text.contains("--emulated-version"), "{host}: {text}");
+    }
+    print_time("an upgrade with a killed runner that is taken back", start);
     Ok(())
 }
 

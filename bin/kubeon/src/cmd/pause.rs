@@ -1,0 +1,89 @@
+//! `kubeon pause` and `kubeon resume`.
+
+use std::time::{Duration, Instant};
+
+use kubeon_engine::cluster_target::ClusterTarget;
+use kubeon_engine::engine::Engine;
+use kubeon_store::{Holder, Status, StoreError};
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::args::upgrade::{PauseArgs, ResumeArgs};
+use crate::cli_error::CliError;
+use crate::cmd::change::{ChangeFlags, make};
+use crate::cmd::plan;
+use crate::context::Context;
+use crate::output::words;
+
+/// How often it is checked whether the command has ended.
+const INTERVAL: Duration = Duration::from_millis(200);
+
+/// Lets the command that changes a cluster stop after its running steps.
+pub(super) async fn pause(context: &Context<'_>, args: &PauseArgs) -> Result<(), CliError> {
+    let (engine, begin) = (context.engine()?, Instant::now());
+    let name = &args.name;
+    let Some(holder) = holder(&engine, name)? else {
+        return Err(CliError::refused(format!("no command changes {name} now")));
+    };
+    let pid = process(&holder)?;
+    kill_process(pid, Signal::INT)
+        .map_err(|error| CliError::failed(format!("cannot signal {holder}: {error}")))?;
+    context.output.info(&format!("{name}: {holder} ends after its running steps"));
+    let limit = Duration::from_secs(args.wait.into());
+    while self::holder(&engine, name)?.is_some_and(|now| now == holder) {
+        if begin.elapsed() > limit {
+            let error = CliError::failed(format!("{holder} still runs a step after {}", words::time(limit)));
+            return Err(error.row("wait again", format!("kubeon pause {name} --wait 600")));
+        }
+        tokio::time::sleep(INTERVAL).await;
+    }
+    context.output.result(&format!(
+        "{name} is paused ({})\n  go on:    kubeon resume {name}\n  go back:  kubeon abort {name}, if an upgrade can still be aborted\n",
+        words::time(begin.elapsed())
+    ))
+}
+
+/// The command that has the lock of the cluster.
+fn holder(engine: &Engine<'_>, name: &str) -> Result<Option<Holder>, CliError> {
+    let name = engine.find(Some(name))?.name;
+    match engine.store.lock(&name, "kubeon pause") {
+        Ok(_) => Ok(None),
+        Err(StoreError::Locked { holder, .. }) => Ok(Some(holder)),
+        Err(error) => Err(kubeon_engine::error::EngineError::from(error).into()),
+    }
+}
+
+/// The process of a command on this machine.
+fn process(holder: &Holder) -> Result<Pid, CliError> {
+    if !holder.is_on_this_machine() {
+        return Err(CliError::refused(format!("{holder} does not run on this machine")));
+    }
+    let pid = i32::try_from(holder.pid).ok().and_then(Pid::from_raw);
+    pid.ok_or_else(|| CliError::refused(format!("the process of {holder} is not known; try again")))
+}
+
+/// Continues the last change of a cluster.
+pub(super) async fn resume(context: &Context<'_>, args: &ResumeArgs) -> Result<(), CliError> {
+    let (engine, change) = (context.engine()?, &args.change);
+    let state = engine.find(Some(&args.name))?;
+    if state.status == Status::Destroying {
+        let error = CliError::refused(format!("{} is being destroyed", args.name));
+        return Err(error.row("go on", format!("kubeon destroy {}", args.name)));
+    }
+    let open = !state.leaving.is_empty() || !state.joining.is_empty() || state.changes_masters();
+    if state.status == Status::Running && !open {
+        return context.output.result(&format!("{}: nothing to resume\n", args.name));
+    }
+    let target = ClusterTarget::stored(&engine, state, change.target_options()?)?;
+    let flags = ChangeFlags {
+        command: "kubeon resume",
+        host_keys: change.contact.options(),
+        pre_apply_wait: change.pre_apply_wait.wait(),
+        yes: true,
+        format: change.format.output,
+    };
+    if change.dry_run {
+        let command = format!("kubeon resume {}", args.name);
+        return plan::create(context, &engine, target, &flags.host_keys, command, flags.format).await;
+    }
+    make(context, &engine, target, &flags).await
+}

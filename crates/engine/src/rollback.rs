@@ -1,0 +1,151 @@
+//! The way back to an earlier version after an upgrade: its snapshot, and what is lost since.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use jiff::Timestamp;
+use kubeon_api::{HostAddress, Version};
+use kubeon_store::Store;
+
+use crate::bundles;
+use crate::engine::{Engine, StoredCluster};
+use crate::error::EngineError;
+use crate::etcd_snapshot::{self, state_file};
+use crate::ready_master::ReadyMaster;
+use crate::remedy::EngineRemedy;
+use crate::snapshot_folder;
+
+/// The snapshot to which a cluster goes back.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RollbackPoint {
+    /// The file.
+    pub file: PathBuf,
+    /// When it was taken, UTC.
+    pub taken_at: Timestamp,
+    /// The version that the cluster had.
+    pub version: Version,
+}
+
+/// The snapshot in this file, or the newest one of an earlier version that an upgrade took.
+///
+/// # Errors
+/// Refuses a snapshot that is damaged, not of this cluster, or of the version that it has; one from before its hosts or keys
+/// changed, and one without its bundle. Refuses when there is none.
+pub fn point(
+    engine: &Engine<'_>,
+    state: &StoredCluster,
+    file: Option<&Path>,
+) -> Result<RollbackPoint, EngineError> {
+    let point = match file {
+        Some(file) => earlier(state, file)?,
+        None => newest(engine, state)?,
+    };
+    require_same_cluster(state, &point)?;
+    bundles::find(&engine.environment, point.version)?;
+    Ok(point)
+}
+
+/// The version that the cluster has, or the one to which it changes.
+fn newest_version(state: &StoredCluster) -> Version {
+    state.version.map_or(state.spec.version, |version| version.max(state.spec.version))
+}
+
+fn earlier(state: &StoredCluster, file: &Path) -> Result<RollbackPoint, EngineError> {
+    let snapshot = etcd_snapshot::check(file)?;
+    let refused = |why: String| EngineError::refused(format!("{}: {why}", file.display()));
+    let saved = state.snapshots.get(&snapshot.sha256);
+    let saved = saved.ok_or_else(|| refused(format!("is not known as a snapshot of {}", state.name)))?;
+    if saved.version >= newest_version(state) {
+        return Err(refused(format!("is of {}, which is no earlier version", saved.version)).remedy(
+            EngineRemedy::RestoreAfterDestroy { cluster: state.name.clone(), file: file.to_owned() },
+        ));
+    }
+    Ok(RollbackPoint { file: file.to_owned(), taken_at: saved.taken_at, version: saved.version })
+}
+
+/// The newest snapshot in the folder of upgrades. Files that are no snapshots of an earlier version are left out.
+fn newest(engine: &Engine<'_>, state: &StoredCluster) -> Result<RollbackPoint, EngineError> {
+    let folder = snapshot_folder::of_upgrades(engine, state.name.as_str());
+    let points =
+        snapshot_folder::snapshots(&folder)?.into_iter().filter_map(|file| earlier(state, &file).ok());
+    points.max_by_key(|point| point.taken_at).ok_or_else(|| {
+        EngineError::refused(format!("there is no snapshot of {} from before an upgrade", state.name))
+            .row("searched", folder.display().to_string())
+            .row("instead", "name one with --snapshot FILE")
+    })
+}
+
+/// Refuses a snapshot from before the hosts or the keys of the cluster changed: the cluster of the snapshot is another one.
+fn require_same_cluster(state: &StoredCluster, point: &RollbackPoint) -> Result<(), EngineError> {
+    let before = state_of(state, point)?;
+    let refused = |what: &str| {
+        EngineError::refused(format!("the {what} of {} changed after {}", state.name, point.file.display()))
+            .remedy(EngineRemedy::RestoreAfterDestroy {
+                cluster: state.name.clone(),
+                file: point.file.clone(),
+            })
+    };
+    if before.keys != state.keys {
+        return Err(refused("keys"));
+    }
+    if hosts(&before) != hosts(state) {
+        return Err(refused("hosts"));
+    }
+    Ok(())
+}
+
+fn hosts(state: &StoredCluster) -> BTreeMap<HostAddress, bool> {
+    state.spec.hosts_with_roles().map(|(role, host)| (host.address, role.is_master())).collect()
+}
+
+/// The state beside the snapshot.
+fn state_of(state: &StoredCluster, point: &RollbackPoint) -> Result<StoredCluster, EngineError> {
+    let path = state_file(&point.file);
+    let unreadable = |cause: String| {
+        EngineError::refused(format!("{} cannot be read", path.display())).row("cause", cause)
+    };
+    let file = File::open(&path).map_err(|error| unreadable(error.to_string()))?;
+    let folder = tempfile::tempdir().map_err(|error| unreadable(error.to_string()))?;
+    let store = Store::new(folder.path().to_owned());
+    let lock = store.lock(&state.name, "kubeon rollback")?;
+    store.import(&lock, file)?;
+    Ok(store.load(&state.name)?)
+}
+
+/// The objects that users or programs created after a time, counted by their kinds. Changes of older objects are not among them.
+///
+/// # Errors
+/// When kubectl fails on the master.
+pub async fn created_since(
+    master: &ReadyMaster,
+    time: Timestamp,
+) -> Result<BTreeMap<String, usize>, EngineError> {
+    Ok(newer(&master.creation_times().await?, time))
+}
+
+/// Counts the lines `KIND TIME` with a later time.
+fn newer(text: &str, time: Timestamp) -> BTreeMap<String, usize> {
+    let mut kinds = BTreeMap::new();
+    for line in text.lines() {
+        let mut words = line.split_whitespace();
+        if let (Some(kind), Some(Ok(created))) = (words.next(), words.next().map(str::parse::<Timestamp>))
+            && created > time
+        {
+            *kinds.entry(kind.to_owned()).or_default() += 1;
+        }
+    }
+    kinds
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn newer_objects_are_counted_by_kind() {
+        let text = "Service 2026-01-01T10:00:00Z\nService   2026-01-01T12:00:01Z\n\nSecret x\nJob 2026-01-02T00:00:00Z\n";
+        let found = newer(text, "2026-01-01T12:00:00Z".parse().unwrap());
+        assert_eq!(found, BTreeMap::from([("Job".to_owned(), 1), ("Service".to_owned(), 1)]));
+    }
+}
