@@ -30,7 +30,9 @@ mod state;
 mod upgrade;
 mod version;
 pub(crate) mod view;
+mod view_config;
 
+use crate::args::upgrade::RedoCommand;
 use crate::args::{CliCommand, CliEnvironment, CommandLine};
 use crate::cli_error::CliError;
 use crate::context::Context;
@@ -80,7 +82,7 @@ async fn dispatch(context: &Context<'_>, cli: &CommandLine) -> Result<(), CliErr
         CliCommand::Etcd(args) => etcd::run(context, args).await,
         CliCommand::Certs(args) => certs::run(context, args).await,
         CliCommand::Destroy(args) => destroy::run(context, args).await,
-        CliCommand::View(args) => view::run(context, args),
+        CliCommand::View(args) => view::run(context, args).await,
         CliCommand::Bundle(args) => bundle::run(context, args).await,
         CliCommand::Lab(args) => lab::run(context, args).await,
         CliCommand::Meta(args) => meta::run(context, args).await,
@@ -90,6 +92,10 @@ async fn dispatch(context: &Context<'_>, cli: &CommandLine) -> Result<(), CliErr
         CliCommand::ManPages(args) => man_pages::run(args),
         CliCommand::State(args) => state::run(context, args),
         CliCommand::Version(args) => version::run(context, args),
+        CliCommand::Download(args) => bundle::build_bundle(context, &args.build).await,
+        CliCommand::Redo(RedoCommand::Hosts(args) | RedoCommand::Images(args)) => {
+            pause::redo(context, args).await
+        }
         CliCommand::Later(command) => later::run(command),
     }
 }

@@ -58,6 +58,10 @@ fn change(remedy: &EngineRemedy) -> RenderedRemedy {
         R::Upgrade { cluster, version } => {
             NextStep::command("upgrade it with", format!("kubeon upgrade {cluster} {version}")).into()
         }
+        R::CompleteOrAbort(cluster) => rows([
+            ("go on", format!("kubeon resume {cluster}")),
+            ("or back", format!("kubeon abort {cluster}")),
+        ]),
         R::CompleteOrRestore { cluster, version } => rows([
             ("go on", format!("kubeon create {cluster}")),
             (
@@ -103,6 +107,7 @@ pub(crate) fn engine(remedy: &EngineRemedy) -> RenderedRemedy {
             row("first", format!("kubeon create {cluster} --inventory …, or the playbook cluster.yml"))
         }
         R::CompleteOrDestroy(_)
+        | R::CompleteOrAbort(_)
         | R::CompleteOrRestore { .. }
         | R::RestoreAfterDestroy { .. }
         | R::ImportState { .. }

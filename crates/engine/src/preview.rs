@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use kubeon_plan::precheck::BUNDLE_CHECK;
-use kubeon_plan::{Intent, Plan};
+use kubeon_plan::{Intent, Plan, Snapshot};
 use tokio_util::sync::CancellationToken;
 
 use crate::change_bundles;
@@ -23,6 +23,8 @@ pub struct PlanPreview {
     pub plan: Plan,
     /// The input of the plan.
     pub intent: Intent,
+    /// What was observed.
+    pub snapshot: Snapshot,
     /// Time to observe the hosts and plan.
     pub took: Duration,
 }
@@ -56,6 +58,7 @@ pub async fn preview(
         output: engine.output,
         pre_apply_wait: PreApplyWait::Nothing,
     };
-    let plan = checked::observe(&mut intent, &contact.hosts, &run).await?.plan().clone();
-    Ok(PlanPreview { plan, intent, took: begin.elapsed() })
+    let planned = checked::observe(&mut intent, &contact.hosts, &run).await?;
+    let plan = planned.plan().clone();
+    Ok(PlanPreview { plan, intent, snapshot: planned.snapshot, took: begin.elapsed() })
 }

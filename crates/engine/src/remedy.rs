@@ -39,6 +39,8 @@ pub enum EngineRemedy {
         /// The version.
         version: Version,
     },
+    /// Complete the upgrade of this cluster, or abort it.
+    CompleteOrAbort(ClusterName),
     /// Complete the upgrade of this cluster, or restore the snapshot of the version before.
     CompleteOrRestore {
         /// The cluster.

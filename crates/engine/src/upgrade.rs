@@ -44,7 +44,7 @@ pub fn hops(state: &StoredCluster, wanted: Version, known: &[Version]) -> Result
     let open = state.trial.unwrap_or(state.spec.version);
     if state.status == Status::Upgrading && open != wanted {
         let error = EngineError::refused(format!("the upgrade of {} to {open} is not complete", state.name));
-        return Err(error.remedy(EngineRemedy::CompleteChange(state.name.clone())));
+        return Err(error.remedy(EngineRemedy::CompleteOrAbort(state.name.clone())));
     }
     upgrade_way(now, wanted, known).map_err(|no_way| {
         let reason = match no_way {

@@ -45,6 +45,7 @@ pub use input::{
     Artifacts, DesiredCluster, HostSpec, ImageInfo, Intent, Observation, ObservationFailure, PartInfo,
     Snapshot, Valid,
 };
+use kubeon_api::HostAddress;
 pub use kubeon_api::{Refusal, RefusedField, Remedy};
 pub use lint::{LintFinding, Severity, lint};
 pub use max_unavailable::{MaxUnavailable, MaxUnavailableError};
@@ -56,6 +57,21 @@ pub use precheck::precheck;
 pub use stage_name::{StageName, StageNameError};
 pub use step_id::{StepId, StepIdError};
 pub use validate::{validate, validate_existing};
+
+use kubeon_wire::Op;
+
+/// What the steps of all stages do, whether the hosts need them or not.
+///
+/// # Errors
+/// As for [`plan`].
+pub fn desired_content(
+    intent: &Intent,
+    snapshot: &Snapshot,
+) -> Result<Vec<(StepId, HostAddress, Op)>, PlanError> {
+    let (context, _) = hosts::admit(intent, snapshot)?;
+    let steps = stages::desired_steps(&context).into_iter();
+    Ok(steps.map(|step| (step.id, step.host, step.op)).collect())
+}
 
 /// Plans the steps from the observed state to the desired state.
 ///

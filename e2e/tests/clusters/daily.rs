@@ -32,6 +32,7 @@ fn daily_commands_work_on_a_running_cluster() -> Result<()> {
     commands_run(&lab)?;
     files_are_copied(&lab)?;
     images_are_loaded(&lab)?;
+    lost_content_is_written_again(&lab)?;
     certificates::are_renewed(&lab)?;
     plan_has_no_steps(&lab)?;
     destroy(&lab)?;
@@ -82,6 +83,31 @@ fn images_are_loaded(lab: &TestLab) -> Result<()> {
     ensure!(result["loaded"] == serde_json::json!(["h2"]), "{result}");
     ensure!(result["skipped"] == serde_json::json!(["h1", "h3"]), "{result}");
     lab.on("h2", &format!("ctr -n k8s.io images list -q | grep -x {}", kubeon_e2e::image::NAME)).map(drop)
+}
+
+/// `redo` writes the entries of a hosts file and an image that a host lost.
+fn lost_content_is_written_again(lab: &TestLab) -> Result<()> {
+    let config = lab.must(&["view", "config", "daily", "kubelet"])?;
+    ensure!(
+        config.contains("kind: KubeletConfiguration") && config.contains("# kubelet.service"),
+        "{config}"
+    );
+    let names = "sed -n '/# kubeon begin/,/# kubeon end/p' /etc/hosts";
+    let before = lab.on("h2", names)?;
+    ensure!(before.contains("h1"), "{before}");
+    lab.on(
+        "h2",
+        "sed '/# kubeon begin/,/# kubeon end/d' /etc/hosts >/run/hosts && cat /run/hosts >/etc/hosts",
+    )?;
+    lab.must(&["redo", "hosts", "daily"])?;
+    let after = lab.on("h2", names)?;
+    ensure!(after == before, "{after}");
+    let pause = "ctr -n k8s.io images list -q | grep /pause:";
+    let image = lab.on("h3", pause)?;
+    lab.on("h3", "ctr -n k8s.io images list -q | grep /pause | xargs ctr -n k8s.io images rm --sync")?;
+    lab.must(&["redo", "images", "daily"])?;
+    ensure!(lab.on("h3", pause)? == image, "{image}");
+    Ok(())
 }
 
 fn json(text: &str) -> Result<Value> {

@@ -129,6 +129,20 @@ pub(crate) struct BundleBuild {
     pub format: FormatFlag,
 }
 
+/// `kubeon download`: the bundle of a version, with the flags of the first kubeon. They choose parts that every bundle has, or
+/// that none has.
+#[derive(Debug, Args)]
+pub(crate) struct DownloadArgs {
+    #[command(flatten)]
+    pub build: BundleBuild,
+    #[arg(long, short = 'F', hide = true)]
+    pub force_local: bool,
+    #[arg(long, hide = true)]
+    pub use_offline: bool,
+    #[arg(long, hide = true)]
+    pub with_binary: bool,
+}
+
 #[derive(Debug, Args)]
 pub(crate) struct BundleLs {
     #[command(flatten)]

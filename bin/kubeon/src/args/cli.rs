@@ -98,6 +98,12 @@ pub(crate) enum CliCommand {
     View(day::ViewArgs),
     /// Build, list and check bundles: all parts of one Kubernetes version
     Bundle(bundle::BundleArgs),
+    /// Build the bundle of a version, as kubeon bundle build does
+    #[command(hide = true, alias = "down")]
+    Download(bundle::DownloadArgs),
+    /// Write again what the hosts of a cluster lost
+    #[command(subcommand, hide = true, alias = "R")]
+    Redo(upgrade::RedoCommand),
     /// Load images into the nodes of a cluster
     Image(bundle::ImageArgs),
     /// Run Linux hosts on this machine, for tests

@@ -141,14 +141,34 @@ pub(crate) enum ViewCommand {
     /// The components of a version
     #[command(visible_alias = "cp")]
     Component(ViewComponent),
-    #[command(hide = true, alias = "conf")]
-    Config(super::later::IgnoredArgs),
+    /// What a program of a cluster is configured with: the files, units and objects that kubeon writes
+    #[command(visible_alias = "conf", after_help = VIEW_CONFIG_EXAMPLES)]
+    Config(Box<ViewConfig>),
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct ViewSupport {
     #[command(flatten)]
     pub format: FormatFlag,
+}
+
+const VIEW_CONFIG_EXAMPLES: &str = "Secrets are left out. The content is that of the first host that has it.
+
+Examples:
+  kubeon view config demo kubelet
+  kubeon view config demo haproxy
+  kubeon view config demo coredns";
+
+#[derive(Debug, Args)]
+pub(crate) struct ViewConfig {
+    /// The cluster
+    pub name: String,
+    /// The program: kubelet, kube-proxy, containerd, haproxy, flannel, coredns, etcd, kube-apiserver, …
+    pub program: String,
+    #[command(flatten)]
+    pub login: super::login::KnownLoginFlags,
+    #[command(flatten)]
+    pub contact: super::contact::ContactFlags,
 }
 
 #[derive(Debug, Args)]

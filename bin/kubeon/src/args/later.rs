@@ -7,12 +7,8 @@ use clap::{Args, Subcommand};
 pub(crate) enum Later {
     #[command(hide = true, alias = "m")]
     Module(IgnoredArgs),
-    #[command(hide = true, alias = "R")]
-    Redo(IgnoredArgs),
     #[command(hide = true, alias = "cl")]
     Cloud(IgnoredArgs),
-    #[command(hide = true, alias = "down")]
-    Download(IgnoredArgs),
 }
 
 /// Arguments that are not parsed.
@@ -28,9 +24,7 @@ impl Later {
     pub(crate) fn parts(&self) -> (&'static str, &'static str) {
         match self {
             Self::Module(_) => ("module", "every part of a bundle is installed by: kubeon create"),
-            Self::Redo(_) => ("redo", "`kubeon create NAME` repairs drift"),
             Self::Cloud(_) => ("cloud", "the vxlan network of flannel connects the pods of all hosts"),
-            Self::Download(_) => ("download", "use: kubeon bundle build VERSION"),
         }
     }
 }

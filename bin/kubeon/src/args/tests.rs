@@ -124,7 +124,10 @@ fn every_alias_of_the_contract_selects_its_command() {
         (&["add", "a", "-w", "b"], "Addon"),
         (&["del", "a", "@w*"], "Delon"),
         (&["rm", "a", "name=b"], "Delon"),
-        (&["R", "hosts", "a"], "Later"),
+        (&["R", "hosts", "a"], "Redo"),
+        (&["redo", "img", "a"], "Redo"),
+        (&["down", "v1.36.3", "--use-offline"], "Download"),
+        (&["m", "install", "a@all", "x"], "Later"),
     ] {
         assert_eq!(name(args), command, "{args:?}");
     }

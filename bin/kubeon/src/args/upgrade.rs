@@ -2,16 +2,10 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, ValueEnum, builder::RangedU64ValueParser};
+use clap::{Args, Subcommand, ValueEnum, builder::RangedU64ValueParser};
 
 use super::common_change::CommonChangeFlags;
-use super::contact::ContactFlags;
-use super::format::FormatFlag;
-use super::ignore::IgnoreFlag;
 use super::inventory::InventoryFlags;
-use super::login::KnownLoginFlags;
-use super::pre_apply::PreApplyFlags;
-use super::rolling::RollingFlags;
 
 pub(crate) const UPGRADE_EXAMPLES: &str = "Before the first change, a snapshot of etcd is written to this machine. First the control plane of a new minor version runs on
 one master after another and emulates the old version: until it runs on all, `kubeon abort` goes back. Then masters change one
@@ -65,6 +59,17 @@ pub(crate) struct ResumeArgs {
     pub change: CommonChangeFlags,
 }
 
+/// `kubeon redo`: a reconcile of the whole cluster.
+#[derive(Debug, Subcommand)]
+pub(crate) enum RedoCommand {
+    /// Write the entries of the hosts files again, and whatever else is missing on the hosts
+    #[command(alias = "host")]
+    Hosts(ResumeArgs),
+    /// Load the images of the bundle again, and whatever else is missing on the hosts
+    #[command(aliases = ["img", "image"])]
+    Images(ResumeArgs),
+}
+
 pub(crate) const ROLLBACK_EXAMPLES: &str = "The cluster is removed from its hosts and made again out of the snapshot that its upgrade took, with the bundle of the version
 before. Everything that was written to the Kubernetes API since then is lost; data of pods on hosts is not touched.
 
@@ -112,22 +117,9 @@ pub(crate) struct UpgradeArgs {
     #[arg(long, hide_short_help = true, conflicts_with = "skip_snapshot")]
     pub snapshot_on_master: bool,
     #[command(flatten)]
-    pub rolling: RollingFlags,
-    #[command(flatten)]
-    pub ignore: IgnoreFlag,
-    /// Only show the plan
-    #[arg(long, help_heading = None)]
-    pub dry_run: bool,
-    #[command(flatten)]
-    pub pre_apply_wait: PreApplyFlags,
-    #[command(flatten)]
-    pub login: KnownLoginFlags,
+    pub change: CommonChangeFlags,
     #[command(flatten)]
     pub inventory: InventoryFlags,
-    #[command(flatten)]
-    pub contact: ContactFlags,
-    #[command(flatten)]
-    pub format: FormatFlag,
 }
 
 /// A value of `--set-offline`.

@@ -48,7 +48,11 @@ fn build_error(title: CliError, error: &BuildError) -> CliError {
     title.next(error.remedy().as_ref().map(remedies::bundle))
 }
 
-async fn build_bundle(context: &Context<'_>, args: &BundleBuild) -> Result<(), CliError> {
+/// Builds the bundle of a version.
+///
+/// # Errors
+/// When the version is not in the catalogue, or a part cannot be fetched or built.
+pub(super) async fn build_bundle(context: &Context<'_>, args: &BundleBuild) -> Result<(), CliError> {
     let version = version_of(&args.version)?
         .parse::<Version>()
         .map_err(|error| CliError::refused(format!("Input version [{}] error: {error}", args.version)))?;

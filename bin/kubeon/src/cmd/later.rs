@@ -6,10 +6,5 @@ use crate::cli_error::CliError;
 /// Refuses the command and names the alternative.
 pub(super) fn run(command: &Later) -> Result<(), CliError> {
     let (name, instead) = command.parts();
-    Err(unsupported(name, instead))
-}
-
-/// The refusal of an unsupported command.
-pub(super) fn unsupported(name: &str, instead: &str) -> CliError {
-    CliError::refused(format!("kubeon {name} is not supported yet")).row("instead", instead)
+    Err(CliError::refused(format!("kubeon {name} is not supported yet")).row("instead", instead))
 }

@@ -1,9 +1,9 @@
-//! `kubeon pause` and `kubeon resume`.
+//! `kubeon pause`, `kubeon resume` and `kubeon redo`.
 
 use std::time::{Duration, Instant};
 
 use kubeon_engine::cluster_target::ClusterTarget;
-use kubeon_engine::engine::Engine;
+use kubeon_engine::engine::{Engine, StoredCluster};
 use kubeon_store::{Holder, Status, StoreError};
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -63,7 +63,7 @@ fn process(holder: &Holder) -> Result<Pid, CliError> {
 
 /// Continues the last change of a cluster.
 pub(super) async fn resume(context: &Context<'_>, args: &ResumeArgs) -> Result<(), CliError> {
-    let (engine, change) = (context.engine()?, &args.change);
+    let engine = context.engine()?;
     let state = engine.find(Some(&args.name))?;
     if state.status == Status::Destroying {
         let error = CliError::refused(format!("{} is being destroyed", args.name));
@@ -73,17 +73,36 @@ pub(super) async fn resume(context: &Context<'_>, args: &ResumeArgs) -> Result<(
     if state.status == Status::Running && !open {
         return context.output.result(&format!("{}: nothing to resume\n", args.name));
     }
-    let target = ClusterTarget::stored(&engine, state, change.target_options()?)?;
+    reconcile(context, &engine, state, args, "kubeon resume").await
+}
+
+/// Writes again what is missing on the hosts of a cluster.
+pub(super) async fn redo(context: &Context<'_>, args: &ResumeArgs) -> Result<(), CliError> {
+    let engine = context.engine()?;
+    let state = engine.find(Some(&args.name))?;
+    reconcile(context, &engine, state, args, "kubeon redo").await
+}
+
+/// Makes the hosts equal to the stored specification.
+async fn reconcile(
+    context: &Context<'_>,
+    engine: &Engine<'_>,
+    state: StoredCluster,
+    args: &ResumeArgs,
+    command: &'static str,
+) -> Result<(), CliError> {
+    let change = &args.change;
+    let target = ClusterTarget::stored(engine, state, change.target_options()?)?;
     let flags = ChangeFlags {
-        command: "kubeon resume",
+        command,
         host_keys: change.contact.options(),
         pre_apply_wait: change.pre_apply_wait.wait(),
         yes: true,
         format: change.format.output,
     };
     if change.dry_run {
-        let command = format!("kubeon resume {}", args.name);
-        return plan::create(context, &engine, target, &flags.host_keys, command, flags.format).await;
+        let command = format!("kubeon create {}", args.name);
+        return plan::create(context, engine, target, &flags.host_keys, command, flags.format).await;
     }
-    make(context, &engine, target, &flags).await
+    make(context, engine, target, &flags).await
 }

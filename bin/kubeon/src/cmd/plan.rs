@@ -52,7 +52,7 @@ pub(super) async fn create(
     command: String,
     format: Format,
 ) -> Result<(), CliError> {
-    let PlanPreview { plan, intent, took } = preview(engine, &target, host_keys).await?;
+    let PlanPreview { plan, intent, took, .. } = preview(engine, &target, host_keys).await?;
     show(context, &plan, Some(&intent), took, &command, format)?;
     mention_open_rotation(context, &target.spec.name, target.state.keys);
     Ok(())

@@ -28,7 +28,7 @@ pub(super) async fn run(context: &Context<'_>, args: &UpgradeArgs) -> Result<(),
     let wanted: Version =
         text.parse().map_err(|error| CliError::refused(format!("Input version [{text}] error: {error}")))?;
     let state = engine.find(Some(&args.name))?;
-    if state.version == Some(wanted) && state.spec.version == wanted {
+    if state.version == Some(wanted) && state.spec.version == wanted && state.trial.is_none() {
         return context.output.result(&format!("{}: nothing to do, it has {wanted}\n", args.name));
     }
     let hops = hops(&state, wanted, &engine.supported()?)?;
@@ -39,7 +39,7 @@ pub(super) async fn run(context: &Context<'_>, args: &UpgradeArgs) -> Result<(),
         let way: Vec<String> = hops.iter().map(ToString::to_string).collect();
         context.output.info(&format!("{}: the way is {}", args.name, way.join(", then ")));
     }
-    if args.dry_run {
+    if args.change.dry_run {
         return show(context, &engine, state, hops[0], args).await;
     }
     before(context, &engine, &state, wanted, args).await?;
@@ -54,13 +54,13 @@ pub(super) async fn run(context: &Context<'_>, args: &UpgradeArgs) -> Result<(),
 
 fn options(args: &UpgradeArgs) -> Result<TargetOptions, CliError> {
     let ignore =
-        args.ignore.ignore.iter().filter(|check| *check != REMOVED_APIS).cloned().collect::<Vec<_>>();
+        args.change.ignore.ignore.iter().filter(|check| *check != REMOVED_APIS).cloned().collect::<Vec<_>>();
     Ok(TargetOptions {
-        logins: LoginRequests::from(&args.login),
+        logins: LoginRequests::from(&args.change.login),
         drain_seconds: if args.wait_time == 0 { Intent::DRAIN_SECONDS } else { args.wait_time },
         skip_evict: args.skip_evict,
         ignore: ignored_checks(&ignore)?,
-        max_unavailable: args.rolling.max_unavailable,
+        max_unavailable: args.change.rolling.max_unavailable,
         ..TargetOptions::default()
     })
 }
@@ -68,10 +68,10 @@ fn options(args: &UpgradeArgs) -> Result<TargetOptions, CliError> {
 fn flags(args: &UpgradeArgs) -> ChangeFlags {
     ChangeFlags {
         command: "kubeon upgrade",
-        host_keys: args.contact.options(),
-        pre_apply_wait: args.pre_apply_wait.wait(),
+        host_keys: args.change.contact.options(),
+        pre_apply_wait: args.change.pre_apply_wait.wait(),
         yes: true,
-        format: args.format.output,
+        format: args.change.format.output,
     }
 }
 
@@ -94,7 +94,8 @@ async fn show(
     }
     let purpose = UpgradePurpose::Show;
     let target = target(engine, state, version, purpose, &args.inventory.files(), options(args)?)?;
-    plan::create(context, engine, target, &args.contact.options(), command, args.format.output).await
+    plan::create(context, engine, target, &args.change.contact.options(), command, args.change.format.output)
+        .await
 }
 
 /// What comes before the first change: obstacles are named, and a snapshot of etcd is written.
@@ -109,7 +110,7 @@ async fn before(
     if state.version != Some(state.spec.version) || state.trial.is_some() {
         return Ok(());
     }
-    let master = ReadyMaster::find(engine, state, &args.login.access(&args.contact)).await?;
+    let master = ReadyMaster::find(engine, state, &args.change.login.access(&args.change.contact)).await?;
     let found = obstacles(&master, wanted).await?;
     for budget in &found.blocking_budgets {
         context.output.warn(&format!(
@@ -117,7 +118,8 @@ async fn before(
             options(args)?.drain_seconds
         ));
     }
-    if !found.removed_apis.is_empty() && !args.ignore.ignore.iter().any(|check| check == REMOVED_APIS) {
+    if !found.removed_apis.is_empty() && !args.change.ignore.ignore.iter().any(|check| check == REMOVED_APIS)
+    {
         let refusals = found.removed_apis.iter().map(|api| {
             Refusal::argument(api, format!("was requested by a client, and {wanted} does not serve it"))
         });

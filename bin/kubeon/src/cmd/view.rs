@@ -6,7 +6,7 @@ use kubeon_bundle::catalogue::Channel;
 use kubeon_engine::bundles;
 use serde::Serialize;
 
-use super::later;
+use super::view_config;
 use crate::args::Format;
 use crate::args::day::{ViewArgs, ViewCommand, ViewComponent, ViewSupport};
 use crate::cli_error::CliError;
@@ -14,15 +14,12 @@ use crate::context::Context;
 use crate::output::{CommandResult, TextTable};
 
 /// Shows the supported versions and components.
-pub(crate) fn run(context: &Context<'_>, args: &ViewArgs) -> Result<(), CliError> {
+pub(crate) async fn run(context: &Context<'_>, args: &ViewArgs) -> Result<(), CliError> {
     match &args.command {
         None => crate::help::help(context.output, &["view"]),
         Some(ViewCommand::Support(args)) => support(context, args),
         Some(ViewCommand::Component(args)) => component(context, args),
-        Some(ViewCommand::Config(_)) => Err(later::unsupported(
-            "view config",
-            "the files are on the hosts: kubeon exec NAME@cp1 'ls /etc/kubernetes'",
-        )),
+        Some(ViewCommand::Config(args)) => view_config::run(context, args).await,
     }
 }
 

@@ -234,10 +234,10 @@ fn another_request_under_a_stored_name_needs_destroy_once_hosts_were_written() {
 #[test]
 fn reserved_commands_are_refused_with_an_alternative() {
     let home = Home::new();
-    for command in ["module", "redo", "cloud", "download"] {
+    for command in ["module", "cloud"] {
         home.kubeon(&[command, "x", "--flag", "-z"]).refuses(&["is not supported yet", "instead"]);
     }
-    home.kubeon(&["view", "config", "t", "kubelet"]).refuses(&["is not supported yet"]);
+    home.kubeon(&["view", "config", "t", "kubelet"]).refuses(&["Cluster[t] not exist"]);
     let help = home.kubeon(&["--help"]).out;
     for command in ["module", "redo", "cloud", "download"] {
         assert!(!help.lines().any(|line| line.trim_start().starts_with(command)), "{command} is in the help");

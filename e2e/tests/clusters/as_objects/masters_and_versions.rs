@@ -97,6 +97,12 @@ fn taken_back(meta: &MetaCluster) -> Result<()> {
     declare(meta, &json!({"kubeVersion": NEXT}))?;
     kill_runner(meta, "update-", "h6")?;
     declare(meta, &json!({"kubeVersion": VERSION}))?;
+    meta.eventually("a Job repairs the cluster", MINUTE, || {
+        let status = meta.get(&["ecs", NAME])?["status"].clone();
+        let job = status["jobName"].as_str().unwrap_or_default();
+        ensure!(job.starts_with("repair-") && status["phase"] != "Failed", "{status:#}");
+        Ok(())
+    })?;
     wait_up_to_date(meta, "repair-finished")?;
     for host in ["h4", "h5", "h6"] {
         let running = "pid=$(systemctl show -p MainPID --value kube-apiserver); tr '\\0' ' ' </proc/$pid/cmdline; /proc/$pid/exe --version";
