@@ -89,7 +89,7 @@ fn images_are_loaded(lab: &TestLab) -> Result<()> {
 fn lost_content_is_written_again(lab: &TestLab) -> Result<()> {
     let config = lab.must(&["view", "config", "daily", "kubelet"])?;
     ensure!(
-        config.contains("kind: KubeletConfiguration") && config.contains("# kubelet.service"),
+        config.contains("KubeletConfiguration") && config.contains("# kubelet.service"),
         "{config}"
     );
     let names = "sed -n '/# kubeon begin/,/# kubeon end/p' /etc/hosts";
