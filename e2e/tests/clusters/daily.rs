@@ -88,10 +88,7 @@ fn images_are_loaded(lab: &TestLab) -> Result<()> {
 /// `redo` writes the entries of a hosts file and an image that a host lost.
 fn lost_content_is_written_again(lab: &TestLab) -> Result<()> {
     let config = lab.must(&["view", "config", "daily", "kubelet"])?;
-    ensure!(
-        config.contains("KubeletConfiguration") && config.contains("# kubelet.service"),
-        "{config}"
-    );
+    ensure!(config.contains("KubeletConfiguration") && config.contains("# kubelet.service"), "{config}");
     let names = "sed -n '/# kubeon begin/,/# kubeon end/p' /etc/hosts";
     let before = lab.on("h2", names)?;
     ensure!(before.contains("h1"), "{before}");
