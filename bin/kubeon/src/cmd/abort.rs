@@ -22,12 +22,6 @@ pub(super) async fn run(context: &Context<'_>, args: &AbortArgs) -> Result<(), C
         let options = change.contact.options();
         return plan::create(context, &engine, target, &options, command, change.format.output).await;
     }
-    let flags = ChangeFlags {
-        command: "kubeon abort",
-        host_keys: change.contact.options(),
-        pre_apply_wait: change.pre_apply_wait.wait(),
-        yes: true,
-        format: change.format.output,
-    };
+    let flags = ChangeFlags::of("kubeon abort", change);
     make(context, &engine, target, &flags).await
 }

@@ -11,6 +11,7 @@ use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
 use crate::args::Format;
+use crate::args::common_change::CommonChangeFlags;
 use crate::cli_error::CliError;
 use crate::cmd::open_rotation::mention_open_rotation;
 use crate::context::Context;
@@ -33,6 +34,17 @@ pub(super) struct ChangeFlags {
 }
 
 impl ChangeFlags {
+    /// The flags of a change that removes no host.
+    pub(super) fn of(command: &'static str, flags: &CommonChangeFlags) -> Self {
+        Self {
+            command,
+            host_keys: flags.contact.options(),
+            pre_apply_wait: flags.pre_apply_wait.wait(),
+            yes: true,
+            format: flags.format.output,
+        }
+    }
+
     /// The options for the engine.
     pub(super) fn options(&self) -> ChangeOptions<'_> {
         ChangeOptions {

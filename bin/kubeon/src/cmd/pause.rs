@@ -93,13 +93,7 @@ async fn reconcile(
 ) -> Result<(), CliError> {
     let change = &args.change;
     let target = ClusterTarget::stored(engine, state, change.target_options()?)?;
-    let flags = ChangeFlags {
-        command,
-        host_keys: change.contact.options(),
-        pre_apply_wait: change.pre_apply_wait.wait(),
-        yes: true,
-        format: change.format.output,
-    };
+    let flags = ChangeFlags::of(command, change);
     if change.dry_run {
         let command = format!("kubeon create {}", args.name);
         return plan::create(context, engine, target, &flags.host_keys, command, flags.format).await;

@@ -55,13 +55,7 @@ async fn restore(
     let request =
         RestoreRequest { name: &args.name, file: &point.file, masters: Vec::new(), workers: Vec::new() };
     let target = restored_target(engine, request, args.change.target_options()?)?;
-    let flags = ChangeFlags {
-        command: COMMAND,
-        host_keys: args.change.contact.options(),
-        pre_apply_wait: args.change.pre_apply_wait.wait(),
-        yes: true,
-        format: args.change.format.output,
-    };
+    let flags = ChangeFlags::of(COMMAND, &args.change);
     make(context, engine, target, &flags).await
 }
 

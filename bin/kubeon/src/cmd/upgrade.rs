@@ -66,13 +66,7 @@ fn options(args: &UpgradeArgs) -> Result<TargetOptions, CliError> {
 }
 
 fn flags(args: &UpgradeArgs) -> ChangeFlags {
-    ChangeFlags {
-        command: "kubeon upgrade",
-        host_keys: args.change.contact.options(),
-        pre_apply_wait: args.change.pre_apply_wait.wait(),
-        yes: true,
-        format: args.change.format.output,
-    }
+    ChangeFlags::of("kubeon upgrade", &args.change)
 }
 
 /// Shows the plan of the first hop.
