@@ -190,11 +190,11 @@ fn up_to_date_cluster_is_not_changed(lab: &TestLab) -> Result<()> {
     for host in ["h1", "h2", "h3"] {
         lab.on(host, "touch /run/mark")?;
     }
-    lab.must(&["create", "refuse"])?;
+    let created = lab.must(&["create", "refuse"])?;
     for host in ["h1", "h2", "h3"] {
         let find = "find /etc /usr /opt /var/lib/kubeon /var/lib/kubelet/config.yaml -newer /run/mark";
         let written = lab.on(host, find)?;
-        ensure!(written.trim().is_empty(), "files on {host} were written: {written}");
+        ensure!(written.trim().is_empty(), "files on {host} were written: {written}\n{created}");
     }
     Ok(())
 }

@@ -20,6 +20,14 @@ use crate::root::Root;
 
 /// The time limit for one answer. On a slow host `/readyz` takes some seconds.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
+/// The time limit for the steps that the cluster records, from an API server that answered before: without them a plan
+/// repeats steps.
+const RECORD_TIMEOUT: Duration = Duration::from_secs(20);
+/// How long the members of etcd may elect a leader: some of its election timeouts of 1 s. It is asked again so long,
+/// because a lost leader is no lost quorum.
+const ELECTION_TIMEOUT: Duration = Duration::from_secs(4);
+/// How long to wait before a member without a leader is asked again.
+const ELECTION_PAUSE: Duration = Duration::from_millis(200);
 /// The time limit for listing all nodes: thousands of nodes are some tens of MiB.
 const NODES_TIMEOUT: Duration = Duration::from_secs(30);
 /// The time limit of [`read`].
@@ -80,7 +88,7 @@ fn api(host: &HostSystem) -> ClusterReport {
 /// The recorded steps about no single node, with the state of their results, and texts about the checks that did
 /// not finish in time; `None` if they were not read in time.
 fn recorded_steps(host: &HostSystem, api: &Api) -> Option<(Vec<JournalEntry>, Vec<String>)> {
-    let entries = cluster_record::entries(&json(api, cluster_record::CLUSTER_OBJECT, ANSWER_TIMEOUT)?);
+    let entries = cluster_record::entries(&json(api, cluster_record::CLUSTER_OBJECT, RECORD_TIMEOUT)?);
     let drift = DriftCheck::read(host, &entries.iter().collect::<Vec<_>>());
     let steps = entries.iter().map(|entry| recorded(entry, drift.state_of(entry)));
     Some((steps.collect(), drift.unchecked()))
@@ -201,15 +209,25 @@ fn member(member: &Value) -> (String, Option<String>) {
     (name.unwrap_or("unnamed").to_owned(), first("clientURLs").map(str::to_owned))
 }
 
-/// Whether the member answers a read that needs a quorum; `None` if it does not answer in time.
+/// Whether the member answers a read that needs a quorum; `None` if it does not answer in time. A member without a leader is
+/// asked again until an election must have ended.
 fn is_healthy(https: &Https, url: &str) -> Option<bool> {
-    let answer =
-        https.get(&format!("{}/health?serializable=false", url.trim_end_matches('/')), ANSWER_TIMEOUT);
-    match answer {
-        Ok(answer) => Some(answer.status == 200),
-        Err(NoAnswer::NoServer(_)) => Some(false),
-        Err(NoAnswer::Unknown(_)) => None,
+    let url = format!("{}/health?serializable=false", url.trim_end_matches('/'));
+    let end = Instant::now() + ELECTION_TIMEOUT;
+    loop {
+        match https.get(&url, ANSWER_TIMEOUT) {
+            Ok(answer) if answer.status == 200 => return Some(true),
+            Ok(answer) if has_no_leader(&answer.body) && Instant::now() < end => thread::sleep(ELECTION_PAUSE),
+            Ok(_) | Err(NoAnswer::NoServer(_)) => return Some(false),
+            Err(NoAnswer::Unknown(_)) => return None,
+        }
     }
+}
+
+/// Whether the member reports that it knows no leader, in the words of etcd's `/health`.
+fn has_no_leader(health: &str) -> bool {
+    let reasons = ["RAFT NO LEADER", "etcdserver: no leader", "etcdserver: leader changed"];
+    reasons.iter().any(|reason| health.contains(reason))
 }
 
 #[cfg(test)]

@@ -199,6 +199,17 @@ fn a_member_without_an_answer_in_time_is_unknown_and_not_unhealthy() {
 }
 
 #[test]
+fn a_member_is_asked_again_while_a_leader_is_elected() {
+    let asked = AtomicU32::new(0);
+    let elected = member(move |_| match asked.fetch_add(1, Ordering::Relaxed) {
+        0 => Reply::Json(503, "RANGE ERROR:etcdserver: leader changed".to_owned()),
+        1 => Reply::Json(503, "RAFT NO LEADER".to_owned()),
+        _ => Reply::Json(200, "{}".to_owned()),
+    });
+    assert_eq!(elected, EtcdFact::Members([("h1".to_owned(), Some(true))].into()));
+}
+
+#[test]
 fn an_etcd_that_hangs_is_unknown_and_a_missing_etcd_is_down() {
     let mut bench = Bench::new();
     testing_api::serve(&mut bench, |_, _, _| Reply::Hang(Vec::new()));
