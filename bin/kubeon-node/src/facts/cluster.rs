@@ -217,7 +217,9 @@ fn is_healthy(https: &Https, url: &str) -> Option<bool> {
     loop {
         match https.get(&url, ANSWER_TIMEOUT) {
             Ok(answer) if answer.status == 200 => return Some(true),
-            Ok(answer) if has_no_leader(&answer.body) && Instant::now() < end => thread::sleep(ELECTION_PAUSE),
+            Ok(answer) if has_no_leader(&answer.body) && Instant::now() < end => {
+                thread::sleep(ELECTION_PAUSE);
+            }
             Ok(_) | Err(NoAnswer::NoServer(_)) => return Some(false),
             Err(NoAnswer::Unknown(_)) => return None,
         }
