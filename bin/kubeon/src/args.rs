@@ -19,6 +19,7 @@ pub(crate) mod later;
 pub(crate) mod login;
 pub(crate) mod meta;
 pub(crate) mod missing;
+pub(crate) mod module;
 pub(crate) mod node;
 pub(crate) mod pre_apply;
 pub(crate) mod precheck;

@@ -19,6 +19,7 @@ mod later;
 mod ls;
 mod man_pages;
 mod meta;
+mod module;
 mod open_rotation;
 mod pause;
 mod plan;
@@ -69,6 +70,7 @@ async fn dispatch(context: &Context<'_>, cli: &CommandLine) -> Result<(), CliErr
         CliCommand::Use(args) => choose::run(context, args).await,
         CliCommand::Exec(args) => exec::run(context, args).await,
         CliCommand::Copy(args) => copy::run(context, args).await,
+        CliCommand::Module(command) => module::run(context, command).await,
         CliCommand::Image(args) => image::run(context, args).await,
         CliCommand::Addon(args) => scale::add(context, args).await,
         CliCommand::Delon(args) => scale::remove(context, args).await,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt as _;
-use kubeon_api::HostAddress;
+use kubeon_api::{HostAddress, Version};
 use kubeon_link_host::{Command, Copied, Copy, SshHosts, Stream};
 use parking_lot::Mutex;
 
@@ -35,6 +35,8 @@ pub struct ClusterNodes {
     pub contact: Contact,
     /// The nodes.
     pub members: Vec<Member>,
+    /// The version of Kubernetes that they run.
+    pub version: Version,
 }
 
 /// Shows the progress of a copy.
@@ -86,7 +88,7 @@ impl ClusterNodes {
         requests.retain(|host, _| addresses.contains(host));
         let logins = engine.logins(&requests)?;
         let contact = engine.contact(&state.name, logins, &access.host_keys, ContactPurpose::Connect).await?;
-        Ok(Self { contact, members })
+        Ok(Self { contact, members, version: state.version.unwrap_or(state.spec.version) })
     }
 
     /// Calls `act` for every node, for at most `at_once` nodes at a time, and collects the results.
@@ -137,13 +139,24 @@ pub async fn command_output(
     line: &str,
     limit: Duration,
 ) -> Result<String, String> {
+    output_of(hosts, host, Command { timeout: Some(limit), ..Command::new(line) }).await
+}
+
+/// Runs a command with input on a host and returns its standard output.
+///
+/// # Errors
+/// The reason why it could not be run, or the last line of its standard error.
+pub(crate) async fn output_of(
+    hosts: &SshHosts,
+    host: HostAddress,
+    command: Command,
+) -> Result<String, String> {
     let streams = Arc::new(Mutex::new((Vec::new(), Vec::new())));
     let on_output = |stream: Stream, bytes: &[u8]| {
         let mut streams = streams.lock();
         let buffer = if stream == Stream::Out { &mut streams.0 } else { &mut streams.1 };
         buffer.extend_from_slice(bytes);
     };
-    let command = Command { timeout: Some(limit), ..Command::new(line) };
     let exit = hosts.exec(host, command, &on_output).await.map_err(|failure| failure.cause)?;
     let (out, err) = streams.lock().clone();
     if exit.success() {

@@ -24,6 +24,7 @@ use crate::login_merge::{merge_remembered, refuse_unused_flags};
 use crate::login_request::{HostLoginRequest, LoginRequests};
 use crate::no_secrets::NoSecrets;
 use crate::pre_apply_hook::PreApplyWait;
+use crate::reboot::reboot;
 use crate::remedy::EngineRemedy;
 use crate::request_inventory::{InventoryFiles, merge_inventory_logins};
 use crate::run::Run;
@@ -39,6 +40,8 @@ pub struct DestroyRequest<'a> {
     pub logins: LoginRequests,
     /// How to log in, from an inventory.
     pub inventory: InventoryFiles,
+    /// Whether the hosts reboot afterwards.
+    pub reboot: bool,
 }
 
 /// A cluster to destroy. Nothing was changed yet.
@@ -50,6 +53,7 @@ pub struct DestroyTarget {
     /// The hosts to contact: no skipped host, and no host at all if none was ever written to.
     hosts: Vec<HostAddress>,
     logins: BTreeMap<HostAddress, HostLoginRequest>,
+    reboot: bool,
 }
 
 /// The result of destroying a cluster.
@@ -58,6 +62,8 @@ pub enum DestroyOutcome {
     Destroyed {
         /// Number of contacted hosts.
         hosts: usize,
+        /// The hosts that did not accept their reboot, with the cause.
+        not_rebooted: Vec<(HostAddress, String)>,
     },
     /// Some steps were not completed.
     Incomplete(Box<Reconciled>),
@@ -73,6 +79,7 @@ pub struct PreparedDestroy<'a> {
     /// `None`: no host is contacted.
     contact: Option<Contact>,
     pre_apply_wait: PreApplyWait,
+    reboot: bool,
 }
 
 impl DestroyTarget {
@@ -92,7 +99,7 @@ impl DestroyTarget {
         } else {
             login_requests(request, &state, &intent, &hosts)?
         };
-        Ok(Self { state, intent, hosts, logins })
+        Ok(Self { state, intent, hosts, logins, reboot: request.reboot })
     }
 
     /// Makes the plan without writing anything.
@@ -126,7 +133,7 @@ impl DestroyTarget {
         // The lock comes before the question: the state that the user confirms must not change meanwhile.
         let lock = engine.lock(&self.state, true, options.command)?;
         self.confirm(engine, options)?;
-        let Self { state, intent, hosts, .. } = self;
+        let Self { state, intent, hosts, reboot, .. } = self;
         let contact = if hosts.is_empty() {
             None
         } else {
@@ -140,6 +147,7 @@ impl DestroyTarget {
             hosts,
             contact,
             pre_apply_wait: options.pre_apply_wait.clone(),
+            reboot,
         })
     }
 
@@ -155,7 +163,8 @@ impl DestroyTarget {
         let question = if names.is_empty() {
             format!("Delete the state of {cluster} without contacting a host?")
         } else {
-            format!("Destroy {cluster} and delete all its data on {}?", names.join(", "))
+            let reboot = if self.reboot { " Then reboot them?" } else { "" };
+            format!("Destroy {cluster} and delete all its data on {}?{reboot}", names.join(", "))
         };
         if engine.output.confirm(&question)? {
             return Ok(());
@@ -172,15 +181,20 @@ impl PreparedDestroy<'_> {
     /// Refuses before the first effect on a host; fails when the state cannot be saved. A failure on a
     /// host is part of the outcome.
     pub async fn make(mut self, cancellation: &CancellationToken) -> Result<DestroyOutcome, EngineError> {
-        let hosts = match self.contact.take() {
-            None => 0,
-            Some(contact) => match self.clean(&contact, cancellation).await? {
-                (count, None) => count,
-                (_, Some(reconciled)) => return Ok(DestroyOutcome::Incomplete(Box::new(reconciled))),
-            },
-        };
+        let (mut hosts, mut not_rebooted) = (0, Vec::new());
+        if let Some(contact) = self.contact.take() {
+            let (count, reconciled) = self.clean(&contact, cancellation).await?;
+            if let Some(reconciled) = reconciled {
+                return Ok(DestroyOutcome::Incomplete(Box::new(reconciled)));
+            }
+            hosts = count;
+            if self.reboot {
+                not_rebooted = reboot(&contact.hosts, &self.hosts).await?;
+            }
+            contact.hosts.disconnect().await;
+        }
         forget(self.engine, &self.lock, &self.state.name)?;
-        Ok(DestroyOutcome::Destroyed { hosts })
+        Ok(DestroyOutcome::Destroyed { hosts, not_rebooted })
     }
 
     /// Cleans the hosts. Returns the number of contacted hosts, and the run if it is not complete.
@@ -204,7 +218,6 @@ impl PreparedDestroy<'_> {
             Ok(engine.store.save(lock, state)?)
         };
         let reconciled = run.act(planned, &plan, save_generation).await?;
-        contact.hosts.disconnect().await;
         Ok((count, Some(reconciled).filter(|reconciled| !reconciled.outcome.is_complete())))
     }
 }

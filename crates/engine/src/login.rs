@@ -16,6 +16,9 @@ use crate::memory_file::MemoryFile;
 use crate::remedy::EngineRemedy;
 use crate::ssh_config::{SshClientConfig, SshHostConfig};
 
+/// The port of SSH.
+pub(crate) const DEFAULT_PORT: u16 = 22;
+
 /// The logins of a cluster's hosts.
 #[derive(Default)]
 pub struct Logins {
@@ -90,7 +93,7 @@ impl Engine<'_> {
     ) -> Result<(Login, HostLogin), EngineError> {
         let HostLoginRequest { flags, private_key, password, sudo_password } = request;
         let user = flags.user.clone().or_else(|| config.user.clone()).unwrap_or_else(|| "root".to_owned());
-        let port = flags.port.or(config.port).unwrap_or(22);
+        let port = flags.port.or(config.port).unwrap_or(DEFAULT_PORT);
         let mut login = Login::new(user.clone()).at_port(port);
         let file_password = password.clone();
         let mut password_of_user = flags

@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use kubeon_api::{HostAddress, Version};
-use kubeon_link_host::{Command, Exit, SshHosts, Stream};
+use kubeon_link_host::{Command, CommandInput, Exit, SshHosts, Stream};
 use kubeon_ports::ProbeHost as _;
 use kubeon_wire::{EtcdFact, Facts};
 use parking_lot::Mutex;
 use serde_json::Value;
 
-use crate::cluster_nodes::{ClusterNodes, NodeAccess, command_output};
+use crate::cluster_nodes::{ClusterNodes, NodeAccess, command_output, output_of};
 use crate::contact::Contact;
 use crate::engine::{Engine, StoredCluster, members};
 use crate::error::EngineError;
@@ -126,7 +126,7 @@ impl ReadyMaster {
         otherwise: &str,
     ) -> Result<Self, EngineError> {
         let masters: Vec<Member> = members(&state.spec).into_iter().filter(|member| member.master).collect();
-        let ClusterNodes { contact, members } = ClusterNodes::of(engine, state, masters, access).await?;
+        let ClusterNodes { contact, members, .. } = ClusterNodes::of(engine, state, masters, access).await?;
         let hosts = &contact.hosts;
         let probes =
             members.iter().map(|member| async { hosts.facts(HostAddress::from(member.address)).await });
@@ -232,6 +232,20 @@ impl ReadyMaster {
     pub(crate) async fn creation_times(&self) -> Result<String, EngineError> {
         let columns = "-o custom-columns=K:.kind,T:.metadata.creationTimestamp --no-headers";
         self.run(&format!("{KUBECTL} get {DECLARED_KINDS} --all-namespaces {columns}")).await
+    }
+
+    /// Applies objects, given as JSON, as the steps of kubeon do. Returns a line for each.
+    ///
+    /// # Errors
+    /// When kubectl fails on the master.
+    pub async fn apply(&self, objects: String, dry_run: bool) -> Result<String, EngineError> {
+        let dry_run = if dry_run { " --dry-run=server" } else { "" };
+        let line =
+            format!("{KUBECTL} apply --server-side --force-conflicts --field-manager=kubeon{dry_run} -f -");
+        let input = CommandInput::Bytes(objects.into_bytes());
+        let command = Command { timeout: Some(TIMEOUT), input, ..Command::new(line) };
+        let text = output_of(self.hosts(), self.host, command).await;
+        text.map_err(|why| EngineError::failed(format!("kubectl on {}: {why}", self.host)))
     }
 
     /// Runs etcdctl with the certificates of the master, and passes its output to `on_output`.

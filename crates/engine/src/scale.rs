@@ -1,6 +1,7 @@
 //! Adds, removes and replaces hosts: from the stored cluster to the target of the change.
 
 use std::collections::BTreeSet;
+use std::net::SocketAddrV4;
 
 use kubeon_api::HostAddress;
 use kubeon_plan::{DesiredCluster, HostSpec, Refusal, RefusedField};
@@ -9,6 +10,7 @@ use crate::cluster_request::HostRequest;
 use crate::cluster_target::{ClusterTarget, TargetOptions};
 use crate::engine::{Engine, StoredCluster, members};
 use crate::error::EngineError;
+use crate::login::DEFAULT_PORT;
 use crate::login_merge::refuse_unused_flags;
 use crate::login_request::HostLoginRequest;
 use crate::remedy::EngineRemedy;
@@ -104,8 +106,16 @@ fn spec_without(state: &StoredCluster, selector: &str) -> Result<DesiredCluster,
 
 fn chosen(state: &StoredCluster, selector: &str) -> Result<Vec<Member>, EngineError> {
     let members = members(&state.spec);
+    let login = selector.parse::<SocketAddrV4>().ok().filter(|login| is_login(state, login));
+    let selector = login.map_or_else(|| selector.to_owned(), |login| login.ip().to_string());
     let selector = Selector::parse(&format!("{}@{}", state.name, selector.trim_start_matches('@')))?;
     selector.choose(&members).map_err(|error| with_leaving_hosts(error, state))
+}
+
+/// Whether a host of the cluster is logged in to by this address and port.
+fn is_login(state: &StoredCluster, login: &SocketAddrV4) -> bool {
+    let known = state.logins.get(&HostAddress::from(*login.ip()));
+    known.map_or(DEFAULT_PORT, |known| known.port) == login.port()
 }
 
 /// The target of a cluster in which a new master stands in for one that is lost.
@@ -235,6 +245,11 @@ mod tests {
         assert_eq!(workers(&spec_without(&state, "10.0.0.3").unwrap()), ["10.0.0.4"]);
         assert!(workers(&spec_without(&state, "@w*").unwrap()).is_empty());
         assert_eq!(masters(&spec_without(&state, "cp1").unwrap()), ["10.0.0.2"]);
+        assert_eq!(workers(&spec_without(&state, "10.0.0.3:22").unwrap()), ["10.0.0.4"]);
+        assert!(
+            spec_without(&state, "10.0.0.3:2222").is_err(),
+            "another port is another machine behind a router"
+        );
         let title = |selector| spec_without(&state, selector).unwrap_err().title;
         assert!(title("@cp*").ends_with("no master exists after delete"), "{}", title("@cp*"));
     }

@@ -4,6 +4,7 @@
 #![allow(clippy::print_stdout, reason = "prints counted packets")]
 
 mod certificates;
+mod modules;
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -33,6 +34,7 @@ fn daily_commands_work_on_a_running_cluster() -> Result<()> {
     files_are_copied(&lab)?;
     images_are_loaded(&lab)?;
     lost_content_is_written_again(&lab)?;
+    modules::are_installed(&lab)?;
     certificates::are_renewed(&lab)?;
     plan_has_no_steps(&lab)?;
     destroy(&lab)?;

@@ -12,16 +12,20 @@ use crate::journal::{self, Entry, Mark};
 use crate::root::Root;
 use crate::{paths, units};
 
+/// Whether a leaf is due. It only reads, so it needs no lock.
+pub(super) fn are_due(root: &Root, now: i64) -> Result<bool, StepFailure> {
+    Ok(!due(root, now)?.is_empty() || kubelet::expired(root, now)?.is_some())
+}
+
+fn due(root: &Root, now: i64) -> Result<Vec<CertificateFact>, StepFailure> {
+    Ok(certificates::all(root)?.into_iter().filter(|found| is_due(found, now)).collect())
+}
+
 /// Renews the due leaves that kubeon wrote, one after another. A failure does not stop the others.
 pub(super) fn renew(root: &Root, now: i64) -> Result<RenewalReport, StepFailure> {
     let mut entries: Vec<Entry> = journal::all(root)?.into_iter().flatten().collect();
-    let due: Vec<CertificateFact> =
-        certificates::all(root)?.into_iter().filter(|found| is_due(found, now)).collect();
+    let due = due(root, now)?;
     let mut report = RenewalReport::default();
-    let expired = kubelet::expired(root, now)?.is_some();
-    if due.is_empty() && !expired {
-        return Ok(report);
-    }
     let authorities = authorities(root, &mut report.failures);
     match kubelet::renew(root, &authorities, now) {
         Ok(true) => report.notes.push(format!("renewed {}", paths::KUBELET_OWN)),

@@ -2,7 +2,7 @@
 //! and systemd starts it at boot before the programs that use the certificates.
 //!
 //! ```text
-//!   master:  lock ─► due leaves ─► new certificate beside the old ─► journal ─► rename
+//!   master:  due leaves ─► lock ─► new certificate beside the old ─► journal ─► rename
 //!            then  ─► sign requests of workers, each for its own node; report in the cluster
 //!   worker:  due leaves ─► request to the API server; a later run: certificate ─► lock ─► journal ─► rename
 //! ```
@@ -36,10 +36,13 @@ pub fn run(host: &HostSystem, now: i64) -> Result<RenewalReport, StepFailure> {
     let Some(claim) = fence::claim(root)? else {
         return Ok(RenewalReport::note("nothing to renew: this host belongs to no cluster"));
     };
-    let mut report = match lock::take(root, &claim)? {
-        Ok(_lock) => leaves::renew(root, now)?,
-        Err(busy) => return Ok(busy),
-    };
+    let mut report = RenewalReport::default();
+    if leaves::are_due(root, now)? {
+        report = match lock::take(root, &claim)? {
+            Ok(_lock) => leaves::renew(root, now)?,
+            Err(busy) => return Ok(busy),
+        };
+    }
     answers::sign(host, now, &mut report);
     requests::send(root, &claim, now, &mut report);
     master_report::publish(host, now, &mut report);

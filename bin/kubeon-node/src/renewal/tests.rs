@@ -226,6 +226,13 @@ fn renews_nothing_while_another_program_changes_the_host() {
 }
 
 #[test]
+fn nothing_is_written_while_no_leaf_is_due() {
+    let master = Master::new();
+    assert_eq!(master.renew(master.issued + 100 * DAY).notes, Vec::<String>::new());
+    assert!(!master.bench.host.root.at(paths::LOCK).exists(), "the lock of the host was taken");
+}
+
+#[test]
 fn files_that_kubeon_did_not_write_are_not_renewed() {
     let master = Master::new();
     let foreign = "/etc/kubernetes/pki/mine.crt";

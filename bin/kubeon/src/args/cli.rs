@@ -7,7 +7,9 @@ use clap::{Args, Parser, Subcommand};
 use super::format::FormatFlag;
 use super::server::{LogsArgs, OperationsArgs, ServerFlags};
 use super::verbosity::VerbosityFlags;
-use super::{bundle, certs, cluster, config, day, etcd, lab, later, meta, precheck, scale, state, upgrade};
+use super::{
+    bundle, certs, cluster, config, day, etcd, lab, later, meta, module, precheck, scale, state, upgrade,
+};
 
 const ABOUT: &str = "Create Kubernetes clusters on Linux hosts over SSH, and keep them as declared";
 const EXAMPLES: &str = "Examples:
@@ -58,6 +60,9 @@ pub(crate) enum CliCommand {
     /// Copy a file to nodes
     #[command(visible_alias = "cp", after_help = day::COPY_EXAMPLES)]
     Copy(day::CopyArgs),
+    /// Install programs of your own on nodes
+    #[command(subcommand, visible_alias = "m", after_help = module::MODULE_EXAMPLES)]
+    Module(module::ModuleCommand),
     /// Add workers or masters to a cluster
     #[command(visible_alias = "add", after_help = scale::ADDON_EXAMPLES)]
     Addon(Box<scale::AddonArgs>),

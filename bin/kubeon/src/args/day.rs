@@ -106,8 +106,8 @@ pub(crate) struct DestroyArgs {
     /// Do not ask
     #[arg(short = 'y', long)]
     pub yes: bool,
-    /// Refused: kubeon stops the services that it started; see --without
-    #[arg(short = 'f', long, hide = true)]
+    /// Reboot the hosts afterwards
+    #[arg(short = 'f', long)]
     pub force: bool,
     /// Skip this host, which is permanently lost; may be repeated
     #[arg(id = "without", long = "without", value_name = "ADDRESS", value_delimiter = ',')]

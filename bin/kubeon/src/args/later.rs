@@ -5,8 +5,6 @@ use clap::{Args, Subcommand};
 /// A command that is not supported yet. Its arguments are not parsed.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Later {
-    #[command(hide = true, alias = "m")]
-    Module(IgnoredArgs),
     #[command(hide = true, alias = "cl")]
     Cloud(IgnoredArgs),
 }
@@ -23,7 +21,6 @@ impl Later {
     /// The name of the command, and the alternative.
     pub(crate) fn parts(&self) -> (&'static str, &'static str) {
         match self {
-            Self::Module(_) => ("module", "every part of a bundle is installed by: kubeon create"),
             Self::Cloud(_) => ("cloud", "the vxlan network of flannel connects the pods of all hosts"),
         }
     }

@@ -69,7 +69,7 @@ pub(crate) struct AddonArgs {
 pub(crate) struct DelonArgs {
     /// The cluster
     pub name: String,
-    /// The hosts: a name, an address, name=…, ip=… or @w*
+    /// The hosts: a name, an address, ADDRESS:PORT, name=…, ip=… or @w*
     pub selector: String,
     /// Do not ask
     #[arg(short = 'y', long)]

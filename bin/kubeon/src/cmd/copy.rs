@@ -1,5 +1,7 @@
 //! `kubeon copy`.
 
+use std::path::Path;
+
 use kubeon_engine::cluster_nodes::ClusterNodes;
 use kubeon_link_host::{Copied, Copy};
 use serde::Serialize;
@@ -41,11 +43,16 @@ pub(super) async fn run(context: &Context<'_>, args: &CopyArgs) -> Result<(), Cl
     if failed.is_empty() {
         return Ok(());
     }
+    Err(not_copied(&copy.source, failed, &nodes))
+}
+
+/// The error about nodes that did not get a file, with the causes.
+pub(super) fn not_copied(source: &Path, failed: Vec<(String, String)>, nodes: &ClusterNodes) -> CliError {
     let count = words::count(nodes.members.len(), "node");
-    let mut error =
-        CliError::failed(format!("{} was not copied to {} of {count}", copy.source.display(), failed.len()));
+    let title = format!("{} was not copied to {} of {count}", source.display(), failed.len());
+    let mut error = CliError::failed(title);
     error.rows = failed;
-    Err(error.remedy(nodes.contact.remedy().as_ref()))
+    error.remedy(nodes.contact.remedy().as_ref())
 }
 
 /// A copy on a node.

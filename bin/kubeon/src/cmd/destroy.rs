@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use kubeon_api::ClusterName;
+use kubeon_api::{ClusterName, HostAddress};
 use kubeon_engine::change::ChangeOptions;
 use kubeon_engine::destroy::{DestroyOutcome, DestroyRequest, DestroyTarget};
 use kubeon_engine::login_request::LoginRequests;
@@ -19,10 +19,6 @@ use crate::report;
 
 /// Removes a cluster from its hosts.
 pub(super) async fn run(context: &Context<'_>, args: &DestroyArgs) -> Result<(), CliError> {
-    if args.force {
-        let error = CliError::refused("--force is not supported: kubeon stops the services that it started");
-        return Err(error.row("dead host", "skip it with --without ADDRESS"));
-    }
     let engine = context.engine()?;
     let target = DestroyTarget::find(&engine, &request(args))?;
     let (name, begin, host_keys) = (target.state.name.clone(), Instant::now(), args.contact.options());
@@ -48,7 +44,10 @@ pub(super) async fn run(context: &Context<'_>, args: &DestroyArgs) -> Result<(),
     let cancellation = CancellationToken::new();
     interrupt::watch(&cancellation, context.output)?;
     match prepared.make(&cancellation).await? {
-        DestroyOutcome::Destroyed { hosts } => show(context, args, &name, hosts, begin),
+        DestroyOutcome::Destroyed { hosts, not_rebooted } => {
+            show(context, args, &name, hosts, begin)?;
+            refuse_unrebooted(not_rebooted)
+        }
         DestroyOutcome::Incomplete(reconciled) => {
             let next_command = format!("{} --yes", context.continue_command("destroy", &name));
             Err(report::incomplete(&reconciled, cancellation.is_cancelled(), &next_command))
@@ -62,7 +61,18 @@ fn request(args: &DestroyArgs) -> DestroyRequest<'_> {
         skip_hosts: &args.skip_hosts,
         logins: LoginRequests::from(&args.login),
         inventory: args.inventory.files(),
+        reboot: args.force,
     }
+}
+
+/// The error about the hosts that did not accept their reboot. The cluster is gone all the same.
+fn refuse_unrebooted(hosts: Vec<(HostAddress, String)>) -> Result<(), CliError> {
+    if hosts.is_empty() {
+        return Ok(());
+    }
+    let mut error = CliError::failed(format!("{} did not reboot", words::count(hosts.len(), "host")));
+    error.rows = hosts.into_iter().map(|(host, why)| (host.to_string(), why)).collect();
+    Err(error)
 }
 
 fn show(

@@ -24,28 +24,57 @@ pub(super) async fn run(context: &Context<'_>, args: &ExecArgs) -> Result<(), Cl
     let engine = context.engine()?;
     let nodes = ClusterNodes::selected(&engine, &args.selector, &args.login.access(&args.contact)).await?;
     let line = [args.command.as_slice(), args.args.as_slice()].concat().join(" ");
-    let is_text = matches!(args.format.output, Format::Table | Format::Wide);
+    let limit = Duration::from_secs(args.timeout.max(1));
+    let at_once = if args.parallel { MAX_CONCURRENT } else { 1 };
+    let request = NodeLine { command: "exec", line: &line, limit, at_once, format: args.format.output };
+    run_on(context, &nodes, &request).await
+}
+
+/// A line for the shells of nodes.
+pub(super) struct NodeLine<'a> {
+    /// The command of the user, for messages.
+    pub(super) command: &'static str,
+    /// The line.
+    pub(super) line: &'a str,
+    /// Its time limit on each node.
+    pub(super) limit: Duration,
+    /// How many nodes run it at a time.
+    pub(super) at_once: usize,
+    /// The form of the output.
+    pub(super) format: Format,
+}
+
+/// Runs a line on nodes and prints its output with the names of the nodes.
+///
+/// # Errors
+/// When the line fails on a node, or the user interrupts it.
+pub(super) async fn run_on(
+    context: &Context<'_>,
+    nodes: &ClusterNodes,
+    request: &NodeLine<'_>,
+) -> Result<(), CliError> {
+    let is_text = matches!(request.format, Format::Table | Format::Wide);
     let work = NodeCommand {
-        line: &line,
-        limit: Duration::from_secs(args.timeout.max(1)),
+        line: request.line,
+        limit: request.limit,
         width: is_text.then(|| nodes.members.iter().map(|member| member.name.len()).max().unwrap_or(0)),
         writing: Mutex::new(()),
     };
     let work = &work;
-    let at_once = if args.parallel { MAX_CONCURRENT } else { 1 };
     let mut signals = Signals::new()?;
-    let working = nodes.each(at_once, |hosts, member| async move { Ok(work.run(hosts, member).await) });
+    let working =
+        nodes.each(request.at_once, |hosts, member| async move { Ok(work.run(hosts, member).await) });
     let results: Vec<(Member, Result<NodeResult, String>)> = tokio::select! {
         results = working => results,
         // The commands are ended on the hosts when their futures are dropped.
-        () = signals.next() => return Err(stopped(context, &nodes, &mut signals).await),
+        () = signals.next() => return Err(stopped(context, nodes, request.command, &mut signals).await),
     };
     let ran: Vec<NodeResult> = results.into_iter().filter_map(|(_, result)| result.ok()).collect();
     if !is_text {
         let names = ran.iter().map(|ran| ran.node.clone()).collect();
         context
             .output
-            .result(&CommandResult::new(&ran, TextTable::new(&[]), names)?.text(args.format.output)?)?;
+            .result(&CommandResult::new(&ran, TextTable::new(&[]), names)?.text(request.format)?)?;
     }
     let failed: Vec<_> = ran.iter().filter_map(|ran| Some((ran.node.clone(), ran.end.failure()?))).collect();
     if failed.is_empty() {
@@ -58,10 +87,15 @@ pub(super) async fn run(context: &Context<'_>, args: &ExecArgs) -> Result<(), Cl
 }
 
 /// Waits until no command runs on the nodes any more, or until the next signal.
-async fn stopped(context: &Context<'_>, nodes: &ClusterNodes, signals: &mut Signals) -> CliError {
+async fn stopped(
+    context: &Context<'_>,
+    nodes: &ClusterNodes,
+    command: &str,
+    signals: &mut Signals,
+) -> CliError {
     context.output.info("stopping: ending the commands; press Ctrl-C again to stop at once");
     let interrupted =
-        |title: &str| CliError::new(ErrorCategory::Interrupted, format!("exec: stopped; {title}"));
+        |title: &str| CliError::new(ErrorCategory::Interrupted, format!("{command}: stopped; {title}"));
     let running = tokio::select! {
         running = nodes.contact.hosts.end_abandoned() => running,
         () = signals.next() => return interrupted("the commands may still run"),

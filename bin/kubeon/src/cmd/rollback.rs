@@ -92,6 +92,7 @@ async fn destroy(context: &Context<'_>, engine: &Engine<'_>, args: &RollbackArgs
         skip_hosts: &[],
         logins: LoginRequests::from(&args.change.login),
         inventory: InventoryFiles::default(),
+        reboot: false,
     };
     let host_keys = args.change.contact.options();
     let options = ChangeOptions {
@@ -104,7 +105,7 @@ async fn destroy(context: &Context<'_>, engine: &Engine<'_>, args: &RollbackArgs
     let cancellation = CancellationToken::new();
     interrupt::watch(&cancellation, context.output)?;
     match prepared.make(&cancellation).await? {
-        DestroyOutcome::Destroyed { hosts } => {
+        DestroyOutcome::Destroyed { hosts, .. } => {
             let hosts = words::count(hosts, "host");
             context.output.info(&format!("{}: {hosts} cleaned; the snapshot is restored now", args.name));
             Ok(())

@@ -62,10 +62,7 @@ fn content(id: &StepId, op: &Op, program: &str) -> Result<String, CliError> {
         }
         Op::Service { name, unit, .. } if name.trim_end_matches(".service") == program => add(name, unit),
         Op::Objects { objects } => {
-            // All objects beside one of this name belong to the program, such as the Service of CoreDNS.
-            let name = |object: &ApiObject| object.path.rsplit('/').next().unwrap_or_default().to_owned();
-            let whole = objects.iter().any(|object| name(object) == program);
-            for object in objects.iter().filter(|object| whole || name(object).contains(program)) {
+            for object in of_objects(objects, program) {
                 let yaml = serde_saphyr::to_string(&object.body)
                     .map_err(|error| CliError::failed(format!("cannot write {}: {error}", object.path)))?;
                 add(&object.path, &format!("---\n{yaml}"));
@@ -74,6 +71,14 @@ fn content(id: &StepId, op: &Op, program: &str) -> Result<String, CliError> {
         _ => {}
     }
     Ok(text)
+}
+
+/// The objects of a program among those of a step. All objects beside one of its name belong to it, such as the Service of
+/// CoreDNS.
+pub(super) fn of_objects<'a>(objects: &'a [ApiObject], program: &str) -> impl Iterator<Item = &'a ApiObject> {
+    let name = |object: &ApiObject| object.path.rsplit('/').next().unwrap_or_default().to_owned();
+    let whole = objects.iter().any(|object| name(object) == program);
+    objects.iter().filter(move |object| whole || name(object).contains(program))
 }
 
 /// Whether the file is one of the program: its step or a part of its path has that name.

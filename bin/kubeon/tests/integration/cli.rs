@@ -311,7 +311,6 @@ fn destroy_needs_confirmation() {
     for words in ["no host was ever written to", "not confirmed", "kubeon destroy t --yes"] {
         assert!(output.err.contains(words), "{words:?} is missing in:\n{}", output.err);
     }
-    home.kubeon(&["destroy", "t", "--force"]).refuses(&["--without ADDRESS"]);
     home.kubeon(&["destroy", "t", "--yes", "--without", "127.0.2.77"]).refuses(&["is not a host of t"]);
 }
 

@@ -10,6 +10,7 @@ mod inventory;
 mod load_balancer;
 mod logins;
 mod lost_keys;
+mod many_hosts;
 mod meta_install;
 mod observer;
 mod request;

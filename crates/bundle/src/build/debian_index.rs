@@ -11,6 +11,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use debversion::Version as DebianVersion;
+use jiff::Timestamp;
+use jiff::civil::DateTime;
+use jiff::tz::TimeZone;
 use kubeon_api::Digest;
 use kubeon_process::{ProgramRun, find_on_path};
 use liblzma::read::XzDecoder;
@@ -67,6 +70,9 @@ impl DebianIndex {
             let release = format!("{archive}/dists/{suite}/InRelease");
             let signed = server.document(&release, "*/*").map_err(published::failed(task))?;
             let release = verify(task, &signed, scratch)?;
+            if !server.is_mirror() {
+                check_validity(task, &release, suite, Timestamp::now())?;
+            }
             let name = format!("main/binary-{}/Packages.xz", task.arch);
             let sha256 = listed_digest(&release, &name)
                 .ok_or_else(|| task.unexpected(format!("{archive} {suite} lists no {name}")))?;
@@ -142,6 +148,28 @@ fn verify(task: &ComponentBuild<'_>, signed: &[u8], scratch: &Path) -> Result<St
     release
         .and_then(|_| fs::read_to_string(&text).map_err(at("read", &text)))
         .inspect(|_| drop(fs::remove_file(&text)))
+}
+
+/// Refuses an index that is signed and too old: whoever answers in place of Debian could hide newer packages. Suites that
+/// change seldom set no limit.
+fn check_validity(
+    task: &ComponentBuild<'_>,
+    release: &str,
+    suite: &str,
+    now: Timestamp,
+) -> Result<(), BuildError> {
+    let Some(text) = release.lines().find_map(|line| line.strip_prefix("Valid-Until: ")) else {
+        return Ok(());
+    };
+    let end =
+        DateTime::strptime("%a, %d %b %Y %H:%M:%S UTC", text).and_then(|end| end.to_zoned(TimeZone::UTC));
+    match end {
+        Ok(end) if now <= end.timestamp() => Ok(()),
+        Ok(_) => Err(task.unexpected(format!(
+            "Debian's index of {suite} was valid until {text}: the server is out of date, or the clock of this machine is wrong"
+        ))),
+        Err(error) => Err(task.unexpected(format!("Debian's index of {suite} has an unknown end, {text}: {error}"))),
+    }
 }
 
 /// The digest of a file in the section `SHA256:` of a Release file.

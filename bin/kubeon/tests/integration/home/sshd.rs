@@ -29,7 +29,8 @@ impl Sshd {
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let config = format!(
             "Port {port}\nListenAddress 0.0.0.0\nHostKey {at}/host\nAuthorizedKeysFile {at}/id.pub\nStrictModes no\n\
-             UsePAM no\nPermitRootLogin yes\nPasswordAuthentication yes\nPidFile none\nLogLevel VERBOSE\nUseDNS no\n"
+             UsePAM no\nPermitRootLogin yes\nPasswordAuthentication yes\nPidFile none\nLogLevel VERBOSE\nUseDNS no\n\
+             MaxStartups 500\n"
         );
         fs::write(folder.path().join("config"), config).unwrap();
         let inner = format!(

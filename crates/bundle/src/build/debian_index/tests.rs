@@ -76,6 +76,20 @@ fn a_document_that_no_key_of_debian_signed_is_refused() {
     assert!(unsigned.contains("verify the signature of Debian's index"), "{unsigned}");
 }
 
+#[test]
+fn an_index_that_is_no_longer_valid_is_refused() {
+    let check = |release: &str, now: &str| {
+        with_task(|task| check_validity(task, release, "bookworm-security", now.parse().unwrap()))
+            .map_err(|error| error.to_string())
+    };
+    let release = "Suite: x\nValid-Until: Sat, 28 Nov 2026 10:10:32 UTC\nEnd: 1\n";
+    assert_eq!(check(release, "2026-11-28T10:10:32Z"), Ok(()));
+    let late = check(release, "2026-11-28T10:10:33Z").unwrap_err();
+    assert!(late.contains("bookworm-security was valid until Sat, 28 Nov 2026 10:10:32 UTC"), "{late}");
+    assert_eq!(check("Suite: x\n", "2036-01-01T00:00:00Z"), Ok(()), "a suite without a limit");
+    assert!(check("Valid-Until: tomorrow\n", "2026-01-01T00:00:00Z").unwrap_err().contains("tomorrow"));
+}
+
 /// Asks Debian's own servers, as the build of a bundle with the source go-modules does by apt.
 #[test]
 fn debians_own_index_gives_packages_that_apt_gives_too() {

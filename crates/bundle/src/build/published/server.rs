@@ -47,6 +47,11 @@ enum Ended {
 }
 
 impl Server {
+    /// Whether files come from a mirror. Its owner decides how old they may be.
+    pub(crate) fn is_mirror(&self) -> bool {
+        self.mirror.is_some()
+    }
+
     /// `mirror` is an address below which the servers are folders: `https://MIRROR/dl.k8s.io/…`.
     pub(crate) fn new(mirror: Option<&str>, cache: &Path) -> Result<Self, PublishedError> {
         // The certificates of this machine, or of $SSL_CERT_FILE.
