@@ -127,7 +127,8 @@ fn every_alias_of_the_contract_selects_its_command() {
         (&["R", "hosts", "a"], "Redo"),
         (&["redo", "img", "a"], "Redo"),
         (&["down", "v1.36.3", "--use-offline"], "Download"),
-        (&["m", "install", "a@all", "x"], "Later"),
+        (&["m", "add", "a@all", "x"], "Module"),
+        (&["cl", "mr", "a"], "Later"),
     ] {
         assert_eq!(name(args), command, "{args:?}");
     }
