@@ -91,7 +91,8 @@ impl ClusterNodes {
         Ok(Self { contact, members, version: state.version.unwrap_or(state.spec.version) })
     }
 
-    /// Calls `act` for every node, for at most `at_once` nodes at a time, and collects the results.
+    /// Calls `act` for every node, for at most `at_once` nodes at a time, and collects the results. A connection has buffers as
+    /// large as what was sent at once, so connections to many nodes are closed one by one.
     pub async fn each<F, T>(
         &self,
         at_once: usize,
@@ -104,7 +105,13 @@ impl ClusterNodes {
         futures::stream::iter(self.members.clone())
             .map(|member| {
                 let hosts = self.contact.hosts.clone();
-                async move { (member.clone(), act(hosts, member).await) }
+                async move {
+                    let result = act(hosts.clone(), member.clone()).await;
+                    if self.members.len() > MAX_CONCURRENT {
+                        hosts.disconnect_from(HostAddress::from(member.address)).await;
+                    }
+                    (member, result)
+                }
             })
             .buffered(at_once.max(1))
             .collect()

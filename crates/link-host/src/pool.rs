@@ -102,14 +102,25 @@ impl SshHosts {
             slots.values().cloned().collect()
         };
         for slot in slots {
-            if let Some(connection) = slot.0.lock().await.connection.take()
-                && let Err(error) =
-                    connection.handle.disconnect(russh::Disconnect::ByApplication, "done", "en").await
-            {
-                tracing::debug!(%error, host = %connection.host, "the connection was already closed");
-            }
+            close(&slot).await;
         }
         self.0.jumps.disconnect().await;
+    }
+
+    /// Closes the connection to a host, if there is one. A running command on it fails; the next one logs in again.
+    pub async fn disconnect_from(&self, host: HostAddress) {
+        let slot = self.0.slots.lock().get(&host).cloned();
+        if let Some(slot) = slot {
+            close(&slot).await;
+        }
+    }
+}
+
+async fn close(slot: &Slot) {
+    if let Some(connection) = slot.0.lock().await.connection.take()
+        && let Err(error) = connection.handle.disconnect(russh::Disconnect::ByApplication, "done", "en").await
+    {
+        tracing::debug!(%error, host = %connection.host, "the connection was already closed");
     }
 }
 
