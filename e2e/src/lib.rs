@@ -10,6 +10,7 @@ pub mod image;
 pub mod lab;
 pub mod links;
 pub mod machine_state;
+pub mod probe;
 pub mod program;
 pub mod published;
 pub mod running;

@@ -18,5 +18,6 @@ mod rotation;
 mod scale;
 mod try_script;
 mod upgrade;
+mod upgrade_failures;
 mod versions;
 mod vm;

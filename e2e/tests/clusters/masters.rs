@@ -1,5 +1,5 @@
 //! Masters of a cluster that serves: two join a single one, the first dies and is replaced, and one leaves. A pod writes all
-//! the time, and no acknowledged write is lost.
+//! the time, and no acknowledged write is lost. A worker that is off meanwhile finds the new masters by itself.
 
 #![allow(clippy::print_stdout, reason = "prints measured times")]
 
@@ -42,10 +42,13 @@ while True:
 
 #[test]
 fn masters_join_are_replaced_and_leave() -> Result<()> {
-    let lab = TestLab::up("e2e-masters", 5)?;
+    let lab = TestLab::up("e2e-masters", 6)?;
     let (cluster, hosts) = (lab.name(), &lab.addresses);
-    lab.must(&["create", cluster, VERSION, "-m", &hosts[0], "-w", &hosts[1]])?;
+    let workers = format!("{},{}", hosts[1], hosts[5]);
+    lab.must(&["create", cluster, VERSION, "-m", &hosts[0], "-w", &workers])?;
     lab.must(&["use", cluster])?;
+    // The writer runs on h2, and h6 is switched off.
+    lab.kubectl(cluster, &["cordon", "h6"])?;
     writer::start(&lab, "masters", 100)?;
 
     open_connection(&lab)?;
@@ -53,6 +56,7 @@ fn masters_join_are_replaced_and_leave() -> Result<()> {
     connection_is_open(&lab)?;
     ensure!(voters(&lab, "h3")? == names(["h1", "h3", "h4"]), "{:?}", voters(&lab, "h3")?);
 
+    lab.host("kill", "h6")?;
     let refused = lab.kubeon(&["replace", cluster, "h1", &hosts[4], "--yes"])?;
     ensure!(refused.code == 2 && refused.err.contains("is not lost: its host answers"), "{refused:?}");
     lab.host("kill", "h1")?;
@@ -62,7 +66,10 @@ fn masters_join_are_replaced_and_leave() -> Result<()> {
     lab.must(&["replace", cluster, "h1", &hosts[4], "--yes"])?;
     println!("  the first master was replaced in {:.1} s", start.elapsed().as_secs_f64());
     ensure!(voters(&lab, "h3")? == names(["h3", "h4", "h5"]), "{:?}", voters(&lab, "h3")?);
-    ensure!(haproxy_knows(&lab, &hosts[4])? && !haproxy_knows(&lab, &hosts[0])?, "the worker's masters");
+    ensure!(
+        haproxy_knows(&lab, "h2", &hosts[4])? && !haproxy_knows(&lab, "h2", &hosts[0])?,
+        "the worker's masters"
+    );
 
     let majority = lab.kubeon(&["delon", cluster, "name=h3,h4", "--yes"])?;
     ensure!(majority.code == 2 && majority.err.contains("that is a majority"), "{majority:?}");
@@ -70,10 +77,11 @@ fn masters_join_are_replaced_and_leave() -> Result<()> {
     lab.is_bare("h3")?;
     ensure!(voters(&lab, "h4")? == names(["h4", "h5"]), "{:?}", voters(&lab, "h4")?);
     println!("  {}", writer::report(&lab)?);
+    worker_learns_masters(&lab)?;
     etcd_commands(&lab)?;
     lab.wait_up_to_date(cluster, MINUTE)?;
     let nodes = lab.kubectl(cluster, &["get", "nodes", "-o", "name"])?;
-    ensure!(nodes == "node/h2\nnode/h4\nnode/h5\n", "{nodes}");
+    ensure!(nodes == "node/h2\nnode/h4\nnode/h5\nnode/h6\n", "{nodes}");
 
     // The dead master comes back: nobody knows it any more, and it harms nobody.
     lab.host("start", "h1")?;
@@ -122,6 +130,28 @@ fn join_with_a_kill(lab: &TestLab, masters: &str) -> Result<()> {
     lab.must(&arguments)?;
     println!("  two masters joined {:.1} s after a kill", start.elapsed().as_secs_f64());
     lab.wait_up_to_date(lab.name(), MINUTE)
+}
+
+/// The worker that was off while the first master was replaced returns. Its timer, which the test does not wait for, adds the
+/// new master; the next command also removes those that left.
+fn worker_learns_masters(lab: &TestLab) -> Result<()> {
+    let (new, gone) = (&lab.addresses[4], &lab.addresses[0]);
+    lab.host("start", "h6")?;
+    ensure!(!haproxy_knows(lab, "h6", new)?, "h6 was off");
+    eventually("h6 has learned the new master", MINUTE, || {
+        lab.on("h6", "systemctl start kubeon-renew.service")?;
+        ensure!(
+            haproxy_knows(lab, "h6", new)?,
+            "{}",
+            lab.on("h6", "journalctl -u kubeon-renew -n 5 --no-pager")?
+        );
+        Ok(())
+    })?;
+    ensure!(haproxy_knows(lab, "h6", gone)?, "only a plan removes masters");
+    lab.must(&["create", lab.name()])?;
+    ensure!(haproxy_knows(lab, "h6", new)? && !haproxy_knows(lab, "h6", gone)?, "the masters of h6");
+    lab.kubectl(lab.name(), &["uncordon", "h6"])?;
+    lab.kubectl(lab.name(), &["wait", "node/h6", "--for=condition=Ready", "--timeout=60s"]).map(drop)
 }
 
 /// The commands on etcd: a table of etcdctl, the health of all members, and a snapshot that is complete.
@@ -182,7 +212,7 @@ fn connection_is_open(lab: &TestLab) -> Result<()> {
     lab.on("h2", "systemctl stop connection").map(drop)
 }
 
-fn haproxy_knows(lab: &TestLab, master: &str) -> Result<bool> {
-    let found = lab.on("h2", &format!("grep -c '{master}:6443' /etc/kubernetes/haproxy.cfg || true"))?;
+fn haproxy_knows(lab: &TestLab, worker: &str, master: &str) -> Result<bool> {
+    let found = lab.on(worker, &format!("grep -c '{master}:6443' /etc/kubernetes/haproxy.cfg || true"))?;
     Ok(found.trim() != "0")
 }

@@ -6,39 +6,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use kubeon_e2e::lab::{TestLab, VERSION};
-use kubeon_e2e::program::eventually;
 use kubeon_e2e::running::Running;
-use kubeon_e2e::writer;
+use kubeon_e2e::{probe, writer};
 use serde_json::json;
 
 const MINUTE: Duration = Duration::from_secs(60);
 /// The version after [`VERSION`].
 const NEXT: &str = "v1.37.2";
-
-/// Reads the node of its host from etcd through the haproxy of the host, 25 times a second over a new connection each, until it
-/// is stopped.
-const PROBE: &str = r#"
-import socket, ssl, time
-context = ssl.create_default_context(cafile="/etc/kubernetes/pki/ca.crt")
-context.load_cert_chain("/var/lib/kubelet/pki/kubelet-client-current.pem")
-request = b"GET /api/v1/nodes/h4 HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n"
-total = failed = 0
-while True:
-    begin = time.monotonic()
-    try:
-        with socket.create_connection(("127.0.0.1", 6443), 5) as plain:
-            with context.wrap_socket(plain, server_hostname="127.0.0.1") as client:
-                client.sendall(request)
-                answer = client.recv(64)
-        assert b" 200 " in answer, answer
-    except Exception as error:
-        failed += 1
-        print(time.strftime("%T"), repr(error), flush=True)
-    total += 1
-    with open("/run/probe.txt", "w") as result:
-        result.write(f"{total} {failed}")
-    time.sleep(max(0, 0.04 - (time.monotonic() - begin)))
-"#;
 
 #[test]
 #[ignore = "builds a second version of Kubernetes: ./test long"]
@@ -51,7 +25,7 @@ fn soak_an_upgrade_to_the_next_minor_version_serves_all_the_time() -> Result<()>
     lab.must(&["use", cluster])?;
     refused(&lab)?;
     serve(&lab)?;
-    probe(&lab)?;
+    probe::start(&lab, "h4")?;
 
     aborted(&lab)?;
     let begin = Instant::now();
@@ -68,11 +42,9 @@ fn soak_an_upgrade_to_the_next_minor_version_serves_all_the_time() -> Result<()>
     lab.must(&["resume", cluster])?;
     println!("  the upgrade of 3 + 2 with a pause took {:.0} s", begin.elapsed().as_secs_f64());
 
-    let probes = lab.on("h4", "cat /run/probe.txt; echo; tail -n 3 /run/probe.log")?;
-    println!("  probes and failures on h4: {}", probes.trim());
-    let mut counts = probes.split_whitespace().map_while(|word| word.parse::<u32>().ok());
-    let (total, failed) = (counts.next().context("no count")?, counts.next().context("no count")?);
-    ensure!(total > 500 && failed == 0, "{failed} of {total} probes failed");
+    let (total, failed) = probe::counts(&lab, "h4")?;
+    println!("  {failed} of {total} requests failed on h4");
+    ensure!(total > 500 && failed == 0, "{}", probe::log(&lab, "h4")?);
     upgraded(&lab)?;
     rolled_back(&lab)?;
     lab.must(&["destroy", cluster, "--yes"]).map(drop)
@@ -130,14 +102,6 @@ fn serve(lab: &TestLab) -> Result<()> {
     ] }))?;
     let available = ["wait", "--for=condition=Available", "deployment/web", "--timeout=90s"];
     lab.kubectl(lab.name(), &available).map(drop)
-}
-
-fn probe(lab: &TestLab) -> Result<()> {
-    std::fs::write(lab.file("probe.py"), PROBE)?;
-    let file = lab.file("probe.py").display().to_string();
-    lab.must(&["copy", &format!("{}@h4", lab.name()), &file, "/run/probe.py"])?;
-    lab.on("h4", "systemd-run --unit=probe sh -c 'exec python3 /run/probe.py >/run/probe.log 2>&1'")?;
-    eventually("the probe runs", MINUTE, || lab.on("h4", "test -s /run/probe.txt").map(drop))
 }
 
 /// The cluster returns to the snapshot of the upgrade: what was created since is lost, and everything else is there.

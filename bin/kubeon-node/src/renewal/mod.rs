@@ -5,6 +5,7 @@
 //!   master:  due leaves ─► lock ─► new certificate beside the old ─► journal ─► rename
 //!            then  ─► sign requests of workers, each for its own node; report in the cluster
 //!   worker:  due leaves ─► request to the API server; a later run: certificate ─► lock ─► journal ─► rename
+//!            then  ─► masters that joined ─► haproxy
 //! ```
 //!
 //! A renewal keeps the key, so one rename replaces a leaf, and a program never finds a certificate without its key.
@@ -15,6 +16,7 @@ mod kubelet;
 mod leaves;
 mod lock;
 mod master_report;
+mod masters;
 mod report;
 mod requests;
 
@@ -27,7 +29,8 @@ pub use report::RenewalReport;
 
 /// Renews every leaf certificate of kubeon on this host that is past two thirds of its life at `now`, in seconds since
 /// 1970. While another program changes the host, it does nothing: the next run follows within minutes. A master also
-/// signs the requests of workers, and reports the ends of its certificates and the members of etcd.
+/// signs the requests of workers, and reports the ends of its certificates and the members of etcd. A worker learns masters
+/// that joined while it was off.
 ///
 /// # Errors
 /// If the claim, the journal or the certificates cannot be read.
@@ -46,6 +49,7 @@ pub fn run(host: &HostSystem, now: i64) -> Result<RenewalReport, StepFailure> {
     answers::sign(host, now, &mut report);
     requests::send(root, &claim, now, &mut report);
     master_report::publish(host, now, &mut report);
+    masters::learn(host, &claim, &mut report);
     Ok(report)
 }
 

@@ -1,11 +1,15 @@
 //! `kubeon pause`, `kubeon resume` and `kubeon redo`.
 
+use std::io;
+use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
 use kubeon_engine::cluster_target::ClusterTarget;
 use kubeon_engine::engine::{Engine, StoredCluster};
 use kubeon_store::{Holder, Status, StoreError};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
 
 use crate::args::upgrade::{PauseArgs, ResumeArgs};
 use crate::cli_error::CliError;
@@ -14,9 +18,6 @@ use crate::cmd::plan;
 use crate::context::Context;
 use crate::output::words;
 
-/// How often it is checked whether the command has ended.
-const INTERVAL: Duration = Duration::from_millis(200);
-
 /// Lets the command that changes a cluster stop after its running steps.
 pub(super) async fn pause(context: &Context<'_>, args: &PauseArgs) -> Result<(), CliError> {
     let (engine, begin) = (context.engine()?, Instant::now());
@@ -24,17 +25,23 @@ pub(super) async fn pause(context: &Context<'_>, args: &PauseArgs) -> Result<(),
     let Some(holder) = holder(&engine, name)? else {
         return Err(CliError::refused(format!("no command changes {name} now")));
     };
-    let pid = process(&holder)?;
-    kill_process(pid, Signal::INT)
-        .map_err(|error| CliError::failed(format!("cannot signal {holder}: {error}")))?;
+    let process = open(&holder)?;
+    // Until now the command could end, and another process get its number.
+    if self::holder(&engine, name)?.as_ref() != Some(&holder) {
+        return Err(CliError::refused(format!("no command changes {name} now")));
+    }
+    let failed = |error: io::Error| CliError::failed(format!("cannot stop {holder}: {error}"));
+    pidfd_send_signal(&process, Signal::INT).map_err(|error| failed(error.into()))?;
     context.output.info(&format!("{name}: {holder} ends after its running steps"));
     let limit = Duration::from_secs(args.wait.into());
-    while self::holder(&engine, name)?.is_some_and(|now| now == holder) {
-        if begin.elapsed() > limit {
+    // The handle of a process is readable when the process has ended, which also frees its lock.
+    let process = AsyncFd::with_interest(process, Interest::READABLE).map_err(failed)?;
+    match tokio::time::timeout(limit, process.readable()).await {
+        Ok(ended) => drop(ended.map_err(failed)?),
+        Err(_) => {
             let error = CliError::failed(format!("{holder} still runs a step after {}", words::time(limit)));
             return Err(error.row("wait again", format!("kubeon pause {name} --wait 600")));
         }
-        tokio::time::sleep(INTERVAL).await;
     }
     context.output.result(&format!(
         "{name} is paused ({})\n  go on:    kubeon resume {name}\n  go back:  kubeon abort {name}, if an upgrade can still be aborted\n",
@@ -52,13 +59,15 @@ fn holder(engine: &Engine<'_>, name: &str) -> Result<Option<Holder>, CliError> {
     }
 }
 
-/// The process of a command on this machine.
-fn process(holder: &Holder) -> Result<Pid, CliError> {
+/// A handle of the process of a command on this machine.
+fn open(holder: &Holder) -> Result<OwnedFd, CliError> {
     if !holder.is_on_this_machine() {
         return Err(CliError::refused(format!("{holder} does not run on this machine")));
     }
     let pid = i32::try_from(holder.pid).ok().and_then(Pid::from_raw);
-    pid.ok_or_else(|| CliError::refused(format!("the process of {holder} is not known; try again")))
+    let unknown = || CliError::refused(format!("the process of {holder} is not known; try again"));
+    pidfd_open(pid.ok_or_else(unknown)?, PidfdFlags::NONBLOCK)
+        .map_err(|error| CliError::failed(format!("cannot watch {holder}: {error}")))
 }
 
 /// Continues the last change of a cluster.

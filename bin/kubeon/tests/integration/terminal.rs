@@ -26,6 +26,19 @@ fn the_question_of_destroy_locks_the_cluster() {
 }
 
 #[test]
+fn pause_ends_the_command_that_has_the_lock_and_waits_for_its_end() {
+    let home = Home::with_cluster("t");
+    let mut terminal = Terminal::run(&home, &["destroy", "t"]);
+    terminal.wait_for("[y/N]");
+    let paused = home.kubeon(&["pause", "t"]);
+    assert_eq!(paused.code, 0, "{paused:?}");
+    assert!(paused.out.contains("t is paused") && paused.err.contains("\"kubeon destroy\""), "{paused:?}");
+    let (code, seen) = terminal.finish();
+    assert_ne!(code, 0, "{seen}");
+    home.kubeon(&["pause", "t"]).refuses(&["no command changes t now"]);
+}
+
+#[test]
 fn the_question_before_workers_leave_locks_the_cluster() {
     let home = Home::with_cluster("t");
     home.rewrite("t", "\"generation\": 0", "\"generation\": 3");

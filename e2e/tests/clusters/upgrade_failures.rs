@@ -1,0 +1,88 @@
+//! A program of every stage of an upgrade fails to start on one host: the failure names it, nothing is interrupted, and the
+//! upgrade goes back or goes on.
+
+#![allow(clippy::print_stdout, reason = "prints measured times")]
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, ensure};
+use kubeon_e2e::lab::{TestLab, VERSION};
+use kubeon_e2e::probe;
+
+const MINUTE: Duration = Duration::from_secs(60);
+/// The version after [`VERSION`].
+const NEXT: &str = "v1.37.2";
+
+#[test]
+#[ignore = "builds a second version of Kubernetes: ./test long"]
+fn soak_a_failure_in_every_stage_of_an_upgrade_is_named_and_overcome() -> Result<()> {
+    let lab = TestLab::up("e2e-upgrade-fails", 4)?;
+    let (cluster, hosts) = (lab.name(), &lab.addresses);
+    lab.must(&["bundle", "build", NEXT])?;
+    let masters = hosts[..3].join(",");
+    lab.must(&["create", cluster, VERSION, "-m", &masters, "-w", &hosts[3]])?;
+    lab.must(&["use", cluster])?;
+    probe::start(&lab, "h4")?;
+    for unit in ["kube-apiserver", "kube-controller-manager", "kube-scheduler"] {
+        goes_back(&lab, unit)?;
+    }
+    for (host, unit) in [("h2", "etcd"), ("h3", "kubelet"), ("h4", "kube-proxy")] {
+        goes_on(&lab, host, unit)?;
+    }
+    lab.must(&["upgrade", cluster, NEXT])?;
+    lab.wait_up_to_date(cluster, MINUTE)?;
+    ensure!(versions(&lab)?.iter().all(|version| version == NEXT), "{:?}", versions(&lab)?);
+    let (total, failed) = probe::counts(&lab, "h4")?;
+    println!("  {failed} of {total} requests failed");
+    ensure!(failed == 0, "{}", probe::log(&lab, "h4")?);
+    lab.must(&["destroy", cluster, "--yes"]).map(drop)
+}
+
+/// While masters try the version, a program fails on the second one. The upgrade is aborted.
+fn goes_back(lab: &TestLab, unit: &str) -> Result<()> {
+    let begin = Instant::now();
+    upgrade_fails(lab, "h2", unit)?;
+    lab.must(&["abort", lab.name()])?;
+    lab.wait_up_to_date(lab.name(), MINUTE)?;
+    for host in ["h1", "h2", "h3"] {
+        let program = format!("/proc/$(systemctl show -p MainPID --value {unit})/exe --version");
+        let version = lab.on(host, &program)?;
+        ensure!(version.contains(VERSION), "{unit} on {host} is {version}");
+    }
+    println!("  {unit} failed, and back: {:.0} s", begin.elapsed().as_secs_f64());
+    Ok(())
+}
+
+/// When all masters run the version, a program fails. The next command goes on.
+fn goes_on(lab: &TestLab, host: &str, unit: &str) -> Result<()> {
+    let begin = Instant::now();
+    upgrade_fails(lab, host, unit)?;
+    let late = lab.kubeon(&["abort", lab.name()])?;
+    ensure!(late.code == 2 && late.err.contains("cannot go back to v1.36.3 any more"), "{late:?}");
+    println!("  {unit} failed on {host}: {:.0} s", begin.elapsed().as_secs_f64());
+    Ok(())
+}
+
+/// Lets a unit fail to start on a host, and checks that the upgrade stops there with its name.
+fn upgrade_fails(lab: &TestLab, host: &str, unit: &str) -> Result<()> {
+    let folder = format!("/etc/systemd/system/{unit}.service.d");
+    let fail =
+        format!("mkdir -p {folder} && printf '[Service]\\nExecStartPre=/bin/false\\n' >{folder}/fail.conf");
+    lab.on(host, &format!("{fail} && systemctl daemon-reload"))?;
+    let failed = lab.kubeon(&["upgrade", lab.name(), NEXT])?;
+    ensure!(failed.code == 1, "{failed:?}");
+    for word in [host, unit] {
+        ensure!(failed.err.contains(word), "{word} is missing in\n{}", failed.err);
+    }
+    let repair = format!(
+        "rm -r {folder} && systemctl daemon-reload && systemctl reset-failed {unit} 2>/dev/null || :"
+    );
+    lab.on(host, &repair).map(drop)
+}
+
+/// The version of every kubelet.
+fn versions(lab: &TestLab) -> Result<Vec<String>> {
+    let path = "jsonpath={.items[*].status.nodeInfo.kubeletVersion}";
+    let versions = lab.kubectl(lab.name(), &["get", "nodes", "-o", path])?;
+    Ok(versions.split_whitespace().map(str::to_owned).collect())
+}
