@@ -18,7 +18,9 @@ const CALL_TIMEOUT: Duration = Duration::from_secs(10);
 /// The taint that keeps ordinary pods off masters.
 const CONTROL_PLANE: &str = "node-role.kubernetes.io/control-plane";
 
-/// Removes the node, and the steps that it records, from the cluster.
+/// Removes the node, and the steps that it records, from the cluster, and then the pods that it still had, without waiting for
+/// their end: a drained node has only pods of DaemonSets, and a lost one runs none. The cluster would remove them too, but a
+/// minute later, and until then their Deployments make no others.
 ///
 /// # Errors
 /// If the API server does not accept the removal in time.
@@ -28,7 +30,25 @@ pub fn remove(job: &Job<'_>, node: &HostName) -> Result<StepEffect, StepFailure>
     let answer = until_accepted(job, &format!("node {node} is not removed"), || {
         api.delete(&path, CALL_TIMEOUT.min(job.left()))
     })?;
-    Ok(StepEffect { changed: answer.status != 404, ..StepEffect::default() })
+    let pods = remove_pods(job, &api, node)?;
+    Ok(StepEffect { changed: answer.status != 404 || pods > 0, ..StepEffect::default() })
+}
+
+/// Removes the pods of a node that does not exist any more. Returns how many there were.
+fn remove_pods(job: &Job<'_>, api: &Api, node: &HostName) -> Result<usize, StepFailure> {
+    let path = format!("/api/v1/pods?fieldSelector=spec.nodeName%3D{node}");
+    let problem = format!("the pods of node {node} are not removed");
+    let listed = until_accepted(job, &problem, || api.get(&path, CALL_TIMEOUT.min(job.left())))?;
+    let list: Value = serde_json::from_str(&listed.body).unwrap_or_default();
+    let of_pod = |pod: &Value| {
+        let (namespace, name) = (pod["metadata"]["namespace"].as_str()?, pod["metadata"]["name"].as_str()?);
+        Some(format!("/api/v1/namespaces/{namespace}/pods/{name}?gracePeriodSeconds=0"))
+    };
+    let pods: Vec<String> = list["items"].as_array().into_iter().flatten().filter_map(of_pod).collect();
+    for pod in &pods {
+        until_accepted(job, &problem, || api.delete(pod, CALL_TIMEOUT.min(job.left())))?;
+    }
+    Ok(pods.len())
 }
 
 /// Adds or removes the taint that keeps ordinary pods off a master; other taints stay.

@@ -13,17 +13,32 @@ fn reply(status: u16, body: &Value) -> Reply {
 }
 
 #[test]
-fn a_node_is_removed_once() {
+fn a_node_is_removed_once_and_its_pods_with_it() {
     let mut bench = Bench::new();
-    let requests = serve(&mut bench, |_, _, number| match number {
-        0 => reply(503, &json!({"message": "starting"})),
-        1 => reply(200, &json!({})),
+    let pod = |name: &str| json!({"metadata": {"namespace": "shop", "name": name}});
+    let requests = serve(&mut bench, move |method, _, number| match (method, number) {
+        (_, 0) => reply(503, &json!({"message": "starting"})),
+        ("GET", 2) => reply(200, &json!({"items": [pod("web-1"), pod("web-2")]})),
+        ("GET", _) => reply(200, &json!({"items": []})),
+        (_, 1 | 3) => reply(200, &json!({})),
         _ => reply(404, &json!({})),
     });
     assert!(remove(&bench.job(), &name()).unwrap().changed);
     assert!(!remove(&bench.job(), &name()).unwrap().changed, "removing a missing node changes nothing");
-    assert_eq!(requests.lock()[0].0, "DELETE");
-    assert_eq!(requests.lock()[0].1, "/api/v1/nodes/h3");
+    let requests = requests.lock();
+    let sent: Vec<_> = requests.iter().map(|(method, path, _)| format!("{method} {path}")).collect();
+    let pods = "GET /api/v1/pods?fieldSelector=spec.nodeName%3Dh3";
+    assert_eq!(
+        sent[1..],
+        [
+            "DELETE /api/v1/nodes/h3",
+            pods,
+            "DELETE /api/v1/namespaces/shop/pods/web-1?gracePeriodSeconds=0",
+            "DELETE /api/v1/namespaces/shop/pods/web-2?gracePeriodSeconds=0",
+            "DELETE /api/v1/nodes/h3",
+            pods,
+        ]
+    );
 }
 
 #[test]

@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 use kubeon_engine::cluster_target::ClusterTarget;
 use kubeon_engine::engine::{Engine, StoredCluster};
 use kubeon_store::{Holder, Status, StoreError};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
-use tokio::io::Interest;
-use tokio::io::unix::AsyncFd;
 
 use crate::args::upgrade::{PauseArgs, ResumeArgs};
 use crate::cli_error::CliError;
@@ -34,14 +34,10 @@ pub(super) async fn pause(context: &Context<'_>, args: &PauseArgs) -> Result<(),
     pidfd_send_signal(&process, Signal::INT).map_err(|error| failed(error.into()))?;
     context.output.info(&format!("{name}: {holder} ends after its running steps"));
     let limit = Duration::from_secs(args.wait.into());
-    // The handle of a process is readable when the process has ended, which also frees its lock.
-    let process = AsyncFd::with_interest(process, Interest::READABLE).map_err(failed)?;
-    match tokio::time::timeout(limit, process.readable()).await {
-        Ok(ended) => drop(ended.map_err(failed)?),
-        Err(_) => {
-            let error = CliError::failed(format!("{holder} still runs a step after {}", words::time(limit)));
-            return Err(error.row("wait again", format!("kubeon pause {name} --wait 600")));
-        }
+    let ended = tokio::task::spawn_blocking(move || wait_for_end(&process, limit)).await;
+    if !ended.map_err(io::Error::other).and_then(|ended| ended).map_err(failed)? {
+        let error = CliError::failed(format!("{holder} still runs a step after {}", words::time(limit)));
+        return Err(error.row("wait again", format!("kubeon pause {name} --wait 600")));
     }
     context.output.result(&format!(
         "{name} is paused ({})\n  go on:    kubeon resume {name}\n  go back:  kubeon abort {name}, if an upgrade can still be aborted\n",
@@ -68,6 +64,21 @@ fn open(holder: &Holder) -> Result<OwnedFd, CliError> {
     let unknown = || CliError::refused(format!("the process of {holder} is not known; try again"));
     pidfd_open(pid.ok_or_else(unknown)?, PidfdFlags::NONBLOCK)
         .map_err(|error| CliError::failed(format!("cannot watch {holder}: {error}")))
+}
+
+/// Waits until the process has ended, which also frees its lock. Returns whether it did within the limit.
+fn wait_for_end(process: &OwnedFd, limit: Duration) -> io::Result<bool> {
+    let end = Instant::now() + limit;
+    loop {
+        let left = end.saturating_duration_since(Instant::now());
+        let left = Timespec::try_from(left).map_err(io::Error::other)?;
+        // The handle of a process is readable when the process has ended.
+        match poll(&mut [PollFd::new(process, PollFlags::IN)], Some(&left)) {
+            Ok(ready) => return Ok(ready > 0),
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
 }
 
 /// Continues the last change of a cluster.

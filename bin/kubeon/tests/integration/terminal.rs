@@ -28,7 +28,7 @@ fn the_question_of_destroy_locks_the_cluster() {
 #[test]
 fn pause_ends_the_command_that_has_the_lock_and_waits_for_its_end() {
     let home = Home::with_cluster("t");
-    let mut terminal = Terminal::run(&home, &["destroy", "t"]);
+    let terminal = Terminal::run(&home, &["destroy", "t"]);
     terminal.wait_for("[y/N]");
     let paused = home.kubeon(&["pause", "t"]);
     assert_eq!(paused.code, 0, "{paused:?}");
