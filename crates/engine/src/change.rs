@@ -195,7 +195,7 @@ impl PreparedChange<'_> {
         let Some(version) = self.intent.trial.take() else { return Ok(()) };
         let name = &self.state.name;
         self.engine.output.info(&format!(
-            "{name}: every master runs the control plane of {version}; the cluster changes to it now"
+            "{name}: every master that answers runs the control plane of {version}; the cluster changes to it now"
         ));
         self.bundles.end_trial();
         let spec = DesiredCluster { version, ..self.state.spec.clone() };

@@ -135,7 +135,7 @@ pub fn way_back(mut state: StoredCluster) -> Result<WayBack, EngineError> {
     if state.trial.is_none() && (given_up.major, given_up.minor) != (keeps.major, keeps.minor) {
         let error = EngineError::refused(format!("{name} cannot go back to {keeps} any more"));
         let reason = format!(
-            "every master ran the control plane of {given_up}, and the cluster began to change to it"
+            "every master that answered ran the control plane of {given_up}, and the cluster began to change to it"
         );
         let remedy = EngineRemedy::CompleteOrRestore { cluster: name, version: keeps };
         return Err(error.row("cause", reason).remedy(remedy));
