@@ -40,6 +40,8 @@ pub const OBSERVED_DEFECTS: [&str; 2] = [NODES_NOT_READY, MEMBERS_DOWN];
 pub const CERTIFICATES_RENEWED: &str = "CertificatesRenewed";
 /// A business cluster is being deleted; the reason says what the deletion waits for.
 pub const DELETING: &str = "Deleting";
+/// The reason of `Deleting` when nothing is left to take down. It is written before the objects are deleted that prove it.
+pub const RELEASED: &str = "Released";
 
 /// The values of a condition.
 #[derive(Debug, Clone, Copy)]

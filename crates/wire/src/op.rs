@@ -115,7 +115,7 @@ pub enum Op {
         /// The node.
         node: HostName,
     },
-    /// Delete a node, and the steps that it records, through the API server of this host.
+    /// Delete a node, the steps that it records and the pods that are left on it, through the API server of this host.
     RemoveNode {
         /// The node.
         node: HostName,

@@ -150,7 +150,7 @@ fn verify(task: &ComponentBuild<'_>, signed: &[u8], scratch: &Path) -> Result<St
         .inspect(|_| drop(fs::remove_file(&text)))
 }
 
-/// Refuses an index that is signed and too old: whoever answers in place of Debian could hide newer packages. Suites that
+/// Refuses an index that is signed and too old: a server in place of that of Debian could hide newer packages. Suites that
 /// change seldom set no limit.
 fn check_validity(
     task: &ComponentBuild<'_>,

@@ -236,8 +236,8 @@ fn abandoned(s: &View<'_>, object: &KubernetesCluster, claimed: &str, remaining:
     changes
 }
 
-/// Deletes the persisted objects of the cluster, then removes the operator's finalizer. Other finalizers
-/// stay.
+/// Says that the cluster is released, deletes its persisted objects, then removes the operator's finalizer. Other finalizers
+/// stay. A leader that ends in between is followed by one that cannot see the deleted objects and reads the status.
 pub(super) fn release(s: &View<'_>, object: &KubernetesCluster, why: &str) -> ClusterChanges {
     if !has_finalizer(object) {
         return ClusterChanges::default();
@@ -266,8 +266,11 @@ pub(super) fn release(s: &View<'_>, object: &KubernetesCluster, why: &str) -> Cl
         .cloned()
         .collect();
     let release = object_write(object, why, Change::Merge(finalizers_patch(object, remaining)));
+    let mut status = object.status.clone().unwrap_or_default();
+    status::released(&mut status, why, s.now);
+    let decided = status_write(s, object, status, why).into_iter().collect();
     ClusterChanges {
-        stages: vec![removed, vec![release]],
+        stages: vec![decided, removed, vec![release]],
         notices: vec![object_notice(object, false, "DeleteKubeJobSuccess", why)],
         wake: None,
     }

@@ -228,7 +228,7 @@ fn release_without_state(
         Data::Values { values, .. } => values.get(names::STATE_KEY).is_some_and(|state| !state.is_empty()),
         // The operator creates the Secret before the first Job. So a user deleted it, and with it the list of
         // the changes on the hosts.
-        Data::Absent if has_had_job => {
+        Data::Absent if has_had_job && !status::is_released(object) => {
             return Ok(NextAction::Blocked {
                 word: "StateMissing",
                 text: state_missing_text(object, &state),

@@ -14,7 +14,7 @@ use super::next_action::NextAction;
 use super::object_access::{namespace, object_name, object_notice, object_target, status_write_as_given};
 use crate::condition::{
     self, ConditionText, DEGRADED, DELETING, DONE, HOST_KEYS_PINNED, PRECHECKED, PROGRESSING, READY,
-    STEP_FAILED,
+    RELEASED, STEP_FAILED,
 };
 use crate::names;
 use crate::operation::{at, notice, running};
@@ -52,6 +52,18 @@ pub(super) fn progressing(new: &mut KubernetesClusterStatus, phase: Phase, text:
     }
     let not_degraded = ConditionText { status: false, reason: "AsExpected", message: "nothing failed" };
     set(new, DEGRADED, not_degraded, now);
+}
+
+/// The condition of a cluster of which nothing is left to take down.
+pub(super) fn released(new: &mut KubernetesClusterStatus, why: &str, now: Timestamp) {
+    set(new, DELETING, ConditionText { status: true, reason: RELEASED, message: why }, now);
+}
+
+/// Whether an earlier leader found that nothing is left to take down.
+pub(super) fn is_released(object: &KubernetesCluster) -> bool {
+    let conditions = object.status.as_ref().map(|status| status.conditions.as_slice());
+    let deleting = conditions.and_then(|conditions| condition::find(conditions, DELETING));
+    deleting.is_some_and(|condition| condition.reason == RELEASED)
 }
 
 /// Conditions after an operation ended.

@@ -215,6 +215,27 @@ fn a_cluster_without_a_saved_state_is_deleted_without_a_job() {
     assert!(!world.objects.keys().any(|target| kept(&target.name)), "its persisted objects are deleted");
 }
 
+/// The next leader cannot see the objects that were deleted already.
+#[test]
+fn a_leader_that_ends_while_it_releases_a_cluster_is_followed_by_one_that_completes_it() {
+    let mut before = world(&["10.0.0.2"]);
+    before.settle();
+    ends(&mut before, "Failed");
+    let deletion = json!({"metadata": {"deletionTimestamp": before.now.to_string()}});
+    before.change(ObjectKind::KubernetesCluster, "default", NAME, &deletion);
+    let writes = before.next().stages.concat();
+    assert!(writes.len() > 2, "{writes:?}");
+    for count in 0..writes.len() {
+        let mut world = before.clone();
+        for write in &writes[..count] {
+            world.write(write);
+        }
+        world.settle();
+        let finalizers = &object(&world)["metadata"]["finalizers"];
+        assert_eq!(finalizers, &json!(["other/one"]), "after {count} of {} writes", writes.len());
+    }
+}
+
 #[test]
 fn an_applied_cluster_is_taken_down_without_its_state() {
     let mut world = running(&["10.0.0.2"]);
