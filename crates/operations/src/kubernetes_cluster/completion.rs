@@ -236,11 +236,21 @@ fn abandoned(s: &View<'_>, object: &KubernetesCluster, claimed: &str, remaining:
     changes
 }
 
-/// Says that the cluster is released, deletes its persisted objects, then removes the operator's finalizer. Other finalizers
-/// stay. A leader that ends in between is followed by one that cannot see the deleted objects and reads the status.
+/// Says in the status that the cluster is released. When that is saved, deletes its persisted objects and removes the operator's
+/// finalizer; other finalizers stay. A leader that ends in between is followed by one that cannot see the deleted objects and
+/// reads the status.
 pub(super) fn release(s: &View<'_>, object: &KubernetesCluster, why: &str) -> ClusterChanges {
     if !has_finalizer(object) {
         return ClusterChanges::default();
+    }
+    if !status::is_released(object) {
+        let mut new = object.status.clone().unwrap_or_default();
+        status::released(&mut new, why, s.now);
+        return ClusterChanges {
+            stages: vec![status_write(s, object, new, why).into_iter().collect()],
+            notices: vec![object_notice(object, false, "DeleteKubeJobSuccess", why)],
+            wake: None,
+        };
     }
     let ns = namespace(object);
     let retained =
@@ -266,12 +276,5 @@ pub(super) fn release(s: &View<'_>, object: &KubernetesCluster, why: &str) -> Cl
         .cloned()
         .collect();
     let release = object_write(object, why, Change::Merge(finalizers_patch(object, remaining)));
-    let mut status = object.status.clone().unwrap_or_default();
-    status::released(&mut status, why, s.now);
-    let decided = status_write(s, object, status, why).into_iter().collect();
-    ClusterChanges {
-        stages: vec![decided, removed, vec![release]],
-        notices: vec![object_notice(object, false, "DeleteKubeJobSuccess", why)],
-        wake: None,
-    }
+    ClusterChanges { stages: vec![removed, vec![release]], ..ClusterChanges::default() }
 }
