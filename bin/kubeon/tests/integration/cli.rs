@@ -234,14 +234,22 @@ fn another_request_under_a_stored_name_needs_destroy_once_hosts_were_written() {
 #[test]
 fn reserved_commands_are_refused_with_an_alternative() {
     let home = Home::new();
-    for command in ["module", "cloud"] {
-        home.kubeon(&[command, "x", "--flag", "-z"]).refuses(&["is not supported yet", "instead"]);
-    }
+    home.kubeon(&["cloud", "x", "--flag", "-z"]).refuses(&["is not supported yet", "instead"]);
     home.kubeon(&["view", "config", "t", "kubelet"]).refuses(&["Cluster[t] not exist"]);
     let help = home.kubeon(&["--help"]).out;
-    for command in ["module", "redo", "cloud", "download"] {
+    for command in ["redo", "cloud", "download"] {
         assert!(!help.lines().any(|line| line.trim_start().starts_with(command)), "{command} is in the help");
     }
+}
+
+#[test]
+fn modules_that_cannot_be_installed_are_refused_before_a_host_is_contacted() {
+    let home = Home::with_cluster("t");
+    home.kubeon(&["module", "install", "t@all", "agent"])
+        .refuses(&["cannot read the module", "dist/agent.tar"]);
+    home.kubeon(&["module", "install", "t@all", "containerd"]).refuses(&["is a part of every bundle"]);
+    home.kubeon(&["module", "uninstall", "t@all", "$(id)"]).refuses(&["is not the name of a module"]);
+    home.kubeon(&["module", "uninstall", "t@bad", "agent"]).refuses(&["Invalid node selector"]);
 }
 
 #[test]
