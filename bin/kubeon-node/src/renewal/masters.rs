@@ -55,7 +55,11 @@ fn add_unknown(host: &HostSystem, claim: &Claim) -> Result<Option<String>, StepF
     let names: Vec<String> = new.iter().map(|(name, _)| name.clone()).collect();
     masters.extend(new);
     write_file(&place, config::haproxy(&masters).as_bytes(), 0o644)?;
-    host.services.reload_unit(UNIT, Instant::now() + RELOAD_TIMEOUT)?;
+    if let Err(failure) = host.services.reload_unit(UNIT, Instant::now() + RELOAD_TIMEOUT) {
+        // The next run must find the masters unknown again, or haproxy would never read them.
+        write_file(&place, text.as_bytes(), 0o644)?;
+        return Err(failure);
+    }
     Ok(Some(format!("haproxy learned the masters {}", names.join(", "))))
 }
 
@@ -155,6 +159,16 @@ mod tests {
         assert_eq!(bench.calls(), ["reload haproxy.service"]);
         assert_eq!(learned(&bench).notes, Vec::<String>::new());
         assert!(bench.calls().is_empty(), "nothing is new");
+    }
+
+    #[test]
+    fn masters_that_haproxy_did_not_read_are_added_again() {
+        let bench = worker(&[("h1", 1)]);
+        bench.services.refusing.lock().insert(UNIT.to_owned());
+        assert_eq!(learned(&bench).failures.len(), 1);
+        assert_eq!(bench.read(CONFIG), config::haproxy(&masters(&[("h1", 1)])));
+        bench.services.refusing.lock().clear();
+        assert_eq!(learned(&bench).notes, ["haproxy learned the masters h2, h3"]);
     }
 
     #[test]
