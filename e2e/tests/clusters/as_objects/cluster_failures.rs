@@ -65,7 +65,7 @@ fn wait_event(meta: &MetaCluster, object: &Value, reason: &str, texts: &[&str]) 
 fn pause(meta: &MetaCluster) -> Result<()> {
     let mut object = declared(NAME, VERSION, meta.address(HOST)?, &[]);
     object["spec"]["paused"] = json!(true);
-    object["spec"]["cluster"]["timeout_mins"] = json!("1");
+    object["spec"]["cluster"]["timeout_mins"] = json!("10");
     meta.apply(&object)?;
     let status = meta.eventually("the status reports the pause", MINUTE, || {
         let status = status(meta)?;
@@ -151,6 +151,7 @@ fn cancel(meta: &MetaCluster) -> Result<()> {
 
 /// The host hangs, so the operation runs until the timeout in `timeout_mins`. Contract B, case 29.
 fn exceed_timeout(meta: &MetaCluster) -> Result<()> {
+    set_timeout(meta, "1")?;
     meta.request_operation(NAME, "creating")?;
     let job = wait_job_running(meta, NAME, "create-")?;
     meta.suspend_node_agent(HOST)?;
@@ -160,7 +161,13 @@ fn exceed_timeout(meta: &MetaCluster) -> Result<()> {
     ensure!(reason == "the [creating] job running timeout(>60s)", "{reason}");
     let (operation, cluster) = (last_operation(meta)?, meta.get(&["ecs", NAME])?);
     ensure!(operation["status"]["reason"] == reason.as_str(), "{operation:#}");
-    wait_event(meta, &cluster, "CreateKubeJobFailed", &[&reason])
+    wait_event(meta, &cluster, "CreateKubeJobFailed", &[&reason])?;
+    set_timeout(meta, "10")
+}
+
+/// Sets the minutes that the next operation may take.
+fn set_timeout(meta: &MetaCluster, minutes: &str) -> Result<()> {
+    meta.patch(&["ecs", NAME], &json!({"spec": {"cluster": {"timeout_mins": minutes}}}))
 }
 
 /// Fails unless the Job has a condition: the Job controller stops a Job that failed, was suspended or exceeded its
