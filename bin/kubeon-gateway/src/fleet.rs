@@ -196,9 +196,8 @@ impl Fleet {
 }
 
 fn strip_credentials(cluster: &mut KubernetesCluster) {
-    let (paused, deletion_policy) = (cluster.spec.paused, cluster.spec.deletion_policy);
-    cluster.spec = without_secrets(&cluster.spec);
-    (cluster.spec.paused, cluster.spec.deletion_policy) = (paused, deletion_policy);
+    let spec = without_secrets(&cluster.spec);
+    cluster.spec.cluster = spec.cluster;
 }
 
 fn follow<K>(

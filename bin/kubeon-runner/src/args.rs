@@ -8,9 +8,10 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 const ABOUT: &str =
     "Process 1 of the Job of an operation: runs the work, forwards its output, reports the result";
-const EXIT_CODES: &str = "Environment: OPERATION (creating, scaling-up, scaling-down, terminating, prechecking), CLUSTER_NAME,
+const EXIT_CODES: &str = "Environment: OPERATION (creating, scaling-up, scaling-down, updating, renewing, repairing, snapshotting,
+terminating, prechecking), CLUSTER_NAME,
 CLUSTER_NAMESPACE, IGNORE_CHECKS (names of prechecks that may fail), WITHOUT (addresses or names of workers
-to skip when they do not answer), and for the callback MASTER_HOSTS, NODE_HOSTS, ETCD_HOSTS.
+to skip when they do not answer), SNAPSHOT_FOLDER, SNAPSHOT_KEEP, SNAPSHOT_ENDPOINT, SNAPSHOT_REGION, and for the callback MASTER_HOSTS, NODE_HOSTS, ETCD_HOSTS.
 
 With --state-secret a script gets KUBEON_HOME, where the runner restores the state before and saves it afterwards,
 KUBEON_CACHE, KUBEON_BUNDLES, KUBEON_PROGRAM, KUBEON_PROGRESS, and KUBEON_HOLD_FOR: a program that succeeds once the
@@ -107,6 +108,9 @@ pub(crate) struct KubeonFlags {
     /// The bundle of the version that runs, while it changes; may be missing
     #[arg(long, value_name = "DIR", default_value = "/bundle-in-use")]
     pub bundle_in_use: PathBuf,
+    /// Mount of the Secret of the object store: credentials, snapshot.key, and perhaps ca.crt
+    #[arg(long, value_name = "DIR", default_value = "/snapshots")]
+    pub snapshots: PathBuf,
     /// Folder for the temporary state of the program [default: $TMPDIR, else /tmp]
     #[arg(long, value_name = "DIR")]
     pub scratch: Option<PathBuf>,
@@ -182,6 +186,14 @@ pub(crate) struct RunnerEnvironment {
     pub ignore: Option<String>,
     /// `$WITHOUT`, addresses and names of workers separated by commas.
     pub skip_hosts: Option<String>,
+    /// `$SNAPSHOT_FOLDER`: the prefix of snapshots in an object store.
+    pub snapshot_folder: Option<String>,
+    /// `$SNAPSHOT_KEEP`: how many snapshots stay.
+    pub snapshot_keep: Option<String>,
+    /// `$SNAPSHOT_ENDPOINT`: the address of the object store.
+    pub snapshot_endpoint: Option<String>,
+    /// `$SNAPSHOT_REGION`: the region of the object store.
+    pub snapshot_region: Option<String>,
     /// `$TRACEPARENT`: the operation's trace.
     pub traceparent: Option<String>,
     /// `$OTEL_EXPORTER_OTLP_ENDPOINT`: the collector of traces.
@@ -208,6 +220,10 @@ impl RunnerEnvironment {
             etcd: text("ETCD_HOSTS"),
             ignore: text("IGNORE_CHECKS"),
             skip_hosts: text("WITHOUT"),
+            snapshot_folder: text("SNAPSHOT_FOLDER"),
+            snapshot_keep: text("SNAPSHOT_KEEP"),
+            snapshot_endpoint: text("SNAPSHOT_ENDPOINT"),
+            snapshot_region: text("SNAPSHOT_REGION"),
             traceparent: text("TRACEPARENT"),
             collector: text("OTEL_EXPORTER_OTLP_ENDPOINT"),
             in_a_pod: text("KUBERNETES_SERVICE_HOST").is_some(),

@@ -179,6 +179,17 @@ impl ClusterCommands {
         command
     }
 
+    /// Writes a snapshot of etcd below a prefix of an object store, and removes the oldest ones there.
+    #[must_use]
+    pub(crate) fn snapshot(&self, folder: &str, key: &Path, keep: Option<&str>) -> Command {
+        let mut command = self.engine.command(&["etcd", "save", &self.cluster, folder]);
+        command.arg("--key").arg(key);
+        command.args(keep.iter().map(|keep| format!("--keep={keep}")));
+        self.log_in(&mut command);
+        command.args(["--progress", "json"]);
+        command
+    }
+
     /// Removes the cluster of the state, without the declaration. The inventory has the current logins of the hosts.
     fn destroy(&self) -> Command {
         let mut command = self.engine.command(&["destroy", &self.cluster]);

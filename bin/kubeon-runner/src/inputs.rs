@@ -24,7 +24,7 @@ pub(crate) enum InputError {
     NoConfig(PathBuf),
     /// `$OPERATION` has an unknown value.
     #[error(
-        "the OPERATION env not found,exit. {0:?} is none of creating, scaling-up, scaling-down, updating, terminating, prechecking"
+        "the OPERATION env not found,exit. {0:?} is none of creating, scaling-up, scaling-down, updating, renewing, repairing, snapshotting, terminating, prechecking"
     )]
     Operation(String),
     /// `$CLUSTER_NAME` is not set and nothing else names the cluster.
@@ -45,6 +45,12 @@ pub(crate) enum InputError {
     /// The bundle cannot be used.
     #[error("cannot use the bundle: {0}")]
     Bundle(#[from] std::io::Error),
+    /// The folder of the snapshots is not given.
+    #[error("SNAPSHOT_FOLDER is not set: spec.snapshots names no object store")]
+    NoSnapshotFolder,
+    /// The Secret of the object store lacks a key, or it cannot be read.
+    #[error("the Secret of spec.snapshots has no {0} that can be read: {1}")]
+    SnapshotSecret(&'static str, std::io::Error),
     /// The program was not found.
     #[error("cannot find the program kubeon beside kubeon-runner; name it with --kubeon")]
     NoProgram,
@@ -78,6 +84,7 @@ pub(crate) fn task(settings: &RunnerSettings) -> Result<Task, InputError> {
                 | Operation::Updating
                 | Operation::Renewing
                 | Operation::Repairing
+                | Operation::Snapshotting
                 | Operation::Terminating),
             ) => Ok(Task::Change(operation)),
             _ => Err(InputError::Operation(word.to_owned())),

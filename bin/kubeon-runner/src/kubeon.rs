@@ -26,6 +26,7 @@ use crate::reaper::ProcessEnd;
 use crate::save_error::SaveError;
 use crate::sinks::{PlainLines, ProgressLines};
 use crate::skip_hosts;
+use crate::snapshot;
 use crate::stream::PROGRESS;
 
 /// Runs the operation that the environment names.
@@ -98,10 +99,18 @@ impl Work<'_> {
             Operation::Updating => view.precheck(Some(("Updating", "changing version or settings"))),
             Operation::Renewing => view.precheck(Some(("Renewing", "renewing kubeconfigs and certificates"))),
             Operation::Repairing => view.precheck(Some(("Repairing", "doing what is missing on the hosts"))),
+            Operation::Snapshotting => view.begin("Snapshotting", "writing a snapshot of etcd"),
             Operation::ScalingDown => view.precheck(Some(("ScalingDown", "removing hosts"))),
             _ => view.begin("Terminating", "removing the cluster from its hosts"),
         });
-        let outcome = self.run_command(self.kubeon.work(operation)).await;
+        let command = match operation {
+            Operation::Snapshotting => snapshot::command(&self.job.settings, &self.kubeon),
+            _ => Ok(self.kubeon.work(operation)),
+        };
+        let outcome = match command {
+            Ok(command) => self.run_command(command).await,
+            Err(error) => WorkOutcome::failed(1, error.to_string()),
+        };
         self.persist(operation, outcome).await
     }
 
@@ -109,7 +118,7 @@ impl Work<'_> {
     /// changes on the hosts remain.
     async fn persist(&self, operation: Operation, mut outcome: WorkOutcome) -> WorkOutcome {
         let destroyed = operation == Operation::Terminating && outcome.code == 0;
-        let usable = !destroyed && outcome.code == 0;
+        let usable = !destroyed && outcome.code == 0 && operation != Operation::Snapshotting;
         let (persistence, cluster) = (self.persistence(), &self.kubeon.cluster);
         let mut failures = Vec::new();
         if destroyed {

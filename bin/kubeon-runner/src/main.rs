@@ -35,6 +35,7 @@ mod script;
 mod shutdown;
 mod sinks;
 mod skip_hosts;
+mod snapshot;
 mod spans;
 mod status;
 mod stream;

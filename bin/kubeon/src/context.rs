@@ -44,6 +44,7 @@ impl Context<'_> {
             ssh_agent: environment.ssh_agent.clone(),
             trusted_keys: environment.trusted_keys.clone(),
             leaf_minutes: environment.leaf_minutes,
+            s3: environment.s3.clone(),
             labs: self.labs(),
         }
     }

@@ -71,10 +71,9 @@ fn change(remedy: &EngineRemedy) -> RenderedRemedy {
                 ),
             ),
         ]),
-        R::RestoreAfterDestroy { cluster, file } => row(
-            "instead",
-            format!("kubeon destroy {cluster}, then kubeon etcd restore {cluster} {}", file.display()),
-        ),
+        R::RestoreAfterDestroy { cluster, snapshot } => {
+            row("instead", format!("kubeon destroy {cluster}, then kubeon etcd restore {cluster} {snapshot}"))
+        }
         R::CompleteOrDestroy(cluster) => {
             row("fix", format!("kubeon create {cluster} completes it, kubeon destroy {cluster} removes it"))
         }

@@ -62,6 +62,7 @@ fn cluster(
         name: ObjectName::new(request.namespace.clone().unwrap_or_default(), request.name.clone()),
         root: if flat { "spec" } else { "spec.cluster" },
         cluster: &spec.cluster,
+        snapshots: spec.snapshots.as_ref(),
         word: asked.and_then(|word| word.parse().ok()),
         is_being_deleted: object.metadata.deletion_timestamp.is_some(),
     };

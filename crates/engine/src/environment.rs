@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use kubeon_api::HostAddress;
+use kubeon_s3::S3Settings;
 
 /// Files and settings of this machine.
 #[derive(Debug, Clone, Default)]
@@ -31,6 +32,8 @@ pub struct EngineEnvironment {
     pub leaf_minutes: Option<u32>,
     /// Lines of the format `allowed_signers`: keys to trust instead of those in the state folder.
     pub trusted_keys: Option<String>,
+    /// Where object stores are, and the keys for them.
+    pub s3: S3Settings,
     /// How to log in to labs on this machine.
     pub labs: Vec<LabAccess>,
 }

@@ -52,8 +52,8 @@ pub enum EngineRemedy {
     RestoreAfterDestroy {
         /// The cluster.
         cluster: ClusterName,
-        /// The snapshot.
-        file: PathBuf,
+        /// The place of the snapshot.
+        snapshot: String,
     },
     /// Add a worker to this cluster, then remove the old one.
     ReplaceWorker(ClusterName),

@@ -1,7 +1,6 @@
 //! A cluster out of a snapshot of etcd: on its own hosts after `destroy`, or on others.
 
 use std::fs::File;
-use std::path::Path;
 
 use kubeon_plan::HostSpec;
 use kubeon_store::Status;
@@ -10,19 +9,21 @@ use crate::cluster_request::HostRequest;
 use crate::cluster_target::{ClusterTarget, TargetOptions};
 use crate::engine::{Engine, StoredCluster};
 use crate::error::EngineError;
-use crate::etcd_snapshot::{self, state_file};
+use crate::etcd_snapshot::state_file;
 use crate::login_merge::refuse_unused_flags;
 use crate::login_request::HostLoginRequest;
 use crate::remedy::EngineRemedy;
 use crate::restored_snapshot;
+use crate::snapshot_place::SnapshotPlace;
+use crate::snapshot_storage::FetchedSnapshot;
 
 /// What a cluster is restored from, and onto which hosts.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct RestoreRequest<'a> {
     /// The cluster.
     pub name: &'a str,
     /// The snapshot.
-    pub file: &'a Path,
+    pub snapshot: &'a FetchedSnapshot,
     /// The masters; empty for those of the stored cluster.
     pub masters: Vec<HostRequest>,
     /// The workers; if masters are given, these are all workers.
@@ -39,20 +40,23 @@ pub fn target(
     request: RestoreRequest<'_>,
     options: TargetOptions,
 ) -> Result<ClusterTarget, EngineError> {
-    let snapshot = etcd_snapshot::check(request.file)?;
+    let snapshot = request.snapshot.check()?;
     let flags = options.logins.clone();
     let mut state = known_or_imported(engine, &request)?;
     let Some(taken) = state.snapshots.get(&snapshot.sha256).copied() else {
         let error = EngineError::refused(format!(
             "{} is not known as a snapshot of {}",
-            request.file.display(),
-            state.name
+            request.snapshot.place, state.name
         ));
-        let remedy =
-            EngineRemedy::ImportState { cluster: state.name.clone(), file: state_file(request.file) };
+        let remedy = match request.snapshot.place.state() {
+            SnapshotPlace::File(file) => {
+                Some(EngineRemedy::ImportState { cluster: state.name.clone(), file })
+            }
+            SnapshotPlace::Object(_) => None,
+        };
         return Err(error.row("sha256", snapshot.sha256).remedy(remedy));
     };
-    let part = restored_snapshot::pack(&engine.store.restore_folder(&state.name), request.file)?;
+    let part = restored_snapshot::pack(&engine.store.restore_folder(&state.name), &request.snapshot.file)?;
     state.restoring = Some(part);
     (state.status, state.version) = (Status::Creating, None);
     state.spec.version = taken.version;
@@ -93,14 +97,14 @@ fn known_or_imported(
 ) -> Result<StoredCluster, EngineError> {
     let name = engine.name(Some(request.name))?;
     if !engine.store.exists(&name) {
-        let path = state_file(request.file);
-        let file = File::open(&path).map_err(|error| {
-            EngineError::refused(format!("Cluster[{name}] not exist, and {} cannot be read", path.display()))
+        let place = request.snapshot.place.state();
+        let file = File::open(state_file(&request.snapshot.file)).map_err(|error| {
+            EngineError::refused(format!("Cluster[{name}] not exist, and {place} cannot be read"))
                 .row("cause", error.to_string())
         })?;
         let lock = engine.store.lock(&name, "kubeon etcd restore")?;
         engine.store.import(&lock, file)?;
-        engine.output.info(&format!("{name}: its state and keys come from {}", path.display()));
+        engine.output.info(&format!("{name}: its state and keys come from {place}"));
     }
     engine.load(&name)
 }

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
 use kubeon_api::{HostAddress, Version};
@@ -11,23 +10,24 @@ use kubeon_store::Store;
 use crate::bundles;
 use crate::engine::{Engine, StoredCluster};
 use crate::error::EngineError;
-use crate::etcd_snapshot::{self, state_file};
+use crate::etcd_snapshot::state_file;
 use crate::ready_master::ReadyMaster;
 use crate::remedy::EngineRemedy;
 use crate::snapshot_folder;
+use crate::snapshot_storage::FetchedSnapshot;
 
 /// The snapshot to which a cluster goes back.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug)]
 pub struct RollbackPoint {
-    /// The file.
-    pub file: PathBuf,
+    /// The snapshot.
+    pub snapshot: FetchedSnapshot,
     /// When it was taken, UTC.
     pub taken_at: Timestamp,
     /// The version that the cluster had.
     pub version: Version,
 }
 
-/// The snapshot in this file, or the newest one of an earlier version that an upgrade took.
+/// This snapshot, or the newest one of an earlier version that an upgrade took.
 ///
 /// # Errors
 /// Refuses a snapshot that is damaged, not of this cluster, or of the version that it has; one from before its hosts or keys
@@ -35,10 +35,10 @@ pub struct RollbackPoint {
 pub fn point(
     engine: &Engine<'_>,
     state: &StoredCluster,
-    file: Option<&Path>,
+    snapshot: Option<FetchedSnapshot>,
 ) -> Result<RollbackPoint, EngineError> {
-    let point = match file {
-        Some(file) => earlier(state, file)?,
+    let point = match snapshot {
+        Some(snapshot) => earlier(state, snapshot)?,
         None => newest(engine, state)?,
     };
     require_same_cluster(state, &point)?;
@@ -51,24 +51,26 @@ fn newest_version(state: &StoredCluster) -> Version {
     state.version.map_or(state.spec.version, |version| version.max(state.spec.version))
 }
 
-fn earlier(state: &StoredCluster, file: &Path) -> Result<RollbackPoint, EngineError> {
-    let snapshot = etcd_snapshot::check(file)?;
-    let refused = |why: String| EngineError::refused(format!("{}: {why}", file.display()));
-    let saved = state.snapshots.get(&snapshot.sha256);
+fn earlier(state: &StoredCluster, snapshot: FetchedSnapshot) -> Result<RollbackPoint, EngineError> {
+    let refused = |why: String| EngineError::refused(format!("{}: {why}", snapshot.place));
+    let saved = state.snapshots.get(&snapshot.check()?.sha256);
     let saved = saved.ok_or_else(|| refused(format!("is not known as a snapshot of {}", state.name)))?;
     if saved.version >= newest_version(state) {
         return Err(refused(format!("is of {}, which is no earlier version", saved.version)).remedy(
-            EngineRemedy::RestoreAfterDestroy { cluster: state.name.clone(), file: file.to_owned() },
+            EngineRemedy::RestoreAfterDestroy {
+                cluster: state.name.clone(),
+                snapshot: snapshot.place.to_string(),
+            },
         ));
     }
-    Ok(RollbackPoint { file: file.to_owned(), taken_at: saved.taken_at, version: saved.version })
+    Ok(RollbackPoint { taken_at: saved.taken_at, version: saved.version, snapshot })
 }
 
 /// The newest snapshot in the folder of upgrades. Files that are no snapshots of an earlier version are left out.
 fn newest(engine: &Engine<'_>, state: &StoredCluster) -> Result<RollbackPoint, EngineError> {
     let folder = snapshot_folder::of_upgrades(engine, state.name.as_str());
-    let points =
-        snapshot_folder::snapshots(&folder)?.into_iter().filter_map(|file| earlier(state, &file).ok());
+    let files = snapshot_folder::snapshots(&folder)?.into_iter();
+    let points = files.filter_map(|file| earlier(state, FetchedSnapshot::plain(file)).ok());
     points.max_by_key(|point| point.taken_at).ok_or_else(|| {
         EngineError::refused(format!("there is no snapshot of {} from before an upgrade", state.name))
             .row("searched", folder.display().to_string())
@@ -80,10 +82,10 @@ fn newest(engine: &Engine<'_>, state: &StoredCluster) -> Result<RollbackPoint, E
 fn require_same_cluster(state: &StoredCluster, point: &RollbackPoint) -> Result<(), EngineError> {
     let before = state_of(state, point)?;
     let refused = |what: &str| {
-        EngineError::refused(format!("the {what} of {} changed after {}", state.name, point.file.display()))
+        EngineError::refused(format!("the {what} of {} changed after {}", state.name, point.snapshot.place))
             .remedy(EngineRemedy::RestoreAfterDestroy {
                 cluster: state.name.clone(),
-                file: point.file.clone(),
+                snapshot: point.snapshot.place.to_string(),
             })
     };
     if before.keys != state.keys {
@@ -101,11 +103,10 @@ fn hosts(state: &StoredCluster) -> BTreeMap<HostAddress, bool> {
 
 /// The state beside the snapshot.
 fn state_of(state: &StoredCluster, point: &RollbackPoint) -> Result<StoredCluster, EngineError> {
-    let path = state_file(&point.file);
-    let unreadable = |cause: String| {
-        EngineError::refused(format!("{} cannot be read", path.display())).row("cause", cause)
-    };
-    let file = File::open(&path).map_err(|error| unreadable(error.to_string()))?;
+    let place = point.snapshot.place.state();
+    let unreadable =
+        |cause: String| EngineError::refused(format!("{place} cannot be read")).row("cause", cause);
+    let file = File::open(state_file(&point.snapshot.file)).map_err(|error| unreadable(error.to_string()))?;
     let folder = tempfile::tempdir().map_err(|error| unreadable(error.to_string()))?;
     let store = Store::new(folder.path().to_owned());
     let lock = store.lock(&state.name, "kubeon rollback")?;

@@ -32,7 +32,13 @@ pub fn of_upgrades(engine: &Engine<'_>, cluster: &str) -> PathBuf {
 /// When the folder cannot be created.
 pub fn new_file(folder: &Path, version: Version, now: Timestamp) -> Result<PathBuf, EngineError> {
     DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(failed("create", folder))?;
-    Ok(folder.join(format!("{}-{version}.{EXTENSION}", now.strftime(TIME_FORMAT))))
+    Ok(folder.join(new_name(version, now)))
+}
+
+/// The name of a new snapshot of a cluster of the version.
+#[must_use]
+pub fn new_name(version: Version, now: Timestamp) -> String {
+    format!("{}-{version}.{EXTENSION}", now.strftime(TIME_FORMAT))
 }
 
 /// The snapshots in a folder that [`new_file`] named, the oldest first. A folder that does not exist has none.
@@ -73,10 +79,15 @@ pub fn prune(folder: &Path, keep: usize) -> Result<usize, EngineError> {
     Ok(old.len())
 }
 
-/// Whether the name is a time, a version and the extension.
+/// Whether [`new_file`] named the file.
 fn is_snapshot(path: &Path) -> bool {
-    let name = path.file_name().and_then(|name| name.to_str());
-    let parts = name.and_then(|name| name.strip_suffix(".db")?.split_once('-'));
+    path.file_name().and_then(|name| name.to_str()).is_some_and(is_name)
+}
+
+/// Whether [`new_name`] made the name: a time, a version and the extension.
+#[must_use]
+pub fn is_name(name: &str) -> bool {
+    let parts = name.strip_suffix(".db").and_then(|rest| rest.split_once('-'));
     parts.is_some_and(|(time, version)| {
         jiff::civil::DateTime::strptime(TIME_FORMAT, time).is_ok() && version.parse::<Version>().is_ok()
     })

@@ -8,7 +8,7 @@
 //!        └────────────── or directly ─────────┘
 //! ```
 //!
-//! A collector records the traces that programs send.
+//! A collector records the traces that programs send. An object store keeps snapshots.
 //!
 //! Every program ends with the process that started it, even by SIGKILL, and listens on loopback only. There is no
 //! kubelet: Pods stay pending.
@@ -19,7 +19,8 @@ mod collector;
 mod credentials;
 mod error;
 mod folder;
-mod gitops;
+mod go_programs;
+mod object_store;
 mod objects;
 mod process;
 mod programs;
@@ -28,6 +29,7 @@ mod proxy;
 pub use api_server::{ApiServerOptions, TestApiServer};
 pub use collector::{Collector, ReceivedSpan};
 pub use error::EnvtestError;
-pub use gitops::gitops_program;
+pub use go_programs::gitops_program;
+pub use object_store::TestObjectStore;
 pub use programs::{program, program_of};
 pub use proxy::{FaultProxy, FaultRule, ProxyFault, ProxyRequest, RequestMatcher, RuleId, RuleMatches};

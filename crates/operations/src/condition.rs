@@ -42,6 +42,8 @@ pub const CERTIFICATES_RENEWED: &str = "CertificatesRenewed";
 pub const DELETING: &str = "Deleting";
 /// The reason of `Deleting` when nothing is left to take down. It is written before the objects are deleted that prove it.
 pub const RELEASED: &str = "Released";
+/// Condition type: the last snapshot of etcd was written.
+pub const SNAPSHOT_TAKEN: &str = "SnapshotTaken";
 
 /// The values of a condition.
 #[derive(Debug, Clone, Copy)]

@@ -15,6 +15,7 @@ mod random;
 mod renewal;
 mod same;
 mod skip_hosts;
+mod snapshots;
 mod timeouts;
 mod waiting;
 mod written;

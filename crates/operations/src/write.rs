@@ -106,7 +106,7 @@ impl Write {
 }
 
 /// The reasons of [`Notice`]s about failures. Their counters start at zero.
-pub const FAILURES: [&str; 11] = [
+pub const FAILURES: [&str; 12] = [
     "Failed",
     "OperationFailed",
     "StepFailed",
@@ -117,6 +117,7 @@ pub const FAILURES: [&str; 11] = [
     "UpdateFailed",
     "RenewFailed",
     "RepairFailed",
+    "SnapshotFailed",
     "DeleteKubeJobFailed",
 ];
 

@@ -11,6 +11,7 @@ mod daily;
 mod dist;
 mod firewall;
 mod masters;
+mod object_store;
 mod playbooks;
 mod previous;
 mod refusals;

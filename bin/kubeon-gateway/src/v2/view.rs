@@ -4,7 +4,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::ResourceExt as _;
 use kubeon_api::kubeonkube::OperationResult;
 use kubeon_api::kubernetes_cluster::NodeStatus;
-use kubeon_api::{ClusterOperation, KubernetesCluster, labels};
+use kubeon_api::{ClusterOperation, KubernetesCluster, KubernetesClusterSpec, labels};
 use kubeon_operations::kubernetes_cluster::without_secrets;
 use kubeon_rest::{
     ClusterDetail, ClusterView, ConditionView, HostView, OperationDetail, OperationView, StepCount,
@@ -38,8 +38,8 @@ pub(super) fn cluster_summary(cluster: &KubernetesCluster) -> ClusterView {
 }
 
 pub(super) fn cluster_detail(cluster: &KubernetesCluster) -> ClusterDetail {
-    let mut spec = without_secrets(&cluster.spec);
-    (spec.paused, spec.deletion_policy) = (cluster.spec.paused, cluster.spec.deletion_policy);
+    let declared = without_secrets(&cluster.spec).cluster;
+    let spec = KubernetesClusterSpec { cluster: declared, ..cluster.spec.clone() };
     let mut annotations = cluster.annotations().clone();
     annotations.retain(|key, _| !HIDDEN_ANNOTATIONS.contains(&key.as_str()));
     let status = cluster.status.as_ref();

@@ -2,7 +2,10 @@
 
 use std::env;
 use std::ffi::OsString;
+use std::fs;
 use std::path::PathBuf;
+
+use kubeon_s3::{S3Keys, S3Settings, keys_in_file};
 
 /// The environment of the program.
 #[derive(Debug, Clone, Default)]
@@ -24,6 +27,8 @@ pub(crate) struct CliEnvironment {
     pub trusted_keys: Option<String>,
     /// `$KUBEON_TEST_LEAF_MINUTES`: the longest life of new leaf certificates. Only tests set it.
     pub leaf_minutes: Option<u32>,
+    /// The settings of object stores, from the variables and the file that the AWS tools read.
+    pub s3: S3Settings,
     /// `$NO_COLOR` is set and not empty.
     pub no_color: bool,
     /// `$TERM` is `dumb`.
@@ -46,6 +51,31 @@ fn absolute(path: PathBuf) -> Option<PathBuf> {
     std::path::absolute(path).ok()
 }
 
+/// The variables of the AWS tools; the more specific one wins.
+fn s3_settings() -> S3Settings {
+    let text = |name: &str| env::var(name).ok().filter(|text| !text.is_empty());
+    let first = |names: [&str; 2]| names.into_iter().find_map(text);
+    let keys = || {
+        Some(S3Keys {
+            access_key: text("AWS_ACCESS_KEY_ID")?,
+            secret_key: text("AWS_SECRET_ACCESS_KEY")?.into(),
+            session_token: text("AWS_SESSION_TOKEN").map(Into::into),
+        })
+    };
+    let in_file = || {
+        let default = || Some(PathBuf::from(env::var_os("HOME")?).join(".aws/credentials"));
+        let file = text("AWS_SHARED_CREDENTIALS_FILE").map(PathBuf::from).or_else(default)?;
+        let profile = text("AWS_PROFILE").unwrap_or_else(|| "default".to_owned());
+        keys_in_file(&fs::read_to_string(file).ok()?, &profile)
+    };
+    S3Settings {
+        endpoint: first(["AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"]),
+        region: first(["AWS_REGION", "AWS_DEFAULT_REGION"]),
+        authorities: text("AWS_CA_BUNDLE").map(PathBuf::from),
+        keys: keys().or_else(in_file),
+    }
+}
+
 impl CliEnvironment {
     /// Reads the environment.
     pub(crate) fn read() -> Self {
@@ -62,6 +92,7 @@ impl CliEnvironment {
             pinned_in: env::var("KUBEON_PINNED_IN").ok().filter(|name| !name.is_empty()),
             trusted_keys: env::var("KUBEON_TRUSTED_KEYS").ok().filter(|keys| !keys.trim().is_empty()),
             leaf_minutes: env::var("KUBEON_TEST_LEAF_MINUTES").ok().and_then(|minutes| minutes.parse().ok()),
+            s3: s3_settings(),
             no_color: file("NO_COLOR").is_some(),
             dumb_terminal: env::var("TERM").is_ok_and(|term| term == "dumb"),
             ssh_agent: file("SSH_AUTH_SOCK"),

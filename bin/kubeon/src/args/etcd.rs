@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::builder::RangedU64ValueParser;
 use clap::{Args, Subcommand};
+use kubeon_engine::snapshot_place::SnapshotPlace;
 
 use super::contact::ContactFlags;
 use super::format::FormatFlag;
@@ -16,6 +17,7 @@ pub(crate) const ETCD_EXAMPLES: &str = "Examples:
   kubeon etcd demo member list -w table     etcdctl on a master whose member serves
   kubeon etcd health demo
   kubeon etcd save demo demo.db             a snapshot on this machine
+  kubeon etcd save demo s3://backups/demo/ --key backup.key     encrypted, in an object store
   kubeon etcd check demo demo.db
   kubeon etcd restore demo demo.db          a cluster out of it
   kubeon etcd defrag demo                   one member after another";
@@ -24,14 +26,19 @@ const RESTORE_EXAMPLES: &str = "The file beside the snapshot, FILE.state, holds 
 
 Examples:
   kubeon etcd restore demo demo.db
+  kubeon etcd restore demo s3://backups/demo/20260131T120000Z-v1.36.3.db --key backup.key
   kubeon etcd restore demo demo.db -m 10.0.0.31 -w 10.0.0.32   on other hosts
   kubeon create demo                                           continue after an interruption";
 
-const SAVE_EXAMPLES: &str = "FILE.state beside the snapshot holds the state and the keys of the cluster.
+const SAVE_EXAMPLES: &str = "FILE.state beside the snapshot holds the state and the keys of the cluster. In an object store both are encrypted with --key;
+keep the key elsewhere. The store is named as for other S3 tools: AWS_ENDPOINT_URL, AWS_REGION, AWS_CA_BUNDLE, and
+AWS_ACCESS_KEY_ID with AWS_SECRET_ACCESS_KEY, or the file ~/.aws/credentials with AWS_PROFILE.
 
 Examples:
   kubeon etcd save demo demo.db
-  kubeon etcd save demo /backup/demo --keep 14     for a timer or cron: a new file each time, the oldest are removed";
+  kubeon etcd save demo /backup/demo --keep 14     for a timer or cron: a new file each time, the oldest are removed
+  kubeon etcd new-key backup.key
+  kubeon etcd save demo s3://backups/demo/ --key backup.key --keep 14";
 
 /// `kubeon etcd`.
 #[derive(Debug, Args)]
@@ -53,18 +60,34 @@ pub(crate) struct EtcdArgs {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum EtcdCommand {
-    /// Write a snapshot to a file on this machine
+    /// Write a snapshot to a file on this machine, or to an object store
     #[command(after_help = SAVE_EXAMPLES)]
     Save(SaveArgs),
-    /// Check that a snapshot on this machine is complete
+    /// Check that a snapshot is complete
     Check(SnapshotArgs),
     /// Make a cluster out of a snapshot, on its hosts after kubeon destroy, or on others
     #[command(after_help = RESTORE_EXAMPLES)]
     Restore(Box<RestoreArgs>),
+    /// Write a new key for encrypted snapshots to a file
+    NewKey(NewKeyArgs),
     /// Show the members and whether each serves
     Health(MemberArgs),
     /// Release unused space, one member after another
     Defrag(MemberArgs),
+}
+
+/// The key of encrypted snapshots.
+#[derive(Debug, Args)]
+pub(crate) struct KeyFlag {
+    /// The key of the encrypted snapshot and of its state: a file that `kubeon etcd new-key` wrote
+    #[arg(id = "snapshot_key", long = "key", value_name = "FILE")]
+    pub file: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct NewKeyArgs {
+    /// The file, which must not exist
+    pub file: PathBuf,
 }
 
 #[derive(Debug, Args)]
@@ -72,8 +95,11 @@ pub(crate) struct SnapshotArgs {
     /// The cluster
     #[arg(value_name = "CLUSTER")]
     pub name: String,
-    /// The file; for save also a folder, in which the snapshot gets a name with its time
-    pub file: PathBuf,
+    /// The file, or s3://BUCKET/KEY; for save also a folder or s3://BUCKET/PREFIX/, in which the snapshot gets a name with its time
+    #[arg(value_name = "FILE")]
+    pub place: SnapshotPlace,
+    #[command(flatten)]
+    pub key: KeyFlag,
     #[command(flatten)]
     pub login: KnownLoginFlags,
     #[command(flatten)]
@@ -94,8 +120,11 @@ pub(crate) struct RestoreArgs {
     /// The cluster
     #[arg(value_name = "CLUSTER")]
     pub name: String,
-    /// The snapshot
-    pub file: PathBuf,
+    /// The snapshot: a file, or s3://BUCKET/KEY
+    #[arg(value_name = "FILE")]
+    pub place: SnapshotPlace,
+    #[command(flatten)]
+    pub key: KeyFlag,
     #[command(flatten)]
     pub nodes: NodeFlags,
     #[command(flatten)]

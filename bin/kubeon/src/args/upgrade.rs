@@ -1,10 +1,11 @@
 //! `kubeon upgrade`.
 
-use std::path::PathBuf;
-
 use clap::{Args, Subcommand, ValueEnum, builder::RangedU64ValueParser};
 
+use kubeon_engine::snapshot_place::SnapshotPlace;
+
 use super::common_change::CommonChangeFlags;
+use super::etcd::KeyFlag;
 use super::inventory::InventoryFlags;
 
 pub(crate) const UPGRADE_EXAMPLES: &str = "Before the first change, a snapshot of etcd is written to this machine. First the control plane of a new minor version runs on
@@ -85,7 +86,9 @@ pub(crate) struct RollbackArgs {
     pub name: String,
     /// The snapshot [default: the newest one that an upgrade took]
     #[arg(long, value_name = "FILE")]
-    pub snapshot: Option<PathBuf>,
+    pub snapshot: Option<SnapshotPlace>,
+    #[command(flatten)]
+    pub key: KeyFlag,
     /// Do not ask
     #[arg(long)]
     pub yes: bool,

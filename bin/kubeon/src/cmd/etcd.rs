@@ -5,19 +5,21 @@ use std::io::Write as _;
 use jiff::Timestamp;
 use kubeon_engine::cluster_nodes::NodeAccess;
 use kubeon_engine::cluster_target::TargetOptions;
+use kubeon_engine::encrypted_file::write_new_key;
 use kubeon_engine::engine::{Engine, ignored_checks};
 use kubeon_engine::error::EngineError;
-use kubeon_engine::etcd_snapshot::{self, state_file};
 use kubeon_engine::login_request::LoginRequests;
 use kubeon_engine::ready_master::ReadyMaster;
 use kubeon_engine::restore::{RestoreRequest, forget_unused, target as restored_target};
-use kubeon_engine::snapshot_folder;
+use kubeon_engine::snapshot_storage::SnapshotStorage;
 use kubeon_link_host::Stream;
 use kubeon_plan::Refusal;
 use parking_lot::Mutex;
 use serde_json::Value;
 
-use crate::args::etcd::{EtcdArgs, EtcdCommand, MemberArgs, RestoreArgs, SaveArgs, SnapshotArgs};
+use crate::args::etcd::{
+    EtcdArgs, EtcdCommand, KeyFlag, MemberArgs, NewKeyArgs, RestoreArgs, SaveArgs, SnapshotArgs,
+};
 use crate::cli_error::CliError;
 use crate::cmd::change::{ChangeFlags, make};
 use crate::cmd::plan;
@@ -29,7 +31,8 @@ pub(super) async fn run(context: &Context<'_>, args: &EtcdArgs) -> Result<(), Cl
     let engine = context.engine()?;
     match &args.command {
         Some(EtcdCommand::Save(args)) => save(context, &engine, args).await,
-        Some(EtcdCommand::Check(args)) => check(context, &engine, args),
+        Some(EtcdCommand::Check(args)) => check(context, &engine, args).await,
+        Some(EtcdCommand::NewKey(args)) => new_key(context, args),
         Some(EtcdCommand::Restore(args)) => restore(context, &engine, args).await,
         Some(EtcdCommand::Health(args)) => health(context, &engine, args).await,
         Some(EtcdCommand::Defrag(args)) => defrag(context, &engine, args).await,
@@ -66,30 +69,40 @@ async fn etcdctl(master: &ReadyMaster, arguments: &[String]) -> Result<(), CliEr
     Err(CliError::failed(format!("etcdctl on {}: {exit}", master.name)))
 }
 
+fn storage(engine: &Engine<'_>, key: &KeyFlag) -> Result<SnapshotStorage, CliError> {
+    Ok(SnapshotStorage::new(engine, key.file.as_deref())?)
+}
+
+fn new_key(context: &Context<'_>, args: &NewKeyArgs) -> Result<(), CliError> {
+    write_new_key(&args.file)?;
+    let file = args.file.display();
+    context.output.result(&format!(
+        "{file} holds a new key. Keep a copy away from the snapshots: without it they cannot be read.\n"
+    ))
+}
+
 async fn save(context: &Context<'_>, engine: &Engine<'_>, save: &SaveArgs) -> Result<(), CliError> {
     let args = &save.snapshot;
     let state = engine.find(Some(&args.name))?;
-    let folder = args.file.is_dir().then_some(args.file.as_path());
+    let folder = args.place.is_folder().then_some(&args.place);
     if save.keep.is_some() && folder.is_none() {
-        return Err(CliError::refused(format!("--keep needs a folder, and {} is none", args.file.display())));
+        return Err(CliError::refused(format!("--keep needs a folder, and {} is none", args.place)));
     }
-    let file = match folder {
-        Some(folder) => snapshot_folder::new_file(folder, state.spec.version, Timestamp::now())?,
-        None => args.file.clone(),
-    };
+    let storage = storage(engine, &args.key)?;
+    let place = args.place.for_new(state.spec.version, Timestamp::now())?;
+    storage.require_writable(&place)?;
     let master = ReadyMaster::find_member(engine, &state, &args.login.access(&args.contact)).await?;
-    let saved = etcd_snapshot::save(engine, &state, &master, &file, None).await?;
+    let saved = storage.save(engine, &state, &master, &place).await?;
     context.output.result(&format!(
-        "{}: a snapshot of {} is in {} (sha256 {})\n\
+        "{}: a snapshot of {} is in {place} (sha256 {})\n\
          Keep {} with it and secret: it holds the state and the keys of the cluster.\n",
         args.name,
         words::size(saved.bytes),
-        file.display(),
         saved.sha256,
-        state_file(&file).display()
+        place.state()
     ))?;
     let (Some(folder), Some(keep)) = (folder, save.keep) else { return Ok(()) };
-    let removed = snapshot_folder::prune(folder, keep)?;
+    let removed = storage.prune(folder, keep).await?;
     if removed > 0 {
         context.output.info(&format!("{}: {} removed", args.name, words::count(removed, "old snapshot")));
     }
@@ -106,8 +119,13 @@ async fn restore(context: &Context<'_>, engine: &Engine<'_>, args: &RestoreArgs)
     if !refusals.is_empty() {
         return Err(EngineError::refusals(&args.name, refusals, &[]).into());
     }
-    let request =
-        RestoreRequest { name: &args.name, file: &args.file, masters: hosts.masters, workers: hosts.workers };
+    let snapshot = storage(engine, &args.key)?.fetch(args.place.clone()).await?;
+    let request = RestoreRequest {
+        name: &args.name,
+        snapshot: &snapshot,
+        masters: hosts.masters,
+        workers: hosts.workers,
+    };
     let options = TargetOptions {
         logins: LoginRequests::from(&args.nodes),
         ignore: ignored_checks(&args.ignore.ignore)?,
@@ -134,18 +152,19 @@ async fn restore_onto(
         format: args.format.output,
     };
     if args.dry_run {
-        let command = format!("kubeon etcd restore {} {}", args.name, args.file.display());
+        let command = format!("kubeon etcd restore {} {}", args.name, args.place);
         return plan::create(context, engine, target, &flags.host_keys, command, flags.format).await;
     }
     make(context, engine, target, &flags).await
 }
 
-fn check(context: &Context<'_>, engine: &Engine<'_>, args: &SnapshotArgs) -> Result<(), CliError> {
+async fn check(context: &Context<'_>, engine: &Engine<'_>, args: &SnapshotArgs) -> Result<(), CliError> {
     engine.name(Some(&args.name))?;
-    let found = etcd_snapshot::check(&args.file)?;
-    let file = args.file.display();
+    let snapshot = storage(engine, &args.key)?.fetch(args.place.clone()).await?;
+    let found = snapshot.check()?;
     context.output.result(&format!(
-        "{file} is a complete snapshot of {} (sha256 {})\n",
+        "{} is a complete snapshot of {} (sha256 {})\n",
+        snapshot.place,
         words::size(found.bytes),
         found.sha256
     ))

@@ -8,6 +8,8 @@ use kubeon_engine::ready_master::ReadyMaster;
 use kubeon_engine::request_inventory::InventoryFiles;
 use kubeon_engine::restore::{RestoreRequest, forget_unused, target as restored_target};
 use kubeon_engine::rollback::{RollbackPoint, created_since, point};
+use kubeon_engine::snapshot_place::SnapshotPlace;
+use kubeon_engine::snapshot_storage::SnapshotStorage;
 use tokio_util::sync::CancellationToken;
 
 use crate::args::upgrade::RollbackArgs;
@@ -25,9 +27,20 @@ const COMMAND: &str = "kubeon rollback";
 pub(super) async fn run(context: &Context<'_>, args: &RollbackArgs) -> Result<(), CliError> {
     let engine = context.engine()?;
     let state = engine.find(Some(&args.name))?;
-    let point = point(&engine, &state, args.snapshot.as_deref())?;
+    let snapshot = match &args.snapshot {
+        Some(place) => {
+            let storage = SnapshotStorage::new(&engine, args.key.file.as_deref())?;
+            Some(storage.fetch(place.clone()).await?)
+        }
+        None => None,
+    };
+    let point = point(&engine, &state, snapshot)?;
     let lost = lost(&engine, &state, &point, args).await;
-    let (name, file, version) = (&args.name, context.shorten(&point.file), point.version);
+    let (name, version) = (&args.name, point.version);
+    let file = match &point.snapshot.place {
+        SnapshotPlace::File(file) => context.shorten(file),
+        object @ SnapshotPlace::Object(_) => object.to_string(),
+    };
     let text =
         format!("{name} returns to {version} and to the snapshot of {} in {file}. {lost}", point.taken_at);
     if args.change.dry_run {
@@ -40,7 +53,10 @@ pub(super) async fn run(context: &Context<'_>, args: &RollbackArgs) -> Result<()
         return Err(error.row("confirm", format!("{COMMAND} {name} --yes")));
     }
     destroy(context, &engine, args).await?;
-    context.output.info(&format!("{name}: if this stops now, kubeon etcd restore {name} {file} continues"));
+    let key = args.key.file.as_ref().map(|key| format!(" --key {}", key.display())).unwrap_or_default();
+    context
+        .output
+        .info(&format!("{name}: if this stops now, kubeon etcd restore {name} {file}{key} continues"));
     let restored = restore(context, &engine, args, &point).await;
     forget_unused(&engine, name)?;
     restored
@@ -52,8 +68,8 @@ async fn restore(
     args: &RollbackArgs,
     point: &RollbackPoint,
 ) -> Result<(), CliError> {
-    let request =
-        RestoreRequest { name: &args.name, file: &point.file, masters: Vec::new(), workers: Vec::new() };
+    let (masters, workers) = (Vec::new(), Vec::new());
+    let request = RestoreRequest { name: &args.name, snapshot: &point.snapshot, masters, workers };
     let target = restored_target(engine, request, args.change.target_options()?)?;
     let flags = ChangeFlags::of(COMMAND, &args.change);
     make(context, engine, target, &flags).await

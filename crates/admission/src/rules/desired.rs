@@ -1,6 +1,6 @@
 //! The input of the rules: the desired and the existing cluster.
 
-use kubeon_api::kubernetes_cluster::{Changes, DeclaredCluster};
+use kubeon_api::kubernetes_cluster::{Changes, DeclaredCluster, Snapshots};
 use kubeon_api::{Operation, Version};
 
 use crate::lookup::ObjectName;
@@ -11,6 +11,8 @@ pub(crate) struct Desired<'a> {
     /// The path of its fields: `spec.cluster`, or `spec` in the older form.
     pub(crate) root: &'static str,
     pub(crate) cluster: &'a DeclaredCluster,
+    /// Where its snapshots go.
+    pub(crate) snapshots: Option<&'a Snapshots>,
     /// The operation that the change requests in the annotation, if the request is new.
     pub(crate) word: Option<Operation>,
     /// Whether it is being deleted.

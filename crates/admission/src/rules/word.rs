@@ -21,13 +21,17 @@ pub(super) fn judge(desired: &Desired<'_>, existing: &Existing, verdict: &mut Ad
             | Operation::ScalingDown
             | Operation::Updating
             | Operation::Renewing
-            | Operation::Repairing,
+            | Operation::Repairing
+            | Operation::Snapshotting,
             None,
         ) => {
             verdict.deny(field, format!("{word} needs a cluster, and this one was never made; use creating"));
         }
         (Operation::ScalingUp, Some(built)) => scaling(desired, built, Operation::ScalingUp, verdict),
         (Operation::ScalingDown, Some(built)) => scaling(desired, built, Operation::ScalingDown, verdict),
+        (Operation::Snapshotting, Some(_)) if desired.snapshots.is_none() => {
+            verdict.deny("spec.snapshots", format!("{word} needs a folder and its credentials"));
+        }
         // Contract B, 2.3: clients write the word, then delete the object. The word alone starts nothing.
         (Operation::Terminating, _) if !desired.is_being_deleted => verdict.warn(format!(
             "{field}: {word} takes effect with: kubectl -n {} delete ecs {}; nothing is done until then",

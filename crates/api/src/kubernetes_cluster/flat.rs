@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use super::choices::{ClusterType, DeletionPolicy, DeployMode};
 use super::nodes::NodeList;
+use super::snapshots::Snapshots;
 use super::spec::{Addons, AuthConfig, DeclaredCluster};
 use super::timeout::TimeoutMins;
 use super::{rules, unset};
@@ -48,6 +49,7 @@ pub(super) struct EitherForm {
     #[serde(default, deserialize_with = "unset::when_null")]
     pub(super) paused: bool,
     pub(super) deletion_policy: Option<DeletionPolicy>,
+    pub(super) snapshots: Option<Snapshots>,
     auth_config: Option<AuthConfig>,
     cluster_type: Option<ClusterType>,
     deploy_mode: Option<DeployMode>,

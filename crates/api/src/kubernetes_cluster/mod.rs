@@ -20,6 +20,7 @@ mod object;
 mod operation;
 mod rules;
 mod settings;
+mod snapshots;
 mod spec;
 mod status;
 mod timeout;
@@ -37,11 +38,12 @@ pub use nodes::{DeclaredNode, NodeList, NodeListError, Role};
 pub use object::{KubernetesCluster, KubernetesClusterSpec};
 pub use operation::{Operation, Phase};
 pub use settings::{ClusterSettings, LoadBalancer, SettingsError};
+pub use snapshots::Snapshots;
 pub use spec::{
     Addons, ApiServer, AuthConfig, Certificates, CredentialsRef, DeclaredCluster, DeclaredLoadBalancer,
     Network,
 };
-pub use status::{KubernetesClusterStatus, NodeStatus, SecretName};
+pub use status::{KubernetesClusterStatus, NodeStatus, SecretName, SnapshotsStatus};
 pub use timeout::TimeoutMins;
 pub use unsupported::UnsupportedSetting;
 

@@ -6,6 +6,7 @@ use serde::{Deserialize, Deserializer, Serialize, de};
 
 use super::choices::DeletionPolicy;
 use super::flat;
+use super::snapshots::Snapshots;
 use super::spec::{Addons, DeclaredCluster};
 use super::status::KubernetesClusterStatus;
 use crate::names::{ClusterName, NameError};
@@ -46,6 +47,9 @@ pub struct KubernetesClusterSpec {
     /// What happens to the hosts when this object is deleted. Default: Delete.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub deletion_policy: Option<DeletionPolicy>,
+    /// Snapshots of etcd in an object store.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub snapshots: Option<Snapshots>,
 }
 
 impl<'de> Deserialize<'de> for KubernetesClusterSpec {
@@ -55,6 +59,7 @@ impl<'de> Deserialize<'de> for KubernetesClusterSpec {
             addons: form.addons.take(),
             paused: form.paused,
             deletion_policy: form.deletion_policy,
+            snapshots: form.snapshots.take(),
             cluster: form.into_cluster().map_err(de::Error::custom)?,
         })
     }

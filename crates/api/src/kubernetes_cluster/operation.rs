@@ -35,6 +35,12 @@ words! {
         RepairFailed = "repair-failed",
         /// Nothing is missing on the hosts any more.
         RepairFinished = "repair-finished",
+        /// Write a snapshot of etcd to the object store.
+        Snapshotting = "snapshotting",
+        /// Writing the snapshot failed.
+        SnapshotFailed = "snapshot-failed",
+        /// The snapshot was written.
+        SnapshotFinished = "snapshot-finished",
         /// Remove the cluster.
         Terminating = "terminating",
         /// Removing the cluster failed.
@@ -67,6 +73,8 @@ words! {
         Repairing = "Repairing",
         /// The version or settings are being changed.
         Updating = "Updating",
+        /// A snapshot of etcd is being written.
+        Snapshotting = "Snapshotting",
         /// The cluster matches its declaration.
         Running = "Running",
         /// The last operation failed; `reason` says why.

@@ -52,10 +52,25 @@ pub struct KubernetesClusterStatus {
     /// The Secret in this namespace that holds the kubeconfig.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kubeconfig_secret: Option<SecretName>,
+    /// When snapshots of etcd were taken.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub snapshots: Option<SnapshotsStatus>,
     /// Every host of the cluster.
     #[serde(default, deserialize_with = "unset::when_null", skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["ip"]))]
     pub nodes: Vec<NodeStatus>,
+}
+
+/// When snapshots were taken.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SnapshotsStatus {
+    /// When the newest snapshot was complete.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_success_time: Option<Time>,
+    /// When the last attempt ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_attempt_time: Option<Time>,
 }
 
 /// A Secret in the object's namespace. Its name is made of the names of namespace and cluster, so one label of it may be

@@ -7,12 +7,13 @@ use super::policy::{AdmissionPolicy, Validation, not_the_operator};
 use crate::{InstallOptions, names};
 
 /// The commands of clients. Other values are written by the operator alone.
-const COMMANDS: [&str; 8] = [
+const COMMANDS: [&str; 9] = [
     "creating",
     "scaling-up",
     "scaling-down",
     "renewing",
     "repairing",
+    "snapshotting",
     "updating",
     "rollbacking",
     "terminating",

@@ -12,6 +12,7 @@ pub fn without_secrets(spec: &KubernetesClusterSpec) -> KubernetesClusterSpec {
     let mut spec = spec.clone();
     spec.paused = false;
     spec.deletion_policy = None;
+    spec.snapshots = None;
     if let Some(auth) = &mut spec.cluster.auth_config {
         auth.password = None;
         auth.private_ssh_key = None;

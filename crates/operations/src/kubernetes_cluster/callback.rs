@@ -36,8 +36,15 @@ pub(super) fn arguments(
     conf: &str,
 ) -> Vec<String> {
     let action = ClusterAction::of(operation);
-    let has_route =
-        !matches!(action, Some(ClusterAction::Update | ClusterAction::Renew | ClusterAction::Repair));
+    let has_route = matches!(
+        action,
+        None | Some(
+            ClusterAction::Create
+                | ClusterAction::ScaleUp
+                | ClusterAction::ScaleDown
+                | ClusterAction::Terminate
+        )
+    );
     let Some(callback) = settings.callback.as_ref().filter(|_| has_route) else { return Vec::new() };
     let mut arguments =
         vec![format!("--callback-url={}", callback.url), format!("--callback-token-file={FOLDER}/{TOKEN}")];

@@ -18,19 +18,22 @@ pub enum ClusterAction {
     Renew,
     /// Does again what is missing on the hosts.
     Repair,
+    /// Writes a snapshot of etcd to the object store.
+    Snapshot,
     /// Takes the cluster down.
     Terminate,
 }
 
 impl ClusterAction {
     /// All actions.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Create,
         Self::ScaleUp,
         Self::ScaleDown,
         Self::Update,
         Self::Renew,
         Self::Repair,
+        Self::Snapshot,
         Self::Terminate,
     ];
 
@@ -56,6 +59,7 @@ impl ClusterAction {
             Self::Update => Operation::Updating,
             Self::Renew => Operation::Renewing,
             Self::Repair => Operation::Repairing,
+            Self::Snapshot => Operation::Snapshotting,
             Self::Terminate => Operation::Terminating,
         }
     }
@@ -76,6 +80,7 @@ impl ClusterAction {
             Self::Update => "update",
             Self::Renew => "renew",
             Self::Repair => "repair",
+            Self::Snapshot => "snapshot",
             Self::Terminate => "delete",
         }
     }

@@ -16,7 +16,7 @@ use super::object_access::{
     finalizer_name, finalizers_patch, has_finalizer, namespace, object_name, object_notice, object_write,
 };
 use super::persisted_objects::persisted_objects;
-use super::{derived_operation, history, node_status, status};
+use super::{derived_operation, history, node_status, snapshots, status};
 use crate::cluster;
 use crate::condition::{self, PRECHECKED, STEP_FAILED};
 use crate::job_state::{self, JobState};
@@ -107,6 +107,9 @@ fn ended(
     new.step = None;
     new.reason = (!succeeded).then(|| failure(operation));
     let action = ClusterAction::of(operation);
+    if action == Some(ClusterAction::Snapshot) {
+        return snapshots::ended(s, object, operation, (new, reason(action, succeeded)));
+    }
     let skipped = history::skipped_hosts(operation);
     let text = new.reason.clone().unwrap_or_else(|| status::up_to_date_message(object, &skipped));
     status::settled(&mut new, (succeeded, action == Some(ClusterAction::Create)), &text, s.now);
@@ -160,6 +163,8 @@ fn reason(action: Option<ClusterAction>, succeeded: bool) -> &'static str {
         (Some(ClusterAction::Renew), false) => "RenewFailed",
         (Some(ClusterAction::Repair), true) => "RepairSucceeded",
         (Some(ClusterAction::Repair), false) => "RepairFailed",
+        (Some(ClusterAction::Snapshot), true) => "SnapshotSucceeded",
+        (Some(ClusterAction::Snapshot), false) => "SnapshotFailed",
         (Some(ClusterAction::Terminate) | None, _) => "DeleteKubeJobFailed",
     }
 }

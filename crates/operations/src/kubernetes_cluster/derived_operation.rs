@@ -53,6 +53,7 @@ pub(super) fn begin(
     let mut new = object.status.clone().unwrap_or_default();
     let phase = match desired.action {
         ClusterAction::Terminate => Phase::Terminating,
+        ClusterAction::Snapshot => Phase::Snapshotting,
         ClusterAction::Create
         | ClusterAction::ScaleUp
         | ClusterAction::ScaleDown
@@ -90,6 +91,7 @@ fn reason(action: ClusterAction) -> &'static str {
         ClusterAction::Update => "Updating",
         ClusterAction::Renew => "Renewing",
         ClusterAction::Repair => "Repairing",
+        ClusterAction::Snapshot => "Snapshotting",
         ClusterAction::Terminate => "Terminating",
     }
 }
@@ -144,6 +146,7 @@ pub(super) fn words(action: Option<ClusterAction>) -> (Operation, Operation) {
         Some(ClusterAction::Update) => (Operation::UpdateFinished, Operation::UpdateFailed),
         Some(ClusterAction::Renew) => (Operation::RenewFinished, Operation::RenewFailed),
         Some(ClusterAction::Repair) => (Operation::RepairFinished, Operation::RepairFailed),
+        Some(ClusterAction::Snapshot) => (Operation::SnapshotFinished, Operation::SnapshotFailed),
         Some(ClusterAction::Terminate) | None => (Operation::TerminateFinished, Operation::TerminateFailed),
     }
 }

@@ -16,7 +16,8 @@ use kubeon_render::job::{Mount, MountSource, OperationJob, Program, job};
 use super::cluster_action::ClusterAction;
 use super::object_access::{namespace, object_name, running_version};
 use super::persisted_objects::{observer_secret, persisted_objects, state_missing_text};
-use super::{callback, inventory};
+use super::snapshots::StoreInputs;
+use super::{callback, inventory, snapshots};
 use crate::names::{self, DERIVED_UID_LABEL, HOSTS_ANNOTATION, OPERATION_LABEL};
 use crate::operation::finish::{End, finish};
 use crate::operation::inputs::{KEY, Obstacle, check_place};
@@ -67,6 +68,7 @@ fn prepared(
     check_state(s, object, operation)?;
     let (ns, action) = (namespace(object), operation.spec.main.action.as_str());
     let at = DataRef::new(ns, names::derived_job(action, ns, object_name(object), name(operation)));
+    let snapshots = snapshots::inputs(s, object, operation)?;
     let map = config(s, object, operation, &spec, &at)?;
     let mut copies = vec![map.clone()];
     let mut secret = None;
@@ -86,10 +88,12 @@ fn prepared(
     }
     copies.retain(|copy| s.objects.meta(&copy.target).is_none());
     copies.extend(persisted_data(s, object, operation, &at)?);
+    let inputs = JobInputs { map: map.target.name.clone(), secret, snapshots };
+    let job = the_job(s, object, operation, &spec, &at, inputs);
     let job_write = Write {
         why: "the operation starts".to_owned(),
         target: ObjectRef::new(ObjectKind::Job, &at.namespace, &at.name),
-        change: Change::Create(the_job(s, object, operation, &spec, &at, &map.target.name, secret).into()),
+        change: Change::Create(job.into()),
         operation: Some(name(operation).to_owned()),
     };
     let mut progress = OperationChanges { claims: true, ..OperationChanges::default() };
@@ -117,7 +121,7 @@ fn check_state(
     // Scaling is refused by the engine, which finds the cluster of another state on the hosts.
     let needs_state = matches!(
         ClusterAction::of(operation),
-        Some(ClusterAction::Create | ClusterAction::Renew | ClusterAction::Repair)
+        Some(ClusterAction::Create | ClusterAction::Renew | ClusterAction::Repair | ClusterAction::Snapshot)
     );
     if needs_state && has_had_job && s.objects.meta(&state).is_none() {
         return Err(Obstacle::Wait(Wait::Missing(state_missing_text(object, &state))));
@@ -346,25 +350,36 @@ fn annotation(operation: &ClusterOperation, key: &str) -> String {
     operation.metadata.annotations.as_ref().and_then(|all| all.get(key)).cloned().unwrap_or_default()
 }
 
+/// What the Job reads, besides what every Job of a cluster reads.
+struct JobInputs {
+    /// The ConfigMap of the operation.
+    map: String,
+    /// The copy of the credentials.
+    secret: Option<String>,
+    /// The object store.
+    snapshots: Option<StoreInputs>,
+}
+
 fn the_job(
     s: &View<'_>,
     object: &KubernetesCluster,
     operation: &ClusterOperation,
     spec: &KubernetesClusterSpec,
     at: &DataRef,
-    map: &str,
-    secret: Option<String>,
+    inputs: JobInputs,
 ) -> Job {
     let folder = |volume, source, path: &str| Mount { volume, source, path: path.to_owned(), key: None };
     let state = names::state(namespace(object), object_name(object));
     let known_hosts = names::known_hosts(namespace(object), object_name(object));
     let map_of = |name, optional| MountSource::ConfigMap { name, mode: None, optional };
     let mut mounts = vec![
-        folder("conf", map_of(map.to_owned(), false), CONF),
+        folder("conf", map_of(inputs.map, false), CONF),
         folder("state", MountSource::Secret { name: state, optional: true }, "/state"),
         folder("known-hosts", map_of(known_hosts, true), "/known-hosts"),
     ];
-    mounts.extend(secret.map(|name| folder("auth", MountSource::Secret { name, optional: false }, "/auth")));
+    mounts.extend(
+        inputs.secret.map(|name| folder("auth", MountSource::Secret { name, optional: false }, "/auth")),
+    );
     if let Some(image) = &s.settings.bundle_image {
         let version =
             spec.cluster.kube_version.map_or_else(|| s.settings.default_version.clone(), |v| v.to_string());
@@ -377,6 +392,8 @@ fn the_job(
         mounts.extend(in_use.map(|version| Mount::bundle_in_use(image, &version.to_string())));
     }
     mounts.extend(callback::token(s.settings, operation));
+    let store = inputs.snapshots.map(|store| (store.variables, store.mount)).unzip();
+    mounts.extend(store.1);
     let is_teardown = takes_down(operation);
     // The Job that takes the cluster down has no owner, because the deletion of the object would delete the
     // Job.
@@ -414,6 +431,7 @@ fn the_job(
         env: environment(object, operation, spec)
             .into_iter()
             .chain(s.settings.trusted_keys_variable())
+            .chain(store.0.unwrap_or_default())
             .collect(),
         mounts,
         resources: operation.spec.resources.clone(),

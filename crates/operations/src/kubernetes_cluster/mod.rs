@@ -20,6 +20,7 @@ mod next_action;
 mod node_status;
 mod object_access;
 mod persisted_objects;
+mod snapshots;
 mod status;
 
 use std::sync::Arc;
@@ -160,10 +161,11 @@ fn begin(
 ) -> Result<ClusterChanges, NeedsReads> {
     let wanted = release_without_state(s, object, mine, next_action(s.settings, object, mine))?;
     let wanted = with_due_renewal(s, object, mine, wanted);
+    let (wanted, due) = snapshots::with_due(object, wanted, s.now);
     if let Some(changes) = superseded(s, mine, &wanted, object)? {
         return Ok(changes);
     }
-    Ok(match &wanted {
+    let mut changes = match &wanted {
         NextAction::Operation(desired) if needs_finalizer(object) => finalizer(object, desired.action),
         NextAction::Operation(desired) => derived_operation::begin(s, object, desired, mine),
         NextAction::Release(why) => completion::release(s, object, why),
@@ -171,7 +173,9 @@ fn begin(
         NextAction::Nothing | NextAction::Declared | NextAction::Blocked { .. } | NextAction::Refused(_) => {
             status::waiting_or_up_to_date(s, object, &wanted)
         }
-    })
+    };
+    changes.wake_at(due);
+    Ok(changes)
 }
 
 /// The time between two renewals that nobody requested.
@@ -193,7 +197,8 @@ fn with_due_renewal(
     if wanted != NextAction::Declared || !is_due || mine.iter().any(is_recent) {
         return wanted;
     }
-    next_action::renewal(object, "the kubeconfigs are past two thirds of their life").unwrap_or(wanted)
+    let why = "the kubeconfigs are past two thirds of their life";
+    next_action::by_itself(object, ClusterAction::Renew, why).unwrap_or(wanted)
 }
 
 const NOTHING_TO_TAKE_DOWN: NextAction =

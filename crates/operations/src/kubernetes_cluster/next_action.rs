@@ -413,6 +413,9 @@ fn answer(object: &KubernetesCluster, before: &DeclaredCluster) -> NextAction {
         Some(Operation::Updating | Operation::UpdateFailed) => NextAction::Answer(Operation::UpdateFinished),
         Some(Operation::Renewing) => again(object, before, ClusterAction::Renew, "renewing was requested"),
         Some(Operation::Repairing) => again(object, before, ClusterAction::Repair, "repairing was requested"),
+        Some(Operation::Snapshotting) => {
+            again(object, before, ClusterAction::Snapshot, "snapshotting was requested")
+        }
         _ => NextAction::Declared,
     }
 }
@@ -428,8 +431,8 @@ fn again(
     NextAction::Operation(Box::new(DesiredOperation { action, spec, hosts: Vec::new(), why: why.to_owned() }))
 }
 
-/// The renewal of the kubeconfigs; `None` before the cluster was created.
-pub(super) fn renewal(object: &KubernetesCluster, why: &str) -> Option<NextAction> {
+/// An action that nobody requested, on a cluster whose declaration has not changed; `None` before the cluster was created.
+pub(super) fn by_itself(object: &KubernetesCluster, action: ClusterAction, why: &str) -> Option<NextAction> {
     let before = applied(object).ok()??;
-    Some(again(object, &before.cluster, ClusterAction::Renew, why))
+    Some(again(object, &before.cluster, action, why))
 }

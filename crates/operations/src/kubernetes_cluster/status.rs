@@ -23,7 +23,7 @@ use crate::write::{ClusterChanges, Notice, ObjectKind, ObjectRef, Write};
 
 /// Sets a condition about the generation of the last operation, which may be older than the newest
 /// generation.
-fn set(new: &mut KubernetesClusterStatus, type_: &str, text: ConditionText<'_>, now: Timestamp) {
+pub(super) fn set(new: &mut KubernetesClusterStatus, type_: &str, text: ConditionText<'_>, now: Timestamp) {
     condition::set(&mut new.conditions, type_, text, new.observed_generation, now);
 }
 
@@ -81,6 +81,12 @@ pub(super) fn settled(
     }
 }
 
+/// Conditions after an operation that left the cluster as it was.
+pub(super) fn operation_over(s: &View<'_>, new: &mut KubernetesClusterStatus, object: &KubernetesCluster) {
+    let text = up_to_date_message(object, &history::missing_hosts(object));
+    set(new, PROGRESSING, ConditionText { status: false, reason: DONE, message: &text }, s.now);
+}
+
 /// A condition of the operation.
 pub(super) fn operation_condition<'o>(operation: &'o ClusterOperation, type_: &str) -> Option<&'o Condition> {
     condition::find(&operation.status.as_ref()?.conditions, type_)
@@ -92,6 +98,8 @@ fn phase(operation: &ClusterOperation) -> Phase {
         operation_condition(operation, PRECHECKED).is_some_and(|found| found.status == ConditionStatus::True);
     match ClusterAction::of(operation) {
         Some(ClusterAction::Terminate) => Phase::Terminating,
+        // It changes no host, and checks none before.
+        Some(ClusterAction::Snapshot) => Phase::Snapshotting,
         _ if !prechecked => Phase::Prechecking,
         action => phase_of_work(action),
     }
@@ -104,6 +112,7 @@ pub(super) fn phase_of_work(action: Option<ClusterAction>) -> Phase {
         Some(ClusterAction::ScaleUp | ClusterAction::ScaleDown) | None => Phase::Scaling,
         Some(ClusterAction::Update) => Phase::Updating,
         Some(ClusterAction::Renew | ClusterAction::Repair) => Phase::Repairing,
+        Some(ClusterAction::Snapshot) => Phase::Snapshotting,
         Some(ClusterAction::Terminate) => Phase::Terminating,
     }
 }

@@ -151,8 +151,7 @@ fn cancel(meta: &MetaCluster) -> Result<()> {
 
 /// The host hangs, so the operation runs until the timeout in `timeout_mins`. Contract B, case 29.
 fn exceed_timeout(meta: &MetaCluster) -> Result<()> {
-    set_timeout(meta, "1")?;
-    meta.request_operation(NAME, "creating")?;
+    request_creation(meta, "1")?;
     let job = wait_job_running(meta, NAME, "create-")?;
     meta.suspend_node_agent(HOST)?;
     meta.eventually("the Job exceeds its deadline", MINUTE * 2, || check_job_stopping(meta, &job))?;
@@ -161,13 +160,14 @@ fn exceed_timeout(meta: &MetaCluster) -> Result<()> {
     ensure!(reason == "the [creating] job running timeout(>60s)", "{reason}");
     let (operation, cluster) = (last_operation(meta)?, meta.get(&["ecs", NAME])?);
     ensure!(operation["status"]["reason"] == reason.as_str(), "{operation:#}");
-    wait_event(meta, &cluster, "CreateKubeJobFailed", &[&reason])?;
-    set_timeout(meta, "10")
+    wait_event(meta, &cluster, "CreateKubeJobFailed", &[&reason])
 }
 
-/// Sets the minutes that the next operation may take.
-fn set_timeout(meta: &MetaCluster, minutes: &str) -> Result<()> {
-    meta.patch(&["ecs", NAME], &json!({"spec": {"cluster": {"timeout_mins": minutes}}}))
+/// Requests the creation again, which may take so many minutes. One write, because another spec alone is a request too.
+fn request_creation(meta: &MetaCluster, minutes: &str) -> Result<()> {
+    let annotations = json!({"app.kubernetes.io/operation": "creating"});
+    let spec = json!({"cluster": {"timeout_mins": minutes}});
+    meta.patch(&["ecs", NAME], &json!({"metadata": {"annotations": annotations}, "spec": spec}))
 }
 
 /// Fails unless the Job has a condition: the Job controller stops a Job that failed, was suspended or exceeded its
@@ -185,7 +185,7 @@ fn delete_during_creation(meta: &MetaCluster) -> Result<()> {
     // The creation takes seconds. With a killed operator it might be complete before the deletion.
     let lock = meta.lock_operators();
     let before = status(meta)?["jobName"].clone();
-    meta.request_operation(NAME, "creating")?;
+    request_creation(meta, "10")?;
     let restarted = meta.eventually("the status has a new Job and no old reason", MINUTE, || {
         let status = status(meta)?;
         let is_new = status["jobName"].is_string() && status["jobName"] != before;

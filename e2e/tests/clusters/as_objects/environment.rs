@@ -131,11 +131,11 @@ impl MetaCluster {
         self.eventually(&format!("the pod of {job} runs"), MINUTE, || self.pod_is_running(namespace, job))
     }
 
-    /// Fails unless a Job has exactly one pod and it runs.
+    /// Fails unless a Job has exactly one pod and it runs, or has completed its work, which may take less than a second.
     pub(crate) fn pod_is_running(&self, namespace: &str, job: &str) -> Result<()> {
         let (label, path) = (format!("job-name={job}"), "jsonpath={.items[*].status.phase}");
         let phase = self.kubectl(&["-n", namespace, "get", "pods", "-l", &label, "-o", path])?;
-        ensure!(phase == "Running", "{phase:?}");
+        ensure!(phase == "Running" || phase == "Succeeded", "{phase:?}");
         Ok(())
     }
 

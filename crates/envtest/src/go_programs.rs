@@ -1,5 +1,8 @@
-//! A program that does what tools that install from Git do: it renders and lints charts with the packages of Helm, and says
-//! what kstatus (Flux, `helm --wait`) and Argo CD see in an object.
+//! Programs in Go that tests need.
+//!
+//! - `gitops` does what tools that install from Git do: it renders and lints charts with the packages of Helm, and says what
+//!   kstatus (Flux, `helm --wait`) and Argo CD see in an object.
+//! - `s3` is an object store.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,17 +14,29 @@ use sha2::{Digest as _, Sha256};
 use crate::EnvtestError;
 use crate::programs::store;
 
-/// The program from `gitops/`, which is built once for each content of its sources and kept in the user's cache folder. Its
-/// first comment describes its arguments.
+/// The program from `gitops/`. Its first comment describes its arguments.
 ///
 /// # Errors
 /// There is no home folder, a file cannot be read or written, or the program cannot be compiled.
 pub fn gitops_program() -> Result<PathBuf, EnvtestError> {
+    built("gitops")
+}
+
+/// The program from `s3/`: an object store.
+///
+/// # Errors
+/// As for [`gitops_program`].
+pub(crate) fn s3_program() -> Result<PathBuf, EnvtestError> {
+    built("s3")
+}
+
+/// The program with these sources, which is built once for each content of them and kept in the user's cache folder.
+fn built(name: &str) -> Result<PathBuf, EnvtestError> {
     static BUILD: Mutex<()> = Mutex::new(());
     let _one_at_a_time = BUILD.lock();
-    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("gitops");
+    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join(name);
     let folder = store()?.cache().join("tools");
-    let built = folder.join(format!("gitops-{}", digest(&sources)?));
+    let built = folder.join(format!("{name}-{}", digest(&sources)?));
     if !built.exists() {
         build(&sources, &folder, &built)?;
     }
@@ -41,7 +56,7 @@ fn digest(sources: &Path) -> Result<String, EnvtestError> {
 fn build(sources: &Path, folder: &Path, built: &Path) -> Result<(), EnvtestError> {
     fs::create_dir_all(folder).map_err(EnvtestError::file(folder))?;
     let scratch = tempfile::tempdir_in(folder).map_err(EnvtestError::file(folder))?;
-    let program = scratch.path().join("gitops");
+    let program = scratch.path().join("program");
     // Without debugging information and garbage collection, which take most of the time.
     let mut go = Command::new("go");
     go.args(["build", "-trimpath", "-ldflags=-s -w", "-gcflags=all=-dwarf=false", "-o"]).arg(&program);

@@ -1,0 +1,110 @@
+//! A real object store with the S3 protocol, on loopback over TLS.
+
+use std::fs;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use crate::EnvtestError;
+use crate::credentials::{TestAuthority, random_token};
+use crate::folder::Folder;
+use crate::go_programs::s3_program;
+use crate::process::ServerProcess;
+
+/// How long the store may take to listen.
+const START_LIMIT: Duration = Duration::from_secs(60);
+
+/// A running store. Dropping it ends it and removes its objects.
+#[derive(Debug)]
+pub struct TestObjectStore {
+    folder: Folder,
+    port: u16,
+    secret_key: String,
+    _process: ServerProcess,
+}
+
+impl TestObjectStore {
+    /// The public name of its only key.
+    pub const ACCESS_KEY: &str = "envtest";
+
+    /// Starts a store with one empty bucket.
+    ///
+    /// # Errors
+    /// The program cannot be built or started, or does not listen.
+    pub fn start(bucket: &str) -> Result<Self, EnvtestError> {
+        let folder = Folder::new(true)?;
+        let place = folder.path();
+        let (authority, secret_key) = (TestAuthority::new()?, random_token());
+        let server = authority.server()?;
+        for (name, text) in
+            [("ca.crt", &authority.certificate), ("tls.crt", &server.certificate), ("tls.key", &server.key)]
+        {
+            folder.write(name, text)?;
+        }
+        let data = place.join("data");
+        fs::create_dir_all(data.join(bucket)).map_err(EnvtestError::file(&data))?;
+        let listener = TcpListener::bind("127.0.0.1:0").map_err(EnvtestError::Port)?;
+        let port = listener.local_addr().map_err(EnvtestError::Port)?.port();
+        drop(listener);
+        let arguments = [
+            "serve".to_owned(),
+            "s3".to_owned(),
+            format!("--addr=127.0.0.1:{port}"),
+            format!("--auth-key={},{secret_key}", Self::ACCESS_KEY),
+            format!("--cert={}", place.join("tls.crt").display()),
+            format!("--key={}", place.join("tls.key").display()),
+            "--config=".to_owned(),
+            data.display().to_string(),
+        ];
+        let mut process = ServerProcess::start("object-store", &s3_program()?, &arguments, place)?;
+        let end = Instant::now() + START_LIMIT;
+        while std::net::TcpStream::connect(("127.0.0.1", port)).is_err() {
+            process.check_alive()?;
+            if Instant::now() >= end {
+                let what = "the start of the object store".to_owned();
+                return Err(EnvtestError::TooLate { what, limit: START_LIMIT, log: process.log_tail() });
+            }
+            sleep(Duration::from_millis(50));
+        }
+        Ok(Self { folder, port, secret_key, _process: process })
+    }
+
+    /// Its address.
+    #[must_use]
+    pub fn endpoint(&self) -> String {
+        format!("https://127.0.0.1:{}", self.port)
+    }
+
+    /// The secret of its only key.
+    #[must_use]
+    pub fn secret_key(&self) -> &str {
+        &self.secret_key
+    }
+
+    /// The file of the authority that signed its certificate.
+    #[must_use]
+    pub fn authority(&self) -> PathBuf {
+        self.folder.path().join("ca.crt")
+    }
+
+    /// The folder with the objects: a folder for each bucket, a file for each object.
+    #[must_use]
+    pub fn data(&self) -> PathBuf {
+        self.folder.path().join("data")
+    }
+
+    /// The variables that the tools of S3 read.
+    #[must_use]
+    pub fn environment(&self) -> Vec<(String, String)> {
+        let text = |path: &Path| path.display().to_string();
+        [
+            ("AWS_ENDPOINT_URL", self.endpoint()),
+            ("AWS_ACCESS_KEY_ID", Self::ACCESS_KEY.to_owned()),
+            ("AWS_SECRET_ACCESS_KEY", self.secret_key.clone()),
+            ("AWS_CA_BUNDLE", text(&self.authority())),
+        ]
+        .map(|(name, value)| (name.to_owned(), value))
+        .into()
+    }
+}
