@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use kubeon_api::kubernetes_cluster::{DeclaredCluster, DeclaredNode};
-use kubeon_api::{HostAddress, HostRole, KubernetesCluster, Version};
+use kubeon_api::{HostAddress, HostRole, KubernetesCluster, KubernetesClusterSpec, Version};
 use kubeon_plan::{DesiredCluster, HostSpec, Note, Refusal};
 
 use crate::cluster_request::{ClusterRequest, NamedSettings, settings, validated, version_or};
@@ -46,7 +46,7 @@ pub fn from_file(
     let spec = DesiredCluster { name: name.clone(), version, masters, workers, settings };
     let (spec, mut notes) =
         validated(spec, supported, refusals, name.as_str(), false).map_err(|error| error.remedy(remedy))?;
-    notes.extend(remarks(declared).map(|text| Note { host: None, text: text.to_owned() }));
+    notes.extend(remarks(&cluster.spec).map(|text| Note { host: None, text: text.to_owned() }));
     let named = NamedSettings::by_file(declared);
     Ok(ClusterRequest { spec, named, notes, logins: logins(declared, flags) })
 }
@@ -75,10 +75,16 @@ fn unknown_secret(declared: &DeclaredCluster, flags: &LoginRequests) -> Option<(
 }
 
 /// Remarks about fields that have an effect only in a meta cluster.
-fn remarks(declared: &DeclaredCluster) -> impl Iterator<Item = &'static str> {
+fn remarks(spec: &KubernetesClusterSpec) -> impl Iterator<Item = &'static str> {
+    let declared = &spec.cluster;
     let timeout = "spec.cluster.timeout_mins limits operations in a meta cluster only; here every step has its own time limit";
     let secret = "spec.cluster.authConfig.credentialsRef names a Secret of a meta cluster; here the login of each host must be given";
-    let remarks = [(declared.timeout_mins.is_some(), timeout), (names_a_secret(declared), secret)];
+    let snapshots = "spec.snapshots has an effect in a meta cluster only; here a timer may run kubeon etcd save NAME FOLDER --keep NUMBER";
+    let remarks = [
+        (declared.timeout_mins.is_some(), timeout),
+        (names_a_secret(declared), secret),
+        (spec.snapshots.is_some(), snapshots),
+    ];
     remarks.into_iter().filter(|(applies, _)| *applies).map(|(_, text)| text)
 }
 

@@ -37,11 +37,16 @@ impl TestAuthority {
 
     /// The certificate of a server on loopback.
     pub(crate) fn server(&self) -> Result<Identity, rcgen::Error> {
+        self.server_at(Ipv4Addr::LOCALHOST)
+    }
+
+    /// The certificate of a server on an address of this machine.
+    pub(crate) fn server_at(&self, address: Ipv4Addr) -> Result<Identity, rcgen::Error> {
         let mut params = params("kube-apiserver");
         params.subject_alt_names = vec![
             SanType::DnsName("localhost".try_into()?),
             SanType::DnsName("kubernetes.default.svc".try_into()?),
-            SanType::IpAddress(IpAddr::V4(Ipv4Addr::LOCALHOST)),
+            SanType::IpAddress(IpAddr::V4(address)),
         ];
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
         self.issue(params)

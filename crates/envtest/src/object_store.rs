@@ -1,7 +1,7 @@
-//! A real object store with the S3 protocol, on loopback over TLS.
+//! A real object store with the S3 protocol, over TLS.
 
 use std::fs;
-use std::net::TcpListener;
+use std::net::{Ipv4Addr, SocketAddrV4, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -19,7 +19,7 @@ const START_LIMIT: Duration = Duration::from_secs(60);
 #[derive(Debug)]
 pub struct TestObjectStore {
     folder: Folder,
-    port: u16,
+    address: SocketAddrV4,
     secret_key: String,
     _process: ServerProcess,
 }
@@ -28,15 +28,15 @@ impl TestObjectStore {
     /// The public name of its only key.
     pub const ACCESS_KEY: &str = "envtest";
 
-    /// Starts a store with one empty bucket.
+    /// Starts a store with one empty bucket on an address of this machine.
     ///
     /// # Errors
     /// The program cannot be built or started, or does not listen.
-    pub fn start(bucket: &str) -> Result<Self, EnvtestError> {
+    pub fn start(bucket: &str, address: Ipv4Addr) -> Result<Self, EnvtestError> {
         let folder = Folder::new(true)?;
         let place = folder.path();
         let (authority, secret_key) = (TestAuthority::new()?, random_token());
-        let server = authority.server()?;
+        let server = authority.server_at(address)?;
         for (name, text) in
             [("ca.crt", &authority.certificate), ("tls.crt", &server.certificate), ("tls.key", &server.key)]
         {
@@ -44,13 +44,14 @@ impl TestObjectStore {
         }
         let data = place.join("data");
         fs::create_dir_all(data.join(bucket)).map_err(EnvtestError::file(&data))?;
-        let listener = TcpListener::bind("127.0.0.1:0").map_err(EnvtestError::Port)?;
+        let listener = TcpListener::bind((address, 0)).map_err(EnvtestError::Port)?;
         let port = listener.local_addr().map_err(EnvtestError::Port)?.port();
+        let address = SocketAddrV4::new(address, port);
         drop(listener);
         let arguments = [
             "serve".to_owned(),
             "s3".to_owned(),
-            format!("--addr=127.0.0.1:{port}"),
+            format!("--addr={address}"),
             format!("--auth-key={},{secret_key}", Self::ACCESS_KEY),
             format!("--cert={}", place.join("tls.crt").display()),
             format!("--key={}", place.join("tls.key").display()),
@@ -59,7 +60,7 @@ impl TestObjectStore {
         ];
         let mut process = ServerProcess::start("object-store", &s3_program()?, &arguments, place)?;
         let end = Instant::now() + START_LIMIT;
-        while std::net::TcpStream::connect(("127.0.0.1", port)).is_err() {
+        while TcpStream::connect(address).is_err() {
             process.check_alive()?;
             if Instant::now() >= end {
                 let what = "the start of the object store".to_owned();
@@ -67,13 +68,13 @@ impl TestObjectStore {
             }
             sleep(Duration::from_millis(50));
         }
-        Ok(Self { folder, port, secret_key, _process: process })
+        Ok(Self { folder, address, secret_key, _process: process })
     }
 
     /// Its address.
     #[must_use]
     pub fn endpoint(&self) -> String {
-        format!("https://127.0.0.1:{}", self.port)
+        format!("https://{}", self.address)
     }
 
     /// The secret of its only key.

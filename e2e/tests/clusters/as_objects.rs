@@ -23,6 +23,7 @@ mod masters_and_versions;
 mod missing_bundle;
 mod operation_results;
 mod samples;
+mod snapshots;
 mod traces;
 mod uninstall;
 mod user_files;

@@ -3,6 +3,7 @@
 #![allow(clippy::print_stdout, reason = "prints measured times")]
 
 use std::fs;
+use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
@@ -56,7 +57,8 @@ impl Backups {
 #[test]
 #[ignore = "compiles an object store: ./test long"]
 fn soak_a_cluster_comes_back_out_of_an_object_store() -> Result<()> {
-    let (lab, store) = (TestLab::up("e2e-backup", 2)?, TestObjectStore::start("backups")?);
+    let (lab, store) =
+        (TestLab::up("e2e-backup", 2)?, TestObjectStore::start("backups", Ipv4Addr::LOCALHOST)?);
     let key = lab.file("backup.key").display().to_string();
     let backups = Backups { lab, store, key };
     let (lab, cluster, key) = (&backups.lab, backups.lab.name(), backups.key.as_str());

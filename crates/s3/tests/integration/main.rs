@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::fs;
+use std::net::Ipv4Addr;
 
 use kubeon_envtest::TestObjectStore;
 use kubeon_s3::{S3Address, S3Bucket, S3Error, S3Keys, S3Settings};
@@ -27,7 +28,7 @@ fn address(text: &str) -> S3Address {
 #[test]
 #[ignore = "compiles an object store: ./test long"]
 fn soak_objects_are_written_listed_read_and_removed() {
-    let store = TestObjectStore::start("backups").unwrap();
+    let store = TestObjectStore::start("backups", Ipv4Addr::LOCALHOST).unwrap();
     let prefix = address("s3://backups/shop/");
     let bucket = S3Bucket::new(&settings(&store), &prefix).unwrap();
     let folder = tempfile::tempdir().unwrap();
@@ -53,7 +54,7 @@ fn soak_objects_are_written_listed_read_and_removed() {
 #[test]
 #[ignore = "compiles an object store: ./test long"]
 fn soak_what_a_store_refuses_is_named_without_the_signature() {
-    let store = TestObjectStore::start("backups").unwrap();
+    let store = TestObjectStore::start("backups", Ipv4Addr::LOCALHOST).unwrap();
     let (object, absent) = (address("s3://backups/a.db"), address("s3://elsewhere/a.db"));
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("file");
