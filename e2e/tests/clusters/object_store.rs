@@ -107,15 +107,15 @@ fn damaged(backups: &Backups, snapshot: &str) -> Result<()> {
     let other = backups.lab.file("other.key").display().to_string();
     backups.must(&["etcd", "new-key", &other])?;
     backups.refused(&["etcd", "check", cluster, snapshot, "--key", &other], None, "cannot be decrypted")?;
-    let (name, changed) = (snapshot.trim_start_matches(FOLDER), "changed.db");
-    let folder = backups.store.data().join("backups/shop");
-    let mut content = fs::read(folder.join(name))?;
-    let middle = content.len() / 2;
-    content[middle] ^= 1;
-    fs::write(folder.join(changed), content)?;
-    let check = ["etcd", "check", cluster, &format!("{FOLDER}{changed}"), "--key", &backups.key];
+    let file = backups.store.data().join("backups/shop").join(snapshot.trim_start_matches(FOLDER));
+    let whole = fs::read(&file)?;
+    let mut changed = whole.clone();
+    changed[whole.len() / 2] ^= 1;
+    // The store knows its objects, so that the file keeps its name and its size.
+    fs::write(&file, changed)?;
+    let check = ["etcd", "check", cluster, snapshot, "--key", &backups.key];
     backups.refused(&check, None, "another key, cut or changed")?;
-    fs::remove_file(folder.join(changed))?;
+    fs::write(&file, whole)?;
     let absent = format!("{FOLDER}absent.db");
     backups.refused(&["etcd", "check", cluster, &absent, "--key", &backups.key], None, "NoSuchKey")
 }
