@@ -11,7 +11,8 @@ const ABOUT: &str =
 const EXIT_CODES: &str = "Environment: OPERATION (creating, scaling-up, scaling-down, updating, renewing, repairing, snapshotting,
 terminating, prechecking), CLUSTER_NAME,
 CLUSTER_NAMESPACE, IGNORE_CHECKS (names of prechecks that may fail), WITHOUT (addresses or names of workers
-to skip when they do not answer), SNAPSHOT_FOLDER, SNAPSHOT_KEEP, SNAPSHOT_ENDPOINT, SNAPSHOT_REGION, and for the callback MASTER_HOSTS, NODE_HOSTS, ETCD_HOSTS.
+to skip when they do not answer), SNAPSHOT_FOLDER, SNAPSHOT_RESTORE, SNAPSHOT_KEEP,
+SNAPSHOT_ENDPOINT, SNAPSHOT_REGION, and for the callback MASTER_HOSTS, NODE_HOSTS, ETCD_HOSTS.
 
 With --state-secret a script gets KUBEON_HOME, where the runner restores the state before and saves it afterwards,
 KUBEON_CACHE, KUBEON_BUNDLES, KUBEON_PROGRAM, KUBEON_PROGRESS, and KUBEON_HOLD_FOR: a program that succeeds once the
@@ -188,6 +189,8 @@ pub(crate) struct RunnerEnvironment {
     pub skip_hosts: Option<String>,
     /// `$SNAPSHOT_FOLDER`: the prefix of snapshots in an object store.
     pub snapshot_folder: Option<String>,
+    /// `$SNAPSHOT_RESTORE`: the snapshot out of which the cluster is made.
+    pub snapshot_restore: Option<String>,
     /// `$SNAPSHOT_KEEP`: how many snapshots stay.
     pub snapshot_keep: Option<String>,
     /// `$SNAPSHOT_ENDPOINT`: the address of the object store.
@@ -221,6 +224,7 @@ impl RunnerEnvironment {
             ignore: text("IGNORE_CHECKS"),
             skip_hosts: text("WITHOUT"),
             snapshot_folder: text("SNAPSHOT_FOLDER"),
+            snapshot_restore: text("SNAPSHOT_RESTORE"),
             snapshot_keep: text("SNAPSHOT_KEEP"),
             snapshot_endpoint: text("SNAPSHOT_ENDPOINT"),
             snapshot_region: text("SNAPSHOT_REGION"),

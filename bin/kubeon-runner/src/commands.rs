@@ -190,6 +190,22 @@ impl ClusterCommands {
         command
     }
 
+    /// Makes the declared cluster out of a snapshot in an object store.
+    #[must_use]
+    pub(crate) fn restore(&self, snapshot: &str, key: &Path) -> Command {
+        let mut command = self.engine.command(&["etcd", "restore", &self.cluster, snapshot]);
+        command.arg("--key").arg(key);
+        if let Declared::Cluster(file) = &self.declared {
+            command.arg("-f").arg(file);
+        }
+        if let Some(checks) = &self.ignore {
+            command.arg(format!("--ignore={checks}"));
+        }
+        self.log_in(&mut command);
+        command.args(["--progress", "json", "--hold"]);
+        command
+    }
+
     /// Removes the cluster of the state, without the declaration. The inventory has the current logins of the hosts.
     fn destroy(&self) -> Command {
         let mut command = self.engine.command(&["destroy", &self.cluster]);

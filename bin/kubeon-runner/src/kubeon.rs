@@ -104,7 +104,9 @@ impl Work<'_> {
             _ => view.begin("Terminating", "removing the cluster from its hosts"),
         });
         let command = match operation {
-            Operation::Snapshotting => snapshot::command(&self.job.settings, &self.kubeon),
+            Operation::Snapshotting => snapshot::save(&self.job.settings, &self.kubeon),
+            Operation::Creating => snapshot::restore(&self.job.settings, &self.kubeon)
+                .map(|command| command.unwrap_or_else(|| self.kubeon.work(operation))),
             _ => Ok(self.kubeon.work(operation)),
         };
         let outcome = match command {

@@ -1,9 +1,10 @@
-//! The command that writes a snapshot of etcd to an object store. The Secret of the store is mounted.
+//! The commands that write a snapshot of etcd to an object store, and that make a cluster out of one. The Secret of the store
+//! is mounted.
 
 use std::fs::{self, File};
 use std::io::Write as _;
 use std::os::unix::fs::OpenOptionsExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::args::RunnerSettings;
@@ -17,24 +18,48 @@ const KEY: &str = "snapshot.key";
 /// The authorities of the store, in the Secret.
 const AUTHORITIES: &str = "ca.crt";
 
-/// The command. The key is copied to a file that only this user may read, because the group may read mounted files.
+/// The command that writes a snapshot.
 ///
 /// # Errors
 /// When an input is missing, or the key cannot be copied.
-pub(crate) fn command(settings: &RunnerSettings, kubeon: &ClusterCommands) -> Result<Command, InputError> {
+pub(crate) fn save(settings: &RunnerSettings, kubeon: &ClusterCommands) -> Result<Command, InputError> {
+    let folder = settings.environment.snapshot_folder.as_deref().ok_or(InputError::NoSnapshotFolder)?;
+    let key = key(settings, kubeon)?;
+    let command = kubeon.snapshot(folder, &key, settings.environment.snapshot_keep.as_deref());
+    with_store(settings, command)
+}
+
+/// The command that makes the cluster out of a snapshot, if the declaration names one.
+///
+/// # Errors
+/// As for [`save`].
+pub(crate) fn restore(
+    settings: &RunnerSettings,
+    kubeon: &ClusterCommands,
+) -> Result<Option<Command>, InputError> {
+    let Some(snapshot) = &settings.environment.snapshot_restore else { return Ok(None) };
+    let key = key(settings, kubeon)?;
+    with_store(settings, kubeon.restore(snapshot, &key)).map(Some)
+}
+
+/// Adds the variables of the store.
+fn with_store(settings: &RunnerSettings, mut command: Command) -> Result<Command, InputError> {
     let (environment, secret) = (&settings.environment, &settings.flags.kubeon.snapshots);
-    let folder = environment.snapshot_folder.as_deref().ok_or(InputError::NoSnapshotFolder)?;
     let credentials = secret.join(CREDENTIALS);
     fs::metadata(&credentials).map_err(|error| InputError::SnapshotSecret(CREDENTIALS, error))?;
-    let key = kubeon.engine.home.join(KEY);
-    copy_key(&secret.join(KEY), &key)?;
-    let mut command = kubeon.snapshot(folder, &key, environment.snapshot_keep.as_deref());
     command.env("AWS_SHARED_CREDENTIALS_FILE", credentials);
     let authorities = Some(secret.join(AUTHORITIES)).filter(|file| file.is_file());
     command.envs(authorities.map(|file| ("AWS_CA_BUNDLE", file)));
     command.envs(environment.snapshot_endpoint.as_ref().map(|endpoint| ("AWS_ENDPOINT_URL", endpoint)));
     command.envs(environment.snapshot_region.as_ref().map(|region| ("AWS_REGION", region)));
     Ok(command)
+}
+
+/// Copies the key to a file that only this user may read, because the group may read mounted files.
+fn key(settings: &RunnerSettings, kubeon: &ClusterCommands) -> Result<PathBuf, InputError> {
+    let key = kubeon.engine.home.join(KEY);
+    copy_key(&settings.flags.kubeon.snapshots.join(KEY), &key)?;
+    Ok(key)
 }
 
 fn copy_key(from: &Path, to: &Path) -> Result<(), InputError> {

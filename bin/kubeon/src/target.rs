@@ -76,7 +76,11 @@ fn requested(
         }
         (Some(_), ..) => {
             only_the_file(args)?;
-            request_file::from_file(&read(args)?, &options.logins, supported)?
+            request_file::from_file(
+                &read(args.file.as_deref().unwrap_or(Path::new("-")))?,
+                &options.logins,
+                supported,
+            )?
         }
         (None, Some(name), Some(version)) => from_flags(args, name, &version_of(version)?, supported)?,
         (None, name, _) => return stored(engine, args, name.as_deref(), asked_by, options),
@@ -158,14 +162,17 @@ fn only_the_inventory(args: &ClusterArgs) -> Result<ClusterName, CliError> {
     name.parse().map_err(|error: kubeon_api::NameError| CliError::refused(error.to_string()))
 }
 
-fn read(args: &ClusterArgs) -> Result<KubernetesCluster, CliError> {
-    let path = args.file.clone().unwrap_or_default();
+/// The cluster that a file declares; `-` is standard input.
+///
+/// # Errors
+/// When the file cannot be read, or is no KubernetesCluster.
+pub(crate) fn read(path: &Path) -> Result<KubernetesCluster, CliError> {
     let shown = path.display().to_string();
     let text = if shown == "-" {
         let mut text = String::new();
         std::io::stdin().read_to_string(&mut text).map(|_| text)
     } else {
-        std::fs::read_to_string(&path)
+        std::fs::read_to_string(path)
     };
     let text = text.map_err(|error| CliError::refused(format!("cannot read {shown}: {error}")))?;
     read_yaml(&text).map_err(|error| match error {

@@ -2,10 +2,10 @@
 
 use std::fs::File;
 
-use kubeon_plan::HostSpec;
+use kubeon_plan::{HostSpec, Refusal};
 use kubeon_store::Status;
 
-use crate::cluster_request::HostRequest;
+use crate::cluster_request::{ClusterRequest, HostRequest};
 use crate::cluster_target::{ClusterTarget, TargetOptions};
 use crate::engine::{Engine, StoredCluster};
 use crate::error::EngineError;
@@ -28,6 +28,8 @@ pub struct RestoreRequest<'a> {
     pub masters: Vec<HostRequest>,
     /// The workers; if masters are given, these are all workers.
     pub workers: Vec<HostRequest>,
+    /// A declaration of the same cluster instead of masters and workers.
+    pub declared: Option<ClusterRequest>,
 }
 
 /// The target of a cluster that is made out of a snapshot. A cluster that is not known on this machine is read from the
@@ -64,17 +66,51 @@ pub fn target(
     (state.leaving, state.joining) = Default::default();
     (state.leaving_masters, state.joining_masters) = Default::default();
     let added: Vec<HostRequest> = request.masters.iter().chain(&request.workers).cloned().collect();
-    if !added.is_empty() {
+    if let Some(declared) = &request.declared {
+        take_hosts(&mut state, declared)?;
+    } else if !added.is_empty() {
         state.spec.masters = request.masters.into_iter().map(HostSpec::from).collect();
         state.spec.workers = request.workers.into_iter().map(HostSpec::from).collect();
         state.logins.retain(|host, _| added.iter().any(|added| added.address == *host));
     }
     let mut target = ClusterTarget::stored(engine, state, options)?;
+    target.logins.extend(request.declared.into_iter().flat_map(|declared| declared.logins));
     for HostRequest { address, login, .. } in added {
         target.logins.insert(address, HostLoginRequest { flags: login, ..HostLoginRequest::default() });
     }
     refuse_unused_flags(&flags, &target.spec.masters, &target.logins)?;
     Ok(target)
+}
+
+/// Takes the hosts of a declaration. Everything else must be as in the snapshot.
+fn take_hosts(state: &mut StoredCluster, declared: &ClusterRequest) -> Result<(), EngineError> {
+    let refused = |field: &str, value: String, reason: String| {
+        let refusal = Refusal::setting(format!("{field} {value}").trim_end(), reason);
+        EngineError::refusals(state.name.as_str(), vec![refusal], &[])
+    };
+    let spec = &declared.spec;
+    if spec.name != state.name {
+        return Err(refused(
+            "metadata.name",
+            spec.name.to_string(),
+            format!("the snapshot is of {}", state.name),
+        ));
+    }
+    if spec.version != state.spec.version {
+        let reason =
+            format!("the snapshot is of {}; declare that, and upgrade afterwards", state.spec.version);
+        return Err(refused("spec.cluster.kubeVersion", spec.version.to_string(), reason));
+    }
+    let mut settings = spec.settings.clone();
+    declared.named.keep_others(&mut settings, &state.spec.settings);
+    if settings != state.spec.settings {
+        let reason =
+            "has other settings than the cluster of the snapshot; leave them out, and change them afterwards";
+        return Err(refused("spec.cluster", String::new(), reason.to_owned()));
+    }
+    (state.spec.masters, state.spec.workers) = (spec.masters.clone(), spec.workers.clone());
+    state.logins.retain(|host, _| spec.hosts().any(|declared| declared.address == *host));
+    Ok(())
 }
 
 /// Removes the packed snapshot of a cluster that is not being restored, such as one whose restore was refused.

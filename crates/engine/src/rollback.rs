@@ -38,7 +38,10 @@ pub fn point(
     snapshot: Option<FetchedSnapshot>,
 ) -> Result<RollbackPoint, EngineError> {
     let point = match snapshot {
-        Some(snapshot) => earlier(state, snapshot)?,
+        Some(snapshot) => {
+            let sha256 = snapshot.check()?.sha256;
+            earlier(state, snapshot, &sha256)?
+        }
         None => newest(engine, state)?,
     };
     require_same_cluster(state, &point)?;
@@ -51,9 +54,13 @@ fn newest_version(state: &StoredCluster) -> Version {
     state.version.map_or(state.spec.version, |version| version.max(state.spec.version))
 }
 
-fn earlier(state: &StoredCluster, snapshot: FetchedSnapshot) -> Result<RollbackPoint, EngineError> {
+fn earlier(
+    state: &StoredCluster,
+    snapshot: FetchedSnapshot,
+    sha256: &str,
+) -> Result<RollbackPoint, EngineError> {
     let refused = |why: String| EngineError::refused(format!("{}: {why}", snapshot.place));
-    let saved = state.snapshots.get(&snapshot.check()?.sha256);
+    let saved = state.snapshots.get(sha256);
     let saved = saved.ok_or_else(|| refused(format!("is not known as a snapshot of {}", state.name)))?;
     if saved.version >= newest_version(state) {
         return Err(refused(format!("is of {}, which is no earlier version", saved.version)).remedy(
@@ -66,12 +73,17 @@ fn earlier(state: &StoredCluster, snapshot: FetchedSnapshot) -> Result<RollbackP
     Ok(RollbackPoint { taken_at: saved.taken_at, version: saved.version, snapshot })
 }
 
-/// The newest snapshot in the folder of upgrades. Files that are no snapshots of an earlier version are left out.
+/// The newest snapshot in the folder of upgrades. Snapshots of other versions are left out, and damaged ones with a warning.
 fn newest(engine: &Engine<'_>, state: &StoredCluster) -> Result<RollbackPoint, EngineError> {
     let folder = snapshot_folder::of_upgrades(engine, state.name.as_str());
-    let files = snapshot_folder::snapshots(&folder)?.into_iter();
-    let points = files.filter_map(|file| earlier(state, FetchedSnapshot::plain(file)).ok());
-    points.max_by_key(|point| point.taken_at).ok_or_else(|| {
+    let mut points = Vec::new();
+    for snapshot in snapshot_folder::snapshots(&folder)?.into_iter().map(FetchedSnapshot::plain) {
+        match snapshot.check() {
+            Ok(file) => points.extend(earlier(state, snapshot, &file.sha256).ok()),
+            Err(error) => engine.output.warn(&format!("left out: {error}")),
+        }
+    }
+    points.into_iter().max_by_key(|point| point.taken_at).ok_or_else(|| {
         EngineError::refused(format!("there is no snapshot of {} from before an upgrade", state.name))
             .row("searched", folder.display().to_string())
             .row("instead", "name one with --snapshot FILE")

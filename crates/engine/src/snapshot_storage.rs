@@ -10,6 +10,7 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use kubeon_atomic_file::AtomicFile;
 use kubeon_s3::{S3Address, S3Bucket, S3Error, S3Settings};
@@ -25,6 +26,10 @@ use crate::snapshot_place::SnapshotPlace;
 
 /// The name of a snapshot in a private folder.
 const NAME: &str = "snapshot.db";
+/// The beginning of the names of private folders.
+const PRIVATE: &str = ".new-";
+/// A private folder of this age is not in use any more.
+const ABANDONED: Duration = Duration::from_secs(24 * 3600);
 
 /// How snapshots are kept.
 #[derive(Clone)]
@@ -180,10 +185,12 @@ impl SnapshotStorage {
         .await
     }
 
+    /// A folder for one snapshot. Those that killed programs left are removed after a day.
     fn private_folder(&self) -> Result<TempDir, EngineError> {
         let owner_only = Permissions::from_mode(0o700);
         let made = DirBuilder::new().recursive(true).mode(0o700).create(&self.base).and_then(|()| {
-            tempfile::Builder::new().prefix(".new-").permissions(owner_only).tempdir_in(&self.base)
+            remove_abandoned(&self.base)?;
+            tempfile::Builder::new().prefix(PRIVATE).permissions(owner_only).tempdir_in(&self.base)
         });
         made.map_err(|error| {
             EngineError::failed(format!("cannot write to {}", self.base.display()))
@@ -247,6 +254,24 @@ impl SnapshotStorage {
     }
 }
 
+fn remove_abandoned(base: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(base)? {
+        let entry = entry?;
+        if !entry.file_name().to_string_lossy().starts_with(PRIVATE) {
+            continue;
+        }
+        match entry.metadata().and_then(|metadata| metadata.modified()) {
+            Ok(modified) if modified.elapsed().unwrap_or_default() > ABANDONED => {
+                fs::remove_dir_all(entry.path())?;
+            }
+            // Another program has just completed its snapshot.
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
 fn state_address(address: &S3Address) -> S3Address {
     match SnapshotPlace::Object(address.clone()).state() {
         SnapshotPlace::Object(state) => state,
@@ -266,4 +291,27 @@ async fn blocking<T: Send + 'static>(
     ended.unwrap_or_else(|error| {
         Err(EngineError::failed(format!("the transfer of the snapshot ended: {error}")))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::SystemTime;
+
+    use super::*;
+
+    #[test]
+    fn only_old_private_folders_are_removed() {
+        let base = tempfile::tempdir().unwrap();
+        let long_ago = SystemTime::now() - 2 * ABANDONED;
+        for (name, is_old) in [(".new-old", true), (".new-young", false), ("demo", true)] {
+            let path = base.path().join(name);
+            fs::create_dir(&path).unwrap();
+            if is_old {
+                File::open(&path).unwrap().set_modified(long_ago).unwrap();
+            }
+        }
+        remove_abandoned(base.path()).unwrap();
+        let exists = |name: &str| base.path().join(name).exists();
+        assert_eq!((exists(".new-old"), exists(".new-young"), exists("demo")), (false, true, true));
+    }
 }

@@ -125,6 +125,9 @@ pub(crate) struct RestoreArgs {
     pub place: SnapshotPlace,
     #[command(flatten)]
     pub key: KeyFlag,
+    /// A file with a KubernetesCluster that names the hosts, instead of -m and -w
+    #[arg(short = 'f', long, value_name = "FILE", conflicts_with_all = ["master", "worker"])]
+    pub file: Option<PathBuf>,
     #[command(flatten)]
     pub nodes: NodeFlags,
     #[command(flatten)]

@@ -10,6 +10,7 @@ use kubeon_engine::engine::{Engine, ignored_checks};
 use kubeon_engine::error::EngineError;
 use kubeon_engine::login_request::LoginRequests;
 use kubeon_engine::ready_master::ReadyMaster;
+use kubeon_engine::request_file::from_file;
 use kubeon_engine::restore::{RestoreRequest, forget_unused, target as restored_target};
 use kubeon_engine::snapshot_storage::SnapshotStorage;
 use kubeon_link_host::Stream;
@@ -25,6 +26,7 @@ use crate::cmd::change::{ChangeFlags, make};
 use crate::cmd::plan;
 use crate::context::Context;
 use crate::output::words;
+use crate::target::read;
 
 /// Runs etcdctl, or a command on snapshots or members.
 pub(super) async fn run(context: &Context<'_>, args: &EtcdArgs) -> Result<(), CliError> {
@@ -119,18 +121,21 @@ async fn restore(context: &Context<'_>, engine: &Engine<'_>, args: &RestoreArgs)
     if !refusals.is_empty() {
         return Err(EngineError::refusals(&args.name, refusals, &[]).into());
     }
+    let logins = LoginRequests::from(&args.nodes);
+    let declared = match &args.file {
+        Some(file) => Some(from_file(&read(file)?, &logins, &engine.supported()?)?),
+        None => None,
+    };
     let snapshot = storage(engine, &args.key)?.fetch(args.place.clone()).await?;
     let request = RestoreRequest {
         name: &args.name,
         snapshot: &snapshot,
         masters: hosts.masters,
         workers: hosts.workers,
+        declared,
     };
-    let options = TargetOptions {
-        logins: LoginRequests::from(&args.nodes),
-        ignore: ignored_checks(&args.ignore.ignore)?,
-        ..TargetOptions::default()
-    };
+    let options =
+        TargetOptions { logins, ignore: ignored_checks(&args.ignore.ignore)?, ..TargetOptions::default() };
     let result = restore_onto(context, engine, request, options, args).await;
     forget_unused(engine, &args.name)?;
     result

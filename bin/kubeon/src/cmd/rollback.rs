@@ -69,7 +69,8 @@ async fn restore(
     point: &RollbackPoint,
 ) -> Result<(), CliError> {
     let (masters, workers) = (Vec::new(), Vec::new());
-    let request = RestoreRequest { name: &args.name, snapshot: &point.snapshot, masters, workers };
+    let request =
+        RestoreRequest { name: &args.name, snapshot: &point.snapshot, masters, workers, declared: None };
     let target = restored_target(engine, request, args.change.target_options()?)?;
     let flags = ChangeFlags::of(COMMAND, &args.change);
     make(context, engine, target, &flags).await

@@ -23,6 +23,10 @@ pub struct Snapshots {
     /// A Secret in this namespace: `credentials`, a credentials file of the AWS tools; `snapshot.key`, written by `kubeon etcd
     /// new-key`; optionally `ca.crt`, the authorities of the object store.
     pub credentials_ref: SecretName,
+    /// The snapshot out of which a new cluster of the same name and version is made: s3://BUCKET/KEY. Default: an empty cluster.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 1024), regex(pattern = r"^s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/[^/]+)+$"))]
+    pub restore_from: Option<String>,
     /// How many snapshots stay, 1 to 1000. Default: 14.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 1000))]

@@ -57,13 +57,15 @@ pub(super) struct StoreInputs {
     pub(super) mount: Mount,
 }
 
-/// What the Job needs to reach the object store; `None` unless the operation takes a snapshot.
+/// What the Job needs to reach the object store; `None` unless the operation takes a snapshot, or begins with one.
 pub(super) fn inputs(
     s: &View<'_>,
     object: &KubernetesCluster,
     operation: &ClusterOperation,
 ) -> Result<Option<StoreInputs>, Obstacle> {
-    if ClusterAction::of(operation) != Some(ClusterAction::Snapshot) {
+    let restored = object.spec.snapshots.as_ref().and_then(|snapshots| snapshots.restore_from.clone());
+    let restored = restored.filter(|_| ClusterAction::of(operation) == Some(ClusterAction::Create));
+    if restored.is_none() && ClusterAction::of(operation) != Some(ClusterAction::Snapshot) {
         return Ok(None);
     }
     let Some(snapshots) = &object.spec.snapshots else {
@@ -77,6 +79,7 @@ pub(super) fn inputs(
     }
     let keep = snapshots.keep.unwrap_or(Snapshots::KEEP).to_string();
     let all = [
+        ("SNAPSHOT_RESTORE", restored),
         ("SNAPSHOT_FOLDER", Some(snapshots.folder.clone())),
         ("SNAPSHOT_KEEP", Some(keep)),
         ("SNAPSHOT_ENDPOINT", snapshots.endpoint.clone()),

@@ -3,7 +3,7 @@
 use k8s_openapi::jiff::SignedDuration;
 use serde_json::{Value, json};
 
-use super::kubernetes_cluster::{NAME, ends, env, job, object, phase, running, wanted};
+use super::kubernetes_cluster::{NAME, ends, env, job, object, phase, running, saved, wanted, world};
 use crate::testing::World;
 use crate::write::{ObjectKind, ObjectRef};
 
@@ -109,6 +109,29 @@ fn snapshots_are_taken_by_a_schedule() {
     world.change(ObjectKind::KubernetesCluster, "default", NAME, &json!({"spec": {"paused": true}}));
     after(&mut world, 48 * HOUR);
     assert_eq!(operations(&world), 4, "not while the cluster is paused");
+}
+
+#[test]
+fn a_cluster_is_created_out_of_a_snapshot() {
+    let mut world = world(&["10.0.0.2"]);
+    let from = "s3://backups/shop/20260131T120000Z-v1.36.3.db";
+    let snapshots =
+        json!({"folder": "s3://backups/shop/", "restoreFrom": from, "credentialsRef": {"name": "store"}});
+    let patch = json!({"spec": {"snapshots": snapshots}});
+    world.change(ObjectKind::KubernetesCluster, "default", NAME, &patch);
+    world.settle();
+    let status = object(&world)["status"].to_string();
+    assert!(status.contains("spec.snapshots.credentialsRef default/store not found"), "{status}");
+    world.put(ObjectKind::Secret, "default", "store", json!({"stringData": {"credentials": "s3cr3t"}}));
+    world.settle();
+    let creation = job(&world);
+    assert_eq!(env(&creation, "OPERATION"), "creating");
+    assert_eq!(env(&creation, "SNAPSHOT_RESTORE"), from);
+    saved(&mut world);
+    ends(&mut world, "Complete");
+    request(&mut world);
+    let variables = job(&world)["spec"]["template"]["spec"]["containers"][0]["env"].to_string();
+    assert!(variables.contains("SNAPSHOT_FOLDER") && !variables.contains("SNAPSHOT_RESTORE"), "{variables}");
 }
 
 #[test]

@@ -1,5 +1,5 @@
 //! The operator writes snapshots of a declared cluster to an object store: by its schedule and on request. The cluster is deleted,
-//! and the command line makes it again out of its newest snapshot.
+//! and made again out of its newest snapshot: from the command line, and by an object.
 
 use std::fs;
 
@@ -41,7 +41,9 @@ fn soak_snapshots_of_a_declared_cluster_are_taken_and_restored() -> Result<()> {
     taken(&meta, &first)?;
     let names = objects(&store)?;
     ensure!(names.len() == 2, "one snapshot stays: {names:?}");
-    restored(&meta, &store, &format!("{FOLDER}{}", names[0]), &key)
+    let snapshot = format!("{FOLDER}{}", names[0]);
+    restored(&meta, &store, &snapshot, &key)?;
+    restored_by_object(&meta, &store, &snapshot)
 }
 
 /// The Secret of the store.
@@ -88,6 +90,21 @@ fn fails_with_other_credentials(meta: &MetaCluster, store: &TestObjectStore, key
     let ready = condition(&status, "Ready").context("no condition Ready")?;
     ensure!(status["phase"] == "Running" && ready["status"] == "True", "{status:#}");
     Ok(())
+}
+
+/// A new object names the snapshot.
+fn restored_by_object(meta: &MetaCluster, store: &TestObjectStore, snapshot: &str) -> Result<()> {
+    let start = std::time::Instant::now();
+    let mut object = declared(NAME, VERSION, meta.address("h2")?, &[]);
+    object["spec"]["snapshots"] = json!({"folder": FOLDER, "endpoint": store.endpoint(), "restoreFrom": snapshot,
+        "credentialsRef": {"name": SECRET}});
+    meta.apply(&object)?;
+    wait_up_to_date(meta, "create-finished")?;
+    print_time("the restore by an object", start);
+    let word = ["get", "secret", "sealed", "-o", "jsonpath={.data.word}"];
+    let word = meta.kubectl_with(&kubeconfig(meta)?, &word)?;
+    ensure!(word == "a2VwdA==", "the Secret can be read: {word}");
+    meta.kubectl(&["delete", "ecs", NAME, "--timeout=180s"]).map(drop)
 }
 
 /// The names of the objects in the folder of the snapshots, sorted.
