@@ -17,6 +17,9 @@ use crate::restored_snapshot;
 use crate::snapshot_place::SnapshotPlace;
 use crate::snapshot_storage::FetchedSnapshot;
 
+/// The command that holds the lock.
+const COMMAND: &str = "kubeon etcd restore";
+
 /// What a cluster is restored from, and onto which hosts.
 #[derive(Debug)]
 pub struct RestoreRequest<'a> {
@@ -32,8 +35,7 @@ pub struct RestoreRequest<'a> {
     pub declared: Option<ClusterRequest>,
 }
 
-/// The target of a cluster that is made out of a snapshot. A cluster that is not known on this machine is read from the
-/// file beside the snapshot.
+/// The target of a cluster that is made out of a snapshot.
 ///
 /// # Errors
 /// Refuses a damaged snapshot, and one that is not known as a snapshot of the cluster.
@@ -44,7 +46,7 @@ pub fn target(
 ) -> Result<ClusterTarget, EngineError> {
     let snapshot = request.snapshot.check()?;
     let flags = options.logins.clone();
-    let mut state = known_or_imported(engine, &request)?;
+    let mut state = engine.find(Some(request.name))?;
     let Some(taken) = state.snapshots.get(&snapshot.sha256).copied() else {
         let error = EngineError::refused(format!(
             "{} is not known as a snapshot of {}",
@@ -113,34 +115,112 @@ fn take_hosts(state: &mut StoredCluster, declared: &ClusterRequest) -> Result<()
     Ok(())
 }
 
-/// Removes the packed snapshot of a cluster that is not being restored, such as one whose restore was refused.
+/// Reads the state and the keys beside the snapshot, if this machine does not know the cluster, and returns what was read.
+///
+/// # Errors
+/// When there is no state beside it, or another command holds the lock.
+pub fn import_if_unknown(
+    engine: &Engine<'_>,
+    name: &str,
+    snapshot: &FetchedSnapshot,
+) -> Result<Option<StoredCluster>, EngineError> {
+    let name = engine.name(Some(name))?;
+    if engine.store.exists(&name) {
+        return Ok(None);
+    }
+    let place = snapshot.place.state();
+    let file = File::open(state_file(&snapshot.file)).map_err(|error| {
+        EngineError::refused(format!("Cluster[{name}] not exist, and {place} cannot be read"))
+            .row("cause", error.to_string())
+    })?;
+    let lock = engine.store.lock(&name, COMMAND)?;
+    engine.store.import(&lock, file)?;
+    engine.output.info(&format!("{name}: its state and keys come from {place}"));
+    engine.load(&name).map(Some)
+}
+
+/// Removes what a refused restore left: the packed snapshot of a cluster that is not being restored, and the state that was
+/// imported for it. That state names the hosts of the cluster at the time of the snapshot, which may serve: a later command must
+/// not take them for those of this cluster.
 ///
 /// # Errors
 /// When it cannot be removed.
-pub fn forget_unused(engine: &Engine<'_>, name: &str) -> Result<(), EngineError> {
+pub fn forget_unused(
+    engine: &Engine<'_>,
+    name: &str,
+    imported: Option<&StoredCluster>,
+) -> Result<(), EngineError> {
     let name = engine.name(Some(name))?;
-    let restores = engine.store.exists(&name) && engine.load(&name)?.restoring.is_some();
-    let folder = engine.store.restore_folder(&name);
-    if restores || !folder.exists() {
+    let stored = if engine.store.exists(&name) { Some(engine.load(&name)?) } else { None };
+    if stored.as_ref().is_some_and(|stored| stored.restoring.is_some()) {
         return Ok(());
     }
-    restored_snapshot::remove(engine, &name)
+    if engine.store.restore_folder(&name).exists() {
+        restored_snapshot::remove(engine, &name)?;
+    }
+    if imported.is_none() || stored.as_ref() != imported {
+        return Ok(());
+    }
+    let lock = engine.store.lock(&name, COMMAND)?;
+    Ok(engine.store.remove(&lock, &name)?)
 }
 
-fn known_or_imported(
-    engine: &Engine<'_>,
-    request: &RestoreRequest<'_>,
-) -> Result<StoredCluster, EngineError> {
-    let name = engine.name(Some(request.name))?;
-    if !engine.store.exists(&name) {
-        let place = request.snapshot.place.state();
-        let file = File::open(state_file(&request.snapshot.file)).map_err(|error| {
-            EngineError::refused(format!("Cluster[{name}] not exist, and {place} cannot be read"))
-                .row("cause", error.to_string())
-        })?;
-        let lock = engine.store.lock(&name, "kubeon etcd restore")?;
-        engine.store.import(&lock, file)?;
-        engine.output.info(&format!("{name}: its state and keys come from {place}"));
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use kubeon_plan::sim::cluster;
+
+    use super::*;
+    use crate::environment::EngineEnvironment;
+    use crate::output::SilentOutput;
+
+    fn engine(folder: &std::path::Path) -> Engine<'static> {
+        let state_folder = Some(folder.to_owned());
+        Engine::new(EngineEnvironment { state_folder, ..EngineEnvironment::default() }, &SilentOutput)
+            .unwrap()
     }
-    engine.load(&name)
+
+    /// A snapshot with the state of a running cluster beside it.
+    fn saved(folder: &std::path::Path) -> FetchedSnapshot {
+        let engine = engine(&folder.join("control"));
+        let spec = cluster(&["10.0.0.1"], &[]);
+        let mut state = StoredCluster::new(spec.name.clone(), spec);
+        state.status = Status::Running;
+        let lock = engine.store.lock(&state.name, "test").unwrap();
+        engine.store.save(&lock, &mut state).unwrap();
+        let file: PathBuf = folder.join("demo.db");
+        engine.store.export(&state.name, &File::create(state_file(&file)).unwrap()).unwrap();
+        FetchedSnapshot::plain(file)
+    }
+
+    #[test]
+    fn a_refused_restore_leaves_no_state_and_one_that_began_keeps_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let snapshot = saved(folder.path());
+        let engine = engine(&folder.path().join("other"));
+        let name: kubeon_api::ClusterName = "demo".parse().unwrap();
+        let imported = import_if_unknown(&engine, name.as_str(), &snapshot).unwrap();
+        assert_eq!(imported.as_ref().map(|state| state.status), Some(Status::Running));
+        assert_eq!(import_if_unknown(&engine, name.as_str(), &snapshot).unwrap(), None, "it is known now");
+        forget_unused(&engine, name.as_str(), imported.as_ref()).unwrap();
+        assert!(!engine.store.exists(&name));
+
+        let imported = import_if_unknown(&engine, name.as_str(), &snapshot).unwrap();
+        let mut begun = imported.clone().unwrap();
+        begun.status = Status::Creating;
+        let lock = engine.store.lock(&name, "test").unwrap();
+        engine.store.save(&lock, &mut begun).unwrap();
+        drop(lock);
+        forget_unused(&engine, name.as_str(), imported.as_ref()).unwrap();
+        assert!(engine.store.exists(&name));
+    }
+
+    #[test]
+    fn a_snapshot_without_its_state_is_refused_on_another_machine() {
+        let folder = tempfile::tempdir().unwrap();
+        let snapshot = FetchedSnapshot::plain(folder.path().join("demo.db"));
+        let error = import_if_unknown(&engine(folder.path()), "demo", &snapshot).unwrap_err();
+        assert!(error.title.contains("demo.db.state cannot be read"), "{error}");
+    }
 }

@@ -90,6 +90,11 @@ fn soak_a_cluster_comes_back_out_of_an_object_store() -> Result<()> {
     backups.must(&["etcd", "check", cluster, &snapshot, "--key", key])?;
     lab.must(&["destroy", cluster, "--yes"])?;
     ensure!(lab.kubeon(&["display", cluster])?.code != 0, "this machine does not know the cluster any more");
+    // A refused restore leaves nothing: its state names hosts that may serve another cluster by now.
+    let nobody = lab.addresses[0].replace(".11", ".250");
+    let elsewhere = ["etcd", "restore", cluster, &snapshot, "--key", key, "-m", &nobody, "--accept-new"];
+    backups.refused(&elsewhere, None, &nobody)?;
+    ensure!(lab.kubeon(&["display", cluster])?.code != 0, "the refused restore left the state");
     let start = Instant::now();
     backups.must(&["etcd", "restore", cluster, &snapshot, "--key", key])?;
     println!("  out of the object store on the same hosts: {:.1} s", start.elapsed().as_secs_f64());

@@ -11,7 +11,7 @@ use kubeon_engine::error::EngineError;
 use kubeon_engine::login_request::LoginRequests;
 use kubeon_engine::ready_master::ReadyMaster;
 use kubeon_engine::request_file::from_file;
-use kubeon_engine::restore::{RestoreRequest, forget_unused, target as restored_target};
+use kubeon_engine::restore::{RestoreRequest, forget_unused, import_if_unknown, target as restored_target};
 use kubeon_engine::snapshot_storage::SnapshotStorage;
 use kubeon_link_host::Stream;
 use kubeon_plan::Refusal;
@@ -121,12 +121,13 @@ async fn restore(context: &Context<'_>, engine: &Engine<'_>, args: &RestoreArgs)
     if !refusals.is_empty() {
         return Err(EngineError::refusals(&args.name, refusals, &[]).into());
     }
-    let logins = LoginRequests::from(&args.nodes);
+    let (logins, ignore) = (LoginRequests::from(&args.nodes), ignored_checks(&args.ignore.ignore)?);
     let declared = match &args.file {
         Some(file) => Some(from_file(&read(file)?, &logins, &engine.supported()?)?),
         None => None,
     };
     let snapshot = storage(engine, &args.key)?.fetch(args.place.clone()).await?;
+    let imported = import_if_unknown(engine, &args.name, &snapshot)?;
     let request = RestoreRequest {
         name: &args.name,
         snapshot: &snapshot,
@@ -134,10 +135,9 @@ async fn restore(context: &Context<'_>, engine: &Engine<'_>, args: &RestoreArgs)
         workers: hosts.workers,
         declared,
     };
-    let options =
-        TargetOptions { logins, ignore: ignored_checks(&args.ignore.ignore)?, ..TargetOptions::default() };
+    let options = TargetOptions { logins, ignore, ..TargetOptions::default() };
     let result = restore_onto(context, engine, request, options, args).await;
-    forget_unused(engine, &args.name)?;
+    forget_unused(engine, &args.name, imported.filter(|_| result.is_err() || args.dry_run).as_ref())?;
     result
 }
 

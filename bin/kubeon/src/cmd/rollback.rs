@@ -6,7 +6,7 @@ use kubeon_engine::engine::{Engine, StoredCluster};
 use kubeon_engine::login_request::LoginRequests;
 use kubeon_engine::ready_master::ReadyMaster;
 use kubeon_engine::request_inventory::InventoryFiles;
-use kubeon_engine::restore::{RestoreRequest, forget_unused, target as restored_target};
+use kubeon_engine::restore::{RestoreRequest, forget_unused, import_if_unknown, target as restored_target};
 use kubeon_engine::rollback::{RollbackPoint, created_since, point};
 use kubeon_engine::snapshot_place::SnapshotPlace;
 use kubeon_engine::snapshot_storage::SnapshotStorage;
@@ -58,7 +58,7 @@ pub(super) async fn run(context: &Context<'_>, args: &RollbackArgs) -> Result<()
         .output
         .info(&format!("{name}: if this stops now, kubeon etcd restore {name} {file}{key} continues"));
     let restored = restore(context, &engine, args, &point).await;
-    forget_unused(&engine, name)?;
+    forget_unused(&engine, name, None)?;
     restored
 }
 
@@ -68,6 +68,8 @@ async fn restore(
     args: &RollbackArgs,
     point: &RollbackPoint,
 ) -> Result<(), CliError> {
+    // The state was forgotten when the cluster was removed from its hosts.
+    import_if_unknown(engine, &args.name, &point.snapshot)?;
     let (masters, workers) = (Vec::new(), Vec::new());
     let request =
         RestoreRequest { name: &args.name, snapshot: &point.snapshot, masters, workers, declared: None };
