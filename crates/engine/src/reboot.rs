@@ -13,6 +13,8 @@ use crate::error::EngineError;
 const TIMEOUT: Duration = Duration::from_secs(30);
 /// The identity of this machine. A control machine may be a host of its cluster.
 const MACHINE_ID: &str = "/etc/machine-id";
+/// A machine without identity, such as a container, is no host of a cluster.
+const NO_IDENTITY: &str = "none";
 /// Reboots the host unless its identity is `$1`. The reboot begins after this command has ended, so that its answer arrives.
 const REBOOT: &str =
     "set -eu; [ \"$(cat /etc/machine-id)\" != \"$1\" ] || { echo 'kubeon runs on this host' >&2; exit 1; }
@@ -21,13 +23,16 @@ exec systemd-run --quiet --on-active=1 --timer-property=AccuracySec=100ms system
 /// Asks all hosts to reboot. Returns the hosts that did not accept it, with the cause.
 ///
 /// # Errors
-/// When this machine has no identity.
+/// When the identity of this machine cannot be read.
 pub(crate) async fn reboot(
     hosts: &SshHosts,
     addresses: &[HostAddress],
 ) -> Result<Vec<(HostAddress, String)>, EngineError> {
-    let own = std::fs::read_to_string(MACHINE_ID)
-        .map_err(|error| EngineError::failed(format!("cannot read {MACHINE_ID}: {error}")))?;
+    let own = match std::fs::read_to_string(MACHINE_ID) {
+        Ok(own) => own,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => NO_IDENTITY.to_owned(),
+        Err(error) => return Err(EngineError::failed(format!("cannot read {MACHINE_ID}: {error}"))),
+    };
     let line = shlex::try_join(["sh", "-c", REBOOT, "kubeon", own.trim()])
         .map_err(|error| EngineError::failed(format!("{MACHINE_ID} is no text: {error}")))?;
     let line = &line;
