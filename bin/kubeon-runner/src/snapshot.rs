@@ -26,7 +26,7 @@ pub(crate) fn save(settings: &RunnerSettings, kubeon: &ClusterCommands) -> Resul
     let folder = settings.environment.snapshot_folder.as_deref().ok_or(InputError::NoSnapshotFolder)?;
     let key = key(settings, kubeon)?;
     let command = kubeon.snapshot(folder, &key, settings.environment.snapshot_keep.as_deref());
-    with_store(settings, command)
+    with_object_store(settings, command)
 }
 
 /// The command that makes the cluster out of a snapshot, if the declaration names one.
@@ -39,11 +39,11 @@ pub(crate) fn restore(
 ) -> Result<Option<Command>, InputError> {
     let Some(snapshot) = &settings.environment.snapshot_restore else { return Ok(None) };
     let key = key(settings, kubeon)?;
-    with_store(settings, kubeon.restore(snapshot, &key)).map(Some)
+    with_object_store(settings, kubeon.restore(snapshot, &key)).map(Some)
 }
 
 /// Adds the variables of the store.
-fn with_store(settings: &RunnerSettings, mut command: Command) -> Result<Command, InputError> {
+fn with_object_store(settings: &RunnerSettings, mut command: Command) -> Result<Command, InputError> {
     let (environment, secret) = (&settings.environment, &settings.flags.kubeon.snapshots);
     let credentials = secret.join(CREDENTIALS);
     fs::metadata(&credentials).map_err(|error| InputError::SnapshotSecret(CREDENTIALS, error))?;

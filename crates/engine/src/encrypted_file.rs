@@ -4,8 +4,9 @@
 //!   "kubeon-encrypted-1\n" | salt, 32 bytes | blocks of 64 KiB, each followed by 16 bytes of proof
 //! ```
 //!
-//! The key of a file is HKDF-SHA-256 of the owner's key and the salt. The blocks are AES-256-GCM in the STREAM construction,
-//! which numbers them and marks the last: no block can be left out, moved or appended.
+//! The key of a file is HKDF-Expand with SHA-256: the owner's key is the pseudorandom key, the info is [`PURPOSE`] and the salt.
+//! The blocks are AES-256-GCM in the STREAM construction, whose nonces are [`NONCE`], the number of the block in 32 bits (big
+//! endian), and 1 for the last block: no block can be left out, moved or appended.
 
 use std::fs::{self, File};
 use std::io::{self, BufReader, BufWriter, Read, Write};

@@ -24,6 +24,8 @@ const ATTEMPTS: u32 = 4;
 /// The wait before the second attempt; it doubles with each further one.
 const FIRST_WAIT: Duration = Duration::from_millis(500);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
+/// Time limit of the head of an answer, after the request was sent.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(120);
 /// Time limit of one request, so that an attempt with the largest object ends.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(1800);
 /// How long a signature is valid. The clocks of both machines may differ by less.
@@ -90,6 +92,7 @@ impl S3Bucket {
             .max_redirects(0)
             .user_agent(concat!("kubeon/", env!("CARGO_PKG_VERSION")))
             .timeout_connect(Some(CONNECT_TIMEOUT))
+            .timeout_recv_response(Some(ANSWER_TIMEOUT))
             .timeout_global(Some(REQUEST_TIMEOUT))
             .build();
         Ok(Self { agent: config.into(), bucket, keys, store })

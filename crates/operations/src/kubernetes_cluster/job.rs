@@ -16,7 +16,7 @@ use kubeon_render::job::{Mount, MountSource, OperationJob, Program, job};
 use super::cluster_action::ClusterAction;
 use super::object_access::{namespace, object_name, running_version};
 use super::persisted_objects::{observer_secret, persisted_objects, state_missing_text};
-use super::snapshots::StoreInputs;
+use super::snapshots::ObjectStoreInputs;
 use super::{callback, inventory, snapshots};
 use crate::names::{self, DERIVED_UID_LABEL, HOSTS_ANNOTATION, OPERATION_LABEL};
 use crate::operation::finish::{End, finish};
@@ -357,7 +357,7 @@ struct JobInputs {
     /// The copy of the credentials.
     secret: Option<String>,
     /// The object store.
-    snapshots: Option<StoreInputs>,
+    snapshots: Option<ObjectStoreInputs>,
 }
 
 fn the_job(

@@ -50,7 +50,7 @@ fn due(object: &KubernetesCluster) -> Option<Timestamp> {
 }
 
 /// What a Job needs to reach the object store.
-pub(super) struct StoreInputs {
+pub(super) struct ObjectStoreInputs {
     /// Environment variables. They contain no secret.
     pub(super) variables: Vec<(String, String)>,
     /// The Secret.
@@ -62,7 +62,7 @@ pub(super) fn inputs(
     s: &View<'_>,
     object: &KubernetesCluster,
     operation: &ClusterOperation,
-) -> Result<Option<StoreInputs>, Obstacle> {
+) -> Result<Option<ObjectStoreInputs>, Obstacle> {
     let restored = object.spec.snapshots.as_ref().and_then(|snapshots| snapshots.restore_from.clone());
     let restored = restored.filter(|_| ClusterAction::of(operation) == Some(ClusterAction::Create));
     if restored.is_none() && ClusterAction::of(operation) != Some(ClusterAction::Snapshot) {
@@ -88,7 +88,7 @@ pub(super) fn inputs(
     let variables = all.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect();
     let source = MountSource::Secret { name, optional: false };
     let mount = Mount { volume: "snapshots", source, path: FOLDER.to_owned(), key: None };
-    Ok(Some(StoreInputs { variables, mount }))
+    Ok(Some(ObjectStoreInputs { variables, mount }))
 }
 
 /// The status after a snapshot ended, and an event with the reason `event`. `new` has the cause of a failure. The cluster is as
