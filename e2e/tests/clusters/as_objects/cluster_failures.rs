@@ -88,6 +88,8 @@ fn fail_precheck(meta: &MetaCluster) -> Result<()> {
     meta.eventually("the port is in use", MINUTE, || {
         meta.lab.on(HOST, "grep -q ':280A .* 0A' /proc/net/tcp /proc/net/tcp6").map(drop)
     })?;
+    // A killed operator loses the events that it has not sent yet.
+    let lock = meta.lock_operators();
     meta.patch(&["ecs", NAME], &json!({"spec": {"paused": false}}))?;
     let reason = wait_failed(meta)?;
     let address = meta.address(HOST)?;
@@ -109,6 +111,7 @@ fn fail_precheck(meta: &MetaCluster) -> Result<()> {
     ] {
         wait_event(meta, object, event, &[causes[0], causes[1], address])?;
     }
+    drop(lock);
     meta.lab.is_bare(HOST)
 }
 
@@ -155,6 +158,8 @@ fn exceed_timeout(meta: &MetaCluster) -> Result<()> {
     let job = wait_job_running(meta, NAME, "create-")?;
     meta.suspend_node_agent(HOST)?;
     meta.eventually("the Job exceeds its deadline", MINUTE * 2, || check_job_stopping(meta, &job))?;
+    // A killed operator loses the events that it has not sent yet.
+    let _lock = meta.lock_operators();
     meta.resume_node_agent(HOST)?;
     let reason = wait_failed(meta)?;
     ensure!(reason == "the [creating] job running timeout(>60s)", "{reason}");
