@@ -13,6 +13,15 @@ use sha2::{Digest as _, Sha256};
 /// The name of the image of [`write`].
 pub const NAME: &str = "docker.io/kubeon/lab-client:1";
 
+/// A pod of the image that serves HTTP on port 8080, on a node if one is named.
+#[must_use]
+pub fn pod(name: &str, node: Option<&str>) -> Value {
+    json!({ "apiVersion": "v1", "kind": "Pod", "metadata": { "name": name }, "spec": {
+        "nodeName": node,
+        "containers": [{ "name": "client", "image": NAME, "imagePullPolicy": "IfNotPresent", "args": ["serve", "8080"] }],
+    } })
+}
+
 /// Writes an OCI archive that contains `program` as `/lab-client`, the image's entry point.
 ///
 /// # Errors

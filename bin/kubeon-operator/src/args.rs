@@ -14,6 +14,7 @@ use kubeon_operations::settings::{Callback, LIMIT};
 
 use crate::OperatorOptions;
 use crate::admission::Admission;
+use crate::operation_limit::OperationLimits;
 
 /// The file with the namespace of the pod.
 const NAMESPACE_FILE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
@@ -121,6 +122,9 @@ pub struct OperatorCli {
     /// The most operations that run at the same time; others wait in the order of their creation [default: no limit]
     #[arg(long, value_name = "N", env = "KUBEON_MAX_OPERATIONS")]
     pub max_operations: Option<NonZeroUsize>,
+    /// The same of the clusters of one region, which `spec.cluster.region` names [default: no limit]
+    #[arg(long, value_name = "N", env = "KUBEON_MAX_OPERATIONS_PER_REGION")]
+    pub max_operations_per_region: Option<NonZeroUsize>,
     /// The seconds between two observations of a business cluster; 0: Ready does not follow its API server and nodes
     #[arg(long, value_name = "SECONDS", env = "KUBEON_OBSERVE_EVERY", default_value_t = 20)]
     pub observe_every: u32,
@@ -170,7 +174,7 @@ impl OperatorCli {
             health_address: self.health_address,
             admission: admission.transpose()?,
             workers: usize::from(self.workers),
-            max_operations: self.max_operations,
+            limits: OperationLimits { all: self.max_operations, region: self.max_operations_per_region },
             observe_every: (self.observe_every > 0)
                 .then(|| Duration::from_secs(u64::from(self.observe_every))),
             request_timeout: Duration::from_secs(u64::from(self.request_timeout)),

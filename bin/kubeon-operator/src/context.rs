@@ -7,6 +7,7 @@ use parking_lot::RwLock;
 use std::time::Duration;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kubeon_api::ClusterOperation;
 use kubeon_link_kube::{EventRecord, EventRecorder, KubeWriter, LinkError, Priority, Verb};
 use kubeon_operations::settings::{LIMIT, limit};
 use kubeon_operations::{Notice, ObjectKind, ObjectRef, OperatorSettings, QueueKey, names};
@@ -126,7 +127,12 @@ impl OperatorContext {
 
     /// Makes this process the leader.
     pub(crate) fn lead(&self) {
-        self.operation_limit.restore(&self.cache.open_operations());
+        let with_region = |operation: Arc<ClusterOperation>| {
+            let objects = self.cache.objects_of(&QueueKey::of(&operation));
+            (operation, objects.subject.region().map(str::to_owned))
+        };
+        let open: Vec<_> = self.cache.open_operations().into_iter().map(with_region).collect();
+        self.operation_limit.restore(&open);
         self.leads.store(true, Ordering::Relaxed);
         self.unreadable.lead().into_iter().for_each(|record| self.events.record(record));
     }

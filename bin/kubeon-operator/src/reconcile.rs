@@ -53,7 +53,8 @@ async fn reconcile(context: &OperatorContext, work: &QueueItem) -> ReconcileOutc
         let (operations, subject) = (objects.operations.clone(), objects.subject.clone());
         let first = first_open(&objects);
         let operation = first.as_ref().map(|(operation, _)| operation.as_ref());
-        let (start, next) = context.operation_limit.permission(queue_key, operation);
+        let region = subject.region().map(str::to_owned);
+        let (start, next) = context.operation_limit.permission(queue_key, region.as_deref(), operation);
         context.wake(next);
         let decision = decide_now(context, queue_key, objects, &data, &refusals, start);
         if let Decision::Apply(changes) = &decision

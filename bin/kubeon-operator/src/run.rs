@@ -3,7 +3,6 @@
 mod unlistable;
 
 use std::net::SocketAddr;
-use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,7 +18,7 @@ use crate::admission::{self, Admission};
 use crate::context::OperatorContext;
 use crate::health::{self, HealthState};
 use crate::observer;
-use crate::operation_limit::OperationLimit;
+use crate::operation_limit::{OperationLimit, OperationLimits};
 use crate::queue::Urgency;
 use crate::reconcile;
 use crate::spans::OperatorSpans;
@@ -51,8 +50,8 @@ pub struct OperatorOptions {
     pub admission: Option<Admission>,
     /// The number of keys that are reconciled at the same time.
     pub workers: usize,
-    /// The most operations that run at the same time; `None` for no limit.
-    pub max_operations: Option<NonZeroUsize>,
+    /// The most operations that run at the same time.
+    pub limits: OperationLimits,
     /// The time between two observations of a business cluster; `None` when they are not observed.
     pub observe_every: Option<Duration>,
     /// The timeout of a request to the API server.
@@ -84,7 +83,7 @@ pub async fn run(options: OperatorOptions, mut stop: BoxFuture<'static, ()>) -> 
     };
     let context = Arc::new(OperatorContext::new(
         options.settings,
-        OperationLimit::new(options.max_operations),
+        OperationLimit::new(options.limits),
         writer,
         events,
         spans,

@@ -76,6 +76,9 @@ pub(crate) struct RunArgs {
     /// File in which the kubelet reads the termination message
     #[arg(long, value_name = "FILE", default_value = "/dev/termination-log")]
     pub termination_log: PathBuf,
+    /// Mount of the log of the pod before this one, if the operation was paused or the pod was lost; may be missing
+    #[arg(long, value_name = "DIR", default_value = "/earlier-log")]
+    pub earlier_log: PathBuf,
     /// Folder of keys and passwords: ssh-privatekey, passphrase, username, password, sudo-password, known_hosts
     #[arg(long, value_name = "DIR", default_value = "/auth")]
     pub auth: PathBuf,

@@ -29,4 +29,10 @@ impl RunnerLog {
         // The work continues if no program reads the log.
         let _ = io::stderr().write_all(line.as_bytes());
     }
+
+    /// Writes lines that an earlier pod wrote, redacted.
+    pub(crate) fn repeat(&self, lines: &[u8]) {
+        self.recorded.push(lines);
+        let _ = io::stderr().write_all(lines);
+    }
 }

@@ -38,6 +38,7 @@ pub(crate) async fn run(flags: RunArgs, environment: RunnerEnvironment) -> io::R
     let settings = RunnerSettings { flags, environment };
     let redactor = Arc::new(redactor(&settings));
     let log = RunnerLog::new(redactor.clone());
+    saved_log::repeat(&settings.flags.earlier_log, &log);
     // Install the handlers first: no signal and no end of a process during the preparation may be lost.
     let reaper = ProcessReaper::install()?;
     let shutdown = Shutdown::listen(reaper.clone(), settings.flags.grace, log.clone())?;

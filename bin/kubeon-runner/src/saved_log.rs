@@ -1,8 +1,11 @@
 //! The log of a runner that is stopped, in a ConfigMap. Kubernetes removes the pod of a Job that is suspended, deleted or
-//! past its deadline together with its log, and no operator may be running at that time to read it.
+//! past its deadline together with its log, and no operator may be running at that time to read it. The pod that continues
+//! after a pause, or after the loss of a pod, begins with it.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::time::Duration;
+use std::{fs, io};
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
@@ -11,6 +14,7 @@ use kubeon_api::{ClusterOperation, labels};
 
 use crate::args::RunnerSettings;
 use crate::job::JobContext;
+use crate::log::RunnerLog;
 
 /// The time limit of the write; the deadline of a shutdown comes earlier.
 const SAVE_TIMEOUT: Duration = Duration::from_secs(100);
@@ -29,11 +33,26 @@ pub(crate) async fn save(job: &JobContext) {
     }
 }
 
+/// Writes the log that the pod before this one left, so that the log of this pod is the whole one.
+pub(crate) fn repeat(folder: &Path, log: &RunnerLog) {
+    let file = folder.join(labels::JOB_LOG_KEY);
+    match fs::read(&file) {
+        Ok(earlier) => {
+            log.repeat(&earlier);
+            log.line("another pod continues here");
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => log.line(&format!("cannot read {}: {error}", file.display())),
+    }
+}
+
 /// The ConfigMap as the operator would write it; `None` when the runner does not know its Job.
 fn config_map(settings: &RunnerSettings, log: String) -> Option<ConfigMap> {
     let flags = &settings.flags;
     let (job, operation, uid) =
         (flags.meta.job.as_ref()?, flags.operation.as_ref()?, flags.meta.operation_uid.as_ref()?);
+    // The kubelet gives a pod its name as the host name.
+    let pod = rustix::system::uname().nodename().to_string_lossy().into_owned();
     let owner = OwnerReference {
         api_version: ClusterOperation::api_version(&()).into_owned(),
         kind: ClusterOperation::kind(&()).into_owned(),
@@ -46,7 +65,7 @@ fn config_map(settings: &RunnerSettings, log: String) -> Option<ConfigMap> {
         metadata: ObjectMeta {
             name: Some(format!("{job}{}", labels::JOB_LOG_SUFFIX)),
             labels: Some([(labels::OPERATION_UID.to_owned(), uid.clone())].into()),
-            annotations: Some([(labels::JOB.to_owned(), job.clone())].into()),
+            annotations: Some([(labels::JOB.to_owned(), job.clone()), (labels::POD.to_owned(), pod)].into()),
             owner_references: Some(vec![owner]),
             ..ObjectMeta::default()
         },

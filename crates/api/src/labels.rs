@@ -23,6 +23,8 @@ pub const JOB: &str = "kubeon.io/job";
 pub const OPERATION_UID: &str = "kubeon.io/operation";
 /// The name of the ConfigMap with the log of a Job is the Job's name with this suffix.
 pub const JOB_LOG_SUFFIX: &str = "-log";
+/// Annotation of that ConfigMap: the pod that wrote it.
+pub const POD: &str = "kubeon.io/pod";
 /// The key of the log in that ConfigMap.
 pub const JOB_LOG_KEY: &str = "log";
 /// Annotation of a Namespace: the addresses and networks of the hosts that its clusters may have, joined by commas.

@@ -28,6 +28,7 @@ pub mod pack;
 mod remedy;
 pub mod sbom;
 pub mod signature;
+pub mod spdx;
 pub mod store;
 
 pub use archive::BundleArchiveError;

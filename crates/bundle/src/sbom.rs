@@ -4,41 +4,28 @@
 use serde_json::{Value, json};
 
 use crate::manifest::{DebianPackage, GoModule, PublishedFile};
+use crate::spdx::{self, DOCUMENT, SpdxDocument, id, purl};
 use crate::{BundleManifest, Part, PartSource};
-
-const DOCUMENT: &str = "SPDXRef-DOCUMENT";
 
 /// The bill of materials: every part, and the modules and packages that it was made of.
 #[must_use]
 pub fn spdx(manifest: &BundleManifest) -> Value {
     let name = format!("kubeon-bundle-{}-{}", manifest.kubernetes, manifest.arch);
-    let mut contents = Contents::default();
+    let mut contents = BundleContents { document: SpdxDocument::new(name, manifest.inputs.as_str()) };
     for part in &manifest.parts {
         contents.add(part);
     }
-    json!({
-        "spdxVersion": "SPDX-2.3",
-        "dataLicense": "CC0-1.0",
-        "SPDXID": DOCUMENT,
-        "name": name,
-        "documentNamespace": format!("https://kubeon.io/spdx/{name}-{}", manifest.inputs),
-        // A time would differ between two equal bundles.
-        "creationInfo": { "created": "1970-01-01T00:00:00Z", "creators": ["Tool: kubeon"] },
-        "packages": contents.packages,
-        "relationships": contents.relationships,
-    })
+    contents.document.into_json()
 }
 
-#[derive(Default)]
-struct Contents {
-    packages: Vec<Value>,
-    relationships: Vec<Value>,
+struct BundleContents {
+    document: SpdxDocument,
 }
 
-impl Contents {
+impl BundleContents {
     fn add(&mut self, part: &Part) {
         let id = id(&["part", &part.name]);
-        self.package(json!({
+        self.document.package(json!({
             "SPDXID": id,
             "name": part.name,
             "versionInfo": part.version,
@@ -46,20 +33,22 @@ impl Contents {
             "filesAnalyzed": false,
             "checksums": [{ "algorithm": "SHA256", "checksumValue": part.digest.as_str() }],
         }));
-        self.relate(DOCUMENT, "DESCRIBES", &id);
+        self.document.relate(DOCUMENT, "DESCRIBES", &id);
         match &part.source {
             PartSource::GoModules { modules, toolchain } => {
                 modules.iter().for_each(|module| self.module(&id, module));
-                let compiler = self::id(&["tool", toolchain]);
-                self.package(json!({
+                let compiler = spdx::id(&["tool", toolchain]);
+                self.document.package(json!({
                     "SPDXID": compiler, "name": "go", "versionInfo": toolchain, "filesAnalyzed": false,
                     "downloadLocation": "NOASSERTION",
                 }));
-                self.relate(&compiler, "BUILD_TOOL_OF", &id);
+                self.document.relate(&compiler, "BUILD_TOOL_OF", &id);
             }
             PartSource::Debian { packages } => packages.iter().for_each(|package| self.debian(&id, package)),
             PartSource::Parts { names } => {
-                names.iter().for_each(|name| self.relate(&id, "CONTAINS", &self::id(&["part", name])));
+                names
+                    .iter()
+                    .for_each(|name| self.document.relate(&id, "CONTAINS", &spdx::id(&["part", name])));
             }
             PartSource::Published { files } => files.iter().for_each(|file| self.published(&id, file)),
             PartSource::Directory => {}
@@ -68,7 +57,7 @@ impl Contents {
 
     fn module(&mut self, part: &str, module: &GoModule) {
         let id = id(&["go", &module.path, &module.version]);
-        self.package(json!({
+        self.document.package(json!({
             "SPDXID": id,
             "name": module.path,
             "versionInfo": module.version,
@@ -77,25 +66,25 @@ impl Contents {
             "comment": format!("go.sum {}", module.sum),
             "externalRefs": [purl(&format!("pkg:golang/{}@{}", module.path, module.version))],
         }));
-        self.relate(part, "GENERATED_FROM", &id);
+        self.document.relate(part, "GENERATED_FROM", &id);
     }
 
     fn published(&mut self, part: &str, file: &PublishedFile) {
         let id = id(&["file", file.sha256.as_str()]);
-        self.package(json!({
+        self.document.package(json!({
             "SPDXID": id,
             "name": file.url.rsplit('/').next().unwrap_or(&file.url),
             "downloadLocation": file.url,
             "filesAnalyzed": false,
             "checksums": [{ "algorithm": "SHA256", "checksumValue": file.sha256.as_str() }],
         }));
-        self.relate(part, "GENERATED_FROM", &id);
+        self.document.relate(part, "GENERATED_FROM", &id);
     }
 
     fn debian(&mut self, part: &str, package: &DebianPackage) {
         let id = id(&["deb", &package.name, &package.version]);
         let version = package.version.replace(':', "%3A").replace('+', "%2B");
-        self.package(json!({
+        self.document.package(json!({
             "SPDXID": id,
             "name": package.name,
             "versionInfo": package.version,
@@ -104,31 +93,8 @@ impl Contents {
             "checksums": [{ "algorithm": "SHA256", "checksumValue": package.sha256.as_str() }],
             "externalRefs": [purl(&format!("pkg:deb/debian/{}@{version}", package.name))],
         }));
-        self.relate(part, "CONTAINS", &id);
+        self.document.relate(part, "CONTAINS", &id);
     }
-
-    /// Adds a package, unless another part added it before.
-    fn package(&mut self, package: Value) {
-        if !self.packages.iter().any(|known| known["SPDXID"] == package["SPDXID"]) {
-            self.packages.push(package);
-        }
-    }
-
-    fn relate(&mut self, from: &str, relation: &str, to: &str) {
-        self.relationships.push(json!({
-            "spdxElementId": from, "relationshipType": relation, "relatedSpdxElement": to,
-        }));
-    }
-}
-
-fn purl(locator: &str) -> Value {
-    json!({ "referenceCategory": "PACKAGE-MANAGER", "referenceType": "purl", "referenceLocator": locator })
-}
-
-/// An identifier of SPDX: letters, digits, points and hyphens.
-fn id(words: &[&str]) -> String {
-    let plain = |c: char| if c.is_ascii_alphanumeric() || c == '.' { c } else { '-' };
-    format!("SPDXRef-{}", words.join("-").chars().map(plain).collect::<String>())
 }
 
 #[cfg(test)]

@@ -15,6 +15,7 @@ use crate::error::EngineError;
 use crate::host_keys::HostKeyOptions;
 use crate::login_merge::{merge_remembered, refuse_unused_flags};
 use crate::login_request::LoginRequests;
+use crate::request_inventory::{InventoryFiles, merge_inventory_logins};
 use crate::selector::{Member, Selector};
 
 /// Maximum number of nodes that are used at once.
@@ -27,6 +28,8 @@ pub struct NodeAccess {
     pub logins: LoginRequests,
     /// Which host keys are accepted.
     pub host_keys: HostKeyOptions,
+    /// How to log in, from an inventory; may name no file.
+    pub inventory: InventoryFiles,
 }
 
 /// Nodes of a stored cluster.
@@ -80,7 +83,8 @@ impl ClusterNodes {
     ) -> Result<Self, EngineError> {
         let (flags, masters) = (&access.logins, &state.spec.masters);
         let all = state.spec.hosts().map(|host| host.address);
-        let mut requests = merge_remembered(all, masters, flags, &state.logins);
+        let requests = merge_remembered(all, masters, flags, &state.logins);
+        let mut requests = merge_inventory_logins(&access.inventory, flags, state, requests)?;
         // All hosts count, not only these nodes: the same flags must be valid for every command on the
         // cluster.
         refuse_unused_flags(flags, masters, &requests)?;

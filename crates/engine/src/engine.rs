@@ -5,7 +5,7 @@ use std::net::Ipv4Addr;
 
 use kubeon_api::kubernetes_cluster::LoadBalancer;
 use kubeon_api::{ClusterName, HostAddress, Version};
-use kubeon_plan::{DesiredCluster, HostSpec, Intent, PartInfo, Valid};
+use kubeon_plan::{DesiredCluster, HostSpec, Intent, PartInfo, SnapshotRestore, Valid};
 use kubeon_ports::Clock;
 use kubeon_store::{Addresses, ClusterLock, ClusterState, Status, Store, StoreError};
 
@@ -133,11 +133,14 @@ pub fn intent(
     let same_version = state.version.is_none_or(|version| version == spec.version)
         || state.status == Status::Upgrading && state.spec.version == spec.version;
     let bundle_in_use = if same_version { state.bundle.clone() } else { BTreeMap::new() };
-    let restore = state.restoring.as_ref().map(|part| PartInfo {
-        digest: part.digest.clone(),
-        size: part.size,
-        unpacked_size: part.unpacked_size,
-        version: "of etcd".to_owned(),
+    let restore = state.restoring.as_ref().map(|part| SnapshotRestore {
+        attempt: part.attempt.clone(),
+        snapshot: PartInfo {
+            digest: part.digest.clone(),
+            size: part.size,
+            unpacked_size: part.unpacked_size,
+            version: "of etcd".to_owned(),
+        },
     });
     Intent {
         restore,

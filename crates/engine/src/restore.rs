@@ -61,7 +61,9 @@ pub fn target(
         return Err(error.row("sha256", snapshot.sha256).remedy(remedy));
     };
     let part = restored_snapshot::pack(&engine.store.restore_folder(&state.name), &request.snapshot.file)?;
-    state.restoring = Some(part);
+    // An unfinished restore of the same snapshot continues.
+    let unfinished = state.restoring.take().filter(|unfinished| unfinished.digest == part.digest);
+    state.restoring = unfinished.or(Some(part));
     (state.status, state.version) = (Status::Creating, None);
     state.spec.version = taken.version;
     state.bundle.clear();

@@ -40,6 +40,8 @@ pub struct InstallOptions {
     pub job_placement: JobPlacement,
     /// The most operations that run at the same time; `None` for no limit.
     pub max_operations: Option<NonZeroU16>,
+    /// The same of the clusters of one region.
+    pub max_operations_per_region: Option<NonZeroU16>,
     /// Whether a namespace without a pool of hosts may have no clusters. Otherwise its clusters may have any hosts.
     pub require_host_pools: bool,
     /// The image with the bundle; empty when Jobs get the bundle in another way.
@@ -82,6 +84,7 @@ impl Default for InstallOptions {
             allowed_images: Vec::new(),
             job_placement: JobPlacement::default(),
             max_operations: None,
+            max_operations_per_region: None,
             require_host_pools: false,
             bundle_image: BUNDLE_IMAGE.to_owned(),
             callback_url: String::new(),

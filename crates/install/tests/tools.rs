@@ -214,6 +214,7 @@ fn the_chart_with_other_values_has_them() {
         "allowedImages": ["quay.io/kubespray/*"],
         "jobs": {"imagePullSecrets": [{"name": "registry"}]},
         "maxOperations": 20,
+        "maxOperationsPerRegion": 5,
         "requireHostPools": true,
         "extraArgs": ["--workers=64"],
         "nodeSelector": {"disk": "ssd"},
@@ -237,6 +238,7 @@ fn the_chart_with_other_values_has_them() {
         "--trusted-key=release ssh-ed25519 AAAA",
         "--allowed-image=quay.io/kubespray/*",
         "--max-operations=20",
+        "--max-operations-per-region=5",
     ]
     .iter()
     .chain(&callback)

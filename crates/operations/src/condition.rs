@@ -8,6 +8,8 @@ use kubeon_api::ConditionStatus;
 pub const INPUTS_FOUND: &str = "InputsFound";
 /// An operation is being ended early.
 pub const STOPPING: &str = "Stopping";
+/// A running operation is paused: its Job is suspended, and continues later.
+pub const PAUSED: &str = "Paused";
 /// An operation completed.
 pub const COMPLETE: &str = "Complete";
 /// An operation failed.

@@ -116,6 +116,21 @@ pub fn is_running(pod: &Pod) -> bool {
     !matches!(phase, Some("Succeeded" | "Failed"))
 }
 
+/// The message of a pod that ends because of its node or because of another pod, and not by itself.
+#[must_use]
+pub fn loss(pod: &Pod) -> Option<&str> {
+    let conditions = pod.status.as_ref()?.conditions.as_deref().unwrap_or_default();
+    let is_loss = |type_: &str, status: &str| type_ == "DisruptionTarget" && status == "True";
+    let found = conditions.iter().find(|condition| is_loss(&condition.type_, &condition.status))?;
+    Some(found.message.as_deref().or(found.reason.as_deref()).unwrap_or("disrupted"))
+}
+
+/// The pod that was created last.
+#[must_use]
+pub fn newest<'p>(pods: impl Iterator<Item = &'p Pod>) -> Option<&'p Pod> {
+    pods.max_by_key(|pod| pod.metadata.creation_timestamp.as_ref().map(|time| time.0))
+}
+
 /// When the last container of a pod ended; `None` while one may still run.
 #[must_use]
 pub fn ended_at(pod: &Pod) -> Option<Timestamp> {

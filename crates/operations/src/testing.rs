@@ -193,7 +193,7 @@ impl World {
             objects: self,
             data,
             refusals: &self.refusals,
-            start: self.start,
+            start: self.start.clone(),
             health: self.health.clone(),
         })
     }

@@ -46,6 +46,18 @@ pub enum ClusterObject {
 }
 
 impl ClusterObject {
+    /// The region of a `KubernetesCluster`.
+    #[must_use]
+    pub fn region(&self) -> Option<&str> {
+        match self {
+            Self::KubernetesCluster(observed) => {
+                let region = observed.object()?.spec.cluster.region.as_ref()?;
+                Some(region.as_str()).filter(|region| !region.is_empty())
+            }
+            Self::Cluster(_) => None,
+        }
+    }
+
     /// The object and its UID; `None` when it was not read.
     #[must_use]
     pub fn target(&self) -> Option<(ObjectRef, String)> {
@@ -71,6 +83,8 @@ pub struct ObjectOwnership {
     pub cluster: Option<String>,
     /// The Job whose runner may write it.
     pub job: Option<String>,
+    /// The pod that wrote it, if it is the log of a pod that was stopped.
+    pub pod: Option<String>,
 }
 
 impl ObjectOwnership {
@@ -84,6 +98,7 @@ impl ObjectOwnership {
             controlled: owners.iter().any(|owner| owner.controller == Some(true)),
             cluster: text(&meta.labels, labels::CLUSTER),
             job: text(&meta.annotations, labels::JOB),
+            pod: text(&meta.annotations, labels::POD),
         }
     }
 }
@@ -126,7 +141,7 @@ pub struct WriteRefusal {
 }
 
 /// Whether an operation of the queue key may start now.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StartPermission {
     /// It may start.
     Now,
@@ -136,6 +151,8 @@ pub enum StartPermission {
         limit: usize,
         /// The number of operations of other clusters that start before it.
         before: usize,
+        /// The region, if the limit is that of the clusters of a region.
+        region: Option<String>,
     },
 }
 

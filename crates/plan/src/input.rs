@@ -122,6 +122,17 @@ pub struct PartInfo {
     pub version: String,
 }
 
+/// The restore of a snapshot of etcd.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SnapshotRestore {
+    /// Tells one restore from another one, also of the same snapshot. Members of etcd that an earlier one made are refused.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub attempt: String,
+    /// A part that holds `snapshot.db`.
+    pub snapshot: PartInfo,
+}
+
 /// An image archive, stored as a part of the bundle.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -207,9 +218,9 @@ pub struct Intent {
     /// Hosts that the user allows to skip when they are unreachable.
     #[serde(rename = "without")]
     pub skip_hosts: Vec<HostAddress>,
-    /// The snapshot out of which the members of etcd are made, as a part that holds `snapshot.db`.
+    /// The snapshot out of which the members of etcd are made.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub restore: Option<PartInfo>,
+    pub restore: Option<SnapshotRestore>,
     /// Leaving masters that the user replaces because they are lost. A plan is refused if one of them answers.
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     pub lost_hosts: BTreeSet<HostAddress>,

@@ -43,7 +43,7 @@ pub mod validate;
 pub use destroy::destroy;
 pub use input::{
     Artifacts, DesiredCluster, HostSpec, ImageInfo, Intent, Observation, ObservationFailure, PartInfo,
-    Snapshot, Valid,
+    Snapshot, SnapshotRestore, Valid,
 };
 use kubeon_api::HostAddress;
 pub use kubeon_api::{Refusal, RefusedField, Remedy};

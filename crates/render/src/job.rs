@@ -2,7 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use k8s_openapi::api::batch::v1::{Job, JobSpec};
+use k8s_openapi::api::batch::v1::{
+    Job, JobSpec, PodFailurePolicy, PodFailurePolicyOnPodConditionsPattern, PodFailurePolicyRule,
+};
 use k8s_openapi::api::core::v1::{
     Capabilities, ConfigMapVolumeSource, Container, EmptyDirVolumeSource, EnvVar, PodSecurityContext,
     PodSpec, PodTemplateSpec, ProjectedVolumeSource, ResourceRequirements, SeccompProfile,
@@ -74,6 +76,13 @@ pub enum Program {
         /// Further arguments.
         more: Vec<String>,
     },
+}
+
+impl Program {
+    /// Whether another pod continues where one was stopped. A playbook or a script would begin again.
+    fn continues(&self) -> bool {
+        matches!(self, Self::Runner { action: "kubeon", .. })
+    }
 }
 
 /// One file or folder of the container.
@@ -149,6 +158,7 @@ pub fn job(operation: &OperationJob<'_>) -> Job {
         parallelism: Some(1),
         // A removed pod counts as failed; the Job must not start a second pod while the first one terminates.
         pod_replacement_policy: Some("Failed".to_owned()),
+        pod_failure_policy: operation.program.continues().then(replacement_of_lost_pods),
         template: PodTemplateSpec { metadata: Some(metadata.clone()), spec: Some(pod(operation)) },
         active_deadline_seconds: operation.deadline_seconds.filter(|seconds| *seconds > 0),
         ttl_seconds_after_finished: operation.ttl_seconds,
@@ -161,6 +171,20 @@ pub fn job(operation: &OperationJob<'_>) -> Job {
         ..metadata
     };
     Job { metadata, spec: Some(spec), status: None }
+}
+
+/// A pod that is evicted, preempted or lost with its node is replaced and does not count as failed.
+fn replacement_of_lost_pods() -> PodFailurePolicy {
+    PodFailurePolicy {
+        rules: vec![PodFailurePolicyRule {
+            action: "Ignore".to_owned(),
+            on_pod_conditions: Some(vec![PodFailurePolicyOnPodConditionsPattern {
+                type_: "DisruptionTarget".to_owned(),
+                status: Some("True".to_owned()),
+            }]),
+            ..PodFailurePolicyRule::default()
+        }],
+    }
 }
 
 fn pod(operation: &OperationJob<'_>) -> PodSpec {

@@ -175,12 +175,26 @@ pub struct SavedSnapshot {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RestoredPart {
+    /// Tells one restore from another one, also of the same snapshot: eight hexadecimal digits. Empty in states of older
+    /// versions.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub attempt: String,
     /// SHA-256 of the compressed file, which is also its name.
     pub digest: Digest,
     /// Its size in bytes.
     pub size: u64,
     /// The size of the snapshot in bytes.
     pub unpacked_size: u64,
+}
+
+impl RestoredPart {
+    /// A part for a new restore.
+    #[must_use]
+    pub fn new(digest: Digest, size: u64, unpacked_size: u64) -> Self {
+        let mut attempt = Uuid::new_v4().simple().to_string();
+        attempt.truncate(8);
+        Self { attempt, digest, size, unpacked_size }
+    }
 }
 
 /// Addresses of a cluster's own services.

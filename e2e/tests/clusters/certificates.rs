@@ -84,11 +84,7 @@ fn nodes_are_ready(lab: &TestLab) -> Result<()> {
 fn pods_run_on_every_host(lab: &TestLab) -> Result<()> {
     lab.load_client(lab.name())?;
     for host in ["h1", "h2", "h3"] {
-        let pod = serde_json::json!({ "apiVersion": "v1", "kind": "Pod", "metadata": { "name": host }, "spec": {
-            "nodeName": host,
-            "containers": [{ "name": "client", "image": kubeon_e2e::image::NAME, "imagePullPolicy": "IfNotPresent",
-                "args": ["serve", "8080"] }] } });
-        lab.apply(lab.name(), &pod)?;
+        lab.apply(lab.name(), &kubeon_e2e::image::pod(host, Some(host)))?;
     }
     let wait = ["wait", "--for=condition=Ready", "pod/h1", "pod/h2", "pod/h3", "--timeout=120s"];
     lab.kubectl(lab.name(), &wait)?;

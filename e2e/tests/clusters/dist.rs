@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result, ensure};
 use kubeon_e2e::lab::{TestLab, VERSION};
 use kubeon_e2e::program::{Answer, folder, must, run};
 use kubeon_e2e::published::OfficialServers;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 /// The file that is installed on this machine.
 const PROGRAM: &str = "kubeon-linux-amd64";
@@ -213,10 +213,7 @@ impl Alone<'_> {
         }
         self.must(&["use", lab.name()])?;
         lab.load_client(lab.name())?;
-        let pod = json!({ "apiVersion": "v1", "kind": "Pod", "metadata": { "name": "first" }, "spec": {
-            "containers": [{ "name": "client", "image": kubeon_e2e::image::NAME, "imagePullPolicy": "IfNotPresent",
-                "args": ["serve", "8080"] }] } });
-        lab.apply(lab.name(), &pod)?;
+        lab.apply(lab.name(), &kubeon_e2e::image::pod("first", None))?;
         lab.kubectl(lab.name(), &["wait", "pod/first", "--for=condition=Ready", "--timeout=60s"])?;
         let plan = self.run(&["plan", lab.name()])?;
         ensure!(plan.code == 0 && (plan.out.clone() + &plan.err).contains("nothing to do"), "{plan:?}");

@@ -6,7 +6,6 @@ use std::process::Command;
 use anyhow::{Result, ensure};
 use kubeon_e2e::lab::TestLab;
 use kubeon_e2e::program::{must, run};
-use serde_json::json;
 
 /// Where cargo puts programs.
 const TARGET: &str = "x86_64-unknown-linux-gnu/debug";
@@ -21,10 +20,7 @@ fn soak_a_cluster_of_the_previous_program_is_taken_over() -> Result<()> {
     must(previous.join("kubeon"), &lab.create(lab.name(), 1), &environment)?;
     must(previous.join("kubeon"), &["use", lab.name()], &environment)?;
     lab.load_client(lab.name())?;
-    let pod = json!({ "apiVersion": "v1", "kind": "Pod", "metadata": { "name": "old" }, "spec": {
-        "containers": [{ "name": "client", "image": kubeon_e2e::image::NAME, "imagePullPolicy": "IfNotPresent",
-            "args": ["serve", "8080"] }] } });
-    lab.apply(lab.name(), &pod)?;
+    lab.apply(lab.name(), &kubeon_e2e::image::pod("old", None))?;
     lab.kubectl(lab.name(), &["wait", "pod/old", "--for=condition=Ready", "--timeout=60s"])?;
 
     // Reading commands work before anything was changed, and the next change brings the cluster over.

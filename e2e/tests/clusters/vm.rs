@@ -142,12 +142,7 @@ fn nodes_have_their_cluster_addresses(lab: &TestLab) -> Result<()> {
 /// A pod on each host. Each asks the other, resolves a name of the cluster and one from outside of it.
 fn pods_reach_each_other(lab: &TestLab) -> Result<()> {
     lab.load_client(lab.name())?;
-    let pods = HOSTS.map(|host| {
-        json!({ "apiVersion": "v1", "kind": "Pod", "metadata": { "name": host }, "spec": {
-            "nodeName": host,
-            "containers": [{ "name": "client", "image": kubeon_e2e::image::NAME, "imagePullPolicy": "IfNotPresent",
-                "args": ["serve", "8080"] }] } })
-    });
+    let pods = HOSTS.map(|host| kubeon_e2e::image::pod(host, Some(host)));
     lab.apply(lab.name(), &json!({ "apiVersion": "v1", "kind": "List", "items": pods }))?;
     wait("pods on both hosts talk", || pods_answer(lab))
 }

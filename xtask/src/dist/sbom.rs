@@ -7,12 +7,12 @@ use std::process::Command;
 
 use anyhow::Result;
 use kubeon_bundle::Arch;
+use kubeon_bundle::spdx::{self, SpdxDocument, purl};
 use serde_json::{Value, json};
 
 use super::command::output_of;
 use super::compiler::{Compiler, target};
 
-const DOCUMENT: &str = "SPDXRef-DOCUMENT";
 const PROGRAM: &str = "SPDXRef-kubeon";
 
 /// Writes `kubeon.spdx.json`.
@@ -50,27 +50,18 @@ fn crates_of(root: &Path, arch: Arch) -> Result<BTreeSet<(String, String)>> {
 
 fn document(commit: &str, crates: &BTreeSet<(String, String)>, lock: &toml::Value) -> Value {
     let version = env!("CARGO_PKG_VERSION");
-    let mut packages = vec![json!({
+    let mut document = SpdxDocument::new(format!("kubeon-{version}"), commit);
+    document.package(json!({
         "SPDXID": PROGRAM, "name": "kubeon", "versionInfo": version, "filesAnalyzed": false,
         "downloadLocation": "NOASSERTION", "sourceInfo": format!("commit {commit}"),
-    })];
-    let mut relations = vec![relation(DOCUMENT, "DESCRIBES", PROGRAM)];
+    }));
+    document.relate(spdx::DOCUMENT, "DESCRIBES", PROGRAM);
     for (name, version) in crates {
-        let id = format!("SPDXRef-crate-{}-{}", name.replace('_', "-"), version.replace('+', "-"));
-        packages.push(package(&id, name, version, checksum(lock, name, version)));
-        relations.push(relation(PROGRAM, "CONTAINS", &id));
+        let id = spdx::id(&["crate", name, version]);
+        document.package(package(&id, name, version, checksum(lock, name, version)));
+        document.relate(PROGRAM, "CONTAINS", &id);
     }
-    json!({
-        "spdxVersion": "SPDX-2.3",
-        "dataLicense": "CC0-1.0",
-        "SPDXID": DOCUMENT,
-        "name": format!("kubeon-{version}"),
-        "documentNamespace": format!("https://kubeon.io/spdx/kubeon-{version}-{commit}"),
-        // A time would differ between two equal builds.
-        "creationInfo": { "created": "1970-01-01T00:00:00Z", "creators": ["Tool: kubeon"] },
-        "packages": packages,
-        "relationships": relations,
-    })
+    document.into_json()
 }
 
 fn package(id: &str, name: &str, version: &str, checksum: Option<&str>) -> Value {
@@ -83,16 +74,9 @@ fn package(id: &str, name: &str, version: &str, checksum: Option<&str>) -> Value
         package["downloadLocation"] =
             json!(format!("https://static.crates.io/crates/{name}/{version}/download"));
         package["checksums"] = json!([{ "algorithm": "SHA256", "checksumValue": checksum }]);
-        package["externalRefs"] = json!([{
-            "referenceCategory": "PACKAGE-MANAGER", "referenceType": "purl",
-            "referenceLocator": format!("pkg:cargo/{name}@{version}"),
-        }]);
+        package["externalRefs"] = json!([purl(&format!("pkg:cargo/{name}@{version}"))]);
     }
     package
-}
-
-fn relation(from: &str, kind: &str, to: &str) -> Value {
-    json!({ "spdxElementId": from, "relationshipType": kind, "relatedSpdxElement": to })
 }
 
 fn checksum<'a>(lock: &'a toml::Value, name: &str, version: &str) -> Option<&'a str> {

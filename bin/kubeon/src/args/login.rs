@@ -109,7 +109,7 @@ pub struct KnownLoginFlags {
 impl KnownLoginFlags {
     /// How to reach the nodes of a cluster.
     pub(crate) fn access(&self, contact: &ContactFlags) -> NodeAccess {
-        NodeAccess { logins: self.into(), host_keys: contact.options() }
+        NodeAccess { logins: self.into(), host_keys: contact.options(), ..NodeAccess::default() }
     }
 }
 

@@ -68,6 +68,9 @@ pub(crate) struct InstallFlags {
     /// The most operations that run at the same time; others wait in the order of their creation [default: no limit]
     #[arg(long, value_name = "N")]
     pub max_operations: Option<NonZeroU16>,
+    /// The same of the clusters of one region, which spec.cluster.region names [default: no limit]
+    #[arg(long, value_name = "N")]
+    pub max_operations_per_region: Option<NonZeroU16>,
     /// Refuse clusters in namespaces without the annotation kubeon.io/host-pool, which lists the addresses of their hosts
     #[arg(long)]
     pub require_host_pools: bool,
@@ -117,6 +120,7 @@ impl InstallFlags {
             allowed_images: self.allowed_images.clone(),
             job_placement: self.job_placement.clone(),
             max_operations: self.max_operations,
+            max_operations_per_region: self.max_operations_per_region,
             require_host_pools: self.require_host_pools,
             bundle_image: self.bundle_image.clone(),
             callback_url: self.callback_url.as_ref().map(ToString::to_string).unwrap_or_default(),

@@ -2,6 +2,7 @@
 
 use kubeon_api::Version;
 use kubeon_engine::bundles::{self, version_of};
+use kubeon_engine::cluster_nodes::NodeAccess;
 use kubeon_engine::cluster_target::TargetOptions;
 use kubeon_engine::engine::{Engine, StoredCluster, ignored_checks};
 use kubeon_engine::etcd_snapshot;
@@ -104,7 +105,9 @@ async fn before(
     if state.version != Some(state.spec.version) || state.trial.is_some() {
         return Ok(());
     }
-    let master = ReadyMaster::find(engine, state, &args.change.login.access(&args.change.contact)).await?;
+    let access = args.change.login.access(&args.change.contact);
+    let access = NodeAccess { inventory: args.inventory.files(), ..access };
+    let master = ReadyMaster::find(engine, state, &access).await?;
     let found = obstacles(&master, wanted).await?;
     for budget in &found.blocking_budgets {
         context.output.warn(&format!(

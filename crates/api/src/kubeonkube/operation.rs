@@ -112,7 +112,8 @@ pub struct ClusterOperationSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 604_800))]
     pub active_deadline_seconds: Option<i64>,
-    /// While true, the operation waits; without effect once its Job is created. Default: false.
+    /// While true, the operation waits. An operation of a KubernetesCluster that runs already ends its running steps and
+    /// continues later; other running operations are not paused. Default: false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub paused: bool,
     /// When set to true, the operation is ended; its hooks that always run still run. Default: false.
@@ -241,6 +242,10 @@ pub struct ClusterOperationStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64))]
     pub refusals: Vec<Refusal>,
+    /// The pods that were lost with their node, or evicted, and that another one replaced.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 16))]
+    pub lost_pods: Vec<String>,
     /// The operation that must end first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waits_for: Option<String>,

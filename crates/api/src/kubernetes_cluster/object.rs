@@ -41,7 +41,8 @@ pub struct KubernetesClusterSpec {
     /// Programs to install into the cluster. No field exists yet.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub addons: Option<Addons>,
-    /// While true, kubeon changes nothing on the hosts. Default: false.
+    /// While true, kubeon changes nothing on the hosts. An operation that runs ends its running steps, and continues later.
+    /// Default: false.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub paused: bool,
     /// What happens to the hosts when this object is deleted. Default: Delete.

@@ -196,6 +196,8 @@ fn arguments(options: &InstallOptions) -> Vec<String> {
     let placement = serde_json::to_string(&options.job_placement).unwrap_or_default();
     arguments.extend((!options.job_placement.is_empty()).then(|| format!("--job-placement={placement}")));
     arguments.extend(options.max_operations.map(|most| format!("--max-operations={most}")));
+    let of_region = options.max_operations_per_region;
+    arguments.extend(of_region.map(|most| format!("--max-operations-per-region={most}")));
     arguments.extend_from_slice(&options.extra_arguments);
     arguments
 }

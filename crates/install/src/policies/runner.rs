@@ -5,7 +5,7 @@
 //! the Job controller names a pod after its Job. No one else can make a pod with this account, and only the operator makes a
 //! Job with it, so the name proves the Job.
 
-use kubeon_api::labels::{CLUSTER, JOB, JOB_LOG_SUFFIX, OPERATION_UID};
+use kubeon_api::labels::{CLUSTER, JOB, JOB_LOG_SUFFIX, OPERATION_UID, POD};
 
 use super::cel::{annotation, cel_list, cel_text};
 use super::policy::{AdmissionPolicy, Validation};
@@ -62,7 +62,7 @@ pub(super) fn account(options: &InstallOptions) -> AdmissionPolicy {
 }
 
 /// Fields of the status that only the operator writes.
-const OPERATOR_FIELDS: [&str; 13] = [
+const OPERATOR_FIELDS: [&str; 14] = [
     "status",
     "reason",
     "jobRef",
@@ -75,6 +75,7 @@ const OPERATOR_FIELDS: [&str; 13] = [
     "endTime",
     "took",
     "waitsFor",
+    "lostPods",
     "observedGeneration",
 ];
 
@@ -149,7 +150,12 @@ fn log_metadata() -> String {
         format!("{owners}.size() == 1 && {owners}[0].kind == 'ClusterOperation'"),
         format!("!{owners}[0].?blockOwnerDeletion.orValue(false)"),
         format!("object.metadata.?labels.orValue({{}}) == {{{}: {owners}[0].uid}}", cel_text(OPERATION_UID)),
-        format!("object.metadata.?annotations.orValue({{}}) == {{{}: variables.job}}", cel_text(JOB)),
+        // Runners of older versions do not name their pod.
+        format!(
+            "object.metadata.?annotations.orValue({{}}) in [{{{job}: variables.job}}, {{{job}: variables.job, {}: variables.pod}}]",
+            cel_text(POD),
+            job = cel_text(JOB)
+        ),
         "object.metadata.?finalizers.orValue([]).size() == 0 && object.?immutable.orValue(false)".to_owned(),
     ]
     .join(" && ")

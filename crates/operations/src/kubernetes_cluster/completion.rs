@@ -236,7 +236,9 @@ fn abandoned(s: &View<'_>, object: &KubernetesCluster, claimed: &str, remaining:
         None => format!("operation {claimed} was deleted while it worked; {remaining}"),
     };
     let mut changes = status::operation_deleted(s, object, &text);
-    let suspended = cluster::abandoned_jobs(s).filter(runs).filter_map(|job| running::suspend_job(job, None));
+    let suspended = cluster::abandoned_jobs(s)
+        .filter(runs)
+        .filter_map(|job| running::suspend_job(job, None, running::STOPPED));
     changes.stages.push(suspended.collect());
     changes
 }

@@ -376,6 +376,7 @@ fn the_job(
         folder("conf", map_of(inputs.map, false), CONF),
         folder("state", MountSource::Secret { name: state, optional: true }, "/state"),
         folder("known-hosts", map_of(known_hosts, true), "/known-hosts"),
+        folder("earlier-log", map_of(names::log(&at.name), true), "/earlier-log"),
     ];
     mounts.extend(
         inputs.secret.map(|name| folder("auth", MountSource::Secret { name, optional: false }, "/auth")),

@@ -36,7 +36,7 @@ use crate::names::{self, DERIVED_UID_LABEL};
 use crate::observed_health::ObservedHealth;
 use crate::operation::finish::{End, finish};
 use crate::operation::wait::{Wait, refusal};
-use crate::operation::{OperationChanges, archive, credentials, name, running, target, uid, wait};
+use crate::operation::{OperationChanges, archive, credentials, name, pause, running, target, uid, wait};
 use crate::order;
 use crate::view::{ClusterObject, Data, Observed, View};
 use crate::write::{Change, ClusterChanges, NeedsReads, ObjectKind, ObjectRef, Write};
@@ -138,17 +138,8 @@ fn not_started(
     if let Some(text) = crate::cluster::remaining_work(s) {
         return Ok(wait::report_wait(s, operation, &Wait::Until(text)));
     }
-    let paused_object = match (object.spec.paused, operation.spec.paused) {
-        (true, _) => Some("KubernetesCluster"),
-        (false, true) => Some("operation"),
-        (false, false) => None,
-    };
-    if let Some(paused_object) = paused_object {
-        return Ok(wait::report_wait(
-            s,
-            operation,
-            &Wait::Until(format!("paused: spec.paused of the {paused_object} is true")),
-        ));
+    if let Some(text) = pause::reason(s, operation) {
+        return Ok(wait::report_wait(s, operation, &Wait::Until(text)));
     }
     job::start(s, object, operation)
 }

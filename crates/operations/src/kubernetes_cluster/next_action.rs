@@ -12,6 +12,7 @@ use super::applied::{Difference, ListDifference, applied, difference, with_curre
 use super::cluster_action::ClusterAction;
 use super::history;
 use super::object_access::{has_finalizer, namespace, running_version};
+use crate::condition::PAUSED;
 use crate::settings::OperatorSettings;
 
 /// The next action for a `KubernetesCluster`.
@@ -72,7 +73,7 @@ pub fn next_action(
     }
     if object.spec.paused {
         return NextAction::Blocked {
-            word: "Paused",
+            word: PAUSED,
             text: "spec.paused is true: nothing is changed".to_owned(),
         };
     }

@@ -75,7 +75,11 @@ pub(super) fn inputs(
     let secret = ObjectRef::new(ObjectKind::Secret, namespace(object), &name);
     if s.objects.meta(&secret).is_none() {
         let text = format!("spec.snapshots.credentialsRef {}/{name} not found", namespace(object));
-        return Err(Obstacle::Wait(Wait::Missing(text)));
+        // A creation waits for its inputs. A snapshot would delay every other change of the cluster meanwhile.
+        return Err(match restored {
+            Some(_) => Obstacle::Wait(Wait::Missing(text)),
+            None => Obstacle::Refuse("NoCredentials", text),
+        });
     }
     let keep = snapshots.keep.unwrap_or(Snapshots::KEEP).to_string();
     let all = [

@@ -13,11 +13,11 @@ use super::history;
 use super::next_action::NextAction;
 use super::object_access::{namespace, object_name, object_notice, object_target, status_write_as_given};
 use crate::condition::{
-    self, ConditionText, DEGRADED, DELETING, DONE, HOST_KEYS_PINNED, PRECHECKED, PROGRESSING, READY,
+    self, ConditionText, DEGRADED, DELETING, DONE, HOST_KEYS_PINNED, PAUSED, PRECHECKED, PROGRESSING, READY,
     RELEASED, STEP_FAILED,
 };
 use crate::names;
-use crate::operation::{at, notice, running};
+use crate::operation::{at, notice, pause, running};
 use crate::view::View;
 use crate::write::{ClusterChanges, Notice, ObjectKind, ObjectRef, Write};
 
@@ -149,6 +149,14 @@ pub(super) fn show_progress(
         );
     }
     let mut changes = ClusterChanges::default();
+    let was_paused =
+        condition::find(&new.conditions, PROGRESSING).is_some_and(|found| found.reason == PAUSED);
+    if let Some(text) = pause::message(operation) {
+        set(&mut new, PROGRESSING, ConditionText { status: false, reason: PAUSED, message: text }, s.now);
+    } else if was_paused {
+        let text = work_text(phase, &new);
+        progressing(&mut new, phase, &text, s.now);
+    }
     if new.phase != before.phase {
         changes.notices.extend(begin_phase(&mut new, object, operation, phase, s.now));
     } else if new.job_name != before.job_name {
@@ -178,6 +186,10 @@ pub(super) fn operation_deleted(s: &View<'_>, object: &KubernetesCluster, text: 
     changes
 }
 
+fn work_text(phase: Phase, status: &KubernetesClusterStatus) -> String {
+    format!("{} by Job {}", phase.as_str(), status.job_name.as_deref().unwrap_or("(none yet)"))
+}
+
 /// Enters a phase: the conditions of the object, and the events.
 pub(super) fn begin_phase(
     new: &mut KubernetesClusterStatus,
@@ -186,7 +198,7 @@ pub(super) fn begin_phase(
     phase: Phase,
     now: Timestamp,
 ) -> Vec<Notice> {
-    let text = format!("{} by Job {}", phase.as_str(), new.job_name.as_deref().unwrap_or("(none yet)"));
+    let text = work_text(phase, new);
     if phase != Phase::Terminating {
         progressing(new, phase, &text, now);
     }

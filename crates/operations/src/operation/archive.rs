@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};
 use k8s_openapi::jiff::SignedDuration;
@@ -98,8 +99,21 @@ fn unarchived(
         return None;
     }
     let job = s.job(at)?;
-    let pod = s.pods_of(job).filter(|pod| job_state::has_log(pod) && has_wanted_pod(pod)).last()?;
+    let pod = job_state::newest(s.pods_of(job).filter(|pod| job_state::has_log(pod) && has_wanted_pod(pod)))?;
     Some((archive, ObjectRef::new(ObjectKind::Log, &at.namespace, pod.metadata.name.as_deref()?)))
+}
+
+/// Deletes the log that an earlier pod of the Job left; `None` without one.
+pub(super) fn forgotten_log(s: &View<'_>, job: &Job) -> Option<Write> {
+    let text = |text: &Option<String>| text.clone().unwrap_or_default();
+    let log = names::log(&text(&job.metadata.name));
+    let target = ObjectRef::new(ObjectKind::ConfigMap, text(&job.metadata.namespace), log);
+    s.objects.meta(&target).is_some().then(|| Write {
+        why: "the pod that runs now has the log of the one before it".to_owned(),
+        target,
+        change: Change::Delete { uid: String::new() },
+        operation: None,
+    })
 }
 
 /// The owner reference of an object that is deleted with its operation.

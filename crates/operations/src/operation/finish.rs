@@ -7,7 +7,7 @@ use kubeon_api::{ClusterOperation, ConditionStatus};
 use super::{OperationChanges, at, notice, shown, status, status_write};
 use crate::cluster_object::operation_notice;
 use crate::condition::{
-    self, COMPLETE, ConditionText, FAILED, NOTHING_TO_DO, PRECHECKED, PROGRESSING, STEP_FAILED,
+    self, COMPLETE, ConditionText, FAILED, NOTHING_TO_DO, PAUSED, PRECHECKED, PROGRESSING, STEP_FAILED,
 };
 use crate::kubernetes_cluster::failure_text;
 use crate::names::DERIVED_UID_LABEL;
@@ -102,6 +102,7 @@ pub(crate) fn finish_from(
     let message = text.as_deref().unwrap_or(success_message(operation));
     let condition_text = ConditionText { status: true, reason: &end.word, message };
     condition::set(&mut new.conditions, type_, condition_text, generation, s.now);
+    new.conditions.retain(|condition| condition.type_ != PAUSED);
     let end_notice = notice(operation, warning, operation_event, message);
     new.reason = text;
     let mut progress = OperationChanges::default();

@@ -53,9 +53,11 @@ pub(crate) struct Inputs {
 
 /// Waits while as many operations as the limit allows run.
 pub(crate) fn check_place(s: &View<'_>) -> Result<(), Obstacle> {
-    match s.start {
+    match &s.start {
         StartPermission::Now => Ok(()),
-        StartPermission::Later { limit, before } => Err(Obstacle::Wait(Wait::Place { limit, before })),
+        StartPermission::Later { limit, before, region } => {
+            Err(Obstacle::Wait(Wait::Place { limit: *limit, before: *before, region: region.clone() }))
+        }
     }
 }
 

@@ -8,7 +8,7 @@ use kubeon_api::{ClusterOperation, DataRef};
 
 use super::finish::{CANCELLED, End, finish, finish_from};
 use super::wait::changed;
-use super::{OperationChanges, at, name, notice, shown, status, status_write};
+use super::{OperationChanges, at, lost_pods, name, notice, pause, shown, status, status_write};
 use crate::cluster_object::operation_notice;
 use crate::condition::{self, ConditionText, INPUTS_FOUND, STOPPING};
 use crate::job_state::{self, JobFailure, JobState, Stuck};
@@ -143,16 +143,25 @@ pub(crate) fn decide(
     if current.job_ref.is_none() || current.status.is_none() {
         return Ok(adopt(s, operation, at, job));
     }
+    let changed_pods = lost_pods::record(s, operation, job)
+        .or_else(|| pause::continued(s, operation, job))
+        .or_else(|| lost_pods::forget_log(s, operation, job));
+    if let Some(changes) = changed_pods {
+        return Ok(changes);
+    }
     if let Some(end) = ended(s, operation, job) {
         return Ok(finish(s, operation, end));
     }
     let state = job_state::job_state(job);
+    let may_stop = state == JobState::Running || pause::is_paused(operation);
     let stopping = condition::find_true(&current.conditions, STOPPING);
     let (wanted, wake) = stop_reason(s, operation, job, ordered);
     let mut progress = match (stopping, wanted) {
         (Some(_), _) if state == JobState::Running => suspend(operation, job),
-        (None, Some(stop)) if state == JobState::Running => announce_stop(s, operation, job, stop),
-        _ => continue_running(s, operation, at, job),
+        (None, Some(stop)) if may_stop => announce_stop(s, operation, job, stop),
+        (None, None) => pause::pause_or_resume(s, operation, job, &state)
+            .unwrap_or_else(|| continue_running(s, operation, job)),
+        _ => continue_running(s, operation, job),
     };
     progress.changes.wake_at(wake);
     if progress.shown.is_none() {
@@ -192,9 +201,11 @@ fn end_of(s: &View<'_>, operation: &ClusterOperation, job: &Job, state: &JobStat
         (JobState::Running, _) => None,
         (JobState::Succeeded { end }, _) => Some(End::succeeded(end.clone())),
         (_, Some(stop)) => Some(End::failed(stop.reason.clone(), stop.message.clone())),
+        (JobState::Suspended, None) if pause::is_paused(operation) => None,
         (JobState::Suspended, None) => Some(End::failed("JobSuspended", "its Job was suspended")),
         (JobState::Failed { reason, message, end }, None) => {
-            let message_of_pod = s.pods_of(job).filter_map(job_state::termination_message).last();
+            let with_message = s.pods_of(job).filter(|pod| job_state::termination_message(pod).is_some());
+            let message_of_pod = job_state::newest(with_message).and_then(job_state::termination_message);
             let text = match reason {
                 JobFailure::DeadlineExceeded => deadline_message(operation, job),
                 JobFailure::Other(_) => {
@@ -247,12 +258,7 @@ fn stop_reason(
             Some(Stuck::Waiting(_)) | None => {}
         }
     }
-    let mut pods: Vec<_> = s.pods_of(job).filter_map(|pod| pod.metadata.name.as_deref()).collect();
-    pods.sort_unstable();
-    let has_second_pod = pods.len() > 1 && s.pods_of(job).any(job_state::is_running);
-    let stop =
-        has_second_pod.then(|| ("SecondPod", format!("its Job started a second pod ({})", pods.join(", "))));
-    (stop, wake)
+    (lost_pods::stop_reason(s, operation, job), wake)
 }
 
 /// Writes why the Job is stopped, and then suspends it. The message of a pod is removed with the pod.
@@ -275,31 +281,36 @@ fn announce_stop(
 
 fn suspend(operation: &ClusterOperation, job: &Job) -> OperationChanges {
     let mut progress = OperationChanges::default();
-    progress.changes.stages.extend(suspend_job(job, Some(name(operation))).map(|write| vec![write]));
+    progress.changes.stages.extend(suspend_job(job, Some(name(operation)), STOPPED).map(|write| vec![write]));
     progress
 }
 
+/// Why a Job is suspended that will not continue.
+pub(crate) const STOPPED: &str = "the pod gets SIGTERM, so that the hooks that always run are executed";
+
 /// Suspends a Job; `None` when it is already suspended. `operation` is `None` when it was deleted.
-pub(crate) fn suspend_job(job: &Job, operation: Option<&str>) -> Option<Write> {
+pub(crate) fn suspend_job(job: &Job, operation: Option<&str>, why: &str) -> Option<Write> {
     if job.spec.as_ref().and_then(|spec| spec.suspend) == Some(true) {
         return None;
     }
-    let text = |text: &Option<String>| text.clone().unwrap_or_default();
-    Some(Write {
-        why: "the pod gets SIGTERM, so that the hooks that always run are executed".to_owned(),
-        target: ObjectRef::new(ObjectKind::Job, text(&job.metadata.namespace), text(&job.metadata.name)),
-        change: patched(JobSpecPatch { suspend: Some(true), ..JobSpecPatch::default() }),
-        operation: operation.map(str::to_owned),
-    })
+    let suspended = JobSpecPatch { suspend: Some(true), ..JobSpecPatch::default() };
+    Some(Write { operation: operation.map(str::to_owned), ..job_write(job, why, suspended) })
 }
 
-fn patched(spec: JobSpecPatch) -> Change {
-    Change::Merge(ObjectPatch { metadata: None, spec: Some(spec) })
+/// A change of a Job's spec, for no operation.
+pub(super) fn job_write(job: &Job, why: &str, spec: JobSpecPatch) -> Write {
+    let text = |text: &Option<String>| text.clone().unwrap_or_default();
+    Write {
+        why: why.to_owned(),
+        target: ObjectRef::new(ObjectKind::Job, text(&job.metadata.namespace), text(&job.metadata.name)),
+        change: Change::Merge(ObjectPatch { metadata: None, spec: Some(spec) }),
+        operation: None,
+    }
 }
 
 /// The Job continues. Reports a change of the spec and problems of the pods, and updates the deadline of the
 /// Job.
-fn continue_running(s: &View<'_>, operation: &ClusterOperation, at: &DataRef, job: &Job) -> OperationChanges {
+fn continue_running(s: &View<'_>, operation: &ClusterOperation, job: &Job) -> OperationChanges {
     let mut new = status(operation);
     let mut progress = OperationChanges::default();
     // Contract A, cases 21 and 22: a change of the spec during the run is reported and has no effect.
@@ -313,7 +324,8 @@ fn continue_running(s: &View<'_>, operation: &ClusterOperation, at: &DataRef, jo
         progress.changes.notices.push(notice(operation, true, "Held", text.as_str()));
     }
     let stopping = condition::find_true(&new.conditions, STOPPING);
-    let reasons: Vec<_> = stopping.map(|stopping| stopping.message.clone()).into_iter().chain(held).collect();
+    let stopped = stopping.map(|stopping| stopping.message.as_str()).or_else(|| pause::message(operation));
+    let reasons: Vec<_> = stopped.map(str::to_owned).into_iter().chain(held).collect();
     new.reason = (!reasons.is_empty()).then(|| condition::clipped(&reasons.join("; ")));
     let report = status_write(
         operation,
@@ -322,7 +334,7 @@ fn continue_running(s: &View<'_>, operation: &ClusterOperation, at: &DataRef, jo
         "the pods have a problem, or the spec was changed during the run",
     );
     progress.changes.stages.extend(report.map(|write| vec![write]));
-    progress.changes.stages.extend(deadline(operation, at, job).map(|write| vec![write]));
+    progress.changes.stages.extend(deadline(operation, job).map(|write| vec![write]));
     progress.changes.wake_at(wake);
     progress
 }
@@ -341,15 +353,14 @@ fn held(s: &View<'_>, job: &Job) -> (Option<String>, Option<Timestamp>) {
 }
 
 /// Updates the deadline of a running Job when the deadline of the operation was changed.
-fn deadline(operation: &ClusterOperation, at: &DataRef, job: &Job) -> Option<Write> {
+fn deadline(operation: &ClusterOperation, job: &Job) -> Option<Write> {
     let wanted = operation.spec.active_deadline_seconds.filter(|seconds| *seconds > 0)?;
     let has = job.spec.as_ref().and_then(|spec| spec.active_deadline_seconds);
     let runs = job_state::job_state(job) == JobState::Running;
+    let spec = JobSpecPatch { active_deadline_seconds: Some(wanted), ..JobSpecPatch::default() };
     (runs && has != Some(wanted)).then(|| Write {
-        why: format!("the deadline is {wanted} s now"),
-        target: ObjectRef::new(ObjectKind::Job, &at.namespace, &at.name),
-        change: patched(JobSpecPatch { active_deadline_seconds: Some(wanted), ..JobSpecPatch::default() }),
         operation: Some(name(operation).to_owned()),
+        ..job_write(job, &format!("the deadline is {wanted} s now"), spec)
     })
 }
 

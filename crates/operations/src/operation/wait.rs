@@ -26,6 +26,8 @@ pub(crate) enum Wait {
         limit: usize,
         /// The number of operations that start before it.
         before: usize,
+        /// The region, if the limit is that of the clusters of a region.
+        region: Option<String>,
     },
 }
 
@@ -60,10 +62,13 @@ pub(crate) fn report_wait(s: &View<'_>, operation: &ClusterOperation, wait: &Wai
     let (reason, waits_for) = match wait {
         Wait::Missing(text) | Wait::Until(text) => (text.clone(), None),
         Wait::Operation(other) => (format!("waits for {other}, which runs first"), Some(other.clone())),
-        Wait::Place { limit, before } => (
-            format!("waits: {limit} operations run, which is the limit, and {before} start before this one"),
-            None,
-        ),
+        Wait::Place { limit, before, region } => {
+            let place = region.as_ref().map(|region| format!(" of region {region}")).unwrap_or_default();
+            let text = format!(
+                "waits: {limit} operations{place} run, which is the limit, and {before} start before this one"
+            );
+            (text, None)
+        }
     };
     new.reason = Some(condition::clipped(&reason));
     new.waits_for = waits_for;

@@ -135,15 +135,19 @@ fn a_cluster_is_created_out_of_a_snapshot() {
 }
 
 #[test]
-fn a_missing_secret_is_named_and_waited_for() {
+fn a_missing_secret_fails_the_snapshot_at_once_and_the_cluster_stays_as_it_was() {
     let mut world = declared(&json!({}));
     let secret = ObjectRef::new(ObjectKind::Secret, "default", "store");
     let kept = world.objects.remove(&secret).unwrap();
+    after(&mut world, 1);
     request(&mut world);
-    assert_eq!(phase(&world), "Snapshotting");
-    let status = object(&world)["status"].to_string();
-    assert!(status.contains("spec.snapshots.credentialsRef default/store not found"), "{status}");
+    assert_eq!((phase(&world), operations(&world)), ("Running".to_owned(), 2));
+    let taken = condition(&world, "SnapshotTaken");
+    assert_eq!((&taken["status"], &taken["reason"]), (&json!("False"), &json!("Failed")));
+    assert_eq!(taken["message"], "spec.snapshots.credentialsRef default/store not found");
+    after(&mut world, HOUR);
+    assert_eq!(operations(&world), 2, "only a request or a schedule tries again");
     world.put(ObjectKind::Secret, "default", "store", kept);
-    world.settle();
+    request(&mut world);
     assert_eq!(env(&job(&world), "OPERATION"), "snapshotting");
 }

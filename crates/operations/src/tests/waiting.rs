@@ -160,7 +160,7 @@ fn a_paused_operation_waits_and_continues() {
 #[test]
 fn an_operation_above_the_limit_shows_its_place_and_starts_later() {
     let mut world = World::with_cluster();
-    world.start = StartPermission::Later { limit: 20, before: 3 };
+    world.start = StartPermission::Later { limit: 20, before: 3, region: None };
     world.ask("o", |_| {});
     world.settle();
     assert_eq!(

@@ -6,6 +6,7 @@ use kubeon_wire::{EtcdPeer, Op};
 use super::prepare::part;
 use super::step::{ARTIFACTS, DesiredStep, part_id};
 use crate::context::{ObservedHost, PlanContext};
+use crate::input::SnapshotRestore;
 use crate::quorum;
 use crate::step_id::StepId;
 
@@ -14,13 +15,18 @@ const RESTORE_SECONDS: u32 = 600;
 
 const SNAPSHOT: &str = "etcd-snapshot";
 
-fn restore_id(host: &ObservedHost<'_>) -> StepId {
-    host.id(quorum::STAGE, "restore")
+/// The step of this restore. The journal may have the step of an earlier one.
+fn restore_id(host: &ObservedHost<'_>, restore: &SnapshotRestore) -> StepId {
+    match restore.attempt.as_str() {
+        "" => host.id(quorum::STAGE, "restore"),
+        attempt => host.id(quorum::STAGE, format!("restore-{attempt}")),
+    }
 }
 
 /// The steps that make the data of a member, if it never started.
 pub(crate) fn member(context: &PlanContext<'_>, host: &ObservedHost<'_>, choose: StepId) -> Vec<DesiredStep> {
-    let Some(snapshot) = &context.intent.restore else { return Vec::new() };
+    let Some(restore) = &context.intent.restore else { return Vec::new() };
+    let snapshot = &restore.snapshot;
     if host.has_executed(&quorum::member_id(&host.name)) {
         return Vec::new();
     }
@@ -36,7 +42,7 @@ pub(crate) fn member(context: &PlanContext<'_>, host: &ObservedHost<'_>, choose:
         members: context.spec().masters.iter().filter_map(peer).collect(),
         token: format!("{}-{}", context.intent.uid, &snapshot.digest.as_str()[..12]),
     };
-    let step = DesiredStep::new(host, restore_id(host), op)
+    let step = DesiredStep::new(host, restore_id(host, restore), op)
         .title(format!("make the data of etcd member {} out of the snapshot", host.name))
         .because("the member has no data")
         .within(RESTORE_SECONDS)
@@ -51,8 +57,8 @@ pub(crate) fn begins(context: &PlanContext<'_>) -> bool {
 
 /// The step after which the member of a host may start.
 pub(crate) fn before_start(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> Option<StepId> {
-    let begins = context.intent.restore.is_some() && !host.has_executed(&quorum::member_id(&host.name));
-    begins.then(|| restore_id(host))
+    let restore = context.intent.restore.as_ref()?;
+    (!host.has_executed(&quorum::member_id(&host.name))).then(|| restore_id(host, restore))
 }
 
 /// Whether the step makes the data of a member. The plan after it sees the nodes of the cluster before.
@@ -60,13 +66,11 @@ pub(crate) fn is_restore(op: &Op) -> bool {
     matches!(op, Op::RestoreMember { .. })
 }
 
-/// Refuses to replace the data of a member that started without the snapshot.
+/// Refuses to replace the data of a member that started before this restore.
 pub(crate) fn refusals(context: &PlanContext<'_>) -> Vec<Refusal> {
-    if context.intent.restore.is_none() {
-        return Vec::new();
-    }
+    let Some(restore) = &context.intent.restore else { return Vec::new() };
     let has_data = |host: &&ObservedHost<'_>| {
-        host.has_executed(&quorum::member_id(&host.name)) && !host.has_executed(&restore_id(host))
+        host.has_executed(&quorum::member_id(&host.name)) && !host.has_executed(&restore_id(host, restore))
     };
     let name = &context.spec().name;
     let reason =

@@ -1,14 +1,19 @@
 //! A cluster out of a snapshot.
 
 use kubeon_plan::sim::{apply, refused};
-use kubeon_plan::{Intent, PartInfo, lint, plan};
+use kubeon_plan::{Intent, PartInfo, SnapshotRestore, lint, plan};
 use kubeon_wire::{ClusterFacts, NodeFact, Op};
 
 use crate::support::{bare_hosts, created, edit, named, step, texts};
 
 fn restored(masters: usize, workers: usize) -> Intent {
+    restored_by("", masters, workers)
+}
+
+fn restored_by(attempt: &str, masters: usize, workers: usize) -> Intent {
     let digest = "d".repeat(64).parse().unwrap();
-    let restore = PartInfo { digest, size: 1 << 10, unpacked_size: 1 << 20, version: "of etcd".to_owned() };
+    let snapshot = PartInfo { digest, size: 1 << 10, unpacked_size: 1 << 20, version: "of etcd".to_owned() };
+    let restore = SnapshotRestore { attempt: attempt.to_owned(), snapshot };
     Intent { restore: Some(restore), ..named(masters, workers) }
 }
 
@@ -45,5 +50,17 @@ fn every_member_begins_with_the_snapshot_and_lost_nodes_are_removed() {
 fn data_of_a_cluster_is_not_replaced() {
     let snapshot = created(1, 0, &[Some(true)]);
     let text = refused(&plan(&restored(1, 0), &snapshot).unwrap_err());
+    assert!(text.contains("still has the data of demo: destroy that cluster first"), "{text}");
+}
+
+/// A restore continues after it was killed. Another one, also of the same snapshot, would not replace what the members hold.
+#[test]
+fn a_restored_cluster_is_not_restored_again_in_silence() {
+    let mut snapshot = bare_hosts(1);
+    let first = restored_by("0a1b2c3d", 1, 0);
+    let made = plan(&first, &snapshot).unwrap();
+    apply(&made, made.steps.len(), &mut snapshot);
+    assert!(plan(&first, &snapshot).is_ok());
+    let text = refused(&plan(&restored_by("4e5f6a7b", 1, 0), &snapshot).unwrap_err());
     assert!(text.contains("still has the data of demo: destroy that cluster first"), "{text}");
 }

@@ -143,6 +143,8 @@ fn cancel(meta: &MetaCluster) -> Result<()> {
         meta.lab.on(HOST, "test -e /var/lib/kubeon").map(drop)
     })?;
     let name = operation["metadata"]["name"].as_str().unwrap_or_default();
+    pause_and_continue(meta, name)?;
+    evict(meta, name)?;
     meta.patch(&[OPERATIONS, name], &json!({"spec": {"cancelled": true}}))?;
     let reason = wait_failed(meta)?;
     ensure!(reason == "cancelled", "{reason}");
@@ -150,6 +152,85 @@ fn cancel(meta: &MetaCluster) -> Result<()> {
     ensure!(ended["status"] == "Failed" && ended["reason"] == "cancelled", "{ended:#}");
     let repair = "systemctl stop squatter; systemctl reset-failed squatter 2>/dev/null; rmdir /etc/kubeedge";
     meta.lab.on(HOST, repair).map(drop)
+}
+
+/// A user pauses the operation: its pod ends, and nothing works on the host. Then the operation continues with another
+/// pod, of which the log is the whole one.
+fn pause_and_continue(meta: &MetaCluster, operation: &str) -> Result<()> {
+    let set_paused =
+        |paused: bool| meta.patch(&[OPERATIONS, operation], &json!({"spec": {"paused": paused}}));
+    let status = || Ok::<_, anyhow::Error>(meta.get(&[OPERATIONS, operation])?["status"].clone());
+    let job = status()?["jobRef"]["name"].as_str().context("no Job")?.to_owned();
+    let pods = |path: &str| {
+        meta.kubectl(&["-n", NAMESPACE, "get", "pods", "-l", &format!("job-name={job}"), "-o", path])
+    };
+    set_paused(true)?;
+    meta.eventually("the pod of the paused operation has ended", MINUTE * 2, || {
+        let left = pods("name")?;
+        ensure!(left.is_empty(), "{left}");
+        Ok(())
+    })?;
+    let paused = status()?;
+    ensure!(paused["status"] == "Running" && condition(&paused, "Paused").is_some(), "{paused:#}");
+    let cluster = meta.get(&["ecs", NAME])?["status"].clone();
+    let progress = condition(&cluster, "Progressing").context("no condition Progressing")?;
+    ensure!(progress["status"] == "False" && progress["reason"] == "Paused", "{cluster:#}");
+    meta.eventually("nothing works on the host", MINUTE, || {
+        meta.lab.on(HOST, "! pgrep '^kubeon-node'").map(drop)
+    })?;
+    set_paused(false)?;
+    meta.eventually("the operation continues", MINUTE * 2, || {
+        let status = status()?;
+        ensure!(condition(&status, "Paused").is_none(), "{status:#}");
+        let phase = pods("jsonpath={.items[*].status.phase}")?;
+        ensure!(phase == "Running", "{phase}");
+        Ok(())
+    })?;
+    log_has_parts(meta, &job, 2)
+}
+
+/// The log of the running pod begins with those of the stopped pods before it.
+fn log_has_parts(meta: &MetaCluster, job: &str, count: usize) -> Result<()> {
+    let log = meta.kubectl(&["-n", NAMESPACE, "logs", &format!("job/{job}")])?;
+    let parts: Vec<&str> = log.split("another pod continues here").collect();
+    let stopped = parts.iter().filter(|part| part.contains("stopping the work")).count();
+    ensure!((parts.len(), stopped) == (count, count - 1), "{log}");
+    Ok(())
+}
+
+/// The node of the pod is drained: another pod continues the operation.
+fn evict(meta: &MetaCluster, operation: &str) -> Result<()> {
+    let job = meta.get(&[OPERATIONS, operation])?["status"]["jobRef"]["name"]
+        .as_str()
+        .context("no Job")?
+        .to_owned();
+    let label = format!("job-name={job}");
+    let pods = || {
+        meta.kubectl(&[
+            "-n",
+            NAMESPACE,
+            "get",
+            "pods",
+            "-l",
+            &label,
+            "-o",
+            "jsonpath={.items[*].metadata.name}",
+        ])
+    };
+    let pod = pods()?;
+    let eviction = json!({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": pod, "namespace": NAMESPACE}});
+    let file = meta.lab.file("eviction.json");
+    std::fs::write(&file, eviction.to_string())?;
+    let path = format!("/api/v1/namespaces/{NAMESPACE}/pods/{pod}/eviction");
+    meta.kubectl(&["create", "--raw", &path, "-f", &file.to_string_lossy()])?;
+    meta.eventually("another pod continues", MINUTE * 2, || {
+        let now = pods()?;
+        ensure!(!now.is_empty() && now != pod, "{now}");
+        meta.pod_is_running(NAMESPACE, &job)
+    })?;
+    let status = meta.get(&[OPERATIONS, operation])?["status"].clone();
+    ensure!(status["status"] == "Running" && status["lostPods"] == json!([pod]), "{status:#}");
+    log_has_parts(meta, &job, 3)
 }
 
 /// The host hangs, so the operation runs until the timeout in `timeout_mins`. Contract B, case 29.

@@ -1,0 +1,85 @@
+//! Pods that were lost with their node, or evicted, or preempted. The Job of kubeon's own work starts another one, which
+//! continues; the Job of a playbook or a script fails.
+
+use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::core::v1::Pod;
+use kubeon_api::ClusterOperation;
+
+use super::running::StopReason;
+use super::{OperationChanges, archive, notice, status, status_write};
+use crate::job_state;
+use crate::names;
+use crate::view::View;
+use crate::write::{ObjectKind, ObjectRef};
+
+/// How many pods of one operation may be lost. A runner that needs more memory than its node has would be evicted for ever.
+const MOST_LOST: usize = 3;
+
+fn pod_name(pod: &Pod) -> &str {
+    pod.metadata.name.as_deref().unwrap_or_default()
+}
+
+/// Whether the pod is lost. Its object vanishes soon, except after an eviction by the kubelet.
+pub(super) fn is_lost(operation: &ClusterOperation, pod: &Pod) -> bool {
+    let recorded = operation
+        .status
+        .as_ref()
+        .is_some_and(|status| status.lost_pods.iter().any(|lost| lost == pod_name(pod)));
+    recorded || job_state::loss(pod).is_some()
+}
+
+/// Records lost pods in the status, before their objects vanish; `None` when there is no new one.
+pub(super) fn record(s: &View<'_>, operation: &ClusterOperation, job: &Job) -> Option<OperationChanges> {
+    if !replaces_lost_pods(job) {
+        return None;
+    }
+    let mut new = status(operation);
+    let mut progress = OperationChanges::default();
+    for pod in s
+        .pods_of(job)
+        .filter(|pod| !new.lost_pods.iter().any(|lost| lost == pod_name(pod)))
+        .collect::<Vec<_>>()
+    {
+        let Some(cause) = job_state::loss(pod) else { continue };
+        let name = pod_name(pod).to_owned();
+        let text = format!("pod {name} was lost, and another one continues: {cause}");
+        progress.changes.notices.push(notice(operation, true, "PodLost", text));
+        new.lost_pods.push(name);
+    }
+    let write = status_write(operation, &mut new, s.now, "a pod was lost")?;
+    progress.changes.stages.push(vec![write]);
+    Some(progress).filter(|progress| !progress.changes.notices.is_empty())
+}
+
+fn replaces_lost_pods(job: &Job) -> bool {
+    job.spec.as_ref().is_some_and(|spec| spec.pod_failure_policy.is_some())
+}
+
+/// Why the Job is stopped: too many pods were lost, or it started a second pod though none was.
+pub(super) fn stop_reason(s: &View<'_>, operation: &ClusterOperation, job: &Job) -> Option<StopReason> {
+    let lost = operation.status.as_ref().map(|status| status.lost_pods.as_slice()).unwrap_or_default();
+    if lost.len() > MOST_LOST {
+        return Some(("PodsLost", format!("{} of its pods were lost: {}", lost.len(), lost.join(", "))));
+    }
+    let others: Vec<_> = s.pods_of(job).filter(|pod| !is_lost(operation, pod)).collect();
+    let mut names: Vec<_> = others.iter().map(|pod| pod_name(pod)).collect();
+    names.sort_unstable();
+    let has_second_pod = names.len() > 1 && others.iter().any(|pod| job_state::is_running(pod));
+    has_second_pod.then(|| ("SecondPod", format!("its Job started a second pod ({})", names.join(", "))))
+}
+
+/// Removes the log that a pod left which was stopped, once another pod has begun its own log with it. `None` while there is
+/// nothing to remove.
+pub(super) fn forget_log(s: &View<'_>, operation: &ClusterOperation, job: &Job) -> Option<OperationChanges> {
+    let lost = operation.status.as_ref().is_some_and(|status| !status.lost_pods.is_empty());
+    let place = job.metadata.namespace.as_deref().unwrap_or_default();
+    let log = names::log(job.metadata.name.as_deref().unwrap_or_default());
+    let of = s.objects.meta(&ObjectRef::new(ObjectKind::ConfigMap, place, log))?.pod;
+    let mut running = s.pods_of(job).filter(|pod| job_state::is_running(pod) && job_state::has_log(pod));
+    let continues = running.any(|pod| !is_lost(operation, pod) && of.as_deref() != Some(pod_name(pod)));
+    let write = archive::forgotten_log(s, job).filter(|_| lost && continues)?;
+    let mut progress = OperationChanges::default();
+    progress.changes.stages.push(vec![write]);
+    progress.shown = Some((0, super::shown(operation, &status(operation))));
+    Some(progress)
+}
