@@ -21,7 +21,8 @@ use crate::cluster;
 use crate::condition::{self, PRECHECKED, STEP_FAILED};
 use crate::job_state::{self, JobState};
 use crate::object::ObjectPatch;
-use crate::operation::{at, running};
+use crate::operation::at;
+use crate::operation::job_suspension::{STOPPED, suspend_job};
 use crate::view::{Data, View};
 use crate::write::{Change, ClusterChanges, NeedsReads, ObjectKind, ObjectRef, Write};
 
@@ -236,9 +237,7 @@ fn abandoned(s: &View<'_>, object: &KubernetesCluster, claimed: &str, remaining:
         None => format!("operation {claimed} was deleted while it worked; {remaining}"),
     };
     let mut changes = status::operation_deleted(s, object, &text);
-    let suspended = cluster::abandoned_jobs(s)
-        .filter(runs)
-        .filter_map(|job| running::suspend_job(job, None, running::STOPPED));
+    let suspended = cluster::abandoned_jobs(s).filter(runs).filter_map(|job| suspend_job(job, None, STOPPED));
     changes.stages.push(suspended.collect());
     changes
 }

@@ -5,7 +5,7 @@ use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::Pod;
 use kubeon_api::ClusterOperation;
 
-use super::running::StopReason;
+use super::job_suspension::StopReason;
 use super::{OperationChanges, archive, notice, status, status_write};
 use crate::job_state;
 use crate::names;

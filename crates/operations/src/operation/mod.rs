@@ -5,6 +5,7 @@ pub(crate) mod credentials;
 pub(crate) mod finish;
 pub(crate) mod inputs;
 pub(crate) mod job_extras;
+pub(crate) mod job_suspension;
 pub(crate) mod lost_pods;
 pub(crate) mod pause;
 pub(crate) mod running;

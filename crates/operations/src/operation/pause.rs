@@ -10,7 +10,7 @@ use k8s_openapi::api::core::v1::Pod;
 use kubeon_api::ClusterOperation;
 use kubeon_api::kubeonkube::ActionType;
 
-use super::running::{job_write, suspend_job};
+use super::job_suspension::{job_write, suspend_job};
 use super::{OperationChanges, archive, lost_pods, name, notice, status, status_write};
 use crate::condition::{self, ConditionText, PAUSED};
 use crate::job_state::{self, JobState};

@@ -7,6 +7,7 @@ use kubeon_api::kubeonkube::{ActionType, ClusterOperationStatus, OperationResult
 use kubeon_api::{ClusterOperation, DataRef};
 
 use super::finish::{CANCELLED, End, finish, finish_from};
+use super::job_suspension::{STOPPED, StopReason, job_write, suspend_job};
 use super::wait::changed;
 use super::{OperationChanges, at, lost_pods, name, notice, pause, shown, status, status_write};
 use crate::cluster_object::operation_notice;
@@ -14,13 +15,10 @@ use crate::condition::{self, ConditionText, INPUTS_FOUND, STOPPING};
 use crate::job_state::{self, JobFailure, JobState, Stuck};
 use crate::kubernetes_cluster::ClusterAction;
 use crate::names::{self, SPEC_ANNOTATION};
-use crate::object::{JobSpecPatch, ObjectPatch};
+use crate::object::JobSpecPatch;
 use crate::queue_key::QueueKey;
 use crate::view::{ClusterObject, Data, Observed, View};
-use crate::write::{Change, NeedsReads, ObjectKind, ObjectRef, Write};
-
-/// Why a Job is stopped: a reason in CamelCase, and a message for the user.
-pub(crate) type StopReason = (&'static str, String);
+use crate::write::{NeedsReads, ObjectKind, ObjectRef, Write};
 
 /// Whether a Job was created for this operation. A user who may create Jobs may also set labels, so the
 /// namespace and the name must be those of the operation's Job.
@@ -283,29 +281,6 @@ fn suspend(operation: &ClusterOperation, job: &Job) -> OperationChanges {
     let mut progress = OperationChanges::default();
     progress.changes.stages.extend(suspend_job(job, Some(name(operation)), STOPPED).map(|write| vec![write]));
     progress
-}
-
-/// Why a Job is suspended that will not continue.
-pub(crate) const STOPPED: &str = "the pod gets SIGTERM, so that the hooks that always run are executed";
-
-/// Suspends a Job; `None` when it is already suspended. `operation` is `None` when it was deleted.
-pub(crate) fn suspend_job(job: &Job, operation: Option<&str>, why: &str) -> Option<Write> {
-    if job.spec.as_ref().and_then(|spec| spec.suspend) == Some(true) {
-        return None;
-    }
-    let suspended = JobSpecPatch { suspend: Some(true), ..JobSpecPatch::default() };
-    Some(Write { operation: operation.map(str::to_owned), ..job_write(job, why, suspended) })
-}
-
-/// A change of a Job's spec, for no operation.
-pub(super) fn job_write(job: &Job, why: &str, spec: JobSpecPatch) -> Write {
-    let text = |text: &Option<String>| text.clone().unwrap_or_default();
-    Write {
-        why: why.to_owned(),
-        target: ObjectRef::new(ObjectKind::Job, text(&job.metadata.namespace), text(&job.metadata.name)),
-        change: Change::Merge(ObjectPatch { metadata: None, spec: Some(spec) }),
-        operation: None,
-    }
 }
 
 /// The Job continues. Reports a change of the spec and problems of the pods, and updates the deadline of the
