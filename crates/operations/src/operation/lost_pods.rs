@@ -21,11 +21,8 @@ fn pod_name(pod: &Pod) -> &str {
 
 /// Whether the pod is lost. Its object vanishes soon, except after an eviction by the kubelet.
 pub(super) fn is_lost(operation: &ClusterOperation, pod: &Pod) -> bool {
-    let recorded = operation
-        .status
-        .as_ref()
-        .is_some_and(|status| status.lost_pods.iter().any(|lost| lost == pod_name(pod)));
-    recorded || job_state::loss(pod).is_some()
+    let mut recorded = operation.status.iter().flat_map(|status| &status.lost_pods);
+    recorded.any(|lost| lost == pod_name(pod)) || job_state::loss(pod).is_some()
 }
 
 /// Records lost pods in the status, before their objects vanish; `None` when there is no new one.
@@ -35,20 +32,21 @@ pub(super) fn record(s: &View<'_>, operation: &ClusterOperation, job: &Job) -> O
     }
     let mut new = status(operation);
     let mut progress = OperationChanges::default();
-    for pod in s
-        .pods_of(job)
-        .filter(|pod| !new.lost_pods.iter().any(|lost| lost == pod_name(pod)))
-        .collect::<Vec<_>>()
-    {
-        let Some(cause) = job_state::loss(pod) else { continue };
-        let name = pod_name(pod).to_owned();
+    let losses = s.pods_of(job).filter_map(|pod| Some((pod_name(pod), job_state::loss(pod)?)));
+    for (name, cause) in losses {
+        if new.lost_pods.iter().any(|lost| lost == name) {
+            continue;
+        }
+        new.lost_pods.push(name.to_owned());
         let text = format!("pod {name} was lost, and another one continues: {cause}");
         progress.changes.notices.push(notice(operation, true, "PodLost", text));
-        new.lost_pods.push(name);
+    }
+    if progress.changes.notices.is_empty() {
+        return None;
     }
     let write = status_write(operation, &mut new, s.now, "a pod was lost")?;
     progress.changes.stages.push(vec![write]);
-    Some(progress).filter(|progress| !progress.changes.notices.is_empty())
+    Some(progress)
 }
 
 fn replaces_lost_pods(job: &Job) -> bool {
