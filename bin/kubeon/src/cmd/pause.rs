@@ -31,7 +31,8 @@ pub(super) async fn pause(context: &Context<'_>, args: &PauseArgs) -> Result<(),
         return Err(CliError::refused(format!("no command changes {name} now")));
     }
     let failed = |error: io::Error| CliError::failed(format!("cannot stop {holder}: {error}"));
-    pidfd_send_signal(&process, Signal::INT).map_err(|error| failed(error.into()))?;
+    // A shell without job control lets its background commands ignore SIGINT until they handle it.
+    pidfd_send_signal(&process, Signal::TERM).map_err(|error| failed(error.into()))?;
     context.output.info(&format!("{name}: {holder} ends after its running steps"));
     let limit = Duration::from_secs(args.wait.into());
     let ended = tokio::task::spawn_blocking(move || wait_for_end(&process, limit)).await;

@@ -37,6 +37,8 @@ pub(crate) struct Server {
     mirror: Option<String>,
     /// The folder of files that are being downloaded.
     downloads: PathBuf,
+    /// The most bytes of a file.
+    pub(super) file_limit: u64,
 }
 
 /// Why one attempt ended.
@@ -84,7 +86,7 @@ impl Server {
         let downloads = cache.join("downloads");
         fs::create_dir_all(&downloads).map_err(PublishedError::file(&downloads))?;
         let mirror = mirror.map(|mirror| mirror.trim_end_matches('/').to_owned());
-        Ok(Self { agent: config.into(), mirror, downloads })
+        Ok(Self { agent: config.into(), mirror, downloads, file_limit: FILE_LIMIT })
     }
 
     /// Where this server has the file.
@@ -161,8 +163,17 @@ impl Server {
             have = 0;
             options.write(true).create(true).truncate(true);
         }
+        let total = length(&answer).map(|length| length.saturating_add(have));
+        let too_large = || {
+            let why = format!("the file is larger than {} MiB", self.file_limit >> 20);
+            // Nothing of it would be used.
+            let _ = fs::remove_file(path);
+            Ended::Never(PublishedError::Server { url: url.to_owned(), why })
+        };
+        if total.is_some_and(|total| total > self.file_limit) {
+            return Err(too_large());
+        }
         let mut out = options.open(path).map_err(unwritable)?;
-        let total = length(&answer).map(|length| length + have);
         let mut body = answer.into_body().into_reader();
         let (mut buffer, mut reported) = (vec![0; 1 << 16], Instant::now());
         loop {
@@ -173,9 +184,8 @@ impl Server {
             };
             out.write_all(&buffer[..count]).map_err(unwritable)?;
             have += count as u64;
-            if have > FILE_LIMIT {
-                let why = format!("the file is larger than {} MiB", FILE_LIMIT >> 20);
-                return Err(Ended::Never(PublishedError::Server { url: url.to_owned(), why }));
+            if have > self.file_limit {
+                return Err(too_large());
             }
             if reported.elapsed() >= REPORT_EVERY {
                 on_bytes(have, total.unwrap_or(0));

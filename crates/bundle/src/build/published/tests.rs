@@ -26,6 +26,10 @@ enum Behaviour {
     CutWithoutRanges(Vec<u8>, usize),
     /// Sends a few bytes at a time.
     Slow(Vec<u8>),
+    /// Announces so many bytes.
+    Announce(u64),
+    /// Sends the bytes without saying how many they are.
+    Unannounced(Vec<u8>),
     Status(u16),
     /// The status for the first request, the bytes afterwards.
     Later(u16, Vec<u8>),
@@ -115,6 +119,16 @@ fn answer(stream: &mut Stream, paths: &Paths, log: &Mutex<Vec<String>>) -> std::
         Some(Behaviour::Cut(bytes, count)) => body(stream, bytes, first, *count),
         Some(Behaviour::CutWithoutRanges(bytes, count)) => body(stream, bytes, None, *count),
         Some(Behaviour::Slow(bytes)) => slow(stream, bytes),
+        Some(Behaviour::Announce(size)) => {
+            write!(stream, "HTTP/1.1 200 X\r\nContent-Length: {size}\r\nConnection: close\r\n\r\n")?;
+            stream.write_all(b"the first ones")?;
+            close(stream)
+        }
+        Some(Behaviour::Unannounced(bytes)) => {
+            write!(stream, "HTTP/1.1 200 X\r\nConnection: close\r\n\r\n")?;
+            stream.write_all(bytes)?;
+            close(stream)
+        }
         Some(Behaviour::Redirect(target)) => {
             write!(
                 stream,
@@ -223,6 +237,19 @@ fn a_partial_file_with_other_bytes_does_not_stay() {
         content(),
         "the next run starts at the first byte"
     );
+}
+
+#[test]
+fn a_file_that_is_too_large_is_refused_and_nothing_of_it_stays() {
+    let announced = BadServer::with(&[("file", Behaviour::Announce((1 << 30) + 1))]);
+    let error = announced.download("file", &content()).unwrap_err();
+    assert!(error.to_string().ends_with("/files.test/file: the file is larger than 1024 MiB"), "{error}");
+    assert_eq!((announced.requests().len(), announced.left()), (1, 0));
+    let mut endless = BadServer::with(&[("file", Behaviour::Unannounced(vec![0; 3 << 20]))]);
+    endless.server.file_limit = 1 << 20;
+    let error = endless.download("file", &content()).unwrap_err();
+    assert!(error.to_string().ends_with("the file is larger than 1 MiB"), "{error}");
+    assert_eq!((endless.requests().len(), endless.left()), (1, 0));
 }
 
 #[test]
