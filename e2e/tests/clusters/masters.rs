@@ -117,6 +117,9 @@ fn restored_elsewhere(lab: &TestLab) -> Result<()> {
     ensure!(before > 0 && after == before, "{after} of {before} objects are there");
     let word = lab.kubectl(cluster, &["get", "secret", "sealed", "-o", "jsonpath={.data.word}"])?;
     ensure!(word == "a2VwdA==", "the Secret can be read: {word}");
+    let again = lab.kubeon(&["etcd", "restore", cluster, &file])?;
+    ensure!(again.code == 2 && again.err.contains("destroy that cluster first"), "{again:?}");
+    ensure!(lab.plan(cluster)?.is_empty(), "the plan is empty");
     lab.must(&["destroy", cluster, "--yes"]).map(drop)
 }
 
