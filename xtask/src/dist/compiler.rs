@@ -16,6 +16,8 @@ pub(super) struct Compiler<'a> {
     profile: &'a str,
     cargo_home: PathBuf,
     commit: String,
+    /// Seconds since 1970.
+    commit_time: String,
 }
 
 /// The target of an architecture, in the words of rustc.
@@ -31,7 +33,8 @@ impl<'a> Compiler<'a> {
         let home = || Some(PathBuf::from(env::var_os("HOME")?).join(".cargo"));
         let cargo_home = env::var_os("CARGO_HOME").map(PathBuf::from).or_else(home);
         let cargo_home = cargo_home.context("neither CARGO_HOME nor HOME is set")?;
-        Ok(Self { root, profile, cargo_home, commit: commit(root)? })
+        let commit_time = git(root, &["log", "-1", "--format=%ct"])?.trim().to_owned();
+        Ok(Self { root, profile, cargo_home, commit: commit(root)?, commit_time })
     }
 
     /// Compiles the packages and returns the folder of their programs.
@@ -58,6 +61,8 @@ impl<'a> Compiler<'a> {
         // ./test lets clippy compile; published programs are not.
         cargo.env_remove("RUSTC_WORKSPACE_WRAPPER");
         cargo.env("CARGO_INCREMENTAL", "0").env("KUBEON_COMMIT", &self.commit);
+        // C compilers take __DATE__ and __TIME__ from it.
+        cargo.env("SOURCE_DATE_EPOCH", &self.commit_time);
         if arch != Arch::native() {
             let linker = format!("{}-gcc", arch.triplet());
             cargo.env(format!("CARGO_TARGET_{}_LINKER", variable.to_uppercase()), linker);
@@ -110,10 +115,13 @@ impl<'a> Compiler<'a> {
 
 /// The commit of the source; `-modified` follows when files differ from it.
 fn commit(root: &Path) -> Result<String> {
-    let git = |arguments: &[&str]| output_of(Command::new("git").current_dir(root).args(arguments));
-    let commit = git(&["rev-parse", "HEAD"])?.trim().to_owned();
-    let is_modified = !git(&["status", "--porcelain"])?.trim().is_empty();
+    let commit = git(root, &["rev-parse", "HEAD"])?.trim().to_owned();
+    let is_modified = !git(root, &["status", "--porcelain"])?.trim().is_empty();
     Ok(if is_modified { commit + "-modified" } else { commit })
+}
+
+fn git(root: &Path, arguments: &[&str]) -> Result<String> {
+    output_of(Command::new("git").current_dir(root).args(arguments))
 }
 
 /// A compiler whose standard library for the architecture is installed: that of cargo, else that of the distribution.
