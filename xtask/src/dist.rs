@@ -8,7 +8,8 @@
 //!   of all files: SHA256SUMS ──► SHA256SUMS.sig
 //! ```
 //!
-//! Two builds of one commit give the same bytes: paths are mapped, archives have no times.
+//! Two builds of one commit give the same bytes: paths are mapped, archives have no times, and the time of C compilers is that
+//! of the commit.
 
 mod archive;
 mod command;
