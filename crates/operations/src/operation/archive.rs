@@ -103,11 +103,15 @@ fn unarchived(
     Some((archive, ObjectRef::new(ObjectKind::Log, &at.namespace, pod.metadata.name.as_deref()?)))
 }
 
+/// The ConfigMap of the Job's log.
+pub(super) fn log_of(job: &Job) -> ObjectRef {
+    let log = names::log(job.metadata.name.as_deref().unwrap_or_default());
+    ObjectRef::new(ObjectKind::ConfigMap, job.metadata.namespace.as_deref().unwrap_or_default(), log)
+}
+
 /// Deletes the log that an earlier pod of the Job left; `None` without one.
 pub(super) fn forgotten_log(s: &View<'_>, job: &Job) -> Option<Write> {
-    let text = |text: &Option<String>| text.clone().unwrap_or_default();
-    let log = names::log(&text(&job.metadata.name));
-    let target = ObjectRef::new(ObjectKind::ConfigMap, text(&job.metadata.namespace), log);
+    let target = log_of(job);
     s.objects.meta(&target).is_some().then(|| Write {
         why: "the pod that runs now has the log of the one before it".to_owned(),
         target,

@@ -8,9 +8,7 @@ use kubeon_api::ClusterOperation;
 use super::job_suspension::StopReason;
 use super::{OperationChanges, archive, notice, status, status_write};
 use crate::job_state;
-use crate::names;
 use crate::view::View;
-use crate::write::{ObjectKind, ObjectRef};
 
 /// How many pods of one operation may be lost. A runner that needs more memory than its node has would be evicted for ever.
 const MOST_LOST: usize = 3;
@@ -70,11 +68,9 @@ pub(super) fn stop_reason(s: &View<'_>, operation: &ClusterOperation, job: &Job)
 /// nothing to remove.
 pub(super) fn forget_log(s: &View<'_>, operation: &ClusterOperation, job: &Job) -> Option<OperationChanges> {
     let lost = operation.status.as_ref().is_some_and(|status| !status.lost_pods.is_empty());
-    let place = job.metadata.namespace.as_deref().unwrap_or_default();
-    let log = names::log(job.metadata.name.as_deref().unwrap_or_default());
-    let of = s.objects.meta(&ObjectRef::new(ObjectKind::ConfigMap, place, log))?.pod;
+    let writer = s.objects.meta(&archive::log_of(job))?.pod;
     let mut running = s.pods_of(job).filter(|pod| job_state::is_running(pod) && job_state::has_log(pod));
-    let continues = running.any(|pod| !is_lost(operation, pod) && of.as_deref() != Some(pod_name(pod)));
+    let continues = running.any(|pod| !is_lost(operation, pod) && writer.as_deref() != Some(pod_name(pod)));
     let write = archive::forgotten_log(s, job).filter(|_| lost && continues)?;
     let mut progress = OperationChanges::default();
     progress.changes.stages.push(vec![write]);
