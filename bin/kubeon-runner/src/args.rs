@@ -11,7 +11,7 @@ const ABOUT: &str =
 const EXIT_CODES: &str = "Environment: OPERATION (creating, scaling-up, scaling-down, updating, renewing, repairing, snapshotting,
 terminating, prechecking), CLUSTER_NAME,
 CLUSTER_NAMESPACE, IGNORE_CHECKS (names of prechecks that may fail), WITHOUT (addresses or names of workers
-to skip when they do not answer), SNAPSHOT_FOLDER, SNAPSHOT_RESTORE, SNAPSHOT_KEEP,
+to skip when they do not answer), PLAN (true: plan only), SNAPSHOT_FOLDER, SNAPSHOT_RESTORE, SNAPSHOT_KEEP,
 SNAPSHOT_ENDPOINT, SNAPSHOT_REGION, and for the callback MASTER_HOSTS, NODE_HOSTS, ETCD_HOSTS.
 
 With --state-secret a script gets KUBEON_HOME, where the runner restores the state before and saves it afterwards,
@@ -115,6 +115,9 @@ pub(crate) struct KubeonFlags {
     /// Mount of the Secret of the object store: credentials, snapshot.key, and perhaps ca.crt
     #[arg(long, value_name = "DIR", default_value = "/snapshots")]
     pub snapshots: PathBuf,
+    /// Mount of the ConfigMap of the approved plan; may be missing
+    #[arg(long, value_name = "DIR", default_value = "/approved-plan")]
+    pub approved_plan: PathBuf,
     /// Folder for the temporary state of the program [default: $TMPDIR, else /tmp]
     #[arg(long, value_name = "DIR")]
     pub scratch: Option<PathBuf>,
@@ -190,6 +193,8 @@ pub(crate) struct RunnerEnvironment {
     pub ignore: Option<String>,
     /// `$WITHOUT`, addresses and names of workers separated by commas.
     pub skip_hosts: Option<String>,
+    /// `$PLAN`: whether the operation only plans.
+    pub plan: bool,
     /// `$SNAPSHOT_FOLDER`: the prefix of snapshots in an object store.
     pub snapshot_folder: Option<String>,
     /// `$SNAPSHOT_RESTORE`: the snapshot out of which the cluster is made.
@@ -226,6 +231,7 @@ impl RunnerEnvironment {
             etcd: text("ETCD_HOSTS"),
             ignore: text("IGNORE_CHECKS"),
             skip_hosts: text("WITHOUT"),
+            plan: text("PLAN").is_some_and(|text| text == "true"),
             snapshot_folder: text("SNAPSHOT_FOLDER"),
             snapshot_restore: text("SNAPSHOT_RESTORE"),
             snapshot_keep: text("SNAPSHOT_KEEP"),

@@ -146,6 +146,8 @@ pub(crate) struct ClusterCommands {
     pub ignore: Option<String>,
     /// Hosts to skip when they do not answer.
     pub skip_hosts: Vec<HostAddress>,
+    /// The only plan that may be applied.
+    pub approved_plan: Option<PathBuf>,
 }
 
 impl ClusterCommands {
@@ -164,8 +166,32 @@ impl ClusterCommands {
             self.skip(&mut command);
             command.arg("--yes");
         }
+        if let Some(plan) = &self.approved_plan {
+            command.arg("--approved-plan").arg(plan);
+        }
         self.log_in(&mut command);
         command.args(["--progress", "json", "--hold"]);
+        command
+    }
+
+    /// Plans what [`Self::work`] would do, and writes the plan to a file.
+    #[must_use]
+    pub(crate) fn plan(&self, operation: Operation, file: &Path) -> Command {
+        let mut command = match self.new_version(operation) {
+            Some(version) => {
+                let mut upgrade = self.upgrade(version);
+                upgrade.arg("--dry-run");
+                upgrade
+            }
+            None => {
+                let mut plan = self.declare(&["plan", "--take-back"]);
+                self.skip(&mut plan);
+                plan
+            }
+        };
+        command.arg("--out").arg(file);
+        self.log_in(&mut command);
+        command.args(["--progress", "json"]);
         command
     }
 

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use kubeon_api::{Operation, Version};
+use kubeon_api::{Operation, Version, labels};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -64,6 +64,8 @@ const PRECHECKING: &str = "prechecking";
 pub(crate) enum Task {
     /// Check the hosts and change nothing.
     Precheck,
+    /// Plan a change, and change nothing.
+    Plan(Operation),
     /// Change hosts.
     Change(Operation),
 }
@@ -78,7 +80,7 @@ pub(crate) fn task(settings: &RunnerSettings) -> Result<Task, InputError> {
         Some(PRECHECKING) => Ok(Task::Precheck),
         Some(word) => match word.parse() {
             Ok(
-                operation @ (Operation::Creating
+                change @ (Operation::Creating
                 | Operation::ScalingUp
                 | Operation::ScalingDown
                 | Operation::Updating
@@ -86,7 +88,7 @@ pub(crate) fn task(settings: &RunnerSettings) -> Result<Task, InputError> {
                 | Operation::Repairing
                 | Operation::Snapshotting
                 | Operation::Terminating),
-            ) => Ok(Task::Change(operation)),
+            ) => Ok(if settings.environment.plan { Task::Plan(change) } else { Task::Change(change) }),
             _ => Err(InputError::Operation(word.to_owned())),
         },
     }
@@ -111,6 +113,8 @@ pub(crate) fn kubeon(settings: &RunnerSettings, home: &Path) -> Result<ClusterCo
         username: username(&flags.auth.join("username"))?,
         ignore: checks(settings)?,
         skip_hosts: Vec::new(),
+        approved_plan: Some(flags.kubeon.approved_plan.join(labels::JOB_PLAN_KEY))
+            .filter(|file| file.is_file()),
     })
 }
 

@@ -6,13 +6,13 @@
 //! ```
 //!
 //! Before the first change of a host, the Secret contains everything that the next operation needs, and the ConfigMap
-//! contains the host keys.
+//! contains the host keys. An operation that only plans runs `plan` instead, and saves the plan.
 
 use std::io::{self, Write as _};
 use std::process::{Command, Stdio};
 
-use kubeon_api::Operation;
 use kubeon_api::refusal::failed_with;
+use kubeon_api::{Operation, labels};
 use tempfile::TempDir;
 use tokio::sync::mpsc::unbounded_channel;
 
@@ -24,6 +24,7 @@ use crate::outcome::WorkOutcome;
 use crate::persist::{self, StatePersistence};
 use crate::reaper::ProcessEnd;
 use crate::save_error::SaveError;
+use crate::saved_plan;
 use crate::sinks::{PlainLines, ProgressLines};
 use crate::skip_hosts;
 use crate::snapshot;
@@ -65,6 +66,7 @@ pub(crate) async fn run(job: &JobContext) -> WorkOutcome {
             job.view.send_modify(|view| view.precheck(None));
             work.run_command(work.kubeon.precheck()).await
         }
+        Task::Plan(operation) => work.plan(operation).await,
         Task::Change(operation) => work.change(operation).await,
     };
     skipped.explain(outcome)
@@ -90,6 +92,20 @@ impl Work<'_> {
         self.known_hosts = KnownHosts::load(&self.job.settings, engine, cluster)?;
         engine.pinned_in = self.known_hosts.as_ref().map(|known| known.map().to_string());
         Ok(())
+    }
+
+    /// Plans the operation and saves the plan; writes nothing else.
+    async fn plan(&self, operation: Operation) -> WorkOutcome {
+        self.job.view.send_modify(|view| view.precheck(Some(("Planning", "planning"))));
+        let file = self.kubeon.engine.home.join(labels::JOB_PLAN_KEY);
+        let outcome = self.run_command(self.kubeon.plan(operation, &file)).await;
+        if outcome.code != 0 {
+            return outcome;
+        }
+        match saved_plan::save(self.job, &file).await {
+            Ok(()) => outcome,
+            Err(error) => WorkOutcome::failed(1, error.to_string()),
+        }
     }
 
     async fn change(&self, operation: Operation) -> WorkOutcome {

@@ -8,12 +8,11 @@ use std::time::Duration;
 use std::{fs, io};
 
 use k8s_openapi::api::core::v1::ConfigMap;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
-use kube::Resource as _;
-use kubeon_api::{ClusterOperation, labels};
+use kubeon_api::labels;
 
 use crate::args::RunnerSettings;
 use crate::job::JobContext;
+use crate::job_object;
 use crate::log::RunnerLog;
 
 /// The time limit of the write; the deadline of a shutdown comes earlier.
@@ -48,27 +47,10 @@ pub(crate) fn repeat(folder: &Path, log: &RunnerLog) {
 
 /// The ConfigMap as the operator would write it; `None` when the runner does not know its Job.
 fn config_map(settings: &RunnerSettings, log: String) -> Option<ConfigMap> {
-    let flags = &settings.flags;
-    let (job, operation, uid) =
-        (flags.meta.job.as_ref()?, flags.operation.as_ref()?, flags.meta.operation_uid.as_ref()?);
     // The kubelet gives a pod its name as the host name.
     let pod = rustix::system::uname().nodename().to_string_lossy().into_owned();
-    let owner = OwnerReference {
-        api_version: ClusterOperation::api_version(&()).into_owned(),
-        kind: ClusterOperation::kind(&()).into_owned(),
-        name: operation.clone(),
-        uid: uid.clone(),
-        controller: Some(true),
-        block_owner_deletion: Some(false),
-    };
     Some(ConfigMap {
-        metadata: ObjectMeta {
-            name: Some(format!("{job}{}", labels::JOB_LOG_SUFFIX)),
-            labels: Some([(labels::OPERATION_UID.to_owned(), uid.clone())].into()),
-            annotations: Some([(labels::JOB.to_owned(), job.clone()), (labels::POD.to_owned(), pod)].into()),
-            owner_references: Some(vec![owner]),
-            ..ObjectMeta::default()
-        },
+        metadata: job_object::metadata(settings, labels::JOB_LOG_SUFFIX, &[(labels::POD, pod)])?,
         immutable: Some(true),
         data: Some(BTreeMap::from([(labels::JOB_LOG_KEY.to_owned(), log)])),
         ..ConfigMap::default()

@@ -27,6 +27,10 @@ pub const JOB_LOG_SUFFIX: &str = "-log";
 pub const POD: &str = "kubeon.io/pod";
 /// The key of the log in that ConfigMap.
 pub const JOB_LOG_KEY: &str = "log";
+/// The name of the ConfigMap with the plan that a Job made is the Job's name with this suffix.
+pub const JOB_PLAN_SUFFIX: &str = "-plan";
+/// The key of the plan in that ConfigMap: JSON, compressed with Zstandard.
+pub const JOB_PLAN_KEY: &str = "plan.json.zst";
 /// Annotation of a Namespace: the addresses and networks of the hosts that its clusters may have, joined by commas.
 pub const HOST_POOL: &str = "kubeon.io/host-pool";
 /// Annotation of a `ClusterOperation` and of a `KubernetesCluster`: the user who asked for the operation. The webhook
@@ -38,6 +42,8 @@ pub const IGNORE_CHECKS: &str = "kubeon.io/ignore-checks";
 /// Annotation of a `KubernetesCluster` and of its operations: addresses or names of workers that may be left out when they
 /// are unreachable, joined by commas.
 pub const WITHOUT: &str = "kubeon.io/without";
+/// Annotation of a `KubernetesCluster`: the operation whose plan is approved.
+pub const APPROVE: &str = "kubeon.io/approve";
 /// Label of an operation that was derived from a `KubernetesCluster`: the object's UID. Only the operator writes it.
 pub const DERIVED_UID: &str = "kubeon.io/cluster-uid";
 /// Label of an operation that was derived from a `KubernetesCluster`: the object's namespace. Only the operator writes it.

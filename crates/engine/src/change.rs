@@ -14,6 +14,7 @@ use kubeon_wire::Op;
 use tokio_util::sync::CancellationToken;
 
 use crate::admin_kubeconfig;
+use crate::approved_plan::ApprovedPlan;
 use crate::artifacts::programs_in_use;
 use crate::change_bundles::{self, ChangeBlobs, ChangeBundles};
 use crate::checked::{self, PrecheckProbe};
@@ -39,6 +40,8 @@ pub struct ChangeOptions<'a> {
     pub pre_apply_wait: PreApplyWait,
     /// Whether hosts may be removed without confirmation.
     pub yes: bool,
+    /// The only plan that may be applied.
+    pub approved: Option<&'a ApprovedPlan>,
 }
 
 /// How a change ended.
@@ -76,17 +79,23 @@ pub struct PreparedChange<'a> {
     known: bool,
     intent: Intent,
     pre_apply_wait: PreApplyWait,
+    /// The only plan that may be applied.
+    approved: Option<ApprovedPlan>,
 }
 
 /// Finds keys and bundle, locks the cluster, asks for confirmation, and prepares the connection to the hosts.
 ///
 /// # Errors
-/// Refuses when keys or bundle are missing, another command holds the lock, or the user does not confirm.
+/// Refuses when the approved plan is about another cluster, keys or bundle are missing, another command holds the lock, or the
+/// user does not confirm.
 pub async fn prepare<'a>(
     engine: &'a Engine<'a>,
-    target: ClusterTarget,
+    mut target: ClusterTarget,
     options: &ChangeOptions<'_>,
 ) -> Result<PreparedChange<'a>, EngineError> {
+    if let Some(approved) = options.approved {
+        approved.identify(&mut target)?;
+    }
     // Fail early: without the keys no change is possible.
     if target.state.may_be_on_hosts() {
         engine.keys(&target.state)?;
@@ -110,6 +119,7 @@ pub async fn prepare<'a>(
         known,
         intent,
         pre_apply_wait: options.pre_apply_wait.clone(),
+        approved: options.approved.cloned(),
     })
 }
 
@@ -230,6 +240,10 @@ impl PreparedChange<'_> {
         let run = self.run(&blobs, cancellation);
         let planned = checked::observe(&mut intent, &self.contact.hosts, &run).await?;
         self.intent = intent;
+        // The plans that follow the approved one complete it.
+        if let Some(approved) = self.approved.take() {
+            approved.check(planned.plan())?;
+        }
         Ok(planned)
     }
 

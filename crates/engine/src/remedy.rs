@@ -57,6 +57,8 @@ pub enum EngineRemedy {
     },
     /// Add a worker to this cluster, then remove the old one.
     ReplaceWorker(ClusterName),
+    /// Make the plan again, and have it approved again.
+    PlanAgain,
     /// Confirm the removal of workers.
     ConfirmRemoval {
         /// The command that removes them.

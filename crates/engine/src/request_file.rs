@@ -80,10 +80,12 @@ fn remarks(spec: &KubernetesClusterSpec) -> impl Iterator<Item = &'static str> {
     let timeout = "spec.cluster.timeout_mins limits operations in a meta cluster only; here every step has its own time limit";
     let secret = "spec.cluster.authConfig.credentialsRef names a Secret of a meta cluster; here the login of each host must be given";
     let snapshots = "spec.snapshots has an effect in a meta cluster only; here a timer may run kubeon etcd save NAME FOLDER --keep NUMBER";
+    let plan = "spec.plan has an effect in a meta cluster only; here: kubeon plan -f FILE --out PLAN, then kubeon create -f FILE --approved-plan PLAN";
     let remarks = [
         (declared.timeout_mins.is_some(), timeout),
         (names_a_secret(declared), secret),
         (spec.snapshots.is_some(), snapshots),
+        (spec.plan, plan),
     ];
     remarks.into_iter().filter(|(applies, _)| *applies).map(|(_, text)| text)
 }

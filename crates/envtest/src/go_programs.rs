@@ -4,11 +4,10 @@
 //!   kstatus (Flux, `helm --wait`) and Argo CD see in an object.
 //! - `s3` is an object store.
 
-use std::fs;
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use parking_lot::Mutex;
 use sha2::{Digest as _, Sha256};
 
 use crate::EnvtestError;
@@ -32,13 +31,18 @@ pub(crate) fn s3_program() -> Result<PathBuf, EnvtestError> {
 
 /// The program with these sources, which is built once for each content of them and kept in the user's cache folder.
 fn built(name: &str) -> Result<PathBuf, EnvtestError> {
-    static BUILD: Mutex<()> = Mutex::new(());
-    let _one_at_a_time = BUILD.lock();
     let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join(name);
     let folder = store()?.cache().join("tools");
     let built = folder.join(format!("{name}-{}", digest(&sources)?));
     if !built.exists() {
-        build(&sources, &folder, &built)?;
+        fs::create_dir_all(&folder).map_err(EnvtestError::file(&folder))?;
+        // Tests of other programs need it too: they wait instead of compiling it once more. The lock ends with the file.
+        let lock = folder.join(format!("{name}.lock"));
+        let locked = File::create(&lock).and_then(|file| file.lock().map(|()| file));
+        let _locked = locked.map_err(EnvtestError::file(&lock))?;
+        if !built.exists() {
+            build(&sources, &folder, &built)?;
+        }
     }
     Ok(built)
 }
@@ -52,9 +56,8 @@ fn digest(sources: &Path) -> Result<String, EnvtestError> {
     Ok(digest.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect())
 }
 
-/// Another process may build it at the same time: the finished program is renamed into place.
+/// The finished program is renamed into place.
 fn build(sources: &Path, folder: &Path, built: &Path) -> Result<(), EnvtestError> {
-    fs::create_dir_all(folder).map_err(EnvtestError::file(folder))?;
     let scratch = tempfile::tempdir_in(folder).map_err(EnvtestError::file(folder))?;
     let program = scratch.path().join("program");
     // Without debugging information and garbage collection, which take most of the time.

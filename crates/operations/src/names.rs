@@ -100,6 +100,12 @@ pub fn log(job: &str) -> String {
     format!("{job}{}", labels::JOB_LOG_SUFFIX)
 }
 
+/// The ConfigMap with the plan that a Job made. Like that of the log, it is never shortened.
+#[must_use]
+pub fn plan(job: &str) -> String {
+    format!("{job}{}", labels::JOB_PLAN_SUFFIX)
+}
+
 /// The audience of the token with which a Job reports the result of this operation to another server. No
 /// other operation has this audience.
 #[must_use]

@@ -1,5 +1,6 @@
 //! The acceptance cases of the contracts, on a simulated API server.
 
+mod approval;
 mod back;
 mod credentials;
 mod deaths;

@@ -12,6 +12,7 @@
 
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
+mod approval;
 mod bundle_in_use;
 mod cluster_address;
 mod context;
@@ -40,6 +41,7 @@ mod step_id;
 mod unreachable;
 pub mod validate;
 
+pub use approval::UnapprovedStep;
 pub use destroy::destroy;
 pub use input::{
     Artifacts, DesiredCluster, HostSpec, ImageInfo, Intent, Observation, ObservationFailure, PartInfo,

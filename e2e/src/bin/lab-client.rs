@@ -74,12 +74,15 @@ fn write(server: &str, duration: Duration) -> Result<()> {
     let mut agent = agent()?;
     let (start, mut written) = (Instant::now(), 0_u32);
     let mut gaps = Gaps::since(start);
-    while start.elapsed() < duration || written == 0 {
+    let mut is_acknowledged = false;
+    // A write whose answer was lost may exist, so it is repeated before they are counted.
+    while start.elapsed() < duration || !is_acknowledged {
         let body = json!({
             "apiVersion": "v1", "kind": "ConfigMap",
             "metadata": { "name": format!("{run}-{written}"), "labels": { "run": run } },
         });
-        if create(&agent, &collection, &body)? {
+        is_acknowledged = create(&agent, &collection, &body)?;
+        if is_acknowledged {
             written += 1;
             gaps.end(Instant::now());
         } else {

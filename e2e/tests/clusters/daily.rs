@@ -26,7 +26,7 @@ fn daily_commands_work_on_a_running_cluster() -> Result<()> {
     fs::write(lab.file(".kube/other"), "of another cluster\n")?;
     let links = Links::watch(&lab, &NETWORKS)?;
     let networks = ["--pod-cidr", NETWORKS[0], "--svc-cidr", NETWORKS[1]];
-    lab.must(&[&lab.create("daily", 1)[..], &networks].concat())?;
+    create_as_approved(&lab, &[&lab.create("daily", 1)[..], &networks].concat())?;
     use_selects_a_cluster(&lab)?;
     ls_lists_the_cluster(&lab)?;
     display_shows_the_cluster(&lab)?;
@@ -34,11 +34,45 @@ fn daily_commands_work_on_a_running_cluster() -> Result<()> {
     files_are_copied(&lab)?;
     images_are_loaded(&lab)?;
     lost_content_is_written_again(&lab)?;
+    only_an_approved_plan_is_applied(&lab)?;
     modules::are_installed(&lab)?;
     certificates::are_renewed(&lab)?;
     plan_has_no_steps(&lab)?;
     destroy(&lab)?;
     no_packet_left(&lab, &links)
+}
+
+/// Creates the cluster as its plan says; the plan of another cluster is refused.
+fn create_as_approved(lab: &TestLab, create: &[&str]) -> Result<()> {
+    let plan = approve(lab, &[create, &["--dry-run", "-o", "json"]].concat())?;
+    let approved = ["--approved-plan", &plan];
+    let refused = lab.kubeon(&[&lab.create("other", 1)[..], &approved].concat())?;
+    ensure!(refused.code == 2 && refused.err.contains("is about daily, not about other"), "{refused:?}");
+    lab.must(&[create, &approved].concat()).map(drop)
+}
+
+/// Writes the plan that a command prints to a file. Returns its path.
+fn approve(lab: &TestLab, plan: &[&str]) -> Result<String> {
+    let file = lab.file("plan.json");
+    fs::write(&file, lab.must(plan)?)?;
+    Ok(file.to_string_lossy().into_owned())
+}
+
+/// What changed since a plan was approved is not repaired with it.
+fn only_an_approved_plan_is_applied(lab: &TestLab) -> Result<()> {
+    lab.on("h1", "systemctl disable --now kube-scheduler")?;
+    let approved = lab.file("plan.json.zst").to_string_lossy().into_owned();
+    let plan = ["plan", "daily", "--out", &approved];
+    let shown = lab.must(&plan)?;
+    ensure!(shown.contains("Apply with: kubeon create daily --approved-plan "), "{shown}");
+    lab.on("h1", "systemctl disable --now kube-controller-manager")?;
+    let refused = lab.kubeon(&["create", "daily", "--approved-plan", &approved])?;
+    ensure!(refused.code == 2 && refused.err.contains("of daily is out of date"), "{refused:?}");
+    ensure!(refused.err.contains("kube-controller-manager"), "{refused:?}");
+    lab.on("h1", "! systemctl is-active -q kube-scheduler")?;
+    lab.must(&plan)?;
+    lab.must(&["create", "daily", "--approved-plan", &approved])?;
+    lab.on("h1", "systemctl is-active -q kube-scheduler kube-controller-manager").map(drop)
 }
 
 /// No packet of the lab's hosts left this machine while a cluster ran on them. Packets to other networks do

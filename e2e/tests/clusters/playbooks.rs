@@ -28,7 +28,8 @@ struct PlaybookRun {
 }
 
 #[test]
-fn playbooks_create_scale_and_reset_a_cluster() -> Result<()> {
+#[ignore = "the meta cluster runs the same playbooks: ./test long"]
+fn soak_playbooks_create_scale_and_reset_a_cluster() -> Result<()> {
     let run = PlaybookRun { lab: TestLab::up("e2e-books", 2)?, programs: ansible::programs()? };
     run.write_inventory(false, VARIABLES)?;
     run.succeeds("ping.yml", &[])?;

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use super::approved_plan::{ApprovedPlanFlag, PlanFileFlag};
 use super::contact::ContactFlags;
 use super::drain::LeaveFlags;
 use super::format::FormatFlag;
@@ -21,6 +22,7 @@ pub(crate) const CREATE_EXAMPLES: &str = "Examples:
   kubeon create -f demo.yaml
   kubeon create -f demo.yaml --yes   after workers were added to the file or removed from it
   kubeon create demo                 continue an incomplete run, or repair drift
+  kubeon create -f demo.yaml --approved-plan plan.json   only what kubeon plan -f demo.yaml --out plan.json showed
 
 Flags of parts that no bundle carries (calico, cilium, istio, …) are refused by name.";
 pub(crate) const PLAN_EXAMPLES: &str = "Examples:
@@ -86,6 +88,8 @@ pub(crate) struct CreateArgs {
     #[arg(short = 'y', long, help_heading = None)]
     pub yes: bool,
     #[command(flatten)]
+    pub approved: ApprovedPlanFlag,
+    #[command(flatten)]
     pub pre_apply_wait: PreApplyFlags,
     #[command(flatten)]
     pub format: FormatFlag,
@@ -96,6 +100,8 @@ pub(crate) struct CreateArgs {
 pub(crate) struct PlanArgs {
     #[command(flatten)]
     pub cluster: ClusterArgs,
+    #[command(flatten)]
+    pub file: PlanFileFlag,
     #[command(flatten)]
     pub format: FormatFlag,
 }

@@ -3,6 +3,7 @@
 use clap::Args;
 use kubeon_api::{HostAddress, HostName};
 
+use super::approved_plan::ApprovedPlanFlag;
 use super::common_change::CommonChangeFlags;
 use super::contact::ContactFlags;
 use super::drain::LeaveFlags;
@@ -57,6 +58,8 @@ pub(crate) struct AddonArgs {
     #[arg(long, help_heading = None)]
     pub dry_run: bool,
     #[command(flatten)]
+    pub approved: ApprovedPlanFlag,
+    #[command(flatten)]
     pub pre_apply_wait: PreApplyFlags,
     #[command(flatten)]
     pub contact: ContactFlags,
@@ -86,6 +89,8 @@ pub(crate) struct DelonArgs {
     /// Only show the plan
     #[arg(long, help_heading = None)]
     pub dry_run: bool,
+    #[command(flatten)]
+    pub approved: ApprovedPlanFlag,
     #[command(flatten)]
     pub pre_apply_wait: PreApplyFlags,
     #[command(flatten)]

@@ -7,9 +7,11 @@ use clap::{Arg, ArgMatches, CommandFactory as _, parser::ValueSource};
 use super::cli::CommandLine;
 
 /// Flags that control output and holds, not the change itself.
-const OUTPUT_FLAGS: [&str; 7] = ["dry_run", "output", "verbosity", "quiet", "progress", "hold", "hold_for"];
+const OUTPUT_FLAGS: [&str; 8] =
+    ["dry_run", "output", "out", "verbosity", "quiet", "progress", "hold", "hold_for"];
 /// Flags that the next command needs too, because the state does not remember them.
-const REPEATED_FLAGS: [&str; 13] = [
+const REPEATED_FLAGS: [&str; 14] = [
+    "approved_plan",
     "default_passwd",
     "default_sudo_passwd",
     "default_pk_password",
@@ -87,6 +89,8 @@ impl Typed {
         }
         let fits = |id: &str| {
             REPEATED_FLAGS.contains(&id)
+                // The plan of an upgrade is compared before its first step only.
+                && (self.command != "upgrade" || id != "approved_plan")
                 && (command == "create" || !["ignore", "drain_timeout", "max_unavailable"].contains(&id))
         };
         self.text(command, &[cluster.to_owned()], fits)
@@ -230,7 +234,7 @@ mod tests {
         let create = ids(root.find_subcommand("create").unwrap());
         let plan = ids(root.find_subcommand("plan").unwrap());
         for id in REPEATED_FLAGS.iter().chain(&PER_HOST_FLAGS).chain(&OUTPUT_FLAGS) {
-            assert!(create.iter().any(|known| known == id), "{id} is not a flag of create");
+            assert!(create.iter().chain(&plan).any(|known| known == id), "{id} is not a flag of create");
         }
         for id in plan.iter().filter(|id| !OUTPUT_FLAGS.contains(&id.as_str())) {
             assert!(create.contains(id), "{id} of plan is not a flag of create");

@@ -4,6 +4,7 @@ use clap::{Args, Subcommand, ValueEnum, builder::RangedU64ValueParser};
 
 use kubeon_engine::snapshot_place::SnapshotPlace;
 
+use super::approved_plan::{ApprovedPlanFlag, PlanFileFlag};
 use super::common_change::CommonChangeFlags;
 use super::etcd::KeyFlag;
 use super::inventory::InventoryFlags;
@@ -119,6 +120,10 @@ pub(crate) struct UpgradeArgs {
     /// Leave the snapshot on the master that took it too
     #[arg(long, hide_short_help = true, conflicts_with = "skip_snapshot")]
     pub snapshot_on_master: bool,
+    #[command(flatten)]
+    pub approved: ApprovedPlanFlag,
+    #[command(flatten)]
+    pub file: PlanFileFlag,
     #[command(flatten)]
     pub change: CommonChangeFlags,
     #[command(flatten)]

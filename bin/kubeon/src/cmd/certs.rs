@@ -71,6 +71,7 @@ async fn complete_phase(
         host_keys: args.contact.options(),
         pre_apply_wait: PreApplyWait::Nothing,
         yes: true,
+        approved: None,
         format: args.format.output,
     };
     let target = ClusterTarget::stored(engine, state, options)?;

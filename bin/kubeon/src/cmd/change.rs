@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use kubeon_engine::approved_plan::ApprovedPlan;
 use kubeon_engine::change::{ChangeOptions, ChangeOutcome, PreparedChange, ReadyCluster, prepare};
 use kubeon_engine::cluster_target::ClusterTarget;
 use kubeon_engine::engine::Engine;
@@ -29,6 +30,8 @@ pub(super) struct ChangeFlags {
     pub pre_apply_wait: PreApplyWait,
     /// Whether workers may be removed without confirmation.
     pub yes: bool,
+    /// The only plan that may be applied.
+    pub approved: Option<ApprovedPlan>,
     /// Format of the result.
     pub format: Format,
 }
@@ -41,6 +44,7 @@ impl ChangeFlags {
             host_keys: flags.contact.options(),
             pre_apply_wait: flags.pre_apply_wait.wait(),
             yes: true,
+            approved: None,
             format: flags.format.output,
         }
     }
@@ -52,6 +56,7 @@ impl ChangeFlags {
             host_keys: &self.host_keys,
             pre_apply_wait: self.pre_apply_wait.clone(),
             yes: self.yes,
+            approved: self.approved.as_ref(),
         }
     }
 }

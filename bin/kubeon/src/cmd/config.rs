@@ -108,6 +108,7 @@ async fn show_or_make(
         host_keys: flags.contact.options(),
         pre_apply_wait: flags.pre_apply_wait.wait(),
         yes: true,
+        approved: None,
         format,
     };
     make(context, engine, target, &flags).await

@@ -34,6 +34,7 @@ pub(super) async fn run(context: &Context<'_>, args: &CreateArgs) -> Result<(), 
         host_keys,
         pre_apply_wait: args.pre_apply_wait.wait(),
         yes: args.yes,
+        approved: args.approved.read()?,
         format: args.format.output,
     };
     if args.only_create {

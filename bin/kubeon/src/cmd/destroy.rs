@@ -39,6 +39,7 @@ pub(super) async fn run(context: &Context<'_>, args: &DestroyArgs) -> Result<(),
         host_keys: &host_keys,
         pre_apply_wait: args.pre_apply_wait.wait(),
         yes: args.yes,
+        approved: None,
     };
     let prepared = target.prepare(&engine, &options).await?;
     let cancellation = CancellationToken::new();

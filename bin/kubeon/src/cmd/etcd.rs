@@ -154,6 +154,7 @@ async fn restore_onto(
         host_keys: args.contact.options(),
         pre_apply_wait: args.pre_apply_wait.wait(),
         yes: true,
+        approved: None,
         format: args.format.output,
     };
     if args.dry_run {

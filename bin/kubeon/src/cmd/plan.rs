@@ -21,8 +21,10 @@ use crate::target::{self, AskedBy};
 pub(super) async fn run(context: &Context<'_>, args: &PlanArgs) -> Result<(), CliError> {
     let engine = context.engine()?;
     let target = target::find(&engine, &args.cluster, AskedBy::Plan)?;
-    let command = create_command(context, &target, &args.cluster, "plan");
-    create(context, &engine, target, &args.cluster.contact.options(), command, args.format.output).await
+    let command = args.file.applied_by(create_command(context, &target, &args.cluster, "plan"));
+    let host_keys = args.cluster.contact.options();
+    let plan = shown(context, &engine, target, &host_keys, command, args.format.output).await?;
+    Ok(args.file.write(&plan)?)
 }
 
 /// The command that applies the plan; `typed` is the name of the typed command.
@@ -52,10 +54,25 @@ pub(super) async fn create(
     command: String,
     format: Format,
 ) -> Result<(), CliError> {
+    shown(context, engine, target, host_keys, command, format).await.map(drop)
+}
+
+/// Shows the plan of a target, and returns it.
+///
+/// # Errors
+/// As for [`create`].
+pub(super) async fn shown(
+    context: &Context<'_>,
+    engine: &Engine<'_>,
+    target: ClusterTarget,
+    host_keys: &HostKeyOptions,
+    command: String,
+    format: Format,
+) -> Result<Plan, CliError> {
     let PlanPreview { plan, intent, took, .. } = preview(engine, &target, host_keys).await?;
     show(context, &plan, Some(&intent), took, &command, format)?;
     mention_open_rotation(context, &target.spec.name, target.state.keys);
-    Ok(())
+    Ok(plan)
 }
 
 /// Prints a plan.

@@ -119,6 +119,7 @@ async fn destroy(context: &Context<'_>, engine: &Engine<'_>, args: &RollbackArgs
         host_keys: &host_keys,
         pre_apply_wait: args.change.pre_apply_wait.wait(),
         yes: true,
+        approved: None,
     };
     let prepared = DestroyTarget::find(engine, &request)?.prepare(engine, &options).await?;
     let cancellation = CancellationToken::new();

@@ -37,6 +37,7 @@ pub(super) async fn add(context: &Context<'_>, args: &AddonArgs) -> Result<(), C
         host_keys: args.contact.options(),
         pre_apply_wait: args.pre_apply_wait.wait(),
         yes: true,
+        approved: args.approved.read()?,
         format: args.format.output,
     };
     show_or_make(context, &engine, target, &flags, args.dry_run.then_some(command)).await
@@ -69,6 +70,7 @@ pub(super) async fn remove(context: &Context<'_>, args: &DelonArgs) -> Result<()
         host_keys: args.contact.options(),
         pre_apply_wait: args.pre_apply_wait.wait(),
         yes: args.yes,
+        approved: args.approved.read()?,
         format: args.format.output,
     };
     show_or_make(context, &engine, target, &flags, args.dry_run.then_some(command)).await
@@ -93,6 +95,7 @@ pub(super) async fn replace(context: &Context<'_>, args: &ReplaceArgs) -> Result
         host_keys: args.change.contact.options(),
         pre_apply_wait: args.change.pre_apply_wait.wait(),
         yes: args.yes,
+        approved: None,
         format: args.change.format.output,
     };
     show_or_make(context, &engine, target, &flags, args.change.dry_run.then_some(command)).await

@@ -7,6 +7,7 @@ use kubeon_engine::cluster_target::TargetOptions;
 use kubeon_engine::engine::{Engine, StoredCluster, ignored_checks};
 use kubeon_engine::etcd_snapshot;
 use kubeon_engine::login_request::LoginRequests;
+use kubeon_engine::preview::preview;
 use kubeon_engine::ready_master::{ReadyMaster, kept_snapshot};
 use kubeon_engine::snapshot_folder;
 use kubeon_engine::upgrade::{UpgradePurpose, hops, obstacles, target};
@@ -43,6 +44,7 @@ pub(super) async fn run(context: &Context<'_>, args: &UpgradeArgs) -> Result<(),
     if args.change.dry_run {
         return show(context, &engine, state, hops[0], args).await;
     }
+    check_approval(&engine, &state, hops[0], args).await?;
     before(context, &engine, &state, wanted, args).await?;
     for version in hops {
         let state = engine.find(Some(&args.name))?;
@@ -79,7 +81,7 @@ async fn show(
     args: &UpgradeArgs,
 ) -> Result<(), CliError> {
     let plain = || format!("kubeon upgrade {} {}", args.name, args.version);
-    let command = context.typed_as("upgrade", "upgrade").unwrap_or_else(plain);
+    let command = args.file.applied_by(context.typed_as("upgrade", "upgrade").unwrap_or_else(plain));
     if (version.major, version.minor) != (state.spec.version.major, state.spec.version.minor) {
         context.output.info(&format!(
             "{}: before these steps, every master starts the control plane of {version}, which emulates {}; until then, kubeon \
@@ -89,8 +91,23 @@ async fn show(
     }
     let purpose = UpgradePurpose::Show;
     let target = target(engine, state, version, purpose, &args.inventory.files(), options(args)?)?;
-    plan::create(context, engine, target, &args.change.contact.options(), command, args.change.format.output)
-        .await
+    let host_keys = args.change.contact.options();
+    let plan = plan::shown(context, engine, target, &host_keys, command, args.change.format.output).await?;
+    Ok(args.file.write(&plan)?)
+}
+
+/// Checks that the plan of the first hop is the approved one. The steps that try a new minor version before are not part of it.
+async fn check_approval(
+    engine: &Engine<'_>,
+    state: &StoredCluster,
+    version: Version,
+    args: &UpgradeArgs,
+) -> Result<(), CliError> {
+    let Some(approved) = args.approved.read()? else { return Ok(()) };
+    let purpose = UpgradePurpose::Show;
+    let target = target(engine, state.clone(), version, purpose, &args.inventory.files(), options(args)?)?;
+    let now = preview(engine, &target, &args.change.contact.options()).await?;
+    Ok(approved.check(&now.plan)?)
 }
 
 /// What comes before the first change: obstacles are named, and a snapshot of etcd is written.

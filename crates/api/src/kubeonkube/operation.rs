@@ -116,6 +116,14 @@ pub struct ClusterOperationSpec {
     /// continues later; other running operations are not paused. Default: false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub paused: bool,
+    /// The operation plans a change of a KubernetesCluster and writes nothing on a host. The log of its Job shows the plan.
+    /// Default: false.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub plan: bool,
+    /// The operation whose plan this one applies, and nothing else.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 253))]
+    pub approves: Option<String>,
     /// When set to true, the operation is ended; its hooks that always run still run. Default: false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub cancelled: bool,

@@ -49,7 +49,12 @@ pub(super) fn of_hook(schema: &mut Schema) {
 
 /// Rules for the fields of an operation beside its action.
 pub(super) fn of_operation(schema: &mut Schema) {
-    const RULES: [Rule; 2] = [
+    const RULES: [Rule; 3] = [
+        Rule {
+            rule: "self.actionType == 'kubeon' || !(has(self.plan) && self.plan) && !has(self.approves)",
+            field: ".plan",
+            message: "only the operations of a KubernetesCluster are planned and approved; a playbook takes extraArgs: --check",
+        },
         Rule {
             // The admission webhook refuses an empty name: contract A, case 43.
             rule: "self.cluster == '' || self.cluster.matches('^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$')",

@@ -48,6 +48,8 @@ pub(super) struct EitherForm {
     pub(super) addons: Option<Addons>,
     #[serde(default, deserialize_with = "unset::when_null")]
     pub(super) paused: bool,
+    #[serde(default, deserialize_with = "unset::when_null")]
+    pub(super) plan: bool,
     pub(super) deletion_policy: Option<DeletionPolicy>,
     pub(super) snapshots: Option<Snapshots>,
     auth_config: Option<AuthConfig>,

@@ -45,6 +45,10 @@ pub struct KubernetesClusterSpec {
     /// Default: false.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub paused: bool,
+    /// While true, a change of the hosts is planned first, and applied after the annotation kubeon.io/approve has named the
+    /// operation with the plan. Default: false.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub plan: bool,
     /// What happens to the hosts when this object is deleted. Default: Delete.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub deletion_policy: Option<DeletionPolicy>,
@@ -59,6 +63,7 @@ impl<'de> Deserialize<'de> for KubernetesClusterSpec {
         Ok(Self {
             addons: form.addons.take(),
             paused: form.paused,
+            plan: form.plan,
             deletion_policy: form.deletion_policy,
             snapshots: form.snapshots.take(),
             cluster: form.into_cluster().map_err(de::Error::custom)?,

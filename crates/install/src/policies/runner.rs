@@ -5,7 +5,7 @@
 //! the Job controller names a pod after its Job. No one else can make a pod with this account, and only the operator makes a
 //! Job with it, so the name proves the Job.
 
-use kubeon_api::labels::{CLUSTER, JOB, JOB_LOG_SUFFIX, OPERATION_UID, POD};
+use kubeon_api::labels::{CLUSTER, JOB, JOB_LOG_SUFFIX, JOB_PLAN_SUFFIX, OPERATION_UID, POD};
 
 use super::cel::{annotation, cel_list, cel_text};
 use super::policy::{AdmissionPolicy, Validation};
@@ -143,8 +143,8 @@ pub(super) fn status() -> AdmissionPolicy {
     }
 }
 
-/// CEL: whether the metadata is that of a Job's log. It belongs to an operation, so it is deleted with one.
-fn log_metadata() -> String {
+/// CEL: whether the metadata is that of a Job's log or plan. It belongs to an operation, so it is deleted with one.
+fn output_metadata() -> String {
     let owners = "object.metadata.?ownerReferences.orValue([])";
     [
         format!("{owners}.size() == 1 && {owners}[0].kind == 'ClusterOperation'"),
@@ -161,22 +161,23 @@ fn log_metadata() -> String {
     .join(" && ")
 }
 
-/// A Secret or ConfigMap is written by the Job that it was created for. A Job that is stopped makes the ConfigMap of its
-/// log.
+/// A Secret or ConfigMap is written by the Job that it was created for. A Job makes the ConfigMap of its plan, and
+/// when it is stopped, that of its log.
 pub(super) fn secrets() -> AdmissionPolicy {
     let label = format!(
-        "variables.log || oldObject != null && has(oldObject.metadata.labels) && {} in oldObject.metadata.labels",
+        "variables.output || oldObject != null && has(oldObject.metadata.labels) && {} in oldObject.metadata.labels",
         cel_text(CLUSTER)
     );
     let subject =
         format!("oldObject == null ? {} : {}", annotation("object", JOB), annotation("oldObject", JOB));
-    let is_log = format!(
+    let is_output = format!(
         "request.operation == 'CREATE' && request.resource.resource == 'configmaps' && variables.job != '' && \
-         object.metadata.?name.orValue('') == variables.job + {}",
-        cel_text(JOB_LOG_SUFFIX)
+         object.metadata.?name.orValue('') in [variables.job + {}, variables.job + {}]",
+        cel_text(JOB_LOG_SUFFIX),
+        cel_text(JOB_PLAN_SUFFIX)
     );
     let mut variables = identity(subject);
-    variables.push(("log", is_log));
+    variables.push(("output", is_output));
     let unchanged = ["labels", "annotations", "ownerReferences", "finalizers"]
         .map(|field| format!("object.metadata.?{field} == oldObject.metadata.?{field}"))
         .join(" && ");
@@ -188,9 +189,9 @@ pub(super) fn secrets() -> AdmissionPolicy {
         variables,
         validations: vec![
             Validation {
-                expression: "request.operation == 'UPDATE' || variables.log".to_owned(),
+                expression: "request.operation == 'UPDATE' || variables.output".to_owned(),
                 message: cel_text(
-                    "a runner neither makes nor removes Secrets and ConfigMaps, except for the log of its Job",
+                    "a runner neither makes nor removes Secrets and ConfigMaps, except for the log and the plan of its Job",
                 ),
                 reason: "Forbidden",
             },
@@ -211,7 +212,7 @@ pub(super) fn secrets() -> AdmissionPolicy {
                 reason: "Forbidden",
             },
             Validation {
-                expression: format!("variables.log ? {} : {unchanged}", log_metadata()),
+                expression: format!("variables.output ? {} : {unchanged}", output_metadata()),
                 message:
                     "'metadata: a runner writes the data of a ' + request.kind.kind + ' and nothing else'"
                         .to_owned(),

@@ -11,6 +11,7 @@ use kubeon_api::{HostAddress, KubernetesCluster, KubernetesClusterSpec, Version,
 pub fn without_secrets(spec: &KubernetesClusterSpec) -> KubernetesClusterSpec {
     let mut spec = spec.clone();
     spec.paused = false;
+    spec.plan = false;
     spec.deletion_policy = None;
     spec.snapshots = None;
     if let Some(auth) = &mut spec.cluster.auth_config {

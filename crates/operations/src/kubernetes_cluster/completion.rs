@@ -1,6 +1,7 @@
 //! After an operation: writes the applied spec, and then the phase.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -16,7 +17,7 @@ use super::object_access::{
     finalizer_name, finalizers_patch, has_finalizer, namespace, object_name, object_notice, object_write,
 };
 use super::persisted_objects::persisted_objects;
-use super::{derived_operation, history, node_status, snapshots, status};
+use super::{approval, derived_operation, history, node_status, snapshots, status};
 use crate::cluster;
 use crate::condition::{self, PRECHECKED, STEP_FAILED};
 use crate::job_state::{self, JobState};
@@ -31,6 +32,7 @@ use crate::write::{Change, ClusterChanges, NeedsReads, ObjectKind, ObjectRef, Wr
 pub(super) fn complete(
     s: &View<'_>,
     object: &KubernetesCluster,
+    mine: &[Arc<ClusterOperation>],
     operation: &ClusterOperation,
 ) -> ClusterChanges {
     let succeeded =
@@ -38,6 +40,9 @@ pub(super) fn complete(
     let action = ClusterAction::of(operation);
     if action == Some(ClusterAction::Terminate) && succeeded {
         return release(s, object, &teardown_message(object, operation));
+    }
+    if operation.spec.plan && succeeded {
+        return approval::planned(s, object, mine, operation);
     }
     let phase = object.status.as_ref().and_then(|status| status.phase);
     if succeeded && phase == Some(Phase::Prechecking) {

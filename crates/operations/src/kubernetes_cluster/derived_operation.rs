@@ -8,6 +8,7 @@ use kubeon_api::kubernetes_cluster::TimeoutMins;
 use kubeon_api::{ClusterOperation, KubernetesCluster, Operation, Phase, labels};
 use serde_json::json;
 
+use super::approval::Approval;
 use super::cluster_action::ClusterAction;
 use super::health_conditions::status_write;
 use super::history::LENIENT;
@@ -26,6 +27,11 @@ pub(super) fn name_of(object: &KubernetesCluster, desired: &DesiredOperation) ->
     let since =
         object.status.as_ref().and_then(|status| status.last_transition_time.as_ref()).map(|time| time.0);
     let mut content = json!(desired.spec).to_string();
+    match &desired.approval {
+        Approval::NotNeeded => {}
+        Approval::Plan => content.push_str("\nplan"),
+        Approval::Of(plan) => content.push_str(&format!("\napproves={plan}")),
+    }
     for (key, text) in LENIENT.iter().filter_map(|key| Some((key, history::annotation_of(object, key)?))) {
         content.push_str(&format!("\n{key}={text}"));
     }
@@ -129,6 +135,11 @@ fn operation_object(
         },
         image: s.settings.runner_images.last().cloned().unwrap_or_default(),
         active_deadline_seconds: i64::try_from(timeout).ok(),
+        plan: desired.approval == Approval::Plan,
+        approves: match &desired.approval {
+            Approval::Of(plan) => Some(plan.clone()),
+            Approval::NotNeeded | Approval::Plan => None,
+        },
         ..ClusterOperationSpec::default()
     };
     let mut operation = ClusterOperation::new(name, spec);

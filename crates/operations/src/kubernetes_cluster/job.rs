@@ -69,6 +69,7 @@ fn prepared(
     let (ns, action) = (namespace(object), operation.spec.main.action.as_str());
     let at = DataRef::new(ns, names::derived_job(action, ns, object_name(object), name(operation)));
     let snapshots = snapshots::inputs(s, object, operation)?;
+    let approved = approved_plan(s, operation)?;
     let map = config(s, object, operation, &spec, &at)?;
     let mut copies = vec![map.clone()];
     let mut secret = None;
@@ -88,7 +89,7 @@ fn prepared(
     }
     copies.retain(|copy| s.objects.meta(&copy.target).is_none());
     copies.extend(persisted_data(s, object, operation, &at)?);
-    let inputs = JobInputs { map: map.target.name.clone(), secret, snapshots };
+    let inputs = JobInputs { map: map.target.name.clone(), secret, snapshots, approved };
     let job = the_job(s, object, operation, &spec, &at, inputs);
     let job_write = Write {
         why: "the operation starts".to_owned(),
@@ -127,6 +128,21 @@ fn check_state(
         return Err(Obstacle::Wait(Wait::Missing(state_missing_text(object, &state))));
     }
     Ok(())
+}
+
+/// The ConfigMap of the plan that the operation applies. The Job of the plan wrote it.
+fn approved_plan(s: &View<'_>, operation: &ClusterOperation) -> Result<Option<String>, Obstacle> {
+    let Some(approved) = &operation.spec.approves else { return Ok(None) };
+    let planned = s.operations.iter().find(|other| name(other) == approved);
+    let job = planned.and_then(|planned| planned.status.as_ref()?.job_ref.as_ref());
+    let target = job.map(|job| ObjectRef::new(ObjectKind::ConfigMap, &job.namespace, names::plan(&job.name)));
+    match target.filter(|target| s.objects.meta(target).is_some()) {
+        Some(target) => Ok(Some(target.name)),
+        None => Err(Obstacle::Refuse(
+            "NoPlan",
+            format!("the plan of {approved} was deleted; it is made again on request"),
+        )),
+    }
 }
 
 /// The objects that outlive the Job. They have no owner, because the teardown of a deleted cluster needs
@@ -336,9 +352,10 @@ fn environment(
         ("NODE_HOSTS", annotation(operation, HOSTS_ANNOTATION)),
         ("IGNORE_CHECKS", annotation(operation, labels::IGNORE_CHECKS)),
         ("WITHOUT", annotation(operation, labels::WITHOUT)),
+        ("PLAN", if operation.spec.plan { "true" } else { "" }.to_owned()),
     ];
     let is_present =
-        |name: &str, value: &str| !["IGNORE_CHECKS", "WITHOUT"].contains(&name) || !value.is_empty();
+        |name: &str, value: &str| !["IGNORE_CHECKS", "WITHOUT", "PLAN"].contains(&name) || !value.is_empty();
     // A value that is too long for the environment is only in /conf.
     all.into_iter()
         .filter(|(name, value)| value.len() <= MOST_IN_ENV && is_present(name, value))
@@ -358,6 +375,8 @@ struct JobInputs {
     secret: Option<String>,
     /// The object store.
     snapshots: Option<ObjectStoreInputs>,
+    /// The ConfigMap of the plan that it applies.
+    approved: Option<String>,
 }
 
 fn the_job(
@@ -381,6 +400,7 @@ fn the_job(
     mounts.extend(
         inputs.secret.map(|name| folder("auth", MountSource::Secret { name, optional: false }, "/auth")),
     );
+    mounts.extend(inputs.approved.map(|name| folder("approved-plan", map_of(name, false), "/approved-plan")));
     if let Some(image) = &s.settings.bundle_image {
         let version =
             spec.cluster.kube_version.map_or_else(|| s.settings.default_version.clone(), |v| v.to_string());

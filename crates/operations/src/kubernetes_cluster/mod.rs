@@ -8,6 +8,7 @@
 //! ```
 
 mod applied;
+mod approval;
 mod callback;
 mod cluster_action;
 mod completion;
@@ -42,6 +43,7 @@ use crate::view::{ClusterObject, Data, Observed, View};
 use crate::write::{Change, ClusterChanges, NeedsReads, ObjectKind, ObjectRef, Write};
 
 pub use applied::without_secrets;
+pub use approval::Approval;
 pub(crate) use cluster_action::ClusterAction;
 pub(crate) use history::failure_text;
 pub use next_action::{NextAction, next_action};
@@ -96,14 +98,15 @@ fn step(
         .collect();
     let mut changes = ClusterChanges { stages: vec![labels_of_ended], ..ClusterChanges::default() };
     let claimed = object.status.as_ref().and_then(|status| status.operation.as_deref());
-    let next = match claimed
-        .map(|claimed| (claimed, mine.iter().find(|operation| name(operation) == claimed)))
-    {
-        Some((_, Some(operation))) if order::ended(operation) => completion::complete(s, object, operation),
-        Some((_, Some(operation))) => continue_operation(s, object, operation)?,
-        Some((claimed, None)) => completion::lost(s, object, claimed)?,
-        None => begin(s, object, mine)?,
-    };
+    let next =
+        match claimed.map(|claimed| (claimed, mine.iter().find(|operation| name(operation) == claimed))) {
+            Some((_, Some(operation))) if order::ended(operation) => {
+                completion::complete(s, object, mine, operation)
+            }
+            Some((_, Some(operation))) => continue_operation(s, object, operation)?,
+            Some((claimed, None)) => completion::lost(s, object, claimed)?,
+            None => begin(s, object, mine)?,
+        };
     changes.merge(next);
     Ok(changes)
 }
@@ -153,6 +156,7 @@ fn begin(
     let wanted = release_without_state(s, object, mine, next_action(s.settings, object, mine))?;
     let wanted = with_due_renewal(s, object, mine, wanted);
     let (wanted, due) = snapshots::with_due(object, wanted, s.now);
+    let wanted = approval::required(object, mine, wanted);
     if let Some(changes) = superseded(s, mine, &wanted, object)? {
         return Ok(changes);
     }

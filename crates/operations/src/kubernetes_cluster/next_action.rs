@@ -9,6 +9,7 @@ use kubeon_api::{
 };
 
 use super::applied::{Difference, ListDifference, applied, difference, with_current_logins, without_secrets};
+use super::approval::{self, Approval};
 use super::cluster_action::ClusterAction;
 use super::history;
 use super::object_access::{has_finalizer, namespace, running_version};
@@ -50,6 +51,15 @@ pub struct DesiredOperation {
     pub hosts: Vec<HostAddress>,
     /// For a person.
     pub why: String,
+    /// Whether it needs an approval.
+    pub approval: Approval,
+}
+
+impl DesiredOperation {
+    /// An operation that needs no approval.
+    fn new(action: ClusterAction, spec: KubernetesClusterSpec, hosts: Vec<HostAddress>, why: String) -> Self {
+        Self { action, spec, hosts, why, approval: Approval::NotNeeded }
+    }
 }
 
 /// The next action, from the object, the applied spec, and the results of its operations in their order.
@@ -96,7 +106,7 @@ fn failed(object: &KubernetesCluster) -> bool {
 }
 
 /// Whether the last operation failed and no retry was requested since: by one of these words, by another
-/// spec, or by an annotation that may let the next operation continue.
+/// spec, or by an annotation that may let the next operation continue. A retry whose plan waits for its approval was requested.
 fn waits_for_retry(object: &KubernetesCluster, mine: &[Arc<ClusterOperation>], words: &[Operation]) -> bool {
     let observed = object.status.as_ref().and_then(|status| status.observed_generation);
     let requested_again = requested(object).is_some_and(|word| words.contains(&word));
@@ -104,6 +114,7 @@ fn waits_for_retry(object: &KubernetesCluster, mine: &[Arc<ClusterOperation>], w
         && !requested_again
         && observed >= object.metadata.generation
         && !history::permits_retry(object, mine)
+        && !approval::is_open(mine)
 }
 
 fn addresses(nodes: &[DeclaredNode]) -> Vec<HostAddress> {
@@ -139,7 +150,7 @@ fn terminate(object: &KubernetesCluster, mine: &[Arc<ClusterOperation>]) -> Next
     };
     let hosts = addresses(&spec.cluster.node_list);
     let why = "the KubernetesCluster was deleted".to_owned();
-    NextAction::Operation(Box::new(DesiredOperation { action: ClusterAction::Terminate, spec, hosts, why }))
+    NextAction::Operation(Box::new(DesiredOperation::new(ClusterAction::Terminate, spec, hosts, why)))
 }
 
 fn create(object: &KubernetesCluster, mine: &[Arc<ClusterOperation>]) -> NextAction {
@@ -150,7 +161,7 @@ fn create(object: &KubernetesCluster, mine: &[Arc<ClusterOperation>]) -> NextAct
     let hosts = addresses(&spec.cluster.node_list);
     let masters = spec.cluster.master_list.len();
     let why = format!("it was declared: {masters} master(s), {} worker(s)", hosts.len());
-    NextAction::Operation(Box::new(DesiredOperation { action: ClusterAction::Create, spec, hosts, why }))
+    NextAction::Operation(Box::new(DesiredOperation::new(ClusterAction::Create, spec, hosts, why)))
 }
 
 fn change(
@@ -218,7 +229,7 @@ fn scale(
     let changed_masters = masters.hosts().filter(|_| with_masters);
     let changed_workers = if up { &workers.added } else { &workers.removed };
     let hosts = changed_masters.chain(addresses(changed_workers)).collect();
-    DesiredOperation { action, spec, hosts, why }
+    DesiredOperation::new(action, spec, hosts, why)
 }
 
 /// The next version on the way to the declared one.
@@ -250,12 +261,7 @@ fn update(
     spec.cluster = DeclaredCluster { kube_version: Some(next), ..with_current_logins(before, &spec.cluster) };
     let more = if next == wanted { String::new() } else { format!(", on the way to {wanted}") };
     let why = format!("kubeVersion: {runs} becomes {next}{more}");
-    NextAction::Operation(Box::new(DesiredOperation {
-        action: ClusterAction::Update,
-        spec,
-        hosts: Vec::new(),
-        why,
-    }))
+    NextAction::Operation(Box::new(DesiredOperation::new(ClusterAction::Update, spec, Vec::new(), why)))
 }
 
 /// The declared settings and labels on the applied hosts and version.
@@ -282,12 +288,7 @@ fn configure(
         ..spec.cluster
     };
     let why = format!("changed: {}", changed.join(", "));
-    NextAction::Operation(Box::new(DesiredOperation {
-        action: ClusterAction::Update,
-        spec,
-        hosts: Vec::new(),
-        why,
-    }))
+    NextAction::Operation(Box::new(DesiredOperation::new(ClusterAction::Update, spec, Vec::new(), why)))
 }
 
 /// The declared spec equals the applied spec, but an operation failed in between, so a host may have joined
@@ -317,7 +318,7 @@ fn undo(object: &KubernetesCluster, before: &DeclaredCluster, mine: &[Arc<Cluste
     let which = if hosts.is_empty() { String::new() } else { format!(" ({})", listed(&hosts)) };
     let why = format!("nodeList is the applied list again: the failed changes{which} are undone");
     let spec = with_declared_workers(object, before);
-    NextAction::Operation(Box::new(DesiredOperation { action, spec, hosts, why }))
+    NextAction::Operation(Box::new(DesiredOperation::new(action, spec, hosts, why)))
 }
 
 /// The applied spec with the declared workers.
@@ -397,12 +398,7 @@ fn answer(object: &KubernetesCluster, before: &DeclaredCluster) -> NextAction {
         Some(Operation::Creating | Operation::ScalingUp) if !missing.is_empty() => {
             let why = format!("nodeList: {} was left out", listed(&missing));
             let spec = with_declared_workers(object, before);
-            NextAction::Operation(Box::new(DesiredOperation {
-                action: ClusterAction::ScaleUp,
-                spec,
-                hosts: missing,
-                why,
-            }))
+            NextAction::Operation(Box::new(DesiredOperation::new(ClusterAction::ScaleUp, spec, missing, why)))
         }
         Some(Operation::Creating | Operation::CreateFailed) => NextAction::Answer(Operation::CreateFinished),
         Some(Operation::ScalingUp | Operation::ScaleUpFailed) => {
@@ -429,7 +425,7 @@ fn again(
     why: &str,
 ) -> NextAction {
     let spec = with_declared_workers(object, before);
-    NextAction::Operation(Box::new(DesiredOperation { action, spec, hosts: Vec::new(), why: why.to_owned() }))
+    NextAction::Operation(Box::new(DesiredOperation::new(action, spec, Vec::new(), why.to_owned())))
 }
 
 /// An action that nobody requested, on a cluster whose declaration has not changed; `None` before the cluster was created.

@@ -87,6 +87,11 @@ pub(super) fn operation_over(s: &View<'_>, new: &mut KubernetesClusterStatus, ob
     set(new, PROGRESSING, ConditionText { status: false, reason: DONE, message: &text }, s.now);
 }
 
+/// Conditions while a change waits for a person.
+pub(super) fn waits(new: &mut KubernetesClusterStatus, reason: &str, text: &str, now: Timestamp) {
+    set(new, PROGRESSING, ConditionText { status: false, reason, message: text }, now);
+}
+
 /// A condition of the operation.
 pub(super) fn operation_condition<'o>(operation: &'o ClusterOperation, type_: &str) -> Option<&'o Condition> {
     condition::find(&operation.status.as_ref()?.conditions, type_)
@@ -98,6 +103,8 @@ fn phase(operation: &ClusterOperation) -> Phase {
         operation_condition(operation, PRECHECKED).is_some_and(|found| found.status == ConditionStatus::True);
     match ClusterAction::of(operation) {
         Some(ClusterAction::Terminate) => Phase::Terminating,
+        // It changes no host.
+        _ if operation.spec.plan => Phase::Prechecking,
         // It changes no host, and checks none before.
         Some(ClusterAction::Snapshot) => Phase::Snapshotting,
         _ if !prechecked => Phase::Prechecking,

@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use kubeon_e2e::lab::VERSION;
 use serde_json::{Value, json};
 
-use super::environment::MetaCluster;
+use super::environment::{MetaCluster, condition};
 use super::{MINUTE, deletion, kubectl_output, print_time, samples};
 
 /// Its name in the example.
@@ -89,12 +89,43 @@ fn ready_follows_the_master(meta: &MetaCluster, kubeconfig: &Path) -> Result<()>
     meta.kubectl(&["wait", "--for=condition=Degraded=false", "ecs/shop", "--timeout=60s"]).map(drop)
 }
 
-/// A stopped service runs again, and the kubeconfigs are new.
+/// The plan of a change is read and approved.
+fn approve(meta: &MetaCluster) -> Result<()> {
+    let operation = meta.eventually("a plan waits for its approval", MINUTE * 2, || {
+        let status = meta.get(&["ecs", NAME])?["status"].clone();
+        let progressing = condition(&status, "Progressing").context("no condition Progressing")?;
+        ensure!(progressing["reason"] == "WaitsForApproval", "{status:#}");
+        let command = progressing["message"].as_str().unwrap_or_default();
+        let (_, operation) = command.split_once("kubeon.io/approve=").context("no command")?;
+        Ok(operation.to_owned())
+    })?;
+    let planned = meta.get(&[samples::OPERATIONS, &operation])?;
+    let job = planned["status"]["jobRef"]["name"].as_str().context("no Job")?.to_owned();
+    meta.eventually("the log has the plan", MINUTE, || {
+        let log = meta.get(&["configmap", &format!("{job}-log")])?;
+        ensure!(log["data"]["log"].as_str().is_some_and(|log| log.contains("kube-scheduler")), "{log:#}");
+        Ok(())
+    })?;
+    meta.lab.on(MASTER, "! systemctl is-active -q kube-scheduler").context("a plan changes nothing")?;
+    let approval = format!("kubeon.io/approve={operation}");
+    meta.kubectl(&["annotate", "--overwrite", "ecs", NAME, &approval]).map(drop)
+}
+
+/// Whether changes of the cluster need an approval.
+fn plan_first(meta: &MetaCluster, plan: bool) -> Result<()> {
+    let patch = json!({"spec": {"plan": plan}}).to_string();
+    meta.kubectl(&["patch", "ecs", NAME, "--type=merge", "-p", &patch]).map(drop)
+}
+
+/// A stopped service runs again after the plan was approved, and the kubeconfigs are new.
 fn repair_and_renew(meta: &MetaCluster) -> Result<()> {
     let old = std::fs::read(secret_kubeconfig(meta, "observer")?)?;
     meta.lab.on(MASTER, "systemctl disable --now kube-scheduler")?;
+    plan_first(meta, true)?;
     meta.request_operation(NAME, "repairing")?;
+    approve(meta)?;
     wait_up_to_date(meta, "repair-finished")?;
+    plan_first(meta, false)?;
     meta.lab.on(MASTER, "systemctl is-active kube-scheduler")?;
     ensure!(std::fs::read(secret_kubeconfig(meta, "observer")?)? != old, "the observer's kubeconfig is old");
     meta.request_operation(NAME, "renewing")?;

@@ -1,0 +1,133 @@
+//! Changes that are applied only after a person approved their plan: `spec.plan`.
+//!
+//! ```text
+//!   change ─► operation with spec.plan ─► plan in a ConfigMap ─► kubeon.io/approve ─► operation with spec.approves
+//!      ▲                                                                                      │
+//!      └──────────────────────────── it failed: plan again ───────────────────────────────────┘
+//! ```
+
+use std::sync::Arc;
+
+use kubeon_api::kubeonkube::OperationResult;
+use kubeon_api::{ClusterOperation, KubernetesCluster, Phase, labels};
+use serde_json::json;
+
+use super::cluster_action::ClusterAction;
+use super::health_conditions::status_write;
+use super::next_action::{DesiredOperation, NextAction};
+use super::object_access::{namespace, object_name, object_notice};
+use super::{applied, history, status};
+use crate::operation::{at, name};
+use crate::order;
+use crate::view::View;
+use crate::write::ClusterChanges;
+
+/// The reason of the condition Progressing while a plan waits.
+const WAITS: &str = "WaitsForApproval";
+
+/// Whether an operation needs an approval.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Approval {
+    /// It is applied at once.
+    NotNeeded,
+    /// It only plans.
+    Plan,
+    /// It applies the plan of this operation.
+    Of(String),
+}
+
+fn result(operation: &ClusterOperation) -> Option<OperationResult> {
+    operation.status.as_ref().and_then(|status| status.status)
+}
+
+/// Whether the last operation made a plan, which waits for its approval. `mine` is in the order of time.
+pub(super) fn is_open(mine: &[Arc<ClusterOperation>]) -> bool {
+    let last = mine.iter().rev().find(|operation| order::ended(operation));
+    last.is_some_and(|operation| operation.spec.plan && result(operation) == Some(OperationResult::Succeeded))
+}
+
+/// Replaces a change that needs an approval by its plan, until that is approved.
+pub(super) fn required(
+    object: &KubernetesCluster,
+    mine: &[Arc<ClusterOperation>],
+    wanted: NextAction,
+) -> NextAction {
+    let NextAction::Operation(mut desired) = wanted else { return wanted };
+    if !needs_approval(object, desired.action) {
+        return NextAction::Operation(desired);
+    }
+    let Some(planned) = plan_of(mine, &desired).map(|operation| name(operation).to_owned()) else {
+        desired.why = format!("a plan for: {}", desired.why);
+        desired.approval = Approval::Plan;
+        return NextAction::Operation(desired);
+    };
+    if history::annotation_of(object, labels::APPROVE) == Some(planned.as_str()) {
+        desired.approval = Approval::Of(planned);
+        return NextAction::Operation(desired);
+    }
+    NextAction::Blocked { word: WAITS, text: waits(object, &planned) }
+}
+
+/// Who deletes an object has decided; snapshots and renewals change nothing that a plan shows. A cluster out of a snapshot is
+/// declared with it.
+fn needs_approval(object: &KubernetesCluster, action: ClusterAction) -> bool {
+    let restores = object.spec.snapshots.as_ref().is_some_and(|snapshots| snapshots.restore_from.is_some());
+    object.spec.plan
+        && match action {
+            ClusterAction::Create => !restores,
+            ClusterAction::ScaleUp
+            | ClusterAction::ScaleDown
+            | ClusterAction::Update
+            | ClusterAction::Repair => true,
+            ClusterAction::Renew | ClusterAction::Snapshot | ClusterAction::Terminate => false,
+        }
+}
+
+/// The last successful plan of a change that was not applied since, whether with success or not.
+fn plan_of<'o>(
+    mine: &'o [Arc<ClusterOperation>],
+    desired: &DesiredOperation,
+) -> Option<&'o ClusterOperation> {
+    let last = mine.iter().rev().find(|operation| order::ended(operation))?;
+    let spec = last.metadata.annotations.as_ref()?.get(labels::APPLIED_SPEC)?;
+    let wanted = json!(desired.spec).to_string();
+    let is_same = ClusterAction::of(last) == Some(desired.action) && *spec == wanted;
+    (is_open(mine) && is_same).then_some(last.as_ref())
+}
+
+fn waits(object: &KubernetesCluster, operation: &str) -> String {
+    let (ns, cluster) = (namespace(object), object_name(object));
+    format!(
+        "the plan of {operation} waits for approval; read the log of its Job, then: \
+         kubectl -n {ns} annotate --overwrite ecs {cluster} {}={operation}",
+        labels::APPROVE
+    )
+}
+
+/// After a plan was made: the cluster is as it was before.
+pub(super) fn planned(
+    s: &View<'_>,
+    object: &KubernetesCluster,
+    mine: &[Arc<ClusterOperation>],
+    operation: &ClusterOperation,
+) -> ClusterChanges {
+    let mut new = object.status.clone().unwrap_or_default();
+    let before = mine.iter().rev().find(|other| order::ended(other) && !other.spec.plan);
+    let had_failed = before.is_some_and(|other| result(other) == Some(OperationResult::Failed));
+    let exists = matches!(applied::applied(object), Ok(Some(_)));
+    new.phase = Some(match (had_failed, exists) {
+        (true, _) => Phase::Failed,
+        (false, true) => Phase::Running,
+        (false, false) => Phase::Prechecking,
+    });
+    new.last_transition_time = Some(at(s.now));
+    new.operation = None;
+    new.step = None;
+    new.reason = None;
+    let text = waits(object, name(operation));
+    status::waits(&mut new, WAITS, &text, s.now);
+    let mut notices = status::precheck_notices(object, operation);
+    notices.push(object_notice(object, false, "Planned", text));
+    let write = status_write(s, object, new, "the plan is made");
+    ClusterChanges { stages: vec![write.into_iter().collect()], notices, wake: None }
+}
