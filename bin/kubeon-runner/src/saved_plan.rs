@@ -20,7 +20,7 @@ const SAVE_TIMEOUT: Duration = Duration::from_secs(100);
 
 /// Why the plan was not saved.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum PlanError {
+pub(crate) enum SavePlanError {
     /// The program wrote none.
     #[error("the plan cannot be read: {0}")]
     Read(#[from] io::Error),
@@ -42,13 +42,13 @@ pub(crate) enum PlanError {
 ///
 /// # Errors
 /// When it cannot be read, is too large, or is not saved in time.
-pub(crate) async fn save(job: &JobContext, file: &Path) -> Result<(), PlanError> {
+pub(crate) async fn save(job: &JobContext, file: &Path) -> Result<(), SavePlanError> {
     let plan = fs::read(file)?;
     if plan.len() > LARGEST {
-        return Err(PlanError::Large(plan.len()));
+        return Err(SavePlanError::Large(plan.len()));
     }
     let metadata = job_object::metadata(&job.settings, labels::JOB_PLAN_SUFFIX, &[]);
-    let (Some(meta), Some(metadata)) = (&job.meta, metadata) else { return Err(PlanError::NoJob) };
+    let (Some(meta), Some(metadata)) = (&job.meta, metadata) else { return Err(SavePlanError::NoJob) };
     let map = ConfigMap {
         metadata,
         immutable: Some(true),
@@ -57,6 +57,6 @@ pub(crate) async fn save(job: &JobContext, file: &Path) -> Result<(), PlanError>
     };
     tokio::select! {
         saved = meta.create_config_map(&map) => Ok(saved?),
-        () = job.shutdown.deadline(SAVE_TIMEOUT) => Err(PlanError::Late),
+        () = job.shutdown.deadline(SAVE_TIMEOUT) => Err(SavePlanError::Late),
     }
 }

@@ -14,7 +14,7 @@ use serde_json::json;
 
 use super::cluster_action::ClusterAction;
 use super::health_conditions::status_write;
-use super::next_action::{DesiredOperation, NextAction};
+use super::next_action::{Approval, DesiredOperation, NextAction};
 use super::object_access::{namespace, object_name, object_notice};
 use super::{applied, history, status};
 use crate::operation::{at, name};
@@ -24,27 +24,6 @@ use crate::write::ClusterChanges;
 
 /// The reason of the condition Progressing while a plan waits.
 const WAITS: &str = "WaitsForApproval";
-
-/// Whether an operation needs an approval.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Approval {
-    /// It is applied at once.
-    NotNeeded,
-    /// It only plans.
-    Plan,
-    /// It applies the plan of this operation.
-    Of(String),
-}
-
-fn result(operation: &ClusterOperation) -> Option<OperationResult> {
-    operation.status.as_ref().and_then(|status| status.status)
-}
-
-/// Whether the last operation made a plan, which waits for its approval. `mine` is in the order of time.
-pub(super) fn is_open(mine: &[Arc<ClusterOperation>]) -> bool {
-    let last = mine.iter().rev().find(|operation| order::ended(operation));
-    last.is_some_and(|operation| operation.spec.plan && result(operation) == Some(OperationResult::Succeeded))
-}
 
 /// Replaces a change that needs an approval by its plan, until that is approved.
 pub(super) fn required(
@@ -92,7 +71,7 @@ fn plan_of<'o>(
     let spec = last.metadata.annotations.as_ref()?.get(labels::APPLIED_SPEC)?;
     let wanted = json!(desired.spec).to_string();
     let is_same = ClusterAction::of(last) == Some(desired.action) && *spec == wanted;
-    (is_open(mine) && is_same).then_some(last.as_ref())
+    (history::has_open_plan(mine) && is_same).then_some(last.as_ref())
 }
 
 fn waits(object: &KubernetesCluster, operation: &str) -> String {
@@ -113,7 +92,7 @@ pub(super) fn planned(
 ) -> ClusterChanges {
     let mut new = object.status.clone().unwrap_or_default();
     let before = mine.iter().rev().find(|other| order::ended(other) && !other.spec.plan);
-    let had_failed = before.is_some_and(|other| result(other) == Some(OperationResult::Failed));
+    let had_failed = before.is_some_and(|other| history::result(other) == Some(OperationResult::Failed));
     let exists = matches!(applied::applied(object), Ok(Some(_)));
     new.phase = Some(match (had_failed, exists) {
         (true, _) => Phase::Failed,

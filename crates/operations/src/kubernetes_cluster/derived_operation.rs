@@ -8,11 +8,10 @@ use kubeon_api::kubernetes_cluster::TimeoutMins;
 use kubeon_api::{ClusterOperation, KubernetesCluster, Operation, Phase, labels};
 use serde_json::json;
 
-use super::approval::Approval;
 use super::cluster_action::ClusterAction;
 use super::health_conditions::status_write;
 use super::history::LENIENT;
-use super::next_action::DesiredOperation;
+use super::next_action::{Approval, DesiredOperation};
 use super::object_access::{namespace, object_name, object_notice};
 use super::{history, status};
 use crate::condition::STEP_FAILED;

@@ -29,6 +29,17 @@ pub(super) fn annotation_of<'a>(object: &'a KubernetesCluster, key: &str) -> Opt
 /// The annotations with which a user lets the next operation continue.
 pub(super) const LENIENT: [&str; 2] = [labels::IGNORE_CHECKS, labels::WITHOUT];
 
+/// How an operation ended.
+pub(super) fn result(operation: &ClusterOperation) -> Option<OperationResult> {
+    operation.status.as_ref().and_then(|status| status.status)
+}
+
+/// Whether the last operation made a plan, which waits for its approval. `mine` is in the order of time.
+pub(super) fn has_open_plan(mine: &[Arc<ClusterOperation>]) -> bool {
+    let last = mine.iter().rev().find(|operation| order::ended(operation));
+    last.is_some_and(|operation| operation.spec.plan && result(operation) == Some(OperationResult::Succeeded))
+}
+
 /// The operations that ended last; several when they ended within one second.
 fn last(mine: &[Arc<ClusterOperation>]) -> impl Iterator<Item = &Arc<ClusterOperation>> {
     let when = |operation: &ClusterOperation| {
@@ -54,9 +65,11 @@ pub(super) fn permits_retry(object: &KubernetesCluster, mine: &[Arc<ClusterOpera
 
 /// The hosts of the operations that failed since the last successful one.
 pub(super) fn hosts_of_failed(mine: &[Arc<ClusterOperation>]) -> Vec<HostAddress> {
-    let failed = mine.iter().rev().filter(|operation| order::ended(operation)).take_while(|operation| {
-        operation.status.as_ref().and_then(|status| status.status) == Some(OperationResult::Failed)
-    });
+    let failed = mine
+        .iter()
+        .rev()
+        .filter(|operation| order::ended(operation))
+        .take_while(|operation| result(operation) == Some(OperationResult::Failed));
     let listed =
         failed.filter_map(|operation| annotation(operation.metadata.annotations.as_ref(), HOSTS_ANNOTATION));
     let mut hosts: Vec<HostAddress> =

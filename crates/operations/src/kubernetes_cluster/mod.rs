@@ -43,10 +43,9 @@ use crate::view::{ClusterObject, Data, Observed, View};
 use crate::write::{Change, ClusterChanges, NeedsReads, ObjectKind, ObjectRef, Write};
 
 pub use applied::without_secrets;
-pub use approval::Approval;
 pub(crate) use cluster_action::ClusterAction;
 pub(crate) use history::failure_text;
-pub use next_action::{NextAction, next_action};
+pub use next_action::{Approval, NextAction, next_action};
 pub use persisted_objects::{observer_secret, persisted_objects};
 
 /// The next reads or writes for a `KubernetesCluster` and its operations.

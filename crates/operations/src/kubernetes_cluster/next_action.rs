@@ -9,7 +9,6 @@ use kubeon_api::{
 };
 
 use super::applied::{Difference, ListDifference, applied, difference, with_current_logins, without_secrets};
-use super::approval::{self, Approval};
 use super::cluster_action::ClusterAction;
 use super::history;
 use super::object_access::{has_finalizer, namespace, running_version};
@@ -38,6 +37,17 @@ pub enum NextAction {
     },
     /// The declared change is not possible, and no part of it is applied.
     Refused(String),
+}
+
+/// Whether an operation needs an approval.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Approval {
+    /// It is applied at once.
+    NotNeeded,
+    /// It only plans.
+    Plan,
+    /// It applies the plan of this operation.
+    Of(String),
 }
 
 /// An operation that should run.
@@ -114,7 +124,7 @@ fn waits_for_retry(object: &KubernetesCluster, mine: &[Arc<ClusterOperation>], w
         && !requested_again
         && observed >= object.metadata.generation
         && !history::permits_retry(object, mine)
-        && !approval::is_open(mine)
+        && !history::has_open_plan(mine)
 }
 
 fn addresses(nodes: &[DeclaredNode]) -> Vec<HostAddress> {
