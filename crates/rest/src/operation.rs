@@ -22,6 +22,12 @@ pub struct OperationView {
     pub cluster: String,
     /// What it does, such as `scaling-up`.
     pub action: String,
+    /// Whether it only plans: `POST …/approve` applies its plan.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub plans: bool,
+    /// The operation whose plan it applies.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub approves: Option<String>,
     /// The user who asked for it, as the meta cluster knows them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub requested_by: Option<String>,

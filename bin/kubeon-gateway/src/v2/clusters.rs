@@ -178,7 +178,8 @@ pub(super) async fn patch(
     Ok(Json(cluster_detail(&patched((&gateway, &caller), (&namespace, &name), &patch).await?)))
 }
 
-async fn patched(
+/// Changes a cluster as the caller.
+pub(super) async fn patched(
     (gateway, caller): (&Gateway, &Caller),
     (namespace, name): (&str, &str),
     patch: &Value,

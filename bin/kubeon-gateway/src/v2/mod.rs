@@ -23,6 +23,7 @@ pub(crate) fn routes() -> OpenApiRouter<Gateway> {
         .routes(routes!(operations::list))
         .routes(routes!(operations::read))
         .routes(routes!(operations::cancel))
+        .routes(routes!(operations::approve))
         .routes(routes!(operations::logs))
         .routes(routes!(streams::clusters))
         .routes(routes!(streams::operations))

@@ -17,6 +17,7 @@ use kubeon_api::{ClusterOperation, labels};
 use kubeon_rest::{OperationDetail, OperationView, Page, Problem};
 use serde_json::json;
 
+use super::clusters::patched;
 use super::problem::ProblemError;
 use super::query::{LogQuery, OperationQuery, PageRequest, Parameters};
 use super::view::{operation_detail, operation_summary, status_word};
@@ -125,6 +126,30 @@ pub(super) async fn cancel(
         .map_err(RequestError::from)?;
     let changed: ClusterOperation = gateway.meta_api.send(&caller, request).await?;
     Ok((StatusCode::ACCEPTED, Json(operation_detail(&changed))).into_response())
+}
+
+/// Approves the plan of an operation: another operation applies it.
+#[utoipa::path(post, path = "/api/v2/operations/{name}/approve", tag = "operations", operation_id = "approveOperation", params(("name" = String, Path)),
+    responses((status = 202, body = OperationDetail), (status = "default", body = Problem)))]
+pub(super) async fn approve(
+    State(gateway): State<Gateway>,
+    caller: Caller,
+    Path(name): Path<String>,
+) -> Result<Response, ProblemError> {
+    let operation = found(&gateway, &caller, &name).await?;
+    let of_cluster = operation.labels().get(labels::DERIVED_NAMESPACE).filter(|_| operation.spec.plan);
+    let status = status_word(&operation);
+    let Some(namespace) = of_cluster.filter(|_| status == "Succeeded") else {
+        let what = if operation.spec.plan { "its plan is not made" } else { "it makes no plan" };
+        return Err(RequestError::conflict(format!("operation {name} is {status}: {what}")).into());
+    };
+    // A later cluster with the same name has another UID.
+    let patch = json!({"metadata": {
+        "uid": operation.labels().get(labels::DERIVED_UID),
+        "annotations": {labels::APPROVE: name},
+    }});
+    patched((&gateway, &caller), (namespace, &operation.spec.cluster), &patch).await?;
+    Ok((StatusCode::ACCEPTED, Json(operation_detail(&operation))).into_response())
 }
 
 /// The log of an operation: plain text, or one event for each line with the header `Accept: text/event-stream`.

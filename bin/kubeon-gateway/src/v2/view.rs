@@ -80,6 +80,8 @@ pub(super) fn operation_summary(operation: &ClusterOperation) -> OperationView {
         namespace: operation.labels().get(labels::DERIVED_NAMESPACE).cloned(),
         cluster: operation.spec.cluster.clone(),
         action: operation.spec.main.action.clone(),
+        plans: operation.spec.plan,
+        approves: operation.spec.approves.clone(),
         requested_by: operation.annotations().get(labels::REQUESTED_BY).cloned(),
         status: status_word(operation),
         reason: status.reason.filter(|reason| !reason.is_empty()),

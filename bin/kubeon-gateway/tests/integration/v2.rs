@@ -1,7 +1,7 @@
 //! Version 2: clusters and operations, within the rights of the caller.
 
 use kube::ResourceExt as _;
-use kube::api::{Api, PostParams};
+use kube::api::{Api, Patch, PatchParams, PostParams};
 use kubeon_api::ClusterOperation;
 use serde_json::{Value, json};
 
@@ -176,6 +176,44 @@ async fn who_may_see_a_cluster_sees_its_operations() {
     let admin = rest.server.admin_token();
     assert_eq!(rest.send(Some(admin), "POST", "/api/v2/operations/seen-by-a/cancel", "").await.0, 202);
     assert!(operations.get("seen-by-a").await.unwrap().spec.cancelled);
+}
+
+#[tokio::test]
+async fn a_plan_is_approved_by_who_may_change_its_cluster() {
+    let rest = rest().await;
+    let (alice, reader) =
+        (rest.account("team-a", "approver", EDIT).await, rest.account("team-a", "reader", &["get"]).await);
+    rest.cluster_in("team-a", "planned", "Running").await;
+    let cluster = rest.clusters("team-a").await.get("planned").await.unwrap();
+    let operations: Api<ClusterOperation> = Api::all(rest.admin().await);
+    for (name, plan) in [("plan-of-planned", true), ("change-of-planned", false)] {
+        let object = json!({
+            "apiVersion": "kubeonkube.clay.io/v1alpha1", "kind": "ClusterOperation",
+            "metadata": {"name": name, "labels": {
+                "kubeon.io/cluster-namespace": "team-a", "kubeon.io/cluster-uid": cluster.uid().unwrap()}},
+            "spec": {"cluster": "planned", "actionType": "kubeon", "action": "scaling-up", "image": "runner", "plan": plan},
+        });
+        let object: ClusterOperation = serde_json::from_value(object).unwrap();
+        operations.create(&PostParams::default(), &object).await.unwrap();
+    }
+    let path = |name: &str| format!("/api/v2/operations/{name}/approve");
+    eventually(rest, &alice, "/api/v2/operations/plan-of-planned", |answer| answer.0 == 200).await;
+    let early = rest.send(Some(&alice), "POST", &path("plan-of-planned"), "").await;
+    assert!(
+        early.0 == 409 && early.1["detail"].as_str().unwrap().contains("its plan is not made"),
+        "{early:?}"
+    );
+    let other = rest.send(Some(&alice), "POST", &path("change-of-planned"), "").await;
+    assert!(other.0 == 409 && other.1["detail"].as_str().unwrap().contains("it makes no plan"), "{other:?}");
+    let status = Patch::Merge(json!({"status": {"status": "Succeeded"}}));
+    operations.patch_status("plan-of-planned", &PatchParams::default(), &status).await.unwrap();
+    let seen = |answer: &(u16, Value)| answer.1["status"] == "Succeeded" && answer.1["plans"] == true;
+    eventually(rest, &alice, "/api/v2/operations/plan-of-planned", seen).await;
+    let refused = rest.send(Some(&reader), "POST", &path("plan-of-planned"), "").await;
+    assert_eq!(refused.0, 403, "{refused:?}");
+    assert_eq!(rest.send(Some(&alice), "POST", &path("plan-of-planned"), "").await.0, 202);
+    let object = rest.clusters("team-a").await.get("planned").await.unwrap();
+    assert_eq!(object.annotations()["kubeon.io/approve"], "plan-of-planned");
 }
 
 #[tokio::test]

@@ -1,5 +1,7 @@
 //! Status, Secrets and ConfigMap, written to a real API server by an account without other permissions.
 
+mod plans;
+
 use std::path::Path;
 use std::process::Command;
 use std::sync::mpsc::channel;

@@ -454,7 +454,7 @@ async fn a_runner_writes_only_secrets_that_were_created_for_its_job() {
 
 /// Who runs a playbook has the token of its runner.
 #[tokio::test]
-async fn a_runner_makes_the_log_of_its_job_and_no_other_object() {
+async fn a_runner_makes_the_log_and_the_plan_of_its_job_and_no_other_object() {
     let world = world().await;
     let log = || {
         json!({
@@ -468,7 +468,8 @@ async fn a_runner_makes_the_log_of_its_job_and_no_other_object() {
     };
     let own = world.runner("default", "kubeonkube-a-job-fghij").await;
     eventually("the right to create", || async { create_dry(&own, &log()).await.ok() }).await;
-    let no_other = "a runner neither makes nor removes Secrets and ConfigMaps, except for the log of its Job";
+    let no_other =
+        "neither makes nor removes Secrets and ConfigMaps, except for the log and the plan of its Job";
     let only_data = "metadata: a runner writes the data of a ConfigMap and nothing else";
     for (path, value, words) in [
         ("/metadata/name", json!("another"), no_other),
@@ -488,6 +489,7 @@ async fn a_runner_makes_the_log_of_its_job_and_no_other_object() {
         "this ConfigMap was made for Job kubeonkube-a-job; this is pod default/kubeonkube-b-job-fghij",
     );
     create(&own, &log()).await.unwrap();
+    create(&own, &with(log(), "/metadata/name", json!("kubeonkube-a-job-plan"))).await.unwrap();
     let maps: Api<ConfigMap> = Api::namespaced(own, "default");
     let changed = Patch::Merge(json!({"metadata": {"labels": {"kubeon.io/cluster": "default.a"}}}));
     let changed = maps.patch("kubeonkube-a-job-log", &PatchParams::default(), &changed).await;

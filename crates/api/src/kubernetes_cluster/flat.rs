@@ -8,6 +8,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::choices::{ClusterType, DeletionPolicy, DeployMode};
+use super::maintenance::MaintenanceWindow;
 use super::nodes::NodeList;
 use super::snapshots::Snapshots;
 use super::spec::{Addons, AuthConfig, DeclaredCluster};
@@ -50,6 +51,8 @@ pub(super) struct EitherForm {
     pub(super) paused: bool,
     #[serde(default, deserialize_with = "unset::when_null")]
     pub(super) plan: bool,
+    #[serde(default, deserialize_with = "unset::when_null")]
+    pub(super) maintenance_windows: Vec<MaintenanceWindow>,
     pub(super) deletion_policy: Option<DeletionPolicy>,
     pub(super) snapshots: Option<Snapshots>,
     auth_config: Option<AuthConfig>,

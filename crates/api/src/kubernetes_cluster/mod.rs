@@ -14,6 +14,7 @@ pub mod defaults;
 mod extra_args;
 mod flat;
 mod hosts;
+mod maintenance;
 mod node_roles;
 mod nodes;
 mod object;
@@ -33,6 +34,7 @@ pub use choices::{ClusterType, Cni, DeletionPolicy, DeployMode, FirewallMode, Lo
 pub use container_runtime::ContainerRuntime;
 pub use extra_args::ExtraArgs;
 pub use hosts::{Host, HostConflict, Roles};
+pub use maintenance::{MaintenanceWindow, TimeOfDay, Weekday};
 pub use node_roles::NodeRoles;
 pub use nodes::{DeclaredNode, NodeList, NodeListError, Role};
 pub use object::{KubernetesCluster, KubernetesClusterSpec};

@@ -6,6 +6,7 @@ use serde::{Deserialize, Deserializer, Serialize, de};
 
 use super::choices::DeletionPolicy;
 use super::flat;
+use super::maintenance::MaintenanceWindow;
 use super::snapshots::Snapshots;
 use super::spec::{Addons, DeclaredCluster};
 use super::status::KubernetesClusterStatus;
@@ -49,6 +50,11 @@ pub struct KubernetesClusterSpec {
     /// operation with the plan. Default: false.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub plan: bool,
+    /// When changes of the hosts may begin, after the cluster was created. What has begun continues after the end of a window.
+    /// Deletions, snapshots and renewals do not wait. Default: at any time.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 32))]
+    pub maintenance_windows: Vec<MaintenanceWindow>,
     /// What happens to the hosts when this object is deleted. Default: Delete.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub deletion_policy: Option<DeletionPolicy>,
@@ -64,6 +70,7 @@ impl<'de> Deserialize<'de> for KubernetesClusterSpec {
             addons: form.addons.take(),
             paused: form.paused,
             plan: form.plan,
+            maintenance_windows: std::mem::take(&mut form.maintenance_windows),
             deletion_policy: form.deletion_policy,
             snapshots: form.snapshots.take(),
             cluster: form.into_cluster().map_err(de::Error::custom)?,

@@ -92,17 +92,17 @@ async fn fails_requests_for_one_object_and_reports_the_matches_of_rules() {
         let when = RequestMatcher::nth_request(nth).about(name);
         fixture.proxy.fail(FaultRule { when, how: ProxyFault::Status(500) })
     };
-    let (first, second, third) = (rule("aa", 1), rule("bb", 2), rule("cc", 1));
-    assert_eq!(code(fixture.create("aa").await), 500, "its name is in the body");
-    fixture.create("bb").await.unwrap();
-    assert_eq!(code(fixture.maps.get("bb").await), 500, "its name is in the path");
-    fixture.create("aa").await.unwrap();
+    let (first, second, third) = (rule("one", 1), rule("two", 2), rule("three", 1));
+    assert_eq!(code(fixture.create("one").await), 500, "its name is in the body");
+    fixture.create("two").await.unwrap();
+    assert_eq!(code(fixture.maps.get("two").await), 500, "its name is in the path");
+    fixture.create("one").await.unwrap();
     let matches_of = |rule| (fixture.proxy.matches(rule).count, fixture.proxy.matches(rule).failed);
     assert_eq!(matches_of(first), (2, vec!["create configmaps".to_owned()]));
     assert_eq!(matches_of(second), (2, vec!["get configmaps".to_owned()]));
     assert_eq!(matches_of(third), (0, vec![]));
     assert_eq!(fixture.proxy.remove(third).count, 0);
-    fixture.create("cc").await.unwrap();
+    fixture.create("three").await.unwrap();
 }
 
 #[tokio::test]

@@ -12,6 +12,7 @@ pub fn without_secrets(spec: &KubernetesClusterSpec) -> KubernetesClusterSpec {
     let mut spec = spec.clone();
     spec.paused = false;
     spec.plan = false;
+    spec.maintenance_windows = Vec::new();
     spec.deletion_policy = None;
     spec.snapshots = None;
     if let Some(auth) = &mut spec.cluster.auth_config {

@@ -17,6 +17,7 @@ mod health_conditions;
 pub(crate) mod history;
 mod inventory;
 mod job;
+mod maintenance;
 mod next_action;
 mod node_status;
 mod object_access;
@@ -156,6 +157,7 @@ fn begin(
     let wanted = with_due_renewal(s, object, mine, wanted);
     let (wanted, due) = snapshots::with_due(object, wanted, s.now);
     let wanted = approval::required(object, mine, wanted);
+    let (wanted, opens) = maintenance::in_window(object, wanted, s.now);
     if let Some(changes) = superseded(s, mine, &wanted, object)? {
         return Ok(changes);
     }
@@ -168,7 +170,7 @@ fn begin(
             status::waiting_or_up_to_date(s, object, &wanted)
         }
     };
-    changes.wake_at(due);
+    changes.wake_at(due.or(opens));
     Ok(changes)
 }
 

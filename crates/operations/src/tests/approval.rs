@@ -147,3 +147,26 @@ fn deletions_and_snapshots_need_no_approval() {
     change(&mut world, &json!({"metadata": {"deletionTimestamp": "2026-01-02T00:00:00Z"}}));
     assert_eq!((plans(&world), env(&job(&world), "OPERATION")), (false, "terminating".into()));
 }
+
+#[test]
+fn changes_wait_for_a_maintenance_window_and_their_plans_do_not() {
+    let mut world = running(&["10.0.0.2"]);
+    // The world begins on a Thursday.
+    let windows = json!([{"days": ["Thursday"], "start": "22:00", "hours": 2}]);
+    let nodes = json!({"nodeList": list(&["10.0.0.2", "10.0.0.4"])});
+    declare(&mut world, &json!({"maintenanceWindows": windows, "plan": true, "cluster": nodes}));
+    is_planned(&mut world);
+    let operation = waiting(&world);
+    annotate(&mut world, "kubeon.io/approve", &operation);
+    assert!(is_idle(&world));
+    assert_eq!(progressing(&world)["reason"], "OutsideWindow");
+    let text = progressing(&world)["message"].as_str().unwrap();
+    assert!(text.ends_with("begins at 2026-01-01T22:00:00Z"), "{text}");
+    let opens = world.next().wake.unwrap();
+    assert_eq!(opens, "2026-01-01T22:00:00Z".parse().unwrap());
+    world.now = opens;
+    world.settle();
+    assert_eq!((plans(&world), env(&job(&world), "NODE_HOSTS")), (false, "10.0.0.4".into()));
+    ends(&mut world, "Complete");
+    assert_eq!((phase(&world), world.settle()), ("Running".into(), 0));
+}
