@@ -53,7 +53,7 @@ fn create_as_approved(lab: &TestLab, create: &[&str]) -> Result<()> {
 
 /// Writes the plan that a command prints to a file. Returns its path.
 fn approve(lab: &TestLab, plan: &[&str]) -> Result<String> {
-    let file = lab.file("plan.json");
+    let file = lab.file("approved-plan");
     fs::write(&file, lab.must(plan)?)?;
     Ok(file.to_string_lossy().into_owned())
 }
