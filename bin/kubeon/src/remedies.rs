@@ -112,7 +112,7 @@ pub(crate) fn engine(remedy: &EngineRemedy) -> RenderedRemedy {
         | R::ImportState { .. }
         | R::Upgrade { .. }
         | R::ReplaceWorker(_) => change(remedy),
-        R::PlanAgain => row("again", "write the plan with --dry-run -o json, and read it"),
+        R::PlanAgain => row("again", "write the plan with kubeon plan … --out FILE, and read it"),
         R::ConfirmRemoval { command } => row("confirm", format!("{command} … --yes")),
         R::ConfirmDestroy { command, cluster } => row("confirm", format!("{command} {cluster} --yes")),
         R::ConfirmUninstall => row("confirm", "kubeon meta uninstall --yes".to_owned()),
