@@ -102,8 +102,8 @@ pub(super) fn planned(
     new.last_transition_time = Some(at(s.now));
     new.operation = None;
     new.step = None;
-    new.reason = None;
     let text = waits(object, name(operation));
+    new.reason = Some(text.clone());
     status::waits(&mut new, WAITS, &text, s.now);
     let mut notices = status::precheck_notices(object, operation);
     notices.push(object_notice(object, false, "Planned", text));

@@ -53,6 +53,7 @@ fn waiting(world: &World) -> String {
         (&progressing["status"], &progressing["reason"]),
         (&json!("False"), &json!("WaitsForApproval"))
     );
+    assert_eq!(object(world)["status"]["reason"], progressing["message"], "also in phase Failed");
     let text = progressing["message"].as_str().unwrap();
     text.split_once("kubeon.io/approve=").unwrap().1.to_owned()
 }
