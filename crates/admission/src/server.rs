@@ -98,9 +98,15 @@ pub async fn serve(options: ServeOptions, stop: impl Future<Output = ()>) -> Res
 pub struct WebhookServer {
     listener: TcpListener,
     address: SocketAddr,
+    reviewer: Reviewer,
+    certificate: CertificateSource,
+}
+
+/// What a connection needs.
+#[derive(Clone)]
+struct Reviewer {
     acceptor: TlsAcceptor,
     current: Arc<CurrentCertificate>,
-    certificate: CertificateSource,
     lookup: Arc<dyn Lookup>,
 }
 
@@ -146,10 +152,8 @@ impl WebhookServer {
         Ok(Self {
             listener,
             address,
-            acceptor,
-            current,
+            reviewer: Reviewer { acceptor, current, lookup: options.lookup },
             certificate: options.certificate,
-            lookup: options.lookup,
         })
     }
 
@@ -162,12 +166,12 @@ impl WebhookServer {
     /// A handle that reports whether it can answer.
     #[must_use]
     pub fn readiness(&self) -> Readiness {
-        Readiness { current: self.current.clone(), lookup: self.lookup.clone() }
+        Readiness { current: self.reviewer.current.clone(), lookup: self.reviewer.lookup.clone() }
     }
 
     /// Answers until `stop`.
     pub async fn run(self, stop: impl Future<Output = ()>) {
-        let Self { listener, acceptor, current, certificate, lookup, address } = self;
+        let Self { listener, address, reviewer, certificate } = self;
         tracing::info!(%address, "the webhook answers admission reviews");
         let (ending, ended) = watch::channel(false);
         let maintaining = async {
@@ -175,7 +179,7 @@ impl WebhookServer {
                 CertificateSource::Given(_) => std::future::pending().await,
                 CertificateSource::Stored(store) => {
                     maintain(store, |certificates| {
-                        current.show(certificates).map_err(|error| error.to_string())
+                        reviewer.current.show(certificates).map_err(|error| error.to_string())
                     })
                     .await;
                 }
@@ -185,7 +189,7 @@ impl WebhookServer {
         tokio::select! {
             () = stop => {}
             () = maintaining => {}
-            () = accept(&listener, &acceptor, &lookup, &ended, &mut connections) => {}
+            () = accept(&listener, &reviewer, &ended, &mut connections) => {}
         }
         drop(listener);
         ending.send_replace(true);
@@ -196,8 +200,7 @@ impl WebhookServer {
 /// Accepts connections until it is dropped.
 async fn accept(
     listener: &TcpListener,
-    acceptor: &TlsAcceptor,
-    lookup: &Arc<dyn Lookup>,
+    reviewer: &Reviewer,
     ended: &watch::Receiver<bool>,
     connections: &mut JoinSet<()>,
 ) {
@@ -213,22 +216,23 @@ async fn accept(
                 continue;
             }
         };
-        let (acceptor, lookup, ended) = (acceptor.clone(), lookup.clone(), ended.clone());
+        let (reviewer, ended) = (reviewer.clone(), ended.clone());
         connections.spawn(async move {
-            connection(stream, acceptor, lookup, ended).await;
+            connection(stream, reviewer, ended).await;
             drop(permit);
         });
         while connections.try_join_next().is_some() {}
     }
 }
 
-async fn connection(
-    stream: TcpStream,
-    acceptor: TlsAcceptor,
-    lookup: Arc<dyn Lookup>,
-    mut ended: watch::Receiver<bool>,
-) {
-    let stream = match tokio::time::timeout(REQUEST_TIMEOUT, acceptor.accept(stream)).await {
+async fn connection(stream: TcpStream, reviewer: Reviewer, mut ended: watch::Receiver<bool>) {
+    let Reviewer { acceptor, current, lookup } = reviewer;
+    // A process that has just started has no certificate yet: the API server waits for it and does not fail.
+    let handshake = async {
+        current.wait_loaded().await;
+        acceptor.accept(stream).await
+    };
+    let stream = match tokio::time::timeout(REQUEST_TIMEOUT, handshake).await {
         Ok(Ok(stream)) => stream,
         Ok(Err(error)) => return tracing::debug!(%error, "TLS handshake"),
         Err(_) => return tracing::debug!("TLS handshake took too long"),
@@ -300,6 +304,12 @@ fn reply(code: StatusCode, kind: &'static str, body: Bytes) -> Response<Full<Byt
 struct CurrentCertificate(watch::Sender<Option<Arc<CertifiedKey>>>);
 
 impl CurrentCertificate {
+    /// Waits until there is a certificate.
+    async fn wait_loaded(&self) {
+        // An error means that the sender was dropped, and `self` holds it.
+        drop(self.0.subscribe().wait_for(Option::is_some).await);
+    }
+
     fn show(&self, certificates: &WebhookCertificates) -> Result<(), ServeError> {
         let refused = |error: &dyn std::fmt::Display| ServeError::Certificate(error.to_string());
         let chain = CertificateDer::pem_slice_iter(certificates.leaf.as_bytes())
@@ -324,5 +334,49 @@ impl std::fmt::Debug for CurrentCertificate {
 impl ResolvesServerCert for CurrentCertificate {
     fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         self.0.borrow().clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rustls::pki_types::ServerName;
+    use time::OffsetDateTime;
+    use tokio_rustls::TlsConnector;
+
+    use super::*;
+    use crate::AddressBook;
+
+    #[tokio::test]
+    async fn a_connection_waits_for_the_first_certificate() {
+        let name = "webhook.example";
+        let certificates = WebhookCertificates::make(&[name.to_owned()], OffsetDateTime::now_utc()).unwrap();
+        let server = WebhookServer::bind(ServeOptions {
+            address: ([127, 0, 0, 1], 0).into(),
+            certificate: CertificateSource::Given(Box::new(certificates.clone())),
+            lookup: Arc::new(AddressBook::new(Vec::new())),
+        });
+        let server = server.await.unwrap();
+        let (address, current) = (server.address(), server.reviewer.current.clone());
+        current.0.send_replace(None);
+        assert!(server.readiness().waits_for().is_some());
+        let serving = tokio::spawn(server.run(std::future::pending()));
+
+        let stream = TcpStream::connect(address).await.unwrap();
+        let name = ServerName::try_from(name).unwrap();
+        let mut handshake = std::pin::pin!(connector(&certificates).connect(name, stream));
+        let early = tokio::time::timeout(Duration::from_millis(200), handshake.as_mut()).await;
+        assert!(early.is_err(), "the handshake ended without a certificate");
+        current.show(&certificates).unwrap();
+        handshake.await.unwrap();
+        serving.abort();
+    }
+
+    fn connector(certificates: &WebhookCertificates) -> TlsConnector {
+        let mut roots = rustls::RootCertStore::empty();
+        roots.add(CertificateDer::from_pem_slice(certificates.authorities.as_bytes()).unwrap()).unwrap();
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let config = rustls::ClientConfig::builder_with_provider(provider);
+        let config = config.with_safe_default_protocol_versions().unwrap();
+        TlsConnector::from(Arc::new(config.with_root_certificates(roots).with_no_client_auth()))
     }
 }

@@ -107,14 +107,12 @@ fn approve(meta: &MetaCluster) -> Result<()> {
         Ok(())
     })?;
     meta.lab.on(MASTER, "! systemctl is-active -q kube-scheduler").context("a plan changes nothing")?;
-    let approval = format!("kubeon.io/approve={operation}");
-    meta.kubectl(&["annotate", "--overwrite", "ecs", NAME, &approval]).map(drop)
+    meta.annotate(NAME, "kubeon.io/approve", &operation)
 }
 
 /// Whether changes of the cluster need an approval.
 fn plan_first(meta: &MetaCluster, plan: bool) -> Result<()> {
-    let patch = json!({"spec": {"plan": plan}}).to_string();
-    meta.kubectl(&["patch", "ecs", NAME, "--type=merge", "-p", &patch]).map(drop)
+    meta.patch(&["ecs", NAME], &json!({"spec": {"plan": plan}}))
 }
 
 /// A stopped service runs again after the plan was approved, and the kubeconfigs are new.

@@ -25,6 +25,8 @@ pub(crate) const OPERATOR: &str = "kubeon-system";
 const PAUSE: Duration = Duration::from_secs(1);
 /// The API server's error while no operator serves the webhook.
 pub(crate) const WEBHOOK_UNAVAILABLE: &str = "failed calling webhook";
+/// The webhook's answer in the first moment after its start.
+const WEBHOOK_STARTS: &str = "has not seen all clusters yet";
 
 /// The lab: `h1` is the meta cluster, the others are free.
 pub(crate) struct MetaCluster {
@@ -224,7 +226,11 @@ impl MetaCluster {
 /// Retries a write while the admission webhook does not answer, because tests kill operators.
 fn retry_admission(mut write: impl FnMut() -> Result<()>) -> Result<()> {
     again_after(PAUSE, "the admission webhook answers", MINUTE, || match write() {
-        Err(error) if error.to_string().contains(WEBHOOK_UNAVAILABLE) => Err(error),
+        Err(error)
+            if [WEBHOOK_UNAVAILABLE, WEBHOOK_STARTS].iter().any(|text| error.to_string().contains(text)) =>
+        {
+            Err(error)
+        }
         result => Ok(result),
     })?
 }
