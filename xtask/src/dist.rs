@@ -95,8 +95,11 @@ pub(crate) fn run(root: &Path, dist: &Dist) -> Result<()> {
     if dist.images {
         let packages = ["kubeon", "kubeon-node", "kubeon-runner", "kubeon-operator", "kubeon-gateway"];
         let programs = compiler.build(Arch::native(), &packages)?;
-        crate::images::build(root, programs, &["operator", "gateway", "runner"], None, out)?;
-        archive::chart(root, out)?;
+        let names = ["operator", "gateway", "runner"];
+        let digests = crate::images::build(root, programs, &names, None, out)?;
+        let digests: Vec<(&str, &str)> =
+            names.into_iter().zip(&digests).map(|(name, digest)| (name, digest.as_str())).collect();
+        archive::chart(root, &digests, out)?;
     }
     sums::write(out)?;
     if let Some(key) = &dist.key {

@@ -122,23 +122,25 @@ pub(crate) fn run(root: &Path, images: &Images) -> Result<()> {
     }
     let programs = root.join(TARGET).join(if images.profile == "dev" { "debug" } else { &images.profile });
     let names: Vec<&str> = images.only.iter().map(String::as_str).collect();
-    build(root, programs, &names, Some(images.version), &images.out)
+    build(root, programs, &names, Some(images.version), &images.out).map(drop)
 }
 
-/// Builds the named images of the programs in a folder; `bundle` is the version of that image.
+/// Builds the named images of the programs in a folder; `bundle` is the version of that image. Returns their digests, such as
+/// `sha256:…`, in the order of the names.
 pub(crate) fn build(
     root: &Path,
     programs: PathBuf,
     names: &[&str],
     bundle: Option<Version>,
     out: &Path,
-) -> Result<()> {
+) -> Result<Vec<String>> {
     let store = BundleStore::from_env().context("cannot find the cache folder")?;
     let cache = store.cache().join("images");
     fs::create_dir_all(&cache)?;
     fs::create_dir_all(out)?;
     let layers = tempfile::Builder::new().prefix("layers-").tempdir_in(&cache)?;
     let factory = Factory { root, programs, cache, layers: layers.path() };
+    let mut digests = Vec::new();
     for &name in names {
         let begin = Instant::now();
         let image = match name {
@@ -156,8 +158,9 @@ pub(crate) fn build(
             begin.elapsed().as_secs_f64(),
             image.names.join(" ")
         ));
+        digests.push(format!("sha256:{digest}"));
     }
-    Ok(())
+    Ok(digests)
 }
 
 fn programs(root: &Path, profile: &str) -> Result<()> {

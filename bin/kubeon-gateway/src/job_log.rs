@@ -1,4 +1,6 @@
-//! The log of a Job: of its pod while that exists, afterwards the copy that the operator stored.
+//! The log of a Job: of its pod while that exists, afterwards the stored copy. And the stored records of its steps.
+
+use std::io::Read as _;
 
 use futures::io::{AsyncBufReadExt as _, AsyncReadExt as _};
 use futures::stream::{BoxStream, StreamExt as _, iter};
@@ -7,7 +9,7 @@ use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use kube::api::{GetParams, ListParams, LogParams, ObjectList};
 use kube::core::Request;
 use kube::{Resource as _, ResourceExt as _};
-use kubeon_api::labels;
+use kubeon_api::{StepRecord, labels};
 use kubeon_operations::names;
 
 use crate::caller::Caller;
@@ -104,25 +106,69 @@ fn last_lines(text: &str, most: Option<i64>) -> Vec<String> {
     lines[lines.len().saturating_sub(most)..].iter().map(|line| (*line).to_owned()).collect()
 }
 
-async fn stored(
+async fn stored(access: (&Gateway, &Caller), namespace: &str, job: &str) -> Result<String, RequestError> {
+    let map = stored_map(access, namespace, job).await?;
+    let map = map.ok_or_else(|| {
+        RequestError::absent(format!("get job {job} logs failed with: its pod and its stored log are gone"))
+    })?;
+    Ok(map.data.unwrap_or_default().remove(labels::JOB_LOG_KEY).unwrap_or_default())
+}
+
+/// The ConfigMap with the log of a Job and the records of its steps; `None` while there is none.
+async fn stored_map(
     (gateway, caller): (&Gateway, &Caller),
     namespace: &str,
     job: &str,
-) -> Result<String, RequestError> {
+) -> Result<Option<ConfigMap>, RequestError> {
     let request = Request::new(ConfigMap::url_path(&(), Some(namespace)))
         .get(&names::log(job), &GetParams::default())?;
     match gateway.meta_api.send::<ConfigMap>(caller, request).await {
-        Ok(map) => Ok(map.data.unwrap_or_default().remove(labels::JOB_LOG_KEY).unwrap_or_default()),
-        Err(error) if error.status == StatusCode::NOT_FOUND => Err(RequestError::absent(format!(
-            "get job {job} logs failed with: its pod and its stored log are gone"
-        ))),
+        Ok(map) => Ok(Some(map)),
+        Err(error) if error.status == StatusCode::NOT_FOUND => Ok(None),
         Err(error) => Err(error),
     }
+}
+
+/// The stored records of the steps of a Job, in the order of their start; none while the Job runs.
+///
+/// # Errors
+/// When the caller may not read them, or they are damaged.
+pub(crate) async fn step_records(
+    access: (&Gateway, &Caller),
+    namespace: &str,
+    job: &str,
+) -> Result<Vec<StepRecord>, RequestError> {
+    let map = stored_map(access, namespace, job).await?.unwrap_or_default();
+    let Some(stored) = map.binary_data.unwrap_or_default().remove(labels::JOB_STEPS_KEY) else {
+        return Ok(Vec::new());
+    };
+    unpacked(&stored.0).map_err(|error| {
+        RequestError::unavailable(format!(
+            "the key {} of ConfigMap {namespace}/{} is damaged: {error}",
+            labels::JOB_STEPS_KEY,
+            names::log(job)
+        ))
+    })
+}
+
+fn unpacked(stored: &[u8]) -> std::io::Result<Vec<StepRecord>> {
+    let mut text = String::new();
+    zstd::Decoder::new(stored)?.take(LIMIT).read_to_string(&mut text)?;
+    Ok(text.lines().map(serde_json::from_str).collect::<Result<_, _>>()?)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn damaged_records_are_an_error() {
+        let line = r#"{"host":"10.0.0.1","name":"h1","step":"a","started":"2026-01-01T00:00:00.000000Z","result":"Failed","cause":"b"}"#;
+        let records = unpacked(&zstd::encode_all(format!("{line}\n").as_bytes(), 0).unwrap()).unwrap();
+        assert_eq!((records.len(), records[0].cause.as_deref()), (1, Some("b")));
+        assert!(unpacked(&zstd::encode_all(&b"{}"[..], 0).unwrap()).is_err());
+        assert!(unpacked(b"not compressed").is_err());
+    }
 
     #[test]
     fn a_stored_log_includes_its_last_line_also_without_a_line_break() {

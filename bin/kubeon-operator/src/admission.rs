@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use kubeon_admission::{
-    AddressBook, CertificateSource, CertificateStore, Readiness, ServeOptions, WebhookServer, follow,
+    AddressBook, CertificateSource, CertificateStore, Readiness, ServeOptions, WebhookClients, WebhookServer,
+    follow,
 };
 use kubeon_api::Version;
 use kubeon_link_kube::Client;
@@ -25,6 +26,8 @@ pub struct Admission {
     pub names: Vec<String>,
     /// Versions that clusters may use, oldest first.
     pub versions: Vec<Version>,
+    /// Whether only API servers with their client certificate get answers.
+    pub only_api_servers: bool,
 }
 
 /// The running webhook.
@@ -53,6 +56,11 @@ pub(crate) async fn start(
     let server = WebhookServer::bind(ServeOptions {
         address: options.address,
         certificate: CertificateSource::Stored(store),
+        clients: if options.only_api_servers {
+            WebhookClients::ApiServers(client.clone())
+        } else {
+            WebhookClients::Everybody
+        },
         lookup: book.clone(),
     });
     let server = server.await.context("answering admission reviews")?;

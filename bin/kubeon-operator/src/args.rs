@@ -102,6 +102,9 @@ pub struct OperatorCli {
     /// Another name or address of the webhook for its certificate; may be given several times
     #[arg(long = "admission-name", value_name = "NAME", value_delimiter = ',')]
     pub admission_names: Vec<String>,
+    /// Answer admission reviews only for API servers that present their client certificate
+    #[arg(long, requires = "admission_address", env = "KUBEON_ADMISSION_ONLY_API_SERVERS")]
+    pub admission_only_api_servers: bool,
     /// A Kubernetes version that clusters may use; may be given several times [default: all of the catalogue]
     #[arg(
         long = "catalogue-version",
@@ -152,7 +155,12 @@ impl OperatorCli {
         let name = self.name.or_else(host).filter(|name| !name.is_empty());
         let admission = self.admission_address.map(|address| {
             let versions = versions(self.catalogue_versions.clone())?;
-            anyhow::Ok(Admission { address, names: self.admission_names, versions })
+            anyhow::Ok(Admission {
+                address,
+                names: self.admission_names,
+                versions,
+                only_api_servers: self.admission_only_api_servers,
+            })
         });
         Ok(OperatorOptions {
             kubeconfig: self.kubeconfig,

@@ -40,6 +40,7 @@ mod skip_hosts;
 mod snapshot;
 mod spans;
 mod status;
+mod step_records;
 mod stream;
 mod tail;
 

@@ -62,8 +62,7 @@ pub(crate) async fn run(flags: RunArgs, environment: RunnerEnvironment) -> io::R
     Ok(report(job, outcome, status).await)
 }
 
-/// Reports the result: log, termination log, status, callback and trace, and the log of a stopped
-/// runner in a ConfigMap.
+/// Reports the result: log, termination log, status, callback and trace, and log and steps in a ConfigMap.
 async fn report(job: JobContext, outcome: WorkOutcome, status: Option<JoinHandle<()>>) -> u8 {
     let reason = outcome.reason.as_deref().unwrap_or("completed");
     if outcome.code != 0 {
@@ -88,7 +87,13 @@ async fn report(job: JobContext, outcome: WorkOutcome, status: Option<JoinHandle
     };
     let spans = job.spans.clone().end(&outcome, log);
     let callback = callback::send(settings, &outcome, shutdown, log, redactor);
-    tokio::join!(last_status, callback, spans, saved_log::save(&job));
+    if shutdown.request().is_some() {
+        // The deadline of the shutdown is near.
+        tokio::join!(last_status, callback, spans, saved_log::save(&job));
+    } else {
+        tokio::join!(last_status, callback, spans);
+        saved_log::save(&job).await;
+    }
     outcome.code
 }
 

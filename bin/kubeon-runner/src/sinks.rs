@@ -2,6 +2,7 @@
 
 use std::io::{self, Write};
 
+use k8s_openapi::jiff::Timestamp;
 use kubeon_wire::Progress;
 use tokio::sync::mpsc::UnboundedSender;
 
@@ -136,6 +137,7 @@ impl Sink for ProgressLines {
 /// Records a progress event, and writes it as readable text.
 fn record(output: &mut Output, view: &SharedProgress, progress: &Progress) {
     output.spans.record(progress);
+    output.log.steps.record(progress, &output.log.redactor, Timestamp::now());
     let mut text = String::new();
     view.send_modify(|view| text = view.record(progress));
     for line in text.lines() {

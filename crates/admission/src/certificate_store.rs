@@ -10,14 +10,13 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use futures::{Stream, StreamExt as _};
+use futures::StreamExt as _;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::admissionregistration::v1::{
     MutatingWebhookConfiguration, ValidatingWebhookConfiguration, WebhookClientConfig,
 };
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::{ObjectMeta, Patch, PatchParams, PostParams};
-use kube::runtime::{WatchStreamExt as _, watcher};
 use kube::{Api, Client, ResourceExt as _};
 use kubeon_install::names::{WEBHOOK_CONFIGURATION, WEBHOOK_SECRET, WEBHOOK_SERVICE};
 use serde::de::DeserializeOwned;
@@ -26,6 +25,7 @@ use time::OffsetDateTime;
 use tokio::sync::watch;
 
 use crate::certificate::{CertificateError, WebhookCertificates};
+use crate::watch_object::watch_object;
 
 /// Where the certificate is stored.
 pub struct CertificateStore {
@@ -191,34 +191,6 @@ async fn reconcile(
     }
     let left = (current.due()? - now).unsigned_abs();
     Ok(left.clamp(RETRY_PAUSE, LONGEST_WAIT))
-}
-
-/// Watches one object: `None` while it does not exist. A failed watch is restarted with growing pauses.
-fn watch_object<K>(api: Api<K>, name: &str) -> impl Stream<Item = Option<K>>
-where
-    K: kube::Resource + Clone + serde::de::DeserializeOwned + std::fmt::Debug + Send + 'static,
-{
-    let config = watcher::Config::default().fields(&format!("metadata.name={name}"));
-    let mut listed = None;
-    watcher(api, config).default_backoff().filter_map(move |event| {
-        std::future::ready(match event {
-            Ok(watcher::Event::Init) => {
-                listed = None;
-                None
-            }
-            Ok(watcher::Event::InitApply(object)) => {
-                listed = Some(object);
-                None
-            }
-            Ok(watcher::Event::InitDone) => Some(listed.take()),
-            Ok(watcher::Event::Apply(object)) => Some(Some(object)),
-            Ok(watcher::Event::Delete(_)) => Some(None),
-            Err(error) => {
-                tracing::warn!(%error, "watching the Secret and the webhook configurations");
-                None
-            }
-        })
-    })
 }
 
 /// Names by which an API server reaches the Service.

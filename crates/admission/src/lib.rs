@@ -12,17 +12,22 @@
 mod addresses;
 pub mod certificate;
 mod certificate_store;
+mod clients;
 mod lookup;
 mod requester;
 mod review;
 pub mod rules;
 mod server;
+mod tls;
 mod verdict;
+mod watch_object;
 
 pub use addresses::{AddressBook, follow};
 pub use certificate_store::{CertificateStore, CertificateStoreError};
+pub use clients::WebhookClients;
 pub use lookup::{Lookup, NotReady, ObjectName};
 pub use review::{answer, answer_with_requester};
 pub use rules::decide;
 pub use server::{CertificateSource, Readiness, ServeError, ServeOptions, WebhookServer, serve};
+pub use tls::WebhookTlsError;
 pub use verdict::{AdmissionVerdict, Denial};

@@ -12,19 +12,16 @@ use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use kubeon_install::names::{REQUESTER_PATH, WEBHOOK_PATH};
-use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::server::{ClientHello, ResolvesServerCert};
-use rustls::sign::CertifiedKey;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
-use tokio_rustls::TlsAcceptor;
 
 use crate::certificate::WebhookCertificates;
 use crate::certificate_store::{CertificateStore, maintain};
+use crate::clients::{WebhookClients, follow_identity};
 use crate::lookup::Lookup;
 use crate::review::{answer, answer_with_requester};
+use crate::tls::{CurrentTls, TlsSettings, WebhookTlsError};
 
 /// Longest body in bytes. An API server accepts objects up to 3 MiB; a review has the new and the old one.
 const BODY_LIMIT: usize = 8 * 1024 * 1024;
@@ -41,6 +38,8 @@ pub struct ServeOptions {
     pub address: SocketAddr,
     /// Its certificate.
     pub certificate: CertificateSource,
+    /// Who may ask for reviews.
+    pub clients: WebhookClients,
     /// The lookup for the rules.
     pub lookup: Arc<dyn Lookup>,
 }
@@ -65,12 +64,9 @@ pub enum ServeError {
         #[source]
         source: std::io::Error,
     },
-    /// The TLS library refuses its settings.
-    #[error("setting up TLS")]
-    Tls(#[source] rustls::Error),
-    /// A given certificate is invalid.
-    #[error("the certificate cannot be used: {0}")]
-    Certificate(String),
+    /// The TLS settings.
+    #[error(transparent)]
+    Tls(#[from] WebhookTlsError),
 }
 
 impl ServeError {
@@ -79,8 +75,7 @@ impl ServeError {
     pub fn category(&self) -> &'static str {
         match self {
             Self::Listen { .. } => "listen",
-            Self::Tls(_) => "tls",
-            Self::Certificate(_) => "certificate",
+            Self::Tls(error) => error.category(),
         }
     }
 }
@@ -100,20 +95,20 @@ pub struct WebhookServer {
     address: SocketAddr,
     reviewer: Reviewer,
     certificate: CertificateSource,
+    clients: WebhookClients,
 }
 
 /// What a connection needs.
 #[derive(Clone)]
 struct Reviewer {
-    acceptor: TlsAcceptor,
-    current: Arc<CurrentCertificate>,
+    tls: Arc<TlsSettings>,
     lookup: Arc<dyn Lookup>,
 }
 
 /// Whether the webhook can answer; for the process's `/readyz`.
 #[derive(Clone)]
 pub struct Readiness {
-    current: Arc<CurrentCertificate>,
+    tls: Arc<TlsSettings>,
     lookup: Arc<dyn Lookup>,
 }
 
@@ -121,10 +116,7 @@ impl Readiness {
     /// What it still waits for; `None` when it can answer.
     #[must_use]
     pub fn waits_for(&self) -> Option<&'static str> {
-        if self.current.0.borrow().is_none() {
-            return Some("the webhook's certificate");
-        }
-        (!self.lookup.is_ready()).then_some("the addresses of all clusters")
+        self.tls.waits_for().or((!self.lookup.is_ready()).then_some("the addresses of all clusters"))
     }
 }
 
@@ -134,26 +126,19 @@ impl WebhookServer {
     /// # Errors
     /// When the address is in use or a given certificate is invalid.
     pub async fn bind(options: ServeOptions) -> Result<Self, ServeError> {
-        let current = Arc::new(CurrentCertificate(watch::Sender::new(None)));
+        let tls = TlsSettings::new(matches!(options.clients, WebhookClients::ApiServers(_)));
         if let CertificateSource::Given(given) = &options.certificate {
-            current.show(given)?;
+            tls.show(given)?;
         }
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let mut config = rustls::ServerConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .map_err(ServeError::Tls)?
-            .with_no_client_auth()
-            .with_cert_resolver(current.clone());
-        config.alpn_protocols = vec![b"http/1.1".to_vec()];
         let failed = |source| ServeError::Listen { address: options.address, source };
         let listener = TcpListener::bind(options.address).await.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
-        let acceptor = TlsAcceptor::from(Arc::new(config));
         Ok(Self {
             listener,
             address,
-            reviewer: Reviewer { acceptor, current, lookup: options.lookup },
+            reviewer: Reviewer { tls: Arc::new(tls), lookup: options.lookup },
             certificate: options.certificate,
+            clients: options.clients,
         })
     }
 
@@ -166,12 +151,12 @@ impl WebhookServer {
     /// A handle that reports whether it can answer.
     #[must_use]
     pub fn readiness(&self) -> Readiness {
-        Readiness { current: self.reviewer.current.clone(), lookup: self.reviewer.lookup.clone() }
+        Readiness { tls: self.reviewer.tls.clone(), lookup: self.reviewer.lookup.clone() }
     }
 
     /// Answers until `stop`.
     pub async fn run(self, stop: impl Future<Output = ()>) {
-        let Self { listener, address, reviewer, certificate } = self;
+        let Self { listener, address, reviewer, certificate, clients } = self;
         tracing::info!(%address, "the webhook answers admission reviews");
         let (ending, ended) = watch::channel(false);
         let maintaining = async {
@@ -179,16 +164,28 @@ impl WebhookServer {
                 CertificateSource::Given(_) => std::future::pending().await,
                 CertificateSource::Stored(store) => {
                     maintain(store, |certificates| {
-                        reviewer.current.show(certificates).map_err(|error| error.to_string())
+                        reviewer.tls.show(certificates).map_err(|error| error.to_string())
                     })
                     .await;
                 }
+            }
+        };
+        let following = async {
+            match clients {
+                WebhookClients::Everybody => std::future::pending().await,
+                WebhookClients::ApiServers(client) => follow_identity(client, |identity| {
+                    if let Err(error) = reviewer.tls.accept(identity) {
+                        tracing::warn!(category = error.category(), %error, "the identity of API servers");
+                    }
+                })
+                .await,
             }
         };
         let mut connections = JoinSet::new();
         tokio::select! {
             () = stop => {}
             () = maintaining => {}
+            () = following => {}
             () = accept(&listener, &reviewer, &ended, &mut connections) => {}
         }
         drop(listener);
@@ -226,20 +223,30 @@ async fn accept(
 }
 
 async fn connection(stream: TcpStream, reviewer: Reviewer, mut ended: watch::Receiver<bool>) {
-    let Reviewer { acceptor, current, lookup } = reviewer;
+    let Reviewer { tls, lookup } = reviewer;
     // A process that has just started has no certificate yet: the API server waits for it and does not fail.
     let handshake = async {
-        current.wait_loaded().await;
-        acceptor.accept(stream).await
+        let current: CurrentTls = tls.current().await.ok_or(std::io::ErrorKind::ConnectionAborted)?;
+        let stream = current.acceptor.accept(stream).await?;
+        let refusal = current.refuses(stream.get_ref().1.peer_certificates());
+        std::io::Result::Ok((stream, refusal))
     };
-    let stream = match tokio::time::timeout(REQUEST_TIMEOUT, handshake).await {
-        Ok(Ok(stream)) => stream,
+    let (stream, refusal) = match tokio::time::timeout(REQUEST_TIMEOUT, handshake).await {
+        Ok(Ok(accepted)) => accepted,
         Ok(Err(error)) => return tracing::debug!(%error, "TLS handshake"),
         Err(_) => return tracing::debug!("TLS handshake took too long"),
     };
     let service = service_fn(move |request| {
         let lookup = lookup.clone();
-        async move { Ok::<_, Infallible>(respond(request, lookup.as_ref()).await) }
+        async move {
+            Ok::<_, Infallible>(match refusal {
+                // An API server shows this answer to its user.
+                Some(reason) => {
+                    reply(StatusCode::FORBIDDEN, "text/plain", Bytes::from_static(reason.as_bytes()))
+                }
+                None => respond(request, lookup.as_ref()).await,
+            })
+        }
     });
     let serving = hyper::server::conn::http1::Builder::new()
         .timer(TokioTimer::new())
@@ -300,46 +307,10 @@ fn reply(code: StatusCode, kind: &'static str, body: Bytes) -> Response<Full<Byt
     response
 }
 
-/// The certificate that clients get; it is replaced without closing connections.
-struct CurrentCertificate(watch::Sender<Option<Arc<CertifiedKey>>>);
-
-impl CurrentCertificate {
-    /// Waits until there is a certificate.
-    async fn wait_loaded(&self) {
-        // An error means that the sender was dropped, and `self` holds it.
-        drop(self.0.subscribe().wait_for(Option::is_some).await);
-    }
-
-    fn show(&self, certificates: &WebhookCertificates) -> Result<(), ServeError> {
-        let refused = |error: &dyn std::fmt::Display| ServeError::Certificate(error.to_string());
-        let chain = CertificateDer::pem_slice_iter(certificates.leaf.as_bytes())
-            .collect::<Result<Vec<_>, _>>()
-            .map_err(|error| refused(&error))?;
-        let key = PrivateKeyDer::from_pem_slice(certificates.leaf_key.as_bytes())
-            .map_err(|error| refused(&error))?;
-        let key = rustls::crypto::ring::sign::any_supported_type(&key).map_err(|error| refused(&error))?;
-        let certified = CertifiedKey::new(chain, key);
-        certified.keys_match().map_err(|error| refused(&error))?;
-        self.0.send_replace(Some(Arc::new(certified)));
-        Ok(())
-    }
-}
-
-impl std::fmt::Debug for CurrentCertificate {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("CurrentCertificate")
-    }
-}
-
-impl ResolvesServerCert for CurrentCertificate {
-    fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        self.0.borrow().clone()
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use rustls::pki_types::ServerName;
+    use rustls::pki_types::pem::PemObject as _;
+    use rustls::pki_types::{CertificateDer, ServerName};
     use time::OffsetDateTime;
     use tokio_rustls::TlsConnector;
 
@@ -350,24 +321,27 @@ mod tests {
     async fn a_connection_waits_for_the_first_certificate() {
         let name = "webhook.example";
         let certificates = WebhookCertificates::make(&[name.to_owned()], OffsetDateTime::now_utc()).unwrap();
-        let server = WebhookServer::bind(ServeOptions {
-            address: ([127, 0, 0, 1], 0).into(),
-            certificate: CertificateSource::Given(Box::new(certificates.clone())),
+        let reviewer = Reviewer {
+            tls: Arc::new(TlsSettings::new(false)),
             lookup: Arc::new(AddressBook::new(Vec::new())),
+        };
+        let tls = reviewer.tls.clone();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (_ending, ended) = watch::channel(false);
+        let serving = tokio::spawn(async move {
+            connection(listener.accept().await.unwrap().0, reviewer, ended).await;
         });
-        let server = server.await.unwrap();
-        let (address, current) = (server.address(), server.reviewer.current.clone());
-        current.0.send_replace(None);
-        assert!(server.readiness().waits_for().is_some());
-        let serving = tokio::spawn(server.run(std::future::pending()));
 
         let stream = TcpStream::connect(address).await.unwrap();
         let name = ServerName::try_from(name).unwrap();
         let mut handshake = std::pin::pin!(connector(&certificates).connect(name, stream));
         let early = tokio::time::timeout(Duration::from_millis(200), handshake.as_mut()).await;
         assert!(early.is_err(), "the handshake ended without a certificate");
-        current.show(&certificates).unwrap();
+        assert_eq!(tls.waits_for(), Some("the webhook's certificate"));
+        tls.show(&certificates).unwrap();
         handshake.await.unwrap();
+        assert_eq!(tls.waits_for(), None);
         serving.abort();
     }
 

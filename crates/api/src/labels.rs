@@ -27,6 +27,8 @@ pub const JOB_LOG_SUFFIX: &str = "-log";
 pub const POD: &str = "kubeon.io/pod";
 /// The key of the log in that ConfigMap.
 pub const JOB_LOG_KEY: &str = "log";
+/// The key of the records of steps in that ConfigMap: lines of JSON ([`crate::StepRecord`]), compressed with Zstandard.
+pub const JOB_STEPS_KEY: &str = "steps.json.zst";
 /// The name of the ConfigMap with the plan that a Job made is the Job's name with this suffix.
 pub const JOB_PLAN_SUFFIX: &str = "-plan";
 /// The key of the plan in that ConfigMap: JSON, compressed with Zstandard.

@@ -28,6 +28,7 @@ mod read;
 pub mod refusal;
 mod schema;
 mod secret;
+mod step_record;
 pub mod suggestion;
 mod upgrade_way;
 mod words;
@@ -51,4 +52,5 @@ pub use names::{Cidr, ClusterName, Digest, HostAddress, HostName, NameError, Ver
 pub use read::{Mistake, ReadError, read_yaml};
 pub use refusal::{Refusal, RefusedField, Remedy};
 pub use secret::{PrivateKey, PrivateKeyError, Secret};
+pub use step_record::{StepRecord, StepResult};
 pub use upgrade_way::{NoWay, upgrade_way};

@@ -3,6 +3,7 @@
 use std::io::Read as _;
 use std::path::Path;
 
+use kubeon_api::ClusterName;
 use kubeon_plan::{Plan, UnapprovedStep};
 
 use crate::cluster_target::ClusterTarget;
@@ -67,26 +68,32 @@ impl ApprovedPlan {
     /// # Errors
     /// Refuses the plan of another cluster.
     pub(crate) fn identify(&self, target: &mut ClusterTarget) -> Result<(), EngineError> {
-        let (name, planned) = (&target.spec.name, &self.0);
-        if planned.cluster != *name {
-            let title = format!("the approved plan is about {}, not about {name}", planned.cluster);
-            return Err(EngineError::refused(title).remedy(EngineRemedy::PlanAgain));
+        let planned = identity(&self.0);
+        if let (false, Some(planned)) = (target.known, planned) {
+            target.state.uid.clone_from(planned);
         }
-        let Some(host) = planned.hosts.values().next() else { return Ok(()) };
-        if !target.known {
-            target.state.uid.clone_from(&host.fence.uid);
-        } else if target.state.uid != host.fence.uid {
-            let title = format!("the approved plan is about an earlier cluster with the name {name}");
-            return Err(EngineError::refused(title).remedy(EngineRemedy::PlanAgain));
-        }
-        Ok(())
+        self.is_about(&target.spec.name, planned.map(|_| &target.state.uid))
+    }
+
+    /// Checks name and identity of a cluster; an identity that is not known is not compared.
+    fn is_about(&self, name: &ClusterName, uid: Option<&String>) -> Result<(), EngineError> {
+        let planned = &self.0;
+        let title = if planned.cluster != *name {
+            format!("the approved plan is about {}, not about {name}", planned.cluster)
+        } else if uid.is_some() && identity(planned).is_some() && uid != identity(planned) {
+            format!("the approved plan is about an earlier cluster with the name {name}")
+        } else {
+            return Ok(());
+        };
+        Err(EngineError::refused(title).remedy(EngineRemedy::PlanAgain))
     }
 
     /// Checks the plan that would be made now.
     ///
     /// # Errors
-    /// Refuses steps that the approved plan does not contain with the same content.
+    /// Refuses the plan of another cluster, and steps that the approved plan does not contain with the same content.
     pub fn check(&self, now: &Plan) -> Result<(), EngineError> {
+        self.is_about(&now.cluster, identity(now))?;
         let unapproved = now.unapproved(&self.0);
         if unapproved.is_empty() {
             return Ok(());
@@ -102,6 +109,11 @@ impl ApprovedPlan {
         let error = if more == 0 { error } else { error.row("…", format!("and {more} more")) };
         Err(error.remedy(EngineRemedy::PlanAgain))
     }
+}
+
+/// The identity of the cluster of a plan; none for a plan without hosts.
+fn identity(plan: &Plan) -> Option<&String> {
+    plan.hosts.values().next().map(|host| &host.fence.uid)
 }
 
 fn row(unapproved: &UnapprovedStep<'_>) -> (String, String) {
@@ -148,6 +160,20 @@ mod tests {
         write(&planned(), &compressed).unwrap();
         assert!(std::fs::metadata(&compressed).unwrap().len() < std::fs::metadata(&file).unwrap().len() / 4);
         assert_eq!(ApprovedPlan::read(&compressed).unwrap(), ApprovedPlan(planned()));
+    }
+
+    #[test]
+    fn the_plan_of_another_cluster_is_refused() {
+        let now = planned();
+        let mut approved = ApprovedPlan(now.clone());
+        for host in approved.0.hosts.values_mut() {
+            host.fence.uid = "earlier".to_owned();
+        }
+        let error = approved.check(&now).unwrap_err();
+        assert_eq!(error.title, "the approved plan is about an earlier cluster with the name demo");
+        approved.0.cluster = "other".parse().unwrap();
+        let error = approved.check(&now).unwrap_err();
+        assert_eq!(error.title, "the approved plan is about other, not about demo");
     }
 
     #[test]

@@ -204,10 +204,7 @@ async fn import(
     let mut failed: Vec<LoadFailure> = copied
         .filter_map(|(member, result)| result.err().map(failure(member.name, LoadStep::Copy)))
         .collect();
-    // `--digests` names an image by its digest only if it has no name.
-    let line = format!(
-        "{CTR} images import --digests {path}; result=$?; rm -f {path}; rmdir {FOLDER} 2>/dev/null; exit $result"
-    );
+    let line = import_line(&file.archive, &path);
     let (line, uncopied) = (line.as_str(), &failed);
     let imported = nodes
         .each(MAX_CONCURRENT, |hosts, member| async move {
@@ -222,6 +219,20 @@ async fn import(
         .filter_map(|(member, result)| result.err().map(failure(member.name, LoadStep::Import)));
     failed.extend(imported.collect::<Vec<_>>());
     failed
+}
+
+/// The command that imports an archive and removes it. Pods may name each of its images by digest too.
+fn import_line(archive: &ImageArchive, path: &str) -> String {
+    // `--digests` names an image by its digest only if it has no name.
+    let mut import = format!("{CTR} images import --digests {path}");
+    for image in &archive.images {
+        let (Some(name), Some(by_digest)) = (&image.name, image.name_by_digest()) else { continue };
+        // A name with a zero byte cannot be a word of a command; the import refuses it.
+        if let Ok(words) = shlex::try_join([name.as_str(), by_digest.as_str()]) {
+            import.push_str(&format!(" && {CTR} images tag --local --force {words}"));
+        }
+    }
+    format!("{import}; result=$?; rm -f {path}; rmdir {FOLDER} 2>/dev/null; exit $result")
 }
 
 #[cfg(test)]
@@ -251,6 +262,17 @@ mod tests {
         assert_eq!(loaded_and_skipped(&known, &new, &[failed]), (names(&["h1"]), names(&[])));
         let had = loaded_and_skipped(&known, &archive(Vec::new()), &[]);
         assert_eq!(had, (names(&[]), names(&["h1", "h2"])));
+    }
+
+    #[test]
+    fn names_of_images_are_quoted_for_the_shell() {
+        let content = ImageContent::Manifest("a".repeat(64).parse().unwrap());
+        let named = |name: &str| ArchivedImage { name: Some(name.to_owned()), content: content.clone() };
+        let line = import_line(&archive(vec![named("r/a:1"), named("r/b;reboot:1")]), "/a.tar");
+        let tag = |words: String| format!(" && {CTR} images tag --local --force {words}");
+        let digest = "a".repeat(64);
+        assert!(line.contains(&tag(format!("r/a:1 r/a@sha256:{digest}"))), "{line}");
+        assert!(line.contains(&tag(format!("'r/b;reboot:1' 'r/b;reboot@sha256:{digest}'"))), "{line}");
     }
 
     #[test]

@@ -22,6 +22,8 @@ pub const WEBHOOK_CONFIGURATION: &str = "kubeon";
 pub const WEBHOOK_PATH: &str = "/validate";
 /// The webhook's path that records who asked for an operation.
 pub const REQUESTER_PATH: &str = "/record-requester";
+/// The ConfigMap in `kube-system` where API servers publish the authorities and names of their client certificates.
+pub const API_SERVER_IDENTITY: &str = "extension-apiserver-authentication";
 /// The port that the webhook listens on.
 pub const WEBHOOK_PORT: u16 = 9443;
 /// The port of `/metrics`.

@@ -44,6 +44,8 @@ pub struct InstallOptions {
     pub max_operations_per_region: Option<NonZeroU16>,
     /// Whether a namespace without a pool of hosts may have no clusters. Otherwise its clusters may have any hosts.
     pub require_host_pools: bool,
+    /// Whether the webhook answers only API servers that present their client certificate, as those of kubeon's clusters do.
+    pub only_api_servers: bool,
     /// The image with the bundle; empty when Jobs get the bundle in another way.
     pub bundle_image: String,
     /// The listener for results of operations of a `KubernetesCluster`: `https://…`; empty for none.
@@ -86,6 +88,7 @@ impl Default for InstallOptions {
             max_operations: None,
             max_operations_per_region: None,
             require_host_pools: false,
+            only_api_servers: false,
             bundle_image: BUNDLE_IMAGE.to_owned(),
             callback_url: String::new(),
             callback_ca: String::new(),

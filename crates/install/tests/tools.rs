@@ -186,6 +186,7 @@ fn the_schema_refuses_wrong_values() {
         (json!({"traces": {"endpoint": "collector:4318"}}), "endpoint"),
         (json!({"nodeSelector": {"disk": 1}}), "nodeSelector"),
         (json!({"image": {"name": "misspelled"}}), "name"),
+        (json!({"image": {"digest": "v1"}}), "digest"),
         (json!({"jobs": {"nodeSelectors": {}}}), "nodeSelectors"),
         (json!({"gateway": {"callerNamespaces": ["team-a"]}}), "callerNamespaces"),
         (json!({"replica": 3}), "replica"),
@@ -203,7 +204,7 @@ fn the_chart_with_other_values_has_them() {
         "replicas": 1,
         "leaderElection": false,
         "handOver": true,
-        "image": {"repository": "r.example.com/op", "tag": "v9"},
+        "image": {"repository": "r.example.com/op", "tag": "v9", "digest": format!("sha256:{}", "a".repeat(64))},
         "historyLimit": 5,
         "watchNamespaces": ["a", "b", "kubeon-system"],
         "operators": ["alice"],
@@ -216,6 +217,7 @@ fn the_chart_with_other_values_has_them() {
         "maxOperations": 20,
         "maxOperationsPerRegion": 5,
         "requireHostPools": true,
+        "admissionOnlyApiServers": true,
         "extraArgs": ["--workers=64"],
         "nodeSelector": {"disk": "ssd"},
         "resources": {"requests": {"cpu": 1}},
@@ -227,7 +229,7 @@ fn the_chart_with_other_values_has_them() {
     assert_eq!(deployment["spec"]["replicas"], 1);
     assert_eq!(deployment["spec"]["strategy"], json!({"type": "Recreate"}));
     assert_eq!(container["args"].as_array().unwrap().last().unwrap(), "--workers=64");
-    assert_eq!(container["image"], "r.example.com/op:v9");
+    assert_eq!(container["image"], format!("r.example.com/op:v9@sha256:{}", "a".repeat(64)));
     let arguments = container["args"].to_string();
     let callback = ["--callback-url=https://gateway.example", "--callback-ca=/etc/kubeon/gateway-ca/ca.crt"];
     for argument in [
@@ -239,6 +241,7 @@ fn the_chart_with_other_values_has_them() {
         "--allowed-image=quay.io/kubespray/*",
         "--max-operations=20",
         "--max-operations-per-region=5",
+        "--admission-only-api-servers",
     ]
     .iter()
     .chain(&callback)

@@ -10,6 +10,9 @@ use crate::kubernetes_cluster::ClusterAction;
 
 /// The longest name that may also be the value of a label.
 const LONGEST: usize = 63;
+/// The longest name of a Job. Kubernetes cuts it in the names of pods if it is longer, and the runner's policies tell the pods of
+/// two Jobs apart by it.
+const LONGEST_JOB: usize = 57;
 
 /// Label of a Job and its pods: the operation's UID.
 pub const OPERATION_LABEL: &str = labels::OPERATION_UID;
@@ -67,7 +70,11 @@ pub fn shorten(text: &str, most: usize) -> String {
 }
 
 fn around(before: &str, text: &str, after: &str) -> String {
-    format!("{before}{}{after}", shorten(text, LONGEST.saturating_sub(before.len() + after.len())))
+    within(LONGEST, before, text, after)
+}
+
+fn within(longest: usize, before: &str, text: &str, after: &str) -> String {
+    format!("{before}{}{after}", shorten(text, longest.saturating_sub(before.len() + after.len())))
 }
 
 /// A label's value for a name of any length.
@@ -79,7 +86,7 @@ pub fn label(text: &str) -> String {
 /// The Job of an operation that a user wrote.
 #[must_use]
 pub fn job(operation: &str) -> String {
-    around("kubeonkube-", operation, "-job")
+    within(LONGEST_JOB, "kubeonkube-", operation, "-job")
 }
 
 /// The immutable copy of script, inventory and variables.
@@ -118,7 +125,7 @@ pub fn callback_audience(operation_uid: &str) -> String {
 pub fn derived_job(action: &str, namespace: &str, name: &str, operation: &str) -> String {
     let five = hash(&[operation.as_bytes()], 5);
     let verb = ClusterAction::named(action).map_or("operate", ClusterAction::verb);
-    around(&format!("{verb}-"), &format!("{namespace}-{name}"), &format!("-job-{five}"))
+    within(LONGEST_JOB, &format!("{verb}-"), &format!("{namespace}-{name}"), &format!("-job-{five}"))
 }
 
 /// The ConfigMap of a derived operation: `kube-<action>-<5 hex>`. Two operations may get the same five
@@ -209,7 +216,11 @@ mod tests {
         let (ns, name) = ("n".repeat(63), "c".repeat(63));
         let operation = derived_operation((&ns, &name, "uid"), "scaling-down", "{}", None);
         assert!(operation.len() <= 63, "{operation}");
-        assert!(derived_job("scaling-down", &ns, &name, &operation).len() <= 63);
+        let derived = derived_job("scaling-down", &ns, &name, &operation);
+        // Kubernetes keeps 58 characters of a Job's name and its dash in the names of its pods.
+        for job in [derived, job(&long)] {
+            assert!(job.len() < 58, "{job}");
+        }
         assert!(!shorten("aaaa.bbbbbbbbbbbbbbbbbbbbbbbb", 16).contains(".-"));
     }
 

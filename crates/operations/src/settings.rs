@@ -91,18 +91,31 @@ impl OperatorSettings {
     }
 
     /// The image that the Job of an operation runs: the name in the samples of kube-on-kube stands for our own image, and
-    /// nothing is pulled under that name.
+    /// nothing is pulled under that name. The name of our image without its digest stands for the one with it.
     #[must_use]
     pub fn image_of_job<'a>(&'a self, image: &'a str) -> &'a str {
-        let own = self.runner_images.iter().rfind(|name| *name != RUNNER_ALIAS);
-        own.filter(|_| image == RUNNER_ALIAS).map_or(image, String::as_str)
+        let stands_for = |runner: &&String| match image {
+            RUNNER_ALIAS => *runner != RUNNER_ALIAS,
+            _ => without_digest(runner) == image,
+        };
+        self.runner_images.iter().rfind(stands_for).map_or(image, String::as_str)
     }
 
     /// Whether an image holds `kubeon-runner`.
     #[must_use]
     pub fn is_runner(&self, image: &str) -> bool {
-        self.runner_images.iter().any(|runner| runner == image)
+        self.runner_images.iter().any(|runner| runner == image || without_digest(runner) == image)
     }
+
+    /// The image of derived operations, without its digest: the operation may wait until the operator has another one.
+    pub(crate) fn derived_image(&self) -> String {
+        self.runner_images.last().map(|image| without_digest(image).to_owned()).unwrap_or_default()
+    }
+}
+
+/// The name of an image without its digest.
+fn without_digest(image: &str) -> &str {
+    image.split_once('@').map_or(image, |(name, _)| name)
 }
 
 /// Parses a limit. A text that is not a number or a number below one gives [`LIMIT`]; a number above
@@ -164,6 +177,13 @@ mod tests {
         let settings = of(&[RUNNER_ALIAS, "kubeon/kubeon-runner:v1"]);
         assert_eq!(settings.image_of_job(RUNNER_ALIAS), "kubeon/kubeon-runner:v1");
         assert_eq!(settings.image_of_job("busybox:1"), "busybox:1");
+        let pinned = of(&[RUNNER_ALIAS, "kubeon/kubeon-runner:v1@sha256:aa"]);
+        for name in [RUNNER_ALIAS, "kubeon/kubeon-runner:v1", "kubeon/kubeon-runner:v1@sha256:aa"] {
+            assert!(pinned.is_runner(name), "{name}");
+            assert_eq!(pinned.image_of_job(name), "kubeon/kubeon-runner:v1@sha256:aa", "{name}");
+        }
+        assert_eq!(pinned.derived_image(), "kubeon/kubeon-runner:v1");
+        assert!(pinned.image_refusal("kubeon/kubeon-runner:v1@sha256:bb").is_some());
         // The owner of the meta cluster has no other image.
         assert_eq!(of(&[RUNNER_ALIAS]).image_of_job(RUNNER_ALIAS), RUNNER_ALIAS);
     }

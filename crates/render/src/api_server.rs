@@ -3,6 +3,10 @@
 use serde_json::json;
 
 use crate::config::pretty;
+use crate::paths::{etc, pki};
+
+/// The webhook of a meta cluster, as the API server names it.
+const KUBEON_WEBHOOK: &str = "kubeon-webhook.kubeon-system.svc";
 
 /// `/etc/kubernetes/authentication.yaml`: anonymous requests may read the health endpoints only.
 #[must_use]
@@ -18,26 +22,57 @@ pub fn authentication() -> String {
 }
 
 /// `/etc/kubernetes/admission.yaml`: pods that do not meet the Pod Security Standard `baseline` are warned of and recorded in
-/// the audit log. They are refused only in namespaces whose labels say so.
+/// the audit log. They are refused only in namespaces whose labels say so. Webhooks are called with [`webhook_login`].
 #[must_use]
 pub fn admission() -> String {
+    let webhooks = |name: &str| {
+        json!({
+            "name": name,
+            "configuration": {
+                "apiVersion": "apiserver.config.k8s.io/v1",
+                "kind": "WebhookAdmissionConfiguration",
+                "kubeConfigFile": etc("webhooks.kubeconfig"),
+            },
+        })
+    };
+    let pod_security = json!({
+        "name": "PodSecurity",
+        "configuration": {
+            "apiVersion": "pod-security.admission.config.k8s.io/v1",
+            "kind": "PodSecurityConfiguration",
+            "defaults": {
+                "enforce": "privileged",
+                "enforce-version": "latest",
+                "audit": "baseline",
+                "audit-version": "latest",
+                "warn": "baseline",
+                "warn-version": "latest",
+            },
+            "exemptions": { "usernames": [], "runtimeClasses": [], "namespaces": ["kube-system"] },
+        },
+    });
+    let plugins =
+        [pod_security, webhooks("MutatingAdmissionWebhook"), webhooks("ValidatingAdmissionWebhook")];
     pretty(&json!({
         "apiVersion": "apiserver.config.k8s.io/v1",
         "kind": "AdmissionConfiguration",
-        "plugins": [{
-            "name": "PodSecurity",
-            "configuration": {
-                "apiVersion": "pod-security.admission.config.k8s.io/v1",
-                "kind": "PodSecurityConfiguration",
-                "defaults": {
-                    "enforce": "privileged",
-                    "enforce-version": "latest",
-                    "audit": "baseline",
-                    "audit-version": "latest",
-                    "warn": "baseline",
-                    "warn-version": "latest",
-                },
-                "exemptions": { "usernames": [], "runtimeClasses": [], "namespaces": ["kube-system"] },
+        "plugins": plugins,
+    }))
+}
+
+/// `/etc/kubernetes/webhooks.kubeconfig`: to the webhook of kubeon the API server presents the certificate that it presents to
+/// aggregated API servers, so that the webhook can refuse other clients. Other webhooks might refuse a certificate that they did
+/// not expect, and get none.
+#[must_use]
+pub fn webhook_login() -> String {
+    pretty(&json!({
+        "apiVersion": "v1",
+        "kind": "Config",
+        "users": [{
+            "name": KUBEON_WEBHOOK,
+            "user": {
+                "client-certificate": pki("front-proxy-client.crt"),
+                "client-key": pki("front-proxy-client.key"),
             },
         }],
     }))

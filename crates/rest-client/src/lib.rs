@@ -6,7 +6,9 @@ use std::io::{BufRead, BufReader};
 use std::sync::Arc;
 use std::time::Duration;
 
-use kubeon_rest::{ClusterDetail, ClusterView, HostView, OperationDetail, OperationView, Page, Problem};
+use kubeon_rest::{
+    ClusterDetail, ClusterView, HostView, OperationDetail, OperationView, Page, Problem, StepList,
+};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -162,6 +164,14 @@ impl RestClient {
     /// As [`RestClient::clusters`].
     pub fn operation(&self, name: &str) -> Result<OperationDetail, RestError> {
         self.get(&format!("/api/v2/operations/{}", part(name)), &[])
+    }
+
+    /// The steps of an operation.
+    ///
+    /// # Errors
+    /// As [`RestClient::clusters`].
+    pub fn steps(&self, operation: &str) -> Result<StepList, RestError> {
+        self.get(&format!("/api/v2/operations/{}/steps", part(operation)), &[])
     }
 
     /// The lines of an operation's log. With `follow` the iterator waits for further lines until the operation ends.

@@ -7,6 +7,6 @@ mod problem;
 pub mod v1;
 
 pub use cluster::{ClusterDetail, ClusterView, ConditionView, HostView};
-pub use operation::{OperationDetail, OperationView, StepCount};
+pub use operation::{OperationDetail, OperationView, StepCount, StepList, StepView};
 pub use page::Page;
 pub use problem::Problem;

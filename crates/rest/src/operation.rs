@@ -83,3 +83,39 @@ pub struct OperationDetail {
     /// Its conditions.
     pub conditions: Vec<ConditionView>,
 }
+
+/// The steps of an operation.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct StepList {
+    /// Whether the operation has ended: no further step follows.
+    pub complete: bool,
+    /// The steps, in the order of their start.
+    pub items: Vec<StepView>,
+}
+
+/// One execution of a step on one host.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct StepView {
+    /// The address of its host.
+    pub host: String,
+    /// The name of its host.
+    pub name: String,
+    /// The stage that it belongs to, such as `etcd`.
+    pub stage: String,
+    /// Its title.
+    pub step: String,
+    /// Why it was executed.
+    pub why: String,
+    /// When it began, RFC 3339.
+    pub started: String,
+    /// When it ended, RFC 3339; absent for a step that was interrupted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ended: Option<String>,
+    /// `Changed`, `UpToDate`, `Failed`, `Retried` or `Interrupted`.
+    pub result: String,
+    /// Why it failed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cause: Option<String>,
+}

@@ -10,7 +10,12 @@ app.kubernetes.io/component: operator
 app.kubernetes.io/name: kubeon
 {{- end }}
 
-{{/* The operator's image. Without a tag: the version of the chart. */}}
+{{/* An image: its repository, its tag or the version of the chart, and its digest if there is one. */}}
+{{- define "kubeon.imageOf" -}}
+{{ .image.repository }}:{{ .image.tag | default (printf "v%s" .version) }}{{ with .image.digest }}@{{ . }}{{ end }}
+{{- end }}
+
+{{/* The operator's image. */}}
 {{- define "kubeon.image" -}}
-{{ .Values.image.repository }}:{{ .Values.image.tag | default (printf "v%s" .Chart.AppVersion) }}
+{{ include "kubeon.imageOf" (dict "image" .Values.image "version" .Chart.AppVersion) }}
 {{- end }}

@@ -45,7 +45,9 @@ fn a_meta_cluster_creates_clusters() -> Result<()> {
     let meta = MetaCluster::create()?;
     print_time("lab, meta cluster and operator", start);
     meta.refuses_invalid_objects()?;
+    meta.webhook_answers_only_the_api_server()?;
     samples::command(&meta)?;
+    meta.images_are_pinned()?;
     gateway::run(&meta)?;
     thread::scope(|scope| {
         let all = [

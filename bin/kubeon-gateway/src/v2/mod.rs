@@ -25,6 +25,7 @@ pub(crate) fn routes() -> OpenApiRouter<Gateway> {
         .routes(routes!(operations::cancel))
         .routes(routes!(operations::approve))
         .routes(routes!(operations::logs))
+        .routes(routes!(operations::steps))
         .routes(routes!(streams::clusters))
         .routes(routes!(streams::operations))
 }

@@ -13,19 +13,19 @@ use http::{HeaderMap, StatusCode, header};
 use kube::api::{Patch, PatchParams};
 use kube::core::Request;
 use kube::{Resource as _, ResourceExt as _};
-use kubeon_api::{ClusterOperation, labels};
-use kubeon_rest::{OperationDetail, OperationView, Page, Problem};
+use kubeon_api::{ClusterOperation, DataRef, labels};
+use kubeon_rest::{OperationDetail, OperationView, Page, Problem, StepList, StepView};
 use serde_json::json;
 
 use super::clusters::patched;
 use super::problem::ProblemError;
-use super::query::{LogQuery, OperationQuery, PageRequest, Parameters};
-use super::view::{operation_detail, operation_summary, status_word};
+use super::query::{LogQuery, OperationQuery, PageRequest, Parameters, StepQuery};
+use super::view::{operation_detail, operation_summary, status_word, step};
 use crate::access::ReadAccess;
 use crate::caller::Caller;
 use crate::fleet::key_of;
 use crate::gateway::Gateway;
-use crate::job_log::{JobLog, LogRange};
+use crate::job_log::{JobLog, LogRange, step_records};
 use crate::meta_api::MANAGER;
 use crate::request_error::RequestError;
 
@@ -164,8 +164,7 @@ pub(super) async fn logs(
     headers: HeaderMap,
 ) -> Result<Response, ProblemError> {
     let operation = found(&gateway, &caller, &name).await?;
-    let job = operation.status.as_ref().and_then(|status| status.job_ref.clone());
-    let job = job.ok_or_else(|| {
+    let job = job_of(&operation).ok_or_else(|| {
         RequestError::absent(format!("operation {name} has no log: its Job was not created yet"))
     })?;
     let range = LogRange {
@@ -187,6 +186,34 @@ pub(super) async fn logs(
         lines.map(|line| line.map(|line| line + "\n").map_err(|error| std::io::Error::other(error.detail)));
     let kind = [(header::CONTENT_TYPE, "text/plain; charset=utf-8")];
     Ok((kind, Body::from_stream(text)).into_response())
+}
+
+fn job_of(operation: &ClusterOperation) -> Option<DataRef> {
+    operation.status.as_ref()?.job_ref.clone()
+}
+
+/// The steps of an operation with their hosts, times, results and causes. They are recorded when its Job ends; until then
+/// the operation has their number and the current one.
+#[utoipa::path(get, path = "/api/v2/operations/{name}/steps", tag = "operations", operation_id = "getOperationSteps", params(("name" = String, Path), StepQuery),
+    responses((status = 200, body = StepList), (status = "default", body = Problem)))]
+pub(super) async fn steps(
+    State(gateway): State<Gateway>,
+    caller: Caller,
+    Path(name): Path<String>,
+    Parameters(query): Parameters<StepQuery>,
+) -> Result<Json<StepList>, ProblemError> {
+    let operation = found(&gateway, &caller, &name).await?;
+    let records = match job_of(&operation) {
+        Some(job) => step_records((&gateway, &caller), &job.namespace, &job.name).await?,
+        None => Vec::new(),
+    };
+    let is_wanted = |step: &StepView| {
+        let of_host = |host: &String| step.host == *host || step.name == *host;
+        query.host.as_ref().is_none_or(of_host)
+            && query.result.as_ref().is_none_or(|word| step.result == *word)
+    };
+    let complete = ["Succeeded", "Failed"].contains(&status_word(&operation).as_str());
+    Ok(Json(StepList { complete, items: records.iter().map(step).filter(is_wanted).collect() }))
 }
 
 fn accepts_events(headers: &HeaderMap) -> bool {

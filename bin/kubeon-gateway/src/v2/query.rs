@@ -84,6 +84,17 @@ pub(super) struct LogQuery {
     pub since: Option<u32>,
 }
 
+/// A selection of steps.
+#[derive(Debug, Clone, Default, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct StepQuery {
+    /// Only steps of the host with this address or name.
+    pub host: Option<String>,
+    /// Only steps with this result, such as `Failed`.
+    pub result: Option<String>,
+}
+
 /// One page of all matching items.
 pub(super) struct PageRequest {
     limit: usize,

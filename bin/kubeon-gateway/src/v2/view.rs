@@ -4,10 +4,10 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::ResourceExt as _;
 use kubeon_api::kubeonkube::OperationResult;
 use kubeon_api::kubernetes_cluster::NodeStatus;
-use kubeon_api::{ClusterOperation, KubernetesCluster, KubernetesClusterSpec, labels};
+use kubeon_api::{ClusterOperation, KubernetesCluster, KubernetesClusterSpec, StepRecord, labels};
 use kubeon_operations::kubernetes_cluster::without_secrets;
 use kubeon_rest::{
-    ClusterDetail, ClusterView, ConditionView, HostView, OperationDetail, OperationView, StepCount,
+    ClusterDetail, ClusterView, ConditionView, HostView, OperationDetail, OperationView, StepCount, StepView,
 };
 
 /// Annotations with large or internal content.
@@ -113,6 +113,20 @@ pub(super) fn operation_detail(operation: &ClusterOperation) -> OperationDetail 
         job: status.job_ref.as_ref().map(|job| format!("{}/{}", job.namespace, job.name)),
         problems: findings.chain(refusals).collect(),
         conditions: conditions(&status.conditions),
+    }
+}
+
+pub(super) fn step(record: &StepRecord) -> StepView {
+    StepView {
+        host: record.host.to_string(),
+        name: record.name.clone(),
+        stage: record.stage.clone(),
+        step: record.step.clone(),
+        why: record.why.clone(),
+        started: record.started.0.to_string(),
+        ended: record.ended.as_ref().map(|time| time.0.to_string()),
+        result: record.result.as_str().to_owned(),
+        cause: record.cause.clone(),
     }
 }
 

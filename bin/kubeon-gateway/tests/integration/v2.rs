@@ -1,5 +1,7 @@
 //! Version 2: clusters and operations, within the rights of the caller.
 
+use k8s_openapi::ByteString;
+use k8s_openapi::api::core::v1::ConfigMap;
 use kube::ResourceExt as _;
 use kube::api::{Api, Patch, PatchParams, PostParams};
 use kubeon_api::ClusterOperation;
@@ -176,6 +178,61 @@ async fn who_may_see_a_cluster_sees_its_operations() {
     let admin = rest.server.admin_token();
     assert_eq!(rest.send(Some(admin), "POST", "/api/v2/operations/seen-by-a/cancel", "").await.0, 202);
     assert!(operations.get("seen-by-a").await.unwrap().spec.cancelled);
+}
+
+#[tokio::test]
+async fn steps_are_read_with_the_rights_of_the_caller() {
+    let rest = rest().await;
+    let admin = rest.server.admin_token();
+    let (alice, foreigner) =
+        (rest.account("team-a", "steps-a", EDIT).await, rest.account("team-b", "steps-b", EDIT).await);
+    let operations: Api<ClusterOperation> = Api::all(rest.admin().await);
+    let object = json!({
+        "apiVersion": "kubeonkube.clay.io/v1alpha1", "kind": "ClusterOperation",
+        "metadata": {"name": "stepped", "labels": {"kubeon.io/cluster-namespace": "team-a", "kubeon.io/cluster-uid": "u"}},
+        "spec": {"cluster": "stepped", "actionType": "kubeon", "action": "creating", "image": "runner"},
+    });
+    let object: ClusterOperation = serde_json::from_value(object).unwrap();
+    operations.create(&PostParams::default(), &object).await.unwrap();
+    let path = "/api/v2/operations/stepped/steps";
+    let early = eventually(rest, admin, path, |answer| answer.0 == 200).await;
+    assert_eq!(early, json!({"complete": false, "items": []}));
+
+    let record = |name: &str, result: &str| {
+        json!({"host": "10.0.0.1", "name": name, "stage": "etcd", "step": "start etcd", "why": "it does not run",
+            "started": "2026-01-01T00:00:00.000000Z", "result": result})
+    };
+    let lines = format!("{}\n{}\n", record("h1", "Retried"), record("h2", "Interrupted"));
+    let stored: ConfigMap = serde_json::from_value(json!({
+        "metadata": {"name": "stepped-job-log", "namespace": "team-a"},
+        "data": {"log": "the log\n"},
+        "binaryData": {"steps.json.zst": ByteString(zstd::encode_all(lines.as_bytes(), 0).unwrap())},
+    }))
+    .unwrap();
+    let maps: Api<ConfigMap> = Api::namespaced(rest.admin().await, "team-a");
+    maps.create(&PostParams::default(), &stored).await.unwrap();
+    let job = json!({"namespace": "team-a", "name": "stepped-job"});
+    let status = Patch::Merge(json!({"status": {"status": "Failed", "jobRef": job}}));
+    operations.patch_status("stepped", &PatchParams::default(), &status).await.unwrap();
+    let all = eventually(rest, admin, path, |answer| answer.1["complete"] == true).await;
+    let names = |answer: &Value| {
+        let items = answer["items"].as_array().unwrap().iter();
+        items.map(|step| step["name"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(names(&all), ["h1", "h2"]);
+    assert_eq!(
+        (&all["items"][0]["result"], &all["items"][0]["why"]),
+        (&json!("Retried"), &json!("it does not run"))
+    );
+    for (query, expected) in
+        [("host=h2", vec!["h2"]), ("host=10.0.0.1&result=Retried", vec!["h1"]), ("result=Failed", vec![])]
+    {
+        let selected = rest.send(Some(admin), "GET", &format!("{path}?{query}"), "").await.1;
+        assert_eq!(names(&selected), expected, "{query}");
+    }
+    assert_eq!(names(&rest.send(Some(&alice), "GET", path, "").await.1), ["h1", "h2"]);
+    let refused = rest.send(Some(&foreigner), "GET", path, "").await;
+    assert_eq!(refused.0, 403, "{refused:?}");
 }
 
 #[tokio::test]

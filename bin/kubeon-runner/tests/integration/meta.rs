@@ -1,6 +1,7 @@
 //! Status, Secrets and ConfigMap, written to a real API server by an account without other permissions.
 
 mod plans;
+mod stored_logs;
 
 use std::path::Path;
 use std::process::Command;
@@ -441,40 +442,6 @@ async fn a_hanging_server_does_not_delay_a_terminated_runner() {
     assert_eq!(done.code, Some(143));
     assert!(signalled.elapsed() < Duration::from_secs(20), "{:?}", signalled.elapsed());
     assert!(done.contains("cannot write the last status in time"), "{done:?}");
-}
-
-/// Nobody else can read the log after Kubernetes has removed the pod.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_terminated_runner_saves_its_log_and_one_that_ends_does_not() {
-    let cluster = TestCluster::new().await;
-    cluster.place.write("auth/password", "hunter2-hunter2");
-    cluster.place.program(
-        "script",
-        "#!/bin/bash\ntrap 'echo cleaned up' TERM\necho ready hunter2-hunter2; sleep 1000 & wait\n",
-    );
-    let maps: Api<ConfigMap> = Api::namespaced(cluster.client.clone(), &cluster.namespace);
-    let uid = cluster.operations().get(&cluster.namespace).await.unwrap().uid().unwrap();
-    let uid_flag = format!("--operation-uid={uid}");
-    let running = cluster.begin(&["--job", "a-job", &uid_flag]).await;
-    assert!(running.line().starts_with("ready"));
-    // The first write fails, and is repeated.
-    cluster.fail(RequestMatcher::nth("post", "configmaps", 1), ProxyFault::Status(500));
-    running.signal(rustix::process::Signal::TERM);
-    let done = end(running).await;
-    assert_eq!(done.code, Some(143), "{done:?}");
-    let map = maps.get("a-job-log").await.unwrap();
-    let log = &map.data.as_ref().unwrap()["log"];
-    for text in ["ready ", "received signal 15; stopping the work", "cleaned up", "exit code 143"] {
-        assert!(log.contains(text), "{text}: {log}");
-    }
-    assert!(!log.contains("hunter2"), "{log}");
-    assert_eq!((map.immutable, map.labels()["kubeon.io/operation"] == uid), (Some(true), true));
-    assert_eq!(map.owner_references()[0].uid, uid);
-
-    cluster.place.program("script", "#!/bin/bash\nexit 5\n");
-    let done = end(cluster.begin(&["--job", "another-job", &uid_flag]).await).await;
-    assert_eq!(done.code, Some(5), "{done:?}");
-    assert!(maps.get_opt("another-job-log").await.unwrap().is_none(), "the pod has the log");
 }
 
 #[tokio::test(flavor = "multi_thread")]

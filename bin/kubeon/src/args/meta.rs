@@ -74,6 +74,10 @@ pub(crate) struct InstallFlags {
     /// Refuse clusters in namespaces without the annotation kubeon.io/host-pool, which lists the addresses of their hosts
     #[arg(long)]
     pub require_host_pools: bool,
+    /// Answer admission reviews only for API servers that present their client certificate, as those of kubeon's clusters do
+    /// [default with meta up]
+    #[arg(long)]
+    pub admission_only_api_servers: bool,
     /// The image that contains a bundle; {version} is replaced by the version, empty for none
     #[arg(long, value_name = "IMAGE", default_value = kubeon_install::BUNDLE_IMAGE)]
     pub bundle_image: String,
@@ -122,6 +126,7 @@ impl InstallFlags {
             max_operations: self.max_operations,
             max_operations_per_region: self.max_operations_per_region,
             require_host_pools: self.require_host_pools,
+            only_api_servers: self.admission_only_api_servers,
             bundle_image: self.bundle_image.clone(),
             callback_url: self.callback_url.as_ref().map(ToString::to_string).unwrap_or_default(),
             callback_ca: self.callback_ca_config_map.clone().unwrap_or_default(),

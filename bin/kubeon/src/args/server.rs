@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::format::FormatFlag;
+use super::format::{Format, FormatFlag};
 
 /// The REST server of a meta cluster.
 #[derive(Debug, Clone, Args)]
@@ -65,6 +65,9 @@ pub(crate) struct OperationsArgs {
 
 /// `kubeon logs`.
 #[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  kubeon --server https://gateway.example.com --token-file token logs -f shop\n  kubeon --server https://gateway.example.com --token-file token logs shop --steps"
+)]
 pub(crate) struct LogsArgs {
     /// The operation, or the cluster whose latest operation is shown
     pub name: String,
@@ -74,4 +77,17 @@ pub(crate) struct LogsArgs {
     /// Only the last lines
     #[arg(long, value_name = "N")]
     pub tail: Option<u32>,
+    /// The steps with their hosts, times and results instead of the log; they are recorded when the operation ends
+    #[arg(long, conflicts_with_all = ["follow", "tail"])]
+    pub steps: bool,
+    /// Format of the steps
+    #[arg(
+        short = 'o',
+        long = "output",
+        value_enum,
+        value_name = "FORMAT",
+        default_value = "table",
+        requires = "steps"
+    )]
+    pub output: Format,
 }

@@ -206,8 +206,39 @@ impl Server {
     fn logs(&self, context: &Context<'_>, args: &LogsArgs) -> Result<(), CliError> {
         let latest = self.operations_of(Some(&args.name))?.pop();
         let name = latest.map_or_else(|| args.name.clone(), |operation| operation.name);
+        if args.steps {
+            return self.steps(context, &name, args.output);
+        }
         for line in self.client.log(&name, args.follow, args.tail)? {
             context.output.result(&format!("{}\n", line?))?;
+        }
+        Ok(())
+    }
+}
+
+impl Server {
+    fn steps(&self, context: &Context<'_>, operation: &str, format: Format) -> Result<(), CliError> {
+        let steps = self.client.steps(operation)?;
+        let mut table = TextTable::new(&["STARTED", "HOST", "STEP", "RESULT", "CAUSE"])
+            .wide(&["ENDED", "ADDRESS", "WHY"]);
+        for step in &steps.items {
+            table.row([
+                step.started.clone(),
+                step.name.clone(),
+                step.step.clone(),
+                step.result.clone(),
+                step.cause.clone().unwrap_or_default(),
+                step.ended.clone().unwrap_or_default(),
+                step.host.clone(),
+                step.why.clone(),
+            ]);
+        }
+        let names = steps.items.iter().map(|step| format!("{}: {}", step.name, step.step)).collect();
+        context.output.result(&CommandResult::new(&steps, table, names)?.text(format)?)?;
+        if !steps.complete {
+            context
+                .output
+                .info(&format!("operation {operation} has not ended: its steps are recorded at its end"));
         }
         Ok(())
     }

@@ -12,20 +12,22 @@ use kube::api::{Patch, PatchParams};
 use kubeon_admission::certificate::WebhookCertificates;
 use kubeon_install::names;
 use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use serde_json::json;
 use time::{Duration, OffsetDateTime};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio_rustls::TlsConnector;
 
+use crate::front_proxy::ClientIdentity;
 use crate::world::*;
 
 /// The certificate and the answer for a client that trusts only these authorities.
-async fn post(
+pub(crate) async fn post(
     address: std::net::SocketAddr,
     authorities: &str,
+    client: Option<&ClientIdentity>,
     body: &str,
-) -> (CertificateDer<'static>, String) {
+) -> std::io::Result<(CertificateDer<'static>, String)> {
     let mut roots = rustls::RootCertStore::empty();
     for authority in CertificateDer::pem_slice_iter(authorities.as_bytes()) {
         roots.add(authority.unwrap()).unwrap();
@@ -33,22 +35,30 @@ async fn post(
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let config =
         rustls::ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
-    let config = config.with_root_certificates(roots).with_no_client_auth();
+    let config = config.with_root_certificates(roots);
+    let config = match client {
+        None => config.with_no_client_auth(),
+        Some(client) => {
+            let certificate = CertificateDer::from_pem_slice(client.certificate.as_bytes()).unwrap();
+            let key = PrivateKeyDer::from_pem_slice(client.key.as_bytes()).unwrap();
+            config.with_client_auth_cert(vec![certificate], key).unwrap()
+        }
+    };
     let stream = tokio::net::TcpStream::connect(address).await.unwrap();
     let name = ServerName::try_from("kubeon-webhook.kubeon-system.svc").unwrap();
-    let mut stream = TlsConnector::from(Arc::new(config)).connect(name, stream).await.unwrap();
+    let mut stream = TlsConnector::from(Arc::new(config)).connect(name, stream).await?;
     let shown = stream.get_ref().1.peer_certificates().unwrap()[0].clone().into_owned();
     let head = format!(
         "POST /validate HTTP/1.1\r\nhost: w\r\nconnection: close\r\ncontent-length: {}\r\n\r\n",
         body.len()
     );
-    stream.write_all(format!("{head}{body}").as_bytes()).await.unwrap();
+    stream.write_all(format!("{head}{body}").as_bytes()).await?;
     let mut answer = String::new();
-    stream.read_to_string(&mut answer).await.unwrap();
-    (shown, answer)
+    stream.read_to_string(&mut answer).await?;
+    Ok((shown, answer))
 }
 
-fn stored(secret: &Secret) -> WebhookCertificates {
+pub(crate) fn stored(secret: &Secret) -> WebhookCertificates {
     let text = |key: &str| String::from_utf8(secret.data.as_ref().unwrap()[key].0.clone()).unwrap();
     WebhookCertificates {
         authorities: text("ca.crt"),
@@ -66,8 +76,9 @@ async fn both_replicas_show_one_certificate_and_its_successor() {
     let secrets: Api<Secret> = Api::namespaced(admin.clone(), names::NAMESPACE);
     let before = stored(&secrets.get(names::WEBHOOK_SECRET).await.unwrap());
     // Contract A, case 43: a standby also answers 400 to a body that is not a review.
+    let client = world.front_proxy.api_server();
     for address in world.replicas {
-        let (shown, answer) = post(address, &before.authorities, "{}").await;
+        let (shown, answer) = post(address, &before.authorities, Some(&client), "{}").await.unwrap();
         assert_eq!(shown, CertificateDer::from_pem_slice(before.leaf.as_bytes()).unwrap());
         assert!(answer.starts_with("HTTP/1.1 400 "), "{answer}");
     }
@@ -92,7 +103,10 @@ async fn both_replicas_show_one_certificate_and_its_successor() {
     assert_eq!(renewed.authorities, before.authorities);
     let leaf = CertificateDer::from_pem_slice(renewed.leaf.as_bytes()).unwrap();
     for address in world.replicas {
-        let shows = || async { (post(address, &renewed.authorities, "{}").await.0 == leaf).then_some(()) };
+        let shows = || async {
+            let (shown, _) = post(address, &renewed.authorities, Some(&client), "{}").await.unwrap();
+            (shown == leaf).then_some(())
+        };
         eventually("the new leaf is shown", shows).await;
     }
     // The manifest is applied again: the trust is restored.

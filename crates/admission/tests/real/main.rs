@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "test code")]
 
 mod certificate;
+mod clients;
+mod front_proxy;
 mod host_pool;
 mod policies;
 mod roles;

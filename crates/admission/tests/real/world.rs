@@ -11,13 +11,16 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::core::GroupVersionKind;
 use kube::{Api, Client, Config};
 use kubeon_admission::{
-    AddressBook, CertificateSource, CertificateStore, ServeOptions, WebhookServer, follow,
+    AddressBook, CertificateSource, CertificateStore, ServeOptions, WebhookClients, WebhookServer, follow,
 };
 use kubeon_api::{ClusterOperation, KubernetesCluster};
 use kubeon_envtest::{ApiServerOptions, TestApiServer};
 use kubeon_install::{InstallOptions, InstallPart, names, part, webhook};
 use serde_json::{Value, json};
+use tempfile::TempDir;
 use tokio::sync::{OnceCell, oneshot, watch};
+
+use crate::front_proxy::FrontProxy;
 
 /// Time limit for effects of the API server and the webhook.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(60);
@@ -26,6 +29,10 @@ pub(crate) struct World {
     pub server: TestApiServer,
     /// The addresses of the leader and of a standby.
     pub replicas: [SocketAddr; 2],
+    /// The authority of the API server's client certificate.
+    pub front_proxy: FrontProxy,
+    /// The API server reads its client certificate for every new webhook.
+    _folder: TempDir,
 }
 
 pub(crate) async fn world() -> &'static World {
@@ -37,7 +44,11 @@ pub(crate) async fn raise() -> World {
     // This admission plugin is off by default and on in some distributions; the installed roles must suffice
     // with it.
     let guarded = "--enable-admission-plugins=OwnerReferencesPermissionEnforcement".to_owned();
-    let options = ApiServerOptions { arguments: vec![guarded], ..ApiServerOptions::default() };
+    let (front_proxy, folder) =
+        (FrontProxy::new(), tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap());
+    let mut arguments = front_proxy.write(folder.path());
+    arguments.push(guarded);
+    let options = ApiServerOptions { arguments, ..ApiServerOptions::default() };
     let server = TestApiServer::start(options).await.unwrap();
     let client = server.client().await.unwrap();
     let options = InstallOptions::default();
@@ -53,7 +64,7 @@ pub(crate) async fn raise() -> World {
     apply(&client, &serde_json::to_value(webhook).unwrap()).await;
     let webhook = webhook::requester_configuration_with(&options, by_url(leader, names::REQUESTER_PATH));
     apply(&client, &serde_json::to_value(webhook).unwrap()).await;
-    let world = World { server, replicas: [leader, other] };
+    let world = World { server, replicas: [leader, other], front_proxy, _folder: folder };
     world.until_guarded().await;
     world
 }
@@ -83,6 +94,7 @@ async fn replica(kubeconfig: String, leads: bool) -> SocketAddr {
             let server = WebhookServer::bind(ServeOptions {
                 address: ([127, 0, 0, 1], 0).into(),
                 certificate: CertificateSource::Stored(store),
+                clients: WebhookClients::ApiServers(client.clone()),
                 lookup: book.clone(),
             });
             let server = server.await.unwrap();

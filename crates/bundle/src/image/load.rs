@@ -47,6 +47,15 @@ pub struct ArchivedImage {
     pub content: ImageContent,
 }
 
+impl ArchivedImage {
+    /// Its name by digest, such as `docker.io/library/nginx@sha256:…`; `None` for an image without a name or a manifest.
+    #[must_use]
+    pub fn name_by_digest(&self) -> Option<String> {
+        let (Some(name), ImageContent::Manifest(digest)) = (&self.name, &self.content) else { return None };
+        Some(format!("{}@sha256:{digest}", repository(name)))
+    }
+}
+
 /// The digest that identifies an image.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ImageContent {
@@ -221,6 +230,16 @@ pub fn full_name(name: &str) -> String {
     if last.contains([':', '@']) { full } else { format!("{full}:latest") }
 }
 
+/// The name of an image without its tag and its digest.
+fn repository(name: &str) -> &str {
+    let name = name.split_once('@').map_or(name, |(name, _)| name);
+    match name.rsplit_once(':') {
+        // A colon before the last slash begins a port.
+        Some((repository, tag)) if !tag.contains('/') => repository,
+        _ => name,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -300,5 +319,18 @@ mod tests {
         ] {
             assert_eq!(full_name(short), full);
         }
+    }
+
+    #[test]
+    fn the_name_by_digest_has_no_tag() {
+        let digest = "a".repeat(64);
+        let named = |name: Option<&str>, content| ArchivedImage { name: name.map(str::to_owned), content };
+        let manifest = ImageContent::Manifest(digest.parse().unwrap());
+        for name in ["r:5000/a/b:1", "r:5000/a/b", "r:5000/a/b:1@sha256:0"] {
+            let by_digest = named(Some(name), manifest.clone()).name_by_digest();
+            assert_eq!(by_digest, Some(format!("r:5000/a/b@sha256:{digest}")), "{name}");
+        }
+        assert_eq!(named(None, manifest).name_by_digest(), None);
+        assert_eq!(named(Some("a:1"), ImageContent::Config(digest.parse().unwrap())).name_by_digest(), None);
     }
 }

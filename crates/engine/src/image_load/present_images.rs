@@ -59,7 +59,7 @@ impl PresentImages {
         self.complete.get(name).filter(|manifest| !self.configs.contains_key(*manifest)).cloned()
     }
 
-    /// Whether the node has every image of the archive with its name.
+    /// Whether the node has every image of the archive with its name and its name by digest.
     pub(super) fn has(&self, archive: &ImageArchive) -> bool {
         archive.images.iter().all(|image| self.has_image(image))
     }
@@ -67,7 +67,10 @@ impl PresentImages {
     fn has_image(&self, image: &ArchivedImage) -> bool {
         let named = image.name.as_ref().map(|name| self.complete.get(name));
         match (&image.content, named) {
-            (ImageContent::Manifest(wanted), Some(present)) => present == Some(wanted),
+            (ImageContent::Manifest(wanted), Some(present)) => {
+                let by_digest = image.name_by_digest().and_then(|name| self.complete.get(&name));
+                present == Some(wanted) && by_digest == Some(wanted)
+            }
             (ImageContent::Manifest(wanted), None) => self.complete.values().any(|present| present == wanted),
             (ImageContent::Config(wanted), Some(present)) => {
                 present.and_then(|manifest| self.configs.get(manifest)) == Some(wanted)
@@ -130,8 +133,11 @@ docker.io/a/gone:1              application/vnd.oci.image.manifest.v1+json sha25
 
     #[test]
     fn an_image_is_present_if_digest_and_name_match_and_it_is_complete() {
-        let present = PresentImages { complete: complete(CHECKED), ..PresentImages::default() };
+        let mut present = PresentImages { complete: complete(CHECKED), ..PresentImages::default() };
         assert_eq!(present.complete.len(), 2, "{present:?}");
+        let named = archive(&[(Some("docker.io/a/b:1"), manifest("a"))]);
+        assert!(!present.has(&named), "it has no name by digest");
+        present.complete.insert(named.images[0].name_by_digest().unwrap(), digest("a"));
         let one = |name, content| archive(&[(name, content)]);
         assert!(present.has(&one(Some("docker.io/a/b:1"), manifest("a"))));
         assert!(present.has(&one(None, manifest("a"))));

@@ -198,6 +198,7 @@ fn arguments(options: &InstallOptions) -> Vec<String> {
     arguments.extend(options.max_operations.map(|most| format!("--max-operations={most}")));
     let of_region = options.max_operations_per_region;
     arguments.extend(of_region.map(|most| format!("--max-operations-per-region={most}")));
+    arguments.extend(options.only_api_servers.then(|| "--admission-only-api-servers".to_owned()));
     arguments.extend_from_slice(&options.extra_arguments);
     arguments
 }

@@ -117,6 +117,8 @@ fn operator_rules() -> Vec<PolicyRule> {
         rule(&["kubeonkube.clay.io"], &["clusters/status", "clusteroperations/status"], &["patch"]),
         rule(&["events.k8s.io"], &["events"], &["create", "patch"]),
         named(webhook, names::WEBHOOK_CONFIGURATION),
+        // Every API server publishes here which client certificates it has. The ConfigMap is in kube-system.
+        named(rule(&[""], &["configmaps"], READ), names::API_SERVER_IDENTITY),
     ]
 }
 

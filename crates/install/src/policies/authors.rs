@@ -22,7 +22,7 @@ pub(super) fn authors(options: &InstallOptions) -> AdmissionPolicy {
             ("cluster", "object.spec.?cluster.orValue('')".to_owned()),
             ("moved", format!("oldObject == null || {}", changed(&["cluster"]))),
             ("image", "object.spec.?image.orValue('')".to_owned()),
-            ("ours", format!("variables.image in {}", cel_list(&options.runner_images))),
+            ("ours", ours(&options.runner_images)),
             ("scripts", SCRIPTS.to_owned()),
         ],
         validations: vec![
@@ -39,6 +39,14 @@ pub(super) fn authors(options: &InstallOptions) -> AdmissionPolicy {
             ),
         ],
     }
+}
+
+/// Whether the image is one of ours, with or without its digest.
+fn ours(images: &[String]) -> String {
+    format!(
+        "{}.exists(known, known == variables.image || known.startsWith(variables.image + '@'))",
+        cel_list(images)
+    )
 }
 
 /// The fields with which an author brings commands. An inventory, variables and arguments of Ansible can name commands too.

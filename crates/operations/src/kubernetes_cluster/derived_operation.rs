@@ -132,7 +132,7 @@ fn operation_object(
             action: desired.action.as_str().to_owned(),
             ..Action::default()
         },
-        image: s.settings.runner_images.last().cloned().unwrap_or_default(),
+        image: s.settings.derived_image(),
         active_deadline_seconds: i64::try_from(timeout).ok(),
         plan: desired.approval == Approval::Plan,
         approves: match &desired.approval {

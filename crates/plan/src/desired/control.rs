@@ -167,6 +167,7 @@ fn configuration(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> DesiredS
     };
     let files = vec![
         files::config(etc("admission.yaml"), api_server::admission()),
+        files::config(etc("webhooks.kubeconfig"), api_server::webhook_login()),
         files::config(etc("audit-policy.yaml"), api_server::audit_policy()),
         files::config(etc("authentication.yaml"), api_server::authentication()),
         as_user("controller-manager.conf", "system:kube-controller-manager", "controller-manager"),
@@ -200,7 +201,10 @@ fn apiserver(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> DesiredStep 
         watches: files
             .iter()
             .map(|file| pki(file))
-            .chain(["admission.yaml", "audit-policy.yaml", "authentication.yaml"].map(etc))
+            .chain(
+                ["admission.yaml", "audit-policy.yaml", "authentication.yaml", "webhooks.kubeconfig"]
+                    .map(etc),
+            )
             .chain([pki("front-proxy-client.crt"), current("kube-apiserver")])
             .collect(),
         ready: vec![api_ready()],

@@ -14,6 +14,10 @@ use super::samples::OPERATIONS;
 const NAME: &str = "failures";
 const HOST: &str = "h7";
 
+/// Suspends kubeon-node for most of the time.
+const SLOW: &str = "systemd-run --quiet --unit=slow sh -c 'while :; do \
+    pkill -STOP ^kubeon-node; sleep 0.2; pkill -CONT ^kubeon-node; sleep 0.1; done'";
+
 /// Runs the cases one after the other on one host.
 pub(crate) fn run(meta: &MetaCluster) -> Result<()> {
     pause(meta)?;
@@ -268,8 +272,9 @@ fn check_job_stopping(meta: &MetaCluster, job: &str) -> Result<()> {
 /// Requests the creation again (contract B, case 30), and deletes the cluster while the Job runs: the operation is
 /// stopped, and the host is bare.
 fn delete_during_creation(meta: &MetaCluster) -> Result<()> {
-    // The creation takes seconds. With a killed operator it might be complete before the deletion.
+    // The creation takes seconds. With a killed operator, or at full speed, it might be complete before the deletion.
     let lock = meta.lock_operators();
+    meta.lab.on(HOST, SLOW)?;
     let before = status(meta)?["jobName"].clone();
     request_creation(meta, "10")?;
     let restarted = meta.eventually("the status has a new Job and no old reason", MINUTE, || {
@@ -280,11 +285,14 @@ fn delete_during_creation(meta: &MetaCluster) -> Result<()> {
     })?;
     let creation = last_operation(meta)?;
     wait_job_running(meta, NAME, "create-")?;
-    meta.eventually("kubeon-node runs on the host", MINUTE, || {
+    let runs = meta.eventually("kubeon-node runs on the host", MINUTE, || {
         meta.lab.on(HOST, "pgrep '^kubeon-node'").map(drop)
-    })?;
+    });
+    runs.map_err(|error| error.context(meta.diagnosis("ecs", NAME)))?;
     ensure!(status(meta)?["jobName"] == restarted["jobName"], "the Job has already ended");
-    let message = Deletion::start(meta, NAME)?.finish(meta)?;
+    let deletion = Deletion::start(meta, NAME)?;
+    meta.lab.on(HOST, "systemctl stop slow; pkill -CONT '^kubeon-node'; true")?;
+    let message = deletion.finish(meta)?;
     drop(lock);
     ensure!(message == "the cluster was taken down", "{message}");
     wait_event(meta, &creation, "Stopping", &["the KubernetesCluster is being deleted"])?;

@@ -52,6 +52,7 @@ fn create(meta: &MetaCluster) -> Result<PathBuf> {
     let replacements = [("172.30.0.12", meta.address(MASTER)?), ("172.30.0.13", meta.address(FIRST_WORKER)?)];
     meta.apply_text(&samples::with_replacements("meta/kubernetes-cluster.yaml", &replacements)?)?;
     wait_up_to_date(meta, "create-finished")?;
+    has_step_records(meta)?;
     meta.kubectl(&["wait", "--for=condition=Ready", "ecs/shop", "--timeout=10s"])?;
     let kubeconfig = kubeconfig(meta)?;
     wait_nodes_ready(meta, &kubeconfig, 2)?;
@@ -159,6 +160,19 @@ fn create_again_with_killed_runner_and_operator(meta: &MetaCluster) -> Result<()
     kill_runner(meta, "create-", MASTER)?;
     kill_leader_during_job(meta, "create-", "create-finished", || meta.request_operation(NAME, "creating"))?;
     wait_nodes_ready(meta, &kubeconfig(meta)?, 2)
+}
+
+/// The steps of the cluster's last operation are stored.
+fn has_step_records(meta: &MetaCluster) -> Result<()> {
+    let status = meta.get(&["ecs", NAME])?["status"].clone();
+    let job = status["jobName"].as_str().context("no Job")?;
+    meta.eventually("log and steps are stored", MINUTE, || {
+        let map = meta.get(&["configmap", &format!("{job}-log"), "-n", NAMESPACE])?;
+        let steps = map["binaryData"]["steps.json.zst"].as_str().unwrap_or_default();
+        // The first bytes of Zstandard's format.
+        ensure!(steps.starts_with("KLUv/"), "{:?} {steps:.20}", map["metadata"]);
+        Ok(())
+    })
 }
 
 /// Kills the running pod of the Job while it changes a host.

@@ -76,6 +76,38 @@ impl MetaCluster {
         Ok(())
     }
 
+    /// Checks that the operator and every Job so far run images that are named by their digests.
+    pub(crate) fn images_are_pinned(&self) -> Result<()> {
+        let operator = "jsonpath={.spec.template.spec.containers[0].image}";
+        let operator =
+            self.kubectl(&["-n", OPERATOR, "get", "deployment", "kubeon-operator", "-o", operator])?;
+        let jobs = "jsonpath={.items[*].spec.template.spec.containers[*].image}";
+        let jobs = self.kubectl(&["-n", OPERATOR, "get", "jobs", "-o", jobs])?;
+        ensure!(!jobs.is_empty(), "there is no Job");
+        for image in jobs.split_whitespace().chain([operator.as_str()]) {
+            ensure!(image.contains("@sha256:"), "{image} is not named by its digest");
+        }
+        Ok(())
+    }
+
+    /// Checks that the webhook answers the API server and nobody else. Every other test shows the first.
+    pub(crate) fn webhook_answers_only_the_api_server(&self) -> Result<()> {
+        let path = "jsonpath={.spec.clusterIP}";
+        let address = self.kubectl(&["-n", OPERATOR, "get", "service", "kubeon-webhook", "-o", path])?;
+        let ask = |login: &str| {
+            self.lab.on(
+                "h1",
+                &format!("curl -sk {login} -w '%{{http_code}}' -d '{{}}' https://{address}/validate"),
+            )
+        };
+        let refused = ask("")?;
+        ensure!(refused.ends_with("403") && refused.contains("has no certificate"), "{refused}");
+        let pki = "/etc/kubernetes/pki/front-proxy-client";
+        let reviewed = ask(&format!("--cert {pki}.crt --key {pki}.key"))?;
+        ensure!(reviewed.ends_with("400"), "{reviewed}");
+        Ok(())
+    }
+
     /// The address of a host such as `h2`.
     pub(crate) fn address(&self, host: &str) -> Result<&str> {
         let number: usize = host.trim_start_matches('h').parse()?;

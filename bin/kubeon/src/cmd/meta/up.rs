@@ -4,7 +4,9 @@
 use std::path::{Path, PathBuf};
 
 use clap::Parser as _;
+use kubeon_bundle::image::{ImageContent, full_name};
 use kubeon_engine::error::chain;
+use kubeon_engine::image_load::LoadableArchive;
 use kubeon_engine::kubectl::Kubectl;
 use kubeon_engine::operator_install::{create_login_secrets, install};
 use kubeon_engine::trusted_signers;
@@ -46,10 +48,13 @@ pub(super) async fn run(context: &Context<'_>, args: &MetaUp) -> Result<(), CliE
     let kubeconfig = engine.store.kubeconfig_path(&engine.name(Some(&args.name))?);
     let kubectl = Kubectl::find(&engine.environment, kubeconfig)?;
     let mut options = args.install.options();
+    // The webhook has the name that the API servers of this cluster have a certificate for.
+    options.only_api_servers |= options.namespace == names::NAMESPACE;
     options.trusted_keys = trusted_signers::lines(&engine.environment, args.install.trusted_keys.as_deref())?;
     if args.install.watch_namespaces.is_empty() {
         options.watch_namespaces.push(SAMPLES.to_owned());
     }
+    pin(&mut options, &images)?;
     install(&kubectl, &options, OPERATOR_SECONDS, context.output).await?;
     create_login_secrets(&kubectl, &options, LOGIN_SECRET, &key(&lab)?).await?;
     print(context, others, &options)
@@ -66,6 +71,23 @@ fn images(context: &Context<'_>, folder: &Path) -> Result<Vec<String>, CliError>
     let error = missing.into_iter().fold(error, |error, file| error.row("missing", context.shorten(file)));
     let advice = "build them in a checkout with: cargo xtask images, or set their folder with --images";
     Err(error.next(NextStep::Advice(advice.to_owned())))
+}
+
+/// Names the images of the operator and of Jobs by the digests in the archives, so that nothing else runs under these names.
+fn pin(options: &mut InstallOptions, archives: &[String]) -> Result<(), CliError> {
+    for file in archives {
+        let archive = LoadableArchive::read(file.into())?.archive;
+        for image in &archive.images {
+            let (Some(name), ImageContent::Manifest(digest)) = (&image.name, &image.content) else {
+                continue;
+            };
+            let ours = std::iter::once(&mut options.image).chain(&mut options.runner_images);
+            for own in ours.filter(|own| full_name(own) == *name) {
+                own.push_str(&format!("@sha256:{digest}"));
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Runs another command of this program.
