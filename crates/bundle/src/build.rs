@@ -113,9 +113,10 @@ fn build_all(
     }
     go::check_tools(entry, options.arch)?;
     let work = options.store.cache().join("work");
-    // All components share one compile cache, so that common packages are compiled once. It has gigabytes, so it is
-    // removed after the build.
-    let compiled = Scratch::new(&work, "go-build").map_err(at("create a folder in", &work))?;
+    // All components share one compile cache, so that common packages are compiled once.
+    let scratch = Scratch::new(&work, "go-build").map_err(at("create a folder in", &work))?;
+    let compiled = options.compile_cache.as_deref().unwrap_or(scratch.path());
+    std::fs::create_dir_all(compiled).map_err(at("create", compiled))?;
     let failed = AtomicBool::new(false);
     let build_kind = |is_go: bool| -> Result<Vec<Finished>, BuildError> {
         let mut finished = Vec::new();
@@ -125,12 +126,10 @@ fn build_all(
                 continue;
             }
             finished.push(
-                make(component, options, ComponentSource::Modules(compiled.path()), reporter).inspect_err(
-                    |_| {
-                        failed.store(true, Ordering::Relaxed);
-                        reporter.report(&component.name, component.expected_seconds, BuildState::Failed);
-                    },
-                )?,
+                make(component, options, ComponentSource::Modules(compiled), reporter).inspect_err(|_| {
+                    failed.store(true, Ordering::Relaxed);
+                    reporter.report(&component.name, component.expected_seconds, BuildState::Failed);
+                })?,
             );
         }
         Ok(finished)
@@ -140,7 +139,7 @@ fn build_all(
         scope.spawn(|| {
             for component in entry.components.iter().skip(1) {
                 if !failed.load(Ordering::Relaxed) {
-                    fetch_ahead(component, options, compiled.path());
+                    fetch_ahead(component, options, compiled);
                 }
             }
         });

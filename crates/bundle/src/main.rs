@@ -1,6 +1,6 @@
 //! Builds a bundle without the rest of kubeon. `./try` compiles this program first, so that Kubernetes is built while
 //! kubeon is compiled. Prints progress as plain lines on standard error and the bundle's folder on standard output.
-//! usage: kubeon-bundle VERSION [go-modules|official|https://MIRROR|DIR] [--refresh]
+//! usage: kubeon-bundle VERSION [go-modules|official|https://MIRROR|DIR] [--refresh] [--compile-cache=DIR]
 
 use std::error::Error;
 use std::io::Write as _;
@@ -13,6 +13,9 @@ use kubeon_bundle::{
 use parking_lot::Mutex;
 
 mod progress_line;
+
+/// The argument with the folder of what the compiler made, which is kept.
+const COMPILE_CACHE: &str = "--compile-cache=";
 
 fn main() -> ExitCode {
     match run() {
@@ -31,8 +34,10 @@ fn main() -> ExitCode {
 fn run() -> Result<(), Box<dyn Error>> {
     let mut arguments: Vec<String> = std::env::args().skip(1).collect();
     let refresh = arguments.iter().any(|argument| argument == "--refresh");
-    arguments.retain(|argument| argument != "--refresh");
-    let usage = "usage: kubeon-bundle VERSION [go-modules|official|https://MIRROR|DIR] [--refresh]";
+    let compile_cache =
+        arguments.iter().find_map(|argument| argument.strip_prefix(COMPILE_CACHE)).map(Into::into);
+    arguments.retain(|argument| argument != "--refresh" && !argument.starts_with(COMPILE_CACHE));
+    let usage = "usage: kubeon-bundle VERSION [go-modules|official|https://MIRROR|DIR] [--refresh] [--compile-cache=DIR]";
     let version = arguments.first().ok_or(usage)?.parse()?;
     let from = arguments.get(1).map_or("go-modules", String::as_str).parse()?;
     let start = Instant::now();
@@ -57,7 +62,8 @@ fn run() -> Result<(), Box<dyn Error>> {
             *last = now;
         }
     };
-    let options = BuildOptions { from, arch: Arch::native(), store: BundleStore::from_env()?, refresh };
+    let store = BundleStore::from_env()?;
+    let options = BuildOptions { from, arch: Arch::native(), store, refresh, compile_cache };
     let bundle = build(entry, &options, &report)?;
     writeln!(std::io::stdout(), "{}", bundle.root().display())?;
     Ok(())

@@ -64,6 +64,11 @@ fn build(sources: &Path, folder: &Path, built: &Path) -> Result<(), EnvtestError
     let mut go = Command::new("go");
     go.args(["build", "-trimpath", "-ldflags=-s -w", "-gcflags=all=-dwarf=false", "-o"]).arg(&program);
     go.arg(".").current_dir(sources).env("GOFLAGS", "-mod=readonly").env("CGO_ENABLED", "0");
+    // What `./test` compiled for the bundle. The flags above are those of bundles.
+    let compiled = folder.with_file_name("go-build");
+    if compiled.is_dir() {
+        go.env("GOCACHE", compiled);
+    }
     let output = go.env("GOGC", "off").env("GOMEMLIMIT", "2GiB").output();
     let output = output.map_err(|source| EnvtestError::Start { program: "go build", source })?;
     if !output.status.success() {

@@ -122,6 +122,10 @@ pub(crate) struct BundleBuild {
     /// Look for newer packages of the distribution even if the bundle exists
     #[arg(long)]
     pub refresh: bool,
+    /// Keep what the Go compiler makes in this folder, so that the next build compiles less; it has gigabytes [default: it is
+    /// removed after the build]
+    #[arg(long, value_name = "DIR")]
+    pub compile_cache: Option<PathBuf>,
     /// Only show what would be built
     #[arg(long, help_heading = None)]
     pub dry_run: bool,

@@ -73,7 +73,8 @@ pub(super) async fn build_bundle(context: &Context<'_>, args: &BundleBuild) -> R
             usual
         }
     };
-    let options = BuildOptions { from, arch, store, refresh: args.refresh };
+    let compile_cache = args.compile_cache.clone();
+    let options = BuildOptions { from, arch, store, refresh: args.refresh, compile_cache };
     if args.dry_run {
         return show_dry_run(context, &entry, &options, args.format.output);
     }

@@ -85,4 +85,6 @@ pub struct BuildOptions {
     pub store: BundleStore,
     /// Whether to look for newer packages of the distribution when the bundle exists.
     pub refresh: bool,
+    /// The folder of what the compiler made, for the next build; `None`: it is removed after this one. It has gigabytes.
+    pub compile_cache: Option<PathBuf>,
 }

@@ -65,7 +65,13 @@ impl Fixture {
     pub(crate) fn build(&self) -> Result<Bundle, BuildError> {
         let catalogue = Catalogue::from_files(&CATALOGUE).unwrap();
         let from = Origin::Directory(self.parts());
-        let options = BuildOptions { from, arch: Arch::native(), store: self.store(), refresh: false };
+        let options = BuildOptions {
+            from,
+            arch: Arch::native(),
+            store: self.store(),
+            refresh: false,
+            compile_cache: None,
+        };
         build(catalogue.entry(version()).unwrap(), &options, &|_| {})
     }
 }
