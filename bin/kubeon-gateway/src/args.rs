@@ -5,8 +5,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Parser;
+use kubeon_api::HttpsUrl;
 
 use crate::namespaces::{CallerNamespaces, NamespaceRule};
+use crate::oidc::OidcOptions;
 use crate::server::GatewayOptions;
 
 /// `kubeon-gateway`.
@@ -32,7 +34,28 @@ pub struct GatewayCli {
     /// Certificate authorities of clients, PEM; without it, client certificates are ignored
     #[arg(long, value_name = "FILE")]
     pub client_ca: Option<PathBuf>,
-    /// A user with a client certificate whom the gateway may impersonate; may be given several times
+    /// The OpenID Connect provider whose tokens are accepted, as in its tokens; needs --impersonate-user
+    #[arg(long, value_name = "URL", requires = "oidc_client_id")]
+    pub oidc_issuer_url: Option<HttpsUrl>,
+    /// The audience of tokens of the provider for the gateway
+    #[arg(long, value_name = "ID", requires = "oidc_issuer_url")]
+    pub oidc_client_id: Option<String>,
+    /// The claim with the user
+    #[arg(long, value_name = "CLAIM", default_value = "sub")]
+    pub oidc_username_claim: String,
+    /// The prefix of users, - for none [default: the issuer and #; none for the claim email]
+    #[arg(long, value_name = "PREFIX", allow_hyphen_values = true)]
+    pub oidc_username_prefix: Option<String>,
+    /// The claim with the groups
+    #[arg(long, value_name = "CLAIM")]
+    pub oidc_groups_claim: Option<String>,
+    /// The prefix of groups
+    #[arg(long, value_name = "PREFIX", default_value = "", hide_default_value = true)]
+    pub oidc_groups_prefix: String,
+    /// The authorities of the provider's certificate, PEM [default: those of this machine]
+    #[arg(long, value_name = "FILE", requires = "oidc_issuer_url")]
+    pub oidc_ca_file: Option<PathBuf>,
+    /// A user with a client certificate or a token of the provider whom the gateway may impersonate; may be given several times
     #[arg(
         long = "impersonate-user",
         value_name = "NAME",
@@ -40,7 +63,7 @@ pub struct GatewayCli {
         value_delimiter = ','
     )]
     pub impersonate_users: Vec<String>,
-    /// A group of client certificates that the gateway may impersonate; other groups are left out; may be given several times
+    /// A group of such users that the gateway may impersonate; other groups are left out; may be given several times
     #[arg(
         long = "impersonate-group",
         value_name = "NAME",
@@ -76,9 +99,18 @@ impl GatewayCli {
     pub fn options(self) -> anyhow::Result<GatewayOptions> {
         let impersonates = !self.impersonate_users.is_empty() || !self.impersonate_groups.is_empty();
         anyhow::ensure!(
-            self.client_ca.is_some() || !impersonates,
-            "--impersonate-user and --impersonate-group need --client-ca: only client certificates are impersonated"
+            self.client_ca.is_some() || self.oidc_issuer_url.is_some() || !impersonates,
+            "--impersonate-user and --impersonate-group need --client-ca or --oidc-issuer-url: only their users are impersonated"
         );
+        let oidc = self.oidc_issuer_url.zip(self.oidc_client_id).map(|(issuer, client_id)| OidcOptions {
+            issuer,
+            client_id,
+            username_claim: self.oidc_username_claim,
+            username_prefix: self.oidc_username_prefix,
+            groups_claim: self.oidc_groups_claim,
+            groups_prefix: self.oidc_groups_prefix,
+            authorities: self.oidc_ca_file,
+        });
         Ok(GatewayOptions {
             kubeconfig: self.kubeconfig,
             address: self.address,
@@ -86,6 +118,7 @@ impl GatewayCli {
             certificate: self.tls_cert,
             key: self.tls_key,
             client_authorities: self.client_ca,
+            oidc,
             impersonated_users: self.impersonate_users.into_iter().collect(),
             impersonated_groups: self.impersonate_groups.into_iter().collect(),
             namespaces: CallerNamespaces::new(self.caller_namespaces),
@@ -115,5 +148,9 @@ mod tests {
         assert!(parsed(&["--client-ca=ca", "--impersonate-user=alice"]).options().is_ok());
         let refused = parsed(&["--impersonate-user=alice"]).options().unwrap_err();
         assert!(refused.to_string().contains("need --client-ca"), "{refused}");
+        let provider = ["--oidc-issuer-url=https://login.example.org", "--oidc-client-id=kubeon"];
+        let options = parsed(&[&provider[..], &["--impersonate-user=alice"]].concat()).options().unwrap();
+        assert_eq!(options.oidc.unwrap().client_id, "kubeon");
+        assert!(GatewayCli::try_parse_from(["x", "--tls-cert=c", "--tls-key=k", provider[0]]).is_err());
     }
 }

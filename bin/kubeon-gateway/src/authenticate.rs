@@ -61,6 +61,10 @@ impl SentCredentials {
 
     async fn caller(self, gateway: &Gateway) -> Result<Caller, RequestError> {
         match self {
+            Self::Token(token) if gateway.is_of_provider(&token) => {
+                let identity = gateway.oidc_identity(&token).await?;
+                Ok(Caller { identity, credentials: CallerCredentials::OidcToken(token) })
+            }
             Self::Token(token) => {
                 let identity = gateway.tokens.identity(&token).await?;
                 Ok(Caller { identity, credentials: CallerCredentials::Token(token) })

@@ -1,4 +1,5 @@
-//! Who sends a request: a bearer token that the meta cluster knows, or a client certificate that the installer named.
+//! Who sends a request: a bearer token that the meta cluster knows; or a client certificate or a token of an OpenID Connect
+//! provider, whose user the installer named.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -49,8 +50,10 @@ pub(crate) struct Caller {
 pub(crate) enum CallerCredentials {
     /// It passes the caller's token on.
     Token(Secret),
-    /// It uses its own right to impersonate the caller.
+    /// It uses its own right to impersonate the caller, who has a client certificate.
     Impersonation,
+    /// It uses its own right to impersonate the caller, who has a token of the provider.
+    OidcToken(Secret),
 }
 
 /// The token of the header `Authorization`. Two headers, another scheme or a long token are refused.
@@ -97,7 +100,7 @@ impl ImpersonatedCallers {
     pub(crate) fn restrict(&self, mut identity: CallerIdentity) -> Result<CallerIdentity, RequestError> {
         if !self.users.contains(&identity.name) {
             let text = format!(
-                "user {} may not use a client certificate here; the installer of the gateway names such users with --impersonate-user",
+                "user {} may use neither a client certificate nor a token of a provider here; the installer of the gateway names such users with --impersonate-user",
                 identity.name
             );
             return Err(RequestError::forbidden(text));

@@ -1,7 +1,5 @@
 //! The log of a Job: of its pod while that exists, afterwards the stored copy. And the stored records of its steps.
 
-use std::io::Read as _;
-
 use futures::io::{AsyncBufReadExt as _, AsyncReadExt as _};
 use futures::stream::{BoxStream, StreamExt as _, iter};
 use http::StatusCode;
@@ -10,6 +8,7 @@ use kube::api::{GetParams, ListParams, LogParams, ObjectList};
 use kube::core::Request;
 use kube::{Resource as _, ResourceExt as _};
 use kubeon_api::{StepRecord, labels};
+use kubeon_operation_log::{decompressed_steps, whole_log};
 use kubeon_operations::names;
 
 use crate::caller::Caller;
@@ -111,7 +110,7 @@ async fn stored(access: (&Gateway, &Caller), namespace: &str, job: &str) -> Resu
     let map = map.ok_or_else(|| {
         RequestError::absent(format!("get job {job} logs failed with: its pod and its stored log are gone"))
     })?;
-    Ok(map.data.unwrap_or_default().remove(labels::JOB_LOG_KEY).unwrap_or_default())
+    whole_log(&map).map_err(|error| damaged("the log", (namespace, job), &error))
 }
 
 /// The ConfigMap with the log of a Job and the records of its steps; `None` while there is none.
@@ -142,33 +141,19 @@ pub(crate) async fn step_records(
     let Some(stored) = map.binary_data.unwrap_or_default().remove(labels::JOB_STEPS_KEY) else {
         return Ok(Vec::new());
     };
-    unpacked(&stored.0).map_err(|error| {
-        RequestError::unavailable(format!(
-            "the key {} of ConfigMap {namespace}/{} is damaged: {error}",
-            labels::JOB_STEPS_KEY,
-            names::log(job)
-        ))
-    })
+    decompressed_steps(&stored.0).map_err(|error| damaged("the records of steps", (namespace, job), &error))
 }
 
-fn unpacked(stored: &[u8]) -> std::io::Result<Vec<StepRecord>> {
-    let mut text = String::new();
-    zstd::Decoder::new(stored)?.take(LIMIT).read_to_string(&mut text)?;
-    Ok(text.lines().map(serde_json::from_str).collect::<Result<_, _>>()?)
+fn damaged(what: &str, (namespace, job): (&str, &str), error: &std::io::Error) -> RequestError {
+    RequestError::unavailable(format!(
+        "{what} in ConfigMap {namespace}/{} cannot be read: {error}",
+        names::log(job)
+    ))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn damaged_records_are_an_error() {
-        let line = r#"{"host":"10.0.0.1","name":"h1","step":"a","started":"2026-01-01T00:00:00.000000Z","result":"Failed","cause":"b"}"#;
-        let records = unpacked(&zstd::encode_all(format!("{line}\n").as_bytes(), 0).unwrap()).unwrap();
-        assert_eq!((records.len(), records[0].cause.as_deref()), (1, Some("b")));
-        assert!(unpacked(&zstd::encode_all(&b"{}"[..], 0).unwrap()).is_err());
-        assert!(unpacked(b"not compressed").is_err());
-    }
 
     #[test]
     fn a_stored_log_includes_its_last_line_also_without_a_line_break() {

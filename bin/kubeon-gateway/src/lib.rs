@@ -18,6 +18,7 @@ mod gateway;
 mod job_log;
 mod meta_api;
 mod namespaces;
+mod oidc;
 mod request_error;
 mod router;
 mod server;
@@ -27,5 +28,6 @@ mod v1;
 mod v2;
 
 pub use namespaces::{CallerNamespaces, NamespaceRule};
+pub use oidc::OidcOptions;
 pub use router::openapi;
 pub use server::{GatewayOptions, run};

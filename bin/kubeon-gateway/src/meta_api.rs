@@ -57,7 +57,7 @@ impl MetaApi {
                 headers.insert(AUTHORIZATION, value);
                 Ok(&self.without_credentials)
             }
-            CallerCredentials::Impersonation => {
+            CallerCredentials::Impersonation | CallerCredentials::OidcToken(_) => {
                 headers.insert(HeaderName::from_static("impersonate-user"), header(&caller.identity.name)?);
                 for group in &caller.identity.groups {
                     headers.append(HeaderName::from_static("impersonate-group"), header(group)?);

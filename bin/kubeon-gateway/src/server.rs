@@ -24,6 +24,7 @@ use crate::fleet::Fleet;
 use crate::gateway::{Gateway, GatewayParts};
 use crate::meta_api::MetaApi;
 use crate::namespaces::CallerNamespaces;
+use crate::oidc::{OidcOptions, OidcTokens};
 use crate::router::router;
 use crate::tls::TlsFiles;
 use crate::tokens::TokenReviews;
@@ -50,9 +51,11 @@ pub struct GatewayOptions {
     pub key: PathBuf,
     /// The authorities of client certificates.
     pub client_authorities: Option<PathBuf>,
-    /// Users with client certificates whom the gateway may impersonate.
+    /// The OpenID Connect provider whose tokens are accepted.
+    pub oidc: Option<OidcOptions>,
+    /// Users with client certificates or tokens of the provider whom the gateway may impersonate.
     pub impersonated_users: BTreeSet<String>,
-    /// Groups of client certificates that the gateway may impersonate.
+    /// Groups of these users that the gateway may impersonate.
     pub impersonated_groups: BTreeSet<String>,
     /// The namespace of each caller of version 1.
     pub namespaces: CallerNamespaces,
@@ -78,6 +81,7 @@ pub async fn run(options: GatewayOptions, stop: BoxFuture<'static, ()>) -> anyho
     let tls = files.follow()?;
     let gateway = Gateway::new(GatewayParts {
         tokens: TokenReviews::new(own.clone()),
+        oidc: options.oidc.map(OidcTokens::new).transpose()?,
         access: AccessReviews::new(own.clone()),
         fleet: Fleet::start(&own),
         meta_api: MetaApi { own, without_credentials },

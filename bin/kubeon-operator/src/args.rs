@@ -10,7 +10,7 @@ use clap::{ArgAction, Parser};
 use kubeon_api::{HttpsUrl, JobPlacement, Version};
 use kubeon_bundle::{Catalogue, TrustedSigners};
 use kubeon_operations::OperatorSettings;
-use kubeon_operations::settings::{Callback, LIMIT};
+use kubeon_operations::settings::{Callback, LIMIT, LOG_KIB};
 
 use crate::OperatorOptions;
 use crate::admission::Admission;
@@ -128,6 +128,10 @@ pub struct OperatorCli {
     /// The same of the clusters of one region, which `spec.cluster.region` names [default: no limit]
     #[arg(long, value_name = "N", env = "KUBEON_MAX_OPERATIONS_PER_REGION")]
     pub max_operations_per_region: Option<NonZeroUsize>,
+    /// The most KiB of the logs of a cluster that are kept: the oldest logs are removed, except for the newest one and that of the
+    /// last failure
+    #[arg(long, value_name = "KIB", default_value_t = LOG_KIB)]
+    pub log_kib_per_cluster: u32,
     /// The seconds between two observations of a business cluster; 0: Ready does not follow its API server and nodes
     #[arg(long, value_name = "SECONDS", env = "KUBEON_OBSERVE_EVERY", default_value_t = 20)]
     pub observe_every: u32,
@@ -174,6 +178,7 @@ impl OperatorCli {
                 default_version: self.default_version,
                 versions: versions(self.catalogue_versions)?,
                 history_limit: LIMIT,
+                log_kib: self.log_kib_per_cluster,
                 callback,
                 trusted_keys: trusted_keys(self.trusted_keys)?,
             },

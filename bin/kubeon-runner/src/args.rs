@@ -8,7 +8,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 const ABOUT: &str =
     "Process 1 of the Job of an operation: runs the work, forwards its output, reports the result";
-const EXIT_CODES: &str = "Environment: OPERATION (creating, scaling-up, scaling-down, updating, renewing, repairing, snapshotting,
+const EXIT_CODES: &str = "Environment: OPERATION (creating, scaling-up, scaling-down, updating, rollbacking, renewing, repairing, snapshotting,
 terminating, prechecking), CLUSTER_NAME,
 CLUSTER_NAMESPACE, IGNORE_CHECKS (names of prechecks that may fail), WITHOUT (addresses or names of workers
 to skip when they do not answer), PLAN (true: plan only), SNAPSHOT_FOLDER, SNAPSHOT_RESTORE, SNAPSHOT_KEEP,

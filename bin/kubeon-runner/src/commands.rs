@@ -232,6 +232,28 @@ impl ClusterCommands {
         command
     }
 
+    /// Returns the cluster to a snapshot of an older version: it is removed from its hosts and made again out of the snapshot. The
+    /// state says how far an interrupted one came.
+    #[must_use]
+    pub(crate) fn rollback(&self, snapshot: &str, key: &Path) -> Command {
+        let state = self.engine.state(&self.cluster);
+        if !state["restoring"].is_null() {
+            return self.restore(snapshot, key);
+        }
+        let declared = self.version.map(|version| version.to_string());
+        if declared.is_some() && state["version"].as_str() == declared.as_deref() {
+            return self.work(Operation::Repairing);
+        }
+        let mut command = self.engine.command(&["rollback", &self.cluster, "--snapshot", snapshot]);
+        command.arg("--key").arg(key);
+        if let Some(checks) = &self.ignore {
+            command.arg(format!("--ignore={checks}"));
+        }
+        self.log_in(&mut command);
+        command.args(["--yes", "--progress", "json", "--hold"]);
+        command
+    }
+
     /// Removes the cluster of the state, without the declaration. The inventory has the current logins of the hosts.
     fn destroy(&self) -> Command {
         let mut command = self.engine.command(&["destroy", &self.cluster]);
@@ -246,7 +268,7 @@ impl ClusterCommands {
     }
 
     /// The version to which the operation changes the cluster; `None` when it changes something else, such as settings.
-    fn new_version(&self, operation: Operation) -> Option<Version> {
+    pub(crate) fn new_version(&self, operation: Operation) -> Option<Version> {
         let declared = self.version.filter(|_| operation == Operation::Updating)?;
         let runs = self.engine.state(&self.cluster)["version"].as_str().map(str::to_owned);
         (runs != Some(declared.to_string())).then_some(declared)

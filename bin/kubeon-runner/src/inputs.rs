@@ -48,6 +48,9 @@ pub(crate) enum InputError {
     /// The folder of the snapshots is not given.
     #[error("SNAPSHOT_FOLDER is not set: spec.snapshots names no object store")]
     NoSnapshotFolder,
+    /// The snapshot to which a cluster returns is not given.
+    #[error("SNAPSHOT_RESTORE is not set: spec.snapshots.restoreFrom names no snapshot")]
+    NoSnapshot,
     /// The Secret of the object store lacks a key, or it cannot be read.
     #[error("the Secret of spec.snapshots has no {0} that can be read: {1}")]
     SnapshotSecret(&'static str, std::io::Error),
@@ -84,6 +87,7 @@ pub(crate) fn task(settings: &RunnerSettings) -> Result<Task, InputError> {
                 | Operation::ScalingUp
                 | Operation::ScalingDown
                 | Operation::Updating
+                | Operation::Rollbacking
                 | Operation::Renewing
                 | Operation::Repairing
                 | Operation::Snapshotting

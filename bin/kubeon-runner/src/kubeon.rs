@@ -113,6 +113,7 @@ impl Work<'_> {
             Operation::Creating => view.precheck(Some(("Creating", "creating the cluster"))),
             Operation::ScalingUp => view.precheck(Some(("ScalingUp", "adding hosts"))),
             Operation::Updating => view.precheck(Some(("Updating", "changing version or settings"))),
+            Operation::Rollbacking => view.begin("RollingBack", "returning to the snapshot"),
             Operation::Renewing => view.precheck(Some(("Renewing", "renewing kubeconfigs and certificates"))),
             Operation::Repairing => view.precheck(Some(("Repairing", "doing what is missing on the hosts"))),
             Operation::Snapshotting => view.begin("Snapshotting", "writing a snapshot of etcd"),
@@ -123,6 +124,8 @@ impl Work<'_> {
             Operation::Snapshotting => snapshot::save(&self.job.settings, &self.kubeon),
             Operation::Creating => snapshot::restore(&self.job.settings, &self.kubeon)
                 .map(|command| command.unwrap_or_else(|| self.kubeon.work(operation))),
+            Operation::Rollbacking => snapshot::rollback(&self.job.settings, &self.kubeon),
+            Operation::Updating => snapshot::before_upgrade(&self.job.settings, &self.kubeon),
             _ => Ok(self.kubeon.work(operation)),
         };
         let outcome = match command {

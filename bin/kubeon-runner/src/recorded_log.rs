@@ -2,10 +2,8 @@
 
 use std::sync::Arc;
 
+use kubeon_operation_log::{LONGEST_LOG, last_lines};
 use parking_lot::Mutex;
-
-/// The most bytes that are saved, as of the logs that the operator reads.
-const MOST_BYTES: usize = 512 * 1024;
 
 /// The last lines that this process wrote, with secrets redacted.
 #[derive(Debug, Clone, Default)]
@@ -18,22 +16,19 @@ impl RecordedLog {
     pub(crate) fn push(&self, lines: &[u8]) {
         let mut bytes = self.bytes.lock();
         bytes.extend_from_slice(lines);
-        if bytes.len() > 2 * MOST_BYTES {
+        if bytes.len() > 2 * LONGEST_LOG {
             // One extra byte shows that the beginning is missing.
-            let excess = bytes.len() - MOST_BYTES - 1;
+            let excess = bytes.len() - LONGEST_LOG - 1;
             bytes.drain(..excess);
         }
     }
 
-    /// The last whole lines, at most 512 KiB. Only a last line that is longer loses its beginning. Bytes that are not text
+    /// The last whole lines, at most [`LONGEST_LOG`] bytes. Only a last line that is longer loses its beginning. Bytes that are not text
     /// are replaced, and zero bytes as well: each takes six bytes in JSON.
     #[must_use]
     pub(crate) fn last_lines(&self) -> String {
         let text = String::from_utf8_lossy(&self.bytes.lock()).replace('\0', "\u{fffd}");
-        let Some(from) = text.len().checked_sub(MOST_BYTES).filter(|from| *from > 0) else { return text };
-        let end = text.get(text.ceil_char_boundary(from)..).unwrap_or_default();
-        let lines = end.split_once('\n').map(|(_, lines)| lines).filter(|lines| !lines.is_empty());
-        lines.unwrap_or(end).to_owned()
+        last_lines(&text, LONGEST_LOG).to_owned()
     }
 }
 
@@ -48,17 +43,17 @@ mod tests {
         log.push(b"first\n\xff\0\n");
         assert_eq!(log.last_lines(), "first\n\u{fffd}\u{fffd}\n");
         let line = format!("{}\n", "x".repeat(1022));
-        for _ in 0..2000 {
+        for _ in 0..8000 {
             log.push(line.as_bytes());
         }
         log.push(b"last\n");
         let kept = log.last_lines();
-        assert!(kept.len() <= MOST_BYTES && kept.len() > MOST_BYTES - 2 * line.len(), "{}", kept.len());
+        assert!(kept.len() <= LONGEST_LOG && kept.len() > LONGEST_LOG - 2 * line.len(), "{}", kept.len());
         assert!(kept.starts_with('x') && kept.ends_with("x\nlast\n"));
         assert!(kept.lines().all(|line| line == "last" || line.len() == 1022), "no line is cut");
-        log.push(&[0; 3 * MOST_BYTES]);
+        log.push(&vec![0; 3 * LONGEST_LOG]);
         log.push(b"\n");
         let kept = log.last_lines();
-        assert!(kept.len() <= MOST_BYTES && kept.ends_with("\u{fffd}\n"), "{}", kept.len());
+        assert!(kept.len() <= LONGEST_LOG && kept.ends_with("\u{fffd}\n"), "{}", kept.len());
     }
 }

@@ -1,11 +1,13 @@
-//! The commands that write a snapshot of etcd to an object store, and that make a cluster out of one. The Secret of the store
-//! is mounted.
+//! The commands that write a snapshot of etcd to an object store, and that make a cluster out of one or return it to one. The
+//! Secret of the store is mounted.
 
 use std::fs::{self, File};
 use std::io::Write as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+
+use kubeon_api::Operation;
 
 use crate::args::RunnerSettings;
 use crate::commands::ClusterCommands;
@@ -40,6 +42,34 @@ pub(crate) fn restore(
     let Some(snapshot) = &settings.environment.snapshot_restore else { return Ok(None) };
     let key = key(settings, kubeon)?;
     with_object_store(settings, kubeon.restore(snapshot, &key)).map(Some)
+}
+
+/// The command that returns the cluster to the snapshot that the declaration names. One that was interrupted continues.
+///
+/// # Errors
+/// As for [`save`].
+pub(crate) fn rollback(settings: &RunnerSettings, kubeon: &ClusterCommands) -> Result<Command, InputError> {
+    let snapshot = settings.environment.snapshot_restore.as_deref().ok_or(InputError::NoSnapshot)?;
+    let key = key(settings, kubeon)?;
+    with_object_store(settings, kubeon.rollback(snapshot, &key))
+}
+
+/// The command that changes version or settings. A change to another version takes a snapshot to the store first, if there is
+/// one.
+///
+/// # Errors
+/// As for [`save`].
+pub(crate) fn before_upgrade(
+    settings: &RunnerSettings,
+    kubeon: &ClusterCommands,
+) -> Result<Command, InputError> {
+    let mut command = kubeon.work(Operation::Updating);
+    let Some(folder) = settings.environment.snapshot_folder.as_deref() else { return Ok(command) };
+    if kubeon.new_version(Operation::Updating).is_none() {
+        return Ok(command);
+    }
+    command.arg("--snapshot").arg(folder).arg("--key").arg(key(settings, kubeon)?);
+    with_object_store(settings, command)
 }
 
 /// Adds the variables of the store.

@@ -27,6 +27,7 @@ mod precheck;
 mod rollback;
 mod scale;
 mod server;
+mod server_plan;
 mod state;
 mod upgrade;
 mod version;
@@ -89,6 +90,7 @@ async fn dispatch(context: &Context<'_>, cli: &CommandLine) -> Result<(), CliErr
         CliCommand::Lab(args) => lab::run(context, args).await,
         CliCommand::Meta(args) => meta::run(context, args).await,
         CliCommand::Operations(_) => Err(server::needs_server("operations")),
+        CliCommand::Approve(_) => Err(server::needs_server("approve")),
         CliCommand::Logs(_) => Err(server::needs_server("logs")),
         CliCommand::Completion(args) => completion::run(context, args),
         CliCommand::ManPages(args) => man_pages::run(args),

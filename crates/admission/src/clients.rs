@@ -38,7 +38,7 @@ pub enum WebhookClients {
 pub(crate) struct ApiServerIdentity {
     pub(crate) authorities: Arc<RootCertStore>,
     /// Empty: every name.
-    names: Vec<String>,
+    pub(crate) names: Vec<String>,
 }
 
 impl ApiServerIdentity {

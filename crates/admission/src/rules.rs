@@ -18,7 +18,7 @@ mod word;
 use kube::core::DynamicObject;
 use kube::core::admission::{AdmissionRequest, Operation as Verb};
 use kubeon_api::labels::{APPLIED_SPEC, OPERATION};
-use kubeon_api::{KubernetesClusterSpec, Phase, read_yaml};
+use kubeon_api::{KubernetesClusterSpec, Operation, Phase, read_yaml};
 use serde_json::{Value, json};
 
 use crate::lookup::{Lookup, ObjectName};
@@ -64,6 +64,9 @@ fn cluster(
         cluster: &spec.cluster,
         snapshots: spec.snapshots.as_ref(),
         word: asked.and_then(|word| word.parse().ok()),
+        rolls_back: annotation(object, OPERATION).is_some_and(|word| {
+            matches!(word.parse(), Ok(Operation::Rollbacking | Operation::RollbackFailed))
+        }),
         is_being_deleted: object.metadata.deletion_timestamp.is_some(),
     };
     let existing = old.and_then(existing);

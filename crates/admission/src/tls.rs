@@ -88,11 +88,15 @@ impl TlsSettings {
 
     /// What it still waits for.
     pub(crate) fn waits_for(&self) -> Option<&'static str> {
+        if self.current.borrow().is_some() {
+            return None;
+        }
         let parts = self.parts.lock();
         match (&parts.certificate, &parts.clients) {
             (None, _) => Some("the webhook's certificate"),
             (_, Clients::Unknown) => Some("the identity of API servers"),
-            _ => None,
+            // The log says why the TLS library refused them.
+            _ => Some("a certificate and authorities that can be used"),
         }
     }
 
@@ -166,4 +170,24 @@ fn certified(certificates: &WebhookCertificates) -> Result<CertifiedKey, Webhook
     let certified = CertifiedKey::new(chain, key);
     certified.keys_match().map_err(|error| refused(&error))?;
     Ok(certified)
+}
+
+#[cfg(test)]
+mod tests {
+    use time::OffsetDateTime;
+
+    use super::*;
+
+    #[test]
+    fn refused_authorities_are_not_ready() {
+        let settings = TlsSettings::new(true);
+        let certificates =
+            WebhookCertificates::make(&["webhook.example".to_owned()], OffsetDateTime::now_utc()).unwrap();
+        settings.show(&certificates).unwrap();
+        assert_eq!(settings.waits_for(), Some("the identity of API servers"));
+        let nobody =
+            ApiServerIdentity { authorities: Arc::new(rustls::RootCertStore::empty()), names: Vec::new() };
+        assert!(settings.accept(nobody).is_err());
+        assert_eq!(settings.waits_for(), Some("a certificate and authorities that can be used"));
+    }
 }

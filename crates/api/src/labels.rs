@@ -25,8 +25,12 @@ pub const OPERATION_UID: &str = "kubeon.io/operation";
 pub const JOB_LOG_SUFFIX: &str = "-log";
 /// Annotation of that ConfigMap: the pod that wrote it.
 pub const POD: &str = "kubeon.io/pod";
-/// The key of the log in that ConfigMap.
+/// Annotation of that ConfigMap: the number of bytes of its values.
+pub const STORED_BYTES: &str = "kubeon.io/stored-bytes";
+/// The key of the last lines of the log in that ConfigMap.
 pub const JOB_LOG_KEY: &str = "log";
+/// The key of a log that is longer, as a whole, compressed with Zstandard.
+pub const JOB_WHOLE_LOG_KEY: &str = "log.zst";
 /// The key of the records of steps in that ConfigMap: lines of JSON ([`crate::StepRecord`]), compressed with Zstandard.
 pub const JOB_STEPS_KEY: &str = "steps.json.zst";
 /// The name of the ConfigMap with the plan that a Job made is the Job's name with this suffix.

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use kubeon_api::Version;
 use kubeon_atomic_file::AtomicFile;
 use kubeon_s3::{S3Address, S3Bucket, S3Error, S3Settings};
 use tempfile::TempDir;
@@ -97,7 +98,7 @@ impl SnapshotStorage {
     }
 
     /// Takes a snapshot through a master, and writes it and the state of the cluster to a place. The state comes first: a
-    /// snapshot that is listed is complete.
+    /// snapshot that is listed is complete. It stays on the master too as the one before the upgrade to the version `kept`.
     ///
     /// # Errors
     /// Refuses an object store without a key. As for [`etcd_snapshot::save`]; fails when the place cannot be written.
@@ -107,13 +108,14 @@ impl SnapshotStorage {
         state: &StoredCluster,
         master: &ReadyMaster,
         place: &SnapshotPlace,
+        kept: Option<Version>,
     ) -> Result<SnapshotFile, EngineError> {
         if let (SnapshotPlace::File(path), None) = (place, &self.key) {
-            return etcd_snapshot::save(engine, state, master, path, None).await;
+            return etcd_snapshot::save(engine, state, master, path, kept).await;
         }
         let folder = self.private_folder()?;
         let plain = folder.path().join(NAME);
-        let saved = etcd_snapshot::save(engine, state, master, &plain, None).await?;
+        let saved = etcd_snapshot::save(engine, state, master, &plain, kept).await?;
         for (file, place) in [(state_file(&plain), place.state()), (plain, place.clone())] {
             let storage = self.clone();
             blocking(move || storage.put(&file, &place)).await?;

@@ -55,6 +55,7 @@ pub struct TestApiServer {
     admin: Identity,
     pub(crate) token: String,
     url: String,
+    pub(crate) etcd_url: String,
 }
 
 impl TestApiServer {
@@ -109,6 +110,7 @@ impl TestApiServer {
             admin,
             token,
             url,
+            etcd_url: format!("http://127.0.0.1:{}", ports.etcd),
         };
         started.wait_until_ready().await?;
         if !options.controllers.is_empty() {

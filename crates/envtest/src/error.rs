@@ -74,6 +74,9 @@ pub enum EnvtestError {
         #[source]
         source: Box<kube::Error>,
     },
+    /// etcd cannot be read.
+    #[error("the keys in etcd cannot be read: {0}")]
+    Etcd(#[source] io::Error),
     /// The API server's answer has no token.
     #[error("the API server returned no token for service account {0}")]
     NoToken(String),

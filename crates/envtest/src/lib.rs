@@ -25,6 +25,7 @@ mod objects;
 mod process;
 mod programs;
 mod proxy;
+mod stored_objects;
 
 pub use api_server::{ApiServerOptions, TestApiServer};
 pub use collector::{Collector, ReceivedSpan};

@@ -131,6 +131,8 @@ fn the_chart_with_a_gateway_is_both_manifests() {
         "clientCASecret": "clients",
         "impersonate": {"users": ["alice"], "groups": ["team-a"]},
         "callerNamespaces": ["group:team-a=team-a"],
+        "oidc": {"issuerURL": "https://login.example.org", "clientID": "kubeon", "groupsClaim": "groups",
+            "usernamePrefix": "-", "groupsPrefix": "oidc:", "caSecret": "login-ca"},
     }});
     let set = rendered(&values);
     let role = set["ClusterRole /kubeon-gateway"].to_string();
@@ -144,6 +146,14 @@ fn the_chart_with_a_gateway_is_both_manifests() {
         "--impersonate-user=alice",
         "--impersonate-group=team-a",
         "--caller-namespace=group:team-a=team-a",
+        "--oidc-issuer-url=https://login.example.org",
+        "--oidc-client-id=kubeon",
+        "--oidc-username-claim=sub",
+        "--oidc-username-prefix=-",
+        "--oidc-groups-claim=groups",
+        "--oidc-groups-prefix=oidc:",
+        "--oidc-ca-file=/etc/kubeon/oidc-ca/ca.crt",
+        r#""secretName":"login-ca""#,
     ] {
         assert!(pod.contains(argument), "{argument}: {pod}");
     }

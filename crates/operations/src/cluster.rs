@@ -74,6 +74,7 @@ pub(crate) fn decide(s: &View<'_>) -> Result<ClusterChanges, NeedsReads> {
     changes.merge(archive::prune(s, &operations, |operation| {
         removed_operations::is_recorded(cluster, operation)
     }));
+    changes.merge(archive::prune_logs(s, &operations));
     if changes.is_done()
         && let Some(changes) = archive::logs(s, &operations)?
     {

@@ -11,6 +11,8 @@ pub const DEFAULT_DEADLINE_SECONDS: i64 = 6 * 3600;
 pub const LIMIT: usize = 30;
 /// The highest configurable number of ended operations.
 pub const LIMIT_MOST: usize = 200;
+/// The most KiB of the logs of a cluster that are kept by default.
+pub const LOG_KIB: u32 = 64;
 
 /// The settings that apply to every queue key.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -34,6 +36,8 @@ pub struct OperatorSettings {
     pub versions: Vec<Version>,
     /// The number of ended operations that are kept for each cluster.
     pub history_limit: usize,
+    /// The most KiB of the logs of a cluster that are kept.
+    pub log_kib: u32,
     /// The server that gets the results of operations that are derived from a `KubernetesCluster`.
     pub callback: Option<Callback>,
     /// The keys whose bundles Jobs accept, as lines of the format `allowed_signers`; when there is none, they accept every

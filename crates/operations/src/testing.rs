@@ -41,6 +41,8 @@ pub(crate) struct World {
     pub refusals: BTreeMap<String, WriteRefusal>,
     pub start: StartPermission,
     pub health: Option<ObservedHealth>,
+    /// What every pod wrote.
+    pub log: String,
     pub written: Vec<Write>,
     version: u64,
 }
@@ -64,13 +66,15 @@ impl World {
             default_version: "v1.36.3".into(),
             versions: ["v1.36.3", "v1.36.4", "v1.37.2", "v1.38.1"].map(|text| text.parse().unwrap()).into(),
             history_limit: 30,
+            log_kib: crate::settings::LOG_KIB,
             callback: None,
             trusted_keys: Vec::new(),
         };
         let now = "2026-01-01T00:00:00Z".parse().unwrap();
         let (objects, refusals, written) = (BTreeMap::new(), BTreeMap::new(), Vec::new());
         let start = StartPermission::Now;
-        Self { objects, queue_key, settings, now, refusals, start, health: None, written, version: 1 }
+        let log = "words of the pod\n".to_owned();
+        Self { objects, queue_key, settings, now, refusals, start, health: None, log, written, version: 1 }
     }
 
     /// A Cluster `sample` with inventory, variables and key in the operator's namespace.
@@ -227,7 +231,7 @@ impl World {
                 values: bytes("stringData"),
                 kind: value["type"].as_str().unwrap_or_default().to_owned(),
             },
-            ObjectKind::Log => Data::Log("words of the pod\n".to_owned()),
+            ObjectKind::Log => Data::Log(self.log.clone()),
             ObjectKind::Job => Data::Job(Box::new(serde_json::from_value(value.clone()).unwrap())),
             _ => Data::Exists,
         }

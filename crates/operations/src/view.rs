@@ -85,6 +85,8 @@ pub struct ObjectOwnership {
     pub job: Option<String>,
     /// The pod that wrote it, if it is the log of a pod that was stopped.
     pub pod: Option<String>,
+    /// The number of bytes of the values of a log.
+    pub stored_bytes: Option<u64>,
 }
 
 impl ObjectOwnership {
@@ -99,6 +101,7 @@ impl ObjectOwnership {
             cluster: text(&meta.labels, labels::CLUSTER),
             job: text(&meta.annotations, labels::JOB),
             pod: text(&meta.annotations, labels::POD),
+            stored_bytes: text(&meta.annotations, labels::STORED_BYTES).and_then(|bytes| bytes.parse().ok()),
         }
     }
 }

@@ -106,7 +106,7 @@ impl Write {
 }
 
 /// The reasons of [`Notice`]s about failures. Their counters start at zero.
-pub const FAILURES: [&str; 12] = [
+pub const FAILURES: [&str; 13] = [
     "Failed",
     "OperationFailed",
     "StepFailed",
@@ -115,6 +115,7 @@ pub const FAILURES: [&str; 12] = [
     "CreateScaleUpJobFailed",
     "CreateScaleDownJobFailed",
     "UpdateFailed",
+    "RollbackFailed",
     "RenewFailed",
     "RepairFailed",
     "SnapshotFailed",

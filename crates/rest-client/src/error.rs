@@ -1,5 +1,7 @@
 //! Why a request to the REST server failed.
 
+use std::time::Duration;
+
 /// Why a request failed.
 #[derive(Debug, thiserror::Error)]
 pub enum RestError {
@@ -23,6 +25,17 @@ pub enum RestError {
     /// The answer has another form.
     #[error("the answer of the server cannot be read: {0}")]
     Unreadable(#[source] serde_json::Error),
+    /// Nothing that was waited for happened.
+    #[error("{what} did not happen within {} s", limit.as_secs())]
+    TooLate {
+        /// What was waited for.
+        what: &'static str,
+        /// The time limit.
+        limit: Duration,
+    },
+    /// A stream of changes ended.
+    #[error("the server ended the stream of changes: {0}")]
+    Ended(String),
     /// The list does not end.
     #[error("the list has more than {0} pages")]
     TooManyPages(usize),

@@ -1,6 +1,7 @@
 //! A typed, blocking client of the REST server of a meta cluster, version 2.
 
 mod error;
+mod watch;
 
 use std::io::{BufRead, BufReader};
 use std::sync::Arc;
@@ -164,6 +165,16 @@ impl RestClient {
     /// As [`RestClient::clusters`].
     pub fn operation(&self, name: &str) -> Result<OperationDetail, RestError> {
         self.get(&format!("/api/v2/operations/{}", part(name)), &[])
+    }
+
+    /// Approves the plan of an operation: another operation applies it.
+    ///
+    /// # Errors
+    /// As [`RestClient::clusters`].
+    pub fn approve(&self, operation: &str) -> Result<OperationDetail, RestError> {
+        let url = format!("{}/api/v2/operations/{}/approve", self.url, part(operation));
+        let answer = self.agent.post(&url).header("authorization", &self.bearer).send_empty();
+        read(answer.map_err(RestError::lost)?)
     }
 
     /// The steps of an operation.

@@ -17,10 +17,16 @@ pub struct ClusterView {
     pub uid: String,
     /// The version of the object: a later one replaces this one.
     pub resource_version: String,
+    /// The number of its declaration: each change of the spec counts it up.
+    #[serde(default)]
+    pub generation: i64,
+    /// The declaration that the operator has processed: with an older one, phase and operation belong to that.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
     /// When it was declared, RFC 3339.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub created: Option<String>,
-    /// `Prechecking`, `Creating`, `Scaling`, `Repairing`, `Running`, `Failed` or `Terminating`; absent before the operator has seen it.
+    /// `Prechecking`, `Creating`, `Scaling`, `Updating`, `Repairing`, `Snapshotting`, `Running`, `Failed` or `Terminating`; absent before the operator has seen it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub phase: Option<String>,
     /// The reason for the phase.

@@ -22,6 +22,7 @@ mod logs;
 mod masters_and_versions;
 mod missing_bundle;
 mod operation_results;
+mod rollback;
 mod samples;
 mod snapshots;
 mod traces;

@@ -32,9 +32,9 @@ fn remaining_steps(lab: &TestLab) -> Result<usize> {
 }
 
 /// Starts `create` and returns when this percentage of all steps is complete, including those of earlier
-/// runs. This run has completed at least one step.
-fn start_create(lab: &TestLab, steps: usize, percent: usize) -> Result<Running> {
-    let completed = steps.saturating_sub(remaining_steps(lab)?);
+/// runs, after which so many remain. This run has completed at least one step.
+fn start_create(lab: &TestLab, (steps, remaining): (usize, usize), percent: usize) -> Result<Running> {
+    let completed = steps.saturating_sub(remaining);
     let mut create = Running::start(lab, &lab.create(lab.name(), 1))?;
     let wanted = (steps * percent / 100).saturating_sub(completed).max(1);
     create.until("steps are complete", 3 * MINUTE, |create| create.completed_steps() >= wanted)?;
@@ -79,8 +79,9 @@ fn create_and_destroy_complete_after_every_interruption() -> Result<()> {
 
 fn create_interrupted(lab: &TestLab, interruptions: &[(usize, Interruption)]) -> Result<()> {
     let steps = remaining_steps(lab)?;
+    let mut remaining = steps;
     for (percent, interruption) in interruptions {
-        let create = start_create(lab, steps, *percent)?;
+        let create = start_create(lab, (steps, remaining), *percent)?;
         match interruption {
             Kill => create.kill()?,
             Signal(signal) => {
@@ -89,7 +90,7 @@ fn create_interrupted(lab: &TestLab, interruptions: &[(usize, Interruption)]) ->
             }
             Host(failure, host) => fail_host(lab, create, failure, *host)?,
         }
-        let remaining = remaining_steps(lab)?;
+        remaining = remaining_steps(lab)?;
         ensure!(remaining > 0, "interrupted at {percent} %, no step remained");
         println!("  interrupted at about {percent} %: {remaining} of {steps} steps remain");
     }
@@ -168,10 +169,10 @@ fn soak_fifteen_failures_at_random_moments() -> Result<()> {
         let steps = remaining_steps(&lab)?;
         println!("  round {round}: {percent} % of {steps} steps");
         if random.random_bool(0.5) {
-            start_create(&lab, steps, percent)?.kill()?;
+            start_create(&lab, (steps, steps), percent)?.kill()?;
             complete_and_destroy(&lab)?;
         } else {
-            let create = start_create(&lab, steps, percent)?;
+            let create = start_create(&lab, (steps, steps), percent)?;
             fail_host(&lab, create, &POWER, host)?;
             ensure!(remaining_steps(&lab)? > 0, "steps must remain");
             complete_and_destroy(&lab)?;

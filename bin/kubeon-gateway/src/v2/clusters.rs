@@ -240,6 +240,7 @@ fn failed_operation(cluster: &KubernetesCluster) -> Option<Operation> {
         Some(Operation::ScalingUp | Operation::ScaleUpFailed) => Operation::ScalingUp,
         Some(Operation::ScalingDown | Operation::ScaleDownFailed) => Operation::ScalingDown,
         Some(Operation::Updating | Operation::UpdateFailed) => Operation::Updating,
+        Some(Operation::Rollbacking | Operation::RollbackFailed) => Operation::Rollbacking,
         Some(Operation::Renewing | Operation::RenewFailed) => Operation::Renewing,
         Some(Operation::Repairing | Operation::RepairFailed) => Operation::Repairing,
         _ => Operation::Creating,

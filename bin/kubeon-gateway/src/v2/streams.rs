@@ -87,6 +87,7 @@ pub(super) async fn operations(
 async fn require_valid(gateway: &Gateway, caller: &Caller) -> Result<(), RequestError> {
     match &caller.credentials {
         CallerCredentials::Token(token) => gateway.tokens.identity(token).await.map(drop),
+        CallerCredentials::OidcToken(token) => gateway.oidc_identity(token).await.map(drop),
         CallerCredentials::Impersonation => Ok(()),
     }
 }

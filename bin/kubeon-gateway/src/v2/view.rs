@@ -22,6 +22,8 @@ pub(super) fn cluster_summary(cluster: &KubernetesCluster) -> ClusterView {
         name: cluster.name_any(),
         uid: cluster.uid().unwrap_or_default(),
         resource_version: cluster.resource_version().unwrap_or_default(),
+        generation: cluster.metadata.generation.unwrap_or_default(),
+        observed_generation: status.observed_generation,
         created: text_of(cluster.metadata.creation_timestamp.as_ref()),
         phase: status.phase.map(|phase| phase.as_str().to_owned()),
         reason: status.reason.filter(|reason| !reason.is_empty()),

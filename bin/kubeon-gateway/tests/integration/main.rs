@@ -3,9 +3,12 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "test code")]
 
 mod callers;
+mod client;
 mod description;
 mod hostile;
 mod measure;
+mod oidc;
+mod provider;
 mod streams;
 mod support;
 mod v1;

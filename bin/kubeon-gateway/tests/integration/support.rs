@@ -10,7 +10,7 @@ use kube::Client;
 use kube::api::{Api, Patch, PatchParams, PostParams};
 use kubeon_api::KubernetesCluster;
 use kubeon_envtest::TestApiServer;
-use kubeon_gateway::{CallerNamespaces, GatewayOptions};
+use kubeon_gateway::{CallerNamespaces, GatewayOptions, OidcOptions};
 use kubeon_install::{GatewayInstallOptions, gateway_objects, manifest};
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, PKCS_ECDSA_P256_SHA256, SanType,
@@ -19,14 +19,19 @@ use serde_json::{Value, json};
 use tokio::sync::OnceCell;
 use ureq::tls::{Certificate, ClientCert, PrivateKey, RootCerts, TlsConfig};
 
+use crate::provider::Provider;
+
 const SYSTEM: &str = "kubeon-system";
 /// The user of a client certificate that the gateway may impersonate.
 pub(crate) const CERTIFIED_USER: &str = "carol";
+/// The user of the provider whom the gateway may impersonate.
+pub(crate) const OIDC_USER: &str = "dora";
 
 /// A gateway and the API server behind it.
 pub(crate) struct RestServer {
     pub server: &'static TestApiServer,
     pub address: SocketAddr,
+    pub provider: std::sync::Arc<Provider>,
     authority: Authority,
 }
 
@@ -39,8 +44,8 @@ struct Authority {
 
 /// A certificate and its key, PEM.
 pub(crate) struct IssuedCertificate {
-    certificate: String,
-    key: String,
+    pub certificate: String,
+    pub key: String,
 }
 
 impl Authority {
@@ -84,17 +89,17 @@ async fn start() -> RestServer {
     for namespace in [SYSTEM, "team-a", "team-b"] {
         create_namespace(&server.client().await.unwrap(), namespace).await;
     }
-    let options = GatewayInstallOptions {
-        impersonated_users: vec![CERTIFIED_USER.to_owned()],
-        ..GatewayInstallOptions::default()
-    };
+    let (authority, address, health) = (Authority::new(), free_address(), free_address());
+    let provider = Provider::start(&authority.issue("provider", &[]));
+    let users = [CERTIFIED_USER.to_owned(), format!("{}#{OIDC_USER}", provider.issuer)];
+    let options =
+        GatewayInstallOptions { impersonated_users: users.to_vec(), ..GatewayInstallOptions::default() };
     let objects = manifest::documents(&gateway_objects(&options).unwrap()).unwrap();
     server.apply(&server.write_file("gateway.yaml", &objects).unwrap()).await.unwrap();
     let token = server.service_account(SYSTEM, "kubeon-gateway").await.unwrap();
     let kubeconfig = server.write_file("gateway", &server.kubeconfig_of_token(&token)).unwrap();
-    let (authority, address, health) = (Authority::new(), free_address(), free_address());
-    serve(server, &authority, &kubeconfig, (address, health));
-    let rest = RestServer { server, address, authority };
+    serve(server, (&authority, &provider), &kubeconfig, (address, health), users);
+    let rest = RestServer { server, address, provider: provider.into(), authority };
     wait_until_ready(health).await;
     rest
 }
@@ -102,9 +107,10 @@ async fn start() -> RestServer {
 /// Serves on a thread of its own, because every test has a runtime of its own.
 fn serve(
     server: &TestApiServer,
-    authority: &Authority,
+    (authority, provider): (&Authority, &Provider),
     kubeconfig: &Path,
     (address, health): (SocketAddr, SocketAddr),
+    users: [String; 2],
 ) {
     let own = authority.issue("gateway", &[]);
     let file = |name: &str, text: &str| -> PathBuf { server.write_file(name, text).unwrap() };
@@ -116,7 +122,16 @@ fn serve(
         certificate: file("gateway.crt", &own.certificate),
         key: file("gateway.key", &own.key),
         client_authorities: Some(file("clients.crt", &authority.certificate)),
-        impersonated_users: [CERTIFIED_USER.to_owned()].into(),
+        oidc: Some(OidcOptions {
+            issuer: provider.issuer.parse().unwrap(),
+            client_id: "kubeon".to_owned(),
+            username_claim: "sub".to_owned(),
+            username_prefix: None,
+            groups_claim: Some("groups".to_owned()),
+            groups_prefix: String::new(),
+            authorities: Some(file("provider.crt", &authority.certificate)),
+        }),
+        impersonated_users: users.into(),
         impersonated_groups: [].into(),
         namespaces: CallerNamespaces::new(rules.map(|rule| rule.parse().unwrap()).to_vec()),
         connections: 12_000,
@@ -153,7 +168,8 @@ async fn create_namespace(client: &Client, name: &str) {
 impl RestServer {
     /// The same authorities and API server, for a gateway at another address.
     pub(crate) fn at(&self, address: SocketAddr) -> Self {
-        Self { server: self.server, address, authority: self.authority.clone() }
+        let provider = self.provider.clone();
+        Self { server: self.server, address, provider, authority: self.authority.clone() }
     }
 
     /// A client that trusts the gateway, with a client certificate or without.
@@ -299,6 +315,11 @@ impl RestServer {
         clusters.patch_status(name, &PatchParams::default(), &patch).await.unwrap();
     }
 
+    /// The authority of the gateway's certificate, PEM.
+    pub(crate) fn authority(&self) -> &str {
+        &self.authority.certificate
+    }
+
     /// A cluster in a phase.
     pub(crate) async fn cluster_in(&self, namespace: &str, name: &str, phase: &str) {
         let object: KubernetesCluster = serde_json::from_value(json!({
@@ -319,3 +340,21 @@ impl RestServer {
 
 /// The verbs of an editor.
 pub(crate) const EDIT: &[&str] = &["create", "delete", "get", "list", "patch", "update", "watch"];
+
+/// Reads a path until the gateway's watch has the object in the wanted form.
+pub(crate) async fn eventually(
+    rest: &RestServer,
+    token: &str,
+    path: &str,
+    wanted: impl Fn(&(u16, Value)) -> bool,
+) -> Value {
+    let mut last = (0, Value::Null);
+    for _ in 0..200 {
+        last = rest.send(Some(token), "GET", path, "").await;
+        if wanted(&last) {
+            return last.1;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    panic!("{path}: {last:?}");
+}

@@ -1,9 +1,12 @@
 //! Version 1: the cases of the contract with kubernetes-operator.
 
+use k8s_openapi::ByteString;
+use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::ResourceExt as _;
 use serde_json::{Value, json};
 
-use crate::support::{EDIT, rest};
+use crate::support::{EDIT, eventually, rest};
 
 const BASE: &str = "/api/v1/region/default/cluster";
 
@@ -174,13 +177,26 @@ async fn b37_there_is_no_log_before_the_first_job() {
         message(&gone).0 == 400 && message(&gone).2.contains("create-team-a-unlogged-job-12345"),
         "{gone:?}"
     );
-    let stored: k8s_openapi::api::core::v1::ConfigMap = serde_json::from_value(json!({
-        "metadata": {"name": "create-team-a-unlogged-job-12345-log"}, "data": {"log": "first\nlast"}}))
-    .unwrap();
-    let maps = kube::Api::namespaced(rest.admin().await, "team-a");
-    maps.create(&kube::api::PostParams::default(), &stored).await.unwrap();
-    let log = rest.send(Some(&token), "GET", &path, "").await;
-    assert_eq!(message(&log), (200, "OK", "first\nlast\n"), "the last line is included");
+    let maps = kube::Api::<ConfigMap>::namespaced(rest.admin().await, "team-a");
+    let whole = |bytes: Vec<u8>| Some([("log.zst".to_owned(), ByteString(bytes))].into());
+    let compressed = zstd::encode_all(&b"first\nsecond\nlast"[..], 0).unwrap();
+    for (job, end, binary_data, expected) in [
+        ("12345", "first\nlast", None, "first\nlast\n"),
+        ("23456", "last", whole(compressed), "first\nsecond\nlast\n"),
+    ] {
+        let job = format!("create-team-a-unlogged-job-{job}");
+        let stored = ConfigMap {
+            metadata: ObjectMeta { name: Some(format!("{job}-log")), ..ObjectMeta::default() },
+            data: Some([("log".to_owned(), end.to_owned())].into()),
+            binary_data,
+            ..ConfigMap::default()
+        };
+        maps.create(&kube::api::PostParams::default(), &stored).await.unwrap();
+        rest.set_status("team-a", "unlogged", json!({"jobName": job})).await;
+        // The last line is included.
+        let log = eventually(rest, &token, &path, |answer| message(answer).2 == expected).await;
+        assert_eq!(log["code"], "OK");
+    }
 }
 
 #[tokio::test]

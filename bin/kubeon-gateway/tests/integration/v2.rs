@@ -7,27 +7,9 @@ use kube::api::{Api, Patch, PatchParams, PostParams};
 use kubeon_api::ClusterOperation;
 use serde_json::{Value, json};
 
-use crate::support::{EDIT, RestServer, rest};
+use crate::support::{EDIT, eventually, rest};
 
 const TEAM_A: &str = "/api/v2/namespaces/team-a/clusters";
-
-/// Waits until the gateway's watch has the object.
-async fn eventually(
-    rest: &RestServer,
-    token: &str,
-    path: &str,
-    wanted: impl Fn(&(u16, Value)) -> bool,
-) -> Value {
-    let mut last = (0, Value::Null);
-    for _ in 0..200 {
-        last = rest.send(Some(token), "GET", path, "").await;
-        if wanted(&last) {
-            return last.1;
-        }
-        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
-    }
-    panic!("{path}: {last:?}");
-}
 
 #[tokio::test]
 async fn a_cluster_is_declared_read_changed_and_deleted() {

@@ -1,6 +1,7 @@
 //! One operator with its own API server, in a new namespace, with exactly the installed roles. Clusters have
 //! no namespace, so parallel tests use different API servers.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::Arc;
@@ -289,6 +290,11 @@ impl Lab {
                 panic!("{name} is still {:?}", self.kubernetes_clusters().get(name).await.unwrap().status)
             }
         }
+    }
+
+    /// The bytes of every value in etcd, by its key.
+    pub(crate) async fn stored_bytes(&self) -> BTreeMap<String, usize> {
+        self.server.0.stored_bytes().await.unwrap()
     }
 
     /// The resident memory of the operator's process, in bytes.

@@ -7,6 +7,7 @@ mod crashes;
 mod events;
 mod faults;
 mod gitops;
+mod history_size;
 mod http;
 mod installed;
 mod kubernetes_cluster;

@@ -6,5 +6,6 @@ mod kubeon;
 mod meta;
 mod output;
 mod process;
+mod rollback;
 mod support;
 mod traces;

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 
 use super::format::FormatFlag;
-use super::server::{LogsArgs, OperationsArgs, ServerFlags};
+use super::server::{ApproveArgs, LogsArgs, OperationsArgs, ServerFlags};
 use super::verbosity::VerbosityFlags;
 use super::{
     bundle, certs, cluster, config, day, etcd, lab, later, meta, module, precheck, scale, state, upgrade,
@@ -118,6 +118,8 @@ pub(crate) enum CliCommand {
     /// List operations; needs --server
     #[command(visible_alias = "ops")]
     Operations(OperationsArgs),
+    /// Apply the plan of an operation; needs --server
+    Approve(ApproveArgs),
     /// Show the log of an operation; needs --server
     Logs(LogsArgs),
     /// Print a completion script for a shell

@@ -9,7 +9,7 @@ use super::format::{Format, FormatFlag};
 /// The REST server of a meta cluster.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct ServerFlags {
-    /// The REST server of a meta cluster, https://…; works with ls, display, create -f, operations and logs
+    /// The REST server of a meta cluster, https://…; works with ls, display, create -f, plan -f, approve, operations and logs
     #[arg(
         long,
         global = true,
@@ -61,6 +61,16 @@ pub(crate) struct OperationsArgs {
     pub cluster: Option<String>,
     #[command(flatten)]
     pub format: FormatFlag,
+}
+
+/// `kubeon approve`.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  kubeon --server https://gateway.example.com --token-file token plan -f shop.yaml\n  kubeon --server https://gateway.example.com --token-file token approve OPERATION"
+)]
+pub(crate) struct ApproveArgs {
+    /// The operation that made the plan
+    pub operation: String,
 }
 
 /// `kubeon logs`.

@@ -17,6 +17,7 @@ Examples:
   kubeon upgrade demo v1.37.2
   kubeon upgrade demo latest --dry-run
   kubeon upgrade demo v1.37.2 --max-unavailable 10%
+  kubeon upgrade demo v1.37.2 --snapshot s3://backups/demo/ --key snapshot.key
   kubeon create demo                 continue after an interruption
   kubeon abort demo                  go back instead";
 
@@ -114,8 +115,13 @@ pub(crate) struct UpgradeArgs {
     /// Where the parts come from. Bundles are on this machine already, so both values do the same
     #[arg(long, value_name = "MODE", hide = true)]
     pub set_offline: Option<OfflineMode>,
+    /// Write the snapshot of etcd to this file or folder, s3://BUCKET/KEY or s3://BUCKET/PREFIX/ [default: $KUBEON_HOME/snapshots]
+    #[arg(long, value_name = "FILE")]
+    pub snapshot: Option<SnapshotPlace>,
+    #[command(flatten)]
+    pub key: KeyFlag,
     /// Write no snapshot of etcd before
-    #[arg(long, hide_short_help = true)]
+    #[arg(long, hide_short_help = true, conflicts_with = "snapshot")]
     pub skip_snapshot: bool,
     /// Leave the snapshot on the master that took it too
     #[arg(long, hide_short_help = true, conflicts_with = "skip_snapshot")]

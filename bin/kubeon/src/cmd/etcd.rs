@@ -94,7 +94,7 @@ async fn save(context: &Context<'_>, engine: &Engine<'_>, save: &SaveArgs) -> Re
     let place = args.place.for_new(state.spec.version, Timestamp::now())?;
     storage.require_writable(&place)?;
     let master = ReadyMaster::find_member(engine, &state, &args.login.access(&args.contact)).await?;
-    let saved = storage.save(engine, &state, &master, &place).await?;
+    let saved = storage.save(engine, &state, &master, &place, None).await?;
     context.output.result(&format!(
         "{}: a snapshot of {} is in {place} (sha256 {})\n\
          Keep {} with it and secret: it holds the state and the keys of the cluster.\n",

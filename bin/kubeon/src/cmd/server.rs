@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use kubeon_engine::error::ErrorCategory;
-use kubeon_rest::{ClusterView, HostView, OperationView};
+use kubeon_rest::{ClusterDetail, ClusterView, HostView, OperationView};
 use kubeon_rest_client::{OperationFilter, RestClient, RestError, RestOptions};
 use serde_json::Value;
 
@@ -56,10 +56,12 @@ pub(super) async fn run(context: &Context<'_>, url: &str, cli: &CommandLine) -> 
         Some(CliCommand::Ls(args)) => server.list(context, args.format.output),
         Some(CliCommand::Display(args)) => server.display(context, args.name.as_deref(), args.format.output),
         Some(CliCommand::Create(args)) => server.create(context, args),
+        Some(CliCommand::Plan(args)) => server.plan(context, args),
+        Some(CliCommand::Approve(args)) => server.approve(context, args),
         Some(CliCommand::Operations(args)) => server.operations(context, args),
         Some(CliCommand::Logs(args)) => server.logs(context, args),
         _ => Err(CliError::refused(
-            "this command needs the hosts: it does not work with --server; ls, display, create -f, operations and logs do",
+            "this command needs the hosts: it does not work with --server; ls, display, create -f, plan -f, approve, operations and logs do",
         )),
     })
 }
@@ -85,9 +87,16 @@ fn client(url: &str, flags: &ServerFlags) -> Result<RestClient, CliError> {
 }
 
 /// A server and the chosen namespace.
-struct Server {
-    client: RestClient,
+pub(super) struct Server {
+    pub(super) client: RestClient,
     namespace: Option<String>,
+}
+
+/// A declaration from a file.
+pub(super) struct Declaration {
+    pub(super) namespace: String,
+    pub(super) name: String,
+    pub(super) object: Value,
 }
 
 impl Server {
@@ -128,11 +137,12 @@ impl Server {
         context.output.result(&CommandResult::new(&value, table, names)?.text(format)?)
     }
 
-    fn create(&self, context: &Context<'_>, args: &CreateArgs) -> Result<(), CliError> {
-        let file = args.cluster.file.as_deref().ok_or_else(|| {
-            CliError::refused(
-                "with --server, a cluster is declared by a file: kubeon --server URL create -f FILE",
-            )
+    /// The declaration in the file of a command.
+    pub(super) fn declaration(&self, command: &str, file: Option<&Path>) -> Result<Declaration, CliError> {
+        let file = file.ok_or_else(|| {
+            CliError::refused(format!(
+                "with --server, a cluster is declared by a file: kubeon --server URL {command} -f FILE"
+            ))
         })?;
         let text = if file.as_os_str() == "-" {
             std::io::read_to_string(std::io::stdin())?
@@ -145,14 +155,25 @@ impl Server {
         let given = object.pointer("/metadata/namespace").and_then(Value::as_str);
         let namespace = self.namespace.as_deref().or(given).unwrap_or(DEFAULT_NAMESPACE).to_owned();
         let name = object.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default().to_owned();
-        let created = match self.client.create(&namespace, &object) {
-            // The same file again changes the cluster, as it does without a server.
+        Ok(Declaration { namespace, name, object })
+    }
+
+    /// Declares a cluster. The same file again changes it, as it does without a server.
+    pub(super) fn declare(&self, declared: &Declaration) -> Result<ClusterDetail, CliError> {
+        let Declaration { namespace, name, object } = declared;
+        match self.client.create(namespace, object) {
             Err(RestError::Refused { status: 409, .. }) => {
                 let patch = serde_json::json!({"spec": object.get("spec").cloned().unwrap_or_default()});
-                self.client.patch(&namespace, &name, &patch)?
+                Ok(self.client.patch(namespace, name, &patch)?)
             }
-            done => done?,
-        };
+            done => Ok(done?),
+        }
+    }
+
+    fn create(&self, context: &Context<'_>, args: &CreateArgs) -> Result<(), CliError> {
+        let declared = self.declaration("create", args.cluster.file.as_deref())?;
+        let created = self.declare(&declared)?;
+        let name = &declared.name;
         let shown = &created.summary;
         if matches!(args.format.output, Format::Table | Format::Wide) {
             context.output.result(&format!("{}/{} is declared\n", shown.namespace, shown.name))?;
@@ -168,7 +189,7 @@ impl Server {
     }
 
     fn operations(&self, context: &Context<'_>, args: &OperationsArgs) -> Result<(), CliError> {
-        let mut operations = self.operations_of(args.cluster.as_deref())?;
+        let mut operations = self.operations_of(self.namespace.as_deref(), args.cluster.as_deref())?;
         operations.reverse();
         let mut table = TextTable::new(&[
             "NAME", "CLUSTER", "ACTION", "STATUS", "STEPS", "STARTED", "REASON",
@@ -195,16 +216,20 @@ impl Server {
     }
 
     /// Operations, the oldest first.
-    fn operations_of(&self, cluster: Option<&str>) -> Result<Vec<OperationView>, CliError> {
-        let cluster = cluster.map(str::to_owned);
-        let filter = OperationFilter { namespace: self.namespace.clone(), cluster };
+    pub(super) fn operations_of(
+        &self,
+        namespace: Option<&str>,
+        cluster: Option<&str>,
+    ) -> Result<Vec<OperationView>, CliError> {
+        let (namespace, cluster) = (namespace.map(str::to_owned), cluster.map(str::to_owned));
+        let filter = OperationFilter { namespace, cluster };
         let mut operations = self.client.operations(&filter)?;
         operations.sort_by(|a, b| (&a.created, &a.name).cmp(&(&b.created, &b.name)));
         Ok(operations)
     }
 
     fn logs(&self, context: &Context<'_>, args: &LogsArgs) -> Result<(), CliError> {
-        let latest = self.operations_of(Some(&args.name))?.pop();
+        let latest = self.operations_of(self.namespace.as_deref(), Some(&args.name))?.pop();
         let name = latest.map_or_else(|| args.name.clone(), |operation| operation.name);
         if args.steps {
             return self.steps(context, &name, args.output);

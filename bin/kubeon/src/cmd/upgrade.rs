@@ -5,11 +5,12 @@ use kubeon_engine::bundles::{self, version_of};
 use kubeon_engine::cluster_nodes::NodeAccess;
 use kubeon_engine::cluster_target::TargetOptions;
 use kubeon_engine::engine::{Engine, StoredCluster, ignored_checks};
-use kubeon_engine::etcd_snapshot;
 use kubeon_engine::login_request::LoginRequests;
 use kubeon_engine::preview::preview;
 use kubeon_engine::ready_master::{ReadyMaster, kept_snapshot};
 use kubeon_engine::snapshot_folder;
+use kubeon_engine::snapshot_place::SnapshotPlace;
+use kubeon_engine::snapshot_storage::SnapshotStorage;
 use kubeon_engine::upgrade::{UpgradePurpose, hops, obstacles, target};
 use kubeon_plan::{Intent, Refusal};
 
@@ -146,20 +147,42 @@ async fn before(
     if args.skip_snapshot {
         return Ok(());
     }
-    let folder = snapshot_folder::of_upgrades(engine, &args.name);
-    let file = snapshot_folder::new_file(&folder, state.spec.version, jiff::Timestamp::now())?;
+    save_snapshot(context, engine, state, &master, (wanted, args)).await
+}
+
+/// Writes the snapshot to the given place, else to the folder of upgrades, of which the last ones are kept.
+async fn save_snapshot(
+    context: &Context<'_>,
+    engine: &Engine<'_>,
+    state: &StoredCluster,
+    master: &ReadyMaster,
+    (wanted, args): (Version, &UpgradeArgs),
+) -> Result<(), CliError> {
+    let (now, version) = (jiff::Timestamp::now(), state.spec.version);
     let kept = Some(wanted).filter(|_| args.snapshot_on_master);
-    let saved = etcd_snapshot::save(engine, state, &master, &file, kept).await?;
-    snapshot_folder::prune(&folder, snapshot_folder::KEPT)?;
+    let storage = SnapshotStorage::new(engine, args.key.file.as_deref())?;
+    let folder = snapshot_folder::of_upgrades(engine, &args.name);
+    let place = match &args.snapshot {
+        Some(place) => place.for_new(version, now)?,
+        None => SnapshotPlace::File(snapshot_folder::new_file(&folder, version, now)?),
+    };
+    storage.require_writable(&place)?;
+    let saved = storage.save(engine, state, master, &place, kept).await?;
+    if args.snapshot.is_none() {
+        snapshot_folder::prune(&folder, snapshot_folder::KEPT)?;
+    }
     if let Some(version) = kept {
         let place = kept_snapshot(version);
         context.output.info(&format!("{}: a snapshot of etcd is on {}: {place}", args.name, master.name));
     }
+    let shown = match &place {
+        SnapshotPlace::File(file) => context.shorten(file),
+        object @ SnapshotPlace::Object(_) => object.to_string(),
+    };
     context.output.info(&format!(
-        "{}: a snapshot of etcd ({}) is in {}",
+        "{}: a snapshot of etcd ({}) is in {shown}",
         args.name,
-        words::size(saved.bytes),
-        context.shorten(&file)
+        words::size(saved.bytes)
     ));
     Ok(())
 }

@@ -15,6 +15,8 @@ pub(crate) struct Desired<'a> {
     pub(crate) snapshots: Option<&'a Snapshots>,
     /// The operation that the change requests in the annotation, if the request is new.
     pub(crate) word: Option<Operation>,
+    /// Whether its annotation asks to return to a snapshot, in this change or before.
+    pub(crate) rolls_back: bool,
     /// Whether it is being deleted.
     pub(crate) is_being_deleted: bool,
 }

@@ -239,10 +239,36 @@ fn refuses_by_name_what_is_not_possible_yet() {
     ] {
         assert_eq!(refused(&with(old.clone(), pointer, value), Some(&old)), message);
     }
+}
+
+/// A cluster goes back to a snapshot: the declaration names it and its version, and changes nothing else.
+#[test]
+fn a_lower_version_needs_the_word_and_the_snapshot() {
+    let old = running(&["10.0.0.2"]);
+    let older = with(old.clone(), "/spec/cluster/kubeVersion", json!("v1.35.4"));
+    let with_snapshot = |mut object: Value| {
+        object["spec"]["snapshots"] = json!({"folder": "s3://backups/shop/", "credentialsRef": {"name": "store"},
+            "restoreFrom": "s3://backups/shop/20260131T120000Z-v1.35.4.db"});
+        object
+    };
+    let back = asking(with_snapshot(older.clone()), "rollbacking");
+    allowed(&back, Some(&old));
     assert_eq!(
-        refused(&asking(old.clone(), "rollbacking"), Some(&old)),
-        "metadata.annotations[app.kubernetes.io/operation]: rollbacking is not possible yet"
+        refused(&asking(older, "rollbacking"), Some(&old)),
+        "spec.snapshots.restoreFrom: rollbacking needs the snapshot to which the cluster returns"
     );
+    assert_eq!(
+        refused(&asking(with_snapshot(old.clone()), "rollbacking"), Some(&old)),
+        "spec.cluster.kubeVersion: rollbacking returns to a version before v1.36.1: declare that of the snapshot"
+    );
+    let more = with(back.clone(), "/spec/cluster/nodeList", list(&["10.0.0.2", "10.0.0.4"]));
+    assert_eq!(
+        refused(&more, Some(&old)),
+        "spec.cluster: rollbacking changes kubeVersion alone; change the other fields afterwards"
+    );
+    let failed = asking(back, "rollback-failed");
+    let retried = asking(failed.clone(), "rollbacking");
+    allowed(&retried, Some(&failed));
 }
 
 /// Three masters and two workers, created and running, with default settings.

@@ -1,4 +1,4 @@
-//! Versions: only those of the catalogue, and no older one than the one that runs.
+//! Versions: only those of the catalogue, and no older one than the one that runs, except on the way back to a snapshot.
 
 use kubeon_api::kubernetes_cluster::Changes;
 use kubeon_api::upgrade_way;
@@ -35,6 +35,7 @@ pub(super) fn judge(
     let Some(built) = &existing.built else { return };
     let reason = match (now, built.kube_version.or(existing.version)) {
         (None, None) => return,
+        (Some(now), Some(runs)) if desired.rolls_back && now < runs => return,
         (Some(now), Some(runs)) => match upgrade_way(runs, now, known) {
             Ok(_) => return,
             Err(no_way) => format!("{now} {no_way}"),

@@ -13,13 +13,11 @@ pub(super) fn judge(desired: &Desired<'_>, existing: &Existing, verdict: &mut Ad
     let Some(word) = desired.word else { return };
     let field = format!("metadata.annotations[{OPERATION}]");
     match (word, &existing.built) {
-        (Operation::Rollbacking, _) => {
-            verdict.deny(field, format!("{word} is not possible yet"));
-        }
         (
             Operation::ScalingUp
             | Operation::ScalingDown
             | Operation::Updating
+            | Operation::Rollbacking
             | Operation::Renewing
             | Operation::Repairing
             | Operation::Snapshotting,
@@ -29,6 +27,7 @@ pub(super) fn judge(desired: &Desired<'_>, existing: &Existing, verdict: &mut Ad
         }
         (Operation::ScalingUp, Some(built)) => scaling(desired, built, Operation::ScalingUp, verdict),
         (Operation::ScalingDown, Some(built)) => scaling(desired, built, Operation::ScalingDown, verdict),
+        (Operation::Rollbacking, Some(built)) => rollback(desired, existing, built, verdict),
         (Operation::Snapshotting, Some(_)) if desired.snapshots.is_none() => {
             verdict.deny("spec.snapshots", format!("{word} needs a folder and its credentials"));
         }
@@ -38,6 +37,33 @@ pub(super) fn judge(desired: &Desired<'_>, existing: &Existing, verdict: &mut Ad
             desired.name.namespace, desired.name.name
         )),
         _ => {}
+    }
+}
+
+/// The cluster returns to a snapshot of an older version, and nothing else of it changes.
+fn rollback(
+    desired: &Desired<'_>,
+    existing: &Existing,
+    built: &DeclaredCluster,
+    verdict: &mut AdmissionVerdict,
+) {
+    if desired.snapshots.is_none_or(|snapshots| snapshots.restore_from.is_none()) {
+        verdict.deny(
+            "spec.snapshots.restoreFrom",
+            "rollbacking needs the snapshot to which the cluster returns",
+        );
+    }
+    let (now, runs) = (desired.cluster.kube_version, built.kube_version.or(existing.version));
+    if now.zip(runs).is_none_or(|(now, runs)| now >= runs) {
+        let runs = runs.map_or_else(|| "the one that runs".to_owned(), |version| version.to_string());
+        let reason = format!("rollbacking returns to a version before {runs}: declare that of the snapshot");
+        verdict.deny(desired.field("kubeVersion"), reason);
+    }
+    let changes = desired.cluster.changes(built, existing.version);
+    let others: Vec<&str> = changes.fields.iter().copied().filter(|name| *name != "kubeVersion").collect();
+    if !others.is_empty() || ips(&desired.cluster.node_list) != ips(&built.node_list) {
+        verdict
+            .deny(desired.root, "rollbacking changes kubeVersion alone; change the other fields afterwards");
     }
 }
 

@@ -460,7 +460,7 @@ async fn a_runner_makes_the_log_and_the_plan_of_its_job_and_no_other_object() {
         json!({
             "apiVersion": "v1", "kind": "ConfigMap",
             "metadata": {"name": "kubeonkube-a-job-log", "namespace": "default",
-                "labels": {"kubeon.io/operation": "u"}, "annotations": {"kubeon.io/job": "kubeonkube-a-job"},
+                "labels": {"kubeon.io/operation": "u"}, "annotations": {"kubeon.io/job": "kubeonkube-a-job", "kubeon.io/pod": "kubeonkube-a-job-fghij", "kubeon.io/stored-bytes": "4"},
                 "ownerReferences": [{"apiVersion": "kubeonkube.clay.io/v1alpha1", "kind": "ClusterOperation",
                     "name": "a", "uid": "u", "controller": true, "blockOwnerDeletion": false}]},
             "immutable": true, "data": {"log": "done"},
@@ -474,6 +474,17 @@ async fn a_runner_makes_the_log_and_the_plan_of_its_job_and_no_other_object() {
     for (path, value, words) in [
         ("/metadata/name", json!("another"), no_other),
         ("/metadata/annotations", json!({"kubeon.io/job": "kubeonkube-b-job"}), no_other),
+        (
+            "/metadata/annotations",
+            json!({"kubeon.io/job": "kubeonkube-a-job", "kubeon.io/stored-bytes": "-1"}),
+            only_data,
+        ),
+        (
+            "/metadata/annotations",
+            json!({"kubeon.io/job": "kubeonkube-a-job", "kubeon.io/pod": "another"}),
+            only_data,
+        ),
+        ("/metadata/annotations", json!({"kubeon.io/job": "kubeonkube-a-job", "other": "x"}), only_data),
         ("/metadata/labels", json!({"kubeon.io/cluster": "default.a"}), only_data),
         ("/metadata/labels", json!({"kubeon.io/operation": "v"}), only_data),
         ("/metadata/ownerReferences", json!([]), only_data),

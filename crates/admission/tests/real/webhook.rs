@@ -43,7 +43,10 @@ async fn names_the_field_and_the_reason() {
         asked["metadata"] = json!({"annotations": {"app.kubernetes.io/operation": word}});
         refused(change(&admin, &object, asked).await, words);
     }
-    refused(ask(&admin, &object, "rollbacking").await, "rollbacking is not possible yet");
+    refused(
+        ask(&admin, &object, "rollbacking").await,
+        "spec.snapshots.restoreFrom: rollbacking needs the snapshot to which the cluster returns",
+    );
     // A permitted change succeeds.
     change(&admin, &object, set("nodeList", nodes(&[2, 5]))).await.unwrap();
 }

@@ -53,11 +53,11 @@ words! {
         UpdateFailed = "update-failed",
         /// The change was applied.
         UpdateFinished = "update-finished",
-        /// Roll back the last change.
+        /// Return to the snapshot of an older version.
         Rollbacking = "rollbacking",
         /// Rolling back failed.
         RollbackFailed = "rollback-failed",
-        /// The change was rolled back.
+        /// The cluster is as in the snapshot.
         RollbackFinished = "rollback-finished",
     }
 

@@ -23,7 +23,8 @@ pub struct Snapshots {
     /// A Secret in this namespace: `credentials`, a credentials file of the AWS tools; `snapshot.key`, written by `kubeon etcd
     /// new-key`; optionally `ca.crt`, the authorities of the object store.
     pub credentials_ref: SecretName,
-    /// The snapshot out of which a new cluster of the same name and version is made: s3://BUCKET/KEY. Default: an empty cluster.
+    /// The snapshot out of which a new cluster of the same name and version is made, and to which `rollbacking` returns one:
+    /// s3://BUCKET/KEY. Default: an empty cluster.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 1024), regex(pattern = r"^s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/[^/]+)+$"))]
     pub restore_from: Option<String>,

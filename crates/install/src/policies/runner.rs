@@ -5,7 +5,7 @@
 //! the Job controller names a pod after its Job. No one else can make a pod with this account, and only the operator makes a
 //! Job with it, so the name proves the Job.
 
-use kubeon_api::labels::{CLUSTER, JOB, JOB_LOG_SUFFIX, JOB_PLAN_SUFFIX, OPERATION_UID, POD};
+use kubeon_api::labels::{CLUSTER, JOB, JOB_LOG_SUFFIX, JOB_PLAN_SUFFIX, OPERATION_UID, POD, STORED_BYTES};
 
 use super::cel::{annotation, cel_list, cel_text};
 use super::policy::{AdmissionPolicy, Validation};
@@ -150,11 +150,15 @@ fn output_metadata() -> String {
         format!("{owners}.size() == 1 && {owners}[0].kind == 'ClusterOperation'"),
         format!("!{owners}[0].?blockOwnerDeletion.orValue(false)"),
         format!("object.metadata.?labels.orValue({{}}) == {{{}: {owners}[0].uid}}", cel_text(OPERATION_UID)),
-        // Runners of older versions do not name their pod.
+        // Runners of older versions name neither their pod nor the size.
         format!(
-            "object.metadata.?annotations.orValue({{}}) in [{{{job}: variables.job}}, {{{job}: variables.job, {}: variables.pod}}]",
+            "object.metadata.?annotations.orValue({{}}).all(key, \
+             key == {} ? {own} == variables.job : key == {} ? {own} == variables.pod : \
+             key == {} && {own}.matches('^[0-9]{{1,7}}$'))",
+            cel_text(JOB),
             cel_text(POD),
-            job = cel_text(JOB)
+            cel_text(STORED_BYTES),
+            own = "object.metadata.annotations[key]"
         ),
         "object.metadata.?finalizers.orValue([]).size() == 0 && object.?immutable.orValue(false)".to_owned(),
     ]

@@ -73,6 +73,14 @@ pub(super) struct Difference {
     pub refused: Vec<String>,
 }
 
+impl Difference {
+    /// Whether nothing differs but the version.
+    pub(super) fn is_version_alone(&self) -> bool {
+        let others = Self { version: false, ..self.clone() };
+        self.version && others == Self::default()
+    }
+}
+
 /// [`DeclaredCluster::changes`] decides what counts as a change, because admission uses it as well.
 pub(super) fn difference(
     applied: &DeclaredCluster,

@@ -47,8 +47,8 @@ pub(super) fn required(
     NextAction::Blocked { word: WAITS, text: waits(object, &planned) }
 }
 
-/// Who deletes an object has decided; snapshots and renewals change nothing that a plan shows. A cluster out of a snapshot is
-/// declared with it.
+/// Who deletes an object or returns it to a snapshot has decided; snapshots and renewals change nothing that a plan shows. A
+/// cluster out of a snapshot is declared with it.
 fn needs_approval(object: &KubernetesCluster, action: ClusterAction) -> bool {
     let restores = object.spec.snapshots.as_ref().is_some_and(|snapshots| snapshots.restore_from.is_some());
     object.spec.plan
@@ -58,7 +58,10 @@ fn needs_approval(object: &KubernetesCluster, action: ClusterAction) -> bool {
             | ClusterAction::ScaleDown
             | ClusterAction::Update
             | ClusterAction::Repair => true,
-            ClusterAction::Renew | ClusterAction::Snapshot | ClusterAction::Terminate => false,
+            ClusterAction::Rollback
+            | ClusterAction::Renew
+            | ClusterAction::Snapshot
+            | ClusterAction::Terminate => false,
         }
 }
 

@@ -14,6 +14,8 @@ pub enum ClusterAction {
     ScaleDown,
     /// Changes the version or settings.
     Update,
+    /// Returns the cluster to a snapshot of an older version.
+    Rollback,
     /// Renews the kubeconfigs, and certificates whose renewal failed.
     Renew,
     /// Does again what is missing on the hosts.
@@ -26,11 +28,12 @@ pub enum ClusterAction {
 
 impl ClusterAction {
     /// All actions.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Create,
         Self::ScaleUp,
         Self::ScaleDown,
         Self::Update,
+        Self::Rollback,
         Self::Renew,
         Self::Repair,
         Self::Snapshot,
@@ -57,6 +60,7 @@ impl ClusterAction {
             Self::ScaleUp => Operation::ScalingUp,
             Self::ScaleDown => Operation::ScalingDown,
             Self::Update => Operation::Updating,
+            Self::Rollback => Operation::Rollbacking,
             Self::Renew => Operation::Renewing,
             Self::Repair => Operation::Repairing,
             Self::Snapshot => Operation::Snapshotting,
@@ -78,6 +82,7 @@ impl ClusterAction {
             Self::ScaleUp => "scale-up",
             Self::ScaleDown => "scale-down",
             Self::Update => "update",
+            Self::Rollback => "rollback",
             Self::Renew => "renew",
             Self::Repair => "repair",
             Self::Snapshot => "snapshot",

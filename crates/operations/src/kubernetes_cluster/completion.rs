@@ -165,6 +165,8 @@ fn reason(action: Option<ClusterAction>, succeeded: bool) -> &'static str {
         (Some(ClusterAction::ScaleDown), false) => "CreateScaleDownJobFailed",
         (Some(ClusterAction::Update), true) => "UpdateSucceeded",
         (Some(ClusterAction::Update), false) => "UpdateFailed",
+        (Some(ClusterAction::Rollback), true) => "RollbackSucceeded",
+        (Some(ClusterAction::Rollback), false) => "RollbackFailed",
         (Some(ClusterAction::Renew), true) => "RenewSucceeded",
         (Some(ClusterAction::Renew), false) => "RenewFailed",
         (Some(ClusterAction::Repair), true) => "RepairSucceeded",

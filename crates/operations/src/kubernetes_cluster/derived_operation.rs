@@ -63,6 +63,7 @@ pub(super) fn begin(
         | ClusterAction::ScaleUp
         | ClusterAction::ScaleDown
         | ClusterAction::Update
+        | ClusterAction::Rollback
         | ClusterAction::Renew
         | ClusterAction::Repair => Phase::Prechecking,
     };
@@ -94,6 +95,7 @@ fn reason(action: ClusterAction) -> &'static str {
         ClusterAction::ScaleUp => "ScalingUp",
         ClusterAction::ScaleDown => "ScalingDown",
         ClusterAction::Update => "Updating",
+        ClusterAction::Rollback => "RollingBack",
         ClusterAction::Renew => "Renewing",
         ClusterAction::Repair => "Repairing",
         ClusterAction::Snapshot => "Snapshotting",
@@ -154,6 +156,7 @@ pub(super) fn words(action: Option<ClusterAction>) -> (Operation, Operation) {
         Some(ClusterAction::ScaleUp) => (Operation::ScaleUpFinished, Operation::ScaleUpFailed),
         Some(ClusterAction::ScaleDown) => (Operation::ScaleDownFinished, Operation::ScaleDownFailed),
         Some(ClusterAction::Update) => (Operation::UpdateFinished, Operation::UpdateFailed),
+        Some(ClusterAction::Rollback) => (Operation::RollbackFinished, Operation::RollbackFailed),
         Some(ClusterAction::Renew) => (Operation::RenewFinished, Operation::RenewFailed),
         Some(ClusterAction::Repair) => (Operation::RepairFinished, Operation::RepairFailed),
         Some(ClusterAction::Snapshot) => (Operation::SnapshotFinished, Operation::SnapshotFailed),

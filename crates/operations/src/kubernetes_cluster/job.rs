@@ -68,7 +68,8 @@ fn prepared(
     check_state(s, object, operation)?;
     let (ns, action) = (namespace(object), operation.spec.main.action.as_str());
     let at = DataRef::new(ns, names::derived_job(action, ns, object_name(object), name(operation)));
-    let snapshots = snapshots::inputs(s, object, operation)?;
+    let other_version = spec.cluster.kube_version != running_version(object);
+    let snapshots = snapshots::inputs(s, object, operation, other_version)?;
     let approved = approved_plan(s, operation)?;
     let map = config(s, object, operation, &spec, &at)?;
     let mut copies = vec![map.clone()];
@@ -122,7 +123,13 @@ fn check_state(
     // Scaling is refused by the engine, which finds the cluster of another state on the hosts.
     let needs_state = matches!(
         ClusterAction::of(operation),
-        Some(ClusterAction::Create | ClusterAction::Renew | ClusterAction::Repair | ClusterAction::Snapshot)
+        Some(
+            ClusterAction::Create
+                | ClusterAction::Rollback
+                | ClusterAction::Renew
+                | ClusterAction::Repair
+                | ClusterAction::Snapshot
+        )
     );
     if needs_state && has_had_job && s.objects.meta(&state).is_none() {
         return Err(Obstacle::Wait(Wait::Missing(state_missing_text(object, &state))));

@@ -30,7 +30,7 @@ pub(super) fn in_window(
     (NextAction::Blocked { word: "OutsideWindow", text }, Some(next))
 }
 
-/// Whether hosts of a cluster that exists are changed. A deletion and a renewal cannot wait for days.
+/// Whether hosts of a cluster that exists are changed. A deletion, a renewal and a return to a snapshot cannot wait for days.
 fn changes_hosts(desired: &DesiredOperation) -> bool {
     desired.approval != Approval::Plan
         && matches!(

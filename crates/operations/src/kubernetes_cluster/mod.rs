@@ -76,6 +76,7 @@ pub(crate) fn decide(s: &View<'_>) -> Result<ClusterChanges, NeedsReads> {
     changes.merge(step(s, object, &mine)?);
     changes.merge(credentials::delete_copies(s, &mine));
     changes.merge(archive::prune(s, &mine, |_| true));
+    changes.merge(archive::prune_logs(s, &mine));
     if changes.is_done()
         && let Some(changes) = archive::logs(s, &mine)?
     {

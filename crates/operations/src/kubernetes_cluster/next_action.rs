@@ -185,6 +185,11 @@ fn change(
     if let Some(text) = refused(&difference, before, &object.spec.cluster) {
         return NextAction::Refused(text);
     }
+    if matches!(requested(object), Some(Operation::Rollbacking | Operation::RollbackFailed))
+        && difference.version
+    {
+        return rollback(object, before, &difference, mine);
+    }
     // Hosts cannot change before an upgrade that has begun is complete.
     let is_upgrading = matches!(requested(object), Some(Operation::Updating | Operation::UpdateFailed));
     if difference.version && is_upgrading {
@@ -274,6 +279,36 @@ fn update(
     NextAction::Operation(Box::new(DesiredOperation::new(ClusterAction::Update, spec, Vec::new(), why)))
 }
 
+/// The way back to a snapshot of an older version. Everything else stays as it was applied.
+fn rollback(
+    object: &KubernetesCluster,
+    before: &DeclaredCluster,
+    difference: &Difference,
+    mine: &[Arc<ClusterOperation>],
+) -> NextAction {
+    let field = "spec.cluster.kubeVersion";
+    let (runs, wanted) = (before.kube_version.or(running_version(object)), object.spec.cluster.kube_version);
+    let (Some(runs), Some(wanted)) = (runs, wanted) else {
+        return NextAction::Refused(format!("{field}: declare the version of the snapshot"));
+    };
+    if wanted >= runs {
+        return NextAction::Refused(format!("{field}: {wanted} is not older than {runs}; use updating"));
+    }
+    if !difference.is_version_alone() {
+        let text = "rollbacking changes spec.cluster.kubeVersion alone; restore the other fields".to_owned();
+        return NextAction::Refused(text);
+    }
+    if waits_for_retry(object, mine, &[Operation::Rollbacking]) {
+        return NextAction::Nothing;
+    }
+    let snapshot = object.spec.snapshots.as_ref().and_then(|snapshots| snapshots.restore_from.as_deref());
+    let mut spec = without_secrets(&object.spec);
+    spec.cluster =
+        DeclaredCluster { kube_version: Some(wanted), ..with_current_logins(before, &spec.cluster) };
+    let why = format!("kubeVersion: {runs} returns to {wanted} and {}", snapshot.unwrap_or("no snapshot"));
+    NextAction::Operation(Box::new(DesiredOperation::new(ClusterAction::Rollback, spec, Vec::new(), why)))
+}
+
 /// The declared settings and labels on the applied hosts and version.
 fn configure(
     object: &KubernetesCluster,
@@ -319,7 +354,11 @@ fn undo(object: &KubernetesCluster, before: &DeclaredCluster, mine: &[Arc<Cluste
     let action = match requested(object) {
         Some(Operation::Renewing | Operation::RenewFailed) => ClusterAction::Renew,
         Some(
-            Operation::Updating | Operation::UpdateFailed | Operation::Repairing | Operation::RepairFailed,
+            Operation::Updating
+            | Operation::UpdateFailed
+            | Operation::RollbackFailed
+            | Operation::Repairing
+            | Operation::RepairFailed,
         ) => ClusterAction::Repair,
         Some(Operation::ScalingDown | Operation::ScaleUpFailed) => ClusterAction::ScaleDown,
         _ => ClusterAction::ScaleUp,
@@ -418,6 +457,7 @@ fn answer(object: &KubernetesCluster, before: &DeclaredCluster) -> NextAction {
             NextAction::Answer(Operation::ScaleDownFinished)
         }
         Some(Operation::Updating | Operation::UpdateFailed) => NextAction::Answer(Operation::UpdateFinished),
+        Some(Operation::Rollbacking) => NextAction::Answer(Operation::RollbackFinished),
         Some(Operation::Renewing) => again(object, before, ClusterAction::Renew, "renewing was requested"),
         Some(Operation::Repairing) => again(object, before, ClusterAction::Repair, "repairing was requested"),
         Some(Operation::Snapshotting) => {

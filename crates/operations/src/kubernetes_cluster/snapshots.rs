@@ -57,16 +57,29 @@ pub(super) struct ObjectStoreInputs {
     pub(super) mount: Mount,
 }
 
-/// What the Job needs to reach the object store; `None` unless the operation takes a snapshot, or begins with one.
+/// What the Job needs to reach the object store; `None` unless the operation takes a snapshot, or begins with one. A change to
+/// another version takes one before, if the cluster has a place for snapshots.
 pub(super) fn inputs(
     s: &View<'_>,
     object: &KubernetesCluster,
     operation: &ClusterOperation,
+    other_version: bool,
 ) -> Result<Option<ObjectStoreInputs>, Obstacle> {
+    let action = ClusterAction::of(operation);
     let restored = object.spec.snapshots.as_ref().and_then(|snapshots| snapshots.restore_from.clone());
-    let restored = restored.filter(|_| ClusterAction::of(operation) == Some(ClusterAction::Create));
-    if restored.is_none() && ClusterAction::of(operation) != Some(ClusterAction::Snapshot) {
+    let restored =
+        restored.filter(|_| matches!(action, Some(ClusterAction::Create | ClusterAction::Rollback)));
+    let is_needed = match action {
+        Some(ClusterAction::Snapshot | ClusterAction::Rollback) => true,
+        Some(ClusterAction::Update) => other_version && object.spec.snapshots.is_some(),
+        _ => restored.is_some(),
+    };
+    if !is_needed || operation.spec.plan {
         return Ok(None);
+    }
+    if action == Some(ClusterAction::Rollback) && restored.is_none() {
+        let text = "spec.snapshots.restoreFrom names no snapshot to go back to".to_owned();
+        return Err(Obstacle::Refuse("NoSnapshot", text));
     }
     let Some(snapshots) = &object.spec.snapshots else {
         return Err(Obstacle::Refuse("NoObjectStore", "spec.snapshots names no object store".to_owned()));
@@ -76,9 +89,9 @@ pub(super) fn inputs(
     if s.objects.meta(&secret).is_none() {
         let text = format!("spec.snapshots.credentialsRef {}/{name} not found", namespace(object));
         // A creation waits for its inputs. A snapshot would delay every other change of the cluster meanwhile.
-        return Err(match restored {
-            Some(_) => Obstacle::Wait(Wait::Missing(text)),
-            None => Obstacle::Refuse("NoCredentials", text),
+        return Err(match action {
+            Some(ClusterAction::Create) => Obstacle::Wait(Wait::Missing(text)),
+            _ => Obstacle::Refuse("NoCredentials", text),
         });
     }
     let keep = snapshots.keep.unwrap_or(Snapshots::KEEP).to_string();

@@ -107,6 +107,8 @@ fn phase(operation: &ClusterOperation) -> Phase {
         _ if operation.spec.plan => Phase::Prechecking,
         // It changes no host, and checks none before.
         Some(ClusterAction::Snapshot) => Phase::Snapshotting,
+        // Its hosts are checked after the cluster was removed from them.
+        Some(ClusterAction::Rollback) => Phase::Updating,
         _ if !prechecked => Phase::Prechecking,
         action => phase_of_work(action),
     }
@@ -117,7 +119,7 @@ pub(super) fn phase_of_work(action: Option<ClusterAction>) -> Phase {
     match action {
         Some(ClusterAction::Create) => Phase::Creating,
         Some(ClusterAction::ScaleUp | ClusterAction::ScaleDown) | None => Phase::Scaling,
-        Some(ClusterAction::Update) => Phase::Updating,
+        Some(ClusterAction::Update | ClusterAction::Rollback) => Phase::Updating,
         Some(ClusterAction::Renew | ClusterAction::Repair) => Phase::Repairing,
         Some(ClusterAction::Snapshot) => Phase::Snapshotting,
         Some(ClusterAction::Terminate) => Phase::Terminating,

@@ -1,4 +1,4 @@
-//! Stored logs of pods, and the removal of operations that exceed the history.
+//! Stored logs of pods, and the removal of logs and operations that exceed their limits.
 
 use std::sync::Arc;
 
@@ -6,7 +6,9 @@ use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};
 use k8s_openapi::jiff::SignedDuration;
-use kubeon_api::{ClusterOperation, labels};
+use kubeon_api::ClusterOperation;
+use kubeon_api::kubeonkube::OperationResult;
+use kubeon_operation_log::StoredLog;
 
 use super::{name, target, uid};
 use crate::job_state;
@@ -66,17 +68,22 @@ fn log(
         Data::Denied(why) => format!("(the log of pod {pod} could not be read: {why})\n"),
         _ => format!("(pod {pod} was removed before its log was read)\n"),
     };
+    let stored = StoredLog::new(&text, None).unwrap_or_else(|error| {
+        StoredLog::plain(&format!("(the log of pod {pod} could not be compressed: {error})\n"))
+    });
+    let (annotation, bytes) = stored.annotation();
     let map = ConfigMap {
         metadata: ObjectMeta {
             name: Some(archive.name.clone()),
             namespace: Some(archive.namespace.clone()),
             labels: Some([(names::OPERATION_LABEL.to_owned(), uid(operation).to_owned())].into()),
+            annotations: Some([(annotation.to_owned(), bytes)].into()),
             owner_references: Some(vec![owner(operation)]),
             ..ObjectMeta::default()
         },
         immutable: Some(true),
-        data: Some([(labels::JOB_LOG_KEY.to_owned(), text)].into()),
-        ..ConfigMap::default()
+        data: Some(stored.data),
+        binary_data: Some(stored.binary_data).filter(|values| !values.is_empty()),
     };
     Ok(Some(ClusterChanges::of(Write {
         why: "the log is kept after its pod is removed".to_owned(),
@@ -130,6 +137,47 @@ pub(crate) fn owner(operation: &ClusterOperation) -> OwnerReference {
         controller: Some(true),
         block_owner_deletion: Some(false),
     }
+}
+
+/// The size of a log whose size is not known, because an earlier version wrote it: those were not compressed.
+const UNKNOWN_BYTES: u64 = 64 * 1024;
+
+/// Deletes the logs of a cluster that exceed its limit, the oldest first. The newest one and that of the last failure stay, and
+/// those whose Job exists, because a log would be stored again while its pod does.
+pub(crate) fn prune_logs(s: &View<'_>, operations: &[Arc<ClusterOperation>]) -> ClusterChanges {
+    let mut ended: Vec<_> = operations.iter().filter(|operation| order::ended(operation)).cloned().collect();
+    order::history(&mut ended);
+    let failed = |operation: &Arc<ClusterOperation>| {
+        operation.status.as_ref().and_then(|status| status.status) == Some(OperationResult::Failed)
+    };
+    let last_failure = ended.iter().position(failed);
+    let mut bytes = 0;
+    let mut writes = Vec::new();
+    for (index, operation) in ended.iter().enumerate() {
+        let Some((log, size)) = stored_log(s, operation) else { continue };
+        bytes += size;
+        if bytes > u64::from(s.settings.log_kib) * 1024 && index > 0 && Some(index) != last_failure {
+            writes.push(Write {
+                why: format!("the logs of the cluster exceed {} KiB", s.settings.log_kib),
+                target: log,
+                change: Change::Delete { uid: String::new() },
+                operation: None,
+            });
+        }
+    }
+    ClusterChanges {
+        stages: if writes.is_empty() { Vec::new() } else { vec![writes] },
+        ..ClusterChanges::default()
+    }
+}
+
+/// The stored log of an operation whose Job is gone, and its bytes.
+fn stored_log(s: &View<'_>, operation: &ClusterOperation) -> Option<(ObjectRef, u64)> {
+    let at = operation.status.as_ref()?.job_ref.as_ref()?;
+    let log = ObjectRef::new(ObjectKind::ConfigMap, &at.namespace, names::log(&at.name));
+    let known = s.objects.meta(&log)?;
+    let is_its_own = known.owners.iter().any(|owner| owner == uid(operation));
+    (is_its_own && s.job(at).is_none()).then(|| (log, known.stored_bytes.unwrap_or(UNKNOWN_BYTES)))
 }
 
 /// Deletes operations that exceed the limit of the history, as far as they may be deleted now.

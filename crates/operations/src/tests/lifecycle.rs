@@ -135,7 +135,7 @@ fn a28_a32_the_jobs_end_is_the_operations_end() {
 fn as_soon_as_an_operation_ends_its_log_is_persisted_because_the_pod_may_go() {
     for (late, next) in [(0, "kubeonkube-myops-job-log"), (60, "myops")] {
         let mut world = started();
-        succeeded_pod(&mut world);
+        succeeded_pod(&mut world, "myops");
         world.job_says(JOB, "Complete");
         world.settle_within(1);
         assert_eq!(world.status("myops")["status"], "Succeeded");
@@ -152,7 +152,7 @@ fn a_shell_operation_needs_at_most_eleven_writes() {
     world.settle();
     world.ask("myops", |_| {});
     let start = world.settle();
-    succeeded_pod(&mut world);
+    succeeded_pod(&mut world, "myops");
     world.job_says(JOB, "Complete");
     let end = world.settle();
     assert!(start + end <= 11, "{start} + {end}");
@@ -160,10 +160,12 @@ fn a_shell_operation_needs_at_most_eleven_writes() {
     assert_eq!(log["data"]["log"], "words of the pod\n");
 }
 
-fn succeeded_pod(world: &mut World) {
+/// A pod of the Job of an operation, which ended.
+pub(super) fn succeeded_pod(world: &mut World, operation: &str) {
+    let job = format!("kubeonkube-{operation}-job");
     world.put(ObjectKind::Log, "ns", "pod", json!({
-        "metadata": {"ownerReferences": [{"apiVersion": "batch/v1", "kind": "Job", "name": JOB, "uid": format!("uid-{JOB}")}],
-                     "labels": {"kubeon.io/operation": "uid-myops"}},
+        "metadata": {"ownerReferences": [{"apiVersion": "batch/v1", "kind": "Job", "name": job, "uid": format!("uid-{job}")}],
+                     "labels": {"kubeon.io/operation": format!("uid-{operation}")}},
         "status": {"phase": "Succeeded", "containerStatuses": [{"name": "c", "image": "i", "imageID": "", "ready": false,
             "restartCount": 0, "state": {"terminated": {"exitCode": 0}}}]}}));
 }

@@ -10,7 +10,7 @@ use crate::write::{ObjectKind, ObjectRef};
 const HOUR: i64 = 3600;
 
 /// A running cluster that declares an object store.
-fn declared(more: &Value) -> World {
+pub(super) fn declared(more: &Value) -> World {
     let mut world = running(&["10.0.0.2"]);
     world.put(ObjectKind::Secret, "default", "store", json!({"stringData": {"credentials": "s3cr3t"}}));
     let mut snapshots = json!({"folder": "s3://backups/shop/", "endpoint": "https://s3.example.org",
@@ -37,7 +37,7 @@ fn after(world: &mut World, seconds: i64) {
     world.settle();
 }
 
-fn condition<'w>(world: &'w World, type_: &str) -> &'w Value {
+pub(super) fn condition<'w>(world: &'w World, type_: &str) -> &'w Value {
     let all = object(world)["status"]["conditions"].as_array().unwrap();
     all.iter().find(|one| one["type"] == type_).unwrap_or_else(|| panic!("no condition {type_}"))
 }

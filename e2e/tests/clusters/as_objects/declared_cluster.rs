@@ -8,6 +8,7 @@ use kubeon_e2e::lab::VERSION;
 use serde_json::{Value, json};
 
 use super::environment::{MetaCluster, condition};
+use super::operation_results::stored_log;
 use super::{MINUTE, deletion, kubectl_output, print_time, samples};
 
 /// Its name in the example.
@@ -103,8 +104,8 @@ fn approve(meta: &MetaCluster) -> Result<()> {
     let planned = meta.get(&[samples::OPERATIONS, &operation])?;
     let job = planned["status"]["jobRef"]["name"].as_str().context("no Job")?.to_owned();
     meta.eventually("the log has the plan", MINUTE, || {
-        let log = meta.get(&["configmap", &format!("{job}-log")])?;
-        ensure!(log["data"]["log"].as_str().is_some_and(|log| log.contains("kube-scheduler")), "{log:#}");
+        let log = stored_log(meta, NAMESPACE, &format!("{job}-log"))?;
+        ensure!(log.contains("kube-scheduler"), "{log}");
         Ok(())
     })?;
     meta.lab.on(MASTER, "! systemctl is-active -q kube-scheduler").context("a plan changes nothing")?;

@@ -5,9 +5,11 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use anyhow::{Context as _, Result, ensure};
+use kubeon_e2e::lab::VERSION;
 use kubeon_e2e::program::{Answer, must};
 use serde_json::{Value, json};
 
+use super::declared_cluster::declared;
 use super::environment::{MetaCluster, OPERATOR, WEBHOOK_UNAVAILABLE};
 use super::{MINUTE, print_time};
 
@@ -50,6 +52,7 @@ pub(crate) fn run(meta: &MetaCluster) -> Result<()> {
     let operations = gateway.kubeon(meta, &tenant, "default", &["operations"])?;
     ensure!(operations.code == 2 && operations.err.contains("may not list"), "{operations:?}");
     version_1(meta, &gateway, &tenant)?;
+    planned(meta, &gateway, &admin)?;
 
     let name = meta.eventually("an operation succeeds", MINUTE * 5, || {
         let all = gateway.must(meta, &admin, "", &["operations", "-o", "json"])?;
@@ -75,6 +78,24 @@ fn declaration() -> Value {
         "metadata": {"name": "rented", "namespace": TENANT},
         "spec": {"deletionPolicy": "Retain", "cluster": {"masterList": [{"ip": "192.0.2.10"}],
             "authConfig": {"password": "hunter2"}}}})
+}
+
+/// A change that is planned on real hosts and not approved: nothing is written to them.
+fn planned(meta: &MetaCluster, gateway: &InstalledGateway, token: &str) -> Result<()> {
+    let start = Instant::now();
+    let declaration = declared("planned", VERSION, meta.address("h2")?, &[]);
+    let file = gateway.file("planned.yaml", &declaration.to_string())?;
+    let plan = gateway.must(meta, token, "", &["plan", "-f", &file])?;
+    ensure!(plan.contains("kube-apiserver"), "{plan}");
+    let again = gateway.kubeon(meta, token, "", &["plan", "-f", &file])?;
+    ensure!(again.code == 0 && again.out.contains("kube-apiserver"), "the same plan again: {again:?}");
+    ensure!(again.err.contains("kubeon --server URL approve "), "{again:?}");
+    meta.lab
+        .on("h2", "! test -e /etc/kubernetes && ! systemctl is-active -q etcd")
+        .context("a plan writes nothing")?;
+    meta.kubectl(&["delete", "ecs", "planned", "--timeout=60s"])?;
+    print_time("a plan from the command line", start);
+    Ok(())
 }
 
 /// The tenant has the namespace `default` in version 1, where it has no rights.

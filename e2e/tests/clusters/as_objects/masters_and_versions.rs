@@ -13,7 +13,7 @@ use super::environment::MetaCluster;
 use super::{MINUTE, print_time};
 
 /// The version after [`VERSION`].
-const NEXT: &str = "v1.37.2";
+pub(super) const NEXT: &str = "v1.37.2";
 
 #[test]
 #[ignore = "builds a second version of Kubernetes: ./test long"]
@@ -55,7 +55,7 @@ fn soak_masters_and_the_version_of_a_declared_cluster_change() -> Result<()> {
 }
 
 /// Puts the image of another bundle into the meta cluster.
-fn load_next_bundle(meta: &MetaCluster) -> Result<()> {
+pub(super) fn load_next_bundle(meta: &MetaCluster) -> Result<()> {
     meta.lab.must(&["bundle", "build", NEXT])?;
     let images = meta.lab.file("images");
     let out = images.to_string_lossy();
@@ -70,7 +70,7 @@ fn load_next_bundle(meta: &MetaCluster) -> Result<()> {
     meta.lab.must(&["image", "load", &archive.to_string_lossy(), "meta"]).map(drop)
 }
 
-fn declare(meta: &MetaCluster, cluster: &Value) -> Result<()> {
+pub(super) fn declare(meta: &MetaCluster, cluster: &Value) -> Result<()> {
     meta.patch(&["ecs", NAME], &json!({"spec": {"cluster": cluster}}))
 }
 

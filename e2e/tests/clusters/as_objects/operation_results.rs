@@ -205,6 +205,12 @@ pub(crate) fn job_name(operation: &str) -> String {
     format!("kubeonkube-{operation}-job")
 }
 
+/// The whole log in a ConfigMap.
+pub(crate) fn stored_log(meta: &MetaCluster, namespace: &str, map: &str) -> Result<String> {
+    let map = meta.get(&["-n", namespace, "configmap", map])?;
+    Ok(kubeon_operation_log::whole_log(&serde_json::from_value(map)?)?)
+}
+
 /// Waits until the stored log of an operation contains `texts` and does not contain `absent`.
 pub(crate) fn log_contains(
     meta: &MetaCluster,
@@ -217,8 +223,7 @@ pub(crate) fn log_contains(
         texts.iter().all(|text| log.contains(text)) && !absent.iter().any(|text| log.contains(text))
     };
     meta.eventually(&format!("the log of {operation}"), MINUTE / 2, || {
-        let get_log = ["-n", OPERATOR, "get", "configmap", &map, "-o", "go-template={{.data.log}}"];
-        let log = meta.kubectl(&get_log)?;
+        let log = stored_log(meta, OPERATOR, &map)?;
         ensure!(matches(&log), "the log is {log}");
         Ok(())
     })

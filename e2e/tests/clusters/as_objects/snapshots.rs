@@ -12,8 +12,8 @@ use super::declared_cluster::{NAME, NAMESPACE, declared, kubeconfig, wait_up_to_
 use super::environment::{MetaCluster, condition};
 use super::{MINUTE, print_time};
 
-const SECRET: &str = "store";
-const FOLDER: &str = "s3://backups/shop/";
+pub(super) const SECRET: &str = "store";
+pub(super) const FOLDER: &str = "s3://backups/shop/";
 
 #[test]
 #[ignore = "compiles an object store: ./test long"]
@@ -47,7 +47,7 @@ fn soak_snapshots_of_a_declared_cluster_are_taken_and_restored() -> Result<()> {
 }
 
 /// The Secret of the store.
-fn secret(meta: &MetaCluster, store: &TestObjectStore, secret_key: &str, key: &str) -> Result<()> {
+pub(super) fn secret(meta: &MetaCluster, store: &TestObjectStore, secret_key: &str, key: &str) -> Result<()> {
     let credentials = format!(
         "[default]\naws_access_key_id = {}\naws_secret_access_key = {secret_key}\n",
         TestObjectStore::ACCESS_KEY
@@ -108,7 +108,7 @@ fn restored_by_object(meta: &MetaCluster, store: &TestObjectStore, snapshot: &st
 }
 
 /// The names of the objects in the folder of the snapshots, sorted.
-fn objects(store: &TestObjectStore) -> Result<Vec<String>> {
+pub(super) fn objects(store: &TestObjectStore) -> Result<Vec<String>> {
     let entries = fs::read_dir(store.data().join("backups/shop"))?;
     let names = entries.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()));
     let mut names = names.collect::<Result<Vec<String>>>()?;

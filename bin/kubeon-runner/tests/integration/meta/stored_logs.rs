@@ -9,6 +9,7 @@ use kubeon_envtest::{ProxyFault, RequestMatcher};
 use super::{TestCluster, end};
 
 const STEPS: &str = "steps.json.zst";
+const WHOLE: &str = "log.zst";
 
 /// Nobody else can read the log after Kubernetes has removed the pod.
 #[tokio::test(flavor = "multi_thread")]
@@ -50,6 +51,33 @@ fn records(map: &ConfigMap) -> Vec<StepRecord> {
     let stored = &map.binary_data.as_ref().unwrap()[STEPS].0;
     let text = String::from_utf8(zstd::decode_all(stored.as_slice()).unwrap()).unwrap();
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_long_log_is_compressed_and_the_next_pod_begins_with_all_of_it() {
+    let cluster = TestCluster::new().await;
+    let maps: Api<ConfigMap> = Api::namespaced(cluster.client.clone(), &cluster.namespace);
+    let uid = cluster.operations().get(&cluster.namespace).await.unwrap().uid().unwrap();
+    let uid_flag = format!("--operation-uid={uid}");
+    cluster.place.program("script", "#!/bin/bash\nfor n in {1..2000}; do echo line $n; done\n");
+    let folder = cluster.place.file("earlier");
+    let earlier_flag = format!("--earlier-log={}", folder.display());
+    for (job, lines) in [("long-job", 2000), ("longer-job", 4000)] {
+        let done = end(cluster.begin(&["--job", job, &uid_flag, &earlier_flag]).await).await;
+        assert_eq!(done.code, Some(0), "{done:?}");
+        let map = maps.get(&format!("{job}-log")).await.unwrap();
+        let shown = &map.data.as_ref().unwrap()["log"];
+        assert!(shown.len() <= 4096 && shown.contains("line 2000\n"), "{shown}");
+        let stored = map.binary_data.as_ref().unwrap()[WHOLE].0.clone();
+        let log = String::from_utf8(zstd::decode_all(stored.as_slice()).unwrap()).unwrap();
+        assert_eq!(log.lines().filter(|line| line.starts_with("line ")).count(), lines);
+        assert!(log.ends_with(shown), "{shown}");
+        let bytes: usize = map.annotations()["kubeon.io/stored-bytes"].parse().unwrap();
+        assert_eq!(bytes, shown.len() + stored.len());
+        std::fs::create_dir_all(&folder).unwrap();
+        std::fs::write(folder.join(WHOLE), stored).unwrap();
+        std::fs::write(folder.join("log"), shown).unwrap();
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,0 +1,122 @@
+//! The keys of a provider, read from its discovery document and kept until they change.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+use jsonwebtoken::DecodingKey;
+use jsonwebtoken::jwk::JwkSet;
+use parking_lot::Mutex;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use ureq::tls::{Certificate, PemItem, RootCerts, TlsConfig};
+
+/// How long keys are used before they are read again.
+const LIFETIME: Duration = Duration::from_secs(3600);
+/// How soon a token with an unknown key lets the keys be read again.
+const PAUSE: Duration = Duration::from_secs(10);
+/// The timeout of a request to the provider.
+const TIMEOUT: Duration = Duration::from_secs(10);
+/// The longest answer in bytes.
+const LONGEST: u64 = 1024 * 1024;
+
+/// The part of a discovery document that is needed.
+#[derive(Debug, Deserialize)]
+struct Discovery {
+    issuer: String,
+    jwks_uri: String,
+}
+
+/// The keys of one provider.
+pub(super) struct ProviderKeys {
+    issuer: String,
+    agent: ureq::Agent,
+    known: Mutex<Option<(Instant, Arc<JwkSet>)>>,
+    /// Held by the one task that reads the keys.
+    reading: tokio::sync::Mutex<()>,
+}
+
+impl ProviderKeys {
+    /// # Errors
+    /// When the authorities hold no certificate.
+    pub(super) fn new(issuer: &str, authorities: Option<&[u8]>) -> anyhow::Result<Self> {
+        let roots = match authorities {
+            None => RootCerts::PlatformVerifier,
+            Some(pem) => {
+                let certificates: Vec<Certificate<'static>> = ureq::tls::parse_pem(pem)
+                    .filter_map(|item| match item {
+                        Ok(PemItem::Certificate(certificate)) => Some(certificate),
+                        _ => None,
+                    })
+                    .collect();
+                anyhow::ensure!(!certificates.is_empty(), "--oidc-ca-file holds no certificate in PEM");
+                RootCerts::new_with_certs(&certificates)
+            }
+        };
+        let tls = TlsConfig::builder()
+            .unversioned_rustls_crypto_provider(Arc::new(rustls::crypto::ring::default_provider()))
+            .root_certs(roots)
+            .build();
+        let config = ureq::Agent::config_builder()
+            .tls_config(tls)
+            .https_only(true)
+            .timeout_global(Some(TIMEOUT))
+            .build();
+        let (known, reading) = Default::default();
+        Ok(Self { issuer: issuer.to_owned(), agent: config.new_agent(), known, reading })
+    }
+
+    /// The key with this name; without a name, the only key.
+    ///
+    /// # Errors
+    /// When the provider has no such key, or its keys cannot be read.
+    pub(super) async fn key(&self, name: Option<&str>) -> anyhow::Result<DecodingKey> {
+        if let Some(key) = self.known(LIFETIME).and_then(|keys| find(&keys, name)) {
+            return Ok(key);
+        }
+        let _reading = self.reading.lock().await;
+        // Another task may have read them meanwhile; and a stranger must not make the gateway read them all the time.
+        let keys = match self.known(PAUSE) {
+            Some(keys) => keys,
+            None => self.read().await?,
+        };
+        find(&keys, name)
+            .with_context(|| format!("{} has no key {}", self.issuer, name.unwrap_or("without a name")))
+    }
+
+    /// The keys, if they are not older.
+    fn known(&self, age: Duration) -> Option<Arc<JwkSet>> {
+        let known = self.known.lock();
+        known.as_ref().filter(|(read, _)| read.elapsed() < age).map(|(_, keys)| keys.clone())
+    }
+
+    async fn read(&self) -> anyhow::Result<Arc<JwkSet>> {
+        let (agent, issuer) = (self.agent.clone(), self.issuer.clone());
+        let keys = Arc::new(tokio::task::spawn_blocking(move || read(&agent, &issuer)).await??);
+        *self.known.lock() = Some((Instant::now(), keys.clone()));
+        Ok(keys)
+    }
+}
+
+fn find(keys: &JwkSet, name: Option<&str>) -> Option<DecodingKey> {
+    let key = match (name, keys.keys.as_slice()) {
+        (Some(name), _) => keys.find(name)?,
+        (None, [only]) => only,
+        (None, _) => return None,
+    };
+    DecodingKey::from_jwk(key).ok()
+}
+
+fn read(agent: &ureq::Agent, issuer: &str) -> anyhow::Result<JwkSet> {
+    let url = format!("{}/.well-known/openid-configuration", issuer.trim_end_matches('/'));
+    let discovery: Discovery = get(agent, &url)?;
+    anyhow::ensure!(discovery.issuer == issuer, "{url} is of the issuer {}", discovery.issuer);
+    get(agent, &discovery.jwks_uri)
+}
+
+fn get<T: DeserializeOwned>(agent: &ureq::Agent, url: &str) -> anyhow::Result<T> {
+    let answer = agent.get(url).call().with_context(|| format!("reading {url}"))?;
+    let text = answer.into_body().into_with_config().limit(LONGEST).read_to_string();
+    let text = text.with_context(|| format!("reading {url}"))?;
+    serde_json::from_str(&text).with_context(|| format!("reading {url}"))
+}

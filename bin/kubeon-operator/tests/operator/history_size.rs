@@ -1,0 +1,117 @@
+//! The place that a cluster with a long history takes in etcd.
+
+use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
+use kubeon_api::{ClusterOperation, KubernetesCluster, Phase, StepRecord};
+use kubeon_operation_log::{StoredLog, compressed_steps};
+use serde_json::json;
+
+use crate::kubernetes_cluster::phase;
+use crate::lab::Lab;
+
+/// The operations in the history, as many as are kept by default.
+const OPERATIONS: usize = 30;
+/// The most bytes in etcd of one cluster without its keys.
+const BUDGET: usize = 150 * 1024;
+
+/// Text that resembles what a runner writes: `lines` lines with a digest each, which cannot be compressed.
+fn log(operation: usize, lines: usize) -> String {
+    let line = |number: usize| {
+        let digest = (operation * lines + number + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        format!(
+            "2026-01-01T00:00:{:02}Z h{} etcd: write /etc/kubernetes/etcd.yaml ({digest:016x})\n",
+            number % 60,
+            number % 8
+        )
+    };
+    (0..lines).map(line).collect()
+}
+
+fn steps(lines: usize) -> Vec<StepRecord> {
+    let step = |number: usize| {
+        let record = json!({"host": format!("10.0.0.{}", number % 8 + 1), "name": format!("h{}", number % 8),
+            "stage": "etcd", "step": format!("write file {number}"), "why": "it differs",
+            "started": "2026-01-01T00:00:00.000000Z", "ended": format!("2026-01-01T00:00:01.{number:06}Z"), "result": "Changed"});
+        serde_json::from_value(record).unwrap()
+    };
+    (0..lines).map(step).collect()
+}
+
+/// Stores log and records, as the runner does.
+async fn store_log(lab: &Lab, job: &str, operation: &ClusterOperation, content: StoredLog) {
+    let (key, bytes) = content.annotation();
+    let owner = OwnerReference {
+        api_version: "kubeonkube.clay.io/v1alpha1".to_owned(),
+        kind: "ClusterOperation".to_owned(),
+        name: operation.metadata.name.clone().unwrap(),
+        uid: operation.metadata.uid.clone().unwrap(),
+        ..OwnerReference::default()
+    };
+    lab.put(ConfigMap {
+        metadata: ObjectMeta {
+            name: Some(format!("{job}-log")),
+            annotations: Some([(key.to_owned(), bytes)].into()),
+            owner_references: Some(vec![owner]),
+            ..ObjectMeta::default()
+        },
+        immutable: Some(true),
+        data: Some(content.data),
+        binary_data: Some(content.binary_data),
+    })
+    .await;
+}
+
+/// Runs the operation that the object asks for to its end. Kubernetes removes the Job after a day.
+async fn run_operation(lab: &Lab, number: usize) {
+    let operation_of =
+        |object: &KubernetesCluster| object.status.as_ref().and_then(|status| status.operation.clone());
+    let begun = |object: &KubernetesCluster| {
+        operation_of(object).is_some()
+            && object.status.as_ref().is_some_and(|status| status.job_name.is_some())
+    };
+    let object = lab.wait_kubernetes_cluster("shop", begun).await;
+    let operation = lab.operations().get(&operation_of(&object).unwrap()).await.unwrap();
+    let job = object.status.unwrap().job_name.unwrap();
+    let content = StoredLog::new(&log(number, 300), compressed_steps(&steps(150)).unwrap()).unwrap();
+    store_log(lab, &job, &operation, content).await;
+    lab.end_job(&job, true).await;
+    let idle =
+        |object: &KubernetesCluster| phase(object) == Some(Phase::Running) && operation_of(object).is_none();
+    lab.wait_kubernetes_cluster("shop", idle).await;
+    lab.jobs().delete(&job, &DeleteParams::background()).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_cluster_with_thirty_operations_takes_little_of_etcd() {
+    let lab = Lab::open().await;
+    lab.start();
+    let nodes = |from: u8, to: u8| {
+        (from..=to).map(|last| json!({"ip": format!("10.0.0.{last}")})).collect::<Vec<_>>()
+    };
+    let declared: KubernetesCluster = serde_json::from_value(json!({
+        "apiVersion": "ecs.yun.com/v1", "kind": "KubernetesCluster", "metadata": {"name": "shop"},
+        "spec": {"cluster": {"masterList": nodes(1, 3), "nodeList": nodes(4, 8), "authConfig": {"password": "hunter2"}}}}))
+    .unwrap();
+    lab.kubernetes_clusters().create(&PostParams::default(), &declared).await.unwrap();
+    run_operation(&lab, 0).await;
+    for number in 1..OPERATIONS {
+        let again =
+            Patch::Merge(json!({"metadata": {"annotations": {"app.kubernetes.io/operation": "repairing"}}}));
+        lab.kubernetes_clusters().patch("shop", &PatchParams::default(), &again).await.unwrap();
+        run_operation(&lab, number).await;
+    }
+    let mut sizes = lab.stored_bytes().await;
+    let operations = |key: &String| key.contains("/clusteroperations/");
+    sizes.retain(|key, _| {
+        key.contains(&format!("/{}/", lab.namespace)) && key.contains("shop") || operations(key)
+    });
+    sizes.retain(|key, _| !key.starts_with("/registry/events/"));
+    let all: usize = sizes.values().sum();
+    let history: Vec<usize> =
+        sizes.iter().filter(|(key, _)| operations(key)).map(|(_, bytes)| *bytes).collect();
+    println!("{all} bytes; operations: {} with {}", history.len(), history.iter().sum::<usize>());
+    println!("{sizes:#?}");
+    assert_eq!(history.len(), OPERATIONS);
+    assert!(all < BUDGET, "{all} bytes: {sizes:#?}");
+}

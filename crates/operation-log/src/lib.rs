@@ -1,0 +1,169 @@
+//! How the log of an operation and the records of its steps are stored: the contents of the ConfigMap `<job>-log`.
+//!
+//! ```text
+//!   data        log               the last lines, which kubectl shows
+//!   binaryData  log.zst           the whole log, if it is longer
+//!               steps.json.zst    the records of the steps
+//! ```
+//!
+//! A meta cluster keeps many operations of many clusters in etcd, and the lines of a log resemble each other, so they are
+//! compressed.
+
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
+
+mod steps;
+mod text;
+
+use std::collections::BTreeMap;
+use std::io::{self, Read as _};
+
+use k8s_openapi::ByteString;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kubeon_api::labels;
+
+pub use steps::{compressed_steps, decompressed_steps};
+pub use text::{LONGEST_LOG, last_lines};
+
+/// The longest log in bytes that is stored as plain text only.
+const LONGEST_PLAIN: usize = 4 * 1024;
+/// The most bytes of a compressed log. With the records of steps it fits into a ConfigMap.
+const LONGEST_COMPRESSED: usize = 256 * 1024;
+/// The most bytes of anything compressed, once it is decompressed.
+const LONGEST_DECOMPRESSED: u64 = 32 * 1024 * 1024;
+/// A slow level of Zstandard: a log is written once and stays for months.
+const LEVEL: i32 = 15;
+
+/// The contents of a ConfigMap with the log of an operation.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct StoredLog {
+    /// `data` of the ConfigMap.
+    pub data: BTreeMap<String, String>,
+    /// `binaryData` of the ConfigMap.
+    pub binary_data: BTreeMap<String, ByteString>,
+}
+
+impl StoredLog {
+    /// The contents for a log and the compressed records of steps. The log loses its beginning if it does not fit.
+    ///
+    /// # Errors
+    /// When the log cannot be compressed.
+    pub fn new(log: &str, steps: Option<Vec<u8>>) -> io::Result<Self> {
+        let end = last_lines(log, LONGEST_PLAIN);
+        let mut stored = Self::plain(end);
+        if end.len() < log.len() {
+            let whole = ByteString(compressed_log(log)?);
+            stored.binary_data.insert(labels::JOB_WHOLE_LOG_KEY.to_owned(), whole);
+        }
+        let steps = steps.map(|steps| (labels::JOB_STEPS_KEY.to_owned(), ByteString(steps)));
+        stored.binary_data.extend(steps);
+        Ok(stored)
+    }
+
+    /// The contents for a short text.
+    #[must_use]
+    pub fn plain(text: &str) -> Self {
+        let data = BTreeMap::from([(labels::JOB_LOG_KEY.to_owned(), text.to_owned())]);
+        Self { data, binary_data: BTreeMap::new() }
+    }
+
+    /// The number of bytes of all values, which etcd stores.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        let texts: usize = self.data.values().map(String::len).sum();
+        texts + self.binary_data.values().map(|value| value.0.len()).sum::<usize>()
+    }
+
+    /// The annotation that says how large the contents are.
+    #[must_use]
+    pub fn annotation(&self) -> (&'static str, String) {
+        (labels::STORED_BYTES, self.bytes().to_string())
+    }
+}
+
+/// The whole log in a ConfigMap; empty without one.
+///
+/// # Errors
+/// When it is damaged.
+pub fn whole_log(map: &ConfigMap) -> io::Result<String> {
+    if let Some(whole) = map.binary_data.as_ref().and_then(|values| values.get(labels::JOB_WHOLE_LOG_KEY)) {
+        return decompressed(&whole.0);
+    }
+    Ok(map.data.as_ref().and_then(|values| values.get(labels::JOB_LOG_KEY)).cloned().unwrap_or_default())
+}
+
+/// The end of a log that fits.
+fn compressed_log(log: &str) -> io::Result<Vec<u8>> {
+    let mut rest = log;
+    loop {
+        let compressed = zstd::encode_all(rest.as_bytes(), LEVEL)?;
+        if compressed.len() <= LONGEST_COMPRESSED {
+            return Ok(compressed);
+        }
+        rest = last_lines(rest, rest.len() / 2);
+    }
+}
+
+/// The text of something compressed.
+///
+/// # Errors
+/// When it is damaged, no text, or longer than 32 MiB.
+pub fn decompressed(bytes: &[u8]) -> io::Result<String> {
+    let mut text = String::new();
+    let read = zstd::Decoder::new(bytes)?.take(LONGEST_DECOMPRESSED + 1).read_to_string(&mut text)?;
+    if read as u64 > LONGEST_DECOMPRESSED {
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, "it is longer than 32 MiB"));
+    }
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn map(stored: StoredLog) -> ConfigMap {
+        ConfigMap { data: Some(stored.data), binary_data: Some(stored.binary_data), ..ConfigMap::default() }
+    }
+
+    #[test]
+    fn a_short_log_is_plain_text() {
+        let stored = StoredLog::new("one\ntwo\n", None).unwrap();
+        assert_eq!(stored.data, [("log".to_owned(), "one\ntwo\n".to_owned())].into());
+        assert!(stored.binary_data.is_empty());
+        assert_eq!(stored.annotation(), ("kubeon.io/stored-bytes", "8".to_owned()));
+        assert_eq!(whole_log(&map(stored)).unwrap(), "one\ntwo\n");
+        assert_eq!(whole_log(&ConfigMap::default()).unwrap(), "");
+    }
+
+    #[test]
+    fn a_long_log_is_compressed_and_kubectl_shows_its_end() {
+        let lines: Vec<String> = (0..5000).map(|number| format!("step {number} of the work\n")).collect();
+        let log = lines.concat();
+        let steps = vec![1, 2, 3];
+        let stored = StoredLog::new(&log, Some(steps.clone())).unwrap();
+        let end = &stored.data["log"];
+        assert!(end.starts_with("step ") && end.ends_with("step 4999 of the work\n"), "{end}");
+        assert!(end.len() <= LONGEST_PLAIN);
+        assert_eq!(stored.binary_data["steps.json.zst"].0, steps);
+        assert!(stored.bytes() < log.len() / 5, "{} of {}", stored.bytes(), log.len());
+        assert_eq!(whole_log(&map(stored)).unwrap(), log);
+    }
+
+    #[test]
+    fn a_log_that_cannot_be_compressed_keeps_its_end() {
+        let scrambled =
+            |number: u64| number.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
+        let log: String = (0..60_000).map(|number| format!("{:016x}\n", scrambled(number))).collect();
+        let stored = StoredLog::new(&log, None).unwrap();
+        assert!(stored.bytes() <= LONGEST_COMPRESSED + LONGEST_PLAIN, "{}", stored.bytes());
+        let whole = whole_log(&map(stored)).unwrap();
+        assert!(log.ends_with(&whole) && whole.len() > LONGEST_COMPRESSED, "{}", whole.len());
+    }
+
+    #[test]
+    fn damaged_bytes_and_very_long_texts_are_errors() {
+        assert!(decompressed(b"not compressed").is_err());
+        let most = usize::try_from(LONGEST_DECOMPRESSED).unwrap();
+        let long = zstd::encode_all(vec![b'a'; most + 1].as_slice(), 1).unwrap();
+        assert!(decompressed(&long).unwrap_err().to_string().contains("longer than 32 MiB"));
+    }
+}
