@@ -4,7 +4,7 @@ use std::io;
 
 use kubeon_api::StepRecord;
 
-use crate::{LEVEL, decompressed};
+use crate::compression::{compressed, decompressed};
 
 /// The most bytes of compressed records.
 const LONGEST: usize = 384 * 1024;
@@ -21,9 +21,9 @@ pub fn compressed_steps(records: &[StepRecord]) -> io::Result<Option<Vec<u8>>> {
             serde_json::to_writer(&mut lines, record)?;
             lines.push(b'\n');
         }
-        let compressed = zstd::encode_all(lines.as_slice(), LEVEL)?;
-        if compressed.len() <= LONGEST {
-            return Ok(Some(compressed));
+        let shorter = compressed(&lines)?;
+        if shorter.len() <= LONGEST {
+            return Ok(Some(shorter));
         }
         rest = rest.get(rest.len().div_ceil(2)..).unwrap_or_default();
     }

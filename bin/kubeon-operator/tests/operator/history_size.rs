@@ -96,9 +96,10 @@ async fn a_cluster_with_thirty_operations_takes_little_of_etcd() {
     lab.kubernetes_clusters().create(&PostParams::default(), &declared).await.unwrap();
     run_operation(&lab, 0).await;
     for number in 1..OPERATIONS {
-        let again =
-            Patch::Merge(json!({"metadata": {"annotations": {"app.kubernetes.io/operation": "repairing"}}}));
-        lab.kubernetes_clusters().patch("shop", &PatchParams::default(), &again).await.unwrap();
+        let mut workers = nodes(4, 8);
+        workers[0]["labels"] = json!({"example.org/round": number.to_string()});
+        let next = Patch::Merge(json!({"spec": {"cluster": {"nodeList": workers}}}));
+        lab.kubernetes_clusters().patch("shop", &PatchParams::default(), &next).await.unwrap();
         run_operation(&lab, number).await;
     }
     let mut sizes = lab.stored_bytes().await;

@@ -50,7 +50,8 @@ pub(super) fn is_asked(command: &CliCommand) -> bool {
 /// # Errors
 /// Refuses commands that need hosts. Otherwise the error of the server.
 pub(super) async fn run(context: &Context<'_>, url: &str, cli: &CommandLine) -> Result<(), CliError> {
-    let server = Server { client: client(url, &cli.server)?, namespace: cli.server.server_namespace.clone() };
+    let server =
+        ServerCommands { client: client(url, &cli.server)?, namespace: cli.server.server_namespace.clone() };
     // The client waits for answers, and nothing else runs in this program.
     tokio::task::block_in_place(|| match &cli.command {
         Some(CliCommand::Ls(args)) => server.list(context, args.format.output),
@@ -87,7 +88,7 @@ fn client(url: &str, flags: &ServerFlags) -> Result<RestClient, CliError> {
 }
 
 /// A server and the chosen namespace.
-pub(super) struct Server {
+pub(super) struct ServerCommands {
     pub(super) client: RestClient,
     namespace: Option<String>,
 }
@@ -99,7 +100,7 @@ pub(super) struct Declaration {
     pub(super) object: Value,
 }
 
-impl Server {
+impl ServerCommands {
     fn namespace(&self) -> &str {
         self.namespace.as_deref().unwrap_or(DEFAULT_NAMESPACE)
     }
@@ -241,7 +242,7 @@ impl Server {
     }
 }
 
-impl Server {
+impl ServerCommands {
     fn steps(&self, context: &Context<'_>, operation: &str, format: Format) -> Result<(), CliError> {
         let steps = self.client.steps(operation)?;
         let mut table = TextTable::new(&["STARTED", "HOST", "STEP", "RESULT", "CAUSE"])

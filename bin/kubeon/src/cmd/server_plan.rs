@@ -5,7 +5,7 @@ use std::time::Duration;
 use kubeon_rest::{ClusterDetail, ClusterView, OperationView};
 use serde_json::{Value, json};
 
-use super::server::Server;
+use super::server::ServerCommands;
 use crate::args::cluster::PlanArgs;
 use crate::args::server::ApproveArgs;
 use crate::cli_error::CliError;
@@ -16,7 +16,7 @@ const LIMIT: Duration = Duration::from_secs(1800);
 /// The reason of the condition `Progressing` when a plan waits for its approval.
 const WAITS: &str = "WaitsForApproval";
 
-impl Server {
+impl ServerCommands {
     /// Declares the cluster so that its changes are planned before, waits for the plan, and prints it.
     pub(super) fn plan(&self, context: &Context<'_>, args: &PlanArgs) -> Result<(), CliError> {
         let mut declared = self.declaration("plan", args.cluster.file.as_deref())?;

@@ -37,7 +37,7 @@ fn after(world: &mut World, seconds: i64) {
     world.settle();
 }
 
-pub(super) fn condition<'w>(world: &'w World, type_: &str) -> &'w Value {
+fn condition<'w>(world: &'w World, type_: &str) -> &'w Value {
     let all = object(world)["status"]["conditions"].as_array().unwrap();
     all.iter().find(|one| one["type"] == type_).unwrap_or_else(|| panic!("no condition {type_}"))
 }
