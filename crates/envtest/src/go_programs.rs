@@ -3,6 +3,7 @@
 //! - `gitops` does what tools that install from Git do: it renders and lints charts with the packages of Helm, and says what
 //!   kstatus (Flux, `helm --wait`) and Argo CD see in an object.
 //! - `s3` is an object store.
+//! - `oidc` is a provider of OpenID Connect.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -27,6 +28,14 @@ pub fn gitops_program() -> Result<PathBuf, EnvtestError> {
 /// As for [`gitops_program`].
 pub(crate) fn s3_program() -> Result<PathBuf, EnvtestError> {
     built("s3")
+}
+
+/// The program from `oidc/`: a provider of OpenID Connect.
+///
+/// # Errors
+/// As for [`gitops_program`].
+pub(crate) fn oidc_program() -> Result<PathBuf, EnvtestError> {
+    built("oidc")
 }
 
 /// The program with these sources, which is built once for each content of them and kept in the user's cache folder.

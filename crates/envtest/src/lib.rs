@@ -8,7 +8,7 @@
 //!        └────────────── or directly ─────────┘
 //! ```
 //!
-//! A collector records the traces that programs send. An object store keeps snapshots.
+//! A collector records the traces that programs send. An object store keeps snapshots. A provider of OpenID Connect logs users in.
 //!
 //! Every program ends with the process that started it, even by SIGKILL, and listens on loopback only. There is no
 //! kubelet: Pods stay pending.
@@ -20,6 +20,7 @@ mod credentials;
 mod error;
 mod folder;
 mod go_programs;
+mod identity_provider;
 mod object_store;
 mod objects;
 mod process;
@@ -31,6 +32,7 @@ pub use api_server::{ApiServerOptions, TestApiServer};
 pub use collector::{Collector, ReceivedSpan};
 pub use error::EnvtestError;
 pub use go_programs::gitops_program;
+pub use identity_provider::TestIdentityProvider;
 pub use object_store::TestObjectStore;
 pub use programs::{program, program_of};
 pub use proxy::{FaultProxy, FaultRule, ProxyFault, ProxyRequest, RequestMatcher, RuleId, RuleMatches};

@@ -1,19 +1,14 @@
 //! A real object store with the S3 protocol, over TLS.
 
 use std::fs;
-use std::net::{Ipv4Addr, SocketAddrV4, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddrV4};
 use std::path::{Path, PathBuf};
-use std::thread::sleep;
-use std::time::{Duration, Instant};
 
 use crate::EnvtestError;
 use crate::credentials::{TestAuthority, random_token};
 use crate::folder::Folder;
 use crate::go_programs::s3_program;
-use crate::process::ServerProcess;
-
-/// How long the store may take to listen.
-const START_LIMIT: Duration = Duration::from_secs(60);
+use crate::process::{ServerProcess, free_port};
 
 /// A running store. Dropping it ends it and removes its objects.
 #[derive(Debug)]
@@ -44,10 +39,7 @@ impl TestObjectStore {
         }
         let data = place.join("data");
         fs::create_dir_all(data.join(bucket)).map_err(EnvtestError::file(&data))?;
-        let listener = TcpListener::bind((address, 0)).map_err(EnvtestError::Port)?;
-        let port = listener.local_addr().map_err(EnvtestError::Port)?.port();
-        let address = SocketAddrV4::new(address, port);
-        drop(listener);
+        let address = free_port(address)?;
         let arguments = [
             "serve".to_owned(),
             "s3".to_owned(),
@@ -59,15 +51,7 @@ impl TestObjectStore {
             data.display().to_string(),
         ];
         let mut process = ServerProcess::start("object-store", &s3_program()?, &arguments, place)?;
-        let end = Instant::now() + START_LIMIT;
-        while TcpStream::connect(address).is_err() {
-            process.check_alive()?;
-            if Instant::now() >= end {
-                let what = "the start of the object store".to_owned();
-                return Err(EnvtestError::TooLate { what, limit: START_LIMIT, log: process.log_tail() });
-            }
-            sleep(Duration::from_millis(50));
-        }
+        process.wait_until_it_listens(address)?;
         Ok(Self { folder, address, secret_key, _process: process })
     }
 

@@ -3,17 +3,21 @@
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io;
+use std::net::{Ipv4Addr, SocketAddrV4, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 use std::sync::mpsc::{Sender, channel};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use kubeon_process::{BackgroundProgram, OutputTail, die_with_parent};
 use parking_lot::Mutex;
 
 use crate::EnvtestError;
 
+/// How long a program may take to listen.
+const LISTEN_LIMIT: Duration = Duration::from_secs(60);
 /// Lines of a log in an error.
 const TAIL_LINES: usize = 15;
 /// Characters of such a line.
@@ -72,6 +76,20 @@ impl ServerProcess {
         }
     }
 
+    /// Waits until the program accepts connections.
+    pub(crate) fn wait_until_it_listens(&mut self, address: SocketAddrV4) -> Result<(), EnvtestError> {
+        let end = Instant::now() + LISTEN_LIMIT;
+        while TcpStream::connect(address).is_err() {
+            self.check_alive()?;
+            if Instant::now() >= end {
+                let what = format!("the start of {}", self.name);
+                return Err(EnvtestError::TooLate { what, limit: LISTEN_LIMIT, log: self.log_tail() });
+            }
+            thread::sleep(Duration::from_millis(50));
+        }
+        Ok(())
+    }
+
     /// The size of the program's log in bytes.
     pub(crate) fn log_size(&self) -> u64 {
         self.log.metadata().map_or(0, |metadata| metadata.len())
@@ -91,6 +109,13 @@ impl Drop for ServerProcess {
     fn drop(&mut self) {
         self.program.kill();
     }
+}
+
+/// A free port of this address. Another program may take it before it is used.
+pub(crate) fn free_port(address: Ipv4Addr) -> Result<SocketAddrV4, EnvtestError> {
+    let listener = TcpListener::bind((address, 0)).map_err(EnvtestError::Port)?;
+    let port = listener.local_addr().map_err(EnvtestError::Port)?.port();
+    Ok(SocketAddrV4::new(address, port))
 }
 
 type StartRequest = (Command, File, Sender<io::Result<BackgroundProgram>>);

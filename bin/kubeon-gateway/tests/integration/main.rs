@@ -9,6 +9,7 @@ mod hostile;
 mod measure;
 mod oidc;
 mod provider;
+mod real_provider;
 mod streams;
 mod support;
 mod v1;
