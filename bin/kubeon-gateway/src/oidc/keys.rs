@@ -27,11 +27,18 @@ struct Discovery {
     jwks_uri: String,
 }
 
+/// What was read last, and what the last attempt said if it failed.
+#[derive(Default)]
+struct KnownKeys {
+    keys: Option<(Instant, Arc<JwkSet>)>,
+    failure: Option<(Instant, String)>,
+}
+
 /// The keys of one provider.
 pub(super) struct ProviderKeys {
     issuer: String,
     agent: ureq::Agent,
-    known: Mutex<Option<(Instant, Arc<JwkSet>)>>,
+    known: Mutex<KnownKeys>,
     /// Held by the one task that reads the keys.
     reading: tokio::sync::Mutex<()>,
 }
@@ -87,14 +94,29 @@ impl ProviderKeys {
     /// The keys, if they are not older.
     fn known(&self, age: Duration) -> Option<Arc<JwkSet>> {
         let known = self.known.lock();
-        known.as_ref().filter(|(read, _)| read.elapsed() < age).map(|(_, keys)| keys.clone())
+        known.keys.as_ref().filter(|(read, _)| read.elapsed() < age).map(|(_, keys)| keys.clone())
     }
 
+    /// Reads the keys. A provider that did not answer is not asked again at once.
     async fn read(&self) -> anyhow::Result<Arc<JwkSet>> {
+        let failure = self.known.lock().failure.clone().filter(|(tried, _)| tried.elapsed() < PAUSE);
+        if let Some((_, failure)) = failure {
+            anyhow::bail!("{failure}");
+        }
         let (agent, issuer) = (self.agent.clone(), self.issuer.clone());
-        let keys = Arc::new(tokio::task::spawn_blocking(move || read(&agent, &issuer)).await??);
-        *self.known.lock() = Some((Instant::now(), keys.clone()));
-        Ok(keys)
+        let read = tokio::task::spawn_blocking(move || read(&agent, &issuer)).await?;
+        let mut known = self.known.lock();
+        match read {
+            Ok(keys) => {
+                let keys = Arc::new(keys);
+                *known = KnownKeys { keys: Some((Instant::now(), keys.clone())), failure: None };
+                Ok(keys)
+            }
+            Err(error) => {
+                known.failure = Some((Instant::now(), format!("{error:#}")));
+                Err(error)
+            }
+        }
     }
 }
 
@@ -119,4 +141,25 @@ fn get<T: DeserializeOwned>(agent: &ureq::Agent, url: &str) -> anyhow::Result<T>
     let text = answer.into_body().into_with_config().limit(LONGEST).read_to_string();
     let text = text.with_context(|| format!("reading {url}"))?;
     serde_json::from_str(&text).with_context(|| format!("reading {url}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_provider_that_does_not_answer_is_not_asked_again_at_once() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let issuer = format!("https://{}", listener.local_addr().unwrap());
+        drop(listener);
+        let keys = ProviderKeys::new(&issuer, None).unwrap();
+        let first = keys.key(Some("a")).await.unwrap_err().to_string();
+        assert!(first.contains("/.well-known/openid-configuration"), "{first}");
+        let tried = keys.known.lock().failure.clone().unwrap().0;
+        assert!(keys.key(Some("b")).await.is_err());
+        assert_eq!(keys.known.lock().failure.clone().unwrap().0, tried);
+        assert!(ProviderKeys::new(&issuer, Some(b"no certificate")).is_err());
+    }
 }

@@ -151,11 +151,12 @@ pub(crate) fn prune_logs(s: &View<'_>, operations: &[Arc<ClusterOperation>]) -> 
         operation.status.as_ref().and_then(|status| status.status) == Some(OperationResult::Failed)
     };
     let last_failure = ended.iter().position(failed);
-    let mut bytes = 0;
+    let mut bytes: u64 = 0;
     let mut writes = Vec::new();
     for (index, operation) in ended.iter().enumerate() {
         let Some((log, size)) = stored_log(s, operation) else { continue };
-        bytes += size;
+        // A runner wrote the number.
+        bytes = bytes.saturating_add(size);
         if bytes > u64::from(s.settings.log_kib) * 1024 && index > 0 && Some(index) != last_failure {
             writes.push(Write {
                 why: format!("the logs of the cluster exceed {} KiB", s.settings.log_kib),
