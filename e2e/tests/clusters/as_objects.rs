@@ -24,6 +24,7 @@ mod missing_bundle;
 mod operation_results;
 mod rollback;
 mod samples;
+mod show;
 mod snapshots;
 mod traces;
 mod uninstall;

@@ -119,13 +119,13 @@ fn manifest() -> PathBuf {
 }
 
 /// A gateway that serves.
-struct InstalledGateway {
+pub(super) struct InstalledGateway {
     folder: PathBuf,
-    authority: PathBuf,
-    url: String,
+    pub(super) authority: PathBuf,
+    pub(super) url: String,
 }
 
-fn install(meta: &MetaCluster) -> Result<InstalledGateway> {
+pub(super) fn install(meta: &MetaCluster) -> Result<InstalledGateway> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let image = root.join("target/images/kubeon-gateway.tar").to_string_lossy().into_owned();
     meta.lab.must(&["image", "load", &image, "meta"])?;
@@ -184,19 +184,25 @@ fn install(meta: &MetaCluster) -> Result<InstalledGateway> {
 
 impl InstalledGateway {
     /// A token of a new service account.
-    fn token(&self, meta: &MetaCluster, namespace: &str, name: &str) -> Result<String> {
+    pub(super) fn token(&self, meta: &MetaCluster, namespace: &str, name: &str) -> Result<String> {
         meta.kubectl(&["-n", namespace, "create", "serviceaccount", name])?;
         Ok(meta.kubectl(&["-n", namespace, "create", "token", name])?.trim().to_owned())
     }
 
-    fn file(&self, name: &str, text: &str) -> Result<String> {
+    pub(super) fn file(&self, name: &str, text: &str) -> Result<String> {
         let path = self.folder.join(name);
         std::fs::write(&path, text)?;
         Ok(path.to_string_lossy().into_owned())
     }
 
     /// Runs `kubeon` with the gateway; an empty namespace means all.
-    fn kubeon(&self, meta: &MetaCluster, token: &str, namespace: &str, arguments: &[&str]) -> Result<Answer> {
+    pub(super) fn kubeon(
+        &self,
+        meta: &MetaCluster,
+        token: &str,
+        namespace: &str,
+        arguments: &[&str],
+    ) -> Result<Answer> {
         let (token, authority) = (self.file("token", token)?, self.authority.to_string_lossy().into_owned());
         let mut environment = vec![
             ("KUBEON_SERVER", self.url.as_str()),
@@ -216,7 +222,13 @@ impl InstalledGateway {
         })
     }
 
-    fn must(&self, meta: &MetaCluster, token: &str, namespace: &str, arguments: &[&str]) -> Result<String> {
+    pub(super) fn must(
+        &self,
+        meta: &MetaCluster,
+        token: &str,
+        namespace: &str,
+        arguments: &[&str],
+    ) -> Result<String> {
         let answer = self.kubeon(meta, token, namespace, arguments)?;
         ensure!(answer.code == 0, "{answer:?}");
         Ok(answer.out)
