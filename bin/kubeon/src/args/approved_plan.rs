@@ -16,6 +16,11 @@ pub(crate) struct PlanFileFlag {
 }
 
 impl PlanFileFlag {
+    /// Whether a file is given.
+    pub(crate) fn is_given(&self) -> bool {
+        self.out.is_some()
+    }
+
     /// The command that applies the plan, with the file if there is one.
     pub(crate) fn applied_by(&self, command: String) -> String {
         let Some(file) = &self.out else { return command };

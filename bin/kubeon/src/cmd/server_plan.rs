@@ -6,6 +6,7 @@ use kubeon_rest::{ClusterDetail, ClusterView, OperationView};
 use serde_json::{Value, json};
 
 use super::server::ServerCommands;
+use crate::args::Format;
 use crate::args::cluster::PlanArgs;
 use crate::args::server::ApproveArgs;
 use crate::cli_error::CliError;
@@ -19,6 +20,11 @@ const WAITS: &str = "WaitsForApproval";
 impl ServerCommands {
     /// Declares the cluster so that its changes are planned before, waits for the plan, and prints it.
     pub(super) fn plan(&self, context: &Context<'_>, args: &PlanArgs) -> Result<(), CliError> {
+        if args.file.is_given() || !matches!(args.format.output, Format::Table | Format::Wide) {
+            return Err(CliError::refused(
+                "with --server, the plan stays in the meta cluster and is printed as text: leave out --out and -o",
+            ));
+        }
         let mut declared = self.declaration("plan", args.cluster.file.as_deref())?;
         let Some(Value::Object(spec)) = declared.object.get_mut("spec") else {
             return Err(CliError::refused("the file declares no KubernetesCluster: it has no spec"));
