@@ -73,8 +73,13 @@ fn install_again(meta: &MetaCluster, most_operations: &str) -> Result<()> {
 fn tenant(meta: &MetaCluster, gateway: &InstalledGateway, namespace: &str) -> Result<String> {
     let token = gateway.token(meta, namespace, "deployer")?;
     let account = format!("--serviceaccount={namespace}:deployer");
-    let bind = ["create", "rolebinding", "deployer", "--clusterrole=kubeon-cluster-editor", &account];
-    meta.kubectl(&[&["-n", namespace][..], &bind].concat())?;
+    // Who declares a cluster must be allowed to read the login that it names.
+    let login = ["create", "role", "login", "--verb=get", "--resource=secrets", "--resource-name=lab-login"];
+    meta.kubectl(&[&["-n", namespace][..], &login].concat())?;
+    for (name, role) in [("deployer", "--clusterrole=kubeon-cluster-editor"), ("login", "--role=login")] {
+        let bind = ["-n", namespace, "create", "rolebinding", name, role, &account];
+        meta.kubectl(&bind)?;
+    }
     let mut login = meta.get(&["secret", "lab-login"])?;
     login["metadata"] = json!({"name": "lab-login", "namespace": namespace});
     meta.apply(&login)?;
