@@ -254,6 +254,13 @@ impl ClusterCommands {
         command
     }
 
+    /// Whether a return to a snapshot has begun: the cluster is being removed from its hosts, or made again out of the snapshot.
+    #[must_use]
+    pub(crate) fn is_being_replaced(&self) -> bool {
+        let state = self.engine.state(&self.cluster);
+        state["status"] == "destroying" || !state["restoring"].is_null()
+    }
+
     /// Removes the cluster of the state, without the declaration. The inventory has the current logins of the hosts.
     fn destroy(&self) -> Command {
         let mut command = self.engine.command(&["destroy", &self.cluster]);

@@ -30,6 +30,10 @@ use crate::skip_hosts;
 use crate::snapshot;
 use crate::stream::PROGRESS;
 
+/// Any other change would make an empty cluster.
+const UNFINISHED_ROLLBACK: &str = "a return to a snapshot has begun and the cluster is not on its hosts: declare the version of the \
+    snapshot again and request rollbacking";
+
 /// Runs the operation that the environment names.
 pub(crate) async fn run(job: &JobContext) -> WorkOutcome {
     let ready = || -> Result<(Task, TempDir, ClusterCommands), String> {
@@ -109,6 +113,11 @@ impl Work<'_> {
     }
 
     async fn change(&self, operation: Operation) -> WorkOutcome {
+        let continues =
+            matches!(operation, Operation::Creating | Operation::Rollbacking | Operation::Terminating);
+        if !continues && self.kubeon.is_being_replaced() {
+            return WorkOutcome::failed(1, UNFINISHED_ROLLBACK.to_owned());
+        }
         self.job.view.send_modify(|view| match operation {
             Operation::Creating => view.precheck(Some(("Creating", "creating the cluster"))),
             Operation::ScalingUp => view.precheck(Some(("ScalingUp", "adding hosts"))),

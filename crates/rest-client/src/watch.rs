@@ -41,6 +41,12 @@ impl RestClient {
                         return Ok(found);
                     }
                 }
+                Some(("data", text)) if event == "deleted" => {
+                    let cluster: ClusterView = serde_json::from_str(text).map_err(RestError::Unreadable)?;
+                    if cluster.name == name {
+                        return Err(RestError::Ended(format!("cluster {name} was deleted")));
+                    }
+                }
                 _ => {}
             }
         }

@@ -64,6 +64,19 @@ fn the_state_says_how_far_a_rollback_came() {
     );
 }
 
+/// The hosts may be empty: a repair would make an empty cluster and call it repaired.
+#[test]
+fn a_rollback_that_has_begun_is_completed_before_other_changes() {
+    for state in [r#"{"version":"v1.37.2","status":"destroying"}"#, r#"{"restoring":{"digest":"x"}}"#] {
+        for operation in ["repairing", "updating", "scaling-up"] {
+            let (place, done) = run(state, operation, &[]);
+            assert_eq!(done.code, Some(1));
+            assert!(done.contains("request rollbacking"), "{done:?}");
+            assert!(!place.file("calls").exists(), "{operation}");
+        }
+    }
+}
+
 #[test]
 fn a_rollback_without_a_snapshot_changes_nothing() {
     let (place, done) = run(r#"{"version":"v1.37.2"}"#, "rollbacking", &[]);
