@@ -4,11 +4,10 @@ use std::fmt;
 use std::fs;
 use std::io::{self, BufRead, BufReader};
 use std::path::Path;
-use std::sync::Arc;
 use std::time::Duration;
 
 use kubeon_wire::StepFailure;
-use ureq::tls::{ClientCert, PemItem, PrivateKey, RootCerts, TlsConfig, parse_pem};
+use ureq::tls::{ClientCert, PemItem, PrivateKey, parse_pem};
 
 use crate::failure::{Doing, failed, plain};
 
@@ -52,16 +51,10 @@ impl Https {
     /// # Errors
     /// If a file cannot be read, or does not contain a certificate or key.
     pub fn open(ca: &Path, identity: Option<(&Path, &Path)>) -> Result<Self, StepFailure> {
-        let (authorities, _) = pem(ca)?;
-        if authorities.is_empty() {
-            return Err(failed(format!("{} contains no certificate", ca.display())));
-        }
+        let authorities = kubeon_https::authorities(&fs::read(ca).doing("read", ca)?)
+            .map_err(|error| failed(format!("{} {error}", ca.display())))?;
         let identity = identity.map(|(certificate, key)| identify(certificate, key)).transpose()?;
-        let tls = TlsConfig::builder()
-            .root_certs(RootCerts::Specific(Arc::new(authorities)))
-            .client_cert(identity)
-            .unversioned_rustls_crypto_provider(Arc::new(rustls::crypto::ring::default_provider()))
-            .build();
+        let tls = kubeon_https::tls(authorities).client_cert(identity).build();
         let config = ureq::Agent::config_builder()
             .tls_config(tls)
             .proxy(None)

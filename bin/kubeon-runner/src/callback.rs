@@ -5,13 +5,12 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::Duration;
 
 use kubeon_api::Operation;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Serialize;
-use ureq::tls::{Certificate, PemItem, RootCerts, TlsConfig};
+use ureq::tls::RootCerts;
 
 use crate::args::{CallbackFlags, RunnerSettings};
 use crate::backoff::Backoff;
@@ -227,28 +226,13 @@ fn read(file: &Path) -> Result<Vec<u8>, CallbackError> {
 }
 
 fn agent(flags: &CallbackFlags) -> Result<ureq::Agent, CallbackError> {
-    let roots = match &flags.callback_ca {
+    let authorities = match &flags.callback_ca {
         None => RootCerts::PlatformVerifier,
-        Some(file) => {
-            let items = read(file)?;
-            let certificates: Vec<Certificate<'static>> = ureq::tls::parse_pem(&items)
-                .filter_map(|item| match item {
-                    Ok(PemItem::Certificate(certificate)) => Some(certificate),
-                    _ => None,
-                })
-                .collect();
-            if certificates.is_empty() {
-                return Err(CallbackError::NoCertificate(file.display().to_string()));
-            }
-            RootCerts::new_with_certs(&certificates)
-        }
+        Some(file) => kubeon_https::authorities(&read(file)?)
+            .map_err(|_| CallbackError::NoCertificate(file.display().to_string()))?,
     };
-    let tls = TlsConfig::builder()
-        .unversioned_rustls_crypto_provider(Arc::new(rustls::crypto::ring::default_provider()))
-        .root_certs(roots)
-        .build();
     let config = ureq::Agent::config_builder()
-        .tls_config(tls)
+        .tls_config(kubeon_https::tls(authorities).build())
         .https_only(true)
         .http_status_as_error(false)
         // The token must not reach another server: no redirects, no proxy of the environment.

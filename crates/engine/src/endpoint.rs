@@ -6,14 +6,12 @@
 //!   else ──► /readyz of every master, in parallel ──► the context demo-h2
 //! ```
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use kubeon_api::kubernetes_cluster::LoadBalancer;
 use kubeon_plan::{DesiredCluster, HostSpec};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
-use ureq::tls::{PemItem, RootCerts, TlsConfig, parse_pem};
 
 use crate::error::EngineError;
 use crate::hosts_file::HostsFile;
@@ -114,21 +112,9 @@ async fn ready_master(search: &EndpointSearch<'_>) -> Option<String> {
 }
 
 fn agent(authority: &str) -> Option<ureq::Agent> {
-    let authorities: Vec<_> = parse_pem(authority.as_bytes())
-        .filter_map(|item| match item {
-            Ok(PemItem::Certificate(certificate)) => Some(certificate),
-            _ => None,
-        })
-        .collect();
-    if authorities.is_empty() {
-        return None;
-    }
-    let tls = TlsConfig::builder()
-        .root_certs(RootCerts::Specific(Arc::new(authorities)))
-        .unversioned_rustls_crypto_provider(Arc::new(rustls::crypto::ring::default_provider()))
-        .build();
+    let authorities = kubeon_https::authorities(authority.as_bytes()).ok()?;
     let config = ureq::Agent::config_builder()
-        .tls_config(tls)
+        .tls_config(kubeon_https::tls(authorities).build())
         .proxy(None)
         .https_only(true)
         .http_status_as_error(false)

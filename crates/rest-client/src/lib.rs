@@ -4,7 +4,6 @@ mod error;
 mod watch;
 
 use std::io::{BufRead, BufReader};
-use std::sync::Arc;
 use std::time::Duration;
 
 use kubeon_rest::{
@@ -15,7 +14,6 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use ureq::Body;
 use ureq::http::Response;
-use ureq::tls::{Certificate, PemItem, RootCerts, TlsConfig};
 
 pub use error::RestError;
 
@@ -69,27 +67,10 @@ impl RestClient {
         if !url.starts_with("https://") {
             return Err(RestError::NotHttps(url));
         }
-        let roots = match options.authorities {
-            None => RootCerts::PlatformVerifier,
-            Some(pem) => {
-                let certificates: Vec<Certificate<'static>> = ureq::tls::parse_pem(&pem)
-                    .filter_map(|item| match item {
-                        Ok(PemItem::Certificate(certificate)) => Some(certificate),
-                        _ => None,
-                    })
-                    .collect();
-                if certificates.is_empty() {
-                    return Err(RestError::NoCertificate);
-                }
-                RootCerts::new_with_certs(&certificates)
-            }
-        };
-        let tls = TlsConfig::builder()
-            .unversioned_rustls_crypto_provider(Arc::new(rustls::crypto::ring::default_provider()))
-            .root_certs(roots)
-            .build();
+        let authorities = kubeon_https::authorities_or_platform(options.authorities.as_deref())
+            .map_err(|_| RestError::NoCertificate)?;
         let config = ureq::Agent::config_builder()
-            .tls_config(tls)
+            .tls_config(kubeon_https::tls(authorities).build())
             .https_only(true)
             .http_status_as_error(false)
             // The token must not reach another server.

@@ -3,7 +3,6 @@
 use std::fs::{self, File};
 use std::io::{self, Read as _, Seek as _, Write as _};
 use std::path::Path;
-use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
@@ -11,7 +10,7 @@ use rusty_s3::actions::ListObjectsV2;
 use rusty_s3::{Bucket, Credentials, S3Action as _, UrlStyle};
 use secrecy::ExposeSecret as _;
 use ureq::http::{Method, Request, Response, StatusCode, header};
-use ureq::tls::{PemItem, RootCerts, TlsConfig, parse_pem};
+use ureq::tls::RootCerts;
 use ureq::{Agent, Body, SendBody};
 use url::Url;
 
@@ -82,12 +81,8 @@ impl S3Bucket {
             .map_err(|error| wrong(format!("the endpoint {store:?} of the object store: {error}")))?;
         let authorities =
             settings.authorities.as_deref().map_or(Ok(RootCerts::PlatformVerifier), authorities)?;
-        let tls = TlsConfig::builder()
-            .unversioned_rustls_crypto_provider(Arc::new(rustls::crypto::ring::default_provider()))
-            .root_certs(authorities)
-            .build();
         let config = Agent::config_builder()
-            .tls_config(tls)
+            .tls_config(kubeon_https::tls(authorities).build())
             .http_status_as_error(false)
             .max_redirects(0)
             .user_agent(concat!("kubeon/", env!("CARGO_PKG_VERSION")))
@@ -253,16 +248,7 @@ impl S3Bucket {
 
 fn authorities(path: &Path) -> Result<RootCerts, S3Error> {
     let text = fs::read(path).map_err(|error| S3Error::File { path: path.to_owned(), error })?;
-    let certificates: Vec<_> = parse_pem(&text)
-        .filter_map(|item| match item {
-            Ok(PemItem::Certificate(certificate)) => Some(certificate),
-            _ => None,
-        })
-        .collect();
-    if certificates.is_empty() {
-        return Err(S3Error::Settings(format!("{} contains no certificate", path.display())));
-    }
-    Ok(RootCerts::Specific(Arc::new(certificates)))
+    kubeon_https::authorities(&text).map_err(|error| S3Error::Settings(format!("{} {error}", path.display())))
 }
 
 /// Copies an answer. An error of the connection can be tried again, one of the file cannot.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use opentelemetry_http::{Bytes, HttpClient, HttpError, Request, Response};
 use parking_lot::Mutex;
-use ureq::tls::{RootCerts, TlsConfig};
+use ureq::tls::RootCerts;
 
 /// The timeout of one request. It equals the default of the SDK's own limit, `$OTEL_EXPORTER_OTLP_TIMEOUT`.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
@@ -26,12 +26,8 @@ pub(crate) struct Post {
 impl Post {
     /// A client that stores the cause of each failed request in `failure`.
     pub(crate) fn new(failure: LastFailure) -> Self {
-        let tls = TlsConfig::builder()
-            .unversioned_rustls_crypto_provider(Arc::new(rustls::crypto::ring::default_provider()))
-            .root_certs(RootCerts::PlatformVerifier)
-            .build();
         let config = ureq::Agent::config_builder()
-            .tls_config(tls)
+            .tls_config(kubeon_https::tls(RootCerts::PlatformVerifier).build())
             .http_status_as_error(false)
             // Headers may contain a secret for this collector only.
             .max_redirects(0)

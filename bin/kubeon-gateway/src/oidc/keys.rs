@@ -9,7 +9,6 @@ use jsonwebtoken::jwk::JwkSet;
 use parking_lot::Mutex;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use ureq::tls::{Certificate, PemItem, RootCerts, TlsConfig};
 
 /// How long keys are used before they are read again.
 const LIFETIME: Duration = Duration::from_secs(3600);
@@ -47,25 +46,9 @@ impl ProviderKeys {
     /// # Errors
     /// When the authorities hold no certificate.
     pub(super) fn new(issuer: &str, authorities: Option<&[u8]>) -> anyhow::Result<Self> {
-        let roots = match authorities {
-            None => RootCerts::PlatformVerifier,
-            Some(pem) => {
-                let certificates: Vec<Certificate<'static>> = ureq::tls::parse_pem(pem)
-                    .filter_map(|item| match item {
-                        Ok(PemItem::Certificate(certificate)) => Some(certificate),
-                        _ => None,
-                    })
-                    .collect();
-                anyhow::ensure!(!certificates.is_empty(), "--oidc-ca-file holds no certificate in PEM");
-                RootCerts::new_with_certs(&certificates)
-            }
-        };
-        let tls = TlsConfig::builder()
-            .unversioned_rustls_crypto_provider(Arc::new(rustls::crypto::ring::default_provider()))
-            .root_certs(roots)
-            .build();
+        let authorities = kubeon_https::authorities_or_platform(authorities).context("--oidc-ca-file")?;
         let config = ureq::Agent::config_builder()
-            .tls_config(tls)
+            .tls_config(kubeon_https::tls(authorities).build())
             .https_only(true)
             .timeout_global(Some(TIMEOUT))
             .build();

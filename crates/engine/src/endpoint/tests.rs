@@ -3,6 +3,7 @@
 
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, TcpListener};
+use std::sync::Arc;
 use std::thread;
 
 use kubeon_pki::ClusterPki;

@@ -3,12 +3,11 @@
 use std::fs::{self, File};
 use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use ureq::http::{Response, StatusCode, header};
-use ureq::tls::{RootCerts, TlsConfig};
+use ureq::tls::RootCerts;
 use ureq::{Agent, Body};
 
 use super::error::PublishedError;
@@ -70,12 +69,8 @@ impl Server {
         if let Some(mirror) = mirror.filter(is_wrong) {
             return Err(PublishedError::Mirror(mirror.to_owned()));
         }
-        let tls = TlsConfig::builder()
-            .unversioned_rustls_crypto_provider(Arc::new(rustls::crypto::ring::default_provider()))
-            .root_certs(authorities)
-            .build();
         let config = Agent::config_builder()
-            .tls_config(tls)
+            .tls_config(kubeon_https::tls(authorities).build())
             .https_only(true)
             .http_status_as_error(false)
             .user_agent(concat!("kubeon/", env!("CARGO_PKG_VERSION")))
