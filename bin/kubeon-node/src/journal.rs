@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use kubeon_wire::StepFailure;
 use serde::{Deserialize, Serialize};
 
-use crate::durable::{read_text, write_file};
+use crate::durable::{read_text, remove_file, write_file};
 use crate::failure::{Doing, failed};
 use crate::paths;
 use crate::root::Root;
@@ -124,6 +124,17 @@ pub fn all(root: &Root) -> Result<Vec<Result<Entry, String>>, StepFailure> {
     }
     entries.sort_by(|a, b| a.0.cmp(&b.0));
     Ok(entries.into_iter().map(|(_, entry)| entry).collect())
+}
+
+/// Removes the entries that `concerns` selects. An entry that cannot be parsed stays: its step is executed again anyway.
+///
+/// # Errors
+/// If the journal cannot be read, or an entry cannot be removed.
+pub fn forget(root: &Root, concerns: impl Fn(&Entry) -> bool) -> Result<(), StepFailure> {
+    for entry in all(root)?.into_iter().flatten().filter(concerns) {
+        remove_file(&place(root, &entry.id)?)?;
+    }
+    Ok(())
 }
 
 fn place(root: &Root, id: &str) -> Result<PathBuf, StepFailure> {

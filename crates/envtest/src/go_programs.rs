@@ -4,6 +4,7 @@
 //!   kstatus (Flux, `helm --wait`) and Argo CD see in an object.
 //! - `s3` is an object store.
 //! - `oidc` is a provider of OpenID Connect.
+//! - `history` writes to and reads from etcd, and says whether the answers are linearizable.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -36,6 +37,14 @@ pub(crate) fn s3_program() -> Result<PathBuf, EnvtestError> {
 /// As for [`gitops_program`].
 pub(crate) fn oidc_program() -> Result<PathBuf, EnvtestError> {
     built("oidc")
+}
+
+/// The program from `history/`: a client of etcd with a checker. Its first comment describes its arguments.
+///
+/// # Errors
+/// As for [`gitops_program`].
+pub fn history_program() -> Result<PathBuf, EnvtestError> {
+    built("history")
 }
 
 /// The program with these sources, which is built once for each content of them and kept in the user's cache folder.

@@ -31,7 +31,7 @@ mod stored_objects;
 pub use api_server::{ApiServerOptions, TestApiServer};
 pub use collector::{Collector, ReceivedSpan};
 pub use error::EnvtestError;
-pub use go_programs::gitops_program;
+pub use go_programs::{gitops_program, history_program};
 pub use identity_provider::TestIdentityProvider;
 pub use object_store::TestObjectStore;
 pub use programs::{program, program_of};

@@ -174,6 +174,13 @@ fn apply_step(step: &Step, now: i64, facts: &mut Facts) {
         Op::Uncordon { node } => cordon(facts, node.as_str(), false),
         Op::RemoveNode { node } => remove_node(facts, node.as_str()),
         Op::ForgetIdentity { .. } => facts.kubelet.own = None,
+        Op::RemoveService { name, .. } => {
+            // The ids of the steps of a service begin with its name.
+            let service = name.trim_end_matches(".service");
+            facts
+                .journal
+                .retain(|entry| entry.id.split('/').nth(1).is_none_or(|id| !id.starts_with(service)));
+        }
         Op::Files { files } => files.iter().for_each(|file| add_certificate(file, now, facts)),
         Op::Service { name, .. } if name == "kubelet.service" => {
             facts.kubelet.own = Some(certificate(KUBELET_CLIENT, now, 365 * 24));

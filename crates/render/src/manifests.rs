@@ -40,12 +40,10 @@ fn user(name: &str) -> Value {
     json!({ "apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": name })
 }
 
-/// The group that a host belongs to while it asks for its first certificate.
-pub const BOOTSTRAP_GROUP: &str = "system:bootstrappers:kubeon";
-/// The group of every node.
-const NODES: &str = "system:nodes";
+/// The group of every node. Its members may request a certificate for their own node, and no other.
+pub const NODES: &str = "system:nodes";
 
-/// RBAC rules for joining hosts (request a certificate, have it approved, renew it), for requests of the API server to
+/// RBAC rules for nodes (their requests for a certificate are approved, the first one too), for requests of the API server to
 /// kubelets, and for kube-proxy and flannel, which use the identity of their node. The admission plugin `NodeRestriction`
 /// lets a node change only its own object. A host may request certificates; a master signs those for its own node. An observer
 /// may read nodes and the reports of the masters.
@@ -53,12 +51,6 @@ const NODES: &str = "system:nodes";
 pub fn rights() -> Vec<ApiObject> {
     let approver = "system:certificates.k8s.io:certificatesigningrequests";
     vec![
-        cluster_role_binding("kubeon:bootstrap", "system:node-bootstrapper", &group(BOOTSTRAP_GROUP)),
-        cluster_role_binding(
-            "kubeon:approve-bootstrap",
-            &format!("{approver}:nodeclient"),
-            &group(BOOTSTRAP_GROUP),
-        ),
         cluster_role_binding("kubeon:approve-renewal", &format!("{approver}:selfnodeclient"), &group(NODES)),
         cluster_role_binding(
             "kubeon:kubelet-api",

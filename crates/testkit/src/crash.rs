@@ -1,10 +1,13 @@
-//! Crash tests: they kill a run after each effect, restart it and compare the result.
+//! Crash tests: they end a run after each effect, run again and compare the result.
 
 use std::collections::BTreeMap;
 
 use crate::World;
 use crate::golden::first_difference;
 use crate::text::fingerprint;
+
+/// The number of worlds that are in memory at a time: each has about a megabyte.
+const RECORDED: usize = 64;
 
 /// The result of a successful crash test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -13,11 +16,11 @@ pub struct Crashes {
     pub effects: usize,
 }
 
-/// Runs `drive` on a fresh world to its end. Then, for every effect of that run, it takes a fresh world,
-/// kills a run right after the effect, restarts, and runs to the end. The world must be the same each time,
+/// Runs `drive` to its end on a copy of a world. Then, for every effect of that run, it takes the world as it was right after the
+/// effect, as if the process had died there, and runs to the end with a new process. The world must be the same each time,
 /// and no harmful effect may be repeated.
 ///
-/// `fresh` creates equal worlds. `drive` is one complete command: it observes the world, plans, applies, and
+/// `fresh` creates the world. `drive` is one complete command: it observes the world, plans, applies, and
 /// returns the cause of a failure.
 ///
 /// # Errors
@@ -39,17 +42,26 @@ pub async fn crash_and_wait(
     drive: impl AsyncFn(&World) -> Result<(), String>,
     seconds: i64,
 ) -> Result<Crashes, String> {
-    let undisturbed = Undisturbed::run(&fresh, &drive).await?;
+    let fresh = fresh().await;
+    let undisturbed = Undisturbed::run(fresh.copy(), &drive).await?;
     let effects = undisturbed.lines.len();
-    for n in 1..=effects {
-        let world = fresh().await;
-        let explain = |why: String| {
+    for first in (1..=effects).step_by(RECORDED) {
+        let last = (first + RECORDED - 1).min(effects);
+        let world = fresh.copy();
+        world.record_after(first - 1);
+        let explain = |n: usize, why: String| {
             format!("crash after effect {n} of {effects} ({}): {why}", undisturbed.lines[n - 1])
         };
-        crash(&world, n, n == effects, &drive).await.map_err(explain)?;
-        world.pass(seconds);
-        drive(&world).await.map_err(|why| explain(format!("the run after it fails: {why}")))?;
-        undisturbed.compare(&world, seconds > 0).map_err(explain)?;
+        crash(&world, last, last == effects, &drive).await.map_err(|why| explain(last, why))?;
+        let worlds = world.recorded();
+        if worlds.len() != last + 1 - first {
+            return Err(explain(last, "the effects of the run differ from run to run".to_owned()));
+        }
+        for (n, world) in (first..=last).zip(worlds) {
+            world.pass(seconds);
+            let ended = drive(&world).await.map_err(|why| format!("the run after it fails: {why}"));
+            ended.and_then(|()| undisturbed.compare(&world, seconds > 0)).map_err(|why| explain(n, why))?;
+        }
     }
     Ok(Crashes { effects })
 }
@@ -65,14 +77,15 @@ pub async fn crash_twice(
     seed: u64,
     rounds: usize,
 ) -> Result<Crashes, String> {
-    let undisturbed = Undisturbed::run(&fresh, &drive).await?;
+    let fresh = fresh().await;
+    let undisturbed = Undisturbed::run(fresh.copy(), &drive).await?;
     let effects = undisturbed.lines.len();
     for round in 0..rounds {
         let random = fingerprint(&format!("{seed} {round}"));
         let number = usize::from_str_radix(&random[..8], 16).expect("hexadecimal digits");
         let first = 1 + number % (effects - 1);
         let second = 1 + number / effects % (effects - first);
-        let world = fresh().await;
+        let world = fresh.copy();
         let explain =
             |why: String| format!("crashes after effect {first}, then {second} more, of {effects}: {why}");
         crash(&world, first, false, &drive).await.map_err(explain)?;
@@ -113,11 +126,7 @@ struct Undisturbed {
 }
 
 impl Undisturbed {
-    async fn run(
-        fresh: &impl AsyncFn() -> World,
-        drive: &impl AsyncFn(&World) -> Result<(), String>,
-    ) -> Result<Self, String> {
-        let world = fresh().await;
+    async fn run(world: World, drive: &impl AsyncFn(&World) -> Result<(), String>) -> Result<Self, String> {
         let before = world.effects();
         drive(&world).await.map_err(|why| format!("the undisturbed run fails: {why}"))?;
         no_harm(&world)?;

@@ -24,7 +24,7 @@ use crate::text::sha256_like;
 pub use fault::Fault;
 pub use ports::{Ports, SENTINEL};
 use shared_state::SharedState;
-use state::State;
+use state::{Recording, State};
 
 /// The world. Clones share the same state.
 #[derive(Clone)]
@@ -35,6 +35,24 @@ impl World {
     #[must_use]
     pub fn of(hosts: impl IntoIterator<Item = HostBuilder>) -> Self {
         Self(SharedState::new(State::of(hosts)))
+    }
+
+    /// Another world in the same state. Changes of one are no changes of the other.
+    #[must_use]
+    pub fn copy(&self) -> Self {
+        Self(SharedState::new(self.lock().clone()))
+    }
+
+    /// Records the world after each effect from now on, except for the first ones.
+    pub(crate) fn record_after(&self, skip: usize) {
+        self.lock().recording = Some(Recording { skip, states: Vec::new() });
+    }
+
+    /// Ends the recording. Returns the worlds as they were after each recorded effect, each with a new process.
+    pub(crate) fn recorded(&self) -> Vec<Self> {
+        let states = self.lock().recording.take().map(|recording| recording.states).unwrap_or_default();
+        let worlds = states.into_iter().map(|state| Self(SharedState::new(state)));
+        worlds.inspect(Self::restart).collect()
     }
 
     /// The ports of the current process. They stop working when the process dies.

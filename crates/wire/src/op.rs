@@ -166,6 +166,13 @@ pub enum Op {
         /// The units, in order.
         units: Vec<String>,
     },
+    /// Stop a service, and remove its unit, the files and their records in the journal.
+    RemoveService {
+        /// The unit's name with suffix, such as `haproxy.service`.
+        name: String,
+        /// The paths of files that only this service reads.
+        files: Vec<String>,
+    },
     /// Stop the kubelet and remove the certificate that it got from the cluster, so that it requests a new one when it
     /// starts.
     ForgetIdentity {
@@ -226,6 +233,7 @@ impl Op {
             | Self::RemoveMember { .. }
             | Self::RestoreMember { .. }
             | Self::StopServices { .. }
+            | Self::RemoveService { .. }
             | Self::ForgetIdentity { .. }
             | Self::RewriteSecrets { .. }
             | Self::Await { .. }

@@ -3,6 +3,7 @@
 
 #![allow(clippy::print_stdout, reason = "prints measured times")]
 
+mod bootstrap;
 mod degraded;
 mod passwords;
 
@@ -41,6 +42,7 @@ fn three_masters_and_two_workers_survive_each_master() -> Result<()> {
     assert!(lab.plan(CLUSTER)?.is_empty(), "the plan of a new cluster has no steps");
     create_workloads(&lab)?;
     secure_defaults(&lab)?;
+    bootstrap::a_host_requests_a_certificate_only_for_its_node(&lab, CLUSTER)?;
     for master in ["h1", "h2", "h3"] {
         kill_and_start_master(&lab, master)?;
     }

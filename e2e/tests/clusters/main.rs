@@ -10,6 +10,7 @@ mod crashes;
 mod daily;
 mod dist;
 mod firewall;
+mod history;
 mod masters;
 mod object_store;
 mod playbooks;

@@ -1,6 +1,7 @@
 //! Prechecks hosts, and adds, drains, removes and re-adds a worker. Also checks the progress events, disruption
-//! budgets and the order in which kubelets restart.
+//! budgets, the order in which kubelets restart, and the change to a load balancer and back.
 
+mod balancer;
 mod rolling;
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -29,6 +30,7 @@ fn a_worker_is_added_removed_and_added_again() -> Result<()> {
     add_worker(&lab)?;
     print_time("a worker added, removed and added again", start);
     rolling::kubelets_restart_one_after_another(&lab, CLUSTER)?;
+    balancer::workers_change_to_a_load_balancer_and_back(&lab, CLUSTER)?;
     remove_dead_worker(&lab)?;
     destroy(&lab)
 }

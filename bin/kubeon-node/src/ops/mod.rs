@@ -13,6 +13,7 @@ pub mod objects;
 pub mod part;
 pub mod part_stream;
 pub mod reload;
+pub mod remove_service;
 pub mod secrets;
 pub mod service;
 pub mod swap;
@@ -58,6 +59,7 @@ pub fn run(job: &Job<'_>, op: &Op, bytes: Option<PartReader>) -> Result<StepEffe
             etcd::restore(job, &etcd::RestoredMember { name, snapshot, etcd, members, token })
         }
         Op::StopServices { units } => service::stop(job, units),
+        Op::RemoveService { name, files } => remove_service::run(job, name, files),
         Op::ForgetIdentity { .. } => identity::forget(job),
         Op::RewriteSecrets { .. } => secrets::rewrite(job),
         Op::Await { checks } => checks::wait_for(job, checks, &|| Ok(())).map(|()| StepEffect::default()),

@@ -24,10 +24,8 @@ pub(super) fn judge(
             "etcdList" => etcd(desired, built, verdict),
             // The schema checks them.
             "clusterType" | "deployMode" | "podCIDR" | "serviceCIDR" => {}
-            // The rule for versions checks the first; the rule for hosts reports contradictions of the
-            // second.
+            // The rule for versions checks it.
             "kubeVersion" => {}
-            "loadBalancer" if desired.cluster.settings().is_err() => {}
             field => {
                 let why = fixed_because(field).unwrap_or("no operation changes it yet");
                 let reason = format!("cannot be changed in a cluster that is built: {why}");

@@ -7,6 +7,7 @@ use super::settings::ClusterSettings;
 pub fn fixed_because(field: &str) -> Option<&'static str> {
     Some(match field {
         "apiServer.certSANs"
+        | "loadBalancer"
         | "network.maxPods"
         | "network.nodePortRange"
         | "containerRuntime"
@@ -29,6 +30,7 @@ impl ClusterSettings {
     pub fn with_changes(&self, requested: &Self) -> Self {
         Self {
             cert_sans: requested.cert_sans.clone(),
+            load_balancer: requested.load_balancer.clone(),
             max_pods: requested.max_pods,
             node_ports: requested.node_ports,
             feature_gates: requested.feature_gates.clone(),
@@ -66,7 +68,7 @@ mod tests {
         let all = requested.differences(&before);
         let left = requested.differences(&before.with_changes(&requested));
         let fixed: Vec<_> = all.iter().copied().filter(|field| fixed_because(field).is_some()).collect();
-        assert_eq!((left, all.len() - fixed.len()), (fixed, 5), "{all:?}");
+        assert_eq!((left, all.len() - fixed.len()), (fixed, 6), "{all:?}");
     }
 
     #[test]

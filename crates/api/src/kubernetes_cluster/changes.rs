@@ -160,8 +160,6 @@ mod tests {
             (json!({"masterList": [{"ip": "10.0.0.1"}]}), json!({}), vec!["masterList"]),
             (json!({"etcdList": [{"ip": "10.0.0.2"}]}), json!({}), vec!["etcdList"]),
             (json!({"network": {"cni": "none", "maxPods": 99}}), json!({}), vec!["network.cni"]),
-            (json!({"externalLoadBalancer": "10.0.0.9"}), json!({}), vec!["loadBalancer"]),
-            (json!({"loadBalancer": {"mode": "external"}}), json!({}), vec!["loadBalancer"]),
             (json!({"podCIDR": "10.128.0.0/12"}), json!({}), vec!["podCIDR"]),
         ] {
             let found = changes(now.clone(), built);

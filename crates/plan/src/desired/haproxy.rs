@@ -38,6 +38,17 @@ pub(super) fn loaded_id(host: &ObservedHost<'_>) -> StepId {
     host.id(STAGE, "haproxy-reload")
 }
 
+/// Stops and removes the haproxy of a host that no longer needs it.
+pub(super) fn removal(host: &ObservedHost<'_>) -> Option<DesiredStep> {
+    host.has_executed(&service_id(host)).then(|| {
+        let files = vec![HAPROXY_COMMAND.to_owned(), etc("haproxy.cfg")];
+        let remove = Op::RemoveService { name: UNIT.to_owned(), files };
+        DesiredStep::new(host, host.id(STAGE, "haproxy-removal"), remove)
+            .title("stop and remove haproxy")
+            .once("the programs of the host reach the API server another way".to_owned())
+    })
+}
+
 /// The steps that run haproxy on a worker, with `masters` as name and address.
 pub(super) fn to_masters(
     context: &PlanContext<'_>,

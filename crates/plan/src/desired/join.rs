@@ -12,17 +12,18 @@ use kubeon_wire::{CertificateAuthority, Check, Leaf, Op, Usage};
 use super::control::{self, apiserver_id, controller_manager_id, load_balancer_check, rights_id};
 use super::files::{self, authority, client, pair, server};
 use super::haproxy;
-use super::prepare::{MASTER_COMMANDS, NODE_IMAGES, RUNTIME_COMMANDS, hosts_id, kernel_id};
+use super::hosts_file::{self, hosts_id};
+use super::join_stage::KUBELET;
+use super::prepare::{MASTER_COMMANDS, NODE_IMAGES, RUNTIME_COMMANDS, kernel_id};
 use super::registry;
 use super::step::{Daemon, DesiredStep, choose, image_part_id};
 use crate::context::{ObservedHost, PlanContext};
 use crate::kernel_defaults;
 use crate::step_id::StepId;
 
-pub(crate) use super::join_stage::{STAGE, keys_id};
+pub(crate) use super::join_stage::{STAGE, keys_id, kubelet_id, kubelet_of};
 
 const IDENTITY: &str = "identity";
-const KUBELET: &str = "kubelet";
 
 /// The step after which the node exists and is Ready.
 pub(crate) fn ready_id(node: &HostName) -> StepId {
@@ -46,16 +47,6 @@ pub(crate) fn uncordon_id(node: &HostName) -> StepId {
 /// The id of a step about a node. Any master may execute it; the node records it.
 fn node_step_id(what: &str, node: &HostName) -> StepId {
     StepId::of_cluster(STAGE, format!("{what}-{node}"))
-}
-
-/// The step that runs the kubelet of a host.
-pub(crate) fn kubelet_id(host: &ObservedHost<'_>) -> StepId {
-    kubelet_of(&host.name)
-}
-
-/// The step that runs the kubelet of a node.
-pub(crate) fn kubelet_of(node: &HostName) -> StepId {
-    StepId::new(STAGE, KUBELET, node)
 }
 
 /// Whether the step runs a kubelet.
@@ -133,7 +124,7 @@ pub(crate) fn nodes(context: &PlanContext<'_>, steps: &mut Vec<DesiredStep>) {
             haproxy::to_masters(context, host, &masters, steps);
         }
         if !host.is_master() {
-            steps.extend(load_balancer(context, host));
+            steps.extend(reach_load_balancer(context, host));
         }
         kubelet(context, host, steps);
         let certificate = certificate(context, host);
@@ -218,22 +209,12 @@ fn keys(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> DesiredStep {
     } else {
         vec![authority(pki("ca.crt"), CertificateAuthority::Kubernetes)]
     };
-    let serving = server(
-        CertificateAuthority::KubeletServing,
-        &format!("system:node:{}", host.name),
-        host,
-        Usage::Server,
-    );
+    let user = format!("system:node:{}", host.name);
+    let serving = server(CertificateAuthority::KubeletServing, &user, host, Usage::Server);
     files.extend(pair(&pki("kubelet-serving"), serving));
-    // Short-lived: the kubelet uses it once to request its own certificate, which it then renews by itself.
-    let bootstrap = Leaf {
-        hours: 1,
-        ..client(
-            CertificateAuthority::Kubernetes,
-            &format!("system:bootstrap:{}", host.name),
-            &[manifests::BOOTSTRAP_GROUP],
-        )
-    };
+    // Short-lived: the kubelet uses it once to request its own certificate, which it then renews by itself. As the identity of
+    // its node, it cannot request a certificate for another node.
+    let bootstrap = Leaf { hours: 1, ..client(CertificateAuthority::Kubernetes, &user, &[manifests::NODES]) };
     let name = KUBELET_BOOTSTRAP.trim_end_matches(".crt");
     files.extend(pair(name, bootstrap));
     let bootstrap_config =
@@ -244,12 +225,16 @@ fn keys(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> DesiredStep {
         .because("the kubelet has no keys")
 }
 
-/// Checks that the worker reaches an external load balancer, before its kubelet starts.
-fn load_balancer(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> Option<DesiredStep> {
-    let (title, op) = load_balancer_check(context, host)?;
+/// Checks that the worker reaches an external load balancer, before its kubelet starts. On a worker that joined before, the
+/// API's name leads there only after a master reached it.
+fn reach_load_balancer(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> Vec<DesiredStep> {
+    let Some((title, op)) = load_balancer_check(context, host) else { return Vec::new() };
+    let name = hosts_file::is_in_use(host)
+        .then(|| hosts_file::step(context, host).needs([control::load_balancer_id()]));
     let before = [control::load_balancer_id(), hosts_id(host), keys_id(host)];
     let check = DesiredStep::new(host, load_balancer_id(host), op).title(title).check(None);
-    Some(check.because("its programs reach the API through it").needs(before))
+    let check = check.because("its programs reach the API through it").needs(before);
+    name.into_iter().chain([check]).collect()
 }
 
 fn kubelet(context: &PlanContext<'_>, host: &ObservedHost<'_>, steps: &mut Vec<DesiredStep>) {

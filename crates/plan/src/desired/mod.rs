@@ -9,6 +9,7 @@ pub(crate) mod etcd;
 mod files;
 pub(crate) mod firewall;
 mod haproxy;
+mod hosts_file;
 pub(crate) mod join;
 mod join_stage;
 pub(crate) mod network;

@@ -7,10 +7,11 @@ use kubeon_render::{config, manifests, systemd};
 use kubeon_wire::{Check, File, Op};
 
 use super::control::rights_id;
-use super::files;
+use super::hosts_file;
 use super::join::{self, reach_api, ready_id};
 use super::prepare::NET_TOOLS;
 use super::step::{Daemon, DesiredStep, choose};
+use super::{files, haproxy};
 use crate::context::{ObservedHost, PlanContext};
 use crate::stage_name::StageName;
 use crate::step_id::StepId;
@@ -53,6 +54,7 @@ fn tools_id(host: &ObservedHost<'_>) -> StepId {
 
 /// Agents on every host, then DNS.
 pub(crate) fn services(context: &PlanContext<'_>, steps: &mut Vec<DesiredStep>) {
+    let uses_haproxy = !context.workers_use_name();
     for host in &context.hosts {
         steps.push(files(context, host));
         steps.push(choose(context, host, choose_id(host), &["kube-proxy", "flannel"], &[]));
@@ -61,6 +63,12 @@ pub(crate) fn services(context: &PlanContext<'_>, steps: &mut Vec<DesiredStep>) 
         steps.extend(tools);
         steps.push(kube_proxy(context, host).needs(needs.clone()));
         steps.push(flannel(context, host).needs(needs));
+        let programs = [ready_id(&host.name), kube_proxy_id(host), flannel_id(host)];
+        if uses_haproxy && hosts_file::is_in_use(host) {
+            steps.push(hosts_file::step(context, host).needs(programs));
+        } else if !uses_haproxy {
+            steps.extend(haproxy::removal(host).map(|step| step.needs(programs)));
+        }
     }
     steps.push(dns(context));
 }

@@ -1,17 +1,14 @@
 //! Stages `prepare` and `artifacts`: the host's kernel, its hosts file, and the parts that it needs.
 
-use std::net::Ipv4Addr;
-
 use kubeon_api::HostRole;
-use kubeon_api::kubernetes_cluster::LoadBalancer;
 use kubeon_render::config::KERNEL_DEFAULTS;
-use kubeon_wire::{HostsEntry, Op};
+use kubeon_wire::Op;
 
-use super::firewall;
+pub(crate) use super::step::PREPARE as STAGE;
 use super::step::{DesiredStep, image_part_id, part_id};
+use super::{firewall, hosts_file};
 use crate::context::{ObservedHost, PlanContext};
 use crate::input::PartInfo;
-use crate::stage_name::StageName;
 use crate::step_id::StepId;
 
 const MODULES: &[&str] = &["overlay", "br_netfilter", "vxlan", "nf_conntrack"];
@@ -61,23 +58,13 @@ pub(crate) fn commands(role: &HostRole) -> impl Iterator<Item = PartProgram> + u
     etcd.iter().chain(RUNTIME_COMMANDS).chain(master).copied()
 }
 
-/// The stage that prepares the host.
-pub(crate) const STAGE: StageName = StageName::new("prepare");
-
 /// The step that prepares a host's kernel.
 pub(crate) fn kernel_id(host: &ObservedHost<'_>) -> StepId {
     host.id(STAGE, "kernel")
 }
 
-/// The step that writes a host's hosts file.
-pub(crate) fn hosts_id(host: &ObservedHost<'_>) -> StepId {
-    host.id(STAGE, "hosts")
-}
-
 /// Kernel, hosts file and firewall.
 pub(crate) fn host(context: &PlanContext<'_>, steps: &mut Vec<DesiredStep>) {
-    let masters: Vec<HostsEntry> =
-        context.master_addresses().iter().map(|(name, address)| entry(*address, name)).collect();
     for host in &context.hosts {
         let parameters = || PARAMETERS.iter().chain(KERNEL_DEFAULTS);
         let kernel = Op::Kernel {
@@ -94,41 +81,11 @@ pub(crate) fn host(context: &PlanContext<'_>, steps: &mut Vec<DesiredStep>) {
                 ))
                 .because("the host is not prepared"),
         );
-        steps.push(
-            DesiredStep::new(
-                host,
-                hosts_id(host),
-                Op::Hosts { entries: hosts_file(context, host, &masters) },
-            )
-            .title("write hosts entries")
-            .because("the host does not know the names"),
-        );
+        if !hosts_file::is_in_use(host) {
+            steps.push(hosts_file::step(context, host));
+        }
     }
     firewall::open(context, STAGE, steps);
-}
-
-fn entry(address: Ipv4Addr, name: &str) -> HostsEntry {
-    HostsEntry { address, names: vec![name.to_owned()] }
-}
-
-/// The API's name, the masters and the host itself. The entries of other workers are left out, so that a new
-/// worker changes no other host.
-fn hosts_file(context: &PlanContext<'_>, host: &ObservedHost<'_>, masters: &[HostsEntry]) -> Vec<HostsEntry> {
-    let balancer = &context.spec().settings.load_balancer;
-    let api = match balancer {
-        _ if host.is_master() => Some(host.ip()),
-        LoadBalancer::Haproxy => Some(Ipv4Addr::LOCALHOST),
-        LoadBalancer::External { .. } | LoadBalancer::Updater => {
-            balancer.external().map(|(address, _)| address)
-        }
-    };
-    let mut entries: Vec<_> =
-        api.into_iter().map(|api| entry(api, context.spec().settings.api_domain.as_str())).collect();
-    entries.extend_from_slice(masters);
-    if !host.is_master() {
-        entries.push(entry(host.ip(), host.name.as_str()));
-    }
-    entries
 }
 
 /// The parts of the bundle.

@@ -153,6 +153,8 @@ impl DesiredStep {
     }
 }
 
+/// The stage that prepares hosts.
+pub(crate) const PREPARE: StageName = StageName::new("prepare");
 /// The stage that copies the parts of the bundle.
 pub(crate) const ARTIFACTS: StageName = StageName::new("artifacts");
 

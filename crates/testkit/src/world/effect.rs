@@ -46,6 +46,10 @@ pub(super) enum Effect {
     RemoveMember(String),
     /// A unit is stopped; its file stays.
     Down(String),
+    /// A file is removed.
+    Erase(String),
+    /// The journal forgets a unit and files.
+    Forget { name: String, files: Vec<String> },
     /// A step is recorded in an object of the cluster.
     ClusterRecord { object: String, id: String, digest: String },
     /// A step is recorded in the journal.

@@ -18,6 +18,7 @@ const NODE_PROGRAM: &str = "/var/lib/kubeon/node/current";
 const BOOTSTRAP: &str = "/var/lib/kubelet/bootstrap/client.crt";
 
 /// A simulated host.
+#[derive(Clone)]
 pub(super) struct SimulatedHost {
     pub address: HostAddress,
     base: Facts,
@@ -41,6 +42,7 @@ pub(super) struct SimulatedHost {
 }
 
 /// A unit.
+#[derive(Clone)]
 pub(super) struct Unit {
     pub text: String,
     pub watches: Vec<String>,
@@ -61,7 +63,7 @@ pub(super) struct StartedPrograms {
 }
 
 /// A journal entry, with the operation to check whether the result still exists.
-#[derive(PartialEq)]
+#[derive(Clone, PartialEq)]
 pub(super) struct JournalRecord {
     pub digest: String,
     pub op: Op,
@@ -129,6 +131,12 @@ impl SimulatedHost {
             }
             Effect::Stop(name) => self.units.remove(&name).map(|_| format!("stop {name}")),
             Effect::Remove(content) => self.remove(content).then(|| format!("remove {content:?}")),
+            Effect::Erase(path) => self.files.remove(&path).map(|_| format!("remove {path}")),
+            Effect::Forget { name, files } => {
+                let before = self.journal.len();
+                self.journal.retain(|_, record| !concerns(&record.op, &name, &files));
+                (self.journal.len() != before).then(|| format!("forget {name}"))
+            }
             Effect::Down(name) => {
                 let running = self.units.get_mut(&name).and_then(|unit| unit.running.take());
                 running.map(|_| format!("halt {name}"))
@@ -342,6 +350,15 @@ impl SimulatedHost {
             // The result is stored in the cluster, or there is none.
             _ => None,
         }
+    }
+}
+
+/// Whether the operation wrote the unit or one of the files.
+fn concerns(op: &Op, unit: &str, paths: &[String]) -> bool {
+    match op {
+        Op::Service { name, .. } => name == unit,
+        Op::Files { files } => files.iter().any(|file| paths.contains(&file.path)),
+        _ => false,
     }
 }
 

@@ -38,6 +38,11 @@ pub(super) fn effects_of(op: &Op, host: &SimulatedHost) -> Result<Vec<Effect>, S
         Op::PromoteMember { .. } => vec![Effect::Promote],
         Op::RemoveMember { name, .. } => vec![Effect::RemoveMember(name.to_string())],
         Op::StopServices { units } => units.into_iter().map(Effect::Down).collect(),
+        Op::RemoveService { name, files } => {
+            let erased = files.iter().cloned().map(Effect::Erase);
+            let forget = Effect::Forget { name: name.clone(), files: files.clone() };
+            [Effect::Stop(name)].into_iter().chain(erased).chain([forget]).collect()
+        }
         Op::ForgetIdentity { .. } => vec![Effect::Stop("kubelet.service".to_owned())],
         // No simulated host has a firewall, and no simulated cluster has Secrets or data in etcd. The simulated haproxy
         // reads its configuration for every connection.

@@ -43,6 +43,10 @@ impl State {
         if host.units.contains_key("kube-apiserver.service") {
             return self.api_ready(at);
         }
+        let kubelet = host.units.get("kubelet.service");
+        if kubelet.is_some_and(|unit| !unit.text.contains("server: https://127.0.0.1:")) {
+            return self.reaches_load_balancer(at);
+        }
         let connected = !host.units.contains_key("haproxy.service") || host.runs("haproxy.service");
         connected && self.any_api(at)
     }

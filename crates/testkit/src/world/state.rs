@@ -11,6 +11,7 @@ use super::host::SimulatedHost;
 use crate::hosts::{HostBuilder, NOW};
 
 /// The state of the world.
+#[derive(Clone)]
 pub(super) struct State {
     pub hosts: BTreeMap<HostAddress, SimulatedHost>,
     /// The content of the etcd of each cluster, by the identity of the cluster.
@@ -35,20 +36,30 @@ pub(super) struct State {
     pub dead: bool,
     /// The number of effects until the process dies.
     pub left: Option<usize>,
+    /// The states after the effects of the current process.
+    pub recording: Option<Recording>,
     pub random: Option<u64>,
     /// The generation that the command persisted; `None` if it persists none.
     pub persisted_generation: Option<u64>,
 }
 
+/// The states after the effects that follow the first ones.
+#[derive(Clone)]
+pub(super) struct Recording {
+    /// The number of effects that are not recorded.
+    pub skip: usize,
+    pub states: Vec<State>,
+}
+
 /// Services that work but do not answer the probe in time.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Slow {
     pub etcd: bool,
     pub nodes: bool,
 }
 
 /// The content of the etcd of a cluster.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Cluster {
     /// The names of the members with a vote, after their first quorum.
     pub formed: Option<Vec<String>>,
@@ -87,6 +98,7 @@ impl State {
             life: 0,
             dead: false,
             left: None,
+            recording: None,
             random: None,
             persisted_generation: None,
         }
@@ -144,6 +156,14 @@ impl State {
         if let Some(left) = &mut self.left {
             *left = left.saturating_sub(1);
             self.dead |= *left == 0;
+        }
+        // The recording is taken out, so that no state contains another one.
+        if let Some(mut recording) = self.recording.take() {
+            match recording.skip.checked_sub(1) {
+                Some(skip) => recording.skip = skip,
+                None => recording.states.push(self.clone()),
+            }
+            self.recording = Some(recording);
         }
     }
 

@@ -127,6 +127,45 @@ async fn creates_behind_a_load_balancer_with_a_crash_anywhere() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn workers_change_to_a_load_balancer_and_back_with_a_crash_anywhere() {
+    let balancer = LoadBalancer::External { address: "172.30.9.9".parse().unwrap(), port: 7443 };
+    let behind = spec(3, 2).with(|spec| spec.settings.load_balancer = balancer).intent();
+    let change = async |world: &World| create(world, &behind).await.map(drop);
+    crash_anywhere(async || built(3, 2).await, change).await.unwrap();
+    let changed = async || {
+        let world = built(3, 2).await;
+        create(&world, &behind).await.unwrap();
+        assert!(!world.render().contains("haproxy.service"), "{}", world.render());
+        world
+    };
+    crash_anywhere(changed, async |world| create(world, &intent(3, 2)).await.map(drop)).await.unwrap();
+    let world = changed().await;
+    create(&world, &intent(3, 2)).await.unwrap();
+    // That the load balancer was checked stays recorded.
+    let state = |world: &World| {
+        let text = world.render();
+        text.lines().filter(|line| !line.contains("load-balancer")).map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(state(&world), state(&built(3, 2).await), "nothing else of the change is left");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_load_balancer_that_leads_elsewhere_changes_no_worker() {
+    let balancer = LoadBalancer::External { address: "172.30.9.9".parse().unwrap(), port: 7443 };
+    let behind = spec(3, 1).with(|spec| spec.settings.load_balancer = balancer).intent();
+    let world = built(3, 1).await;
+    world.block_load_balancer(MASTERS[0]);
+    let effects = world.effects();
+    let why = create(&world, &behind).await.unwrap_err();
+    assert!(why.contains("control/load-balancer"), "{why}");
+    let log = world.log().split_off(effects);
+    assert!(
+        !log.iter().any(|line| line.contains("kubelet.service") || line.contains("hosts block")),
+        "{log:?}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
 async fn creates_without_a_worker_that_does_not_answer_with_a_crash_anywhere() {
     let one_down = async || {
         let world = bare(3, 2);

@@ -39,7 +39,10 @@ pub(crate) fn intent(masters: usize, workers: usize) -> Intent {
 
 /// The same with an external load balancer.
 pub(crate) fn behind_load_balancer(masters: usize, workers: usize) -> Intent {
-    let intent = intent(masters, workers);
+    with_load_balancer(intent(masters, workers))
+}
+
+pub(crate) fn with_load_balancer(intent: Intent) -> Intent {
     let mut spec = (*intent.spec).clone();
     spec.settings.load_balancer =
         LoadBalancer::External { address: Ipv4Addr::new(172, 30, 9, 9).into(), port: 7443 };

@@ -1,0 +1,74 @@
+//! The workers of a living cluster change to an external load balancer and back.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, ensure};
+use kubeon_e2e::lab::TestLab;
+
+const MINUTE: Duration = Duration::from_secs(60);
+const WORKERS: [&str; 2] = ["h2", "h3"];
+
+/// On a cluster of h1 as the master, and h2 and h3.
+#[allow(clippy::print_stderr, reason = "prints measured times")]
+pub(super) fn workers_change_to_a_load_balancer_and_back(lab: &TestLab, cluster: &str) -> Result<()> {
+    let set = |fields: &[&str]| lab.kubeon(&[&["config", "set", cluster], fields].concat());
+    let address = |host: &str| format!("loadBalancer.address={host}");
+    refuse_another_server(
+        lab,
+        &set(&["loadBalancer.mode=external", &address(&lab.addresses[1]), "loadBalancer.port=22"])?,
+    )?;
+
+    let start = Instant::now();
+    let balancer = "systemd-run --quiet --unit=balancer --socket-property=ListenStream=0.0.0.0:7443 \
+                    /lib/systemd/systemd-socket-proxyd 127.0.0.1:6443";
+    lab.on("h1", balancer)?;
+    let changed = set(&[&address(&lab.addresses[0]), "loadBalancer.port=7443"])?;
+    ensure!(changed.code == 0, "{changed:?}");
+    for worker in WORKERS {
+        reaches(lab, worker, "https://apiserver.cluster.local:7443")?;
+        names(lab, worker, &lab.addresses[0])?;
+        lab.on(
+            worker,
+            "! systemctl cat haproxy && ! test -e /etc/kubernetes/haproxy.cfg && ! pgrep -x haproxy",
+        )?;
+    }
+    lab.wait_up_to_date(cluster, MINUTE)?;
+    eprintln!("two workers changed to a load balancer: {:.1} s", start.elapsed().as_secs_f64());
+
+    let changed = set(&["loadBalancer="])?;
+    ensure!(changed.code == 0, "{changed:?}");
+    lab.on("h1", "systemctl stop balancer.socket balancer.service")?;
+    for worker in WORKERS {
+        reaches(lab, worker, "https://127.0.0.1:6443")?;
+        names(lab, worker, "127.0.0.1")?;
+        lab.on(worker, "systemctl is-active -q haproxy")?;
+    }
+    lab.wait_up_to_date(cluster, MINUTE)
+}
+
+/// A load balancer that leads elsewhere changes nothing that a worker uses.
+fn refuse_another_server(lab: &TestLab, refused: &kubeon_e2e::program::Answer) -> Result<()> {
+    ensure!(refused.code == 1 && refused.err.contains("the load balancer"), "{refused:?}");
+    for worker in WORKERS {
+        reaches(lab, worker, "https://127.0.0.1:6443")?;
+        names(lab, worker, "127.0.0.1")?;
+        lab.on(worker, "systemctl is-active -q haproxy")?;
+    }
+    Ok(())
+}
+
+/// The agents of the host use this server.
+fn reaches(lab: &TestLab, host: &str, server: &str) -> Result<()> {
+    for agent in ["kubelet", "kube-proxy", "flannel"] {
+        let found = lab.on(host, &format!("grep -o 'https://[a-z0-9.:]*' /etc/kubernetes/{agent}.conf"))?;
+        ensure!(found.trim() == server, "{agent} of {host}: {found}");
+    }
+    Ok(())
+}
+
+/// The API's name in the hosts file of the host has this address.
+fn names(lab: &TestLab, host: &str, address: &str) -> Result<()> {
+    let found = lab.on(host, "grep apiserver.cluster.local /etc/hosts")?;
+    ensure!(found.split_whitespace().next() == Some(address), "{host}: {found}");
+    Ok(())
+}
