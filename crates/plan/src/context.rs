@@ -183,6 +183,11 @@ impl<'a> PlanContext<'a> {
         format!("https://{}:{port}", settings.api_domain)
     }
 
+    /// Whether the host is a worker behind an external load balancer.
+    pub(crate) fn checks_load_balancer(&self, host: &ObservedHost<'_>) -> bool {
+        !host.is_master() && self.spec().settings.load_balancer.external().is_some()
+    }
+
     /// Whether the programs of the workers reach the API by its name, which is in the hosts file.
     pub(crate) fn workers_use_name(&self) -> bool {
         self.spec().settings.load_balancer != LoadBalancer::Haproxy

@@ -35,6 +35,15 @@ fn a_worker_is_added_removed_and_added_again() -> Result<()> {
     destroy(&lab)
 }
 
+#[test]
+#[ignore = "waits some minutes for a server that never answers: ./test long"]
+fn soak_a_load_balancer_that_leads_elsewhere_changes_no_worker() -> Result<()> {
+    let lab = TestLab::up("e2e-elsewhere", 2)?;
+    lab.must(&["create", CLUSTER, VERSION, "-m", &lab.addresses[0], "-w", &lab.addresses[1]])?;
+    balancer::another_server_changes_no_worker(&lab, CLUSTER)?;
+    lab.must(&["destroy", CLUSTER, "--yes"]).map(drop)
+}
+
 #[allow(clippy::print_stderr, reason = "prints measured times")]
 fn print_time(what: &str, start: Instant) {
     eprintln!("{what}: {:.1} s", start.elapsed().as_secs_f64());

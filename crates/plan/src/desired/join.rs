@@ -81,7 +81,8 @@ fn choose_runtime_id(host: &ObservedHost<'_>) -> StepId {
     host.id(STAGE, "choose-runtime")
 }
 
-fn load_balancer_id(host: &ObservedHost<'_>) -> StepId {
+/// The step that checks whether a worker reaches an external load balancer.
+pub(super) fn load_balancer_id(host: &ObservedHost<'_>) -> StepId {
     host.id(STAGE, "load-balancer")
 }
 

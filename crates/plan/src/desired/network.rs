@@ -120,6 +120,8 @@ fn files(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> DesiredStep {
         .title(format!("write the configuration of kube-proxy ({mode}) and flannel"))
         .because("the agents have no configuration")
         .needs([join::keys_id(host)])
+        // An agent that starts again reads them, so they must not lead to a load balancer that leads elsewhere.
+        .needs(context.checks_load_balancer(host).then(|| join::load_balancer_id(host)))
         // The agents use the certificate of the kubelet: when it requests another one, they start again.
         .reads(keys.map(|_| join::identity_id(host)))
 }

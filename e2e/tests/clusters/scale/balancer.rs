@@ -12,17 +12,12 @@ const WORKERS: [&str; 2] = ["h2", "h3"];
 #[allow(clippy::print_stderr, reason = "prints measured times")]
 pub(super) fn workers_change_to_a_load_balancer_and_back(lab: &TestLab, cluster: &str) -> Result<()> {
     let set = |fields: &[&str]| lab.kubeon(&[&["config", "set", cluster], fields].concat());
-    let address = |host: &str| format!("loadBalancer.address={host}");
-    refuse_another_server(
-        lab,
-        &set(&["loadBalancer.mode=external", &address(&lab.addresses[1]), "loadBalancer.port=22"])?,
-    )?;
-
     let start = Instant::now();
     let balancer = "systemd-run --quiet --unit=balancer --socket-property=ListenStream=0.0.0.0:7443 \
                     /lib/systemd/systemd-socket-proxyd 127.0.0.1:6443";
     lab.on("h1", balancer)?;
-    let changed = set(&[&address(&lab.addresses[0]), "loadBalancer.port=7443"])?;
+    let address = format!("loadBalancer.address={}", lab.addresses[0]);
+    let changed = set(&["loadBalancer.mode=external", &address, "loadBalancer.port=7443"])?;
     ensure!(changed.code == 0, "{changed:?}");
     for worker in WORKERS {
         reaches(lab, worker, "https://apiserver.cluster.local:7443")?;
@@ -46,15 +41,17 @@ pub(super) fn workers_change_to_a_load_balancer_and_back(lab: &TestLab, cluster:
     lab.wait_up_to_date(cluster, MINUTE)
 }
 
-/// A load balancer that leads elsewhere changes nothing that a worker uses.
-fn refuse_another_server(lab: &TestLab, refused: &kubeon_e2e::program::Answer) -> Result<()> {
+/// A load balancer that leads elsewhere changes nothing that a worker uses, and another address goes on.
+pub(super) fn another_server_changes_no_worker(lab: &TestLab, cluster: &str) -> Result<()> {
+    let address = format!("loadBalancer.address={}", lab.addresses[1]);
+    let set = ["config", "set", cluster, "loadBalancer.mode=external", &address, "loadBalancer.port=22"];
+    let refused = lab.kubeon(&set)?;
     ensure!(refused.code == 1 && refused.err.contains("the load balancer"), "{refused:?}");
-    for worker in WORKERS {
-        reaches(lab, worker, "https://127.0.0.1:6443")?;
-        names(lab, worker, "127.0.0.1")?;
-        lab.on(worker, "systemctl is-active -q haproxy")?;
-    }
-    Ok(())
+    reaches(lab, "h2", "https://127.0.0.1:6443")?;
+    names(lab, "h2", "127.0.0.1")?;
+    lab.on("h2", "systemctl is-active -q haproxy")?;
+    lab.must(&["config", "set", cluster, "loadBalancer="])?;
+    lab.wait_up_to_date(cluster, MINUTE)
 }
 
 /// The agents of the host use this server.
