@@ -22,6 +22,7 @@ import (
 
 	"github.com/anishathalye/porcupine"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
 )
 
 const (
@@ -94,16 +95,20 @@ func (r *recorder) record(client int64, asked request, call int64, answer string
 
 // One client: it reads and writes by turns, and goes to the next member after a failure. It writes there only after a read, so that a
 // member that is down causes no unknown writes.
-func (r *recorder) run(context_ context.Context, number int, login *tls.Config, addresses []string) error {
+func (r *recorder) run(open context.Context, number int, login *tls.Config, addresses []string) error {
 	name := r.names.Add(1)
-	for turn := number; context_.Err() == nil; turn++ {
+	for turn := number; open.Err() == nil; turn++ {
 		member, err := clientv3.New(clientv3.Config{
-			Endpoints: []string{"https://" + addresses[turn%len(addresses)] + ":2379"}, TLS: login, DialTimeout: limit,
+			Endpoints:   []string{"https://" + addresses[turn%len(addresses)] + ":2379"},
+			TLS:         login,
+			DialTimeout: limit,
+			// Members fail all the time: that is the test.
+			Logger: zap.NewNop(),
 		})
 		if err != nil {
 			return err
 		}
-		for count := 0; context_.Err() == nil; count++ {
+		for count := 0; open.Err() == nil; count++ {
 			asked := request{key: fmt.Sprintf("/kubeon-history/%d", (number+count/2)%keys), write: count%2 == 1}
 			if asked.write {
 				asked.value = fmt.Sprintf("%d.%d.%d", name, turn, count)
