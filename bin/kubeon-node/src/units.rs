@@ -173,6 +173,21 @@ pub fn remember(root: &Root, name: &str, started: Option<&str>) -> Result<(), St
     }
 }
 
+/// Removes the file of a unit and the links that enable it. Returns whether there was one of them. systemd must load its units
+/// again afterwards.
+///
+/// # Errors
+/// If one of them cannot be read or removed.
+pub fn remove(root: &Root, name: &str) -> Result<bool, StepFailure> {
+    let file = file(root, name);
+    let mut changed = false;
+    // The file names the links, so it goes last.
+    for link in wants(root, name, &read_text(&file)?.unwrap_or_default()) {
+        changed |= remove_file(&link)?;
+    }
+    Ok(remove_file(&file)? || changed)
+}
+
 /// Removes the record of a unit.
 ///
 /// # Errors

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use kubeon_wire::StepFailure;
 
 use super::service;
-use crate::durable::{read_text, remove_file};
+use crate::durable::remove_file;
 use crate::job::{Job, StepEffect};
 use crate::journal::{self, Entry, Mark};
 use crate::units;
@@ -20,12 +20,7 @@ pub fn run(job: &Job<'_>, name: &str, files: &[String]) -> Result<StepEffect, St
     units::check_name(name)?;
     let places: Vec<PathBuf> = files.iter().map(|path| root.given(path)).collect::<Result<_, _>>()?;
     let mut changed = service::stop(job, &[name.to_owned()])?.changed;
-    let unit = units::file(root, name);
-    let text = read_text(&unit)?.unwrap_or_default();
-    for link in units::wants(root, name, &text) {
-        changed |= remove_file(&link)?;
-    }
-    if remove_file(&unit)? {
+    if units::remove(root, name)? {
         changed = true;
         job.host.services.reload()?;
     }

@@ -5,7 +5,6 @@ use std::fs;
 use std::time::{Duration, Instant};
 
 use super::failures::ResetFailures;
-use crate::durable::{read_text, remove_file};
 use crate::job::Job;
 use crate::journal::{self, Mark};
 use crate::root::Root;
@@ -39,12 +38,7 @@ pub(super) fn remove(job: &Job<'_>, failures: &mut ResetFailures) {
     let Some(names) = failures.record(names(root)) else { return };
     let mut changed = false;
     for name in &names {
-        let file = units::file(root, name);
-        let text = failures.record(read_text(&file)).flatten().unwrap_or_default();
-        for link in units::wants(root, name, &text) {
-            failures.record(remove_file(&link));
-        }
-        changed |= failures.record(remove_file(&file)).unwrap_or(false);
+        changed |= failures.record(units::remove(root, name)).unwrap_or(false);
     }
     if changed {
         failures.record(job.host.services.reload());
