@@ -17,8 +17,8 @@ pub const VERSION: &str = "v1.36.3";
 /// rules. It prints nothing on a bare host.
 const PRINT_LEFTOVERS: &str = "\
     ls -d /var/lib/kubeon /etc/kubernetes /var/lib/kubelet /var/lib/etcd /var/lib/containerd /var/lib/cni /etc/cni \
-        /opt/cni /run/flannel /etc/systemd/system/kube*.service /etc/systemd/system/containerd.service \
-        /etc/systemd/system/etcd.service /etc/systemd/system/haproxy.service 2>/dev/null; \
+        /opt/cni /run/flannel /run/kubeon /etc/systemd/system/kube*.service /etc/systemd/system/containerd.service \
+        /etc/systemd/system/etcd.service /etc/systemd/system/haproxy.service /etc/systemd/system/apiserver-*.service 2>/dev/null; \
     ps -eo comm= | grep -E 'kube|etcd|containerd|flanneld|haproxy'; \
     ip -o link | grep -E 'cni0|flannel|veth|kube-'; \
     nft list tables 2>/dev/null | grep -E 'kube-proxy|flannel|cni_hostport'; \

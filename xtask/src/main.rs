@@ -1,11 +1,12 @@
 //! The tools of the workspace: `gen` writes generated files, `check` checks the rules of the workspace,
 //! `bench` runs benchmarks, `images` builds images, `dist` builds the files that people download, `conformance` runs the
-//! tests of Kubernetes.
+//! tests of Kubernetes, `fuzz` searches for inputs that a parser does not survive.
 
 mod bench;
 mod check;
 mod conformance;
 mod dist;
+mod fuzz;
 mod generate;
 mod images;
 mod terminal;
@@ -34,6 +35,8 @@ enum Task {
     Images(images::Images),
     /// Run the conformance tests of Kubernetes against a cluster in the lab.
     Conformance(conformance::Conformance),
+    /// Search for inputs that a parser does not survive.
+    Fuzz(fuzz::Fuzz),
     /// Build the files that people download: programs, completions, man pages, checksums.
     Dist(dist::Dist),
 }
@@ -46,6 +49,7 @@ fn main() -> Result<()> {
         Task::Bench(bench) => bench::run(&root, &bench),
         Task::Images(images) => images::run(&root, &images),
         Task::Conformance(conformance) => conformance::run(&root, &conformance),
+        Task::Fuzz(fuzz) => fuzz::run(&root, &fuzz),
         Task::Dist(dist) => dist::run(&root, &dist),
     }
 }

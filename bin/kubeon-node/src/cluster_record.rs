@@ -50,6 +50,17 @@ pub fn remember(job: &Job<'_>, path: &str, entry: &Entry) -> Result<(), StepFail
     }
 }
 
+/// Removes the entry of a step about no single node.
+///
+/// # Errors
+/// If the API server of this host does not accept it in time.
+pub fn forget(job: &Job<'_>, id: &str) -> Result<(), StepFailure> {
+    let api = Api::local(job.host)?;
+    let body = json!({"metadata": {"annotations": {name(id): null}}});
+    let problem = format!("the record of {id} is not removed");
+    until_accepted(job, &problem, || api.merge(CLUSTER_OBJECT, &body, CALL_TIMEOUT.min(job.left()))).map(drop)
+}
+
 /// The entries that an object records. An entry that cannot be parsed is left out: its step is executed again.
 #[must_use]
 pub fn entries(object: &Value) -> Vec<Entry> {

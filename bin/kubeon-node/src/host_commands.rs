@@ -5,7 +5,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use kubeon_node::host::HostSystem;
 use kubeon_node::root::Root;
-use kubeon_node::{firewall, renewal, reset};
+use kubeon_node::{api_service, firewall, renewal, reset};
 
 /// Time limit for the programs of the firewall.
 const FIREWALL_TIMEOUT: Duration = Duration::from_secs(50);
@@ -33,6 +33,29 @@ pub(crate) fn restore_firewall(root: Root) -> io::Result<u8> {
         Ok(()) => Ok(0),
         Err(failure) => writeln!(io::stderr(), "<3>error: {failure}").map(|()| 1),
     }
+}
+
+/// Keeps the endpoints of the API's Service equal to the API servers that serve, until it is stopped.
+pub(crate) fn publish_api(root: Root) -> ! {
+    api_service::publish(&HostSystem::new(root), &mut print_line)
+}
+
+/// Keeps the API's name leading to an API server that answers, until it is stopped.
+pub(crate) fn reach_api(root: Root) -> ! {
+    api_service::reach(&HostSystem::new(root), &mut print_line)
+}
+
+/// Removes what [`reach_api`] wrote.
+pub(crate) fn end_reach_api(root: Root) -> io::Result<u8> {
+    match api_service::end(&HostSystem::new(root)) {
+        Ok(()) => Ok(0),
+        Err(failure) => writeln!(io::stderr(), "<3>error: {failure}").map(|()| 1),
+    }
+}
+
+/// Prints a line into the journal. Without a reader of the lines, the service goes on.
+fn print_line(line: &str) {
+    let _ = writeln!(io::stderr(), "<5>{line}");
 }
 
 /// Removes everything of a cluster from this host.

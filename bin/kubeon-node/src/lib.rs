@@ -12,6 +12,7 @@
 //! [`fence`].
 
 pub mod api;
+pub mod api_service;
 mod backoff;
 pub mod certificate;
 pub mod checks;

@@ -1,4 +1,4 @@
-//! `kubeon-node apply | facts | firewall | renew | reset --cluster NAME | version`.
+//! `kubeon-node apply | facts | firewall | publish-api | reach-api [--end] | renew | reset --cluster NAME | version`.
 
 mod host_commands;
 
@@ -26,6 +26,9 @@ usage: kubeon-node [--root DIR] COMMAND
   apply                 execute the requests from standard input, write events to standard output
   facts                 print the facts of this host as JSON; changes nothing
   firewall              open the firewall again after its owner loaded its rules
+  publish-api           keep the endpoints of the API's Service equal to the API servers that serve
+  reach-api             keep the API's name leading to an API server that answers
+  reach-api --end       remove what reach-api wrote
   renew                 renew the certificates of this host that are due
   reset --cluster NAME  remove everything of the cluster from this host
   version               print the version
@@ -46,6 +49,9 @@ fn main() -> ExitCode {
         ["apply"] => apply(root),
         ["facts"] => print_facts(root),
         ["firewall"] => host_commands::restore_firewall(root),
+        ["publish-api"] => host_commands::publish_api(root),
+        ["reach-api"] => host_commands::reach_api(root),
+        ["reach-api", "--end"] => host_commands::end_reach_api(root),
         ["renew"] => host_commands::renew(root),
         ["reset", "--cluster", name] => host_commands::reset(root, name),
         ["version"] => writeln!(io::stdout(), "kubeon-node {}", env!("CARGO_PKG_VERSION")).map(|()| 0),

@@ -55,7 +55,7 @@ pub(crate) fn serve(
     let config = ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .unwrap()
-        .with_client_cert_verifier(verifier.build().unwrap())
+        .with_client_cert_verifier(verifier.allow_unauthenticated().build().unwrap())
         .with_single_cert(chain, key)
         .unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();

@@ -142,6 +142,8 @@ pub(crate) struct ClusterCommands {
     pub auth: PathBuf,
     /// The account, when it is not root.
     pub username: Option<String>,
+    /// Whether a host without a known key is accepted.
+    pub accepts_new_hosts: bool,
     /// Prechecks that may fail, separated by commas.
     pub ignore: Option<String>,
     /// Hosts to skip when they do not answer.
@@ -314,7 +316,9 @@ impl ClusterCommands {
 
     /// Adds the credentials for the hosts: every mounted file.
     fn log_in(&self, command: &mut Command) {
-        command.arg("--accept-new");
+        if self.accepts_new_hosts {
+            command.arg("--accept-new");
+        }
         if let Some(user) = &self.username {
             command.arg(format!("--default-user={user}"));
         }

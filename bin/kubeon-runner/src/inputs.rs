@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use kubeon_api::kubernetes_cluster::HostKeyMode;
 use kubeon_api::{Operation, Version, labels};
 use serde::Serialize;
 use serde_json::Value;
@@ -115,6 +116,7 @@ pub(crate) fn kubeon(settings: &RunnerSettings, home: &Path) -> Result<ClusterCo
         version: version(settings),
         auth: flags.auth.clone(),
         username: username(&flags.auth.join("username"))?,
+        accepts_new_hosts: !pins_host_keys(settings),
         ignore: checks(settings)?,
         skip_hosts: Vec::new(),
         approved_plan: Some(flags.kubeon.approved_plan.join(labels::JOB_PLAN_KEY))
@@ -161,6 +163,12 @@ fn username(file: &Path) -> Result<Option<String>, InputError> {
 /// The declared version of Kubernetes.
 fn version(settings: &RunnerSettings) -> Option<Version> {
     declared(settings).pointer("/spec/cluster/kubeVersion")?.as_str()?.parse().ok()
+}
+
+/// Whether only known host keys are accepted.
+fn pins_host_keys(settings: &RunnerSettings) -> bool {
+    let mode = declared(settings).pointer("/spec/cluster/authConfig/hostKeys").cloned();
+    mode.is_some_and(|mode| mode == HostKeyMode::Pinned.as_str())
 }
 
 /// The cluster's name: the environment's, else the declaration's.

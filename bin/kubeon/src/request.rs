@@ -50,13 +50,13 @@ fn declared(flags: &SettingFlags, refusals: &mut Vec<Refusal>) -> DeclaredCluste
     let mut read = Reader { refusals };
     let lb_mode = match flags.lb_mode.as_deref() {
         Some("external") if flags.lb_ip.is_some() => Some(LoadBalancerMode::External),
+        Some("updater") => Some(LoadBalancerMode::Updater),
         _ => None,
     };
-    let address = if lb_mode.is_some() { read.text("--lb-ip", flags.lb_ip.as_deref()) } else { None };
+    let is_external = lb_mode == Some(LoadBalancerMode::External);
+    let address = if is_external { read.text("--lb-ip", flags.lb_ip.as_deref()) } else { None };
     let port = read.number("--lb-port", flags.lb_port, 1, 65535);
-    if let (Some(port), None) = (port, &lb_mode)
-        && port != 6443
-    {
+    if let Some(port) = port.filter(|port| !is_external && *port != 6443) {
         read.refusals
             .push(refuse(format!("--lb-port {port}"), "needs --lb-mode external: masters listen on 6443"));
     }
@@ -73,7 +73,7 @@ fn declared(flags: &SettingFlags, refusals: &mut Vec<Refusal>) -> DeclaredCluste
         load_balancer: Some(DeclaredLoadBalancer {
             mode: lb_mode,
             address,
-            port: port.and_then(|p| u16::try_from(p).ok()),
+            port: port.filter(|_| is_external).and_then(|p| u16::try_from(p).ok()),
         }),
         network: Some(Network {
             cni: choice(flags.cni.as_deref()).filter(|cni: &Cni| cni.unsupported().is_none()),

@@ -100,14 +100,13 @@ impl<'a> Engine<'a> {
 
 /// Stores the specification and the addresses that are derived from it in the state.
 pub fn set_spec(state: &mut StoredCluster, spec: DesiredCluster) {
-    let balancer = &spec.settings.load_balancer;
-    let load_balancer = match balancer {
+    let services = spec.settings.service_cidr;
+    let load_balancer = match spec.settings.load_balancer {
         LoadBalancer::Haproxy => Some(Ipv4Addr::LOCALHOST),
         LoadBalancer::External { .. } | LoadBalancer::Updater => {
-            balancer.external().map(|(address, _)| address)
+            spec.settings.load_balancer.address(services)
         }
     };
-    let services = spec.settings.service_cidr;
     state.addresses = Addresses { api: services.nth(1), dns: services.nth(10), load_balancer };
     state.spec = spec;
 }

@@ -166,6 +166,11 @@ impl<'a> PlanContext<'a> {
         self.spec().settings.service_cidr.nth(10).unwrap_or(Ipv4Addr::UNSPECIFIED)
     }
 
+    /// The address of the Service of the API servers, if workers reach them by one: the fifteenth of the service network.
+    pub(crate) fn api_service(&self) -> Ipv4Addr {
+        LoadBalancer::service(self.spec().settings.service_cidr).unwrap_or(Ipv4Addr::UNSPECIFIED)
+    }
+
     /// The name servers of the pods on a host.
     pub(crate) fn resolver<'h>(&self, host: &ObservedHost<'h>) -> Resolver<'h> {
         Resolver::new(host.facts, host.ip(), self.spec().settings.service_cidr)
@@ -181,11 +186,6 @@ impl<'a> PlanContext<'a> {
         let settings = &self.spec().settings;
         let port = settings.load_balancer.external().map_or(settings.api_port, |(_, port)| port);
         format!("https://{}:{port}", settings.api_domain)
-    }
-
-    /// Whether the host is a worker behind an external load balancer.
-    pub(crate) fn checks_load_balancer(&self, host: &ObservedHost<'_>) -> bool {
-        !host.is_master() && self.spec().settings.load_balancer.external().is_some()
     }
 
     /// Whether the programs of the workers reach the API by its name, which is in the hosts file.

@@ -173,6 +173,9 @@ fn apply_step(step: &Step, now: i64, facts: &mut Facts) {
         Op::Drain { node } => cordon(facts, node.as_str(), true),
         Op::Uncordon { node } => cordon(facts, node.as_str(), false),
         Op::RemoveNode { node } => remove_node(facts, node.as_str()),
+        Op::RemoveObjects { step, .. } => {
+            facts.cluster_steps.iter_mut().for_each(|steps| steps.retain(|entry| entry.id != *step));
+        }
         Op::ForgetIdentity { .. } => facts.kubelet.own = None,
         Op::RemoveService { name, .. } => {
             // The ids of the steps of a service begin with its name.

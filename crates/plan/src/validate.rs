@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use kubeon_api::kubernetes_cluster::defaults::{self, MAX_CA_YEARS};
-use kubeon_api::kubernetes_cluster::{Cni, UnsupportedSetting};
+use kubeon_api::kubernetes_cluster::{Cni, LoadBalancer, UnsupportedSetting};
 use kubeon_api::{Cidr, HostAddress, Refusal, RefusedField as Field, Remedy, Version};
 
 use crate::input::{DesiredCluster, HostSpec, Valid};
@@ -148,6 +148,10 @@ fn networks(spec: &DesiredCluster, refusals: &mut Vec<Refusal>) {
     }
     if services.net().prefix_len() > 28 || services.net().prefix_len() < 12 {
         let reason = "must have a prefix between /12 and /28: it holds the address of every Service, and Kubernetes accepts no larger range";
+        refusals.push(Refusal::new(Field::ServiceCidr, services, reason));
+    }
+    if spec.settings.load_balancer == LoadBalancer::Updater && services.net().prefix_len() == 28 {
+        let reason = "has no room for the Service of the load balancer updater, its fifteenth address; use /27 or larger";
         refusals.push(Refusal::new(Field::ServiceCidr, services, reason));
     }
     refusals.extend(pod_network(spec));

@@ -22,3 +22,4 @@ mod sandbox;
 pub mod systemd;
 mod tls;
 pub mod tools;
+pub mod updater;

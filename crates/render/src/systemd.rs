@@ -13,21 +13,21 @@ use crate::sandbox::{AGENT, CONFINED};
 use crate::tls::{CIPHER_SUITES, MIN_VERSION};
 
 /// A service unit.
-struct Unit<'a> {
-    description: &'a str,
-    notify: bool,
-    after: &'a str,
-    environment: &'a [(&'a str, &'a str)],
+pub(crate) struct ServiceUnit<'a> {
+    pub(crate) description: &'a str,
+    pub(crate) notify: bool,
+    pub(crate) after: &'a str,
+    pub(crate) environment: &'a [(&'a str, &'a str)],
     /// Lines of the section `[Service]`.
-    service: &'a [&'a str],
+    pub(crate) service: &'a [&'a str],
     /// What systemd denies to the program: further lines of that section.
-    sandbox: &'a [&'a str],
-    command: String,
-    arguments: Vec<String>,
+    pub(crate) sandbox: &'a [&'a str],
+    pub(crate) command: String,
+    pub(crate) arguments: Vec<String>,
 }
 
-impl Unit<'_> {
-    fn text(&self) -> String {
+impl ServiceUnit<'_> {
+    pub(crate) fn text(&self) -> String {
         let mut unit = format!(
             "# Written by kubeon. Changes are replaced.\n[Unit]\nDescription={}\nAfter={}\nWants=network-online.target\n\
              StartLimitIntervalSec=0\n\n[Service]\nType={}\n",
@@ -83,7 +83,7 @@ pub fn etcd_membership(initial: &[(String, Ipv4Addr)], token: &str) -> String {
 pub fn etcd(member: &EtcdMember<'_>, extra: &BTreeMap<String, String>) -> String {
     let address = member.address;
     let membership = format!("EnvironmentFile={ETCD_MEMBERSHIP}");
-    Unit {
+    ServiceUnit {
         description: "etcd, the store of the Kubernetes control plane",
         notify: true,
         after: "network-online.target",
@@ -199,7 +199,7 @@ pub fn apiserver(api: &ApiServerUnit<'_>, extra: &BTreeMap<String, String>) -> S
         // The haproxy of the workers needs it to notice the end and to choose another API server for new connections.
         arguments.push(format!("--{SHUTDOWN_DELAY}=2s"));
     }
-    Unit {
+    ServiceUnit {
         description: "Kubernetes API server",
         notify: true,
         after: "network-online.target etcd.service",
@@ -257,7 +257,7 @@ pub fn controller_manager(manager: &ControllerManager<'_>, extra: &BTreeMap<Stri
         "--leader-elect=true".into(),
         "--profiling=false".into(),
     ];
-    Unit {
+    ServiceUnit {
         description: "Kubernetes controller manager",
         notify: false,
         after: "network-online.target kube-apiserver.service",
@@ -286,7 +286,7 @@ pub fn scheduler(feature_gates: &str, extra: &BTreeMap<String, String>) -> Strin
         "--leader-elect=true".into(),
         "--profiling=false".into(),
     ];
-    Unit {
+    ServiceUnit {
         description: "Kubernetes scheduler",
         notify: false,
         after: "network-online.target kube-apiserver.service",
@@ -306,7 +306,7 @@ pub fn containerd(registry: &[(&str, String)]) -> String {
     let path = format!("{0}/containerd/bin:{0}/runc/bin:{1}", paths::CURRENT, paths::PATH);
     let mut environment = vec![("PATH", path.as_str())];
     environment.extend(registry.iter().map(|(name, value)| (*name, value.as_str())));
-    Unit {
+    ServiceUnit {
         description: "containerd, the container runtime",
         notify: true,
         after: "network-online.target local-fs.target",
@@ -328,7 +328,7 @@ pub fn containerd(registry: &[(&str, String)]) -> String {
 pub fn kubelet(node: &str, address: Ipv4Addr, server: &str, extra: &BTreeMap<String, String>) -> String {
     let kubeconfig = etc("kubelet.conf");
     let set_server = format!("ExecStartPre=-/bin/sed -i \"s|server: .*|server: {server}|\" {kubeconfig}");
-    Unit {
+    ServiceUnit {
         description: "kubelet, the Kubernetes node agent",
         notify: false,
         after: "network-online.target containerd.service",
@@ -360,7 +360,7 @@ fn packet_filter_path(prefer_tools: bool) -> String {
 /// `kube-proxy.service`. With `prefer_tools` it uses the nft of the bundle, even if the host has one.
 #[must_use]
 pub fn kube_proxy(prefer_tools: bool) -> String {
-    Unit {
+    ServiceUnit {
         description: "kube-proxy, the Kubernetes service proxy",
         notify: false,
         after: "network-online.target",
@@ -377,7 +377,7 @@ pub fn kube_proxy(prefer_tools: bool) -> String {
 /// uses the nft of the bundle, even if the host has one.
 #[must_use]
 pub fn flannel(node: &str, address: Ipv4Addr, prefer_tools: bool) -> String {
-    Unit {
+    ServiceUnit {
         description: "flannel, the pod network",
         notify: true,
         after: "network-online.target",
@@ -402,7 +402,7 @@ pub fn flannel(node: &str, address: Ipv4Addr, prefer_tools: bool) -> String {
 pub fn haproxy() -> String {
     let file = etc("haproxy.cfg");
     let check = format!("ExecReload={HAPROXY_COMMAND} -c -q -f {file}");
-    Unit {
+    ServiceUnit {
         description: "haproxy, this worker's way to the API servers",
         notify: true,
         after: "network-online.target",

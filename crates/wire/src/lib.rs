@@ -11,6 +11,7 @@
 
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
+mod api_way;
 pub mod facts;
 pub mod firewall;
 mod host_identity;
@@ -21,6 +22,7 @@ pub mod precheck;
 pub mod progress;
 mod secret_ref;
 
+pub use api_way::{API_SERVICE, API_WAY_FILE, API_WAY_FOUND, ApiWay};
 pub use facts::{
     CertificateExpiry, CertificateFact, Cgroup, Claim, ClusterFacts, EtcdFact, Facts, JournalEntry,
     KubeletFacts, LinkFact, NodeFact, Reach, ReachFact, ResultState, renewal_due, renewal_overdue,

@@ -97,6 +97,13 @@ pub enum Op {
         /// The objects, in order.
         objects: Vec<ApiObject>,
     },
+    /// Delete objects through the API server of this host, and the record of the step that applied them.
+    RemoveObjects {
+        /// The URL paths of the objects, in order.
+        paths: Vec<String>,
+        /// The id of the step.
+        step: String,
+    },
     /// Set or remove the control plane taint of a master through the API server of this host.
     Taint {
         /// The node.
@@ -224,6 +231,7 @@ impl Op {
             | Self::Reload { .. }
             | Self::Image { .. }
             | Self::Objects { .. }
+            | Self::RemoveObjects { .. }
             | Self::Taint { .. }
             | Self::Drain { .. }
             | Self::Uncordon { .. }

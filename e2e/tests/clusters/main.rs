@@ -19,6 +19,7 @@ mod refusals;
 mod rotation;
 mod scale;
 mod try_script;
+mod updater;
 mod upgrade;
 mod upgrade_failures;
 mod versions;

@@ -1,7 +1,7 @@
 //! Prechecks hosts, and adds, drains, removes and re-adds a worker. Also checks the progress events, disruption
 //! budgets, the order in which kubelets restart, and the change to a load balancer and back.
 
-mod balancer;
+pub(crate) mod balancer;
 mod rolling;
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};

@@ -1,4 +1,4 @@
-//! Every package inherits the workspace's lints.
+//! Every package of the workspace inherits its lints.
 
 use anyhow::Result;
 use serde::Deserialize;
@@ -11,6 +11,8 @@ const RULE: &str = "lints";
 #[derive(Deserialize)]
 struct Manifest {
     package: Option<toml::Table>,
+    /// Of a package that is a workspace of its own.
+    workspace: Option<toml::Table>,
     lints: Option<toml::Table>,
 }
 
@@ -21,7 +23,7 @@ pub(crate) fn check(sources: &Sources) -> Result<Vec<RuleFinding>> {
         let manifest: Manifest = toml::from_str(text)?;
         let inherits =
             manifest.lints.is_some_and(|lints| lints.get("workspace") == Some(&toml::Value::Boolean(true)));
-        if manifest.package.is_some() && !inherits {
+        if manifest.package.is_some() && manifest.workspace.is_none() && !inherits {
             findings.push(RuleFinding::new(RULE, format!("{path} has no `[lints] workspace = true`")));
         }
     }

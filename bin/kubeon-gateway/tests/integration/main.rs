@@ -9,6 +9,7 @@ mod hostile;
 mod measure;
 mod oidc;
 mod provider;
+mod random_requests;
 mod real_provider;
 mod streams;
 mod support;

@@ -1,8 +1,9 @@
-//! kubeon's block in the hosts file. Lines outside the block are never changed.
+//! kubeon's block in the hosts file, and the block of the way to the API that stands in while its Service does not answer. Lines
+//! outside the blocks are never changed.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::fs::{self, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -16,15 +17,23 @@ use crate::journal::Mark;
 use crate::paths;
 use crate::root::Root;
 
-const BEGIN: &str = "# kubeon begin";
-const END: &str = "# kubeon end";
+/// The first and the last line of a block.
+struct Limits {
+    begin: &'static str,
+    end: &'static str,
+}
+
+const OWN: Limits = Limits { begin: "# kubeon begin", end: "# kubeon end" };
+const STAND_IN: Limits = Limits { begin: "# kubeon stand-in begin", end: "# kubeon stand-in end" };
+/// Locked while a program changes the file: an operation of kubeon and the unit of the stand-in may do so at the same time.
+const LOCK: &str = "/var/lib/kubeon/hosts.lock";
 
 /// Replaces the block.
 ///
 /// # Errors
 /// If a name is not a host name, or the file cannot be written.
 pub fn run(job: &Job<'_>, entries: &[HostsEntry]) -> Result<StepEffect, StepFailure> {
-    let block = block(entries)?;
+    let block = block(&OWN, entries)?;
     let _guard = job.host.shared_files.lock();
     let changed = replace_block(&job.host.root, &block)?;
     for line in conflicting_lines(&read_text(&job.host.root.at(paths::HOSTS))?.unwrap_or_default(), entries) {
@@ -40,7 +49,7 @@ pub fn run(job: &Job<'_>, entries: &[HostsEntry]) -> Result<StepEffect, StepFail
 /// If the file cannot be read.
 pub fn block_sha256(root: &Root) -> Result<String, StepFailure> {
     let text = read_text(&root.at(paths::HOSTS))?.unwrap_or_default();
-    Ok(sha256(split(&text).1.as_bytes()))
+    Ok(sha256(split(&OWN, &text).1.as_bytes()))
 }
 
 /// Replaces the old block with `block`, or appends it. An empty `block` removes the old one. Returns whether
@@ -50,22 +59,58 @@ pub fn block_sha256(root: &Root) -> Result<String, StepFailure> {
 /// If the file cannot be read or written.
 pub fn replace_block(root: &Root, block: &str) -> Result<bool, StepFailure> {
     let place = root.at(paths::HOSTS);
-    let old = read_text(&place)?;
-    let text = old.clone().unwrap_or_default();
-    let (before, present, after) = split(&text);
+    let _lock = lock(root)?;
+    let text = read_text(&place)?.unwrap_or_default();
+    let (before, present, after) = split(&OWN, &text);
     if present == block {
         return Ok(false);
     }
-    let gap = if before.is_empty() || before.ends_with('\n') || block.is_empty() { "" } else { "\n" };
-    write(&place, &format!("{before}{gap}{block}{after}"))?;
+    write(&place, &format!("{before}{}{block}{after}", gap(before, block)))?;
     Ok(true)
 }
 
-fn block(entries: &[HostsEntry]) -> Result<String, StepFailure> {
+/// Replaces the stand-in, or adds it before kubeon's block, because the first address of a name counts. `None` removes it.
+/// Returns whether the file changed.
+///
+/// # Errors
+/// If a name is not a host name, or the file cannot be read or written.
+pub fn stand_in(root: &Root, entry: Option<&HostsEntry>) -> Result<bool, StepFailure> {
+    let place = root.at(paths::HOSTS);
+    let block = block(&STAND_IN, entry.map(std::slice::from_ref).unwrap_or_default())?;
+    let _lock = lock(root)?;
+    let text = read_text(&place)?.unwrap_or_default();
+    let (before, present, after) = split(&STAND_IN, &text);
+    if present == block {
+        return Ok(false);
+    }
+    let others = format!("{before}{after}");
+    let (before, own, after) = split(&OWN, &others);
+    write(&place, &format!("{before}{}{block}{own}{after}", gap(before, &block)))?;
+    Ok(true)
+}
+
+/// Waits until no other program changes the file. The lock ends with the returned value.
+fn lock(root: &Root) -> Result<File, StepFailure> {
+    let place = root.at(LOCK);
+    let folder = place.parent().unwrap_or(&place);
+    fs::create_dir_all(folder).doing("create", folder)?;
+    let file = OpenOptions::new().create(true).truncate(false).write(true).open(&place);
+    let file = file.doing("open", &place)?;
+    rustix::fs::flock(&file, rustix::fs::FlockOperation::LockExclusive)
+        .map_err(io::Error::from)
+        .doing("lock", &place)?;
+    Ok(file)
+}
+
+fn gap(before: &str, block: &str) -> &'static str {
+    if before.is_empty() || before.ends_with('\n') || block.is_empty() { "" } else { "\n" }
+}
+
+fn block(limits: &Limits, entries: &[HostsEntry]) -> Result<String, StepFailure> {
     if entries.is_empty() {
         return Ok(String::new());
     }
-    let mut block = format!("{BEGIN}\n");
+    let mut block = format!("{}\n", limits.begin);
     for entry in entries {
         let good = |name: &String| {
             !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || "-._".contains(c))
@@ -75,28 +120,26 @@ fn block(entries: &[HostsEntry]) -> Result<String, StepFailure> {
         }
         writeln!(block, "{}\t{}", entry.address, entry.names.join(" ")).map_err(|e| failed(e.to_string()))?;
     }
-    block.push_str(END);
+    block.push_str(limits.end);
     block.push('\n');
     Ok(block)
 }
 
 /// The text before the block, the block, and the text after it. A block without an end marker is not a block:
 /// its end is unknown, so its lines are not changed.
-fn split(text: &str) -> (&str, &str, &str) {
+fn split<'t>(limits: &Limits, text: &'t str) -> (&'t str, &'t str, &'t str) {
     let mut at = 0;
     let mut begin = None;
     for line in text.split_inclusive('\n') {
-        match line.trim_end() {
-            BEGIN => begin = Some(at),
-            END => {
-                if let Some(begin) = begin {
-                    let end = at + line.len();
-                    return (&text[..begin], &text[begin..end], &text[end..]);
-                }
+        let end = at + line.len();
+        match (line.trim_end(), begin) {
+            (line, _) if line == limits.begin => begin = Some(at),
+            (line, Some(begin)) if line == limits.end => {
+                return (&text[..begin], &text[begin..end], &text[end..]);
             }
             _ => {}
         }
-        at += line.len();
+        at = end;
     }
     (text, "", "")
 }
@@ -107,7 +150,9 @@ fn conflicting_lines(text: &str, entries: &[HostsEntry]) -> Vec<String> {
         entry.names.iter().map(|name| (name.clone(), entry.address.to_string())).collect()
     };
     let names: BTreeMap<String, String> = entries.iter().flat_map(pair).collect();
-    let (before, _, after) = split(text);
+    let (before, _, after) = split(&STAND_IN, text);
+    let others = format!("{before}{after}");
+    let (before, _, after) = split(&OWN, &others);
     let conflicts = |line: &str| {
         let mut words = line.split('#').next().unwrap_or_default().split_whitespace();
         let address = words.next();
@@ -155,16 +200,17 @@ mod tests {
 
     #[test]
     fn does_not_change_lines_outside_the_block() {
+        let Limits { begin, end } = OWN;
         let (_folder, root) = host(OTHERS);
-        let one = block(&[entry("172.30.0.11", &["test1", "h1"])]).unwrap();
+        let one = block(&OWN, &[entry("172.30.0.11", &["test1", "h1"])]).unwrap();
         assert!(replace_block(&root, &one).unwrap());
         assert!(!replace_block(&root, &one).unwrap(), "the second run changes nothing");
         let text = fs::read_to_string(root.at(paths::HOSTS)).unwrap();
-        assert_eq!(text, format!("{OTHERS}\n{BEGIN}\n172.30.0.11\ttest1 h1\n{END}\n"));
+        assert_eq!(text, format!("{OTHERS}\n{begin}\n172.30.0.11\ttest1 h1\n{end}\n"));
         assert_eq!(block_sha256(&root).unwrap(), sha256(one.as_bytes()));
 
         fs::write(root.at(paths::HOSTS), format!("{text}10.9.9.9 later\n")).unwrap();
-        let two = block(&[entry("172.30.0.12", &["h2"])]).unwrap();
+        let two = block(&OWN, &[entry("172.30.0.12", &["h2"])]).unwrap();
         assert!(replace_block(&root, &two).unwrap());
         assert!(replace_block(&root, "").unwrap());
         assert_eq!(fs::read_to_string(root.at(paths::HOSTS)).unwrap(), format!("{OTHERS}\n10.9.9.9 later\n"));
@@ -172,11 +218,32 @@ mod tests {
 
     #[test]
     fn a_block_without_an_end_does_not_remove_other_lines() {
-        let (_folder, root) = host(&format!("{BEGIN}\n10.0.0.1 h1\n10.0.0.2 theirs\n"));
-        replace_block(&root, &block(&[entry("10.0.0.1", &["h1"])]).unwrap()).unwrap();
+        let (_folder, root) = host(&format!("{}\n10.0.0.1 h1\n10.0.0.2 theirs\n", OWN.begin));
+        replace_block(&root, &block(&OWN, &[entry("10.0.0.1", &["h1"])]).unwrap()).unwrap();
         replace_block(&root, "").unwrap();
         let text = fs::read_to_string(root.at(paths::HOSTS)).unwrap();
         assert!(text.contains("10.0.0.2 theirs"), "{text}");
+    }
+
+    #[test]
+    fn the_stand_in_comes_first_and_goes_without_a_trace() {
+        let (_folder, root) = host("127.0.0.1 localhost\n10.9.9.9 api # mine\n");
+        let text = || fs::read_to_string(root.at(paths::HOSTS)).unwrap();
+        let own = block(&OWN, &[entry("10.64.0.15", &["api"])]).unwrap();
+        replace_block(&root, &own).unwrap();
+        let before = text();
+        for address in ["10.0.0.1", "10.0.0.2"] {
+            let master = entry(address, &["api"]);
+            assert!(stand_in(&root, Some(&master)).unwrap());
+            assert!(!stand_in(&root, Some(&master)).unwrap(), "the second time nothing changes");
+            let text = text();
+            assert!(text.find(&format!("{address}\tapi")) < text.find("10.64.0.15"), "{text}");
+            assert_eq!(text.matches("stand-in begin").count(), 1, "{text}");
+            assert_eq!(block_sha256(&root).unwrap(), sha256(own.as_bytes()));
+            assert_eq!(conflicting_lines(&text, &[entry("10.64.0.15", &["api"])]), ["10.9.9.9 api # mine"]);
+        }
+        assert!(stand_in(&root, None).unwrap());
+        assert_eq!(text(), before);
     }
 
     #[test]
@@ -191,15 +258,15 @@ mod tests {
 
     #[test]
     fn refuses_invalid_names() {
-        assert!(block(&[entry("10.0.0.1", &["a\n10.0.0.2 b"])]).is_err());
-        assert!(block(&[entry("10.0.0.1", &[])]).is_err());
+        assert!(block(&OWN, &[entry("10.0.0.1", &["a\n10.0.0.2 b"])]).is_err());
+        assert!(block(&OWN, &[entry("10.0.0.1", &[])]).is_err());
     }
 
     #[test]
     fn creates_a_missing_file() {
         let folder = tempfile::tempdir().unwrap();
         let root = Root::new(folder.path());
-        assert!(replace_block(&root, &block(&[entry("10.0.0.1", &["h1"])]).unwrap()).unwrap());
+        assert!(replace_block(&root, &block(&OWN, &[entry("10.0.0.1", &["h1"])]).unwrap()).unwrap());
         assert!(replace_block(&root, "").unwrap());
         assert_eq!(fs::read_to_string(root.at(paths::HOSTS)).unwrap(), "");
     }

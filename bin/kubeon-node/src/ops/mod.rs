@@ -13,6 +13,7 @@ pub mod objects;
 pub mod part;
 pub mod part_stream;
 pub mod reload;
+pub mod remove_objects;
 pub mod remove_service;
 pub mod secrets;
 pub mod service;
@@ -46,6 +47,7 @@ pub fn run(job: &Job<'_>, op: &Op, bytes: Option<PartReader>) -> Result<StepEffe
         Op::Reload { name, files, ready } => reload::run(job, name, files, ready),
         Op::Image { name, part } => image::run(job, name, part),
         Op::Objects { objects } => objects::run(job, objects),
+        Op::RemoveObjects { paths, step } => remove_objects::run(job, paths, step),
         Op::Taint { node, present } => node::taint(job, node, *present),
         Op::Drain { node } => drain::run(job, node),
         Op::Uncordon { node } => drain::uncordon(job, node),

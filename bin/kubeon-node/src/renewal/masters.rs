@@ -6,14 +6,15 @@ use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
 
-use kubeon_render::config;
-use kubeon_wire::{Claim, StepFailure};
+use kubeon_render::{config, updater};
+use kubeon_wire::{API_WAY_FILE, ApiWay, Claim, StepFailure};
 use serde_json::Value;
 
 use super::lock;
 use super::report::RenewalReport;
 use crate::api::Api;
 use crate::durable::{read_text, write_file};
+use crate::failure::failed;
 use crate::host::HostSystem;
 use crate::paths;
 
@@ -27,22 +28,25 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 /// Time limit of the reload.
 const RELOAD_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Adds the masters that haproxy of this worker does not know. Without an answer of the API nothing changes: the next run
+/// Adds the masters that this worker does not know: to its haproxy, or to those that stand in for the Service of the API servers.
+/// Without an answer of the API nothing changes: the next run
 /// follows within minutes.
 pub(super) fn learn(host: &HostSystem, claim: &Claim, report: &mut RenewalReport) {
-    match add_unknown(host, claim) {
-        Ok(note) => report.notes.extend(note),
-        Err(failure) => report.failures.push(failure),
+    // A worker that joins has no identity yet.
+    if !host.root.at(paths::KUBELET_OWN).exists() {
+        return;
+    }
+    for learned in [add_to_haproxy(host, claim), add_to_way(host, claim)] {
+        match learned {
+            Ok(note) => report.notes.extend(note),
+            Err(failure) => report.failures.push(failure),
+        }
     }
 }
 
-fn add_unknown(host: &HostSystem, claim: &Claim) -> Result<Option<String>, StepFailure> {
+fn add_to_haproxy(host: &HostSystem, claim: &Claim) -> Result<Option<String>, StepFailure> {
     let place = host.root.at(CONFIG);
     let Some(text) = read_text(&place)? else { return Ok(None) };
-    // A worker that joins has no identity yet.
-    if !host.root.at(paths::KUBELET_OWN).exists() {
-        return Ok(None);
-    }
     let mut masters = servers(&text);
     let new = unknown(&Api::as_node(host)?, &masters);
     if new.is_empty() {
@@ -63,6 +67,26 @@ fn add_unknown(host: &HostSystem, claim: &Claim) -> Result<Option<String>, StepF
     Ok(Some(format!("haproxy learned the masters {}", names.join(", "))))
 }
 
+fn add_to_way(host: &HostSystem, claim: &Claim) -> Result<Option<String>, StepFailure> {
+    let place = host.root.at(API_WAY_FILE);
+    let Some(text) = read_text(&place)? else { return Ok(None) };
+    let mut way: ApiWay =
+        serde_json::from_str(&text).map_err(|error| failed(format!("{API_WAY_FILE}: {error}")))?;
+    let new: Vec<Ipv4Addr> =
+        serving(&Api::as_node(host)?).into_iter().filter(|address| !way.masters.contains(address)).collect();
+    if new.is_empty() {
+        return Ok(None);
+    }
+    let _lock = match lock::take(&host.root, claim)? {
+        Ok(lock) => lock,
+        Err(busy) => return Ok(Some(busy.notes.join("; "))),
+    };
+    let addresses: Vec<String> = new.iter().map(ToString::to_string).collect();
+    way.masters.extend(new);
+    write_file(&place, updater::way(&way).as_bytes(), 0o644)?;
+    Ok(Some(format!("this worker learned the masters {}", addresses.join(", "))))
+}
+
 /// The masters in the configuration of haproxy: `  server NAME ADDRESS:PORT`.
 fn servers(text: &str) -> Vec<(String, Ipv4Addr)> {
     let server = |line: &str| {
@@ -74,13 +98,8 @@ fn servers(text: &str) -> Vec<(String, Ipv4Addr)> {
 
 /// The masters whose API servers serve and that are not among the known ones.
 fn unknown(api: &Api, known: &[(String, Ipv4Addr)]) -> Vec<(String, Ipv4Addr)> {
-    let serving: BTreeSet<Ipv4Addr> = items(api, SERVING)
-        .iter()
-        .flat_map(|slice| slice["endpoints"].as_array().cloned().unwrap_or_default())
-        .flat_map(|endpoint| endpoint["addresses"].as_array().cloned().unwrap_or_default())
-        .filter_map(|address| address.as_str()?.parse().ok())
-        .filter(|address| known.iter().all(|(_, known)| known != address))
-        .collect();
+    let mut serving = serving(api);
+    serving.retain(|address| known.iter().all(|(_, known)| known != address));
     if serving.is_empty() {
         return Vec::new();
     }
@@ -92,6 +111,16 @@ fn unknown(api: &Api, known: &[(String, Ipv4Addr)]) -> Vec<(String, Ipv4Addr)> {
     };
     let nodes = items(api, NODES);
     nodes.iter().filter_map(named).filter(|(_, address)| serving.contains(address)).collect()
+}
+
+/// The addresses of the API servers that serve; none without an answer.
+fn serving(api: &Api) -> BTreeSet<Ipv4Addr> {
+    items(api, SERVING)
+        .iter()
+        .flat_map(|slice| slice["endpoints"].as_array().cloned().unwrap_or_default())
+        .flat_map(|endpoint| endpoint["addresses"].as_array().cloned().unwrap_or_default())
+        .filter_map(|address| address.as_str()?.parse().ok())
+        .collect()
 }
 
 /// The items of a list; none without an answer.
@@ -159,6 +188,21 @@ mod tests {
         assert_eq!(bench.calls(), ["reload haproxy.service"]);
         assert_eq!(learned(&bench).notes, Vec::<String>::new());
         assert!(bench.calls().is_empty(), "nothing is new");
+    }
+
+    #[test]
+    fn masters_that_stand_in_for_the_service_are_added() {
+        let bench = worker(&[("h1", 1)]);
+        std::fs::remove_file(bench.host.root.at(CONFIG)).unwrap();
+        let address = |last| Ipv4Addr::new(10, 0, 0, last);
+        let service = Ipv4Addr::new(10, 64, 0, 15);
+        let mut way = ApiWay { name: "api".to_owned(), service, port: 6443, masters: vec![address(1)] };
+        bench.write(API_WAY_FILE, &updater::way(&way));
+        assert_eq!(learned(&bench).notes, ["this worker learned the masters 10.0.0.2, 10.0.0.3"]);
+        way.masters = [1, 2, 3].map(address).into();
+        assert_eq!(bench.read(API_WAY_FILE), updater::way(&way));
+        assert_eq!(learned(&bench).notes, Vec::<String>::new());
+        assert!(bench.calls().is_empty(), "the unit reads its file by itself");
     }
 
     #[test]

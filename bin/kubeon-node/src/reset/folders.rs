@@ -16,7 +16,7 @@ use crate::paths;
 use crate::root::Root;
 
 /// Folders that belong completely to the node of a cluster.
-const FOLDERS: [&str; 15] = [
+const FOLDERS: [&str; 16] = [
     "/etc/kubernetes",
     "/etc/cni/net.d",
     "/var/lib/kubelet",
@@ -25,6 +25,7 @@ const FOLDERS: [&str; 15] = [
     "/var/lib/cni",
     "/run/containerd",
     "/run/flannel",
+    "/run/kubeon",
     "/run/kubernetes",
     "/run/nri",
     "/usr/libexec/kubernetes",
@@ -75,6 +76,7 @@ pub(super) fn clear(job: &Job<'_>, failures: &mut ResetFailures) {
     for path in [paths::SYSCTL, paths::MODULES_LOAD] {
         failures.record(remove_file(&root.at(path)));
     }
+    failures.record(hosts::stand_in(root, None));
     failures.record(hosts::replace_block(root, ""));
     failures.record(swap::restore(root));
     if root.is_live() {

@@ -97,6 +97,18 @@ fn create_prechecks_saves_continues_and_reports_progress() {
     assert!(place.read("modes").lines().all(|mode| mode == "700"));
 }
 
+#[test]
+fn pinned_host_keys_accept_no_new_host() {
+    for (mode, accepts) in [("pinned", false), ("firstContact", true)] {
+        let place = place(PASSED, SUCCEEDS);
+        let declared = serde_json::json!({"metadata": {"name": "demo"},
+            "spec": {"cluster": {"authConfig": {"hostKeys": mode}}}});
+        place.write("conf/cluster.json", &declared.to_string());
+        assert_eq!(run(&place, "creating").code, Some(0));
+        assert_eq!(place.read("calls").contains("--accept-new"), accepts, "{mode}");
+    }
+}
+
 /// Contract B, case 40.
 #[test]
 fn a_missing_or_unknown_operation_is_refused_with_the_texts_of_kubernetes_operator() {

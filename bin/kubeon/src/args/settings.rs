@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use clap::{Args, builder::BoolishValueParser};
-use kubeon_api::kubernetes_cluster::{Cni, FirewallMode, LoadBalancer, LoadBalancerMode, ProxyMode};
+use kubeon_api::kubernetes_cluster::{Cni, FirewallMode, LoadBalancerMode, ProxyMode};
 use kubeon_plan::Refusal;
 
 /// The settings of a cluster.
@@ -14,7 +14,7 @@ pub(crate) struct SettingFlags {
     /// DNS name of the API server on every host [default: apiserver.cluster.local]
     #[arg(long, value_name = "NAME")]
     pub lb_domain: Option<String>,
-    /// How workers reach the masters: haproxy on every worker, or external [default: haproxy]
+    /// How workers reach the masters: haproxy on every worker, a Service of the cluster (updater), or external [default: haproxy]
     #[arg(long, value_name = "MODE")]
     pub lb_mode: Option<String>,
     /// Address of the external load balancer; needs --lb-mode external
@@ -193,12 +193,14 @@ impl SettingFlags {
         let mode = match self.lb_mode.as_deref().map(|mode| (mode, mode.parse::<LoadBalancerMode>())) {
             None => None,
             Some((_, Ok(mode))) => Some(mode),
-            Some((mode, Err(_))) => return unsupported(mode, "use haproxy or external"),
+            Some((mode, Err(_))) => return unsupported(mode, "use haproxy, updater or external"),
         };
         match (mode, &self.lb_ip) {
-            (Some(LoadBalancerMode::Updater), _) => {
-                LoadBalancer::Updater.unsupported().and_then(|setting| unsupported("updater", setting.reason))
-            }
+            (Some(LoadBalancerMode::Updater), Some(address)) => refuse(
+                format!("--lb-ip {address}"),
+                "is not used by --lb-mode updater: its Service has the fifteenth address of --svc-cidr"
+                    .to_owned(),
+            ),
             (Some(LoadBalancerMode::External), None) => refuse(
                 "--lb-mode external".to_owned(),
                 "needs --lb-ip ADDRESS of the external load balancer".to_owned(),
@@ -207,9 +209,8 @@ impl SettingFlags {
                 format!("--lb-ip {address}"),
                 "is the address of an external load balancer: add --lb-mode external".to_owned(),
             ),
-            (Some(LoadBalancerMode::External), Some(_)) | (Some(LoadBalancerMode::Haproxy) | None, None) => {
-                None
-            }
+            (Some(LoadBalancerMode::External), Some(_))
+            | (Some(LoadBalancerMode::Haproxy | LoadBalancerMode::Updater) | None, None) => None,
         }
     }
 }

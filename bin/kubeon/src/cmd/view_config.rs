@@ -60,9 +60,15 @@ fn content(id: &StepId, op: &Op, program: &str) -> Result<String, CliError> {
                 }
             }
         }
-        Op::Service { name, unit, .. } if name.trim_end_matches(".service") == program => add(name, unit),
+        Op::Service { name, unit, .. } if is_named(name.trim_end_matches(".service"), program) => {
+            add(name, unit);
+        }
         Op::Objects { objects } => {
-            for object in of_objects(objects, program) {
+            let objects: Vec<&ApiObject> = match program {
+                UPDATER => objects.iter().filter(|_| id.what() == "apiserver-service").collect(),
+                _ => of_objects(objects, program).collect(),
+            };
+            for object in objects {
                 let yaml = serde_saphyr::to_string(&object.body)
                     .map_err(|error| CliError::failed(format!("cannot write {}: {error}", object.path)))?;
                 add(&object.path, &format!("---\n{yaml}"));
@@ -71,6 +77,14 @@ fn content(id: &StepId, op: &Op, program: &str) -> Result<String, CliError> {
         _ => {}
     }
     Ok(text)
+}
+
+/// The short name of the program that keeps the endpoints of the Service of the API servers.
+const UPDATER: &str = "updater";
+
+/// Whether a unit is the program's. The units of the load balancer `updater` have short names, as in the seed.
+fn is_named(unit: &str, program: &str) -> bool {
+    unit == program || unit.strip_prefix("apiserver-") == Some(program)
 }
 
 /// The objects of a program among those of a step. All objects beside one of its name belong to it, such as the Service of
@@ -84,18 +98,23 @@ pub(super) fn of_objects<'a>(objects: &'a [ApiObject], program: &str) -> impl It
 /// Whether the file is one of the program: its step or a part of its path has that name.
 fn is_about(id: &StepId, path: &str, program: &str) -> bool {
     let part = |part: &str| part == program || part.split('.').next() == Some(program);
-    id.what() == program || path.split('/').any(part)
+    id.what() == program
+        || path
+            .split('/')
+            .any(|name| part(name) || is_named(name.split('.').next().unwrap_or_default(), program))
 }
 
 #[cfg(test)]
 mod tests {
+    use kubeon_api::kubernetes_cluster::LoadBalancer;
     use kubeon_plan::sim::{artifacts, bare, cluster};
     use kubeon_plan::{Intent, Observation, Snapshot, validate};
 
     use super::*;
 
-    fn all() -> Vec<(StepId, HostAddress, Op)> {
-        let spec = cluster(&["10.0.0.1"], &["10.0.0.2"]);
+    fn all(load_balancer: LoadBalancer) -> Vec<(StepId, HostAddress, Op)> {
+        let mut spec = cluster(&["10.0.0.1"], &["10.0.0.2"]);
+        spec.settings.load_balancer = load_balancer;
         let known = [spec.version];
         let content = artifacts(&spec.version.to_string());
         let intent = Intent::new(validate(spec, &known).unwrap().0, "u", 0, content);
@@ -107,7 +126,7 @@ mod tests {
 
     #[test]
     fn each_program_has_its_files_its_unit_or_its_objects() {
-        let all = all();
+        let all = all(LoadBalancer::Haproxy);
         let text = |program: &str| of_program(&all, program).unwrap();
         assert!(text("kubelet").contains("# /var/lib/kubelet/config.yaml\n"), "{}", text("kubelet"));
         assert!(text("kubelet").contains("# kubelet.service\n"));
@@ -118,5 +137,18 @@ mod tests {
             assert!(!text(program).contains("PRIVATE KEY"));
         }
         assert_eq!(text("updater"), "");
+    }
+
+    #[test]
+    fn the_load_balancer_updater_has_its_units_and_objects() {
+        let all = all(LoadBalancer::Updater);
+        let text = |program: &str| of_program(&all, program).unwrap();
+        let updater = text("updater");
+        assert!(updater.contains("# apiserver-updater.service\n"), "{updater}");
+        assert!(updater.contains("clusterIP: \"10.64.0.15\""), "{updater}");
+        let startup = text("startup");
+        assert!(startup.contains("# apiserver-startup.service\n"), "{startup}");
+        assert!(startup.contains("# /etc/kubernetes/apiserver-startup.json\n"), "{startup}");
+        assert_eq!(text("haproxy"), "");
     }
 }

@@ -33,6 +33,14 @@ words! {
         Updater = "updater",
     }
 
+    /// Which SSH host keys are accepted.
+    HostKeyMode {
+        /// Only keys that are known: those of the Secret and of the ConfigMap with the pinned keys.
+        Pinned = "pinned",
+        /// A host without a known key is accepted and its key is pinned, unless it gets a password.
+        FirstContact = "firstContact",
+    }
+
     /// The network plugin.
     Cni {
         /// flannel.

@@ -14,6 +14,7 @@ pub mod defaults;
 mod extra_args;
 mod flat;
 mod hosts;
+mod load_balancer;
 mod maintenance;
 mod node_roles;
 mod nodes;
@@ -30,16 +31,19 @@ mod unsupported;
 
 pub use changeable::fixed_because;
 pub use changes::Changes;
-pub use choices::{ClusterType, Cni, DeletionPolicy, DeployMode, FirewallMode, LoadBalancerMode, ProxyMode};
+pub use choices::{
+    ClusterType, Cni, DeletionPolicy, DeployMode, FirewallMode, HostKeyMode, LoadBalancerMode, ProxyMode,
+};
 pub use container_runtime::ContainerRuntime;
 pub use extra_args::ExtraArgs;
 pub use hosts::{Host, HostConflict, Roles};
+pub use load_balancer::LoadBalancer;
 pub use maintenance::{MaintenanceWindow, TimeOfDay, Weekday};
 pub use node_roles::NodeRoles;
 pub use nodes::{DeclaredNode, NodeList, NodeListError, Role};
 pub use object::{KubernetesCluster, KubernetesClusterSpec};
 pub use operation::{Operation, Phase};
-pub use settings::{ClusterSettings, LoadBalancer, SettingsError};
+pub use settings::{ClusterSettings, SettingsError};
 pub use snapshots::Snapshots;
 pub use spec::{
     Addons, ApiServer, AuthConfig, Certificates, CredentialsRef, DeclaredCluster, DeclaredLoadBalancer,

@@ -4,14 +4,13 @@
 //! This file lists each setting four times: in the type, in the functions that fill it in from a declaration and write it into
 //! one, and in the comparison. The code does not compile when a setting is missing in one of them.
 
-use std::net::Ipv4Addr;
-
 use serde::{Deserialize, Serialize};
 
 use super::choices::{ClusterType, Cni, DeployMode, FirewallMode, LoadBalancerMode, ProxyMode};
 use super::container_runtime::ContainerRuntime;
 use super::defaults;
 use super::extra_args::ExtraArgs;
+use super::load_balancer::LoadBalancer;
 use super::spec::{ApiServer, Certificates, DeclaredCluster, DeclaredLoadBalancer, Network};
 use crate::addresses::{DnsName, Endpoint, PortRange, Registry};
 use crate::names::{Cidr, NameError};
@@ -73,35 +72,6 @@ pub struct ClusterSettings {
     /// Further arguments of the Kubernetes programs.
     #[serde(default, skip_serializing_if = "ExtraArgs::is_empty")]
     pub extra_args: ExtraArgs,
-}
-
-/// How workers reach the masters.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub enum LoadBalancer {
-    /// haproxy on every worker, with the masters as backends.
-    Haproxy,
-    /// A Service whose endpoints are the live masters.
-    Updater,
-    /// An existing load balancer, which kubeon does not manage.
-    External {
-        /// Its address or name.
-        address: Endpoint,
-        /// Its port.
-        port: u16,
-    },
-}
-
-impl LoadBalancer {
-    /// Address and port of an external load balancer; `None` when kubeon provides the load balancer, or when only a name is
-    /// given, which [`Self::unsupported`] refuses.
-    #[must_use]
-    pub fn external(&self) -> Option<(Ipv4Addr, u16)> {
-        match self {
-            Self::External { address, port } => Some((address.ip()?, *port)),
-            Self::Haproxy | Self::Updater => None,
-        }
-    }
 }
 
 /// Why the settings of a declaration cannot be completed.

@@ -3,7 +3,7 @@
 use schemars::{JsonSchema, Schema};
 use serde::{Deserialize, Serialize};
 
-use super::choices::{ClusterType, Cni, DeployMode, FirewallMode, LoadBalancerMode, ProxyMode};
+use super::choices::{ClusterType, Cni, DeployMode, FirewallMode, HostKeyMode, LoadBalancerMode, ProxyMode};
 use super::container_runtime::ContainerRuntime;
 use super::extra_args::ExtraArgs;
 use super::nodes::NodeList;
@@ -147,6 +147,9 @@ pub struct AuthConfig {
     )]
     #[schemars(schema_with = "or_empty::<PrivateKey>")]
     pub private_ssh_key: Option<PrivateKey>,
+    /// Which SSH host keys are accepted. Default: firstContact.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host_keys: Option<HostKeyMode>,
 }
 
 /// A Secret with the keys `ssh-privatekey`, `passphrase`, `username`, `password` and `sudo-password`, each optional.

@@ -3,7 +3,8 @@
 
 use super::choices::{ClusterType, Cni, DeployMode, ProxyMode};
 use super::defaults::API_PORT;
-use super::settings::{ClusterSettings, LoadBalancer};
+use super::load_balancer::LoadBalancer;
+use super::settings::ClusterSettings;
 
 /// A setting that is not supported yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,12 +44,11 @@ impl LoadBalancer {
     #[must_use]
     pub fn unsupported(&self) -> Option<UnsupportedSetting> {
         let (field, reason) = match self {
-            Self::Haproxy => return None,
+            Self::Haproxy | Self::Updater => return None,
             Self::External { address, port: _ } if address.ip().is_some() => return None,
             Self::External { .. } => {
                 ("loadBalancer.address", "a name is not supported yet; give the load balancer's IPv4 address")
             }
-            Self::Updater => ("loadBalancer.mode", "updater is not supported yet; use haproxy or external"),
         };
         Some(UnsupportedSetting { field, reason })
     }
@@ -118,7 +118,7 @@ mod tests {
         let declared = json!({
             "clusterType": "k3s", "deployMode": "container", "apiServer": {"port": 8443},
             "network": {"cni": "calico", "proxyMode": "ipvs"}, "imagesRegistry": "registry.example.com",
-            "loadBalancer": {"mode": "updater"},
+            "loadBalancer": {"mode": "external", "address": "lb.example.com"},
         });
         let declared: DeclaredCluster = serde_json::from_value(declared).unwrap();
         let found = declared.settings().unwrap().unsupported();
@@ -132,7 +132,7 @@ mod tests {
                 "network.proxyMode",
                 "apiServer.port",
                 "imagesRegistry",
-                "loadBalancer.mode"
+                "loadBalancer.address"
             ]
         );
     }

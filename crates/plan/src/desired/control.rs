@@ -144,7 +144,7 @@ fn api_leaf(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> Leaf {
     leaf.dns_names.push(spec.settings.api_domain.to_string());
     leaf.dns_names.push(format!("{}.{}", spec.name, spec.settings.api_domain));
     leaf.addresses.push(context.service_api());
-    leaf.addresses.extend(spec.settings.load_balancer.external().map(|(address, _)| address));
+    leaf.addresses.extend(spec.settings.load_balancer.address(spec.settings.service_cidr));
     for san in &spec.settings.cert_sans {
         match san.ip() {
             Some(address) => leaf.addresses.push(address),

@@ -37,16 +37,15 @@ fn entry(address: Ipv4Addr, name: &str) -> HostsEntry {
 /// The API's name, the masters and the host itself. The entries of other workers are left out, so that a new
 /// worker changes no other host.
 fn entries(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> Vec<HostsEntry> {
-    let balancer = &context.spec().settings.load_balancer;
-    let api = match balancer {
+    let settings = &context.spec().settings;
+    let api = match settings.load_balancer {
         _ if host.is_master() => Some(host.ip()),
         LoadBalancer::Haproxy => Some(Ipv4Addr::LOCALHOST),
         LoadBalancer::External { .. } | LoadBalancer::Updater => {
-            balancer.external().map(|(address, _)| address)
+            settings.load_balancer.address(settings.service_cidr)
         }
     };
-    let mut entries: Vec<_> =
-        api.into_iter().map(|api| entry(api, context.spec().settings.api_domain.as_str())).collect();
+    let mut entries: Vec<_> = api.into_iter().map(|api| entry(api, settings.api_domain.as_str())).collect();
     entries.extend(context.master_addresses().iter().map(|(name, address)| entry(*address, name)));
     if !host.is_master() {
         entries.push(entry(host.ip(), host.name.as_str()));

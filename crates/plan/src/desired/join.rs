@@ -17,6 +17,7 @@ use super::join_stage::KUBELET;
 use super::prepare::{MASTER_COMMANDS, NODE_IMAGES, RUNTIME_COMMANDS, kernel_id};
 use super::registry;
 use super::step::{Daemon, DesiredStep, choose, image_part_id};
+use super::updater;
 use crate::context::{ObservedHost, PlanContext};
 use crate::kernel_defaults;
 use crate::step_id::StepId;
@@ -103,17 +104,24 @@ pub(crate) fn reach_api(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> V
     match context.spec().settings.load_balancer {
         _ if host.is_master() => needs.push(apiserver_id(host)),
         LoadBalancer::Haproxy => needs.push(haproxy::loaded_id(host)),
-        LoadBalancer::External { .. } => needs.push(load_balancer_id(host)),
-        // Validation refuses this mode before a plan is made.
-        LoadBalancer::Updater => {}
+        LoadBalancer::External { .. } | LoadBalancer::Updater => needs.extend(balanced_way(context, host)),
     }
     needs
+}
+
+/// The steps after which the name in the configuration of a worker's programs leads to an API server. Without a name, none.
+pub(super) fn balanced_way(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> Vec<StepId> {
+    match context.spec().settings.load_balancer {
+        _ if host.is_master() => Vec::new(),
+        LoadBalancer::Haproxy => Vec::new(),
+        LoadBalancer::External { .. } => vec![load_balancer_id(host)],
+        LoadBalancer::Updater => updater::way_ids(host).into(),
+    }
 }
 
 /// For each host: container runtime, connection to the API server, kubelet, labels and taint.
 pub(crate) fn nodes(context: &PlanContext<'_>, steps: &mut Vec<DesiredStep>) {
     let masters = context.master_addresses();
-    let uses_haproxy = context.spec().settings.load_balancer == LoadBalancer::Haproxy;
     for host in &context.hosts {
         runtime(context, host, steps);
         let identity = identity(context, host);
@@ -121,11 +129,11 @@ pub(crate) fn nodes(context: &PlanContext<'_>, steps: &mut Vec<DesiredStep>) {
         steps.extend(identity);
         // The keys contain the certificate with which the kubelet requests its own, and that one lives for an hour.
         steps.push(keys(context, host).reads(before));
-        if uses_haproxy && !host.is_master() {
-            haproxy::to_masters(context, host, &masters, steps);
-        }
-        if !host.is_master() {
-            steps.extend(reach_load_balancer(context, host));
+        match context.spec().settings.load_balancer {
+            _ if host.is_master() => {}
+            LoadBalancer::Haproxy => haproxy::to_masters(context, host, &masters, steps),
+            LoadBalancer::External { .. } => steps.extend(reach_load_balancer(context, host)),
+            LoadBalancer::Updater => updater::startup(context, host, steps),
         }
         kubelet(context, host, steps);
         let certificate = certificate(context, host);

@@ -20,6 +20,7 @@ mod renewal;
 pub(crate) mod restore;
 pub(crate) mod stage;
 pub(crate) mod step;
+mod updater;
 pub(crate) mod verify;
 
 use stage::Stage;

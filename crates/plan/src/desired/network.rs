@@ -11,7 +11,7 @@ use super::hosts_file;
 use super::join::{self, reach_api, ready_id};
 use super::prepare::NET_TOOLS;
 use super::step::{Daemon, DesiredStep, choose};
-use super::{files, haproxy};
+use super::{files, haproxy, updater};
 use crate::context::{ObservedHost, PlanContext};
 use crate::stage_name::StageName;
 use crate::step_id::StepId;
@@ -54,7 +54,7 @@ fn tools_id(host: &ObservedHost<'_>) -> StepId {
 
 /// Agents on every host, then DNS.
 pub(crate) fn services(context: &PlanContext<'_>, steps: &mut Vec<DesiredStep>) {
-    let uses_haproxy = !context.workers_use_name();
+    let mut left = Vec::new();
     for host in &context.hosts {
         steps.push(files(context, host));
         steps.push(choose(context, host, choose_id(host), &["kube-proxy", "flannel"], &[]));
@@ -63,14 +63,28 @@ pub(crate) fn services(context: &PlanContext<'_>, steps: &mut Vec<DesiredStep>) 
         steps.extend(tools);
         steps.push(kube_proxy(context, host).needs(needs.clone()));
         steps.push(flannel(context, host).needs(needs));
-        let programs = [ready_id(&host.name), kube_proxy_id(host), flannel_id(host)];
-        if uses_haproxy && hosts_file::is_in_use(host) {
-            steps.push(hosts_file::step(context, host).needs(programs));
-        } else if !uses_haproxy {
-            steps.extend(haproxy::removal(host).map(|step| step.needs(programs)));
-        }
+        left.extend(leave_other_way(context, host, steps));
     }
+    updater::service(context, &left, steps);
     steps.push(dns(context));
+}
+
+/// Removes the way to the API servers that the programs of a worker do not use any more. Returns the last step of it.
+fn leave_other_way(
+    context: &PlanContext<'_>,
+    host: &ObservedHost<'_>,
+    steps: &mut Vec<DesiredStep>,
+) -> Option<StepId> {
+    let programs = || [ready_id(&host.name), kube_proxy_id(host), flannel_id(host)];
+    let startup = updater::startup_removal(context, host).map(|step| step.needs(programs()));
+    let removed = startup.as_ref().map(|step| step.id.clone());
+    steps.extend(startup);
+    if context.workers_use_name() {
+        steps.extend(haproxy::removal(host).map(|step| step.needs(programs())));
+    } else if hosts_file::is_in_use(host) {
+        steps.push(hosts_file::step(context, host).needs(programs()).needs(removed.clone()));
+    }
+    removed
 }
 
 /// Installs nft and iptables from the bundle if the host has none. The services prefer the programs of the
@@ -121,7 +135,7 @@ fn files(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> DesiredStep {
         .because("the agents have no configuration")
         .needs([join::keys_id(host)])
         // An agent that starts again reads them, so they must not lead to a load balancer that leads elsewhere.
-        .needs(context.checks_load_balancer(host).then(|| join::load_balancer_id(host)))
+        .needs(join::balanced_way(context, host))
         // The agents use the certificate of the kubelet: when it requests another one, they start again.
         .reads(keys.map(|_| join::identity_id(host)))
 }

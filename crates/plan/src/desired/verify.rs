@@ -3,14 +3,15 @@
 use std::net::Ipv4Addr;
 
 use kubeon_api::HostName;
+use kubeon_api::kubernetes_cluster::LoadBalancer;
 use kubeon_render::paths::{KUBELET_CLIENT, pki};
 use kubeon_wire::{Check, Op};
 
 use super::control::{api_ready, apiserver_id, controller_manager_id, scheduler_id};
 use super::join::{image_id, kubelet_id, ready_id};
 use super::network::{self, flannel_id, kube_proxy_id};
-use super::restore;
 use super::step::DesiredStep;
+use super::{restore, updater};
 use crate::context::{ObservedHost, PlanContext};
 use crate::stage_name::StageName;
 use crate::step_id::StepId;
@@ -51,8 +52,15 @@ pub(crate) fn node_id(node: &HostName) -> StepId {
 
 /// The node of a host works after its services were started. The kubelet's own identity may read its Lease.
 pub(crate) fn node_works(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> Check {
-    let balancer = context.spec().settings.load_balancer.external().filter(|_| !host.is_master());
-    let (address, port) = balancer.unwrap_or((Ipv4Addr::LOCALHOST, LOCAL_API_PORT));
+    let (address, port) = match &context.spec().settings.load_balancer {
+        LoadBalancer::Updater if !host.is_master() => {
+            (context.api_service(), context.spec().settings.api_port)
+        }
+        balancer => {
+            let external = balancer.external().filter(|_| !host.is_master());
+            external.unwrap_or((Ipv4Addr::LOCALHOST, LOCAL_API_PORT))
+        }
+    };
     let master = host.is_master().then_some("kube-apiserver.service");
     Check::NodeWorks {
         node: host.name.clone(),
@@ -83,7 +91,10 @@ pub(crate) fn cluster(context: &PlanContext<'_>, steps: &mut Vec<DesiredStep>) {
         dns(context, steps);
         names(context, steps);
     }
-    steps.extend(context.hosts.iter().filter_map(|host| tokens(context, host)));
+    for host in &context.hosts {
+        steps.extend(updater::proof(context, host, STAGE, kube_proxy_id(host)));
+        steps.extend(tokens(context, host));
+    }
 }
 
 /// CoreDNS has all its pods. In a restored cluster, the record of the check is that of the cluster before.

@@ -101,21 +101,28 @@ fn refuses_unsupported_settings_by_field() {
     unsupported.settings = ClusterSettings {
         deploy_mode: DeployMode::Container,
         proxy_mode: ProxyMode::Ipvs,
-        load_balancer: LoadBalancer::Updater,
         ..unsupported.settings
     };
     assert_eq!(
         subjects(unsupported),
-        [
-            "setting spec.cluster.deployMode",
-            "setting spec.cluster.network.proxyMode",
-            "setting spec.cluster.loadBalancer.mode"
-        ]
+        ["setting spec.cluster.deployMode", "setting spec.cluster.network.proxyMode"]
     );
     let mut named = spec(&["172.30.0.11"], &[]);
     named.settings.load_balancer =
         LoadBalancer::External { address: "lb.example.com".parse().unwrap(), port: 6443 };
     assert_eq!(subjects(named), ["setting spec.cluster.loadBalancer.address"]);
+}
+
+#[test]
+fn the_service_of_the_api_servers_needs_a_fifteenth_address() {
+    let with = |services: &str| {
+        let mut spec = spec(&["172.30.0.11"], &[]);
+        spec.settings.load_balancer = LoadBalancer::Updater;
+        spec.settings.service_cidr = services.parse().unwrap();
+        spec
+    };
+    assert!(validate(with("10.64.0.0/27"), &["v1.36.3".parse().unwrap()]).is_ok());
+    assert_eq!(subjects(with("10.64.0.0/28")).len(), 1);
 }
 
 #[test]

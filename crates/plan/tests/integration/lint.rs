@@ -1,6 +1,7 @@
 //! Every rule must detect its violation: plans that the planner would never make.
 
-use crate::support::{address, bare_hosts, behind_load_balancer, intent};
+use crate::support::{address, balanced_by, bare_hosts, behind_load_balancer, intent};
+use kubeon_api::kubernetes_cluster::LoadBalancer;
 use kubeon_plan::{
     LintFinding, Observation, ObservationFailure, Plan, Severity, Snapshot, destroy, lint, plan, sim,
 };
@@ -64,7 +65,8 @@ fn texts_that_resemble_secrets_are_accepted() {
         assert_eq!(broken_by(op.clone()), Vec::<String>::new(), "{op:?}");
     }
     // The rule accepts the steps of real plans.
-    for desired in [intent(3, 2), behind_load_balancer(3, 2)] {
+    let updater = balanced_by(LoadBalancer::Updater, intent(3, 2));
+    for desired in [intent(3, 2), behind_load_balancer(3, 2), updater] {
         let snapshot = bare_hosts(5);
         assert_eq!(lint(&plan(&desired, &snapshot).unwrap(), &snapshot), []);
     }

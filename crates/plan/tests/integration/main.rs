@@ -10,6 +10,7 @@ mod degraded;
 mod firewall;
 mod generation;
 mod lint;
+mod load_balancer;
 mod masters;
 mod network;
 mod precheck;

@@ -3,14 +3,10 @@
 
 use std::collections::BTreeMap;
 
-use crate::support::{
-    NOW, address, bare_hosts, behind_load_balancer, created, golden, intent, named, step, texts,
-    with_load_balancer,
-};
+use crate::support::{NOW, address, bare_hosts, golden, intent, step, texts};
 use kubeon_plan::sim::{apply, bare, describe, refused, renew, run_to_completion};
 use kubeon_plan::{
-    Intent, Observation, ObservationFailure, Plan, Remedy, Snapshot, StageName, Step, StepId, destroy, lint,
-    plan,
+    Intent, Observation, ObservationFailure, Remedy, Snapshot, StageName, Step, StepId, destroy, lint, plan,
 };
 use kubeon_wire::{Claim, ClusterFacts, EtcdFact, NodeFact, ResultState};
 
@@ -66,44 +62,6 @@ fn a_host_without_nft_gets_nft_from_the_bundle() {
     };
     assert_eq!((on("h1"), on("h2")), (0, 3), "a host that has nft keeps it");
     golden("without-nft", &run_to_completion(&intent, &mut snapshot, 3));
-}
-
-#[test]
-fn a_living_cluster_changes_to_a_load_balancer_and_back() {
-    let mut snapshot = created(3, 2, &[Some(true); 3]);
-    let behind = with_load_balancer(named(3, 2));
-    let made = plan(&behind, &snapshot).unwrap();
-    assert_eq!(lint(&made, &snapshot), []);
-    let needs = |plan: &Plan, id: &str| texts(&step(plan, id).needs);
-    assert!(needs(&made, "prepare/hosts@h4").contains(&"control/load-balancer".to_owned()), "checked before");
-    assert!(
-        needs(&made, "join/haproxy-removal@h4").contains(&"network/kube-proxy@h4".to_owned()),
-        "removed last"
-    );
-    golden("load-balancer-change", &run_to_completion(&behind, &mut snapshot, 3));
-    let back = plan(&named(3, 2), &snapshot).unwrap();
-    assert_eq!(lint(&back, &snapshot), []);
-    let names = needs(&back, "prepare/hosts@h4");
-    assert!(
-        names.contains(&"network/kube-proxy@h4".to_owned()),
-        "programs use the name until then: {names:?}"
-    );
-    golden("load-balancer-change-back", &run_to_completion(&named(3, 2), &mut snapshot, 3));
-}
-
-#[test]
-fn an_external_load_balancer_is_checked_from_every_worker() {
-    let (desired, mut snapshot) = (behind_load_balancer(3, 2), bare_hosts(5));
-    let made = plan(&desired, &snapshot).unwrap();
-    assert_eq!(lint(&made, &snapshot), []);
-    let kubelet = step(&made, "join/kubelet@h4");
-    assert!(kubelet.needs.contains(&"join/load-balancer@h4".parse().unwrap()), "{:?}", kubelet.needs);
-    assert!(
-        made.steps
-            .iter()
-            .all(|step| step.stage != StageName::new("join") || !step.id.what().contains("haproxy"))
-    );
-    golden("external-load-balancer", &run_to_completion(&desired, &mut snapshot, 3));
 }
 
 /// The cluster was made by a program that did not encrypt Secrets.

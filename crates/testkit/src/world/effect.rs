@@ -28,6 +28,10 @@ pub(super) enum Effect {
     Image { name: String, part: Digest },
     /// An object is applied.
     Object { path: String, body: Value },
+    /// An object is deleted.
+    RemoveObject(String),
+    /// The cluster forgets that a step was executed.
+    ForgetClusterRecord(String),
     /// The taint of a master is set or removed.
     Taint { node: String, present: bool },
     /// A node is cordoned and its pods are evicted.

@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use kubeon_api::{Digest, HostAddress, Version};
 use kubeon_wire::{
-    CertificateFact, Claim, Facts, Fence, HostsEntry, JournalEntry, KubeletFacts, Op, ResultState,
+    API_WAY_FOUND, CertificateFact, Claim, Facts, Fence, HostsEntry, JournalEntry, KubeletFacts, Op,
+    ResultState,
 };
 
 use super::effect::{Effect, FileOnDisk, HostContent};
@@ -148,6 +149,8 @@ impl SimulatedHost {
             | Effect::RemoveMember(_)
             | Effect::Start { .. }
             | Effect::Object { .. }
+            | Effect::RemoveObject(_)
+            | Effect::ForgetClusterRecord(_)
             | Effect::ClusterRecord { .. }
             | Effect::Taint { .. }
             | Effect::Drain(_)
@@ -250,6 +253,7 @@ impl SimulatedHost {
     pub(super) fn has(&self, path: &str) -> bool {
         match path {
             "/etc/kubernetes/kubelet.conf" | "/var/lib/kubelet/pki/kubelet-client-current.pem" => self.joined,
+            API_WAY_FOUND => self.runs("apiserver-startup.service"),
             "/run/flannel/subnet.env" => self.runs("flanneld.service") && self.joined,
             _ => self.files.contains_key(path) || self.links.contains_key(path),
         }

@@ -30,6 +30,10 @@ pub(super) fn effects_of(op: &Op, host: &SimulatedHost) -> Result<Vec<Effect>, S
             .into_iter()
             .map(|object| Effect::Object { path: object.path, body: object.body })
             .collect(),
+        Op::RemoveObjects { paths, step } => {
+            let removals = paths.into_iter().map(Effect::RemoveObject);
+            removals.chain([Effect::ForgetClusterRecord(step)]).collect()
+        }
         Op::Taint { node, present } => vec![Effect::Taint { node: node.to_string(), present }],
         Op::Drain { node } => vec![Effect::Drain(node.to_string())],
         Op::Uncordon { node } => vec![Effect::Uncordon(node.to_string())],

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
 use kubeon_api::HostAddress;
-use kubeon_wire::{Check, ClusterFacts, JournalEntry, NodeFact, ResultState};
+use kubeon_wire::{API_WAY_FILE, Check, ClusterFacts, JournalEntry, NodeFact, ResultState};
 
 use super::host::pki;
 use super::state::State;
@@ -45,10 +45,16 @@ impl State {
         }
         let kubelet = host.units.get("kubelet.service");
         if kubelet.is_some_and(|unit| !unit.text.contains("server: https://127.0.0.1:")) {
-            return self.reaches_load_balancer(at);
+            return self.leads_by_name(at) && self.reaches_load_balancer(at);
         }
         let connected = !host.units.contains_key("haproxy.service") || host.runs("haproxy.service");
         connected && self.any_api(at)
+    }
+
+    /// Whether the API's name leads anywhere on the host: the Service of the API servers needs the unit that stands in for it.
+    fn leads_by_name(&self, at: HostAddress) -> bool {
+        let host = self.host(at);
+        !host.files.contains_key(API_WAY_FILE) || host.runs("apiserver-startup.service")
     }
 
     /// Whether any API server of the cluster is ready.

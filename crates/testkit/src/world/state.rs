@@ -122,6 +122,8 @@ impl State {
         }
         let line = match effect {
             Effect::Object { path, body } => self.put(at, path, body)?,
+            Effect::RemoveObject(path) => self.remove_object(at, path)?,
+            Effect::ForgetClusterRecord(id) => self.forget_record(at, id)?,
             Effect::ClusterRecord { object, id, digest } => self.record(at, object, id, digest)?,
             Effect::Taint { node, present } => self.taint(at, &node, present)?,
             Effect::Drain(node) => self.drain(at, node)?,
@@ -218,6 +220,18 @@ impl State {
         let line = format!("record {id}");
         let before = cluster.records.insert((object, id), digest.clone());
         Ok((before != Some(digest)).then_some(line))
+    }
+
+    fn remove_object(&mut self, at: HostAddress, path: String) -> Result<Option<String>, String> {
+        let removed = self.cluster_at(at)?.objects.remove(&path);
+        Ok(removed.map(|_| format!("delete object {path}")))
+    }
+
+    fn forget_record(&mut self, at: HostAddress, id: String) -> Result<Option<String>, String> {
+        let records = &mut self.cluster_at(at)?.records;
+        let before = records.len();
+        records.retain(|(_, recorded), _| *recorded != id);
+        Ok((records.len() < before).then(|| format!("forget {id}")))
     }
 
     fn drain(&mut self, at: HostAddress, node: String) -> Result<Option<String>, String> {

@@ -141,12 +141,31 @@ async fn workers_change_to_a_load_balancer_and_back_with_a_crash_anywhere() {
     crash_anywhere(changed, async |world| create(world, &intent(3, 2)).await.map(drop)).await.unwrap();
     let world = changed().await;
     create(&world, &intent(3, 2)).await.unwrap();
-    // That the load balancer was checked stays recorded.
-    let state = |world: &World| {
-        let text = world.render();
-        text.lines().filter(|line| !line.contains("load-balancer")).map(str::to_owned).collect::<Vec<_>>()
+    assert_eq!(unchecked(&world), unchecked(&built(3, 2).await), "nothing else of the change is left");
+}
+
+/// The state of the world without the records of the checks of load balancers, which stay.
+fn unchecked(world: &World) -> Vec<String> {
+    let is_check = |line: &&str| line.contains("/load-balancer") || line.contains("verify/apiserver-service");
+    world.render().lines().filter(|line| !is_check(line)).map(str::to_owned).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn workers_change_to_the_service_of_the_api_servers_and_back_with_a_crash_anywhere() {
+    let with = spec(3, 1).with(|spec| spec.settings.load_balancer = LoadBalancer::Updater).intent();
+    crash_anywhere(async || bare(3, 1), async |world| create(world, &with).await.map(drop)).await.unwrap();
+    let change = async |world: &World| create(world, &with).await.map(drop);
+    crash_anywhere(async || built(3, 1).await, change).await.unwrap();
+    let changed = async || {
+        let world = built(3, 1).await;
+        create(&world, &with).await.unwrap();
+        assert!(!world.render().contains("haproxy.service"), "{}", world.render());
+        world
     };
-    assert_eq!(state(&world), state(&built(3, 2).await), "nothing else of the change is left");
+    crash_anywhere(changed, async |world| create(world, &intent(3, 1)).await.map(drop)).await.unwrap();
+    let world = changed().await;
+    create(&world, &intent(3, 1)).await.unwrap();
+    assert_eq!(unchecked(&world), unchecked(&built(3, 1).await), "nothing else of the change is left");
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,12 +1,15 @@
-//! The workers of a living cluster change to an external load balancer and back.
+//! The workers of a living cluster change to an external load balancer, to a Service of the API servers, and back.
 
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 use kubeon_e2e::lab::TestLab;
+use kubeon_e2e::program::eventually;
 
 const MINUTE: Duration = Duration::from_secs(60);
 const WORKERS: [&str; 2] = ["h2", "h3"];
+/// The fifteenth address of the service network.
+pub(crate) const SERVICE: &str = "10.64.0.15";
 
 /// On a cluster of h1 as the master, and h2 and h3.
 #[allow(clippy::print_stderr, reason = "prints measured times")]
@@ -30,15 +33,39 @@ pub(super) fn workers_change_to_a_load_balancer_and_back(lab: &TestLab, cluster:
     lab.wait_up_to_date(cluster, MINUTE)?;
     eprintln!("two workers changed to a load balancer: {:.1} s", start.elapsed().as_secs_f64());
 
-    let changed = set(&["loadBalancer="])?;
+    let (start, changed) = (Instant::now(), set(&["loadBalancer=", "loadBalancer.mode=updater"])?);
     ensure!(changed.code == 0, "{changed:?}");
     lab.on("h1", "systemctl stop balancer.socket balancer.service")?;
     for worker in WORKERS {
+        reaches(lab, worker, "https://apiserver.cluster.local:6443")?;
+        leads_to(lab, worker, SERVICE)?;
+    }
+    lab.wait_up_to_date(cluster, MINUTE)?;
+    eprintln!("two workers changed to the Service: {:.1} s", start.elapsed().as_secs_f64());
+
+    let changed = set(&["loadBalancer="])?;
+    ensure!(changed.code == 0, "{changed:?}");
+    let left = lab.kubectl(cluster, &["-n", "kube-system", "get", "service,endpointslice", "-o", "name"])?;
+    ensure!(!left.contains("apiserver"), "{left}");
+    lab.on("h1", "! systemctl cat apiserver-updater")?;
+    for worker in WORKERS {
         reaches(lab, worker, "https://127.0.0.1:6443")?;
         names(lab, worker, "127.0.0.1")?;
-        lab.on(worker, "systemctl is-active -q haproxy")?;
+        lab.on(worker, "systemctl is-active -q haproxy && ! systemctl cat apiserver-startup")?;
     }
     lab.wait_up_to_date(cluster, MINUTE)
+}
+
+/// The programs of the host reach the API by its name, which leads to this address.
+pub(crate) fn leads_to(lab: &TestLab, host: &str, address: &str) -> Result<()> {
+    let ready =
+        "curl -sS -m 5 --cacert /etc/kubernetes/pki/ca.crt https://apiserver.cluster.local:6443/readyz";
+    eventually(&format!("{host} reaches the API through {address}"), MINUTE, || {
+        names(lab, host, address)?;
+        let answer = lab.on(host, ready)?;
+        ensure!(answer == "ok", "{answer}");
+        Ok(())
+    })
 }
 
 /// A load balancer that leads elsewhere changes nothing that a worker uses, and another address goes on.

@@ -43,9 +43,13 @@ pub(crate) fn behind_load_balancer(masters: usize, workers: usize) -> Intent {
 }
 
 pub(crate) fn with_load_balancer(intent: Intent) -> Intent {
+    balanced_by(LoadBalancer::External { address: Ipv4Addr::new(172, 30, 9, 9).into(), port: 7443 }, intent)
+}
+
+/// The same cluster with this way of the workers to the masters.
+pub(crate) fn balanced_by(load_balancer: LoadBalancer, intent: Intent) -> Intent {
     let mut spec = (*intent.spec).clone();
-    spec.settings.load_balancer =
-        LoadBalancer::External { address: Ipv4Addr::new(172, 30, 9, 9).into(), port: 7443 };
+    spec.settings.load_balancer = load_balancer;
     let version = spec.version;
     Intent { spec: validate(spec, &[version]).unwrap().0, ..intent }
 }
