@@ -59,7 +59,7 @@ impl<'a> EndpointSearch<'a> {
 /// Finds the endpoint. Updates the hosts file if it is writable and differs.
 pub async fn find(search: EndpointSearch<'_>, output: &dyn EngineOutput) -> ApiEndpoint {
     let spec = search.spec;
-    if spec.masters.len() < 2 || spec.settings.load_balancer != LoadBalancer::Haproxy {
+    if spec.masters.len() < 2 || spec.settings.load_balancer.external().is_some() {
         return ApiEndpoint { url: api(spec), master: None };
     }
     let name = format!("{}.{}", spec.name, spec.settings.api_domain);

@@ -49,6 +49,8 @@ fn soak_workers_follow_the_service_of_the_api_servers() -> Result<()> {
 
     lab.host("start", "h5")?;
     works(&lab, "h5")?;
+    // What it missed is written now.
+    lab.must(&["create", cluster])?;
     lab.wait_up_to_date(cluster, MINUTE * 2)?;
 
     let changed = lab.kubeon(&["config", "set", cluster, "loadBalancer="])?;

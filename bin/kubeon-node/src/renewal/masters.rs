@@ -83,7 +83,7 @@ fn add_to_way(host: &HostSystem, claim: &Claim) -> Result<Option<String>, StepFa
     };
     let addresses: Vec<String> = new.iter().map(ToString::to_string).collect();
     way.masters.extend(new);
-    write_file(&place, updater::way(&way).as_bytes(), 0o644)?;
+    write_file(&place, updater::way(&way).as_bytes(), 0o600)?;
     Ok(Some(format!("this worker learned the masters {}", addresses.join(", "))))
 }
 
