@@ -40,6 +40,7 @@ mod tests {
         let sources = sources(&[
             ("crates/a/Cargo.toml", "[package]\nname = \"a\"\n[lints]\nworkspace = true\n"),
             ("crates/b/Cargo.toml", "[package]\nname = \"b\"\n"),
+            ("other/Cargo.toml", "[package]\nname = \"c\"\n[workspace]\n"),
         ]);
         let found = check(&sources).unwrap();
         assert_eq!(found, [RuleFinding::new(RULE, "crates/b/Cargo.toml has no `[lints] workspace = true`")]);
