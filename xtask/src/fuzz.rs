@@ -16,10 +16,9 @@ use clap::Args;
 const TARGET: &str = "x86_64-unknown-linux-gnu";
 
 /// How the compiler counts executed code. These flags are those of cargo-fuzz, without the sanitizers, which need an unstable
-/// compiler.
-const FLAGS: [&str; 8] = [
+/// compiler. The program is not static: libFuzzer looks up functions while it runs.
+const FLAGS: [&str; 7] = [
     "--cfg=fuzzing",
-    "-Ctarget-feature=+crt-static",
     "-Cpasses=sancov-module",
     "-Cllvm-args=-sanitizer-coverage-level=4",
     "-Cllvm-args=-sanitizer-coverage-inline-8bit-counters",
