@@ -1,6 +1,6 @@
 //! Keeps the API's name of a worker leading to an API server that answers.
 
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpStream};
 use std::thread;
 use std::time::Duration;
 
@@ -16,8 +16,10 @@ use crate::paths;
 /// The pause between two checks while the Service answers, and while it does not.
 const PAUSE: Duration = Duration::from_secs(5);
 const PAUSE_WITHOUT_SERVICE: Duration = Duration::from_secs(1);
-/// The time limit of one check. The Service answers at once, or its packets are lost.
+/// The time limit of one check. A usual API server answers at once, or the packets are lost.
 const CHECK_TIMEOUT: Duration = Duration::from_secs(2);
+/// The same for an API server that accepts a connection: a slow host needs some seconds for `/readyz`.
+const SLOW_TIMEOUT: Duration = Duration::from_secs(10);
 /// Checks without an answer after which the Service counts as gone: its endpoints include a dead master for some seconds.
 const MISSES: u32 = 3;
 
@@ -79,9 +81,8 @@ impl Search {
         // A client of its own for every check: an open connection does not show that a new one leads anywhere, and the
         // authorities may have changed.
         let answers = |address: Ipv4Addr| -> Result<bool, StepFailure> {
-            let url = format!("https://{address}:{}/readyz", way.port);
             let https = Https::open(&host.root.at(paths::API_CA), None)?;
-            Ok(https.get(&url, CHECK_TIMEOUT).is_ok_and(|answer| answer.status == 200))
+            Ok(is_ready(&https, SocketAddrV4::new(address, way.port)))
         };
         let found = self.choose(&way, &answers)?;
         let stand_in = match found {
@@ -131,6 +132,13 @@ impl Search {
         }
         Ok(self.found)
     }
+}
+
+fn is_ready(https: &Https, place: SocketAddrV4) -> bool {
+    let url = format!("https://{place}/readyz");
+    let ask = |timeout| https.get(&url, timeout).is_ok_and(|answer| answer.status == 200);
+    let connects = || TcpStream::connect_timeout(&SocketAddr::V4(place), CHECK_TIMEOUT).is_ok();
+    ask(CHECK_TIMEOUT) || connects() && ask(SLOW_TIMEOUT)
 }
 
 /// The way that the plan wrote.

@@ -15,7 +15,9 @@ use super::step::{Daemon, DesiredStep, choose};
 use crate::context::{ObservedHost, PlanContext};
 use crate::step_id::StepId;
 
-pub(crate) use super::control_plane::{STAGE, api_ready, apiserver_id, controller_manager_id, scheduler_id};
+pub(crate) use super::control_plane::{
+    STAGE, api_ready, api_ready_at, apiserver_id, controller_manager_id, scheduler_id,
+};
 
 const KEYS: &str = "keys";
 
@@ -291,14 +293,7 @@ pub(crate) fn load_balancer_check(
     let (address, port) = context.spec().settings.load_balancer.external()?;
     let masters = context.master_addresses();
     let masters: Vec<String> = masters.iter().map(|(_, address)| format!("{address}:6443")).collect();
-    let check = Check::Https {
-        address,
-        port,
-        path: "/readyz".to_owned(),
-        ca_file: pki("ca.crt"),
-        certificate_file: None,
-        key_file: None,
-    };
+    let check = api_ready_at(address, port);
     let title = format!(
         "the load balancer {address}:{port} forwards TCP from {} to {}",
         host.name,

@@ -123,6 +123,18 @@ pub(crate) fn scheduler_id(host: &ObservedHost<'_>) -> StepId {
     ControlPlaneProgram::Scheduler.id(host)
 }
 
+/// An API server of this cluster is ready behind an address. A host needs no rights for it.
+pub(crate) fn api_ready_at(address: Ipv4Addr, port: u16) -> Check {
+    Check::Https {
+        address,
+        port,
+        path: "/readyz".to_owned(),
+        ca_file: pki("ca.crt"),
+        certificate_file: None,
+        key_file: None,
+    }
+}
+
 /// The API server of the host itself is ready.
 pub(crate) fn api_ready() -> Check {
     Check::Https {

@@ -5,11 +5,10 @@
 //! the last check needs it.
 
 use kubeon_api::kubernetes_cluster::LoadBalancer;
-use kubeon_render::paths::pki;
 use kubeon_render::updater::{self, PUBLISHER, STARTUP};
 use kubeon_wire::{API_WAY_FILE, API_WAY_FOUND, ApiWay, Check, Op};
 
-use super::control::{apiserver_id, rights_id};
+use super::control::{api_ready_at, apiserver_id, rights_id};
 use super::hosts_file::{self, hosts_id};
 use super::join_stage::{self, keys_id};
 use super::step::{Daemon, DesiredStep};
@@ -158,14 +157,7 @@ pub(super) fn proof(
     kube_proxy: StepId,
 ) -> Option<DesiredStep> {
     let (address, port) = (context.api_service(), context.spec().settings.api_port);
-    let check = Check::Https {
-        address,
-        port,
-        path: "/readyz".to_owned(),
-        ca_file: pki("ca.crt"),
-        certificate_file: None,
-        key_file: None,
-    };
+    let check = api_ready_at(address, port);
     (is_used(context) && !host.is_master()).then(|| {
         DesiredStep::new(host, host.id(stage, "apiserver-service"), Op::Await { checks: vec![check] })
             .title(format!("the Service {address}:{port} leads from {} to the API servers", host.name))
