@@ -9,8 +9,8 @@ use anyhow::Context as _;
 use clap::{ArgAction, Parser};
 use kubeon_api::{HttpsUrl, JobPlacement, Version};
 use kubeon_bundle::{Catalogue, TrustedSigners};
-use kubeon_operations::OperatorSettings;
 use kubeon_operations::settings::{Callback, LIMIT, LOG_KIB};
+use kubeon_operations::{BundleImage, OperatorSettings};
 
 use crate::OperatorOptions;
 use crate::admission::Admission;
@@ -73,6 +73,10 @@ pub struct OperatorCli {
         default_value = "kubeon/kubeon-bundle:{version}"
     )]
     pub bundle_image: String,
+    /// Mount the image of the bundle instead of copying its files into each Job; the nodes need Kubernetes 1.35 and containerd 2.2
+    /// or newer
+    #[arg(long, env = "KUBEON_MOUNT_BUNDLE_IMAGE")]
+    pub mount_bundle_image: bool,
     /// The server that gets the results of operations of a KubernetesCluster, such as
     /// https://gateway.example.com
     #[arg(long, value_name = "URL", env = "KUBEON_CALLBACK_URL")]
@@ -174,7 +178,9 @@ impl OperatorCli {
                 runner_images: self.runner_images,
                 allowed_images: self.allowed_images,
                 placement: self.job_placement,
-                bundle_image: Some(self.bundle_image).filter(|image| !image.is_empty()),
+                bundle_image: Some(self.bundle_image)
+                    .filter(|image| !image.is_empty())
+                    .map(|name| BundleImage { name, is_mounted: self.mount_bundle_image }),
                 default_version: self.default_version,
                 versions: versions(self.catalogue_versions)?,
                 history_limit: LIMIT,

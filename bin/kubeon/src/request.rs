@@ -84,6 +84,7 @@ fn declared(flags: &SettingFlags, refusals: &mut Vec<Refusal>) -> DeclaredCluste
                 .number("--node-mask-size", flags.node_mask_size, 16, 28)
                 .and_then(|bits| u8::try_from(bits).ok()),
             max_pods: read.number("--max-pods", flags.max_pods, 4, 65000),
+            mtu: read.number("--mtu", flags.mtu, 576, 65000),
             node_port_range: read.text("--port-range", flags.port_range.as_deref()),
             firewall: choice(flags.firewall.as_deref()),
             ..Network::default()

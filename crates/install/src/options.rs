@@ -48,6 +48,8 @@ pub struct InstallOptions {
     pub only_api_servers: bool,
     /// The image with the bundle; empty when Jobs get the bundle in another way.
     pub bundle_image: String,
+    /// Whether Jobs mount that image. Otherwise its files are copied into each Job.
+    pub mount_bundle_image: bool,
     /// The listener for results of operations of a `KubernetesCluster`: `https://…`; empty for none.
     pub callback_url: String,
     /// The ConfigMap in the operator's namespace with the listener's authorities in its key `ca.crt`; when empty, those of the
@@ -90,6 +92,7 @@ impl Default for InstallOptions {
             require_host_pools: false,
             only_api_servers: false,
             bundle_image: BUNDLE_IMAGE.to_owned(),
+            mount_bundle_image: false,
             callback_url: String::new(),
             callback_ca: String::new(),
             otlp_endpoint: String::new(),

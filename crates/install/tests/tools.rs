@@ -228,6 +228,7 @@ fn the_chart_with_other_values_has_them() {
         "maxOperationsPerRegion": 5,
         "requireHostPools": true,
         "admissionOnlyApiServers": true,
+        "mountBundleImage": true,
         "extraArgs": ["--workers=64"],
         "nodeSelector": {"disk": "ssd"},
         "resources": {"requests": {"cpu": 1}},
@@ -252,6 +253,7 @@ fn the_chart_with_other_values_has_them() {
         "--max-operations=20",
         "--max-operations-per-region=5",
         "--admission-only-api-servers",
+        "--mount-bundle-image",
     ]
     .iter()
     .chain(&callback)

@@ -32,6 +32,7 @@ pub mod settings;
 pub mod view;
 pub mod write;
 
+pub use kubeon_render::job::BundleImage;
 pub use object::{JobSpecPatch, NewObject, ObjectPatch, StatusPatch};
 pub use observed_health::{ObservedCertificates, ObservedHealth};
 pub use queue_key::QueueKey;

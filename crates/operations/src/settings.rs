@@ -2,6 +2,7 @@
 
 use kubeon_api::kubeonkube::RUNNER_ALIAS;
 use kubeon_api::{DataRef, HttpsUrl, JobPlacement, Version};
+use kubeon_render::job::BundleImage;
 
 /// Seconds that an operation without `activeDeadlineSeconds` waits for missing objects that it refers to.
 pub const INPUTS_TIMEOUT_SECONDS: i64 = 3600;
@@ -27,9 +28,8 @@ pub struct OperatorSettings {
     pub allowed_images: Vec<String>,
     /// Where and with which limits the pods of Jobs run.
     pub placement: JobPlacement,
-    /// The image whose entry point copies the bundle of a version to `/target`; `{version}` is replaced by
-    /// the version. When there is none, the runner's image must contain the bundle.
-    pub bundle_image: Option<String>,
+    /// The image with the bundle of a version. When there is none, the runner's image must contain the bundle.
+    pub bundle_image: Option<BundleImage>,
     /// The Kubernetes version of a cluster that does not specify one.
     pub default_version: String,
     /// The versions that can be installed, oldest first: an upgrade may visit several.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kubeon_api::kubeonkube::{Action, ClusterOperationSpec};
 use kubeon_api::{ClusterOperation, DataRef};
+use kubeon_render::job::BundleImage;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
@@ -62,7 +63,10 @@ impl World {
             runner_images: vec!["wangzhichidocker/kubeonkube:v0.1".into(), "kubeon/kubeon-runner:v1".into()],
             placement: kubeon_api::JobPlacement::default(),
             allowed_images: vec!["busybox".into(), "quay.io/kubespray/*".into()],
-            bundle_image: Some("kubeon/kubeon-bundle:{version}".into()),
+            bundle_image: Some(BundleImage {
+                name: "kubeon/kubeon-bundle:{version}".into(),
+                is_mounted: false,
+            }),
             default_version: "v1.36.3".into(),
             versions: ["v1.36.3", "v1.36.4", "v1.37.2", "v1.38.1"].map(|text| text.parse().unwrap()).into(),
             history_limit: 30,

@@ -22,7 +22,7 @@ const LOCAL_API: &str = "https://127.0.0.1:6443";
 /// The MTU of an Ethernet link, in bytes.
 const DEFAULT_MTU: u32 = 1500;
 /// Bytes of each packet that the headers of the overlay network take.
-const OVERLAY_HEADER_BYTES: u32 = 50;
+pub(crate) const OVERLAY_HEADER_BYTES: u32 = 50;
 
 /// The hosts of a plan, masters first, and the values that all stages share.
 pub(crate) struct PlanContext<'a> {
@@ -292,9 +292,9 @@ impl ObservedHost<'_> {
         self.facts.cgroup == Cgroup::V2
     }
 
-    /// The MTU of pods in bytes: the MTU of the link with the cluster address of the host, minus the headers of the
+    /// The largest MTU of pods in bytes: the MTU of the link with the cluster address of the host, minus the headers of the
     /// overlay. flannel calculates the same value for its device.
-    pub(crate) fn pod_mtu(&self) -> u32 {
+    pub(crate) fn largest_pod_mtu(&self) -> u32 {
         // The MTU of the loopback interface does not limit the links to other hosts.
         let link = self.facts.links.iter().find(|link| link.address == self.ip() && link.name != "lo");
         link.map_or(DEFAULT_MTU, |link| link.mtu).saturating_sub(OVERLAY_HEADER_BYTES)

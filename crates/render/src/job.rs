@@ -6,9 +6,9 @@ use k8s_openapi::api::batch::v1::{
     Job, JobSpec, PodFailurePolicy, PodFailurePolicyOnPodConditionsPattern, PodFailurePolicyRule,
 };
 use k8s_openapi::api::core::v1::{
-    Capabilities, ConfigMapVolumeSource, Container, EmptyDirVolumeSource, EnvVar, PodSecurityContext,
-    PodSpec, PodTemplateSpec, ProjectedVolumeSource, ResourceRequirements, SeccompProfile,
-    SecretVolumeSource, SecurityContext, ServiceAccountTokenProjection, Volume, VolumeMount,
+    Capabilities, ConfigMapVolumeSource, Container, EmptyDirVolumeSource, EnvVar, ImageVolumeSource,
+    PodSecurityContext, PodSpec, PodTemplateSpec, ProjectedVolumeSource, ResourceRequirements,
+    SeccompProfile, SecretVolumeSource, SecurityContext, ServiceAccountTokenProjection, Volume, VolumeMount,
     VolumeProjection,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
@@ -94,7 +94,7 @@ pub struct Mount {
     pub source: MountSource,
     /// The path in the container.
     pub path: String,
-    /// The key that is mounted; all keys when absent.
+    /// The key or the folder that is mounted; everything when absent.
     pub key: Option<String>,
 }
 
@@ -127,19 +127,34 @@ pub enum MountSource {
     /// An empty folder that an init container fills. The container has the name of the volume and runs this image, which
     /// copies its files to `/target`.
     FilledBy(String),
+    /// The files of this image, without a copy.
+    Image(String),
+}
+
+/// The image with the bundle of a Kubernetes version.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BundleImage {
+    /// Its name, in which `{version}` stands for the version.
+    pub name: String,
+    /// Whether the folder `bundle` of the image is mounted. Otherwise its entry point copies the bundle to `/target`.
+    pub is_mounted: bool,
 }
 
 impl Mount {
-    /// The bundle of a Kubernetes version, at `/bundle`. `{version}` in the image's name is replaced by the version.
+    /// The bundle of a Kubernetes version, at `/bundle`.
     #[must_use]
-    pub fn bundle(image: &str, version: &str) -> Self {
-        let source = MountSource::FilledBy(image.replace("{version}", version));
-        Self { volume: "bundle", source, path: "/bundle".to_owned(), key: None }
+    pub fn bundle(image: &BundleImage, version: &str) -> Self {
+        let name = image.name.replace("{version}", version);
+        let (source, key) = match image.is_mounted {
+            true => (MountSource::Image(name), Some("bundle".to_owned())),
+            false => (MountSource::FilledBy(name), None),
+        };
+        Self { volume: "bundle", source, path: "/bundle".to_owned(), key }
     }
 
     /// The bundle of the version that runs, beside that of the next one, at `/bundle-in-use`.
     #[must_use]
-    pub fn bundle_in_use(image: &str, version: &str) -> Self {
+    pub fn bundle_in_use(image: &BundleImage, version: &str) -> Self {
         Self { volume: "bundle-in-use", path: "/bundle-in-use".to_owned(), ..Self::bundle(image, version) }
     }
 }
@@ -329,6 +344,12 @@ fn volume(mount: &Mount) -> Volume {
         }
         MountSource::Token { audience, seconds } => volume.projected = Some(token(audience, *seconds)),
         MountSource::FilledBy(_) => volume.empty_dir = Some(EmptyDirVolumeSource::default()),
+        MountSource::Image(name) => {
+            volume.image = Some(ImageVolumeSource {
+                reference: Some(name.clone()),
+                pull_policy: Some("IfNotPresent".to_owned()),
+            });
+        }
     }
     volume
 }
@@ -495,9 +516,27 @@ mod tests {
         );
     }
 
+    fn image(is_mounted: bool) -> BundleImage {
+        BundleImage { name: "kubeon/kubeon-bundle:{version}".into(), is_mounted }
+    }
+
+    #[test]
+    fn a_bundle_is_mounted_from_its_image_without_a_copy() {
+        let bundle = Mount::bundle_in_use(&image(true), "v1.35.8");
+        assert_eq!(filler(&bundle), None);
+        assert_eq!(
+            to_value(volume(&bundle)).unwrap(),
+            json!({"name": "bundle-in-use", "image": {"reference": "kubeon/kubeon-bundle:v1.35.8", "pullPolicy": "IfNotPresent"}})
+        );
+        assert_eq!(
+            to_value(mount(&bundle)).unwrap(),
+            json!({"name": "bundle-in-use", "mountPath": "/bundle-in-use", "readOnly": true, "subPath": "bundle"})
+        );
+    }
+
     #[test]
     fn a_bundle_is_copied_into_an_empty_volume_before_the_work() {
-        let bundle = Mount::bundle("kubeon/kubeon-bundle:{version}", "v1.36.3");
+        let bundle = Mount::bundle(&image(false), "v1.36.3");
         assert_eq!(bundle.source, MountSource::FilledBy("kubeon/kubeon-bundle:v1.36.3".into()));
         let filler = to_value(filler(&bundle)).unwrap();
         assert_eq!(filler["volumeMounts"], json!([{"name": "bundle", "mountPath": "/target"}]));

@@ -81,6 +81,10 @@ pub(crate) struct InstallFlags {
     /// The image that contains a bundle; {version} is replaced by the version, empty for none
     #[arg(long, value_name = "IMAGE", default_value = kubeon_install::BUNDLE_IMAGE)]
     pub bundle_image: String,
+    /// Mount that image instead of copying its files into each Job; the nodes need Kubernetes 1.35 and containerd 2.2 or newer
+    /// [default with meta up]
+    #[arg(long)]
+    pub mount_bundle_image: bool,
     /// The URL that receives the results of operations of a KubernetesCluster, such as
     /// https://gateway.example.com
     #[arg(long, value_name = "URL")]
@@ -128,6 +132,7 @@ impl InstallFlags {
             require_host_pools: self.require_host_pools,
             only_api_servers: self.admission_only_api_servers,
             bundle_image: self.bundle_image.clone(),
+            mount_bundle_image: self.mount_bundle_image,
             callback_url: self.callback_url.as_ref().map(ToString::to_string).unwrap_or_default(),
             callback_ca: self.callback_ca_config_map.clone().unwrap_or_default(),
             otlp_endpoint: self.otlp_endpoint.clone().unwrap_or_default(),

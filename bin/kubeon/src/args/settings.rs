@@ -38,6 +38,9 @@ pub(crate) struct SettingFlags {
     /// Maximum number of pods per node
     #[arg(long, value_name = "N")]
     pub max_pods: Option<u32>,
+    /// The largest packet of a pod, in bytes [default: as large as the links of each host allow]
+    #[arg(long, value_name = "BYTES")]
+    pub mtu: Option<u32>,
     /// Node ports, first-last [default: 30000-32767]
     #[arg(long, value_name = "RANGE")]
     pub port_range: Option<String>,

@@ -9,6 +9,7 @@ pub fn fixed_because(field: &str) -> Option<&'static str> {
         "apiServer.certSANs"
         | "loadBalancer"
         | "network.maxPods"
+        | "network.mtu"
         | "network.nodePortRange"
         | "containerRuntime"
         | "extraArgs" => {
@@ -32,6 +33,7 @@ impl ClusterSettings {
             cert_sans: requested.cert_sans.clone(),
             load_balancer: requested.load_balancer.clone(),
             max_pods: requested.max_pods,
+            mtu: requested.mtu,
             node_ports: requested.node_ports,
             feature_gates: requested.feature_gates.clone(),
             container_runtime: requested.container_runtime.clone(),
@@ -61,14 +63,14 @@ mod tests {
             "apiServer": {"domain": "api.example.com", "port": 8443, "certSANs": ["a.example.com"]},
             "loadBalancer": {"mode": "updater"},
             "network": {"proxyMode": "iptables", "dnsDomain": "a.local", "nodeMaskSize": 25, "maxPods": 60,
-                "nodePortRange": "30000-30100", "firewall": "manage", "cni": "none"},
+                "nodePortRange": "30000-30100", "mtu": 1400, "firewall": "manage", "cni": "none"},
             "certificates": {"caYears": 3}, "extraArgs": {"kubelet": {"v": "4"}},
             "containerRuntime": {"httpProxy": "http://proxy.example.com:3128"},
         }));
         let all = requested.differences(&before);
         let left = requested.differences(&before.with_changes(&requested));
         let fixed: Vec<_> = all.iter().copied().filter(|field| fixed_because(field).is_some()).collect();
-        assert_eq!((left, all.len() - fixed.len()), (fixed, 6), "{all:?}");
+        assert_eq!((left, all.len() - fixed.len()), (fixed, 7), "{all:?}");
     }
 
     #[test]

@@ -60,6 +60,9 @@ pub struct ClusterSettings {
     /// The network plugin.
     #[serde(default = "older_state::cni")]
     pub cni: Cni,
+    /// The largest packet of a pod, in bytes; when `None`, as large as the links of each host allow.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mtu: Option<u32>,
     /// What kubeon does with the firewalls of hosts.
     #[serde(default = "older_state::firewall", skip_serializing_if = "older_state::is_default_firewall")]
     pub firewall: FirewallMode,
@@ -131,7 +134,7 @@ impl DeclaredCluster {
             extra_args,
         } = self.clone();
         let ApiServer { domain, port, cert_sans } = api_server.unwrap_or_default();
-        let Network { cni, proxy_mode, dns_domain, node_mask_size, max_pods, node_port_range, firewall } =
+        let Network { cni, proxy_mode, dns_domain, node_mask_size, max_pods, node_port_range, mtu, firewall } =
             network.unwrap_or_default();
         let Certificates { ca_years } = certificates.unwrap_or_default();
         let node_mask_size = node_mask_size.unwrap_or(defaults::NODE_MASK_SIZE);
@@ -153,6 +156,7 @@ impl DeclaredCluster {
             deploy_mode: deploy_mode.unwrap_or(defaults::DEPLOY_MODE),
             api_port: port.unwrap_or(defaults::API_PORT),
             cni: cni.unwrap_or(defaults::CNI),
+            mtu,
             firewall: firewall.unwrap_or(defaults::FIREWALL),
             images_registry,
             container_runtime: container_runtime.unwrap_or_default(),
@@ -219,6 +223,7 @@ impl ClusterSettings {
             deploy_mode,
             api_port,
             cni,
+            mtu,
             firewall,
             images_registry,
             container_runtime,
@@ -240,6 +245,7 @@ impl ClusterSettings {
             ("network.nodeMaskSize", *node_mask_size != other.node_mask_size),
             ("network.maxPods", *max_pods != other.max_pods),
             ("network.nodePortRange", *node_ports != other.node_ports),
+            ("network.mtu", *mtu != other.mtu),
             ("network.firewall", *firewall != other.firewall),
             ("certificates.caYears", *ca_years != other.ca_years),
             ("containerRuntime", *container_runtime != other.container_runtime),
@@ -274,6 +280,7 @@ impl From<&ClusterSettings> for DeclaredCluster {
             deploy_mode,
             api_port,
             cni,
+            mtu,
             firewall,
             images_registry,
             container_runtime,
@@ -286,6 +293,7 @@ impl From<&ClusterSettings> for DeclaredCluster {
             node_mask_size: Some(node_mask_size),
             max_pods: Some(max_pods),
             node_port_range: Some(node_ports),
+            mtu,
             firewall: Some(firewall),
         };
         Self {

@@ -179,6 +179,7 @@ fn arguments(options: &InstallOptions) -> Vec<String> {
         "--leader-elect=true".to_owned(),
         format!("--bundle-image={}", options.bundle_image),
     ];
+    arguments.extend(options.mount_bundle_image.then(|| "--mount-bundle-image".to_owned()));
     if !options.callback_url.is_empty() {
         arguments.push(format!("--callback-url={}", options.callback_url));
     }

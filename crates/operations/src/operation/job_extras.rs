@@ -65,7 +65,7 @@ pub(crate) fn job_extras(
     let source = MountSource::Secret { name: state.clone(), optional: true };
     job_extras.mounts.push(Mount { volume: "state", source, path: "/state".to_owned(), key: None });
     let needs_bundle = calls_program || playbooks.iter().any(|playbook| !WITHOUT_BUNDLE.contains(playbook));
-    if let Some(image) = s.settings.bundle_image.as_deref().filter(|_| needs_bundle) {
+    if let Some(image) = s.settings.bundle_image.as_ref().filter(|_| needs_bundle) {
         let version = version.unwrap_or_else(|| s.settings.default_version.clone());
         job_extras.mounts.push(Mount::bundle(image, &version));
     }

@@ -154,9 +154,10 @@ fn runtime(context: &PlanContext<'_>, host: &ObservedHost<'_>, steps: &mut Vec<D
         systemd_cgroup: host.cgroup_v2(),
         restrict_oom_score_adj: !host.facts.can_sys_resource,
     });
+    let pod_mtu = context.spec().settings.mtu.unwrap_or_else(|| host.largest_pod_mtu());
     let files = vec![
         files::config("/etc/containerd/config.toml".to_owned(), text),
-        files::config(etc("cni.json.template"), config::cni_template(host.pod_mtu())),
+        files::config(etc("cni.json.template"), config::cni_template(pod_mtu)),
     ];
     steps.push(
         DesiredStep::new(host, runtime_config_id(host), Op::Files { files })

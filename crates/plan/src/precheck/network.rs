@@ -8,6 +8,7 @@ use kubeon_wire::Reach;
 
 use super::rule::{CheckRule, Subject, Verdict, rule};
 use super::{address, dns, firewall, host_conflicts};
+use crate::context::OVERLAY_HEADER_BYTES;
 use crate::input::{HostSpec, Intent};
 
 /// Checks of the ports that the programs of the cluster use.
@@ -148,7 +149,7 @@ fn node_ports(subject: &Subject<'_>) -> Verdict {
     Verdict::good(found, format!("{range} free")).warning(message)
 }
 
-/// All hosts have the same MTU, and it is large enough for the overlay network.
+/// All hosts have the same MTU, and it is large enough for the overlay network and for the packets of pods.
 fn mtu(subject: &Subject<'_>) -> Verdict {
     let Some(mtu) = host_conflicts::mtu(subject.spec, subject.facts) else {
         return Verdict::good("", "same as other hosts");
@@ -157,7 +158,13 @@ fn mtu(subject: &Subject<'_>) -> Verdict {
     let low = (mtu < LOW_MTU).then(|| format!("has an MTU of {mtu}: packets of pods will be small"));
     let other = (mtu != usual)
         .then(|| format!("has an MTU of {mtu}, most other hosts have {usual}: packets may be lost"));
-    Verdict::good(mtu.to_string(), usual.to_string()).warning(other).warning(low)
+    let pods =
+        subject.intent.spec.settings.mtu.filter(|pods| pods.saturating_add(OVERLAY_HEADER_BYTES) > mtu);
+    let lost = pods.map(|pods| {
+        let most = mtu.saturating_sub(OVERLAY_HEADER_BYTES);
+        format!("has an MTU of {mtu}: packets of pods may have {most} bytes, but network.mtu is {pods}")
+    });
+    Verdict::good(mtu.to_string(), usual.to_string()).error(lost).warning(other).warning(low)
 }
 
 /// On a free host, no address and no route is in the networks of pods and Services. On a host of the cluster,

@@ -1,17 +1,13 @@
 //! The network configuration of every host: the proxy mode and the MTU of pods.
 
-use crate::support::{address, bare_hosts, intent, step};
+use crate::support::{address, bare_hosts, intent, step, with_settings};
 use kubeon_api::kubernetes_cluster::ProxyMode;
-use kubeon_plan::{Intent, Observation, Plan, Snapshot, plan, validate};
+use kubeon_plan::{Intent, Observation, Plan, Snapshot, plan};
 use kubeon_wire::{Check, Content, LinkFact, Op};
 use serde_json::{Value, json};
 
 fn intent_with(mode: ProxyMode) -> Intent {
-    let intent = intent(1, 1);
-    let mut spec = (*intent.spec).clone();
-    spec.settings.proxy_mode = mode;
-    let version = spec.version;
-    Intent { spec: validate(spec, &[version]).unwrap().0, ..intent }
+    with_settings(intent(1, 1), |settings| settings.proxy_mode = mode)
 }
 
 /// Two hosts; the kernel of the second has no nftables.
@@ -184,4 +180,11 @@ fn the_mtu_of_pods_fits_the_link_of_the_host() {
     };
     assert_eq!([size("eth0", 1500), size("eth0", 9000), size("eth0", 1400)], [1450, 8950, 1350]);
     assert_eq!(size("lo", 65536), 1450, "the loopback interface is ignored");
+}
+
+#[test]
+fn a_declared_mtu_is_that_of_new_pods() {
+    let smaller = with_settings(intent(1, 0), |settings| settings.mtu = Some(1400));
+    let plan = plan(&smaller, &bare_hosts(1)).unwrap();
+    assert_eq!(config(&plan, 0, "/etc/kubernetes/cni.json.template")["plugins"][0]["mtu"], 1400);
 }

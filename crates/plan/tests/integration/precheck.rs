@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::support::{address, bare_hosts, intent};
+use crate::support::{address, bare_hosts, intent, with_settings};
 use kubeon_api::{Arch, HostRole};
 use kubeon_plan::precheck::{connection_targets, may_be_ignored, precheck};
 use kubeon_plan::{Intent, Observation, ObservationFailure, PlanError, Remedy, Snapshot, plan};
@@ -328,6 +328,10 @@ fn networks_must_not_overlap() {
     let report = precheck(&intent(1, 2), &snapshot);
     assert!(result(&report, 0, "mtu").ok);
     assert!(result(&report, 2, "mtu").message.contains("9000, most other hosts have 1500"));
+    let report = precheck(&with_settings(intent(1, 2), |settings| settings.mtu = Some(1451)), &snapshot);
+    let refused = result(&report, 0, "mtu");
+    assert!(refused.message.contains("may have 1450 bytes, but network.mtu is 1451"), "{refused:?}");
+    assert!(!refused.ok && !result(&report, 2, "mtu").message.contains("1451"));
 }
 
 /// Sets the name servers of `/etc/resolv.conf` and of systemd-resolved.

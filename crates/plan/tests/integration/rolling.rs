@@ -1,20 +1,17 @@
 //! Golden stories of changes that restart services of nodes that work. Read the texts in `tests/stories/`.
 
-use crate::support::{address, bare_hosts, created, edit, golden, lose, named, step, texts};
+use crate::support::{address, bare_hosts, created, edit, golden, lose, named, step, texts, with_settings};
 use kubeon_plan::sim::{apply, describe, run_to_completion};
-use kubeon_plan::{Intent, MaxUnavailable, Plan, Snapshot, StageName, StepId, lint, plan, validate};
+use kubeon_plan::{Intent, MaxUnavailable, Plan, Snapshot, StageName, StepId, lint, plan};
 use kubeon_wire::{Facts, NodeFact};
 
 const HEALTHY: [Option<bool>; 3] = [Some(true), Some(true), Some(true)];
 
 /// The intent with another setting of every kubelet.
 fn more_pods(masters: usize, workers: usize, max_unavailable: &str) -> Intent {
-    let intent = named(masters, workers);
-    let mut spec = (*intent.spec).clone();
-    spec.settings.max_pods = 100;
-    let version = spec.version;
     let max_unavailable: MaxUnavailable = max_unavailable.parse().unwrap();
-    Intent { spec: validate(spec, &[version]).unwrap().0, max_unavailable, ..intent }
+    let intent = with_settings(named(masters, workers), |settings| settings.max_pods = 100);
+    Intent { max_unavailable, ..intent }
 }
 
 fn id(text: &str) -> StepId {

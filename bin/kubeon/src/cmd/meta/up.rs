@@ -4,6 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::Parser as _;
+use kubeon_api::Version;
 use kubeon_bundle::image::{ImageContent, full_name};
 use kubeon_engine::error::chain;
 use kubeon_engine::image_load::LoadableArchive;
@@ -50,6 +51,7 @@ pub(super) async fn run(context: &Context<'_>, args: &MetaUp) -> Result<(), CliE
     let mut options = args.install.options();
     // The webhook has the name that the API servers of this cluster have a certificate for.
     options.only_api_servers |= options.namespace == names::NAMESPACE;
+    options.mount_bundle_image |= has_image_volumes(&args.version);
     options.trusted_keys = trusted_signers::lines(&engine.environment, args.install.trusted_keys.as_deref())?;
     if args.install.watch_namespaces.is_empty() {
         options.watch_namespaces.push(SAMPLES.to_owned());
@@ -58,6 +60,11 @@ pub(super) async fn run(context: &Context<'_>, args: &MetaUp) -> Result<(), CliE
     install(&kubectl, &options, OPERATOR_SECONDS, context.output).await?;
     create_login_secrets(&kubectl, &options, LOGIN_SECRET, &key(&lab)?).await?;
     print(context, others, &options)
+}
+
+/// Whether the clusters of kubeon with this version mount images: their containerd does, and the API server since 1.35.
+fn has_image_volumes(version: &str) -> bool {
+    version.parse::<Version>().is_ok_and(|version| (version.major, version.minor) >= (1, 35))
 }
 
 /// The image archives, which the meta cluster needs because it has no registry.
@@ -130,4 +137,17 @@ fn print(context: &Context<'_>, others: &[LabHost], options: &InstallOptions) ->
         names::OPERATOR
     ));
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn images_are_mounted_since_1_35() {
+        assert_eq!(
+            ["v1.34.9", "v1.35.0", "v2.0.0", "newest"].map(has_image_volumes),
+            [false, true, true, false]
+        );
+    }
 }

@@ -12,7 +12,7 @@ use std::net::Ipv4Addr;
 use std::path::Path;
 
 use kubeon_api::HostAddress;
-use kubeon_api::kubernetes_cluster::LoadBalancer;
+use kubeon_api::kubernetes_cluster::{ClusterSettings, LoadBalancer};
 use kubeon_plan::sim::{artifacts, bare, cluster, run_to_completion};
 use kubeon_plan::{Intent, Observation, ObservationFailure, Plan, Snapshot, Step, StepId, validate};
 use kubeon_wire::{ClusterFacts, EtcdFact, Facts, NodeFact};
@@ -48,8 +48,13 @@ pub(crate) fn with_load_balancer(intent: Intent) -> Intent {
 
 /// The same cluster with this way of the workers to the masters.
 pub(crate) fn balanced_by(load_balancer: LoadBalancer, intent: Intent) -> Intent {
+    with_settings(intent, |settings| settings.load_balancer = load_balancer)
+}
+
+/// The same cluster with other settings.
+pub(crate) fn with_settings(intent: Intent, change: impl FnOnce(&mut ClusterSettings)) -> Intent {
     let mut spec = (*intent.spec).clone();
-    spec.settings.load_balancer = load_balancer;
+    change(&mut spec.settings);
     let version = spec.version;
     Intent { spec: validate(spec, &[version]).unwrap().0, ..intent }
 }
