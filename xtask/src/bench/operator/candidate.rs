@@ -45,9 +45,11 @@ struct Description {
     environment: BTreeMap<String, String>,
     /// The name of an operation's Job.
     job: String,
-    /// JSON pointer to a field that a Cluster has after it was reconciled. The objects that it refers to must
-    /// also have owner references.
+    /// JSON pointer to a field that a Cluster has after it was reconciled.
     reconciled: Option<String>,
+    /// Whether the objects that a Cluster refers to get owner references. It is reconciled when they have them.
+    #[serde(default = "yes")]
+    owns_references: bool,
     /// JSON pointer to an operation's status.
     #[serde(default = "status")]
     status: String,
@@ -58,6 +60,10 @@ struct Description {
 
 fn operator() -> PathBuf {
     "operator".into()
+}
+
+fn yes() -> bool {
+    true
 }
 
 fn crds() -> PathBuf {
@@ -83,6 +89,7 @@ pub(super) struct Candidate {
     pub(super) environment: BTreeMap<String, String>,
     job: (String, String),
     pub(super) reconciled: Option<String>,
+    pub(super) owns_references: bool,
     pub(super) status: String,
     pub(super) succeeded: String,
     cluster: String,
@@ -122,6 +129,7 @@ impl Candidate {
             arguments: description.arguments,
             environment: description.environment,
             reconciled: description.reconciled,
+            owns_references: description.owns_references,
             status: description.status,
             succeeded: description.succeeded,
         })

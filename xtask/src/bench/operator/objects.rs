@@ -21,8 +21,11 @@ pub(super) fn cluster_name(number: usize) -> String {
     format!("bench-{number:04}")
 }
 
-/// The objects `Kind/name` that a cluster refers to.
+/// The objects `Kind/name` that a reconciled cluster owns.
 pub(super) fn references_of(candidate: &Candidate, cluster: &str) -> Result<Vec<String>> {
+    if !candidate.owns_references {
+        return Ok(Vec::new());
+    }
     let objects = candidate.references(cluster)?;
     Ok(objects.iter().map(|object| format!("{}/{}", kind(object), object.name_any())).collect())
 }
