@@ -145,7 +145,6 @@ pub(crate) fn version_or(
 pub struct NamedSettings {
     cert_sans: bool,
     max_pods: bool,
-    mtu: bool,
     node_ports: bool,
     feature_gates: bool,
     container_runtime: bool,
@@ -159,7 +158,6 @@ impl NamedSettings {
         Self {
             cert_sans: declared.api_server.as_ref().is_some_and(|server| !server.cert_sans.is_empty()),
             max_pods: network.is_some_and(|network| network.max_pods.is_some()),
-            mtu: network.is_some_and(|network| network.mtu.is_some()),
             node_ports: network.is_some_and(|network| network.node_port_range.is_some()),
             feature_gates: !feature_gates.is_empty(),
             container_runtime: declared.container_runtime.as_ref().is_some_and(|runtime| !runtime.is_empty()),
@@ -174,7 +172,6 @@ impl NamedSettings {
         Self {
             cert_sans: true,
             max_pods: true,
-            mtu: true,
             node_ports,
             feature_gates: false,
             container_runtime: true,
@@ -184,16 +181,12 @@ impl NamedSettings {
 
     /// Gives the settings that are not named their stored values.
     pub(crate) fn keep_others(self, requested: &mut ClusterSettings, stored: &ClusterSettings) {
-        let Self { cert_sans, max_pods, mtu, node_ports, feature_gates, container_runtime, extra_args } =
-            self;
+        let Self { cert_sans, max_pods, node_ports, feature_gates, container_runtime, extra_args } = self;
         if !cert_sans {
             requested.cert_sans.clone_from(&stored.cert_sans);
         }
         if !max_pods {
             requested.max_pods = stored.max_pods;
-        }
-        if !mtu {
-            requested.mtu = stored.mtu;
         }
         if !node_ports {
             requested.node_ports = stored.node_ports;

@@ -6,7 +6,7 @@ use super::common_change::CommonChangeFlags;
 use super::format::FormatFlag;
 
 pub(crate) const CONFIG_EXAMPLES: &str = "Fields are those of spec.cluster in a KubernetesCluster, and featureGates. These can change in a cluster that exists:
-apiServer.certSANs, network.maxPods, network.mtu, network.nodePortRange, containerRuntime, extraArgs, featureGates.
+apiServer.certSANs, network.maxPods, network.nodePortRange, containerRuntime, extraArgs, featureGates.
 
 Examples:
   kubeon config get demo

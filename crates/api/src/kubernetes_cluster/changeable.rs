@@ -9,7 +9,6 @@ pub fn fixed_because(field: &str) -> Option<&'static str> {
         "apiServer.certSANs"
         | "loadBalancer"
         | "network.maxPods"
-        | "network.mtu"
         | "network.nodePortRange"
         | "containerRuntime"
         | "extraArgs" => {
@@ -18,6 +17,7 @@ pub fn fixed_because(field: &str) -> Option<&'static str> {
         "podCIDR" => "every pod has an address of it",
         "serviceCIDR" => "every Service has an address of it",
         "network.nodeMaskSize" => "every node has its share of the pod network",
+        "network.mtu" => "the container runtime of every node has it in its configuration of the network",
         "network.dnsDomain" => "every pod has it in its configuration",
         "apiServer.domain" | "apiServer.port" => "kubeconfigs name it",
         "certificates.caYears" => "it is read when keys are made",
@@ -33,7 +33,6 @@ impl ClusterSettings {
             cert_sans: requested.cert_sans.clone(),
             load_balancer: requested.load_balancer.clone(),
             max_pods: requested.max_pods,
-            mtu: requested.mtu,
             node_ports: requested.node_ports,
             feature_gates: requested.feature_gates.clone(),
             container_runtime: requested.container_runtime.clone(),
@@ -70,7 +69,7 @@ mod tests {
         let all = requested.differences(&before);
         let left = requested.differences(&before.with_changes(&requested));
         let fixed: Vec<_> = all.iter().copied().filter(|field| fixed_because(field).is_some()).collect();
-        assert_eq!((left, all.len() - fixed.len()), (fixed, 7), "{all:?}");
+        assert_eq!((left, all.len() - fixed.len()), (fixed, 6), "{all:?}");
     }
 
     #[test]

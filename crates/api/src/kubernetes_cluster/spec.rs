@@ -226,8 +226,7 @@ pub struct Network {
     /// Ports for Services of type NodePort. Default: 30000-32767.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node_port_range: Option<PortRange>,
-    /// The largest packet of a pod, in bytes. Default: as large as the links of each host allow. Pods keep the size with which
-    /// they were created.
+    /// The largest packet of a pod, in bytes. Default: as large as the links of each host allow. Fixed once set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 576, max = 65000))]
     pub mtu: Option<u32>,

@@ -54,6 +54,7 @@ fn create(meta: &MetaCluster) -> Result<PathBuf> {
     meta.apply_text(&samples::with_replacements("meta/kubernetes-cluster.yaml", &replacements)?)?;
     wait_up_to_date(meta, "create-finished")?;
     has_step_records(meta)?;
+    mounts_the_bundle(meta)?;
     meta.kubectl(&["wait", "--for=condition=Ready", "ecs/shop", "--timeout=10s"])?;
     let kubeconfig = kubeconfig(meta)?;
     wait_nodes_ready(meta, &kubeconfig, 2)?;
@@ -174,6 +175,19 @@ fn has_step_records(meta: &MetaCluster) -> Result<()> {
         ensure!(steps.starts_with("KLUv/"), "{:?} {steps:.20}", map["metadata"]);
         Ok(())
     })
+}
+
+/// The Job of the cluster's last operation has the bundle without a copy.
+fn mounts_the_bundle(meta: &MetaCluster) -> Result<()> {
+    let status = meta.get(&["ecs", NAME])?["status"].clone();
+    let job = meta.get(&["job", status["jobName"].as_str().context("no Job")?, "-n", NAMESPACE])?;
+    let pod = &job["spec"]["template"]["spec"];
+    let volumes = pod["volumes"].as_array().context("no volumes")?;
+    let image = volumes.iter().find_map(|volume| volume["image"]["reference"].as_str());
+    let mounts =
+        image.is_some_and(|image| image.contains("kubeon-bundle")) && pod["initContainers"].is_null();
+    ensure!(mounts, "{pod}");
+    Ok(())
 }
 
 /// Kills the running pod of the Job while it changes a host.

@@ -12,7 +12,7 @@ const HOSTS: [&str; 3] = ["h1", "h2", "h3"];
 pub(super) fn kubelets_restart_one_after_another(lab: &TestLab, cluster: &str) -> Result<()> {
     lab.wait_up_to_date(cluster, MINUTE)?;
     let before = starts(lab)?;
-    let set = ["config", "set", cluster, "network.maxPods=100", "network.mtu=1400"];
+    let set = ["config", "set", cluster, "network.maxPods=100"];
     let planned = lab.must(&[&set[..], &["--dry-run"]].concat())?;
     ensure!(planned.contains("join    3 hosts") && !planned.contains("control "), "{planned}");
     lab.must(&set)?;
@@ -24,7 +24,6 @@ pub(super) fn kubelets_restart_one_after_another(lab: &TestLab, cluster: &str) -
         let pods = lab.kubectl(cluster, &["get", "node", host, "-o", "jsonpath={.status.capacity.pods}"])?;
         ensure!(pods == "100", "{host}: {pods}");
     }
-    new_pods_have_the_mtu(lab, cluster, "1400")?;
     for index in 1..HOSTS.len() {
         let (node, next) = (HOSTS[index - 1], HOSTS[index]);
         ensure!(
@@ -36,17 +35,6 @@ pub(super) fn kubelets_restart_one_after_another(lab: &TestLab, cluster: &str) -
     }
     lab.wait_up_to_date(cluster, MINUTE)?;
     stops_at_the_first_broken_node(lab, cluster)
-}
-
-/// Pods of CoreDNS that are created now have links of this size.
-fn new_pods_have_the_mtu(lab: &TestLab, cluster: &str, mtu: &str) -> Result<()> {
-    let dns = ["-n", "kube-system", "rollout"];
-    lab.kubectl(cluster, &[&dns[..], &["restart", "deployment/coredns"]].concat())?;
-    lab.kubectl(cluster, &[&dns[..], &["status", "deployment/coredns", "--timeout=120s"]].concat())?;
-    let links = HOSTS.map(|host| lab.on(host, "ip -o link show type veth"));
-    let links = links.into_iter().collect::<Result<Vec<_>>>()?.concat();
-    ensure!(links.contains(&format!("mtu {mtu} ")), "{links}");
-    Ok(())
 }
 
 /// A kubelet that cannot start stops the nodes after it.
