@@ -40,6 +40,8 @@ pub struct TestLab {
     home: PathBuf,
     before: MachineState,
     manifests: AtomicUsize,
+    /// Further variables of every command.
+    variables: Vec<(&'static str, String)>,
     /// What [`PRINT_STATE`] printed on `h1`, `h2`, … after their first boot.
     original: Vec<String>,
     /// Addresses of `h1`, `h2`, …
@@ -82,8 +84,8 @@ impl TestLab {
         let home = std::env::temp_dir().join(format!("kubeon-e2e-{name}"));
         std::fs::create_dir_all(&home)?;
         let (before, manifests) = (MachineState::now()?, AtomicUsize::default());
-        let (original, addresses) = (Vec::new(), Vec::new());
-        let mut lab = Self { name: name.to_owned(), home, before, manifests, original, addresses };
+        let (variables, original, addresses) = (Vec::new(), Vec::new(), Vec::new());
+        let mut lab = Self { name: name.to_owned(), home, before, manifests, variables, original, addresses };
         // Removes leftovers of a killed test.
         lab.kubeon(&["lab", "down", "--lab", name])?;
         std::fs::remove_dir_all(&lab.home)?;
@@ -126,14 +128,20 @@ impl TestLab {
         run(folder().join("kubeon"), arguments, &[&own, environment].concat())
     }
 
+    /// Gives every further command this variable.
+    pub fn set_environment(&mut self, name: &'static str, value: &str) {
+        self.variables.push((name, value.to_owned()));
+    }
+
     /// The environment with a separate home folder, so that the user's `~/.kube/config` is not changed. The
     /// cache is the user's.
     #[must_use]
-    pub fn environment(&self) -> [(&'static str, String); 3] {
+    pub fn environment(&self) -> Vec<(&'static str, String)> {
         let home = std::env::var("HOME").unwrap_or_default();
         let cache = std::env::var("XDG_CACHE_HOME").unwrap_or_else(|_| format!("{home}/.cache"));
         let own = self.home.to_string_lossy().into_owned();
-        [("KUBEON_HOME", own.clone()), ("HOME", own), ("XDG_CACHE_HOME", cache)]
+        let own = [("KUBEON_HOME", own.clone()), ("HOME", own), ("XDG_CACHE_HOME", cache)];
+        own.into_iter().chain(self.variables.iter().cloned()).collect()
     }
 
     /// The private key for all hosts.

@@ -5,6 +5,7 @@ pub(crate) mod bundle;
 mod certs;
 mod change;
 mod choose;
+mod cloud;
 mod completion;
 mod config;
 mod copy;
@@ -15,7 +16,6 @@ mod etcd;
 mod exec;
 mod image;
 pub(crate) mod lab;
-mod later;
 mod ls;
 mod man_pages;
 mod meta;
@@ -83,6 +83,7 @@ async fn dispatch(context: &Context<'_>, cli: &CommandLine) -> Result<(), CliErr
         CliCommand::Rollback(args) => rollback::run(context, args).await,
         CliCommand::Config(command) => config::run(context, command).await,
         CliCommand::Etcd(args) => etcd::run(context, args).await,
+        CliCommand::Cloud(command) => cloud::run(context, command).await,
         CliCommand::Certs(args) => certs::run(context, args).await,
         CliCommand::Destroy(args) => destroy::run(context, args).await,
         CliCommand::View(args) => view::run(context, args).await,
@@ -100,6 +101,5 @@ async fn dispatch(context: &Context<'_>, cli: &CommandLine) -> Result<(), CliErr
         CliCommand::Redo(RedoCommand::Hosts(args) | RedoCommand::Images(args)) => {
             pause::redo(context, args).await
         }
-        CliCommand::Later(command) => later::run(command),
     }
 }

@@ -45,6 +45,7 @@ impl Context<'_> {
             trusted_keys: environment.trusted_keys.clone(),
             leaf_minutes: environment.leaf_minutes,
             s3: environment.s3.clone(),
+            cloud_account: environment.cloud_account.clone(),
             labs: self.labs(),
         }
     }

@@ -157,6 +157,7 @@ pub(crate) fn engine(remedy: &EngineRemedy) -> RenderedRemedy {
             let command = "'systemctl status kube-apiserver etcd --no-pager'";
             NextStep::command("investigate with", format!("kubeon exec {cluster}@cp* {command}")).into()
         }
+        R::UpdateRoutes(_) | R::ForgetRoutes(_) | R::GiveCloudKeys => routes(remedy),
         R::LinkKubectl => NextStep::command("link the kubectl of the bundle with", "kubeon use NAME").into(),
         R::CheckConnection { .. }
         | R::CheckPermissions { .. }
@@ -164,6 +165,21 @@ pub(crate) fn engine(remedy: &EngineRemedy) -> RenderedRemedy {
         | R::ReadOperatorLog { .. } => kubectl(remedy).map(RenderedRemedy::from).unwrap_or_default(),
         R::Bundle(remedy) => bundle(remedy).into(),
         R::Store(remedy) => store(remedy).into(),
+    }
+}
+
+/// The remedies about routes of a cloud provider.
+fn routes(remedy: &EngineRemedy) -> RenderedRemedy {
+    use EngineRemedy as R;
+    match remedy {
+        R::UpdateRoutes(cluster) => {
+            NextStep::command("update them with", format!("kubeon cloud modify-router {cluster}")).into()
+        }
+        R::ForgetRoutes(cluster) => row(
+            "or keep them",
+            format!("kubeon cloud delete-router {cluster} --forget, then kubeon destroy {cluster}"),
+        ),
+        _ => row("fix", "set CLOUD_SECRET_ID and CLOUD_SECRET_KEY".to_owned()),
     }
 }
 

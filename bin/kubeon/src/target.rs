@@ -53,9 +53,23 @@ pub(crate) fn find(
         max_unavailable: args.rolling.max_unavailable,
     };
     let flags = options.logins.clone();
-    let target = requested(engine, args, asked_by, options, &supported)?;
+    let mut target = requested(engine, args, asked_by, options, &supported)?;
     refuse_unused_flags(&flags, &target.spec.masters, &target.logins)?;
+    name_routes(&mut target, args)?;
     Ok(target)
+}
+
+/// Notes the routes of a cloud provider that the flags name.
+fn name_routes(target: &mut ClusterTarget, args: &ClusterArgs) -> Result<(), CliError> {
+    let name = target.spec.name.as_str();
+    let routes = args.cloud.routes().map_err(|refusals| CliError::refusals(name, refusals, &[]))?;
+    let Some(routes) = routes else { return Ok(()) };
+    if target.state.cloud_routes.as_ref().is_some_and(|stored| *stored != routes) {
+        let error = CliError::refused(format!("{name} has routes in other route tables"));
+        return Err(error.next_command("change them with", format!("kubeon cloud modify-router {name} …")));
+    }
+    target.state.cloud_routes = Some(routes);
+    Ok(())
 }
 
 fn requested(

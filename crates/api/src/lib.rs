@@ -14,6 +14,7 @@
 
 mod addresses;
 mod arch;
+mod cloud_routes;
 mod cluster_keys;
 mod condition_status;
 mod crd;
@@ -38,6 +39,7 @@ pub use addresses::{
     CaBundle, DnsName, Endpoint, HttpUrl, HttpsUrl, LoginName, NoProxy, PortRange, Registry,
 };
 pub use arch::{Arch, NotAnArch};
+pub use cloud_routes::{CloudProvider, CloudRegion, CloudRoutes, RouteTableId};
 pub use cluster_keys::{ClusterKeys, KeyNumber, RotationPhase};
 pub use condition_status::ConditionStatus;
 pub use crd::{GenerateError, crds, definitions, json_schema};

@@ -7,6 +7,7 @@
 use std::path::PathBuf;
 
 use kubeon_api::HostAddress;
+use kubeon_cloud::RoutesChange;
 use kubeon_plan::{DesiredCluster, HostSpec, Intent, Plan, Snapshot, UnreachableHost};
 use kubeon_reconcile::{Planned, Reconciled};
 use kubeon_store::{ClusterLock, Status};
@@ -18,6 +19,7 @@ use crate::approved_plan::ApprovedPlan;
 use crate::artifacts::programs_in_use;
 use crate::change_bundles::{self, ChangeBlobs, ChangeBundles};
 use crate::checked::{self, PrecheckProbe};
+use crate::cloud_routes;
 use crate::cluster_request::stored_spec;
 use crate::cluster_target::{ClusterTarget, joining};
 use crate::contact::{Contact, ContactPurpose};
@@ -66,6 +68,8 @@ pub struct ReadyCluster {
     pub left: Vec<String>,
     /// The administrator's kubeconfig.
     pub kubeconfig: PathBuf,
+    /// The routes of the cloud provider to its pods, if it has any.
+    pub routes: Option<Result<RoutesChange, EngineError>>,
 }
 
 /// A confirmed change: the cluster is locked, no host was written to.
@@ -265,10 +269,16 @@ impl PreparedChange<'_> {
         plan.steps.is_empty() && self.is_same_request() && self.state.status == Status::Running
     }
 
-    /// Stores logins that differ from the remembered ones.
+    /// Whether this change names other routes of a cloud provider than the stored ones.
+    fn routes_changed(&self) -> Result<bool, EngineError> {
+        Ok(self.state.cloud_routes.is_some()
+            && self.engine.load(&self.state.name)?.cloud_routes != self.state.cloud_routes)
+    }
+
+    /// Stores logins and routes that differ from the remembered ones.
     fn save_logins(&mut self, plan: &Plan) -> Result<(), EngineError> {
         self.engine.output.progress(&plan_progress(plan));
-        if self.state.logins != self.contact.logins.remembered {
+        if self.state.logins != self.contact.logins.remembered || self.routes_changed()? {
             self.state.logins = self.contact.logins.remembered.clone();
             self.engine.store.save(&self.lock, &mut self.state)?;
         }
@@ -376,6 +386,7 @@ impl PreparedChange<'_> {
             unreachable: intent.spec.hosts().filter(|host| !answers(host.address)).map(name).collect(),
             left: intent.leaving.iter().map(name).collect(),
             kubeconfig: engine.store.kubeconfig_path(&intent.spec.name),
+            routes: cloud_routes::follow(engine, &self.state, &self.contact.hosts).await,
         })
     }
 

@@ -14,6 +14,7 @@ use kubeon_store::{ClusterLock, Status};
 use tokio_util::sync::CancellationToken;
 
 use crate::change::ChangeOptions;
+use crate::cloud_routes;
 use crate::cluster_request;
 use crate::contact::{Contact, ContactPurpose};
 use crate::engine::{self, Engine, StoredCluster, members};
@@ -181,6 +182,7 @@ impl PreparedDestroy<'_> {
     /// Refuses before the first effect on a host; fails when the state cannot be saved. A failure on a
     /// host is part of the outcome.
     pub async fn make(mut self, cancellation: &CancellationToken) -> Result<DestroyOutcome, EngineError> {
+        cloud_routes::remove_before_destroy(self.engine, &self.state).await?;
         let (mut hosts, mut not_rebooted) = (0, Vec::new());
         if let Some(contact) = self.contact.take() {
             let (count, reconciled) = self.clean(&contact, cancellation).await?;

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use kubeon_api::HostAddress;
+use kubeon_cloud::CloudAccount;
 use kubeon_s3::S3Settings;
 
 /// Files and settings of this machine.
@@ -34,6 +35,8 @@ pub struct EngineEnvironment {
     pub trusted_keys: Option<String>,
     /// Where object stores are, and the keys for them.
     pub s3: S3Settings,
+    /// The keys of the cloud provider whose route tables follow clusters.
+    pub cloud_account: Option<CloudAccount>,
     /// How to log in to labs on this machine.
     pub labs: Vec<LabAccess>,
 }

@@ -16,6 +16,7 @@ pub mod change;
 mod change_bundles;
 pub mod checked;
 pub mod choose;
+pub mod cloud_routes;
 pub mod cluster_config;
 pub mod cluster_health;
 pub mod cluster_nodes;

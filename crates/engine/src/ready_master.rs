@@ -19,7 +19,8 @@ use crate::selector::Member;
 
 /// Time limit of a command on the master.
 const TIMEOUT: Duration = Duration::from_secs(30);
-const KUBECTL: &str = "/var/lib/kubeon/current/kubectl/bin/kubectl --request-timeout=15s \
+/// kubectl on a master, with the kubeconfig of the administrator.
+pub(crate) const KUBECTL: &str = "/var/lib/kubeon/current/kubectl/bin/kubectl --request-timeout=15s \
     --kubeconfig /etc/kubernetes/admin.conf";
 const IMAGES: &str = r#"-o jsonpath='{range .items[*]}{"\n"}{.metadata.name}{":\t"}{range .spec.containers[*]}{.image}{", "}{end}{end}'"#;
 const ETCDCTL: &str = "/var/lib/kubeon/current/etcd/bin/etcdctl --dial-timeout=5s --cacert=/etc/kubernetes/pki/etcd/ca.crt --cert=/etc/kubernetes/pki/etcd/healthcheck-client.crt \

@@ -93,6 +93,12 @@ pub enum EngineRemedy {
         /// The folder of its keys.
         folder: PathBuf,
     },
+    /// Bring the routes to the pods of this cluster up to date.
+    UpdateRoutes(ClusterName),
+    /// Forget the routes to the pods of this cluster without asking the cloud provider.
+    ForgetRoutes(ClusterName),
+    /// Give the keys of the cloud provider.
+    GiveCloudKeys,
     /// Look at the services of the masters.
     InspectMasters(ClusterName),
     /// Link the kubectl of the bundle.

@@ -9,6 +9,7 @@
 //! ```
 //!
 //! A collector records the traces that programs send. An object store keeps snapshots. A provider of OpenID Connect logs users in.
+//! A fake cloud has route tables, and checks signatures.
 //!
 //! Every program ends with the process that started it, even by SIGKILL, and listens on loopback only. There is no
 //! kubelet: Pods stay pending.
@@ -18,6 +19,7 @@ mod arguments;
 mod collector;
 mod credentials;
 mod error;
+mod fake_cloud;
 mod folder;
 mod go_programs;
 mod identity_provider;
@@ -31,6 +33,7 @@ mod stored_objects;
 pub use api_server::{ApiServerOptions, TestApiServer};
 pub use collector::{Collector, ReceivedSpan};
 pub use error::EnvtestError;
+pub use fake_cloud::{CloudRoute, FakeCloud};
 pub use go_programs::{gitops_program, history_program};
 pub use identity_provider::TestIdentityProvider;
 pub use object_store::TestObjectStore;

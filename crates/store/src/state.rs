@@ -5,7 +5,7 @@ use std::net::Ipv4Addr;
 use std::path::PathBuf;
 
 use jiff::Timestamp;
-use kubeon_api::{ClusterKeys, ClusterName, Digest, HostAddress, HostName, Version};
+use kubeon_api::{CloudRoutes, ClusterKeys, ClusterName, Digest, HostAddress, HostName, Version};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
@@ -77,6 +77,9 @@ pub struct ClusterState<S> {
     /// The snapshot out of which the cluster is being made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub restoring: Option<RestoredPart>,
+    /// Where the cloud provider has routes to the pods. Older programs do not write them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cloud_routes: Option<CloudRoutes>,
     /// How to log in to the hosts, without anything secret.
     #[serde(default)]
     pub logins: BTreeMap<HostAddress, HostLogin>,
@@ -108,6 +111,7 @@ impl<S> ClusterState<S> {
             joining: BTreeSet::new(),
             snapshots: BTreeMap::new(),
             restoring: None,
+            cloud_routes: None,
             logins: BTreeMap::new(),
         }
     }

@@ -1,7 +1,8 @@
 //! Prechecks hosts, and adds, drains, removes and re-adds a worker. Also checks the progress events, disruption
-//! budgets, the order in which kubelets restart, and the change to a load balancer and back.
+//! budgets, routes of a cloud provider, the order in which kubelets restart, and the change to a load balancer and back.
 
 pub(crate) mod balancer;
+mod cloud;
 mod rolling;
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -18,21 +19,27 @@ const MINUTE: Duration = Duration::from_secs(60);
 
 #[test]
 fn a_worker_is_added_removed_and_added_again() -> Result<()> {
-    let lab = TestLab::up("e2e-scale", 3)?;
+    let mut lab = TestLab::up("e2e-scale", 3)?;
     check_prechecks(&lab)?;
     create_with_hold(&lab)?;
     lab.wait_up_to_date(CLUSTER, MINUTE)?;
     let start = Instant::now();
     add_worker(&lab)?;
     print_time("a worker added", start);
+    let routes = cloud::begin(&mut lab, CLUSTER)?;
     budget_blocks_removal(&lab)?;
     complete_removal(&lab)?;
+    cloud::are_to_the_nodes(&lab, CLUSTER, &routes)?;
     add_worker(&lab)?;
+    cloud::are_to_the_nodes(&lab, CLUSTER, &routes)?;
     print_time("a worker added, removed and added again", start);
     rolling::kubelets_restart_one_after_another(&lab, CLUSTER)?;
     balancer::workers_change_to_a_load_balancer_and_back(&lab, CLUSTER)?;
     remove_dead_worker(&lab)?;
-    destroy(&lab)
+    cloud::are_to_the_nodes(&lab, CLUSTER, &routes)?;
+    cloud::block_a_destroy(&lab, CLUSTER, &routes)?;
+    destroy(&lab)?;
+    cloud::are_gone(&routes)
 }
 
 #[test]

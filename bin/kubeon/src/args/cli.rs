@@ -8,7 +8,7 @@ use super::format::FormatFlag;
 use super::server::{ApproveArgs, LogsArgs, OperationsArgs, ServerFlags};
 use super::verbosity::VerbosityFlags;
 use super::{
-    bundle, certs, cluster, config, day, etcd, lab, later, meta, module, precheck, scale, state, upgrade,
+    bundle, certs, cloud, cluster, config, day, etcd, lab, meta, module, precheck, scale, state, upgrade,
 };
 
 const ABOUT: &str = "Create Kubernetes clusters on Linux hosts over SSH, and keep them as declared";
@@ -92,6 +92,9 @@ pub(crate) enum CliCommand {
     /// Run etcdctl on a master, save snapshots, show the health of the members
     #[command(after_help = etcd::ETCD_EXAMPLES)]
     Etcd(Box<etcd::EtcdArgs>),
+    /// Keep routes to the pods of a cluster in route tables of a cloud provider
+    #[command(subcommand, visible_alias = "cl", after_help = cloud::CLOUD_EXAMPLES)]
+    Cloud(cloud::CloudCommand),
     /// Replace the keys of a cluster
     #[command(visible_alias = "cert")]
     Certs(certs::CertsArgs),
@@ -136,8 +139,6 @@ pub(crate) enum CliCommand {
     /// Print the version
     #[command(visible_alias = "ver")]
     Version(VersionArgs),
-    #[command(flatten)]
-    Later(later::Later),
 }
 
 /// `kubeon completion`.

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::approved_plan::{ApprovedPlanFlag, PlanFileFlag};
+use super::cloud::CloudFlags;
 use super::contact::ContactFlags;
 use super::drain::LeaveFlags;
 use super::format::FormatFlag;
@@ -49,6 +50,8 @@ pub(crate) struct ClusterArgs {
     pub nodes: NodeFlags,
     #[command(flatten)]
     pub settings: SettingFlags,
+    #[command(flatten)]
+    pub cloud: CloudFlags,
     #[command(flatten)]
     pub missing: MissingFlags,
     /// Skip this worker, which does not answer; may be repeated

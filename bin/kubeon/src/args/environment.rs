@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::PathBuf;
 
+use kubeon_engine::cloud_routes::CloudAccount;
 use kubeon_s3::{S3Keys, S3Settings, keys_in_file};
 
 /// The environment of the program.
@@ -29,6 +30,8 @@ pub(crate) struct CliEnvironment {
     pub leaf_minutes: Option<u32>,
     /// The settings of object stores, from the variables and the file that the AWS tools read.
     pub s3: S3Settings,
+    /// `$CLOUD_SECRET_ID` and `$CLOUD_SECRET_KEY`: the account of a cloud provider.
+    pub cloud_account: Option<CloudAccount>,
     /// `$NO_COLOR` is set and not empty.
     pub no_color: bool,
     /// `$TERM` is `dumb`.
@@ -76,6 +79,11 @@ fn s3_settings() -> S3Settings {
     }
 }
 
+fn cloud_account() -> Option<CloudAccount> {
+    let text = |name: &str| env::var(name).ok().filter(|text| !text.is_empty());
+    Some(CloudAccount { secret_id: text("CLOUD_SECRET_ID")?, secret_key: text("CLOUD_SECRET_KEY")?.into() })
+}
+
 impl CliEnvironment {
     /// Reads the environment.
     pub(crate) fn read() -> Self {
@@ -93,6 +101,7 @@ impl CliEnvironment {
             trusted_keys: env::var("KUBEON_TRUSTED_KEYS").ok().filter(|keys| !keys.trim().is_empty()),
             leaf_minutes: env::var("KUBEON_TEST_LEAF_MINUTES").ok().and_then(|minutes| minutes.parse().ok()),
             s3: s3_settings(),
+            cloud_account: cloud_account(),
             no_color: file("NO_COLOR").is_some(),
             dumb_terminal: env::var("TERM").is_ok_and(|term| term == "dumb"),
             ssh_agent: file("SSH_AUTH_SOCK"),

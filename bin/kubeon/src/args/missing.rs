@@ -35,7 +35,6 @@ const KATA: &str = "no bundle carries kata: leave it out";
 const KRUISE: &str = "no bundle carries kruise: leave it out";
 const IPVS: &str = "belongs to proxy mode ipvs, which no bundle carries: use --proxy nftables or iptables";
 const DUAL: &str = "IPv6 is not supported yet: leave it out";
-const CLOUD: &str = "cloud routes are not supported yet: leave it out, the vxlan of flannel needs no routes";
 
 const fn boolean(flag: &'static str, missing: &'static str) -> MissingFlag {
     MissingFlag { flag, takes: Takes::Nothing, harmless: &["false"], missing }
@@ -103,9 +102,6 @@ pub(crate) const MISSING: &[MissingFlag] = &[
     boolean("nvidia-elevated", NVIDIA),
     value("nvidia-driver-root", &[], NVIDIA),
     value("kruise-feature-gates", &[""], KRUISE),
-    value("cloud-provider", &[""], CLOUD),
-    value("cloud-endpoint", &[""], CLOUD),
-    value("cloud-router-table-id", &[""], CLOUD),
 ];
 
 /// The refusals of the given flags of [`MISSING`].

@@ -128,7 +128,7 @@ fn every_alias_of_the_contract_selects_its_command() {
         (&["redo", "img", "a"], "Redo"),
         (&["down", "v1.36.3", "--use-offline"], "Download"),
         (&["m", "add", "a@all", "x"], "Module"),
-        (&["cl", "mr", "a"], "Later"),
+        (&["cl", "mr", "a"], "Cloud"),
     ] {
         assert_eq!(name(args), command, "{args:?}");
     }

@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 use crate::args::Format;
 use crate::args::common_change::CommonChangeFlags;
 use crate::cli_error::CliError;
+use crate::cmd::cloud::{self, ChangedRoutes};
 use crate::cmd::open_rotation::mention_open_rotation;
 use crate::context::Context;
 use crate::interrupt;
@@ -80,7 +81,10 @@ pub(super) async fn make(
     let cluster = complete(prepared, &cancellation, &next_command).await?;
     show(context, &cluster, begin.elapsed(), flags.format)?;
     mention_open_rotation(context, &name, keys);
-    Ok(())
+    match cluster.routes {
+        Some(Err(error)) => Err(error.into()),
+        _ => Ok(()),
+    }
 }
 
 /// Makes a prepared change.
@@ -114,6 +118,12 @@ fn show(
         of: cluster.spec.hosts().count(),
         left: cluster.left.clone(),
         kubeconfig: cluster.kubeconfig.display().to_string(),
+        routes: cluster
+            .routes
+            .as_ref()
+            .and_then(|routes| routes.as_ref().ok())
+            .copied()
+            .map(ChangedRoutes::from),
         seconds: took.as_secs_f64(),
     };
     let kubeconfig = context.shorten(&cluster.kubeconfig);
@@ -138,6 +148,9 @@ struct ChangeResult {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     left: Vec<String>,
     kubeconfig: String,
+    /// Routes of a cloud provider that were changed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    routes: Option<ChangedRoutes>,
     seconds: f64,
 }
 
@@ -153,8 +166,11 @@ impl ChangeResult {
         }
         let left =
             if self.left.is_empty() { String::new() } else { format!("{} left, ", self.left.join(", ")) };
+        let routes =
+            self.routes.map(|routes| format!("\x20 routes:   {}\n", cloud::text(routes))).unwrap_or_default();
         format!(
             "{name} is ready: {} of {} nodes, {left}{took}\n\
+             {routes}\
              \x20 kubectl:  export KUBECONFIG={kubeconfig}   (or: kubeon use {name})\n\
              \x20 next:     kubeon display {name} · kubeon plan {name} · kubectl get nodes\n",
             self.nodes, self.of

@@ -41,7 +41,6 @@ pub(super) fn is_asked(command: &CliCommand) -> bool {
             | CliCommand::ManPages(_)
             | CliCommand::State(_)
             | CliCommand::Version(_)
-            | CliCommand::Later(_)
     )
 }
 

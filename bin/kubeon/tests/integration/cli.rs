@@ -232,14 +232,45 @@ fn another_request_under_a_stored_name_needs_destroy_once_hosts_were_written() {
 }
 
 #[test]
-fn reserved_commands_are_refused_with_an_alternative() {
+fn rare_commands_are_not_in_the_short_help() {
     let home = Home::new();
-    home.kubeon(&["cloud", "x", "--flag", "-z"]).refuses(&["is not supported yet", "instead"]);
     home.kubeon(&["view", "config", "t", "kubelet"]).refuses(&["Cluster[t] not exist"]);
     let help = home.kubeon(&["--help"]).out;
-    for command in ["redo", "cloud", "download"] {
+    for command in ["redo", "download"] {
         assert!(!help.lines().any(|line| line.trim_start().starts_with(command)), "{command} is in the help");
     }
+}
+
+/// Contract C, case 45.
+#[test]
+fn routes_of_a_cloud_need_a_provider_and_keys() {
+    let home = Home::with_cluster("t");
+    let none = home.kubeon(&["cloud", "modify-router", "t"]);
+    assert!(none.code == 0 && none.err.contains("t has no routes"), "{none:?}");
+    home.kubeon(&["cl", "mr", "t", "--provider", "aws"]).refuses(&[
+        "--provider aws",
+        "--endpoint",
+        "--router-table-id",
+    ]);
+    let tables = ["--provider", "alibaba", "--endpoint", "cn-hangzhou", "--router-table-id", "vtb-1"];
+    home.kubeon(&[&["cloud", "modify-router", "t"], &tables[..]].concat())
+        .refuses(&["keys of the cloud provider", "CLOUD_SECRET_ID"]);
+    home.kubeon(&["cloud", "modify-router", "other"]).refuses(&["Cluster[other] not exist"]);
+    let deleted = home.kubeon(&["cloud", "delete-router", "t"]);
+    assert!(deleted.code == 0 && deleted.err.contains("nothing to do"), "{deleted:?}");
+    let create = ["create", "u", "v1.36.3", "-C", "-m", "127.0.2.1", "--default-port", "1"];
+    let cloud = [
+        "--cloud-provider",
+        "tencent",
+        "--cloud-endpoint",
+        "ap-guangzhou",
+        "--cloud-router-table-id",
+        "rtb-1",
+    ];
+    assert_eq!(home.kubeon(&[&create[..], &cloud].concat()).code, 0);
+    let moved = [&create[..], &cloud[..5], &["rtb-2"]].concat();
+    home.kubeon(&moved).refuses(&["u has routes in other route tables", "kubeon cloud modify-router u"]);
+    home.kubeon(&[&create[..], &cloud[..2]].concat()).refuses(&["--cloud-endpoint", "is missing"]);
 }
 
 #[test]

@@ -61,11 +61,9 @@ pub(super) fn load_next_bundle(meta: &MetaCluster) -> Result<()> {
     let out = images.to_string_lossy();
     let only =
         ["images", "--only", "bundle", "--version", NEXT, "--profile", "dev", "--no-build", "--out", &out];
-    must(
-        folder().join("xtask"),
-        &only,
-        &meta.lab.environment().each_ref().map(|(name, text)| (*name, text.as_str())),
-    )?;
+    let own = meta.lab.environment();
+    let environment: Vec<(&str, &str)> = own.iter().map(|(name, text)| (*name, text.as_str())).collect();
+    must(folder().join("xtask"), &only, &environment)?;
     let archive = images.join("kubeon-bundle.tar");
     meta.lab.must(&["image", "load", &archive.to_string_lossy(), "meta"]).map(drop)
 }
