@@ -111,29 +111,44 @@ impl CloudFlags {
 }
 
 impl ModifyRouterArgs {
-    /// The routes that the flags name.
+    /// The routes that the flags name; what they omit is as in `stored`. The URL of an API belongs to its provider.
     ///
     /// # Errors
     /// All reasons why they cannot be used.
-    pub(crate) fn routes(&self) -> Result<Option<CloudRoutes>, Vec<Refusal>> {
-        RouteFlags {
+    pub(crate) fn routes(&self, stored: Option<&CloudRoutes>) -> Result<Option<CloudRoutes>, Vec<Refusal>> {
+        let given = RouteFlags {
             prefix: "--",
             provider: self.provider.as_deref(),
             endpoint: self.endpoint.as_deref(),
             tables: &self.router_table_id,
             api: self.api.as_deref(),
+        };
+        let Some(stored) = stored.filter(|_| given.name_something()) else { return given.read() };
+        let tables: Vec<_> = stored.route_tables.iter().map(ToString::to_string).collect();
+        let api = stored.api.as_ref().filter(|_| given.provider.is_none());
+        RouteFlags {
+            provider: given.provider.or(Some(stored.provider.as_str())),
+            endpoint: given.endpoint.or(Some(stored.region.as_str())),
+            tables: if given.tables.is_empty() { &tables } else { given.tables },
+            api: given.api.or(api.map(kubeon_api::HttpUrl::as_str)),
+            ..given
         }
         .read()
     }
 }
 
 impl RouteFlags<'_> {
+    /// Whether a flag has a value.
+    fn name_something(&self) -> bool {
+        let values = [self.provider, self.endpoint, self.api].into_iter().flatten();
+        values.chain(self.tables.iter().map(String::as_str)).any(|text| !text.is_empty())
+    }
+
     fn read(&self) -> Result<Option<CloudRoutes>, Vec<Refusal>> {
-        let given = |text: Option<&'_ str>| text.is_some_and(|text| !text.is_empty());
-        let tables: Vec<_> = self.tables.iter().filter(|table| !table.is_empty()).collect();
-        if !given(self.provider) && !given(self.endpoint) && !given(self.api) && tables.is_empty() {
+        if !self.name_something() {
             return Ok(None);
         }
+        let tables: Vec<_> = self.tables.iter().filter(|table| !table.is_empty()).collect();
         let mut refusals = Vec::new();
         let provider = self.value(&mut refusals, "provider", self.provider, CloudProvider::of_word);
         let region = self.value(&mut refusals, "endpoint", self.endpoint, str::parse);
@@ -198,6 +213,26 @@ mod tests {
         assert_eq!(CloudFlags::default().routes(), Ok(None));
         let routes = flags("alibaba", "cn-hangzhou", &["vtb-1", "vtb-2"]).routes().unwrap().unwrap();
         assert_eq!((routes.provider, routes.route_tables.len()), (CloudProvider::Aliyun, 2));
+    }
+
+    #[test]
+    fn omitted_flags_keep_what_is_stored() {
+        let stored = flags("tencent", "ap-guangzhou", &["rtb-1"]).routes().unwrap().unwrap();
+        let stored = CloudRoutes { api: Some("https://api.example.com".parse().unwrap()), ..stored };
+        let args = |words: &[&str]| {
+            let line = [&["kubeon", "cloud", "modify-router", "t"], words].concat();
+            let line = <crate::args::CommandLine as clap::Parser>::try_parse_from(line).unwrap();
+            match line.command {
+                Some(crate::args::CliCommand::Cloud(CloudCommand::ModifyRouter(args))) => *args,
+                other => panic!("{other:?}"),
+            }
+        };
+        assert_eq!(args(&[]).routes(Some(&stored)), Ok(None));
+        let other_table = CloudRoutes { route_tables: ["rtb-2".parse().unwrap()].into(), ..stored.clone() };
+        assert_eq!(args(&["--router-table-id", "rtb-2"]).routes(Some(&stored)), Ok(Some(other_table)));
+        let moved = args(&["--provider", "aliyun", "--endpoint", "cn-hangzhou"]).routes(Some(&stored));
+        assert_eq!(moved.unwrap().unwrap().api, None);
+        assert_eq!(args(&["--endpoint", "ap-b"]).routes(None).unwrap_err().len(), 2);
     }
 
     #[test]

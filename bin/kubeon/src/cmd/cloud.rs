@@ -41,7 +41,9 @@ pub(super) async fn run(context: &Context<'_>, command: &CloudCommand) -> Result
 
 async fn modify(context: &Context<'_>, args: &ModifyRouterArgs) -> Result<(), CliError> {
     let engine = context.engine()?;
-    let requested = args.routes().map_err(|refusals| CliError::refusals(&args.name, refusals, &[]))?;
+    let stored = engine.find(Some(&args.name))?.cloud_routes;
+    let requested =
+        args.routes(stored.as_ref()).map_err(|refusals| CliError::refusals(&args.name, refusals, &[]))?;
     let access = args.login.access(&args.contact);
     match cloud_routes::modify(&engine, Some(&args.name), requested, &access).await? {
         Some(change) => show(context, &args.name, change.into(), args.format.output),
