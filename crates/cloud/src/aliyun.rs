@@ -202,9 +202,7 @@ impl Aliyun {
     }
 
     fn instances(&self, addresses: &[HostAddress]) -> Result<Vec<Instance>, CloudError> {
-        let texts: Vec<_> =
-            addresses.iter().map(|address| format!("{address:?}", address = address.to_string())).collect();
-        let list = format!("[{}]", texts.join(","));
+        let list = serde_json::json!(addresses).to_string();
         let parameters = self.parameters([
             ("InstanceNetworkType", "vpc"),
             ("PageSize", PAGE_SIZE),

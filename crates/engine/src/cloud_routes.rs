@@ -95,8 +95,8 @@ pub(crate) async fn remove_before_destroy(
     state: &StoredCluster,
 ) -> Result<(), EngineError> {
     let Some(settings) = state.cloud_routes.clone() else { return Ok(()) };
-    let removed = async { remove(&state.name, settings, account(engine)?).await };
-    removed.await.map(drop).map_err(|error| error.remedy(EngineRemedy::ForgetRoutes(state.name.clone())))
+    let removed = remove(&state.name, settings, account(engine)?).await;
+    removed.map(drop).map_err(|error| error.remedy(EngineRemedy::ForgetRoutes(state.name.clone())))
 }
 
 fn account(engine: &Engine<'_>) -> Result<CloudAccount, EngineError> {

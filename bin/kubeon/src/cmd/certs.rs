@@ -78,6 +78,11 @@ async fn complete_phase(
     let prepared = prepare(engine, target, &flags.options()).await?;
     let next_command = context.continue_command("certs rotate", &name);
     let cluster = complete(prepared, cancellation, &next_command).await?;
+    // The keys do not depend on the routes, so that the rotation goes on.
+    if let Some(Err(error)) = &cluster.routes {
+        let next = format!("kubeon cloud modify-router {name}");
+        context.output.warn(&format!("{}; update them with {next}", error.title));
+    }
     Ok(engine.advance_rotation(keys, &cluster, COMMAND)?)
 }
 
