@@ -119,6 +119,15 @@ impl Etcd {
         self.call("/v3/cluster/member/promote", &json!({"ID": id})).map(drop)
     }
 
+    /// Changes the address at which other members reach a member.
+    ///
+    /// # Errors
+    /// If etcd does not accept it, for instance because another member has the address.
+    pub fn relocate(&self, id: &str, address: Ipv4Addr) -> Result<(), NotAccepted> {
+        let body = json!({"ID": id, "peerURLs": [peer_url(address)]});
+        self.call("/v3/cluster/member/update", &body).map(drop)
+    }
+
     /// Removes a member.
     ///
     /// # Errors

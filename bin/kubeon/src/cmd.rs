@@ -76,6 +76,7 @@ async fn dispatch(context: &Context<'_>, cli: &CommandLine) -> Result<(), CliErr
         CliCommand::Addon(args) => scale::add(context, args).await,
         CliCommand::Delon(args) => scale::remove(context, args).await,
         CliCommand::Replace(args) => scale::replace(context, args).await,
+        CliCommand::Readdress(args) => scale::readdress(context, args).await,
         CliCommand::Upgrade(args) => upgrade::run(context, args).await,
         CliCommand::Abort(args) => abort::run(context, args).await,
         CliCommand::Pause(args) => pause::pause(context, args).await,

@@ -72,6 +72,7 @@ fn flag(field: RefusedField) -> &'static str {
         RefusedField::MaxPods => "--max-pods",
         RefusedField::NodePortRange => "--port-range",
         RefusedField::CaYears => "--cert-years",
+        RefusedField::Mtu => "--mtu",
         RefusedField::LoadBalancer => "load balancer",
         RefusedField::Bundle => "bundle",
     }

@@ -90,6 +90,8 @@ words! {
         NodePortRange = "nodePortRange",
         /// Life of the certificate authorities.
         CaYears = "caYears",
+        /// The size of the packets of pods.
+        Mtu = "mtu",
         /// The load balancer.
         LoadBalancer = "loadBalancer",
         /// A host of any role.
@@ -120,6 +122,7 @@ impl RefusedField {
             Self::MaxPods => "spec.cluster.network.maxPods",
             Self::NodePortRange => "spec.cluster.network.nodePortRange",
             Self::CaYears => "spec.cluster.certificates.caYears",
+            Self::Mtu => "spec.cluster.network.mtu",
             Self::LoadBalancer => "spec.cluster.loadBalancer",
             Self::Host | Self::Bundle | Self::Setting | Self::Argument => return None,
         })

@@ -269,16 +269,19 @@ impl PreparedChange<'_> {
         plan.steps.is_empty() && self.is_same_request() && self.state.status == Status::Running
     }
 
-    /// Whether this change names other routes of a cloud provider than the stored ones.
-    fn routes_changed(&self) -> Result<bool, EngineError> {
-        Ok(self.state.cloud_routes.is_some()
-            && self.engine.load(&self.state.name)?.cloud_routes != self.state.cloud_routes)
+    /// Whether the routes of a cloud provider or the addresses of hosts differ from the stored ones.
+    fn differs_from_stored(&self) -> Result<bool, EngineError> {
+        let stored = self.engine.load(&self.state.name)?;
+        let other_routes =
+            self.state.cloud_routes.is_some() && stored.cloud_routes != self.state.cloud_routes;
+        Ok(other_routes || stored.spec != self.state.spec)
     }
 
-    /// Stores logins and routes that differ from the remembered ones.
+    /// Stores logins, routes and addresses that differ from the remembered ones.
     fn save_logins(&mut self, plan: &Plan) -> Result<(), EngineError> {
         self.engine.output.progress(&plan_progress(plan));
-        if self.state.logins != self.contact.logins.remembered || self.routes_changed()? {
+        if self.state.logins != self.contact.logins.remembered || self.differs_from_stored()? {
+            self.contact.pin(self.engine, &self.lock)?;
             self.state.logins = self.contact.logins.remembered.clone();
             self.engine.store.save(&self.lock, &mut self.state)?;
         }

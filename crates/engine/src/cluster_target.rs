@@ -31,6 +31,8 @@ pub struct ClusterTarget {
     pub skip_hosts: Vec<HostAddress>,
     /// Leaving masters that are lost: the change is refused if one of them answers.
     pub lost_hosts: BTreeSet<HostAddress>,
+    /// Hosts whose address changes: the change is refused if one of them does not answer at the new one.
+    pub moved_hosts: BTreeSet<HostAddress>,
     /// The workers that the change concerns, besides those that leave; `None` if it concerns all hosts.
     pub concerned: Option<BTreeSet<HostAddress>>,
     /// Names of the hosts that this change removes.
@@ -101,6 +103,7 @@ impl ClusterTarget {
                 known: false,
                 skip_hosts,
                 lost_hosts: BTreeSet::new(),
+                moved_hosts: BTreeSet::new(),
                 concerned: None,
                 newly_leaving: Vec::new(),
                 drain_seconds: options.drain_seconds,
@@ -170,6 +173,7 @@ impl ClusterTarget {
             known: true,
             skip_hosts,
             lost_hosts: BTreeSet::new(),
+            moved_hosts: BTreeSet::new(),
             concerned: None,
             newly_leaving,
             drain_seconds,
@@ -207,6 +211,7 @@ impl ClusterTarget {
             drain_seconds: self.drain_seconds,
             skip_evict: self.skip_evict,
             lost_hosts: self.lost_hosts.clone(),
+            moved_hosts: self.moved_hosts.clone(),
             ignore: self.ignore.clone(),
             max_unavailable: self.max_unavailable,
             ..intent

@@ -1,5 +1,6 @@
 //! Trusted host keys: pinned keys, keys in the user's known_hosts files, and keys that the user accepts.
 
+use std::net::SocketAddrV4;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -9,7 +10,7 @@ use kubeon_link_host::{HostKeyPolicy, HostKeys, KeySource, Login, SeenKey, SshHo
 
 use crate::engine::Engine;
 use crate::error::{EngineError, chain};
-use crate::login::Logins;
+use crate::login::{DEFAULT_PORT, Logins};
 use crate::memory_file::MemoryFile;
 use crate::remedy::{EngineRemedy, RefusedInput};
 
@@ -55,7 +56,12 @@ impl Engine<'_> {
         };
         let files = self.key_files(logins, options)?;
         let known = || -> Result<HostKeys, EngineError> {
-            Ok(self.known(cluster, policy, &files)?.with_password_hosts(logins.password_hosts()))
+            let mut known = self.known(cluster, policy, &files)?.with_password_hosts(logins.password_hosts());
+            for (host, before) in &logins.former {
+                let port = logins.logins.get(host).map_or(DEFAULT_PORT, |login| login.port);
+                known = known.with_moved_host(*before, SocketAddrV4::new(host.ip(), port));
+            }
+            Ok(known)
         };
         let questions: Vec<HostAddress> = match policy {
             HostKeyPolicy::Pinned => logins.logins.keys().copied().collect(),

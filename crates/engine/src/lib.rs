@@ -53,6 +53,7 @@ pub mod output;
 pub mod pre_apply_hook;
 pub mod precheck;
 pub mod preview;
+pub mod readdress;
 pub mod ready_master;
 mod reboot;
 pub mod remedy;

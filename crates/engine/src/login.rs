@@ -1,6 +1,7 @@
 //! Logins: from requests to authentication methods. Each secret is read or asked for once.
 
 use std::collections::{BTreeMap, HashMap};
+use std::net::SocketAddrV4;
 use std::path::PathBuf;
 
 use kubeon_api::{HostAddress, Secret};
@@ -28,6 +29,8 @@ pub struct Logins {
     pub remembered: BTreeMap<HostAddress, HostLogin>,
     /// Private keys and host keys as memory files, which live as long as this value.
     pub memory_files: Vec<MemoryFile>,
+    /// Hosts whose address changed: the address and port that they had.
+    pub former: BTreeMap<HostAddress, SocketAddrV4>,
     /// Host keys of labs on this machine, in OpenSSH format.
     pub lab_keys: String,
 }
@@ -76,6 +79,7 @@ impl Engine<'_> {
                 remembered.jump = Some(path.to_string());
                 login = login.through(jump_host(&path, &mut ssh, &self.environment, &keys)?);
             }
+            result.former.extend(request.formerly.map(|before| (*host, before)));
             result.logins.insert(*host, login);
             result.remembered.insert(*host, remembered);
         }
@@ -91,7 +95,7 @@ impl Engine<'_> {
         secrets: &mut SecretCache<'_, '_>,
         memory_files: &mut Vec<MemoryFile>,
     ) -> Result<(Login, HostLogin), EngineError> {
-        let HostLoginRequest { flags, private_key, password, sudo_password } = request;
+        let HostLoginRequest { flags, private_key, password, sudo_password, formerly: _ } = request;
         let user = flags.user.clone().or_else(|| config.user.clone()).unwrap_or_else(|| "root".to_owned());
         let port = flags.port.or(config.port).unwrap_or(DEFAULT_PORT);
         let mut login = Login::new(user.clone()).at_port(port);

@@ -1,6 +1,7 @@
 //! Login requests: for all hosts, for the hosts of a role, for one host.
 
 use std::fmt;
+use std::net::SocketAddrV4;
 use std::path::PathBuf;
 
 use kubeon_api::{HostRole, PrivateKey, Secret};
@@ -159,4 +160,6 @@ pub struct HostLoginRequest {
     pub password: Option<Secret>,
     /// Password for sudo, if it differs from the login password.
     pub sudo_password: Option<Secret>,
+    /// The address and port at which the same host was logged in to before: it must show the key that is known for them.
+    pub formerly: Option<SocketAddrV4>,
 }

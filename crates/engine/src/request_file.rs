@@ -115,5 +115,6 @@ fn login(declared: &DeclaredCluster, node: &DeclaredNode, flags: LoginRequest) -
         private_key: auth.private_ssh_key,
         password: auth.password,
         sudo_password: None,
+        formerly: None,
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
+use std::net::SocketAddrV4;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -114,6 +115,20 @@ impl HostKeys {
     #[must_use]
     pub fn with_accepted(mut self, keys: &[SeenKey]) -> Self {
         self.accepted.extend(keys.iter().map(|seen| ((seen.host, seen.port), seen.key.clone())));
+        self
+    }
+
+    /// Adds the known keys of a host whose address changed for its new address. A host that shows another key there is
+    /// refused.
+    #[must_use]
+    pub fn with_moved_host(mut self, from: SocketAddrV4, to: SocketAddrV4) -> Self {
+        let (from, to) = [from, to].map(|login| host_name(&login.ip().to_string(), login.port())).into();
+        let moved: Vec<_> = self
+            .entries_for(&from)
+            .filter(|(_, entry)| !entry.revoked)
+            .map(|(_, entry)| (KeySource::Elsewhere(format!("the keys of {from}")), entry.renamed(&to)))
+            .collect();
+        self.known.extend(moved);
         self
     }
 

@@ -23,6 +23,11 @@ pub(crate) struct KnownHostsEntry {
 }
 
 impl KnownHostsEntry {
+    /// The same key as that of another host.
+    pub(crate) fn renamed(&self, name: &str) -> Self {
+        Self { patterns: name.to_owned(), ..self.clone() }
+    }
+
     /// Whether the line is about `name`, such as `10.0.0.1` or `[10.0.0.1]:2222`.
     pub(crate) fn names(&self, name: &str) -> bool {
         let mut found = false;

@@ -238,9 +238,9 @@ firewall_facts() {
     has timeout || return 0
     if has firewall-cmd && systemctl -q is-active firewalld 2>/dev/null; then
         grep -h '^DefaultZone=' /etc/firewalld/firewalld.conf 2>/dev/null | lines firewalld_default
-        LC_ALL=C timeout 10 firewall-cmd --list-all-zones 2>/dev/null | lines firewalld
+        { LC_ALL=C timeout 60 firewall-cmd --list-all-zones 2>/dev/null || echo "(unread)"; } | lines firewalld
     elif has ufw && grep -q '^ENABLED=yes' /etc/ufw/ufw.conf 2>/dev/null; then
-        LC_ALL=C timeout 10 ufw status verbose 2>/dev/null | lines ufw
+        { LC_ALL=C timeout 60 ufw status verbose 2>/dev/null || echo "(unread)"; } | lines ufw
     elif [ -e /var/lib/kubeon/claim.json ] && ! [ -e /var/lib/kubeon/firewall.json ]; then
         return 0
     elif has nft; then

@@ -36,12 +36,23 @@ pub(crate) fn admit<'a>(
     notes.extend(encryption_note(&context));
     notes.extend(address_notes(&context));
     reset_deleted_nodes(&mut context, &mut notes);
-    let mut refusals = membership::refusals(&context);
+    let mut refusals: Vec<Refusal> = other_machines(&context).collect();
+    refusals.extend(membership::refusals(&context));
     refusals.extend(restore::refusals(&context));
     if !refusals.is_empty() {
         return Err(PlanRefused { cluster: intent.spec.name.to_string(), refusals, notes });
     }
     require_complete_bundle(context, notes)
+}
+
+/// Refuses machines that answer at the new address of a host and belong to no cluster.
+fn other_machines<'c>(context: &'c PlanContext<'_>) -> impl Iterator<Item = Refusal> + 'c {
+    let moved = |host: &&ObservedHost<'_>| context.intent.moved_hosts.contains(&host.address());
+    let other = context.hosts.iter().filter(moved).filter(|host| host.facts.claim.is_none());
+    other.map(|host| {
+        let reason = format!("is another machine than {}: it belongs to no cluster", host.name);
+        Refusal::host(host.address(), reason)
+    })
 }
 
 /// Moves returning workers whose Node object was deleted to the leaving workers: their kubelet would not

@@ -224,6 +224,9 @@ pub struct Intent {
     /// Leaving masters that the user replaces because they are lost. A plan is refused if one of them answers.
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     pub lost_hosts: BTreeSet<HostAddress>,
+    /// Hosts whose address changes. A plan is refused if one of them does not answer at the new one, or another machine does.
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    pub moved_hosts: BTreeSet<HostAddress>,
     /// Workers that the change does not concern. They are not observed, and no step runs on them.
     pub unconcerned: BTreeSet<HostAddress>,
     /// Hosts that are no longer in the specification but still hold parts of the cluster.
@@ -267,6 +270,7 @@ impl Intent {
             skip_hosts: Vec::new(),
             restore: None,
             lost_hosts: BTreeSet::new(),
+            moved_hosts: BTreeSet::new(),
             unconcerned: BTreeSet::new(),
             leaving: Vec::new(),
             leaving_masters: BTreeSet::new(),

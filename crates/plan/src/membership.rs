@@ -5,7 +5,7 @@
 use kubeon_api::{HostAddress, Refusal};
 
 use crate::context::{Leaving, NODE_PROGRAM, ObservedHost, PlanContext, records};
-use crate::quorum::{Members, member_id};
+use crate::quorum::{Members, Quorum, member_id};
 
 /// The changes of a plan, in the order in which they happen.
 pub(crate) struct MembershipChange<'c, 'a> {
@@ -52,13 +52,23 @@ impl<'c, 'a> MembershipChange<'c, 'a> {
     }
 }
 
+/// Whether the members have another address for the member of the host, because the address of the host changed.
+pub(crate) fn has_moved(members: &Members<'_>, host: &ObservedHost<'_>) -> bool {
+    members.address(&host.name).is_some_and(|known| known != host.ip())
+}
+
 /// Why the members cannot be changed.
 pub(crate) fn refusals(context: &PlanContext<'_>) -> Vec<Refusal> {
+    let members = members(context);
+    let unsafe_starts: Vec<Refusal> =
+        emptied_refusals(context, &members).chain(moved_refusals(context, &members)).collect();
+    if !unsafe_starts.is_empty() {
+        return unsafe_starts;
+    }
     let change = MembershipChange::of(context);
     if change.is_empty() {
         return Vec::new();
     }
-    let members = members(context);
     let alive = living_refusals(context, &members);
     if !alive.is_empty() {
         return alive;
@@ -91,6 +101,43 @@ pub(crate) fn refusals(context: &PlanContext<'_>) -> Vec<Refusal> {
             .collect();
     }
     count.refusals(&change, &members)
+}
+
+/// Masters of a running cluster whose host is empty: etcd would start their member as if it had never voted.
+fn emptied_refusals<'c>(
+    context: &'c PlanContext<'_>,
+    members: &'c Members<'_>,
+) -> impl Iterator<Item = Refusal> + 'c {
+    let is_empty =
+        |host: &&ObservedHost<'_>| host.facts.claim.is_none() && !host.has_executed(&member_id(&host.name));
+    let was_member = |host: &&ObservedHost<'_>| {
+        members.is_listed()
+            && members.contains(&host.name)
+            && !context.intent.joining_masters.contains(&host.address())
+            && matches!(context.node(&host.name), Some(Some(_)))
+    };
+    context.masters().filter(is_empty).filter(was_member).map(|host| {
+        let reason = format!(
+            "is empty, but {} is a member of etcd: its data is lost, or another host answers; remove the master, then add \
+             it again",
+            host.name
+        );
+        Refusal::host(host.address(), reason)
+    })
+}
+
+/// Members whose address changed while the others have no quorum: nobody can tell the others the new address.
+fn moved_refusals<'c>(
+    context: &'c PlanContext<'_>,
+    members: &'c Members<'_>,
+) -> impl Iterator<Item = Refusal> + 'c {
+    let lost = members.total() > 1 && members.quorum() == Quorum::Lost;
+    let moved = context.masters().filter(|host| has_moved(members, host)).filter(move |_| lost);
+    moved.map(|host| {
+        let reason = "its address changed, and without it etcd has no quorum that could learn the new one: bring the \
+                      other masters back at their addresses first";
+        Refusal::host(host.address(), reason)
+    })
 }
 
 /// Masters that are replaced because they are lost, although they answer.

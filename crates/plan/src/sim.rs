@@ -137,6 +137,9 @@ fn change_members(plan: &Plan, step: &Step, snapshot: &mut Snapshot) {
             let node = nodes.entry(name).or_insert_with(|| NodeFact { ready: true, ..NodeFact::default() });
             node.kubelet = plan.version.to_string();
         }
+        if let Op::MoveMember { name, address } = &step.op {
+            report.member_addresses.insert(name.to_string(), *address);
+        }
         let EtcdFact::Members(members) = &mut report.etcd else { continue };
         match &step.op {
             Op::PromoteMember { .. } => members.extend(own.clone().map(|name| (name, Some(true)))),

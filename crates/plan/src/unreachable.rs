@@ -30,6 +30,12 @@ pub(crate) fn assess(
         ObservationFailure::HostKeyMismatch => return Err(host_key_mismatch(spec, role, why)),
         ObservationFailure::NoAnswer | ObservationFailure::LoginRefused => {}
     }
+    if intent.moved_hosts.contains(&spec.address) {
+        return Err(Refusal::host(
+            spec.address,
+            format!("{why}; the host must answer at its new address first"),
+        ));
+    }
     let cluster = RunningCluster::of(intent, snapshot);
     let name = cluster.name(spec);
     let waits = |name| {

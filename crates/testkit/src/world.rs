@@ -115,6 +115,19 @@ impl World {
         self.settle();
     }
 
+    /// The host has another address from now on. Its etcd member does not run, because it listened at the old one.
+    pub fn readdress(&self, host: &str, to: &str) {
+        let mut state = self.lock();
+        let (from, to) = (address(host), address(to));
+        let mut moved = state.hosts.remove(&from).expect("the world has the host");
+        moved.readdress(to);
+        state.hosts.insert(to, moved);
+        let nodes = state.clusters.values_mut().flat_map(|cluster| cluster.nodes.values_mut());
+        nodes.filter(|node| **node == from).for_each(|node| *node = to);
+        drop(state);
+        self.settle();
+    }
+
     /// The host accepts no logins any more, but its programs run.
     pub fn refuse_logins(&self, host: &str) {
         self.lock().host_mut(address(host)).accepts_logins = false;

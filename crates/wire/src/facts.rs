@@ -304,6 +304,9 @@ pub struct ClusterFacts {
     /// The members without a vote that it lists, by name; one that never started by the URL at which others reach it.
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     pub learners: BTreeSet<String>,
+    /// The addresses at which the members with a vote reach each other, by name.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub member_addresses: BTreeMap<String, Ipv4Addr>,
 }
 
 /// The report of the etcd member of a master.

@@ -146,6 +146,14 @@ pub enum Op {
         /// The addresses of masters that have a member.
         members: Vec<Ipv4Addr>,
     },
+    /// Tell etcd the new address of the host of a member, through the member of this host. The member keeps its data and its
+    /// vote.
+    MoveMember {
+        /// The name of the member.
+        name: HostName,
+        /// The address at which the other members reach it from now on.
+        address: Ipv4Addr,
+    },
     /// Remove a member from the etcd cluster, through the member of this host. The removal waits until the members that
     /// stay have a quorum without it.
     RemoveMember {
@@ -238,6 +246,7 @@ impl Op {
             | Self::RemoveNode { .. }
             | Self::JoinEtcd { .. }
             | Self::PromoteMember { .. }
+            | Self::MoveMember { .. }
             | Self::RemoveMember { .. }
             | Self::RestoreMember { .. }
             | Self::StopServices { .. }

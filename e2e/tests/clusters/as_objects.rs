@@ -15,6 +15,7 @@ mod cluster_failures;
 mod declared_cluster;
 mod deletion;
 mod environment;
+mod fleet;
 mod foreign_image;
 mod gateway;
 mod kubectl_output;

@@ -15,6 +15,7 @@ mod masters;
 mod object_store;
 mod playbooks;
 mod previous;
+mod readdress;
 mod refusals;
 mod rotation;
 mod scale;

@@ -2,6 +2,7 @@
 //! unknown, which is different from unhealthy.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::Ipv4Addr;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -55,7 +56,9 @@ pub(super) fn read(host: &HostSystem) -> Option<ClusterReport> {
     Some(thread::scope(|scope| {
         let etcd = scope.spawn(|| etcd_members(root, &host.etcd));
         let mut report = api(host);
-        (report.facts.etcd, report.facts.learners) = etcd.join().unwrap_or_default();
+        let listed = etcd.join().unwrap_or_default();
+        report.facts.etcd = listed.fact;
+        (report.facts.learners, report.facts.member_addresses) = (listed.learners, listed.addresses);
         report
     }))
 }
@@ -163,34 +166,45 @@ fn node(item: &Value) -> NodeFact {
 
 /// The status of the etcd member on this host.
 pub(crate) fn etcd(root: &Root, base: &str) -> EtcdFact {
-    etcd_members(root, base).0
+    etcd_members(root, base).fact
 }
 
-/// The same, and the members without a vote.
-fn etcd_members(root: &Root, base: &str) -> (EtcdFact, BTreeSet<String>) {
+/// What the member of this host reports.
+#[derive(Default)]
+struct EtcdReport {
+    /// Whether it serves, and the members with a vote.
+    fact: EtcdFact,
+    /// The names of the members without a vote.
+    learners: BTreeSet<String>,
+    /// The addresses at which the members with a vote reach each other, by name.
+    addresses: BTreeMap<String, Ipv4Addr>,
+}
+
+impl From<EtcdFact> for EtcdReport {
+    fn from(fact: EtcdFact) -> Self {
+        Self { fact, ..Self::default() }
+    }
+}
+
+fn etcd_members(root: &Root, base: &str) -> EtcdReport {
     let identity = (root.at(paths::ETCD_CERTIFICATE), root.at(paths::ETCD_KEY));
     let Ok(https) = Https::open(&root.at(paths::ETCD_CA), Some((&identity.0, &identity.1))) else {
-        return (EtcdFact::Unknown, BTreeSet::new());
+        return EtcdFact::Unknown.into();
     };
     // Every member returns the list, also without a quorum.
     let url = format!("{base}/v3/cluster/member/list");
     match https.send(Method::Post, &url, "application/json", b"{}", ANSWER_TIMEOUT) {
-        Ok(answer) => match members(&https, &answer.body) {
-            Some((members, learners)) => (EtcdFact::Members(members), learners),
-            None => (EtcdFact::Unknown, BTreeSet::new()),
-        },
-        Err(NoAnswer::NoServer(_)) => (EtcdFact::Down, BTreeSet::new()),
-        Err(NoAnswer::Unknown(_)) => (EtcdFact::Unknown, BTreeSet::new()),
+        Ok(answer) => members(&https, &answer.body).unwrap_or_default(),
+        Err(NoAnswer::NoServer(_)) => EtcdFact::Down.into(),
+        Err(NoAnswer::Unknown(_)) => EtcdFact::Unknown.into(),
     }
 }
 
-/// Whether each member with a vote is healthy, and the members without one, by name.
-type ListedMembers = (BTreeMap<String, Option<bool>>, BTreeSet<String>);
-
-fn members(https: &Https, list: &str) -> Option<ListedMembers> {
+fn members(https: &Https, list: &str) -> Option<EtcdReport> {
     let list: Value = serde_json::from_str(list).ok()?;
     let (learners, voters): (Vec<&Value>, Vec<&Value>) =
         list["members"].as_array()?.iter().partition(|member| member["isLearner"] == true);
+    let addresses = voters.iter().filter_map(|voter| Some((member(voter).0, peer_address(voter)?))).collect();
     let members: Vec<(String, Option<String>)> = voters.into_iter().map(member).collect();
     let healthy: Vec<Option<bool>> = thread::scope(|scope| {
         let ask = |url: &Option<String>| url.as_ref().map_or(Some(false), |url| is_healthy(https, url));
@@ -198,7 +212,14 @@ fn members(https: &Https, list: &str) -> Option<ListedMembers> {
         checks.into_iter().map(|thread| thread.join().unwrap_or(None)).collect()
     });
     let voters = members.into_iter().map(|(name, _)| name).zip(healthy).collect();
-    Some((voters, learners.into_iter().map(|learner| member(learner).0).collect()))
+    let learners = learners.into_iter().map(|learner| member(learner).0).collect();
+    Some(EtcdReport { fact: EtcdFact::Members(voters), learners, addresses })
+}
+
+/// The address at which other members reach a member.
+fn peer_address(member: &Value) -> Option<Ipv4Addr> {
+    let url = member["peerURLs"].as_array()?.first()?.as_str()?;
+    url.strip_prefix("https://")?.rsplit_once(':')?.0.parse().ok()
 }
 
 /// A member's name and client URL. A member that was added and never started has neither: its peer URL is its
@@ -253,5 +274,6 @@ mod tests {
     fn a_member_that_never_started_is_named_by_its_peer_address() {
         let added = serde_json::json!({"ID": "1", "peerURLs": ["https://10.0.0.2:2380"]});
         assert_eq!(member(&added), ("https://10.0.0.2:2380".to_owned(), None));
+        assert_eq!(peer_address(&added), "10.0.0.2".parse().ok());
     }
 }

@@ -105,6 +105,26 @@ pub fn promote(job: &Job<'_>, address: Ipv4Addr, hosts: &[Ipv4Addr]) -> Result<S
     Ok(StepEffect { changed, ..StepEffect::default() })
 }
 
+/// Tells etcd at which address the other members reach a member from now on, through the member of this host.
+///
+/// # Errors
+/// If there is no such member, another member has the address, or etcd does not accept it in time.
+pub fn relocate(job: &Job<'_>, name: &HostName, address: Ipv4Addr) -> Result<StepEffect, StepFailure> {
+    let etcd = Etcd::at(&job.host.root, vec![job.host.etcd.clone()])?;
+    let mut changed = false;
+    until_accepted(job, &format!("etcd does not know the new address of {name}"), || {
+        let members = etcd.members()?;
+        let member = members.iter().find(|member| member.name == name.as_str());
+        let member = member.ok_or_else(|| NotAccepted::Refused(format!("there is no member {name}")))?;
+        if member.peer_urls != [peer_url(address)] {
+            etcd.relocate(&member.id, address)?;
+            changed = true;
+        }
+        Ok(())
+    })?;
+    Ok(StepEffect { changed, ..StepEffect::default() })
+}
+
 /// Removes a member through the member of this host.
 ///
 /// # Errors

@@ -56,6 +56,7 @@ pub fn run(job: &Job<'_>, op: &Op, bytes: Option<PartReader>) -> Result<StepEffe
             etcd::join(job, &etcd::NewMember { name, address: *address, members, file })
         }
         Op::PromoteMember { address, members } => etcd::promote(job, *address, members),
+        Op::MoveMember { name, address } => etcd::relocate(job, name, *address),
         Op::RemoveMember { name, address } => etcd::remove(job, name, *address),
         Op::RestoreMember { name, snapshot, etcd, members, token } => {
             etcd::restore(job, &etcd::RestoredMember { name, snapshot, etcd, members, token })

@@ -72,6 +72,9 @@ pub(crate) enum CliCommand {
     /// Replace a master that is lost by a new one
     #[command(after_help = scale::REPLACE_EXAMPLES)]
     Replace(Box<scale::ReplaceArgs>),
+    /// Change the address of a host that stays in its cluster
+    #[command(after_help = scale::READDRESS_EXAMPLES)]
+    Readdress(Box<scale::ReaddressArgs>),
     /// Change a cluster to another Kubernetes version while it serves
     #[command(visible_aliases = ["U", "up"], after_help = upgrade::UPGRADE_EXAMPLES)]
     Upgrade(Box<upgrade::UpgradeArgs>),

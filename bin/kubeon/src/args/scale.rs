@@ -34,6 +34,13 @@ Examples:
   kubeon replace demo h3 172.30.0.16
   kubeon replace demo 172.30.0.13 172.30.0.16 --dry-run";
 
+pub(crate) const READDRESS_EXAMPLES: &str = "The machine stays the same and must have its new address already: it keeps its data, its keys and its node name.
+Change one host after another: a majority of the masters must serve meanwhile, except in a cluster with one master.
+
+Examples:
+  kubeon readdress demo h3 172.30.0.23
+  kubeon readdress demo 172.30.0.13 172.30.0.23 --dry-run";
+
 /// `kubeon addon`.
 #[derive(Debug, Args)]
 pub(crate) struct AddonArgs {
@@ -121,6 +128,22 @@ pub(crate) struct ReplaceArgs {
     /// Do not ask
     #[arg(short = 'y', long)]
     pub yes: bool,
+    #[command(flatten)]
+    pub change: CommonChangeFlags,
+}
+
+/// `kubeon readdress`.
+#[derive(Debug, Args)]
+pub(crate) struct ReaddressArgs {
+    /// The cluster
+    pub name: String,
+    /// The host: its node name or its old address
+    pub host: String,
+    /// Its new address
+    pub new: HostAddress,
+    /// Its new address in the cluster's network [default: the one that it has there, else NEW]
+    #[arg(long, value_name = "ADDRESS")]
+    pub internal_address: Option<HostAddress>,
     #[command(flatten)]
     pub change: CommonChangeFlags,
 }

@@ -1,4 +1,5 @@
-//! `kubeon addon`, `kubeon delon` and `kubeon replace`: add, remove and replace hosts.
+//! `kubeon addon`, `kubeon delon`, `kubeon replace` and `kubeon readdress`: add, remove and replace hosts, and change the
+//! address of one.
 
 use std::collections::BTreeMap;
 
@@ -6,9 +7,10 @@ use kubeon_engine::cluster_request::HostRequest;
 use kubeon_engine::cluster_target::{ClusterTarget, TargetOptions};
 use kubeon_engine::engine::{Engine, ignored_checks};
 use kubeon_engine::login_request::{LoginRequest, LoginRequests};
+use kubeon_engine::readdress::{NewAddress, readdressed};
 use kubeon_engine::scale::{AddedHosts, replaced, with_hosts, without_hosts};
 
-use crate::args::scale::{AddonArgs, DelonArgs, ReplaceArgs};
+use crate::args::scale::{AddonArgs, DelonArgs, ReaddressArgs, ReplaceArgs};
 use crate::cli_error::CliError;
 use crate::cmd::change::{ChangeFlags, make};
 use crate::cmd::plan;
@@ -95,6 +97,25 @@ pub(super) async fn replace(context: &Context<'_>, args: &ReplaceArgs) -> Result
         host_keys: args.change.contact.options(),
         pre_apply_wait: args.change.pre_apply_wait.wait(),
         yes: args.yes,
+        approved: None,
+        format: args.change.format.output,
+    };
+    show_or_make(context, &engine, target, &flags, args.change.dry_run.then_some(command)).await
+}
+
+/// Changes the address of a host.
+pub(super) async fn readdress(context: &Context<'_>, args: &ReaddressArgs) -> Result<(), CliError> {
+    let engine = context.engine()?;
+    let state = engine.find(Some(&args.name))?;
+    let plain = || format!("kubeon readdress {} {} {}", args.name, args.host, args.new);
+    let command = context.typed_as("readdress", "readdress").unwrap_or_else(plain);
+    let to = NewAddress { login: args.new, internal: args.internal_address };
+    let target = readdressed(&engine, state, &args.host, to, args.change.target_options()?)?;
+    let flags = ChangeFlags {
+        command: "kubeon readdress",
+        host_keys: args.change.contact.options(),
+        pre_apply_wait: args.change.pre_apply_wait.wait(),
+        yes: true,
         approved: None,
         format: args.change.format.output,
     };

@@ -92,6 +92,19 @@ fn a_replacement_names_one_master_and_a_new_host() {
 }
 
 #[test]
+fn a_new_address_is_that_of_one_host_that_answers() {
+    let home = running_cluster();
+    home.kubeon(&["readdress", "t", "127.0.2.2", "127.0.2.1"])
+        .refuses(&["127.0.2.1 is the address of 127.0.2.1 in t"]);
+    home.kubeon(&["readdress", "t", "@all", "127.0.2.9"])
+        .refuses(&["the address of one host changes at a time"]);
+    home.kubeon(&["readdress", "t", "h7", "127.0.2.9"]).refuses(&["Invalid node selector \"@h7\""]);
+    let before = state(&home);
+    assert_eq!(home.kubeon(&["readdress", "t", "127.0.2.2", "127.0.2.9"]).code, 2);
+    assert_eq!(state(&home), before, "a refused change stores nothing");
+}
+
+#[test]
 fn an_upgrade_names_a_known_and_newer_version() {
     let home = running_cluster();
     home.kubeon(&["upgrade", "x", "1.2"]).refuses(&["Input version [1.2] error"]);

@@ -11,6 +11,8 @@ use kubeon_wire::{FirewallFact, FirewallProgram, LinkFact};
 
 /// Maximum number of accepted lines.
 const MAX_LINES: usize = 4096;
+/// The line in place of rules that could not be read.
+const UNREAD: &str = "(unread)";
 /// Links of the pod network, which a cluster will add.
 const POD_LINKS: [&str; 2] = ["cni0", "flannel.1"];
 
@@ -20,6 +22,8 @@ pub(crate) struct FirewallOutput {
     default_zone: String,
     program: Option<FirewallProgram>,
     lines: Vec<String>,
+    /// Whether its program did not print the rules, or not in time.
+    unread: bool,
 }
 
 impl FirewallOutput {
@@ -35,6 +39,7 @@ impl FirewallOutput {
                 return;
             }
         };
+        self.unread |= line == UNREAD;
         if *self.program.get_or_insert(program) == program && self.lines.len() < MAX_LINES {
             self.lines.push(line.to_owned());
         }
@@ -45,7 +50,12 @@ impl FirewallOutput {
         let lines: Vec<&str> = self.lines.iter().map(String::as_str).collect();
         let mut names: Vec<&str> = links.iter().map(|link| link.name.as_str()).collect();
         names.extend(POD_LINKS);
-        match self.program? {
+        let program = self.program?;
+        if self.unread {
+            let (lets_in, forwards) = (Vec::new(), Vec::new());
+            return Some(FirewallFact { program, lets_in, forwards, understood: false });
+        }
+        match program {
             FirewallProgram::Firewalld => Some(firewalld::read(&lines, &self.default_zone, &names)),
             FirewallProgram::Ufw => ufw::read(&lines),
             FirewallProgram::Nftables => nftables::read(&lines),

@@ -212,3 +212,14 @@ fn rules_of_iptables_end_with_the_one_that_refuses() {
     assert!(!super::tests::fact("iptables", &jump).unwrap().understood);
     assert_eq!(super::tests::fact("iptables", "-P INPUT ACCEPT\n-P FORWARD ACCEPT"), None);
 }
+
+#[test]
+fn a_firewall_whose_rules_cannot_be_read_is_known() {
+    for (key, program) in [("firewalld", FirewallProgram::Firewalld), ("ufw", FirewallProgram::Ufw)] {
+        let mut output = FirewallOutput::default();
+        output.add("firewalld_default", "DefaultZone=public");
+        output.add(key, UNREAD);
+        let fact = output.read(&[]).unwrap();
+        assert_eq!((fact.program, fact.understood, fact.lets_in.len()), (program, false, 0));
+    }
+}

@@ -49,6 +49,11 @@ fn promote_id(host: &ObservedHost<'_>) -> StepId {
     host.id(STAGE, "promote")
 }
 
+/// The step that tells etcd the new address of a member. Any master may execute it.
+fn move_id(host: &ObservedHost<'_>) -> StepId {
+    StepId::of_cluster(STAGE, format!("move-{}", host.name))
+}
+
 /// The step that removes a leaving member that does not serve. Any master may execute it.
 pub(crate) fn remove_dead_id(name: &HostName) -> StepId {
     StepId::of_cluster(STAGE, format!("remove-{name}"))
@@ -85,11 +90,18 @@ pub(crate) fn members(context: &PlanContext<'_>, steps: &mut Vec<DesiredStep>) {
         steps.push(choose(context, host, choose_id(host), &["etcd"], ETCD_COMMANDS).waits(reason.clone()));
         steps.extend(restore::member(context, host, choose_id(host)));
         let mut member = member(context, host).needs(restore::before_start(context, host)).waits(reason);
+        let moved = membership::has_moved(&known, host).then(|| move_member(context, host));
+        // The others must know the address before the member starts there. The only member of a cluster must run first.
+        let (first, last) = if known.total() > 1 { (moved, None) } else { (None, moved) };
+        member.needs.extend(first.as_ref().map(|moved| moved.id.clone()));
+        steps.extend(first.map(|moved| moved.needs(before.clone())));
+        let last = last.map(|moved| moved.needs([member.id.clone()]));
         if one_by_one && host.has_executed(&member.id) {
             member.needs.extend_from_slice(&before);
             before.push(member.id.clone());
         }
         steps.push(member);
+        steps.extend(last);
     }
     change_members(context, &change, before, &initial, steps);
 }
@@ -151,6 +163,15 @@ fn promote(host: &ObservedHost<'_>, members: &[Ipv4Addr]) -> DesiredStep {
         .within(PROMOTE_SECONDS)
         .once(format!("{} has no vote yet", host.name))
         .needs([join_id(host), member_id(host)])
+}
+
+/// Tells etcd the new address of the member of a host.
+fn move_member(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> DesiredStep {
+    let op = Op::MoveMember { name: host.name.clone(), address: host.ip() };
+    DesiredStep::of_cluster(context, move_id(host), op)
+        .title(format!("tell etcd the new address of member {}: {}", host.name, host.ip()))
+        .within(REMOVE_SECONDS)
+        .once(format!("the address of {} changed", host.name))
 }
 
 /// Removes the member of a leaving master. etcd judges whether the others have a quorum without it.

@@ -22,16 +22,18 @@ pub(super) fn check(plan: &Plan, snapshot: &Snapshot) -> Vec<LintFinding> {
     if members.quorum() == Quorum::Lost {
         return Vec::new();
     }
-    let changes: Vec<&Step> = plan.steps.iter().filter(|step| is_member(&step.id)).filter(existed).collect();
+    let changes = |step: &&Step| is_member(&step.id) && existed(step);
     let changes_members = |step: &&Step| {
-        matches!(step.op, Op::JoinEtcd { .. } | Op::PromoteMember { .. } | Op::RemoveMember { .. })
+        matches!(
+            step.op,
+            Op::JoinEtcd { .. } | Op::PromoteMember { .. } | Op::MoveMember { .. } | Op::RemoveMember { .. }
+        )
     };
-    let membership = plan.steps.iter().filter(changes_members);
-    let all: Vec<&Step> = changes.iter().copied().chain(membership).collect();
+    let all: Vec<&Step> = plan.steps.iter().filter(|step| changes(step) || changes_members(step)).collect();
     let at_once = unordered(plan, &all)
         .map(|(one, other)| format!("{} and {} would change members at the same time", one.id, other.id));
     let may_restart = members.may_restart_one();
-    let running = changes.iter().filter(|step| {
+    let running = plan.steps.iter().filter(changes).filter(|step| {
         let member = step.id.host().and_then(|name| observed.iter().find(|(other, _)| *other == name));
         member.is_some_and(|(name, facts)| serves(name, facts) != Some(false))
     });

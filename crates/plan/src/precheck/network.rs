@@ -149,7 +149,8 @@ fn node_ports(subject: &Subject<'_>) -> Verdict {
     Verdict::good(found, format!("{range} free")).warning(message)
 }
 
-/// All hosts have the same MTU, and it is large enough for the overlay network and for the packets of pods.
+/// All hosts have the same MTU, and it is large enough for the overlay network and for the packets of pods. A host of the
+/// cluster lost its larger MTU later: that must not prevent other changes.
 fn mtu(subject: &Subject<'_>) -> Verdict {
     let Some(mtu) = host_conflicts::mtu(subject.spec, subject.facts) else {
         return Verdict::good("", "same as other hosts");
@@ -164,7 +165,14 @@ fn mtu(subject: &Subject<'_>) -> Verdict {
         let most = mtu.saturating_sub(OVERLAY_HEADER_BYTES);
         format!("has an MTU of {mtu}: packets of pods may have {most} bytes, but network.mtu is {pods}")
     });
-    Verdict::good(mtu.to_string(), usual.to_string()).error(lost).warning(other).warning(low)
+    let joins = subject.facts.claim.is_none();
+    let verdict = Verdict::good(mtu.to_string(), usual.to_string());
+    let verdict = if joins {
+        verdict.error(lost).remedy(Remedy::Change(RefusedField::Mtu))
+    } else {
+        verdict.warning(lost)
+    };
+    verdict.warning(other).warning(low)
 }
 
 /// On a free host, no address and no route is in the networks of pods and Services. On a host of the cluster,

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use crate::support::{address, bare_hosts, intent, with_settings};
 use kubeon_api::{Arch, HostRole};
 use kubeon_plan::precheck::{connection_targets, may_be_ignored, precheck};
-use kubeon_plan::{Intent, Observation, ObservationFailure, PlanError, Remedy, Snapshot, plan};
+use kubeon_plan::{Intent, Observation, ObservationFailure, PlanError, RefusedField, Remedy, Snapshot, plan};
 use kubeon_wire::{
     Cgroup, Claim, Facts, LinkFact, PrecheckReport, PrecheckResult, PrecheckSeverity, Reach, ReachFact,
 };
@@ -331,7 +331,12 @@ fn networks_must_not_overlap() {
     let report = precheck(&with_settings(intent(1, 2), |settings| settings.mtu = Some(1451)), &snapshot);
     let refused = result(&report, 0, "mtu");
     assert!(refused.message.contains("may have 1450 bytes, but network.mtu is 1451"), "{refused:?}");
-    assert!(!refused.ok && !result(&report, 2, "mtu").message.contains("1451"));
+    assert!(refused.prevents() && refused.remedy == Some(Remedy::Change(RefusedField::Mtu)), "{refused:?}");
+    assert!(!result(&report, 2, "mtu").message.contains("1451"));
+    edit(&mut snapshot, 0, |facts| facts.claim = Some(claim("demo", "uid-1")));
+    let report = precheck(&with_settings(intent(1, 2), |settings| settings.mtu = Some(1451)), &snapshot);
+    let later = result(&report, 0, "mtu");
+    assert!(!later.ok && !later.prevents(), "a host of the cluster prevents no change: {later:?}");
 }
 
 /// Sets the name servers of `/etc/resolv.conf` and of systemd-resolved.

@@ -1,5 +1,7 @@
 //! The smallest changes of a host. A process can die between any two of them.
 
+use std::net::Ipv4Addr;
+
 use kubeon_api::Digest;
 use kubeon_wire::{Fence, HostsEntry, Op};
 use serde_json::Value;
@@ -46,6 +48,8 @@ pub(super) enum Effect {
     WriteMembers,
     /// The learner of the host gets a vote.
     Promote,
+    /// The members reach one of them at another address.
+    MoveMember { name: String, address: Ipv4Addr },
     /// A member of etcd is removed.
     RemoveMember(String),
     /// A unit is stopped; its file stays.

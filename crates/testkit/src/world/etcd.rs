@@ -1,6 +1,7 @@
 //! The etcd members of the simulated clusters.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::Ipv4Addr;
 
 use kubeon_api::HostAddress;
 use kubeon_wire::EtcdFact;
@@ -46,7 +47,9 @@ impl State {
                 self.harms.push(harm);
             }
         }
-        self.clusters.entry(uid).or_default().started.insert(name);
+        let cluster = self.clusters.entry(uid).or_default();
+        cluster.peers.insert(name.clone(), at);
+        cluster.started.insert(name);
         self.host_mut(at).etcd = Some(peers);
         Ok(())
     }
@@ -67,11 +70,19 @@ impl State {
         formed.unwrap_or_else(initial)
     }
 
-    /// Whether more than half of the members with a vote run.
+    /// Whether more than half of the members with a vote run and reach each other.
     pub(super) fn quorum(&self, uid: &str) -> bool {
         let voters = self.voters(uid);
         let runs = |name: &&String| self.member_host(uid, name).is_some_and(|host| host.runs(SERVICE));
-        voters.iter().filter(runs).count() * 2 > voters.len()
+        let reached = |name: &&String| voters.len() == 1 || self.is_reached(uid, name);
+        voters.iter().filter(runs).filter(reached).count() * 2 > voters.len()
+    }
+
+    /// Whether the other members know the address of a member.
+    fn is_reached(&self, uid: &str, name: &str) -> bool {
+        let known = self.clusters.get(uid).and_then(|cluster| cluster.peers.get(name));
+        let host = self.member_host(uid, name).map(|host| host.address);
+        known.is_none_or(|known| host == Some(*known))
     }
 
     /// The number of members that do not run, among those that were started before.
@@ -85,7 +96,9 @@ impl State {
     pub(super) fn etcd_serves(&self, at: HostAddress) -> bool {
         let host = self.host(at);
         let Some(uid) = host.uid().filter(|uid| self.quorum(uid)) else { return false };
-        host.runs(SERVICE) && self.voters(uid).contains(&host.name())
+        let voters = self.voters(uid);
+        let name = host.name();
+        host.runs(SERVICE) && voters.contains(&name) && (voters.len() == 1 || self.is_reached(uid, &name))
     }
 
     /// The report of the etcd member of the host. It answers no client before its first quorum, and no learner does.
@@ -103,7 +116,8 @@ impl State {
             // A host without power does not answer. A host whose member is not running refuses the
             // connection.
             let Some(member) = self.member_host(uid, name) else { return Some(false) };
-            member.up.then(|| member.runs(SERVICE) && self.quorum(uid))
+            let reached = formed.len() == 1 || self.is_reached(uid, name);
+            member.up.then(|| member.runs(SERVICE) && reached && self.quorum(uid))
         };
         EtcdFact::Members(formed.iter().map(|name| (name.clone(), health(name))).collect())
     }
@@ -161,6 +175,26 @@ impl State {
         Ok(Some(format!("promote {name}")))
     }
 
+    /// The addresses at which the members reach each other, as the member of the host lists them.
+    pub(super) fn member_addresses(&self, at: HostAddress) -> BTreeMap<String, Ipv4Addr> {
+        let uid = self.host(at).uid().filter(|_| matches!(self.etcd(at), EtcdFact::Members(_)));
+        let peers = uid.and_then(|uid| self.clusters.get(uid)).into_iter().flat_map(|cluster| &cluster.peers);
+        peers.map(|(name, host)| (name.clone(), host.ip())).collect()
+    }
+
+    /// Tells the members the new address of one of them.
+    pub(super) fn move_member(
+        &mut self,
+        at: HostAddress,
+        name: &str,
+        address: Ipv4Addr,
+    ) -> Result<Option<String>, String> {
+        let uid = self.uid(at).filter(|_| self.etcd_serves(at)).ok_or("the member does not answer")?;
+        let peers = &mut self.clusters.entry(uid).or_default().peers;
+        let before = peers.insert(name.to_owned(), HostAddress::from(address));
+        Ok((before != Some(HostAddress::from(address))).then(|| format!("member {name} is at {address}")))
+    }
+
     /// Removes a member. Its program ends. As etcd, it refuses a removal that leaves no quorum.
     pub(super) fn remove_member(&mut self, at: HostAddress, name: &str) -> Result<Option<String>, String> {
         let uid = self.uid(at).filter(|_| self.etcd_serves(at)).ok_or("the member does not answer")?;
@@ -171,6 +205,7 @@ impl State {
         }
         let cluster = self.clusters.entry(uid.clone()).or_default();
         cluster.started.remove(name);
+        cluster.peers.remove(name);
         let learner = cluster.learners.remove(name);
         let voter = cluster.formed.as_ref().is_some_and(|formed| formed.iter().any(|voter| voter == name));
         cluster.formed = Some(voters);

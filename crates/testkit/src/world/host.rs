@@ -94,6 +94,15 @@ impl SimulatedHost {
         }
     }
 
+    /// Gives it another address. Its etcd member, which listened at the old one, ends.
+    pub(super) fn readdress(&mut self, to: HostAddress) {
+        let from = std::mem::replace(&mut self.address, to);
+        let links = self.base.links.iter_mut().map(|link| &mut link.address);
+        let own = self.base.addresses.iter_mut().chain(links);
+        own.filter(|address| **address == from.ip()).for_each(|address| *address = to.ip());
+        self.units.get_mut("etcd.service").into_iter().for_each(|unit| unit.running = None);
+    }
+
     pub(super) fn name(&self) -> String {
         self.base.hostname.clone()
     }
@@ -146,6 +155,7 @@ impl SimulatedHost {
             | Effect::AddLearner(_)
             | Effect::WriteMembers
             | Effect::Promote
+            | Effect::MoveMember { .. }
             | Effect::RemoveMember(_)
             | Effect::Start { .. }
             | Effect::Object { .. }

@@ -40,6 +40,9 @@ pub(super) fn effects_of(op: &Op, host: &SimulatedHost) -> Result<Vec<Effect>, S
         Op::RemoveNode { node } => vec![Effect::RemoveNode(node.to_string())],
         Op::JoinEtcd { name, .. } => vec![Effect::AddLearner(name.to_string()), Effect::WriteMembers],
         Op::PromoteMember { .. } => vec![Effect::Promote],
+        Op::MoveMember { name, address } => {
+            vec![Effect::MoveMember { name: name.to_string(), address }]
+        }
         Op::RemoveMember { name, .. } => vec![Effect::RemoveMember(name.to_string())],
         Op::StopServices { units } => units.into_iter().map(Effect::Down).collect(),
         Op::RemoveService { name, files } => {

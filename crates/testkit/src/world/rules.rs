@@ -93,6 +93,7 @@ impl State {
             nodes,
             etcd: self.etcd(at),
             learners: self.learners(at),
+            member_addresses: self.member_addresses(at),
         })
     }
 

@@ -67,6 +67,8 @@ pub(super) struct Cluster {
     pub learners: BTreeSet<String>,
     /// Members that were started at least once.
     pub started: BTreeSet<String>,
+    /// The hosts at which the members reach each other, by name.
+    pub peers: BTreeMap<String, HostAddress>,
     pub objects: BTreeMap<String, Value>,
     /// Nodes that joined, by name.
     pub nodes: BTreeMap<String, HostAddress>,
@@ -132,6 +134,7 @@ impl State {
             Effect::AddLearner(name) => self.add_learner(at, name)?,
             Effect::WriteMembers => self.write_members(at)?,
             Effect::Promote => self.promote(at)?,
+            Effect::MoveMember { name, address } => self.move_member(at, &name, address)?,
             Effect::RemoveMember(name) => self.remove_member(at, &name)?,
             Effect::Halt { name, watches } => self.halt(at, &name, &watches),
             Effect::Start { name, watches } => self.start(at, &name, watches)?,

@@ -76,6 +76,63 @@ async fn a_living_master_is_exchanged_with_a_crash_anywhere() {
     with_a_crash_anywhere(async || built(&[0, 1, 2], &[3]).await, &desired).await;
 }
 
+/// The same cluster with h11, whose name is known, at another address.
+fn with_new_address(masters: &[usize]) -> Intent {
+    let mut intent = intent(masters, &[3]);
+    let mut spec = (*intent.spec).clone();
+    let host = spec.masters.iter_mut().find(|host| host.address == address(HOSTS[0])).unwrap();
+    *host = HostSpec { name: "h11".parse().ok(), ..HostSpec::at(address("172.30.0.21")) };
+    intent.spec = kubeon_plan::validate(spec, &[intent.spec.version]).unwrap().0;
+    intent.moved_hosts.insert(address("172.30.0.21"));
+    intent
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_master_changes_its_address_with_a_crash_anywhere() {
+    for masters in [&[0, 1, 2][..], &[0]] {
+        let before = async || {
+            let world = built(masters, &[3]).await;
+            world.readdress(HOSTS[0], "172.30.0.21");
+            world
+        };
+        with_a_crash_anywhere(before, &with_new_address(masters)).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_address_cannot_change_without_a_quorum() {
+    let world = built(&[0, 1, 2], &[3]).await;
+    world.stop_unit(HOSTS[1], "etcd.service");
+    world.readdress(HOSTS[0], "172.30.0.21");
+    let refusals = refusals(&world, &with_new_address(&[0, 1, 2])).await;
+    assert!(refusals[0].reason.contains("without it etcd has no quorum"), "{refusals:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_machine_at_the_new_address_is_refused() {
+    let bare = HOSTS.iter().chain(&["172.30.0.21"]).map(|at| host(at).bare());
+    let world = World::of(bare);
+    create(&world, &intent(&[0, 1, 2], &[3])).await.unwrap();
+    world.cut(HOSTS[0]);
+    let found = refusals(&world, &with_new_address(&[0, 1, 2])).await;
+    assert!(found[0].reason.starts_with("is another machine than h11"), "{found:?}");
+    world.cut("172.30.0.21");
+    let found = refusals(&world, &with_new_address(&[0, 1, 2])).await;
+    assert!(found[0].reason.contains("must answer at its new address first"), "{found:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_empty_host_does_not_take_the_vote_of_a_master() {
+    let world = built(&[0, 1, 2], &[3]).await;
+    world.cut(HOSTS[0]);
+    let mut desired = intent(&[4, 1, 2], &[3]);
+    let mut spec = (*desired.spec).clone();
+    spec.masters[0].name = "h11".parse().ok();
+    desired.spec = kubeon_plan::validate(spec, &[desired.spec.version]).unwrap().0;
+    let refusals = refusals(&world, &desired).await;
+    assert!(refusals[0].reason.contains("its data is lost, or another host answers"), "{refusals:?}");
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_master_that_did_not_finish_joining_leaves_again() {
     let (more, less) = (changed(&[0, 4], &[3], &[4], &[]), changed(&[0], &[3], &[], &[4]));
