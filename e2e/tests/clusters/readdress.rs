@@ -2,11 +2,12 @@
 
 #![allow(clippy::print_stdout, reason = "prints measured times")]
 
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 use kubeon_e2e::lab::{TestLab, VERSION};
+use kubeon_e2e::program::eventually;
 use kubeon_e2e::writer;
 use serde_json::Value;
 
@@ -63,7 +64,11 @@ fn change(lab: &TestLab, host: &str, old: &str, new: &str) -> Result<()> {
     let script = CHANGE.replace("OLD", old).replace("NEW", new);
     // The connection ends with the old address.
     let later = "systemd-run --quiet --on-active=1 bash /run/change-address";
-    lab.on(host, &format!("cat >/run/change-address <<'END'\n{script}\nEND\n{later}")).map(drop)
+    lab.on(host, &format!("cat >/run/change-address <<'END'\n{script}\nEND\n{later}"))?;
+    let sshd = SocketAddr::new(new.parse()?, 22);
+    eventually("the host answers at its new address", MINUTE, || {
+        Ok(TcpStream::connect_timeout(&sshd, Duration::from_secs(1)).map(drop)?)
+    })
 }
 
 /// The exit code and the messages of the command.
