@@ -95,6 +95,9 @@ pub(crate) fn engine(remedy: &EngineRemedy) -> RenderedRemedy {
         R::CompleteChange(cluster) => {
             NextStep::command("continue with", format!("kubeon create {cluster}")).into()
         }
+        R::CompleteDestroy(cluster) => {
+            NextStep::command("complete that with", format!("kubeon destroy {cluster}")).into()
+        }
         R::CompleteOrTakeBack(cluster) => rows([
             ("finish", format!("kubeon create {cluster}, then add the worker again")),
             ("or keep it", "kubeon create … --take-back".to_owned()),

@@ -14,6 +14,7 @@ use crate::error::{EngineError, note_text};
 use crate::host_change::{self, LeavingWorkerPolicy};
 use crate::login_merge::{keep_undeclared, merge_remembered};
 use crate::login_request::{HostLoginRequest, LoginRequests};
+use crate::remedy::EngineRemedy;
 
 /// A cluster with its desired specification and its stored state.
 pub struct ClusterTarget {
@@ -156,6 +157,7 @@ impl ClusterTarget {
             ignore,
             max_unavailable,
         } = options;
+        refuse_destroying(&state)?;
         let mut newly_leaving = Vec::new();
         // Before anything is written to a host the request may still change.
         if spec != state.spec && state.may_be_on_hosts() {
@@ -221,6 +223,15 @@ impl ClusterTarget {
         }
         intent
     }
+}
+
+/// A cluster whose removal began may have lost its data on some hosts: it would come back empty.
+fn refuse_destroying(state: &StoredCluster) -> Result<(), EngineError> {
+    if state.status != Status::Destroying {
+        return Ok(());
+    }
+    let error = EngineError::refused(format!("{} is being destroyed", state.name));
+    Err(error.remedy(EngineRemedy::CompleteDestroy(state.name.clone())))
 }
 
 /// Ends the trial of another version if the request has the version that the cluster still has: its masters go back.

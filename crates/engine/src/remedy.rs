@@ -32,6 +32,8 @@ pub enum EngineRemedy {
         /// The file.
         file: PathBuf,
     },
+    /// Complete the removal of this cluster.
+    CompleteDestroy(ClusterName),
     /// Upgrade this cluster to the version.
     Upgrade {
         /// The cluster.

@@ -241,14 +241,12 @@ fn kill_and_start_master(lab: &TestLab, master: &str) -> Result<()> {
     let log = lab.kubectl(CLUSTER, &["logs", &pod])?;
     println!("  {master} lost power: {}", log.trim());
     assert_eq!(phase, "Succeeded", "no write is lost: {log}");
-    if master == "h1" {
-        degraded::operate(lab, CLUSTER)?;
-    }
+    let degraded = (master == "h1").then(|| degraded::operate(lab, CLUSTER)).transpose()?;
     let start = Instant::now();
     lab.host("start", master)?;
     eventually("all nodes are Ready again", 3 * MINUTE, || check_nodes_ready(lab, 5))?;
-    if master == "h1" {
-        degraded::repair(lab, CLUSTER)?;
+    if let Some(took) = degraded {
+        degraded::repair(lab, CLUSTER, took)?;
     }
     lab.wait_up_to_date(CLUSTER, 3 * MINUTE)?;
     print_time(&format!("{master} started, cluster healthy again after"), start);

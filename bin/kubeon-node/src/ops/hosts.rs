@@ -3,10 +3,12 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Write as _};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use kubeon_wire::{HostsEntry, StepFailure};
 
@@ -27,6 +29,9 @@ const OWN: Limits = Limits { begin: "# kubeon begin", end: "# kubeon end" };
 const STAND_IN: Limits = Limits { begin: "# kubeon stand-in begin", end: "# kubeon stand-in end" };
 /// Locked while a program changes the file: an operation of kubeon and the unit of the stand-in may do so at the same time.
 const LOCK: &str = "/var/lib/kubeon/hosts.lock";
+/// A change of the file takes milliseconds.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(20);
+const LOCK_PAUSE: Duration = Duration::from_millis(20);
 
 /// Replaces the block.
 ///
@@ -89,17 +94,25 @@ pub fn stand_in(root: &Root, entry: Option<&HostsEntry>) -> Result<bool, StepFai
     Ok(true)
 }
 
-/// Waits until no other program changes the file. The lock ends with the returned value.
+/// Waits up to [`LOCK_TIMEOUT`] until no other program changes the file. The lock ends with the returned value.
 fn lock(root: &Root) -> Result<File, StepFailure> {
     let place = root.at(LOCK);
     let folder = place.parent().unwrap_or(&place);
     fs::create_dir_all(folder).doing("create", folder)?;
     let file = OpenOptions::new().create(true).truncate(false).write(true).open(&place);
     let file = file.doing("open", &place)?;
-    rustix::fs::flock(&file, rustix::fs::FlockOperation::LockExclusive)
-        .map_err(io::Error::from)
-        .doing("lock", &place)?;
-    Ok(file)
+    let end = Instant::now() + LOCK_TIMEOUT;
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(file),
+            Err(TryLockError::Error(error)) => return Err(error).doing("lock", &place),
+            Err(TryLockError::WouldBlock) if Instant::now() >= end => {
+                let (file, waited) = (place.display(), LOCK_TIMEOUT.as_secs());
+                return Err(failed(format!("another program has held the lock {file} for {waited} s")));
+            }
+            Err(TryLockError::WouldBlock) => thread::sleep(LOCK_PAUSE),
+        }
+    }
 }
 
 fn gap(before: &str, block: &str) -> &'static str {

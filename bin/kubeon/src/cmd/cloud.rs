@@ -1,5 +1,6 @@
 //! `kubeon cloud`: routes of a cloud provider to the pods of a cluster.
 
+use kubeon_api::{CloudRoutes, ClusterName};
 use kubeon_engine::cloud_routes;
 use serde::Serialize;
 
@@ -36,6 +37,20 @@ pub(super) async fn run(context: &Context<'_>, command: &CloudCommand) -> Result
     match command {
         CloudCommand::ModifyRouter(args) => modify(context, args).await,
         CloudCommand::DeleteRouter(args) => delete(context, args).await,
+    }
+}
+
+/// Says which routes change together with a cluster, after its plan.
+pub(super) fn mention(
+    context: &Context<'_>,
+    cluster: &ClusterName,
+    routes: Option<&CloudRoutes>,
+    what: &str,
+) {
+    if let Some(CloudRoutes { provider, route_tables, .. }) = routes {
+        let tables: Vec<String> = route_tables.iter().map(ToString::to_string).collect();
+        let tables = tables.join(", ");
+        context.output.info(&format!("{cluster}  its routes at {provider} ({tables}) {what}"));
     }
 }
 

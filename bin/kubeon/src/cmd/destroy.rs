@@ -8,7 +8,7 @@ use kubeon_engine::destroy::{DestroyOutcome, DestroyRequest, DestroyTarget};
 use kubeon_engine::login_request::LoginRequests;
 use tokio_util::sync::CancellationToken;
 
-use super::plan;
+use super::{cloud, plan};
 use crate::args::Format;
 use crate::args::day::DestroyArgs;
 use crate::cli_error::CliError;
@@ -25,14 +25,10 @@ pub(super) async fn run(context: &Context<'_>, args: &DestroyArgs) -> Result<(),
     if args.dry_run {
         let plan = target.plan(&engine, &host_keys).await?;
         let command = context.continue_command("destroy", &name);
-        return plan::show(
-            context,
-            &plan,
-            Some(&target.intent),
-            begin.elapsed(),
-            &command,
-            args.format.output,
-        );
+        let (intent, took) = (Some(&target.intent), begin.elapsed());
+        plan::show(context, &plan, intent, took, &command, args.format.output)?;
+        cloud::mention(context, &name, target.state.cloud_routes.as_ref(), "are removed first");
+        return Ok(());
     }
     let options = ChangeOptions {
         command: "kubeon destroy",

@@ -11,6 +11,7 @@ use kubeon_plan::{Intent, Plan};
 use crate::args::Format;
 use crate::args::cluster::{ClusterArgs, PlanArgs};
 use crate::cli_error::CliError;
+use crate::cmd::cloud;
 use crate::cmd::open_rotation::mention_open_rotation;
 use crate::context::Context;
 use crate::display::plan as text;
@@ -71,7 +72,10 @@ pub(super) async fn shown(
 ) -> Result<Plan, CliError> {
     let PlanPreview { plan, intent, took, .. } = preview(engine, &target, host_keys).await?;
     show(context, &plan, Some(&intent), took, &command, format)?;
-    mention_open_rotation(context, &target.spec.name, target.state.keys);
+    let name = &target.spec.name;
+    mention_open_rotation(context, name, target.state.keys);
+    let routes = target.state.cloud_routes.as_ref();
+    cloud::mention(context, name, routes, "follow when the change is complete");
     Ok(plan)
 }
 

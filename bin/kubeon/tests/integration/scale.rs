@@ -92,6 +92,19 @@ fn a_replacement_names_one_master_and_a_new_host() {
 }
 
 #[test]
+fn a_cluster_whose_removal_began_is_not_changed() {
+    let home = running_cluster();
+    let path = home.path().join(".kubeon/t.json");
+    let state = std::fs::read_to_string(&path).unwrap().replace("\"running\"", "\"destroying\"");
+    std::fs::write(&path, state).unwrap();
+    for command in
+        [&["create", "t"][..], &["plan", "t"], &["addon", "t", "-w", "127.0.2.3"], &["resume", "t"]]
+    {
+        home.kubeon(command).refuses(&["t is being destroyed", "kubeon destroy t"]);
+    }
+}
+
+#[test]
 fn a_new_address_is_that_of_one_host_that_answers() {
     let home = running_cluster();
     home.kubeon(&["readdress", "t", "127.0.2.2", "127.0.2.1"])

@@ -58,6 +58,8 @@ pub(super) fn are_to_the_nodes(lab: &TestLab, cluster: &str, cloud: &FakeCloud) 
 
 /// A destroyed cluster has no routes. The provider is asked before the first host is changed.
 pub(super) fn block_a_destroy(lab: &TestLab, cluster: &str, cloud: &FakeCloud) -> Result<()> {
+    let shown = lab.kubeon(&["destroy", cluster, "--dry-run"])?;
+    ensure!(shown.code == 0 && shown.err.contains(&format!("({TABLE}) are removed first")), "{shown:?}");
     cloud.fail_next("UnauthorizedOperation");
     let refused = lab.kubeon(&["destroy", cluster, "--yes"])?;
     ensure!(refused.code == 1 && refused.err.contains("UnauthorizedOperation"), "{refused:?}");
