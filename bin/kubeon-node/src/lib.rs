@@ -26,6 +26,7 @@ pub mod facts;
 pub mod failure;
 pub mod fence;
 pub mod firewall;
+pub mod forwarding;
 pub mod host;
 pub mod https;
 pub mod input;

@@ -33,6 +33,12 @@ pub fn unfinished(root: &Root, digest: &Digest, step: &str) -> PathBuf {
     root.at(paths::PARTS).join(format!("{UNFINISHED}{digest}-{}", &step_digest[..8]))
 }
 
+/// The folder of the bytes that a session keeps for other hosts.
+#[must_use]
+pub fn spool(root: &Root) -> PathBuf {
+    root.at(paths::PARTS).join(format!("{UNFINISHED}spool"))
+}
+
 /// Removes the temporary folders of interrupted sessions.
 ///
 /// # Errors

@@ -11,23 +11,27 @@
 
 use std::io::Read;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use kubeon_wire::{Category, Event, HostStep, Op, Request, SESSION_GRACE, StepFailure};
+use kubeon_api::Digest;
+use kubeon_wire::{
+    Category, Event, ForwardingIdentity, HostStep, Op, PartSource, Request, SESSION_GRACE, StepFailure,
+};
 use parking_lot::{Condvar, Mutex};
 
 use crate::drift::DriftCheck;
 use crate::durable::write_file;
 use crate::events::Events;
 use crate::failure::{failed, of, plain};
+use crate::forwarding::Forwarding;
 use crate::host::HostSystem;
 use crate::input::Input;
 use crate::job::{Job, StepEffect};
 use crate::journal::{self, Entry};
-use crate::ops::part_stream::{PartReader, pair};
+use crate::ops::part_stream::{PartReader, PartWriter, pair};
 use crate::timeout_extension::TimeoutExtension;
 use crate::{cluster_record, fence, ops, parts, paths};
 
@@ -42,6 +46,8 @@ pub struct Session {
     running: Mutex<usize>,
     ended: Condvar,
     touch: Mutex<()>,
+    /// The forwarding of parts to other hosts, if the engine asked for it.
+    forwarding: OnceLock<Forwarding>,
 }
 
 /// How a session ended.
@@ -64,6 +70,7 @@ impl Session {
             running: Mutex::new(0),
             ended: Condvar::new(),
             touch: Mutex::new(()),
+            forwarding: OnceLock::new(),
         })
     }
 
@@ -85,6 +92,7 @@ impl Session {
             self.events.mute();
         }
         self.finish();
+        self.forwarding.get().into_iter().for_each(Forwarding::end);
         drop(lock);
         ending
     }
@@ -123,6 +131,10 @@ impl Session {
             let step = match parse(&line) {
                 Ok(Request::Run(step)) => step,
                 Ok(Request::Ping) => continue,
+                Ok(Request::ForwardParts(identity)) => {
+                    self.forward_parts(&identity);
+                    continue;
+                }
                 Ok(Request::Open(_)) => {
                     self.events.refuse(failed("the session is open already"));
                     return Ending::Refused;
@@ -135,17 +147,48 @@ impl Session {
             if self.stop.load(Ordering::Relaxed) {
                 break;
             }
-            if let Op::Part { size, .. } = step.op {
-                let (feed, arriving) = pair();
-                self.start(step, Some(arriving));
-                if feed.take(input, size).is_err() {
-                    break;
-                }
-            } else {
+            let Op::Part { digest, size, source, .. } = &step.op else {
                 self.start(step, None);
+                continue;
+            };
+            let ((feed, arriving), digest, size, source) = (pair(), digest.clone(), *size, source.clone());
+            self.start(step, Some(arriving));
+            match source {
+                Some(source) => self.receive(digest, size, source, feed),
+                None => {
+                    let mut kept = self.forwarding.get().map(|forwarding| forwarding.keep(&digest, size));
+                    let mut keep = |bytes: &[u8]| kept.iter_mut().for_each(|keep| keep(bytes));
+                    if feed.take(input, size, &mut keep).is_err() {
+                        break;
+                    }
+                }
             }
         }
         Ending::Closed
+    }
+
+    /// Begins to forward parts, unless this session does already.
+    fn forward_parts(&self, identity: &ForwardingIdentity) {
+        let port = match self.forwarding.get() {
+            Some(forwarding) => Ok(forwarding.port),
+            None => Forwarding::begin(&self.host.root, identity)
+                .map(|forwarding| self.forwarding.get_or_init(|| forwarding).port),
+        };
+        self.events.send(&match port {
+            Ok(port) => Event::Forwarding { port },
+            Err(failure) => Event::NotForwarding { cause: failure.cause },
+        });
+    }
+
+    /// Receives a part from another host, beside further requests.
+    fn receive(self: &Arc<Self>, digest: Digest, size: u64, source: PartSource, feed: PartWriter) {
+        let session = Arc::clone(self);
+        let work = move || match session.forwarding.get() {
+            Some(forwarding) => forwarding.receive(&digest, size, &source, feed),
+            None => feed.fail("this session has no identity among the hosts of the run".to_owned()),
+        };
+        // Without a thread the feed is dropped, and the step fails.
+        drop(thread::Builder::new().spawn(work));
     }
 
     fn start(self: &Arc<Self>, step: HostStep, bytes: Option<PartReader>) {

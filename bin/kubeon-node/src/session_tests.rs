@@ -43,7 +43,7 @@ fn part(content: &[u8]) -> (HostStep, Vec<u8>) {
         step(
             "h1/part",
             digest.as_str(),
-            Op::Part { name: "kubelet".into(), digest: digest.clone(), size, unpacked_size },
+            Op::Part { name: "kubelet".into(), digest: digest.clone(), size, unpacked_size, source: None },
         ),
         blob,
     )

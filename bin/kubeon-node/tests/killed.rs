@@ -115,7 +115,7 @@ fn part(content: &[u8]) -> (Request, Digest, Vec<u8>) {
     let blob = zstd::encode_all(&tar.into_inner().unwrap()[..], 1).unwrap();
     let digest: Digest = hex::encode(Sha256::digest(&blob)).parse().unwrap();
     let (size, unpacked_size) = (blob.len() as u64, content.len() as u64);
-    let op = Op::Part { name: "kubelet".into(), digest: digest.clone(), size, unpacked_size };
+    let op = Op::Part { name: "kubelet".into(), digest: digest.clone(), size, unpacked_size, source: None };
     (run("h1/part", op), digest, blob)
 }
 

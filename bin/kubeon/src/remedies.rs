@@ -74,6 +74,12 @@ fn change(remedy: &EngineRemedy) -> RenderedRemedy {
         R::RestoreAfterDestroy { cluster, snapshot } => {
             row("instead", format!("kubeon destroy {cluster}, then kubeon etcd restore {cluster} {snapshot}"))
         }
+        R::KeepOrDestroy(cluster) => {
+            row("fix", format!("kubeon create {cluster} (unchanged), or kubeon destroy {cluster} first"))
+        }
+        R::CompleteDestroy(cluster) => {
+            NextStep::command("complete that with", format!("kubeon destroy {cluster}")).into()
+        }
         R::CompleteOrDestroy(cluster) => {
             row("fix", format!("kubeon create {cluster} completes it, kubeon destroy {cluster} removes it"))
         }
@@ -95,20 +101,16 @@ pub(crate) fn engine(remedy: &EngineRemedy) -> RenderedRemedy {
         R::CompleteChange(cluster) => {
             NextStep::command("continue with", format!("kubeon create {cluster}")).into()
         }
-        R::CompleteDestroy(cluster) => {
-            NextStep::command("complete that with", format!("kubeon destroy {cluster}")).into()
-        }
         R::CompleteOrTakeBack(cluster) => rows([
             ("finish", format!("kubeon create {cluster}, then add the worker again")),
             ("or keep it", "kubeon create … --take-back".to_owned()),
         ]),
-        R::KeepOrDestroy(cluster) => {
-            row("fix", format!("kubeon create {cluster} (unchanged), or kubeon destroy {cluster} first"))
-        }
         R::CreateFromInventory(cluster) => {
             row("first", format!("kubeon create {cluster} --inventory …, or the playbook cluster.yml"))
         }
         R::CompleteOrDestroy(_)
+        | R::CompleteDestroy(_)
+        | R::KeepOrDestroy(_)
         | R::CompleteOrAbort(_)
         | R::CompleteOrRestore { .. }
         | R::RestoreAfterDestroy { .. }

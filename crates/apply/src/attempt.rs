@@ -1,16 +1,17 @@
 //! Executes one step, with as many attempts as the plan allows.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use backon::BackoffBuilder as _;
 use kubeon_plan::Step;
-use kubeon_ports::Report;
+use kubeon_ports::{HostSession, Report};
 use kubeon_wire::{Category, Event, Op, StepFailure};
 use tokio::time::sleep;
 
 use crate::backoff::pauses;
 use crate::host_connection::{HostConnection, millis};
-use crate::payload::resolve_secrets;
+use crate::payload::{Payload, resolve_secrets};
 use crate::{HostPorts, RunEvent};
 
 /// Executes the step on its host. Retries if the category of the failure allows it.
@@ -24,7 +25,7 @@ pub(crate) async fn attempt(
     let mut attempt = 1;
     let mut pauses = pauses().with_max_times(usize::from(step.tries).saturating_sub(1)).build();
     loop {
-        let failure = match attempt_once(connection, step, ports).await {
+        let failure = match attempt_once(connection, step, ports, attempt).await {
             Ok(report) => return Ok(report),
             Err(failure) => failure,
         };
@@ -53,9 +54,11 @@ async fn attempt_once(
     connection: &HostConnection<'_>,
     step: &Step,
     ports: &HostPorts<'_>,
+    attempt: u8,
 ) -> Result<Report, StepFailure> {
-    let payload = resolve_secrets(step, ports)?;
+    let mut payload = resolve_secrets(step, ports)?;
     let session = connection.session().await?;
+    find_source(connection, &session, &mut payload, attempt).await;
     let forward = |event: Event| {
         connection.event_received();
         if let Some(run_event) = translate(connection, step, event) {
@@ -79,6 +82,32 @@ async fn attempt_once(
     result
 }
 
+/// Lets another host forward the part of a step, at the first attempt. The host itself forwards it from now on.
+async fn find_source(
+    connection: &HostConnection<'_>,
+    session: &Arc<dyn HostSession>,
+    payload: &mut Payload,
+    attempt: u8,
+) {
+    let (Some(forwarding), Some(blob)) = (&connection.context().forwarding, &payload.blob) else { return };
+    let Op::Part { digest, source, .. } = &mut payload.step.op else { return };
+    if !forwarding.forwards(digest) {
+        return;
+    }
+    if attempt > 1 {
+        return forwarding.set_apart(connection.host);
+    }
+    let Some(host) = connection.forwarding_host(session, forwarding).await else { return };
+    let Some(from) = forwarding.join(digest, host) else { return };
+    match forwarding.source(digest, blob, from).await {
+        Ok(found) => *source = Some(found),
+        Err(error) => tracing::warn!(host = %connection.host, %error, "a part is sent from here"),
+    }
+    if source.is_some() {
+        payload.blob = None;
+    }
+}
+
 /// Whether the step waits for a condition that may depend on another host.
 fn may_depend_on_other_hosts(step: &Step) -> bool {
     match &step.op {
@@ -96,6 +125,8 @@ fn translate(connection: &HostConnection<'_>, step: &Step, event: Event) -> Opti
         Event::Progress { id: _, done, total } => Some(RunEvent::Progress { host, step, done, total }),
         Event::Note { id: _, text } => Some(RunEvent::Note { host, step, text }),
         Event::Opened { .. }
+        | Event::Forwarding { .. }
+        | Event::NotForwarding { .. }
         | Event::Refused { .. }
         | Event::Started { .. }
         | Event::Working { .. }

@@ -1,6 +1,6 @@
 //! The connection to one host: a session that is opened once, and opened again when it breaks.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
@@ -12,6 +12,7 @@ use tokio::sync::{Mutex, Semaphore, watch};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use crate::backoff::pauses;
+use crate::forwarding::{ForwardingHost, PartForwarding};
 use crate::{RunEvent, RunObserver};
 
 /// The number of attempts to open a session before the host counts as lost.
@@ -54,6 +55,8 @@ pub(crate) struct RunContext<'a> {
     pub openings: Semaphore,
     /// The first host that was lost.
     pub lost: watch::Sender<Option<HostAddress>>,
+    /// Which host forwards a part to which other one; `None` if this machine sends them all.
+    pub forwarding: Option<PartForwarding<'a>>,
 }
 
 impl RunContext<'_> {
@@ -79,12 +82,43 @@ pub(crate) struct HostConnection<'a> {
     session: Mutex<Option<Arc<dyn HostSession>>>,
     lost: OnceLock<StepFailure>,
     last_event: watch::Sender<Instant>,
+    forwards: Mutex<Option<AskedSession>>,
+}
+
+/// A session that was asked to forward parts.
+struct AskedSession {
+    session: Weak<dyn HostSession>,
+    /// Where it forwards them; `None` if it does not.
+    host: Option<ForwardingHost>,
 }
 
 impl<'a> HostConnection<'a> {
     pub(crate) fn new(host: HostAddress, fence: &'a Fence, context: &'a RunContext<'a>) -> Self {
         let last_event = watch::Sender::new(Instant::now());
-        Self { host, fence, context, session: Mutex::new(None), lost: OnceLock::new(), last_event }
+        let (session, forwards) = (Mutex::new(None), Mutex::new(None));
+        Self { host, fence, context, session, lost: OnceLock::new(), last_event, forwards }
+    }
+
+    /// Lets the host forward the parts of this session; `None` if it cannot.
+    pub(crate) async fn forwarding_host(
+        &self,
+        session: &Arc<dyn HostSession>,
+        forwarding: &PartForwarding<'_>,
+    ) -> Option<ForwardingHost> {
+        let mut known = self.forwards.lock().await;
+        if let Some(asked) = &*known
+            && asked.session.upgrade().is_some_and(|asked| Arc::ptr_eq(&asked, session))
+        {
+            return asked.host;
+        }
+        let identity = forwarding.identity(self.host)?;
+        let address = identity.address;
+        let port = session.forward_parts(identity).await;
+        let port =
+            port.inspect_err(|cause| tracing::info!(host = %self.host, cause, "no parts are forwarded"));
+        let host = port.ok().map(|port| ForwardingHost { host: self.host, address, port });
+        *known = Some(AskedSession { session: Arc::downgrade(session), host });
+        host
     }
 
     /// Returns the open session, or opens one.

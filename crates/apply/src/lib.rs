@@ -5,6 +5,7 @@
 //!              │
 //!              ▼
 //!            attempt.rs  one step: resolve secrets ─► send ─► retry if the failure allows it
+//!              │           (forwarding.rs: a part may come from another host)
 //!              │
 //!              ▼
 //!            host_connection.rs   one session per host: opened once, and again when it breaks
@@ -18,6 +19,7 @@
 
 mod attempt;
 mod backoff;
+mod forwarding;
 mod host_connection;
 mod order;
 mod payload;

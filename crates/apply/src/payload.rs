@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 
 use kubeon_plan::Step;
-use kubeon_ports::{ActHost, Blobs, Secrets};
+use kubeon_ports::{ActHost, Blobs, ForwardingIdentities, Secrets};
 use kubeon_wire::{Category, Content, HostStep, Op, StepFailure};
 
 /// The ports of a run.
@@ -16,6 +16,8 @@ pub struct HostPorts<'a> {
     pub secrets: &'a dyn Secrets,
     /// Finds the files of parts.
     pub blobs: &'a dyn Blobs,
+    /// Identities with which hosts forward parts to each other; `None`: this machine sends every part to every host.
+    pub forwarding: Option<&'a dyn ForwardingIdentities>,
 }
 
 /// A step that is ready to be sent, with the file that is sent after it. It holds the text of secrets, so it

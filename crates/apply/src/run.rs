@@ -15,6 +15,7 @@ use tokio::sync::{Semaphore, watch};
 use tokio::time::{Instant, sleep_until};
 
 use crate::attempt::attempt;
+use crate::forwarding::PartForwarding;
 use crate::host_connection::{HostConnection, RunContext};
 use crate::order::Order;
 use crate::{HostPorts, RunEvent, RunObserver};
@@ -59,8 +60,9 @@ pub async fn run(
     let mut ledger =
         Ledger { steps, order: Order::new(steps, STEPS_AT_ONCE), observer, outcome: Outcome::default() };
     let openings = Semaphore::new(OPENINGS_AT_ONCE);
-    let context =
-        RunContext { act: ports.act, observer, cancellation, openings, lost: watch::Sender::new(None) };
+    let forwarding = ports.forwarding.and_then(|identities| PartForwarding::of(plan, identities));
+    let lost = watch::Sender::new(None);
+    let context = RunContext { act: ports.act, observer, cancellation, openings, lost, forwarding };
     let (mut connections, mut unknown) = (BTreeMap::new(), Vec::new());
     for host in ledger.order.hosts() {
         match hosts.get(&host) {

@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use kubeon_api::HostAddress;
 use kubeon_cloud::RoutesChange;
 use kubeon_plan::{DesiredCluster, HostSpec, Intent, Plan, Snapshot, UnreachableHost};
+use kubeon_ports::ForwardingIdentities;
 use kubeon_reconcile::{Planned, Reconciled};
 use kubeon_store::{ClusterLock, Status};
 use kubeon_wire::Op;
@@ -31,6 +32,7 @@ use crate::pre_apply_hook::PreApplyWait;
 use crate::remedy::EngineRemedy;
 use crate::restored_snapshot;
 use crate::run::{Run, plan_progress};
+use crate::run_identities::RunIdentities;
 
 /// Options of a change.
 pub struct ChangeOptions<'a> {
@@ -230,6 +232,7 @@ impl PreparedChange<'_> {
             act: &self.contact.hosts,
             secrets: &NoSecrets,
             blobs,
+            forwarding: None,
             cancellation,
             output: self.engine.output,
             pre_apply_wait: self.pre_apply_wait.clone(),
@@ -347,7 +350,9 @@ impl PreparedChange<'_> {
         let probe = PrecheckProbe::new(&self.intent, &self.contact.hosts, &[]);
         let restored = self.engine.store.restore_folder(&self.intent.spec.name);
         let blobs = ChangeBlobs { bundles: &self.bundles, restored: &restored };
-        let run = Run { secrets: &keys, probe: &probe, ..self.run(&blobs, cancellation) };
+        let identities = RunIdentities::of(&self.intent.spec)?;
+        let forwarding: Option<&dyn ForwardingIdentities> = Some(&identities);
+        let run = Run { secrets: &keys, probe: &probe, forwarding, ..self.run(&blobs, cancellation) };
         let reconciled = run.act(planned, &plan, &mut save_generation).await?;
         self.contact.hosts.disconnect().await;
         self.state = state;

@@ -237,6 +237,7 @@ fn run<'a>(
         act: &contact.hosts,
         secrets: &NoSecrets,
         blobs: &NoSecrets,
+        forwarding: None,
         cancellation,
         output: engine.output,
         pre_apply_wait,

@@ -64,6 +64,7 @@ mod restored_snapshot;
 pub mod rollback;
 pub mod rotation;
 pub mod run;
+mod run_identities;
 pub mod scale;
 pub mod selector;
 pub mod snapshot_folder;

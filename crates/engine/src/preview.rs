@@ -54,6 +54,7 @@ pub async fn preview(
         act: &contact.hosts,
         secrets: &NoSecrets,
         blobs: &NoSecrets,
+        forwarding: None,
         cancellation: &CancellationToken::new(),
         output: engine.output,
         pre_apply_wait: PreApplyWait::Nothing,

@@ -3,7 +3,7 @@
 use kubeon_api::HostAddress;
 use kubeon_apply::{HostPorts, RunObserver};
 use kubeon_plan::{Outcome, Plan, PlanError, Snapshot};
-use kubeon_ports::{ActHost, Blobs, ProbeHost, Secrets};
+use kubeon_ports::{ActHost, Blobs, ForwardingIdentities, ProbeHost, Secrets};
 use kubeon_reconcile::{MAX_ATTEMPTS, Planned, ReconcileError, ReconcileHooks, Reconciled, Reconciler};
 use kubeon_wire::Progress;
 use tokio_util::sync::CancellationToken;
@@ -26,6 +26,8 @@ pub struct Run<'a> {
     pub secrets: &'a dyn Secrets,
     /// Finds the files of parts.
     pub blobs: &'a dyn Blobs,
+    /// Identities with which hosts forward parts to each other.
+    pub forwarding: Option<&'a dyn ForwardingIdentities>,
     /// Cancels the run.
     pub cancellation: &'a CancellationToken,
     /// Receives messages.
@@ -39,7 +41,12 @@ impl Run<'_> {
         Reconciler {
             hosts: &self.hosts,
             probe: self.probe,
-            ports: HostPorts { act: self.act, secrets: self.secrets, blobs: self.blobs },
+            ports: HostPorts {
+                act: self.act,
+                secrets: self.secrets,
+                blobs: self.blobs,
+                forwarding: self.forwarding,
+            },
             clock: &MachineClock,
             cancellation: self.cancellation,
         }

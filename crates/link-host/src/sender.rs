@@ -53,7 +53,7 @@ pub(crate) fn encode(request: &Request) -> Result<Vec<u8>, StepFailure> {
 /// Opens a part's file before anything is sent, and checks its size.
 pub(crate) async fn open_blob(step: &HostStep, blob: Option<PathBuf>) -> Result<Option<Blob>, StepFailure> {
     let size = match &step.op {
-        Op::Part { size, .. } => *size,
+        Op::Part { size, source: None, .. } => *size,
         _ => return Ok(None),
     };
     let Some(path) = blob else {

@@ -16,7 +16,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use kubeon_api::HostAddress;
 use kubeon_ports::{EventSink, HostSession, Report};
-use kubeon_wire::{Category, Event, Fence, HostStep, Request, StepFailure};
+use kubeon_wire::{Category, Event, Fence, ForwardingIdentity, HostStep, Request, StepFailure};
 use parking_lot::Mutex;
 use russh::ChannelMsg;
 use tokio::io::AsyncWriteExt;
@@ -33,6 +33,9 @@ use crate::session_state::{SessionState, StepSignal};
 
 /// Time limit for the host to accept or refuse the fence. A slow host needs some seconds to start the program.
 const OPEN_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// The id of the request to forward parts, which is no step.
+const FORWARDING: &str = "forward-parts";
 
 /// Time after a step's own time limit until the silence of the host counts as failure.
 const GRACE_PERIOD: Duration = Duration::from_secs(30);
@@ -107,29 +110,30 @@ impl NodeSession {
         Self { state, queue: Mutex::new(Some(queue)), reader: Mutex::new(Some(reader)) }
     }
 
-    /// Registers the step as waiting and queues it for the writer.
+    /// Registers the request as waiting under this id and queues it for the writer.
     fn enqueue(
         &self,
-        step: &HostStep,
+        id: &str,
+        request: &Request,
         blob: Option<Blob>,
     ) -> Result<UnboundedReceiver<StepSignal>, StepFailure> {
-        let line = encode(&Request::Run(step.clone()))?;
+        let line = encode(request)?;
         let (signals, events) = mpsc::unbounded_channel();
         let mut waiting = self.state.waiting();
         if let Some(closed) = &waiting.closed {
             return Err(closed.clone());
         }
-        if waiting.steps.contains_key(&step.id) {
-            let cause = format!("step {} is running already on {}", step.id, self.state.host);
+        if waiting.steps.contains_key(id) {
+            let cause = format!("step {id} is running already on {}", self.state.host);
             return Err(failure(Category::Failed, cause));
         }
-        let queued = QueuedStep { id: step.id.clone(), line, blob, signals: signals.downgrade() };
+        let queued = QueuedStep { id: id.to_owned(), line, blob, signals: signals.downgrade() };
         let queue = self.queue.lock();
         if queue.as_ref().is_none_or(|queue| queue.send(queued).is_err()) {
             let cause = format!("the session with {} is closed", self.state.host);
             return Err(failure(Category::Unreachable, cause));
         }
-        waiting.steps.insert(step.id.clone(), signals);
+        waiting.steps.insert(id.to_owned(), signals);
         Ok(events)
     }
 }
@@ -145,7 +149,7 @@ impl HostSession for NodeSession {
         sink: EventSink<'_>,
     ) -> Result<Report, StepFailure> {
         let blob = open_blob(&step, blob).await?;
-        let mut events = self.enqueue(&step, blob)?;
+        let mut events = self.enqueue(&step.id, &Request::Run(step.clone()), blob)?;
         let registered = RegisteredStep { state: &self.state, id: &step.id };
         let limit = Duration::from_secs(u64::from(step.timeout_seconds)) + GRACE_PERIOD;
         let mut furthest = 0;
@@ -166,7 +170,25 @@ impl HostSession for NodeSession {
                     sink(event);
                 }
                 Event::Started { .. } | Event::Note { .. } | Event::Working { .. } => sink(event),
-                Event::Opened { .. } | Event::Refused { .. } => {}
+                Event::Opened { .. }
+                | Event::Refused { .. }
+                | Event::Forwarding { .. }
+                | Event::NotForwarding { .. } => {}
+            }
+        }
+    }
+
+    async fn forward_parts(&self, identity: ForwardingIdentity) -> Result<u16, String> {
+        let request = Request::ForwardParts(identity);
+        let mut events = self.enqueue(FORWARDING, &request, None).map_err(|failure| failure.cause)?;
+        let _registered = RegisteredStep { state: &self.state, id: FORWARDING };
+        loop {
+            match timeout(OPEN_TIMEOUT, events.recv()).await {
+                Ok(Some(StepSignal::Event(Event::Forwarding { port }))) => return Ok(port),
+                Ok(Some(StepSignal::Event(Event::NotForwarding { cause }))) => return Err(cause),
+                Ok(Some(_)) => {}
+                Ok(None) => return Err(self.state.closed().cause),
+                Err(_) => return Err(format!("{} did not answer in time", self.state.host)),
             }
         }
     }
@@ -237,7 +259,8 @@ async fn receive(
             | Event::Note { id, .. }
             | Event::Working { id }
             | Event::Done { id, .. }
-            | Event::Failed { id, .. } => id,
+            | Event::Failed { id, .. } => id.as_str(),
+            Event::Forwarding { .. } | Event::NotForwarding { .. } => FORWARDING,
             Event::Opened { .. } | Event::Refused { .. } => continue,
         };
         let waiting = state.waiting().steps.get(id).cloned();

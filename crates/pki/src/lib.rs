@@ -23,6 +23,7 @@ mod leaf;
 mod pki;
 mod renewal;
 mod request;
+mod run_authority;
 mod serial;
 
 pub use error::PkiError;
@@ -31,6 +32,7 @@ pub use leaf::is_due;
 pub use pki::ClusterPki;
 pub use renewal::{Renewer, belong_together};
 pub use request::{CertificateRequest, new_key, request_renewal};
+pub use run_authority::RunAuthority;
 
 #[cfg(test)]
 mod rotation_tests;

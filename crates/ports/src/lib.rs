@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use kubeon_api::{Digest, HostAddress};
-use kubeon_wire::{Event, Facts, Fence, HostStep, SecretRef, StepFailure};
+use kubeon_wire::{Event, Facts, Fence, ForwardingIdentity, HostStep, SecretRef, StepFailure};
 
 /// Reads the state of a host. It does not change the host.
 #[async_trait]
@@ -65,6 +65,12 @@ pub trait HostSession: Send + Sync {
         sink: EventSink<'_>,
     ) -> Result<Report, StepFailure>;
 
+    /// Lets the host forward the parts of this session to other hosts until the session ends. Returns the port of the
+    /// identity's address at which it does, or the reason why it does not.
+    async fn forward_parts(&self, identity: ForwardingIdentity) -> Result<u16, String> {
+        Err(format!("{} forwards no parts", identity.address))
+    }
+
     /// Returns the reason when the session has ended. It does not return while the session accepts steps.
     async fn ended(&self) -> StepFailure;
 
@@ -88,6 +94,15 @@ pub trait Secrets: Send + Sync {
     /// # Errors
     /// When the secret cannot be read or created. The message names the reference, never the content.
     fn resolve(&self, secret: &SecretRef) -> Result<String, SecretError>;
+}
+
+/// Makes the identities by which the hosts of one run know each other.
+pub trait ForwardingIdentities: Send + Sync {
+    /// The identity of a host, for its address in the cluster's network.
+    ///
+    /// # Errors
+    /// When it cannot be created.
+    fn identity(&self, host: HostAddress) -> Result<ForwardingIdentity, SecretError>;
 }
 
 /// A secret could not be read or created.

@@ -63,7 +63,7 @@ async fn settle(
 }
 
 fn host_ports(ports: &Ports) -> HostPorts<'_> {
-    HostPorts { act: ports, secrets: ports, blobs: ports }
+    HostPorts { act: ports, secrets: ports, blobs: ports, forwarding: None }
 }
 
 fn world() -> World {

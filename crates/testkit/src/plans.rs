@@ -87,7 +87,13 @@ impl StepBuilder {
     #[must_use]
     pub fn unpacks(self, name: &str) -> Self {
         let digest = sha256_like(name).parse().unwrap();
-        self.op(Op::Part { name: name.to_owned(), digest, size: 1 << 20, unpacked_size: 3 << 20 })
+        self.op(Op::Part {
+            name: name.to_owned(),
+            digest,
+            size: 1 << 20,
+            unpacked_size: 3 << 20,
+            source: None,
+        })
     }
 
     /// Waits for a path.

@@ -32,11 +32,11 @@ pub use host_identity::{
     CLIENT_SIGNER, HOST_CERTIFICATE, HOST_GROUP, HOST_KEY, HOST_USER_PREFIX, SERVING_SIGNER,
 };
 pub use node::{
-    Category, Event, Fence, HostStep, ORPHAN_LIFE, PING_INTERVAL, Request, SESSION_GRACE, SILENCE_LIMIT,
-    StepFailure,
+    Category, Event, Fence, ForwardingIdentity, HostStep, ORPHAN_LIFE, PING_INTERVAL, Request, SESSION_GRACE,
+    SILENCE_LIMIT, StepFailure,
 };
 pub use observation::{MASTER_REPORTS, MasterReport, OBSERVER_GROUP};
-pub use op::{ApiObject, Check, Content, EtcdPeer, File, HostsEntry, Link, Op};
+pub use op::{ApiObject, Check, Content, EtcdPeer, File, HostsEntry, Link, Op, PART_PIECE, PartSource};
 pub use precheck::{PrecheckHost, PrecheckReport, PrecheckResult, PrecheckSeverity};
 pub use progress::Progress;
 pub use secret_ref::{CertificateAuthority, Leaf, SecretRef, Usage};

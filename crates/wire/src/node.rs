@@ -1,6 +1,7 @@
 //! Messages of `kubeon-node apply`: requests on its standard input, events on its standard output.
 
 use std::fmt;
+use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use kubeon_api::{ClusterName, HostRole, Version};
@@ -29,10 +30,32 @@ pub const ORPHAN_LIFE: Duration = SILENCE_LIMIT.saturating_add(SESSION_GRACE);
 pub enum Request {
     /// The first line: the cluster and the generation of the writer. It claims a free host for the cluster.
     Open(Fence),
+    /// Forward the parts of this session to other hosts until it ends.
+    ForwardParts(ForwardingIdentity),
     /// Execute a step. Steps start in the order received and run in parallel.
     Run(HostStep),
     /// No step; the engine is still connected.
     Ping,
+}
+
+/// How the hosts of one run know each other: each shows a certificate of an authority that exists for this run only.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ForwardingIdentity {
+    /// The address of this host in the cluster's network.
+    pub address: Ipv4Addr,
+    /// The certificate of the authority, PEM.
+    pub authority: String,
+    /// The certificate of this host for its address, PEM.
+    pub certificate: String,
+    /// The private key of this host, PEM (PKCS #8).
+    pub key: String,
+}
+
+impl fmt::Debug for ForwardingIdentity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ForwardingIdentity").field("address", &self.address).finish_non_exhaustive()
+    }
 }
 
 /// The generation fence: a host refuses a writer with a lower generation than a previous writer, and any
@@ -80,6 +103,16 @@ pub enum Event {
     Opened {
         /// Version of the node program.
         program: String,
+    },
+    /// The answer to [`Request::ForwardParts`].
+    Forwarding {
+        /// The port on the address of the identity.
+        port: u16,
+    },
+    /// Parts cannot be forwarded. The session continues without it.
+    NotForwarding {
+        /// Why, in one sentence.
+        cause: String,
     },
     /// The fence was refused; the program ends.
     Refused {

@@ -46,7 +46,8 @@ pub enum Op {
         /// The files, in order.
         files: Vec<File>,
     },
-    /// Unpack a part of the bundle to `/var/lib/kubeon/parts/<digest>/`. Its bytes follow the request line.
+    /// Unpack a part of the bundle to `/var/lib/kubeon/parts/<digest>/`. Its bytes follow the request line, or come from
+    /// another host.
     #[serde(rename_all = "camelCase")]
     Part {
         /// The part's name, such as `kubelet`.
@@ -57,6 +58,9 @@ pub enum Op {
         size: u64,
         /// Size after unpacking in bytes, for the check of the disk space.
         unpacked_size: u64,
+        /// The host that forwards the bytes; `None` if they follow the request line. A plan never names one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        source: Option<PartSource>,
     },
     /// Create or replace symbolic links atomically.
     Links {
@@ -438,3 +442,18 @@ pub enum Check {
         port: u16,
     },
 }
+
+/// A host that forwards the bytes of a part while it receives them.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PartSource {
+    /// Its address in the cluster's network.
+    pub address: Ipv4Addr,
+    /// The port at which it forwards parts in this run.
+    pub port: u16,
+    /// SHA-256 of each piece of [`PART_PIECE`] bytes in hexadecimal; the last piece may be shorter.
+    pub pieces: Vec<String>,
+}
+
+/// Bytes of a piece of a part, each of which is checked when it arrives.
+pub const PART_PIECE: usize = 1 << 20;

@@ -7,6 +7,7 @@ mod bootstrap;
 mod degraded;
 mod passwords;
 
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
@@ -24,10 +25,12 @@ fn print_time(what: &str, start: Instant) {
 #[test]
 fn three_masters_and_two_workers_survive_each_master() -> Result<()> {
     let lab = TestLab::up("e2e-ha", 5)?;
-    let planned = planned_steps(&lab)?;
-    let start = Instant::now();
+    let plan = dry_run(&lab)?;
+    let planned = planned_steps(&lab, &plan)?;
+    let (start, sent) = (Instant::now(), sent_bytes(&lab)?);
     let created = lab.kubeon(&lab.create(CLUSTER, 3))?;
     print_time("create 3 + 2", start);
+    hosts_forward_parts(&plan, sent_bytes(&lab)? - sent)?;
     assert_eq!(created.code, 0, "{}", created.err);
     assert_eq!(completed_steps(&created.err), planned, "create executes exactly the planned steps");
     check_logins(&lab)?;
@@ -97,11 +100,35 @@ fn remove_packet_tools(lab: &TestLab, host: &str) -> Result<()> {
     Ok(())
 }
 
-/// All steps of the plan, as `HOST  ✓ TITLE`.
-fn planned_steps(lab: &TestLab) -> Result<Vec<String>> {
+fn dry_run(lab: &TestLab) -> Result<serde_json::Value> {
     let mut arguments = lab.create(CLUSTER, 3);
     arguments.extend(["--dry-run", "-o", "json"]);
-    let plan: serde_json::Value = serde_json::from_str(&lab.must(&arguments)?)?;
+    Ok(serde_json::from_str(&lab.must(&arguments)?)?)
+}
+
+/// The bytes that this machine sent to the hosts of the lab.
+fn sent_bytes(lab: &TestLab) -> Result<u64> {
+    let path = format!("/sys/class/net/{}/statistics/tx_bytes", lab.link()?);
+    Ok(std::fs::read_to_string(path)?.trim().parse()?)
+}
+
+/// Five hosts need the parts of the bundle, and this machine sends each part at most twice.
+fn hosts_forward_parts(plan: &serde_json::Value, sent: u64) -> Result<()> {
+    let steps = plan["steps"].as_array().context("the plan has no steps")?;
+    let parts = steps.iter().map(|step| &step["op"]).filter(|op| op["op"] == "part");
+    let sizes: Vec<(&str, u64)> =
+        parts.filter_map(|part| Some((part["digest"].as_str()?, part["size"].as_u64()?))).collect();
+    let each: u64 = sizes.iter().copied().collect::<BTreeMap<_, _>>().values().sum();
+    let all: u64 = sizes.iter().map(|(_, size)| size).sum();
+    println!("  of parts of {} MiB for all hosts, {} MiB were sent from here", all >> 20, sent >> 20);
+    // The node program, the images of the bundle and everything else.
+    let more = 100 << 20;
+    assert!(all > 3 * each && sent < 2 * each + more, "{sent} bytes were sent, the bundle has {each}");
+    Ok(())
+}
+
+/// All steps of the plan, as `HOST  ✓ TITLE`.
+fn planned_steps(lab: &TestLab, plan: &serde_json::Value) -> Result<Vec<String>> {
     let line = |step: &serde_json::Value| {
         let address = step["host"].as_str()?;
         let host = lab.addresses.iter().position(|host| host == address)? + 1;

@@ -36,7 +36,7 @@ pub fn run(job: &Job<'_>, op: &Op, bytes: Option<PartReader>) -> Result<StepEffe
         Op::Hosts { entries } => hosts::run(job, entries),
         Op::Firewall { link, lets_in, pod_links } => firewall::open(job, link, lets_in, pod_links),
         Op::Files { files } => files::run(job, files),
-        Op::Part { name, digest, size, unpacked_size } => {
+        Op::Part { name, digest, size, unpacked_size, source: _ } => {
             let part = part::PartSpec { name, digest, size: *size, unpacked_size: *unpacked_size };
             part::run(job, &part, bytes.ok_or_else(|| failed("the request for a part has no bytes"))?)
         }

@@ -35,8 +35,8 @@ pub struct PartSpec<'a> {
 /// Unpacks the part if it is missing.
 ///
 /// # Errors
-/// [`Category::Corrupt`], [`Category::Exhausted`], or [`Category::Unreachable`] if bytes are missing. The
-/// part is then not installed.
+/// [`Category::Corrupt`], [`Category::Exhausted`], [`Category::Unreachable`] if bytes are missing, or
+/// [`Category::Timeout`] if another host did not forward them. The part is then not installed.
 pub fn run(job: &Job<'_>, part: &PartSpec<'_>, arriving: PartReader) -> Result<StepEffect, StepFailure> {
     let root = &job.host.root;
     let marks = vec![Mark::Part { digest: part.digest.to_string() }];
@@ -85,6 +85,7 @@ fn receive(
             Category::Unreachable,
             format!("the connection ended after {} of {} bytes of {}", received, part.size, part.name),
         )),
+        (StreamEnd::NotForwarded(why), _) => Err(of(Category::Timeout, format!("{}: {why}", part.name))),
         (StreamEnd::Whole(sum), _) if sum != part.digest.as_str() => Err(of(
             Category::Corrupt,
             format!("{} arrived damaged: its SHA-256 is {sum}, not {}", part.name, part.digest),

@@ -6,13 +6,15 @@
 //! ```
 //!
 //! The reader always takes exactly `size` bytes from the stream, also if the step fails, so that it finds the
-//! next request.
+//! next request. The bytes may come from another host instead, and may be kept for further hosts.
 
 use std::io::{self, BufRead, Read};
+use std::net::Ipv4Addr;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 
 use sha2::{Digest as _, Sha256};
 
+use crate::failure::plain;
 use crate::input::Input;
 
 /// Bytes of one chunk.
@@ -24,6 +26,7 @@ enum Chunk {
     Bytes(Vec<u8>, usize),
     End(String),
     Cut(u64),
+    Failed(String),
 }
 
 /// The end of the stream that the reader writes to.
@@ -52,6 +55,8 @@ pub enum StreamEnd {
     Whole(String),
     /// The connection ended after this many bytes.
     Cut(u64),
+    /// Another host did not forward all bytes. The text says why.
+    NotForwarded(String),
 }
 
 /// Both ends of a new stream.
@@ -72,25 +77,73 @@ pub fn pair() -> (PartWriter, PartReader) {
 }
 
 impl PartWriter {
-    /// Takes exactly `size` bytes from the input. If the step has ended, the remaining bytes are discarded.
+    /// Takes exactly `size` bytes from the input, and gives them to `also`. If the step has ended, the remaining bytes are not
+    /// kept for it.
     ///
     /// # Errors
     /// If the input fails or ends before; the step then reads an error.
-    pub fn take<R: Read>(self, input: &mut Input<R>, size: u64) -> io::Result<()> {
+    pub fn take<R: Read>(
+        self,
+        input: &mut Input<R>,
+        size: u64,
+        also: &mut dyn FnMut(&[u8]),
+    ) -> io::Result<()> {
+        match self.pass(input, size, also) {
+            Ok(sum) => {
+                drop(self.chunks.send(Chunk::End(sum)));
+                Ok(())
+            }
+            Err((received, error)) => {
+                // The send fails if the step has ended, which then needs no chunk.
+                drop(self.chunks.send(Chunk::Cut(received)));
+                Err(error)
+            }
+        }
+    }
+
+    /// The same with bytes that another host forwards; the step reads why they end before.
+    pub fn take_forwarded<R: Read>(
+        self,
+        input: &mut Input<R>,
+        size: u64,
+        from: Ipv4Addr,
+        also: &mut dyn FnMut(&[u8]),
+    ) {
+        let end = match self.pass(input, size, also) {
+            Ok(sum) => Chunk::End(sum),
+            Err((received, error)) => {
+                let why = plain(&error);
+                Chunk::Failed(format!("{from} forwarded {received} of {size} bytes: {why}"))
+            }
+        };
+        drop(self.chunks.send(end));
+    }
+
+    /// Ends the stream before its first byte. The step reads why.
+    pub fn fail(self, why: String) {
+        drop(self.chunks.send(Chunk::Failed(why)));
+    }
+
+    /// Passes the bytes on, and returns their SHA-256, or how many arrived before an error.
+    fn pass<R: Read>(
+        &self,
+        input: &mut Input<R>,
+        size: u64,
+        also: &mut dyn FnMut(&[u8]),
+    ) -> Result<String, (u64, io::Error)> {
         let (mut sum, mut wanted, mut left) = (Sha256::new(), true, size);
         let mut own = Vec::new();
         while left > 0 {
             let mut chunk = if own.is_empty() { self.spare.try_recv().unwrap_or_default() } else { own };
             chunk.resize(CHUNK, 0);
             let length = usize::try_from(left).unwrap_or(CHUNK).min(CHUNK);
-            let received = input.bytes(&mut chunk[..length]).unwrap_or(0);
+            let received = input.bytes(&mut chunk[..length]).map_err(|error| (size - left, error))?;
             left -= received as u64;
             if received < length {
-                // The send fails if the step has ended, which then needs no chunk.
-                drop(self.chunks.send(Chunk::Cut(size - left)));
-                return Err(io::ErrorKind::UnexpectedEof.into());
+                return Err((size - left, io::ErrorKind::UnexpectedEof.into()));
             }
             own = Vec::new();
+            also(&chunk[..received]);
             if wanted {
                 sum.update(&chunk[..received]);
                 if let Err(refused) = self.chunks.send(Chunk::Bytes(chunk, received)) {
@@ -103,8 +156,7 @@ impl PartWriter {
                 own = chunk;
             }
         }
-        drop(self.chunks.send(Chunk::End(hex::encode(sum.finalize()))));
-        Ok(())
+        Ok(hex::encode(sum.finalize()))
     }
 }
 
@@ -134,6 +186,7 @@ impl PartReader {
             }
             Ok(Chunk::End(sum)) => self.ended = Some(StreamEnd::Whole(sum)),
             Ok(Chunk::Cut(received)) => self.ended = Some(StreamEnd::Cut(received)),
+            Ok(Chunk::Failed(why)) => self.ended = Some(StreamEnd::NotForwarded(why)),
             Err(_) => self.ended = Some(StreamEnd::Cut(self.taken)),
         }
     }
@@ -145,7 +198,7 @@ impl BufRead for PartReader {
             self.next_chunk();
         }
         match self.ended {
-            Some(StreamEnd::Cut(_)) => Err(io::ErrorKind::UnexpectedEof.into()),
+            Some(StreamEnd::Cut(_) | StreamEnd::NotForwarded(_)) => Err(io::ErrorKind::UnexpectedEof.into()),
             _ => Ok(&self.current[self.start..self.end]),
         }
     }

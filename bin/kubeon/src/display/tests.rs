@@ -42,7 +42,7 @@ fn kernel() -> Op {
 
 fn part(name: &str, size: u64) -> Op {
     let digest = format!("{:064x}", size).parse().unwrap();
-    Op::Part { name: name.to_owned(), digest, size, unpacked_size: size * 3 }
+    Op::Part { name: name.to_owned(), digest, size, unpacked_size: size * 3, source: None }
 }
 
 fn planned(name: &str) -> PlannedHost {

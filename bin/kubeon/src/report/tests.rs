@@ -37,7 +37,7 @@ fn reconciled(results: &[StepOutcome]) -> Reconciled {
         step(
             3,
             "put kubelet v1.36.3",
-            Op::Part { name: "kubelet".to_owned(), digest, size: 1, unpacked_size: 1 },
+            Op::Part { name: "kubelet".to_owned(), digest, size: 1, unpacked_size: 1, source: None },
         ),
     ];
     let fence = |i: u8| Fence {

@@ -122,7 +122,7 @@ async fn secrets_are_sent_only_to_the_host() {
     };
     let outcome = run(
         &plan,
-        &HostPorts { act: &act, secrets: &ports, blobs: &ports },
+        &HostPorts { act: &act, secrets: &ports, blobs: &ports, forwarding: None },
         &observer,
         &CancellationToken::new(),
     )

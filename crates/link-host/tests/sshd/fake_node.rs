@@ -32,6 +32,9 @@ fn main() {
             }
             Request::Open(_) => emit(&Event::Opened { program: "fake".into() }),
             Request::Ping => {}
+            Request::ForwardParts(_) => {
+                emit(&Event::NotForwarding { cause: "a fake forwards nothing".into() })
+            }
             Request::Run(step) => match &step.op {
                 Op::Part { digest, size, .. } => part(&mut input, &step.id, digest.as_str(), *size),
                 _ => workers.push(std::thread::spawn(move || run(&step))),

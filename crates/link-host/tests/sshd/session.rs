@@ -32,7 +32,10 @@ fn step(id: &str) -> HostStep {
 fn part(id: &str, file: &Path) -> HostStep {
     let digest = sh(&format!("sha256sum < '{}' | cut -c 1-64", file.display())).parse().unwrap();
     let size = fs::metadata(file).unwrap().len();
-    HostStep { op: Op::Part { name: "p".into(), digest, size, unpacked_size: size }, ..step(id) }
+    HostStep {
+        op: Op::Part { name: "p".into(), digest, size, unpacked_size: size, source: None },
+        ..step(id)
+    }
 }
 
 async fn open(pool: &SshHosts) -> Arc<dyn HostSession> {

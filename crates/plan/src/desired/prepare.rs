@@ -107,6 +107,7 @@ pub(crate) fn artifacts(context: &PlanContext<'_>, steps: &mut Vec<DesiredStep>)
 /// The step that unpacks a part on a host.
 pub(crate) fn part(host: &ObservedHost<'_>, id: StepId, name: &str, info: &PartInfo) -> DesiredStep {
     let op = Op::Part {
+        source: None,
         name: name.to_owned(),
         digest: info.digest.clone(),
         size: info.size,

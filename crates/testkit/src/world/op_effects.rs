@@ -17,7 +17,7 @@ pub(super) fn effects_of(op: &Op, host: &SimulatedHost) -> Result<Vec<Effect>, S
             .into_iter()
             .map(|file| Ok(Effect::File { file: on_disk(file.mode, file.content)?, path: file.path }))
             .collect::<Result<_, String>>()?,
-        Op::Part { name: _, digest, size: _, unpacked_size: _ } => vec![Effect::Part(digest)],
+        Op::Part { name: _, digest, size: _, unpacked_size: _, source: _ } => vec![Effect::Part(digest)],
         Op::Links { links } => {
             links.into_iter().map(|link| Effect::Link { path: link.path, target: link.target }).collect()
         }

@@ -25,8 +25,13 @@ pub(crate) async fn ran_until(world: &World, plan: &Plan, cancel: &CancellationT
     let ports = world.ports();
     let events = Mutex::new(Vec::new());
     let observer = |event: RunEvent| events.lock().push(event);
-    let outcome =
-        run(plan, &HostPorts { act: &ports, secrets: &ports, blobs: &ports }, &observer, cancel).await;
+    let outcome = run(
+        plan,
+        &HostPorts { act: &ports, secrets: &ports, blobs: &ports, forwarding: None },
+        &observer,
+        cancel,
+    )
+    .await;
     Ran { outcome, events: events.into_inner() }
 }
 

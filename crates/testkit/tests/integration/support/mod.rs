@@ -33,7 +33,7 @@ pub(crate) async fn command(
     attempts: u8,
 ) -> Result<Reconciled, String> {
     let (ports, cancellation) = (world.ports(), CancellationToken::new());
-    let host_ports = HostPorts { act: &ports, secrets: &ports, blobs: &ports };
+    let host_ports = HostPorts { act: &ports, secrets: &ports, blobs: &ports, forwarding: None };
     let reconciler = Reconciler {
         hosts: &hosts,
         probe: &ports,
@@ -75,7 +75,7 @@ pub(crate) async fn create(world: &World, intent: &Intent) -> Result<Reconciled,
 #[allow(dead_code, reason = "not every test is refused")]
 pub(crate) async fn refusals(world: &World, intent: &Intent) -> Vec<Refusal> {
     let (ports, hosts, cancellation) = (world.ports(), world.hosts(), CancellationToken::new());
-    let host_ports = HostPorts { act: &ports, secrets: &ports, blobs: &ports };
+    let host_ports = HostPorts { act: &ports, secrets: &ports, blobs: &ports, forwarding: None };
     let reconciler = Reconciler {
         hosts: &hosts,
         probe: &ports,

@@ -1,0 +1,72 @@
+//! Serves the parts of this session to other hosts of the run.
+//!
+//! A client sends the digest of a part and a newline, and gets its bytes until their end.
+
+use std::io::{self, Read as _, Write as _};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use rustls::{ServerConfig, ServerConnection, StreamOwned};
+
+use super::spool::Spool;
+
+/// The most clients at a time: the engine names a host as the source of two others.
+const MOST_CLIENTS: usize = 4;
+/// The longest wait for a client, for the beginning of a part, and for its next bytes.
+pub(super) const PATIENCE: Duration = Duration::from_secs(30);
+const BUFFER: usize = 256 << 10;
+/// The length of a digest.
+const DIGEST: usize = 64;
+
+/// Listens on a free port of the address, and serves in threads of its own. Returns the port.
+pub(super) fn begin(address: Ipv4Addr, tls: Arc<ServerConfig>, spool: Arc<Spool>) -> io::Result<u16> {
+    let listener = TcpListener::bind((address, 0))?;
+    let port = listener.local_addr()?.port();
+    let clients = Arc::new(AtomicUsize::new(0));
+    thread::Builder::new().name("forwarding".to_owned()).spawn(move || {
+        for stream in listener.incoming() {
+            let Ok(stream) = stream else { continue };
+            if clients.fetch_add(1, Ordering::Relaxed) >= MOST_CLIENTS {
+                clients.fetch_sub(1, Ordering::Relaxed);
+                continue;
+            }
+            let (tls, spool, count) = (Arc::clone(&tls), Arc::clone(&spool), Arc::clone(&clients));
+            let served = thread::Builder::new().spawn(move || {
+                // The client sees that the stream ended before the end of the part.
+                let _ = serve(stream, tls, &spool);
+                count.fetch_sub(1, Ordering::Relaxed);
+            });
+            if served.is_err() {
+                clients.fetch_sub(1, Ordering::Relaxed);
+            }
+        }
+    })?;
+    Ok(port)
+}
+
+fn serve(stream: TcpStream, tls: Arc<ServerConfig>, spool: &Spool) -> io::Result<()> {
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+    stream.set_nodelay(true)?;
+    let connection = ServerConnection::new(tls).map_err(io::Error::other)?;
+    let mut client = StreamOwned::new(connection, stream);
+    let mut asked = [0; DIGEST + 1];
+    client.read_exact(&mut asked)?;
+    let digest = str::from_utf8(&asked[..DIGEST]).map_err(io::Error::other)?;
+    let part = spool.find(digest, PATIENCE).ok_or(io::ErrorKind::NotFound)?;
+    let file = part.open()?;
+    let (mut buffer, mut offset) = (vec![0; BUFFER], 0);
+    while offset < part.size {
+        let read = part.read(&file, &mut buffer, offset, PATIENCE)?;
+        if read == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        client.write_all(&buffer[..read])?;
+        offset += read as u64;
+    }
+    client.conn.send_close_notify();
+    client.flush()
+}

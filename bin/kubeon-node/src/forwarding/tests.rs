@@ -1,0 +1,129 @@
+use std::io::Read as _;
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+
+use kubeon_api::Digest;
+use kubeon_pki::RunAuthority;
+use kubeon_wire::{PART_PIECE, PartSource};
+use sha2::{Digest as _, Sha256};
+
+use super::Forwarding;
+use crate::ops::part_stream::{PartReader, StreamEnd, pair};
+use crate::root::Root;
+
+/// A host of the run in a folder.
+struct TestHost {
+    forwarding: Arc<Forwarding>,
+    folder: tempfile::TempDir,
+}
+
+fn host(authority: &RunAuthority) -> TestHost {
+    let folder = tempfile::tempdir().unwrap();
+    let identity = authority.issue(Ipv4Addr::LOCALHOST).unwrap();
+    let forwarding = Forwarding::begin(&Root::new(folder.path()), &identity).unwrap();
+    TestHost { forwarding: Arc::new(forwarding), folder }
+}
+
+fn sha256(bytes: &[u8]) -> String {
+    hex::encode(Sha256::digest(bytes))
+}
+
+/// The bytes of a part, and its digest: two pieces and a bit.
+fn part() -> (Vec<u8>, Digest) {
+    let bytes: Vec<u8> = (0..2 * PART_PIECE + 100).map(|index| (index % 251) as u8).collect();
+    let digest = sha256(&bytes).parse().unwrap();
+    (bytes, digest)
+}
+
+fn source(from: &TestHost, bytes: &[u8]) -> PartSource {
+    let pieces = bytes.chunks(PART_PIECE).map(sha256).collect();
+    PartSource { address: Ipv4Addr::LOCALHOST, port: from.forwarding.port, pieces }
+}
+
+/// Receives a part in the background.
+fn receive(
+    to: &TestHost,
+    source: PartSource,
+    digest: &Digest,
+    size: usize,
+) -> JoinHandle<(Vec<u8>, StreamEnd)> {
+    let (feed, mut arriving) = pair();
+    let (forwarding, digest) = (Arc::clone(&to.forwarding), digest.clone());
+    thread::spawn(move || forwarding.receive(&digest, size as u64, &source, feed));
+    thread::spawn(move || read(&mut arriving))
+}
+
+fn read(arriving: &mut PartReader) -> (Vec<u8>, StreamEnd) {
+    let mut received = Vec::new();
+    // An error of the stream is part of its end.
+    let _ = arriving.read_to_end(&mut received);
+    (received, arriving.finish())
+}
+
+#[test]
+fn a_part_passes_through_hosts_while_it_arrives() {
+    let authority = RunAuthority::new().unwrap();
+    let [first, second, third] = [(); 3].map(|()| host(&authority));
+    let (bytes, digest) = part();
+    // The last host asks before the first one has received anything.
+    let last = receive(&third, source(&second, &bytes), &digest, bytes.len());
+    let middle = receive(&second, source(&first, &bytes), &digest, bytes.len());
+    let mut keep = first.forwarding.keep(&digest, bytes.len() as u64);
+    for chunk in bytes.chunks(100_000) {
+        keep(chunk);
+    }
+    for receiver in [middle, last] {
+        let (received, end) = receiver.join().unwrap();
+        assert_eq!(end, StreamEnd::Whole(digest.to_string()));
+        assert!(received == bytes);
+    }
+}
+
+#[test]
+fn other_bytes_are_refused_with_their_piece() {
+    let authority = RunAuthority::new().unwrap();
+    let (from, to) = (host(&authority), host(&authority));
+    let (mut bytes, digest) = part();
+    let source = source(&from, &bytes);
+    bytes[PART_PIECE + 1] ^= 1;
+    from.forwarding.keep(&digest, bytes.len() as u64)(&bytes);
+    let (received, end) = receive(&to, source, &digest, bytes.len()).join().unwrap();
+    assert!(received.len() <= PART_PIECE, "no byte of the wrong piece is passed on");
+    assert!(matches!(&end, StreamEnd::NotForwarded(why) if why.contains("other bytes")), "{end:?}");
+}
+
+#[test]
+fn a_source_that_stops_ends_the_part() {
+    let authority = RunAuthority::new().unwrap();
+    let (from, to) = (host(&authority), host(&authority));
+    let (bytes, digest) = part();
+    let mut keep = from.forwarding.keep(&digest, bytes.len() as u64);
+    keep(&bytes[..PART_PIECE]);
+    let receiver = receive(&to, source(&from, &bytes), &digest, bytes.len());
+    drop(keep);
+    let (_, end) = receiver.join().unwrap();
+    let expected = format!("127.0.0.1 forwarded {PART_PIECE} of {} bytes", bytes.len());
+    assert!(matches!(&end, StreamEnd::NotForwarded(why) if why.starts_with(&expected)), "{end:?}");
+}
+
+#[test]
+fn a_host_of_another_run_gets_nothing() {
+    let (one, other) = (RunAuthority::new().unwrap(), RunAuthority::new().unwrap());
+    let (from, to) = (host(&one), host(&other));
+    let (bytes, digest) = part();
+    from.forwarding.keep(&digest, bytes.len() as u64)(&bytes);
+    let (received, end) = receive(&to, source(&from, &bytes), &digest, bytes.len()).join().unwrap();
+    assert!(received.is_empty() && matches!(end, StreamEnd::NotForwarded(_)), "{end:?}");
+}
+
+#[test]
+fn nothing_is_kept_after_the_session() {
+    let from = host(&RunAuthority::new().unwrap());
+    let (bytes, digest) = part();
+    from.forwarding.keep(&digest, bytes.len() as u64)(&bytes);
+    let folder = crate::parts::spool(&Root::new(from.folder.path()));
+    assert!(folder.join(digest.as_str()).is_file());
+    from.forwarding.end();
+    assert!(!folder.exists());
+}

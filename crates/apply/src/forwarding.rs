@@ -1,0 +1,186 @@
+//! Which host forwards a part to which other host.
+//!
+//! ```text
+//!   this machine ─┬─► h1 ─► h3 ─► h5 …
+//!                 └─► h2 ─► h4 ─► h6 …
+//! ```
+//!
+//! The first hosts that need a part get it from this machine, each other one from the host before it in its chain, which
+//! forwards the bytes while they arrive. A host that cannot get a part from another host gets it from this machine.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::Ipv4Addr;
+use std::path::{Path, PathBuf};
+
+use kubeon_api::{Digest, HostAddress};
+use kubeon_plan::Plan;
+use kubeon_ports::ForwardingIdentities;
+use kubeon_wire::{ForwardingIdentity, Op, PART_PIECE, PartSource};
+use parking_lot::Mutex;
+use sha2::{Digest as _, Sha256};
+use tokio::sync::OnceCell;
+
+/// How many hosts get a part from this machine.
+pub(crate) const FROM_HERE: usize = 2;
+
+/// The forwarding of parts in a run.
+pub(crate) struct PartForwarding<'a> {
+    identities: &'a dyn ForwardingIdentities,
+    /// The parts that more hosts need than get them from here.
+    parts: BTreeMap<Digest, ForwardedPart>,
+    /// Hosts that do not forward, or that cannot get anything from others.
+    apart: Mutex<BTreeSet<HostAddress>>,
+}
+
+/// A part that hosts forward.
+#[derive(Default)]
+struct ForwardedPart {
+    /// The hosts that receive it or received it in this run, in the order in which they began. The last ones forward it to
+    /// nobody yet.
+    chains: Mutex<Vec<ForwardingHost>>,
+    pieces: OnceCell<Vec<String>>,
+}
+
+/// A host that forwards parts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ForwardingHost {
+    pub host: HostAddress,
+    /// Its address in the cluster's network.
+    pub address: Ipv4Addr,
+    /// The port there.
+    pub port: u16,
+}
+
+impl<'a> PartForwarding<'a> {
+    /// `None` if every part is needed by few hosts.
+    pub(crate) fn of(plan: &Plan, identities: &'a dyn ForwardingIdentities) -> Option<Self> {
+        let mut needed: BTreeMap<Digest, usize> = BTreeMap::new();
+        for step in &plan.steps {
+            if let Op::Part { digest, .. } = &step.op {
+                *needed.entry(digest.clone()).or_default() += 1;
+            }
+        }
+        let forwarded = needed.into_iter().filter(|(_, hosts)| *hosts > FROM_HERE);
+        let parts: BTreeMap<_, _> = forwarded.map(|(digest, _)| (digest, ForwardedPart::default())).collect();
+        (!parts.is_empty()).then(|| Self { identities, parts, apart: Mutex::default() })
+    }
+
+    /// Whether hosts forward the part.
+    pub(crate) fn forwards(&self, digest: &Digest) -> bool {
+        self.parts.contains_key(digest)
+    }
+
+    /// The identity with which a host forwards parts; `None` if it has none.
+    pub(crate) fn identity(&self, host: HostAddress) -> Option<ForwardingIdentity> {
+        let identity = self.identities.identity(host);
+        identity.inspect_err(|error| tracing::warn!(%host, %error, "the host forwards no parts")).ok()
+    }
+
+    /// The host from which `host` gets the part; `None`: from this machine. From now on it forwards the part too.
+    pub(crate) fn join(&self, digest: &Digest, host: ForwardingHost) -> Option<ForwardingHost> {
+        if self.apart.lock().contains(&host.host) {
+            return None;
+        }
+        let mut chains = self.parts.get(digest)?.chains.lock();
+        let source = chains.len().checked_sub(FROM_HERE).map(|index| chains[index]);
+        chains.push(host);
+        source
+    }
+
+    /// From now on the host gets parts from this machine, and is no source.
+    pub(crate) fn set_apart(&self, host: HostAddress) {
+        self.apart.lock().insert(host);
+        for part in self.parts.values() {
+            part.chains.lock().retain(|other| other.host != host);
+        }
+    }
+
+    /// The source as a host gets it, with the pieces of the part.
+    ///
+    /// # Errors
+    /// When the file of the part cannot be read.
+    pub(crate) async fn source(
+        &self,
+        digest: &Digest,
+        blob: &Path,
+        from: ForwardingHost,
+    ) -> std::io::Result<PartSource> {
+        let Some(part) = self.parts.get(digest) else { return Err(std::io::ErrorKind::NotFound.into()) };
+        let read = || async {
+            let blob: PathBuf = blob.to_owned();
+            let pieces = tokio::task::spawn_blocking(move || pieces(&blob)).await;
+            pieces.map_err(std::io::Error::other)?
+        };
+        let pieces = part.pieces.get_or_try_init(read).await?;
+        Ok(PartSource { address: from.address, port: from.port, pieces: pieces.clone() })
+    }
+}
+
+/// SHA-256 of each piece of a file.
+fn pieces(file: &Path) -> std::io::Result<Vec<String>> {
+    use std::io::Read as _;
+    let mut file = std::fs::File::open(file)?;
+    let mut pieces = Vec::new();
+    loop {
+        let mut piece = Vec::with_capacity(PART_PIECE);
+        (&mut file).take(PART_PIECE as u64).read_to_end(&mut piece)?;
+        if piece.is_empty() {
+            return Ok(pieces);
+        }
+        pieces.push(hex::encode(Sha256::digest(&piece)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kubeon_ports::SecretError;
+
+    use super::*;
+
+    struct NoIdentities;
+
+    impl ForwardingIdentities for NoIdentities {
+        fn identity(&self, host: HostAddress) -> Result<ForwardingIdentity, SecretError> {
+            Err(SecretError { what: host.to_string(), why: "a test".to_owned() })
+        }
+    }
+
+    fn host(last: u8) -> ForwardingHost {
+        let address = Ipv4Addr::new(10, 0, 0, last);
+        ForwardingHost { host: HostAddress::from(address), address, port: 1000 + u16::from(last) }
+    }
+
+    fn forwarding() -> (PartForwarding<'static>, Digest) {
+        let digest: Digest = "ab".repeat(32).parse().unwrap();
+        let parts = BTreeMap::from([(digest.clone(), ForwardedPart::default())]);
+        (PartForwarding { identities: &NoIdentities, parts, apart: Mutex::default() }, digest)
+    }
+
+    #[test]
+    fn each_host_forwards_a_part_to_one_other() {
+        let (forwarding, digest) = forwarding();
+        let sources: Vec<_> = (1..=6).map(|last| forwarding.join(&digest, host(last))).collect();
+        assert_eq!(sources, [None, None, Some(host(1)), Some(host(2)), Some(host(3)), Some(host(4))]);
+    }
+
+    #[test]
+    fn a_host_that_is_set_apart_is_no_source_and_has_none() {
+        let (forwarding, digest) = forwarding();
+        for last in 1..=3 {
+            forwarding.join(&digest, host(last));
+        }
+        forwarding.set_apart(host(2).host);
+        assert_eq!(forwarding.join(&digest, host(2)), None);
+        assert_eq!(forwarding.join(&digest, host(4)), Some(host(1)));
+    }
+
+    #[test]
+    fn a_part_is_checked_piece_by_piece() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let bytes = vec![7; PART_PIECE + 1];
+        std::fs::write(file.path(), &bytes).unwrap();
+        let expected =
+            [&bytes[..PART_PIECE], &bytes[PART_PIECE..]].map(|piece| hex::encode(Sha256::digest(piece)));
+        assert_eq!(pieces(file.path()).unwrap(), expected);
+    }
+}
