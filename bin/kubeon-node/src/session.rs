@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use kubeon_api::Digest;
 use kubeon_wire::{
-    Category, Event, ForwardingIdentity, HostStep, Op, PartSource, Request, SESSION_GRACE, StepFailure,
+    Category, Event, ForwardingIdentity, HostStep, Op, PartForwarder, Request, SESSION_GRACE, StepFailure,
 };
 use parking_lot::{Condvar, Mutex};
 
@@ -181,7 +181,7 @@ impl Session {
     }
 
     /// Receives a part from another host, beside further requests.
-    fn receive(self: &Arc<Self>, digest: Digest, size: u64, source: PartSource, feed: PartWriter) {
+    fn receive(self: &Arc<Self>, digest: Digest, size: u64, source: PartForwarder, feed: PartWriter) {
         let session = Arc::clone(self);
         let work = move || match session.forwarding.get() {
             Some(forwarding) => forwarding.receive(&digest, size, &source, feed),

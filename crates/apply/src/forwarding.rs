@@ -1,12 +1,11 @@
 //! Which host forwards a part to which other host.
 //!
 //! ```text
-//!   this machine ─┬─► h1 ─► h3 ─► h5 …
-//!                 └─► h2 ─► h4 ─► h6 …
+//!   this machine ─► h1 ─► h2 ─► h3 …
 //! ```
 //!
-//! The first hosts that need a part get it from this machine, each other one from the host before it in its chain, which
-//! forwards the bytes while they arrive. A host that cannot get a part from another host gets it from this machine.
+//! The first host that needs a part gets it from this machine, each other one from the host before it, which forwards the bytes
+//! while they arrive. A host that cannot get a part from another host gets it from this machine.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
@@ -15,18 +14,15 @@ use std::path::{Path, PathBuf};
 use kubeon_api::{Digest, HostAddress};
 use kubeon_plan::Plan;
 use kubeon_ports::ForwardingIdentities;
-use kubeon_wire::{ForwardingIdentity, Op, PART_PIECE, PartSource};
+use kubeon_wire::{ForwardingIdentity, Op, PART_PIECE, PartForwarder};
 use parking_lot::Mutex;
 use sha2::{Digest as _, Sha256};
 use tokio::sync::OnceCell;
 
-/// How many hosts get a part from this machine.
-pub(crate) const FROM_HERE: usize = 2;
-
 /// The forwarding of parts in a run.
 pub(crate) struct PartForwarding<'a> {
     identities: &'a dyn ForwardingIdentities,
-    /// The parts that more hosts need than get them from here.
+    /// The parts that several hosts need.
     parts: BTreeMap<Digest, ForwardedPart>,
     /// Hosts that do not forward, or that cannot get anything from others.
     apart: Mutex<BTreeSet<HostAddress>>,
@@ -35,9 +31,9 @@ pub(crate) struct PartForwarding<'a> {
 /// A part that hosts forward.
 #[derive(Default)]
 struct ForwardedPart {
-    /// The hosts that receive it or received it in this run, in the order in which they began. The last ones forward it to
+    /// The hosts that receive it or received it in this run, in the order in which they began. The last one forwards it to
     /// nobody yet.
-    chains: Mutex<Vec<ForwardingHost>>,
+    chain: Mutex<Vec<ForwardingHost>>,
     pieces: OnceCell<Vec<String>>,
 }
 
@@ -52,7 +48,7 @@ pub(crate) struct ForwardingHost {
 }
 
 impl<'a> PartForwarding<'a> {
-    /// `None` if every part is needed by few hosts.
+    /// `None` if no part is needed by several hosts.
     pub(crate) fn of(plan: &Plan, identities: &'a dyn ForwardingIdentities) -> Option<Self> {
         let mut needed: BTreeMap<Digest, usize> = BTreeMap::new();
         for step in &plan.steps {
@@ -60,7 +56,7 @@ impl<'a> PartForwarding<'a> {
                 *needed.entry(digest.clone()).or_default() += 1;
             }
         }
-        let forwarded = needed.into_iter().filter(|(_, hosts)| *hosts > FROM_HERE);
+        let forwarded = needed.into_iter().filter(|(_, hosts)| *hosts > 1);
         let parts: BTreeMap<_, _> = forwarded.map(|(digest, _)| (digest, ForwardedPart::default())).collect();
         (!parts.is_empty()).then(|| Self { identities, parts, apart: Mutex::default() })
     }
@@ -81,9 +77,9 @@ impl<'a> PartForwarding<'a> {
         if self.apart.lock().contains(&host.host) {
             return None;
         }
-        let mut chains = self.parts.get(digest)?.chains.lock();
-        let source = chains.len().checked_sub(FROM_HERE).map(|index| chains[index]);
-        chains.push(host);
+        let mut chain = self.parts.get(digest)?.chain.lock();
+        let source = chain.last().copied();
+        chain.push(host);
         source
     }
 
@@ -91,7 +87,7 @@ impl<'a> PartForwarding<'a> {
     pub(crate) fn set_apart(&self, host: HostAddress) {
         self.apart.lock().insert(host);
         for part in self.parts.values() {
-            part.chains.lock().retain(|other| other.host != host);
+            part.chain.lock().retain(|other| other.host != host);
         }
     }
 
@@ -104,7 +100,7 @@ impl<'a> PartForwarding<'a> {
         digest: &Digest,
         blob: &Path,
         from: ForwardingHost,
-    ) -> std::io::Result<PartSource> {
+    ) -> std::io::Result<PartForwarder> {
         let Some(part) = self.parts.get(digest) else { return Err(std::io::ErrorKind::NotFound.into()) };
         let read = || async {
             let blob: PathBuf = blob.to_owned();
@@ -112,7 +108,7 @@ impl<'a> PartForwarding<'a> {
             pieces.map_err(std::io::Error::other)?
         };
         let pieces = part.pieces.get_or_try_init(read).await?;
-        Ok(PartSource { address: from.address, port: from.port, pieces: pieces.clone() })
+        Ok(PartForwarder { address: from.address, port: from.port, pieces: pieces.clone() })
     }
 }
 
@@ -159,8 +155,8 @@ mod tests {
     #[test]
     fn each_host_forwards_a_part_to_one_other() {
         let (forwarding, digest) = forwarding();
-        let sources: Vec<_> = (1..=6).map(|last| forwarding.join(&digest, host(last))).collect();
-        assert_eq!(sources, [None, None, Some(host(1)), Some(host(2)), Some(host(3)), Some(host(4))]);
+        let sources: Vec<_> = (1..=4).map(|last| forwarding.join(&digest, host(last))).collect();
+        assert_eq!(sources, [None, Some(host(1)), Some(host(2)), Some(host(3))]);
     }
 
     #[test]
@@ -169,9 +165,9 @@ mod tests {
         for last in 1..=3 {
             forwarding.join(&digest, host(last));
         }
-        forwarding.set_apart(host(2).host);
-        assert_eq!(forwarding.join(&digest, host(2)), None);
-        assert_eq!(forwarding.join(&digest, host(4)), Some(host(1)));
+        forwarding.set_apart(host(3).host);
+        assert_eq!(forwarding.join(&digest, host(3)), None);
+        assert_eq!(forwarding.join(&digest, host(4)), Some(host(2)));
     }
 
     #[test]

@@ -36,7 +36,7 @@ pub use node::{
     SILENCE_LIMIT, StepFailure,
 };
 pub use observation::{MASTER_REPORTS, MasterReport, OBSERVER_GROUP};
-pub use op::{ApiObject, Check, Content, EtcdPeer, File, HostsEntry, Link, Op, PART_PIECE, PartSource};
+pub use op::{ApiObject, Check, Content, EtcdPeer, File, HostsEntry, Link, Op, PART_PIECE, PartForwarder};
 pub use precheck::{PrecheckHost, PrecheckReport, PrecheckResult, PrecheckSeverity};
 pub use progress::Progress;
 pub use secret_ref::{CertificateAuthority, Leaf, SecretRef, Usage};

@@ -60,7 +60,7 @@ pub enum Op {
         unpacked_size: u64,
         /// The host that forwards the bytes; `None` if they follow the request line. A plan never names one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        source: Option<PartSource>,
+        source: Option<PartForwarder>,
     },
     /// Create or replace symbolic links atomically.
     Links {
@@ -446,7 +446,7 @@ pub enum Check {
 /// A host that forwards the bytes of a part while it receives them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct PartSource {
+pub struct PartForwarder {
     /// Its address in the cluster's network.
     pub address: Ipv4Addr,
     /// The port at which it forwards parts in this run.

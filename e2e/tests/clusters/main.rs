@@ -10,6 +10,7 @@ mod crashes;
 mod daily;
 mod dist;
 mod firewall;
+mod forwarding;
 mod history;
 mod masters;
 mod object_store;

@@ -6,12 +6,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kubeon_api::Digest;
-use kubeon_wire::{PART_PIECE, PartSource};
+use kubeon_wire::{PART_PIECE, PartForwarder};
 use rustls::pki_types::ServerName;
 use rustls::{ClientConnection, StreamOwned};
 use sha2::{Digest as _, Sha256};
 
-use super::server::PATIENCE;
+use super::server::IDLE_TIMEOUT;
 use super::tls::RunTls;
 use crate::input::Input;
 use crate::ops::part_stream::PartWriter;
@@ -24,7 +24,7 @@ pub(super) fn receive(
     tls: &RunTls,
     digest: &Digest,
     size: u64,
-    source: &PartSource,
+    source: &PartForwarder,
     feed: PartWriter,
     also: &mut dyn FnMut(&[u8]),
 ) {
@@ -47,13 +47,13 @@ pub(super) fn receive(
 fn connect(
     tls: &RunTls,
     digest: &Digest,
-    source: &PartSource,
+    source: &PartForwarder,
 ) -> io::Result<StreamOwned<ClientConnection, TcpStream>> {
     let address = SocketAddr::new(IpAddr::V4(source.address), source.port);
     let stream = TcpStream::connect_timeout(&address, CONNECT_TIMEOUT)?;
     // The source waits for its own source, which waits for another one.
-    stream.set_read_timeout(Some(PATIENCE.saturating_mul(2)))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
+    stream.set_read_timeout(Some(IDLE_TIMEOUT.saturating_mul(2)))?;
+    stream.set_write_timeout(Some(IDLE_TIMEOUT))?;
     stream.set_nodelay(true)?;
     let name = ServerName::IpAddress(IpAddr::V4(source.address).into());
     let connection = ClientConnection::new(Arc::clone(&tls.client), name).map_err(io::Error::other)?;

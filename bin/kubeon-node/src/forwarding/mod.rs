@@ -18,7 +18,7 @@ mod tls;
 use std::sync::Arc;
 
 use kubeon_api::Digest;
-use kubeon_wire::{ForwardingIdentity, PartSource, StepFailure};
+use kubeon_wire::{ForwardingIdentity, PartForwarder, StepFailure};
 use spool::Spool;
 
 use crate::failure::failed;
@@ -58,7 +58,7 @@ impl Forwarding {
     }
 
     /// Receives a part from another host and passes its bytes on.
-    pub fn receive(&self, digest: &Digest, size: u64, source: &PartSource, feed: PartWriter) {
+    pub fn receive(&self, digest: &Digest, size: u64, source: &PartForwarder, feed: PartWriter) {
         client::receive(&self.tls, digest, size, source, feed, &mut self.keep(digest, size));
     }
 }

@@ -13,10 +13,10 @@ use rustls::{ServerConfig, ServerConnection, StreamOwned};
 
 use super::spool::Spool;
 
-/// The most clients at a time: the engine names a host as the source of two others.
+/// The most clients at a time: the engine names a host as the source of one other for each part.
 const MOST_CLIENTS: usize = 4;
 /// The longest wait for a client, for the beginning of a part, and for its next bytes.
-pub(super) const PATIENCE: Duration = Duration::from_secs(30);
+pub(super) const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 const BUFFER: usize = 256 << 10;
 /// The length of a digest.
 const DIGEST: usize = 64;
@@ -48,19 +48,19 @@ pub(super) fn begin(address: Ipv4Addr, tls: Arc<ServerConfig>, spool: Arc<Spool>
 }
 
 fn serve(stream: TcpStream, tls: Arc<ServerConfig>, spool: &Spool) -> io::Result<()> {
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
+    stream.set_read_timeout(Some(IDLE_TIMEOUT))?;
+    stream.set_write_timeout(Some(IDLE_TIMEOUT))?;
     stream.set_nodelay(true)?;
     let connection = ServerConnection::new(tls).map_err(io::Error::other)?;
     let mut client = StreamOwned::new(connection, stream);
     let mut asked = [0; DIGEST + 1];
     client.read_exact(&mut asked)?;
     let digest = str::from_utf8(&asked[..DIGEST]).map_err(io::Error::other)?;
-    let part = spool.find(digest, PATIENCE).ok_or(io::ErrorKind::NotFound)?;
+    let part = spool.find(digest, IDLE_TIMEOUT).ok_or(io::ErrorKind::NotFound)?;
     let file = part.open()?;
     let (mut buffer, mut offset) = (vec![0; BUFFER], 0);
     while offset < part.size {
-        let read = part.read(&file, &mut buffer, offset, PATIENCE)?;
+        let read = part.read(&file, &mut buffer, offset, IDLE_TIMEOUT)?;
         if read == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }

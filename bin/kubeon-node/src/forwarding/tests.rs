@@ -5,7 +5,7 @@ use std::thread::{self, JoinHandle};
 
 use kubeon_api::Digest;
 use kubeon_pki::RunAuthority;
-use kubeon_wire::{PART_PIECE, PartSource};
+use kubeon_wire::{PART_PIECE, PartForwarder};
 use sha2::{Digest as _, Sha256};
 
 use super::Forwarding;
@@ -36,15 +36,15 @@ fn part() -> (Vec<u8>, Digest) {
     (bytes, digest)
 }
 
-fn source(from: &TestHost, bytes: &[u8]) -> PartSource {
+fn source(from: &TestHost, bytes: &[u8]) -> PartForwarder {
     let pieces = bytes.chunks(PART_PIECE).map(sha256).collect();
-    PartSource { address: Ipv4Addr::LOCALHOST, port: from.forwarding.port, pieces }
+    PartForwarder { address: Ipv4Addr::LOCALHOST, port: from.forwarding.port, pieces }
 }
 
 /// Receives a part in the background.
 fn receive(
     to: &TestHost,
-    source: PartSource,
+    source: PartForwarder,
     digest: &Digest,
     size: usize,
 ) -> JoinHandle<(Vec<u8>, StreamEnd)> {
