@@ -30,8 +30,11 @@ impl Folder {
         let make = || -> io::Result<Self> {
             sweep(&parent)?;
             let folder = tempfile::Builder::new().prefix(PREFIX).tempdir_in(&parent)?;
-            let owner = File::create(folder.path().join(LOCK))?;
+            // Another process removes a folder with a lock file that is not locked.
+            let unlocked = folder.path().join("new.lock");
+            let owner = File::create(&unlocked)?;
             owner.try_lock().map_err(io::Error::from)?;
+            fs::rename(unlocked, folder.path().join(LOCK))?;
             Ok(Self { folder, _owner: owner })
         };
         make().map_err(EnvtestError::file(&parent))
