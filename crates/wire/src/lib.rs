@@ -6,8 +6,8 @@
 //!   engine ◄── Facts ──────────────────────────   the probe script, kubeon-node facts
 //! ```
 //!
-//! Every message is one line of JSON. Only [`op::Content::Sealed`] holds the text of a secret. It is never
-//! printed and never part of a plan.
+//! Every message is one line of JSON. Only [`op::Content::Sealed`] and [`node::ForwardingIdentity`] hold the text of a
+//! secret. It is never printed and never part of a plan.
 
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 

@@ -17,6 +17,8 @@ use super::spool::Spool;
 const MOST_CLIENTS: usize = 4;
 /// The longest wait for a client, for the beginning of a part, and for its next bytes.
 pub(super) const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
+/// The pause after a connection could not be accepted.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 const BUFFER: usize = 256 << 10;
 /// The length of a digest.
 const DIGEST: usize = 64;
@@ -28,7 +30,11 @@ pub(super) fn begin(address: Ipv4Addr, tls: Arc<ServerConfig>, spool: Arc<Spool>
     let clients = Arc::new(AtomicUsize::new(0));
     thread::Builder::new().name("forwarding".to_owned()).spawn(move || {
         for stream in listener.incoming() {
-            let Ok(stream) = stream else { continue };
+            let Ok(stream) = stream else {
+                // Such as no free file descriptor: a moment later there may be one.
+                thread::sleep(ACCEPT_PAUSE);
+                continue;
+            };
             if clients.fetch_add(1, Ordering::Relaxed) >= MOST_CLIENTS {
                 clients.fetch_sub(1, Ordering::Relaxed);
                 continue;
