@@ -14,7 +14,7 @@ use crate::api::Api;
 use crate::cluster_record;
 use crate::drift::DriftCheck;
 use crate::host::HostSystem;
-use crate::https::{Https, Method, NoAnswer};
+use crate::https::{HttpResponse, Https, Method, NoAnswer};
 use crate::journal::Entry;
 use crate::paths;
 use crate::root::Root;
@@ -24,8 +24,8 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 /// The time limit for the steps that the cluster records, from an API server that answered before: without them a plan
 /// repeats steps.
 const RECORD_TIMEOUT: Duration = Duration::from_secs(20);
-/// How long the members of etcd may elect a leader: some of its election timeouts of 1 s. It is asked again so long,
-/// because a lost leader is no lost quorum.
+/// How long the members of etcd may elect a leader: some of its election timeouts of 1 s. It and the API server are asked
+/// again so long, because a lost leader is no lost quorum.
 const ELECTION_TIMEOUT: Duration = Duration::from_secs(4);
 /// How long to wait before a member without a leader is asked again.
 const ELECTION_PAUSE: Duration = Duration::from_millis(200);
@@ -66,7 +66,7 @@ pub(super) fn read(host: &HostSystem) -> Option<ClusterReport> {
 fn api(host: &HostSystem) -> ClusterReport {
     let unknown = ClusterReport::default();
     let Ok(api) = Api::local(host) else { return unknown };
-    let ready = match api.ask("/readyz", ANSWER_TIMEOUT) {
+    let ready = match readiness(&api) {
         Ok(ready) => ready,
         Err(NoAnswer::NoServer(_)) => return unknown,
         Err(NoAnswer::Unknown(_)) => {
@@ -86,6 +86,23 @@ fn api(host: &HostSystem) -> ClusterReport {
     steps = steps.zip(recorded).map(|(nodes, cluster)| [nodes, cluster].concat());
     let facts = ClusterFacts { api_ready: ready.status == 200, version, nodes, ..ClusterFacts::default() };
     ClusterReport { facts, steps, unchecked }
+}
+
+/// The answer of `/readyz`. A server whose etcd has no leader is asked again until an election must have ended.
+fn readiness(api: &Api) -> Result<HttpResponse, NoAnswer> {
+    let end = Instant::now() + ELECTION_TIMEOUT;
+    loop {
+        let ready = api.ask("/readyz", ANSWER_TIMEOUT)?;
+        if !lacks_etcd(&ready) || Instant::now() >= end {
+            return Ok(ready);
+        }
+        thread::sleep(ELECTION_PAUSE);
+    }
+}
+
+/// Whether the API server is not ready because etcd does not serve it, in the words of `/readyz`.
+fn lacks_etcd(ready: &HttpResponse) -> bool {
+    ready.status != 200 && ready.body.lines().any(|line| line.starts_with("[-]etcd"))
 }
 
 /// The recorded steps about no single node, with the state of their results, and texts about the checks that did
@@ -108,9 +125,17 @@ struct NodeReport {
     steps: Vec<JournalEntry>,
 }
 
+/// An object of the API server; `None` if it is not read in time. A read that fails while etcd elects a leader is repeated.
 fn json(api: &Api, path: &str, timeout: Duration) -> Option<Value> {
-    let answer = api.get(path, timeout).ok().filter(|answer| answer.status == 200)?;
-    serde_json::from_str(&answer.body).ok()
+    let start = Instant::now();
+    loop {
+        let answer = api.get(path, timeout.checked_sub(start.elapsed())?).ok()?;
+        match answer.status {
+            200 => return serde_json::from_str(&answer.body).ok(),
+            500..=599 if start.elapsed() < ELECTION_TIMEOUT => thread::sleep(ELECTION_PAUSE),
+            _ => return None,
+        }
+    }
 }
 
 /// All nodes by name, read page by page; `None` if a page does not arrive in time.
@@ -268,6 +293,17 @@ mod tests {
         assert_eq!((fact.reason.as_str(), fact.kubelet.as_str()), ("network not ready", "v1.36.3"));
         assert_eq!(fact.addresses, ["10.0.0.1".parse::<std::net::Ipv4Addr>().unwrap()]);
         assert_eq!(version("v1.36.3+k3s1"), "v1.36.3".parse().ok());
+    }
+
+    #[test]
+    fn only_an_api_server_without_etcd_is_asked_again() {
+        let answer = |status, body: &str| HttpResponse { status, body: body.to_owned() };
+        assert!(lacks_etcd(&answer(
+            500,
+            "[+]ping ok\n[-]etcd failed: reason withheld\nreadyz check failed\n"
+        )));
+        assert!(!lacks_etcd(&answer(500, "[+]etcd ok\n[-]poststarthook/rbac failed: reason withheld\n")));
+        assert!(!lacks_etcd(&answer(200, "ok")));
     }
 
     #[test]
