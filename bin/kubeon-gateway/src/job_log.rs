@@ -4,6 +4,7 @@ use futures::io::{AsyncBufReadExt as _, AsyncReadExt as _};
 use futures::stream::{BoxStream, StreamExt as _, iter};
 use http::StatusCode;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
+use k8s_openapi::jiff::Timestamp;
 use kube::api::{GetParams, ListParams, LogParams, ObjectList};
 use kube::core::Request;
 use kube::{Resource as _, ResourceExt as _};
@@ -25,7 +26,7 @@ pub(crate) struct LogRange {
     pub follow: bool,
     /// Only the last lines.
     pub tail: Option<i64>,
-    /// Only lines of the last seconds.
+    /// Only lines of the last seconds; of a stored log all or none, by the time of its end.
     pub since_seconds: Option<i64>,
 }
 
@@ -39,7 +40,8 @@ pub(crate) struct JobLog<'a> {
 
 enum LogSource {
     Pod(String),
-    Stored(String),
+    /// The text, and when it was stored at the end of its Job.
+    Stored(String, Option<Timestamp>),
 }
 
 impl<'a> JobLog<'a> {
@@ -58,7 +60,10 @@ impl<'a> JobLog<'a> {
         let newest = pods.items.into_iter().max_by_key(|pod: &Pod| pod.creation_timestamp());
         let source = match newest {
             Some(pod) => LogSource::Pod(pod.name_any()),
-            None => LogSource::Stored(stored((gateway, caller), namespace, job).await?),
+            None => {
+                let (text, at) = stored((gateway, caller), namespace, job).await?;
+                LogSource::Stored(text, at)
+            }
         };
         Ok(Self { gateway, caller, namespace: namespace.to_owned(), source })
     }
@@ -81,7 +86,10 @@ impl<'a> JobLog<'a> {
     ) -> Result<BoxStream<'static, Result<String, RequestError>>, RequestError> {
         let pod = match self.source {
             LogSource::Pod(pod) => pod,
-            LogSource::Stored(text) => return Ok(iter(last_lines(&text, range.tail)).map(Ok).boxed()),
+            LogSource::Stored(text, at) => {
+                let text = if is_older(at, range.since_seconds, Timestamp::now()) { "" } else { &text };
+                return Ok(iter(last_lines(text, range.tail)).map(Ok).boxed());
+            }
         };
         let parameters = LogParams {
             follow: range.follow,
@@ -99,18 +107,28 @@ impl<'a> JobLog<'a> {
     }
 }
 
+/// Whether everything was written before the last seconds. A stored log has no times of lines.
+fn is_older(stored: Option<Timestamp>, seconds: Option<i64>, now: Timestamp) -> bool {
+    stored.zip(seconds).is_some_and(|(at, seconds)| now.as_second().saturating_sub(at.as_second()) > seconds)
+}
+
 fn last_lines(text: &str, most: Option<i64>) -> Vec<String> {
     let lines: Vec<&str> = text.lines().collect();
     let most = most.and_then(|most| usize::try_from(most).ok()).unwrap_or(lines.len());
     lines[lines.len().saturating_sub(most)..].iter().map(|line| (*line).to_owned()).collect()
 }
 
-async fn stored(access: (&Gateway, &Caller), namespace: &str, job: &str) -> Result<String, RequestError> {
+async fn stored(
+    access: (&Gateway, &Caller),
+    namespace: &str,
+    job: &str,
+) -> Result<(String, Option<Timestamp>), RequestError> {
     let map = stored_map(access, namespace, job).await?;
     let map = map.ok_or_else(|| {
         RequestError::absent(format!("get job {job} logs failed with: its pod and its stored log are gone"))
     })?;
-    whole_log(&map).map_err(|error| damaged("the log", (namespace, job), &error))
+    let text = whole_log(&map).map_err(|error| damaged("the log", (namespace, job), &error))?;
+    Ok((text, map.creation_timestamp().map(|created| created.0)))
 }
 
 /// The ConfigMap with the log of a Job and the records of its steps; `None` while there is none.
@@ -160,5 +178,13 @@ mod tests {
         assert_eq!(last_lines("a\nb\nc", None), ["a", "b", "c"]);
         assert_eq!(last_lines("a\nb\nc\n", Some(2)), ["b", "c"]);
         assert!(last_lines("", Some(2)).is_empty());
+    }
+
+    #[test]
+    fn a_stored_log_is_as_old_as_its_end() {
+        let at = |second| Timestamp::from_second(second).unwrap();
+        let older = |since| is_older(Some(at(1000)), since, at(1060));
+        assert!(older(Some(59)) && !older(Some(60)) && !older(None));
+        assert!(!is_older(None, Some(1), at(1060)), "an unknown time hides nothing");
     }
 }

@@ -6,8 +6,9 @@ use axum::Router;
 use axum::extract::{DefaultBodyLimit, Request};
 use axum::http::StatusCode;
 use axum::middleware::{Next, from_fn, from_fn_with_state};
-use axum::response::Response;
+use axum::response::{IntoResponse as _, Response};
 use http::Uri;
+use http::header::LOCATION;
 use tower_http::timeout::TimeoutLayer;
 use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityScheme};
 use utoipa::{Modify, OpenApi};
@@ -94,14 +95,41 @@ async fn explain_limits(request: Request, next: Next) -> Response {
     answer_of(RequestError::new(response.status(), text), &path)
 }
 
+/// Leads a path that ends with a slash to the one without it, as the routes of version 1 always did.
 async fn absent(uri: Uri) -> Response {
+    if let Some(location) = without_slash(&uri) {
+        return (StatusCode::MOVED_PERMANENTLY, [(LOCATION, location)]).into_response();
+    }
     answer_of(
         RequestError::absent("the path does not exist; GET /api/openapi.json lists all paths"),
         uri.path(),
     )
 }
 
+/// The path without slashes at its end, with its query. A path that begins with two slashes would name another server.
+fn without_slash(uri: &Uri) -> Option<String> {
+    let path = uri.path().strip_suffix('/')?.trim_end_matches('/');
+    let is_local = path.starts_with('/') && !path.starts_with("//");
+    is_local.then(|| uri.query().map_or_else(|| path.to_owned(), |query| format!("{path}?{query}")))
+}
+
 async fn wrong_method(uri: Uri) -> Response {
     let text = "the path does not have this method; GET /api/openapi.json lists all methods";
     answer_of(RequestError::new(StatusCode::METHOD_NOT_ALLOWED, text), uri.path())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slash_at_the_end_leads_to_the_path_without_it_on_this_server() {
+        let to = |text: &'static str| without_slash(&Uri::from_static(text));
+        assert_eq!(to("/api/v1/clusters/"), Some("/api/v1/clusters".to_owned()));
+        assert_eq!(to("/api/v1/clusters//?limit=2"), Some("/api/v1/clusters?limit=2".to_owned()));
+        for path in ["/api/v1/clusters", "/", "//other.example/", "https://other.example//x/"] {
+            assert_eq!(to(path).filter(|to| to.starts_with("//")), None, "{path}");
+        }
+        assert_eq!((to("/"), to("/a"), to("//other.example/")), (None, None, None));
+    }
 }

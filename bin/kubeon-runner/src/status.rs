@@ -1,4 +1,4 @@
-//! Writes the progress to the operation's status: the newest value at most once a second, and always the last
+//! Writes the progress to the operation's status: the newest value at most every five seconds, and always the last
 //! value. The work does not wait for the writes.
 
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::progress_view::ProgressView;
 use crate::redactor::Redactor;
 
 /// The time between two writes.
-const INTERVAL: Duration = Duration::from_secs(1);
+const INTERVAL: Duration = Duration::from_secs(5);
 
 /// Writes the status of one operation.
 pub(crate) struct StatusWriter {

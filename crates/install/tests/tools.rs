@@ -160,6 +160,27 @@ fn the_chart_with_a_gateway_is_both_manifests() {
 }
 
 #[test]
+fn the_chart_places_pods_and_makes_the_same_monitor_as_the_manifests() {
+    let affinity = json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {
+        "nodeSelectorTerms": [{"matchExpressions": [{"key": "role", "operator": "In", "values": ["meta"]}]}]}}});
+    let set = rendered(&json!({
+        "affinity": affinity, "defaultVersion": "v1.35.4",
+        "gateway": {"enabled": true, "affinity": affinity},
+        "podMonitor": {"enabled": true, "labels": {"release": "prometheus"}},
+    }));
+    for name in ["operator", "gateway"] {
+        let pod = &set[&format!("Deployment kubeon-system/kubeon-{name}")]["spec"]["template"]["spec"];
+        assert_eq!(pod["affinity"], affinity, "{name}");
+    }
+    let operator = set["Deployment kubeon-system/kubeon-operator"].to_string();
+    assert!(operator.contains(r#""--default-version=v1.35.4""#), "{operator}");
+    let monitor = &set["PodMonitor kubeon-system/kubeon-operator"];
+    let manifest = std::fs::read_to_string(deploy().join("monitoring/pod-monitor.yaml")).unwrap();
+    assert_eq!(monitor["spec"], objects(&manifest)["PodMonitor kubeon-system/kubeon-operator"]["spec"]);
+    assert_eq!(monitor["metadata"]["labels"]["release"], "prometheus");
+}
+
+#[test]
 fn the_chart_passes_helm_lint_strict() {
     output(Command::new(gitops()).arg("lint").arg(deploy().join("chart")).arg("kubeon-system"));
     // The linter reports mistakes, such as a chart without a version.

@@ -13,6 +13,7 @@ use crate::connection::Connection;
 use crate::failure::{category_of, failure, last_lines};
 use crate::node_program::NodeProgram;
 use crate::pool::SshHosts;
+use crate::remote::CommandOutput;
 use crate::session::{NodeSession, Opening};
 use crate::shell::Rights;
 
@@ -24,10 +25,13 @@ d=/var/lib/kubeon/node; n=kubeon-node-$s
 [ \"$(readlink \"$d/current\")\" = \"$n\" ] || ln -sfn \"$n\" \"$d/current\"
 exec \"$d/$n\" apply";
 
-/// Reads the program from standard input, checks it and moves it into place.
+/// Prints the host's architecture and, if the host can unpack it, `gzip`.
+const ASK: &str = "uname -m; command -v gzip >/dev/null 2>&1 && echo gzip; :";
+
+/// Reads the program `$1` from standard input through `$2`, checks it and moves it into place.
 const INSTALL: &str = "set -eu; umask 022; d=/var/lib/kubeon/node; n=kubeon-node-$1
 mkdir -p \"$d\"; t=\"$d/.new-$$\"; trap 'rm -f \"$t\"' EXIT
-cat > \"$t\"
+case $2 in gzip) gzip -dc ;; *) cat ;; esac > \"$t\"
 echo \"$1  $t\" | sha256sum -c - >/dev/null 2>&1 || { echo 'the received bytes have another SHA-256' >&2; exit 65; }
 chmod 0755 \"$t\"; sync \"$t\" 2>/dev/null || sync
 mv -f \"$t\" \"$d/$n\"; ln -sfn \"$n\" \"$d/current\"
@@ -53,6 +57,19 @@ impl ActHost for SshHosts {
 }
 
 impl SshHosts {
+    /// Sends the program for the host's architecture, packed if the host can unpack it.
+    async fn install(&self, connection: &Connection, rights: &Rights) -> Result<(), StepFailure> {
+        let host = connection.host;
+        let (program, unpacks) = program_for(connection, rights, &self.0.settings.node_programs).await?;
+        let input = if unpacks { self.0.packed.open(program).await } else { program.open().await };
+        let input = input
+            .map_err(|error| failure(Category::Failed, format!("cannot read the node program: {error}")))?;
+        tracing::debug!(%host, digest = %program.digest(), packed = unpacks, "installing the node program");
+        let arguments = [program.digest().as_str(), if unpacks { "gzip" } else { "plain" }];
+        let bounds = (UPLOAD_TIMEOUT, 64 * 1024);
+        outcome(host, &connection.run_script(rights, INSTALL, &arguments, input, bounds).await?)
+    }
+
     /// The same as [`ActHost::open`], with the session's own type.
     ///
     /// # Errors
@@ -74,10 +91,7 @@ impl SshHosts {
             match NodeSession::open(Arc::clone(&connection), remote, fence).await? {
                 Opening::Opened(session) => return Ok(session),
                 Opening::Missing if installed => break,
-                Opening::Missing => {
-                    let program = program_for(&connection, &rights, programs).await?;
-                    install(&connection, &rights, program).await?;
-                }
+                Opening::Missing => self.install(&connection, &rights).await?,
             }
         }
         Err(failure(
@@ -89,33 +103,27 @@ impl SshHosts {
     }
 }
 
-/// The program for the host's architecture.
+/// Finds the program for a host, and whether the host can unpack it.
 async fn program_for<'a>(
     connection: &Connection,
     rights: &Rights,
     programs: &'a [NodeProgram],
-) -> Result<&'a NodeProgram, StepFailure> {
+) -> Result<(&'a NodeProgram, bool), StepFailure> {
     let bounds = (ASK_TIMEOUT, 64 * 1024);
-    let answer = connection.run_script(rights, "uname -m", &[], CommandInput::Nothing, bounds).await?;
-    let machine = String::from_utf8_lossy(&answer.out).trim().to_owned();
+    let answer = connection.run_script(rights, ASK, &[], CommandInput::Nothing, bounds).await?;
+    let answer = String::from_utf8_lossy(&answer.out);
+    let mut lines = answer.lines().map(str::trim);
+    let machine = lines.next().unwrap_or_default();
     let arch = machine.parse::<Arch>().ok();
-    programs.iter().find(|program| Some(program.arch()) == arch).ok_or_else(|| {
+    let program = programs.iter().find(|program| Some(program.arch()) == arch).ok_or_else(|| {
         let cause =
             format!("{} is a machine of {machine}, for which there is no node program", connection.host);
         failure(Category::Unsupported, cause)
-    })
+    })?;
+    Ok((program, lines.any(|line| line == "gzip")))
 }
 
-async fn install(connection: &Connection, rights: &Rights, program: &NodeProgram) -> Result<(), StepFailure> {
-    let host = connection.host;
-    let input = program
-        .open()
-        .await
-        .map_err(|error| failure(Category::Failed, format!("cannot read the node program: {error}")))?;
-    tracing::debug!(%host, digest = %program.digest(), "installing the node program");
-    let answer = connection
-        .run_script(rights, INSTALL, &[program.digest().as_str()], input, (UPLOAD_TIMEOUT, 64 * 1024))
-        .await?;
+fn outcome(host: HostAddress, answer: &CommandOutput) -> Result<(), StepFailure> {
     if answer.exit.success() {
         return Ok(());
     }

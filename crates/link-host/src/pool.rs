@@ -19,6 +19,7 @@ use crate::failure::{failure, last_lines};
 use crate::host_keys::{HostKeys, SeenKey};
 use crate::jump::Jumps;
 use crate::login::Login;
+use crate::node_program::PackedPrograms;
 use crate::settings::SshSettings;
 use crate::shell::Rights;
 
@@ -44,6 +45,7 @@ pub(crate) struct Pool {
     dialing: Semaphore,
     pub(crate) reading_facts: Semaphore,
     endings: Mutex<Endings>,
+    pub(crate) packed: PackedPrograms,
 }
 
 /// Abandoned commands that are being ended.
@@ -77,6 +79,7 @@ impl SshHosts {
             dialing: Semaphore::new(at_once),
             reading_facts: Semaphore::new(at_once),
             endings: Mutex::default(),
+            packed: PackedPrograms::default(),
         }))
     }
 

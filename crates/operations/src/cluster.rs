@@ -44,15 +44,13 @@ pub(crate) fn decide(s: &View<'_>) -> Result<ClusterChanges, NeedsReads> {
             Some((operation, finish(s, operation, End::repeated(result))))
         })
         .collect();
+    progress.extend(in_order(s, &open, observed)?);
     let mut claims = false;
-    if let Some((head, rest)) = open.split_first() {
-        let of_first = first(s, head, observed)?;
-        claims = of_first.claims;
-        starts = claims.then(|| target(head));
-        progress.push((head, of_first));
-        progress.extend(rest.iter().map(|operation| (operation, wait::queued(s, operation, head))));
-    }
     for (operation, progress) in progress {
+        if progress.claims {
+            claims = true;
+            starts = Some(target(operation));
+        }
         if let Some((stage, condition)) = progress.shown {
             written_with = written_with.max(stage);
             view.insert(name(operation).to_owned(), condition);
@@ -89,6 +87,31 @@ fn staged(stage: usize, write: Write) -> Vec<Vec<Write>> {
     let mut stages = vec![Vec::new(); stage];
     stages.push(vec![write]);
     stages
+}
+
+/// The operation that runs or starts, those before it, whose inputs are missing, and those that wait for it.
+fn in_order<'o>(
+    s: &View<'_>,
+    open: &'o [Arc<ClusterOperation>],
+    cluster: &Observed<Arc<Cluster>>,
+) -> Result<Vec<(&'o Arc<ClusterOperation>, OperationChanges)>, NeedsReads> {
+    let runs = open.iter().position(|operation| running::job_of(s, operation).is_some());
+    let mut progress = Vec::new();
+    let mut head = None;
+    for operation in open.iter().skip(runs.unwrap_or_default()) {
+        let of_first = first(s, operation, cluster)?;
+        let is_overtaken = of_first.is_overtaken;
+        progress.push((operation, of_first));
+        head = Some(operation);
+        if runs.is_some() || !is_overtaken {
+            break;
+        }
+    }
+    let Some(head) = head else { return Ok(progress) };
+    let decided: Vec<_> = progress.iter().map(|(operation, _)| Arc::as_ptr(operation)).collect();
+    let rest = open.iter().filter(|operation| !decided.contains(&Arc::as_ptr(operation)));
+    progress.extend(rest.map(|operation| (operation, wait::queued(s, operation, head))));
+    Ok(progress)
 }
 
 fn first(

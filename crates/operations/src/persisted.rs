@@ -21,7 +21,7 @@ pub(crate) struct PersistedObject<'a> {
     pub name: &'a str,
     /// The cluster that the object belongs to, as a label value.
     pub cluster: &'a str,
-    /// The owner with which the object is deleted, if any.
+    /// The owner with which the object is deleted, if any. An object without one loses that of an earlier version.
     pub owner: Option<OwnerReference>,
 }
 
@@ -57,6 +57,7 @@ pub(crate) fn assign(
         Some(_) => {
             let named = ObjectMeta {
                 annotations: Some([(labels::JOB.to_owned(), job.name.clone())].into()),
+                owner_references: object.owner.is_none().then(Vec::new),
                 ..ObjectMeta::default()
             };
             (

@@ -12,54 +12,56 @@ use serde_json::json;
 /// For everything that a host does: an emulated processor is ten to twenty times slower.
 const LIMIT: Duration = Duration::from_secs(20 * 60);
 const HOSTS: [&str; 2] = ["h1", "h2"];
-/// Stands for the flags with the cluster addresses of the hosts.
-const INTERNAL: &str = "--internal-addresses";
+/// What the hosts make `create` need.
+#[derive(Clone, Copy, PartialEq)]
+enum Extra {
+    /// Their firewall lets in SSH only: precheck names what is closed, and kubeon opens it when it is told to.
+    ManagedFirewall,
+    /// They have an address for the cluster beside the one for logins.
+    ClusterAddresses,
+}
+
+/// What happens to a cluster between `create` and `destroy`.
+#[derive(Clone, Copy, PartialEq)]
+enum Life {
+    /// Its pods talk.
+    Short,
+    /// The same, then both hosts reboot.
+    WithReboots,
+}
 
 #[test]
 #[ignore = "minutes: boots virtual machines"]
 fn vm_cluster_on_debian_11() -> Result<()> {
-    life_of_a_cluster("vm-debian-11", &["--os", "debian-11"], &[])
+    life_of_a_cluster("vm-debian-11", &["--os", "debian-11"], &[], Life::WithReboots)
 }
 
 #[test]
 #[ignore = "minutes: boots virtual machines"]
 fn vm_cluster_on_debian_12_with_the_stub_resolver() -> Result<()> {
-    life_of_a_cluster("vm-resolved", &["--os", "debian-12", "--profile", "resolved"], &[])
-}
-
-#[test]
-#[ignore = "minutes: boots virtual machines"]
-fn vm_cluster_on_debian_12_with_network_manager_and_cloud_init() -> Result<()> {
-    life_of_a_cluster("vm-cloud", &["--os", "debian-12", "--profile", "network-manager,cloud-init"], &[])
+    let machines = ["--os", "debian-12", "--profile", "resolved"];
+    life_of_a_cluster("vm-resolved", &machines, &[], Life::WithReboots)
 }
 
 #[test]
 #[ignore = "minutes: boots virtual machines"]
 fn vm_cluster_on_debian_13_with_firewalld() -> Result<()> {
-    behind_a_firewall("vm-firewalld", &["--os", "debian-13", "--profile", "firewalld"])
+    let machines = ["--os", "debian-13", "--profile", "firewalld"];
+    life_of_a_cluster("vm-firewalld", &machines, &[Extra::ManagedFirewall], Life::WithReboots)
 }
 
 #[test]
 #[ignore = "minutes: boots virtual machines"]
-fn vm_cluster_on_debian_12_with_ufw() -> Result<()> {
-    behind_a_firewall("vm-ufw", &["--os", "debian-12", "--profile", "ufw"])
+fn vm_cluster_on_debian_12_with_ufw_and_two_network_cards() -> Result<()> {
+    let machines = ["--os", "debian-12", "--profile", "ufw,two-nics"];
+    life_of_a_cluster("vm-ufw", &machines, &[Extra::ManagedFirewall, Extra::ClusterAddresses], Life::Short)
 }
 
 #[test]
 #[ignore = "minutes: boots virtual machines"]
-fn vm_cluster_with_two_network_cards() -> Result<()> {
-    life_of_a_cluster("vm-two-nics", &["--os", "debian-12", "--profile", "two-nics"], &[INTERNAL])
-}
-
-#[test]
-#[ignore = "minutes: boots virtual machines"]
-fn vm_cluster_behind_nat_detects_its_addresses() -> Result<()> {
-    life_of_a_cluster("vm-nat", &["--os", "debian-12", "--profile", "nat"], &[])
-}
-
-/// The firewall lets in SSH only: precheck names what is closed, and kubeon opens it when it is told to.
-fn behind_a_firewall(name: &str, machines: &[&str]) -> Result<()> {
-    life_of_a_cluster(name, machines, &["--firewall", "manage"])
+fn vm_cluster_on_debian_12_with_network_manager_and_cloud_init_behind_nat() -> Result<()> {
+    let machines = ["--os", "debian-12", "--profile", "network-manager,cloud-init,nat"];
+    life_of_a_cluster("vm-nat", &machines, &[], Life::Short)
 }
 
 /// A closed firewall is refused, and the refusal names the overlay and what helps.
@@ -72,34 +74,36 @@ fn refuse_closed_firewall(lab: &TestLab) -> Result<()> {
     Ok(())
 }
 
-/// Create, use, reboot, destroy. The hosts are as before afterwards.
-fn life_of_a_cluster(name: &str, machines: &[&str], options: &[&str]) -> Result<()> {
+/// Create, use, destroy. The hosts are as before afterwards.
+fn life_of_a_cluster(name: &str, machines: &[&str], extras: &[Extra], life: Life) -> Result<()> {
     let lab = TestLab::up_with(name, HOSTS.len(), &[&["--kind", "vm"], machines].concat())?;
     // Services of the first boot write files.
     for host in HOSTS {
         lab.on(host, "systemctl is-system-running --wait || true")?;
     }
-    if options.contains(&"--firewall") {
+    if extras.contains(&Extra::ManagedFirewall) {
         refuse_closed_firewall(&lab)?;
     }
     let before = HOSTS.map(|host| HostSnapshot::of(&lab, host));
     let begin = Instant::now();
     let internal = lab.cluster_addresses()?;
-    let internal = internal.iter().map(String::as_str);
-    let internal = ["--master-internal-address", "--worker-internal-address"].into_iter().zip(internal);
-    let flags: Vec<&str> = if options == [INTERNAL] {
-        internal.flat_map(|(flag, address)| [flag, address]).collect()
-    } else {
-        options.to_vec()
-    };
-    lab.must(&[lab.create(name, 1), flags].concat())?;
+    let mut create = lab.create(name, 1);
+    if extras.contains(&Extra::ManagedFirewall) {
+        create.extend(["--firewall", "manage"]);
+    }
+    if extras.contains(&Extra::ClusterAddresses) {
+        create.extend(["--master-internal-address", &internal[0], "--worker-internal-address", &internal[1]]);
+    }
+    lab.must(&create)?;
     print_time("create", begin);
     lab.must(&["use", name])?;
     nodes_are_ready(&lab)?;
     nodes_have_their_cluster_addresses(&lab)?;
     pods_reach_each_other(&lab)?;
     wait("the plan has no steps", || up_to_date(&lab))?;
-    reboot(&lab)?;
+    if life == Life::WithReboots {
+        reboot(&lab)?;
+    }
     lab.must(&["destroy", name, "--yes"])?;
     for (host, before) in HOSTS.into_iter().zip(before) {
         let different = before?.differences(&HostSnapshot::of(&lab, host)?);

@@ -12,6 +12,7 @@ use kubeon_api::{KubernetesCluster, Operation, Phase, labels};
 use kubeon_rest::{ClusterDetail, ClusterView, HostView, Page, Problem};
 use serde_json::{Value, json};
 
+use super::declared::{declared, merge_patch, strict};
 use super::problem::ProblemError;
 use super::query::{ClusterQuery, PageRequest, Parameters};
 use super::view::{cluster_detail, cluster_summary, host};
@@ -19,7 +20,7 @@ use crate::access::ReadAccess;
 use crate::caller::Caller;
 use crate::fleet::key_of;
 use crate::gateway::Gateway;
-use crate::meta_api::{MANAGER, MetaRequest};
+use crate::meta_api::MANAGER;
 use crate::namespaces::is_dns_label;
 use crate::request_error::RequestError;
 
@@ -116,43 +117,13 @@ pub(super) async fn create(
     body: Bytes,
 ) -> Result<Response, ProblemError> {
     require_names(&[("namespace", &namespace)])?;
-    let object = declared(&body, &namespace)?;
+    let object = declared::<KubernetesCluster>(&body, Some(&namespace))?;
     let parameters = PostParams { field_manager: Some(MANAGER.to_owned()), ..PostParams::default() };
     let request = requests(&namespace).create(&parameters, object.to_string().into_bytes());
     let request = strict(request.map_err(RequestError::from)?)?;
     let created: KubernetesCluster = gateway.meta_api.send(&caller, request).await?;
     let place = format!("/api/v2/namespaces/{namespace}/clusters/{}", created.name_any());
     Ok((StatusCode::CREATED, [(header::LOCATION, place)], Json(cluster_detail(&created))).into_response())
-}
-
-/// The object in a body, complete.
-fn declared(body: &Bytes, namespace: &str) -> Result<Value, RequestError> {
-    let mut object: Value = serde_json::from_slice(body).map_err(|error| {
-        RequestError::bad(format!("the body is not a KubernetesCluster in JSON: {error}"))
-    })?;
-    let (version, kind) = (KubernetesCluster::api_version(&()), KubernetesCluster::kind(&()));
-    let Some(fields) = object.as_object_mut() else {
-        return Err(RequestError::bad("the body is not a JSON object; send a KubernetesCluster"));
-    };
-    for (field, expected) in [("apiVersion", &version), ("kind", &kind)] {
-        match fields.entry(field).or_insert_with(|| json!(expected)) {
-            Value::String(given) if given == expected.as_ref() => {}
-            other => {
-                return Err(RequestError::bad(format!(
-                    "{field}: it is {other}, but it must be {expected:?}"
-                )));
-            }
-        }
-    }
-    let Value::Object(metadata) = fields.entry("metadata").or_insert_with(|| json!({})) else {
-        return Err(RequestError::bad("metadata: it is not an object"));
-    };
-    match metadata.entry("namespace").or_insert_with(|| json!(namespace)) {
-        Value::String(given) if given == namespace => Ok(object),
-        other => {
-            Err(RequestError::bad(format!("metadata.namespace: it is {other}, the path says {namespace:?}")))
-        }
-    }
 }
 
 /// Changes a cluster with a JSON merge patch. Only labels, annotations and the spec can be changed.
@@ -168,13 +139,7 @@ pub(super) async fn patch(
     body: Bytes,
 ) -> Result<Json<ClusterDetail>, ProblemError> {
     require_names(&[("namespace", &namespace), ("name", &name)])?;
-    let kind = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    if !["application/merge-patch+json", "application/json"].contains(&kind) {
-        let text = format!("a patch must be of the type application/merge-patch+json, not {kind:?}");
-        return Err(RequestError::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, text).into());
-    }
-    let patch: Value = serde_json::from_slice(&body)
-        .map_err(|error| RequestError::bad(format!("the body is not a patch in JSON: {error}")))?;
+    let patch = merge_patch(&headers, &body)?;
     Ok(Json(cluster_detail(&patched((&gateway, &caller), (&namespace, &name), &patch).await?)))
 }
 
@@ -187,6 +152,30 @@ pub(super) async fn patched(
     let parameters = PatchParams { field_manager: Some(MANAGER.to_owned()), ..PatchParams::default() };
     let request = strict(requests(namespace).patch(name, &parameters, &Patch::Merge(patch))?)?;
     gateway.meta_api.send(caller, request).await
+}
+
+/// Plans a change: the body is a JSON merge patch of the cluster. Nothing is changed on hosts before the operation with the plan
+/// is approved.
+#[utoipa::path(post, path = "/api/v2/namespaces/{namespace}/clusters/{name}/plan", tag = "clusters", operation_id = "planCluster",
+    request_body(content = Value, content_type = "application/merge-patch+json"),
+    params(("namespace" = String, Path), ("name" = String, Path)),
+    responses((status = 202, body = ClusterDetail), (status = "default", body = Problem)))]
+pub(super) async fn plan(
+    State(gateway): State<Gateway>,
+    caller: Caller,
+    Path((namespace, name)): Path<(String, String)>,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Result<Response, ProblemError> {
+    require_names(&[("namespace", &namespace), ("name", &name)])?;
+    let mut patch = merge_patch(&headers, &body)?;
+    let spec = patch.as_object_mut().map(|fields| fields.entry("spec").or_insert_with(|| json!({})));
+    let Some(Value::Object(spec)) = spec else {
+        return Err(RequestError::bad("spec: it is not an object; send the fields that change").into());
+    };
+    spec.insert("plan".to_owned(), json!(true));
+    let changed = patched((&gateway, &caller), (&namespace, &name), &patch).await?;
+    Ok((StatusCode::ACCEPTED, Json(cluster_detail(&changed))).into_response())
 }
 
 /// Deletes a cluster: the operator takes its hosts down first, unless `spec.deletionPolicy` is `Retain`.
@@ -251,55 +240,11 @@ fn requests(namespace: &str) -> Request {
     Request::new(KubernetesCluster::url_path(&(), Some(namespace)))
 }
 
-/// The API server refuses fields that do not exist.
-fn strict(mut request: MetaRequest) -> Result<MetaRequest, RequestError> {
-    let separator = if request.uri().query().is_some_and(|query| !query.is_empty()) { '&' } else { '?' };
-    let uri = request.uri().to_string();
-    let uri = format!("{}{separator}fieldValidation=Strict", uri.trim_end_matches(['&', '?']));
-    *request.uri_mut() =
-        uri.parse().map_err(|error| RequestError::bad(format!("the path is invalid: {error}")))?;
-    Ok(request)
-}
-
 fn require_names(names: &[(&str, &str)]) -> Result<(), RequestError> {
     match names.iter().find(|(_, name)| !is_dns_label(name)) {
         None => Ok(()),
         Some((what, name)) => Err(RequestError::bad(format!(
             "{what}: {name:?} is not a DNS label: use 1 to 63 of a-z, 0-9 and '-', a letter or digit first and last"
         ))),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn refused(body: &str) -> String {
-        declared(&Bytes::copy_from_slice(body.as_bytes()), "team-a").unwrap_err().detail
-    }
-
-    #[test]
-    fn a_body_is_completed_and_another_namespace_is_refused() {
-        let body = Bytes::from_static(br#"{"metadata":{"name":"shop"},"spec":{}}"#);
-        let object = declared(&body, "team-a").unwrap();
-        assert_eq!(object["metadata"]["namespace"], "team-a");
-        assert_eq!(
-            (object["kind"].as_str(), object["apiVersion"].as_str()),
-            (Some("KubernetesCluster"), Some("ecs.yun.com/v1"))
-        );
-        assert!(refused(r#"{"metadata":{"namespace":"team-b"}}"#).contains("metadata.namespace"));
-        assert!(refused(r#"{"kind":"Secret"}"#).starts_with("kind:"));
-        assert!(
-            refused("[]").contains("not a JSON object") && refused("").contains("not a KubernetesCluster")
-        );
-    }
-
-    #[test]
-    fn fields_that_do_not_exist_are_refused_by_the_api_server() {
-        let uri = |text: &str| {
-            strict(http::Request::get(text).body(Vec::new()).unwrap()).unwrap().uri().to_string()
-        };
-        assert_eq!(uri("/a?"), "/a?fieldValidation=Strict");
-        assert_eq!(uri("/a?&b=c"), "/a?&b=c&fieldValidation=Strict");
     }
 }

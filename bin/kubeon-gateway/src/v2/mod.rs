@@ -1,6 +1,7 @@
 //! Version 2: clusters, operations, hosts and logs, with paging, filters and streams.
 
 mod clusters;
+mod declared;
 mod operations;
 mod problem;
 mod query;
@@ -20,8 +21,9 @@ pub(crate) fn routes() -> OpenApiRouter<Gateway> {
         .routes(routes!(clusters::read, clusters::patch, clusters::delete))
         .routes(routes!(clusters::hosts))
         .routes(routes!(clusters::retry))
-        .routes(routes!(operations::list))
-        .routes(routes!(operations::read))
+        .routes(routes!(clusters::plan))
+        .routes(routes!(operations::list, operations::create))
+        .routes(routes!(operations::read, operations::patch, operations::delete))
         .routes(routes!(operations::cancel))
         .routes(routes!(operations::approve))
         .routes(routes!(operations::logs))

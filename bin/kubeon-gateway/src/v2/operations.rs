@@ -4,20 +4,21 @@ use std::convert::Infallible;
 use std::sync::Arc;
 
 use axum::Json;
-use axum::body::Body;
+use axum::body::{Body, Bytes};
 use axum::extract::{Path, State};
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use futures::StreamExt as _;
 use http::{HeaderMap, StatusCode, header};
-use kube::api::{Patch, PatchParams};
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::core::Request;
 use kube::{Resource as _, ResourceExt as _};
 use kubeon_api::{ClusterOperation, DataRef, labels};
 use kubeon_rest::{OperationDetail, OperationView, Page, Problem, StepList, StepView};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::clusters::patched;
+use super::declared::{declared, merge_patch, strict};
 use super::problem::ProblemError;
 use super::query::{LogQuery, OperationQuery, PageRequest, Parameters, StepQuery};
 use super::view::{operation_detail, operation_summary, status_word, step};
@@ -106,6 +107,76 @@ async fn found(
     operation.ok_or_else(|| RequestError::absent(format!("there is no ClusterOperation {name}")))
 }
 
+/// Creates an operation of a `Cluster`: the body is a `ClusterOperation`. Its apiVersion and kind may be left out.
+#[utoipa::path(post, path = "/api/v2/operations", tag = "operations", operation_id = "createOperation", request_body = Value,
+    responses((status = 201, body = OperationDetail), (status = "default", body = Problem)))]
+pub(super) async fn create(
+    State(gateway): State<Gateway>,
+    caller: Caller,
+    body: Bytes,
+) -> Result<Response, ProblemError> {
+    let object = declared::<ClusterOperation>(&body, None)?;
+    let parameters = PostParams { field_manager: Some(MANAGER.to_owned()), ..PostParams::default() };
+    let request = requests().create(&parameters, object.to_string().into_bytes());
+    let request = strict(request.map_err(RequestError::from)?)?;
+    let created: ClusterOperation = gateway.meta_api.send(&caller, request).await?;
+    let place = format!("/api/v2/operations/{}", created.name_any());
+    Ok((StatusCode::CREATED, [(header::LOCATION, place)], Json(operation_detail(&created))).into_response())
+}
+
+/// Changes an operation with a JSON merge patch. An operation that has not started can be paused and continued.
+#[utoipa::path(patch, path = "/api/v2/operations/{name}", tag = "operations", operation_id = "patchOperation",
+    request_body(content = Value, content_type = "application/merge-patch+json"), params(("name" = String, Path)),
+    responses((status = 200, body = OperationDetail), (status = "default", body = Problem)))]
+pub(super) async fn patch(
+    State(gateway): State<Gateway>,
+    caller: Caller,
+    Path(name): Path<String>,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Result<Json<OperationDetail>, ProblemError> {
+    let patch = merge_patch(&headers, &body)?;
+    let operation = found(&gateway, &caller, &name).await?;
+    Ok(Json(operation_detail(&patched_operation((&gateway, &caller), &operation, &patch).await?)))
+}
+
+/// Deletes an operation with its Job and log. One that runs is ended first.
+#[utoipa::path(delete, path = "/api/v2/operations/{name}", tag = "operations", operation_id = "deleteOperation", params(("name" = String, Path)),
+    responses((status = 202, description = "the deletion began"), (status = "default", body = Problem)))]
+pub(super) async fn delete(
+    State(gateway): State<Gateway>,
+    caller: Caller,
+    Path(name): Path<String>,
+) -> Result<StatusCode, ProblemError> {
+    let operation = found(&gateway, &caller, &name).await?;
+    let preconditions = Preconditions { uid: operation.uid(), resource_version: None };
+    let parameters = DeleteParams::background().preconditions(preconditions);
+    let request = requests().delete(&name, &parameters).map_err(RequestError::from)?;
+    gateway.meta_api.send::<Value>(&caller, request).await?;
+    Ok(StatusCode::ACCEPTED)
+}
+
+fn requests() -> Request {
+    Request::new(ClusterOperation::url_path(&(), None))
+}
+
+/// Changes an operation as the caller. A later operation with the same name has another UID.
+async fn patched_operation(
+    (gateway, caller): (&Gateway, &Caller),
+    operation: &ClusterOperation,
+    patch: &Value,
+) -> Result<ClusterOperation, RequestError> {
+    let mut patch = patch.clone();
+    let metadata = patch.as_object_mut().map(|fields| fields.entry("metadata").or_insert_with(|| json!({})));
+    let Some(Value::Object(metadata)) = metadata else {
+        return Err(RequestError::bad("metadata: it is not an object"));
+    };
+    metadata.insert("uid".to_owned(), json!(operation.uid()));
+    let parameters = PatchParams { field_manager: Some(MANAGER.to_owned()), ..PatchParams::default() };
+    let request = requests().patch(&operation.name_any(), &parameters, &Patch::Merge(&patch))?;
+    gateway.meta_api.send(caller, strict(request)?).await
+}
+
 /// Ends an operation. Its hooks that always run still run.
 #[utoipa::path(post, path = "/api/v2/operations/{name}/cancel", tag = "operations", operation_id = "cancelOperation", params(("name" = String, Path)),
     responses((status = 202, body = OperationDetail), (status = "default", body = Problem)))]
@@ -119,12 +190,8 @@ pub(super) async fn cancel(
     if ["Succeeded", "Failed"].contains(&status.as_str()) {
         return Err(RequestError::conflict(format!("operation {name} has already ended: {status}")).into());
     }
-    let parameters = PatchParams { field_manager: Some(MANAGER.to_owned()), ..PatchParams::default() };
-    let patch = json!({"metadata": {"uid": operation.uid()}, "spec": {"cancelled": true}});
-    let request = Request::new(ClusterOperation::url_path(&(), None))
-        .patch(&name, &parameters, &Patch::Merge(&patch))
-        .map_err(RequestError::from)?;
-    let changed: ClusterOperation = gateway.meta_api.send(&caller, request).await?;
+    let patch = json!({"spec": {"cancelled": true}});
+    let changed = patched_operation((&gateway, &caller), &operation, &patch).await?;
     Ok((StatusCode::ACCEPTED, Json(operation_detail(&changed))).into_response())
 }
 

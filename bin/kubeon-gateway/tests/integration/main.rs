@@ -16,3 +16,4 @@ mod support;
 mod v1;
 mod v1_callback;
 mod v2;
+mod v2_writes;

@@ -6,8 +6,8 @@ use kubeon_api::ConditionStatus;
 
 use crate::tail::clip;
 
-/// The longest message of a condition in bytes.
-const MESSAGE: usize = 16 * 1024;
+/// The longest message of a condition in bytes. There are four conditions.
+const MESSAGE: usize = 4 * 1024;
 
 /// Status, reason and time of a condition.
 #[derive(Debug, Clone)]

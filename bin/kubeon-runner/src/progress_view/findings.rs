@@ -3,14 +3,16 @@
 use kubeon_api::kubeonkube::{Finding, FindingSeverity};
 use kubeon_api::{HostAddress, Refusal, Remedy};
 use kubeon_wire::{PrecheckReport, PrecheckResult, PrecheckSeverity};
+use serde::Serialize;
 
-/// The maximum number of findings in the status, and of characters of each.
-const MOST_FINDINGS: usize = 256;
+/// The longest text of a finding or refusal in characters.
 const MOST_CHARACTERS: usize = 1024;
-/// The maximum number of refusals in the status.
-const MOST_REFUSALS: usize = 64;
+/// The most bytes of all findings in the status, and of all refusals. With the conditions the status stays below 32 KiB.
+const FINDINGS: usize = 8 * 1024;
+const REFUSALS: usize = 8 * 1024;
 
-/// Every check that failed, for the status, whose size is limited.
+/// Every check that failed, for the status, whose size is limited. Those that block the operation come first; the log of the Job
+/// has all.
 pub(super) fn for_status(report: &PrecheckReport) -> Vec<Finding> {
     let finding = |(host, check): (HostAddress, &PrecheckResult)| Finding {
         host: host.to_string(),
@@ -22,7 +24,20 @@ pub(super) fn for_status(report: &PrecheckReport) -> Vec<Finding> {
         ignored: check.ignored,
         message: describe(check).chars().take(MOST_CHARACTERS).collect(),
     };
-    failed(report).take(MOST_FINDINGS).map(finding).collect()
+    let (blocking, others): (Vec<_>, Vec<_>) = failed(report).partition(|(_, check)| check.prevents());
+    fitting(blocking.into_iter().chain(others).map(finding), FINDINGS)
+}
+
+/// The first ones that need no more bytes together, as JSON.
+fn fitting<T: Serialize>(all: impl Iterator<Item = T>, bytes: usize) -> Vec<T> {
+    let mut left = bytes;
+    all.take_while(|one| {
+        let size = serde_json::to_vec(one).map_or(usize::MAX, |json| json.len().saturating_add(1));
+        let fits = size <= left;
+        left = left.saturating_sub(size);
+        fits
+    })
+    .collect()
 }
 
 /// The refusals for the status, whose size is limited. Those with a remedy come first.
@@ -34,7 +49,7 @@ pub(super) fn refusals(all: &[Refusal]) -> Vec<Refusal> {
         ..refusal.clone()
     };
     let (with, without): (Vec<_>, Vec<_>) = all.iter().partition(|refusal| refusal.remedy.is_some());
-    with.into_iter().chain(without).take(MOST_REFUSALS).map(bounded).collect()
+    fitting(with.into_iter().chain(without).map(bounded), REFUSALS)
 }
 
 /// The text of a refusal for users of custom resources: its first line, then one line for each reason.
@@ -62,9 +77,6 @@ fn failed(report: &PrecheckReport) -> impl Iterator<Item = (HostAddress, &Preche
 
 /// `10.0.0.2 : message`, for checks that block the operation or for those that do not.
 pub(super) fn lines(report: &PrecheckReport, blocking: bool) -> Vec<String> {
-    let wrong = failed(report).filter(|(_, check)| {
-        let blocks = check.severity == PrecheckSeverity::Error && !check.ignored;
-        blocks == blocking
-    });
+    let wrong = failed(report).filter(|(_, check)| check.prevents() == blocking);
     wrong.map(|(host, check)| format!("{host} : {}", describe(check))).collect()
 }

@@ -147,3 +147,42 @@ fn a_condition_keeps_its_time_until_it_changes() {
     assert_eq!(condition["reason"], "Failed");
     assert_eq!(condition["type"], PROGRESSING);
 }
+
+#[test]
+fn the_status_of_a_thousand_unfit_hosts_is_below_32_kib() {
+    let checks = |n: u32| {
+        let check = |severity: &str| {
+            json!({"check": "dns", "severity": severity, "ok": false, "found": "", "wanted": "",
+            "message": format!("no server of {n} answers: {}", "x".repeat(900)), "remedy": null})
+        };
+        json!([check("warning"), check("error")])
+    };
+    let unfit = |n: u32| json!({"host": host_address(n), "role": "worker", "ok": false, "checks": checks(n)});
+    let hosts: Vec<_> = (0..1000).map(unfit).collect();
+    let report = json!({"cluster": "demo", "ok": false, "errors": 1000, "warnings": 1000, "hosts": hosts});
+    let mut view = ProgressView::default();
+    view.precheck(Some(("Creating", "creating the cluster")));
+    view.record(&serde_json::from_value(json!({"event": "precheck", "report": report})).unwrap());
+    for n in 0..1000 {
+        let cause = "port 2379 is taken ".repeat(50);
+        let failed = Progress::Failed {
+            host: host_address(n),
+            step: "etcd".into(),
+            cause,
+            log: Vec::new(),
+            again: false,
+        };
+        view.record(&failed);
+    }
+    let reason = view.unfit().unwrap().to_owned();
+    view.finish(WorkResult::Failed, &reason);
+    let status = json!(view.status());
+    assert!(status.to_string().len() <= 32 * 1024, "{} bytes", status.to_string().len());
+    let findings = status["findings"].as_array().unwrap();
+    assert!(findings.len() > 5 && findings.iter().all(|finding| finding["severity"] == "error"));
+    assert!(status["refusals"].as_array().unwrap().len() > 5);
+}
+
+fn host_address(n: u32) -> HostAddress {
+    host(&format!("10.0.{}.{}", n / 250, n % 250 + 1))
+}

@@ -403,8 +403,8 @@ async fn much_progress_needs_few_writes_and_the_last_status_arrives() {
     let began = Instant::now();
     let done = end(cluster.begin(&[]).await).await;
     assert_eq!(done.code, Some(9));
-    // One write a second, one more at the beginning, one more at the end.
-    let most = usize::try_from(began.elapsed().as_secs()).unwrap() + 2;
+    // One write in five seconds, one more at the beginning, one more at the end.
+    let most = usize::try_from(began.elapsed().as_secs() / 5).unwrap() + 2;
     assert!(cluster.status_writes() <= most, "{} writes, at most {most}", cluster.status_writes());
     let status = cluster.status().await;
     assert_eq!(status["steps"]["current"], "TASK [the last]");

@@ -151,9 +151,24 @@ async fn who_names_a_secret_must_be_allowed_to_read_it() {
     apply(&admin, &role).await;
     apply(&admin, &bind("key", "Role", "key")).await;
     eventually("the role", || async { create(&client, &object).await.ok() }).await;
-    // An existing reference is not checked again.
     apply(&admin, &with(role, "/rules", json!([]))).await;
+    let another = with(object.clone(), "/metadata/name", json!("b"));
+    let refusal = || async { create_dry(&client, &another).await.err().filter(|said| said.contains(&words)) };
+    eventually("the end of the right", refusal).await;
+    // An existing reference is not checked again, unless the key would be used elsewhere.
     change(&client, &object, json!({"spec": {"paused": true}})).await.unwrap();
+    for (field, hosts) in [
+        ("nodeList", json!([{"ip": "10.6.0.9"}])),
+        ("masterList", json!([{"ip": "10.6.0.1", "port": 2222}])),
+        ("masterList", json!([{"ip": "10.6.0.1", "user": "ops"}])),
+    ] {
+        refused(change(&client, &object, json!({"spec": {"cluster": {field: hosts}}})).await, &words);
+    }
+    let store = json!({"spec": {"snapshots": {"folder": "s3://a/b/", "credentialsRef": {"name": "store"}}}});
+    let words = format!(
+        "spec.snapshots.credentialsRef: who refers to secrets {namespace}/store must be allowed to read it"
+    );
+    refused(change(&client, &object, store).await, &words);
     let operation = json!({
         "apiVersion": "kubeonkube.clay.io/v1alpha1", "kind": "Cluster", "metadata": {"name": format!("c-{namespace}")},
         "spec": {

@@ -58,7 +58,7 @@ pub(super) fn host_pool(options: &InstallOptions) -> AdmissionPolicy {
 }
 
 /// The hosts in an object, whose cluster is below `spec.cluster` or, as older clients write it, in `spec`.
-fn hosts(root: &str) -> String {
+pub(super) fn hosts(root: &str) -> String {
     let list = |name: &str| {
         let of = |spec: &str| format!("dyn({root}).spec.{spec}?{name}.orValue([])");
         format!("{} + {}", of("?cluster."), of(""))

@@ -178,7 +178,8 @@ fn begin(
 /// The time between two renewals that nobody requested.
 const RENEWAL_PAUSE: SignedDuration = SignedDuration::from_hours(1);
 
-/// Renews the kubeconfigs of a cluster that is up to date, when that of the observer is old.
+/// Renews the kubeconfigs of a cluster that is up to date, when that of the observer is old, and the certificates that its hosts
+/// did not renew in time.
 fn with_due_renewal(
     s: &View<'_>,
     object: &KubernetesCluster,
@@ -190,11 +191,20 @@ fn with_due_renewal(
         ClusterAction::of(operation) == Some(ClusterAction::Renew)
             && end.is_some_and(|end| end.0.saturating_add(RENEWAL_PAUSE).is_ok_and(|due| s.now < due))
     };
-    let is_due = matches!(&s.health, Some(ObservedHealth::Serving { renewal_due: true, .. }));
-    if wanted != NextAction::Declared || !is_due || mine.iter().any(is_recent) {
+    let why = match &s.health {
+        Some(ObservedHealth::Serving { renewal_due: true, .. }) => {
+            "the kubeconfigs are past two thirds of their life"
+        }
+        Some(ObservedHealth::Serving { certificates: Some(certificates), .. })
+            if !certificates.overdue.is_empty() =>
+        {
+            "the hosts did not renew their certificates in time"
+        }
+        _ => return wanted,
+    };
+    if wanted != NextAction::Declared || mine.iter().any(is_recent) {
         return wanted;
     }
-    let why = "the kubeconfigs are past two thirds of their life";
     next_action::by_itself(object, ClusterAction::Renew, why).unwrap_or(wanted)
 }
 

@@ -53,13 +53,9 @@ pub(crate) fn job_extras(
     let label = persisted::cluster(&job.namespace, cluster_name);
     let (state, kubeconfig) = (names::cluster_state(cluster_name), names::cluster_kubeconfig(cluster_name));
     let mut job_extras = JobExtras::default();
-    for secret in [&state, &kubeconfig] {
-        let object = PersistedObject {
-            kind: ObjectKind::Secret,
-            name: secret,
-            cluster: &label,
-            owner: Some(owner(cluster)),
-        };
+    // The state holds the keys of hosts, which may carry the cluster when its object is deleted: it has no owner.
+    for (secret, owner) in [(&state, None), (&kubeconfig, Some(owner(cluster)))] {
+        let object = PersistedObject { kind: ObjectKind::Secret, name: secret, cluster: &label, owner };
         job_extras.secrets.extend(persisted::assign(s, object, job, name(operation))?);
     }
     let source = MountSource::Secret { name: state.clone(), optional: true };

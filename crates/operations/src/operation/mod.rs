@@ -30,6 +30,8 @@ pub(crate) struct OperationChanges {
     pub shown: Option<(usize, ClusterCondition)>,
     /// Whether the cluster's status must be written first, as a claim.
     pub claims: bool,
+    /// Whether the next operation of the cluster may start before it.
+    pub is_overtaken: bool,
 }
 
 pub(crate) fn name(operation: &ClusterOperation) -> &str {

@@ -31,6 +31,10 @@ pub(crate) enum Wait {
     },
 }
 
+/// The age of an operation from which on others do not wait for its missing objects. Objects that are applied together with it
+/// arrive before.
+const OVERTAKEN_AFTER: SignedDuration = SignedDuration::from_secs(60);
+
 /// How often the number of operations that start before a waiting one is updated.
 const PLACE_SHOWN_EVERY: SignedDuration = SignedDuration::from_secs(60);
 
@@ -89,6 +93,10 @@ pub(crate) fn report_wait(s: &View<'_>, operation: &ClusterOperation, wait: &Wai
             return finish(s, operation, End::failed("WaitedTooLong", text));
         }
         progress.changes.wake_at(Some(due));
+        let created = operation.metadata.creation_timestamp.as_ref().map_or(s.now, |created| created.0);
+        let overtaken = created.saturating_add(OVERTAKEN_AFTER).unwrap_or(created);
+        progress.is_overtaken = overtaken <= s.now;
+        progress.changes.wake_at(Some(overtaken).filter(|overtaken| *overtaken > s.now));
     }
     if matches!(wait, Wait::Place { .. }) {
         progress.changes.wake_at(s.now.checked_add(PLACE_SHOWN_EVERY).ok());

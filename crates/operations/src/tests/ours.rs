@@ -50,11 +50,16 @@ fn a_playbook_gets_the_bundle_of_its_version_and_the_state_of_an_earlier_one() {
     let kept =
         |world: &World| world.get(ObjectKind::Secret, "ns", "kubeonkube-sample-state")["metadata"].clone();
     assert_eq!(kept(&world)["annotations"]["kubeon.io/job"], "kubeonkube-one-job");
-    assert_eq!(kept(&world)["ownerReferences"][0]["kind"], "Cluster");
+    assert!(kept(&world)["ownerReferences"].is_null(), "the keys outlive the object of the cluster");
+    let kubeconfig = world.get(ObjectKind::Secret, "ns", "kubeonkube-sample-kubeconfig");
+    assert_eq!(kubeconfig["metadata"]["ownerReferences"][0]["kind"], "Cluster");
+    let owner = json!({"metadata": {"ownerReferences": [kubeconfig["metadata"]["ownerReferences"][0]]}});
+    world.change(ObjectKind::Secret, "ns", "kubeonkube-sample-state", &owner);
     world.ask("two", playbook("reset.yml", RUNNER_IMAGE));
     world.job_says("kubeonkube-one-job", "Complete");
     world.settle();
     assert_eq!(kept(&world)["annotations"]["kubeon.io/job"], "kubeonkube-two-job");
+    assert_eq!(kept(&world)["ownerReferences"], json!([]), "the owner that an earlier version set");
     let second = pod(&world, "kubeonkube-two-job");
     assert!(second["initContainers"].is_null(), "reset.yml needs no bundle");
 }

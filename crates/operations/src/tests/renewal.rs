@@ -4,9 +4,9 @@ use k8s_openapi::jiff::SignedDuration;
 use serde_json::json;
 
 use super::kubernetes_cluster::{NAME, STATE, ends, env, job, object, phase, running, wanted};
-use crate::ObservedHealth;
 use crate::testing::World;
 use crate::write::{ObjectKind, ObjectRef};
+use crate::{ObservedCertificates, ObservedHealth};
 
 fn request(world: &mut World, word: &str) {
     let patch = json!({"metadata": {"annotations": {"app.kubernetes.io/operation": word}}});
@@ -79,6 +79,21 @@ fn old_kubeconfigs_are_renewed_without_a_request() {
     assert_eq!(operations(&world), 2, "the new kubeconfig may not have been observed yet");
     after(&mut world, 3600);
     assert_eq!(operations(&world), 3);
+}
+
+#[test]
+fn certificates_that_hosts_did_not_renew_are_renewed_without_a_request() {
+    let mut world = running(&["10.0.0.2"]);
+    let (not_ready, members_down) = (Vec::new(), Vec::new());
+    let overdue = vec!["h1: /etc/kubernetes/pki/apiserver.crt".to_owned()];
+    let certificates = Some(ObservedCertificates { first_end: world.now, overdue });
+    world.health =
+        Some(ObservedHealth::Serving { nodes: 2, not_ready, members_down, certificates, renewal_due: false });
+    after(&mut world, 1);
+    assert_eq!((operations(&world), env(&job(&world), "OPERATION").as_str()), (2, "renewing"));
+    ends(&mut world, "Complete");
+    after(&mut world, 1800);
+    assert_eq!(operations(&world), 2, "once in an hour");
 }
 
 #[test]

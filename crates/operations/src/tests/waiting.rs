@@ -10,6 +10,8 @@ use crate::testing::World;
 use crate::view::{StartPermission, WriteRefusal};
 use crate::write::ObjectKind;
 
+const MISSING: &str = "hostsConfRef ns,later not found";
+
 fn reason(world: &World, name: &str) -> String {
     world.status(name)["reason"].as_str().unwrap_or_default().to_owned()
 }
@@ -144,6 +146,28 @@ fn a42_the_second_waits_for_the_first_and_then_runs() {
     assert_eq!(world.status("two")["status"], "Running");
     assert!(world.status("two")["waitsFor"].is_null());
     assert_eq!(world.status("three")["waitsFor"], "two");
+}
+
+#[test]
+fn an_operation_whose_inputs_stay_missing_does_not_block_the_next() {
+    let mut world = World::with_cluster();
+    world.ask("one", |spec| spec.hosts_conf_ref = Some(DataRef::new("ns", "later")));
+    world.ask("two", |_| {});
+    world.settle();
+    assert!(world.jobs().is_empty(), "what is applied together may still arrive");
+    assert_eq!((reason(&world, "one").as_str(), &world.status("two")["waitsFor"]), (MISSING, &json!("one")));
+    assert_eq!(world.next().wake, world.now.checked_add(SignedDuration::from_secs(60)).ok());
+    world.now += SignedDuration::from_secs(60);
+    world.settle();
+    assert_eq!(world.jobs(), ["kubeonkube-two-job"]);
+    assert_eq!(reason(&world, "one"), "waits for two, which runs first");
+    let hosts = world.objects[&crate::ObjectRef::new(ObjectKind::ConfigMap, "ns", "hosts")].clone();
+    world.put(ObjectKind::ConfigMap, "ns", "later", hosts);
+    world.settle();
+    assert_eq!(world.jobs(), ["kubeonkube-two-job"], "one after the other");
+    world.job_says("kubeonkube-two-job", "Complete");
+    world.settle();
+    assert_eq!(world.status("one")["status"], "Running");
 }
 
 #[test]
