@@ -7,7 +7,7 @@ use futures::future::select_ok;
 use k8s_openapi::jiff::Timestamp;
 use kubeon_api::kubernetes_cluster::DeclaredCluster;
 use kubeon_link_kube::{MasterReport, ObservedNode, ObserverClient, ObserverError, ObserverKubeconfig};
-use kubeon_operations::{ObservedCertificates, ObservedHealth};
+use kubeon_operations::{ObservedCertificates, ObservedHealth, ObservedVersions};
 
 /// Seconds after which the report of a master no longer counts: six of its periods.
 const REPORT_LIFE: i64 = 3600;
@@ -106,6 +106,7 @@ fn health_of(
     now: Timestamp,
 ) -> ObservedHealth {
     let all = nodes.len();
+    let versions = versions_of(&nodes);
     let not_ready = nodes.into_iter().filter(|node| !node.is_ready).map(|node| node.name).collect();
     let is_recent = |report: &MasterReport| now.as_second().saturating_sub(report.at) < REPORT_LIFE;
     let recent: Vec<_> = reports.into_iter().filter(|(_, report)| is_recent(report)).collect();
@@ -114,9 +115,23 @@ fn health_of(
         nodes: all,
         not_ready,
         members_down: down.into_iter().collect(),
+        versions,
         certificates: certificates_of(&recent),
         renewal_due,
     }
+}
+
+/// The most common version, and the nodes with another one. Of two equally common ones the first in the alphabet counts.
+fn versions_of(nodes: &[ObservedNode]) -> ObservedVersions {
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    for node in nodes {
+        *counts.entry(&node.version).or_default() += 1;
+    }
+    let most = counts.into_iter().rev().max_by_key(|(_, count)| *count).map_or("", |(version, _)| version);
+    let others = nodes.iter().filter(|node| node.version != most);
+    let mut others: Vec<String> = others.map(|node| format!("{} {}", node.name, node.version)).collect();
+    others.sort();
+    ObservedVersions { most: most.to_owned(), others }
 }
 
 fn certificates_of(reports: &[(String, MasterReport)]) -> Option<ObservedCertificates> {
@@ -177,7 +192,11 @@ mod tests {
 
     #[test]
     fn nodes_and_recent_reports_make_the_health() {
-        let node = |name: &str, is_ready| ObservedNode { name: name.to_owned(), is_ready };
+        let node = |name: &str, is_ready, version: &str| ObservedNode {
+            name: name.to_owned(),
+            is_ready,
+            version: version.to_owned(),
+        };
         let report = |at, first_end, overdue: &[&str], members_down: &[&str]| {
             let owned = |texts: &[&str]| texts.iter().map(|&text| text.to_owned()).collect();
             MasterReport { at, first_end, overdue: owned(overdue), members_down: owned(members_down) }
@@ -189,15 +208,17 @@ mod tests {
         ];
         let reports = reports.map(|(name, report)| (name.to_owned(), report)).into();
         let now = Timestamp::from_second(10_000).unwrap();
-        let health = health_of(vec![node("a", true), node("b", false)], reports, true, now);
+        let nodes = vec![node("a", true, "v1.36.3"), node("b", false, "v1.36.3"), node("c", true, "v1.35.4")];
+        let health = health_of(nodes, reports, true, now);
         let certificates = ObservedCertificates {
             first_end: Timestamp::from_second(40_000).unwrap(),
             overdue: vec!["h2: /a.crt".to_owned()],
         };
         let expected = ObservedHealth::Serving {
-            nodes: 2,
+            nodes: 3,
             not_ready: vec!["b".to_owned()],
             members_down: vec!["h3".to_owned()],
+            versions: ObservedVersions { most: "v1.36.3".to_owned(), others: vec!["c v1.35.4".to_owned()] },
             certificates: Some(certificates),
             renewal_due: true,
         };

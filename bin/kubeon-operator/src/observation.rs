@@ -165,7 +165,7 @@ fn share_of(time: Duration, queue_key: &QueueKey) -> Duration {
 
 #[cfg(test)]
 mod tests {
-    use kubeon_operations::ObjectKind;
+    use kubeon_operations::{ObjectKind, ObservedVersions};
 
     use super::*;
 
@@ -186,6 +186,7 @@ mod tests {
             nodes: 1,
             not_ready,
             members_down,
+            versions: ObservedVersions::default(),
             certificates: None,
             renewal_due: false,
         })

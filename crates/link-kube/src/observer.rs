@@ -79,6 +79,8 @@ pub struct ObservedNode {
     pub name: String,
     /// Whether its kubelet reports that it is ready.
     pub is_ready: bool,
+    /// The version of its kubelet, such as `v1.36.3`.
+    pub version: String,
 }
 
 /// The kubeconfig of an observer, reduced to what may be used of it.
@@ -351,12 +353,12 @@ impl NodeTable {
     /// The nodes; `None` when a column is missing.
     fn nodes(&self) -> Option<Vec<ObservedNode>> {
         let column = |name: &str| self.column_definitions.iter().position(|column| column.name == name);
-        let (name, status) = (column("Name")?, column("Status")?);
+        let (name, status, version) = (column("Name")?, column("Status")?, column("Version")?);
         let node = |row: &Row| {
             let text = |at: usize| row.cells.get(at).and_then(Value::as_str);
             // Such as `Ready,SchedulingDisabled`.
             let is_ready = text(status)?.split(',').next() == Some("Ready");
-            Some(ObservedNode { name: text(name)?.to_owned(), is_ready })
+            Some(ObservedNode { name: text(name)?.to_owned(), is_ready, version: text(version)?.to_owned() })
         };
         self.rows.iter().flatten().map(node).collect()
     }
@@ -425,15 +427,16 @@ mod tests {
     #[test]
     fn nodes_are_read_from_the_table_of_kubectl() {
         let table = |rows: &str| {
-            let columns = r#"[{"name": "Name"}, {"name": "Status"}, {"name": "Roles"}]"#;
+            let columns = r#"[{"name": "Name"}, {"name": "Status"}, {"name": "Roles"}, {"name": "Version"}]"#;
             serde_json::from_str::<NodeTable>(&format!(
                 r#"{{"columnDefinitions": {columns}, "rows": {rows}}}"#
             ))
         };
-        let rows = r#"[{"cells": ["h1", "Ready", ""]}, {"cells": ["h2", "NotReady", ""]},
-            {"cells": ["h3", "Ready,SchedulingDisabled", ""]}, {"cells": ["h4", "Unknown", ""]}]"#;
-        let ready: Vec<bool> =
-            table(rows).unwrap().nodes().unwrap().iter().map(|node| node.is_ready).collect();
+        let rows = r#"[{"cells": ["h1", "Ready", "", "v1.36.3"]}, {"cells": ["h2", "NotReady", "", "v1.36.3"]},
+            {"cells": ["h3", "Ready,SchedulingDisabled", "", "v1.36.3"]}, {"cells": ["h4", "Unknown", "", "v1.35.4"]}]"#;
+        let nodes = table(rows).unwrap().nodes().unwrap();
+        assert_eq!(nodes[3].version, "v1.35.4");
+        let ready: Vec<bool> = nodes.iter().map(|node| node.is_ready).collect();
         assert_eq!(ready, [true, false, true, false]);
         assert_eq!(table("null").unwrap().nodes(), Some(Vec::new()));
         assert_eq!(table(r#"[{"cells": [1]}]"#).unwrap().nodes(), None, "not the table of nodes");

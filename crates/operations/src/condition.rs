@@ -36,8 +36,10 @@ pub const DEGRADED: &str = "Degraded";
 pub const NODES_NOT_READY: &str = "NodesNotReady";
 /// The reason of `Degraded` when some members of the etcd of a business cluster do not serve.
 pub const MEMBERS_DOWN: &str = "EtcdMembersDown";
+/// The reason of `Degraded` when nodes run another version than the cluster.
+pub const OTHER_VERSIONS: &str = "OtherVersions";
 /// The reasons of `Degraded` that come from the observation of a business cluster. What they report may end without a person.
-pub const OBSERVED_DEFECTS: [&str; 2] = [NODES_NOT_READY, MEMBERS_DOWN];
+pub const OBSERVED_DEFECTS: [&str; 3] = [NODES_NOT_READY, MEMBERS_DOWN, OTHER_VERSIONS];
 /// Whether the masters of a business cluster renew their certificates in time.
 pub const CERTIFICATES_RENEWED: &str = "CertificatesRenewed";
 /// A business cluster is being deleted; the reason says what the deletion waits for.

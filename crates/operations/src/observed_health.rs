@@ -15,11 +15,22 @@ pub enum ObservedHealth {
         not_ready: Vec<String>,
         /// The names of the members of etcd that do not serve, sorted.
         members_down: Vec<String>,
+        /// The versions of the kubelets.
+        versions: ObservedVersions,
         /// The certificates of the masters; `None` before a master has reported them.
         certificates: Option<ObservedCertificates>,
         /// Whether the kubeconfig of the observer must be renewed. The other kubeconfigs are as old.
         renewal_due: bool,
     },
+}
+
+/// The versions of the kubelets.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ObservedVersions {
+    /// That of most nodes, such as `v1.36.3`; empty without nodes.
+    pub most: String,
+    /// The nodes with another one, as name and version, sorted.
+    pub others: Vec<String>,
 }
 
 /// The certificates of the masters.

@@ -22,7 +22,7 @@ async fn an_operation_is_created_changed_and_deleted_with_the_rights_of_the_call
     let path = format!("{OPERATIONS}/by-hand");
     eventually(rest, admin, &path, |answer| answer.0 == 200).await;
     let typo = rest.send(Some(admin), "PATCH", &path, r#"{"spec":{"pausd":false}}"#).await;
-    assert!(typo.0 == 400 && typo.1["detail"].as_str().unwrap().contains("pausd"), "{typo:?}");
+    assert!(typo.0 == 422 && typo.1["detail"].as_str().unwrap().contains("pausd"), "{typo:?}");
     assert_eq!(rest.send(Some(&alice), "PATCH", &path, r#"{"spec":{"paused":false}}"#).await.0, 403);
     assert_eq!(rest.send(Some(admin), "PATCH", &path, r#"{"spec":{"paused":false}}"#).await.0, 200);
     assert_eq!(rest.send(Some(admin), "PATCH", &path, "[]").await.0, 400);

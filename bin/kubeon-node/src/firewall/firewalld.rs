@@ -8,6 +8,8 @@ use kubeon_wire::{PacketMatch, StepFailure};
 
 use super::rule::{FirewallRule, must, ports, source};
 use crate::command::{run, step_failure};
+use crate::durable::{read_text, remove_file};
+use crate::root::Root;
 
 /// The zone that lets everything pass.
 const TRUSTED: &str = "trusted";
@@ -15,6 +17,42 @@ const TRUSTED: &str = "trusted";
 const CONFIGURATIONS: [&[&str]; 2] = [&["--permanent"], &[]];
 /// Rules in one call: the length of a command line is limited.
 const RULES_IN_A_CALL: usize = 200;
+
+/// Zones that the owner changed, and those that firewalld brings. A changed zone hides the other one.
+const CHANGED_ZONES: &str = "/etc/firewalld/zones";
+const DEFAULT_ZONES: &str = "/usr/lib/firewalld/zones";
+
+/// The files with the changed zones, and their copies before the last change, that do not exist.
+pub(super) fn absent_files(root: &Root, zone: &str) -> BTreeSet<String> {
+    let files = [zone, TRUSTED].into_iter().flat_map(|zone| {
+        let file = format!("{CHANGED_ZONES}/{zone}.xml");
+        [format!("{file}.old"), file]
+    });
+    files.filter(|file| !root.at(file).exists()).collect()
+}
+
+/// Removes the `new_files` of zones that are as firewalld brings them. firewalld keeps them when the last rule is removed.
+///
+/// # Errors
+/// If a file cannot be read or removed.
+pub(super) fn remove_copies_of_defaults(
+    root: &Root,
+    new_files: &BTreeSet<String>,
+) -> Result<(), StepFailure> {
+    for file in new_files.iter().filter(|file| file.ends_with(".xml")) {
+        let default = file.replacen(CHANGED_ZONES, DEFAULT_ZONES, 1);
+        let (changed, default) = (read_text(&root.at(file))?, read_text(&root.at(&default))?);
+        if changed.is_none() || changed != default {
+            continue;
+        }
+        remove_file(&root.at(file))?;
+        let old = format!("{file}.old");
+        if new_files.contains(&old) {
+            remove_file(&root.at(&old))?;
+        }
+    }
+    Ok(())
+}
 
 /// The zone of a link: its own, or the default one.
 pub(super) fn zone(link: &str, deadline: Instant) -> Result<String, StepFailure> {
@@ -87,6 +125,31 @@ mod tests {
 
     use super::super::rule::tests::packets;
     use super::*;
+
+    #[test]
+    fn a_zone_file_that_kubeon_caused_goes_when_it_is_the_default_again() {
+        let bench = crate::testing::Bench::new();
+        let root = &bench.host.root;
+        let file = |zone: &str| format!("{CHANGED_ZONES}/{zone}.xml");
+        bench.write(&file("public"), "<zone><!-- of the owner --></zone>");
+        let new_files = absent_files(root, "public");
+        let trusted = [file("trusted"), format!("{}.old", file("trusted"))];
+        assert_eq!(
+            new_files,
+            [format!("{}.old", file("public"))].into_iter().chain(trusted.clone()).collect()
+        );
+        for zone in ["public", "trusted"] {
+            bench.write(&format!("{DEFAULT_ZONES}/{zone}.xml"), "<zone/>");
+            bench.write(&format!("{}.old", file(zone)), "<zone><interface name=\"cni0\"/></zone>");
+        }
+        bench.write(&file("trusted"), "<zone><service name=\"of-the-owner\"/></zone>");
+        remove_copies_of_defaults(root, &new_files).unwrap();
+        assert!(trusted.iter().all(|file| root.at(file).exists()), "the owner changed the zone since");
+        bench.write(&file("trusted"), "<zone/>");
+        remove_copies_of_defaults(root, &new_files).unwrap();
+        assert!(trusted.iter().all(|file| !root.at(file).exists()));
+        assert!(root.at(&file("public")).exists());
+    }
 
     #[test]
     fn a_rule_has_the_form_in_which_firewalld_lists_it() {

@@ -32,6 +32,9 @@ struct Added {
     /// The zone of firewalld that has the rules about ports.
     zone: String,
     rules: BTreeSet<FirewallRule>,
+    /// Files of firewalld that did not exist before the first rule.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    new_files: BTreeSet<String>,
 }
 
 /// Adds the rules that are missing in the active firewall, and removes those that an earlier run added and that are no
@@ -59,11 +62,14 @@ pub fn open(
         .chain(pod_links.iter().cloned().map(FirewallRule::PodLink))
         .collect();
     let own = recorded.filter(|added| (added.program, &added.zone) == (program, &firewall.zone));
-    let own = own.map(|added| added.rules).unwrap_or_default();
+    let (own, new_files) = match own {
+        Some(added) => (added.rules, added.new_files),
+        None => (BTreeSet::new(), firewall.absent_files(root)),
+    };
     let present = firewall.present(&wanted)?;
     let missing: BTreeSet<FirewallRule> = wanted.difference(&present).cloned().collect();
     let obsolete: BTreeSet<FirewallRule> = own.difference(&wanted).cloned().collect();
-    let added = |rules| Added { program, zone: firewall.zone.clone(), rules };
+    let added = |rules| Added { program, zone: firewall.zone.clone(), rules, new_files: new_files.clone() };
     // Before the change, so that an interrupted step leaves no rule that nobody removes.
     write(root, &added(own.union(&missing).cloned().collect()))?;
     firewall.add(&missing)?;
@@ -92,8 +98,9 @@ pub fn restore(root: &Root, deadline: Instant) -> Result<(), StepFailure> {
 /// If the record cannot be read, or the firewall refuses to remove a rule.
 pub fn close(root: &Root, deadline: Instant) -> Result<(), StepFailure> {
     match read(root)? {
-        Some(Added { program, zone, rules }) if root.is_live() => {
-            Firewall { program, zone, deadline }.remove(&rules)
+        Some(Added { program, zone, rules, new_files }) if root.is_live() => {
+            Firewall { program, zone, deadline }.remove(&rules)?;
+            firewalld::remove_copies_of_defaults(root, &new_files)
         }
         _ => Ok(()),
     }
@@ -114,6 +121,12 @@ impl Firewall {
             String::new()
         };
         Ok(Self { program, zone, deadline })
+    }
+
+    /// The files that adding rules may create.
+    fn absent_files(&self, root: &Root) -> BTreeSet<String> {
+        let has_files = self.program == FirewallProgram::Firewalld;
+        if has_files { firewalld::absent_files(root, &self.zone) } else { BTreeSet::new() }
     }
 
     /// The rule for packets to ports; `None` for other packets.
@@ -201,7 +214,8 @@ mod tests {
         let root = &bench.host.root;
         assert_eq!(read(root).unwrap(), None);
         let rules = [FirewallRule::PodLink("cni0".into()), FirewallRule::LetIn("a rule".into())].into();
-        let added = Added { program: FirewallProgram::Firewalld, zone: "public".into(), rules };
+        let new_files = ["/etc/firewalld/zones/public.xml".to_owned()].into();
+        let added = Added { program: FirewallProgram::Firewalld, zone: "public".into(), rules, new_files };
         write(root, &added).unwrap();
         assert_eq!(read(root).unwrap(), Some(added));
         bench.write(paths::FIREWALL, "{");

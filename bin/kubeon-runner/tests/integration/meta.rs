@@ -1,5 +1,6 @@
 //! Status, Secrets and ConfigMap, written to a real API server by an account without other permissions.
 
+mod deaths;
 mod plans;
 mod stored_logs;
 

@@ -164,7 +164,8 @@ async fn who_names_a_secret_must_be_allowed_to_read_it() {
     ] {
         refused(change(&client, &object, json!({"spec": {"cluster": {field: hosts}}})).await, &words);
     }
-    let store = json!({"spec": {"snapshots": {"folder": "s3://a/b/", "credentialsRef": {"name": "store"}}}});
+    let store =
+        json!({"spec": {"snapshots": {"folder": "s3://snapshots/a/", "credentialsRef": {"name": "store"}}}});
     let words = format!(
         "spec.snapshots.credentialsRef: who refers to secrets {namespace}/store must be allowed to read it"
     );

@@ -73,6 +73,15 @@ words! {
         Ignore = "ignore",
     }
 
+    /// When a cluster is repaired.
+    RepairPolicy {
+        /// When the annotation with the word `repairing` asks for it.
+        OnRequest = "OnRequest",
+        /// Also when its API server does not answer, or nodes or members of etcd are down, for five minutes; at most once in an
+        /// hour.
+        Automatic = "Automatic",
+    }
+
     /// What happens to the hosts when the object is deleted.
     DeletionPolicy {
         /// kubeon removes the cluster from the hosts.

@@ -7,7 +7,7 @@ use schemars::{JsonSchema, Schema};
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::choices::{ClusterType, DeletionPolicy, DeployMode};
+use super::choices::{ClusterType, DeletionPolicy, DeployMode, RepairPolicy};
 use super::maintenance::MaintenanceWindow;
 use super::nodes::NodeList;
 use super::snapshots::Snapshots;
@@ -53,6 +53,7 @@ pub(super) struct EitherForm {
     pub(super) plan: bool,
     #[serde(default, deserialize_with = "unset::when_null")]
     pub(super) maintenance_windows: Vec<MaintenanceWindow>,
+    pub(super) repair: Option<RepairPolicy>,
     pub(super) deletion_policy: Option<DeletionPolicy>,
     pub(super) snapshots: Option<Snapshots>,
     auth_config: Option<AuthConfig>,

@@ -33,6 +33,7 @@ pub use changeable::fixed_because;
 pub use changes::Changes;
 pub use choices::{
     ClusterType, Cni, DeletionPolicy, DeployMode, FirewallMode, HostKeyMode, LoadBalancerMode, ProxyMode,
+    RepairPolicy,
 };
 pub use container_runtime::ContainerRuntime;
 pub use extra_args::ExtraArgs;

@@ -4,7 +4,7 @@ use kube_derive::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, de};
 
-use super::choices::DeletionPolicy;
+use super::choices::{DeletionPolicy, RepairPolicy};
 use super::flat;
 use super::maintenance::MaintenanceWindow;
 use super::snapshots::Snapshots;
@@ -55,6 +55,9 @@ pub struct KubernetesClusterSpec {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 32))]
     pub maintenance_windows: Vec<MaintenanceWindow>,
+    /// When what is broken on the hosts is repaired: missing steps are done again. Default: OnRequest.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub repair: Option<RepairPolicy>,
     /// What happens to the hosts when this object is deleted. Default: Delete.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub deletion_policy: Option<DeletionPolicy>,
@@ -71,6 +74,7 @@ impl<'de> Deserialize<'de> for KubernetesClusterSpec {
             paused: form.paused,
             plan: form.plan,
             maintenance_windows: std::mem::take(&mut form.maintenance_windows),
+            repair: form.repair,
             deletion_policy: form.deletion_policy,
             snapshots: form.snapshots.take(),
             cluster: form.into_cluster().map_err(de::Error::custom)?,

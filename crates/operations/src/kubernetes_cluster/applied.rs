@@ -13,6 +13,7 @@ pub fn without_secrets(spec: &KubernetesClusterSpec) -> KubernetesClusterSpec {
     spec.paused = false;
     spec.plan = false;
     spec.maintenance_windows = Vec::new();
+    spec.repair = None;
     spec.deletion_policy = None;
     spec.snapshots = None;
     if let Some(auth) = &mut spec.cluster.auth_config {

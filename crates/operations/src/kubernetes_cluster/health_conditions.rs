@@ -4,6 +4,7 @@
 //!   no API server answers     Ready=False  APIUnreachable
 //!   nodes are not ready       Degraded=True  NodesNotReady
 //!   members of etcd are down  Degraded=True  EtcdMembersDown
+//!   nodes of another version  Degraded=True  OtherVersions, unless an operation runs
 //!   certificates are not renewed in time     CertificatesRenewed=False
 //!   not observed (yet)        both stay as they are
 //! ```
@@ -15,9 +16,9 @@ use kubeon_api::{KubernetesCluster, KubernetesClusterStatus};
 use super::object_access::{object_notice, status_write_as_given};
 use crate::condition::{
     self, CERTIFICATES_RENEWED, ConditionText, DEGRADED, DONE, MEMBERS_DOWN, NODES_NOT_READY,
-    OBSERVED_DEFECTS, READY,
+    OBSERVED_DEFECTS, OTHER_VERSIONS, READY,
 };
-use crate::observed_health::{ObservedCertificates, ObservedHealth};
+use crate::observed_health::{ObservedCertificates, ObservedHealth, ObservedVersions};
 use crate::view::View;
 use crate::write::{Notice, Write};
 
@@ -69,12 +70,14 @@ fn show(
             set(new, before, READY, text, now);
             keep(new, before, DEGRADED);
         }
-        Some(ObservedHealth::Serving { nodes, not_ready, members_down, certificates, renewal_due: _ }) => {
+        Some(ObservedHealth::Serving { nodes, not_ready, members_down, versions, certificates, .. }) => {
             if observed(&new.conditions, READY).is_some() {
                 let message = "the API server answers again";
                 set(new, before, READY, ConditionText { status: true, reason: DONE, message }, now);
             }
-            show_degraded(defect(*nodes, not_ready, members_down), before, new, now);
+            let defect = defect(*nodes, not_ready, members_down)
+                .or_else(|| Some((OTHER_VERSIONS, unexpected_versions(versions, new)?)));
+            show_degraded(defect, before, new, now);
             if let Some(certificates) = certificates {
                 show_certificates(certificates, new, now);
             }
@@ -92,6 +95,16 @@ fn defect(nodes: usize, not_ready: &[String], members_down: &[String]) -> Option
         (true, false) => Some((MEMBERS_DOWN, of_members())),
         (false, false) => Some((NODES_NOT_READY, format!("{}; {}", of_nodes(), of_members()))),
     }
+}
+
+/// Which nodes run another version than the cluster. An operation may be about to change the version.
+fn unexpected_versions(found: &ObservedVersions, status: &KubernetesClusterStatus) -> Option<String> {
+    let expected = status.version.filter(|_| status.operation.is_none())?.to_string();
+    if !found.most.is_empty() && found.most != expected {
+        return Some(format!("the nodes run {} instead of {expected}", found.most));
+    }
+    (!found.others.is_empty())
+        .then(|| format!("nodes with another version than {expected}: {}", few(&found.others)))
 }
 
 fn show_degraded(
@@ -149,6 +162,14 @@ fn set(
         condition::put(&mut new.conditions, written.clone());
     }
     condition::set(&mut new.conditions, type_, text, new.observed_generation, now);
+}
+
+/// Since when the health says that something does not work.
+pub(super) fn broken_since(conditions: &[Condition]) -> Option<Timestamp> {
+    let broken = [(READY, "False"), (DEGRADED, "True")]
+        .into_iter()
+        .filter_map(|(type_, status)| observed(conditions, type_).filter(|found| found.status == status));
+    broken.map(|condition| condition.last_transition_time.0).min()
 }
 
 /// The reason of a condition, if it is one of those that the health sets.

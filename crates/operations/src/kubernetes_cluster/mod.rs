@@ -24,10 +24,11 @@ mod object_access;
 mod persisted_objects;
 mod snapshots;
 mod status;
+mod upkeep;
 
 use std::sync::Arc;
 
-use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use k8s_openapi::jiff::Timestamp;
 use kubeon_api::{ClusterOperation, KubernetesCluster};
 
 use self::object_access::{
@@ -35,7 +36,6 @@ use self::object_access::{
 };
 use self::persisted_objects::state_missing_text;
 use crate::names::{self, DERIVED_UID_LABEL};
-use crate::observed_health::ObservedHealth;
 use crate::operation::finish::{End, finish};
 use crate::operation::wait::{Wait, refusal};
 use crate::operation::{OperationChanges, archive, credentials, name, pause, running, target, uid, wait};
@@ -155,7 +155,7 @@ fn begin(
     mine: &[Arc<ClusterOperation>],
 ) -> Result<ClusterChanges, NeedsReads> {
     let wanted = release_without_state(s, object, mine, next_action(s.settings, object, mine))?;
-    let wanted = with_due_renewal(s, object, mine, wanted);
+    let (wanted, upkeep) = upkeep::with_due(s, object, mine, wanted);
     let (wanted, due) = snapshots::with_due(object, wanted, s.now);
     let wanted = approval::required(object, mine, wanted);
     let (wanted, opens) = maintenance::in_window(object, wanted, s.now);
@@ -172,40 +172,8 @@ fn begin(
         }
     };
     changes.wake_at(due.or(opens));
+    changes.wake_at(upkeep);
     Ok(changes)
-}
-
-/// The time between two renewals that nobody requested.
-const RENEWAL_PAUSE: SignedDuration = SignedDuration::from_hours(1);
-
-/// Renews the kubeconfigs of a cluster that is up to date, when that of the observer is old, and the certificates that its hosts
-/// did not renew in time.
-fn with_due_renewal(
-    s: &View<'_>,
-    object: &KubernetesCluster,
-    mine: &[Arc<ClusterOperation>],
-    wanted: NextAction,
-) -> NextAction {
-    let is_recent = |operation: &Arc<ClusterOperation>| {
-        let end = operation.status.as_ref().and_then(|status| status.end_time.as_ref());
-        ClusterAction::of(operation) == Some(ClusterAction::Renew)
-            && end.is_some_and(|end| end.0.saturating_add(RENEWAL_PAUSE).is_ok_and(|due| s.now < due))
-    };
-    let why = match &s.health {
-        Some(ObservedHealth::Serving { renewal_due: true, .. }) => {
-            "the kubeconfigs are past two thirds of their life"
-        }
-        Some(ObservedHealth::Serving { certificates: Some(certificates), .. })
-            if !certificates.overdue.is_empty() =>
-        {
-            "the hosts did not renew their certificates in time"
-        }
-        _ => return wanted,
-    };
-    if wanted != NextAction::Declared || mine.iter().any(is_recent) {
-        return wanted;
-    }
-    next_action::by_itself(object, ClusterAction::Renew, why).unwrap_or(wanted)
 }
 
 const NOTHING_TO_TAKE_DOWN: NextAction =

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::kubernetes_cluster::{NAME, ends, object, running, scaled};
 use crate::testing::World;
 use crate::write::ObjectKind;
-use crate::{ObservedCertificates, ObservedHealth};
+use crate::{ObservedCertificates, ObservedHealth, ObservedVersions};
 
 fn serving(not_ready: &[&str]) -> Option<ObservedHealth> {
     serving_with(not_ready, &[], None)
@@ -19,7 +19,9 @@ fn serving_with(
 ) -> Option<ObservedHealth> {
     let owned = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect();
     let (not_ready, members_down) = (owned(not_ready), owned(members_down));
-    Some(ObservedHealth::Serving { nodes: 3, not_ready, members_down, certificates, renewal_due: false })
+    let versions = ObservedVersions::default();
+    let renewal_due = false;
+    Some(ObservedHealth::Serving { nodes: 3, not_ready, members_down, versions, certificates, renewal_due })
 }
 
 fn unreachable() -> Option<ObservedHealth> {
@@ -153,6 +155,32 @@ fn members_of_etcd_that_do_not_serve_degrade_the_cluster() {
     assert!(text.contains("1 of 3 nodes are not ready: h3; members of etcd do not serve: h3"), "{text}");
     assert_eq!(observe(&mut world, serving(&[])), ["Recovered"]);
     assert_eq!(state(&world, "Degraded"), words("False", "AsExpected"));
+}
+
+#[test]
+fn nodes_of_another_version_are_named_while_no_operation_runs() {
+    let versions = |most: &str, others: &[&str]| {
+        let mut health = serving(&[]);
+        if let Some(ObservedHealth::Serving { versions, .. }) = &mut health {
+            let others = others.iter().map(|&node| node.to_owned()).collect();
+            *versions = ObservedVersions { most: most.to_owned(), others };
+        }
+        health
+    };
+    let mut world = running(&["10.0.0.2"]);
+    let declared = object(&world)["status"]["version"].as_str().unwrap().to_owned();
+    assert_eq!(observe(&mut world, versions(&declared, &[])), [""; 0]);
+    assert_eq!(observe(&mut world, versions(&declared, &["h3 v1.35.4"])), ["OtherVersions"]);
+    let text = object(&world)["status"]["conditions"].to_string();
+    assert!(text.contains(&format!("nodes with another version than {declared}: h3 v1.35.4")), "{text}");
+    observe(&mut world, versions("v1.35.4", &[]));
+    let text = object(&world)["status"]["conditions"].to_string();
+    assert!(text.contains(&format!("the nodes run v1.35.4 instead of {declared}")), "{text}");
+    assert_eq!(observe(&mut world, versions(&declared, &[])), ["Recovered"]);
+    scaled(&mut world, &["10.0.0.2", "10.0.0.4"]);
+    observe(&mut world, versions("v1.35.4", &[]));
+    let text = object(&world)["status"]["conditions"].to_string();
+    assert!(!text.contains("v1.35.4"), "an operation runs: {text}");
 }
 
 #[test]

@@ -6,7 +6,7 @@ use serde_json::json;
 use super::kubernetes_cluster::{NAME, STATE, ends, env, job, object, phase, running, wanted};
 use crate::testing::World;
 use crate::write::{ObjectKind, ObjectRef};
-use crate::{ObservedCertificates, ObservedHealth};
+use crate::{ObservedCertificates, ObservedHealth, ObservedVersions};
 
 fn request(world: &mut World, word: &str) {
     let patch = json!({"metadata": {"annotations": {"app.kubernetes.io/operation": word}}});
@@ -16,7 +16,15 @@ fn request(world: &mut World, word: &str) {
 
 fn serving(renewal_due: bool) -> Option<ObservedHealth> {
     let (not_ready, members_down) = (Vec::new(), Vec::new());
-    Some(ObservedHealth::Serving { nodes: 2, not_ready, members_down, certificates: None, renewal_due })
+    let versions = ObservedVersions::default();
+    Some(ObservedHealth::Serving {
+        nodes: 2,
+        not_ready,
+        members_down,
+        versions,
+        certificates: None,
+        renewal_due,
+    })
 }
 
 fn operations(world: &World) -> usize {
@@ -84,11 +92,11 @@ fn old_kubeconfigs_are_renewed_without_a_request() {
 #[test]
 fn certificates_that_hosts_did_not_renew_are_renewed_without_a_request() {
     let mut world = running(&["10.0.0.2"]);
-    let (not_ready, members_down) = (Vec::new(), Vec::new());
-    let overdue = vec!["h1: /etc/kubernetes/pki/apiserver.crt".to_owned()];
-    let certificates = Some(ObservedCertificates { first_end: world.now, overdue });
-    world.health =
-        Some(ObservedHealth::Serving { nodes: 2, not_ready, members_down, certificates, renewal_due: false });
+    world.health = serving(false);
+    if let Some(ObservedHealth::Serving { certificates, .. }) = &mut world.health {
+        let overdue = vec!["h1: /etc/kubernetes/pki/apiserver.crt".to_owned()];
+        *certificates = Some(ObservedCertificates { first_end: world.now, overdue });
+    }
     after(&mut world, 1);
     assert_eq!((operations(&world), env(&job(&world), "OPERATION").as_str()), (2, "renewing"));
     ends(&mut world, "Complete");
@@ -106,6 +114,53 @@ fn a_renewal_that_failed_is_not_repeated_by_itself() {
     let before = operations(&world);
     after(&mut world, 7200);
     assert_eq!(operations(&world), before);
+}
+
+#[test]
+fn a_degraded_cluster_is_repaired_if_its_policy_says_so() {
+    let unreachable = || Some(ObservedHealth::Unreachable("down".into()));
+    let down = || {
+        let mut health = serving(false);
+        if let Some(ObservedHealth::Serving { not_ready, .. }) = &mut health {
+            not_ready.push("h2".to_owned());
+        }
+        health
+    };
+    for (policy, health, operations_later) in [
+        (json!(null), down(), 1),
+        (json!("OnRequest"), down(), 1),
+        (json!("Automatic"), serving(false), 1),
+        (json!("Automatic"), down(), 2),
+        (json!("Automatic"), unreachable(), 2),
+    ] {
+        let mut world = running(&["10.0.0.2"]);
+        world.change(ObjectKind::KubernetesCluster, "default", NAME, &json!({"spec": {"repair": policy}}));
+        world.health = health;
+        after(&mut world, 1);
+        after(&mut world, 200);
+        assert_eq!(operations(&world), 1, "{policy}: hosts restart");
+        if operations_later == 2 {
+            let wake = world.next().wake.unwrap();
+            assert!(wake <= world.now + SignedDuration::from_secs(100), "{wake}");
+        }
+        after(&mut world, 100);
+        assert_eq!(operations(&world), operations_later, "{policy}");
+    }
+}
+
+#[test]
+fn a_repair_that_did_not_help_is_repeated_after_an_hour() {
+    let mut world = running(&["10.0.0.2"]);
+    world.change(ObjectKind::KubernetesCluster, "default", NAME, &json!({"spec": {"repair": "Automatic"}}));
+    world.health = Some(ObservedHealth::Unreachable("down".into()));
+    after(&mut world, 1);
+    after(&mut world, 300);
+    assert_eq!(env(&job(&world), "OPERATION"), "repairing");
+    ends(&mut world, "Complete");
+    after(&mut world, 1800);
+    assert_eq!(operations(&world), 2);
+    after(&mut world, 1800);
+    assert_eq!(operations(&world), 3);
 }
 
 #[test]

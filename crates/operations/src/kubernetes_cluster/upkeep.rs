@@ -1,0 +1,68 @@
+//! Operations that an up-to-date cluster gets without a request: renewals, and repairs if its policy wants them.
+
+use std::sync::Arc;
+
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use kubeon_api::kubernetes_cluster::RepairPolicy;
+use kubeon_api::{ClusterOperation, KubernetesCluster};
+
+use super::cluster_action::ClusterAction;
+use super::health_conditions;
+use super::next_action::{self, NextAction};
+use crate::observed_health::ObservedHealth;
+use crate::view::View;
+
+/// The time between two operations of a kind that nobody requested.
+const PAUSE: SignedDuration = SignedDuration::from_hours(1);
+/// How long something does not work before it is repaired: hosts restart.
+const BROKEN_FOR: SignedDuration = SignedDuration::from_mins(5);
+
+/// Replaces doing nothing by what is due, and says when something will be due.
+pub(super) fn with_due(
+    s: &View<'_>,
+    object: &KubernetesCluster,
+    mine: &[Arc<ClusterOperation>],
+    wanted: NextAction,
+) -> (NextAction, Option<Timestamp>) {
+    if wanted != NextAction::Declared {
+        return (wanted, None);
+    }
+    let (action, why, due) = match (renewal_reason(s.health.as_ref()), broken_since(s, object)) {
+        (Some(why), _) => (ClusterAction::Renew, why, s.now),
+        (None, Some(since)) => {
+            let due = since.saturating_add(BROKEN_FOR).unwrap_or(since);
+            (ClusterAction::Repair, "the cluster is degraded and its policy is to repair it", due)
+        }
+        (None, None) => return (wanted, None),
+    };
+    let due = earliest(mine, action).map_or(due, |earliest| earliest.max(due));
+    if due > s.now {
+        return (wanted, Some(due));
+    }
+    (next_action::by_itself(object, action, why).unwrap_or(wanted), None)
+}
+
+/// Why certificates or kubeconfigs are renewed: hosts renew the former, and nobody else the latter.
+fn renewal_reason(health: Option<&ObservedHealth>) -> Option<&'static str> {
+    let Some(ObservedHealth::Serving { renewal_due, certificates, .. }) = health else { return None };
+    let overdue = certificates.as_ref().is_some_and(|certificates| !certificates.overdue.is_empty());
+    match (renewal_due, overdue) {
+        (true, _) => Some("the kubeconfigs are past two thirds of their life"),
+        (false, true) => Some("the hosts did not renew their certificates in time"),
+        (false, false) => None,
+    }
+}
+
+/// Since when something does not work that the policy wants repaired.
+fn broken_since(s: &View<'_>, object: &KubernetesCluster) -> Option<Timestamp> {
+    let repairs = object.spec.repair == Some(RepairPolicy::Automatic) && s.health.is_some();
+    let status = object.status.as_ref().filter(|_| repairs)?;
+    health_conditions::broken_since(&status.conditions)
+}
+
+/// The end of the pause after the last operation of this kind.
+fn earliest(mine: &[Arc<ClusterOperation>], action: ClusterAction) -> Option<Timestamp> {
+    let of_kind = mine.iter().filter(|operation| ClusterAction::of(operation) == Some(action));
+    let ends = of_kind.filter_map(|operation| operation.status.as_ref()?.end_time.as_ref());
+    ends.filter_map(|end| end.0.checked_add(PAUSE).ok()).max()
+}
