@@ -23,8 +23,10 @@ const KINDS: [ObjectKind; 7] = [
     ObjectKind::Log,
 ];
 
-/// The phases, and how to get there.
-const PHASES: [(&str, fn() -> World); 10] = [
+/// The name of a phase, and how to get there.
+type Phase = (&'static str, fn() -> World);
+
+const PHASES: [Phase; 10] = [
     ("prechecking", prechecking),
     ("failed", || ended(prechecking(), "Failed")),
     ("running", || running(&["10.0.0.2"])),
