@@ -33,10 +33,10 @@ const PHASES: [Phase; 10] = [
     ("scaling", scaling),
     ("scaling-failed", || ended(scaling(), "Failed")),
     ("terminating", terminating),
-    ("operation-running", || asked("ns")),
+    ("operation-running", || asked("hosts")),
     ("operation-succeeded", || operation_ended("Complete")),
     ("operation-failed", || operation_ended("Failed")),
-    ("operation-waiting", || asked("absent")),
+    ("operation-waiting", || asked("later")),
 ];
 
 fn prechecking() -> World {
@@ -65,16 +65,16 @@ fn terminating() -> World {
     world
 }
 
-/// An operation with an inventory in this namespace.
-fn asked(namespace: &str) -> World {
+/// An operation with the inventory of this name.
+fn asked(inventory: &str) -> World {
     let mut world = World::with_cluster();
-    world.ask("one", |spec| spec.hosts_conf_ref = Some(DataRef::new(namespace, "hosts")));
+    world.ask("one", |spec| spec.hosts_conf_ref = Some(DataRef::new("ns", inventory)));
     world.settle();
     world
 }
 
 fn operation_ended(condition: &str) -> World {
-    let mut world = asked("ns");
+    let mut world = asked("hosts");
     world.job_says("kubeonkube-one-job", condition);
     world.settle();
     world
@@ -106,7 +106,7 @@ fn save(phase: &str, world: &World) {
         object: object.clone(),
     };
     let fixture = Fixture { now: world.now, objects: world.objects.iter().map(object).collect() };
-    std::fs::write(path(phase), serde_json::to_string_pretty(&fixture).unwrap() + "\n").unwrap();
+    std::fs::write(path(phase), serde_json::to_string(&fixture).unwrap() + "\n").unwrap();
 }
 
 fn load(phase: &str) -> World {
@@ -153,7 +153,7 @@ fn what_an_earlier_operator_began_is_completed() {
     assert_eq!(world.status("one")["status"], "Succeeded");
     let mut world = load("operation-waiting");
     let hosts = world.objects[&ObjectRef::new(ObjectKind::ConfigMap, "ns", "hosts")].clone();
-    world.put(ObjectKind::ConfigMap, "absent", "hosts", hosts);
+    world.put(ObjectKind::ConfigMap, "ns", "later", hosts);
     world.settle();
     assert_eq!(world.status("one")["status"], "Running");
 }
