@@ -274,6 +274,8 @@ fn check_job_stopping(meta: &MetaCluster, job: &str) -> Result<()> {
 fn delete_during_creation(meta: &MetaCluster) -> Result<()> {
     // The creation takes seconds. With a killed operator, or at full speed, it might be complete before the deletion.
     let lock = meta.lock_operators();
+    // The attempt before may have been almost complete.
+    meta.lab.on(HOST, "systemctl stop kubelet kube-apiserver etcd; true")?;
     meta.lab.on(HOST, SLOW)?;
     let before = status(meta)?["jobName"].clone();
     request_creation(meta, "10")?;

@@ -128,9 +128,10 @@ fn check_nodes(meta: &MetaCluster, wanted: &str) -> Result<()> {
 /// Applies kubeon's own example on the same hosts. Kills the runner's pod while `cluster.yml` runs: the operation
 /// fails with a reason, and the same operation with another name continues.
 fn example(meta: &MetaCluster) -> Result<()> {
-    meta.eventually("the state of the deleted Cluster with the same name is deleted", MINUTE, || {
+    meta.eventually("the kubeconfig of the deleted Cluster with the same name is deleted", MINUTE, || {
         let secrets = meta.kubectl(&["-n", OPERATOR, "get", "secrets", "-o", "name"])?;
-        ensure!(!secrets.contains("kubeonkube-sample-"), "{secrets}");
+        ensure!(!secrets.contains("kubeonkube-sample-kubeconfig"), "{secrets}");
+        ensure!(secrets.contains("kubeonkube-sample-state"), "the state stays: {secrets}");
         Ok(())
     })?;
     // What a user wrote stays.
