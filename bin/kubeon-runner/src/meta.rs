@@ -17,6 +17,7 @@ use serde_json::Value;
 use tokio::time::timeout;
 
 use crate::backoff::Backoff;
+use crate::log::RunnerLog;
 
 /// The field manager of the runner's writes.
 const MANAGER: &str = "kubeon-runner";
@@ -86,6 +87,7 @@ struct AppliedStatus<'s> {
 #[derive(Clone)]
 pub(crate) struct MetaCluster {
     client: Client,
+    log: RunnerLog,
 }
 
 impl MetaCluster {
@@ -93,7 +95,10 @@ impl MetaCluster {
     ///
     /// # Errors
     /// When the configuration cannot be used.
-    pub(crate) async fn connect(kubeconfig: Option<&Path>) -> Result<Option<Self>, MetaError> {
+    pub(crate) async fn connect(
+        kubeconfig: Option<&Path>,
+        log: &RunnerLog,
+    ) -> Result<Option<Self>, MetaError> {
         let wrong = |error: &dyn std::error::Error| MetaError::Config(error.to_string());
         let config = match kubeconfig {
             Some(file) => {
@@ -105,7 +110,7 @@ impl MetaCluster {
             None => Config::incluster().map_err(|error| wrong(&error))?,
         };
         let client = Client::try_from(config).map_err(|error| wrong(&error))?;
-        Ok(Some(Self { client }))
+        Ok(Some(Self { client, log: log.clone() }))
     }
 
     /// Applies the runner's fields of an operation's status and keeps the fields of other managers. Returns
@@ -125,9 +130,11 @@ impl MetaCluster {
             metadata: ObjectMeta { name: Some(operation.to_owned()), ..ObjectMeta::default() },
             status,
         };
-        let params = PatchParams::apply(MANAGER).force();
-        let answer = with_timeout(api.patch_status(operation, &params, &Patch::Apply(&object))).await?;
-        Ok(job_generation(&answer))
+        let (api, object) = (&api, &object);
+        let answer = self.applied(operation, |params| async move {
+            api.patch_status(operation, &params, &Patch::Apply(object)).await
+        });
+        Ok(job_generation(&answer.await?))
     }
 
     /// Whether and how to retry a failed write of the status. A denied permission may mean that the operator has
@@ -210,9 +217,30 @@ impl MetaCluster {
         K: Clone + std::fmt::Debug + Serialize + DeserializeOwned,
     {
         let api: Api<K> = Api::namespaced(self.client.clone(), &object.namespace().unwrap_or_default());
-        let params = PatchParams::apply(MANAGER).force();
-        with_timeout(api.patch(&object.name_any(), &params, &Patch::Apply(object))).await.map(|_| ())
+        let (api, name) = (&api, object.name_any());
+        let name = name.as_str();
+        let apply = |params| async move { api.patch(name, &params, &Patch::Apply(object)).await };
+        self.applied(name, apply).await.map(drop)
     }
+
+    /// Applies an object without force. When another manager has written a field with another value, the log names manager and
+    /// field, and the field is taken: what is true of the hosts must not be lost.
+    async fn applied<T, F>(&self, name: &str, apply: impl Fn(PatchParams) -> F) -> Result<T, MetaError>
+    where
+        F: Future<Output = kube::Result<T>>,
+    {
+        match with_timeout(apply(PatchParams::apply(MANAGER))).await {
+            Err(MetaError::Request(error)) if is_conflict(&error) => {
+                self.log.line(&format!("{name} was changed by somebody else, and is written again: {error}"));
+                with_timeout(apply(PatchParams::apply(MANAGER).force())).await
+            }
+            answer => answer,
+        }
+    }
+}
+
+fn is_conflict(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status) if status.is_conflict())
 }
 
 /// The generation that the operator observed when it created the Job, else that of the object. The spec may
@@ -274,6 +302,30 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::redactor::Redactor;
+
+    fn meta_cluster(client: Client) -> MetaCluster {
+        MetaCluster { client, log: RunnerLog::new(std::sync::Arc::new(Redactor::default())) }
+    }
+
+    /// A field that somebody else wrote is named in the log and written again.
+    #[tokio::test]
+    async fn a_conflict_is_logged_and_overruled() {
+        let api = tower::service_fn(|request: http::Request<Body>| async move {
+            let forced = request.uri().query().is_some_and(|query| query.contains("force=true"));
+            let conflict = json!({"kind": "Status", "status": "Failure", "reason": "Conflict", "code": 409,
+                "message": "conflict with \"kubectl-edit\" using v1: .data.state"});
+            let written = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}});
+            let (code, body) = if forced { (200, written) } else { (409, conflict) };
+            let body = Body::from(body.to_string().into_bytes());
+            Ok::<_, Infallible>(http::Response::builder().status(code).body(body).unwrap())
+        });
+        let meta = meta_cluster(Client::new(api, "default"));
+        let target = WrittenObject { kind: "Secret", namespace: "ns".into(), name: "s".into() };
+        meta.save_secret(&target, BTreeMap::from([("state", b"x".to_vec())])).await.unwrap();
+        let log = meta.log.recorded.last_lines();
+        assert!(log.contains("s was changed by somebody else") && log.contains("kubectl-edit"), "{log}");
+    }
 
     /// The retry of a refused write of the status. Reads of the operation get this answer.
     async fn retry_after_refusal(code: u16, answer: Value) -> Retry {
@@ -281,7 +333,7 @@ mod tests {
             let (code, body) = (code, Body::from(answer.to_string().into_bytes()));
             async move { Ok::<_, Infallible>(http::Response::builder().status(code).body(body).unwrap()) }
         });
-        let meta = MetaCluster { client: Client::new(api, "default") };
+        let meta = meta_cluster(Client::new(api, "default"));
         let refused = kube::Error::Api(Box::new(Status::failure("no", "Forbidden").with_code(403)));
         meta.retry_of_status("o", &MetaError::Request(Box::new(refused))).await
     }

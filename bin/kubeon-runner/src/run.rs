@@ -105,7 +105,7 @@ fn redactor(settings: &RunnerSettings) -> Redactor {
 
 /// Connects to the meta cluster. A script also runs without it; work that must persist its state does not start.
 async fn meta(settings: &RunnerSettings, log: &RunnerLog) -> Option<MetaCluster> {
-    match MetaCluster::connect(settings.flags.meta.kubeconfig.as_deref()).await {
+    match MetaCluster::connect(settings.flags.meta.kubeconfig.as_deref(), log).await {
         Ok(Some(meta)) => Some(meta),
         Ok(None) => {
             let needed = settings.flags.operation.is_some() || settings.flags.action == WorkKind::Kubeon;

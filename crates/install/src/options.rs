@@ -81,7 +81,7 @@ impl Default for InstallOptions {
     fn default() -> Self {
         Self {
             namespace: names::NAMESPACE.to_owned(),
-            watch_namespaces: vec!["default".to_owned()],
+            watch_namespaces: Vec::new(),
             image: OPERATOR_IMAGE.to_owned(),
             replicas: 2,
             runner_images: RUNNER_IMAGES.map(str::to_owned).to_vec(),

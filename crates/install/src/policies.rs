@@ -6,6 +6,7 @@
 //! | `kubeon-deletion-protection` | a protected cluster is not deleted |
 //! | `kubeon-derived-operations` | only the operator may mark an operation as belonging to a `KubernetesCluster` |
 //! | `kubeon-host-pool` | the hosts of a cluster are in the pool of its namespace |
+//! | `kubeon-inventories` | a user who writes an inventory must be allowed to read the key that it is used with |
 //! | `kubeon-operation-authors` | who runs an operation needs the verb `use` on its cluster, and more for hooks and foreign images |
 //! | `kubeon-references` | a user who refers to a Secret or ConfigMap must be allowed to read it |
 //! | `kubeon-runner-account` | only pods of the operator's Jobs get the service account of runners |
@@ -18,6 +19,7 @@ mod authors;
 pub(crate) mod cel;
 mod commands;
 mod host_pool;
+mod inventories;
 mod policy;
 mod references;
 mod runner;
@@ -38,6 +40,7 @@ pub fn objects(options: &InstallOptions) -> Result<Vec<Value>, InstallError> {
         commands::derived(options),
         authors::authors(options),
         host_pool::host_pool(options),
+        inventories::inventories(options),
         references::references(options),
         runner::account(options),
         runner::status(),

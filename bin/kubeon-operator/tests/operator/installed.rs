@@ -14,6 +14,7 @@ use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::runtime::wait::await_condition;
 use kubeon_api::{ClusterOperation, KubernetesCluster, Phase};
 use kubeon_envtest::{ApiServerOptions, TestApiServer};
+use kubeon_install::InstallOptions;
 use serde_json::json;
 use tokio::process::{Child, Command};
 use tokio::time::timeout;
@@ -37,8 +38,9 @@ impl Installed {
     async fn start() -> Self {
         let server = TestApiServer::start(ApiServerOptions::default()).await.unwrap();
         let client = server.client().await.unwrap();
-        let deploy = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy");
-        server.apply(&deploy.join("kubeon.yaml")).await.unwrap();
+        let options = InstallOptions { watch_namespaces: vec!["default".into()], ..InstallOptions::default() };
+        let manifest = kubeon_install::manifest::manifest(&options).unwrap();
+        server.apply(&server.write_file("kubeon.yaml", &manifest).unwrap()).await.unwrap();
         let token = server.service_account(SYSTEM, "kubeon-operator").await.unwrap();
         let file = server.write_file("operator", &server.kubeconfig_of_token(&token)).unwrap();
         let mut installed = Self { replicas: Vec::new(), server, client, health: Vec::new() };

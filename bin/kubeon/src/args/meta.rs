@@ -43,8 +43,8 @@ pub(crate) struct InstallFlags {
     /// The operator's namespace
     #[arg(long, value_name = "NAME", default_value = names::NAMESPACE)]
     pub namespace: String,
-    /// A namespace whose clusters, Secrets and Jobs the operator manages; may be repeated [default: default,
-    /// with meta up also kubeonkube]
+    /// A further namespace whose Secrets and Jobs the operator manages; may be repeated [default: none; with meta up
+    /// default and kubeonkube]
     #[arg(long = "watch-namespace", value_name = "NAME", value_delimiter = ',')]
     pub watch_namespaces: Vec<String>,
     /// The operator's image
@@ -115,14 +115,9 @@ impl InstallFlags {
     /// The options for the installation.
     pub(crate) fn options(&self) -> InstallOptions {
         let defaults = InstallOptions::default();
-        let watched = &self.watch_namespaces;
         InstallOptions {
             namespace: self.namespace.clone(),
-            watch_namespaces: if watched.is_empty() {
-                defaults.watch_namespaces.clone()
-            } else {
-                watched.clone()
-            },
+            watch_namespaces: self.watch_namespaces.clone(),
             image: self.image.clone(),
             runner_images: self.runner_images.clone(),
             allowed_images: self.allowed_images.clone(),

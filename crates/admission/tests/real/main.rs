@@ -6,6 +6,7 @@ mod certificate;
 mod clients;
 mod front_proxy;
 mod host_pool;
+mod inventories;
 mod policies;
 mod roles;
 mod webhook;

@@ -51,7 +51,7 @@ pub(crate) async fn raise() -> World {
     let options = ApiServerOptions { arguments, ..ApiServerOptions::default() };
     let server = TestApiServer::start(options).await.unwrap();
     let client = server.client().await.unwrap();
-    let options = InstallOptions::default();
+    let options = InstallOptions { watch_namespaces: vec!["default".into()], ..InstallOptions::default() };
     let objects = kubeon_install::objects(&options).unwrap();
     let hooks = |object: &Value| object["kind"].as_str().unwrap().ends_with("WebhookConfiguration");
     for object in objects.iter().filter(|object| !hooks(object)) {

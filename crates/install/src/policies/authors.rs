@@ -17,6 +17,7 @@ pub(super) fn authors(options: &InstallOptions) -> AdmissionPolicy {
         name: "kubeon-operation-authors",
         resource_rules: vec![("kubeonkube.clay.io", "v1alpha1", &["clusteroperations"])],
         operations: &["CREATE", "UPDATE"],
+        parameters: None,
         match_conditions: vec![not_the_operator(options)],
         variables: vec![
             ("cluster", "object.spec.?cluster.orValue('')".to_owned()),

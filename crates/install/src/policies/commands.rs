@@ -29,6 +29,7 @@ pub(super) fn commands(options: &InstallOptions) -> AdmissionPolicy {
         name: "kubeon-commands",
         resource_rules: vec![("ecs.yun.com", "v1", &["kubernetesclusters"])],
         operations: &["CREATE", "UPDATE"],
+        parameters: None,
         match_conditions: vec![not_the_operator(options)],
         variables: vec![
             ("word", annotation("object", OPERATION)),
@@ -99,6 +100,7 @@ pub(super) fn deletion_protection() -> AdmissionPolicy {
         name: "kubeon-deletion-protection",
         resource_rules: vec![("ecs.yun.com", "v1", &["kubernetesclusters"])],
         operations: &["DELETE"],
+        parameters: None,
         match_conditions: vec![],
         variables: vec![],
         validations: vec![Validation {
@@ -124,6 +126,7 @@ pub(super) fn derived(options: &InstallOptions) -> AdmissionPolicy {
         name: "kubeon-derived-operations",
         resource_rules: vec![("kubeonkube.clay.io", "v1alpha1", &["clusteroperations"])],
         operations: &["CREATE", "UPDATE"],
+        parameters: None,
         match_conditions: vec![not_the_operator(options)],
         variables: vec![],
         validations: vec![

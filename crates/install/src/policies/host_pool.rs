@@ -22,6 +22,7 @@ pub(super) fn host_pool(options: &InstallOptions) -> AdmissionPolicy {
         name: "kubeon-host-pool",
         resource_rules: vec![("ecs.yun.com", "v1", &["kubernetesclusters"])],
         operations: &["CREATE", "UPDATE"],
+        parameters: None,
         match_conditions: vec![not_the_operator(options)],
         variables: vec![
             ("required", options.require_host_pools.to_string()),

@@ -1,10 +1,11 @@
 //! A `ValidatingAdmissionPolicy` as data.
 
 use k8s_openapi::api::admissionregistration::v1::{
-    MatchCondition, MatchResources, NamedRuleWithOperations, ValidatingAdmissionPolicy,
+    MatchCondition, MatchResources, NamedRuleWithOperations, ParamKind, ParamRef, ValidatingAdmissionPolicy,
     ValidatingAdmissionPolicyBinding, ValidatingAdmissionPolicyBindingSpec, ValidatingAdmissionPolicySpec,
     Variable,
 };
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
 
 use super::cel::cel_list;
 use crate::InstallOptions;
@@ -16,11 +17,46 @@ pub(super) struct AdmissionPolicy {
     /// Group, version and resources that it matches.
     pub(super) resource_rules: Vec<(&'static str, &'static str, &'static [&'static str])>,
     pub(super) operations: &'static [&'static str],
+    /// Whether it is evaluated once for each object of another kind, as `params`.
+    pub(super) parameters: Option<Parameters>,
     /// Named conditions; the policy applies only when all of them hold.
     pub(super) match_conditions: Vec<(&'static str, String)>,
     /// Named expressions that later ones use as `variables.NAME`.
     pub(super) variables: Vec<(&'static str, String)>,
     pub(super) validations: Vec<Validation>,
+}
+
+/// The objects for each of which a policy is evaluated. Without one the policy allows everything.
+pub(super) struct Parameters {
+    pub(super) api_version: &'static str,
+    pub(super) kind: &'static str,
+    /// The namespaces whose requests are not checked.
+    pub(super) except_namespaces: &'static [&'static str],
+}
+
+impl Parameters {
+    fn kind(&self) -> ParamKind {
+        ParamKind { api_version: Some(self.api_version.to_owned()), kind: Some(self.kind.to_owned()) }
+    }
+
+    /// All objects of the kind.
+    fn all() -> ParamRef {
+        ParamRef {
+            selector: Some(LabelSelector::default()),
+            parameter_not_found_action: Some("Allow".to_owned()),
+            ..ParamRef::default()
+        }
+    }
+
+    fn matched_namespaces(&self) -> MatchResources {
+        let other = LabelSelectorRequirement {
+            key: "kubernetes.io/metadata.name".to_owned(),
+            operator: "NotIn".to_owned(),
+            values: Some(texts(self.except_namespaces)),
+        };
+        let selector = LabelSelector { match_expressions: Some(vec![other]), ..LabelSelector::default() };
+        MatchResources { namespace_selector: Some(selector), ..MatchResources::default() }
+    }
 }
 
 pub(super) struct Validation {
@@ -66,6 +102,7 @@ impl AdmissionPolicy {
             metadata: metadata("", self.name),
             spec: Some(ValidatingAdmissionPolicySpec {
                 failure_policy: Some("Fail".to_owned()),
+                param_kind: self.parameters.as_ref().map(Parameters::kind),
                 match_constraints: Some(MatchResources {
                     resource_rules: Some(self.resource_rules.iter().map(rule).collect()),
                     ..MatchResources::default()
@@ -85,7 +122,8 @@ impl AdmissionPolicy {
             spec: ValidatingAdmissionPolicyBindingSpec {
                 policy_name: self.name.to_owned(),
                 validation_actions: texts(&["Deny"]),
-                ..ValidatingAdmissionPolicyBindingSpec::default()
+                param_ref: self.parameters.as_ref().map(|_| Parameters::all()),
+                match_resources: self.parameters.as_ref().map(Parameters::matched_namespaces),
             },
         }
     }

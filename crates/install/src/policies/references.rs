@@ -53,6 +53,7 @@ pub(super) fn references(options: &InstallOptions) -> AdmissionPolicy {
             ("kubeonkube.clay.io", "v1alpha1", &["clusters", "clusteroperations"]),
         ],
         operations: &["CREATE", "UPDATE"],
+        parameters: None,
         match_conditions: vec![not_the_operator(options)],
         // The meaning of a path depends on the kind: `spec.cluster` is an object in one kind and text in another.
         variables: vec![

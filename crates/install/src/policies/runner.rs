@@ -37,6 +37,7 @@ pub(super) fn account(options: &InstallOptions) -> AdmissionPolicy {
         name: "kubeon-runner-account",
         resource_rules: vec![("", "v1", &["pods", "serviceaccounts/token"]), ("batch", "v1", &["jobs"])],
         operations: &["CREATE"],
+        parameters: None,
         match_conditions: vec![("with-the-account-of-runners", used)],
         variables: vec![("kind", "request.resource.resource".to_owned())],
         validations: vec![
@@ -118,6 +119,7 @@ pub(super) fn status() -> AdmissionPolicy {
         name: "kubeon-runner-status",
         resource_rules: vec![("kubeonkube.clay.io", "v1alpha1", &["clusteroperations/status"])],
         operations: &["UPDATE"],
+        parameters: None,
         match_conditions: vec![by_a_runner()],
         variables: identity(job),
         validations: vec![
@@ -189,6 +191,7 @@ pub(super) fn secrets() -> AdmissionPolicy {
         name: "kubeon-runner-secrets",
         resource_rules: vec![("", "v1", &["configmaps", "secrets"])],
         operations: &["CREATE", "UPDATE", "DELETE"],
+        parameters: None,
         match_conditions: vec![by_a_runner()],
         variables,
         validations: vec![

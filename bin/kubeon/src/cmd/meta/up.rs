@@ -24,8 +24,8 @@ use crate::remedies;
 
 /// Time limit for the start of the operator in seconds. Its image is already on the node.
 const OPERATOR_SECONDS: u32 = 180;
-/// The namespace of the samples of kube-on-kube.
-const SAMPLES: &str = "kubeonkube";
+/// The namespaces of the examples, and of the samples of kube-on-kube.
+const EXAMPLES: [&str; 2] = ["default", "kubeonkube"];
 /// The Secret with the login of the lab's hosts.
 const LOGIN_SECRET: &str = "lab-login";
 
@@ -54,7 +54,7 @@ pub(super) async fn run(context: &Context<'_>, args: &MetaUp) -> Result<(), CliE
     options.mount_bundle_image |= has_image_volumes(&args.version);
     options.trusted_keys = trusted_signers::lines(&engine.environment, args.install.trusted_keys.as_deref())?;
     if args.install.watch_namespaces.is_empty() {
-        options.watch_namespaces.push(SAMPLES.to_owned());
+        options.watch_namespaces = EXAMPLES.map(str::to_owned).to_vec();
     }
     pin(&mut options, &images)?;
     install(&kubectl, &options, OPERATOR_SECONDS, context.output).await?;
