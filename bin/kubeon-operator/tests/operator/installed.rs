@@ -38,7 +38,8 @@ impl Installed {
     async fn start() -> Self {
         let server = TestApiServer::start(ApiServerOptions::default()).await.unwrap();
         let client = server.client().await.unwrap();
-        let options = InstallOptions { watch_namespaces: vec!["default".into()], ..InstallOptions::default() };
+        let options =
+            InstallOptions { watch_namespaces: vec!["default".into()], ..InstallOptions::default() };
         let manifest = kubeon_install::manifest::manifest(&options).unwrap();
         server.apply(&server.write_file("kubeon.yaml", &manifest).unwrap()).await.unwrap();
         let token = server.service_account(SYSTEM, "kubeon-operator").await.unwrap();

@@ -140,9 +140,18 @@ impl Lab {
     }
 
     pub(crate) fn start_in(&self, environment: &[(&str, &str)], more: &[&str]) {
+        self.start_as(Path::new(env!("CARGO_BIN_EXE_kubeon-operator")), environment, more);
+    }
+
+    /// Starts another operator's program.
+    pub(crate) fn start_program(&self, program: &Path) {
+        self.start_as(program, &[], &["--leader-elect=false"]);
+    }
+
+    fn start_as(&self, program: &Path, environment: &[(&str, &str)], more: &[&str]) {
         let port = free_port();
         self.port.store(port, Ordering::SeqCst);
-        let operator = Command::new(env!("CARGO_BIN_EXE_kubeon-operator"))
+        let operator = Command::new(program)
             .arg("--kubeconfig")
             .arg(&self.kubeconfig)
             .args(["--namespace", &self.namespace, "--metrics-address", &format!("127.0.0.1:{port}")])
@@ -160,6 +169,11 @@ impl Lab {
             .spawn()
             .unwrap();
         *self.operator.lock() = Some(operator);
+    }
+
+    /// Applies definitions.
+    pub(crate) async fn apply_definitions(&self, folder: &Path) {
+        self.server.0.apply_crds(folder).await.unwrap();
     }
 
     fn operator(&self) -> Child {

@@ -22,3 +22,4 @@ mod prometheus;
 mod scenarios;
 mod traces;
 mod uninstall;
+mod upgrade;

@@ -101,6 +101,11 @@ async fn end_job_and_settle(lab: &Lab, name: &str, prefix: &str, finished: &str,
 /// Creates a declared cluster.
 pub(crate) async fn create(lab: &Lab, name: &str, master: &str) {
     lab.declare(name, master).await;
+    complete_creation(lab, name).await;
+}
+
+/// Ends the Job that creates a declared cluster.
+pub(crate) async fn complete_creation(lab: &Lab, name: &str) {
     end_job_and_settle(lab, name, "create-", "create-finished", 1).await;
 }
 

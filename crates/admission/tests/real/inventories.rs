@@ -57,7 +57,8 @@ async fn who_writes_an_inventory_must_be_allowed_to_read_its_key() {
     create(&client, &map("mine", "all: {}")).await.unwrap();
 
     create(&admin, &map("hosts", "all: {}")).await.unwrap();
-    let maps: kube::Api<k8s_openapi::api::core::v1::ConfigMap> = kube::Api::namespaced(client.clone(), &namespace);
+    let maps: kube::Api<k8s_openapi::api::core::v1::ConfigMap> =
+        kube::Api::namespaced(client.clone(), &namespace);
     let patch = |patch: Value| {
         let maps = maps.clone();
         async move { said(maps.patch("hosts", &PatchParams::default(), &Patch::Merge(patch)).await) }
