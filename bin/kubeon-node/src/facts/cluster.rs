@@ -88,16 +88,21 @@ fn api(host: &HostSystem) -> ClusterReport {
     ClusterReport { facts, steps, unchecked }
 }
 
-/// The answer of `/readyz`. A server whose etcd has no leader is asked again until an election must have ended.
-fn readiness(api: &Api) -> Result<HttpResponse, NoAnswer> {
+/// Asks again while the answer shows that etcd has no leader, until an election must have ended. Returns the last answer.
+fn after_election<A>(mut ask: impl FnMut() -> A, is_leaderless: impl Fn(&A) -> bool) -> A {
     let end = Instant::now() + ELECTION_TIMEOUT;
     loop {
-        let ready = api.ask("/readyz", ANSWER_TIMEOUT)?;
-        if !lacks_etcd(&ready) || Instant::now() >= end {
-            return Ok(ready);
+        let answer = ask();
+        if !is_leaderless(&answer) || Instant::now() >= end {
+            return answer;
         }
         thread::sleep(ELECTION_PAUSE);
     }
+}
+
+/// The answer of `/readyz`.
+fn readiness(api: &Api) -> Result<HttpResponse, NoAnswer> {
+    after_election(|| api.ask("/readyz", ANSWER_TIMEOUT), |answer| answer.as_ref().is_ok_and(lacks_etcd))
 }
 
 /// Whether the API server is not ready because etcd does not serve it, in the words of `/readyz`.
@@ -125,17 +130,14 @@ struct NodeReport {
     steps: Vec<JournalEntry>,
 }
 
-/// An object of the API server; `None` if it is not read in time. A read that fails while etcd elects a leader is repeated.
+/// An object of the API server; `None` if it is not read in time.
 fn json(api: &Api, path: &str, timeout: Duration) -> Option<Value> {
     let start = Instant::now();
-    loop {
-        let answer = api.get(path, timeout.checked_sub(start.elapsed())?).ok()?;
-        match answer.status {
-            200 => return serde_json::from_str(&answer.body).ok(),
-            500..=599 if start.elapsed() < ELECTION_TIMEOUT => thread::sleep(ELECTION_PAUSE),
-            _ => return None,
-        }
-    }
+    let answer = after_election(
+        || api.get(path, timeout.checked_sub(start.elapsed())?).ok(),
+        |answer| answer.as_ref().is_some_and(|answer| (500..600).contains(&answer.status)),
+    )?;
+    if answer.status == 200 { serde_json::from_str(&answer.body).ok() } else { None }
 }
 
 /// All nodes by name, read page by page; `None` if a page does not arrive in time.
@@ -255,20 +257,17 @@ fn member(member: &Value) -> (String, Option<String>) {
     (name.unwrap_or("unnamed").to_owned(), first("clientURLs").map(str::to_owned))
 }
 
-/// Whether the member answers a read that needs a quorum; `None` if it does not answer in time. A member without a leader is
-/// asked again until an election must have ended.
+/// Whether the member answers a read that needs a quorum; `None` if it does not answer in time.
 fn is_healthy(https: &Https, url: &str) -> Option<bool> {
     let url = format!("{}/health?serializable=false", url.trim_end_matches('/'));
-    let end = Instant::now() + ELECTION_TIMEOUT;
-    loop {
-        match https.get(&url, ANSWER_TIMEOUT) {
-            Ok(answer) if answer.status == 200 => return Some(true),
-            Ok(answer) if has_no_leader(&answer.body) && Instant::now() < end => {
-                thread::sleep(ELECTION_PAUSE);
-            }
-            Ok(_) | Err(NoAnswer::NoServer(_)) => return Some(false),
-            Err(NoAnswer::Unknown(_)) => return None,
-        }
+    let answer = after_election(
+        || https.get(&url, ANSWER_TIMEOUT),
+        |answer| answer.as_ref().is_ok_and(|answer| answer.status != 200 && has_no_leader(&answer.body)),
+    );
+    match answer {
+        Ok(answer) => Some(answer.status == 200),
+        Err(NoAnswer::NoServer(_)) => Some(false),
+        Err(NoAnswer::Unknown(_)) => None,
     }
 }
 
