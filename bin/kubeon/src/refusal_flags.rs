@@ -64,6 +64,7 @@ fn flag(field: RefusedField) -> &'static str {
         RefusedField::Version => "version",
         RefusedField::Master => "-m",
         RefusedField::Worker => "-w",
+        RefusedField::EtcdHost => "etcd host",
         RefusedField::MasterName => "-M",
         RefusedField::WorkerName => "-W",
         RefusedField::PodCidr => "--pod-cidr",

@@ -10,7 +10,7 @@ open_words! {
         Master = "master",
         /// The host runs workloads only.
         Worker = "worker",
-        /// The host holds etcd. Only a status names this role, beside the others of the host.
+        /// The host holds etcd and runs no node. A status names this role also beside the others of a host.
         Etcd = "etcd",
     }
 }
@@ -26,5 +26,11 @@ impl HostRole {
     #[must_use]
     pub fn is_master(&self) -> bool {
         *self == Self::Master
+    }
+
+    /// Whether the host runs a node of the cluster.
+    #[must_use]
+    pub fn runs_node(&self) -> bool {
+        *self != Self::Etcd
     }
 }

@@ -74,6 +74,8 @@ words! {
         Master = "master",
         /// A host for workloads.
         Worker = "worker",
+        /// A host of etcd alone.
+        EtcdHost = "etcdHost",
         /// The node name of a master.
         MasterName = "masterName",
         /// The node name of a worker.
@@ -114,6 +116,7 @@ impl RefusedField {
             Self::Version => "spec.cluster.kubeVersion",
             Self::Master => "spec.cluster.masterList",
             Self::Worker => "spec.cluster.nodeList",
+            Self::EtcdHost => "spec.cluster.etcdList",
             Self::MasterName => "spec.cluster.masterList[].name",
             Self::WorkerName => "spec.cluster.nodeList[].name",
             Self::PodCidr => "spec.cluster.podCIDR",

@@ -258,7 +258,8 @@ impl PreparedChange<'_> {
     fn is_same_request(&self) -> bool {
         let settled = self.intent.leaving.is_empty()
             && self.intent.returning.is_empty()
-            && self.intent.joining_masters.is_empty();
+            && self.intent.joining_masters.is_empty()
+            && self.intent.joining_etcd_hosts.is_empty();
         self.known && self.state.spec == *self.intent.spec && settled
     }
 
@@ -407,6 +408,8 @@ impl PreparedChange<'_> {
         self.state.leaving.retain(|host, _| intent.returns(*host) && intent.skip_hosts.contains(host));
         self.state.leaving_masters.retain(|host, _| !left(host));
         self.state.joining_masters.clear();
+        self.state.leaving_etcd_hosts.retain(|host, _| !left(host));
+        self.state.joining_etcd_hosts.clear();
         self.state.joining.retain(|host| intent.skip_hosts.contains(host));
     }
 }
@@ -423,6 +426,7 @@ fn with_planned_names(spec: &DesiredCluster, plan: &Plan) -> DesiredCluster {
     DesiredCluster {
         masters: spec.masters.iter().cloned().map(named).collect(),
         workers: spec.workers.iter().cloned().map(named).collect(),
+        etcd_hosts: spec.etcd_hosts.iter().cloned().map(named).collect(),
         ..spec.clone()
     }
 }

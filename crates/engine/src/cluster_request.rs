@@ -96,6 +96,7 @@ pub fn from_parts(
         version: version_or(version, supported.last())?,
         masters: masters.into_iter().map(HostSpec::from).collect(),
         workers: workers.into_iter().map(HostSpec::from).collect(),
+        etcd_hosts: Vec::new(),
         settings: ClusterSettings { feature_gates, ..settings },
     };
     let (spec, notes) = validated(spec, supported, refusals, name, unread_masters)?;

@@ -271,5 +271,10 @@ fn with_stored_hosts(spec: &DesiredCluster, state: &StoredCluster) -> DesiredClu
             })
             .collect()
     };
-    DesiredCluster { masters: named(&spec.masters), workers: named(&spec.workers), ..spec.clone() }
+    DesiredCluster {
+        masters: named(&spec.masters),
+        workers: named(&spec.workers),
+        etcd_hosts: named(&spec.etcd_hosts),
+        ..spec.clone()
+    }
 }

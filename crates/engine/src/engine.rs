@@ -108,6 +108,9 @@ pub fn set_spec(state: &mut StoredCluster, spec: DesiredCluster) {
         }
     };
     state.addresses = Addresses { api: services.nth(1), dns: services.nth(10), load_balancer };
+    if spec.has_external_etcd() {
+        state.has_etcd_hosts();
+    }
     state.spec = spec;
 }
 
@@ -124,7 +127,8 @@ pub fn intent(
         .partition(|(address, _)| spec.workers.iter().any(|host| host.address == **address));
     let leaving = leaving.into_iter().map(|(address, name)| {
         let spec = HostSpec { name: name.clone(), ..HostSpec::at(*address) };
-        spec.with_internal_address(state.leaving_masters.get(address).copied())
+        let internal = state.leaving_masters.get(address).or_else(|| state.leaving_etcd_hosts.get(address));
+        spec.with_internal_address(internal.copied())
     });
     let (leaving, returning) =
         (leaving.collect(), returning.into_iter().map(|(address, _)| *address).collect());
@@ -149,6 +153,8 @@ pub fn intent(
         leaving,
         leaving_masters: state.leaving_masters.keys().copied().collect(),
         joining_masters: state.joining_masters.clone(),
+        leaving_etcd_hosts: state.leaving_etcd_hosts.keys().copied().collect(),
+        joining_etcd_hosts: state.joining_etcd_hosts.clone(),
         returning,
         keys: state.keys,
         ..Intent::new(spec, &state.uid, state.generation, artifacts)
@@ -157,13 +163,21 @@ pub fn intent(
 
 /// The nodes of a cluster, for selectors.
 pub fn members(spec: &DesiredCluster) -> Vec<Member> {
-    let member = |host: &HostSpec, master| Member {
+    let masters = spec.masters.iter().map(|host| member(host, true));
+    masters.chain(spec.workers.iter().map(|host| member(host, false))).collect()
+}
+
+/// The hosts of the members of etcd.
+pub fn etcd_members(spec: &DesiredCluster) -> Vec<Member> {
+    spec.member_hosts().iter().map(|host| member(host, !spec.has_external_etcd())).collect()
+}
+
+fn member(host: &HostSpec, master: bool) -> Member {
+    Member {
         name: host.name.as_ref().map_or_else(|| host.address.to_string(), ToString::to_string),
         address: host.address.ip(),
         master,
-    };
-    let masters = spec.masters.iter().map(|host| member(host, true));
-    masters.chain(spec.workers.iter().map(|host| member(host, false))).collect()
+    }
 }
 
 /// The hosts to skip.

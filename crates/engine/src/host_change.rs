@@ -2,7 +2,7 @@
 //! change.
 
 use kubeon_api::kubernetes_cluster::fixed_because;
-use kubeon_api::{HostAddress, HostName};
+use kubeon_api::{HostAddress, HostName, HostRole};
 use kubeon_plan::{DesiredCluster, HostSpec, Refusal, RefusedField};
 
 use crate::engine::StoredCluster;
@@ -38,6 +38,7 @@ pub fn apply(
     let same_but_hosts = DesiredCluster {
         masters: state.spec.masters.clone(),
         workers: state.spec.workers.clone(),
+        etcd_hosts: state.spec.etcd_hosts.clone(),
         ..requested.clone()
     };
     let settings = state.spec.settings.with_changes(&requested.settings);
@@ -45,7 +46,8 @@ pub fn apply(
         return Err(conflict(state, requested));
     }
     let changes_masters = addresses(&requested.masters) != addresses(&state.spec.masters);
-    if changes_masters && state.version.is_none() {
+    let changes_etcd = addresses(&requested.etcd_hosts) != addresses(&state.spec.etcd_hosts);
+    if (changes_masters || changes_etcd) && state.version.is_none() {
         let error = EngineError::refused(format!("the masters of {} cannot change yet", state.name));
         let reason = "its creation is not complete";
         return Err(error.row("cause", reason).remedy(EngineRemedy::CompleteOrDestroy(state.name.clone())));
@@ -64,6 +66,7 @@ pub fn apply(
         }
     }
     refusals.extend(no_master_stays(state, requested));
+    refusals.extend(etcd_refusals(state, requested));
     if !refusals.is_empty() {
         let remedy = is_leaving.then(|| EngineRemedy::CompleteOrTakeBack(state.name.clone()));
         return Err(EngineError::refusals(state.name.as_str(), refusals, &[]).remedy(remedy));
@@ -148,30 +151,74 @@ fn no_master_stays(state: &StoredCluster, requested: &DesiredCluster) -> Option<
     (!members.any(stays)).then(|| Refusal::new(RefusedField::Master, address, reason))
 }
 
+/// Why the hosts of etcd alone cannot be as requested. Members join and leave those that exist.
+fn etcd_refusals(state: &StoredCluster, requested: &DesiredCluster) -> Vec<Refusal> {
+    let (stored, wanted) = (&state.spec.etcd_hosts, &requested.etcd_hosts);
+    let refuse = |host: &HostSpec, reason: String| Refusal::new(RefusedField::EtcdHost, host.address, reason);
+    let Some(first) = stored.first() else {
+        let reason = || format!("etcd runs on the masters of {}, and stays there", state.name);
+        return wanted.first().map(|host| refuse(host, reason())).into_iter().collect();
+    };
+    let complete = |host: &&HostSpec| !state.joining_etcd_hosts.contains(&host.address);
+    let stays = |host: &HostSpec| wanted.iter().any(|other| other.address == host.address);
+    if !stored.iter().filter(complete).any(stays) {
+        let reason = format!(
+            "no member of etcd of {} would stay: add the new hosts first, then remove the old ones",
+            state.name
+        );
+        return vec![refuse(first, reason)];
+    }
+    let refusal = |host: &HostSpec| {
+        if state.spec.nodes().any(|node| node.address == host.address) {
+            return Some(refuse(host, format!("is a node of {}: remove it first", state.name)));
+        }
+        if state.leaving.contains_key(&host.address) {
+            let reason = format!("is being removed from {}: complete the removal first", state.name);
+            return Some(refuse(host, reason));
+        }
+        let known = stored.iter().find(|known| known.address == host.address);
+        let name = known.and_then(|known| known.name.clone());
+        kept(state, host, known, name).map(|reason| refuse(host, reason))
+    };
+    wanted.iter().filter_map(refusal).collect()
+}
+
 fn mark(state: &mut StoredCluster, requested: &DesiredCluster) -> Vec<String> {
     let stays = |host: &HostSpec, hosts: &[HostSpec]| hosts.iter().any(|other| other.address == host.address);
     let mut names = Vec::new();
     let mut leaving = Vec::new();
     for host in state.spec.workers.iter().filter(|host| !stays(host, &requested.workers)) {
-        leaving.push((host.clone(), false));
+        leaving.push((host.clone(), HostRole::Worker));
     }
     for host in state.spec.masters.iter().filter(|host| !stays(host, &requested.masters)) {
-        leaving.push((host.clone(), true));
+        leaving.push((host.clone(), HostRole::Master));
     }
+    for host in state.spec.etcd_hosts.iter().filter(|host| !stays(host, &requested.etcd_hosts)) {
+        leaving.push((host.clone(), HostRole::Etcd));
+    }
+    let new_members: Vec<HostAddress> = requested
+        .etcd_hosts
+        .iter()
+        .filter(|host| !stays(host, &state.spec.etcd_hosts))
+        .map(|host| host.address)
+        .collect();
     let joining: Vec<HostAddress> = requested
         .masters
         .iter()
         .filter(|host| !stays(host, &state.spec.masters))
         .map(|host| host.address)
         .collect();
-    for (host, is_master) in leaving {
+    for (host, role) in leaving {
         names.push(host.name.as_ref().map_or_else(|| host.address.to_string(), ToString::to_string));
         state.leaving.insert(host.address, host.name.clone());
-        if is_master {
-            state.remove_master(host.address, host.cluster_address());
+        match role {
+            HostRole::Master => state.remove_master(host.address, host.cluster_address()),
+            HostRole::Etcd => state.remove_etcd_host(host.address, host.cluster_address()),
+            _ => {}
         }
     }
     joining.into_iter().for_each(|host| state.add_master(host));
+    new_members.into_iter().for_each(|host| state.add_etcd_host(host));
     names
 }
 

@@ -66,7 +66,8 @@ fn move_host(
         let name = taken.name.as_ref().map_or_else(|| taken.address.to_string(), ToString::to_string);
         return Err(EngineError::refused(format!("{} is the address of {name} in {}", to.login, state.name)));
     }
-    for known in state.spec.masters.iter_mut().chain(&mut state.spec.workers) {
+    let spec = &mut state.spec;
+    for known in spec.masters.iter_mut().chain(&mut spec.workers).chain(&mut spec.etcd_hosts) {
         if known.address == from {
             let internal = to.internal.or(known.internal_address);
             *known = HostSpec { address: to.login, ..known.clone() }.with_internal_address(internal);

@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::cluster_nodes::{ClusterNodes, NodeAccess, command_output, output_of};
 use crate::contact::Contact;
-use crate::engine::{Engine, StoredCluster, members};
+use crate::engine::{Engine, StoredCluster, etcd_members, members};
 use crate::error::EngineError;
 use crate::remedy::EngineRemedy;
 use crate::selector::Member;
@@ -100,10 +100,11 @@ impl ReadyMaster {
     ) -> Result<Self, EngineError> {
         let is_ready =
             |_: &str, facts: &Facts| facts.cluster.as_ref().is_some_and(|cluster| cluster.api_ready);
-        Self::find_with(engine, state, access, is_ready, "the API server is not ready").await
+        let masters = members(&state.spec).into_iter().filter(|member| member.master).collect();
+        Self::find_with(engine, state, access, masters, is_ready, "the API server is not ready").await
     }
 
-    /// The first master in order whose etcd member serves, whether the API servers answer or not.
+    /// The first host in order whose etcd member serves, whether the API servers answer or not: a master, or a host of etcd alone.
     ///
     /// # Errors
     /// When no member serves; the error names the cause for every master.
@@ -116,23 +117,26 @@ impl ReadyMaster {
             let etcd = facts.cluster.as_ref().map(|cluster| &cluster.etcd);
             matches!(etcd, Some(EtcdFact::Members(members)) if members.get(name) == Some(&Some(true)))
         };
-        Self::find_with(engine, state, access, serves, "its etcd member does not serve").await
+        let hosts = etcd_members(&state.spec);
+        Self::find_with(engine, state, access, hosts, serves, "its etcd member does not serve").await
     }
 
     async fn find_with(
         engine: &Engine<'_>,
         state: &StoredCluster,
         access: &NodeAccess,
+        candidates: Vec<Member>,
         is_ready: impl Fn(&str, &Facts) -> bool,
         otherwise: &str,
     ) -> Result<Self, EngineError> {
-        let masters: Vec<Member> = members(&state.spec).into_iter().filter(|member| member.master).collect();
-        let ClusterNodes { contact, members, .. } = ClusterNodes::of(engine, state, masters, access).await?;
+        let role = if candidates.iter().all(|member| member.master) { "master" } else { "host of etcd" };
+        let ClusterNodes { contact, members, .. } =
+            ClusterNodes::of(engine, state, candidates, access).await?;
         let hosts = &contact.hosts;
         let probes =
             members.iter().map(|member| async { hosts.facts(HostAddress::from(member.address)).await });
         let answers = join_all(probes).await;
-        let mut error = EngineError::failed(format!("no master of {} answers", state.name));
+        let mut error = EngineError::failed(format!("no {role} of {} answers", state.name));
         for (member, answer) in members.into_iter().zip(answers) {
             match answer {
                 Ok(facts) if is_ready(&member.name, &facts) => {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use kubeon_api::kubernetes_cluster::{DeclaredCluster, DeclaredNode};
 use kubeon_api::{HostAddress, HostRole, KubernetesCluster, KubernetesClusterSpec, Version};
-use kubeon_plan::{DesiredCluster, HostSpec, Note, Refusal};
+use kubeon_plan::{DesiredCluster, HostSpec, Note, Refusal, RefusedField};
 
 use crate::cluster_request::{ClusterRequest, NamedSettings, settings, validated, version_or};
 use crate::error::EngineError;
@@ -31,19 +31,26 @@ pub fn from_file(
         refusals.push(Refusal::setting("spec.paused", "is true, so no host may be changed; set it to false"));
     }
     let hosts = declared.hosts().map_err(|error| EngineError::refused(format!("{name}: {error}")))?;
-    let (mut masters, mut workers) = (Vec::new(), Vec::new());
+    let (mut masters, mut workers, mut etcd_hosts) = (Vec::new(), Vec::new(), Vec::new());
+    let etcd_is_on_masters = declared.etcd_is_on_masters();
     for host in hosts {
-        if host.roles.etcd != host.roles.master {
-            let reason = "in this version etcd runs only on the masters: omit etcdList";
-            refusals.push(Refusal::setting(format!("spec.cluster.etcdList {}", host.ip), reason));
+        let runs_node = host.roles.master || host.roles.worker;
+        if !etcd_is_on_masters && host.roles.etcd && runs_node {
+            let reason = "runs a node too: etcd runs on all masters (omit etcdList), or on hosts that run nothing else";
+            refusals.push(Refusal::new(RefusedField::EtcdHost, host.ip, reason));
         }
         let labels = host.labels.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect();
         let spec = HostSpec { name: host.name, labels, ..HostSpec::at(host.ip) };
         let spec = spec.with_internal_address(host.internal_address);
-        if host.roles.master { masters.push(spec) } else { workers.push(spec) }
+        let hosts = match host.roles {
+            roles if roles.master => &mut masters,
+            roles if roles.worker => &mut workers,
+            _ => &mut etcd_hosts,
+        };
+        hosts.push(spec);
     }
     let version = version_or(declared.kube_version, supported.iter().max())?;
-    let spec = DesiredCluster { name: name.clone(), version, masters, workers, settings };
+    let spec = DesiredCluster { name: name.clone(), version, masters, workers, etcd_hosts, settings };
     let (spec, mut notes) =
         validated(spec, supported, refusals, name.as_str(), false).map_err(|error| error.remedy(remedy))?;
     notes.extend(remarks(&cluster.spec).map(|text| Note { host: None, text: text.to_owned() }));

@@ -69,10 +69,17 @@ pub fn target(
     state.bundle.clear();
     (state.leaving, state.joining) = Default::default();
     (state.leaving_masters, state.joining_masters) = Default::default();
+    (state.leaving_etcd_hosts, state.joining_etcd_hosts) = Default::default();
     let added: Vec<HostRequest> = request.masters.iter().chain(&request.workers).cloned().collect();
     if let Some(declared) = &request.declared {
         take_hosts(&mut state, declared)?;
     } else if !added.is_empty() {
+        if let Some(host) = state.spec.etcd_hosts.first() {
+            let reason =
+                "etcd of this cluster has hosts of its own: name all hosts in a file (-f), with etcdList";
+            let refusal = Refusal::new(RefusedField::EtcdHost, host.address, reason);
+            return Err(EngineError::refusals(state.name.as_str(), vec![refusal], &[]));
+        }
         state.spec.masters = request.masters.into_iter().map(HostSpec::from).collect();
         state.spec.workers = request.workers.into_iter().map(HostSpec::from).collect();
         state.logins.retain(|host, _| added.iter().any(|added| added.address == *host));
@@ -113,6 +120,7 @@ fn take_hosts(state: &mut StoredCluster, declared: &ClusterRequest) -> Result<()
         return Err(refused("spec.cluster", String::new(), reason.to_owned()));
     }
     (state.spec.masters, state.spec.workers) = (spec.masters.clone(), spec.workers.clone());
+    state.spec.etcd_hosts.clone_from(&spec.etcd_hosts);
     state.logins.retain(|host, _| spec.hosts().any(|declared| declared.address == *host));
     Ok(())
 }

@@ -57,7 +57,8 @@ impl Intent {
     /// Sets the cluster addresses of hosts, by login address.
     pub fn set_internal_addresses(&mut self, addresses: &BTreeMap<HostAddress, HostAddress>) {
         let spec = &mut self.spec.0;
-        for host in spec.masters.iter_mut().chain(&mut spec.workers) {
+        let hosts = spec.masters.iter_mut().chain(&mut spec.workers).chain(&mut spec.etcd_hosts);
+        for host in hosts {
             host.internal_address = host.internal_address.or_else(|| addresses.get(&host.address).copied());
         }
     }

@@ -27,7 +27,10 @@ pub(crate) const OVERLAY_HEADER_BYTES: u32 = 50;
 /// The hosts of a plan, masters first, and the values that all stages share.
 pub(crate) struct PlanContext<'a> {
     pub(crate) intent: &'a Intent,
+    /// The hosts that run a node.
     pub(crate) hosts: Vec<ObservedHost<'a>>,
+    /// The hosts that run etcd and nothing else.
+    pub(crate) etcd_hosts: Vec<ObservedHost<'a>>,
     /// The hosts of the cluster that could not be observed. No step runs on them.
     pub(crate) unreachable: Vec<UnreachableHost>,
     /// Leaving hosts.
@@ -60,8 +63,24 @@ impl<'a> PlanContext<'a> {
         &self.intent.spec
     }
 
+    /// The hosts that run a node, then those that run etcd alone.
+    pub(crate) fn all_hosts(&self) -> impl Iterator<Item = &ObservedHost<'a>> {
+        self.hosts.iter().chain(&self.etcd_hosts)
+    }
+
     pub(crate) fn masters(&self) -> impl Iterator<Item = &ObservedHost<'a>> {
         self.hosts.iter().filter(|host| host.is_master())
+    }
+
+    /// Whether etcd runs on hosts of its own.
+    pub(crate) fn has_external_etcd(&self) -> bool {
+        self.spec().has_external_etcd()
+    }
+
+    /// The hosts of the members of etcd.
+    pub(crate) fn member_hosts(&self) -> impl Iterator<Item = &ObservedHost<'a>> {
+        let role = self.spec().member_role();
+        self.all_hosts().filter(move |host| host.role == role)
     }
 
     pub(crate) fn workers(&self) -> impl Iterator<Item = &ObservedHost<'a>> {
@@ -81,13 +100,22 @@ impl<'a> PlanContext<'a> {
 
     /// Names and addresses of all masters, in order, whether they were observed or not.
     pub(crate) fn master_addresses(&self) -> Vec<(String, Ipv4Addr)> {
+        self.named_addresses(&self.spec().masters)
+    }
+
+    /// Names and addresses of the hosts of all members of etcd, in order, whether they were observed or not.
+    pub(crate) fn member_addresses(&self) -> Vec<(String, Ipv4Addr)> {
+        self.named_addresses(self.spec().member_hosts())
+    }
+
+    fn named_addresses(&self, hosts: &[HostSpec]) -> Vec<(String, Ipv4Addr)> {
         let name = |address: HostAddress| {
-            let observed = self.masters().find(|host| host.address() == address).map(|host| &host.name);
+            let observed = self.all_hosts().find(|host| host.address() == address).map(|host| &host.name);
             let unreachable = || self.unreachable.iter().find(|host| host.address == address);
             observed.or_else(|| unreachable().map(|host| &host.name))
         };
-        let masters = self.spec().masters.iter();
-        masters
+        hosts
+            .iter()
             .filter_map(|spec| Some((name(spec.address)?.to_string(), spec.cluster_address().ip())))
             .collect()
     }
@@ -128,9 +156,9 @@ impl<'a> PlanContext<'a> {
         self.masters().count() == self.spec().masters.len()
     }
 
-    /// Whether every host of the cluster was observed.
-    pub(crate) fn observes_all_hosts(&self) -> bool {
-        self.hosts.len() == self.spec().hosts().count()
+    /// Whether every host that runs a node was observed.
+    pub(crate) fn observes_all_nodes(&self) -> bool {
+        self.hosts.len() == self.spec().nodes().count()
     }
 
     /// The content of the bundle for the architecture of the host.
@@ -140,7 +168,7 @@ impl<'a> PlanContext<'a> {
 
     /// The content of the bundles that the observed hosts need, each once.
     pub(crate) fn artifacts_in_use(&self) -> Vec<&'a Artifacts> {
-        let mut all: Vec<&Artifacts> = self.hosts.iter().map(|host| self.artifacts(host)).collect();
+        let mut all: Vec<&Artifacts> = self.all_hosts().map(|host| self.artifacts(host)).collect();
         all.sort_by_key(|artifacts| artifacts.arch);
         all.dedup_by_key(|artifacts| artifacts.arch);
         if all.is_empty() { vec![&self.intent.artifacts] } else { all }

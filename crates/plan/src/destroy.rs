@@ -1,5 +1,5 @@
 //! The plan that destroys a cluster. Every host is reset, workers first, so that no worker writes to a
-//! control plane that is being removed.
+//! control plane that is being removed, and hosts of etcd alone last.
 
 use kubeon_api::{HostAddress, HostName};
 use kubeon_wire::{Facts, Op};
@@ -31,18 +31,26 @@ pub fn destroy(intent: &Intent, snapshot: &Snapshot) -> Result<Plan, PlanError> 
     let workers: Vec<_> = workers.chain(leaving.map(|host| (host.spec.address, &host.name))).collect();
     let before: Vec<StepId> = workers.iter().map(|(_, name)| reset_id(name)).collect();
     let generation = context.next_generation;
-    let masters = context.masters().filter(claimed);
+    let masters: Vec<_> = context.masters().filter(claimed).collect();
+    let control_planes: Vec<StepId> = masters.iter().map(|host| reset_id(&host.name)).collect();
     let steps: Vec<Step> = workers
         .iter()
         .map(|(address, name)| reset(&context, *address, name, Vec::new()))
-        .chain(masters.map(|host| reset(&context, host.address(), &host.name, before.clone())))
+        .chain(masters.iter().map(|host| reset(&context, host.address(), &host.name, before.clone())))
+        .chain(
+            context
+                .etcd_hosts
+                .iter()
+                .filter(claimed)
+                .map(|host| reset(&context, host.address(), &host.name, control_planes.clone())),
+        )
         .collect();
     Ok(Plan {
         cluster: context.spec().name.clone(),
         version: context.spec().version,
         generation,
         hosts: planned_hosts(&context, generation),
-        facts: context.hosts.len(),
+        facts: context.all_hosts().count(),
         up_to_date: 0,
         steps,
         continues: false,

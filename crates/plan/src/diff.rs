@@ -156,7 +156,7 @@ fn take_waiting(desired: &[DesiredStep], evaluations: &mut [Evaluation]) -> Vec<
 fn observed_hosts<'s>(context: &'s PlanContext<'_>) -> impl Iterator<Item = (HostAddress, &'s Facts)> {
     let leaving =
         context.leaving.iter().filter_map(|host| Some((host.spec.address, *host.facts.as_ref().ok()?)));
-    context.hosts.iter().map(|host| (host.address(), host.facts)).chain(leaving)
+    context.all_hosts().map(|host| (host.address(), host.facts)).chain(leaving)
 }
 
 fn host_states<'s>(context: &'s PlanContext<'_>) -> HashMap<HostAddress, HostState<'s>> {
@@ -175,7 +175,7 @@ pub(crate) fn planned_hosts(
 ) -> BTreeMap<HostAddress, PlannedHost> {
     let planned =
         |name: &HostName, role| PlannedHost { name: name.clone(), fence: context.fence(role, generation) };
-    let staying = context.hosts.iter().map(|host| (host.address(), planned(&host.name, host.role.clone())));
+    let staying = context.all_hosts().map(|host| (host.address(), planned(&host.name, host.role.clone())));
     let leaving = context.leaving.iter().filter(|host| host.facts.is_ok());
     staying.chain(leaving.map(|host| (host.spec.address, planned(&host.name, host.role.clone())))).collect()
 }

@@ -48,7 +48,7 @@ pub(crate) fn admit<'a>(
 /// Refuses machines that answer at the new address of a host and belong to no cluster.
 fn other_machines<'c>(context: &'c PlanContext<'_>) -> impl Iterator<Item = Refusal> + 'c {
     let moved = |host: &&ObservedHost<'_>| context.intent.moved_hosts.contains(&host.address());
-    let other = context.hosts.iter().filter(moved).filter(|host| host.facts.claim.is_none());
+    let other = context.all_hosts().filter(moved).filter(|host| host.facts.claim.is_none());
     other.map(|host| {
         let reason = format!("is another machine than {}: it belongs to no cluster", host.name);
         Refusal::host(host.address(), reason)
@@ -88,12 +88,14 @@ pub(crate) fn admit_for_destroy<'a>(
         intent.generation > 0 || snapshot.hosts.values().filter_map(Observation::fresh).any(claimed);
     let (mut context, mut notes) = check_hosts(intent, snapshot, &[], Purpose::Destroy { written })?;
     if written {
-        context.hosts.retain(|host| {
+        let mut takes_part = |host: &ObservedHost<'_>| {
             let note = other_cluster_note(intent, host);
             let takes_part = note.is_none();
             notes.extend(note);
             takes_part
-        });
+        };
+        context.hosts.retain(&mut takes_part);
+        context.etcd_hosts.retain(takes_part);
     } else {
         let text =
             format!("no host was ever written to: only the saved state of {} is deleted", intent.spec.name);
@@ -172,7 +174,8 @@ fn check_hosts<'a>(
     if !refusals.is_empty() || hosts.is_empty() && purpose == Purpose::Apply {
         return Err(PlanRefused { cluster: intent.spec.name.to_string(), refusals, notes });
     }
-    Ok((PlanContext { intent, hosts, unreachable, leaving, generation, next_generation }, notes))
+    let (hosts, etcd_hosts) = hosts.into_iter().partition(|host| host.role.runs_node());
+    Ok((PlanContext { intent, hosts, etcd_hosts, unreachable, leaving, generation, next_generation }, notes))
 }
 
 /// The leaving hosts. An unreachable host is refused unless the user allows to skip it.
@@ -187,8 +190,7 @@ fn leaving_hosts<'a>(
     let is_skipped =
         |host: &HostAddress| intent.skip_hosts.contains(host) || intent.lost_hosts.contains(host);
     for spec in &intent.leaving {
-        let is_master = intent.leaving_masters.contains(&spec.address);
-        let role = if is_master { HostRole::Master } else { HostRole::Worker };
+        let role = intent.leaving_role(spec.address);
         if purpose != Purpose::Apply && intent.skip_hosts.contains(&spec.address) {
             notes.push(note(spec.address, skipped_text(intent, &role)));
             continue;
@@ -248,10 +250,10 @@ fn reset_command(intent: &Intent) -> String {
 
 /// The warning for a host that is skipped while its cluster is destroyed.
 fn skipped_text(intent: &Intent, role: &HostRole) -> String {
-    let (kept, more) = if role.is_master() {
-        ("the etcd data, the keys and the services", "; until then it continues to serve the deleted cluster")
-    } else {
+    let (kept, more) = if *role == HostRole::Worker {
         ("the services, images and pods", "")
+    } else {
+        ("the etcd data, the keys and the services", "; until then it continues to serve the deleted cluster")
     };
     format!(
         "is skipped and keeps {kept} of {}; reset it before you use it again: {}{more}",
@@ -314,7 +316,7 @@ fn host_status<'a>(
     };
     let failure = observation_failure(snapshot, spec);
     let refusal = match purpose {
-        Purpose::Apply if skip && !role.is_master() => {
+        Purpose::Apply if skip && *role == HostRole::Worker => {
             return HostStatus::Skipped(format!("is skipped: {why}"));
         }
         Purpose::Destroy { written: false } => return HostStatus::Ignored,

@@ -28,10 +28,13 @@ pub struct DesiredCluster {
     pub name: ClusterName,
     /// The Kubernetes version.
     pub version: Version,
-    /// Control plane hosts, in order; etcd is stacked on all of them.
+    /// Control plane hosts, in order.
     pub masters: Vec<HostSpec>,
     /// Hosts for workloads, in order.
     pub workers: Vec<HostSpec>,
+    /// Hosts that run etcd and nothing else, in order. If there is none, etcd is stacked on all masters.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub etcd_hosts: Vec<HostSpec>,
     /// The settings of the whole cluster.
     #[serde(flatten)]
     pub settings: ClusterSettings,
@@ -40,13 +43,37 @@ pub struct DesiredCluster {
 impl DesiredCluster {
     /// All hosts, masters first.
     pub fn hosts(&self) -> impl Iterator<Item = &HostSpec> {
+        self.nodes().chain(&self.etcd_hosts)
+    }
+
+    /// The hosts that run a node, masters first.
+    pub fn nodes(&self) -> impl Iterator<Item = &HostSpec> {
         self.masters.iter().chain(&self.workers)
     }
 
     /// All hosts with their roles, masters first.
     pub fn hosts_with_roles(&self) -> impl Iterator<Item = (HostRole, &HostSpec)> {
         let masters = self.masters.iter().map(|host| (HostRole::Master, host));
-        masters.chain(self.workers.iter().map(|host| (HostRole::Worker, host)))
+        let workers = self.workers.iter().map(|host| (HostRole::Worker, host));
+        masters.chain(workers).chain(self.etcd_hosts.iter().map(|host| (HostRole::Etcd, host)))
+    }
+
+    /// Whether etcd runs on hosts of its own.
+    #[must_use]
+    pub fn has_external_etcd(&self) -> bool {
+        !self.etcd_hosts.is_empty()
+    }
+
+    /// The hosts of the members of etcd.
+    #[must_use]
+    pub fn member_hosts(&self) -> &[HostSpec] {
+        if self.has_external_etcd() { &self.etcd_hosts } else { &self.masters }
+    }
+
+    /// The role of these hosts.
+    #[must_use]
+    pub fn member_role(&self) -> HostRole {
+        if self.has_external_etcd() { HostRole::Etcd } else { HostRole::Master }
     }
 }
 
@@ -234,9 +261,15 @@ pub struct Intent {
     /// Those of them that are masters.
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     pub leaving_masters: BTreeSet<HostAddress>,
-    /// Masters that were added to a cluster that exists. The others made the etcd cluster together.
+    /// Those of them that run etcd and nothing else.
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    pub leaving_etcd_hosts: BTreeSet<HostAddress>,
+    /// Masters that were added to a cluster that exists. If etcd is stacked on the masters, the others made its cluster together.
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     pub joining_masters: BTreeSet<HostAddress>,
+    /// Hosts of etcd alone that were added to a cluster that exists.
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    pub joining_etcd_hosts: BTreeSet<HostAddress>,
     /// Workers that are in the specification again after a removal began: some of its steps may be done.
     pub returning: Vec<HostAddress>,
     /// The timeout for draining a node, in seconds.
@@ -274,7 +307,9 @@ impl Intent {
             unconcerned: BTreeSet::new(),
             leaving: Vec::new(),
             leaving_masters: BTreeSet::new(),
+            leaving_etcd_hosts: BTreeSet::new(),
             joining_masters: BTreeSet::new(),
+            joining_etcd_hosts: BTreeSet::new(),
             returning: Vec::new(),
             drain_seconds: Self::DRAIN_SECONDS,
             skip_evict: false,
@@ -291,6 +326,23 @@ impl Intent {
         let arch = machine.parse::<Arch>().ok();
         let other = self.other_artifacts.iter().find(|artifacts| arch.is_some() && artifacts.arch == arch);
         other.unwrap_or(&self.artifacts)
+    }
+
+    /// The role of a leaving host.
+    #[must_use]
+    pub fn leaving_role(&self, host: HostAddress) -> HostRole {
+        if self.leaving_etcd_hosts.contains(&host) {
+            return HostRole::Etcd;
+        }
+        HostRole::of(self.leaving_masters.contains(&host))
+    }
+
+    /// Whether the host was added to a cluster that exists and runs a member of etcd.
+    #[must_use]
+    pub fn joins_etcd(&self, host: HostAddress) -> bool {
+        let joining =
+            if self.spec.has_external_etcd() { &self.joining_etcd_hosts } else { &self.joining_masters };
+        joining.contains(&host)
     }
 
     /// Whether the host is in the specification again after its removal began.

@@ -5,39 +5,54 @@
 use kubeon_api::{HostAddress, Refusal};
 
 use crate::context::{Leaving, NODE_PROGRAM, ObservedHost, PlanContext, records};
-use crate::quorum::{Members, Quorum, member_id};
+use crate::quorum::{Members, Quorum, member_id, serves};
 
 /// The changes of a plan, in the order in which they happen.
 pub(crate) struct MembershipChange<'c, 'a> {
     /// Leaving members that are not known to serve.
     pub(crate) dead: Vec<&'c Leaving<'a>>,
-    /// Masters without a vote.
+    /// Hosts whose member has no vote.
     pub(crate) joining: Vec<&'c ObservedHost<'a>>,
     /// Leaving members that serve.
     pub(crate) living: Vec<&'c Leaving<'a>>,
 }
 
-/// The members of all masters of the specification, whether they were observed or not.
+/// The members on all hosts of the specification, whether they were observed or not.
 pub(crate) fn members<'c>(context: &'c PlanContext<'_>) -> Members<'c> {
-    let unreachable = context.unreachable.iter().filter(|host| host.role.is_master());
-    let observed = context.masters().map(|host| (&host.name, host.facts));
+    let role = context.spec().member_role();
+    let unreachable = context.unreachable.iter().filter(move |host| host.role == role);
+    let observed = context.member_hosts().map(|host| (&host.name, host.facts));
     Members::of(observed, unreachable.map(|host| host.name.as_str()))
+}
+
+/// The host that executes changes of the members: one whose own member serves, if that is known of any. Hosts that join come
+/// last.
+pub(crate) fn executor<'c, 'a>(context: &'c PlanContext<'a>) -> &'c ObservedHost<'a> {
+    if !context.has_external_etcd() {
+        return context.executor();
+    }
+    let serves = |host: &&ObservedHost<'_>| serves(&host.name, host.facts) == Some(true);
+    let stays = |host: &&ObservedHost<'_>| !context.intent.joins_etcd(host.address());
+    let members = || context.member_hosts().filter(stays);
+    let found = members().find(serves).or_else(|| members().next());
+    found.or_else(|| context.member_hosts().next()).unwrap_or(&context.hosts[0])
 }
 
 impl<'c, 'a> MembershipChange<'c, 'a> {
     pub(crate) fn of(context: &'c PlanContext<'a>) -> Self {
         let members = members(context);
         let has_vote = |host: &&ObservedHost<'_>| members.is_listed() && members.contains(&host.name);
-        let joins = |host: &&ObservedHost<'_>| context.intent.joining_masters.contains(&host.address());
+        let joins = |host: &&ObservedHost<'_>| context.intent.joins_etcd(host.address());
         let is_member = |host: &&Leaving<'_>| {
             let address = host.spec.cluster_address().ip();
             !members.is_listed() || members.contains(&host.name) || members.has_learner(&host.name, address)
         };
-        let leaving = context.leaving.iter().filter(|host| host.role.is_master()).filter(is_member);
+        let role = context.spec().member_role();
+        let leaving = context.leaving.iter().filter(|host| host.role == role).filter(is_member);
         let (living, dead) = leaving.partition(|host| members.serves(&host.name));
         Self {
             dead,
-            joining: context.masters().filter(joins).filter(|host| !has_vote(host)).collect(),
+            joining: context.member_hosts().filter(joins).filter(|host| !has_vote(host)).collect(),
             living,
         }
     }
@@ -46,7 +61,7 @@ impl<'c, 'a> MembershipChange<'c, 'a> {
         self.dead.is_empty() && self.joining.is_empty() && self.living.is_empty()
     }
 
-    /// Whether the master of this address has no vote yet.
+    /// Whether the member of the host at this address has no vote yet.
     pub(crate) fn joins(&self, host: HostAddress) -> bool {
         self.joining.iter().any(|joining| joining.address() == host)
     }
@@ -113,10 +128,11 @@ fn emptied_refusals<'c>(
     let was_member = |host: &&ObservedHost<'_>| {
         members.is_listed()
             && members.contains(&host.name)
-            && !context.intent.joining_masters.contains(&host.address())
-            && matches!(context.node(&host.name), Some(Some(_)))
+            && !context.intent.joins_etcd(host.address())
+            // A snapshot may list members of the same names, of hosts that no node runs on yet.
+            && (context.has_external_etcd() || matches!(context.node(&host.name), Some(Some(_))))
     };
-    context.masters().filter(is_empty).filter(was_member).map(|host| {
+    context.member_hosts().filter(is_empty).filter(was_member).map(|host| {
         let reason = format!(
             "is empty, but {} is a member of etcd: its data is lost, or another host answers; remove the master, then add \
              it again",
@@ -132,7 +148,7 @@ fn moved_refusals<'c>(
     members: &'c Members<'_>,
 ) -> impl Iterator<Item = Refusal> + 'c {
     let lost = members.total() > 1 && members.quorum() == Quorum::Lost;
-    let moved = context.masters().filter(|host| has_moved(members, host)).filter(move |_| lost);
+    let moved = context.member_hosts().filter(|host| has_moved(members, host)).filter(move |_| lost);
     moved.map(|host| {
         let reason = "its address changed, and without it etcd has no quorum that could learn the new one: bring the \
                       other masters back at their addresses first";

@@ -59,6 +59,7 @@ pub fn cluster(masters: &[&str], workers: &[&str]) -> DesiredCluster {
         version: "v1.36.3".parse().unwrap(),
         masters: masters.iter().map(host).collect(),
         workers: workers.iter().map(host).collect(),
+        etcd_hosts: Vec::new(),
         settings: ClusterSettings { max_pods: 110, node_ports: "30000-32767".parse().unwrap(), ..defaults },
     }
 }

@@ -42,7 +42,7 @@ pub(crate) fn assess(
         let why = why.to_owned();
         Ok(UnreachableHost { address: spec.address, name, role: role.clone(), why })
     };
-    if !role.is_master() {
+    if *role != HostRole::Master && *role != intent.spec.member_role() {
         let belongs = name.as_ref().is_some_and(|name| cluster.node(name).is_some());
         return match name.filter(|_| belongs && !intent.returns(spec.address)) {
             Some(name) => waits(name),
@@ -53,10 +53,11 @@ pub(crate) fn assess(
         };
     }
     let members = cluster.members();
-    let is_new = intent.joining_masters.contains(&spec.address);
+    let is_new = intent.joining_masters.contains(&spec.address) || intent.joins_etcd(spec.address);
     let reason = if is_new || !cluster.has_member() {
-        format!("{why}; a master cannot be left out: bring it back or name another")
-    } else if !members.can_have_quorum() {
+        let host = if role.is_master() { "a master" } else { "a host of etcd" };
+        format!("{why}; {host} cannot be left out: bring it back or name another")
+    } else if *role == intent.spec.member_role() && !members.can_have_quorum() {
         let (available, total) = (members.available(), members.total());
         format!(
             "{why}; etcd has no quorum without it ({available} of {total} members can serve): bring it back"
@@ -77,13 +78,14 @@ pub(crate) fn unknown_host_key(spec: &HostSpec, why: &str) -> Refusal {
 /// Refuses a host whose SSH key is not the pinned key: the host may be down and another machine may answer.
 fn host_key_mismatch(spec: &HostSpec, role: &HostRole, why: &str) -> Refusal {
     let refusal = Refusal::host(spec.address, why);
-    if role.is_master() { refusal } else { refusal.with(Remedy::SkipHost(spec.address)) }
+    if *role == HostRole::Worker { refusal.with(Remedy::SkipHost(spec.address)) } else { refusal }
 }
 
-/// The masters, as far as they were observed.
+/// The masters and the hosts of etcd, as far as they were observed.
 struct RunningCluster<'a> {
     masters: Vec<(HostName, &'a Facts)>,
-    /// The addresses of the other masters.
+    members: Vec<(HostName, &'a Facts)>,
+    /// The addresses of the other hosts of etcd.
     unobserved: Vec<String>,
 }
 
@@ -92,25 +94,26 @@ impl<'a> RunningCluster<'a> {
         let observed = |spec: &HostSpec| snapshot.hosts.get(&spec.address).and_then(Observation::fresh);
         // A host of another cluster is refused elsewhere.
         let own = |facts: &&Facts| facts.claim.as_ref().is_none_or(|claim| claim.uid == intent.uid);
-        let mut cluster = Self { masters: Vec::new(), unobserved: Vec::new() };
-        for spec in &intent.spec.masters {
-            let Some(facts) = observed(spec) else {
-                cluster.unobserved.push(spec.address.to_string());
-                continue;
-            };
-            let name = node_name(spec, facts).ok();
-            cluster.masters.extend(name.filter(|_| own(&facts)).map(|name| (name, facts)));
+        let named = |spec: &HostSpec| {
+            let facts = observed(spec).filter(own)?;
+            Some((node_name(spec, facts).ok()?, facts))
+        };
+        let members = intent.spec.member_hosts();
+        let unobserved = members.iter().filter(|spec| observed(spec).is_none());
+        Self {
+            masters: intent.spec.masters.iter().filter_map(named).collect(),
+            members: members.iter().filter_map(named).collect(),
+            unobserved: unobserved.map(|spec| spec.address.to_string()).collect(),
         }
-        cluster
     }
 
-    /// Whether a master started its etcd member before. Only masters of this cluster have a journal.
+    /// Whether a member of etcd started before. Only hosts of this cluster have a journal.
     fn has_member(&self) -> bool {
-        self.masters.iter().any(|(name, facts)| records(&facts.journal, &member_id(name)))
+        self.members.iter().any(|(name, facts)| records(&facts.journal, &member_id(name)))
     }
 
     fn members(&self) -> Members<'_> {
-        let observed = self.masters.iter().map(|(name, facts)| (name, *facts));
+        let observed = self.members.iter().map(|(name, facts)| (name, *facts));
         Members::of(observed, self.unobserved.iter().map(String::as_str))
     }
 

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use kubeon_api::kubernetes_cluster::defaults::{self, MAX_CA_YEARS};
 use kubeon_api::kubernetes_cluster::{Cni, LoadBalancer, UnsupportedSetting};
-use kubeon_api::{Cidr, HostAddress, Refusal, RefusedField as Field, Remedy, Version};
+use kubeon_api::{Cidr, HostAddress, HostRole, Refusal, RefusedField as Field, Remedy, Version};
 
 use crate::input::{DesiredCluster, HostSpec, Valid};
 use crate::output::{Note, PlanRefused};
@@ -94,6 +94,17 @@ fn roles(spec: &DesiredCluster, refusals: &mut Vec<Refusal>) {
         };
         refusals.push(Refusal::new(Field::Worker, host.address, reason));
     }
+    let mut members = BTreeSet::new();
+    for host in &spec.etcd_hosts {
+        let reason = if masters.contains(&host.address) || workers.contains(&host.address) {
+            "runs a node already: hosts of etcd run nothing else; without etcdList, etcd runs on the masters"
+        } else if !members.insert(host.address) {
+            "is named twice"
+        } else {
+            continue;
+        };
+        refusals.push(Refusal::new(Field::EtcdHost, host.address, reason));
+    }
 }
 
 /// A mirror serves a whole registry.
@@ -125,7 +136,11 @@ fn names(spec: &DesiredCluster, refusals: &mut Vec<Refusal>) {
     let mut first: BTreeMap<&str, &HostSpec> = BTreeMap::new();
     for (role, host) in spec.hosts_with_roles() {
         let Some(name) = &host.name else { continue };
-        let field = if role.is_master() { Field::MasterName } else { Field::WorkerName };
+        let field = match role {
+            HostRole::Master => Field::MasterName,
+            HostRole::Etcd => Field::EtcdHost,
+            _ => Field::WorkerName,
+        };
         if let Some(other) = first.insert(name.as_str(), host) {
             let reason =
                 format!("is the name of {} already ([{role}] hostnames is duplicate)", other.address);
@@ -165,7 +180,7 @@ fn contains(net: Cidr, host: &HostSpec) -> bool {
 fn pod_network(spec: &DesiredCluster) -> Option<Refusal> {
     let (prefix, mask) = (spec.settings.pod_cidr.net().prefix_len(), spec.settings.node_mask_size);
     let pods = spec.settings.pod_cidr;
-    let (nodes, hosts) = (1_usize.checked_shl(u32::from(mask.saturating_sub(prefix))), spec.hosts().count());
+    let (nodes, hosts) = (1_usize.checked_shl(u32::from(mask.saturating_sub(prefix))), spec.nodes().count());
     let reason = if mask < prefix || mask > 30 || mask - prefix > 16 {
         format!("must be between the prefix of the pod network {pods} and 16 bits more, at most 30")
     } else if let Some(nodes) = nodes.filter(|nodes| *nodes < hosts) {
@@ -221,6 +236,13 @@ fn warnings(spec: &DesiredCluster) -> Vec<Note> {
     let masters = spec.masters.len();
     if masters > 0 && masters.is_multiple_of(2) {
         warn(format!("{masters} masters tolerate no more failures than {}; use 1, 3 or 5", masters - 1));
+    }
+    let members = spec.etcd_hosts.len();
+    if members > 0 && members.is_multiple_of(2) {
+        warn(format!(
+            "{members} members of etcd tolerate no more failures than {}; use 1, 3 or 5",
+            members - 1
+        ));
     }
     let addresses = (1_u64 << (32 - u32::from(spec.settings.node_mask_size.min(32)))).saturating_sub(3);
     if u64::from(spec.settings.max_pods) > addresses {

@@ -238,6 +238,7 @@ mod tests {
         let (none, address) = (BTreeMap::new(), Ipv4Addr::new(10, 0, 0, 1));
         let member = systemd::EtcdMember { name: "h1", address };
         let api = systemd::ApiServerUnit {
+            etcd: &[Ipv4Addr::LOCALHOST],
             address,
             service_cidr: "10.64.0.0/12",
             node_ports: (1, 2),

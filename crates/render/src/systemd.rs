@@ -129,6 +129,8 @@ pub fn etcd(member: &EtcdMember<'_>, extra: &BTreeMap<String, String>) -> String
 pub struct ApiServerUnit<'a> {
     /// The address that it advertises.
     pub address: Ipv4Addr,
+    /// The addresses of the members of etcd that it uses.
+    pub etcd: &'a [Ipv4Addr],
     /// Service network in CIDR notation.
     pub service_cidr: &'a str,
     /// First and last node port.
@@ -149,10 +151,11 @@ fn with_gates(mut arguments: Vec<String>, feature_gates: &str) -> Vec<String> {
 /// `kube-apiserver.service`.
 #[must_use]
 pub fn apiserver(api: &ApiServerUnit<'_>, extra: &BTreeMap<String, String>) -> String {
+    let etcd: Vec<String> = api.etcd.iter().map(|member| format!("https://{member}:2379")).collect();
     let mut arguments = vec![
         format!("--advertise-address={}", api.address),
         "--secure-port=6443".into(),
-        "--etcd-servers=https://127.0.0.1:2379".into(),
+        format!("--etcd-servers={}", etcd.join(",")),
         format!("--etcd-cafile={}", pki("etcd/ca.crt")),
         format!("--etcd-certfile={}", pki("apiserver-etcd-client.crt")),
         format!("--etcd-keyfile={}", pki("apiserver-etcd-client.key")),

@@ -10,7 +10,13 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 /// The newest schema version of the state file that this program reads.
-pub const SCHEMA: u32 = 3;
+pub const SCHEMA: u32 = 4;
+
+/// The schema version of a cluster with etcd on hosts of its own.
+const ETCD_HOSTS_SCHEMA: u32 = 4;
+
+/// The schema version of a cluster whose masters changed.
+const MASTERS_SCHEMA: u32 = 3;
 
 /// The number of snapshots that are remembered.
 const MOST_SNAPSHOTS: usize = 100;
@@ -58,6 +64,12 @@ pub struct ClusterState<S> {
     /// Masters whose addition to the existing cluster is not finished.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub joining_masters: BTreeSet<HostAddress>,
+    /// The leaving hosts of etcd alone, with their addresses in the cluster's network.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub leaving_etcd_hosts: BTreeMap<HostAddress, HostAddress>,
+    /// Hosts of etcd alone whose addition to the existing cluster is not finished.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub joining_etcd_hosts: BTreeSet<HostAddress>,
     /// The digests of the programs in use, by part of the bundle. Older programs did not record them.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub bundle: BTreeMap<String, Digest>,
@@ -105,6 +117,8 @@ impl<S> ClusterState<S> {
             leaving: BTreeMap::new(),
             leaving_masters: BTreeMap::new(),
             joining_masters: BTreeSet::new(),
+            leaving_etcd_hosts: BTreeMap::new(),
+            joining_etcd_hosts: BTreeSet::new(),
             bundle: BTreeMap::new(),
             encrypts_secrets: false,
             keys: ClusterKeys::default(),
@@ -126,7 +140,7 @@ impl<S> ClusterState<S> {
     /// cluster on it.
     pub fn add_master(&mut self, host: HostAddress) {
         self.joining_masters.insert(host);
-        self.schema = SCHEMA;
+        self.schema = self.schema.max(MASTERS_SCHEMA);
     }
 
     /// Marks a leaving host as a master. Older programs refuse the state from then on: they would leave its etcd member
@@ -134,7 +148,24 @@ impl<S> ClusterState<S> {
     pub fn remove_master(&mut self, host: HostAddress, cluster_address: HostAddress) {
         self.joining_masters.remove(&host);
         self.leaving_masters.insert(host, cluster_address);
-        self.schema = SCHEMA;
+        self.schema = self.schema.max(MASTERS_SCHEMA);
+    }
+
+    /// Marks the cluster as one with etcd on hosts of its own. Older programs refuse the state from then on: they would start a
+    /// second etcd cluster on its masters.
+    pub fn has_etcd_hosts(&mut self) {
+        self.schema = self.schema.max(ETCD_HOSTS_SCHEMA);
+    }
+
+    /// Marks a new host of etcd as joining.
+    pub fn add_etcd_host(&mut self, host: HostAddress) {
+        self.joining_etcd_hosts.insert(host);
+    }
+
+    /// Marks a leaving host as one of etcd alone.
+    pub fn remove_etcd_host(&mut self, host: HostAddress, cluster_address: HostAddress) {
+        self.joining_etcd_hosts.remove(&host);
+        self.leaving_etcd_hosts.insert(host, cluster_address);
     }
 
     /// Remembers a snapshot, and forgets the oldest ones.

@@ -25,13 +25,15 @@ struct Certificate {
 pub(super) async fn run(context: &Context<'_>, args: &DisplayArgs) -> Result<(), CliError> {
     let (engine, output) = (context.engine()?, context.output);
     let state = engine.find(args.name.as_deref())?;
-    let master = ReadyMaster::find(&engine, &state, &args.login.access(&args.contact)).await?;
+    let access = args.login.access(&args.contact);
+    let master = ReadyMaster::find(&engine, &state, &access).await?;
+    let member = ReadyMaster::find_member(&engine, &state, &access).await?;
     master.facts.unchecked.iter().for_each(|text| output.warn(&format!("{} {text}", master.name)));
     match args.format.output {
-        Format::Table | Format::Wide => print(output, &master).await,
+        Format::Table | Format::Wide => print(output, &master, &member).await,
         Format::Name => output.result(&master.names(ListedObjects::Nodes).await?),
         Format::Json | Format::Yaml => {
-            let value = value(state.name.as_str(), &master).await?;
+            let value = value(state.name.as_str(), &master, &member).await?;
             output.result(
                 &CommandResult::new(&value, TextTable::new(&[]), Vec::new())?.text(args.format.output)?,
             )
@@ -40,7 +42,7 @@ pub(super) async fn run(context: &Context<'_>, args: &DisplayArgs) -> Result<(),
 }
 
 /// Prints each section as soon as it is read.
-async fn print(output: &CliOutput, master: &ReadyMaster) -> Result<(), CliError> {
+async fn print(output: &CliOutput, master: &ReadyMaster, member: &ReadyMaster) -> Result<(), CliError> {
     let section = |title: &str, text: &str| {
         let end = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };
         output.result(&format!("===================={title}====================\n{text}{end}"))
@@ -50,8 +52,8 @@ async fn print(output: &CliOutput, master: &ReadyMaster) -> Result<(), CliError>
     section("node info", &master.table(ListedObjects::Nodes).await?)?;
     section("pod info", &master.table(ListedObjects::Pods).await?)?;
     section("container info", &container_lines(&master.pod_images().await?))?;
-    let version = master.etcdctl_version().await?;
-    let members = master.etcd_members_table().await?;
+    let version = member.etcdctl_version().await?;
+    let members = member.etcd_members_table().await?;
     section("etcd info", &format!("using etcdctl version: {version}\n{members}"))
 }
 
@@ -60,7 +62,7 @@ fn container_lines(pods: &[PodImages]) -> String {
     pods.iter().map(|pod| format!("{}:\t{}\n", pod.pod, pod.images.join(", "))).collect()
 }
 
-async fn value(cluster: &str, master: &ReadyMaster) -> Result<Value, CliError> {
+async fn value(cluster: &str, master: &ReadyMaster, member: &ReadyMaster) -> Result<Value, CliError> {
     let images = master.pod_images().await?.into_iter();
     let containers: serde_json::Map<String, Value> = images.map(|pod| (pod.pod, pod.images.into())).collect();
     Ok(json!({
@@ -71,7 +73,7 @@ async fn value(cluster: &str, master: &ReadyMaster) -> Result<Value, CliError> {
         "nodes": master.items(ListedObjects::Nodes).await?,
         "pods": master.items(ListedObjects::Pods).await?,
         "containers": containers,
-        "etcd": { "etcdctl": master.etcdctl_version().await?, "members": master.etcd_members().await? },
+        "etcd": { "etcdctl": member.etcdctl_version().await?, "members": member.etcd_members().await? },
     }))
 }
 

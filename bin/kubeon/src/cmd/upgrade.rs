@@ -147,7 +147,8 @@ async fn before(
     if args.skip_snapshot {
         return Ok(());
     }
-    save_snapshot(context, engine, state, &master, (wanted, args)).await
+    let member = ReadyMaster::find_member(engine, state, &access).await?;
+    save_snapshot(context, engine, state, &member, (wanted, args)).await
 }
 
 /// Writes the snapshot to the given place, else to the folder of upgrades, of which the last ones are kept.

@@ -72,7 +72,7 @@ fn masters(
 /// Contract B, case 24.
 fn etcd(desired: &Desired<'_>, built: &DeclaredCluster, verdict: &mut AdmissionVerdict) {
     let what = difference(desired.cluster.etcd(), built.etcd());
-    verdict.deny(desired.field("etcdList"), format!("etcd runs on the masters and nowhere else yet; {what}"));
+    verdict.deny(desired.field("etcdList"), format!("no operation changes the hosts of etcd yet; {what}"));
 }
 
 /// The added and removed hosts, as text.

@@ -33,8 +33,11 @@ fn unsupported(cluster: &DeclaredCluster) -> Vec<(&'static str, &'static str)> {
         };
         found.push((field, setting.reason));
     }
-    if ips(cluster.etcd()) != ips(&cluster.master_list) {
-        found.push(("etcdList", "etcd runs on the masters and nowhere else yet; leave it out"));
+    let nodes = || cluster.master_list.iter().chain(cluster.node_list.iter()).map(|node| node.ip);
+    let etcd = ips(cluster.etcd());
+    if !cluster.etcd_is_on_masters() && nodes().any(|node| etcd.contains(&node)) {
+        found
+            .push(("etcdList", "etcd runs on all masters (leave it out), or on hosts that run nothing else"));
     }
     found
 }

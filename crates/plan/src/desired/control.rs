@@ -9,7 +9,7 @@ use kubeon_wire::{CertificateAuthority, Check, File, Leaf, Op, SecretRef, Usage}
 
 use super::control_plane::{ControlPlaneProgram, arguments, version_text};
 use super::encryption;
-use super::etcd::{member_id, serving_id};
+use super::etcd::{member_id, reach_ids};
 use super::files::{self, authority, client, pair, secret, server};
 use super::step::{Daemon, DesiredStep, choose};
 use crate::context::{ObservedHost, PlanContext};
@@ -57,7 +57,8 @@ fn choose_id(host: &ObservedHost<'_>) -> StepId {
 /// another, and each must be ready before the next one gets new keys.
 pub(crate) fn plane(context: &PlanContext<'_>, steps: &mut Vec<DesiredStep>) {
     let mut before: Vec<StepId> = Vec::new();
-    let others_serve = context.masters().nth(1).is_some();
+    // An API server that uses members on other hosts does not stop with one of them.
+    let stops_with_member = context.masters().nth(1).is_some() && !context.has_external_etcd();
     for host in context.masters() {
         let mut keys = keys(context, host);
         if host.has_executed(&keys.id) {
@@ -68,7 +69,7 @@ pub(crate) fn plane(context: &PlanContext<'_>, steps: &mut Vec<DesiredStep>) {
         steps.push(configuration(context, host));
         steps.push(encryption::configuration(context, host));
         steps.push(programs(context, host));
-        let mut api = apiserver(context, host).stopped_by(others_serve.then(|| member_id(host)));
+        let mut api = apiserver(context, host).stopped_by(stops_with_member.then(|| member_id(host)));
         if host.has_executed(&api.id) {
             api.needs.extend_from_slice(&before);
             before.push(api.id.clone());
@@ -184,9 +185,11 @@ fn configuration(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> DesiredS
 fn apiserver(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> DesiredStep {
     let spec = context.spec();
     let service_cidr = spec.settings.service_cidr.to_string();
+    let members = spec.etcd_hosts.iter().map(|host| host.cluster_address().ip());
     let unit = systemd::apiserver(
         &systemd::ApiServerUnit {
             address: host.ip(),
+            etcd: &if spec.has_external_etcd() { members.collect() } else { vec![Ipv4Addr::LOCALHOST] },
             service_cidr: &service_cidr,
             node_ports: (spec.settings.node_ports.first(), spec.settings.node_ports.last()),
             dns_domain: spec.settings.dns_domain.as_str(),
@@ -214,7 +217,8 @@ fn apiserver(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> DesiredStep 
     .into_step(host)
     .title(format!("start kube-apiserver {}", version_text(context)))
     .because("/readyz does not answer")
-    .needs([serving_id(context, host), encryption::configuration_id(host)])
+    .needs(reach_ids(context, host))
+    .needs([encryption::configuration_id(host)])
     .reads([keys_id(host), config_id(host), choose_id(host)])
 }
 

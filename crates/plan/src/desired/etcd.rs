@@ -1,4 +1,4 @@
-//! Stage `etcd`: one member on every master.
+//! Stage `etcd`: one member on every master, or on every host of etcd alone.
 
 use std::net::Ipv4Addr;
 
@@ -8,7 +8,7 @@ use kubeon_render::systemd::{EtcdMember, etcd, etcd_membership};
 use kubeon_wire::{CertificateAuthority, Check, Op, Usage};
 
 use super::files::{self, authority, client, pair, server};
-use super::prepare::{ETCD_COMMANDS, kernel_id};
+use super::prepare::{ETCD_COMMANDS, prepared};
 use super::restore;
 use super::step::{Daemon, DesiredStep, WaitReason, choose};
 use crate::context::{Leaving, ObservedHost, PlanContext};
@@ -24,7 +24,8 @@ const PROMOTE_SECONDS: u32 = 120;
 /// Seconds for a removal: etcd accepts it only some seconds after another change.
 const REMOVE_SECONDS: u32 = 60;
 
-fn keys_id(host: &ObservedHost<'_>) -> StepId {
+/// The step that writes the keys of the member of a host.
+pub(super) fn keys_id(host: &ObservedHost<'_>) -> StepId {
     host.id(STAGE, "keys")
 }
 
@@ -49,12 +50,17 @@ fn promote_id(host: &ObservedHost<'_>) -> StepId {
     host.id(STAGE, "promote")
 }
 
-/// The step that tells etcd the new address of a member. Any master may execute it.
+/// The step that writes the authority of etcd on a master without a member.
+fn authority_id(host: &ObservedHost<'_>) -> StepId {
+    host.id(STAGE, "authority")
+}
+
+/// The step that tells etcd the new address of a member. Any host of a member may execute it.
 fn move_id(host: &ObservedHost<'_>) -> StepId {
     StepId::of_cluster(STAGE, format!("move-{}", host.name))
 }
 
-/// The step that removes a leaving member that does not serve. Any master may execute it.
+/// The step that removes a leaving member that does not serve. Any host of a member may execute it.
 pub(crate) fn remove_dead_id(name: &HostName) -> StepId {
     StepId::of_cluster(STAGE, format!("remove-{name}"))
 }
@@ -65,12 +71,20 @@ pub(crate) fn serving_id(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> 
     if joins { promote_id(host) } else { member_id(host) }
 }
 
-/// Keys, program and member of every master. The first members start in parallel. Existing members are
+/// The steps after which the API server of a master reaches etcd: its own member, or all of them and their authority.
+pub(crate) fn reach_ids(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> Vec<StepId> {
+    if !context.has_external_etcd() {
+        return vec![serving_id(context, host)];
+    }
+    context.member_hosts().map(|member| serving_id(context, member)).chain([authority_id(host)]).collect()
+}
+
+/// Keys, program and member of every host of a member. The first members start in parallel. Existing members are
 /// changed one after another, and each must be healthy before the next, unless the quorum is known to be
 /// lost. Members that are known to be down come first: while one is down, no other may be changed. A member that
 /// serves waits if the others would have no quorum during its restart.
 pub(crate) fn members(context: &PlanContext<'_>, steps: &mut Vec<DesiredStep>) {
-    let initial = context.master_addresses();
+    let initial = context.member_addresses();
     let change = MembershipChange::of(context);
     let known = membership::members(context);
     let one_by_one = known.quorum() != Quorum::Lost;
@@ -78,10 +92,10 @@ pub(crate) fn members(context: &PlanContext<'_>, steps: &mut Vec<DesiredStep>) {
     // A member waits for all members before it, not only for the last one: a member that is up to date has no
     // step in the plan.
     let mut before: Vec<StepId> = Vec::new();
-    let mut masters: Vec<&ObservedHost<'_>> =
-        context.masters().filter(|host| !change.joins(host.address())).collect();
-    masters.sort_by_key(|host| quorum::serves(&host.name, host.facts) != Some(false));
-    for host in masters {
+    let mut hosts: Vec<&ObservedHost<'_>> =
+        context.member_hosts().filter(|host| !change.joins(host.address())).collect();
+    hosts.sort_by_key(|host| quorum::serves(&host.name, host.facts) != Some(false));
+    for host in hosts {
         let serves = quorum::serves(&host.name, host.facts) != Some(false);
         let reason = reason.clone().filter(|_| serves && one_by_one);
         steps.push(keys(host));
@@ -104,6 +118,17 @@ pub(crate) fn members(context: &PlanContext<'_>, steps: &mut Vec<DesiredStep>) {
         steps.extend(last);
     }
     change_members(context, &change, before, &initial, steps);
+    if context.has_external_etcd() {
+        steps.extend(context.masters().map(etcd_authority));
+    }
+}
+
+/// The authority of etcd on a master whose API server uses members on other hosts.
+fn etcd_authority(host: &ObservedHost<'_>) -> DesiredStep {
+    let files = vec![authority(pki("etcd/ca.crt"), CertificateAuthority::Etcd)];
+    DesiredStep::new(host, authority_id(host), Op::Files { files })
+        .title("write the authority of etcd")
+        .because("the API server does not know etcd")
 }
 
 /// Removes leaving members that do not serve, then adds new ones: one after another, after the others were changed.
@@ -121,7 +146,7 @@ fn change_members(
     }
     let members: Vec<Ipv4Addr> = context
         .spec()
-        .masters
+        .member_hosts()
         .iter()
         .filter(|spec| !change.joins(spec.address))
         .map(|spec| spec.cluster_address().ip())
@@ -168,19 +193,19 @@ fn promote(host: &ObservedHost<'_>, members: &[Ipv4Addr]) -> DesiredStep {
 /// Tells etcd the new address of the member of a host.
 fn move_member(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> DesiredStep {
     let op = Op::MoveMember { name: host.name.clone(), address: host.ip() };
-    DesiredStep::of_cluster(context, move_id(host), op)
+    DesiredStep::of_members(context, move_id(host), op)
         .title(format!("tell etcd the new address of member {}: {}", host.name, host.ip()))
         .within(REMOVE_SECONDS)
         .once(format!("the address of {} changed", host.name))
 }
 
-/// Removes the member of a leaving master. etcd judges whether the others have a quorum without it.
+/// Removes the member of a leaving host. etcd judges whether the others have a quorum without it.
 pub(crate) fn remove_member(context: &PlanContext<'_>, leaving: &Leaving<'_>, id: StepId) -> DesiredStep {
     let op = Op::RemoveMember { name: leaving.name.clone(), address: leaving.spec.cluster_address().ip() };
-    DesiredStep::of_cluster(context, id, op)
+    DesiredStep::of_members(context, id, op)
         .title(format!("remove etcd member {}", leaving.name))
         .within(REMOVE_SECONDS)
-        .needs([member_id(context.executor())])
+        .needs([member_id(membership::executor(context))])
         .once(format!("{} leaves the cluster", leaving.name))
         .destroys(3)
 }
@@ -192,7 +217,8 @@ pub(crate) fn has_lost_quorum(context: &PlanContext<'_>) -> bool {
 
 /// Why members that serve must not restart now; `None` if they may, one after another.
 fn wait_reason(context: &PlanContext<'_>, members: &Members<'_>) -> Option<WaitReason> {
-    let hosts = context.unreachable.iter().filter(|host| host.role.is_master()).map(|host| host.address);
+    let role = context.spec().member_role();
+    let hosts = context.unreachable.iter().filter(|host| host.role == role).map(|host| host.address);
     (!members.may_restart_one()).then(|| WaitReason {
         hosts: hosts.collect(),
         risk: format!(
@@ -254,7 +280,8 @@ fn member(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> DesiredStep {
     .into_step(host)
     .title(format!("start etcd member {}", host.name))
     .because("no member exists")
-    .needs([kernel_id(host), initial_members_id(host)])
+    .needs(prepared(host))
+    .needs([initial_members_id(host)])
     .reads([keys_id(host), choose_id(host)])
 }
 

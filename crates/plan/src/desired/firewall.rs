@@ -7,13 +7,13 @@ use kubeon_wire::{FirewallProgram, Op, PacketMatch};
 
 use super::step::{Daemon, DesiredStep};
 use crate::context::{ObservedHost, PlanContext};
-use crate::firewall::{API, Closed, POD_LINKS, PortOpening, openings};
+use crate::firewall::{API, Closed, PortOpening, openings, pod_links};
 use crate::stage_name::StageName;
 
 /// Opens the firewalls of all hosts. A host whose firewall lets everything needed pass, or that has none, has no step.
 pub(super) fn open(context: &PlanContext<'_>, stage: StageName, steps: &mut Vec<DesiredStep>) {
     if context.spec().settings.firewall == FirewallMode::Manage {
-        for host in &context.hosts {
+        for host in context.all_hosts() {
             let open = open_one(context, host, stage);
             let keeps_rules = host
                 .facts
@@ -30,15 +30,15 @@ fn open_one(context: &PlanContext<'_>, host: &ObservedHost<'_>, stage: StageName
     let id = host.id(stage, "firewall");
     let firewall = host.facts.firewall.as_ref()?;
     let spec = context.spec();
-    let closed = Closed::of(spec, host.spec, host.is_master(), host.facts, firewall);
+    let closed = Closed::of(spec, host.spec, &host.role, host.facts, firewall);
     if !is_managed(firewall.program) || closed.is_empty() && !host.has_executed(&id) {
         return None;
     }
     let link = host.facts.links.iter().find(|link| link.address == host.ip());
     let op = Op::Firewall {
         link: link.map(|link| link.name.clone()).unwrap_or_default(),
-        lets_in: openings(spec, host.spec, host.is_master()).iter().flat_map(packets).collect(),
-        pod_links: POD_LINKS.map(str::to_owned).to_vec(),
+        lets_in: openings(spec, host.spec, &host.role).iter().flat_map(packets).collect(),
+        pod_links: pod_links(&host.role).iter().map(|&link| link.to_owned()).collect(),
     };
     let program = firewall.program;
     let mut step = DesiredStep::new(host, id, op)

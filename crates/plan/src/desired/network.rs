@@ -187,13 +187,13 @@ fn dns(context: &PlanContext<'_>) -> DesiredStep {
             address: context.service_dns(),
             domain: context.spec().settings.dns_domain.as_str(),
             other_resolver,
-            several_hosts: context.spec().hosts().nth(1).is_some(),
+            several_hosts: context.spec().nodes().nth(1).is_some(),
         }),
     };
     let other_resolver: Vec<&ObservedHost<'_>> =
         context.hosts.iter().filter(|host| context.resolver(host).differs_from_system()).collect();
     // The name servers of a host that was not observed are unknown: the recorded choice stays.
-    let stays = || !context.observes_all_hosts() && context.cluster_records(&dns_id(), &op(true));
+    let stays = || !context.observes_all_nodes() && context.cluster_records(&dns_id(), &op(true));
     let op = op(!other_resolver.is_empty() || stays());
     // A pod keeps the name servers with which it was created: on hosts whose kubelet gets another file, the
     // pods of CoreDNS are replaced after their kubelet uses it.

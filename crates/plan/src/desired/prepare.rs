@@ -26,8 +26,11 @@ const PARAMETERS: &[(&str, &str)] = &[
 
 /// The parts that every host needs, in the order in which they are copied.
 const NODE_PARTS: &[&str] = &["containerd", "runc", "kubelet", "cni-plugins", "kube-proxy", "flannel"];
-const MASTER_PARTS: &[&str] = &["etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"];
+const MASTER_PARTS: &[&str] = &[ETCD, "kube-apiserver", "kube-controller-manager", "kube-scheduler"];
 const WORKER_PARTS: &[&str] = &["haproxy"];
+const ETCD_PARTS: &[&str] = &[ETCD];
+/// The part with the programs of etcd.
+const ETCD: &str = "etcd";
 const MASTER_TOOLS: &[&str] = &["kubectl"];
 
 /// The part for hosts that lack the programs that kube-proxy, flannel and the network plugins call.
@@ -38,8 +41,13 @@ pub(crate) const NODE_IMAGES: &[&str] = &["pause", "coredns"];
 
 /// The parts that a host of the role needs, without images.
 pub(crate) fn parts(role: &HostRole) -> impl Iterator<Item = &'static str> + use<> {
-    let (first, last) = if role.is_master() { (MASTER_PARTS, MASTER_TOOLS) } else { (WORKER_PARTS, &[][..]) };
-    first.iter().chain(NODE_PARTS).chain(last).copied()
+    const NONE: &[&str] = &[];
+    let (first, node, last) = match role {
+        HostRole::Master => (MASTER_PARTS, NODE_PARTS, MASTER_TOOLS),
+        HostRole::Etcd => (ETCD_PARTS, NONE, NONE),
+        _ => (WORKER_PARTS, NODE_PARTS, NONE),
+    };
+    first.iter().chain(node).chain(last).copied()
 }
 
 /// A program of a part: the name of the part, then the name of the program.
@@ -54,13 +62,23 @@ pub(crate) const MASTER_COMMANDS: &[PartProgram] = &[("kubectl", "kubectl")];
 
 /// The programs to which links in `/usr/local/bin` point on a host of the role.
 pub(crate) fn commands(role: &HostRole) -> impl Iterator<Item = PartProgram> + use<> {
-    let (etcd, master) = if role.is_master() { (ETCD_COMMANDS, MASTER_COMMANDS) } else { (&[][..], &[][..]) };
-    etcd.iter().chain(RUNTIME_COMMANDS).chain(master).copied()
+    const NONE: &[PartProgram] = &[];
+    let (etcd, node, master) = match role {
+        HostRole::Master => (ETCD_COMMANDS, RUNTIME_COMMANDS, MASTER_COMMANDS),
+        HostRole::Etcd => (ETCD_COMMANDS, NONE, NONE),
+        _ => (NONE, RUNTIME_COMMANDS, NONE),
+    };
+    etcd.iter().chain(node).chain(master).copied()
 }
 
 /// The step that prepares a host's kernel.
 pub(crate) fn kernel_id(host: &ObservedHost<'_>) -> StepId {
     host.id(STAGE, "kernel")
+}
+
+/// The step after which services of a host may start. A host of etcd alone needs none.
+pub(crate) fn prepared(host: &ObservedHost<'_>) -> Option<StepId> {
+    host.role.runs_node().then(|| kernel_id(host))
 }
 
 /// Kernel, hosts file and firewall.
@@ -90,10 +108,13 @@ pub(crate) fn host(context: &PlanContext<'_>, steps: &mut Vec<DesiredStep>) {
 
 /// The parts of the bundle.
 pub(crate) fn artifacts(context: &PlanContext<'_>, steps: &mut Vec<DesiredStep>) {
-    for host in &context.hosts {
-        for name in parts(&host.role) {
+    for host in context.all_hosts() {
+        let has_member = host.role == context.spec().member_role();
+        for name in parts(&host.role).filter(|name| has_member || *name != ETCD) {
             steps.push(part(host, part_id(name, host), name, context.part(host, name)));
         }
+    }
+    for host in &context.hosts {
         if host.lacks_tools(context.spec().settings.proxy_mode) {
             steps.push(part(host, part_id(NET_TOOLS, host), NET_TOOLS, context.part(host, NET_TOOLS)));
         }

@@ -3,7 +3,8 @@
 //! is reset here too.
 //!
 //! A master leaves when every other host reaches the API servers that stay. Its control plane stops in an orderly way, so
-//! that the cluster forgets its API server at once, and its etcd member is removed. Masters leave one after another.
+//! that the cluster forgets its API server at once, and its etcd member is removed. Masters and hosts of etcd leave one after
+//! another.
 
 use kubeon_api::HostName;
 use kubeon_api::kubernetes_cluster::LoadBalancer;
@@ -71,7 +72,11 @@ pub(crate) fn hosts(context: &PlanContext<'_>, steps: &mut Vec<DesiredStep>) {
         let living = change.living.iter().any(|living| living.name == leaving.name);
         let members = change.dead.iter().map(|dead| remove_dead_id(&dead.name)).chain(last_member.clone());
         let before_stop: Vec<StepId> = members.chain(gone.iter().cloned()).collect();
-        let master = if living { leave_etcd(context, leaving, &before_stop) } else { Vec::new() };
+        let master = if living || context.has_external_etcd() {
+            leave_control_plane(context, leaving, living, &before_stop)
+        } else {
+            Vec::new()
+        };
         last_member = master.last().map(|step| step.id.clone()).or(last_member);
         gone.extend(master.last().map(|step| step.id.clone()));
         let remove = remove(context, leaving, &gone);
@@ -81,28 +86,37 @@ pub(crate) fn hosts(context: &PlanContext<'_>, steps: &mut Vec<DesiredStep>) {
     }
 }
 
-/// Stops the control plane of a leaving master, then removes its member. `before` are the steps that come before.
-fn leave_etcd(context: &PlanContext<'_>, leaving: &Leaving<'_>, before: &[StepId]) -> Vec<DesiredStep> {
-    let ready = context.masters().flat_map(|host| [serving_id(context, host), apiserver_id(host)]);
+/// Stops the control plane of a leaving master, then removes the member on its host, if there is one. On a host of etcd alone
+/// there is only the member, which no API server uses any more. `before` are the steps that come before.
+fn leave_control_plane(
+    context: &PlanContext<'_>,
+    leaving: &Leaving<'_>,
+    has_member: bool,
+    before: &[StepId],
+) -> Vec<DesiredStep> {
+    let serving = context.member_hosts().map(|host| serving_id(context, host));
+    let ready = serving.chain(context.masters().map(apiserver_id));
     let hosts = context.hosts.iter().map(hosts_id);
     let before: Vec<StepId> =
         ready.chain(hosts).chain(haproxy_ids(context)).chain(before.iter().cloned()).collect();
-    let member = remove_member(context, leaving, member_id(leaving)).needs(before.clone());
-    if leaving.facts.is_err() {
-        return vec![member];
-    }
+    let stops = leaving.role.is_master() && leaving.facts.is_ok();
+    let stop = stops.then(|| stop(context, leaving).needs(before.clone()));
+    let stopped = stop.as_ref().map(|stop| stop.id.clone());
+    let member =
+        || remove_member(context, leaving, member_id(leaving)).needs(before.clone()).needs(stopped.clone());
+    let member = has_member.then(member);
+    stop.into_iter().chain(member).collect()
+}
+
+fn stop(context: &PlanContext<'_>, leaving: &Leaving<'_>) -> DesiredStep {
     use ControlPlaneProgram::{ApiServer, ControllerManager, Scheduler};
     let units =
         [Scheduler, ControllerManager, ApiServer].map(|program| format!("{}.service", program.part()));
-    let stop =
-        DesiredStep::on(leaving.spec.address, stop_id(leaving), Op::StopServices { units: units.into() })
-            .title(format!("stop the control plane of {}", leaving.name))
-            .within(STOP_SECONDS)
-            .needs(before)
-            .once(why(context, leaving))
-            .destroys(2);
-    let member = member.needs([stop.id.clone()]);
-    vec![stop, member]
+    DesiredStep::on(leaving.spec.address, stop_id(leaving), Op::StopServices { units: units.into() })
+        .title(format!("stop the control plane of {}", leaving.name))
+        .within(STOP_SECONDS)
+        .once(why(context, leaving))
+        .destroys(2)
 }
 
 /// The steps after which the workers reach the API servers of the masters, and no other.
@@ -132,6 +146,9 @@ fn before_drains(context: &PlanContext<'_>) -> Vec<StepId> {
 }
 
 fn drain(context: &PlanContext<'_>, leaving: &Leaving<'_>, before: &[StepId]) -> Option<DesiredStep> {
+    if !leaving.role.runs_node() {
+        return None;
+    }
     let node = context.node(&leaving.name);
     // Only a kubelet can end its pods. If the node is known not to be ready, a drain would wait in vain. If
     // its status is unknown, the pods may still run, so the drain waits for their end.
@@ -165,7 +182,7 @@ fn lost(context: &PlanContext<'_>, leaving: &Leaving<'_>) -> DesiredStep {
 }
 
 fn remove(context: &PlanContext<'_>, leaving: &Leaving<'_>, before: &[StepId]) -> Option<DesiredStep> {
-    if matches!(context.node(&leaving.name), Some(None)) {
+    if !leaving.role.runs_node() || matches!(context.node(&leaving.name), Some(None)) {
         return None;
     }
     let op = Op::RemoveNode { node: leaving.name.clone() };

@@ -1,6 +1,7 @@
 //! Stage `certificates`: every host renews its certificates by a timer. Masters have the keys of the authorities for
 //! it; workers have an identity to request their certificates from a master.
 
+use kubeon_api::HostRole;
 use kubeon_render::paths::pki;
 use kubeon_render::renewal::{self, SERVICE, TIMER};
 use kubeon_wire::{
@@ -8,8 +9,9 @@ use kubeon_wire::{
 };
 
 use super::control;
+use super::etcd;
 use super::files::{client, pair, secret};
-use super::prepare::kernel_id;
+use super::prepare::prepared;
 use super::step::{Daemon, DesiredStep};
 use crate::context::{ObservedHost, PlanContext};
 use crate::stage_name::StageName;
@@ -21,8 +23,12 @@ pub(crate) const STAGE: StageName = StageName::new("certificates");
 
 /// The keys of the authorities on every master, and the timer on every host.
 pub(crate) fn timers(context: &PlanContext<'_>, steps: &mut Vec<DesiredStep>) {
-    for host in &context.hosts {
-        steps.push(if host.is_master() { authorities(host) } else { identity(host) });
+    for host in context.all_hosts() {
+        steps.push(match host.role {
+            HostRole::Master => authorities(host),
+            HostRole::Etcd => etcd_authority(host),
+            _ => identity(host),
+        });
         let service = service(host);
         let timer = timer(host).needs([service.id.clone()]);
         steps.extend([service, timer]);
@@ -45,6 +51,15 @@ fn authorities(host: &ObservedHost<'_>) -> DesiredStep {
         .needs([control::keys_id(host)])
 }
 
+/// The key of the only authority whose certificates a host of etcd alone has.
+fn etcd_authority(host: &ObservedHost<'_>) -> DesiredStep {
+    let files = vec![secret(pki("etcd/ca.key"), SecretRef::CaKey { ca: CertificateAuthority::Etcd })];
+    DesiredStep::new(host, host.id(STAGE, "authorities"), Op::Files { files })
+        .title("write the key of the authority of etcd")
+        .because("the host cannot renew its certificates")
+        .needs([etcd::keys_id(host)])
+}
+
 /// The identity with which a worker requests its certificates. It outlives the certificates of a host that is off for
 /// years, and ends with the node: a master signs nothing for a node that does not exist.
 fn identity(host: &ObservedHost<'_>) -> DesiredStep {
@@ -63,7 +78,7 @@ fn service(host: &ObservedHost<'_>) -> DesiredStep {
         .into_step(host)
         .title("renew due certificates at boot")
         .because("the host does not renew its certificates")
-        .needs([kernel_id(host)])
+        .needs(prepared(host))
 }
 
 fn timer(host: &ObservedHost<'_>) -> DesiredStep {

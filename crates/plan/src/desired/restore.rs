@@ -32,14 +32,14 @@ pub(crate) fn member(context: &PlanContext<'_>, host: &ObservedHost<'_>, choose:
     }
     let put = part(host, host.id(ARTIFACTS, SNAPSHOT), SNAPSHOT, snapshot);
     let peer = |spec: &crate::input::HostSpec| {
-        let name = context.masters().find(|host| host.address() == spec.address)?.name.clone();
+        let name = context.member_hosts().find(|host| host.address() == spec.address)?.name.clone();
         Some(EtcdPeer { name, address: spec.cluster_address().ip() })
     };
     let op = Op::RestoreMember {
         name: host.name.clone(),
         snapshot: snapshot.digest.clone(),
         etcd: context.part(host, "etcd").digest.clone(),
-        members: context.spec().masters.iter().filter_map(peer).collect(),
+        members: context.spec().member_hosts().iter().filter_map(peer).collect(),
         token: format!("{}-{}", context.intent.uid, &snapshot.digest.as_str()[..12]),
     };
     let step = DesiredStep::new(host, restore_id(host, restore), op)
@@ -52,7 +52,7 @@ pub(crate) fn member(context: &PlanContext<'_>, host: &ObservedHost<'_>, choose:
 
 /// Whether a member still begins with the snapshot.
 pub(crate) fn begins(context: &PlanContext<'_>) -> bool {
-    context.masters().any(|host| before_start(context, host).is_some())
+    context.member_hosts().any(|host| before_start(context, host).is_some())
 }
 
 /// The step after which the member of a host may start.
@@ -75,5 +75,5 @@ pub(crate) fn refusals(context: &PlanContext<'_>) -> Vec<Refusal> {
     let name = &context.spec().name;
     let reason =
         format!("still has the data of {name}: destroy that cluster first, then restore the snapshot");
-    context.masters().filter(has_data).map(|host| Refusal::host(host.address(), &reason)).collect()
+    context.member_hosts().filter(has_data).map(|host| Refusal::host(host.address(), &reason)).collect()
 }

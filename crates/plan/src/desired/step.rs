@@ -4,6 +4,7 @@ use kubeon_api::{HostAddress, HostName};
 use kubeon_wire::{Check, Link, Op};
 
 use crate::context::{ObservedHost, PlanContext};
+use crate::membership;
 use crate::stage_name::StageName;
 use crate::step_id::StepId;
 
@@ -54,6 +55,15 @@ impl DesiredStep {
     pub(crate) fn of_cluster(context: &PlanContext<'_>, id: StepId, op: Op) -> Self {
         let record_in = Some(CLUSTER_OBJECT.to_owned());
         Self { record_in, ..Self::on(context.executor().address(), id, op) }
+    }
+
+    /// A step about the members of etcd. Any host of a member may execute it. The cluster records it if masters hold etcd: other
+    /// hosts have no access to the API.
+    pub(crate) fn of_members(context: &PlanContext<'_>, id: StepId, op: Op) -> Self {
+        if context.has_external_etcd() {
+            return Self::on(membership::executor(context).address(), id, op);
+        }
+        Self::of_cluster(context, id, op)
     }
 
     /// A step about a node, through the API. Its record ends with the node.

@@ -91,7 +91,7 @@ pub(super) fn startup_removal(context: &PlanContext<'_>, host: &ObservedHost<'_>
 pub(super) fn service(context: &PlanContext<'_>, left: &[StepId], steps: &mut Vec<DesiredStep>) {
     if is_used(context) {
         publish(context, steps);
-    } else if context.observes_all_hosts() {
+    } else if context.observes_all_nodes() {
         withdraw(context, left, steps);
     }
 }

@@ -136,7 +136,7 @@ fn tokens(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> Option<DesiredS
 /// Every host resolves names, and its packets reach the pods of DNS on other hosts.
 fn names(context: &PlanContext<'_>, steps: &mut Vec<DesiredStep>) {
     let name = format!("kubernetes.default.svc.{}.", context.spec().settings.dns_domain);
-    let has_overlay = context.spec().hosts().nth(1).is_some();
+    let has_overlay = context.spec().nodes().nth(1).is_some();
     for host in &context.hosts {
         let mut checks = Vec::new();
         if has_overlay {

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use kubeon_api::{Cidr, HostAddress};
+use kubeon_api::{Cidr, HostAddress, HostRole};
 use kubeon_wire::firewall::single;
 use kubeon_wire::{Facts, FirewallFact, FirewallProgram, PacketMatch, Transport};
 
-use super::opening::{POD_LINKS, PortOpening, openings, ports_for_pods};
+use super::opening::{PortOpening, openings, pod_links, ports_for_pods};
 use crate::input::{DesiredCluster, HostSpec};
 
 /// The maximum number of hosts in one message.
@@ -27,19 +27,19 @@ impl Closed {
     pub(crate) fn of(
         spec: &DesiredCluster,
         host: &HostSpec,
-        is_master: bool,
+        role: &HostRole,
         facts: &Facts,
         firewall: &FirewallFact,
     ) -> Self {
         let link = facts.links.iter().find(|link| link.address == host.cluster_address().ip());
         let links: Vec<&str> = link.iter().map(|link| link.name.as_str()).collect();
-        let mut all = openings(spec, host, is_master);
+        let mut all = openings(spec, host, role);
         for opening in &mut all {
             close(opening, &firewall.lets_in, &links);
         }
         all.retain(|opening| !opening.sources.is_empty());
-        let (pods, pod_ports) = (spec.settings.pod_cidr, ports_for_pods(is_master));
-        let pass = passes_pods(firewall, pods, pod_ports);
+        let (pods, pod_ports) = (spec.settings.pod_cidr, ports_for_pods(role));
+        let pass = passes_pods(firewall, pods, pod_ports, pod_links(role));
         Self { program: firewall.program, openings: all, pods: (!pass).then_some(pods), pod_ports }
     }
 
@@ -60,7 +60,7 @@ fn close(opening: &mut PortOpening, lets_in: &[PacketMatch], links: &[&str]) {
 }
 
 /// Whether pods reach the host's own ports, and their packets are forwarded.
-fn passes_pods(firewall: &FirewallFact, pods: Cidr, ports: &[u16]) -> bool {
+fn passes_pods(firewall: &FirewallFact, pods: Cidr, ports: &[u16], links: &[&str]) -> bool {
     let lets_in = |port: &u16| {
         let mut rules = firewall.lets_in.iter();
         rules.any(|rule| rule.opens(Transport::Tcp, *port) && rule.covers(pods, &["cni0"]))
@@ -69,7 +69,7 @@ fn passes_pods(firewall: &FirewallFact, pods: Cidr, ports: &[u16]) -> bool {
         let mut rules = firewall.forwards.iter();
         rules.any(|rule| rule.opens_all() && rule.covers(pods, &[*link]))
     };
-    ports.iter().all(lets_in) && POD_LINKS.iter().all(forwards)
+    ports.iter().all(lets_in) && links.iter().all(forwards)
 }
 
 impl std::fmt::Display for Closed {

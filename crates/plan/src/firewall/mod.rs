@@ -4,4 +4,4 @@ mod closed;
 mod opening;
 
 pub(crate) use closed::Closed;
-pub(crate) use opening::{API, POD_LINKS, PortOpening, openings};
+pub(crate) use opening::{API, PortOpening, openings, pod_links};

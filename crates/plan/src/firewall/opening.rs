@@ -1,6 +1,6 @@
 //! The ports that the hosts of a cluster use on each other.
 
-use kubeon_api::HostAddress;
+use kubeon_api::{HostAddress, HostRole};
 use kubeon_wire::Transport;
 
 use crate::input::{DesiredCluster, HostSpec};
@@ -12,7 +12,7 @@ const ETCD: (u16, u16) = (2379, 2380);
 const KUBELET: u16 = 10250;
 
 /// The links of the pod network.
-pub(crate) const POD_LINKS: [&str; 2] = ["cni0", "flannel.1"];
+const POD_LINKS: [&str; 2] = ["cni0", "flannel.1"];
 
 /// Ports of a host that other hosts of the cluster use.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,10 +25,12 @@ pub(crate) struct PortOpening {
 }
 
 /// The openings of a host for the other hosts, sorted. A host without others needs none.
-pub(crate) fn openings(spec: &DesiredCluster, host: &HostSpec, is_master: bool) -> Vec<PortOpening> {
+pub(crate) fn openings(spec: &DesiredCluster, host: &HostSpec, role: &HostRole) -> Vec<PortOpening> {
     let is_other = |other: &&HostSpec| other.address != host.address;
-    let all: Vec<_> = spec.hosts().filter(is_other).map(HostSpec::cluster_address).collect();
+    let all: Vec<_> = spec.nodes().filter(is_other).map(HostSpec::cluster_address).collect();
     let masters: Vec<_> = spec.masters.iter().filter(is_other).map(HostSpec::cluster_address).collect();
+    let members = spec.etcd_hosts.iter().filter(is_other).map(HostSpec::cluster_address);
+    let etcd_clients: Vec<_> = masters.iter().copied().chain(members).collect();
     let tcp = |first, last, sources: &Vec<HostAddress>| PortOpening {
         transport: Transport::Tcp,
         first,
@@ -36,17 +38,30 @@ pub(crate) fn openings(spec: &DesiredCluster, host: &HostSpec, is_master: bool) 
         sources: sources.clone(),
     };
     let mut openings = Vec::new();
-    if is_master {
-        openings.push(tcp(ETCD.0, ETCD.1, &masters));
+    if *role == spec.member_role() {
+        openings.push(tcp(ETCD.0, ETCD.1, &etcd_clients));
+    }
+    if role.is_master() {
         openings.push(tcp(API, API, &all));
     }
-    openings.push(tcp(KUBELET, KUBELET, &masters));
-    openings.push(PortOpening { transport: Transport::Udp, ..tcp(OVERLAY_PORT, OVERLAY_PORT, &all) });
+    if role.runs_node() {
+        openings.push(tcp(KUBELET, KUBELET, &masters));
+        openings.push(PortOpening { transport: Transport::Udp, ..tcp(OVERLAY_PORT, OVERLAY_PORT, &all) });
+    }
     openings.retain(|opening| !opening.sources.is_empty());
     openings
 }
 
-/// The TCP ports of a host that pods use: the API server on a master, and the kubelet.
-pub(crate) fn ports_for_pods(is_master: bool) -> &'static [u16] {
-    if is_master { &[API, KUBELET] } else { &[KUBELET] }
+/// The TCP ports of a host that pods use: the API server on a master, and the kubelet. None on a host without pods.
+pub(crate) fn ports_for_pods(role: &HostRole) -> &'static [u16] {
+    match role {
+        HostRole::Master => &[API, KUBELET],
+        HostRole::Etcd => &[],
+        _ => &[KUBELET],
+    }
+}
+
+/// The links of the pod network on a host.
+pub(crate) fn pod_links(role: &HostRole) -> &'static [&'static str] {
+    if role.runs_node() { &POD_LINKS } else { &[] }
 }

@@ -14,10 +14,13 @@ use crate::quorum::{Members, Quorum, is_member, serves};
 pub(super) fn check(plan: &Plan, snapshot: &Snapshot) -> Vec<LintFinding> {
     let facts = |address: &HostAddress| snapshot.hosts.get(address).and_then(Observation::fresh);
     let existed = |step: &&Step| facts(&step.host).is_some_and(|facts| records(&facts.journal, &step.id));
-    let masters = plan.hosts.iter().filter(|(_, host)| host.fence.role == HostRole::Master);
+    let roles = plan.hosts.values().map(|host| &host.fence.role);
+    let mut roles = roles.chain(plan.unreachable.iter().map(|host| &host.role));
+    let role = if roles.any(|role| *role == HostRole::Etcd) { HostRole::Etcd } else { HostRole::Master };
+    let hosts = plan.hosts.iter().filter(|(_, host)| host.fence.role == role);
     let observed: Vec<(&HostName, &Facts)> =
-        masters.filter_map(|(address, host)| Some((&host.name, facts(address)?))).collect();
-    let unreachable = plan.unreachable.iter().filter(|host| host.role.is_master());
+        hosts.filter_map(|(address, host)| Some((&host.name, facts(address)?))).collect();
+    let unreachable = plan.unreachable.iter().filter(|host| host.role == role);
     let members = Members::of(observed.iter().copied(), unreachable.map(|host| host.name.as_str()));
     if members.quorum() == Quorum::Lost {
         return Vec::new();

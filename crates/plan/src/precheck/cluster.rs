@@ -1,7 +1,7 @@
 //! Checks of the ownership of a host, and of identities that hosts must not share.
 
-use kubeon_api::Remedy;
 use kubeon_api::kubernetes_cluster::LoadBalancer;
+use kubeon_api::{HostRole, Remedy};
 use kubeon_render::paths::program;
 
 use super::rule::{CheckRule, Subject, Verdict, rule};
@@ -53,12 +53,17 @@ fn leftover(subject: &Subject<'_>) -> Verdict {
 /// The host has no services of its own that the cluster would replace. Destroying the cluster would remove
 /// their data.
 fn own_services(subject: &Subject<'_>) -> Verdict {
-    // Only these hosts get a haproxy. On other hosts, haproxy may be the external load balancer.
-    let haproxy =
-        !subject.role.is_master() && subject.intent.spec.settings.load_balancer == LoadBalancer::Haproxy;
+    let uses_haproxy = subject.intent.spec.settings.load_balancer == LoadBalancer::Haproxy;
+    let is_replaced = |name: &&str| match subject.role {
+        // A host of etcd alone keeps its other services.
+        HostRole::Etcd => *name == "etcd",
+        // Only workers get a haproxy. On other hosts, haproxy may be the external load balancer.
+        HostRole::Master => *name != "haproxy",
+        _ => *name != "haproxy" || uses_haproxy,
+    };
     let free = subject.facts.claim.is_none();
     let services = subject.facts.own_services.iter().map(String::as_str);
-    let replaced: Vec<&str> = services.filter(|name| free && (haproxy || *name != "haproxy")).collect();
+    let replaced: Vec<&str> = services.filter(|name| free && is_replaced(name)).collect();
     let replaced = replaced.join(", ");
     let message = (!replaced.is_empty()).then(|| {
         format!(

@@ -21,8 +21,8 @@ pub(super) fn firewall(subject: &Subject<'_>) -> Verdict {
         }
         FirewallMode::Manage | FirewallMode::Check => {}
     }
-    let (spec, is_master) = (&subject.intent.spec, subject.role.is_master());
-    let closed = Closed::of(spec, subject.spec, is_master, subject.facts, firewall);
+    let spec = &subject.intent.spec;
+    let closed = Closed::of(spec, subject.spec, &subject.role, subject.facts, firewall);
     let found = if closed.is_empty() { program.to_string() } else { format!("{program}, closed") };
     let verdict = Verdict::good(found, wanted);
     if closed.is_empty() {

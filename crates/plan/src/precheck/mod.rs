@@ -148,7 +148,7 @@ fn unobserved(
 ) -> PrecheckHost {
     let denied = failure != ObservationFailure::NoAnswer;
     let assessed = unreachable::assess(intent, snapshot, spec, &role, why, failure);
-    let skipped = assessed.is_ok() || !role.is_master() && intent.skip_hosts.contains(&spec.address);
+    let skipped = assessed.is_ok() || role == HostRole::Worker && intent.skip_hosts.contains(&spec.address);
     let (message, remedy) = match assessed {
         Ok(host) => (host.why, None),
         Err(refusal) => (refusal.reason, refusal.remedy),

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use kubeon_api::kubernetes_cluster::LoadBalancer;
-use kubeon_api::{HostAddress, RefusedField, Remedy};
+use kubeon_api::{HostAddress, HostRole, RefusedField, Remedy};
 use kubeon_wire::Reach;
 
 use super::rule::{CheckRule, Subject, Verdict, rule};
@@ -49,16 +49,26 @@ pub fn connection_targets(
     };
     let masters = || intent.spec.masters.iter().filter(takes_part);
     let workers = || intent.spec.workers.iter().filter(takes_part);
+    let etcd_hosts = || intent.spec.etcd_hosts.iter().filter(takes_part);
+    let external = intent.spec.has_external_etcd();
     let mut all = BTreeMap::new();
     for (role, host) in intent.spec.hosts_with_roles().filter(|(_, host)| takes_part(host)) {
         let others = masters().filter(|master| master.address != host.address).map(HostSpec::cluster_address);
+        let members =
+            etcd_hosts().filter(|member| member.address != host.address).map(HostSpec::cluster_address);
         let mut targets: Vec<ConnectionTarget> = further.to_vec();
-        if role.is_master() {
-            let kubelets = workers().take(MAX_KUBELETS).map(|worker| to(worker.cluster_address(), 10250));
-            targets.extend(others.flat_map(|other| [6443, 2379, 2380, 10250].map(|port| to(other, port))));
-            targets.extend(kubelets);
-        } else {
-            targets.extend(others.map(|other| to(other, 6443)));
+        match role {
+            HostRole::Master => {
+                let kubelets = workers().take(MAX_KUBELETS).map(|worker| to(worker.cluster_address(), 10250));
+                let own: &[u16] = if external { &[6443, 10250] } else { &[6443, 2379, 2380, 10250] };
+                targets.extend(others.flat_map(|other| own.iter().map(move |port| to(other, *port))));
+                targets.extend(kubelets);
+                targets.extend(members.map(|member| to(member, 2379)));
+            }
+            HostRole::Etcd => {
+                targets.extend(members.flat_map(|member| [2379, 2380].map(|port| to(member, port))));
+            }
+            _ => targets.extend(others.map(|other| to(other, 6443))),
         }
         all.insert(host.address, targets);
     }
@@ -109,10 +119,17 @@ fn connections(subject: &Subject<'_>, hosts: bool) -> Verdict {
 
 /// The ports that the programs of the cluster will use on the host.
 fn cluster_ports(subject: &Subject<'_>) -> Vec<u16> {
-    let mut ports = vec![10250, 10256];
+    let spec = &subject.intent.spec;
+    let mut ports = Vec::new();
+    if subject.role.runs_node() {
+        ports.extend([10250, 10256]);
+    }
+    if subject.role == spec.member_role() {
+        ports.extend([2379, 2380]);
+    }
     if subject.role.is_master() {
-        ports.extend([6443, 2379, 2380, 10257, 10259]);
-    } else if subject.intent.spec.settings.load_balancer == LoadBalancer::Haproxy {
+        ports.extend([6443, 10257, 10259]);
+    } else if subject.role.runs_node() && spec.settings.load_balancer == LoadBalancer::Haproxy {
         ports.push(6443);
     }
     ports.sort_unstable();

@@ -15,7 +15,7 @@ const STOP_SECONDS: u32 = 120;
 /// Adds the steps. `waits` tells which steps interrupt a node that works. An API server that no other one replaces
 /// meanwhile stays.
 pub(super) fn add(context: &PlanContext<'_>, steps: &mut Vec<Step>, waits: &impl Fn(&Step) -> bool) {
-    if context.masters().nth(1).is_none() {
+    if context.has_external_etcd() || context.masters().nth(1).is_none() {
         return;
     }
     for host in context.masters() {

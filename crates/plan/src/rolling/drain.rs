@@ -34,7 +34,7 @@ impl<'c> Drains<'c> {
         groups: &[RestartGroup<'c>],
         kubelets: impl Fn(HostAddress) -> bool,
     ) -> Self {
-        let evicts = !context.intent.skip_evict && context.spec().hosts().nth(1).is_some();
+        let evicts = !context.intent.skip_evict && context.spec().nodes().nth(1).is_some();
         let held = groups.iter().flat_map(|group| &group.held);
         let is_drained = |host: &&&ObservedHost<'_>| {
             evicts && kubelets(host.address()) && changes_minor(context, &host.name)

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use kubeon_api::HostAddress;
+use kubeon_api::{HostAddress, HostRole};
 
 use super::restart::{NodeState, node_state};
 use crate::context::{ObservedHost, PlanContext};
@@ -41,6 +41,9 @@ pub(super) fn groups<'c>(
     }
     let mut workers = group(context, context.workers().collect(), interrupted);
     workers.at_once = allowed(context, &mut workers, changed);
+    let has_member_down = |host: &ObservedHost<'_>| {
+        host.role == context.spec().member_role() && quorum::serves(&host.name, host.facts) == Some(false)
+    };
     for group in [&mut masters, &mut workers] {
         // Masters whose etcd member is down come first, as in the order of the members. Then hosts with fewer steps: a
         // run that was killed may have left them in the middle.
@@ -65,10 +68,6 @@ fn group<'c>(
     group
 }
 
-fn has_member_down(host: &ObservedHost<'_>) -> bool {
-    host.is_master() && quorum::serves(&host.name, host.facts) == Some(false)
-}
-
 fn state(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> NodeState {
     let reports = context.masters().filter_map(|master| master.facts.cluster.as_ref());
     node_state(&host.name, host.facts, reports)
@@ -82,7 +81,7 @@ fn allowed(
     changed: &HashSet<HostAddress>,
 ) -> usize {
     let limit = context.intent.max_unavailable.of(context.spec().workers.len());
-    let away = context.unreachable.iter().filter(|host| !host.role.is_master()).count();
+    let away = context.unreachable.iter().filter(|host| host.role == HostRole::Worker).count();
     let is_broken = |host: &&ObservedHost<'_>| {
         !changed.contains(&host.address()) && state(context, host) == NodeState::NotReady
     };
