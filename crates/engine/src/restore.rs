@@ -2,7 +2,7 @@
 
 use std::fs::File;
 
-use kubeon_plan::{HostSpec, Refusal};
+use kubeon_plan::{HostSpec, Refusal, RefusedField};
 use kubeon_store::Status;
 
 use crate::cluster_request::{ClusterRequest, HostRequest};

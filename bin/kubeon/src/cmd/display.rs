@@ -27,13 +27,15 @@ pub(super) async fn run(context: &Context<'_>, args: &DisplayArgs) -> Result<(),
     let state = engine.find(args.name.as_deref())?;
     let access = args.login.access(&args.contact);
     let master = ReadyMaster::find(&engine, &state, &access).await?;
-    let member = ReadyMaster::find_member(&engine, &state, &access).await?;
+    let other = state.spec.has_external_etcd();
+    let other = if other { Some(ReadyMaster::find_member(&engine, &state, &access).await?) } else { None };
+    let member = other.as_ref().unwrap_or(&master);
     master.facts.unchecked.iter().for_each(|text| output.warn(&format!("{} {text}", master.name)));
     match args.format.output {
-        Format::Table | Format::Wide => print(output, &master, &member).await,
+        Format::Table | Format::Wide => print(output, &master, member).await,
         Format::Name => output.result(&master.names(ListedObjects::Nodes).await?),
         Format::Json | Format::Yaml => {
-            let value = value(state.name.as_str(), &master, &member).await?;
+            let value = value(state.name.as_str(), &master, member).await?;
             output.result(
                 &CommandResult::new(&value, TextTable::new(&[]), Vec::new())?.text(args.format.output)?,
             )

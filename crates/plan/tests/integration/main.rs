@@ -7,6 +7,7 @@ mod addresses;
 mod architectures;
 mod bundle;
 mod degraded;
+mod external_etcd;
 mod firewall;
 mod generation;
 mod lint;
