@@ -9,6 +9,7 @@ mod cluster;
 mod crashes;
 mod daily;
 mod dist;
+mod external_etcd;
 mod firewall;
 mod forwarding;
 mod history;
