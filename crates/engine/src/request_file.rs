@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use kubeon_api::kubernetes_cluster::{DeclaredCluster, DeclaredNode};
 use kubeon_api::{HostAddress, HostRole, KubernetesCluster, KubernetesClusterSpec, Version};
-use kubeon_plan::{DesiredCluster, HostSpec, Note, Refusal, RefusedField};
+use kubeon_plan::{DesiredCluster, HostSpec, Note, Refusal};
 
 use crate::cluster_request::{ClusterRequest, NamedSettings, settings, validated, version_or};
 use crate::error::EngineError;
@@ -37,7 +37,7 @@ pub fn from_file(
         let runs_node = host.roles.master || host.roles.worker;
         if !etcd_is_on_masters && host.roles.etcd && runs_node {
             let reason = "runs a node too: etcd runs on all masters (omit etcdList), or on hosts that run nothing else";
-            refusals.push(Refusal::new(RefusedField::EtcdHost, host.ip, reason));
+            refusals.push(Refusal::setting(format!("spec.cluster.etcdList {}", host.ip), reason));
         }
         let labels = host.labels.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect();
         let spec = HostSpec { name: host.name, labels, ..HostSpec::at(host.ip) };

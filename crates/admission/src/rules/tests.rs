@@ -326,7 +326,7 @@ fn refuses_parts_that_no_bundle_carries() {
         (
             "etcdList",
             list(&["10.0.0.2"]),
-            "spec.cluster.etcdList: etcd runs on the masters and nowhere else yet; leave it out",
+            "spec.cluster.etcdList: etcd runs on all masters (leave it out), or on hosts that run nothing else",
         ),
         (
             "imagesRegistry",

@@ -19,7 +19,7 @@ const ACCEPTED: [(&str, &[&str], usize); 2] = [
 ];
 /// Examples with unsupported settings, and the refused fields.
 const UNSUPPORTED: [(&str, &[&str]); 3] = [
-    ("external-load-balancer.yaml", &["spec.cluster.etcdList 10.30.0.21", "spec.cluster.imagesRegistry"]),
+    ("external-load-balancer.yaml", &["spec.cluster.imagesRegistry"]),
     ("kubeadm.yaml", &["spec.cluster.deployMode"]),
     ("older-form.yaml", &["spec.cluster.etcdList 192.168.1.12"]),
 ];
