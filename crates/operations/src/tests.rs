@@ -22,6 +22,7 @@ mod same;
 mod skip_hosts;
 mod snapshots;
 mod stored_logs;
+mod suspended_jobs;
 mod timeouts;
 mod waiting;
 mod written;

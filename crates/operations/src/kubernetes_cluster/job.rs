@@ -24,6 +24,7 @@ use crate::operation::inputs::{KEY, Obstacle, check_place};
 use crate::operation::wait::{Wait, report_wait};
 use crate::operation::{OperationChanges, archive, name, start as common, uid};
 use crate::persisted;
+use crate::settings::JOB_TTL_SECONDS;
 use crate::view::{Data, View};
 use crate::write::{Change, NeedsReads, ObjectKind, ObjectRef, Write};
 
@@ -31,10 +32,7 @@ use crate::write::{Change, NeedsReads, ObjectKind, ObjectRef, Write};
 const MOST_IN_ENV: usize = 96 * 1024;
 /// How many names are tried for a ConfigMap, because five digits may already be taken.
 const ATTEMPTS: u8 = 16;
-/// Seconds until Kubernetes removes an ended Job. Its log is stored by then. If the operator were away for
-/// longer, it would treat the Job as deleted by a user.
-const TTL_SECONDS: i32 = 7 * 24 * 3600;
-/// The same for the Job that takes the cluster down, contract B.
+/// Seconds until Kubernetes removes the Job that took the cluster down, contract B.
 const TEARDOWN_TTL_SECONDS: i32 = 3600;
 
 /// The folder where the ConfigMap is mounted.
@@ -465,6 +463,6 @@ fn the_job(
         resources: operation.spec.resources.clone(),
         placement: &s.settings.placement,
         deadline_seconds: operation.spec.active_deadline_seconds,
-        ttl_seconds: Some(if is_teardown { TEARDOWN_TTL_SECONDS } else { TTL_SECONDS }),
+        ttl_seconds: Some(if is_teardown { TEARDOWN_TTL_SECONDS } else { JOB_TTL_SECONDS }),
     })
 }

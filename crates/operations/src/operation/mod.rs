@@ -10,6 +10,7 @@ pub(crate) mod lost_pods;
 pub(crate) mod pause;
 pub(crate) mod running;
 pub(crate) mod start;
+pub(crate) mod suspended_jobs;
 pub(crate) mod wait;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{OwnerReference, Time};

@@ -18,7 +18,7 @@ use crate::names::{self, CLUSTER_LABEL, OPERATION_LABEL, QUEUE_KEY_ANNOTATION};
 use crate::object::ObjectPatch;
 use crate::operation::finish::{End, finish};
 use crate::queue_key::QueueKey;
-use crate::settings::DEFAULT_DEADLINE_SECONDS;
+use crate::settings::{DEFAULT_DEADLINE_SECONDS, JOB_TTL_SECONDS};
 use crate::view::{Observed, View};
 use crate::write::{Change, NeedsReads, ObjectKind, ObjectRef, Write};
 
@@ -299,7 +299,7 @@ fn the_job(
         resources: spec.resources.clone().filter(|resources| *resources != ResourceRequirements::default()),
         placement: &s.settings.placement,
         deadline_seconds: spec.active_deadline_seconds.or(Some(DEFAULT_DEADLINE_SECONDS)),
-        ttl_seconds: None,
+        ttl_seconds: Some(JOB_TTL_SECONDS),
     })
 }
 
