@@ -44,7 +44,9 @@ pub use cluster_keys::{ClusterKeys, KeyNumber, RotationPhase};
 pub use condition_status::ConditionStatus;
 pub use crd::{GenerateError, crds, definitions, json_schema};
 pub use host_role::HostRole;
-pub use job_placement::JobPlacement;
+pub use job_placement::{
+    ClusterJobPlacement, JobPlacement, JobResources, JobToleration, TaintEffect, TolerationOperator,
+};
 pub use kubeonkube::{Cluster, ClusterOperation, DataRef};
 pub use kubernetes_cluster::{
     KubernetesCluster, KubernetesClusterSpec, KubernetesClusterStatus, Operation, Phase,

@@ -14,6 +14,7 @@ mod observed_health;
 mod ours;
 mod pauses;
 mod persisted;
+mod placement;
 mod previous;
 mod random;
 mod renewal;
