@@ -14,6 +14,7 @@
 
 mod addresses;
 mod arch;
+mod canonical;
 mod cloud_routes;
 mod cluster_keys;
 mod condition_status;
@@ -39,6 +40,7 @@ pub use addresses::{
     CaBundle, DnsName, Endpoint, HttpUrl, HttpsUrl, LoginName, NoProxy, PortRange, Registry,
 };
 pub use arch::{Arch, NotAnArch};
+pub use canonical::canonical_json;
 pub use cloud_routes::{CloudProvider, CloudRegion, CloudRoutes, RouteTableId};
 pub use cluster_keys::{ClusterKeys, KeyNumber, RotationPhase};
 pub use condition_status::ConditionStatus;

@@ -4,6 +4,7 @@ mod approval;
 mod back;
 mod credentials;
 mod deaths;
+mod digests;
 mod events;
 mod kstatus;
 mod kubernetes_cluster;

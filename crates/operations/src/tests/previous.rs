@@ -138,6 +138,18 @@ fn what_an_earlier_operator_wrote_is_not_written_again() {
 }
 
 #[test]
+fn the_digests_of_an_earlier_operator_are_recognized() {
+    for (phase, _) in PHASES {
+        let operations = load(phase).all::<kubeon_api::ClusterOperation>(ObjectKind::Operation);
+        assert!(!operations.is_empty(), "{phase}");
+        for operation in operations {
+            let stored = operation.status.as_ref().and_then(|status| status.spec_digest.as_deref());
+            assert!(operation.spec.has_whole_digest(stored.unwrap()), "{phase}: {stored:?}");
+        }
+    }
+}
+
+#[test]
 fn what_an_earlier_operator_began_is_completed() {
     for begun in ["prechecking", "scaling"] {
         let mut world = load(begun);
