@@ -19,6 +19,7 @@ mod placement;
 mod previous;
 mod random;
 mod renewal;
+mod restarts;
 mod rollbacks;
 mod same;
 mod skip_hosts;
