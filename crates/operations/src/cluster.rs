@@ -12,7 +12,7 @@ use crate::object::StatusPatch;
 use crate::operation::finish::{End, finish};
 use crate::operation::wait::Wait;
 use crate::operation::{
-    OperationChanges, archive, credentials, name, running, shown, start, status, target, wait,
+    OperationChanges, archive, credentials, name, running, shown, start, status, suspended_jobs, target, wait,
 };
 use crate::view::{ClusterObject, Data, Observed, View};
 use crate::write::{Change, ClusterChanges, NeedsReads, Notice, ObjectKind, ObjectRef, Write};
@@ -73,10 +73,11 @@ pub(crate) fn decide(s: &View<'_>) -> Result<ClusterChanges, NeedsReads> {
         removed_operations::is_recorded(cluster, operation)
     }));
     changes.merge(archive::prune_logs(s, &operations));
-    if changes.is_done()
-        && let Some(changes) = archive::logs(s, &operations)?
-    {
-        return Ok(changes);
+    if changes.is_done() {
+        if let Some(changes) = archive::logs(s, &operations)? {
+            return Ok(changes);
+        }
+        changes.merge(suspended_jobs::delete(s));
     }
     changes.stages.retain(|stage| !stage.is_empty());
     Ok(changes)

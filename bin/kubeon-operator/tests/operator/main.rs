@@ -19,6 +19,7 @@ mod metrics;
 mod observation;
 mod parallel;
 mod prometheus;
+mod restarts;
 mod scenarios;
 mod traces;
 mod uninstall;

@@ -80,8 +80,8 @@ pub fn watched_namespace(options: &InstallOptions, namespace: &str) -> Result<Ve
     let runner = (namespace, names::RUNNER);
     let operator_rules = vec![
         rule(&[""], &["configmaps", "secrets"], MANAGE),
-        // Jobs are never deleted.
-        rule(&["batch"], &["jobs"], &["create", "get", "list", "patch", "watch"]),
+        // A suspended Job that is not resumed is deleted; the others have a time to live.
+        rule(&["batch"], &["jobs"], MANAGE),
         rule(&[""], &["pods"], &["list", "watch"]),
         rule(&[""], &["pods/log"], &["get"]),
     ];
