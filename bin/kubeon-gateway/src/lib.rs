@@ -13,6 +13,7 @@ mod answer;
 pub mod args;
 mod authenticate;
 mod caller;
+mod description;
 mod fleet;
 mod gateway;
 mod job_log;

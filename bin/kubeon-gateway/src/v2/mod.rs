@@ -7,6 +7,7 @@ mod problem;
 mod query;
 mod streams;
 mod view;
+mod writes;
 
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
