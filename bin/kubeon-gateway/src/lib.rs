@@ -20,6 +20,7 @@ mod job_log;
 mod meta_api;
 mod namespaces;
 mod oidc;
+pub mod parsers;
 mod request_error;
 mod router;
 mod server;

@@ -115,10 +115,11 @@ async fn absent(uri: Uri) -> Response {
     )
 }
 
-/// The path without slashes at its end, with its query. A path that begins with two slashes would name another server.
-fn without_slash(uri: &Uri) -> Option<String> {
+/// The path without slashes at its end, with its query. A path that begins with two slashes would name another server; browsers
+/// read a backslash as a slash.
+pub(crate) fn without_slash(uri: &Uri) -> Option<String> {
     let path = uri.path().strip_suffix('/')?.trim_end_matches('/');
-    let is_local = path.starts_with('/') && !path.starts_with("//");
+    let is_local = path.starts_with('/') && !path[1..].starts_with(['/', '\\']);
     is_local.then(|| uri.query().map_or_else(|| path.to_owned(), |query| format!("{path}?{query}")))
 }
 
@@ -140,5 +141,6 @@ mod tests {
             assert_eq!(to(path).filter(|to| to.starts_with("//")), None, "{path}");
         }
         assert_eq!((to("/"), to("/a"), to("//other.example/")), (None, None, None));
+        assert_eq!(to(r"/\other.example/"), None);
     }
 }

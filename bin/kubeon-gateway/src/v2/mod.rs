@@ -3,6 +3,7 @@
 mod clusters;
 mod declared;
 mod operations;
+pub mod parsers;
 mod problem;
 mod query;
 mod streams;

@@ -30,7 +30,7 @@ pub(super) struct PatchTarget<'a> {
 
 impl PatchTarget<'_> {
     /// The patch with the UID.
-    fn bind(&self, mut patch: Value) -> Result<Value, RequestError> {
+    pub(super) fn bind(&self, mut patch: Value) -> Result<Value, RequestError> {
         let Some(fields) = patch.as_object_mut() else {
             return Err(RequestError::bad("the body is not a JSON object; send the fields that change"));
         };
