@@ -81,7 +81,7 @@ pub(crate) fn router(gateway: Gateway) -> Result<Router, serde_json::Error> {
         .fallback(absent)
         .method_not_allowed_fallback(wrong_method)
         .layer(from_fn_with_state(gateway.clone(), authenticate))
-        .merge(callbacks)
+        .merge(callbacks.method_not_allowed_fallback(wrong_method))
         .merge(page)
         .layer(DefaultBodyLimit::max(BODY_LIMIT))
         .layer(TimeoutLayer::with_status_code(StatusCode::REQUEST_TIMEOUT, ANSWER_TIMEOUT))
