@@ -44,7 +44,7 @@ pub use canonical::canonical_json;
 pub use cloud_routes::{CloudProvider, CloudRegion, CloudRoutes, RouteTableId};
 pub use cluster_keys::{ClusterKeys, KeyNumber, RotationPhase};
 pub use condition_status::ConditionStatus;
-pub use crd::{GenerateError, crds, definitions, json_schema};
+pub use crd::{GenerateError, crds, declaration_schema, definitions, json_schema, merge_patch_schema};
 pub use host_role::HostRole;
 pub use job_placement::{
     ClusterJobPlacement, JobPlacement, JobResources, JobToleration, TaintEffect, TolerationOperator,
