@@ -29,4 +29,4 @@ pub use writer::{KubeWriter, Priority, RequestPermit, ResourcePath, Verb};
 
 pub use kube::Client;
 pub use kube::core::{DeserializeGuard, PartialObjectMeta};
-pub use kubeon_wire::MasterReport;
+pub use kubeon_wire::{HostDrift, MasterReport};

@@ -23,6 +23,7 @@ fn serving(renewal_due: bool) -> Option<ObservedHealth> {
         members_down,
         versions,
         certificates: None,
+        drift: None,
         renewal_due,
     })
 }
@@ -95,7 +96,7 @@ fn certificates_that_hosts_did_not_renew_are_renewed_without_a_request() {
     world.health = serving(false);
     if let Some(ObservedHealth::Serving { certificates, .. }) = &mut world.health {
         let overdue = vec!["h1: /etc/kubernetes/pki/apiserver.crt".to_owned()];
-        *certificates = Some(ObservedCertificates { first_end: world.now, overdue });
+        *certificates = Some(ObservedCertificates { first_end: world.now, ends_soon: true, overdue });
     }
     after(&mut world, 1);
     assert_eq!((operations(&world), env(&job(&world), "OPERATION").as_str()), (2, "renewing"));
