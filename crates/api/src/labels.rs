@@ -19,6 +19,8 @@ pub const PROTECTED: &str = "true";
 pub const CLUSTER: &str = "kubeon.io/cluster";
 /// Annotation of an object with the label [`CLUSTER`]: the name of the Job whose runner may write it.
 pub const JOB: &str = "kubeon.io/job";
+/// The field manager with which a runner applies its fields of objects.
+pub const RUNNER_MANAGER: &str = "kubeon-runner";
 /// Label of a Job, of its pods and of the ConfigMap with its log: the UID of the `ClusterOperation`.
 pub const OPERATION_UID: &str = "kubeon.io/operation";
 /// The name of the ConfigMap with the log of a Job is the Job's name with this suffix.

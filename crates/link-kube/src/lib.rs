@@ -24,7 +24,7 @@ pub use error::{LinkError, RetryClass};
 pub use event_recorder::{EventRecord, EventRecorder};
 pub use lease::{HeldLease, Lease, LeaseEnd};
 pub use observer::{ObservedNode, ObserverClient, ObserverError, ObserverKubeconfig};
-pub use watch::{Event, slim, watch};
+pub use watch::{Event, slim, watch, watch_whole};
 pub use writer::{KubeWriter, Priority, RequestPermit, ResourcePath, Verb};
 
 pub use kube::Client;
