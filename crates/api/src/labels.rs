@@ -35,6 +35,8 @@ pub const JOB_LOG_KEY: &str = "log";
 pub const JOB_WHOLE_LOG_KEY: &str = "log.zst";
 /// The key of the records of steps in that ConfigMap: lines of JSON ([`crate::StepRecord`]), compressed with Zstandard.
 pub const JOB_STEPS_KEY: &str = "steps.json.zst";
+/// The key with the records that kubectl shows: lines of JSON.
+pub const JOB_SHOWN_STEPS_KEY: &str = "steps";
 /// The name of the ConfigMap with the plan that a Job made is the Job's name with this suffix.
 pub const JOB_PLAN_SUFFIX: &str = "-plan";
 /// The key of the plan in that ConfigMap: JSON, compressed with Zstandard.
