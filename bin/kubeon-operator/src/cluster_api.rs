@@ -6,7 +6,9 @@ use std::net::Ipv4Addr;
 use futures::future::select_ok;
 use k8s_openapi::jiff::Timestamp;
 use kubeon_api::kubernetes_cluster::DeclaredCluster;
-use kubeon_link_kube::{MasterReport, ObservedNode, ObserverClient, ObserverError, ObserverKubeconfig};
+use kubeon_link_kube::{
+    MasterReport, ObservedNode, ObserverClient, ObserverCredential, ObserverError, ObserverKubeconfig,
+};
 use kubeon_operations::{ENDS_SOON, ObservedCertificates, ObservedDrift, ObservedHealth, ObservedVersions};
 
 /// Seconds after which the report of a master no longer counts: six of its periods.
@@ -38,7 +40,7 @@ impl From<ObserverError> for HealthError {
 
 /// The API servers of a business cluster, with a connection to the one that answered last.
 pub(crate) struct ClusterApi {
-    kubeconfig: ObserverKubeconfig,
+    credential: ObserverCredential,
     servers: Vec<String>,
     client: Option<ObserverClient>,
     version: u64,
@@ -47,23 +49,19 @@ pub(crate) struct ClusterApi {
 impl ClusterApi {
     /// The API servers in a kubeconfig that are masters of the declared cluster. The tenant may write the kubeconfig, and must
     /// not learn by it which other addresses answer.
-    pub(crate) fn new(text: &str, declared: &DeclaredCluster, version: u64) -> Result<Self, HealthError> {
+    pub(crate) async fn new(
+        text: &str,
+        declared: &DeclaredCluster,
+        version: u64,
+    ) -> Result<Self, HealthError> {
         let kubeconfig = ObserverKubeconfig::parse(text)?;
-        let masters: HashSet<Ipv4Addr> = declared
-            .master_list
-            .iter()
-            .flat_map(|master| [Some(master.ip), master.internal_address])
-            .flatten()
-            .map(|address| address.ip())
-            .collect();
-        let is_master =
-            |server: &&String| address_in(server).is_some_and(|address| masters.contains(&address));
-        let servers: Vec<String> = kubeconfig.servers().iter().filter(is_master).cloned().collect();
-        if servers.is_empty() {
+        let servers = masters_in(kubeconfig.servers(), declared);
+        let Some(server) = servers.first() else {
             let why = "no server in the kubeconfig of the observer is a master of the cluster";
             return Err(HealthError::Unusable(why.to_owned()));
-        }
-        Ok(Self { kubeconfig, servers, client: None, version })
+        };
+        let credential = kubeconfig.credential(server).await?;
+        Ok(Self { credential, servers, client: None, version })
     }
 
     /// The version of the Secret with the kubeconfig.
@@ -79,7 +77,7 @@ impl ClusterApi {
         };
         let (nodes, reports) = (client.nodes().await?, client.master_reports().await?);
         self.client = Some(client);
-        let renewal_due = self.kubeconfig.renewal_due(Timestamp::now().as_second());
+        let renewal_due = self.credential.renewal_due(Timestamp::now().as_second());
         Ok(health_of(nodes, reports, renewal_due, Timestamp::now()))
     }
 
@@ -93,7 +91,7 @@ impl ClusterApi {
     async fn first_ready(&self) -> Result<ObserverClient, HealthError> {
         let attempts = self.servers.iter().map(|server| {
             Box::pin(async move {
-                let mut client = self.kubeconfig.connect(server).await?;
+                let mut client = self.credential.connect(server).await?;
                 client.check_ready().await?;
                 Ok::<_, ObserverError>(client)
             })
@@ -169,6 +167,19 @@ fn drift_of(reports: &[(String, MasterReport)]) -> Option<ObservedDrift> {
     (is_complete || drift.count > 0).then_some(drift)
 }
 
+/// The URLs whose addresses are those of declared masters.
+fn masters_in(servers: &[String], declared: &DeclaredCluster) -> Vec<String> {
+    let masters: HashSet<Ipv4Addr> = declared
+        .master_list
+        .iter()
+        .flat_map(|master| [Some(master.ip), master.internal_address])
+        .flatten()
+        .map(|address| address.ip())
+        .collect();
+    let is_master = |server: &&String| address_in(server).is_some_and(|address| masters.contains(&address));
+    servers.iter().filter(is_master).cloned().collect()
+}
+
 /// The IPv4 address in a URL such as `https://10.0.0.1:6443`.
 fn address_in(server: &str) -> Option<Ipv4Addr> {
     let authority = server.strip_prefix("https://")?;
@@ -189,33 +200,34 @@ mod tests {
         serde_json::from_value(masters).unwrap()
     }
 
-    fn api(servers: &[&str]) -> Result<ClusterApi, HealthError> {
-        let mut text = "users:\n- name: u\n  user: {token: t}\nclusters:\n".to_owned();
-        for server in servers {
-            text.push_str(&format!(
-                "- name: c\n  cluster: {{server: '{server}', certificate-authority-data: YQ==}}\n"
-            ));
-        }
-        ClusterApi::new(&text, &declared(), 7)
-    }
-
-    #[test]
-    fn only_masters_of_the_declared_cluster_are_asked() {
-        let api_of_masters = api(&[
+    #[tokio::test]
+    async fn only_masters_of_the_declared_cluster_are_asked() {
+        let masters = |servers: &[&str]| {
+            let servers: Vec<String> = servers.iter().map(|&server| server.to_owned()).collect();
+            masters_in(&servers, &declared())
+        };
+        let found = masters(&[
             "https://10.0.0.1:6443",
             "https://192.168.0.1:6443",
             "https://169.254.169.254:80",
             "https://10.0.0.9:6443",
         ]);
-        assert_eq!(api_of_masters.unwrap().servers, ["https://10.0.0.1:6443", "https://192.168.0.1:6443"]);
+        assert_eq!(found, ["https://10.0.0.1:6443", "https://192.168.0.1:6443"]);
         for foreign in [
             "https://10.0.0.9:6443",
             "http://10.0.0.1:6443",
             "https://10.0.0.1:6443/x",
             "https://10.0.0.1:6443@10.0.0.9:1",
         ] {
-            assert!(matches!(api(&[foreign]), Err(HealthError::Unusable(_))), "{foreign}");
+            assert_eq!(masters(&[foreign]), [""; 0], "{foreign}");
         }
+        let text = "users:\n- name: u\n  user: {token: t}\nclusters:\n- name: c\n  cluster: \
+            {server: 'https://10.0.0.9:6443', certificate-authority-data: YQ==}\n";
+        let error = ClusterApi::new(text, &declared(), 7).await.err();
+        assert!(
+            matches!(&error, Some(HealthError::Unusable(why)) if why.contains("is a master")),
+            "{error:?}"
+        );
     }
 
     #[test]
