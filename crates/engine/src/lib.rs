@@ -45,6 +45,8 @@ pub mod login_merge;
 pub mod login_request;
 pub mod memory_file;
 pub mod no_secrets;
+pub mod meta_export;
+pub mod meta_restore;
 pub mod node_module;
 pub mod observer_kubeconfig;
 pub mod operator_install;
