@@ -19,6 +19,7 @@ mod metrics;
 mod observation;
 mod parallel;
 mod prometheus;
+mod restored;
 mod scenarios;
 mod traces;
 mod uninstall;
