@@ -63,6 +63,9 @@ pub struct InstallOptions {
     pub extra_arguments: Vec<String>,
     /// More users with the operator's rights in admission policies, such as an operator outside of the cluster.
     pub operators: Vec<String>,
+    /// Whether another tool may still change the namespace of the operator, as kustomize does. Then admission knows the operator
+    /// by a right of its role and not by its namespace.
+    pub is_movable: bool,
     /// Resource requests and limits of the operator's container.
     pub resources: ResourceRequirements,
     /// Labels that a node must have.
@@ -99,6 +102,7 @@ impl Default for InstallOptions {
             trusted_keys: Vec::new(),
             extra_arguments: Vec::new(),
             operators: Vec::new(),
+            is_movable: false,
             resources: ResourceRequirements {
                 requests: Some(quantities(&[("cpu", "50m"), ("memory", "64Mi")])),
                 limits: Some(quantities(&[("memory", "256Mi")])),

@@ -13,8 +13,8 @@ async fn ended(lab: &Lab, name: &str) -> ClusterOperation {
     lab.create_shell_operation("sample", name).await;
     lab.finish(name).await;
     lab.wait_cluster("sample", |cluster| {
-        let history = cluster.status.iter().flat_map(|status| &status.conditions);
-        history.into_iter().any(|entry| entry.cluster_ops == name && entry.end_time.is_some())
+        let mut history = cluster.status.iter().flat_map(|status| &status.conditions);
+        history.any(|entry| entry.cluster_ops == name && entry.end_time.is_some())
     })
     .await;
     lab.operations().get(name).await.unwrap()

@@ -6,7 +6,7 @@ use k8s_openapi::api::admissionregistration::v1::{
     Variable,
 };
 
-use super::cel::cel_list;
+use super::cel::by_the_operator;
 use crate::InstallOptions;
 use crate::objects::metadata::{metadata, texts};
 
@@ -93,8 +93,5 @@ impl AdmissionPolicy {
 
 /// The policy does not apply to the operator.
 pub(super) fn not_the_operator(options: &InstallOptions) -> (&'static str, String) {
-    (
-        "not-by-the-operator",
-        format!("!(request.userInfo.username in {})", cel_list(&options.operator_users())),
-    )
+    ("not-by-the-operator", format!("!({})", by_the_operator(options)))
 }
