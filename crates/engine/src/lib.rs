@@ -58,6 +58,7 @@ pub mod preview;
 pub mod readdress;
 pub mod ready_master;
 mod reboot;
+pub mod released_images;
 pub mod remedy;
 pub mod request_file;
 pub mod request_inventory;

@@ -17,6 +17,8 @@ pub const OPERATOR_IMAGE: &str = concat!("kubeon/kubeon-operator:v", env!("CARGO
 pub const BUNDLE_IMAGE: &str = "kubeon/kubeon-bundle:{version}";
 /// The runner's image.
 pub const RUNNER_IMAGE: &str = concat!("kubeon/kubeon-runner:v", env!("CARGO_PKG_VERSION"));
+/// The name of the file, attached to the program of a release, with the digests of its images: a JSON object by their names.
+pub const IMAGE_DIGESTS: &str = "image-digests";
 /// Images whose process 1 is `kubeon-runner`: the name in the samples of kube-on-kube, which stands for the next one, then the
 /// name of kubeon. The last one runs operations that are derived from a `KubernetesCluster`.
 pub const RUNNER_IMAGES: [&str; 2] = [RUNNER_ALIAS, RUNNER_IMAGE];
@@ -76,6 +78,14 @@ pub struct InstallOptions {
     pub history_limit: String,
 }
 
+/// Adds the digest of this image to its name, if it is known.
+pub(crate) fn pin_image(image: &mut String, digests: &BTreeMap<String, String>) {
+    if let Some(digest) = digests.get(image.as_str()) {
+        image.push('@');
+        image.push_str(digest);
+    }
+}
+
 pub(crate) fn quantities(list: &[(&str, &str)]) -> BTreeMap<String, Quantity> {
     list.iter().map(|(name, quantity)| ((*name).to_owned(), Quantity((*quantity).to_owned()))).collect()
 }
@@ -121,6 +131,12 @@ impl InstallOptions {
         let others = self.watch_namespaces.iter().map(String::as_str).filter(|name| *name != self.namespace);
         let mut unique = std::collections::BTreeSet::new();
         std::iter::once(self.namespace.as_str()).chain(others).filter(move |name| unique.insert(*name))
+    }
+
+    /// Adds the digests of images, such as `sha256:…`, by the names of the images. Other images stay as they are.
+    pub fn pin(&mut self, digests: &BTreeMap<String, String>) {
+        pin_image(&mut self.image, digests);
+        self.runner_images.iter_mut().for_each(|image| pin_image(image, digests));
     }
 
     /// The users with the operator's rights in admission policies.

@@ -166,6 +166,22 @@ fn passes_the_callback_to_the_operator_when_it_is_set() {
 }
 
 #[test]
+fn images_of_a_release_have_their_digests_and_others_stay() {
+    let digests = [(OPERATOR_IMAGE, "sha256:aa"), (RUNNER_IMAGE, "sha256:cc"), (GATEWAY_IMAGE, "sha256:bb")];
+    let digests = digests.map(|(name, digest)| (name.to_owned(), digest.to_owned())).into();
+    let mut options = InstallOptions::default();
+    options.runner_images.push("other/runner:v1".to_owned());
+    options.pin(&digests);
+    assert_eq!(options.image, format!("{OPERATOR_IMAGE}@sha256:aa"));
+    let runners =
+        [RUNNER_IMAGES[0].to_owned(), format!("{RUNNER_IMAGE}@sha256:cc"), "other/runner:v1".to_owned()];
+    assert_eq!(options.runner_images, runners);
+    let mut gateway = GatewayInstallOptions::default();
+    gateway.pin(&digests);
+    assert_eq!(gateway.image, format!("{GATEWAY_IMAGE}@sha256:bb"));
+}
+
+#[test]
 fn passes_further_arguments_to_the_operator_after_its_own() {
     let extra_arguments = vec!["--workers=64".to_owned()];
     let objects = objects(&InstallOptions { extra_arguments, ..InstallOptions::default() }).unwrap();
