@@ -135,7 +135,8 @@ async fn restore_stage(
 ) -> Result<(), EngineError> {
     let planned: Vec<&PlannedObject> = plan.of(kinds).collect();
     let uids = uids(&export.objects, present);
-    let with = |action: RestoreAction| planned.iter().filter(move |one| one.action == action).map(|one| &one.object);
+    let with =
+        |action: RestoreAction| planned.iter().filter(move |one| one.action == action).map(|one| &one.object);
     let batches = order::batches(with(RestoreAction::Create));
     if batches.len() > 1 {
         output.info(&format!("operations are created in their order, which takes {} s", batches.len()));
