@@ -36,13 +36,10 @@ pub(crate) fn decide(s: &View<'_>) -> Result<ClusterChanges, NeedsReads> {
     let mut starts = None;
     let open = operations.iter().filter(|operation| !order::ended(operation)).cloned();
     let (repeated, open): (Vec<_>, Vec<_>) =
-        open.partition(|operation| removed_operations::repeated(cluster, operation).is_some());
+        open.partition(|operation| earlier_end(cluster, operation).is_some());
     let mut progress: Vec<_> = repeated
         .iter()
-        .filter_map(|operation| {
-            let result = removed_operations::repeated(cluster, operation)?;
-            Some((operation, finish(s, operation, End::repeated(result))))
-        })
+        .filter_map(|operation| Some((operation, finish(s, operation, earlier_end(cluster, operation)?))))
         .collect();
     progress.extend(in_order(s, &open, observed)?);
     let mut claims = false;
@@ -81,6 +78,12 @@ pub(crate) fn decide(s: &View<'_>) -> Result<ClusterChanges, NeedsReads> {
     }
     changes.stages.retain(|stage| !stage.is_empty());
     Ok(changes)
+}
+
+/// How the operation ended before it was created again; `None` if it is new.
+fn earlier_end(cluster: Option<&Cluster>, operation: &ClusterOperation) -> Option<End> {
+    let removed = removed_operations::repeated(cluster, operation).map(End::repeated);
+    removed.or_else(|| removed_operations::has_lost_status(operation).then(End::without_status))
 }
 
 /// One write in the stage with this number.

@@ -1,11 +1,13 @@
 //! Operations that the limit of the history removed. Their Cluster records them before they are deleted. An operation with the
-//! same name and spec is not executed again: a tool that installs from Git creates every object that is missing.
+//! same name and spec is not executed again: a tool that installs from Git creates every object that is missing. Nor is one that
+//! was restored from a backup without its status.
 
 use std::sync::Arc;
 
 use kubeon_api::kubeonkube::{ClusterStatus, OperationResult, RemovedOperation};
 use kubeon_api::{Cluster, ClusterOperation};
 
+use crate::names::COMPLETED_LABEL;
 use crate::operation::name;
 use crate::order;
 use crate::view::View;
@@ -60,4 +62,13 @@ pub(crate) fn repeated(cluster: Option<&Cluster>, operation: &ClusterOperation) 
     let has_started = operation.status.as_ref().is_some_and(|status| status.job_ref.is_some());
     let found = entries(cluster).iter().find(|entry| entry.name == name(operation))?;
     (!has_started && operation.spec.has_whole_digest(&found.digest)).then_some(found.result)
+}
+
+/// Whether the operation ended and lost its status: it has the label of an operation that ended, which is written after the
+/// status. A restore from a backup without status makes such an operation.
+pub(crate) fn has_lost_status(operation: &ClusterOperation) -> bool {
+    let labels = operation.metadata.labels.as_ref();
+    let is_done = labels.and_then(|labels| labels.get(COMPLETED_LABEL)).is_some_and(|value| value == "done");
+    let status = operation.status.as_ref();
+    is_done && status.is_none_or(|status| status.status.is_none() && status.job_ref.is_none())
 }

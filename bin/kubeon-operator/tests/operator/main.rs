@@ -20,6 +20,7 @@ mod observation;
 mod parallel;
 mod prometheus;
 mod restarts;
+mod restored;
 mod scenarios;
 mod traces;
 mod uninstall;

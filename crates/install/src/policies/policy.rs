@@ -7,7 +7,7 @@ use k8s_openapi::api::admissionregistration::v1::{
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
 
-use super::cel::cel_list;
+use super::cel::by_the_operator;
 use crate::InstallOptions;
 use crate::objects::metadata::{metadata, texts};
 
@@ -131,8 +131,5 @@ impl AdmissionPolicy {
 
 /// The policy does not apply to the operator.
 pub(super) fn not_the_operator(options: &InstallOptions) -> (&'static str, String) {
-    (
-        "not-by-the-operator",
-        format!("!(request.userInfo.username in {})", cel_list(&options.operator_users())),
-    )
+    ("not-by-the-operator", format!("!({})", by_the_operator(options)))
 }
