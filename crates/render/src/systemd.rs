@@ -373,10 +373,28 @@ pub fn kube_proxy(prefer_tools: bool) -> String {
     .text()
 }
 
-/// `flanneld.service`: the overlay of the pod network. Its subnets are the pod ranges of the nodes. With `prefer_tools` it
-/// uses the nft of the bundle, even if the host has one.
+/// The settings of flannel on a host.
+#[derive(Debug, Clone, Copy)]
+pub struct FlannelUnit<'a> {
+    /// The name of the node.
+    pub node: &'a str,
+    /// The address at which other hosts reach it.
+    pub address: Ipv4Addr,
+    /// Whether it uses the nft of the bundle, even if the host has one.
+    pub prefer_tools: bool,
+    /// Whether its rules are those of iptables.
+    pub uses_iptables: bool,
+}
+
+/// Seconds between two checks of rules of iptables. Each check runs some twenty programs, which on a slow host takes longer than
+/// flannel's own five seconds.
+const RESYNC_SECONDS: u32 = 60;
+
+/// `flanneld.service`: the overlay of the pod network. Its subnets are the pod ranges of the nodes.
 #[must_use]
-pub fn flannel(node: &str, address: Ipv4Addr, prefer_tools: bool) -> String {
+pub fn flannel(flannel: &FlannelUnit<'_>) -> String {
+    let FlannelUnit { node, address, prefer_tools, uses_iptables } = *flannel;
+    let resync = uses_iptables.then(|| format!("--iptables-resync={RESYNC_SECONDS}"));
     ServiceUnit {
         description: "flannel, the pod network",
         notify: true,
@@ -385,13 +403,16 @@ pub fn flannel(node: &str, address: Ipv4Addr, prefer_tools: bool) -> String {
         service: &[],
         sandbox: AGENT,
         command: program("flannel", "flanneld"),
-        arguments: vec![
+        arguments: [
             "--kube-subnet-mgr".into(),
             format!("--kubeconfig-file={}", etc("flannel.conf")),
             format!("--net-config-path={}", etc("flannel.json")),
             format!("--iface={address}"),
             "--ip-masq".into(),
-        ],
+        ]
+        .into_iter()
+        .chain(resync)
+        .collect(),
     }
     .text()
 }
