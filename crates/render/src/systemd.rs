@@ -463,9 +463,13 @@ mod tests {
     #[test]
     fn the_programs_of_the_bundle_come_first_only_on_request() {
         let first = "PATH=/var/lib/kubeon/tools:/usr/local/sbin:";
-        let address = Ipv4Addr::new(10, 0, 0, 1);
-        assert!(kube_proxy(true).contains(first) && flannel("h1", address, true).contains(first));
-        assert!(!kube_proxy(false).contains(first) && !flannel("h1", address, false).contains(first));
+        let unit = |prefer_tools, uses_iptables| {
+            let address = Ipv4Addr::new(10, 0, 0, 1);
+            flannel(&FlannelUnit { node: "h1", address, prefer_tools, uses_iptables })
+        };
+        assert!(kube_proxy(true).contains(first) && unit(true, false).contains(first));
+        assert!(!kube_proxy(false).contains(first) && !unit(false, false).contains(first));
+        assert!(unit(false, true).contains("--iptables-resync=60") && !unit(false, false).contains("resync"));
     }
 
     /// The file is as the kubelet of an older cluster wrote it.

@@ -115,6 +115,7 @@ fn serving(not_ready: &[&str]) -> ObservedHealth {
         members_down: Vec::new(),
         versions: ObservedVersions::default(),
         certificates: None,
+        drift: None,
         renewal_due: false,
     }
 }
