@@ -4,7 +4,7 @@
 //!   kubeon-node, every architecture ──┐ attached
 //!   kubeon, one architecture ◄────────┘ ──► kubeon-linux-<arch>
 //!     of it: completions, man pages, list of crates (SPDX)
-//!   with --images: images, chart ──► archives
+//!   with --images: images, chart, manifests with the digests of the images, which are attached to kubeon, too
 //!   of all files: SHA256SUMS ──► SHA256SUMS.sig
 //! ```
 //!
@@ -14,6 +14,7 @@
 mod archive;
 mod command;
 mod compiler;
+mod manifests;
 mod sbom;
 mod sums;
 
@@ -100,6 +101,13 @@ pub(crate) fn run(root: &Path, dist: &Dist) -> Result<()> {
         let digests: Vec<(&str, &str)> =
             names.into_iter().zip(&digests).map(|(name, digest)| (name, digest.as_str())).collect();
         archive::chart(root, &digests, out)?;
+        let file = manifests::write(&digests, out)?;
+        let attached: Vec<_> =
+            nodes.iter().copied().chain([(kubeon_install::IMAGE_DIGESTS, file.path())]).collect();
+        for arch in &dist.arch {
+            let program = out.join(format!("kubeon-linux-{arch}"));
+            kubeon_attachment::attach(&program, &attached, &program)?;
+        }
     }
     sums::write(out)?;
     if let Some(key) = &dist.key {

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use anyhow::Context as _;
 use jsonwebtoken::dangerous::insecure_decode;
-use jsonwebtoken::{Validation, decode, decode_header};
+use jsonwebtoken::{Header, Validation, decode, decode_header};
 use kubeon_api::{HttpsUrl, Secret};
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -68,8 +68,7 @@ impl OidcTokens {
 
     /// Whether the token says that it is of this provider. Nothing is checked yet: [`Self::identity`] does.
     pub(crate) fn is_of_provider(&self, token: &Secret) -> bool {
-        let said = insecure_decode::<Issuer>(token.expose());
-        said.is_ok_and(|said| said.claims.iss == self.options.issuer.as_str())
+        issuer_of(token.expose()).is_some_and(|issuer| issuer == self.options.issuer.as_str())
     }
 
     /// Who the token belongs to.
@@ -80,10 +79,7 @@ impl OidcTokens {
         let refused = |error: &dyn std::fmt::Display| {
             RequestError::unauthorized(format!("the token of {} is not valid: {error}", self.options.issuer))
         };
-        let header = decode_header(token.expose()).map_err(|error| refused(&error))?;
-        if !signatures::ALGORITHMS.contains(&header.alg) {
-            return Err(refused(&format!("algorithm {:?} is not accepted", header.alg)));
-        }
+        let header = accepted_header(token.expose()).map_err(|error| refused(&error))?;
         let key = self.keys.key(header.kid.as_deref()).await.map_err(|error| {
             tracing::warn!(error = format!("{error:#}"), "no key for a token");
             refused(&format!("{error:#}"))
@@ -100,7 +96,22 @@ impl OidcTokens {
     }
 }
 
-fn identity(options: &OidcOptions, claims: &Map<String, Value>) -> Result<CallerIdentity, String> {
+/// The provider that a token names. Nothing is checked.
+pub(crate) fn issuer_of(token: &str) -> Option<String> {
+    insecure_decode::<Issuer>(token).ok().map(|read| read.claims.iss)
+}
+
+/// The header of a token, if its algorithm is accepted. The signature is not checked.
+pub(crate) fn accepted_header(token: &str) -> Result<Header, String> {
+    let header = decode_header(token).map_err(|error| error.to_string())?;
+    if signatures::ALGORITHMS.contains(&header.alg) {
+        return Ok(header);
+    }
+    Err(format!("algorithm {:?} is not accepted", header.alg))
+}
+
+/// The user and the groups in the claims of a token whose signature was checked.
+pub(crate) fn identity(options: &OidcOptions, claims: &Map<String, Value>) -> Result<CallerIdentity, String> {
     let claim = &options.username_claim;
     let name = claims.get(claim).and_then(Value::as_str).filter(|name| !name.is_empty());
     let name = name.ok_or_else(|| format!("it has no claim {claim}"))?;

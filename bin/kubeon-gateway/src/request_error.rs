@@ -6,7 +6,7 @@ use kubeon_rest::Problem;
 
 /// Why a request fails.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct RequestError {
+pub struct RequestError {
     /// The HTTP status.
     pub status: StatusCode,
     /// For a person.

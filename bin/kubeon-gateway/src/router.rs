@@ -9,6 +9,7 @@ use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::{IntoResponse as _, Response};
 use http::Uri;
 use http::header::LOCATION;
+use serde_json::Value;
 use tower_http::timeout::TimeoutLayer;
 use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityScheme};
 use utoipa::{Modify, OpenApi};
@@ -17,6 +18,7 @@ use utoipa_swagger_ui::SwaggerUi;
 
 use crate::answer::answer_of;
 use crate::authenticate::authenticate;
+use crate::description::described;
 use crate::gateway::Gateway;
 use crate::request_error::RequestError;
 use crate::{v1, v2};
@@ -53,32 +55,39 @@ fn documented() -> OpenApiRouter<Gateway> {
     OpenApiRouter::with_openapi(ApiInfo::openapi()).merge(v1::routes()).merge(v2::routes())
 }
 
+fn description() -> Result<Value, serde_json::Error> {
+    let (_, routes) = documented().merge(v1::callbacks()).split_for_parts();
+    described(&routes)
+}
+
 /// The description of the API, OpenAPI 3.1, as JSON with a line break at the end.
 ///
 /// # Errors
 /// When it cannot be serialized.
 pub fn openapi() -> Result<String, serde_json::Error> {
-    let (_, description) = documented().merge(v1::callbacks()).split_for_parts();
-    description.to_pretty_json().map(|text| text + "\n")
+    serde_json::to_string_pretty(&description()?).map(|text| text + "\n")
 }
 
 /// All routes. Every request needs a caller, except for the description of the API and its page, which are the same for
 /// everybody. Callbacks bring a token of their own.
-pub(crate) fn router(gateway: Gateway) -> Router {
+///
+/// # Errors
+/// When the description cannot be serialized.
+pub(crate) fn router(gateway: Gateway) -> Result<Router, serde_json::Error> {
     let (routes, _) = documented().split_for_parts();
     let (callbacks, _) = v1::callbacks().split_for_parts();
-    let (_, description) = documented().merge(v1::callbacks()).split_for_parts();
-    let page = SwaggerUi::new("/docs").url("/api/openapi.json", description);
-    routes
+    let page = SwaggerUi::new("/docs").external_url_unchecked("/api/openapi.json", description()?);
+    let router = routes
         .fallback(absent)
         .method_not_allowed_fallback(wrong_method)
         .layer(from_fn_with_state(gateway.clone(), authenticate))
-        .merge(callbacks)
+        .merge(callbacks.method_not_allowed_fallback(wrong_method))
         .merge(page)
         .layer(DefaultBodyLimit::max(BODY_LIMIT))
         .layer(TimeoutLayer::with_status_code(StatusCode::REQUEST_TIMEOUT, ANSWER_TIMEOUT))
         .layer(from_fn(explain_limits))
-        .with_state(gateway)
+        .with_state(gateway);
+    Ok(router)
 }
 
 /// The limits of the layers below say only their status.
@@ -106,10 +115,11 @@ async fn absent(uri: Uri) -> Response {
     )
 }
 
-/// The path without slashes at its end, with its query. A path that begins with two slashes would name another server.
-fn without_slash(uri: &Uri) -> Option<String> {
+/// The path without slashes at its end, with its query. A path that begins with two slashes would name another server; browsers
+/// read a backslash as a slash.
+pub(crate) fn without_slash(uri: &Uri) -> Option<String> {
     let path = uri.path().strip_suffix('/')?.trim_end_matches('/');
-    let is_local = path.starts_with('/') && !path.starts_with("//");
+    let is_local = path.starts_with('/') && !path[1..].starts_with(['/', '\\']);
     is_local.then(|| uri.query().map_or_else(|| path.to_owned(), |query| format!("{path}?{query}")))
 }
 
@@ -131,5 +141,6 @@ mod tests {
             assert_eq!(to(path).filter(|to| to.starts_with("//")), None, "{path}");
         }
         assert_eq!((to("/"), to("/a"), to("//other.example/")), (None, None, None));
+        assert_eq!(to(r"/\other.example/"), None);
     }
 }

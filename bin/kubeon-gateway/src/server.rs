@@ -104,7 +104,7 @@ pub async fn run(options: GatewayOptions, stop: BoxFuture<'static, ()>) -> anyho
         });
     server.http_builder().http1().header_read_timeout(HEAD_TIMEOUT).max_buf_size(HEAD_LIMIT);
     let health = axum_server::from_tcp(health)?.serve(health_router(gateway.clone()).into_make_service());
-    let serving = server.serve(router(gateway).into_make_service());
+    let serving = server.serve(router(gateway)?.into_make_service());
     let stopping = async {
         stop.await;
         tracing::info!("the gateway stops");

@@ -32,6 +32,34 @@ pub struct DriftCheck<'a> {
     unchecked: Vec<String>,
 }
 
+/// What differs from the records of the steps, one text for each result: files, links, unit files, kernel parameters, swap
+/// and the block in the hosts file. Only the host is read. Whether a unit runs, and parts, images and objects of the API are not
+/// checked. A result that several steps recorded differs only from all of them: a step that a later version named
+/// differently stays in the journal.
+#[must_use]
+pub fn changed_results(host: &HostSystem, entries: &[Entry]) -> Vec<String> {
+    let (units, images) = (None, Images::Unknown);
+    let check = DriftCheck { host, units, images, objects: BTreeMap::new(), unchecked: Vec::new() };
+    let mut results: BTreeMap<&str, Vec<&Mark>> = BTreeMap::new();
+    for mark in entries.iter().flat_map(|entry| &entry.marks) {
+        if let Some(name) = result_on_host(mark) {
+            results.entry(name).or_default().push(mark);
+        }
+    }
+    results.values().filter_map(|marks| check.drift_from_all(marks)).collect()
+}
+
+/// The name of a result that only the host has.
+fn result_on_host(mark: &Mark) -> Option<&str> {
+    match mark {
+        Mark::File { path, .. } | Mark::Link { path, .. } => Some(path),
+        Mark::Unit { name, .. } | Mark::Parameter { name, .. } => Some(name),
+        Mark::NoSwap => Some("swap"),
+        Mark::HostsBlock { .. } => Some("hosts"),
+        Mark::Part { .. } | Mark::Image { .. } | Mark::Object { .. } => None,
+    }
+}
+
 enum Images {
     Known(BTreeSet<String>),
     NoProgram,
@@ -87,6 +115,16 @@ impl<'a> DriftCheck<'a> {
             }
         }
         ResultState::UpToDate
+    }
+
+    /// How a result differs from its first record; `None` if it is as one of them says.
+    fn drift_from_all(&self, records: &[&Mark]) -> Option<String> {
+        let mut first = None;
+        for mark in records {
+            let why = self.drift(mark).unwrap_or_else(|failure| Some(failure.cause))?;
+            first = first.or(Some(why));
+        }
+        first
     }
 
     fn drift(&self, mark: &Mark) -> Result<Option<String>, StepFailure> {
@@ -286,6 +324,42 @@ mod tests {
         assert_drifted(&bench, &effect, "not enabled");
         bench.write("/etc/systemd/system/x.service", "other");
         assert_drifted(&bench, &effect, "unit file");
+    }
+
+    #[test]
+    fn what_changed_on_the_host_is_named_once_for_each_result() {
+        let bench = Bench::new();
+        let file =
+            |text: &str| File { path: "/etc/x".into(), mode: 0o644, content: Content::Text(text.into()) };
+        let written = |text: &str| files::run(&bench.job(), &[file(text)]).unwrap().marks;
+        let entry = |id: &str, marks| Entry { id: id.into(), digest: "d".into(), marks };
+        let link = Link { path: "/usr/local/bin/k".into(), target: "/var/lib/kubeon/a".into() };
+        let unit = "[Service]\nType=notify\n[Install]\nWantedBy=multi-user.target\n";
+        let service = Service { name: "x.service", unit, watches: &[], ready: &[] };
+        let entries = [
+            // The name that an earlier version gave the step.
+            entry("old/x@h1", written("a")),
+            entry("new/x@h1", written("b")),
+            entry("new/k@h1", links::run(&bench.job(), &[link]).unwrap().marks),
+            entry("new/unit@h1", service::run(&bench.job(), &service).unwrap().marks),
+            entry("new/image@h1", vec![Mark::Image { name: "pause".into() }]),
+            entry("new/object@h1", vec![Mark::Object { path: "/api/v1/namespaces/x".into() }]),
+        ];
+        let changed = || changed_results(&bench.host, &entries);
+        assert_eq!(changed(), [""; 0]);
+        bench.services.running.lock().clear();
+        assert_eq!(changed(), [""; 0], "other conditions tell what does not run");
+        bench.write("/etc/x", "c");
+        bench.write("/etc/systemd/system/x.service", "other");
+        fs::remove_file(bench.host.root.at("/usr/local/bin/k")).unwrap();
+        assert_eq!(
+            changed(),
+            [
+                "/etc/x was changed",
+                "/usr/local/bin/k does not point at /var/lib/kubeon/a",
+                "the unit file of x.service was changed"
+            ]
+        );
     }
 
     #[test]

@@ -6,11 +6,17 @@ use std::net::Ipv4Addr;
 use futures::future::select_ok;
 use k8s_openapi::jiff::Timestamp;
 use kubeon_api::kubernetes_cluster::DeclaredCluster;
-use kubeon_link_kube::{MasterReport, ObservedNode, ObserverClient, ObserverError, ObserverKubeconfig};
-use kubeon_operations::{ObservedCertificates, ObservedHealth, ObservedVersions};
+use kubeon_link_kube::{
+    MasterReport, ObservedNode, ObserverClient, ObserverCredential, ObserverError, ObserverKubeconfig,
+};
+use kubeon_operations::{ENDS_SOON, ObservedCertificates, ObservedDrift, ObservedHealth, ObservedVersions};
 
 /// Seconds after which the report of a master no longer counts: six of its periods.
 const REPORT_LIFE: i64 = 3600;
+/// The most differences that are named.
+const MOST_NAMED: usize = 5;
+/// The most characters of one of them: the tenant may write the reports.
+const LONGEST_TEXT: usize = 300;
 
 /// Why the health is not known.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,7 +40,7 @@ impl From<ObserverError> for HealthError {
 
 /// The API servers of a business cluster, with a connection to the one that answered last.
 pub(crate) struct ClusterApi {
-    kubeconfig: ObserverKubeconfig,
+    credential: ObserverCredential,
     servers: Vec<String>,
     client: Option<ObserverClient>,
     version: u64,
@@ -43,23 +49,19 @@ pub(crate) struct ClusterApi {
 impl ClusterApi {
     /// The API servers in a kubeconfig that are masters of the declared cluster. The tenant may write the kubeconfig, and must
     /// not learn by it which other addresses answer.
-    pub(crate) fn new(text: &str, declared: &DeclaredCluster, version: u64) -> Result<Self, HealthError> {
+    pub(crate) async fn new(
+        text: &str,
+        declared: &DeclaredCluster,
+        version: u64,
+    ) -> Result<Self, HealthError> {
         let kubeconfig = ObserverKubeconfig::parse(text)?;
-        let masters: HashSet<Ipv4Addr> = declared
-            .master_list
-            .iter()
-            .flat_map(|master| [Some(master.ip), master.internal_address])
-            .flatten()
-            .map(|address| address.ip())
-            .collect();
-        let is_master =
-            |server: &&String| address_in(server).is_some_and(|address| masters.contains(&address));
-        let servers: Vec<String> = kubeconfig.servers().iter().filter(is_master).cloned().collect();
-        if servers.is_empty() {
+        let servers = masters_in(kubeconfig.servers(), declared);
+        let Some(server) = servers.first() else {
             let why = "no server in the kubeconfig of the observer is a master of the cluster";
             return Err(HealthError::Unusable(why.to_owned()));
-        }
-        Ok(Self { kubeconfig, servers, client: None, version })
+        };
+        let credential = kubeconfig.credential(server).await?;
+        Ok(Self { credential, servers, client: None, version })
     }
 
     /// The version of the Secret with the kubeconfig.
@@ -75,7 +77,7 @@ impl ClusterApi {
         };
         let (nodes, reports) = (client.nodes().await?, client.master_reports().await?);
         self.client = Some(client);
-        let renewal_due = self.kubeconfig.renewal_due(Timestamp::now().as_second());
+        let renewal_due = self.credential.renewal_due(Timestamp::now().as_second());
         Ok(health_of(nodes, reports, renewal_due, Timestamp::now()))
     }
 
@@ -89,7 +91,7 @@ impl ClusterApi {
     async fn first_ready(&self) -> Result<ObserverClient, HealthError> {
         let attempts = self.servers.iter().map(|server| {
             Box::pin(async move {
-                let mut client = self.kubeconfig.connect(server).await?;
+                let mut client = self.credential.connect(server).await?;
                 client.check_ready().await?;
                 Ok::<_, ObserverError>(client)
             })
@@ -116,7 +118,8 @@ fn health_of(
         not_ready,
         members_down: down.into_iter().collect(),
         versions,
-        certificates: certificates_of(&recent),
+        certificates: certificates_of(&recent, now),
+        drift: drift_of(&recent),
         renewal_due,
     }
 }
@@ -134,13 +137,47 @@ fn versions_of(nodes: &[ObservedNode]) -> ObservedVersions {
     ObservedVersions { most: most.to_owned(), others }
 }
 
-fn certificates_of(reports: &[(String, MasterReport)]) -> Option<ObservedCertificates> {
+fn certificates_of(reports: &[(String, MasterReport)], now: Timestamp) -> Option<ObservedCertificates> {
     let first_end = reports.iter().filter_map(|(_, report)| report.first_end).min()?;
+    let first_end = Timestamp::from_second(first_end).ok()?;
     let overdue = reports
         .iter()
         .flat_map(|(node, report)| report.overdue.iter().map(move |path| format!("{node}: {path}")))
         .collect();
-    Some(ObservedCertificates { first_end: Timestamp::from_second(first_end).ok()?, overdue })
+    let ends_soon = first_end.duration_since(now) < ENDS_SOON;
+    Some(ObservedCertificates { first_end, ends_soon, overdue })
+}
+
+/// What differs on the masters. Not known while no difference is reported and a master did not check.
+fn drift_of(reports: &[(String, MasterReport)]) -> Option<ObservedDrift> {
+    let mut drift = ObservedDrift::default();
+    let mut is_complete = !reports.is_empty();
+    for (node, report) in reports {
+        let Some(found) = &report.drift else {
+            is_complete = false;
+            continue;
+        };
+        drift.count += u64::from(found.count);
+        let texts = found.first.iter().map(|text| format!("{node}: {text}"));
+        let named = texts.take(MOST_NAMED).map(|text| text.chars().take(LONGEST_TEXT).collect());
+        drift.named.extend(named);
+    }
+    drift.named.sort();
+    drift.named.truncate(MOST_NAMED);
+    (is_complete || drift.count > 0).then_some(drift)
+}
+
+/// The URLs whose addresses are those of declared masters.
+fn masters_in(servers: &[String], declared: &DeclaredCluster) -> Vec<String> {
+    let masters: HashSet<Ipv4Addr> = declared
+        .master_list
+        .iter()
+        .flat_map(|master| [Some(master.ip), master.internal_address])
+        .flatten()
+        .map(|address| address.ip())
+        .collect();
+    let is_master = |server: &&String| address_in(server).is_some_and(|address| masters.contains(&address));
+    servers.iter().filter(is_master).cloned().collect()
 }
 
 /// The IPv4 address in a URL such as `https://10.0.0.1:6443`.
@@ -153,6 +190,8 @@ fn address_in(server: &str) -> Option<Ipv4Addr> {
 
 #[cfg(test)]
 mod tests {
+    use kubeon_link_kube::HostDrift;
+
     use super::*;
 
     fn declared() -> DeclaredCluster {
@@ -161,33 +200,34 @@ mod tests {
         serde_json::from_value(masters).unwrap()
     }
 
-    fn api(servers: &[&str]) -> Result<ClusterApi, HealthError> {
-        let mut text = "users:\n- name: u\n  user: {token: t}\nclusters:\n".to_owned();
-        for server in servers {
-            text.push_str(&format!(
-                "- name: c\n  cluster: {{server: '{server}', certificate-authority-data: YQ==}}\n"
-            ));
-        }
-        ClusterApi::new(&text, &declared(), 7)
-    }
-
-    #[test]
-    fn only_masters_of_the_declared_cluster_are_asked() {
-        let api_of_masters = api(&[
+    #[tokio::test]
+    async fn only_masters_of_the_declared_cluster_are_asked() {
+        let masters = |servers: &[&str]| {
+            let servers: Vec<String> = servers.iter().map(|&server| server.to_owned()).collect();
+            masters_in(&servers, &declared())
+        };
+        let found = masters(&[
             "https://10.0.0.1:6443",
             "https://192.168.0.1:6443",
             "https://169.254.169.254:80",
             "https://10.0.0.9:6443",
         ]);
-        assert_eq!(api_of_masters.unwrap().servers, ["https://10.0.0.1:6443", "https://192.168.0.1:6443"]);
+        assert_eq!(found, ["https://10.0.0.1:6443", "https://192.168.0.1:6443"]);
         for foreign in [
             "https://10.0.0.9:6443",
             "http://10.0.0.1:6443",
             "https://10.0.0.1:6443/x",
             "https://10.0.0.1:6443@10.0.0.9:1",
         ] {
-            assert!(matches!(api(&[foreign]), Err(HealthError::Unusable(_))), "{foreign}");
+            assert_eq!(masters(&[foreign]), [""; 0], "{foreign}");
         }
+        let text = "users:\n- name: u\n  user: {token: t}\nclusters:\n- name: c\n  cluster: \
+            {server: 'https://10.0.0.9:6443', certificate-authority-data: YQ==}\n";
+        let error = ClusterApi::new(text, &declared(), 7).await.err();
+        assert!(
+            matches!(&error, Some(HealthError::Unusable(why)) if why.contains("is a master")),
+            "{error:?}"
+        );
     }
 
     #[test]
@@ -199,7 +239,8 @@ mod tests {
         };
         let report = |at, first_end, overdue: &[&str], members_down: &[&str]| {
             let owned = |texts: &[&str]| texts.iter().map(|&text| text.to_owned()).collect();
-            MasterReport { at, first_end, overdue: owned(overdue), members_down: owned(members_down) }
+            let (overdue, members_down) = (owned(overdue), owned(members_down));
+            MasterReport { at, first_end, overdue, members_down, drift: None }
         };
         let reports = [
             ("h1", report(9000, Some(50_000), &[], &["h3"])),
@@ -212,6 +253,7 @@ mod tests {
         let health = health_of(nodes, reports, true, now);
         let certificates = ObservedCertificates {
             first_end: Timestamp::from_second(40_000).unwrap(),
+            ends_soon: true,
             overdue: vec!["h2: /a.crt".to_owned()],
         };
         let expected = ObservedHealth::Serving {
@@ -220,6 +262,7 @@ mod tests {
             members_down: vec!["h3".to_owned()],
             versions: ObservedVersions { most: "v1.36.3".to_owned(), others: vec!["c v1.35.4".to_owned()] },
             certificates: Some(certificates),
+            drift: None,
             renewal_due: true,
         };
         assert_eq!(health, expected, "the report of h3 is too old");
@@ -228,5 +271,37 @@ mod tests {
             panic!("it serves")
         };
         assert_eq!(certificates, None);
+    }
+
+    #[test]
+    fn a_certificate_that_ends_within_two_weeks_ends_soon() {
+        let now = Timestamp::from_second(10_000).unwrap();
+        let ends_soon = |first_end| {
+            let report = MasterReport { first_end: Some(first_end), ..MasterReport::default() };
+            certificates_of(&[("h1".to_owned(), report)], now).unwrap().ends_soon
+        };
+        let end = 10_000 + 14 * 86_400;
+        assert!(ends_soon(end - 1) && ends_soon(5) && !ends_soon(end));
+    }
+
+    #[test]
+    fn drift_is_known_when_every_master_checked_or_one_found_some() {
+        let report = |drift| MasterReport { drift, ..MasterReport::default() };
+        let found = |count, first: &[&str]| {
+            Some(HostDrift { count, first: first.iter().map(|&text| text.to_owned()).collect() })
+        };
+        let of = |reports: &[Option<HostDrift>]| {
+            let named =
+                reports.iter().enumerate().map(|(at, drift)| (format!("h{at}"), report(drift.clone())));
+            drift_of(&named.collect::<Vec<_>>())
+        };
+        assert_eq!(of(&[]), None);
+        assert_eq!(of(&[None, found(0, &[])]), None, "h0 may be different");
+        assert_eq!(of(&[found(0, &[]), found(0, &[])]), Some(ObservedDrift::default()));
+        let drift = of(&[found(1, &["/a was changed"]), None, found(9, &["b"; 9])]).unwrap();
+        assert_eq!((drift.count, drift.named.len()), (10, MOST_NAMED));
+        assert_eq!(drift.named[..2], ["h0: /a was changed", "h2: b"]);
+        let long = of(&[found(1, &["x".repeat(9999).as_str()])]).unwrap();
+        assert_eq!(long.named[0].len(), LONGEST_TEXT);
     }
 }

@@ -208,6 +208,7 @@ impl OperatorContext {
             operations: [("running", running), ("waiting", open.len() - running)],
             observed: self.observations.counts(),
             first_certificate_end: self.observations.first_certificate_end(),
+            drifted: self.observations.drifted(),
             request_limit: self.writer.limit(),
             events_dropped: self.events.dropped(),
         })

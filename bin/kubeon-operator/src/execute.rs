@@ -88,9 +88,9 @@ async fn send(
     match answer {
         Ok(value) => {
             if matches!(verb, Verb::Delete(_)) {
-                // The watch reports the deletion; a ConfigMap or Secret is removed at once.
-                if matches!(target.kind, ObjectKind::ConfigMap | ObjectKind::Secret) {
-                    context.cache.remove_meta(&target, None);
+                // The watch reports the deletion of an operation; other objects are removed at once.
+                if matches!(target.kind, ObjectKind::ConfigMap | ObjectKind::Secret | ObjectKind::Job) {
+                    forget(context, &target);
                 }
             } else {
                 update_cache(context, &target, value);

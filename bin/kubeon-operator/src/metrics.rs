@@ -39,6 +39,8 @@ pub(crate) struct Gauges {
     pub observed: HealthCounts,
     /// When the first certificate of the observed clusters ends, in seconds since 1970; 0 while none is known.
     pub first_certificate_end: i64,
+    /// The observed clusters on whose masters something differs from what operations wrote.
+    pub drifted: usize,
     /// The limit of parallel requests.
     pub request_limit: usize,
     /// Events that were not recorded since the start.
@@ -58,6 +60,7 @@ pub(crate) struct Metrics {
     operations: Family<WordLabel, Gauge>,
     observed: Family<WordLabel, Gauge>,
     first_certificate_end: Gauge,
+    drifted: Gauge,
     request_limit: Gauge,
     leader: Gauge,
     dropped: Gauge<u64, AtomicU64>,
@@ -78,6 +81,7 @@ impl Metrics {
             operations: Family::default(),
             observed: Family::default(),
             first_certificate_end: Gauge::default(),
+            drifted: Gauge::default(),
             request_limit: Gauge::default(),
             leader: Gauge::default(),
             dropped: Gauge::default(),
@@ -115,6 +119,11 @@ impl Metrics {
             "first_certificate_end_seconds",
             "When the first certificate of the observed clusters ends, in seconds since 1970; 0: unknown",
             metrics.first_certificate_end.clone(),
+        );
+        registry.register(
+            "drifted_clusters",
+            "Observed clusters on whose masters something differs from what operations wrote",
+            metrics.drifted.clone(),
         );
         registry.register(
             "requests_at_once",
@@ -195,6 +204,7 @@ impl Metrics {
         for (word, number) in now.observed {
             set(&self.observed, word, number);
         }
+        self.drifted.set(i64::try_from(now.drifted).unwrap_or(i64::MAX));
         self.request_limit.set(i64::try_from(now.request_limit).unwrap_or(i64::MAX));
         self.dropped.set(now.events_dropped);
         let mut text = String::new();

@@ -72,6 +72,15 @@ impl Observations {
         counts
     }
 
+    /// The number of clusters on whose masters something differs from what operations wrote.
+    pub(crate) fn drifted(&self) -> usize {
+        let is_drifted = |entry: &&Entry| match &entry.health {
+            Some(ObservedHealth::Serving { drift: Some(drift), .. }) => drift.count > 0,
+            _ => false,
+        };
+        self.entries.lock().values().filter(is_drifted).count()
+    }
+
     /// When the first certificate of any cluster ends, in seconds since 1970; 0 while none is known.
     pub(crate) fn first_certificate_end(&self) -> i64 {
         let entries = self.entries.lock();
@@ -188,6 +197,7 @@ mod tests {
             members_down,
             versions: ObservedVersions::default(),
             certificates: None,
+            drift: None,
             renewal_due: false,
         })
     }

@@ -60,7 +60,7 @@ async fn attempt(
         Some(api) => Ok(api),
         None => match read_kubeconfig(context, secret).await {
             Ok(text) if text.is_empty() => Err(HealthError::NoCredential),
-            Ok(text) => ClusterApi::new(&text, &cluster.object.spec.cluster, *version),
+            Ok(text) => ClusterApi::new(&text, &cluster.object.spec.cluster, *version).await,
             Err(error) => Err(HealthError::Unusable(error.to_string())),
         },
     };

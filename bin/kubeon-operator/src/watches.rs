@@ -6,13 +6,14 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use futures::StreamExt as _;
+use futures::stream::BoxStream;
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{Api, Resource};
 use kube::runtime::watcher;
 use kubeon_api::{Cluster, ClusterOperation, KubernetesCluster};
-use kubeon_link_kube::{Client, DeserializeGuard, Event, PartialObjectMeta, watch};
+use kubeon_link_kube::{Client, DeserializeGuard, Event, PartialObjectMeta, watch, watch_whole};
 use kubeon_operations::{ObjectKind, ObjectRef, QueueKey, names};
 use serde::de::DeserializeOwned;
 
@@ -47,6 +48,14 @@ trait Sink: Send + 'static {
     fn namespace(&self) -> Option<&str> {
         None
     }
+    /// The watch of the objects, without fields that the operator does not read.
+    fn watch(
+        &self,
+        api: Api<Self::Object>,
+        labels: Option<&str>,
+    ) -> BoxStream<'static, Result<Event<Self::Object>, watcher::Error>> {
+        watch(api, labels)
+    }
     /// An object was listed.
     fn listed(&self, object: Self::Object);
     /// An object was created or changed.
@@ -68,7 +77,7 @@ fn follow<S: Sink>(
     context.metrics.watches(&list.kind);
     let context = Arc::clone(context);
     tokio::spawn(async move {
-        let mut events = watch(api, labels);
+        let mut events = sink.watch(api, labels);
         let mut listed = HashSet::new();
         while let Some(event) = events.next().await {
             match event {
@@ -297,6 +306,15 @@ where
 
     fn namespace(&self) -> Option<&str> {
         Some(&self.namespace)
+    }
+
+    /// The field managers say who wrote a kubeconfig. The cache does not keep them.
+    fn watch(
+        &self,
+        api: Api<Self::Object>,
+        labels: Option<&str>,
+    ) -> BoxStream<'static, Result<Event<Self::Object>, watcher::Error>> {
+        watch_whole(api, labels)
     }
 
     fn listed(&self, object: Self::Object) {

@@ -145,7 +145,8 @@ impl Work<'_> {
     }
 
     /// Saves the state, the host keys and the kubeconfigs. If a write fails, the operation fails, but the
-    /// changes on the hosts remain.
+    /// changes on the hosts remain. The admin kubeconfig is saved after a failure, too: the Secret has what the state has, and
+    /// the work before the failure may have changed it.
     async fn persist(&self, operation: Operation, mut outcome: WorkOutcome) -> WorkOutcome {
         let destroyed = operation == Operation::Terminating && outcome.code == 0;
         let usable = !destroyed && outcome.code == 0 && operation != Operation::Snapshotting;
@@ -157,14 +158,17 @@ impl Work<'_> {
         if !destroyed && (self.kubeon.engine.knows(cluster) || outcome.code == 0) {
             failures.extend(persistence.save_state(cluster).await.err());
         }
-        let created = operation == Operation::Creating;
-        if usable && (created || self.kubeon.engine.kubeconfig(cluster).is_file()) {
+        let created = usable && operation == Operation::Creating;
+        let has_kubeconfig = !destroyed && self.kubeon.engine.kubeconfig(cluster).is_file();
+        if created || has_kubeconfig {
             match persistence.save_kubeconfig(cluster).await {
                 Ok(kubeconfig) => {
                     outcome.kubeconfig = Some(kubeconfig).filter(|_| created);
                 }
                 Err(error) => failures.push(error),
             }
+        }
+        if created || usable && has_kubeconfig {
             failures.extend(persistence.save_observer(cluster).await.err());
         }
         for error in failures {

@@ -10,7 +10,7 @@ use kube::api::{Api, ApiResource, DynamicObject, Patch, PatchParams, PostParams}
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::core::{ObjectMeta, TypeMeta};
 use kube::{Client, Config, Resource, ResourceExt as _};
-use kubeon_api::ClusterOperation;
+use kubeon_api::{ClusterOperation, labels};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -20,7 +20,7 @@ use crate::backoff::Backoff;
 use crate::log::RunnerLog;
 
 /// The field manager of the runner's writes.
-const MANAGER: &str = "kubeon-runner";
+const MANAGER: &str = labels::RUNNER_MANAGER;
 /// The timeout of one request.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 /// The most bytes in a Secret: the limit is 1 MiB with the metadata, base64 does not count.

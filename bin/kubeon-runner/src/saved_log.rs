@@ -69,7 +69,7 @@ fn config_map(settings: &RunnerSettings, log: &RunnerLog) -> io::Result<Option<C
         log.line(&format!("the records of the steps cannot be saved: {error}"));
         None
     });
-    let stored = StoredLog::new(&log.recorded.last_lines(), steps)?;
+    let stored = log.steps.shown_in(StoredLog::new(&log.recorded.last_lines(), steps)?)?;
     // The kubelet gives a pod its name as the host name.
     let pod = rustix::system::uname().nodename().to_string_lossy().into_owned();
     let annotations = [(labels::POD, pod), stored.annotation()];

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use k8s_openapi::jiff::Timestamp;
 use kubeon_api::{HostAddress, StepRecord, StepResult};
-use kubeon_operation_log::compressed_steps;
+use kubeon_operation_log::{StoredLog, compressed_steps};
 use kubeon_wire::Progress;
 use parking_lot::Mutex;
 
@@ -81,6 +81,14 @@ impl StepRecords {
     /// When they cannot be compressed.
     pub(crate) fn stored(&self) -> io::Result<Option<Vec<u8>>> {
         compressed_steps(&self.records.lock())
+    }
+
+    /// A stored log with the records that kubectl shows.
+    ///
+    /// # Errors
+    /// When they cannot be written as JSON.
+    pub(crate) fn shown_in(&self, stored: StoredLog) -> io::Result<StoredLog> {
+        stored.with_shown_steps(&self.records.lock())
     }
 
     /// Begins with the records of an earlier pod.

@@ -120,15 +120,11 @@ pub(crate) fn engine(remedy: &EngineRemedy) -> RenderedRemedy {
         R::PlanAgain => row("again", "write the plan with kubeon plan … --out FILE, and read it"),
         R::ConfirmRemoval { command } => row("confirm", format!("{command} … --yes")),
         R::ConfirmDestroy { command, cluster } => row("confirm", format!("{command} {cluster} --yes")),
-        R::ConfirmUninstall => row("confirm", "kubeon meta uninstall --yes".to_owned()),
-        R::EndOperations => rows([
-            ("wait", "kubectl get clusteroperations -w".to_owned()),
-            ("or cancel", CANCEL_OPERATION.to_owned()),
-        ]),
-        R::DeleteOrHandOverClusters => rows([
-            ("delete them", "kubectl delete KIND NAME -n NAMESPACE".to_owned()),
-            ("or keep them", "kubeon meta uninstall --hand-over, then install again".to_owned()),
-        ]),
+        R::ConfirmUninstall
+        | R::EndOperations
+        | R::DeleteOrHandOverClusters
+        | R::StopOperator { .. }
+        | R::ReplaceRestored => meta(remedy),
         R::ConfirmRotation(cluster) => row("confirm", format!("kubeon certs rotate {cluster} --yes")),
         R::ContinueRotation(cluster) => RenderedRemedy {
             next: Some(NextStep::command("continue with", format!("kubeon certs rotate {cluster}"))),
@@ -170,6 +166,29 @@ pub(crate) fn engine(remedy: &EngineRemedy) -> RenderedRemedy {
         | R::ReadOperatorLog { .. } => kubectl(remedy).map(RenderedRemedy::from).unwrap_or_default(),
         R::Bundle(remedy) => bundle(remedy).into(),
         R::Store(remedy) => store(remedy).into(),
+    }
+}
+
+/// The remedies of the commands `kubeon meta`.
+fn meta(remedy: &EngineRemedy) -> RenderedRemedy {
+    use EngineRemedy as R;
+    match remedy {
+        R::ConfirmUninstall => row("confirm", "kubeon meta uninstall --yes".to_owned()),
+        R::EndOperations => rows([
+            ("wait", "kubectl get clusteroperations -w".to_owned()),
+            ("or cancel", CANCEL_OPERATION.to_owned()),
+        ]),
+        R::DeleteOrHandOverClusters => rows([
+            ("delete them", "kubectl delete KIND NAME -n NAMESPACE".to_owned()),
+            ("or keep them", "kubeon meta uninstall --hand-over, then install again".to_owned()),
+        ]),
+        R::StopOperator { namespace } => NextStep::command(
+            "stop it with",
+            format!("kubectl -n {namespace} scale deployment {OPERATOR} --replicas=0"),
+        )
+        .into(),
+        R::ReplaceRestored => row("replace them", "kubeon meta restore … --replace"),
+        _ => RenderedRemedy::default(),
     }
 }
 

@@ -4,7 +4,8 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     CustomResourceDefinition, JSON, ValidationRule,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube_core::CustomResourceExt;
+use kube_core::{CustomResourceExt, Resource};
+use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde_json::{Value, json};
 
@@ -145,6 +146,80 @@ pub fn json_schema() -> Value {
     schema
 }
 
+/// The JSON schema (draft 2020-12) of what a client declares of an object: a name, labels, annotations and the spec. It refuses
+/// unknown fields of the spec.
+#[must_use]
+pub fn declaration_schema<K: Resource<DynamicType = ()> + JsonSchema>() -> Value {
+    let mut schema = written_schema::<K>(&["annotations", "labels", "name"]);
+    schema["properties"]["metadata"]["required"] = json!(["name"]);
+    schema["required"] = json!(["metadata", "spec"]);
+    schema
+}
+
+/// The JSON schema (draft 2020-12) of a JSON merge patch (RFC 7396) of such an object. Every field may be absent, `null` removes
+/// a field, and a list is replaced as a whole.
+#[must_use]
+pub fn merge_patch_schema<K: Resource<DynamicType = ()> + JsonSchema>() -> Value {
+    let mut schema = written_schema::<K>(&["annotations", "labels", "resourceVersion"]);
+    for part in ["metadata", "spec"] {
+        relax(&mut schema["properties"][part]);
+    }
+    schema
+}
+
+/// The schema of an object with these fields of its metadata and without its status, all of them optional.
+fn written_schema<K: Resource<DynamicType = ()> + JsonSchema>(metadata_fields: &[&str]) -> Value {
+    let settings = SchemaSettings::draft2020_12().with(|settings| settings.inline_subschemas = true);
+    let mut generator = settings.into_generator();
+    let mut metadata = generator.subschema_for::<ObjectMeta>().to_value();
+    let mut object = generator.subschema_for::<K>().to_value();
+    if let Some(fields) = metadata["properties"].as_object_mut() {
+        fields.retain(|field, _| metadata_fields.contains(&field.as_str()));
+    }
+    let mut spec = object["properties"]["spec"].take();
+    never_null(&mut metadata);
+    never_null(&mut spec);
+    close(&mut spec);
+    json!({
+        "type": "object",
+        "description": object["description"],
+        "properties": {
+            "apiVersion": {"type": "string", "enum": [K::api_version(&())]},
+            "kind": {"type": "string", "enum": [K::kind(&())]},
+            "metadata": metadata,
+            "spec": spec,
+        },
+    })
+}
+
+/// Turns the schema of an object into that of its merge patch. Items of lists stay complete.
+fn relax(schema: &mut Value) {
+    let Value::Object(fields) = schema else { return };
+    for word in ["default", "required", "x-kubernetes-validations"] {
+        fields.remove(word);
+    }
+    if let Some(Value::Object(properties)) = fields.get_mut("properties") {
+        properties.values_mut().for_each(relax_field);
+    }
+    if let Some(values) = fields.get_mut("additionalProperties") {
+        relax_field(values);
+    }
+}
+
+fn relax_field(schema: &mut Value) {
+    relax(schema);
+    let Value::Object(fields) = schema else { return };
+    let types = match fields.remove("type") {
+        Some(Value::Array(types)) => types,
+        Some(only) => vec![only],
+        None => return,
+    };
+    fields.insert("type".to_owned(), types.into_iter().chain([json!("null")]).collect());
+    if let Some(Value::Array(values)) = fields.get_mut("enum") {
+        values.push(Value::Null);
+    }
+}
+
 /// Makes every object of the schema refuse unknown fields.
 fn close(value: &mut Value) {
     match value {
@@ -159,5 +234,46 @@ fn close(value: &mut Value) {
         }
         Value::Array(items) => items.iter_mut().for_each(close),
         _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_declaration_has_the_fields_of_the_spec_and_no_status() {
+        let schema = declaration_schema::<KubernetesCluster>();
+        assert_eq!(schema["required"], json!(["metadata", "spec"]));
+        assert_eq!(schema["properties"]["kind"]["enum"], json!(["KubernetesCluster"]));
+        assert_eq!(schema["properties"]["metadata"]["required"], json!(["name"]));
+        assert_eq!(schema["properties"].get("status"), None);
+        assert_eq!(schema["properties"]["spec"]["additionalProperties"], json!(false));
+        assert_eq!(schema["properties"]["spec"]["properties"]["paused"]["type"], "boolean");
+        let address = "/properties/spec/properties/cluster/properties/masterList/items/properties/ip/pattern";
+        assert!(
+            schema.pointer(address).is_some(),
+            "{}",
+            schema["properties"]["spec"]["properties"]["cluster"]
+        );
+    }
+
+    #[test]
+    fn a_merge_patch_needs_no_field_and_may_remove_each() {
+        let (whole, patch) =
+            (declaration_schema::<ClusterOperation>(), merge_patch_schema::<ClusterOperation>());
+        let spec = |schema: &Value| schema["properties"]["spec"].clone();
+        assert!(spec(&whole)["required"].as_array().unwrap().contains(&json!("image")));
+        assert_eq!((patch.get("required"), spec(&patch).get("required")), (None, None));
+        assert_eq!(spec(&patch)["properties"]["paused"]["type"], json!(["boolean", "null"]));
+        assert_eq!(
+            spec(&patch)["properties"]["resources"]["properties"]["limits"]["type"],
+            json!(["object", "null"])
+        );
+        let hook = |schema: &Value| spec(schema)["properties"]["preHook"]["items"].clone();
+        assert!(hook(&whole).is_object());
+        assert_eq!(hook(&patch), hook(&whole), "a list is replaced as a whole");
+        let labels = &patch["properties"]["metadata"]["properties"]["labels"];
+        assert_eq!(labels["additionalProperties"]["type"], json!(["string", "null"]));
     }
 }

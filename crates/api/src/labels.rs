@@ -19,6 +19,8 @@ pub const PROTECTED: &str = "true";
 pub const CLUSTER: &str = "kubeon.io/cluster";
 /// Annotation of an object with the label [`CLUSTER`]: the name of the Job whose runner may write it.
 pub const JOB: &str = "kubeon.io/job";
+/// The field manager with which a runner applies its fields of objects.
+pub const RUNNER_MANAGER: &str = "kubeon-runner";
 /// Label of a Job, of its pods and of the ConfigMap with its log: the UID of the `ClusterOperation`.
 pub const OPERATION_UID: &str = "kubeon.io/operation";
 /// The name of the ConfigMap with the log of a Job is the Job's name with this suffix.
@@ -33,6 +35,8 @@ pub const JOB_LOG_KEY: &str = "log";
 pub const JOB_WHOLE_LOG_KEY: &str = "log.zst";
 /// The key of the records of steps in that ConfigMap: lines of JSON ([`crate::StepRecord`]), compressed with Zstandard.
 pub const JOB_STEPS_KEY: &str = "steps.json.zst";
+/// The key with the records that kubectl shows: lines of JSON.
+pub const JOB_SHOWN_STEPS_KEY: &str = "steps";
 /// The name of the ConfigMap with the plan that a Job made is the Job's name with this suffix.
 pub const JOB_PLAN_SUFFIX: &str = "-plan";
 /// The key of the plan in that ConfigMap: JSON, compressed with Zstandard.

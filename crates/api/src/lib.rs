@@ -14,6 +14,7 @@
 
 mod addresses;
 mod arch;
+mod canonical;
 mod cloud_routes;
 mod cluster_keys;
 mod condition_status;
@@ -39,12 +40,15 @@ pub use addresses::{
     CaBundle, DnsName, Endpoint, HttpUrl, HttpsUrl, LoginName, NoProxy, PortRange, Registry,
 };
 pub use arch::{Arch, NotAnArch};
+pub use canonical::canonical_json;
 pub use cloud_routes::{CloudProvider, CloudRegion, CloudRoutes, RouteTableId};
 pub use cluster_keys::{ClusterKeys, KeyNumber, RotationPhase};
 pub use condition_status::ConditionStatus;
-pub use crd::{GenerateError, crds, definitions, json_schema};
+pub use crd::{GenerateError, crds, declaration_schema, definitions, json_schema, merge_patch_schema};
 pub use host_role::HostRole;
-pub use job_placement::JobPlacement;
+pub use job_placement::{
+    ClusterJobPlacement, JobPlacement, JobResources, JobToleration, TaintEffect, TolerationOperator,
+};
 pub use kubeonkube::{Cluster, ClusterOperation, DataRef};
 pub use kubernetes_cluster::{
     KubernetesCluster, KubernetesClusterSpec, KubernetesClusterStatus, Operation, Phase,

@@ -144,7 +144,8 @@ async fn await_admission(kubectl: &Kubectl, options: &InstallOptions) -> Result<
     Err(error.remedy(EngineRemedy::ReadOperatorLog { namespace: options.namespace.to_string() }))
 }
 
-fn with_rows(error: EngineError, cause: EngineError) -> EngineError {
+/// The error with the details of its cause.
+pub(crate) fn with_rows(error: EngineError, cause: EngineError) -> EngineError {
     cause.rows.into_iter().fold(error, |error, (subject, text)| error.row(subject, text))
 }
 

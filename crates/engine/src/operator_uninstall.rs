@@ -113,7 +113,8 @@ async fn objects(kubectl: &Kubectl, kind: &str, more: &[&str]) -> Result<Vec<Str
     Ok(text.lines().map(|line| line.replace(" /", " ")).filter(|line| !line.trim().is_empty()).collect())
 }
 
-async fn is_defined(kubectl: &Kubectl, kind: &str) -> Result<bool, EngineError> {
+/// Whether the cluster has the definition of this name.
+pub(crate) async fn is_defined(kubectl: &Kubectl, kind: &str) -> Result<bool, EngineError> {
     let definition = ["get", "customresourcedefinition", kind, "--ignore-not-found", "-o", "name"];
     Ok(!kubectl.run(&definition, None).await?.trim().is_empty())
 }

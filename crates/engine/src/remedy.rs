@@ -128,6 +128,13 @@ pub enum EngineRemedy {
     DeleteOrHandOverClusters,
     /// Confirm the removal of the operator.
     ConfirmUninstall,
+    /// Stop the operator in this namespace.
+    StopOperator {
+        /// The namespace.
+        namespace: String,
+    },
+    /// Replace objects that exist and differ from those of an export.
+    ReplaceRestored,
     /// Read the log of the operator.
     ReadOperatorLog {
         /// The namespace of the operator.

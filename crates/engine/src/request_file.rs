@@ -89,12 +89,14 @@ fn remarks(spec: &KubernetesClusterSpec) -> impl Iterator<Item = &'static str> {
     let snapshots = "spec.snapshots has an effect in a meta cluster only; here a timer may run kubeon etcd save NAME FOLDER --keep NUMBER";
     let plan = "spec.plan has an effect in a meta cluster only; here: kubeon plan -f FILE --out PLAN, then kubeon create -f FILE --approved-plan PLAN";
     let windows = "spec.maintenanceWindows has an effect in a meta cluster only; here changes begin at once";
+    let placement = "spec.jobPlacement has an effect in a meta cluster only; here no pod runs an operation";
     let remarks = [
         (declared.timeout_mins.is_some(), timeout),
         (names_a_secret(declared), secret),
         (spec.snapshots.is_some(), snapshots),
         (spec.plan, plan),
         (!spec.maintenance_windows.is_empty(), windows),
+        (spec.job_placement.is_some(), placement),
     ];
     remarks.into_iter().filter(|(applies, _)| *applies).map(|(_, text)| text)
 }

@@ -5,6 +5,7 @@
 #![allow(clippy::panic, clippy::unwrap_used, reason = "a broken rule must end the process of the fuzzer")]
 
 mod archives;
+mod callers;
 mod documents;
 mod messages;
 mod words;
@@ -32,6 +33,9 @@ pub const TARGETS: &[Target] = &[
     Target { name: "known-hosts", run: documents::known_hosts },
     Target { name: "operation-log", run: messages::operation_log },
     Target { name: "part", run: archives::part },
+    Target { name: "rest-body", run: callers::rest_body },
+    Target { name: "rest-credentials", run: callers::rest_credentials },
+    Target { name: "rest-query", run: callers::rest_query },
     Target { name: "state-archive", run: archives::state_archive },
     Target { name: "wire", run: messages::wire },
     Target { name: "words", run: words::words },

@@ -19,7 +19,7 @@ pub mod policies;
 
 pub use objects::gateway::{GATEWAY_IMAGE, GatewayInstallOptions};
 pub use objects::{InstallPart, deployment, part, rbac, webhook};
-pub use options::{BUNDLE_IMAGE, InstallOptions, OPERATOR_IMAGE, RUNNER_IMAGE, RUNNER_IMAGES};
+pub use options::{BUNDLE_IMAGE, IMAGE_DIGESTS, InstallOptions, OPERATOR_IMAGE, RUNNER_IMAGE, RUNNER_IMAGES};
 
 use serde_json::Value;
 

@@ -17,7 +17,8 @@ pub struct Metric {
 }
 
 /// All of the operator's metrics, by name.
-pub const METRICS: [Metric; 13] = [
+pub const METRICS: [Metric; 14] = [
+    Metric { name: "kubeon_operator_drifted_clusters", labels: &[] },
     Metric { name: "kubeon_operator_events_dropped", labels: &[] },
     Metric { name: "kubeon_operator_events_total", labels: &["word"] },
     Metric { name: "kubeon_operator_first_certificate_end_seconds", labels: &[] },
@@ -82,7 +83,7 @@ fn alerts() -> Vec<Value> {
         .collect()
 }
 
-const ALERTS: [Alert; 9] = [
+const ALERTS: [Alert; 10] = [
     Alert {
         name: "KubeonOperatorAbsent",
         expr: "absent(kubeon_operator_leader)",
@@ -143,6 +144,15 @@ const ALERTS: [Alert; 9] = [
                       --all-namespaces -o yaml; the condition CertificatesRenewed names the master and the file.",
     },
     Alert {
+        name: "KubeonMastersDrifted",
+        expr: "sum(kubeon_operator_drifted_clusters) > 0",
+        duration: "30m",
+        severity: "warning",
+        summary: "Files or units of masters of a business cluster were changed by something else than kubeon.",
+        description: "kubectl get kubernetesclusters --all-namespaces -o yaml; the condition Drifted names the master and the file. \
+                      The operation repairing restores them.",
+    },
+    Alert {
         name: "KubeonOperationsFail",
         expr: "sum(increase(kubeon_operator_events_total{word=~\".*Failed\",word!=\"StepFailed\"}[15m])) > 0",
         duration: "0m",
@@ -181,7 +191,7 @@ struct Panel {
     queries: &'static [(&'static str, &'static str)],
 }
 
-const PANELS: [Panel; 12] = [
+const PANELS: [Panel; 13] = [
     Panel {
         title: "Clusters and operations",
         kind: "stat",
@@ -200,6 +210,13 @@ const PANELS: [Panel; 12] = [
         unit: "dateTimeFromNow",
         // Only the leader knows it.
         queries: &[("max(kubeon_operator_first_certificate_end_seconds) * 1000", "first certificate")],
+    },
+    Panel {
+        title: "Clusters whose masters were changed",
+        kind: "stat",
+        unit: "short",
+        // Only the leader knows them.
+        queries: &[("max(kubeon_operator_drifted_clusters)", "clusters")],
     },
     Panel {
         title: "Leader",

@@ -30,6 +30,8 @@ pub const WEBHOOK_PORT: u16 = 9443;
 pub const METRICS_PORT: u16 = 8080;
 /// The port of `/healthz` and `/readyz`.
 pub const HEALTH_PORT: u16 = 8081;
+/// The verb on clusters that the role of a movable operator has, and no other role.
+pub const OPERATE: &str = "operate";
 /// The Lease of the leader election.
 pub const LEASE: &str = "kubeon-operator";
 /// The ConfigMap with limits, in the form of older clients.

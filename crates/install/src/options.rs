@@ -17,6 +17,8 @@ pub const OPERATOR_IMAGE: &str = concat!("kubeon/kubeon-operator:v", env!("CARGO
 pub const BUNDLE_IMAGE: &str = "kubeon/kubeon-bundle:{version}";
 /// The runner's image.
 pub const RUNNER_IMAGE: &str = concat!("kubeon/kubeon-runner:v", env!("CARGO_PKG_VERSION"));
+/// The name of the file, attached to the program of a release, with the digests of its images: a JSON object by their names.
+pub const IMAGE_DIGESTS: &str = "image-digests";
 /// Images whose process 1 is `kubeon-runner`: the name in the samples of kube-on-kube, which stands for the next one, then the
 /// name of kubeon. The last one runs operations that are derived from a `KubernetesCluster`.
 pub const RUNNER_IMAGES: [&str; 2] = [RUNNER_ALIAS, RUNNER_IMAGE];
@@ -63,6 +65,9 @@ pub struct InstallOptions {
     pub extra_arguments: Vec<String>,
     /// More users with the operator's rights in admission policies, such as an operator outside of the cluster.
     pub operators: Vec<String>,
+    /// Whether another tool may still change the namespace of the operator, as kustomize does. Then admission knows the operator
+    /// by a right of its role and not by its namespace.
+    pub is_movable: bool,
     /// Resource requests and limits of the operator's container.
     pub resources: ResourceRequirements,
     /// Labels that a node must have.
@@ -71,6 +76,14 @@ pub struct InstallOptions {
     pub tolerations: Vec<Toleration>,
     /// The number of operations that are kept for each cluster, 1 to 200.
     pub history_limit: String,
+}
+
+/// Adds the digest of this image to its name, if it is known.
+pub(crate) fn pin_image(image: &mut String, digests: &BTreeMap<String, String>) {
+    if let Some(digest) = digests.get(image.as_str()) {
+        image.push('@');
+        image.push_str(digest);
+    }
 }
 
 pub(crate) fn quantities(list: &[(&str, &str)]) -> BTreeMap<String, Quantity> {
@@ -99,6 +112,7 @@ impl Default for InstallOptions {
             trusted_keys: Vec::new(),
             extra_arguments: Vec::new(),
             operators: Vec::new(),
+            is_movable: false,
             resources: ResourceRequirements {
                 requests: Some(quantities(&[("cpu", "50m"), ("memory", "64Mi")])),
                 limits: Some(quantities(&[("memory", "256Mi")])),
@@ -117,6 +131,12 @@ impl InstallOptions {
         let others = self.watch_namespaces.iter().map(String::as_str).filter(|name| *name != self.namespace);
         let mut unique = std::collections::BTreeSet::new();
         std::iter::once(self.namespace.as_str()).chain(others).filter(move |name| unique.insert(*name))
+    }
+
+    /// Adds the digests of images, such as `sha256:…`, by the names of the images. Other images stay as they are.
+    pub fn pin(&mut self, digests: &BTreeMap<String, String>) {
+        pin_image(&mut self.image, digests);
+        self.runner_images.iter_mut().for_each(|image| pin_image(image, digests));
     }
 
     /// The users with the operator's rights in admission policies.

@@ -90,6 +90,59 @@ fn requests_are_refused_while_the_webhook_is_unavailable() {
     assert!(hook["clientConfig"].get("caBundle").is_none(), "the operator writes it");
 }
 
+/// Sets the namespace to another text where kustomize does: in metadata, subjects, and the services of webhooks.
+fn hide_known_namespaces(object: &mut Value, path: &str) {
+    match object {
+        Value::Object(fields) => {
+            for (key, value) in fields {
+                let at = format!("{path}/{key}");
+                let is_known = matches!(
+                    at.as_str(),
+                    "/metadata/namespace"
+                        | "/subjects/namespace"
+                        | "/webhooks/clientConfig/service/namespace"
+                        | "/spec/rules/subjects/serviceAccount/namespace"
+                );
+                if is_known {
+                    *value = "hidden".into();
+                } else {
+                    hide_known_namespaces(value, &at);
+                }
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(|item| hide_known_namespaces(item, path)),
+        _ => {}
+    }
+}
+
+#[test]
+fn kustomize_knows_every_place_with_the_namespace_of_the_operator() {
+    let options = kustomize::options(&InstallOptions::default());
+    let mut objects = objects(&options).unwrap();
+    objects.retain(|object| object["kind"] != "Namespace");
+    for mut object in objects {
+        let namespace = object["metadata"]["namespace"].as_str().unwrap_or(names::NAMESPACE).to_owned();
+        assert_eq!(namespace, names::NAMESPACE, "kustomize would move {}", object["metadata"]["name"]);
+        hide_known_namespaces(&mut object, "");
+        let text = object.to_string();
+        assert!(!text.contains(names::NAMESPACE), "{text}");
+    }
+}
+
+#[test]
+fn a_movable_operator_is_known_by_a_right_that_no_other_role_has() {
+    let options = InstallOptions { is_movable: true, ..InstallOptions::default() };
+    let objects = objects(&options).unwrap();
+    let with_right = objects.iter().filter(|object| object["rules"].to_string().contains(names::OPERATE));
+    let with_right: Vec<_> = with_right.map(|object| object["metadata"]["name"].clone()).collect();
+    assert_eq!(with_right, [names::OPERATOR]);
+    let policy = named(&objects, "ValidatingAdmissionPolicy", "kubeon-commands").to_string();
+    assert!(
+        policy.contains("endsWith(':kubeon-operator')") && policy.contains("check('operate')"),
+        "{policy}"
+    );
+}
+
 #[test]
 fn passes_the_callback_to_the_operator_when_it_is_set() {
     let flags = |options: &InstallOptions| {
@@ -110,6 +163,22 @@ fn passes_the_callback_to_the_operator_when_it_is_set() {
     assert_eq!(given, wanted);
     assert_eq!(pod["volumes"][0]["configMap"]["name"], "gateway-ca");
     assert_eq!(pod["containers"][0]["volumeMounts"][0]["mountPath"], "/etc/kubeon/gateway-ca");
+}
+
+#[test]
+fn images_of_a_release_have_their_digests_and_others_stay() {
+    let digests = [(OPERATOR_IMAGE, "sha256:aa"), (RUNNER_IMAGE, "sha256:cc"), (GATEWAY_IMAGE, "sha256:bb")];
+    let digests = digests.map(|(name, digest)| (name.to_owned(), digest.to_owned())).into();
+    let mut options = InstallOptions::default();
+    options.runner_images.push("other/runner:v1".to_owned());
+    options.pin(&digests);
+    assert_eq!(options.image, format!("{OPERATOR_IMAGE}@sha256:aa"));
+    let runners =
+        [RUNNER_IMAGES[0].to_owned(), format!("{RUNNER_IMAGE}@sha256:cc"), "other/runner:v1".to_owned()];
+    assert_eq!(options.runner_images, runners);
+    let mut gateway = GatewayInstallOptions::default();
+    gateway.pin(&digests);
+    assert_eq!(gateway.image, format!("{GATEWAY_IMAGE}@sha256:bb"));
 }
 
 #[test]

@@ -6,9 +6,14 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use kubeon_envtest::{ApiServerOptions, TestApiServer};
+use kubeon_install::{InstallOptions, kustomize};
 use serde_json::{Value, json};
+
+/// The timeout of all waits; test machines may be slow.
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 fn deploy() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy")
@@ -22,6 +27,41 @@ fn objects(yaml: &str) -> BTreeMap<String, Value> {
         format!("{} {}/{}", text("/kind"), text("/metadata/namespace"), text("/metadata/name"))
     };
     documents.into_iter().flatten().map(|object| (key(&object), object)).collect()
+}
+
+/// The objects of the bases of kustomize with this namespace.
+fn base(namespace: &str) -> BTreeMap<String, Value> {
+    let options = InstallOptions { namespace: namespace.to_owned(), ..InstallOptions::default() };
+    objects(&kubeon_install::manifest::manifest(&kustomize::options(&options)).unwrap())
+}
+
+/// What kustomize builds from a user's kustomization with the base and this namespace.
+fn moved(namespace: &str) -> String {
+    let folder = tempfile::tempdir().unwrap();
+    let place = folder.path().canonicalize().unwrap();
+    // kustomize takes relative paths only.
+    let up = "../".repeat(place.components().count() - 1);
+    let base = deploy().join("kustomize/default").canonicalize().unwrap();
+    let base = base.strip_prefix("/").unwrap().display();
+    let text = format!("namespace: {namespace}\nresources:\n- {up}{base}\n");
+    std::fs::write(place.join("kustomization.yaml"), text).unwrap();
+    output(Command::new(kubectl()).arg("kustomize").arg(&place))
+}
+
+/// Without the namespace that kustomize adds to kinds that are younger than its list of kinds without one. The API server ignores
+/// it.
+fn without_namespace_of_young_kinds(objects: BTreeMap<String, Value>) -> BTreeMap<String, Value> {
+    let is_young = |kind: &str| kind == "FlowSchema" || kind.starts_with("ValidatingAdmissionPolicy");
+    let plain = |(key, mut object): (String, Value)| {
+        if !is_young(object["kind"].as_str().unwrap_or_default()) {
+            return (key, object);
+        }
+        object["metadata"].as_object_mut().unwrap().remove("namespace");
+        let key =
+            format!("{} /{}", object["kind"].as_str().unwrap(), object["metadata"]["name"].as_str().unwrap());
+        (key, object)
+    };
+    objects.into_iter().map(plain).collect()
 }
 
 fn manifest() -> BTreeMap<String, Value> {
@@ -67,11 +107,12 @@ fn kubectl() -> PathBuf {
 }
 
 #[test]
-fn kustomize_builds_the_manifest() {
+fn kustomize_builds_the_objects_and_moves_them_to_another_namespace() {
     let kubectl = kubectl();
     let built = output(Command::new(&kubectl).arg("kustomize").arg(deploy().join("kustomize/default")));
-    same(objects(&built), &manifest());
-    for part in ["crd", "rbac", "deployment", "admission"] {
+    same(objects(&built), &base("kubeon-system"));
+    same(without_namespace_of_young_kinds(objects(&moved("team-ops"))), &base("team-ops"));
+    for part in ["crd", "rbac", "deployment", "admission", "watched-namespace"] {
         let built =
             output(Command::new(&kubectl).arg("kustomize").arg(deploy().join("kustomize").join(part)));
         assert!(!objects(&built).is_empty(), "{part}");
@@ -317,10 +358,34 @@ impl MetaCluster {
         Self { kubectl: kubectl(), server, home: tempfile::tempdir().unwrap() }
     }
 
-    fn kubectl(&self, arguments: &[&str]) -> String {
+    fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(&self.kubectl);
         command.env("HOME", self.home.path()).arg("--kubeconfig").arg(self.server.kubeconfig_file());
-        output(command.args(arguments))
+        command.args(arguments);
+        command
+    }
+
+    fn kubectl(&self, arguments: &[&str]) -> String {
+        output(&mut self.command(arguments))
+    }
+
+    /// As [`Self::kubectl`]; a failure returns the standard error.
+    fn run(&self, arguments: &[&str]) -> Result<(), String> {
+        let output = self.command(arguments).output().unwrap();
+        if output.status.success() {
+            Ok(())
+        } else {
+            Err(String::from_utf8_lossy(&output.stderr).into_owned())
+        }
+    }
+
+    /// Waits until the condition holds: roles and policies come into force some time after they were written.
+    async fn until(&self, what: &str, holds: impl Fn() -> bool) {
+        let begun = Instant::now();
+        while !holds() {
+            assert!(begun.elapsed() < TIMEOUT, "not in time: {what}");
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
     }
 
     /// Writes objects into a file for kubectl.
@@ -342,13 +407,38 @@ impl MetaCluster {
 #[tokio::test]
 async fn an_api_server_accepts_the_bases_of_kustomize() {
     let meta = MetaCluster::start().await;
-    let (folder, file) = (deploy().join("kustomize/default"), deploy().join("kubeon.yaml"));
-    let (folder, file) = (folder.to_str().unwrap(), file.to_str().unwrap());
+    let folder = deploy().join("kustomize/default");
+    let folder = folder.to_str().unwrap();
     let applied = meta.kubectl(&["apply", "--server-side", "-k", folder]);
-    assert_eq!(applied.lines().count(), manifest().len(), "{applied}");
-    meta.has(&manifest());
-    // The manifest changes nothing; otherwise kubectl diff would fail.
-    assert_eq!(meta.kubectl(&["diff", "--server-side", "-f", file]), "");
+    assert_eq!(applied.lines().count(), base("kubeon-system").len(), "{applied}");
+    meta.has(&base("kubeon-system"));
+    // A second time changes nothing; otherwise kubectl diff would fail.
+    assert_eq!(meta.kubectl(&["diff", "--server-side", "-k", folder]), "");
+}
+
+/// The operator's Deployment does not run here, so requests that need its webhook fail.
+#[tokio::test]
+async fn admission_knows_an_operator_that_kustomize_moved() {
+    let meta = MetaCluster::start().await;
+    let file = meta.home.path().join("moved.yaml");
+    std::fs::write(&file, moved("team-ops")).unwrap();
+    meta.kubectl(&["apply", "--server-side", "-f", file.to_str().unwrap()]);
+    meta.kubectl(&["wait", "--for=condition=Established", "--all", "crd", "--timeout=60s"]);
+    let role = ["create", "clusterrolebinding", "other", "--clusterrole=kubeon-operation-editor"];
+    meta.kubectl(&[&role[..], &["--serviceaccount=elsewhere:kubeon-operator"]].concat());
+    let operation = json!({"apiVersion": "kubeonkube.clay.io/v1alpha1", "kind": "ClusterOperation",
+        "metadata": {"name": "derived", "labels": {"kubeon.io/cluster-uid": "u"}},
+        "spec": {"cluster": "shop", "image": "busybox", "actionType": "shell", "action": "true"}});
+    let file = meta.file(std::iter::once(operation));
+    let create = |namespace: &str| {
+        let user = format!("--as=system:serviceaccount:{namespace}:kubeon-operator");
+        meta.run(&["create", "--dry-run=server", "-f", &file, &user])
+    };
+    meta.until("the operator is known", || create("team-ops").is_ok()).await;
+    let asks_the_webhook =
+        |namespace: &str| create(namespace).is_err_and(|error| error.contains("calling webhook"));
+    meta.until("another account is not", || asks_the_webhook("elsewhere")).await;
+    assert!(create("team-ops").is_ok());
 }
 
 #[tokio::test]

@@ -7,7 +7,7 @@
 //!                     ├──► watch           all objects, then every change
 //!                     ├──► EventRecorder   events, which do not delay other requests
 //!                     └──► Lease           one leader at a time; the lease is released at shutdown
-//!   ObserverKubeconfig ──► ObserverClient   readiness and nodes of a business cluster
+//!   ObserverKubeconfig ──► ObserverCredential ──► ObserverClient   readiness and nodes of a business cluster
 //! ```
 
 mod client;
@@ -23,10 +23,10 @@ pub use client::{ConnectError, connect, connect_within, connect_without_credenti
 pub use error::{LinkError, RetryClass};
 pub use event_recorder::{EventRecord, EventRecorder};
 pub use lease::{HeldLease, Lease, LeaseEnd};
-pub use observer::{ObservedNode, ObserverClient, ObserverError, ObserverKubeconfig};
-pub use watch::{Event, slim, watch};
+pub use observer::{ObservedNode, ObserverClient, ObserverCredential, ObserverError, ObserverKubeconfig};
+pub use watch::{Event, slim, watch, watch_whole};
 pub use writer::{KubeWriter, Priority, RequestPermit, ResourcePath, Verb};
 
 pub use kube::Client;
 pub use kube::core::{DeserializeGuard, PartialObjectMeta};
-pub use kubeon_wire::MasterReport;
+pub use kubeon_wire::{HostDrift, MasterReport};

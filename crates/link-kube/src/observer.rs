@@ -21,6 +21,7 @@ use kube::config::{
     NamedContext,
 };
 use kubeon_wire::{MasterReport, renewal_due};
+use rustls::ClientConfig;
 use rustls::client::Resumption;
 use rustls::pki_types::ServerName;
 use secrecy::ExposeSecret as _;
@@ -35,8 +36,9 @@ use x509_parser::pem::parse_x509_pem;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(4);
 /// The timeout of one request, with its whole answer.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(8);
-/// The most bytes of a connection's buffer.
-const BUFFER: usize = 16 * 1024;
+/// The bytes of a connection's buffer, and the most bytes of the headers of an answer. An operator keeps a connection to each of
+/// many clusters.
+const BUFFER: usize = 4 * 1024;
 /// The most bytes of an answer. A node takes a few hundred.
 const LARGEST_ANSWER: usize = 1024 * 1024;
 /// The reports of the masters.
@@ -130,47 +132,27 @@ impl ObserverKubeconfig {
         &self.servers
     }
 
-    /// Whether the certificate must be renewed at `now`, in seconds since 1970. A token has no certificate.
-    #[must_use]
-    pub fn renewal_due(&self, now: i64) -> bool {
-        let data = self.user.client_certificate_data.as_ref();
-        let pem = data.and_then(|text| STANDARD.decode(text).ok());
-        let due = pem.and_then(|pem| {
-            let (_, pem) = parse_x509_pem(&pem).ok()?;
-            let certificate = pem.parse_x509().ok()?;
-            let life = certificate.validity();
-            Some(renewal_due(life.not_before.timestamp(), life.not_after.timestamp()))
-        });
-        due.is_some_and(|due| now >= due)
-    }
-
-    /// Connects to one of the API servers.
+    /// What a connection needs of the kubeconfig. It takes less memory than the texts. `server` is any of the API servers.
     ///
     /// # Errors
-    /// When the URL, a certificate or the key cannot be used, or the API server does not answer.
-    pub async fn connect(&self, server: &str) -> Result<ObserverClient, ObserverError> {
+    /// When the URL, a certificate, the key or the token cannot be used.
+    pub async fn credential(&self, server: &str) -> Result<ObserverCredential, ObserverError> {
         let config = self.config(server).await?;
-        let unusable = |why: String| ObserverError::Kubeconfig(why);
-        let unreachable = |why: String| ObserverError::Unreachable { server: server.to_owned(), why };
-        let mut tls = config.rustls_client_config().map_err(|error| unusable(error.to_string()))?;
+        let tls = config.rustls_client_config();
+        let mut tls = tls.map_err(|error| ObserverError::Kubeconfig(error.to_string()))?;
         // A connection is kept for days, so the memory for sessions would never be used.
         tls.resumption = Resumption::disabled();
-        let tls = TlsConnector::from(Arc::new(tls));
-        let place = ServerPlace::parse(server).ok_or_else(|| unusable(format!("{server} is no URL")))?;
-        let ServerPlace { host, name, address } = place;
-        let connected = async {
-            let stream = TcpStream::connect(address).await.map_err(|error| root_cause(&error))?;
-            let stream = tls.connect(name, stream).await.map_err(|error| root_cause(&error))?;
-            let mut http = Builder::new();
-            http.max_buf_size(BUFFER);
-            http.handshake(TokioIo::new(stream)).await.map_err(|error| root_cause(&error))
-        };
-        let late = || format!("no connection within {CONNECT_TIMEOUT:?}");
-        let connected = timeout(CONNECT_TIMEOUT, connected).await.unwrap_or_else(|_| Err(late()));
-        let (sender, connection) = connected.map_err(unreachable)?;
-        // It ends with the client. Its error is the error of the request.
-        tokio::spawn(async move { connection.await.ok() });
-        Ok(ObserverClient { sender, host, authorization: self.authorization()?, server: server.to_owned() })
+        let (authorization, renewal_due) = (self.authorization()?, self.renewal_due());
+        Ok(ObserverCredential { tls: Arc::new(tls), authorization, renewal_due })
+    }
+
+    /// When the certificate must be renewed, in seconds since 1970. A token has no certificate.
+    fn renewal_due(&self) -> Option<i64> {
+        let pem = STANDARD.decode(self.user.client_certificate_data.as_ref()?).ok()?;
+        let (_, pem) = parse_x509_pem(&pem).ok()?;
+        let certificate = pem.parse_x509().ok()?;
+        let life = certificate.validity();
+        Some(renewal_due(life.not_before.timestamp(), life.not_after.timestamp()))
     }
 
     /// A configuration with the authority and the certificate of the observer, for one server.
@@ -204,6 +186,47 @@ impl ObserverKubeconfig {
         let mut header = header.map_err(|error| ObserverError::Kubeconfig(error.to_string()))?;
         header.set_sensitive(true);
         Ok(Some(header))
+    }
+}
+
+/// The certificate or the token of an observer, and the authority of the API servers.
+pub struct ObserverCredential {
+    tls: Arc<ClientConfig>,
+    authorization: Option<HeaderValue>,
+    renewal_due: Option<i64>,
+}
+
+impl ObserverCredential {
+    /// Whether the certificate must be renewed at `now`, in seconds since 1970. A token has no certificate.
+    #[must_use]
+    pub fn renewal_due(&self, now: i64) -> bool {
+        self.renewal_due.is_some_and(|due| now >= due)
+    }
+
+    /// Connects to one of the API servers.
+    ///
+    /// # Errors
+    /// When the URL cannot be used, or the API server does not answer.
+    pub async fn connect(&self, server: &str) -> Result<ObserverClient, ObserverError> {
+        let unusable = |why: String| ObserverError::Kubeconfig(why);
+        let unreachable = |why: String| ObserverError::Unreachable { server: server.to_owned(), why };
+        let tls = TlsConnector::from(Arc::clone(&self.tls));
+        let place = ServerPlace::parse(server).ok_or_else(|| unusable(format!("{server} is no URL")))?;
+        let ServerPlace { host, name, address } = place;
+        let connected = async {
+            let stream = TcpStream::connect(address).await.map_err(|error| root_cause(&error))?;
+            let stream = tls.connect(name, stream).await.map_err(|error| root_cause(&error))?;
+            let mut http = Builder::new();
+            http.read_buf_exact_size(Some(BUFFER));
+            http.handshake(TokioIo::new(stream)).await.map_err(|error| root_cause(&error))
+        };
+        let late = || format!("no connection within {CONNECT_TIMEOUT:?}");
+        let connected = timeout(CONNECT_TIMEOUT, connected).await.unwrap_or_else(|_| Err(late()));
+        let (sender, connection) = connected.map_err(unreachable)?;
+        // It ends with the client. Its error is the error of the request. A task with an `await` would have it twice in memory.
+        tokio::spawn(connection);
+        let authorization = self.authorization.clone();
+        Ok(ObserverClient { sender, host, authorization, server: server.to_owned() })
     }
 }
 
@@ -419,9 +442,9 @@ mod tests {
         let read = ObserverKubeconfig::parse(&kubeconfig(&user)).unwrap();
         // The 20th of January 2026.
         let due = 1_767_225_600 + 20 * 86_400;
-        assert!(!read.renewal_due(due - 1) && read.renewal_due(due));
+        assert_eq!(read.renewal_due(), Some(due));
         let token = ObserverKubeconfig::parse(&kubeconfig("{token: t}")).unwrap();
-        assert!(!token.renewal_due(i64::MAX));
+        assert_eq!(token.renewal_due(), None);
     }
 
     #[test]

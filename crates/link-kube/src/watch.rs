@@ -13,8 +13,20 @@ pub use kube::runtime::watcher::Event;
 /// The page size of a list, which limits the memory for one answer.
 const PAGE: u32 = 100;
 
-/// Watches a kind. Errors are returned, and the watch restarts by itself after a growing pause.
+/// Watches a kind, without metadata that the operator does not read. Errors are returned, and the watch restarts by itself
+/// after a growing pause.
 pub fn watch<K>(api: Api<K>, labels: Option<&str>) -> BoxStream<'static, Result<Event<K>, watcher::Error>>
+where
+    K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
+{
+    watch_whole(api, labels).modify(|object| slim(object)).boxed()
+}
+
+/// As [`watch`], with all metadata.
+pub fn watch_whole<K>(
+    api: Api<K>,
+    labels: Option<&str>,
+) -> BoxStream<'static, Result<Event<K>, watcher::Error>>
 where
     K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
 {
@@ -22,7 +34,7 @@ where
     if let Some(labels) = labels {
         config = config.labels(labels);
     }
-    watcher(api, config).modify(|object| slim(object)).default_backoff().boxed()
+    watcher(api, config).default_backoff().boxed()
 }
 
 /// Removes large metadata that the operator does not read.

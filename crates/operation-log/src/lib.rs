@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   data        log               the last lines, which kubectl shows
+//!               steps             records of failed and last steps, which kubectl shows
 //!   binaryData  log.zst           the whole log, if it is longer
 //!               steps.json.zst    the records of the steps
 //! ```
@@ -20,10 +21,11 @@ use std::io;
 
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::ConfigMap;
-use kubeon_api::labels;
+use kubeon_api::{StepRecord, labels};
 
 use compression::compressed;
 pub use compression::decompressed;
+use steps::shown_steps;
 pub use steps::{compressed_steps, decompressed_steps};
 pub use text::{LONGEST_LOG, last_lines};
 
@@ -56,6 +58,18 @@ impl StoredLog {
         let steps = steps.map(|steps| (labels::JOB_STEPS_KEY.to_owned(), ByteString(steps)));
         stored.binary_data.extend(steps);
         Ok(stored)
+    }
+
+    /// The contents with records of steps that kubectl shows: those that did not succeed and the last ones, as far as they fit.
+    ///
+    /// # Errors
+    /// When they cannot be written as JSON.
+    pub fn with_shown_steps(mut self, records: &[StepRecord]) -> io::Result<Self> {
+        let shown = shown_steps(records)?;
+        if !shown.is_empty() {
+            self.data.insert(labels::JOB_SHOWN_STEPS_KEY.to_owned(), shown);
+        }
+        Ok(self)
     }
 
     /// The contents for a short text.

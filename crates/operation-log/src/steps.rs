@@ -1,13 +1,16 @@
-//! Records of steps: lines of JSON, compressed.
+//! Records of steps: lines of JSON, compressed. The most important ones are also plain text.
 
+use std::collections::BTreeMap;
 use std::io;
 
-use kubeon_api::StepRecord;
+use kubeon_api::{StepRecord, StepResult};
 
 use crate::compression::{compressed, decompressed};
 
 /// The most bytes of compressed records.
 const LONGEST: usize = 384 * 1024;
+/// The most bytes of records as plain text.
+const LONGEST_SHOWN: usize = 4 * 1024;
 
 /// The compressed records; the last ones, if all of them are too large. `None` without records.
 ///
@@ -28,6 +31,28 @@ pub fn compressed_steps(records: &[StepRecord]) -> io::Result<Option<Vec<u8>>> {
         rest = rest.get(rest.len().div_ceil(2)..).unwrap_or_default();
     }
     Ok(None)
+}
+
+/// Records as plain text, in the order of their start. Those of steps that did not succeed are chosen first, then the others, each
+/// time from the last one backwards, as far as they fit.
+///
+/// # Errors
+/// When they cannot be written as JSON.
+pub(crate) fn shown_steps(records: &[StepRecord]) -> io::Result<String> {
+    let succeeded = |record: &StepRecord| matches!(record.result, StepResult::Changed | StepResult::UpToDate);
+    let last_first = |success: bool| {
+        records.iter().enumerate().rev().filter(move |(_, record)| succeeded(record) == success)
+    };
+    let (mut lines, mut bytes) = (BTreeMap::new(), 0);
+    for (at, record) in last_first(false).chain(last_first(true)) {
+        let line = format!("{}\n", serde_json::to_string(record)?);
+        bytes += line.len();
+        if bytes > LONGEST_SHOWN {
+            break;
+        }
+        lines.insert(at, line);
+    }
+    Ok(lines.into_values().collect())
 }
 
 /// The records, in the order of their start.
@@ -58,6 +83,27 @@ mod tests {
         assert_eq!(decompressed_steps(&compressed).unwrap(), records);
         assert!(decompressed_steps(&zstd::encode_all(&b"{}"[..], 0).unwrap()).is_err());
         assert!(decompressed_steps(b"not compressed").is_err());
+    }
+
+    #[test]
+    fn failures_and_the_last_steps_are_shown_as_far_as_they_fit() {
+        assert_eq!(shown_steps(&[]).unwrap(), "");
+        let mut records: Vec<StepRecord> = (0..100)
+            .map(|number| StepRecord { result: StepResult::Changed, ..record(&format!("s{number}")) })
+            .collect();
+        let shown = |records: &[StepRecord]| {
+            let text = shown_steps(records).unwrap();
+            assert!(text.len() <= LONGEST_SHOWN, "{}", text.len());
+            let lines = text.lines().map(|line| serde_json::from_str::<StepRecord>(line).unwrap().step);
+            lines.collect::<Vec<_>>()
+        };
+        assert_eq!(shown(&records[..3]), ["s0", "s1", "s2"]);
+        records[7].result = StepResult::Failed;
+        let some = shown(&records);
+        assert_eq!((some[0].as_str(), some.last().unwrap().as_str()), ("s7", "s99"));
+        assert!(some.len() > 10 && some[1].as_str() > "s50", "{some:?}");
+        let long = StepRecord { why: "w".repeat(LONGEST_SHOWN), ..record("long") };
+        assert_eq!(shown(&[record("a"), long]), [""; 0]);
     }
 
     #[test]

@@ -12,7 +12,7 @@ use crate::object::StatusPatch;
 use crate::operation::finish::{End, finish};
 use crate::operation::wait::Wait;
 use crate::operation::{
-    OperationChanges, archive, credentials, name, running, shown, start, status, target, wait,
+    OperationChanges, archive, credentials, name, running, shown, start, status, suspended_jobs, target, wait,
 };
 use crate::view::{ClusterObject, Data, Observed, View};
 use crate::write::{Change, ClusterChanges, NeedsReads, Notice, ObjectKind, ObjectRef, Write};
@@ -36,13 +36,10 @@ pub(crate) fn decide(s: &View<'_>) -> Result<ClusterChanges, NeedsReads> {
     let mut starts = None;
     let open = operations.iter().filter(|operation| !order::ended(operation)).cloned();
     let (repeated, open): (Vec<_>, Vec<_>) =
-        open.partition(|operation| removed_operations::repeated(cluster, operation).is_some());
+        open.partition(|operation| earlier_end(cluster, operation).is_some());
     let mut progress: Vec<_> = repeated
         .iter()
-        .filter_map(|operation| {
-            let result = removed_operations::repeated(cluster, operation)?;
-            Some((operation, finish(s, operation, End::repeated(result))))
-        })
+        .filter_map(|operation| Some((operation, finish(s, operation, earlier_end(cluster, operation)?))))
         .collect();
     progress.extend(in_order(s, &open, observed)?);
     let mut claims = false;
@@ -73,13 +70,20 @@ pub(crate) fn decide(s: &View<'_>) -> Result<ClusterChanges, NeedsReads> {
         removed_operations::is_recorded(cluster, operation)
     }));
     changes.merge(archive::prune_logs(s, &operations));
-    if changes.is_done()
-        && let Some(changes) = archive::logs(s, &operations)?
-    {
-        return Ok(changes);
+    if changes.is_done() {
+        if let Some(changes) = archive::logs(s, &operations)? {
+            return Ok(changes);
+        }
+        changes.merge(suspended_jobs::delete(s));
     }
     changes.stages.retain(|stage| !stage.is_empty());
     Ok(changes)
+}
+
+/// How the operation ended before it was created again; `None` if it is new.
+fn earlier_end(cluster: Option<&Cluster>, operation: &ClusterOperation) -> Option<End> {
+    let removed = removed_operations::repeated(cluster, operation).map(End::repeated);
+    removed.or_else(|| removed_operations::has_lost_status(operation).then(End::without_status))
 }
 
 /// One write in the stage with this number.

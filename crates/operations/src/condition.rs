@@ -42,6 +42,10 @@ pub const OTHER_VERSIONS: &str = "OtherVersions";
 pub const OBSERVED_DEFECTS: [&str; 3] = [NODES_NOT_READY, MEMBERS_DOWN, OTHER_VERSIONS];
 /// Whether the masters of a business cluster renew their certificates in time.
 pub const CERTIFICATES_RENEWED: &str = "CertificatesRenewed";
+/// A certificate of the masters of a business cluster ends within 14 days.
+pub const CERTIFICATES_EXPIRING: &str = "CertificatesExpiring";
+/// Files, links, units or kernel parameters of masters of a business cluster differ from what operations wrote.
+pub const DRIFTED: &str = "Drifted";
 /// A business cluster is being deleted; the reason says what the deletion waits for.
 pub const DELETING: &str = "Deleting";
 /// The reason of `Deleting` when nothing is left to take down. It is written before the objects are deleted that prove it.

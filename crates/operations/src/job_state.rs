@@ -109,6 +109,20 @@ pub fn job_state(job: &Job) -> JobState {
     JobState::Running
 }
 
+/// Since when a Job is suspended; `None` when it is not.
+#[must_use]
+pub fn suspended_since(job: &Job) -> Option<Timestamp> {
+    if job_state(job) != JobState::Suspended {
+        return None;
+    }
+    let conditions = job.status.as_ref().and_then(|status| status.conditions.as_deref()).unwrap_or_default();
+    let suspended = conditions
+        .iter()
+        .find(|condition| condition.type_ == "Suspended" && condition.status == ConditionStatus::True);
+    let since = suspended.and_then(|condition| condition.last_transition_time.as_ref());
+    since.or(job.metadata.creation_timestamp.as_ref()).map(|time| time.0)
+}
+
 /// Whether a container of the pod may still run.
 #[must_use]
 pub fn is_running(pod: &Pod) -> bool {

@@ -34,7 +34,7 @@ pub mod write;
 
 pub use kubeon_render::job::BundleImage;
 pub use object::{JobSpecPatch, NewObject, ObjectPatch, StatusPatch};
-pub use observed_health::{ObservedCertificates, ObservedHealth, ObservedVersions};
+pub use observed_health::{ENDS_SOON, ObservedCertificates, ObservedDrift, ObservedHealth, ObservedVersions};
 pub use queue_key::QueueKey;
 pub use settings::OperatorSettings;
 pub use view::{

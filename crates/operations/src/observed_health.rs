@@ -1,6 +1,9 @@
 //! The health of a business cluster.
 
-use k8s_openapi::jiff::Timestamp;
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
+
+/// The time before the end of a certificate in which it ends soon. Hosts renew theirs months before.
+pub const ENDS_SOON: SignedDuration = SignedDuration::from_hours(14 * 24);
 
 /// The health of a business cluster, as the operator observes it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,6 +22,9 @@ pub enum ObservedHealth {
         versions: ObservedVersions,
         /// The certificates of the masters; `None` before a master has reported them.
         certificates: Option<ObservedCertificates>,
+        /// What differs on the masters from the steps of their operations; `None` before a master has reported it, and while
+        /// programs change masters.
+        drift: Option<ObservedDrift>,
         /// Whether the kubeconfig of the observer must be renewed. The other kubeconfigs are as old.
         renewal_due: bool,
     },
@@ -38,6 +44,17 @@ pub struct ObservedVersions {
 pub struct ObservedCertificates {
     /// When the first one ends.
     pub first_end: Timestamp,
+    /// Whether that is within [`ENDS_SOON`].
+    pub ends_soon: bool,
     /// Those that should have been renewed before, as node and path, sorted.
     pub overdue: Vec<String>,
+}
+
+/// What differs on the masters from the steps of their operations.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ObservedDrift {
+    /// The number of files, links, units and kernel parameters that differ.
+    pub count: u64,
+    /// Some of them, as node and text, sorted.
+    pub named: Vec<String>,
 }

@@ -8,6 +8,9 @@ use kubeon_render::job::BundleImage;
 pub const INPUTS_TIMEOUT_SECONDS: i64 = 3600;
 /// Seconds after which an operation without `activeDeadlineSeconds` ends, so that none blocks its cluster for ever: six hours.
 pub const DEFAULT_DEADLINE_SECONDS: i64 = 6 * 3600;
+/// Seconds until Kubernetes removes a Job that ended: a week. Its log is stored by then. An operator that was away for longer
+/// treats the Job as deleted by a user.
+pub(crate) const JOB_TTL_SECONDS: i32 = 7 * 24 * 3600;
 /// The number of ended operations that are kept by default.
 pub const LIMIT: usize = 30;
 /// The highest configurable number of ended operations.

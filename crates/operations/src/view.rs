@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::Pod;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta};
 use k8s_openapi::jiff::Timestamp;
 use kubeon_api::labels;
 use kubeon_api::{Cluster, ClusterOperation, DataRef, KubernetesCluster};
@@ -87,6 +87,8 @@ pub struct ObjectOwnership {
     pub pod: Option<String>,
     /// The number of bytes of the values of a log.
     pub stored_bytes: Option<u64>,
+    /// Whether somebody else than a runner changed the kubeconfig in a Secret after a runner wrote it.
+    pub edited: bool,
 }
 
 impl ObjectOwnership {
@@ -102,8 +104,23 @@ impl ObjectOwnership {
             job: text(&meta.annotations, labels::JOB),
             pod: text(&meta.annotations, labels::POD),
             stored_bytes: text(&meta.annotations, labels::STORED_BYTES).and_then(|bytes| bytes.parse().ok()),
+            edited: is_edited(meta),
         }
     }
+}
+
+/// Whether the last writer of the kubeconfig in a Secret is not a runner. A Secret that came from a backup has its first writer
+/// since its creation, and counts as not edited.
+fn is_edited(meta: &ObjectMeta) -> bool {
+    let writes = |entry: &&ManagedFieldsEntry| {
+        let fields = entry.fields_v1.as_ref();
+        fields.is_some_and(|fields| fields.0.pointer("/f:data/f:kubeconfig").is_some())
+    };
+    let writers: Vec<_> = meta.managed_fields.iter().flatten().filter(writes).collect();
+    let created = meta.creation_timestamp.as_ref().map(|time| time.0);
+    let is_runner = |entry: &&ManagedFieldsEntry| entry.manager.as_deref() == Some(labels::RUNNER_MANAGER);
+    let is_later = |entry: &&ManagedFieldsEntry| entry.time.as_ref().map(|time| time.0) > created;
+    !writers.iter().any(is_runner) && writers.iter().any(is_later)
 }
 
 /// ConfigMaps and Secrets of the watched namespaces.

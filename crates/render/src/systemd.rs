@@ -376,10 +376,28 @@ pub fn kube_proxy(prefer_tools: bool) -> String {
     .text()
 }
 
-/// `flanneld.service`: the overlay of the pod network. Its subnets are the pod ranges of the nodes. With `prefer_tools` it
-/// uses the nft of the bundle, even if the host has one.
+/// The settings of flannel on a host.
+#[derive(Debug, Clone, Copy)]
+pub struct FlannelUnit<'a> {
+    /// The name of the node.
+    pub node: &'a str,
+    /// The address at which other hosts reach it.
+    pub address: Ipv4Addr,
+    /// Whether it uses the nft of the bundle, even if the host has one.
+    pub prefer_tools: bool,
+    /// Whether its rules are those of iptables.
+    pub uses_iptables: bool,
+}
+
+/// Seconds between two checks of rules of iptables. Each check runs some twenty programs, which on a slow host takes longer than
+/// flannel's own five seconds.
+const RESYNC_SECONDS: u32 = 60;
+
+/// `flanneld.service`: the overlay of the pod network. Its subnets are the pod ranges of the nodes.
 #[must_use]
-pub fn flannel(node: &str, address: Ipv4Addr, prefer_tools: bool) -> String {
+pub fn flannel(flannel: &FlannelUnit<'_>) -> String {
+    let FlannelUnit { node, address, prefer_tools, uses_iptables } = *flannel;
+    let resync = uses_iptables.then(|| format!("--iptables-resync={RESYNC_SECONDS}"));
     ServiceUnit {
         description: "flannel, the pod network",
         notify: true,
@@ -388,13 +406,16 @@ pub fn flannel(node: &str, address: Ipv4Addr, prefer_tools: bool) -> String {
         service: &[],
         sandbox: AGENT,
         command: program("flannel", "flanneld"),
-        arguments: vec![
+        arguments: [
             "--kube-subnet-mgr".into(),
             format!("--kubeconfig-file={}", etc("flannel.conf")),
             format!("--net-config-path={}", etc("flannel.json")),
             format!("--iface={address}"),
             "--ip-masq".into(),
-        ],
+        ]
+        .into_iter()
+        .chain(resync)
+        .collect(),
     }
     .text()
 }
@@ -445,9 +466,13 @@ mod tests {
     #[test]
     fn the_programs_of_the_bundle_come_first_only_on_request() {
         let first = "PATH=/var/lib/kubeon/tools:/usr/local/sbin:";
-        let address = Ipv4Addr::new(10, 0, 0, 1);
-        assert!(kube_proxy(true).contains(first) && flannel("h1", address, true).contains(first));
-        assert!(!kube_proxy(false).contains(first) && !flannel("h1", address, false).contains(first));
+        let unit = |prefer_tools, uses_iptables| {
+            let address = Ipv4Addr::new(10, 0, 0, 1);
+            flannel(&FlannelUnit { node: "h1", address, prefer_tools, uses_iptables })
+        };
+        assert!(kube_proxy(true).contains(first) && unit(true, false).contains(first));
+        assert!(!kube_proxy(false).contains(first) && !unit(false, false).contains(first));
+        assert!(unit(false, true).contains("--iptables-resync=60") && !unit(false, false).contains("resync"));
     }
 
     /// The file is as the kubelet of an older cluster wrote it.

@@ -35,7 +35,7 @@ pub use node::{
     Category, Event, Fence, ForwardingIdentity, HostStep, ORPHAN_LIFE, PING_INTERVAL, Request, SESSION_GRACE,
     SILENCE_LIMIT, StepFailure,
 };
-pub use observation::{MASTER_REPORTS, MasterReport, OBSERVER_GROUP};
+pub use observation::{HostDrift, MASTER_REPORTS, MasterReport, OBSERVER_GROUP};
 pub use op::{ApiObject, Check, Content, EtcdPeer, File, HostsEntry, Link, Op, PART_PIECE, PartForwarder};
 pub use precheck::{PrecheckHost, PrecheckReport, PrecheckResult, PrecheckSeverity};
 pub use progress::Progress;

@@ -19,4 +19,18 @@ pub struct MasterReport {
     pub overdue: Vec<String>,
     /// The names of the members of etcd that do not serve.
     pub members_down: Vec<String>,
+    /// What differs from the steps that the master recorded; `None` when it was not checked, because a program changed the
+    /// host.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub drift: Option<HostDrift>,
+}
+
+/// What differs on a host from the steps that it recorded.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct HostDrift {
+    /// The number of files, links, units and kernel parameters that differ.
+    pub count: u32,
+    /// The first of them, each with what is different.
+    pub first: Vec<String>,
 }

@@ -55,7 +55,8 @@ fn pinned(values: &str, digests: &[(&str, &str)]) -> Result<String> {
     Ok(lines.join("\n") + "\n")
 }
 
-fn pack(folder: &Path, names: &[&str], archive: &Path) -> Result<()> {
+/// Packs these entries of the folder.
+pub(super) fn pack(folder: &Path, names: &[&str], archive: &Path) -> Result<()> {
     let mut tar = Command::new("tar");
     tar.args(["--sort=name", "--mtime=@0", "--owner=0", "--group=0", "--numeric-owner"]);
     tar.args(["--mode=u=rwX,go=rX", "--format=gnu", "--use-compress-program=gzip -n", "-cf"]).arg(archive);

@@ -5,6 +5,7 @@ mod cluster;
 mod envelope;
 mod logs;
 mod nodes;
+pub mod parsers;
 
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;

@@ -4,23 +4,23 @@ use axum::Json;
 use axum::body::Bytes;
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Response};
-use http::{HeaderMap, StatusCode, header};
-use kube::api::{DeleteParams, GetParams, Patch, PatchParams, PostParams};
+use http::{HeaderMap, StatusCode};
+use kube::ResourceExt as _;
+use kube::api::{DeleteParams, GetParams};
 use kube::core::Request;
-use kube::{Resource as _, ResourceExt as _};
 use kubeon_api::{KubernetesCluster, Operation, Phase, labels};
 use kubeon_rest::{ClusterDetail, ClusterView, HostView, Page, Problem};
 use serde_json::{Value, json};
 
-use super::declared::{declared, merge_patch, strict};
+use super::declared::merge_patch;
 use super::problem::ProblemError;
 use super::query::{ClusterQuery, PageRequest, Parameters};
 use super::view::{cluster_detail, cluster_summary, host};
+use super::writes::{self, PatchTarget, created, patched};
 use crate::access::ReadAccess;
 use crate::caller::Caller;
 use crate::fleet::key_of;
 use crate::gateway::Gateway;
-use crate::meta_api::MANAGER;
 use crate::namespaces::is_dns_label;
 use crate::request_error::RequestError;
 
@@ -107,8 +107,8 @@ async fn found(
 }
 
 /// Declares a cluster: the body is a `KubernetesCluster`. Its apiVersion, kind and namespace may be left out.
-#[utoipa::path(post, path = "/api/v2/namespaces/{namespace}/clusters", tag = "clusters", operation_id = "createCluster", request_body = Value,
-    params(("namespace" = String, Path)),
+#[utoipa::path(post, path = "/api/v2/namespaces/{namespace}/clusters", tag = "clusters", operation_id = "createCluster",
+    request_body = ref("#/components/schemas/KubernetesCluster"), params(("namespace" = String, Path)),
     responses((status = 201, body = ClusterDetail), (status = "default", body = Problem)))]
 pub(super) async fn create(
     State(gateway): State<Gateway>,
@@ -117,18 +117,14 @@ pub(super) async fn create(
     body: Bytes,
 ) -> Result<Response, ProblemError> {
     require_names(&[("namespace", &namespace)])?;
-    let object = declared::<KubernetesCluster>(&body, Some(&namespace))?;
-    let parameters = PostParams { field_manager: Some(MANAGER.to_owned()), ..PostParams::default() };
-    let request = requests(&namespace).create(&parameters, object.to_string().into_bytes());
-    let request = strict(request.map_err(RequestError::from)?)?;
-    let created: KubernetesCluster = gateway.meta_api.send(&caller, request).await?;
-    let place = format!("/api/v2/namespaces/{namespace}/clusters/{}", created.name_any());
-    Ok((StatusCode::CREATED, [(header::LOCATION, place)], Json(cluster_detail(&created))).into_response())
+    let list = format!("/api/v2/namespaces/{namespace}/clusters");
+    Ok(created::<KubernetesCluster, _>((&gateway, &caller), (Some(&namespace), &list), &body, cluster_detail)
+        .await?)
 }
 
 /// Changes a cluster with a JSON merge patch. Only labels, annotations and the spec can be changed.
 #[utoipa::path(patch, path = "/api/v2/namespaces/{namespace}/clusters/{name}", tag = "clusters", operation_id = "patchCluster",
-    request_body(content = Value, content_type = "application/merge-patch+json"),
+    request_body(content = ref("#/components/schemas/KubernetesClusterPatch"), content_type = "application/merge-patch+json"),
     params(("namespace" = String, Path), ("name" = String, Path)),
     responses((status = 200, body = ClusterDetail), (status = "default", body = Problem)))]
 pub(super) async fn patch(
@@ -140,24 +136,14 @@ pub(super) async fn patch(
 ) -> Result<Json<ClusterDetail>, ProblemError> {
     require_names(&[("namespace", &namespace), ("name", &name)])?;
     let patch = merge_patch(&headers, &body)?;
-    Ok(Json(cluster_detail(&patched((&gateway, &caller), (&namespace, &name), &patch).await?)))
-}
-
-/// Changes a cluster as the caller.
-pub(super) async fn patched(
-    (gateway, caller): (&Gateway, &Caller),
-    (namespace, name): (&str, &str),
-    patch: &Value,
-) -> Result<KubernetesCluster, RequestError> {
-    let parameters = PatchParams { field_manager: Some(MANAGER.to_owned()), ..PatchParams::default() };
-    let request = strict(requests(namespace).patch(name, &parameters, &Patch::Merge(patch))?)?;
-    gateway.meta_api.send(caller, request).await
+    let changed = patched::<KubernetesCluster>((&gateway, &caller), target(&namespace, &name), patch).await?;
+    Ok(Json(cluster_detail(&changed)))
 }
 
 /// Plans a change: the body is a JSON merge patch of the cluster. Nothing is changed on hosts before the operation with the plan
 /// is approved.
 #[utoipa::path(post, path = "/api/v2/namespaces/{namespace}/clusters/{name}/plan", tag = "clusters", operation_id = "planCluster",
-    request_body(content = Value, content_type = "application/merge-patch+json"),
+    request_body(content = ref("#/components/schemas/KubernetesClusterPatch"), content_type = "application/merge-patch+json"),
     params(("namespace" = String, Path), ("name" = String, Path)),
     responses((status = 202, body = ClusterDetail), (status = "default", body = Problem)))]
 pub(super) async fn plan(
@@ -174,7 +160,7 @@ pub(super) async fn plan(
         return Err(RequestError::bad("spec: it is not an object; send the fields that change").into());
     };
     spec.insert("plan".to_owned(), json!(true));
-    let changed = patched((&gateway, &caller), (&namespace, &name), &patch).await?;
+    let changed = patched::<KubernetesCluster>((&gateway, &caller), target(&namespace, &name), patch).await?;
     Ok((StatusCode::ACCEPTED, Json(cluster_detail(&changed))).into_response())
 }
 
@@ -213,7 +199,7 @@ pub(super) async fn retry(
         "resourceVersion": cluster.resource_version(),
         "annotations": {labels::OPERATION: operation.as_str()},
     }});
-    let changed = patched((&gateway, &caller), (&namespace, &name), &patch).await?;
+    let changed = patched::<KubernetesCluster>((&gateway, &caller), target(&namespace, &name), patch).await?;
     Ok((StatusCode::ACCEPTED, Json(cluster_detail(&changed))).into_response())
 }
 
@@ -237,7 +223,11 @@ fn failed_operation(cluster: &KubernetesCluster) -> Option<Operation> {
 }
 
 fn requests(namespace: &str) -> Request {
-    Request::new(KubernetesCluster::url_path(&(), Some(namespace)))
+    writes::requests::<KubernetesCluster>(Some(namespace))
+}
+
+fn target<'a>(namespace: &'a str, name: &'a str) -> PatchTarget<'a> {
+    PatchTarget { namespace: Some(namespace), name, uid: None }
 }
 
 fn require_names(names: &[(&str, &str)]) -> Result<(), RequestError> {

@@ -3,10 +3,12 @@
 mod clusters;
 mod declared;
 mod operations;
+pub mod parsers;
 mod problem;
 mod query;
 mod streams;
 mod view;
+mod writes;
 
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;

@@ -10,24 +10,22 @@ use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use futures::StreamExt as _;
 use http::{HeaderMap, StatusCode, header};
-use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
-use kube::core::Request;
-use kube::{Resource as _, ResourceExt as _};
-use kubeon_api::{ClusterOperation, DataRef, labels};
+use kube::ResourceExt as _;
+use kube::api::{DeleteParams, Preconditions};
+use kubeon_api::{ClusterOperation, DataRef, KubernetesCluster, labels};
 use kubeon_rest::{OperationDetail, OperationView, Page, Problem, StepList, StepView};
 use serde_json::{Value, json};
 
-use super::clusters::patched;
-use super::declared::{declared, merge_patch, strict};
+use super::declared::merge_patch;
 use super::problem::ProblemError;
 use super::query::{LogQuery, OperationQuery, PageRequest, Parameters, StepQuery};
 use super::view::{operation_detail, operation_summary, status_word, step};
+use super::writes::{PatchTarget, created, patched, requests};
 use crate::access::ReadAccess;
 use crate::caller::Caller;
 use crate::fleet::key_of;
 use crate::gateway::Gateway;
 use crate::job_log::{JobLog, LogRange, step_records};
-use crate::meta_api::MANAGER;
 use crate::request_error::RequestError;
 
 /// Operations. Who may list clusters in a namespace may list their operations with the parameter `namespace`.
@@ -108,25 +106,27 @@ async fn found(
 }
 
 /// Creates an operation of a `Cluster`: the body is a `ClusterOperation`. Its apiVersion and kind may be left out.
-#[utoipa::path(post, path = "/api/v2/operations", tag = "operations", operation_id = "createOperation", request_body = Value,
+#[utoipa::path(post, path = "/api/v2/operations", tag = "operations", operation_id = "createOperation",
+    request_body = ref("#/components/schemas/ClusterOperation"),
     responses((status = 201, body = OperationDetail), (status = "default", body = Problem)))]
 pub(super) async fn create(
     State(gateway): State<Gateway>,
     caller: Caller,
     body: Bytes,
 ) -> Result<Response, ProblemError> {
-    let object = declared::<ClusterOperation>(&body, None)?;
-    let parameters = PostParams { field_manager: Some(MANAGER.to_owned()), ..PostParams::default() };
-    let request = requests().create(&parameters, object.to_string().into_bytes());
-    let request = strict(request.map_err(RequestError::from)?)?;
-    let created: ClusterOperation = gateway.meta_api.send(&caller, request).await?;
-    let place = format!("/api/v2/operations/{}", created.name_any());
-    Ok((StatusCode::CREATED, [(header::LOCATION, place)], Json(operation_detail(&created))).into_response())
+    Ok(created::<ClusterOperation, _>(
+        (&gateway, &caller),
+        (None, "/api/v2/operations"),
+        &body,
+        operation_detail,
+    )
+    .await?)
 }
 
 /// Changes an operation with a JSON merge patch. An operation that has not started can be paused and continued.
 #[utoipa::path(patch, path = "/api/v2/operations/{name}", tag = "operations", operation_id = "patchOperation",
-    request_body(content = Value, content_type = "application/merge-patch+json"), params(("name" = String, Path)),
+    request_body(content = ref("#/components/schemas/ClusterOperationPatch"), content_type = "application/merge-patch+json"),
+    params(("name" = String, Path)),
     responses((status = 200, body = OperationDetail), (status = "default", body = Problem)))]
 pub(super) async fn patch(
     State(gateway): State<Gateway>,
@@ -137,7 +137,8 @@ pub(super) async fn patch(
 ) -> Result<Json<OperationDetail>, ProblemError> {
     let patch = merge_patch(&headers, &body)?;
     let operation = found(&gateway, &caller, &name).await?;
-    Ok(Json(operation_detail(&patched_operation((&gateway, &caller), &operation, &patch).await?)))
+    let changed = patched::<ClusterOperation>((&gateway, &caller), target(&operation), patch).await?;
+    Ok(Json(operation_detail(&changed)))
 }
 
 /// Deletes an operation with its Job and log. One that runs is ended first.
@@ -151,30 +152,16 @@ pub(super) async fn delete(
     let operation = found(&gateway, &caller, &name).await?;
     let preconditions = Preconditions { uid: operation.uid(), resource_version: None };
     let parameters = DeleteParams::background().preconditions(preconditions);
-    let request = requests().delete(&name, &parameters).map_err(RequestError::from)?;
+    let request =
+        requests::<ClusterOperation>(None).delete(&name, &parameters).map_err(RequestError::from)?;
     gateway.meta_api.send::<Value>(&caller, request).await?;
     Ok(StatusCode::ACCEPTED)
 }
 
-fn requests() -> Request {
-    Request::new(ClusterOperation::url_path(&(), None))
-}
-
-/// Changes an operation as the caller. A later operation with the same name has another UID.
-async fn patched_operation(
-    (gateway, caller): (&Gateway, &Caller),
-    operation: &ClusterOperation,
-    patch: &Value,
-) -> Result<ClusterOperation, RequestError> {
-    let mut patch = patch.clone();
-    let metadata = patch.as_object_mut().map(|fields| fields.entry("metadata").or_insert_with(|| json!({})));
-    let Some(Value::Object(metadata)) = metadata else {
-        return Err(RequestError::bad("metadata: it is not an object"));
-    };
-    metadata.insert("uid".to_owned(), json!(operation.uid()));
-    let parameters = PatchParams { field_manager: Some(MANAGER.to_owned()), ..PatchParams::default() };
-    let request = requests().patch(&operation.name_any(), &parameters, &Patch::Merge(&patch))?;
-    gateway.meta_api.send(caller, strict(request)?).await
+fn target(operation: &ClusterOperation) -> PatchTarget<'_> {
+    let metadata = &operation.metadata;
+    let name = metadata.name.as_deref().unwrap_or_default();
+    PatchTarget { namespace: None, name, uid: metadata.uid.as_deref() }
 }
 
 /// Ends an operation. Its hooks that always run still run.
@@ -191,7 +178,7 @@ pub(super) async fn cancel(
         return Err(RequestError::conflict(format!("operation {name} has already ended: {status}")).into());
     }
     let patch = json!({"spec": {"cancelled": true}});
-    let changed = patched_operation((&gateway, &caller), &operation, &patch).await?;
+    let changed = patched::<ClusterOperation>((&gateway, &caller), target(&operation), patch).await?;
     Ok((StatusCode::ACCEPTED, Json(operation_detail(&changed))).into_response())
 }
 
@@ -210,12 +197,13 @@ pub(super) async fn approve(
         let what = if operation.spec.plan { "its plan is not made" } else { "it makes no plan" };
         return Err(RequestError::conflict(format!("operation {name} is {status}: {what}")).into());
     };
-    // A later cluster with the same name has another UID.
-    let patch = json!({"metadata": {
-        "uid": operation.labels().get(labels::DERIVED_UID),
-        "annotations": {labels::APPROVE: name},
-    }});
-    patched((&gateway, &caller), (namespace, &operation.spec.cluster), &patch).await?;
+    let cluster = PatchTarget {
+        namespace: Some(namespace),
+        name: &operation.spec.cluster,
+        uid: operation.labels().get(labels::DERIVED_UID).map(String::as_str),
+    };
+    let patch = json!({"metadata": {"annotations": {labels::APPROVE: name}}});
+    patched::<KubernetesCluster>((&gateway, &caller), cluster, patch).await?;
     Ok((StatusCode::ACCEPTED, Json(operation_detail(&operation))).into_response())
 }
 

@@ -2,6 +2,7 @@
 
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{FromRequestParts, Query};
+use http::Uri;
 use http::request::Parts;
 use kubeon_rest::Page;
 use serde::Deserialize;
@@ -23,10 +24,18 @@ pub(super) struct Parameters<T>(pub T);
 impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Parameters<T> {
     type Rejection = ProblemError;
 
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ProblemError> {
-        let refused = |error: QueryRejection| RequestError::bad(error.body_text());
-        Ok(Query::from_request_parts(parts, state).await.map(|Query(value)| Self(value)).map_err(refused)?)
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ProblemError> {
+        Ok(Self(parameters(&parts.uri)?))
     }
+}
+
+/// The parameters in the query of a URI.
+///
+/// # Errors
+/// When one is unknown, is repeated or has a wrong value.
+pub(super) fn parameters<T: DeserializeOwned>(uri: &Uri) -> Result<T, RequestError> {
+    let refused = |error: QueryRejection| RequestError::bad(error.body_text());
+    Query::try_from_uri(uri).map(|Query(value)| value).map_err(refused)
 }
 
 /// Filters and page of a list of clusters.

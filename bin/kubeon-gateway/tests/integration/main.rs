@@ -6,6 +6,8 @@ mod callers;
 mod client;
 mod description;
 mod hostile;
+mod kubelet;
+mod logs;
 mod measure;
 mod oidc;
 mod provider;

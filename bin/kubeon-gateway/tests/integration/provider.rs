@@ -71,14 +71,7 @@ impl Provider {
                     Json(json!({"keys": keys}))
                 }),
             );
-        let tls = RustlsConfig::from_config(Arc::new(server_config(certificate)));
-        std::thread::spawn(move || {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-            runtime.block_on(async {
-                let server = axum_server::from_tcp_rustls(listener, tls).unwrap();
-                server.serve(router.into_make_service()).await.unwrap();
-            });
-        });
+        serve_tls(listener, certificate, router);
         Self { issuer, keys }
     }
 
@@ -110,6 +103,18 @@ impl Provider {
     pub(crate) fn forged(&self, claims: &Value) -> String {
         signed(&json!({"alg": "ES256", "kid": "first"}), claims, &SigningKey::new("first").pair)
     }
+}
+
+/// Serves on a thread of its own.
+pub(crate) fn serve_tls(listener: TcpListener, certificate: &IssuedCertificate, router: axum::Router) {
+    let tls = RustlsConfig::from_config(Arc::new(server_config(certificate)));
+    std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let server = axum_server::from_tcp_rustls(listener, tls).unwrap();
+            server.serve(router.into_make_service()).await.unwrap();
+        });
+    });
 }
 
 fn server_config(certificate: &IssuedCertificate) -> ServerConfig {

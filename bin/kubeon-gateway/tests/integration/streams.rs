@@ -1,7 +1,7 @@
 //! Streams of changes.
 
 use std::io::{BufRead as _, BufReader};
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
 use kube::api::{Api, DeleteParams};
@@ -10,14 +10,15 @@ use serde_json::{Value, json};
 use crate::support::{EDIT, RestServer, rest};
 
 /// The events of a stream: name and data.
-struct EventReader(Receiver<(String, Value)>);
+pub(crate) struct EventReader(Receiver<(String, Value)>);
 
 impl EventReader {
-    fn open(rest: &RestServer, token: &str, path: &str) -> Self {
+    pub(crate) fn open(rest: &RestServer, token: &str, path: &str) -> Self {
         let (agent, url, bearer) = (rest.agent(None), rest.url(path), format!("Bearer {token}"));
         let (sender, receiver) = channel();
         std::thread::spawn(move || {
-            let response = agent.get(&url).header("authorization", bearer).call().unwrap();
+            let request = agent.get(&url).header("authorization", bearer);
+            let response = request.header("accept", "text/event-stream").call().unwrap();
             assert_eq!(response.status().as_u16(), 200);
             let mut name = String::new();
             for line in BufReader::new(response.into_body().into_reader()).lines() {
@@ -35,8 +36,22 @@ impl EventReader {
         Self(receiver)
     }
 
+    /// All further events until the stream ends, which must be in time.
+    pub(crate) fn until_end(&self, limit: Duration) -> Vec<(String, Value)> {
+        let end = std::time::Instant::now() + limit;
+        let mut events = Vec::new();
+        loop {
+            let left = end.saturating_duration_since(std::time::Instant::now());
+            match self.0.recv_timeout(left) {
+                Ok(event) => events.push(event),
+                Err(RecvTimeoutError::Disconnected) => return events,
+                Err(RecvTimeoutError::Timeout) => panic!("the stream has not ended in time: {events:?}"),
+            }
+        }
+    }
+
     /// The next event for which `wanted` holds.
-    fn next(&self, limit: Duration, wanted: impl Fn(&str, &Value) -> bool) -> (String, Value) {
+    pub(crate) fn next(&self, limit: Duration, wanted: impl Fn(&str, &Value) -> bool) -> (String, Value) {
         let end = std::time::Instant::now() + limit;
         loop {
             let left = end.saturating_duration_since(std::time::Instant::now());
@@ -48,7 +63,7 @@ impl EventReader {
     }
 }
 
-const SOON: Duration = Duration::from_secs(10);
+pub(crate) const SOON: Duration = Duration::from_secs(10);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stream_has_all_objects_and_then_every_change() {

@@ -29,8 +29,8 @@ pub use report::RenewalReport;
 
 /// Renews every leaf certificate of kubeon on this host that is past two thirds of its life at `now`, in seconds since
 /// 1970. While another program changes the host, it does nothing: the next run follows within minutes. A master also
-/// signs the requests of workers, and reports the ends of its certificates and the members of etcd. A worker learns masters
-/// that joined while it was off.
+/// signs the requests of workers, and reports the ends of its certificates, the members of etcd and what differs from its
+/// steps. A worker learns masters that joined while it was off.
 ///
 /// # Errors
 /// If the claim, the journal or the certificates cannot be read.
@@ -48,7 +48,7 @@ pub fn run(host: &HostSystem, now: i64) -> Result<RenewalReport, StepFailure> {
     }
     answers::sign(host, now, &mut report);
     requests::send(root, &claim, now, &mut report);
-    master_report::publish(host, now, &mut report);
+    master_report::publish(host, &claim, now, &mut report);
     masters::learn(host, &claim, &mut report);
     Ok(report)
 }

@@ -73,7 +73,9 @@ async fn run_operation(lab: &Lab, number: usize) {
     let object = lab.wait_kubernetes_cluster("shop", begun).await;
     let operation = lab.operations().get(&operation_of(&object).unwrap()).await.unwrap();
     let job = object.status.unwrap().job_name.unwrap();
-    let content = StoredLog::new(&log(number, 300), compressed_steps(&steps(150)).unwrap()).unwrap();
+    let steps = steps(150);
+    let content = StoredLog::new(&log(number, 300), compressed_steps(&steps).unwrap()).unwrap();
+    let content = content.with_shown_steps(&steps).unwrap();
     store_log(lab, &job, &operation, content).await;
     lab.end_job(&job, true).await;
     let idle =

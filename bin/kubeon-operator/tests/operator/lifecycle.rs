@@ -141,6 +141,35 @@ async fn a_cancelled_operation_is_stopped_and_has_the_reason_cancelled() {
     lab.wait_result("myops", OperationResult::Failed).await;
 }
 
+/// The Job controller suspended it two hours ago, and the operator has the rights that are installed.
+#[tokio::test]
+async fn the_suspended_job_of_a_cancelled_operation_is_deleted() {
+    let lab = Lab::open().await;
+    lab.start();
+    lab.cluster("sample").await;
+    lab.create_shell_operation("sample", "myops").await;
+    let running = lab.wait_result("myops", OperationResult::Running).await;
+    let job = lab.job_of(&running).await;
+    assert_eq!(job.spec.unwrap().ttl_seconds_after_finished, Some(604_800));
+    let (name, uid) = (job.metadata.name.unwrap(), job.metadata.uid.unwrap());
+    let cancel = Patch::Merge(json!({"spec": {"cancelled": true}}));
+    lab.operations().patch("myops", &PatchParams::default(), &cancel).await.unwrap();
+    let suspended = |job: Option<&k8s_openapi::api::batch::v1::Job>| {
+        job.and_then(|job| job.spec.as_ref()).and_then(|spec| spec.suspend) == Some(true)
+    };
+    kube::runtime::wait::await_condition(lab.jobs(), &name, suspended).await.unwrap();
+    let since = Timestamp::from_second(Timestamp::now().as_second() - 7200).unwrap().to_string();
+    let status = json!({"status": {"conditions": [
+        {"type": "Suspended", "status": "True", "lastTransitionTime": since}]}});
+    lab.jobs().patch_status(&name, &PatchParams::default(), &Patch::Merge(status)).await.unwrap();
+    let is_deleted = kube::runtime::wait::conditions::is_deleted(&uid);
+    let deletion = kube::runtime::wait::await_condition(lab.jobs(), &name, is_deleted);
+    tokio::time::timeout(crate::lab::TIMEOUT, deletion).await.expect("the Job is deleted in time").unwrap();
+    let ended = lab.wait_result("myops", OperationResult::Failed).await;
+    assert_eq!(ended.status.unwrap().reason.as_deref(), Some("cancelled"));
+    assert_eq!(lab.job_names(&running).await, [""; 0], "no second Job");
+}
+
 /// Contract A, case 32.
 #[tokio::test]
 async fn an_operation_that_ended_without_an_operator_has_the_end_time_of_its_job() {

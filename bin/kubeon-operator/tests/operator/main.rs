@@ -19,6 +19,8 @@ mod metrics;
 mod observation;
 mod parallel;
 mod prometheus;
+mod restarts;
+mod restored;
 mod scenarios;
 mod traces;
 mod uninstall;

@@ -104,8 +104,14 @@ async fn ready_and_degraded_follow_the_business_cluster() {
     assert_eq!(message, "the first certificate ends on 2030-01-01 00:00 UTC");
     let first_end = "kubeon_operator_first_certificate_end_seconds 1893456000";
     lab.wait_metrics(|page| page.lines().any(|line| line == first_end)).await;
-    cluster.report(json!({"at": seconds(), "firstEnd": 1_893_456_000})).await;
+    let drift = json!({"count": 2, "first": ["/etc/kubernetes/admin.conf was changed"]});
+    cluster.report(json!({"at": seconds(), "firstEnd": 1_893_456_000, "drift": drift})).await;
     wait_condition(&lab, "Degraded", "False", "AsExpected").await;
+    let message = wait_condition(&lab, "Drifted", "True", "ChangedOnHosts").await;
+    assert!(message.contains("/etc/kubernetes/admin.conf was changed and 1 more"), "{message}");
+    lab.wait_metrics(|page| page.lines().any(|line| line == "kubeon_operator_drifted_clusters 1")).await;
+    cluster.report(json!({"at": seconds(), "drift": {"count": 0}})).await;
+    wait_condition(&lab, "Drifted", "False", "AsExpected").await;
 
     cluster.set_node("False").await;
     let message = wait_condition(&lab, "Degraded", "True", "NodesNotReady").await;

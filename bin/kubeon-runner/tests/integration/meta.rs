@@ -41,7 +41,7 @@ case "$1 $2" in
     say '{"event":"started","host":"10.0.0.4","name":"h4","stage":"etcd","step":"start etcd","why":"it is missing"}'
     echo "at etcd"; until read -r _ <go; do :; done
     say '{"event":"finished","host":"10.0.0.4","step":"start etcd","changed":true,"milliseconds":7}'
-    echo after >state-now ;;
+    echo after >state-now; [ ! -e fails ] || exit 3 ;;
 esac
 "#;
 
@@ -248,6 +248,19 @@ async fn steps_conditions_state_and_kubeconfigs_are_written_and_nothing_else() {
     let refused: Vec<_> =
         cluster.proxy.requests().into_iter().filter(|request| request.status == Some(403)).collect();
     assert!(refused.is_empty(), "{refused:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_failed_operation_saves_the_kubeconfig_that_its_state_has() {
+    let cluster = TestCluster::new().await;
+    cluster.place.write("fails", "");
+    let mut command = cluster.command_for(&cluster.namespace).await;
+    command.arg(format!("--observer-secret={}-demo-observer", cluster.namespace));
+    let done = cluster.run_to_the_end(command).await;
+    assert_eq!(done.code, Some(3), "{done:?}");
+    assert_eq!(cluster.secret("state", "state.tar.zst").await, "state after\n");
+    assert_eq!(cluster.secret("kubeconfig", "kubeconfig").await, "kubeconfig of demo\n");
+    assert_eq!(cluster.secret("observer", "kubeconfig").await, "", "the old one is as good");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -7,6 +7,8 @@ use clap::{Args, Subcommand};
 use kubeon_api::{HttpsUrl, JobPlacement};
 use kubeon_install::{InstallOptions, names};
 
+use super::format::FormatFlag;
+
 pub(crate) const META_EXAMPLES: &str = "Examples:
   kubeon meta up                               lab, meta cluster and operator on this machine
   kubeon meta install                          into the cluster that `kubeon use` chose
@@ -16,6 +18,23 @@ pub(crate) const META_EXAMPLES: &str = "Examples:
 pub(crate) const UNINSTALL_EXAMPLES: &str = "Examples:
   kubeon meta uninstall                        after the last cluster is deleted
   kubeon meta uninstall --hand-over            keep clusters and keys; the next `kubeon meta install` goes on with them";
+
+const EXPORT_EXAMPLES: &str = "The file holds the clusters with their status, operations, inventories, credentials, keys and logs. Keep it secret. It does not
+hold the installation: write down the flags of `kubeon meta install`.
+
+Examples:
+  kubeon meta export meta.json
+  kubeon etcd new-key backup.key
+  kubeon meta export meta.json --key backup.key     encrypted";
+
+const RESTORE_EXAMPLES: &str = "The operator must not run, or it would execute operations whose status is not written yet. Objects that exist as in the file
+stay, so an interrupted restore is run again. Two meta clusters must not run operators for the same hosts: stop the old one first.
+
+Examples:
+  kubeon meta install --kubeconfig new.conf --replicas 0 --watch-namespace team-a     as the old one, but stopped
+  kubeon meta restore meta.json --kubeconfig new.conf --dry-run
+  kubeon meta restore meta.json --kubeconfig new.conf
+  kubeon meta install --kubeconfig new.conf --watch-namespace team-a                  starts the operator";
 
 /// `kubeon meta`.
 #[derive(Debug, Args)]
@@ -35,6 +54,12 @@ pub(crate) enum MetaCommand {
     /// Remove the operator from a cluster; refused while it has clusters, unless they are handed over
     #[command(after_help = UNINSTALL_EXAMPLES)]
     Uninstall(MetaUninstall),
+    /// Write the objects of the meta cluster to a file, for another meta cluster
+    #[command(after_help = EXPORT_EXAMPLES)]
+    Export(MetaExportArgs),
+    /// Create the objects of an export in another meta cluster, whose operator is stopped
+    #[command(after_help = RESTORE_EXAMPLES)]
+    Restore(MetaRestoreArgs),
 }
 
 /// Options of the installation.
@@ -183,6 +208,50 @@ pub(crate) struct MetaUninstall {
     /// Do not ask for confirmation
     #[arg(short = 'y', long)]
     pub yes: bool,
+}
+
+/// `kubeon meta export`.
+#[derive(Debug, Args)]
+pub(crate) struct MetaExportArgs {
+    /// The file. Only its owner may read it; one that exists is replaced
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+    /// The kubeconfig of the meta cluster [default: the cluster that `kubeon use` chose]
+    #[arg(long, value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+    /// The operator's namespace
+    #[arg(long, value_name = "NAME", default_value = names::NAMESPACE)]
+    pub namespace: String,
+    /// Encrypt the file with this key, which `kubeon etcd new-key` wrote
+    #[arg(long, value_name = "FILE")]
+    pub key: Option<PathBuf>,
+    #[command(flatten)]
+    pub format: FormatFlag,
+}
+
+/// `kubeon meta restore`.
+#[derive(Debug, Args)]
+pub(crate) struct MetaRestoreArgs {
+    /// The file that `kubeon meta export` wrote
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+    /// The kubeconfig of the other meta cluster [default: the cluster that `kubeon use` chose]
+    #[arg(long, value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+    /// The operator's namespace, the same as in the export
+    #[arg(long, value_name = "NAME", default_value = names::NAMESPACE)]
+    pub namespace: String,
+    /// The key of an encrypted file
+    #[arg(long, value_name = "FILE")]
+    pub key: Option<PathBuf>,
+    /// Replace objects that exist and differ from the file [default: refuse]
+    #[arg(long)]
+    pub replace: bool,
+    /// Only show what would be created and replaced
+    #[arg(long)]
+    pub dry_run: bool,
+    #[command(flatten)]
+    pub format: FormatFlag,
 }
 
 /// `kubeon meta up`.

@@ -1,6 +1,8 @@
 //! `kubeon meta`: the meta cluster, which creates clusters from custom resources.
 
+mod export;
 mod install;
+mod restore;
 mod uninstall;
 mod up;
 
@@ -14,5 +16,7 @@ pub(super) async fn run(context: &Context<'_>, args: &MetaArgs) -> Result<(), Cl
         MetaCommand::Up(args) => up::run(context, args).await,
         MetaCommand::Install(args) => install::run(context, args).await,
         MetaCommand::Uninstall(args) => uninstall::run(context, args).await,
+        MetaCommand::Export(args) => export::run(context, args).await,
+        MetaCommand::Restore(args) => restore::run(context, args).await,
     }
 }

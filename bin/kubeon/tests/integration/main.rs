@@ -12,6 +12,7 @@ mod logins;
 mod lost_keys;
 mod many_hosts;
 mod meta_install;
+mod meta_restore;
 mod observer;
 mod request;
 mod scale;

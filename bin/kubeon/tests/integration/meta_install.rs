@@ -163,7 +163,7 @@ async fn without_rights_the_forbidden_action_is_reported_and_nothing_is_applied(
     let token = server.service_account(&namespace, "weak").await.unwrap();
     let weak = server.write_file("weak", &server.kubeconfig_of_token(&token)).unwrap();
     let user = format!("system:serviceaccount:{namespace}:weak");
-    let output = person.install(&weak, &["--wait", "0"]);
+    let output = person.install(&weak, &["--watch-namespace", "default", "--wait", "0"]);
     assert_eq!(output.code, 1, "{output:?}");
     assert!(
         output.err.contains("namespaces \"default\" is forbidden") && output.err.contains(&user),
@@ -183,7 +183,7 @@ async fn without_rights_the_forbidden_action_is_reported_and_nothing_is_applied(
     while person.kubectl(&weak, &["get", "namespace", "default"]).code != 0 {
         assert!(begun.elapsed() < TIMEOUT, "the binding is not in force");
     }
-    let output = person.install(&weak, &["--wait", "0"]);
+    let output = person.install(&weak, &["--watch-namespace", "default", "--wait", "0"]);
     assert_eq!(output.code, 1, "{output:?}");
     assert!(output.err.contains("is forbidden") && output.err.contains(&user), "{}", output.err);
     assert!(output.err.contains("auth can-i --list"), "{}", output.err);

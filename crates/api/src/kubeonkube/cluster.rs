@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::operation::OperationResult;
 use super::reference::DataRef;
+use crate::job_placement::ClusterJobPlacement;
 use crate::open_words::open_words;
 
 open_words! {
@@ -74,6 +75,9 @@ pub struct ClusterSpec {
     /// ConfigMap with the result of the latest precheck.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pre_check_ref: Option<DataRef>,
+    /// Where and with which limits the pods of its operations run. Default: as the installation says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub job_placement: Option<ClusterJobPlacement>,
 }
 
 /// The operations of a cluster, newest first.

@@ -5,9 +5,11 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube_derive::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::reference::DataRef;
 use super::rules;
+use crate::canonical::canonical_json;
 use crate::open_words::open_words;
 use crate::refusal::Refusal;
 use crate::words::words;
@@ -154,14 +156,28 @@ const CHANGEABLE: [&str; 3] = ["paused", "cancelled", "activeDeadlineSeconds"];
 
 impl ClusterOperationSpec {
     /// MD5, in hexadecimal digits, over every field that decides what runs, including arguments, references, sources and
-    /// resources, which [`Self::digest`] leaves out. It detects changes and protects nothing.
+    /// resources, which [`Self::digest`] leaves out. It detects changes and protects nothing. It does not depend on the order
+    /// of fields, and a later version of this type with more fields has the same digest while they are not set.
     #[must_use]
     pub fn whole_digest(&self) -> String {
+        format!("{:x}", md5::compute(canonical_json(&self.fixed_fields())))
+    }
+
+    /// Whether a stored digest is [`Self::whole_digest`] of this spec. Operators before `canonical_json` counted fields that
+    /// were written as `false` or as empty; their digests are recognized as well.
+    #[must_use]
+    pub fn has_whole_digest(&self, stored: &str) -> bool {
+        stored == self.whole_digest()
+            || stored == format!("{:x}", md5::compute(self.fixed_fields().to_string()))
+    }
+
+    /// The fields that decide what runs.
+    fn fixed_fields(&self) -> Value {
         let mut value = serde_json::to_value(self).unwrap_or_default();
         if let Some(fields) = value.as_object_mut() {
             fields.retain(|field, _| !CHANGEABLE.contains(&field.as_str()));
         }
-        format!("{:x}", md5::compute(value.to_string()))
+        value
     }
 }
 

@@ -226,6 +226,23 @@ fn rules_refuse_operations_that_would_wait_for_ever() {
     assert_eq!(found, ["spec.hostsConfRef.namespace: a reference with a name needs a namespace"]);
 }
 
+#[test]
+fn rules_refuse_pods_on_control_planes() {
+    let placed = |key: &str| {
+        let reference = json!({"namespace": "kubeonkube", "name": "sample"});
+        let tolerations = json!([{"key": key, "operator": "Exists", "effect": "NoSchedule"}]);
+        let placement = json!({"nodeSelector": {"disk": "ssd"}, "tolerations": tolerations});
+        violations(
+            "Cluster",
+            &json!({"hostsConfRef": reference, "varsConfRef": reference, "jobPlacement": placement}),
+        )
+    };
+    assert_eq!(placed("dedicated"), Vec::<String>::new());
+    let found = placed("node-role.kubernetes.io/control-plane");
+    let words = "spec.jobPlacement.tolerations: taints of Kubernetes itself";
+    assert!(found.len() == 1 && found[0].starts_with(words), "{found:?}");
+}
+
 /// An API server computes the cost of a rule from the largest object that the schema allows: texts and lists in rules need
 /// limits.
 #[test]

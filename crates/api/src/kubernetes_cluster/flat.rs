@@ -15,6 +15,7 @@ use super::spec::{Addons, AuthConfig, DeclaredCluster};
 use super::timeout::TimeoutMins;
 use super::{rules, unset};
 use crate::addresses::{Endpoint, Registry};
+use crate::job_placement::ClusterJobPlacement;
 use crate::labels::LabelValue;
 use crate::names::{Cidr, Version};
 use crate::schema::{deprecate, never_null};
@@ -56,6 +57,7 @@ pub(super) struct EitherForm {
     pub(super) repair: Option<RepairPolicy>,
     pub(super) deletion_policy: Option<DeletionPolicy>,
     pub(super) snapshots: Option<Snapshots>,
+    pub(super) job_placement: Option<ClusterJobPlacement>,
     auth_config: Option<AuthConfig>,
     cluster_type: Option<ClusterType>,
     deploy_mode: Option<DeployMode>,

@@ -10,6 +10,7 @@ use super::maintenance::MaintenanceWindow;
 use super::snapshots::Snapshots;
 use super::spec::{Addons, DeclaredCluster};
 use super::status::KubernetesClusterStatus;
+use crate::job_placement::ClusterJobPlacement;
 use crate::names::{ClusterName, NameError};
 
 /// The desired state of a business cluster.
@@ -64,6 +65,9 @@ pub struct KubernetesClusterSpec {
     /// Snapshots of etcd in an object store.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub snapshots: Option<Snapshots>,
+    /// Where and with which limits the pods of its operations run in the meta cluster. Default: as the installation says.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub job_placement: Option<ClusterJobPlacement>,
 }
 
 impl<'de> Deserialize<'de> for KubernetesClusterSpec {
@@ -77,6 +81,7 @@ impl<'de> Deserialize<'de> for KubernetesClusterSpec {
             repair: form.repair,
             deletion_policy: form.deletion_policy,
             snapshots: form.snapshots.take(),
+            job_placement: form.job_placement.take(),
             cluster: form.into_cluster().map_err(de::Error::custom)?,
         })
     }

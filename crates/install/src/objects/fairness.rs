@@ -28,7 +28,8 @@ pub(crate) fn leases(options: &InstallOptions) -> FlowSchema {
         api_groups: texts(&["coordination.k8s.io"]),
         resources: texts(&["leases"]),
         verbs: texts(&["create", "get", "patch", "update"]),
-        namespaces: Some(texts(&[own])),
+        // The roles of the operator limit it to its own namespace.
+        namespaces: Some(texts(&["*"])),
         cluster_scope: None,
     };
     FlowSchema {

@@ -17,7 +17,7 @@ use serde_json::Value;
 use super::deployment::{container_port, probe};
 use super::metadata::{metadata, texts, texts_by_key, value};
 use super::rbac::{READ, cluster_binding, cluster_role, named_all, rule, service_account};
-use crate::options::quantities;
+use crate::options::{pin_image, quantities};
 use crate::{InstallError, names};
 
 /// The user and group of the process: `nonroot` of distroless images.
@@ -64,6 +64,13 @@ impl Default for GatewayInstallOptions {
             caller_namespaces: Vec::new(),
             extra_arguments: Vec::new(),
         }
+    }
+}
+
+impl GatewayInstallOptions {
+    /// Adds the digest of its image, by the names of images.
+    pub fn pin(&mut self, digests: &BTreeMap<String, String>) {
+        pin_image(&mut self.image, digests);
     }
 }
 

@@ -35,7 +35,7 @@ pub fn objects(options: &InstallOptions) -> Result<Vec<Value>, InstallError> {
     let operator = (options.namespace.as_str(), names::OPERATOR);
     let mut all = vec![
         value(service_account(operator))?,
-        value(cluster_role(names::OPERATOR, operator_rules()))?,
+        value(cluster_role(names::OPERATOR, operator_rules(options)))?,
         value(cluster_binding(names::OPERATOR, names::OPERATOR, operator))?,
     ];
     let leader = format!("{}-leader", names::OPERATOR);
@@ -80,8 +80,8 @@ pub fn watched_namespace(options: &InstallOptions, namespace: &str) -> Result<Ve
     let runner = (namespace, names::RUNNER);
     let operator_rules = vec![
         rule(&[""], &["configmaps", "secrets"], MANAGE),
-        // Jobs are never deleted.
-        rule(&["batch"], &["jobs"], &["create", "get", "list", "patch", "watch"]),
+        // A suspended Job that is not resumed is deleted; the others have a time to live.
+        rule(&["batch"], &["jobs"], MANAGE),
         rule(&[""], &["pods"], &["list", "watch"]),
         rule(&[""], &["pods/log"], &["get"]),
     ];
@@ -90,23 +90,28 @@ pub fn watched_namespace(options: &InstallOptions, namespace: &str) -> Result<Ve
         // The log of its Job, as its policy demands.
         rule(&[""], &["configmaps"], &["create"]),
     ];
+    let of_runner = if options.is_movable && namespace == options.namespace {
+        names::RUNNER.to_owned()
+    } else {
+        format!("{}-{namespace}", names::RUNNER)
+    };
     Ok(vec![
         value(service_account(runner))?,
         value(role(namespace, names::OPERATOR, operator_rules))?,
         value(role_binding(namespace, names::OPERATOR, operator))?,
         value(role(namespace, names::RUNNER, runner_rules))?,
         value(role_binding(namespace, names::RUNNER, runner))?,
-        value(cluster_binding(&format!("{}-{namespace}", names::RUNNER), names::RUNNER, runner))?,
+        value(cluster_binding(&of_runner, names::RUNNER, runner))?,
     ])
 }
 
-fn operator_rules() -> Vec<PolicyRule> {
+fn operator_rules(options: &InstallOptions) -> Vec<PolicyRule> {
     let webhook = rule(
         &["admissionregistration.k8s.io"],
         &["validatingwebhookconfigurations", "mutatingwebhookconfigurations"],
         &["list", "watch", "patch"],
     );
-    vec![
+    let mut rules = vec![
         rule(&["ecs.yun.com"], &["kubernetesclusters"], &["get", "list", "patch", "watch"]),
         rule(&["ecs.yun.com"], &["kubernetesclusters/status"], &["patch"]),
         // The operator sends no request of this kind. Its Jobs have owner references with blockOwnerDeletion, and an
@@ -119,7 +124,10 @@ fn operator_rules() -> Vec<PolicyRule> {
         named(webhook, names::WEBHOOK_CONFIGURATION),
         // Every API server publishes here which client certificates it has. The ConfigMap is in kube-system.
         named(rule(&[""], &["configmaps"], READ), names::API_SERVER_IDENTITY),
-    ]
+    ];
+    // By this right, admission knows the operator.
+    rules.extend(options.is_movable.then(|| rule(&["kubeonkube.clay.io"], &["clusters"], &[names::OPERATE])));
+    rules
 }
 
 /// The rights of the operator in its own namespace only: the Lease, whose creation cannot be limited to a name, and the

@@ -7,7 +7,7 @@ use k8s_openapi::api::admissionregistration::v1::{
 use kubeon_api::labels::{OPERATION, REQUESTED_BY};
 
 use super::metadata::{metadata, texts};
-use crate::policies::cel::{annotation, cel_list};
+use crate::policies::cel::{annotation, by_the_operator};
 use crate::{InstallOptions, names};
 
 /// The `ValidatingWebhookConfiguration`. It has no `caBundle`: the leading operator sets it and keeps it up to date.
@@ -99,7 +99,6 @@ fn writes(group: &str, version: &str, resource: &str, scope: &str) -> RuleWithOp
 /// Excludes writes of the operator, and changes of labels or finalizers: there is nothing to check, and an unavailable webhook
 /// must not prevent the removal of an object. `annotations`: their changes are not excluded.
 fn conditions(options: &InstallOptions, annotations: &[&str]) -> Vec<MatchCondition> {
-    let operators = cel_list(&options.operator_users());
     let condition = |name: &str, expression| MatchCondition { name: name.to_owned(), expression };
     let changes = [OPERATION].iter().chain(annotations);
     let changes =
@@ -110,7 +109,7 @@ fn conditions(options: &InstallOptions, annotations: &[&str]) -> Vec<MatchCondit
         .chain(changes)
         .collect();
     vec![
-        condition("not-by-the-operator", format!("!(request.userInfo.username in {operators})")),
+        condition("not-by-the-operator", format!("!({})", by_the_operator(options))),
         condition("spec-or-operation-changes", changes.join(" || ")),
     ]
 }

@@ -1,5 +1,7 @@
 //! Fragments of CEL expressions.
 
+use crate::{InstallOptions, names};
+
 /// An annotation of `object` or `oldObject`; empty when it is absent.
 pub(crate) fn annotation(object: &str, name: &str) -> String {
     format!("{object}.metadata.?annotations[?{}].orValue('')", cel_text(name))
@@ -13,6 +15,25 @@ pub(super) fn annotation_before(name: &str) -> String {
 /// A CEL list of texts.
 pub(crate) fn cel_list<S: AsRef<str>>(texts: &[S]) -> String {
     format!("[{}]", texts.iter().map(|text| cel_text(text.as_ref())).collect::<Vec<_>>().join(", "))
+}
+
+/// Whether a request is by the operator, or by another user with its rights. Nobody can give the verb of its role to another
+/// service account without having it.
+pub(crate) fn by_the_operator(options: &InstallOptions) -> String {
+    if !options.is_movable {
+        return format!("request.userInfo.username in {}", cel_list(&options.operator_users()));
+    }
+    let own = format!(
+        "request.userInfo.username.startsWith('system:serviceaccount:') && \
+         request.userInfo.username.endsWith(':{}') && \
+         authorizer.group('kubeonkube.clay.io').resource('clusters').check('{}').allowed()",
+        names::OPERATOR,
+        names::OPERATE
+    );
+    if options.operators.is_empty() {
+        return format!("({own})");
+    }
+    format!("({own} || request.userInfo.username in {})", cel_list(&options.operators))
 }
 
 /// A CEL text literal.

@@ -1,7 +1,7 @@
 //! Inventories are code: they say on which hosts a key is used, as which user, and with which commands. So a user who writes
 //! an inventory or the variables of a `Cluster` must be allowed to read the key that its operations use.
 
-use super::policy::{AdmissionPolicy, Parameters, Validation, not_the_operator};
+use super::policy::{AdmissionPolicy, PolicyParameters, Validation, not_the_operator};
 use crate::InstallOptions;
 
 /// The fields of a `Cluster` that name its inventory and its variables.
@@ -15,7 +15,7 @@ pub(super) fn inventories(options: &InstallOptions) -> AdmissionPolicy {
         name: "kubeon-inventories",
         resource_rules: vec![("", "v1", &["configmaps"])],
         operations: &["CREATE", "UPDATE"],
-        parameters: Some(Parameters {
+        parameters: Some(PolicyParameters {
             api_version: "kubeonkube.clay.io/v1alpha1",
             kind: "Cluster",
             // An API server needs their ConfigMaps before it knows any Cluster, and who writes there owns the meta cluster.

@@ -7,7 +7,7 @@ use k8s_openapi::api::admissionregistration::v1::{
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
 
-use super::cel::cel_list;
+use super::cel::by_the_operator;
 use crate::InstallOptions;
 use crate::objects::metadata::{metadata, texts};
 
@@ -18,7 +18,7 @@ pub(super) struct AdmissionPolicy {
     pub(super) resource_rules: Vec<(&'static str, &'static str, &'static [&'static str])>,
     pub(super) operations: &'static [&'static str],
     /// Whether it is evaluated once for each object of another kind, as `params`.
-    pub(super) parameters: Option<Parameters>,
+    pub(super) parameters: Option<PolicyParameters>,
     /// Named conditions; the policy applies only when all of them hold.
     pub(super) match_conditions: Vec<(&'static str, String)>,
     /// Named expressions that later ones use as `variables.NAME`.
@@ -27,14 +27,14 @@ pub(super) struct AdmissionPolicy {
 }
 
 /// The objects for each of which a policy is evaluated. Without one the policy allows everything.
-pub(super) struct Parameters {
+pub(super) struct PolicyParameters {
     pub(super) api_version: &'static str,
     pub(super) kind: &'static str,
     /// The namespaces whose requests are not checked.
     pub(super) except_namespaces: &'static [&'static str],
 }
 
-impl Parameters {
+impl PolicyParameters {
     fn kind(&self) -> ParamKind {
         ParamKind { api_version: Some(self.api_version.to_owned()), kind: Some(self.kind.to_owned()) }
     }
@@ -102,7 +102,7 @@ impl AdmissionPolicy {
             metadata: metadata("", self.name),
             spec: Some(ValidatingAdmissionPolicySpec {
                 failure_policy: Some("Fail".to_owned()),
-                param_kind: self.parameters.as_ref().map(Parameters::kind),
+                param_kind: self.parameters.as_ref().map(PolicyParameters::kind),
                 match_constraints: Some(MatchResources {
                     resource_rules: Some(self.resource_rules.iter().map(rule).collect()),
                     ..MatchResources::default()
@@ -122,8 +122,8 @@ impl AdmissionPolicy {
             spec: ValidatingAdmissionPolicyBindingSpec {
                 policy_name: self.name.to_owned(),
                 validation_actions: texts(&["Deny"]),
-                param_ref: self.parameters.as_ref().map(|_| Parameters::all()),
-                match_resources: self.parameters.as_ref().map(Parameters::matched_namespaces),
+                param_ref: self.parameters.as_ref().map(|_| PolicyParameters::all()),
+                match_resources: self.parameters.as_ref().map(PolicyParameters::matched_namespaces),
             },
         }
     }
@@ -131,8 +131,5 @@ impl AdmissionPolicy {
 
 /// The policy does not apply to the operator.
 pub(super) fn not_the_operator(options: &InstallOptions) -> (&'static str, String) {
-    (
-        "not-by-the-operator",
-        format!("!(request.userInfo.username in {})", cel_list(&options.operator_users())),
-    )
+    ("not-by-the-operator", format!("!({})", by_the_operator(options)))
 }

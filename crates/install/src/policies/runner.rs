@@ -7,7 +7,7 @@
 
 use kubeon_api::labels::{CLUSTER, JOB, JOB_LOG_SUFFIX, JOB_PLAN_SUFFIX, OPERATION_UID, POD, STORED_BYTES};
 
-use super::cel::{annotation, cel_list, cel_text};
+use super::cel::{annotation, by_the_operator, cel_list, cel_text};
 use super::policy::{AdmissionPolicy, Validation};
 use crate::InstallOptions;
 use crate::names::RUNNER;
@@ -19,12 +19,16 @@ const JOB_CONTROLLER: [&str; 2] =
 /// The account of runners is for the pods of the operator's Jobs alone. A user who may make pods in a watched namespace, or
 /// tokens, would otherwise act as the runner of any Job.
 pub(super) fn account(options: &InstallOptions) -> AdmissionPolicy {
-    let namespaces: Vec<&str> = options.namespaces().collect();
+    // In another namespace the account has no rights, so it does no harm to refuse it there too.
+    let place = if options.is_movable {
+        String::new()
+    } else {
+        format!("request.namespace in {} && ", cel_list(&options.namespaces().collect::<Vec<_>>()))
+    };
     let used = format!(
-        "request.namespace in {} && {} == (request.?subResource.orValue('') == 'token' ? request.name : \
+        "{place}{} == (request.?subResource.orValue('') == 'token' ? request.name : \
          request.resource.resource == 'jobs' ? dyn(object).spec.template.spec.?serviceAccountName.orValue('') : \
          dyn(object).spec.?serviceAccountName.orValue(''))",
-        cel_list(&namespaces),
         cel_text(RUNNER)
     );
     let only = |resource: &str, user: String, message: &str| Validation {
@@ -43,7 +47,7 @@ pub(super) fn account(options: &InstallOptions) -> AdmissionPolicy {
         validations: vec![
             only(
                 "jobs",
-                one_of(&options.operator_users()),
+                by_the_operator(options),
                 &format!(
                     "spec.template.spec.serviceAccountName: Jobs with {RUNNER} are made by the operator alone"
                 ),

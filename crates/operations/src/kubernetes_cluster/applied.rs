@@ -16,6 +16,7 @@ pub fn without_secrets(spec: &KubernetesClusterSpec) -> KubernetesClusterSpec {
     spec.repair = None;
     spec.deletion_policy = None;
     spec.snapshots = None;
+    spec.job_placement = None;
     if let Some(auth) = &mut spec.cluster.auth_config {
         auth.password = None;
         auth.private_ssh_key = None;

@@ -9,8 +9,8 @@
 use std::sync::Arc;
 
 use kubeon_api::kubeonkube::OperationResult;
-use kubeon_api::{ClusterOperation, KubernetesCluster, Phase, labels};
-use serde_json::json;
+use kubeon_api::{ClusterOperation, KubernetesCluster, Phase, canonical_json, labels};
+use serde_json::{Value, json};
 
 use super::cluster_action::ClusterAction;
 use super::health_conditions::status_write;
@@ -72,8 +72,10 @@ fn plan_of<'o>(
 ) -> Option<&'o ClusterOperation> {
     let last = mine.iter().rev().find(|operation| order::ended(operation))?;
     let spec = last.metadata.annotations.as_ref()?.get(labels::APPLIED_SPEC)?;
-    let wanted = json!(desired.spec).to_string();
-    let is_same = ClusterAction::of(last) == Some(desired.action) && *spec == wanted;
+    // An operator with other fields of the spec may have written it.
+    let planned: Value = serde_json::from_str(spec).ok()?;
+    let is_same_spec = canonical_json(&planned) == canonical_json(&json!(desired.spec));
+    let is_same = ClusterAction::of(last) == Some(desired.action) && is_same_spec;
     (history::has_open_plan(mine) && is_same).then_some(last.as_ref())
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use kubeon_api::kubeonkube::{Action, ActionType, ClusterOperationSpec};
 use kubeon_api::kubernetes_cluster::TimeoutMins;
-use kubeon_api::{ClusterOperation, KubernetesCluster, Operation, Phase, labels};
+use kubeon_api::{ClusterOperation, KubernetesCluster, Operation, Phase, canonical_json, labels};
 use serde_json::json;
 
 use super::cluster_action::ClusterAction;
@@ -25,7 +25,7 @@ pub(super) fn name_of(object: &KubernetesCluster, desired: &DesiredOperation) ->
     let uid = object.metadata.uid.as_deref().unwrap_or_default();
     let since =
         object.status.as_ref().and_then(|status| status.last_transition_time.as_ref()).map(|time| time.0);
-    let mut content = json!(desired.spec).to_string();
+    let mut content = canonical_json(&json!(desired.spec));
     match &desired.approval {
         Approval::NotNeeded => {}
         Approval::Plan => content.push_str("\nplan"),

@@ -6,6 +6,8 @@
 //!   members of etcd are down  Degraded=True  EtcdMembersDown
 //!   nodes of another version  Degraded=True  OtherVersions, unless an operation runs
 //!   certificates are not renewed in time     CertificatesRenewed=False
+//!   a certificate ends within 14 days        CertificatesExpiring=True
+//!   files of masters were changed            Drifted=True
 //!   not observed (yet)        both stay as they are
 //! ```
 
@@ -13,12 +15,13 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use k8s_openapi::jiff::Timestamp;
 use kubeon_api::{KubernetesCluster, KubernetesClusterStatus};
 
+use super::cluster_action::ClusterAction;
 use super::object_access::{object_notice, status_write_as_given};
 use crate::condition::{
-    self, CERTIFICATES_RENEWED, ConditionText, DEGRADED, DONE, MEMBERS_DOWN, NODES_NOT_READY,
-    OBSERVED_DEFECTS, OTHER_VERSIONS, READY,
+    self, CERTIFICATES_EXPIRING, CERTIFICATES_RENEWED, ConditionText, DEGRADED, DONE, DRIFTED, MEMBERS_DOWN,
+    NODES_NOT_READY, OBSERVED_DEFECTS, OTHER_VERSIONS, READY,
 };
-use crate::observed_health::{ObservedCertificates, ObservedHealth, ObservedVersions};
+use crate::observed_health::{ObservedCertificates, ObservedDrift, ObservedHealth, ObservedVersions};
 use crate::view::View;
 use crate::write::{Notice, Write};
 
@@ -70,7 +73,15 @@ fn show(
             set(new, before, READY, text, now);
             keep(new, before, DEGRADED);
         }
-        Some(ObservedHealth::Serving { nodes, not_ready, members_down, versions, certificates, .. }) => {
+        Some(ObservedHealth::Serving {
+            nodes,
+            not_ready,
+            members_down,
+            versions,
+            certificates,
+            drift,
+            ..
+        }) => {
             if observed(&new.conditions, READY).is_some() {
                 let message = "the API server answers again";
                 set(new, before, READY, ConditionText { status: true, reason: DONE, message }, now);
@@ -80,6 +91,9 @@ fn show(
             show_degraded(defect, before, new, now);
             if let Some(certificates) = certificates {
                 show_certificates(certificates, new, now);
+            }
+            if let Some(drift) = drift {
+                show_drift(drift, new, now);
             }
         }
     }
@@ -141,6 +155,27 @@ fn show_certificates(certificates: &ObservedCertificates, new: &mut KubernetesCl
     };
     let text = ConditionText { status: certificates.overdue.is_empty(), reason, message: &message };
     condition::set(&mut new.conditions, CERTIFICATES_RENEWED, text, new.observed_generation, now);
+    let reason = if certificates.ends_soon { "EndsSoon" } else { "AsExpected" };
+    let message = format!("the first certificate ends on {first_end}");
+    let text = ConditionText { status: certificates.ends_soon, reason, message: &message };
+    condition::set(&mut new.conditions, CERTIFICATES_EXPIRING, text, new.observed_generation, now);
+}
+
+fn show_drift(drift: &ObservedDrift, new: &mut KubernetesClusterStatus, now: Timestamp) {
+    let (reason, message) = if drift.count == 0 {
+        ("AsExpected", "the masters are as the operations left them".to_owned())
+    } else {
+        let more = drift.count.saturating_sub(drift.named.len() as u64);
+        let more = if more == 0 { String::new() } else { format!(" and {more} more") };
+        let text = format!(
+            "masters differ from what operations wrote: {}{more}; operation {} restores it",
+            drift.named.join("; "),
+            ClusterAction::Repair.as_str()
+        );
+        ("ChangedOnHosts", text)
+    };
+    let text = ConditionText { status: drift.count > 0, reason, message: &message };
+    condition::set(&mut new.conditions, DRIFTED, text, new.observed_generation, now);
 }
 
 /// Keeps a condition that the health decided.
@@ -204,5 +239,8 @@ fn notices(object: &KubernetesCluster, before: &[Condition], new: &[Condition]) 
             _ => None,
         }
     };
-    [change(READY, "APIAnswers"), change(DEGRADED, "Recovered")].into_iter().flatten().collect()
+    let drift =
+        condition::find_true(new, DRIFTED).filter(|_| condition::find_true(before, DRIFTED).is_none());
+    let drift = drift.map(|is| object_notice(object, true, DRIFTED, is.message.clone()));
+    [change(READY, "APIAnswers"), change(DEGRADED, "Recovered"), drift].into_iter().flatten().collect()
 }

@@ -8,8 +8,8 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kubeon_api::kubernetes_cluster::AuthConfig;
 use kubeon_api::{
-    ClusterOperation, DataRef, KubernetesCluster, KubernetesClusterSpec, PrivateKey, PrivateKeyError,
-    Version, labels,
+    ClusterOperation, DataRef, JobPlacement, KubernetesCluster, KubernetesClusterSpec, PrivateKey,
+    PrivateKeyError, Version, labels,
 };
 use kubeon_render::job::{Mount, MountSource, OperationJob, Program, job};
 
@@ -21,9 +21,11 @@ use super::{callback, inventory, snapshots};
 use crate::names::{self, DERIVED_UID_LABEL, HOSTS_ANNOTATION, OPERATION_LABEL};
 use crate::operation::finish::{End, finish};
 use crate::operation::inputs::{KEY, Obstacle, check_place};
+use crate::operation::placement::placement;
 use crate::operation::wait::{Wait, report_wait};
 use crate::operation::{OperationChanges, archive, name, start as common, uid};
 use crate::persisted;
+use crate::settings::JOB_TTL_SECONDS;
 use crate::view::{Data, View};
 use crate::write::{Change, NeedsReads, ObjectKind, ObjectRef, Write};
 
@@ -31,10 +33,7 @@ use crate::write::{Change, NeedsReads, ObjectKind, ObjectRef, Write};
 const MOST_IN_ENV: usize = 96 * 1024;
 /// How many names are tried for a ConfigMap, because five digits may already be taken.
 const ATTEMPTS: u8 = 16;
-/// Seconds until Kubernetes removes an ended Job. Its log is stored by then. If the operator were away for
-/// longer, it would treat the Job as deleted by a user.
-const TTL_SECONDS: i32 = 7 * 24 * 3600;
-/// The same for the Job that takes the cluster down, contract B.
+/// Seconds until Kubernetes removes the Job that took the cluster down, contract B.
 const TEARDOWN_TTL_SECONDS: i32 = 3600;
 
 /// The folder where the ConfigMap is mounted.
@@ -62,6 +61,7 @@ fn prepared(
 ) -> Result<OperationChanges, Obstacle> {
     let mut spec = operation_spec(object, operation)?;
     check_place(s)?;
+    let placement = placement(&s.settings.placement, object.spec.job_placement.as_ref())?;
     let credentials = credentials(s, object)?;
     set_account(&mut spec, &credentials);
     common::check_refusal(s, operation)?;
@@ -90,7 +90,7 @@ fn prepared(
     }
     copies.retain(|copy| s.objects.meta(&copy.target).is_none());
     copies.extend(persisted_data(s, object, operation, &at)?);
-    let inputs = JobInputs { map: map.target.name.clone(), secret, snapshots, approved };
+    let inputs = JobInputs { map: map.target.name.clone(), secret, snapshots, approved, placement };
     let job = the_job(s, object, operation, &spec, &at, inputs);
     let job_write = Write {
         why: "the operation starts".to_owned(),
@@ -384,6 +384,8 @@ struct JobInputs {
     snapshots: Option<ObjectStoreInputs>,
     /// The ConfigMap of the plan that it applies.
     approved: Option<String>,
+    /// Where and with which limits its pod runs.
+    placement: JobPlacement,
 }
 
 fn the_job(
@@ -463,8 +465,8 @@ fn the_job(
             .collect(),
         mounts,
         resources: operation.spec.resources.clone(),
-        placement: &s.settings.placement,
+        placement: &inputs.placement,
         deadline_seconds: operation.spec.active_deadline_seconds,
-        ttl_seconds: Some(if is_teardown { TEARDOWN_TTL_SECONDS } else { TTL_SECONDS }),
+        ttl_seconds: Some(if is_teardown { TEARDOWN_TTL_SECONDS } else { JOB_TTL_SECONDS }),
     })
 }

@@ -38,7 +38,9 @@ use self::persisted_objects::state_missing_text;
 use crate::names::{self, DERIVED_UID_LABEL};
 use crate::operation::finish::{End, finish};
 use crate::operation::wait::{Wait, refusal};
-use crate::operation::{OperationChanges, archive, credentials, name, pause, running, target, uid, wait};
+use crate::operation::{
+    OperationChanges, archive, credentials, name, pause, running, suspended_jobs, target, uid, wait,
+};
 use crate::order;
 use crate::view::{ClusterObject, Data, Observed, View};
 use crate::write::{Change, ClusterChanges, NeedsReads, ObjectKind, ObjectRef, Write};
@@ -59,7 +61,7 @@ pub(crate) fn decide(s: &View<'_>) -> Result<ClusterChanges, NeedsReads> {
     let object = match observed {
         Observed::Found(object) => object.as_ref(),
         Observed::Unreadable(_) => return continue_running(s, &operations),
-        Observed::Absent => return orphans(s, &operations),
+        Observed::Absent => return without_object(s, &operations),
     };
     let belongs = |operation: &Arc<ClusterOperation>| {
         operation.metadata.labels.as_ref().and_then(|labels| labels.get(DERIVED_UID_LABEL))
@@ -77,10 +79,11 @@ pub(crate) fn decide(s: &View<'_>) -> Result<ClusterChanges, NeedsReads> {
     changes.merge(credentials::delete_copies(s, &mine));
     changes.merge(archive::prune(s, &mine, |_| true));
     changes.merge(archive::prune_logs(s, &mine));
-    if changes.is_done()
-        && let Some(changes) = archive::logs(s, &mine)?
-    {
-        return Ok(changes);
+    if changes.is_done() {
+        if let Some(changes) = archive::logs(s, &mine)? {
+            return Ok(changes);
+        }
+        changes.merge(suspended_jobs::delete(s));
     }
     changes.stages.retain(|stage| !stage.is_empty());
     Ok(changes)
@@ -250,6 +253,15 @@ fn superseded(
             None => finish(s, operation, End::failed(stop.0, stop.1)),
         };
         changes.get_or_insert_with(ClusterChanges::default).merge(progress.changes);
+    }
+    Ok(changes)
+}
+
+/// The `KubernetesCluster` was deleted. The Job that took it down has no owner.
+fn without_object(s: &View<'_>, operations: &[Arc<ClusterOperation>]) -> Result<ClusterChanges, NeedsReads> {
+    let mut changes = orphans(s, operations)?;
+    if changes.is_done() {
+        changes.merge(suspended_jobs::delete(s));
     }
     Ok(changes)
 }

@@ -9,8 +9,12 @@ use kubeon_api::{ClusterOperation, KubernetesCluster};
 use super::cluster_action::ClusterAction;
 use super::health_conditions;
 use super::next_action::{self, NextAction};
+use super::object_access::{namespace, object_name};
+use crate::condition::{self, CERTIFICATES_RENEWED};
+use crate::names;
 use crate::observed_health::ObservedHealth;
 use crate::view::View;
+use crate::write::{ObjectKind, ObjectRef};
 
 /// The time between two operations of a kind that nobody requested.
 const PAUSE: SignedDuration = SignedDuration::from_hours(1);
@@ -27,7 +31,7 @@ pub(super) fn with_due(
     if wanted != NextAction::Declared {
         return (wanted, None);
     }
-    let (action, why, due) = match (renewal_reason(s.health.as_ref()), broken_since(s, object)) {
+    let (action, why, due) = match (renewal_reason(s, object), broken_since(s, object)) {
         (Some(why), _) => (ClusterAction::Renew, why, s.now),
         (None, Some(since)) => {
             let due = since.saturating_add(BROKEN_FOR).unwrap_or(since);
@@ -43,7 +47,30 @@ pub(super) fn with_due(
 }
 
 /// Why certificates or kubeconfigs are renewed: hosts renew the former, and nobody else the latter.
-fn renewal_reason(health: Option<&ObservedHealth>) -> Option<&'static str> {
+fn renewal_reason(s: &View<'_>, object: &KubernetesCluster) -> Option<&'static str> {
+    lost_kubeconfig(s, object).or_else(|| due_renewal(s.health.as_ref()))
+}
+
+/// Why a Secret must be written again that a user or the operator needs. Without the Secret with the state no runner can do
+/// it. While Secrets of a backup appear one after another, the cluster has not been observed yet.
+fn lost_kubeconfig(s: &View<'_>, object: &KubernetesCluster) -> Option<&'static str> {
+    let (namespace, name) = (namespace(object), object_name(object));
+    let meta_of = |secret: String| s.objects.meta(&ObjectRef::new(ObjectKind::Secret, namespace, secret));
+    meta_of(names::state(namespace, name))?;
+    let status = object.status.as_ref()?;
+    let was_observed = condition::find(&status.conditions, CERTIFICATES_RENEWED).is_some();
+    if was_observed && meta_of(names::observer(namespace, name)).is_none() {
+        return Some("the Secret with the kubeconfig of the observer was deleted");
+    }
+    let Some(ObservedHealth::Serving { .. }) = &s.health else { return None };
+    match meta_of(names::kubeconfig(namespace, name)) {
+        None => Some("the Secret with the kubeconfig was deleted"),
+        Some(known) if known.edited => Some("somebody changed the Secret with the kubeconfig"),
+        Some(_) => None,
+    }
+}
+
+fn due_renewal(health: Option<&ObservedHealth>) -> Option<&'static str> {
     let Some(ObservedHealth::Serving { renewal_due, certificates, .. }) = health else { return None };
     let overdue = certificates.as_ref().is_some_and(|certificates| !certificates.overdue.is_empty());
     match (renewal_due, overdue) {

@@ -110,6 +110,11 @@ fn unarchived(
     Some((archive, ObjectRef::new(ObjectKind::Log, &at.namespace, pod.metadata.name.as_deref()?)))
 }
 
+/// Whether the log of the operation's Job is stored, or no pod of it has one.
+pub(super) fn is_stored(s: &View<'_>, operation: &ClusterOperation) -> bool {
+    unarchived(s, operation, |_| true).is_none()
+}
+
 /// The ConfigMap of the Job's log.
 pub(super) fn log_of(job: &Job) -> ObjectRef {
     let log = names::log(job.metadata.name.as_deref().unwrap_or_default());

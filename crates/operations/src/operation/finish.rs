@@ -10,7 +10,7 @@ use crate::condition::{
     self, COMPLETE, ConditionText, FAILED, NOTHING_TO_DO, PAUSED, PRECHECKED, PROGRESSING, STEP_FAILED,
 };
 use crate::kubernetes_cluster::failure_text;
-use crate::names::DERIVED_UID_LABEL;
+use crate::names::{COMPLETED_LABEL, DERIVED_UID_LABEL};
 use crate::view::View;
 use crate::write::Notice;
 
@@ -43,6 +43,14 @@ impl End {
     pub(crate) fn repeated(result: OperationResult) -> Self {
         let reason = "it ran before, until the limit of the history removed it; to run it again, create it with another name";
         Self { result, word: "RanBefore".to_owned(), reason: Some(reason.to_owned()), time: None }
+    }
+
+    /// The end of an operation that ended before it was restored without its status. Nobody knows how.
+    pub(crate) fn without_status() -> Self {
+        let reason = format!(
+            "it has the label {COMPLETED_LABEL}=done and no status: it ended before it was restored, and how is not known; to run it again, create it without the label"
+        );
+        Self::failed("RanBefore", reason)
     }
 
     fn kind(&self) -> EndKind {

@@ -8,8 +8,10 @@ pub(crate) mod job_extras;
 pub(crate) mod job_suspension;
 pub(crate) mod lost_pods;
 pub(crate) mod pause;
+pub(crate) mod placement;
 pub(crate) mod running;
 pub(crate) mod start;
+pub(crate) mod suspended_jobs;
 pub(crate) mod wait;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{OwnerReference, Time};

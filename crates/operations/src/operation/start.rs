@@ -6,19 +6,20 @@ use k8s_openapi::ByteString;
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{ConfigMap, ResourceRequirements, Secret};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta, OwnerReference};
-use kubeon_api::{Cluster, ClusterOperation, DataRef};
+use kubeon_api::{Cluster, ClusterOperation, DataRef, JobPlacement};
 use kubeon_render::entrypoint::entrypoint;
 use kubeon_render::job::{Mount, MountSource, OperationJob, Program, job};
 
 use super::inputs::{self, Inputs, Obstacle, References, check_place};
 use super::job_extras::{JobExtras, job_extras};
+use super::placement::placement;
 use super::wait::{Wait, refusal, report_wait};
 use super::{OperationChanges, archive, name, owned_by_deleted, shown, status, target, uid};
 use crate::names::{self, CLUSTER_LABEL, OPERATION_LABEL, QUEUE_KEY_ANNOTATION};
 use crate::object::ObjectPatch;
 use crate::operation::finish::{End, finish};
 use crate::queue_key::QueueKey;
-use crate::settings::DEFAULT_DEADLINE_SECONDS;
+use crate::settings::{DEFAULT_DEADLINE_SECONDS, JOB_TTL_SECONDS};
 use crate::view::{Observed, View};
 use crate::write::{Change, NeedsReads, ObjectKind, ObjectRef, Write};
 
@@ -41,6 +42,7 @@ struct Ready {
     references: References,
     inputs: Inputs,
     job_extras: JobExtras,
+    placement: JobPlacement,
 }
 
 fn ready(
@@ -72,6 +74,7 @@ fn ready(
         }
     };
     check_old_job(s, operation)?;
+    let placement = placement(&s.settings.placement, cluster.spec.job_placement.as_ref())?;
     let references = inputs::references(operation, cluster)?;
     // Before the reads: hundreds of operations may wait, and each looks at its place every minute.
     check_place(s)?;
@@ -83,7 +86,7 @@ fn ready(
         script.insert(text.map_err(|error| Obstacle::Refuse("InvalidAction", error.to_string()))?);
     }
     let job_extras = job_extras(s, operation, cluster, &inputs, &references, &job_at(s, operation))?;
-    Ok(Ready { references, inputs, job_extras })
+    Ok(Ready { references, inputs, job_extras, placement })
 }
 
 /// The namespace and name of the operation's Job.
@@ -113,7 +116,7 @@ pub(crate) fn check_refusal(s: &View<'_>, operation: &ClusterOperation) -> Resul
 }
 
 fn start(s: &View<'_>, operation: &ClusterOperation, ready: Ready) -> OperationChanges {
-    let Ready { references, inputs, job_extras } = ready;
+    let Ready { references, inputs, job_extras, placement } = ready;
     let map = copy_of_files(s, operation, &inputs.files);
     let mut copies = vec![map.clone()];
     let mut secret = None;
@@ -130,7 +133,8 @@ fn start(s: &View<'_>, operation: &ClusterOperation, ready: Ready) -> OperationC
         why: "the operation starts".to_owned(),
         target: ObjectRef::new(ObjectKind::Job, &at.namespace, &at.name),
         change: Change::Create(
-            the_job(s, operation, (&references, job_extras), &at, &map.target.name, secret).into(),
+            the_job(s, operation, (&references, job_extras, &placement), &at, &map.target.name, secret)
+                .into(),
         ),
         operation: Some(name(operation).to_owned()),
     };
@@ -241,7 +245,7 @@ pub(crate) fn labels(operation: &ClusterOperation) -> BTreeMap<String, String> {
 fn the_job(
     s: &View<'_>,
     operation: &ClusterOperation,
-    (references, job_extras): (&References, JobExtras),
+    (references, job_extras, placement): (&References, JobExtras, &JobPlacement),
     at: &DataRef,
     map: &str,
     secret: Option<String>,
@@ -297,9 +301,9 @@ fn the_job(
             .collect(),
         mounts,
         resources: spec.resources.clone().filter(|resources| *resources != ResourceRequirements::default()),
-        placement: &s.settings.placement,
+        placement,
         deadline_seconds: spec.active_deadline_seconds.or(Some(DEFAULT_DEADLINE_SECONDS)),
-        ttl_seconds: None,
+        ttl_seconds: Some(JOB_TTL_SECONDS),
     })
 }
 

@@ -55,9 +55,9 @@ pub(crate) fn refusal(s: &View<'_>, operation: &ClusterOperation) -> Option<(&'s
 
 /// Whether the spec differs from the spec that was observed first.
 pub(crate) fn changed(operation: &ClusterOperation, status: &ClusterOperationStatus) -> bool {
-    let differs = |first: &Option<String>, now: String| first.as_ref().is_some_and(|first| *first != now);
-    differs(&status.digest, operation.spec.digest())
-        || differs(&status.spec_digest, operation.spec.whole_digest())
+    let spec = &operation.spec;
+    status.digest.as_ref().is_some_and(|first| *first != spec.digest())
+        || status.spec_digest.as_ref().is_some_and(|first| !spec.has_whole_digest(first))
 }
 
 /// Reports once what an operation waits for, and ends it when an object stays missing for too long.

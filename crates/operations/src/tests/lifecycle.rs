@@ -308,6 +308,34 @@ fn an_operation_that_the_history_removed_does_not_run_again() {
     assert_eq!(world.status("o2")["status"], "Running", "another spec is another operation");
 }
 
+/// As a backup does that has no status. A person who creates it again writes no such label.
+#[test]
+fn an_operation_that_was_restored_without_its_status_does_not_run_again() {
+    let mut world = started();
+    world.job_says(JOB, "Complete");
+    world.settle();
+    let (operation, job) = (
+        crate::ObjectRef::new(ObjectKind::Operation, "", "myops"),
+        crate::ObjectRef::new(ObjectKind::Job, "ns", JOB),
+    );
+    let mut restored = world.objects.remove(&operation).unwrap();
+    world.objects.remove(&job);
+    restored.as_object_mut().unwrap().remove("status");
+    restored["metadata"]["uid"] = json!("uid-restored");
+    world.put(ObjectKind::Operation, "", "myops", restored);
+    world.settle();
+    assert!(!world.objects.contains_key(&job));
+    let status = world.status("myops");
+    assert_eq!(status["status"], "Failed");
+    assert!(status["reason"].as_str().unwrap().contains("hasCompleted=done"), "{status}");
+    assert_eq!(world.settle(), 0);
+
+    world.objects.remove(&operation);
+    world.ask("myops", |_| {});
+    world.settle();
+    assert_eq!(world.status("myops")["status"], "Running");
+}
+
 #[test]
 fn a17_annotations_reach_the_pod() {
     let mut world = World::with_cluster();

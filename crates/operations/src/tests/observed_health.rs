@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::kubernetes_cluster::{NAME, ends, object, running, scaled};
 use crate::testing::World;
 use crate::write::ObjectKind;
-use crate::{ObservedCertificates, ObservedHealth, ObservedVersions};
+use crate::{ObservedCertificates, ObservedDrift, ObservedHealth, ObservedVersions};
 
 fn serving(not_ready: &[&str]) -> Option<ObservedHealth> {
     serving_with(not_ready, &[], None)
@@ -21,7 +21,16 @@ fn serving_with(
     let (not_ready, members_down) = (owned(not_ready), owned(members_down));
     let versions = ObservedVersions::default();
     let renewal_due = false;
-    Some(ObservedHealth::Serving { nodes: 3, not_ready, members_down, versions, certificates, renewal_due })
+    let drift = None;
+    Some(ObservedHealth::Serving {
+        nodes: 3,
+        not_ready,
+        members_down,
+        versions,
+        certificates,
+        drift,
+        renewal_due,
+    })
 }
 
 fn unreachable() -> Option<ObservedHealth> {
@@ -187,7 +196,8 @@ fn nodes_of_another_version_are_named_while_no_operation_runs() {
 fn the_certificate_that_ends_first_is_shown_and_what_was_not_renewed_in_time() {
     let certificates = |overdue: &[&str]| {
         let overdue = overdue.iter().map(|&path| path.to_owned()).collect();
-        Some(ObservedCertificates { first_end: "2027-03-04T05:06:07Z".parse().unwrap(), overdue })
+        let first_end = "2027-03-04T05:06:07Z".parse().unwrap();
+        Some(ObservedCertificates { first_end, ends_soon: false, overdue })
     };
     let mut world = running(&["10.0.0.2"]);
     observe(&mut world, serving_with(&[], &[], certificates(&[])));
@@ -201,4 +211,47 @@ fn the_certificate_that_ends_first_is_shown_and_what_was_not_renewed_in_time() {
         observe(&mut world, unknown);
         assert_eq!(shown(&world, "CertificatesRenewed"), before, "what was observed last stays");
     }
+}
+
+#[test]
+fn a_certificate_that_ends_soon_is_shown() {
+    let mut world = running(&["10.0.0.2"]);
+    let ends = |ends_soon| {
+        let first_end = "2026-01-09T05:06:07Z".parse().unwrap();
+        serving_with(&[], &[], Some(ObservedCertificates { first_end, ends_soon, overdue: Vec::new() }))
+    };
+    observe(&mut world, ends(true));
+    assert_eq!(state(&world, "CertificatesExpiring"), words("True", "EndsSoon"));
+    let text = object(&world)["status"]["conditions"].to_string();
+    assert!(text.contains("ends on 2026-01-09 05:06 UTC") && !text.contains("Stalled"), "{text}");
+    observe(&mut world, ends(false));
+    assert_eq!(state(&world, "CertificatesExpiring"), words("False", "AsExpected"));
+}
+
+#[test]
+fn masters_that_differ_from_what_operations_wrote_are_shown() {
+    let drifted = |count, named: &[&str]| {
+        let mut health = serving(&[]);
+        if let Some(ObservedHealth::Serving { drift, .. }) = &mut health {
+            let named = named.iter().map(|&text| text.to_owned()).collect();
+            *drift = Some(ObservedDrift { count, named });
+        }
+        health
+    };
+    let mut world = running(&["10.0.0.2"]);
+    assert_eq!(observe(&mut world, drifted(0, &[])), [""; 0]);
+    assert_eq!(state(&world, "Drifted"), words("False", "AsExpected"));
+    assert_eq!(observe(&mut world, drifted(3, &["h1: /etc/kubernetes/admin.conf was changed"])), ["Drifted"]);
+    assert_eq!(state(&world, "Drifted"), words("True", "ChangedOnHosts"));
+    assert_eq!(state(&world, "Ready"), words("True", "Done"));
+    let text = object(&world)["status"]["conditions"].to_string();
+    assert!(text.contains("h1: /etc/kubernetes/admin.conf was changed and 2 more"), "{text}");
+    assert!(!text.contains("Stalled") && !text.contains("Reconciling"), "{text}");
+    let before = shown(&world, "Drifted");
+    for unknown in [serving(&[]), unreachable(), None] {
+        observe(&mut world, unknown);
+        assert_eq!(shown(&world, "Drifted"), before, "what was observed last stays");
+    }
+    observe(&mut world, drifted(0, &[]));
+    assert_eq!(state(&world, "Drifted"), words("False", "AsExpected"));
 }

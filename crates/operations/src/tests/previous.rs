@@ -24,9 +24,9 @@ const KINDS: [ObjectKind; 7] = [
 ];
 
 /// The name of a phase, and how to get there.
-type Phase = (&'static str, fn() -> World);
+pub(super) type Phase = (&'static str, fn() -> World);
 
-const PHASES: [Phase; 10] = [
+pub(super) const PHASES: [Phase; 10] = [
     ("prechecking", prechecking),
     ("failed", || ended(prechecking(), "Failed")),
     ("running", || running(&["10.0.0.2"])),
@@ -66,7 +66,7 @@ fn terminating() -> World {
 }
 
 /// An operation with the inventory of this name.
-fn asked(inventory: &str) -> World {
+pub(super) fn asked(inventory: &str) -> World {
     let mut world = World::with_cluster();
     world.ask("one", |spec| spec.hosts_conf_ref = Some(DataRef::new("ns", inventory)));
     world.settle();
@@ -134,6 +134,18 @@ fn what_an_earlier_operator_wrote_is_not_written_again() {
         }
         let mut world = load(phase);
         assert_eq!(world.settle(), 0, "{phase}: {:#?}", world.written);
+    }
+}
+
+#[test]
+fn the_digests_of_an_earlier_operator_are_recognized() {
+    for (phase, _) in PHASES {
+        let operations = load(phase).all::<kubeon_api::ClusterOperation>(ObjectKind::Operation);
+        assert!(!operations.is_empty(), "{phase}");
+        for operation in operations {
+            let stored = operation.status.as_ref().and_then(|status| status.spec_digest.as_deref());
+            assert!(operation.spec.has_whole_digest(stored.unwrap()), "{phase}: {stored:?}");
+        }
     }
 }
 

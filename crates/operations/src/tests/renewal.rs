@@ -1,6 +1,6 @@
 //! Operations on a cluster whose declaration has not changed: renewing and repairing.
 
-use k8s_openapi::jiff::SignedDuration;
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 
 use super::kubernetes_cluster::{NAME, STATE, ends, env, job, object, phase, running, wanted};
@@ -23,8 +23,27 @@ fn serving(renewal_due: bool) -> Option<ObservedHealth> {
         members_down,
         versions,
         certificates: None,
+        drift: None,
         renewal_due,
     })
+}
+
+const KUBECONFIG: &str = "default-test-cluster-kubeconfig";
+const OBSERVER: &str = "default-test-cluster-observer";
+
+fn delete_secret(world: &mut World, name: &str) {
+    world.objects.remove(&ObjectRef::new(ObjectKind::Secret, "default", name)).unwrap();
+}
+
+/// The last writer of the kubeconfig, `seconds` after its Secret was created.
+fn written_by(world: &mut World, manager: &str, seconds: i64) {
+    let created = &world.get(ObjectKind::Secret, "default", KUBECONFIG)["metadata"]["creationTimestamp"];
+    let created: Timestamp = created.as_str().unwrap().parse().unwrap();
+    let entry = json!({"manager": manager, "operation": "Update", "apiVersion": "v1", "fieldsType": "FieldsV1",
+        "time": (created + SignedDuration::from_secs(seconds)).to_string(),
+        "fieldsV1": {"f:data": {".": {}, "f:kubeconfig": {}}}});
+    let patch = json!({"metadata": {"managedFields": [entry]}});
+    world.change(ObjectKind::Secret, "default", KUBECONFIG, &patch);
 }
 
 fn operations(world: &World) -> usize {
@@ -95,13 +114,68 @@ fn certificates_that_hosts_did_not_renew_are_renewed_without_a_request() {
     world.health = serving(false);
     if let Some(ObservedHealth::Serving { certificates, .. }) = &mut world.health {
         let overdue = vec!["h1: /etc/kubernetes/pki/apiserver.crt".to_owned()];
-        *certificates = Some(ObservedCertificates { first_end: world.now, overdue });
+        *certificates = Some(ObservedCertificates { first_end: world.now, ends_soon: true, overdue });
     }
     after(&mut world, 1);
     assert_eq!((operations(&world), env(&job(&world), "OPERATION").as_str()), (2, "renewing"));
     ends(&mut world, "Complete");
     after(&mut world, 1800);
     assert_eq!(operations(&world), 2, "once in an hour");
+}
+
+#[test]
+fn a_deleted_kubeconfig_is_written_again() {
+    let mut world = running(&["10.0.0.2"]);
+    delete_secret(&mut world, KUBECONFIG);
+    for health in [None, Some(ObservedHealth::Unreachable("down".into()))] {
+        world.health = health;
+        after(&mut world, 1);
+        assert_eq!(operations(&world), 1, "Secrets of a backup may still be missing");
+    }
+    world.health = serving(false);
+    after(&mut world, 1);
+    assert_eq!((operations(&world), env(&job(&world), "OPERATION").as_str()), (2, "renewing"));
+    ends(&mut world, "Complete");
+    assert_eq!((phase(&world).as_str(), wanted(&world).as_str()), ("Running", "renew-finished"));
+    after(&mut world, 7200);
+    assert_eq!(operations(&world), 2, "the Secret exists");
+}
+
+#[test]
+fn a_kubeconfig_that_somebody_changed_is_written_again() {
+    let mut world = running(&["10.0.0.2"]);
+    world.health = serving(false);
+    for (manager, seconds) in [("velero-server", 0), ("kubeon-runner", 60)] {
+        written_by(&mut world, manager, seconds);
+        after(&mut world, 1);
+        assert_eq!(operations(&world), 1, "{manager}");
+    }
+    written_by(&mut world, "kubectl-edit", 90);
+    after(&mut world, 1);
+    assert_eq!((operations(&world), env(&job(&world), "OPERATION").as_str()), (2, "renewing"));
+    written_by(&mut world, "kubeon-runner", 120);
+    ends(&mut world, "Complete");
+    after(&mut world, 7200);
+    assert_eq!(operations(&world), 2);
+    written_by(&mut world, "kubectl-edit", 9000);
+    after(&mut world, 1);
+    assert_eq!(operations(&world), 3);
+}
+
+#[test]
+fn a_deleted_kubeconfig_of_the_observer_is_written_again() {
+    let mut world = running(&["10.0.0.2"]);
+    world.health = serving(false);
+    if let Some(ObservedHealth::Serving { certificates, .. }) = &mut world.health {
+        let first_end = world.now + SignedDuration::from_hours(9000);
+        *certificates = Some(ObservedCertificates { first_end, ends_soon: false, overdue: Vec::new() });
+    }
+    after(&mut world, 1);
+    // Without the Secret nothing is observed.
+    world.health = None;
+    delete_secret(&mut world, OBSERVER);
+    after(&mut world, 1);
+    assert_eq!((operations(&world), env(&job(&world), "OPERATION").as_str()), (2, "renewing"));
 }
 
 #[test]
@@ -179,4 +253,15 @@ fn a_cluster_whose_state_was_deleted_is_not_repaired() {
     request(&mut world, "repairing");
     let text = object(&world)["status"].to_string();
     assert!(text.contains("with the cluster's state is missing"), "{text}");
+}
+
+#[test]
+fn a_cluster_whose_secrets_were_all_deleted_is_not_renewed_by_itself() {
+    let mut world = running(&["10.0.0.2"]);
+    world.health = serving(false);
+    for name in [STATE, KUBECONFIG, OBSERVER] {
+        delete_secret(&mut world, name);
+    }
+    after(&mut world, 7200);
+    assert_eq!(operations(&world), 1, "no runner could write them");
 }

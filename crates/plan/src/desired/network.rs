@@ -161,14 +161,16 @@ fn kube_proxy(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> DesiredStep
 }
 
 fn flannel(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> DesiredStep {
+    let wanted = context.spec().settings.proxy_mode;
     Daemon {
         id: flannel_id(host),
         unit_name: "flanneld.service",
-        unit: systemd::flannel(
-            host.name.as_str(),
-            host.ip(),
-            host.prefers_tools(context.spec().settings.proxy_mode),
-        ),
+        unit: systemd::flannel(&systemd::FlannelUnit {
+            node: host.name.as_str(),
+            address: host.ip(),
+            prefer_tools: host.prefers_tools(wanted),
+            uses_iptables: host.proxy_mode(wanted) != ProxyMode::Nftables,
+        }),
         watches: watches(context, [etc("flannel.json"), etc("flannel.conf"), current("flannel")]),
         ready: vec![Check::Path { path: "/run/flannel/subnet.env".to_owned() }],
     }

@@ -15,6 +15,14 @@ use super::{MINUTE, print_time};
 
 /// The namespace of a tenant.
 const TENANT: &str = "tenant";
+/// The clusters of a caller in version 1.
+pub(super) const V1: &str = "/api/v1/region/default/cluster";
+/// The namespaces of callers in version 1.
+const CALLERS: [&str; 3] = [
+    "user:system:serviceaccount:tenant:deployer=tenant",
+    "group:system:serviceaccounts:team-a=team-a",
+    "group:system:serviceaccounts:team-b=team-b",
+];
 /// The name of the gateway in its certificate.
 const SERVICE: &str = "kubeon-gateway.kubeon-system.svc";
 
@@ -101,20 +109,26 @@ fn planned(meta: &MetaCluster, gateway: &InstalledGateway, token: &str) -> Resul
     Ok(())
 }
 
-/// The tenant has the namespace `default` in version 1, where it has no rights.
+/// Version 1 with curl: the tenant reaches its own namespace only. Callers without a namespace of their own have `default`, where
+/// this one has no rights.
 fn version_1(meta: &MetaCluster, gateway: &InstalledGateway, token: &str) -> Result<()> {
-    let url = format!("{}/api/v1/region/default/cluster/shop", gateway.url);
-    let header = format!("authorization: Bearer {token}");
-    let authority = gateway.authority.to_string_lossy().into_owned();
-    let curl =
-        |arguments: &[&str]| must("curl", &[&["-sS", "--cacert", &authority][..], arguments].concat(), &[]);
-    let refused = curl(&["-H", &header, "-X", "DELETE", "-d", "{}", &url])?;
-    ensure!(refused.contains(r#""code":"Forbidden""#), "{refused}");
-    let stranger = curl(&["-X", "DELETE", "-d", "{}", &url])?;
-    ensure!(stranger.contains(r#""code":"Unauthorized""#), "{stranger}");
-    let forged = curl(&["-H", &header, "-d", r#"{"success":true}"#, &format!("{url}/create/callback")])?;
-    ensure!(forged.contains(r#""code":"Unauthorized""#), "{forged}");
-    meta.kubectl(&["get", "namespace", TENANT]).map(drop)
+    let guest = gateway.token(meta, TENANT, "guest")?;
+    let rented = declaration()["spec"]["cluster"].to_string();
+    let foreign = r#"{"namespace":"default"}"#;
+    for (caller, method, route, body, status, text) in [
+        (token, "POST", "rented", rented.as_str(), 400, "already exists"),
+        (token, "GET", "rented/logs", "", 400, ""),
+        (token, "DELETE", "shop", "{}", 400, "not found"),
+        (token, "DELETE", "shop", foreign, 400, "namespace"),
+        (token, "POST", "shop/create/callback", r#"{"success":true}"#, 401, ""),
+        (guest.as_str(), "DELETE", "shop", "{}", 403, ""),
+        ("", "DELETE", "shop", "{}", 401, ""),
+    ] {
+        let answer = gateway.curl(caller, method, &format!("{V1}/{route}"), body)?;
+        let message = answer.1["message"].as_str().unwrap_or_default();
+        ensure!(answer.0 == status && message.contains(text), "{method} {route}: {answer:?}");
+    }
+    Ok(())
 }
 
 fn manifest() -> PathBuf {
@@ -124,8 +138,8 @@ fn manifest() -> PathBuf {
 /// A gateway that serves.
 pub(super) struct InstalledGateway {
     folder: PathBuf,
-    pub(super) authority: PathBuf,
-    pub(super) url: String,
+    authority: PathBuf,
+    url: String,
 }
 
 pub(super) fn install(meta: &MetaCluster) -> Result<InstalledGateway> {
@@ -175,7 +189,7 @@ pub(super) fn install(meta: &MetaCluster) -> Result<InstalledGateway> {
         &certificate_flag,
         &key_flag,
     ])?;
-    meta.apply_text(&std::fs::read_to_string(manifest())?)?;
+    meta.apply_text(&with_callers(&std::fs::read_to_string(manifest())?)?)?;
     meta.kubectl(&["create", "namespace", TENANT])?;
     meta.patch(&["-n", OPERATOR, "service", "kubeon-gateway"], &json!({"spec": {"type": "NodePort"}}))?;
     meta.kubectl(&["-n", OPERATOR, "rollout", "status", "deployment/kubeon-gateway", "--timeout=120s"])?;
@@ -185,7 +199,42 @@ pub(super) fn install(meta: &MetaCluster) -> Result<InstalledGateway> {
     Ok(gateway)
 }
 
+/// The manifest with the namespaces of callers.
+fn with_callers(manifest: &str) -> Result<String> {
+    let first = "        - --address=0.0.0.0:8443\n";
+    ensure!(manifest.matches(first).count() == 1, "the gateway has other arguments");
+    let more: String = CALLERS.iter().map(|rule| format!("        - --caller-namespace={rule}\n")).collect();
+    Ok(manifest.replace(first, &format!("{first}{more}")))
+}
+
 impl InstalledGateway {
+    /// Sends a request with curl; an empty token or body is left out. Returns the status and the answer.
+    pub(super) fn curl(&self, token: &str, method: &str, path: &str, body: &str) -> Result<(u16, Value)> {
+        let (url, header) = (format!("{}{path}", self.url), format!("authorization: Bearer {token}"));
+        let authority = self.authority.to_string_lossy().into_owned();
+        let mut arguments = vec![
+            "-sS",
+            "--max-time",
+            "60",
+            "--cacert",
+            authority.as_str(),
+            "-X",
+            method,
+            "-w",
+            "\n%{http_code}",
+        ];
+        if !token.is_empty() {
+            arguments.extend(["-H", header.as_str()]);
+        }
+        if !body.is_empty() {
+            arguments.extend(["-H", "content-type: application/json", "-d", body]);
+        }
+        arguments.push(&url);
+        let answer = must("curl", &arguments, &[])?;
+        let (text, status) = answer.rsplit_once('\n').context("curl printed no status")?;
+        Ok((status.trim().parse()?, serde_json::from_str(text).unwrap_or_default()))
+    }
+
     /// A token of a new service account.
     pub(super) fn token(&self, meta: &MetaCluster, namespace: &str, name: &str) -> Result<String> {
         meta.kubectl(&["-n", namespace, "create", "serviceaccount", name])?;

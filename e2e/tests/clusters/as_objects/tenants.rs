@@ -1,5 +1,5 @@
-//! Two tenants of one meta cluster, one with kubectl and one with the REST server. The operator is installed again while their
-//! clusters are made, a master dies and returns, and the operator is removed at the end.
+//! Two tenants of one meta cluster, one with kubectl, one with curl and `kubeon --server`. The operator is installed again while
+//! their clusters are made, a master dies and returns, and the operator is removed at the end.
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::declared_cluster::declared;
 use super::environment::{MetaCluster, OPERATOR};
-use super::gateway::{self, InstalledGateway};
+use super::gateway::{self, InstalledGateway, V1};
 use super::{MINUTE, print_time};
 
 /// A tenant: its namespace, and the host of its cluster.
@@ -76,7 +76,12 @@ fn tenant(meta: &MetaCluster, gateway: &InstalledGateway, namespace: &str) -> Re
     // Who declares a cluster must be allowed to read the login that it names.
     let login = ["create", "role", "login", "--verb=get", "--resource=secrets", "--resource-name=lab-login"];
     meta.kubectl(&[&["-n", namespace][..], &login].concat())?;
-    for (name, role) in [("deployer", "--clusterrole=kubeon-cluster-editor"), ("login", "--role=login")] {
+    for (name, role) in [
+        ("deployer", "--clusterrole=kubeon-cluster-editor"),
+        ("login", "--role=login"),
+        // Pods, their logs and ConfigMaps, but no Secret.
+        ("reader", "--clusterrole=view"),
+    ] {
         let bind = ["-n", namespace, "create", "rolebinding", name, role, &account];
         meta.kubectl(&bind)?;
     }
@@ -141,6 +146,72 @@ fn neither_sees_the_others(
     let refused = gateway.kubeon(meta, token, WITH_REST.0, &["create", "-f", &file])?;
     ensure!(refused.code == 2 && refused.err.contains(meta.address(WITH_KUBECTL.1)?), "{refused:?}");
     ensure!(!refused.err.contains(WITH_KUBECTL.0), "it names the other tenant: {refused:?}");
+    version_1(gateway, token, &greedy)?;
+    version_2(gateway, token)
+}
+
+/// Version 1 with curl: only the tenant's own namespace exists, and another tenant's host is refused.
+fn version_1(gateway: &InstalledGateway, token: &str, greedy: &Value) -> Result<()> {
+    let (foreign, greedy) =
+        (json!({"namespace": WITH_KUBECTL.0}).to_string(), greedy["spec"]["cluster"].to_string());
+    let reported = json!({"namespace": WITH_KUBECTL.0, "success": true}).to_string();
+    for (method, route, body, statuses) in [
+        ("GET", "shop/logs", "", &[200][..]),
+        // The list of workers is the same.
+        ("POST", "shop/scaleup", "{}", &[200][..]),
+        ("POST", "shop", greedy.as_str(), &[400, 403][..]),
+        ("POST", "greedy", greedy.as_str(), &[400, 403][..]),
+        ("POST", "shop/scaledown", foreign.as_str(), &[400][..]),
+        ("DELETE", "shop", foreign.as_str(), &[400][..]),
+        ("POST", "shop/create/callback", reported.as_str(), &[401][..]),
+    ] {
+        let answer = gateway.curl(token, method, &format!("{V1}/{route}"), body)?;
+        ensure!(statuses.contains(&answer.0), "{method} {route}: {answer:?}");
+        let message = answer.1["message"].as_str().unwrap_or_default();
+        ensure!(!message.is_empty(), "{method} {route}: {answer:?}");
+        ensure!(
+            !body.contains("masterList") || !message.contains(WITH_KUBECTL.0),
+            "{method} {route}: {answer:?}"
+        );
+    }
+    let unknown = gateway.curl("", "GET", &format!("{V1}/shop/logs"), "")?;
+    ensure!(unknown.0 == 401, "{unknown:?}");
+    Ok(())
+}
+
+/// Version 2 with curl: the tenant's own cluster with its hosts, operations and steps; everything of the other one is refused.
+fn version_2(gateway: &InstalledGateway, token: &str) -> Result<()> {
+    let clusters = |namespace: &str, rest: &str| format!("/api/v2/namespaces/{namespace}/clusters{rest}");
+    let get = |path: &str| {
+        let answer = gateway.curl(token, "GET", path, "")?;
+        ensure!(answer.0 == 200, "GET {path}: {answer:?}");
+        anyhow::Ok(answer.1)
+    };
+    let own = get(&clusters(WITH_REST.0, "/shop"))?;
+    ensure!(own["phase"] == "Running", "{own}");
+    let hosts = get(&clusters(WITH_REST.0, "/shop/hosts"))?;
+    ensure!(hosts.as_array().is_some_and(|hosts| hosts.len() == 1), "{hosts}");
+    let operations = get(&format!("/api/v2/operations?namespace={}&status=Succeeded", WITH_REST.0))?;
+    let name = operations["items"][0]["name"].as_str().with_context(|| operations.to_string())?;
+    let steps = get(&format!("/api/v2/operations/{name}/steps"))?;
+    ensure!(steps["complete"] == true && steps["items"][0]["host"].is_string(), "{steps}");
+    let patch = r#"{"spec":{"paused":true}}"#;
+    for (method, path, body) in [
+        ("GET", clusters(WITH_KUBECTL.0, ""), ""),
+        ("GET", clusters(WITH_KUBECTL.0, "/shop"), ""),
+        ("GET", clusters(WITH_KUBECTL.0, "/shop/hosts"), ""),
+        ("PATCH", clusters(WITH_KUBECTL.0, "/shop"), patch),
+        ("POST", clusters(WITH_KUBECTL.0, "/shop/plan"), patch),
+        ("DELETE", clusters(WITH_KUBECTL.0, "/shop"), ""),
+        ("GET", format!("/api/v2/operations?namespace={}", WITH_KUBECTL.0), ""),
+        ("GET", format!("/api/v2/watch/clusters?namespace={}", WITH_KUBECTL.0), ""),
+        ("GET", "/api/v2/clusters".to_owned(), ""),
+    ] {
+        let refused = gateway.curl(token, method, &path, body)?;
+        ensure!(refused.0 == 403, "{method} {path}: {refused:?}");
+    }
+    let absent = gateway.curl(token, "GET", &clusters(WITH_REST.0, "/absent"), "")?;
+    ensure!(absent.0 == 404, "{absent:?}");
     Ok(())
 }
 
@@ -163,12 +234,9 @@ fn end(meta: &MetaCluster, kubectl: &Path, gateway: &InstalledGateway, token: &s
     let refused = meta.lab.kubeon(&uninstall)?;
     ensure!(refused.code != 0 && refused.err.contains("it has clusters"), "{refused:?}");
     meta.kubectl_with(kubectl, &["-n", WITH_KUBECTL.0, "delete", "ecs", SHOP, "--timeout=180s"])?;
-    let url = format!("{}/api/v2/namespaces/{}/clusters/{SHOP}", gateway.url, WITH_REST.0);
-    let header = format!("authorization: Bearer {token}");
-    let authority = gateway.authority.to_string_lossy().into_owned();
-    let delete = ["-sS", "--cacert", &authority, "-H", &header, "-X", "DELETE", "-w", "%{http_code}", &url];
-    let deleted = kubeon_e2e::program::must("curl", &delete, &[])?;
-    ensure!(deleted.ends_with("202"), "{deleted}");
+    let path = format!("/api/v2/namespaces/{}/clusters/{SHOP}", WITH_REST.0);
+    let deleted = gateway.curl(token, "DELETE", &path, "")?;
+    ensure!(deleted.0 == 202, "{deleted:?}");
     meta.kubectl(&["-n", WITH_REST.0, "wait", "--for=delete", "ecs/shop", "--timeout=180s"])?;
     for (_, host) in [WITH_KUBECTL, WITH_REST] {
         meta.lab.on(host, "test ! -e /etc/kubernetes && test ! -e /var/lib/kubeon")?;

@@ -100,6 +100,9 @@ async fn the_records_of_the_steps_are_stored_after_those_of_the_pod_before() {
         let map = maps.get(&format!("{job}-log")).await.unwrap();
         let records = records(&map);
         assert_eq!(records.len(), count, "{records:?}");
+        let shown =
+            map.data.as_ref().unwrap()["steps"].lines().map(|line| serde_json::from_str(line).unwrap());
+        assert_eq!(shown.collect::<Vec<StepRecord>>(), records);
         for record in records {
             assert_eq!((record.name.as_str(), record.step.as_str()), ("h4", "start etcd"));
             assert_eq!((record.why.as_str(), record.result), ("it is missing", StepResult::Changed));

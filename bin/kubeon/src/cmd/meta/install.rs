@@ -4,7 +4,7 @@ use std::path::Path;
 
 use kubeon_engine::kubectl::Kubectl;
 use kubeon_engine::operator_install::{install, manifest};
-use kubeon_engine::trusted_signers;
+use kubeon_engine::{released_images, trusted_signers};
 use kubeon_install::InstallOptions;
 
 use crate::args::meta::MetaInstall;
@@ -15,7 +15,10 @@ use crate::context::Context;
 pub(super) async fn run(context: &Context<'_>, args: &MetaInstall) -> Result<(), CliError> {
     let environment = context.engine_environment();
     let trusted_keys = trusted_signers::lines(&environment, args.install.trusted_keys.as_deref())?;
-    let options = InstallOptions { trusted_keys, ..args.install.options() };
+    let mut options = InstallOptions { trusted_keys, ..args.install.options() };
+    if let Some(program) = &environment.program {
+        options.pin(&released_images::digests(program)?);
+    }
     if args.dry_run {
         return context.output.result(&manifest(&options)?);
     }
