@@ -10,7 +10,7 @@ mod tokens;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpStream, UdpSocket};
 use std::os::unix::net::UnixStream;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use kubeon_wire::{Check, StepFailure};
 
@@ -27,6 +27,11 @@ use progress::SeenStates;
 const LOCAL_INTERVAL: Duration = Duration::from_millis(40);
 /// The interval between two checks of something on another host.
 const REMOTE_INTERVAL: Duration = Duration::from_millis(200);
+/// How much longer than a check the pause after it is, at least: otherwise the checks take the processor of a slow host from what
+/// they wait for.
+const PAUSE_FACTOR: u32 = 4;
+/// The longest pause between two checks.
+const LONGEST_INTERVAL: Duration = Duration::from_secs(2);
 /// The time limit of one connection.
 const CHECK_TIMEOUT: Duration = Duration::from_secs(2);
 /// The time limit of one HTTPS request. A slow host needs some seconds for `/readyz`.
@@ -140,10 +145,12 @@ fn until(
 ) -> Result<(), StepFailure> {
     let mut progress = SeenStates::default();
     loop {
+        let start = Instant::now();
         let Err(seen) = check() else { return Ok(()) };
+        let pause = start.elapsed().saturating_mul(PAUSE_FACTOR).clamp(interval, LONGEST_INTERVAL);
         progress.observe(job, &seen);
         healthy()?;
-        job.pause(interval, || seen.clone())?;
+        job.pause(pause, || seen.clone())?;
     }
 }
 
