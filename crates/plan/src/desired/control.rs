@@ -186,10 +186,12 @@ fn apiserver(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> DesiredStep 
     let spec = context.spec();
     let service_cidr = spec.settings.service_cidr.to_string();
     let members = spec.etcd_hosts.iter().map(|host| host.cluster_address().ip());
+    let etcd: Vec<Ipv4Addr> =
+        if spec.has_external_etcd() { members.collect() } else { vec![Ipv4Addr::LOCALHOST] };
     let unit = systemd::apiserver(
         &systemd::ApiServerUnit {
             address: host.ip(),
-            etcd: &if spec.has_external_etcd() { members.collect() } else { vec![Ipv4Addr::LOCALHOST] },
+            etcd: &etcd,
             service_cidr: &service_cidr,
             node_ports: (spec.settings.node_ports.first(), spec.settings.node_ports.last()),
             dns_domain: spec.settings.dns_domain.as_str(),
