@@ -112,7 +112,7 @@ pub(crate) fn object(context: &PlanContext<'_>) -> ApiObject {
 /// before and after.
 fn of_context(context: &PlanContext<'_>) -> ClusterDeclaration {
     let spec = context.spec();
-    let observed = context.hosts.iter().map(|host| (host.address(), &host.name));
+    let observed = context.all_hosts().map(|host| (host.address(), &host.name));
     let unreachable = context.unreachable.iter().map(|host| (host.address, &host.name));
     let names: HashMap<HostAddress, &HostName> = observed.chain(unreachable).collect();
     let named = |host: &HostSpec| {
@@ -128,6 +128,7 @@ fn of_context(context: &PlanContext<'_>) -> ClusterDeclaration {
             version: spec.version,
             masters: spec.masters.iter().map(named).collect(),
             workers: spec.workers.iter().map(named).collect(),
+            etcd_hosts: spec.etcd_hosts.iter().map(named).collect(),
             settings: spec.settings.clone(),
         },
     }

@@ -108,8 +108,11 @@ pub(super) fn compare(
     Err(refusal(name, reasons).remedy(EngineRemedy::ImportExport(name.clone())))
 }
 
-/// How the members of etcd differ from the declared masters.
+/// How the members of etcd differ from the declared masters. Masters report no members on other hosts.
 fn member_mismatch(spec: &DesiredCluster, cluster: &ClusterFacts) -> Option<String> {
+    if spec.has_external_etcd() {
+        return None;
+    }
     let EtcdFact::Members(members) = &cluster.etcd else {
         return Some("the member of the master did not report the members".to_owned());
     };
