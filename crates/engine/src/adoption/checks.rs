@@ -235,7 +235,8 @@ mod tests {
             super::compare(&name(), &claim(), &declaration, &[host(1)], &cluster(members, &[]))
         };
         compare(|_| (), &["h1"]).unwrap();
-        let cases: [(fn(&mut ClusterDeclaration), &[&str], &str); 5] = [
+        type Change = fn(&mut ClusterDeclaration);
+        let cases: [(Change, &[&str], &str); 5] = [
             (|declared| "u2".clone_into(&mut declared.uid), &["h1"], "identity u2"),
             (|declared| declared.cluster.version.patch = 9, &["h1"], "v1.36.9 and v1.36.3 are in use"),
             (|declared| declared.also_trusted = Some(KeyNumber::FIRST.next()), &["h1"], "is not complete"),
