@@ -9,7 +9,7 @@ use kubeon_wire::Facts;
 use crate::context::PlanContext;
 use crate::desired::control_plane::is_control_plane_part;
 use crate::desired::join::kubelet_id;
-use crate::desired::prepare::parts;
+use crate::desired::prepare::{parts, parts_of};
 use crate::output::Note;
 
 /// The name of the check.
@@ -62,7 +62,7 @@ fn all_differing<'a>(context: &PlanContext<'a>) -> BTreeSet<&'a str> {
     let nodes = context.hosts.iter().filter(|host| works(host.facts) && host.has_executed(&kubelet_id(host)));
     let missing = nodes.flat_map(|host| {
         let artifacts = context.artifacts(host);
-        let wanted = parts(&host.role).filter_map(|name| artifacts.parts.get_key_value(name));
+        let wanted = parts_of(context, host).filter_map(|name| artifacts.parts.get_key_value(name));
         wanted.filter(|(_, part)| !host.facts.parts.contains(&part.digest)).map(|(name, _)| name.as_str())
     });
     missing.collect()

@@ -50,6 +50,15 @@ pub(crate) fn parts(role: &HostRole) -> impl Iterator<Item = &'static str> + use
     first.iter().chain(node).chain(last).copied()
 }
 
+/// The parts that a host of the plan needs: etcd only if it runs a member.
+pub(crate) fn parts_of(
+    context: &PlanContext<'_>,
+    host: &ObservedHost<'_>,
+) -> impl Iterator<Item = &'static str> + use<> {
+    let has_member = host.role == context.spec().member_role();
+    parts(&host.role).filter(move |name| has_member || *name != ETCD)
+}
+
 /// A program of a part: the name of the part, then the name of the program.
 pub(crate) type PartProgram = (&'static str, &'static str);
 
@@ -109,8 +118,7 @@ pub(crate) fn host(context: &PlanContext<'_>, steps: &mut Vec<DesiredStep>) {
 /// The parts of the bundle.
 pub(crate) fn artifacts(context: &PlanContext<'_>, steps: &mut Vec<DesiredStep>) {
     for host in context.all_hosts() {
-        let has_member = host.role == context.spec().member_role();
-        for name in parts(&host.role).filter(|name| has_member || *name != ETCD) {
+        for name in parts_of(context, host) {
             steps.push(part(host, part_id(name, host), name, context.part(host, name)));
         }
     }
