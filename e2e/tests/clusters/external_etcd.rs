@@ -33,10 +33,10 @@ fn etcd_on_hosts_of_its_own_survives_the_death_of_a_member() -> Result<()> {
     lab.host("kill", "h5")?;
     lab.wait_up_to_date(cluster, MINUTE)?;
     let file = declaration(&lab, &["h3", "h4", "h6"])?;
-    let refused = lab.kubeon(&["create", "-f", &file])?;
+    let refused = lab.kubeon(&["create", "-f", &file, "--yes"])?;
     ensure!(refused.code == 2 && refused.err.contains("--without"), "{refused:?}");
     let start = Instant::now();
-    lab.must(&["create", "-f", &file, "--without", &lab.addresses[4]])?;
+    lab.must(&["create", "-f", &file, "--yes", "--without", &lab.addresses[4]])?;
     println!("  a dead host of etcd was replaced in {:.1} s", start.elapsed().as_secs_f64());
     ensure!(members(&lab)? == names(["h3", "h4", "h6"]), "{:?}", members(&lab)?);
     let unit = lab.on("h1", "systemctl cat kube-apiserver")?;
