@@ -309,6 +309,12 @@ fn allows_another_way_to_log_in_and_no_other_name_of_a_master() {
 }
 
 #[test]
+fn allows_etcd_on_hosts_of_its_own() {
+    let etcd = list(&["10.0.0.7", "10.0.0.8", "10.0.0.9"]);
+    allowed(&with(cluster(&["10.0.0.2"]), "/spec/cluster/etcdList", etcd), None);
+}
+
+#[test]
 fn refuses_parts_that_no_bundle_carries() {
     for (field, value, message) in [
         ("clusterType", json!("k3s"), "spec.cluster.clusterType: k3s is not supported yet; use kubernetes"),
@@ -325,7 +331,7 @@ fn refuses_parts_that_no_bundle_carries() {
         ("apiServer", json!({"port": 8443}), "spec.cluster.apiServer.port: only port 6443 is supported"),
         (
             "etcdList",
-            list(&["10.0.0.2"]),
+            list(&["10.0.0.1", "10.0.0.8", "10.0.0.9"]),
             "spec.cluster.etcdList: etcd runs on all masters (leave it out), or on hosts that run nothing else",
         ),
         (
