@@ -14,7 +14,6 @@
 //!                    sa.pem               ─┘   key and certificate in one file, so that they always match
 //! ```
 
-mod adoption;
 mod authority;
 mod encryption;
 mod error;
@@ -27,7 +26,6 @@ mod request;
 mod run_authority;
 mod serial;
 
-pub use adoption::{MasterAuthority, MasterKeyError, MasterKeys};
 pub use error::PkiError;
 pub use kubeconfig::{KubeconfigServer, kubeconfig};
 pub use leaf::is_due;

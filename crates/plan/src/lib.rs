@@ -16,7 +16,6 @@ mod approval;
 mod bundle_in_use;
 mod cluster_address;
 mod context;
-mod declaration;
 mod desired;
 mod destroy;
 mod diff;
@@ -43,9 +42,7 @@ mod unreachable;
 pub mod validate;
 
 pub use approval::UnapprovedStep;
-pub use declaration::{ClusterDeclaration, DeclarationError};
 pub use destroy::destroy;
-pub use generation::adopted_generation;
 pub use input::{
     Artifacts, DesiredCluster, HostSpec, ImageInfo, Intent, Observation, ObservationFailure, PartInfo,
     Snapshot, SnapshotRestore, Valid,
