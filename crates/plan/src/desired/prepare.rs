@@ -121,8 +121,9 @@ pub(crate) fn artifacts(context: &PlanContext<'_>, steps: &mut Vec<DesiredStep>)
         for name in parts_of(context, host) {
             steps.push(part(host, part_id(name, host), name, context.part(host, name)));
         }
-    }
-    for host in &context.hosts {
+        if !host.role.runs_node() {
+            continue;
+        }
         if host.lacks_tools(context.spec().settings.proxy_mode) {
             steps.push(part(host, part_id(NET_TOOLS, host), NET_TOOLS, context.part(host, NET_TOOLS)));
         }
