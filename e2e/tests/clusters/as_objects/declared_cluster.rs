@@ -192,8 +192,9 @@ fn mounts_the_bundle(meta: &MetaCluster) -> Result<()> {
 
 /// Kills the running pod of the Job while it changes a host.
 pub(crate) fn kill_runner(meta: &MetaCluster, prefix: &str, host: &str) -> Result<()> {
-    let job = wait_job_running(meta, NAME, prefix)?;
+    // Before the status names the Job: without a leading operator that may be when it has nearly ended.
     meta.suspend_node_agent(host).map_err(|error| error.context(meta.diagnosis("ecs", NAME)))?;
+    let job = wait_job_running(meta, NAME, prefix)?;
     meta.eventually("the status reports steps", MINUTE, || {
         let status = meta.get(&["ecs", NAME])?["status"].clone();
         ensure!(status["step"].as_str().is_some_and(|step| step.contains('/')), "{status:#}");

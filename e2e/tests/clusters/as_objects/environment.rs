@@ -227,7 +227,7 @@ impl MetaCluster {
 
     /// Waits until kubeon-node runs on a host and suspends it. Its Job does not end until [`Self::resume_node_agent`].
     pub(crate) fn suspend_node_agent(&self, host: &str) -> Result<()> {
-        self.eventually(&format!("kubeon-node on {host} is suspended"), MINUTE, || {
+        self.eventually(&format!("kubeon-node on {host} is suspended"), MINUTE * 3, || {
             self.lab.on(host, "pkill -STOP '^kubeon-node'").map(drop)
         })
     }
