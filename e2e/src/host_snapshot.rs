@@ -8,7 +8,7 @@ use anyhow::{Result, ensure};
 use crate::lab::TestLab;
 
 /// Prints one line for each item: its kind and name, a tab, and its value. Left out: what changes without a
-/// cluster, such as logs, counters and random numbers.
+/// cluster, such as logs, counters, random numbers and costs that the scheduler measures.
 const PRINT: &str = r#"
     find / -xdev \( -path /proc -o -path /sys -o -path /dev -o -path /run -o -path /tmp -o -path /var/tmp \
         -o -path /var/log -o -path /var/cache -o -path /var/lib/systemd -o -path /var/lib/NetworkManager \
@@ -24,7 +24,7 @@ const PRINT: &str = r#"
     done
     ip -o link | awk -F': ' '{print "link " $2 "\tpresent"}'
     ip -4 route show table all | sed 's/$/\tpresent/;s/^/route /'
-    sysctl -a 2>/dev/null | grep -vE '^(kernel\.(random|ns_last_pid|pty\.nr|tainted)|fs\.(dentry|inode|file-nr|quota)|fs\.aio-nr|net\.netfilter\.nf_conntrack_count|vm\.stat|vm\.(user|admin)_reserve|net\.ipv4\.tcp_fastopen_key)' |
+    sysctl -a 2>/dev/null | grep -vE '^(kernel\.(random|ns_last_pid|pty\.nr|tainted|sched_domain)|fs\.(dentry|inode|file-nr|quota)|fs\.aio-nr|net\.netfilter\.nf_conntrack_count|vm\.stat|vm\.(user|admin)_reserve|net\.ipv4\.tcp_fastopen_key)' |
         sed -E 's/^(\S+) = /parameter \1\t/'
 "#;
 

@@ -1,5 +1,8 @@
 //! The log of a runner and the records of its steps, in the ConfigMap of its Job.
 
+use std::process::Stdio;
+use std::time::Duration;
+
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::ResourceExt as _;
 use kube::api::Api;
@@ -45,6 +48,36 @@ async fn a_terminated_runner_saves_its_log_and_one_that_ends_too() {
     let map = maps.get("another-job-log").await.unwrap();
     assert!(map.data.as_ref().unwrap()["log"].contains("exit code 5"), "{map:?}");
     assert_eq!(map.binary_data, None, "a script has no steps");
+}
+
+/// KiB of memory that a runner may need, however much its work prints.
+const MEMORY: u64 = 64 * 1024;
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "the work prints 1 GiB, about a minute: ./test long"]
+async fn soak_a_log_of_one_gibibyte_is_stored_in_bounded_memory() {
+    let cluster = TestCluster::new().await;
+    let maps: Api<ConfigMap> = Api::namespaced(cluster.client.clone(), &cluster.namespace);
+    let uid = cluster.operations().get(&cluster.namespace).await.unwrap().uid().unwrap();
+    cluster.place.program(
+        "script",
+        "#!/bin/bash\nyes 'changed: [h1] => a line of a playbook' | head -c 1G\necho; grep VmHWM /proc/$PPID/status\n",
+    );
+    let mut command = cluster.command_for(&cluster.namespace).await;
+    command.args(["--job", "a-job", &format!("--operation-uid={uid}")]);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let ends = tokio::task::spawn_blocking(move || command.status().unwrap().code());
+    let code = tokio::time::timeout(Duration::from_secs(600), ends).await.expect("it ends in time").unwrap();
+    assert_eq!(code, Some(0));
+
+    let map = maps.get("a-job-log").await.unwrap();
+    let end = &map.data.as_ref().unwrap()["log"];
+    let memory = end.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("the last line");
+    let memory: u64 = memory.trim().trim_end_matches(" kB").parse().unwrap();
+    let stored: usize = map.annotations()["kubeon.io/stored-bytes"].parse().unwrap();
+    println!("1 GiB printed: {stored} bytes stored, {} MiB of memory", memory >> 10);
+    assert!(memory < MEMORY, "{memory} KiB of memory");
+    assert!(stored < 512 * 1024, "{stored} bytes stored");
 }
 
 fn records(map: &ConfigMap) -> Vec<StepRecord> {
