@@ -23,7 +23,8 @@ pub(crate) fn trial_artifacts(bundles: &[Bundle], tried: &[Bundle]) -> (Artifact
     (all.next().unwrap_or_default(), all.collect())
 }
 
-fn artifacts(bundle: &Bundle) -> Artifacts {
+/// The parts and images of one bundle.
+pub(crate) fn artifacts(bundle: &Bundle) -> Artifacts {
     let manifest = bundle.manifest();
     let info = |part: &Part| PartInfo {
         digest: part.digest.clone(),

@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use crate::admin_kubeconfig;
 use crate::approved_plan::ApprovedPlan;
 use crate::artifacts::programs_in_use;
-use crate::change_bundles::{self, ChangeBlobs, ChangeBundles};
+use crate::change_bundles::{ChangeBlobs, ChangeBundles};
 use crate::checked::{self, PrecheckProbe};
 use crate::cloud_routes;
 use crate::cluster_request::stored_spec;
@@ -106,7 +106,7 @@ pub async fn prepare<'a>(
     if target.state.may_be_on_hosts() {
         engine.keys(&target.state)?;
     }
-    let bundles = change_bundles::of_change(&engine.environment, target.spec.version, target.state.trial)?;
+    let bundles = target.bundles(engine)?;
     target.warn(engine);
     // The lock comes before the question: the state that the user confirms must not change meanwhile.
     let lock = engine.lock(&target.state, target.known, options.command)?;
@@ -114,7 +114,8 @@ pub async fn prepare<'a>(
     let logins = engine.logins(&target.logins)?;
     let contact =
         engine.contact(&target.spec.name, logins, options.host_keys, ContactPurpose::Change).await?;
-    let intent = target.intent(bundles.artifacts());
+    let later_artifacts = bundles.later_artifacts();
+    let intent = Intent { later_artifacts, ..target.intent(bundles.artifacts()) };
     let ClusterTarget { known, state, .. } = target;
     Ok(PreparedChange {
         engine,
@@ -217,6 +218,7 @@ impl PreparedChange<'_> {
         let spec = DesiredCluster { version, ..self.state.spec.clone() };
         self.intent.spec = stored_spec(spec.clone(), &self.engine.supported()?)?.0;
         (self.intent.artifacts, self.intent.other_artifacts) = self.bundles.artifacts();
+        self.intent.later_artifacts = self.bundles.later_artifacts();
         self.intent.bundle_in_use.clear();
         self.intent.generation = self.state.generation;
         self.state.trial = None;

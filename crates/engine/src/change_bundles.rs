@@ -7,7 +7,7 @@ use kubeon_bundle::Bundle;
 use kubeon_plan::Artifacts;
 use kubeon_ports::Blobs;
 
-use crate::artifacts::{all_artifacts, trial_artifacts};
+use crate::artifacts::{all_artifacts, artifacts, trial_artifacts};
 use crate::bundles;
 use crate::environment::EngineEnvironment;
 use crate::error::EngineError;
@@ -18,9 +18,12 @@ pub(crate) struct ChangeBundles {
     own: Vec<Bundle>,
     /// Those of the version that is tried.
     tried: Vec<Bundle>,
+    /// Those of the versions that follow.
+    later: Vec<Bundle>,
 }
 
-/// The bundles of a change of a cluster of the version, of which the control plane tries another one.
+/// The bundles of a change of a cluster of the version, of which the control plane tries another one. The `later` versions follow
+/// in other changes.
 ///
 /// # Errors
 /// As for [`bundles::find`], for each of the versions.
@@ -28,10 +31,15 @@ pub(crate) fn of_change(
     environment: &EngineEnvironment,
     version: Version,
     trial: Option<Version>,
+    later: &[Version],
 ) -> Result<ChangeBundles, EngineError> {
     let own = bundles::find(environment, version)?;
     let tried = trial.map(|version| bundles::find(environment, version)).transpose()?.unwrap_or_default();
-    Ok(ChangeBundles { own, tried })
+    let mut bundles = ChangeBundles { own, tried, later: Vec::new() };
+    for version in later {
+        bundles.later.extend(bundles::find(environment, *version)?);
+    }
+    Ok(bundles)
 }
 
 impl ChangeBundles {
@@ -43,7 +51,12 @@ impl ChangeBundles {
         trial_artifacts(&self.own, &self.tried)
     }
 
-    /// All of them.
+    /// The parts and images that the hosts get after those of [`Self::artifacts`].
+    pub(crate) fn later_artifacts(&self) -> Vec<Artifacts> {
+        self.tried.iter().chain(&self.later).map(artifacts).collect()
+    }
+
+    /// All that this change uses.
     pub(crate) fn all(&self) -> impl Iterator<Item = &Bundle> {
         self.own.iter().chain(&self.tried)
     }

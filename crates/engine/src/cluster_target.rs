@@ -8,6 +8,7 @@ use kubeon_plan::{Artifacts, DesiredCluster, HostSpec, Intent, MaxUnavailable, N
 use kubeon_store::Status;
 
 use crate::bundles;
+use crate::change_bundles::{self, ChangeBundles};
 use crate::cluster_request::{self, ClusterRequest};
 use crate::engine::{self, Engine, StoredCluster};
 use crate::error::{EngineError, note_text};
@@ -46,6 +47,8 @@ pub struct ClusterTarget {
     pub ignore: BTreeSet<String>,
     /// How many workers may be unavailable at the same time while services restart.
     pub max_unavailable: MaxUnavailable,
+    /// The versions to which the cluster changes afterwards. Its hosts need disk space for them before the first change.
+    pub later_versions: Vec<Version>,
 }
 
 /// Options of a change besides the specification.
@@ -111,6 +114,7 @@ impl ClusterTarget {
                 skip_evict: options.skip_evict,
                 ignore: options.ignore,
                 max_unavailable: options.max_unavailable,
+                later_versions: Vec::new(),
             });
         }
         let mut state = engine.load(&spec.name)?;
@@ -182,6 +186,7 @@ impl ClusterTarget {
             skip_evict,
             ignore,
             max_unavailable,
+            later_versions: Vec::new(),
         })
     }
 
@@ -202,6 +207,12 @@ impl ClusterTarget {
         if let Ok(Some(warning)) = bundles::end_of_life_warning(self.spec.version, engine::today()) {
             engine.output.warn(&warning);
         }
+    }
+
+    /// The bundles of the change.
+    pub(crate) fn bundles(&self, engine: &Engine<'_>) -> Result<ChangeBundles, EngineError> {
+        let (version, trial) = (self.spec.version, self.state.trial);
+        change_bundles::of_change(&engine.environment, version, trial, &self.later_versions)
     }
 
     /// The intent of the target: the input of plans.

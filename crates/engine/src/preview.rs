@@ -6,7 +6,6 @@ use kubeon_plan::precheck::BUNDLE_CHECK;
 use kubeon_plan::{Intent, Plan, Snapshot};
 use tokio_util::sync::CancellationToken;
 
-use crate::change_bundles;
 use crate::checked;
 use crate::cluster_target::ClusterTarget;
 use crate::contact::ContactPurpose;
@@ -40,12 +39,13 @@ pub async fn preview(
 ) -> Result<PlanPreview, EngineError> {
     // Fail early, as a change does: without the keys no change is possible.
     engine.check_keys(&target.state)?;
-    let bundles = change_bundles::of_change(&engine.environment, target.spec.version, target.state.trial)?;
+    let bundles = target.bundles(engine)?;
     target.warn(engine);
     let logins = engine.logins(&target.logins)?;
     let contact = engine.contact(&target.spec.name, logins, host_keys, ContactPurpose::Observe).await?;
     let begin = Instant::now();
-    let mut intent = target.intent(bundles.artifacts());
+    let later_artifacts = bundles.later_artifacts();
+    let mut intent = Intent { later_artifacts, ..target.intent(bundles.artifacts()) };
     // A plan shows what another build changes; a change asks for it.
     intent.ignore.insert(BUNDLE_CHECK.to_owned());
     let run = Run {

@@ -240,6 +240,10 @@ pub struct Intent {
     /// The content of the bundles of that version for other architectures.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub other_artifacts: Vec<Artifacts>,
+    /// The content of the bundles that the hosts get after this plan: of the version that is tried, and of the later versions of an
+    /// upgrade. Their parts need disk space, too.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub later_artifacts: Vec<Artifacts>,
     /// The digests of the programs that the cluster uses, by part, if it has this version and an earlier run recorded them.
     pub bundle_in_use: BTreeMap<String, Digest>,
     /// Hosts that the user allows to skip when they are unreachable.
@@ -299,6 +303,7 @@ impl Intent {
             trial: None,
             artifacts,
             other_artifacts: Vec::new(),
+            later_artifacts: Vec::new(),
             bundle_in_use: BTreeMap::new(),
             skip_hosts: Vec::new(),
             restore: None,
@@ -326,6 +331,12 @@ impl Intent {
         let arch = machine.parse::<Arch>().ok();
         let other = self.other_artifacts.iter().find(|artifacts| arch.is_some() && artifacts.arch == arch);
         other.unwrap_or(&self.artifacts)
+    }
+
+    /// The content of the bundles that such a host gets after this plan.
+    pub(crate) fn later_artifacts_for(&self, machine: &str) -> impl Iterator<Item = &Artifacts> {
+        let arch = self.artifacts_for(machine).arch;
+        self.later_artifacts.iter().filter(move |artifacts| artifacts.arch == arch)
     }
 
     /// The role of a leaving host.

@@ -3,7 +3,7 @@
 use kubeon_api::Version;
 use kubeon_engine::bundles::{self, version_of};
 use kubeon_engine::cluster_nodes::NodeAccess;
-use kubeon_engine::cluster_target::TargetOptions;
+use kubeon_engine::cluster_target::{ClusterTarget, TargetOptions};
 use kubeon_engine::engine::{Engine, StoredCluster, ignored_checks};
 use kubeon_engine::login_request::LoginRequests;
 use kubeon_engine::preview::preview;
@@ -43,17 +43,30 @@ pub(super) async fn run(context: &Context<'_>, args: &UpgradeArgs) -> Result<(),
         context.output.info(&format!("{}: the way is {}", args.name, way.join(", then ")));
     }
     if args.change.dry_run {
-        return show(context, &engine, state, hops[0], args).await;
+        return show(context, &engine, state, &hops, args).await;
     }
-    check_approval(&engine, &state, hops[0], args).await?;
+    check_approval(&engine, &state, &hops, args).await?;
     before(context, &engine, &state, wanted, args).await?;
-    for version in hops {
+    let mut left = hops.as_slice();
+    while let [_, later @ ..] = left {
         let state = engine.find(Some(&args.name))?;
-        let purpose = UpgradePurpose::Make;
-        let target = target(&engine, state, version, purpose, &args.inventory.files(), options(args)?)?;
+        let target = first_hop(&engine, state, left, UpgradePurpose::Make, args)?;
         make(context, &engine, target, &flags(args)).await?;
+        left = later;
     }
     Ok(())
+}
+
+/// The target of the first of these versions. The hosts need disk space for all of them.
+fn first_hop(
+    engine: &Engine<'_>,
+    state: StoredCluster,
+    hops: &[Version],
+    purpose: UpgradePurpose,
+    args: &UpgradeArgs,
+) -> Result<ClusterTarget, CliError> {
+    let made = target(engine, state, hops[0], purpose, &args.inventory.files(), options(args)?)?;
+    Ok(ClusterTarget { later_versions: hops[1..].to_vec(), ..made })
 }
 
 fn options(args: &UpgradeArgs) -> Result<TargetOptions, CliError> {
@@ -78,9 +91,10 @@ async fn show(
     context: &Context<'_>,
     engine: &Engine<'_>,
     state: StoredCluster,
-    version: Version,
+    hops: &[Version],
     args: &UpgradeArgs,
 ) -> Result<(), CliError> {
+    let version = hops[0];
     let plain = || format!("kubeon upgrade {} {}", args.name, args.version);
     let command = args.file.applied_by(context.typed_as("upgrade", "upgrade").unwrap_or_else(plain));
     if (version.major, version.minor) != (state.spec.version.major, state.spec.version.minor) {
@@ -90,8 +104,7 @@ async fn show(
             args.name, state.spec.version, args.name
         ));
     }
-    let purpose = UpgradePurpose::Show;
-    let target = target(engine, state, version, purpose, &args.inventory.files(), options(args)?)?;
+    let target = first_hop(engine, state, hops, UpgradePurpose::Show, args)?;
     let host_keys = args.change.contact.options();
     let plan = plan::shown(context, engine, target, &host_keys, command, args.change.format.output).await?;
     Ok(args.file.write(&plan)?)
@@ -101,12 +114,11 @@ async fn show(
 async fn check_approval(
     engine: &Engine<'_>,
     state: &StoredCluster,
-    version: Version,
+    hops: &[Version],
     args: &UpgradeArgs,
 ) -> Result<(), CliError> {
     let Some(approved) = args.approved.read()? else { return Ok(()) };
-    let purpose = UpgradePurpose::Show;
-    let target = target(engine, state.clone(), version, purpose, &args.inventory.files(), options(args)?)?;
+    let target = first_hop(engine, state.clone(), hops, UpgradePurpose::Show, args)?;
     let now = preview(engine, &target, &args.change.contact.options()).await?;
     Ok(approved.check(&now.plan)?)
 }

@@ -1,12 +1,15 @@
 //! Checks of the machine: system, kernel, processors, memory, disk, clock.
 
-use kubeon_api::Arch;
+use std::collections::BTreeMap;
+
 use kubeon_api::kubernetes_cluster::ProxyMode;
+use kubeon_api::{Arch, Digest};
 use kubeon_wire::Cgroup;
 
 use super::modules;
 use super::rule::{CheckRule, Subject, Verdict, rule};
 use crate::desired::prepare::{NET_TOOLS, NODE_IMAGES, parts};
+use crate::input::{Artifacts, PartInfo};
 use crate::proxy_mode::{kernel_version, missing_tool, obstacle};
 
 /// Disk space that must stay free in addition to the parts, for images, logs and etcd.
@@ -160,15 +163,27 @@ fn mib(bytes: u64) -> String {
     format!("{} MiB", bytes >> 20)
 }
 
+/// The unpacked size of the parts that the host lacks, of this version and of those that follow. Parts of earlier versions stay on
+/// the host, so their space is not free.
 fn missing_bytes(subject: &Subject<'_>) -> u64 {
-    let artifacts = subject.intent.artifacts_for(&subject.facts.architecture);
-    let programs = parts(&subject.role).filter_map(|name| artifacts.parts.get(name));
+    let (intent, machine) = (subject.intent, subject.facts.architecture.as_str());
+    let artifacts = std::iter::once(intent.artifacts_for(machine)).chain(intent.later_artifacts_for(machine));
+    let needed = artifacts.flat_map(|artifacts| needed_parts(subject, artifacts));
+    let missing = needed.filter(|part| !subject.facts.parts.contains(&part.digest));
+    // Several versions may have the same part.
+    let sizes: BTreeMap<&Digest, u64> = missing.map(|part| (&part.digest, part.unpacked_size)).collect();
+    sizes.values().sum()
+}
+
+fn needed_parts<'a>(
+    subject: &'a Subject<'_>,
+    artifacts: &'a Artifacts,
+) -> impl Iterator<Item = &'a PartInfo> {
+    let programs = parts(&subject.role).filter_map(move |name| artifacts.parts.get(name));
     let tools = missing_tool(subject.facts, subject.intent.spec.settings.proxy_mode)
         .and(artifacts.parts.get(NET_TOOLS));
-    let images = NODE_IMAGES.iter().filter_map(|role| artifacts.images.get(*role)).map(|image| &image.part);
-    let missing =
-        programs.chain(tools).chain(images).filter(|part| !subject.facts.parts.contains(&part.digest));
-    missing.map(|part| part.unpacked_size).sum()
+    let images = NODE_IMAGES.iter().filter_map(move |role| artifacts.images.get(*role));
+    programs.chain(tools).chain(images.map(|image| &image.part))
 }
 
 /// The file system has enough free inodes.

@@ -1,5 +1,6 @@
 //! Golden stories of upgrades. Read the texts in `tests/stories/`.
 
+use kubeon_plan::precheck::precheck;
 use kubeon_plan::sim::{artifacts, run_to_completion};
 use kubeon_plan::{Intent, Plan, Snapshot, lint, plan, validate};
 use kubeon_wire::{JournalEntry, ResultState};
@@ -105,4 +106,28 @@ fn the_control_plane_of_a_tried_version_emulates_the_old_one() {
     assert_eq!(ids(&made, "drain"), [""; 0]);
     assert_eq!(ids(&made, "etcd/"), [""; 0], "etcd keeps its version");
     golden("trial", &run_to_completion(&desired, &mut snapshot, 3));
+}
+
+#[test]
+fn the_disk_has_space_for_every_version_before_one_is_tried() {
+    let mut snapshot = old(1, 1);
+    let desired = |later: &[&str]| {
+        let intent = named(1, 1);
+        let tried = intent.artifacts.with_control_plane_of(&artifacts(NEW));
+        let later_artifacts = later.iter().map(|version| artifacts(version)).collect();
+        Intent { trial: NEW.parse().ok(), artifacts: tried, later_artifacts, ..intent }
+    };
+    let needed = |later: &[&str]| -> Vec<String> {
+        let report = precheck(&desired(later), &snapshot);
+        let disks = report.hosts.iter().flat_map(|host| &host.checks).filter(|result| result.check == "disk");
+        disks.map(|result| result.wanted.clone()).collect()
+    };
+    // A part has 40 MiB. Of each version, a master lacks 13 parts and a worker 9; 1024 MiB stay free.
+    assert_eq!(needed(&[]), ["1144 MiB", "1024 MiB"], "the programs that are tried");
+    assert_eq!(needed(&[NEW]), ["1544 MiB", "1384 MiB"], "no part counts twice");
+    assert_eq!(needed(&[NEW, "v1.38.0"]), ["2064 MiB", "1744 MiB"]);
+
+    edit(&mut snapshot, 0, |facts| facts.disk_free_bytes = 1_500 << 20);
+    let error = plan(&desired(&[NEW]), &snapshot).unwrap_err();
+    assert_eq!(error.refusals()[0].reason, "has 1500 MiB free for /var/lib/kubeon, 1544 MiB needed");
 }
