@@ -36,7 +36,10 @@ pub use node::{
     SILENCE_LIMIT, StepFailure,
 };
 pub use observation::{HostDrift, MASTER_REPORTS, MasterReport, OBSERVER_GROUP};
-pub use op::{ApiObject, Check, Content, EtcdPeer, File, HostsEntry, Link, Op, PART_PIECE, PartForwarder};
+pub use op::{
+    ApiObject, Check, Content, EtcdPeer, FORWARDING_PORT, File, HostsEntry, Link, Op, PART_PIECE,
+    PartForwarder,
+};
 pub use precheck::{PrecheckHost, PrecheckReport, PrecheckResult, PrecheckSeverity};
 pub use progress::Progress;
 pub use secret_ref::{CertificateAuthority, Leaf, SecretRef, Usage};

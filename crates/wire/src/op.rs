@@ -455,5 +455,9 @@ pub struct PartForwarder {
     pub pieces: Vec<String>,
 }
 
+/// The TCP port at which hosts forward parts, on their address in the cluster's network. While another program has it, they use
+/// a free port.
+pub const FORWARDING_PORT: u16 = 10270;
+
 /// Bytes of a piece of a part, each of which is checked when it arrives.
 pub const PART_PIECE: usize = 1 << 20;

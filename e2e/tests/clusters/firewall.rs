@@ -33,6 +33,8 @@ fn rules_of_nft_are_opened_restored_and_closed_and_mirrors_are_used() -> Result<
     let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
     lab.must(&[&lab.create(lab.name(), 1)[..], &["--firewall", "manage"], &flags].concat())?;
     registries.are_asked(&lab)?;
+    let rules = lab.on("h2", "nft list ruleset")?;
+    ensure!(rules.contains("10270"), "hosts forward parts to each other: {rules}");
     lab.wait_up_to_date(lab.name(), MINUTE)?;
 
     // The owner loads the rules again: those of kubeon are lost, until the service runs.

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use kubeon_wire::FORWARDING_PORT;
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 
 use super::spool::Spool;
@@ -23,9 +24,13 @@ const BUFFER: usize = 256 << 10;
 /// The length of a digest.
 const DIGEST: usize = 64;
 
-/// Listens on a free port of the address, and serves in threads of its own. Returns the port.
+/// Listens on the address, at [`FORWARDING_PORT`] if that is free, and serves in threads of its own. Returns the port.
 pub(super) fn begin(address: Ipv4Addr, tls: Arc<ServerConfig>, spool: Arc<Spool>) -> io::Result<u16> {
-    let listener = TcpListener::bind((address, 0))?;
+    let listener = TcpListener::bind((address, FORWARDING_PORT)).or_else(|error| match error.kind() {
+        // Such as the session of an interrupted run.
+        io::ErrorKind::AddrInUse => TcpListener::bind((address, 0)),
+        _ => Err(error),
+    })?;
     let port = listener.local_addr()?.port();
     let clients = Arc::new(AtomicUsize::new(0));
     thread::Builder::new().name("forwarding".to_owned()).spawn(move || {

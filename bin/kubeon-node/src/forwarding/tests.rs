@@ -1,11 +1,11 @@
 use std::io::Read as _;
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, TcpListener};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
 use kubeon_api::Digest;
 use kubeon_pki::RunAuthority;
-use kubeon_wire::{PART_PIECE, PartForwarder};
+use kubeon_wire::{FORWARDING_PORT, PART_PIECE, PartForwarder};
 use sha2::{Digest as _, Sha256};
 
 use super::Forwarding;
@@ -19,8 +19,12 @@ struct TestHost {
 }
 
 fn host(authority: &RunAuthority) -> TestHost {
+    host_at(authority, Ipv4Addr::LOCALHOST)
+}
+
+fn host_at(authority: &RunAuthority, address: Ipv4Addr) -> TestHost {
     let folder = tempfile::tempdir().unwrap();
-    let identity = authority.issue(Ipv4Addr::LOCALHOST).unwrap();
+    let identity = authority.issue(address).unwrap();
     let forwarding = Forwarding::begin(&Root::new(folder.path()), &identity).unwrap();
     TestHost { forwarding: Arc::new(forwarding), folder }
 }
@@ -115,6 +119,28 @@ fn a_host_of_another_run_gets_nothing() {
     from.forwarding.keep(&digest, bytes.len() as u64)(&bytes);
     let (received, end) = receive(&to, source(&from, &bytes), &digest, bytes.len()).join().unwrap();
     assert!(received.is_empty() && matches!(end, StreamEnd::NotForwarded(_)), "{end:?}");
+}
+
+#[test]
+fn a_host_listens_at_the_port_that_firewalls_open_unless_another_program_has_it() {
+    let authority = RunAuthority::new().unwrap();
+    // No other test uses this address.
+    let address = Ipv4Addr::new(127, 86, 0, 1);
+    let (first, second) = (host_at(&authority, address), host_at(&authority, address));
+    assert_eq!(first.forwarding.port, FORWARDING_PORT);
+    assert_ne!(second.forwarding.port, FORWARDING_PORT);
+}
+
+#[test]
+fn a_source_that_cannot_be_reached_forwards_nothing() {
+    let to = host(&RunAuthority::new().unwrap());
+    let (bytes, digest) = part();
+    let closed = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port();
+    let source = PartForwarder { port: closed, ..source(&to, &bytes) };
+    let (received, end) = receive(&to, source, &digest, bytes.len()).join().unwrap();
+    let expected = "127.0.0.1 forwards nothing";
+    assert!(received.is_empty(), "{} bytes", received.len());
+    assert!(matches!(&end, StreamEnd::NotForwarded(why) if why.starts_with(expected)), "{end:?}");
 }
 
 #[test]

@@ -5,43 +5,57 @@ use kubeon_render::firewall;
 use kubeon_wire::firewall::single;
 use kubeon_wire::{FirewallProgram, Op, PacketMatch};
 
-use super::step::{Daemon, DesiredStep};
+use super::step::{Daemon, DesiredStep, PREPARE};
 use crate::context::{ObservedHost, PlanContext};
-use crate::firewall::{API, Closed, PortOpening, openings, pod_links};
-use crate::stage_name::StageName;
+use crate::firewall::{API, Closed, PortOpening, opening_for_parts, openings, pod_links};
+use crate::step_id::StepId;
 
 /// Opens the firewalls of all hosts. A host whose firewall lets everything needed pass, or that has none, has no step.
-pub(super) fn open(context: &PlanContext<'_>, stage: StageName, steps: &mut Vec<DesiredStep>) {
+pub(super) fn open(context: &PlanContext<'_>, steps: &mut Vec<DesiredStep>) {
     if context.spec().settings.firewall == FirewallMode::Manage {
         for host in context.all_hosts() {
-            let open = open_one(context, host, stage);
+            let open = open_one(context, host);
             let keeps_rules = host
                 .facts
                 .firewall
                 .as_ref()
                 .is_none_or(|firewall| firewall.program != FirewallProgram::Nftables);
-            let restore = open.as_ref().filter(|_| !keeps_rules).map(|open| restore(host, stage, open));
+            let restore = open.as_ref().filter(|_| !keeps_rules).map(|open| restore(host, open));
             steps.extend(open.into_iter().chain(restore));
         }
     }
 }
 
-fn open_one(context: &PlanContext<'_>, host: &ObservedHost<'_>, stage: StageName) -> Option<DesiredStep> {
-    let id = host.id(stage, "firewall");
-    let firewall = host.facts.firewall.as_ref()?;
-    let spec = context.spec();
-    let closed = Closed::of(spec, host.spec, &host.role, host.facts, firewall);
-    if !is_managed(firewall.program) || closed.is_empty() && !host.has_executed(&id) {
+/// The step that opens the firewall of the host; `None` if kubeon leaves the firewall as it is.
+pub(super) fn opened(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> Option<StepId> {
+    to_open(context, host).map(|_| opening_id(host))
+}
+
+fn opening_id(host: &ObservedHost<'_>) -> StepId {
+    host.id(PREPARE, "firewall")
+}
+
+/// What the firewall of the host does not let in yet; `None` if kubeon leaves the firewall as it is.
+fn to_open(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> Option<Closed> {
+    let (spec, firewall) = (context.spec(), host.facts.firewall.as_ref()?);
+    if spec.settings.firewall != FirewallMode::Manage || !is_managed(firewall.program) {
         return None;
     }
+    let closed = Closed::of(spec, host.spec, &host.role, host.facts, firewall);
+    (!closed.is_empty() || host.has_executed(&opening_id(host))).then_some(closed)
+}
+
+fn open_one(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> Option<DesiredStep> {
+    let closed = to_open(context, host)?;
+    let (spec, program) = (context.spec(), host.facts.firewall.as_ref()?.program);
+    let parts = opening_for_parts(spec, host.spec);
     let link = host.facts.links.iter().find(|link| link.address == host.ip());
     let op = Op::Firewall {
         link: link.map(|link| link.name.clone()).unwrap_or_default(),
-        lets_in: openings(spec, host.spec, &host.role).iter().flat_map(packets).collect(),
+        lets_in: openings(spec, host.spec, &host.role).iter().chain(&parts).flat_map(packets).collect(),
         pod_links: pod_links(&host.role).iter().map(|&link| link.to_owned()).collect(),
     };
-    let program = firewall.program;
-    let mut step = DesiredStep::new(host, id, op)
+    let mut step = DesiredStep::new(host, opening_id(host), op)
         .title(format!("open {program} for the other hosts and the pods"))
         .because("its firewall is closed")
         .within(300);
@@ -50,8 +64,8 @@ fn open_one(context: &PlanContext<'_>, host: &ObservedHost<'_>, stage: StageName
 }
 
 /// nft forgets the rules when the owner loads the rules of the host again, and at boot.
-fn restore(host: &ObservedHost<'_>, stage: StageName, open: &DesiredStep) -> DesiredStep {
-    let id = host.id(stage, "firewall-restore");
+fn restore(host: &ObservedHost<'_>, open: &DesiredStep) -> DesiredStep {
+    let id = host.id(PREPARE, "firewall-restore");
     Daemon {
         id,
         unit_name: firewall::SERVICE,

@@ -112,24 +112,26 @@ pub(crate) fn host(context: &PlanContext<'_>, steps: &mut Vec<DesiredStep>) {
             steps.push(hosts_file::step(context, host));
         }
     }
-    firewall::open(context, STAGE, steps);
+    firewall::open(context, steps);
 }
 
-/// The parts of the bundle.
+/// The parts of the bundle. A host that has one forwards it to others, so its firewall is open before.
 pub(crate) fn artifacts(context: &PlanContext<'_>, steps: &mut Vec<DesiredStep>) {
     for host in context.all_hosts() {
+        let opened = firewall::opened(context, host);
+        let mut put = |id, name: &str, info| steps.push(part(host, id, name, info).needs(opened.clone()));
         for name in parts_of(context, host) {
-            steps.push(part(host, part_id(name, host), name, context.part(host, name)));
+            put(part_id(name, host), name, context.part(host, name));
         }
         if !host.role.runs_node() {
             continue;
         }
         if host.lacks_tools(context.spec().settings.proxy_mode) {
-            steps.push(part(host, part_id(NET_TOOLS, host), NET_TOOLS, context.part(host, NET_TOOLS)));
+            put(part_id(NET_TOOLS, host), NET_TOOLS, context.part(host, NET_TOOLS));
         }
         for role in NODE_IMAGES {
             let image = &context.artifacts(host).images[*role];
-            steps.push(part(host, image_part_id(role, host), &image.name, &image.part));
+            put(image_part_id(role, host), &image.name, &image.part);
         }
     }
 }

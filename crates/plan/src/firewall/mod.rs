@@ -4,4 +4,4 @@ mod closed;
 mod opening;
 
 pub(crate) use closed::Closed;
-pub(crate) use opening::{API, PortOpening, openings, pod_links};
+pub(crate) use opening::{API, PortOpening, opening_for_parts, openings, pod_links};

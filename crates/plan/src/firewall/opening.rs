@@ -1,7 +1,7 @@
 //! The ports that the hosts of a cluster use on each other.
 
 use kubeon_api::{HostAddress, HostRole};
-use kubeon_wire::Transport;
+use kubeon_wire::{FORWARDING_PORT, Transport};
 
 use crate::input::{DesiredCluster, HostSpec};
 
@@ -50,6 +50,15 @@ pub(crate) fn openings(spec: &DesiredCluster, host: &HostSpec, role: &HostRole) 
     }
     openings.retain(|opening| !opening.sources.is_empty());
     openings
+}
+
+/// The opening through which the other hosts get parts from this one; `None` if there are no others. Without it they get the parts
+/// from the control machine, so a closed firewall is no failure of a check.
+pub(crate) fn opening_for_parts(spec: &DesiredCluster, host: &HostSpec) -> Option<PortOpening> {
+    let others = spec.hosts().filter(|other| other.address != host.address);
+    let sources: Vec<_> = others.map(HostSpec::cluster_address).collect();
+    let (first, last) = (FORWARDING_PORT, FORWARDING_PORT);
+    (!sources.is_empty()).then_some(PortOpening { transport: Transport::Tcp, first, last, sources })
 }
 
 /// The TCP ports of a host that pods use: the API server on a master, and the kubelet. None on a host without pods.

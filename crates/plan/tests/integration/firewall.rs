@@ -1,13 +1,13 @@
 //! The check of firewalls, and the proof that packets cross the overlay.
 
-use crate::support::{address, bare_hosts, golden, intent, step};
+use crate::support::{address, bare_hosts, golden, intent, step, texts};
 use kubeon_api::kubernetes_cluster::FirewallMode;
 use kubeon_plan::precheck::precheck;
 use kubeon_plan::sim::{describe, refused};
 use kubeon_plan::{DesiredCluster, Intent, Observation, Remedy, Snapshot, plan, validate};
 use kubeon_wire::{
-    Check, Facts, FirewallFact, FirewallProgram, LinkFact, Op, PacketMatch, PrecheckResult, PrecheckSeverity,
-    Reach, ReachFact, Transport,
+    Check, FORWARDING_PORT, Facts, FirewallFact, FirewallProgram, LinkFact, Op, PacketMatch, PrecheckResult,
+    PrecheckSeverity, Reach, ReachFact, Transport,
 };
 
 fn firewall(program: FirewallProgram) -> FirewallFact {
@@ -178,6 +178,15 @@ fn a_managed_firewall_is_opened_for_each_host_that_needs_it() {
     assert!(!opens(&worker, Transport::Tcp, 10250, Some("172.30.0.13/32")), "only masters: {worker:?}");
     assert!(opens(&worker, Transport::Udp, 8472, Some("172.30.0.13/32")), "{worker:?}");
     assert!(!opens(&worker, Transport::Tcp, 6443, None), "{worker:?}");
+    assert!(opens(&worker, Transport::Tcp, FORWARDING_PORT, Some("172.30.0.13/32")), "{worker:?}");
+    let opened_before = |host: &str| {
+        let needs = texts(&step(&first, &format!("artifacts/kubelet@{host}")).needs);
+        needs.contains(&format!("prepare/firewall@{host}"))
+    };
+    assert!(
+        opened_before("h1") && opened_before("h2") && !opened_before("h3"),
+        "a host that forwards parts is open"
+    );
     kubeon_plan::sim::apply(&first, first.steps.len(), &mut snapshot);
     let open = |facts: &mut Facts| {
         let all = vec![PacketMatch::default()];
