@@ -12,6 +12,8 @@ use crate::program::{Answer, eventually, folder, must, run};
 
 /// The Kubernetes version of the tests.
 pub const VERSION: &str = "v1.36.3";
+/// The next minor version, to which tests upgrade.
+pub const NEXT: &str = "v1.37.2";
 
 /// A command that prints everything that a cluster may leave on a host: folders, programs, links, packet
 /// rules. It prints nothing on a bare host.

@@ -10,12 +10,10 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
-use kubeon_e2e::lab::{TestLab, VERSION};
+use kubeon_e2e::lab::{NEXT, TestLab, VERSION};
 use serde_json::Value;
 
 const MINUTE: Duration = Duration::from_secs(60);
-/// The version after [`VERSION`].
-const NEXT: &str = "v1.37.2";
 
 #[test]
 #[ignore = "builds a second version of Kubernetes: ./test long"]

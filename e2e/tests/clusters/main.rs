@@ -13,6 +13,7 @@ mod external_etcd;
 mod firewall;
 mod forwarding;
 mod history;
+mod life;
 mod masters;
 mod object_store;
 mod playbooks;

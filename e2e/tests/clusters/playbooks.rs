@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use kubeon_e2e::ansible;
-use kubeon_e2e::lab::TestLab;
+use kubeon_e2e::lab::{NEXT, TestLab};
 use kubeon_e2e::program::{Answer, eventually, folder, run};
 
 const VARIABLES: &str = "\
@@ -39,9 +39,6 @@ fn soak_playbooks_create_scale_and_reset_a_cluster() -> Result<()> {
     remove_worker(&run)?;
     reset(&run)
 }
-
-/// The version after that of the variables.
-const NEXT: &str = "v1.37.2";
 
 #[test]
 #[ignore = "builds a second version of Kubernetes: ./test long"]

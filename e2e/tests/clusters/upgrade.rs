@@ -5,14 +5,12 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
-use kubeon_e2e::lab::{TestLab, VERSION};
+use kubeon_e2e::lab::{NEXT, TestLab, VERSION};
 use kubeon_e2e::running::Running;
 use kubeon_e2e::{probe, writer};
 use serde_json::json;
 
 const MINUTE: Duration = Duration::from_secs(60);
-/// The version after [`VERSION`].
-const NEXT: &str = "v1.37.2";
 
 #[test]
 #[ignore = "builds a second version of Kubernetes: ./test long"]
@@ -28,8 +26,9 @@ fn soak_an_upgrade_to_the_next_minor_version_serves_all_the_time() -> Result<()>
     probe::start(&lab, "h4")?;
 
     aborted(&lab)?;
+    let approved = approved_plan(&lab)?;
     let begin = Instant::now();
-    let mut upgrade = Running::start(&lab, &["upgrade", cluster, NEXT])?;
+    let mut upgrade = Running::start(&lab, &["upgrade", cluster, NEXT, "--approved-plan", &approved])?;
     upgrade.until("the second master", 6 * MINUTE, |run| run.output().contains("drain node h2"))?;
     let paused = lab.must(&["pause", cluster])?;
     ensure!(paused.contains("is paused") && paused.contains("kubeon resume"), "{paused}");
@@ -89,8 +88,19 @@ fn refused(lab: &TestLab) -> Result<()> {
     Ok(())
 }
 
+/// Writes the plan of the upgrade to a file, for its approval. A plan without the steps of the upgrade does not permit it.
+fn approved_plan(lab: &TestLab) -> Result<String> {
+    let (cluster, file) = (lab.name(), lab.file("approved.zst").display().to_string());
+    lab.must(&["plan", cluster, "--out", &file])?;
+    let refused = lab.kubeon(&["upgrade", cluster, NEXT, "--approved-plan", &file])?;
+    ensure!(refused.code == 2 && refused.err.contains("is out of date"), "{refused:?}");
+    ensure!(lab.plan(cluster)?.is_empty(), "the refused upgrade changed nothing");
+    lab.must(&["upgrade", cluster, NEXT, "--dry-run", "--out", &file])?;
+    Ok(file)
+}
+
 /// Two pods that a disruption budget keeps alive one after the other.
-fn serve(lab: &TestLab) -> Result<()> {
+pub(crate) fn serve(lab: &TestLab) -> Result<()> {
     lab.load_client(lab.name())?;
     let labels = json!({ "app": "web" });
     lab.apply(lab.name(), &json!({ "apiVersion": "v1", "kind": "List", "items": [
@@ -124,7 +134,7 @@ fn rolled_back(lab: &TestLab) -> Result<()> {
 }
 
 /// Every node has the new version, the pods serve, and nothing is left to do.
-fn upgraded(lab: &TestLab) -> Result<()> {
+pub(crate) fn upgraded(lab: &TestLab) -> Result<()> {
     let cluster = lab.name();
     lab.wait_up_to_date(cluster, MINUTE)?;
     let versions =

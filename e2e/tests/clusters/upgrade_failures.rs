@@ -6,12 +6,10 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
-use kubeon_e2e::lab::{TestLab, VERSION};
+use kubeon_e2e::lab::{NEXT, TestLab, VERSION};
 use kubeon_e2e::probe;
 
 const MINUTE: Duration = Duration::from_secs(60);
-/// The version after [`VERSION`].
-const NEXT: &str = "v1.37.2";
 
 #[test]
 #[ignore = "builds a second version of Kubernetes: ./test long"]
@@ -44,12 +42,18 @@ fn goes_back(lab: &TestLab, unit: &str) -> Result<()> {
     upgrade_fails(lab, "h2", unit)?;
     lab.must(&["abort", lab.name()])?;
     lab.wait_up_to_date(lab.name(), MINUTE)?;
-    for host in ["h1", "h2", "h3"] {
+    is_old(lab, &["h1", "h2", "h3"], unit)?;
+    println!("  {unit} failed, and back: {:.0} s", begin.elapsed().as_secs_f64());
+    Ok(())
+}
+
+/// The program of the unit runs in the old version on these hosts.
+pub(crate) fn is_old(lab: &TestLab, hosts: &[&str], unit: &str) -> Result<()> {
+    for host in hosts {
         let program = format!("/proc/$(systemctl show -p MainPID --value {unit})/exe --version");
         let version = lab.on(host, &program)?;
         ensure!(version.contains(VERSION), "{unit} on {host} is {version}");
     }
-    println!("  {unit} failed, and back: {:.0} s", begin.elapsed().as_secs_f64());
     Ok(())
 }
 
@@ -64,7 +68,7 @@ fn goes_on(lab: &TestLab, host: &str, unit: &str) -> Result<()> {
 }
 
 /// Lets a unit fail to start on a host, and checks that the upgrade stops there with its name.
-fn upgrade_fails(lab: &TestLab, host: &str, unit: &str) -> Result<()> {
+pub(crate) fn upgrade_fails(lab: &TestLab, host: &str, unit: &str) -> Result<()> {
     let folder = format!("/etc/systemd/system/{unit}.service.d");
     let fail =
         format!("mkdir -p {folder} && printf '[Service]\\nExecStartPre=/bin/false\\n' >{folder}/fail.conf");
@@ -81,7 +85,7 @@ fn upgrade_fails(lab: &TestLab, host: &str, unit: &str) -> Result<()> {
 }
 
 /// The version of every kubelet.
-fn versions(lab: &TestLab) -> Result<Vec<String>> {
+pub(crate) fn versions(lab: &TestLab) -> Result<Vec<String>> {
     let path = "jsonpath={.items[*].status.nodeInfo.kubeletVersion}";
     let versions = lab.kubectl(lab.name(), &["get", "nodes", "-o", path])?;
     Ok(versions.split_whitespace().map(str::to_owned).collect())

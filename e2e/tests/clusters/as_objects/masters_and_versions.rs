@@ -4,16 +4,13 @@
 use std::time::Instant;
 
 use anyhow::{Result, ensure};
-use kubeon_e2e::lab::VERSION;
+use kubeon_e2e::lab::{NEXT, VERSION};
 use kubeon_e2e::program::{folder, must};
 use serde_json::{Value, json};
 
 use super::declared_cluster::{NAME, declared, kill_runner, kubeconfig, wait_nodes_ready, wait_up_to_date};
 use super::environment::MetaCluster;
 use super::{MINUTE, print_time};
-
-/// The version after [`VERSION`].
-pub(super) const NEXT: &str = "v1.37.2";
 
 #[test]
 #[ignore = "builds a second version of Kubernetes: ./test long"]

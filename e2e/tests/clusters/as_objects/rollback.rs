@@ -3,13 +3,13 @@
 use std::time::Instant;
 
 use anyhow::{Context as _, Result, ensure};
-use kubeon_e2e::lab::VERSION;
+use kubeon_e2e::lab::{NEXT, VERSION};
 use kubeon_envtest::TestObjectStore;
 use serde_json::json;
 
 use super::declared_cluster::{NAME, declared, kill_runner, kubeconfig, wait_nodes_ready, wait_up_to_date};
 use super::environment::MetaCluster;
-use super::masters_and_versions::{NEXT, declare, load_next_bundle};
+use super::masters_and_versions::{declare, load_next_bundle};
 use super::print_time;
 use super::snapshots::{FOLDER, SECRET, objects, secret};
 

@@ -1,0 +1,138 @@
+//! What happens to one cluster over the years: masters join, the first one dies and is replaced, a snapshot comes back on other
+//! hosts, an upgrade fails and goes back, the next one completes, settings change, and workers change from haproxy to the Service
+//! of the API servers. No acknowledged write is lost.
+
+#![allow(clippy::print_stdout, reason = "prints measured times")]
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, ensure};
+use kubeon_e2e::lab::{NEXT, TestLab, VERSION};
+use kubeon_e2e::program::eventually;
+use kubeon_e2e::{probe, writer};
+
+use crate::scale::balancer::{SERVICE, leads_to};
+use crate::upgrade_failures::{is_old, upgrade_fails, versions};
+
+const MINUTE: Duration = Duration::from_secs(60);
+/// The hosts after the restore: two that were never used, and three that the cluster had before.
+const MASTERS: [&str; 3] = ["h7", "h3", "h4"];
+const WORKERS: [&str; 2] = ["h8", "h2"];
+
+#[test]
+#[ignore = "builds a second version of Kubernetes: ./test long"]
+fn soak_the_life_of_a_cluster() -> Result<()> {
+    let lab = TestLab::up("e2e-life", 8)?;
+    let cluster = lab.name();
+    lab.must(&["bundle", "build", NEXT])?;
+    let (master, worker) = (addresses(&lab, &["h1"])?, addresses(&lab, &["h2"])?);
+    timed("create 1 + 1", || lab.must(&["create", cluster, VERSION, "-m", &master, "-w", &worker]))?;
+    lab.must(&["use", cluster])?;
+    the_first_master_dies(&lab)?;
+    let written = written(&lab)?;
+    restored_on_other_hosts(&lab)?;
+    has_written(&lab, written)?;
+    upgraded_at_the_second_attempt(&lab)?;
+    settings_change(&lab)?;
+    has_written(&lab, written)?;
+    writer::start(&lab, "after", 5)?;
+    println!("  {}", writer::report(&lab)?);
+    lab.wait_up_to_date(cluster, MINUTE)?;
+    lab.must(&["destroy", cluster, "--yes"])?;
+    MASTERS.iter().chain(&WORKERS).try_for_each(|host| lab.is_bare(host))
+}
+
+/// A worker and two masters join, and the first master is replaced, while a pod writes.
+fn the_first_master_dies(lab: &TestLab) -> Result<()> {
+    let cluster = lab.name();
+    let (worker, masters) = (addresses(lab, &["h6"])?, addresses(lab, &["h3", "h4"])?);
+    timed("a worker more", || lab.must(&["addon", cluster, "-w", &worker]))?;
+    writer::start(lab, "life", 90)?;
+    timed("two masters more", || lab.must(&["addon", cluster, "-m", &masters]))?;
+    lab.host("kill", "h1")?;
+    let new = addresses(lab, &["h5"])?;
+    timed("the first master is replaced", || lab.must(&["replace", cluster, "h1", &new, "--yes"]))?;
+    println!("  {}", writer::report(lab)?);
+    lab.wait_up_to_date(cluster, MINUTE)
+}
+
+/// The cluster is saved, destroyed, and made out of its snapshot again.
+fn restored_on_other_hosts(lab: &TestLab) -> Result<()> {
+    let (cluster, file) = (lab.name(), lab.file("life.db").display().to_string());
+    timed("snapshot", || lab.must(&["etcd", "save", cluster, &file]))?;
+    timed("destroy", || lab.must(&["destroy", cluster, "--yes"]))?;
+    let (masters, workers) = (addresses(lab, &MASTERS)?, addresses(lab, &WORKERS)?);
+    let restore = ["etcd", "restore", cluster, &file, "-m", &masters, "-w", &workers];
+    timed("3 + 2 out of the snapshot", || lab.must(&restore))?;
+    lab.must(&["use", cluster])?;
+    lab.wait_up_to_date(cluster, MINUTE)?;
+    // Its object is in the snapshot, and another writer needs its name.
+    let delete = ["delete", "pod", "writer", "--ignore-not-found", "--force", "--grace-period=0"];
+    lab.kubectl(cluster, &delete).map(drop)
+}
+
+/// A program of the new version does not start on one master: the upgrade goes back. Without the fault it completes. The API
+/// serves all the time.
+fn upgraded_at_the_second_attempt(lab: &TestLab) -> Result<()> {
+    let (cluster, worker) = (lab.name(), WORKERS[0]);
+    probe::start(lab, worker)?;
+    timed("an upgrade that fails", || upgrade_fails(lab, MASTERS[1], "kube-scheduler"))?;
+    timed("abort", || lab.must(&["abort", cluster]))?;
+    lab.wait_up_to_date(cluster, MINUTE)?;
+    for unit in ["kube-apiserver", "kube-controller-manager", "kube-scheduler"] {
+        is_old(lab, &MASTERS, unit)?;
+    }
+    timed("upgrade", || lab.must(&["upgrade", cluster, NEXT]))?;
+    lab.wait_up_to_date(cluster, MINUTE)?;
+    ensure!(versions(lab)?.iter().all(|version| version == NEXT), "{:?}", versions(lab)?);
+    let (total, failed) = probe::counts(lab, worker)?;
+    println!("  {failed} of {total} requests failed on {worker}");
+    ensure!(total > 500 && failed == 0, "{}", probe::log(lab, worker)?);
+    lab.on(worker, "systemctl stop probe").map(drop)
+}
+
+/// A setting of every kubelet changes, and then the way of the workers to the API servers.
+fn settings_change(lab: &TestLab) -> Result<()> {
+    let cluster = lab.name();
+    timed("a setting of every kubelet", || lab.must(&["config", "set", cluster, "network.maxPods=100"]))?;
+    let pods = ["get", "nodes", "-o", "jsonpath={.items[*].status.capacity.pods}"];
+    eventually("the nodes report their new capacity", MINUTE, || {
+        let found = lab.kubectl(cluster, &pods)?;
+        ensure!(found.split(' ').all(|pods| pods == "100"), "{found}");
+        Ok(())
+    })?;
+    timed("haproxy to updater", || lab.must(&["config", "set", cluster, "loadBalancer.mode=updater"]))?;
+    for worker in WORKERS {
+        leads_to(lab, worker, SERVICE)?;
+        lab.on(worker, "! systemctl cat haproxy 2>/dev/null")?;
+    }
+    lab.wait_up_to_date(cluster, MINUTE)
+}
+
+/// The number of objects that the pod wrote.
+fn written(lab: &TestLab) -> Result<usize> {
+    let listed = lab.kubectl(lab.name(), &["get", "configmaps", "-l", "run=life", "-o", "name"])?;
+    Ok(listed.lines().count())
+}
+
+fn has_written(lab: &TestLab, before: usize) -> Result<()> {
+    let found = written(lab)?;
+    ensure!(before > 0 && found == before, "{found} of {before} objects are there");
+    Ok(())
+}
+
+/// The addresses of the hosts, as the flags of hosts take them.
+fn addresses(lab: &TestLab, hosts: &[&str]) -> Result<String> {
+    let address = |host: &&str| -> Result<String> {
+        let number: usize = host.trim_start_matches('h').parse()?;
+        Ok(lab.addresses[number - 1].clone())
+    };
+    Ok(hosts.iter().map(address).collect::<Result<Vec<_>>>()?.join(","))
+}
+
+fn timed<T>(what: &str, run: impl FnOnce() -> Result<T>) -> Result<()> {
+    let begin = Instant::now();
+    run()?;
+    println!("  {what}: {:.1} s", begin.elapsed().as_secs_f64());
+    Ok(())
+}
