@@ -25,6 +25,7 @@ mod scale;
 mod try_script;
 mod updater;
 mod upgrade;
+mod upgrade_chain;
 mod upgrade_failures;
 mod versions;
 mod vm;

@@ -26,7 +26,7 @@ fn soak_a_cluster_of_every_minor_version() -> Result<()> {
 }
 
 /// The newest version of every minor version, oldest first.
-fn newest_patches(lab: &TestLab) -> Result<Vec<String>> {
+pub(crate) fn newest_patches(lab: &TestLab) -> Result<Vec<String>> {
     let listed = lab.must(&["view", "support", "-o", "name"])?;
     let mut newest: BTreeMap<u32, String> = BTreeMap::new();
     for version in listed.lines() {
