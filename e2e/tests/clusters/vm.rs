@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use kubeon_e2e::host_snapshot::HostSnapshot;
-use kubeon_e2e::lab::TestLab;
+use kubeon_e2e::lab::{NEXT, TestLab};
 use kubeon_e2e::program::again_after;
 use serde_json::json;
 
@@ -28,6 +28,8 @@ enum Life {
     Short,
     /// The same, then both hosts reboot.
     WithReboots,
+    /// The same, then it changes to the next minor version.
+    Upgraded,
 }
 
 #[test]
@@ -62,6 +64,12 @@ fn vm_cluster_on_debian_12_with_ufw_and_two_network_cards() -> Result<()> {
 fn vm_cluster_on_debian_12_with_network_manager_and_cloud_init_behind_nat() -> Result<()> {
     let machines = ["--os", "debian-12", "--profile", "network-manager,cloud-init,nat"];
     life_of_a_cluster("vm-nat", &machines, &[], Life::Short)
+}
+
+#[test]
+#[ignore = "minutes: boots virtual machines, builds a second version of Kubernetes"]
+fn vm_cluster_on_debian_12_is_upgraded() -> Result<()> {
+    life_of_a_cluster("vm-upgrade", &["--os", "debian-12"], &[], Life::Upgraded)
 }
 
 /// A closed firewall is refused, and the refusal names the overlay and what helps.
@@ -101,8 +109,10 @@ fn life_of_a_cluster(name: &str, machines: &[&str], extras: &[Extra], life: Life
     nodes_have_their_cluster_addresses(&lab)?;
     pods_reach_each_other(&lab)?;
     wait("the plan has no steps", || up_to_date(&lab))?;
-    if life == Life::WithReboots {
-        reboot(&lab)?;
+    match life {
+        Life::Short => {}
+        Life::WithReboots => reboot(&lab)?,
+        Life::Upgraded => upgrade(&lab)?,
     }
     lab.must(&["destroy", name, "--yes"])?;
     for (host, before) in HOSTS.into_iter().zip(before) {
@@ -185,4 +195,20 @@ fn reboot(lab: &TestLab) -> Result<()> {
     wait("the plan has no steps", || up_to_date(lab))?;
     print_time("both hosts rebooted, the cluster works again after", begin);
     Ok(())
+}
+
+/// Every node runs the next minor version, and pods talk.
+fn upgrade(lab: &TestLab) -> Result<()> {
+    lab.must(&["bundle", "build", NEXT])?;
+    let begin = Instant::now();
+    lab.must(&["upgrade", lab.name(), NEXT])?;
+    print_time("upgrade", begin);
+    wait("all nodes are Ready", || nodes_are_ready(lab))?;
+    let path = "jsonpath={.items[*].status.nodeInfo.kubeletVersion}";
+    let versions = lab.kubectl(lab.name(), &["get", "nodes", "-o", path])?;
+    ensure!(versions == format!("{NEXT} {NEXT}"), "{versions}");
+    // Drains evicted the pods, which have no controller.
+    lab.kubectl(lab.name(), &[&["delete", "pod", "--ignore-not-found"], &HOSTS[..]].concat())?;
+    pods_reach_each_other(lab)?;
+    wait("the plan has no steps", || up_to_date(lab))
 }
