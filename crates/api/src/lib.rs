@@ -24,6 +24,7 @@ mod job_placement;
 pub mod kubeonkube;
 pub mod kubernetes_cluster;
 pub mod labels;
+mod majority;
 pub mod names;
 mod open_words;
 mod read;
@@ -54,6 +55,7 @@ pub use kubernetes_cluster::{
     KubernetesCluster, KubernetesClusterSpec, KubernetesClusterStatus, Operation, Phase,
 };
 pub use labels::{LabelKey, LabelValue};
+pub use majority::is_majority;
 pub use names::{Cidr, ClusterName, Digest, HostAddress, HostName, NameError, Version};
 pub use read::{Mistake, ReadError, read_yaml};
 pub use refusal::{Refusal, RefusedField, Remedy};

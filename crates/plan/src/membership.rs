@@ -2,7 +2,7 @@
 //! leave first, then new ones join, then those that serve leave. After every change more than half of the members must
 //! serve.
 
-use kubeon_api::{HostAddress, Refusal};
+use kubeon_api::{HostAddress, Refusal, is_majority};
 
 use crate::context::{Leaving, NODE_PROGRAM, ObservedHost, PlanContext, records};
 use crate::quorum::{Members, Quorum, member_id, serves};
@@ -102,7 +102,7 @@ pub(crate) fn refusals(context: &PlanContext<'_>) -> Vec<Refusal> {
     let mut count = VoteCount { serving: members.serving(), total: members.total() };
     let votes = |host: &&&Leaving<'_>| members.contains(&host.name);
     let leaving = change.dead.iter().chain(&change.living).filter(votes).count();
-    if leaving * 2 > count.total + change.joining.len() {
+    if is_majority(leaving, count.total + change.joining.len()) {
         let reason = format!(
             "cannot leave: {leaving} of {} members of etcd would leave at once, and that is a majority; remove one \
              master after another",
@@ -196,7 +196,7 @@ struct VoteCount {
 
 impl VoteCount {
     fn has_quorum(&self) -> bool {
-        self.serving * 2 > self.total
+        is_majority(self.serving, self.total)
     }
 
     fn refusal(&self, host: HostAddress, what: &str) -> Option<Refusal> {

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
-use kubeon_api::HostName;
+use kubeon_api::{HostName, is_majority};
 use kubeon_wire::{EtcdFact, Facts};
 
 use crate::context::records;
@@ -125,13 +125,14 @@ impl<'a> Members<'a> {
 
     /// Whether the available members are a majority.
     pub(crate) fn can_have_quorum(&self) -> bool {
-        self.available() * 2 > self.total()
+        is_majority(self.available(), self.total())
     }
 
     /// Whether the other members keep the quorum while one available member restarts. If every member is
     /// available, members may restart one after another: then the smallest clusters pause, and none stops.
     pub(crate) fn may_restart_one(&self) -> bool {
-        self.available() == self.total() || self.available().saturating_sub(1) * 2 > self.total()
+        let others = self.available().saturating_sub(1);
+        self.available() == self.total() || is_majority(others, self.total())
     }
 
     /// The state of the quorum.
@@ -144,7 +145,7 @@ impl<'a> Members<'a> {
         }
         let down = self.observed.iter().filter(|(name, facts)| serves(name, facts) == Some(false)).count()
             + self.others.values().filter(|healthy| **healthy == Some(false)).count();
-        if (self.total() - down) * 2 <= self.total() { Quorum::Lost } else { Quorum::Unknown }
+        if is_majority(self.total() - down, self.total()) { Quorum::Unknown } else { Quorum::Lost }
     }
 }
 

@@ -3,7 +3,7 @@
 use std::net::Ipv4Addr;
 use std::thread;
 
-use kubeon_api::{Digest, HostName};
+use kubeon_api::{Digest, HostName, is_majority};
 use kubeon_wire::{EtcdPeer, StepFailure};
 
 use crate::backoff::pauses;
@@ -153,7 +153,7 @@ fn keeps_quorum(etcd: &Etcd, members: &[ListedMember]) -> Result<(), NotAccepted
         let checks: Vec<_> = voters.iter().map(|voter| scope.spawn(move || etcd.is_healthy(voter))).collect();
         checks.into_iter().filter_map(|check| check.join().ok()).filter(|healthy| *healthy).count()
     });
-    if healthy * 2 > voters.len() {
+    if is_majority(healthy, voters.len()) {
         return Ok(());
     }
     let total = voters.len();

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use kubeon_api::kubernetes_cluster::{Changes, DeclaredCluster, NodeList, fixed_because};
-use kubeon_api::{HostAddress, Operation};
+use kubeon_api::{HostAddress, Operation, is_majority};
 
 use super::desired::Desired;
 use super::hosts::place;
@@ -56,7 +56,7 @@ fn masters(
     let added = now.difference(&before).count();
     if removed == before.len() {
         verdict.deny(field, "would keep no master; one master of the cluster must stay");
-    } else if removed * 2 > before.len() + added {
+    } else if is_majority(removed, before.len() + added) {
         let reason =
             format!("{removed} of {} masters would leave at once, a majority; remove fewer", before.len());
         verdict.deny(field, reason);
