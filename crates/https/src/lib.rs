@@ -1,8 +1,12 @@
-//! The TLS of blocking HTTPS clients: one implementation of cryptography, and the authorities that a client trusts.
+//! What blocking HTTPS clients share: one implementation of cryptography, the authorities that a client trusts, and attempts.
+
+mod attempts;
 
 use std::sync::Arc;
 
 use ureq::tls::{Certificate, PemItem, RootCerts, TlsConfig, TlsConfigBuilder, parse_pem};
+
+pub use attempts::{AttemptFailure, FIRST_WAIT, repeated};
 
 /// A text without a certificate in PEM.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]

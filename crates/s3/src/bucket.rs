@@ -3,9 +3,9 @@
 use std::fs::{self, File};
 use std::io::{self, Read as _, Seek as _, Write as _};
 use std::path::Path;
-use std::thread;
 use std::time::Duration;
 
+use kubeon_https::{AttemptFailure, repeated};
 use rusty_s3::actions::ListObjectsV2;
 use rusty_s3::{Bucket, Credentials, S3Action as _, UrlStyle};
 use secrecy::ExposeSecret as _;
@@ -19,9 +19,7 @@ use crate::error::S3Error;
 use crate::settings::{DEFAULT_REGION, S3Settings};
 
 /// How often a request is tried.
-const ATTEMPTS: u32 = 4;
-/// The wait before the second attempt; it doubles with each further one.
-const FIRST_WAIT: Duration = Duration::from_millis(500);
+const ATTEMPTS: usize = 4;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
 /// Time limit of the head of an answer, after the request was sent.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(120);
@@ -45,12 +43,7 @@ pub struct S3Bucket {
     store: String,
 }
 
-/// Why one attempt ended.
-enum Ended {
-    /// Another attempt may succeed.
-    Again(String),
-    Never(S3Error),
-}
+type Ended = AttemptFailure<S3Error>;
 
 impl S3Bucket {
     /// The bucket of the address. Sends no request.
@@ -225,24 +218,10 @@ impl S3Bucket {
     fn repeated<T>(
         &self,
         address: &S3Address,
-        mut attempt: impl FnMut() -> Result<T, Ended>,
+        attempt: impl FnMut() -> Result<T, Ended>,
     ) -> Result<T, S3Error> {
-        let mut tried = 1;
-        loop {
-            match attempt() {
-                Ok(value) => return Ok(value),
-                Err(Ended::Never(error)) => return Err(error),
-                Err(Ended::Again(why)) if tried == ATTEMPTS => {
-                    return Err(S3Error::Server {
-                        store: self.store.clone(),
-                        address: address.to_string(),
-                        why,
-                    });
-                }
-                Err(Ended::Again(_)) => thread::sleep(FIRST_WAIT * 2_u32.pow(tried - 1)),
-            }
-            tried += 1;
-        }
+        let (store, address) = (self.store.clone(), address.to_string());
+        repeated(ATTEMPTS, attempt, |why| S3Error::Server { store, address, why })
     }
 }
 

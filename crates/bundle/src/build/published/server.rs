@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use kubeon_https::{AttemptFailure, FIRST_WAIT, repeated};
 use ureq::http::{Response, StatusCode, header};
 use ureq::tls::RootCerts;
 use ureq::{Agent, Body};
@@ -15,9 +16,7 @@ use crate::digest;
 use crate::manifest::PublishedFile;
 
 /// How often a download is tried, or continued. Attempts that bring bytes are not counted.
-const ATTEMPTS: u32 = 5;
-/// The wait before the second attempt; it doubles with each further one.
-const FIRST_WAIT: Duration = Duration::from_millis(500);
+const ATTEMPTS: usize = 5;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
 /// Time limit of the head of an answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
@@ -40,12 +39,7 @@ pub(crate) struct Server {
     pub(super) file_limit: u64,
 }
 
-/// Why one attempt ended.
-enum Ended {
-    /// Another attempt may succeed.
-    Again(String),
-    Never(PublishedError),
-}
+type Ended = AttemptFailure<PublishedError>;
 
 impl Server {
     /// Whether files come from a mirror. Its owner decides how old they may be.
@@ -95,7 +89,7 @@ impl Server {
     /// A small document.
     pub(crate) fn document(&self, url: &str, accept: &str) -> Result<Vec<u8>, PublishedError> {
         let url = &self.address(url);
-        repeated(url, || {
+        let attempt = || -> Result<Vec<u8>, Ended> {
             let answer = self.ask(url, accept, 0)?;
             let (wanted, mut text) = (length(&answer), Vec::new());
             let body = answer.into_body().into_reader().take(DOCUMENT_LIMIT);
@@ -106,7 +100,8 @@ impl Server {
                 }
                 _ => Ok(text),
             }
-        })
+        };
+        repeated(ATTEMPTS, attempt, |why| PublishedError::Server { url: url.clone(), why })
     }
 
     /// Downloads the file, or what is missing of it, and returns its path. `on_bytes` gets the bytes so far and in all.
@@ -116,18 +111,20 @@ impl Server {
         on_bytes: &dyn Fn(u64, u64),
     ) -> Result<PathBuf, PublishedError> {
         let (url, path) = (self.address(&file.url), self.downloads.join(file.sha256.as_str()));
-        let mut attempts = 0;
+        let (mut attempts, mut wait) = (0, FIRST_WAIT);
         loop {
             let before = size_of(&path);
             match self.fetch(&url, &path, on_bytes) {
                 Ok(()) => break,
                 Err(Ended::Never(error)) => return Err(error),
                 Err(Ended::Again(why)) => {
-                    attempts = if size_of(&path) > before { 1 } else { attempts + 1 };
+                    (attempts, wait) =
+                        if size_of(&path) > before { (1, FIRST_WAIT) } else { (attempts + 1, wait) };
                     if attempts == ATTEMPTS {
                         return Err(PublishedError::Server { url, why });
                     }
-                    thread::sleep(FIRST_WAIT * 2_u32.pow(attempts - 1));
+                    thread::sleep(wait);
+                    wait *= 2;
                 }
             }
         }
@@ -209,22 +206,6 @@ impl Server {
         }
         Err(Ended::Never(PublishedError::Absent { url: url.to_owned(), status: status.as_u16() }))
     }
-}
-
-fn repeated<T>(url: &str, attempt: impl Fn() -> Result<T, Ended>) -> Result<T, PublishedError> {
-    let mut wait = FIRST_WAIT;
-    for left in (0..ATTEMPTS).rev() {
-        match attempt() {
-            Ok(value) => return Ok(value),
-            Err(Ended::Never(error)) => return Err(error),
-            Err(Ended::Again(why)) if left == 0 => {
-                return Err(PublishedError::Server { url: url.to_owned(), why });
-            }
-            Err(Ended::Again(_)) => thread::sleep(wait),
-        }
-        wait *= 2;
-    }
-    Err(PublishedError::Server { url: url.to_owned(), why: "no attempt was made".to_owned() })
 }
 
 fn size_of(path: &Path) -> u64 {
