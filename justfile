@@ -28,3 +28,6 @@ golden:
 
 bench-create:
     cargo xtask bench create
+
+bench-upgrade:
+    cargo xtask bench upgrade

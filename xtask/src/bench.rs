@@ -1,7 +1,9 @@
 //! Benchmarks of kubeon and its peers in one run.
 
 mod create;
+mod lab;
 mod operator;
+mod upgrade;
 
 use std::path::Path;
 
@@ -17,6 +19,13 @@ pub(crate) enum Bench {
         #[arg(long, default_value_t = 3)]
         runs: usize,
     },
+    /// A cluster of three masters and two workers to the next minor version: `kubeon upgrade`, the restarts that it needs, and
+    /// kubeadm.
+    Upgrade {
+        /// Number of runs; the medians are printed last.
+        #[arg(long, default_value_t = 3)]
+        runs: usize,
+    },
     /// The operator on a real API server and etcd: many clusters and operations at once, idle, restart.
     Operator(operator::Arguments),
 }
@@ -25,6 +34,7 @@ pub(crate) enum Bench {
 pub(crate) fn run(root: &Path, bench: &Bench) -> Result<()> {
     match bench {
         Bench::Create { runs } => create::run(root, *runs),
+        Bench::Upgrade { runs } => upgrade::run(root, *runs),
         Bench::Operator(arguments) => operator::run(root, arguments),
     }
 }
