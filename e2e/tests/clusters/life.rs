@@ -47,7 +47,7 @@ fn the_first_master_dies(lab: &TestLab) -> Result<()> {
     let cluster = lab.name();
     let (worker, masters) = (addresses(lab, &["h6"])?, addresses(lab, &["h3", "h4"])?);
     timed("a worker more", || lab.must(&["addon", cluster, "-w", &worker]))?;
-    writer::start(lab, "life", 90)?;
+    writer::start(lab, "life", 120)?;
     timed("two masters more", || lab.must(&["addon", cluster, "-m", &masters]))?;
     lab.host("kill", "h1")?;
     let new = addresses(lab, &["h5"])?;
