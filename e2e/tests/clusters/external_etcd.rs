@@ -28,10 +28,14 @@ fn etcd_on_hosts_of_its_own_survives_the_death_of_a_member() -> Result<()> {
     lab.on("h3", "systemctl is-active etcd && ! systemctl cat kubelet containerd 2>/dev/null")?;
     lab.on("h1", "systemctl is-active kube-apiserver && ! systemctl cat etcd 2>/dev/null")?;
     lab.wait_up_to_date(cluster, MINUTE)?;
+    let active = lab.must(&["exec", &format!("{cluster}@etcd*"), "systemctl is-active etcd"])?;
+    ensure!(active.matches("active").count() == 3, "{active}");
 
     writer::start(&lab, "external", 60)?;
     lab.host("kill", "h5")?;
     lab.wait_up_to_date(cluster, MINUTE)?;
+    let listed = lab.must(&["ls"])?;
+    ensure!(listed.contains("Degraded"), "{listed}");
     let file = declaration(&lab, &["h3", "h4", "h6"])?;
     let refused = lab.kubeon(&["create", "-f", &file, "--yes"])?;
     ensure!(refused.code == 2 && refused.err.contains("--without"), "{refused:?}");
