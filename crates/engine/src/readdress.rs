@@ -123,7 +123,7 @@ fn refuse_incomplete(state: &StoredCluster) -> Result<(), EngineError> {
         let remedy = EngineRemedy::CompleteOrDestroy(name.clone());
         return refused("its creation is not complete", remedy);
     }
-    if state.status != Status::Running || state.changes_masters() || !state.leaving.is_empty() {
+    if state.status != Status::Running || state.changes_members() || !state.leaving.is_empty() {
         return refused("another change is not complete", EngineRemedy::CompleteChange(name.clone()));
     }
     Ok(())
