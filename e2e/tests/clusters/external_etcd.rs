@@ -48,6 +48,12 @@ fn etcd_on_hosts_of_its_own_survives_the_death_of_a_member() -> Result<()> {
     ensure!(unit.contains(&lab.addresses[5]) && !unit.contains(&lab.addresses[4]), "{unit}");
     println!("  {}", writer::report(&lab)?);
 
+    lab.must(&["delon", cluster, "h6", "--yes"])?;
+    ensure!(members(&lab)? == names(["h3", "h4"]), "{:?}", members(&lab)?);
+    lab.is_bare("h6")?;
+    lab.must(&["addon", cluster, "--etcd", &lab.addresses[5]])?;
+    ensure!(members(&lab)? == names(["h3", "h4", "h6"]), "{:?}", members(&lab)?);
+
     let snapshot = lab.file("external.db").display().to_string();
     lab.must(&["etcd", "save", cluster, &snapshot])?;
     lab.must(&["etcd", "check", cluster, &snapshot])?;
