@@ -69,7 +69,7 @@ pub(crate) enum CliCommand {
     /// Remove workers or masters: drain them, then clean their hosts
     #[command(visible_aliases = ["del", "rm"], after_help = scale::DELON_EXAMPLES)]
     Delon(scale::DelonArgs),
-    /// Replace a master that is lost by a new one
+    /// Replace a master or a host of etcd that is lost by a new one
     #[command(after_help = scale::REPLACE_EXAMPLES)]
     Replace(Box<scale::ReplaceArgs>),
     /// Change the address of a host that stays in its cluster
