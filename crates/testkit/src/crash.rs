@@ -166,7 +166,10 @@ const HARMFUL: [&str; 6] = ["rewrite", "relink", "reset", "restart", "stop", "re
 fn repeated_effect(undisturbed: &[String], disturbed: &[String]) -> Option<String> {
     let harmful = |line: &&String| line.split(' ').nth(1).is_some_and(|verb| HARMFUL.contains(&verb));
     let mut allowed: BTreeMap<&str, usize> = BTreeMap::new();
-    undisturbed.iter().filter(harmful).for_each(|line| *allowed.entry(without_executor(line)).or_default() += 1);
+    undisturbed
+        .iter()
+        .filter(harmful)
+        .for_each(|line| *allowed.entry(without_executor(line)).or_default() += 1);
     disturbed.iter().filter(harmful).find_map(|line| match allowed.get_mut(without_executor(line)) {
         Some(left) if *left > 0 => {
             *left -= 1;
