@@ -108,21 +108,21 @@ pub(super) fn compare(
     Err(refusal(name, reasons).remedy(EngineRemedy::ImportExport(name.clone())))
 }
 
-/// How the members of etcd differ from the declared masters. Masters report no members on other hosts.
+/// How the members of etcd differ from the declared hosts of etcd, which are the masters if it has none of its own.
 fn member_mismatch(spec: &DesiredCluster, cluster: &ClusterFacts) -> Option<String> {
-    if spec.has_external_etcd() {
-        return None;
-    }
+    let hosts = if spec.has_external_etcd() { &spec.etcd_hosts } else { &spec.masters };
     let EtcdFact::Members(members) = &cluster.etcd else {
         return Some("the member of the master did not report the members".to_owned());
     };
     let members: BTreeSet<&str> = members.keys().chain(&cluster.learners).map(String::as_str).collect();
     let declared: BTreeSet<&str> =
-        spec.masters.iter().filter_map(|host| Some(host.name.as_ref()?.as_str())).collect();
+        hosts.iter().filter_map(|host| Some(host.name.as_ref()?.as_str())).collect();
     let list = |names: &BTreeSet<&str>| names.iter().copied().collect::<Vec<_>>().join(", ");
     (members != declared).then(|| {
         let (members, declared) = (list(&members), list(&declared));
-        format!("a change of the masters is not complete: members are {members}, declared are {declared}")
+        format!(
+            "a change of the members of etcd is not complete: members are {members}, declared are {declared}"
+        )
     })
 }
 
