@@ -69,6 +69,10 @@ pub const ETCD_CA: &str = "/etc/kubernetes/pki/etcd/ca.crt";
 pub const ETCD_CERTIFICATE: &str = "/etc/kubernetes/pki/etcd/healthcheck-client.crt";
 /// The key of [`ETCD_CERTIFICATE`].
 pub const ETCD_KEY: &str = "/etc/kubernetes/pki/etcd/healthcheck-client.key";
+/// The client certificate with which the API server uses etcd.
+pub const API_ETCD_CERTIFICATE: &str = "/etc/kubernetes/pki/apiserver-etcd-client.crt";
+/// The key of [`API_ETCD_CERTIFICATE`].
+pub const API_ETCD_KEY: &str = "/etc/kubernetes/pki/apiserver-etcd-client.key";
 
 /// containerd's client. The program of this name in `/usr/local/bin` may be the owner's.
 pub const CTR: &str = "/var/lib/kubeon/current/containerd/bin/ctr";

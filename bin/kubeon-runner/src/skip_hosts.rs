@@ -75,7 +75,9 @@ fn hosts(state: &Value, declared: &Value) -> Vec<AddressAndName> {
     // With generation 0 no host was changed, and the program uses the declaration instead.
     if declared.is_null() || state["generation"].as_u64() > Some(0) {
         hosts.extend(
-            ["/spec/masters", "/spec/workers"].iter().flat_map(|list| listed(state, list, "address")),
+            ["/spec/masters", "/spec/workers", "/spec/etcdHosts"]
+                .iter()
+                .flat_map(|list| listed(state, list, "address")),
         );
     }
     let lists = ["masterList", "nodeList", "etcdList"].map(|list| format!("/spec/cluster/{list}"));
@@ -112,7 +114,10 @@ mod tests {
         let host = |address: &str, name: &str| json!({"address": address, "name": name});
         json!({
             "generation": generation,
-            "spec": {"masters": [host("10.0.0.1", "h1")], "workers": [host("10.0.0.2", "h2")]},
+            "spec": {
+                "masters": [host("10.0.0.1", "h1")], "workers": [host("10.0.0.2", "h2")],
+                "etcdHosts": [host("10.0.0.6", "h6")],
+            },
             "leaving": {"10.0.0.3": "h3", "10.0.0.4": null},
         })
     }
@@ -125,8 +130,8 @@ mod tests {
     fn hosts_are_known_by_address_and_by_the_name_of_their_node() {
         let declared = json!({"spec": {"cluster": {"nodeList": [{"ip": "10.0.0.5", "name": "edge"}]}}});
         let hosts = hosts(&state(3), &declared);
-        let named = resolve(&["h3", "10.0.0.4", "edge", "10.0.0.3", "h2", "h9"], &hosts);
-        assert_eq!(addresses(&named), ["10.0.0.3", "10.0.0.4", "10.0.0.5", "10.0.0.2"]);
+        let named = resolve(&["h3", "10.0.0.4", "edge", "10.0.0.3", "h2", "h9", "h6"], &hosts);
+        assert_eq!(addresses(&named), ["10.0.0.3", "10.0.0.4", "10.0.0.5", "10.0.0.2", "10.0.0.6"]);
         assert_eq!(named.unknown, ["h9"]);
     }
 

@@ -1,5 +1,6 @@
 //! The command line and the environment. No other module reads them.
 
+pub(crate) mod adopt;
 pub(crate) mod approved_plan;
 pub(crate) mod bundle;
 pub(crate) mod certs;

@@ -1,6 +1,7 @@
 //! One file for each command.
 
 mod abort;
+mod adopt;
 pub(crate) mod bundle;
 mod certs;
 mod change;
@@ -77,6 +78,7 @@ async fn dispatch(context: &Context<'_>, cli: &CommandLine) -> Result<(), CliErr
         CliCommand::Delon(args) => scale::remove(context, args).await,
         CliCommand::Replace(args) => scale::replace(context, args).await,
         CliCommand::Readdress(args) => scale::readdress(context, args).await,
+        CliCommand::Adopt(args) => adopt::run(context, args).await,
         CliCommand::Upgrade(args) => upgrade::run(context, args).await,
         CliCommand::Abort(args) => abort::run(context, args).await,
         CliCommand::Pause(args) => pause::pause(context, args).await,

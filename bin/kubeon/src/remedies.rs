@@ -55,6 +55,10 @@ fn change(remedy: &EngineRemedy) -> RenderedRemedy {
             let command = format!("kubeon state import {cluster} <{}", file.display());
             NextStep::command("use the state of the snapshot with", command).into()
         }
+        R::ImportExport(cluster) => rows([
+            ("instead", format!("kubeon state import {cluster} FILE, with the file of kubeon state export")),
+            ("or", "the file beside a snapshot of etcd, FILE.state".to_owned()),
+        ]),
         R::Upgrade { cluster, version } => {
             NextStep::command("upgrade it with", format!("kubeon upgrade {cluster} {version}")).into()
         }
@@ -115,6 +119,7 @@ pub(crate) fn engine(remedy: &EngineRemedy) -> RenderedRemedy {
         | R::CompleteOrRestore { .. }
         | R::RestoreAfterDestroy { .. }
         | R::ImportState { .. }
+        | R::ImportExport(_)
         | R::Upgrade { .. }
         | R::ReplaceWorker(_) => change(remedy),
         R::PlanAgain => row("again", "write the plan with kubeon plan … --out FILE, and read it"),

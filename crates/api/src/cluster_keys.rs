@@ -108,6 +108,12 @@ impl Default for ClusterKeys {
 }
 
 impl ClusterKeys {
+    /// The keys with this number, while no rotation is open.
+    #[must_use]
+    pub const fn settled(newest: KeyNumber) -> Self {
+        Self { newest, rotation: None }
+    }
+
     /// The newest keys.
     #[must_use]
     pub const fn newest(self) -> KeyNumber {
@@ -185,6 +191,7 @@ mod tests {
             keys = next;
         }
         assert_eq!((keys.newest(), keys.rotation()), (KeyNumber(4), None));
+        assert_eq!(keys, ClusterKeys::settled(keys.newest()));
     }
 
     #[test]

@@ -37,7 +37,7 @@ pub async fn modify(
     let Some(settings) = requested.or_else(|| state.cloud_routes.clone()) else { return Ok(None) };
     let account = account(engine)?;
     let lock = engine.lock(&state, true, "kubeon cloud modify-router")?;
-    let masters = members(&state.spec).into_iter().filter(|member| member.master).collect();
+    let masters = members(&state.spec).into_iter().filter(|member| member.role.is_master()).collect();
     let contact = ClusterNodes::of(engine, &state, masters, access).await?.contact;
     let nodes = nodes(&state, &contact.hosts).await?;
     contact.hosts.disconnect().await;
@@ -149,7 +149,7 @@ async fn blocking<T: Send + 'static>(
 /// The nodes of the cluster, from the first master that answers.
 async fn nodes(state: &StoredCluster, hosts: &SshHosts) -> Result<Vec<NodeRoute>, EngineError> {
     let mut error = EngineError::failed(format!("no master of {} lists its nodes", state.name));
-    for member in members(&state.spec).into_iter().filter(|member| member.master) {
+    for member in members(&state.spec).into_iter().filter(|member| member.role.is_master()) {
         let line = format!("{KUBECTL} get nodes -o=json");
         match command_output(hosts, HostAddress::from(member.address), &line, LIST_TIMEOUT).await {
             Ok(text) => return read_nodes(&text),

@@ -19,8 +19,8 @@ use crate::engine::{Engine, MachineClock, StoredCluster};
 use crate::error::EngineError;
 use crate::login_merge::merge_remembered;
 
-/// Time limit for probing a cluster. Login and probe take two seconds on a busy machine, and five more if an API server
-/// does not answer.
+/// Time limit for probing a cluster. Login and probe take two seconds on a busy machine, five more if an API server
+/// does not answer, and seven more if a member of etcd on a host of its own does not.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(12);
 
 /// The health of a cluster.
@@ -241,7 +241,8 @@ fn summary(state: &StoredCluster, current: bool, answers: &MasterAnswers, now: i
         all: hosts.len(),
     };
     let (masters, workers) = (count(&spec.masters), count(&spec.workers));
-    let all_ready = [masters, workers].iter().all(|count| count.ready == Some(count.all));
+    let all_ready = [masters, workers].iter().all(|count| count.ready == Some(count.all))
+        && observed.as_ref().is_ok_and(|facts| members_down(spec, facts).next().is_none());
     ClusterSummary {
         name: state.name.clone(),
         current,
@@ -274,7 +275,7 @@ fn health(status: Status, observed: &Result<ClusterFacts, ProbeFailure>, all_rea
 fn reason(spec: &DesiredCluster, observed: &Result<ClusterFacts, ProbeFailure>) -> String {
     match observed {
         Err(failure) => failure.reason.clone(),
-        Ok(ClusterFacts { nodes: Some(nodes), .. }) => unhealthy_hosts(spec, nodes),
+        Ok(facts @ ClusterFacts { nodes: Some(nodes), .. }) => unhealthy_hosts(spec, nodes, facts),
         Ok(facts) if facts.api_ready => "the API server did not list the nodes in time".to_owned(),
         Ok(facts) if facts.api_unknown => "the API server did not answer in time".to_owned(),
         Ok(_) => "the API server is not ready".to_owned(),
@@ -286,11 +287,27 @@ fn node<'a>(nodes: &'a BTreeMap<String, NodeFact>, host: &HostSpec) -> Option<&'
     by_name.or_else(|| nodes.values().find(|node| node.addresses.contains(&host.cluster_address().ip())))
 }
 
+/// The members of etcd on hosts of their own that do not serve. The node of a master shows that of a stacked one.
+fn members_down<'a>(
+    spec: &DesiredCluster,
+    facts: &'a ClusterFacts,
+) -> impl Iterator<Item = &'a str> + use<'a> {
+    let members = match &facts.etcd {
+        EtcdFact::Members(members) if spec.has_external_etcd() => Some(members),
+        _ => None,
+    };
+    members.into_iter().flatten().filter(|(_, serves)| **serves == Some(false)).map(|(name, _)| name.as_str())
+}
+
 /// The first unhealthy host, and the number of other unhealthy hosts.
-fn unhealthy_hosts(spec: &DesiredCluster, nodes: &BTreeMap<String, NodeFact>) -> String {
+fn unhealthy_hosts(
+    spec: &DesiredCluster,
+    nodes: &BTreeMap<String, NodeFact>,
+    facts: &ClusterFacts,
+) -> String {
     let masters = spec.masters.len();
     let unhealthy: Vec<String> = spec
-        .hosts()
+        .nodes()
         .enumerate()
         .filter_map(|(i, host)| {
             let role = HostRole::of(i < masters);
@@ -302,6 +319,7 @@ fn unhealthy_hosts(spec: &DesiredCluster, nodes: &BTreeMap<String, NodeFact>) ->
                 None => Some(format!("{role} {name}: not in the cluster")),
             }
         })
+        .chain(members_down(spec, facts).map(|name| format!("etcd {name}: does not serve")))
         .collect();
     match unhealthy.as_slice() {
         [] => String::new(),

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 
 use kubeon_api::kubernetes_cluster::LoadBalancer;
-use kubeon_api::{ClusterName, HostAddress, Version};
+use kubeon_api::{ClusterName, HostAddress, HostRole, Version};
 use kubeon_plan::{DesiredCluster, HostSpec, Intent, PartInfo, SnapshotRestore, Valid};
 use kubeon_ports::Clock;
 use kubeon_store::{Addresses, ClusterLock, ClusterState, Status, Store, StoreError};
@@ -161,22 +161,21 @@ pub fn intent(
     }
 }
 
-/// The nodes of a cluster, for selectors.
+/// The hosts of a cluster, for selectors: masters, workers, then the hosts of etcd alone.
 pub fn members(spec: &DesiredCluster) -> Vec<Member> {
-    let masters = spec.masters.iter().map(|host| member(host, true));
-    masters.chain(spec.workers.iter().map(|host| member(host, false))).collect()
+    spec.hosts_with_roles().map(|(role, host)| member(host, role)).collect()
 }
 
 /// The hosts of the members of etcd.
 pub fn etcd_members(spec: &DesiredCluster) -> Vec<Member> {
-    spec.member_hosts().iter().map(|host| member(host, !spec.has_external_etcd())).collect()
+    spec.member_hosts().iter().map(|host| member(host, spec.member_role())).collect()
 }
 
-fn member(host: &HostSpec, master: bool) -> Member {
+fn member(host: &HostSpec, role: HostRole) -> Member {
     Member {
         name: host.name.as_ref().map_or_else(|| host.address.to_string(), ToString::to_string),
         address: host.address.ip(),
-        master,
+        role,
     }
 }
 

@@ -98,11 +98,16 @@ fn worker_refusal(
         let reason = format!("is a master of {}: remove it first, then add it as a worker", state.name);
         return Some(WorkerRefusal::Other(refuse(reason)));
     }
+    if runs_etcd_alone(state, host) {
+        let reason = format!("is a host of etcd of {}: remove it first, then add it as a worker", state.name);
+        return Some(WorkerRefusal::Other(refuse(reason)));
+    }
     let stored = state.spec.workers.iter().find(|stored| stored.address == host.address);
     let leaving = state.leaving.get(&host.address);
     // A worker in both lists was taken back by an earlier request.
-    let must_leave =
-        policy == LeavingWorkerPolicy::Refuse || state.leaving_masters.contains_key(&host.address);
+    let must_leave = policy == LeavingWorkerPolicy::Refuse
+        || state.leaving_masters.contains_key(&host.address)
+        || state.leaving_etcd_hosts.contains_key(&host.address);
     if leaving.is_some() && stored.is_none() && must_leave {
         return Some(WorkerRefusal::Leaving(refuse(format!("is being removed from {}", state.name))));
     }
@@ -116,11 +121,19 @@ fn master_refusal(state: &StoredCluster, host: &HostSpec) -> Option<Refusal> {
         let reason = format!("is a worker of {}: remove it first, then add it as a master", state.name);
         return Some(refuse(reason));
     }
+    if runs_etcd_alone(state, host) {
+        let reason = format!("is a host of etcd of {}: remove it first, then add it as a master", state.name);
+        return Some(refuse(reason));
+    }
     if state.leaving.contains_key(&host.address) {
         return Some(refuse(format!("is being removed from {}: complete the removal first", state.name)));
     }
     let stored = state.spec.masters.iter().find(|stored| stored.address == host.address);
     kept(state, host, stored, stored.and_then(|stored| stored.name.clone())).map(refuse)
+}
+
+fn runs_etcd_alone(state: &StoredCluster, host: &HostSpec) -> bool {
+    state.spec.etcd_hosts.iter().any(|stored| stored.address == host.address)
 }
 
 /// Why a host cannot have the requested name or internal address.
@@ -315,6 +328,25 @@ mod tests {
         assert_eq!(found, ["is a worker of demo: remove it first, then add it as a master"]);
         let found = reasons(&mut state(), &["10.0.0.1"], &["10.0.0.2"]);
         assert_eq!(found, ["is a master of demo: remove it first, then add it as a worker"]);
+    }
+
+    #[test]
+    fn a_host_of_etcd_changes_its_role_in_two_changes() {
+        let mut state = state();
+        let hosts = ["10.0.0.5", "10.0.0.6"].map(|host| HostSpec::at(host.parse().unwrap()));
+        state.spec.etcd_hosts = hosts.into();
+        let reasons = |masters: &[&str], workers: &[&str]| {
+            let requested = DesiredCluster {
+                etcd_hosts: state.spec.etcd_hosts[1..].to_vec(),
+                ..cluster(masters, workers)
+            };
+            let error = apply(&mut state.clone(), &requested, LeavingWorkerPolicy::TakeBack).unwrap_err();
+            error.refused.unwrap().others.into_iter().map(|refusal| refusal.reason).collect::<Vec<_>>()
+        };
+        let found = reasons(&["10.0.0.1", "10.0.0.2"], &["10.0.0.4", "10.0.0.5"]);
+        assert_eq!(found, ["is a host of etcd of demo: remove it first, then add it as a worker"]);
+        let found = reasons(&["10.0.0.1", "10.0.0.2", "10.0.0.5"], &["10.0.0.4"]);
+        assert_eq!(found, ["is a host of etcd of demo: remove it first, then add it as a master"]);
     }
 
     #[test]

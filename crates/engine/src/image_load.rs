@@ -123,7 +123,8 @@ impl ImageLoader {
         archives: &[LoadableArchive],
         access: &NodeAccess,
     ) -> Result<Self, EngineError> {
-        let nodes = ClusterNodes::of(engine, state, members(&state.spec), access).await?;
+        let members = members(&state.spec).into_iter().filter(|member| member.role.runs_node()).collect();
+        let nodes = ClusterNodes::of(engine, state, members, access).await?;
         let answers = nodes
             .each(MAX_CONCURRENT, |hosts, member| async move {
                 let host = HostAddress::from(member.address);
@@ -239,6 +240,7 @@ fn import_line(archive: &ImageArchive, path: &str) -> String {
 mod tests {
     use std::net::Ipv4Addr;
 
+    use kubeon_api::HostRole;
     use kubeon_bundle::image::{ArchiveFormat, ArchivedImage, ImageContent};
 
     use super::*;
@@ -251,7 +253,8 @@ mod tests {
     #[test]
     fn a_node_with_a_failure_is_neither_loaded_nor_skipped() {
         let node = |i: u8| {
-            let member = Member { name: format!("h{i}"), address: Ipv4Addr::new(10, 0, 0, i), master: false };
+            let (name, address) = (format!("h{i}"), Ipv4Addr::new(10, 0, 0, i));
+            let member = Member { name, address, role: HostRole::Worker };
             (member, PresentImages::default())
         };
         let known = [node(1), node(2)];

@@ -9,6 +9,7 @@
 //! [`output`]. Every refusal and failure is an [`error::EngineError`].
 
 mod admin_kubeconfig;
+pub mod adoption;
 pub mod approved_plan;
 pub mod artifacts;
 pub mod bundles;

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddrV4;
 
-use kubeon_api::HostAddress;
+use kubeon_api::{HostAddress, HostRole};
 use kubeon_plan::HostSpec;
 use kubeon_store::Status;
 
@@ -104,6 +104,11 @@ fn selected(
         let title = format!("the address of one host changes at a time: {host} selects {}", names.join(", "));
         return Err(EngineError::refused(title));
     };
+    if member.role == HostRole::Etcd {
+        let title =
+            format!("the address of {} cannot change: it runs etcd alone; replace the host", member.name);
+        return Err(EngineError::refused(title));
+    }
     let address = HostAddress::from(member.address);
     Ok(Some(address).filter(|address| *address != to.login || !continues))
 }
@@ -118,7 +123,7 @@ fn refuse_incomplete(state: &StoredCluster) -> Result<(), EngineError> {
         let remedy = EngineRemedy::CompleteOrDestroy(name.clone());
         return refused("its creation is not complete", remedy);
     }
-    if state.status != Status::Running || state.changes_masters() || !state.leaving.is_empty() {
+    if state.status != Status::Running || state.changes_members() || !state.leaving.is_empty() {
         return refused("another change is not complete", EngineRemedy::CompleteChange(name.clone()));
     }
     Ok(())
@@ -189,6 +194,10 @@ mod tests {
         assert_eq!(title("10.0.0.1", "10.0.0.3"), "10.0.0.3 is the address of 10.0.0.3 in demo");
         assert!(title("@all", "10.0.0.9").starts_with("the address of one host changes at a time"));
         assert!(move_host(&mut state(), "10.0.0.7", to("10.0.0.9")).is_err(), "no such host");
+        let mut external = state();
+        external.spec.etcd_hosts = vec![HostSpec::at(address("10.0.0.5"))];
+        let error = move_host(&mut external, "10.0.0.5", to("10.0.0.9")).unwrap_err();
+        assert!(error.title.ends_with("it runs etcd alone; replace the host"), "{error}");
         let mut new = state();
         new.version = None;
         let error = move_host(&mut new, "10.0.0.1", to("10.0.0.9")).unwrap_err();

@@ -100,7 +100,7 @@ impl ReadyMaster {
     ) -> Result<Self, EngineError> {
         let is_ready =
             |_: &str, facts: &Facts| facts.cluster.as_ref().is_some_and(|cluster| cluster.api_ready);
-        let masters = members(&state.spec).into_iter().filter(|member| member.master).collect();
+        let masters = members(&state.spec).into_iter().filter(|member| member.role.is_master()).collect();
         Self::find_with(engine, state, access, masters, is_ready, "the API server is not ready").await
     }
 
@@ -129,7 +129,8 @@ impl ReadyMaster {
         is_ready: impl Fn(&str, &Facts) -> bool,
         otherwise: &str,
     ) -> Result<Self, EngineError> {
-        let role = if candidates.iter().all(|member| member.master) { "master" } else { "host of etcd" };
+        let role =
+            if candidates.iter().all(|member| member.role.is_master()) { "master" } else { "host of etcd" };
         let ClusterNodes { contact, members, .. } =
             ClusterNodes::of(engine, state, candidates, access).await?;
         let hosts = &contact.hosts;

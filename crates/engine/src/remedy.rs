@@ -32,6 +32,8 @@ pub enum EngineRemedy {
         /// The file.
         file: PathBuf,
     },
+    /// Import the state of this cluster from a file that a control machine exported.
+    ImportExport(ClusterName),
     /// Complete the removal of this cluster.
     CompleteDestroy(ClusterName),
     /// Upgrade this cluster to the version.

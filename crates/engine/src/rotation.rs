@@ -46,7 +46,7 @@ impl Engine<'_> {
         if state.status != Status::Running
             || !state.leaving.is_empty()
             || !state.joining.is_empty()
-            || state.changes_masters()
+            || state.changes_members()
         {
             let error = EngineError::refused(format!("a change of {} is not complete", state.name));
             return Err(error.remedy(EngineRemedy::CompleteChange(state.name)));

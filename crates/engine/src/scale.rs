@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::net::SocketAddrV4;
 
-use kubeon_api::HostAddress;
+use kubeon_api::{HostAddress, HostName, HostRole};
 use kubeon_plan::{DesiredCluster, HostSpec, Refusal, RefusedField};
 
 use crate::cluster_request::HostRequest;
@@ -24,6 +24,8 @@ pub struct AddedHosts {
     pub masters: Vec<HostRequest>,
     /// Workers.
     pub workers: Vec<HostRequest>,
+    /// Hosts that run etcd and nothing else.
+    pub etcd_hosts: Vec<HostRequest>,
     /// Refusals found while the hosts were read.
     pub refusals: Vec<Refusal>,
 }
@@ -41,7 +43,8 @@ pub fn with_hosts(
     let flags = options.logins.clone();
     let spec = spec_with(&state, &added)?;
     let mut target = ClusterTarget::changed(engine, state, spec, options)?;
-    for HostRequest { address, login, .. } in added.masters.into_iter().chain(added.workers) {
+    let hosts = added.masters.into_iter().chain(added.workers).chain(added.etcd_hosts);
+    for HostRequest { address, login, .. } in hosts {
         target.logins.insert(address, HostLoginRequest { flags: login, ..HostLoginRequest::default() });
     }
     target.limit_to_changed_workers();
@@ -53,16 +56,29 @@ fn spec_with(state: &StoredCluster, added: &AddedHosts) -> Result<DesiredCluster
     let mut refusals = added.refusals.clone();
     let mut spec = state.spec.clone();
     let masters = added.masters.iter().map(|host| (RefusedField::Master, host));
-    for (field, host) in masters.chain(added.workers.iter().map(|host| (RefusedField::Worker, host))) {
+    let workers = added.workers.iter().map(|host| (RefusedField::Worker, host));
+    let etcd_hosts = added.etcd_hosts.iter().map(|host| (RefusedField::EtcdHost, host));
+    for (field, host) in masters.chain(workers).chain(etcd_hosts) {
         let address = host.address;
-        // A master whose addition is not finished may be added again.
-        let continues = field == RefusedField::Master && state.joining_masters.contains(&address);
+        let (hosts, joining) = match field {
+            RefusedField::Master => (&spec.masters, Some(&state.joining_masters)),
+            RefusedField::EtcdHost => (&spec.etcd_hosts, Some(&state.joining_etcd_hosts)),
+            _ => (&spec.workers, None),
+        };
+        // A member of etcd whose addition is not finished may be added again.
+        let continues = joining.is_some_and(|joining| joining.contains(&address))
+            && hosts.iter().any(|known| known.address == address);
         if spec.hosts().any(|known| known.address == address) {
-            let reason = format!("is a node of {} already (Cluster ip is duplicate)", state.name);
+            let what = if spec.nodes().any(|node| node.address == address) { "a node" } else { "a host" };
+            let reason = format!("is {what} of {} already (Cluster ip is duplicate)", state.name);
             refusals.extend((!continues).then(|| Refusal::new(field, address, reason)));
             continue;
         }
-        let hosts = if field == RefusedField::Master { &mut spec.masters } else { &mut spec.workers };
+        let hosts = match field {
+            RefusedField::Master => &mut spec.masters,
+            RefusedField::EtcdHost => &mut spec.etcd_hosts,
+            _ => &mut spec.workers,
+        };
         hosts.push(HostSpec::from(host.clone()));
     }
     if refusals.is_empty() {
@@ -74,7 +90,7 @@ fn spec_with(state: &StoredCluster, added: &AddedHosts) -> Result<DesiredCluster
 /// The target of a cluster without the hosts of a selector.
 ///
 /// # Errors
-/// Refuses a selector that matches no node or every master, and login flags that no host uses.
+/// Refuses a selector that matches no host, every master or every member of etcd, and login flags that no host uses.
 pub fn without_hosts(
     engine: &Engine<'_>,
     state: StoredCluster,
@@ -93,7 +109,7 @@ pub fn without_hosts(
 
 fn spec_without(state: &StoredCluster, selector: &str) -> Result<DesiredCluster, EngineError> {
     let chosen = chosen(state, selector)?;
-    if chosen.iter().filter(|member| member.master).count() == state.spec.masters.len() {
+    if chosen.iter().filter(|member| member.role.is_master()).count() == state.spec.masters.len() {
         let selector = format!("{}@{}", state.name, selector.trim_start_matches('@'));
         return Err(EngineError::refused(format!("Selector[{selector}] no master exists after delete")));
     }
@@ -101,6 +117,13 @@ fn spec_without(state: &StoredCluster, selector: &str) -> Result<DesiredCluster,
     let stays = |host: &HostSpec| !chosen.iter().any(|member| member.address == host.address.ip());
     spec.masters.retain(stays);
     spec.workers.retain(stays);
+    spec.etcd_hosts.retain(stays);
+    if state.spec.has_external_etcd() && !spec.has_external_etcd() {
+        let selector = format!("{}@{}", state.name, selector.trim_start_matches('@'));
+        return Err(EngineError::refused(format!(
+            "Selector[{selector}] no member of etcd exists after delete"
+        )));
+    }
     Ok(spec)
 }
 
@@ -118,11 +141,11 @@ fn is_login(state: &StoredCluster, login: &SocketAddrV4) -> bool {
     known.map_or(DEFAULT_PORT, |known| known.port) == login.port()
 }
 
-/// The target of a cluster in which a new master stands in for one that is lost.
+/// The target of a cluster in which a new master or host of etcd stands in for one that is lost.
 ///
 /// # Errors
-/// Refuses an old host that is not one master of the cluster, a new one that is a node already, and login flags that no
-/// host uses.
+/// Refuses an old host that is neither one master nor one host of etcd of the cluster, a new one that belongs to the cluster
+/// already, and login flags that no host uses.
 pub fn replaced(
     engine: &Engine<'_>,
     state: StoredCluster,
@@ -140,40 +163,50 @@ pub fn replaced(
     Ok(target)
 }
 
-/// The lost master and the specification without it.
+/// The lost host and the specification without it.
 fn spec_replaced(
     state: &StoredCluster,
     old: &str,
     new: &HostRequest,
 ) -> Result<(HostAddress, DesiredCluster), EngineError> {
-    // An earlier run may have begun the replacement.
-    if let Some(lost) = leaving_master(state, old)
-        && state.joining_masters.contains(&new.address)
-    {
+    if let Some(lost) = begun_replacement(state, old, new.address) {
         return Ok((lost, state.spec.clone()));
     }
     let chosen = chosen(state, old)?;
     let [member] = chosen.as_slice() else {
         let names: Vec<&str> = chosen.iter().map(|member| member.name.as_str()).collect();
-        let title = format!("one master is replaced at a time: {old} selects {}", names.join(", "));
+        let title = format!("one host is replaced at a time: {old} selects {}", names.join(", "));
         return Err(EngineError::refused(title));
     };
-    let Some(place) = state.spec.masters.iter().position(|host| host.address.ip() == member.address) else {
-        let error = EngineError::refused(format!("{} is not a master of {}", member.name, state.name));
-        return Err(error.remedy(EngineRemedy::ReplaceWorker(state.name.clone())));
+    let new = vec![new.clone()];
+    let added = match member.role {
+        HostRole::Master => AddedHosts { masters: new, ..AddedHosts::default() },
+        HostRole::Etcd => AddedHosts { etcd_hosts: new, ..AddedHosts::default() },
+        _ => {
+            let error = EngineError::refused(format!("{} is not a master of {}", member.name, state.name));
+            return Err(error.remedy(EngineRemedy::ReplaceWorker(state.name.clone())));
+        }
     };
-    let added = AddedHosts { masters: vec![new.clone()], ..AddedHosts::default() };
     let mut spec = spec_with(state, &added)?;
-    let lost = spec.masters.swap_remove(place);
-    Ok((lost.address, spec))
+    let lost = HostAddress::from(member.address);
+    let hosts = if member.role == HostRole::Etcd { &mut spec.etcd_hosts } else { &mut spec.masters };
+    if let Some(place) = hosts.iter().position(|host| host.address == lost) {
+        hosts.swap_remove(place);
+    }
+    Ok((lost, spec))
 }
 
-/// The address of a leaving master, by name or address.
-fn leaving_master(state: &StoredCluster, text: &str) -> Option<HostAddress> {
-    let names = |name: &Option<kubeon_api::HostName>| name.as_ref().is_some_and(|name| name.as_str() == text);
-    let leaving = state.leaving.iter().filter(|(address, _)| state.leaving_masters.contains_key(*address));
-    let mut found = leaving.filter(|(address, name)| address.to_string() == text || names(name));
-    found.next().map(|(address, _)| *address)
+/// The lost host of a replacement by the new host that an earlier run began. `old` is its name or its address.
+fn begun_replacement(state: &StoredCluster, old: &str, new: HostAddress) -> Option<HostAddress> {
+    let leaves = |host: &HostAddress| {
+        let master = state.leaving_masters.contains_key(host) && state.joining_masters.contains(&new);
+        let etcd = state.leaving_etcd_hosts.contains_key(host) && state.joining_etcd_hosts.contains(&new);
+        master || etcd
+    };
+    let names = |name: &Option<HostName>| name.as_ref().is_some_and(|name| name.as_str() == old);
+    let is_old = |address: &HostAddress, name: &Option<HostName>| address.to_string() == old || names(name);
+    let mut leaving = state.leaving.iter();
+    leaving.find(|&(address, name)| leaves(address) && is_old(address, name)).map(|(address, _)| *address)
 }
 
 /// Adds the leaving hosts to an error, because they are not selectable any more.
@@ -219,6 +252,52 @@ mod tests {
         spec.masters.iter().map(|host| host.address.to_string()).collect()
     }
 
+    /// A cluster with two hosts of etcd alone.
+    fn state_with_etcd_hosts() -> StoredCluster {
+        let mut state = state();
+        let hosts = ["10.0.0.7", "10.0.0.8"].map(|address| HostSpec::at(address.parse().unwrap()));
+        state.spec.etcd_hosts = hosts.into();
+        state
+    }
+
+    fn etcd_hosts(spec: &DesiredCluster) -> Vec<String> {
+        spec.etcd_hosts.iter().map(|host| host.address.to_string()).collect()
+    }
+
+    #[test]
+    fn hosts_of_etcd_are_added_and_removed() {
+        let state = state_with_etcd_hosts();
+        let added = |address| AddedHosts { etcd_hosts: vec![host(address)], ..AddedHosts::default() };
+        let spec = spec_with(&state, &added("10.0.0.9")).unwrap();
+        assert_eq!(etcd_hosts(&spec), ["10.0.0.7", "10.0.0.8", "10.0.0.9"]);
+        assert_eq!((masters(&spec), workers(&spec)), (masters(&state.spec), workers(&state.spec)));
+        for known in ["10.0.0.1", "10.0.0.3", "10.0.0.7"] {
+            assert!(spec_with(&state, &added(known)).is_err(), "{known} belongs to the cluster already");
+        }
+        let spec = spec_without(&state, "10.0.0.7").unwrap();
+        assert_eq!((etcd_hosts(&spec), workers(&spec).len()), (vec!["10.0.0.8".to_owned()], 2));
+        let title = spec_without(&state, "@etcd*").unwrap_err().title;
+        assert!(title.ends_with("no member of etcd exists after delete"), "{title}");
+    }
+
+    #[test]
+    fn a_new_host_of_etcd_takes_the_place_of_a_lost_one() {
+        let mut state = state_with_etcd_hosts();
+        let (lost, spec) = spec_replaced(&state, "10.0.0.7", &host("10.0.0.9")).unwrap();
+        assert_eq!(
+            (lost.to_string(), etcd_hosts(&spec).concat()),
+            ("10.0.0.7".into(), "10.0.0.910.0.0.8".into())
+        );
+        assert_eq!(masters(&spec), masters(&state.spec));
+        // A run that began it is continued by the same command.
+        state.leaving.insert(lost, None);
+        state.remove_etcd_host(lost, lost);
+        state.add_etcd_host("10.0.0.9".parse().unwrap());
+        state.spec = spec;
+        let (again, same) = spec_replaced(&state, "10.0.0.7", &host("10.0.0.9")).unwrap();
+        assert_eq!((again, same), (lost, state.spec.clone()));
+    }
+
     #[test]
     fn hosts_are_added_at_the_end() {
         let added = AddedHosts { workers: vec![host("10.0.0.6"), host("10.0.0.5")], ..AddedHosts::default() };
@@ -231,6 +310,7 @@ mod tests {
         let added = AddedHosts {
             masters: vec![host("10.0.0.2"), host("10.0.0.9")],
             workers: vec![host("10.0.0.9"), host("10.0.0.5"), host("10.0.0.5")],
+            etcd_hosts: Vec::new(),
             refusals: vec![Refusal::argument("-w x", "is not an address")],
         };
         let error = spec_with(&state(), &added).unwrap_err();
@@ -264,7 +344,7 @@ mod tests {
         );
         let title = |old, new| spec_replaced(&state, old, &host(new)).unwrap_err().title;
         assert_eq!(title("10.0.0.3", "10.0.0.9"), "10.0.0.3 is not a master of demo");
-        assert!(title("@cp*", "10.0.0.9").starts_with("one master is replaced at a time"));
+        assert!(title("@cp*", "10.0.0.9").starts_with("one host is replaced at a time"));
         assert!(spec_replaced(&state, "10.0.0.1", &host("10.0.0.2")).is_err(), "it is a master already");
         // A run that began it is continued by the same command.
         state.leaving.insert(lost, None);

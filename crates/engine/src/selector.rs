@@ -1,19 +1,21 @@
-//! Node selectors: `CLUSTER@SEL`.
+//! Host selectors: `CLUSTER@SEL`.
 
 use std::net::Ipv4Addr;
+
+use kubeon_api::HostRole;
 
 use crate::error::EngineError;
 use crate::remedy::EngineRemedy;
 
-/// A node of a cluster, for selectors.
+/// A host of a cluster, for selectors.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Member {
-    /// The node name; the address if the node has no name yet.
+    /// The name; the address if the host has no name yet.
     pub name: String,
     /// The address.
     pub address: Ipv4Addr,
-    /// Whether the node is a master.
-    pub master: bool,
+    /// The role.
+    pub role: HostRole,
 }
 
 /// The part after the `@`.
@@ -31,6 +33,8 @@ pub enum Pick {
     Workers,
     /// `@j*`: all nodes except the first.
     Joined,
+    /// `@etcd*`: the hosts of the members of etcd.
+    Etcd,
     /// `ip=A,B`.
     Addresses(Vec<String>),
     /// `name=A,B` or `n=A,B`, case-insensitive.
@@ -44,12 +48,12 @@ pub enum Pick {
 pub struct Selector {
     /// The name of the cluster.
     pub cluster: String,
-    /// The nodes to select.
+    /// The hosts to select.
     pub pick: Pick,
     text: String,
 }
 
-const KEYWORDS: &str = "@all, @cp*, @cp1, @cpn, @w*, @j*";
+const KEYWORDS: &str = "@all, @cp*, @cp1, @cpn, @w*, @j*, @etcd*";
 
 impl std::fmt::Display for Selector {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -74,19 +78,20 @@ impl Selector {
         Ok(Self { cluster: cluster.to_owned(), pick: pick(sel)?, text: text.to_owned() })
     }
 
-    /// The selected nodes in the order of the cluster.
+    /// The selected hosts in the order of the cluster.
     ///
     /// # Errors
-    /// Refuses when the selector, or a value of its list, matches no node. The error lists the nodes.
+    /// Refuses when the selector, or a value of its list, matches no host. The error lists the hosts.
     pub fn choose(&self, members: &[Member]) -> Result<Vec<Member>, EngineError> {
         let unmatched = self.unmatched(members);
         if !unmatched.is_empty() {
             return Err(self.no_match(members, &unmatched.join("; ")));
         }
+        let etcd_role = etcd_role(members);
         let chosen: Vec<_> = members
             .iter()
             .enumerate()
-            .filter(|(i, m)| self.pick.matches(*i, m))
+            .filter(|(i, m)| self.pick.matches(*i, m, &etcd_role))
             .map(|(_, m)| m.clone())
             .collect();
         match (&self.pick, chosen.is_empty()) {
@@ -119,12 +124,17 @@ impl Selector {
     }
 
     fn no_match(&self, members: &[Member], title: &str) -> EngineError {
-        let names = |master: bool| {
-            let names: Vec<_> =
-                members.iter().filter(|m| m.master == master).map(|m| m.name.as_str()).collect();
+        let names = |role: &HostRole| {
+            let names: Vec<_> = members.iter().filter(|m| m.role == *role).map(|m| m.name.as_str()).collect();
             if names.is_empty() { "none".to_owned() } else { names.join(" ") }
         };
-        EngineError::refused(title).row("masters", names(true)).row("workers", names(false))
+        let error = EngineError::refused(title)
+            .row("masters", names(&HostRole::Master))
+            .row("workers", names(&HostRole::Worker));
+        match etcd_role(members) {
+            HostRole::Etcd => error.row("etcd", names(&HostRole::Etcd)),
+            _ => error,
+        }
     }
 }
 
@@ -146,8 +156,14 @@ fn pick(sel: &str) -> Result<Pick, EngineError> {
         "cpN" | "cpn" => Pick::OtherMasters,
         "w*" => Pick::Workers,
         "j*" => Pick::Joined,
+        "etcd*" => Pick::Etcd,
         word => Pick::One(word.to_owned()),
     })
+}
+
+/// The role of the hosts of the members of etcd.
+fn etcd_role(members: &[Member]) -> HostRole {
+    if members.iter().any(|member| member.role == HostRole::Etcd) { HostRole::Etcd } else { HostRole::Master }
 }
 
 impl Member {
@@ -165,14 +181,15 @@ impl Member {
 }
 
 impl Pick {
-    fn matches(&self, index: usize, member: &Member) -> bool {
+    fn matches(&self, index: usize, member: &Member, etcd_role: &HostRole) -> bool {
         match self {
             Self::All => true,
-            Self::Masters => member.master,
+            Self::Masters => member.role.is_master(),
             Self::First => index == 0,
-            Self::OtherMasters => member.master && index > 0,
-            Self::Workers => !member.master,
-            Self::Joined => index > 0,
+            Self::OtherMasters => member.role.is_master() && index > 0,
+            Self::Workers => member.role == HostRole::Worker,
+            Self::Joined => member.role.runs_node() && index > 0,
+            Self::Etcd => member.role == *etcd_role,
             Self::Addresses(list) | Self::Names(list) => {
                 list.iter().any(|value| self.value_matches(value, member))
             }
@@ -194,15 +211,22 @@ impl Pick {
 mod tests {
     use super::*;
 
+    fn member(i: u8, role: HostRole) -> Member {
+        Member { name: format!("n{i}"), address: Ipv4Addr::new(10, 0, 0, i), role }
+    }
+
     fn members() -> Vec<Member> {
-        let member =
-            |i: u8, master| Member { name: format!("n{i}"), address: Ipv4Addr::new(10, 0, 0, i), master };
-        vec![member(1, true), member(2, true), member(3, false), member(4, false)]
+        let nodes = [(1, true), (2, true), (3, false), (4, false)];
+        nodes.into_iter().map(|(i, master)| member(i, HostRole::of(master))).collect()
+    }
+
+    fn chosen_of(text: &str, members: &[Member]) -> String {
+        let chosen = Selector::parse(text).unwrap().choose(members).unwrap();
+        chosen.iter().map(|m| m.name.clone()).collect::<Vec<_>>().join(" ")
     }
 
     fn chosen(text: &str) -> String {
-        let chosen = Selector::parse(text).unwrap().choose(&members()).unwrap();
-        chosen.iter().map(|m| m.name.clone()).collect::<Vec<_>>().join(" ")
+        chosen_of(text, &members())
     }
 
     #[test]
@@ -215,9 +239,29 @@ mod tests {
             ("t@cpn", "n2"),
             ("t@w*", "n3 n4"),
             ("t@j*", "n2 n3 n4"),
+            ("t@etcd*", "n1 n2"),
         ] {
             assert_eq!(chosen(text), names, "{text}");
         }
+    }
+
+    #[test]
+    fn hosts_of_etcd_are_no_nodes() {
+        let mut members = members();
+        members.extend([member(5, HostRole::Etcd), member(6, HostRole::Etcd)]);
+        for (text, names) in [
+            ("t@all", "n1 n2 n3 n4 n5 n6"),
+            ("t@cp*", "n1 n2"),
+            ("t@w*", "n3 n4"),
+            ("t@j*", "n2 n3 n4"),
+            ("t@etcd*", "n5 n6"),
+            ("t@n5", "n5"),
+            ("t@ip=10.0.0.6,10.0.0.1", "n1 n6"),
+        ] {
+            assert_eq!(chosen_of(text, &members), names, "{text}");
+        }
+        let error = Selector::parse("t@n9").unwrap().choose(&members).unwrap_err();
+        assert!(error.rows.contains(&("etcd".to_owned(), "n5 n6".to_owned())), "{error}");
     }
 
     #[test]
@@ -272,7 +316,7 @@ mod tests {
         }
         // Both keys match the address of a node that has no name yet.
         let address = Ipv4Addr::new(10, 0, 0, 5);
-        let nameless = Member { name: address.to_string(), address, master: true };
+        let nameless = Member { name: address.to_string(), address, role: HostRole::Master };
         for text in ["t@name=10.0.0.5", "t@ip=10.0.0.5"] {
             let chosen = Selector::parse(text).unwrap().choose(std::slice::from_ref(&nameless));
             assert_eq!(chosen.unwrap(), std::slice::from_ref(&nameless), "{text}");

@@ -89,7 +89,7 @@ pub fn target(
     inventory: &InventoryFiles,
     options: TargetOptions,
 ) -> Result<ClusterTarget, EngineError> {
-    let settled = state.leaving.is_empty() && state.joining.is_empty() && !state.changes_masters();
+    let settled = state.leaving.is_empty() && state.joining.is_empty() && !state.changes_members();
     if !settled || !matches!(state.status, Status::Running | Status::Upgrading) {
         let error = EngineError::refused(format!("a change of {} is not complete", state.name));
         return Err(error.remedy(EngineRemedy::CompleteChange(state.name)));

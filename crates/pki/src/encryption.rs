@@ -12,7 +12,7 @@ use crate::error::{KeyFileError, PkiError};
 use crate::keyfile;
 
 /// The file of the keys: one line for each, `NAME BASE64`.
-const FILE: &str = "encryption.keys";
+pub(crate) const FILE: &str = "encryption.keys";
 /// The length of a key in bytes, as XSalsa20 and Poly1305 (`secretbox`) need it.
 const KEY_BYTES: usize = 32;
 
@@ -86,6 +86,19 @@ impl EncryptionKeys {
         });
         Some(format!("{config:#}\n"))
     }
+}
+
+/// The file of the keys that an `EncryptionConfiguration` holds, among them the keys with the number.
+pub(crate) fn lines(configuration: &str, number: KeyNumber) -> Result<String, &'static str> {
+    let config: Value = serde_json::from_str(configuration).map_err(|_| "the configuration is damaged")?;
+    let providers = config["resources"][0]["providers"].as_array();
+    let mut providers = providers.into_iter().flatten();
+    let keys = providers.find_map(|provider| provider["secretbox"]["keys"].as_array());
+    let line = |key: &Value| Some(format!("{} {}\n", key["name"].as_str()?, key["secret"].as_str()?));
+    let text: Option<String> = keys.and_then(|keys| keys.iter().map(line).collect());
+    let text = text.ok_or("the configuration holds none")?;
+    let keys = parse(&text).ok_or("the configuration holds a damaged one")?;
+    if keys.get(number).is_some() { Ok(text) } else { Err("the configuration does not hold the one in use") }
 }
 
 /// The name of a key.

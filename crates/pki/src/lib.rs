@@ -14,6 +14,7 @@
 //!                    sa.pem               ─┘   key and certificate in one file, so that they always match
 //! ```
 
+mod adoption;
 mod authority;
 mod encryption;
 mod error;
@@ -26,6 +27,7 @@ mod request;
 mod run_authority;
 mod serial;
 
+pub use adoption::{MasterAuthority, MasterKeyError, MasterKeys};
 pub use error::PkiError;
 pub use kubeconfig::{KubeconfigServer, kubeconfig};
 pub use leaf::is_due;

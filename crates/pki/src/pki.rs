@@ -18,7 +18,7 @@ use crate::keyfile;
 use crate::leaf::{self, Issued};
 
 /// The file of the service account key, without its end.
-const SERVICE_ACCOUNT: &str = "sa";
+pub(crate) const SERVICE_ACCOUNT: &str = "sa";
 
 /// The authorities and the service account key with one number.
 struct KeySet {

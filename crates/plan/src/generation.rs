@@ -12,6 +12,15 @@ use crate::input::Intent;
 /// then, which are far fewer.
 const MAX_JUMP: u64 = 1_000_000;
 
+/// The generation of a state that is rebuilt from the cluster, whose masters claim this generation. It is so far ahead that, after
+/// the next change from there, the claims of the hosts are impossible for an older state of the cluster: every plan from it is
+/// refused. `None` if there is no such number.
+#[must_use]
+pub const fn adopted_generation(claimed: u64) -> Option<u64> {
+    // Twice: an older state may be ahead of the claims by runs that changed no host.
+    claimed.checked_add(2 * MAX_JUMP)
+}
+
 /// The highest generation that the saved state and the masters know.
 pub(crate) fn highest<'a>(intent: &Intent, masters: impl Iterator<Item = &'a Facts>) -> u64 {
     let claims = masters.filter_map(|facts| claim(intent, facts)).map(|claim| claim.generation);
@@ -35,7 +44,8 @@ pub(crate) fn refusal(intent: &Intent, host: HostAddress, facts: &Facts, highest
     (!is_possible(intent, generation)).then(|| {
         let reason = format!(
             "claims generation {generation}, but the newest plan that the state and the masters know has generation {highest}: \
-             /var/lib/kubeon/claim.json was changed or is damaged; compare it with the one of another host"
+             another control machine adopted the cluster and changes it since, or /var/lib/kubeon/claim.json was changed or is \
+             damaged; compare it with the one of another host"
         );
         Refusal::host(host, reason)
     })

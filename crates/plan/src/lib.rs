@@ -16,6 +16,7 @@ mod approval;
 mod bundle_in_use;
 mod cluster_address;
 mod context;
+mod declaration;
 mod desired;
 mod destroy;
 mod diff;
@@ -42,7 +43,9 @@ mod unreachable;
 pub mod validate;
 
 pub use approval::UnapprovedStep;
+pub use declaration::{ClusterDeclaration, DeclarationError};
 pub use destroy::destroy;
+pub use generation::adopted_generation;
 pub use input::{
     Artifacts, DesiredCluster, HostSpec, ImageInfo, Intent, Observation, ObservationFailure, PartInfo,
     Snapshot, SnapshotRestore, Valid,

@@ -40,6 +40,20 @@ fn user(name: &str) -> Value {
     json!({ "apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": name })
 }
 
+/// A ConfigMap of the namespace `kube-system` with one text. Administrators may read it.
+#[must_use]
+pub fn system_config_map(name: &str, key: &str, text: &str) -> ApiObject {
+    object(
+        format!("/api/v1/namespaces/kube-system/configmaps/{name}"),
+        json!({
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": { "name": name, "namespace": "kube-system" },
+            "data": { key: text },
+        }),
+    )
+}
+
 /// The group of every node. Its members may request a certificate for their own node, and no other.
 pub const NODES: &str = "system:nodes";
 
@@ -271,7 +285,8 @@ mod tests {
 
     #[test]
     fn the_path_of_every_object_ends_with_its_name() {
-        let all = rights().into_iter().chain(coredns(&dns()));
+        let one = system_config_map("kubeon-cluster", "cluster.json", "{}");
+        let all = rights().into_iter().chain(coredns(&dns())).chain([one]);
         for object in all {
             let name = object.body["metadata"]["name"].as_str().unwrap().to_owned();
             assert!(object.path.ends_with(&format!("/{name}")), "{} is not {name}", object.path);

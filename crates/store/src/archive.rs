@@ -1,4 +1,4 @@
-//! The local state of a cluster as one archive, for export and import.
+//! The local state of a cluster as one archive, for export and import, and as files that are read from the cluster.
 //!
 //! ```text
 //!   state.json · known_hosts · kubeconfig · secret/…   ◄── export, import ──►   tar, zstd
@@ -13,12 +13,14 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use kubeon_api::ClusterName;
+use serde::Serialize;
 use serde_json::Value;
 use tar::{Archive, Builder, EntryType, Header};
 
 use crate::error::StoreError;
 use crate::file;
 use crate::lock::ClusterLock;
+use crate::state::ClusterState;
 use crate::store::Store;
 
 /// The largest accepted archive in bytes before compression. A state has some tens of KiB, one of 5,000 hosts some MiB.
@@ -125,6 +127,28 @@ impl Store {
         }
         self.put(cluster, &files)?;
         Ok(Imported::Taken)
+    }
+
+    /// Stores a cluster that this machine did not know: its keys by the names of their files, then its state. What is left of the
+    /// keys of another cluster with this name is replaced.
+    ///
+    /// # Errors
+    /// [`StoreError::Exists`] when there is a state of that name. When the lock is another cluster's, or a file cannot be
+    /// written.
+    pub fn adopt<S: Serialize>(
+        &self,
+        lock: &ClusterLock,
+        state: &mut ClusterState<S>,
+        keys: &BTreeMap<String, String>,
+    ) -> Result<(), StoreError> {
+        let cluster = lock.cluster();
+        if self.exists(cluster) {
+            return Err(StoreError::Exists(cluster.clone()));
+        }
+        let files = keys.iter().map(|(name, text)| (format!("{SECRET}{name}"), text.clone().into_bytes()));
+        file::private_folder(self.base())?;
+        self.put_secrets(cluster, &files.collect())?;
+        self.save(lock, state)
     }
 
     fn has_all(&self, cluster: &ClusterName, files: &BTreeMap<String, Vec<u8>>) -> bool {

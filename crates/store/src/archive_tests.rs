@@ -3,7 +3,6 @@ use std::os::unix::fs::PermissionsExt;
 use serde_json::json;
 
 use super::*;
-use crate::ClusterState;
 
 fn name() -> ClusterName {
     "demo".parse().unwrap()
@@ -147,4 +146,26 @@ fn refuses_files_that_are_not_an_archive_of_the_cluster() {
     let lock = there.store.lock(&other, "kubeon state import").unwrap();
     let refused = there.store.import(&lock, exported(&full().store).as_slice()).unwrap_err().to_string();
     assert!(refused.contains("it belongs to demo, not to other"), "{refused}");
+}
+
+#[test]
+fn an_adopted_cluster_replaces_old_keys_and_never_a_state() {
+    let home = full();
+    let store = &home.store;
+    let lock = store.lock(&name(), "kubeon adopt").unwrap();
+    let mut state = ClusterState::new(name(), json!({"masters": ["172.30.0.11"]}));
+    let keys = BTreeMap::from([("ca.pem".to_owned(), "adopted".to_owned())]);
+    let refused = store.adopt(&lock, &mut state, &keys).unwrap_err();
+    assert!(matches!(refused, StoreError::Exists(_)), "{refused}");
+    let folder = store.secret_folder(&name());
+    assert_eq!(fs::read_to_string(folder.join("ca.pem")).unwrap(), "secret one");
+
+    fs::remove_file(store.state_path(&name())).unwrap();
+    store.adopt(&lock, &mut state, &keys).unwrap();
+    assert_eq!(store.load::<Value>(&name()).unwrap(), state);
+    assert_eq!(fs::read_to_string(folder.join("ca.pem")).unwrap(), "adopted");
+    assert!(!folder.join("etcd").exists(), "the keys of the state that was lost are replaced");
+    for file in [folder.join("ca.pem"), store.state_path(&name())] {
+        assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600, "{}", file.display());
+    }
 }

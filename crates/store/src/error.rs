@@ -17,6 +17,9 @@ pub enum StoreError {
     /// No cluster of that name exists here.
     #[error("Cluster[{0}] not exist, please create")]
     Missing(ClusterName),
+    /// A cluster of that name exists here already.
+    #[error("{0} exists on this machine already")]
+    Exists(ClusterName),
     /// A state file cannot be parsed. A backup is never used silently.
     #[error("{path} is damaged: {why}")]
     Damaged {

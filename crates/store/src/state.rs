@@ -184,6 +184,12 @@ impl<S> ClusterState<S> {
         !self.joining_masters.is_empty() || !self.leaving_masters.is_empty()
     }
 
+    /// Whether the addition or removal of a master or of a host of etcd alone is not finished.
+    #[must_use]
+    pub fn changes_members(&self) -> bool {
+        self.changes_masters() || !self.joining_etcd_hosts.is_empty() || !self.leaving_etcd_hosts.is_empty()
+    }
+
     /// Whether a host may have been written to: the generation is counted before the first effect.
     #[must_use]
     pub fn may_be_on_hosts(&self) -> bool {

@@ -166,12 +166,23 @@ const HARMFUL: [&str; 6] = ["rewrite", "relink", "reset", "restart", "stop", "re
 fn repeated_effect(undisturbed: &[String], disturbed: &[String]) -> Option<String> {
     let harmful = |line: &&String| line.split(' ').nth(1).is_some_and(|verb| HARMFUL.contains(&verb));
     let mut allowed: BTreeMap<&str, usize> = BTreeMap::new();
-    undisturbed.iter().filter(harmful).for_each(|line| *allowed.entry(line).or_default() += 1);
-    disturbed.iter().filter(harmful).find_map(|line| match allowed.get_mut(line.as_str()) {
+    undisturbed
+        .iter()
+        .filter(harmful)
+        .for_each(|line| *allowed.entry(without_executor(line)).or_default() += 1);
+    disturbed.iter().filter(harmful).find_map(|line| match allowed.get_mut(without_executor(line)) {
         Some(left) if *left > 0 => {
             *left -= 1;
             None
         }
         _ => Some(line.clone()),
     })
+}
+
+/// The effect without the host, if it concerns an object of the cluster: after a crash another master may apply the object.
+fn without_executor(line: &str) -> &str {
+    match line.split_once(' ') {
+        Some((_, effect)) if effect.split(' ').nth(1) == Some("object") => effect,
+        _ => line,
+    }
 }

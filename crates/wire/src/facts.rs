@@ -299,7 +299,8 @@ pub struct ClusterFacts {
     /// Nodes by name; `None` if the API server did not list them in time. `None` does not mean that there are
     /// no nodes.
     pub nodes: Option<BTreeMap<String, NodeFact>>,
-    /// The report of the etcd member of this host.
+    /// The report of the etcd member of this host. On a master whose etcd has hosts of its own it is
+    /// [`EtcdFact::Members`], as the API server of the master reaches them.
     pub etcd: EtcdFact,
     /// The members without a vote that it lists, by name; one that never started by the URL at which others reach it.
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]

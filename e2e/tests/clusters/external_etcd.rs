@@ -28,10 +28,15 @@ fn etcd_on_hosts_of_its_own_survives_the_death_of_a_member() -> Result<()> {
     lab.on("h3", "systemctl is-active etcd && ! systemctl cat kubelet containerd 2>/dev/null")?;
     lab.on("h1", "systemctl is-active kube-apiserver && ! systemctl cat etcd 2>/dev/null")?;
     lab.wait_up_to_date(cluster, MINUTE)?;
+    let active = lab.must(&["exec", &format!("{cluster}@etcd*"), "systemctl is-active etcd"])?;
+    ensure!(["h3", "h4", "h5"].iter().all(|host| active.contains(host)), "{active}");
+    ensure!(!active.contains("h1"), "{active}");
 
     writer::start(&lab, "external", 60)?;
     lab.host("kill", "h5")?;
     lab.wait_up_to_date(cluster, MINUTE)?;
+    let listed = lab.must(&["ls"])?;
+    ensure!(listed.contains("Degraded"), "{listed}");
     let file = declaration(&lab, &["h3", "h4", "h6"])?;
     let refused = lab.kubeon(&["create", "-f", &file, "--yes"])?;
     ensure!(refused.code == 2 && refused.err.contains("--without"), "{refused:?}");
@@ -42,6 +47,12 @@ fn etcd_on_hosts_of_its_own_survives_the_death_of_a_member() -> Result<()> {
     let unit = lab.on("h1", "systemctl cat kube-apiserver")?;
     ensure!(unit.contains(&lab.addresses[5]) && !unit.contains(&lab.addresses[4]), "{unit}");
     println!("  {}", writer::report(&lab)?);
+
+    lab.must(&["delon", cluster, "h6", "--yes"])?;
+    ensure!(members(&lab)? == names(["h3", "h4"]), "{:?}", members(&lab)?);
+    lab.is_bare("h6")?;
+    lab.must(&["addon", cluster, "--etcd", &lab.addresses[5]])?;
+    ensure!(members(&lab)? == names(["h3", "h4", "h6"]), "{:?}", members(&lab)?);
 
     let snapshot = lab.file("external.db").display().to_string();
     lab.must(&["etcd", "save", cluster, &snapshot])?;

@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a failed test reports the line")]
 
+mod adopt;
 mod as_objects;
 mod certificates;
 mod cluster;

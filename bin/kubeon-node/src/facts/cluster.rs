@@ -10,6 +10,8 @@ use kubeon_api::Version;
 use kubeon_wire::{ClusterFacts, EtcdFact, JournalEntry, NodeFact, ResultState};
 use serde_json::Value;
 
+use super::etcd_health::{ANSWER_TIMEOUT, after_election, is_healthy, member};
+use super::external_etcd;
 use crate::api::Api;
 use crate::cluster_record;
 use crate::drift::DriftCheck;
@@ -19,16 +21,9 @@ use crate::journal::Entry;
 use crate::paths;
 use crate::root::Root;
 
-/// The time limit for one answer. On a slow host `/readyz` takes some seconds.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 /// The time limit for the steps that the cluster records, from an API server that answered before: without them a plan
 /// repeats steps.
 const RECORD_TIMEOUT: Duration = Duration::from_secs(20);
-/// How long the members of etcd may elect a leader: some of its election timeouts of 1 s. It and the API server are asked
-/// again so long, because a lost leader is no lost quorum.
-const ELECTION_TIMEOUT: Duration = Duration::from_secs(4);
-/// How long to wait before a member without a leader is asked again.
-const ELECTION_PAUSE: Duration = Duration::from_millis(200);
 /// The time limit for listing all nodes: thousands of nodes are some tens of MiB.
 const NODES_TIMEOUT: Duration = Duration::from_secs(30);
 /// The time limit of [`read`].
@@ -86,18 +81,6 @@ fn api(host: &HostSystem) -> ClusterReport {
     steps = steps.zip(recorded).map(|(nodes, cluster)| [nodes, cluster].concat());
     let facts = ClusterFacts { api_ready: ready.status == 200, version, nodes, ..ClusterFacts::default() };
     ClusterReport { facts, steps, unchecked }
-}
-
-/// Asks again while the answer shows that etcd has no leader, until an election must have ended. Returns the last answer.
-fn after_election<A>(mut ask: impl FnMut() -> A, is_leaderless: impl Fn(&A) -> bool) -> A {
-    let end = Instant::now() + ELECTION_TIMEOUT;
-    loop {
-        let answer = ask();
-        if !is_leaderless(&answer) || Instant::now() >= end {
-            return answer;
-        }
-        thread::sleep(ELECTION_PAUSE);
-    }
 }
 
 /// The answer of `/readyz`.
@@ -191,7 +174,8 @@ fn node(item: &Value) -> NodeFact {
     }
 }
 
-/// The status of the etcd member on this host.
+/// The status of the etcd member on this host; on a master whose etcd has hosts of its own, of the members that its API server
+/// uses.
 pub(crate) fn etcd(root: &Root, base: &str) -> EtcdFact {
     etcd_members(root, base).fact
 }
@@ -214,6 +198,9 @@ impl From<EtcdFact> for EtcdReport {
 }
 
 fn etcd_members(root: &Root, base: &str) -> EtcdReport {
+    if let Some(fact) = external_etcd::members(root) {
+        return fact.into();
+    }
     let identity = (root.at(paths::ETCD_CERTIFICATE), root.at(paths::ETCD_KEY));
     let Ok(https) = Https::open(&root.at(paths::ETCD_CA), Some((&identity.0, &identity.1))) else {
         return EtcdFact::Unknown.into();
@@ -247,34 +234,6 @@ fn members(https: &Https, list: &str) -> Option<EtcdReport> {
 fn peer_address(member: &Value) -> Option<Ipv4Addr> {
     let url = member["peerURLs"].as_array()?.first()?.as_str()?;
     url.strip_prefix("https://")?.rsplit_once(':')?.0.parse().ok()
-}
-
-/// A member's name and client URL. A member that was added and never started has neither: its peer URL is its
-/// name.
-fn member(member: &Value) -> (String, Option<String>) {
-    let first = |key: &str| member[key].as_array().and_then(|urls| urls.first()?.as_str());
-    let name = member["name"].as_str().filter(|name| !name.is_empty()).or_else(|| first("peerURLs"));
-    (name.unwrap_or("unnamed").to_owned(), first("clientURLs").map(str::to_owned))
-}
-
-/// Whether the member answers a read that needs a quorum; `None` if it does not answer in time.
-fn is_healthy(https: &Https, url: &str) -> Option<bool> {
-    let url = format!("{}/health?serializable=false", url.trim_end_matches('/'));
-    let answer = after_election(
-        || https.get(&url, ANSWER_TIMEOUT),
-        |answer| answer.as_ref().is_ok_and(|answer| answer.status != 200 && has_no_leader(&answer.body)),
-    );
-    match answer {
-        Ok(answer) => Some(answer.status == 200),
-        Err(NoAnswer::NoServer(_)) => Some(false),
-        Err(NoAnswer::Unknown(_)) => None,
-    }
-}
-
-/// Whether the member reports that it knows no leader, in the words of etcd's `/health`.
-fn has_no_leader(health: &str) -> bool {
-    let reasons = ["RAFT NO LEADER", "etcdserver: no leader", "etcdserver: leader changed"];
-    reasons.iter().any(|reason| health.contains(reason))
 }
 
 #[cfg(test)]

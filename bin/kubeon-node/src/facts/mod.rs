@@ -4,6 +4,8 @@
 
 pub(crate) mod certificates;
 pub(crate) mod cluster;
+mod etcd_health;
+mod external_etcd;
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};

@@ -8,7 +8,8 @@ use super::format::FormatFlag;
 use super::server::{ApproveArgs, LogsArgs, OperationsArgs, ServerFlags};
 use super::verbosity::VerbosityFlags;
 use super::{
-    bundle, certs, cloud, cluster, config, day, etcd, lab, meta, module, precheck, scale, state, upgrade,
+    adopt, bundle, certs, cloud, cluster, config, day, etcd, lab, meta, module, precheck, scale, state,
+    upgrade,
 };
 
 const ABOUT: &str = "Create Kubernetes clusters on Linux hosts over SSH, and keep them as declared";
@@ -69,12 +70,15 @@ pub(crate) enum CliCommand {
     /// Remove workers or masters: drain them, then clean their hosts
     #[command(visible_aliases = ["del", "rm"], after_help = scale::DELON_EXAMPLES)]
     Delon(scale::DelonArgs),
-    /// Replace a master that is lost by a new one
+    /// Replace a master or a host of etcd that is lost by a new one
     #[command(after_help = scale::REPLACE_EXAMPLES)]
     Replace(Box<scale::ReplaceArgs>),
     /// Change the address of a host that stays in its cluster
     #[command(after_help = scale::READDRESS_EXAMPLES)]
     Readdress(Box<scale::ReaddressArgs>),
+    /// Rebuild the lost state of a cluster from its masters
+    #[command(after_help = adopt::ADOPT_EXAMPLES)]
+    Adopt(Box<adopt::AdoptArgs>),
     /// Change a cluster to another Kubernetes version while it serves
     #[command(visible_aliases = ["U", "up"], after_help = upgrade::UPGRADE_EXAMPLES)]
     Upgrade(Box<upgrade::UpgradeArgs>),
@@ -136,8 +140,8 @@ pub(crate) enum CliCommand {
     /// Write a man page for every command
     #[command(hide = true)]
     ManPages(ManPagesArgs),
-    /// Export and import the state of a cluster
-    #[command(hide = true)]
+    /// Export the state and the keys of a cluster, and import them on another machine
+    #[command(after_help = state::STATE_EXAMPLES)]
     State(state::StateArgs),
     /// Print the version
     #[command(visible_alias = "ver")]

@@ -10,9 +10,9 @@ use super::login::KnownLoginFlags;
 use super::pre_apply::PreApplyFlags;
 
 pub(crate) const EXEC_EXAMPLES: &str = "A selector is CLUSTER@SEL, where SEL is one of
-  all  every node        cp*  every master      cp1  the first master      cpN  the other masters
-  w*   every worker      j*   every node except the first
-  a node's name or address, or name=a,b  n=a,b  ip=10.0.0.1,10.0.0.2
+  all  every host        cp*  every master      cp1  the first master      cpN  the other masters
+  w*   every worker      j*   every node except the first                  etcd*  every host of etcd
+  a host's name or address, or name=a,b  n=a,b  ip=10.0.0.1,10.0.0.2
 
 Examples:
   kubeon exec demo@all uptime

@@ -17,17 +17,18 @@ use super::rolling::RollingFlags;
 pub(crate) const ADDON_EXAMPLES: &str = "Examples:
   kubeon addon demo -w 172.30.0.14
   kubeon addon demo -w 172.30.0.14,172.30.0.15 --default-user admin --dry-run
-  kubeon addon demo -m 172.30.0.16,172.30.0.17   masters join one after another";
+  kubeon addon demo -m 172.30.0.16,172.30.0.17   masters join one after another
+  kubeon addon demo --etcd 172.30.0.18           etcd alone, if the cluster has such hosts";
 pub(crate) const DELON_EXAMPLES: &str =
-    "A selector is ip=ADDRESS, name=NAME, a node's name or address, or @w*; see kubeon exec --help
-A master leaves only if the etcd members that stay have a quorum without it.
+    "A selector is ip=ADDRESS, name=NAME, a host's name or address, or @w*; see kubeon exec --help
+A master or a host of etcd leaves only if the etcd members that stay have a quorum without it.
 
 Examples:
   kubeon delon demo name=h4
   kubeon delon demo ip=172.30.0.14,172.30.0.15 --yes
   kubeon delon demo h4 --yes --without 172.30.0.14   its host is dead: skip the host";
 
-pub(crate) const REPLACE_EXAMPLES: &str = "The old master is lost: nothing on its host is changed. Its etcd member is removed before the new one joins.
+pub(crate) const REPLACE_EXAMPLES: &str = "The old master or host of etcd is lost: nothing on it is changed. Its etcd member is removed before the new one joins.
 To exchange a master that works, add the new one first: kubeon addon CLUSTER -m NEW, then kubeon delon CLUSTER OLD
 
 Examples:
@@ -48,6 +49,9 @@ pub(crate) struct AddonArgs {
     pub name: Option<String>,
     #[command(flatten)]
     pub nodes: NodeFlags,
+    /// Address of a host that runs etcd and nothing else; repeat it or use commas
+    #[arg(long = "etcd", value_name = "ADDRESS", value_delimiter = ',', help_heading = "Hosts of etcd")]
+    pub etcd_hosts: Vec<HostAddress>,
     /// Skip this worker, which does not answer; may be repeated
     #[arg(
         id = "without",
@@ -115,11 +119,11 @@ pub(crate) struct DelonArgs {
 pub(crate) struct ReplaceArgs {
     /// The cluster
     pub name: String,
-    /// The lost master: its name or address
+    /// The lost master or host of etcd: its name or address
     pub old: String,
-    /// The address of the new master
+    /// The address of the new one
     pub new: HostAddress,
-    /// The node name of the new master [default: the host name]
+    /// The node name of the new one [default: the host name]
     #[arg(short = 'M', long, value_name = "NAME")]
     pub new_name: Option<HostName>,
     /// Its own address in the cluster's network [default: the address]

@@ -86,7 +86,7 @@ fn wait_for_end(process: &OwnedFd, limit: Duration) -> io::Result<bool> {
 pub(super) async fn resume(context: &Context<'_>, args: &ResumeArgs) -> Result<(), CliError> {
     let engine = context.engine()?;
     let state = engine.find(Some(&args.name))?;
-    let open = !state.leaving.is_empty() || !state.joining.is_empty() || state.changes_masters();
+    let open = !state.leaving.is_empty() || !state.joining.is_empty() || state.changes_members();
     if state.status == Status::Running && !open {
         return context.output.result(&format!("{}: nothing to resume\n", args.name));
     }

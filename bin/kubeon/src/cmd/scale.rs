@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use kubeon_api::{HostAddress, HostName, HostRole};
 use kubeon_engine::cluster_request::HostRequest;
 use kubeon_engine::cluster_target::{ClusterTarget, TargetOptions};
 use kubeon_engine::engine::{Engine, ignored_checks};
@@ -21,7 +22,7 @@ pub(super) async fn add(context: &Context<'_>, args: &AddonArgs) -> Result<(), C
     let engine = context.engine()?;
     let state = engine.find(args.name.as_deref())?;
     let (name, added) = (state.name.clone(), added_hosts(args));
-    if !args.nodes.names_hosts() && added.refusals.is_empty() {
+    if !args.nodes.names_hosts() && args.etcd_hosts.is_empty() && added.refusals.is_empty() {
         let error = CliError::refused("no host is named");
         return Err(error.next_command("try", format!("kubeon addon {name} -w ADDRESS")));
     }
@@ -48,7 +49,19 @@ pub(super) async fn add(context: &Context<'_>, args: &AddonArgs) -> Result<(), C
 fn added_hosts(args: &AddonArgs) -> AddedHosts {
     let mut refusals = Vec::new();
     let hosts = args.nodes.hosts(&mut refusals);
-    AddedHosts { masters: hosts.masters, workers: hosts.workers, refusals }
+    let login = LoginRequests::from(&args.nodes).of(&HostRole::Etcd);
+    let etcd_hosts = args.etcd_hosts.iter().map(|address| host(*address, None, None, login.clone()));
+    AddedHosts { masters: hosts.masters, workers: hosts.workers, etcd_hosts: etcd_hosts.collect(), refusals }
+}
+
+/// A host without labels.
+fn host(
+    address: HostAddress,
+    internal_address: Option<HostAddress>,
+    name: Option<HostName>,
+    login: LoginRequest,
+) -> HostRequest {
+    HostRequest { address, internal_address, name, labels: BTreeMap::new(), login }
 }
 
 /// Removes hosts.
@@ -78,17 +91,11 @@ pub(super) async fn remove(context: &Context<'_>, args: &DelonArgs) -> Result<()
     show_or_make(context, &engine, target, &flags, args.dry_run.then_some(command)).await
 }
 
-/// Replaces a master that is lost.
+/// Replaces a master or a host of etcd that is lost.
 pub(super) async fn replace(context: &Context<'_>, args: &ReplaceArgs) -> Result<(), CliError> {
     let engine = context.engine()?;
     let state = engine.find(Some(&args.name))?;
-    let new = HostRequest {
-        address: args.new,
-        internal_address: args.internal_address,
-        name: args.new_name.clone(),
-        labels: BTreeMap::new(),
-        login: LoginRequest::default(),
-    };
+    let new = host(args.new, args.internal_address, args.new_name.clone(), LoginRequest::default());
     let plain = || format!("kubeon replace {} {} {}", args.name, args.old, args.new);
     let command = context.typed_as("replace", "replace").unwrap_or_else(plain);
     let target = replaced(&engine, state, &args.old, new, args.change.target_options()?)?;

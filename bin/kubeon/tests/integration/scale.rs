@@ -6,7 +6,11 @@ use crate::home::Home;
 
 /// Stores a cluster that was completed.
 fn running_cluster() -> Home {
-    let home = Home::with_cluster("t");
+    completed(Home::with_cluster("t"))
+}
+
+/// Marks the stored cluster as completed.
+fn completed(home: Home) -> Home {
     let path = home.path().join(".kubeon/t.json");
     let state = std::fs::read_to_string(&path).unwrap().replace("\"generation\": 0", "\"generation\": 3");
     let state =
@@ -89,6 +93,41 @@ fn a_replacement_names_one_master_and_a_new_host() {
     home.kubeon(&["replace", "t", "127.0.2.1", "127.0.2.9"]).refuses(&["no master of t would stay"]);
     assert_eq!(home.kubeon(&["replace", "t", "127.0.2.1", "nowhere"]).code, 2);
     assert!(state(&home)["leaving"].is_null());
+}
+
+/// Writes a declaration with these hosts of etcd. Returns the path of the file.
+fn declaration(home: &Home, etcd: &str) -> String {
+    let file = home.path().join("t.yaml");
+    let text = format!(
+        "apiVersion: ecs.yun.com/v1\nkind: KubernetesCluster\nmetadata: {{name: t}}\nspec:\n  cluster:\n    \
+         kubeVersion: v1.36.3\n    masterList: [{{ip: 127.0.2.1}}]\n    nodeList: [{{ip: 127.0.2.2}}]\n    \
+         etcdList: [{etcd}]\n"
+    );
+    std::fs::write(&file, text).unwrap();
+    file.to_str().unwrap().to_owned()
+}
+
+#[test]
+fn hosts_of_etcd_are_added_removed_and_replaced() {
+    let home = Home::new();
+    let file = declaration(&home, "{ip: 127.0.2.5}, {ip: 127.0.2.6}, {ip: 127.0.2.7}");
+    let stored = home.kubeon(&["create", "-C", "-f", &file]);
+    assert_eq!(stored.code, 0, "{stored:?}");
+    let home = completed(home);
+    home.kubeon(&["delon", "t", "@etcd*"]).refuses(&["no member of etcd exists after delete"]);
+    home.kubeon(&["replace", "t", "@etcd*", "127.0.2.9"]).refuses(&["one host is replaced at a time"]);
+    home.kubeon(&["replace", "t", "127.0.2.5", "127.0.2.2"]).refuses(&["Cluster ip is duplicate"]);
+    home.kubeon(&["addon", "t", "--etcd", "127.0.2.6"]).refuses(&["is a host of t already"]);
+    home.kubeon(&["readdress", "t", "127.0.2.5", "127.0.2.9"]).refuses(&["runs etcd alone"]);
+    home.kubeon(&["exec", "t@nosuch", "ls"]).refuses(&["127.0.2.5 127.0.2.6 127.0.2.7"]);
+    let fewer = declaration(&home, "{ip: 127.0.2.6}, {ip: 127.0.2.7}");
+    home.kubeon(&["create", "-C", "-f", &fewer]).refuses(&["127.0.2.5 would leave t: not confirmed"]);
+    let written = home.kubeon(&["create", "-C", "-f", &fewer, "--yes"]);
+    assert_eq!(written.code, 0, "{written:?}");
+    assert_eq!(state(&home)["leavingEtcdHosts"], serde_json::json!({"127.0.2.5": "127.0.2.5"}));
+    home.kubeon(&["addon", "t", "--etcd", "127.0.2.5"]).refuses(&["is being removed from t"]);
+    let stacked = running_cluster();
+    stacked.kubeon(&["addon", "t", "--etcd", "127.0.2.9"]).refuses(&["etcd runs on the masters of t"]);
 }
 
 #[test]

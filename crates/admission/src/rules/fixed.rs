@@ -1,4 +1,5 @@
-//! Fields of a built cluster that no operation can change yet, and changes of masters that none can make. They are denied by name.
+//! Fields of a built cluster that no operation can change yet, and changes of masters and of the hosts of etcd that none can make.
+//! They are denied by name.
 //! [`DeclaredCluster::changes`] decides what counts as a change, because the operator uses it as well.
 
 use std::collections::BTreeSet;
@@ -20,8 +21,8 @@ pub(super) fn judge(
     for field in &changes.fields {
         match *field {
             "masterList" => masters(desired, declared, built, verdict),
-            "etcdList" if desired.cluster.etcd_is_on_masters() => {}
-            "etcdList" => etcd(desired, built, verdict),
+            "etcdList" if desired.cluster.etcd_is_on_masters() && !built.etcd_has_own_hosts() => {}
+            "etcdList" => etcd(desired, declared, built, verdict),
             // The schema checks them.
             "clusterType" | "deployMode" | "podCIDR" | "serviceCIDR" => {}
             // The rule for versions checks it.
@@ -52,13 +53,7 @@ fn masters(
         return verdict.deny(field, reason);
     }
     let (now, before) = (ips(&desired.cluster.master_list), ips(&built.master_list));
-    let removed = before.difference(&now).count();
-    let added = now.difference(&before).count();
-    if removed == before.len() {
-        verdict.deny(field, "would keep no master; one master of the cluster must stay");
-    } else if is_majority(removed, before.len() + added) {
-        let reason =
-            format!("{removed} of {} masters would leave at once, a majority; remove fewer", before.len());
+    if let Some(reason) = too_few_stay(&now, &before, "master") {
         verdict.deny(field, reason);
     }
     for address in now.intersection(&ips(&built.node_list)).copied() {
@@ -69,10 +64,47 @@ fn masters(
     }
 }
 
-/// Contract B, case 24.
-fn etcd(desired: &Desired<'_>, built: &DeclaredCluster, verdict: &mut AdmissionVerdict) {
+/// Contract B, case 24. Hosts of etcd that run nothing else change by the rules of masters.
+fn etcd(
+    desired: &Desired<'_>,
+    declared: &DeclaredCluster,
+    built: &DeclaredCluster,
+    verdict: &mut AdmissionVerdict,
+) {
+    let field = desired.field("etcdList");
     let what = difference(desired.cluster.etcd(), built.etcd());
-    verdict.deny(desired.field("etcdList"), format!("no operation changes the hosts of etcd yet; {what}"));
+    if !desired.cluster.etcd_has_own_hosts() || !built.etcd_has_own_hosts() {
+        let reason = format!("etcd cannot move between the masters and hosts of its own; {what}");
+        return verdict.deny(field, reason);
+    }
+    let changes = ips(&desired.cluster.etcd_list) != ips(&declared.etcd_list);
+    if let Some(word @ (Operation::ScalingUp | Operation::ScalingDown)) = desired.word.filter(|_| changes) {
+        let reason = format!("{word} changes nodeList only; change etcdList without the annotation; {what}");
+        return verdict.deny(field, reason);
+    }
+    let (now, before) = (ips(&desired.cluster.etcd_list), ips(&built.etcd_list));
+    if let Some(reason) = too_few_stay(&now, &before, "host of etcd") {
+        verdict.deny(field, reason);
+    }
+    let nodes = &ips(&built.master_list) | &ips(&built.node_list);
+    for address in now.intersection(&nodes).copied() {
+        verdict.deny(
+            place(desired, address) + ".ip",
+            format!("{address} is a node of the cluster; remove it first, then add it as a host of etcd"),
+        );
+    }
+}
+
+/// Why these hosts cannot leave; `None` if they can. One stays, and most of the members of etcd do.
+fn too_few_stay(now: &BTreeSet<HostAddress>, before: &BTreeSet<HostAddress>, kind: &str) -> Option<String> {
+    let (removed, added) = (before.difference(now).count(), now.difference(before).count());
+    if removed == before.len() {
+        return Some(format!("would keep no {kind}; one {kind} of the cluster must stay"));
+    }
+    let kinds = kind.replacen("master", "masters", 1).replacen("host", "hosts", 1);
+    let text =
+        || format!("{removed} of {} {kinds} would leave at once, a majority; remove fewer", before.len());
+    is_majority(removed, before.len() + added).then(text)
 }
 
 /// The added and removed hosts, as text.

@@ -1,4 +1,5 @@
-//! Nodes of a built cluster: workers may be added and removed, but not the last one and not members of etcd.
+//! Nodes of a built cluster: workers may be added and removed, but not the last one and not members of etcd. A host of etcd does
+//! not become a node.
 //! The other nodes keep their names. The login of a host may change.
 
 use kubeon_api::kubernetes_cluster::{Changes, DeclaredCluster};
@@ -30,6 +31,13 @@ pub(super) fn judge(
         verdict.deny(
             place(desired, address) + ".ip",
             format!("{address} is a master of the cluster; remove it first, then add it as a worker"),
+        );
+    }
+    let nodes = &now | &ips(&desired.cluster.master_list);
+    for address in nodes.intersection(&etcd).filter(|_| built.etcd_has_own_hosts()) {
+        verdict.deny(
+            place(desired, *address) + ".ip",
+            format!("{address} is a host of etcd of the cluster; remove it first, then add it as a node"),
         );
     }
     for address in &changes.names {

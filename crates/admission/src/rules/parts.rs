@@ -7,9 +7,8 @@ use super::fixed::ips;
 use crate::verdict::AdmissionVerdict;
 
 /// Fields with an address or port. In a built cluster, the rule for fixed fields denies every change of them.
-/// value is.
-const FIXED_FIELDS: [&str; 5] =
-    ["apiServer.port", "etcdList", "externalLoadBalancer", "imagesRegistry", "loadBalancer.address"];
+const FIXED_FIELDS: [&str; 4] =
+    ["apiServer.port", "externalLoadBalancer", "imagesRegistry", "loadBalancer.address"];
 
 pub(super) fn judge(desired: &Desired<'_>, existing: Option<&Existing>, verdict: &mut AdmissionVerdict) {
     let before = existing.map(|existing| unsupported(&existing.declared)).unwrap_or_default();

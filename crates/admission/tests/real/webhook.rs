@@ -21,7 +21,7 @@ async fn names_the_field_and_the_reason() {
     };
     for (patch, words) in [
         (set("masterList", nodes(&[3])), "spec.cluster.masterList: would keep no master"),
-        (set("etcdList", nodes(&[2])), "spec.cluster.etcdList: no operation changes the hosts of etcd yet"),
+        (set("etcdList", nodes(&[7])), "etcd cannot move between the masters and hosts of its own"),
         (set("nodeList", nodes(&[])), "spec.cluster.nodeList: would be empty"),
         (set("kubeVersion", json!("v1.35.4")), "v1.35.4 is older than v1.36.1: a downgrade is not possible"),
         (

@@ -59,6 +59,14 @@ impl DeclaredCluster {
     pub fn etcd_is_on_masters(&self) -> bool {
         addresses(self.etcd()) == addresses(&self.master_list)
     }
+
+    /// Whether etcd runs on hosts that run nothing else.
+    #[must_use]
+    pub fn etcd_has_own_hosts(&self) -> bool {
+        let nodes = self.master_list.iter().chain(self.node_list.iter());
+        let nodes: BTreeSet<HostAddress> = nodes.map(|node| node.ip).collect();
+        !self.etcd_list.is_empty() && self.etcd_list.iter().all(|host| !nodes.contains(&host.ip))
+    }
 }
 
 fn fields(now: &DeclaredCluster, built: &DeclaredCluster, running: Option<Version>) -> Vec<&'static str> {
@@ -164,6 +172,18 @@ mod tests {
         ] {
             let found = changes(now.clone(), built);
             assert_eq!(found.fields, fields, "{now}");
+        }
+    }
+
+    #[test]
+    fn etcd_has_hosts_of_its_own_if_none_of_them_is_a_node() {
+        for (etcd, own) in [
+            (json!([]), false),
+            (json!([{"ip": "10.0.0.1"}, {"ip": "10.0.0.3"}, {"ip": "10.0.0.5"}]), false),
+            (json!([{"ip": "10.0.0.2"}, {"ip": "10.0.0.7"}]), false),
+            (json!([{"ip": "10.0.0.7"}, {"ip": "10.0.0.8"}]), true),
+        ] {
+            assert_eq!(cluster(json!({"etcdList": etcd})).etcd_has_own_hosts(), own, "{etcd}");
         }
     }
 

@@ -39,6 +39,25 @@ fn ready_only_when_every_node_is() {
 }
 
 #[test]
+fn a_member_of_etcd_on_a_host_of_its_own_that_is_down_degrades_a_cluster() {
+    let mut state = state(Status::Running);
+    let with_etcd = |state: &StoredCluster, serves: [Option<bool>; 2]| {
+        let members = ["n4", "n5"].map(str::to_owned).into_iter().zip(serves).collect();
+        let nodes = facts(&[("n1", true), ("n2", true), ("n3", true)]);
+        let cluster = Ok(ClusterFacts { etcd: EtcdFact::Members(members), ..nodes });
+        let found = summary(state, true, &MasterAnswers { cluster, certificates: None }, 0);
+        (found.health, found.reason)
+    };
+    let none = String::new();
+    let down = [Some(true), Some(false)];
+    assert_eq!(with_etcd(&state, down), (ClusterHealth::Ready, none.clone()), "its master is ready");
+    state.spec.etcd_hosts = vec![HostSpec::at("10.0.0.4".parse().unwrap())];
+    assert_eq!(with_etcd(&state, [Some(true), None]), (ClusterHealth::Ready, none), "it may serve");
+    let degraded = (ClusterHealth::Degraded, "etcd n5: does not serve".to_owned());
+    assert_eq!(with_etcd(&state, down), degraded);
+}
+
+#[test]
 fn a_cluster_without_answer_is_unreachable_and_has_no_counts() {
     let summary = running(Err(ProbeFailure { reason: "no route".to_owned(), unreachable: true }));
     assert_eq!(

@@ -54,6 +54,12 @@ impl ListDifference {
         Self { added: only_in(now, before), removed: only_in(before, now) }
     }
 
+    /// Whether an operation that adds hosts (`up`), or one that removes them, changes these masters or hosts of etcd. They are
+    /// added and removed at once: a new one may stand in for one that is lost.
+    pub(super) fn changes_at_once(&self, up: bool) -> bool {
+        !up || !self.added.is_empty()
+    }
+
     /// All hosts that differ.
     pub(super) fn hosts(&self) -> impl Iterator<Item = HostAddress> {
         self.added.iter().chain(&self.removed).map(|node| node.ip)
@@ -67,6 +73,8 @@ pub(super) struct Difference {
     pub masters: ListDifference,
     /// Workers.
     pub workers: ListDifference,
+    /// Hosts that run etcd and nothing else.
+    pub etcd: ListDifference,
     /// Whether the version differs.
     pub version: bool,
     /// Changed settings, and hosts with other labels, for people.
@@ -90,10 +98,17 @@ pub(super) fn difference(
     runs: Option<Version>,
 ) -> Difference {
     let changes = wanted.changes(applied, runs);
+    let (had_etcd_hosts, has_etcd_hosts) = (applied.etcd_has_own_hosts(), wanted.etcd_has_own_hosts());
     let is_refused = |field: &&str| match *field {
         "masterList" | "kubeVersion" => false,
-        "etcdList" => !wanted.etcd_is_on_masters(),
+        "etcdList" if has_etcd_hosts => !had_etcd_hosts,
+        "etcdList" => had_etcd_hosts || !wanted.etcd_is_on_masters(),
         _ => true,
+    };
+    let etcd = if had_etcd_hosts && has_etcd_hosts {
+        ListDifference::between(&applied.etcd_list, &wanted.etcd_list)
+    } else {
+        ListDifference::default()
     };
     let fields =
         changes.fields.iter().copied().filter(is_refused).map(|field| format!("spec.cluster.{field}"));
@@ -104,6 +119,7 @@ pub(super) fn difference(
     Difference {
         masters: ListDifference::between(&applied.master_list, &wanted.master_list),
         workers: ListDifference::between(&applied.node_list, &wanted.node_list),
+        etcd,
         version: changes.fields.contains(&"kubeVersion"),
         settings: settings.chain(labels).collect(),
         refused: fields.chain(names).chain(internal).collect(),

@@ -12,6 +12,7 @@ mod approval;
 mod callback;
 mod cluster_action;
 mod completion;
+mod declared_hosts;
 mod derived_operation;
 mod health_conditions;
 pub(crate) mod history;

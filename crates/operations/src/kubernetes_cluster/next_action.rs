@@ -10,6 +10,7 @@ use kubeon_api::{
 
 use super::applied::{Difference, ListDifference, applied, difference, with_current_logins, without_secrets};
 use super::cluster_action::ClusterAction;
+use super::declared_hosts::{scaled, with_all_hosts, with_declared_workers};
 use super::history;
 use super::object_access::{has_finalizer, namespace, running_version};
 use crate::condition::PAUSED;
@@ -195,10 +196,10 @@ fn change(
     if difference.version && is_upgrading {
         return update(settings, object, before, mine);
     }
-    let Difference { masters, workers, .. } = &difference;
-    let action = if !masters.added.is_empty() || !workers.added.is_empty() {
+    let lists = [&difference.masters, &difference.workers, &difference.etcd];
+    let action = if lists.iter().any(|list| !list.added.is_empty()) {
         ClusterAction::ScaleUp
-    } else if !masters.removed.is_empty() || !workers.removed.is_empty() {
+    } else if lists.iter().any(|list| !list.removed.is_empty()) {
         ClusterAction::ScaleDown
     } else if difference.version {
         return update(settings, object, before, mine);
@@ -215,22 +216,17 @@ fn change(
     NextAction::Operation(Box::new(scale(object, before, &difference, action)))
 }
 
-/// Hosts are added first, and then those that are no longer declared are removed by another operation. Masters are added and
-/// removed at once: a new one may stand in for one that is lost.
+/// Hosts are added first, and then those that are no longer declared are removed by another operation. Masters and hosts of etcd
+/// are added and removed at once.
 fn scale(
     object: &KubernetesCluster,
     before: &DeclaredCluster,
     difference: &Difference,
     action: ClusterAction,
 ) -> DesiredOperation {
-    let Difference { masters, workers, .. } = difference;
+    let Difference { masters, workers, etcd, .. } = difference;
     let up = action == ClusterAction::ScaleUp;
-    let with_masters = !up || !masters.added.is_empty();
-    let mut spec = if up { with_all_workers(object, before) } else { with_declared_workers(object, before) };
-    if with_masters {
-        spec.cluster.master_list = kept_and_new(&spec.cluster.master_list, &object.spec.cluster.master_list);
-        spec.cluster.etcd_list = object.spec.cluster.etcd_list.clone();
-    }
+    let (with_masters, with_etcd) = (masters.changes_at_once(up), etcd.changes_at_once(up));
     let listed = |name: &str, change: &ListDifference, removes: bool| {
         let added =
             (up && !change.added.is_empty()).then(|| format!("+{}", listed(&addresses(&change.added))));
@@ -239,12 +235,17 @@ fn scale(
         let both: Vec<String> = [added, removed].into_iter().flatten().collect();
         (!both.is_empty()).then(|| format!("{name}: {}", both.join(" ")))
     };
-    let texts = [listed("masterList", masters, with_masters), listed("nodeList", workers, !up)];
+    let texts = [
+        listed("masterList", masters, with_masters),
+        listed("etcdList", etcd, with_etcd),
+        listed("nodeList", workers, !up),
+    ];
     let why = texts.into_iter().flatten().collect::<Vec<_>>().join("; ");
     let changed_masters = masters.hosts().filter(|_| with_masters);
+    let changed_etcd = etcd.hosts().filter(|_| with_etcd);
     let changed_workers = if up { &workers.added } else { &workers.removed };
-    let hosts = changed_masters.chain(addresses(changed_workers)).collect();
-    DesiredOperation::new(action, spec, hosts, why)
+    let hosts = changed_masters.chain(changed_etcd).chain(addresses(changed_workers)).collect();
+    DesiredOperation::new(action, scaled(object, before, difference, up), hosts, why)
 }
 
 /// The next version on the way to the declared one.
@@ -370,48 +371,6 @@ fn undo(object: &KubernetesCluster, before: &DeclaredCluster, mine: &[Arc<Cluste
     NextAction::Operation(Box::new(DesiredOperation::new(action, spec, hosts, why)))
 }
 
-/// The applied spec with the declared workers.
-fn with_declared_workers(object: &KubernetesCluster, before: &DeclaredCluster) -> KubernetesClusterSpec {
-    let mut spec = without_secrets(&object.spec);
-    let node_list = spec.cluster.node_list.clone();
-    spec.cluster = DeclaredCluster { node_list, ..with_current_logins(before, &spec.cluster) };
-    spec
-}
-
-/// The applied spec with the applied and the declared workers.
-fn with_all_workers(object: &KubernetesCluster, before: &DeclaredCluster) -> KubernetesClusterSpec {
-    let mut spec = without_secrets(&object.spec);
-    let applied = with_current_logins(before, &spec.cluster);
-    let known = |node: &DeclaredNode| applied.node_list.iter().any(|old| old.ip == node.ip);
-    let new = spec.cluster.node_list.iter().filter(|node| !known(node));
-    let nodes: Vec<DeclaredNode> = applied.node_list.iter().chain(new).cloned().collect();
-    let node_list = NodeList::try_from(nodes).unwrap_or_else(|_| applied.node_list.clone());
-    spec.cluster = DeclaredCluster { node_list, ..applied };
-    spec
-}
-
-/// The applied spec with the applied and the declared hosts.
-fn with_all_hosts(object: &KubernetesCluster, before: &DeclaredCluster) -> KubernetesClusterSpec {
-    let mut spec = with_all_workers(object, before);
-    let applied = &spec.cluster.master_list;
-    let is_known = |node: &&DeclaredNode| {
-        !applied.iter().chain(spec.cluster.node_list.iter()).any(|known| known.ip == node.ip)
-    };
-    let new = object.spec.cluster.master_list.iter().filter(is_known);
-    let nodes: Vec<DeclaredNode> = applied.iter().chain(new).cloned().collect();
-    spec.cluster.master_list = NodeList::try_from(nodes).unwrap_or_else(|_| applied.clone());
-    spec
-}
-
-/// The applied hosts that are still declared, then the new ones.
-fn kept_and_new(applied: &NodeList, declared: &NodeList) -> NodeList {
-    let is_in = |list: &NodeList, node: &DeclaredNode| list.iter().any(|other| other.ip == node.ip);
-    let kept = applied.iter().filter(|node| is_in(declared, node));
-    let new = declared.iter().filter(|node| !is_in(applied, node));
-    let nodes: Vec<DeclaredNode> = kept.chain(new).cloned().collect();
-    NodeList::try_from(nodes).unwrap_or_else(|_| declared.clone())
-}
-
 fn refused(difference: &Difference, before: &DeclaredCluster, wanted: &DeclaredCluster) -> Option<String> {
     if !difference.refused.is_empty() {
         return Some(format!(
@@ -424,19 +383,36 @@ fn refused(difference: &Difference, before: &DeclaredCluster, wanted: &DeclaredC
             "spec.cluster.nodeList: the last worker cannot be removed; delete the cluster instead".to_owned(),
         );
     }
-    let holds_etcd = |node: &&DeclaredNode| wanted.etcd_list.iter().any(|other| other.ip == node.ip);
+    let holds_etcd = |node: &&DeclaredNode| before.etcd_list.iter().any(|other| other.ip == node.ip);
     if let Some(held) = difference.workers.removed.iter().find(holds_etcd) {
         return Some(format!("spec.cluster.nodeList: {} holds etcd and cannot be removed", held.ip));
     }
     if difference.masters.removed.len() == before.master_list.len() {
         return Some("spec.cluster.masterList: one master of the cluster must stay".to_owned());
     }
+    if !difference.etcd.removed.is_empty() && difference.etcd.removed.len() == before.etcd_list.len() {
+        return Some("spec.cluster.etcdList: one host of etcd must stay".to_owned());
+    }
+    let moved = moved_host(difference, before)?;
+    Some(format!("spec.cluster: {moved} has another role in the cluster; remove it first, then add it again"))
+}
+
+/// A host that is added to one list and was in another one.
+fn moved_host(difference: &Difference, before: &DeclaredCluster) -> Option<HostAddress> {
+    let Difference { masters, workers, etcd, .. } = difference;
     let was_in = |list: &NodeList, nodes: &[DeclaredNode]| {
         nodes.iter().map(|node| node.ip).find(|ip| list.iter().any(|before| before.ip == *ip))
     };
-    let moved = was_in(&before.node_list, &difference.masters.added)
-        .or_else(|| was_in(&before.master_list, &difference.workers.added))?;
-    Some(format!("spec.cluster: {moved} has another role in the cluster; remove it first, then add it again"))
+    let to_etcd =
+        || was_in(&before.node_list, &etcd.added).or_else(|| was_in(&before.master_list, &etcd.added));
+    let from_etcd = || {
+        let nodes = [&masters.added, &workers.added];
+        nodes.into_iter().find_map(|nodes| was_in(&before.etcd_list, nodes))
+    };
+    was_in(&before.node_list, &masters.added)
+        .or_else(|| was_in(&before.master_list, &workers.added))
+        .or_else(to_etcd)
+        .or_else(|| from_etcd().filter(|_| before.etcd_has_own_hosts()))
 }
 
 /// Nothing differs. A change that an annotation requests is reported as finished; skipped hosts are tried

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::kubernetes_cluster::{NAME, ends, env, job, list, object, phase, running, wanted};
+use super::kubernetes_cluster::{NAME, ends, env, job, list, object, phase, running, saved, wanted, world};
 use crate::settings::Callback;
 use crate::testing::World;
 use crate::write::ObjectKind;
@@ -72,6 +72,64 @@ fn a_master_that_leaves_is_removed_after_workers_were_added() {
     ends(&mut world, "Complete");
     assert_eq!((phase(&world), applied(&world, "masterList")), ("Running".into(), list(&["10.0.0.1"])));
     assert_eq!(world.settle(), 0);
+}
+
+/// A cluster that runs with three hosts of etcd and one worker.
+fn with_etcd_hosts() -> World {
+    let mut world = world(&["10.0.0.2"]);
+    let etcd = list(&["10.0.0.20", "10.0.0.21", "10.0.0.22"]);
+    let patch = json!({"spec": {"cluster": {"etcdList": etcd}}});
+    world.change(ObjectKind::KubernetesCluster, "default", NAME, &patch);
+    world.settle();
+    saved(&mut world);
+    ends(&mut world, "Complete");
+    world
+}
+
+#[test]
+fn hosts_of_etcd_are_added_replaced_and_removed() {
+    let mut world = with_etcd_hosts();
+    declare(&mut world, &json!({"etcdList": list(&["10.0.0.23", "10.0.0.20", "10.0.0.21"])}));
+    assert_eq!(operation(&world), texts("scaling-up", "10.0.0.23,10.0.0.22"));
+    ends(&mut world, "Complete");
+    assert_eq!((phase(&world), wanted(&world)), ("Running".into(), "scale-up-finished".into()));
+    assert_eq!(applied(&world, "etcdList"), list(&["10.0.0.20", "10.0.0.21", "10.0.0.23"]));
+    declare(&mut world, &json!({"etcdList": list(&["10.0.0.20"])}));
+    assert_eq!(operation(&world), texts("scaling-down", "10.0.0.21,10.0.0.23"));
+    ends(&mut world, "Complete");
+    assert_eq!((phase(&world), applied(&world, "etcdList")), ("Running".into(), list(&["10.0.0.20"])));
+    assert_eq!(applied(&world, "masterList"), list(&["10.0.0.1", "10.0.0.3"]));
+    assert_eq!(world.settle(), 0);
+}
+
+#[test]
+fn a_host_of_etcd_leaves_after_workers_were_added() {
+    let mut world = with_etcd_hosts();
+    let change = json!({"etcdList": list(&["10.0.0.20"]), "nodeList": list(&["10.0.0.2", "10.0.0.4"])});
+    declare(&mut world, &change);
+    assert_eq!(operation(&world), texts("scaling-up", "10.0.0.4"));
+    ends(&mut world, "Complete");
+    assert_eq!(applied(&world, "etcdList"), list(&["10.0.0.20", "10.0.0.21", "10.0.0.22"]));
+    assert_eq!(operation(&world), texts("scaling-down", "10.0.0.21,10.0.0.22"));
+}
+
+#[test]
+fn changes_of_hosts_of_etcd_that_no_operation_makes_are_refused_by_name() {
+    for (change, said) in [
+        (json!({"etcdList": null}), "cannot be changed yet: spec.cluster.etcdList"),
+        (json!({"etcdList": list(&["10.0.0.29"])}), "spec.cluster.etcdList: one host of etcd must stay"),
+        (
+            json!({"etcdList": list(&["10.0.0.20"]), "nodeList": list(&["10.0.0.2", "10.0.0.21"])}),
+            "10.0.0.21 has another role",
+        ),
+    ] {
+        let mut world = with_etcd_hosts();
+        let jobs = world.jobs().len();
+        declare(&mut world, &change);
+        assert_eq!((phase(&world), world.jobs().len()), ("Running".into(), jobs), "{change}");
+        let reason = object(&world)["status"]["reason"].as_str().unwrap().to_owned();
+        assert!(reason.contains(said), "{reason}");
+    }
 }
 
 #[test]

@@ -13,6 +13,7 @@ use super::etcd::{member_id, reach_ids};
 use super::files::{self, authority, client, pair, secret, server};
 use super::step::{Daemon, DesiredStep, choose};
 use crate::context::{ObservedHost, PlanContext};
+use crate::declaration;
 use crate::step_id::StepId;
 
 pub(crate) use super::control_plane::{
@@ -81,6 +82,7 @@ pub(crate) fn plane(context: &PlanContext<'_>, steps: &mut Vec<DesiredStep>) {
     }
     steps.extend(encryption::rewrite(context));
     steps.push(rights(context));
+    steps.push(declaration(context));
     steps.extend(load_balancer(context));
 }
 
@@ -277,6 +279,16 @@ fn rights(context: &PlanContext<'_>) -> DesiredStep {
     DesiredStep::of_cluster(context, rights_id(), Op::Objects { objects: manifests::rights() })
         .title("apply the RBAC objects of kubelets, joining hosts and flannel")
         .because("the objects are absent")
+        .needs([apiserver_id(context.executor())])
+}
+
+/// The declaration of the cluster in an object of its own, for a control machine that lost its state. No step reads this one, so
+/// another declaration restarts nothing by itself. It is written early: the object says what is requested, as the state does.
+fn declaration(context: &PlanContext<'_>) -> DesiredStep {
+    let id = StepId::of_cluster(STAGE, "declaration");
+    DesiredStep::of_cluster(context, id, Op::Objects { objects: vec![declaration::object(context)] })
+        .title("store the declaration of the cluster in the cluster")
+        .because("the object is absent")
         .needs([apiserver_id(context.executor())])
 }
 

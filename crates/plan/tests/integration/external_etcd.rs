@@ -1,6 +1,6 @@
 //! Clusters whose etcd has hosts of its own: h1 is a master, h2 a worker, and h3, h4 and h5 run etcd.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use kubeon_plan::sim::{refused, run_to_completion};
 use kubeon_plan::{HostSpec, Intent, Snapshot, destroy, lint, plan, precheck, validate};
@@ -135,6 +135,33 @@ fn a_member_leaves_after_the_api_servers_do_without_it() {
     assert!(!made.steps.iter().any(|step| matches!(step.op, Op::Drain { .. } | Op::RemoveNode { .. })));
     assert!(texts(&step(&made, "leave/reset@h5").needs).contains(&"leave/member-h5".to_owned()));
     golden("external-etcd-shrinks", &run_to_completion(&desired, &mut snapshot, 3));
+}
+
+#[test]
+fn a_member_leaves_without_contact_to_the_workers() {
+    let mut snapshot = created([true; 3]);
+    snapshot.hosts.retain(|host, _| *host != address(1));
+    let mut desired = leaving(&[2, 3], &[4]);
+    desired.limit_to(&BTreeSet::new());
+    let made = plan(&desired, &snapshot).unwrap();
+    assert_eq!(lint(&made, &snapshot), []);
+    assert!(texts(&step(&made, "leave/reset@h5").needs).contains(&"leave/member-h5".to_owned()));
+}
+
+#[test]
+fn a_lost_member_is_replaced_and_one_that_answers_is_not() {
+    let mut snapshot = created([true, true, false]);
+    snapshot.hosts.extend(bare_hosts(6).hosts.into_iter().filter(|(host, _)| *host == address(5)));
+    let mut desired = leaving(&[2, 3, 5], &[4]);
+    desired.joining_etcd_hosts.insert(address(5));
+    desired.lost_hosts.insert(address(4));
+    let refusal = plan(&desired, &snapshot).unwrap_err();
+    assert!(refused(&refusal).contains("is not lost: its host answers"), "{}", refused(&refusal));
+    lose(&mut snapshot, 4);
+    let made = plan(&desired, &snapshot).unwrap();
+    assert_eq!(lint(&made, &snapshot), []);
+    let join = step(&made, "etcd/join@h6");
+    assert!(texts(&join.needs).contains(&"etcd/remove-h5".to_owned()), "the lost member leaves first");
 }
 
 #[test]

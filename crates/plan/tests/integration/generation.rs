@@ -1,8 +1,8 @@
 //! The generation of a plan comes from the saved state and the masters, not from what any host claims.
 
 use crate::support::{address, bare_hosts, intent};
-use kubeon_plan::sim::run_to_completion;
-use kubeon_plan::{Intent, Observation, PlanError, Snapshot, destroy, plan};
+use kubeon_plan::sim::{apply, run_to_completion};
+use kubeon_plan::{Intent, Observation, PlanError, Snapshot, adopted_generation, destroy, plan};
 use kubeon_wire::Facts;
 
 /// One master and one worker that are up to date, except that the worker lost a file.
@@ -66,4 +66,20 @@ fn a_state_at_the_largest_number_is_refused() {
     let full = Intent { generation: u64::MAX, ..intent };
     let found = refusals(plan(&full, &snapshot).unwrap_err());
     assert!(found[0].starts_with("name demo is at the highest generation that there is"), "{found:?}");
+}
+
+#[test]
+fn an_older_state_is_refused_after_a_change_from_the_adopted_one() {
+    let (older, mut snapshot) = drifted();
+    let adopted = Intent { generation: adopted_generation(1).unwrap(), ..older.clone() };
+    assert!(plan(&older, &snapshot).is_ok(), "nothing was changed yet");
+    let made = plan(&adopted, &snapshot).unwrap();
+    apply(&made, made.steps.len(), &mut snapshot);
+    for error in [plan(&older, &snapshot).unwrap_err(), destroy(&older, &snapshot).unwrap_err()] {
+        let found = refusals(error);
+        assert!(found[0].contains("another control machine adopted the cluster"), "{found:?}");
+    }
+    let next = Intent { generation: made.generation, ..adopted };
+    assert_eq!(plan(&next, &snapshot).unwrap().steps, []);
+    assert_eq!(adopted_generation(u64::MAX), None);
 }

@@ -53,6 +53,52 @@ fn masters_may_change_while_most_of_them_stay() {
 }
 
 #[test]
+fn hosts_of_etcd_may_change_while_most_of_them_stay() {
+    let mut old = highly_available();
+    old["spec"]["cluster"]["etcdList"] = list(&["10.0.0.20", "10.0.0.21", "10.0.0.22"]);
+    old["metadata"]["annotations"]["app.kubernetes.io/spec"] = json!(old["spec"].to_string());
+    let etcd = |hosts: &[&str]| with(old.clone(), "/spec/cluster/etcdList", list(hosts));
+    for hosts in [
+        &["10.0.0.20", "10.0.0.21", "10.0.0.22", "10.0.0.23", "10.0.0.24"][..],
+        &["10.0.0.20", "10.0.0.21", "10.0.0.23"],
+    ] {
+        allowed(&etcd(hosts), Some(&old));
+    }
+    let failed = etcd(&["10.0.0.20", "10.0.0.21", "10.0.0.23"]);
+    allowed(&asking(failed.clone(), "scaling-up"), Some(&failed));
+    let field = "spec.cluster.etcdList: ";
+    for (hosts, message) in [
+        (&["10.0.0.23"][..], "would keep no host of etcd; one host of etcd of the cluster must stay"),
+        (&["10.0.0.20"], "2 of 3 hosts of etcd would leave at once, a majority; remove fewer"),
+        (&[], "etcd cannot move between the masters and hosts of its own"),
+    ] {
+        let said = refused(&etcd(hosts), Some(&old));
+        assert!(said.starts_with(&format!("{field}{message}")), "{said}");
+    }
+    let said = refused(&asking(failed, "scaling-up"), Some(&old));
+    assert!(said.starts_with("spec.cluster.etcdList: scaling-up changes nodeList only"), "{said}");
+}
+
+#[test]
+fn a_host_of_etcd_changes_its_role_in_two_changes() {
+    let mut old = highly_available();
+    old["spec"]["cluster"]["etcdList"] = list(&["10.0.0.20", "10.0.0.21", "10.0.0.22"]);
+    old["metadata"]["annotations"]["app.kubernetes.io/spec"] = json!(old["spec"].to_string());
+    let etcd = |hosts: &[&str]| with(old.clone(), "/spec/cluster/etcdList", list(hosts));
+    let moved =
+        with(etcd(&["10.0.0.20", "10.0.0.21", "10.0.0.4"]), "/spec/cluster/nodeList", list(&["10.0.0.2"]));
+    let said = refused(&moved, Some(&old));
+    assert!(said.contains("10.0.0.4 is a node of the cluster; remove it first"), "{said}");
+    let workers = list(&["10.0.0.2", "10.0.0.4", "10.0.0.22"]);
+    let moved = with(etcd(&["10.0.0.20", "10.0.0.21", "10.0.0.23"]), "/spec/cluster/nodeList", workers);
+    let said = refused(&moved, Some(&old));
+    assert!(said.contains("10.0.0.22 is a host of etcd of the cluster; remove it first"), "{said}");
+    let both = with(old.clone(), "/spec/cluster/nodeList", list(&["10.0.0.2", "10.0.0.4", "10.0.0.22"]));
+    let said = refused(&both, Some(&old));
+    assert!(said.contains("or on hosts that run nothing else"), "{said}");
+}
+
+#[test]
 fn some_settings_of_a_built_cluster_may_change() {
     let old = running(&["10.0.0.2"]);
     for (pointer, value) in [
