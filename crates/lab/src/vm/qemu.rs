@@ -17,9 +17,10 @@ pub(crate) const PROGRAM: &str = "qemu-system-x86_64";
 
 /// Without `mitigations=off` an emulated kernel takes part of its time to protect itself from hardware that is not there.
 /// `nokaslr`: an uncompressed kernel cannot move itself. `tsc=reliable`: otherwise every reading of the time, of which programs of
-/// Go need many, is a request to an emulated clock.
+/// Go need many, is a request to an emulated clock. `panic=1`: when a kernel changes its own code, an emulated processor may rarely
+/// still run the old one; the kernel panics then, and boots again after a second.
 const KERNEL_ARGUMENTS: &str =
-    "root=/dev/vda ro console=ttyS0 loglevel=4 mitigations=off nokaslr tsc=reliable";
+    "root=/dev/vda ro console=ttyS0 loglevel=4 mitigations=off nokaslr tsc=reliable panic=1";
 
 /// What is left out here halves the cost of page faults in emulation, and of signatures and hashes in programs of Go, which use
 /// the widest registers that they find. Without `avx2=off` the kernel of Debian 11 uses registers that it did not enable, and panics.
