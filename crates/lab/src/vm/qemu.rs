@@ -26,6 +26,10 @@ const KERNEL_ARGUMENTS: &str =
 /// the widest registers that they find. Without `avx2=off` the kernel of Debian 11 uses registers that it did not enable, and panics.
 const EMULATED_CPU: &str = "max,la57=off,erms=off,fsrm=off,avx=off,avx2=off";
 
+/// A thread for each processor. With one for all of them no kernel runs old code, but the programs of a master take twice as long,
+/// and its controller manager loses its lease again and again.
+const EMULATION: &str = "tcg,thread=multi,tb-size=1024";
+
 /// The program and arguments that run a host. `base` is the root file system, beside which the kernel lies; `dir` the
 /// host's folder, where `console` collects what the host writes to its serial port.
 pub(crate) fn command(
@@ -43,7 +47,7 @@ pub(crate) fn command(
     if kvm {
         add("-accel", "kvm".into());
     }
-    add("-accel", "tcg,thread=multi,tb-size=1024".into());
+    add("-accel", EMULATION.into());
     add("-cpu", if kvm { "max".into() } else { EMULATED_CPU.into() });
     add("-machine", "q35".into());
     add("-m", MEMORY_MIB.to_string());
