@@ -56,7 +56,14 @@ struct ParameterChange {
 impl Original {
     /// Records the current value of a parameter, unless it is recorded already or will not change.
     fn add(&mut self, root: &Root, name: &str, set: &str) {
-        if let Some(original) = value_of(root, name).filter(|now| !same(now, set)) {
+        if value_of(root, name).is_some_and(|now| !same(&now, set)) {
+            self.add_unchanged(root, name, set);
+        }
+    }
+
+    /// Records the current value of a parameter, unless it is recorded already.
+    fn add_unchanged(&mut self, root: &Root, name: &str, set: &str) {
+        if let Some(original) = value_of(root, name) {
             let change = ParameterChange { original, set: set.to_owned() };
             self.parameters.entry(name.to_owned()).or_insert(change);
         }
@@ -77,7 +84,8 @@ pub fn remember(job: &Job<'_>, parameters: &BTreeMap<String, String>) -> Result<
     }
     if recorded.is_none() {
         if original.parameters.contains_key(FORWARD) {
-            original.add(root, REDIRECTS.0, REDIRECTS.1);
+            // The kernel also changes a value that was off, when forwarding is turned off again.
+            original.add_unchanged(root, REDIRECTS.0, REDIRECTS.1);
         }
         for (name, value) in SET_BY_AGENTS {
             original.add(root, name, value);
@@ -182,6 +190,17 @@ mod tests {
         let names = [FORWARD, PANIC, REDIRECTS.0, CONNTRACK, SET_BY_AGENTS[0].0];
         assert_eq!(names.map(|name| value(&bench, name)), ["0", "0", "1", "7", "200"]);
         assert!(bench.output().is_empty(), "{}", bench.output());
+    }
+
+    #[test]
+    fn redirects_that_the_owner_refuses_are_refused_again() {
+        let bench = Bench::new();
+        for (name, value) in [(FORWARD, "0\n"), (REDIRECTS.0, "0\n")] {
+            write(&bench, name, value);
+        }
+        remember(&bench.job(), &wanted()).unwrap();
+        let recorded = read(&bench.host.root).unwrap().unwrap().parameters;
+        assert_eq!(recorded[REDIRECTS.0].original.trim(), "0", "the kernel accepts them with forwarding off");
     }
 
     #[test]
