@@ -57,12 +57,12 @@ impl Original {
     /// Records the current value of a parameter, unless it is recorded already or will not change.
     fn add(&mut self, root: &Root, name: &str, set: &str) {
         if value_of(root, name).is_some_and(|now| !same(&now, set)) {
-            self.add_unchanged(root, name, set);
+            self.add_always(root, name, set);
         }
     }
 
     /// Records the current value of a parameter, unless it is recorded already.
-    fn add_unchanged(&mut self, root: &Root, name: &str, set: &str) {
+    fn add_always(&mut self, root: &Root, name: &str, set: &str) {
         if let Some(original) = value_of(root, name) {
             let change = ParameterChange { original, set: set.to_owned() };
             self.parameters.entry(name.to_owned()).or_insert(change);
@@ -85,7 +85,7 @@ pub fn remember(job: &Job<'_>, parameters: &BTreeMap<String, String>) -> Result<
     if recorded.is_none() {
         if original.parameters.contains_key(FORWARD) {
             // The kernel also changes a value that was off, when forwarding is turned off again.
-            original.add_unchanged(root, REDIRECTS.0, REDIRECTS.1);
+            original.add_always(root, REDIRECTS.0, REDIRECTS.1);
         }
         for (name, value) in SET_BY_AGENTS {
             original.add(root, name, value);

@@ -1,6 +1,6 @@
 //! A real API server: starts it, waits until it is ready, and creates clients.
 
-use std::net::TcpListener;
+use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -12,6 +12,7 @@ use crate::EnvtestError;
 use crate::arguments::{self, LoopbackPorts};
 use crate::credentials::{self, Identity, KubeconfigUser, TestAuthority};
 use crate::folder::Folder;
+use crate::ports::free_port;
 use crate::process::ServerProcess;
 use crate::programs::{Programs, VERSION};
 
@@ -291,13 +292,7 @@ fn write_credentials(
     Ok(())
 }
 
-/// Three free ports. Their listeners are open at the same time, so that the ports differ.
 fn free_ports() -> Result<LoopbackPorts, EnvtestError> {
-    let listen = || TcpListener::bind("127.0.0.1:0").map_err(EnvtestError::Port);
-    let listeners = [listen()?, listen()?, listen()?];
-    let port = |index: usize| -> Result<u16, EnvtestError> {
-        let listener: &TcpListener = &listeners[index];
-        Ok(listener.local_addr().map_err(EnvtestError::Port)?.port())
-    };
-    Ok(LoopbackPorts { etcd: port(0)?, peer: port(1)?, api: port(2)? })
+    let port = || free_port(Ipv4Addr::LOCALHOST);
+    Ok(LoopbackPorts { etcd: port()?, peer: port()?, api: port()? })
 }

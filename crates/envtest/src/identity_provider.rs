@@ -7,7 +7,8 @@ use crate::EnvtestError;
 use crate::credentials::{TestAuthority, random_token};
 use crate::folder::Folder;
 use crate::go_programs::oidc_program;
-use crate::process::{ServerProcess, free_port};
+use crate::ports::free_port;
+use crate::process::ServerProcess;
 
 /// A running provider with one client and the user `test-user@127.0.0.1`. Dropping it ends it.
 #[derive(Debug)]
@@ -34,7 +35,7 @@ impl TestIdentityProvider {
         let folder = Folder::new(true)?;
         let place = folder.path();
         let (authority, secret) = (TestAuthority::new()?, random_token());
-        let address = free_port(Ipv4Addr::LOCALHOST)?;
+        let address = SocketAddrV4::new(Ipv4Addr::LOCALHOST, free_port(Ipv4Addr::LOCALHOST)?);
         let server = authority.server_at(*address.ip())?;
         for (name, text) in
             [("ca.crt", &authority.certificate), ("tls.crt", &server.certificate), ("tls.key", &server.key)]

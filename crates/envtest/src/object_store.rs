@@ -8,7 +8,8 @@ use crate::EnvtestError;
 use crate::credentials::{TestAuthority, random_token};
 use crate::folder::Folder;
 use crate::go_programs::s3_program;
-use crate::process::{ServerProcess, free_port};
+use crate::ports::free_port;
+use crate::process::ServerProcess;
 
 /// A running store. Dropping it ends it and removes its objects.
 #[derive(Debug)]
@@ -39,7 +40,7 @@ impl TestObjectStore {
         }
         let data = place.join("data");
         fs::create_dir_all(data.join(bucket)).map_err(EnvtestError::file(&data))?;
-        let address = free_port(address)?;
+        let address = SocketAddrV4::new(address, free_port(address)?);
         let arguments = [
             "serve".to_owned(),
             "s3".to_owned(),

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io;
-use std::net::{Ipv4Addr, SocketAddrV4, TcpListener, TcpStream};
+use std::net::{SocketAddrV4, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
@@ -109,13 +109,6 @@ impl Drop for ServerProcess {
     fn drop(&mut self) {
         self.program.kill();
     }
-}
-
-/// A free port of this address. Another program may take it before it is used.
-pub(crate) fn free_port(address: Ipv4Addr) -> Result<SocketAddrV4, EnvtestError> {
-    let listener = TcpListener::bind((address, 0)).map_err(EnvtestError::Port)?;
-    let port = listener.local_addr().map_err(EnvtestError::Port)?.port();
-    Ok(SocketAddrV4::new(address, port))
 }
 
 type StartRequest = (Command, File, Sender<io::Result<BackgroundProgram>>);

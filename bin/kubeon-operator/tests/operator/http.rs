@@ -1,13 +1,13 @@
 //! HTTP requests to the operator.
 
-use std::net::TcpListener;
+use std::net::Ipv4Addr;
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
 /// A free port.
 pub(crate) fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+    kubeon_envtest::free_port(Ipv4Addr::LOCALHOST).unwrap()
 }
 
 /// The complete response with status line and headers; empty while no program listens.

@@ -176,6 +176,15 @@ impl Lab {
         self.server.0.apply_crds(folder).await.unwrap();
     }
 
+    /// Whether the operator still runs, for the message of a failed test.
+    fn operator_state(&self) -> String {
+        match self.operator.lock().as_mut().map(Child::try_wait) {
+            None => "no operator was started".to_owned(),
+            Some(Ok(None)) => "the operator runs".to_owned(),
+            Some(ended) => format!("the operator ended: {ended:?}"),
+        }
+    }
+
     fn operator(&self) -> Child {
         self.operator.lock().take().expect("no operator runs")
     }
@@ -280,7 +289,10 @@ impl Lab {
         let waits = await_condition(self.operations(), name, matches);
         match tokio::time::timeout(TIMEOUT, waits).await {
             Ok(found) => found.unwrap().unwrap(),
-            Err(_) => panic!("{name} is still {:?}", self.operations().get(name).await.unwrap().status),
+            Err(_) => {
+                let status = self.operations().get(name).await.unwrap().status;
+                panic!("{name} is still {status:?}; {}", self.operator_state())
+            }
         }
     }
 
@@ -301,7 +313,8 @@ impl Lab {
         match tokio::time::timeout(TIMEOUT, waits).await {
             Ok(found) => found.unwrap().unwrap(),
             Err(_) => {
-                panic!("{name} is still {:?}", self.kubernetes_clusters().get(name).await.unwrap().status)
+                let status = self.kubernetes_clusters().get(name).await.unwrap().status;
+                panic!("{name} is still {status:?}; {}", self.operator_state())
             }
         }
     }
