@@ -92,7 +92,7 @@ pub(crate) fn refusals(context: &PlanContext<'_>) -> Vec<Refusal> {
     let first = joining.chain(change.dead.iter().chain(&change.living).map(|host| host.spec.address)).next();
     let Some(first) = first else { return Vec::new() };
     if !members.is_listed() {
-        let reason = "cannot join or leave: no master reports the members of etcd; bring the masters back";
+        let reason = "cannot join or leave: no host reports the members of etcd; bring the hosts back";
         return vec![Refusal::host(first, reason)];
     }
     let stale = stale_refusals(context, &change, &members);
@@ -105,7 +105,7 @@ pub(crate) fn refusals(context: &PlanContext<'_>) -> Vec<Refusal> {
     if is_majority(leaving, count.total + change.joining.len()) {
         let reason = format!(
             "cannot leave: {leaving} of {} members of etcd would leave at once, and that is a majority; remove one \
-             master after another",
+             after another",
             count.total
         );
         return change
@@ -134,7 +134,7 @@ fn emptied_refusals<'c>(
     };
     context.member_hosts().filter(is_empty).filter(was_member).map(|host| {
         let reason = format!(
-            "is empty, but {} is a member of etcd: its data is lost, or another host answers; remove the master, then add \
+            "is empty, but {} is a member of etcd: its data is lost, or another host answers; remove the host, then add \
              it again",
             host.name
         );
@@ -151,7 +151,7 @@ fn moved_refusals<'c>(
     let moved = context.member_hosts().filter(|host| has_moved(members, host)).filter(move |_| lost);
     moved.map(|host| {
         let reason = "its address changed, and without it etcd has no quorum that could learn the new one: bring the \
-                      other masters back at their addresses first";
+                      others back at their addresses first";
         Refusal::host(host.address(), reason)
     })
 }
@@ -165,7 +165,7 @@ fn living_refusals(context: &PlanContext<'_>, members: &Members<'_>) -> Vec<Refu
             Err(_) if members.serves(&host.name) => "its etcd member serves",
             Err(_) => return None,
         };
-        let reason = format!("is not lost: {what}; add the new master first, then remove this one");
+        let reason = format!("is not lost: {what}; add the new one first, then remove this one");
         Some(Refusal::host(host.spec.address, reason))
     });
     alive.collect()
