@@ -22,7 +22,10 @@ for profile; do
     # Debian starts it with the zone `public`, which lets in SSH and nothing else.
     firewalld) systemctl enable firewalld.service ;;
     ufw)
-      # ufw itself writes the rule, so that the file has its form; in a network of its own, where it reaches no rules of this machine.
+      # ufw itself writes the rule, so that its files have its form; in a network of its own, where it reaches no rules of this
+      # machine. Without /proc it would leave out the file of IPv6.
+      mount -t proc proc /proc
+      trap 'umount /proc' EXIT
       unshare --net ufw allow 22/tcp
       sed -i 's/^ENABLED=no/ENABLED=yes/' /etc/ufw/ufw.conf
       systemctl enable ufw.service ;;
