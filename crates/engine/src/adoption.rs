@@ -122,8 +122,9 @@ impl FoundCluster {
 
     /// Stores the cluster and returns the path of its kubeconfig.
     async fn store(&mut self, engine: &Engine<'_>, lock: &ClusterLock) -> Result<PathBuf, EngineError> {
-        engine.store.adopt(lock, &mut self.state, &self.keys)?;
+        // The state is last: what ended before it can be repeated.
         self.contact.pin(engine, lock)?;
+        engine.store.adopt(lock, &mut self.state, &self.keys)?;
         if let Some(text) = admin_kubeconfig::new_text(engine, &self.state, true).await? {
             engine.store.save_kubeconfig(lock, &text)?;
         }
@@ -217,7 +218,7 @@ fn rebuilt(
     cluster: &ClusterFacts,
     logins: BTreeMap<HostAddress, HostLogin>,
 ) -> Result<StoredCluster, EngineError> {
-    let ClusterDeclaration { uid, keys, also_trusted: _, cluster: spec } = declaration;
+    let ClusterDeclaration { uid, keys, cluster: spec, .. } = declaration;
     let generation = adopted_generation(claim.generation).ok_or_else(|| {
         EngineError::refused(format!("{} cannot be adopted", spec.name))
             .row("claim", format!("generation {} leaves no higher one", claim.generation))
@@ -254,7 +255,8 @@ mod tests {
             version: cluster.version,
             role: HostRole::Master,
         };
-        let declaration = ClusterDeclaration { uid: "u1".to_owned(), keys, also_trusted: None, cluster };
+        let uid = "u1".to_owned();
+        let declaration = ClusterDeclaration { uid, keys, also_trusted: None, trial: None, cluster };
         rebuilt(declaration, &claim, &ClusterFacts::default(), BTreeMap::new())
     }
 

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use kubeon_api::{HostAddress, HostName, KeyNumber};
+use kubeon_api::{HostAddress, HostName, KeyNumber, Version};
 use kubeon_render::manifests;
 use kubeon_wire::ApiObject;
 use serde::{Deserialize, Serialize};
@@ -27,6 +27,9 @@ pub struct ClusterDeclaration {
     /// The keys that are trusted beside them, while keys are replaced.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub also_trusted: Option<KeyNumber>,
+    /// The version that the control plane tries, while an upgrade does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trial: Option<Version>,
     /// What is requested, with the names of all nodes.
     pub cluster: DesiredCluster,
 }
@@ -123,6 +126,7 @@ fn of_context(context: &PlanContext<'_>) -> ClusterDeclaration {
         uid: context.intent.uid.clone(),
         keys: context.keys().signing(),
         also_trusted: context.keys().also_trusted(),
+        trial: context.intent.trial,
         cluster: DesiredCluster {
             name: spec.name.clone(),
             version: spec.version,
@@ -147,7 +151,8 @@ mod tests {
 
     fn declaration() -> ClusterDeclaration {
         let cluster = sim::cluster(&["10.0.0.1"], &["10.0.0.2"]);
-        ClusterDeclaration { uid: "uid-1".to_owned(), keys: KeyNumber::FIRST, also_trusted: None, cluster }
+        let uid = "uid-1".to_owned();
+        ClusterDeclaration { uid, keys: KeyNumber::FIRST, also_trusted: None, trial: None, cluster }
     }
 
     fn parse(value: &Value) -> Result<ClusterDeclaration, DeclarationError> {
@@ -211,6 +216,15 @@ mod tests {
         sim::run_to_completion(&first, &mut snapshot, 2);
         let named = intent(stored_first.cluster);
         assert_eq!(stored(&named, &snapshot), None, "the state stores the same names");
+    }
+
+    #[test]
+    fn a_version_that_is_tried_is_declared() {
+        let (first, mut snapshot) = (intent(declaration().cluster), bare_hosts());
+        sim::run_to_completion(&first, &mut snapshot, 2);
+        let trial = Version { minor: first.spec.version.minor + 1, ..first.spec.version };
+        let tries = Intent { trial: Some(trial), ..intent(declaration().cluster) };
+        assert_eq!(stored(&tries, &snapshot).unwrap().trial, Some(trial));
     }
 
     #[test]

@@ -13,8 +13,8 @@ use crate::input::Intent;
 const MAX_JUMP: u64 = 1_000_000;
 
 /// The generation of a state that is rebuilt from the cluster, whose masters claim this generation. It is so far ahead that, after
-/// the next change from there, the claims of the hosts are impossible for an older state of the cluster: every plan from it is
-/// refused. `None` if there is no such number.
+/// a change from there, the claims of the hosts that it reached are impossible for an older state of the cluster: every plan from
+/// it that contacts one of them is refused. `None` if there is no such number.
 #[must_use]
 pub const fn adopted_generation(claimed: u64) -> Option<u64> {
     // Twice: an older state may be ahead of the claims by runs that changed no host.

@@ -5,13 +5,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use kubeon_api::kubernetes_cluster::defaults::{self, MAX_CA_YEARS};
 use kubeon_api::kubernetes_cluster::{Cni, LoadBalancer, UnsupportedSetting};
 use kubeon_api::{Cidr, HostAddress, HostRole, Refusal, RefusedField as Field, Remedy, Version};
+use kubeon_wire::FORWARDING_PORT;
 
 use crate::input::{DesiredCluster, HostSpec, Valid};
 use crate::output::{Note, PlanRefused};
 
 /// Ports on which the programs of a cluster listen on their hosts: etcd, API server and haproxy, overlay
-/// network (UDP), kubelet, kube-proxy, controller manager and scheduler.
-const OWN_PORTS: [u16; 11] = [2379, 2380, 2381, 6443, 8472, 10248, 10249, 10250, 10256, 10257, 10259];
+/// network (UDP), kubelet, kube-proxy, controller manager and scheduler, and hosts that forward parts.
+const OWN_PORTS: [u16; 12] =
+    [2379, 2380, 2381, 6443, 8472, 10248, 10249, 10250, 10256, 10257, 10259, FORWARDING_PORT];
 
 /// Checks the specification of a new cluster by itself: roles, addresses, names, networks, ports, version.
 ///

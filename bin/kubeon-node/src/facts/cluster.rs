@@ -11,7 +11,7 @@ use kubeon_wire::{ClusterFacts, EtcdFact, JournalEntry, NodeFact, ResultState};
 use serde_json::Value;
 
 use super::etcd_health::{ANSWER_TIMEOUT, after_election, is_healthy, member};
-use super::external_etcd;
+use super::external_etcd::{self, ExternalMembers};
 use crate::api::Api;
 use crate::cluster_record;
 use crate::drift::DriftCheck;
@@ -198,8 +198,8 @@ impl From<EtcdFact> for EtcdReport {
 }
 
 fn etcd_members(root: &Root, base: &str) -> EtcdReport {
-    if let Some(fact) = external_etcd::members(root) {
-        return fact.into();
+    if let Some(ExternalMembers { health, learners }) = external_etcd::members(root) {
+        return EtcdReport { fact: health, learners, ..EtcdReport::default() };
     }
     let identity = (root.at(paths::ETCD_CERTIFICATE), root.at(paths::ETCD_KEY));
     let Ok(https) = Https::open(&root.at(paths::ETCD_CA), Some((&identity.0, &identity.1))) else {

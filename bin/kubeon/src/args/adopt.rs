@@ -8,7 +8,7 @@ use super::format::FormatFlag;
 use super::login::KnownLoginFlags;
 
 pub(crate) const ADOPT_EXAMPLES: &str = "The state and the keys are read from masters; no host is changed. Every named master must answer and have a ready API server.
-From the first change on, the hosts refuse the control machine that had the cluster before: do not use both.
+Each host refuses the control machine that had the cluster before, once a change from here has reached it: do not use both.
 A cluster that an older kubeon changed last does not hold its declaration: import an exported state instead.
 
 Examples:

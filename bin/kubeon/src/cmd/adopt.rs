@@ -40,7 +40,7 @@ fn show(context: &Context<'_>, adopted: &AdoptedCluster, args: &AdoptArgs) -> Re
     };
     output.info(&format!("kubeconfig: {}", context.shorten(kubeconfig)));
     output.info(&format!(
-        "After the next change of {name} from here, its hosts refuse the control machine that had it before: do not use both."
+        "Each host of {name} refuses the control machine that had it before, once a change from here has reached it: do not use both."
     ));
     output.info(&format!("next: kubeon plan {name} · kubeon state export {name} {name}.tar.zst"));
     Ok(())

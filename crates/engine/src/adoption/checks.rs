@@ -79,7 +79,7 @@ pub(super) fn compare(
     named: &[HostAddress],
     cluster: &ClusterFacts,
 ) -> Result<(), EngineError> {
-    let ClusterDeclaration { uid, also_trusted, cluster: spec, .. } = declaration;
+    let ClusterDeclaration { uid, also_trusted, trial, cluster: spec, .. } = declaration;
     let mut reasons = Vec::new();
     if (uid, &spec.name) != (&claim.uid, name) {
         let text =
@@ -92,6 +92,9 @@ pub(super) fn compare(
             spec.version, claim.version
         );
         reasons.push(("version", text));
+    }
+    if let Some(trial) = trial {
+        reasons.push(("version", format!("an upgrade is not complete: the control plane tries {trial}")));
     }
     if also_trusted.is_some() {
         let text = "their replacement is not complete: the masters do not hold all of them".to_owned();
@@ -163,7 +166,8 @@ mod tests {
         let mut cluster = sim::cluster(&["10.0.0.1"], &["10.0.0.2"]);
         cluster.masters[0].name = "h1".parse().ok();
         cluster.workers[0].name = "h2".parse().ok();
-        ClusterDeclaration { uid: "u1".to_owned(), keys: KeyNumber::FIRST, also_trusted: None, cluster }
+        let uid = "u1".to_owned();
+        ClusterDeclaration { uid, keys: KeyNumber::FIRST, also_trusted: None, trial: None, cluster }
     }
 
     fn cluster(members: &[&str], nodes: &[(&str, &str)]) -> ClusterFacts {
@@ -236,9 +240,10 @@ mod tests {
         };
         compare(|_| (), &["h1"]).unwrap();
         type Change = fn(&mut ClusterDeclaration);
-        let cases: [(Change, &[&str], &str); 5] = [
+        let cases: [(Change, &[&str], &str); 6] = [
             (|declared| "u2".clone_into(&mut declared.uid), &["h1"], "identity u2"),
             (|declared| declared.cluster.version.patch = 9, &["h1"], "v1.36.9 and v1.36.3 are in use"),
+            (|declared| declared.trial = Some(declared.cluster.version), &["h1"], "tries v1.36.3"),
             (|declared| declared.also_trusted = Some(KeyNumber::FIRST.next()), &["h1"], "is not complete"),
             (|declared| declared.cluster.masters.clear(), &["h1"], "10.0.0.1 is not declared"),
             (|_| (), &["h1", "h3"], "members are h1, h3, declared are h1"),

@@ -74,10 +74,10 @@ fn a_master_that_leaves_is_removed_after_workers_were_added() {
     assert_eq!(world.settle(), 0);
 }
 
-/// A cluster that runs with three hosts of etcd and one worker.
+/// A cluster that runs with five hosts of etcd and one worker: of three none can leave alone, and two are a majority.
 fn with_etcd_hosts() -> World {
     let mut world = world(&["10.0.0.2"]);
-    let etcd = list(&["10.0.0.20", "10.0.0.21", "10.0.0.22"]);
+    let etcd = list(&["10.0.0.20", "10.0.0.21", "10.0.0.22", "10.0.0.23", "10.0.0.24"]);
     let patch = json!({"spec": {"cluster": {"etcdList": etcd}}});
     world.change(ObjectKind::KubernetesCluster, "default", NAME, &patch);
     world.settle();
@@ -89,15 +89,18 @@ fn with_etcd_hosts() -> World {
 #[test]
 fn hosts_of_etcd_are_added_replaced_and_removed() {
     let mut world = with_etcd_hosts();
-    declare(&mut world, &json!({"etcdList": list(&["10.0.0.23", "10.0.0.20", "10.0.0.21"])}));
-    assert_eq!(operation(&world), texts("scaling-up", "10.0.0.23,10.0.0.22"));
+    let replaced = ["10.0.0.25", "10.0.0.20", "10.0.0.21", "10.0.0.22", "10.0.0.23"];
+    declare(&mut world, &json!({"etcdList": list(&replaced)}));
+    assert_eq!(operation(&world), texts("scaling-up", "10.0.0.25,10.0.0.24"));
     ends(&mut world, "Complete");
     assert_eq!((phase(&world), wanted(&world)), ("Running".into(), "scale-up-finished".into()));
-    assert_eq!(applied(&world, "etcdList"), list(&["10.0.0.20", "10.0.0.21", "10.0.0.23"]));
-    declare(&mut world, &json!({"etcdList": list(&["10.0.0.20"])}));
-    assert_eq!(operation(&world), texts("scaling-down", "10.0.0.21,10.0.0.23"));
+    let order = ["10.0.0.20", "10.0.0.21", "10.0.0.22", "10.0.0.23", "10.0.0.25"];
+    assert_eq!(applied(&world, "etcdList"), list(&order));
+    let fewer = list(&["10.0.0.20", "10.0.0.21", "10.0.0.22"]);
+    declare(&mut world, &json!({"etcdList": fewer}));
+    assert_eq!(operation(&world), texts("scaling-down", "10.0.0.23,10.0.0.25"));
     ends(&mut world, "Complete");
-    assert_eq!((phase(&world), applied(&world, "etcdList")), ("Running".into(), list(&["10.0.0.20"])));
+    assert_eq!((phase(&world), applied(&world, "etcdList")), ("Running".into(), fewer));
     assert_eq!(applied(&world, "masterList"), list(&["10.0.0.1", "10.0.0.3"]));
     assert_eq!(world.settle(), 0);
 }
@@ -105,12 +108,14 @@ fn hosts_of_etcd_are_added_replaced_and_removed() {
 #[test]
 fn a_host_of_etcd_leaves_after_workers_were_added() {
     let mut world = with_etcd_hosts();
-    let change = json!({"etcdList": list(&["10.0.0.20"]), "nodeList": list(&["10.0.0.2", "10.0.0.4"])});
+    let fewer = list(&["10.0.0.20", "10.0.0.21", "10.0.0.22"]);
+    let change = json!({"etcdList": fewer, "nodeList": list(&["10.0.0.2", "10.0.0.4"])});
     declare(&mut world, &change);
     assert_eq!(operation(&world), texts("scaling-up", "10.0.0.4"));
     ends(&mut world, "Complete");
-    assert_eq!(applied(&world, "etcdList"), list(&["10.0.0.20", "10.0.0.21", "10.0.0.22"]));
-    assert_eq!(operation(&world), texts("scaling-down", "10.0.0.21,10.0.0.22"));
+    let all = ["10.0.0.20", "10.0.0.21", "10.0.0.22", "10.0.0.23", "10.0.0.24"];
+    assert_eq!(applied(&world, "etcdList"), list(&all));
+    assert_eq!(operation(&world), texts("scaling-down", "10.0.0.23,10.0.0.24"));
 }
 
 #[test]
@@ -119,7 +124,7 @@ fn changes_of_hosts_of_etcd_that_no_operation_makes_are_refused_by_name() {
         (json!({"etcdList": null}), "cannot be changed yet: spec.cluster.etcdList"),
         (json!({"etcdList": list(&["10.0.0.29"])}), "spec.cluster.etcdList: one host of etcd must stay"),
         (
-            json!({"etcdList": list(&["10.0.0.20"]), "nodeList": list(&["10.0.0.2", "10.0.0.21"])}),
+            json!({"etcdList": list(&["10.0.0.20", "10.0.0.22", "10.0.0.23"]), "nodeList": list(&["10.0.0.2", "10.0.0.21"])}),
             "10.0.0.21 has another role",
         ),
     ] {
