@@ -3,6 +3,7 @@
 use std::io::BufRead;
 use std::time::Duration;
 
+use kubeon_api::clip;
 use kubeon_wire::{ApiObject, StepFailure};
 use serde::Deserialize;
 use serde_json::Value;
@@ -181,7 +182,7 @@ pub fn server(root: &Root) -> Result<String, StepFailure> {
 pub fn message(body: &str) -> String {
     let status = serde_json::from_str::<Value>(body).ok();
     let message = status.as_ref().and_then(|status| status["message"].as_str());
-    message.or_else(|| body.lines().next()).unwrap_or_default().chars().take(300).collect()
+    clip(message.or_else(|| body.lines().next()).unwrap_or_default(), 300).to_owned()
 }
 
 /// Checks that a text is the path of an object, so that it cannot contain a query.

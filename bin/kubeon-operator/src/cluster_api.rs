@@ -5,6 +5,7 @@ use std::net::Ipv4Addr;
 
 use futures::future::select_ok;
 use k8s_openapi::jiff::Timestamp;
+use kubeon_api::clip;
 use kubeon_api::kubernetes_cluster::DeclaredCluster;
 use kubeon_link_kube::{
     MasterReport, ObservedNode, ObserverClient, ObserverCredential, ObserverError, ObserverKubeconfig,
@@ -15,7 +16,7 @@ use kubeon_operations::{ENDS_SOON, ObservedCertificates, ObservedDrift, Observed
 const REPORT_LIFE: i64 = 3600;
 /// The most differences that are named.
 const MOST_NAMED: usize = 5;
-/// The most characters of one of them: the tenant may write the reports.
+/// The most bytes of one of them: the tenant may write the reports.
 const LONGEST_TEXT: usize = 300;
 
 /// Why the health is not known.
@@ -159,7 +160,7 @@ fn drift_of(reports: &[(String, MasterReport)]) -> Option<ObservedDrift> {
         };
         drift.count += u64::from(found.count);
         let texts = found.first.iter().map(|text| format!("{node}: {text}"));
-        let named = texts.take(MOST_NAMED).map(|text| text.chars().take(LONGEST_TEXT).collect());
+        let named = texts.take(MOST_NAMED).map(|text| clip(&text, LONGEST_TEXT).to_owned());
         drift.named.extend(named);
     }
     drift.named.sort();

@@ -7,7 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use kubeon_api::Operation;
+use kubeon_api::{Operation, clip};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Serialize;
 use ureq::tls::RootCerts;
@@ -19,7 +19,6 @@ use crate::log::RunnerLog;
 use crate::outcome::WorkOutcome;
 use crate::redactor::Redactor;
 use crate::shutdown::Shutdown;
-use crate::tail::clip;
 
 /// The timeout of one attempt.
 const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(10);

@@ -1,10 +1,11 @@
 //! The result of the work: one exit code, one reason.
 
+use kubeon_api::clip;
 use rustix::process::Signal;
 
 use crate::reaper::ProcessEnd;
 use crate::shutdown::ShutdownRequest;
-use crate::tail::{Tail, clip};
+use crate::tail::Tail;
 
 /// The kubelet's limit for a termination message, in bytes.
 const MESSAGE: usize = 4096;

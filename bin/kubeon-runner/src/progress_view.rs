@@ -8,13 +8,12 @@ use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kubeon_api::kubeonkube::{Finding, Steps};
-use kubeon_api::{ConditionStatus, HostAddress, Refusal};
+use kubeon_api::{ConditionStatus, HostAddress, Refusal, clip};
 use kubeon_wire::{PrecheckReport, Progress};
 use serde::Serialize;
 use tokio::sync::watch;
 
 use crate::outcome::WorkResult;
-use crate::tail::clip;
 use condition::ConditionState;
 
 /// The condition that is true while the runner works on the operation.

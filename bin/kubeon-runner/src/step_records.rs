@@ -5,13 +5,12 @@ use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use k8s_openapi::jiff::Timestamp;
-use kubeon_api::{HostAddress, StepRecord, StepResult};
+use kubeon_api::{HostAddress, StepRecord, StepResult, clip};
 use kubeon_operation_log::{StoredLog, compressed_steps};
 use kubeon_wire::Progress;
 use parking_lot::Mutex;
 
 use crate::redactor::Redactor;
-use crate::tail::clip;
 
 /// The most records in memory. Beyond them the oldest are dropped.
 const MOST_RECORDS: usize = 20_000;

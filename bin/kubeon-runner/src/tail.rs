@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use kubeon_api::clip;
 use parking_lot::{Mutex, MutexGuard};
 
 /// The number of lines kept of each stream.
@@ -47,16 +48,6 @@ impl Tail {
         let from = lines.len() - fits.count();
         lines.iter().skip(from).map(|line| format!("{line}\n")).collect()
     }
-}
-
-/// The beginning of a text with at most `bytes` bytes, not cut inside a character.
-#[must_use]
-pub(crate) fn clip(text: &str, bytes: usize) -> &str {
-    let mut end = bytes.min(text.len());
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    text.get(..end).unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -15,6 +15,7 @@
 mod addresses;
 mod arch;
 mod canonical;
+mod clip;
 mod cloud_routes;
 mod cluster_keys;
 mod condition_status;
@@ -42,6 +43,7 @@ pub use addresses::{
 };
 pub use arch::{Arch, NotAnArch};
 pub use canonical::canonical_json;
+pub use clip::clip;
 pub use cloud_routes::{CloudProvider, CloudRegion, CloudRoutes, RouteTableId};
 pub use cluster_keys::{ClusterKeys, KeyNumber, RotationPhase};
 pub use condition_status::ConditionStatus;

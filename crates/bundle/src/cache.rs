@@ -31,8 +31,11 @@ impl Scratch {
     pub(crate) fn new(parent: &Path, name: &str) -> io::Result<Self> {
         fs::create_dir_all(parent)?;
         let folder = tempfile::Builder::new().prefix(&format!(".{name}-")).tempdir_in(parent)?;
-        let owner = File::create(folder.path().join(LOCK_FILE))?;
+        // Another process removes a folder with a lock file that is not locked.
+        let unlocked = folder.path().join("new.lock");
+        let owner = File::create(&unlocked)?;
         owner.try_lock().map_err(io::Error::from)?;
+        fs::rename(unlocked, folder.path().join(LOCK_FILE))?;
         Ok(Self { folder, _owner: owner })
     }
 

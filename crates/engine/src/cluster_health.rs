@@ -134,7 +134,7 @@ pub async fn stored_clusters(
     engine: &Engine<'_>,
     access: &NodeAccess,
 ) -> Result<Vec<ClusterSummary>, EngineError> {
-    let names = engine.store.list()?;
+    let names = engine.stored_names()?;
     // A choice that cannot be read marks no cluster.
     let current = engine.store.current().ok().flatten();
     let summary = |name: ClusterName| {

@@ -60,6 +60,18 @@ impl<'a> Engine<'a> {
         })
     }
 
+    /// The names of the stored clusters, sorted. Warns of files that are named like states and are none.
+    ///
+    /// # Errors
+    /// When the folder of the state cannot be read.
+    pub fn stored_names(&self) -> Result<Vec<ClusterName>, EngineError> {
+        let contents = self.store.contents()?;
+        for path in &contents.others {
+            self.output.warn(&format!("{} is no state of a cluster and is not listed", path.display()));
+        }
+        Ok(contents.clusters)
+    }
+
     /// The state of a cluster.
     ///
     /// # Errors

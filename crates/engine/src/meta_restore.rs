@@ -39,7 +39,7 @@ const STAGES: [&[MetaKind]; 4] = [
     &[MetaKind::Operation],
     &[MetaKind::ConfigMap, MetaKind::Secret],
 ];
-/// The pause between operations of one cluster. Creation times have whole seconds, and they are the order of operations.
+/// The pause between batches of operations. Creation times have whole seconds, and they are the order of operations.
 const PAUSE: Duration = Duration::from_secs(1);
 /// The labels of the operator's pods.
 const OPERATOR_PODS: &str = "app.kubernetes.io/component=operator,app.kubernetes.io/name=kubeon";

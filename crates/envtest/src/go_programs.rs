@@ -6,14 +6,22 @@
 //! - `oidc` is a provider of OpenID Connect.
 //! - `history` writes to and reads from etcd, and says whether the answers are linearizable.
 
-use std::fs::{self, File};
+use std::fs::{self, File, TryLockError};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use sha2::{Digest as _, Sha256};
 
 use crate::EnvtestError;
 use crate::programs::store;
+
+/// Time limit of a test that waits for another process to compile the same program.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(30 * 60);
+/// The pause between two attempts to take the lock.
+const POLL: Duration = Duration::from_millis(200);
 
 /// The program from `gitops/`. Its first comment describes its arguments.
 ///
@@ -56,13 +64,30 @@ fn built(name: &str) -> Result<PathBuf, EnvtestError> {
         fs::create_dir_all(&folder).map_err(EnvtestError::file(&folder))?;
         // Tests of other programs need it too: they wait instead of compiling it once more. The lock ends with the file.
         let lock = folder.join(format!("{name}.lock"));
-        let locked = File::create(&lock).and_then(|file| file.lock().map(|()| file));
-        let _locked = locked.map_err(EnvtestError::file(&lock))?;
+        let _locked = locked(&lock, LOCK_TIMEOUT).map_err(EnvtestError::file(&lock))?;
         if !built.exists() {
             build(&sources, &folder, &built)?;
         }
     }
     Ok(built)
+}
+
+/// Takes the lock; waits up to `limit` for another process.
+fn locked(lock: &Path, limit: Duration) -> io::Result<File> {
+    let file = File::create(lock)?;
+    let start = Instant::now();
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(file),
+            Err(TryLockError::Error(error)) => return Err(error),
+            Err(TryLockError::WouldBlock) => {}
+        }
+        if start.elapsed() >= limit {
+            let text = format!("another process that compiles has had this lock for {} s", limit.as_secs());
+            return Err(io::Error::new(io::ErrorKind::TimedOut, text));
+        }
+        thread::sleep(POLL);
+    }
 }
 
 fn digest(sources: &Path) -> Result<String, EnvtestError> {
@@ -94,4 +119,21 @@ fn build(sources: &Path, folder: &Path, built: &Path) -> Result<(), EnvtestError
         return Err(EnvtestError::Ended { program: "go build", status: output.status.to_string(), log });
     }
     fs::rename(&program, built).map_err(EnvtestError::file(built))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gives_up_waiting_for_a_lock_and_names_its_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let lock = folder.path().join("gitops.lock");
+        let held = locked(&lock, Duration::ZERO).unwrap();
+        let error = locked(&lock, Duration::from_millis(1)).map_err(EnvtestError::file(&lock)).unwrap_err();
+        assert!(error.to_string().contains("gitops.lock: another process that compiles"), "{error}");
+        drop(held);
+        // A child that another test starts owns a copy of the lock until its exec.
+        locked(&lock, Duration::from_secs(10)).unwrap();
+    }
 }

@@ -11,6 +11,7 @@ use backon::{ExponentialBuilder, Retryable as _};
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Client;
 use kube::runtime::events::{Event, EventType, Recorder, Reporter};
+use kubeon_api::clip;
 use tokio::sync::{mpsc, watch};
 
 use crate::error::{LinkError, RetryClass};
@@ -105,7 +106,7 @@ fn event(record: &EventRecord) -> Event {
     Event {
         type_: if record.warning { EventType::Warning } else { EventType::Normal },
         reason: record.reason.to_owned(),
-        note: Some(clipped(record.text.clone())),
+        note: Some(clipped(&record.text)),
         action: action(record),
         secondary: None,
     }
@@ -137,13 +138,8 @@ where
 }
 
 /// Cuts a text to the longest note of an event, 1 KiB.
-fn clipped(mut text: String) -> String {
-    if text.len() > 1024 {
-        let end = (0..=1020).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
-        text.truncate(end);
-        text.push('…');
-    }
-    text
+fn clipped(text: &str) -> String {
+    if text.len() > 1024 { format!("{}…", clip(text, 1020)) } else { text.to_owned() }
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use k8s_openapi::jiff::Timestamp;
-use kubeon_api::ConditionStatus;
+use kubeon_api::{ConditionStatus, clip};
 
 /// The objects that an operation refers to exist.
 pub const INPUTS_FOUND: &str = "InputsFound";
@@ -143,8 +143,7 @@ pub fn clipped_before(text: &str, end: &str) -> String {
     if text.len() <= most {
         return format!("{text}{end}");
     }
-    let cut = (0..=most.saturating_sub(4)).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
-    format!("{} …{end}", text.get(..cut).unwrap_or_default())
+    format!("{} …{end}", clip(text, most.saturating_sub(4)))
 }
 
 #[cfg(test)]

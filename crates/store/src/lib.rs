@@ -28,7 +28,7 @@ pub use error::{StoreError, StoreRemedy};
 pub use holder::Holder;
 pub use lock::ClusterLock;
 pub use state::{Addresses, ClusterState, HostLogin, RestoredPart, SCHEMA, SavedSnapshot, Status};
-pub use store::{Store, base_folder};
+pub use store::{Store, StoreContents, base_folder};
 
 #[cfg(test)]
 mod tests;

@@ -25,6 +25,15 @@ pub fn base_folder(kubeon_home: Option<OsString>, home: Option<OsString>) -> Res
     set(kubeon_home).or_else(|| set(home).map(|home| home.join(".kubeon"))).ok_or(StoreError::NoHome)
 }
 
+/// The files in the folder of the state that are named like states.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct StoreContents {
+    /// The clusters, sorted.
+    pub clusters: Vec<ClusterName>,
+    /// Files that are no states, sorted. Another program wrote them.
+    pub others: Vec<PathBuf>,
+}
+
 /// The local state. Reading needs no lock; every change needs the cluster's [`ClusterLock`].
 #[derive(Debug, Clone)]
 pub struct Store {
@@ -80,24 +89,39 @@ impl Store {
         self.base.join("known_hosts").join(cluster.as_str())
     }
 
-    /// Names of the clusters, sorted. Other files are ignored.
+    /// Names of the clusters, sorted. Other files are ignored. A cluster whose state cannot be read has a name too.
     ///
     /// # Errors
     /// When the folder cannot be read.
     pub fn list(&self) -> Result<Vec<ClusterName>, StoreError> {
+        Ok(self.contents()?.clusters)
+    }
+
+    /// As [`Store::list`], with the files that have the name of a state and are none.
+    ///
+    /// # Errors
+    /// When the folder cannot be read.
+    pub fn contents(&self) -> Result<StoreContents, StoreError> {
+        let mut contents = StoreContents::default();
         let entries = match fs::read_dir(&self.base) {
             Ok(entries) => entries,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(contents),
             Err(error) => return Err(StoreError::file("read", &self.base)(error)),
         };
-        let mut names = Vec::new();
         for entry in entries {
-            let name = entry.map_err(StoreError::file("read", &self.base))?.file_name();
+            let entry = entry.map_err(StoreError::file("read", &self.base))?;
+            let name = entry.file_name();
             let cluster = name.to_str().and_then(|name| name.strip_suffix(".json"));
-            names.extend(cluster.and_then(|name| name.parse().ok()));
+            let Some(cluster) = cluster.and_then(|name| name.parse::<ClusterName>().ok()) else { continue };
+            if may_be_state(&entry.path()) {
+                contents.clusters.push(cluster);
+            } else {
+                contents.others.push(entry.path());
+            }
         }
-        names.sort();
-        Ok(names)
+        contents.clusters.sort();
+        contents.others.sort();
+        Ok(contents)
     }
 
     /// Whether a state file of that name exists, readable or not.
@@ -293,6 +317,12 @@ impl Store {
         file::write_private(&path, text.as_bytes())?;
         Ok(path)
     }
+}
+
+/// Whether the file is a state, perhaps a damaged one. JSON without a schema version is none.
+fn may_be_state(path: &Path) -> bool {
+    let json = fs::read(path).ok().and_then(|text| serde_json::from_slice::<Value>(&text).ok());
+    json.is_none_or(|value| value.get("schema").is_some())
 }
 
 fn check_lock(lock: &ClusterLock, cluster: &ClusterName) -> Result<(), StoreError> {

@@ -64,6 +64,22 @@ fn a_saved_state_is_read_back_and_listed() {
 }
 
 #[test]
+fn a_file_of_another_program_is_no_cluster_and_a_damaged_state_is_one() {
+    let (_folder, store) = store();
+    saved(&store, "demo");
+    let file = |name: &str| store.base().join(name);
+    for (name, text) in
+        [("index.json", r#"{"manifests": []}"#), ("list.json", "[]"), ("cut.json", r#"{"sche"#)]
+    {
+        fs::write(file(name), text).unwrap();
+    }
+    let clusters = vec![name("cut"), name("demo")];
+    let others = vec![file("index.json"), file("list.json")];
+    assert_eq!(store.contents().unwrap(), StoreContents { clusters, others });
+    assert_eq!(store.list().unwrap(), [name("cut"), name("demo")]);
+}
+
+#[test]
 fn a_cluster_is_on_no_host_before_its_first_generation() {
     let new = ClusterState::new(name("demo"), Spec { masters: Vec::new() });
     assert!(!new.may_be_on_hosts());

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use kubeon_api::HostName;
+use kubeon_api::{HostName, clip};
 use kubeon_wire::{Category, StepFailure};
 use serde_json::Value;
 
@@ -170,9 +170,7 @@ pub(super) fn not_ready(node: &Value) -> Option<String> {
     let ready = conditions.and_then(|list| list.iter().find(|condition| condition["type"] == "Ready"));
     match ready {
         Some(ready) if ready["status"] == "True" => None,
-        Some(ready) => {
-            Some(ready["message"].as_str().unwrap_or("no reason given").chars().take(300).collect())
-        }
+        Some(ready) => Some(clip(ready["message"].as_str().unwrap_or("no reason given"), 300).to_owned()),
         None => Some("its kubelet has not reported".to_owned()),
     }
 }
@@ -234,7 +232,7 @@ fn pods(api: &Api, namespace: &str, selector: &str) -> Option<String> {
 }
 
 fn waiting(status: &Value) -> Option<String> {
-    let text = |value: &Value| value.as_str().map(|text| text.chars().take(200).collect::<String>());
+    let text = |value: &Value| value.as_str().map(|text| clip(text, 200).to_owned());
     let containers = status["containerStatuses"].as_array().into_iter().flatten();
     let held = containers.filter_map(|container| {
         let waiting = &container["state"]["waiting"];

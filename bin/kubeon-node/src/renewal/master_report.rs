@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use kubeon_api::clip;
 use kubeon_wire::{
     CertificateFact, Claim, EtcdFact, HostDrift, MASTER_REPORTS, MasterReport, StepFailure, renewal_overdue,
 };
@@ -24,7 +25,7 @@ const CONFIG_MAPS: &str = "/api/v1/namespaces/kube-system/configmaps";
 const TIMEOUT: Duration = Duration::from_secs(5);
 /// The most differences that a report names.
 const MOST_NAMED: usize = 5;
-/// The most characters of one of them.
+/// The most bytes of one of them.
 const LONGEST_TEXT: usize = 200;
 
 /// Writes the report of this master. An API server that does not answer is not a failure: the next run writes it.
@@ -75,7 +76,7 @@ fn drift_of(host: &HostSystem, claim: &Claim) -> Result<Option<HostDrift>, StepF
     }
     texts.extend(changed_results(host, &entries));
     let count = u32::try_from(texts.len()).unwrap_or(u32::MAX);
-    let clipped = |text: &String| text.chars().take(LONGEST_TEXT).collect();
+    let clipped = |text: &String| clip(text, LONGEST_TEXT).to_owned();
     Ok(Some(HostDrift { count, first: texts.iter().take(MOST_NAMED).map(clipped).collect() }))
 }
 

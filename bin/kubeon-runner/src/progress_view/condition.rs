@@ -2,9 +2,7 @@
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
-use kubeon_api::ConditionStatus;
-
-use crate::tail::clip;
+use kubeon_api::{ConditionStatus, clip};
 
 /// The longest message of a condition in bytes. There are four conditions.
 const MESSAGE: usize = 4 * 1024;

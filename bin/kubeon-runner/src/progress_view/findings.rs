@@ -1,12 +1,12 @@
 //! The findings of a precheck, as text and for the status.
 
 use kubeon_api::kubeonkube::{Finding, FindingSeverity};
-use kubeon_api::{HostAddress, Refusal, Remedy};
+use kubeon_api::{HostAddress, Refusal, Remedy, clip};
 use kubeon_wire::{PrecheckReport, PrecheckResult, PrecheckSeverity};
 use serde::Serialize;
 
-/// The longest text of a finding or refusal in characters.
-const MOST_CHARACTERS: usize = 1024;
+/// The longest text of a finding or refusal in bytes.
+const LONGEST_TEXT: usize = 1024;
 /// The most bytes of all findings in the status, and of all refusals. With the conditions the status stays below 32 KiB.
 const FINDINGS: usize = 8 * 1024;
 const REFUSALS: usize = 8 * 1024;
@@ -22,7 +22,7 @@ pub(super) fn for_status(report: &PrecheckReport) -> Vec<Finding> {
             PrecheckSeverity::Warning => FindingSeverity::Warning,
         },
         ignored: check.ignored,
-        message: describe(check).chars().take(MOST_CHARACTERS).collect(),
+        message: clip(&describe(check), LONGEST_TEXT).to_owned(),
     };
     let (blocking, others): (Vec<_>, Vec<_>) = failed(report).partition(|(_, check)| check.prevents());
     fitting(blocking.into_iter().chain(others).map(finding), FINDINGS)
@@ -42,7 +42,7 @@ fn fitting<T: Serialize>(all: impl Iterator<Item = T>, bytes: usize) -> Vec<T> {
 
 /// The refusals for the status, whose size is limited. Those with a remedy come first.
 pub(super) fn refusals(all: &[Refusal]) -> Vec<Refusal> {
-    let clipped = |text: &str| text.chars().take(MOST_CHARACTERS).collect();
+    let clipped = |text: &str| clip(text, LONGEST_TEXT).to_owned();
     let bounded = |refusal: &Refusal| Refusal {
         value: clipped(&refusal.value),
         reason: clipped(&refusal.reason),

@@ -3,7 +3,7 @@
 use std::num::NonZeroU16;
 use std::path::PathBuf;
 
-use clap::{Args, Subcommand};
+use clap::{Arg, Args, Subcommand};
 use kubeon_api::{HttpsUrl, JobPlacement};
 use kubeon_install::{InstallOptions, names};
 
@@ -210,12 +210,9 @@ pub(crate) struct MetaUninstall {
     pub yes: bool,
 }
 
-/// `kubeon meta export`.
+/// The meta cluster of an export or a restore, and the key of the file. The help is that of `kubeon meta export`.
 #[derive(Debug, Args)]
-pub(crate) struct MetaExportArgs {
-    /// The file. Only its owner may read it; one that exists is replaced
-    #[arg(value_name = "FILE")]
-    pub file: PathBuf,
+pub(crate) struct MetaExportAccess {
     /// The kubeconfig of the meta cluster [default: the cluster that `kubeon use` chose]
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
@@ -225,25 +222,29 @@ pub(crate) struct MetaExportArgs {
     /// Encrypt the file with this key, which `kubeon etcd new-key` wrote
     #[arg(long, value_name = "FILE")]
     pub key: Option<PathBuf>,
+}
+
+/// `kubeon meta export`.
+#[derive(Debug, Args)]
+pub(crate) struct MetaExportArgs {
+    /// The file. Only its owner may read it; one that exists is replaced
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+    #[command(flatten)]
+    pub access: MetaExportAccess,
     #[command(flatten)]
     pub format: FormatFlag,
 }
 
 /// `kubeon meta restore`.
 #[derive(Debug, Args)]
+#[command(mut_args(restore_help))]
 pub(crate) struct MetaRestoreArgs {
     /// The file that `kubeon meta export` wrote
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
-    /// The kubeconfig of the other meta cluster [default: the cluster that `kubeon use` chose]
-    #[arg(long, value_name = "FILE")]
-    pub kubeconfig: Option<PathBuf>,
-    /// The operator's namespace, the same as in the export
-    #[arg(long, value_name = "NAME", default_value = names::NAMESPACE)]
-    pub namespace: String,
-    /// The key of an encrypted file
-    #[arg(long, value_name = "FILE")]
-    pub key: Option<PathBuf>,
+    #[command(flatten)]
+    pub access: MetaExportAccess,
     /// Replace objects that exist and differ from the file [default: refuse]
     #[arg(long)]
     pub replace: bool,
@@ -252,6 +253,17 @@ pub(crate) struct MetaRestoreArgs {
     pub dry_run: bool,
     #[command(flatten)]
     pub format: FormatFlag,
+}
+
+/// The help of the shared flags in `kubeon meta restore`.
+fn restore_help(arg: Arg) -> Arg {
+    match arg.get_id().as_str() {
+        "kubeconfig" => arg
+            .help("The kubeconfig of the other meta cluster [default: the cluster that `kubeon use` chose]"),
+        "namespace" => arg.help("The operator's namespace, the same as in the export"),
+        "key" => arg.help("The key of an encrypted file"),
+        _ => arg,
+    }
 }
 
 /// `kubeon meta up`.

@@ -47,7 +47,7 @@ pub(super) async fn run(context: &Context<'_>, args: &LsArgs) -> Result<(), CliE
     let engine = context.engine()?;
     if args.format.output == Format::Name {
         // Names need no probe.
-        let names = engine.store.list()?;
+        let names = engine.stored_names()?;
         return context.output.result(&names.iter().map(|name| format!("{name}\n")).collect::<String>());
     }
     let clusters = stored_clusters(&engine, &args.login.access(&args.contact)).await?;

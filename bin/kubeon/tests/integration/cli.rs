@@ -312,6 +312,18 @@ fn a_list_contains_only_the_requested_output() {
 }
 
 #[test]
+fn a_file_that_is_no_state_is_not_listed() {
+    let home = Home::with_cluster("t");
+    std::fs::write(home.path().join(".kubeon/notes.json"), r#"{"remember": "milk"}"#).unwrap();
+    for format in ["name", "json"] {
+        let output = home.kubeon(&["ls", "-o", format]);
+        assert_eq!(output.code, 0, "{output:?}");
+        assert!(!output.out.contains("notes"), "{}", output.out);
+        assert!(output.err.contains(".kubeon/notes.json is no state of a cluster"), "{}", output.err);
+    }
+}
+
+#[test]
 fn a_cluster_without_answer_is_listed_within_seconds() {
     // Accepts connections and sends nothing.
     let silent = std::net::TcpListener::bind("127.0.2.1:0").unwrap();

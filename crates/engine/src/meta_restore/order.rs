@@ -1,25 +1,32 @@
 //! The order in which operations are created. Pure.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use kubeon_api::labels::DERIVED_UID;
 use serde_json::Value;
 
 use crate::meta_export::MetaKind;
-use crate::meta_export::object::{label, text};
+use crate::meta_export::object::{label, name, text};
 
-/// Batches whose objects may have the same creation time. Operations of one cluster run, and leave the history, in the order
-/// of these times; those that had different ones are in different batches.
+/// Batches whose objects may have the same creation time, and are created one after the other. Operations of one cluster run,
+/// and leave the history, in the order of these times, then of their names: one whose name comes before that of an older
+/// operation is in a later batch.
 pub(super) fn batches<'o>(objects: impl Iterator<Item = &'o Value>) -> Vec<Vec<&'o Value>> {
-    let objects: Vec<&Value> = objects.collect();
-    let mut times: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
-    for operation in objects.iter().filter(|object| is_operation(object)) {
-        times.entry(queue(operation)).or_default().insert(created(operation));
-    }
+    let mut objects: Vec<&'o Value> = objects.collect();
+    objects
+        .sort_by_key(|&object| if is_operation(object) { (created(object), name(object)) } else { ("", "") });
+    // The batch and the name of the last operation of each cluster.
+    let mut last: BTreeMap<&str, (usize, &str)> = BTreeMap::new();
     let mut batches: Vec<Vec<&Value>> = Vec::new();
     for object in objects {
-        let earlier = times.get(queue(object)).filter(|_| is_operation(object));
-        let place = earlier.map_or(0, |times| times.iter().filter(|time| **time < created(object)).count());
+        let place = if is_operation(object) {
+            let (place, before) = last.entry(queue(object)).or_default();
+            *place += usize::from(name(object) < *before);
+            *before = name(object);
+            *place
+        } else {
+            0
+        };
         if batches.len() <= place {
             batches.resize(place + 1, Vec::new());
         }
@@ -50,7 +57,6 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::meta_export::object::name;
 
     #[test]
     fn operations_of_one_cluster_keep_their_order_and_those_of_others_do_not_wait() {
@@ -61,15 +67,16 @@ mod tests {
         let derived = json!({"kind": "ClusterOperation", "spec": {"cluster": "a"},
             "metadata": {"name": "derived", "labels": {DERIVED_UID: "u"}, "creationTimestamp": "2026-01-31T12:00:09Z"}});
         let objects = [
-            operation("a2", "a", 5),
+            operation("a0", "a", 5),
+            operation("a3", "a", 6),
+            operation("a2", "a", 3),
             operation("a1", "a", 3),
-            operation("a1b", "a", 3),
             operation("b1", "b", 7),
             derived,
         ];
         let found: Vec<Vec<&str>> =
             batches(objects.iter()).iter().map(|batch| batch.iter().map(|one| name(one)).collect()).collect();
-        assert_eq!(found, [vec!["a1", "a1b", "b1", "derived"], vec!["a2"]]);
+        assert_eq!(found, [vec!["a1", "a2", "b1", "derived"], vec!["a0", "a3"]]);
         assert!(batches([].iter()).is_empty());
         let others = [json!({"kind": "Secret"}), json!({"kind": "ConfigMap"})];
         assert_eq!(batches(others.iter()).len(), 1);

@@ -12,8 +12,14 @@ use kubeon_link_host::{
     HostKeyPolicy, HostKeys, Limits, Login, LoginMethod, NodeProgram, SshHosts, SshSettings, Stream,
 };
 
+/// The starts of sshd: another program may take the port before it does.
+const ATTEMPTS: u8 = 3;
+
+/// Ends with its sessions when it is dropped.
+struct SshdProcess(Child);
+
 pub(crate) struct Sshd {
-    child: Child,
+    process: SshdProcess,
     pub folder: tempfile::TempDir,
     pub port: u16,
 }
@@ -22,8 +28,13 @@ pub(crate) fn host() -> HostAddress {
     "127.0.0.1".parse().unwrap()
 }
 
+/// The log of the sshd with its files in this folder.
+fn log(at: &Path) -> String {
+    fs::read_to_string(at.join("log")).unwrap_or_default()
+}
+
 fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+    TcpListener::bind("0.0.0.0:0").unwrap().local_addr().unwrap().port()
 }
 
 pub(crate) fn sh(line: &str) -> String {
@@ -52,30 +63,9 @@ impl Sshd {
         key(&at.join("host"), "-t ed25519", "");
         key(&at.join("id"), "-t ed25519", "");
         fs::copy(at.join("id.pub"), at.join("authorized")).unwrap();
-        let port = free_port();
-        let config = format!(
-            "Port {port}\nListenAddress 0.0.0.0\nHostKey {at}/host\nAuthorizedKeysFile {at}/authorized\nStrictModes no\n\
-             UsePAM no\nPermitRootLogin yes\nPidFile none\nLogLevel VERBOSE\nMaxStartups 1000\nUseDNS no\n{options}\n",
-            at = at.display()
-        );
-        fs::write(at.join("config"), config).unwrap();
-        let inner = format!(
-            "mount -t tmpfs none /var/lib && mount -t tmpfs none /root && mount -t tmpfs none /run && mkdir -p /run/sshd && \
-             exec /usr/sbin/sshd -D -f '{at}/config' -E '{at}/log'",
-            at = at.display()
-        );
-        let child = Command::new("unshare")
-            .args(["-m", "-p", "-f", "--mount-proc", "--kill-child", "sh", "-c", &inner])
-            .stdin(Stdio::null())
-            .spawn()
-            .unwrap();
-        let sshd = Self { child, folder, port };
-        let start = Instant::now();
-        while std::net::TcpStream::connect(("127.0.0.1", port)).is_err() {
-            assert!(start.elapsed() < Duration::from_secs(10), "sshd does not start: {}", sshd.log());
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        sshd
+        let started = (0..ATTEMPTS).find_map(|_| SshdProcess::start(at, options));
+        let (process, port) = started.unwrap_or_else(|| panic!("sshd does not start: {}", log(at)));
+        Self { process, folder, port }
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
@@ -83,7 +73,7 @@ impl Sshd {
     }
 
     pub(crate) fn log(&self) -> String {
-        fs::read_to_string(self.path("log")).unwrap_or_default()
+        log(self.folder.path())
     }
 
     /// Number of logins that sshd has accepted.
@@ -114,15 +104,49 @@ impl Sshd {
 
     /// Ends sshd and every process of its sessions.
     pub(crate) fn kill(&mut self) {
-        self.child.kill().unwrap();
-        self.child.wait().unwrap();
+        self.process.0.kill().unwrap();
+        self.process.0.wait().unwrap();
     }
 }
 
-impl Drop for Sshd {
+impl SshdProcess {
+    /// Starts sshd on a free port; `None` when it ends before it listens.
+    fn start(at: &Path, options: &str) -> Option<(Self, u16)> {
+        let port = free_port();
+        let config = format!(
+            "Port {port}\nListenAddress 0.0.0.0\nHostKey {at}/host\nAuthorizedKeysFile {at}/authorized\nStrictModes no\n\
+             UsePAM no\nPermitRootLogin yes\nPidFile none\nLogLevel VERBOSE\nMaxStartups 1000\nUseDNS no\n{options}\n",
+            at = at.display()
+        );
+        fs::write(at.join("config"), config).unwrap();
+        let inner = format!(
+            "mount -t tmpfs none /var/lib && mount -t tmpfs none /root && mount -t tmpfs none /run && mkdir -p /run/sshd && \
+             exec /usr/sbin/sshd -D -f '{at}/config' -E '{at}/log'",
+            at = at.display()
+        );
+        let child = Command::new("unshare")
+            .args(["-m", "-p", "-f", "--mount-proc", "--kill-child", "sh", "-c", &inner])
+            .stdin(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut process = Self(child);
+        let start = Instant::now();
+        // A connection could be answered by the program that took the port.
+        while !log(at).contains("Server listening on ") {
+            if process.0.try_wait().unwrap().is_some() {
+                return None;
+            }
+            assert!(start.elapsed() < Duration::from_secs(10), "sshd does not start: {}", log(at));
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        Some((process, port))
+    }
+}
+
+impl Drop for SshdProcess {
     fn drop(&mut self) {
-        self.child.kill().ok();
-        self.child.wait().ok();
+        self.0.kill().ok();
+        self.0.wait().ok();
     }
 }
 

@@ -27,9 +27,9 @@ struct ExportView<'e> {
 /// Writes the file.
 pub(super) async fn run(context: &Context<'_>, args: &MetaExportArgs) -> Result<(), CliError> {
     require_writable(&args.file)?;
-    let key = args.key.as_deref().map(EncryptionKey::read).transpose()?;
-    let kubectl = kubectl_for(context, args.kubeconfig.as_deref())?;
-    let export = export(&kubectl, &args.namespace).await?;
+    let key = args.access.key.as_deref().map(EncryptionKey::read).transpose()?;
+    let kubectl = kubectl_for(context, args.access.kubeconfig.as_deref())?;
+    let export = export(&kubectl, &args.access.namespace).await?;
     write_export(&args.file, &export, key.as_ref())?;
     let file = args.file.display().to_string();
     warn(context, &export.notes);

@@ -15,11 +15,11 @@ use crate::output::{CommandResult, TextTable};
 
 /// Restores the objects.
 pub(super) async fn run(context: &Context<'_>, args: &MetaRestoreArgs) -> Result<(), CliError> {
-    let key = args.key.as_deref().map(EncryptionKey::read).transpose()?;
+    let key = args.access.key.as_deref().map(EncryptionKey::read).transpose()?;
     let export = read_export(&args.file, key.as_ref(), context.output)?;
-    let kubectl = kubectl_for(context, args.kubeconfig.as_deref())?;
+    let kubectl = kubectl_for(context, args.access.kubeconfig.as_deref())?;
     let options = MetaRestoreOptions {
-        namespace: args.namespace.clone(),
+        namespace: args.access.namespace.clone(),
         replace: args.replace,
         dry_run: args.dry_run,
     };

@@ -2,7 +2,7 @@
 //! end. Needs root and sshd, and fails without them.
 
 use std::fs;
-use std::net::{TcpListener, TcpStream};
+use std::net::{Ipv4Addr, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -26,7 +26,7 @@ impl Sshd {
         let folder = tempfile::tempdir().unwrap();
         let at = folder.path().display();
         sh(&format!("for key in host id; do ssh-keygen -q -t ed25519 -N '' -f '{at}'/$key; done"));
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let port = kubeon_envtest::free_port(Ipv4Addr::UNSPECIFIED).unwrap();
         let config = format!(
             "Port {port}\nListenAddress 0.0.0.0\nHostKey {at}/host\nAuthorizedKeysFile {at}/id.pub\nStrictModes no\n\
              UsePAM no\nPermitRootLogin yes\nPasswordAuthentication yes\nPidFile none\nLogLevel VERBOSE\nUseDNS no\n\
