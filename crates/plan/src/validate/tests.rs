@@ -92,7 +92,7 @@ fn a_new_cluster_has_no_node_ports_over_ports_of_its_own_programs() {
         assert!(validate_existing(with(range), &versions).is_ok(), "an existing cluster keeps {range}");
     }
     assert!(validate(with("30000-32767"), &versions).is_ok());
-    assert!(validate(with("10260-32767"), &versions).is_ok());
+    assert!(validate(with("10271-32767"), &versions).is_ok());
 }
 
 #[test]
