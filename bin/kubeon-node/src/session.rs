@@ -251,6 +251,10 @@ impl Session {
             let entry = Entry { id: step.id.clone(), digest: step.digest.clone(), marks: Vec::new() };
             cluster_record::remember(&job, object, &entry)?;
         }
+        // Nothing compares an object with its record: a run that ends before the new record must not leave the old one.
+        if step.record_in.is_some() && matches!(step.op, Op::Objects { .. }) {
+            cluster_record::forget(&job, &step.id)?;
+        }
         let StepEffect { changed, marks } = ops::run(&job, &step.op, bytes)?;
         if step.journal && !recorded_before && !matches!(step.op, Op::Reset { .. }) {
             let entry = Entry { id: step.id.clone(), digest: step.digest.clone(), marks };

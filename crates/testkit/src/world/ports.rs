@@ -288,6 +288,9 @@ impl Session {
         if recorded_before {
             self.ports.apply_effect(self.host, record(step.clone())).await?;
         }
+        if step.record_in.is_some() && matches!(step.op, Op::Objects { .. }) {
+            self.ports.apply_effect(self.host, Effect::ForgetClusterRecord(step.id.clone())).await?;
+        }
         for effect in effects.map_err(|cause| failure(Category::Failed, cause))? {
             changed |= self.ports.apply_effect(self.host, effect).await?;
         }
