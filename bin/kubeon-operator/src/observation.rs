@@ -93,7 +93,8 @@ impl Observations {
         ends.min().unwrap_or_default()
     }
 
-    /// Forgets the clusters that are not in this list, and returns those that are due. They count as busy from now on.
+    /// Forgets the clusters that are not in this list, and returns those that are due, the one that waits longest first. They count
+    /// as busy from now on.
     pub(crate) fn take_due(
         &self,
         clusters: Vec<ObservableCluster>,
@@ -106,17 +107,24 @@ impl Observations {
         let is_start = entries.is_empty();
         let mut due = Vec::new();
         for cluster in clusters {
-            let entry = entries.entry(cluster.queue_key.clone()).or_insert_with_key(|queue_key| {
+            let entry = &*entries.entry(cluster.queue_key.clone()).or_insert_with_key(|queue_key| {
                 // A new cluster is observed at once.
                 let pause = if is_start { share_of(FIRST_SPREAD, queue_key) } else { Duration::ZERO };
                 Entry { due: now + pause, busy: false, failures: 0, health: None, refused: false, api: None }
             });
-            if !entry.busy && entry.due <= now && due.len() < most {
-                entry.busy = true;
-                due.push((cluster, entry.api.take()));
+            if !entry.busy && entry.due <= now {
+                due.push((entry.due, cluster));
             }
         }
-        due
+        // With more clusters than places, those at the end would never have their turn.
+        due.sort_by_key(|(since, _)| *since);
+        due.truncate(most);
+        let take = |(_, cluster): (Instant, ObservableCluster)| {
+            let entry = entries.get_mut(&cluster.queue_key)?;
+            entry.busy = true;
+            Some((cluster, entry.api.take()))
+        };
+        due.into_iter().filter_map(take).collect()
     }
 
     /// Records an attempt. True when the health changed.
@@ -231,6 +239,23 @@ mod tests {
         assert!(record(serving()));
         assert!(record(Err(HealthError::Unusable("expired".into()))), "unknown again");
         assert_eq!(observations.counts()[3], ("unknown", 1));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn each_of_many_clusters_has_its_turn() {
+        let observations = Observations::default();
+        let names: Vec<String> = (0..100).map(|number| format!("c{number}")).collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let mut seen = HashSet::new();
+        for _ in 0..12 {
+            tokio::time::advance(EVERY).await;
+            for observed in due(&observations, &names) {
+                let name = observed.rsplit('/').next().unwrap().to_owned();
+                observations.record(&cluster(&name).queue_key, None, serving(), EVERY);
+                seen.insert(name);
+            }
+        }
+        assert_eq!(seen.len(), names.len());
     }
 
     #[tokio::test(start_paused = true)]

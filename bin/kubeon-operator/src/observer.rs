@@ -1,7 +1,7 @@
 //! Observes the business clusters that exist: whether an API server answers, and which nodes are ready.
 //!
 //! ```text
-//!   every second ──► clusters that are due ──► ClusterApi::health ──► ObservedHealth ──► the key is reconciled if it changed
+//!   every 200 ms ──► clusters that are due ──► ClusterApi::health ──► ObservedHealth ──► the key is reconciled if it changed
 //!                        ▲                          one connection, three requests
 //!                        └── after 20 s, or after 2 s while no API server answers
 //! ```
@@ -21,8 +21,8 @@ use crate::location;
 use crate::observation::ObservableCluster;
 
 /// The time between two searches for clusters that are due.
-const TICK: Duration = Duration::from_secs(1);
-/// The most clusters that are observed at the same time.
+const TICK: Duration = Duration::from_millis(200);
+/// The most clusters that are observed at the same time: 160 in a second, 3,200 in the default time between two observations.
 const MOST_AT_ONCE: usize = 32;
 /// The key of the kubeconfig in its Secret.
 const KUBECONFIG: &str = "kubeconfig";
