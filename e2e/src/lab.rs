@@ -19,7 +19,7 @@ pub const NEXT: &str = "v1.37.2";
 /// rules. It prints nothing on a bare host.
 const PRINT_LEFTOVERS: &str = "\
     ls -d /var/lib/kubeon /etc/kubernetes /var/lib/kubelet /var/lib/etcd /var/lib/containerd /var/lib/cni /etc/cni \
-        /opt/cni /run/flannel /run/kubeon /etc/systemd/system/kube*.service /etc/systemd/system/containerd.service \
+        /opt/cni /run/flannel /run/kubeon /var/log/pods /var/log/containers /var/log/kubernetes /etc/systemd/system/kube*.service /etc/systemd/system/containerd.service \
         /etc/systemd/system/etcd.service /etc/systemd/system/haproxy.service /etc/systemd/system/apiserver-*.service 2>/dev/null; \
     ps -eo comm= | grep -E 'kube|etcd|containerd|flanneld|haproxy'; \
     ip -o link | grep -E 'cni0|flannel|veth|kube-'; \

@@ -162,7 +162,7 @@ impl ClusterCommands {
         let mut command = match (operation, upgrade) {
             (_, Some(version)) => self.upgrade(version),
             (Operation::Terminating, None) => self.destroy(),
-            _ => self.declare(&["create", "--take-back"]),
+            _ => self.declare(&with_scope("create", operation)),
         };
         if upgrade.is_none() {
             self.skip(&mut command);
@@ -186,7 +186,7 @@ impl ClusterCommands {
                 upgrade
             }
             None => {
-                let mut plan = self.declare(&["plan", "--take-back"]);
+                let mut plan = self.declare(&with_scope("plan", operation));
                 self.skip(&mut plan);
                 plan
             }
@@ -341,4 +341,11 @@ impl ClusterCommands {
             }
         }
     }
+}
+
+/// `create` or `plan` of a declaration. When only workers join or leave, the others are not contacted.
+fn with_scope(command: &'static str, operation: Operation) -> Vec<&'static str> {
+    let scales = matches!(operation, Operation::ScalingUp | Operation::ScalingDown);
+    let limit = scales.then_some("--only-changed-workers");
+    [command, "--take-back"].into_iter().chain(limit).collect()
 }

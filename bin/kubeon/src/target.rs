@@ -51,6 +51,7 @@ pub(crate) fn find(
         skip_evict: false,
         ignore: ignored_checks(&args.ignore.ignore)?,
         max_unavailable: args.rolling.max_unavailable,
+        only_changed_workers: args.only_changed_workers,
     };
     let flags = options.logins.clone();
     let mut target = requested(engine, args, asked_by, options, &supported)?;

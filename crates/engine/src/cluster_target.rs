@@ -68,6 +68,8 @@ pub struct TargetOptions {
     pub ignore: BTreeSet<String>,
     /// How many workers may be unavailable at the same time while services restart.
     pub max_unavailable: MaxUnavailable,
+    /// Whether only the masters and the workers that join or leave are contacted, as far as the request changes nothing else.
+    pub only_changed_workers: bool,
 }
 
 impl Default for TargetOptions {
@@ -80,6 +82,7 @@ impl Default for TargetOptions {
             skip_evict: false,
             ignore: BTreeSet::new(),
             max_unavailable: MaxUnavailable::default(),
+            only_changed_workers: false,
         }
     }
 }
@@ -121,10 +124,14 @@ impl ClusterTarget {
         let given_up = give_up_trial(&mut state, spec.version);
         let mut named = with_stored_hosts(&spec, &state);
         settings.keep_others(&mut named.settings, &state.spec.settings);
+        let limited = options.only_changed_workers && differ_in_workers_only(&named, &state.spec);
         let mut target = Self::changed(engine, state, named, options)?;
         keep_undeclared(&mut target.logins, |host| logins.contains_key(host), &target.state.logins);
         target.logins.extend(logins);
         target.notes = notes.into_iter().chain(given_up).collect();
+        if limited {
+            target.limit_to_changed_workers();
+        }
         Ok(target)
     }
 
@@ -160,14 +167,21 @@ impl ClusterTarget {
             skip_evict,
             ignore,
             max_unavailable,
+            only_changed_workers: _,
         } = options;
         refuse_destroying(&state)?;
+        // Only a range that an older version permitted may cover ports of the cluster's own programs.
+        let stored_ports = state.spec.settings.node_ports;
         let mut newly_leaving = Vec::new();
         // Before anything is written to a host the request may still change.
         if spec != state.spec && state.may_be_on_hosts() {
             newly_leaving = host_change::apply(&mut state, &spec, leaving_workers)?;
         }
-        let (spec, notes) = cluster_request::stored_spec(spec, &engine.supported()?)?;
+        let (spec, notes) = if spec.settings.node_ports == stored_ports {
+            cluster_request::stored_spec(spec, &engine.supported()?)?
+        } else {
+            kubeon_plan::validate(spec, &engine.supported()?)?
+        };
         let skip_hosts = engine::skip_hosts(&skip_hosts, &spec, &state)?;
         let hosts = spec.hosts().map(|host| host.address).chain(state.leaving.keys().copied());
         let logins = merge_remembered(hosts, &spec.masters, &flags, &state.logins);
@@ -252,6 +266,15 @@ fn give_up_trial(state: &mut StoredCluster, requested: Version) -> Option<Note> 
         host: None,
         text: format!("the change to {trial} ends here: {requested} is requested again"),
     })
+}
+
+/// Whether the specifications are the same except for workers that only one of them has.
+fn differ_in_workers_only(requested: &DesiredCluster, stored: &DesiredCluster) -> bool {
+    let known: BTreeMap<HostAddress, &HostSpec> =
+        stored.workers.iter().map(|host| (host.address, host)).collect();
+    let unchanged = |host: &HostSpec| known.get(&host.address).is_none_or(|stored| *stored == host);
+    let same_workers = DesiredCluster { workers: stored.workers.clone(), ..requested.clone() };
+    same_workers == *stored && requested.workers.iter().all(unchanged)
 }
 
 /// The workers of the specification whose addition begins now or is not finished.

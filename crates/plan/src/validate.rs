@@ -15,7 +15,7 @@ use crate::output::{Note, PlanRefused};
 const OWN_PORTS: [u16; 12] =
     [2379, 2380, 2381, 6443, 8472, 10248, 10249, 10250, 10256, 10257, 10259, FORWARDING_PORT];
 
-/// Checks the specification of a new cluster by itself: roles, addresses, names, networks, ports, version.
+/// Checks the specification of a new cluster, or of one whose node ports change, by itself: roles, addresses, names, networks, ports, version.
 ///
 /// # Errors
 /// Every reason why the specification cannot be planned.
@@ -27,8 +27,7 @@ pub fn validate(
     validate_with(spec, supported, refusals)
 }
 
-/// The same for a cluster that may exist already: it keeps a range of node ports that an older version
-/// permitted.
+/// The same for a cluster that keeps its range of node ports, which an older version may have permitted.
 ///
 /// # Errors
 /// Every reason why the specification cannot be planned.

@@ -21,10 +21,13 @@ pub enum DaemonProgram {
 }
 
 impl DaemonProgram {
-    /// Whether only kubeon sets the argument: its unit has it, or it would contradict a configuration file of kubeon.
+    /// Whether only kubeon sets the argument: its unit has it, it would contradict a configuration file of kubeon, or kubeon asks
+    /// the program there.
     #[must_use]
     pub fn owns(self, name: &str) -> bool {
-        self.owned().binary_search(&name).is_ok()
+        // An API server with a file of authentication ends at once when it is given any of these too.
+        let authenticates = self == Self::ApiServer && name.starts_with("oidc-");
+        authenticates || self.owned().binary_search(&name).is_ok()
     }
 
     /// The names of these arguments, sorted.
@@ -89,9 +92,11 @@ const APISERVER: &[&str] = &[
     "enable-admission-plugins",
     "encryption-provider-config",
     "encryption-provider-config-automatic-reload",
+    "endpoint-reconciler-type",
     "etcd-cafile",
     "etcd-certfile",
     "etcd-keyfile",
+    "etcd-prefix",
     "etcd-servers",
     "feature-gates",
     "kubelet-certificate-authority",
@@ -140,6 +145,7 @@ const CONTROLLER_MANAGER: &[&str] = &[
     "profiling",
     "requestheader-client-ca-file",
     "root-ca-file",
+    "secure-port",
     "service-account-private-key-file",
     "service-cluster-ip-range",
     "tls-cert-file",
@@ -159,6 +165,7 @@ const SCHEDULER: &[&str] = &[
     "leader-elect",
     "profiling",
     "requestheader-client-ca-file",
+    "secure-port",
     "tls-cert-file",
     "tls-min-version",
     "tls-private-key-file",
@@ -168,6 +175,7 @@ const KUBELET: &[&str] = &[
     "address",
     "anonymous-auth",
     "authentication-token-webhook",
+    "authentication-token-webhook-cache-ttl",
     "authorization-mode",
     "bootstrap-kubeconfig",
     "cert-dir",
@@ -180,9 +188,12 @@ const KUBELET: &[&str] = &[
     "container-log-max-files",
     "container-log-max-size",
     "container-runtime-endpoint",
+    "enable-server",
     "eviction-hard",
     "fail-cgroupv1",
     "feature-gates",
+    "healthz-bind-address",
+    "healthz-port",
     "hostname-override",
     "kubeconfig",
     "max-pods",
@@ -191,7 +202,10 @@ const KUBELET: &[&str] = &[
     "port",
     "protect-kernel-defaults",
     "read-only-port",
+    "register-node",
     "register-with-taints",
+    "resolv-conf",
+    "root-dir",
     "rotate-certificates",
     "seccomp-default",
     "tls-cert-file",
@@ -225,6 +239,7 @@ mod tests {
     use std::net::Ipv4Addr;
 
     use super::*;
+    use crate::config::{self, Kubelet};
     use crate::systemd;
 
     /// The names of the arguments in a unit.
@@ -266,7 +281,45 @@ mod tests {
             }
             assert!(!program.owns("v"), "{program:?}");
         }
-        assert!(DaemonProgram::Kubelet.owns("max-pods"), "its configuration file has it");
+        assert!(DaemonProgram::ApiServer.owns("oidc-issuer-url"), "its file of authentication excludes it");
+    }
+
+    #[test]
+    fn every_field_of_the_kubelets_file_belongs_to_kubeon() {
+        let node = Kubelet {
+            cgroup_v2: false,
+            dns: Ipv4Addr::new(10, 64, 0, 10),
+            dns_domain: "cluster.local",
+            max_pods: 110,
+            protect_kernel_defaults: true,
+            control_plane_taint: true,
+            resolv_conf: Some("/run/resolv.conf"),
+            feature_gates: "A=true",
+        };
+        let file: serde_json::Value = serde_json::from_str(&config::kubelet(&node)).unwrap();
+        let flag = |field: &str| match field {
+            "authentication" => "anonymous-auth".to_owned(),
+            "authorization" => "authorization-mode".to_owned(),
+            "clusterDNS" => "cluster-dns".to_owned(),
+            "containerRuntimeEndpoint" => "container-runtime-endpoint".to_owned(),
+            "failCgroupV1" => "fail-cgroupv1".to_owned(),
+            "podPidsLimit" => "pod-max-pids".to_owned(),
+            "tlsCertFile" => "tls-cert-file".to_owned(),
+            "tlsPrivateKeyFile" => "tls-private-key-file".to_owned(),
+            // Each capital letter begins a word.
+            field => field.chars().fold(String::new(), |mut name, c| {
+                if c.is_ascii_uppercase() {
+                    name.push('-');
+                }
+                name.push(c.to_ascii_lowercase());
+                name
+            }),
+        };
+        // These have no argument of the command line.
+        let without = ["apiVersion", "kind", "shutdownGracePeriod"];
+        for field in file.as_object().unwrap().keys().filter(|field| !without.contains(&field.as_str())) {
+            assert!(DaemonProgram::Kubelet.owns(&flag(field)), "{field}");
+        }
     }
 
     #[test]

@@ -8,15 +8,19 @@ mod modules;
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use kubeon_e2e::lab::{TestLab, VERSION};
 use kubeon_e2e::links::{Links, OUTSIDE};
-use kubeon_e2e::program::must;
+use kubeon_e2e::program::{eventually, must};
 use serde_json::Value;
 
 /// Networks of pods and services that no other network uses, so that their packets belong to this cluster.
 const NETWORKS: [&str; 2] = ["198.18.0.0/16", "198.19.0.0/16"];
+
+/// A program of the owner with the name of one of the bundle.
+const OWN_PROGRAM: &str = "/usr/local/bin/crictl";
 
 #[test]
 fn daily_commands_work_on_a_running_cluster() -> Result<()> {
@@ -24,6 +28,7 @@ fn daily_commands_work_on_a_running_cluster() -> Result<()> {
     fs::create_dir_all(lab.file(".kube"))?;
     fs::write(lab.file(".kube/config"), "of another cluster\n")?;
     fs::write(lab.file(".kube/other"), "of another cluster\n")?;
+    lab.on("h3", &format!("printf '#!/bin/sh\necho own\n' >{OWN_PROGRAM} && chmod 755 {OWN_PROGRAM}"))?;
     let links = Links::watch(&lab, &NETWORKS)?;
     let networks = ["--pod-cidr", NETWORKS[0], "--svc-cidr", NETWORKS[1]];
     create_as_approved(&lab, &[&lab.create("daily", 1)[..], &networks].concat())?;
@@ -91,6 +96,22 @@ fn no_packet_left(lab: &TestLab, links: &Links) -> Result<()> {
     links.verify()
 }
 
+/// The jump host is an alias of the user's `~/.ssh/config`.
+fn commands_go_through_a_jump_host(lab: &TestLab) -> Result<()> {
+    fs::create_dir_all(lab.file(".ssh"))?;
+    let alias = format!("Host bastion\n  HostName {}\n  User root\n", lab.addresses[0]);
+    fs::write(lab.file(".ssh/config"), alias)?;
+    let from_h1 = format!(
+        "journalctl -q --no-pager _COMM=sshd | grep -c 'Accepted .* from {} ' || true",
+        lab.addresses[0]
+    );
+    let before = lab.on("h2", &from_h1)?;
+    let output = lab.must(&["exec", "-J", "bastion", "daily@name=h2", "hostname"])?;
+    ensure!(output.contains("h2"), "{output}");
+    ensure!(lab.on("h2", &from_h1)? != before, "the login must come from the jump host");
+    Ok(())
+}
+
 /// `image load` writes an image only to the hosts without it.
 fn images_are_loaded(lab: &TestLab) -> Result<()> {
     lab.load_client("daily")?;
@@ -128,10 +149,7 @@ fn lost_content_is_written_again(lab: &TestLab) -> Result<()> {
     let names = "sed -n '/# kubeon begin/,/# kubeon end/p' /etc/hosts";
     let before = lab.on("h2", names)?;
     ensure!(before.contains("h1"), "{before}");
-    lab.on(
-        "h2",
-        "sed '/# kubeon begin/,/# kubeon end/d' /etc/hosts >/run/hosts && cat /run/hosts >/etc/hosts",
-    )?;
+    nodes_work_without_names(lab)?;
     lab.must(&["redo", "hosts", "daily"])?;
     let after = lab.on("h2", names)?;
     ensure!(after == before, "{after}");
@@ -140,6 +158,23 @@ fn lost_content_is_written_again(lab: &TestLab) -> Result<()> {
     lab.on("h3", "ctr -n k8s.io images list -q | grep /pause | xargs ctr -n k8s.io images rm --sync")?;
     lab.must(&["redo", "images", "daily"])?;
     ensure!(lab.on("h3", pause)? == image, "{image}");
+    Ok(())
+}
+
+/// Programs on masters and workers reach the API without the names of the cluster in the hosts files.
+fn nodes_work_without_names(lab: &TestLab) -> Result<()> {
+    let restart = "sed '/# kubeon begin/,/# kubeon end/d' /etc/hosts >/run/hosts && cat /run/hosts >/etc/hosts && \
+                   systemctl restart kubelet kube-proxy && date -u +%FT%T";
+    for host in ["h1", "h2"] {
+        let time = lab.on(host, restart)?;
+        let path = "jsonpath={.spec.renewTime}";
+        eventually("the node reports after its restart", Duration::from_secs(60), || {
+            let lease = ["-n", "kube-node-lease", "get", "lease", host, "-o", path];
+            let renewed = lab.kubectl("daily", &lease)?;
+            ensure!(renewed.as_str() > time.trim(), "{host} reported at {renewed}, restarted at {time}");
+            Ok(())
+        })?;
+    }
     Ok(())
 }
 
@@ -224,6 +259,7 @@ fn commands_run(lab: &TestLab) -> Result<()> {
     }
     let output = lab.must(&["exec", "daily@cp1", "echo", "-p", "'a b'", "-p", "'$HOME'"])?;
     ensure!(output.trim_end().ends_with("a b $HOME"), "{output}");
+    commands_go_through_a_jump_host(lab)?;
     let failed = lab.kubeon(&["exec", "daily@w*", "exit 3"])?;
     ensure!(failed.code == 1 && failed.err.contains("failed on 2 of 2 nodes"), "{failed:?}");
     for (selector, cause) in [
@@ -278,5 +314,7 @@ fn destroy(lab: &TestLab) -> Result<()> {
         )
         .with_context(|| format!("{host} has leftovers"))?;
     }
+    let own = lab.on("h3", OWN_PROGRAM)?;
+    ensure!(own == "own\n", "the owner's program must remain: {own}");
     Ok(())
 }

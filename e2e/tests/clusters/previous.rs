@@ -7,6 +7,8 @@ use anyhow::{Result, ensure};
 use kubeon_e2e::lab::TestLab;
 use kubeon_e2e::program::{must, run};
 
+use crate::scale::rolling;
+
 /// Where cargo puts programs.
 const TARGET: &str = "x86_64-unknown-linux-gnu/debug";
 
@@ -23,11 +25,14 @@ fn soak_a_cluster_of_the_previous_program_is_taken_over() -> Result<()> {
     lab.apply(lab.name(), &kubeon_e2e::image::pod("old", None))?;
     lab.kubectl(lab.name(), &["wait", "pod/old", "--for=condition=Ready", "--timeout=60s"])?;
 
-    // Reading commands work before anything was changed, and the next change brings the cluster over.
+    // Reading commands work before anything was changed, and the next change, here of a setting of every kubelet, brings
+    // the cluster over, one host after another.
     for arguments in [&["ls"][..], &["display", lab.name()], &["plan", lab.name()]] {
         lab.must(arguments)?;
     }
-    lab.must(&["create", lab.name()])?;
+    let before = rolling::starts(&lab)?;
+    lab.must(&["config", "set", lab.name(), "network.maxPods=100"])?;
+    rolling::restarted_in_order(&lab, &before)?;
     let plan = lab.kubeon(&["plan", lab.name()])?;
     ensure!(plan.code == 0 && (plan.out.clone() + &plan.err).contains("nothing to do"), "{plan:?}");
     let restarts = "jsonpath={.status.phase} {.status.containerStatuses[0].restartCount}";

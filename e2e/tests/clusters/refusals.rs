@@ -39,6 +39,7 @@ fn invalid_input_is_refused_before_the_first_change() -> Result<()> {
     invalid_logins(&lab)?;
     damaged_bundle(&lab)?;
     bundle_of_a_stranger(&lab)?;
+    silent_name_server(&lab)?;
     check_unchanged(&lab, &["h1", "h2", "h3"])?;
     dead_worker(&lab)?;
     host_of_another_cluster(&lab)?;
@@ -67,6 +68,14 @@ fn invalid_logins(lab: &TestLab) -> Result<()> {
         check_refused(what, &lab.kubeon(&with(create.clone(), flags))?, texts)?;
     }
     Ok(())
+}
+
+/// The only name server of a host answers nothing.
+fn silent_name_server(lab: &TestLab) -> Result<()> {
+    lab.on("h2", "cat /etc/resolv.conf >/run/own && echo 'nameserver 192.0.2.53' >/etc/resolv.conf")?;
+    let answer = lab.kubeon(&lab.create("refuse", 1))?;
+    lab.on("h2", "cat /run/own >/etc/resolv.conf")?;
+    check_refused("a silent name server", &answer, &["192.0.2.53", "--ignore dns"])
 }
 
 /// Copies the bundle into a folder of bundles. Returns the copy.

@@ -3,7 +3,7 @@
 
 pub(crate) mod balancer;
 mod cloud;
-mod rolling;
+pub(crate) mod rolling;
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::process::{Command, Stdio};
@@ -148,8 +148,12 @@ fn add_worker(lab: &TestLab) -> Result<()> {
         .iter()
         .filter_map(|step| step["title"].as_str())
         .collect();
+    let logins =
+        |host: &str| lab.on(host, "journalctl -q --no-pager _COMM=sshd | grep -c 'Accepted ' || true");
+    let before = logins("h2")?;
     let answer = lab.kubeon(&["addon", CLUSTER, "-w", worker, "--progress", "json"])?;
     ensure!(answer.code == 0, "{answer:?}");
+    ensure!(logins("h2")? == before, "a new worker must not cause a login to the other worker");
     let lines: Vec<Value> = answer.err.lines().map(serde_json::from_str).collect::<Result<_, _>>()?;
     let mut finished: Vec<&str> = lines
         .iter()

@@ -7,6 +7,7 @@ use anyhow::{Context as _, Result, ensure};
 use kubeon_e2e::host_snapshot::HostSnapshot;
 use kubeon_e2e::lab::{NEXT, TestLab};
 use kubeon_e2e::program::again_after;
+use kubeon_e2e::running::Running;
 use serde_json::json;
 
 /// For everything that a host does: an emulated processor is ten to twenty times slower.
@@ -19,6 +20,8 @@ enum Extra {
     ManagedFirewall,
     /// They have an address for the cluster beside the one for logins.
     ClusterAddresses,
+    /// The program is killed in between and run again.
+    Kill,
 }
 
 /// What happens to a cluster between `create` and `destroy`.
@@ -28,6 +31,8 @@ enum Life {
     Short,
     /// The same, then both hosts reboot.
     WithReboots,
+    /// The same, then cloud-init writes the hosts files again, without the names of the cluster.
+    HostsFileRewritten,
     /// The same, then it changes to the next minor version.
     Upgraded,
 }
@@ -63,7 +68,7 @@ fn vm_cluster_on_debian_12_with_ufw_and_two_network_cards() -> Result<()> {
 #[ignore = "minutes: boots virtual machines"]
 fn vm_cluster_on_debian_12_with_network_manager_and_cloud_init_behind_nat() -> Result<()> {
     let machines = ["--os", "debian-12", "--profile", "network-manager,cloud-init,nat"];
-    life_of_a_cluster("vm-nat", &machines, &[], Life::Short)
+    life_of_a_cluster("vm-nat", &machines, &[Extra::Kill], Life::HostsFileRewritten)
 }
 
 #[test]
@@ -82,6 +87,22 @@ fn refuse_closed_firewall(lab: &TestLab) -> Result<()> {
     Ok(())
 }
 
+/// A host must own its cluster address.
+fn refuse_foreign_address(lab: &TestLab, master: &str) -> Result<()> {
+    let addresses = [
+        "--firewall",
+        "manage",
+        "--master-internal-address",
+        master,
+        "--worker-internal-address",
+        "192.0.2.9",
+    ];
+    let refused = lab.kubeon(&[&lab.create(lab.name(), 1)[..], &addresses].concat())?;
+    ensure!(refused.code == 2 && refused.err.contains("192.0.2.9"), "{refused:?}");
+    ensure!(refused.err.contains("does not have the cluster address"), "{refused:?}");
+    Ok(())
+}
+
 /// Create, use, destroy. The hosts are as before afterwards.
 fn life_of_a_cluster(name: &str, machines: &[&str], extras: &[Extra], life: Life) -> Result<()> {
     let lab = TestLab::up_with(name, HOSTS.len(), &[&["--kind", "vm"], machines].concat())?;
@@ -89,18 +110,26 @@ fn life_of_a_cluster(name: &str, machines: &[&str], extras: &[Extra], life: Life
     for host in HOSTS {
         lab.on(host, "systemctl is-system-running --wait || true")?;
     }
+    let before = HOSTS.map(|host| HostSnapshot::of(&lab, host));
+    let internal = lab.cluster_addresses()?;
     if extras.contains(&Extra::ManagedFirewall) {
         refuse_closed_firewall(&lab)?;
     }
-    let before = HOSTS.map(|host| HostSnapshot::of(&lab, host));
+    if extras.contains(&Extra::ClusterAddresses) {
+        refuse_foreign_address(&lab, &internal[0])?;
+    }
     let begin = Instant::now();
-    let internal = lab.cluster_addresses()?;
     let mut create = lab.create(name, 1);
     if extras.contains(&Extra::ManagedFirewall) {
         create.extend(["--firewall", "manage"]);
     }
     if extras.contains(&Extra::ClusterAddresses) {
         create.extend(["--master-internal-address", &internal[0], "--worker-internal-address", &internal[1]]);
+    }
+    if extras.contains(&Extra::Kill) {
+        let mut killed = Running::start(&lab, &create)?;
+        killed.until("many steps are complete", LIMIT, |killed| killed.completed_steps() >= 40)?;
+        killed.kill()?;
     }
     lab.must(&create)?;
     print_time("create", begin);
@@ -112,6 +141,7 @@ fn life_of_a_cluster(name: &str, machines: &[&str], extras: &[Extra], life: Life
     match life {
         Life::Short => {}
         Life::WithReboots => reboot(&lab)?,
+        Life::HostsFileRewritten => rewrite_hosts_files(&lab)?,
         Life::Upgraded => upgrade(&lab)?,
     }
     lab.must(&["destroy", name, "--yes"])?;
@@ -194,6 +224,32 @@ fn reboot(lab: &TestLab) -> Result<()> {
     wait("pods talk again", || pods_answer(lab))?;
     wait("the plan has no steps", || up_to_date(lab))?;
     print_time("both hosts rebooted, the cluster works again after", begin);
+    Ok(())
+}
+
+/// Nodes reach the API without their hosts files: cloud-init writes them at every boot, as here.
+fn rewrite_hosts_files(lab: &TestLab) -> Result<()> {
+    let rewrite = "cloud-init single --name update_etc_hosts --frequency always && ! grep 'kubeon begin' /etc/hosts && \
+                   systemctl restart kubelet kube-proxy";
+    for host in HOSTS {
+        lab.on(host, rewrite)?;
+    }
+    wait("all nodes report after their restart", || {
+        for host in HOSTS {
+            reports_after(lab, host, &lab.on(host, "date -u -d @$(stat -c %Y /etc/hosts) +%FT%T")?)?;
+        }
+        nodes_are_ready(lab)
+    })?;
+    wait("pods talk again", || pods_answer(lab))?;
+    lab.must(&["redo", "hosts", lab.name()])?;
+    wait("the plan has no steps", || up_to_date(lab))
+}
+
+/// The lease of a node is newer than this time in UTC.
+fn reports_after(lab: &TestLab, host: &str, time: &str) -> Result<()> {
+    let path = "jsonpath={.spec.renewTime}";
+    let renewed = lab.kubectl(lab.name(), &["-n", "kube-node-lease", "get", "lease", host, "-o", path])?;
+    ensure!(renewed.as_str() > time.trim(), "{host} reported at {renewed}, restarted after {time}");
     Ok(())
 }
 

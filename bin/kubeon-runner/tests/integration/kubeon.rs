@@ -156,7 +156,8 @@ fn passes_ignored_checks_to_the_command_but_no_other_arguments() {
 #[test]
 fn workers_to_skip_are_passed_to_the_program_by_address() {
     let state = r#"{"generation":3,"spec":{"masters":[],"workers":[{"address":"10.0.0.2","name":"h2"}]},"leaving":{"10.0.0.4":"h4"}}"#;
-    for (operation, command_line) in [("scaling-down", "create --take-back"), ("terminating", "destroy demo")]
+    for (operation, command_line) in
+        [("scaling-down", "create --take-back --only-changed-workers "), ("terminating", "destroy demo")]
     {
         let place = place(PASSED, SUCCEEDS);
         let import =

@@ -66,6 +66,9 @@ pub(crate) struct ClusterArgs {
     /// Keep workers that are leaving and are requested again
     #[arg(long, help_heading = "Workers", hide_short_help = true)]
     pub take_back: bool,
+    /// Contact only the masters and the workers that join or leave, if the request changes nothing else
+    #[arg(long, help_heading = "Workers", hide = true)]
+    pub only_changed_workers: bool,
     #[command(flatten)]
     pub leave: LeaveFlags,
     #[command(flatten)]

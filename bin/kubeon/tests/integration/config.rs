@@ -41,6 +41,7 @@ fn settings_that_cannot_change_are_refused_with_their_reasons() {
         (&["network.maxPods"], &["is not FIELD=VALUE"]),
         (&["nodeList=[]", "kubeVersion=v1.37.2"], &["kubeon addon", "kubeon upgrade"]),
         (&["extraArgs.kubelet.config=/x"], &["config"]),
+        (&["network.nodePortRange=10000-30000"], &["covers ports 10248", "30000-32767"]),
     ] {
         home.kubeon(&[&["config", "set", "t"], assignments].concat()).refuses(words);
     }

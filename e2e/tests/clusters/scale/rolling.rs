@@ -21,11 +21,20 @@ pub(super) fn kubelets_restart_one_after_another(lab: &TestLab, cluster: &str) -
     lab.must(&set)?;
     let pods = lab.must(&["config", "get", cluster, "network.maxPods"])?;
     ensure!(pods.trim() == "100", "{pods}");
+    for host in HOSTS {
+        let pods = lab.kubectl(cluster, &["get", "node", host, "-o", "jsonpath={.status.capacity.pods}"])?;
+        ensure!(pods == "100", "{host}: {pods}");
+    }
+    restarted_in_order(lab, &before)?;
+    lab.wait_up_to_date(cluster, MINUTE)?;
+    stops_at_the_first_broken_node(lab, cluster)
+}
+
+/// Since these starts the kubelet of each host restarted, each after the one before had registered its node.
+pub(crate) fn restarted_in_order(lab: &TestLab, before: &[i64]) -> Result<()> {
     let (after, worked) = (starts(lab)?, first_requests(lab)?);
     for (index, host) in HOSTS.iter().enumerate() {
         ensure!(restarted(before[index], after[index]), "the kubelet of {host} was not restarted");
-        let pods = lab.kubectl(cluster, &["get", "node", host, "-o", "jsonpath={.status.capacity.pods}"])?;
-        ensure!(pods == "100", "{host}: {pods}");
     }
     for index in 1..HOSTS.len() {
         let (node, next) = (HOSTS[index - 1], HOSTS[index]);
@@ -36,8 +45,7 @@ pub(super) fn kubelets_restart_one_after_another(lab: &TestLab, cluster: &str) -
             worked[index - 1]
         );
     }
-    lab.wait_up_to_date(cluster, MINUTE)?;
-    stops_at_the_first_broken_node(lab, cluster)
+    Ok(())
 }
 
 /// A kubelet that cannot start stops the nodes after it.
@@ -66,7 +74,7 @@ fn restarted(before: i64, after: i64) -> bool {
 }
 
 /// When the kubelet of each host was started, in microseconds since 1970. The hosts share the clock of this machine.
-fn starts(lab: &TestLab) -> Result<Vec<i64>> {
+pub(crate) fn starts(lab: &TestLab) -> Result<Vec<i64>> {
     let command = "started=$(systemctl show -P ExecMainStartTimestampMonotonic kubelet); \
                    python3 -c \"import time; print(int((time.time() - time.monotonic()) * 1e6) + $started)\"";
     HOSTS.iter().map(|host| number(&lab.on(host, command)?)).collect()
