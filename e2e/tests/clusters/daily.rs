@@ -20,7 +20,7 @@ use serde_json::Value;
 const NETWORKS: [&str; 2] = ["198.18.0.0/16", "198.19.0.0/16"];
 
 /// A program of the owner with the name of one of the bundle.
-const OWN_PROGRAM: &str = "/usr/local/bin/crictl";
+const OWN_PROGRAM: &str = "/usr/local/bin/kubectl";
 
 #[test]
 fn daily_commands_work_on_a_running_cluster() -> Result<()> {
