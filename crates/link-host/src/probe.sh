@@ -250,12 +250,40 @@ firewall_facts() {
                 "chain "*) chain=$name ;;
                 "type filter hook input "* | "type filter hook forward "*)
                     case "$table" in *" kube-"* | *" flannel"* | *" cni_"*) continue ;; esac
+                    case "$table $chain" in "ip "*" INPUT" | "ip "*" FORWARD") has iptables && continue ;; esac
                     nft list chain $table "$chain" 2>/dev/null | lines nft ;;
             esac
         done
+        [ -e /var/lib/kubeon/claim.json ] || iptables_facts
     elif has iptables; then
-        for chain in INPUT FORWARD; do iptables -S "$chain" 2>/dev/null | lines iptables; done
+        chains_of iptables
     fi
+}
+
+# The rules of iptables on a host with nft, of each variant that has some: to list the rules of another variant would create its
+# tables.
+iptables_facts() {
+    has iptables || return 0
+    if nft list chain ip filter INPUT >/dev/null 2>&1 || nft list chain ip filter FORWARD >/dev/null 2>&1; then
+        variant nft
+    fi
+    if grep -q '^filter$' /proc/net/ip_tables_names 2>/dev/null; then variant legacy; fi
+}
+
+variant() { # the chains of a variant of iptables
+    if has "iptables-$1"; then
+        chains_of "iptables-$1"
+        return
+    fi
+    case "$1 $(iptables -V 2>/dev/null)" in
+        nft*nf_tables*) chains_of iptables ;;
+        *nf_tables*) ;;
+        legacy*) chains_of iptables ;;
+    esac
+}
+
+chains_of() {
+    for chain in INPUT FORWARD; do "$1" -S "$chain" 2>/dev/null | lines iptables; done
 }
 
 cluster_facts() {

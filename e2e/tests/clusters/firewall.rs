@@ -20,6 +20,7 @@ const MINUTE: Duration = Duration::from_secs(60);
 #[test]
 fn rules_of_nft_are_opened_restored_and_closed_and_mirrors_are_used() -> Result<()> {
     let lab = TestLab::up("e2e-nft", 2)?;
+    a_dropped_overlay_is_refused_and_never_verified(&lab)?;
     let load = format!("printf '{RULES}' > /etc/owner.nft && nft -f /etc/owner.nft");
     for host in ["h1", "h2"] {
         lab.on(host, &load)?;
@@ -55,4 +56,23 @@ fn rules_of_nft_are_opened_restored_and_closed_and_mirrors_are_used() -> Result<
     lab.on("h1", "test ! -e /etc/containerd")?;
     lab.is_bare("h1")?;
     lab.is_bare("h2")
+}
+
+/// A chain that accepts everything but packets of the overlay: the check finds it, and so does the last stage if the check is
+/// ignored.
+fn a_dropped_overlay_is_refused_and_never_verified(lab: &TestLab) -> Result<()> {
+    lab.on(
+        "h2",
+        "nft add table inet dead && nft 'add chain inet dead input { type filter hook input priority -10; policy accept; }' && \
+         nft add rule inet dead input udp dport 8472 drop",
+    )?;
+    let create = lab.create(lab.name(), 1);
+    let refused = lab.kubeon(&create)?;
+    ensure!(refused.code == 2 && refused.err.contains("UDP 8472"), "{refused:?}");
+    let broken = lab.kubeon(&[&create[..], &["--ignore", "firewall"]].concat())?;
+    let says = |text: &str| broken.err.contains(text) || broken.out.contains(text);
+    ensure!(broken.code != 0 && says("UDP port 8472"), "{broken:?}");
+    lab.on("h2", "nft delete table inet dead")?;
+    lab.must(&create)?;
+    lab.must(&["destroy", lab.name(), "--yes"]).map(drop)
 }

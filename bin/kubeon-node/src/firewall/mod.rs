@@ -41,7 +41,7 @@ struct Added {
 /// longer wanted. A host without an active firewall is left as it is.
 ///
 /// # Errors
-/// If the firewall refuses a rule, or the record cannot be read or written.
+/// If only rules of iptables refuse packets, the firewall refuses a rule, or the record cannot be read or written.
 pub fn open(
     job: &Job<'_>,
     link: &str,
@@ -51,6 +51,10 @@ pub fn open(
     let root = &job.host.root;
     let recorded = read(root)?;
     let Some(program) = active(root, job.deadline)? else {
+        if is_closed_by_iptables(root, job.deadline)? {
+            let why = "rules of iptables refuse the packets of other hosts, and kubeon adds no rules to them";
+            return Err(failed(why));
+        }
         job.note("the host has no active firewall of firewalld, ufw or nft");
         return Ok(StepEffect::default());
     };
@@ -187,6 +191,12 @@ fn active(root: &Root, deadline: Instant) -> Result<Option<FirewallProgram>, Ste
     }
     let chains = nftables::chains(deadline)?;
     Ok((!chains.is_empty()).then_some(FirewallProgram::Nftables))
+}
+
+/// Whether the policy of iptables refuses packets to the host, on a host without another firewall.
+fn is_closed_by_iptables(root: &Root, deadline: Instant) -> Result<bool, StepFailure> {
+    let has_nft = || run("nft", &["--version"], None, deadline).is_ok_and(|done| done.success());
+    if root.is_live() && has_nft() { nftables::is_closed_by_iptables(deadline) } else { Ok(false) }
 }
 
 fn read(root: &Root) -> Result<Option<Added>, StepFailure> {

@@ -44,6 +44,19 @@ pub(super) fn chains(deadline: Instant) -> Result<Vec<BaseChain>, StepFailure> {
     Ok(objects(&listed, "chain").filter_map(owned).collect())
 }
 
+/// Whether the chain `INPUT` of iptables refuses what no rule lets in.
+pub(super) fn is_closed_by_iptables(deadline: Instant) -> Result<bool, StepFailure> {
+    let listed = json(&must("nft", &["-j", "list", "chains"], deadline)?)?;
+    Ok(objects(&listed, "chain").any(is_closed_input_of_iptables))
+}
+
+fn is_closed_input_of_iptables(chain: &Value) -> bool {
+    chain["family"] == "ip"
+        && chain["name"] == "INPUT"
+        && chain["hook"] == "input"
+        && chain["policy"] == "drop"
+}
+
 /// The chain, if it belongs to the owner. The tables of iptables have chains in capitals, and nft must not change them.
 fn owned(chain: &Value) -> Option<BaseChain> {
     let text = |field: &str| Some(chain[field].as_str()?.to_owned());
@@ -174,6 +187,15 @@ mod tests {
             assert_eq!(owned(&chain(family, table, name, hook)), None, "{family} {table} {name}");
         }
         assert_eq!(owned(&json!({ "family": "inet", "table": "filter", "name": "logged" })), None);
+    }
+
+    #[test]
+    fn the_policy_of_iptables_closes_a_host() {
+        let chain = |name: &str, policy: &str| json!({ "family": "ip", "table": "filter", "name": name, "type": "filter", "hook": "input", "prio": 0, "policy": policy });
+        assert!(is_closed_input_of_iptables(&chain("INPUT", "drop")));
+        assert!(!is_closed_input_of_iptables(&chain("INPUT", "accept")));
+        assert!(!is_closed_input_of_iptables(&chain("input", "drop")), "a chain of the owner");
+        assert!(!is_closed_input_of_iptables(&json!({ "family": "ip", "table": "filter", "name": "INPUT" })));
     }
 
     #[test]

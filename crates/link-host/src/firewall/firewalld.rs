@@ -30,7 +30,8 @@ struct Zone {
     forwards: bool,
     interfaces: Vec<String>,
     sources: Vec<String>,
-    opens: Vec<PacketMatch>,
+    /// The rules with their priorities.
+    rules: Vec<(i32, PacketMatch)>,
     unclear: bool,
 }
 
@@ -41,15 +42,19 @@ pub(super) fn read(lines: &[&str], default_zone: &str, links: &[&str]) -> Firewa
     let others: Vec<&str> =
         links.iter().copied().filter(|link| !in_zones.iter().any(|name| name == link)).collect();
     let (mut lets_in, mut forwards) = (Vec::new(), Vec::new());
-    for zone in &zones {
-        for scope in scopes(zone, &others) {
-            if zone.accepts {
-                lets_in.push(scope.clone());
-            }
-            lets_in.extend(zone.opens.iter().filter_map(|opened| both(&scope, opened)));
-            if zone.accepts || zone.forwards {
-                forwards.push(scope);
-            }
+    let mut scopes: Vec<(PacketMatch, &Zone)> = zones
+        .iter()
+        .flat_map(|zone| scopes(zone, &others).into_iter().map(move |scope| (scope, zone)))
+        .collect();
+    // The zone of the source comes before the zone of the link.
+    scopes.sort_by_key(|(scope, _)| scope.source.is_none());
+    for (scope, zone) in scopes {
+        lets_in.extend(zone.rules.iter().filter_map(|(_, rule)| both(&scope, rule)));
+        if zone.accepts {
+            lets_in.push(scope.clone());
+        }
+        if zone.accepts || zone.forwards {
+            forwards.push(scope);
         }
     }
     let understood = !zones.iter().any(|zone| zone.unclear);
@@ -90,6 +95,8 @@ fn zones(lines: &[&str], default_zone: &str) -> Vec<Zone> {
     }
     // Without a default zone in the output, the name decides.
     zones.iter_mut().filter(|zone| zone.name == default_zone).for_each(|zone| zone.is_default = true);
+    // Of the same priority, rules that refuse packets come first.
+    zones.iter_mut().for_each(|zone| zone.rules.sort_by_key(|(priority, rule)| (*priority, !rule.denied)));
     zones
 }
 
@@ -107,8 +114,8 @@ fn add(zone: &mut Zone, line: &str) {
             zone.unclear |= words().any(|source| source.starts_with("ipset:"));
             zone.sources = words().map(str::to_owned).collect();
         }
-        "services" => zone.opens.extend(words().flat_map(service)),
-        "ports" => zone.opens.extend(words().filter_map(port)),
+        "services" => zone.rules.extend(words().flat_map(service).map(|opened| (0, opened))),
+        "ports" => zone.rules.extend(words().filter_map(port).map(|opened| (0, opened))),
         _ => {}
     }
 }
@@ -130,25 +137,39 @@ fn port(word: &str) -> Option<PacketMatch> {
 
 /// `rule family="ipv4" source address="10.0.0.0/24" port port="6443" protocol="tcp" accept`.
 fn add_rich_rule(zone: &mut Zone, rule: &str) {
-    if !rule.split_whitespace().any(|word| word == "accept") || rule.contains("family=\"ipv6\"") {
+    let says = |verdict: &str| rule.split_whitespace().any(|word| word == verdict);
+    let denied = says("drop") || says("reject");
+    if !(denied || says("accept")) || rule.contains("family=\"ipv6\"") {
         return;
     }
     let value = |key: &str| {
         let word = rule.split_whitespace().find_map(|word| word.strip_prefix(key)?.strip_prefix("=\""));
         word.map(|word| word.trim_end_matches('"'))
     };
-    zone.unclear |= ["NOT", "ipset=", "mac=", "destination"].iter().any(|word| rule.contains(word));
-    let source = match value("address") {
-        Some(address) if !zone.unclear => network(address),
-        Some(_) => return,
-        None => None,
-    };
-    let mut opened: Vec<PacketMatch> = match (value("port"), value("protocol"), value("name")) {
-        (Some(range), Some(protocol), _) => port(&format!("{range}/{protocol}")).into_iter().collect(),
-        (None, None, Some(name)) => service(name).collect(),
-        (None, None, None) if source.is_some() => vec![PacketMatch::default()],
+    let unclear =
+        ["NOT", "ipset=", "mac=", "destination", "source-port"].iter().any(|word| rule.contains(word));
+    if unclear {
+        // Only a rule that lets packets in may let in more than is known.
+        zone.unclear |= !denied;
+        return;
+    }
+    let source = value("address").map(network);
+    if source == Some(None) {
+        return;
+    }
+    let source = source.flatten();
+    let of_protocol = rule.contains("protocol value=").then(|| value("value")).flatten();
+    let packets: Vec<PacketMatch> = match (value("port"), value("protocol"), value("name"), of_protocol) {
+        (Some(range), Some(protocol), ..) => port(&format!("{range}/{protocol}")).into_iter().collect(),
+        (None, None, Some(name), _) => service(name).collect(),
+        (None, None, None, Some(protocol)) => {
+            let all_ports = |transport| PacketMatch { transport: Some(transport), ..PacketMatch::default() };
+            transport(protocol).map(all_ports).into_iter().collect()
+        }
+        (None, None, None, None) if source.is_some() => vec![PacketMatch::default()],
         _ => Vec::new(),
     };
-    opened.iter_mut().for_each(|opened| opened.source = source);
-    zone.opens.extend(opened);
+    let priority = value("priority").and_then(|text| text.parse().ok()).unwrap_or(0);
+    zone.rules
+        .extend(packets.into_iter().map(|packets| (priority, PacketMatch { source, denied, ..packets })));
 }

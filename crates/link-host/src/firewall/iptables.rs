@@ -1,40 +1,44 @@
 //! The rules of the chains `INPUT` and `FORWARD`, as `iptables -S` prints them.
 
-use kubeon_wire::{FirewallFact, FirewallProgram, PacketMatch};
+use kubeon_wire::PacketMatch;
 
-use super::matches::{Chain, network, of_chains, ports, transport};
+use super::matches::{Chain, network, ports, transport};
 
-/// The rules; `None` if neither chain restricts packets.
-pub(super) fn read(lines: &[&str]) -> Option<FirewallFact> {
-    of_chains(FirewallProgram::Iptables, chain(lines, "INPUT"), chain(lines, "FORWARD"))
-}
-
-fn chain(lines: &[&str], name: &str) -> Chain {
-    let mut chain = Chain::default();
+/// The chains with the name: one of each variant of iptables with rules. Each begins with its policy.
+pub(super) fn chains(lines: &[&str], name: &str) -> Vec<Chain> {
+    let (mut chains, mut ended) = (Vec::<Chain>::new(), false);
     for line in lines {
         let words: Vec<&str> = line.split_whitespace().collect();
+        if let ["-P", own, policy] = words[..] {
+            if own == name {
+                chains.push(Chain { restricts: policy == "DROP", is_of_iptables: true, ..Chain::default() });
+                ended = false;
+            }
+            continue;
+        }
+        let Some(chain) = chains.last_mut().filter(|_| !ended) else { continue };
         match words[..] {
-            ["-P", own, policy] if own == name => chain.restricts = policy == "DROP",
             // Rules after one that refuses every packet have no effect.
             ["-A", own, "-j", "DROP" | "REJECT", ..] if own == name => {
                 chain.restricts = true;
-                break;
+                ended = true;
             }
-            ["-A", own, ref rule @ ..] if own == name => add(&mut chain, rule),
+            ["-A", own, ref rule @ ..] if own == name => add(chain, rule),
             _ => {}
         }
     }
-    chain
+    chains
 }
 
 fn add(chain: &mut Chain, rule: &[&str]) {
     let target = rule.iter().skip_while(|word| !matches!(**word, "-j" | "-g")).nth(1);
     match target {
-        Some(&"ACCEPT") => match accepted(rule) {
-            Some(passes) => chain.passes.extend(passes),
+        Some(&"ACCEPT") => match matched(rule) {
+            Some(passes) => chain.rules.extend(passes),
             None => chain.unclear |= !irrelevant(rule),
         },
-        Some(&("DROP" | "REJECT" | "LOG")) | None => {}
+        Some(&("DROP" | "REJECT")) => chain.deny(matched(rule)),
+        Some(&"LOG") | None => {}
         Some(_) => chain.unclear = true,
     }
 }
@@ -45,7 +49,7 @@ fn irrelevant(rule: &[&str]) -> bool {
 }
 
 /// The packets of a rule; `None` if it has other conditions.
-fn accepted(rule: &[&str]) -> Option<Vec<PacketMatch>> {
+fn matched(rule: &[&str]) -> Option<Vec<PacketMatch>> {
     let (mut base, mut ranges) = (PacketMatch::default(), Vec::new());
     let mut words = rule.iter();
     while let Some(word) = words.next() {

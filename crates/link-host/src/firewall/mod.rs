@@ -8,6 +8,7 @@ mod nftables;
 mod ufw;
 
 use kubeon_wire::{FirewallFact, FirewallProgram, LinkFact};
+use matches::{Chain, of_chains};
 
 /// Maximum number of accepted lines.
 const MAX_LINES: usize = 4096;
@@ -20,8 +21,9 @@ const POD_LINKS: [&str; 2] = ["cni0", "flannel.1"];
 #[derive(Debug, Default)]
 pub(crate) struct FirewallOutput {
     default_zone: String,
+    /// The program of the first line.
     program: Option<FirewallProgram>,
-    lines: Vec<String>,
+    lines: Vec<(FirewallProgram, String)>,
     /// Whether its program did not print the rules, or not in time.
     unread: bool,
 }
@@ -40,14 +42,14 @@ impl FirewallOutput {
             }
         };
         self.unread |= line == UNREAD;
-        if *self.program.get_or_insert(program) == program && self.lines.len() < MAX_LINES {
-            self.lines.push(line.to_owned());
+        self.program = self.program.or(Some(program));
+        if self.lines.len() < MAX_LINES {
+            self.lines.push((program, line.to_owned()));
         }
     }
 
     /// The firewall; `None` if none restricts packets.
     pub(crate) fn read(&self, links: &[LinkFact]) -> Option<FirewallFact> {
-        let lines: Vec<&str> = self.lines.iter().map(String::as_str).collect();
         let mut names: Vec<&str> = links.iter().map(|link| link.name.as_str()).collect();
         names.extend(POD_LINKS);
         let program = self.program?;
@@ -56,11 +58,27 @@ impl FirewallOutput {
             return Some(FirewallFact { program, lets_in, forwards, understood: false });
         }
         match program {
-            FirewallProgram::Firewalld => Some(firewalld::read(&lines, &self.default_zone, &names)),
-            FirewallProgram::Ufw => ufw::read(&lines),
-            FirewallProgram::Nftables => nftables::read(&lines),
-            FirewallProgram::Iptables => iptables::read(&lines),
+            FirewallProgram::Firewalld => {
+                Some(firewalld::read(&self.lines_of(program), &self.default_zone, &names))
+            }
+            FirewallProgram::Ufw => ufw::read(&self.lines_of(program)),
+            FirewallProgram::Nftables | FirewallProgram::Iptables => self.of_plain_rules(),
         }
+    }
+
+    /// The rules that nobody manages. A packet must pass those of nft and those of iptables.
+    fn of_plain_rules(&self) -> Option<FirewallFact> {
+        let (nft, of_iptables) =
+            (self.lines_of(FirewallProgram::Nftables), self.lines_of(FirewallProgram::Iptables));
+        let chain = |hook: &str, name: &str| {
+            let of_iptables = iptables::chains(&of_iptables, name);
+            Chain::of_all(nftables::chains(&nft, hook).into_iter().chain(of_iptables))
+        };
+        of_chains(chain("input", "INPUT"), chain("forward", "FORWARD"))
+    }
+
+    fn lines_of(&self, program: FirewallProgram) -> Vec<&str> {
+        self.lines.iter().filter(|(of, _)| *of == program).map(|(_, line)| line.as_str()).collect()
     }
 }
 

@@ -1,23 +1,14 @@
 //! Base chains of nftables with the hooks `input` and `forward`, as `nft list chain` prints them.
 
-use kubeon_wire::{FirewallFact, FirewallProgram, PacketMatch};
+use kubeon_wire::PacketMatch;
 
-use super::matches::{Chain, network, of_chains, ports, transport};
+use super::matches::{Chain, network, ports, transport};
 
-/// The rules; `None` if no chain restricts packets.
-pub(super) fn read(lines: &[&str]) -> Option<FirewallFact> {
-    let (input, forward) = (hook(lines, "input"), hook(lines, "forward"));
-    of_chains(FirewallProgram::Nftables, input, forward)
-}
-
-/// The chain of the hook that restricts packets. A packet must pass each of them, so two are not understood.
-fn hook(lines: &[&str], name: &str) -> Chain {
+/// The chains of the hook.
+pub(super) fn chains(lines: &[&str], hook: &str) -> Vec<Chain> {
     let ends = |line: &&str| line.starts_with('}');
-    let chains = lines.split_inclusive(ends).filter(|lines| is_for_ipv4(lines));
-    let mut all = chains.filter_map(|lines| chain(lines, name)).filter(|chain| chain.restricts);
-    let first = all.next().unwrap_or_default();
-    let more = all.next().is_some();
-    Chain { unclear: first.unclear || more, ..first }
+    let tables = lines.split_inclusive(ends).filter(|lines| is_for_ipv4(lines));
+    tables.filter_map(|lines| chain(lines, hook)).collect()
 }
 
 fn is_for_ipv4(table: &[&str]) -> bool {
@@ -31,7 +22,9 @@ fn chain(lines: &[&str], hook: &str) -> Option<Chain> {
     if head.split_whitespace().nth(3) != Some(hook) {
         return None;
     }
-    let mut chain = Chain { restricts: head.contains("policy drop"), ..Chain::default() };
+    // The chains of iptables have names in capitals. Its program is missing on the host, so nft was asked.
+    let is_of_iptables = lines.iter().any(|line| matches!(line.trim(), "chain INPUT {" | "chain FORWARD {"));
+    let mut chain = Chain { restricts: head.contains("policy drop"), is_of_iptables, ..Chain::default() };
     for rule in rules.take_while(|line| *line != "}") {
         let words = words(rule);
         match words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
@@ -66,13 +59,17 @@ fn words(rule: &str) -> Vec<String> {
 
 fn add(chain: &mut Chain, rule: &[&str]) {
     match rule.last() {
-        Some(&"accept") => match accepted(&rule[..rule.len() - 1]) {
-            Some(passes) => chain.passes.extend(passes),
+        Some(&"accept") => match matched(&rule[..rule.len() - 1]) {
+            Some(passes) => chain.rules.extend(passes),
             None => chain.unclear |= !irrelevant(rule),
         },
         _ if rule.iter().any(|word| matches!(*word, "jump" | "goto")) => chain.unclear = true,
         _ if rule.contains(&"vmap") => chain.unclear |= !irrelevant(rule),
-        _ => {}
+        _ => {
+            if let Some(end) = rule.iter().position(|word| matches!(*word, "drop" | "reject")) {
+                chain.deny(matched(&rule[..end]));
+            }
+        }
     }
 }
 
@@ -86,7 +83,7 @@ fn irrelevant(rule: &[&str]) -> bool {
 }
 
 /// The packets that match the conditions; `None` if one of them is not understood.
-fn accepted(conditions: &[&str]) -> Option<Vec<PacketMatch>> {
+fn matched(conditions: &[&str]) -> Option<Vec<PacketMatch>> {
     let mut all = vec![PacketMatch::default()];
     let mut rest = conditions;
     while !rest.is_empty() {
@@ -105,7 +102,7 @@ fn accepted(conditions: &[&str]) -> Option<Vec<PacketMatch>> {
                     rest,
                 )
             }
-            ["meta", "l4proto", value, rest @ ..] => {
+            ["meta", "l4proto", value, rest @ ..] | ["ip", "protocol", value, rest @ ..] => {
                 let of =
                     |word| Some(PacketMatch { transport: Some(transport(word)?), ..PacketMatch::default() });
                 (set(value).map(of).collect::<Option<_>>()?, rest)
@@ -133,6 +130,7 @@ fn joined(one: &PacketMatch, other: &PacketMatch) -> PacketMatch {
         link: other.link.clone().or_else(|| one.link.clone()),
         transport: other.transport.or(one.transport),
         ports: other.ports.or(one.ports),
+        denied: false,
     }
 }
 

@@ -1,5 +1,6 @@
 use std::net::Ipv4Addr;
 
+use kubeon_wire::firewall::lets_pass;
 use kubeon_wire::{PacketMatch, Transport};
 
 use super::matches::network;
@@ -113,7 +114,7 @@ fn fact(key: &str, text: &str) -> Option<FirewallFact> {
 
 fn passes(rules: &[PacketMatch], source: &str, link: &str, transport: Transport, port: u16) -> bool {
     let source = network(source).unwrap();
-    rules.iter().any(|rule| rule.covers(source, &[link]) && rule.opens(transport, port))
+    lets_pass(rules, source, &[link], transport, port)
 }
 
 #[test]
@@ -157,7 +158,7 @@ fn rules_of_ufw_are_read_with_their_sources_ports_and_links() {
     assert!(!forwards("10.9.0.0/16", "eth0"));
     assert!(tcp("10.9.9.9", 443), "the name of an application is a remark");
     assert!(passes(&fact.lets_in, "10.0.0.6", "eth0", Transport::Udp, 53) && !tcp("10.0.0.6", 53));
-    assert_eq!((fact.lets_in.len(), fact.forwards.len()), (10, 2));
+    assert_eq!((fact.lets_in.len(), fact.forwards.len()), (11, 2));
 }
 
 #[test]
@@ -211,6 +212,94 @@ fn rules_of_iptables_end_with_the_one_that_refuses() {
     let jump = IPTABLES.replace("-i lo -j ACCEPT", "-j MINE");
     assert!(!super::tests::fact("iptables", &jump).unwrap().understood);
     assert_eq!(super::tests::fact("iptables", "-P INPUT ACCEPT\n-P FORWARD ACCEPT"), None);
+}
+
+/// Whether hosts reach UDP 8472 and TCP 6443 of the host, and whether h2 reaches UDP 8472.
+fn reached(fact: &FirewallFact) -> [bool; 3] {
+    let passes = |source, transport, port| passes(&fact.lets_in, source, "eth0", transport, port);
+    [
+        passes("10.0.0.7", Transport::Udp, 8472),
+        passes("10.0.0.7", Transport::Tcp, 6443),
+        passes("10.0.0.2", Transport::Udp, 8472),
+    ]
+}
+
+/// A chain of nftables that accepts what its rules do not refuse.
+fn open_chain(rules: &str) -> String {
+    let head = "type filter hook input priority -10; policy accept;";
+    format!("table inet dead {{\n\tchain input {{\n\t\t{head}\n\t\t{rules}\n\t}}\n}}\n")
+}
+
+#[test]
+fn a_rule_of_nftables_that_refuses_udp_is_found() {
+    for rule in [
+        "udp dport 8472 drop",
+        "meta l4proto udp counter packets 0 bytes 0 reject with icmp port-unreachable",
+    ] {
+        let fact = fact("nft", &open_chain(rule)).unwrap();
+        assert_eq!(reached(&fact), [false, true, false], "{rule}");
+        assert!(fact.understood && fact.forwards == [PacketMatch::default()], "{fact:?}");
+    }
+    let first = "ip saddr 10.0.0.2 udp dport 8472 accept\n\t\tudp dport 8472 drop";
+    assert_eq!(reached(&fact("nft", &open_chain(first)).unwrap()), [false, true, true]);
+    let other = "ct state invalid drop\n\t\tiifname != \"lo\" ip daddr 127.0.0.0/8 drop";
+    assert_eq!(fact("nft", &open_chain(other)), None);
+    let both = fact("nft", &(NFTABLES.to_owned() + &open_chain("udp dport 8472 drop"))).unwrap();
+    assert!(both.understood && !passes(&both.lets_in, "10.0.0.4", "eth0", Transport::Udp, 8472), "{both:?}");
+    let both = fact("nft", &(NFTABLES.to_owned() + &open_chain(first))).unwrap();
+    assert!(!both.understood, "it depends on both chains");
+}
+
+#[test]
+fn a_rule_of_iptables_that_refuses_udp_is_found() {
+    let refuse = "-A INPUT -p udp -m udp --dport 8472 -j DROP\n-P FORWARD ACCEPT";
+    let last = fact("iptables", &format!("-P INPUT ACCEPT\n{refuse}")).unwrap();
+    assert_eq!((reached(&last), last.understood), ([false, true, false], true));
+    let text = format!("-P INPUT ACCEPT\n-A INPUT -s 10.0.0.2/32 -p udp -j ACCEPT\n{refuse}");
+    assert_eq!(reached(&fact("iptables", &text).unwrap()), [false, true, true]);
+    let other = "-P INPUT ACCEPT\n-A INPUT -m state --state INVALID -j DROP\n-A INPUT -d 10.9.9.9/32 -j DROP";
+    assert_eq!(fact("iptables", other), None);
+}
+
+#[test]
+fn a_rule_of_ufw_that_refuses_udp_is_found() {
+    let rules = "Status: active\nDefault: allow (incoming), allow (outgoing), disabled (routed)\n\n\
+                 Anywhere                   ALLOW IN    10.0.0.2\n8472/udp                   DENY IN     Anywhere\n\
+                 10.0.0.1 6443/tcp          REJECT IN   Anywhere\n";
+    assert_eq!(reached(&fact("ufw", rules).unwrap()), [false, true, true]);
+}
+
+#[test]
+fn a_rich_rule_of_firewalld_that_refuses_udp_comes_before_the_ports() {
+    for refuse in ["port port=\"8472\" protocol=\"udp\" drop", "protocol value=\"udp\" reject"] {
+        let text = FIREWALLD.replace("source address=\"10.0.0.9\" drop", refuse);
+        assert_eq!(reached(&fact("firewalld", &text).unwrap()), [false, true, false], "{refuse}");
+        let first =
+            "\trule priority=\"-1\" family=\"ipv4\" source address=\"10.0.0.2\" accept\n\nwork (active)";
+        let text = text.replace("\nwork (active)", first);
+        assert_eq!(reached(&fact("firewalld", &text).unwrap()), [false, true, true], "{refuse}");
+    }
+}
+
+#[test]
+fn rules_of_nft_and_of_iptables_count_together_and_are_not_managed() {
+    let both = |nft: &str, iptables: &str| {
+        let mut output = FirewallOutput::default();
+        nft.lines().for_each(|line| output.add("nft", line));
+        iptables.lines().for_each(|line| output.add("iptables", line));
+        output.read(&[]).unwrap()
+    };
+    let refused = both(&open_chain("udp dport 8472 drop"), IPTABLES);
+    assert_eq!((refused.program, refused.understood), (FirewallProgram::Iptables, true));
+    assert!(!passes(&refused.lets_in, "10.0.0.3", "eth0", Transport::Udp, 8472), "{refused:?}");
+    assert!(passes(&refused.lets_in, "10.0.0.3", "eth0", Transport::Tcp, 6443), "{refused:?}");
+    assert!(!both(NFTABLES, IPTABLES).understood, "a packet must pass both");
+    let open = both(NFTABLES, "-P INPUT ACCEPT\n-P FORWARD ACCEPT\n");
+    assert_eq!((open.program, open.understood), (FirewallProgram::Nftables, true));
+    let variants = both(&open_chain(""), &format!("{IPTABLES}-P INPUT ACCEPT\n-P FORWARD ACCEPT\n"));
+    assert_eq!((variants.program, variants.understood), (FirewallProgram::Iptables, true));
+    let named = fact("nft", &NFTABLES.replace("chain input {", "chain INPUT {")).unwrap();
+    assert_eq!(named.program, FirewallProgram::Iptables);
 }
 
 #[test]

@@ -15,27 +15,46 @@ pub(super) fn read(lines: &[&str]) -> Option<FirewallFact> {
         forwards: Vec::new(),
         understood: true,
     };
+    let (mut lets_in_rest, mut forwards_rest) = (None, None);
     for line in lines {
         if let Some(policies) = line.trim().strip_prefix("Default: ") {
             let allows = |direction| policies.contains(&format!("allow ({direction})"));
-            fact.lets_in.extend(allows("incoming").then(PacketMatch::default));
-            fact.forwards.extend(allows("routed").then(PacketMatch::default));
+            lets_in_rest = allows("incoming").then(PacketMatch::default);
+            forwards_rest = allows("routed").then(PacketMatch::default);
         } else {
             add(&mut fact, line);
         }
     }
+    fact.lets_in.extend(lets_in_rest);
+    fact.forwards.extend(forwards_rest);
     Some(fact)
 }
+
+/// The words of ufw about packets, whether they are forwarded, and whether they are refused.
+const ACTIONS: [(&str, bool, bool); 7] = [
+    ("ALLOW IN", false, false),
+    ("LIMIT IN", false, false),
+    ("DENY IN", false, true),
+    ("REJECT IN", false, true),
+    ("ALLOW FWD", true, false),
+    ("DENY FWD", true, true),
+    ("REJECT FWD", true, true),
+];
 
 /// `TO   ALLOW IN   FROM   # comment`.
 fn add(fact: &mut FirewallFact, line: &str) {
     let line = line.split(" # ").next().unwrap_or_default();
-    let rule = ["ALLOW IN ", "LIMIT IN ", "ALLOW FWD "]
-        .iter()
-        .find_map(|action| Some((line.split_once(&format!(" {action}"))?, action.contains("FWD"))));
-    let Some(((to, from), forwarded)) = rule.filter(|_| !line.contains("(v6)")) else { return };
-    let Some(passes) = matches(to.trim(), from.trim(), forwarded) else { return };
-    if forwarded { fact.forwards.extend(passes) } else { fact.lets_in.extend(passes) }
+    let rule = ACTIONS.iter().find_map(|(action, forwarded, denied)| {
+        Some((line.split_once(&format!(" {action} "))?, *forwarded, *denied))
+    });
+    let Some(((to, from), forwarded, denied)) = rule.filter(|_| !line.contains("(v6)")) else { return };
+    // A rule that refuses packets to one address leaves the other addresses of the host open.
+    if denied && to.split([' ', '/']).any(|word| network(word).is_some()) {
+        return;
+    }
+    let Some(packets) = matches(to.trim(), from.trim(), forwarded) else { return };
+    let packets = packets.into_iter().map(|packets| PacketMatch { denied, ..packets });
+    if forwarded { fact.forwards.extend(packets) } else { fact.lets_in.extend(packets) }
 }
 
 /// The packets of a rule; `None` if it is not understood.

@@ -88,9 +88,9 @@ pub(crate) fn is_managed(program: FirewallProgram) -> bool {
 fn packets(opening: &PortOpening) -> Vec<PacketMatch> {
     let packets = |source| PacketMatch {
         source,
-        link: None,
         transport: Some(opening.transport),
         ports: Some((opening.first, opening.last)),
+        ..PacketMatch::default()
     };
     if opening.first == API {
         return vec![packets(None)];

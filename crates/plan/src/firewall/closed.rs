@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use kubeon_api::{Cidr, HostAddress, HostRole};
-use kubeon_wire::firewall::single;
+use kubeon_wire::firewall::{lets_all_pass, lets_pass, single};
 use kubeon_wire::{Facts, FirewallFact, FirewallProgram, PacketMatch, Transport};
 
 use super::opening::{PortOpening, openings, pod_links, ports_for_pods};
@@ -23,6 +23,23 @@ pub(crate) struct Closed {
 }
 
 impl Closed {
+    /// What stays closed when rules behind those of the host let everything pass. nft inserts rules before all others.
+    pub(crate) fn despite_opening(
+        spec: &DesiredCluster,
+        host: &HostSpec,
+        role: &HostRole,
+        facts: &Facts,
+        firewall: &FirewallFact,
+    ) -> Option<Self> {
+        if firewall.program == FirewallProgram::Nftables {
+            return None;
+        }
+        let mut opened = firewall.clone();
+        opened.lets_in.push(PacketMatch::default());
+        opened.forwards.push(PacketMatch::default());
+        Some(Self::of(spec, host, role, facts, &opened)).filter(|closed| !closed.is_empty())
+    }
+
     /// Compares the rules of a host with what it needs.
     pub(crate) fn of(
         spec: &DesiredCluster,
@@ -50,25 +67,19 @@ impl Closed {
 
 /// Leaves only the sources that are not let in.
 fn close(opening: &mut PortOpening, lets_in: &[PacketMatch], links: &[&str]) {
-    let opens =
-        |rule: &&PacketMatch| (opening.first..=opening.last).all(|port| rule.opens(opening.transport, port));
-    let rules: Vec<&PacketMatch> = lets_in.iter().filter(opens).collect();
+    let PortOpening { transport, first, last, .. } = *opening;
     let passes = |host: &HostAddress| {
-        single(host.ip()).is_some_and(|source| rules.iter().any(|rule| rule.covers(source, links)))
+        single(host.ip()).is_some_and(|source| {
+            (first..=last).all(|port| lets_pass(lets_in, source, links, transport, port))
+        })
     };
     opening.sources.retain(|host| !passes(host));
 }
 
 /// Whether pods reach the host's own ports, and their packets are forwarded.
 fn passes_pods(firewall: &FirewallFact, pods: Cidr, ports: &[u16], links: &[&str]) -> bool {
-    let lets_in = |port: &u16| {
-        let mut rules = firewall.lets_in.iter();
-        rules.any(|rule| rule.opens(Transport::Tcp, *port) && rule.covers(pods, &["cni0"]))
-    };
-    let forwards = |link: &&str| {
-        let mut rules = firewall.forwards.iter();
-        rules.any(|rule| rule.opens_all() && rule.covers(pods, &[*link]))
-    };
+    let lets_in = |port: &u16| lets_pass(&firewall.lets_in, pods, &["cni0"], Transport::Tcp, *port);
+    let forwards = |link: &&str| lets_all_pass(&firewall.forwards, pods, &[*link]);
     ports.iter().all(lets_in) && links.iter().all(forwards)
 }
 
@@ -81,7 +92,9 @@ impl std::fmt::Display for Closed {
         parts.extend(self.pods.map(|pods| format!("packets of the pod network {pods}")));
         f.write_str(&parts.join(", and "))?;
         match self.program {
-            FirewallProgram::Nftables => write!(f, "; add before its last rule: {}", self.nft_rules()),
+            FirewallProgram::Nftables => {
+                write!(f, "; add before the rule that refuses them: {}", self.nft_rules())
+            }
             FirewallProgram::Iptables => write!(f, "; add: {}", self.iptables_rules()),
             FirewallProgram::Firewalld | FirewallProgram::Ufw => Ok(()),
         }

@@ -73,6 +73,7 @@ fn a_firewall_that_lets_in_the_hosts_and_the_pods_passes() {
         transport: Some(transport),
         ports: Some((port, port)),
         link: Some("eth0".to_owned()),
+        denied: false,
     };
     let rules = vec![pods.clone(), host(0, Transport::Tcp, 10250), host(0, Transport::Udp, 8472)];
     let open = |lets_in, forwards| FirewallFact { lets_in, forwards, ..firewall(FirewallProgram::Firewalld) };
@@ -85,6 +86,43 @@ fn a_firewall_that_lets_in_the_hosts_and_the_pods_passes() {
             .message
             .ends_with("let in packets of the pod network 10.96.0.0/12")
     );
+}
+
+/// A firewall that lets everything pass but packets to UDP 8472.
+fn refuses_overlay(program: FirewallProgram) -> FirewallFact {
+    let ports = Some((8472, 8472));
+    let denied =
+        PacketMatch { transport: Some(Transport::Udp), ports, denied: true, ..PacketMatch::default() };
+    let all = vec![PacketMatch::default()];
+    FirewallFact { lets_in: [vec![denied], all.clone()].concat(), forwards: all, ..firewall(program) }
+}
+
+#[test]
+fn a_rule_that_refuses_the_overlay_is_found_unless_an_earlier_one_lets_it_in() {
+    let closed = checked(1, 1, refuses_overlay(FirewallProgram::Nftables));
+    let message = "its firewall (nftables) does not let in UDP 8472 from 172.30.0.11; add before the rule that refuses \
+                   them: `ip saddr { 172.30.0.11 } udp dport 8472 accept`";
+    assert!(closed.prevents() && closed.message == message, "{closed:?}");
+    let mut open = refuses_overlay(FirewallProgram::Nftables);
+    let source = format!("{}/32", address(0)).parse().ok();
+    open.lets_in.insert(0, PacketMatch { source, ..PacketMatch::default() });
+    assert!(checked(1, 1, open.clone()).ok);
+    let mail = PacketMatch { ports: Some((25, 25)), denied: true, ..PacketMatch::default() };
+    open.forwards.insert(0, mail.clone());
+    assert!(checked(1, 1, open.clone()).ok, "a refused port forbids no forwarding");
+    open.forwards.insert(0, PacketMatch { ports: None, ..mail });
+    assert!(!checked(1, 1, open).ok);
+}
+
+#[test]
+fn a_managed_firewall_must_not_refuse_before_the_rules_of_kubeon() {
+    for (program, ok) in [(FirewallProgram::Nftables, true), (FirewallProgram::Ufw, false)] {
+        let mut snapshot = bare_hosts(2);
+        edit(&mut snapshot, 1, |facts| facts.firewall = Some(refuses_overlay(program)));
+        let result = result(&with_mode(1, 1, FirewallMode::Manage), &snapshot, 1);
+        assert_eq!(result.ok, ok, "{result:?}");
+        assert!(ok || result.message.contains("refuse UDP 8472 from 172.30.0.11: kubeon"), "{result:?}");
+    }
 }
 
 #[test]
@@ -206,7 +244,12 @@ fn an_ignored_firewall_is_not_checked_and_rules_of_iptables_are_not_managed() {
     let mut snapshot = bare_hosts(2);
     edit(&mut snapshot, 1, |facts| facts.firewall = Some(firewall(FirewallProgram::Iptables)));
     let managed = with_mode(1, 1, FirewallMode::Manage);
-    assert!(result(&managed, &snapshot, 1).prevents(), "the owner adds the rules");
+    let refused = result(&managed, &snapshot, 1);
+    assert!(refused.prevents(), "the owner adds the rules: {refused:?}");
+    assert!(
+        refused.message.contains("(iptables) is not managed by kubeon and does not let in"),
+        "{refused:?}"
+    );
     assert!(result(&with_mode(1, 1, FirewallMode::Ignore), &snapshot, 1).ok);
 }
 
