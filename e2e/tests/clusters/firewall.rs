@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use kubeon_e2e::lab::TestLab;
-use kubeon_e2e::program::eventually;
 use registries::Registries;
 
 /// What owners of servers write: only SSH is let in, nothing is forwarded.
@@ -20,8 +19,11 @@ const MINUTE: Duration = Duration::from_secs(60);
 #[test]
 fn rules_of_nft_are_opened_restored_and_closed_and_mirrors_are_used() -> Result<()> {
     let lab = TestLab::up("e2e-nft", 2)?;
-    a_dropped_overlay_is_refused_and_never_verified(&lab)?;
-    let load = format!("printf '{RULES}' > /etc/owner.nft && nft -f /etc/owner.nft");
+    a_dropped_overlay_is_refused(&lab)?;
+    let load = format!(
+        "printf 'table inet owner\\ndelete table inet owner\\n{RULES}' > /etc/nftables.conf && \
+         systemctl enable -q nftables && systemctl restart nftables"
+    );
     for host in ["h1", "h2"] {
         lab.on(host, &load)?;
     }
@@ -38,37 +40,46 @@ fn rules_of_nft_are_opened_restored_and_closed_and_mirrors_are_used() -> Result<
     ensure!(rules.contains("10270"), "hosts forward parts to each other: {rules}");
     lab.wait_up_to_date(lab.name(), MINUTE)?;
 
-    // The owner loads the rules again: those of kubeon are lost, until the service runs.
-    lab.on("h2", "nft delete table inet owner && nft -f /etc/owner.nft")?;
+    // The owner loads the rules again, as a reload of nftables and a boot do: those of kubeon are lost, until its service runs.
+    lab.on("h2", "nft -f /etc/nftables.conf")?;
     ensure!(!lab.plan(lab.name())?.is_empty(), "a closed firewall must be seen");
-    lab.on("h2", "systemctl restart kubeon-firewall.service")?;
-    eventually("the firewall is open again", MINUTE, || {
-        let steps = lab.plan(lab.name())?;
-        ensure!(steps.is_empty(), "{steps:?}");
-        Ok(())
-    })?;
+    lab.on("h2", "systemctl reload nftables")?;
+    lab.wait_up_to_date(lab.name(), MINUTE)?;
+    lab.host("kill", "h2")?;
+    lab.host("start", "h2")?;
+    lab.wait_up_to_date(lab.name(), MINUTE)?;
 
     lab.must(&["destroy", lab.name(), "--yes"])?;
     let after = lab.on("h2", "nft list ruleset")?;
     ensure!(after == before, "before:\n{before}\nafter:\n{after}");
-    lab.on("h2", "nft delete table inet owner && rm /etc/owner.nft")?;
-    lab.on("h1", "nft delete table inet owner && rm /etc/owner.nft")?;
+    for host in ["h1", "h2"] {
+        lab.on(host, "systemctl disable -q nftables && nft delete table inet owner")?;
+    }
     lab.on("h1", "test ! -e /etc/containerd")?;
     lab.is_bare("h1")?;
     lab.is_bare("h2")
 }
 
-/// A chain that accepts everything but packets of the overlay: the check finds it, and so does the last stage if the check is
-/// ignored.
-fn a_dropped_overlay_is_refused_and_never_verified(lab: &TestLab) -> Result<()> {
-    lab.on(
-        "h2",
-        "nft add table inet dead && nft 'add chain inet dead input { type filter hook input priority -10; policy accept; }' && \
-         nft add rule inet dead input udp dport 8472 drop",
-    )?;
-    let create = lab.create(lab.name(), 1);
-    let refused = lab.kubeon(&create)?;
+/// A chain that accepts everything but packets of the overlay.
+const DROP_OVERLAY: &str = "nft add table inet dead && \
+     nft 'add chain inet dead input { type filter hook input priority -10; policy accept; }' && \
+     nft add rule inet dead input udp dport 8472 drop";
+
+/// The check of firewalls finds a rule that drops UDP only.
+fn a_dropped_overlay_is_refused(lab: &TestLab) -> Result<()> {
+    lab.on("h2", DROP_OVERLAY)?;
+    let refused = lab.kubeon(&lab.create(lab.name(), 1))?;
     ensure!(refused.code == 2 && refused.err.contains("UDP 8472"), "{refused:?}");
+    lab.on("h2", "nft delete table inet dead").map(drop)
+}
+
+/// If the check of firewalls is ignored, the last stage still finds that pods of the hosts do not reach each other.
+#[test]
+#[ignore = "waits two minutes for a network that is dead: ./test long"]
+fn soak_a_dead_overlay_is_never_verified() -> Result<()> {
+    let lab = TestLab::up("e2e-dead", 2)?;
+    let create = lab.create(lab.name(), 1);
+    lab.on("h2", DROP_OVERLAY)?;
     let broken = lab.kubeon(&[&create[..], &["--ignore", "firewall"]].concat())?;
     let says = |text: &str| broken.err.contains(text) || broken.out.contains(text);
     ensure!(broken.code != 0 && says("UDP port 8472"), "{broken:?}");
