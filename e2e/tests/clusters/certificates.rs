@@ -4,6 +4,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
+use kubeon_e2e::certificates::redate_kubelet;
 use kubeon_e2e::lab::TestLab;
 use kubeon_e2e::program::{again_after, must};
 
@@ -28,11 +29,17 @@ fn soak_a_cluster_outlives_five_lifetimes_of_its_certificates() -> Result<()> {
     }
     // From here on nobody gives the cluster a command. One host is off for two of the five lifetimes.
     live_until(begin, LIFE)?;
+    // The controller manager issues the kubelet's own certificate for a year: this one ends while its host is off.
+    redate_kubelet(&lab, lab.name(), "h3", ["-8 minutes", "+2 minutes"])?;
     lab.host("kill", "h3")?;
     live_until(begin, 3 * LIFE + LIFE / 10)?;
     lab.host("start", "h3")?;
     lab.on("h3", TIMER)?;
     live_until(begin, 5 * LIFE + LIFE / 10)?;
+    // Its bootstrap certificate has ended too, so the kubelet could not request another one by itself.
+    let renewed =
+        "journalctl -q --no-pager -u kubeon-renew | grep 'renewed /var/lib/kubelet/pki/kubelet-client'";
+    lab.on("h3", renewed).context("the client certificate of the kubelet of h3 is not renewed")?;
 
     for (host, port) in SERVED {
         let address = format!("{}:{port}", lab.addresses[host]);
