@@ -6,7 +6,9 @@ use std::fs;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
-use kubeon_e2e::certificates::{DUE, kubeconfig_age, kubeconfig_of_master, redate_leaves, served_age};
+use kubeon_e2e::certificates::{
+    DUE, EXPIRED, kubeconfig_age, kubeconfig_of_master, redate_leaves, served_age,
+};
 use kubeon_e2e::lab::TestLab;
 use kubeon_e2e::program::eventually;
 use serde_json::Value;
@@ -50,6 +52,28 @@ pub(crate) fn are_renewed(lab: &TestLab) -> Result<()> {
     ensure!(lab.plan("daily")?.is_empty(), "the plan must have no steps after a renewal");
     ensure!(processes(lab)? == before, "a renewal restarts nothing");
     println!("  certificates of 300 days on 3 hosts renewed: {:.1} s", start.elapsed().as_secs_f64());
+    Ok(())
+}
+
+/// The master was off until all its leaves had ended: it starts with new ones, without a command.
+pub(crate) fn are_renewed_at_boot(lab: &TestLab) -> Result<()> {
+    let start = Instant::now();
+    redate_leaves(lab, "daily", "h1", EXPIRED)?;
+    lab.host("kill", "h1")?;
+    lab.host("start", "h1")?;
+    eventually("the master works with new certificates", RELOAD, || {
+        all(lab, NEW)?;
+        usable(lab)
+    })?;
+    for (unit, leaf) in [("etcd", "etcd/server"), ("kube-apiserver", "apiserver")] {
+        let before = format!(
+            "test $(stat -c %Y /etc/kubernetes/pki/{leaf}.crt) -le \
+             $(date -d \"$(systemctl show -p ExecMainStartTimestamp --value {unit})\" +%s)"
+        );
+        lab.on("h1", &before).with_context(|| format!("{unit} started before {leaf}.crt was renewed"))?;
+    }
+    lab.wait_up_to_date("daily", RELOAD)?;
+    println!("  a master with expired certificates started: {:.1} s", start.elapsed().as_secs_f64());
     Ok(())
 }
 
