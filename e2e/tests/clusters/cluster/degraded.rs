@@ -1,8 +1,9 @@
-//! The first of three masters is dead: a worker leaves and joins, and drift is repaired.
+//! The first of three masters is dead: a worker leaves and joins, drift is repaired, and certificates are renewed.
 
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
+use kubeon_e2e::certificates::{DUE, file_age, redate_leaves, served_age};
 use kubeon_e2e::lab::TestLab;
 use kubeon_e2e::program::eventually;
 
@@ -25,7 +26,45 @@ pub(super) fn operate(lab: &TestLab, cluster: &str) -> Result<Duration> {
     lab.on("h2", "systemctl stop kube-scheduler")?;
     lab.must(&["create", cluster])?;
     lab.on("h2", "systemctl is-active kube-scheduler")?;
+    certificates_are_renewed(lab, cluster)?;
     Ok(took)
+}
+
+/// A living master renews its own certificates, and another one signs those of a worker.
+fn certificates_are_renewed(lab: &TestLab, cluster: &str) -> Result<()> {
+    const LEAVES: [(&str, &str); 4] = [
+        ("h2", "/etc/kubernetes/pki/apiserver.crt"),
+        ("h2", "/etc/kubernetes/pki/etcd/server.crt"),
+        ("h2", "/etc/kubernetes/pki/kubelet-serving.crt"),
+        ("h4", "/etc/kubernetes/pki/kubelet-serving.crt"),
+    ];
+    for host in ["h2", "h4"] {
+        redate_leaves(lab, cluster, host, DUE)?;
+    }
+    let all_began = |wanted: i64| -> Result<()> {
+        for (host, leaf) in LEAVES {
+            let days = file_age(lab, host, leaf)?;
+            ensure!(days == wanted, "{leaf} on {host} began {days} days ago");
+        }
+        Ok(())
+    };
+    all_began(300)?;
+    // The worker requests, a master signs, the worker installs. A run that the timer began before sees no request.
+    eventually("the certificates are renewed", MINUTE, || {
+        for host in ["h2", "h4", "h3", "h4"] {
+            lab.on(host, "systemctl start kubeon-renew.service")?;
+        }
+        all_began(0)
+    })?;
+    for port in [6443, 2379, 2380] {
+        let address = format!("{}:{port}", lab.addresses[1]);
+        eventually("h2 serves its new certificates", MINUTE * 2, || {
+            let days = served_age(&address)?;
+            ensure!(days == 0, "{address} serves a certificate that began {days} days ago");
+            Ok(())
+        })?;
+    }
+    Ok(())
 }
 
 /// Removes the worker h5 and adds it again. Returns how long the addition took.
