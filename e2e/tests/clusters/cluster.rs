@@ -46,6 +46,8 @@ fn three_masters_and_two_workers_survive_each_master() -> Result<()> {
     create_workloads(&lab)?;
     secure_defaults(&lab)?;
     bootstrap::a_host_requests_a_certificate_only_for_its_node(&lab, CLUSTER)?;
+    bootstrap::a_node_changes_only_itself(&lab, CLUSTER)?;
+    bootstrap::a_host_gets_no_certificate_of_another_node(&lab, CLUSTER)?;
     for master in ["h1", "h2", "h3"] {
         kill_and_start_master(&lab, master)?;
     }

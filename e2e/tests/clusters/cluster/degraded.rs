@@ -7,6 +7,8 @@ use kubeon_e2e::certificates::{DUE, file_age, redate_leaves, served_age};
 use kubeon_e2e::lab::TestLab;
 use kubeon_e2e::program::eventually;
 
+use super::bootstrap::CopiedIdentity;
+
 const MINUTE: Duration = Duration::from_secs(60);
 
 /// Requires the masters h1, which is dead, h2 and h3, and the workers h4 and h5. Returns how long it took to add a worker.
@@ -15,7 +17,10 @@ pub(super) fn operate(lab: &TestLab, cluster: &str) -> Result<Duration> {
     ensure!(plan.contains("nothing to do"), "no record was lost with the first master: {plan}");
     ensure!(plan.contains("waits for h1: everything on it"), "{plan}");
 
-    let took = add_again(lab, cluster)?;
+    let identity = CopiedIdentity::of_host(lab, "h5")?;
+    remove_worker(lab, cluster)?;
+    identity.is_denied(lab, cluster, "h5", "node h5 does not exist")?;
+    let took = add_worker(lab, cluster)?;
     let ready = || -> Result<()> {
         let node = lab.kubectl(cluster, &["get", "node", "h5"])?;
         ensure!(node.contains(" Ready "), "{node}");
@@ -67,10 +72,13 @@ fn certificates_are_renewed(lab: &TestLab, cluster: &str) -> Result<()> {
     Ok(())
 }
 
-/// Removes the worker h5 and adds it again. Returns how long the addition took.
-fn add_again(lab: &TestLab, cluster: &str) -> Result<Duration> {
+fn remove_worker(lab: &TestLab, cluster: &str) -> Result<()> {
     lab.must(&["delon", cluster, "name=h5", "--yes"])?;
-    lab.is_bare("h5")?;
+    lab.is_bare("h5")
+}
+
+/// Adds the worker h5 again. Returns how long it took.
+fn add_worker(lab: &TestLab, cluster: &str) -> Result<Duration> {
     let start = Instant::now();
     lab.must(&["addon", cluster, "-w", &lab.addresses[4]])?;
     Ok(start.elapsed())
@@ -82,7 +90,8 @@ pub(super) fn repair(lab: &TestLab, cluster: &str, degraded: Duration) -> Result
     lab.wait_up_to_date(cluster, MINUTE)?;
     let plan = lab.must(&["plan", cluster])?;
     ensure!(!plan.contains("waits for"), "{plan}");
-    let usual = add_again(lab, cluster)?;
+    remove_worker(lab, cluster)?;
+    let usual = add_worker(lab, cluster)?;
     let (degraded, usual) = (degraded.as_secs_f64(), usual.as_secs_f64());
     let ratio = degraded / usual;
     println!("  a worker added while h1 is dead: {degraded:.1} s, later: {usual:.1} s, ratio {ratio:.2}");
