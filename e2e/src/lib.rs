@@ -5,6 +5,7 @@
 //! ```
 
 pub mod ansible;
+pub mod certificates;
 pub mod host_snapshot;
 pub mod image;
 pub mod lab;

@@ -8,16 +8,27 @@ use crate::lab::TestLab;
 use crate::program::eventually;
 
 /// Reads the node of its host from etcd through the haproxy of the host, 25 times a second over a new connection each, until it
-/// is stopped.
+/// is stopped. Each time it reads the authority and the kubelet's certificate again; while the kubelet requests another one,
+/// it uses the last one, as programs do that run.
 const PROBE: &str = r#"
-import socket, ssl, time
-context = ssl.create_default_context(cafile="/etc/kubernetes/pki/ca.crt")
-context.load_cert_chain("/var/lib/kubelet/pki/kubelet-client-current.pem")
+import os, shutil, socket, ssl, time
+os.umask(0o077)
+def login():
+    context = ssl.create_default_context(cafile="/etc/kubernetes/pki/ca.crt")
+    try:
+        # The file can change between the reads of the certificate and of its key.
+        shutil.copyfile("/var/lib/kubelet/pki/kubelet-client-current.pem", "/run/probe.new")
+        os.rename("/run/probe.new", "/run/probe.pem")
+    except FileNotFoundError:
+        pass
+    context.load_cert_chain("/run/probe.pem")
+    return context
 request = b"GET /api/v1/nodes/NODE HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n"
 total = failed = 0
 while True:
     begin = time.monotonic()
     try:
+        context = login()
         with socket.create_connection(("127.0.0.1", 6443), 5) as plain:
             with context.wrap_socket(plain, server_hostname="127.0.0.1") as client:
                 client.sendall(request)

@@ -38,7 +38,9 @@ pub(crate) fn serve(
     let issuer = rcgen::Issuer::new(params, ca);
     let leaf = || {
         let key = rcgen::KeyPair::generate().unwrap();
-        let params = rcgen::CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap();
+        let mut params = rcgen::CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap();
+        // The client can also be the kubelet of a host.
+        params.distinguished_name.push(rcgen::DnType::CommonName, "system:node:h1");
         (params.signed_by(&key, &issuer).unwrap(), key)
     };
     let (server, admin) = (leaf(), leaf());

@@ -56,6 +56,7 @@ pub async fn run(
         unreachable: _,
         waiting: _,
         rolling: _,
+        quorum: _,
     } = plan;
     let mut ledger =
         Ledger { steps, order: Order::new(steps, STEPS_AT_ONCE), observer, outcome: Outcome::default() };

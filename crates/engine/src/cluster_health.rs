@@ -85,7 +85,7 @@ pub struct ClusterSummary {
     pub age_seconds: i64,
     /// The UID; empty if the state cannot be read.
     pub uid: String,
-    /// The certificate that ends first, of the masters that answered; `None` if none reported one.
+    /// The certificate that ends first, of the masters that answered and of the nodes that they list; `None` if none is known.
     pub certificates: Option<CertificateTimes>,
 }
 
@@ -102,7 +102,7 @@ pub struct CertificateTimes {
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct MasterAnswers {
     cluster: Result<ClusterFacts, ProbeFailure>,
-    /// The certificate that ends first, of all masters that answered.
+    /// The certificate that ends first, of all masters that answered and of the nodes that they list.
     certificates: Option<CertificateExpiry>,
 }
 

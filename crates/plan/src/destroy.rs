@@ -58,6 +58,7 @@ pub fn destroy(intent: &Intent, snapshot: &Snapshot) -> Result<Plan, PlanError> 
         unreachable: Vec::new(),
         waiting: Vec::new(),
         rolling: Vec::new(),
+        quorum: None,
     })
 }
 

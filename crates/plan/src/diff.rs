@@ -15,6 +15,7 @@ use sha2::{Digest as _, Sha256};
 use crate::context::{ObservedHost, PlanContext, effect_with};
 use crate::desired::step::DesiredStep;
 use crate::desired::{control, encryption, restore};
+use crate::membership;
 use crate::output::{MissingNeed, Note, Plan, PlanError, PlannedHost, Step, WaitingStep};
 use crate::rolling;
 use crate::stages::{HOSTS_WORTH_THREADS, in_parallel};
@@ -133,6 +134,7 @@ pub(crate) fn plan(
         unreachable: context.unreachable.clone(),
         waiting,
         rolling,
+        quorum: membership::degraded_quorum(context),
     })
 }
 

@@ -5,6 +5,7 @@
 use kubeon_api::{HostAddress, Refusal, is_majority};
 
 use crate::context::{Leaving, NODE_PROGRAM, ObservedHost, PlanContext, records};
+use crate::output::EtcdQuorum;
 use crate::quorum::{Members, Quorum, member_id, serves};
 
 /// The changes of a plan, in the order in which they happen.
@@ -23,6 +24,16 @@ pub(crate) fn members<'c>(context: &'c PlanContext<'_>) -> Members<'c> {
     let unreachable = context.unreachable.iter().filter(move |host| host.role == role);
     let observed = context.member_hosts().map(|host| (&host.name, host.facts));
     Members::of(observed, unreachable.map(|host| host.name.as_str()))
+}
+
+/// The members while hosts of the cluster could not be observed; `None` if it is not known that they have a quorum.
+pub(crate) fn degraded_quorum(context: &PlanContext<'_>) -> Option<EtcdQuorum> {
+    if context.unreachable.is_empty() {
+        return None;
+    }
+    let members = members(context);
+    let kept = members.quorum() == Quorum::Kept;
+    kept.then(|| EtcdQuorum { serving: members.serving(), total: members.total() })
 }
 
 /// The host that executes changes of the members: one whose own member serves, if that is known of any. Hosts that join come

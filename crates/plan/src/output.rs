@@ -44,6 +44,19 @@ pub struct Plan {
     /// The hosts whose nodes are interrupted, in order: the masters, then the workers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rolling: Vec<RollingGroup>,
+    /// The members of etcd, if they are known to have a quorum while hosts could not be observed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quorum: Option<EtcdQuorum>,
+}
+
+/// Members of etcd that have a quorum.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct EtcdQuorum {
+    /// How many are known to serve.
+    pub serving: usize,
+    /// How many there are.
+    pub total: usize,
 }
 
 /// Hosts whose nodes are interrupted one after another, or a limited number at a time.

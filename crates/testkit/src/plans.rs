@@ -146,6 +146,7 @@ pub fn plan_of(steps: impl IntoIterator<Item = StepBuilder>) -> Plan {
         unreachable: Vec::new(),
         waiting: Vec::new(),
         rolling: Vec::new(),
+        quorum: None,
     }
 }
 

@@ -247,6 +247,9 @@ pub struct CertificateFact {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CertificateExpiry {
+    /// The name of its node, or the hostname of its host; `None` if neither is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host: Option<String>,
     /// The path of the certificate on its host.
     pub path: String,
     /// The time from which its host renews it, in seconds since 1970.
@@ -256,10 +259,44 @@ pub struct CertificateExpiry {
 }
 
 impl Facts {
-    /// The certificate of this host that ends first; `None` if the host reported none.
+    /// The certificate that ends first, of this host and of the nodes that its API server lists; `None` if none is known.
     #[must_use]
     pub fn earliest_expiry(&self) -> Option<CertificateExpiry> {
+        let nodes = || self.cluster.iter().filter_map(|cluster| cluster.nodes.as_ref()).flatten();
+        // This host knows its certificates better than its node, which shows them some minutes later.
+        let is_own = |node: &NodeFact| node.addresses.iter().any(|address| self.addresses.contains(address));
+        let name = nodes().find(|(_, node)| is_own(node)).map_or(&self.hostname, |(name, _)| name);
+        let own = NodeCertificates::new(&self.certificates, &self.kubelet).earliest(name, self.clock_seconds);
+        let others = nodes().filter(|(_, node)| !is_own(node));
+        let others = others.filter_map(|(name, node)| node.certificates.earliest(name, self.clock_seconds));
+        own.into_iter().chain(others).min_by_key(|certificate| certificate.expires_at)
+    }
+}
+
+/// The certificates of a host that its node shows, so that one master knows when those of all hosts end.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct NodeCertificates {
+    /// The installed certificate that ends first.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub first: Option<CertificateFact>,
+    /// The kubelet's own client certificate, which the kubelet renews by itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kubelet: Option<CertificateFact>,
+}
+
+impl NodeCertificates {
+    /// Those of a host with these certificates.
+    #[must_use]
+    pub fn new(installed: &[CertificateFact], kubelet: &KubeletFacts) -> Self {
+        let first = installed.iter().min_by_key(|fact| fact.not_after).cloned();
+        Self { first, kubelet: kubelet.own.clone() }
+    }
+
+    /// The one that ends first. `now` is in seconds since 1970.
+    fn earliest(&self, host: &str, now: i64) -> Option<CertificateExpiry> {
         let leaf = |fact: &CertificateFact| CertificateExpiry {
+            host: Some(host.to_owned()).filter(|host| !host.is_empty()),
             path: fact.path.clone(),
             renews_at: renewal_due(fact.not_before, fact.not_after),
             expires_at: fact.not_after,
@@ -269,10 +306,9 @@ impl Facts {
             renews_at: fact.not_before + (fact.not_after - fact.not_before) / 10 * 9,
             ..leaf(fact)
         };
-        let overdue = |expiry: &CertificateExpiry| self.clock_seconds >= expiry.renews_at;
-        let kubelet = self.kubelet.own.iter().map(kubelet).filter(overdue);
-        let all = self.certificates.iter().map(leaf).chain(kubelet);
-        all.min_by_key(|certificate| certificate.expires_at)
+        let overdue = |expiry: &CertificateExpiry| now >= expiry.renews_at;
+        let kubelet = self.kubelet.iter().map(kubelet).filter(overdue);
+        self.first.iter().map(leaf).chain(kubelet).min_by_key(|certificate| certificate.expires_at)
     }
 }
 
@@ -339,4 +375,53 @@ pub struct NodeFact {
     pub addresses: Vec<Ipv4Addr>,
     /// Whether it is cordoned.
     pub unschedulable: bool,
+    /// The certificates of its host, as the host reported them last.
+    pub certificates: NodeCertificates,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DAY: i64 = 86_400;
+
+    fn year(path: &str, begins: i64) -> CertificateFact {
+        CertificateFact { path: path.to_owned(), not_before: begins * DAY, not_after: (begins + 365) * DAY }
+    }
+
+    /// A master with a certificate that begins at day 100, and the node of a worker with these certificates, at day 340.
+    fn earliest(worker: NodeCertificates) -> CertificateExpiry {
+        let address = Ipv4Addr::new(10, 0, 0, 1);
+        let old = NodeCertificates { first: Some(year("old", 1)), kubelet: None };
+        let own = NodeFact { addresses: vec![address], certificates: old, ..NodeFact::default() };
+        let worker = NodeFact { certificates: worker, ..NodeFact::default() };
+        let nodes = [("n1".to_owned(), own), ("n2".to_owned(), worker)].into();
+        let facts = Facts {
+            hostname: "host-1".to_owned(),
+            addresses: vec![address],
+            clock_seconds: 340 * DAY,
+            certificates: vec![year("own", 100)],
+            cluster: Some(ClusterFacts { nodes: Some(nodes), ..ClusterFacts::default() }),
+            ..Facts::default()
+        };
+        facts.earliest_expiry().unwrap()
+    }
+
+    #[test]
+    fn the_earliest_expiry_is_that_of_any_node() {
+        let found = earliest(NodeCertificates { first: Some(year("leaf", 50)), kubelet: None });
+        assert_eq!((found.host.as_deref(), found.path.as_str()), (Some("n2"), "leaf"));
+        assert_eq!(found.expires_at, (50 + 365) * DAY);
+        let later = earliest(NodeCertificates { first: Some(year("leaf", 150)), kubelet: None });
+        assert_eq!((later.host.as_deref(), later.path.as_str()), (Some("n1"), "own"), "its node is older");
+    }
+
+    #[test]
+    fn the_kubelet_of_a_host_that_is_off_is_listed_when_it_is_overdue() {
+        let with = |begins| {
+            let (first, kubelet) = (Some(year("leaf", 150)), Some(year("kubelet", begins)));
+            earliest(NodeCertificates { first, kubelet }).path
+        };
+        assert_eq!((with(0).as_str(), with(50).as_str()), ("kubelet", "own"));
+    }
 }

@@ -25,7 +25,8 @@ mod secret_ref;
 pub use api_way::{API_SERVICE, API_WAY_FILE, API_WAY_FOUND, ApiWay};
 pub use facts::{
     CertificateExpiry, CertificateFact, Cgroup, Claim, ClusterFacts, EtcdFact, Facts, JournalEntry,
-    KubeletFacts, LinkFact, NodeFact, Reach, ReachFact, ResultState, renewal_due, renewal_overdue,
+    KubeletFacts, LinkFact, NodeCertificates, NodeFact, Reach, ReachFact, ResultState, renewal_due,
+    renewal_overdue,
 };
 pub use firewall::{FirewallFact, FirewallProgram, PacketMatch, Transport};
 pub use host_identity::{

@@ -1,9 +1,12 @@
 //! A cluster with certificates of ten minutes, the shortest life that an API server signs, lives on without a command.
 
+use std::fs;
+use std::path::Path;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
+use kubeon_e2e::certificates::{kubeconfig_of_master, redate_kubelet};
 use kubeon_e2e::lab::TestLab;
 use kubeon_e2e::program::{again_after, must};
 
@@ -28,20 +31,31 @@ fn soak_a_cluster_outlives_five_lifetimes_of_its_certificates() -> Result<()> {
     }
     // From here on nobody gives the cluster a command. One host is off for two of the five lifetimes.
     live_until(begin, LIFE)?;
+    // The controller manager issues the kubelet's own certificate for a year: this one ends while its host is off.
+    redate_kubelet(&lab, lab.name(), "h3", ["-365 days", "+2 minutes"])?;
     lab.host("kill", "h3")?;
     live_until(begin, 3 * LIFE + LIFE / 10)?;
     lab.host("start", "h3")?;
     lab.on("h3", TIMER)?;
     live_until(begin, 5 * LIFE + LIFE / 10)?;
+    // Its bootstrap certificate has ended too, so the kubelet could not request another one by itself.
+    let renewed =
+        "journalctl -q --no-pager -u kubeon-renew | grep 'renewed /var/lib/kubelet/pki/kubelet-client'";
+    lab.on("h3", renewed).context("the client certificate of the kubelet of h3 is not renewed")?;
 
     for (host, port) in SERVED {
         let address = format!("{}:{port}", lab.addresses[host]);
         let what = format!("{address} serves a valid certificate");
         again_after(Duration::from_secs(5), &what, LIFE / 5, || valid(&address))?;
     }
-    // The kubeconfig of the administrator is on the control machine: the next command renews it.
+    // No command repaired anything: the kubeconfig on the control machine has ended, and that of a master has not.
+    let kubeconfig = lab.file("valid-kubeconfig");
+    fs::write(&kubeconfig, kubeconfig_of_master(&lab, lab.name(), "h1")?)?;
+    nodes_are_ready(&lab, &kubeconfig).context("without a command")?;
+    lab.wait_up_to_date(lab.name(), LIFE / 10)?;
+    // The next command renews the kubeconfig on the control machine.
     create(&lab)?;
-    nodes_are_ready(&lab)?;
+    nodes_are_ready(&lab, &lab.file(&format!("conf/cluster/{}.yaml", lab.name())))?;
     pods_run_on_every_host(&lab)?;
     lab.must(&["destroy", lab.name(), "--yes"]).map(drop)
 }
@@ -72,10 +86,10 @@ fn valid(address: &str) -> Result<()> {
     Ok(())
 }
 
-fn nodes_are_ready(lab: &TestLab) -> Result<()> {
+fn nodes_are_ready(lab: &TestLab, kubeconfig: &Path) -> Result<()> {
     let ready =
         r#"jsonpath={range .items[*]}{.metadata.name} {.status.conditions[?(@.type=="Ready")].status} {end}"#;
-    let nodes = lab.kubectl(lab.name(), &["get", "nodes", "-o", ready])?;
+    let nodes = lab.kubectl_with(kubeconfig, &["get", "nodes", "-o", ready])?;
     ensure!(nodes.trim() == "h1 True h2 True h3 True", "{nodes}");
     Ok(())
 }

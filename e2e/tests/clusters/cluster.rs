@@ -46,6 +46,8 @@ fn three_masters_and_two_workers_survive_each_master() -> Result<()> {
     create_workloads(&lab)?;
     secure_defaults(&lab)?;
     bootstrap::a_host_requests_a_certificate_only_for_its_node(&lab, CLUSTER)?;
+    bootstrap::a_node_changes_only_itself(&lab, CLUSTER)?;
+    bootstrap::a_host_gets_no_certificate_of_another_node(&lab, CLUSTER)?;
     for master in ["h1", "h2", "h3"] {
         kill_and_start_master(&lab, master)?;
     }
@@ -73,11 +75,11 @@ fn secure_defaults(lab: &TestLab) -> Result<()> {
     assert_eq!(lab.on("h2", &read)?, "k8s:enc:secretbox:v1:key1:");
     let recorded = lab.on("h1", "cat /var/log/kubernetes/audit.log | grep -c kube-system || true")?;
     assert!(recorded.trim().parse::<u32>()? > 0, "the audit log of h1 is empty");
-    let modes = lab.on(
-        "h1",
-        "stat -c %a /etc/kubernetes/*.yaml /etc/kubernetes/*.conf /var/lib/kubelet/config.yaml | sort -u",
-    )?;
-    assert_eq!(modes.trim(), "600");
+    for host in ["h1", "h4"] {
+        let files = "/etc/kubernetes/*.yaml /etc/kubernetes/*.conf /etc/containerd/*.toml /var/lib/kubelet/config.yaml";
+        let modes = lab.on(host, &format!("stat -c %a {files} | sort -u"))?;
+        assert_eq!(modes.trim(), "600", "configuration of {host}");
+    }
     for (host, unit) in [("h1", "etcd"), ("h1", "kube-apiserver"), ("h4", "haproxy")] {
         let status = format!("cat /proc/$(systemctl show -p MainPID --value {unit})/status");
         let status = lab.on(host, &status)?;

@@ -42,6 +42,7 @@ fn daily_commands_work_on_a_running_cluster() -> Result<()> {
     only_an_approved_plan_is_applied(&lab)?;
     modules::are_installed(&lab)?;
     certificates::are_renewed(&lab)?;
+    certificates::are_renewed_at_boot(&lab)?;
     plan_has_no_steps(&lab)?;
     destroy(&lab)?;
     no_packet_left(&lab, &links)

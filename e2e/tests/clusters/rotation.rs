@@ -9,7 +9,7 @@ use anyhow::{Result, ensure};
 use kubeon_e2e::lab::{TestLab, VERSION};
 use kubeon_e2e::program::{eventually, run};
 use kubeon_e2e::running::Running;
-use kubeon_e2e::writer;
+use kubeon_e2e::{probe, writer};
 
 const MINUTE: Duration = Duration::from_secs(60);
 const PKI: &str = "/etc/kubernetes/pki";
@@ -53,9 +53,14 @@ fn soak_a_rotation_of_three_masters_loses_no_write() -> Result<()> {
     lab.must(&[&["create", cluster, VERSION], &masters[..]].concat())?;
     let before = Before::of(&lab)?;
     writer::start(&lab, "rotation", 420)?;
+    probe::start(&lab, "h4")?;
     let begin = Instant::now();
     lab.must(&["certs", "rotate", cluster, "--yes"])?;
     println!("  the rotation of 3 + 1 hosts took {:.0} s", begin.elapsed().as_secs_f64());
+    // The writer repeats a write that failed; the probe does not.
+    let (total, failed) = probe::counts(&lab, "h4")?;
+    println!("  {failed} of {total} requests failed on h4");
+    ensure!(total > 500 && failed == 0, "{}", probe::log(&lab, "h4")?);
     before.is_over(&lab, &["h1", "h2", "h3"], "h4")?;
     println!("  {}", writer::report(&lab)?);
     lab.must(&["destroy", cluster, "--yes"]).map(drop)

@@ -12,6 +12,7 @@ use serde_json::Value;
 
 use super::etcd_health::{ANSWER_TIMEOUT, after_election, is_healthy, member};
 use super::external_etcd::{self, ExternalMembers};
+use super::node_certificates;
 use crate::api::Api;
 use crate::cluster_record;
 use crate::drift::DriftCheck;
@@ -171,6 +172,7 @@ fn node(item: &Value) -> NodeFact {
         kubelet: status["nodeInfo"]["kubeletVersion"].as_str().unwrap_or_default().to_owned(),
         addresses: internal.filter_map(|address| address["address"].as_str()?.parse().ok()).collect(),
         unschedulable: item["spec"]["unschedulable"].as_bool().unwrap_or(false),
+        certificates: node_certificates::read(item),
     }
 }
 
@@ -242,7 +244,9 @@ mod tests {
 
     #[test]
     fn reads_nodes_of_the_api_server() {
-        let item = serde_json::json!({"spec": {"unschedulable": true}, "status": {
+        let first = r#"{"first": {"path": "/x.crt", "notBefore": 1, "notAfter": 2}}"#;
+        let metadata = serde_json::json!({"annotations": {"kubeon.io/certificates": first}});
+        let item = serde_json::json!({"metadata": metadata, "spec": {"unschedulable": true}, "status": {
             "conditions": [{"type": "Ready", "status": "False", "message": "network not ready"}],
             "addresses": [{"type": "Hostname", "address": "h1"}, {"type": "InternalIP", "address": "10.0.0.1"}],
             "nodeInfo": {"kubeletVersion": "v1.36.3"}}});
@@ -250,6 +254,7 @@ mod tests {
         assert!(!fact.ready && fact.unschedulable);
         assert_eq!((fact.reason.as_str(), fact.kubelet.as_str()), ("network not ready", "v1.36.3"));
         assert_eq!(fact.addresses, ["10.0.0.1".parse::<std::net::Ipv4Addr>().unwrap()]);
+        assert_eq!(fact.certificates.first.unwrap().path, "/x.crt");
         assert_eq!(version("v1.36.3+k3s1"), "v1.36.3".parse().ok());
     }
 

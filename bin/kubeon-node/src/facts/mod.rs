@@ -6,6 +6,7 @@ pub(crate) mod certificates;
 pub(crate) mod cluster;
 mod etcd_health;
 mod external_etcd;
+pub(crate) mod node_certificates;
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};

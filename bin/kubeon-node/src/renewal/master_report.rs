@@ -45,7 +45,7 @@ pub(super) fn publish(host: &HostSystem, claim: &Claim, now: i64, report: &mut R
 }
 
 /// The name of this node; `None` before the host has joined.
-fn node_name(root: &Root) -> Result<Option<String>, StepFailure> {
+pub(super) fn node_name(root: &Root) -> Result<Option<String>, StepFailure> {
     let text = read_text(&root.at(paths::KUBELET_OWN))?;
     let subject = text.and_then(|text| certificates::common_name(&text));
     Ok(subject.and_then(|subject| subject.strip_prefix("system:node:").map(str::to_owned)))

@@ -6,6 +6,7 @@
 //!            then  ─► sign requests of workers, each for its own node; report in the cluster
 //!   worker:  due leaves ─► request to the API server; a later run: certificate ─► lock ─► journal ─► rename
 //!            then  ─► masters that joined ─► haproxy
+//!   all:     the certificates that end first ─► annotation of the own node
 //! ```
 //!
 //! A renewal keeps the key, so one rename replaces a leaf, and a program never finds a certificate without its key.
@@ -17,6 +18,7 @@ mod leaves;
 mod lock;
 mod master_report;
 mod masters;
+mod node_annotation;
 mod report;
 mod requests;
 
@@ -30,7 +32,7 @@ pub use report::RenewalReport;
 /// Renews every leaf certificate of kubeon on this host that is past two thirds of its life at `now`, in seconds since
 /// 1970. While another program changes the host, it does nothing: the next run follows within minutes. A master also
 /// signs the requests of workers, and reports the ends of its certificates, the members of etcd and what differs from its
-/// steps. A worker learns masters that joined while it was off.
+/// steps. A worker learns masters that joined while it was off. The node of the host shows which certificates end first.
 ///
 /// # Errors
 /// If the claim, the journal or the certificates cannot be read.
@@ -50,6 +52,7 @@ pub fn run(host: &HostSystem, now: i64) -> Result<RenewalReport, StepFailure> {
     requests::send(root, &claim, now, &mut report);
     master_report::publish(host, &claim, now, &mut report);
     masters::learn(host, &claim, &mut report);
+    node_annotation::publish(host, &mut report);
     Ok(report)
 }
 

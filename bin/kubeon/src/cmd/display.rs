@@ -49,7 +49,7 @@ async fn print(output: &CliOutput, master: &ReadyMaster, member: &ReadyMaster) -
         let end = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };
         output.result(&format!("===================={title}====================\n{text}{end}"))
     };
-    let earliest = earliest(&master.facts).map(|earliest| earliest.sentence() + "\n").unwrap_or_default();
+    let earliest = earliest(master, member).map(|earliest| earliest.sentence() + "\n").unwrap_or_default();
     section("cert info", &(certificate_table(&certificates(&master.facts)).text(false) + &earliest))?;
     section("node info", &master.table(ListedObjects::Nodes).await?)?;
     section("pod info", &master.table(ListedObjects::Pods).await?)?;
@@ -70,7 +70,7 @@ async fn value(cluster: &str, master: &ReadyMaster, member: &ReadyMaster) -> Res
     Ok(json!({
         "cluster": cluster,
         "certificates": certificates(&master.facts),
-        "earliestExpiry": earliest(&master.facts),
+        "earliestExpiry": earliest(master, member),
         "untold": master.facts.unchecked,
         "nodes": master.items(ListedObjects::Nodes).await?,
         "pods": master.items(ListedObjects::Pods).await?,
@@ -79,9 +79,11 @@ async fn value(cluster: &str, master: &ReadyMaster, member: &ReadyMaster) -> Res
     }))
 }
 
-/// The certificate of the master that ends first.
-fn earliest(facts: &Facts) -> Option<ExpiryView> {
-    facts.earliest_expiry().map(|earliest| ExpiryView::new(&earliest, facts.clock_seconds))
+/// The certificate that ends first, of the master, of the nodes and of the host of etcd that answered.
+fn earliest(master: &ReadyMaster, member: &ReadyMaster) -> Option<ExpiryView> {
+    let found = [master, member].into_iter().filter_map(|host| host.facts.earliest_expiry());
+    let first = found.min_by_key(|certificate| certificate.expires_at)?;
+    Some(ExpiryView::new(&first, master.facts.clock_seconds))
 }
 
 fn certificates(facts: &Facts) -> Vec<Certificate> {

@@ -106,29 +106,10 @@ pub(super) fn show(
         return output
             .result(&format!("{}: {nothing} ({hosts}, {facts}, checked in {took})\n{waits}", plan.cluster));
     }
-    let head =
-        intent.map_or_else(|| format!("{}  {}\n", plan.cluster, plan.version), |intent| head(plan, intent));
+    let head = intent.map_or_else(
+        || format!("{}  {}\n", plan.cluster, plan.version),
+        |intent| text::head(plan, intent.spec.masters.len(), intent.spec.workers.len()),
+    );
     output.result(&format!("{head}{}{}", answer.text(format)?, text::waits(plan)))?;
     output.result(&format!("{} Nothing was written. Apply with: {command}\n", text::summary(plan)))
-}
-
-/// `demo  v1.36.3  1 master, 2 workers, nothing installed yet`.
-fn head(plan: &Plan, intent: &Intent) -> String {
-    let (masters, workers) = (intent.spec.masters.len(), intent.spec.workers.len());
-    let up_to_date = match plan.up_to_date {
-        0 => "nothing installed yet".to_owned(),
-        1 => "1 step is up to date".to_owned(),
-        n => format!("{n} steps are up to date"),
-    };
-    let silent = plan.unreachable.iter().filter(|host| host.role.is_master()).count();
-    if silent > 0 {
-        let answer = masters - silent;
-        return format!(
-            "{}  {}  {answer} of {masters} masters answer, {up_to_date}\n",
-            plan.cluster, plan.version
-        );
-    }
-    let workers = if workers == 0 { String::new() } else { format!("{}, ", words::count(workers, "worker")) };
-    let masters = words::count(masters, "master");
-    format!("{}  {}  {masters}, {workers}{up_to_date}\n", plan.cluster, plan.version)
 }

@@ -19,6 +19,28 @@ struct Row {
     why: String,
 }
 
+/// `demo  v1.36.3  1 master, 2 workers, nothing installed yet`, for a declaration with so many masters and workers; while
+/// masters do not answer `demo  v1.36.3  2 of 3 masters answer, etcd has quorum (2 of 3), 90 steps are up to date`.
+pub(crate) fn head(plan: &Plan, masters: usize, workers: usize) -> String {
+    let up_to_date = match plan.up_to_date {
+        0 => "nothing installed yet".to_owned(),
+        1 => "1 step is up to date".to_owned(),
+        n => format!("{n} steps are up to date"),
+    };
+    let silent = plan.unreachable.iter().filter(|host| host.role.is_master()).count();
+    let hosts = if silent > 0 {
+        let quorum = plan.quorum.as_ref();
+        let quorum = quorum.map(|etcd| format!(", etcd has quorum ({} of {})", etcd.serving, etcd.total));
+        let answer = masters.saturating_sub(silent);
+        format!("{answer} of {masters} masters answer{}", quorum.unwrap_or_default())
+    } else if workers == 0 {
+        words::count(masters, "master")
+    } else {
+        format!("{}, {}", words::count(masters, "master"), words::count(workers, "worker"))
+    };
+    format!("{}  {}  {hosts}, {up_to_date}\n", plan.cluster, plan.version)
+}
+
 /// The table of a plan: one line per stage, or per step if `wide`.
 pub(crate) fn table(plan: &Plan, wide: bool) -> TextTable {
     let mut table = TextTable::new(&["", "", "", ""]).indent(2);

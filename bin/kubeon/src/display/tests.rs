@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use kubeon_api::HostAddress;
 use kubeon_apply::RunEvent;
-use kubeon_plan::{Plan, PlannedHost, Step, StepId};
+use kubeon_plan::{EtcdQuorum, Plan, PlannedHost, Step, StepId};
 use kubeon_wire::{Category, Fence, Op, StepFailure};
 
 use super::events::ProgressEvents;
@@ -87,6 +87,7 @@ fn plan() -> Plan {
         unreachable: Vec::new(),
         waiting: Vec::new(),
         rolling: Vec::new(),
+        quorum: None,
     }
 }
 
@@ -287,7 +288,14 @@ fn a_plan_names_what_waits_for_which_host() {
         hosts: vec![address(9)],
         risk: "2 of 3 etcd members can serve".to_owned(),
     };
-    let plan = Plan { unreachable: vec![dead], waiting: vec![member], ..plan() };
+    let plan = Plan { unreachable: vec![dead], waiting: vec![member], up_to_date: 90, ..plan() };
+    let head = |plan: &Plan| text::head(plan, 3, 2);
+    assert_eq!(head(&plan), "demo  v1.36.3  2 of 3 masters answer, 90 steps are up to date\n");
+    let kept = Plan { quorum: Some(EtcdQuorum { serving: 2, total: 3 }), ..plan.clone() };
+    let wanted = "demo  v1.36.3  2 of 3 masters answer, etcd has quorum (2 of 3), 90 steps are up to date\n";
+    assert_eq!(head(&kept), wanted);
+    let all = Plan { unreachable: Vec::new(), ..kept };
+    assert_eq!(head(&all), "demo  v1.36.3  3 masters, 2 workers, 90 steps are up to date\n");
     assert_eq!(
         text::waits(&plan),
         "\

@@ -7,6 +7,8 @@ use serde::Serialize;
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct ExpiryView {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    host: Option<String>,
     path: String,
     renews: String,
     expires: String,
@@ -19,6 +21,7 @@ impl ExpiryView {
     /// `now` is in seconds since 1970.
     pub(crate) fn new(earliest: &CertificateExpiry, now: i64) -> Self {
         Self {
+            host: earliest.host.clone(),
             path: earliest.path.clone(),
             renews: time(earliest.renews_at),
             expires: time(earliest.expires_at),
@@ -32,9 +35,10 @@ impl ExpiryView {
         &self.text
     }
 
-    /// A sentence that names the certificate.
+    /// A sentence that names the certificate, and its host if it is known.
     pub(crate) fn sentence(&self) -> String {
-        format!("earliest expiry: {} at {} ({})", self.path, self.expires, self.text)
+        let host = self.host.as_ref().map(|host| format!(" on {host}")).unwrap_or_default();
+        format!("earliest expiry: {}{host} at {} ({})", self.path, self.expires, self.text)
     }
 }
 
@@ -71,6 +75,7 @@ mod tests {
     fn says_when_certificates_are_renewed_and_when_they_expire() {
         const DAY: i64 = 86_400;
         let earliest = CertificateExpiry {
+            host: None,
             path: "/etc/kubernetes/pki/apiserver.crt".to_owned(),
             renews_at: 240 * DAY,
             expires_at: 365 * DAY,
@@ -88,5 +93,8 @@ mod tests {
         let sentence =
             "earliest expiry: /etc/kubernetes/pki/apiserver.crt at 1971-01-01 00:00 UTC (renew in 8mo)";
         assert_eq!(at(0).sentence(), sentence);
+        let worker = ExpiryView::new(&CertificateExpiry { host: Some("w1".to_owned()), ..earliest }, 0);
+        assert_eq!(worker.sentence(), sentence.replace(" at ", " on w1 at "));
+        assert_eq!(serde_json::to_value(worker).unwrap()["host"], "w1");
     }
 }

@@ -64,6 +64,7 @@ fn reconciled(results: &[StepOutcome]) -> Reconciled {
         unreachable: Vec::new(),
         waiting: Vec::new(),
         rolling: Vec::new(),
+        quorum: None,
     };
     Reconciled { snapshot: Snapshot::default(), plan, outcome }
 }

@@ -1,7 +1,7 @@
 //! Tests of the health of clusters.
 
 use async_trait::async_trait;
-use kubeon_wire::{CertificateFact, Facts, StepFailure};
+use kubeon_wire::{CertificateFact, Facts, NodeCertificates, StepFailure};
 
 use super::*;
 
@@ -128,11 +128,25 @@ async fn the_earliest_expiry_is_known_although_no_api_server_answers() {
     assert!(answers.cluster.is_err());
     let listed = summary(&state(Status::Running), true, &answers, 250).certificates.unwrap();
     let earliest = CertificateExpiry {
+        host: None,
         path: "/etc/kubernetes/pki/10.0.0.2.crt".to_owned(),
         renews_at: 200,
         expires_at: 300,
     };
     assert_eq!(listed, CertificateTimes { earliest, now: 250 });
+}
+
+#[tokio::test]
+async fn the_answer_of_one_ready_master_has_the_certificates_of_all_nodes() {
+    let mut cluster = facts(&[("n1", true), ("n2", true), ("n3", true)]);
+    let worker = CertificateFact { path: "/leaf.crt".to_owned(), not_before: 0, not_after: 300 };
+    let shown = NodeCertificates { first: Some(worker), kubelet: None };
+    cluster.nodes.as_mut().unwrap().get_mut("n2").unwrap().certificates = shown;
+    let masters: Vec<HostAddress> = vec!["10.0.0.1".parse().unwrap()];
+    let hosts = Answers([(masters[0], Ok(cluster))].into());
+    let answers = first_answer(&hosts, &masters).await;
+    let listed = summary(&state(Status::Running), true, &answers, 250).certificates.unwrap();
+    assert_eq!((listed.earliest.host.as_deref(), listed.earliest.expires_at), (Some("n2"), 300));
 }
 
 fn failed(category: Category) -> Result<ClusterFacts, StepFailure> {

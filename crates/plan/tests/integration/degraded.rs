@@ -2,7 +2,7 @@
 
 use crate::support::{address, bare_hosts, created, edit, golden, lose, named, step, texts};
 use kubeon_plan::sim::{describe, refused, run_to_completion};
-use kubeon_plan::{Intent, Plan, Snapshot, StepId, lint, plan};
+use kubeon_plan::{EtcdQuorum, Intent, Plan, Snapshot, StepId, lint, plan};
 use kubeon_wire::{ClusterFacts, EtcdFact, NodeFact, ResultState};
 
 /// Marks the selected version of etcd as changed on every observed master.
@@ -44,6 +44,15 @@ fn the_death_of_the_first_master_loses_no_record() {
     let made = plan(&named(3, 1), &snapshot).unwrap();
     assert_eq!(made.steps, []);
     assert_eq!(made.unreachable[0].name.as_str(), "h1");
+    assert_eq!(made.quorum, Some(EtcdQuorum { serving: 2, total: 3 }));
+}
+
+#[test]
+fn a_quorum_that_no_member_proves_is_not_shown() {
+    let mut snapshot = created(3, 1, &[None, None, None]);
+    lose(&mut snapshot, 0);
+    assert_eq!(plan(&named(3, 1), &snapshot).unwrap().quorum, None);
+    assert_eq!(plan(&named(3, 1), &created(3, 1, &HEALTHY)).unwrap().quorum, None, "every host answers");
 }
 
 #[test]

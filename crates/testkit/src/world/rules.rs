@@ -121,6 +121,7 @@ impl State {
                 .unwrap_or_default(),
             addresses: vec![at.ip()],
             unschedulable,
+            ..NodeFact::default()
         }
     }
 

@@ -6,9 +6,11 @@ use std::fs;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
-use jiff::Timestamp;
+use kubeon_e2e::certificates::{
+    DUE, EXPIRED, kubeconfig_age, kubeconfig_of_master, redate_leaves, served_age,
+};
 use kubeon_e2e::lab::TestLab;
-use kubeon_e2e::program::{eventually, must};
+use kubeon_e2e::program::eventually;
 use serde_json::Value;
 
 /// Ports that serve a leaf certificate: the host, the port, the server.
@@ -39,9 +41,10 @@ pub(crate) fn are_renewed(lab: &TestLab) -> Result<()> {
     ensure!(lab.plan("daily")?.is_empty(), "a plan leaves the renewal to the hosts");
     let before = processes(lab)?;
     // A worker requests, the master signs, the worker installs.
-    for host in ["h1", "h2", "h3", "h1", "h2", "h3"] {
-        lab.on(host, "systemctl start kubeon-renew.service")?;
-    }
+    let renew = |host: &str| lab.on(host, "systemctl start kubeon-renew.service").map(drop);
+    ["h1", "h2", "h3"].into_iter().try_for_each(renew)?;
+    old_ones_are_shown(lab, &["h2", "h3"]).context("only workers have old certificates")?;
+    ["h1", "h2", "h3"].into_iter().try_for_each(renew)?;
     renews_only_the_kubeconfig(lab, &kubeconfig)?;
     eventually("new certificates are served", RELOAD, || all(lab, NEW))?;
     displayed(lab)?;
@@ -49,6 +52,28 @@ pub(crate) fn are_renewed(lab: &TestLab) -> Result<()> {
     ensure!(lab.plan("daily")?.is_empty(), "the plan must have no steps after a renewal");
     ensure!(processes(lab)? == before, "a renewal restarts nothing");
     println!("  certificates of 300 days on 3 hosts renewed: {:.1} s", start.elapsed().as_secs_f64());
+    Ok(())
+}
+
+/// The master was off until all its leaves had ended: it starts with new ones, without a command.
+pub(crate) fn are_renewed_at_boot(lab: &TestLab) -> Result<()> {
+    let start = Instant::now();
+    redate_leaves(lab, "daily", "h1", EXPIRED)?;
+    lab.host("kill", "h1")?;
+    lab.host("start", "h1")?;
+    eventually("the master works with new certificates", RELOAD, || {
+        all(lab, NEW)?;
+        usable(lab)
+    })?;
+    for (unit, leaf) in [("etcd", "etcd/server"), ("kube-apiserver", "apiserver")] {
+        let before = format!(
+            "test $(stat -c %Y /etc/kubernetes/pki/{leaf}.crt) -le \
+             $(date -d \"$(systemctl show -p ExecMainStartTimestamp --value {unit})\" +%s)"
+        );
+        lab.on("h1", &before).with_context(|| format!("{unit} started before {leaf}.crt was renewed"))?;
+    }
+    lab.wait_up_to_date("daily", RELOAD)?;
+    println!("  a master with expired certificates started: {:.1} s", start.elapsed().as_secs_f64());
     Ok(())
 }
 
@@ -63,71 +88,53 @@ fn processes(lab: &TestLab) -> Result<Vec<String>> {
 /// Checks the age of all served certificates and of the admin's kubeconfig.
 fn all(lab: &TestLab, wanted: Age) -> Result<()> {
     for (host, port, server) in SERVED {
-        let age = served(&format!("{}:{port}", lab.addresses[host - 1])).context(server)?;
+        let age = served_age(&format!("{}:{port}", lab.addresses[host - 1])).context(server)?;
         ensure!(age == wanted, "{server} serves a certificate of {age} days, not {wanted}");
     }
-    let age = in_kubeconfig(lab)?;
+    let age = kubeconfig_age(lab, "daily")?;
     ensure!(age == wanted, "the kubeconfig contains a certificate of {age} days, not {wanted}");
     Ok(())
 }
 
-/// The age of the certificate that a server sends to clients.
-fn served(address: &str) -> Result<Age> {
-    age(&format!("openssl s_client -connect {address} < /dev/null 2> /dev/null"))
-}
-
-fn in_kubeconfig(lab: &TestLab) -> Result<Age> {
-    let file = lab.file("conf/cluster/daily.yaml");
-    age(&format!("sed -n 's/.*client-certificate-data: //p' '{}' | base64 -d", file.display()))
-}
-
-/// The age of the certificate that a command prints.
-fn age(command: &str) -> Result<Age> {
-    let output =
-        must("sh", &["-c", &format!("{command} | openssl x509 -noout -startdate -dateopt iso_8601")], &[])?;
-    let date = output.trim().strip_prefix("notBefore=").with_context(|| output.clone())?;
-    Ok(Timestamp::now().duration_since(date.parse()?).as_hours() / 24)
-}
-
 /// Gives every host and the admin's kubeconfig certificates of 300 days. Returns the old kubeconfig.
 fn install_old_certificates(lab: &TestLab) -> Result<String> {
-    let script = lab.file("aged.sh");
-    fs::write(&script, include_str!("aged.sh"))?;
-    let mut files = vec![script];
-    for name in ["kubernetes", "etcd", "front-proxy", "kubelet-serving"] {
-        files.push(lab.file(&format!("secret/daily/ca-{name}.pem")));
-    }
-    for file in &files {
-        let name = file.file_name().context("no file name")?.to_string_lossy();
-        lab.must(&["copy", "daily@all", &file.to_string_lossy(), &format!("/run/aged/{name}")])?;
-    }
     for host in ["h1", "h2", "h3"] {
-        lab.on(host, "sh /run/aged/aged.sh /run/aged")?;
+        redate_leaves(lab, "daily", host, DUE)?;
     }
-    old_kubeconfig(lab)?;
-    Ok(fs::read_to_string(lab.file("conf/cluster/daily.yaml"))?)
+    let old = kubeconfig_of_master(lab, "daily", "h1")?;
+    fs::write(lab.file("conf/cluster/daily.yaml"), &old)?;
+    Ok(old)
 }
 
-/// Uses the master's `admin.crt`, which has the same permissions.
-fn old_kubeconfig(lab: &TestLab) -> Result<()> {
-    let file = lab.file("conf/cluster/daily.yaml");
-    let mut text = fs::read_to_string(&file)?;
-    for (key, leaf) in [("client-certificate-data: ", "admin.crt"), ("client-key-data: ", "admin.key")] {
-        let old = lab.on("h1", &format!("base64 -w 0 /etc/kubernetes/pki/{leaf}"))?;
-        let (head, rest) = text.split_once(key).with_context(|| format!("no {key}"))?;
-        let rest = rest.split_once('\n').map_or("", |(_, rest)| rest);
-        text = format!("{head}{key}{}\n{rest}", old.trim());
-    }
-    Ok(fs::write(&file, text)?)
+/// The certificate that ends first, as `ls` and `display` show it.
+fn earliest(lab: &TestLab) -> Result<[Value; 2]> {
+    let json = |arguments: &[&str]| -> Result<Value> { Ok(serde_json::from_str(&lab.must(arguments)?)?) };
+    let listed = json(&["ls", "-o", "json"])?;
+    let row = listed.as_array().and_then(|rows| rows.iter().find(|row| row["name"] == "daily"));
+    let shown = json(&["display", "daily", "-o", "json"])?;
+    Ok([row.context("daily is not listed")?["certificates"].clone(), shown["earliestExpiry"].clone()])
 }
 
-/// `display` shows the renewed certificates of the master.
+/// Whether `ls` and `display` show a certificate of one of the hosts that ends in 65 days.
+fn old_ones_are_shown(lab: &TestLab, hosts: &[&str]) -> Result<()> {
+    for shown in earliest(lab)? {
+        let (host, days) = (shown["host"].as_str(), shown["residualDays"].as_i64());
+        ensure!(host.is_some_and(|host| hosts.contains(&host)), "{shown} is not on {hosts:?}");
+        ensure!(days.is_some_and(|days| days <= 65), "{shown}");
+    }
+    Ok(())
+}
+
+/// `display` shows the renewed certificates of the master, and `ls` and `display` no older one of a worker.
 fn displayed(lab: &TestLab) -> Result<()> {
     let output: Value = serde_json::from_str(&lab.must(&["display", "daily", "-o", "json"])?)?;
     let certificates = output["certificates"].as_array().context("certificates")?;
     ensure!(certificates.len() > 15, "{certificates:?}");
     for certificate in certificates {
         ensure!(certificate["residualDays"].as_i64() >= Some(364), "{certificate}");
+    }
+    for shown in earliest(lab)? {
+        ensure!(shown["residualDays"].as_i64() >= Some(364), "{shown}");
     }
     Ok(())
 }
