@@ -38,6 +38,7 @@ pub mod image_load;
 mod jump_login;
 pub mod jump_path;
 pub mod keys;
+mod known_masters;
 pub mod kubeconfig;
 pub mod kubectl;
 mod kubectl_program;

@@ -271,6 +271,10 @@ pub struct Intent {
     /// Masters that were added to a cluster that exists. If etcd is stacked on the masters, the others made its cluster together.
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     pub joining_masters: BTreeSet<HostAddress>,
+    /// Workers that earlier changes of the masters did not reach, with the masters that each still knows: none if all of them
+    /// left. The other workers know all masters.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub known_masters: BTreeMap<HostAddress, BTreeSet<HostAddress>>,
     /// Hosts of etcd alone that were added to a cluster that exists.
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     pub joining_etcd_hosts: BTreeSet<HostAddress>,
@@ -314,6 +318,7 @@ impl Intent {
             leaving_masters: BTreeSet::new(),
             leaving_etcd_hosts: BTreeSet::new(),
             joining_masters: BTreeSet::new(),
+            known_masters: BTreeMap::new(),
             joining_etcd_hosts: BTreeSet::new(),
             returning: Vec::new(),
             drain_seconds: Self::DRAIN_SECONDS,
