@@ -74,6 +74,7 @@ pub mod scale;
 pub mod selector;
 pub mod snapshot_folder;
 pub mod snapshot_place;
+mod snapshot_space;
 pub mod snapshot_storage;
 mod ssh_config;
 pub mod trusted_signers;

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use kubeon_e2e::lab::{TestLab, VERSION};
-use kubeon_e2e::program::eventually;
+use kubeon_e2e::program::{self, eventually};
 use kubeon_e2e::running::Running;
 use kubeon_e2e::writer;
 use serde_json::Value;
@@ -172,8 +172,25 @@ fn etcd_commands(lab: &TestLab) -> Result<()> {
     std::fs::write(&file, &whole[..whole.len() / 2 / 512 * 512 + 32])?;
     let cut = lab.kubeon(&["etcd", "check", cluster, &file])?;
     ensure!(cut.code == 2 && cut.err.contains("is not a complete snapshot"), "{cut:?}");
+    full_disk(lab)?;
     let unknown = lab.kubeon(&["etcd", cluster, "frobnicate"])?;
     ensure!(unknown.code == 1 && unknown.err.contains("unknown command"), "{unknown:?}");
+    Ok(())
+}
+
+/// A snapshot that does not fit onto the disk of this machine is refused, and leaves nothing.
+fn full_disk(lab: &TestLab) -> Result<()> {
+    let cluster = lab.name();
+    let small = lab.file("small");
+    let (folder, file) = (small.display().to_string(), small.join("snapshot.db").display().to_string());
+    std::fs::create_dir_all(&small)?;
+    program::must("mount", &["-t", "tmpfs", "-o", "size=64k", "tmpfs", &folder], &[])?;
+    let refused = lab.kubeon(&["etcd", "save", cluster, &file]);
+    let left = std::fs::read_dir(&small).map(Iterator::count);
+    program::must("umount", &[&folder], &[])?;
+    let (refused, left) = (refused?, left?);
+    ensure!(refused.code == 1 && refused.err.contains("too little space"), "{refused:?}");
+    ensure!(left == 0, "{left} files are left of a snapshot");
     Ok(())
 }
 
