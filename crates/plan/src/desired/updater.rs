@@ -36,7 +36,8 @@ fn startup_config_id(host: &ObservedHost<'_>) -> StepId {
     host.id(join_stage::STAGE, "apiserver-startup-config")
 }
 
-fn is_used(context: &PlanContext<'_>) -> bool {
+/// Whether workers reach the API servers by their Service.
+pub(super) fn is_used(context: &PlanContext<'_>) -> bool {
     context.spec().settings.load_balancer == LoadBalancer::Updater
 }
 
@@ -148,6 +149,11 @@ fn withdraw(context: &PlanContext<'_>, left: &[StepId], steps: &mut Vec<DesiredS
     }
 }
 
+/// The check that a worker reaches the API servers by the Service, as a step of `stage`.
+pub(super) fn proof_id(host: &ObservedHost<'_>, stage: StageName) -> StepId {
+    host.id(stage, "apiserver-service")
+}
+
 /// The check that a worker reaches the API servers by the Service; `None` without one. `kube_proxy` is the step that runs
 /// kube-proxy on the host.
 pub(super) fn proof(
@@ -159,7 +165,7 @@ pub(super) fn proof(
     let (address, port) = (context.api_service(), context.spec().settings.api_port);
     let check = api_ready_at(address, port);
     (is_used(context) && !host.is_master()).then(|| {
-        DesiredStep::new(host, host.id(stage, "apiserver-service"), Op::Await { checks: vec![check] })
+        DesiredStep::new(host, proof_id(host, stage), Op::Await { checks: vec![check] })
             .title(format!("the Service {address}:{port} leads from {} to the API servers", host.name))
             .because("a component that the Service depends on was changed")
             .within(60)
