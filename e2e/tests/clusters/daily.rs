@@ -8,6 +8,7 @@ mod modules;
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
 
 use anyhow::{Context as _, Result, ensure};
 use kubeon_e2e::lab::{TestLab, VERSION};
@@ -34,6 +35,7 @@ fn daily_commands_work_on_a_running_cluster() -> Result<()> {
     files_are_copied(&lab)?;
     images_are_loaded(&lab)?;
     lost_content_is_written_again(&lab)?;
+    snapshots_are_scheduled(&lab)?;
     only_an_approved_plan_is_applied(&lab)?;
     modules::are_installed(&lab)?;
     certificates::are_renewed(&lab)?;
@@ -73,6 +75,49 @@ fn only_an_approved_plan_is_applied(lab: &TestLab) -> Result<()> {
     lab.must(&plan)?;
     lab.must(&["create", "daily", "--approved-plan", &approved])?;
     lab.on("h1", "systemctl is-active -q kube-scheduler kube-controller-manager").map(drop)
+}
+
+/// The command of the example for a timer writes encrypted snapshots to a folder, and keeps the newest ones.
+fn snapshots_are_scheduled(lab: &TestLab) -> Result<()> {
+    let unit = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/snapshots/kubeon-snapshot@.service");
+    let unit = fs::read_to_string(unit)?.replace("%i", "daily");
+    let (folder, key) = (lab.file("backups"), lab.file("snapshots.key").to_string_lossy().into_owned());
+    fs::create_dir_all(&folder)?;
+    let line = unit.lines().find_map(|line| line.strip_prefix("ExecStart=/usr/local/bin/kubeon "));
+    let line = line
+        .context("the unit runs no kubeon")?
+        .replace("/var/backups/kubeon/daily", &folder.to_string_lossy())
+        .replace("/root/.kubeon/snapshots.key", &key)
+        .replace("--keep 14", "--keep 1");
+    let words: Vec<&str> = line.split(' ').collect();
+    ensure!(words.starts_with(&["etcd", "save", "daily"]) && words.ends_with(&["--keep", "1"]), "{words:?}");
+    lab.must(&["etcd", "new-key", &key])?;
+    let names = || -> Result<Vec<String>> {
+        let mut names = Vec::new();
+        for entry in fs::read_dir(&folder)? {
+            names.push(entry?.file_name().to_string_lossy().into_owned());
+        }
+        names.sort();
+        Ok(names)
+    };
+    lab.must(&words)?;
+    let first = names()?;
+    // The name of a snapshot has the second.
+    std::thread::sleep(std::time::Duration::from_secs(1));
+    lab.must(&words)?;
+    let second = names()?;
+    ensure!(first.len() == 2 && second.len() == 2 && first != second, "{first:?}, then {second:?}");
+    let newest = folder.join(&second[0]).to_string_lossy().into_owned();
+    ensure!(
+        lab.kubeon(&["etcd", "check", "daily", &newest])?.err.contains("is encrypted"),
+        "without the key"
+    );
+    let checked = lab.must(&["etcd", "check", "daily", &newest, "--key", &key])?;
+    ensure!(checked.contains("is a complete snapshot"), "{checked}");
+    let health = lab.kubeon(&["etcd", "health", "daily"])?;
+    let age = "daily: the newest snapshot is ";
+    ensure!(health.out.contains(age) || health.err.contains(age), "{health:?}");
+    Ok(())
 }
 
 /// No packet of the lab's hosts left this machine while a cluster ran on them. Packets to other networks do
