@@ -6,9 +6,8 @@ use std::time::Instant;
 
 use anyhow::{Context as _, Result, ensure};
 use kubeon_e2e::lab::{NEXT, TestLab};
-use kubeon_e2e::probe;
 
-use crate::upgrade::{serve, upgraded};
+use crate::upgrade::{no_request_failed, probe_all, serve, upgraded};
 use crate::versions::newest_patches;
 
 #[test]
@@ -25,7 +24,7 @@ fn soak_an_upgrade_over_three_minor_versions_serves_all_the_time() -> Result<()>
     lab.must(&["create", cluster, oldest, "-m", &masters, "-w", &workers])?;
     lab.must(&["use", cluster])?;
     serve(&lab)?;
-    probe::start(&lab, "h4")?;
+    probe_all(&lab)?;
 
     let begin = Instant::now();
     let done = lab.kubeon(&["upgrade", cluster, NEXT])?;
@@ -35,9 +34,7 @@ fn soak_an_upgrade_over_three_minor_versions_serves_all_the_time() -> Result<()>
     ensure!(way.len() >= 2 && done.err.contains(&format!("the way is {}{NEXT}", way.concat())), "{done:?}");
     println!("  the upgrade of 3 + 2 from {oldest} to {NEXT} took {:.0} s", begin.elapsed().as_secs_f64());
 
-    let (total, failed) = probe::counts(&lab, "h4")?;
-    println!("  {failed} of {total} requests failed on h4");
-    ensure!(total > 500 && failed == 0, "{}", probe::log(&lab, "h4")?);
+    no_request_failed(&lab)?;
     upgraded(&lab)?;
     lab.must(&["destroy", cluster, "--yes"]).map(drop)
 }
