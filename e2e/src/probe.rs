@@ -69,7 +69,8 @@ pub fn start(lab: &TestLab, host: &str) -> Result<()> {
 /// # Errors
 /// When there is no such Service, or they do not begin within a minute.
 pub fn start_service(lab: &TestLab, host: &str, service: &str) -> Result<()> {
-    let address = lab.kubectl(lab.name(), &["get", "service", service, "-o", "jsonpath={.spec.clusterIP}"])?;
+    let address =
+        lab.kubectl(lab.name(), &["get", "service", service, "-o", "jsonpath={.spec.clusterIP}"])?;
     run(lab, host, OF_A_SERVICE, &SERVICE_PROBE.replace("ADDRESS", address.trim()))
 }
 
