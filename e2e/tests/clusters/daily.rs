@@ -170,6 +170,8 @@ fn images_are_loaded(lab: &TestLab) -> Result<()> {
 fn lost_content_is_written_again(lab: &TestLab) -> Result<()> {
     let config = lab.must(&["view", "config", "daily", "kubelet"])?;
     ensure!(config.contains("KubeletConfiguration") && config.contains("# kubelet.service"), "{config}");
+    let config = lab.must(&["view", "config", "daily", "haproxy"])?;
+    ensure!(config.contains("server h1 ") && config.contains("# haproxy.service"), "{config}");
     let names = "sed -n '/# kubeon begin/,/# kubeon end/p' /etc/hosts";
     let before = lab.on("h2", names)?;
     ensure!(before.contains("h1"), "{before}");

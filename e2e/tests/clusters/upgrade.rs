@@ -17,7 +17,7 @@ const MINUTE: Duration = Duration::from_secs(60);
 fn soak_an_upgrade_to_the_next_minor_version_serves_all_the_time() -> Result<()> {
     let lab = TestLab::up("e2e-upgrade", 5)?;
     let (cluster, hosts) = (lab.name(), &lab.addresses);
-    lab.must(&["bundle", "build", NEXT])?;
+    lab.must(&["download", NEXT])?;
     let masters = ["-m", &hosts[0], "-m", &hosts[1], "-m", &hosts[2], "-w", &hosts[3], "-w", &hosts[4]];
     lab.must(&[&["create", cluster, VERSION], &masters[..]].concat())?;
     lab.must(&["use", cluster])?;

@@ -2,6 +2,8 @@
 
 #![allow(clippy::print_stdout, reason = "prints measured times")]
 
+use std::os::unix::fs::symlink;
+use std::path::Path;
 use std::time::Instant;
 
 use anyhow::{Context as _, Result, ensure};
@@ -23,6 +25,7 @@ fn soak_an_upgrade_over_three_minor_versions_serves_all_the_time() -> Result<()>
     let (masters, workers) = (hosts[..3].join(","), hosts[3..].join(","));
     lab.must(&["create", cluster, oldest, "-m", &masters, "-w", &workers])?;
     lab.must(&["use", cluster])?;
+    without_a_bundle_on_the_way(&lab, &versions[2])?;
     serve(&lab)?;
     probe_all(&lab)?;
 
@@ -37,4 +40,23 @@ fn soak_an_upgrade_over_three_minor_versions_serves_all_the_time() -> Result<()>
     no_request_failed(&lab)?;
     upgraded(&lab)?;
     lab.must(&["destroy", cluster, "--yes"]).map(drop)
+}
+
+/// Without the bundle of a version on the way, nothing changes.
+fn without_a_bundle_on_the_way(lab: &TestLab, middle: &str) -> Result<()> {
+    let environment = lab.environment();
+    let cache = environment.iter().find(|(name, _)| *name == "XDG_CACHE_HOME").context("no cache")?;
+    let others = lab.file("bundles-but-one");
+    std::fs::create_dir_all(&others)?;
+    for entry in std::fs::read_dir(Path::new(&cache.1).join("kubeon/bundles"))? {
+        let entry = entry?;
+        if !entry.file_name().to_string_lossy().starts_with(middle) {
+            symlink(entry.path(), others.join(entry.file_name()))?;
+        }
+    }
+    let bundles = others.display().to_string();
+    let refused = lab.kubeon_with(&["upgrade", lab.name(), NEXT], &[("KUBEON_BUNDLES", &bundles)])?;
+    ensure!(refused.code == 2 && refused.err.contains(&format!("no bundle for {middle}")), "{refused:?}");
+    ensure!(lab.plan(lab.name())?.is_empty(), "the refused upgrade changed nothing");
+    Ok(())
 }
