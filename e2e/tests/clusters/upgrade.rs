@@ -117,13 +117,13 @@ pub(crate) fn serve(lab: &TestLab) -> Result<()> {
 }
 
 /// Starts requests from `h4` to the API through its haproxy, and to the pods of [`serve`] through their Service.
-pub(crate) fn probe_all(lab: &TestLab) -> Result<()> {
+fn probe_all(lab: &TestLab) -> Result<()> {
     probe::start(lab, "h4")?;
     probe::start_service(lab, "h4", "web")
 }
 
 /// No request of [`probe_all`] failed.
-pub(crate) fn no_request_failed(lab: &TestLab) -> Result<()> {
+fn no_request_failed(lab: &TestLab) -> Result<()> {
     let (total, failed) = probe::counts(lab, "h4")?;
     println!("  {failed} of {total} requests to the API failed on h4");
     ensure!(total > 500 && failed == 0, "{}", probe::log(lab, "h4")?);

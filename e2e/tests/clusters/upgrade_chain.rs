@@ -2,14 +2,13 @@
 
 #![allow(clippy::print_stdout, reason = "prints measured times")]
 
-use std::os::unix::fs::symlink;
-use std::path::Path;
 use std::time::Instant;
 
 use anyhow::{Context as _, Result, ensure};
 use kubeon_e2e::lab::{NEXT, TestLab};
+use kubeon_e2e::probe;
 
-use crate::upgrade::{no_request_failed, probe_all, serve, upgraded};
+use crate::upgrade::{serve, upgraded};
 use crate::versions::newest_patches;
 
 #[test]
@@ -27,7 +26,8 @@ fn soak_an_upgrade_over_three_minor_versions_serves_all_the_time() -> Result<()>
     lab.must(&["use", cluster])?;
     without_a_bundle_on_the_way(&lab, &versions[2])?;
     serve(&lab)?;
-    probe_all(&lab)?;
+    probe::start(&lab, "h4")?;
+    probe::start_service(&lab, "h4", "web")?;
 
     let begin = Instant::now();
     let done = lab.kubeon(&["upgrade", cluster, NEXT])?;
@@ -37,7 +37,12 @@ fn soak_an_upgrade_over_three_minor_versions_serves_all_the_time() -> Result<()>
     ensure!(way.len() >= 2 && done.err.contains(&format!("the way is {}{NEXT}", way.concat())), "{done:?}");
     println!("  the upgrade of 3 + 2 from {oldest} to {NEXT} took {:.0} s", begin.elapsed().as_secs_f64());
 
-    no_request_failed(&lab)?;
+    let (total, failed) = probe::counts(&lab, "h4")?;
+    println!("  {failed} of {total} requests failed on h4");
+    ensure!(total > 500 && failed == 0, "{}", probe::log(&lab, "h4")?);
+    let (total, failed) = probe::service_counts(&lab, "h4")?;
+    println!("  {failed} of {total} requests to the Deployment failed on h4");
+    ensure!(total > 500 && failed == 0, "{}", probe::service_log(&lab, "h4")?);
     upgraded(&lab)?;
     lab.must(&["destroy", cluster, "--yes"]).map(drop)
 }
@@ -46,16 +51,17 @@ fn soak_an_upgrade_over_three_minor_versions_serves_all_the_time() -> Result<()>
 fn without_a_bundle_on_the_way(lab: &TestLab, middle: &str) -> Result<()> {
     let environment = lab.environment();
     let cache = environment.iter().find(|(name, _)| *name == "XDG_CACHE_HOME").context("no cache")?;
+    let bundles = std::path::Path::new(&cache.1).join("kubeon/bundles");
     let others = lab.file("bundles-but-one");
     std::fs::create_dir_all(&others)?;
-    for entry in std::fs::read_dir(Path::new(&cache.1).join("kubeon/bundles"))? {
+    for entry in std::fs::read_dir(bundles)? {
         let entry = entry?;
         if !entry.file_name().to_string_lossy().starts_with(middle) {
-            symlink(entry.path(), others.join(entry.file_name()))?;
+            std::os::unix::fs::symlink(entry.path(), others.join(entry.file_name()))?;
         }
     }
-    let bundles = others.display().to_string();
-    let refused = lab.kubeon_with(&["upgrade", lab.name(), NEXT], &[("KUBEON_BUNDLES", &bundles)])?;
+    let others = others.display().to_string();
+    let refused = lab.kubeon_with(&["upgrade", lab.name(), NEXT], &[("KUBEON_BUNDLES", &others)])?;
     ensure!(refused.code == 2 && refused.err.contains(&format!("no bundle for {middle}")), "{refused:?}");
     ensure!(lab.plan(lab.name())?.is_empty(), "the refused upgrade changed nothing");
     Ok(())
