@@ -143,7 +143,10 @@ fn publish(context: &PlanContext<'_>, steps: &mut Vec<DesiredStep>) {
 fn withdraw(context: &PlanContext<'_>, left: &[StepId], steps: &mut Vec<DesiredStep>) {
     let why = || "no worker reaches the API servers by their Service".to_owned();
     let mut before = left.to_vec();
-    for host in context.masters().filter(|host| host.has_executed(&publisher_id(host))) {
+    let begun = |host: &&ObservedHost<'_>| {
+        host.has_executed(&publisher_id(host)) || host.has_executed(&publisher_keys_id(host))
+    };
+    for host in context.masters().filter(begun) {
         let files = ["crt", "key"].map(|kind| format!("{}.{kind}", pki(PUBLISHER_KEYS))).into();
         let remove = Op::RemoveService { name: PUBLISHER.to_owned(), files };
         let id = host.id(control_plane::STAGE, "apiserver-updater-removal");
