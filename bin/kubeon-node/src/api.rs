@@ -44,9 +44,24 @@ impl Api {
     /// # Errors
     /// If its certificates cannot be read; only masters have them.
     pub fn local(host: &HostSystem) -> Result<Self, StepFailure> {
+        Self::local_as(host, (paths::ADMIN_CERTIFICATE, paths::ADMIN_KEY))
+    }
+
+    /// A client of the master's own API server that may write the endpoints of the Service of the API servers, and nothing else. On a
+    /// master that an older version set up, which wrote no identity for it, it has the one of kubeon.
+    ///
+    /// # Errors
+    /// If the identity cannot be read.
+    pub fn as_api_updater(host: &HostSystem) -> Result<Self, StepFailure> {
+        if !host.root.at(paths::API_UPDATER_CERTIFICATE).exists() {
+            return Self::local(host);
+        }
+        Self::local_as(host, (paths::API_UPDATER_CERTIFICATE, paths::API_UPDATER_KEY))
+    }
+
+    fn local_as(host: &HostSystem, (certificate, key): (&str, &str)) -> Result<Self, StepFailure> {
         let root = &host.root;
-        let identity = (root.at(paths::ADMIN_CERTIFICATE), root.at(paths::ADMIN_KEY));
-        let https = Https::open(&root.at(paths::API_CA), Some((&identity.0, &identity.1)))?;
+        let https = Https::open(&root.at(paths::API_CA), Some((&root.at(certificate), &root.at(key))))?;
         Ok(Self { https, base: host.api.clone() })
     }
 

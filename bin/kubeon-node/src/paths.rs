@@ -59,6 +59,11 @@ pub const ADMIN_CERTIFICATE: &str = "/etc/kubernetes/pki/admin.crt";
 /// The key of [`ADMIN_CERTIFICATE`].
 pub const ADMIN_KEY: &str = "/etc/kubernetes/pki/admin.key";
 
+/// The client certificate on a master with which the endpoints of the Service of the API servers are written.
+pub const API_UPDATER_CERTIFICATE: &str = "/etc/kubernetes/pki/apiserver-updater.crt";
+/// The key of [`API_UPDATER_CERTIFICATE`].
+pub const API_UPDATER_KEY: &str = "/etc/kubernetes/pki/apiserver-updater.key";
+
 /// The host's own etcd member.
 pub const ETCD: &str = "https://127.0.0.1:2379";
 /// The data of the host's own etcd member.

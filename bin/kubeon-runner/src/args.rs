@@ -11,7 +11,7 @@ const ABOUT: &str =
 const EXIT_CODES: &str = "Environment: OPERATION (creating, scaling-up, scaling-down, updating, rollbacking, renewing, repairing, snapshotting,
 terminating, prechecking), CLUSTER_NAME,
 CLUSTER_NAMESPACE, IGNORE_CHECKS (names of prechecks that may fail), WITHOUT (addresses or names of workers
-to skip when they do not answer), PLAN (true: plan only), SNAPSHOT_FOLDER, SNAPSHOT_RESTORE, SNAPSHOT_KEEP,
+to skip when they do not answer), PLAN (true: plan only), LATER_VERSIONS (how many follow), SNAPSHOT_FOLDER, SNAPSHOT_RESTORE, SNAPSHOT_KEEP,
 SNAPSHOT_ENDPOINT, SNAPSHOT_REGION, and for the callback MASTER_HOSTS, NODE_HOSTS, ETCD_HOSTS.
 
 With --state-secret a script gets KUBEON_HOME, where the runner restores the state before and saves it afterwards,
@@ -195,6 +195,8 @@ pub(crate) struct RunnerEnvironment {
     pub skip_hosts: Option<String>,
     /// `$PLAN`: whether the operation only plans.
     pub plan: bool,
+    /// `$LATER_VERSIONS`: how many versions follow in other operations.
+    pub later_versions: Option<u32>,
     /// `$SNAPSHOT_FOLDER`: the prefix of snapshots in an object store.
     pub snapshot_folder: Option<String>,
     /// `$SNAPSHOT_RESTORE`: the snapshot out of which the cluster is made.
@@ -232,6 +234,7 @@ impl RunnerEnvironment {
             ignore: text("IGNORE_CHECKS"),
             skip_hosts: text("WITHOUT"),
             plan: text("PLAN").is_some_and(|text| text == "true"),
+            later_versions: text("LATER_VERSIONS").and_then(|text| text.parse().ok()),
             snapshot_folder: text("SNAPSHOT_FOLDER"),
             snapshot_restore: text("SNAPSHOT_RESTORE"),
             snapshot_keep: text("SNAPSHOT_KEEP"),

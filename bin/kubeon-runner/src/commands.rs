@@ -148,6 +148,8 @@ pub(crate) struct ClusterCommands {
     pub ignore: Option<String>,
     /// Hosts to skip when they do not answer.
     pub skip_hosts: Vec<HostAddress>,
+    /// How many versions follow in other operations, whose bundles are not here.
+    pub later_versions: Option<u32>,
     /// The only plan that may be applied.
     pub approved_plan: Option<PathBuf>,
 }
@@ -288,6 +290,7 @@ impl ClusterCommands {
     fn upgrade(&self, version: Version) -> Command {
         let version = version.to_string();
         let mut command = self.engine.command(&["upgrade", &self.cluster, &version, "--snapshot-on-master"]);
+        command.args(self.later_versions.iter().map(|count| format!("--later-versions={count}")));
         if let Some(checks) = &self.ignore {
             command.arg(format!("--ignore={checks}"));
         }

@@ -119,6 +119,7 @@ pub(crate) fn kubeon(settings: &RunnerSettings, home: &Path) -> Result<ClusterCo
         accepts_new_hosts: !pins_host_keys(settings),
         ignore: checks(settings)?,
         skip_hosts: Vec::new(),
+        later_versions: settings.environment.later_versions,
         approved_plan: Some(flags.kubeon.approved_plan.join(labels::JOB_PLAN_KEY))
             .filter(|file| file.is_file()),
     })

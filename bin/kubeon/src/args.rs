@@ -14,6 +14,7 @@ pub(crate) mod day;
 pub(crate) mod drain;
 pub(crate) mod environment;
 pub(crate) mod etcd;
+pub(crate) mod etcd_hosts;
 pub(crate) mod format;
 pub(crate) mod ignore;
 pub(crate) mod inventory;

@@ -73,7 +73,7 @@ fn cluster(
     let changes = existing.as_ref().and_then(|existing| existing.changes(&spec.cluster));
     parts::judge(&desired, existing.as_ref(), verdict);
     credentials(&desired, verdict);
-    hosts::judge(&desired, verdict);
+    hosts::judge(&desired, existing.as_ref(), verdict);
     version::judge(&desired, existing.as_ref(), changes.as_ref(), lookup, verdict);
     hosts::judge_addresses(&desired, existing.as_ref(), lookup, verdict);
     size::judge(&desired, object, existing.as_ref().zip(old), verdict);

@@ -27,6 +27,7 @@ use crate::contact::{Contact, ContactPurpose};
 use crate::engine::{self, Engine, StoredCluster};
 use crate::error::EngineError;
 use crate::host_keys::HostKeyOptions;
+use crate::known_masters;
 use crate::no_secrets::NoSecrets;
 use crate::pre_apply_hook::PreApplyWait;
 use crate::remedy::EngineRemedy;
@@ -374,6 +375,7 @@ impl PreparedChange<'_> {
             engine.store.save_kubeconfig(&self.lock, &text)?;
         }
         if changed {
+            known_masters::record(&mut self.state, &self.intent, unreachable);
             self.forget_left_hosts();
             self.state.status = Status::Running;
             self.state.version = Some(self.intent.spec.version);

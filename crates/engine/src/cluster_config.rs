@@ -17,7 +17,7 @@ const NO_SETTINGS: [(&str, &str); 7] = [
     ("kubeVersion", "kubeon upgrade changes it"),
     ("masterList", "kubeon addon, delon and replace change it"),
     ("nodeList", "kubeon addon and delon change it"),
-    ("etcdList", "kubeon create -f changes it"),
+    ("etcdList", "kubeon addon, delon and replace change it"),
     ("authConfig", "login flags change it"),
     ("region", "it is no setting of the cluster"),
     ("timeout_mins", "it is no setting of the cluster"),

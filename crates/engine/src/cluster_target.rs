@@ -43,6 +43,8 @@ pub struct ClusterTarget {
     pub drain_seconds: u32,
     /// Whether nodes keep their pods while their kubelet changes to another minor version.
     pub skip_evict: bool,
+    /// How many versions follow in other runs, whose bundles are not on this machine.
+    pub unseen_versions: u32,
     /// Ignored checks.
     pub ignore: BTreeSet<String>,
     /// How many workers may be unavailable at the same time while services restart.
@@ -64,6 +66,8 @@ pub struct TargetOptions {
     pub drain_seconds: u32,
     /// Whether nodes keep their pods while their kubelet changes to another minor version.
     pub skip_evict: bool,
+    /// How many versions follow in other runs, whose bundles are not on this machine.
+    pub unseen_versions: u32,
     /// Ignored checks.
     pub ignore: BTreeSet<String>,
     /// How many workers may be unavailable at the same time while services restart.
@@ -80,6 +84,7 @@ impl Default for TargetOptions {
             leaving_workers: LeavingWorkerPolicy::Refuse,
             drain_seconds: Intent::DRAIN_SECONDS,
             skip_evict: false,
+            unseen_versions: 0,
             ignore: BTreeSet::new(),
             max_unavailable: MaxUnavailable::default(),
             only_changed_workers: false,
@@ -115,6 +120,7 @@ impl ClusterTarget {
                 newly_leaving: Vec::new(),
                 drain_seconds: options.drain_seconds,
                 skip_evict: options.skip_evict,
+                unseen_versions: options.unseen_versions,
                 ignore: options.ignore,
                 max_unavailable: options.max_unavailable,
                 later_versions: Vec::new(),
@@ -165,6 +171,7 @@ impl ClusterTarget {
             leaving_workers,
             drain_seconds,
             skip_evict,
+            unseen_versions,
             ignore,
             max_unavailable,
             only_changed_workers: _,
@@ -198,6 +205,7 @@ impl ClusterTarget {
             newly_leaving,
             drain_seconds,
             skip_evict,
+            unseen_versions,
             ignore,
             max_unavailable,
             later_versions: Vec::new(),
@@ -237,6 +245,7 @@ impl ClusterTarget {
             other_artifacts,
             drain_seconds: self.drain_seconds,
             skip_evict: self.skip_evict,
+            unseen_versions: self.unseen_versions,
             lost_hosts: self.lost_hosts.clone(),
             moved_hosts: self.moved_hosts.clone(),
             ignore: self.ignore.clone(),

@@ -165,6 +165,7 @@ pub fn intent(
         leaving,
         leaving_masters: state.leaving_masters.keys().copied().collect(),
         joining_masters: state.joining_masters.clone(),
+        known_masters: state.known_masters.clone(),
         leaving_etcd_hosts: state.leaving_etcd_hosts.keys().copied().collect(),
         joining_etcd_hosts: state.joining_etcd_hosts.clone(),
         returning,

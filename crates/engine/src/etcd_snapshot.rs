@@ -9,10 +9,12 @@ use kubeon_atomic_file::AtomicFile;
 use kubeon_store::SavedSnapshot;
 use parking_lot::Mutex;
 use sha2::{Digest as _, Sha256};
+use tokio_util::sync::CancellationToken;
 
 use crate::engine::{Engine, StoredCluster};
 use crate::error::EngineError;
 use crate::ready_master::ReadyMaster;
+use crate::snapshot_space;
 
 /// Bytes of the checksum at the end of a snapshot that etcdctl wrote.
 const CHECKSUM: u64 = 32;
@@ -42,7 +44,8 @@ pub fn state_file(snapshot: &Path) -> PathBuf {
 /// beside it. The state remembers the snapshot. It stays on the master too as the one before the upgrade to the version `kept`.
 ///
 /// # Errors
-/// When another command holds the lock, a file cannot be written, etcdctl fails, or the snapshot arrives damaged.
+/// When another command holds the lock, the master or this machine has too little disk space, a file cannot be written, etcdctl
+/// fails, or the snapshot arrives damaged.
 pub async fn save(
     engine: &Engine<'_>,
     state: &StoredCluster,
@@ -67,7 +70,7 @@ pub async fn save(
     Ok(snapshot)
 }
 
-/// Writes a snapshot to a file. The file is complete or does not change.
+/// Writes a snapshot to a file. The file is complete or does not change. It ends with the first write that fails.
 async fn download(
     master: &ReadyMaster,
     path: &Path,
@@ -76,18 +79,27 @@ async fn download(
     let unwritable = |error: io::Error| {
         EngineError::failed(format!("cannot write {}", path.display())).row("cause", error.to_string())
     };
+    snapshot_space::require_here(path, master.database_size().await?)?;
     let file = AtomicFile::beside(path, 0o600).map_err(unwritable)?;
     let failed: Mutex<Option<io::Error>> = Mutex::new(None);
+    let ended = CancellationToken::new();
     let on_bytes = |bytes: &[u8]| {
         let mut failed = failed.lock();
         if failed.is_none() {
             *failed = file.as_file().write_all(bytes).err();
         }
+        if failed.is_some() {
+            ended.cancel();
+        }
     };
-    master.stream_snapshot(kept, &on_bytes).await?;
+    let streamed = tokio::select! {
+        streamed = master.stream_snapshot(kept, &on_bytes) => streamed,
+        () = ended.cancelled() => Ok(()),
+    };
     if let Some(error) = failed.into_inner() {
         return Err(unwritable(error));
     }
+    streamed?;
     let temporary = file.as_file().try_clone().map_err(unwritable)?;
     let snapshot = read(temporary, path)?;
     file.commit(path).map_err(unwritable)?;

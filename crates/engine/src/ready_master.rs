@@ -16,6 +16,7 @@ use crate::engine::{Engine, StoredCluster, etcd_members, members};
 use crate::error::EngineError;
 use crate::remedy::EngineRemedy;
 use crate::selector::Member;
+use crate::snapshot_space;
 
 /// Time limit of a command on the master.
 const TIMEOUT: Duration = Duration::from_secs(30);
@@ -31,6 +32,11 @@ const OWN_MEMBER: &str = "--endpoints=https://127.0.0.1:2379";
 const ETCDCTL_DEFAULTS: [(&str, &str); 2] =
     [("--endpoints", "https://127.0.0.1:2379"), ("--command-timeout", "10s")];
 
+/// The folder in which a master writes a snapshot before it is copied.
+const STATE: &str = "/var/lib/kubeon";
+/// Removes what snapshots left that were killed: none takes an hour.
+const ABANDONED: &str =
+    "find /var/lib/kubeon -maxdepth 1 -name 'snapshot.??????' -mmin +60 -exec rm -rf -- {} +";
 /// The folder of snapshots on a master.
 const SNAPSHOTS: &str = "/var/lib/kubeon/snapshots";
 /// How many snapshots before upgrades a master keeps.
@@ -273,11 +279,22 @@ impl ReadyMaster {
         self.exec(command, on_output).await
     }
 
+    /// The size of the database of this member, in bytes. A snapshot is as large.
+    ///
+    /// # Errors
+    /// When the host does not tell it.
+    pub(crate) async fn database_size(&self) -> Result<u64, EngineError> {
+        let text = self.run(&format!("stat -c %s {}", snapshot_space::DATABASE)).await?;
+        text.trim().parse::<u64>().map_err(|error| {
+            EngineError::failed(format!("{} has no size of its etcd: {error}", self.name)).row("stat", text)
+        })
+    }
+
     /// Takes a snapshot of etcd and passes its bytes to `on_bytes`. On the master the file is removed, or kept as the one before
     /// the upgrade to a version.
     ///
     /// # Errors
-    /// When etcdctl fails, with the end of its output.
+    /// When the master has too little disk space, or etcdctl fails, with the end of its output.
     pub(crate) async fn stream_snapshot(
         &self,
         kept: Option<Version>,
@@ -291,8 +308,10 @@ impl ReadyMaster {
             )
         };
         let line = format!(
-            "set -e; umask 077; folder=$(mktemp -d /var/lib/kubeon/snapshot.XXXXXX); trap 'rm -rf \"$folder\"' EXIT; \
+            "set -e; umask 077; {ABANDONED}; {}; folder=$(mktemp -d {STATE}/snapshot.XXXXXX); \
+             trap 'rm -rf \"$folder\"' EXIT; trap 'exit 1' HUP INT TERM; \
              {ETCDCTL} {OWN_MEMBER} --command-timeout=600s snapshot save \"$folder/db\" >&2; cat \"$folder/db\"{}",
+            snapshot_space::on_member(STATE),
             kept.map(keep).unwrap_or_default()
         );
         let errors = Mutex::new(Vec::new());

@@ -70,6 +70,7 @@ pub fn target(
     (state.leaving, state.joining) = Default::default();
     (state.leaving_masters, state.joining_masters) = Default::default();
     (state.leaving_etcd_hosts, state.joining_etcd_hosts) = Default::default();
+    state.known_masters.clear();
     let added: Vec<HostRequest> = request.masters.iter().chain(&request.workers).cloned().collect();
     if let Some(declared) = &request.declared {
         take_hosts(&mut state, declared)?;

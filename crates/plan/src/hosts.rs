@@ -13,6 +13,7 @@ use crate::desired::{encryption, restore};
 use crate::generation;
 use crate::input::{HostSpec, Intent, Observation, ObservationFailure, Snapshot};
 use crate::kernel_defaults;
+use crate::known_masters;
 use crate::membership;
 use crate::node_name::node_name;
 use crate::output::{Note, PlanRefused, UnreachableHost};
@@ -156,6 +157,7 @@ fn check_hosts<'a>(
             HostStatus::Refused(refusal) => refusals.push(refusal),
         }
     }
+    refusals.extend(known_masters::refusals(intent, &unreachable));
     apply_rules(intent, snapshot, rules, &mut refusals, &mut notes);
     let leaving = leaving_hosts(intent, snapshot, purpose, &mut refusals, &mut notes);
     refusals.extend(duplicate_names(intent, &hosts, &unreachable, &leaving));

@@ -244,6 +244,10 @@ pub struct Intent {
     /// upgrade. Their parts need disk space, too.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub later_artifacts: Vec<Artifacts>,
+    /// How many versions follow whose bundles are not on this machine. The disks of the hosts need space for them, too: as much
+    /// for each as for the parts that come now.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub unseen_versions: u32,
     /// The digests of the programs that the cluster uses, by part, if it has this version and an earlier run recorded them.
     pub bundle_in_use: BTreeMap<String, Digest>,
     /// Hosts that the user allows to skip when they are unreachable.
@@ -271,6 +275,10 @@ pub struct Intent {
     /// Masters that were added to a cluster that exists. If etcd is stacked on the masters, the others made its cluster together.
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     pub joining_masters: BTreeSet<HostAddress>,
+    /// Workers that earlier changes of the masters did not reach, with the masters that each still knows: none if all of them
+    /// left. The other workers know all masters.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub known_masters: BTreeMap<HostAddress, BTreeSet<HostAddress>>,
     /// Hosts of etcd alone that were added to a cluster that exists.
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     pub joining_etcd_hosts: BTreeSet<HostAddress>,
@@ -289,6 +297,10 @@ pub struct Intent {
     pub keys: ClusterKeys,
 }
 
+fn is_zero(number: &u32) -> bool {
+    *number == 0
+}
+
 impl Intent {
     /// The default timeout for draining a node, in seconds.
     pub const DRAIN_SECONDS: u32 = 300;
@@ -304,6 +316,7 @@ impl Intent {
             artifacts,
             other_artifacts: Vec::new(),
             later_artifacts: Vec::new(),
+            unseen_versions: 0,
             bundle_in_use: BTreeMap::new(),
             skip_hosts: Vec::new(),
             restore: None,
@@ -314,6 +327,7 @@ impl Intent {
             leaving_masters: BTreeSet::new(),
             leaving_etcd_hosts: BTreeSet::new(),
             joining_masters: BTreeSet::new(),
+            known_masters: BTreeMap::new(),
             joining_etcd_hosts: BTreeSet::new(),
             returning: Vec::new(),
             drain_seconds: Self::DRAIN_SECONDS,

@@ -25,6 +25,7 @@ mod generation;
 mod hosts;
 pub mod input;
 mod kernel_defaults;
+mod known_masters;
 pub mod lint;
 mod max_unavailable;
 mod membership;

@@ -180,6 +180,7 @@ fn apply_step(step: &Step, now: i64, facts: &mut Facts) {
         Op::RemoveObjects { step, .. } => {
             facts.cluster_steps.iter_mut().for_each(|steps| steps.retain(|entry| entry.id != *step));
         }
+        Op::ForgetChecks { steps } => facts.journal.retain(|entry| !steps.contains(&entry.id)),
         Op::ForgetIdentity { .. } => facts.kubelet.own = None,
         Op::RemoveService { name, .. } => {
             // The ids of the steps of a service begin with its name.

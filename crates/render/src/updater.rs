@@ -4,7 +4,7 @@
 use std::net::Ipv4Addr;
 
 use kubeon_wire::{API_SERVICE, ApiObject, ApiWay};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::config::pretty;
 use crate::sandbox::{AGENT, CONFINED};
@@ -14,6 +14,9 @@ use crate::systemd::ServiceUnit;
 pub const PUBLISHER: &str = "apiserver-updater.service";
 /// The unit of a worker that keeps the API's name leading to an API server that answers.
 pub const STARTUP: &str = "apiserver-startup.service";
+
+/// The user of the program that keeps the endpoints.
+pub const PUBLISHER_USER: &str = "kubeon:apiserver-updater";
 
 const NODE_PROGRAM: &str = "/var/lib/kubeon/node/current";
 
@@ -34,11 +37,61 @@ pub fn service(address: Ipv4Addr, port: u16) -> ApiObject {
     }
 }
 
-/// The URL paths of the Service and of its endpoints.
+/// What the programs on masters may do that keep the endpoints: read those of the API servers, and write those of the Service. A
+/// right to create cannot name an object.
+#[must_use]
+pub fn rights() -> Vec<ApiObject> {
+    let slices = |verbs: Value| json!({ "apiGroups": ["discovery.k8s.io"], "resources": ["endpointslices"], "verbs": verbs });
+    let named = |name: &str, verbs: Value| {
+        let mut rule = slices(verbs);
+        rule["resourceNames"] = json!([name]);
+        rule
+    };
+    let read = json!([named("kubernetes", json!(["get", "list", "watch"]))]);
+    let write = json!([slices(json!(["create"])), named(API_SERVICE, json!(["get", "patch"]))]);
+    [("default", read), ("kube-system", write)]
+        .into_iter()
+        .flat_map(|(namespace, rules)| [role(namespace, rules), role_binding(namespace)])
+        .collect()
+}
+
+fn rbac_path(namespace: &str, kind: &str) -> String {
+    format!("/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}/{kind}/{PUBLISHER_USER}")
+}
+
+fn role(namespace: &str, rules: Value) -> ApiObject {
+    ApiObject {
+        path: rbac_path(namespace, "roles"),
+        body: json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1",
+            "kind": "Role",
+            "metadata": { "name": PUBLISHER_USER, "namespace": namespace },
+            "rules": rules,
+        }),
+    }
+}
+
+fn role_binding(namespace: &str) -> ApiObject {
+    let group = "rbac.authorization.k8s.io";
+    ApiObject {
+        path: rbac_path(namespace, "rolebindings"),
+        body: json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1",
+            "kind": "RoleBinding",
+            "metadata": { "name": PUBLISHER_USER, "namespace": namespace },
+            "roleRef": { "apiGroup": group, "kind": "Role", "name": PUBLISHER_USER },
+            "subjects": [{ "apiGroup": group, "kind": "User", "name": PUBLISHER_USER }],
+        }),
+    }
+}
+
+/// The URL paths of the Service, of its endpoints and of the rights to write them.
 #[must_use]
 pub fn objects() -> Vec<String> {
     let slices = "/apis/discovery.k8s.io/v1/namespaces/kube-system/endpointslices";
-    vec![format!("/api/v1/namespaces/kube-system/services/{API_SERVICE}"), format!("{slices}/{API_SERVICE}")]
+    let service = format!("/api/v1/namespaces/kube-system/services/{API_SERVICE}");
+    let rights = rights().into_iter().map(|object| object.path);
+    [service, format!("{slices}/{API_SERVICE}")].into_iter().chain(rights).collect()
 }
 
 /// `apiserver-updater.service`.
@@ -100,5 +153,20 @@ mod tests {
         assert_eq!(service.body["spec"]["clusterIP"], "10.64.0.15");
         assert!(service.body["spec"].get("selector").is_none());
         assert_eq!(objects()[0], service.path);
+    }
+
+    #[test]
+    fn the_updater_may_write_one_object() {
+        let objects = rights();
+        let rules = |object: &ApiObject| object.body["rules"].as_array().cloned().unwrap_or_default();
+        let rules: Vec<Value> = objects.iter().flat_map(rules).collect();
+        assert!(rules.iter().all(|rule| rule["resources"] == json!(["endpointslices"])), "{rules:?}");
+        let without_name: Vec<_> = rules
+            .iter()
+            .filter(|rule| rule.get("resourceNames").is_none())
+            .map(|rule| &rule["verbs"])
+            .collect();
+        assert_eq!(without_name, [&json!(["create"])]);
+        assert_eq!(super::objects().len(), 2 + objects.len(), "the removal covers the rights");
     }
 }

@@ -64,6 +64,10 @@ pub struct ClusterState<S> {
     /// Masters whose addition to the existing cluster is not finished.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub joining_masters: BTreeSet<HostAddress>,
+    /// Workers that changes of the masters did not reach, with the masters that each still knows: none if all of them left.
+    /// The other workers know all masters. Older programs did not record them.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub known_masters: BTreeMap<HostAddress, BTreeSet<HostAddress>>,
     /// The leaving hosts of etcd alone, with their addresses in the cluster's network.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub leaving_etcd_hosts: BTreeMap<HostAddress, HostAddress>,
@@ -117,6 +121,7 @@ impl<S> ClusterState<S> {
             leaving: BTreeMap::new(),
             leaving_masters: BTreeMap::new(),
             joining_masters: BTreeSet::new(),
+            known_masters: BTreeMap::new(),
             leaving_etcd_hosts: BTreeMap::new(),
             joining_etcd_hosts: BTreeSet::new(),
             bundle: BTreeMap::new(),

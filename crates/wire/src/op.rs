@@ -192,6 +192,11 @@ pub enum Op {
         /// The paths of files that only this service reads.
         files: Vec<String>,
     },
+    /// Remove the records of checks from the journal of this host: what they checked is not used any more.
+    ForgetChecks {
+        /// The ids of their steps.
+        steps: Vec<String>,
+    },
     /// Stop the kubelet and remove the certificate that it got from the cluster, so that it requests a new one when it
     /// starts.
     ForgetIdentity {
@@ -255,6 +260,7 @@ impl Op {
             | Self::RestoreMember { .. }
             | Self::StopServices { .. }
             | Self::RemoveService { .. }
+            | Self::ForgetChecks { .. }
             | Self::ForgetIdentity { .. }
             | Self::RewriteSecrets { .. }
             | Self::Await { .. }

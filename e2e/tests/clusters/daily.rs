@@ -8,6 +8,7 @@ mod modules;
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
@@ -20,7 +21,7 @@ use serde_json::Value;
 const NETWORKS: [&str; 2] = ["198.18.0.0/16", "198.19.0.0/16"];
 
 /// A program of the owner with the name of one of the bundle.
-const OWN_PROGRAM: &str = "/usr/local/bin/kubectl";
+const OWN_PROGRAM: &str = "/usr/local/bin/etcdutl";
 
 #[test]
 fn daily_commands_work_on_a_running_cluster() -> Result<()> {
@@ -28,7 +29,7 @@ fn daily_commands_work_on_a_running_cluster() -> Result<()> {
     fs::create_dir_all(lab.file(".kube"))?;
     fs::write(lab.file(".kube/config"), "of another cluster\n")?;
     fs::write(lab.file(".kube/other"), "of another cluster\n")?;
-    lab.on("h3", &format!("printf '#!/bin/sh\necho own\n' >{OWN_PROGRAM} && chmod 755 {OWN_PROGRAM}"))?;
+    lab.on("h1", &format!("printf '#!/bin/sh\necho own\n' >{OWN_PROGRAM} && chmod 755 {OWN_PROGRAM}"))?;
     let links = Links::watch(&lab, &NETWORKS)?;
     let networks = ["--pod-cidr", NETWORKS[0], "--svc-cidr", NETWORKS[1]];
     create_as_approved(&lab, &[&lab.create("daily", 1)[..], &networks].concat())?;
@@ -39,6 +40,7 @@ fn daily_commands_work_on_a_running_cluster() -> Result<()> {
     files_are_copied(&lab)?;
     images_are_loaded(&lab)?;
     lost_content_is_written_again(&lab)?;
+    snapshots_are_scheduled(&lab)?;
     only_an_approved_plan_is_applied(&lab)?;
     modules::are_installed(&lab)?;
     certificates::are_renewed(&lab)?;
@@ -79,6 +81,49 @@ fn only_an_approved_plan_is_applied(lab: &TestLab) -> Result<()> {
     lab.must(&plan)?;
     lab.must(&["create", "daily", "--approved-plan", &approved])?;
     lab.on("h1", "systemctl is-active -q kube-scheduler kube-controller-manager").map(drop)
+}
+
+/// The command of the example for a timer writes encrypted snapshots to a folder, and keeps the newest ones.
+fn snapshots_are_scheduled(lab: &TestLab) -> Result<()> {
+    let unit = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/snapshots/kubeon-snapshot@.service");
+    let unit = fs::read_to_string(unit)?.replace("%i", "daily");
+    let (folder, key) = (lab.file("backups"), lab.file("snapshots.key").to_string_lossy().into_owned());
+    fs::create_dir_all(&folder)?;
+    let line = unit.lines().find_map(|line| line.strip_prefix("ExecStart=/usr/local/bin/kubeon "));
+    let line = line
+        .context("the unit runs no kubeon")?
+        .replace("/var/backups/kubeon/daily", &folder.to_string_lossy())
+        .replace("/root/.kubeon/snapshots.key", &key)
+        .replace("--keep 14", "--keep 1");
+    let words: Vec<&str> = line.split(' ').collect();
+    ensure!(words.starts_with(&["etcd", "save", "daily"]) && words.ends_with(&["--keep", "1"]), "{words:?}");
+    lab.must(&["etcd", "new-key", &key])?;
+    let names = || -> Result<Vec<String>> {
+        let mut names = Vec::new();
+        for entry in fs::read_dir(&folder)? {
+            names.push(entry?.file_name().to_string_lossy().into_owned());
+        }
+        names.sort();
+        Ok(names)
+    };
+    lab.must(&words)?;
+    let first = names()?;
+    // The name of a snapshot has the second.
+    std::thread::sleep(std::time::Duration::from_secs(1));
+    lab.must(&words)?;
+    let second = names()?;
+    ensure!(first.len() == 2 && second.len() == 2 && first != second, "{first:?}, then {second:?}");
+    let newest = folder.join(&second[0]).to_string_lossy().into_owned();
+    ensure!(
+        lab.kubeon(&["etcd", "check", "daily", &newest])?.err.contains("is encrypted"),
+        "without the key"
+    );
+    let checked = lab.must(&["etcd", "check", "daily", &newest, "--key", &key])?;
+    ensure!(checked.contains("is a complete snapshot"), "{checked}");
+    let health = lab.kubeon(&["etcd", "health", "daily"])?;
+    let age = "daily: the newest snapshot is ";
+    ensure!(health.out.contains(age) || health.err.contains(age), "{health:?}");
+    Ok(())
 }
 
 /// No packet of the lab's hosts left this machine while a cluster ran on them. Packets to other networks do
@@ -147,6 +192,8 @@ fn images_are_loaded(lab: &TestLab) -> Result<()> {
 fn lost_content_is_written_again(lab: &TestLab) -> Result<()> {
     let config = lab.must(&["view", "config", "daily", "kubelet"])?;
     ensure!(config.contains("KubeletConfiguration") && config.contains("# kubelet.service"), "{config}");
+    let config = lab.must(&["view", "config", "daily", "haproxy"])?;
+    ensure!(config.contains("server h1 ") && config.contains("# haproxy.service"), "{config}");
     let names = "sed -n '/# kubeon begin/,/# kubeon end/p' /etc/hosts";
     let before = lab.on("h2", names)?;
     ensure!(before.contains("h1"), "{before}");
@@ -315,7 +362,7 @@ fn destroy(lab: &TestLab) -> Result<()> {
         )
         .with_context(|| format!("{host} has leftovers"))?;
     }
-    let own = lab.on("h3", OWN_PROGRAM)?;
+    let own = lab.on("h1", OWN_PROGRAM)?;
     ensure!(own == "own\n", "the owner's program must remain: {own}");
     Ok(())
 }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use kubeon_e2e::lab::{TestLab, VERSION};
-use kubeon_e2e::program::eventually;
+use kubeon_e2e::program::{self, eventually};
 use kubeon_e2e::running::Running;
 use kubeon_e2e::writer;
 use serde_json::Value;
@@ -94,6 +94,40 @@ fn masters_join_are_replaced_and_leave() -> Result<()> {
     restored_elsewhere(&lab)
 }
 
+/// One master becomes three and five, and then three and one again, of which none was there at the beginning. A pod writes all the
+/// time, and no acknowledged write is lost.
+#[test]
+#[ignore = "takes ten minutes: ./test long"]
+fn soak_masters_of_a_living_cluster_from_one_to_five_and_back() -> Result<()> {
+    let lab = TestLab::up("e2e-five-masters", 6)?;
+    let (cluster, hosts) = (lab.name(), &lab.addresses);
+    lab.must(&["create", cluster, VERSION, "-m", &hosts[0], "-w", &hosts[5]])?;
+    lab.must(&["use", cluster])?;
+    writer::start(&lab, "five", 400)?;
+    let (three, five) = (hosts[1..3].join(","), hosts[3..5].join(","));
+    let changes: [(&[&str], &str, &[&str]); 5] = [
+        (&["addon", cluster, "-m", &three], "h3", &["h1", "h2", "h3"]),
+        (&["addon", cluster, "-m", &five], "h5", &["h1", "h2", "h3", "h4", "h5"]),
+        // The first master leaves like any other.
+        (&["delon", cluster, "name=h1,h2", "--yes"], "h5", &["h3", "h4", "h5"]),
+        (&["delon", cluster, "h3", "--yes"], "h5", &["h4", "h5"]),
+        (&["delon", cluster, "h4", "--yes"], "h5", &["h5"]),
+    ];
+    for (change, host, members) in changes {
+        let start = Instant::now();
+        lab.must(change)?;
+        println!("  {} masters after {:.1} s", members.len(), start.elapsed().as_secs_f64());
+        let wanted: BTreeSet<String> = members.iter().map(|name| (*name).to_owned()).collect();
+        ensure!(voters(&lab, host)? == wanted, "{:?}", voters(&lab, host)?);
+        lab.wait_up_to_date(cluster, MINUTE)?;
+    }
+    ["h1", "h2", "h3", "h4"].iter().try_for_each(|host| lab.is_bare(host))?;
+    let last = lab.kubeon(&["delon", cluster, "h5", "--yes"])?;
+    ensure!(last.code == 2 && last.err.contains("no master exists after delete"), "{last:?}");
+    println!("  {}", writer::report(&lab)?);
+    lab.must(&["destroy", cluster, "--yes"]).map(drop)
+}
+
 /// The cluster is saved, destroyed, and made out of its snapshot on other hosts: all objects are there, and Secrets can be
 /// read. `h3` was reset before; `h4` and `h5`, masters until then, are not used again.
 fn restored_elsewhere(lab: &TestLab) -> Result<()> {
@@ -172,8 +206,25 @@ fn etcd_commands(lab: &TestLab) -> Result<()> {
     std::fs::write(&file, &whole[..whole.len() / 2 / 512 * 512 + 32])?;
     let cut = lab.kubeon(&["etcd", "check", cluster, &file])?;
     ensure!(cut.code == 2 && cut.err.contains("is not a complete snapshot"), "{cut:?}");
+    full_disk(lab)?;
     let unknown = lab.kubeon(&["etcd", cluster, "frobnicate"])?;
     ensure!(unknown.code == 1 && unknown.err.contains("unknown command"), "{unknown:?}");
+    Ok(())
+}
+
+/// A snapshot that does not fit onto the disk of this machine is refused, and leaves nothing.
+fn full_disk(lab: &TestLab) -> Result<()> {
+    let cluster = lab.name();
+    let small = lab.file("small");
+    let (folder, file) = (small.display().to_string(), small.join("snapshot.db").display().to_string());
+    std::fs::create_dir_all(&small)?;
+    program::must("mount", &["-t", "tmpfs", "-o", "size=64k", "tmpfs", &folder], &[])?;
+    let refused = lab.kubeon(&["etcd", "save", cluster, &file]);
+    let left = std::fs::read_dir(&small).map(Iterator::count);
+    program::must("umount", &[&folder], &[])?;
+    let (refused, left) = (refused?, left?);
+    ensure!(refused.code == 1 && refused.err.contains("too little space"), "{refused:?}");
+    ensure!(left == 0, "{left} files are left of a snapshot");
     Ok(())
 }
 

@@ -26,6 +26,16 @@ fn soak_workers_follow_the_service_of_the_api_servers() -> Result<()> {
     for worker in ["h4", "h5"] {
         leads_to(&lab, worker, SERVICE)?;
     }
+    for (program, unit) in [("updater", "apiserver-updater"), ("startup", "apiserver-startup")] {
+        let config = lab.must(&["view", "config", cluster, program])?;
+        ensure!(config.contains(&format!("# {unit}.service")), "{config}");
+    }
+    // The masters write the endpoints with an identity that may write nothing else.
+    let rights = ["auth", "can-i", "--as=kubeon:apiserver-updater", "-n", "kube-system"];
+    let may = |what: &[&str]| lab.kubectl(cluster, &[&rights[..], what].concat()).unwrap_or_default();
+    ensure!(may(&["patch", "endpointslices/apiserver"]).trim() == "yes", "its own object");
+    ensure!(may(&["patch", "endpointslices/kube-dns"]).trim() != "yes", "another one");
+    ensure!(may(&["list", "secrets"]).trim() != "yes", "Secrets");
     a_master_is_used_after_a_boot(&lab)?;
 
     // h5 misses everything until it starts again.

@@ -17,13 +17,13 @@ const MINUTE: Duration = Duration::from_secs(60);
 fn soak_an_upgrade_to_the_next_minor_version_serves_all_the_time() -> Result<()> {
     let lab = TestLab::up("e2e-upgrade", 5)?;
     let (cluster, hosts) = (lab.name(), &lab.addresses);
-    lab.must(&["bundle", "build", NEXT])?;
+    lab.must(&["download", NEXT])?;
     let masters = ["-m", &hosts[0], "-m", &hosts[1], "-m", &hosts[2], "-w", &hosts[3], "-w", &hosts[4]];
     lab.must(&[&["create", cluster, VERSION], &masters[..]].concat())?;
     lab.must(&["use", cluster])?;
     refused(&lab)?;
     serve(&lab)?;
-    probe::start(&lab, "h4")?;
+    probe_all(&lab)?;
 
     aborted(&lab)?;
     let approved = approved_plan(&lab)?;
@@ -41,9 +41,7 @@ fn soak_an_upgrade_to_the_next_minor_version_serves_all_the_time() -> Result<()>
     lab.must(&["resume", cluster])?;
     println!("  the upgrade of 3 + 2 with a pause took {:.0} s", begin.elapsed().as_secs_f64());
 
-    let (total, failed) = probe::counts(&lab, "h4")?;
-    println!("  {failed} of {total} requests failed on h4");
-    ensure!(total > 500 && failed == 0, "{}", probe::log(&lab, "h4")?);
+    no_request_failed(&lab)?;
     upgraded(&lab)?;
     rolled_back(&lab)?;
     lab.must(&["destroy", cluster, "--yes"]).map(drop)
@@ -99,19 +97,40 @@ fn approved_plan(lab: &TestLab) -> Result<String> {
     Ok(file)
 }
 
-/// Two pods that a disruption budget keeps alive one after the other.
+/// Two pods that a disruption budget keeps alive one after the other, behind a Service. A pod that ends serves until all nodes know it.
 pub(crate) fn serve(lab: &TestLab) -> Result<()> {
     lab.load_client(lab.name())?;
     let labels = json!({ "app": "web" });
     lab.apply(lab.name(), &json!({ "apiVersion": "v1", "kind": "List", "items": [
         { "apiVersion": "apps/v1", "kind": "Deployment", "metadata": { "name": "web" }, "spec": { "replicas": 2,
           "selector": { "matchLabels": labels }, "template": { "metadata": { "labels": labels }, "spec": { "containers": [
-            { "name": "web", "image": kubeon_e2e::image::NAME, "imagePullPolicy": "IfNotPresent", "args": ["sleep"] }] } } } },
+            { "name": "web", "image": kubeon_e2e::image::NAME, "imagePullPolicy": "IfNotPresent", "args": ["serve", "8080"],
+              "lifecycle": { "preStop": { "sleep": { "seconds": 8 } } },
+              "readinessProbe": { "httpGet": { "path": "/", "port": 8080 }, "periodSeconds": 1 } }] } } } },
+        { "apiVersion": "v1", "kind": "Service", "metadata": { "name": "web" },
+          "spec": { "selector": labels, "ports": [{ "port": 80, "targetPort": 8080 }] } },
         { "apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": { "name": "web" },
           "spec": { "minAvailable": 1, "selector": { "matchLabels": labels } } },
     ] }))?;
     let available = ["wait", "--for=condition=Available", "deployment/web", "--timeout=90s"];
     lab.kubectl(lab.name(), &available).map(drop)
+}
+
+/// Starts requests from `h4` to the API through its haproxy, and to the pods of [`serve`] through their Service.
+fn probe_all(lab: &TestLab) -> Result<()> {
+    probe::start(lab, "h4")?;
+    probe::start_service(lab, "h4", "web")
+}
+
+/// No request of [`probe_all`] failed.
+fn no_request_failed(lab: &TestLab) -> Result<()> {
+    let (total, failed) = probe::counts(lab, "h4")?;
+    println!("  {failed} of {total} requests to the API failed on h4");
+    ensure!(total > 500 && failed == 0, "{}", probe::log(lab, "h4")?);
+    let (total, failed) = probe::service_counts(lab, "h4")?;
+    println!("  {failed} of {total} requests to the Deployment failed on h4");
+    ensure!(total > 500 && failed == 0, "{}", probe::service_log(lab, "h4")?);
+    Ok(())
 }
 
 /// The cluster returns to the snapshot of the upgrade: what was created since is lost, and everything else is there.

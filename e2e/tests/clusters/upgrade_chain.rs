@@ -24,8 +24,10 @@ fn soak_an_upgrade_over_three_minor_versions_serves_all_the_time() -> Result<()>
     let (masters, workers) = (hosts[..3].join(","), hosts[3..].join(","));
     lab.must(&["create", cluster, oldest, "-m", &masters, "-w", &workers])?;
     lab.must(&["use", cluster])?;
+    without_a_bundle_on_the_way(&lab, &versions[2])?;
     serve(&lab)?;
     probe::start(&lab, "h4")?;
+    probe::start_service(&lab, "h4", "web")?;
 
     let begin = Instant::now();
     let done = lab.kubeon(&["upgrade", cluster, NEXT])?;
@@ -38,6 +40,29 @@ fn soak_an_upgrade_over_three_minor_versions_serves_all_the_time() -> Result<()>
     let (total, failed) = probe::counts(&lab, "h4")?;
     println!("  {failed} of {total} requests failed on h4");
     ensure!(total > 500 && failed == 0, "{}", probe::log(&lab, "h4")?);
+    let (total, failed) = probe::service_counts(&lab, "h4")?;
+    println!("  {failed} of {total} requests to the Deployment failed on h4");
+    ensure!(total > 500 && failed == 0, "{}", probe::service_log(&lab, "h4")?);
     upgraded(&lab)?;
     lab.must(&["destroy", cluster, "--yes"]).map(drop)
+}
+
+/// Without the bundle of a version on the way, nothing changes.
+fn without_a_bundle_on_the_way(lab: &TestLab, middle: &str) -> Result<()> {
+    let environment = lab.environment();
+    let cache = environment.iter().find(|(name, _)| *name == "XDG_CACHE_HOME").context("no cache")?;
+    let bundles = std::path::Path::new(&cache.1).join("kubeon/bundles");
+    let others = lab.file("bundles-but-one");
+    std::fs::create_dir_all(&others)?;
+    for entry in std::fs::read_dir(bundles)? {
+        let entry = entry?;
+        if !entry.file_name().to_string_lossy().starts_with(middle) {
+            std::os::unix::fs::symlink(entry.path(), others.join(entry.file_name()))?;
+        }
+    }
+    let others = others.display().to_string();
+    let refused = lab.kubeon_with(&["upgrade", lab.name(), NEXT], &[("KUBEON_BUNDLES", &others)])?;
+    ensure!(refused.code == 2 && refused.err.contains(&format!("no bundle for {middle}")), "{refused:?}");
+    ensure!(lab.plan(lab.name())?.is_empty(), "the refused upgrade changed nothing");
+    Ok(())
 }

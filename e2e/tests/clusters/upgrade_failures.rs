@@ -8,7 +8,10 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, ensure};
 use kubeon_e2e::lab::{NEXT, TestLab, VERSION};
 use kubeon_e2e::probe;
+use serde_json::json;
 
+/// The programs that both versions share.
+const SAME: [&str; 2] = ["containerd", "flanneld"];
 const MINUTE: Duration = Duration::from_secs(60);
 
 #[test]
@@ -20,12 +23,19 @@ fn soak_a_failure_in_every_stage_of_an_upgrade_is_named_and_overcome() -> Result
     let masters = hosts[..3].join(",");
     lab.must(&["create", cluster, VERSION, "-m", &masters, "-w", &hosts[3]])?;
     lab.must(&["use", cluster])?;
+    lab.load_client(cluster)?;
     probe::start(&lab, "h4")?;
+    snapshot_fails(&lab)?;
     for unit in ["kube-apiserver", "kube-controller-manager", "kube-scheduler"] {
         goes_back(&lab, unit)?;
     }
-    for (host, unit) in [("h2", "etcd"), ("h3", "kubelet"), ("h4", "kube-proxy")] {
+    // The kubelet of h3 fails after its node was drained: nothing has to leave it while containerd is stopped.
+    for (host, unit) in [("h2", "etcd"), ("h3", "kubelet"), ("h3", "containerd")] {
         goes_on(&lab, host, unit)?;
+    }
+    drain_fails(&lab)?;
+    for unit in ["flanneld", "kube-proxy"] {
+        goes_on(&lab, "h4", unit)?;
     }
     lab.must(&["upgrade", cluster, NEXT])?;
     lab.wait_up_to_date(cluster, MINUTE)?;
@@ -34,6 +44,39 @@ fn soak_a_failure_in_every_stage_of_an_upgrade_is_named_and_overcome() -> Result
     println!("  {failed} of {total} requests failed");
     ensure!(failed == 0, "{}", probe::log(&lab, "h4")?);
     lab.must(&["destroy", cluster, "--yes"]).map(drop)
+}
+
+/// The snapshot before the upgrade cannot be written: nothing has changed.
+fn snapshot_fails(lab: &TestLab) -> Result<()> {
+    let (cluster, folder) = (lab.name(), lab.file("snapshots"));
+    std::fs::create_dir_all(&folder)?;
+    std::fs::write(folder.join(cluster), "no folder")?;
+    let failed = lab.kubeon(&["upgrade", cluster, NEXT])?;
+    ensure!(failed.code == 1 && failed.err.contains(&format!("snapshots/{cluster}")), "{failed:?}");
+    std::fs::remove_file(folder.join(cluster))?;
+    ensure!(lab.plan(cluster)?.is_empty(), "the upgrade changed something without a snapshot");
+    ensure!(versions(lab)?.iter().all(|version| version == VERSION), "{:?}", versions(lab)?);
+    Ok(())
+}
+
+/// A disruption budget never lets a pod go. The upgrade stops at its node with the name of the pod, and goes on without the budget.
+fn drain_fails(lab: &TestLab) -> Result<()> {
+    let (cluster, begin) = (lab.name(), Instant::now());
+    let labels = json!({ "app": "stuck" });
+    lab.apply(cluster, &json!({ "apiVersion": "v1", "kind": "List", "items": [
+        { "apiVersion": "apps/v1", "kind": "Deployment", "metadata": { "name": "stuck" }, "spec": { "replicas": 1,
+          "selector": { "matchLabels": labels }, "template": { "metadata": { "labels": labels }, "spec": { "containers": [
+            { "name": "stuck", "image": kubeon_e2e::image::NAME, "imagePullPolicy": "IfNotPresent", "args": ["sleep"] }] } } } },
+        { "apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": { "name": "stuck" },
+          "spec": { "minAvailable": 1, "selector": { "matchLabels": labels } } },
+    ] }))?;
+    lab.kubectl(cluster, &["wait", "--for=condition=Available", "deployment/stuck", "--timeout=90s"])?;
+    let failed = lab.kubeon(&["upgrade", cluster, NEXT, "--wait-time", "5"])?;
+    ensure!(failed.code == 1 && failed.err.contains("drain node h4"), "{failed:?}");
+    ensure!(failed.err.contains("default/stuck-"), "the pod that stays is named: {failed:?}");
+    lab.kubectl(cluster, &["delete", "poddisruptionbudget,deployment", "stuck"])?;
+    println!("  the drain of h4 failed: {:.0} s", begin.elapsed().as_secs_f64());
+    Ok(())
 }
 
 /// While masters try the version, a program fails on the second one. The upgrade is aborted.
@@ -72,7 +115,9 @@ pub(crate) fn upgrade_fails(lab: &TestLab, host: &str, unit: &str) -> Result<()>
     let folder = format!("/etc/systemd/system/{unit}.service.d");
     let fail =
         format!("mkdir -p {folder} && printf '[Service]\\nExecStartPre=/bin/false\\n' >{folder}/fail.conf");
-    lab.on(host, &format!("{fail} && systemctl daemon-reload"))?;
+    // Both versions have the same program: only a unit that does not run is started.
+    let stop = if SAME.contains(&unit) { format!(" && systemctl stop {unit}") } else { String::new() };
+    lab.on(host, &format!("{fail} && systemctl daemon-reload{stop}"))?;
     let failed = lab.kubeon(&["upgrade", lab.name(), NEXT])?;
     ensure!(failed.code == 1, "{failed:?}");
     for word in [host, unit] {

@@ -46,7 +46,7 @@ pub fn publish(host: &HostSystem, report: &mut dyn FnMut(&str)) -> ! {
 
 /// Writes the endpoints at every change until the watch ends.
 fn follow(host: &HostSystem) -> Result<(), String> {
-    let api = Api::local(host).map_err(|failure| failure.to_string())?;
+    let api = Api::as_api_updater(host).map_err(|failure| failure.to_string())?;
     let mut written = Ok(());
     api.watch(SERVING, ONLY_KUBERNETES, WATCH_TIME, &mut |event| {
         if matches!(event.kind.as_str(), "ADDED" | "MODIFIED") {
@@ -101,6 +101,7 @@ fn endpoints(kubernetes: &Value) -> Option<ApiObject> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::paths;
     use crate::testing::Bench;
     use crate::testing_api::{Reply, serve};
 
@@ -137,6 +138,20 @@ mod tests {
         assert_eq!(addresses(&written[1]), ["10.0.0.1"]);
         assert_eq!(written[1]["ports"][0]["port"], 6443);
         assert_eq!(written[1]["metadata"]["labels"]["kubernetes.io/service-name"], "apiserver");
+    }
+
+    #[test]
+    fn the_identity_is_its_own_as_soon_as_there_is_one() {
+        let mut bench = Bench::new();
+        serve(&mut bench, |_, _, _| Reply::Lines(Vec::new()));
+        follow(&bench.host).unwrap();
+        bench.write(paths::API_UPDATER_CERTIFICATE, "no certificate");
+        assert!(follow(&bench.host).is_err(), "the one of kubeon is not used any more");
+        let [certificate, key] = [paths::ADMIN_CERTIFICATE, paths::ADMIN_KEY].map(|path| bench.read(path));
+        bench.write(paths::API_UPDATER_CERTIFICATE, &certificate);
+        bench.write(paths::API_UPDATER_KEY, &key);
+        std::fs::remove_file(bench.host.root.at(paths::ADMIN_KEY)).unwrap();
+        follow(&bench.host).unwrap();
     }
 
     #[test]

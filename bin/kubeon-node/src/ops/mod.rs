@@ -3,6 +3,7 @@
 pub mod drain;
 pub mod etcd;
 pub mod files;
+pub mod forget_checks;
 pub mod hosts;
 pub mod identity;
 pub mod image;
@@ -63,6 +64,7 @@ pub fn run(job: &Job<'_>, op: &Op, bytes: Option<PartReader>) -> Result<StepEffe
         }
         Op::StopServices { units } => service::stop(job, units),
         Op::RemoveService { name, files } => remove_service::run(job, name, files),
+        Op::ForgetChecks { steps } => forget_checks::run(job, steps),
         Op::ForgetIdentity { .. } => identity::forget(job),
         Op::RewriteSecrets { .. } => secrets::rewrite(job),
         Op::Await { checks } => checks::wait_for(job, checks, &|| Ok(())).map(|()| StepEffect::default()),

@@ -93,6 +93,9 @@ fn an_upgrade_writes_its_snapshot_to_the_store_and_a_change_of_settings_writes_n
     let call = last_call(&place);
     assert!(call.starts_with("upgrade demo v1.36.3 --snapshot-on-master "), "{call}");
     assert!(call.contains("--snapshot s3://backups/demo/ --key "), "{call}");
+    assert!(!call.contains("--later-versions"), "{call}");
+    let (place, _) = run(r#"{"version":"v1.35.8"}"#, "updating", &[("LATER_VERSIONS", "2")]);
+    assert!(last_call(&place).contains(" --later-versions=2 "), "{}", last_call(&place));
     for (state, variables) in [(r#"{"version":"v1.36.3"}"#, &[folder][..]), (r#"{"version":"v1.35.8"}"#, &[])]
     {
         let (place, done) = run(state, "updating", variables);

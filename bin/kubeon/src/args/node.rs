@@ -110,18 +110,18 @@ pub struct NodeFlags {
 }
 
 /// The flags of a role that list one value per host.
-struct Listed<'a> {
-    role: HostRole,
-    flag: &'static str,
-    addresses: &'a [String],
-    names: &'a [String],
-    internal_addresses: &'a [String],
-    labels: &'a [String],
-    ports: &'a [u16],
-    users: &'a [String],
-    passwds: &'a [SecretSource],
-    pk_files: &'a [PathBuf],
-    pk_passwords: &'a [SecretSource],
+pub(super) struct Listed<'a> {
+    pub(super) role: HostRole,
+    pub(super) flag: &'static str,
+    pub(super) addresses: &'a [String],
+    pub(super) names: &'a [String],
+    pub(super) internal_addresses: &'a [String],
+    pub(super) labels: &'a [String],
+    pub(super) ports: &'a [u16],
+    pub(super) users: &'a [String],
+    pub(super) passwds: &'a [SecretSource],
+    pub(super) pk_files: &'a [PathBuf],
+    pub(super) pk_passwords: &'a [SecretSource],
 }
 
 /// The hosts in the flags.
@@ -153,7 +153,12 @@ fn refuse(subject: impl Into<String>, reason: impl Into<String>) -> Refusal {
     Refusal::argument(subject, reason)
 }
 
-fn hosts_of(listed: &Listed<'_>, default: &LoginRequest, refusals: &mut Vec<Refusal>) -> Vec<HostRequest> {
+/// The valid hosts of a role: each with the values in the lists, else those of `default`. Adds a refusal for every invalid value.
+pub(super) fn hosts_of(
+    listed: &Listed<'_>,
+    default: &LoginRequest,
+    refusals: &mut Vec<Refusal>,
+) -> Vec<HostRequest> {
     count_lists(listed, refusals);
     let mut hosts = Vec::new();
     for (i, text) in listed.addresses.iter().enumerate() {
@@ -214,6 +219,7 @@ fn count_lists(listed: &Listed<'_>, refusals: &mut Vec<Refusal>) {
 fn default_flag_hint(role: &HostRole, list: &str) -> String {
     match list {
         "name" | "internal-address" | "labels" => String::new(),
+        _ if *role == HostRole::Etcd => String::new(),
         _ => format!("; --default-{role}-{list} is for every {role}"),
     }
 }

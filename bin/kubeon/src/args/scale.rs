@@ -7,6 +7,7 @@ use super::approved_plan::ApprovedPlanFlag;
 use super::common_change::CommonChangeFlags;
 use super::contact::ContactFlags;
 use super::drain::LeaveFlags;
+use super::etcd_hosts::EtcdHostFlags;
 use super::format::FormatFlag;
 use super::ignore::IgnoreFlag;
 use super::login::KnownLoginFlags;
@@ -49,9 +50,8 @@ pub(crate) struct AddonArgs {
     pub name: Option<String>,
     #[command(flatten)]
     pub nodes: NodeFlags,
-    /// Address of a host that runs etcd and nothing else; repeat it or use commas
-    #[arg(long = "etcd", value_name = "ADDRESS", value_delimiter = ',', help_heading = "Hosts of etcd")]
-    pub etcd_hosts: Vec<HostAddress>,
+    #[command(flatten)]
+    pub etcd_hosts: EtcdHostFlags,
     /// Skip this worker, which does not answer; may be repeated
     #[arg(
         id = "without",

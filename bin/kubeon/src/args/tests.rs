@@ -4,7 +4,8 @@ use clap::{CommandFactory as _, Parser as _};
 
 use super::missing::{MISSING, Takes};
 use super::{CliCommand, CommandLine};
-use kubeon_engine::login_request::SecretSource;
+use kubeon_engine::cluster_request::HostRequest;
+use kubeon_engine::login_request::{LoginRequest, SecretSource};
 
 fn parsed(args: &[&str]) -> super::cluster::ClusterArgs {
     let cli = CommandLine::try_parse_from([&["kubeon", "create", "x", "v1.36.3"], args].concat());
@@ -294,6 +295,38 @@ fn port_0_is_not_a_valid_port() {
             assert!(error.to_string().contains(flag), "{error}");
         }
     }
+}
+
+#[test]
+fn hosts_of_etcd_have_names_and_logins_of_their_own() {
+    let hosts = |flags: &[&str]| {
+        let cli = CommandLine::try_parse_from([&["kubeon", "addon", "x"], flags].concat());
+        let args = match cli.unwrap_or_else(|error| panic!("{error}")).command {
+            Some(CliCommand::Addon(args)) => args,
+            other => panic!("{other:?}"),
+        };
+        let default = LoginRequest { user: Some("admin".to_owned()), ..LoginRequest::default() };
+        let mut refusals = Vec::new();
+        let hosts = args.etcd_hosts.hosts(&default, &mut refusals);
+        (hosts, refusals.into_iter().map(|refusal| refusal.reason).collect::<Vec<_>>())
+    };
+    let flags = ["--etcd", "10.0.0.8,10.0.0.9", "--etcd-name", "e1,e2", "--etcd-port", "2222,22"];
+    let (found, refused) = hosts(&flags);
+    assert_eq!(refused, Vec::<String>::new());
+    let shown = |host: &HostRequest| (host.name.as_ref().unwrap().to_string(), host.login.port);
+    assert_eq!(
+        found.iter().map(shown).collect::<Vec<_>>(),
+        [("e1".to_owned(), Some(2222)), ("e2".to_owned(), Some(22))]
+    );
+    assert!(found.iter().all(|host| host.login.user.as_deref() == Some("admin")));
+    let own = ["--etcd", "10.0.0.8", "--etcd-user", "ops", "--etcd-internal-address", "192.168.0.8"];
+    let (found, _) = hosts(&own);
+    assert_eq!(found[0].login.user.as_deref(), Some("ops"));
+    assert_eq!(found[0].internal_address, "192.168.0.8".parse().ok());
+    assert_eq!(hosts(&["--etcd-user", "ops"]).1, ["[etcd] 1 given, but no --etcd"]);
+    let (_, refused) = hosts(&["--etcd", "10.0.0.8,10.0.0.9", "--etcd-port", "2222"]);
+    assert_eq!(refused, ["[etcd] 1 given for 2 hosts: give one for each --etcd"]);
+    assert_eq!(hosts(&["--etcd", "h9"]).1.len(), 1);
 }
 
 #[test]

@@ -112,6 +112,10 @@ pub(crate) struct UpgradeArgs {
     #[arg(long, value_name = "SECONDS", default_value_t = 0,
           value_parser = RangedU64ValueParser::<u32>::new().range(0..=7200))]
     pub wait_time: u32,
+    /// How many versions follow in other runs: the disks of the hosts need space for them, too
+    #[arg(long, value_name = "NUMBER", default_value_t = 0, hide = true,
+          value_parser = RangedU64ValueParser::<u32>::new().range(0..=20))]
+    pub later_versions: u32,
     /// Where the parts come from. Bundles are on this machine already, so both values do the same
     #[arg(long, value_name = "MODE", hide = true)]
     pub set_offline: Option<OfflineMode>,

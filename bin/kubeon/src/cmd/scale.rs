@@ -22,7 +22,7 @@ pub(super) async fn add(context: &Context<'_>, args: &AddonArgs) -> Result<(), C
     let engine = context.engine()?;
     let state = engine.find(args.name.as_deref())?;
     let (name, added) = (state.name.clone(), added_hosts(args));
-    if !args.nodes.names_hosts() && args.etcd_hosts.is_empty() && added.refusals.is_empty() {
+    if !args.nodes.names_hosts() && !args.etcd_hosts.names_hosts() && added.refusals.is_empty() {
         let error = CliError::refused("no host is named");
         return Err(error.next_command("try", format!("kubeon addon {name} -w ADDRESS")));
     }
@@ -50,8 +50,8 @@ fn added_hosts(args: &AddonArgs) -> AddedHosts {
     let mut refusals = Vec::new();
     let hosts = args.nodes.hosts(&mut refusals);
     let login = LoginRequests::from(&args.nodes).of(&HostRole::Etcd);
-    let etcd_hosts = args.etcd_hosts.iter().map(|address| host(*address, None, None, login.clone()));
-    AddedHosts { masters: hosts.masters, workers: hosts.workers, etcd_hosts: etcd_hosts.collect(), refusals }
+    let etcd_hosts = args.etcd_hosts.hosts(&login, &mut refusals);
+    AddedHosts { masters: hosts.masters, workers: hosts.workers, etcd_hosts, refusals }
 }
 
 /// A host without labels.

@@ -76,6 +76,7 @@ fn options(args: &UpgradeArgs) -> Result<TargetOptions, CliError> {
         logins: LoginRequests::from(&args.change.login),
         drain_seconds: if args.wait_time == 0 { Intent::DRAIN_SECONDS } else { args.wait_time },
         skip_evict: args.skip_evict,
+        unseen_versions: args.later_versions,
         ignore: ignored_checks(&ignore)?,
         max_unavailable: args.change.rolling.max_unavailable,
         ..TargetOptions::default()

@@ -59,7 +59,9 @@ fn case_6_versions_are_checked() {
     home.kubeon(&["create", "x", "1.2", "-m", MASTER]).refuses(&["Input version [1.2] error"]);
     home.kubeon(&["create", "x", "v1.29.9", "-m", MASTER])
         .refuses(&["[check] Input version[v1.29.9] not support"]);
-    home.kubeon(&["bundle", "build", "v1.29.9"]).refuses(&["[check] Input version[v1.29.9] not support"]);
+    for command in [&["bundle", "build", "v1.29.9"][..], &["download", "v1.29.9"]] {
+        home.kubeon(command).refuses(&["[check] Input version[v1.29.9] not support"]);
+    }
 }
 
 #[test]
@@ -69,6 +71,7 @@ fn case_7_parts_that_no_bundle_carries_are_refused_by_name() {
         ("--cni", "calico", "cni"),
         ("--cni", "cilium", "cni"),
         ("--cni", "weave", "cni"),
+        ("--cni", "bpf", "cni"),
         ("--cri", "crio", "cri"),
         ("--cri", "docker", "cri"),
         ("--ic", "nginx", "ingress"),

@@ -8,7 +8,8 @@ use super::desired::{Desired, Existing};
 use crate::lookup::Lookup;
 use crate::verdict::AdmissionVerdict;
 
-pub(super) fn judge(desired: &Desired<'_>, verdict: &mut AdmissionVerdict) {
+pub(super) fn judge(desired: &Desired<'_>, existing: Option<&Existing>, verdict: &mut AdmissionVerdict) {
+    even_etcd(desired, existing, verdict);
     let hosts = match desired.cluster.hosts() {
         Ok(hosts) => hosts,
         Err(error) => {
@@ -31,6 +32,16 @@ pub(super) fn judge(desired: &Desired<'_>, verdict: &mut AdmissionVerdict) {
     }
     names(desired, &hosts, verdict);
     internal_addresses(desired, &hosts, verdict);
+}
+
+/// A cluster is made with an odd number of members of etcd. A built one may have an even number between two changes: three
+/// members become one by two changes, because most of them must stay in each.
+fn even_etcd(desired: &Desired<'_>, existing: Option<&Existing>, verdict: &mut AdmissionVerdict) {
+    let is_built = existing.is_some_and(|existing| existing.built.is_some());
+    let members = desired.cluster.etcd_list.len();
+    if !is_built && members > 0 && members.is_multiple_of(2) {
+        verdict.deny(desired.field("etcdList"), "etcd needs an odd number of hosts: 1, 3, 5, 7 or 9");
+    }
 }
 
 /// Whether a network contains the login address or the cluster address of a host.

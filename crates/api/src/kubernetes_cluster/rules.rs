@@ -29,14 +29,6 @@ pub(super) fn cluster() -> Vec<Rule> {
             field: Some(".nodeList"),
         },
         Rule {
-            // The reader drops repeated entries and counts the rest.
-            rule: "!has(self.etcdList) || self.etcdList.size() % 2 == 1 || self.etcdList.size() == 0 || \
-                   !self.etcdList.all(e, self.etcdList.exists_one(o, o.ip == e.ip))"
-                .to_owned(),
-            message: "etcd needs an odd number of hosts: 1, 3, 5, 7 or 9",
-            field: Some(".etcdList"),
-        },
-        Rule {
             rule: format!("[{pods}].all(p, !isCIDR(p) || cidr(p) == cidr(p).masked())"),
             message: "podCIDR has host bits set; write the network's first address",
             field: None,

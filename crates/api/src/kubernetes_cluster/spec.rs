@@ -32,7 +32,7 @@ pub struct DeclaredCluster {
     #[serde(default, deserialize_with = "unset::when_null", skip_serializing_if = "NodeList::is_empty")]
     #[schemars(length(max = 5000))]
     pub node_list: NodeList,
-    /// Hosts of etcd, an odd number, at most 9. Default: the masters.
+    /// Hosts of etcd, at most 9, and an odd number when the cluster is made. Default: the masters.
     #[serde(default, deserialize_with = "unset::when_null", skip_serializing_if = "NodeList::is_empty")]
     #[schemars(length(max = 9))]
     pub etcd_list: NodeList,

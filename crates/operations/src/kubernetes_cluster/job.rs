@@ -9,7 +9,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference}
 use kubeon_api::kubernetes_cluster::AuthConfig;
 use kubeon_api::{
     ClusterOperation, DataRef, JobPlacement, KubernetesCluster, KubernetesClusterSpec, PrivateKey,
-    PrivateKeyError, Version, labels,
+    PrivateKeyError, Version, labels, upgrade_way,
 };
 use kubeon_render::job::{Mount, MountSource, OperationJob, Program, job};
 
@@ -340,8 +340,19 @@ fn config(
     })
 }
 
+/// How many versions follow the one of the operation on the way to the declared one; empty if none does. Its Job has no bundles of
+/// them, and checks the disks of the hosts for them, too.
+fn later_versions(s: &View<'_>, object: &KubernetesCluster, spec: &KubernetesClusterSpec) -> String {
+    let ends = spec.cluster.kube_version.zip(object.spec.cluster.kube_version);
+    let way = ends
+        .filter(|(next, wanted)| next < wanted)
+        .and_then(|(next, wanted)| upgrade_way(next, wanted, &s.settings.versions).ok());
+    way.map_or_else(String::new, |way| way.len().to_string())
+}
+
 /// The environment of contract B, in the order of the contract.
 fn environment(
+    s: &View<'_>,
     object: &KubernetesCluster,
     operation: &ClusterOperation,
     spec: &KubernetesClusterSpec,
@@ -360,9 +371,10 @@ fn environment(
         ("IGNORE_CHECKS", annotation(operation, labels::IGNORE_CHECKS)),
         ("WITHOUT", annotation(operation, labels::WITHOUT)),
         ("PLAN", if operation.spec.plan { "true" } else { "" }.to_owned()),
+        ("LATER_VERSIONS", if updates(operation) { later_versions(s, object, spec) } else { String::new() }),
     ];
-    let is_present =
-        |name: &str, value: &str| !["IGNORE_CHECKS", "WITHOUT", "PLAN"].contains(&name) || !value.is_empty();
+    let optional = ["IGNORE_CHECKS", "WITHOUT", "PLAN", "LATER_VERSIONS"];
+    let is_present = |name: &str, value: &str| !optional.contains(&name) || !value.is_empty();
     // A value that is too long for the environment is only in /conf.
     all.into_iter()
         .filter(|(name, value)| value.len() <= MOST_IN_ENV && is_present(name, value))
@@ -458,7 +470,7 @@ fn the_job(
                 .chain(callback::arguments(s.settings, operation, CONF))
                 .collect(),
         },
-        env: environment(object, operation, spec)
+        env: environment(s, object, operation, spec)
             .into_iter()
             .chain(s.settings.trusted_keys_variable())
             .chain(store.0.unwrap_or_default())

@@ -148,6 +148,8 @@ fn an_upgrade_visits_each_minor_version() {
             job(&world).to_string().contains(&format!("kubeon/kubeon-bundle:{before}")),
             "both are needed"
         );
+        let later = job(&world).to_string().contains(r#""name":"LATER_VERSIONS","value":"1""#);
+        assert_eq!(later, version == "v1.37.2", "the disks need space for the whole way");
         ends(&mut world, "Complete");
         assert_eq!(applied(&world, "kubeVersion"), version);
         assert_eq!(object(&world)["status"]["version"], version);

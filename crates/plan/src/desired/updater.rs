@@ -5,17 +5,22 @@
 //! the last check needs it.
 
 use kubeon_api::kubernetes_cluster::LoadBalancer;
+use kubeon_render::paths::pki;
 use kubeon_render::updater::{self, PUBLISHER, STARTUP};
-use kubeon_wire::{API_WAY_FILE, API_WAY_FOUND, ApiWay, Check, Op};
+use kubeon_wire::{API_WAY_FILE, API_WAY_FOUND, ApiWay, CertificateAuthority, Check, Op};
 
 use super::control::{api_ready_at, apiserver_id, rights_id};
+use super::control_plane;
+use super::files::{self, client};
 use super::hosts_file::{self, hosts_id};
 use super::join_stage::{self, keys_id};
 use super::step::{Daemon, DesiredStep};
-use super::{control_plane, files};
 use crate::context::{NODE_PROGRAM, ObservedHost, PlanContext, records};
 use crate::stage_name::StageName;
 use crate::step_id::StepId;
+
+/// The name of the certificate and of the key of a master's apiserver-updater.
+const PUBLISHER_KEYS: &str = "apiserver-updater";
 
 /// The cluster-wide step that applies the Service.
 pub(super) fn service_id() -> StepId {
@@ -27,6 +32,11 @@ fn publisher_id(host: &ObservedHost<'_>) -> StepId {
     host.id(control_plane::STAGE, "apiserver-updater")
 }
 
+/// The step that writes the identity with which a master keeps them.
+fn publisher_keys_id(host: &ObservedHost<'_>) -> StepId {
+    host.id(control_plane::STAGE, "apiserver-updater-keys")
+}
+
 /// The step after which the API's name leads to an API server on a worker.
 fn startup_id(host: &ObservedHost<'_>) -> StepId {
     host.id(join_stage::STAGE, "apiserver-startup")
@@ -36,7 +46,8 @@ fn startup_config_id(host: &ObservedHost<'_>) -> StepId {
     host.id(join_stage::STAGE, "apiserver-startup-config")
 }
 
-fn is_used(context: &PlanContext<'_>) -> bool {
+/// Whether workers reach the API servers by their Service.
+pub(super) fn is_used(context: &PlanContext<'_>) -> bool {
     context.spec().settings.load_balancer == LoadBalancer::Updater
 }
 
@@ -98,7 +109,7 @@ pub(super) fn service(context: &PlanContext<'_>, left: &[StepId], steps: &mut Ve
 
 fn publish(context: &PlanContext<'_>, steps: &mut Vec<DesiredStep>) {
     let (address, port) = (context.api_service(), context.spec().settings.api_port);
-    let objects = vec![updater::service(address, port)];
+    let objects = [updater::service(address, port)].into_iter().chain(updater::rights()).collect();
     steps.push(
         DesiredStep::of_cluster(context, service_id(), Op::Objects { objects })
             .title(format!("apply the Service of the API servers, {address}:{port}"))
@@ -106,6 +117,13 @@ fn publish(context: &PlanContext<'_>, steps: &mut Vec<DesiredStep>) {
             .needs([rights_id()]),
     );
     for host in context.masters() {
+        let identity = client(CertificateAuthority::Kubernetes, updater::PUBLISHER_USER, &[]);
+        let files = files::pair(&pki(PUBLISHER_KEYS), identity).into();
+        steps.push(
+            DesiredStep::new(host, publisher_keys_id(host), Op::Files { files })
+                .title("write the identity of apiserver-updater")
+                .because("apiserver-updater has no identity"),
+        );
         steps.push(
             Daemon {
                 id: publisher_id(host),
@@ -116,7 +134,8 @@ fn publish(context: &PlanContext<'_>, steps: &mut Vec<DesiredStep>) {
             }
             .into_step(host)
             .title("keep the endpoints of the Service of the API servers")
-            .needs([apiserver_id(host), service_id()]),
+            // It reads its identity again for every watch.
+            .needs([apiserver_id(host), service_id(), publisher_keys_id(host)]),
         );
     }
 }
@@ -124,8 +143,12 @@ fn publish(context: &PlanContext<'_>, steps: &mut Vec<DesiredStep>) {
 fn withdraw(context: &PlanContext<'_>, left: &[StepId], steps: &mut Vec<DesiredStep>) {
     let why = || "no worker reaches the API servers by their Service".to_owned();
     let mut before = left.to_vec();
-    for host in context.masters().filter(|host| host.has_executed(&publisher_id(host))) {
-        let remove = Op::RemoveService { name: PUBLISHER.to_owned(), files: Vec::new() };
+    let begun = |host: &&ObservedHost<'_>| {
+        host.has_executed(&publisher_id(host)) || host.has_executed(&publisher_keys_id(host))
+    };
+    for host in context.masters().filter(begun) {
+        let files = ["crt", "key"].map(|kind| format!("{}.{kind}", pki(PUBLISHER_KEYS))).into();
+        let remove = Op::RemoveService { name: PUBLISHER.to_owned(), files };
         let id = host.id(control_plane::STAGE, "apiserver-updater-removal");
         before.push(id.clone());
         steps.push(
@@ -148,6 +171,11 @@ fn withdraw(context: &PlanContext<'_>, left: &[StepId], steps: &mut Vec<DesiredS
     }
 }
 
+/// The check that a worker reaches the API servers by the Service, as a step of `stage`.
+pub(super) fn proof_id(host: &ObservedHost<'_>, stage: StageName) -> StepId {
+    host.id(stage, "apiserver-service")
+}
+
 /// The check that a worker reaches the API servers by the Service; `None` without one. `kube_proxy` is the step that runs
 /// kube-proxy on the host.
 pub(super) fn proof(
@@ -159,7 +187,7 @@ pub(super) fn proof(
     let (address, port) = (context.api_service(), context.spec().settings.api_port);
     let check = api_ready_at(address, port);
     (is_used(context) && !host.is_master()).then(|| {
-        DesiredStep::new(host, host.id(stage, "apiserver-service"), Op::Await { checks: vec![check] })
+        DesiredStep::new(host, proof_id(host, stage), Op::Await { checks: vec![check] })
             .title(format!("the Service {address}:{port} leads from {} to the API servers", host.name))
             .because("a component that the Service depends on was changed")
             .within(60)

@@ -1,4 +1,4 @@
-//! Stage `verify`: checks that the cluster works. It changes nothing.
+//! Stage `verify`: checks that the cluster works. It changes nothing but records of checks.
 
 use std::net::Ipv4Addr;
 
@@ -11,7 +11,7 @@ use super::control::{api_ready, apiserver_id, controller_manager_id, scheduler_i
 use super::join::{image_id, kubelet_id, ready_id};
 use super::network::{self, flannel_id, kube_proxy_id};
 use super::step::DesiredStep;
-use super::{restore, updater};
+use super::{restore, unused_checks, updater};
 use crate::context::{ObservedHost, PlanContext};
 use crate::stage_name::StageName;
 use crate::step_id::StepId;
@@ -95,6 +95,7 @@ pub(crate) fn cluster(context: &PlanContext<'_>, steps: &mut Vec<DesiredStep>) {
         steps.extend(updater::proof(context, host, STAGE, kube_proxy_id(host)));
         steps.extend(tokens(context, host));
     }
+    unused_checks::forget(context, STAGE, steps);
 }
 
 /// CoreDNS has all its pods. In a restored cluster, the record of the check is that of the cluster before.

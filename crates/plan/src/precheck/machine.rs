@@ -164,15 +164,20 @@ fn mib(bytes: u64) -> String {
 }
 
 /// The unpacked size of the parts that the host lacks, of this version and of those that follow. Parts of earlier versions stay on
-/// the host, so their space is not free.
+/// the host, so their space is not free. A version whose bundle is not here is as large as the largest of the others.
 fn missing_bytes(subject: &Subject<'_>) -> u64 {
     let (intent, machine) = (subject.intent, subject.facts.architecture.as_str());
-    let artifacts = std::iter::once(intent.artifacts_for(machine)).chain(intent.later_artifacts_for(machine));
-    let needed = artifacts.flat_map(|artifacts| needed_parts(subject, artifacts));
-    let missing = needed.filter(|part| !subject.facts.parts.contains(&part.digest));
+    let missing = |artifacts| -> BTreeMap<&Digest, u64> {
+        let parts = needed_parts(subject, artifacts);
+        let parts = parts.filter(|part| !subject.facts.parts.contains(&part.digest));
+        parts.map(|part| (&part.digest, part.unpacked_size)).collect()
+    };
+    let versions = std::iter::once(intent.artifacts_for(machine)).chain(intent.later_artifacts_for(machine));
+    let versions: Vec<_> = versions.map(missing).collect();
+    let largest = versions.iter().map(|sizes| sizes.values().sum::<u64>()).max().unwrap_or_default();
     // Several versions may have the same part.
-    let sizes: BTreeMap<&Digest, u64> = missing.map(|part| (&part.digest, part.unpacked_size)).collect();
-    sizes.values().sum()
+    let all: BTreeMap<&Digest, u64> = versions.into_iter().flatten().collect();
+    all.values().sum::<u64>() + largest * u64::from(intent.unseen_versions)
 }
 
 fn needed_parts<'a>(

@@ -70,6 +70,25 @@ fn a_master_leaves_when_the_others_can_do_without_it() {
 }
 
 #[test]
+fn the_last_master_that_a_silent_worker_knows_does_not_leave() {
+    let mut snapshot = created(3, 1, &[SERVES; 3]);
+    lose(&mut snapshot, 3);
+    let mut desired = leaving(with_masters(&[1, 2], &[3]), &[0]);
+    assert!(plan(&desired, &snapshot).is_ok(), "it knows the masters that stay");
+    // The other masters joined while it was off.
+    desired.known_masters.insert(address(3), [address(0)].into());
+    let refused = plan(&desired, &snapshot).unwrap_err();
+    let found: Vec<_> = refused.refusals().iter().map(|refusal| refusal.value.clone()).collect();
+    assert_eq!(found, [address(3).to_string()]);
+    desired.skip_hosts.push(address(3));
+    assert!(plan(&desired, &snapshot).is_ok(), "the user goes on without it");
+    // From then on it has nothing to lose.
+    desired.skip_hosts.clear();
+    desired.known_masters.insert(address(3), [].into());
+    assert!(plan(&desired, &snapshot).is_ok());
+}
+
+#[test]
 fn a_lost_master_is_replaced() {
     let mut snapshot = with_new_hosts(created(3, 1, &[SERVES, SERVES, Some(false)]), 4..5);
     lose(&mut snapshot, 2);

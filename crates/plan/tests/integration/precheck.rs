@@ -2,9 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use crate::support::{address, bare_hosts, intent, with_settings};
+use crate::support::{address, bare_hosts, created, intent, named, with_settings};
 use kubeon_api::{Arch, HostRole};
 use kubeon_plan::precheck::{connection_targets, may_be_ignored, precheck};
+use kubeon_plan::sim::artifacts;
 use kubeon_plan::{Intent, Observation, ObservationFailure, PlanError, RefusedField, Remedy, Snapshot, plan};
 use kubeon_wire::{
     Cgroup, Claim, Facts, LinkFact, PrecheckReport, PrecheckResult, PrecheckSeverity, Reach, ReachFact,
@@ -53,6 +54,18 @@ fn error(check: &str, words: &str, change: impl FnOnce(&mut Facts)) -> PrecheckR
 
 fn warning(check: &str, words: &str, change: impl FnOnce(&mut Facts)) {
     fails(check, PrecheckSeverity::Warning, words, change);
+}
+
+/// A part has 40 MiB; a master lacks 13 of them and a worker 9, and 1024 MiB stay free.
+#[test]
+fn versions_whose_bundles_are_elsewhere_need_disk_space() {
+    let needed = |unseen_versions: u32| {
+        let intent = Intent { artifacts: artifacts("v1.37.2"), unseen_versions, ..named(1, 1) };
+        let report = precheck(&intent, &created(1, 1, &[Some(true)]));
+        [0, 1].map(|index| result(&report, index, "disk").wanted)
+    };
+    assert_eq!(needed(0), ["1544 MiB", "1384 MiB"]);
+    assert_eq!(needed(2), ["2584 MiB", "2104 MiB"], "each as much as the one that comes now");
 }
 
 #[test]

@@ -58,6 +58,8 @@ pub(super) enum Effect {
     Erase(String),
     /// The journal forgets a unit and files.
     Forget { name: String, files: Vec<String> },
+    /// The journal forgets checks.
+    ForgetChecks(Vec<String>),
     /// A step is recorded in an object of the cluster.
     ClusterRecord { object: String, id: String, digest: String },
     /// A step is recorded in the journal.

@@ -147,6 +147,11 @@ impl SimulatedHost {
                 self.journal.retain(|_, record| !concerns(&record.op, &name, &files));
                 (self.journal.len() != before).then(|| format!("forget {name}"))
             }
+            Effect::ForgetChecks(steps) => {
+                let before = self.journal.len();
+                self.journal.retain(|id, _| !steps.contains(id));
+                (self.journal.len() != before).then(|| format!("forget {}", steps.join(" ")))
+            }
             Effect::Down(name) => {
                 let running = self.units.get_mut(&name).and_then(|unit| unit.running.take());
                 running.map(|_| format!("halt {name}"))

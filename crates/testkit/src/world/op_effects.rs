@@ -50,6 +50,7 @@ pub(super) fn effects_of(op: &Op, host: &SimulatedHost) -> Result<Vec<Effect>, S
             let forget = Effect::Forget { name: name.clone(), files: files.clone() };
             [Effect::Stop(name)].into_iter().chain(erased).chain([forget]).collect()
         }
+        Op::ForgetChecks { steps } => vec![Effect::ForgetChecks(steps)],
         Op::ForgetIdentity { .. } => vec![Effect::Stop("kubelet.service".to_owned())],
         // No simulated host has a firewall, and no simulated cluster has Secrets or data in etcd. The simulated haproxy
         // reads its configuration for every connection.

@@ -8,8 +8,10 @@ use kubeon_e2e::lab::{NEXT, VERSION};
 use kubeon_e2e::program::{folder, must};
 use serde_json::{Value, json};
 
-use super::declared_cluster::{NAME, declared, kill_runner, kubeconfig, wait_nodes_ready, wait_up_to_date};
-use super::environment::MetaCluster;
+use super::declared_cluster::{
+    NAME, NAMESPACE, declared, kill_runner, kubeconfig, wait_job_running, wait_nodes_ready, wait_up_to_date,
+};
+use super::environment::{MetaCluster, condition};
 use super::{MINUTE, print_time};
 
 #[test]
@@ -46,8 +48,9 @@ fn soak_masters_and_the_version_of_a_declared_cluster_change() -> Result<()> {
     declare(&meta, &json!({"kubeVersion": NEXT}))?;
     kill_runner(&meta, "update-", "h5")?;
     meta.request_operation(NAME, "updating")?;
+    paused_and_resumed(&meta)?;
     wait_up_to_date(&meta, "update-finished")?;
-    print_time("an upgrade of 3 + 1 with a killed runner", start);
+    print_time("an upgrade of 3 + 1 with a killed runner and a pause", start);
     upgraded(&meta)
 }
 
@@ -106,6 +109,40 @@ fn taken_back(meta: &MetaCluster) -> Result<()> {
     }
     print_time("an upgrade with a killed runner that is taken back", start);
     Ok(())
+}
+
+/// The upgrade is paused: its pod ends, nothing works on the hosts, and the cluster serves. Then it continues.
+fn paused_and_resumed(meta: &MetaCluster) -> Result<()> {
+    let set_paused = |paused: bool| meta.patch(&["ecs", NAME], &json!({"spec": {"paused": paused}}));
+    let status = || -> Result<Value> { Ok(meta.get(&["ecs", NAME])?["status"].clone()) };
+    let reason = |status: &Value| condition(status, "Progressing").map(|progress| progress["reason"].clone());
+    let job = wait_job_running(meta, NAME, "update-")?;
+    meta.eventually("the upgrade changes hosts", MINUTE * 2, || {
+        let status = status()?;
+        ensure!(status["step"].as_str().is_some_and(|step| step.contains('/')), "{status:#}");
+        Ok(())
+    })?;
+    set_paused(true)?;
+    let label = format!("job-name={job}");
+    meta.eventually("the pod of the paused upgrade has ended", MINUTE * 3, || {
+        let left = meta.kubectl(&["-n", NAMESPACE, "get", "pods", "-l", &label, "-o", "name"])?;
+        ensure!(left.is_empty(), "{left}");
+        let status = status()?;
+        ensure!(reason(&status) == Some(json!("Paused")) && status["phase"] == "Updating", "{status:#}");
+        Ok(())
+    })?;
+    for host in ["h3", "h4", "h5", "h6"] {
+        meta.eventually("nothing works on the host", MINUTE, || {
+            meta.lab.on(host, "! pgrep '^kubeon-node'").map(drop)
+        })?;
+    }
+    meta.kubectl_with(&kubeconfig(meta)?, &["get", "nodes"])?;
+    set_paused(false)?;
+    meta.eventually("the upgrade continues", MINUTE * 2, || {
+        let status = status()?;
+        ensure!(reason(&status) != Some(json!("Paused")), "{status:#}");
+        Ok(())
+    })
 }
 
 /// Every node has the new version and no node is cordoned; the master that took the snapshot has it.

@@ -79,6 +79,29 @@ fn hosts_of_etcd_may_change_while_most_of_them_stay() {
     assert!(said.starts_with("spec.cluster.etcdList: scaling-up changes nodeList only"), "{said}");
 }
 
+/// Three become one by two changes; in each most of the members stay. A new cluster has an odd number.
+#[test]
+fn a_list_of_three_shrinks_to_one() {
+    let set = |mut object: Value, field: &str, hosts: &[&str]| {
+        object["spec"]["cluster"]["etcdList"] = list(hosts);
+        object["spec"]["cluster"][field] = list(hosts);
+        object
+    };
+    for (field, hosts) in [
+        ("masterList", ["10.0.0.1", "10.0.0.3", "10.0.0.5"]),
+        ("etcdList", ["10.0.0.20", "10.0.0.21", "10.0.0.22"]),
+    ] {
+        for size in [2, 1] {
+            let mut old = set(highly_available(), field, &hosts[..=size]);
+            old["metadata"]["annotations"]["app.kubernetes.io/spec"] = json!(old["spec"].to_string());
+            allowed(&set(old.clone(), field, &hosts[..size]), Some(&old));
+        }
+    }
+    let new = with(cluster(&[]), "/spec/cluster/etcdList", list(&["10.0.0.20", "10.0.0.21"]));
+    let message = "spec.cluster.etcdList: etcd needs an odd number of hosts: 1, 3, 5, 7 or 9";
+    assert_eq!(refused(&new, None), message);
+}
+
 #[test]
 fn a_host_of_etcd_changes_its_role_in_two_changes() {
     let mut old = highly_available();
