@@ -120,11 +120,12 @@ impl ClusterTarget {
         let mut state = engine.load(&spec.name)?;
         let given_up = give_up_trial(&mut state, spec.version);
         let mut named = with_stored_hosts(&spec, &state);
-        settings.keep_others(&mut named.settings, &state.spec.settings);
+        settings.keep_others(&mut named, &state.spec);
+        let mtu = other_mtu(&state, &named);
         let mut target = Self::changed(engine, state, named, options)?;
         keep_undeclared(&mut target.logins, |host| logins.contains_key(host), &target.state.logins);
         target.logins.extend(logins);
-        target.notes = notes.into_iter().chain(given_up).collect();
+        target.notes = notes.into_iter().chain(given_up).chain(mtu).collect();
         Ok(target)
     }
 
@@ -162,12 +163,14 @@ impl ClusterTarget {
             max_unavailable,
         } = options;
         refuse_destroying(&state)?;
+        let mtu = other_mtu(&state, &spec);
         let mut newly_leaving = Vec::new();
         // Before anything is written to a host the request may still change.
         if spec != state.spec && state.may_be_on_hosts() {
             newly_leaving = host_change::apply(&mut state, &spec, leaving_workers)?;
         }
-        let (spec, notes) = cluster_request::stored_spec(spec, &engine.supported()?)?;
+        let (spec, mut notes) = cluster_request::stored_spec(spec, &engine.supported()?)?;
+        notes.extend(mtu);
         let skip_hosts = engine::skip_hosts(&skip_hosts, &spec, &state)?;
         let hosts = spec.hosts().map(|host| host.address).chain(state.leaving.keys().copied());
         let logins = merge_remembered(hosts, &spec.masters, &flags, &state.logins);
@@ -252,6 +255,17 @@ fn give_up_trial(state: &mut StoredCluster, requested: Version) -> Option<Note> 
         host: None,
         text: format!("the change to {trial} ends here: {requested} is requested again"),
     })
+}
+
+/// What another size of the packets of pods does to pods that run.
+fn other_mtu(state: &StoredCluster, requested: &DesiredCluster) -> Option<Note> {
+    let (before, now) = (state.spec.settings.mtu, requested.settings.mtu);
+    let size = now.map_or_else(|| "as large as the links allow".to_owned(), |bytes| format!("{bytes} bytes"));
+    let text = format!(
+        "network.mtu becomes {size}: containerd restarts on one node after another, and pods that run keep the size that they \
+         have until they are created again"
+    );
+    (before != now && state.may_be_on_hosts()).then_some(Note { host: None, text })
 }
 
 /// The workers of the specification whose addition begins now or is not finished.
