@@ -444,6 +444,13 @@ pub enum Check {
         /// The unit of the kubelet.
         unit: String,
     },
+    /// A program takes the arguments. It is asked once, and not started. The failure of this check is not repeated.
+    AcceptsArguments {
+        /// The path of the program on the host.
+        program: String,
+        /// The arguments, each with its value.
+        arguments: Vec<String>,
+    },
     /// All listed hosts accept connections from this host on the port.
     Reachable {
         /// The other hosts.

@@ -9,6 +9,7 @@ use kubeon_render::paths::{CONTAINERD_SOCKET, KUBELET_BOOTSTRAP, KUBELET_CLIENT,
 use kubeon_render::{config, manifests, systemd};
 use kubeon_wire::{CertificateAuthority, Check, Leaf, Op, Usage};
 
+use super::arguments::checked;
 use super::control::{self, apiserver_id, controller_manager_id, load_balancer_check, rights_id};
 use super::files::{self, authority, client, pair, server};
 use super::haproxy;
@@ -293,7 +294,8 @@ fn kubelet(context: &PlanContext<'_>, host: &ObservedHost<'_>, steps: &mut Vec<D
     };
     let tools = if host.is_master() { MASTER_COMMANDS } else { &[] };
     let parts: &[&'static str] = if host.is_master() { &["kubelet", "kubectl"] } else { &["kubelet"] };
-    steps.push(choose(context, host, choose_kubelet_id(host), parts, tools));
+    let known = checked(context, host);
+    steps.push(choose(context, host, choose_kubelet_id(host), parts, tools).needs(known.clone()));
     steps.push(
         Daemon {
             id: kubelet_id(host),
@@ -315,6 +317,7 @@ fn kubelet(context: &PlanContext<'_>, host: &ObservedHost<'_>, steps: &mut Vec<D
         .title(format!("start kubelet {} and request its certificate", spec.version))
         .because("the cluster does not know the host")
         .needs([kernel_id(host), runtime_id(host), image_id("pause", host)])
+        .needs(known)
         .needs(reach_api(context, host))
         .reads([kubelet_config_id(host), keys_id(host), choose_kubelet_id(host)]),
     );

@@ -8,7 +8,7 @@ use kubeon_wire::Op;
 
 pub(crate) use super::step::PREPARE as STAGE;
 use super::step::{DesiredStep, image_part_id, part_id};
-use super::{firewall, hosts_file};
+use super::{arguments, firewall, hosts_file};
 use crate::context::{ObservedHost, PlanContext};
 use crate::input::PartInfo;
 use crate::step_id::StepId;
@@ -147,6 +147,7 @@ pub(crate) fn artifacts(context: &PlanContext<'_>, steps: &mut Vec<DesiredStep>)
             put(part_id(name, host), name, context.part(host, name));
         }
         if !host.role.runs_node() {
+            steps.extend(arguments::check(context, host));
             continue;
         }
         if host.lacks_tools(context.spec().settings.proxy_mode) {
@@ -156,6 +157,7 @@ pub(crate) fn artifacts(context: &PlanContext<'_>, steps: &mut Vec<DesiredStep>)
             let image = &context.artifacts(host).images[*role];
             put(image_part_id(role, host), &image.name, &image.part);
         }
+        steps.extend(arguments::check(context, host));
     }
 }
 
