@@ -45,14 +45,14 @@ fn programs<'a>(
 pub(crate) fn check(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> Option<DesiredStep> {
     let programs: Vec<ProgramArguments<'_>> = programs(context, host).collect();
     let id = checked(context, host)?;
-    let asked = programs.iter().map(|(program, arguments)| Check::AcceptsArguments {
+    let asked = programs.iter().copied().map(|(program, arguments)| Check::AcceptsArguments {
         program: format!("{PARTS}/{}/bin/{program}", context.part(host, program).digest),
         arguments: arguments.iter().map(|(name, value)| format!("--{name}={value}")).collect(),
     });
-    let names: Vec<&str> = programs.iter().map(|(program, _)| *program).collect();
+    let names: Vec<&str> = programs.iter().copied().map(|(program, _)| program).collect();
     let step = DesiredStep::new(host, id, Op::Await { checks: asked.collect() })
         .title(format!("{} on {} knows its further arguments", names.join(", "), host.name))
         .because("they are declared")
-        .needs(programs.iter().map(|(program, _)| part_id(*program, host)));
+        .needs(programs.iter().copied().map(|(program, _)| part_id(program, host)));
     Some(step.check(None))
 }
