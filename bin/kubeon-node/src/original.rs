@@ -51,12 +51,26 @@ struct ParameterChange {
     original: String,
     /// The value after the change. A parameter with another value was changed by another program.
     set: String,
+    /// The value of the change before, which it still has if the last change did not come to its end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    earlier: Option<String>,
+}
+
+impl ParameterChange {
+    /// Whether the parameter has a value that the cluster set.
+    fn holds(&self, now: &str) -> bool {
+        same(now, &self.set) || self.earlier.as_deref().is_some_and(|earlier| same(now, earlier))
+    }
 }
 
 impl Original {
     /// Records the current value of a parameter, unless it is recorded already or will not change.
     fn add(&mut self, root: &Root, name: &str, set: &str) {
-        if value_of(root, name).is_some_and(|now| !same(&now, set)) {
+        if let Some(known) = self.parameters.get_mut(name) {
+            if !same(&known.set, set) {
+                known.earlier = Some(std::mem::replace(&mut known.set, set.to_owned()));
+            }
+        } else if value_of(root, name).is_some_and(|now| !same(&now, set)) {
             self.add_always(root, name, set);
         }
     }
@@ -64,7 +78,7 @@ impl Original {
     /// Records the current value of a parameter, unless it is recorded already.
     fn add_always(&mut self, root: &Root, name: &str, set: &str) {
         if let Some(original) = value_of(root, name) {
-            let change = ParameterChange { original, set: set.to_owned() };
+            let change = ParameterChange { original, set: set.to_owned(), earlier: None };
             self.parameters.entry(name.to_owned()).or_insert(change);
         }
     }
@@ -96,9 +110,43 @@ pub fn remember(job: &Job<'_>, parameters: &BTreeMap<String, String>) -> Result<
     if recorded.as_ref() == Some(&original) {
         return Ok(());
     }
-    let text = serde_json::to_vec(&original)
+    write(root, &original)
+}
+
+fn write(root: &Root, original: &Original) -> Result<(), StepFailure> {
+    let text = serde_json::to_vec(original)
         .map_err(|error| failed(format!("cannot encode the original state of the host: {error}")))?;
     write_file(&root.at(paths::ORIGINAL), &text, 0o600)
+}
+
+/// Restores parameters that the cluster does not set any more, and forgets them. Returns whether one got another value.
+///
+/// # Errors
+/// If the record cannot be read or written.
+pub fn restore_dropped(job: &Job<'_>, names: &[&str]) -> Result<bool, StepFailure> {
+    let root = &job.host.root;
+    let Some(mut original) = read(root)?.filter(|_| !names.is_empty()) else { return Ok(false) };
+    let (mut restored, before) = (false, original.parameters.len());
+    for name in names {
+        let Some(change) = original.parameters.remove(*name) else { continue };
+        if value_of(root, name).is_some_and(|now| change.holds(&now)) {
+            restored |= restore(job, name, &change);
+        }
+    }
+    if original.parameters.len() < before {
+        write(root, &original)?;
+    }
+    Ok(restored)
+}
+
+/// Gives a parameter the value from before the cluster. A value that the kernel refuses is noted.
+fn restore(job: &Job<'_>, name: &str, change: &ParameterChange) -> bool {
+    let why = match set(&job.host.root, name, &change.original) {
+        Ok(changed) => return changed,
+        Err(why) => why,
+    };
+    job.note(format!("the kernel parameter {name} stays {}, it was {}: {why}", change.set, change.original));
+    false
 }
 
 /// The value that kube-proxy sets by default: 32768 connections per processor, at least 131072.
@@ -116,18 +164,13 @@ pub fn restore_parameters(job: &Job<'_>) -> Result<(), StepFailure> {
     let root = &job.host.root;
     let parameters = read(root)?.unwrap_or_default().parameters;
     let changed = |(name, change): &(String, ParameterChange)| {
-        value_of(root, name).is_some_and(|now| same(&now, &change.set))
+        value_of(root, name).is_some_and(|now| change.holds(&now))
     };
     // Forwarding comes first, because changing it changes other parameters.
     let (first, rest): (Vec<_>, Vec<_>) =
         parameters.into_iter().filter(changed).partition(|(name, _)| name == FORWARD);
     for (name, change) in first.into_iter().chain(rest) {
-        if let Err(why) = set(root, &name, &change.original) {
-            job.note(format!(
-                "the kernel parameter {name} stays {}, it was {}: {why}",
-                change.set, change.original
-            ));
-        }
+        restore(job, &name, &change);
     }
     Ok(())
 }
@@ -190,6 +233,15 @@ mod tests {
         let names = [FORWARD, PANIC, REDIRECTS.0, CONNTRACK, SET_BY_AGENTS[0].0];
         assert_eq!(names.map(|name| value(&bench, name)), ["0", "0", "1", "7", "200"]);
         assert!(bench.output().is_empty(), "{}", bench.output());
+    }
+
+    #[test]
+    fn a_change_that_did_not_come_to_its_end_is_restored() {
+        let bench = changed();
+        let again = [(FORWARD, "1"), (PANIC, "20")].map(|(name, value)| (name.to_owned(), value.to_owned()));
+        remember(&bench.job(), &again.into()).unwrap();
+        restore_parameters(&bench.job()).unwrap();
+        assert_eq!(value(&bench, PANIC), "0", "it has the value before the last one");
     }
 
     #[test]

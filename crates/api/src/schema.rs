@@ -9,7 +9,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde_json::{Value, json};
 
 use crate::addresses::{CaBundle, DnsName, Endpoint, HttpUrl, LoginName, NoProxy, PortRange, Registry};
-use crate::kubernetes_cluster::TimeoutMins;
+use crate::kubernetes_cluster::{FeatureGates, TimeoutMins};
 use crate::labels::{LabelKey, LabelValue};
 use crate::names::{Cidr, ClusterName, Digest, HostAddress, HostName, Version};
 use crate::secret::{PrivateKey, Secret};
@@ -53,6 +53,7 @@ text_schema! {
     PortRange, "port range", 11, "^[1-9][0-9]{0,4}-[1-9][0-9]{0,4}$";
     LabelKey, "label key", 317, r"^([-a-z0-9.]{1,253}/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$";
     LabelValue, "label value", 63, "^([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?$";
+    FeatureGates, "feature gates", 1024, r"^[A-Z][A-Za-z0-9]*=(true|false)(,[A-Z][A-Za-z0-9]*=(true|false))*$";
     PrivateKey, "private SSH key", 32768, r"^\s*(-----BEGIN |LS0tLS1CRUdJTi)";
 }
 
@@ -91,6 +92,7 @@ pub(crate) fn refusal(title: &str, text: &str) -> Option<String> {
         "port range" => of::<PortRange>(text),
         "label key" => of::<LabelKey>(text),
         "label value" => of::<LabelValue>(text),
+        "feature gates" => of::<FeatureGates>(text),
         "private SSH key" => of::<PrivateKey>(text),
         "minutes" => of::<TimeoutMins>(text),
         _ => None,
@@ -191,6 +193,7 @@ mod tests {
         accepts(PortRange::json_schema, &["1-65535", "10000-30000"]);
         accepts(LabelKey::json_schema, &["a", "example.com/A_b.c", "node-role.kubernetes.io/edge"]);
         accepts(LabelValue::json_schema, &["", "ssd", "A_b.c-1"]);
+        accepts(FeatureGates::json_schema, &["A=true", "AllAlpha=false,B2=true"]);
         accepts(Digest::json_schema, &[&"0".repeat(64), &format!("sha256:{}", "f".repeat(64))]);
     }
 

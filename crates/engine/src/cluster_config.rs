@@ -10,8 +10,8 @@ use crate::engine::StoredCluster;
 use crate::error::EngineError;
 use crate::remedy::EngineRemedy;
 
-/// The field of feature gates, which a declaration does not have.
-const FEATURE_GATES: &str = "featureGates";
+/// The field of kernel parameters: what follows it in a path is the name of one, dots included.
+const KERNEL_PARAMETERS: &str = "kernelParameters";
 /// Fields of a declaration that are no settings.
 const NO_SETTINGS: [(&str, &str); 7] = [
     ("kubeVersion", "kubeon upgrade changes it"),
@@ -30,11 +30,7 @@ const NO_SETTINGS: [(&str, &str); 7] = [
 pub fn document(settings: &ClusterSettings) -> Result<Map<String, Value>, EngineError> {
     let declared = serde_json::to_value(DeclaredCluster::from(settings))
         .map_err(|error| EngineError::failed(format!("cannot write the settings: {error}")))?;
-    let Value::Object(mut all) = declared else { return Ok(Map::new()) };
-    if !settings.feature_gates.is_empty() {
-        all.insert(FEATURE_GATES.to_owned(), settings.feature_gates.clone().into());
-    }
-    Ok(all)
+    Ok(if let Value::Object(all) = declared { all } else { Map::new() })
 }
 
 /// The value of a field such as `network.maxPods`; `None` when it has its default or does not exist.
@@ -44,6 +40,7 @@ pub fn field<'d>(document: &'d Map<String, Value>, path: &str) -> Option<&'d Val
     let value = document.get(first)?;
     match rest {
         None => Some(value),
+        Some(name) if first == KERNEL_PARAMETERS => value.get(name),
         Some(rest) => field(value.as_object()?, rest),
     }
 }
@@ -64,19 +61,27 @@ pub fn set(document: &mut Map<String, Value>, assignment: &str) -> Result<(), En
 
 fn insert(document: &mut Map<String, Value>, path: &str, value: Option<Value>) -> Option<()> {
     if let Some((first, rest)) = path.split_once('.') {
-        let inner = document.entry(first).or_insert_with(|| json!({}));
-        return insert(inner.as_object_mut()?, rest, value);
+        let inner = document.entry(first).or_insert_with(|| json!({})).as_object_mut()?;
+        if first == KERNEL_PARAMETERS {
+            put(inner, rest, value);
+            return Some(());
+        }
+        return insert(inner, rest, value);
     }
-    match value {
-        Some(value) => document.insert(path.to_owned(), value),
-        None => document.remove(path),
-    };
+    put(document, path, value);
     Some(())
 }
 
+fn put(document: &mut Map<String, Value>, field: &str, value: Option<Value>) {
+    match value {
+        Some(value) => document.insert(field.to_owned(), value),
+        None => document.remove(field),
+    };
+}
+
 fn value(path: &str, text: &str) -> Value {
-    // An argument of a program is a text, whatever it looks like.
-    if path.starts_with("extraArgs.") || path == FEATURE_GATES {
+    // An argument of a program and a kernel parameter are texts, whatever they look like.
+    if ["extraArgs.", "kernelParameters."].iter().any(|texts| path.starts_with(texts)) {
         return text.into();
     }
     if path == "apiServer.certSANs" && !text.starts_with('[') {
@@ -110,11 +115,6 @@ pub fn changed(state: &StoredCluster, document: Map<String, Value>) -> Result<De
 
 fn read(state: &StoredCluster, mut document: Map<String, Value>) -> Result<ClusterSettings, EngineError> {
     let refuse = |refusals| Err(EngineError::refusals(state.name.as_str(), refusals, &[]));
-    let gates = match document.remove(FEATURE_GATES) {
-        None | Some(Value::Null) => String::new(),
-        Some(Value::String(text)) => text,
-        Some(_) => return refuse(vec![Refusal::setting(FEATURE_GATES, "is not a text such as Name=true")]),
-    };
     let others: Vec<Refusal> = NO_SETTINGS
         .iter()
         .filter(|(field, _)| document.contains_key(*field))
@@ -132,8 +132,7 @@ fn read(state: &StoredCluster, mut document: Map<String, Value>) -> Result<Clust
     match read_yaml(&text.to_string()) {
         Ok(cluster) => {
             let settings = cluster.spec.cluster.settings();
-            let settings = settings.map_err(|error| EngineError::refused(error.to_string()))?;
-            Ok(ClusterSettings { feature_gates: gates, ..settings })
+            settings.map_err(|error| EngineError::refused(error.to_string()))
         }
         Err(ReadError::Mistakes(mistakes)) => refuse(
             mistakes
@@ -178,18 +177,28 @@ mod tests {
             "apiServer.certSANs=a.example.com, 10.0.0.9",
             "extraArgs.kubelet.v=4",
             "featureGates=A=true,B=false",
+            "kernelParameters.vm.max_map_count=262144",
+            "network.mtu=1400",
         ])
         .unwrap();
         assert_eq!((settings.max_pods, settings.cert_sans.len()), (200, 2));
         assert_eq!(settings.extra_args.kubelet["v"], "4");
         assert_eq!(settings.feature_gates, "A=true,B=false");
+        assert_eq!(
+            (settings.kernel_parameters["vm.max_map_count"].as_str(), settings.mtu),
+            ("262144", Some(1400))
+        );
         let all = document(&settings).unwrap();
+        assert_eq!(field(&all, "kernelParameters.vm.max_map_count"), Some(&json!("262144")));
+        assert_eq!(field(&all, "featureGates"), Some(&json!("A=true,B=false")));
         assert_eq!(field(&all, "network.maxPods"), Some(&json!(200)));
         assert_eq!(field(&all, "extraArgs.kubelet"), Some(&json!({"v": "4"})));
         assert_eq!(field(&all, "network.maxPods.x"), None);
         let mut back = all;
         set(&mut back, "network.maxPods=").unwrap();
         assert_eq!(field(&back, "network.maxPods"), None);
+        set(&mut back, "kernelParameters.vm.max_map_count=").unwrap();
+        assert_eq!(field(&back, "kernelParameters"), Some(&json!({})));
     }
 
     #[test]
@@ -199,6 +208,8 @@ mod tests {
         assert!(refusals.contains("every pod has it in its configuration"), "{refusals}");
         let refusals = set_all(&["network.maxPod=200"]).unwrap_err().concat();
         assert!(refusals.contains("network.maxPod"), "{refusals}");
+        let refusals = set_all(&["featureGates=A=yes"]).unwrap_err().concat();
+        assert!(refusals.contains("is not feature gates such as"), "{refusals}");
         let refusals = set_all(&["masterList=[]"]).unwrap_err().concat();
         assert!(refusals.contains("is no setting: kubeon addon"), "{refusals}");
         assert!(set(&mut Map::new(), "network.maxPods").is_err());

@@ -147,7 +147,10 @@ pub struct NamedSettings {
     cert_sans: bool,
     max_pods: bool,
     node_ports: bool,
+    mtu: bool,
     feature_gates: bool,
+    kernel_parameters: bool,
+    taints: bool,
     container_runtime: bool,
     extra_args: bool,
 }
@@ -160,29 +163,49 @@ impl NamedSettings {
             cert_sans: declared.api_server.as_ref().is_some_and(|server| !server.cert_sans.is_empty()),
             max_pods: network.is_some_and(|network| network.max_pods.is_some()),
             node_ports: network.is_some_and(|network| network.node_port_range.is_some()),
-            feature_gates: !feature_gates.is_empty(),
+            mtu: network.is_some_and(|network| network.mtu.is_some()),
+            feature_gates: !feature_gates.is_empty() || declared.feature_gates.is_some(),
+            kernel_parameters: !declared.kernel_parameters.is_empty(),
+            // No flag has taints.
+            taints: false,
             container_runtime: declared.container_runtime.as_ref().is_some_and(|runtime| !runtime.is_empty()),
             extra_args: declared.extra_args.as_ref().is_some_and(|arguments| !arguments.is_empty()),
         }
     }
 
-    /// A file is complete: what it leaves out has its default, but for node ports, which earlier versions let in any range, and
-    /// feature gates, which only flags set.
+    /// A file is complete: what it leaves out has its default, but for node ports, which earlier versions let in any range.
     pub(crate) fn by_file(declared: &DeclaredCluster) -> Self {
         let Self { node_ports, .. } = Self::by_flags(declared, "");
         Self {
             cert_sans: true,
             max_pods: true,
             node_ports,
-            feature_gates: false,
+            mtu: true,
+            feature_gates: true,
+            kernel_parameters: true,
+            taints: true,
             container_runtime: true,
             extra_args: true,
         }
     }
 
+    /// Gives the nodes their stored taints, and the settings that are not named their stored values.
+    pub(crate) fn keep_others(self, requested: &mut DesiredCluster, stored: &DesiredCluster) {
+        self.keep_settings(&mut requested.settings, &stored.settings);
+        if self.taints {
+            return;
+        }
+        let known: BTreeMap<HostAddress, &HostSpec> =
+            stored.nodes().map(|host| (host.address, host)).collect();
+        for host in requested.masters.iter_mut().chain(&mut requested.workers) {
+            host.taints = known.get(&host.address).map(|known| known.taints.clone()).unwrap_or_default();
+        }
+    }
+
     /// Gives the settings that are not named their stored values.
-    pub(crate) fn keep_others(self, requested: &mut ClusterSettings, stored: &ClusterSettings) {
-        let Self { cert_sans, max_pods, node_ports, feature_gates, container_runtime, extra_args } = self;
+    pub(crate) fn keep_settings(self, requested: &mut ClusterSettings, stored: &ClusterSettings) {
+        let Self { cert_sans, max_pods, node_ports, mtu, feature_gates, .. } = self;
+        let Self { container_runtime, extra_args, kernel_parameters, taints: _, .. } = self;
         if !cert_sans {
             requested.cert_sans.clone_from(&stored.cert_sans);
         }
@@ -191,6 +214,12 @@ impl NamedSettings {
         }
         if !node_ports {
             requested.node_ports = stored.node_ports;
+        }
+        if !mtu {
+            requested.mtu = stored.mtu;
+        }
+        if !kernel_parameters {
+            requested.kernel_parameters.clone_from(&stored.kernel_parameters);
         }
         if !feature_gates {
             requested.feature_gates.clone_from(&stored.feature_gates);

@@ -129,12 +129,13 @@ impl ClusterTarget {
         let mut state = engine.load(&spec.name)?;
         let given_up = give_up_trial(&mut state, spec.version);
         let mut named = with_stored_hosts(&spec, &state);
-        settings.keep_others(&mut named.settings, &state.spec.settings);
+        settings.keep_others(&mut named, &state.spec);
+        let mtu = other_mtu(&state, &named);
         let limited = options.only_changed_workers && differ_in_workers_only(&named, &state.spec);
         let mut target = Self::changed(engine, state, named, options)?;
         keep_undeclared(&mut target.logins, |host| logins.contains_key(host), &target.state.logins);
         target.logins.extend(logins);
-        target.notes = notes.into_iter().chain(given_up).collect();
+        target.notes = notes.into_iter().chain(given_up).chain(mtu).collect();
         if limited {
             target.limit_to_changed_workers();
         }
@@ -179,16 +180,18 @@ impl ClusterTarget {
         refuse_destroying(&state)?;
         // Only a range that an older version permitted may cover ports of the cluster's own programs.
         let stored_ports = state.spec.settings.node_ports;
+        let mtu = other_mtu(&state, &spec);
         let mut newly_leaving = Vec::new();
         // Before anything is written to a host the request may still change.
         if spec != state.spec && state.may_be_on_hosts() {
             newly_leaving = host_change::apply(&mut state, &spec, leaving_workers)?;
         }
-        let (spec, notes) = if spec.settings.node_ports == stored_ports {
+        let (spec, mut notes) = if spec.settings.node_ports == stored_ports {
             cluster_request::stored_spec(spec, &engine.supported()?)?
         } else {
             kubeon_plan::validate(spec, &engine.supported()?)?
         };
+        notes.extend(mtu);
         let skip_hosts = engine::skip_hosts(&skip_hosts, &spec, &state)?;
         let hosts = spec.hosts().map(|host| host.address).chain(state.leaving.keys().copied());
         let logins = merge_remembered(hosts, &spec.masters, &flags, &state.logins);
@@ -284,6 +287,17 @@ fn differ_in_workers_only(requested: &DesiredCluster, stored: &DesiredCluster) -
     let unchanged = |host: &HostSpec| known.get(&host.address).is_none_or(|stored| *stored == host);
     let same_workers = DesiredCluster { workers: stored.workers.clone(), ..requested.clone() };
     same_workers == *stored && requested.workers.iter().all(unchanged)
+}
+
+/// What another size of the packets of pods does to pods that run.
+fn other_mtu(state: &StoredCluster, requested: &DesiredCluster) -> Option<Note> {
+    let (before, now) = (state.spec.settings.mtu, requested.settings.mtu);
+    let size = now.map_or_else(|| "as large as the links allow".to_owned(), |bytes| format!("{bytes} bytes"));
+    let text = format!(
+        "network.mtu becomes {size}: containerd restarts on one node after another, and pods that run keep the size that they \
+         have until they are created again"
+    );
+    (before != now && state.may_be_on_hosts()).then_some(Note { host: None, text })
 }
 
 /// The workers of the specification whose addition begins now or is not finished.

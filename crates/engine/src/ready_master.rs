@@ -15,6 +15,7 @@ use crate::contact::Contact;
 use crate::engine::{Engine, StoredCluster, etcd_members, members};
 use crate::error::EngineError;
 use crate::remedy::EngineRemedy;
+use crate::removed_apis::RemovedApi;
 use crate::selector::Member;
 use crate::snapshot_space;
 
@@ -84,12 +85,23 @@ pub struct PodImages {
     pub images: Vec<String>,
 }
 
+/// What a host answered.
+#[derive(Debug)]
+pub(crate) struct ProbedHost {
+    pub(crate) host: HostAddress,
+    pub(crate) name: String,
+    /// Its facts, or why they are unknown.
+    pub(crate) facts: Result<Facts, String>,
+}
+
 /// A master whose API server is ready.
 pub struct ReadyMaster {
     /// The name of the master.
     pub name: String,
     /// The facts of the master.
     pub facts: Facts,
+    /// What it and the other candidates answered, in order.
+    pub(crate) probed: Vec<ProbedHost>,
     host: HostAddress,
     contact: Contact,
 }
@@ -143,16 +155,23 @@ impl ReadyMaster {
         let probes =
             members.iter().map(|member| async { hosts.facts(HostAddress::from(member.address)).await });
         let answers = join_all(probes).await;
+        let probed = members.into_iter().zip(answers).map(|(member, answer)| ProbedHost {
+            host: HostAddress::from(member.address),
+            name: member.name,
+            facts: answer.map_err(|failure| failure.cause),
+        });
+        let probed: Vec<ProbedHost> = probed.collect();
+        let chosen = probed.iter().find_map(|candidate| {
+            let facts = candidate.facts.as_ref().ok().filter(|facts| is_ready(&candidate.name, facts))?;
+            Some((candidate.name.clone(), facts.clone(), candidate.host))
+        });
+        if let Some((name, facts, host)) = chosen {
+            return Ok(Self { name, facts, probed, host, contact });
+        }
         let mut error = EngineError::failed(format!("no {role} of {} answers", state.name));
-        for (member, answer) in members.into_iter().zip(answers) {
-            match answer {
-                Ok(facts) if is_ready(&member.name, &facts) => {
-                    let host = HostAddress::from(member.address);
-                    return Ok(Self { name: member.name, facts, host, contact });
-                }
-                Ok(_) => error = error.row(&member.name, otherwise),
-                Err(failure) => error = error.row(&member.name, failure.cause),
-            }
+        for candidate in probed {
+            let why = candidate.facts.err().unwrap_or_else(|| otherwise.to_owned());
+            error = error.row(&candidate.name, why);
         }
         let remedy = contact.remedy().unwrap_or_else(|| EngineRemedy::InspectMasters(state.name.clone()));
         Err(error.remedy(remedy))
@@ -220,13 +239,37 @@ impl ReadyMaster {
             .take())
     }
 
-    /// The metric of deprecated APIs that clients requested since the start of the API server, one line each.
+    /// The metric of deprecated APIs that clients requested since the start of an API server, one line each, of all API servers
+    /// that are ready.
     ///
     /// # Errors
-    /// When kubectl fails on the master.
+    /// When kubectl fails on a master.
     pub(crate) async fn deprecated_requests(&self) -> Result<String, EngineError> {
         let metrics = format!("{KUBECTL} get --raw /metrics");
-        self.run(&format!("{metrics} | grep '^apiserver_requested_deprecated_apis{{' || true")).await
+        let line = format!("{metrics} | grep '^apiserver_requested_deprecated_apis{{' || true");
+        let is_ready = |facts: &Facts| facts.cluster.as_ref().is_some_and(|cluster| cluster.api_ready);
+        let ready = self.probed.iter().filter(|master| master.facts.as_ref().is_ok_and(is_ready));
+        let answers = join_all(ready.map(|master| self.run_on(master.host, &line))).await;
+        Ok(answers.into_iter().collect::<Result<Vec<_>, _>>()?.concat())
+    }
+
+    /// The objects of a resource in a version of its API, with who wrote them, as a JSON list; nothing if the API server does not
+    /// serve it.
+    ///
+    /// # Errors
+    /// When kubectl fails on the master or does not print JSON.
+    pub(crate) async fn objects_of(&self, api: &RemovedApi) -> Result<Value, EngineError> {
+        let served = format!(
+            "{KUBECTL} get --raw /apis/{} 2>/dev/null | grep -q '\"name\":\"{}\"'",
+            api.api_version(),
+            api.resource()
+        );
+        let get = format!("{KUBECTL} get {} --all-namespaces --show-managed-fields -o=json", api.full_name());
+        let line = format!("if {served}; then {get}; else echo null; fi");
+        let text = command_output(self.hosts(), self.host, &line, TIMEOUT).await;
+        let text = text.map_err(|why| EngineError::failed(format!("kubectl on {}: {why}", self.host)))?;
+        serde_json::from_str(&text)
+            .map_err(|error| EngineError::failed(format!("{get} did not print JSON: {error}")))
     }
 
     /// The disruption budgets as a JSON list.
@@ -344,9 +387,13 @@ impl ReadyMaster {
     }
 
     async fn run(&self, line: &str) -> Result<String, EngineError> {
-        command_output(self.hosts(), self.host, line, TIMEOUT).await.map_err(|why| {
+        self.run_on(self.host, line).await
+    }
+
+    async fn run_on(&self, host: HostAddress, line: &str) -> Result<String, EngineError> {
+        command_output(self.hosts(), host, line, TIMEOUT).await.map_err(|why| {
             let program = line.split(' ').next().unwrap_or(line);
-            EngineError::failed(format!("{program} on {}: {why}", self.host))
+            EngineError::failed(format!("{program} on {host}: {why}"))
         })
     }
 

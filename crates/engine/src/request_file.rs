@@ -40,7 +40,7 @@ pub fn from_file(
             refusals.push(Refusal::setting(format!("spec.cluster.etcdList {}", host.ip), reason));
         }
         let labels = host.labels.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect();
-        let spec = HostSpec { name: host.name, labels, ..HostSpec::at(host.ip) };
+        let spec = HostSpec { name: host.name, labels, taints: host.taints, ..HostSpec::at(host.ip) };
         let spec = spec.with_internal_address(host.internal_address);
         let hosts = match host.roles {
             roles if roles.master => &mut masters,

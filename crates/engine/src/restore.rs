@@ -114,7 +114,7 @@ fn take_hosts(state: &mut StoredCluster, declared: &ClusterRequest) -> Result<()
         return Err(refused("spec.cluster.kubeVersion", spec.version.to_string(), reason));
     }
     let mut settings = spec.settings.clone();
-    declared.named.keep_others(&mut settings, &state.spec.settings);
+    declared.named.keep_settings(&mut settings, &state.spec.settings);
     if settings != state.spec.settings {
         let reason =
             "has other settings than the cluster of the snapshot; leave them out, and change them afterwards";

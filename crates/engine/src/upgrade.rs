@@ -1,5 +1,6 @@
 //! The way to another version: one minor version at a time, and what would stand against it.
 
+use futures::future::try_join_all;
 use kubeon_api::{NoWay, Version, upgrade_way};
 use kubeon_plan::{Refusal, RefusedField};
 use kubeon_store::Status;
@@ -11,7 +12,9 @@ use crate::engine::{Engine, StoredCluster};
 use crate::error::EngineError;
 use crate::ready_master::ReadyMaster;
 use crate::remedy::EngineRemedy;
+use crate::removed_apis::removed_between;
 use crate::request_inventory::{InventoryFiles, merge_inventory_logins};
+use crate::upgrade_checks::{UpgradeFinding, nodes_not_ready, of_masters, stored};
 
 /// What the target of an upgrade is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,6 +32,10 @@ pub struct UpgradeObstacles {
     pub removed_apis: Vec<String>,
     /// Disruption budgets that allow no eviction now, as `NAMESPACE/NAME`.
     pub blocking_budgets: Vec<String>,
+    /// Nodes that are not Ready, with the reason.
+    pub nodes_not_ready: Vec<String>,
+    /// What else stands against the upgrade: masters, members, versions, certificates and stored objects.
+    pub findings: Vec<UpgradeFinding>,
 }
 
 /// The versions on the way from the cluster's version to the wanted one.
@@ -157,7 +164,15 @@ pub async fn obstacles(master: &ReadyMaster, wanted: Version) -> Result<UpgradeO
     removed_apis.sort_unstable();
     removed_apis.dedup();
     let blocking_budgets = blocking_budgets(&master.disruption_budgets().await?);
-    Ok(UpgradeObstacles { removed_apis, blocking_budgets })
+    let mut findings = of_masters(&master.probed, wanted);
+    let now = master.facts.cluster.as_ref().and_then(|cluster| cluster.version);
+    let apis = now.into_iter().flat_map(|now| removed_between(now, wanted));
+    let objects = apis.map(|api| async move { master.objects_of(api).await.map(|list| (api, list)) });
+    for (api, list) in try_join_all(objects).await? {
+        findings.extend(stored(&list, api, wanted));
+    }
+    let nodes_not_ready = nodes_not_ready(&master.probed);
+    Ok(UpgradeObstacles { removed_apis, blocking_budgets, nodes_not_ready, findings })
 }
 
 /// The API in a line of the metric of deprecated requests, if the version does not serve it any more.

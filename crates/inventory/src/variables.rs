@@ -170,7 +170,7 @@ const OWN_PLACES: &str = "has no effect: files lie where kubeadm puts them, prog
 const NO_CALICO: &str = "has no effect: no bundle carries that network plugin, the pod network is flannel";
 const RENEWAL: &str =
     "has no effect: certificates are valid for a year, and runs renew them past two thirds of it";
-const NO_TAINTS: &str = "has no effect: kubeon taints masters where there are workers, and nothing else";
+const NO_TAINTS: &str = "has no effect: kubeon taints masters where there are workers; other taints are declared in a file (kubeon create -f)";
 const NO_MIRROR: &str = "has no effect: kubeon configures no registry and no proxy on hosts";
 
 /// Variables without effect and the remark for each. The first matching pattern is used.

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use kubeon_api::kubernetes_cluster::ClusterSettings;
+use kubeon_api::kubernetes_cluster::{ClusterSettings, NodeTaint};
 use kubeon_api::{Arch, ClusterKeys, ClusterName, Digest, HostAddress, HostName, HostRole, Version};
 use kubeon_wire::Facts;
 use serde::{Deserialize, Serialize};
@@ -90,13 +90,16 @@ pub struct HostSpec {
     pub name: Option<HostName>,
     /// Labels for the node.
     pub labels: BTreeMap<String, String>,
+    /// Taints for the node.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub taints: BTreeSet<NodeTaint>,
 }
 
 impl HostSpec {
     /// A host at an address, with no other field.
     #[must_use]
     pub fn at(address: HostAddress) -> Self {
-        Self { address, internal_address: None, name: None, labels: BTreeMap::new() }
+        Self { address, internal_address: None, name: None, labels: BTreeMap::new(), taints: BTreeSet::new() }
     }
 
     /// The same host with its address in the cluster's network.

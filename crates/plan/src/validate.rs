@@ -51,6 +51,8 @@ fn validate_with(
     limits(&spec, &mut refusals);
     refusals.extend(unsupported(&spec));
     refusals.extend(extra_arguments::refusals(&spec.settings.extra_args));
+    refusals.extend(kernel_parameters::refusals(&spec.settings.kernel_parameters));
+    refusals.extend(taints::refusals(&spec));
     refusals.extend(registries_with_path(&spec));
     let notes = warnings(&spec);
     if refusals.is_empty() {
@@ -256,5 +258,7 @@ fn warnings(spec: &DesiredCluster) -> Vec<Note> {
 }
 
 mod extra_arguments;
+mod kernel_parameters;
+mod taints;
 #[cfg(test)]
 mod tests;

@@ -303,9 +303,19 @@ pub fn scheduler(feature_gates: &str, extra: &BTreeMap<String, String>) -> Strin
 }
 
 /// `containerd.service`. Containers keep running while it restarts. `registry` is the part of its environment that concerns
-/// registries.
+/// registries, `pod_mtu` the size of the packets of new pods, in bytes.
+///
+/// containerd writes its configuration of the network once, from the template. Lines before the start keep the size in that file
+/// up to date, and that of a larger bridge: it drops what is too large for a pod. On the first start neither exists.
 #[must_use]
-pub fn containerd(registry: &[(&str, String)]) -> String {
+pub fn containerd(registry: &[(&str, String)], pod_mtu: u32) -> String {
+    let keep_size = format!(
+        "ExecStartPre=-/bin/sed -i 's|\"mtu\": *[0-9]*|\"mtu\": {pod_mtu}|' /etc/cni/net.d/10-containerd-net.conflist"
+    );
+    let lower_bridge = format!(
+        "ExecStartPre=-/bin/sh -c 'm=$$(cat /sys/class/net/cni0/mtu 2>/dev/null) && test $$m -gt {pod_mtu} && \
+         echo {pod_mtu} >/sys/class/net/cni0/mtu; exit 0'"
+    );
     let path = format!("{0}/containerd/bin:{0}/runc/bin:{1}", paths::CURRENT, paths::PATH);
     let mut environment = vec![("PATH", path.as_str())];
     environment.extend(registry.iter().map(|(name, value)| (*name, value.as_str())));
@@ -314,7 +324,14 @@ pub fn containerd(registry: &[(&str, String)]) -> String {
         notify: true,
         after: "network-online.target local-fs.target",
         environment: &environment,
-        service: &["Delegate=yes", "KillMode=process", "LimitNOFILE=1048576", "TasksMax=infinity"],
+        service: &[
+            "Delegate=yes",
+            "KillMode=process",
+            "LimitNOFILE=1048576",
+            "TasksMax=infinity",
+            &keep_size,
+            &lower_bridge,
+        ],
         // A container inherits what is denied here, so nothing is.
         sandbox: &[],
         command: program("containerd", "containerd"),
@@ -492,6 +509,22 @@ mod tests {
         assert_eq!(new, old.replace("https://apiserver.cluster.local:6443", "https://127.0.0.1:6443"));
     }
 
+    /// The file is as containerd wrote it from the template.
+    #[test]
+    fn the_start_of_containerd_updates_the_size_of_packets() {
+        let unit = containerd(&[], 1400);
+        let line = unit.lines().find_map(|line| line.strip_prefix("ExecStartPre=-")).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("10-containerd-net.conflist");
+        let old = crate::config::cni_template(1450).replace("{{.PodCIDR}}", "10.96.1.0/24");
+        std::fs::write(&file, &old).unwrap();
+        let command = line.replace("/etc/cni/net.d/10-containerd-net.conflist", &file.to_string_lossy());
+        let status = std::process::Command::new("sh").arg("-c").arg(command).status().unwrap();
+        assert!(status.success());
+        let new = std::fs::read_to_string(&file).unwrap();
+        assert_eq!(new, crate::config::cni_template(1400).replace("{{.PodCIDR}}", "10.96.1.0/24"));
+    }
+
     #[test]
     fn programs_of_the_control_plane_cannot_gain_privileges() {
         let units = [scheduler("", &BTreeMap::new()), haproxy(), kube_proxy(false)];
@@ -499,7 +532,7 @@ mod tests {
             assert!(unit.contains("\nNoNewPrivileges=yes\n"), "{unit}");
         }
         assert!(haproxy().contains("\nDynamicUser=yes\n"));
-        assert!(!containerd(&[]).contains("NoNewPrivileges"), "containers would inherit it");
+        assert!(!containerd(&[], 1450).contains("NoNewPrivileges"), "containers would inherit it");
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::net::Ipv4Addr;
 
+use kubeon_api::kubernetes_cluster::NodeTaint;
 use kubeon_api::{ClusterName, Digest, HostAddress, HostName, KeyNumber};
 use serde::{Deserialize, Serialize};
 
@@ -114,6 +115,14 @@ pub enum Op {
         node: HostName,
         /// Whether the taint must exist.
         present: bool,
+    },
+    /// Give a node its declared taints through the API server of this host, and remove those that an earlier run of the step
+    /// gave it. Taints of others stay. Waits until the node exists.
+    NodeTaints {
+        /// The node.
+        node: HostName,
+        /// The taints.
+        taints: Vec<NodeTaint>,
     },
     /// Cordon a node and evict its pods, as disruption budgets allow, through the API server of this host.
     /// Pods that end with the host, such as those of DaemonSets, are not evicted.
@@ -250,6 +259,7 @@ impl Op {
             | Self::Objects { .. }
             | Self::RemoveObjects { .. }
             | Self::Taint { .. }
+            | Self::NodeTaints { .. }
             | Self::Drain { .. }
             | Self::Uncordon { .. }
             | Self::RemoveNode { .. }
@@ -439,6 +449,13 @@ pub enum Check {
     PodTokens {
         /// The unit of the kubelet.
         unit: String,
+    },
+    /// A program takes the arguments. It is asked once, and not started. The failure of this check is not repeated.
+    AcceptsArguments {
+        /// The path of the program on the host.
+        program: String,
+        /// The arguments, each with its value.
+        arguments: Vec<String>,
     },
     /// All listed hosts accept connections from this host on the port.
     Reachable {

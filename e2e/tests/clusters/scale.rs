@@ -1,8 +1,10 @@
 //! Prechecks hosts, and adds, drains, removes and re-adds a worker. Also checks the progress events, disruption
-//! budgets, routes of a cloud provider, the order in which kubelets restart, and the change to a load balancer and back.
+//! budgets, routes of a cloud provider, kernel parameters and taints, the order in which kubelets restart, and the change to a
+//! load balancer and back.
 
 pub(crate) mod balancer;
 mod cloud;
+mod declared;
 pub(crate) mod rolling;
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -33,6 +35,7 @@ fn a_worker_is_added_removed_and_added_again() -> Result<()> {
     add_worker(&lab)?;
     cloud::are_to_the_nodes(&lab, CLUSTER, &routes)?;
     print_time("a worker added, removed and added again", start);
+    declared::parameters_and_taints_come_and_go(&lab, CLUSTER)?;
     rolling::kubelets_restart_one_after_another(&lab, CLUSTER)?;
     balancer::workers_change_to_a_load_balancer_and_back(&lab, CLUSTER)?;
     remove_dead_worker(&lab)?;

@@ -83,7 +83,13 @@ fn refused(lab: &TestLab) -> Result<()> {
         let answer = lab.kubeon(&["upgrade", lab.name(), version])?;
         ensure!(answer.code == 2 && answer.err.contains(reason), "{answer:?}");
     }
-    Ok(())
+    lab.on("h3", "systemctl stop kube-apiserver")?;
+    let answer = lab.kubeon(&["upgrade", lab.name(), NEXT])?;
+    lab.on("h3", "systemctl start kube-apiserver")?;
+    for text in ["master h3", "has an API server that is not ready", "--ignore health"] {
+        ensure!(answer.code == 2 && answer.err.contains(text), "{text:?} is missing in {answer:?}");
+    }
+    lab.wait_up_to_date(lab.name(), MINUTE)
 }
 
 /// Writes the plan of the upgrade to a file, for its approval. A plan without the steps of the upgrade does not permit it.

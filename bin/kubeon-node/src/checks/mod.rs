@@ -1,5 +1,6 @@
 //! Waits until checks pass. A timeout reports the last result of the check.
 
+mod arguments;
 mod cluster;
 mod dns;
 mod node;
@@ -107,6 +108,7 @@ fn wait_for_one(
             let mut wait = tokens::TokenWait::default();
             until(job, REMOTE_INTERVAL, healthy, &mut || wait.check(job.host, unit))
         }
+        Check::AcceptsArguments { program, arguments } => arguments::accepted(job, program, arguments),
         Check::Reachable { addresses, port } => addresses.iter().try_for_each(|address| {
             let place = SocketAddrV4::new(address.ip(), *port);
             until(job, REMOTE_INTERVAL, healthy, &mut || {

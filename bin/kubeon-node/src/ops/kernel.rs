@@ -7,7 +7,7 @@ use kubeon_wire::{Category, StepFailure};
 
 use super::swap;
 use crate::command::{run as run_program, step_failure};
-use crate::durable::{sha256, write_if_different};
+use crate::durable::{read_text, sha256, write_if_different};
 use crate::failure::of;
 use crate::job::{Job, StepEffect};
 use crate::journal::Mark;
@@ -17,7 +17,8 @@ use crate::paths;
 
 const HEAD: &str = "# Written by kubeon; changes are overwritten.\n";
 
-/// Loads modules, sets parameters, turns swap off.
+/// Loads modules, sets parameters, turns swap off. Parameters that an earlier run set and this one does not get the values from
+/// before the cluster.
 ///
 /// # Errors
 /// If a parameter that is not optional cannot be set, or a file cannot be read or written.
@@ -34,6 +35,9 @@ pub fn run(
     }
     // After the modules, because some of them bring parameters.
     original::remember(job, parameters)?;
+    let before = read_text(&root.at(paths::SYSCTL))?.unwrap_or_default();
+    let dropped = names(&before).filter(|name| !parameters.contains_key(*name));
+    effect.changed |= original::restore_dropped(job, &dropped.collect::<Vec<_>>())?;
     let mut lines = String::from(HEAD);
     for (name, value) in parameters {
         match set(root, name, value) {
@@ -61,6 +65,12 @@ pub fn run(
     effect.changed |= changed;
     effect.marks.extend(marks);
     Ok(effect)
+}
+
+/// The parameters in the file for every boot.
+fn names(text: &str) -> impl Iterator<Item = &str> {
+    let lines = text.lines().filter(|line| !line.starts_with('#'));
+    lines.filter_map(|line| Some(line.split_once('=')?.0.trim()))
 }
 
 /// Loads a module. Returns whether this call loaded it. A module that cannot be loaded is assumed to be built
@@ -103,6 +113,25 @@ mod tests {
         let again = run(&bench.job(), &["br_netfilter".into()], &wanted, &[]).unwrap();
         assert!(!again.changed);
         assert_eq!(again.marks, effect.marks);
+    }
+
+    #[test]
+    fn a_parameter_that_is_not_wanted_any_more_gets_its_old_value() {
+        let bench = Bench::new();
+        bench.write("/proc/sys/net/ipv4/ip_forward", "1\n");
+        bench.write("/proc/sys/vm/max_map_count", "65530\n");
+        let set = |pairs: &[(&str, &str)]| run(&bench.job(), &[], &parameters(pairs), &[]).unwrap();
+        let forward = ("net.ipv4.ip_forward", "1");
+        set(&[forward, ("vm.max_map_count", "262144")]);
+        set(&[forward, ("vm.max_map_count", "524288")]);
+        assert_eq!(bench.read("/proc/sys/vm/max_map_count"), "524288");
+        assert!(set(&[forward]).changed);
+        assert_eq!(bench.read("/proc/sys/vm/max_map_count"), "65530");
+        assert!(!bench.read(paths::SYSCTL).contains("max_map_count"));
+        assert!(!set(&[forward]).changed);
+        set(&[forward, ("vm.max_map_count", "262144")]);
+        original::restore_parameters(&bench.job()).unwrap();
+        assert_eq!(bench.read("/proc/sys/vm/max_map_count"), "65530", "a reset restores it too");
     }
 
     #[test]

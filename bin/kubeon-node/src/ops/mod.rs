@@ -19,6 +19,7 @@ pub mod remove_service;
 pub mod secrets;
 pub mod service;
 pub mod swap;
+pub mod taints;
 
 use kubeon_wire::{Op, StepFailure};
 
@@ -50,6 +51,7 @@ pub fn run(job: &Job<'_>, op: &Op, bytes: Option<PartReader>) -> Result<StepEffe
         Op::Objects { objects } => objects::run(job, objects),
         Op::RemoveObjects { paths, step } => remove_objects::run(job, paths, step),
         Op::Taint { node, present } => node::taint(job, node, *present),
+        Op::NodeTaints { node, taints } => taints::run(job, node, taints),
         Op::Drain { node } => drain::run(job, node),
         Op::Uncordon { node } => drain::uncordon(job, node),
         Op::RemoveNode { node } => node::remove(job, node),

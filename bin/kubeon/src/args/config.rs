@@ -5,8 +5,9 @@ use clap::{Args, Subcommand};
 use super::common_change::CommonChangeFlags;
 use super::format::FormatFlag;
 
-pub(crate) const CONFIG_EXAMPLES: &str = "Fields are those of spec.cluster in a KubernetesCluster, and featureGates. These can change in a cluster that exists:
-apiServer.certSANs, network.maxPods, network.nodePortRange, containerRuntime, extraArgs, featureGates.
+pub(crate) const CONFIG_EXAMPLES: &str = "Fields are those of spec.cluster in a KubernetesCluster. These can change in a cluster that exists:
+apiServer.certSANs, loadBalancer, network.maxPods, network.nodePortRange, network.mtu, containerRuntime, extraArgs,
+featureGates, kernelParameters.
 
 Examples:
   kubeon config get demo
@@ -14,6 +15,7 @@ Examples:
   kubeon config set demo network.maxPods=200 extraArgs.kubelet.v=4
   kubeon config set demo apiServer.certSANs=api.example.com,10.0.0.9 --dry-run
   kubeon config set demo extraArgs.kubelet.v=                          the default again
+  kubeon config set demo kernelParameters.vm.max_map_count=262144      on every host that runs a node
   kubeon config edit demo                                              in $EDITOR";
 
 /// `kubeon config`.

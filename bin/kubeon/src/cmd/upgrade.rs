@@ -1,17 +1,21 @@
 //! `kubeon upgrade`.
 
+use std::collections::BTreeSet;
+
 use kubeon_api::Version;
 use kubeon_engine::bundles::{self, version_of};
 use kubeon_engine::cluster_nodes::NodeAccess;
 use kubeon_engine::cluster_target::{ClusterTarget, TargetOptions};
 use kubeon_engine::engine::{Engine, StoredCluster, ignored_checks};
+use kubeon_engine::error::EngineError;
 use kubeon_engine::login_request::LoginRequests;
 use kubeon_engine::preview::preview;
 use kubeon_engine::ready_master::{ReadyMaster, kept_snapshot};
 use kubeon_engine::snapshot_folder;
 use kubeon_engine::snapshot_place::SnapshotPlace;
 use kubeon_engine::snapshot_storage::SnapshotStorage;
-use kubeon_engine::upgrade::{UpgradePurpose, hops, obstacles, target};
+use kubeon_engine::upgrade::{UpgradeObstacles, UpgradePurpose, hops, obstacles, target};
+use kubeon_engine::upgrade_checks::{REMOVED_APIS, UPGRADE_CHECKS};
 use kubeon_plan::{Intent, Refusal};
 
 use crate::args::upgrade::UpgradeArgs;
@@ -20,9 +24,6 @@ use crate::cmd::change::{ChangeFlags, make};
 use crate::cmd::plan;
 use crate::context::Context;
 use crate::output::words;
-
-/// The name of the check of removed APIs, for `--ignore`.
-const REMOVED_APIS: &str = "removed-apis";
 
 /// Upgrades a cluster, one minor version after another.
 pub(super) async fn run(context: &Context<'_>, args: &UpgradeArgs) -> Result<(), CliError> {
@@ -70,8 +71,8 @@ fn first_hop(
 }
 
 fn options(args: &UpgradeArgs) -> Result<TargetOptions, CliError> {
-    let ignore =
-        args.change.ignore.ignore.iter().filter(|check| *check != REMOVED_APIS).cloned().collect::<Vec<_>>();
+    let of_hosts = |check: &&String| !UPGRADE_CHECKS.contains(&check.as_str());
+    let ignore = args.change.ignore.ignore.iter().filter(of_hosts).cloned().collect::<Vec<_>>();
     Ok(TargetOptions {
         logins: LoginRequests::from(&args.change.login),
         drain_seconds: if args.wait_time == 0 { Intent::DRAIN_SECONDS } else { args.wait_time },
@@ -146,22 +147,37 @@ async fn before(
             options(args)?.drain_seconds
         ));
     }
-    if !found.removed_apis.is_empty() && !args.change.ignore.ignore.iter().any(|check| check == REMOVED_APIS)
-    {
-        let refusals = found.removed_apis.iter().map(|api| {
-            Refusal::argument(api, format!("was requested by a client, and {wanted} does not serve it"))
-        });
-        let error = kubeon_engine::error::EngineError::refusals(&args.name, refusals.collect(), &[]);
-        let error = CliError::from(error);
-        return Err(error
-            .row("find clients", "the audit log of the masters, annotation k8s.io/deprecated")
-            .row("or go on", format!("--ignore {REMOVED_APIS}")));
+    found.nodes_not_ready.iter().for_each(|node| context.output.warn(node));
+    if let Some(error) = refusal(args, wanted, &found) {
+        return Err(error);
     }
     if args.skip_snapshot {
         return Ok(());
     }
     let member = ReadyMaster::find_member(engine, state, &access).await?;
     save_snapshot(context, engine, state, &member, (wanted, args)).await
+}
+
+/// The refusal of an upgrade against which something stands that the user does not ignore, with all reasons at once.
+fn refusal(args: &UpgradeArgs, wanted: Version, found: &UpgradeObstacles) -> Option<CliError> {
+    let counts = |check: &str| !args.change.ignore.ignore.iter().any(|ignored| ignored == check);
+    let requested = found.removed_apis.iter().filter(|_| counts(REMOVED_APIS)).map(|api| {
+        let reason = format!("was requested by a client, and {wanted} does not serve it");
+        (REMOVED_APIS, Refusal::argument(api, reason))
+    });
+    let others = found.findings.iter().filter(|finding| counts(finding.check));
+    let others =
+        others.map(|finding| (finding.check, Refusal::argument(&finding.subject, finding.reason.clone())));
+    let (checks, refusals): (BTreeSet<&str>, Vec<Refusal>) = requested.chain(others).unzip();
+    if refusals.is_empty() {
+        return None;
+    }
+    let mut error = CliError::from(EngineError::refusals(&args.name, refusals, &[]));
+    if !found.removed_apis.is_empty() && checks.contains(REMOVED_APIS) {
+        error = error.row("find clients", "the audit log of the masters, annotation k8s.io/deprecated");
+    }
+    let checks: Vec<&str> = checks.into_iter().collect();
+    Some(error.row("or go on", format!("--ignore {}", checks.join(","))))
 }
 
 /// Writes the snapshot to the given place, else to the folder of upgrades, of which the last ones are kept.

@@ -10,14 +10,16 @@ pub fn fixed_because(field: &str) -> Option<&'static str> {
         | "loadBalancer"
         | "network.maxPods"
         | "network.nodePortRange"
+        | "network.mtu"
         | "containerRuntime"
-        | "extraArgs" => {
+        | "extraArgs"
+        | "featureGates"
+        | "kernelParameters" => {
             return None;
         }
         "podCIDR" => "every pod has an address of it",
         "serviceCIDR" => "every Service has an address of it",
         "network.nodeMaskSize" => "every node has its share of the pod network",
-        "network.mtu" => "the container runtime of every node has it in its configuration of the network",
         "network.dnsDomain" => "every pod has it in its configuration",
         "apiServer.domain" | "apiServer.port" => "kubeconfigs name it",
         "certificates.caYears" => "it is read when keys are made",
@@ -34,9 +36,11 @@ impl ClusterSettings {
             load_balancer: requested.load_balancer.clone(),
             max_pods: requested.max_pods,
             node_ports: requested.node_ports,
+            mtu: requested.mtu,
             feature_gates: requested.feature_gates.clone(),
             container_runtime: requested.container_runtime.clone(),
             extra_args: requested.extra_args.clone(),
+            kernel_parameters: requested.kernel_parameters.clone(),
             ..self.clone()
         }
     }
@@ -65,11 +69,12 @@ mod tests {
                 "nodePortRange": "30000-30100", "mtu": 1400, "firewall": "manage", "cni": "none"},
             "certificates": {"caYears": 3}, "extraArgs": {"kubelet": {"v": "4"}},
             "containerRuntime": {"httpProxy": "http://proxy.example.com:3128"},
+            "featureGates": "AllAlpha=false", "kernelParameters": {"vm.max_map_count": "262144"},
         }));
         let all = requested.differences(&before);
         let left = requested.differences(&before.with_changes(&requested));
         let fixed: Vec<_> = all.iter().copied().filter(|field| fixed_because(field).is_some()).collect();
-        assert_eq!((left, all.len() - fixed.len()), (fixed, 6), "{all:?}");
+        assert_eq!((left, all.len() - fixed.len()), (fixed, 9), "{all:?}");
     }
 
     #[test]
@@ -77,7 +82,8 @@ mod tests {
         for cluster in [
             json!({}),
             json!({"loadBalancer": {"mode": "external", "address": "10.0.0.9", "port": 8443},
-                "network": {"nodePortRange": "30000-30100"}, "extraArgs": {"kubelet": {"v": "4"}}}),
+                "network": {"nodePortRange": "30000-30100", "mtu": 1400}, "extraArgs": {"kubelet": {"v": "4"}},
+                "featureGates": "AllAlpha=false", "kernelParameters": {"vm.max_map_count": "262144"}}),
         ] {
             let declared: DeclaredCluster = serde_json::from_value(cluster).unwrap();
             let settings = declared.settings().unwrap();

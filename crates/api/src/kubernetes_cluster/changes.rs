@@ -24,6 +24,8 @@ pub struct Changes {
     pub internal_addresses: Vec<HostAddress>,
     /// Hosts with other node labels.
     pub labels: Vec<HostAddress>,
+    /// Hosts with other taints.
+    pub taints: Vec<HostAddress>,
 }
 
 impl DeclaredCluster {
@@ -47,6 +49,9 @@ impl DeclaredCluster {
             }
             if node.labels != previous.labels {
                 changes.labels.push(ip);
+            }
+            if node.taints != previous.taints {
+                changes.taints.push(ip);
             }
         }
         changes
@@ -199,6 +204,17 @@ mod tests {
         assert_eq!(changes(node(json!("10.0.0.2")), json!({})), Changes::default());
         let moved = changes(node(json!("10.1.0.2")), json!({})).internal_addresses;
         assert_eq!(moved, ["10.0.0.2".parse::<HostAddress>().unwrap()]);
+    }
+
+    #[test]
+    fn taints_of_hosts_that_stay_are_compared_in_any_order() {
+        let (one, other) =
+            (json!({"key": "a", "effect": "NoSchedule"}), json!({"key": "b", "effect": "NoExecute"}));
+        let node = |taints: Value| json!({"nodeList": [{"ip": "10.0.0.2", "taints": taints}]});
+        assert_eq!(changes(node(json!([one, other])), node(json!([other, one]))), Changes::default());
+        let worker = "10.0.0.2".parse::<HostAddress>().unwrap();
+        let found = changes(node(json!([one])), json!({}));
+        assert_eq!(found, Changes { taints: vec![worker], ..Changes::default() });
     }
 
     /// Also of a master, in any of the lists.

@@ -1,7 +1,8 @@
 //! The hosts of a cluster, merged from all lists.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
+use super::node_taint::NodeTaint;
 use super::nodes::{DeclaredNode, NodeList};
 use super::spec::DeclaredCluster;
 use crate::addresses::LoginName;
@@ -23,6 +24,8 @@ pub struct Host {
     pub user: Option<LoginName>,
     /// Labels of the node.
     pub labels: BTreeMap<LabelKey, LabelValue>,
+    /// Taints of the node.
+    pub taints: BTreeSet<NodeTaint>,
     /// The roles of the host.
     pub roles: Roles,
 }
@@ -65,7 +68,7 @@ impl DeclaredCluster {
         if self.etcd_list.is_empty() { &self.master_list } else { &self.etcd_list }
     }
 
-    /// Name, labels and login of each host, merged from all lists. When lists contradict each other, the value of the first
+    /// Name, labels, taints and login of each host, merged from all lists. When lists contradict each other, the value of the first
     /// list is used; [`Self::hosts`] refuses such lists.
     #[must_use]
     pub fn by_address(&self) -> BTreeMap<HostAddress, DeclaredNode> {
@@ -79,6 +82,9 @@ impl DeclaredCluster {
             host.user = host.user.take().or_else(|| node.user.clone());
             for (key, value) in &node.labels {
                 host.labels.entry(key.clone()).or_insert_with(|| value.clone());
+            }
+            if host.taints.is_empty() {
+                host.taints.clone_from(&node.taints);
             }
         }
         hosts
@@ -113,6 +119,7 @@ fn host(node: DeclaredNode, roles: Roles) -> Host {
         port: node.port.unwrap_or(super::defaults::SSH_PORT),
         user: node.user,
         labels: node.labels,
+        taints: node.taints,
         roles,
     }
 }
@@ -154,6 +161,11 @@ impl Merged {
             if existing != value {
                 return Err(differs("labels"));
             }
+        }
+        if known.taints.is_empty() {
+            known.taints.clone_from(&node.taints);
+        } else if !node.taints.is_empty() && known.taints != node.taints {
+            return Err(differs("taints"));
         }
         *known_roles = Roles {
             master: known_roles.master,

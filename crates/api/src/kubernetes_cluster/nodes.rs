@@ -1,11 +1,12 @@
 //! The hosts of a declaration and their lists.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 
+use super::node_taint::{NodeTaint, node_taints};
 use super::unset;
 use crate::addresses::LoginName;
 use crate::labels::{LabelKey, LabelValue};
@@ -41,6 +42,10 @@ pub struct DeclaredNode {
     #[serde(default, deserialize_with = "unset::when_null", skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(schema_with = "node_labels")]
     pub labels: BTreeMap<LabelKey, LabelValue>,
+    /// Taints of the node, at most 16. Taints that others set stay.
+    #[serde(default, deserialize_with = "unset::when_null", skip_serializing_if = "BTreeSet::is_empty")]
+    #[schemars(schema_with = "node_taints")]
+    pub taints: BTreeSet<NodeTaint>,
     /// The role that older clients write. It is kept and not used: the list that contains the host decides.
     #[serde(
         default,
@@ -63,6 +68,7 @@ impl DeclaredNode {
             port: None,
             user: None,
             labels: BTreeMap::new(),
+            taints: BTreeSet::new(),
             role: None,
         }
     }

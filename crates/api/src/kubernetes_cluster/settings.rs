@@ -4,6 +4,8 @@
 //! This file lists each setting four times: in the type, in the functions that fill it in from a declaration and write it into
 //! one, and in the comparison. The code does not compile when a setting is missing in one of them.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use super::choices::{ClusterType, Cni, DeployMode, FirewallMode, LoadBalancerMode, ProxyMode};
@@ -43,8 +45,7 @@ pub struct ClusterSettings {
     pub dns_domain: DnsName,
     /// How Services are implemented.
     pub proxy_mode: ProxyMode,
-    /// Feature gates of the Kubernetes programs: `Name=true` pairs, joined by commas; may be empty. A declaration has no
-    /// field for them.
+    /// Feature gates of the Kubernetes programs: `Name=true` pairs, joined by commas; may be empty.
     pub feature_gates: String,
     /// Life of the certificate authorities, in years.
     pub ca_years: u32,
@@ -75,6 +76,9 @@ pub struct ClusterSettings {
     /// Further arguments of the Kubernetes programs.
     #[serde(default, skip_serializing_if = "ExtraArgs::is_empty")]
     pub extra_args: ExtraArgs,
+    /// Further kernel parameters of the hosts that run a node, by name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub kernel_parameters: BTreeMap<String, String>,
 }
 
 /// Why the settings of a declaration cannot be completed.
@@ -132,6 +136,8 @@ impl DeclaredCluster {
             certificates,
             container_runtime,
             extra_args,
+            feature_gates,
+            kernel_parameters,
         } = self.clone();
         let ApiServer { domain, port, cert_sans } = api_server.unwrap_or_default();
         let Network { cni, proxy_mode, dns_domain, node_mask_size, max_pods, node_port_range, mtu, firewall } =
@@ -150,7 +156,7 @@ impl DeclaredCluster {
             node_ports: or_default(node_port_range, defaults::NODE_PORT_RANGE)?,
             dns_domain: or_default(dns_domain, defaults::DNS_DOMAIN)?,
             proxy_mode: proxy_mode.unwrap_or(defaults::PROXY_MODE),
-            feature_gates: String::new(),
+            feature_gates: feature_gates.map(String::from).unwrap_or_default(),
             ca_years: ca_years.unwrap_or(defaults::CA_YEARS),
             cluster_type: cluster_type.unwrap_or(defaults::CLUSTER_TYPE),
             deploy_mode: deploy_mode.unwrap_or(defaults::DEPLOY_MODE),
@@ -161,6 +167,7 @@ impl DeclaredCluster {
             images_registry,
             container_runtime: container_runtime.unwrap_or_default(),
             extra_args: extra_args.unwrap_or_default(),
+            kernel_parameters,
         })
     }
 
@@ -216,8 +223,7 @@ impl ClusterSettings {
             node_ports,
             dns_domain,
             proxy_mode,
-            // A declaration has no field for them.
-            feature_gates: _,
+            feature_gates,
             ca_years,
             cluster_type,
             deploy_mode,
@@ -228,6 +234,7 @@ impl ClusterSettings {
             images_registry,
             container_runtime,
             extra_args,
+            kernel_parameters,
         } = self;
         let fields = [
             ("clusterType", *cluster_type != other.cluster_type),
@@ -250,6 +257,8 @@ impl ClusterSettings {
             ("certificates.caYears", *ca_years != other.ca_years),
             ("containerRuntime", *container_runtime != other.container_runtime),
             ("extraArgs", *extra_args != other.extra_args),
+            ("featureGates", *feature_gates != other.feature_gates),
+            ("kernelParameters", *kernel_parameters != other.kernel_parameters),
         ];
         fields.into_iter().filter(|(_, differs)| *differs).map(|(field, _)| field).collect()
     }
@@ -261,7 +270,7 @@ fn same_names(left: &[Endpoint], right: &[Endpoint]) -> bool {
 }
 
 impl From<&ClusterSettings> for DeclaredCluster {
-    /// A declaration with these settings, without version and hosts. It has no field for feature gates.
+    /// A declaration with these settings, without version and hosts.
     fn from(settings: &ClusterSettings) -> Self {
         let ClusterSettings {
             api_domain,
@@ -274,7 +283,7 @@ impl From<&ClusterSettings> for DeclaredCluster {
             node_ports,
             dns_domain,
             proxy_mode,
-            feature_gates: _,
+            feature_gates,
             ca_years,
             cluster_type,
             deploy_mode,
@@ -285,6 +294,7 @@ impl From<&ClusterSettings> for DeclaredCluster {
             images_registry,
             container_runtime,
             extra_args,
+            kernel_parameters,
         } = settings.clone();
         let network = Network {
             cni: Some(cni),
@@ -308,6 +318,8 @@ impl From<&ClusterSettings> for DeclaredCluster {
             certificates: Some(Certificates { ca_years: Some(ca_years) }),
             container_runtime: Some(container_runtime).filter(|runtime| !runtime.is_empty()),
             extra_args: Some(extra_args).filter(|arguments| !arguments.is_empty()),
+            feature_gates: feature_gates.parse().ok(),
+            kernel_parameters,
             ..Self::default()
         }
     }

@@ -1,11 +1,14 @@
 //! The fields under `spec.cluster`. [`DeclaredCluster::settings`] fills in the defaults of absent fields.
 
-use schemars::{JsonSchema, Schema};
+use std::collections::BTreeMap;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 
 use super::choices::{ClusterType, Cni, DeployMode, FirewallMode, HostKeyMode, LoadBalancerMode, ProxyMode};
 use super::container_runtime::ContainerRuntime;
 use super::extra_args::ExtraArgs;
+use super::feature_gates::FeatureGates;
 use super::nodes::NodeList;
 use super::timeout::TimeoutMins;
 use super::{rules, unset};
@@ -109,6 +112,23 @@ pub struct DeclaredCluster {
     /// Further arguments of the Kubernetes programs. Arguments that kubeon sets itself are refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub extra_args: Option<ExtraArgs>,
+    /// Feature gates of the Kubernetes programs: Name=true or Name=false, joined by commas.
+    #[serde(default, deserialize_with = "unset::when_empty", skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "or_empty::<FeatureGates>")]
+    pub feature_gates: Option<FeatureGates>,
+    /// Kernel parameters of every host that runs a node, at most 64, by names such as vm.max_map_count. Those that kubeon and
+    /// the programs of the cluster set are refused.
+    #[serde(default, deserialize_with = "unset::when_null", skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(schema_with = "kernel_parameters")]
+    pub kernel_parameters: BTreeMap<String, String>,
+}
+
+fn kernel_parameters(_: &mut SchemaGenerator) -> Schema {
+    schemars::json_schema!({
+        "type": "object",
+        "maxProperties": 64,
+        "additionalProperties": { "type": "string", "maxLength": 256 }
+    })
 }
 
 fn finish_cluster(schema: &mut Schema) {
@@ -226,7 +246,7 @@ pub struct Network {
     /// Ports for Services of type NodePort. Default: 30000-32767.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node_port_range: Option<PortRange>,
-    /// The largest packet of a pod, in bytes. Default: as large as the links of each host allow. Fixed once set.
+    /// The largest packet of a pod, in bytes. Default: as large as the links of each host allow. A change concerns new pods.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 576, max = 65000))]
     pub mtu: Option<u32>,

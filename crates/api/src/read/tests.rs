@@ -108,7 +108,7 @@ fn refuses_unknown_fields_by_name_with_the_closest_known_one() {
     );
     assert_eq!(
         refused("spec:\n  cluster:\n    nodeList:\n    - ip: 10.0.0.2\n      rack: a\n"),
-        "line 8: spec.cluster.nodeList[0].rack is not a field; known here: internalAddress, ip, labels, name, port, role, user"
+        "line 8: spec.cluster.nodeList[0].rack is not a field; known here: internalAddress, ip, labels, name, port, role, taints, user"
     );
     assert_eq!(refused("spec: {}\nstats: {}\n"), "line 5: stats is not a field; did you mean status?");
     assert_eq!(

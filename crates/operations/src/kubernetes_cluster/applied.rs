@@ -77,7 +77,7 @@ pub(super) struct Difference {
     pub etcd: ListDifference,
     /// Whether the version differs.
     pub version: bool,
-    /// Changed settings, and hosts with other labels, for people.
+    /// Changed settings, and hosts with other labels or taints, for people.
     pub settings: Vec<String>,
     /// The names of changed fields that cannot be changed yet.
     pub refused: Vec<String>,
@@ -114,6 +114,7 @@ pub(super) fn difference(
         changes.fields.iter().copied().filter(is_refused).map(|field| format!("spec.cluster.{field}"));
     let names = changes.names.iter().map(|ip| format!("name of {ip}"));
     let labels = changes.labels.iter().map(|ip| format!("labels of {ip}"));
+    let taints = changes.taints.iter().map(|ip| format!("taints of {ip}"));
     let settings = changes.settings.iter().map(|field| (*field).to_owned());
     let internal = changes.internal_addresses.iter().map(|ip| format!("internal address of {ip}"));
     Difference {
@@ -121,7 +122,7 @@ pub(super) fn difference(
         workers: ListDifference::between(&applied.node_list, &wanted.node_list),
         etcd,
         version: changes.fields.contains(&"kubeVersion"),
-        settings: settings.chain(labels).collect(),
+        settings: settings.chain(labels).chain(taints).collect(),
         refused: fields.chain(names).chain(internal).collect(),
     }
 }

@@ -310,7 +310,7 @@ fn rollback(
     NextAction::Operation(Box::new(DesiredOperation::new(ClusterAction::Rollback, spec, Vec::new(), why)))
 }
 
-/// The declared settings and labels on the applied hosts and version.
+/// The declared settings, labels and taints on the applied hosts and version.
 fn configure(
     object: &KubernetesCluster,
     before: &DeclaredCluster,

@@ -193,10 +193,13 @@ fn an_upgrade_that_is_taken_back_is_repaired() {
 #[test]
 fn settings_and_labels_change_after_the_version() {
     let mut world = running(&["10.0.0.2"]);
-    let labelled = json!([{"ip": "10.0.0.2", "labels": {"disk": "ssd"}}]);
+    let labelled = json!([{"ip": "10.0.0.2", "labels": {"disk": "ssd"},
+        "taints": [{"key": "dedicated", "value": "gpu", "effect": "NoSchedule"}]}]);
     declare(
         &mut world,
-        &json!({"kubeVersion": "v1.37.2", "nodeList": labelled, "extraArgs": {"kubelet": {"v": "4"}}}),
+        &json!({"kubeVersion": "v1.37.2", "nodeList": labelled, "extraArgs": {"kubelet": {"v": "4"}},
+            "kernelParameters": {"vm.max_map_count": "262144"}, "featureGates": "AllAlpha=false",
+            "network": {"mtu": 1400}}),
     );
     assert_eq!((operation(&world), bundle(&world)), (texts("updating", ""), "v1.37.2".into()));
     ends(&mut world, "Complete");
@@ -205,6 +208,7 @@ fn settings_and_labels_change_after_the_version() {
     ends(&mut world, "Complete");
     assert_eq!((phase(&world), wanted(&world)), ("Running".into(), "update-finished".into()));
     assert_eq!(applied(&world, "extraArgs"), json!({"kubelet": {"v": "4"}}));
+    assert_eq!(applied(&world, "kernelParameters"), json!({"vm.max_map_count": "262144"}));
     assert_eq!(applied(&world, "nodeList"), labelled);
     assert_eq!(world.settle(), 0);
 }

@@ -7,6 +7,7 @@ use kubeon_render::paths::{SIGNING_CERTIFICATE, current, etc, pki};
 use kubeon_render::{api_server, config, manifests, systemd};
 use kubeon_wire::{CertificateAuthority, Check, File, Leaf, Op, SecretRef, Usage};
 
+use super::arguments::checked;
 use super::control_plane::{ControlPlaneProgram, arguments, version_text};
 use super::encryption;
 use super::etcd::{member_id, reach_ids};
@@ -69,16 +70,19 @@ pub(crate) fn plane(context: &PlanContext<'_>, steps: &mut Vec<DesiredStep>) {
         steps.push(signing(host));
         steps.push(configuration(context, host));
         steps.push(encryption::configuration(context, host));
-        steps.push(programs(context, host));
-        let mut api = apiserver(context, host).stopped_by(stops_with_member.then(|| member_id(host)));
+        let known = checked(context, host);
+        steps.push(programs(context, host).needs(known.clone()));
+        let mut api = apiserver(context, host)
+            .needs(known.clone())
+            .stopped_by(stops_with_member.then(|| member_id(host)));
         if host.has_executed(&api.id) {
             api.needs.extend_from_slice(&before);
             before.push(api.id.clone());
         }
         steps.push(api);
         steps.push(encryption::proof(host));
-        steps.push(controller_manager(context, host));
-        steps.push(scheduler(context, host));
+        steps.push(controller_manager(context, host).needs(known.clone()));
+        steps.push(scheduler(context, host).needs(known));
     }
     steps.extend(encryption::rewrite(context));
     steps.push(rights(context));

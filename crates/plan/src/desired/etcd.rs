@@ -7,6 +7,7 @@ use kubeon_render::paths::{ETCD_MEMBERSHIP, current, pki};
 use kubeon_render::systemd::{EtcdMember, etcd, etcd_membership};
 use kubeon_wire::{CertificateAuthority, Check, Op, Usage};
 
+use super::arguments::checked;
 use super::files::{self, authority, client, pair, server};
 use super::prepare::{ETCD_COMMANDS, prepared};
 use super::restore;
@@ -101,7 +102,7 @@ pub(crate) fn members(context: &PlanContext<'_>, steps: &mut Vec<DesiredStep>) {
         steps.push(keys(host));
         steps.push(membership(context, host, &initial));
         // A restart of the host would start the chosen version, so the choice waits with the member.
-        steps.push(choose(context, host, choose_id(host), &["etcd"], ETCD_COMMANDS).waits(reason.clone()));
+        steps.push(programs(context, host).waits(reason.clone()));
         steps.extend(restore::member(context, host, choose_id(host)));
         let mut member = member(context, host).needs(restore::before_start(context, host)).waits(reason);
         let moved = membership::has_moved(&known, host).then(|| move_member(context, host));
@@ -154,7 +155,7 @@ fn change_members(
     for host in &change.joining {
         let promote = promote(host, &members).needs(before.clone());
         steps.push(keys(host));
-        steps.push(choose(context, host, choose_id(host), &["etcd"], ETCD_COMMANDS));
+        steps.push(programs(context, host));
         steps.push(join(context, host, &members).needs(before.clone()));
         let mut member = member(context, host);
         member.needs.retain(|need| *need != initial_members_id(host));
@@ -261,6 +262,10 @@ fn membership(
         .because("the member does not know the other members")
 }
 
+fn programs(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> DesiredStep {
+    choose(context, host, choose_id(host), &["etcd"], ETCD_COMMANDS).needs(checked(context, host))
+}
+
 fn member(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> DesiredStep {
     let unit = etcd(
         &EtcdMember { name: host.name.as_str(), address: host.ip() },
@@ -281,6 +286,7 @@ fn member(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> DesiredStep {
     .title(format!("start etcd member {}", host.name))
     .because("no member exists")
     .needs(prepared(host))
+    .needs(checked(context, host))
     .needs([initial_members_id(host)])
     .reads([keys_id(host), choose_id(host)])
 }

@@ -1,7 +1,7 @@
 //! Stage `join`: containerd, images and kubelet on every host, haproxy on the workers. The stage waits until
 //! the node of each host is Ready.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use kubeon_api::HostName;
 use kubeon_api::kubernetes_cluster::LoadBalancer;
@@ -9,6 +9,7 @@ use kubeon_render::paths::{CONTAINERD_SOCKET, KUBELET_BOOTSTRAP, KUBELET_CLIENT,
 use kubeon_render::{config, manifests, systemd};
 use kubeon_wire::{CertificateAuthority, Check, Leaf, Op, Usage};
 
+use super::arguments::checked;
 use super::control::{self, apiserver_id, controller_manager_id, load_balancer_check, rights_id};
 use super::files::{self, authority, client, pair, server};
 use super::haproxy;
@@ -35,6 +36,9 @@ pub(crate) fn ready_id(node: &HostName) -> StepId {
 pub(crate) fn taint_id(node: &HostName) -> StepId {
     node_step_id("taint", node)
 }
+
+/// What the ids of the steps that set declared taints begin with, before the name of the node.
+const TAINTS: &str = "taints";
 
 fn labels_id(node: &HostName) -> StepId {
     node_step_id("labels", node)
@@ -119,9 +123,10 @@ pub(super) fn balanced_way(context: &PlanContext<'_>, host: &ObservedHost<'_>) -
     }
 }
 
-/// For each host: container runtime, connection to the API server, kubelet, labels and taint.
+/// For each host: container runtime, connection to the API server, kubelet, labels and taints.
 pub(crate) fn nodes(context: &PlanContext<'_>, steps: &mut Vec<DesiredStep>) {
     let masters = context.master_addresses();
+    let tainted = nodes_with_taints(context);
     for host in &context.hosts {
         runtime(context, host, steps);
         let identity = identity(context, host);
@@ -140,6 +145,7 @@ pub(crate) fn nodes(context: &PlanContext<'_>, steps: &mut Vec<DesiredStep>) {
         let ready = ready(context, host).needs(certificate.as_ref().map(|step| step.id.clone()));
         steps.extend(certificate);
         steps.push(ready);
+        steps.extend(taints(context, host, &tainted));
         steps.push(labels(context, host));
         steps.extend(uncordon(context, host));
         if host.is_master() {
@@ -154,14 +160,18 @@ fn runtime(context: &PlanContext<'_>, host: &ObservedHost<'_>, steps: &mut Vec<D
         systemd_cgroup: host.cgroup_v2(),
         restrict_oom_score_adj: !host.facts.can_sys_resource,
     });
-    let pod_mtu = context.spec().settings.mtu.unwrap_or_else(|| host.largest_pod_mtu());
+    let declared_mtu = context.spec().settings.mtu;
+    let pod_mtu = declared_mtu.unwrap_or_else(|| host.largest_pod_mtu());
     let files = vec![
         files::config("/etc/containerd/config.toml".to_owned(), text),
         files::config(etc("cni.json.template"), config::cni_template(pod_mtu)),
     ];
     steps.push(
         DesiredStep::new(host, runtime_config_id(host), Op::Files { files })
-            .title("write containerd's configuration")
+            .title(match declared_mtu {
+                Some(bytes) => format!("write containerd's configuration, packets of pods of {bytes} bytes"),
+                None => "write containerd's configuration".to_owned(),
+            })
             .because("containerd has no configuration"),
     );
     let registry = registry::step(context, host, STAGE);
@@ -173,7 +183,7 @@ fn runtime(context: &PlanContext<'_>, host: &ObservedHost<'_>, steps: &mut Vec<D
         Daemon {
             id: runtime_id(host),
             unit_name: "containerd.service",
-            unit: systemd::containerd(&registry::runtime_environment(context)),
+            unit: systemd::containerd(&registry::runtime_environment(context), pod_mtu),
             watches: vec![
                 "/etc/containerd/config.toml".to_owned(),
                 etc("cni.json.template"),
@@ -284,7 +294,8 @@ fn kubelet(context: &PlanContext<'_>, host: &ObservedHost<'_>, steps: &mut Vec<D
     };
     let tools = if host.is_master() { MASTER_COMMANDS } else { &[] };
     let parts: &[&'static str] = if host.is_master() { &["kubelet", "kubectl"] } else { &["kubelet"] };
-    steps.push(choose(context, host, choose_kubelet_id(host), parts, tools));
+    let known = checked(context, host);
+    steps.push(choose(context, host, choose_kubelet_id(host), parts, tools).needs(known.clone()));
     steps.push(
         Daemon {
             id: kubelet_id(host),
@@ -306,6 +317,7 @@ fn kubelet(context: &PlanContext<'_>, host: &ObservedHost<'_>, steps: &mut Vec<D
         .title(format!("start kubelet {} and request its certificate", spec.version))
         .because("the cluster does not know the host")
         .needs([kernel_id(host), runtime_id(host), image_id("pause", host)])
+        .needs(known)
         .needs(reach_api(context, host))
         .reads([kubelet_config_id(host), keys_id(host), choose_kubelet_id(host)]),
     );
@@ -355,6 +367,39 @@ fn labels(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> DesiredStep {
         .title(format!("label node {}", host.name))
         .because("the node has no role")
         .needs([ready_id(&host.name)])
+}
+
+/// The ids of the recorded steps that set declared taints.
+fn nodes_with_taints<'a>(context: &PlanContext<'a>) -> HashSet<&'a str> {
+    let prefix = format!("{STAGE}/{TAINTS}-");
+    let ids = context.cluster_steps().unwrap_or_default().iter().map(|entry| entry.id.as_str());
+    ids.filter(|id| id.starts_with(&prefix)).collect()
+}
+
+/// The declared taints of a node, as soon as the node exists: until then it takes no pods. A node that had some keeps the step,
+/// which removes them.
+fn taints(
+    context: &PlanContext<'_>,
+    host: &ObservedHost<'_>,
+    tainted: &HashSet<&str>,
+) -> Option<DesiredStep> {
+    let (node, declared) = (&host.name, &host.spec.taints);
+    if declared.is_empty() && tainted.is_empty() {
+        return None;
+    }
+    let id = node_step_id(TAINTS, node);
+    if declared.is_empty() && !tainted.contains(id.to_string().as_str()) {
+        return None;
+    }
+    let texts: Vec<String> = declared.iter().map(ToString::to_string).collect();
+    let (title, because) = if texts.is_empty() {
+        (format!("remove the declared taints of node {node}"), "none is declared any more")
+    } else {
+        (format!("taint node {node} with {}", texts.join(", ")), "the node has no declared taints")
+    };
+    let op = Op::NodeTaints { node: node.clone(), taints: declared.iter().cloned().collect() };
+    let step = DesiredStep::of_node(context, node, id, op).title(title).because(because);
+    Some(step.within(120).needs([kubelet_id(host), rights_id()]))
 }
 
 /// Uncordons a returning worker, because its removal cordoned it. Other cordoned nodes are not changed: users

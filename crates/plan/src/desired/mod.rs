@@ -2,6 +2,7 @@
 //!
 //! To add a stage, add a module here and an entry to [`STAGES`].
 
+pub(crate) mod arguments;
 pub(crate) mod control;
 pub(crate) mod control_plane;
 pub(crate) mod encryption;

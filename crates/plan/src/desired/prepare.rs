@@ -1,12 +1,14 @@
 //! Stages `prepare` and `artifacts`: the host's kernel, its hosts file, and the parts that it needs.
 
+use std::collections::BTreeMap;
+
 use kubeon_api::HostRole;
 use kubeon_render::config::KERNEL_DEFAULTS;
 use kubeon_wire::Op;
 
 pub(crate) use super::step::PREPARE as STAGE;
 use super::step::{DesiredStep, image_part_id, part_id};
-use super::{firewall, hosts_file};
+use super::{arguments, firewall, hosts_file};
 use crate::context::{ObservedHost, PlanContext};
 use crate::input::PartInfo;
 use crate::step_id::StepId;
@@ -92,19 +94,22 @@ pub(crate) fn prepared(host: &ObservedHost<'_>) -> Option<StepId> {
 
 /// Kernel, hosts file and firewall.
 pub(crate) fn host(context: &PlanContext<'_>, steps: &mut Vec<DesiredStep>) {
+    let declared = &context.spec().settings.kernel_parameters;
     for host in &context.hosts {
-        let parameters = || PARAMETERS.iter().chain(KERNEL_DEFAULTS);
+        let own = own_parameters().map(|(name, value)| (name.to_owned(), value.to_owned()));
         let kernel = Op::Kernel {
             modules: MODULES.iter().map(|&m| m.to_owned()).collect(),
-            parameters: parameters().map(|&(k, v)| (k.to_owned(), v.to_owned())).collect(),
-            optional: parameters().skip(1).map(|&(k, _)| k.to_owned()).collect(),
+            // None of the declared ones is kubeon's own.
+            parameters: own.chain(declared.clone()).collect(),
+            optional: own_parameters().skip(1).map(|(name, _)| name.to_owned()).collect(),
         };
         steps.push(
             DesiredStep::new(host, kernel_id(host), kernel)
                 .title(format!(
-                    "load {} kernel modules, set {} parameters, swap off",
+                    "load {} kernel modules, set {} parameters{}, swap off",
                     MODULES.len(),
-                    parameters().count()
+                    own_parameters().count(),
+                    and_declared(declared)
                 ))
                 .because("the host is not prepared"),
         );
@@ -113,6 +118,24 @@ pub(crate) fn host(context: &PlanContext<'_>, steps: &mut Vec<DesiredStep>) {
         }
     }
     firewall::open(context, steps);
+}
+
+/// The kernel parameters that kubeon sets on the host of a node, with their values. The first one is required.
+pub(crate) fn own_parameters() -> impl Iterator<Item = (&'static str, &'static str)> {
+    PARAMETERS.iter().chain(KERNEL_DEFAULTS).copied()
+}
+
+/// The declared kernel parameters as the end of a text: all of them if they are few.
+fn and_declared(declared: &BTreeMap<String, String>) -> String {
+    const FEW: usize = 3;
+    if declared.is_empty() {
+        return String::new();
+    }
+    if declared.len() > FEW {
+        return format!(" and {} declared ones", declared.len());
+    }
+    let named: Vec<String> = declared.iter().map(|(name, value)| format!("{name}={value}")).collect();
+    format!(" and {}", named.join(", "))
 }
 
 /// The parts of the bundle. A host that has one forwards it to others, so its firewall is open before.
@@ -124,6 +147,7 @@ pub(crate) fn artifacts(context: &PlanContext<'_>, steps: &mut Vec<DesiredStep>)
             put(part_id(name, host), name, context.part(host, name));
         }
         if !host.role.runs_node() {
+            steps.extend(arguments::check(context, host));
             continue;
         }
         if host.lacks_tools(context.spec().settings.proxy_mode) {
@@ -133,6 +157,7 @@ pub(crate) fn artifacts(context: &PlanContext<'_>, steps: &mut Vec<DesiredStep>)
             let image = &context.artifacts(host).images[*role];
             put(image_part_id(role, host), &image.name, &image.part);
         }
+        steps.extend(arguments::check(context, host));
     }
 }
 

@@ -31,6 +31,69 @@ fn arguments_that_kubeon_sets_are_refused_by_name() {
 }
 
 #[test]
+fn kernel_parameters_that_the_cluster_sets_are_refused_with_the_reason() {
+    let mut with_parameters = spec(&["172.30.0.11"], &[]);
+    with_parameters.settings.kernel_parameters = [
+        ("vm.max_map_count", "262144"),
+        ("net.ipv4.tcp_mem", "1 2 3"),
+        ("net.ipv4.ip_forward", "0"),
+        ("vm.overcommit_memory", "0"),
+        ("net.ipv4.conf.all.forwarding", "0"),
+        ("net.netfilter.nf_conntrack_max", "9"),
+        ("swappiness", "1"),
+        ("vm/swappiness", "1"),
+        ("vm.swappiness", "1\nkernel.panic = 0"),
+    ]
+    .map(|(name, value)| (name.to_owned(), value.to_owned()))
+    .into();
+    let error = validate(with_parameters, &["v1.36.3".parse().unwrap()]).unwrap_err();
+    let found: Vec<_> = error
+        .refusals
+        .iter()
+        .map(|refusal| {
+            let name = refusal.value.trim_start_matches("spec.cluster.kernelParameters.");
+            format!("{name} {}", refusal.reason)
+        })
+        .collect();
+    assert_eq!(
+        found,
+        [
+            "net.ipv4.conf.all.forwarding is net.ipv4.ip_forward by another name, which kubeon sets",
+            "net.ipv4.ip_forward is set to 1 by kubeon: the node needs it",
+            "net.netfilter.nf_conntrack_max is set by kube-proxy when it starts",
+            "swappiness is not the name of a kernel parameter, such as vm.max_map_count",
+            "vm.overcommit_memory is set to 1 by kubeon: the node needs it",
+            "vm.swappiness needs a value of one line, such as 262144",
+            "vm/swappiness is not the name of a kernel parameter, such as vm.max_map_count",
+        ]
+    );
+}
+
+#[test]
+fn taints_of_others_and_contradicting_ones_are_refused() {
+    let taints = |texts: &[(&str, &str)]| {
+        let taint = |(key, value): &(&str, &str)| {
+            let taint = serde_json::json!({"key": key, "value": value, "effect": "NoSchedule"});
+            serde_json::from_value(taint).unwrap()
+        };
+        texts.iter().map(taint).collect()
+    };
+    let mut tainted = spec(&["172.30.0.11"], &["172.30.0.12"]);
+    tainted.workers[0].taints = taints(&[("dedicated", "gpu"), ("example.com/a", "")]);
+    assert!(validate(tainted.clone(), &["v1.36.3".parse().unwrap()]).is_ok());
+    tainted.workers[0].taints = taints(&[("a", "1"), ("a", "2"), ("node.kubernetes.io/not-ready", "")]);
+    tainted.masters[0].taints = taints(&[("node-role.kubernetes.io/control-plane", "")]);
+    assert_eq!(
+        subjects(tainted),
+        [
+            "setting taint node-role.kubernetes.io/control-plane:NoSchedule of 172.30.0.11",
+            "setting taint a=2:NoSchedule of 172.30.0.12",
+            "setting taint node.kubernetes.io/not-ready:NoSchedule of 172.30.0.12",
+        ]
+    );
+}
+
+#[test]
 fn a_plain_cluster_is_accepted_with_the_warning_about_flannel() {
     let (_, notes) =
         validate(spec(&["172.30.0.11"], &["172.30.0.12"]), &["v1.36.3".parse().unwrap()]).unwrap();

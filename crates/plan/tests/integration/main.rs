@@ -19,6 +19,7 @@ mod restore;
 mod rolling;
 mod rotation;
 mod scaling;
+mod settings;
 mod stories;
 mod support;
 mod upgrade;

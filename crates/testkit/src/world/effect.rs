@@ -36,6 +36,10 @@ pub(super) enum Effect {
     ForgetClusterRecord(String),
     /// The taint of a master is set or removed.
     Taint { node: String, present: bool },
+    /// A node gets its declared taints.
+    NodeTaints { node: String, taints: Vec<String> },
+    /// A parameter gets the value from before the cluster.
+    RestoreParameter(String),
     /// A node is cordoned and its pods are evicted.
     Drain(String),
     /// A node is uncordoned.

@@ -120,6 +120,7 @@ impl SimulatedHost {
         Ok(match effect {
             Effect::Claim(fence) => self.set_claim(fence),
             Effect::Kernel { key, value } => put(&mut self.kernel, "set", "reset", key, value),
+            Effect::RestoreParameter(key) => self.kernel.remove(&key).map(|_| format!("restore {key}")),
             Effect::Names(entries) => {
                 let before = self.names.replace(entries);
                 (before != self.names).then(|| "write the hosts block".to_owned())
@@ -168,6 +169,7 @@ impl SimulatedHost {
             | Effect::ForgetClusterRecord(_)
             | Effect::ClusterRecord { .. }
             | Effect::Taint { .. }
+            | Effect::NodeTaints { .. }
             | Effect::Drain(_)
             | Effect::Uncordon(_)
             | Effect::RemoveNode(_) => {

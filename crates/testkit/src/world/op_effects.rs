@@ -9,8 +9,11 @@ use super::host::SimulatedHost;
 pub(super) fn effects_of(op: &Op, host: &SimulatedHost) -> Result<Vec<Effect>, String> {
     Ok(match op.clone() {
         Op::Kernel { modules, parameters, optional: _ } => {
+            let wanted = |key: &&String| key.starts_with("module ") || parameters.contains_key(*key);
+            let dropped: Vec<String> = host.kernel.keys().filter(|key| !wanted(key)).cloned().collect();
             let modules = modules.into_iter().map(|name| (format!("module {name}"), "loaded".to_owned()));
-            modules.chain(parameters).map(|(key, value)| Effect::Kernel { key, value }).collect()
+            let set = modules.chain(parameters).map(|(key, value)| Effect::Kernel { key, value });
+            dropped.into_iter().map(Effect::RestoreParameter).chain(set).collect()
         }
         Op::Hosts { entries } => vec![Effect::Names(entries)],
         Op::Files { files } => files
@@ -35,6 +38,10 @@ pub(super) fn effects_of(op: &Op, host: &SimulatedHost) -> Result<Vec<Effect>, S
             removals.chain([Effect::ForgetClusterRecord(step)]).collect()
         }
         Op::Taint { node, present } => vec![Effect::Taint { node: node.to_string(), present }],
+        Op::NodeTaints { node, taints } => {
+            let taints = taints.iter().map(ToString::to_string).collect();
+            vec![Effect::NodeTaints { node: node.to_string(), taints }]
+        }
         Op::Drain { node } => vec![Effect::Drain(node.to_string())],
         Op::Uncordon { node } => vec![Effect::Uncordon(node.to_string())],
         Op::RemoveNode { node } => vec![Effect::RemoveNode(node.to_string())],

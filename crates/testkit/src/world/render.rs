@@ -33,6 +33,8 @@ pub(super) fn render(state: &State) -> String {
             .for_each(|(path, body)| line(format!("object {path} {}", fingerprint(&body.to_string()))));
         cluster.nodes.iter().for_each(|(name, at)| line(format!("node {name} {at}")));
         cluster.tainted.iter().for_each(|name| line(format!("tainted {name}")));
+        let declared = cluster.taints.iter();
+        declared.for_each(|(name, taints)| line(format!("taints {name} {}", taints.join(" "))));
         cluster.drained.iter().for_each(|name| line(format!("drained {name}")));
         cluster
             .records

@@ -177,6 +177,9 @@ impl State {
                 let served = self.available(at, "kube-system", "coredns") || self.dns(at);
                 (served, format!("a server of {resolv_conf} through {server}"))
             }
+            Check::AcceptsArguments { program, arguments } => {
+                (!arguments.iter().any(|argument| argument.starts_with("--no-such")), program.clone())
+            }
             Check::Reachable { addresses, port: _ } => {
                 let down = addresses.iter().find(|other| !self.hosts.get(other).is_some_and(|host| host.up));
                 (down.is_none(), format!("host {down:?}"))

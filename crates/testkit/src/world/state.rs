@@ -74,6 +74,8 @@ pub(super) struct Cluster {
     pub nodes: BTreeMap<String, HostAddress>,
     /// Nodes with the control plane taint.
     pub tainted: BTreeSet<String>,
+    /// The declared taints of nodes, by name.
+    pub taints: BTreeMap<String, Vec<String>>,
     /// Cordoned nodes.
     pub drained: BTreeSet<String>,
     /// Recorded steps: by the path of the object and the id, the digest.
@@ -128,6 +130,7 @@ impl State {
             Effect::ForgetClusterRecord(id) => self.forget_record(at, id)?,
             Effect::ClusterRecord { object, id, digest } => self.record(at, object, id, digest)?,
             Effect::Taint { node, present } => self.taint(at, &node, present)?,
+            Effect::NodeTaints { node, taints } => self.give_taints(at, node, taints)?,
             Effect::Drain(node) => self.drain(at, node)?,
             Effect::Uncordon(node) => self.uncordon(at, &node)?,
             Effect::RemoveNode(node) => self.remove_node(at, &node)?,
@@ -208,6 +211,25 @@ impl State {
         Ok(changed.then(|| format!("{} node {node}", if present { "taint" } else { "untaint" })))
     }
 
+    fn give_taints(
+        &mut self,
+        at: HostAddress,
+        node: String,
+        taints: Vec<String>,
+    ) -> Result<Option<String>, String> {
+        let cluster = self.cluster_at(at)?;
+        if !cluster.nodes.contains_key(&node) {
+            return Err(format!("node {node} does not exist"));
+        }
+        let line = format!("taint node {node} with {}", taints.join(" "));
+        let before = if taints.is_empty() {
+            cluster.taints.remove(&node)
+        } else {
+            cluster.taints.insert(node, taints.clone())
+        };
+        Ok((before.unwrap_or_default() != taints).then_some(line))
+    }
+
     fn record(
         &mut self,
         at: HostAddress,
@@ -257,6 +279,7 @@ impl State {
         let Some(host) = cluster.nodes.remove(node) else { return Ok(None) };
         let drained = cluster.drained.remove(node);
         cluster.tainted.remove(node);
+        cluster.taints.remove(node);
         let object = format!("/api/v1/nodes/{node}");
         cluster.objects.remove(&object);
         cluster.records.retain(|(recorded, _), _| *recorded != object);

@@ -7,7 +7,7 @@
 )]
 
 use crate::support::{command, create, create_with_retries, destroy, refusals};
-use kubeon_api::kubernetes_cluster::LoadBalancer;
+use kubeon_api::kubernetes_cluster::{LoadBalancer, NodeTaint};
 use kubeon_plan::{Intent, Remedy, Snapshot};
 use kubeon_testkit::{
     ClusterBuilder, Fault, World, cluster, crash_and_wait, crash_anywhere, crash_twice, host,
@@ -225,6 +225,35 @@ async fn changes_a_setting_of_every_kubelet_with_a_crash_anywhere() {
     crash_anywhere(async || built(3, 2).await, async |world| create(world, &more_pods).await.map(drop))
         .await
         .unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn changes_settings_of_hosts_with_a_crash_anywhere() {
+    let taint = serde_json::json!({"key": "dedicated", "effect": "NoSchedule"});
+    let taint: NodeTaint = serde_json::from_value(taint).unwrap();
+    let changed = spec(3, 2)
+        .with(|spec| {
+            spec.settings.kernel_parameters.insert("vm.max_map_count".to_owned(), "262144".to_owned());
+            spec.settings.mtu = Some(1400);
+            spec.workers[0].taints.insert(taint);
+        })
+        .intent();
+    crash_anywhere(async || built(3, 2).await, async |world| create(world, &changed).await.map(drop))
+        .await
+        .unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_argument_that_does_not_exist_restarts_nothing() {
+    let wrong = spec(3, 2)
+        .with(|spec| drop(spec.settings.extra_args.kubelet.insert("no-such".to_owned(), "1".to_owned())))
+        .intent();
+    let world = built(3, 2).await;
+    let effects = world.effects();
+    let why = create(&world, &wrong).await.unwrap_err();
+    assert!(why.contains("artifacts/arguments@"), "{why}");
+    let log = world.log().split_off(effects);
+    assert!(!log.iter().any(|line| line.contains("kubelet.service")), "{log:?}");
 }
 
 #[tokio::test(start_paused = true)]
