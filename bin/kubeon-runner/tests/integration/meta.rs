@@ -260,7 +260,20 @@ async fn a_failed_operation_saves_the_kubeconfig_that_its_state_has() {
     assert_eq!(done.code, Some(3), "{done:?}");
     assert_eq!(cluster.secret("state", "state.tar.zst").await, "state after\n");
     assert_eq!(cluster.secret("kubeconfig", "kubeconfig").await, "kubeconfig of demo\n");
-    assert_eq!(cluster.secret("observer", "kubeconfig").await, "", "the old one is as good");
+    assert_eq!(cluster.secret("observer", "kubeconfig").await, "", "the cluster was not created");
+
+    cluster.place.write("state", "an old state");
+    let mut command = cluster.command_for(&cluster.namespace).await;
+    command
+        .arg(format!("--observer-secret={}-demo-observer", cluster.namespace))
+        .env("OPERATION", "repairing");
+    let done = cluster.run_to_the_end(command).await;
+    assert_eq!(done.code, Some(3), "{done:?}");
+    assert_eq!(
+        cluster.secret("observer", "kubeconfig").await,
+        "observer of demo\n",
+        "the authority may be new"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
