@@ -438,6 +438,27 @@ async fn much_progress_needs_few_writes_and_the_last_status_arrives() {
     assert_eq!(condition(&status, "Progressing")["reason"], "Failed");
 }
 
+/// The runner is not the only writer of the status, and does not know why somebody else wrote its fields.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_condition_that_somebody_else_wrote_stays_theirs() {
+    let cluster = TestCluster::new().await;
+    let condition_of_another = json!({
+        "apiVersion": "kubeonkube.clay.io/v1alpha1", "kind": "ClusterOperation", "metadata": {"name": cluster.namespace},
+        "status": {"conditions": [{
+            "type": "Progressing", "status": "Unknown", "reason": "Mine", "message": "mine",
+            "lastTransitionTime": "2026-01-01T00:00:00Z",
+        }]},
+    });
+    let params = PatchParams::apply("somebody").force();
+    let patch = Patch::Apply(&condition_of_another);
+    cluster.operations().patch_status(&cluster.namespace, &params, &patch).await.unwrap();
+    cluster.place.program("script", "#!/bin/bash\nexit 0\n");
+    let done = end(cluster.begin(&[]).await).await;
+    assert_eq!(done.code, Some(0), "{done:?}");
+    assert!(done.contains("cannot write the operation's status") && done.contains("somebody"), "{done:?}");
+    assert_eq!(condition(&cluster.status().await, "Progressing")["reason"], "Mine");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_failing_server_neither_delays_the_work_nor_loses_the_last_status() {
     let cluster = TestCluster::new().await;
