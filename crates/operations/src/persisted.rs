@@ -12,8 +12,8 @@ use crate::names;
 use crate::object::{NewObject, ObjectPatch};
 use crate::operation::inputs::Obstacle;
 use crate::operation::wait::Wait;
-use crate::view::View;
-use crate::write::{Change, ObjectKind, ObjectRef, Write};
+use crate::view::{Data, View};
+use crate::write::{Change, NeedsReads, ObjectKind, ObjectRef, Write};
 
 /// An object that outlives operations.
 pub(crate) struct PersistedObject<'a> {
@@ -56,17 +56,19 @@ pub(crate) fn assign(
             );
             return Err(Obstacle::Wait(Wait::Missing(text)));
         }
-        Some(meta) if is_of_earlier(meta.cluster_uid.as_deref(), object.cluster_uid) => {
-            let text = format!(
-                "{} belongs to an earlier Cluster of this name: delete it if its hosts no longer carry that cluster; if this \
-                 Cluster continues it, remove its annotation {}",
-                titled(&target),
-                labels::CLUSTER_UID
-            );
-            return Err(Obstacle::Wait(Wait::Missing(text)));
-        }
-        Some(meta) if meta.job.as_deref() == Some(&job.name) => return Ok(None),
-        Some(_) => {
+        Some(meta) => {
+            if is_of_earlier(s, &target, meta.cluster_uid.as_deref(), object.cluster_uid)? {
+                let text = format!(
+                    "{} belongs to an earlier Cluster of this name: delete it if its hosts no longer carry that cluster; if \
+                     this Cluster continues it, remove its annotation {}",
+                    titled(&target),
+                    labels::CLUSTER_UID
+                );
+                return Err(Obstacle::Wait(Wait::Missing(text)));
+            }
+            if meta.job.as_deref() == Some(&job.name) {
+                return Ok(None);
+            }
             let named = ObjectMeta {
                 annotations: Some(annotations(&object, &job.name)),
                 owner_references: object.owner.is_none().then(Vec::new),
@@ -81,9 +83,23 @@ pub(crate) fn assign(
     Ok(Some(Write { why: why.to_owned(), target, change, operation: Some(operation.to_owned()) }))
 }
 
-/// Whether the object is that of another `Cluster`. One without a UID, such as that of an earlier version, is adopted.
-fn is_of_earlier(written: Option<&str>, cluster_uid: Option<&str>) -> bool {
-    written.zip(cluster_uid).is_some_and(|(written, uid)| written != uid)
+/// Whether the object has the keys of another `Cluster`. One without a UID, such as that of an earlier version, is adopted, and so
+/// is an empty one: the runner empties it when the cluster was removed from its hosts.
+fn is_of_earlier(
+    s: &View<'_>,
+    target: &ObjectRef,
+    written: Option<&str>,
+    cluster_uid: Option<&str>,
+) -> Result<bool, NeedsReads> {
+    if written.zip(cluster_uid).is_none_or(|(written, uid)| written == uid) {
+        return Ok(false);
+    }
+    Ok(match s.data_of(target)? {
+        Data::Values { values, .. } => [names::STATE_KEY, names::KUBECONFIG_KEY]
+            .iter()
+            .any(|key| values.get(*key).is_some_and(|value| !value.is_empty())),
+        _ => true,
+    })
 }
 
 fn titled(target: &ObjectRef) -> String {

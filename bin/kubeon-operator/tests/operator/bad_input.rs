@@ -140,6 +140,8 @@ async fn the_state_of_a_deleted_cluster_is_not_given_to_the_next_one_of_its_name
     let first = clusters.get("sample").await.unwrap();
     lab.create_operation("one", playbook("sample", "cluster.yml")).await;
     lab.finish("one").await;
+    let keys = Patch::Merge(json!({"stringData": {"state.tar.zst": "keys"}}));
+    secrets.patch(STATE, &PatchParams::default(), &keys).await.unwrap();
     assert_eq!(Some(uid(secrets.get(STATE).await.unwrap())), first.metadata.uid);
 
     clusters.delete("sample", &DeleteParams::default()).await.unwrap();

@@ -70,7 +70,7 @@ fn the_state_of_a_deleted_cluster_waits_for_a_person_before_the_next_one_of_the_
     const STATE: &str = "kubeonkube-sample-state";
     let mut world = World::with_cluster();
     // That of an earlier version has no UID.
-    let old = json!({"metadata": {"labels": {"kubeon.io/cluster": "ns.sample"}}});
+    let old = json!({"metadata": {"labels": {"kubeon.io/cluster": "ns.sample"}}, "stringData": {"state.tar.zst": "keys"}});
     world.put(ObjectKind::Secret, "ns", STATE, old);
     world.ask("one", playbook("cluster.yml", RUNNER_IMAGE));
     world.settle();
@@ -94,10 +94,15 @@ fn the_state_of_a_deleted_cluster_waits_for_a_person_before_the_next_one_of_the_
     }
     assert_eq!(uid(&world, STATE), "uid-sample");
     let continued = json!({"metadata": {"annotations": {"kubeon.io/cluster-uid": null}}});
-    world.change(ObjectKind::Secret, "ns", STATE, &continued);
-    world.settle();
-    assert_eq!(uid(&world, STATE), "uid-of-a-stranger");
-    assert_eq!(volume(&pod(&world, "kubeonkube-two-job"), "state").unwrap()["secret"]["secretName"], STATE);
+    let reset = json!({"stringData": {"state.tar.zst": ""}});
+    for decision in [continued, reset] {
+        let mut world = world.clone();
+        world.change(ObjectKind::Secret, "ns", STATE, &decision);
+        world.settle();
+        assert_eq!(uid(&world, STATE), "uid-of-a-stranger");
+        let pod = pod(&world, "kubeonkube-two-job");
+        assert_eq!(volume(&pod, "state").unwrap()["secret"]["secretName"], STATE);
+    }
 }
 
 #[test]
