@@ -33,7 +33,7 @@ pub(crate) struct ObservableCluster {
 struct Entry {
     due: Instant,
     busy: bool,
-    /// Failed attempts in a row for any cause; counted anew once the cluster is known to refuse the credential.
+    /// Failed attempts in a row for any cause; 0 again when the cluster is known to refuse the credential.
     failures: u32,
     /// Refusals among them since the last other failure.
     refusals: u32,
