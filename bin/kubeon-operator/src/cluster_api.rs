@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::net::Ipv4Addr;
 
-use futures::future::select_ok;
+use futures::StreamExt as _;
+use futures::stream::FuturesUnordered;
 use k8s_openapi::jiff::Timestamp;
 use kubeon_api::clip;
 use kubeon_api::kubernetes_cluster::DeclaredCluster;
@@ -24,6 +25,8 @@ const LONGEST_TEXT: usize = 300;
 pub(crate) enum HealthError {
     /// No API server answers.
     Unreachable(String),
+    /// An API server answers, and either it or the kubeconfig does not accept the certificate or token of the other.
+    Refused(String),
     /// The credential cannot be used.
     Unusable(String),
     /// The runner has not written the credential yet.
@@ -34,7 +37,10 @@ impl From<ObserverError> for HealthError {
     fn from(error: ObserverError) -> Self {
         match &error {
             ObserverError::Unreachable { .. } => Self::Unreachable(error.to_string()),
-            ObserverError::Kubeconfig(_) | ObserverError::Refused { .. } => Self::Unusable(error.to_string()),
+            ObserverError::Refused { .. } | ObserverError::Untrusted { .. } => {
+                Self::Refused(error.to_string())
+            }
+            ObserverError::Kubeconfig(_) => Self::Unusable(error.to_string()),
         }
     }
 }
@@ -88,17 +94,23 @@ impl ClusterApi {
         client.check_ready().await.ok().map(|()| client)
     }
 
-    /// The server that answers first.
+    /// The server that answers first. A server that refuses the credential says more than one that does not answer.
     async fn first_ready(&self) -> Result<ObserverClient, HealthError> {
-        let attempts = self.servers.iter().map(|server| {
-            Box::pin(async move {
-                let mut client = self.credential.connect(server).await?;
-                client.check_ready().await?;
-                Ok::<_, ObserverError>(client)
-            })
+        let attempts = self.servers.iter().map(|server| async move {
+            let mut client = self.credential.connect(server).await?;
+            client.check_ready().await?;
+            Ok::<_, ObserverError>(client)
         });
-        let (client, _) = select_ok(attempts).await?;
-        Ok(client)
+        let mut attempts: FuturesUnordered<_> = attempts.collect();
+        let mut why = HealthError::NoCredential;
+        while let Some(attempt) = attempts.next().await {
+            match attempt {
+                Ok(client) => return Ok(client),
+                Err(_) if matches!(why, HealthError::Refused(_)) => {}
+                Err(error) => why = error.into(),
+            }
+        }
+        Err(why)
     }
 }
 

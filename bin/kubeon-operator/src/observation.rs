@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::mem::{discriminant, replace};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,7 +17,8 @@ use crate::cluster_api::{ClusterApi, HealthError};
 const RETRY_PAUSE: Duration = Duration::from_secs(2);
 /// The time over which a process that begins to observe spreads its first connections.
 const FIRST_SPREAD: Duration = Duration::from_secs(5);
-/// An API server counts as unreachable after this number of failed attempts in a row.
+/// An API server counts as unreachable after this number of failed attempts in a row, and as one that refuses the credential
+/// after this number of refusals in a row: one that starts may refuse what it accepts later.
 const MOST_FAILURES: u32 = 3;
 
 /// A cluster that can be observed.
@@ -31,11 +33,41 @@ pub(crate) struct ObservableCluster {
 struct Entry {
     due: Instant,
     busy: bool,
+    /// Failed attempts in a row for any cause; 0 again when the cluster is known to refuse the credential.
     failures: u32,
+    /// Refusals among them since the last other failure.
+    refusals: u32,
     health: Option<ObservedHealth>,
     /// Whether the credential cannot be used; it is logged once.
     refused: bool,
     api: Option<ClusterApi>,
+}
+
+impl Entry {
+    /// Counts a failed attempt. Returns the health that changes by it. The first cause stays, so that the status does not change
+    /// with each attempt.
+    fn fail(&mut self, found: ObservedHealth, every: Duration) -> Option<ObservedHealth> {
+        let is_refusal = matches!(found, ObservedHealth::Refused(_));
+        self.failures = self.failures.saturating_add(1);
+        self.refusals = if is_refusal { self.refusals.saturating_add(1) } else { 0 };
+        let in_a_row = if is_refusal { self.refusals } else { self.failures };
+        if self.refusals >= MOST_FAILURES {
+            self.failures = 0;
+        }
+        if in_a_row < MOST_FAILURES {
+            self.due = Instant::now() + RETRY_PAUSE.min(every);
+            return None;
+        }
+        let is_known = self.health.as_ref().is_some_and(|known| discriminant(known) == discriminant(&found));
+        (!is_known).then_some(found)
+    }
+
+    /// Sets the health. True when it was another one.
+    fn change(&mut self, health: Option<ObservedHealth>) -> bool {
+        let changed = self.health != health;
+        self.health = health;
+        changed
+    }
 }
 
 /// The observed health of the business clusters.
@@ -65,7 +97,7 @@ impl Observations {
                 }
                 Some(ObservedHealth::Serving { .. }) => 1,
                 Some(ObservedHealth::Unreachable(_)) => 2,
-                None => 3,
+                Some(ObservedHealth::Refused(_)) | None => 3,
             };
             counts[at].1 += 1;
         }
@@ -110,7 +142,8 @@ impl Observations {
             let entry = &*entries.entry(cluster.queue_key.clone()).or_insert_with_key(|queue_key| {
                 // A new cluster is observed at once.
                 let pause = if is_start { share_of(FIRST_SPREAD, queue_key) } else { Duration::ZERO };
-                Entry { due: now + pause, busy: false, failures: 0, health: None, refused: false, api: None }
+                let (due, busy, refused) = (now + pause, false, false);
+                Entry { due, busy, failures: 0, refusals: 0, health: None, refused, api: None }
             });
             if !entry.busy && entry.due <= now {
                 due.push((entry.due, cluster));
@@ -141,34 +174,22 @@ impl Observations {
         entry.busy = false;
         entry.api = api;
         entry.due = Instant::now() + every;
-        let health = match result {
+        let failed = match result {
             Ok(health) => {
-                (entry.failures, entry.refused) = (0, false);
-                Some(health)
+                (entry.failures, entry.refusals, entry.refused) = (0, 0, false);
+                return entry.change(Some(health));
             }
-            Err(HealthError::Unreachable(why)) => {
-                entry.failures = entry.failures.saturating_add(1);
-                if entry.failures < MOST_FAILURES {
-                    entry.due = Instant::now() + RETRY_PAUSE.min(every);
-                    return false;
-                }
-                match &entry.health {
-                    // The first cause stays, so that the status does not change with each attempt.
-                    Some(ObservedHealth::Unreachable(_)) => return false,
-                    _ => Some(ObservedHealth::Unreachable(why)),
-                }
-            }
-            Err(HealthError::NoCredential) => None,
+            Err(HealthError::NoCredential) => return entry.change(None),
             Err(HealthError::Unusable(why)) => {
-                if !std::mem::replace(&mut entry.refused, true) {
+                if !replace(&mut entry.refused, true) {
                     tracing::warn!(%queue_key, why, "the cluster cannot be observed");
                 }
-                None
+                return entry.change(None);
             }
+            Err(HealthError::Unreachable(why)) => ObservedHealth::Unreachable(why),
+            Err(HealthError::Refused(why)) => ObservedHealth::Refused(why),
         };
-        let changed = entry.health != health;
-        entry.health = health;
-        changed
+        entry.fail(failed, every).is_some_and(|health| entry.change(Some(health)))
     }
 }
 
@@ -239,6 +260,26 @@ mod tests {
         assert!(record(serving()));
         assert!(record(Err(HealthError::Unusable("expired".into()))), "unknown again");
         assert_eq!(observations.counts()[3], ("unknown", 1));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn three_refusals_in_a_row_make_a_cluster_one_that_refuses_the_observer() {
+        let (observations, key) = (Observations::default(), cluster("x").queue_key);
+        due(&observations, &["x"]);
+        let record = |result| observations.record(&key, None, result, EVERY);
+        let refused = |why: &str| Err(HealthError::Refused(why.to_owned()));
+        assert!(record(serving()));
+        assert!(!record(refused("first")) && !record(refused("second")));
+        assert_eq!(observations.health(&key), serving().ok());
+        assert!(record(refused("third")) && !record(refused("fourth")));
+        assert_eq!(observations.health(&key), Some(ObservedHealth::Refused("third".into())));
+        assert_eq!(observations.counts()[3], ("unknown", 1));
+        assert!(!record(unreachable("late")) && !record(unreachable("late")));
+        assert!(record(unreachable("down")), "it does not answer any more");
+        assert!(!record(refused("it starts")) && !record(refused("it starts")));
+        assert_eq!(observations.health(&key), Some(ObservedHealth::Unreachable("down".into())));
+        assert!(!record(unreachable("down")) && !record(refused("it starts")), "not in a row");
+        assert!(record(serving()));
     }
 
     #[tokio::test(start_paused = true)]

@@ -68,7 +68,8 @@ async fn attempt(
         Ok(mut api) => {
             let result = api.health().await;
             // After an error, the next attempt reads the Secret again.
-            (Some(api).filter(|_| !matches!(result, Err(HealthError::Unusable(_)))), result)
+            let is_usable = !matches!(result, Err(HealthError::Unusable(_) | HealthError::Refused(_)));
+            (Some(api).filter(|_| is_usable), result)
         }
         Err(error) => (None, Err(error)),
     }

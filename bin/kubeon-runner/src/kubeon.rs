@@ -145,11 +145,10 @@ impl Work<'_> {
     }
 
     /// Saves the state, the host keys and the kubeconfigs. If a write fails, the operation fails, but the
-    /// changes on the hosts remain. The admin kubeconfig is saved after a failure, too: the Secret has what the state has, and
-    /// the work before the failure may have changed it.
+    /// changes on the hosts remain. The kubeconfigs are saved after a failure, too: the Secrets have what the state has, and
+    /// the work before the failure may have changed it, and the authority. A cluster whose creation failed is not observed.
     async fn persist(&self, operation: Operation, mut outcome: WorkOutcome) -> WorkOutcome {
         let destroyed = operation == Operation::Terminating && outcome.code == 0;
-        let usable = !destroyed && outcome.code == 0 && operation != Operation::Snapshotting;
         let (persistence, cluster) = (self.persistence(), &self.kubeon.cluster);
         let mut failures = Vec::new();
         if destroyed {
@@ -158,7 +157,7 @@ impl Work<'_> {
         if !destroyed && (self.kubeon.engine.knows(cluster) || outcome.code == 0) {
             failures.extend(persistence.save_state(cluster).await.err());
         }
-        let created = usable && operation == Operation::Creating;
+        let created = outcome.code == 0 && operation == Operation::Creating;
         let has_kubeconfig = !destroyed && self.kubeon.engine.kubeconfig(cluster).is_file();
         if created || has_kubeconfig {
             match persistence.save_kubeconfig(cluster).await {
@@ -168,7 +167,12 @@ impl Work<'_> {
                 Err(error) => failures.push(error),
             }
         }
-        if created || usable && has_kubeconfig {
+        let is_observed = match operation {
+            Operation::Creating => created,
+            Operation::Snapshotting => false,
+            _ => has_kubeconfig,
+        };
+        if is_observed {
             failures.extend(persistence.save_observer(cluster).await.err());
         }
         for error in failures {

@@ -72,6 +72,12 @@ impl MetaError {
             },
         }
     }
+
+    /// Whether another manager has written a field with another value.
+    fn is_conflict(&self) -> bool {
+        let Self::Request(error) = self else { return false };
+        matches!(**error, kube::Error::Api(ref status) if status.is_conflict())
+    }
 }
 
 /// An object of which only the status is applied.
@@ -117,7 +123,7 @@ impl MetaCluster {
     /// the generation of the operation from which the Job was created.
     ///
     /// # Errors
-    /// When the request fails.
+    /// When the request fails, or another manager has written one of the fields with another value.
     pub(crate) async fn write_status(
         &self,
         operation: &str,
@@ -130,18 +136,17 @@ impl MetaCluster {
             metadata: ObjectMeta { name: Some(operation.to_owned()), ..ObjectMeta::default() },
             status,
         };
-        let (api, object) = (&api, &object);
-        let answer = self.applied(operation, |params| async move {
-            api.patch_status(operation, &params, &Patch::Apply(object)).await
-        });
-        Ok(job_generation(&answer.await?))
+        let (params, patch) = (PatchParams::apply(MANAGER), Patch::Apply(&object));
+        let answer = with_timeout(api.patch_status(operation, &params, &patch)).await?;
+        Ok(job_generation(&answer))
     }
 
     /// Whether and how to retry a failed write of the status. A denied permission may mean that the operator has
-    /// not recorded this Job in the operation yet.
+    /// not recorded this Job in the operation yet. A field that somebody else took stays theirs.
     pub(crate) async fn retry_of_status(&self, operation: &str, error: &MetaError) -> Retry {
         match error.retry() {
             Retry::AFewTimes if self.has_no_job(operation).await => Retry::WhenAdopted,
+            _ if error.is_conflict() => Retry::AFewTimes,
             retry => retry,
         }
     }
@@ -210,37 +215,23 @@ impl MetaCluster {
         retried(create).await
     }
 
-    /// One attempt.
+    /// One attempt. The object was made for this Job. When another manager has written a field with another value, the log names
+    /// manager and field, and the field is taken: what is true of the hosts must not be lost.
     async fn write<K>(&self, object: &K) -> Result<(), MetaError>
     where
         K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
         K: Clone + std::fmt::Debug + Serialize + DeserializeOwned,
     {
         let api: Api<K> = Api::namespaced(self.client.clone(), &object.namespace().unwrap_or_default());
-        let (api, name) = (&api, object.name_any());
-        let name = name.as_str();
-        let apply = |params| async move { api.patch(name, &params, &Patch::Apply(object)).await };
-        self.applied(name, apply).await.map(drop)
-    }
-
-    /// Applies an object without force. When another manager has written a field with another value, the log names manager and
-    /// field, and the field is taken: what is true of the hosts must not be lost.
-    async fn applied<T, F>(&self, name: &str, apply: impl Fn(PatchParams) -> F) -> Result<T, MetaError>
-    where
-        F: Future<Output = kube::Result<T>>,
-    {
-        match with_timeout(apply(PatchParams::apply(MANAGER))).await {
-            Err(MetaError::Request(error)) if is_conflict(&error) => {
+        let (name, params, patch) = (object.name_any(), PatchParams::apply(MANAGER), Patch::Apply(object));
+        match with_timeout(api.patch(&name, &params, &patch)).await {
+            Err(error) if error.is_conflict() => {
                 self.log.line(&format!("{name} was changed by somebody else, and is written again: {error}"));
-                with_timeout(apply(PatchParams::apply(MANAGER).force())).await
+                with_timeout(api.patch(&name, &params.force(), &patch)).await.map(drop)
             }
-            answer => answer,
+            written => written.map(drop),
         }
     }
-}
-
-fn is_conflict(error: &kube::Error) -> bool {
-    matches!(error, kube::Error::Api(status) if status.is_conflict())
 }
 
 /// The generation that the operator observed when it created the Job, else that of the object. The spec may
@@ -308,9 +299,8 @@ mod tests {
         MetaCluster { client, log: RunnerLog::new(std::sync::Arc::new(Redactor::default())) }
     }
 
-    /// A field that somebody else wrote is named in the log and written again.
-    #[tokio::test]
-    async fn a_conflict_is_logged_and_overruled() {
+    /// A server on which somebody else has written the fields of the runner. It accepts a forced write.
+    fn contested() -> MetaCluster {
         let api = tower::service_fn(|request: http::Request<Body>| async move {
             let forced = request.uri().query().is_some_and(|query| query.contains("force=true"));
             let conflict = json!({"kind": "Status", "status": "Failure", "reason": "Conflict", "code": 409,
@@ -320,7 +310,21 @@ mod tests {
             let body = Body::from(body.to_string().into_bytes());
             Ok::<_, Infallible>(http::Response::builder().status(code).body(body).unwrap())
         });
-        let meta = meta_cluster(Client::new(api, "default"));
+        meta_cluster(Client::new(api, "default"))
+    }
+
+    #[tokio::test]
+    async fn a_field_of_the_status_that_somebody_else_wrote_is_not_taken() {
+        let meta = contested();
+        let error = meta.write_status("o", &json!({"steps": {"done": 1}})).await.unwrap_err();
+        assert!(error.to_string().contains("kubectl-edit"), "{error}");
+        assert_eq!(meta.retry_of_status("o", &error).await, Retry::AFewTimes);
+    }
+
+    /// A field of a Secret that somebody else wrote is named in the log and written again.
+    #[tokio::test]
+    async fn a_conflict_of_the_state_is_logged_and_overruled() {
+        let meta = contested();
         let target = WrittenObject { kind: "Secret", namespace: "ns".into(), name: "s".into() };
         meta.save_secret(&target, BTreeMap::from([("state", b"x".to_vec())])).await.unwrap();
         let log = meta.log.recorded.last_lines();

@@ -3,11 +3,13 @@
 use std::fs;
 use std::io;
 use std::path::Path;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
+use tokio::time::timeout;
 
 use crate::activity::Activity;
 use crate::args::{RunArgs, RunnerEnvironment, RunnerSettings, WorkKind};
@@ -29,6 +31,9 @@ use crate::tail::Tail;
 
 /// The time limit for the last write of the status.
 const LAST_STATUS: Duration = Duration::from_secs(120);
+
+/// The time that the last status has before the callback when the runner is being stopped.
+const HEAD_START: Duration = Duration::from_secs(1);
 
 /// Runs the work, reports the result, and returns the exit code.
 ///
@@ -87,14 +92,27 @@ async fn report(job: JobContext, outcome: WorkOutcome, status: Option<JoinHandle
     };
     let spans = job.spans.clone().end(&outcome, log);
     let callback = callback::send(settings, &outcome, shutdown, log, redactor);
-    if shutdown.request().is_some() {
-        // The deadline of the shutdown is near.
-        tokio::join!(last_status, callback, spans, saved_log::save(&job));
+    // The deadline of a shutdown is near.
+    let is_stopped = shutdown.request().is_some();
+    let status_and_callback = after(last_status, if is_stopped { HEAD_START } else { LAST_STATUS }, callback);
+    if is_stopped {
+        tokio::join!(status_and_callback, spans, saved_log::save(&job));
     } else {
-        tokio::join!(last_status, callback, spans);
+        tokio::join!(status_and_callback, spans);
         saved_log::save(&job).await;
     }
     outcome.code
+}
+
+/// Waits for the last status, and sends the callback after it, or after this time: who receives the callback compares it with the
+/// status.
+async fn after(last_status: impl Future<Output = ()>, most: Duration, callback: impl Future<Output = ()>) {
+    let mut last_status = pin!(last_status);
+    if timeout(most, last_status.as_mut()).await.is_ok() {
+        callback.await;
+    } else {
+        tokio::join!(last_status, callback);
+    }
 }
 
 fn redactor(settings: &RunnerSettings) -> Redactor {
@@ -137,4 +155,30 @@ fn heartbeat(job: &JobContext) -> Option<JoinHandle<()>> {
     let silence = job.settings.flags.heartbeat;
     let beat = || job.activity.clone().heartbeat(silence, job.log.clone(), job.view.clone());
     (!silence.is_zero()).then(|| tokio::spawn(beat()))
+}
+
+#[cfg(test)]
+mod tests {
+    use parking_lot::Mutex;
+    use tokio::time::sleep;
+
+    use super::*;
+
+    /// What ends first when the last status takes this long and may take `most`.
+    async fn order(takes: u64, most: u64) -> Vec<&'static str> {
+        let ended = Mutex::new(Vec::new());
+        let last_status = async {
+            sleep(Duration::from_secs(takes)).await;
+            ended.lock().push("status");
+        };
+        let callback = async { ended.lock().push("callback") };
+        after(last_status, Duration::from_secs(most), callback).await;
+        ended.into_inner()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_callback_follows_the_last_status_and_does_not_wait_for_ever() {
+        assert_eq!(order(5, 120).await, ["status", "callback"]);
+        assert_eq!(order(5, 1).await, ["callback", "status"]);
+    }
 }

@@ -19,6 +19,9 @@ pub const PROTECTED: &str = "true";
 pub const CLUSTER: &str = "kubeon.io/cluster";
 /// Annotation of an object with the label [`CLUSTER`]: the name of the Job whose runner may write it.
 pub const JOB: &str = "kubeon.io/job";
+/// Annotation of a Secret with the label [`CLUSTER`]: the UID of the `Cluster` that it belongs to. A later `Cluster` of the same name
+/// does not get it. Without it the Secret belongs to the next `Cluster` of the name that uses it.
+pub const CLUSTER_UID: &str = "kubeon.io/cluster-uid";
 /// The field manager with which a runner applies its fields of objects.
 pub const RUNNER_MANAGER: &str = "kubeon-runner";
 /// Label of a Job, of its pods and of the ConfigMap with its log: the UID of the `ClusterOperation`.

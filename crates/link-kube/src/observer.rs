@@ -4,6 +4,7 @@
 //! tokens are used (no program is started, no file read, no proxy asked), and an answer has a limit of time and size.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -71,6 +72,14 @@ pub enum ObserverError {
         server: String,
         /// The status of the answer.
         status: StatusCode,
+    },
+    /// The API server has a certificate that is not valid for the kubeconfig, such as one of another authority.
+    #[error("{server} has a certificate that the kubeconfig of the observer does not accept: {why}")]
+    Untrusted {
+        /// The URL of the API server.
+        server: String,
+        /// What is wrong with the certificate.
+        why: String,
     },
 }
 
@@ -206,7 +215,7 @@ impl ObserverCredential {
     /// Connects to one of the API servers.
     ///
     /// # Errors
-    /// When the URL cannot be used, or the API server does not answer.
+    /// When the URL cannot be used, the API server does not answer, or its certificate is not of the authority in the kubeconfig.
     pub async fn connect(&self, server: &str) -> Result<ObserverClient, ObserverError> {
         let unusable = |why: String| ObserverError::Kubeconfig(why);
         let unreachable = |why: String| ObserverError::Unreachable { server: server.to_owned(), why };
@@ -214,15 +223,16 @@ impl ObserverCredential {
         let place = ServerPlace::parse(server).ok_or_else(|| unusable(format!("{server} is no URL")))?;
         let ServerPlace { host, name, address } = place;
         let connected = async {
-            let stream = TcpStream::connect(address).await.map_err(|error| root_cause(&error))?;
-            let stream = tls.connect(name, stream).await.map_err(|error| root_cause(&error))?;
+            let stream =
+                TcpStream::connect(address).await.map_err(|error| unreachable(root_cause(&error)))?;
+            let stream = tls.connect(name, stream).await.map_err(|error| handshake_error(server, &error))?;
             let mut http = Builder::new();
             http.read_buf_exact_size(Some(BUFFER));
-            http.handshake(TokioIo::new(stream)).await.map_err(|error| root_cause(&error))
+            http.handshake(TokioIo::new(stream)).await.map_err(|error| unreachable(root_cause(&error)))
         };
-        let late = || format!("no connection within {CONNECT_TIMEOUT:?}");
+        let late = || unreachable(format!("no connection within {CONNECT_TIMEOUT:?}"));
         let connected = timeout(CONNECT_TIMEOUT, connected).await.unwrap_or_else(|_| Err(late()));
-        let (sender, connection) = connected.map_err(unreachable)?;
+        let (sender, connection) = connected?;
         // It ends with the client. Its error is the error of the request. A task with an `await` would have it twice in memory.
         tokio::spawn(connection);
         let authorization = self.authorization.clone();
@@ -337,6 +347,17 @@ impl ServerPlace {
     }
 }
 
+/// The error of a TLS handshake. A server whose certificate is not accepted does answer.
+fn handshake_error(server: &str, error: &io::Error) -> ObserverError {
+    let (server, why) = (server.to_owned(), root_cause(error));
+    // The source of an `io::Error` is the source of what it contains, not what it contains.
+    let tls = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
+    if let Some(rustls::Error::InvalidCertificate(_)) = tls {
+        return ObserverError::Untrusted { server, why };
+    }
+    ObserverError::Unreachable { server, why }
+}
+
 /// The text of the innermost error, such as "Connection refused".
 fn root_cause(error: &(dyn std::error::Error + 'static)) -> String {
     let mut cause = error;
@@ -445,6 +466,21 @@ mod tests {
         assert_eq!(read.renewal_due(), Some(due));
         let token = ObserverKubeconfig::parse(&kubeconfig("{token: t}")).unwrap();
         assert_eq!(token.renewal_due(), None);
+    }
+
+    #[test]
+    fn a_server_of_another_authority_is_not_one_that_does_not_answer() {
+        let of = |error: rustls::Error| {
+            handshake_error("https://10.0.0.1:6443", &io::Error::new(io::ErrorKind::InvalidData, error))
+        };
+        let foreign = of(rustls::Error::InvalidCertificate(rustls::CertificateError::UnknownIssuer));
+        assert!(matches!(foreign, ObserverError::Untrusted { .. }), "{foreign:?}");
+        let text = foreign.to_string();
+        assert!(text.contains("10.0.0.1") && text.contains("UnknownIssuer"), "{text}");
+        let other = of(rustls::Error::HandshakeNotComplete);
+        assert!(matches!(other, ObserverError::Unreachable { .. }), "{other:?}");
+        let eof = handshake_error("s", &io::Error::from(io::ErrorKind::UnexpectedEof));
+        assert!(matches!(eof, ObserverError::Unreachable { .. }), "{eof:?}");
     }
 
     #[test]

@@ -27,7 +27,7 @@ pub const PROGRESSING: &str = "Progressing";
 pub const NOTHING_TO_DO: &str = "NothingToDo";
 /// The reason of `Progressing` on a business cluster whose last operation succeeded.
 pub const DONE: &str = "Done";
-/// A business cluster is usable: it was created, and its API server answers.
+/// A business cluster is usable: it was created, and its API server answers. Unknown while the API server refuses the observer.
 pub const READY: &str = "Ready";
 /// The last operation of a business cluster failed, its spec cannot be applied, or nodes or members of etcd
 /// do not work.
@@ -84,7 +84,28 @@ pub fn set(
     generation: Option<i64>,
     now: Timestamp,
 ) {
-    let status = ConditionStatus::from(text.status);
+    let ConditionText { status, reason, message } = text;
+    set_status(conditions, type_, (status.into(), reason, message), generation, now);
+}
+
+/// As [`set`], when it is not known whether the condition is met. The text is a reason and a message.
+pub fn set_unknown(
+    conditions: &mut Vec<Condition>,
+    type_: &str,
+    (reason, message): (&str, &str),
+    generation: Option<i64>,
+    now: Timestamp,
+) {
+    set_status(conditions, type_, (ConditionStatus::Unknown, reason, message), generation, now);
+}
+
+fn set_status(
+    conditions: &mut Vec<Condition>,
+    type_: &str,
+    (status, reason, message): (ConditionStatus, &str, &str),
+    generation: Option<i64>,
+    now: Timestamp,
+) {
     let since = match find(conditions, type_) {
         Some(before) if before.status == status => before.last_transition_time.clone(),
         _ => Time(whole_seconds(now)),
@@ -92,8 +113,8 @@ pub fn set(
     let entry = Condition {
         type_: type_.to_owned(),
         status: status.to_string(),
-        reason: text.reason.to_owned(),
-        message: clipped(text.message),
+        reason: reason.to_owned(),
+        message: clipped(message),
         last_transition_time: since,
         observed_generation: generation,
     };

@@ -38,6 +38,8 @@ pub const WHY_ANNOTATION: &str = "kubeon.io/why";
 pub const HOSTS_ANNOTATION: &str = "kubeon.io/hosts";
 /// The key of the state in its Secret. Without this key, the state was never saved.
 pub const STATE_KEY: &str = "state.tar.zst";
+/// The key of a kubeconfig in its Secret.
+pub const KUBECONFIG_KEY: &str = "kubeconfig";
 /// Name of the ConfigMap in the operator's namespace that holds the history limit.
 pub const CONFIG: &str = "kubeonkube-config";
 /// The key of the limit in that ConfigMap.

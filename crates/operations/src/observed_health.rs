@@ -10,6 +10,9 @@ pub const ENDS_SOON: SignedDuration = SignedDuration::from_hours(14 * 24);
 pub enum ObservedHealth {
     /// No API server answers; the text says why.
     Unreachable(String),
+    /// An API server answers and refuses the kubeconfig of the observer, or has a certificate of another authority than that
+    /// kubeconfig; the text says which. Whether the cluster works is not known.
+    Refused(String),
     /// An API server answers and is ready.
     Serving {
         /// The number of nodes.

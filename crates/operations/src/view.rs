@@ -81,6 +81,8 @@ pub struct ObjectOwnership {
     pub controlled: bool,
     /// The cluster of a persisted object, which a runner writes.
     pub cluster: Option<String>,
+    /// The UID of the `Cluster` that a persisted object belongs to. Objects of a `KubernetesCluster` have none.
+    pub cluster_uid: Option<String>,
     /// The Job whose runner may write it.
     pub job: Option<String>,
     /// The pod that wrote it, if it is the log of a pod that was stopped.
@@ -101,6 +103,7 @@ impl ObjectOwnership {
             owners: owners.iter().map(|owner| owner.uid.clone()).collect(),
             controlled: owners.iter().any(|owner| owner.controller == Some(true)),
             cluster: text(&meta.labels, labels::CLUSTER),
+            cluster_uid: text(&meta.annotations, labels::CLUSTER_UID),
             job: text(&meta.annotations, labels::JOB),
             pod: text(&meta.annotations, labels::POD),
             stored_bytes: text(&meta.annotations, labels::STORED_BYTES).and_then(|bytes| bytes.parse().ok()),

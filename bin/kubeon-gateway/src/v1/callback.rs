@@ -1,15 +1,19 @@
-//! Results that Jobs report. They never change anything: the status of the operation is written by its runner, and an answer
-//! only says whether that status agrees.
+//! Results that Jobs report. They never change anything: an answer only says whether the status of the operation agrees.
+//!
+//! A runner calls while its Job still runs, so its own condition has the result before the operator has decided it. Its token ends
+//! with its pod; each replica remembers for itself which tokens were used, and none accepts a callback after the operation has ended.
 
 use std::sync::Arc;
 
 use axum::body::Bytes;
 use axum::extract::{Path, State};
 use http::HeaderMap;
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt as _;
 use kube::api::Api;
-use kubeon_api::kubeonkube::OperationResult;
-use kubeon_api::{ClusterOperation, Operation, labels};
+use kubeon_api::kubeonkube::{ClusterOperationStatus, OperationResult};
+use kubeon_api::{ClusterOperation, ConditionStatus, Operation, labels};
+use kubeon_operations::condition::{self, NOTHING_TO_DO, PROGRESSING};
 use kubeon_operations::names;
 use kubeon_rest::v1::{CallbackBody, Envelope};
 
@@ -21,6 +25,8 @@ use crate::request_error::RequestError;
 
 /// The namespace of a callback that names none.
 const DEFAULT_NAMESPACE: &str = "default";
+/// How long after the end of its operation a callback may arrive.
+const LATE_AFTER: SignedDuration = SignedDuration::from_secs(60);
 
 type Reply = Result<EnvelopeReply, EnvelopeError>;
 
@@ -114,13 +120,17 @@ async fn answer(
             operation.spec.main.action
         )));
     }
-    if gateway.tokens.was_used(&token) {
+    // The runner writes the status before it calls, so the status is read from the API server, not from a watch.
+    let api: Api<ClusterOperation> = Api::all(gateway.meta_api.own.clone());
+    let found = api.get(&operation.name_any()).await.map_err(RequestError::from)?;
+    let status = found.status.unwrap_or_default();
+    if gateway.tokens.was_used(&token) || is_over(&status, Timestamp::now()) {
         let phase = gateway.fleet.clusters.get(namespace, &name).map_or("", |cluster| phase_of(&cluster));
         let text =
             format!("job timeout or callback is already done.Current phase({phase}) not is {}", kind.phase);
         return Err(RequestError::bad(text).into());
     }
-    require_result(gateway, operation, body.success).await?;
+    require_result(operation, &status, body.success)?;
     gateway.tokens.use_once(&token).await;
     Ok(EnvelopeReply::success())
 }
@@ -142,15 +152,33 @@ fn audience(operation: &ClusterOperation) -> String {
     names::callback_audience(operation.metadata.uid.as_deref().unwrap_or_default())
 }
 
-/// The runner writes the status before it calls, so the status is read from the API server, not from a watch.
-async fn require_result(
-    gateway: &Gateway,
+/// Whether the operation ended so long ago that no runner can be about to call.
+fn is_over(status: &ClusterOperationStatus, now: Timestamp) -> bool {
+    status.end_time.as_ref().is_some_and(|end| now.duration_since(end.0) > LATE_AFTER)
+}
+
+/// The result in the status: what the operator decided, else what the runner wrote before its Job ended.
+fn result_in(status: &ClusterOperationStatus) -> Option<OperationResult> {
+    let decided = status.status.filter(|result| *result != OperationResult::Running);
+    let ended = condition::find(&status.conditions, PROGRESSING)
+        .filter(|progressing| progressing.status == ConditionStatus::False);
+    let by_runner = ended.map(|progressing| {
+        let good = [OperationResult::Succeeded.as_str(), NOTHING_TO_DO];
+        if good.contains(&progressing.reason.as_str()) {
+            OperationResult::Succeeded
+        } else {
+            OperationResult::Failed
+        }
+    });
+    decided.or(by_runner).or(status.status)
+}
+
+fn require_result(
     operation: &ClusterOperation,
+    status: &ClusterOperationStatus,
     success: bool,
 ) -> Result<(), EnvelopeError> {
-    let operations: Api<ClusterOperation> = Api::all(gateway.meta_api.own.clone());
-    let now = operations.get(&operation.name_any()).await.map_err(RequestError::from)?;
-    let result = now.status.as_ref().and_then(|status| status.status);
+    let result = result_in(status);
     let reported = if success { OperationResult::Succeeded } else { OperationResult::Failed };
     if result == Some(reported) {
         return Ok(());

@@ -31,9 +31,7 @@ async fn operation(rest: &RestServer, cluster: &str, name: &str, action: &str) -
 }
 
 async fn set_result(rest: &RestServer, name: &str, result: &str) {
-    let operations: Api<ClusterOperation> = Api::all(rest.admin().await);
-    let patch = Patch::Merge(json!({"status": {"status": result}}));
-    operations.patch_status(name, &PatchParams::default(), &patch).await.unwrap();
+    patch_status(rest, name, json!({"status": result})).await;
 }
 
 /// The token of the runner of an operation.
@@ -92,6 +90,51 @@ async fn b15_b16_b17_a_callback_is_accepted_once_if_the_status_says_the_same() {
         tokio::time::sleep(std::time::Duration::from_millis(50)).await;
     }
     panic!("the second callback is not refused with: {text}");
+}
+
+async fn patch_status(rest: &RestServer, name: &str, status: Value) {
+    let operations: Api<ClusterOperation> = Api::all(rest.admin().await);
+    let patch = Patch::Merge(json!({"status": status}));
+    operations.patch_status(name, &PatchParams::default(), &patch).await.unwrap();
+}
+
+/// The Job of the caller still runs, so the operator has not decided the result.
+#[tokio::test]
+async fn b15_a_callback_is_accepted_if_the_runner_wrote_the_same() {
+    let rest = rest().await;
+    for (cluster, reason, success) in
+        [("calling", "Succeeded", true), ("idle", "NothingToDo", true), ("failing", "Terminated", false)]
+    {
+        rest.cluster_in("team-b", cluster, "Creating").await;
+        let name = format!("{cluster}-creating");
+        let created = operation(rest, cluster, &name, "creating").await;
+        let token = token_for(rest, &created).await;
+        let progressing = |status: &str| {
+            json!({"status": "Running", "conditions": [{"type": "Progressing", "status": status, "reason": reason,
+                "message": "m", "lastTransitionTime": "2026-01-01T00:00:00Z"}]})
+        };
+        patch_status(rest, &name, progressing("True")).await;
+        let early = call(rest, Some(&token), cluster, "create", success).await;
+        assert!(early.0 == 409 && early.1["message"].as_str().unwrap().contains("is Running"), "{early:?}");
+        patch_status(rest, &name, progressing("False")).await;
+        assert_eq!(call(rest, Some(&token), cluster, "create", !success).await.0, 409, "{cluster}");
+        assert_eq!(call(rest, Some(&token), cluster, "create", success).await.0, 200, "{cluster}");
+    }
+}
+
+/// Each replica remembers the used tokens for itself.
+#[tokio::test]
+async fn b16_a_callback_long_after_the_end_is_refused_by_every_replica() {
+    let rest = rest().await;
+    rest.cluster_in("team-b", "late", "Running").await;
+    let created = operation(rest, "late", "late-creating", "creating").await;
+    let token = token_for(rest, &created).await;
+    let ended = json!({"status": "Succeeded", "endTime": "2026-01-01T00:00:00Z"});
+    patch_status(rest, "late-creating", ended).await;
+    let refused = call(rest, Some(&token), "late", "create", true).await;
+    assert_eq!(refused.0, 400, "{refused:?}");
+    let text = refused.1["message"].as_str().unwrap();
+    assert!(text.starts_with("job timeout or callback is already done"), "{text}");
 }
 
 #[tokio::test]

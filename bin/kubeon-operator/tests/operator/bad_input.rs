@@ -2,7 +2,7 @@
 //! those of contract A.
 
 use k8s_openapi::api::core::v1::Secret;
-use kube::api::{Api, DeleteParams, ListParams, PostParams};
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kubeon_api::kubeonkube::{Action, ActionSource, ClusterOperationSpec, ClusterSpec, OperationResult};
 use kubeon_api::{Cluster, ClusterOperation, DataRef, KubernetesCluster};
 use serde_json::json;
@@ -125,6 +125,39 @@ async fn a_conflicting_secret_is_reported_and_its_deletion_starts_the_operation(
     lab.wait_reason(&name, &secret).await;
     secrets.delete(&secret, &DeleteParams::default()).await.unwrap();
     lab.wait_result(&name, OperationResult::Running).await;
+}
+
+/// The state of a deleted cluster has the keys of its hosts. The next one of the name may be a stranger's.
+#[tokio::test]
+async fn the_state_of_a_deleted_cluster_is_not_given_to_the_next_one_of_its_name() {
+    const STATE: &str = "kubeonkube-sample-state";
+    let lab = Lab::open().await;
+    lab.start();
+    let secrets = Api::<Secret>::namespaced(lab.client.clone(), &lab.namespace);
+    let clusters = Api::<Cluster>::all(lab.client.clone());
+    let uid = |secret: Secret| secret.metadata.annotations.unwrap()["kubeon.io/cluster-uid"].clone();
+    lab.cluster("sample").await;
+    let first = clusters.get("sample").await.unwrap();
+    lab.create_operation("one", playbook("sample", "cluster.yml")).await;
+    lab.finish("one").await;
+    let keys = Patch::Merge(json!({"stringData": {"state.tar.zst": "keys"}}));
+    secrets.patch(STATE, &PatchParams::default(), &keys).await.unwrap();
+    assert_eq!(Some(uid(secrets.get(STATE).await.unwrap())), first.metadata.uid);
+
+    clusters.delete("sample", &DeleteParams::default()).await.unwrap();
+    // There is no garbage collector.
+    secrets.delete("kubeonkube-sample-kubeconfig", &DeleteParams::default()).await.unwrap();
+    let again = Cluster::new("sample", first.spec.clone());
+    let second = clusters.create(&PostParams::default(), &again).await.unwrap();
+    assert_ne!(first.metadata.uid, second.metadata.uid);
+    lab.create_operation("two", playbook("sample", "reset.yml")).await;
+    let reason = lab.wait_reason("two", STATE).await;
+    assert!(reason.contains("belongs to an earlier Cluster of this name"), "{reason}");
+    assert_eq!(Some(uid(secrets.get(STATE).await.unwrap())), first.metadata.uid);
+    let continued = Patch::Merge(json!({"metadata": {"annotations": {"kubeon.io/cluster-uid": null}}}));
+    secrets.patch(STATE, &PatchParams::default(), &continued).await.unwrap();
+    lab.finish("two").await;
+    assert_eq!(Some(uid(secrets.get(STATE).await.unwrap())), second.metadata.uid);
 }
 
 #[tokio::test]

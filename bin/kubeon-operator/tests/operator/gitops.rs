@@ -129,15 +129,17 @@ async fn tools_that_install_from_git_see_clusters_as_they_are() {
     seen.wait_phase("shop", Phase::Running).await;
     seen.check(KIND, "shop", "Current", "Healthy").await;
     let script = seen.scripts.of(KIND);
-    let mut unreachable = seen.object(KIND, "shop").await;
-    for condition in unreachable.data["status"]["conditions"].as_array_mut().unwrap() {
-        if condition["type"] == "Ready" {
-            condition["status"] = json!("False");
-            condition["reason"] = json!("APIUnreachable");
+    for (status, reason) in [("False", "APIUnreachable"), ("Unknown", "ObserverRefused")] {
+        let mut unobserved = seen.object(KIND, "shop").await;
+        for condition in unobserved.data["status"]["conditions"].as_array_mut().unwrap() {
+            if condition["type"] == "Ready" {
+                condition["status"] = json!(status);
+                condition["reason"] = json!(reason);
+            }
         }
+        assert_eq!(first_word(&["status"], &unobserved), "InProgress", "{reason}");
+        assert_eq!(first_word(&["health", script.to_str().unwrap()], &unobserved), "Degraded", "{reason}");
     }
-    assert_eq!(first_word(&["status"], &unreachable), "InProgress");
-    assert_eq!(first_word(&["health", script.to_str().unwrap()], &unreachable), "Degraded");
 
     seen.change("shop", json!({"cluster": {"nodeList": [{"ip": "10.0.0.2"}]}})).await;
     seen.wait_phase("shop", Phase::Prechecking).await;

@@ -142,6 +142,49 @@ async fn ready_and_degraded_follow_the_business_cluster() {
     lab.wait_event("shop", "APIAnswers", "").await;
 }
 
+/// Waits until the cluster is being renewed; returns the name of the Job.
+async fn wait_renewal(lab: &Lab) -> String {
+    let renews = |object: &KubernetesCluster| {
+        let job = object.status.as_ref().and_then(|status| status.job_name.as_deref());
+        job.is_some_and(|job| job.starts_with("renew-"))
+    };
+    let object = lab.wait_kubernetes_cluster("shop", renews).await;
+    object.status.unwrap().job_name.unwrap()
+}
+
+#[tokio::test]
+async fn a_cluster_that_refuses_the_observer_is_unknown_and_its_kubeconfig_is_renewed() {
+    let (lab, cluster) = (Lab::open().await, ObservedCluster::start().await);
+    lab.start_with(&["--leader-elect=false", "--observe-every=1"]);
+    running_cluster(&lab).await;
+    save_kubeconfig(&lab, &cluster.kubeconfig()).await;
+    lab.wait_metrics(|page| count(page, "ready").as_deref() == Some("1")).await;
+
+    let refuse = FaultRule { when: RequestMatcher::every_request(), how: ProxyFault::Status(401) };
+    let rule = cluster.proxy.fail(refuse);
+    let message = wait_condition(&lab, "Ready", "Unknown", "ObserverRefused").await;
+    assert!(message.contains("refuses the credential of the observer: 401"), "{message}");
+    lab.wait_event("shop", "ObserverRefused", "the operator cannot observe the cluster").await;
+    lab.wait_metrics(|page| count(page, "unknown").as_deref() == Some("1")).await;
+    let job = wait_renewal(&lab).await;
+    cluster.proxy.remove(rule);
+    wait_condition(&lab, "Ready", "True", "Done").await;
+    lab.end_job(&job, true).await;
+    lab.wait_kubernetes_cluster("shop", |object| phase(object) == Some(Phase::Running)).await;
+
+    // The authority of the cluster is another one than that in the kubeconfig.
+    let proxy = FaultProxy::before(TestApiServer::shared().await.unwrap()).await.unwrap();
+    let foreign: Value = serde_json::from_str(&proxy.kubeconfig_of_token("token")).unwrap();
+    let mut mixed: Value = serde_json::from_str(&cluster.kubeconfig()).unwrap();
+    let authority = "certificate-authority-data";
+    mixed["clusters"][0]["cluster"][authority] = foreign["clusters"][0]["cluster"][authority].clone();
+    save_kubeconfig(&lab, &mixed.to_string()).await;
+    let message = wait_condition(&lab, "Ready", "Unknown", "ObserverRefused").await;
+    assert!(message.contains("invalid peer certificate"), "{message}");
+    save_kubeconfig(&lab, &cluster.kubeconfig()).await;
+    wait_condition(&lab, "Ready", "True", "Done").await;
+}
+
 /// The operator has one connection, and at most four requests in a period of one second. None is a write.
 async fn is_asked_seldom(cluster: &ObservedCluster) {
     cluster.proxy.clear_requests();

@@ -260,7 +260,20 @@ async fn a_failed_operation_saves_the_kubeconfig_that_its_state_has() {
     assert_eq!(done.code, Some(3), "{done:?}");
     assert_eq!(cluster.secret("state", "state.tar.zst").await, "state after\n");
     assert_eq!(cluster.secret("kubeconfig", "kubeconfig").await, "kubeconfig of demo\n");
-    assert_eq!(cluster.secret("observer", "kubeconfig").await, "", "the old one is as good");
+    assert_eq!(cluster.secret("observer", "kubeconfig").await, "", "the cluster was not created");
+
+    cluster.place.write("state", "an old state");
+    let mut command = cluster.command_for(&cluster.namespace).await;
+    command
+        .arg(format!("--observer-secret={}-demo-observer", cluster.namespace))
+        .env("OPERATION", "repairing");
+    let done = cluster.run_to_the_end(command).await;
+    assert_eq!(done.code, Some(3), "{done:?}");
+    assert_eq!(
+        cluster.secret("observer", "kubeconfig").await,
+        "observer of demo\n",
+        "the authority may be new"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -423,6 +436,27 @@ async fn much_progress_needs_few_writes_and_the_last_status_arrives() {
     let status = cluster.status().await;
     assert_eq!(status["steps"]["current"], "TASK [the last]");
     assert_eq!(condition(&status, "Progressing")["reason"], "Failed");
+}
+
+/// The runner is not the only writer of the status, and does not know why somebody else wrote its fields.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_condition_that_somebody_else_wrote_stays_theirs() {
+    let cluster = TestCluster::new().await;
+    let condition_of_another = json!({
+        "apiVersion": "kubeonkube.clay.io/v1alpha1", "kind": "ClusterOperation", "metadata": {"name": cluster.namespace},
+        "status": {"conditions": [{
+            "type": "Progressing", "status": "Unknown", "reason": "Mine", "message": "mine",
+            "lastTransitionTime": "2026-01-01T00:00:00Z",
+        }]},
+    });
+    let params = PatchParams::apply("somebody").force();
+    let patch = Patch::Apply(&condition_of_another);
+    cluster.operations().patch_status(&cluster.namespace, &params, &patch).await.unwrap();
+    cluster.place.program("script", "#!/bin/bash\nexit 0\n");
+    let done = end(cluster.begin(&[]).await).await;
+    assert_eq!(done.code, Some(0), "{done:?}");
+    assert!(done.contains("cannot write the operation's status") && done.contains("somebody"), "{done:?}");
+    assert_eq!(condition(&cluster.status().await, "Progressing")["reason"], "Mine");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,6 +1,7 @@
 //! The policies, by the users that they apply to. Case numbers are those of contract B.
 
-use k8s_openapi::api::core::v1::{ConfigMap, Secret, ServiceAccount};
+use k8s_openapi::api::authentication::v1::SelfSubjectReview;
+use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret, ServiceAccount};
 use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
@@ -375,6 +376,34 @@ async fn a_runner_writes_the_status_of_its_own_operation() {
     let spec = json!({"spec": {"image": "evil"}});
     let result = operations(&mine).patch("mine", &PatchParams::default(), &Patch::Merge(spec)).await;
     refused(said(result), "cannot patch resource \"clusteroperations\"");
+}
+
+/// The UID of the pod that the API server knows this client by.
+async fn pod_uid(client: &kube::Client) -> Result<String, String> {
+    let reviews: Api<SelfSubjectReview> = Api::all(client.clone());
+    let answer = reviews.create(&PostParams::default(), &SelfSubjectReview::default()).await;
+    let review = answer.map_err(|error| error.to_string())?;
+    let extra = review.status.unwrap().user_info.unwrap().extra.unwrap();
+    Ok(extra["authentication.kubernetes.io/pod-uid"][0].clone())
+}
+
+/// The policies compare the name of the pod. The API server compares its UID, so a name that is used again is no way to act as
+/// the runner before.
+#[tokio::test]
+async fn a_runner_ends_with_the_uid_of_its_pod() {
+    const POD: &str = "kubeonkube-again-job-abcde";
+    let world = world().await;
+    let first = world.runner("default", POD).await;
+    let uid =
+        eventually("the token of the first pod is valid", || async { pod_uid(&first).await.ok() }).await;
+    let pods: Api<Pod> = Api::namespaced(world.admin().await, "default");
+    pods.delete(POD, &DeleteParams::default().grace_period(0)).await.unwrap();
+    let second = world.runner("default", POD).await;
+    // The API server remembers a valid token for seconds.
+    let ends = || async { pod_uid(&first).await.err().filter(|error| error.contains("Unauthorized")) };
+    eventually("the token of the first pod ends", ends).await;
+    let other = eventually("that of the second is valid", || async { pod_uid(&second).await.ok() }).await;
+    assert_ne!(uid, other);
 }
 
 /// Who may make pods, Jobs or tokens in a watched namespace must not become a runner.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
-use super::translate::{UID_LABELS, status_at};
+use super::translate::{UID_ANNOTATIONS, UID_LABELS, status_at};
 use crate::meta_export::object::{is_deleted, pool, title};
 use crate::meta_export::{MetaKind, ObjectNote};
 
@@ -105,11 +105,12 @@ fn comparable(object: &Value) -> Value {
     fields.remove("status");
     let metadata = fields.remove("metadata").unwrap_or_default();
     let map = |key: &str| metadata[key].as_object().cloned().unwrap_or_default();
-    let mut labels = map("labels");
+    let (mut labels, mut annotations) = (map("labels"), map("annotations"));
     labels.retain(|key, _| !UID_LABELS.contains(&key.as_str()));
+    annotations.retain(|key, _| !UID_ANNOTATIONS.contains(&key.as_str()));
     let compared: Map<String, Value> = [
         ("labels".to_owned(), Value::Object(labels)),
-        ("annotations".to_owned(), Value::Object(map("annotations"))),
+        ("annotations".to_owned(), Value::Object(annotations)),
     ]
     .into_iter()
     .collect();
@@ -139,7 +140,7 @@ fn first_difference(wanted: &Value, found: &Value, path: &str) -> Option<String>
 
 #[cfg(test)]
 mod tests {
-    use kubeon_api::labels::{DERIVED_UID, HOST_POOL};
+    use kubeon_api::labels::{CLUSTER_UID, DERIVED_UID, HOST_POOL};
     use serde_json::json;
 
     use super::*;
@@ -166,10 +167,12 @@ mod tests {
 
     #[test]
     fn a_second_restore_finds_nothing_to_do_and_an_interrupted_one_writes_the_status() {
-        let ended = operation("a", json!({"status": "Succeeded", "observedGeneration": 1}));
+        let mut ended = operation("a", json!({"status": "Succeeded", "observedGeneration": 1}));
+        ended["metadata"]["annotations"] = json!({CLUSTER_UID: "one"});
         let mut again = ended.clone();
         again["metadata"]["labels"][DERIVED_UID] = json!("another");
         again["spec"]["paused"] = json!(false);
+        again["metadata"]["annotations"] = json!({CLUSTER_UID: "another"});
         assert_eq!(planned(&ended, Some(again.clone())), (RestoreAction::Unchanged, false, Vec::new()));
         again["status"] = json!({"observedGeneration": -1});
         assert_eq!(planned(&ended, Some(again)), (RestoreAction::Unchanged, true, Vec::new()));

@@ -2,13 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use kubeon_api::labels::{DERIVED_UID, OPERATION_UID};
+use kubeon_api::labels::{CLUSTER_UID, DERIVED_UID, OPERATION_UID};
 use serde_json::Value;
 
 use crate::meta_export::object::{title, uid};
 
 /// Labels whose value is a UID.
 pub(super) const UID_LABELS: [&str; 2] = [DERIVED_UID, OPERATION_UID];
+/// Annotations whose value is a UID.
+pub(super) const UID_ANNOTATIONS: [&str; 1] = [CLUSTER_UID];
 /// Fields of the metadata that the API server writes.
 const SERVER_FIELDS: [&str; 3] = ["uid", "generation", "creationTimestamp"];
 
@@ -28,14 +30,8 @@ pub(super) fn translated(object: &Value, uids: &BTreeMap<String, String>) -> Val
     fields.remove("status");
     let Some(metadata) = fields.get_mut("metadata").and_then(Value::as_object_mut) else { return object };
     metadata.retain(|key, _| !SERVER_FIELDS.contains(&key.as_str()));
-    if let Some(labels) = metadata.get_mut("labels").and_then(Value::as_object_mut) {
-        for key in UID_LABELS {
-            let new = labels.get(key).and_then(Value::as_str).and_then(|old| uids.get(old));
-            if let Some(new) = new {
-                labels.insert(key.to_owned(), new.as_str().into());
-            }
-        }
-    }
+    translate_values(metadata.get_mut("labels"), &UID_LABELS, uids);
+    translate_values(metadata.get_mut("annotations"), &UID_ANNOTATIONS, uids);
     if let Some(owners) = metadata.get_mut("ownerReferences").and_then(Value::as_array_mut) {
         owners.retain_mut(|owner| match uids.get(uid_of_owner(owner)) {
             Some(new) => {
@@ -46,6 +42,16 @@ pub(super) fn translated(object: &Value, uids: &BTreeMap<String, String>) -> Val
         });
     }
     object
+}
+
+/// Replaces the UIDs that are the values of these keys.
+fn translate_values(values: Option<&mut Value>, keys: &[&str], uids: &BTreeMap<String, String>) {
+    let Some(values) = values.and_then(Value::as_object_mut) else { return };
+    for key in keys {
+        if let Some(new) = values.get(*key).and_then(Value::as_str).and_then(|old| uids.get(old)) {
+            values.insert((*key).to_owned(), new.as_str().into());
+        }
+    }
 }
 
 fn uid_of_owner(owner: &Value) -> &str {
@@ -96,10 +102,11 @@ mod tests {
         let uids = [("old".to_owned(), "new".to_owned())].into();
         let object = json!({"kind": "ConfigMap", "data": {"a": "old"}, "status": {"x": 1}, "metadata": {
             "name": "a", "uid": "u", "generation": 3, "creationTimestamp": "t",
-            "labels": {OPERATION_UID: "old", "other": "old"},
+            "labels": {OPERATION_UID: "old", "other": "old"}, "annotations": {CLUSTER_UID: "old", "other": "old"},
             "ownerReferences": [{"uid": "old", "name": "o"}, {"uid": "lost", "name": "p"}]}});
         let wanted = json!({"kind": "ConfigMap", "data": {"a": "old"}, "metadata": {
-            "name": "a", "labels": {OPERATION_UID: "new", "other": "old"}, "ownerReferences": [{"uid": "new", "name": "o"}]}});
+            "name": "a", "labels": {OPERATION_UID: "new", "other": "old"},
+            "annotations": {CLUSTER_UID: "new", "other": "old"}, "ownerReferences": [{"uid": "new", "name": "o"}]}});
         assert_eq!(translated(&object, &uids), wanted);
     }
 

@@ -3,7 +3,8 @@
 //!
 //! A runner proves its Job by its token, which is bound to its pod: the API server adds the name of the pod to the user, and
 //! the Job controller names a pod after its Job. No one else can make a pod with this account, and only the operator makes a
-//! Job with it, so the name proves the Job.
+//! Job with it, so the name proves the Job. It proves its UID, too: the API server accepts a token only while the pod with that
+//! UID exists, and the operator makes no Job while a pod of an earlier one runs (decision 25).
 
 use kubeon_api::labels::{CLUSTER, JOB, JOB_LOG_SUFFIX, JOB_PLAN_SUFFIX, OPERATION_UID, POD, STORED_BYTES};
 

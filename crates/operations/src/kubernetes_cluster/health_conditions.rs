@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   no API server answers     Ready=False  APIUnreachable
+//!   it refuses the observer   Ready=Unknown  ObserverRefused
 //!   nodes are not ready       Degraded=True  NodesNotReady
 //!   members of etcd are down  Degraded=True  EtcdMembersDown
 //!   nodes of another version  Degraded=True  OtherVersions, unless an operation runs
@@ -27,6 +28,8 @@ use crate::write::{Notice, Write};
 
 /// The reason of `Ready` when no API server of the cluster answers.
 const API_UNREACHABLE: &str = "APIUnreachable";
+/// The reason of `Ready` when the API server refuses the kubeconfig of the observer.
+const OBSERVER_REFUSED: &str = "ObserverRefused";
 /// The most names in a message.
 const MOST_NAMED: usize = 5;
 
@@ -71,6 +74,13 @@ fn show(
             let message = format!("no API server of the cluster answers: {why}");
             let text = ConditionText { status: false, reason: API_UNREACHABLE, message: &message };
             set(new, before, READY, text, now);
+            keep(new, before, DEGRADED);
+        }
+        Some(ObservedHealth::Refused(why)) => {
+            let message = format!("the operator cannot observe the cluster: {why}");
+            restore(new, before, READY);
+            let (text, generation) = ((OBSERVER_REFUSED, message.as_str()), new.observed_generation);
+            condition::set_unknown(&mut new.conditions, READY, text, generation, now);
             keep(new, before, DEGRADED);
         }
         Some(ObservedHealth::Serving {
@@ -193,10 +203,15 @@ fn set(
     text: ConditionText<'_>,
     now: Timestamp,
 ) {
+    restore(new, before, type_);
+    condition::set(&mut new.conditions, type_, text, new.observed_generation, now);
+}
+
+/// Puts back what was written before, if anything.
+fn restore(new: &mut KubernetesClusterStatus, before: &[Condition], type_: &str) {
     if let Some(written) = condition::find(before, type_) {
         condition::put(&mut new.conditions, written.clone());
     }
-    condition::set(&mut new.conditions, type_, text, new.observed_generation, now);
 }
 
 /// Since when the health says that something does not work.
@@ -207,9 +222,16 @@ pub(super) fn broken_since(conditions: &[Condition]) -> Option<Timestamp> {
     broken.map(|condition| condition.last_transition_time.0).min()
 }
 
+/// Since when the API server refuses the kubeconfig of the observer.
+pub(super) fn refused_since(conditions: &[Condition]) -> Option<Timestamp> {
+    let refused = condition::find(conditions, READY).filter(|ready| ready.reason == OBSERVER_REFUSED)?;
+    Some(refused.last_transition_time.0)
+}
+
 /// The reason of a condition, if it is one of those that the health sets.
 fn observed_reason(condition: &Condition) -> Option<&'static str> {
-    OBSERVED_DEFECTS.into_iter().chain([API_UNREACHABLE]).find(|reason| *reason == condition.reason)
+    let of_ready = [API_UNREACHABLE, OBSERVER_REFUSED];
+    OBSERVED_DEFECTS.into_iter().chain(of_ready).find(|reason| *reason == condition.reason)
 }
 
 /// The condition of this type, if the health decided it.

@@ -168,6 +168,7 @@ fn persisted_data(
             kind: target.kind,
             name: &target.name,
             cluster: &label,
+            cluster_uid: None,
             owner: None,
         };
         writes.extend(persisted::assign(s, object, at, crate::operation::name(operation))?);

@@ -31,7 +31,7 @@ pub(super) fn with_due(
     if wanted != NextAction::Declared {
         return (wanted, None);
     }
-    let (action, why, due) = match (renewal_reason(s, object), broken_since(s, object)) {
+    let (action, why, due) = match (renewal_reason(s, object, mine), broken_since(s, object)) {
         (Some(why), _) => (ClusterAction::Renew, why, s.now),
         (None, Some(since)) => {
             let due = since.saturating_add(BROKEN_FOR).unwrap_or(since);
@@ -47,8 +47,29 @@ pub(super) fn with_due(
 }
 
 /// Why certificates or kubeconfigs are renewed: hosts renew the former, and nobody else the latter.
-fn renewal_reason(s: &View<'_>, object: &KubernetesCluster) -> Option<&'static str> {
-    lost_kubeconfig(s, object).or_else(|| due_renewal(s.health.as_ref()))
+fn renewal_reason(
+    s: &View<'_>,
+    object: &KubernetesCluster,
+    mine: &[Arc<ClusterOperation>],
+) -> Option<&'static str> {
+    lost_kubeconfig(s, object)
+        .or_else(|| refused_kubeconfig(s, object, mine))
+        .or_else(|| due_renewal(s.health.as_ref()))
+}
+
+/// Why the cluster needs another kubeconfig of the observer. A renewal that ended and did not help is not repeated: the cause is
+/// one that a person must find, such as a role that somebody removed.
+fn refused_kubeconfig(
+    s: &View<'_>,
+    object: &KubernetesCluster,
+    mine: &[Arc<ClusterOperation>],
+) -> Option<&'static str> {
+    let Some(ObservedHealth::Refused(_)) = &s.health else { return None };
+    let state = names::state(namespace(object), object_name(object));
+    s.objects.meta(&ObjectRef::new(ObjectKind::Secret, namespace(object), state))?;
+    let since = health_conditions::refused_since(&object.status.as_ref()?.conditions);
+    let did_not_help = since.is_some() && last_end(mine, ClusterAction::Renew) > since;
+    (!did_not_help).then_some("the cluster refuses the kubeconfig of the observer")
 }
 
 /// Why a Secret must be written again that a user or the operator needs. Without the Secret with the state no runner can do
@@ -89,7 +110,11 @@ fn broken_since(s: &View<'_>, object: &KubernetesCluster) -> Option<Timestamp> {
 
 /// The end of the pause after the last operation of this kind.
 fn earliest(mine: &[Arc<ClusterOperation>], action: ClusterAction) -> Option<Timestamp> {
+    last_end(mine, action)?.checked_add(PAUSE).ok()
+}
+
+/// When the last operation of this kind ended.
+fn last_end(mine: &[Arc<ClusterOperation>], action: ClusterAction) -> Option<Timestamp> {
     let of_kind = mine.iter().filter(|operation| ClusterAction::of(operation) == Some(action));
-    let ends = of_kind.filter_map(|operation| operation.status.as_ref()?.end_time.as_ref());
-    ends.filter_map(|end| end.0.checked_add(PAUSE).ok()).max()
+    of_kind.filter_map(|operation| Some(operation.status.as_ref()?.end_time.as_ref()?.0)).max()
 }

@@ -53,9 +53,11 @@ pub(crate) fn job_extras(
     let label = persisted::cluster(&job.namespace, cluster_name);
     let (state, kubeconfig) = (names::cluster_state(cluster_name), names::cluster_kubeconfig(cluster_name));
     let mut job_extras = JobExtras::default();
+    let cluster_uid = cluster.metadata.uid.as_deref();
     // The state holds the keys of hosts, which may carry the cluster when its object is deleted: it has no owner.
     for (secret, owner) in [(&state, None), (&kubeconfig, Some(owner(cluster)))] {
-        let object = PersistedObject { kind: ObjectKind::Secret, name: secret, cluster: &label, owner };
+        let kind = ObjectKind::Secret;
+        let object = PersistedObject { kind, name: secret, cluster: &label, cluster_uid, owner };
         job_extras.secrets.extend(persisted::assign(s, object, job, name(operation))?);
     }
     let source = MountSource::Secret { name: state.clone(), optional: true };

@@ -3,9 +3,9 @@
 use k8s_openapi::jiff::SignedDuration;
 use serde_json::{Value, json};
 
-use super::kubernetes_cluster::{NAME, ends, object, running, scaled};
+use super::kubernetes_cluster::{NAME, STATE, ends, object, running, scaled};
 use crate::testing::World;
-use crate::write::ObjectKind;
+use crate::write::{ObjectKind, ObjectRef};
 use crate::{ObservedCertificates, ObservedDrift, ObservedHealth, ObservedVersions};
 
 fn serving(not_ready: &[&str]) -> Option<ObservedHealth> {
@@ -35,6 +35,10 @@ fn serving_with(
 
 fn unreachable() -> Option<ObservedHealth> {
     Some(ObservedHealth::Unreachable("https://10.0.0.1:6443: connection refused".into()))
+}
+
+fn refused() -> Option<ObservedHealth> {
+    Some(ObservedHealth::Refused("https://10.0.0.1:6443 refuses the credential of the observer: 401".into()))
 }
 
 /// The world a minute later with this health. Returns the reasons of the new events.
@@ -79,8 +83,34 @@ fn ready_follows_the_api_server() {
 }
 
 #[test]
+fn ready_is_unknown_while_the_cluster_refuses_the_observer() {
+    let mut world = running(&["10.0.0.2"]);
+    // Without the Secret with the state no renewal begins.
+    world.objects.remove(&ObjectRef::new(ObjectKind::Secret, "default", STATE)).unwrap();
+    observe(&mut world, serving(&["h2"]));
+    assert_eq!(observe(&mut world, refused()), ["ObserverRefused"]);
+    let unknown = shown(&world, "Ready");
+    assert_eq!(state(&world, "Ready"), words("Unknown", "ObserverRefused"));
+    assert_eq!(state(&world, "Degraded"), words("True", "NodesNotReady"), "what was observed last");
+    let text = object(&world)["status"]["conditions"].to_string();
+    assert!(
+        text.contains("refuses the credential of the observer: 401") && !text.contains("Stalled"),
+        "{text}"
+    );
+    assert_eq!(observe(&mut world, refused()), [""; 0], "nothing changed");
+    assert_eq!(observe(&mut world, None), [""; 0], "a restarted operator keeps it");
+    assert_eq!(shown(&world, "Ready"), unknown, "the transition time stays");
+    observe(&mut world, unreachable());
+    assert_eq!(state(&world, "Ready"), words("False", "APIUnreachable"));
+    observe(&mut world, refused());
+    assert_eq!(state(&world, "Ready"), words("Unknown", "ObserverRefused"));
+    assert_eq!(observe(&mut world, serving(&["h2"])), ["APIAnswers"]);
+    assert_eq!(state(&world, "Ready"), words("True", "Done"));
+}
+
+#[test]
 fn an_unchanged_health_writes_nothing() {
-    for health in [serving(&[]), serving(&["h2"]), unreachable()] {
+    for health in [serving(&[]), serving(&["h2"]), unreachable(), refused()] {
         let mut world = running(&["10.0.0.2"]);
         observe(&mut world, health.clone());
         let written = world.written.len();

@@ -4,7 +4,7 @@ use kubeon_api::kubeonkube::{Action, ActionSource, ClusterOperationSpec, HookAct
 use serde_json::{Value, json};
 
 use crate::testing::{World, reference};
-use crate::write::ObjectKind;
+use crate::write::{ObjectKind, ObjectRef};
 
 const RUNNER_IMAGE: &str = "wangzhichidocker/kubeonkube:v0.1";
 
@@ -62,6 +62,47 @@ fn a_playbook_gets_the_bundle_of_its_version_and_the_state_of_an_earlier_one() {
     assert_eq!(kept(&world)["ownerReferences"], json!([]), "the owner that an earlier version set");
     let second = pod(&world, "kubeonkube-two-job");
     assert!(second["initContainers"].is_null(), "reset.yml needs no bundle");
+}
+
+/// Clusters of all tenants share their names.
+#[test]
+fn the_state_of_a_deleted_cluster_waits_for_a_person_before_the_next_one_of_the_name_gets_it() {
+    const STATE: &str = "kubeonkube-sample-state";
+    let mut world = World::with_cluster();
+    // That of an earlier version has no UID.
+    let old = json!({"metadata": {"labels": {"kubeon.io/cluster": "ns.sample"}}, "stringData": {"state.tar.zst": "keys"}});
+    world.put(ObjectKind::Secret, "ns", STATE, old);
+    world.ask("one", playbook("cluster.yml", RUNNER_IMAGE));
+    world.settle();
+    let uid = |world: &World, name: &str| {
+        world.get(ObjectKind::Secret, "ns", name)["metadata"]["annotations"]["kubeon.io/cluster-uid"].clone()
+    };
+    for name in [STATE, "kubeonkube-sample-kubeconfig"] {
+        assert_eq!(uid(&world, name), "uid-sample", "{name}");
+    }
+    world.job_says("kubeonkube-one-job", "Complete");
+    world.settle();
+    world.change(ObjectKind::Cluster, "", "sample", &json!({"metadata": {"uid": "uid-of-a-stranger"}}));
+    // The garbage collector deletes the kubeconfig, and not the state.
+    world.objects.remove(&ObjectRef::new(ObjectKind::Secret, "ns", "kubeonkube-sample-kubeconfig")).unwrap();
+    world.ask("two", playbook("reset.yml", RUNNER_IMAGE));
+    world.settle();
+    assert!(!world.jobs().iter().any(|job| job.contains("two")), "{:?}", world.jobs());
+    let reason = world.status("two")["reason"].as_str().unwrap().to_owned();
+    for part in ["Secret ns/kubeonkube-sample-state belongs to an earlier Cluster", "kubeon.io/cluster-uid"] {
+        assert!(reason.contains(part), "{reason}");
+    }
+    assert_eq!(uid(&world, STATE), "uid-sample");
+    let continued = json!({"metadata": {"annotations": {"kubeon.io/cluster-uid": null}}});
+    let reset = json!({"stringData": {"state.tar.zst": ""}});
+    for decision in [continued, reset] {
+        let mut world = world.clone();
+        world.change(ObjectKind::Secret, "ns", STATE, &decision);
+        world.settle();
+        assert_eq!(uid(&world, STATE), "uid-of-a-stranger");
+        let pod = pod(&world, "kubeonkube-two-job");
+        assert_eq!(volume(&pod, "state").unwrap()["secret"]["secretName"], STATE);
+    }
 }
 
 #[test]

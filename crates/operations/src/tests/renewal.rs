@@ -179,6 +179,39 @@ fn a_deleted_kubeconfig_of_the_observer_is_written_again() {
 }
 
 #[test]
+fn a_kubeconfig_that_the_cluster_refuses_is_renewed_once() {
+    let mut world = running(&["10.0.0.2"]);
+    let refused = || Some(ObservedHealth::Refused("https://10.0.0.1:6443: 401 Unauthorized".into()));
+    world.health = refused();
+    after(&mut world, 1);
+    assert_eq!((operations(&world), env(&job(&world), "OPERATION").as_str()), (2, "renewing"));
+    world.now += SignedDuration::from_secs(60);
+    ends(&mut world, "Complete");
+    assert_eq!((phase(&world).as_str(), wanted(&world).as_str()), ("Running", "renew-finished"));
+    after(&mut world, 7200);
+    assert_eq!(operations(&world), 2, "it did not help");
+    // The cluster accepted the new one, and refuses it later.
+    world.health = serving(false);
+    after(&mut world, 7200);
+    world.health = refused();
+    after(&mut world, 1);
+    assert_eq!(operations(&world), 3);
+}
+
+#[test]
+fn a_refused_kubeconfig_waits_for_the_pause_after_the_last_renewal() {
+    let mut world = running(&["10.0.0.2"]);
+    world.health = serving(true);
+    after(&mut world, 1);
+    ends(&mut world, "Complete");
+    world.health = Some(ObservedHealth::Refused("https://10.0.0.1:6443: 401 Unauthorized".into()));
+    after(&mut world, 60);
+    assert_eq!(operations(&world), 2);
+    after(&mut world, 3600);
+    assert_eq!((operations(&world), env(&job(&world), "OPERATION").as_str()), (3, "renewing"));
+}
+
+#[test]
 fn a_renewal_that_failed_is_not_repeated_by_itself() {
     let mut world = running(&["10.0.0.2"]);
     world.health = serving(true);

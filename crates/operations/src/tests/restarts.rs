@@ -121,9 +121,10 @@ fn serving(not_ready: &[&str]) -> ObservedHealth {
 }
 
 /// What the operator may observe of a cluster.
-fn healths() -> [Option<ObservedHealth>; 4] {
+fn healths() -> [Option<ObservedHealth>; 5] {
     let unreachable = ObservedHealth::Unreachable("https://10.0.0.1:6443: connection refused".into());
-    [None, Some(serving(&[])), Some(serving(&["h2"])), Some(unreachable)]
+    let refused = ObservedHealth::Refused("https://10.0.0.1:6443 refuses the credential".into());
+    [None, Some(serving(&[])), Some(serving(&["h2"])), Some(unreachable), Some(refused)]
 }
 
 /// The writes that another operator plans for the same objects: before it observes the cluster, and afterwards.
@@ -171,7 +172,7 @@ fn event() -> impl Strategy<Value = Event> {
         2 => (0_usize..4).prop_map(Event::Requested),
         1 => any::<bool>().prop_map(Event::Paused),
         1 => Just(Event::Cancelled),
-        2 => (0_usize..4).prop_map(Event::Observed),
+        2 => (0_usize..5).prop_map(Event::Observed),
         2 => (0_usize..9).prop_map(Event::Killed),
         1 => (1_i64..5000).prop_map(Event::Time),
     ]
