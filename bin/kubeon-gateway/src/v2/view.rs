@@ -1,10 +1,14 @@
 //! Objects of the meta cluster as messages of version 2.
 
+use std::collections::BTreeMap;
+
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::ResourceExt as _;
 use kubeon_api::kubeonkube::OperationResult;
-use kubeon_api::kubernetes_cluster::NodeStatus;
-use kubeon_api::{ClusterOperation, KubernetesCluster, KubernetesClusterSpec, StepRecord, labels};
+use kubeon_api::kubernetes_cluster::{Host, NodeRoles, NodeStatus};
+use kubeon_api::{
+    ClusterOperation, HostAddress, KubernetesCluster, KubernetesClusterSpec, StepRecord, labels,
+};
 use kubeon_operations::kubernetes_cluster::without_secrets;
 use kubeon_rest::{
     ClusterDetail, ClusterView, ConditionView, HostView, OperationDetail, OperationView, StepCount, StepView,
@@ -57,7 +61,31 @@ pub(super) fn cluster_detail(cluster: &KubernetesCluster) -> ClusterDetail {
     }
 }
 
-pub(super) fn host(node: &NodeStatus) -> HostView {
+/// The declared hosts in their order, then those that the status still shows. The status has not all hosts of a large cluster.
+pub(super) fn hosts(cluster: &KubernetesCluster) -> Vec<HostView> {
+    let nodes = cluster.status.as_ref().map(|status| status.nodes.as_slice()).unwrap_or_default();
+    // Contradictory lists are refused when they are declared.
+    let declared = cluster.spec.cluster.hosts().unwrap_or_default();
+    let mut observed: BTreeMap<HostAddress, &NodeStatus> = nodes.iter().map(|node| (node.ip, node)).collect();
+    let mut all: Vec<HostView> = declared
+        .iter()
+        .map(|host| observed.remove(&host.ip).map_or_else(|| declared_host(host), observed_host))
+        .collect();
+    all.extend(nodes.iter().filter(|node| observed.contains_key(&node.ip)).map(observed_host));
+    all
+}
+
+fn declared_host(host: &Host) -> HostView {
+    HostView {
+        ip: host.ip.to_string(),
+        name: host.name.as_ref().map(ToString::to_string),
+        role: Some(NodeRoles::from(host.roles).to_string()),
+        ready: None,
+        version: None,
+    }
+}
+
+fn observed_host(node: &NodeStatus) -> HostView {
     HostView {
         ip: node.ip.to_string(),
         name: node.name.as_ref().map(ToString::to_string),

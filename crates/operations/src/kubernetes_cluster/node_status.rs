@@ -2,7 +2,7 @@
 //! is Ready with its version, except for skipped hosts. So the declared nodes are the observed nodes.
 
 use kubeon_api::kubernetes_cluster::{DeclaredCluster, Host, LoadBalancer, NodeRoles, NodeStatus};
-use kubeon_api::{HostAddress, HostRole, KubernetesClusterStatus};
+use kubeon_api::{HostAddress, KubernetesClusterStatus};
 
 /// The most bytes of the nodes in the status, as JSON. The other fields of a status need less than 20 KiB.
 const MOST_BYTES: usize = 12 * 1024;
@@ -38,17 +38,11 @@ fn bounded(mut nodes: Vec<NodeStatus>) -> Vec<NodeStatus> {
 }
 
 fn node(host: &Host, version: Option<kubeon_api::Version>, present: bool) -> NodeStatus {
-    let roles = [
-        (host.roles.master, HostRole::Master),
-        (host.roles.worker, HostRole::Worker),
-        (host.roles.etcd, HostRole::Etcd),
-    ];
-    let roles = roles.into_iter().filter(|(is, _)| *is).map(|(_, role)| role).collect();
     let is_node = host.roles.master || host.roles.worker;
     NodeStatus {
         ip: host.ip,
         name: host.name.clone(),
-        role: Some(NodeRoles(roles)),
+        role: Some(NodeRoles::from(host.roles)),
         ready: is_node.then_some(present),
         version: version.filter(|_| is_node && present),
     }

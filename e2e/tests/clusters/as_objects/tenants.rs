@@ -190,7 +190,7 @@ fn version_2(gateway: &InstalledGateway, token: &str) -> Result<()> {
     let own = get(&clusters(WITH_REST.0, "/shop"))?;
     ensure!(own["phase"] == "Running", "{own}");
     let hosts = get(&clusters(WITH_REST.0, "/shop/hosts"))?;
-    ensure!(hosts.as_array().is_some_and(|hosts| hosts.len() == 1), "{hosts}");
+    ensure!(hosts["items"].as_array().is_some_and(|hosts| hosts.len() == 1), "{hosts}");
     let operations = get(&format!("/api/v2/operations?namespace={}&status=Succeeded", WITH_REST.0))?;
     let name = operations["items"][0]["name"].as_str().with_context(|| operations.to_string())?;
     let steps = get(&format!("/api/v2/operations/{name}/steps"))?;
