@@ -109,6 +109,9 @@ pub(crate) struct Images {
     /// Do not build the programs first.
     #[arg(long)]
     no_build: bool,
+    /// The folder of the programs, which are not built [default: cargo's folder of the profile].
+    #[arg(long, value_name = "DIR")]
+    programs: Option<PathBuf>,
 }
 
 /// Builds the images.
@@ -117,10 +120,11 @@ pub(crate) fn run(root: &Path, images: &Images) -> Result<()> {
     if let Some(unknown) = images.only.iter().find(|name| !known.contains(&name.as_str())) {
         bail!("{unknown} is not an image; images are {}", known.join(", "));
     }
-    if !images.no_build {
+    if !images.no_build && images.programs.is_none() {
         programs(root, &images.profile)?;
     }
-    let programs = root.join(TARGET).join(if images.profile == "dev" { "debug" } else { &images.profile });
+    let folder = if images.profile == "dev" { "debug" } else { &images.profile };
+    let programs = images.programs.clone().unwrap_or_else(|| root.join(TARGET).join(folder));
     let names: Vec<&str> = images.only.iter().map(String::as_str).collect();
     build(root, programs, &names, Some(images.version), &images.out).map(drop)
 }

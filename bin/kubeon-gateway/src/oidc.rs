@@ -15,6 +15,7 @@ use serde_json::{Map, Value};
 use crate::caller::CallerIdentity;
 use crate::request_error::RequestError;
 use keys::ProviderKeys;
+pub(crate) use keys::{has_key, place_of_keys};
 
 /// The difference between the clocks of the provider and of the gateway, in seconds.
 const LEEWAY: u64 = 10;

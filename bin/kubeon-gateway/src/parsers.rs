@@ -5,7 +5,7 @@ use http::{HeaderMap, HeaderValue, Uri};
 use serde_json::{Map, Value};
 
 use crate::caller::{CallerIdentity, bearer_token, named_by};
-use crate::oidc::{OidcOptions, accepted_header, identity, issuer_of};
+use crate::oidc::{OidcOptions, accepted_header, has_key, identity, issuer_of, place_of_keys};
 pub use crate::request_error::RequestError;
 use crate::router::without_slash;
 pub use crate::v1::parsers as v1;
@@ -39,6 +39,22 @@ pub fn unchecked_token(token: &str) -> (Option<String>, Option<String>) {
 pub fn claims(options: &OidcOptions, json: &[u8]) -> Result<UserAndGroups, String> {
     let claims: Map<String, Value> = serde_json::from_slice(json).map_err(|error| error.to_string())?;
     identity(options, &claims).map(user_and_groups)
+}
+
+/// Where the keys of a provider are, by its discovery document.
+///
+/// # Errors
+/// When it is no such document, or that of another provider; the text is the reason.
+pub fn provider_keys(options: &OidcOptions, document: &str) -> Result<String, String> {
+    place_of_keys(document, options.issuer.as_str()).map_err(|error| error.to_string())
+}
+
+/// Whether the keys of a provider have a usable one with this name; without a name, a usable only one.
+///
+/// # Errors
+/// When the document is none of keys; the text is the reason.
+pub fn provider_key(document: &str, name: Option<&str>) -> Result<bool, String> {
+    has_key(document, name).map_err(|error| error.to_string())
 }
 
 /// The user in a client certificate, DER.

@@ -98,6 +98,17 @@ pub(crate) fn rest_credentials(bytes: &[u8]) {
     }
 }
 
+/// Documents of a provider are read or refused with a reason.
+pub(crate) fn oidc_keys(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    let read = [
+        parsers::provider_keys(&provider(), text).map(drop),
+        parsers::provider_key(text, None).map(drop),
+        parsers::provider_key(text, Some("1")).map(drop),
+    ];
+    assert!(read.iter().all(|read| read.as_ref().err().is_none_or(|reason| !reason.is_empty())), "{read:?}");
+}
+
 fn provider() -> OidcOptions {
     OidcOptions {
         issuer: ISSUER.parse().unwrap(),

@@ -4,8 +4,10 @@ use std::io::Write as _;
 
 use kubeon_api::read_yaml;
 use kubeon_bundle::BundleManifest;
+use kubeon_engine::approved_plan::ApprovedPlan;
 use kubeon_engine::kubeconfig::Kubeconfig;
 use kubeon_link_host::{HostKeyPolicy, HostKeys};
+use kubeon_plan::Plan;
 
 /// What separates the files of an input with several.
 const SEPARATOR: &str = "\n%%\n";
@@ -52,6 +54,17 @@ pub(crate) fn known_hosts(bytes: &[u8]) {
         drop(keys.pinned_text());
     }
     drop(HostKeys::new(HostKeyPolicy::Pinned).with_known_hosts(file.path()));
+}
+
+/// A plan that is accepted is written in a form that is accepted as the same, and is compared with itself.
+pub(crate) fn approved_plan(bytes: &[u8]) {
+    let Ok(plan) = serde_json::from_slice::<Plan>(bytes) else { return };
+    let text = serde_json::to_string(&plan).unwrap();
+    assert_eq!(serde_json::from_str::<Plan>(&text).unwrap(), plan, "{text}");
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    file.write_all(&zstd::encode_all(text.as_bytes(), 1).unwrap()).unwrap();
+    let approved = ApprovedPlan::read(file.path()).unwrap();
+    drop(approved.check(&plan));
 }
 
 /// A manifest that is accepted is written in a form that is accepted as the same.

@@ -2,9 +2,11 @@
 
 use kubeon_admission::{Lookup, NotReady, ObjectName};
 use kubeon_api::{HostAddress, Version};
+use kubeon_link_kube::{ObserverKubeconfig, observed_nodes, reports_of_masters};
 use kubeon_operation_log::{decompressed, decompressed_steps, last_lines};
 use kubeon_pki::CertificateRequest;
-use kubeon_wire::{Event, Facts, Request};
+use kubeon_s3::{S3Address, code_and_message, listed_objects};
+use kubeon_wire::{Event, Facts, MasterReport, Request};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -55,6 +57,30 @@ pub(crate) fn wire(bytes: &[u8]) {
     same_again::<Request>(bytes);
     same_again::<Event>(bytes);
     same_again::<Facts>(bytes);
+}
+
+/// What the tenant of a business cluster may send to its observer: the nodes are sorted, and a report that is accepted is written
+/// in a form that is accepted as the same.
+pub(crate) fn observed_cluster(bytes: &[u8]) {
+    if let Ok(nodes) = observed_nodes(bytes) {
+        assert!(nodes.is_sorted_by_key(|node| &node.name), "{nodes:?}");
+    }
+    drop(reports_of_masters(bytes));
+    same_again::<MasterReport>(bytes);
+    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    if let Ok(kubeconfig) = ObserverKubeconfig::parse(text) {
+        assert!(!kubeconfig.servers().is_empty());
+    }
+}
+
+/// The objects of a list are in the bucket that was asked.
+pub(crate) fn s3_answer(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    let prefix: S3Address = "s3://backups/shop/".parse().unwrap();
+    if let Ok((objects, _)) = listed_objects(text, &prefix) {
+        assert!(objects.iter().all(|object| object.bucket() == prefix.bucket()), "{objects:?}");
+    }
+    drop(code_and_message(text));
 }
 
 fn same_again<T: Serialize + DeserializeOwned + PartialEq + std::fmt::Debug>(bytes: &[u8]) {

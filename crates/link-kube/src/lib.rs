@@ -23,7 +23,10 @@ pub use client::{ConnectError, connect, connect_within, connect_without_credenti
 pub use error::{LinkError, RetryClass};
 pub use event_recorder::{EventRecord, EventRecorder};
 pub use lease::{HeldLease, Lease, LeaseEnd};
-pub use observer::{ObservedNode, ObserverClient, ObserverCredential, ObserverError, ObserverKubeconfig};
+pub use observer::{
+    ObservedNode, ObserverClient, ObserverCredential, ObserverError, ObserverKubeconfig, observed_nodes,
+    reports_of_masters,
+};
 pub use watch::{Event, slim, watch, watch_whole};
 pub use writer::{KubeWriter, Priority, RequestPermit, ResourcePath, Verb};
 

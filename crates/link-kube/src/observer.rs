@@ -266,12 +266,7 @@ impl ObserverClient {
     /// When the API server does not answer, refuses the credential, or sends too much.
     pub async fn nodes(&mut self) -> Result<Vec<ObservedNode>, ObserverError> {
         let body = self.get(NODES, TABLE).await?.unwrap_or_default();
-        let table: NodeTable =
-            serde_json::from_slice(&body).map_err(|error| self.unreachable(error.to_string()))?;
-        let mut nodes =
-            table.nodes().ok_or_else(|| self.unreachable("the answer has no nodes".to_owned()))?;
-        nodes.sort_by(|one, other| one.name.cmp(&other.name));
-        Ok(nodes)
+        observed_nodes(&body).map_err(|why| self.unreachable(why))
     }
 
     /// The reports of the masters, by node. None before the first one was written. A report that cannot be read is left out.
@@ -280,9 +275,7 @@ impl ObserverClient {
     /// When the API server does not answer, refuses the credential, or sends too much.
     pub async fn master_reports(&mut self) -> Result<BTreeMap<String, MasterReport>, ObserverError> {
         let body = self.get(REPORTS, JSON).await?;
-        let map: ReportMap = serde_json::from_slice(&body.unwrap_or_default()).unwrap_or_default();
-        let read = |(node, text): (String, String)| Some((node, serde_json::from_str(&text).ok()?));
-        Ok(map.data.into_iter().filter_map(read).collect())
+        Ok(reports_of_masters(&body.unwrap_or_default()))
     }
 
     /// The body of an answer; `None` when the object does not exist.
@@ -365,6 +358,25 @@ fn root_cause(error: &(dyn std::error::Error + 'static)) -> String {
         cause = source;
     }
     cause.to_string()
+}
+
+/// The nodes in the table of an answer, sorted by name.
+///
+/// # Errors
+/// When the answer is no table of nodes; the text is the cause.
+pub fn observed_nodes(answer: &[u8]) -> Result<Vec<ObservedNode>, String> {
+    let table: NodeTable = serde_json::from_slice(answer).map_err(|error| error.to_string())?;
+    let mut nodes = table.nodes().ok_or_else(|| "the answer has no nodes".to_owned())?;
+    nodes.sort_by(|one, other| one.name.cmp(&other.name));
+    Ok(nodes)
+}
+
+/// The reports of the masters in the ConfigMap of an answer, by node. What cannot be read is left out.
+#[must_use]
+pub fn reports_of_masters(answer: &[u8]) -> BTreeMap<String, MasterReport> {
+    let map: ReportMap = serde_json::from_slice(answer).unwrap_or_default();
+    let read = |(node, text): (String, String)| Some((node, serde_json::from_str(&text).ok()?));
+    map.data.into_iter().filter_map(read).collect()
 }
 
 /// The part of a ConfigMap that is read.

@@ -10,6 +10,7 @@ mod kstatus;
 mod kubernetes_cluster;
 mod lifecycle;
 mod lost_pods;
+mod many_hosts;
 mod masters_and_versions;
 mod observed_health;
 mod ours;

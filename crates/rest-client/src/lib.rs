@@ -100,12 +100,12 @@ impl RestClient {
         self.get(&cluster_path(namespace, name), &[])
     }
 
-    /// The hosts of a cluster, as they were observed.
+    /// The hosts of a cluster, in the order of their declaration.
     ///
     /// # Errors
     /// As [`RestClient::clusters`].
     pub fn hosts(&self, namespace: &str, name: &str) -> Result<Vec<HostView>, RestError> {
-        self.get(&format!("{}/hosts", cluster_path(namespace, name)), &[])
+        self.pages(&format!("{}/hosts", cluster_path(namespace, name)), &[])
     }
 
     /// Declares a cluster: a `KubernetesCluster` as JSON.
@@ -163,7 +163,15 @@ impl RestClient {
     /// # Errors
     /// As [`RestClient::clusters`].
     pub fn steps(&self, operation: &str) -> Result<StepList, RestError> {
-        self.get(&format!("/api/v2/operations/{}/steps", part(operation)), &[])
+        let path = format!("/api/v2/operations/{}/steps", part(operation));
+        let mut all: StepList = self.get(&path, &[])?;
+        for _ in 1..PAGES {
+            let Some(next) = all.next.take() else { return Ok(all) };
+            let page: StepList = self.get(&path, &[("continue", next)])?;
+            all.items.extend(page.items);
+            all = StepList { items: all.items, ..page };
+        }
+        Err(RestError::TooManyPages(PAGES))
     }
 
     /// The lines of an operation's log. With `follow` the iterator waits for further lines until the operation ends.

@@ -95,7 +95,7 @@ pub struct ConditionView {
     pub last_transition: String,
 }
 
-/// A host of a cluster, as it was observed.
+/// A host of a cluster, as it was observed. Of a host that was not observed, only what is declared is known.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct HostView {

@@ -84,14 +84,20 @@ pub struct OperationDetail {
     pub conditions: Vec<ConditionView>,
 }
 
-/// The steps of an operation.
+/// One page of the steps of an operation.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct StepList {
     /// Whether the operation has ended: no further step follows.
     pub complete: bool,
-    /// The steps, in the order of their start.
+    /// The steps of this page, in the order of their start.
     pub items: Vec<StepView>,
+    /// The value of the parameter `continue` for the next page. The last page has none.
+    #[serde(rename = "continue", default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<String>,
+    /// How many steps follow after this page.
+    #[serde(default)]
+    pub remaining: usize,
 }
 
 /// One execution of a step on one host.

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// One page of a list, ordered by namespace and name.
+/// One page of a list. Objects are ordered by namespace and name, the hosts of a cluster as they are declared.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Page<T> {

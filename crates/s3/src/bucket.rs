@@ -144,10 +144,10 @@ impl S3Bucket {
             let url = action.sign(SIGNED_FOR);
             let list = self.repeated(prefix, || {
                 let text = document(self.ask(Method::GET, &url, prefix, None)?)?;
-                ListObjectsV2::parse_response(&text).map_err(|error| Ended::Again(error.to_string()))
+                listed_objects(&text, prefix).map_err(Ended::Again)
             })?;
-            found.extend(list.contents.into_iter().map(|object| prefix.with_key(object.key)));
-            next = list.next_continuation_token;
+            found.extend(list.0);
+            next = list.1;
             if next.is_none() {
                 return Ok(found);
             }
@@ -201,7 +201,8 @@ impl S3Bucket {
             Ok(text) => text,
             Err(ended) => return ended,
         };
-        let code = element(&text, "Code").unwrap_or_else(|| format!("HTTP {status}"));
+        let (code, message) = code_and_message(&text);
+        let code = code.unwrap_or_else(|| format!("HTTP {status}"));
         let (store, address) = (self.store.clone(), address.to_string());
         if status.is_server_error()
             || matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::REQUEST_TIMEOUT)
@@ -211,7 +212,7 @@ impl S3Bucket {
         if status == StatusCode::NOT_FOUND {
             return Ended::Never(S3Error::Absent { store, address, code });
         }
-        let message = element(&text, "Message").map(|message| format!(": {message}")).unwrap_or_default();
+        let message = message.map(|message| format!(": {message}")).unwrap_or_default();
         Ended::Never(S3Error::Denied { store, address, code, message })
     }
 
@@ -255,6 +256,22 @@ fn document(answer: Response<Body>) -> Result<String, Ended> {
 
 fn length(answer: &Response<Body>) -> Option<u64> {
     answer.headers().get(header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
+}
+
+/// The objects in a list of the store, in the bucket of the prefix, and what asks for the next list.
+///
+/// # Errors
+/// When the text is no list; the text of the error is the cause.
+pub fn listed_objects(text: &str, prefix: &S3Address) -> Result<(Vec<S3Address>, Option<String>), String> {
+    let list = ListObjectsV2::parse_response(text).map_err(|error| error.to_string())?;
+    let objects = list.contents.into_iter().map(|object| prefix.with_key(object.key)).collect();
+    Ok((objects, list.next_continuation_token))
+}
+
+/// The code and the message of an answer with which the store refuses a request.
+#[must_use]
+pub fn code_and_message(text: &str) -> (Option<String>, Option<String>) {
+    (element(text, "Code"), element(text, "Message"))
 }
 
 /// The text of the first element with this name in an answer of the store.

@@ -8,6 +8,6 @@ mod error;
 mod settings;
 
 pub use address::{AddressError, S3Address};
-pub use bucket::S3Bucket;
+pub use bucket::{S3Bucket, code_and_message, listed_objects};
 pub use error::S3Error;
 pub use settings::{DEFAULT_REGION, S3Keys, S3Settings, keys_in_file};

@@ -42,6 +42,10 @@ fn three_masters_and_two_workers_survive_each_master() -> Result<()> {
     check_no_file_written(&lab)?;
     lab.must(&["use", CLUSTER])?;
     check_nodes_ready(&lab, 5)?;
+    for host in ["h1", "h2", "h3", "h4", "h5"] {
+        lab.on(host, "sockets=$(ss -ltn) && ! echo \"$sockets\" | grep ':8080 '")
+            .with_context(|| format!("port 8080 of {host} is open"))?;
+    }
     assert!(lab.plan(CLUSTER)?.is_empty(), "the plan of a new cluster has no steps");
     create_workloads(&lab)?;
     secure_defaults(&lab)?;

@@ -2,8 +2,9 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::LazyLock;
 
-use anyhow::{Result, ensure};
+use anyhow::{Result, anyhow, ensure};
 use kubeon_e2e::lab::TestLab;
 use kubeon_e2e::program::{must, run};
 
@@ -15,7 +16,7 @@ const TARGET: &str = "x86_64-unknown-linux-gnu/debug";
 #[test]
 #[ignore = "minutes: compiles the previous commit"]
 fn soak_a_cluster_of_the_previous_program_is_taken_over() -> Result<()> {
-    let previous = compile_previous()?;
+    let previous = programs()?;
     let lab = TestLab::up("e2e-previous", 3)?;
     let own = lab.environment();
     let environment: Vec<(&str, &str)> = own.iter().map(|(name, value)| (*name, value.as_str())).collect();
@@ -44,8 +45,15 @@ fn soak_a_cluster_of_the_previous_program_is_taken_over() -> Result<()> {
     lab.must(&["destroy", lab.name(), "--yes"]).map(drop)
 }
 
+/// The folder with the programs of the previous commit, which are compiled once.
+pub(crate) fn programs() -> Result<&'static Path> {
+    static COMPILED: LazyLock<Result<PathBuf, String>> =
+        LazyLock::new(|| compile().map_err(|error| format!("{error:#}")));
+    COMPILED.as_deref().map_err(|error| anyhow!("{error}"))
+}
+
 /// Compiles the programs of the previous commit in a folder of their own and returns it.
-fn compile_previous() -> Result<PathBuf> {
+fn compile() -> Result<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize()?;
     let (source, target) = (root.join("target/previous/source"), root.join("target/previous/target"));
     let git = |arguments: &[&str]| {
@@ -57,7 +65,17 @@ fn compile_previous() -> Result<PathBuf> {
     }
     git(&["worktree", "add", "--detach", &source.to_string_lossy(), "HEAD~1"])?;
     let built = Command::new("cargo")
-        .args(["build", "--locked", "-p", "kubeon", "-p", "kubeon-node", "--target-dir"])
+        .args([
+            "build",
+            "--locked",
+            "-p",
+            "kubeon",
+            "-p",
+            "kubeon-node",
+            "-p",
+            "kubeon-operator",
+            "--target-dir",
+        ])
         .arg(&target)
         .current_dir(&source)
         .status()?;

@@ -8,7 +8,6 @@ use jsonwebtoken::DecodingKey;
 use jsonwebtoken::jwk::JwkSet;
 use parking_lot::Mutex;
 use serde::Deserialize;
-use serde::de::DeserializeOwned;
 
 /// How long keys are used before they are read again.
 const LIFETIME: Duration = Duration::from_secs(3600);
@@ -114,16 +113,33 @@ fn find(keys: &JwkSet, name: Option<&str>) -> Option<DecodingKey> {
 
 fn read(agent: &ureq::Agent, issuer: &str) -> anyhow::Result<JwkSet> {
     let url = format!("{}/.well-known/openid-configuration", issuer.trim_end_matches('/'));
-    let discovery: Discovery = get(agent, &url)?;
-    anyhow::ensure!(discovery.issuer == issuer, "{url} is of the issuer {}", discovery.issuer);
-    get(agent, &discovery.jwks_uri)
+    let place = place_of_keys(&get(agent, &url)?, issuer).with_context(|| format!("reading {url}"))?;
+    serde_json::from_str(&get(agent, &place)?).with_context(|| format!("reading {place}"))
 }
 
-fn get<T: DeserializeOwned>(agent: &ureq::Agent, url: &str) -> anyhow::Result<T> {
+/// The URL of the keys in the discovery document of this issuer.
+///
+/// # Errors
+/// When it is no such document, or that of another issuer.
+pub(crate) fn place_of_keys(document: &str, issuer: &str) -> anyhow::Result<String> {
+    let discovery: Discovery = serde_json::from_str(document)?;
+    anyhow::ensure!(discovery.issuer == issuer, "it is of the issuer {}", discovery.issuer);
+    Ok(discovery.jwks_uri)
+}
+
+/// Whether the keys in this document have a usable one with this name; without a name, a usable only one.
+///
+/// # Errors
+/// When it is no document of keys.
+pub(crate) fn has_key(document: &str, name: Option<&str>) -> serde_json::Result<bool> {
+    let keys: JwkSet = serde_json::from_str(document)?;
+    Ok(find(&keys, name).is_some())
+}
+
+fn get(agent: &ureq::Agent, url: &str) -> anyhow::Result<String> {
     let answer = agent.get(url).call().with_context(|| format!("reading {url}"))?;
     let text = answer.into_body().into_with_config().limit(LONGEST).read_to_string();
-    let text = text.with_context(|| format!("reading {url}"))?;
-    serde_json::from_str(&text).with_context(|| format!("reading {url}"))
+    text.with_context(|| format!("reading {url}"))
 }
 
 #[cfg(test)]

@@ -14,8 +14,8 @@ use serde_json::{Value, json};
 
 use super::declared::merge_patch;
 use super::problem::ProblemError;
-use super::query::{ClusterQuery, PageRequest, Parameters};
-use super::view::{cluster_detail, cluster_summary, host};
+use super::query::{ClusterQuery, HostQuery, PageRequest, Parameters, PlaceRequest};
+use super::view::{cluster_detail, cluster_summary, hosts as hosts_of};
 use super::writes::{self, PatchTarget, created, patched};
 use crate::access::ReadAccess;
 use crate::caller::Caller;
@@ -80,18 +80,26 @@ pub(super) async fn read(
     Ok(Json(cluster_detail(&cluster)))
 }
 
-/// The hosts of a cluster, as they were observed.
+/// The hosts of a cluster: as they were observed, else as they are declared.
 #[utoipa::path(get, path = "/api/v2/namespaces/{namespace}/clusters/{name}/hosts", tag = "clusters", operation_id = "listHosts",
-    params(("namespace" = String, Path), ("name" = String, Path)),
-    responses((status = 200, body = Vec<HostView>), (status = "default", body = Problem)))]
+    params(("namespace" = String, Path), ("name" = String, Path), HostQuery),
+    responses((status = 200, body = Page<HostView>), (status = "default", body = Problem)))]
 pub(super) async fn hosts(
     State(gateway): State<Gateway>,
     caller: Caller,
     Path(path): Path<(String, String)>,
-) -> Result<Json<Vec<HostView>>, ProblemError> {
+    Parameters(query): Parameters<HostQuery>,
+) -> Result<Json<Page<HostView>>, ProblemError> {
     let cluster = found(&gateway, &caller, &path).await?;
-    let nodes = cluster.status.as_ref().map(|status| status.nodes.as_slice()).unwrap_or_default();
-    Ok(Json(nodes.iter().map(host).collect()))
+    let page = PlaceRequest::new(query.limit, query.r#continue.as_ref())?;
+    let has_role = |host: &HostView, wanted: &str| {
+        host.role.as_ref().is_some_and(|roles| roles.split(',').any(|role| role == wanted))
+    };
+    let is_wanted = |host: &HostView| {
+        query.role.as_ref().is_none_or(|role| has_role(host, role))
+            && query.ready.is_none_or(|ready| host.ready == Some(ready))
+    };
+    Ok(Json(page.page(hosts_of(&cluster).into_iter(), is_wanted)))
 }
 
 async fn found(

@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 
 use super::declared::merge_patch;
 use super::problem::ProblemError;
-use super::query::{LogQuery, OperationQuery, PageRequest, Parameters, StepQuery};
+use super::query::{LogQuery, OperationQuery, PageRequest, Parameters, PlaceRequest, StepQuery};
 use super::view::{operation_detail, operation_summary, status_word, step};
 use super::writes::{PatchTarget, created, patched, requests};
 use crate::access::ReadAccess;
@@ -258,6 +258,7 @@ pub(super) async fn steps(
     Parameters(query): Parameters<StepQuery>,
 ) -> Result<Json<StepList>, ProblemError> {
     let operation = found(&gateway, &caller, &name).await?;
+    let page = PlaceRequest::new(query.limit, query.r#continue.as_ref())?;
     let records = match job_of(&operation) {
         Some(job) => step_records((&gateway, &caller), &job.namespace, &job.name).await?,
         None => Vec::new(),
@@ -268,7 +269,8 @@ pub(super) async fn steps(
             && query.result.as_ref().is_none_or(|word| step.result == *word)
     };
     let complete = ["Succeeded", "Failed"].contains(&status_word(&operation).as_str());
-    Ok(Json(StepList { complete, items: records.iter().map(step).filter(is_wanted).collect() }))
+    let Page { items, next, remaining } = page.page(records.iter().map(step), is_wanted);
+    Ok(Json(StepList { complete, items, next, remaining }))
 }
 
 fn accepts_events(headers: &HeaderMap) -> bool {

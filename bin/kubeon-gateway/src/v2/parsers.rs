@@ -6,7 +6,10 @@ use kubeon_api::{ClusterOperation, KubernetesCluster};
 use serde_json::Value;
 
 use super::declared::{declared, merge_patch};
-use super::query::{ClusterQuery, LogQuery, OperationQuery, PageRequest, StepQuery, StreamQuery, parameters};
+use super::query::{
+    ClusterQuery, HostQuery, LogQuery, OperationQuery, PageRequest, PlaceRequest, StepQuery, StreamQuery,
+    parameters,
+};
 use super::writes::PatchTarget;
 use crate::request_error::RequestError;
 
@@ -15,12 +18,14 @@ use crate::request_error::RequestError;
 pub fn query(text: &str) -> Vec<RequestError> {
     let Ok(uri) = format!("/?{text}").parse::<Uri>() else { return Vec::new() };
     let page = |limit, after: Option<String>| PageRequest::new(limit, after.as_ref()).map(drop);
+    let place = |limit, first: Option<String>| PlaceRequest::new(limit, first.as_ref()).map(drop);
     let all = [
         parameters::<ClusterQuery>(&uri).and_then(|query| page(query.limit, query.r#continue)),
         parameters::<OperationQuery>(&uri).and_then(|query| page(query.limit, query.r#continue)),
         parameters::<StreamQuery>(&uri).map(drop),
         parameters::<LogQuery>(&uri).map(drop),
-        parameters::<StepQuery>(&uri).map(drop),
+        parameters::<HostQuery>(&uri).and_then(|query| place(query.limit, query.r#continue)),
+        parameters::<StepQuery>(&uri).and_then(|query| place(query.limit, query.r#continue)),
     ];
     all.into_iter().filter_map(Result::err).collect()
 }

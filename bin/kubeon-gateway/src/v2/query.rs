@@ -93,7 +93,22 @@ pub(super) struct LogQuery {
     pub since: Option<u32>,
 }
 
-/// A selection of steps.
+/// Filters and page of the hosts of a cluster.
+#[derive(Debug, Clone, Default, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct HostQuery {
+    /// Only hosts with this role: `master`, `worker` or `etcd`.
+    pub role: Option<String>,
+    /// Only hosts whose node is Ready, or only those whose node is not.
+    pub ready: Option<bool>,
+    /// The number of items, 1 to 1000. Default: 500.
+    pub limit: Option<usize>,
+    /// The value `continue` of the page before.
+    pub r#continue: Option<String>,
+}
+
+/// Filters and page of the steps of an operation.
 #[derive(Debug, Clone, Default, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
@@ -102,6 +117,10 @@ pub(super) struct StepQuery {
     pub host: Option<String>,
     /// Only steps with this result, such as `Failed`.
     pub result: Option<String>,
+    /// The number of items, 1 to 1000. Default: 500.
+    pub limit: Option<usize>,
+    /// The value `continue` of the page before.
+    pub r#continue: Option<String>,
 }
 
 /// One page of all matching items.
@@ -115,19 +134,14 @@ impl PageRequest {
     /// # Errors
     /// When the limit is out of range or `continue` is not of an earlier page.
     pub(super) fn new(limit: Option<usize>, after: Option<&String>) -> Result<Self, RequestError> {
-        let limit = limit.unwrap_or(DEFAULT_LIMIT);
-        if !(1..=MOST).contains(&limit) {
-            return Err(RequestError::bad(format!("limit: {limit} is not in the range 1 to {MOST}")));
-        }
+        let limit = checked(limit)?;
         let key = |text: &String| {
             let (namespace, name) = text.split_once('/')?;
             Some((namespace.to_owned(), name.to_owned()))
         };
         let after = match after {
             None => None,
-            Some(text) => Some(key(text).ok_or_else(|| {
-                RequestError::bad(format!("continue: {text:?} is not the value of an earlier page"))
-            })?),
+            Some(text) => Some(key(text).ok_or_else(|| not_of_a_page(text))?),
         };
         Ok(Self { limit, after })
     }
@@ -148,6 +162,46 @@ impl PageRequest {
             remaining,
         }
     }
+}
+
+/// One page of the matching items of a list whose order is fixed. `continue` is a place in the whole list.
+pub(super) struct PlaceRequest {
+    limit: usize,
+    first: usize,
+}
+
+impl PlaceRequest {
+    /// # Errors
+    /// When the limit is out of range or `continue` is not of an earlier page.
+    pub(super) fn new(limit: Option<usize>, first: Option<&String>) -> Result<Self, RequestError> {
+        let limit = checked(limit)?;
+        let first = match first {
+            None => 0,
+            Some(text) => text.parse::<usize>().map_err(|_| not_of_a_page(text))?,
+        };
+        Ok(Self { limit, first })
+    }
+
+    pub(super) fn page<T>(&self, items: impl Iterator<Item = T>, is_wanted: impl Fn(&T) -> bool) -> Page<T> {
+        let mut rest = items.enumerate().skip(self.first).filter(|(_, item)| is_wanted(item));
+        let shown: Vec<(usize, T)> = rest.by_ref().take(self.limit).collect();
+        let remaining = rest.count();
+        let last = shown.last().filter(|_| remaining > 0);
+        let next = last.map(|(place, _)| (place + 1).to_string());
+        Page { items: shown.into_iter().map(|(_, item)| item).collect(), next, remaining }
+    }
+}
+
+fn checked(limit: Option<usize>) -> Result<usize, RequestError> {
+    let limit = limit.unwrap_or(DEFAULT_LIMIT);
+    if (1..=MOST).contains(&limit) {
+        return Ok(limit);
+    }
+    Err(RequestError::bad(format!("limit: {limit} is not in the range 1 to {MOST}")))
+}
+
+fn not_of_a_page(text: &str) -> RequestError {
+    RequestError::bad(format!("continue: {text:?} is not the value of an earlier page"))
 }
 
 #[cfg(test)]
@@ -174,6 +228,27 @@ mod tests {
             }
         }
         assert_eq!(seen, all);
+    }
+
+    #[test]
+    fn pages_of_places_have_every_matching_item_once() {
+        let (mut seen, mut next) = (Vec::new(), None);
+        for _ in 0..4 {
+            let page = PlaceRequest::new(Some(2), next.as_ref()).unwrap().page(0..10, |n| n % 2 == 1);
+            assert_eq!(page.remaining, 5 - seen.len() - page.items.len());
+            seen.extend(page.items);
+            next = page.next;
+            if next.is_none() {
+                break;
+            }
+        }
+        assert_eq!(seen, [1, 3, 5, 7, 9]);
+        let last = usize::MAX.to_string();
+        assert!(PlaceRequest::new(None, Some(&last)).unwrap().page(0..10, |_| true).items.is_empty());
+        assert!(PlaceRequest::new(Some(0), None).is_err());
+        for wrong in ["-1", "", "a/b", "99999999999999999999999"] {
+            assert!(PlaceRequest::new(None, Some(&wrong.to_owned())).is_err(), "{wrong}");
+        }
     }
 
     #[test]

@@ -1,10 +1,15 @@
 //! Objects of the meta cluster as messages of version 2.
 
+use std::collections::BTreeMap;
+
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::ResourceExt as _;
 use kubeon_api::kubeonkube::OperationResult;
-use kubeon_api::kubernetes_cluster::NodeStatus;
-use kubeon_api::{ClusterOperation, KubernetesCluster, KubernetesClusterSpec, StepRecord, labels};
+use kubeon_api::kubernetes_cluster::{Host, NodeRoles, NodeStatus};
+use kubeon_api::{
+    ClusterOperation, HostAddress, KubernetesCluster, KubernetesClusterSpec, KubernetesClusterStatus,
+    StepRecord, labels,
+};
 use kubeon_operations::kubernetes_cluster::without_secrets;
 use kubeon_rest::{
     ClusterDetail, ClusterView, ConditionView, HostView, OperationDetail, OperationView, StepCount, StepView,
@@ -15,7 +20,9 @@ const HIDDEN_ANNOTATIONS: [&str; 2] =
     [labels::APPLIED_SPEC, "kubectl.kubernetes.io/last-applied-configuration"];
 
 pub(super) fn cluster_summary(cluster: &KubernetesCluster) -> ClusterView {
-    let status = cluster.status.clone().unwrap_or_default();
+    // A list has many clusters: the conditions and nodes of their status are not copied.
+    let status = cluster.status.as_ref();
+    let text = |field: fn(&KubernetesClusterStatus) -> Option<&String>| status.and_then(field).cloned();
     let spec = &cluster.spec.cluster;
     ClusterView {
         namespace: cluster.namespace().unwrap_or_default(),
@@ -23,19 +30,19 @@ pub(super) fn cluster_summary(cluster: &KubernetesCluster) -> ClusterView {
         uid: cluster.uid().unwrap_or_default(),
         resource_version: cluster.resource_version().unwrap_or_default(),
         generation: cluster.metadata.generation.unwrap_or_default(),
-        observed_generation: status.observed_generation,
+        observed_generation: status.and_then(|status| status.observed_generation),
         created: text_of(cluster.metadata.creation_timestamp.as_ref()),
-        phase: status.phase.map(|phase| phase.as_str().to_owned()),
-        reason: status.reason.filter(|reason| !reason.is_empty()),
+        phase: status.and_then(|status| status.phase).map(|phase| phase.as_str().to_owned()),
+        reason: text(|status| status.reason.as_ref()).filter(|reason| !reason.is_empty()),
         deleting: cluster.metadata.deletion_timestamp.is_some(),
         region: spec.region.as_ref().map(ToString::to_string),
-        version: status.version.map(|version| version.to_string()),
-        ready: status.ready,
+        version: status.and_then(|status| status.version).map(|version| version.to_string()),
+        ready: text(|status| status.ready.as_ref()),
         masters: spec.master_list.len(),
         workers: spec.node_list.len(),
-        operation: status.operation,
-        step: status.step,
-        api_endpoint: status.api_endpoint,
+        operation: text(|status| status.operation.as_ref()),
+        step: text(|status| status.step.as_ref()),
+        api_endpoint: text(|status| status.api_endpoint.as_ref()),
     }
 }
 
@@ -57,7 +64,31 @@ pub(super) fn cluster_detail(cluster: &KubernetesCluster) -> ClusterDetail {
     }
 }
 
-pub(super) fn host(node: &NodeStatus) -> HostView {
+/// The declared hosts in their order, then those that the status still shows. The status has not all hosts of a large cluster.
+pub(super) fn hosts(cluster: &KubernetesCluster) -> Vec<HostView> {
+    let nodes = cluster.status.as_ref().map(|status| status.nodes.as_slice()).unwrap_or_default();
+    // Contradictory lists are refused when they are declared.
+    let declared = cluster.spec.cluster.hosts().unwrap_or_default();
+    let mut observed: BTreeMap<HostAddress, &NodeStatus> = nodes.iter().map(|node| (node.ip, node)).collect();
+    let mut all: Vec<HostView> = declared
+        .iter()
+        .map(|host| observed.remove(&host.ip).map_or_else(|| declared_host(host), observed_host))
+        .collect();
+    all.extend(nodes.iter().filter(|node| observed.contains_key(&node.ip)).map(observed_host));
+    all
+}
+
+fn declared_host(host: &Host) -> HostView {
+    HostView {
+        ip: host.ip.to_string(),
+        name: host.name.as_ref().map(ToString::to_string),
+        role: Some(NodeRoles::from(host.roles).to_string()),
+        ready: None,
+        version: None,
+    }
+}
+
+fn observed_host(node: &NodeStatus) -> HostView {
     HostView {
         ip: node.ip.to_string(),
         name: node.name.as_ref().map(ToString::to_string),
@@ -74,7 +105,7 @@ pub(super) fn status_word(operation: &ClusterOperation) -> String {
 }
 
 pub(super) fn operation_summary(operation: &ClusterOperation) -> OperationView {
-    let status = operation.status.clone().unwrap_or_default();
+    let status = operation.status.as_ref();
     OperationView {
         name: operation.name_any(),
         uid: operation.uid().unwrap_or_default(),
@@ -86,16 +117,16 @@ pub(super) fn operation_summary(operation: &ClusterOperation) -> OperationView {
         approves: operation.spec.approves.clone(),
         requested_by: operation.annotations().get(labels::REQUESTED_BY).cloned(),
         status: status_word(operation),
-        reason: status.reason.filter(|reason| !reason.is_empty()),
-        steps: status.steps.map(|steps| StepCount {
+        reason: status.and_then(|status| status.reason.clone()).filter(|reason| !reason.is_empty()),
+        steps: status.and_then(|status| status.steps.as_ref()).map(|steps| StepCount {
             done: steps.done,
             total: steps.total,
-            current: steps.current,
+            current: steps.current.clone(),
         }),
-        waits_for: status.waits_for,
+        waits_for: status.and_then(|status| status.waits_for.clone()),
         created: text_of(operation.metadata.creation_timestamp.as_ref()),
-        started: text_of(status.start_time.as_ref()),
-        ended: text_of(status.end_time.as_ref()),
+        started: text_of(status.and_then(|status| status.start_time.as_ref())),
+        ended: text_of(status.and_then(|status| status.end_time.as_ref())),
     }
 }
 

@@ -1,8 +1,12 @@
 //! Callers with client certificates, and callers without credentials.
 
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::ServiceAccount;
+use kube::api::{Api, DeleteParams};
 use serde_json::json;
 
-use crate::support::{CERTIFIED_USER, rest};
+use crate::support::{CERTIFIED_USER, EDIT, rest};
 
 #[tokio::test]
 async fn a_named_user_with_a_certificate_acts_with_the_users_own_rights() {
@@ -64,6 +68,26 @@ async fn b50_every_route_needs_credentials() {
             let envelope = path.starts_with("/api/v1/");
             assert_eq!(answer.1.get("code").is_some(), envelope, "{method} {path}: {answer:?}");
         }
+    }
+}
+
+/// The gateway and the API server each remember a token for 10 s.
+#[tokio::test]
+async fn the_token_of_a_deleted_account_is_of_nobody() {
+    let rest = rest().await;
+    let path = "/api/v2/namespaces/team-a/clusters";
+    let used = rest.account("team-a", "dismissed-later", EDIT).await;
+    assert_eq!(rest.send(Some(&used), "GET", path, "").await.0, 200);
+    let unused = rest.account("team-a", "dismissed-at-once", EDIT).await;
+    let accounts: Api<ServiceAccount> = Api::namespaced(rest.admin().await, "team-a");
+    for (name, token) in [("dismissed-at-once", unused), ("dismissed-later", used)] {
+        accounts.delete(name, &DeleteParams::default()).await.unwrap();
+        let refused = async {
+            while rest.send(Some(&token), "GET", path, "").await.0 != 401 {
+                tokio::time::sleep(Duration::from_millis(500)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(40), refused).await.expect(name);
     }
 }
 

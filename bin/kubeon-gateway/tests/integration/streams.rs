@@ -4,7 +4,8 @@ use std::io::{BufRead as _, BufReader};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
-use kube::api::{Api, DeleteParams};
+use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
+use kubeon_api::ClusterOperation;
 use serde_json::{Value, json};
 
 use crate::support::{EDIT, RestServer, rest};
@@ -91,9 +92,44 @@ async fn a_stream_has_all_objects_and_then_every_change() {
     assert!(kind == "modified" && !data.to_string().contains("hunter2"), "{data}");
     let clusters = rest.clusters("team-a").await;
     clusters.delete("watched-2", &DeleteParams::default()).await.unwrap();
-    let unlocked = kube::api::Patch::Merge(json!({"metadata": {"finalizers": null}}));
-    clusters.patch("watched-2", &kube::api::PatchParams::default(), &unlocked).await.unwrap();
+    let unlocked = Patch::Merge(json!({"metadata": {"finalizers": null}}));
+    clusters.patch("watched-2", &PatchParams::default(), &unlocked).await.unwrap();
     events.next(SOON, |name, data| name == "deleted" && data["name"] == "watched-2");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_sees_the_clusters_of_a_namespace_sees_changes_of_their_operations() {
+    let rest = rest().await;
+    let token = rest.account("team-a", "operations-watcher", &["watch"]).await;
+    let operations: Api<ClusterOperation> = Api::all(rest.admin().await);
+    let create = async |name: &str, namespace: &str| {
+        let object = json!({
+            "apiVersion": "kubeonkube.clay.io/v1alpha1", "kind": "ClusterOperation",
+            "metadata": {"name": name, "labels": {"kubeon.io/cluster-namespace": namespace, "kubeon.io/cluster-uid": "u"}},
+            "spec": {"cluster": "streamed", "actionType": "kubeon", "action": "creating", "image": "runner"},
+        });
+        let object: ClusterOperation = serde_json::from_value(object).unwrap();
+        operations.create(&PostParams::default(), &object).await.unwrap();
+    };
+    let events = EventReader::open(rest, &token, "/api/v2/watch/operations?namespace=team-a");
+    events.next(SOON, |name, _| name == "synced");
+    create("streamed-b", "team-b").await;
+    create("streamed-a", "team-a").await;
+    let own = |data: &Value| {
+        assert_ne!(data["namespace"], "team-b", "events of another namespace are not sent");
+        data["name"] == "streamed-a"
+    };
+    assert_eq!(events.next(SOON, |_, data| own(data)).0, "added");
+    let status = Patch::Merge(json!({"status": {"status": "Running"}}));
+    operations.patch_status("streamed-a", &PatchParams::default(), &status).await.unwrap();
+    assert_eq!(events.next(SOON, |_, data| own(data) && data["status"] == "Running").0, "modified");
+    operations.delete("streamed-b", &DeleteParams::default()).await.unwrap();
+    operations.delete("streamed-a", &DeleteParams::default()).await.unwrap();
+    events.next(SOON, |name, data| own(data) && name == "deleted");
+    for path in ["/api/v2/watch/operations?namespace=team-b", "/api/v2/watch/operations"] {
+        let refused = rest.send(Some(&token), "GET", path, "").await;
+        assert_eq!(refused.0, 403, "{path}: {refused:?}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -163,6 +163,46 @@ async fn who_may_see_a_cluster_sees_its_operations() {
 }
 
 #[tokio::test]
+async fn hosts_are_listed_in_pages_also_before_they_are_observed() {
+    let rest = rest().await;
+    let token = rest.account("team-a", "host-reader", &["get"]).await;
+    rest.cluster_in("team-a", "hosted", "Running").await;
+    let nodes = json!([
+        {"ip": "10.0.0.1", "name": "m1", "role": "master,etcd", "ready": true, "version": "v1.36.3"},
+        {"ip": "10.0.0.9", "role": "worker", "ready": false}]);
+    rest.set_status("team-a", "hosted", json!({"phase": "Running", "nodes": nodes})).await;
+    let path = format!("{TEAM_A}/hosted/hosts");
+    let all = eventually(rest, &token, &path, |answer| {
+        answer.1["items"].as_array().is_some_and(|items| items.len() == 3)
+    })
+    .await;
+    assert_eq!(
+        (&all["items"][0]["version"], &all["items"][1]),
+        (&json!("v1.36.3"), &json!({"ip": "10.0.0.2", "role": "worker"}))
+    );
+    let addresses = |answer: &Value| {
+        let items = answer["items"].as_array().unwrap().iter();
+        items.map(|host| host["ip"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    for (query, expected) in [
+        ("", vec!["10.0.0.1", "10.0.0.2", "10.0.0.9"]),
+        ("role=worker", vec!["10.0.0.2", "10.0.0.9"]),
+        ("role=etcd", vec!["10.0.0.1"]),
+        ("ready=false", vec!["10.0.0.9"]),
+        ("ready=true&role=worker", vec![]),
+        ("limit=2", vec!["10.0.0.1", "10.0.0.2"]),
+        ("limit=2&continue=2", vec!["10.0.0.9"]),
+    ] {
+        let listed = rest.send(Some(&token), "GET", &format!("{path}?{query}"), "").await.1;
+        assert_eq!(addresses(&listed), expected, "{query}");
+        assert_eq!(listed.get("continue"), (query == "limit=2").then_some(&json!("2")), "{query}");
+    }
+    for wrong in ["limit=0", "ready=maybe", "continue=10.0.0.1", "phase=Running"] {
+        assert_eq!(rest.send(Some(&token), "GET", &format!("{path}?{wrong}"), "").await.0, 400, "{wrong}");
+    }
+}
+
+#[tokio::test]
 async fn steps_are_read_with_the_rights_of_the_caller() {
     let rest = rest().await;
     let admin = rest.server.admin_token();
@@ -178,7 +218,7 @@ async fn steps_are_read_with_the_rights_of_the_caller() {
     operations.create(&PostParams::default(), &object).await.unwrap();
     let path = "/api/v2/operations/stepped/steps";
     let early = eventually(rest, admin, path, |answer| answer.0 == 200).await;
-    assert_eq!(early, json!({"complete": false, "items": []}));
+    assert_eq!(early, json!({"complete": false, "items": [], "remaining": 0}));
 
     let record = |name: &str, result: &str| {
         json!({"host": "10.0.0.1", "name": name, "stage": "etcd", "step": "start etcd", "why": "it does not run",
@@ -212,6 +252,12 @@ async fn steps_are_read_with_the_rights_of_the_caller() {
         let selected = rest.send(Some(admin), "GET", &format!("{path}?{query}"), "").await.1;
         assert_eq!(names(&selected), expected, "{query}");
     }
+    let first = rest.send(Some(admin), "GET", &format!("{path}?limit=1"), "").await.1;
+    assert_eq!((names(&first), &first["remaining"]), (vec!["h1".to_owned()], &json!(1)));
+    let next = format!("{path}?limit=1&continue={}", first["continue"].as_str().unwrap());
+    let last = rest.send(Some(admin), "GET", &next, "").await.1;
+    assert_eq!((names(&last), last.get("continue")), (vec!["h2".to_owned()], None));
+    assert_eq!(rest.send(Some(admin), "GET", &format!("{path}?continue=x"), "").await.0, 400);
     assert_eq!(names(&rest.send(Some(&alice), "GET", path, "").await.1), ["h1", "h2"]);
     let refused = rest.send(Some(&foreigner), "GET", path, "").await;
     assert_eq!(refused.0, 403, "{refused:?}");

@@ -1,18 +1,22 @@
 //! The place that a cluster with a long history takes in etcd.
 
-use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::ByteString;
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
-use kubeon_api::{ClusterOperation, KubernetesCluster, Phase, StepRecord};
+use kube::runtime::wait::await_condition;
+use kubeon_api::{ClusterOperation, KubernetesCluster, Phase, StepRecord, labels};
 use kubeon_operation_log::{StoredLog, compressed_steps};
-use serde_json::json;
+use kubeon_operations::names;
+use serde_json::{Value, json};
 
 use crate::kubernetes_cluster::phase;
-use crate::lab::Lab;
+use crate::lab::{Lab, TIMEOUT};
 
 /// The operations in the history, as many as are kept by default.
 const OPERATIONS: usize = 30;
-/// The most bytes in etcd of one cluster without its keys.
+/// The most bytes in etcd of one cluster.
 const BUDGET: usize = 150 * 1024;
 
 /// Text that resembles what a runner writes: `lines` lines with a digest each, which cannot be compressed.
@@ -38,9 +42,12 @@ fn steps(lines: usize) -> Vec<StepRecord> {
     (0..lines).map(step).collect()
 }
 
-/// Stores log and records, as the runner does.
-async fn store_log(lab: &Lab, job: &str, operation: &ClusterOperation, content: StoredLog) {
-    let (key, bytes) = content.annotation();
+fn config_maps(lab: &Lab) -> Api<ConfigMap> {
+    Api::namespaced(lab.client.clone(), &lab.namespace)
+}
+
+/// The metadata of an object that belongs to an operation.
+fn owned(name: String, operation: &ClusterOperation) -> ObjectMeta {
     let owner = OwnerReference {
         api_version: "kubeonkube.clay.io/v1alpha1".to_owned(),
         kind: "ClusterOperation".to_owned(),
@@ -48,13 +55,44 @@ async fn store_log(lab: &Lab, job: &str, operation: &ClusterOperation, content: 
         uid: operation.metadata.uid.clone().unwrap(),
         ..OwnerReference::default()
     };
+    ObjectMeta { name: Some(name), owner_references: Some(vec![owner]), ..ObjectMeta::default() }
+}
+
+/// Stores a plan, as the runner does. It is larger than what a cluster may keep.
+async fn store_plan(lab: &Lab, job: &str, operation: &ClusterOperation) {
+    let plan = ByteString(vec![b'x'; BUDGET]);
     lab.put(ConfigMap {
-        metadata: ObjectMeta {
-            name: Some(format!("{job}-log")),
-            annotations: Some([(key.to_owned(), bytes)].into()),
-            owner_references: Some(vec![owner]),
-            ..ObjectMeta::default()
-        },
+        metadata: owned(names::plan(job), operation),
+        immutable: Some(true),
+        binary_data: Some([(labels::JOB_PLAN_KEY.to_owned(), plan)].into()),
+        ..ConfigMap::default()
+    })
+    .await;
+}
+
+/// Stores as much as the runner of a cluster of 3 + 5 does: its keys and state, two kubeconfigs, the keys of its hosts.
+async fn store_keys(lab: &Lab) {
+    let (namespace, runner) = (lab.namespace.as_str(), PatchParams::apply(labels::RUNNER_MANAGER));
+    let secrets: Api<Secret> = Api::namespaced(lab.client.clone(), namespace);
+    for (name, key, kib) in [
+        (names::state(namespace, "shop"), names::STATE_KEY, 10),
+        (names::kubeconfig(namespace, "shop"), "kubeconfig", 4),
+        (names::observer(namespace, "shop"), "kubeconfig", 4),
+    ] {
+        let values = json!({"data": {key: ByteString(vec![b'x'; kib * 1024])}});
+        secrets.patch(&name, &runner, &Patch::Merge(values)).await.unwrap();
+    }
+    let values = json!({"data": {"known_hosts": "x".repeat(6 * 1024)}});
+    let name = names::known_hosts(namespace, "shop");
+    config_maps(lab).patch(&name, &runner, &Patch::Merge(values)).await.unwrap();
+}
+
+/// Stores log and records, as the runner does.
+async fn store_log(lab: &Lab, job: &str, operation: &ClusterOperation, content: StoredLog) {
+    let (key, bytes) = content.annotation();
+    let annotations = Some([(key.to_owned(), bytes)].into());
+    lab.put(ConfigMap {
+        metadata: ObjectMeta { annotations, ..owned(names::log(job), operation) },
         immutable: Some(true),
         data: Some(content.data),
         binary_data: Some(content.binary_data),
@@ -62,8 +100,9 @@ async fn store_log(lab: &Lab, job: &str, operation: &ClusterOperation, content: 
     .await;
 }
 
-/// Runs the operation that the object asks for to its end. Kubernetes removes the Job after a day.
-async fn run_operation(lab: &Lab, number: usize) {
+/// Runs the operation that the object asks for to its end. Kubernetes removes the Job after a day. Returns the names of the
+/// operation and its Job.
+async fn run_operation(lab: &Lab, number: usize) -> (String, String) {
     let operation_of =
         |object: &KubernetesCluster| object.status.as_ref().and_then(|status| status.operation.clone());
     let begun = |object: &KubernetesCluster| {
@@ -77,11 +116,31 @@ async fn run_operation(lab: &Lab, number: usize) {
     let content = StoredLog::new(&log(number, 300), compressed_steps(&steps).unwrap()).unwrap();
     let content = content.with_shown_steps(&steps).unwrap();
     store_log(lab, &job, &operation, content).await;
+    if operation.spec.plan {
+        store_plan(lab, &job, &operation).await;
+    }
     lab.end_job(&job, true).await;
     let idle =
         |object: &KubernetesCluster| phase(object) == Some(Phase::Running) && operation_of(object).is_none();
     lab.wait_kubernetes_cluster("shop", idle).await;
     lab.jobs().delete(&job, &DeleteParams::background()).await.unwrap();
+    (operation.metadata.name.unwrap(), job)
+}
+
+async fn patch(lab: &Lab, change: Value) {
+    lab.kubernetes_clusters().patch("shop", &PatchParams::default(), &Patch::Merge(change)).await.unwrap();
+}
+
+/// Changes the cluster in two operations: the first plans, the second applies the plan, which is deleted then.
+async fn run_approved(lab: &Lab, number: usize, workers: &[Value]) {
+    patch(lab, json!({"spec": {"plan": true, "cluster": {"nodeList": workers}}})).await;
+    let (planned, job) = run_operation(lab, number).await;
+    patch(lab, json!({"metadata": {"annotations": {labels::APPROVE: planned}}})).await;
+    run_operation(lab, number + 1).await;
+    let is_gone = |map: Option<&ConfigMap>| map.is_none();
+    let plan = names::plan(&job);
+    let deleted = await_condition(config_maps(lab), &plan, is_gone);
+    tokio::time::timeout(TIMEOUT, deleted).await.expect("the plan is deleted").unwrap();
 }
 
 #[tokio::test]
@@ -97,13 +156,17 @@ async fn a_cluster_with_thirty_operations_takes_little_of_etcd() {
     .unwrap();
     lab.kubernetes_clusters().create(&PostParams::default(), &declared).await.unwrap();
     run_operation(&lab, 0).await;
-    for number in 1..OPERATIONS {
+    let workers = |number: usize| {
         let mut workers = nodes(4, 8);
         workers[0]["labels"] = json!({"example.org/round": number.to_string()});
-        let next = Patch::Merge(json!({"spec": {"cluster": {"nodeList": workers}}}));
-        lab.kubernetes_clusters().patch("shop", &PatchParams::default(), &next).await.unwrap();
+        workers
+    };
+    for number in 1..OPERATIONS - 2 {
+        patch(&lab, json!({"spec": {"cluster": {"nodeList": workers(number)}}})).await;
         run_operation(&lab, number).await;
     }
+    run_approved(&lab, OPERATIONS - 2, &workers(OPERATIONS)).await;
+    store_keys(&lab).await;
     let mut sizes = lab.stored_bytes().await;
     let operations = |key: &String| key.contains("/clusteroperations/");
     sizes.retain(|key, _| {

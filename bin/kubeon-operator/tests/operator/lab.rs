@@ -145,7 +145,11 @@ impl Lab {
 
     /// Starts another operator's program.
     pub(crate) fn start_program(&self, program: &Path) {
-        self.start_as(program, &[], &["--leader-elect=false"]);
+        self.start_program_with(program, &["--leader-elect=false"]);
+    }
+
+    pub(crate) fn start_program_with(&self, program: &Path, more: &[&str]) {
+        self.start_as(program, &[], more);
     }
 
     fn start_as(&self, program: &Path, environment: &[(&str, &str)], more: &[&str]) {

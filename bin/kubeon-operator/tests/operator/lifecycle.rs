@@ -2,13 +2,17 @@
 
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::{ConfigMap, Event};
+use k8s_openapi::api::core::v1::{ConfigMap, Event, Secret};
 use k8s_openapi::jiff::Timestamp;
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams};
+use kube::runtime::wait::await_condition;
+use kube::{Resource, ResourceExt as _};
+use kubeon_api::Cluster;
 use kubeon_api::kubeonkube::OperationResult;
 use serde_json::json;
+use tokio::time::timeout;
 
-use crate::lab::Lab;
+use crate::lab::{Lab, TIMEOUT};
 
 fn history(cluster: &kubeon_api::Cluster) -> Vec<(String, String)> {
     let status = cluster.status.clone().unwrap_or_default();
@@ -99,6 +103,34 @@ async fn a_missing_configmap_is_reported_and_its_creation_starts_the_operation()
     lab.config_map("sample-hosts", json!({"hosts.yml": "all: {}\n"})).await;
     lab.wait_result("myops", OperationResult::Running).await;
     lab.finish("myops").await;
+}
+
+/// Whether only the owner with the UID `other` is left.
+fn has_other_owner<K: Resource>(object: Option<&K>) -> bool {
+    let owners = object.map(|object| object.meta().owner_references.clone().unwrap_or_default());
+    owners.is_some_and(|owners| owners.iter().map(|owner| owner.uid.as_str()).eq(["other"]))
+}
+
+/// An earlier operator wrote the owner, with which Kubernetes deletes them together with the Cluster.
+#[tokio::test]
+async fn a_cluster_no_longer_owns_what_it_refers_to() {
+    let lab = Lab::open().await;
+    lab.cluster("sample").await;
+    let cluster = Api::<Cluster>::all(lab.client.clone()).get("sample").await.unwrap();
+    let owner = |kind: &str, version: &str, uid: &str| json!({"apiVersion": version, "kind": kind, "name": "sample", "uid": uid});
+    let own = owner("Cluster", "kubeonkube.clay.io/v1alpha1", &cluster.uid().unwrap());
+    let owned =
+        Patch::Merge(json!({"metadata": {"ownerReferences": [own, owner("ConfigMap", "v1", "other")]}}));
+    let maps: Api<ConfigMap> = Api::namespaced(lab.client.clone(), &lab.namespace);
+    let secrets: Api<Secret> = Api::namespaced(lab.client.clone(), &lab.namespace);
+    maps.patch("sample-hosts", &PatchParams::default(), &owned).await.unwrap();
+    secrets.patch("sample-key", &PatchParams::default(), &owned).await.unwrap();
+    lab.start();
+    let map = await_condition(maps, "sample-hosts", has_other_owner);
+    let map = timeout(TIMEOUT, map).await.expect("the ConfigMap is not owned").unwrap().unwrap();
+    let key = await_condition(secrets, "sample-key", has_other_owner);
+    let key = timeout(TIMEOUT, key).await.expect("the Secret is not owned").unwrap().unwrap();
+    assert!(map.data.is_some() && key.data.is_some());
 }
 
 #[tokio::test]

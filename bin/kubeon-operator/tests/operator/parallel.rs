@@ -1,10 +1,11 @@
 //! Operations of one cluster run one after the other. Operations of different clusters run in parallel.
 
 use k8s_openapi::api::batch::v1::Job;
-use kube::api::DeleteParams;
+use kube::api::{DeleteParams, PostParams};
 use kubeon_api::KubernetesCluster;
 use kubeon_api::kubeonkube::OperationResult;
 use kubeon_envtest::{FaultRule, ProxyFault, RequestMatcher};
+use serde_json::json;
 
 use crate::lab::{Lab, TIMEOUT};
 
@@ -93,4 +94,33 @@ async fn operations_above_the_limit_start_in_their_order_when_others_end() {
     assert!(lab.job_names(&waiting).await.is_empty(), "two others run");
     lab.operations().delete("a", &DeleteParams::default()).await.unwrap();
     lab.wait_result("d", OperationResult::Running).await;
+}
+
+/// Declares a cluster in a region. Returns its first operation.
+async fn declare_in(lab: &Lab, region: &str, name: &str, master: &str) -> String {
+    let declared = json!({"apiVersion": "ecs.yun.com/v1", "kind": "KubernetesCluster", "metadata": {"name": name},
+        "spec": {"cluster": {"region": region, "masterList": [{"ip": master}], "authConfig": {"password": "hunter2"}}}});
+    let declared: KubernetesCluster = serde_json::from_value(declared).unwrap();
+    lab.kubernetes_clusters().create(&PostParams::default(), &declared).await.unwrap();
+    let operation =
+        |object: &KubernetesCluster| object.status.as_ref().and_then(|status| status.operation.clone());
+    let object = lab.wait_kubernetes_cluster(name, |object| operation(object).is_some()).await;
+    operation(&object).unwrap()
+}
+
+#[tokio::test]
+async fn a_full_region_holds_up_its_own_clusters_only() {
+    let lab = Lab::open().await;
+    lab.start_with(&["--leader-elect=false", "--max-operations-per-region=1"]);
+    let first = declare_in(&lab, "north", "north-1", "10.0.0.1").await;
+    let running = lab.wait_result(&first, OperationResult::Running).await;
+    let second = declare_in(&lab, "north", "north-2", "10.0.0.2").await;
+    let waits = "waits: 1 operations of region north run, which is the limit, and 0 start before this one";
+    lab.wait_reason(&second, waits).await;
+    let other = declare_in(&lab, "south", "south-1", "10.0.0.3").await;
+    lab.wait_result(&other, OperationResult::Running).await;
+    let waiting = lab.operations().get(&second).await.unwrap();
+    assert!(lab.job_names(&waiting).await.is_empty(), "the region is full");
+    lab.end_job(&running.status.unwrap().job_ref.unwrap().name, true).await;
+    lab.wait_result(&second, OperationResult::Running).await;
 }

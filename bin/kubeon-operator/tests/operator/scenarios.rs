@@ -38,7 +38,12 @@ pub(crate) async fn shell(lab: &Lab, name: &str) {
     let key = ended.status.iter().flat_map(|status| &status.inputs).last().unwrap().name.clone();
     let secrets: Api<Secret> = Api::namespaced(lab.client.clone(), &lab.namespace);
     let is_deleted = |secret: Option<&Secret>| secret.is_none();
-    timeout(TIMEOUT, await_condition(secrets, &key, is_deleted)).await.expect("the key is deleted").unwrap();
+    let deleted = await_condition(secrets.clone(), &key, is_deleted);
+    timeout(TIMEOUT, deleted).await.expect("the copy of the key is deleted").unwrap();
+    assert!(
+        key != format!("{name}-key") && secrets.get(&format!("{name}-key")).await.is_ok(),
+        "{name}: {key}"
+    );
     assert_eq!(ended.status.as_ref().unwrap().status, Some(OperationResult::Succeeded), "{name}");
     assert_eq!(lab.job_names(&ended).await, [job], "{name}: one Job");
     assert_eq!(lab.config_map_count(&ended).await, 2, "{name}: the input of the Job, and its log");

@@ -5,12 +5,24 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::hosts::Roles;
 use crate::host_role::HostRole;
 
 /// The roles of a host. In JSON they are one string: `master,worker,etcd`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "String", into = "String")]
 pub struct NodeRoles(pub Vec<HostRole>);
+
+impl From<Roles> for NodeRoles {
+    fn from(roles: Roles) -> Self {
+        let all = [
+            (roles.master, HostRole::Master),
+            (roles.worker, HostRole::Worker),
+            (roles.etcd, HostRole::Etcd),
+        ];
+        Self(all.into_iter().filter(|(is, _)| *is).map(|(_, role)| role).collect())
+    }
+}
 
 impl From<String> for NodeRoles {
     fn from(text: String) -> Self {

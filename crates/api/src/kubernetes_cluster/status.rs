@@ -55,7 +55,7 @@ pub struct KubernetesClusterStatus {
     /// When snapshots of etcd were taken.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub snapshots: Option<SnapshotsStatus>,
-    /// Every host of the cluster.
+    /// The hosts of the cluster: all of them, or as many as have 12 KiB, those that are not ready first. `ready` counts all.
     #[serde(default, deserialize_with = "unset::when_null", skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["ip"]))]
     pub nodes: Vec<NodeStatus>,

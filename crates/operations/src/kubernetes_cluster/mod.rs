@@ -80,6 +80,7 @@ pub(crate) fn decide(s: &View<'_>) -> Result<ClusterChanges, NeedsReads> {
     changes.merge(credentials::delete_copies(s, &mine));
     changes.merge(archive::prune(s, &mine, |_| true));
     changes.merge(archive::prune_logs(s, &mine));
+    changes.merge(archive::prune_plans(s, &mine));
     if changes.is_done() {
         if let Some(changes) = archive::logs(s, &mine)? {
             return Ok(changes);

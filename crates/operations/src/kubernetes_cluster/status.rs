@@ -21,6 +21,9 @@ use crate::operation::{at, notice, pause, running};
 use crate::view::View;
 use crate::write::{ClusterChanges, Notice, ObjectKind, ObjectRef, Write};
 
+/// The most skipped hosts in one message.
+const MOST_NAMED: usize = 16;
+
 /// Sets a condition about the generation of the last operation, which may be older than the newest
 /// generation.
 pub(super) fn set(new: &mut KubernetesClusterStatus, type_: &str, text: ConditionText<'_>, now: Timestamp) {
@@ -364,9 +367,13 @@ pub(super) fn up_to_date_message(object: &KubernetesCluster, skipped: &[HostAddr
     if skipped.is_empty() {
         return "up to date".to_owned();
     }
-    let hosts: Vec<String> = skipped.iter().map(ToString::to_string).collect();
+    let hosts: Vec<String> = skipped.iter().take(MOST_NAMED).map(ToString::to_string).collect();
+    let more = match skipped.len().saturating_sub(MOST_NAMED) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
     format!(
-        "up to date, but {0} did not answer and was skipped; when it answers again, run: kubectl -n {1} annotate --overwrite ecs {2} \
+        "up to date, but {0}{more} did not answer and was skipped; when it answers again, run: kubectl -n {1} annotate --overwrite ecs {2} \
          {3}- {4}=scaling-up",
         hosts.join(", "),
         namespace(object),

@@ -1,4 +1,4 @@
-//! Stored logs of pods, and the removal of logs and operations that exceed their limits.
+//! Stored logs of pods, and the removal of logs and operations that exceed their limits, and of plans that are over.
 
 use std::sync::Arc;
 
@@ -175,6 +175,40 @@ pub(crate) fn prune_logs(s: &View<'_>, operations: &[Arc<ClusterOperation>]) -> 
         stages: if writes.is_empty() { Vec::new() } else { vec![writes] },
         ..ClusterChanges::default()
     }
+}
+
+/// Deletes the plans of a cluster that nobody can approve any more, because a later operation ended. One that an operation
+/// applies stays until that has ended. `operations` are in the order of time.
+pub(crate) fn prune_plans(s: &View<'_>, operations: &[Arc<ClusterOperation>]) -> ClusterChanges {
+    let last = operations.iter().rposition(|operation| order::ended(operation));
+    let earlier = operations.iter().take(last.unwrap_or_default());
+    let is_applied = |planned: &ClusterOperation| {
+        let mut open = operations.iter().filter(|operation| !order::ended(operation));
+        open.any(|operation| operation.spec.approves.as_deref() == Some(name(planned)))
+    };
+    let over =
+        earlier.filter(|operation| operation.spec.plan && order::ended(operation) && !is_applied(operation));
+    let writes = over.filter_map(|operation| {
+        Some(Write {
+            why: format!("the plan of {} was applied, or a later operation ended", name(operation)),
+            target: stored_plan(s, operation)?,
+            change: Change::Delete { uid: String::new() },
+            operation: None,
+        })
+    });
+    let writes: Vec<Write> = writes.collect();
+    ClusterChanges {
+        stages: if writes.is_empty() { Vec::new() } else { vec![writes] },
+        ..ClusterChanges::default()
+    }
+}
+
+/// The stored plan of an operation.
+fn stored_plan(s: &View<'_>, operation: &ClusterOperation) -> Option<ObjectRef> {
+    let at = operation.status.as_ref()?.job_ref.as_ref()?;
+    let plan = ObjectRef::new(ObjectKind::ConfigMap, &at.namespace, names::plan(&at.name));
+    let is_its_own = s.objects.meta(&plan)?.owners.iter().any(|owner| owner == uid(operation));
+    is_its_own.then_some(plan)
 }
 
 /// The stored log of an operation whose Job is gone, and its bytes.

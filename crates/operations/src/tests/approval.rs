@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::kubernetes_cluster::{NAME, ends, env, job, list, object, phase, running, wanted, world};
+use crate::names::OPERATION_LABEL;
 use crate::testing::World;
 use crate::write::ObjectKind;
 
@@ -34,11 +35,19 @@ fn plans(world: &World) -> bool {
 /// The Job of a plan saves it and ends.
 fn is_planned(world: &mut World) {
     assert!(plans(world), "{:#}", job(world));
-    let name = format!("{}-plan", job(world)["metadata"]["name"].as_str().unwrap());
-    world.put(ObjectKind::ConfigMap, "default", &name, json!({}));
+    let metadata = job(world)["metadata"].clone();
+    let name = format!("{}-plan", metadata["name"].as_str().unwrap());
+    let owner = json!({"apiVersion": "kubeonkube.clay.io/v1alpha1", "kind": "ClusterOperation", "name": "of-the-plan",
+        "uid": metadata["labels"][OPERATION_LABEL]});
+    world.put(ObjectKind::ConfigMap, "default", &name, json!({"metadata": {"ownerReferences": [owner]}}));
     ends(world, "Complete");
     assert!(is_idle(world), "nothing runs before the approval");
     assert_eq!(world.settle(), 0);
+}
+
+fn stored_plans(world: &World) -> usize {
+    let is_plan = |kind, name: &str| kind == ObjectKind::ConfigMap && name.ends_with("-plan");
+    world.objects.keys().filter(|target| is_plan(target.kind, &target.name)).count()
 }
 
 fn progressing(world: &World) -> &Value {
@@ -96,6 +105,22 @@ fn another_change_makes_another_plan() {
     assert_eq!(env(&job(&world), "NODE_HOSTS"), "10.0.0.5");
     ends(&mut world, "Complete");
     assert_eq!((phase(&world), world.settle()), ("Running".into(), 0));
+}
+
+#[test]
+fn a_plan_is_stored_until_it_was_applied_or_another_one_is_made() {
+    let mut world = running(&["10.0.0.2"]);
+    declare(&mut world, &json!({"plan": true, "cluster": {"nodeList": list(&["10.0.0.2", "10.0.0.4"])}}));
+    is_planned(&mut world);
+    assert_eq!(stored_plans(&world), 1, "it may be approved");
+    declare(&mut world, &json!({"cluster": {"nodeList": list(&["10.0.0.2", "10.0.0.5"])}}));
+    assert_eq!(stored_plans(&world), 1, "the other plan is not made");
+    is_planned(&mut world);
+    assert_eq!(stored_plans(&world), 1, "the newer one");
+    approve(&mut world);
+    assert_eq!(stored_plans(&world), 1, "the Job reads it");
+    ends(&mut world, "Failed");
+    assert_eq!((stored_plans(&world), world.settle()), (0, 0), "a plan is applied once");
 }
 
 #[test]

@@ -5,61 +5,24 @@ use k8s_openapi::jiff::SignedDuration;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::kubernetes_cluster::{NAME, ends, list, object, running, saved, spec, world};
-use super::pauses::creating;
-use super::previous::{self, PHASES, Phase};
-use super::snapshots;
+use super::kubernetes_cluster::{NAME, ends, object, running, saved, spec, world};
+use super::previous::{self, PHASES, Phase, change, declared, paused, requested, workers};
 use crate::testing::World;
 use crate::view::StartPermission;
-use crate::write::{ObjectKind, ObjectRef};
+use crate::write::ObjectKind;
 use crate::{ObservedHealth, ObservedVersions};
 
 /// Phases beside those of [`previous`].
-const MORE: [Phase; 12] = [
-    ("paused", paused),
+const MORE: [Phase; 8] = [
     ("resumed", resumed),
-    ("planned", planned),
     ("refused", || declared(&json!({"cluster": {"nodeList": []}}))),
     ("paused before its operation", || declared(&json!({"paused": true, "cluster": workers()}))),
     ("outside of its window", outside_of_its_window),
-    ("updating", || declared(&json!({"cluster": {"kubeVersion": "v1.36.4"}}))),
-    ("snapshotting", || requested(snapshots::declared(&json!({})), "snapshotting")),
     ("repairing", || requested(running(&["10.0.0.2"]), "repairing")),
     ("torn down", torn_down),
     ("cancelled", cancelled),
     ("waits for its place", waits_for_its_place),
 ];
-
-fn change(world: &mut World, patch: &Value) {
-    world.change(ObjectKind::KubernetesCluster, "default", NAME, patch);
-    world.settle();
-}
-
-fn workers() -> Value {
-    json!({"nodeList": list(&["10.0.0.2", "10.0.0.4"])})
-}
-
-/// A running cluster whose spec was changed.
-fn declared(spec: &Value) -> World {
-    let mut world = running(&["10.0.0.2"]);
-    change(&mut world, &json!({"spec": spec, "metadata": {"generation": 2}}));
-    world
-}
-
-fn requested(mut world: World, word: &str) -> World {
-    change(&mut world, &json!({"metadata": {"annotations": {"app.kubernetes.io/operation": word}}}));
-    world
-}
-
-fn paused() -> World {
-    let (mut world, operation, job) = creating();
-    world.change(ObjectKind::Operation, "", &operation, &json!({"spec": {"paused": true}}));
-    world.settle();
-    world.job_says(&job, "Suspended");
-    world.objects.remove(&ObjectRef::new(ObjectKind::Log, "default", "first"));
-    world.settle();
-    world
-}
 
 /// The pod after the pause has not started yet.
 fn resumed() -> World {
@@ -67,12 +30,6 @@ fn resumed() -> World {
     let operation = object(&world)["status"]["operation"].as_str().unwrap().to_owned();
     world.change(ObjectKind::Operation, "", &operation, &json!({"spec": {"paused": false}}));
     world.settle();
-    world
-}
-
-fn planned() -> World {
-    let mut world = declared(&json!({"plan": true, "cluster": workers()}));
-    ends(&mut world, "Complete");
     world
 }
 

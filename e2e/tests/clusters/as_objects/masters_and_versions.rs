@@ -28,6 +28,7 @@ fn soak_masters_and_the_version_of_a_declared_cluster_change() -> Result<()> {
     wait_up_to_date(&meta, "scale-up-finished")?;
     wait_nodes_ready(&meta, &kubeconfig(&meta)?, 4)?;
 
+    stopped_member(&meta)?;
     meta.lab.host("kill", "h2")?;
     meta.kubectl(&["wait", "--for=condition=Degraded", &format!("ecs/{NAME}"), "--timeout=120s"])?;
     masters(&meta, &["h4", "h5", "h6"])?;
@@ -52,6 +53,29 @@ fn soak_masters_and_the_version_of_a_declared_cluster_change() -> Result<()> {
     wait_up_to_date(&meta, "update-finished")?;
     print_time("an upgrade of 3 + 1 with a killed runner and a pause", start);
     upgraded(&meta)
+}
+
+/// One member of etcd is stopped: another master reports it, until it serves again. Without the command that happens within ten
+/// minutes.
+fn stopped_member(meta: &MetaCluster) -> Result<()> {
+    meta.lab.on("h5", "systemctl stop etcd")?;
+    meta.lab.on("h4", "systemctl start kubeon-renew")?;
+    meta.eventually("the status names the member", MINUTE, || {
+        let conditions = meta.get(&["ecs", NAME])?["status"]["conditions"].clone();
+        let degraded = conditions.as_array().into_iter().flatten().find(|one| one["type"] == "Degraded");
+        let is_named = degraded.is_some_and(|degraded| {
+            let message = degraded["message"].as_str().unwrap_or_default();
+            degraded["status"] == "True" && message.contains("members of etcd do not serve: ")
+        });
+        ensure!(is_named, "{conditions:#}");
+        Ok(())
+    })?;
+    meta.lab.on("h5", "systemctl start etcd")?;
+    for master in ["h2", "h4", "h5"] {
+        meta.lab.on(master, "systemctl start kubeon-renew")?;
+    }
+    meta.kubectl(&["wait", "--for=condition=Degraded=False", &format!("ecs/{NAME}"), "--timeout=120s"])
+        .map(drop)
 }
 
 /// Puts the image of another bundle into the meta cluster.

@@ -156,7 +156,21 @@ fn example(meta: &MetaCluster) -> Result<()> {
     let path = "jsonpath={.status.conditions[?(@.type==\"Complete\")].message}";
     let message = meta.kubectl(&["get", OPERATIONS, "sample-third", "-o", path])?;
     ensure!(message.starts_with("all ") && message.ends_with(" steps are up to date"), "{message}");
-    Ok(())
+    is_replaced(meta, "sample-third")
+}
+
+/// `kubectl replace` of an operation that ended changes nothing: it does not run again.
+fn is_replaced(meta: &MetaCluster, name: &str) -> Result<()> {
+    let file = meta.lab.file("replaced.json");
+    meta.eventually("the operation is replaced", MINUTE, || {
+        let before = meta.get(&[OPERATIONS, name])?;
+        fs::write(&file, before.to_string())?;
+        meta.kubectl(&["replace", "-f", &file.to_string_lossy()])?;
+        let after = meta.get(&[OPERATIONS, name])?;
+        let generations = [&before, &after].map(|operation| &operation["metadata"]["generation"]);
+        ensure!(generations[0] == generations[1] && after["status"] == before["status"], "{after:#}");
+        Ok(())
+    })
 }
 
 /// Applies a file of `examples` with the addresses and the key of the lab.

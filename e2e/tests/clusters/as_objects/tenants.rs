@@ -1,17 +1,19 @@
-//! Two tenants of one meta cluster, one with kubectl, one with curl and `kubeon --server`. The operator is installed again while
-//! their clusters are made, a master dies and returns, and the operator is removed at the end.
+//! Two tenants of one meta cluster, one with kubectl, one with curl and `kubeon --server`. While the operator of the previous commit
+//! makes their clusters, it is upgraded to this one; a master dies and returns, and the operator is removed at the end.
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use anyhow::{Context as _, Result, ensure};
 use kubeon_e2e::lab::VERSION;
+use kubeon_e2e::program::{folder, must};
 use serde_json::{Value, json};
 
 use super::declared_cluster::declared;
 use super::environment::{MetaCluster, OPERATOR};
 use super::gateway::{self, InstalledGateway, V1};
 use super::{MINUTE, print_time};
+use crate::previous;
 
 /// A tenant: its namespace, and the host of its cluster.
 const WITH_KUBECTL: (&str, &str) = ("team-a", "h2");
@@ -20,13 +22,16 @@ const WITH_REST: (&str, &str) = ("team-b", "h3");
 const SHOP: &str = "shop";
 
 #[test]
-#[ignore = "about five minutes: ./test long"]
-fn soak_two_tenants_share_a_meta_cluster_while_its_operator_is_installed_again() -> Result<()> {
+#[ignore = "minutes, and compiles the previous commit: ./test long"]
+fn soak_two_tenants_share_a_meta_cluster_while_its_operator_is_upgraded() -> Result<()> {
+    let previous = previous::programs()?;
     let meta = MetaCluster::create_in("e2e-meta-show", 3)?;
     for (namespace, _) in [WITH_KUBECTL, WITH_REST] {
         meta.kubectl(&["create", "namespace", namespace])?;
     }
-    install_again(&meta, "20")?;
+    let images = meta.lab.file("previous-images");
+    previous_image(&meta, previous, &images)?;
+    install(&meta, &previous.join("kubeon"), &images, "20")?;
     let gateway = gateway::install(&meta)?;
     let kubectl = kubeconfig(&meta, &tenant(&meta, &gateway, WITH_KUBECTL.0)?)?;
     let token = tenant(&meta, &gateway, WITH_REST.0)?;
@@ -45,27 +50,43 @@ fn soak_two_tenants_share_a_meta_cluster_while_its_operator_is_installed_again()
         ensure!(begun == 2, "{begun} Jobs");
         Ok(())
     })?;
-    install_again(&meta, "10")?;
+    let images = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/images");
+    install(&meta, &folder().join("kubeon"), &images, "10")?;
     for (namespace, _) in [WITH_KUBECTL, WITH_REST] {
         is_ready(&meta, namespace, "True")?;
     }
     ensure!(jobs()? == 2, "another Job creates a cluster");
-    print_time("two clusters of two tenants, and another operator", start);
+    print_time("two clusters of two tenants, and an upgrade of the operator", start);
 
     neither_sees_the_others(&meta, &kubectl, &gateway, &token)?;
     ready_follows_a_master(&meta)?;
     end(&meta, &kubectl, &gateway, &token)
 }
 
-/// Installs the operator with another limit, which replaces its pods one after the other.
-fn install_again(meta: &MetaCluster, most_operations: &str) -> Result<()> {
+/// Builds the image of the operator among these programs.
+fn previous_image(meta: &MetaCluster, programs: &Path, images: &Path) -> Result<()> {
+    let (programs, out) = (programs.to_string_lossy(), images.to_string_lossy());
+    let build = ["images", "--only", "operator", "--programs", &programs, "--out", &out];
+    let own = meta.lab.environment();
+    let environment: Vec<(&str, &str)> = own.iter().map(|(name, text)| (*name, text.as_str())).collect();
+    must(folder().join("xtask"), &build, &environment).map(drop)
+}
+
+/// Installs the operator with this program and the image in this folder. The new limit replaces its pods one after the other.
+fn install(meta: &MetaCluster, program: &Path, images: &Path, most_operations: &str) -> Result<()> {
     let start = Instant::now();
+    meta.lab.must(&["image", "load", &images.join("kubeon-operator.tar").to_string_lossy(), "meta"])?;
     let kubeconfig = meta.lab.file("conf/cluster/meta.yaml").to_string_lossy().into_owned();
     let watched = format!("default,{},{}", WITH_KUBECTL.0, WITH_REST.0);
     let install = ["meta", "install", "--kubeconfig", &kubeconfig, "--watch-namespace", &watched];
-    meta.lab.must(&[&install[..], &["--max-operations", most_operations]].concat())?;
+    let own = meta.lab.environment();
+    let environment: Vec<(&str, &str)> = own.iter().map(|(name, text)| (*name, text.as_str())).collect();
+    must(program, &[&install[..], &["--max-operations", most_operations]].concat(), &environment)?;
     meta.kubectl(&["-n", OPERATOR, "rollout", "status", "deployment/kubeon-operator", "--timeout=120s"])?;
-    print_time("the operator is installed again", start);
+    let path = "jsonpath={.items[*].status.containerStatuses[*].imageID}";
+    let of_operators =
+        ["-n", OPERATOR, "get", "pods", "-l", "app.kubernetes.io/component=operator", "-o", path];
+    print_time(&format!("the operator {} is installed", meta.kubectl(&of_operators)?), start);
     Ok(())
 }
 
@@ -190,7 +211,7 @@ fn version_2(gateway: &InstalledGateway, token: &str) -> Result<()> {
     let own = get(&clusters(WITH_REST.0, "/shop"))?;
     ensure!(own["phase"] == "Running", "{own}");
     let hosts = get(&clusters(WITH_REST.0, "/shop/hosts"))?;
-    ensure!(hosts.as_array().is_some_and(|hosts| hosts.len() == 1), "{hosts}");
+    ensure!(hosts["items"].as_array().is_some_and(|hosts| hosts.len() == 1), "{hosts}");
     let operations = get(&format!("/api/v2/operations?namespace={}&status=Succeeded", WITH_REST.0))?;
     let name = operations["items"][0]["name"].as_str().with_context(|| operations.to_string())?;
     let steps = get(&format!("/api/v2/operations/{name}/steps"))?;

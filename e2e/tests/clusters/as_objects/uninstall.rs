@@ -10,6 +10,8 @@ use super::print_time;
 use super::samples::{CLUSTERS, OPERATIONS};
 
 const KEPT: &str = "kept";
+/// The Job of the chart with which Helm asks before it removes the operator.
+const CHECK: &str = "kubeon-uninstall-check";
 
 /// Runs last: it ends the operator.
 pub(crate) fn run(meta: &MetaCluster) -> Result<()> {
@@ -30,6 +32,7 @@ pub(crate) fn run(meta: &MetaCluster) -> Result<()> {
     );
     ensure!(said.contains("--hand-over"), "{said}");
     meta.kubectl(&["-n", OPERATOR, "get", "deployment", "kubeon-operator"])?;
+    helm_is_refused(meta)?;
 
     meta_command(&["uninstall", "--hand-over", "--yes"])?;
     let left =
@@ -58,4 +61,28 @@ pub(crate) fn run(meta: &MetaCluster) -> Result<()> {
     meta_command(&["uninstall", "--yes"])?;
     print_time("uninstalled", start);
     Ok(())
+}
+
+/// The Job of the chart fails as long as there are clusters. Its pod is like that of the Deployment.
+fn helm_is_refused(meta: &MetaCluster) -> Result<()> {
+    let deployment = meta.get(&["-n", OPERATOR, "deployment", "kubeon-operator"])?;
+    let own = &deployment["spec"]["template"]["spec"];
+    let container = json!({"name": "check", "args": ["--check-uninstall"], "image": own["containers"][0]["image"],
+        "imagePullPolicy": "IfNotPresent", "securityContext": own["containers"][0]["securityContext"]});
+    let mut pod = json!({"automountServiceAccountToken": true, "containers": [container], "restartPolicy": "Never",
+        "securityContext": own["securityContext"], "serviceAccountName": "kubeon-operator"});
+    if own["tolerations"].is_array() {
+        pod["tolerations"] = own["tolerations"].clone();
+    }
+    let spec = json!({"activeDeadlineSeconds": 120, "backoffLimit": 0, "template": {"spec": pod}});
+    let metadata = json!({"name": CHECK, "namespace": OPERATOR});
+    meta.apply(&json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": spec}))?;
+    let job = format!("job/{CHECK}");
+    meta.kubectl(&["-n", OPERATOR, "wait", "--for=condition=Failed", &job, "--timeout=120s"])?;
+    let said = meta.kubectl(&["-n", OPERATOR, "logs", &job])?;
+    ensure!(
+        said.contains("the operator has clusters") && said.contains(&format!("Cluster {KEPT}")),
+        "{said}"
+    );
+    meta.kubectl(&["-n", OPERATOR, "delete", &job]).map(drop)
 }
