@@ -48,10 +48,10 @@ pub(crate) fn find(
         skip_hosts: args.skip_hosts.clone(),
         leaving_workers: LeavingWorkerPolicy::of(args.take_back),
         drain_seconds: args.leave.drain_timeout,
-        skip_evict: false,
         ignore: ignored_checks(&args.ignore.ignore)?,
         max_unavailable: args.rolling.max_unavailable,
         only_changed_workers: args.only_changed_workers,
+        ..TargetOptions::default()
     };
     let flags = options.logins.clone();
     let mut target = requested(engine, args, asked_by, options, &supported)?;
