@@ -49,6 +49,8 @@ pub struct ClusterTarget {
     pub max_unavailable: MaxUnavailable,
     /// The versions to which the cluster changes afterwards. Its hosts need disk space for them before the first change.
     pub later_versions: Vec<Version>,
+    /// Whether the change goes on with an upgrade that is not complete. Otherwise it changes hosts only, and the version is not taken.
+    pub continues_upgrade: bool,
 }
 
 /// Options of a change besides the specification.
@@ -115,6 +117,7 @@ impl ClusterTarget {
                 ignore: options.ignore,
                 max_unavailable: options.max_unavailable,
                 later_versions: Vec::new(),
+                continues_upgrade: true,
             });
         }
         let mut state = engine.load(&spec.name)?;
@@ -187,6 +190,7 @@ impl ClusterTarget {
             ignore,
             max_unavailable,
             later_versions: Vec::new(),
+            continues_upgrade: true,
         })
     }
 
