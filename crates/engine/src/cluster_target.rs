@@ -252,6 +252,7 @@ fn refuse_destroying(state: &StoredCluster) -> Result<(), EngineError> {
 /// Ends the trial of another version if the request has the version that the cluster still has: its masters go back.
 fn give_up_trial(state: &mut StoredCluster, requested: Version) -> Option<Note> {
     let trial = state.trial.take_if(|_| requested == state.spec.version)?;
+    state.upgrading_to = None;
     Some(Note {
         host: None,
         text: format!("the change to {trial} ends here: {requested} is requested again"),

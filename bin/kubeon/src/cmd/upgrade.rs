@@ -8,11 +8,13 @@ use kubeon_engine::engine::{Engine, StoredCluster, ignored_checks};
 use kubeon_engine::login_request::LoginRequests;
 use kubeon_engine::preview::preview;
 use kubeon_engine::ready_master::{ReadyMaster, kept_snapshot};
+use kubeon_engine::request_inventory::InventoryFiles;
 use kubeon_engine::snapshot_folder;
 use kubeon_engine::snapshot_place::SnapshotPlace;
 use kubeon_engine::snapshot_storage::SnapshotStorage;
 use kubeon_engine::upgrade::{UpgradePurpose, hops, obstacles, target};
 use kubeon_plan::{Intent, Refusal};
+use kubeon_store::Status;
 
 use crate::args::upgrade::UpgradeArgs;
 use crate::cli_error::CliError;
@@ -31,42 +33,88 @@ pub(super) async fn run(context: &Context<'_>, args: &UpgradeArgs) -> Result<(),
     let wanted: Version =
         text.parse().map_err(|error| CliError::refused(format!("Input version [{text}] error: {error}")))?;
     let state = engine.find(Some(&args.name))?;
-    if state.version == Some(wanted) && state.spec.version == wanted && state.trial.is_none() {
+    let settled = state.status == Status::Running && state.trial.is_none();
+    if settled && state.version == Some(wanted) && state.spec.version == wanted {
         return context.output.result(&format!("{}: nothing to do, it has {wanted}\n", args.name));
     }
-    let hops = hops(&state, wanted, &engine.supported()?)?;
-    for version in &hops {
-        bundles::find(&engine.environment, *version)?;
-    }
-    if hops.len() > 1 {
-        let way: Vec<String> = hops.iter().map(ToString::to_string).collect();
-        context.output.info(&format!("{}: the way is {}", args.name, way.join(", then ")));
-    }
+    let hops = way(context, &engine, &state, wanted)?;
     if args.change.dry_run {
         return show(context, &engine, state, &hops, args).await;
     }
     check_approval(&engine, &state, &hops, args).await?;
     before(context, &engine, &state, wanted, args).await?;
-    let mut left = hops.as_slice();
+    let change = WayOptions { target: options(args)?, inventory: args.inventory.files(), flags: flags(args) };
+    make_hops(context, &engine, &args.name, &hops, &change).await
+}
+
+/// Goes on with an upgrade over several minor versions.
+pub(super) async fn go_on(
+    context: &Context<'_>,
+    engine: &Engine<'_>,
+    state: &StoredCluster,
+    wanted: Version,
+    change: &WayOptions,
+) -> Result<(), CliError> {
+    let hops = way(context, engine, state, wanted)?;
+    make_hops(context, engine, state.name.as_str(), &hops, change).await
+}
+
+/// How each change of an upgrade is made.
+pub(super) struct WayOptions {
+    /// The options of each target.
+    pub target: TargetOptions,
+    /// Logins of the hosts.
+    pub inventory: InventoryFiles,
+    /// The flags of each change.
+    pub flags: ChangeFlags,
+}
+
+/// The versions on the way, with their bundles on this machine.
+fn way(
+    context: &Context<'_>,
+    engine: &Engine<'_>,
+    state: &StoredCluster,
+    wanted: Version,
+) -> Result<Vec<Version>, CliError> {
+    let hops = hops(state, wanted, &engine.supported()?)?;
+    for version in &hops {
+        bundles::find(&engine.environment, *version)?;
+    }
+    if hops.len() > 1 {
+        let way: Vec<String> = hops.iter().map(ToString::to_string).collect();
+        context.output.info(&format!("{}: the way is {}", state.name, way.join(", then ")));
+    }
+    Ok(hops)
+}
+
+/// Makes one change after another. The state remembers the last version, so that the way is continued after an interruption.
+async fn make_hops(
+    context: &Context<'_>,
+    engine: &Engine<'_>,
+    name: &str,
+    hops: &[Version],
+    change: &WayOptions,
+) -> Result<(), CliError> {
+    let mut left = hops;
     while let [_, later @ ..] = left {
-        let state = engine.find(Some(&args.name))?;
-        let target = first_hop(&engine, state, left, UpgradePurpose::Make, args)?;
-        make(context, &engine, target, &flags(args)).await?;
+        let state = engine.find(Some(name))?;
+        let (options, purpose) = (change.target.clone(), UpgradePurpose::Make);
+        let target = target(engine, state, left, purpose, &change.inventory, options)?;
+        make(context, engine, target, &change.flags).await?;
         left = later;
     }
     Ok(())
 }
 
-/// The target of the first of these versions. The hosts need disk space for all of them.
-fn first_hop(
+/// The target of the first of these versions, to show it.
+fn shown_target(
     engine: &Engine<'_>,
     state: StoredCluster,
     hops: &[Version],
-    purpose: UpgradePurpose,
     args: &UpgradeArgs,
 ) -> Result<ClusterTarget, CliError> {
-    let made = target(engine, state, hops[0], purpose, &args.inventory.files(), options(args)?)?;
-    Ok(ClusterTarget { later_versions: hops[1..].to_vec(), ..made })
+    let files = args.inventory.files();
+    Ok(target(engine, state, hops, UpgradePurpose::Show, &files, options(args)?)?)
 }
 
 fn options(args: &UpgradeArgs) -> Result<TargetOptions, CliError> {
@@ -104,7 +152,7 @@ async fn show(
             args.name, state.spec.version, args.name
         ));
     }
-    let target = first_hop(engine, state, hops, UpgradePurpose::Show, args)?;
+    let target = shown_target(engine, state, hops, args)?;
     let host_keys = args.change.contact.options();
     let plan = plan::shown(context, engine, target, &host_keys, command, args.change.format.output).await?;
     Ok(args.file.write(&plan)?)
@@ -118,7 +166,7 @@ async fn check_approval(
     args: &UpgradeArgs,
 ) -> Result<(), CliError> {
     let Some(approved) = args.approved.read()? else { return Ok(()) };
-    let target = first_hop(engine, state.clone(), hops, UpgradePurpose::Show, args)?;
+    let target = shown_target(engine, state.clone(), hops, args)?;
     let now = preview(engine, &target, &args.change.contact.options()).await?;
     Ok(approved.check(&now.plan)?)
 }
