@@ -7,6 +7,9 @@ use kubeon_plan::{Plan, UnreachableHost, WaitingStep};
 use crate::error::EngineError;
 use crate::remedy::EngineRemedy;
 
+/// The number of waiting steps that an error names.
+const NAMED_STEPS: usize = 6;
+
 /// A change of version whose steps are done, but which hosts or steps are left out of.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct VersionWait {
@@ -54,12 +57,16 @@ impl VersionWait {
             let role = if host.role.is_master() { "the master" } else { "the host of etcd" };
             error = error.row(host.name.as_str(), format!("{role} does not answer: {}", host.why));
         }
-        for step in &self.steps {
+        for step in self.steps.iter().take(NAMED_STEPS) {
             let for_hosts = self.hosts.iter().filter(|host| step.hosts.contains(&host.address));
             let names: Vec<&str> = for_hosts.map(|host| host.name.as_str()).collect();
             let waits =
                 if names.is_empty() { String::new() } else { format!(" waits for {}", names.join(" ")) };
             error = error.row(step.id.to_string(), format!("{}{waits}: {}", step.title, step.risk));
+        }
+        let more = self.steps.len().saturating_sub(NAMED_STEPS);
+        if more > 0 {
+            error = error.row("…", format!("{more} more steps wait"));
         }
         let lost = self.hosts.into_iter().next().map(|host| (host.name, host.address));
         error.remedy(EngineRemedy::CompleteWithMember { cluster: self.cluster, lost, begun, can_go_back })

@@ -19,6 +19,7 @@ use crate::step_id::StepId;
 pub(crate) const STAGE: StageName = StageName::new("verify");
 
 const NODE: &str = "node";
+const CONTROL_PLANE: &str = "control-plane";
 
 /// The services that a node needs.
 const NODE_UNITS: [&str; 4] =
@@ -48,6 +49,22 @@ pub(crate) fn is_node_proof(id: &StepId) -> bool {
 /// The proof that a node works.
 pub(crate) fn node_id(node: &HostName) -> StepId {
     StepId::new(STAGE, NODE, node)
+}
+
+/// Whether the step is the proof that the control plane of a master works.
+pub(crate) fn is_control_plane_proof(id: &StepId) -> bool {
+    id.stage() == STAGE && id.what() == CONTROL_PLANE
+}
+
+/// The proof that the control plane of a master works.
+pub(crate) fn control_plane_id(node: &HostName) -> StepId {
+    StepId::new(STAGE, CONTROL_PLANE, node)
+}
+
+/// The control plane of a master works: its API server is ready, which needs etcd. Its other programs proved that they work when they
+/// started.
+pub(crate) fn control_plane_works() -> Check {
+    api_ready()
 }
 
 /// The node of a host works after its services were started. The kubelet's own identity may read its Lease.

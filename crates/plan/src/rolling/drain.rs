@@ -6,13 +6,14 @@
 
 use std::collections::HashMap;
 
-use kubeon_api::{HostAddress, HostName, Version};
+use kubeon_api::{HostAddress, HostName};
 use kubeon_wire::{JournalEntry, Op};
 use sha2::{Digest as _, Sha256};
 
 use super::group::RestartGroup;
 use crate::context::{ObservedHost, PlanContext};
 use crate::desired::join;
+use crate::desired::kubelet_version::changes_minor;
 use crate::desired::verify;
 use crate::output::Step;
 use crate::step_id::StepId;
@@ -82,13 +83,6 @@ impl<'c> Drains<'c> {
 
 fn drain_id(node: &HostName) -> StepId {
     StepId::of_cluster(join::STAGE, format!("drain-{node}"))
-}
-
-/// Whether the kubelet of the node has another minor version.
-fn changes_minor(context: &PlanContext<'_>, node: &HostName) -> bool {
-    let kubelet = context.node(node).flatten().and_then(|node| node.kubelet.parse::<Version>().ok());
-    let wanted = context.spec().version;
-    kubelet.is_some_and(|now| (now.major, now.minor) != (wanted.major, wanted.minor))
 }
 
 /// The records of the last drain of a node and of its end.
