@@ -191,7 +191,12 @@ fn proofs(context: &PlanContext<'_>, groups: &[RestartGroup<'_>], steps: &[Step]
         let mut needs: Vec<StepId> = own.map(|step| step.id.clone()).collect();
         needs.extend(Some(ready_id(&host.name)).filter(|ready| all && planned.contains(ready)));
         needs.sort_unstable();
-        if all { node_proof(context, host, interrupted, needs) } else { control_plane_proof(host, needs) }
+        if !all {
+            return control_plane_proof(host, needs);
+        }
+        let kubelet = join::kubelet_id(host);
+        let version = planned.contains(&kubelet).then_some(context.spec().version);
+        node_proof(host, interrupted, verify::node_works(context, host, version), needs)
     };
     let all = groups.iter().flat_map(|group| {
         let first = group.first.iter().map(move |host| (group, *host, false));
@@ -200,19 +205,14 @@ fn proofs(context: &PlanContext<'_>, groups: &[RestartGroup<'_>], steps: &[Step]
     all.map(|(group, host, interrupted)| proof(group, host, interrupted)).collect()
 }
 
-fn node_proof(
-    context: &PlanContext<'_>,
-    host: &ObservedHost<'_>,
-    interrupted: bool,
-    needs: Vec<StepId>,
-) -> Step {
+fn node_proof(host: &ObservedHost<'_>, interrupted: bool, check: Check, needs: Vec<StepId>) -> Step {
     let (more, why) = if interrupted {
         (" after its restart", "the next node waits for it")
     } else {
         ("", "no other node is interrupted before")
     };
     let title = format!("node {} works{more}", host.name);
-    proof(host, verify::node_id(&host.name), (title, why), verify::node_works(context, host), needs)
+    proof(host, verify::node_id(&host.name), (title, why), check, needs)
 }
 
 fn control_plane_proof(host: &ObservedHost<'_>, needs: Vec<StepId>) -> Step {
