@@ -123,7 +123,7 @@ pub(super) fn balanced_way(context: &PlanContext<'_>, host: &ObservedHost<'_>) -
 /// For each host: container runtime, connection to the API server, kubelet, labels and taint.
 pub(crate) fn nodes(context: &PlanContext<'_>, steps: &mut Vec<DesiredStep>) {
     let masters = context.master_addresses();
-    let minor = context.hosts.iter().any(|host| kubelet_version::changes_minor(context, &host.name));
+    let minor = context.hosts.iter().any(|host| kubelet_version::may_change_minor(context, host));
     let api_servers = kubelet_version::before(context, minor);
     for host in &context.hosts {
         runtime(context, host, steps);

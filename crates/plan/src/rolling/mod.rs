@@ -22,7 +22,7 @@ use kubeon_wire::{Check, Facts, Op};
 
 use crate::context::{ObservedHost, PlanContext};
 use crate::desired::join::{self, ready_id};
-use crate::desired::kubelet_version::changes_minor;
+use crate::desired::kubelet_version::may_change_minor;
 use crate::desired::verify;
 use crate::output::{RollingGroup, RollingPart, Step};
 use crate::step_id::StepId;
@@ -91,8 +91,10 @@ fn groups_of<'c>(
     }
     let changed: HashSet<HostAddress> = steps.iter().map(|step| step.host).collect();
     let [masters, workers] = groups(context, &interrupted, &changed);
-    let kubelets = steps.iter().filter(|step| join::is_kubelet(&step.id));
-    let minor = kubelets.filter_map(|step| step.id.host()).any(|node| changes_minor(context, node));
+    let kubelets: HashSet<HostAddress> =
+        steps.iter().filter(|step| join::is_kubelet(&step.id)).map(|step| step.host).collect();
+    let mut changed_kubelets = context.hosts.iter().filter(|host| kubelets.contains(&host.address()));
+    let minor = changed_kubelets.any(|host| may_change_minor(context, host));
     let has_planes = masters.held.iter().any(|host| planes.contains(&host.address()));
     if minor && has_planes && context.masters().nth(1).is_some() {
         let [first, second] = control_planes_first(&masters, &planes, &nodes);
