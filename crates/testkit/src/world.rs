@@ -112,6 +112,12 @@ impl World {
         self.settle();
     }
 
+    /// The hosts with a program that was stopped for a restart and has not started again.
+    #[must_use]
+    pub fn interrupted(&self) -> Vec<HostAddress> {
+        self.lock().restarting.iter().map(|(host, _)| *host).collect()
+    }
+
     /// The host gets power again and its enabled units start.
     pub fn heal(&self, host: &str) {
         self.lock().host_mut(address(host)).up = true;
