@@ -31,6 +31,7 @@ pub mod engine;
 pub mod environment;
 pub mod error;
 pub mod etcd_snapshot;
+pub mod forecast;
 pub mod host_change;
 pub mod host_keys;
 pub mod hosts_file;

@@ -2,10 +2,8 @@
 
 use kubeon_api::Version;
 use kubeon_engine::bundles::{self, version_of};
-use kubeon_engine::cluster_nodes::NodeAccess;
 use kubeon_engine::cluster_target::{ClusterTarget, TargetOptions};
-use kubeon_engine::engine::{Engine, StoredCluster, ignored_checks};
-use kubeon_engine::login_request::LoginRequests;
+use kubeon_engine::engine::{Engine, StoredCluster};
 use kubeon_engine::preview::preview;
 use kubeon_engine::ready_master::{ReadyMaster, kept_snapshot};
 use kubeon_engine::request_inventory::InventoryFiles;
@@ -13,18 +11,16 @@ use kubeon_engine::snapshot_folder;
 use kubeon_engine::snapshot_place::SnapshotPlace;
 use kubeon_engine::snapshot_storage::SnapshotStorage;
 use kubeon_engine::upgrade::{UpgradePurpose, hops, obstacles, target};
-use kubeon_plan::{Intent, Refusal};
+use kubeon_plan::Refusal;
 use kubeon_store::Status;
 
 use crate::args::upgrade::UpgradeArgs;
 use crate::cli_error::CliError;
 use crate::cmd::change::{ChangeFlags, make};
-use crate::cmd::plan;
+use crate::cmd::upgrade_plan;
+use crate::cmd::upgrade_request::{REMOVED_APIS, access, begins, blocking_text, options};
 use crate::context::Context;
 use crate::output::words;
-
-/// The name of the check of removed APIs, for `--ignore`.
-const REMOVED_APIS: &str = "removed-apis";
 
 /// Upgrades a cluster, one minor version after another.
 pub(super) async fn run(context: &Context<'_>, args: &UpgradeArgs) -> Result<(), CliError> {
@@ -39,7 +35,7 @@ pub(super) async fn run(context: &Context<'_>, args: &UpgradeArgs) -> Result<(),
     }
     let hops = way(context, &engine, &state, wanted)?;
     if args.change.dry_run {
-        return show(context, &engine, state, &hops, args).await;
+        return upgrade_plan::show(context, &engine, &state, &hops, args).await;
     }
     check_approval(&engine, &state, &hops, args).await?;
     before(context, &engine, &state, wanted, args).await?;
@@ -117,45 +113,8 @@ fn shown_target(
     Ok(target(engine, state, hops, UpgradePurpose::Show, &files, options(args)?)?)
 }
 
-fn options(args: &UpgradeArgs) -> Result<TargetOptions, CliError> {
-    let ignore =
-        args.change.ignore.ignore.iter().filter(|check| *check != REMOVED_APIS).cloned().collect::<Vec<_>>();
-    Ok(TargetOptions {
-        logins: LoginRequests::from(&args.change.login),
-        drain_seconds: if args.wait_time == 0 { Intent::DRAIN_SECONDS } else { args.wait_time },
-        skip_evict: args.skip_evict,
-        ignore: ignored_checks(&ignore)?,
-        max_unavailable: args.change.rolling.max_unavailable,
-        ..TargetOptions::default()
-    })
-}
-
 fn flags(args: &UpgradeArgs) -> ChangeFlags {
     ChangeFlags::of("kubeon upgrade", &args.change)
-}
-
-/// Shows the plan of the first hop.
-async fn show(
-    context: &Context<'_>,
-    engine: &Engine<'_>,
-    state: StoredCluster,
-    hops: &[Version],
-    args: &UpgradeArgs,
-) -> Result<(), CliError> {
-    let version = hops[0];
-    let plain = || format!("kubeon upgrade {} {}", args.name, args.version);
-    let command = args.file.applied_by(context.typed_as("upgrade", "upgrade").unwrap_or_else(plain));
-    if (version.major, version.minor) != (state.spec.version.major, state.spec.version.minor) {
-        context.output.info(&format!(
-            "{}: before these steps, every master starts the control plane of {version}, which emulates {}; until then, kubeon \
-             abort {} goes back",
-            args.name, state.spec.version, args.name
-        ));
-    }
-    let target = shown_target(engine, state, hops, args)?;
-    let host_keys = args.change.contact.options();
-    let plan = plan::shown(context, engine, target, &host_keys, command, args.change.format.output).await?;
-    Ok(args.file.write(&plan)?)
 }
 
 /// Checks that the plan of the first hop is the approved one. The steps that try a new minor version before are not part of it.
@@ -180,18 +139,14 @@ async fn before(
     args: &UpgradeArgs,
 ) -> Result<(), CliError> {
     // An upgrade that is continued took its snapshot when it began.
-    if state.version != Some(state.spec.version) || state.trial.is_some() {
+    if !begins(state) {
         return Ok(());
     }
-    let access = args.change.login.access(&args.change.contact);
-    let access = NodeAccess { inventory: args.inventory.files(), ..access };
+    let access = access(args);
     let master = ReadyMaster::find(engine, state, &access).await?;
     let found = obstacles(&master, wanted).await?;
     for budget in &found.blocking_budgets {
-        context.output.warn(&format!(
-            "PodDisruptionBudget {budget} allows no disruption now: a drain waits for it, up to {} s",
-            options(args)?.drain_seconds
-        ));
+        context.output.warn(&blocking_text(budget, options(args)?.drain_seconds));
     }
     if !found.removed_apis.is_empty() && !args.change.ignore.ignore.iter().any(|check| check == REMOVED_APIS)
     {
