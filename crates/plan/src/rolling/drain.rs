@@ -37,8 +37,10 @@ impl<'c> Drains<'c> {
     ) -> Self {
         let evicts = !context.intent.skip_evict && context.spec().nodes().nth(1).is_some();
         let held = groups.iter().flat_map(|group| &group.held);
+        let is_ready =
+            |host: &ObservedHost<'_>| context.node(&host.name).flatten().is_some_and(|node| node.ready);
         let is_drained = |host: &&&ObservedHost<'_>| {
-            evicts && kubelets(host.address()) && changes_minor(context, &host.name)
+            evicts && kubelets(host.address()) && changes_minor(context, &host.name) && is_ready(host)
         };
         let drained: HashMap<_, _> = held
             .filter(is_drained)

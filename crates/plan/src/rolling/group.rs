@@ -61,30 +61,25 @@ pub(super) fn groups<'c>(
 }
 
 /// The same masters in two groups: first the control planes of all of them, then their nodes. `planes` are the hosts whose control
-/// plane is interrupted, `nodes` those whose node is.
+/// plane is interrupted, `nodes` those whose node is. A master that is repaired first has its node interrupted in order, too: by then it
+/// has something to lose.
 pub(super) fn control_planes_first<'c>(
     masters: &RestartGroup<'c>,
     planes: &HashSet<HostAddress>,
     nodes: &HashSet<HostAddress>,
 ) -> [RestartGroup<'c>; 2] {
-    let held = |hosts: &HashSet<HostAddress>| -> Vec<&'c ObservedHost<'c>> {
-        masters.held.iter().copied().filter(|host| hosts.contains(&host.address())).collect()
-    };
-    let only_planes = masters.held.iter().copied().filter(|host| !nodes.contains(&host.address()));
+    let all = masters.first.iter().chain(&masters.held).copied();
+    let (held, first): (Vec<_>, Vec<_>) = all.partition(|host| nodes.contains(&host.address()));
+    let held_planes = masters.held.iter().copied().filter(|host| planes.contains(&host.address()));
     let at_once = masters.at_once;
     [
         RestartGroup {
             first: masters.first.clone(),
-            held: held(planes),
+            held: held_planes.collect(),
             at_once,
             part: RollingPart::ControlPlane,
         },
-        RestartGroup {
-            first: masters.first.iter().copied().chain(only_planes).collect(),
-            held: held(nodes),
-            at_once,
-            part: RollingPart::Node,
-        },
+        RestartGroup { first, held, at_once, part: RollingPart::Node },
     ]
 }
 

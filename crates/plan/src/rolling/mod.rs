@@ -48,12 +48,11 @@ pub(crate) fn order(context: &PlanContext<'_>, mut steps: Vec<Step>) -> (Vec<Ste
         steps.extend(drains.steps(context, &HashMap::new()));
         return (steps, Vec::new());
     }
-    let held: HashSet<HostAddress> =
-        groups.iter().flat_map(|group| &group.held).map(|host| host.address()).collect();
-    api_stop::add(context, &mut steps, &|step| held.contains(&step.host) && is_interruption(step));
+    let held: HashSet<HostSide> = groups.iter().flat_map(held_sides).collect();
+    let waits = |step: &Step| held.contains(&(step.host, is_control_plane(step))) && is_interruption(step);
+    api_stop::add(context, &mut steps, &waits);
     let proofs = proofs(context, &groups, &steps);
     steps.extend(proofs);
-    let waits = |step: &Step| held.contains(&step.host) && is_interruption(step);
     cut_needs_on_later_hosts(&mut steps, &levels(&groups), &waits);
     let mut gates = gates(&groups);
     for gate in gates.values_mut() {
@@ -105,6 +104,12 @@ fn groups_of<'c>(
 
 /// A host, and whether its control plane is meant or its node.
 type HostSide = (HostAddress, bool);
+
+/// What is interrupted in order on the hosts of the group.
+fn held_sides<'g>(group: &'g RestartGroup<'_>) -> impl Iterator<Item = HostSide> + 'g {
+    let sides = group.part.sides();
+    group.held.iter().flat_map(move |host| sides.iter().map(|side| (host.address(), *side)))
+}
 
 /// The position of each host in the order. Hosts with the same position may be interrupted at the same time.
 fn levels(groups: &[RestartGroup<'_>]) -> HashMap<HostSide, usize> {
