@@ -37,10 +37,8 @@ impl<'c> Drains<'c> {
     ) -> Self {
         let evicts = !context.intent.skip_evict && context.spec().nodes().nth(1).is_some();
         let held = groups.iter().flat_map(|group| &group.held);
-        let is_ready =
-            |host: &ObservedHost<'_>| context.node(&host.name).flatten().is_some_and(|node| node.ready);
         let is_drained = |host: &&&ObservedHost<'_>| {
-            evicts && kubelets(host.address()) && changes_minor(context, &host.name) && is_ready(host)
+            evicts && kubelets(host.address()) && changes_minor(context, &host.name) && lets_go(context, host)
         };
         let drained: HashMap<_, _> = held
             .filter(is_drained)
@@ -97,6 +95,13 @@ fn records<'c>(
         context.cluster_steps().into_iter().flatten().find(|entry| entry.id == text)
     };
     (of(drain_id(node)), of(join::uncordon_id(node)))
+}
+
+/// Whether pods can leave the node before it is interrupted: it is Ready, or it will be when the API server of its own host, which is
+/// repaired before, answers again.
+fn lets_go(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> bool {
+    let is_ready = context.node(&host.name).flatten().is_some_and(|node| node.ready);
+    is_ready || host.facts.cluster.as_ref().is_some_and(|own| !own.api_ready)
 }
 
 /// Whether an earlier run began to drain the node and did not record that it is schedulable again.
