@@ -94,8 +94,7 @@ fn groups_of<'c>(
         steps.iter().filter(|step| join::is_kubelet(&step.id)).map(|step| step.host).collect();
     let mut changed_kubelets = context.hosts.iter().filter(|host| kubelets.contains(&host.address()));
     let minor = changed_kubelets.any(|host| may_change_minor(context, host));
-    let has_planes = masters.held.iter().any(|host| planes.contains(&host.address()));
-    if minor && has_planes && context.masters().nth(1).is_some() {
+    if minor && context.masters().nth(1).is_some() {
         let [first, second] = control_planes_first(&masters, &planes, &nodes);
         return vec![first, second, workers];
     }
