@@ -107,7 +107,7 @@ type HostSide = (HostAddress, bool);
 /// What is interrupted in order on the hosts of the group.
 fn held_sides<'g>(group: &'g RestartGroup<'_>) -> impl Iterator<Item = HostSide> + 'g {
     let sides = group.part.sides();
-    group.held.iter().flat_map(move |host| sides.iter().map(|side| (host.address(), *side)))
+    group.held.iter().flat_map(move |host| sides.iter().map(move |side| (host.address(), *side)))
 }
 
 /// The position of each host in the order. Hosts with the same position may be interrupted at the same time.
