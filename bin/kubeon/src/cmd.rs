@@ -31,6 +31,8 @@ mod server;
 mod server_plan;
 mod state;
 mod upgrade;
+mod upgrade_plan;
+mod upgrade_request;
 mod version;
 pub(crate) mod view;
 mod view_config;

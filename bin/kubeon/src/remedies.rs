@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
-use kubeon_api::HostRole;
+use kubeon_api::{ClusterName, HostAddress, HostName, HostRole};
 use kubeon_bundle::BundleRemedy;
 use kubeon_engine::login_request::LoginPart;
 use kubeon_engine::remedy::{EngineRemedy, RefusedInput};
@@ -47,6 +47,25 @@ fn rows<const N: usize>(rows: [(&str, String); N]) -> RenderedRemedy {
 const CANCEL_OPERATION: &str =
     r#"kubectl patch clusteroperation NAME --type merge -p '{"spec":{"cancelled":true}}'"#;
 
+/// How a change of version goes on without a master or a host of etcd.
+fn with_member(
+    cluster: &ClusterName,
+    lost: Option<&(HostName, HostAddress)>,
+    begun: bool,
+    can_go_back: bool,
+) -> RenderedRemedy {
+    let mut rows = Vec::new();
+    if let Some((name, address)) = lost {
+        rows.push(("if it is lost".to_owned(), format!("kubeon replace {cluster} {name} NEW_ADDRESS")));
+        rows.push(("or remove it".to_owned(), format!("kubeon delon {cluster} {name} --without {address}")));
+    }
+    if can_go_back {
+        rows.push(("or back".to_owned(), format!("kubeon abort {cluster}")));
+    }
+    let go_on = || NextStep::command("when it is back, continue with", format!("kubeon resume {cluster}"));
+    RenderedRemedy { rows, next: begun.then(go_on) }
+}
+
 /// A remedy that is another change of the cluster.
 fn change(remedy: &EngineRemedy) -> RenderedRemedy {
     use EngineRemedy as R;
@@ -66,6 +85,9 @@ fn change(remedy: &EngineRemedy) -> RenderedRemedy {
             ("go on", format!("kubeon resume {cluster}")),
             ("or back", format!("kubeon abort {cluster}")),
         ]),
+        R::CompleteWithMember { cluster, lost, begun, can_go_back } => {
+            with_member(cluster, lost.as_ref(), *begun, *can_go_back)
+        }
         R::CompleteOrRestore { cluster, version } => rows([
             ("go on", format!("kubeon create {cluster}")),
             (
@@ -116,6 +138,7 @@ pub(crate) fn engine(remedy: &EngineRemedy) -> RenderedRemedy {
         | R::CompleteDestroy(_)
         | R::KeepOrDestroy(_)
         | R::CompleteOrAbort(_)
+        | R::CompleteWithMember { .. }
         | R::CompleteOrRestore { .. }
         | R::RestoreAfterDestroy { .. }
         | R::ImportState { .. }
@@ -363,6 +386,26 @@ mod tests {
         assert_eq!(remedy.next, None);
         let phrase = engine(&EngineRemedy::GiveSecretInFile).phrase();
         assert_eq!(phrase, "give it in a file: @FILE");
+    }
+
+    #[test]
+    fn a_change_of_version_goes_on_without_a_lost_master() {
+        let lost = |can_go_back| EngineRemedy::CompleteWithMember {
+            cluster: "demo".parse().unwrap(),
+            lost: Some(("h1".parse().unwrap(), "10.0.0.1".parse().unwrap())),
+            begun: true,
+            can_go_back,
+        };
+        let commands = |remedy| engine(&remedy).rows.into_iter().map(|(_, text)| text).collect::<Vec<_>>();
+        let wanted = [
+            "kubeon replace demo h1 NEW_ADDRESS",
+            "kubeon delon demo h1 --without 10.0.0.1",
+            "kubeon abort demo",
+        ];
+        assert_eq!(commands(lost(true)), wanted);
+        assert_eq!(commands(lost(false)), wanted[..2]);
+        let next = engine(&lost(false)).next.unwrap().to_string();
+        assert_eq!(next, "when it is back, continue with: kubeon resume demo");
     }
 
     #[test]

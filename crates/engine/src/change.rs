@@ -6,7 +6,7 @@
 
 use std::path::PathBuf;
 
-use kubeon_api::HostAddress;
+use kubeon_api::{HostAddress, Version};
 use kubeon_cloud::RoutesChange;
 use kubeon_plan::{DesiredCluster, HostSpec, Intent, Plan, Snapshot, UnreachableHost};
 use kubeon_ports::ForwardingIdentities;
@@ -29,11 +29,14 @@ use crate::error::EngineError;
 use crate::host_keys::HostKeyOptions;
 use crate::known_masters;
 use crate::no_secrets::NoSecrets;
+use crate::planned_names::with_planned_names;
 use crate::pre_apply_hook::PreApplyWait;
 use crate::remedy::EngineRemedy;
 use crate::restored_snapshot;
 use crate::run::{Run, plan_progress};
 use crate::run_identities::RunIdentities;
+use crate::upgrade::way_back;
+use crate::version_wait::{VersionWait, refuse_beginning};
 
 /// Options of a change.
 pub struct ChangeOptions<'a> {
@@ -73,6 +76,8 @@ pub struct ReadyCluster {
     pub kubeconfig: PathBuf,
     /// The routes of the cloud provider to its pods, if it has any.
     pub routes: Option<Result<RoutesChange, EngineError>>,
+    /// The version of an upgrade that is not complete: this change of hosts did not go on with it.
+    pub open_upgrade: Option<Version>,
 }
 
 /// A confirmed change: the cluster is locked, no host was written to.
@@ -88,6 +93,8 @@ pub struct PreparedChange<'a> {
     pre_apply_wait: PreApplyWait,
     /// The only plan that may be applied.
     approved: Option<ApprovedPlan>,
+    /// Whether the change goes on with an upgrade that is not complete.
+    continues_upgrade: bool,
 }
 
 /// Finds keys and bundle, locks the cluster, asks for confirmation, and prepares the connection to the hosts.
@@ -117,7 +124,7 @@ pub async fn prepare<'a>(
         engine.contact(&target.spec.name, logins, options.host_keys, ContactPurpose::Change).await?;
     let later_artifacts = bundles.later_artifacts();
     let intent = Intent { later_artifacts, ..target.intent(bundles.artifacts()) };
-    let ClusterTarget { known, state, .. } = target;
+    let ClusterTarget { known, state, continues_upgrade, .. } = target;
     Ok(PreparedChange {
         engine,
         bundles,
@@ -128,6 +135,7 @@ pub async fn prepare<'a>(
         intent,
         pre_apply_wait: options.pre_apply_wait.clone(),
         approved: options.approved.cloned(),
+        continues_upgrade,
     })
 }
 
@@ -174,14 +182,20 @@ impl PreparedChange<'_> {
     /// Executes the change: observe, persist, apply, finish.
     ///
     /// # Errors
-    /// Refuses before the first effect on a host; fails when the state cannot be saved. A failure on a
-    /// host is part of the outcome.
+    /// Refuses before the first effect on a host; fails when the state cannot be saved, and when a change of version waits for a
+    /// master or a host of etcd. A failure on a host is part of the outcome.
     pub async fn make(mut self, cancellation: &CancellationToken) -> Result<ChangeOutcome, EngineError> {
         if self.intent.trial.is_some() {
-            let tried = self.try_version(cancellation).await?;
+            let planned = self.observe(cancellation).await?;
+            let tried = self.apply_all(planned, cancellation).await?;
             if !tried.outcome.is_complete() {
                 return Ok(ChangeOutcome::Incomplete(Box::new(tried)));
             }
+            if !self.continues_upgrade {
+                return self.finish_hosts(&tried.plan.unreachable).await;
+            }
+            self.require_every_member(&tried.plan)?;
+            self.take_tried_version()?;
         }
         let planned = self.observe(cancellation).await?;
         if self.is_up_to_date(planned.plan()) {
@@ -189,31 +203,71 @@ impl PreparedChange<'_> {
             let ready = self.finish(false, &planned.plan().unreachable).await?;
             return Ok(ChangeOutcome::Ready(Box::new(ready)));
         }
-        self.persist(planned.plan())?;
-        let reconciled = self.apply(planned, cancellation).await?;
+        let reconciled = self.apply_all(planned, cancellation).await?;
         if !reconciled.outcome.is_complete() {
             return Ok(ChangeOutcome::Incomplete(Box::new(reconciled)));
+        }
+        if self.state.status == Status::Upgrading {
+            let waits = VersionWait::of(&reconciled.plan, self.intent.spec.version).is_some();
+            if waits && !self.continues_upgrade {
+                return self.finish_hosts(&reconciled.plan.unreachable).await;
+            }
+            self.require_every_member(&reconciled.plan)?;
         }
         Ok(ChangeOutcome::Ready(Box::new(self.finish(true, &reconciled.plan.unreachable).await?)))
     }
 
-    /// Starts the control plane of the next version on every master, where it emulates the version of the cluster. When all of
-    /// them work, the whole cluster takes the version, and the change cannot be aborted any more.
-    async fn try_version(&mut self, cancellation: &CancellationToken) -> Result<Reconciled, EngineError> {
+    /// Applies the plan, then what waited for a lost member of etcd that the plan removed.
+    async fn apply_all(
+        &mut self,
+        planned: Planned,
+        cancellation: &CancellationToken,
+    ) -> Result<Reconciled, EngineError> {
+        if self.begins_upgrade() {
+            refuse_beginning(planned.plan(), self.wanted_version())?;
+        }
+        self.persist(planned.plan())?;
+        let reconciled = self.apply(planned, cancellation).await?;
+        let waited = !reconciled.plan.waiting.is_empty() && !self.intent.leaving.is_empty();
+        if !waited || !reconciled.outcome.is_complete() {
+            return Ok(reconciled);
+        }
         let planned = self.observe(cancellation).await?;
         self.persist(planned.plan())?;
-        let tried = self.apply(planned, cancellation).await?;
-        if tried.outcome.is_complete() {
-            self.take_tried_version()?;
-        }
-        Ok(tried)
+        self.apply(planned, cancellation).await
     }
 
+    /// The version to which the cluster changes.
+    fn wanted_version(&self) -> Version {
+        self.intent.trial.unwrap_or(self.intent.spec.version)
+    }
+
+    /// Ends a change of version that a master or a host of etcd has not made. The hosts that came or went with it did so.
+    fn require_every_member(&mut self, plan: &Plan) -> Result<(), EngineError> {
+        let Some(wait) = VersionWait::of(plan, self.wanted_version()) else { return Ok(()) };
+        self.forget_left_hosts();
+        self.engine.store.save(&self.lock, &mut self.state)?;
+        let can_go_back = way_back(self.state.clone()).is_ok();
+        Err(wait.failure(can_go_back))
+    }
+
+    /// Ends a change of hosts while an upgrade is not complete. Its version is not taken.
+    async fn finish_hosts(mut self, unreachable: &[UnreachableHost]) -> Result<ChangeOutcome, EngineError> {
+        self.save_kubeconfig(true).await?;
+        self.forget_left_hosts();
+        self.engine.store.save(&self.lock, &mut self.state)?;
+        let open_upgrade = Some(self.wanted_version());
+        let ready = ReadyCluster { open_upgrade, ..self.ready(true, unreachable).await };
+        Ok(ChangeOutcome::Ready(Box::new(ready)))
+    }
+
+    /// When every master runs the control plane of the tried version, the whole cluster takes it, and the change cannot be aborted
+    /// any more.
     fn take_tried_version(&mut self) -> Result<(), EngineError> {
         let Some(version) = self.intent.trial.take() else { return Ok(()) };
         let name = &self.state.name;
         self.engine.output.info(&format!(
-            "{name}: every master that answers runs the control plane of {version}; the cluster changes to it now"
+            "{name}: every master runs the control plane of {version}; the cluster changes to it now"
         ));
         self.bundles.end_trial();
         let spec = DesiredCluster { version, ..self.state.spec.clone() };
@@ -363,6 +417,15 @@ impl PreparedChange<'_> {
         Ok(reconciled)
     }
 
+    /// Stores a kubeconfig with the masters of the cluster.
+    async fn save_kubeconfig(&self, changed: bool) -> Result<(), EngineError> {
+        let text = admin_kubeconfig::new_text(self.engine, &self.state, changed).await?;
+        if let Some(text) = text {
+            self.engine.store.save_kubeconfig(&self.lock, &text)?;
+        }
+        Ok(())
+    }
+
     /// Stores the kubeconfig and the result.
     async fn finish(
         &mut self,
@@ -370,10 +433,7 @@ impl PreparedChange<'_> {
         unreachable: &[UnreachableHost],
     ) -> Result<ReadyCluster, EngineError> {
         let engine = self.engine;
-        let text = admin_kubeconfig::new_text(engine, &self.state, changed).await?;
-        if let Some(text) = text {
-            engine.store.save_kubeconfig(&self.lock, &text)?;
-        }
+        self.save_kubeconfig(changed).await?;
         if changed {
             known_masters::record(&mut self.state, &self.intent, unreachable);
             self.forget_left_hosts();
@@ -385,6 +445,11 @@ impl PreparedChange<'_> {
                 restored_snapshot::remove(engine, &self.intent.spec.name)?;
             }
         }
+        Ok(self.ready(changed, unreachable).await)
+    }
+
+    /// The result.
+    async fn ready(&self, changed: bool, unreachable: &[UnreachableHost]) -> ReadyCluster {
         let name = |host: &HostSpec| {
             host.name.as_ref().map_or_else(|| host.address.to_string(), ToString::to_string)
         };
@@ -392,15 +457,16 @@ impl PreparedChange<'_> {
         let answers = |address: HostAddress| {
             !intent.skip_hosts.contains(&address) && !unreachable.iter().any(|host| host.address == address)
         };
-        Ok(ReadyCluster {
+        ReadyCluster {
             spec: (*intent.spec).clone(),
             changed,
             nodes: intent.spec.hosts().filter(|host| answers(host.address)).count(),
             unreachable: intent.spec.hosts().filter(|host| !answers(host.address)).map(name).collect(),
             left: intent.leaving.iter().map(name).collect(),
-            kubeconfig: engine.store.kubeconfig_path(&intent.spec.name),
-            routes: cloud_routes::follow(engine, &self.state, &self.contact.hosts).await,
-        })
+            kubeconfig: self.engine.store.kubeconfig_path(&intent.spec.name),
+            routes: cloud_routes::follow(self.engine, &self.state, &self.contact.hosts).await,
+            open_upgrade: None,
+        }
     }
 
     /// Removes the hosts that left from the state. A returning host that was skipped in this run stays marked
@@ -415,22 +481,5 @@ impl PreparedChange<'_> {
         self.state.leaving_etcd_hosts.retain(|host, _| !left(host));
         self.state.joining_etcd_hosts.clear();
         self.state.joining.retain(|host| intent.skip_hosts.contains(host));
-    }
-}
-
-/// The specification with the planned node names. A node keeps its name even if the host is renamed later.
-fn with_planned_names(spec: &DesiredCluster, plan: &Plan) -> DesiredCluster {
-    let named = |mut host: HostSpec| {
-        let unreachable = || plan.unreachable.iter().find(|unreachable| unreachable.address == host.address);
-        let planned = plan.hosts.get(&host.address).map(|planned| &planned.name);
-        let name = planned.or_else(|| unreachable().map(|unreachable| &unreachable.name)).cloned();
-        host.name = host.name.or(name);
-        host
-    };
-    DesiredCluster {
-        masters: spec.masters.iter().cloned().map(named).collect(),
-        workers: spec.workers.iter().cloned().map(named).collect(),
-        etcd_hosts: spec.etcd_hosts.iter().cloned().map(named).collect(),
-        ..spec.clone()
     }
 }

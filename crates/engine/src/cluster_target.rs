@@ -51,6 +51,8 @@ pub struct ClusterTarget {
     pub max_unavailable: MaxUnavailable,
     /// The versions to which the cluster changes afterwards. Its hosts need disk space for them before the first change.
     pub later_versions: Vec<Version>,
+    /// Whether the change goes on with an upgrade that is not complete. Otherwise it changes hosts only, and the version is not taken.
+    pub continues_upgrade: bool,
 }
 
 /// Options of a change besides the specification.
@@ -124,18 +126,20 @@ impl ClusterTarget {
                 ignore: options.ignore,
                 max_unavailable: options.max_unavailable,
                 later_versions: Vec::new(),
+                continues_upgrade: true,
             });
         }
         let mut state = engine.load(&spec.name)?;
         let given_up = give_up_trial(&mut state, spec.version);
         let mut named = with_stored_hosts(&spec, &state);
+        let kept = keep_open_version(&mut named, &state);
         settings.keep_others(&mut named, &state.spec);
         let mtu = other_mtu(&state, &named);
         let limited = options.only_changed_workers && differ_in_workers_only(&named, &state.spec);
         let mut target = Self::changed(engine, state, named, options)?;
         keep_undeclared(&mut target.logins, |host| logins.contains_key(host), &target.state.logins);
         target.logins.extend(logins);
-        target.notes = notes.into_iter().chain(given_up).chain(mtu).collect();
+        target.notes = notes.into_iter().chain(given_up).chain(kept).chain(mtu).collect();
         if limited {
             target.limit_to_changed_workers();
         }
@@ -212,6 +216,7 @@ impl ClusterTarget {
             ignore,
             max_unavailable,
             later_versions: Vec::new(),
+            continues_upgrade: true,
         })
     }
 
@@ -274,6 +279,7 @@ fn refuse_destroying(state: &StoredCluster) -> Result<(), EngineError> {
 /// Ends the trial of another version if the request has the version that the cluster still has: its masters go back.
 fn give_up_trial(state: &mut StoredCluster, requested: Version) -> Option<Note> {
     let trial = state.trial.take_if(|_| requested == state.spec.version)?;
+    state.upgrading_to = None;
     Some(Note {
         host: None,
         text: format!("the change to {trial} ends here: {requested} is requested again"),
@@ -298,6 +304,24 @@ fn other_mtu(state: &StoredCluster, requested: &DesiredCluster) -> Option<Note> 
          have until they are created again"
     );
     (before != now && state.may_be_on_hosts()).then_some(Note { host: None, text })
+}
+
+/// Goes on with an upgrade that is not complete: if the request has the version that is tried, or if it changes masters or hosts of etcd
+/// and has the version before. Such an upgrade may wait for the very host that the request replaces, and cannot go back.
+fn keep_open_version(requested: &mut DesiredCluster, state: &StoredCluster) -> Option<Note> {
+    if state.status != Status::Upgrading || requested.version == state.spec.version {
+        return None;
+    }
+    let addresses = |hosts: &[HostSpec]| hosts.iter().map(|host| host.address).collect::<BTreeSet<_>>();
+    let changes_members = addresses(&requested.masters) != addresses(&state.spec.masters)
+        || addresses(&requested.etcd_hosts) != addresses(&state.spec.etcd_hosts);
+    let is_before = state.trial.is_none() && Some(requested.version) == state.version;
+    if state.trial != Some(requested.version) && !(is_before && changes_members) {
+        return None;
+    }
+    requested.version = state.spec.version;
+    let version = state.trial.unwrap_or(state.spec.version);
+    Some(Note { host: None, text: format!("the change to {version}, which is not complete, goes on") })
 }
 
 /// The workers of the specification whose addition begins now or is not finished.
@@ -333,5 +357,38 @@ fn with_stored_hosts(spec: &DesiredCluster, state: &StoredCluster) -> DesiredClu
         workers: named(&spec.workers),
         etcd_hosts: named(&spec.etcd_hosts),
         ..spec.clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kubeon_plan::sim::cluster;
+
+    use super::*;
+
+    fn version(text: &str) -> Version {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn an_upgrade_that_waits_for_a_lost_master_goes_on_when_a_request_replaces_it() {
+        let spec =
+            |masters: &[&str], of: &str| DesiredCluster { version: version(of), ..cluster(masters, &[]) };
+        let old = ["10.0.0.1", "10.0.0.2", "10.0.0.3"];
+        let new = ["10.0.0.9", "10.0.0.2", "10.0.0.3"];
+        let mut state = StoredCluster::new("demo".parse().unwrap(), spec(&old, "v1.37.2"));
+        (state.version, state.status) = (Some(version("v1.36.3")), Status::Upgrading);
+        let kept = |state: &StoredCluster, mut requested: DesiredCluster| {
+            let note = keep_open_version(&mut requested, state);
+            (note.is_some(), requested.version.to_string())
+        };
+        assert_eq!(kept(&state, spec(&new, "v1.36.3")), (true, "v1.37.2".to_owned()));
+        assert_eq!(kept(&state, spec(&old, "v1.36.3")), (false, "v1.36.3".to_owned()), "no host changes");
+        assert_eq!(kept(&state, spec(&new, "v1.38.1")), (false, "v1.38.1".to_owned()), "another version");
+        (state.trial, state.spec.version) = (state.spec.version.into(), version("v1.36.3"));
+        assert_eq!(kept(&state, spec(&old, "v1.37.2")), (true, "v1.36.3".to_owned()), "it is tried");
+        assert_eq!(kept(&state, spec(&new, "v1.36.3")), (false, "v1.36.3".to_owned()), "the trial ends");
+        state.status = Status::Running;
+        assert_eq!(kept(&state, spec(&old, "v1.37.2")), (false, "v1.37.2".to_owned()));
     }
 }

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use kubeon_api::{ClusterName, HostRole, Version};
+use kubeon_api::{ClusterName, HostAddress, HostName, HostRole, Version};
 use kubeon_bundle::BundleRemedy;
 use kubeon_store::StoreRemedy;
 
@@ -45,6 +45,17 @@ pub enum EngineRemedy {
     },
     /// Complete the upgrade of this cluster, or abort it.
     CompleteOrAbort(ClusterName),
+    /// Bring the master or host of etcd back that a change of version waits for, or replace it.
+    CompleteWithMember {
+        /// The cluster.
+        cluster: ClusterName,
+        /// The host that does not answer; `None` if all hosts answer and a member of etcd does not serve.
+        lost: Option<(HostName, HostAddress)>,
+        /// Whether the change has begun.
+        begun: bool,
+        /// Whether the change can be aborted.
+        can_go_back: bool,
+    },
     /// Complete the upgrade of this cluster, or restore the snapshot of the version before.
     CompleteOrRestore {
         /// The cluster.

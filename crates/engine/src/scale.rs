@@ -42,7 +42,7 @@ pub fn with_hosts(
 ) -> Result<ClusterTarget, EngineError> {
     let flags = options.logins.clone();
     let spec = spec_with(&state, &added)?;
-    let mut target = ClusterTarget::changed(engine, state, spec, options)?;
+    let mut target = host_change(engine, state, spec, options)?;
     let hosts = added.masters.into_iter().chain(added.workers).chain(added.etcd_hosts);
     for HostRequest { address, login, .. } in hosts {
         target.logins.insert(address, HostLoginRequest { flags: login, ..HostLoginRequest::default() });
@@ -50,6 +50,17 @@ pub fn with_hosts(
     target.limit_to_changed_workers();
     refuse_unused_flags(&flags, &target.spec.masters, &target.logins)?;
     Ok(target)
+}
+
+/// The target with other hosts. While an upgrade is not complete, it changes the hosts and does not go on with the upgrade.
+fn host_change(
+    engine: &Engine<'_>,
+    state: StoredCluster,
+    spec: DesiredCluster,
+    options: TargetOptions,
+) -> Result<ClusterTarget, EngineError> {
+    let target = ClusterTarget::changed(engine, state, spec, options)?;
+    Ok(ClusterTarget { continues_upgrade: false, ..target })
 }
 
 fn spec_with(state: &StoredCluster, added: &AddedHosts) -> Result<DesiredCluster, EngineError> {
@@ -100,7 +111,7 @@ pub fn without_hosts(
 ) -> Result<ClusterTarget, EngineError> {
     let flags = options.logins.clone();
     let spec = spec_without(&state, selector)?;
-    let mut target = ClusterTarget::changed(engine, state, spec, options)?;
+    let mut target = host_change(engine, state, spec, options)?;
     target.limit_to_changed_workers();
     target.logins = merge_inventory_logins(inventory, &flags, &target.state, target.logins)?;
     refuse_unused_flags(&flags, &target.spec.masters, &target.logins)?;
@@ -155,7 +166,7 @@ pub fn replaced(
 ) -> Result<ClusterTarget, EngineError> {
     let flags = options.logins.clone();
     let (lost, spec) = spec_replaced(&state, old, &new)?;
-    let mut target = ClusterTarget::changed(engine, state, spec, options)?;
+    let mut target = host_change(engine, state, spec, options)?;
     target.lost_hosts = BTreeSet::from([lost]);
     let login = HostLoginRequest { flags: new.login, ..HostLoginRequest::default() };
     target.logins.insert(new.address, login);

@@ -38,22 +38,41 @@ pub struct UpgradeObstacles {
     pub findings: Vec<UpgradeFinding>,
 }
 
-/// The versions on the way from the cluster's version to the wanted one.
+/// The versions on the way from the cluster's version to the wanted one. An upgrade that is not complete is the first of them.
 ///
 /// # Errors
-/// Refuses an unknown version, a downgrade, and a way with an unknown minor version.
+/// Refuses an unknown version, a downgrade, a way with an unknown minor version, and another way while an upgrade is not complete.
 pub fn hops(state: &StoredCluster, wanted: Version, known: &[Version]) -> Result<Vec<Version>, EngineError> {
     let Some(now) = state.version else {
         let error = EngineError::refused(format!("{} cannot be upgraded yet", state.name));
         let error = error.row("cause", "its creation is not complete");
         return Err(error.remedy(EngineRemedy::CompleteOrDestroy(state.name.clone())));
     };
-    let open = state.trial.unwrap_or(state.spec.version);
-    if state.status == Status::Upgrading && open != wanted {
+    let Some(open) = open_version(state) else { return way(state, now, wanted, known) };
+    if open == now {
+        let error = EngineError::refused(format!("the way of {} back to {now} is not complete", state.name));
+        return Err(error.remedy(EngineRemedy::CompleteChange(state.name.clone())));
+    }
+    if wanted < open {
         let error = EngineError::refused(format!("the upgrade of {} to {open} is not complete", state.name));
         return Err(error.remedy(EngineRemedy::CompleteOrAbort(state.name.clone())));
     }
-    upgrade_way(now, wanted, known).map_err(|no_way| {
+    let rest = if wanted == open { Vec::new() } else { way(state, open, wanted, known)? };
+    Ok([vec![open], rest].concat())
+}
+
+/// The version of a change of version that is not complete.
+fn open_version(state: &StoredCluster) -> Option<Version> {
+    (state.status == Status::Upgrading).then(|| state.trial.unwrap_or(state.spec.version))
+}
+
+fn way(
+    state: &StoredCluster,
+    from: Version,
+    wanted: Version,
+    known: &[Version],
+) -> Result<Vec<Version>, EngineError> {
+    upgrade_way(from, wanted, known).map_err(|no_way| {
         let reason = match no_way {
             NoWay::Unknown(_) => format!("{no_way} ([check] Input version[{wanted}] not support)"),
             _ => no_way.to_string(),
@@ -83,24 +102,33 @@ fn has_own_bundle(engine: &Engine<'_>, state: &StoredCluster) -> bool {
     found.is_ok()
 }
 
-/// The target of a cluster with another version. An inventory gives logins. The control plane tries a minor version first, unless
-/// the target is only shown: then it contains every step of the upgrade itself.
+/// The target of a cluster with the first of these versions; the others follow. An inventory gives logins. The control plane tries a
+/// minor version first, unless the target is only shown: then it contains every step of the upgrade itself. The hosts need disk space
+/// for all of them.
 ///
 /// # Errors
-/// As for [`ClusterTarget::stored`]; refuses when another change is not complete.
+/// As for [`ClusterTarget::stored`]; refuses when another change is not complete, and when there is no version.
 pub fn target(
     engine: &Engine<'_>,
     mut state: StoredCluster,
-    version: Version,
+    hops: &[Version],
     purpose: UpgradePurpose,
     inventory: &InventoryFiles,
     options: TargetOptions,
 ) -> Result<ClusterTarget, EngineError> {
+    let Some((&version, later)) = hops.split_first() else {
+        return Err(EngineError::refused(format!("no version is named for {}", state.name)));
+    };
     let settled = state.leaving.is_empty() && state.joining.is_empty() && !state.changes_members();
     if !settled || !matches!(state.status, Status::Running | Status::Upgrading) {
         let error = EngineError::refused(format!("a change of {} is not complete", state.name));
         return Err(error.remedy(EngineRemedy::CompleteChange(state.name)));
     }
+    if open_version(&state).is_some_and(|open| open != version) {
+        let error = EngineError::refused(format!("an upgrade of {} is not complete", state.name));
+        return Err(error.remedy(EngineRemedy::CompleteOrAbort(state.name)));
+    }
+    state.upgrading_to = later.last().copied();
     let make = purpose == UpgradePurpose::Make;
     if make && is_another_minor(&state, version) && has_own_bundle(engine, &state) {
         state.trial = Some(version);
@@ -110,6 +138,7 @@ pub fn target(
     let flags = options.logins.clone();
     let mut target = ClusterTarget::stored(engine, state, options)?;
     target.logins = merge_inventory_logins(inventory, &flags, &target.state, target.logins)?;
+    target.later_versions = later.to_vec();
     Ok(target)
 }
 
@@ -147,7 +176,7 @@ pub fn way_back(mut state: StoredCluster) -> Result<WayBack, EngineError> {
         let remedy = EngineRemedy::CompleteOrRestore { cluster: name, version: keeps };
         return Err(error.row("cause", reason).remedy(remedy));
     }
-    (state.trial, state.spec.version) = (None, keeps);
+    (state.trial, state.upgrading_to, state.spec.version) = (None, None, keeps);
     // The programs that the upgrade recorded are not those of the version that the cluster keeps.
     state.bundle.clear();
     Ok(WayBack { keeps, given_up, state })
@@ -241,6 +270,31 @@ mod tests {
     }
 
     #[test]
+    fn a_way_over_several_versions_is_continued_from_where_it_stopped() {
+        let way = |state: &StoredCluster, wanted: &str| -> Result<Vec<String>, String> {
+            let way = hops(state, version(wanted), &known()).map_err(|error| error.to_string())?;
+            Ok(way.iter().map(ToString::to_string).collect())
+        };
+        assert_eq!(way(&at("v1.34.9"), "v1.37.2").unwrap(), ["v1.35.7", "v1.36.3", "v1.37.2"]);
+        // Killed in the first hop: while it is tried, and after the cluster took it.
+        let mut open = at("v1.34.9");
+        (open.status, open.trial) = (Status::Upgrading, Some(version("v1.35.7")));
+        assert_eq!(way(&open, "v1.37.2").unwrap(), ["v1.35.7", "v1.36.3", "v1.37.2"]);
+        (open.trial, open.spec.version) = (None, version("v1.35.7"));
+        assert_eq!(way(&open, "v1.37.2").unwrap(), ["v1.35.7", "v1.36.3", "v1.37.2"]);
+        assert_eq!(way(&open, "v1.35.7").unwrap(), ["v1.35.7"]);
+        assert!(way(&open, "v1.34.9").unwrap_err().contains("to v1.35.7 is not complete"));
+        // A catalogue that has a newer patch meanwhile does not change the hop that began.
+        (open.trial, open.spec.version) = (Some(version("v1.35.6")), version("v1.34.9"));
+        assert_eq!(way(&open, "v1.36.3").unwrap(), ["v1.35.6", "v1.36.3"]);
+        // Killed between two hops.
+        assert_eq!(way(&at("v1.35.7"), "v1.37.2").unwrap(), ["v1.36.3", "v1.37.2"]);
+        let mut aborted = at("v1.34.9");
+        aborted.status = Status::Upgrading;
+        assert!(way(&aborted, "v1.37.2").unwrap_err().contains("back to v1.34.9 is not complete"));
+    }
+
+    #[test]
     fn an_upgrade_can_be_aborted_until_the_cluster_changes_to_another_minor_version() {
         let opened = |trial: Option<&str>, version_of_spec: &str| {
             let mut open = at("v1.36.3");
@@ -248,7 +302,10 @@ mod tests {
             open.spec.version = version(version_of_spec);
             open
         };
-        let back = way_back(opened(Some("v1.37.2"), "v1.36.3")).unwrap();
+        let mut chained = opened(Some("v1.37.2"), "v1.36.3");
+        chained.upgrading_to = Some(version("v1.38.1"));
+        let back = way_back(chained).unwrap();
+        assert_eq!(back.state.upgrading_to, None);
         assert_eq!((back.keeps, back.given_up), (version("v1.36.3"), version("v1.37.2")));
         assert_eq!((back.state.trial, back.state.spec.version), (None, version("v1.36.3")));
         assert_eq!(way_back(opened(None, "v1.36.4")).unwrap().state.spec.version, version("v1.36.3"));

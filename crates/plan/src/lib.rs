@@ -56,8 +56,8 @@ pub use kubeon_api::{Refusal, RefusedField, Remedy};
 pub use lint::{LintFinding, Severity, lint};
 pub use max_unavailable::{MaxUnavailable, MaxUnavailableError};
 pub use output::{
-    EtcdQuorum, MissingNeed, Note, Outcome, Plan, PlanError, PlanRefused, PlannedHost, RollingGroup, Step,
-    StepOutcome, UnreachableHost, WaitingStep,
+    EtcdQuorum, MissingNeed, Note, Outcome, Plan, PlanError, PlanRefused, PlannedHost, RollingGroup,
+    RollingPart, Step, StepOutcome, UnreachableHost, WaitingStep,
 };
 pub use precheck::precheck;
 pub use stage_name::{StageName, StageNameError};

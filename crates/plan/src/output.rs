@@ -68,6 +68,30 @@ pub struct RollingGroup {
     /// How many of them may be interrupted at the same time. A host waits until the one that many places before it
     /// proved that it works again.
     pub at_once: usize,
+    /// Which interruptions of these hosts have this order.
+    #[serde(default, skip_serializing_if = "RollingPart::is_all")]
+    pub part: RollingPart,
+}
+
+/// Which interruptions of hosts have one order.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum RollingPart {
+    /// All of them.
+    #[default]
+    All,
+    /// Those of etcd and of the control plane, which come before the kubelet of any host.
+    ControlPlane,
+    /// Those of the node: its container runtime, kubelet and network.
+    Node,
+}
+
+impl RollingPart {
+    /// For serde, which passes a reference.
+    #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+    fn is_all(&self) -> bool {
+        *self == Self::All
+    }
 }
 
 /// A host of the cluster that could not be observed.

@@ -1,4 +1,5 @@
-//! A pure simulator for tests: it writes the results of a plan into the next snapshot, once per reconcile. It
+//! A pure simulator for tests and for the plans of an upgrade that follow the first: it writes the results of a plan into the next
+//! snapshot, once per reconcile. It
 //! also holds the example cluster, bundle and bare hosts that the tests of all crates share. Its log is the
 //! golden text of the stories in `tests/`, where reviewers read what an operation does and why.
 

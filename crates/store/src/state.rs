@@ -50,6 +50,9 @@ pub struct ClusterState<S> {
     /// The version that the control plane tries before the cluster changes to it: until then the change can be aborted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trial: Option<Version>,
+    /// The version at the end of an upgrade over several minor versions that is not complete. Older programs do not know it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub upgrading_to: Option<Version>,
     /// The specification.
     pub spec: S,
     /// Addresses derived from the spec, for readers of the file.
@@ -116,6 +119,7 @@ impl<S> ClusterState<S> {
             updated_at: now,
             version: None,
             trial: None,
+            upgrading_to: None,
             spec,
             addresses: Addresses::default(),
             leaving: BTreeMap::new(),

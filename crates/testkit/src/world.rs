@@ -102,11 +102,20 @@ impl World {
     /// The host loses power: its sessions break and its programs stop.
     pub fn cut(&self, host: &str) {
         let mut state = self.lock();
-        let host = state.host_mut(address(host));
+        let at = address(host);
+        let host = state.host_mut(at);
         host.up = false;
         host.cuts += 1;
+        // What was about to start there does not.
+        state.restarting.retain(|(host, _)| *host != at);
         drop(state);
         self.settle();
+    }
+
+    /// The hosts with a program that was stopped for a restart and has not started again.
+    #[must_use]
+    pub fn interrupted(&self) -> Vec<HostAddress> {
+        self.lock().restarting.iter().map(|(host, _)| *host).collect()
     }
 
     /// The host gets power again and its enabled units start.

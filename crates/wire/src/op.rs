@@ -5,7 +5,7 @@ use std::fmt;
 use std::net::Ipv4Addr;
 
 use kubeon_api::kubernetes_cluster::NodeTaint;
-use kubeon_api::{ClusterName, Digest, HostAddress, HostName, KeyNumber};
+use kubeon_api::{ClusterName, Digest, HostAddress, HostName, KeyNumber, Version};
 use serde::{Deserialize, Serialize};
 
 use crate::firewall::PacketMatch;
@@ -396,10 +396,14 @@ pub enum Check {
     },
     /// The node of this host works after its last start: the units run, the kubelet is healthy and has
     /// reported the node as `Ready` since its start, and it renewed the Lease of the node after the newest start of the units.
+    /// With a version, it also reports that one, and no pod is not ready that was ready before.
     #[serde(rename_all = "camelCase")]
     NodeWorks {
         /// The node.
         node: HostName,
+        /// The version of the kubelet, if a step started it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        version: Option<Version>,
         /// The units, the kubelet's among them.
         units: Vec<String>,
         /// The port at which the kubelet reports its health on this host.

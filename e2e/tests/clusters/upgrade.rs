@@ -99,7 +99,12 @@ fn approved_plan(lab: &TestLab) -> Result<String> {
     let refused = lab.kubeon(&["upgrade", cluster, NEXT, "--approved-plan", &file])?;
     ensure!(refused.code == 2 && refused.err.contains("is out of date"), "{refused:?}");
     ensure!(lab.plan(cluster)?.is_empty(), "the refused upgrade changed nothing");
-    lab.must(&["upgrade", cluster, NEXT, "--dry-run", "--out", &file])?;
+    let shown = lab.must(&["upgrade", cluster, NEXT, "--dry-run", "--out", &file])?;
+    for words in
+        ["snapshot: of etcd", "disk: ", "first, every master tries the control plane", "Nothing was written"]
+    {
+        ensure!(shown.contains(words), "{words} is missing in {shown}");
+    }
     Ok(file)
 }
 

@@ -2,14 +2,17 @@
 
 #![allow(clippy::print_stdout, reason = "prints measured times")]
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use kubeon_e2e::lab::{NEXT, TestLab};
 use kubeon_e2e::probe;
+use kubeon_e2e::running::Running;
 
 use crate::upgrade::{serve, upgraded};
 use crate::versions::newest_patches;
+
+const MINUTE: Duration = Duration::from_secs(60);
 
 #[test]
 #[ignore = "builds four versions of Kubernetes: ./test long"]
@@ -30,11 +33,18 @@ fn soak_an_upgrade_over_three_minor_versions_serves_all_the_time() -> Result<()>
     probe::start_service(&lab, "h4", "web")?;
 
     let begin = Instant::now();
+    let second = versions.get(2).context("the catalogue has too few versions")?;
+    let mut killed = Running::start(&lab, &["upgrade", cluster, NEXT])?;
+    let begun = format!("every master runs the control plane of {second}");
+    killed.until("the second hop", 20 * MINUTE, |run| run.output().contains(&begun))?;
+    killed.kill()?;
+    let other = lab.kubeon(&["upgrade", cluster, &versions[1]])?;
+    ensure!(other.code == 2 && other.err.contains("is not complete"), "{other:?}");
     let done = lab.kubeon(&["upgrade", cluster, NEXT])?;
     ensure!(done.code == 0, "{done:?}");
-    let between = versions.iter().skip(1).take_while(|version| *version != NEXT);
+    let between = versions.iter().skip(2).take_while(|version| *version != NEXT);
     let way: Vec<String> = between.map(|version| format!("{version}, then ")).collect();
-    ensure!(way.len() >= 2 && done.err.contains(&format!("the way is {}{NEXT}", way.concat())), "{done:?}");
+    ensure!(!way.is_empty() && done.err.contains(&format!("the way is {}{NEXT}", way.concat())), "{done:?}");
     println!("  the upgrade of 3 + 2 from {oldest} to {NEXT} took {:.0} s", begin.elapsed().as_secs_f64());
 
     let (total, failed) = probe::counts(&lab, "h4")?;

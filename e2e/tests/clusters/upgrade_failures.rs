@@ -24,6 +24,7 @@ fn soak_a_failure_in_every_stage_of_an_upgrade_is_named_and_overcome() -> Result
     lab.must(&["create", cluster, VERSION, "-m", &masters, "-w", &hosts[3]])?;
     lab.must(&["use", cluster])?;
     lab.load_client(cluster)?;
+    waits_for_a_dead_master(&lab)?;
     probe::start(&lab, "h4")?;
     snapshot_fails(&lab)?;
     for unit in ["kube-apiserver", "kube-controller-manager", "kube-scheduler"] {
@@ -77,6 +78,44 @@ fn drain_fails(lab: &TestLab) -> Result<()> {
     lab.kubectl(cluster, &["delete", "poddisruptionbudget,deployment", "stuck"])?;
     println!("  the drain of h4 failed: {:.0} s", begin.elapsed().as_secs_f64());
     Ok(())
+}
+
+/// A master dies while the others try the version: the version is not taken, and the upgrade is aborted when the master is back. No
+/// upgrade begins without it.
+fn waits_for_a_dead_master(lab: &TestLab) -> Result<()> {
+    let (cluster, begin) = (lab.name(), Instant::now());
+    upgrade_fails(lab, "h2", "kube-scheduler")?;
+    lab.host("kill", "h3")?;
+    for command in [&["resume", cluster][..], &["upgrade", cluster, NEXT]] {
+        let waits = lab.kubeon(command)?;
+        for words in ["waits for h3", "kubeon replace", "kubeon abort", "kubeon resume"] {
+            ensure!(waits.code == 1 && waits.err.contains(words), "{words} is missing in {waits:?}");
+        }
+    }
+    ensure!(lab.must(&["ls"])?.contains("Upgrading"), "{}", lab.must(&["ls"])?);
+    back(lab, "h3")?;
+    lab.must(&["abort", cluster])?;
+    lab.wait_up_to_date(cluster, MINUTE)?;
+    is_old(lab, &["h1", "h2", "h3"], "kube-apiserver")?;
+    lab.host("kill", "h3")?;
+    let refused = lab.kubeon(&["upgrade", cluster, NEXT])?;
+    ensure!(refused.code == 2 && refused.err.contains("does not begin without h3"), "{refused:?}");
+    back(lab, "h3")?;
+    println!("  a master died in an upgrade, and back: {:.0} s", begin.elapsed().as_secs_f64());
+    lab.wait_up_to_date(cluster, MINUTE)
+}
+
+/// The host has power again, and accepts logins.
+fn back(lab: &TestLab, host: &str) -> Result<()> {
+    lab.host("start", host)?;
+    let node = format!("{}@{host}", lab.name());
+    for _ in 0..60 {
+        if lab.kubeon(&["exec", &node, "true"])?.code == 0 {
+            return Ok(());
+        }
+        std::thread::sleep(Duration::from_secs(1));
+    }
+    anyhow::bail!("{host} accepts no login")
 }
 
 /// While masters try the version, a program fails on the second one. The upgrade is aborted.

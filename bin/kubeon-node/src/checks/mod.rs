@@ -62,10 +62,11 @@ fn wait_for_one(
         Check::NodesReady { nodes } => cluster::nodes_ready(job, nodes),
         Check::NodeNotReady { node } => cluster::node_not_ready(job, node),
         Check::DeploymentAvailable { namespace, name } => cluster::deployment_available(job, namespace, name),
-        Check::NodeWorks { node, units, health_port, address, port, ca_file, identity_file } => {
+        Check::NodeWorks { node, version, units, health_port, address, port, ca_file, identity_file } => {
             let https = open(root, [Some(ca_file), Some(identity_file), Some(identity_file)])?;
+            let (node, version, health_port) = (node.as_str(), *version, *health_port);
             let api = format!("https://{address}:{port}");
-            let proof = node::Proof { node: node.as_str(), units, health_port: *health_port, https, api };
+            let proof = node::Proof { node, version, units, health_port, https, api };
             until(job, LOCAL_INTERVAL, healthy, &mut || proof.check(job.host))
         }
         Check::Tcp { address, port } => {

@@ -4,6 +4,7 @@ use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::time::{Duration, SystemTime};
 
+use kubeon_api::Version;
 use rustix::time::{ClockId, clock_gettime};
 use serde_json::Value;
 
@@ -17,9 +18,15 @@ const CHECK_TIMEOUT: Duration = Duration::from_secs(2);
 /// The time limit of a request to the API server.
 const HTTPS_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// Pods that became not ready this long before the kubelet started did so because of the same change: the container runtime starts
+/// first.
+const PODS_BEFORE_SECONDS: i64 = 60;
+
 /// What is known of the node of this host and how to ask for more.
 pub(super) struct Proof<'a> {
     pub(super) node: &'a str,
+    /// The version of the kubelet, if it was started: then its pods are looked at, too.
+    pub(super) version: Option<Version>,
     pub(super) units: &'a [String],
     pub(super) health_port: u16,
     pub(super) https: Https,
@@ -36,7 +43,9 @@ impl Proof<'_> {
         let starts = self.start_times(host)?;
         kubelet_is_healthy(self.health_port)?;
         self.node_is_ready_since(starts.kubelet)?;
-        self.lease_is_newer_than(starts.newest)
+        self.lease_is_newer_than(starts.newest)?;
+        // The list is long, so it is the last question.
+        if self.version.is_some() { self.pods_are_ready_again(starts.kubelet) } else { Ok(()) }
     }
 
     /// When the units were started. All of them run.
@@ -63,9 +72,13 @@ impl Proof<'_> {
         if let Some(why) = super::cluster::not_ready(&node) {
             return Err(format!("node {} is not Ready: {why}", self.node));
         }
-        let mut conditions = node["status"]["conditions"].as_array().into_iter().flatten();
-        let ready = conditions.find(|condition| condition["type"] == "Ready");
-        let reported = ready.and_then(|ready| microseconds(ready["lastHeartbeatTime"].as_str()?));
+        let version = node["status"]["nodeInfo"]["kubeletVersion"].as_str().unwrap_or_default();
+        let other = |wanted: &Version| version.parse::<Version>().is_ok_and(|version| version != *wanted);
+        if let Some(wanted) = self.version.filter(other) {
+            return Err(format!("node {} reports kubelet {version}, not {wanted}", self.node));
+        }
+        let reported =
+            ready_condition(&node).and_then(|ready| microseconds(ready["lastHeartbeatTime"].as_str()?));
         if reported.is_some_and(|reported| reported / 1_000_000 >= started / 1_000_000) {
             return Ok(());
         }
@@ -83,6 +96,20 @@ impl Proof<'_> {
         Err(format!("the kubelet has not renewed the Lease of node {} since its last start", self.node))
     }
 
+    /// Pods that were ready before the kubelet started are ready. Pods that were not, that are new or that end prove nothing.
+    fn pods_are_ready_again(&self, started: i64) -> Result<(), String> {
+        // Of all fields, a kubelet may select the pods of its own node only.
+        let list = self.get(&format!("/api/v1/pods?fieldSelector=spec.nodeName%3D{}", self.node))?;
+        let pods = list["items"].as_array().into_iter().flatten();
+        let lost: Vec<&Value> = pods.filter(|pod| lost_readiness(pod, started)).collect();
+        let Some(first) = lost.first() else { return Ok(()) };
+        let text = |field: &str| first["metadata"][field].as_str().unwrap_or_default();
+        let more = if lost.len() > 1 { format!(" and {} more", lost.len() - 1) } else { String::new() };
+        let why = ready_condition(first).and_then(|ready| ready["reason"].as_str()).unwrap_or("not Ready");
+        let pod = format!("pod {}/{}{more}", text("namespace"), text("name"));
+        Err(format!("{pod} of node {} was ready before its kubelet started: {why}", self.node))
+    }
+
     fn get(&self, path: &str) -> Result<Value, String> {
         let url = format!("{}{path}", self.api);
         match self.https.get(&url, HTTPS_TIMEOUT) {
@@ -93,6 +120,25 @@ impl Proof<'_> {
             Err(why) => Err(format!("{url} does not answer: {why}")),
         }
     }
+}
+
+/// The condition `Ready` of a node or a pod.
+fn ready_condition(object: &Value) -> Option<&Value> {
+    let mut conditions = object["status"]["conditions"].as_array().into_iter().flatten();
+    conditions.find(|condition| condition["type"] == "Ready")
+}
+
+/// Whether the pod became not ready since shortly before the kubelet started, in microseconds since 1970. The kubelet of this host
+/// writes the time.
+fn lost_readiness(pod: &Value, started: i64) -> bool {
+    let since = (started / 1_000_000 - PODS_BEFORE_SECONDS) * 1_000_000;
+    let time = |value: &Value| value.as_str().and_then(microseconds);
+    let ends = !pod["metadata"]["deletionTimestamp"].is_null()
+        || matches!(pod["status"]["phase"].as_str(), Some("Succeeded" | "Failed"));
+    let is_new = time(&pod["metadata"]["creationTimestamp"]).is_none_or(|created| created >= since);
+    let lost = ready_condition(pod).filter(|ready| ready["status"] != "True");
+    let changed = lost.and_then(|ready| time(&ready["lastTransitionTime"]));
+    !ends && !is_new && changed.is_some_and(|changed| changed >= since)
 }
 
 /// When the newest of the units and the kubelet were started, in microseconds since 1970.

@@ -62,9 +62,19 @@ fn bench_that_reported(
 }
 
 fn prove(bench: &Bench, health_port: u16, milliseconds: u64) -> Result<(), StepFailure> {
+    prove_version(bench, health_port, milliseconds, None)
+}
+
+fn prove_version(
+    bench: &Bench,
+    health_port: u16,
+    milliseconds: u64,
+    version: Option<&str>,
+) -> Result<(), StepFailure> {
     let api = bench.host.api.trim_start_matches("https://").parse::<std::net::SocketAddrV4>().unwrap();
     let check = Check::NodeWorks {
         node: "h4".parse().unwrap(),
+        version: version.map(|version| version.parse().unwrap()),
         units: vec!["kubelet.service".into()],
         health_port,
         address: *api.ip(),
@@ -106,6 +116,62 @@ fn a_report_from_before_the_start_proves_nothing() {
     let (bench, _) = bench_that_reported("2020-01-01T00:00:00Z", |_| "2999-01-01T00:00:00.000000Z");
     let failure = prove(&bench, healthy(), 500).unwrap_err();
     assert_eq!(failure.cause, "the kubelet has not reported node h4 as Ready since its last start");
+}
+
+/// A host with this pod, whose kubelet reports v1.37.2.
+fn bench_with_pod(pod: serde_json::Value) -> (Bench, Requests) {
+    let mut bench = Bench::new();
+    let requests = serve(&mut bench, move |_, path, _| {
+        let body = if path.starts_with("/api/v1/nodes/") {
+            let ready = serde_json::json!({"type": "Ready", "status": "True", "lastHeartbeatTime": "2999-01-01T00:00:00Z"});
+            let info = serde_json::json!({"kubeletVersion": "v1.37.2"});
+            serde_json::json!({"status": {"nodeInfo": info, "conditions": [ready]}})
+        } else if path.starts_with("/api/v1/pods") {
+            serde_json::json!({"items": [pod]})
+        } else {
+            serde_json::json!({"spec": {"renewTime": "2999-01-01T00:00:00.000000Z"}})
+        };
+        Reply::Json(200, body.to_string())
+    });
+    let read = |path| std::fs::read_to_string(bench.host.root.at(path)).unwrap();
+    bench.write(IDENTITY, &(read(paths::ADMIN_CERTIFICATE) + &read(paths::ADMIN_KEY)));
+    bench.services.running.lock().insert("kubelet.service".into());
+    *bench.services.started.lock() = monotonic();
+    (bench, requests)
+}
+
+fn pod(created: &str, ready: &str, since: &str) -> serde_json::Value {
+    let condition = serde_json::json!({"type": "Ready", "status": ready, "lastTransitionTime": since,
+                                       "reason": "ContainersNotReady"});
+    serde_json::json!({"metadata": {"namespace": "shop", "name": "web", "creationTimestamp": created},
+                       "status": {"phase": "Running", "conditions": [condition]}})
+}
+
+#[test]
+fn the_kubelet_must_report_its_new_version() {
+    let (bench, requests) = bench_with_pod(pod("2020-01-01T00:00:00Z", "True", "2999-01-01T00:00:00Z"));
+    prove_version(&bench, healthy(), 4000, Some("v1.37.2")).unwrap();
+    assert_eq!(requests.lock()[2].1, "/api/v1/pods?fieldSelector=spec.nodeName%3Dh4");
+    let failure = prove_version(&bench, healthy(), 300, Some("v1.38.0")).unwrap_err();
+    assert_eq!(failure.cause, "node h4 reports kubelet v1.37.2, not v1.38.0");
+}
+
+#[test]
+fn pods_that_were_ready_before_must_be_ready_again() {
+    let (old, late) = ("2020-01-01T00:00:00Z", "2999-01-01T00:00:00Z");
+    let (bench, _) = bench_with_pod(pod(old, "False", late));
+    let failure = prove_version(&bench, healthy(), 300, Some("v1.37.2")).unwrap_err();
+    let text = "pod shop/web of node h4 was ready before its kubelet started: ContainersNotReady";
+    assert_eq!(failure.cause, text);
+    prove(&bench, healthy(), 4000).unwrap();
+    let mut ends = pod(old, "False", late);
+    ends["metadata"]["deletionTimestamp"] = late.into();
+    let mut done = pod(old, "False", late);
+    done["status"]["phase"] = "Succeeded".into();
+    for accepted in [pod(old, "False", old), pod(late, "False", late), ends, done] {
+        let (bench, _) = bench_with_pod(accepted);
+        prove_version(&bench, healthy(), 4000, Some("v1.37.2")).unwrap();
+    }
 }
 
 #[test]

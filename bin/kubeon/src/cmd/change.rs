@@ -81,6 +81,12 @@ pub(super) async fn make(
     let cluster = complete(prepared, &cancellation, &next_command).await?;
     show(context, &cluster, begin.elapsed(), flags.format)?;
     mention_open_rotation(context, &name, keys);
+    if let Some(version) = cluster.open_upgrade {
+        context.output.info(&format!(
+            "{name}: the change to {version} is not complete: kubeon resume {name} goes on, or kubeon abort {name} goes back, \
+             while that is possible"
+        ));
+    }
     match cluster.routes {
         Some(Err(error)) => Err(error.into()),
         _ => Ok(()),

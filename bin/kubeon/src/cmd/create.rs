@@ -40,7 +40,12 @@ pub(super) async fn run(context: &Context<'_>, args: &CreateArgs) -> Result<(), 
     if args.only_create {
         return only_create(context, &engine, target, &flags);
     }
-    make(context, &engine, target, &flags).await
+    let name = target.spec.name.clone();
+    make(context, &engine, target, &flags).await?;
+    if let Some(wanted) = engine.load(&name)?.upgrading_to {
+        context.output.info(&format!("{name}: the upgrade to {wanted} goes on with kubeon resume {name}"));
+    }
+    Ok(())
 }
 
 /// Stores the request and contacts no host.

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use kubeon_engine::cluster_target::ClusterTarget;
 use kubeon_engine::engine::{Engine, StoredCluster};
+use kubeon_engine::request_inventory::InventoryFiles;
 use kubeon_store::{Holder, Status, StoreError};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -15,6 +16,7 @@ use crate::args::upgrade::{PauseArgs, ResumeArgs};
 use crate::cli_error::CliError;
 use crate::cmd::change::{ChangeFlags, make};
 use crate::cmd::plan;
+use crate::cmd::upgrade::{WayOptions, go_on};
 use crate::context::Context;
 use crate::output::words;
 
@@ -87,11 +89,31 @@ pub(super) async fn resume(context: &Context<'_>, args: &ResumeArgs) -> Result<(
     let engine = context.engine()?;
     let state = engine.find(Some(&args.name))?;
     let open = !state.leaving.is_empty() || !state.joining.is_empty() || state.changes_members();
-    if state.status == Status::Running && !open {
+    let chained = state.upgrading_to.filter(|wanted| state.version != Some(*wanted));
+    if state.status == Status::Running && !open && chained.is_none() {
         return context.output.result(&format!("{}: nothing to resume\n", args.name));
     }
-    reconcile(context, &engine, state, args, "kubeon resume").await
+    let Some(wanted) = chained else { return reconcile(context, &engine, state, args, RESUME).await };
+    if args.change.dry_run {
+        context.output.info(&format!("{}: after this, the upgrade to {wanted} goes on", args.name));
+        return reconcile(context, &engine, state, args, RESUME).await;
+    }
+    let state = if open {
+        reconcile(context, &engine, state, args, RESUME).await?;
+        engine.find(Some(&args.name))?
+    } else {
+        state
+    };
+    let change = WayOptions {
+        target: args.change.target_options()?,
+        inventory: InventoryFiles::default(),
+        flags: ChangeFlags::of(RESUME, &args.change),
+    };
+    go_on(context, &engine, &state, wanted, &change).await
 }
+
+/// The command that holds the lock.
+const RESUME: &str = "kubeon resume";
 
 /// Writes again what is missing on the hosts of a cluster.
 pub(super) async fn redo(context: &Context<'_>, args: &ResumeArgs) -> Result<(), CliError> {

@@ -4,24 +4,25 @@ use std::collections::BTreeSet;
 
 use kubeon_api::Version;
 use kubeon_engine::bundles::{self, version_of};
-use kubeon_engine::cluster_nodes::NodeAccess;
 use kubeon_engine::cluster_target::{ClusterTarget, TargetOptions};
-use kubeon_engine::engine::{Engine, StoredCluster, ignored_checks};
+use kubeon_engine::engine::{Engine, StoredCluster};
 use kubeon_engine::error::EngineError;
-use kubeon_engine::login_request::LoginRequests;
 use kubeon_engine::preview::preview;
 use kubeon_engine::ready_master::{ReadyMaster, kept_snapshot};
+use kubeon_engine::request_inventory::InventoryFiles;
 use kubeon_engine::snapshot_folder;
 use kubeon_engine::snapshot_place::SnapshotPlace;
 use kubeon_engine::snapshot_storage::SnapshotStorage;
 use kubeon_engine::upgrade::{UpgradeObstacles, UpgradePurpose, hops, obstacles, target};
-use kubeon_engine::upgrade_checks::{REMOVED_APIS, UPGRADE_CHECKS};
-use kubeon_plan::{Intent, Refusal};
+use kubeon_engine::upgrade_checks::REMOVED_APIS;
+use kubeon_plan::Refusal;
+use kubeon_store::Status;
 
 use crate::args::upgrade::UpgradeArgs;
 use crate::cli_error::CliError;
 use crate::cmd::change::{ChangeFlags, make};
-use crate::cmd::plan;
+use crate::cmd::upgrade_plan;
+use crate::cmd::upgrade_request::{access, begins, blocking_text, options};
 use crate::context::Context;
 use crate::output::words;
 
@@ -32,84 +33,92 @@ pub(super) async fn run(context: &Context<'_>, args: &UpgradeArgs) -> Result<(),
     let wanted: Version =
         text.parse().map_err(|error| CliError::refused(format!("Input version [{text}] error: {error}")))?;
     let state = engine.find(Some(&args.name))?;
-    if state.version == Some(wanted) && state.spec.version == wanted && state.trial.is_none() {
+    let settled = state.status == Status::Running && state.trial.is_none();
+    if settled && state.version == Some(wanted) && state.spec.version == wanted {
         return context.output.result(&format!("{}: nothing to do, it has {wanted}\n", args.name));
     }
-    let hops = hops(&state, wanted, &engine.supported()?)?;
+    let hops = way(context, &engine, &state, wanted)?;
+    if args.change.dry_run {
+        return upgrade_plan::show(context, &engine, &state, &hops, args).await;
+    }
+    check_approval(&engine, &state, &hops, args).await?;
+    before(context, &engine, &state, wanted, args).await?;
+    let change = WayOptions { target: options(args)?, inventory: args.inventory.files(), flags: flags(args) };
+    make_hops(context, &engine, &args.name, &hops, &change).await
+}
+
+/// Goes on with an upgrade over several minor versions.
+pub(super) async fn go_on(
+    context: &Context<'_>,
+    engine: &Engine<'_>,
+    state: &StoredCluster,
+    wanted: Version,
+    change: &WayOptions,
+) -> Result<(), CliError> {
+    let hops = way(context, engine, state, wanted)?;
+    make_hops(context, engine, state.name.as_str(), &hops, change).await
+}
+
+/// How each change of an upgrade is made.
+pub(super) struct WayOptions {
+    /// The options of each target.
+    pub target: TargetOptions,
+    /// Logins of the hosts.
+    pub inventory: InventoryFiles,
+    /// The flags of each change.
+    pub flags: ChangeFlags,
+}
+
+/// The versions on the way, with their bundles on this machine.
+fn way(
+    context: &Context<'_>,
+    engine: &Engine<'_>,
+    state: &StoredCluster,
+    wanted: Version,
+) -> Result<Vec<Version>, CliError> {
+    let hops = hops(state, wanted, &engine.supported()?)?;
     for version in &hops {
         bundles::find(&engine.environment, *version)?;
     }
     if hops.len() > 1 {
         let way: Vec<String> = hops.iter().map(ToString::to_string).collect();
-        context.output.info(&format!("{}: the way is {}", args.name, way.join(", then ")));
+        context.output.info(&format!("{}: the way is {}", state.name, way.join(", then ")));
     }
-    if args.change.dry_run {
-        return show(context, &engine, state, &hops, args).await;
-    }
-    check_approval(&engine, &state, &hops, args).await?;
-    before(context, &engine, &state, wanted, args).await?;
-    let mut left = hops.as_slice();
+    Ok(hops)
+}
+
+/// Makes one change after another. The state remembers the last version, so that the way is continued after an interruption.
+async fn make_hops(
+    context: &Context<'_>,
+    engine: &Engine<'_>,
+    name: &str,
+    hops: &[Version],
+    change: &WayOptions,
+) -> Result<(), CliError> {
+    let mut left = hops;
     while let [_, later @ ..] = left {
-        let state = engine.find(Some(&args.name))?;
-        let target = first_hop(&engine, state, left, UpgradePurpose::Make, args)?;
-        make(context, &engine, target, &flags(args)).await?;
+        let state = engine.find(Some(name))?;
+        let (options, purpose) = (change.target.clone(), UpgradePurpose::Make);
+        let target = target(engine, state, left, purpose, &change.inventory, options)?;
+        make(context, engine, target, &change.flags).await?;
         left = later;
     }
     Ok(())
 }
 
-/// The target of the first of these versions. The hosts need disk space for all of them.
-fn first_hop(
+/// The target of the first of these versions, to show it.
+fn shown_target(
     engine: &Engine<'_>,
     state: StoredCluster,
     hops: &[Version],
-    purpose: UpgradePurpose,
     args: &UpgradeArgs,
 ) -> Result<ClusterTarget, CliError> {
-    let made = target(engine, state, hops[0], purpose, &args.inventory.files(), options(args)?)?;
-    Ok(ClusterTarget { later_versions: hops[1..].to_vec(), ..made })
-}
-
-fn options(args: &UpgradeArgs) -> Result<TargetOptions, CliError> {
-    let of_hosts = |check: &&String| !UPGRADE_CHECKS.contains(&check.as_str());
-    let ignore = args.change.ignore.ignore.iter().filter(of_hosts).cloned().collect::<Vec<_>>();
-    Ok(TargetOptions {
-        logins: LoginRequests::from(&args.change.login),
-        drain_seconds: if args.wait_time == 0 { Intent::DRAIN_SECONDS } else { args.wait_time },
-        skip_evict: args.skip_evict,
-        unseen_versions: args.later_versions,
-        ignore: ignored_checks(&ignore)?,
-        max_unavailable: args.change.rolling.max_unavailable,
-        ..TargetOptions::default()
-    })
+    let files = args.inventory.files();
+    Ok(target(engine, state, hops, UpgradePurpose::Show, &files, options(args)?)?)
 }
 
 fn flags(args: &UpgradeArgs) -> ChangeFlags {
     ChangeFlags::of("kubeon upgrade", &args.change)
-}
-
-/// Shows the plan of the first hop.
-async fn show(
-    context: &Context<'_>,
-    engine: &Engine<'_>,
-    state: StoredCluster,
-    hops: &[Version],
-    args: &UpgradeArgs,
-) -> Result<(), CliError> {
-    let version = hops[0];
-    let plain = || format!("kubeon upgrade {} {}", args.name, args.version);
-    let command = args.file.applied_by(context.typed_as("upgrade", "upgrade").unwrap_or_else(plain));
-    if (version.major, version.minor) != (state.spec.version.major, state.spec.version.minor) {
-        context.output.info(&format!(
-            "{}: before these steps, every master starts the control plane of {version}, which emulates {}; until then, kubeon \
-             abort {} goes back",
-            args.name, state.spec.version, args.name
-        ));
-    }
-    let target = first_hop(engine, state, hops, UpgradePurpose::Show, args)?;
-    let host_keys = args.change.contact.options();
-    let plan = plan::shown(context, engine, target, &host_keys, command, args.change.format.output).await?;
-    Ok(args.file.write(&plan)?)
 }
 
 /// Checks that the plan of the first hop is the approved one. The steps that try a new minor version before are not part of it.
@@ -120,7 +129,7 @@ async fn check_approval(
     args: &UpgradeArgs,
 ) -> Result<(), CliError> {
     let Some(approved) = args.approved.read()? else { return Ok(()) };
-    let target = first_hop(engine, state.clone(), hops, UpgradePurpose::Show, args)?;
+    let target = shown_target(engine, state.clone(), hops, args)?;
     let now = preview(engine, &target, &args.change.contact.options()).await?;
     Ok(approved.check(&now.plan)?)
 }
@@ -134,18 +143,14 @@ async fn before(
     args: &UpgradeArgs,
 ) -> Result<(), CliError> {
     // An upgrade that is continued took its snapshot when it began.
-    if state.version != Some(state.spec.version) || state.trial.is_some() {
+    if !begins(state) {
         return Ok(());
     }
-    let access = args.change.login.access(&args.change.contact);
-    let access = NodeAccess { inventory: args.inventory.files(), ..access };
+    let access = access(args);
     let master = ReadyMaster::find(engine, state, &access).await?;
     let found = obstacles(&master, wanted).await?;
     for budget in &found.blocking_budgets {
-        context.output.warn(&format!(
-            "PodDisruptionBudget {budget} allows no disruption now: a drain waits for it, up to {} s",
-            options(args)?.drain_seconds
-        ));
+        context.output.warn(&blocking_text(budget, options(args)?.drain_seconds));
     }
     found.nodes_not_ready.iter().for_each(|node| context.output.warn(node));
     if let Some(error) = refusal(args, wanted, &found) {

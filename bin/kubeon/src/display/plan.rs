@@ -58,6 +58,9 @@ pub(crate) fn table(plan: &Plan, wide: bool) -> TextTable {
     table
 }
 
+/// The number of waiting steps that are named.
+const MAX_WAITING: usize = 20;
+
 /// What waits for which unreachable host, one line each; empty if every host answered.
 pub(crate) fn waits(plan: &Plan) -> String {
     let mut text = String::new();
@@ -66,13 +69,17 @@ pub(crate) fn waits(plan: &Plan) -> String {
         let _ = writeln!(text, "waits for {}: {what}; not needed for this change", host.name);
     }
     let unreachable = |address: HostAddress| plan.unreachable.iter().find(|host| host.address == address);
-    for step in &plan.waiting {
+    for step in plan.waiting.iter().take(MAX_WAITING) {
         let hosts = step.hosts.iter().map(|address| {
             unreachable(*address).map_or_else(|| address.to_string(), |host| host.name.to_string())
         });
         let hosts = hosts.collect::<Vec<_>>().join(" ");
         let (title, on, why, risk) = (&step.title, name(plan, step.host), &step.why, &step.risk);
         let _ = writeln!(text, "waits for {hosts}: {title} on {on}, because {why} ({risk})");
+    }
+    let more = plan.waiting.len().saturating_sub(MAX_WAITING);
+    if more > 0 {
+        let _ = writeln!(text, "… and {} more", words::count(more, "step"));
     }
     text
 }

@@ -15,6 +15,7 @@ use super::files::{self, authority, client, pair, server};
 use super::haproxy;
 use super::hosts_file::{self, hosts_id};
 use super::join_stage::KUBELET;
+use super::kubelet_version;
 use super::prepare::{MASTER_COMMANDS, NODE_IMAGES, RUNTIME_COMMANDS, kernel_id};
 use super::registry;
 use super::step::{Daemon, DesiredStep, choose, image_part_id};
@@ -127,6 +128,8 @@ pub(super) fn balanced_way(context: &PlanContext<'_>, host: &ObservedHost<'_>) -
 pub(crate) fn nodes(context: &PlanContext<'_>, steps: &mut Vec<DesiredStep>) {
     let masters = context.master_addresses();
     let tainted = nodes_with_taints(context);
+    let minor = context.hosts.iter().any(|host| kubelet_version::may_change_minor(context, host));
+    let api_servers = kubelet_version::before(context, minor);
     for host in &context.hosts {
         runtime(context, host, steps);
         let identity = identity(context, host);
@@ -140,7 +143,7 @@ pub(crate) fn nodes(context: &PlanContext<'_>, steps: &mut Vec<DesiredStep>) {
             LoadBalancer::External { .. } => steps.extend(reach_load_balancer(context, host)),
             LoadBalancer::Updater => updater::startup(context, host, steps),
         }
-        kubelet(context, host, steps);
+        kubelet(context, host, &api_servers, steps);
         let certificate = certificate(context, host);
         let ready = ready(context, host).needs(certificate.as_ref().map(|step| step.id.clone()));
         steps.extend(certificate);
@@ -257,7 +260,13 @@ fn reach_load_balancer(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> Ve
     name.into_iter().chain([check]).collect()
 }
 
-fn kubelet(context: &PlanContext<'_>, host: &ObservedHost<'_>, steps: &mut Vec<DesiredStep>) {
+/// The kubelet of a host, after the API servers.
+fn kubelet(
+    context: &PlanContext<'_>,
+    host: &ObservedHost<'_>,
+    api_servers: &[StepId],
+    steps: &mut Vec<DesiredStep>,
+) {
     let spec = context.spec();
     let resolver = context.resolver(host);
     let resolv_conf = resolver.path();
@@ -295,7 +304,10 @@ fn kubelet(context: &PlanContext<'_>, host: &ObservedHost<'_>, steps: &mut Vec<D
     let tools = if host.is_master() { MASTER_COMMANDS } else { &[] };
     let parts: &[&'static str] = if host.is_master() { &["kubelet", "kubectl"] } else { &["kubelet"] };
     let known = checked(context, host);
-    steps.push(choose(context, host, choose_kubelet_id(host), parts, tools).needs(known.clone()));
+    // A restart of the host would start the chosen version, so the choice waits with the kubelet.
+    let reason = kubelet_version::wait_reason(context, host);
+    let choice = choose(context, host, choose_kubelet_id(host), parts, tools);
+    steps.push(choice.needs(known.clone()).waits(reason.clone()));
     steps.push(
         Daemon {
             id: kubelet_id(host),
@@ -319,7 +331,9 @@ fn kubelet(context: &PlanContext<'_>, host: &ObservedHost<'_>, steps: &mut Vec<D
         .needs([kernel_id(host), runtime_id(host), image_id("pause", host)])
         .needs(known)
         .needs(reach_api(context, host))
-        .reads([kubelet_config_id(host), keys_id(host), choose_kubelet_id(host)]),
+        .needs(api_servers.iter().cloned())
+        .reads([kubelet_config_id(host), keys_id(host), choose_kubelet_id(host)])
+        .waits(reason),
     );
 }
 

@@ -13,6 +13,7 @@ mod haproxy;
 mod hosts_file;
 pub(crate) mod join;
 mod join_stage;
+pub(crate) mod kubelet_version;
 pub(crate) mod network;
 pub(crate) mod prepare;
 mod registry;

@@ -2,8 +2,8 @@
 
 use std::net::Ipv4Addr;
 
-use kubeon_api::HostName;
 use kubeon_api::kubernetes_cluster::LoadBalancer;
+use kubeon_api::{HostName, Version};
 use kubeon_render::paths::{KUBELET_CLIENT, pki};
 use kubeon_wire::{Check, Op};
 
@@ -19,6 +19,7 @@ use crate::step_id::StepId;
 pub(crate) const STAGE: StageName = StageName::new("verify");
 
 const NODE: &str = "node";
+const CONTROL_PLANE: &str = "control-plane";
 
 /// The services that a node needs.
 const NODE_UNITS: [&str; 4] =
@@ -50,8 +51,29 @@ pub(crate) fn node_id(node: &HostName) -> StepId {
     StepId::new(STAGE, NODE, node)
 }
 
-/// The node of a host works after its services were started. The kubelet's own identity may read its Lease.
-pub(crate) fn node_works(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> Check {
+/// Whether the step is the proof that the control plane of a master works.
+pub(crate) fn is_control_plane_proof(id: &StepId) -> bool {
+    id.stage() == STAGE && id.what() == CONTROL_PLANE
+}
+
+/// The proof that the control plane of a master works.
+pub(crate) fn control_plane_id(node: &HostName) -> StepId {
+    StepId::new(STAGE, CONTROL_PLANE, node)
+}
+
+/// The control plane of a master works: its API server is ready, which needs etcd. Its other programs proved that they work when they
+/// started.
+pub(crate) fn control_plane_works() -> Check {
+    api_ready()
+}
+
+/// The node of a host works after its services were started. The kubelet's own identity may read its Lease. `version` is that of the
+/// kubelet, if it is started.
+pub(crate) fn node_works(
+    context: &PlanContext<'_>,
+    host: &ObservedHost<'_>,
+    version: Option<Version>,
+) -> Check {
     let (address, port) = match &context.spec().settings.load_balancer {
         LoadBalancer::Updater if !host.is_master() => {
             (context.api_service(), context.spec().settings.api_port)
@@ -64,6 +86,7 @@ pub(crate) fn node_works(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> 
     let master = host.is_master().then_some("kube-apiserver.service");
     Check::NodeWorks {
         node: host.name.clone(),
+        version,
         units: NODE_UNITS.into_iter().chain(master).map(str::to_owned).collect(),
         health_port: KUBELET_HEALTH_PORT,
         address,

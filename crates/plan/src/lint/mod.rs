@@ -5,6 +5,7 @@ mod address;
 mod api_servers;
 mod drain;
 mod finding;
+mod kubelets;
 mod needs;
 mod order;
 mod quorum;
@@ -23,6 +24,7 @@ const RULES: &[Rule] = &[
     drain::check,
     quorum::check,
     api_servers::check,
+    kubelets::check,
     rolling::check,
     secrets::check,
     unknown::check,

@@ -7,7 +7,7 @@ use kubeon_api::HostAddress;
 use super::finding::LintFinding;
 use crate::desired::verify;
 use crate::input::{Observation, Snapshot};
-use crate::output::{Plan, RollingGroup, Step};
+use crate::output::{Plan, RollingGroup, RollingPart, Step};
 use crate::rolling::restart::{NodeState, interrupts, node_state};
 use crate::step_id::StepId;
 
@@ -20,16 +20,18 @@ pub(super) fn check(plan: &Plan, snapshot: &Snapshot) -> Vec<LintFinding> {
     for (host, interruptions) in &restarts {
         texts.extend(unproven(plan, *host, interruptions, &steps));
     }
-    let mut last: &[HostAddress] = &[];
+    let mut last: (&[HostAddress], RollingPart) = (&[], RollingPart::All);
     for group in &plan.rolling {
         for (index, host) in group.hosts.iter().enumerate() {
             let before = match index.checked_sub(group.at_once) {
-                Some(before) => &group.hosts[before..=before],
+                Some(before) => (&group.hosts[before..=before], group.part),
                 None => last,
             };
-            texts.extend(out_of_order(plan, restarts.get(host), before));
+            let interruptions = restarts.get(host).into_iter().flatten().copied();
+            let mut own = interruptions.filter(|step| group.part.contains(step));
+            texts.extend(own.find_map(|step| out_of_order(plan, step, before)));
         }
-        last = end(group);
+        last = (end(group), group.part);
     }
     texts.into_iter().map(|text| LintFinding::fatal("rolling", text)).collect()
 }
@@ -76,11 +78,9 @@ fn unproven(
     Some(format!("{} may succeed before {}", proof.id, missing.id))
 }
 
-/// A step of a host that may run before another host proved that it works.
-fn out_of_order(plan: &Plan, steps: Option<&Vec<&Step>>, before: &[HostAddress]) -> Option<String> {
-    let proofs = || before.iter().filter_map(|host| Some(verify::node_id(&plan.hosts.get(host)?.name)));
-    steps?.iter().find_map(|step| {
-        let proof = proofs().find(|proof| !step.needs.contains(proof))?;
-        Some(format!("{} may interrupt a node before {proof}", step.id))
-    })
+/// What is wrong with a step that may run before other hosts proved that they work.
+fn out_of_order(plan: &Plan, step: &Step, (before, part): (&[HostAddress], RollingPart)) -> Option<String> {
+    let mut proofs = before.iter().filter_map(|host| Some(part.proof_id(&plan.hosts.get(host)?.name)));
+    let proof = proofs.find(|proof| !step.needs.contains(proof))?;
+    Some(format!("{} may interrupt a node before {proof}", step.id))
 }

@@ -6,13 +6,14 @@
 
 use std::collections::HashMap;
 
-use kubeon_api::{HostAddress, HostName, Version};
+use kubeon_api::{HostAddress, HostName};
 use kubeon_wire::{JournalEntry, Op};
 use sha2::{Digest as _, Sha256};
 
 use super::group::RestartGroup;
 use crate::context::{ObservedHost, PlanContext};
 use crate::desired::join;
+use crate::desired::kubelet_version::changes_minor;
 use crate::desired::verify;
 use crate::output::Step;
 use crate::step_id::StepId;
@@ -37,7 +38,7 @@ impl<'c> Drains<'c> {
         let evicts = !context.intent.skip_evict && context.spec().nodes().nth(1).is_some();
         let held = groups.iter().flat_map(|group| &group.held);
         let is_drained = |host: &&&ObservedHost<'_>| {
-            evicts && kubelets(host.address()) && changes_minor(context, &host.name)
+            evicts && kubelets(host.address()) && changes_minor(context, &host.name) && lets_go(context, host)
         };
         let drained: HashMap<_, _> = held
             .filter(is_drained)
@@ -84,13 +85,6 @@ fn drain_id(node: &HostName) -> StepId {
     StepId::of_cluster(join::STAGE, format!("drain-{node}"))
 }
 
-/// Whether the kubelet of the node has another minor version.
-fn changes_minor(context: &PlanContext<'_>, node: &HostName) -> bool {
-    let kubelet = context.node(node).flatten().and_then(|node| node.kubelet.parse::<Version>().ok());
-    let wanted = context.spec().version;
-    kubelet.is_some_and(|now| (now.major, now.minor) != (wanted.major, wanted.minor))
-}
-
 /// The records of the last drain of a node and of its end.
 fn records<'c>(
     context: &'c PlanContext<'_>,
@@ -101,6 +95,13 @@ fn records<'c>(
         context.cluster_steps().into_iter().flatten().find(|entry| entry.id == text)
     };
     (of(drain_id(node)), of(join::uncordon_id(node)))
+}
+
+/// Whether pods can leave the node before it is interrupted: it is Ready, or it will be when the API server of its own host, which is
+/// repaired before, answers again.
+fn lets_go(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> bool {
+    let is_ready = context.node(&host.name).flatten().is_some_and(|node| node.ready);
+    is_ready || host.facts.cluster.as_ref().is_some_and(|own| !own.api_ready)
 }
 
 /// Whether an earlier run began to drain the node and did not record that it is schedulable again.

@@ -7,8 +7,9 @@ use kubeon_api::{HostAddress, HostRole};
 use super::restart::{NodeState, node_state};
 use crate::context::{ObservedHost, PlanContext};
 use crate::desired::etcd;
-use crate::output::RollingGroup;
+use crate::output::{RollingGroup, RollingPart};
 use crate::quorum;
+use crate::step_id::StepId;
 
 /// Hosts of one role.
 pub(super) struct RestartGroup<'c> {
@@ -19,12 +20,19 @@ pub(super) struct RestartGroup<'c> {
     pub(super) held: Vec<&'c ObservedHost<'c>>,
     /// How many of them may be interrupted at the same time.
     pub(super) at_once: usize,
+    /// Which interruptions of them have this order.
+    pub(super) part: RollingPart,
 }
 
 impl RestartGroup<'_> {
     pub(super) fn planned(&self) -> RollingGroup {
         let hosts = self.held.iter().map(|host| host.address()).collect();
-        RollingGroup { hosts, at_once: self.at_once }
+        RollingGroup { hosts, at_once: self.at_once, part: self.part }
+    }
+
+    /// The proof of a host of the group.
+    pub(super) fn proof_id(&self, host: &ObservedHost<'_>) -> StepId {
+        self.part.proof_id(&host.name)
     }
 }
 
@@ -52,12 +60,35 @@ pub(super) fn groups<'c>(
     [masters, workers]
 }
 
+/// The same masters in two groups: first the control planes of all of them, then their nodes. `planes` are the hosts whose control
+/// plane is interrupted, `nodes` those whose node is. A master that is repaired first has its node interrupted in order, too: by then it
+/// has something to lose.
+pub(super) fn control_planes_first<'c>(
+    masters: &RestartGroup<'c>,
+    planes: &HashSet<HostAddress>,
+    nodes: &HashSet<HostAddress>,
+) -> [RestartGroup<'c>; 2] {
+    let all = masters.first.iter().chain(&masters.held).copied();
+    let (held, first): (Vec<_>, Vec<_>) = all.partition(|host| nodes.contains(&host.address()));
+    let held_planes = masters.held.iter().copied().filter(|host| planes.contains(&host.address()));
+    let at_once = masters.at_once;
+    [
+        RestartGroup {
+            first: masters.first.clone(),
+            held: held_planes.collect(),
+            at_once,
+            part: RollingPart::ControlPlane,
+        },
+        RestartGroup { first, held, at_once, part: RollingPart::Node },
+    ]
+}
+
 fn group<'c>(
     context: &'c PlanContext<'c>,
     hosts: Vec<&'c ObservedHost<'c>>,
     interrupted: &HashMap<HostAddress, usize>,
 ) -> RestartGroup<'c> {
-    let mut group = RestartGroup { first: Vec::new(), held: Vec::new(), at_once: 1 };
+    let mut group = RestartGroup { first: Vec::new(), held: Vec::new(), at_once: 1, part: RollingPart::All };
     for host in hosts {
         match state(context, host) {
             NodeState::Absent => {}

@@ -4,25 +4,31 @@
 //! Only steps that restart something wait. Files and parts are written on all hosts at once, and hosts that run no node
 //! yet are created as fast as before. A node that another run interrupted is in no list: so every node of the cluster
 //! proves that it works before any other is interrupted.
+//!
+//! If the kubelet of a node changes to another minor version, the masters have two places in the order: first their control planes,
+//! one after another, then their nodes.
 
 mod api_stop;
 mod drain;
 mod group;
+pub(crate) mod part;
 pub(crate) mod restart;
 mod sort;
 
 use std::collections::{HashMap, HashSet};
 
 use kubeon_api::HostAddress;
-use kubeon_wire::{Facts, Op};
+use kubeon_wire::{Check, Facts, Op};
 
 use crate::context::{ObservedHost, PlanContext};
 use crate::desired::join::{self, ready_id};
+use crate::desired::kubelet_version::may_change_minor;
 use crate::desired::verify;
-use crate::output::{RollingGroup, Step};
+use crate::output::{RollingGroup, RollingPart, Step};
 use crate::step_id::StepId;
 use drain::Drains;
-use group::{RestartGroup, groups};
+use group::{RestartGroup, control_planes_first, groups};
+use part::is_control_plane;
 use restart::{interrupts, takes_effect};
 
 /// Seconds for a proof: a kubelet renews its Lease every ten seconds.
@@ -33,12 +39,7 @@ pub(crate) fn order(context: &PlanContext<'_>, mut steps: Vec<Step>) -> (Vec<Ste
     let facts: HashMap<HostAddress, &Facts> =
         context.hosts.iter().map(|host| (host.address(), host.facts)).collect();
     let is_interruption = |step: &Step| facts.get(&step.host).is_some_and(|facts| interrupts(step, facts));
-    let mut interrupted: HashMap<HostAddress, usize> = HashMap::new();
-    for step in steps.iter().filter(|step| is_interruption(step)) {
-        *interrupted.entry(step.host).or_default() += 1;
-    }
-    let changed: HashSet<HostAddress> = steps.iter().map(|step| step.host).collect();
-    let groups = groups(context, &interrupted, &changed);
+    let groups = groups_of(context, &steps, is_interruption);
     let is_kubelet = |step: &Step| is_interruption(step) && join::is_kubelet(&step.id);
     let kubelets: HashSet<HostAddress> =
         steps.iter().filter(|step| is_kubelet(step)).map(|step| step.host).collect();
@@ -47,64 +48,105 @@ pub(crate) fn order(context: &PlanContext<'_>, mut steps: Vec<Step>) -> (Vec<Ste
         steps.extend(drains.steps(context, &HashMap::new()));
         return (steps, Vec::new());
     }
-    let held: HashSet<HostAddress> =
-        groups.iter().flat_map(|group| &group.held).map(|host| host.address()).collect();
-    api_stop::add(context, &mut steps, &|step| held.contains(&step.host) && is_interruption(step));
+    let held: HashSet<HostSide> = groups.iter().flat_map(held_sides).collect();
+    let waits = |step: &Step| held.contains(&(step.host, is_control_plane(step))) && is_interruption(step);
+    api_stop::add(context, &mut steps, &waits);
     let proofs = proofs(context, &groups, &steps);
     steps.extend(proofs);
-    let waits = |step: &Step| held.contains(&step.host) && is_interruption(step);
     cut_needs_on_later_hosts(&mut steps, &levels(&groups), &waits);
     let mut gates = gates(&groups);
     for gate in gates.values_mut() {
         let after: Vec<StepId> = gate.iter().filter_map(|proof| drains.after(proof)).collect();
         gate.extend(after);
     }
+    let is_apart = groups.iter().any(|group| group.part == RollingPart::ControlPlane);
     for step in steps.iter_mut().filter(|step| waits(step)) {
-        step.needs.extend(gates.get(&step.host).into_iter().flatten().cloned());
-        step.needs.extend(drains.before(step.host));
+        let side = is_control_plane(step);
+        step.needs.extend(gates.get(&(step.host, side)).into_iter().flatten().cloned());
+        step.needs.extend(drains.before(step.host).filter(|_| !(side && is_apart)));
         step.needs.sort_unstable();
         step.needs.dedup();
     }
-    steps.extend(drains.steps(context, &gates));
+    let of_nodes = gates.into_iter().filter(|((_, side), _)| !*side);
+    steps.extend(drains.steps(context, &of_nodes.map(|((host, _), gate)| (host, gate)).collect()));
     (
         sort::by_needs(steps),
         groups.iter().filter(|group| !group.held.is_empty()).map(RestartGroup::planned).collect(),
     )
 }
 
+/// The hosts that are interrupted, by the steps that do so.
+fn groups_of<'c>(
+    context: &'c PlanContext<'c>,
+    steps: &[Step],
+    is_interruption: impl Fn(&Step) -> bool,
+) -> Vec<RestartGroup<'c>> {
+    let mut interrupted: HashMap<HostAddress, usize> = HashMap::new();
+    let (mut planes, mut nodes) = (HashSet::new(), HashSet::new());
+    for step in steps.iter().filter(|step| is_interruption(step)) {
+        *interrupted.entry(step.host).or_default() += 1;
+        let side = if is_control_plane(step) { &mut planes } else { &mut nodes };
+        side.insert(step.host);
+    }
+    let changed: HashSet<HostAddress> = steps.iter().map(|step| step.host).collect();
+    let [masters, workers] = groups(context, &interrupted, &changed);
+    let kubelets: HashSet<HostAddress> =
+        steps.iter().filter(|step| join::is_kubelet(&step.id)).map(|step| step.host).collect();
+    let mut changed_kubelets = context.hosts.iter().filter(|host| kubelets.contains(&host.address()));
+    let minor = changed_kubelets.any(|host| may_change_minor(context, host));
+    if minor && context.masters().nth(1).is_some() {
+        let [first, second] = control_planes_first(&masters, &planes, &nodes);
+        return vec![first, second, workers];
+    }
+    vec![masters, workers]
+}
+
+/// A host, and whether its control plane is meant or its node.
+type HostSide = (HostAddress, bool);
+
+/// What is interrupted in order on the hosts of the group.
+fn held_sides<'g>(group: &'g RestartGroup<'_>) -> impl Iterator<Item = HostSide> + 'g {
+    let sides = group.part.sides();
+    group.held.iter().flat_map(move |host| sides.iter().map(move |side| (host.address(), *side)))
+}
+
 /// The position of each host in the order. Hosts with the same position may be interrupted at the same time.
-fn levels(groups: &[RestartGroup<'_>]) -> HashMap<HostAddress, usize> {
+fn levels(groups: &[RestartGroup<'_>]) -> HashMap<HostSide, usize> {
     let (mut levels, mut next) = (HashMap::new(), 0);
     for group in groups {
-        levels.extend(group.first.iter().map(|host| (host.address(), next)));
-        let positions = group.held.iter().enumerate();
-        levels.extend(positions.map(|(index, host)| (host.address(), next + 1 + index / group.at_once)));
+        for side in group.part.sides() {
+            levels.extend(group.first.iter().map(|host| ((host.address(), *side), next)));
+            let positions = group.held.iter().enumerate();
+            levels.extend(
+                positions.map(|(index, host)| ((host.address(), *side), next + 1 + index / group.at_once)),
+            );
+        }
         next += 1 + group.held.len().div_ceil(group.at_once);
     }
     levels
 }
 
 /// The proofs that must be there before a host is interrupted.
-fn gates(groups: &[RestartGroup<'_>]) -> HashMap<HostAddress, Vec<StepId>> {
-    let mut gates: HashMap<HostAddress, Vec<StepId>> = HashMap::new();
+fn gates(groups: &[RestartGroup<'_>]) -> HashMap<HostSide, Vec<StepId>> {
+    let mut gates: HashMap<HostSide, Vec<StepId>> = HashMap::new();
     let mut last: Vec<StepId> = Vec::new();
     for group in groups {
         let heads = group.at_once.min(group.held.len());
         for (index, host) in group.held.iter().enumerate() {
-            let before = match index.checked_sub(group.at_once) {
-                Some(before) => vec![verify::node_id(&group.held[before].name)],
+            let before: Vec<StepId> = match index.checked_sub(group.at_once) {
+                Some(before) => vec![group.proof_id(group.held[before])],
                 // Each chain waits for its share of the hosts that are not interrupted.
                 None => {
                     let share = group.first.iter().skip(index).step_by(heads);
-                    last.iter().cloned().chain(share.map(|host| verify::node_id(&host.name))).collect()
+                    last.iter().cloned().chain(share.map(|host| group.proof_id(host))).collect()
                 }
             };
-            gates.insert(host.address(), before);
+            gates.extend(group.part.sides().iter().map(|side| ((host.address(), *side), before.clone())));
         }
         let end = if group.held.is_empty() { &group.first } else { &group.held };
         let ends = if group.held.is_empty() { end.len() } else { heads };
         if !end.is_empty() {
-            last = end[end.len() - ends..].iter().map(|host| verify::node_id(&host.name)).collect();
+            last = end[end.len() - ends..].iter().map(|host| group.proof_id(host)).collect();
         }
     }
     gates
@@ -114,14 +156,15 @@ fn gates(groups: &[RestartGroup<'_>]) -> HashMap<HostAddress, Vec<StepId>> {
 /// with its old content.
 fn cut_needs_on_later_hosts(
     steps: &mut [Step],
-    levels: &HashMap<HostAddress, usize>,
+    levels: &HashMap<HostSide, usize>,
     waits: &impl Fn(&Step) -> bool,
 ) {
     let indexes: HashMap<StepId, usize> =
         steps.iter().enumerate().map(|(index, step)| (step.id.clone(), index)).collect();
     let level = |step: &Step| {
-        let ordered = waits(step) || verify::is_node_proof(&step.id);
-        levels.get(&step.host).copied().filter(|_| ordered)
+        let is_proof = verify::is_node_proof(&step.id) || verify::is_control_plane_proof(&step.id);
+        let ordered = waits(step) || is_proof;
+        levels.get(&(step.host, is_control_plane(step))).copied().filter(|_| ordered)
     };
     let own: Vec<Option<usize>> = steps.iter().map(level).collect();
     // The lowest position among the steps that need a step.
@@ -139,38 +182,63 @@ fn cut_needs_on_later_hosts(
     }
 }
 
-/// The proof of every node of the groups. It comes after everything that starts or selects a program on the host.
+/// The proof of every host of the groups. It comes after everything that starts or selects a program there.
 fn proofs(context: &PlanContext<'_>, groups: &[RestartGroup<'_>], steps: &[Step]) -> Vec<Step> {
-    let mut starts: HashMap<HostAddress, Vec<StepId>> = HashMap::new();
+    let mut starts: HashMap<HostAddress, Vec<&Step>> = HashMap::new();
     for step in steps.iter().filter(|step| takes_effect(step)) {
-        starts.entry(step.host).or_default().push(step.id.clone());
+        starts.entry(step.host).or_default().push(step);
     }
     let planned: HashSet<&StepId> = steps.iter().map(|step| &step.id).collect();
-    let proof = |host: &ObservedHost<'_>, interrupted: bool| {
-        let mut needs = starts.get(&host.address()).cloned().unwrap_or_default();
-        needs.extend(Some(ready_id(&host.name)).filter(|ready| planned.contains(ready)));
+    let proof = |group: &RestartGroup<'_>, host: &ObservedHost<'_>, interrupted: bool| {
+        let of_host = starts.get(&host.address()).into_iter().flatten();
+        // A node works only if its control plane does, too.
+        let all = group.part != RollingPart::ControlPlane;
+        let own = of_host.filter(|step| all || is_control_plane(step));
+        let mut needs: Vec<StepId> = own.map(|step| step.id.clone()).collect();
+        needs.extend(Some(ready_id(&host.name)).filter(|ready| all && planned.contains(ready)));
         needs.sort_unstable();
-        proof(context, host, interrupted, needs)
+        if !all {
+            return control_plane_proof(host, needs);
+        }
+        let kubelet = join::kubelet_id(host);
+        let version = planned.contains(&kubelet).then_some(context.spec().version);
+        node_proof(host, interrupted, verify::node_works(context, host, version), needs)
     };
     let all = groups.iter().flat_map(|group| {
-        let first = group.first.iter().map(|host| (*host, false));
-        first.chain(group.held.iter().map(|host| (*host, true)))
+        let first = group.first.iter().map(move |host| (group, *host, false));
+        first.chain(group.held.iter().map(move |host| (group, *host, true)))
     });
-    all.map(|(host, interrupted)| proof(host, interrupted)).collect()
+    all.map(|(group, host, interrupted)| proof(group, host, interrupted)).collect()
 }
 
-fn proof(context: &PlanContext<'_>, host: &ObservedHost<'_>, interrupted: bool, needs: Vec<StepId>) -> Step {
+fn node_proof(host: &ObservedHost<'_>, interrupted: bool, check: Check, needs: Vec<StepId>) -> Step {
     let (more, why) = if interrupted {
         (" after its restart", "the next node waits for it")
     } else {
         ("", "no other node is interrupted before")
     };
-    let id = verify::node_id(&host.name);
+    let title = format!("node {} works{more}", host.name);
+    proof(host, verify::node_id(&host.name), (title, why), check, needs)
+}
+
+fn control_plane_proof(host: &ObservedHost<'_>, needs: Vec<StepId>) -> Step {
+    let title = format!("the control plane on {} works", host.name);
+    let why = "no other master and no kubelet is interrupted before";
+    proof(host, verify::control_plane_id(&host.name), (title, why), verify::control_plane_works(), needs)
+}
+
+fn proof(
+    host: &ObservedHost<'_>,
+    id: StepId,
+    (title, why): (String, &str),
+    check: Check,
+    needs: Vec<StepId>,
+) -> Step {
     Step {
         stage: id.stage(),
         id,
         host: host.address(),
-        title: format!("node {} works{more}", host.name),
+        title,
         why: why.to_owned(),
         needs,
         digest: String::new(),
@@ -179,6 +247,6 @@ fn proof(context: &PlanContext<'_>, host: &ObservedHost<'_>, interrupted: bool, 
         journal: false,
         record_in: None,
         destructive: false,
-        op: Op::Await { checks: vec![verify::node_works(context, host)] },
+        op: Op::Await { checks: vec![check] },
     }
 }

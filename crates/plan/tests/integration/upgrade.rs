@@ -2,10 +2,10 @@
 
 use kubeon_plan::precheck::precheck;
 use kubeon_plan::sim::{artifacts, run_to_completion};
-use kubeon_plan::{Intent, Plan, Snapshot, lint, plan, validate};
+use kubeon_plan::{Intent, Plan, RollingPart, Snapshot, StepId, lint, plan, validate};
 use kubeon_wire::{JournalEntry, ResultState};
 
-use crate::support::{created, edit, golden, named, step, texts};
+use crate::support::{created, edit, golden, lose, named, step, texts};
 
 const OLD: &str = "v1.36.3";
 const NEW: &str = "v1.37.2";
@@ -48,6 +48,64 @@ fn masters_come_first_and_each_node_is_drained_before_it_changes() {
     let second = texts(&step(&made, "join/drain-h5").needs);
     assert!(second.contains(&"join/uncordon-h4".to_owned()) && second.contains(&"verify/node@h4".to_owned()));
     golden("upgrade", &run_to_completion(&desired, &mut snapshot, 3));
+}
+
+#[test]
+fn no_kubelet_changes_its_minor_version_before_an_api_server() {
+    let snapshot = old(3, 2);
+    let made = plan(&upgrade(3, 2, NEW), &snapshot).unwrap();
+    let parts: Vec<_> = made.rolling.iter().map(|group| (group.part, group.hosts.len())).collect();
+    let wanted = [(RollingPart::ControlPlane, 3), (RollingPart::Node, 3), (RollingPart::All, 2)];
+    assert_eq!(parts, wanted);
+    for host in ["h1", "h2", "h3", "h4", "h5"] {
+        let needs = texts(&step(&made, &format!("join/kubelet@{host}")).needs);
+        for master in ["h1", "h2", "h3"] {
+            assert!(needs.contains(&format!("control/apiserver@{master}")), "{host}: {needs:?}");
+        }
+    }
+    let control = texts(&step(&made, "control/apiserver@h2").needs);
+    assert!(control.contains(&"verify/control-plane@h1".to_owned()), "{control:?}");
+    assert!(!control.iter().any(|need| need.starts_with("join/drain")), "{control:?}");
+    let drain = texts(&step(&made, "join/drain-h1").needs);
+    assert!(drain.contains(&"verify/control-plane@h3".to_owned()), "{drain:?}");
+
+    let mut early = made.clone();
+    let api: StepId = "control/apiserver@h3".parse().unwrap();
+    let kubelet = early.steps.iter_mut().find(|step| step.id.to_string() == "join/kubelet@h1").unwrap();
+    kubelet.needs.retain(|need| *need != api);
+    let findings = lint(&early, &snapshot);
+    assert!(findings.iter().any(|finding| finding.rule == "kubelets"), "{findings:?}");
+
+    // A patch changes one whole master after another.
+    let patch = plan(&upgrade(3, 2, "v1.36.4"), &snapshot).unwrap();
+    assert!(patch.rolling.iter().all(|group| group.part == RollingPart::All));
+}
+
+#[test]
+fn a_master_whose_api_server_is_down_is_repaired_before_any_kubelet_changes() {
+    let mut snapshot = old(3, 2);
+    edit(&mut snapshot, 1, |facts| facts.cluster.as_mut().unwrap().api_ready = false);
+    let made = plan(&upgrade(3, 2, NEW), &snapshot).unwrap();
+    assert_eq!(lint(&made, &snapshot), []);
+    let needs = texts(&step(&made, "join/kubelet@h2").needs);
+    assert!(needs.contains(&"control/apiserver@h3".to_owned()), "{needs:?}");
+    let others = texts(&step(&made, "control/apiserver@h1").needs);
+    assert!(others.contains(&"verify/control-plane@h2".to_owned()), "{others:?}");
+}
+
+#[test]
+fn kubelets_wait_for_a_master_that_does_not_answer() {
+    let mut snapshot = old(3, 1);
+    lose(&mut snapshot, 0);
+    let made = plan(&upgrade(3, 1, NEW), &snapshot).unwrap();
+    assert_eq!(lint(&made, &snapshot), []);
+    assert_eq!(ids(&made, "join/kubelet@"), [""; 0]);
+    assert_eq!(ids(&made, "join/drain"), [""; 0]);
+    assert_eq!(ids(&made, "control/apiserver@"), ["control/apiserver@h2", "control/apiserver@h3"]);
+    let waiting = texts(made.waiting.iter().map(|step| &step.id));
+    for step in ["join/choose-kubelet@h4", "join/kubelet@h2", "join/kubelet@h3", "join/kubelet@h4"] {
+        assert!(waiting.contains(&step.to_owned()), "{waiting:?}");
+    }
 }
 
 #[test]

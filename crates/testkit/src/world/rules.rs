@@ -155,9 +155,12 @@ impl State {
             Check::NodeNotReady { node } => {
                 (!self.named_node_ready(at, node.as_str()), format!("the end of node {node}"))
             }
-            Check::NodeWorks { node, units, .. } => {
+            Check::NodeWorks { node, version, units, .. } => {
                 let stopped = units.iter().find(|unit| !self.host(at).runs(unit));
-                (self.named_node_ready(at, node.as_str()) && stopped.is_none(), format!("node {node}"))
+                let runs = self.host(at).running_version("kubelet.service");
+                let has_version = version.is_none_or(|version| runs == Some(version));
+                let ready = self.named_node_ready(at, node.as_str());
+                (ready && stopped.is_none() && has_version, format!("node {node}"))
             }
             Check::PodTokens { unit } => (self.host(at).runs(unit), format!("tokens of {unit}")),
             Check::DeploymentAvailable { namespace, name } => {

@@ -35,13 +35,14 @@ impl State {
 /// The harms of one host. `served` is the oldest version that an API server serves, `newest` the newest one that runs.
 fn host_skews(host: &SimulatedHost, served: Version, newest: Version) -> Vec<String> {
     let own = host.served_version(API_SERVER);
-    let is_master = host.units.contains_key(API_SERVER);
     let mut harms = Vec::new();
     if let Some(kubelet) = host.running_version(KUBELET) {
-        // A kubelet of a master uses the API server of its own host.
-        let server = if is_master { own } else { Some(served) };
-        if server.is_some_and(|server| kubelet.minor > server.minor) {
-            harms.push(format!("the kubelet of {} has {kubelet}, newer than its API server", host.name()));
+        // Kubelets change after all API servers.
+        if kubelet.minor > served.minor {
+            harms.push(format!(
+                "the kubelet of {} has {kubelet}, newer than an API server that serves {served}",
+                host.name()
+            ));
         }
         if kubelet.minor + OLDEST_KUBELET < newest.minor {
             harms.push(format!("the kubelet of {} has {kubelet}, too old for {newest}", host.name()));

@@ -1,7 +1,9 @@
-//! The lives of clusters: random changes of masters and versions, hosts that die for ever, commands that are killed, and
-//! hosts that work in a random order. Nothing may cost the quorum of etcd or break the rules of versions.
+//! The lives of clusters: random changes of masters and versions, hosts that die for ever or for a while, commands that are killed,
+//! and hosts that work in a random order. Nothing may cost the quorum of etcd or break the rules of versions, and no version is taken
+//! without a master.
 
 use kubeon_plan::{HostSpec, Intent};
+use kubeon_reconcile::Reconciled;
 use kubeon_testkit::{ClusterBuilder, World, address, cluster, host};
 
 use crate::support::create;
@@ -34,6 +36,38 @@ fn spec(index: &usize) -> HostSpec {
     HostSpec { name: format!("h{}", 11 + index).parse().ok(), ..HostSpec::at(address(&at(*index))) }
 }
 
+/// What happened in lives.
+#[derive(Debug, Clone, Copy, Default)]
+struct LifeCounts {
+    changes: usize,
+    /// Masters that joined or left.
+    masters: usize,
+    /// Masters that another one replaced.
+    replacements: usize,
+    /// Versions that a cluster took.
+    upgrades: usize,
+    /// Upgrades that were aborted.
+    aborts: usize,
+    /// Masters that lost power during an upgrade and came back.
+    cuts: usize,
+    /// Masters that lost power for ever.
+    deaths: usize,
+}
+
+/// Runs a command to its end, and once more if a part of it waited for a lost member that it removed.
+async fn complete(world: &World, intent: &Intent) -> Result<Reconciled, String> {
+    let done = create(world, intent).await?;
+    if done.plan.waiting.is_empty() || intent.leaving.is_empty() {
+        return Ok(done);
+    }
+    create(world, intent).await
+}
+
+/// Whether every master has the version of the command: the engine takes no version before. Only masters lose power here.
+fn is_taken(done: &Reconciled) -> bool {
+    done.plan.unreachable.is_empty() && done.plan.waiting.is_empty()
+}
+
 /// A cluster in its world.
 struct Life {
     world: World,
@@ -42,6 +76,7 @@ struct Life {
     /// Hosts that were never used.
     spare: Vec<usize>,
     version: usize,
+    counts: LifeCounts,
 }
 
 /// What a change does: the masters that join and leave, those of them that are lost, and the version afterwards.
@@ -66,6 +101,7 @@ impl Life {
             masters: (0..count).collect(),
             spare: (count..MASTERS).collect(),
             version: 0,
+            counts: LifeCounts::default(),
         };
         create(&life.world, &life.intent(&Change::default())).await.unwrap();
         life
@@ -90,7 +126,12 @@ impl Life {
             leaving_masters: addresses(&change.leaves),
             leaving: change.leaves.iter().map(self::spec).collect(),
             lost_hosts: if change.lost { addresses(&change.leaves) } else { [].into() },
-            ..intent(spec.worker(WORKER))
+            ..intent(spec.worker(WORKER).with(|spec| {
+                // The state stores the names after the first command.
+                for host in spec.masters.iter_mut().chain(&mut spec.workers) {
+                    host.name = format!("h{}", host.address.ip().octets()[3]).parse().ok();
+                }
+            }))
         }
     }
 
@@ -141,30 +182,103 @@ impl Life {
         Ok(())
     }
 
-    /// Tries the version of the change. Returns whether the upgrade was aborted.
-    async fn tried(&mut self, change: &Change) -> Result<bool, String> {
-        let trial = self.trial(change);
-        self.killed(&trial).await?;
+    /// A command is killed at a random effect, and at the same moment a master loses power for ever or for a while. The next command
+    /// does what it can, and the version is not taken. Then the master comes back, or another one replaces it.
+    async fn lose_one(
+        &mut self,
+        change: &Change,
+        intent: fn(&Self, &Change) -> Intent,
+    ) -> Result<(), String> {
+        let begun = intent(self, change);
+        self.world.die_after(1 + self.random.below(EFFECTS));
+        tokio::select! {
+            biased;
+            () = self.world.died() => {}
+            done = create(&self.world, &begun) => { done?; }
+        }
+        // The command ends in the middle of a restart on one host at most: power is lost there, so that one master is away.
+        let interrupted = self.world.interrupted();
+        let stopped = self.masters.iter().find(|index| interrupted.contains(&address(&at(**index)))).copied();
+        let lost = match stopped {
+            Some(index) => index,
+            None => self.one(),
+        };
+        self.world.cut(&at(lost));
+        self.world.restart();
+        let done = complete(&self.world, &begun).await?;
+        if is_taken(&done) {
+            return Err(format!("the version is taken without {}", at(lost)));
+        }
+        if self.spare.is_empty() || self.random.below(2) == 0 {
+            self.world.heal(&at(lost));
+            self.counts.cuts += 1;
+            return Ok(());
+        }
+        let new = self.spare[0];
+        let replaced = Change { joins: vec![new], leaves: vec![lost], lost: true, version: change.version };
+        let replacing = intent(self, &replaced);
+        self.killed(&replacing).await?;
+        complete(&self.world, &replacing).await?;
+        self.take_hosts(&replaced);
+        self.counts.deaths += 1;
+        Ok(())
+    }
+
+    /// The masters after a change.
+    fn take_hosts(&mut self, change: &Change) {
+        self.masters.retain(|master| !change.leaves.contains(master));
+        self.masters.extend(&change.joins);
+        self.spare.retain(|spare| !change.joins.contains(spare));
+        self.counts.masters += change.joins.len() + change.leaves.len();
+        self.counts.replacements += change.joins.len().min(change.leaves.len());
+    }
+
+    /// Changes the version: it is tried, and then it is aborted or taken. A master may lose power before and after.
+    async fn upgrade(&mut self, change: &Change) -> Result<(), String> {
+        // With fewer masters, the loss of one costs the quorum.
+        let loses = if self.masters.len() > 2 { self.random.below(4) } else { 3 };
+        let tried = self.trial(change);
+        self.killed(&tried).await?;
+        if loses == 0 {
+            self.lose_one(change, Self::trial).await?;
+        }
         if self.random.below(4) == 0 {
             let back = self.intent(&Change { version: self.version, ..Change::default() });
             self.killed(&back).await?;
-            return create(&self.world, &back).await.map(|_| true);
+            create(&self.world, &back).await?;
+            self.counts.aborts += 1;
+            return Ok(());
         }
-        create(&self.world, &trial).await.map(|_| false)
+        let tried = create(&self.world, &self.trial(change)).await?;
+        if !is_taken(&tried) {
+            return Err(format!("all masters answer, and something waits: {:?}", tried.plan.waiting));
+        }
+        let taken = self.intent(change);
+        self.killed(&taken).await?;
+        if loses == 1 {
+            self.lose_one(change, Self::intent).await?;
+        }
+        let done = create(&self.world, &self.intent(change)).await?;
+        if !is_taken(&done) {
+            return Err(format!("all masters answer, and something waits: {:?}", done.plan.waiting));
+        }
+        self.version = change.version;
+        self.counts.upgrades += 1;
+        Ok(())
     }
 
-    /// Makes the change with killed commands, and says what went wrong. An upgrade may be aborted.
+    /// Makes the change with killed commands, and says what went wrong.
     async fn change(&mut self, change: &Change) -> Result<(), String> {
-        if change.version != self.version && self.tried(change).await? {
+        self.counts.changes += 1;
+        if change.version != self.version {
+            self.upgrade(change).await?;
             return self.settled().await;
         }
         let intent = self.intent(change);
         self.killed(&intent).await?;
         create(&self.world, &intent).await?;
-        self.masters.retain(|master| !change.leaves.contains(master));
-        self.masters.extend(&change.joins);
-        self.spare.retain(|spare| !change.joins.contains(spare));
-        self.version = change.version;
+        self.take_hosts(change);
+        self.counts.deaths += usize::from(change.lost);
         self.settled().await
     }
 
@@ -180,36 +294,45 @@ impl Life {
     }
 }
 
-/// Lives that begin with this seed, and what they changed: masters, versions.
-async fn lives(seed: u64, changes: usize) -> (usize, usize) {
-    let (mut masters, mut versions) = (0, 0);
-    for number in 0..changes.div_ceil(CHANGES_PER_LIFE) as u64 {
+/// Lives that begin with this seed, until `enough` says that they did enough.
+async fn lives(seed: u64, enough: impl Fn(&LifeCounts) -> bool) -> LifeCounts {
+    let mut all = LifeCounts::default();
+    let mut number = 0;
+    while !enough(&all) {
         let seed = seed.wrapping_add(number);
+        number += 1;
         let mut life = Life::begin(seed).await;
+        life.counts = all;
         for index in 0..CHANGES_PER_LIFE {
             let change = life.next();
-            let upgrades = change.version != life.version;
             let done = life.change(&change).await;
             assert_eq!(done, Ok(()), "seed {seed}, change {index}: {change:?} of {:?}", life.masters);
-            versions += usize::from(upgrades);
-            masters += change.joins.len() + change.leaves.len();
         }
+        all = life.counts;
     }
-    (masters, versions)
+    all
 }
 
 #[tokio::test(start_paused = true)]
 async fn no_life_costs_the_quorum_or_mixes_versions() {
-    let (masters, versions) = lives(1, 160).await;
-    assert!(masters > 100 && versions > 20, "{masters} masters joined or left, {versions} upgrades");
+    let all = lives(1, |counts| counts.changes >= 240).await;
+    assert!(all.masters > 100 && all.replacements > 20 && all.upgrades > 20, "{all:?}");
+    assert!(all.cuts > 0 && all.deaths > 0 && all.aborts > 0, "{all:?}");
 }
 
+/// How many replacements of a master and upgrades the long test makes.
+const SOAK: usize = 10_000;
+
 #[tokio::test(start_paused = true)]
-#[ignore = "10,000 changes take minutes: ./test long"]
+#[ignore = "10,000 replacements and upgrades take minutes: ./test long"]
 #[allow(clippy::print_stdout, reason = "prints what it did")]
 async fn soak_ten_thousand_changes_cost_no_quorum() {
     let seed = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap().as_secs();
     println!("  seed {seed}");
-    let (masters, versions) = lives(seed, 10_000).await;
-    println!("  {masters} masters joined or left, {versions} upgrades");
+    let all = lives(seed, |counts| counts.replacements + counts.upgrades >= SOAK).await;
+    println!(
+        "  {} replacements of a master and {} upgrades in {} changes; {} masters joined or left, {} upgrades were aborted; during \
+         upgrades {} masters lost power for a while, {} in all for ever",
+        all.replacements, all.upgrades, all.changes, all.masters, all.aborts, all.cuts, all.deaths
+    );
 }
