@@ -19,7 +19,7 @@ use crate::cli_error::CliError;
 use crate::cmd::upgrade_request::{access, begins, blocking_text, options};
 use crate::context::Context;
 use crate::display::plan as text;
-use crate::output::{CommandResult, TextTable, words};
+use crate::output::{CommandResult, TextTable};
 
 /// What a dry run of an upgrade shows. As JSON it is also the plan of the first version, which a person may approve.
 #[derive(Serialize)]
