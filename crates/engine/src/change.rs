@@ -217,7 +217,7 @@ impl PreparedChange<'_> {
         Ok(ChangeOutcome::Ready(Box::new(self.finish(true, &reconciled.plan.unreachable).await?)))
     }
 
-    /// Applies the plan, then what waited for a lost member of etcd that the plan removed.
+    /// Applies the plan, then what waited for a lost member of etcd that the plan removed or for one that it added.
     async fn apply_all(
         &mut self,
         planned: Planned,
@@ -228,7 +228,10 @@ impl PreparedChange<'_> {
         }
         self.persist(planned.plan())?;
         let reconciled = self.apply(planned, cancellation).await?;
-        let waited = !reconciled.plan.waiting.is_empty() && !self.intent.leaving.is_empty();
+        let changes_members = !self.intent.leaving.is_empty()
+            || !self.intent.joining_masters.is_empty()
+            || !self.intent.joining_etcd_hosts.is_empty();
+        let waited = !reconciled.plan.waiting.is_empty() && changes_members;
         if !waited || !reconciled.outcome.is_complete() {
             return Ok(reconciled);
         }

@@ -89,7 +89,7 @@ pub(crate) fn members(context: &PlanContext<'_>, steps: &mut Vec<DesiredStep>) {
     let change = MembershipChange::of(context);
     let known = membership::members(context);
     let one_by_one = known.quorum() != Quorum::Lost;
-    let reason = wait_reason(context, &known);
+    let reason = wait_reason(context, &known).or_else(|| joining_reason(&known, &change));
     // A member waits for all members before it, not only for the last one: a member that is up to date has no
     // step in the plan.
     let mut before: Vec<StepId> = Vec::new();
@@ -227,6 +227,15 @@ fn wait_reason(context: &PlanContext<'_>, members: &Members<'_>) -> Option<WaitR
             members.available(),
             members.total()
         ),
+    })
+}
+
+/// The restart of one of two members stops etcd. A third one that joins makes it harmless.
+fn joining_reason(members: &Members<'_>, change: &MembershipChange<'_, '_>) -> Option<WaitReason> {
+    (members.total() == 2 && !change.joining.is_empty()).then(|| WaitReason {
+        hosts: change.joining.iter().map(|host| host.address()).collect(),
+        risk: "with two etcd members, the restart of one stops etcd; the member that joins has no vote yet"
+            .to_owned(),
     })
 }
 

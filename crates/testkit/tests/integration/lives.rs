@@ -54,10 +54,10 @@ struct LifeCounts {
     deaths: usize,
 }
 
-/// Runs a command to its end, and once more if a part of it waited for a lost member that it removed.
+/// Runs a command to its end, and once more if a part of it waited for a member that it removed or added.
 async fn complete(world: &World, intent: &Intent) -> Result<Reconciled, String> {
     let done = create(world, intent).await?;
-    if done.plan.waiting.is_empty() || intent.leaving.is_empty() {
+    if done.plan.waiting.is_empty() || (intent.leaving.is_empty() && intent.joining_masters.is_empty()) {
         return Ok(done);
     }
     create(world, intent).await
@@ -276,7 +276,7 @@ impl Life {
         }
         let intent = self.intent(change);
         self.killed(&intent).await?;
-        create(&self.world, &intent).await?;
+        complete(&self.world, &intent).await?;
         self.take_hosts(change);
         self.counts.deaths += usize::from(change.lost);
         self.settled().await
