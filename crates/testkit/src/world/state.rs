@@ -307,7 +307,7 @@ impl State {
             unit.started = programs;
         }
         self.restarting.remove(&(at, name.to_owned()));
-        let harms = self.skews(at);
+        let harms = self.skews(at, name);
         self.harms.extend(harms);
         Ok(Some(format!("start {name}")))
     }
