@@ -13,12 +13,8 @@ use clap::Subcommand;
 /// The benchmarks.
 #[derive(Subcommand)]
 pub(crate) enum Bench {
-    /// Bare lab hosts to all nodes Ready: `kubeon create`, the floor, and kubeadm.
-    Create {
-        /// Number of runs; the medians are printed last.
-        #[arg(long, default_value_t = 3)]
-        runs: usize,
-    },
+    /// Bare lab hosts to all nodes Ready: `kubeon create`, the floor, kubeadm, and other programs `kubeon`.
+    Create(create::CreateArguments),
     /// A cluster of three masters and two workers to the next minor version: `kubeon upgrade`, the restarts that it needs, and
     /// kubeadm.
     Upgrade {
@@ -33,7 +29,7 @@ pub(crate) enum Bench {
 /// Runs a benchmark.
 pub(crate) fn run(root: &Path, bench: &Bench) -> Result<()> {
     match bench {
-        Bench::Create { runs } => create::run(root, *runs),
+        Bench::Create(arguments) => create::run(root, arguments),
         Bench::Upgrade { runs } => upgrade::run(root, *runs),
         Bench::Operator(arguments) => operator::run(root, arguments),
     }
