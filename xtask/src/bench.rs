@@ -3,6 +3,8 @@
 mod create;
 mod lab;
 mod operator;
+mod scale;
+mod stand_ins;
 mod upgrade;
 
 use std::path::Path;
@@ -15,6 +17,8 @@ use clap::Subcommand;
 pub(crate) enum Bench {
     /// Bare lab hosts to all nodes Ready: `kubeon create`, the floor, kubeadm, and other programs `kubeon`.
     Create(create::CreateArguments),
+    /// A worker joins a cluster of 5, 50 and 500 declared nodes: `kubeon addon`, and the floor.
+    Scale(scale::ScaleArguments),
     /// A cluster of three masters and two workers to the next minor version: `kubeon upgrade`, the restarts that it needs, and
     /// kubeadm.
     Upgrade {
@@ -30,6 +34,7 @@ pub(crate) enum Bench {
 pub(crate) fn run(root: &Path, bench: &Bench) -> Result<()> {
     match bench {
         Bench::Create(arguments) => create::run(root, arguments),
+        Bench::Scale(arguments) => scale::run(root, arguments),
         Bench::Upgrade { runs } => upgrade::run(root, *runs),
         Bench::Operator(arguments) => operator::run(root, arguments),
     }

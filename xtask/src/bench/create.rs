@@ -1,12 +1,9 @@
 //! Measures `kubeon create` in the lab and, in the same run, its lower bound (a script that starts the same processes with
 //! every file in place), its peer (the bundle's own kubeadm) and other programs `kubeon`, such as that of an earlier commit.
 
-use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
-use std::time::Instant;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result};
 use clap::Args;
 
 use super::lab::{BenchLab, BenchProgram, median};
@@ -151,22 +148,9 @@ fn arguments(addresses: &[String], masters: usize) -> Vec<&str> {
     arguments
 }
 
-/// Runs `create` and returns the seconds until it reports the last node as Ready. Afterwards `create` also checks DNS, which
-/// floor and kubeadm do not.
+/// The seconds until `create` reports the last node as Ready. Afterwards `create` also checks DNS, which floor and kubeadm do not.
 fn until_ready(program: &BenchProgram, name: &str, arguments: &[&str]) -> Result<f64> {
-    let begin = Instant::now();
-    let mut create = program.command(arguments).stderr(Stdio::piped()).stdout(Stdio::null()).spawn()?;
-    let (mut ready, mut output) = (None, String::new());
-    for line in BufReader::new(create.stderr.take().context("no standard error")?).lines() {
-        let line = line?;
-        if line.contains(" is Ready (") {
-            ready = Some(begin.elapsed().as_secs_f64());
-        }
-        output = format!("{output}{line}\n");
-    }
-    if !create.wait()?.success() {
-        bail!("{name}: kubeon {}: {output}", arguments.join(" "));
-    }
-    crate::terminal::say(&format!("  {name}: {:.2} s until its end", begin.elapsed().as_secs_f64()));
-    ready.with_context(|| format!("{name}: kubeon create reported no node as Ready"))
+    let times = program.until_ready(arguments).with_context(|| name.to_owned())?;
+    crate::terminal::say(&format!("  {name}: {:.2} s until its end", times.end));
+    Ok(times.ready)
 }

@@ -1,7 +1,9 @@
 //! The lab of a benchmark: bare hosts, the published programs, and the scripts of the floor and of the peer.
 
+use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::Instant;
 
 use anyhow::{Context as _, Result, bail};
 
@@ -41,6 +43,32 @@ impl BenchProgram {
         }
         Ok(String::from_utf8(output.stdout)?)
     }
+
+    /// Runs a command that brings nodes into a cluster, which must succeed.
+    pub(super) fn until_ready(&self, arguments: &[&str]) -> Result<CommandTimes> {
+        let begin = Instant::now();
+        let mut running = self.command(arguments).stderr(Stdio::piped()).stdout(Stdio::null()).spawn()?;
+        let (mut ready, mut output) = (None, String::new());
+        for line in BufReader::new(running.stderr.take().context("no standard error")?).lines() {
+            let line = line?;
+            if line.contains(" is Ready (") {
+                ready = Some(begin.elapsed().as_secs_f64());
+            }
+            output = format!("{output}{line}\n");
+        }
+        if !running.wait()?.success() {
+            bail!("kubeon {}: {output}", arguments.join(" "));
+        }
+        let ready = ready.with_context(|| format!("no node was reported as Ready: {output}"))?;
+        Ok(CommandTimes { ready, end: begin.elapsed().as_secs_f64() })
+    }
+}
+
+/// Seconds of a command that brings nodes into a cluster.
+pub(super) struct CommandTimes {
+    /// Until it reports the last node as Ready.
+    pub(super) ready: f64,
+    pub(super) end: f64,
 }
 
 /// Hosts that a benchmark creates, and `kubeon` with a home folder of its own.
@@ -86,6 +114,21 @@ impl BenchLab {
             None => None,
         };
         Ok(BenchProgram { file, home, node, bundles })
+    }
+
+    /// The folder with the state of all clusters of [`Self::own`].
+    pub(super) fn home(&self) -> &Path {
+        &self.own.home
+    }
+
+    /// Runs a shell command on a host, which must succeed. Returns its standard output.
+    pub(super) fn on(&self, host: &str, command: &str) -> Result<String> {
+        self.kubeon(&["lab", "ssh", "--lab", LAB, host, "--", command])
+    }
+
+    /// Ends a host as a power failure does.
+    pub(super) fn kill(&self, host: &str) -> Result<()> {
+        self.kubeon(&["lab", "kill", host, "--lab", LAB]).map(drop)
     }
 
     /// Removes the hosts.
