@@ -44,7 +44,10 @@ fn main() {
         );
         if hosts == MOST_HOSTS {
             assert!(bare <= PLAN_LIMIT && made_in <= PLAN_LIMIT, "a plan takes longer than {PLAN_LIMIT:?}");
-            assert!(upgrade_in <= UPGRADE_LIMIT, "the plan of an upgrade takes longer than {UPGRADE_LIMIT:?}");
+            assert!(
+                upgrade_in <= UPGRADE_LIMIT,
+                "the plan of an upgrade takes longer than {UPGRADE_LIMIT:?}"
+            );
         }
     }
 }
