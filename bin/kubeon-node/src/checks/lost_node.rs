@@ -31,7 +31,7 @@ struct Silence {
 }
 
 /// What the API server says about a node.
-enum NodeReport {
+enum ReportedNode {
     /// It is not Ready, or does not exist.
     Lost,
     /// It is Ready, and its Lease was renewed at this time.
@@ -60,20 +60,20 @@ impl<'a> LostNode<'a> {
         }
     }
 
-    fn report(&self, api: &Api) -> Result<NodeReport, String> {
+    fn report(&self, api: &Api) -> Result<ReportedNode, String> {
         let node = read(api, &format!("/api/v1/nodes/{}", self.node))?;
         if node.is_none_or(|node| not_ready(&node).is_some()) {
-            return Ok(NodeReport::Lost);
+            return Ok(ReportedNode::Lost);
         }
         let lease = format!("/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/{}", self.node);
         let lease = read(api, &lease)?.unwrap_or_default();
         let renewed = lease["spec"]["renewTime"].as_str().unwrap_or_default().to_owned();
-        Ok(NodeReport::Ready { renewed })
+        Ok(ReportedNode::Ready { renewed })
     }
 
     /// `asked` and `answered` are the times of the request and of its answer: the Lease is as it was at some time between them.
-    fn is_lost(&mut self, report: &NodeReport, asked: Instant, answered: Instant) -> bool {
-        let NodeReport::Ready { renewed } = report else { return true };
+    fn is_lost(&mut self, report: &ReportedNode, asked: Instant, answered: Instant) -> bool {
+        let ReportedNode::Ready { renewed } = report else { return true };
         match &self.silence {
             Some(silence) if silence.renewed == *renewed => {
                 asked.saturating_duration_since(silence.since) >= SILENCE
@@ -106,8 +106,8 @@ mod tests {
     use crate::testing::Bench;
     use crate::testing_api::{Reply, serve};
 
-    fn ready(renewed: &str) -> NodeReport {
-        NodeReport::Ready { renewed: renewed.to_owned() }
+    fn ready(renewed: &str) -> ReportedNode {
+        ReportedNode::Ready { renewed: renewed.to_owned() }
     }
 
     #[test]
@@ -115,7 +115,7 @@ mod tests {
         let node = "h3".parse().unwrap();
         let (mut lost, now) = (LostNode::new(&node), Instant::now());
         assert!(!lost.is_lost(&ready("12:00:00"), now, now));
-        assert!(lost.is_lost(&NodeReport::Lost, now, now));
+        assert!(lost.is_lost(&ReportedNode::Lost, now, now));
     }
 
     #[test]
