@@ -49,15 +49,18 @@ impl<'a> LostNode<'a> {
     /// What speaks against it. The text does not change while only time passes.
     pub(super) fn check(&mut self, api: &Api) -> Result<(), String> {
         let asked = Instant::now();
-        match self.report(api) {
-            Ok(report) if self.is_lost(&report, asked, Instant::now()) => Ok(()),
-            Ok(_) => Err(format!("node {} is still Ready: its kubelet runs", self.node)),
+        let report = match self.report(api) {
+            Ok(report) => report,
             Err(why) => {
                 // Meanwhile, a kubelet may have been unable to renew its Lease.
                 self.silence = None;
-                Err(why)
+                return Err(why);
             }
+        };
+        if self.is_lost(&report, asked, Instant::now()) {
+            return Ok(());
         }
+        Err(format!("node {} is still Ready: its kubelet runs", self.node))
     }
 
     fn report(&self, api: &Api) -> Result<ReportedNode, String> {
