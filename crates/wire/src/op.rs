@@ -374,7 +374,7 @@ pub enum Check {
         nodes: Vec<HostName>,
     },
     /// The node is not `Ready` any more, or does not exist, according to the API server of this host; or its Lease was not renewed
-    /// for 25 s while this was awaited. Only for a host that is known not to answer.
+    /// for 25 s, at least 12 s of them while this was awaited. Only for a host that is known not to answer.
     NodeNotReady {
         /// The node.
         node: HostName,

@@ -2,18 +2,28 @@
 //!
 //! The controller manager calls a node not Ready when its Lease was not renewed for 50 s. Who already knows that the host does not
 //! answer need not wait that long: a kubelet renews its Lease every 10 s, so one that missed two renewals does not run or does not
-//! reach the cluster. The time is that of this host, not that in the Lease: the clocks of two hosts may differ.
+//! reach the cluster. The time in the Lease is that of another host, whose clock may be wrong. It counts only if this host saw
+//! one missed renewal itself; without it this host must see both. After a start of the API server kubelets need some time to reach
+//! it again, so only one that has run for a while shows that they do not.
 
-use std::time::{Duration, Instant};
+use std::ops::Range;
+use std::time::{Duration, Instant, SystemTime};
 
 use kubeon_api::HostName;
 use serde_json::Value;
 
 use super::cluster::not_ready;
+use super::node::{microseconds, since_1970};
 use crate::api::Api;
+use crate::host::HostSystem;
 
 /// A Lease that is not renewed for so long is that of a lost node: two renewals and a half.
 const SILENCE: Duration = Duration::from_secs(25);
+/// A Lease that was not renewed for so long while it was watched: more than one renewal.
+const SEEN_SILENCE: Duration = Duration::from_secs(12);
+/// After this time every kubelet that runs has reached a new API server.
+const SETTLED: Duration = Duration::from_secs(60);
+const API_SERVER: &str = "kube-apiserver.service";
 /// The time limit of one request. A slow one could hide that no kubelet can renew its Lease.
 const CALL_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -47,7 +57,7 @@ impl<'a> LostNode<'a> {
     ///
     /// # Errors
     /// What speaks against it. The text does not change while only time passes.
-    pub(super) fn check(&mut self, api: &Api) -> Result<(), String> {
+    pub(super) fn check(&mut self, host: &HostSystem, api: &Api) -> Result<(), String> {
         let asked = Instant::now();
         let report = match self.report(api) {
             Ok(report) => report,
@@ -57,7 +67,14 @@ impl<'a> LostNode<'a> {
                 return Err(why);
             }
         };
-        if self.is_lost(&report, asked, Instant::now()) {
+        let (answered, today) = (Instant::now(), SystemTime::now());
+        let is_lost = match report {
+            ReportedNode::Lost => true,
+            ReportedNode::Ready { renewed } => {
+                self.is_silent(&renewed, asked..answered, today) && has_settled(host, today)
+            }
+        };
+        if is_lost {
             return Ok(());
         }
         Err(format!("node {} is still Ready: its kubelet runs", self.node))
@@ -74,19 +91,38 @@ impl<'a> LostNode<'a> {
         Ok(ReportedNode::Ready { renewed })
     }
 
-    /// `asked` and `answered` are the times of the request and of its answer: the Lease is as it was at some time between them.
-    fn is_lost(&mut self, report: &ReportedNode, asked: Instant, answered: Instant) -> bool {
-        let ReportedNode::Ready { renewed } = report else { return true };
+    /// Whether the Lease was not renewed for too long. `asked` is the time from the request to its answer: the Lease was as reported at
+    /// some time in it. `today` is the clock of this host.
+    fn is_silent(&mut self, renewed: &str, asked: Range<Instant>, today: SystemTime) -> bool {
         match &self.silence {
-            Some(silence) if silence.renewed == *renewed => {
-                asked.saturating_duration_since(silence.since) >= SILENCE
+            Some(silence) if silence.renewed == renewed => {
+                let seen = asked.start.saturating_duration_since(silence.since);
+                seen >= SILENCE || seen >= SEEN_SILENCE && age(renewed, today) >= SILENCE
             }
             _ => {
-                self.silence = Some(Silence { renewed: renewed.clone(), since: answered });
+                self.silence = Some(Silence { renewed: renewed.to_owned(), since: asked.end });
                 false
             }
         }
     }
+}
+
+/// Whether the API server of this host has run for so long that every kubelet that runs has reached it.
+fn has_settled(host: &HostSystem, today: SystemTime) -> bool {
+    let states = host.services.states(&[API_SERVER.to_owned()]).unwrap_or_default();
+    let running = states.get(API_SERVER).filter(|state| state.active == "active" && state.started > 0);
+    running.is_some_and(|state| since(since_1970(state.started), today) >= SETTLED)
+}
+
+/// The time since a time that another host wrote. Zero if it is not a time.
+fn age(written: &str, today: SystemTime) -> Duration {
+    microseconds(written).map(|written| since(written, today)).unwrap_or_default()
+}
+
+/// The time since a time in microseconds since 1970. Zero if it is later.
+fn since(before: i64, today: SystemTime) -> Duration {
+    let before = SystemTime::UNIX_EPOCH + Duration::from_micros(u64::try_from(before).unwrap_or(0));
+    today.duration_since(before).unwrap_or_default()
 }
 
 /// An object of the API server; `None` if it does not exist.
@@ -109,17 +145,8 @@ mod tests {
     use crate::testing::Bench;
     use crate::testing_api::{Reply, serve};
 
-    fn ready(renewed: &str) -> ReportedNode {
-        ReportedNode::Ready { renewed: renewed.to_owned() }
-    }
-
-    #[test]
-    fn a_node_that_is_not_ready_is_lost_at_once() {
-        let node = "h3".parse().unwrap();
-        let (mut lost, now) = (LostNode::new(&node), Instant::now());
-        assert!(!lost.is_lost(&ready("12:00:00"), now, now));
-        assert!(lost.is_lost(&ReportedNode::Lost, now, now));
-    }
+    /// A clock that is behind all Leases of the tests.
+    const PAST: SystemTime = SystemTime::UNIX_EPOCH;
 
     #[test]
     fn a_ready_node_is_lost_after_two_missed_renewals() {
@@ -127,23 +154,55 @@ mod tests {
         let (mut lost, begin) = (LostNode::new(&node), Instant::now());
         let mut at = |renewed: &str, seconds: u64| {
             let now = begin + Duration::from_secs(seconds);
-            lost.is_lost(&ready(renewed), now, now)
+            lost.is_silent(renewed, now..now, PAST)
         };
-        assert!(!at("12:00:00", 0));
-        assert!(!at("12:00:00", 9));
-        assert!(!at("12:00:10", 10), "its kubelet runs");
-        assert!(!at("12:00:10", 34));
-        assert!(at("12:00:10", 35));
+        assert!(!at("2026-01-31T12:00:00.000000Z", 0));
+        assert!(!at("2026-01-31T12:00:00.000000Z", 9));
+        assert!(!at("2026-01-31T12:00:10.000000Z", 10), "its kubelet runs");
+        assert!(!at("2026-01-31T12:00:10.000000Z", 34));
+        assert!(at("2026-01-31T12:00:10.000000Z", 35));
+    }
+
+    #[test]
+    fn an_old_lease_counts_after_one_renewal_was_missed_here() {
+        let node = "h3".parse().unwrap();
+        let (mut lost, begin) = (LostNode::new(&node), Instant::now());
+        let renewed = "2026-01-31T12:00:00.000000Z";
+        let noon = Duration::from_micros(u64::try_from(microseconds(renewed).unwrap()).unwrap());
+        let mut at = |seen: u64, age: u64| {
+            let now = begin + Duration::from_secs(seen);
+            lost.is_silent(renewed, now..now, SystemTime::UNIX_EPOCH + noon + Duration::from_secs(age))
+        };
+        assert!(!at(0, 3600), "the clock of the other host may be wrong");
+        assert!(!at(11, 3600));
+        assert!(!at(12, 24));
+        assert!(at(12, 25));
     }
 
     #[test]
     fn a_slow_answer_does_not_count_as_silence() {
         let node = "h3".parse().unwrap();
         let (mut lost, begin) = (LostNode::new(&node), Instant::now());
-        let at = |seconds: u64| begin + Duration::from_secs(seconds);
-        assert!(!lost.is_lost(&ready("12:00:00"), at(0), at(5)));
-        assert!(!lost.is_lost(&ready("12:00:00"), at(29), at(34)), "known from second 5 to second 29");
-        assert!(lost.is_lost(&ready("12:00:00"), at(30), at(30)));
+        let mut at = |asked: u64, answered: u64| {
+            let at = |seconds: u64| begin + Duration::from_secs(seconds);
+            lost.is_silent("2026-01-31T12:00:00.000000Z", at(asked)..at(answered), PAST)
+        };
+        assert!(!at(0, 5));
+        assert!(!at(29, 34), "known from second 5 to second 29");
+        assert!(at(30, 30));
+    }
+
+    #[test]
+    fn only_an_api_server_that_has_run_for_a_while_shows_silence() {
+        let bench = Bench::new();
+        let today = SystemTime::now();
+        bench.services.running.lock().insert(API_SERVER.to_owned());
+        assert!(!has_settled(&bench.host, today), "it never started");
+        *bench.services.started.lock() = 1;
+        assert!(has_settled(&bench.host, today + SETTLED), "it has run since the boot");
+        assert!(!has_settled(&bench.host, SystemTime::UNIX_EPOCH), "it started later");
+        bench.services.running.lock().clear();
+        assert!(!has_settled(&bench.host, today + SETTLED));
     }
 
     #[test]
@@ -162,14 +221,14 @@ mod tests {
         });
         let (api, node) = (Api::local(&bench.host).unwrap(), "h3".parse().unwrap());
         let mut lost = LostNode::new(&node);
-        assert_eq!(lost.check(&api).unwrap_err(), "node h3 is still Ready: its kubelet runs");
+        assert_eq!(lost.check(&bench.host, &api).unwrap_err(), "node h3 is still Ready: its kubelet runs");
         assert!(lost.silence.is_some());
-        let why = lost.check(&api).unwrap_err();
+        let why = lost.check(&bench.host, &api).unwrap_err();
         assert!(why.contains("/api/v1/nodes/h3 answers 500"), "{why}");
         assert!(lost.silence.is_none());
         // The node is Ready, and its Lease does not exist any more: that is silence too, but not for long enough yet.
-        lost.check(&api).unwrap_err();
-        lost.check(&api).unwrap();
+        lost.check(&bench.host, &api).unwrap_err();
+        lost.check(&bench.host, &api).unwrap();
         let paths: Vec<String> = requests.lock().iter().map(|(_, path, _)| path.clone()).collect();
         assert!(paths[1].ends_with("/leases/h3"), "{paths:?}");
     }

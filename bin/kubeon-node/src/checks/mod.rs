@@ -62,7 +62,7 @@ fn wait_for_one(
         Check::NodesReady { nodes } => cluster::nodes_ready(job, nodes),
         Check::NodeNotReady { node } => {
             let (api, mut lost) = (Api::local(job.host)?, lost_node::LostNode::new(node));
-            until(job, REMOTE_INTERVAL, healthy, &mut || lost.check(&api))
+            until(job, REMOTE_INTERVAL, healthy, &mut || lost.check(job.host, &api))
         }
         Check::DeploymentAvailable { namespace, name } => cluster::deployment_available(job, namespace, name),
         Check::NodeWorks { node, units, health_port, address, port, ca_file, identity_file } => {
