@@ -31,3 +31,9 @@ bench-create:
 
 bench-upgrade:
     cargo xtask bench upgrade
+
+bench-scale:
+    cargo xtask bench scale
+
+bench-masters:
+    cargo xtask bench masters

@@ -2,7 +2,10 @@
 
 mod create;
 mod lab;
+mod masters;
 mod operator;
+mod scale;
+mod stand_ins;
 mod upgrade;
 
 use std::path::Path;
@@ -13,12 +16,16 @@ use clap::Subcommand;
 /// The benchmarks.
 #[derive(Subcommand)]
 pub(crate) enum Bench {
-    /// Bare lab hosts to all nodes Ready: `kubeon create`, the floor, and kubeadm.
-    Create {
+    /// Bare lab hosts to all nodes Ready: `kubeon create`, the floor, kubeadm, and other programs `kubeon`.
+    Create(create::CreateArguments),
+    /// A master joins a cluster, and one that died a moment ago is replaced.
+    Masters {
         /// Number of runs; the medians are printed last.
         #[arg(long, default_value_t = 3)]
         runs: usize,
     },
+    /// A worker joins a cluster of 5, 50 and 500 declared nodes: `kubeon addon`, and the floor.
+    Scale(scale::ScaleArguments),
     /// A cluster of three masters and two workers to the next minor version: `kubeon upgrade`, the restarts that it needs, and
     /// kubeadm.
     Upgrade {
@@ -33,7 +40,9 @@ pub(crate) enum Bench {
 /// Runs a benchmark.
 pub(crate) fn run(root: &Path, bench: &Bench) -> Result<()> {
     match bench {
-        Bench::Create { runs } => create::run(root, *runs),
+        Bench::Create(arguments) => create::run(root, arguments),
+        Bench::Masters { runs } => masters::run(root, *runs),
+        Bench::Scale(arguments) => scale::run(root, arguments),
         Bench::Upgrade { runs } => upgrade::run(root, *runs),
         Bench::Operator(arguments) => operator::run(root, arguments),
     }

@@ -13,6 +13,9 @@ use crate::error::{EngineError, note_text};
 use crate::output::EngineOutput;
 use crate::pre_apply_hook::PreApplyWait;
 
+/// The message at the end of the look: from then on, a run makes its plan and begins its first step.
+const OBSERVED: &str = "the hosts were observed";
+
 /// Inputs and outputs of a run.
 #[derive(Clone)]
 pub struct Run<'a> {
@@ -60,6 +63,10 @@ impl Run<'_> {
         &self,
         plan: &dyn Fn(&Snapshot) -> Result<Plan, PlanError>,
     ) -> Result<Planned, EngineError> {
+        let plan = |snapshot: &Snapshot| {
+            self.output.detail(4, OBSERVED);
+            plan(snapshot)
+        };
         let planned = self.reconciler().observe_and_plan(plan).await?;
         self.warn(&planned);
         Ok(planned)

@@ -6,7 +6,7 @@
 #[path = "../tests/integration/support/mod.rs"]
 mod support;
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use mimalloc::MiMalloc;
 
@@ -16,8 +16,13 @@ use kubeon_plan::{Intent, plan, sim, validate};
 #[global_allocator]
 static ALLOCATOR: MiMalloc = MiMalloc;
 
+/// The number of hosts for which the limits hold.
+const MOST_HOSTS: usize = 5000;
+const PLAN_LIMIT: Duration = Duration::from_secs(1);
+const UPGRADE_LIMIT: Duration = Duration::from_secs(2);
+
 fn main() {
-    for hosts in [5, 50, 500, 5000] {
+    for hosts in [5, 50, 500, MOST_HOSTS] {
         let (intent, mut snapshot) = (support::intent(3, hosts - 3), support::bare_hosts(hosts));
         let start = Instant::now();
         let made = plan(&intent, &snapshot).unwrap();
@@ -29,14 +34,21 @@ fn main() {
         let (newer, old) = (newer(hosts), support::created(3, hosts - 3, &[Some(true); 3]));
         let start = Instant::now();
         let upgrade = plan(&newer, &old).unwrap();
+        let upgrade_in = start.elapsed();
         println!(
-            "{hosts:>5} hosts: bare {bare:>9.2?} for {} steps; made {made_in:>9.2?} for {} steps; another minor version {:>9.2?} \
-             for {} steps",
+            "{hosts:>5} hosts: bare {bare:>9.2?} for {} steps; made {made_in:>9.2?} for {} steps; another minor version \
+             {upgrade_in:>9.2?} for {} steps",
             made.steps.len(),
             again.steps.len(),
-            start.elapsed(),
             upgrade.steps.len()
         );
+        if hosts == MOST_HOSTS {
+            assert!(bare <= PLAN_LIMIT && made_in <= PLAN_LIMIT, "a plan takes longer than {PLAN_LIMIT:?}");
+            assert!(
+                upgrade_in <= UPGRADE_LIMIT,
+                "the plan of an upgrade takes longer than {UPGRADE_LIMIT:?}"
+            );
+        }
     }
 }
 

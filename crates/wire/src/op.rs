@@ -389,7 +389,8 @@ pub enum Check {
         /// The nodes' names.
         nodes: Vec<HostName>,
     },
-    /// The node is not `Ready` any more, or does not exist, according to the API server of this host.
+    /// The node is not `Ready` any more, or does not exist, according to the API server of this host; or its Lease was not renewed
+    /// for 25 s, at least 12 s of them while this was awaited. Only for a host that is known not to answer.
     NodeNotReady {
         /// The node.
         node: HostName,

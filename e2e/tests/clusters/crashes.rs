@@ -3,6 +3,7 @@
 
 #![allow(clippy::print_stdout, reason = "prints measured times")]
 
+use std::cell::Cell;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
@@ -77,13 +78,52 @@ fn create_and_destroy_complete_after_every_interruption() -> Result<()> {
     lab.must(&["destroy", lab.name(), "--yes"]).map(drop)
 }
 
+/// The same command continues, and is killed again when its first step begins. Returns the time from the end of its look to that.
+fn first_step(lab: &TestLab) -> Result<Duration> {
+    let mut arguments = lab.create(lab.name(), 1);
+    arguments.extend(["--progress", "json", "--v", "4"]);
+    let mut create = Running::start(lab, &arguments)?;
+    // Hosts with addresses that must be found are looked at twice.
+    let looked = Cell::new((0, Instant::now()));
+    create.until("the first step begins", MINUTE, |create| {
+        let output = create.output();
+        let looks = output.matches("the hosts were observed").count();
+        if looks > looked.get().0 {
+            looked.set((looks, Instant::now()));
+        }
+        output.contains(r#""event":"started""#)
+    })?;
+    let (looks, end) = looked.get();
+    let took = end.elapsed();
+    ensure!(looks > 0, "the look did not end: {}", create.output());
+    create.kill()?;
+    Ok(took)
+}
+
+/// A run that continues after a kill begins its first step at most this long after its look.
+const FIRST_STEP: Duration = Duration::from_secs(2);
+
+fn first_steps_are_soon(mut times: Vec<Duration>) -> Result<()> {
+    times.sort_unstable();
+    let Some(median) = times.get(times.len() / 2) else { return Ok(()) };
+    println!("  from the look to the first step after a kill: median {median:.2?} of {times:.2?}");
+    ensure!(*median <= FIRST_STEP, "the first step begins {median:.2?} after the look, not {FIRST_STEP:?}");
+    Ok(())
+}
+
 fn create_interrupted(lab: &TestLab, interruptions: &[(usize, Interruption)]) -> Result<()> {
     let steps = remaining_steps(lab)?;
-    let mut remaining = steps;
+    let (mut remaining, mut first_steps) = (steps, Vec::new());
     for (percent, interruption) in interruptions {
         let create = start_create(lab, (steps, remaining), *percent)?;
         match interruption {
-            Kill => create.kill()?,
+            Kill => {
+                create.kill()?;
+                // Near the end, the step after the first one could be the last.
+                if *percent < 90 {
+                    first_steps.push(first_step(lab)?);
+                }
+            }
             Signal(signal) => {
                 stop(create, signal, &format!("continue with: kubeon create {}", lab.name()))?;
                 no_program_runs_on_hosts(lab)?;
@@ -94,6 +134,7 @@ fn create_interrupted(lab: &TestLab, interruptions: &[(usize, Interruption)]) ->
         ensure!(remaining > 0, "interrupted at {percent} %, no step remained");
         println!("  interrupted at about {percent} %: {remaining} of {steps} steps remain");
     }
+    first_steps_are_soon(first_steps)?;
     lab.must(&["create", lab.name()])?;
     lab.wait_up_to_date(lab.name(), MINUTE)
 }

@@ -1,21 +1,134 @@
 //! The lab of a benchmark: bare hosts, the published programs, and the scripts of the floor and of the peer.
 
+use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::Instant;
 
 use anyhow::{Context as _, Result, bail};
 
 const LAB: &str = "bench";
 
+/// A program `kubeon` with a home folder of its own.
+pub(super) struct BenchProgram {
+    file: PathBuf,
+    home: PathBuf,
+    /// The node program, if it is not the one that the program finds by itself.
+    node: Option<PathBuf>,
+    /// The folder of its bundles, if it is not that of the user.
+    bundles: Option<PathBuf>,
+}
+
+impl BenchProgram {
+    pub(super) fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(&self.file);
+        command.args(arguments).env("KUBEON_HOME", &self.home);
+        if let Some(node) = &self.node {
+            command.env("KUBEON_NODE_PROGRAM", node);
+        }
+        if let Some(bundles) = &self.bundles {
+            command.env("KUBEON_BUNDLES", bundles);
+        }
+        command
+    }
+
+    /// Runs the program, which must succeed. Returns its standard output.
+    pub(super) fn run(&self, arguments: &[&str]) -> Result<String> {
+        let output = self.command(arguments).output();
+        let output =
+            output.with_context(|| format!("cannot start {}; build it first", self.file.display()))?;
+        if !output.status.success() {
+            let (file, why) = (self.file.display(), String::from_utf8_lossy(&output.stderr));
+            bail!("{file} {}: {why}", arguments.join(" "));
+        }
+        Ok(String::from_utf8(output.stdout)?)
+    }
+
+    /// Runs a command that brings nodes into a cluster, which must succeed.
+    pub(super) fn until_ready(&self, arguments: &[&str]) -> Result<CommandTimes> {
+        let begin = Instant::now();
+        let mut running = self.command(arguments).stderr(Stdio::piped()).stdout(Stdio::null()).spawn()?;
+        let (mut ready, mut output) = (None, String::new());
+        for line in BufReader::new(running.stderr.take().context("no standard error")?).lines() {
+            let line = line?;
+            if line.contains(" is Ready (") {
+                ready = Some(begin.elapsed().as_secs_f64());
+            }
+            output = format!("{output}{line}\n");
+        }
+        if !running.wait()?.success() {
+            bail!("kubeon {}: {output}", arguments.join(" "));
+        }
+        let ready = ready.with_context(|| format!("no node was reported as Ready: {output}"))?;
+        Ok(CommandTimes { ready, end: begin.elapsed().as_secs_f64() })
+    }
+}
+
+/// Seconds of a command that brings nodes into a cluster.
+pub(super) struct CommandTimes {
+    /// Until it reports the last node as Ready.
+    pub(super) ready: f64,
+    pub(super) end: f64,
+}
+
 /// Hosts that a benchmark creates, and `kubeon` with a home folder of its own.
 pub(super) struct BenchLab {
     root: PathBuf,
-    home: PathBuf,
+    own: BenchProgram,
 }
 
 impl BenchLab {
     pub(super) fn new(root: &Path) -> Self {
-        Self { root: root.to_owned(), home: std::env::temp_dir().join("kubeon-bench") }
+        let own = BenchProgram {
+            file: root.join("target/x86_64-unknown-linux-gnu/release/kubeon"),
+            home: std::env::temp_dir().join("kubeon-bench"),
+            node: None,
+            bundles: None,
+        };
+        Self { root: root.to_owned(), own }
+    }
+
+    /// The program that was built from this source.
+    pub(super) fn own(&self) -> &BenchProgram {
+        &self.own
+    }
+
+    /// Another program, which logs in to the hosts of this lab and knows no cluster yet. `bundle` is the folder of its bundle.
+    pub(super) fn peer(&self, number: usize, file: &Path, bundle: Option<&Path>) -> Result<BenchProgram> {
+        let file = file.canonicalize().with_context(|| format!("no program {}", file.display()))?;
+        let home = self.own.home.with_extension(format!("peer-{number}"));
+        if home.exists() {
+            std::fs::remove_dir_all(&home)?;
+        }
+        std::fs::create_dir_all(&home)?;
+        let labs = self.own.home.join("lab");
+        std::fs::create_dir_all(&labs)?;
+        std::os::unix::fs::symlink(&labs, home.join("lab"))?;
+        let node = Some(file.with_file_name("kubeon-node")).filter(|node| node.exists());
+        let bundles = match bundle {
+            Some(bundle) => {
+                let bundle =
+                    bundle.canonicalize().with_context(|| format!("no bundle {}", bundle.display()))?;
+                Some(bundle.parent().context("the folder of a bundle is in another folder")?.to_owned())
+            }
+            None => None,
+        };
+        Ok(BenchProgram { file, home, node, bundles })
+    }
+
+    /// The folder with the state of all clusters of [`Self::own`].
+    pub(super) fn home(&self) -> &Path {
+        &self.own.home
+    }
+
+    /// Runs a shell command on a host, which must succeed. Returns its standard output.
+    pub(super) fn on(&self, host: &str, command: &str) -> Result<String> {
+        self.kubeon(&["lab", "ssh", "--lab", LAB, host, "--", command])
+    }
+
+    /// Ends a host as a power failure does.
+    pub(super) fn kill(&self, host: &str) -> Result<()> {
+        self.kubeon(&["lab", "kill", host, "--lab", LAB]).map(drop)
     }
 
     /// Removes the hosts.
@@ -69,8 +182,8 @@ impl BenchLab {
         workers: &[String],
         more: &[&str],
     ) -> Result<f64> {
-        let lab = self.home.join("lab").join(LAB);
-        let (key, known) = (lab.join("id_ed25519"), self.home.join("bench-known-hosts"));
+        let lab = self.own.home.join("lab").join(LAB);
+        let (key, known) = (lab.join("id_ed25519"), self.own.home.join("bench-known-hosts"));
         // Every lab has new host keys at the same addresses.
         std::fs::write(&known, "")?;
         let output = Command::new(self.root.join("scripts/bench").join(name))
@@ -89,20 +202,11 @@ impl BenchLab {
     }
 
     pub(super) fn program(&self, arguments: &[&str]) -> Command {
-        let mut program = Command::new(self.root.join("target/x86_64-unknown-linux-gnu/release/kubeon"));
-        program.args(arguments).env("KUBEON_HOME", &self.home);
-        program
+        self.own.command(arguments)
     }
 
     pub(super) fn kubeon(&self, arguments: &[&str]) -> Result<String> {
-        let output = self
-            .program(arguments)
-            .output()
-            .context("cannot start kubeon; build it with: cargo build --release")?;
-        if !output.status.success() {
-            bail!("kubeon {}: {}", arguments.join(" "), String::from_utf8_lossy(&output.stderr));
-        }
-        Ok(String::from_utf8(output.stdout)?)
+        self.own.run(arguments)
     }
 }
 

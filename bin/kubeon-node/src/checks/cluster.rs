@@ -29,34 +29,6 @@ pub(super) fn nodes_ready(job: &Job<'_>, nodes: &[HostName]) -> Result<(), StepF
     watch(job, &api, "/api/v1/nodes", "", &mut awaited)
 }
 
-/// Waits until the node is not Ready or does not exist.
-///
-/// # Errors
-/// [`kubeon_wire::Category::Timeout`] if the node stays Ready.
-pub(super) fn node_not_ready(job: &Job<'_>, node: &HostName) -> Result<(), StepFailure> {
-    let api = Api::local(job.host)?;
-    let query = format!("&fieldSelector=metadata.name%3D{node}");
-    watch(job, &api, "/api/v1/nodes", &query, &mut LostNode { name: node.to_string() })
-}
-
-/// A node whose kubelet must have stopped.
-struct LostNode {
-    name: String,
-}
-
-impl Awaited for LostNode {
-    fn begin(&mut self) {}
-
-    fn observe(&mut self, event: &WatchEvent) -> bool {
-        let is_it = event.object["metadata"]["name"] == self.name.as_str();
-        is_it && (event.kind == "DELETED" || not_ready(&event.object).is_some())
-    }
-
-    fn missing(&self) -> String {
-        format!("node {} is still Ready: its kubelet runs", self.name)
-    }
-}
-
 /// Waits until the Deployment has all its replicas, updated and available.
 ///
 /// # Errors

@@ -3,6 +3,7 @@
 mod arguments;
 mod cluster;
 mod dns;
+mod lost_node;
 mod node;
 mod overlay;
 mod progress;
@@ -60,7 +61,10 @@ fn wait_for_one(
     let interval = |address: &Ipv4Addr| if is_local(*address) { LOCAL_INTERVAL } else { REMOTE_INTERVAL };
     match check {
         Check::NodesReady { nodes } => cluster::nodes_ready(job, nodes),
-        Check::NodeNotReady { node } => cluster::node_not_ready(job, node),
+        Check::NodeNotReady { node } => {
+            let (api, mut lost) = (Api::local(job.host)?, lost_node::LostNode::new(node));
+            until(job, REMOTE_INTERVAL, healthy, &mut || lost.check(job.host, &api))
+        }
         Check::DeploymentAvailable { namespace, name } => cluster::deployment_available(job, namespace, name),
         Check::NodeWorks { node, version, units, health_port, address, port, ca_file, identity_file } => {
             let https = open(root, [Some(ca_file), Some(identity_file), Some(identity_file)])?;

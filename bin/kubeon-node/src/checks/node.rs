@@ -181,7 +181,7 @@ fn kubelet_is_healthy(port: u16) -> Result<(), String> {
 }
 
 /// Microseconds since 1970 of a time as Kubernetes writes it: `2026-01-31T12:00:00.123456Z`.
-fn microseconds(text: &str) -> Option<i64> {
+pub(super) fn microseconds(text: &str) -> Option<i64> {
     let (date, time) = text.strip_suffix('Z')?.split_once('T')?;
     let (time, fraction) = time.split_once('.').unwrap_or((time, "0"));
     let numbers =

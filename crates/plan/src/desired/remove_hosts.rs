@@ -24,7 +24,7 @@ use crate::step_id::StepId;
 
 pub(crate) const STAGE: StageName = StageName::new("leave");
 
-/// Seconds until a node that does not answer is not Ready: the controller manager waits for 50 s.
+/// Seconds until a node that does not answer is lost: its Lease is not renewed for 25 s while an API server answers.
 const LOST_SECONDS: u32 = 120;
 /// Seconds for the control plane to stop: an API server waits for open requests.
 const STOP_SECONDS: u32 = 120;

@@ -13,6 +13,7 @@ use super::state::State;
 /// The file with which a member starts.
 const MEMBERSHIP: &str = "/etc/kubernetes/etcd-membership.env";
 const SERVICE: &str = "etcd.service";
+const API_SERVER: &str = "kube-apiserver.service";
 
 impl State {
     /// A member without data starts as part of a new cluster, or as a learner of one that exists. If it starts a new
@@ -101,9 +102,39 @@ impl State {
         host.runs(SERVICE) && voters.contains(&name) && (voters.len() == 1 || self.is_reached(uid, &name))
     }
 
-    /// The report of the etcd member of the host. It answers no client before its first quorum, and no learner does.
+    /// Whether the API server of the host reaches etcd: the member of the host, or else one of those that its unit names.
+    pub(super) fn reaches_etcd(&self, at: HostAddress) -> bool {
+        if self.host(at).units.contains_key(SERVICE) {
+            return self.etcd_serves(at);
+        }
+        self.used_members(at).any(|member| self.etcd_serves(member))
+    }
+
+    /// The hosts of the members that the API server of a host uses.
+    fn used_members(&self, at: HostAddress) -> impl Iterator<Item = HostAddress> {
+        let unit = self.host(at).units.get(API_SERVER);
+        self.hosts.keys().copied().filter(move |member| {
+            let url = format!("https://{}:2379", member.ip());
+            unit.is_some_and(|unit| unit.text.contains(&url))
+        })
+    }
+
+    /// The number of masters: that of the members with a vote, unless etcd has hosts of its own.
+    pub(super) fn masters(&self, uid: &str) -> usize {
+        let is_master = |host: &&SimulatedHost| host.uid() == Some(uid) && host.runs(API_SERVER);
+        let alone = |host: &&SimulatedHost| !host.units.contains_key(SERVICE);
+        let masters: Vec<&SimulatedHost> = self.hosts.values().filter(is_master).collect();
+        if masters.iter().any(alone) { masters.len() } else { self.voters(uid).len() }
+    }
+
+    /// The report of the etcd member of the host, or of one that its API server uses. A member answers no client before its first
+    /// quorum, and no learner does.
     pub(super) fn etcd(&self, at: HostAddress) -> EtcdFact {
         let host = self.host(at);
+        if host.units.contains_key(API_SERVER) && !host.units.contains_key(SERVICE) {
+            let serving = self.used_members(at).find(|member| self.etcd_serves(*member));
+            return serving.map(|member| self.etcd(member)).unwrap_or_default();
+        }
         if !host.runs(SERVICE) {
             return EtcdFact::Down;
         }

@@ -33,7 +33,7 @@ impl State {
     /// Whether the API server of the host answers `/readyz`.
     pub(super) fn api_ready(&self, at: HostAddress) -> bool {
         let host = self.host(at);
-        host.runs("kube-apiserver.service") && self.etcd_serves(at)
+        host.runs("kube-apiserver.service") && self.reaches_etcd(at)
     }
 
     /// Whether the programs of the host reach an API server: its own, or any through haproxy or a load

@@ -321,16 +321,15 @@ impl State {
         }
         let uid = self.uid(at).unwrap_or_default();
         let before = (self.quorum(&uid), self.any_api(at));
-        let already_down = self.members_down(&uid);
+        let (already_down, masters) = (self.members_down(&uid), self.masters(&uid));
         self.host_mut(at).units.get_mut(name)?.running = None;
-        let masters = self.voters(&uid).len();
         if name == "etcd.service" && already_down > 0 && before.0 {
             self.harms.push(format!(
                 "{} restarts its etcd member while {already_down} members are down",
                 self.host(at).name()
             ));
         }
-        if masters > 1 && before.0 && !self.quorum(&uid) {
+        if self.voters(&uid).len() > 1 && before.0 && !self.quorum(&uid) {
             self.harms.push(format!(
                 "{} restarts {name}, which leaves etcd without a quorum",
                 self.host(at).name()

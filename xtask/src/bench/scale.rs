@@ -1,0 +1,108 @@
+//! Measures `kubeon addon` of one worker in the lab, at several numbers of declared nodes, and in the same run its lower bound (a
+//! script that starts the same processes with every file in place). Most of the nodes are stand-ins.
+
+use std::path::Path;
+
+use anyhow::{Context as _, Result};
+use clap::Args;
+
+use super::lab::{BenchLab, median};
+use super::stand_ins::{StandIns, undeclare};
+
+const CLUSTER: &str = "bench";
+const VERSION: &str = "v1.36.3";
+/// The nodes with hosts before the addition: a master and a worker.
+const REAL: u32 = 2;
+/// At each number of nodes, an addition may take this much more or less than at the first.
+const MOST_CHANGE: f64 = 0.1;
+/// An addition may take this many times its lower bound.
+const MOST_OF_FLOOR: f64 = 1.3;
+
+/// The arguments of the benchmark.
+#[derive(Args)]
+pub(crate) struct ScaleArguments {
+    /// Number of additions at each number of nodes; the medians are printed last.
+    #[arg(long, default_value_t = 3)]
+    runs: usize,
+    /// Numbers of nodes that the cluster declares before the addition.
+    #[arg(long, value_delimiter = ',', default_value = "5,50,500")]
+    declared: Vec<u32>,
+}
+
+/// Seconds of an addition, measured on the same machine within minutes.
+struct AdditionTimes {
+    /// Until the node is Ready.
+    ready: f64,
+    /// Until the command has ended.
+    end: f64,
+    /// The lower bound of `ready`.
+    floor: f64,
+}
+
+/// Measures `runs` times at each number of nodes; the medians are printed last.
+pub(super) fn run(root: &Path, arguments: &ScaleArguments) -> Result<()> {
+    let lab = BenchLab::new(root);
+    let measured = additions(&lab, arguments);
+    // The state must not stay: the next benchmark makes another cluster with this name.
+    let destroyed =
+        undeclare(lab.home(), CLUSTER).and_then(|()| lab.kubeon(&["destroy", CLUSTER, "--yes"]).map(drop));
+    lab.down()?;
+    measured.and(destroyed)
+}
+
+fn additions(lab: &BenchLab, arguments: &ScaleArguments) -> Result<()> {
+    let addresses = lab.hosts(3)?;
+    let (nodes, joining) = addresses.split_at(2);
+    lab.kubeon(&["create", CLUSTER, VERSION, "-m", &nodes[0], "-w", &nodes[1]])?;
+    let stand_ins = StandIns::of(lab.home(), CLUSTER)?;
+    let mut declared = arguments.declared.clone();
+    declared.sort_unstable();
+    let mut medians = Vec::new();
+    for count in declared {
+        stand_ins.reach(count.saturating_sub(REAL), lab, "h2")?;
+        let mut all = Vec::new();
+        for _ in 0..arguments.runs.max(1) {
+            let times = addition(lab, &nodes[..1], joining)?;
+            crate::terminal::say(&format!(
+                "{count} nodes: kubeon addon {:.2} s, {:.2} s until its end, floor {:.2} s",
+                times.ready, times.end, times.floor
+            ));
+            all.push(times);
+        }
+        let median_of = |pick: fn(&AdditionTimes) -> f64| median(all.iter().map(pick).collect());
+        let times = AdditionTimes {
+            ready: median_of(|times| times.ready),
+            end: median_of(|times| times.end),
+            floor: median_of(|times| times.floor),
+        };
+        medians.push((count, times));
+    }
+    print(&medians);
+    Ok(())
+}
+
+/// Adds a worker, measures the lower bound on its host, and removes it.
+fn addition(lab: &BenchLab, masters: &[String], joining: &[String]) -> Result<AdditionTimes> {
+    let worker = joining.first().context("no host is left to join")?;
+    let times = lab.own().until_ready(&["addon", CLUSTER, "-w", worker])?;
+    let floor = lab.script("addon-floor", masters, joining, &[])?;
+    lab.kubeon(&["delon", CLUSTER, worker, "--yes"])?;
+    Ok(AdditionTimes { ready: times.ready, end: times.end, floor })
+}
+
+fn print(medians: &[(u32, AdditionTimes)]) {
+    let Some((_, first)) = medians.first() else { return };
+    for (count, times) in medians {
+        let (of_first, of_floor) = (times.end / first.end, times.ready / times.floor);
+        let verdict = |kept: bool| if kept { "kept" } else { "missed" };
+        crate::terminal::say(&format!(
+            "{count} nodes: medians {:.2} s, {:.2} s until its end, floor {:.2} s: {of_first:.2} of the time at the first number \
+             (goal 1 ± {MOST_CHANGE}: {}), {of_floor:.2} of the floor (goal ≤ {MOST_OF_FLOOR}: {})",
+            times.ready,
+            times.end,
+            times.floor,
+            verdict((of_first - 1.0).abs() <= MOST_CHANGE),
+            verdict(of_floor <= MOST_OF_FLOOR)
+        ));
+    }
+}

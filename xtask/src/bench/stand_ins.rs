@@ -1,0 +1,203 @@
+//! Stand-ins for hosts beyond the size of the lab: workers that a cluster declares and whose nodes it has, but no machines. Their
+//! Leases are renewed as kubelets do, so that they stay Ready, and flannel on every host has a route to each. Nothing answers at
+//! their addresses.
+
+use std::net::Ipv4Addr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail};
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
+use k8s_openapi::jiff::Timestamp;
+use kube::api::{Patch, PatchParams, PostParams};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Api, Client, Config};
+use serde_json::{Value, json};
+use tokio::runtime::Runtime;
+
+use super::lab::BenchLab;
+
+/// Kubelets renew their Lease this often.
+const RENEWAL: Duration = Duration::from_secs(10);
+/// What the names of all stand-ins begin with.
+const NAME: &str = "stand-in-";
+/// The time limit for routes to all stand-ins.
+const ROUTES_TIMEOUT: Duration = Duration::from_secs(300);
+
+/// The stand-ins of a cluster. Dropping the value ends their renewal.
+pub(super) struct StandIns {
+    runtime: Runtime,
+    client: Client,
+    /// The file with the state of the cluster.
+    state: PathBuf,
+    count: Arc<AtomicU32>,
+}
+
+impl StandIns {
+    /// No stand-ins yet in a cluster whose files are in the folder.
+    pub(super) fn of(home: &Path, cluster: &str) -> Result<Self> {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
+        let kubeconfig = Kubeconfig::read_from(home.join(format!("conf/cluster/{cluster}.yaml")))?;
+        let client = runtime.block_on(async {
+            let options = KubeConfigOptions::default();
+            let config = Config::from_custom_kubeconfig(kubeconfig, &options).await?;
+            anyhow::Ok(Client::try_from(config)?)
+        })?;
+        let count = Arc::new(AtomicU32::new(0));
+        runtime.spawn(renew(leases(&client), Arc::clone(&count)));
+        Ok(Self { runtime, client, state: home.join(format!("{cluster}.json")), count })
+    }
+
+    /// Adds stand-ins until there are `count`. No command may change the cluster meanwhile. The routes are awaited on `host`.
+    pub(super) fn reach(&self, count: u32, lab: &BenchLab, host: &str) -> Result<()> {
+        let before = self.count.load(Ordering::Relaxed);
+        if count <= before {
+            return Ok(());
+        }
+        self.declare(before, count)?;
+        self.runtime.block_on(async {
+            for number in before..count {
+                create(&self.client, number).await.with_context(|| format!("creating {}", name(number)))?;
+            }
+            anyhow::Ok(())
+        })?;
+        self.count.store(count, Ordering::Relaxed);
+        let begin = Instant::now();
+        loop {
+            let routes = lab.on(host, "ip -4 route show dev flannel.1 | wc -l")?;
+            if routes.trim().parse::<u32>()? > count {
+                return Ok(());
+            }
+            if begin.elapsed() > ROUTES_TIMEOUT {
+                bail!("{host} has only {} routes to pods for {count} stand-ins", routes.trim());
+            }
+            std::thread::sleep(Duration::from_secs(1));
+        }
+    }
+
+    /// Declares the stand-ins from `before` on as workers of the cluster.
+    fn declare(&self, before: u32, count: u32) -> Result<()> {
+        let worker = |number| json!({ "address": address(number), "name": name(number), "labels": {} });
+        change_workers(&self.state, |workers| workers.extend((before..count).map(worker)))
+    }
+}
+
+/// Declares no stand-ins any more, so that the cluster can be destroyed.
+pub(super) fn undeclare(home: &Path, cluster: &str) -> Result<()> {
+    let state = home.join(format!("{cluster}.json"));
+    change_workers(&state, |workers| {
+        workers.retain(|worker| !worker["name"].as_str().is_some_and(|name| name.starts_with(NAME)));
+    })
+}
+
+/// Changes the workers in the state of a cluster, while no command runs.
+fn change_workers(state: &Path, change: impl FnOnce(&mut Vec<Value>)) -> Result<()> {
+    let text = std::fs::read(state).with_context(|| format!("reading {}", state.display()))?;
+    let mut document: Value = serde_json::from_slice(&text)?;
+    change(document["spec"]["workers"].as_array_mut().context("the state has no workers")?);
+    std::fs::write(state, serde_json::to_string_pretty(&document)?)?;
+    Ok(())
+}
+
+fn leases(client: &Client) -> Api<Lease> {
+    Api::namespaced(client.clone(), "kube-node-lease")
+}
+
+/// The Leases are renewed one after another, each once in [`RENEWAL`].
+async fn renew(leases: Api<Lease>, count: Arc<AtomicU32>) {
+    loop {
+        for number in 0..count.load(Ordering::Relaxed) {
+            let renewed = json!({ "spec": { "renewTime": MicroTime(Timestamp::now()) } });
+            // A renewal that fails is repeated with the next round, long before the node counts as lost.
+            let _ = leases.patch(&name(number), &PatchParams::default(), &Patch::Merge(renewed)).await;
+            tokio::time::sleep(RENEWAL / count.load(Ordering::Relaxed).max(1)).await;
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}
+
+async fn create(client: &Client, number: u32) -> Result<()> {
+    let lease: Lease = serde_json::from_value(json!({
+        "metadata": { "name": name(number) },
+        "spec": {
+            "holderIdentity": name(number),
+            "leaseDurationSeconds": 40,
+            "renewTime": MicroTime(Timestamp::now()),
+        },
+    }))?;
+    leases(client).create(&PostParams::default(), &lease).await?;
+    let node: Node = serde_json::from_value(node(number))?;
+    Api::<Node>::all(client.clone()).create(&PostParams::default(), &node).await?;
+    Ok(())
+}
+
+/// A node as its kubelet and its flannel describe it.
+fn node(number: u32) -> Value {
+    let (name, address, now) = (name(number), address(number), Timestamp::now());
+    let vtep = format!("0a:00:{}", address.octets().iter().map(hex).collect::<Vec<_>>().join(":"));
+    let ready = json!({
+        "type": "Ready", "status": "True", "reason": "KubeletReady", "message": "a stand-in",
+        "lastHeartbeatTime": now.to_string(), "lastTransitionTime": now.to_string(),
+    });
+    // Flannel reads the range of a node when it first sees the node: it must have one. The controller manager starts with the
+    // lowest ones.
+    let pods = format!("10.{}.{}.0/24", 110 + number / 256, number % 256);
+    let size = json!({ "cpu": "2", "memory": "4Gi", "pods": "110" });
+    json!({
+        "metadata": {
+            "name": name,
+            "labels": { "kubernetes.io/hostname": name, "kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64" },
+            "annotations": {
+                "flannel.alpha.coreos.com/backend-type": "vxlan",
+                "flannel.alpha.coreos.com/backend-data": json!({ "VNI": 1, "VtepMAC": vtep }).to_string(),
+                "flannel.alpha.coreos.com/kube-subnet-manager": "true",
+                "flannel.alpha.coreos.com/public-ip": address,
+            },
+        },
+        // No pod may run here.
+        "spec": { "podCIDR": pods, "podCIDRs": [pods], "taints": [{ "key": "kubeon-bench", "value": "stand-in", "effect": "NoSchedule" }] },
+        "status": {
+            "addresses": [
+                { "type": "InternalIP", "address": address },
+                { "type": "Hostname", "address": name },
+            ],
+            "capacity": size, "allocatable": size,
+            "conditions": [ready],
+        },
+    })
+}
+
+fn hex(byte: &u8) -> String {
+    format!("{byte:02x}")
+}
+
+fn name(number: u32) -> String {
+    format!("{NAME}{number:04}")
+}
+
+/// An address of the network for benchmarks (RFC 2544), where no machine is.
+fn address(number: u32) -> Ipv4Addr {
+    Ipv4Addr::from(u32::from(Ipv4Addr::new(198, 18, 1, 0)) + number)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stand_ins_differ_in_name_address_and_link() {
+        let [one, other] = [0, 300].map(node);
+        assert_eq!(one["metadata"]["name"], "stand-in-0000");
+        assert_eq!(one["status"]["addresses"][0]["address"], "198.18.1.0");
+        assert_eq!(other["status"]["addresses"][0]["address"], "198.18.2.44");
+        assert_eq!(other["spec"]["podCIDR"], "10.111.44.0/24");
+        let link =
+            |node: &Value| node["metadata"]["annotations"]["flannel.alpha.coreos.com/backend-data"].clone();
+        assert_eq!(link(&one), json!({ "VNI": 1, "VtepMAC": "0a:00:c6:12:01:00" }).to_string());
+        assert_ne!(link(&one), link(&other));
+    }
+}
