@@ -60,10 +60,10 @@ impl State {
 fn host_skews(host: &SimulatedHost, newest: Version) -> Vec<String> {
     let own = host.served_version(API_SERVER);
     let mut harms = Vec::new();
-    if let Some(kubelet) = host.running_version(KUBELET) {
-        if kubelet.minor + OLDEST_KUBELET < newest.minor {
-            harms.push(format!("the kubelet of {} has {kubelet}, too old for {newest}", host.name()));
-        }
+    if let Some(kubelet) = host.running_version(KUBELET)
+        && kubelet.minor + OLDEST_KUBELET < newest.minor
+    {
+        harms.push(format!("the kubelet of {} has {kubelet}, too old for {newest}", host.name()));
     }
     for manager in MANAGERS {
         // A program that emulates an older version acts like it, so it may be newer than its API server.
