@@ -1,5 +1,7 @@
 //! The place that a cluster with a long history takes in etcd.
 
+use std::time::Duration;
+
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
@@ -133,6 +135,8 @@ async fn patch(lab: &Lab, change: Value) {
 
 /// Changes the cluster in two operations: the first plans, the second applies the plan, which is deleted then.
 async fn run_approved(lab: &Lab, number: usize, workers: &[Value]) {
+    // Operations are ordered by the second of their creation. Jobs of hosts take longer than that.
+    tokio::time::sleep(Duration::from_secs(1)).await;
     patch(lab, json!({"spec": {"plan": true, "cluster": {"nodeList": workers}}})).await;
     let (planned, job) = run_operation(lab, number).await;
     patch(lab, json!({"metadata": {"annotations": {labels::APPROVE: planned}}})).await;

@@ -9,7 +9,7 @@ use kubeon_api::{ClusterOperation, KubernetesCluster, Operation, Phase, canonica
 use serde_json::json;
 
 use super::cluster_action::ClusterAction;
-use super::health_conditions::status_write;
+use super::health_conditions::{show_health, status_write};
 use super::history::LENIENT;
 use super::next_action::{Approval, DesiredOperation};
 use super::object_access::{namespace, object_name, object_notice};
@@ -77,6 +77,7 @@ pub(super) fn begin(
     // Remove the failed steps of an earlier operation: the same step may fail again.
     new.conditions.retain(|condition| condition.type_ != STEP_FAILED);
     status::progressing(&mut new, phase, &desired.why, s.now);
+    changes.notices.extend(show_health(s, object, &mut new));
     changes.stages.push(
         status_write(s, object, new, format!("{operation} is the current operation")).into_iter().collect(),
     );

@@ -10,23 +10,25 @@ const HOSTS: [&str; 7] =
     ["172.30.0.11", "172.30.0.12", "172.30.0.13", "172.30.0.14", "172.30.0.15", "172.30.0.16", "172.30.0.17"];
 const MEMBERS: [usize; 3] = [2, 3, 4];
 
+/// The host with this index and the name that the state stores after the first command.
+fn named(index: &usize) -> HostSpec {
+    let address = address(HOSTS[*index]);
+    HostSpec { name: format!("h{}", address.ip().octets()[3]).parse().ok(), ..HostSpec::at(address) }
+}
+
 /// The cluster with etcd on the hosts with these indexes.
 fn intent(etcd: &[usize]) -> Intent {
-    let hosts = etcd.iter().map(|index| HostSpec::at(address(HOSTS[*index]))).collect();
+    let hosts = etcd.iter().map(named).collect();
     cluster().master(HOSTS[0]).worker(HOSTS[1]).with(|spec| spec.etcd_hosts = hosts).intent()
 }
 
 /// The intent after which the members `new` were added and the members `old` were removed.
 fn changed(etcd: &[usize], new: &[usize], old: &[usize]) -> Intent {
     let at = |index: &usize| address(HOSTS[*index]);
-    let leaving = |index: &usize| HostSpec {
-        name: format!("h{}", at(index).ip().octets()[3]).parse().ok(),
-        ..HostSpec::at(at(index))
-    };
     Intent {
         joining_etcd_hosts: new.iter().map(at).collect(),
         leaving_etcd_hosts: old.iter().map(at).collect(),
-        leaving: old.iter().map(leaving).collect(),
+        leaving: old.iter().map(named).collect(),
         ..intent(etcd)
     }
 }
