@@ -52,6 +52,7 @@ fn validate_with(
     limits(&spec, &mut refusals);
     refusals.extend(unsupported(&spec));
     refusals.extend(extra_arguments::refusals(&spec.settings.extra_args));
+    refusals.extend(static_pods::refusals(&spec));
     refusals.extend(registries_with_path(&spec));
     let notes = warnings(&spec);
     if refusals.is_empty() {
@@ -257,5 +258,6 @@ fn warnings(spec: &DesiredCluster) -> Vec<Note> {
 }
 
 mod extra_arguments;
+mod static_pods;
 #[cfg(test)]
 mod tests;

@@ -8,7 +8,7 @@ use kubeon_engine::error::EngineError;
 use kubeon_engine::login_request::LoginRequests;
 use kubeon_engine::preview::preview;
 use kubeon_plan::{StepId, desired_content};
-use kubeon_wire::{ApiObject, Content, Op};
+use kubeon_wire::{ApiObject, Content, Op, program_of_unit};
 
 use crate::args::day::ViewConfig;
 use crate::cli_error::CliError;
@@ -60,7 +60,7 @@ fn content(id: &StepId, op: &Op, program: &str) -> Result<String, CliError> {
                 }
             }
         }
-        Op::Service { name, unit, .. } if is_named(name.trim_end_matches(".service"), program) => {
+        Op::Service { name, unit, .. } if is_named(program_of_unit(name), program) => {
             add(name, unit);
         }
         Op::Objects { objects } => {

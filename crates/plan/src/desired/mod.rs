@@ -13,6 +13,7 @@ mod hosts_file;
 pub(crate) mod join;
 mod join_stage;
 pub(crate) mod network;
+pub(crate) mod pods;
 pub(crate) mod prepare;
 mod registry;
 pub(crate) mod remove_hosts;

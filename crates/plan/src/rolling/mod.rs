@@ -9,7 +9,6 @@ mod api_stop;
 mod drain;
 mod group;
 pub(crate) mod restart;
-mod sort;
 
 use std::collections::{HashMap, HashSet};
 
@@ -20,6 +19,7 @@ use crate::context::{ObservedHost, PlanContext};
 use crate::desired::join::{self, ready_id};
 use crate::desired::verify;
 use crate::output::{RollingGroup, Step};
+use crate::sort;
 use crate::step_id::StepId;
 use drain::Drains;
 use group::{RestartGroup, groups};
