@@ -7,6 +7,7 @@ use kubeon_api::HostAddress;
 use kubeon_wire::{API_WAY_FILE, Check, ClusterFacts, JournalEntry, NodeFact, ResultState};
 
 use super::host::pki;
+use super::pods::service_of;
 use super::state::State;
 
 impl State {
@@ -155,7 +156,7 @@ impl State {
                 (!self.named_node_ready(at, node.as_str()), format!("the end of node {node}"))
             }
             Check::NodeWorks { node, units, .. } => {
-                let stopped = units.iter().find(|unit| !self.host(at).runs(unit));
+                let stopped = units.iter().find(|unit| !self.host(at).runs(&service_of(unit)));
                 (self.named_node_ready(at, node.as_str()) && stopped.is_none(), format!("node {node}"))
             }
             Check::PodTokens { unit } => (self.host(at).runs(unit), format!("tokens of {unit}")),
