@@ -31,7 +31,7 @@ const UID_BEGIN: &str = "  uid: \"";
 /// Digits of an identity: as many as in those that a kubelet computes.
 const UID_DIGITS: usize = 32;
 
-/// Makes the manifest of a unit, with an identity that no other pod has.
+/// Makes the manifest of a unit. It has no identity yet.
 ///
 /// # Errors
 /// If the unit has no text, or kubeadm fails.
@@ -40,8 +40,8 @@ pub(super) fn make(root: &Root, unit: &str, deadline: Instant) -> Result<String,
     let text = text.ok_or_else(|| failed(format!("{unit} has no unit file")))?;
     let pod: StaticPod = serde_json::from_str(&text)
         .map_err(|error| failed(format!("the unit file of {unit} cannot be read: {error}")))?;
-    let manifest = match pod {
-        StaticPod::Text { text } => text,
+    match pod {
+        StaticPod::Text { text } => Ok(text),
         StaticPod::Kubeadm { program, phase, configuration, environment_file } => {
             let configuration = match environment_file {
                 None => configuration,
@@ -52,14 +52,26 @@ pub(super) fn make(root: &Root, unit: &str, deadline: Instant) -> Result<String,
                 }
             };
             let kubeadm = Kubeadm { program: &program, phase: &phase, configuration: &configuration };
-            kubeadm.manifest(root, program_of_unit(unit), deadline)?
+            kubeadm.manifest(root, program_of_unit(unit), deadline)
         }
-    };
-    with_uid(&manifest, &new_uid(&manifest))
-        .ok_or_else(|| failed(format!("the manifest of {unit} has no metadata")))
+    }
 }
 
-/// The identity of the pod in a manifest that [`make`] made.
+/// The manifest with an identity that no other pod has.
+///
+/// # Errors
+/// If the manifest has no metadata.
+pub(super) fn with_new_uid(manifest: &str) -> Result<String, StepFailure> {
+    with_uid(manifest, &new_uid(manifest))
+        .ok_or_else(|| failed("the manifest of a static pod has no metadata"))
+}
+
+/// The manifest without its identity.
+pub(super) fn without_uid(manifest: &str) -> String {
+    manifest.lines().filter(|line| !line.starts_with(UID_BEGIN)).flat_map(|line| [line, "\n"]).collect()
+}
+
+/// The identity of the pod in a manifest that [`with_new_uid`] made.
 pub(super) fn uid(manifest: &str) -> Option<&str> {
     manifest.lines().find_map(|line| line.strip_prefix(UID_BEGIN)?.strip_suffix('"'))
 }
@@ -155,6 +167,7 @@ mod tests {
         assert_eq!(uid.len(), UID_DIGITS);
         assert!(text.contains(&format!("metadata:\n  uid: \"{uid}\"\n  name: etcd\n")), "{text}");
         assert_ne!(uid, new_uid(MANIFEST));
+        assert_eq!(without_uid(&text), MANIFEST);
         assert_eq!(with_uid("kind: Pod\n", "a"), None);
     }
 
@@ -181,7 +194,7 @@ mod tests {
         };
         bench.write(&format!("{}/etcd.pod", paths::POD_UNITS), &serde_json::to_string(&pod).unwrap());
         let made = make(root, "etcd.pod", Instant::now() + Duration::from_secs(10)).unwrap();
-        assert!(made.starts_with("metadata:\n  uid: \"") && made.ends_with("\n  name: etcd\n"), "{made}");
+        assert_eq!(made, "metadata:\n  name: etcd\n");
         assert_eq!(bench.read("/read"), "value: h1=https://10.0.0.1:2380\n");
         let words = bench.read("/words");
         assert!(words.starts_with("init phase etcd local --config /kubeadm.yaml --rootfs "), "{words}");

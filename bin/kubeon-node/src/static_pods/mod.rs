@@ -5,8 +5,8 @@
 //!                                                                     processes of that identity ◄── /proc
 //! ```
 //!
-//! Every start gives the pod another identity, so that the kubelet replaces the pod that runs, and so that its processes
-//! are told from those of the pod before.
+//! Another manifest gives the pod another identity, so that the kubelet replaces the pod that runs, and so that its
+//! processes are told from those of the pod before.
 
 mod manifest;
 mod pod;
@@ -19,6 +19,9 @@ use kubeon_wire::{POD_SUFFIX, StepFailure};
 
 use crate::root::Root;
 use crate::systemd::{NotStarted, Services, Systemd, UnitState};
+
+/// The unit of the kubelet, which is a service of systemd.
+const KUBELET: &str = "kubelet.service";
 
 /// The services of a host: those of systemd, and static pods.
 pub struct HostServices {
@@ -54,11 +57,10 @@ impl Services for HostServices {
     }
 
     fn restart(&self, unit: &str, deadline: Instant) -> Result<(), NotStarted> {
-        if is_pod(unit) {
-            pod::start(&self.root, unit, deadline)
-        } else {
-            self.systemd.restart(unit, deadline)
+        if !is_pod(unit) {
+            return self.systemd.restart(unit, deadline);
         }
+        pod::start(&self.root, unit, deadline, &|| self.systemd.restart(KUBELET, deadline))
     }
 
     fn reload_unit(&self, unit: &str, deadline: Instant) -> Result<(), StepFailure> {

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use kubeon_wire::{MANIFESTS, StepFailure, program_of_unit};
 use rustix::process::{Pid, Signal, kill_process};
 
+use super::process::PodProcess;
 use super::{manifest, process};
 use crate::durable::{read_text, remove_file, write_file};
 use crate::failure::failed;
@@ -19,6 +20,8 @@ use crate::systemd::{NotStarted, UnitState};
 const INTERVAL: Duration = Duration::from_millis(100);
 /// How long a start waits for the first process. The step goes on waiting by itself.
 const START_WAIT: Duration = Duration::from_secs(5);
+/// How long the pod that another one replaces may take to end: longer than the 30 s that the kubelet gives it.
+const REPLACE_WAIT: Duration = Duration::from_secs(45);
 /// How long a killed process may exist.
 const KILL_WAIT: Duration = Duration::from_secs(5);
 /// Lines of a log.
@@ -36,21 +39,114 @@ fn written_of(root: &Root, unit: &str) -> PathBuf {
     root.at(&format!("{}/{}.yaml", paths::POD_UNITS, program_of_unit(unit)))
 }
 
-/// Starts the pod with its current text. A pod of this name that runs ends first.
-pub(super) fn start(root: &Root, unit: &str, deadline: Instant) -> Result<(), NotStarted> {
+/// How often the program of the pod had been started when this program last started it.
+fn starts_of(root: &Root, unit: &str) -> PathBuf {
+    root.at(&format!("{}/{}.starts", paths::POD_UNITS, program_of_unit(unit)))
+}
+
+/// Starts the pod with its current text and files. `restart_kubelet` lets the kubelet forget what it waits for.
+///
+/// A pod with the same manifest keeps its identity, and only its program starts again. Otherwise the kubelet ends the pod that runs,
+/// which it does not do before it has reached an API server since its own start: then the pod is ended here, and the kubelet
+/// starts again.
+pub(super) fn start(
+    root: &Root,
+    unit: &str,
+    deadline: Instant,
+    restart_kubelet: &dyn Fn() -> Result<(), NotStarted>,
+) -> Result<(), NotStarted> {
     let text = manifest::make(root, unit, deadline).map_err(NotStarted::NoAnswer)?;
-    for place in [written_of(root, unit), manifest_of(root, unit)] {
-        write_file(&place, text.as_bytes(), 0o600).map_err(NotStarted::NoAnswer)?;
+    let before = current(root, unit).map_err(NotStarted::NoAnswer)?;
+    if let Some(uid) = before.uid_in_place().filter(|_| before.is_made_of(&text)) {
+        return start_again(root, unit, uid, deadline, restart_kubelet);
     }
-    let Some(uid) = manifest::uid(&text) else { return Err(NotStarted::Timeout) };
-    let end = deadline.min(Instant::now() + START_WAIT);
-    while process::main_of(root, uid).is_none() {
+    let new = manifest::with_new_uid(&text).map_err(NotStarted::NoAnswer)?;
+    replace(root, unit, &new).map_err(NotStarted::NoAnswer)?;
+    let Some(uid) = manifest::uid(&new) else { return Err(NotStarted::Timeout) };
+    let Some(old) = before.written.as_deref().and_then(manifest::uid) else {
+        return await_start(root, uid, None, deadline.min(Instant::now() + START_WAIT));
+    };
+    let replaced = await_start(root, uid, None, deadline.min(Instant::now() + REPLACE_WAIT));
+    if replaced.is_ok() {
+        return Ok(());
+    }
+    kill(root, old);
+    restart_kubelet()?;
+    await_start(root, uid, None, deadline.min(Instant::now() + START_WAIT))
+}
+
+/// Starts the program of a pod again. The kubelet waits up to five minutes before it starts one that failed: after its own start it
+/// does not.
+fn start_again(
+    root: &Root,
+    unit: &str,
+    uid: &str,
+    deadline: Instant,
+    restart_kubelet: &dyn Fn() -> Result<(), NotStarted>,
+) -> Result<(), NotStarted> {
+    let starts = logs(root, unit, uid).last().map_or(0, |(number, _)| *number).saturating_add(1);
+    write_file(&starts_of(root, unit), starts.to_string().as_bytes(), 0o600).map_err(NotStarted::NoAnswer)?;
+    let before = process::main_of(root, uid);
+    match before.and_then(|process| Pid::from_raw(process.pid)).filter(|_| root.is_live()) {
+        Some(pid) => {
+            // The process may have ended; the kubelet starts another one in any case.
+            let _ = kill_process(pid, Signal::TERM);
+        }
+        None => restart_kubelet()?,
+    }
+    await_start(root, uid, before, deadline.min(Instant::now() + REPLACE_WAIT))
+}
+
+/// What is known of the pod of a unit: the manifest that the kubelet reads, and the one that this program wrote.
+struct CurrentPod {
+    found: Option<String>,
+    written: Option<String>,
+}
+
+impl CurrentPod {
+    /// The identity of the pod, if the kubelet reads what this program wrote.
+    fn uid_in_place(&self) -> Option<&str> {
+        self.found.as_deref().filter(|_| self.found == self.written).and_then(manifest::uid)
+    }
+
+    fn is_made_of(&self, manifest: &str) -> bool {
+        let made = manifest::without_uid(manifest);
+        self.written.as_deref().is_some_and(|written| manifest::without_uid(written) == made)
+    }
+}
+
+fn current(root: &Root, unit: &str) -> Result<CurrentPod, StepFailure> {
+    let (found, written) = (read_text(&manifest_of(root, unit))?, read_text(&written_of(root, unit))?);
+    Ok(CurrentPod { found, written })
+}
+
+/// Gives the kubelet another manifest.
+fn replace(root: &Root, unit: &str, text: &str) -> Result<(), StepFailure> {
+    remove_file(&starts_of(root, unit))?;
+    for place in [written_of(root, unit), manifest_of(root, unit)] {
+        write_file(&place, text.as_bytes(), 0o600)?;
+    }
+    Ok(())
+}
+
+/// Waits for a process of the pod other than the one that ran before.
+fn await_start(root: &Root, uid: &str, before: Option<PodProcess>, end: Instant) -> Result<(), NotStarted> {
+    while process::main_of(root, uid).filter(|process| Some(*process) != before).is_none() {
         if Instant::now() >= end {
             return Err(NotStarted::Timeout);
         }
         thread::sleep(INTERVAL);
     }
     Ok(())
+}
+
+/// Kills the processes of a pod.
+fn kill(root: &Root, uid: &str) {
+    let processes = process::of_pod(root, uid);
+    for pid in processes.iter().filter_map(|process| Pid::from_raw(process.pid)).filter(|_| root.is_live()) {
+        // The process may have ended; the next look tells.
+        let _ = kill_process(pid, Signal::KILL);
+    }
 }
 
 /// Removes the manifest, so that the kubelet ends the pod. Returns the identity of the pod; `None` if it was never started.
@@ -72,11 +168,8 @@ pub(super) fn await_end(root: &Root, uid: &str, deadline: Instant) -> Result<(),
         if now >= last {
             return Err(failed(format!("still running: {} processes of a static pod", left.len())));
         }
-        if now >= deadline && root.is_live() {
-            for pid in left.iter().filter_map(|process| Pid::from_raw(process.pid)) {
-                // The process may have ended; the next look tells.
-                let _ = kill_process(pid, Signal::KILL);
-            }
+        if now >= deadline {
+            kill(root, uid);
         }
         thread::sleep(INTERVAL);
     }
@@ -93,18 +186,19 @@ pub(super) fn reload(root: &Root, unit: &str) -> Result<(), StepFailure> {
 
 /// The state of the pod in the terms of systemd.
 pub(super) fn state(root: &Root, unit: &str) -> Result<UnitState, StepFailure> {
-    let (found, written) = (read_text(&manifest_of(root, unit))?, read_text(&written_of(root, unit))?);
+    let pod = current(root, unit)?;
     let stopped = |sub: &str| UnitState {
         load: "loaded".to_owned(),
         active: "inactive".to_owned(),
         sub: sub.to_owned(),
         ..UnitState::default()
     };
-    let Some(text) = &found else { return Ok(stopped("dead")) };
-    let Some(uid) = manifest::uid(text).filter(|_| found == written) else {
-        return Ok(stopped("its manifest was changed"));
-    };
-    let restarts = logs(root, unit, uid).last().map_or(0, |(number, _)| *number);
+    if pod.found.is_none() {
+        return Ok(stopped("dead"));
+    }
+    let Some(uid) = pod.uid_in_place() else { return Ok(stopped("its manifest was changed")) };
+    let expected = read_text(&starts_of(root, unit))?.and_then(|text| text.parse().ok()).unwrap_or(0);
+    let restarts = logs(root, unit, uid).last().map_or(0, |(number, _)| number.saturating_sub(expected));
     let (active, sub, started) = match process::main_of(root, uid) {
         Some(process) => ("active", "running", process.started),
         None if restarts > 0 => ("activating", "auto-restart", 0),
@@ -152,6 +246,10 @@ fn logs(root: &Root, unit: &str, uid: &str) -> Vec<(u32, PathBuf)> {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
+    use kubeon_wire::StaticPod;
+
     use super::*;
     use crate::testing::Bench;
 
@@ -186,6 +284,39 @@ mod tests {
         bench.write("/var/log/pods/kube-system_etcd-h1_abc123/etcd/1.log", "T stderr F second\n");
         assert_eq!(word(&bench), "activating auto-restart 1");
         assert_eq!(log(&bench.host.root, UNIT), ["first", "second"]);
+    }
+
+    /// A unit whose manifest is this text.
+    fn unit(bench: &Bench, text: &str) {
+        let pod = StaticPod::Text { text: text.to_owned() };
+        bench.write(&format!("{}/{UNIT}", paths::POD_UNITS), &serde_json::to_string(&pod).unwrap());
+    }
+
+    #[test]
+    fn a_pod_keeps_its_identity_while_its_manifest_stays() {
+        let bench = Bench::new();
+        let root = &bench.host.root;
+        running(&bench);
+        fs::remove_dir_all(root.at("/proc/7")).unwrap();
+        unit(&bench, &manifest::without_uid(TEXT));
+        let restarts = Cell::new(0);
+        let restart_kubelet = || -> Result<(), NotStarted> {
+            restarts.set(restarts.get() + 1);
+            running(&bench);
+            Ok(())
+        };
+        let soon = || Instant::now() + Duration::from_millis(300);
+        start(root, UNIT, soon(), &restart_kubelet).unwrap();
+        assert_eq!((restarts.get(), bench.read(&format!("{MANIFESTS}/etcd.yaml")).as_str()), (1, TEXT));
+        bench.write("/var/log/pods/kube-system_etcd-h1_abc123/etcd/1.log", "");
+        assert_eq!(word(&bench), "active running 0", "the start that was asked for is no restart");
+
+        unit(&bench, "metadata:\n  name: other\n");
+        let nothing = || -> Result<(), NotStarted> { Ok(()) };
+        assert!(matches!(start(root, UNIT, soon(), &nothing), Err(NotStarted::Timeout)));
+        let new = bench.read(&format!("{MANIFESTS}/etcd.yaml"));
+        assert!(new.contains("name: other") && manifest::uid(&new) != Some("abc123"), "{new}");
+        assert_eq!(word(&bench), "activating start 0", "the process is of the pod before");
     }
 
     #[test]
