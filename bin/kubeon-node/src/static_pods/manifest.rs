@@ -1,6 +1,7 @@
 //! The manifest of a static pod.
 
-use std::fs;
+use std::fs::{self, DirBuilder};
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::Path;
 use std::time::{Instant, SystemTime};
 
@@ -8,7 +9,7 @@ use kubeon_process::ProgramRun;
 use kubeon_wire::{StaticPod, StepFailure, program_of_unit};
 
 use crate::command::step_failure;
-use crate::durable::{make_folders, read_text, sha256, write_file};
+use crate::durable::{lstat, make_folders, read_text, sha256, write_file};
 use crate::failure::{Doing, failed};
 use crate::paths;
 use crate::root::Root;
@@ -125,6 +126,7 @@ impl Kubeadm<'_> {
         self.run(root, &folder, deadline)?;
         let place = inside.at(&format!("{}/{pod}.yaml", kubeon_wire::MANIFESTS));
         let made = read_text(&place)?;
+        make_data_folder(root, &inside)?;
         clear(&folder)?;
         made.ok_or_else(|| failed(format!("kubeadm made no manifest of {pod}")))
     }
@@ -141,6 +143,15 @@ impl Kubeadm<'_> {
         }
         Err(failed(format!("kubeadm init phase {}: {}", self.phase.join(" "), done.last_line())))
     }
+}
+
+/// Makes the folder of etcd's data if kubeadm made it in its root: the kubelet would let every user read it.
+fn make_data_folder(root: &Root, inside: &Root) -> Result<(), StepFailure> {
+    let place = root.at(paths::ETCD_DATA);
+    if !inside.at(paths::ETCD_DATA).is_dir() || lstat(&place)?.is_some() {
+        return Ok(());
+    }
+    DirBuilder::new().recursive(true).mode(0o700).create(&place).doing("create the folder", &place)
 }
 
 fn clear(folder: &Path) -> Result<(), StepFailure> {
@@ -180,7 +191,7 @@ mod tests {
             "here=${0%/*} folder=$8",
             "echo \"$@\" >$here/words",
             "cp $folder/kubeadm.yaml $here/read",
-            "mkdir -p $folder/etc/kubernetes/manifests",
+            "mkdir -p $folder/etc/kubernetes/manifests $folder/var/lib/etcd",
             "printf 'metadata:\\n  name: etcd\\n' >$folder/etc/kubernetes/manifests/etcd.yaml",
         ];
         bench.write("/k", &(script.join("\n") + "\n"));
@@ -199,6 +210,8 @@ mod tests {
         let words = bench.read("/words");
         assert!(words.starts_with("init phase etcd local --config /kubeadm.yaml --rootfs "), "{words}");
         assert!(!root.at(&format!("{}/etcd.root", paths::POD_UNITS)).exists());
+        let data = fs::metadata(root.at(paths::ETCD_DATA)).unwrap();
+        assert_eq!(data.permissions().mode() & 0o777, 0o700);
     }
 
     #[test]
