@@ -23,8 +23,8 @@ const START_LIMIT: &str = "30m0s";
 
 /// The folder of the audit log.
 const AUDIT_FOLDER: &str = "/var/log/kubernetes";
-/// The folders that kubeadm gives a program of the control plane.
-const KUBEADM_FOLDERS: [&str; 1] = ["/etc/ssl/certs"];
+/// The folder with the certificate authorities of the host.
+const AUTHORITIES: &str = "/etc/ssl/certs";
 
 /// The host of a pod, and the version of the program in it.
 #[derive(Debug, Clone, Copy)]
@@ -48,7 +48,7 @@ struct HostFolder {
 #[must_use]
 pub fn is_visible(path: &str) -> bool {
     let inside = |folder: &str| path.strip_prefix(folder).is_some_and(|rest| rest.starts_with('/'));
-    KUBEADM_FOLDERS.into_iter().chain([ETC]).any(inside)
+    [AUTHORITIES, ETC].into_iter().any(inside)
 }
 
 /// The file that makes the folder of the manifests, and its text. A kubelet reads no file whose name begins with a dot.
@@ -110,7 +110,10 @@ pub fn controller_manager(
 /// `kube-scheduler.pod`.
 #[must_use]
 pub fn scheduler(host: &PodHost<'_>, feature_gates: &str, extra: &BTreeMap<String, String>) -> String {
-    let folders = [HostFolder { name: "kubernetes", path: ETC, writable: false }];
+    let folders = [
+        HostFolder { name: "kubernetes", path: ETC, writable: false },
+        HostFolder { name: "ca-certs", path: AUTHORITIES, writable: false },
+    ];
     control_plane(
         host,
         "scheduler",
