@@ -6,7 +6,8 @@ use parking_lot::Mutex;
 
 use crate::paths;
 use crate::root::Root;
-use crate::systemd::{NoServices, Services, Systemd};
+use crate::static_pods::HostServices;
+use crate::systemd::{NoServices, Services};
 
 /// The host, with its service manager and cached values.
 pub struct HostSystem {
@@ -29,7 +30,7 @@ impl HostSystem {
     #[must_use]
     pub fn new(root: Root) -> Self {
         let services: Box<dyn Services> =
-            if root.is_live() { Box::new(Systemd::default()) } else { Box::new(NoServices) };
+            if root.is_live() { Box::new(HostServices::new(root.clone())) } else { Box::new(NoServices) };
         Self::with_services(root, services)
     }
 

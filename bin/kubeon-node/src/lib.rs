@@ -42,6 +42,7 @@ pub mod renewal;
 pub mod reset;
 pub mod root;
 pub mod session;
+pub mod static_pods;
 pub mod systemd;
 #[cfg(test)]
 pub(crate) mod testing;

@@ -11,6 +11,8 @@ pub const JOURNAL: &str = "/var/lib/kubeon/journal";
 /// One file for every systemd unit that kubeon wrote, with the digest of the content with which it was last
 /// started.
 pub const UNITS: &str = "/var/lib/kubeon/units";
+/// The texts of the units that are static pods, and the manifests that were made of them.
+pub const POD_UNITS: &str = "/var/lib/kubeon/pods";
 /// One folder for every unpacked part, named by digest.
 pub const PARTS: &str = "/var/lib/kubeon/parts";
 /// Values of the host from before kubeon changed them.

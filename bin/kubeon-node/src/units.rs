@@ -1,11 +1,11 @@
-//! The systemd units that kubeon wrote: their files, the links that enable them, and the digest of the
+//! The units that kubeon wrote, of systemd and of static pods: their files, the links that enable them, and the digest of the
 //! content with which each was last started.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use kubeon_wire::StepFailure;
+use kubeon_wire::{POD_SUFFIX, StepFailure};
 use serde::{Deserialize, Serialize};
 
 use crate::certificate::leaf_identity;
@@ -29,18 +29,19 @@ struct Record {
 /// If it is not a valid name of a unit.
 pub fn check_name(name: &str) -> Result<(), StepFailure> {
     let good = |c: char| c.is_ascii_alphanumeric() || "-_.@:".contains(c);
-    let kinds = [".service", ".socket", ".timer", ".path", ".target", ".mount", ".slice"];
+    let kinds = [".service", ".socket", ".timer", ".path", ".target", ".mount", ".slice", POD_SUFFIX];
     let valid = !name.starts_with(['-', '.']) && name.len() <= 200 && name.chars().all(good);
     if valid && kinds.iter().any(|kind| name.ends_with(kind)) {
         return Ok(());
     }
-    Err(failed(format!("{name:?} is not the name of a systemd unit")))
+    Err(failed(format!("{name:?} is not the name of a unit")))
 }
 
 /// The path of the unit file.
 #[must_use]
 pub fn file(root: &Root, name: &str) -> PathBuf {
-    root.at(paths::UNIT_FILES).join(name)
+    let folder = if name.ends_with(POD_SUFFIX) { paths::POD_UNITS } else { paths::UNIT_FILES };
+    root.at(folder).join(name)
 }
 
 /// The links that enable a unit according to its `[Install]` section.

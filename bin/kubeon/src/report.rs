@@ -6,7 +6,7 @@ use kubeon_api::HostAddress;
 use kubeon_engine::error::ErrorCategory;
 use kubeon_plan::{Plan, Step, StepOutcome};
 use kubeon_reconcile::Reconciled;
-use kubeon_wire::{Op, StepFailure};
+use kubeon_wire::{Op, POD_SUFFIX, StepFailure};
 
 use crate::cli_error::CliError;
 use crate::output::words;
@@ -69,11 +69,11 @@ fn digest(step: &Step) -> String {
 /// The command that shows the journal of the step's service.
 fn log_command(plan: &Plan, step: &Step) -> Option<String> {
     let Op::Service { name: unit, .. } = &step.op else { return None };
-    Some(format!(
-        "kubeon exec {}@{} 'journalctl -u {unit} -n 50 --no-pager'",
-        plan.cluster,
-        name(plan, step.host)
-    ))
+    let command = match unit.strip_suffix(POD_SUFFIX) {
+        Some(pod) => format!("tail -n 50 /var/log/pods/kube-system_{pod}-*/*/*.log"),
+        None => format!("journalctl -u {unit} -n 50 --no-pager"),
+    };
+    Some(format!("kubeon exec {}@{} '{command}'", plan.cluster, name(plan, step.host)))
 }
 
 /// One failure for each other host.

@@ -63,6 +63,7 @@ fn declared(flags: &SettingFlags, refusals: &mut Vec<Refusal>) -> DeclaredCluste
     let container_runtime = Some(registry::container_runtime(flags, read.refusals));
     DeclaredCluster {
         container_runtime,
+        deploy_mode: choice(flags.deploy_mode.as_deref()),
         pod_cidr: read.text("--pod-cidr", flags.pod_cidr.as_deref()),
         service_cidr: read.text("--svc-cidr", flags.svc_cidr.as_deref()),
         api_server: Some(ApiServer {

@@ -43,7 +43,8 @@ fn differing<'a>(context: &PlanContext<'a>) -> BTreeSet<&'a str> {
 fn all_differing<'a>(context: &PlanContext<'a>) -> BTreeSet<&'a str> {
     let used = &context.intent.bundle_in_use;
     if !used.is_empty() {
-        let names = || parts(&HostRole::Master).chain(parts(&HostRole::Worker));
+        let mode = context.spec().settings.deploy_mode;
+        let names = || parts(&HostRole::Master, mode).chain(parts(&HostRole::Worker, mode));
         let all = context.artifacts_in_use().into_iter().flat_map(|artifacts| {
             names().filter_map(|name| {
                 Some((artifacts.recorded_name(name), artifacts.parts.get_key_value(name)?))

@@ -5,7 +5,7 @@ use std::net::Ipv4Addr;
 
 use kubeon_api::kubernetes_cluster::{LoadBalancer, ProxyMode};
 use kubeon_api::{Arch, ClusterKeys, HostAddress, HostName, HostRole, KeyNumber, RotationPhase};
-use kubeon_wire::{Cgroup, Content, Facts, Fence, JournalEntry, NodeFact, Op};
+use kubeon_wire::{Cgroup, Content, Facts, Fence, JournalEntry, NodeFact, Op, ResultState};
 use sha2::{Digest as _, Sha256};
 
 use crate::input::{Artifacts, DesiredCluster, HostSpec, Intent, PartInfo};
@@ -221,6 +221,11 @@ impl<'a> PlanContext<'a> {
         self.spec().settings.load_balancer != LoadBalancer::Haproxy
     }
 
+    /// Whether the control plane and haproxy run as static pods.
+    pub(crate) fn runs_static_pods(&self) -> bool {
+        self.spec().runs_static_pods()
+    }
+
     /// Whether masters are tainted, so that ordinary pods run on workers only.
     pub(crate) fn taints_masters(&self) -> bool {
         // A worker that is skipped, unreachable or reset is still a worker of the cluster.
@@ -341,6 +346,13 @@ impl ObservedHost<'_> {
     /// Whether the programs of the bundle come before those of the host, because the host's nft is too old.
     pub(crate) fn prefers_tools(&self, wanted: ProxyMode) -> bool {
         missing_tool(self.facts, wanted).is_some_and(|tool| tool.old.is_some())
+    }
+
+    /// Whether the service that this step started runs.
+    pub(crate) fn runs(&self, id: &StepId) -> bool {
+        let text = id.to_string();
+        let stopped = |entry: &JournalEntry| matches!(entry.state, ResultState::Stopped(_));
+        self.facts.journal.iter().any(|entry| entry.id == text && !stopped(entry))
     }
 
     /// Whether the host executed this step before, with any content.

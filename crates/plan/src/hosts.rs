@@ -8,7 +8,7 @@ use kubeon_wire::Facts;
 
 use crate::bundle_in_use;
 use crate::context::{Leaving, NODE_PROGRAM, ObservedHost, PlanContext};
-use crate::desired::prepare::{NET_TOOLS, NODE_IMAGES, parts};
+use crate::desired::prepare::{NET_TOOLS, NODE_IMAGES, images, parts};
 use crate::desired::{encryption, restore};
 use crate::generation;
 use crate::input::{HostSpec, Intent, Observation, ObservationFailure, Snapshot};
@@ -475,15 +475,20 @@ fn require_complete_bundle(
 ) -> Result<(PlanContext<'_>, Vec<Note>), PlanRefused> {
     let all = context.artifacts_in_use();
     let lacks_part = |name: &&str| all.iter().any(|artifacts| !artifacts.parts.contains_key(*name));
-    let programs = parts(&HostRole::Master).chain(parts(&HostRole::Worker)).filter(lacks_part);
+    let mode = context.spec().settings.deploy_mode;
+    let programs = parts(&HostRole::Master, mode).chain(parts(&HostRole::Worker, mode)).filter(lacks_part);
     let lacks_image = |role: &&str| all.iter().any(|artifacts| !artifacts.images.contains_key(*role));
-    let images = NODE_IMAGES.iter().copied().filter(lacks_image);
+    let of_worker = images(&HostRole::Worker, mode).filter(|role| !NODE_IMAGES.contains(role));
+    let images = images(&HostRole::Master, mode).chain(of_worker).filter(lacks_image);
+    let named =
+        |role: &str| if NODE_IMAGES.contains(&role) { role.to_owned() } else { format!("the image {role}") };
     let version = context.spec().version;
-    let incomplete = |name: &str| {
+    let incomplete = |name: String| {
         let refusal = Refusal::new(RefusedField::Bundle, version, format!("does not hold {name}"));
         refusal.with(Remedy::BuildBundle(version))
     };
-    let mut refusals: Vec<Refusal> = programs.chain(images).map(incomplete).collect();
+    let mut refusals: Vec<Refusal> =
+        programs.map(str::to_owned).chain(images.map(named)).map(incomplete).collect();
     refusals.dedup();
     refusals.extend(missing_tool_refusal(&context));
     match bundle_in_use::other_build(&context) {

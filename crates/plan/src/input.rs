@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use kubeon_api::kubernetes_cluster::{ClusterSettings, NodeTaint};
+use kubeon_api::kubernetes_cluster::{ClusterSettings, DeployMode, NodeTaint};
 use kubeon_api::{Arch, ClusterKeys, ClusterName, Digest, HostAddress, HostName, HostRole, Version};
 use kubeon_wire::Facts;
 use serde::{Deserialize, Serialize};
@@ -62,6 +62,15 @@ impl DesiredCluster {
     #[must_use]
     pub fn has_external_etcd(&self) -> bool {
         !self.etcd_hosts.is_empty()
+    }
+
+    /// Whether the control plane and haproxy run as static pods.
+    #[must_use]
+    pub fn runs_static_pods(&self) -> bool {
+        match self.settings.deploy_mode {
+            DeployMode::Binary => false,
+            DeployMode::Container => true,
+        }
     }
 
     /// The hosts of the members of etcd.

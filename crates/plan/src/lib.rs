@@ -37,6 +37,7 @@ mod quorum;
 mod resolver;
 mod rolling;
 pub mod sim;
+mod sort;
 mod stage_name;
 pub mod stages;
 mod step_id;

@@ -5,13 +5,13 @@
 
 use std::fmt::Write as _;
 
-use kubeon_api::kubernetes_cluster::{ClusterSettings, DeclaredCluster};
+use kubeon_api::kubernetes_cluster::{ClusterSettings, DeclaredCluster, DeployMode};
 use kubeon_api::{Arch, HostAddress, HostRole};
 use kubeon_render::config::KERNEL_DEFAULTS;
 use kubeon_render::paths::{KUBELET_BOOTSTRAP, KUBELET_CLIENT, PKI};
 use kubeon_wire::{
     CertificateFact, Claim, Content, EtcdFact, Facts, File, JournalEntry, NodeFact, Op, ResultState,
-    SecretRef, renewal_due,
+    SecretRef, program_of_unit, renewal_due,
 };
 use sha2::{Digest as _, Sha256};
 
@@ -79,13 +79,21 @@ pub fn artifacts(version: &str) -> Artifacts {
         unpacked_size: 40 << 20,
         version: version.trim_start_matches('v').to_owned(),
     };
-    let image = |name: &str| ImageInfo { name: format!("registry.k8s.io/{name}:1"), part: part(name) };
-    let parts =
-        [HostRole::Master, HostRole::Worker].iter().flat_map(prepare::parts).chain([prepare::NET_TOOLS]);
+    // The blob of an image of a static pod is another one than that of its program.
+    let image = |name: &str| {
+        let is_of_pod = !prepare::NODE_IMAGES.contains(&name);
+        let stored = if is_of_pod { format!("{name}-image") } else { name.to_owned() };
+        ImageInfo { name: format!("registry.k8s.io/{name}:1"), part: part(&stored) }
+    };
+    let all = [DeployMode::Binary, DeployMode::Container]
+        .into_iter()
+        .flat_map(|mode| [(HostRole::Master, mode), (HostRole::Worker, mode)]);
+    let parts = all.clone().flat_map(|(role, mode)| prepare::parts(&role, mode)).chain([prepare::NET_TOOLS]);
+    let images = all.flat_map(|(role, mode)| prepare::images(&role, mode));
     Artifacts {
         arch: Some(Arch::Amd64),
         parts: parts.map(|name| (name.to_owned(), part(name))).collect(),
-        images: prepare::NODE_IMAGES.iter().map(|name| ((*name).to_owned(), image(name))).collect(),
+        images: images.map(|name| (name.to_owned(), image(name))).collect(),
     }
 }
 
@@ -185,7 +193,7 @@ fn apply_step(step: &Step, now: i64, facts: &mut Facts) {
         Op::ForgetIdentity { .. } => facts.kubelet.own = None,
         Op::RemoveService { name, .. } => {
             // The ids of the steps of a service begin with its name.
-            let service = name.trim_end_matches(".service");
+            let service = program_of_unit(name);
             facts
                 .journal
                 .retain(|entry| entry.id.split('/').nth(1).is_none_or(|id| !id.starts_with(service)));

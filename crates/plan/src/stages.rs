@@ -6,21 +6,25 @@ use std::thread;
 use crate::context::PlanContext;
 use crate::desired::step::DesiredStep;
 pub use crate::desired::{STAGES, stage::Stage};
+use crate::sort;
 
 /// Starting a thread takes longer than the work for fewer hosts.
 pub(crate) const HOSTS_WORTH_THREADS: usize = 32;
 
-/// The steps of all stages, in order, whether the hosts need them or not.
+/// The steps of all stages, each after those that it needs, whether the hosts need them or not.
 pub(crate) fn desired_steps(context: &PlanContext<'_>) -> Vec<DesiredStep> {
     let steps_of = |stage: &Stage| {
         let mut steps = Vec::new();
         (stage.steps)(context, &mut steps);
         steps
     };
-    if context.hosts.len() < HOSTS_WORTH_THREADS {
-        return STAGES.iter().flat_map(steps_of).collect();
-    }
-    in_parallel(STAGES.iter().map(|stage| move || steps_of(stage)))
+    let steps: Vec<DesiredStep> = if context.hosts.len() < HOSTS_WORTH_THREADS {
+        STAGES.iter().flat_map(steps_of).collect()
+    } else {
+        in_parallel(STAGES.iter().map(|stage| move || steps_of(stage)))
+    };
+    // The kubelet that runs a static pod is of a later stage than the pod.
+    if context.runs_static_pods() { sort::by_needs(steps) } else { steps }
 }
 
 /// Runs every task on its own thread and concatenates the results in the order of the tasks. A single task needs no thread.

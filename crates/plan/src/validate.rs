@@ -53,6 +53,7 @@ fn validate_with(
     refusals.extend(extra_arguments::refusals(&spec.settings.extra_args));
     refusals.extend(kernel_parameters::refusals(&spec.settings.kernel_parameters));
     refusals.extend(taints::refusals(&spec));
+    refusals.extend(static_pods::refusals(&spec));
     refusals.extend(registries_with_path(&spec));
     let notes = warnings(&spec);
     if refusals.is_empty() {
@@ -259,6 +260,7 @@ fn warnings(spec: &DesiredCluster) -> Vec<Note> {
 
 mod extra_arguments;
 mod kernel_parameters;
+mod static_pods;
 mod taints;
 #[cfg(test)]
 mod tests;

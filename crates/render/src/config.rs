@@ -4,6 +4,7 @@
 use std::fmt::Write as _;
 use std::net::Ipv4Addr;
 
+use kubeon_wire::MANIFESTS;
 use serde_json::{Value, json};
 
 use crate::paths::{self, CONTAINERD_SOCKET, etc, pki};
@@ -109,6 +110,8 @@ pub struct Kubelet<'a> {
     pub resolv_conf: Option<&'a str>,
     /// Feature gates, `Name=true` pairs joined by commas, or empty.
     pub feature_gates: &'a str,
+    /// Whether it runs static pods.
+    pub runs_static_pods: bool,
 }
 
 /// The most processes of a pod. Without a limit one pod can use up the process numbers of its node.
@@ -163,6 +166,9 @@ pub fn kubelet(node: &Kubelet<'_>) -> String {
     if node.control_plane_taint {
         config["registerWithTaints"] =
             json!([{ "key": "node-role.kubernetes.io/control-plane", "effect": "NoSchedule" }]);
+    }
+    if node.runs_static_pods {
+        config["staticPodPath"] = json!(MANIFESTS);
     }
     if let Some(path) = node.resolv_conf {
         config["resolvConf"] = json!(path);
@@ -276,11 +282,16 @@ mod tests {
             control_plane_taint: false,
             resolv_conf: (!cgroup_v2).then_some("/run/systemd/resolve/resolv.conf"),
             feature_gates: "A=true,B=false",
+            runs_static_pods: cgroup_v2,
         };
         let old: Value = serde_json::from_str(&kubelet(&node(false))).unwrap();
         assert_eq!((&old["cgroupDriver"], &old["failCgroupV1"]), (&json!("cgroupfs"), &json!(false)));
         let new: Value = serde_json::from_str(&kubelet(&node(true))).unwrap();
         assert_eq!((&new["cgroupDriver"], new.get("failCgroupV1")), (&json!("systemd"), None));
+        assert_eq!(
+            (old.get("staticPodPath"), &new["staticPodPath"]),
+            (None, &json!("/etc/kubernetes/manifests"))
+        );
         assert_eq!(old["resolvConf"], "/run/systemd/resolve/resolv.conf");
         assert_eq!(new.get("resolvConf"), None, "the kubelet's default is /etc/resolv.conf");
         assert_eq!(new["featureGates"], json!({ "A": true, "B": false }));

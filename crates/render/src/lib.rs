@@ -8,6 +8,7 @@
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 pub mod api_server;
+mod arguments;
 pub mod config;
 pub mod entrypoint;
 pub mod extra_arguments;
@@ -19,6 +20,7 @@ pub mod paths;
 pub mod registry;
 pub mod renewal;
 mod sandbox;
+pub mod static_pods;
 pub mod systemd;
 mod tls;
 pub mod tools;

@@ -7,6 +7,7 @@ mod etcd;
 mod fault;
 mod host;
 mod op_effects;
+mod pods;
 mod ports;
 mod programs;
 mod render;

@@ -21,6 +21,7 @@ pub mod op;
 pub mod precheck;
 pub mod progress;
 mod secret_ref;
+pub mod static_pod;
 
 pub use api_way::{API_SERVICE, API_WAY_FILE, API_WAY_FOUND, ApiWay};
 pub use facts::{
@@ -44,3 +45,4 @@ pub use op::{
 pub use precheck::{PrecheckHost, PrecheckReport, PrecheckResult, PrecheckSeverity};
 pub use progress::Progress;
 pub use secret_ref::{CertificateAuthority, Leaf, SecretRef, Usage};
+pub use static_pod::{MANIFESTS, POD_SUFFIX, StaticPod, program_of_unit, unit_of_program};

@@ -68,13 +68,13 @@ pub enum Op {
         /// The links, in order.
         links: Vec<Link>,
     },
-    /// Write a systemd unit, enable and start it, and wait until it is ready. It is restarted if its text, or
-    /// a file or link in `watches`, changed after kubeon started it.
+    /// Write a unit of systemd or of a static pod, enable and start it, and wait until it is ready. It is restarted if its text,
+    /// or a file or link in `watches`, changed after kubeon started it.
     #[serde(rename_all = "camelCase")]
     Service {
-        /// The unit's name with suffix, such as `etcd.service`.
+        /// The unit's name with suffix, such as `etcd.service`, or `etcd.pod` for a static pod.
         name: String,
-        /// The unit file's text.
+        /// The unit file's text: of systemd, or a [`crate::StaticPod`] as JSON.
         unit: String,
         /// Paths whose change needs a restart.
         watches: Vec<String>,
@@ -189,7 +189,7 @@ pub enum Op {
         /// What distinguishes the cluster from the one of which the snapshot is.
         token: String,
     },
-    /// Stop services, each in an orderly way. They start again with the host.
+    /// Stop services, each in an orderly way. They start again with the host, static pods only with their next step.
     StopServices {
         /// The units, in order.
         units: Vec<String>,

@@ -12,10 +12,11 @@ use crate::durable::{folder_of, sync_folder, write_if_different};
 use crate::etcd::{Etcd, ListedMember, NotAccepted, peer_url};
 use crate::failure::{failed, plain};
 use crate::job::{Job, StepEffect};
+use crate::systemd::UnitState;
 use crate::{parts, paths};
 
-/// The unit of the member.
-const SERVICE: &str = "etcd.service";
+/// The units that run a member: a service, or a static pod.
+const UNITS: [&str; 2] = ["etcd.service", "etcd.pod"];
 /// How far the revision of restored data is beyond that of the snapshot: more than a cluster writes between two snapshots.
 const REVISIONS: u64 = 1_000_000_000;
 
@@ -180,10 +181,10 @@ pub struct RestoredMember<'a> {
 /// If a member runs on this host, or the snapshot is not complete.
 pub fn restore(job: &Job<'_>, member: &RestoredMember<'_>) -> Result<StepEffect, StepFailure> {
     let root = &job.host.root;
-    let units = [SERVICE.to_owned()];
-    let state = job.host.services.states(&units)?.remove(SERVICE).unwrap_or_default();
-    if !matches!(state.active.as_str(), "inactive" | "failed" | "") {
-        return Err(failed(format!("{SERVICE} is {} on this host: its data is not replaced", state.active)));
+    let states = job.host.services.states(&UNITS.map(str::to_owned))?;
+    let runs = |state: &UnitState| !matches!(state.active.as_str(), "inactive" | "failed" | "");
+    if let Some((unit, state)) = states.iter().find(|(_, state)| runs(state)) {
+        return Err(failed(format!("{unit} is {} on this host: its data is not replaced", state.active)));
     }
     let own = member.members.iter().find(|peer| peer.name == *member.name);
     let own = own.ok_or_else(|| failed(format!("{} is not among the members", member.name)))?;

@@ -16,10 +16,12 @@ use crate::api::Api;
 use crate::durable::{read_text, write_file};
 use crate::failure::failed;
 use crate::host::HostSystem;
-use crate::paths;
+use crate::{paths, units};
 
 const CONFIG: &str = "/etc/kubernetes/haproxy.cfg";
 const UNIT: &str = "haproxy.service";
+/// The same as a static pod.
+const POD: &str = "haproxy.pod";
 /// The API servers that serve: each keeps its own address there.
 const SERVING: &str =
     "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices?fieldSelector=metadata.name%3Dkubernetes";
@@ -59,7 +61,8 @@ fn add_to_haproxy(host: &HostSystem, claim: &Claim) -> Result<Option<String>, St
     let names: Vec<String> = new.iter().map(|(name, _)| name.clone()).collect();
     masters.extend(new);
     write_file(&place, config::haproxy(&masters).as_bytes(), 0o644)?;
-    if let Err(failure) = host.services.reload_unit(UNIT, Instant::now() + RELOAD_TIMEOUT) {
+    let unit = if units::file(&host.root, POD).exists() { POD } else { UNIT };
+    if let Err(failure) = host.services.reload_unit(unit, Instant::now() + RELOAD_TIMEOUT) {
         // The next run must find the masters unknown again, or haproxy would never read them.
         write_file(&place, text.as_bytes(), 0o644)?;
         return Err(failure);
@@ -213,6 +216,14 @@ mod tests {
         assert_eq!(bench.read(CONFIG), config::haproxy(&masters(&[("h1", 1)])));
         bench.services.refusing.lock().clear();
         assert_eq!(learned(&bench).notes, ["haproxy learned the masters h2, h3"]);
+    }
+
+    #[test]
+    fn a_haproxy_in_a_static_pod_reads_the_new_masters_too() {
+        let bench = worker(&[("h1", 1)]);
+        bench.write(&format!("{}/{POD}", paths::POD_UNITS), "{}");
+        assert_eq!(learned(&bench).notes, ["haproxy learned the masters h2, h3"]);
+        assert_eq!(bench.calls(), ["reload haproxy.pod"]);
     }
 
     #[test]

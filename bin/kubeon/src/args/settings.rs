@@ -4,13 +4,16 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use clap::{Args, builder::BoolishValueParser};
-use kubeon_api::kubernetes_cluster::{Cni, FirewallMode, LoadBalancerMode, ProxyMode};
+use kubeon_api::kubernetes_cluster::{Cni, DeployMode, FirewallMode, LoadBalancerMode, ProxyMode};
 use kubeon_plan::Refusal;
 
 /// The settings of a cluster.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Args)]
 #[command(next_help_heading = "Cluster")]
 pub(crate) struct SettingFlags {
+    /// How the control plane runs: as services (binary), or as static pods that kubeadm makes (container) [default: binary]
+    #[arg(long, value_name = "MODE")]
+    pub deploy_mode: Option<String>,
     /// DNS name of the API server on every host [default: apiserver.cluster.local]
     #[arg(long, value_name = "NAME")]
     pub lb_domain: Option<String>,
@@ -100,7 +103,7 @@ struct Choice {
 }
 
 /// The flags with a fixed set of values. Some values of the CLI contract are not supported.
-const CHOICES: [Choice; 5] = [
+const CHOICES: [Choice; 6] = [
     Choice {
         flag: "cni",
         noun: "cni",
@@ -128,6 +131,14 @@ const CHOICES: [Choice; 5] = [
         },
     },
     Choice {
+        flag: "deploy-mode",
+        noun: "deploy mode",
+        refuses: |value| match value.parse::<DeployMode>() {
+            Ok(_) => None,
+            Err(_) => unsupported_value(value, &["binary", "container"], &[]),
+        },
+    },
+    Choice {
         flag: "proxy",
         noun: "proxy mode",
         refuses: |value| match value.parse::<ProxyMode>() {
@@ -151,7 +162,7 @@ fn unsupported_value(value: &str, supported: &[&str], missing: &[&str]) -> Optio
 impl SettingFlags {
     /// The refusals of unsupported values.
     pub(crate) fn refusals(&self) -> Vec<Refusal> {
-        let given = [&self.cni, &self.cri, &self.ic, &self.firewall, &self.proxy];
+        let given = [&self.cni, &self.cri, &self.ic, &self.firewall, &self.deploy_mode, &self.proxy];
         let mut refusals: Vec<_> = CHOICES
             .iter()
             .zip(given)

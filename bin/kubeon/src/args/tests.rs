@@ -56,6 +56,7 @@ fn knows_every_flag_of_the_contract() {
         ["--lb-ip", "10.0.0.9"],
         ["--lb-port", "6443"],
         ["--lb-mode", "haproxy"],
+        ["--deploy-mode", "container"],
         ["--proxy", "nftables"],
         ["--cri", "containerd"],
         ["--cni", "flannel"],

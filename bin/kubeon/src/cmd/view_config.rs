@@ -8,7 +8,7 @@ use kubeon_engine::error::EngineError;
 use kubeon_engine::login_request::LoginRequests;
 use kubeon_engine::preview::preview;
 use kubeon_plan::{StepId, desired_content};
-use kubeon_wire::{ApiObject, Content, Op};
+use kubeon_wire::{ApiObject, Content, Op, StaticPod, program_of_unit};
 
 use crate::args::day::ViewConfig;
 use crate::cli_error::CliError;
@@ -46,6 +46,17 @@ fn of_program(all: &[(StepId, HostAddress, Op)], program: &str) -> Result<String
     Ok(text)
 }
 
+/// The text of a unit as people read it: of a static pod, the configuration of kubeadm or the manifest.
+fn unit_text(unit: &str) -> String {
+    match serde_json::from_str(unit) {
+        Ok(StaticPod::Kubeadm { phase, configuration, .. }) => {
+            format!("# kubeadm init phase {}\n{configuration}", phase.join(" "))
+        }
+        Ok(StaticPod::Text { text }) => text,
+        Err(_) => unit.to_owned(),
+    }
+}
+
 fn content(id: &StepId, op: &Op, program: &str) -> Result<String, CliError> {
     let mut text = String::new();
     let mut add = |name: &str, content: &str| {
@@ -60,8 +71,8 @@ fn content(id: &StepId, op: &Op, program: &str) -> Result<String, CliError> {
                 }
             }
         }
-        Op::Service { name, unit, .. } if is_named(name.trim_end_matches(".service"), program) => {
-            add(name, unit);
+        Op::Service { name, unit, .. } if is_named(program_of_unit(name), program) => {
+            add(name, &unit_text(unit));
         }
         Op::Objects { objects } => {
             let objects: Vec<&ApiObject> = match program {

@@ -79,6 +79,7 @@ fn case_7_parts_that_no_bundle_carries_are_refused_by_name() {
         ("--proxy", "none", "proxy mode"),
         ("--proxy", "ipvs", "proxy mode"),
         ("--lb-mode", "keepalived", "lb mode"),
+        ("--deploy-mode", "pods", "deploy mode"),
     ] {
         let output = home.kubeon(&["create", "x", "v1.36.3", "-m", MASTER, flag, value]);
         output.refuses(&[&format!("[check] Input {noun}[{value}] not support"), &format!("{flag} {value}")]);

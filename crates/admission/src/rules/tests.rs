@@ -227,9 +227,9 @@ fn refuses_by_name_what_is_not_possible_yet() {
             "spec.cluster.imagesRegistry: cannot be changed in a cluster that is built: it is chosen when the cluster is created",
         ),
         (
-            "/spec/cluster/deployMode",
-            json!("container"),
-            "spec.cluster.deployMode: container is not supported yet; use binary",
+            "/spec/cluster/clusterType",
+            json!("k3s"),
+            "spec.cluster.clusterType: k3s is not supported yet; use kubernetes",
         ),
         (
             "/spec/cluster/nodeList/0/name",

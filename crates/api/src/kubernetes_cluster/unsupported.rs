@@ -1,7 +1,7 @@
 //! Settings that can be declared and are not supported yet. Every entry point uses this check and refuses them by name, so
 //! that no plan silently ignores one.
 
-use super::choices::{ClusterType, Cni, DeployMode, ProxyMode};
+use super::choices::{ClusterType, Cni, ProxyMode};
 use super::defaults::API_PORT;
 use super::load_balancer::LoadBalancer;
 use super::settings::ClusterSettings;
@@ -24,17 +24,6 @@ impl ClusterType {
             Self::K3s => Some("k3s is not supported yet; use kubernetes"),
             Self::Kubeedge => Some("kubeedge is not supported yet; use kubernetes"),
             Self::Kind => Some("kind is not supported yet; use kubernetes"),
-        }
-    }
-}
-
-impl DeployMode {
-    /// Why this mode is not supported; `None` when it is.
-    #[must_use]
-    pub fn unsupported(self) -> Option<&'static str> {
-        match self {
-            Self::Binary => None,
-            Self::Container => Some("container is not supported yet; use binary"),
         }
     }
 }
@@ -89,7 +78,6 @@ impl ClusterSettings {
             .then_some("every image comes from the bundle, no registry is used; leave it out");
         let fields = [
             ("clusterType", self.cluster_type.unsupported()),
-            ("deployMode", self.deploy_mode.unsupported()),
             ("network.cni", self.cni.unsupported()),
             ("network.proxyMode", self.proxy_mode.unsupported()),
             ("apiServer.port", port),
@@ -116,7 +104,7 @@ mod tests {
     #[test]
     fn all_unsupported_settings_are_reported_at_once() {
         let declared = json!({
-            "clusterType": "k3s", "deployMode": "container", "apiServer": {"port": 8443},
+            "clusterType": "k3s", "apiServer": {"port": 8443},
             "network": {"cni": "calico", "proxyMode": "ipvs"}, "imagesRegistry": "registry.example.com",
             "loadBalancer": {"mode": "external", "address": "lb.example.com"},
         });
@@ -127,7 +115,6 @@ mod tests {
             fields,
             [
                 "clusterType",
-                "deployMode",
                 "network.cni",
                 "network.proxyMode",
                 "apiServer.port",

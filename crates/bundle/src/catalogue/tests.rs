@@ -28,6 +28,7 @@ fn names_the_images_that_kubeadm_requires() {
             format!("registry.k8s.io/coredns/coredns:{coredns}"),
             format!("registry.k8s.io/etcd:{etcd}"),
             "ghcr.io/flannel-io/flannel:v0.28.4".to_owned(),
+            format!("docker.io/kubeon/local-haproxy:{version}"),
             format!("registry.k8s.io/kube-apiserver:{version}"),
             format!("registry.k8s.io/kube-controller-manager:{version}"),
             format!("registry.k8s.io/kube-proxy:{version}"),
@@ -37,6 +38,19 @@ fn names_the_images_that_kubeadm_requires() {
         assert_eq!(references, wanted);
         assert_eq!(format!("{}-0", entry.component("etcd").unwrap().version), format!("v{etcd}"));
         assert_eq!(entry.component("coredns").unwrap().version, coredns);
+    }
+}
+
+#[test]
+fn hosts_import_the_images_of_static_pods() {
+    for (version, ..) in KUBEADM {
+        let images = entry(version).images;
+        let on_hosts: Vec<&str> =
+            images.iter().filter(|image| image.on_hosts).map(|image| image.name.as_str()).collect();
+        let control_plane = ["kube-apiserver", "kube-controller-manager", "kube-scheduler"];
+        for name in control_plane.into_iter().chain(["coredns", "etcd", "haproxy", "pause"]) {
+            assert!(on_hosts.contains(&name), "{version}: {name}");
+        }
     }
 }
 

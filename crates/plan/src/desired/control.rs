@@ -3,15 +3,17 @@
 
 use std::net::Ipv4Addr;
 
-use kubeon_render::paths::{SIGNING_CERTIFICATE, current, etc, pki};
+use kubeon_render::paths::{SIGNING_CERTIFICATE, etc, pki};
+use kubeon_render::static_pods::{self, KUBEADM};
 use kubeon_render::{api_server, config, manifests, systemd};
 use kubeon_wire::{CertificateAuthority, Check, File, Leaf, Op, SecretRef, Usage};
 
 use super::arguments::checked;
-use super::control_plane::{ControlPlaneProgram, arguments, version_text};
+use super::control_plane::{ControlPlaneProgram, arguments, choose_id, version, version_text};
 use super::encryption;
 use super::etcd::{member_id, reach_ids};
 use super::files::{self, authority, client, pair, secret, server};
+use super::pods::{self, before_kubeadm, pod_host, watched_program};
 use super::step::{Daemon, DesiredStep, choose};
 use crate::context::{ObservedHost, PlanContext};
 use crate::declaration;
@@ -51,10 +53,6 @@ fn signing_id(host: &ObservedHost<'_>) -> StepId {
     host.id(STAGE, "signing")
 }
 
-fn choose_id(host: &ObservedHost<'_>) -> StepId {
-    host.id(STAGE, "choose")
-}
-
 /// Keys, configuration, programs and services of every master. Existing API servers are changed one after
 /// another, and each must be ready before the next one gets new keys.
 pub(crate) fn plane(context: &PlanContext<'_>, steps: &mut Vec<DesiredStep>) {
@@ -91,8 +89,9 @@ pub(crate) fn plane(context: &PlanContext<'_>, steps: &mut Vec<DesiredStep>) {
 }
 
 fn programs(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> DesiredStep {
-    let parts = ControlPlaneProgram::ALL.map(ControlPlaneProgram::part);
-    choose(context, host, choose_id(host), &parts, &[])
+    let programs = ControlPlaneProgram::ALL.map(ControlPlaneProgram::part);
+    let parts: &[&'static str] = if context.runs_static_pods() { &[KUBEADM] } else { &programs };
+    choose(context, host, choose_id(host), parts, &[])
 }
 
 fn keys(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> DesiredStep {
@@ -194,22 +193,26 @@ fn apiserver(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> DesiredStep 
     let members = spec.etcd_hosts.iter().map(|host| host.cluster_address().ip());
     let etcd: Vec<Ipv4Addr> =
         if spec.has_external_etcd() { members.collect() } else { vec![Ipv4Addr::LOCALHOST] };
-    let unit = systemd::apiserver(
-        &systemd::ApiServerUnit {
-            address: host.ip(),
-            etcd: &etcd,
-            service_cidr: &service_cidr,
-            node_ports: (spec.settings.node_ports.first(), spec.settings.node_ports.last()),
-            dns_domain: spec.settings.dns_domain.as_str(),
-            feature_gates: &spec.settings.feature_gates,
-        },
-        &arguments(context, &spec.settings.extra_args.kube_apiserver),
-    );
+    let api = systemd::ApiServerUnit {
+        address: host.ip(),
+        etcd: &etcd,
+        service_cidr: &service_cidr,
+        node_ports: (spec.settings.node_ports.first(), spec.settings.node_ports.last()),
+        dns_domain: spec.settings.dns_domain.as_str(),
+        feature_gates: &spec.settings.feature_gates,
+    };
+    let extra = arguments(context, &spec.settings.extra_args.kube_apiserver);
+    let unit = if context.runs_static_pods() {
+        static_pods::apiserver(&pod_host(host, version(context)), &api, &extra)
+    } else {
+        systemd::apiserver(&api, &extra)
+    };
+    let part = ControlPlaneProgram::ApiServer.part();
     let files =
         ["ca.crt", "apiserver.crt", "apiserver-etcd-client.crt", "apiserver-kubelet-client.crt", "sa.pub"];
     Daemon {
         id: apiserver_id(host),
-        unit_name: "kube-apiserver.service",
+        unit_name: &pods::unit_name(context, part),
         unit,
         watches: files
             .iter()
@@ -218,13 +221,15 @@ fn apiserver(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> DesiredStep 
                 ["admission.yaml", "audit-policy.yaml", "authentication.yaml", "webhooks.kubeconfig"]
                     .map(etc),
             )
-            .chain([pki("front-proxy-client.crt"), current("kube-apiserver")])
+            .chain([pki("front-proxy-client.crt")])
+            .chain(watched_program(context, part))
             .collect(),
         ready: vec![api_ready()],
     }
     .into_step(host)
     .title(format!("start kube-apiserver {}", version_text(context)))
     .because("/readyz does not answer")
+    .needs(before_kubeadm(context, host, part))
     .needs(reach_ids(context, host))
     .needs([encryption::configuration_id(host)])
     .reads([keys_id(host), config_id(host), choose_id(host)])
@@ -232,18 +237,22 @@ fn apiserver(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> DesiredStep 
 
 fn controller_manager(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> DesiredStep {
     let spec = context.spec();
-    let (pods, services) = (spec.settings.pod_cidr.to_string(), spec.settings.service_cidr.to_string());
-    let unit = systemd::controller_manager(
-        &systemd::ControllerManager {
-            cluster: spec.name.as_str(),
-            pod_cidr: &pods,
-            service_cidr: &services,
-            node_mask_size: spec.settings.node_mask_size,
-            feature_gates: &spec.settings.feature_gates,
-        },
-        &arguments(context, &spec.settings.extra_args.kube_controller_manager),
-    );
-    let mut step = api_client(host, ControlPlaneProgram::ControllerManager, unit);
+    let pod_cidr = spec.settings.pod_cidr.to_string();
+    let service_cidr = spec.settings.service_cidr.to_string();
+    let manager = systemd::ControllerManager {
+        cluster: spec.name.as_str(),
+        pod_cidr: &pod_cidr,
+        service_cidr: &service_cidr,
+        node_mask_size: spec.settings.node_mask_size,
+        feature_gates: &spec.settings.feature_gates,
+    };
+    let extra = arguments(context, &spec.settings.extra_args.kube_controller_manager);
+    let unit = if context.runs_static_pods() {
+        static_pods::controller_manager(&pod_host(host, version(context)), &manager, &extra)
+    } else {
+        systemd::controller_manager(&manager, &extra)
+    };
+    let mut step = api_client(context, host, ControlPlaneProgram::ControllerManager, unit);
     if let Op::Service { watches, .. } = &mut step.op {
         watches.push(SIGNING_CERTIFICATE.to_owned());
     }
@@ -251,30 +260,41 @@ fn controller_manager(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> Des
 }
 
 fn scheduler(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> DesiredStep {
-    let unit = systemd::scheduler(
-        &context.spec().settings.feature_gates,
-        &arguments(context, &context.spec().settings.extra_args.kube_scheduler),
-    );
-    api_client(host, ControlPlaneProgram::Scheduler, unit)
+    let settings = &context.spec().settings;
+    let extra = arguments(context, &settings.extra_args.kube_scheduler);
+    let unit = if context.runs_static_pods() {
+        static_pods::scheduler(&pod_host(host, version(context)), &settings.feature_gates, &extra)
+    } else {
+        systemd::scheduler(&settings.feature_gates, &extra)
+    };
+    api_client(context, host, ControlPlaneProgram::Scheduler, unit)
 }
 
 /// A program that uses the API server of its own host.
-fn api_client(host: &ObservedHost<'_>, program: ControlPlaneProgram, unit: String) -> DesiredStep {
+fn api_client(
+    context: &PlanContext<'_>,
+    host: &ObservedHost<'_>,
+    program: ControlPlaneProgram,
+    unit: String,
+) -> DesiredStep {
     let name = program.short_name();
     Daemon {
         id: program.id(host),
-        unit_name: &format!("{}.service", program.part()),
+        unit_name: &pods::unit_name(context, program.part()),
         unit,
-        watches: vec![
+        watches: [
             pki("ca.crt"),
             pki(&format!("{name}.crt")),
             pki(&format!("{name}-serving.crt")),
             etc(&format!("{name}.conf")),
-            current(program.part()),
-        ],
+        ]
+        .into_iter()
+        .chain(watched_program(context, program.part()))
+        .collect(),
         ready: vec![Check::Tcp { address: Ipv4Addr::LOCALHOST, port: program.port() }],
     }
     .into_step(host)
+    .needs(before_kubeadm(context, host, program.part()))
     .needs([apiserver_id(host)])
     .reads([keys_id(host), config_id(host), choose_id(host)])
 }

@@ -4,7 +4,9 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
+use kubeon_api::Version;
 use kubeon_render::paths::pki;
+use kubeon_render::static_pods::KUBEADM;
 use kubeon_wire::Check;
 
 use crate::context::{ObservedHost, PlanContext};
@@ -26,18 +28,24 @@ pub(crate) enum ControlPlaneProgram {
 /// The argument of a program that emulates an older minor version.
 const EMULATED_VERSION: &str = "emulated-version";
 
-/// Whether the part of a bundle is a program of the control plane.
+/// Whether the part of a bundle is a program of the control plane, or what makes its pods.
 pub(crate) fn is_control_plane_part(name: &str) -> bool {
+    name == KUBEADM || is_program(name)
+}
+
+fn is_program(name: &str) -> bool {
     ControlPlaneProgram::ALL.iter().any(|program| program.part() == name)
 }
 
 impl Artifacts {
-    /// The same content with the control plane's programs of another bundle.
+    /// The same content with the control plane's programs of another bundle, and with their images.
     #[must_use]
     pub fn with_control_plane_of(&self, other: &Self) -> Self {
         let programs = other.parts.iter().filter(|(name, _)| is_control_plane_part(name));
         let mut merged = self.clone();
         merged.parts.extend(programs.map(|(name, part)| (name.clone(), part.clone())));
+        let images = other.images.iter().filter(|(name, _)| is_program(name));
+        merged.images.extend(images.map(|(name, image)| (name.clone(), image.clone())));
         merged
     }
 }
@@ -55,6 +63,16 @@ pub(crate) fn arguments<'a>(
     let mut all = declared.clone();
     all.insert(EMULATED_VERSION.to_owned(), format!("{}.{}", version.major, version.minor));
     Cow::Owned(all)
+}
+
+/// The step that selects the programs of the control plane on a host, or the kubeadm that makes their pods.
+pub(super) fn choose_id(host: &ObservedHost<'_>) -> StepId {
+    host.id(STAGE, "choose")
+}
+
+/// The version of the programs.
+pub(super) fn version(context: &PlanContext<'_>) -> Version {
+    context.intent.trial.unwrap_or(context.spec().version)
 }
 
 /// The version of the programs, such as `v1.36.3`, or `v1.37.2 as v1.36` while they emulate an older one.
@@ -79,7 +97,7 @@ impl ControlPlaneProgram {
         }
     }
 
-    /// The part of the bundle that holds it; its unit has this name too.
+    /// The part of the bundle that holds it; its image and its unit have this name too.
     pub(crate) const fn part(self) -> &'static str {
         match self {
             Self::ApiServer => "kube-apiserver",

@@ -3,12 +3,14 @@
 use std::net::Ipv4Addr;
 
 use kubeon_api::HostName;
-use kubeon_render::paths::{ETCD_MEMBERSHIP, current, pki};
+use kubeon_render::paths::{ETCD_MEMBERSHIP, pki};
+use kubeon_render::static_pods;
 use kubeon_render::systemd::{EtcdMember, etcd, etcd_membership};
 use kubeon_wire::{CertificateAuthority, Check, Op, Usage};
 
 use super::arguments::checked;
 use super::files::{self, authority, client, pair, server};
+use super::pods::{self, before_kubeadm, pod_host, watched_program};
 use super::prepare::{ETCD_COMMANDS, prepared};
 use super::restore;
 use super::step::{Daemon, DesiredStep, WaitReason, choose};
@@ -276,24 +278,28 @@ fn programs(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> DesiredStep {
 }
 
 fn member(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> DesiredStep {
-    let unit = etcd(
-        &EtcdMember { name: host.name.as_str(), address: host.ip() },
-        &context.spec().settings.extra_args.etcd,
-    );
+    let extra = &context.spec().settings.extra_args.etcd;
+    let unit = if context.runs_static_pods() {
+        let tag = pods::tag(&context.artifacts(host).images[pods::ETCD].name);
+        static_pods::etcd(&pod_host(host, context.spec().version), tag, extra)
+    } else {
+        etcd(&EtcdMember { name: host.name.as_str(), address: host.ip() }, extra)
+    };
     Daemon {
         id: member_id(host),
-        unit_name: "etcd.service",
+        unit_name: &pods::unit_name(context, pods::ETCD),
         unit,
         watches: ["ca.crt", "server.crt", "peer.crt"]
             .iter()
             .map(|file| pki(&format!("etcd/{file}")))
-            .chain([current("etcd")])
+            .chain(watched_program(context, pods::ETCD))
             .collect(),
         ready: vec![healthy()],
     }
     .into_step(host)
     .title(format!("start etcd member {}", host.name))
     .because("no member exists")
+    .needs(before_kubeadm(context, host, pods::ETCD))
     .needs(prepared(host))
     .needs(checked(context, host))
     .needs([initial_members_id(host)])

@@ -1,21 +1,20 @@
 //! haproxy on every worker: the way of its programs to the API servers.
 //!
 //! Its first process starts another one for every new configuration, and the one before ends with its last connection. So a
-//! change of the masters or of haproxy's program interrupts no worker.
+//! change of the masters or of haproxy's program interrupts no worker. As a static pod, it starts again for another image.
 
 use std::net::Ipv4Addr;
 
-use kubeon_render::paths::{HAPROXY_COMMAND, current, etc, pki};
-use kubeon_render::{config, systemd, tools};
+use kubeon_render::paths::{HAPROXY_COMMAND, etc, pki};
+use kubeon_render::{config, static_pods, systemd, tools};
 use kubeon_wire::{Check, File, Op};
 
 use super::files;
 use super::join_stage::{STAGE, keys_id};
+use super::pods::{self, before_pod, watched_program};
 use super::step::{Daemon, DesiredStep, choose};
 use crate::context::{ObservedHost, PlanContext};
 use crate::step_id::StepId;
-
-const UNIT: &str = "haproxy.service";
 
 fn service_id(host: &ObservedHost<'_>) -> StepId {
     host.id(STAGE, "haproxy")
@@ -39,10 +38,11 @@ pub(super) fn loaded_id(host: &ObservedHost<'_>) -> StepId {
 }
 
 /// Stops and removes the haproxy of a host that no longer needs it.
-pub(super) fn removal(host: &ObservedHost<'_>) -> Option<DesiredStep> {
+pub(super) fn removal(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> Option<DesiredStep> {
     host.has_executed(&service_id(host)).then(|| {
-        let files = vec![HAPROXY_COMMAND.to_owned(), etc("haproxy.cfg")];
-        let remove = Op::RemoveService { name: UNIT.to_owned(), files };
+        let command = (!context.runs_static_pods()).then(|| HAPROXY_COMMAND.to_owned());
+        let files = command.into_iter().chain([etc("haproxy.cfg")]).collect();
+        let remove = Op::RemoveService { name: pods::unit_name(context, pods::HAPROXY), files };
         DesiredStep::new(host, host.id(STAGE, "haproxy-removal"), remove)
             .title("stop and remove haproxy")
             .once("the programs of the host reach the API server another way".to_owned())
@@ -56,13 +56,9 @@ pub(super) fn to_masters(
     masters: &[(String, Ipv4Addr)],
     steps: &mut Vec<DesiredStep>,
 ) {
-    steps.push(choose(context, host, choose_id(host), &["haproxy"], &[]));
-    let script = files::config(HAPROXY_COMMAND.to_owned(), tools::haproxy(context.arch(host)));
-    steps.push(
-        DesiredStep::new(host, command_id(host), Op::Files { files: vec![File { mode: 0o755, ..script }] })
-            .title("write the script that runs haproxy")
-            .because("haproxy was not started yet"),
-    );
+    if !context.runs_static_pods() {
+        steps.extend(command(context, host));
+    }
     let file = etc("haproxy.cfg");
     let written = files::readable(file.clone(), config::haproxy(masters));
     steps.push(
@@ -70,28 +66,51 @@ pub(super) fn to_masters(
             .title("write haproxy's configuration")
             .because("haproxy does not know the masters"),
     );
-    let ready = || vec![Check::Tcp { address: Ipv4Addr::LOCALHOST, port: 6443 }];
-    steps.push(
-        Daemon {
-            id: service_id(host),
-            unit_name: UNIT,
-            unit: systemd::haproxy(),
-            watches: vec![HAPROXY_COMMAND.to_owned()],
-            ready: ready(),
-        }
-        .into_step(host)
-        .title("start haproxy to the masters")
-        .needs([config_id(host), choose_id(host), keys_id(host)])
-        .reads([command_id(host)]),
-    );
+    steps.push(service(context, host));
     // It checks the masters with the authority among the keys.
-    let read = vec![file, pki("ca.crt"), current("haproxy")];
-    let reload = Op::Reload { name: UNIT.to_owned(), files: read, ready: ready() };
+    let read = [file, pki("ca.crt")].into_iter().chain(watched_program(context, pods::HAPROXY)).collect();
+    let unit = pods::unit_name(context, pods::HAPROXY);
+    let reload = Op::Reload { name: unit, files: read, ready: ready() };
+    let chosen = (!context.runs_static_pods()).then(|| choose_id(host));
     steps.push(
         DesiredStep::new(host, loaded_id(host), reload)
             .title("haproxy uses its configuration")
             .because("haproxy was not started yet")
             .needs([service_id(host)])
-            .reads([config_id(host), choose_id(host), keys_id(host)]),
+            .reads([config_id(host)].into_iter().chain(chosen).chain([keys_id(host)])),
     );
+}
+
+fn ready() -> Vec<Check> {
+    vec![Check::Tcp { address: Ipv4Addr::LOCALHOST, port: 6443 }]
+}
+
+/// The program of the service, and the script that runs it.
+fn command(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> [DesiredStep; 2] {
+    let script = files::config(HAPROXY_COMMAND.to_owned(), tools::haproxy(context.arch(host)));
+    let written =
+        DesiredStep::new(host, command_id(host), Op::Files { files: vec![File { mode: 0o755, ..script }] })
+            .title("write the script that runs haproxy")
+            .because("haproxy was not started yet");
+    [choose(context, host, choose_id(host), &["haproxy"], &[]), written]
+}
+
+fn service(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> DesiredStep {
+    let unit = pods::unit_name(context, pods::HAPROXY);
+    let unit_name = unit.as_str();
+    let (id, ready) = (service_id(host), ready());
+    let step = if context.runs_static_pods() {
+        let unit = static_pods::haproxy(&context.artifacts(host).images[pods::HAPROXY].name);
+        Daemon { id, unit_name, unit, watches: Vec::new(), ready }
+            .into_step(host)
+            .needs(before_pod(context, host, pods::HAPROXY))
+            .needs([config_id(host), keys_id(host)])
+    } else {
+        let watches = vec![HAPROXY_COMMAND.to_owned()];
+        Daemon { id, unit_name, unit: systemd::haproxy(), watches, ready }
+            .into_step(host)
+            .needs([config_id(host), choose_id(host), keys_id(host)])
+            .reads([command_id(host)])
+    };
+    step.title("start haproxy to the masters")
 }

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, HashSet};
 use kubeon_api::HostName;
 use kubeon_api::kubernetes_cluster::LoadBalancer;
 use kubeon_render::paths::{CONTAINERD_SOCKET, KUBELET_BOOTSTRAP, KUBELET_CLIENT, current, etc, pki};
-use kubeon_render::{config, manifests, systemd};
+use kubeon_render::{config, manifests, static_pods, systemd};
 use kubeon_wire::{CertificateAuthority, Check, Leaf, Op, Usage};
 
 use super::arguments::checked;
@@ -16,7 +16,8 @@ use super::haproxy;
 use super::hosts_file::{self, hosts_id};
 use super::join_stage::KUBELET;
 use super::kubelet_version;
-use super::prepare::{MASTER_COMMANDS, NODE_IMAGES, RUNTIME_COMMANDS, kernel_id};
+use super::pods;
+use super::prepare::{MASTER_COMMANDS, RUNTIME_COMMANDS, images, kernel_id};
 use super::registry;
 use super::step::{Daemon, DesiredStep, choose, image_part_id};
 use super::updater;
@@ -24,7 +25,7 @@ use crate::context::{ObservedHost, PlanContext};
 use crate::kernel_defaults;
 use crate::step_id::StepId;
 
-pub(crate) use super::join_stage::{STAGE, keys_id, kubelet_id, kubelet_of};
+pub(crate) use super::join_stage::{STAGE, image_id, keys_id, kubelet_id, kubelet_of};
 
 const IDENTITY: &str = "identity";
 
@@ -58,11 +59,6 @@ fn node_step_id(what: &str, node: &HostName) -> StepId {
 /// Whether the step runs a kubelet.
 pub(crate) fn is_kubelet(id: &StepId) -> bool {
     id.stage() == STAGE && id.what() == KUBELET
-}
-
-/// The step that imports the image of the role into containerd.
-pub(crate) fn image_id(role: &str, host: &ObservedHost<'_>) -> StepId {
-    host.id(STAGE, format!("image-{role}"))
 }
 
 /// The step after which the kubelet of a host requests a new certificate.
@@ -199,8 +195,8 @@ fn runtime(context: &PlanContext<'_>, host: &ObservedHost<'_>, steps: &mut Vec<D
         .needs(registry_id)
         .reads([runtime_config_id(host), choose_runtime_id(host)]),
     );
-    for role in NODE_IMAGES {
-        let image = &context.artifacts(host).images[*role];
+    for role in images(&host.role, context.spec().settings.deploy_mode) {
+        let image = &context.artifacts(host).images[role];
         let op = Op::Image { name: image.name.clone(), part: image.part.digest.clone() };
         steps.push(
             DesiredStep::new(host, image_id(role, host), op)
@@ -281,11 +277,16 @@ fn kubelet(
         control_plane_taint: host.is_master(),
         resolv_conf: resolver.differs_from_system().then_some(&*resolv_conf),
         feature_gates: &spec.settings.feature_gates,
+        runs_static_pods: context.runs_static_pods(),
     });
     let mut files = vec![files::config("/var/lib/kubelet/config.yaml".to_owned(), text)];
     files.extend(
         resolver.written().map(|servers| files::config(resolv_conf.clone(), config::resolv_conf(&servers))),
     );
+    files.extend(context.runs_static_pods().then(|| {
+        let (path, text) = static_pods::folder_mark();
+        files::readable(path, text)
+    }));
     let more = if resolver.differs_from_system() {
         format!(", name servers of {resolv_conf}")
     } else {
@@ -306,6 +307,7 @@ fn kubelet(
     let known = checked(context, host);
     // A restart of the host would start the chosen version, so the choice waits with the kubelet.
     let reason = kubelet_version::wait_reason(context, host);
+    let is_first = pods::kubelet_is_first(context, host);
     let choice = choose(context, host, choose_kubelet_id(host), parts, tools);
     steps.push(choice.needs(known.clone()).waits(reason.clone()));
     steps.push(
@@ -330,11 +332,29 @@ fn kubelet(
         .because("the cluster does not know the host")
         .needs([kernel_id(host), runtime_id(host), image_id("pause", host)])
         .needs(known)
-        .needs(reach_api(context, host))
-        .needs(api_servers.iter().cloned())
+        .needs(before_kubelet(context, host))
+        .needs(api_servers.iter().filter(|id| !is_first || **id != apiserver_id(host)).cloned())
         .reads([kubelet_config_id(host), keys_id(host), choose_kubelet_id(host)])
         .waits(reason),
     );
+}
+
+/// The steps before a kubelet starts. One that runs the static pods with which its host reaches the API starts without it.
+fn before_kubelet(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> Vec<StepId> {
+    if !pods::kubelet_is_first(context, host) {
+        return reach_api(context, host);
+    }
+    if host.is_master() {
+        // The authority of its clients.
+        return vec![control::keys_id(host)];
+    }
+    let haproxy = haproxy::loaded_id(host);
+    reach_api(context, host).into_iter().filter(|id| *id != haproxy).collect()
+}
+
+/// The steps after which a kubelet that started before the static pods of its host reaches the API.
+fn way_of_pods(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> Vec<StepId> {
+    if context.runs_static_pods() { reach_api(context, host) } else { Vec::new() }
 }
 
 /// Waits for the kubelet's certificate. Restored data has nodes that seem to be Ready before their kubelets have one.
@@ -359,6 +379,7 @@ fn ready(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> DesiredStep {
         .within(180)
         .reads([kubelet_id(host)])
         .needs([rights_id()])
+        .needs(way_of_pods(context, host))
         .needs(context.masters().map(controller_manager_id))
         .check(not_ready(context, host))
 }

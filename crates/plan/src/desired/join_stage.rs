@@ -14,6 +14,11 @@ pub(crate) fn keys_id(host: &ObservedHost<'_>) -> StepId {
     host.id(STAGE, "keys")
 }
 
+/// The step that imports the image of the role into containerd.
+pub(crate) fn image_id(role: &str, host: &ObservedHost<'_>) -> StepId {
+    host.id(STAGE, format!("image-{role}"))
+}
+
 /// The step that runs the kubelet of a host.
 pub(crate) fn kubelet_id(host: &ObservedHost<'_>) -> StepId {
     kubelet_of(&host.name)

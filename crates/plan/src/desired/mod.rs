@@ -15,6 +15,7 @@ pub(crate) mod join;
 mod join_stage;
 pub(crate) mod kubelet_version;
 pub(crate) mod network;
+pub(crate) mod pods;
 pub(crate) mod prepare;
 mod registry;
 pub(crate) mod remove_hosts;

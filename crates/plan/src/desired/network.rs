@@ -80,7 +80,7 @@ fn leave_other_way(
     let removed = startup.as_ref().map(|step| step.id.clone());
     steps.extend(startup);
     if context.workers_use_name() {
-        steps.extend(haproxy::removal(host).map(|step| step.needs(programs())));
+        steps.extend(haproxy::removal(context, host).map(|step| step.needs(programs())));
     } else if hosts_file::is_in_use(host) {
         steps.push(hosts_file::step(context, host).needs(programs()).needs(removed.clone()));
     }

@@ -3,12 +3,14 @@
 use std::collections::BTreeMap;
 
 use kubeon_api::HostRole;
+use kubeon_api::kubernetes_cluster::DeployMode;
 use kubeon_render::config::KERNEL_DEFAULTS;
+use kubeon_render::static_pods::KUBEADM;
 use kubeon_wire::Op;
 
 pub(crate) use super::step::PREPARE as STAGE;
 use super::step::{DesiredStep, image_part_id, part_id};
-use super::{arguments, firewall, hosts_file};
+use super::{arguments, firewall, hosts_file, pods};
 use crate::context::{ObservedHost, PlanContext};
 use crate::input::PartInfo;
 use crate::step_id::StepId;
@@ -30,6 +32,8 @@ const PARAMETERS: &[(&str, &str)] = &[
 const NODE_PARTS: &[&str] = &["containerd", "runc", "kubelet", "cni-plugins", "kube-proxy", "flannel"];
 const MASTER_PARTS: &[&str] = &[ETCD, "kube-apiserver", "kube-controller-manager", "kube-scheduler"];
 const WORKER_PARTS: &[&str] = &["haproxy"];
+/// The programs of etcd that people use, and what makes the static pods.
+const MASTER_PARTS_OF_PODS: &[&str] = &[ETCD, KUBEADM];
 const ETCD_PARTS: &[&str] = &[ETCD];
 /// The part with the programs of etcd.
 const ETCD: &str = "etcd";
@@ -38,18 +42,38 @@ const MASTER_TOOLS: &[&str] = &["kubectl"];
 /// The part for hosts that lack the programs that kube-proxy, flannel and the network plugins call.
 pub(crate) const NET_TOOLS: &str = "net-tools";
 
-/// The images that every host must have before its first pod starts.
+/// The images that every node must have before its first pod starts.
 pub(crate) const NODE_IMAGES: &[&str] = &["pause", "coredns"];
 
+/// The images of the static pods of a master, and of a worker.
+const MASTER_PODS: &[&str] = &["kube-apiserver", "kube-controller-manager", "kube-scheduler", pods::ETCD];
+const WORKER_PODS: &[&str] = &[pods::HAPROXY];
+
 /// The parts that a host of the role needs, without images.
-pub(crate) fn parts(role: &HostRole) -> impl Iterator<Item = &'static str> + use<> {
+pub(crate) fn parts(role: &HostRole, mode: DeployMode) -> impl Iterator<Item = &'static str> + use<> {
     const NONE: &[&str] = &[];
+    let (masters, workers) = match mode {
+        DeployMode::Binary => (MASTER_PARTS, WORKER_PARTS),
+        DeployMode::Container => (MASTER_PARTS_OF_PODS, NONE),
+    };
     let (first, node, last) = match role {
-        HostRole::Master => (MASTER_PARTS, NODE_PARTS, MASTER_TOOLS),
+        HostRole::Master => (masters, NODE_PARTS, MASTER_TOOLS),
         HostRole::Etcd => (ETCD_PARTS, NONE, NONE),
-        _ => (WORKER_PARTS, NODE_PARTS, NONE),
+        _ => (workers, NODE_PARTS, NONE),
     };
     first.iter().chain(node).chain(last).copied()
+}
+
+/// The images that a host of the role needs before its first pod starts.
+pub(crate) fn images(role: &HostRole, mode: DeployMode) -> impl Iterator<Item = &'static str> + use<> {
+    const NONE: &[&str] = &[];
+    let pods = match (mode, role) {
+        (DeployMode::Binary, _) | (_, HostRole::Etcd) => NONE,
+        (DeployMode::Container, HostRole::Master) => MASTER_PODS,
+        (DeployMode::Container, _) => WORKER_PODS,
+    };
+    let node = if role.runs_node() { NODE_IMAGES } else { NONE };
+    node.iter().chain(pods).copied()
 }
 
 /// The parts that a host of the plan needs: etcd only if it runs a member.
@@ -58,7 +82,7 @@ pub(crate) fn parts_of(
     host: &ObservedHost<'_>,
 ) -> impl Iterator<Item = &'static str> + use<> {
     let has_member = host.role == context.spec().member_role();
-    parts(&host.role).filter(move |name| has_member || *name != ETCD)
+    parts(&host.role, context.spec().settings.deploy_mode).filter(move |name| has_member || *name != ETCD)
 }
 
 /// A program of a part: the name of the part, then the name of the program.
@@ -153,8 +177,8 @@ pub(crate) fn artifacts(context: &PlanContext<'_>, steps: &mut Vec<DesiredStep>)
         if host.lacks_tools(context.spec().settings.proxy_mode) {
             put(part_id(NET_TOOLS, host), NET_TOOLS, context.part(host, NET_TOOLS));
         }
-        for role in NODE_IMAGES {
-            let image = &context.artifacts(host).images[*role];
+        for role in images(&host.role, context.spec().settings.deploy_mode) {
+            let image = &context.artifacts(host).images[role];
             put(image_part_id(role, host), &image.name, &image.part);
         }
         steps.extend(arguments::check(context, host));

@@ -16,6 +16,7 @@ use super::etcd::{remove_dead_id, remove_member, serving_id};
 use super::haproxy;
 use super::hosts_file::hosts_id;
 use super::join::{kubelet_id, ready_id, taint_id};
+use super::pods;
 use super::step::DesiredStep;
 use crate::context::{Leaving, PlanContext};
 use crate::membership::MembershipChange;
@@ -111,7 +112,7 @@ fn leave_control_plane(
 fn stop(context: &PlanContext<'_>, leaving: &Leaving<'_>) -> DesiredStep {
     use ControlPlaneProgram::{ApiServer, ControllerManager, Scheduler};
     let units =
-        [Scheduler, ControllerManager, ApiServer].map(|program| format!("{}.service", program.part()));
+        [Scheduler, ControllerManager, ApiServer].map(|program| pods::unit_name(context, program.part()));
     DesiredStep::on(leaving.spec.address, stop_id(leaving), Op::StopServices { units: units.into() })
         .title(format!("stop the control plane of {}", leaving.name))
         .within(STOP_SECONDS)

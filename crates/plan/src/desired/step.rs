@@ -1,7 +1,7 @@
 //! A desired step, and the kinds of steps that several stages share.
 
 use kubeon_api::{HostAddress, HostName};
-use kubeon_wire::{Check, Link, Op};
+use kubeon_wire::{Check, Link, Op, program_of_unit};
 
 use crate::context::{ObservedHost, PlanContext};
 use crate::membership;
@@ -201,7 +201,7 @@ pub(crate) fn choose(
         .needs(parts.iter().map(|part| part_id(part, host)))
 }
 
-/// One systemd service of a host.
+/// One service of a host: of systemd, or a static pod.
 pub(crate) struct Daemon<'a> {
     pub(crate) id: StepId,
     pub(crate) unit_name: &'a str,
@@ -214,7 +214,7 @@ impl Daemon<'_> {
     pub(crate) fn into_step(self, host: &ObservedHost<'_>) -> DesiredStep {
         let Self { id, unit_name, unit, watches, ready } = self;
         DesiredStep::new(host, id, Op::Service { name: unit_name.to_owned(), unit, watches, ready })
-            .title(format!("start {}", unit_name.trim_end_matches(".service")))
+            .title(format!("start {}", program_of_unit(unit_name)))
             .because("its unit is not running")
             .within(180)
     }

@@ -8,10 +8,11 @@ use kubeon_render::paths::{KUBELET_CLIENT, pki};
 use kubeon_wire::{Check, Op};
 
 use super::control::{api_ready, apiserver_id, controller_manager_id, scheduler_id};
+use super::control_plane::ControlPlaneProgram;
 use super::join::{image_id, kubelet_id, ready_id};
 use super::network::{self, flannel_id, kube_proxy_id};
 use super::step::DesiredStep;
-use super::{restore, unused_checks, updater};
+use super::{pods, restore, unused_checks, updater};
 use crate::context::{ObservedHost, PlanContext};
 use crate::stage_name::StageName;
 use crate::step_id::StepId;
@@ -83,11 +84,11 @@ pub(crate) fn node_works(
             external.unwrap_or((Ipv4Addr::LOCALHOST, LOCAL_API_PORT))
         }
     };
-    let master = host.is_master().then_some("kube-apiserver.service");
+    let master = host.is_master().then(|| pods::unit_name(context, ControlPlaneProgram::ApiServer.part()));
     Check::NodeWorks {
         node: host.name.clone(),
         version,
-        units: NODE_UNITS.into_iter().chain(master).map(str::to_owned).collect(),
+        units: NODE_UNITS.into_iter().map(str::to_owned).chain(master).collect(),
         health_port: KUBELET_HEALTH_PORT,
         address,
         port,

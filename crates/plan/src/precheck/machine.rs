@@ -8,7 +8,7 @@ use kubeon_wire::Cgroup;
 
 use super::modules;
 use super::rule::{CheckRule, Subject, Verdict, rule};
-use crate::desired::prepare::{NET_TOOLS, NODE_IMAGES, parts};
+use crate::desired::prepare::{NET_TOOLS, images, parts};
 use crate::input::{Artifacts, PartInfo};
 use crate::proxy_mode::{kernel_version, missing_tool, obstacle};
 
@@ -184,10 +184,11 @@ fn needed_parts<'a>(
     subject: &'a Subject<'_>,
     artifacts: &'a Artifacts,
 ) -> impl Iterator<Item = &'a PartInfo> {
-    let programs = parts(&subject.role).filter_map(move |name| artifacts.parts.get(name));
+    let mode = subject.intent.spec.settings.deploy_mode;
+    let programs = parts(&subject.role, mode).filter_map(move |name| artifacts.parts.get(name));
     let tools = missing_tool(subject.facts, subject.intent.spec.settings.proxy_mode)
         .and(artifacts.parts.get(NET_TOOLS));
-    let images = NODE_IMAGES.iter().filter_map(move |role| artifacts.images.get(*role));
+    let images = images(&subject.role, mode).filter_map(move |role| artifacts.images.get(role));
     programs.chain(tools).chain(images.map(|image| &image.part))
 }
 

@@ -5,7 +5,7 @@ use kubeon_wire::Op;
 
 use crate::context::{ObservedHost, PlanContext};
 use crate::desired::control_plane::{ControlPlaneProgram, apiserver_id};
-use crate::desired::etcd;
+use crate::desired::{etcd, pods};
 use crate::output::Step;
 use crate::step_id::StepId;
 
@@ -25,7 +25,7 @@ pub(super) fn add(context: &PlanContext<'_>, steps: &mut Vec<Step>, waits: &impl
         else {
             continue;
         };
-        let stop = stop(host, &steps[index]);
+        let stop = stop(context, host, &steps[index]);
         steps[index].needs.push(stop.id.clone());
         steps.insert(index, stop);
     }
@@ -38,8 +38,8 @@ pub(super) fn is_stop(id: &StepId) -> bool {
 
 const STOP: &str = "stop-api-server";
 
-fn stop(host: &ObservedHost<'_>, member: &Step) -> Step {
-    let unit = format!("{}.service", ControlPlaneProgram::ApiServer.part());
+fn stop(context: &PlanContext<'_>, host: &ObservedHost<'_>, member: &Step) -> Step {
+    let unit = pods::unit_name(context, ControlPlaneProgram::ApiServer.part());
     Step {
         id: host.id(etcd::STAGE, STOP),
         stage: etcd::STAGE,

@@ -13,7 +13,6 @@ mod drain;
 mod group;
 pub(crate) mod part;
 pub(crate) mod restart;
-mod sort;
 
 use std::collections::{HashMap, HashSet};
 
@@ -25,6 +24,7 @@ use crate::desired::join::{self, ready_id};
 use crate::desired::kubelet_version::may_change_minor;
 use crate::desired::verify;
 use crate::output::{RollingGroup, RollingPart, Step};
+use crate::sort;
 use crate::step_id::StepId;
 use drain::Drains;
 use group::{RestartGroup, control_planes_first, groups};

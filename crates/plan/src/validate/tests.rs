@@ -159,17 +159,31 @@ fn a_new_cluster_has_no_node_ports_over_ports_of_its_own_programs() {
 }
 
 #[test]
+fn static_pods_see_no_files_of_other_folders_and_run_on_no_host_of_etcd_alone() {
+    let mut container = spec(&["172.30.0.11"], &["172.30.0.12"]);
+    container.settings.deploy_mode = DeployMode::Container;
+    assert!(validate(container.clone(), &["v1.36.3".parse().unwrap()]).is_ok());
+    container.etcd_hosts = vec![HostSpec::at("172.30.0.13".parse().unwrap())];
+    let arguments = |value: &str| BTreeMap::from([("tracing-config-file".to_owned(), value.to_owned())]);
+    container.settings.extra_args.kube_apiserver = arguments("/root/tracing.yaml");
+    container.settings.extra_args.kubelet = arguments("/root/tracing.yaml");
+    container.settings.extra_args.kube_scheduler = arguments("/etc/kubernetes/tracing.yaml");
+    assert_eq!(
+        subjects(container.clone()),
+        [
+            "setting spec.cluster.deployMode",
+            "setting spec.cluster.extraArgs.kubeApiserver.tracing-config-file"
+        ]
+    );
+    container.settings.deploy_mode = DeployMode::Binary;
+    assert!(validate(container, &["v1.36.3".parse().unwrap()]).is_ok());
+}
+
+#[test]
 fn refuses_unsupported_settings_by_field() {
     let mut unsupported = spec(&["172.30.0.11"], &[]);
-    unsupported.settings = ClusterSettings {
-        deploy_mode: DeployMode::Container,
-        proxy_mode: ProxyMode::Ipvs,
-        ..unsupported.settings
-    };
-    assert_eq!(
-        subjects(unsupported),
-        ["setting spec.cluster.deployMode", "setting spec.cluster.network.proxyMode"]
-    );
+    unsupported.settings = ClusterSettings { proxy_mode: ProxyMode::Ipvs, ..unsupported.settings };
+    assert_eq!(subjects(unsupported), ["setting spec.cluster.network.proxyMode"]);
     let mut named = spec(&["172.30.0.11"], &[]);
     named.settings.load_balancer =
         LoadBalancer::External { address: "lb.example.com".parse().unwrap(), port: 6443 };

@@ -6,6 +6,7 @@ mod access;
 mod addresses;
 mod architectures;
 mod bundle;
+mod container_mode;
 mod degraded;
 mod external_etcd;
 mod firewall;

@@ -9,6 +9,7 @@ use kubeon_wire::{
 };
 
 use super::effect::{Effect, FileOnDisk, HostContent};
+use super::pods::{is_pod, service_of};
 use crate::hosts::HostBuilder;
 use crate::text::{fingerprint, sha256_like};
 
@@ -229,6 +230,10 @@ impl SimulatedHost {
         if unit.contains("[Timer]") {
             return Ok(());
         }
+        if is_pod(unit) {
+            let kubelet = self.runs("kubelet.service");
+            return kubelet.then_some(()).ok_or_else(|| "no kubelet runs the static pod".to_owned());
+        }
         let command = unit.lines().find_map(|line| line.strip_prefix("ExecStart="));
         let Some(program) = command.and_then(|command| command.split_whitespace().next()) else {
             return Err("the unit starts nothing".to_owned());
@@ -324,7 +329,7 @@ impl SimulatedHost {
 
     fn stopped(&self, op: &Op) -> Option<String> {
         let Op::Service { name, .. } = op else { return None };
-        let runs = self.units.get(name).is_some_and(|unit| unit.running.is_some());
+        let runs = self.units.get(&service_of(name)).is_some_and(|unit| unit.running.is_some());
         (!runs).then(|| format!("{name} is not running"))
     }
 
@@ -359,11 +364,13 @@ impl SimulatedHost {
                 .iter()
                 .find(|link| self.links.get(&link.path) != Some(&link.target))
                 .map(|link| format!("{} points elsewhere", link.path)),
-            Op::Service { name, unit, watches, ready: _ } => match self.units.get(name) {
+            Op::Service { name, unit, watches, ready: _ } => match self.units.get(&service_of(name)) {
                 Some(found) if found.text != *unit => Some(format!("{name} differs")),
                 Some(Unit { running: None, .. }) | None => None,
-                Some(Unit { running: Some(with), .. }) => (*with != self.unit_fingerprint(name, watches))
-                    .then(|| format!("{name} was started with an older configuration")),
+                Some(Unit { running: Some(with), .. }) => {
+                    let differs = *with != self.unit_fingerprint(&service_of(name), watches);
+                    differs.then(|| format!("{name} was started with an older configuration"))
+                }
             },
             Op::Image { name, part: _ } => {
                 (!self.images.contains(name)).then(|| format!("{name} is missing"))
@@ -377,7 +384,7 @@ impl SimulatedHost {
 /// Whether the operation wrote the unit or one of the files.
 fn concerns(op: &Op, unit: &str, paths: &[String]) -> bool {
     match op {
-        Op::Service { name, .. } => name == unit,
+        Op::Service { name, .. } => service_of(name) == unit,
         Op::Files { files } => files.iter().any(|file| paths.contains(&file.path)),
         _ => false,
     }

@@ -4,6 +4,7 @@ use kubeon_wire::{Content, HostStep, Op};
 
 use super::effect::{ALL_CONTENT, Effect, FileOnDisk};
 use super::host::SimulatedHost;
+use super::pods::service_of;
 
 /// The effects of an operation on a host, in order.
 pub(super) fn effects_of(op: &Op, host: &SimulatedHost) -> Result<Vec<Effect>, String> {
@@ -25,6 +26,7 @@ pub(super) fn effects_of(op: &Op, host: &SimulatedHost) -> Result<Vec<Effect>, S
             links.into_iter().map(|link| Effect::Link { path: link.path, target: link.target }).collect()
         }
         Op::Service { name, unit, watches, ready: _ } => {
+            let name = service_of(&name);
             let halt = Effect::Halt { name: name.clone(), watches: watches.clone() };
             vec![Effect::Unit { name: name.clone(), text: unit }, halt, Effect::Start { name, watches }]
         }
@@ -51,8 +53,9 @@ pub(super) fn effects_of(op: &Op, host: &SimulatedHost) -> Result<Vec<Effect>, S
             vec![Effect::MoveMember { name: name.to_string(), address }]
         }
         Op::RemoveMember { name, .. } => vec![Effect::RemoveMember(name.to_string())],
-        Op::StopServices { units } => units.into_iter().map(Effect::Down).collect(),
+        Op::StopServices { units } => units.iter().map(|unit| Effect::Down(service_of(unit))).collect(),
         Op::RemoveService { name, files } => {
+            let name = service_of(&name);
             let erased = files.iter().cloned().map(Effect::Erase);
             let forget = Effect::Forget { name: name.clone(), files: files.clone() };
             [Effect::Stop(name)].into_iter().chain(erased).chain([forget]).collect()

@@ -7,6 +7,7 @@ use kubeon_api::HostAddress;
 use kubeon_wire::{API_WAY_FILE, Check, ClusterFacts, JournalEntry, NodeFact, ResultState};
 
 use super::host::pki;
+use super::pods::service_of;
 use super::state::State;
 
 impl State {
@@ -156,7 +157,7 @@ impl State {
                 (!self.named_node_ready(at, node.as_str()), format!("the end of node {node}"))
             }
             Check::NodeWorks { node, version, units, .. } => {
-                let stopped = units.iter().find(|unit| !self.host(at).runs(unit));
+                let stopped = units.iter().find(|unit| !self.host(at).runs(&service_of(unit)));
                 let runs = self.host(at).running_version("kubelet.service");
                 let has_version = version.is_none_or(|version| runs == Some(version));
                 let ready = self.named_node_ready(at, node.as_str());

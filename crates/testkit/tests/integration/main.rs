@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test stops at what it did not expect")]
 
 mod crash_anywhere;
+mod crash_container_mode;
 mod crash_external_etcd;
 mod crash_masters;
 mod crash_rotation;

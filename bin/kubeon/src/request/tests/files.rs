@@ -13,14 +13,14 @@ use kubeon_engine::login_request::{LoginRequest, LoginRequests, SecretSource};
 use kubeon_engine::request_file::from_file;
 
 /// Examples that `create -f` accepts, with the necessary flags and the number of hosts.
-const ACCEPTED: [(&str, &[&str], usize); 2] = [
+const ACCEPTED: [(&str, &[&str], usize); 3] = [
     ("minimal.yaml", &[], 3),
+    ("kubeadm.yaml", &[], 2),
     ("highly-available.yaml", &["--default-user", "kube-admin", "--default-pk-file", "~/.ssh/id_ed25519"], 6),
 ];
 /// Examples with unsupported settings, and the refused fields.
-const UNSUPPORTED: [(&str, &[&str]); 3] = [
+const UNSUPPORTED: [(&str, &[&str]); 2] = [
     ("external-load-balancer.yaml", &["spec.cluster.imagesRegistry"]),
-    ("kubeadm.yaml", &["spec.cluster.deployMode"]),
     ("older-form.yaml", &["spec.cluster.etcdList 192.168.1.12"]),
 ];
 
