@@ -135,10 +135,12 @@ async fn patch(lab: &Lab, change: Value) {
 
 /// Changes the cluster in two operations: the first plans, the second applies the plan, which is deleted then.
 async fn run_approved(lab: &Lab, number: usize, workers: &[Value]) {
-    // Operations are ordered by the second of their creation. Jobs of hosts take longer than that.
-    tokio::time::sleep(Duration::from_secs(1)).await;
+    // Operations are ordered by the second of their creation. Jobs on hosts take longer than that.
+    let next_second = || tokio::time::sleep(Duration::from_secs(1));
+    next_second().await;
     patch(lab, json!({"spec": {"plan": true, "cluster": {"nodeList": workers}}})).await;
     let (planned, job) = run_operation(lab, number).await;
+    next_second().await;
     patch(lab, json!({"metadata": {"annotations": {labels::APPROVE: planned}}})).await;
     run_operation(lab, number + 1).await;
     let is_gone = |map: Option<&ConfigMap>| map.is_none();
