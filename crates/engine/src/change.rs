@@ -374,7 +374,7 @@ impl PreparedChange<'_> {
             engine.store.save_kubeconfig(&self.lock, &text)?;
         }
         if changed {
-            self.forget_left_hosts();
+            self.forget_left_hosts(unreachable);
             self.state.status = Status::Running;
             self.state.version = Some(self.intent.spec.version);
             let restored = self.state.restoring.take();
@@ -401,10 +401,15 @@ impl PreparedChange<'_> {
         })
     }
 
-    /// Removes the hosts that left from the state. A returning host that was skipped in this run stays marked
+    /// Removes the hosts that left from the state, and those that kubeon took over completely from the hosts of kubeadm. A returning host that was skipped in this run stays marked
     /// as leaving.
-    fn forget_left_hosts(&mut self) {
+    fn forget_left_hosts(&mut self, unreachable: &[UnreachableHost]) {
         let intent = &self.intent;
+        let is_missing = |host: &HostAddress| {
+            intent.skip_hosts.contains(host)
+                || intent.unconcerned.contains(host)
+                || unreachable.iter().any(|unreachable| unreachable.address == *host)
+        };
         let left = |host: &HostAddress| intent.leaving.iter().any(|spec| spec.address == *host);
         self.state.logins.retain(|host, _| !left(host));
         self.state.leaving.retain(|host, _| intent.returns(*host) && intent.skip_hosts.contains(host));
@@ -412,6 +417,7 @@ impl PreparedChange<'_> {
         self.state.joining_masters.clear();
         self.state.leaving_etcd_hosts.retain(|host, _| !left(host));
         self.state.joining_etcd_hosts.clear();
+        self.state.taken_over.retain(is_missing);
         self.state.joining.retain(|host| intent.skip_hosts.contains(host));
     }
 }

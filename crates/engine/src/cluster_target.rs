@@ -192,10 +192,12 @@ impl ClusterTarget {
 
     /// Limits the change to the masters and to the workers that join or leave: the other workers are not
     /// contacted. A cluster that was never finished is not limited, and neither is one whose masters change, which every
-    /// worker must know, or one whose firewalls kubeon manages: every host lets in each other host.
+    /// worker must know, one with hosts that kubeon does not run yet, or one whose firewalls kubeon manages: every host lets in each
+    /// other host.
     pub(crate) fn limit_to_changed_workers(&mut self) {
         let managed = self.spec.settings.firewall == FirewallMode::Manage;
-        if self.state.status == Status::Running && !managed && !self.state.changes_masters() {
+        let settled = !self.state.changes_masters() && self.state.taken_over.is_empty();
+        if self.state.status == Status::Running && !managed && settled {
             self.concerned = Some(joining(&self.spec, &self.state));
         }
     }

@@ -3,6 +3,7 @@
 
 use std::net::Ipv4Addr;
 
+use kubeon_api::HostName;
 use kubeon_render::paths::{SIGNING_CERTIFICATE, etc, pki};
 use kubeon_render::static_pods::{self, KUBEADM};
 use kubeon_render::{api_server, config, manifests, systemd};
@@ -37,6 +38,11 @@ pub(crate) fn load_balancer_id() -> StepId {
 /// The step that writes the keys of the control plane on a host.
 pub(crate) fn keys_id(host: &ObservedHost<'_>) -> StepId {
     host.id(STAGE, KEYS)
+}
+
+/// The same by the name of the node.
+pub(crate) fn keys_of(node: &HostName) -> StepId {
+    StepId::new(STAGE, KEYS, node)
 }
 
 /// Whether the step writes the keys of the control plane. A running API server uses new certificates at once.

@@ -18,12 +18,12 @@ use super::pods;
 use super::prepare::{MASTER_COMMANDS, RUNTIME_COMMANDS, images, kernel_id};
 use super::registry;
 use super::step::{Daemon, DesiredStep, choose, image_part_id};
-use super::updater;
+use super::{takeover, updater};
 use crate::context::{ObservedHost, PlanContext};
 use crate::kernel_defaults;
 use crate::step_id::StepId;
 
-pub(crate) use super::join_stage::{STAGE, image_id, keys_id, kubelet_id, kubelet_of};
+pub(crate) use super::join_stage::{STAGE, image_id, keys_id, kubelet_id, kubelet_of, runtime_of};
 
 const IDENTITY: &str = "identity";
 
@@ -67,7 +67,7 @@ pub(crate) fn is_identity(id: &StepId) -> bool {
 }
 
 fn runtime_id(host: &ObservedHost<'_>) -> StepId {
-    host.id(STAGE, "runtime")
+    runtime_of(&host.name)
 }
 
 fn runtime_config_id(host: &ObservedHost<'_>) -> StepId {
@@ -131,6 +131,7 @@ pub(crate) fn nodes(context: &PlanContext<'_>, steps: &mut Vec<DesiredStep>) {
             LoadBalancer::External { .. } => steps.extend(reach_load_balancer(context, host)),
             LoadBalancer::Updater => updater::startup(context, host, steps),
         }
+        steps.extend(takeover::additions(context, host));
         kubelet(context, host, steps);
         let certificate = certificate(context, host);
         let ready = ready(context, host).needs(certificate.as_ref().map(|step| step.id.clone()));
@@ -149,12 +150,12 @@ fn runtime(context: &PlanContext<'_>, host: &ObservedHost<'_>, steps: &mut Vec<D
         pause: &context.artifacts(host).images["pause"].name,
         systemd_cgroup: host.cgroup_v2(),
         restrict_oom_score_adj: !host.facts.can_sys_resource,
+        writes_network: context.runs_flannel(),
     });
     let pod_mtu = context.spec().settings.mtu.unwrap_or_else(|| host.largest_pod_mtu());
-    let files = vec![
-        files::config("/etc/containerd/config.toml".to_owned(), text),
-        files::config(etc("cni.json.template"), config::cni_template(pod_mtu)),
-    ];
+    let template = context.runs_flannel().then(|| etc("cni.json.template"));
+    let mut files = vec![files::config("/etc/containerd/config.toml".to_owned(), text)];
+    files.extend(template.iter().map(|path| files::config(path.clone(), config::cni_template(pod_mtu))));
     steps.push(
         DesiredStep::new(host, runtime_config_id(host), Op::Files { files })
             .title("write containerd's configuration")
@@ -170,11 +171,11 @@ fn runtime(context: &PlanContext<'_>, host: &ObservedHost<'_>, steps: &mut Vec<D
             id: runtime_id(host),
             unit_name: "containerd.service",
             unit: systemd::containerd(&registry::runtime_environment(context)),
-            watches: vec![
-                "/etc/containerd/config.toml".to_owned(),
-                etc("cni.json.template"),
-                current("containerd"),
-            ],
+            watches: ["/etc/containerd/config.toml".to_owned()]
+                .into_iter()
+                .chain(template)
+                .chain([current("containerd")])
+                .collect(),
             ready: vec![Check::Socket { path: CONTAINERD_SOCKET.to_owned() }],
         }
         .into_step(host)
@@ -307,6 +308,7 @@ fn kubelet(context: &PlanContext<'_>, host: &ObservedHost<'_>, steps: &mut Vec<D
         .title(format!("start kubelet {} and request its certificate", spec.version))
         .because("the cluster does not know the host")
         .needs([kernel_id(host), runtime_id(host), image_id("pause", host)])
+        .needs(takeover::additions_id(context, host))
         .needs(before_kubelet(context, host))
         .reads([kubelet_config_id(host), keys_id(host), choose_kubelet_id(host)]),
     );

@@ -21,6 +21,7 @@ mod renewal;
 pub(crate) mod restore;
 pub(crate) mod stage;
 pub(crate) mod step;
+mod takeover;
 mod updater;
 pub(crate) mod verify;
 
