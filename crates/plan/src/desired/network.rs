@@ -219,4 +219,11 @@ fn dns(context: &PlanContext<'_>) -> DesiredStep {
         .because("the objects are absent")
         .needs([rights_id()])
         .needs(kubelets)
+        .needs(images_on_nodes(context))
+}
+
+/// The steps that import the image of CoreDNS on nodes that may run a pod of it before: those that kubeadm made.
+fn images_on_nodes(context: &PlanContext<'_>) -> Vec<StepId> {
+    let is_node = |host: &&ObservedHost<'_>| context.intent.taken_over.contains(&host.address());
+    context.hosts.iter().filter(is_node).map(|host| join::image_id("coredns", host)).collect()
 }

@@ -22,4 +22,5 @@ mod rotation;
 mod scaling;
 mod stories;
 mod support;
+mod takeover;
 mod upgrade;
