@@ -14,6 +14,7 @@ use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 
 use super::checks::refusal;
+use super::printed_files;
 use crate::cluster_nodes::command_output;
 use crate::contact::Contact;
 use crate::error::{EngineError, chain};
@@ -141,15 +142,8 @@ fn command(origin: KeyFileOrigin) -> String {
 }
 
 /// The files in the output of [`command`]; `None` if it is incomplete.
-fn parse(mut output: &str, origin: KeyFileOrigin) -> Option<KeyFiles> {
-    let mut files = KeyFiles::new();
-    while !output.is_empty() {
-        let (head, rest) = output.split_once('\n')?;
-        let (size, name) = head.trim_start().split_once(' ')?;
-        let size = size.parse::<usize>().ok()?;
-        files.insert(name.to_owned(), rest.get(..size)?.to_owned());
-        output = rest.get(size..)?;
-    }
+fn parse(output: &str, origin: KeyFileOrigin) -> Option<KeyFiles> {
+    let files = printed_files::split(output)?;
     names(origin).all(|name| files.contains_key(&name)).then_some(files)
 }
 

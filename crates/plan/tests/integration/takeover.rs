@@ -146,7 +146,7 @@ fn only_hosts_of_the_adopted_cluster_are_taken_over() {
 fn a_new_cluster_needs_a_network() {
     let spec = adopted_spec(1, 0);
     let refused = validate(spec.clone(), &[spec.version]).unwrap_err();
-    let fields: Vec<String> = refused.refusals.iter().map(|refusal| refusal.field.to_string()).collect();
-    assert!(fields.iter().any(|field| field.contains("network.cni")), "{fields:?}");
+    let values: Vec<&str> = refused.refusals.iter().map(|refusal| refusal.value.as_str()).collect();
+    assert!(values.contains(&"spec.cluster.network.cni"), "{values:?}");
     validate_existing(spec.clone(), &[spec.version]).unwrap();
 }
