@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use kubeon_api::{HostRole, Refusal, RefusedField, Remedy};
 use kubeon_wire::Facts;
 
-use crate::context::{ObservedHost, PlanContext};
+use crate::context::PlanContext;
 use crate::desired::control_plane::is_control_plane_part;
 use crate::desired::join::kubelet_id;
 use crate::desired::prepare::{parts, parts_of};
@@ -61,8 +61,7 @@ fn all_differing<'a>(context: &PlanContext<'a>) -> BTreeSet<&'a str> {
             .is_some_and(|claim| claim.uid == context.intent.uid && claim.version == context.spec().version)
     };
     // kubeadm started the programs of a host that is taken over: they are of no bundle.
-    let is_ours = |host: &&ObservedHost<'_>| !context.intent.taken_over.contains(&host.address());
-    let nodes = context.hosts.iter().filter(is_ours);
+    let nodes = context.hosts.iter().filter(|host| !context.takes_over(host));
     let nodes = nodes.filter(|host| works(host.facts) && host.has_executed(&kubelet_id(host)));
     let missing = nodes.flat_map(|host| {
         let artifacts = context.artifacts(host);

@@ -221,6 +221,11 @@ impl<'a> PlanContext<'a> {
         self.spec().settings.load_balancer != LoadBalancer::Haproxy
     }
 
+    /// Whether kubeadm made the host a node, and kubeon takes it over.
+    pub(crate) fn takes_over(&self, host: &ObservedHost<'_>) -> bool {
+        self.intent.taken_over.contains(&host.address())
+    }
+
     /// Whether kubeon runs the network of the pods. Otherwise the owner of the cluster does.
     pub(crate) fn runs_flannel(&self) -> bool {
         self.spec().settings.cni == Cni::Flannel

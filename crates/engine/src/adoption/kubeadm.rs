@@ -226,5 +226,8 @@ mod tests {
         assert_eq!((state.status, state.generation), (Status::Running, 0));
         assert_eq!(state.taken_over.len(), 2);
         assert!(state.may_be_on_hosts() && !state.encrypts_secrets && state.addresses.api.is_some());
+        let mut smaller = state;
+        set_spec(&mut smaller, sim::cluster(&["10.0.0.1"], &[]));
+        assert_eq!(smaller.taken_over, [address("10.0.0.1")].into(), "a removed host is as any new one");
     }
 }

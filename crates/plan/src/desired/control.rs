@@ -187,6 +187,8 @@ fn configuration(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> DesiredS
     DesiredStep::new(host, config_id(host), Op::Files { files })
         .title("write the control plane's configuration")
         .because("the control plane has no configuration")
+        // The programs of kubeadm read it too when they start, and have other keys until then.
+        .needs(context.takes_over(host).then(|| keys_id(host)))
 }
 
 fn apiserver(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> DesiredStep {

@@ -224,6 +224,6 @@ fn dns(context: &PlanContext<'_>) -> DesiredStep {
 
 /// The steps that import the image of CoreDNS on nodes that may run a pod of it before: those that kubeadm made.
 fn images_on_nodes(context: &PlanContext<'_>) -> Vec<StepId> {
-    let is_node = |host: &&ObservedHost<'_>| context.intent.taken_over.contains(&host.address());
-    context.hosts.iter().filter(is_node).map(|host| join::image_id("coredns", host)).collect()
+    let nodes = context.hosts.iter().filter(|host| context.takes_over(host));
+    nodes.map(|host| join::image_id("coredns", host)).collect()
 }

@@ -19,13 +19,9 @@ const OBJECTS: [&str; 4] = [
     "/api/v1/namespaces/kube-system/configmaps/kubelet-config",
 ];
 
-fn is_taken_over(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> bool {
-    context.intent.taken_over.contains(&host.address())
-}
-
 /// The step before the kubelet of kubeon starts on a host of kubeadm; none on other hosts.
 pub(super) fn additions_id(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> Option<StepId> {
-    is_taken_over(context, host).then(|| host.id(JOIN, "kubelet-additions"))
+    context.takes_over(host).then(|| host.id(JOIN, "kubelet-additions"))
 }
 
 /// Ends what the packages of kubeadm add to the unit of the kubelet.
