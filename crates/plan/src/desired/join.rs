@@ -277,7 +277,9 @@ fn kubelet(context: &PlanContext<'_>, host: &ObservedHost<'_>, steps: &mut Vec<D
     steps.push(
         DesiredStep::new(host, kubelet_config_id(host), Op::Files { files })
             .title(format!("write the kubelet's configuration{more}"))
-            .because("the kubelet has no configuration"),
+            .because("the kubelet has no configuration")
+            // A kubelet of kubeadm reads it too when it starts again.
+            .needs(context.takes_over(host).then(|| [keys_id(host), kernel_id(host)]).into_iter().flatten()),
     );
     // A node that exists stays Ready while its kubelet requests a new certificate, so nothing else waits for it.
     let started = match context.new_node_keys() {
