@@ -1,4 +1,4 @@
-//! Rebuilds the lost state of a cluster from its masters, without changing any host.
+//! Rebuilds the lost state of a cluster from its masters, or makes that of a cluster of kubeadm, without changing any host.
 //!
 //! ```text
 //!   claim.json ── uid, generation, version ─┐
@@ -6,28 +6,32 @@
 //!   /etc/kubernetes/pki ── keys ────────────┘
 //! ```
 
+mod access;
 mod checks;
+mod found_cluster;
 mod key_files;
+mod kubeadm;
+mod printed_files;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use futures::future::join_all;
 use kubeon_api::{ClusterKeys, ClusterName, HostAddress};
 use kubeon_plan::{ClusterDeclaration, DeclarationError, DesiredCluster, HostSpec, adopted_generation};
-use kubeon_ports::ProbeHost as _;
-use kubeon_store::{ClusterLock, HostLogin};
-use kubeon_wire::{Claim, ClusterFacts, Facts};
+use kubeon_store::HostLogin;
+use kubeon_wire::{Claim, ClusterFacts};
 use serde_json::Value;
 
-use crate::admin_kubeconfig;
-use crate::cluster_nodes::{NodeAccess, command_output};
+pub use self::access::AdoptionRequest;
+use self::access::{contact, logins, reports};
+use self::found_cluster::FoundCluster;
+use crate::cluster_nodes::command_output;
 use crate::cluster_request::stored_spec;
-use crate::contact::{Contact, ContactPurpose};
+use crate::contact::Contact;
 use crate::engine::{Engine, StoredCluster, set_spec};
 use crate::error::{EngineError, note_text};
-use crate::login_merge::{merge_remembered, refuse_unused_flags};
+use crate::preview::PlanPreview;
 use crate::ready_master::KUBECTL;
 use crate::remedy::EngineRemedy;
 
@@ -36,24 +40,14 @@ const COMMAND: &str = "kubeon adopt";
 /// Time limit of a command on a master.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Which cluster is adopted, and from which masters.
-pub struct AdoptionRequest<'a> {
-    /// The name of the cluster.
-    pub name: &'a str,
-    /// Login addresses of masters, at least one. Each must answer.
-    pub masters: &'a [HostAddress],
-    /// How to log in to all hosts of the cluster.
-    pub access: &'a NodeAccess,
-    /// Whether nothing is stored.
-    pub dry_run: bool,
-}
-
 /// A cluster whose state was rebuilt.
 pub struct AdoptedCluster {
     /// The state.
     pub state: StoredCluster,
     /// The administrator's kubeconfig; `None` if nothing was stored.
     pub kubeconfig: Option<PathBuf>,
+    /// What the first change does on the hosts, if kubeadm made the cluster.
+    pub plan: Option<Box<PlanPreview>>,
 }
 
 /// Rebuilds the state of a cluster from masters and stores it with its keys. No host is changed.
@@ -61,7 +55,8 @@ pub struct AdoptedCluster {
 /// # Errors
 /// Refuses before anything is stored: a cluster that this machine knows, a master that does not answer, belongs to no cluster or to
 /// another one, has no ready API server, or does not agree with the others, a cluster without a declaration or with an incomplete
-/// change of its masters, version or keys, and keys that do not belong together. Fails when the state cannot be written.
+/// change of its masters, version or keys, and keys that do not belong together. Of a cluster of kubeadm also: a host that does not
+/// answer, and whatever a change of kubeon would not keep. Fails when the state cannot be written.
 pub async fn adopt(
     engine: &Engine<'_>,
     request: &AdoptionRequest<'_>,
@@ -77,92 +72,44 @@ pub async fn adopt(
     } else {
         Some(engine.store.lock_as_read::<DesiredCluster>(&name, COMMAND, None)?)
     };
-    let mut found = FoundCluster::read(engine, &name, request).await?;
+    let mut found = read(engine, &name, request).await?;
     let kubeconfig = match &lock {
         Some(lock) => Some(found.store(engine, lock).await?),
         None => None,
     };
     found.contact.hosts.disconnect().await;
-    Ok(AdoptedCluster { state: found.state, kubeconfig })
+    Ok(AdoptedCluster { state: found.state, kubeconfig, plan: found.plan })
 }
 
-/// What the masters report, after all checks.
-struct FoundCluster {
-    contact: Contact,
-    state: StoredCluster,
-    /// The files of the keys: name and content.
-    keys: BTreeMap<String, String>,
-}
-
-impl FoundCluster {
-    async fn read(
-        engine: &Engine<'_>,
-        name: &ClusterName,
-        request: &AdoptionRequest<'_>,
-    ) -> Result<Self, EngineError> {
-        let contact = contact(engine, name, request).await?;
-        let reports = reports(&contact, name, request.masters).await?;
-        let claim = checks::common_claim(name, &reports)?;
-        let (first, facts) = reports.first().ok_or_else(|| EngineError::refused("no master is named"))?;
-        let cluster = facts.cluster.clone().unwrap_or_default();
-        let declaration = declaration(&contact, *first, name).await?;
-        checks::compare(name, &claim, &declaration, request.masters, &cluster)?;
-        let (_, notes) = stored_spec(declaration.cluster.clone(), &engine.supported()?)?;
-        notes.iter().for_each(|note| engine.output.warn(&note_text(note)));
-        let logins = logins(engine, &declaration.cluster, request.access)?;
-        let keys = key_files::of_masters(&contact, name, request.masters, declaration.keys).await?;
-        for node in checks::undeclared_nodes(&declaration.cluster, &cluster) {
-            engine.output.warn(&format!(
-                "node {node} is not in the declaration of {name}: its addition or removal was not complete; add its host again"
-            ));
-        }
-        let state = rebuilt(declaration, &claim, &cluster, logins)?;
-        Ok(Self { contact, state, keys })
-    }
-
-    /// Stores the cluster and returns the path of its kubeconfig.
-    async fn store(&mut self, engine: &Engine<'_>, lock: &ClusterLock) -> Result<PathBuf, EngineError> {
-        // The state is last: what ended before it can be repeated.
-        self.contact.pin(engine, lock)?;
-        engine.store.adopt(lock, &mut self.state, &self.keys)?;
-        if let Some(text) = admin_kubeconfig::new_text(engine, &self.state, true).await? {
-            engine.store.save_kubeconfig(lock, &text)?;
-        }
-        Ok(engine.store.kubeconfig_path(&self.state.name))
-    }
-}
-
-/// Connections to the named masters.
-async fn contact(
+/// Reads the cluster from its masters, and checks what they report.
+async fn read(
     engine: &Engine<'_>,
     name: &ClusterName,
     request: &AdoptionRequest<'_>,
-) -> Result<Contact, EngineError> {
+) -> Result<FoundCluster, EngineError> {
     let masters: Vec<HostSpec> = request.masters.iter().copied().map(HostSpec::at).collect();
-    let addresses = request.masters.iter().copied();
-    let requests = merge_remembered(addresses, &masters, &request.access.logins, &BTreeMap::new());
-    let logins = engine.logins(&requests)?;
-    engine.contact(name, logins, &request.access.host_keys, ContactPurpose::Connect).await
-}
-
-/// The facts of every named master.
-async fn reports(
-    contact: &Contact,
-    name: &ClusterName,
-    masters: &[HostAddress],
-) -> Result<Vec<(HostAddress, Facts)>, EngineError> {
-    let answers = join_all(masters.iter().map(|host| contact.hosts.facts(*host))).await;
-    let (mut reports, mut refused) = (Vec::new(), Vec::new());
-    for (host, answer) in masters.iter().zip(answers) {
-        match answer {
-            Ok(facts) => reports.push((*host, facts)),
-            Err(failure) => refused.push((*host, failure.cause)),
-        }
+    let contact = contact(engine, name, request.access, &masters, &[]).await?;
+    let reports = reports(&contact, name, request.masters).await?;
+    if kubeadm::made(&reports) {
+        return kubeadm::read(engine, name, request, contact, reports).await;
     }
-    if refused.is_empty() {
-        return Ok(reports);
+    checks::refuse_workers(name, request.workers)?;
+    let claim = checks::common_claim(name, &reports)?;
+    let (first, facts) = reports.first().ok_or_else(|| EngineError::refused("no master is named"))?;
+    let cluster = facts.cluster.clone().unwrap_or_default();
+    let declaration = declaration(&contact, *first, name).await?;
+    checks::compare(name, &claim, &declaration, request.masters, &cluster)?;
+    let (_, notes) = stored_spec(declaration.cluster.clone(), &engine.supported()?)?;
+    notes.iter().for_each(|note| engine.output.warn(&note_text(note)));
+    let logins = logins(engine, &declaration.cluster, request.access)?;
+    let keys = key_files::of_masters(&contact, name, request.masters, declaration.keys).await?;
+    for node in checks::undeclared_nodes(&declaration.cluster, &cluster) {
+        engine.output.warn(&format!(
+            "node {node} is not in the declaration of {name}: its addition or removal was not complete; add its host again"
+        ));
     }
-    Err(checks::refusal(name, refused).remedy(contact.remedy()))
+    let state = rebuilt(declaration, &claim, &cluster, logins)?;
+    Ok(FoundCluster { contact, state, keys, plan: None })
 }
 
 /// The declaration in the cluster.
@@ -192,23 +139,6 @@ async fn declaration(
         let place = format!("ConfigMap {} in kube-system", ClusterDeclaration::OBJECT);
         EngineError::refused(title).row("declaration", place).remedy(EngineRemedy::ImportExport(name.clone()))
     })
-}
-
-/// The logins of all hosts, without anything secret.
-fn logins(
-    engine: &Engine<'_>,
-    spec: &DesiredCluster,
-    access: &NodeAccess,
-) -> Result<BTreeMap<HostAddress, HostLogin>, EngineError> {
-    let hosts = spec.hosts().map(|host| host.address);
-    let mut requests = merge_remembered(hosts, &spec.masters, &access.logins, &BTreeMap::new());
-    refuse_unused_flags(&access.logins, &spec.masters, &requests)?;
-    for request in requests.values_mut() {
-        // They are not remembered, so that nobody is asked for them again.
-        let flags = &mut request.flags;
-        (flags.password, flags.sudo_password, flags.key_password) = (None, None, None);
-    }
-    Ok(engine.logins(&requests)?.remembered)
 }
 
 /// The state of the cluster.
@@ -243,6 +173,7 @@ mod tests {
     use kubeon_store::Status;
 
     use super::*;
+    use crate::cluster_nodes::NodeAccess;
     use crate::environment::EngineEnvironment;
     use crate::output::SilentOutput;
 
@@ -287,7 +218,13 @@ mod tests {
         drop(lock);
         let masters: [HostAddress; 1] = ["10.0.0.1".parse().unwrap()];
         let access = NodeAccess::default();
-        let request = AdoptionRequest { name: "demo", masters: &masters, access: &access, dry_run: false };
+        let request = AdoptionRequest {
+            name: "demo",
+            masters: &masters,
+            workers: &[],
+            access: &access,
+            dry_run: false,
+        };
         let error = adopt(&engine, &request).await.err().unwrap();
         assert_eq!(error.title, "demo exists on this machine already");
     }

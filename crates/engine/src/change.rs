@@ -248,7 +248,7 @@ impl PreparedChange<'_> {
     /// Ends a change of version that a master or a host of etcd has not made. The hosts that came or went with it did so.
     fn require_every_member(&mut self, plan: &Plan) -> Result<(), EngineError> {
         let Some(wait) = VersionWait::of(plan, self.wanted_version()) else { return Ok(()) };
-        self.forget_left_hosts();
+        self.forget_left_hosts(&plan.unreachable);
         self.engine.store.save(&self.lock, &mut self.state)?;
         let can_go_back = way_back(self.state.clone()).is_ok();
         Err(wait.failure(can_go_back))
@@ -257,7 +257,7 @@ impl PreparedChange<'_> {
     /// Ends a change of hosts while an upgrade is not complete. Its version is not taken.
     async fn finish_hosts(mut self, unreachable: &[UnreachableHost]) -> Result<ChangeOutcome, EngineError> {
         self.save_kubeconfig(true).await?;
-        self.forget_left_hosts();
+        self.forget_left_hosts(unreachable);
         self.engine.store.save(&self.lock, &mut self.state)?;
         let open_upgrade = Some(self.wanted_version());
         let ready = ReadyCluster { open_upgrade, ..self.ready(true, unreachable).await };
@@ -439,7 +439,7 @@ impl PreparedChange<'_> {
         self.save_kubeconfig(changed).await?;
         if changed {
             known_masters::record(&mut self.state, &self.intent, unreachable);
-            self.forget_left_hosts();
+            self.forget_left_hosts(unreachable);
             self.state.status = Status::Running;
             self.state.version = Some(self.intent.spec.version);
             let restored = self.state.restoring.take();
@@ -472,10 +472,15 @@ impl PreparedChange<'_> {
         }
     }
 
-    /// Removes the hosts that left from the state. A returning host that was skipped in this run stays marked
-    /// as leaving.
-    fn forget_left_hosts(&mut self) {
+    /// Removes the hosts that left from the state, and those that kubeon took over completely from the hosts of kubeadm. A
+    /// returning host that was skipped in this run stays marked as leaving.
+    fn forget_left_hosts(&mut self, unreachable: &[UnreachableHost]) {
         let intent = &self.intent;
+        let is_missing = |host: &HostAddress| {
+            intent.skip_hosts.contains(host)
+                || intent.unconcerned.contains(host)
+                || unreachable.iter().any(|unreachable| unreachable.address == *host)
+        };
         let left = |host: &HostAddress| intent.leaving.iter().any(|spec| spec.address == *host);
         self.state.logins.retain(|host, _| !left(host));
         self.state.leaving.retain(|host, _| intent.returns(*host) && intent.skip_hosts.contains(host));
@@ -483,6 +488,7 @@ impl PreparedChange<'_> {
         self.state.joining_masters.clear();
         self.state.leaving_etcd_hosts.retain(|host, _| !left(host));
         self.state.joining_etcd_hosts.clear();
+        self.state.taken_over.retain(is_missing);
         self.state.joining.retain(|host| intent.skip_hosts.contains(host));
     }
 }

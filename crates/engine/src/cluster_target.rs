@@ -190,11 +190,12 @@ impl ClusterTarget {
         if spec != state.spec && state.may_be_on_hosts() {
             newly_leaving = host_change::apply(&mut state, &spec, leaving_workers)?;
         }
-        let (spec, mut notes) = if spec.settings.node_ports == stored_ports {
-            cluster_request::stored_spec(spec, &engine.supported()?)?
-        } else {
-            kubeon_plan::validate(spec, &engine.supported()?)?
-        };
+        let (spec, mut notes) = cluster_request::stored_spec(spec, &engine.supported()?)?;
+        if spec.settings.node_ports != stored_ports
+            && let Some(refusal) = kubeon_plan::node_ports_refusal(&spec)
+        {
+            return Err(EngineError::refusals(spec.name.as_str(), vec![refusal], &notes));
+        }
         notes.extend(mtu);
         let skip_hosts = engine::skip_hosts(&skip_hosts, &spec, &state)?;
         let hosts = spec.hosts().map(|host| host.address).chain(state.leaving.keys().copied());
@@ -222,10 +223,12 @@ impl ClusterTarget {
 
     /// Limits the change to the masters and to the workers that join or leave: the other workers are not
     /// contacted. A cluster that was never finished is not limited, and neither is one whose masters change, which every
-    /// worker must know, or one whose firewalls kubeon manages: every host lets in each other host.
+    /// worker must know, one with hosts that kubeon does not run yet, or one whose firewalls kubeon manages: every host lets in each
+    /// other host.
     pub(crate) fn limit_to_changed_workers(&mut self) {
         let managed = self.spec.settings.firewall == FirewallMode::Manage;
-        if self.state.status == Status::Running && !managed && !self.state.changes_masters() {
+        let settled = !self.state.changes_masters() && self.state.taken_over.is_empty();
+        if self.state.status == Status::Running && !managed && settled {
             self.concerned = Some(joining(&self.spec, &self.state));
         }
     }

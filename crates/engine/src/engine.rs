@@ -123,6 +123,8 @@ pub fn set_spec(state: &mut StoredCluster, spec: DesiredCluster) {
     if spec.has_external_etcd() {
         state.has_etcd_hosts();
     }
+    // A host that comes back after its removal is as any new one.
+    state.taken_over.retain(|address| spec.hosts().any(|host| host.address == *address));
     state.spec = spec;
 }
 
@@ -168,6 +170,7 @@ pub fn intent(
         known_masters: state.known_masters.clone(),
         leaving_etcd_hosts: state.leaving_etcd_hosts.keys().copied().collect(),
         joining_etcd_hosts: state.joining_etcd_hosts.clone(),
+        taken_over: state.taken_over.clone(),
         returning,
         keys: state.keys,
         ..Intent::new(spec, &state.uid, state.generation, artifacts)

@@ -6,9 +6,10 @@ use kubeon_plan::precheck::BUNDLE_CHECK;
 use kubeon_plan::{Intent, Plan, Snapshot};
 use tokio_util::sync::CancellationToken;
 
+use crate::change_bundles::ChangeBundles;
 use crate::checked;
 use crate::cluster_target::ClusterTarget;
-use crate::contact::ContactPurpose;
+use crate::contact::{Contact, ContactPurpose};
 use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::host_keys::HostKeyOptions;
@@ -43,6 +44,19 @@ pub async fn preview(
     target.warn(engine);
     let logins = engine.logins(&target.logins)?;
     let contact = engine.contact(&target.spec.name, logins, host_keys, ContactPurpose::Observe).await?;
+    preview_through(engine, target, &bundles, &contact).await
+}
+
+/// The same through connections that exist, for a target whose keys may not be stored yet.
+///
+/// # Errors
+/// Refuses when a check fails, or no plan can be made.
+pub(crate) async fn preview_through(
+    engine: &Engine<'_>,
+    target: &ClusterTarget,
+    bundles: &ChangeBundles,
+    contact: &Contact,
+) -> Result<PlanPreview, EngineError> {
     let begin = Instant::now();
     let later_artifacts = bundles.later_artifacts();
     let mut intent = Intent { later_artifacts, ..target.intent(bundles.artifacts()) };

@@ -5,12 +5,15 @@ use std::path::PathBuf;
 
 use kubeon_api::KeyNumber;
 use kubeon_wire::CertificateAuthority;
-use rcgen::KeyPair;
 
 use crate::authority::{self, Authority, first_length};
 use crate::encryption;
 use crate::error::PkiError;
 use crate::pki::SERVICE_ACCOUNT;
+use crate::private_key;
+
+/// The first line of a certificate.
+const CERTIFICATE: &str = "-----BEGIN CERTIFICATE-----";
 
 /// The texts of the key files on a master.
 pub struct MasterKeys {
@@ -20,8 +23,8 @@ pub struct MasterKeys {
     pub service_account_key: String,
     /// The public keys of service accounts, PEM: first that of the key.
     pub service_account_public_key: String,
-    /// The `EncryptionConfiguration` of the API server.
-    pub encryption_configuration: String,
+    /// The `EncryptionConfiguration` of the API server; `None` if it stores Secrets as they are.
+    pub encryption_configuration: Option<String>,
 }
 
 /// An authority on a master.
@@ -61,10 +64,30 @@ impl MasterKeys {
             files.insert(name, self.authority(ca)?);
         }
         files.insert(authority::numbered(SERVICE_ACCOUNT, number), self.service_account()?);
-        let keys = encryption::lines(&self.encryption_configuration, number)
-            .map_err(|reason| MasterKeyError::new("the key for Secrets in etcd", reason))?;
-        files.insert(encryption::FILE.to_owned(), keys);
+        if let Some(configuration) = &self.encryption_configuration {
+            let keys = encryption::lines(configuration, number)
+                .map_err(|reason| MasterKeyError::new("the key for Secrets in etcd", reason))?;
+            files.insert(encryption::FILE.to_owned(), keys);
+        }
         Ok(files)
+    }
+
+    /// Adds the authorities that a cluster of kubeadm does not have, with a lifetime of `ca_years`.
+    ///
+    /// # Errors
+    /// When an authority cannot be made.
+    pub fn add_missing(&mut self, ca_years: u32) -> Result<(), MasterKeyError> {
+        for ca in CertificateAuthority::ALL {
+            if self.authorities.contains_key(&ca) {
+                continue;
+            }
+            let made = authority::generate(ca, ca_years, None)
+                .map_err(|error| MasterKeyError::new(format!("authority {ca}"), error.to_string()))?;
+            let begin = made.find(CERTIFICATE).unwrap_or(made.len());
+            let (key, certificate) = (made[..begin].to_owned(), made[begin..].to_owned());
+            self.authorities.insert(ca, MasterAuthority { certificate, key });
+        }
+        Ok(())
     }
 
     /// The key and the first certificate of an authority, as its file holds them.
@@ -82,7 +105,7 @@ impl MasterKeys {
 
     fn service_account(&self) -> Result<String, MasterKeyError> {
         let refused = |reason: String| MasterKeyError::new("the service account key", reason);
-        let pair = KeyPair::from_pem(&self.service_account_key).map_err(|e| refused(e.to_string()))?;
+        let pair = private_key::read(&self.service_account_key).map_err(|e| refused(e.to_string()))?;
         let plain = |text: &str| text.split_whitespace().collect::<String>();
         if !plain(&self.service_account_public_key).starts_with(&plain(&pair.public_key_pem())) {
             return Err(refused("key and public key do not belong together".to_owned()));
@@ -99,6 +122,7 @@ mod tests {
 
     use super::*;
     use crate::ClusterPki;
+    use crate::private_key::tests::key_of_kubeadm;
 
     /// What the plan writes on a master.
     fn on_master(pki: &ClusterPki) -> MasterKeys {
@@ -111,7 +135,7 @@ mod tests {
             authorities: CertificateAuthority::ALL.into_iter().map(authority).collect(),
             service_account_key: text(SecretRef::ServiceAccountKey),
             service_account_public_key: text(SecretRef::ServiceAccountPublicKey),
-            encryption_configuration: text(SecretRef::EncryptionConfiguration { encrypts: true }),
+            encryption_configuration: Some(text(SecretRef::EncryptionConfiguration { encrypts: true })),
         }
     }
 
@@ -160,6 +184,67 @@ mod tests {
         assert_eq!(refused.what, "the key for Secrets in etcd");
     }
 
+    /// The certificate of an authority with this key, as kubeadm makes it.
+    fn certificate_of(key: &str) -> String {
+        let pair = private_key::read(key).unwrap();
+        let mut params = rcgen::CertificateParams::default();
+        params.distinguished_name = rcgen::DistinguishedName::new();
+        params.distinguished_name.push(rcgen::DnType::CommonName, "kubernetes");
+        params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+        params.key_usages = vec![
+            rcgen::KeyUsagePurpose::DigitalSignature,
+            rcgen::KeyUsagePurpose::KeyEncipherment,
+            rcgen::KeyUsagePurpose::KeyCertSign,
+        ];
+        params.not_before = time::OffsetDateTime::now_utc() - time::Duration::hours(1);
+        params.not_after = params.not_before + time::Duration::days(3650);
+        params.self_signed(&pair).unwrap().pem()
+    }
+
+    #[test]
+    fn the_keys_of_kubeadm_sign_and_the_missing_authority_is_made() {
+        for algorithm in ["RSA", "EC"] {
+            let key = key_of_kubeadm(algorithm);
+            let of = [
+                CertificateAuthority::Kubernetes,
+                CertificateAuthority::Etcd,
+                CertificateAuthority::FrontProxy,
+            ];
+            let authority =
+                |ca| (ca, MasterAuthority { certificate: certificate_of(&key), key: key.clone() });
+            let mut keys = MasterKeys {
+                authorities: of.into_iter().map(authority).collect(),
+                service_account_public_key: private_key::read(&key).unwrap().public_key_pem(),
+                service_account_key: key.clone(),
+                encryption_configuration: None,
+            };
+            assert_eq!(keys.files(KeyNumber::FIRST).unwrap_err().what, "authority kubelet-serving");
+            keys.add_missing(10).unwrap();
+            let folder = written(&keys.files(KeyNumber::FIRST).unwrap());
+            ClusterPki::check(folder.path(), ClusterKeys::default(), false).unwrap();
+            let pki = ClusterPki::load(folder.path(), ClusterKeys::default(), false).unwrap();
+            let leaf = kubeon_wire::Leaf {
+                ca: CertificateAuthority::Kubernetes,
+                common_name: "kube-apiserver".to_owned(),
+                organizations: Vec::new(),
+                dns_names: vec!["kubernetes".to_owned()],
+                addresses: Vec::new(),
+                usage: kubeon_wire::Usage::Server,
+                hours: 1,
+            };
+            let text = |secret: SecretRef| pki.resolve(&secret).unwrap();
+            let issued = text(SecretRef::LeafCertificate(leaf));
+            let (_, issued) = x509_parser::pem::parse_x509_pem(issued.as_bytes()).unwrap();
+            let authority = text(SecretRef::CaCertificate { ca: CertificateAuthority::Kubernetes });
+            let (_, authority) = x509_parser::pem::parse_x509_pem(authority.as_bytes()).unwrap();
+            let (issued, authority) = (issued.parse_x509().unwrap(), authority.parse_x509().unwrap());
+            assert_eq!(issued.issuer().as_raw(), authority.subject().as_raw(), "{algorithm}");
+            assert_eq!(text(SecretRef::CaKey { ca: CertificateAuthority::Etcd }).trim(), key.trim());
+            let public = text(SecretRef::ServiceAccountPublicKey);
+            assert_eq!(public, keys.service_account_public_key, "tokens stay valid");
+        }
+    }
+
     #[test]
     fn keys_that_do_not_belong_together_are_refused() {
         let (_folder, other) = new_keys();
@@ -178,7 +263,7 @@ mod tests {
         let tokens = refused(&|keys| keys.service_account_key.clone_from(&other.service_account_key));
         assert!(tokens.starts_with("the service account key: "), "{tokens}");
         for damaged in ["", "{}", "not JSON"] {
-            let secrets = refused(&|keys| damaged.clone_into(&mut keys.encryption_configuration));
+            let secrets = refused(&|keys| keys.encryption_configuration = Some(damaged.to_owned()));
             assert!(secrets.starts_with("the key for Secrets in etcd: "), "{secrets}");
         }
     }

@@ -14,6 +14,7 @@ use time::{Duration, OffsetDateTime};
 
 use crate::error::{KeyFileError, PkiError};
 use crate::keyfile;
+use crate::private_key;
 use crate::serial::random_serial;
 
 /// The authorities of one cluster.
@@ -54,7 +55,7 @@ pub(crate) struct Authority {
     /// The certificate that the authority before it signed for its key, PEM; empty for the first authority. Servers send
     /// it, so that a program that read only the old authority trusts them too.
     pub(crate) cross_certificate: String,
-    /// The private key, PEM (PKCS #8).
+    /// The private key, PEM, as its file has it.
     pub(crate) key: String,
     /// When the certificate begins.
     pub(crate) not_before: OffsetDateTime,
@@ -100,7 +101,7 @@ impl Authority {
         let start = text.find("-----BEGIN CERTIFICATE-----");
         let (key, certificate) =
             text.split_at(start.ok_or_else(|| unreadable("it contains no certificate".into()))?);
-        let pair = KeyPair::from_pem(key).map_err(|e| unreadable(format!("its key: {e}")))?;
+        let pair = private_key::read(key).map_err(|e| unreadable(format!("its key: {e}")))?;
         let (_, pem) = x509_parser::pem::parse_x509_pem(certificate.as_bytes())
             .map_err(|e| unreadable(format!("its certificate: {e}")))?;
         let parsed = pem.parse_x509().map_err(|e| unreadable(format!("its certificate: {e}")))?;
@@ -152,7 +153,7 @@ pub(crate) fn numbered(name: &str, number: KeyNumber) -> String {
 }
 
 /// Key, self-signed certificate and the certificate by the authority `before` in one text.
-fn generate(
+pub(crate) fn generate(
     ca: CertificateAuthority,
     years: u32,
     before: Option<&Authority>,

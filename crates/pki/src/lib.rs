@@ -22,6 +22,7 @@ mod keyfile;
 mod kubeconfig;
 mod leaf;
 mod pki;
+mod private_key;
 mod renewal;
 mod request;
 mod run_authority;

@@ -16,6 +16,7 @@ use crate::encryption::{self, EncryptionKeys};
 use crate::error::{KeyFileError, PkiError};
 use crate::keyfile;
 use crate::leaf::{self, Issued};
+use crate::private_key;
 
 /// The file of the service account key, without its end.
 pub(crate) const SERVICE_ACCOUNT: &str = "sa";
@@ -225,7 +226,7 @@ impl KeySet {
     /// Combines the authorities with the service account key. `text` is the content of the file `path`.
     fn of(authorities: Authorities, text: &str, path: PathBuf) -> Result<Self, PkiError> {
         let service_account =
-            KeyPair::from_pem(text).map_err(|e| PkiError::Unreadable { path, reason: e.to_string() })?;
+            private_key::read(text).map_err(|e| PkiError::Unreadable { path, reason: e.to_string() })?;
         Ok(Self { authorities, service_account })
     }
 }

@@ -16,6 +16,7 @@ use x509_parser::pem::parse_x509_pem;
 use crate::authority::{Authority, first_length};
 use crate::error::PkiError;
 use crate::leaf::BACKDATE;
+use crate::private_key;
 use crate::serial::random_serial;
 
 /// An authority that renews leaves.
@@ -49,7 +50,7 @@ impl Renewer {
         if !belong_together(certificate, key) {
             return Err(refused("key and certificate do not belong together".to_owned()));
         }
-        let pair = KeyPair::from_pem(key).map_err(|e| refused(format!("its key: {e}")))?;
+        let pair = private_key::read(key).map_err(|e| refused(format!("its key: {e}")))?;
         let renewed = self.reissue(certificate, &pair, path, now)?;
         Ok(renewed + &certificate[first_length(certificate)..])
     }
@@ -86,7 +87,7 @@ impl Renewer {
 #[must_use]
 pub fn belong_together(certificate: &str, key: &str) -> bool {
     let Ok((_, pem)) = parse_x509_pem(certificate.as_bytes()) else { return false };
-    let (Ok(parsed), Ok(pair)) = (pem.parse_x509(), KeyPair::from_pem(key)) else { return false };
+    let (Ok(parsed), Ok(pair)) = (pem.parse_x509(), private_key::read(key)) else { return false };
     parsed.public_key().subject_public_key.data.as_ref() == pair.public_key_raw()
 }
 

@@ -60,7 +60,9 @@ fn all_differing<'a>(context: &PlanContext<'a>) -> BTreeSet<&'a str> {
             .as_ref()
             .is_some_and(|claim| claim.uid == context.intent.uid && claim.version == context.spec().version)
     };
-    let nodes = context.hosts.iter().filter(|host| works(host.facts) && host.has_executed(&kubelet_id(host)));
+    // kubeadm started the programs of a host that is taken over: they are of no bundle.
+    let nodes = context.hosts.iter().filter(|host| !context.takes_over(host));
+    let nodes = nodes.filter(|host| works(host.facts) && host.has_executed(&kubelet_id(host)));
     let missing = nodes.flat_map(|host| {
         let artifacts = context.artifacts(host);
         let wanted = parts_of(context, host).filter_map(|name| artifacts.parts.get_key_value(name));

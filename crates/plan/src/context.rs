@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::net::Ipv4Addr;
 
-use kubeon_api::kubernetes_cluster::{LoadBalancer, ProxyMode};
+use kubeon_api::kubernetes_cluster::{Cni, LoadBalancer, ProxyMode};
 use kubeon_api::{Arch, ClusterKeys, HostAddress, HostName, HostRole, KeyNumber, RotationPhase};
 use kubeon_wire::{Cgroup, Content, Facts, Fence, JournalEntry, NodeFact, Op, ResultState};
 use sha2::{Digest as _, Sha256};
@@ -219,6 +219,16 @@ impl<'a> PlanContext<'a> {
     /// Whether the programs of the workers reach the API by its name, which is in the hosts file.
     pub(crate) fn workers_use_name(&self) -> bool {
         self.spec().settings.load_balancer != LoadBalancer::Haproxy
+    }
+
+    /// Whether kubeadm made the host a node, and kubeon takes it over.
+    pub(crate) fn takes_over(&self, host: &ObservedHost<'_>) -> bool {
+        self.intent.taken_over.contains(&host.address())
+    }
+
+    /// Whether kubeon runs the network of the pods. Otherwise the owner of the cluster does.
+    pub(crate) fn runs_flannel(&self) -> bool {
+        self.spec().settings.cni == Cni::Flannel
     }
 
     /// Whether the control plane and haproxy run as static pods.

@@ -20,6 +20,7 @@ use crate::output::{MissingNeed, Note, Plan, PlanError, PlannedHost, Step, Waiti
 use crate::rolling;
 use crate::stages::{HOSTS_WORTH_THREADS, in_parallel};
 use crate::step_id::StepId;
+use crate::takeover::MADE_BY_KUBEADM;
 
 /// Number of parts into which the work on all steps or hosts is divided. Each part runs on its own thread.
 const THREADS: usize = 8;
@@ -302,6 +303,9 @@ fn reason(
         Record::Missing => return Some(step.because.to_owned()),
         Record::Unknown => return rerun.then(|| step.because.to_owned()),
     };
+    if entry.digest == MADE_BY_KUBEADM {
+        return Some("kubeadm made it".to_owned());
+    }
     if entry.digest != digest {
         return Some("its desired content has changed".to_owned());
     }

@@ -294,6 +294,9 @@ pub struct Intent {
     /// Hosts of etcd alone that were added to a cluster that exists.
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     pub joining_etcd_hosts: BTreeSet<HostAddress>,
+    /// Hosts that kubeadm made nodes of the cluster, and that kubeon takes over while their programs run.
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    pub taken_over: BTreeSet<HostAddress>,
     /// Workers that are in the specification again after a removal began: some of its steps may be done.
     pub returning: Vec<HostAddress>,
     /// The timeout for draining a node, in seconds.
@@ -341,6 +344,7 @@ impl Intent {
             joining_masters: BTreeSet::new(),
             known_masters: BTreeMap::new(),
             joining_etcd_hosts: BTreeSet::new(),
+            taken_over: BTreeSet::new(),
             returning: Vec::new(),
             drain_seconds: Self::DRAIN_SECONDS,
             skip_evict: false,

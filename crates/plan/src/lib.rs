@@ -41,6 +41,7 @@ mod sort;
 mod stage_name;
 pub mod stages;
 mod step_id;
+mod takeover;
 mod unreachable;
 pub mod validate;
 
@@ -63,7 +64,8 @@ pub use output::{
 pub use precheck::precheck;
 pub use stage_name::{StageName, StageNameError};
 pub use step_id::{StepId, StepIdError};
-pub use validate::{validate, validate_existing};
+pub use takeover::with_kubeadm_steps;
+pub use validate::{node_ports_refusal, validate, validate_existing};
 
 use kubeon_wire::Op;
 
@@ -75,7 +77,8 @@ pub fn desired_content(
     intent: &Intent,
     snapshot: &Snapshot,
 ) -> Result<Vec<(StepId, HostAddress, Op)>, PlanError> {
-    let (context, _) = hosts::admit(intent, snapshot)?;
+    let snapshot = with_kubeadm_steps(intent, snapshot);
+    let (context, _) = hosts::admit(intent, &snapshot)?;
     let steps = stages::desired_steps(&context).into_iter();
     Ok(steps.map(|step| (step.id, step.host, step.op)).collect())
 }
@@ -86,7 +89,8 @@ pub fn desired_content(
 /// All reasons why no plan is possible, such as hosts that cannot be observed, that belong to another cluster
 /// or that fail a check.
 pub fn plan(intent: &Intent, snapshot: &Snapshot) -> Result<Plan, PlanError> {
-    let (context, notes) = hosts::admit(intent, snapshot)?;
+    let snapshot = with_kubeadm_steps(intent, snapshot);
+    let (context, notes) = hosts::admit(intent, &snapshot)?;
     let steps = stages::desired_steps(&context);
     diff::plan(&context, snapshot.taken_at, steps, notes)
 }

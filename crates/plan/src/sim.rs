@@ -45,6 +45,22 @@ pub fn bare(hostname: &str) -> Facts {
     }
 }
 
+/// The facts of a host that kubeadm made a node of a cluster.
+#[must_use]
+pub fn made_by_kubeadm(hostname: &str, role: &HostRole) -> Facts {
+    const OF_MASTER: [&str; 3] = [
+        "/etc/kubernetes/admin.conf",
+        "/etc/kubernetes/manifests/kube-apiserver.yaml",
+        "/var/lib/etcd/member",
+    ];
+    let of_master = OF_MASTER.into_iter().filter(|_| role.is_master());
+    Facts {
+        foreign: ["/etc/kubernetes/kubelet.conf"].into_iter().chain(of_master).map(str::to_owned).collect(),
+        own_services: ["containerd", "kubelet"].map(str::to_owned).into(),
+        ..bare(hostname)
+    }
+}
+
 /// The example cluster `demo`, version `v1.36.3`, with default settings. The arguments are the addresses of
 /// its hosts; the nodes are named after the hostnames.
 ///

@@ -14,8 +14,10 @@ use crate::output::{Note, PlanRefused};
 /// network (UDP), kubelet, kube-proxy, controller manager and scheduler, and hosts that forward parts.
 const OWN_PORTS: [u16; 12] =
     [2379, 2380, 2381, 6443, 8472, 10248, 10249, 10250, 10256, 10257, 10259, FORWARDING_PORT];
+/// The field of the network plugin.
+const CNI: &str = "network.cni";
 
-/// Checks the specification of a new cluster, or of one whose node ports change, by itself: roles, addresses, names, networks, ports, version.
+/// Checks the specification of a new cluster by itself: roles, addresses, names, networks, ports, version.
 ///
 /// # Errors
 /// Every reason why the specification cannot be planned.
@@ -23,11 +25,12 @@ pub fn validate(
     spec: DesiredCluster,
     supported: &[Version],
 ) -> Result<(Valid<DesiredCluster>, Vec<Note>), PlanRefused> {
-    let refusals = node_ports(&spec).into_iter().collect();
+    let refusals = node_ports_refusal(&spec).into_iter().chain(no_network(&spec)).collect();
     validate_with(spec, supported, refusals)
 }
 
-/// The same for a cluster that keeps its range of node ports, which an older version may have permitted.
+/// The same for a cluster that may exist already: it keeps a range of node ports that an older version permitted, and a network of
+/// its owner with which it was adopted.
 ///
 /// # Errors
 /// Every reason why the specification cannot be planned.
@@ -195,8 +198,9 @@ fn pod_network(spec: &DesiredCluster) -> Option<Refusal> {
     Some(Refusal::new(Field::NodeMaskSize, mask, reason).with(Remedy::Change(Field::PodCidr)))
 }
 
-/// A Service with a node port of this range could take the port of a program of the cluster.
-fn node_ports(spec: &DesiredCluster) -> Option<Refusal> {
+/// Refuses node ports over a port of the cluster: a Service could take the port of one of its programs.
+#[must_use]
+pub fn node_ports_refusal(spec: &DesiredCluster) -> Option<Refusal> {
     let range = spec.settings.node_ports;
     let covers = |port: &u16| (range.first()..=range.last()).contains(port);
     let mut ports: Vec<u16> =
@@ -226,9 +230,20 @@ fn limits(spec: &DesiredCluster, refusals: &mut Vec<Refusal>) {
 
 /// Refusals of settings that the planner does not support yet. No plan ignores such a setting.
 fn unsupported(spec: &DesiredCluster) -> impl Iterator<Item = Refusal> {
-    let refusal =
-        |UnsupportedSetting { field, reason }| Refusal::setting(format!("spec.cluster.{field}"), reason);
-    spec.settings.unsupported().into_iter().map(refusal)
+    let is_adopted = spec.settings.cni == Cni::None;
+    let found = spec.settings.unsupported().into_iter();
+    found.filter(move |setting| !(is_adopted && setting.field == CNI)).map(unsupported_refusal)
+}
+
+fn unsupported_refusal(UnsupportedSetting { field, reason }: UnsupportedSetting) -> Refusal {
+    Refusal::setting(format!("spec.cluster.{field}"), reason)
+}
+
+/// The refusal of a new cluster without a network: its nodes would never be Ready.
+fn no_network(spec: &DesiredCluster) -> Option<Refusal> {
+    let mut found = spec.settings.unsupported().into_iter();
+    let found = found.find(|setting| setting.field == CNI && spec.settings.cni == Cni::None);
+    found.map(unsupported_refusal)
 }
 
 fn warnings(spec: &DesiredCluster) -> Vec<Note> {

@@ -23,12 +23,19 @@ pub struct ContainerdHost<'a> {
     pub systemd_cgroup: bool,
     /// Whether lowering `oom_score_adj` fails on this host.
     pub restrict_oom_score_adj: bool,
+    /// Whether it writes the configuration of the network plugins from [`cni_template`].
+    pub writes_network: bool,
 }
 
 /// `/etc/containerd/config.toml`, configuration version 3 (containerd 2).
 #[must_use]
 pub fn containerd(host: &ContainerdHost<'_>) -> String {
-    let ContainerdHost { pause, systemd_cgroup, restrict_oom_score_adj } = host;
+    let ContainerdHost { pause, systemd_cgroup, restrict_oom_score_adj, writes_network } = host;
+    let template = if *writes_network {
+        format!("    conf_template = \"{}\"\n", etc("cni.json.template"))
+    } else {
+        String::new()
+    };
     let cni_bin = format!("{}/bin", paths::current("cni-plugins"));
     let runc = paths::program("runc", "runc");
     format!(
@@ -54,16 +61,14 @@ disabled_plugins = ["io.containerd.internal.v1.tracing", "io.containerd.tracing.
   [plugins."io.containerd.cri.v1.runtime".cni]
     bin_dirs = ["{cni_bin}", "/opt/cni/bin"]
     conf_dir = "/etc/cni/net.d"
-    conf_template = "{}"
-
+{template}
 [plugins."io.containerd.cri.v1.images"]
   snapshotter = "overlayfs"
   [plugins."io.containerd.cri.v1.images".pinned_images]
     sandbox = "{pause}"
   [plugins."io.containerd.cri.v1.images".registry]
     config_path = "/etc/containerd/certs.d"
-"#,
-        etc("cni.json.template"),
+"#
     )
 }
 

@@ -140,19 +140,23 @@ pub fn scheduler(feature_gates: &str, extra: &BTreeMap<String, String>) -> Strin
 }
 
 /// `containerd.service`. Containers keep running while it restarts. `registry` is the part of its environment that concerns
-/// registries, `pod_mtu` the size of the packets of new pods, in bytes.
+/// registries, `pod_mtu` the size of the packets of new pods, in bytes; `None` where the owner runs the network.
 ///
 /// containerd writes its configuration of the network once, from the template. Lines before the start keep the size in that file
 /// up to date, and that of a larger bridge: it drops what is too large for a pod. On the first start neither exists.
 #[must_use]
-pub fn containerd(registry: &[(&str, String)], pod_mtu: u32) -> String {
-    let keep_size = format!(
-        "ExecStartPre=-/bin/sed -i 's|\"mtu\": *[0-9]*|\"mtu\": {pod_mtu}|' /etc/cni/net.d/10-containerd-net.conflist"
-    );
-    let lower_bridge = format!(
-        "ExecStartPre=-/bin/sh -c 'm=$$(cat /sys/class/net/cni0/mtu 2>/dev/null) && test $$m -gt {pod_mtu} && \
-         echo {pod_mtu} >/sys/class/net/cni0/mtu; exit 0'"
-    );
+pub fn containerd(registry: &[(&str, String)], pod_mtu: Option<u32>) -> String {
+    let keep_size = pod_mtu.map(|mtu| {
+        format!("ExecStartPre=-/bin/sed -i 's|\"mtu\": *[0-9]*|\"mtu\": {mtu}|' /etc/cni/net.d/10-containerd-net.conflist")
+    });
+    let lower_bridge = pod_mtu.map(|mtu| {
+        format!(
+            "ExecStartPre=-/bin/sh -c 'm=$$(cat /sys/class/net/cni0/mtu 2>/dev/null) && test $$m -gt {mtu} && \
+             echo {mtu} >/sys/class/net/cni0/mtu; exit 0'"
+        )
+    });
+    let mut service = vec!["Delegate=yes", "KillMode=process", "LimitNOFILE=1048576", "TasksMax=infinity"];
+    service.extend(keep_size.as_deref().into_iter().chain(lower_bridge.as_deref()));
     let path = format!("{0}/containerd/bin:{0}/runc/bin:{1}", paths::CURRENT, paths::PATH);
     let mut environment = vec![("PATH", path.as_str())];
     environment.extend(registry.iter().map(|(name, value)| (*name, value.as_str())));
@@ -161,14 +165,7 @@ pub fn containerd(registry: &[(&str, String)], pod_mtu: u32) -> String {
         notify: true,
         after: "network-online.target local-fs.target",
         environment: &environment,
-        service: &[
-            "Delegate=yes",
-            "KillMode=process",
-            "LimitNOFILE=1048576",
-            "TasksMax=infinity",
-            &keep_size,
-            &lower_bridge,
-        ],
+        service: &service,
         // A container inherits what is denied here, so nothing is.
         sandbox: &[],
         command: program("containerd", "containerd"),

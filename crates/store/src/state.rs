@@ -10,7 +10,10 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 /// The newest schema version of the state file that this program reads.
-pub const SCHEMA: u32 = 4;
+pub const SCHEMA: u32 = 5;
+
+/// The schema version of a cluster that kubeadm made.
+const KUBEADM_SCHEMA: u32 = 5;
 
 /// The schema version of a cluster with etcd on hosts of its own.
 const ETCD_HOSTS_SCHEMA: u32 = 4;
@@ -77,6 +80,9 @@ pub struct ClusterState<S> {
     /// Hosts of etcd alone whose addition to the existing cluster is not finished.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub joining_etcd_hosts: BTreeSet<HostAddress>,
+    /// Hosts that kubeadm made nodes of the cluster, until a change of kubeon reached all of them.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub taken_over: BTreeSet<HostAddress>,
     /// The digests of the programs in use, by part of the bundle. Older programs did not record them.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub bundle: BTreeMap<String, Digest>,
@@ -128,6 +134,7 @@ impl<S> ClusterState<S> {
             known_masters: BTreeMap::new(),
             leaving_etcd_hosts: BTreeMap::new(),
             joining_etcd_hosts: BTreeSet::new(),
+            taken_over: BTreeSet::new(),
             bundle: BTreeMap::new(),
             encrypts_secrets: false,
             keys: ClusterKeys::default(),
@@ -164,6 +171,13 @@ impl<S> ClusterState<S> {
     /// second etcd cluster on its masters.
     pub fn has_etcd_hosts(&mut self) {
         self.schema = self.schema.max(ETCD_HOSTS_SCHEMA);
+    }
+
+    /// Marks hosts as nodes that kubeadm made. Older programs refuse the state from then on: they would start a second cluster on
+    /// them.
+    pub fn take_over(&mut self, hosts: BTreeSet<HostAddress>) {
+        self.taken_over = hosts;
+        self.schema = self.schema.max(KUBEADM_SCHEMA);
     }
 
     /// Marks a new host of etcd as joining.

@@ -15,6 +15,7 @@ mod external_etcd;
 mod firewall;
 mod forwarding;
 mod history;
+mod kubeadm;
 mod life;
 mod masters;
 mod object_store;

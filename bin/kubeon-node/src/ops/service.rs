@@ -13,6 +13,7 @@ use crate::durable::{read_text, sha256, write_if_different};
 use crate::failure::{failed, of};
 use crate::job::{Job, StepEffect};
 use crate::journal::Mark;
+use crate::root::Root;
 use crate::systemd::{NotStarted, UnitState};
 use crate::{checks, units};
 
@@ -20,6 +21,8 @@ use crate::{checks, units};
 const RESTART_LIMIT: u32 = 3;
 /// The interval at which the state of a unit is read while the step waits for its checks.
 const HEALTH_INTERVAL: Duration = Duration::from_millis(700);
+/// The folders of the units of packages.
+const PACKAGED: [&str; 2] = ["/usr/lib/systemd/system", "/lib/systemd/system"];
 /// How long a unit that does not report readiness must stay up.
 const SETTLE: Duration = Duration::from_millis(200);
 
@@ -49,7 +52,8 @@ pub fn run(job: &Job<'_>, service: &Service<'_>) -> Result<StepEffect, StepFailu
     let written = write_if_different(&place, service.unit.as_bytes(), 0o644)?;
     let enabled = units::enable(root, service.name, service.unit)?;
     let mut state = state(job, service)?;
-    if (written && known) || state.needs_reload || state.load == "not-found" {
+    let replaces = known || is_packaged(root, service.name);
+    if (written && replaces) || state.needs_reload || state.load == "not-found" {
         services.reload()?;
         state = self::state(job, service)?;
     }
@@ -110,6 +114,11 @@ pub fn stop(job: &Job<'_>, names: &[String]) -> Result<StepEffect, StepFailure> 
         services.stop(std::slice::from_ref(*name), job.deadline)?;
     }
     Ok(StepEffect { changed: !running.is_empty(), ..StepEffect::default() })
+}
+
+/// Whether a package of the host has a unit of this name: systemd knows that one and not the file that comes before it now.
+fn is_packaged(root: &Root, name: &str) -> bool {
+    PACKAGED.iter().any(|folder| root.at(&format!("{folder}/{name}")).exists())
 }
 
 fn state(job: &Job<'_>, service: &Service<'_>) -> Result<UnitState, StepFailure> {

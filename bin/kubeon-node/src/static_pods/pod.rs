@@ -26,8 +26,10 @@ const REPLACE_WAIT: Duration = Duration::from_secs(45);
 const KILL_WAIT: Duration = Duration::from_secs(5);
 /// Lines of a log.
 const LOG_LINES: usize = 20;
-/// The folder of the logs of containers.
+/// The folder of the logs of containers: one folder for each pod, `NAMESPACE_NAME_UID`.
 const LOGS: &str = "/var/log/pods";
+/// The namespace of the static pods.
+const NAMESPACE: &str = "kube-system";
 
 /// The file that the kubelet reads.
 fn manifest_of(root: &Root, unit: &str) -> PathBuf {
@@ -48,7 +50,7 @@ fn starts_of(root: &Root, unit: &str) -> PathBuf {
 ///
 /// A pod with the same manifest keeps its identity, and only its program starts again. Otherwise the kubelet ends the pod that runs,
 /// which it does not do before it has reached an API server since its own start: then the pod is ended here, and the kubelet
-/// starts again.
+/// starts again. The pod that runs may be one of kubeadm.
 pub(super) fn start(
     root: &Root,
     unit: &str,
@@ -61,16 +63,17 @@ pub(super) fn start(
         return start_again(root, unit, uid, deadline, restart_kubelet);
     }
     let new = manifest::with_new_uid(&text).map_err(NotStarted::NoAnswer)?;
+    let old = before.uid_that_runs(root, unit);
     replace(root, unit, &new).map_err(NotStarted::NoAnswer)?;
     let Some(uid) = manifest::uid(&new) else { return Err(NotStarted::Timeout) };
-    let Some(old) = before.written.as_deref().and_then(manifest::uid) else {
+    let Some(old) = old else {
         return await_start(root, uid, None, deadline.min(Instant::now() + START_WAIT));
     };
     let replaced = await_start(root, uid, None, deadline.min(Instant::now() + REPLACE_WAIT));
     if replaced.is_ok() {
         return Ok(());
     }
-    kill(root, old);
+    kill(root, &old);
     restart_kubelet()?;
     await_start(root, uid, None, deadline.min(Instant::now() + START_WAIT))
 }
@@ -109,10 +112,31 @@ impl CurrentPod {
         self.found.as_deref().filter(|_| self.found == self.written).and_then(manifest::uid)
     }
 
+    /// The identity of the pod that a new one replaces.
+    fn uid_that_runs(&self, root: &Root, unit: &str) -> Option<String> {
+        match &self.written {
+            Some(written) => manifest::uid(written).map(str::to_owned),
+            None => self.found.as_ref().and_then(|_| uid_of_other(root, unit)),
+        }
+    }
+
     fn is_made_of(&self, manifest: &str) -> bool {
         let made = manifest::without_uid(manifest);
         self.written.as_deref().is_some_and(|written| manifest::without_uid(written) == made)
     }
+}
+
+/// The identity of the running pod of a unit whose manifest another program wrote. The kubelet made it out of hexadecimal digits; those
+/// of pods that come from an API server have dashes.
+fn uid_of_other(root: &Root, unit: &str) -> Option<String> {
+    let begin = format!("{NAMESPACE}_{}-", program_of_unit(unit));
+    let pods = fs::read_dir(root.at(LOGS)).ok()?;
+    let mut uids = pods.flatten().filter_map(|entry| {
+        let name = entry.file_name();
+        let (pod, uid) = name.to_str()?.rsplit_once('_')?;
+        (pod.starts_with(&begin) && !uid.contains('-')).then(|| uid.to_owned())
+    });
+    uids.find(|uid| process::main_of(root, uid).is_some())
 }
 
 fn current(root: &Root, unit: &str) -> Result<CurrentPod, StepFailure> {
@@ -151,9 +175,9 @@ fn kill(root: &Root, uid: &str) {
 
 /// Removes the manifest, so that the kubelet ends the pod. Returns the identity of the pod; `None` if it was never started.
 pub(super) fn withdraw(root: &Root, unit: &str) -> Result<Option<String>, StepFailure> {
-    let written = read_text(&written_of(root, unit))?;
+    let uid = current(root, unit)?.uid_that_runs(root, unit);
     remove_file(&manifest_of(root, unit))?;
-    Ok(written.as_deref().and_then(manifest::uid).map(str::to_owned))
+    Ok(uid)
 }
 
 /// Waits until no process of a withdrawn pod is left, and kills those that are left at the deadline: no kubelet may run.
@@ -195,6 +219,12 @@ pub(super) fn state(root: &Root, unit: &str) -> Result<UnitState, StepFailure> {
     };
     if pod.found.is_none() {
         return Ok(stopped("dead"));
+    }
+    if pod.written.is_none()
+        && let Some(process) = uid_of_other(root, unit).and_then(|uid| process::main_of(root, &uid))
+    {
+        let (active, sub, started) = ("active".to_owned(), "running".to_owned(), process.started);
+        return Ok(UnitState { active, sub, started, ..stopped("") });
     }
     let Some(uid) = pod.uid_in_place() else { return Ok(stopped("its manifest was changed")) };
     let expected = read_text(&starts_of(root, unit))?.and_then(|text| text.parse().ok()).unwrap_or(0);
@@ -325,6 +355,41 @@ mod tests {
         running(&bench);
         bench.write(&format!("{MANIFESTS}/etcd.yaml"), &TEXT.replace("name: etcd", "name: other"));
         assert_eq!(word(&bench), "inactive its manifest was changed 0");
+    }
+
+    /// A pod that another program made, and its process.
+    fn made_by_kubeadm(bench: &Bench) {
+        running(bench);
+        fs::remove_file(bench.host.root.at(&format!("{}/etcd.yaml", paths::POD_UNITS))).unwrap();
+        bench.write(&format!("{MANIFESTS}/etcd.yaml"), "metadata:\n  name: etcd\nspec: {}\n");
+        bench.write("/var/log/pods/kube-system_etcd-h1_abc123/etcd/0.log", "");
+        bench.write("/var/log/pods/kube-system_etcd-backup_a-b/etcd/0.log", "");
+    }
+
+    #[test]
+    fn a_pod_of_kubeadm_runs_until_another_one_replaces_it() {
+        let bench = Bench::new();
+        let root = &bench.host.root;
+        made_by_kubeadm(&bench);
+        assert_eq!(word(&bench), "active running 0");
+        unit(&bench, "metadata:\n  name: etcd\n");
+        let restarts = Cell::new(0);
+        let restart_kubelet = || -> Result<(), NotStarted> {
+            restarts.set(restarts.get() + 1);
+            Ok(())
+        };
+        let end = Instant::now() + Duration::from_millis(300);
+        assert!(matches!(start(root, UNIT, end, &restart_kubelet), Err(NotStarted::Timeout)));
+        assert_eq!(restarts.get(), 1, "the kubelet forgets the pod that it did not replace");
+        assert_eq!(word(&bench), "activating start 0", "the process is of the pod of kubeadm");
+    }
+
+    #[test]
+    fn a_withdrawn_pod_of_kubeadm_is_waited_for() {
+        let bench = Bench::new();
+        made_by_kubeadm(&bench);
+        assert_eq!(withdraw(&bench.host.root, UNIT).unwrap().as_deref(), Some("abc123"));
+        assert!(!manifest_of(&bench.host.root, UNIT).exists());
     }
 
     #[test]

@@ -76,7 +76,7 @@ pub(crate) enum CliCommand {
     /// Change the address of a host that stays in its cluster
     #[command(after_help = scale::READDRESS_EXAMPLES)]
     Readdress(Box<scale::ReaddressArgs>),
-    /// Rebuild the lost state of a cluster from its masters
+    /// Rebuild the lost state of a cluster from its masters, or take over a cluster of kubeadm
     #[command(after_help = adopt::ADOPT_EXAMPLES)]
     Adopt(Box<adopt::AdoptArgs>),
     /// Change a cluster to another Kubernetes version while it serves

@@ -1,7 +1,10 @@
 //! `kubeon adopt`.
 
+use kubeon_api::HostAddress;
 use kubeon_engine::adoption::{AdoptedCluster, AdoptionRequest, adopt};
 use kubeon_engine::engine::StoredCluster;
+use kubeon_engine::preview::PlanPreview;
+use kubeon_plan::Plan;
 use serde::Serialize;
 
 use crate::args::Format;
@@ -10,26 +13,44 @@ use crate::cli_error::CliError;
 use crate::context::Context;
 use crate::output::{CommandResult, TextTable, words};
 
-/// Rebuilds the lost state of a cluster from its masters.
+/// Rebuilds the lost state of a cluster from its masters, or makes that of a cluster of kubeadm.
 pub(super) async fn run(context: &Context<'_>, args: &AdoptArgs) -> Result<(), CliError> {
     let engine = context.engine()?;
-    let mut masters = args.masters.clone();
-    masters.sort_unstable();
-    masters.dedup();
+    let (masters, workers) = (sorted(&args.masters), sorted(&args.workers));
     let access = args.login.access(&args.contact);
-    let request =
-        AdoptionRequest { name: &args.name, masters: &masters, access: &access, dry_run: args.dry_run };
+    let request = AdoptionRequest {
+        name: &args.name,
+        masters: &masters,
+        workers: &workers,
+        access: &access,
+        dry_run: args.dry_run,
+    };
     let adopted = adopt(&engine, &request).await?;
     show(context, &adopted, args)
+}
+
+fn sorted(hosts: &[HostAddress]) -> Vec<HostAddress> {
+    let mut hosts = hosts.to_vec();
+    hosts.sort_unstable();
+    hosts.dedup();
+    hosts
 }
 
 fn show(context: &Context<'_>, adopted: &AdoptedCluster, args: &AdoptArgs) -> Result<(), CliError> {
     let (state, output) = (&adopted.state, context.output);
     let name = &state.name;
+    let plan = adopted.plan.as_deref();
     match args.format.output {
-        Format::Table | Format::Wide => output.result(&sentence(state, args.dry_run))?,
+        format @ (Format::Table | Format::Wide) => {
+            if let Some(PlanPreview { plan, intent, took, .. }) = plan {
+                let command = context.continue_command("create", name);
+                super::plan::show(context, plan, Some(intent), *took, &command, format)?;
+            }
+            output.result(&sentence(state, args.dry_run))?;
+        }
         other => {
-            let result = AdoptionResult::of(state, !args.dry_run);
+            let plan = plan.map(|preview| &preview.plan);
+            let result = AdoptionResult { plan, ..AdoptionResult::of(state, !args.dry_run) };
             let answer = CommandResult::new(&result, TextTable::new(&[]), vec![name.to_string()])?;
             output.result(&answer.text(other)?)?;
         }
@@ -39,6 +60,12 @@ fn show(context: &Context<'_>, adopted: &AdoptedCluster, args: &AdoptArgs) -> Re
         return Ok(());
     };
     output.info(&format!("kubeconfig: {}", context.shorten(kubeconfig)));
+    if plan.is_some() {
+        output.info(&format!(
+            "{name} runs as kubeadm made it until kubeon create {name} applies the plan: do not use kubeadm from then on."
+        ));
+        return Ok(());
+    }
     output.info(&format!(
         "Each host of {name} refuses the control machine that had it before, once a change from here has reached it: do not use both."
     ));
@@ -58,7 +85,7 @@ fn sentence(state: &StoredCluster, dry_run: bool) -> String {
 /// The result of an adoption.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct AdoptionResult {
+struct AdoptionResult<'p> {
     cluster: String,
     uid: String,
     version: String,
@@ -67,9 +94,12 @@ struct AdoptionResult {
     generation: u64,
     /// Whether it was stored.
     stored: bool,
+    /// What the first change does, if kubeadm made the cluster.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    plan: Option<&'p Plan>,
 }
 
-impl AdoptionResult {
+impl AdoptionResult<'_> {
     fn of(state: &StoredCluster, stored: bool) -> Self {
         let addresses = |hosts: &[kubeon_plan::HostSpec]| {
             hosts.iter().map(|host| host.address.to_string()).collect::<Vec<_>>()
@@ -82,6 +112,7 @@ impl AdoptionResult {
             workers: addresses(&state.spec.workers),
             generation: state.generation,
             stored,
+            plan: None,
         }
     }
 }

@@ -11,6 +11,9 @@ use kubeon_wire::{Claim, ClusterFacts, EtcdFact, Facts};
 use crate::error::EngineError;
 use crate::remedy::EngineRemedy;
 
+/// Why a cluster cannot be adopted: the subject and a text.
+pub(super) type Reason = (String, String);
+
 /// The refusal with its reasons: a subject and a text each.
 pub(super) fn refusal<S: Display>(
     name: &ClusterName,
@@ -18,6 +21,15 @@ pub(super) fn refusal<S: Display>(
 ) -> EngineError {
     let error = EngineError::refused(format!("{name} cannot be adopted"));
     reasons.into_iter().fold(error, |error, (subject, text)| error.row(subject.to_string(), text))
+}
+
+/// Refuses named workers: the declaration of a cluster of kubeon has all hosts.
+pub(super) fn refuse_workers(name: &ClusterName, workers: &[HostAddress]) -> Result<(), EngineError> {
+    if workers.is_empty() {
+        return Ok(());
+    }
+    let text = "is not needed: the cluster holds the addresses of its workers";
+    Err(refusal(name, workers.iter().map(|host| (*host, text.to_owned()))))
 }
 
 /// The claim of the masters, with the highest generation among them.

@@ -3,6 +3,7 @@
 
 use std::net::Ipv4Addr;
 
+use kubeon_api::HostName;
 use kubeon_render::paths::{SIGNING_CERTIFICATE, etc, pki};
 use kubeon_render::static_pods::{self, KUBEADM};
 use kubeon_render::{api_server, config, manifests, systemd};
@@ -38,6 +39,11 @@ pub(crate) fn load_balancer_id() -> StepId {
 /// The step that writes the keys of the control plane on a host.
 pub(crate) fn keys_id(host: &ObservedHost<'_>) -> StepId {
     host.id(STAGE, KEYS)
+}
+
+/// The same by the name of the node.
+pub(crate) fn keys_of(node: &HostName) -> StepId {
+    StepId::new(STAGE, KEYS, node)
 }
 
 /// Whether the step writes the keys of the control plane. A running API server uses new certificates at once.
@@ -185,6 +191,8 @@ fn configuration(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> DesiredS
     DesiredStep::new(host, config_id(host), Op::Files { files })
         .title("write the control plane's configuration")
         .because("the control plane has no configuration")
+        // The programs of kubeadm read it too when they start, and have other keys until then.
+        .needs(context.takes_over(host).then(|| keys_id(host)))
 }
 
 fn apiserver(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> DesiredStep {

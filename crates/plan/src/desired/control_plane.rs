@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
-use kubeon_api::Version;
+use kubeon_api::{HostName, Version};
 use kubeon_render::paths::pki;
 use kubeon_render::static_pods::KUBEADM;
 use kubeon_wire::Check;
@@ -119,6 +119,16 @@ impl ControlPlaneProgram {
     pub(crate) fn id(self, host: &ObservedHost<'_>) -> StepId {
         host.id(STAGE, self.short_name())
     }
+}
+
+/// The steps that run the programs of a master.
+pub(crate) fn ids_of(node: &HostName) -> [StepId; 3] {
+    ControlPlaneProgram::ALL.map(|program| StepId::new(STAGE, program.short_name(), node))
+}
+
+/// The step that runs the API server of a node.
+pub(crate) fn apiserver_of(node: &HostName) -> StepId {
+    StepId::new(STAGE, ControlPlaneProgram::ApiServer.short_name(), node)
 }
 
 /// The step that runs the API server of a host.

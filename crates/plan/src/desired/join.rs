@@ -20,12 +20,12 @@ use super::pods;
 use super::prepare::{MASTER_COMMANDS, RUNTIME_COMMANDS, images, kernel_id};
 use super::registry;
 use super::step::{Daemon, DesiredStep, choose, image_part_id};
-use super::updater;
+use super::{takeover, updater};
 use crate::context::{ObservedHost, PlanContext};
 use crate::kernel_defaults;
 use crate::step_id::StepId;
 
-pub(crate) use super::join_stage::{STAGE, image_id, keys_id, kubelet_id, kubelet_of};
+pub(crate) use super::join_stage::{STAGE, image_id, keys_id, kubelet_id, kubelet_of, runtime_of};
 
 const IDENTITY: &str = "identity";
 
@@ -72,7 +72,7 @@ pub(crate) fn is_identity(id: &StepId) -> bool {
 }
 
 fn runtime_id(host: &ObservedHost<'_>) -> StepId {
-    host.id(STAGE, "runtime")
+    runtime_of(&host.name)
 }
 
 fn runtime_config_id(host: &ObservedHost<'_>) -> StepId {
@@ -139,6 +139,7 @@ pub(crate) fn nodes(context: &PlanContext<'_>, steps: &mut Vec<DesiredStep>) {
             LoadBalancer::External { .. } => steps.extend(reach_load_balancer(context, host)),
             LoadBalancer::Updater => updater::startup(context, host, steps),
         }
+        steps.extend(takeover::additions(context, host));
         kubelet(context, host, &api_servers, steps);
         let certificate = certificate(context, host);
         let ready = ready(context, host).needs(certificate.as_ref().map(|step| step.id.clone()));
@@ -158,13 +159,14 @@ fn runtime(context: &PlanContext<'_>, host: &ObservedHost<'_>, steps: &mut Vec<D
         pause: &context.artifacts(host).images["pause"].name,
         systemd_cgroup: host.cgroup_v2(),
         restrict_oom_score_adj: !host.facts.can_sys_resource,
+        writes_network: context.runs_flannel(),
     });
     let declared_mtu = context.spec().settings.mtu;
     let pod_mtu = declared_mtu.unwrap_or_else(|| host.largest_pod_mtu());
-    let files = vec![
-        files::config("/etc/containerd/config.toml".to_owned(), text),
-        files::config(etc("cni.json.template"), config::cni_template(pod_mtu)),
-    ];
+    let own_mtu = context.runs_flannel().then_some(pod_mtu);
+    let template = context.runs_flannel().then(|| etc("cni.json.template"));
+    let mut files = vec![files::config("/etc/containerd/config.toml".to_owned(), text)];
+    files.extend(template.iter().map(|path| files::config(path.clone(), config::cni_template(pod_mtu))));
     steps.push(
         DesiredStep::new(host, runtime_config_id(host), Op::Files { files })
             .title(match declared_mtu {
@@ -182,12 +184,12 @@ fn runtime(context: &PlanContext<'_>, host: &ObservedHost<'_>, steps: &mut Vec<D
         Daemon {
             id: runtime_id(host),
             unit_name: "containerd.service",
-            unit: systemd::containerd(&registry::runtime_environment(context), pod_mtu),
-            watches: vec![
-                "/etc/containerd/config.toml".to_owned(),
-                etc("cni.json.template"),
-                current("containerd"),
-            ],
+            unit: systemd::containerd(&registry::runtime_environment(context), own_mtu),
+            watches: ["/etc/containerd/config.toml".to_owned()]
+                .into_iter()
+                .chain(template)
+                .chain([current("containerd")])
+                .collect(),
             ready: vec![Check::Socket { path: CONTAINERD_SOCKET.to_owned() }],
         }
         .into_step(host)
@@ -295,7 +297,9 @@ fn kubelet(
     steps.push(
         DesiredStep::new(host, kubelet_config_id(host), Op::Files { files })
             .title(format!("write the kubelet's configuration{more}"))
-            .because("the kubelet has no configuration"),
+            .because("the kubelet has no configuration")
+            // A kubelet of kubeadm reads it too when it starts again.
+            .needs(context.takes_over(host).then(|| [keys_id(host), kernel_id(host)]).into_iter().flatten()),
     );
     // A node that exists stays Ready while its kubelet requests a new certificate, so nothing else waits for it.
     let started = match context.new_node_keys() {
@@ -332,6 +336,7 @@ fn kubelet(
         .because("the cluster does not know the host")
         .needs([kernel_id(host), runtime_id(host), image_id("pause", host)])
         .needs(known)
+        .needs(takeover::additions_id(context, host))
         .needs(before_kubelet(context, host))
         .needs(api_servers.iter().filter(|id| !is_first || **id != apiserver_id(host)).cloned())
         .reads([kubelet_config_id(host), keys_id(host), choose_kubelet_id(host)])

@@ -8,6 +8,7 @@ use crate::step_id::StepId;
 
 pub(crate) const STAGE: StageName = StageName::new("join");
 pub(super) const KUBELET: &str = "kubelet";
+const RUNTIME: &str = "runtime";
 
 /// The step that writes the keys of a host's kubelet.
 pub(crate) fn keys_id(host: &ObservedHost<'_>) -> StepId {
@@ -17,6 +18,11 @@ pub(crate) fn keys_id(host: &ObservedHost<'_>) -> StepId {
 /// The step that imports the image of the role into containerd.
 pub(crate) fn image_id(role: &str, host: &ObservedHost<'_>) -> StepId {
     host.id(STAGE, format!("image-{role}"))
+}
+
+/// The step that runs the container runtime of a node.
+pub(crate) fn runtime_of(node: &HostName) -> StepId {
+    StepId::new(STAGE, RUNTIME, node)
 }
 
 /// The step that runs the kubelet of a host.

@@ -23,6 +23,7 @@ mod renewal;
 pub(crate) mod restore;
 pub(crate) mod stage;
 pub(crate) mod step;
+mod takeover;
 mod unused_checks;
 mod updater;
 pub(crate) mod verify;

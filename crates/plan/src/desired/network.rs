@@ -11,7 +11,7 @@ use super::hosts_file;
 use super::join::{self, reach_api, ready_id};
 use super::prepare::NET_TOOLS;
 use super::step::{Daemon, DesiredStep, choose};
-use super::{files, haproxy, updater};
+use super::{files, haproxy, takeover, updater};
 use crate::context::{ObservedHost, PlanContext};
 use crate::stage_name::StageName;
 use crate::step_id::StepId;
@@ -26,9 +26,13 @@ pub(crate) fn kube_proxy_id(host: &ObservedHost<'_>) -> StepId {
     host.id(STAGE, "kube-proxy")
 }
 
-/// The step that runs flannel on a host.
-pub(crate) fn flannel_id(host: &ObservedHost<'_>) -> StepId {
+fn flannel_id(host: &ObservedHost<'_>) -> StepId {
     host.id(STAGE, "flannel")
+}
+
+/// The step that runs flannel on a host; none if kubeon does not run the network of the pods.
+pub(super) fn flannel_step(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> Option<StepId> {
+    context.runs_flannel().then(|| flannel_id(host))
 }
 
 /// The cluster-wide step that applies CoreDNS.
@@ -57,16 +61,20 @@ pub(crate) fn services(context: &PlanContext<'_>, steps: &mut Vec<DesiredStep>) 
     let mut left = Vec::new();
     for host in &context.hosts {
         steps.push(files(context, host));
-        steps.push(choose(context, host, choose_id(host), &["kube-proxy", "flannel"], &[]));
+        let agents: &[&'static str] =
+            if context.runs_flannel() { &["kube-proxy", "flannel"] } else { &["kube-proxy"] };
+        steps.push(choose(context, host, choose_id(host), agents, &[]));
         let tools = tools(context, host);
         let needs: Vec<StepId> = tools.iter().map(|step| step.id.clone()).collect();
         steps.extend(tools);
         steps.push(kube_proxy(context, host).needs(needs.clone()));
-        steps.push(flannel(context, host).needs(needs));
+        steps.extend(context.runs_flannel().then(|| flannel(context, host).needs(needs)));
         left.extend(leave_other_way(context, host, steps));
     }
     updater::service(context, &left, steps);
     steps.push(dns(context));
+    let proxies = context.hosts.iter().map(kube_proxy_id).collect();
+    steps.extend(takeover::removal(context, STAGE, proxies));
 }
 
 /// Removes the way to the API servers that the programs of a worker do not use any more. Returns the last step of it.
@@ -75,7 +83,8 @@ fn leave_other_way(
     host: &ObservedHost<'_>,
     steps: &mut Vec<DesiredStep>,
 ) -> Option<StepId> {
-    let programs = || [ready_id(&host.name), kube_proxy_id(host), flannel_id(host)];
+    let programs =
+        || [ready_id(&host.name), kube_proxy_id(host)].into_iter().chain(flannel_step(context, host));
     let startup = updater::startup_removal(context, host).map(|step| step.needs(programs()));
     let removed = startup.as_ref().map(|step| step.id.clone());
     steps.extend(startup);
@@ -119,19 +128,23 @@ fn files(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> DesiredStep {
         files::config(etc(file), config::kubeconfig(&server, "node", KUBELET_CLIENT, KUBELET_CLIENT))
     };
     let pod_cidr = spec.settings.pod_cidr.to_string();
-    let mut files = vec![
-        as_node("kube-proxy.conf"),
-        as_node("flannel.conf"),
-        files::config(
-            etc("kube-proxy.yaml"),
-            config::kube_proxy(host.name.as_str(), mode.as_str(), &pod_cidr, host.facts.can_set_conntrack),
-        ),
-        files::config(etc("flannel.json"), config::flannel(&pod_cidr, mode == ProxyMode::Nftables)),
-    ];
+    let flannel = context.runs_flannel();
+    let of_flannel =
+        || files::config(etc("flannel.json"), config::flannel(&pod_cidr, mode == ProxyMode::Nftables));
+    let mut files = vec![as_node("kube-proxy.conf")];
+    files.extend(flannel.then(|| as_node("flannel.conf")));
+    files.push(files::config(
+        etc("kube-proxy.yaml"),
+        config::kube_proxy(host.name.as_str(), mode.as_str(), &pod_cidr, host.facts.can_set_conntrack),
+    ));
+    files.extend(flannel.then(of_flannel));
     let keys = context.new_node_keys();
     files.extend(keys.map(|keys| files::config(etc(NODE_KEYS), format!("{keys}\n"))));
     DesiredStep::new(host, config_id(host), Op::Files { files })
-        .title(format!("write the configuration of kube-proxy ({mode}) and flannel"))
+        .title(format!(
+            "write the configuration of kube-proxy ({mode}){}",
+            if flannel { " and flannel" } else { "" }
+        ))
         .because("the agents have no configuration")
         .needs([join::keys_id(host)])
         // An agent that starts again reads them, so they must not lead to a load balancer that leads elsewhere.
@@ -206,4 +219,11 @@ fn dns(context: &PlanContext<'_>) -> DesiredStep {
         .because("the objects are absent")
         .needs([rights_id()])
         .needs(kubelets)
+        .needs(images_on_nodes(context))
+}
+
+/// The steps that import the image of CoreDNS on nodes that may run a pod of it before: those that kubeadm made.
+fn images_on_nodes(context: &PlanContext<'_>) -> Vec<StepId> {
+    let nodes = context.hosts.iter().filter(|host| context.takes_over(host));
+    nodes.map(|host| join::image_id("coredns", host)).collect()
 }

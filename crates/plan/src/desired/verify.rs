@@ -10,7 +10,7 @@ use kubeon_wire::{Check, Op};
 use super::control::{api_ready, apiserver_id, controller_manager_id, scheduler_id};
 use super::control_plane::ControlPlaneProgram;
 use super::join::{image_id, kubelet_id, ready_id};
-use super::network::{self, flannel_id, kube_proxy_id};
+use super::network::{self, flannel_step, kube_proxy_id};
 use super::step::DesiredStep;
 use super::{pods, restore, unused_checks, updater};
 use crate::context::{ObservedHost, PlanContext};
@@ -22,7 +22,7 @@ pub(crate) const STAGE: StageName = StageName::new("verify");
 const NODE: &str = "node";
 const CONTROL_PLANE: &str = "control-plane";
 
-/// The services that a node needs.
+/// The services that a node needs. The last one is of the network of the pods.
 const NODE_UNITS: [&str; 4] =
     ["containerd.service", "kubelet.service", "kube-proxy.service", "flanneld.service"];
 /// The port of the API server of a master, and of the haproxy of a worker.
@@ -84,11 +84,12 @@ pub(crate) fn node_works(
             external.unwrap_or((Ipv4Addr::LOCALHOST, LOCAL_API_PORT))
         }
     };
+    let count = NODE_UNITS.len() - usize::from(!context.runs_flannel());
     let master = host.is_master().then(|| pods::unit_name(context, ControlPlaneProgram::ApiServer.part()));
     Check::NodeWorks {
         node: host.name.clone(),
         version,
-        units: NODE_UNITS.into_iter().map(str::to_owned).chain(master).collect(),
+        units: NODE_UNITS.into_iter().take(count).map(str::to_owned).chain(master).collect(),
         health_port: KUBELET_HEALTH_PORT,
         address,
         port,
@@ -134,12 +135,11 @@ fn dns(context: &PlanContext<'_>, steps: &mut Vec<DesiredStep>) {
             .within(180)
             // Changes of hosts repeat only the check that names are resolved on the host.
             .reads([network::dns_id()])
-            .needs(
-                context
-                    .hosts
-                    .iter()
-                    .flat_map(|host| [ready_id(&host.name), flannel_id(host), image_id("coredns", host)]),
-            )
+            .needs(context.hosts.iter().flat_map(|host| {
+                [ready_id(&host.name), image_id("coredns", host)]
+                    .into_iter()
+                    .chain(flannel_step(context, host))
+            }))
             .check(restored),
     );
 }
@@ -187,7 +187,8 @@ fn names(context: &PlanContext<'_>, steps: &mut Vec<DesiredStep>) {
                 .within(120)
                 .needs([dns_id()])
                 // Changes of other hosts do not repeat this check.
-                .reads([network::dns_id(), kube_proxy_id(host), flannel_id(host)])
+                .reads([network::dns_id(), kube_proxy_id(host)])
+                .reads(flannel_step(context, host))
                 .check(None),
         );
     }

@@ -28,6 +28,7 @@ pub use network::{ConnectionTarget, connection_targets};
 use crate::bundle_in_use;
 use crate::input::{HostSpec, Intent, Observation, ObservationFailure, Snapshot};
 use crate::node_name::node_name;
+use crate::takeover::with_kubeadm_steps;
 use crate::unreachable;
 use host_conflicts::HostConflicts;
 use rule::Verdict;
@@ -72,6 +73,8 @@ pub fn may_be_ignored(check: &str) -> Result<(), String> {
 /// Checks every host of the cluster. Hosts that leave it are not checked.
 #[must_use]
 pub fn precheck(intent: &Intent, snapshot: &Snapshot) -> PrecheckReport {
+    let snapshot = with_kubeadm_steps(intent, snapshot);
+    let snapshot: &Snapshot = &snapshot;
     let host_conflicts = HostConflicts::of(intent, snapshot);
     let mut hosts: Vec<PrecheckHost> = Vec::new();
     for (role, spec) in intent.spec.hosts_with_roles() {

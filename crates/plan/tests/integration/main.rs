@@ -23,4 +23,5 @@ mod scaling;
 mod settings;
 mod stories;
 mod support;
+mod takeover;
 mod upgrade;
