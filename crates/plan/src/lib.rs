@@ -15,6 +15,7 @@
 mod approval;
 mod bundle_in_use;
 mod cluster_address;
+mod complete_bundle;
 mod context;
 mod declaration;
 mod desired;

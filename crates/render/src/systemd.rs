@@ -346,7 +346,7 @@ mod tests {
     /// The file is as containerd wrote it from the template.
     #[test]
     fn the_start_of_containerd_updates_the_size_of_packets() {
-        let unit = containerd(&[], 1400);
+        let unit = containerd(&[], Some(1400));
         let line = unit.lines().find_map(|line| line.strip_prefix("ExecStartPre=-")).unwrap();
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("10-containerd-net.conflist");
@@ -366,7 +366,7 @@ mod tests {
             assert!(unit.contains("\nNoNewPrivileges=yes\n"), "{unit}");
         }
         assert!(haproxy().contains("\nDynamicUser=yes\n"));
-        assert!(!containerd(&[], 1450).contains("NoNewPrivileges"), "containers would inherit it");
+        assert!(!containerd(&[], Some(1450)).contains("NoNewPrivileges"), "containers would inherit it");
     }
 
     #[test]
