@@ -15,7 +15,7 @@ use crate::job::{Job, StepEffect};
 use crate::{parts, paths};
 
 /// The unit of the member.
-const SERVICE: &str = "etcd.service";
+pub(super) const SERVICE: &str = "etcd.service";
 /// How far the revision of restored data is beyond that of the snapshot: more than a cluster writes between two snapshots.
 const REVISIONS: u64 = 1_000_000_000;
 
