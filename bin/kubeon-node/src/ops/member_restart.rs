@@ -104,7 +104,8 @@ fn verdict(etcd: &Etcd, own_url: &str) -> RestartVerdict {
             return RestartVerdict::Idle(format!("the etcd member of this host does not serve: {why}"));
         }
         Err(NoAnswer::Unknown(why)) => {
-            let text = format!("the etcd member of this host is not restarted: it does not list the members: {why}");
+            let text =
+                format!("the etcd member of this host is not restarted: it does not list the members: {why}");
             return RestartVerdict::Harmful(text);
         }
     };

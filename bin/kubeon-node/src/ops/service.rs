@@ -11,11 +11,11 @@ use std::time::{Duration, Instant};
 
 use kubeon_wire::{Category, Check, StepFailure};
 
+use super::{etcd, member_restart};
 use crate::durable::{read_text, sha256, write_if_different};
 use crate::failure::{failed, of};
 use crate::job::{Job, StepEffect};
 use crate::journal::Mark;
-use crate::ops::{etcd, member_restart};
 use crate::systemd::{NotStarted, UnitState};
 use crate::{checks, units};
 

@@ -51,7 +51,7 @@ pub(super) fn effects_of(op: &Op, host: &SimulatedHost) -> Result<Vec<Effect>, S
             vec![Effect::MoveMember { name: name.to_string(), address }]
         }
         Op::RemoveMember { name, .. } => vec![Effect::RemoveMember(name.to_string())],
-        Op::StopServices { units } => units.into_iter().map(Effect::Down).collect(),
+        Op::StopServices { units, before_member: _ } => units.into_iter().map(Effect::Down).collect(),
         Op::RemoveService { name, files } => {
             let erased = files.iter().cloned().map(Effect::Erase);
             let forget = Effect::Forget { name: name.clone(), files: files.clone() };
