@@ -113,8 +113,6 @@ fn may_depend_on_other_hosts(step: &Step) -> bool {
     match &step.op {
         Op::Await { .. } => true,
         Op::Service { ready, .. } => !ready.is_empty(),
-        // It asks the members of etcd on them.
-        Op::StopServices { before_member, .. } => *before_member,
         _ => false,
     }
 }

@@ -44,7 +44,7 @@ fn bench(
 
 /// Members h1, h2, … with a vote. The URL of each ends with its name.
 fn voters(count: usize) -> impl Fn(&str) -> Value {
-    move |url| {
+    move |url: &str| {
         let member = |number: usize| {
             json!({"ID": number.to_string(), "name": format!("h{number}"),
                    "clientURLs": [format!("{url}/h{number}")]})

@@ -1,6 +1,6 @@
 //! The lives of clusters: random changes of masters and versions, hosts that die for ever or for a while, also in the middle of a
-//! command that goes on, commands that are killed, and hosts that work in a random order. Nothing may cost the quorum of etcd or break the rules of versions, and no version is taken
-//! without a master.
+//! command that goes on, commands that are killed, and hosts that work in a random order. Nothing may cost the quorum of etcd or break
+//! the rules of versions, and no version is taken without a master.
 
 use kubeon_plan::{HostSpec, Intent};
 use kubeon_reconcile::Reconciled;
