@@ -210,7 +210,9 @@ impl Etcd {
 /// A list of members, which names the member that answered in its header.
 fn own_view(body: &str) -> Option<OwnView> {
     let list: Value = serde_json::from_str(body).ok()?;
-    let own = list["header"]["member_id"].as_str()?.to_owned();
+    // The gateway writes the names of the protocol, or those of JSON, as its version does.
+    let header = &list["header"];
+    let own = header["member_id"].as_str().or_else(|| header["memberId"].as_str())?.to_owned();
     Some(OwnView { own, members: serde_json::from_value(list["members"].clone()).ok()? })
 }
 
