@@ -7,7 +7,7 @@ use kubeon_wire::StepFailure;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::https::{Https, Method};
+use crate::https::{Https, Method, NoAnswer};
 use crate::paths;
 use crate::root::Root;
 
@@ -39,6 +39,15 @@ pub struct ListedMember {
     /// Whether it has no vote.
     #[serde(rename = "isLearner", default)]
     pub is_learner: bool,
+}
+
+/// The members as one of them knows them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OwnView {
+    /// The identity of the member that answered.
+    pub own: String,
+    /// All members.
+    pub members: Vec<ListedMember>,
 }
 
 /// Why a call was not accepted.
@@ -102,6 +111,17 @@ impl Etcd {
             .map_err(|error| NotAccepted::Refused(format!("an unknown list of members: {error}")))
     }
 
+    /// The members as the first endpoint knows them. It answers without a leader, too.
+    ///
+    /// # Errors
+    /// If it does not answer, or its answer is not understood.
+    pub fn own_view(&self) -> Result<OwnView, NoAnswer> {
+        let endpoint = self.endpoints.first().map(String::as_str).unwrap_or_default();
+        let url = format!("{endpoint}/v3/cluster/member/list");
+        let answer = self.https.send(Method::Post, &url, "application/json", b"{}", CALL_TIMEOUT)?;
+        own_view(&answer.body).ok_or_else(|| NoAnswer::Unknown(refusal(&answer.body)))
+    }
+
     /// Adds a member without a vote.
     ///
     /// # Errors
@@ -149,11 +169,18 @@ impl Etcd {
     /// Whether a member answers a read that needs a quorum.
     #[must_use]
     pub fn is_healthy(&self, member: &ListedMember) -> bool {
-        let healthy = |url: &String| {
-            let url = format!("{}/health?serializable=false", url.trim_end_matches('/'));
-            self.https.get(&url, CALL_TIMEOUT).is_ok_and(|answer| answer.status == 200)
-        };
-        member.client_urls.iter().any(healthy)
+        member.client_urls.iter().any(|url| self.serves(url) == Some(true))
+    }
+
+    /// Whether the member at this URL answers a read that needs a quorum; `None` if it does not answer in time.
+    #[must_use]
+    pub fn serves(&self, url: &str) -> Option<bool> {
+        let url = format!("{}/health?serializable=false", url.trim_end_matches('/'));
+        match self.https.get(&url, CALL_TIMEOUT) {
+            Ok(answer) => Some(answer.status == 200),
+            Err(NoAnswer::NoServer(_)) => Some(false),
+            Err(NoAnswer::Unknown(_)) => None,
+        }
     }
 
     /// Sends a call to the members in order, until one answers it. A refusal of one member may be its own (a learner
@@ -178,6 +205,15 @@ impl Etcd {
         }
         Err(last)
     }
+}
+
+/// A list of members, which names the member that answered in its header.
+fn own_view(body: &str) -> Option<OwnView> {
+    let list: Value = serde_json::from_str(body).ok()?;
+    // The gateway writes the names of the protocol, or those of JSON, as its version does.
+    let header = &list["header"];
+    let own = header["member_id"].as_str().or_else(|| header["memberId"].as_str())?.to_owned();
+    Some(OwnView { own, members: serde_json::from_value(list["members"].clone()).ok()? })
 }
 
 /// The message in a refusal of etcd.

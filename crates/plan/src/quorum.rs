@@ -1,5 +1,6 @@
 //! The etcd members of a cluster: whether they have a quorum, and which of them may be restarted. It is judged
-//! by the reports of the members, not by which hosts answer. A missing report does not count as a failed member.
+//! by the reports of the members, not by which hosts answer. A missing report does not count as a failed member. Each host asks the
+//! members again directly before its own one restarts, because these reports are older.
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;

@@ -102,15 +102,19 @@ impl World {
 
     /// The host loses power: its sessions break and its programs stop.
     pub fn cut(&self, host: &str) {
-        let mut state = self.lock();
-        let at = address(host);
-        let host = state.host_mut(at);
-        host.up = false;
-        host.cuts += 1;
-        // What was about to start there does not.
-        state.restarting.retain(|(host, _)| *host != at);
-        drop(state);
-        self.settle();
+        self.lock().cut(address(host));
+        self.0.notify();
+    }
+
+    /// The host loses power right after the n-th effect from now, the first one at the earliest. The process goes on.
+    pub fn cut_after(&self, effects: usize, host: &str) {
+        self.lock().power_cut = Some((effects, address(host)));
+    }
+
+    /// Whether the host has power.
+    #[must_use]
+    pub fn has_power(&self, host: &str) -> bool {
+        self.lock().host(address(host)).up
     }
 
     /// The hosts with a program that was stopped for a restart and has not started again.

@@ -69,7 +69,8 @@ pub enum Op {
         links: Vec<Link>,
     },
     /// Write a unit of systemd or of a static pod, enable and start it, and wait until it is ready. It is restarted if its text,
-    /// or a file or link in `watches`, changed after kubeon started it.
+    /// or a file or link in `watches`, changed after kubeon started it. A member of
+    /// etcd that serves is restarted only while the others are a quorum without it.
     #[serde(rename_all = "camelCase")]
     Service {
         /// The unit's name with suffix, such as `etcd.service`, or `etcd.pod` for a static pod.
@@ -190,9 +191,14 @@ pub enum Op {
         token: String,
     },
     /// Stop services, each in an orderly way. They start again with the host, static pods only with their next step.
+    #[serde(rename_all = "camelCase")]
     StopServices {
         /// The units, in order.
         units: Vec<String>,
+        /// Whether the etcd member of this host restarts afterwards. Then they stop only while the other members are a quorum without
+        /// it.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        before_member: bool,
     },
     /// Stop a service, and remove its unit, the files and their records in the journal.
     RemoveService {

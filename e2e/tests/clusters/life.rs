@@ -1,14 +1,15 @@
 //! What happens to one cluster over the years: masters join, the first one dies and is replaced, a snapshot comes back on other
-//! hosts, an upgrade fails and goes back, the next one completes, settings change, and workers change from haproxy to the Service
-//! of the API servers. No acknowledged write is lost.
+//! hosts, an upgrade fails and goes back, the next one completes, settings change, workers change from haproxy to the Service
+//! of the API servers, and a master dies while the members of etcd restart one after another. No acknowledged write is lost.
 
 #![allow(clippy::print_stdout, reason = "prints measured times")]
 
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 use kubeon_e2e::lab::{NEXT, TestLab, VERSION};
 use kubeon_e2e::program::eventually;
+use kubeon_e2e::running::Running;
 use kubeon_e2e::{probe, writer};
 
 use crate::scale::balancer::{SERVICE, leads_to};
@@ -34,6 +35,7 @@ fn soak_the_life_of_a_cluster() -> Result<()> {
     has_written(&lab, written)?;
     upgraded_at_the_second_attempt(&lab)?;
     settings_change(&lab)?;
+    a_master_dies_while_members_restart(&lab)?;
     has_written(&lab, written)?;
     writer::start(&lab, "after", 5)?;
     println!("  {}", writer::report(&lab)?);
@@ -66,9 +68,14 @@ fn restored_on_other_hosts(lab: &TestLab) -> Result<()> {
     timed("3 + 2 out of the snapshot", || lab.must(&restore))?;
     lab.must(&["use", cluster])?;
     lab.wait_up_to_date(cluster, MINUTE)?;
-    // Its object is in the snapshot, and another writer needs its name.
+    // Its object is in the snapshot.
+    remove_writer(lab)
+}
+
+/// Another writer needs the name.
+fn remove_writer(lab: &TestLab) -> Result<()> {
     let delete = ["delete", "pod", "writer", "--ignore-not-found", "--force", "--grace-period=0"];
-    lab.kubectl(cluster, &delete).map(drop)
+    lab.kubectl(lab.name(), &delete).map(drop)
 }
 
 /// A program of the new version does not start on one master: the upgrade goes back. Without the fault it completes. The API
@@ -107,6 +114,48 @@ fn settings_change(lab: &TestLab) -> Result<()> {
         lab.on(worker, "! systemctl cat haproxy 2>/dev/null")?;
     }
     lab.wait_up_to_date(cluster, MINUTE)
+}
+
+/// A setting restarts the members of etcd, and the first master loses power after its own restart, while a pod writes. The command
+/// restarts no other member, because the last one would be alone. When the master is back, the same command completes.
+fn a_master_dies_while_members_restart(lab: &TestLab) -> Result<()> {
+    let (cluster, begin) = (lab.name(), Instant::now());
+    writer::start(lab, "members", 150)?;
+    let set = ["config", "set", cluster, "extraArgs.etcd.snapshot-count=20000"];
+    let mut run = Running::start(lab, &set)?;
+    run.until("the first master is restarted", 5 * MINUTE, |run| restarted(&run.output()).is_some())?;
+    let first = restarted(&run.output()).context("no master is restarted")?;
+    lab.host("kill", &first)?;
+    let others: Vec<&str> = MASTERS.into_iter().filter(|host| *host != first).collect();
+    let starts = || others.iter().map(|host| start_of_etcd(lab, host)).collect::<Result<Vec<_>>>();
+    let before = starts()?;
+    let ended = run.wait(10 * MINUTE)?;
+    let after = starts()?;
+    ensure!(before == after, "{others:?}: a member restarted without {first}: {before:?}, {after:?}");
+    ensure!(ended.err.contains("is not restarted: without it 1 of 3 members"), "{ended:?}");
+    println!("  {first} lost power while members restart: {:.0} s", begin.elapsed().as_secs_f64());
+    println!("  {}", writer::report(lab)?);
+    remove_writer(lab)?;
+    lab.host("start", &first)?;
+    eventually("the same command completes", 5 * MINUTE, || lab.must(&set).map(drop))?;
+    lab.wait_up_to_date(cluster, MINUTE)?;
+    for host in MASTERS {
+        let arguments = "tr '\\0' ' ' </proc/$(systemctl show -p MainPID --value etcd)/cmdline";
+        let arguments = lab.on(host, arguments)?;
+        ensure!(arguments.contains("--snapshot-count=20000"), "etcd on {host} runs with {arguments}");
+    }
+    Ok(())
+}
+
+/// The first node that proved that it works after its restart, in the output of a command.
+fn restarted(output: &str) -> Option<String> {
+    let proof = output.lines().find(|line| line.contains(" works after its restart ("))?;
+    Some(proof.split("✓ node ").nth(1)?.split(' ').next()?.to_owned())
+}
+
+/// When etcd was started on a host, in microseconds since its boot.
+fn start_of_etcd(lab: &TestLab, host: &str) -> Result<String> {
+    lab.on(host, "systemctl show -p ExecMainStartTimestampMonotonic --value etcd")
 }
 
 /// The number of objects that the pod wrote.

@@ -16,7 +16,7 @@ use crate::systemd::UnitState;
 use crate::{parts, paths};
 
 /// The units that run a member: a service, or a static pod.
-const UNITS: [&str; 2] = ["etcd.service", "etcd.pod"];
+pub(super) const UNITS: [&str; 2] = ["etcd.service", "etcd.pod"];
 /// How far the revision of restored data is beyond that of the snapshot: more than a cluster writes between two snapshots.
 const REVISIONS: u64 = 1_000_000_000;
 

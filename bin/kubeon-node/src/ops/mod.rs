@@ -9,6 +9,7 @@ pub mod identity;
 pub mod image;
 pub mod kernel;
 pub mod links;
+pub mod member_restart;
 pub mod node;
 pub mod objects;
 pub mod part;
@@ -64,7 +65,12 @@ pub fn run(job: &Job<'_>, op: &Op, bytes: Option<PartReader>) -> Result<StepEffe
         Op::RestoreMember { name, snapshot, etcd, members, token } => {
             etcd::restore(job, &etcd::RestoredMember { name, snapshot, etcd, members, token })
         }
-        Op::StopServices { units } => service::stop(job, units),
+        Op::StopServices { units, before_member } => {
+            if *before_member {
+                member_restart::wait_until_harmless(job)?;
+            }
+            service::stop(job, units)
+        }
         Op::RemoveService { name, files } => remove_service::run(job, name, files),
         Op::ForgetChecks { steps } => forget_checks::run(job, steps),
         Op::ForgetIdentity { .. } => identity::forget(job),

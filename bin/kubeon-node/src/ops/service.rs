@@ -3,12 +3,15 @@
 //! ```text
 //!   record ─► unit file ─► enable ─► reload if needed ─► (re)start if content differs ─► record ─► ready
 //! ```
+//!
+//! A member of etcd restarts only while the other members are a quorum without it.
 
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
 use kubeon_wire::{Category, Check, StepFailure};
 
+use super::{etcd, member_restart};
 use crate::durable::{read_text, sha256, write_if_different};
 use crate::failure::{failed, of};
 use crate::job::{Job, StepEffect};
@@ -41,7 +44,8 @@ pub struct Service<'a> {
 /// Starts the unit with its current content, or restarts it if the content changed.
 ///
 /// # Errors
-/// If the unit does not start. The failure contains the unit, its result, and the last lines of its log.
+/// If the unit does not start. The failure contains the unit, its result, and the last lines of its log. A member of etcd whose
+/// restart would cost the quorum is not restarted.
 pub fn run(job: &Job<'_>, service: &Service<'_>) -> Result<StepEffect, StepFailure> {
     let (root, services) = (&job.host.root, &job.host.services);
     units::check_name(service.name)?;
@@ -71,6 +75,9 @@ pub fn run(job: &Job<'_>, service: &Service<'_>) -> Result<StepEffect, StepFailu
     let stale = !(starting || up_to_date);
     let mut up = !starting;
     if stale {
+        if etcd::UNITS.contains(&service.name) {
+            member_restart::wait_until_harmless(job)?;
+        }
         up = start(job, service)?;
     }
     units::remember(root, service.name, Some(&content))?;

@@ -113,7 +113,9 @@ fn stop(context: &PlanContext<'_>, leaving: &Leaving<'_>) -> DesiredStep {
     use ControlPlaneProgram::{ApiServer, ControllerManager, Scheduler};
     let units =
         [Scheduler, ControllerManager, ApiServer].map(|program| pods::unit_name(context, program.part()));
-    DesiredStep::on(leaving.spec.address, stop_id(leaving), Op::StopServices { units: units.into() })
+    // The step that removes the member asks the others.
+    let op = Op::StopServices { units: units.into(), before_member: false };
+    DesiredStep::on(leaving.spec.address, stop_id(leaving), op)
         .title(format!("stop the control plane of {}", leaving.name))
         .within(STOP_SECONDS)
         .once(why(context, leaving))

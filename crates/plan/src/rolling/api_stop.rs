@@ -53,6 +53,6 @@ fn stop(context: &PlanContext<'_>, host: &ObservedHost<'_>, member: &Step) -> St
         journal: false,
         record_in: None,
         destructive: false,
-        op: Op::StopServices { units: vec![unit] },
+        op: Op::StopServices { units: vec![unit], before_member: true },
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 
-use kubeon_api::HostAddress;
+use kubeon_api::{HostAddress, is_majority};
 use kubeon_wire::EtcdFact;
 
 use super::effect::FileOnDisk;
@@ -86,11 +86,31 @@ impl State {
         known.is_none_or(|known| host == Some(*known))
     }
 
-    /// The number of members that do not run, among those that were started before.
-    pub(super) fn members_down(&self, uid: &str) -> usize {
-        let voters = self.voters(uid);
-        let started = voters.iter().filter_map(|name| self.member_host(uid, name));
-        started.filter(|host| !host.runs(SERVICE)).count()
+    /// Asks the other members before the member of the host restarts, as the host does: they must be a quorum without it. A member that
+    /// does not serve, and one of fewer than three, may restart at any time. A refusal is a harm if no member lost power: only that
+    /// excuses the order of the plan.
+    ///
+    /// # Errors
+    /// The number of members that would serve.
+    pub(super) fn may_restart_member(&mut self, at: HostAddress) -> Result<(), String> {
+        let Some(uid) = self.uid(at).filter(|_| self.etcd_serves(at)) else { return Ok(()) };
+        let (voters, own) = (self.voters(&uid), self.host(at).name());
+        let serves = |name: &&String| {
+            let runs = self.member_host(&uid, name).is_some_and(|host| host.runs(SERVICE));
+            **name != own && runs && self.is_reached(&uid, name)
+        };
+        let (serving, total) = (voters.iter().filter(serves).count(), voters.len());
+        if total < 3 || is_majority(serving, total) {
+            return Ok(());
+        }
+        let refusal = format!(
+            "etcd member {own} is not restarted: without it {serving} of {total} members would serve, that is no quorum"
+        );
+        let has_power = |name: &String| self.member_host(&uid, name).is_some_and(|host| host.up);
+        if voters.iter().all(has_power) {
+            self.harms.push(refusal.clone());
+        }
+        Err(refusal)
     }
 
     /// Whether the member of the host serves clients.

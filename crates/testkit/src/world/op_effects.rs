@@ -53,7 +53,9 @@ pub(super) fn effects_of(op: &Op, host: &SimulatedHost) -> Result<Vec<Effect>, S
             vec![Effect::MoveMember { name: name.to_string(), address }]
         }
         Op::RemoveMember { name, .. } => vec![Effect::RemoveMember(name.to_string())],
-        Op::StopServices { units } => units.iter().map(|unit| Effect::Down(service_of(unit))).collect(),
+        Op::StopServices { units, before_member: _ } => {
+            units.iter().map(|unit| Effect::Down(service_of(unit))).collect()
+        }
         Op::RemoveService { name, files } => {
             let name = service_of(&name);
             let erased = files.iter().cloned().map(Effect::Erase);

@@ -22,6 +22,11 @@ pub const SENTINEL: &str = "not-for-your-eyes-7f3a";
 /// The longest pause before an effect if the world is shuffled, in milliseconds.
 const PAUSE_MILLISECONDS: u64 = 40;
 
+const API_SERVER: &str = "kube-apiserver.service";
+/// How long a host waits for the other members of etcd before its own member restarts.
+const MEMBER_LIMIT: Duration = Duration::from_secs(20);
+const MEMBER_INTERVAL: Duration = Duration::from_millis(500);
+
 /// The ports of one process. When the process dies, no call returns any more.
 #[derive(Clone)]
 pub struct Ports {
@@ -86,6 +91,47 @@ impl Ports {
             // The world outlives its ports, so this cannot fail.
             drop(changed.changed().await);
         }
+    }
+
+    /// Waits until the member of etcd on the host may restart.
+    async fn wait_for_members(&self, host: HostAddress) -> Result<(), StepFailure> {
+        let end = Instant::now() + MEMBER_LIMIT;
+        loop {
+            self.up(host).await?;
+            let allowed = self.world.lock().may_restart_member(host);
+            match allowed {
+                Ok(()) => return Ok(()),
+                Err(cause) if Instant::now() >= end => return Err(failure(Category::Timeout, cause)),
+                Err(_) => sleep(MEMBER_INTERVAL).await,
+            }
+        }
+    }
+
+    /// Stops a unit for its restart, as soon as it may. If it may not, an API server that ended for the restart starts again.
+    async fn halt(&self, host: HostAddress, name: String, watches: Vec<String>) -> Result<bool, StepFailure> {
+        let end = Instant::now() + MEMBER_LIMIT;
+        loop {
+            let halt = Effect::Halt { name: name.clone(), watches: watches.clone() };
+            match self.apply_effect(host, halt).await {
+                Err(refused) if refused.category == Category::Failed && Instant::now() >= end => {
+                    self.start_api_server(host).await?;
+                    return Err(StepFailure { category: Category::Timeout, ..refused });
+                }
+                Err(refused) if refused.category == Category::Failed => sleep(MEMBER_INTERVAL).await,
+                done => return done,
+            }
+        }
+    }
+
+    async fn start_api_server(&self, host: HostAddress) -> Result<(), StepFailure> {
+        let ended = {
+            let state = self.world.lock();
+            let unit = state.host(host).units.get(API_SERVER);
+            let ended = unit.filter(|unit| unit.running.is_none() && unit.started.is_some());
+            ended.map(|unit| unit.watches.clone())
+        };
+        let Some(watches) = ended else { return Ok(()) };
+        self.apply_effect(host, Effect::Start { name: API_SERVER.to_owned(), watches }).await.map(drop)
     }
 
     /// The first unmet check.
@@ -282,6 +328,9 @@ impl Session {
             sink(Event::Note { id: step.id.clone(), text: format!("receiving {}", bytes.display()) });
             sink(Event::Progress { id: step.id.clone(), done: *size, total: *size });
         }
+        if let Op::StopServices { before_member: true, .. } = &step.op {
+            self.ports.wait_for_members(self.host).await?;
+        }
         let effects = effects_of(&step.op, self.world().lock().host(self.host));
         let mut changed = false;
         let recorded_before = step.journal && matches!(step.op, Op::Drain { .. });
@@ -292,7 +341,10 @@ impl Session {
             self.ports.apply_effect(self.host, Effect::ForgetClusterRecord(step.id.clone())).await?;
         }
         for effect in effects.map_err(|cause| failure(Category::Failed, cause))? {
-            changed |= self.ports.apply_effect(self.host, effect).await?;
+            changed |= match effect {
+                Effect::Halt { name, watches } => self.ports.halt(self.host, name, watches).await?,
+                other => self.ports.apply_effect(self.host, other).await?,
+            };
         }
         let (Op::Service { ready: checks, .. } | Op::Await { checks }) = &step.op else {
             let step = HostStep { journal: step.journal && !recorded_before, ..step };

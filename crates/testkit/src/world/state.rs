@@ -36,6 +36,8 @@ pub(super) struct State {
     pub dead: bool,
     /// The number of effects until the process dies.
     pub left: Option<usize>,
+    /// The number of effects until a host loses power, and the host.
+    pub power_cut: Option<(usize, HostAddress)>,
     /// The states after the effects of the current process.
     pub recording: Option<Recording>,
     pub random: Option<u64>,
@@ -102,6 +104,7 @@ impl State {
             life: 0,
             dead: false,
             left: None,
+            power_cut: None,
             recording: None,
             random: None,
             persisted_generation: None,
@@ -139,7 +142,7 @@ impl State {
             Effect::Promote => self.promote(at)?,
             Effect::MoveMember { name, address } => self.move_member(at, &name, address)?,
             Effect::RemoveMember(name) => self.remove_member(at, &name)?,
-            Effect::Halt { name, watches } => self.halt(at, &name, &watches),
+            Effect::Halt { name, watches } => self.halt(at, &name, &watches)?,
             Effect::Start { name, watches } => self.start(at, &name, watches)?,
             other => self.host_mut(at).apply(other)?,
         };
@@ -165,6 +168,12 @@ impl State {
             *left = left.saturating_sub(1);
             self.dead |= *left == 0;
         }
+        if let Some((left, host)) = self.power_cut.take() {
+            match left.saturating_sub(1) {
+                0 => self.cut(host),
+                left => self.power_cut = Some((left, host)),
+            }
+        }
         // The recording is taken out, so that no state contains another one.
         if let Some(mut recording) = self.recording.take() {
             match recording.skip.checked_sub(1) {
@@ -173,6 +182,17 @@ impl State {
             }
             self.recording = Some(recording);
         }
+    }
+
+    /// The host loses power: its sessions break and its programs stop.
+    pub(super) fn cut(&mut self, at: HostAddress) {
+        let host = self.host_mut(at);
+        host.up = false;
+        host.cuts += 1;
+        // What was about to start there does not.
+        self.restarting.retain(|(host, _)| *host != at);
+        self.power_cut = None;
+        self.settle();
     }
 
     fn put(&mut self, at: HostAddress, path: String, body: Value) -> Result<Option<String>, String> {
@@ -313,22 +333,22 @@ impl State {
     }
 
     /// The first half of a restart. It is a harm if etcd loses its quorum or no API server is left.
-    fn halt(&mut self, at: HostAddress, name: &str, watches: &[String]) -> Option<String> {
+    ///
+    /// # Errors
+    /// If the other members of etcd are no quorum without the member that restarts.
+    fn halt(&mut self, at: HostAddress, name: &str, watches: &[String]) -> Result<Option<String>, String> {
         let host = self.host(at);
-        let wanted = host.unit_fingerprint(name, watches);
-        if host.units.get(name)?.running.as_ref()? == &wanted {
-            return None;
+        let running = host.units.get(name).and_then(|unit| unit.running.as_ref());
+        if running.is_none_or(|running| *running == host.unit_fingerprint(name, watches)) {
+            return Ok(None);
+        }
+        if name == "etcd.service" {
+            self.may_restart_member(at)?;
         }
         let uid = self.uid(at).unwrap_or_default();
         let before = (self.quorum(&uid), self.any_api(at));
-        let (already_down, masters) = (self.members_down(&uid), self.masters(&uid));
-        self.host_mut(at).units.get_mut(name)?.running = None;
-        if name == "etcd.service" && already_down > 0 && before.0 {
-            self.harms.push(format!(
-                "{} restarts its etcd member while {already_down} members are down",
-                self.host(at).name()
-            ));
-        }
+        let masters = self.masters(&uid);
+        self.host_mut(at).units.get_mut(name).into_iter().for_each(|unit| unit.running = None);
         if self.voters(&uid).len() > 1 && before.0 && !self.quorum(&uid) {
             self.harms.push(format!(
                 "{} restarts {name}, which leaves etcd without a quorum",
@@ -339,7 +359,7 @@ impl State {
             self.harms.push(format!("{} restarts {name}, which leaves no API server", self.host(at).name()));
         }
         self.interrupt(at, name);
-        Some(format!("restart {name}"))
+        Ok(Some(format!("restart {name}")))
     }
 
     /// It is a harm if the nodes of two hosts are interrupted at the same time.

@@ -1,5 +1,5 @@
-//! Operating a cluster while a master is dead: each run is killed after every effect. The simulated world counts a
-//! harm when a member restarts while another one is down.
+//! Operating a cluster while a master is dead or dies: each run is killed after every effect. The simulated world counts a
+//! harm when the restart of a member costs the quorum.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -157,6 +157,29 @@ async fn no_member_restarts_while_a_master_is_dead_with_a_crash_anywhere() {
         assert_eq!(world.render(), complete.render(), "{dead} returned");
         assert_eq!(world.harms(), Vec::<String>::new());
     }
+}
+
+/// The command goes on after the death. The plan is older, and the members are asked.
+#[tokio::test(start_paused = true)]
+async fn a_master_that_dies_anywhere_in_a_change_of_all_members_costs_no_quorum() {
+    let newer = spec(1).version("v1.36.4").intent();
+    let (before, complete) = (built(1).await, built(1).await);
+    let begun = complete.effects();
+    create(&complete, &newer).await.unwrap();
+    let mut asked = 0;
+    for dead in MASTERS {
+        for effect in 1..=complete.effects() - begun {
+            let world = before.copy();
+            world.cut_after(effect, dead);
+            let done = create(&world, &newer).await;
+            asked += usize::from(done.err().is_some_and(|why| why.contains("is not restarted")));
+            world.heal(dead);
+            create(&world, &newer).await.unwrap_or_else(|why| panic!("{dead}, effect {effect}: {why}"));
+            assert_eq!(world.render(), complete.render(), "{dead}, effect {effect}");
+            assert_eq!(world.harms(), Vec::<String>::new(), "{dead}, effect {effect}");
+        }
+    }
+    assert!(asked > 0, "a member waited for one that died in the run");
 }
 
 #[tokio::test(start_paused = true)]

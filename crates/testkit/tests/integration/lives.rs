@@ -1,6 +1,6 @@
-//! The lives of clusters: random changes of masters and versions, hosts that die for ever or for a while, commands that are killed,
-//! and hosts that work in a random order. Nothing may cost the quorum of etcd or break the rules of versions, and no version is taken
-//! without a master.
+//! The lives of clusters: random changes of masters and versions, hosts that die for ever or for a while, also in the middle of a
+//! command that goes on, commands that are killed, and hosts that work in a random order. Nothing may cost the quorum of etcd or break
+//! the rules of versions, and no version is taken without a master.
 
 use kubeon_plan::{HostSpec, Intent};
 use kubeon_reconcile::Reconciled;
@@ -50,6 +50,8 @@ struct LifeCounts {
     aborts: usize,
     /// Masters that lost power during an upgrade and came back.
     cuts: usize,
+    /// Masters that lost power while the command went on.
+    outlived: usize,
     /// Masters that lost power for ever.
     deaths: usize,
 }
@@ -182,19 +184,13 @@ impl Life {
         Ok(())
     }
 
-    /// A command is killed at a random effect, and at the same moment a master loses power for ever or for a while. The next command
-    /// does what it can, and the version is not taken. Then the master comes back, or another one replaces it.
-    async fn lose_one(
-        &mut self,
-        change: &Change,
-        intent: fn(&Self, &Change) -> Intent,
-    ) -> Result<(), String> {
-        let begun = intent(self, change);
+    /// A command is killed at a random effect, and at the same moment a master loses power. Returns the master.
+    async fn lose_command_and_master(&mut self, begun: &Intent) -> Result<usize, String> {
         self.world.die_after(1 + self.random.below(EFFECTS));
         tokio::select! {
             biased;
             () = self.world.died() => {}
-            done = create(&self.world, &begun) => { done?; }
+            done = create(&self.world, begun) => { done?; }
         }
         // The command ends in the middle of a restart on one host at most: power is lost there, so that one master is away.
         let interrupted = self.world.interrupted();
@@ -205,6 +201,35 @@ impl Life {
         };
         self.world.cut(&at(lost));
         self.world.restart();
+        Ok(lost)
+    }
+
+    /// A master loses power at a random effect of a command that goes on. Returns the master.
+    async fn lose_master(&mut self, begun: &Intent) -> Result<usize, String> {
+        let lost = self.one();
+        self.world.cut_after(1 + self.random.below(EFFECTS), &at(lost));
+        let done = create(&self.world, begun).await;
+        if self.world.has_power(&at(lost)) {
+            done?;
+            self.world.cut(&at(lost));
+            return Ok(lost);
+        }
+        self.counts.outlived += 1;
+        Ok(lost)
+    }
+
+    /// A master loses power for ever or for a while, and with it the command at a random effect, or the command goes on. The next
+    /// command does what it can, and the version is not taken. Then the master comes back, or another one replaces it.
+    async fn lose_one(
+        &mut self,
+        change: &Change,
+        intent: fn(&Self, &Change) -> Intent,
+    ) -> Result<(), String> {
+        let begun = intent(self, change);
+        let lost = match self.random.below(2) {
+            0 => self.lose_command_and_master(&begun).await?,
+            _ => self.lose_master(&begun).await?,
+        };
         let done = complete(&self.world, &begun).await?;
         if is_taken(&done) {
             return Err(format!("the version is taken without {}", at(lost)));
@@ -317,7 +342,7 @@ async fn lives(seed: u64, enough: impl Fn(&LifeCounts) -> bool) -> LifeCounts {
 async fn no_life_costs_the_quorum_or_mixes_versions() {
     let all = lives(1, |counts| counts.changes >= 240).await;
     assert!(all.masters > 100 && all.replacements > 20 && all.upgrades > 20, "{all:?}");
-    assert!(all.cuts > 0 && all.deaths > 0 && all.aborts > 0, "{all:?}");
+    assert!(all.cuts > 0 && all.outlived > 0 && all.deaths > 0 && all.aborts > 0, "{all:?}");
 }
 
 /// How many replacements of a master and upgrades the long test makes.
@@ -332,7 +357,14 @@ async fn soak_ten_thousand_changes_cost_no_quorum() {
     let all = lives(seed, |counts| counts.replacements + counts.upgrades >= SOAK).await;
     println!(
         "  {} replacements of a master and {} upgrades in {} changes; {} masters joined or left, {} upgrades were aborted; during \
-         upgrades {} masters lost power for a while, {} in all for ever",
-        all.replacements, all.upgrades, all.changes, all.masters, all.aborts, all.cuts, all.deaths
+         upgrades {} masters lost power for a while, {} while the command went on, {} in all for ever",
+        all.replacements,
+        all.upgrades,
+        all.changes,
+        all.masters,
+        all.aborts,
+        all.cuts,
+        all.outlived,
+        all.deaths
     );
 }

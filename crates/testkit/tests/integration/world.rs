@@ -158,6 +158,37 @@ async fn an_etcd_member_is_healthy_only_with_a_quorum() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_member_restarts_only_while_the_others_are_a_quorum() {
+    let world = three();
+    let sessions = [open(&world, H1).await, open(&world, H2).await, open(&world, H3).await];
+    let [one, two, three] = &sessions;
+    for session in &sessions {
+        send(&**session, "ca", before_etcd()).await.unwrap();
+    }
+    let all = tokio::join!(
+        send(&**one, "etcd", etcd("h1")),
+        send(&**two, "etcd", etcd("h2")),
+        send(&**three, "etcd", etcd("h3"))
+    );
+    assert!(all.0.is_ok() && all.1.is_ok() && all.2.is_ok());
+    send(&**one, "ca", text("/ca", "new")).await.unwrap();
+    world.cut_after(1, H2);
+    assert!(world.has_power(H2));
+    send(&**three, "x", text("/x", "x")).await.unwrap();
+    assert!(!world.has_power(H2), "it lost power after the first effect");
+    let stop = Op::StopServices { units: vec!["x.service".to_owned()], before_member: true };
+    for op in [stop, etcd("h1")] {
+        let refused = send(&**one, "restart", op).await.unwrap_err();
+        assert_eq!(refused.category, Category::Timeout);
+        assert!(refused.cause.contains("without it 1 of 3 members would serve"), "{refused}");
+    }
+    assert_eq!(world.harms(), Vec::<String>::new());
+    world.heal(H2);
+    assert!(send(&**one, "etcd", etcd("h1")).await.unwrap().changed);
+    assert_eq!(world.harms(), Vec::<String>::new());
+}
+
+#[tokio::test(start_paused = true)]
 async fn detects_a_second_etcd_cluster() {
     let world = three();
     let (one, two) = (open(&world, H1).await, open(&world, H2).await);
