@@ -71,7 +71,11 @@ fn masters_join_are_replaced_and_leave() -> Result<()> {
         "the worker's masters"
     );
 
-    let majority = lab.kubeon(&["delon", cluster, "name=h3,h4", "--yes"])?;
+    // The worker that is off learned of h3 and h4 only.
+    let lost = ["delon", cluster, "name=h3,h4", "--yes"];
+    let loses = lab.kubeon(&lost)?;
+    ensure!(loses.code == 2 && loses.err.contains("no master that it knows would stay"), "{loses:?}");
+    let majority = lab.kubeon(&[&lost[..], &["--without", &hosts[5]]].concat())?;
     ensure!(majority.code == 2 && majority.err.contains("that is a majority"), "{majority:?}");
     lab.must(&["delon", cluster, "h3", "--yes"])?;
     lab.is_bare("h3")?;
