@@ -294,6 +294,7 @@ mod tests {
             protect_kernel_defaults: true,
             control_plane_taint: true,
             resolv_conf: Some("/run/resolv.conf"),
+            runs_static_pods: true,
             feature_gates: "A=true",
         };
         let file: serde_json::Value = serde_json::from_str(&config::kubelet(&node)).unwrap();

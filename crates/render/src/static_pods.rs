@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::arguments::{self, ApiServerUnit, ControllerManager, EtcdMember};
 use crate::config::pretty;
-use crate::paths::{AUDIT_LOG, CONTAINERD_SOCKET, ETC, ETCD_DATA, ETCD_MEMBERSHIP, PKI, etc, program};
+use crate::paths::{CONTAINERD_SOCKET, ETC, ETCD_DATA, ETCD_MEMBERSHIP, PKI, etc, program};
 
 /// The part of the bundle with kubeadm.
 pub const KUBEADM: &str = "kubeadm";
