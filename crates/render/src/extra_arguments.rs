@@ -198,6 +198,7 @@ const KUBELET: &[&str] = &[
     "kubeconfig",
     "max-pods",
     "node-ip",
+    "pod-manifest-path",
     "pod-max-pids",
     "port",
     "protect-kernel-defaults",
@@ -305,6 +306,7 @@ mod tests {
             "containerRuntimeEndpoint" => "container-runtime-endpoint".to_owned(),
             "failCgroupV1" => "fail-cgroupv1".to_owned(),
             "podPidsLimit" => "pod-max-pids".to_owned(),
+            "staticPodPath" => "pod-manifest-path".to_owned(),
             "tlsCertFile" => "tls-cert-file".to_owned(),
             "tlsPrivateKeyFile" => "tls-private-key-file".to_owned(),
             // Each capital letter begins a word.

@@ -218,6 +218,7 @@ fn text(pod: &StaticPod) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::paths::AUDIT_LOG;
 
     const HOST: PodHost<'_> = PodHost {
         node: "h1",

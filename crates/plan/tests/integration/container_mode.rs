@@ -118,7 +118,7 @@ fn a_kubelet_that_runs_changes_after_its_api_server() {
     assert!(has(&needs(&made, "join/kubelet@h2"), "control/apiserver@h2"));
     assert!(!has(&needs(&made, "etcd/member@h2"), "join/kubelet@h2"));
     let stop = &step(&made, "etcd/stop-api-server@h2").op;
-    assert_eq!(*stop, Op::StopServices { units: vec!["kube-apiserver.pod".to_owned()] });
+    assert_eq!(*stop, Op::StopServices { units: vec!["kube-apiserver.pod".to_owned()], before_member: true });
     golden("container-upgrade", &run_to_completion(&desired, &mut snapshot, 3));
 }
 
