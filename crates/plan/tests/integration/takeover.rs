@@ -56,14 +56,15 @@ fn hosts_of_kubeadm_change_in_the_rolling_order() {
         assert_eq!(step(&made, id).why, "kubeadm made it", "{id}");
     }
     let rolling: Vec<_> = made.rolling.iter().map(|group| group.hosts.clone()).collect();
-    assert_eq!(rolling.len(), 2, "the masters, then the workers");
+    assert_eq!(rolling.len(), 3, "the control planes, the nodes of the masters, the workers");
     assert_eq!(made.rolling[0].at_once, 1);
     let sorted = |mut hosts: Vec<_>| {
         hosts.sort_unstable();
         hosts
     };
     assert_eq!(sorted(rolling[0].clone()), [address(0), address(1), address(2)]);
-    assert_eq!(sorted(rolling[1].clone()), [address(3), address(4)]);
+    assert_eq!(sorted(rolling[1].clone()), [address(0), address(1), address(2)]);
+    assert_eq!(sorted(rolling[2].clone()), [address(3), address(4)]);
     assert!(ids(&made).contains(&"etcd/stop-api-server@h2".to_owned()), "{:?}", ids(&made));
 }
 

@@ -274,7 +274,9 @@ impl SimulatedHost {
     /// Whether the path exists, written by kubeon or created by a running program.
     pub(super) fn has(&self, path: &str) -> bool {
         match path {
-            "/etc/kubernetes/kubelet.conf" | "/var/lib/kubelet/pki/kubelet-client-current.pem" => self.joined,
+            // A kubelet writes it before it asks for its certificate.
+            "/etc/kubernetes/kubelet.conf" => self.joined || self.runs("kubelet.service"),
+            "/var/lib/kubelet/pki/kubelet-client-current.pem" => self.joined,
             API_WAY_FOUND => self.runs("apiserver-startup.service"),
             "/run/flannel/subnet.env" => self.runs("flanneld.service") && self.joined,
             _ => self.files.contains_key(path) || self.links.contains_key(path),
