@@ -209,7 +209,8 @@ fn a_file_declares_the_whole_cluster() {
     home.kubeon(&["create", "-f", shown, "--cni", "flannel"]).refuses(&["-f declares the whole cluster"]);
     std::fs::write(&file, text.replace("nodeList", "nodelist")).unwrap();
     home.kubeon(&["create", "-f", shown]).refuses(&["1 mistake", "nodelist"]);
-    std::fs::write(&file, text.replace("kubeVersion", "network: {proxyMode: ipvs}\n    kubeVersion")).unwrap();
+    std::fs::write(&file, text.replace("kubeVersion", "network: {proxyMode: ipvs}\n    kubeVersion"))
+        .unwrap();
     home.kubeon(&["create", "-f", shown]).refuses(&["spec.cluster.network.proxyMode"]);
     home.kubeon(&["create", "-f", "/nonexistent.yaml"]).refuses(&["cannot read /nonexistent.yaml"]);
 }

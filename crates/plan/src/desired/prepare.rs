@@ -81,8 +81,11 @@ pub(crate) fn parts_of(
     context: &PlanContext<'_>,
     host: &ObservedHost<'_>,
 ) -> impl Iterator<Item = &'static str> + use<> {
-    let has_member = host.role == context.spec().member_role();
-    parts(&host.role, context.spec().settings.deploy_mode).filter(move |name| has_member || *name != ETCD)
+    let absent = [
+        (host.role != context.spec().member_role()).then_some(ETCD),
+        (!context.runs_flannel()).then_some("flannel"),
+    ];
+    parts(&host.role, context.spec().settings.deploy_mode).filter(move |name| !absent.contains(&Some(*name)))
 }
 
 /// A program of a part: the name of the part, then the name of the program.
