@@ -338,7 +338,7 @@ fn kubelet(
         .needs(known)
         .needs(takeover::additions_id(context, host))
         .needs(before_kubelet(context, host))
-        .needs(api_servers.iter().filter(|id| !is_first || **id != apiserver_id(host)).cloned())
+        .needs(api_servers.iter().filter(|_| !is_first).cloned())
         .reads([kubelet_config_id(host), keys_id(host), choose_kubelet_id(host)])
         .waits(reason),
     );
