@@ -107,7 +107,7 @@ fn refusals(lab: &TestLab) -> Result<()> {
         Ok(())
     };
     let foreign = "/etc/kubernetes/manifests/own.yaml";
-    lab.on("h4", &format!("echo '# not a pod' >{foreign}"))?;
+    lab.on("h4", &format!("mkdir -p /etc/kubernetes/manifests && echo '# not a pod' >{foreign}"))?;
     refused(&["-m", &hosts[0]], "has the static pod own.yaml")?;
     lab.on("h4", &format!("rm {foreign}"))?;
     lab.on("h4", "cp -p /var/lib/kubelet/config.yaml /root/kept && echo 'podPidsLimit: 9' >>/var/lib/kubelet/config.yaml")?;

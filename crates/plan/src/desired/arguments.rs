@@ -23,13 +23,15 @@ pub(crate) fn checked(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> Opt
     programs(context, host).next().map(|_| check_id(host))
 }
 
-/// The programs of a host that have further arguments.
+/// The programs of a host that have further arguments. Those of static pods are in images, where they cannot be asked.
 fn programs<'a>(
     context: &PlanContext<'a>,
     host: &ObservedHost<'_>,
 ) -> impl Iterator<Item = ProgramArguments<'a>> + use<'a> {
     let extra = &context.spec().settings.extra_args;
-    let (holds_member, is_master) = (host.role == context.spec().member_role(), host.is_master());
+    let are_services = !context.runs_static_pods();
+    let holds_member = are_services && host.role == context.spec().member_role();
+    let is_master = are_services && host.is_master();
     let all = [
         (holds_member, "etcd", &extra.etcd),
         (is_master, ControlPlaneProgram::ApiServer.part(), &extra.kube_apiserver),
