@@ -59,7 +59,7 @@ pub(super) async fn read(
     first_contact: Contact,
     masters: Vec<(HostAddress, Facts)>,
 ) -> Result<FoundCluster, EngineError> {
-    let objects = objects(&first_contact, name, &masters).await?;
+    let objects = read_objects(&first_contact, name, &masters).await?;
     let named = named_workers(engine, name, request).await?;
     let logins_of = login_addresses(name, &objects.nodes, masters.iter().chain(&named))?;
     first_contact.hosts.disconnect().await;
@@ -83,7 +83,7 @@ pub(super) async fn read(
 }
 
 /// What the API server of the first master tells.
-async fn objects(
+async fn read_objects(
     contact: &Contact,
     name: &ClusterName,
     masters: &[(HostAddress, Facts)],
