@@ -17,7 +17,8 @@ const MINUTE: Duration = Duration::from_secs(60);
 const KUBECTL: &str = "kubectl --kubeconfig /etc/kubernetes/admin.conf";
 
 #[test]
-fn kubeon_adopts_a_cluster_that_kubeadm_made() -> Result<()> {
+#[ignore = "takes ten minutes: ./test long"]
+fn soak_kubeon_adopts_a_cluster_that_kubeadm_made() -> Result<()> {
     let lab = TestLab::up("e2e-kubeadm", 5)?;
     let (cluster, hosts) = (lab.name(), &lab.addresses);
     timed("kubeadm makes 3 + 1", || made_by_kubeadm(&lab))?;
@@ -162,10 +163,25 @@ fn added(lab: &TestLab) -> Result<()> {
         "h5",
         &format!("mkdir -p /etc/cni/net.d && cat >/etc/cni/net.d/10-own.conflist <<'T'\n{text}\nT"),
     )?;
+    network_image(lab)?;
     ensure!(addition.wait()?.success(), "the addition failed");
     eventually("h5 is Ready", MINUTE, || {
         let nodes = lab.kubectl(cluster, &["get", "nodes", "--no-headers"])?;
         ensure!(nodes.lines().filter(|line| line.contains(" Ready ")).count() == 5, "{nodes}");
         Ok(())
     })
+}
+
+/// The image of the owner's network comes to h5 from another node: the lab has no registry.
+fn network_image(lab: &TestLab) -> Result<()> {
+    let image = "$(ctr -n k8s.io images ls -q | grep flannel: | head -1)";
+    let share = "systemd-run --quiet --unit=share --working-directory=/run python3 -m http.server 8099";
+    lab.on("h4", &format!("ctr -n k8s.io images export /run/network.tar {image} && {share}"))?;
+    let file = format!("http://{}:8099/network.tar", lab.addresses[3]);
+    let fetch = format!("import urllib.request; urllib.request.urlretrieve('{file}', '/run/network.tar')");
+    eventually("the image is on h5", MINUTE, || {
+        lab.on("h5", &format!("python3 -c \"{fetch}\" && ctr -n k8s.io images import /run/network.tar"))
+            .map(drop)
+    })?;
+    lab.on("h4", "systemctl stop share").map(drop)
 }
