@@ -92,11 +92,11 @@ fn copy_of_the_bundle(lab: &TestLab, folder: &str) -> Result<PathBuf> {
     Ok(copy)
 }
 
-/// Flips one bit of one part of the bundle.
+/// Flips one bit of one part of the bundle, which every node needs.
 fn damaged_bundle(lab: &TestLab) -> Result<()> {
     let copy = copy_of_the_bundle(lab, "bundles")?;
     let folder = lab.file("bundles");
-    flip_a_bit(&largest(&copy.join("blobs/sha256"))?)?;
+    flip_a_bit(&part(&copy, "kubelet")?)?;
     let environment = [("KUBEON_BUNDLES", text(&folder))];
     let answer = lab.kubeon_with(&lab.create("refuse", 1), &environment)?;
     check_refused("a flipped bit", &answer, &["is damaged", "SHA-256", "kubeon bundle build"])?;
@@ -140,10 +140,18 @@ fn bundle_of_a_stranger(lab: &TestLab) -> Result<()> {
     Ok(fs::remove_dir_all(&folder)?)
 }
 
-fn largest(folder: &Path) -> Result<PathBuf> {
-    let mut files: Vec<_> = fs::read_dir(folder)?.collect::<Result<_, _>>()?;
-    files.sort_by_key(|file| file.metadata().map_or(0, |data| data.len()));
-    Ok(files.last().context("the bundle has no blobs")?.path())
+/// The blob of a part.
+fn part(bundle: &Path, name: &str) -> Result<PathBuf> {
+    let blob = |digest: &serde_json::Value| -> Result<PathBuf> {
+        let digest = digest.as_str().and_then(|digest| digest.strip_prefix("sha256:"));
+        Ok(bundle.join("blobs/sha256").join(digest.context("no digest")?))
+    };
+    let read = |path: &Path| -> Result<serde_json::Value> { Ok(serde_json::from_slice(&fs::read(path)?)?) };
+    let index = read(&bundle.join("index.json"))?;
+    let manifest = read(&blob(&index["manifests"][0]["digest"])?)?;
+    let layers = manifest["layers"].as_array().context("no layers")?;
+    let found = layers.iter().find(|layer| layer["annotations"]["org.opencontainers.image.title"] == name);
+    blob(&found.with_context(|| format!("the bundle has no {name}"))?["digest"])
 }
 
 fn flip_a_bit(file: &Path) -> Result<()> {
