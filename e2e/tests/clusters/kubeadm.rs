@@ -172,13 +172,20 @@ fn added(lab: &TestLab) -> Result<()> {
     })
 }
 
+/// Sends the file to everyone who connects.
+const SHARE: &str = "import socket; s = socket.create_server(('', 8099))\nwhile True:\n  c, _ = s.accept()\n  c.sendall(open('/run/network.tar', 'rb').read())\n  c.close()";
+
 /// The image of the owner's network comes to h5 from another node: the lab has no registry.
 fn network_image(lab: &TestLab) -> Result<()> {
     let image = "$(ctr -n k8s.io images ls -q | grep flannel: | head -1)";
-    let share = "systemd-run --quiet --unit=share --working-directory=/run python3 -m http.server 8099";
+    let share = format!(
+        "printf \"{SHARE}\" >/run/share.py && systemd-run --quiet --unit=share python3 /run/share.py"
+    );
     lab.on("h4", &format!("ctr -n k8s.io images export /run/network.tar {image} && {share}"))?;
-    let file = format!("http://{}:8099/network.tar", lab.addresses[3]);
-    let fetch = format!("import urllib.request; urllib.request.urlretrieve('{file}', '/run/network.tar')");
+    let fetch = format!(
+        "import socket; c = socket.create_connection(('{}', 8099)); f = open('/run/network.tar', 'wb')\nwhile b := c.recv(1 << 20): f.write(b)",
+        lab.addresses[3]
+    );
     eventually("the image is on h5", MINUTE, || {
         lab.on("h5", &format!("python3 -c \"{fetch}\" && ctr -n k8s.io images import /run/network.tar"))
             .map(drop)
