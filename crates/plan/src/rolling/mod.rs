@@ -88,6 +88,9 @@ fn groups_of<'c>(
         let side = if is_control_plane(step) { &mut planes } else { &mut nodes };
         side.insert(step.host);
     }
+    // A stopped program that starts is no interruption, but the next control plane waits for it, too.
+    let starts = steps.iter().filter(|step| takes_effect(step) && is_control_plane(step));
+    planes.extend(starts.map(|step| step.host).filter(|host| interrupted.contains_key(host)));
     let changed: HashSet<HostAddress> = steps.iter().map(|step| step.host).collect();
     let [masters, workers] = groups(context, &interrupted, &changed);
     let kubelets: HashSet<HostAddress> =
