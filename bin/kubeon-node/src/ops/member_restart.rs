@@ -152,10 +152,13 @@ fn name(member: &ListedMember) -> String {
 fn start_api_server(job: &Job<'_>) {
     let services = &job.host.services;
     let states = services.states(&API_SERVERS.map(str::to_owned)).unwrap_or_default();
-    let ended = states.iter().filter(|(_, state)| state.load == "loaded" && state.active == "inactive");
-    for (unit, _) in ended {
-        job.note("the API server starts again, because the etcd member of this host is not restarted");
-        services.restart(unit, Instant::now() + START_TIMEOUT).ok();
+    let ended = |unit: &&str| {
+        states.get(*unit).is_some_and(|state| state.load == "loaded" && state.active == "inactive")
+    };
+    let Some(unit) = API_SERVERS.into_iter().find(|unit| ended(unit)) else { return };
+    job.note("the API server starts again, because the etcd member of this host is not restarted");
+    if services.restart(unit, Instant::now() + START_TIMEOUT).is_err() {
+        job.note("the API server has not started yet: the next run starts it");
     }
 }
 
