@@ -11,13 +11,14 @@ use crate::program::eventually;
 /// is stopped. Each time it reads the authority and the kubelet's certificate again; while the kubelet requests another one,
 /// it uses the last one, as programs do that run.
 const PROBE: &str = r#"
-import os, shutil, socket, ssl, time
+import os, socket, ssl, time
 os.umask(0o077)
 def login():
     context = ssl.create_default_context(cafile="/etc/kubernetes/pki/ca.crt")
     try:
         # The file can change between the reads of the certificate and of its key.
-        shutil.copyfile("/var/lib/kubelet/pki/kubelet-client-current.pem", "/run/probe.new")
+        with open("/var/lib/kubelet/pki/kubelet-client-current.pem") as own, open("/run/probe.new", "w") as copy:
+            copy.write(own.read())
         os.rename("/run/probe.new", "/run/probe.pem")
     except FileNotFoundError:
         pass
@@ -93,7 +94,7 @@ fn run(lab: &TestLab, host: &str, name: &str, script: &str) -> Result<()> {
     let line = format!("systemd-run --unit={name} sh -c 'exec python3 {place} >/run/{name}.log 2>&1'");
     lab.on(host, &line)?;
     eventually("the probe runs", Duration::from_secs(60), || {
-        lab.on(host, &format!("test -s /run/{name}.txt")).map(drop)
+        lab.on(host, &format!("test -s /run/{name}.txt || {{ cat /run/{name}.log >&2; exit 1; }}")).map(drop)
     })
 }
 

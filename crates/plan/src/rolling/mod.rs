@@ -146,10 +146,12 @@ fn gates(groups: &[RestartGroup<'_>]) -> HashMap<HostSide, Vec<StepId>> {
             };
             gates.extend(group.part.sides().iter().map(|side| ((host.address(), *side), before.clone())));
         }
-        let end = if group.held.is_empty() { &group.first } else { &group.held };
-        let ends = if group.held.is_empty() { end.len() } else { heads };
-        if !end.is_empty() {
-            last = end[end.len() - ends..].iter().map(|host| group.proof_id(host)).collect();
+        if group.held.is_empty() {
+            // They wait for nothing, so what comes next waits for the group before, too.
+            last.extend(group.first.iter().map(|host| group.proof_id(host)));
+        } else {
+            let chains = &group.held[group.held.len() - heads..];
+            last = chains.iter().map(|host| group.proof_id(host)).collect();
         }
     }
     gates

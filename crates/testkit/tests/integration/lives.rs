@@ -345,6 +345,15 @@ async fn no_life_costs_the_quorum_or_mixes_versions() {
     assert!(all.cuts > 0 && all.outlived > 0 && all.deaths > 0 && all.aborts > 0, "{all:?}");
 }
 
+/// Lives in which the long test found a defect: a control plane restarted beside a stopped program of another one, and a worker's
+/// kubelet did not wait for the last control plane.
+#[tokio::test(start_paused = true)]
+async fn lives_that_had_a_defect_have_none() {
+    for seed in [1_795_994_269, 1_795_999_664] {
+        lives(seed, |counts| counts.changes >= CHANGES_PER_LIFE).await;
+    }
+}
+
 /// How many replacements of a master and upgrades the long test makes.
 const SOAK: usize = 10_000;
 
