@@ -32,6 +32,15 @@ pub fn start(lab: &TestLab, run: &str, seconds: u32) -> Result<()> {
     lab.kubectl(lab.name(), &["wait", "--for=condition=Ready", "pod/writer", "--timeout=60s"]).map(drop)
 }
 
+/// Removes the pod of a writer: another one needs its name.
+///
+/// # Errors
+/// When the API server does not remove it.
+pub fn remove(lab: &TestLab) -> Result<()> {
+    let delete = ["delete", "pod", "writer", "--ignore-not-found", "--force", "--grace-period=0"];
+    lab.kubectl(lab.name(), &delete).map(drop)
+}
+
 /// Waits until the writer ended without a lost write. Returns its report.
 ///
 /// # Errors

@@ -14,6 +14,9 @@ use crate::failure::{Doing, failed};
 use crate::paths;
 use crate::root::Root;
 
+/// The units that run an API server: a service, or a static pod.
+pub const API_SERVERS: [&str; 2] = ["kube-apiserver.service", "kube-apiserver.pod"];
+
 /// Watched files that are larger are compared by size and time.
 const READ_LIMIT: u64 = 4 << 20;
 

@@ -182,10 +182,7 @@ pub(crate) fn engine(remedy: &EngineRemedy) -> RenderedRemedy {
             ),
             ("otherwise", format!("kubeon destroy {cluster}, then create it again")),
         ]),
-        R::InspectMasters(cluster) => {
-            let command = "'systemctl status kube-apiserver etcd --no-pager'";
-            NextStep::command("investigate with", format!("kubeon exec {cluster}@cp* {command}")).into()
-        }
+        R::InspectMasters { cluster, static_pods } => masters(cluster, *static_pods).into(),
         R::UpdateRoutes(_) | R::ForgetRoutes(_) | R::GiveCloudKeys => routes(remedy),
         R::LinkKubectl => NextStep::command("link the kubectl of the bundle with", "kubeon use NAME").into(),
         R::CheckConnection { .. }
@@ -195,6 +192,16 @@ pub(crate) fn engine(remedy: &EngineRemedy) -> RenderedRemedy {
         R::Bundle(remedy) => bundle(remedy).into(),
         R::Store(remedy) => store(remedy).into(),
     }
+}
+
+/// A look at the programs of the masters: at services, or at the logs of static pods.
+fn masters(cluster: &ClusterName, static_pods: bool) -> NextStep {
+    let command = if static_pods {
+        "'cd /var/log/pods && tail -n 20 kube-system_kube-apiserver-*/*/*.log kube-system_etcd-*/*/*.log'"
+    } else {
+        "'systemctl status kube-apiserver etcd --no-pager'"
+    };
+    NextStep::command("investigate with", format!("kubeon exec {cluster}@cp* {command}"))
 }
 
 /// The remedies of the commands `kubeon meta`.

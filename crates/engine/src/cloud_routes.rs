@@ -156,7 +156,8 @@ async fn nodes(state: &StoredCluster, hosts: &SshHosts) -> Result<Vec<NodeRoute>
             Err(why) => error = error.row(&member.name, why),
         }
     }
-    Err(error.remedy(EngineRemedy::InspectMasters(state.name.clone())))
+    let (cluster, static_pods) = (state.name.clone(), state.spec.runs_static_pods());
+    Err(error.remedy(EngineRemedy::InspectMasters { cluster, static_pods }))
 }
 
 /// The routes to the nodes of a list. A node without pods' network has no route yet.

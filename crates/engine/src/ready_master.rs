@@ -173,7 +173,10 @@ impl ReadyMaster {
             let why = candidate.facts.err().unwrap_or_else(|| otherwise.to_owned());
             error = error.row(&candidate.name, why);
         }
-        let remedy = contact.remedy().unwrap_or_else(|| EngineRemedy::InspectMasters(state.name.clone()));
+        let remedy = contact.remedy().unwrap_or_else(|| EngineRemedy::InspectMasters {
+            cluster: state.name.clone(),
+            static_pods: state.spec.runs_static_pods(),
+        });
         Err(error.remedy(remedy))
     }
 

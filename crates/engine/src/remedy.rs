@@ -114,8 +114,13 @@ pub enum EngineRemedy {
     ForgetRoutes(ClusterName),
     /// Give the keys of the cloud provider.
     GiveCloudKeys,
-    /// Look at the services of the masters.
-    InspectMasters(ClusterName),
+    /// Look at the programs of the masters.
+    InspectMasters {
+        /// The cluster.
+        cluster: ClusterName,
+        /// Whether they are static pods, and no services.
+        static_pods: bool,
+    },
     /// Link the kubectl of the bundle.
     LinkKubectl,
     /// Check the connection to the cluster of this kubeconfig.

@@ -28,6 +28,8 @@ pub const ETCD_DATA: &str = "/var/lib/etcd";
 pub const AUDIT_LOG: &str = "/var/log/kubernetes/audit.log";
 /// The initial members of etcd, which a member reads at its first start.
 pub const ETCD_MEMBERSHIP: &str = "/etc/kubernetes/etcd-membership.env";
+/// The image of the haproxy that is a static pod, which its manifest names when it is made.
+pub const HAPROXY_IMAGE: &str = "/etc/kubernetes/haproxy.env";
 /// The socket of containerd.
 pub const CONTAINERD_SOCKET: &str = "/run/containerd/containerd.sock";
 

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::arguments::{self, ApiServerUnit, ControllerManager, EtcdMember};
 use crate::config::pretty;
-use crate::paths::{CONTAINERD_SOCKET, ETC, ETCD_DATA, ETCD_MEMBERSHIP, PKI, etc, program};
+use crate::paths::{CONTAINERD_SOCKET, ETC, ETCD_DATA, ETCD_MEMBERSHIP, HAPROXY_IMAGE, PKI, etc, program};
 
 /// The part of the bundle with kubeadm.
 pub const KUBEADM: &str = "kubeadm";
@@ -187,15 +187,24 @@ fn named(arguments: &[String], extra: &BTreeMap<String, String>) -> Vec<Value> {
     own.chain(extra).map(|(name, value)| json!({ "name": name, "value": value })).collect()
 }
 
+/// [`HAPROXY_IMAGE`]: the name of the image for the next manifest of [`haproxy`].
+#[must_use]
+pub fn haproxy_image(name: &str) -> String {
+    format!("# Written by kubeon. Read when the pod starts.\nHAPROXY_IMAGE={name}\n")
+}
+
 /// `haproxy.pod`: a worker's way to the API servers. Its labels are those of the seed. It sees the whole folder of its
 /// configuration, because a file that is replaced would stay the old one in the pod.
+///
+/// `program` identifies the program in the image. The name of the image has the version of Kubernetes: it is in a file of its own, so
+/// that the pod starts again for another program only.
 #[must_use]
-pub fn haproxy(image: &str) -> String {
+pub fn haproxy(program: &str) -> String {
     let file = etc("haproxy.cfg");
     let manifest = format!(
-        "# Written by kubeon. Changes are replaced.\n\
+        "# Written by kubeon. Changes are replaced. The program of its image: {program}\n\
          apiVersion: v1\nkind: Pod\nmetadata:\n  labels:\n    component: local-haproxy\n    tier: worker\n  \
-         name: haproxy\n  namespace: kube-system\nspec:\n  containers:\n  - name: haproxy\n    image: \"{image}\"\n    \
+         name: haproxy\n  namespace: kube-system\nspec:\n  containers:\n  - name: haproxy\n    image: \"${{HAPROXY_IMAGE}}\"\n    \
          imagePullPolicy: IfNotPresent\n    command: [\"{HAPROXY}\", \"-W\", \"-f\", \"{file}\"]\n    \
          livenessProbe:\n      tcpSocket: {{host: 127.0.0.1, port: 6443}}\n      failureThreshold: 8\n      \
          initialDelaySeconds: 10\n      periodSeconds: 10\n      timeoutSeconds: 15\n    \
@@ -207,7 +216,7 @@ pub fn haproxy(image: &str) -> String {
          securityContext:\n    seccompProfile: {{type: RuntimeDefault}}\n  \
          volumes:\n  - name: kubernetes\n    hostPath: {{path: {ETC}, type: Directory}}\n"
     );
-    text(&StaticPod::Text { text: manifest })
+    text(&StaticPod::Text { text: manifest, environment_file: Some(HAPROXY_IMAGE.to_owned()) })
 }
 
 /// The text of a unit. Plain data always has a JSON form.
@@ -308,10 +317,16 @@ mod tests {
     }
 
     #[test]
-    fn the_pod_of_haproxy_is_of_the_image_of_the_bundle() {
-        let unit = haproxy("registry.k8s.io/haproxy:2.6");
-        let StaticPod::Text { text } = serde_json::from_str(&unit).unwrap() else { panic!("{unit}") };
-        assert!(text.contains("    image: \"registry.k8s.io/haproxy:2.6\"\n"), "{text}");
+    fn the_pod_of_haproxy_depends_on_its_program_and_not_on_the_name_of_its_image() {
+        let unit = haproxy("0a1b2c");
+        let StaticPod::Text { text, environment_file } = serde_json::from_str(&unit).unwrap() else {
+            panic!("{unit}")
+        };
+        assert_eq!(environment_file.as_deref(), Some(HAPROXY_IMAGE));
+        assert!(text.contains("    image: \"${HAPROXY_IMAGE}\"\n"), "{text}");
+        assert_ne!(unit, haproxy("3d4e5f"));
+        let variables = haproxy_image("registry.k8s.io/haproxy:2.6");
+        assert!(variables.ends_with("\nHAPROXY_IMAGE=registry.k8s.io/haproxy:2.6\n"), "{variables}");
         assert!(text.lines().any(|line| line == "metadata:"), "{text}");
         assert!(
             text.contains("\n  hostNetwork: true\n") && text.contains("component: local-haproxy\n"),

@@ -30,9 +30,13 @@ pub enum StaticPod {
         environment_file: Option<String>,
     },
     /// The manifest itself, as YAML with the fields of kubeadm's: `metadata:` is a line of its own.
+    #[serde(rename_all = "camelCase")]
     Text {
-        /// The manifest.
+        /// The manifest. `${NAME}` is a variable of `environment_file`.
         text: String,
+        /// As for a pod that kubeadm makes.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        environment_file: Option<String>,
     },
 }
 
@@ -74,6 +78,11 @@ mod tests {
             text.starts_with(r#"{"manifest":"kubeadm","program":"/k","phase":["etcd","local"]"#),
             "{text}"
         );
+        assert_eq!(serde_json::from_str::<StaticPod>(&text).unwrap(), pod);
+        let pod =
+            StaticPod::Text { text: "kind: Pod\n".to_owned(), environment_file: Some("/v.env".to_owned()) };
+        let text = serde_json::to_string(&pod).unwrap();
+        assert_eq!(text, r#"{"manifest":"text","text":"kind: Pod\n","environmentFile":"/v.env"}"#);
         assert_eq!(serde_json::from_str::<StaticPod>(&text).unwrap(), pod);
     }
 }

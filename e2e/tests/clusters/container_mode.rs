@@ -14,7 +14,8 @@ use serde_json::Value;
 
 const MINUTE: Duration = Duration::from_secs(60);
 /// The static pods of a master.
-const OF_MASTER: [&str; 4] = ["etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"];
+pub(crate) const OF_MASTER: [&str; 4] =
+    ["etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"];
 
 #[test]
 fn container_mode_grows_to_three_masters_and_is_destroyed() -> Result<()> {
@@ -64,7 +65,7 @@ fn container_mode_grows_to_three_masters_and_is_destroyed() -> Result<()> {
     Ok(())
 }
 
-fn timed<T>(what: &str, work: impl FnOnce() -> Result<T>) -> Result<T> {
+pub(crate) fn timed<T>(what: &str, work: impl FnOnce() -> Result<T>) -> Result<T> {
     let start = Instant::now();
     let done = work()?;
     println!("  {what}: {:.1} s", start.elapsed().as_secs_f64());
@@ -72,7 +73,7 @@ fn timed<T>(what: &str, work: impl FnOnce() -> Result<T>) -> Result<T> {
 }
 
 /// Every program of the control plane and every haproxy is a static pod of a Ready node, and no service of systemd.
-fn runs_static_pods(lab: &TestLab, masters: &[&str], workers: &[&str]) -> Result<()> {
+pub(crate) fn runs_static_pods(lab: &TestLab, masters: &[&str], workers: &[&str]) -> Result<()> {
     let of_masters = masters.iter().flat_map(|host| OF_MASTER.map(|program| format!("{program}-{host}")));
     let of_workers = workers.iter().map(|host| format!("haproxy-{host}"));
     let wanted: BTreeSet<String> = of_masters.chain(of_workers).collect();

@@ -69,13 +69,7 @@ fn restored_on_other_hosts(lab: &TestLab) -> Result<()> {
     lab.must(&["use", cluster])?;
     lab.wait_up_to_date(cluster, MINUTE)?;
     // Its object is in the snapshot.
-    remove_writer(lab)
-}
-
-/// Another writer needs the name.
-fn remove_writer(lab: &TestLab) -> Result<()> {
-    let delete = ["delete", "pod", "writer", "--ignore-not-found", "--force", "--grace-period=0"];
-    lab.kubectl(lab.name(), &delete).map(drop)
+    writer::remove(lab)
 }
 
 /// A program of the new version does not start on one master: the upgrade goes back. Without the fault it completes. The API
@@ -135,7 +129,7 @@ fn a_master_dies_while_members_restart(lab: &TestLab) -> Result<()> {
     ensure!(ended.err.contains("is not restarted: without it 1 of 3 members"), "{ended:?}");
     println!("  {first} lost power while members restart: {:.0} s", begin.elapsed().as_secs_f64());
     println!("  {}", writer::report(lab)?);
-    remove_writer(lab)?;
+    writer::remove(lab)?;
     lab.host("start", &first)?;
     eventually("the same command completes", 5 * MINUTE, || lab.must(&set).map(drop))?;
     lab.wait_up_to_date(cluster, MINUTE)?;

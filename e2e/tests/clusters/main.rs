@@ -7,6 +7,7 @@ mod adopt;
 mod as_objects;
 mod certificates;
 mod cluster;
+mod container_life;
 mod container_mode;
 mod crashes;
 mod daily;

@@ -67,7 +67,7 @@ fn soak_a_rotation_of_three_masters_loses_no_write() -> Result<()> {
 }
 
 /// What was there before the rotation.
-struct Before {
+pub(crate) struct Before {
     authority: String,
     kubeconfig: PathBuf,
     /// The pods of CoreDNS with the number of their restarts.
@@ -75,7 +75,7 @@ struct Before {
 }
 
 impl Before {
-    fn of(lab: &TestLab) -> Result<Self> {
+    pub(crate) fn of(lab: &TestLab) -> Result<Self> {
         let cluster = lab.name();
         lab.must(&["use", cluster])?;
         lab.wait_up_to_date(cluster, MINUTE)?;
@@ -87,7 +87,7 @@ impl Before {
     }
 
     /// Checks that the cluster uses new keys only, and that its pods did not notice.
-    fn is_over(&self, lab: &TestLab, masters: &[&str], worker: &str) -> Result<()> {
+    pub(crate) fn is_over(&self, lab: &TestLab, masters: &[&str], worker: &str) -> Result<()> {
         let cluster = lab.name();
         lab.wait_up_to_date(cluster, MINUTE)?;
         let kept = lab.kubectl(cluster, &["get", "secret", SECRET, "-o", "jsonpath={.data.word}"])?;

@@ -16,6 +16,7 @@ use super::cluster::not_ready;
 use super::node::{microseconds, since_1970};
 use crate::api::Api;
 use crate::host::HostSystem;
+use crate::units::API_SERVERS;
 
 /// A Lease that is not renewed for so long is that of a lost node: two renewals and a half.
 const SILENCE: Duration = Duration::from_secs(25);
@@ -23,7 +24,6 @@ const SILENCE: Duration = Duration::from_secs(25);
 const SEEN_SILENCE: Duration = Duration::from_secs(12);
 /// After this time every kubelet that runs has reached a new API server.
 const SETTLED: Duration = Duration::from_secs(60);
-const API_SERVER: &str = "kube-apiserver.service";
 /// The time limit of one request. A slow one could hide that no kubelet can renew its Lease.
 const CALL_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -109,9 +109,9 @@ impl<'a> LostNode<'a> {
 
 /// Whether the API server of this host has run for so long that every kubelet that runs has reached it.
 fn has_settled(host: &HostSystem, today: SystemTime) -> bool {
-    let states = host.services.states(&[API_SERVER.to_owned()]).unwrap_or_default();
-    let running = states.get(API_SERVER).filter(|state| state.active == "active" && state.started > 0);
-    running.is_some_and(|state| since(since_1970(state.started), today) >= SETTLED)
+    let states = host.services.states(&API_SERVERS.map(str::to_owned)).unwrap_or_default();
+    let mut running = states.values().filter(|state| state.active == "active" && state.started > 0);
+    running.any(|state| since(since_1970(state.started), today) >= SETTLED)
 }
 
 /// The time since a time that another host wrote. Zero if it is not a time.
@@ -194,15 +194,18 @@ mod tests {
 
     #[test]
     fn only_an_api_server_that_has_run_for_a_while_shows_silence() {
-        let bench = Bench::new();
         let today = SystemTime::now();
-        bench.services.running.lock().insert(API_SERVER.to_owned());
-        assert!(!has_settled(&bench.host, today), "it never started");
-        *bench.services.started.lock() = 1;
-        assert!(has_settled(&bench.host, today + SETTLED), "it has run since the boot");
-        assert!(!has_settled(&bench.host, SystemTime::UNIX_EPOCH), "it started later");
-        bench.services.running.lock().clear();
-        assert!(!has_settled(&bench.host, today + SETTLED));
+        // A service and a static pod.
+        for unit in API_SERVERS {
+            let bench = Bench::new();
+            bench.services.running.lock().insert(unit.to_owned());
+            assert!(!has_settled(&bench.host, today), "it never started");
+            *bench.services.started.lock() = 1;
+            assert!(has_settled(&bench.host, today + SETTLED), "it has run since the boot");
+            assert!(!has_settled(&bench.host, SystemTime::UNIX_EPOCH), "it started later");
+            bench.services.running.lock().clear();
+            assert!(!has_settled(&bench.host, today + SETTLED));
+        }
     }
 
     #[test]

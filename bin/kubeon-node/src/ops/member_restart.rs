@@ -14,9 +14,8 @@ use crate::failure::of;
 use crate::https::NoAnswer;
 use crate::job::Job;
 use crate::paths;
+use crate::units::API_SERVERS;
 
-/// The units that run an API server: a service, or a static pod.
-const API_SERVERS: [&str; 2] = ["kube-apiserver.service", "kube-apiserver.pod"];
 /// The smallest number of members with a vote that are a quorum without one of them.
 const SMALLEST: usize = 3;
 /// The interval between two questions to the members.

@@ -42,16 +42,9 @@ pub(super) fn make(root: &Root, unit: &str, deadline: Instant) -> Result<String,
     let pod: StaticPod = serde_json::from_str(&text)
         .map_err(|error| failed(format!("the unit file of {unit} cannot be read: {error}")))?;
     match pod {
-        StaticPod::Text { text } => Ok(text),
+        StaticPod::Text { text, environment_file } => with_file(root, text, environment_file.as_deref()),
         StaticPod::Kubeadm { program, phase, configuration, environment_file } => {
-            let configuration = match environment_file {
-                None => configuration,
-                Some(path) => {
-                    let variables = read_text(&root.given(&path)?)?;
-                    let variables = variables.ok_or_else(|| failed(format!("{path} is missing")))?;
-                    with_variables(configuration, &variables)
-                }
-            };
+            let configuration = with_file(root, configuration, environment_file.as_deref())?;
             let kubeadm = Kubeadm { program: &program, phase: &phase, configuration: &configuration };
             kubeadm.manifest(root, program_of_unit(unit), deadline)
         }
@@ -75,6 +68,14 @@ pub(super) fn without_uid(manifest: &str) -> String {
 /// The identity of the pod in a manifest that [`with_new_uid`] made.
 pub(super) fn uid(manifest: &str) -> Option<&str> {
     manifest.lines().find_map(|line| line.strip_prefix(UID_BEGIN)?.strip_suffix('"'))
+}
+
+/// The text with the variables of the file, if there is one.
+fn with_file(root: &Root, text: String, file: Option<&str>) -> Result<String, StepFailure> {
+    let Some(path) = file else { return Ok(text) };
+    let variables = read_text(&root.given(path)?)?;
+    let variables = variables.ok_or_else(|| failed(format!("{path} is missing")))?;
+    Ok(with_variables(text, &variables))
 }
 
 /// The text with the values of lines `NAME=VALUE` in place of `${NAME}`.
@@ -212,6 +213,23 @@ mod tests {
         assert!(!root.at(&format!("{}/etcd.root", paths::POD_UNITS)).exists());
         let data = fs::metadata(root.at(paths::ETCD_DATA)).unwrap();
         assert_eq!(data.permissions().mode() & 0o777, 0o700);
+    }
+
+    #[test]
+    fn a_manifest_has_the_variables_of_the_file() {
+        let bench = Bench::new();
+        let (soon, place) =
+            (Instant::now() + Duration::from_secs(1), format!("{}/haproxy.pod", paths::POD_UNITS));
+        let pod = StaticPod::Text {
+            text: "image: \"${HAPROXY_IMAGE}\"\n".to_owned(),
+            environment_file: Some("/haproxy.env".to_owned()),
+        };
+        bench.write(&place, &serde_json::to_string(&pod).unwrap());
+        let failure = make(&bench.host.root, "haproxy.pod", soon).unwrap_err();
+        assert_eq!(failure.cause, "/haproxy.env is missing");
+        bench.write("/haproxy.env", "# a comment\nHAPROXY_IMAGE=registry/haproxy:v1\n");
+        let made = make(&bench.host.root, "haproxy.pod", soon).unwrap();
+        assert_eq!(made, "image: \"registry/haproxy:v1\"\n");
     }
 
     #[test]

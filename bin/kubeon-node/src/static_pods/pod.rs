@@ -318,7 +318,7 @@ mod tests {
 
     /// A unit whose manifest is this text.
     fn unit(bench: &Bench, text: &str) {
-        let pod = StaticPod::Text { text: text.to_owned() };
+        let pod = StaticPod::Text { text: text.to_owned(), environment_file: None };
         bench.write(&format!("{}/{UNIT}", paths::POD_UNITS), &serde_json::to_string(&pod).unwrap());
     }
 

@@ -52,7 +52,7 @@ fn unit_text(unit: &str) -> String {
         Ok(StaticPod::Kubeadm { phase, configuration, .. }) => {
             format!("# kubeadm init phase {}\n{configuration}", phase.join(" "))
         }
-        Ok(StaticPod::Text { text }) => text,
+        Ok(StaticPod::Text { text, .. }) => text,
         Err(_) => unit.to_owned(),
     }
 }

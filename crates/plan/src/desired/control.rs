@@ -67,7 +67,9 @@ pub(crate) fn plane(context: &PlanContext<'_>, steps: &mut Vec<DesiredStep>) {
     let stops_with_member = context.masters().nth(1).is_some() && !context.has_external_etcd();
     for host in context.masters() {
         let mut keys = keys(context, host);
-        if host.has_executed(&keys.id) {
+        // A kubelet that does not run and comes before static pods needs them. Other members of etcd, and so API servers, may wait for
+        // these pods.
+        if host.has_executed(&keys.id) && !pods::kubelet_is_first(context, host) {
             keys.needs.extend_from_slice(&before);
         }
         steps.push(keys);

@@ -1,11 +1,12 @@
 //! haproxy on every worker: the way of its programs to the API servers.
 //!
 //! Its first process starts another one for every new configuration, and the one before ends with its last connection. So a
-//! change of the masters or of haproxy's program interrupts no worker. As a static pod, it starts again for another image.
+//! change of the masters or of haproxy's program interrupts no worker. As a static pod, it starts again for another program; another name
+//! of its image counts from the next start on.
 
 use std::net::Ipv4Addr;
 
-use kubeon_render::paths::{HAPROXY_COMMAND, etc, pki};
+use kubeon_render::paths::{HAPROXY_COMMAND, HAPROXY_IMAGE, etc, pki};
 use kubeon_render::{config, static_pods, systemd, tools};
 use kubeon_wire::{Check, File, Op};
 
@@ -28,6 +29,10 @@ fn command_id(host: &ObservedHost<'_>) -> StepId {
     host.id(STAGE, "haproxy-command")
 }
 
+fn image_name_id(host: &ObservedHost<'_>) -> StepId {
+    host.id(STAGE, "haproxy-image")
+}
+
 fn choose_id(host: &ObservedHost<'_>) -> StepId {
     host.id(STAGE, "choose-haproxy")
 }
@@ -40,8 +45,8 @@ pub(super) fn loaded_id(host: &ObservedHost<'_>) -> StepId {
 /// Stops and removes the haproxy of a host that no longer needs it.
 pub(super) fn removal(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> Option<DesiredStep> {
     host.has_executed(&service_id(host)).then(|| {
-        let command = (!context.runs_static_pods()).then(|| HAPROXY_COMMAND.to_owned());
-        let files = command.into_iter().chain([etc("haproxy.cfg")]).collect();
+        let own = if context.runs_static_pods() { HAPROXY_IMAGE } else { HAPROXY_COMMAND };
+        let files = vec![own.to_owned(), etc("haproxy.cfg")];
         let remove = Op::RemoveService { name: pods::unit_name(context, pods::HAPROXY), files };
         DesiredStep::new(host, host.id(STAGE, "haproxy-removal"), remove)
             .title("stop and remove haproxy")
@@ -56,7 +61,9 @@ pub(super) fn to_masters(
     masters: &[(String, Ipv4Addr)],
     steps: &mut Vec<DesiredStep>,
 ) {
-    if !context.runs_static_pods() {
+    if context.runs_static_pods() {
+        steps.push(image_name(context, host));
+    } else {
         steps.extend(command(context, host));
     }
     let file = etc("haproxy.cfg");
@@ -95,16 +102,32 @@ fn command(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> [DesiredStep; 
     [choose(context, host, choose_id(host), &["haproxy"], &[]), written]
 }
 
+/// The name of the image for the next start of the pod. The pod does not read this step.
+fn image_name(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> DesiredStep {
+    let text = static_pods::haproxy_image(&context.artifacts(host).images[pods::HAPROXY].name);
+    let files = vec![files::config(HAPROXY_IMAGE.to_owned(), text)];
+    DesiredStep::new(host, image_name_id(host), Op::Files { files })
+        .title("write the name of haproxy's image")
+        .because("haproxy was not started yet")
+}
+
+/// What identifies haproxy in its image: the part of the bundle that is the image's only layer.
+fn program_digest<'a>(context: &PlanContext<'a>, host: &ObservedHost<'_>) -> &'a str {
+    let artifacts = context.artifacts(host);
+    let program = artifacts.parts.get(pods::HAPROXY);
+    program.unwrap_or_else(|| &artifacts.images[pods::HAPROXY].part).digest.as_str()
+}
+
 fn service(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> DesiredStep {
     let unit = pods::unit_name(context, pods::HAPROXY);
     let unit_name = unit.as_str();
     let (id, ready) = (service_id(host), ready());
     let step = if context.runs_static_pods() {
-        let unit = static_pods::haproxy(&context.artifacts(host).images[pods::HAPROXY].name);
+        let unit = static_pods::haproxy(program_digest(context, host));
         Daemon { id, unit_name, unit, watches: Vec::new(), ready }
             .into_step(host)
             .needs(before_pod(context, host, pods::HAPROXY))
-            .needs([config_id(host), keys_id(host)])
+            .needs([image_name_id(host), config_id(host), keys_id(host)])
     } else {
         let watches = vec![HAPROXY_COMMAND.to_owned()];
         Daemon { id, unit_name, unit: systemd::haproxy(), watches, ready }

@@ -213,12 +213,15 @@ fn runtime(context: &PlanContext<'_>, host: &ObservedHost<'_>, steps: &mut Vec<D
 /// Lets the kubelet get its certificate from the new keys: it would use the old one until it ends.
 fn identity(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> Option<DesiredStep> {
     let keys = context.new_node_keys()?;
+    // Until then a kubelet could get a certificate of the old keys again. A master whose kubelet comes before its static pods waits for
+    // none of them: before any plan that renews certificates, all controller managers sign with the new keys.
+    let is_first = host.is_master() && pods::kubelet_is_first(context, host);
+    let signers = context.masters().filter(|_| !is_first).map(controller_manager_id);
     let step = DesiredStep::new(host, identity_id(host), Op::ForgetIdentity { keys });
     Some(
         step.title("remove the kubelet's certificate of the old keys")
             .because("the old keys issued it")
-            // Until then a kubelet could get a certificate of the old keys again.
-            .needs(context.masters().map(controller_manager_id)),
+            .needs(signers),
     )
 }
 
@@ -301,10 +304,11 @@ fn kubelet(
             // A kubelet of kubeadm reads it too when it starts again.
             .needs(context.takes_over(host).then(|| [keys_id(host), kernel_id(host)]).into_iter().flatten()),
     );
-    // A node that exists stays Ready while its kubelet requests a new certificate, so nothing else waits for it.
+    // A node that exists stays Ready while its kubelet requests a new certificate, so nothing else waits for it. A kubelet that comes
+    // before its API server cannot have it yet: there, the step `certificate` waits.
     let started = match context.new_node_keys() {
-        Some(_) => KUBELET_CLIENT.to_owned(),
-        None => etc("kubelet.conf"),
+        Some(_) if !context.runs_static_pods() => KUBELET_CLIENT.to_owned(),
+        _ => etc("kubelet.conf"),
     };
     let tools = if host.is_master() { MASTER_COMMANDS } else { &[] };
     let parts: &[&'static str] = if host.is_master() { &["kubelet", "kubectl"] } else { &["kubelet"] };
@@ -362,17 +366,25 @@ fn way_of_pods(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> Vec<StepId
     if context.runs_static_pods() { reach_api(context, host) } else { Vec::new() }
 }
 
-/// Waits for the kubelet's certificate. Restored data has nodes that seem to be Ready before their kubelets have one.
+/// Waits for the kubelet's certificate. Restored data has nodes that seem to be Ready before their kubelets have one, and a node stays
+/// Ready while its kubelet requests one of new keys.
 fn certificate(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> Option<DesiredStep> {
-    let joins = context.intent.restore.is_some() && !host.has_executed(&kubelet_id(host));
+    let restored = context.intent.restore.is_some() && !host.has_executed(&kubelet_id(host));
+    let of_new_keys = context.runs_static_pods() && context.new_node_keys().is_some();
+    if !restored && !of_new_keys {
+        return None;
+    }
     let checks = vec![Check::Path { path: KUBELET_CLIENT.to_owned() }];
-    joins.then(|| {
-        DesiredStep::new(host, host.id(STAGE, "certificate"), Op::Await { checks })
-            .title(format!("the kubelet on {} has its certificate", host.name))
-            .within(180)
-            .needs([kubelet_id(host), rights_id()])
-            .needs(context.masters().map(controller_manager_id))
-            .once("its node comes from the snapshot".to_owned())
+    let step = DesiredStep::new(host, host.id(STAGE, "certificate"), Op::Await { checks })
+        .title(format!("the kubelet on {} has its certificate", host.name))
+        .within(180)
+        .needs([rights_id()])
+        .needs(way_of_pods(context, host))
+        .needs(context.masters().map(controller_manager_id));
+    Some(if of_new_keys {
+        step.because("it requests one of the new keys").reads([kubelet_id(host)]).check(None)
+    } else {
+        step.needs([kubelet_id(host)]).once("its node comes from the snapshot".to_owned())
     })
 }
 

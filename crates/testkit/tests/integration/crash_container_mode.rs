@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on must stop")]
 
 use crate::support::{create, destroy};
+use kubeon_api::ClusterKeys;
 use kubeon_api::kubernetes_cluster::DeployMode;
 use kubeon_plan::Intent;
 use kubeon_testkit::{World, address, cluster, crash_anywhere, host};
@@ -46,6 +47,20 @@ async fn masters_of_static_pods_join_with_a_crash_anywhere() {
     let joining_masters = [2, 3].map(|index| address(HOSTS[index])).into();
     let desired = Intent { joining_masters, ..intent(&[0, 2, 3], &[1]) };
     with_a_crash_anywhere(async || built(&[0], &[1]).await, &desired).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn masters_of_static_pods_join_after_a_rotation() {
+    let world = built(&[0], &[1]).await;
+    let mut keys = ClusterKeys::default().advanced();
+    while keys.rotation().is_some() {
+        create(&world, &Intent { keys, ..intent(&[0], &[1]) }).await.unwrap();
+        keys = keys.advanced();
+    }
+    let joining_masters = [2, 3].map(|index| address(HOSTS[index])).into();
+    let desired = Intent { keys, joining_masters, ..intent(&[0, 2, 3], &[1]) };
+    create(&world, &desired).await.unwrap();
+    assert_eq!(world.harms(), Vec::<String>::new());
 }
 
 #[tokio::test(start_paused = true)]
