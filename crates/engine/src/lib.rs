@@ -85,3 +85,4 @@ pub mod upgrade;
 pub mod upgrade_checks;
 pub mod user_kubeconfig;
 mod version_wait;
+pub mod way_back;
