@@ -80,6 +80,8 @@ pub mod snapshot_place;
 mod snapshot_space;
 pub mod snapshot_storage;
 mod ssh_config;
+#[cfg(test)]
+mod testing;
 pub mod trusted_signers;
 pub mod upgrade;
 pub mod upgrade_checks;
