@@ -1,5 +1,6 @@
 //! Builds cluster requests from flags.
 
+use std::collections::BTreeMap;
 use std::str::FromStr;
 
 use kubeon_api::kubernetes_cluster::defaults::MAX_CA_YEARS;
@@ -60,9 +61,11 @@ fn declared(flags: &SettingFlags, refusals: &mut Vec<Refusal>) -> DeclaredCluste
         read.refusals
             .push(refuse(format!("--lb-port {port}"), "needs --lb-mode external: masters listen on 6443"));
     }
+    let kernel_parameters = kernel_parameters(&flags.kernel_parameter, read.refusals);
     let container_runtime = Some(registry::container_runtime(flags, read.refusals));
     DeclaredCluster {
         container_runtime,
+        kernel_parameters,
         deploy_mode: choice(flags.deploy_mode.as_deref()),
         pod_cidr: read.text("--pod-cidr", flags.pod_cidr.as_deref()),
         service_cidr: read.text("--svc-cidr", flags.svc_cidr.as_deref()),
@@ -96,6 +99,21 @@ fn declared(flags: &SettingFlags, refusals: &mut Vec<Refusal>) -> DeclaredCluste
         }),
         ..DeclaredCluster::default()
     }
+}
+
+/// The kernel parameters in the flags. The plan refuses those that cannot be set.
+fn kernel_parameters(flags: &[String], refusals: &mut Vec<Refusal>) -> BTreeMap<String, String> {
+    let mut parameters = BTreeMap::new();
+    for text in flags {
+        let reason = match text.split_once('=') {
+            None => Some("is not NAME=VALUE"),
+            Some((name, value)) => {
+                parameters.insert(name.to_owned(), value.to_owned()).map(|_| "is named twice")
+            }
+        };
+        refusals.extend(reason.map(|reason| refuse(format!("--kernel-parameter {text}"), reason)));
+    }
+    parameters
 }
 
 /// The value of a flag with a fixed set of values. [`SettingFlags::refusals`] refuses other values.

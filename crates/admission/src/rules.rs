@@ -67,6 +67,8 @@ fn cluster(
         rolls_back: annotation(object, OPERATION).is_some_and(|word| {
             matches!(word.parse(), Ok(Operation::Rollbacking | Operation::RollbackFailed))
         }),
+        upgrades: annotation(object, OPERATION)
+            .is_some_and(|word| matches!(word.parse(), Ok(Operation::Updating | Operation::UpdateFailed))),
         is_being_deleted: object.metadata.deletion_timestamp.is_some(),
     };
     let existing = old.and_then(existing);
@@ -81,6 +83,7 @@ fn cluster(
         if let (Some(built), Some(changes)) = (&existing.built, &changes) {
             fixed::judge(&desired, &existing.declared, built, changes, verdict);
             nodes::judge(&desired, built, changes, verdict);
+            version::advise_on_hosts(&desired, existing, built, changes, verdict);
         }
         word::judge(&desired, existing, verdict);
     }

@@ -35,8 +35,8 @@ use crate::remedy::EngineRemedy;
 use crate::restored_snapshot;
 use crate::run::{Run, plan_progress};
 use crate::run_identities::RunIdentities;
-use crate::upgrade::way_back;
 use crate::version_wait::{VersionWait, refuse_beginning};
+use crate::way_back::way_back;
 
 /// Options of a change.
 pub struct ChangeOptions<'a> {

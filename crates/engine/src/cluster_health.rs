@@ -23,6 +23,9 @@ use crate::login_merge::merge_remembered;
 /// does not answer, and seven more if a member of etcd on a host of its own does not.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(12);
 
+/// Time limit for the certificates of hosts of etcd that are no nodes. One that does not answer must not delay the others.
+const ETCD_PROBE_TIMEOUT: Duration = Duration::from_secs(5);
+
 /// The health of a cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ClusterHealth {
@@ -85,7 +88,8 @@ pub struct ClusterSummary {
     pub age_seconds: i64,
     /// The UID; empty if the state cannot be read.
     pub uid: String,
-    /// The certificate that ends first, of the masters that answered and of the nodes that they list; `None` if none is known.
+    /// The certificate that ends first, of the masters and hosts of etcd that answered and of the nodes that the masters list;
+    /// `None` if none is known.
     pub certificates: Option<CertificateTimes>,
 }
 
@@ -102,7 +106,7 @@ pub struct CertificateTimes {
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct MasterAnswers {
     cluster: Result<ClusterFacts, ProbeFailure>,
-    /// The certificate that ends first, of all masters that answered and of the nodes that they list.
+    /// The certificate that ends first, of all masters and hosts of etcd that answered and of the nodes that the masters list.
     certificates: Option<CertificateExpiry>,
 }
 
@@ -178,15 +182,19 @@ fn damaged(name: ClusterName, current: bool, reason: String) -> ClusterSummary {
 
 /// The facts from the first master that answers, or the reason why none answered.
 async fn probe(engine: &Engine<'_>, access: &NodeAccess, state: &StoredCluster) -> MasterAnswers {
-    let masters: Vec<HostAddress> = state.spec.masters.iter().map(|host| host.address).collect();
+    let addresses = |hosts: &[HostSpec]| hosts.iter().map(|host| host.address).collect::<Vec<_>>();
+    let (masters, etcd_hosts) = (addresses(&state.spec.masters), addresses(&state.spec.etcd_hosts));
     let probe = async {
-        let hosts = masters.iter().copied();
+        let hosts = masters.iter().chain(&etcd_hosts).copied();
         let requests = merge_remembered(hosts, &state.spec.masters, &access.logins, &state.logins);
         let logins = engine.logins(&requests).map_err(|error| ProbeFailure::unknown(error.title))?;
         let purpose = ContactPurpose::QuickProbe(PROBE_TIMEOUT);
         let contact = engine.contact(&state.name, logins, &access.host_keys, purpose).await;
         let contact = contact.map_err(|error| ProbeFailure::unknown(error.title))?;
-        Ok::<_, ProbeFailure>(first_answer(&contact.hosts, &masters).await)
+        let (answers, of_etcd) =
+            tokio::join!(first_answer(&contact.hosts, &masters), expiry_of(&contact.hosts, &etcd_hosts));
+        let certificates = earliest(answers.certificates, of_etcd);
+        Ok::<_, ProbeFailure>(MasterAnswers { certificates, ..answers })
     };
     match tokio::time::timeout(PROBE_TIMEOUT, probe).await {
         Ok(answers) => answers.unwrap_or_else(MasterAnswers::from),
@@ -209,7 +217,7 @@ async fn first_answer(hosts: &dyn ProbeHost, masters: &[HostAddress]) -> MasterA
     let mut is_first_reason = true;
     while let Some(answer) = answers.next().await {
         let known = answer.as_ref().ok().and_then(Facts::earliest_expiry);
-        certificates = certificates.into_iter().chain(known).min_by_key(|known| known.expires_at);
+        certificates = earliest(certificates, known);
         let (reason, unreachable) = match answer.map(|facts| facts.cluster) {
             Ok(Some(cluster)) if cluster.api_ready && cluster.nodes.is_some() => {
                 return MasterAnswers { cluster: Ok(cluster), certificates };
@@ -230,6 +238,26 @@ async fn first_answer(hosts: &dyn ProbeHost, masters: &[HostAddress]) -> MasterA
         }
     }
     MasterAnswers { cluster: partial.ok_or(failure), certificates }
+}
+
+/// The certificate that ends first, of the hosts that answer in time. Hosts of etcd that are no nodes show theirs nowhere else.
+async fn expiry_of(hosts: &dyn ProbeHost, etcd_hosts: &[HostAddress]) -> Option<CertificateExpiry> {
+    let mut answers = futures::stream::iter(etcd_hosts.iter().copied())
+        .map(|host| async move { hosts.facts(host).await })
+        .buffer_unordered(etcd_hosts.len().max(1));
+    let mut found = None;
+    let all = async {
+        while let Some(answer) = answers.next().await {
+            found = earliest(found.take(), answer.ok().and_then(|facts| facts.earliest_expiry()));
+        }
+    };
+    // The answers until then count.
+    let _ = tokio::time::timeout(ETCD_PROBE_TIMEOUT, all).await;
+    found
+}
+
+fn earliest(one: Option<CertificateExpiry>, other: Option<CertificateExpiry>) -> Option<CertificateExpiry> {
+    one.into_iter().chain(other).min_by_key(|known| known.expires_at)
 }
 
 fn summary(state: &StoredCluster, current: bool, answers: &MasterAnswers, now: i64) -> ClusterSummary {

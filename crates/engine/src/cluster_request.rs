@@ -1,8 +1,8 @@
 //! Cluster requests: from settings and hosts to a specification. A refusal names all reasons at once.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use kubeon_api::kubernetes_cluster::{ClusterSettings, DeclaredCluster};
+use kubeon_api::kubernetes_cluster::{ClusterSettings, DeclaredCluster, NodeTaint};
 use kubeon_api::{ClusterName, HostAddress, HostName, NameError, Version};
 use kubeon_plan::{DesiredCluster, HostSpec, Note, PlanRefused, Refusal, RefusedField, Valid};
 
@@ -50,14 +50,16 @@ pub struct HostRequest {
     pub name: Option<HostName>,
     /// The node labels.
     pub labels: BTreeMap<String, String>,
+    /// The node taints.
+    pub taints: BTreeSet<NodeTaint>,
     /// How to log in.
     pub login: LoginRequest,
 }
 
 impl From<HostRequest> for HostSpec {
     fn from(host: HostRequest) -> Self {
-        let HostRequest { address, internal_address, name, labels, login: _ } = host;
-        Self { name, labels, ..Self::at(address) }.with_internal_address(internal_address)
+        let HostRequest { address, internal_address, name, labels, taints, login: _ } = host;
+        Self { name, labels, taints, ..Self::at(address) }.with_internal_address(internal_address)
     }
 }
 
@@ -166,7 +168,7 @@ impl NamedSettings {
             mtu: network.is_some_and(|network| network.mtu.is_some()),
             feature_gates: !feature_gates.is_empty() || declared.feature_gates.is_some(),
             kernel_parameters: !declared.kernel_parameters.is_empty(),
-            // No flag has taints.
+            // Each host names its own; no flag removes them.
             taints: false,
             container_runtime: declared.container_runtime.as_ref().is_some_and(|runtime| !runtime.is_empty()),
             extra_args: declared.extra_args.as_ref().is_some_and(|arguments| !arguments.is_empty()),
@@ -189,7 +191,7 @@ impl NamedSettings {
         }
     }
 
-    /// Gives the nodes their stored taints, and the settings that are not named their stored values.
+    /// Gives the nodes that name no taints their stored ones, and the settings that are not named their stored values.
     pub(crate) fn keep_others(self, requested: &mut DesiredCluster, stored: &DesiredCluster) {
         self.keep_settings(&mut requested.settings, &stored.settings);
         if self.taints {
@@ -197,7 +199,8 @@ impl NamedSettings {
         }
         let known: BTreeMap<HostAddress, &HostSpec> =
             stored.nodes().map(|host| (host.address, host)).collect();
-        for host in requested.masters.iter_mut().chain(&mut requested.workers) {
+        let nodes = requested.masters.iter_mut().chain(&mut requested.workers);
+        for host in nodes.filter(|host| host.taints.is_empty()) {
             host.taints = known.get(&host.address).map(|known| known.taints.clone()).unwrap_or_default();
         }
     }
@@ -242,4 +245,31 @@ pub(crate) fn settings(
         declared.settings_without_load_balancer()
     });
     settings.map_err(|error| EngineError::failed(crate::error::chain(&error)))
+}
+
+#[cfg(test)]
+mod tests {
+    use kubeon_plan::sim::cluster;
+    use serde_json::json;
+
+    use super::*;
+
+    fn taints(key: &str) -> BTreeSet<NodeTaint> {
+        serde_json::from_value(json!([{"key": key, "effect": "NoSchedule"}])).unwrap()
+    }
+
+    #[test]
+    fn hosts_in_flags_keep_the_taints_that_they_do_not_name() {
+        let mut stored = cluster(&["10.0.0.1"], &["10.0.0.2", "10.0.0.3"]);
+        stored.workers.iter_mut().for_each(|host| host.taints = taints("old"));
+        let mut requested = cluster(&["10.0.0.1"], &["10.0.0.2", "10.0.0.3", "10.0.0.4"]);
+        requested.workers[1].taints = taints("new");
+        let file = NamedSettings::by_file(&DeclaredCluster::default());
+        let mut declared = requested.clone();
+        file.keep_others(&mut declared, &stored);
+        assert_eq!(declared, requested, "a file is complete");
+        NamedSettings::by_flags(&DeclaredCluster::default(), "").keep_others(&mut requested, &stored);
+        let found: Vec<_> = requested.nodes().map(|host| host.taints.clone()).collect();
+        assert_eq!(found, [BTreeSet::new(), taints("old"), taints("new"), BTreeSet::new()]);
+    }
 }

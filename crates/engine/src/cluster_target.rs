@@ -16,6 +16,7 @@ use crate::host_change::{self, LeavingWorkerPolicy};
 use crate::login_merge::{keep_undeclared, merge_remembered};
 use crate::login_request::{HostLoginRequest, LoginRequests};
 use crate::remedy::EngineRemedy;
+use crate::way_back::way_back;
 
 /// A cluster with its desired specification and its stored state.
 pub struct ClusterTarget {
@@ -130,7 +131,7 @@ impl ClusterTarget {
             });
         }
         let mut state = engine.load(&spec.name)?;
-        let given_up = give_up_trial(&mut state, spec.version);
+        let given_up = give_up_upgrade(&mut state, spec.version);
         let mut named = with_stored_hosts(&spec, &state);
         let kept = keep_open_version(&mut named, &state);
         settings.keep_others(&mut named, &state.spec);
@@ -279,14 +280,12 @@ fn refuse_destroying(state: &StoredCluster) -> Result<(), EngineError> {
     Err(error.remedy(EngineRemedy::CompleteDestroy(state.name.clone())))
 }
 
-/// Ends the trial of another version if the request has the version that the cluster still has: its masters go back.
-fn give_up_trial(state: &mut StoredCluster, requested: Version) -> Option<Note> {
-    let trial = state.trial.take_if(|_| requested == state.spec.version)?;
-    state.upgrading_to = None;
-    Some(Note {
-        host: None,
-        text: format!("the change to {trial} ends here: {requested} is requested again"),
-    })
+/// Ends an upgrade that can be aborted if the request has the version of before: the cluster goes back.
+fn give_up_upgrade(state: &mut StoredCluster, requested: Version) -> Option<Note> {
+    let back = way_back(state.clone()).ok().filter(|back| back.keeps == requested)?;
+    *state = back.state;
+    let text = format!("the change to {} ends here: {requested} is requested again", back.given_up);
+    Some(Note { host: None, text })
 }
 
 /// Whether the specifications are the same except for workers that only one of them has.
@@ -310,7 +309,7 @@ fn other_mtu(state: &StoredCluster, requested: &DesiredCluster) -> Option<Note> 
 }
 
 /// Goes on with an upgrade that is not complete: if the request has the version that is tried, or if it changes masters or hosts of etcd
-/// and has the version before. Such an upgrade may wait for the very host that the request replaces, and cannot go back.
+/// and has the version before, to which the cluster cannot go back. Such an upgrade may wait for the very host that the request replaces.
 fn keep_open_version(requested: &mut DesiredCluster, state: &StoredCluster) -> Option<Note> {
     if state.status != Status::Upgrading || requested.version == state.spec.version {
         return None;
@@ -390,8 +389,42 @@ mod tests {
         assert_eq!(kept(&state, spec(&new, "v1.38.1")), (false, "v1.38.1".to_owned()), "another version");
         (state.trial, state.spec.version) = (state.spec.version.into(), version("v1.36.3"));
         assert_eq!(kept(&state, spec(&old, "v1.37.2")), (true, "v1.36.3".to_owned()), "it is tried");
-        assert_eq!(kept(&state, spec(&new, "v1.36.3")), (false, "v1.36.3".to_owned()), "the trial ends");
         state.status = Status::Running;
         assert_eq!(kept(&state, spec(&old, "v1.37.2")), (false, "v1.37.2".to_owned()));
+    }
+    /// In a meta cluster this is the way to replace a lost master for which an upgrade waits.
+    #[test]
+    fn the_old_version_in_a_request_ends_an_upgrade_and_the_request_may_replace_a_master() {
+        let spec =
+            |masters: &[&str], of: &str| DesiredCluster { version: version(of), ..cluster(masters, &[]) };
+        let old = ["10.0.0.1", "10.0.0.2", "10.0.0.3"];
+        let open = |trial: Option<&str>, of: &str| {
+            let mut state = StoredCluster::new("demo".parse().unwrap(), spec(&old, of));
+            (state.version, state.status) = (Some(version("v1.36.3")), Status::Upgrading);
+            state.trial = trial.map(version);
+            state
+        };
+        let ends = |mut state: StoredCluster| {
+            let note = give_up_upgrade(&mut state, version("v1.36.3"));
+            (note.map(|note| note.text), state)
+        };
+        for (state, given_up) in
+            [(open(Some("v1.37.2"), "v1.36.3"), "v1.37.2"), (open(None, "v1.36.4"), "v1.36.4")]
+        {
+            let (note, mut state) = ends(state);
+            let text = format!("the change to {given_up} ends here: v1.36.3 is requested again");
+            assert_eq!(note, Some(text));
+            assert_eq!((state.trial, state.spec.version), (None, version("v1.36.3")));
+            let requested = spec(&["10.0.0.9", "10.0.0.2", "10.0.0.3"], "v1.36.3");
+            assert_eq!(keep_open_version(&mut requested.clone(), &state), None, "it does not go on");
+            let left = host_change::apply(&mut state, &requested, LeavingWorkerPolicy::TakeBack).unwrap();
+            assert_eq!(left, ["10.0.0.1"]);
+            assert_eq!(state.joining_masters, BTreeSet::from(["10.0.0.9".parse().unwrap()]));
+        }
+        let (note, state) = ends(open(None, "v1.37.2"));
+        assert_eq!((note, state.spec.version), (None, version("v1.37.2")), "it cannot go back");
+        let mut running = open(None, "v1.36.3");
+        running.status = Status::Running;
+        assert_eq!(ends(running).0, None);
     }
 }

@@ -6,7 +6,7 @@ use futures::future::join_all;
 use kubeon_api::{HostAddress, Version};
 use kubeon_link_host::{Command, CommandInput, Exit, SshHosts, Stream};
 use kubeon_ports::ProbeHost as _;
-use kubeon_wire::{EtcdFact, Facts};
+use kubeon_wire::{CertificateExpiry, EtcdFact, Facts};
 use parking_lot::Mutex;
 use serde_json::Value;
 
@@ -178,6 +178,13 @@ impl ReadyMaster {
             static_pods: state.spec.runs_static_pods(),
         });
         Err(error.remedy(remedy))
+    }
+
+    /// The certificate that ends first, of the candidates that answered and of the nodes that they list.
+    #[must_use]
+    pub fn earliest_expiry(&self) -> Option<CertificateExpiry> {
+        let answered = self.probed.iter().filter_map(|candidate| candidate.facts.as_ref().ok());
+        answered.filter_map(Facts::earliest_expiry).min_by_key(|known| known.expires_at)
     }
 
     /// The objects as a table for people.

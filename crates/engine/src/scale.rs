@@ -251,6 +251,7 @@ mod tests {
             internal_address: None,
             name: None,
             labels: std::collections::BTreeMap::new(),
+            taints: BTreeSet::new(),
             login: LoginRequest::default(),
         }
     }

@@ -31,6 +31,7 @@ fn host(address: &str, name: Option<&str>, labels: &[(&str, &str)]) -> HostReque
         internal_address: None,
         name: name.map(|name| name.parse::<HostName>().unwrap()),
         labels: labels.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect(),
+        taints: std::collections::BTreeSet::new(),
         login: LoginRequest::default(),
     }
 }

@@ -152,7 +152,8 @@ impl Mount {
         Self { volume: "bundle", source, path: "/bundle".to_owned(), key }
     }
 
-    /// The bundle of the version that runs, beside that of the next one, at `/bundle-in-use`.
+    /// The bundle of a second version, beside [`Mount::bundle`], at `/bundle-in-use`: of the one that runs, or of an upgrade that
+    /// is not complete.
     #[must_use]
     pub fn bundle_in_use(image: &BundleImage, version: &str) -> Self {
         Self { volume: "bundle-in-use", path: "/bundle-in-use".to_owned(), ..Self::bundle(image, version) }

@@ -14,6 +14,7 @@
 mod api_way;
 pub mod facts;
 pub mod firewall;
+mod forwarding;
 mod host_identity;
 pub mod node;
 mod observation;
@@ -30,6 +31,7 @@ pub use facts::{
     renewal_overdue,
 };
 pub use firewall::{FirewallFact, FirewallProgram, PacketMatch, Transport};
+pub use forwarding::{FORWARDING_PORT, PART_PIECE, PartForwarder};
 pub use host_identity::{
     CLIENT_SIGNER, HOST_CERTIFICATE, HOST_GROUP, HOST_KEY, HOST_USER_PREFIX, SERVING_SIGNER,
 };
@@ -38,10 +40,7 @@ pub use node::{
     SILENCE_LIMIT, StepFailure,
 };
 pub use observation::{HostDrift, MASTER_REPORTS, MasterReport, OBSERVER_GROUP};
-pub use op::{
-    ApiObject, Check, Content, EtcdPeer, FORWARDING_PORT, File, HostsEntry, Link, Op, PART_PIECE,
-    PartForwarder,
-};
+pub use op::{ApiObject, Check, Content, EtcdPeer, File, HostsEntry, Link, Op};
 pub use precheck::{PrecheckHost, PrecheckReport, PrecheckResult, PrecheckSeverity};
 pub use progress::Progress;
 pub use secret_ref::{CertificateAuthority, Leaf, SecretRef, Usage};

@@ -9,6 +9,7 @@ use kubeon_api::{ClusterName, Digest, HostAddress, HostName, KeyNumber, Version}
 use serde::{Deserialize, Serialize};
 
 use crate::firewall::PacketMatch;
+use crate::forwarding::PartForwarder;
 use crate::secret_ref::SecretRef;
 
 /// One complete operation on one host. The host makes no further decision.
@@ -468,6 +469,14 @@ pub enum Check {
         /// The arguments, each with its value.
         arguments: Vec<String>,
     },
+    /// A program of Kubernetes knows its feature gates, and can set them. It is asked once, and not started. The failure of this
+    /// check is not repeated.
+    KnowsFeatureGates {
+        /// The path of the program on the host.
+        program: String,
+        /// The argument with the gates, and what else decides which gates there are.
+        arguments: Vec<String>,
+    },
     /// All listed hosts accept connections from this host on the port.
     Reachable {
         /// The other hosts.
@@ -476,22 +485,3 @@ pub enum Check {
         port: u16,
     },
 }
-
-/// A host that forwards the bytes of a part while it receives them.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct PartForwarder {
-    /// Its address in the cluster's network.
-    pub address: Ipv4Addr,
-    /// The port at which it forwards parts in this run.
-    pub port: u16,
-    /// SHA-256 of each piece of [`PART_PIECE`] bytes in hexadecimal; the last piece may be shorter.
-    pub pieces: Vec<String>,
-}
-
-/// The TCP port at which hosts forward parts, on their address in the cluster's network. While another program has it, they use
-/// a free port.
-pub const FORWARDING_PORT: u16 = 10270;
-
-/// Bytes of a piece of a part, each of which is checked when it arrives.
-pub const PART_PIECE: usize = 1 << 20;

@@ -78,6 +78,7 @@ fn additions(lab: &BenchLab, arguments: &ScaleArguments) -> Result<()> {
         medians.push((count, times));
     }
     print(&medians);
+    crate::terminal::say(&stand_ins.renewals()?);
     Ok(())
 }
 

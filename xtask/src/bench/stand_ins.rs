@@ -4,8 +4,8 @@
 
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
@@ -23,6 +23,8 @@ use super::lab::BenchLab;
 
 /// Kubelets renew their Lease this often.
 const RENEWAL: Duration = Duration::from_secs(10);
+/// A node whose Lease is older than this is not Ready any more.
+const LEASE: Duration = Duration::from_secs(40);
 /// What the names of all stand-ins begin with.
 const NAME: &str = "stand-in-";
 /// The time limit for routes to all stand-ins.
@@ -35,6 +37,43 @@ pub(super) struct StandIns {
     /// The file with the state of the cluster.
     state: PathBuf,
     count: Arc<AtomicU32>,
+    renewals: Arc<Renewals>,
+}
+
+/// How the Leases of the stand-ins were renewed.
+#[derive(Debug, Default)]
+struct Renewals {
+    made: AtomicU64,
+    failed: AtomicU64,
+    /// Attempts for a stand-in whose Lease had ended.
+    late: AtomicU64,
+    first_error: OnceLock<String>,
+}
+
+impl Renewals {
+    /// Counts an attempt. `age` is the time since the Lease was renewed.
+    fn count(&self, error: Option<String>, age: Duration) {
+        let counter = if error.is_some() { &self.failed } else { &self.made };
+        counter.fetch_add(1, Ordering::Relaxed);
+        if age > LEASE {
+            self.late.fetch_add(1, Ordering::Relaxed);
+        }
+        if let Some(error) = error {
+            self.first_error.get_or_init(|| error);
+        }
+    }
+
+    /// The counts. An error if a stand-in was not Ready for a time: the cluster did not have the nodes that were measured.
+    fn summary(&self) -> Result<String> {
+        let [made, failed, late] =
+            [&self.made, &self.failed, &self.late].map(|counter| counter.load(Ordering::Relaxed));
+        let first = self.first_error.get().map(|error| format!("; the first: {error}")).unwrap_or_default();
+        let text = format!("Leases of the stand-ins: {made} renewals, {failed} failed{first}");
+        if late > 0 {
+            bail!("{text}; {late} came after more than {} s, so nodes were not Ready", LEASE.as_secs());
+        }
+        Ok(text)
+    }
 }
 
 impl StandIns {
@@ -48,8 +87,17 @@ impl StandIns {
             anyhow::Ok(Client::try_from(config)?)
         })?;
         let count = Arc::new(AtomicU32::new(0));
-        runtime.spawn(renew(leases(&client), Arc::clone(&count)));
-        Ok(Self { runtime, client, state: home.join(format!("{cluster}.json")), count })
+        let renewals = Arc::new(Renewals::default());
+        runtime.spawn(renew(leases(&client), Arc::clone(&count), Arc::clone(&renewals)));
+        Ok(Self { runtime, client, state: home.join(format!("{cluster}.json")), count, renewals })
+    }
+
+    /// How many renewals were made and failed.
+    ///
+    /// # Errors
+    /// When a stand-in was not renewed in time, so that the figures are not those of a cluster with all nodes.
+    pub(super) fn renewals(&self) -> Result<String> {
+        self.renewals.summary()
     }
 
     /// Adds stand-ins until there are `count`. No command may change the cluster meanwhile. The routes are awaited on `host`.
@@ -107,14 +155,23 @@ fn leases(client: &Client) -> Api<Lease> {
     Api::namespaced(client.clone(), "kube-node-lease")
 }
 
-/// The Leases are renewed one after another, each once in [`RENEWAL`].
-async fn renew(leases: Api<Lease>, count: Arc<AtomicU32>) {
+/// The Leases are renewed one after another, each once in [`RENEWAL`]. A renewal that fails is repeated with the next round, long
+/// before the node counts as lost.
+async fn renew(leases: Api<Lease>, count: Arc<AtomicU32>, renewals: Arc<Renewals>) {
+    let mut renewed_at = Vec::new();
     loop {
-        for number in 0..count.load(Ordering::Relaxed) {
+        let all = count.load(Ordering::Relaxed);
+        let new = (0..all).skip(renewed_at.len());
+        renewed_at.extend(new.map(|_| Instant::now()));
+        for (number, last) in (0..all).zip(&mut renewed_at) {
             let renewed = json!({ "spec": { "renewTime": MicroTime(Timestamp::now()) } });
-            // A renewal that fails is repeated with the next round, long before the node counts as lost.
-            let _ = leases.patch(&name(number), &PatchParams::default(), &Patch::Merge(renewed)).await;
-            tokio::time::sleep(RENEWAL / count.load(Ordering::Relaxed).max(1)).await;
+            let done = leases.patch(&name(number), &PatchParams::default(), &Patch::Merge(renewed)).await;
+            let age = last.elapsed();
+            if done.is_ok() {
+                *last = Instant::now();
+            }
+            renewals.count(done.err().map(|error| format!("{}: {error}", name(number))), age);
+            tokio::time::sleep(RENEWAL / all).await;
         }
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
@@ -125,7 +182,7 @@ async fn create(client: &Client, number: u32) -> Result<()> {
         "metadata": { "name": name(number) },
         "spec": {
             "holderIdentity": name(number),
-            "leaseDurationSeconds": 40,
+            "leaseDurationSeconds": LEASE.as_secs(),
             "renewTime": MicroTime(Timestamp::now()),
         },
     }))?;
@@ -199,5 +256,23 @@ mod tests {
             |node: &Value| node["metadata"]["annotations"]["flannel.alpha.coreos.com/backend-data"].clone();
         assert_eq!(link(&one), json!({ "VNI": 1, "VtepMAC": "0a:00:c6:12:01:00" }).to_string());
         assert_ne!(link(&one), link(&other));
+    }
+
+    #[test]
+    fn a_failed_renewal_is_counted_and_a_late_one_ends_the_benchmark() {
+        let renewals = Renewals::default();
+        renewals.count(None, RENEWAL);
+        renewals.count(Some("stand-in-0003: timeout".to_owned()), RENEWAL);
+        renewals.count(Some("another".to_owned()), RENEWAL);
+        let text = "Leases of the stand-ins: 1 renewals, 2 failed; the first: stand-in-0003: timeout";
+        assert_eq!(renewals.summary().unwrap(), text);
+        renewals.count(None, LEASE + RENEWAL);
+        assert!(
+            renewals
+                .summary()
+                .unwrap_err()
+                .to_string()
+                .ends_with("1 came after more than 40 s, so nodes were not Ready")
+        );
     }
 }

@@ -3,6 +3,7 @@
 mod arguments;
 mod cluster;
 mod dns;
+mod feature_gates;
 mod lost_node;
 mod node;
 mod overlay;
@@ -114,6 +115,7 @@ fn wait_for_one(
             until(job, REMOTE_INTERVAL, healthy, &mut || wait.check(job.host, unit))
         }
         Check::AcceptsArguments { program, arguments } => arguments::accepted(job, program, arguments),
+        Check::KnowsFeatureGates { program, arguments } => feature_gates::known(job, program, arguments),
         Check::Reachable { addresses, port } => addresses.iter().try_for_each(|address| {
             let place = SocketAddrV4::new(address.ip(), *port);
             until(job, REMOTE_INTERVAL, healthy, &mut || {

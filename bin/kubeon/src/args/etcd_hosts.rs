@@ -94,6 +94,7 @@ impl EtcdHostFlags {
             names: &self.names,
             internal_addresses: &self.internal_addresses,
             labels: &[],
+            taints: &[],
             ports: &self.ports,
             users: &self.users,
             passwds: &self.passwds,

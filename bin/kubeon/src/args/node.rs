@@ -1,10 +1,11 @@
 //! Flags about hosts and their logins.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use clap::Args;
-use kubeon_api::{HostAddress, HostName, HostRole, LabelKey, LabelValue, NameError};
+use kubeon_api::kubernetes_cluster::NodeTaint;
+use kubeon_api::{HostAddress, HostName, HostRole, LabelKey, LabelValue, NameError, TaintEffect};
 use kubeon_engine::cluster_request::HostRequest;
 use kubeon_engine::login_request::{LoginRequest, LoginRequests, SecretSource};
 use kubeon_plan::Refusal;
@@ -13,7 +14,7 @@ use super::login::{LoginFlags, MasterLogin, WorkerLogin, port_number};
 
 macro_rules! role_flags {
     ($name:ident, $heading:literal, $default:ident, $variant:ident, $role:literal,
-     $short:literal, $name_short:literal, $names:literal, $internal:literal, $labels:literal, $port:literal,
+     $short:literal, $name_short:literal, $names:literal, $internal:literal, $labels:literal, $taints:literal, $port:literal,
      $user:literal, $passwd:literal, $pk_file:literal, $pk_password:literal) => {
         #[doc = concat!("Hosts of role ", $role, " and their logins. Lists: repeat the flag or use commas.")]
         #[derive(Debug, Clone, Default, Args)]
@@ -29,6 +30,9 @@ macro_rules! role_flags {
             #[doc = "Its labels, k=v,k=v; one flag for each host, in the order of the addresses"]
             #[arg(id = $labels, long = $labels, value_name = "K=V,…")]
             pub labels: Vec<String>,
+            #[doc = "Its taints, k=v:NoSchedule,k:NoExecute; one flag for each host, in the order of the addresses"]
+            #[arg(id = $taints, long = $taints, value_name = "K=V:EFFECT,…", hide_short_help = true)]
+            pub taints: Vec<String>,
             #[arg(help = "Its port, in the order of the addresses", id = $port, long = $port, value_name = "PORT", value_delimiter = ',', value_parser = port_number())]
             pub ports: Vec<u16>,
             #[arg(help = "Its user, in the order of the addresses", id = $user, long = $user, value_name = "USER", value_delimiter = ',', hide_short_help = true)]
@@ -52,6 +56,7 @@ macro_rules! role_flags {
                     names: &self.names,
                     internal_addresses: &self.internal_addresses,
                     labels: &self.labels,
+                    taints: &self.taints,
                     ports: &self.ports,
                     users: &self.users,
                     passwds: &self.passwds,
@@ -74,6 +79,7 @@ role_flags!(
     "master-name",
     "master-internal-address",
     "master-labels",
+    "master-taints",
     "master-port",
     "master-user",
     "master-passwd",
@@ -91,6 +97,7 @@ role_flags!(
     "worker-name",
     "worker-internal-address",
     "worker-labels",
+    "worker-taints",
     "worker-port",
     "worker-user",
     "worker-passwd",
@@ -117,6 +124,7 @@ pub(super) struct Listed<'a> {
     pub(super) names: &'a [String],
     pub(super) internal_addresses: &'a [String],
     pub(super) labels: &'a [String],
+    pub(super) taints: &'a [String],
     pub(super) ports: &'a [u16],
     pub(super) users: &'a [String],
     pub(super) passwds: &'a [SecretSource],
@@ -165,13 +173,13 @@ pub(super) fn hosts_of(
         let address = text.parse::<HostAddress>();
         let name = listed.names.get(i).map(|name| name.parse::<HostName>()).transpose();
         let internal = listed.internal_addresses.get(i).map(|text| text.parse::<HostAddress>()).transpose();
-        let labels = labels(listed, i);
-        match (address, name, internal, labels) {
-            (Ok(address), Ok(name), Ok(internal_address), Ok(labels)) => {
+        let (labels, taints) = (labels(listed, i), taints(listed, i));
+        match (address, name, internal, labels, taints) {
+            (Ok(address), Ok(name), Ok(internal_address), Ok(labels), Ok(taints)) => {
                 let login = login(listed, i).or(default.clone());
-                hosts.push(HostRequest { address, internal_address, name, labels, login });
+                hosts.push(HostRequest { address, internal_address, name, labels, taints, login });
             }
-            (address, name, internal, labels) => {
+            (address, name, internal, labels, taints) => {
                 if let Err(error) = address {
                     refusals.push(refuse(format!("{} {text}", listed.flag), error.to_string()));
                 }
@@ -184,7 +192,7 @@ pub(super) fn hosts_of(
                         format!("--{}-internal-address {}", listed.role, listed.internal_addresses[i]);
                     refusals.push(refuse(subject, error.to_string()));
                 }
-                refusals.extend(labels.err().into_iter().flatten());
+                refusals.extend(labels.err().into_iter().chain(taints.err()).flatten());
             }
         }
     }
@@ -208,6 +216,7 @@ fn count_lists(listed: &Listed<'_>, refusals: &mut Vec<Refusal>) {
     check("name", listed.names.len(), false);
     check("internal-address", listed.internal_addresses.len(), false);
     check("labels", listed.labels.len(), true);
+    check("taints", listed.taints.len(), true);
     check("port", listed.ports.len(), false);
     check("user", listed.users.len(), false);
     check("passwd", listed.passwds.len(), false);
@@ -218,7 +227,7 @@ fn count_lists(listed: &Listed<'_>, refusals: &mut Vec<Refusal>) {
 /// A hint to the flag that applies to all hosts of a role.
 fn default_flag_hint(role: &HostRole, list: &str) -> String {
     match list {
-        "name" | "internal-address" | "labels" => String::new(),
+        "name" | "internal-address" | "labels" | "taints" => String::new(),
         _ if *role == HostRole::Etcd => String::new(),
         _ => format!("; --default-{role}-{list} is for every {role}"),
     }
@@ -245,6 +254,32 @@ fn label(pair: &str) -> Result<(String, String), String> {
     let key = key.parse::<LabelKey>().map_err(text)?;
     let value = value.parse::<LabelValue>().map_err(text)?;
     Ok((key.into(), value.into()))
+}
+
+/// The taints of a host, or a refusal for every invalid taint.
+fn taints(listed: &Listed<'_>, i: usize) -> Result<BTreeSet<NodeTaint>, Vec<Refusal>> {
+    let text = listed.taints.get(i).map(String::as_str).unwrap_or_default();
+    let (mut taints, mut refusals) = (BTreeSet::new(), Vec::new());
+    for text in text.split(',').filter(|text| !text.is_empty()) {
+        match taint(text) {
+            Ok(taint) => {
+                taints.insert(taint);
+            }
+            Err(reason) => refusals.push(refuse(format!("--{}-taints {text}", listed.role), reason)),
+        }
+    }
+    if refusals.is_empty() { Ok(taints) } else { Err(refusals) }
+}
+
+/// Parses a taint as kubectl writes it.
+fn taint(text: &str) -> Result<NodeTaint, String> {
+    let (pair, effect) = text.rsplit_once(':').ok_or("is not KEY=VALUE:EFFECT or KEY:EFFECT")?;
+    let (key, value) = pair.split_once('=').map_or((pair, None), |(key, value)| (key, Some(value)));
+    let reason = |error: NameError| error.to_string();
+    let key = key.parse::<LabelKey>().map_err(reason)?;
+    let value = value.filter(|value| !value.is_empty()).map(str::parse::<LabelValue>);
+    let effect = effect.parse::<TaintEffect>().map_err(reason)?;
+    Ok(NodeTaint { key, value: value.transpose().map_err(reason)?, effect })
 }
 
 fn login(listed: &Listed<'_>, i: usize) -> LoginRequest {

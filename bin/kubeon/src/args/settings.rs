@@ -86,6 +86,9 @@ pub(crate) struct SettingFlags {
     /// Feature gates of the Kubernetes programs: Name=true|false, joined by commas
     #[arg(long, value_name = "PAIRS")]
     pub feature_gates: Option<String>,
+    /// A further kernel parameter of every host that runs a node: vm.max_map_count=262144; may be repeated
+    #[arg(long, value_name = "NAME=VALUE")]
+    pub kernel_parameter: Vec<String>,
     /// Lifetime of the certificate authorities in years, 1 to 100 [default: 100]
     #[arg(long, value_name = "YEARS")]
     pub cert_years: Option<u32>,

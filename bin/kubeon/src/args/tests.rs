@@ -64,6 +64,9 @@ fn knows_every_flag_of_the_contract() {
         ["--cert-san", "x,y"],
         ["--master-labels", "a=b"],
         ["--worker-labels", "a=b"],
+        ["--master-taints", "a=b:NoSchedule"],
+        ["--worker-taints", "a:NoExecute"],
+        ["--kernel-parameter", "vm.max_map_count=262144"],
     ] {
         parsed(&[flag, value]);
     }

@@ -1,7 +1,7 @@
 //! `kubeon abort`.
 
 use kubeon_engine::cluster_target::ClusterTarget;
-use kubeon_engine::upgrade::way_back;
+use kubeon_engine::way_back::way_back;
 
 use crate::args::upgrade::AbortArgs;
 use crate::cli_error::CliError;

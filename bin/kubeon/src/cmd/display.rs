@@ -79,9 +79,9 @@ async fn value(cluster: &str, master: &ReadyMaster, member: &ReadyMaster) -> Res
     }))
 }
 
-/// The certificate that ends first, of the master, of the nodes and of the host of etcd that answered.
+/// The certificate that ends first, of the nodes, and of the masters and hosts of etcd that answered.
 fn earliest(master: &ReadyMaster, member: &ReadyMaster) -> Option<ExpiryView> {
-    let found = [master, member].into_iter().filter_map(|host| host.facts.earliest_expiry());
+    let found = [master, member].into_iter().filter_map(ReadyMaster::earliest_expiry);
     let first = found.min_by_key(|certificate| certificate.expires_at)?;
     Some(ExpiryView::new(&first, master.facts.clock_seconds))
 }

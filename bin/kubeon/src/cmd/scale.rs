@@ -1,7 +1,7 @@
 //! `kubeon addon`, `kubeon delon`, `kubeon replace` and `kubeon readdress`: add, remove and replace hosts, and change the
 //! address of one.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use kubeon_api::{HostAddress, HostName, HostRole};
 use kubeon_engine::cluster_request::HostRequest;
@@ -54,14 +54,14 @@ fn added_hosts(args: &AddonArgs) -> AddedHosts {
     AddedHosts { masters: hosts.masters, workers: hosts.workers, etcd_hosts, refusals }
 }
 
-/// A host without labels.
+/// A host without labels and taints.
 fn host(
     address: HostAddress,
     internal_address: Option<HostAddress>,
     name: Option<HostName>,
     login: LoginRequest,
 ) -> HostRequest {
-    HostRequest { address, internal_address, name, labels: BTreeMap::new(), login }
+    HostRequest { address, internal_address, name, labels: BTreeMap::new(), taints: BTreeSet::new(), login }
 }
 
 /// Removes hosts.

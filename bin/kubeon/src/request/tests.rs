@@ -99,6 +99,32 @@ fn invalid_feature_gates_are_refused_pair_by_pair() {
 }
 
 #[test]
+fn kernel_parameters_and_taints_are_flags() {
+    let flags =
+        ["--kernel-parameter", "vm.max_map_count=262144", "--kernel-parameter", "kernel.msgmax=65536"];
+    let tainted = ["--worker-taints", "dedicated=gpu:NoSchedule,example.com/a:NoExecute"];
+    let spec = requested(&[&flags[..], &tainted].concat()).unwrap().spec;
+    let parameters: Vec<_> =
+        spec.settings.kernel_parameters.iter().map(|(name, value)| format!("{name}={value}")).collect();
+    assert_eq!(parameters, ["kernel.msgmax=65536", "vm.max_map_count=262144"]);
+    let taints: Vec<_> = spec.workers[0].taints.iter().map(ToString::to_string).collect();
+    assert_eq!(taints, ["dedicated=gpu:NoSchedule", "example.com/a:NoExecute"]);
+    assert!(spec.masters[0].taints.is_empty());
+    for (flag, value, reason) in [
+        ("--kernel-parameter", "vm.swappiness", "is not NAME=VALUE"),
+        ("--worker-taints", "dedicated", "is not KEY=VALUE:EFFECT or KEY:EFFECT"),
+        ("--worker-taints", "a=b:Never", "one of: NoSchedule PreferNoSchedule NoExecute"),
+        ("--master-taints", "-a:NoSchedule", "is not a label key"),
+    ] {
+        let rows = requested(&[&format!("{flag}={value}")]).unwrap_err().rows;
+        assert_eq!(rows[0].0, format!("{flag} {value}"));
+        assert!(rows[0].1.contains(reason), "{rows:?}");
+    }
+    let twice = requested(&["--kernel-parameter", "a.b=1", "--kernel-parameter", "a.b=2"]).unwrap_err();
+    assert_eq!(twice.rows, [("--kernel-parameter a.b=2".to_owned(), "is named twice".to_owned())]);
+}
+
+#[test]
 fn the_lifetime_of_authorities_has_the_limits_of_a_file() {
     assert_eq!(requested(&[]).unwrap().spec.settings.ca_years, 100);
     for years in ["1", "10", "100"] {

@@ -17,6 +17,8 @@ pub(crate) struct Desired<'a> {
     pub(crate) word: Option<Operation>,
     /// Whether its annotation asks to return to a snapshot, in this change or before.
     pub(crate) rolls_back: bool,
+    /// Whether its annotation asks for an upgrade or a change of settings, or one failed.
+    pub(crate) upgrades: bool,
     /// Whether it is being deleted.
     pub(crate) is_being_deleted: bool,
 }

@@ -1,9 +1,10 @@
 //! Versions: only those of the catalogue, and no older one than the one that runs, except on the way back to a snapshot.
 
-use kubeon_api::kubernetes_cluster::Changes;
+use kubeon_api::kubernetes_cluster::{Changes, DeclaredCluster};
 use kubeon_api::upgrade_way;
 
 use super::desired::{Desired, Existing};
+use super::fixed::ips;
 use crate::lookup::Lookup;
 use crate::verdict::AdmissionVerdict;
 
@@ -46,4 +47,29 @@ pub(super) fn judge(
         }
     };
     verdict.deny(desired.field("kubeVersion"), reason);
+}
+
+/// Hosts change after an upgrade that has begun. When it waits for a host that is lost, they never would: the version of before ends
+/// it.
+pub(super) fn advise_on_hosts(
+    desired: &Desired<'_>,
+    existing: &Existing,
+    built: &DeclaredCluster,
+    changes: &Changes,
+    verdict: &mut AdmissionVerdict,
+) {
+    let runs = built.kube_version.or(existing.version);
+    let open = desired.upgrades && changes.fields.contains(&"kubeVersion");
+    let (Some(runs), Some(wanted), true) = (runs, desired.cluster.kube_version, open) else { return };
+    let lists = [
+        ("masterList", &desired.cluster.master_list, &built.master_list),
+        ("etcdList", &desired.cluster.etcd_list, &built.etcd_list),
+        ("nodeList", &desired.cluster.node_list, &built.node_list),
+    ];
+    let Some((list, ..)) = lists.into_iter().find(|(_, now, before)| ips(now) != ips(before)) else { return };
+    verdict.warn(format!(
+        "{}: hosts change after the upgrade to {wanted}; if it waits for one that is lost, declare kubeVersion {runs} again with the \
+         other hosts",
+        desired.field(list)
+    ));
 }

@@ -136,6 +136,26 @@ async fn the_earliest_expiry_is_known_although_no_api_server_answers() {
     assert_eq!(listed, CertificateTimes { earliest, now: 250 });
 }
 
+/// Hosts of which one reports a certificate and the other one never answers.
+struct Silent(Certificates);
+
+#[async_trait]
+impl ProbeHost for Silent {
+    async fn facts(&self, host: HostAddress) -> Result<Facts, StepFailure> {
+        if self.0.0.contains_key(&host) { self.0.facts(host).await } else { std::future::pending().await }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_host_of_etcd_that_is_off_does_not_hide_the_certificates_of_the_others() {
+    let hosts: [HostAddress; 3] = ["10.0.0.7", "10.0.0.8", "10.0.0.9"].map(|host| host.parse().unwrap());
+    let probe = Silent(Certificates([(hosts[0], 900), (hosts[2], 300)].into()));
+    let found = expiry_of(&probe, &hosts).await.unwrap();
+    assert_eq!((found.expires_at, found.path.as_str()), (300, "/etc/kubernetes/pki/10.0.0.9.crt"));
+    assert_eq!(expiry_of(&probe, &hosts[1..2]).await, None);
+    assert_eq!(expiry_of(&probe, &[]).await, None);
+}
+
 #[tokio::test]
 async fn the_answer_of_one_ready_master_has_the_certificates_of_all_nodes() {
     let mut cluster = facts(&[("n1", true), ("n2", true), ("n3", true)]);

@@ -15,9 +15,10 @@ use super::cluster_action::ClusterAction;
 use super::health_conditions::status_write;
 use super::object_access::{
     finalizer_name, finalizers_patch, has_finalizer, namespace, object_name, object_notice, object_write,
+    running_version,
 };
 use super::persisted_objects::persisted_objects;
-use super::{approval, derived_operation, history, node_status, snapshots, status};
+use super::{applied, approval, derived_operation, history, node_status, snapshots, status};
 use crate::cluster;
 use crate::condition::{self, PRECHECKED, STEP_FAILED};
 use crate::job_state::{self, JobState};
@@ -111,7 +112,7 @@ fn ended(
     new.last_transition_time = Some(at(s.now));
     new.operation = None;
     new.step = None;
-    new.reason = (!succeeded).then(|| failure(operation));
+    new.reason = (!succeeded).then(|| with_way_back(object, operation, failure(operation)));
     let action = ClusterAction::of(operation);
     if action == Some(ClusterAction::Snapshot) {
         return snapshots::ended(s, object, operation, (new, reason(action, succeeded)));
@@ -200,6 +201,21 @@ fn failure(operation: &ClusterOperation) -> String {
         (_, Some(reason)) => reason,
         (_, None) => history::failure_text(operation, "it failed and left no message"),
     }
+}
+
+/// The cause of a failed upgrade, with the declaration that ends it: hosts, also one that is lost, change before the version only
+/// when the version of before is declared again.
+fn with_way_back(object: &KubernetesCluster, operation: &ClusterOperation, cause: String) -> String {
+    let before = applied::applied(object).ok().flatten().and_then(|spec| spec.cluster.kube_version);
+    let before = before.or(running_version(object));
+    let wanted = history::version_of_update(operation).filter(|_| !operation.spec.plan);
+    let Some((before, _)) = before.zip(wanted).filter(|(before, wanted)| before != wanted) else {
+        return cause;
+    };
+    let way = format!(
+        "\nto go back, or to replace a host that is lost, declare spec.cluster.kubeVersion {before} again, alone or with the other hosts"
+    );
+    condition::clipped_before(&cause, &way)
 }
 
 /// The claimed operation was deleted.

@@ -4,8 +4,11 @@
 use std::sync::Arc;
 
 use kubeon_api::kubeonkube::OperationResult;
-use kubeon_api::{ClusterOperation, HostAddress, KubernetesCluster, Remedy, labels};
+use kubeon_api::{
+    ClusterOperation, HostAddress, KubernetesCluster, KubernetesClusterSpec, Remedy, Version, labels,
+};
 
+use super::cluster_action::ClusterAction;
 use crate::names::{DERIVED_NAMESPACE_LABEL, HOSTS_ANNOTATION};
 use crate::order;
 
@@ -63,20 +66,42 @@ pub(super) fn permits_retry(object: &KubernetesCluster, mine: &[Arc<ClusterOpera
     last.peek().is_some() && !last.any(had_same_annotations)
 }
 
+/// The operations that failed since the last one that changed the cluster with success, newest first.
+fn failed_since_success(mine: &[Arc<ClusterOperation>]) -> impl Iterator<Item = &Arc<ClusterOperation>> {
+    let changes_hosts = |operation: &Arc<ClusterOperation>| {
+        !operation.spec.plan && ClusterAction::of(operation) != Some(ClusterAction::Snapshot)
+    };
+    mine.iter()
+        .rev()
+        .filter(move |operation| order::ended(operation) && changes_hosts(operation))
+        .take_while(|operation| result(operation) == Some(OperationResult::Failed))
+}
+
 /// The hosts of the operations that failed since the last successful one.
 pub(super) fn hosts_of_failed(mine: &[Arc<ClusterOperation>]) -> Vec<HostAddress> {
-    let failed = mine
-        .iter()
-        .rev()
-        .filter(|operation| order::ended(operation))
-        .take_while(|operation| result(operation) == Some(OperationResult::Failed));
-    let listed =
-        failed.filter_map(|operation| annotation(operation.metadata.annotations.as_ref(), HOSTS_ANNOTATION));
+    let listed = failed_since_success(mine)
+        .filter_map(|operation| annotation(operation.metadata.annotations.as_ref(), HOSTS_ANNOTATION));
     let mut hosts: Vec<HostAddress> =
         listed.flat_map(|hosts| hosts.split(',').filter_map(|host| host.parse().ok())).collect();
     hosts.sort();
     hosts.dedup();
     hosts
+}
+
+/// The declared version of an operation that changes the version or settings.
+pub(super) fn version_of_update(operation: &ClusterOperation) -> Option<Version> {
+    let text = annotation(operation.metadata.annotations.as_ref(), labels::APPLIED_SPEC)?;
+    let is_update = ClusterAction::of(operation) == Some(ClusterAction::Update);
+    let spec: KubernetesClusterSpec = serde_json::from_str(text).ok().filter(|_| is_update)?;
+    spec.cluster.kube_version
+}
+
+/// The version of the last upgrade from `before`, if it failed and no operation succeeded since: the cluster may already be changing
+/// to it.
+pub(super) fn version_of_failed_upgrade(mine: &[Arc<ClusterOperation>], before: Version) -> Option<Version> {
+    failed_since_success(mine)
+        .filter_map(|operation| version_of_update(operation))
+        .find(|version| *version != before)
 }
 
 /// The hosts that an operation skipped because they did not answer.

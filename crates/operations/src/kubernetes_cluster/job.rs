@@ -9,16 +9,17 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference}
 use kubeon_api::kubernetes_cluster::AuthConfig;
 use kubeon_api::{
     ClusterOperation, DataRef, JobPlacement, KubernetesCluster, KubernetesClusterSpec, PrivateKey,
-    PrivateKeyError, Version, labels, upgrade_way,
+    PrivateKeyError, labels, upgrade_way,
 };
 use kubeon_render::job::{Mount, MountSource, OperationJob, Program, job};
 
+use super::bundle_mounts::derived_from;
 use super::cluster_action::ClusterAction;
 use super::object_access::{namespace, object_name, running_version};
 use super::persisted_objects::{observer_secret, persisted_objects, state_missing_text};
 use super::snapshots::ObjectStoreInputs;
-use super::{callback, inventory, snapshots};
-use crate::names::{self, DERIVED_UID_LABEL, HOSTS_ANNOTATION, OPERATION_LABEL};
+use super::{bundle_mounts, callback, inventory, snapshots};
+use crate::names::{self, HOSTS_ANNOTATION, OPERATION_LABEL};
 use crate::operation::finish::{End, finish};
 use crate::operation::inputs::{KEY, Obstacle, check_place};
 use crate::operation::placement::placement;
@@ -113,8 +114,7 @@ fn check_state(
     let state = names::state(namespace(object), object_name(object));
     let state = ObjectRef::new(ObjectKind::Secret, namespace(object), state);
     let of_same_cluster = |other: &ClusterOperation| {
-        let uid = other.metadata.labels.as_ref().and_then(|labels| labels.get(DERIVED_UID_LABEL));
-        uid == object.metadata.uid.as_ref() && name(other) != name(operation)
+        derived_from(other) == object.metadata.uid.as_ref() && name(other) != name(operation)
     };
     let has_had_job = |other: &ClusterOperation| {
         of_same_cluster(other) && other.status.as_ref().is_some_and(|status| status.job_ref.is_some())
@@ -423,17 +423,7 @@ fn the_job(
         inputs.secret.map(|name| folder("auth", MountSource::Secret { name, optional: false }, "/auth")),
     );
     mounts.extend(inputs.approved.map(|name| folder("approved-plan", map_of(name, false), "/approved-plan")));
-    if let Some(image) = &s.settings.bundle_image {
-        let version =
-            spec.cluster.kube_version.map_or_else(|| s.settings.default_version.clone(), |v| v.to_string());
-        mounts.push(Mount::bundle(image, &version));
-        // The engine tries a new minor version with the programs of both versions.
-        let in_use = running_version(object).filter(|before| {
-            let other = |now: Version| (now.major, now.minor) != (before.major, before.minor);
-            updates(operation) && spec.cluster.kube_version.is_some_and(other)
-        });
-        mounts.extend(in_use.map(|version| Mount::bundle_in_use(image, &version.to_string())));
-    }
+    mounts.extend(bundle_mounts::of_job(s, object, operation, spec));
     mounts.extend(callback::token(s.settings, operation));
     let store = inputs.snapshots.map(|store| (store.variables, store.mount)).unzip();
     mounts.extend(store.1);

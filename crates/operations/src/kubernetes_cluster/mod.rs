@@ -9,6 +9,7 @@
 
 mod applied;
 mod approval;
+mod bundle_mounts;
 mod callback;
 mod cluster_action;
 mod completion;

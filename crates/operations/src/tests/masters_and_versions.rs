@@ -190,6 +190,52 @@ fn an_upgrade_that_is_taken_back_is_repaired() {
     assert_eq!(wanted(&world), "update-finished", "nothing is left to do");
 }
 
+/// Whether the Job has the bundle of this version.
+fn has_bundle(world: &World, version: &str) -> bool {
+    job(world).to_string().contains(&format!("kubeon/kubeon-bundle:{version}\""))
+}
+
+/// An upgrade waits for a master that is lost. The engine goes back, or on with the version that it cannot leave any more, and
+/// replaces the master.
+#[test]
+fn a_lost_master_is_replaced_with_the_old_version_declared_again() {
+    let mut world = running(&["10.0.0.2"]);
+    declare(&mut world, &json!({"kubeVersion": "v1.37.2"}));
+    ends(&mut world, "Failed");
+    let reason = object(&world)["status"]["reason"].as_str().unwrap().to_owned();
+    assert!(reason.contains("declare spec.cluster.kubeVersion v1.36.3 again"), "{reason}");
+    let masters = list(&["10.0.0.1", "10.0.0.9"]);
+    declare(&mut world, &json!({"masterList": masters}));
+    assert_eq!(operation(&world), texts("updating", ""), "the upgrade comes first");
+    ends(&mut world, "Failed");
+    declare(&mut world, &json!({"kubeVersion": "v1.36.3"}));
+    assert_eq!(operation(&world), texts("scaling-up", "10.0.0.9,10.0.0.3"));
+    assert!(has_bundle(&world, "v1.36.3") && has_bundle(&world, "v1.37.2"), "it may go on or back");
+    ends(&mut world, "Complete");
+    assert_eq!((phase(&world), applied(&world, "masterList")), ("Running".into(), masters));
+    assert_eq!(object(&world)["status"]["reason"], Value::Null);
+    declare(&mut world, &json!({"kubeVersion": "v1.37.2"}));
+    assert_eq!(operation(&world), texts("updating", ""));
+    ends(&mut world, "Complete");
+    declare(&mut world, &json!({"nodeList": list(&["10.0.0.2", "10.0.0.4"])}));
+    assert!(has_bundle(&world, "v1.37.2") && !has_bundle(&world, "v1.36.3"), "no upgrade is open");
+}
+
+/// The old version first, alone: the way back waits for the lost master, and the change of masters follows.
+#[test]
+fn a_lost_master_is_replaced_after_the_old_version_was_declared_again() {
+    let mut world = running(&["10.0.0.2"]);
+    declare(&mut world, &json!({"kubeVersion": "v1.37.2"}));
+    ends(&mut world, "Failed");
+    declare(&mut world, &json!({"kubeVersion": "v1.36.3"}));
+    assert_eq!(operation(&world), texts("repairing", ""));
+    ends(&mut world, "Failed");
+    declare(&mut world, &json!({"masterList": list(&["10.0.0.1", "10.0.0.9"])}));
+    assert_eq!(operation(&world), texts("scaling-up", "10.0.0.9,10.0.0.3"));
+    ends(&mut world, "Complete");
+    assert_eq!(phase(&world), "Running");
+}
+
 #[test]
 fn settings_and_labels_change_after_the_version() {
     let mut world = running(&["10.0.0.2"]);

@@ -1,12 +1,12 @@
-//! The check that programs know the arguments that a declaration adds. It comes before anything on the host restarts: a program
-//! with an unknown argument does not start.
+//! The check that programs know the arguments and the feature gates that a declaration adds. It comes before anything on the host
+//! restarts: a program with an unknown one does not start.
 
 use std::collections::BTreeMap;
 
 use kubeon_render::paths::PARTS;
 use kubeon_wire::{Check, Op};
 
-use super::control_plane::ControlPlaneProgram;
+use super::control_plane::{ControlPlaneProgram, emulation, is_program};
 use super::step::{ARTIFACTS, DesiredStep, part_id};
 use crate::context::{ObservedHost, PlanContext};
 use crate::step_id::StepId;
@@ -18,9 +18,10 @@ fn check_id(host: &ObservedHost<'_>) -> StepId {
     host.id(ARTIFACTS, "arguments")
 }
 
-/// The check that comes before the programs of a host; `None` if no declaration adds arguments to them.
+/// The check that comes before the programs of a host; `None` if no declaration adds arguments or feature gates to them.
 pub(crate) fn checked(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> Option<StepId> {
-    programs(context, host).next().map(|_| check_id(host))
+    let asks = programs(context, host).next().is_some() || !gated(context, host).is_empty();
+    asks.then(|| check_id(host))
 }
 
 /// The programs of a host that have further arguments. Those of static pods are in images, where they cannot be asked.
@@ -43,18 +44,53 @@ fn programs<'a>(
     used.map(|(_, program, arguments)| (program, arguments))
 }
 
+/// The programs of a host that get the declared feature gates. Those of static pods have the same gates as the kubelet.
+fn gated(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> Vec<&'static str> {
+    if context.spec().settings.feature_gates.is_empty() {
+        return Vec::new();
+    }
+    let is_master = host.is_master() && !context.runs_static_pods();
+    let control_plane =
+        ControlPlaneProgram::ALL.into_iter().filter(|_| is_master).map(ControlPlaneProgram::part);
+    control_plane.chain(host.role.runs_node().then_some("kubelet")).collect()
+}
+
+/// Asks a program for its feature gates: for those of its version, and, while that is tried, for those of the version that the
+/// control plane emulates.
+fn gates(context: &PlanContext<'_>, host: &ObservedHost<'_>, program: &str) -> Vec<Check> {
+    let gates = format!("--feature-gates={}", context.spec().settings.feature_gates);
+    let emulation = emulation(context).filter(|_| is_program(program));
+    let emulating = emulation.map(|(name, version)| vec![format!("--{name}={version}"), gates.clone()]);
+    let asked = [vec![gates]].into_iter().chain(emulating);
+    asked
+        .map(|arguments| Check::KnowsFeatureGates { program: path(context, host, program), arguments })
+        .collect()
+}
+
+/// The path of a program of the bundle of the plan on a host.
+fn path(context: &PlanContext<'_>, host: &ObservedHost<'_>, program: &str) -> String {
+    format!("{PARTS}/{}/bin/{program}", context.part(host, program).digest)
+}
+
 /// Asks the programs that will run on the host, those of the bundle of the plan.
 pub(crate) fn check(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> Option<DesiredStep> {
-    let programs: Vec<ProgramArguments<'_>> = programs(context, host).collect();
     let id = checked(context, host)?;
-    let asked = programs.iter().copied().map(|(program, arguments)| Check::AcceptsArguments {
-        program: format!("{PARTS}/{}/bin/{program}", context.part(host, program).digest),
+    let (extended, gated): (Vec<_>, Vec<_>) = (programs(context, host).collect(), gated(context, host));
+    let takes = extended.iter().map(|(program, arguments)| Check::AcceptsArguments {
+        program: path(context, host, program),
         arguments: arguments.iter().map(|(name, value)| format!("--{name}={value}")).collect(),
     });
-    let names: Vec<&str> = programs.iter().copied().map(|(program, _)| program).collect();
-    let step = DesiredStep::new(host, id, Op::Await { checks: asked.collect() })
-        .title(format!("{} on {} knows its further arguments", names.join(", "), host.name))
+    let knows = gated.iter().copied().flat_map(|program| gates(context, host, program));
+    let what = match (extended.is_empty(), gated.is_empty()) {
+        (false, false) => "its further arguments and feature gates",
+        (false, true) => "its further arguments",
+        (true, _) => "its feature gates",
+    };
+    let mut names: Vec<&'static str> = extended.iter().map(|(program, _)| *program).collect();
+    names.extend(gated.iter().filter(|program| !extended.iter().any(|(other, _)| other == *program)));
+    let step = DesiredStep::new(host, id, Op::Await { checks: takes.chain(knows).collect() })
+        .title(format!("{} on {} knows {what}", names.join(", "), host.name))
         .because("they are declared")
-        .needs(programs.iter().copied().map(|(program, _)| part_id(program, host)));
+        .needs(names.iter().copied().map(|program| part_id(program, host)));
     Some(step.check(None))
 }

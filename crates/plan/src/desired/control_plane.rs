@@ -33,7 +33,8 @@ pub(crate) fn is_control_plane_part(name: &str) -> bool {
     name == KUBEADM || is_program(name)
 }
 
-fn is_program(name: &str) -> bool {
+/// Whether the part of a bundle is a program of the control plane.
+pub(crate) fn is_program(name: &str) -> bool {
     ControlPlaneProgram::ALL.iter().any(|program| program.part() == name)
 }
 
@@ -50,18 +51,23 @@ impl Artifacts {
     }
 }
 
+/// The argument with which a program of the control plane emulates the version of the cluster while another one is tried: its name
+/// and its value.
+pub(crate) fn emulation(context: &PlanContext<'_>) -> Option<(&'static str, String)> {
+    context.intent.trial?;
+    let version = context.spec().version;
+    Some((EMULATED_VERSION, format!("{}.{}", version.major, version.minor)))
+}
+
 /// The arguments that a declaration adds to a program of the control plane. While a version is tried, it also emulates the
 /// version of the cluster.
 pub(crate) fn arguments<'a>(
     context: &PlanContext<'a>,
     declared: &'a BTreeMap<String, String>,
 ) -> Cow<'a, BTreeMap<String, String>> {
-    if context.intent.trial.is_none() {
-        return Cow::Borrowed(declared);
-    }
-    let version = context.spec().version;
+    let Some((name, version)) = emulation(context) else { return Cow::Borrowed(declared) };
     let mut all = declared.clone();
-    all.insert(EMULATED_VERSION.to_owned(), format!("{}.{}", version.major, version.minor));
+    all.insert(name.to_owned(), version);
     Cow::Owned(all)
 }
 

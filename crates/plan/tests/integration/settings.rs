@@ -129,3 +129,35 @@ fn programs_are_asked_for_their_arguments_before_anything_restarts() {
     let check = step(&joins, "artifacts/arguments@h5");
     assert_eq!((check.host, texts(&check.needs)), (address(4), vec!["artifacts/kubelet@h5".to_owned()]));
 }
+
+/// `--help` answers nothing about gates, so each program is asked in its own way, before the first of them restarts.
+#[test]
+fn programs_are_asked_for_their_feature_gates_before_anything_restarts() {
+    let snapshot = created(3, 2, &HEALTHY);
+    let gated = with_settings(named(3, 2), |settings| settings.feature_gates = "A=true".to_owned());
+    let made = plan(&gated, &snapshot).unwrap();
+    assert_eq!(lint(&made, &snapshot), []);
+    let asked = |plan: &Plan, host: &str| {
+        let Op::Await { checks } = &step(plan, &format!("artifacts/arguments@{host}")).op else {
+            panic!("{host}")
+        };
+        let program = |check: &Check| match check {
+            Check::KnowsFeatureGates { program, arguments } => {
+                format!("{} {}", program.rsplit('/').next().unwrap(), arguments.join(" "))
+            }
+            other => panic!("{other:?}"),
+        };
+        checks.iter().map(program).collect::<Vec<_>>()
+    };
+    let control_plane = ["kube-apiserver", "kube-controller-manager", "kube-scheduler"];
+    let of_masters =
+        control_plane.iter().chain(&["kubelet"]).map(|program| format!("{program} --feature-gates=A=true"));
+    assert_eq!(asked(&made, "h1"), of_masters.collect::<Vec<_>>());
+    assert_eq!(asked(&made, "h5"), ["kubelet --feature-gates=A=true"]);
+    assert_eq!(step(&made, "artifacts/arguments@h5").title, "kubelet on h5 knows its feature gates");
+    for id in interruptions(&made) {
+        let step = step(&made, &id);
+        let check: StepId = format!("artifacts/arguments@{}", made.hosts[&step.host].name).parse().unwrap();
+        assert!(step.needs.contains(&check), "{id} does not wait: {:?}", step.needs);
+    }
+}

@@ -184,6 +184,9 @@ impl State {
             Check::AcceptsArguments { program, arguments } => {
                 (!arguments.iter().any(|argument| argument.starts_with("--no-such")), program.clone())
             }
+            Check::KnowsFeatureGates { program, arguments } => {
+                (!arguments.iter().any(|argument| argument.contains("NoSuch=")), program.clone())
+            }
             Check::Reachable { addresses, port: _ } => {
                 let down = addresses.iter().find(|other| !self.hosts.get(other).is_some_and(|host| host.up));
                 (down.is_none(), format!("host {down:?}"))

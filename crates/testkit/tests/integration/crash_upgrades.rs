@@ -170,6 +170,25 @@ async fn a_dead_master_is_replaced_while_a_version_is_tried_and_after_it_was_tak
     }
 }
 
+/// A declaration with the old version and another master ends the trial and replaces the master that is lost.
+#[tokio::test(start_paused = true)]
+async fn a_trial_goes_back_while_a_dead_master_is_replaced() {
+    let trying = named(trial());
+    let back = named(replaced(|spec| spec.version(OLD).intent()));
+    let back = Intent { lost_hosts: [].into(), skip_hosts: vec![address(HOSTS[0])], ..back };
+    for effects in [0, 8, 16] {
+        let world = lost(with_a_spare().await, &trying, effects).await;
+        create(&world, &trying).await.unwrap();
+        // What waited for the lost member follows when it is removed.
+        create(&world, &back).await.unwrap();
+        create(&world, &back).await.unwrap();
+        let settled = Intent { joining_masters: [].into(), ..back.clone() };
+        let again = create(&world, &settled).await.unwrap();
+        assert!(again.plan.waiting.is_empty() && again.plan.steps.is_empty(), "effect {effects}");
+        assert_eq!(world.harms(), Vec::<String>::new(), "effect {effects}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_trial_changes_only_the_control_plane() {
     let world = built().await;

@@ -149,3 +149,22 @@ fn a_newer_version_of_the_catalogue_is_allowed() {
     let message = refused(&asking(cluster(&["10.0.0.2"]), "updating"), Some(&cluster(&["10.0.0.2"])));
     assert!(message.contains("this one was never made"), "{message}");
 }
+
+/// The declaration of an upgrade that failed, such as one that waits for a lost master.
+#[test]
+fn hosts_change_before_an_upgrade_only_with_the_old_version() {
+    let old = highly_available();
+    let set = |object: Value, version: &str| with(object, "/spec/cluster/kubeVersion", json!(version));
+    let failed = asking(set(old.clone(), "v1.36.3"), "update-failed");
+    let masters = list(&["10.0.0.1", "10.0.0.3", "10.0.0.7"]);
+    let replaced = with(failed.clone(), "/spec/cluster/masterList", masters);
+    let warned = allowed(&replaced, Some(&failed));
+    let text = "spec.cluster.masterList: hosts change after the upgrade to v1.36.3; if it waits for one that is lost, declare \
+                kubeVersion v1.36.1 again with the other hosts";
+    assert_eq!(warned, [text]);
+    assert_eq!(allowed(&set(replaced, "v1.36.1"), Some(&failed)), Vec::<String>::new());
+    assert_eq!(allowed(&set(failed.clone(), "v1.36.1"), Some(&failed)), Vec::<String>::new());
+    let first = asking(with(old.clone(), "/spec/cluster/kubeVersion", json!("v1.36.3")), "create-finished");
+    let both = with(first, "/spec/cluster/nodeList", list(&["10.0.0.2"]));
+    assert_eq!(allowed(&both, Some(&old)), Vec::<String>::new(), "no upgrade has begun: hosts change first");
+}
