@@ -136,6 +136,7 @@ pub fn plan_of(steps: impl IntoIterator<Item = StepBuilder>) -> Plan {
     Plan {
         cluster: "demo".parse().unwrap(),
         version: VERSION.parse().unwrap(),
+        nodes_at: None,
         generation: 1,
         hosts,
         steps,
