@@ -21,6 +21,7 @@ mod ls;
 mod man_pages;
 mod meta;
 mod module;
+mod node_version;
 mod open_rotation;
 mod pause;
 mod plan;

@@ -148,16 +148,19 @@ fn rebuilt(
     cluster: &ClusterFacts,
     logins: BTreeMap<HostAddress, HostLogin>,
 ) -> Result<StoredCluster, EngineError> {
-    let ClusterDeclaration { uid, keys, cluster: spec, .. } = declaration;
+    let ClusterDeclaration { uid, keys, nodes_at, cluster: spec, .. } = declaration;
     let generation = adopted_generation(claim.generation).ok_or_else(|| {
         EngineError::refused(format!("{} cannot be adopted", spec.name))
             .row("claim", format!("generation {} leaves no higher one", claim.generation))
     })?;
-    let (status, version) = checks::progress(&spec, cluster);
+    let (status, version) = checks::progress(&spec, nodes_at, cluster);
     let mut state = StoredCluster::new(spec.name.clone(), spec.clone());
     (state.uid, state.generation, state.logins) = (uid, generation, logins);
     (state.status, state.version) = (status, Some(version));
     state.encrypts_secrets = true;
+    if nodes_at.is_some() {
+        state.set_nodes_at(nodes_at);
+    }
     let keys = ClusterKeys::settled(keys);
     if !keys.is_first() {
         state.set_keys(keys);
@@ -187,7 +190,8 @@ mod tests {
             role: HostRole::Master,
         };
         let uid = "u1".to_owned();
-        let declaration = ClusterDeclaration { uid, keys, also_trusted: None, trial: None, cluster };
+        let (also_trusted, trial, nodes_at) = (None, None, None);
+        let declaration = ClusterDeclaration { uid, keys, also_trusted, trial, nodes_at, cluster };
         rebuilt(declaration, &claim, &ClusterFacts::default(), BTreeMap::new())
     }
 

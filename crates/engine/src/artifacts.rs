@@ -7,20 +7,19 @@ use kubeon_bundle::{Bundle, Part, PartKind};
 use kubeon_plan::{Artifacts, ImageInfo, Intent, PartInfo, Plan};
 use kubeon_wire::Op;
 
-/// The parts and images of each bundle, for plans: of the first, and of the others.
-pub(crate) fn all_artifacts(bundles: &[Bundle]) -> (Artifacts, Vec<Artifacts>) {
-    let mut all = bundles.iter().map(artifacts);
-    (all.next().unwrap_or_default(), all.collect())
-}
-
-/// The parts and images of each bundle, with the control plane's programs of the bundle of another version for the same
-/// architecture. An architecture for which there is none is left out.
-pub(crate) fn trial_artifacts(bundles: &[Bundle], tried: &[Bundle]) -> (Artifacts, Vec<Artifacts>) {
-    let tried: Vec<Artifacts> = tried.iter().map(artifacts).collect();
-    let of_same_arch = |own: &Artifacts| tried.iter().find(|other| other.arch == own.arch);
-    let merged = bundles.iter().map(artifacts);
-    let mut all = merged.filter_map(|own| Some(own.with_control_plane_of(of_same_arch(&own)?)));
-    (all.next().unwrap_or_default(), all.collect())
+/// The same content merged with that of bundles of another version for the same architectures. An architecture for which there is
+/// none is left out. Without bundles the content stays.
+pub(crate) fn merged(
+    all: Vec<Artifacts>,
+    others: &[Bundle],
+    merge: impl Fn(&Artifacts, &Artifacts) -> Artifacts,
+) -> Vec<Artifacts> {
+    if others.is_empty() {
+        return all;
+    }
+    let others: Vec<Artifacts> = others.iter().map(artifacts).collect();
+    let of_same_arch = |own: &Artifacts| others.iter().find(|other| other.arch == own.arch);
+    all.iter().filter_map(|own| Some(merge(own, of_same_arch(own)?))).collect()
 }
 
 /// The parts and images of one bundle.

@@ -28,6 +28,7 @@ use crate::engine::{self, Engine, StoredCluster};
 use crate::error::EngineError;
 use crate::host_keys::HostKeyOptions;
 use crate::known_masters;
+use crate::left_hosts;
 use crate::no_secrets::NoSecrets;
 use crate::planned_names::with_planned_names;
 use crate::pre_apply_hook::PreApplyWait;
@@ -214,6 +215,9 @@ impl PreparedChange<'_> {
             }
             self.require_every_member(&reconciled.plan)?;
         }
+        if self.state.status == Status::ChangingNodes && !reconciled.plan.waiting.is_empty() {
+            self.require_every_member(&reconciled.plan)?;
+        }
         Ok(ChangeOutcome::Ready(Box::new(self.finish(true, &reconciled.plan.unreachable).await?)))
     }
 
@@ -248,7 +252,7 @@ impl PreparedChange<'_> {
     /// Ends a change of version that a master or a host of etcd has not made. The hosts that came or went with it did so.
     fn require_every_member(&mut self, plan: &Plan) -> Result<(), EngineError> {
         let Some(wait) = VersionWait::of(plan, self.wanted_version()) else { return Ok(()) };
-        self.forget_left_hosts(&plan.unreachable);
+        left_hosts::forget(&mut self.state, &self.intent, &plan.unreachable);
         self.engine.store.save(&self.lock, &mut self.state)?;
         let can_go_back = way_back(self.state.clone()).is_ok();
         Err(wait.failure(can_go_back))
@@ -257,7 +261,7 @@ impl PreparedChange<'_> {
     /// Ends a change of hosts while an upgrade is not complete. Its version is not taken.
     async fn finish_hosts(mut self, unreachable: &[UnreachableHost]) -> Result<ChangeOutcome, EngineError> {
         self.save_kubeconfig(true).await?;
-        self.forget_left_hosts(unreachable);
+        left_hosts::forget(&mut self.state, &self.intent, unreachable);
         self.engine.store.save(&self.lock, &mut self.state)?;
         let open_upgrade = Some(self.wanted_version());
         let ready = ReadyCluster { open_upgrade, ..self.ready(true, unreachable).await };
@@ -279,7 +283,7 @@ impl PreparedChange<'_> {
         self.intent.later_artifacts = self.bundles.later_artifacts();
         self.intent.bundle_in_use.clear();
         self.intent.generation = self.state.generation;
-        self.state.trial = None;
+        (self.state.trial, self.state.nodes_at, self.intent.nodes_at) = (None, None, None);
         self.state.bundle.clear();
         engine::set_spec(&mut self.state, spec);
         Ok(self.engine.store.save(&self.lock, &mut self.state)?)
@@ -354,7 +358,9 @@ impl PreparedChange<'_> {
 
     /// Stores the data that a later run needs to continue this run.
     fn persist(&mut self, plan: &Plan) -> Result<(), EngineError> {
-        if self.is_same_request() && !self.begins_upgrade() && plan.up_to_date > 0 && !plan.steps.is_empty() {
+        let continues =
+            self.is_same_request() && !self.begins_upgrade() && self.state.status != Status::ChangingNodes;
+        if continues && plan.up_to_date > 0 && !plan.steps.is_empty() {
             let (done, all) = (plan.up_to_date, plan.up_to_date + plan.steps.len());
             let name = &self.intent.spec.name;
             self.engine.output.info(&format!(
@@ -439,9 +445,12 @@ impl PreparedChange<'_> {
         self.save_kubeconfig(changed).await?;
         if changed {
             known_masters::record(&mut self.state, &self.intent, unreachable);
-            self.forget_left_hosts(unreachable);
+            left_hosts::forget(&mut self.state, &self.intent, unreachable);
             self.state.status = Status::Running;
-            self.state.version = Some(self.intent.spec.version);
+            let before = self.state.version.replace(self.intent.spec.version);
+            if before != self.state.version {
+                self.state.version_before = before;
+            }
             let restored = self.state.restoring.take();
             engine.store.save(&self.lock, &mut self.state)?;
             if restored.is_some() {
@@ -470,25 +479,5 @@ impl PreparedChange<'_> {
             routes: cloud_routes::follow(self.engine, &self.state, &self.contact.hosts).await,
             open_upgrade: None,
         }
-    }
-
-    /// Removes the hosts that left from the state, and those that kubeon took over completely from the hosts of kubeadm. A
-    /// returning host that was skipped in this run stays marked as leaving.
-    fn forget_left_hosts(&mut self, unreachable: &[UnreachableHost]) {
-        let intent = &self.intent;
-        let is_missing = |host: &HostAddress| {
-            intent.skip_hosts.contains(host)
-                || intent.unconcerned.contains(host)
-                || unreachable.iter().any(|unreachable| unreachable.address == *host)
-        };
-        let left = |host: &HostAddress| intent.leaving.iter().any(|spec| spec.address == *host);
-        self.state.logins.retain(|host, _| !left(host));
-        self.state.leaving.retain(|host, _| intent.returns(*host) && intent.skip_hosts.contains(host));
-        self.state.leaving_masters.retain(|host, _| !left(host));
-        self.state.joining_masters.clear();
-        self.state.leaving_etcd_hosts.retain(|host, _| !left(host));
-        self.state.joining_etcd_hosts.clear();
-        self.state.taken_over.retain(is_missing);
-        self.state.joining.retain(|host| intent.skip_hosts.contains(host));
     }
 }

@@ -7,7 +7,7 @@ use kubeon_bundle::Bundle;
 use kubeon_plan::Artifacts;
 use kubeon_ports::Blobs;
 
-use crate::artifacts::{all_artifacts, artifacts, trial_artifacts};
+use crate::artifacts::{artifacts, merged};
 use crate::bundles;
 use crate::environment::EngineEnvironment;
 use crate::error::EngineError;
@@ -18,12 +18,14 @@ pub(crate) struct ChangeBundles {
     own: Vec<Bundle>,
     /// Those of the version that is tried.
     tried: Vec<Bundle>,
+    /// Those of the older version of the nodes.
+    nodes: Vec<Bundle>,
     /// Those of the versions that follow.
     later: Vec<Bundle>,
 }
 
-/// The bundles of a change of a cluster of the version, of which the control plane tries another one. The `later` versions follow
-/// in other changes.
+/// The bundles of a change of a cluster of the version, of which the control plane tries another one or the nodes have an older one.
+/// The `later` versions follow in other changes.
 ///
 /// # Errors
 /// As for [`bundles::find`], for each of the versions.
@@ -31,11 +33,14 @@ pub(crate) fn of_change(
     environment: &EngineEnvironment,
     version: Version,
     trial: Option<Version>,
+    nodes_at: Option<Version>,
     later: &[Version],
 ) -> Result<ChangeBundles, EngineError> {
-    let own = bundles::find(environment, version)?;
-    let tried = trial.map(|version| bundles::find(environment, version)).transpose()?.unwrap_or_default();
-    let mut bundles = ChangeBundles { own, tried, later: Vec::new() };
+    let found = |version: Option<Version>| {
+        version.map_or_else(|| Ok(Vec::new()), |version| bundles::find(environment, version))
+    };
+    let (own, tried, nodes) = (bundles::find(environment, version)?, found(trial)?, found(nodes_at)?);
+    let mut bundles = ChangeBundles { own, tried, nodes, later: Vec::new() };
     for version in later {
         bundles.later.extend(bundles::find(environment, *version)?);
     }
@@ -45,10 +50,10 @@ pub(crate) fn of_change(
 impl ChangeBundles {
     /// The parts and images for plans.
     pub(crate) fn artifacts(&self) -> (Artifacts, Vec<Artifacts>) {
-        if self.tried.is_empty() {
-            return all_artifacts(&self.own);
-        }
-        trial_artifacts(&self.own, &self.tried)
+        let all =
+            merged(self.own.iter().map(artifacts).collect(), &self.tried, Artifacts::with_control_plane_of);
+        let mut all = merged(all, &self.nodes, Artifacts::with_nodes_of).into_iter();
+        (all.next().unwrap_or_default(), all.collect())
     }
 
     /// The parts and images that the hosts get after those of [`Self::artifacts`].
@@ -58,12 +63,13 @@ impl ChangeBundles {
 
     /// All that this change uses.
     pub(crate) fn all(&self) -> impl Iterator<Item = &Bundle> {
-        self.own.iter().chain(&self.tried)
+        self.own.iter().chain(&self.tried).chain(&self.nodes)
     }
 
-    /// Takes the version that was tried.
+    /// Takes the version that was tried, also on the nodes.
     pub(crate) fn end_trial(&mut self) {
         self.own = std::mem::take(&mut self.tried);
+        self.nodes.clear();
     }
 }
 

@@ -35,7 +35,7 @@ pub enum ClusterHealth {
     Destroying,
     /// Its creation is not complete.
     Creating,
-    /// Its upgrade is not complete.
+    /// Its upgrade, or a change of the version of its nodes, is not complete.
     Upgrading,
     /// Every master was tried, and none can be reached.
     Unreachable,
@@ -74,6 +74,8 @@ pub struct ClusterSummary {
     pub current: bool,
     /// The version; `None` if the state cannot be read.
     pub version: Option<Version>,
+    /// The version of its nodes, if it is older.
+    pub nodes_at: Option<Version>,
     /// The masters.
     pub masters: NodeCount,
     /// The workers.
@@ -169,6 +171,7 @@ fn damaged(name: ClusterName, current: bool, reason: String) -> ClusterSummary {
         name,
         current,
         version: None,
+        nodes_at: None,
         masters: none,
         workers: none,
         health: ClusterHealth::Damaged,
@@ -275,6 +278,7 @@ fn summary(state: &StoredCluster, current: bool, answers: &MasterAnswers, now: i
         name: state.name.clone(),
         current,
         version: Some(state.version.unwrap_or(spec.version)),
+        nodes_at: state.nodes_at,
         masters,
         workers,
         health: health(state.status, observed, all_ready),
@@ -290,7 +294,7 @@ fn health(status: Status, observed: &Result<ClusterFacts, ProbeFailure>, all_rea
     match (status, observed) {
         (Status::Destroying, _) => ClusterHealth::Destroying,
         (Status::Creating, _) => ClusterHealth::Creating,
-        (Status::Upgrading, _) => ClusterHealth::Upgrading,
+        (Status::Upgrading | Status::ChangingNodes, _) => ClusterHealth::Upgrading,
         (Status::Running, Err(ProbeFailure { unreachable: true, .. })) => ClusterHealth::Unreachable,
         (Status::Running, Err(_)) => ClusterHealth::Unknown,
         (Status::Running, Ok(facts)) if all_ready && facts.api_ready => ClusterHealth::Ready,

@@ -245,8 +245,8 @@ impl ClusterTarget {
 
     /// The bundles of the change.
     pub(crate) fn bundles(&self, engine: &Engine<'_>) -> Result<ChangeBundles, EngineError> {
-        let (version, trial) = (self.spec.version, self.state.trial);
-        change_bundles::of_change(&engine.environment, version, trial, &self.later_versions)
+        let (version, trial, nodes_at) = (self.spec.version, self.state.trial, self.state.nodes_at);
+        change_bundles::of_change(&engine.environment, version, trial, nodes_at, &self.later_versions)
     }
 
     /// The intent of the target: the input of plans.

@@ -162,6 +162,7 @@ pub fn intent(
     Intent {
         restore,
         trial: state.trial,
+        nodes_at: state.nodes_at,
         bundle_in_use,
         skip_hosts,
         leaving,

@@ -102,5 +102,6 @@ fn apply(engine: &Engine<'_>, target: &ClusterTarget, snapshot: &mut Snapshot) -
 fn take(state: &mut StoredCluster, version: Version) {
     state.status = Status::Running;
     (state.version, state.trial, state.spec.version) = (Some(version), None, version);
+    state.nodes_at = None;
     state.bundle.clear();
 }

@@ -5,8 +5,6 @@ use kubeon_plan::{Intent, Snapshot};
 use kubeon_ports::Clock as _;
 use kubeon_wire::PrecheckReport;
 
-use crate::artifacts::all_artifacts;
-use crate::bundles;
 use crate::checked::PrecheckProbe;
 use crate::cluster_target::ClusterTarget;
 use crate::contact::{Contact, ContactPurpose};
@@ -32,8 +30,7 @@ pub async fn check(
 ) -> Result<PrecheckReport, EngineError> {
     target.warn(engine);
     // Without a bundle only the required disk space is unknown.
-    let parts = bundles::find(&engine.environment, target.spec.version)
-        .map_or_else(|_| Default::default(), |bundles| all_artifacts(&bundles));
+    let parts = target.bundles(engine).map_or_else(|_| Default::default(), |bundles| bundles.artifacts());
     let logins = engine.logins(&target.logins)?;
     let contact = engine.contact(&target.spec.name, logins, host_keys, ContactPurpose::Observe).await?;
     let mut intent = target.intent(parts);

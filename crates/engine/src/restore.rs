@@ -64,7 +64,7 @@ pub fn target(
     // An unfinished restore of the same snapshot continues.
     let unfinished = state.restoring.take().filter(|unfinished| unfinished.digest == part.digest);
     state.restoring = unfinished.or(Some(part));
-    (state.status, state.version) = (Status::Creating, None);
+    (state.status, state.version, state.nodes_at) = (Status::Creating, None, None);
     state.spec.version = taken.version;
     state.bundle.clear();
     (state.leaving, state.joining) = Default::default();

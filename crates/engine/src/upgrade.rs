@@ -10,6 +10,7 @@ use crate::bundles;
 use crate::cluster_target::{ClusterTarget, TargetOptions};
 use crate::engine::{Engine, StoredCluster};
 use crate::error::EngineError;
+use crate::node_version::require_upgradable;
 use crate::ready_master::ReadyMaster;
 use crate::remedy::EngineRemedy;
 use crate::removed_apis::removed_between;
@@ -48,7 +49,11 @@ pub fn hops(state: &StoredCluster, wanted: Version, known: &[Version]) -> Result
         let error = error.row("cause", "its creation is not complete");
         return Err(error.remedy(EngineRemedy::CompleteOrDestroy(state.name.clone())));
     };
-    let Some(open) = open_version(state) else { return way(state, now, wanted, known) };
+    let Some(open) = open_version(state) else {
+        let way = way(state, now, wanted, known)?;
+        way.first().map_or(Ok(()), |first| require_upgradable(state, *first))?;
+        return Ok(way);
+    };
     if open == now {
         let error = EngineError::refused(format!("the way of {} back to {now} is not complete", state.name));
         return Err(error.remedy(EngineRemedy::CompleteChange(state.name.clone())));
@@ -103,8 +108,8 @@ fn has_own_bundle(engine: &Engine<'_>, state: &StoredCluster) -> bool {
 }
 
 /// The target of a cluster with the first of these versions; the others follow. An inventory gives logins. The control plane tries a
-/// minor version first, unless the target is only shown: then it contains every step of the upgrade itself. The hosts need disk space
-/// for all of them.
+/// minor version first, unless the target is only shown: then it contains every step of the upgrade itself. Nodes that have an older
+/// version keep it meanwhile, and then come to the new one. The hosts need disk space for all of them.
 ///
 /// # Errors
 /// As for [`ClusterTarget::stored`]; refuses when another change is not complete, and when there is no version.
@@ -133,7 +138,7 @@ pub fn target(
     if make && is_another_minor(&state, version) && has_own_bundle(engine, &state) {
         state.trial = Some(version);
     } else {
-        (state.trial, state.spec.version) = (None, version);
+        (state.trial, state.nodes_at, state.spec.version) = (None, None, version);
     }
     let flags = options.logins.clone();
     let mut target = ClusterTarget::stored(engine, state, options)?;

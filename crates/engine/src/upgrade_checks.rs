@@ -7,6 +7,7 @@ use kubeon_api::Version;
 use kubeon_wire::{ClusterFacts, EtcdFact, Facts};
 use serde_json::Value;
 
+use crate::node_version::KUBELET_SKEW;
 use crate::ready_master::ProbedHost;
 use crate::removed_apis::RemovedApi;
 
@@ -22,8 +23,6 @@ const HEALTH: &str = "health";
 /// The checks of an upgrade, each of which a user may ignore by its name.
 pub const UPGRADE_CHECKS: [&str; 4] = [REMOVED_APIS, SKEW, CERTIFICATES, HEALTH];
 
-/// How many minor versions a kubelet may be older than its API server.
-const KUBELET_SKEW: u32 = 3;
 /// Seconds for which certificates must be valid: longer than a run.
 const RUN_SECONDS: i64 = 86_400;
 /// What the names of the programs of Kubernetes begin with. They write with the version of the API that they know.

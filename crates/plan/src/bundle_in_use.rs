@@ -9,7 +9,8 @@ use kubeon_wire::Facts;
 use crate::context::PlanContext;
 use crate::desired::control_plane::is_control_plane_part;
 use crate::desired::join::kubelet_id;
-use crate::desired::prepare::{parts, parts_of};
+use crate::desired::kubelet_version::has_node_version;
+use crate::desired::prepare::{is_node_part, parts, parts_of};
 use crate::output::Note;
 
 /// The name of the check.
@@ -33,7 +34,8 @@ pub(crate) fn other_build(context: &PlanContext<'_>) -> Result<Option<Note>, Ref
 }
 
 /// The programs of the bundle that differ from those in use. An older state does not record them; then a program differs if
-/// a node of this version does not have it. The control plane's programs are of another version while it is tried.
+/// a node of this version does not have it. The control plane's programs are of another version while it is tried, and those of a
+/// node while it changes to another version than the control plane.
 fn differing<'a>(context: &PlanContext<'a>) -> BTreeSet<&'a str> {
     let mut names = all_differing(context);
     names.retain(|name| context.intent.trial.is_none() || !is_control_plane_part(name));
@@ -65,7 +67,9 @@ fn all_differing<'a>(context: &PlanContext<'a>) -> BTreeSet<&'a str> {
     let nodes = nodes.filter(|host| works(host.facts) && host.has_executed(&kubelet_id(host)));
     let missing = nodes.flat_map(|host| {
         let artifacts = context.artifacts(host);
-        let wanted = parts_of(context, host).filter_map(|name| artifacts.parts.get_key_value(name));
+        let changes = !has_node_version(context, &host.name);
+        let wanted = parts_of(context, host).filter(move |name| !(changes && is_node_part(name)));
+        let wanted = wanted.filter_map(|name| artifacts.parts.get_key_value(name));
         wanted.filter(|(_, part)| !host.facts.parts.contains(&part.digest)).map(|(name, _)| name.as_str())
     });
     missing.collect()

@@ -30,6 +30,9 @@ pub struct ClusterDeclaration {
     /// The version that the control plane tries, while an upgrade does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trial: Option<Version>,
+    /// The version of the nodes' programs, if it is older than that of the control plane.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nodes_at: Option<Version>,
     /// What is requested, with the names of all nodes.
     pub cluster: DesiredCluster,
 }
@@ -127,6 +130,7 @@ fn of_context(context: &PlanContext<'_>) -> ClusterDeclaration {
         keys: context.keys().signing(),
         also_trusted: context.keys().also_trusted(),
         trial: context.intent.trial,
+        nodes_at: context.intent.nodes_at,
         cluster: DesiredCluster {
             name: spec.name.clone(),
             version: spec.version,
@@ -152,7 +156,8 @@ mod tests {
     fn declaration() -> ClusterDeclaration {
         let cluster = sim::cluster(&["10.0.0.1"], &["10.0.0.2"]);
         let uid = "uid-1".to_owned();
-        ClusterDeclaration { uid, keys: KeyNumber::FIRST, also_trusted: None, trial: None, cluster }
+        let (also_trusted, trial, nodes_at) = (None, None, None);
+        ClusterDeclaration { uid, keys: KeyNumber::FIRST, also_trusted, trial, nodes_at, cluster }
     }
 
     fn parse(value: &Value) -> Result<ClusterDeclaration, DeclarationError> {
@@ -225,6 +230,15 @@ mod tests {
         let trial = Version { minor: first.spec.version.minor + 1, ..first.spec.version };
         let tries = Intent { trial: Some(trial), ..intent(declaration().cluster) };
         assert_eq!(stored(&tries, &snapshot).unwrap().trial, Some(trial));
+    }
+
+    #[test]
+    fn an_older_version_of_the_nodes_is_declared() {
+        let (first, mut snapshot) = (intent(declaration().cluster), bare_hosts());
+        sim::run_to_completion(&first, &mut snapshot, 2);
+        let older = Version { minor: first.spec.version.minor - 1, ..first.spec.version };
+        let behind = Intent { nodes_at: Some(older), ..intent(declaration().cluster) };
+        assert_eq!(stored(&behind, &snapshot).unwrap().nodes_at, Some(older));
     }
 
     #[test]

@@ -48,6 +48,7 @@ pub fn destroy(intent: &Intent, snapshot: &Snapshot) -> Result<Plan, PlanError> 
     Ok(Plan {
         cluster: context.spec().name.clone(),
         version: context.spec().version,
+        nodes_at: None,
         generation,
         hosts: planned_hosts(&context, generation),
         facts: context.all_hosts().count(),

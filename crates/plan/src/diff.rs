@@ -121,6 +121,7 @@ pub(crate) fn plan(
     Ok(Plan {
         cluster: context.spec().name.clone(),
         version: context.spec().version,
+        nodes_at: context.intent.nodes_at,
         generation,
         hosts: planned_hosts(context, generation),
         continues: context.resets_returning_hosts()

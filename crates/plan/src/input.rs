@@ -247,7 +247,12 @@ pub struct Intent {
     /// specification, so that they can go back.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trial: Option<Version>,
-    /// The content of the bundle of that version; while a version is tried, with the control plane's programs of it.
+    /// The version of the programs of the nodes, if it is older than the one of the specification: every master has had that one
+    /// before.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub nodes_at: Option<Version>,
+    /// The content of the bundle of the specification's version; while a version is tried, with the control plane's programs of
+    /// it, and with the nodes' programs of their version.
     pub artifacts: Artifacts,
     /// The content of the bundles of that version for other architectures.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -328,6 +333,7 @@ impl Intent {
             uid: uid.to_owned(),
             generation,
             trial: None,
+            nodes_at: None,
             artifacts,
             other_artifacts: Vec::new(),
             later_artifacts: Vec::new(),

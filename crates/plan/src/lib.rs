@@ -31,6 +31,7 @@ pub mod lint;
 mod max_unavailable;
 mod membership;
 mod node_name;
+mod node_parts;
 pub mod output;
 pub mod precheck;
 mod proxy_mode;
@@ -58,6 +59,7 @@ use kubeon_api::HostAddress;
 pub use kubeon_api::{Refusal, RefusedField, Remedy};
 pub use lint::{LintFinding, Severity, lint};
 pub use max_unavailable::{MaxUnavailable, MaxUnavailableError};
+pub use node_parts::belongs_to_node;
 pub use output::{
     EtcdQuorum, MissingNeed, Note, Outcome, Plan, PlanError, PlanRefused, PlannedHost, RollingGroup,
     RollingPart, Step, StepOutcome, UnreachableHost, WaitingStep,

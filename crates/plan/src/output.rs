@@ -18,6 +18,9 @@ pub struct Plan {
     pub cluster: ClusterName,
     /// The Kubernetes version after the plan.
     pub version: Version,
+    /// The version of the nodes' programs after the plan, if it is older.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nodes_at: Option<Version>,
     /// The generation of the fence. If the plan has steps, it is higher than every observed generation.
     pub generation: u64,
     /// The hosts of the plan, with the fence of each session.

@@ -161,7 +161,7 @@ fn change_members(plan: &Plan, step: &Step, snapshot: &mut Snapshot) {
     for report in reports {
         if starts_kubelet && let (Some(nodes), Some(name)) = (&mut report.nodes, own.clone()) {
             let node = nodes.entry(name).or_insert_with(|| NodeFact { ready: true, ..NodeFact::default() });
-            node.kubelet = plan.version.to_string();
+            node.kubelet = plan.node_version().to_string();
         }
         if let Op::MoveMember { name, address } = &step.op {
             report.member_addresses.insert(name.to_string(), *address);
@@ -281,8 +281,9 @@ pub fn run_to_completion(intent: &Intent, snapshot: &mut Snapshot, attempts: usi
 /// A plan as text: one line per step.
 #[must_use]
 pub fn describe(plan: &Plan) -> String {
+    let nodes = plan.nodes_at.map(|version| format!(", nodes {version},")).unwrap_or_default();
     let mut text = format!(
-        "{} {} generation {}: {} steps, {} up to date\n",
+        "{} {}{nodes} generation {}: {} steps, {} up to date\n",
         plan.cluster,
         plan.version,
         plan.generation,

@@ -10,7 +10,10 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 /// The newest schema version of the state file that this program reads.
-pub const SCHEMA: u32 = 5;
+pub const SCHEMA: u32 = 6;
+
+/// The schema version of a cluster whose nodes had an older version than its control plane.
+const NODES_SCHEMA: u32 = 6;
 
 /// The schema version of a cluster that kubeadm made.
 const KUBEADM_SCHEMA: u32 = 5;
@@ -56,6 +59,12 @@ pub struct ClusterState<S> {
     /// The version at the end of an upgrade over several minor versions that is not complete. Older programs do not know it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub upgrading_to: Option<Version>,
+    /// The version of the programs of the nodes, if it is older than that of the control plane.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nodes_at: Option<Version>,
+    /// The version from which the cluster came to the installed one. Older programs did not record it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version_before: Option<Version>,
     /// The specification.
     pub spec: S,
     /// Addresses derived from the spec, for readers of the file.
@@ -126,6 +135,8 @@ impl<S> ClusterState<S> {
             version: None,
             trial: None,
             upgrading_to: None,
+            nodes_at: None,
+            version_before: None,
             spec,
             addresses: Addresses::default(),
             leaving: BTreeMap::new(),
@@ -150,6 +161,13 @@ impl<S> ClusterState<S> {
     pub fn set_keys(&mut self, keys: ClusterKeys) {
         self.keys = keys;
         self.schema = self.schema.max(KEYS_SCHEMA);
+    }
+
+    /// Changes the version of the programs of the nodes; `None` for that of the control plane. Older programs refuse the state from
+    /// then on: they would bring the nodes forward.
+    pub fn set_nodes_at(&mut self, version: Option<Version>) {
+        self.nodes_at = version;
+        self.schema = self.schema.max(NODES_SCHEMA);
     }
 
     /// Marks a new master as joining. Older programs refuse the state from then on: they would start a second etcd
@@ -285,6 +303,8 @@ pub enum Status {
     Running,
     /// A change of version is not finished.
     Upgrading,
+    /// The control plane keeps its version, and a change of the version of the nodes is not finished.
+    ChangingNodes,
     /// It is being removed.
     Destroying,
 }

@@ -186,6 +186,25 @@ fn refuses_newer_foreign_and_misnamed_files() {
 }
 
 #[test]
+fn older_programs_refuse_a_cluster_with_older_nodes() {
+    let (_folder, store) = store();
+    let mut state = saved(&store, "demo");
+    let saved_text = |state: &mut State| {
+        let lock = store.lock(&state.name, "kubeon rollback").unwrap();
+        store.save(&lock, state).unwrap();
+        fs::read_to_string(store.state_path(&state.name)).unwrap()
+    };
+    assert!(!saved_text(&mut state).contains("nodesAt"), "other clusters do not have the field");
+    state.set_nodes_at("v1.35.7".parse().ok());
+    state.status = Status::ChangingNodes;
+    let text = saved_text(&mut state);
+    assert!(text.contains("\"schema\": 6") && text.contains("changingNodes"), "{text}");
+    assert_eq!(store.load::<Spec>(&name("demo")).unwrap(), state);
+    state.set_nodes_at(None);
+    assert_eq!(state.schema, 6, "an older program may not know what the nodes had");
+}
+
+#[test]
 fn a_missing_cluster_is_named() {
     let (_folder, store) = store();
     let error = store.load::<Spec>(&name("nosuch")).unwrap_err().to_string();

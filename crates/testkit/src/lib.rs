@@ -30,6 +30,6 @@ pub mod world;
 pub use crash::{Crashes, crash_and_wait, crash_anywhere, crash_twice};
 pub use golden::assert_golden;
 pub use hosts::{HostBuilder, NOW, address, host, snapshot};
-pub use plans::{ClusterBuilder, StepBuilder, cluster, needed, plan_of, step, step_id};
+pub use plans::{ClusterBuilder, StepBuilder, cluster, needed, plan_of, step, step_id, with_nodes_at};
 pub use text::{fingerprint, sha256_like};
 pub use world::{Fault, Ports, SENTINEL, World};

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use kubeon_api::{HostAddress, HostRole};
 use kubeon_plan::{
-    DesiredCluster, HostSpec, Intent, Observation, Plan, PlannedHost, Snapshot, StageName, Step, StepId, sim,
-    validate,
+    DesiredCluster, HostSpec, Intent, Observation, Plan, PlannedHost, Snapshot, StageName, Step, StepId,
+    belongs_to_node, sim, validate,
 };
 use kubeon_wire::{Check, Content, Fence, File, Op, ResultState, SecretRef};
 
@@ -136,6 +136,7 @@ pub fn plan_of(steps: impl IntoIterator<Item = StepBuilder>) -> Plan {
     Plan {
         cluster: "demo".parse().unwrap(),
         version: VERSION.parse().unwrap(),
+        nodes_at: None,
         generation: 1,
         hosts,
         steps,
@@ -184,6 +185,17 @@ fn planned(host: HostAddress) -> PlannedHost {
     PlannedHost { name: format!("h{}", host.ip().octets()[3]).parse().unwrap(), fence }
 }
 
+/// The same intent with the programs of an older version on the nodes.
+#[must_use]
+pub fn with_nodes_at(intent: Intent, version: &str) -> Intent {
+    let artifacts = intent.artifacts.with_nodes_of(&sim::artifacts(version));
+    // The engine records the nodes' programs again before the first effect.
+    let of_nodes = artifacts.parts.iter().filter(|(name, _)| belongs_to_node(name));
+    let mut used = intent.bundle_in_use.clone();
+    used.extend(of_nodes.map(|(name, part)| (name.clone(), part.digest.clone())));
+    Intent { nodes_at: version.parse().ok(), artifacts, bundle_in_use: used, ..intent }
+}
+
 /// The example cluster, without hosts.
 #[must_use]
 pub fn cluster() -> ClusterBuilder {
@@ -229,6 +241,12 @@ impl ClusterBuilder {
         let intent = self.intent();
         let artifacts = intent.artifacts.with_control_plane_of(&sim::artifacts(version));
         Intent { trial: Some(trial), artifacts, ..intent }
+    }
+
+    /// The intent of a cluster whose nodes have the programs of an older version.
+    #[must_use]
+    pub fn with_nodes_at(self, version: &str) -> Intent {
+        with_nodes_at(self.intent(), version)
     }
 
     /// The intent, with generation 0: the worst case for the fence, because no generation was saved.

@@ -41,8 +41,9 @@ fn soak_an_upgrade_to_the_next_minor_version_serves_all_the_time() -> Result<()>
     lab.must(&["resume", cluster])?;
     println!("  the upgrade of 3 + 2 with a pause took {:.0} s", begin.elapsed().as_secs_f64());
 
-    no_request_failed(&lab)?;
     upgraded(&lab)?;
+    nodes_alone(&lab)?;
+    no_request_failed(&lab)?;
     rolled_back(&lab)?;
     lab.must(&["destroy", cluster, "--yes"]).map(drop)
 }
@@ -74,6 +75,62 @@ fn aborted(lab: &TestLab) -> Result<()> {
 fn api_server(lab: &TestLab, host: &str) -> Result<String> {
     let script = "pid=$(systemctl show -p MainPID --value kube-apiserver); tr '\\0' ' ' </proc/$pid/cmdline; /proc/$pid/exe --version";
     lab.on(host, script)
+}
+
+/// The nodes alone go back to the version before, with the control plane of the new one, and come forward again.
+fn nodes_alone(lab: &TestLab) -> Result<()> {
+    let (cluster, begin) = (lab.name(), Instant::now());
+    let started = api_starts(lab)?;
+    let shown = lab.kubeon(&["rollback", cluster, "--nodes", "--dry-run"])?;
+    let versions = format!("{NEXT}, nodes {VERSION}");
+    ensure!(shown.code == 0 && shown.out.contains(&versions), "{shown:?}");
+    ensure!(shown.out.contains("Nothing was written"), "{shown:?}");
+    let mut back = Running::start(lab, &["rollback", cluster, "--nodes"])?;
+    back.until("the second master", 6 * MINUTE, |run| run.output().contains("drain node h2"))?;
+    back.kill()?;
+    let listed = lab.must(&["ls"])?;
+    ensure!(listed.contains("Upgrading"), "{listed}");
+    lab.must(&["resume", cluster])?;
+    println!("  the nodes of 3 + 2 went back alone, with a kill, in {:.0} s", begin.elapsed().as_secs_f64());
+    lab.wait_up_to_date(cluster, MINUTE)?;
+    kubelets_have(lab, VERSION)?;
+    for host in ["h1", "h2", "h3"] {
+        let text = api_server(lab, host)?;
+        ensure!(text.contains(NEXT) && !text.contains("--emulated-version"), "{host}: {text}");
+    }
+    let listed = lab.must(&["ls"])?;
+    ensure!(listed.contains(&versions), "{listed}");
+    let displayed = lab.must(&["display", cluster])?;
+    ensure!(displayed.contains(&format!("the control plane has {NEXT}, the nodes {VERSION}")), "{displayed}");
+
+    let begin = Instant::now();
+    lab.must(&["upgrade", cluster, NEXT])?;
+    println!("  they came forward in {:.0} s", begin.elapsed().as_secs_f64());
+    lab.wait_up_to_date(cluster, MINUTE)?;
+    kubelets_have(lab, NEXT)?;
+    ensure!(api_starts(lab)? == started, "no API server and no member of etcd started again");
+    let same = lab.must(&["upgrade", cluster, NEXT])?;
+    ensure!(same.contains("nothing to do"), "{same}");
+    Ok(())
+}
+
+/// When the API server and the member of etcd of each master were started.
+fn api_starts(lab: &TestLab) -> Result<Vec<String>> {
+    let script = "systemctl show -p ExecMainStartTimestampMonotonic --value kube-apiserver etcd";
+    ["h1", "h2", "h3"].iter().map(|host| lab.on(host, script)).collect()
+}
+
+/// Every node has the version, and none stays cordoned.
+fn kubelets_have(lab: &TestLab, version: &str) -> Result<()> {
+    let of_nodes = |path: &str| {
+        let path = format!("jsonpath={{.items[*].{path}}}");
+        lab.kubectl(lab.name(), &["get", "nodes", "-o", &path])
+    };
+    let versions = of_nodes("status.nodeInfo.kubeletVersion")?;
+    ensure!(versions.split(' ').all(|node| node == version), "{versions}");
+    let cordoned = of_nodes("spec.unschedulable")?;
+    ensure!(cordoned.is_empty(), "no node stays cordoned: {cordoned}");
+    Ok(())
 }
 
 /// What no upgrade can do is refused before the first effect.
@@ -154,9 +211,7 @@ fn rolled_back(lab: &TestLab) -> Result<()> {
     lab.must(&["rollback", cluster, "--yes"])?;
     println!("  the way back to the snapshot took {:.0} s", begin.elapsed().as_secs_f64());
     lab.wait_up_to_date(cluster, MINUTE)?;
-    let versions =
-        lab.kubectl(cluster, &["get", "nodes", "-o", "jsonpath={.items[*].status.nodeInfo.kubeletVersion}"])?;
-    ensure!(versions.split(' ').all(|version| version == VERSION), "{versions}");
+    kubelets_have(lab, VERSION)?;
     ensure!(lab.kubectl(cluster, &["get", "namespace", "late"]).is_err(), "the snapshot is older");
     let available = ["wait", "--for=condition=Available", "deployment/web", "--timeout=120s"];
     lab.load_client(cluster)?;
@@ -167,12 +222,7 @@ fn rolled_back(lab: &TestLab) -> Result<()> {
 pub(crate) fn upgraded(lab: &TestLab) -> Result<()> {
     let cluster = lab.name();
     lab.wait_up_to_date(cluster, MINUTE)?;
-    let versions =
-        lab.kubectl(cluster, &["get", "nodes", "-o", "jsonpath={.items[*].status.nodeInfo.kubeletVersion}"])?;
-    ensure!(versions.split(' ').all(|version| version == NEXT), "{versions}");
-    let cordoned =
-        lab.kubectl(cluster, &["get", "nodes", "-o", "jsonpath={.items[*].spec.unschedulable}"])?;
-    ensure!(cordoned.is_empty(), "no node stays cordoned: {cordoned}");
+    kubelets_have(lab, NEXT)?;
     let ready =
         lab.kubectl(cluster, &["get", "deployment", "web", "-o", "jsonpath={.status.readyReplicas}"])?;
     ensure!(ready == "2", "{ready} pods of web are ready");

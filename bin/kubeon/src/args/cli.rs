@@ -90,7 +90,7 @@ pub(crate) enum CliCommand {
     Pause(upgrade::PauseArgs),
     /// Continue the last change of a cluster
     Resume(Box<upgrade::ResumeArgs>),
-    /// Return to the snapshot from before an upgrade
+    /// Return to the snapshot from before an upgrade, or bring the nodes back alone
     #[command(after_help = upgrade::ROLLBACK_EXAMPLES)]
     Rollback(Box<upgrade::RollbackArgs>),
     /// Read and change the settings of a cluster

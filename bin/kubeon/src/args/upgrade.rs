@@ -76,10 +76,18 @@ pub(crate) enum RedoCommand {
 pub(crate) const ROLLBACK_EXAMPLES: &str = "The cluster is removed from its hosts and made again out of the snapshot that its upgrade took, with the bundle of the version
 before. Everything that was written to the Kubernetes API since then is lost; data of pods on hosts is not touched.
 
+With --nodes, kubelet, kube-proxy, container runtime and network of every node go back, one node after another and drained, and
+nothing is lost: etcd and the control plane stay. The version may be three minor versions older than theirs.
+
 Examples:
   kubeon rollback demo --dry-run       what is lost
   kubeon rollback demo
-  kubeon rollback demo --snapshot demo.db";
+  kubeon rollback demo --snapshot demo.db
+  kubeon rollback demo --nodes         the nodes alone, to the version before
+  kubeon upgrade demo v1.37.2          the nodes come to the version of the control plane again";
+
+/// The value of `--nodes` for the version that the cluster had before its own.
+pub(crate) const NODES_BEFORE: &str = "before";
 
 /// `kubeon rollback`.
 #[derive(Debug, Args)]
@@ -91,6 +99,17 @@ pub(crate) struct RollbackArgs {
     pub snapshot: Option<SnapshotPlace>,
     #[command(flatten)]
     pub key: KeyFlag,
+    /// Bring only the nodes back, to VERSION [default: the version before]
+    #[arg(long, value_name = "VERSION", num_args = 0..=1, default_missing_value = NODES_BEFORE,
+          conflicts_with = "snapshot")]
+    pub nodes: Option<String>,
+    /// Let nodes keep their pods while their kubelet changes
+    #[arg(long, requires = "nodes")]
+    pub skip_evict: bool,
+    /// Time limit for draining a node, in seconds
+    #[arg(long, value_name = "SECONDS", requires = "nodes",
+          value_parser = RangedU64ValueParser::<u32>::new().range(1..=7200))]
+    pub wait_time: Option<u32>,
     /// Do not ask
     #[arg(long)]
     pub yes: bool,

@@ -1,5 +1,6 @@
 //! `kubeon display`: shows certificates, nodes, pods, containers and etcd of a cluster.
 
+use kubeon_engine::engine::StoredCluster;
 use kubeon_engine::ready_master::{ListedObjects, PodImages, ReadyMaster};
 use kubeon_wire::{CertificateFact, Facts};
 use serde::Serialize;
@@ -32,10 +33,13 @@ pub(super) async fn run(context: &Context<'_>, args: &DisplayArgs) -> Result<(),
     let member = other.as_ref().unwrap_or(&master);
     master.facts.unchecked.iter().for_each(|text| output.warn(&format!("{} {text}", master.name)));
     match args.format.output {
-        Format::Table | Format::Wide => print(output, &master, member).await,
+        Format::Table | Format::Wide => {
+            versions(&state).map_or(Ok(()), |versions| output.result(&versions))?;
+            print(output, &master, member).await
+        }
         Format::Name => output.result(&master.names(ListedObjects::Nodes).await?),
         Format::Json | Format::Yaml => {
-            let value = value(state.name.as_str(), &master, member).await?;
+            let value = value(&state, &master, member).await?;
             output.result(
                 &CommandResult::new(&value, TextTable::new(&[]), Vec::new())?.text(args.format.output)?,
             )
@@ -64,11 +68,21 @@ fn container_lines(pods: &[PodImages]) -> String {
     pods.iter().map(|pod| format!("{}:\t{}\n", pod.pod, pod.images.join(", "))).collect()
 }
 
-async fn value(cluster: &str, master: &ReadyMaster, member: &ReadyMaster) -> Result<Value, CliError> {
+/// Both versions of a cluster whose nodes have an older one than its control plane.
+fn versions(state: &StoredCluster) -> Option<String> {
+    let (cluster, version, nodes) = (&state.name, state.spec.version, state.nodes_at?);
+    Some(format!(
+        "{cluster}: the control plane has {version}, the nodes {nodes}; they come with kubeon upgrade {cluster} {version}\n"
+    ))
+}
+
+async fn value(state: &StoredCluster, master: &ReadyMaster, member: &ReadyMaster) -> Result<Value, CliError> {
     let images = master.pod_images().await?.into_iter();
     let containers: serde_json::Map<String, Value> = images.map(|pod| (pod.pod, pod.images.into())).collect();
     Ok(json!({
-        "cluster": cluster,
+        "cluster": state.name,
+        "version": state.spec.version,
+        "nodeVersion": state.nodes_at.unwrap_or(state.spec.version),
         "certificates": certificates(&master.facts),
         "earliestExpiry": earliest(master, member),
         "untold": master.facts.unchecked,

@@ -17,6 +17,9 @@ struct Row {
     name: String,
     current: bool,
     version: String,
+    /// The version of the nodes, if it is older than that of the control plane.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    node_version: Option<String>,
     masters: Count,
     workers: Count,
     state: &'static str,
@@ -67,7 +70,7 @@ fn columns(cluster: &ClusterSummary) -> [String; 10] {
     let note = note(cluster);
     [
         format!("{} {}", if cluster.current { "*" } else { " " }, cluster.name),
-        version(cluster),
+        versions(cluster),
         cluster.masters.to_string(),
         cluster.workers.to_string(),
         state(cluster.health).to_owned(),
@@ -82,6 +85,7 @@ fn columns(cluster: &ClusterSummary) -> [String; 10] {
 fn row(cluster: ClusterSummary) -> Row {
     Row {
         version: version(&cluster),
+        node_version: cluster.nodes_at.map(|version| version.to_string()),
         note: note(&cluster),
         name: cluster.name.to_string(),
         current: cluster.current,
@@ -101,6 +105,15 @@ fn expiry(cluster: &ClusterSummary) -> Option<ExpiryView> {
 
 fn version(cluster: &ClusterSummary) -> String {
     cluster.version.map_or_else(|| "?".to_owned(), |version| version.to_string())
+}
+
+/// The version, and that of the nodes if it is older.
+fn versions(cluster: &ClusterSummary) -> String {
+    let version = version(cluster);
+    match cluster.nodes_at {
+        Some(nodes) => format!("{version}, nodes {nodes}"),
+        None => version,
+    }
 }
 
 fn state(health: ClusterHealth) -> &'static str {
@@ -135,6 +148,7 @@ mod tests {
             name: "demo".parse().unwrap(),
             current: true,
             version: None,
+            nodes_at: None,
             masters: none,
             workers: none,
             health: ClusterHealth::Creating,
@@ -151,5 +165,30 @@ mod tests {
             "note": "continue with: kubeon create demo",
         });
         assert_eq!(serde_json::to_value(row(creating)).unwrap(), wanted);
+    }
+
+    #[test]
+    fn a_cluster_with_older_nodes_shows_both_versions() {
+        let count = NodeCount { ready: Some(1), all: 1 };
+        let behind = ClusterSummary {
+            name: "demo".parse().unwrap(),
+            current: true,
+            version: "v1.37.2".parse().ok(),
+            nodes_at: "v1.36.3".parse().ok(),
+            masters: count,
+            workers: count,
+            health: ClusterHealth::Ready,
+            reason: String::new(),
+            api: String::new(),
+            age_seconds: 60,
+            uid: String::new(),
+            certificates: None,
+        };
+        assert_eq!(columns(&behind)[1], "v1.37.2, nodes v1.36.3");
+        let json = serde_json::to_value(row(behind)).unwrap();
+        assert_eq!(
+            (json["version"].as_str(), json["nodeVersion"].as_str()),
+            (Some("v1.37.2"), Some("v1.36.3"))
+        );
     }
 }

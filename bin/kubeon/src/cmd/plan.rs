@@ -107,7 +107,7 @@ pub(super) fn show(
             .result(&format!("{}: {nothing} ({hosts}, {facts}, checked in {took})\n{waits}", plan.cluster));
     }
     let head = intent.map_or_else(
-        || format!("{}  {}\n", plan.cluster, plan.version),
+        || format!("{}  {}\n", plan.cluster, text::versions(plan)),
         |intent| text::head(plan, intent.spec.masters.len(), intent.spec.workers.len()),
     );
     output.result(&format!("{head}{}{}", answer.text(format)?, text::waits(plan)))?;

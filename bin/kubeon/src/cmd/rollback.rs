@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 use crate::args::upgrade::RollbackArgs;
 use crate::cli_error::CliError;
 use crate::cmd::change::{ChangeFlags, make};
+use crate::cmd::node_version;
 use crate::context::Context;
 use crate::interrupt;
 use crate::output::words;
@@ -23,8 +24,15 @@ use crate::report;
 /// The command that holds the lock.
 const COMMAND: &str = "kubeon rollback";
 
-/// Returns a cluster to the snapshot from before its upgrade.
+/// Returns a cluster to the snapshot from before its upgrade, or brings its nodes back alone.
 pub(super) async fn run(context: &Context<'_>, args: &RollbackArgs) -> Result<(), CliError> {
+    match &args.nodes {
+        Some(asked) => node_version::back(context, args, asked).await,
+        None => to_snapshot(context, args).await,
+    }
+}
+
+async fn to_snapshot(context: &Context<'_>, args: &RollbackArgs) -> Result<(), CliError> {
     let engine = context.engine()?;
     let state = engine.find(Some(&args.name))?;
     let snapshot = match &args.snapshot {

@@ -16,11 +16,11 @@ use kubeon_engine::snapshot_storage::SnapshotStorage;
 use kubeon_engine::upgrade::{UpgradeObstacles, UpgradePurpose, hops, obstacles, target};
 use kubeon_engine::upgrade_checks::REMOVED_APIS;
 use kubeon_plan::Refusal;
-use kubeon_store::Status;
 
 use crate::args::upgrade::UpgradeArgs;
 use crate::cli_error::CliError;
 use crate::cmd::change::{ChangeFlags, make};
+use crate::cmd::node_version::{forward, has_control_plane_of};
 use crate::cmd::upgrade_plan;
 use crate::cmd::upgrade_request::{access, begins, blocking_text, options};
 use crate::context::Context;
@@ -33,9 +33,8 @@ pub(super) async fn run(context: &Context<'_>, args: &UpgradeArgs) -> Result<(),
     let wanted: Version =
         text.parse().map_err(|error| CliError::refused(format!("Input version [{text}] error: {error}")))?;
     let state = engine.find(Some(&args.name))?;
-    let settled = state.status == Status::Running && state.trial.is_none();
-    if settled && state.version == Some(wanted) && state.spec.version == wanted {
-        return context.output.result(&format!("{}: nothing to do, it has {wanted}\n", args.name));
+    if has_control_plane_of(&state, wanted) {
+        return forward(context, &engine, state, args).await;
     }
     let hops = way(context, &engine, &state, wanted)?;
     if args.change.dry_run {

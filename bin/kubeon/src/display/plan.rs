@@ -38,7 +38,13 @@ pub(crate) fn head(plan: &Plan, masters: usize, workers: usize) -> String {
     } else {
         format!("{}, {}", words::count(masters, "master"), words::count(workers, "worker"))
     };
-    format!("{}  {}  {hosts}, {up_to_date}\n", plan.cluster, plan.version)
+    format!("{}  {}  {hosts}, {up_to_date}\n", plan.cluster, versions(plan))
+}
+
+/// `v1.37.2`, or `v1.37.2, nodes v1.36.3` if the nodes have an older version than the control plane.
+pub(crate) fn versions(plan: &Plan) -> String {
+    let nodes = plan.nodes_at.map(|version| format!(", nodes {version}")).unwrap_or_default();
+    format!("{}{nodes}", plan.version)
 }
 
 /// The table of a plan: one line per stage, or per step if `wide`.

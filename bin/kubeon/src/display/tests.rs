@@ -77,6 +77,7 @@ fn plan() -> Plan {
     Plan {
         cluster: "demo".parse().unwrap(),
         version: "v1.36.3".parse().unwrap(),
+        nodes_at: None,
         generation: 1,
         hosts: (1..=3).map(|i| (address(i), planned(&format!("h{i}")))).collect(),
         steps,

@@ -54,6 +54,7 @@ fn reconciled(results: &[StepOutcome]) -> Reconciled {
     let plan = Plan {
         cluster: "demo".parse().unwrap(),
         version: "v1.36.3".parse().unwrap(),
+        nodes_at: None,
         generation: 1,
         hosts: hosts.collect::<BTreeMap<_, _>>(),
         steps,

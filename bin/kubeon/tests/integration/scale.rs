@@ -191,6 +191,25 @@ fn only_an_open_change_can_be_stopped_continued_or_taken_back() {
 }
 
 #[test]
+fn nodes_go_back_alone_to_a_version_that_works_with_the_control_plane() {
+    let home = running_cluster();
+    let nodes = |version: &str| home.kubeon(&["rollback", "t", "--nodes", version]);
+    home.kubeon(&["rollback", "t", "--nodes"]).refuses(&[
+        "the version that t had before v1.36.3 is not known",
+        "kubeon rollback t --nodes VERSION",
+    ]);
+    nodes("1.2").refuses(&["Input version [1.2] error"]);
+    nodes("v1.36.3").refuses(&["is the version of the control plane", "kubeon upgrade t v1.36.3"]);
+    nodes("v1.37.2").refuses(&["is newer than the control plane", "kubeon upgrade t v1.37.2"]);
+    nodes("v1.32.0").refuses(&["a kubelet may be at most 3 minor versions older", "possible"]);
+    nodes("v1.35.99").refuses(&["is not in the catalogue", "v1.35."]);
+    home.kubeon(&["rollback", "nosuch", "--nodes"]).refuses(&["Cluster[nosuch] not exist"]);
+    assert_eq!(home.kubeon(&["rollback", "t", "--nodes", "--snapshot", "demo.db"]).code, 2);
+    assert_eq!(home.kubeon(&["rollback", "t", "--skip-evict"]).code, 2, "nothing is drained without --nodes");
+    assert_eq!(state(&home)["status"], "running", "nothing was changed");
+}
+
+#[test]
 fn the_commands_on_etcd_refuse_bad_input() {
     let home = running_cluster();
     assert_eq!(home.kubeon(&["etcd", "t"]).code, 2, "etcdctl needs arguments");

@@ -149,10 +149,20 @@ pub(super) fn undeclared_nodes(spec: &DesiredCluster, cluster: &ClusterFacts) ->
     nodes.filter(|node| !is_declared(node.as_str())).cloned().collect()
 }
 
-/// How far the cluster is, and the oldest version that a node has: an upgrade is not complete while a kubelet is older than declared.
-pub(super) fn progress(spec: &DesiredCluster, cluster: &ClusterFacts) -> (Status, Version) {
+/// How far the cluster is, and its version: an upgrade is not complete while a kubelet is older than declared; then it is the oldest
+/// version of a node. `nodes_at` is the declared version of the nodes, if it is older than that of the control plane.
+pub(super) fn progress(
+    spec: &DesiredCluster,
+    nodes_at: Option<Version>,
+    cluster: &ClusterFacts,
+) -> (Status, Version) {
     let nodes = cluster.nodes.iter().flat_map(|nodes| nodes.values());
-    match nodes.filter_map(|node| node.kubelet.parse::<Version>().ok()).min() {
+    let mut kubelets = nodes.filter_map(|node| node.kubelet.parse::<Version>().ok());
+    if let Some(nodes_at) = nodes_at {
+        let is_complete = kubelets.all(|kubelet| kubelet == nodes_at);
+        return (if is_complete { Status::Running } else { Status::ChangingNodes }, spec.version);
+    }
+    match kubelets.min() {
         Some(oldest) if oldest < spec.version => (Status::Upgrading, oldest),
         _ => (Status::Running, spec.version),
     }
@@ -179,7 +189,8 @@ mod tests {
         cluster.masters[0].name = "h1".parse().ok();
         cluster.workers[0].name = "h2".parse().ok();
         let uid = "u1".to_owned();
-        ClusterDeclaration { uid, keys: KeyNumber::FIRST, also_trusted: None, trial: None, cluster }
+        let (also_trusted, trial, nodes_at) = (None, None, None);
+        ClusterDeclaration { uid, keys: KeyNumber::FIRST, also_trusted, trial, nodes_at, cluster }
     }
 
     fn cluster(members: &[&str], nodes: &[(&str, &str)]) -> ClusterFacts {
@@ -275,10 +286,15 @@ mod tests {
             cluster(&["h1"], &all)
         };
         let complete = nodes("v1.36.3", None);
-        assert_eq!(progress(&spec, &complete), (Status::Running, spec.version));
+        let progress = |nodes_at: Option<Version>, cluster: &ClusterFacts| progress(&spec, nodes_at, cluster);
+        assert_eq!(progress(None, &complete), (Status::Running, spec.version));
         assert_eq!(undeclared_nodes(&spec, &complete), [""; 0]);
         let older = "v1.35.1".parse().unwrap();
-        assert_eq!(progress(&spec, &nodes("v1.35.1", None)), (Status::Upgrading, older));
+        assert_eq!(progress(None, &nodes("v1.35.1", None)), (Status::Upgrading, older));
+        let (behind, mixed) =
+            (cluster(&["h1"], &[("h1", "v1.35.1"), ("h2", "v1.35.1")]), nodes("v1.35.1", None));
+        assert_eq!(progress(Some(older), &behind), (Status::Running, spec.version));
+        assert_eq!(progress(Some(older), &mixed), (Status::ChangingNodes, spec.version));
         assert_eq!(undeclared_nodes(&spec, &nodes("v1.36.3", Some("v1.36.3"))), ["h9"]);
     }
 }

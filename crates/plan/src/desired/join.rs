@@ -336,7 +336,7 @@ fn kubelet(
             ready: vec![Check::Path { path: started }],
         }
         .into_step(host)
-        .title(format!("start kubelet {} and request its certificate", spec.version))
+        .title(format!("start kubelet {} and request its certificate", context.node_version()))
         .because("the cluster does not know the host")
         .needs([kernel_id(host), runtime_id(host), image_id("pause", host)])
         .needs(known)

@@ -11,8 +11,14 @@ use crate::step_id::StepId;
 /// Whether the kubelet of the node has another minor version.
 pub(crate) fn changes_minor(context: &PlanContext<'_>, node: &HostName) -> bool {
     let kubelet = context.node(node).flatten().and_then(|node| node.kubelet.parse::<Version>().ok());
-    let wanted = context.spec().version;
+    let wanted = context.node_version();
     kubelet.is_some_and(|now| (now.major, now.minor) != (wanted.major, wanted.minor))
+}
+
+/// Whether the kubelet of the node has the version that it must have, or no API server reports it.
+pub(crate) fn has_node_version(context: &PlanContext<'_>, node: &HostName) -> bool {
+    let kubelet = context.node(node).flatten().and_then(|node| node.kubelet.parse::<Version>().ok());
+    kubelet.is_none_or(|now| now == context.node_version())
 }
 
 /// Whether the kubelet of the host may change to another minor version: also if no API server reports the nodes, until one does.
@@ -29,8 +35,12 @@ pub(super) fn before(context: &PlanContext<'_>, minor: bool) -> Vec<StepId> {
 }
 
 /// Why the kubelet of a node that works keeps its version: masters that do not answer may have the API server of the version
-/// before. If no API server reports the nodes, it waits for the next plan.
+/// before. If no API server reports the nodes, it waits for the next plan. Nodes that stay behind the control plane wait for none:
+/// every API server has had a newer version.
 pub(super) fn wait_reason(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> Option<WaitReason> {
+    if context.intent.nodes_at.is_some() {
+        return None;
+    }
     let masters = context.unreachable.iter().filter(|host| host.role.is_master());
     let hosts: Vec<_> = masters.map(|host| host.address).collect();
     let works = context.node(&host.name).is_none_or(|node| node.is_some_and(|node| node.ready));

@@ -43,11 +43,23 @@ const MASTER_TOOLS: &[&str] = &["kubectl"];
 pub(crate) const NET_TOOLS: &str = "net-tools";
 
 /// The images that every node must have before its first pod starts.
-pub(crate) const NODE_IMAGES: &[&str] = &["pause", "coredns"];
+pub(crate) const NODE_IMAGES: &[&str] = &[PAUSE, "coredns"];
+/// The image that holds the namespaces of a pod.
+const PAUSE: &str = "pause";
 
 /// The images of the static pods of a master, and of a worker.
 const MASTER_PODS: &[&str] = &["kube-apiserver", "kube-controller-manager", "kube-scheduler", pods::ETCD];
 const WORKER_PODS: &[&str] = &[pods::HAPROXY];
+
+/// Whether the part of a bundle belongs to nodes, and neither to etcd nor to the control plane.
+pub(crate) fn is_node_part(name: &str) -> bool {
+    name == NET_TOOLS || NODE_PARTS.contains(&name) || WORKER_PARTS.contains(&name)
+}
+
+/// Whether the image of a bundle belongs to nodes. CoreDNS serves the whole cluster.
+pub(crate) fn is_node_image(name: &str) -> bool {
+    name == PAUSE || WORKER_PODS.contains(&name)
+}
 
 /// The parts that a host of the role needs, without images.
 pub(crate) fn parts(role: &HostRole, mode: DeployMode) -> impl Iterator<Item = &'static str> + use<> {

@@ -18,7 +18,8 @@ pub(super) fn check(plan: &Plan, snapshot: &Snapshot) -> Vec<LintFinding> {
     let changes_minor = |step: &&Step| {
         let node = step.id.host().and_then(|name| nodes?.get(name.as_str()));
         let now = node.and_then(|node| node.kubelet.parse::<Version>().ok());
-        now.is_some_and(|now| (now.major, now.minor) != (plan.version.major, plan.version.minor))
+        let wanted = plan.node_version();
+        now.is_some_and(|now| (now.major, now.minor) != (wanted.major, wanted.minor))
     };
     let kubelets = plan.steps.iter().filter(|step| is_kubelet(&step.id)).filter(changes_minor);
     let early = kubelets.filter_map(|step| {

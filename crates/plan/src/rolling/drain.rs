@@ -68,7 +68,7 @@ impl<'c> Drains<'c> {
         gates: &HashMap<HostAddress, Vec<StepId>>,
     ) -> Vec<Step> {
         let left: Vec<StepId> = self.left.iter().map(|host| join::uncordon_id(&host.name)).collect();
-        let mut steps: Vec<Step> = self.left.iter().map(|host| uncordon(context, host, Vec::new())).collect();
+        let mut steps: Vec<Step> = self.left.iter().map(|host| end_left_drain(context, host)).collect();
         for (address, (host, again)) in &self.drained {
             let before = gates.get(address).into_iter().flatten().chain(&left).cloned().collect();
             steps.push(drain(context, host, *again, before));
@@ -133,6 +133,13 @@ fn uncordon(context: &PlanContext<'_>, host: &ObservedHost<'_>, needs: Vec<StepI
     }
 }
 
+/// The end of a drain that an earlier run began, maybe on the way to another version: it is recorded as the end of that drain.
+fn end_left_drain(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> Step {
+    let step = uncordon(context, host, Vec::new());
+    let digest = records(context, &host.name).0.map(|drained| drained.digest.clone());
+    Step { digest: digest.unwrap_or_else(|| step.digest.clone()), ..step }
+}
+
 /// A step through the API. The node records it with the version, so that each upgrade drains once.
 fn step(
     context: &PlanContext<'_>,
@@ -143,7 +150,7 @@ fn step(
 ) -> Step {
     needs.sort_unstable();
     needs.dedup();
-    let version = context.spec().version;
+    let version = context.node_version();
     Step {
         stage: id.stage(),
         id,

@@ -206,7 +206,7 @@ fn proofs(context: &PlanContext<'_>, groups: &[RestartGroup<'_>], steps: &[Step]
             return control_plane_proof(host, needs);
         }
         let kubelet = join::kubelet_id(host);
-        let version = planned.contains(&kubelet).then_some(context.spec().version);
+        let version = planned.contains(&kubelet).then_some(context.node_version());
         node_proof(host, interrupted, verify::node_works(context, host, version), needs)
     };
     let all = groups.iter().flat_map(|group| {

@@ -381,3 +381,20 @@ fn a_master_whose_kubelet_and_pods_are_down_is_repaired() {
         assert!(has(&api, &format!("etcd/member@{name}")), "{name}: {api:?}");
     }
 }
+
+#[test]
+fn the_nodes_of_static_pods_go_back_alone() {
+    let mut snapshot = created(3, 1);
+    let current = container(named(3, 1));
+    let older = current.artifacts.with_nodes_of(&artifacts("v1.35.7"));
+    let behind = Intent { nodes_at: "v1.35.7".parse().ok(), artifacts: older, ..current };
+    let made = plan(&behind, &snapshot).unwrap();
+    assert_eq!(lint(&made, &snapshot), []);
+    let ids = texts(made.steps.iter().map(|step| &step.id));
+    let of_masters: Vec<_> =
+        ids.iter().filter(|id| id.starts_with("control/") || id.starts_with("etcd/")).collect();
+    assert_eq!(of_masters, ["control/declaration"]);
+    assert!(has(&ids, "join/kubelet@h1") && has(&ids, "join/drain-h4"), "{ids:?}");
+    run_to_completion(&behind, &mut snapshot, 3);
+    assert_eq!(plan(&behind, &snapshot).unwrap().steps.len(), 0);
+}

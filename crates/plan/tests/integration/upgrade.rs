@@ -7,6 +7,7 @@ use kubeon_wire::{JournalEntry, ResultState};
 
 use crate::support::{created, edit, golden, lose, named, step, texts};
 
+const OLDER: &str = "v1.35.7";
 const OLD: &str = "v1.36.3";
 const NEW: &str = "v1.37.2";
 const SERVES: Option<bool> = Some(true);
@@ -134,6 +135,7 @@ fn a_node_that_an_interrupted_upgrade_drained_gets_its_pods_back() {
     record(&mut snapshot, "join/drain-h2");
     let made = plan(&named(1, 1), &snapshot).unwrap();
     assert_eq!(texts(made.steps.iter().map(|step| &step.id)), ["join/uncordon-h2"]);
+    assert_eq!(made.steps[0].digest, "d", "it ends that drain, also on the way to another version");
     // The end of that drain is recorded: a user cordoned the node later.
     record(&mut snapshot, "join/uncordon-h2");
     assert!(plan(&named(1, 1), &snapshot).unwrap().steps.is_empty());
@@ -188,4 +190,70 @@ fn the_disk_has_space_for_every_version_before_one_is_tried() {
     edit(&mut snapshot, 0, |facts| facts.disk_free_bytes = 1_500 << 20);
     let error = plan(&desired(&[NEW]), &snapshot).unwrap_err();
     assert_eq!(error.refusals()[0].reason, "has 1500 MiB free for /var/lib/kubeon, 1544 MiB needed");
+}
+
+/// The cluster of the old version with programs of an older one on its nodes.
+fn nodes_at(masters: usize, workers: usize, version: &str) -> Intent {
+    let intent = named(masters, workers);
+    let artifacts = intent.artifacts.with_nodes_of(&artifacts(version));
+    Intent { nodes_at: version.parse().ok(), artifacts, ..intent }
+}
+
+#[test]
+fn nodes_alone_go_back_and_come_forward_again() {
+    let mut snapshot = old(3, 2);
+    let desired = nodes_at(3, 2, OLDER);
+    let made = plan(&desired, &snapshot).unwrap();
+    assert_eq!(lint(&made, &snapshot), []);
+    assert_eq!(
+        (made.version.to_string(), made.node_version().to_string()),
+        (OLD.to_owned(), OLDER.to_owned())
+    );
+    assert_eq!(ids(&made, "etcd/"), [""; 0], "etcd stays");
+    assert_eq!(ids(&made, "control/"), ["control/declaration"], "the control plane stays");
+    assert_eq!(ids(&made, "join/drain-").len(), 5);
+    let parts: Vec<_> = made.rolling.iter().map(|group| (group.part, group.hosts.len())).collect();
+    assert_eq!(parts, [(RollingPart::Node, 3), (RollingPart::All, 2)]);
+    let proof = serde_json::to_value(&step(&made, "verify/node@h4").op).unwrap().to_string();
+    assert!(proof.contains(OLDER), "{proof}");
+    let mut log = run_to_completion(&desired, &mut snapshot, 3);
+    let forward = plan(&named(3, 2), &snapshot).unwrap();
+    assert_eq!(lint(&forward, &snapshot), []);
+    assert_eq!(ids(&forward, "control/"), ["control/declaration"]);
+    log += &run_to_completion(&named(3, 2), &mut snapshot, 3);
+    golden("nodes-back", &log);
+}
+
+#[test]
+fn nodes_go_back_while_a_master_does_not_answer() {
+    let mut snapshot = old(3, 1);
+    lose(&mut snapshot, 0);
+    let made = plan(&nodes_at(3, 1, OLDER), &snapshot).unwrap();
+    assert_eq!(lint(&made, &snapshot), []);
+    assert_eq!(made.waiting, []);
+    assert_eq!(ids(&made, "join/kubelet@"), ["join/kubelet@h2", "join/kubelet@h3", "join/kubelet@h4"]);
+}
+
+#[test]
+fn an_upgrade_of_a_cluster_with_older_nodes_tries_the_control_plane_alone() {
+    let mut snapshot = old(3, 2);
+    run_to_completion(&nodes_at(3, 2, OLDER), &mut snapshot, 3);
+    let behind = nodes_at(3, 2, OLDER);
+    let tried = behind.artifacts.with_control_plane_of(&artifacts(NEW));
+    let trial = Intent { trial: NEW.parse().ok(), artifacts: tried, ..behind };
+    let made = plan(&trial, &snapshot).unwrap();
+    assert_eq!(lint(&made, &snapshot), []);
+    assert_eq!(ids(&made, "join/"), [""; 0], "no node changes");
+    assert!(!ids(&made, "control/apiserver@").is_empty());
+    run_to_completion(&trial, &mut snapshot, 3);
+    let taken = plan(&upgrade(3, 2, NEW), &snapshot).unwrap();
+    assert_eq!(lint(&taken, &snapshot), []);
+    assert_eq!(ids(&taken, "join/kubelet@").len(), 5, "the nodes come with the cluster");
+}
+
+#[test]
+fn a_state_without_recorded_programs_does_not_take_older_nodes_for_another_build() {
+    let snapshot = old(1, 1);
+    let made = plan(&nodes_at(1, 1, OLDER), &snapshot).unwrap();
+    assert!(!made.notes.iter().any(|note| note.text.contains("another build")), "{:?}", made.notes);
 }

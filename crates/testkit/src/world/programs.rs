@@ -1,18 +1,36 @@
 //! Which versions the programs of a host run and serve.
 
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
 use kubeon_api::Version;
+use kubeon_plan::sim;
 
 use super::host::{SimulatedHost, StartedPrograms};
 
+/// The versions of the bundles whose kubelets a simulated world knows: those of its tests.
+const VERSIONS: [&str; 6] = ["v1.34.9", "v1.35.7", "v1.36.3", "v1.36.4", "v1.37.2", "v1.38.1"];
+
+/// The versions of the kubelets, by the digests of their parts.
+static KUBELETS: LazyLock<BTreeMap<String, Version>> = LazyLock::new(|| {
+    let of = |text: &&str| {
+        let digest = sim::artifacts(text).parts["kubelet"].digest.as_str().to_owned();
+        (digest, text.parse::<Version>().unwrap())
+    };
+    VERSIONS.iter().map(of).collect()
+});
+
 impl SimulatedHost {
     /// The programs with which a unit starts now. Their version is that of the claim, or the next minor version if they emulate
-    /// the claimed one. It stays as long as the links stay.
+    /// the claimed one. It stays as long as the links stay. A kubelet may be older than its cluster: its part tells.
     pub(super) fn programs(&self, name: &str, watches: &[String]) -> Option<StartedPrograms> {
         let links: String = watches.iter().filter_map(|path| self.links.get(path)).cloned().collect();
         let claimed = self.claim.as_ref()?.version;
         let unit = self.units.get(name)?;
         let emulates = unit.text.contains("--emulated-version=");
         let of_links = if emulates { Version { minor: claimed.minor + 1, ..claimed } } else { claimed };
+        let of_links =
+            KUBELETS.get(links.rsplit('/').next().unwrap_or_default()).copied().unwrap_or(of_links);
         let before = unit.started.as_ref().filter(|before| before.links == links);
         let version = before.map_or(of_links, |before| before.version);
         Some(StartedPrograms { links, version, serves: if emulates { claimed } else { version } })

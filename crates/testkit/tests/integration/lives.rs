@@ -1,10 +1,10 @@
-//! The lives of clusters: random changes of masters and versions, hosts that die for ever or for a while, also in the middle of a
-//! command that goes on, commands that are killed, and hosts that work in a random order. Nothing may cost the quorum of etcd or break
-//! the rules of versions, and no version is taken without a master.
+//! The lives of clusters: random changes of masters and versions, of nodes that go back alone and come forward, hosts that die for
+//! ever or for a while, also in the middle of a command that goes on, commands that are killed, and hosts that work in a random order.
+//! Nothing may cost the quorum of etcd or break the rules of versions, and no version is taken without a master.
 
 use kubeon_plan::{HostSpec, Intent};
 use kubeon_reconcile::Reconciled;
-use kubeon_testkit::{ClusterBuilder, World, address, cluster, host};
+use kubeon_testkit::{ClusterBuilder, World, address, cluster, host, with_nodes_at};
 
 use crate::support::create;
 
@@ -48,6 +48,10 @@ struct LifeCounts {
     upgrades: usize,
     /// Upgrades that were aborted.
     aborts: usize,
+    /// Changes of the nodes alone to an older version.
+    nodes_back: usize,
+    /// Changes of the nodes alone to a newer version, up to that of their control plane.
+    nodes_forward: usize,
     /// Masters that lost power during an upgrade and came back.
     cuts: usize,
     /// Masters that lost power while the command went on.
@@ -78,16 +82,19 @@ struct Life {
     /// Hosts that were never used.
     spare: Vec<usize>,
     version: usize,
+    /// The version of the nodes, which may be older.
+    nodes: usize,
     counts: LifeCounts,
 }
 
-/// What a change does: the masters that join and leave, those of them that are lost, and the version afterwards.
+/// What a change does: the masters that join and leave, those of them that are lost, and the versions afterwards.
 #[derive(Debug, Clone, Default)]
 struct Change {
     joins: Vec<usize>,
     leaves: Vec<usize>,
     lost: bool,
     version: usize,
+    nodes: usize,
 }
 
 impl Life {
@@ -103,6 +110,7 @@ impl Life {
             masters: (0..count).collect(),
             spare: (count..MASTERS).collect(),
             version: 0,
+            nodes: 0,
             counts: LifeCounts::default(),
         };
         create(&life.world, &life.intent(&Change::default())).await.unwrap();
@@ -110,12 +118,23 @@ impl Life {
     }
 
     fn intent(&self, change: &Change) -> Intent {
-        self.with_intent(change, |spec| spec.version(VERSIONS[change.version]).intent())
+        self.with_intent(change, |spec| {
+            let intent = spec.version(VERSIONS[change.version]).intent();
+            if change.nodes < change.version { with_nodes_at(intent, VERSIONS[change.nodes]) } else { intent }
+        })
     }
 
-    /// The control plane tries the version of the change.
+    /// The control plane tries the version of the change. The nodes keep theirs.
     fn trial(&self, change: &Change) -> Intent {
-        self.with_intent(change, |spec| spec.version(VERSIONS[self.version]).trying(VERSIONS[change.version]))
+        self.with_intent(change, |spec| {
+            let intent = spec.version(VERSIONS[self.version]).trying(VERSIONS[change.version]);
+            if self.nodes < self.version { with_nodes_at(intent, VERSIONS[self.nodes]) } else { intent }
+        })
+    }
+
+    /// A change that changes nothing.
+    fn same(&self) -> Change {
+        Change { version: self.version, nodes: self.nodes, ..Change::default() }
     }
 
     fn with_intent(&self, change: &Change, intent: impl FnOnce(ClusterBuilder) -> Intent) -> Intent {
@@ -139,10 +158,10 @@ impl Life {
 
     /// A random change that is possible now.
     fn next(&mut self) -> Change {
-        let same = Change { version: self.version, ..Change::default() };
+        let same = self.same();
         loop {
             let (masters, spare) = (self.masters.len(), self.spare.len());
-            match self.random.below(5) {
+            match self.random.below(6) {
                 0 if masters < 4 && spare > 1 => {
                     let joins = self.spare[..1 + self.random.below(2)].to_vec();
                     return Change { joins, ..same };
@@ -158,8 +177,13 @@ impl Life {
                 }
                 // With two members, the restart of one always costs the quorum.
                 4 if masters != 2 && self.version + 1 < VERSIONS.len() => {
-                    return Change { version: self.version + 1, ..same };
+                    return Change { version: self.version + 1, nodes: self.version + 1, ..same };
                 }
+                5 if self.nodes < self.version && self.random.below(2) == 0 => {
+                    return Change { nodes: self.version, ..same };
+                }
+                // Versions of which no more than three follow work together.
+                5 if self.version > 0 => return Change { nodes: self.random.below(self.version), ..same },
                 _ if spare < 2 && self.version + 1 == VERSIONS.len() && masters == 1 => return same,
                 _ => {}
             }
@@ -240,7 +264,8 @@ impl Life {
             return Ok(());
         }
         let new = self.spare[0];
-        let replaced = Change { joins: vec![new], leaves: vec![lost], lost: true, version: change.version };
+        let (version, nodes) = (change.version, change.nodes);
+        let replaced = Change { joins: vec![new], leaves: vec![lost], lost: true, version, nodes };
         let replacing = intent(self, &replaced);
         self.killed(&replacing).await?;
         complete(&self.world, &replacing).await?;
@@ -268,7 +293,7 @@ impl Life {
             self.lose_one(change, Self::trial).await?;
         }
         if self.random.below(4) == 0 {
-            let back = self.intent(&Change { version: self.version, ..Change::default() });
+            let back = self.intent(&self.same());
             self.killed(&back).await?;
             create(&self.world, &back).await?;
             self.counts.aborts += 1;
@@ -287,7 +312,7 @@ impl Life {
         if !is_taken(&done) {
             return Err(format!("all masters answer, and something waits: {:?}", done.plan.waiting));
         }
-        self.version = change.version;
+        (self.version, self.nodes) = (change.version, change.nodes);
         self.counts.upgrades += 1;
         Ok(())
     }
@@ -304,13 +329,15 @@ impl Life {
         complete(&self.world, &intent).await?;
         self.take_hosts(change);
         self.counts.deaths += usize::from(change.lost);
+        self.counts.nodes_back += usize::from(change.nodes < self.nodes);
+        self.counts.nodes_forward += usize::from(change.nodes > self.nodes);
+        self.nodes = change.nodes;
         self.settled().await
     }
 
     /// Nothing is left to do, and nothing was harmed.
     async fn settled(&self) -> Result<(), String> {
-        let settled =
-            create(&self.world, &self.intent(&Change { version: self.version, ..Change::default() })).await?;
+        let settled = create(&self.world, &self.intent(&self.same())).await?;
         match (self.world.harms().first(), settled.plan.steps.first()) {
             (Some(harm), _) => Err(format!("harm: {harm}")),
             (None, Some(step)) => Err(format!("{} is left: {}", step.id, step.why)),
@@ -340,8 +367,9 @@ async fn lives(seed: u64, enough: impl Fn(&LifeCounts) -> bool) -> LifeCounts {
 
 #[tokio::test(start_paused = true)]
 async fn no_life_costs_the_quorum_or_mixes_versions() {
-    let all = lives(1, |counts| counts.changes >= 240).await;
+    let all = lives(1, |counts| counts.changes >= 288).await;
     assert!(all.masters > 100 && all.replacements > 20 && all.upgrades > 20, "{all:?}");
+    assert!(all.nodes_back > 0 && all.nodes_forward > 0, "{all:?}");
     assert!(all.cuts > 0 && all.outlived > 0 && all.deaths > 0 && all.aborts > 0, "{all:?}");
 }
 
@@ -366,7 +394,8 @@ async fn soak_ten_thousand_changes_cost_no_quorum() {
     let all = lives(seed, |counts| counts.replacements + counts.upgrades >= SOAK).await;
     println!(
         "  {} replacements of a master and {} upgrades in {} changes; {} masters joined or left, {} upgrades were aborted; during \
-         upgrades {} masters lost power for a while, {} while the command went on, {} in all for ever",
+         upgrades {} masters lost power for a while, {} while the command went on, {} in all for ever; nodes went back alone {} times \
+         and came forward {} times",
         all.replacements,
         all.upgrades,
         all.changes,
@@ -374,6 +403,8 @@ async fn soak_ten_thousand_changes_cost_no_quorum() {
         all.aborts,
         all.cuts,
         all.outlived,
-        all.deaths
+        all.deaths,
+        all.nodes_back,
+        all.nodes_forward
     );
 }
