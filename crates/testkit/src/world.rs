@@ -120,7 +120,7 @@ impl World {
     /// The hosts with a program that was stopped for a restart and has not started again.
     #[must_use]
     pub fn interrupted(&self) -> Vec<HostAddress> {
-        self.lock().restarting.iter().map(|(host, _)| *host).collect()
+        self.lock().restarting.keys().map(|(host, _)| *host).collect()
     }
 
     /// The host gets power again and its enabled units start.

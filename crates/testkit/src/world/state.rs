@@ -19,8 +19,8 @@ pub(super) struct State {
     pub now: i64,
     pub log: Vec<String>,
     pub harms: Vec<String>,
-    /// Units that were stopped for a restart and have not started again.
-    pub restarting: BTreeSet<(HostAddress, String)>,
+    /// Units that were stopped for a restart and have not started again, and the command that stopped them.
+    pub restarting: BTreeMap<(HostAddress, String), usize>,
     pub trace: Vec<String>,
     pub opened: BTreeMap<HostAddress, usize>,
     /// Hosts that were probed or to which a session was opened, whether they answered or not.
@@ -84,6 +84,14 @@ pub(super) struct Cluster {
     pub records: BTreeMap<(String, String), String>,
 }
 
+/// The units of etcd and of the control plane.
+const CONTROL_PLANE: [&str; 4] = [
+    "etcd.service",
+    "kube-apiserver.service",
+    "kube-controller-manager.service",
+    "kube-scheduler.service",
+];
+
 impl State {
     pub(super) fn of(hosts: impl IntoIterator<Item = HostBuilder>) -> Self {
         Self {
@@ -92,7 +100,7 @@ impl State {
             now: NOW,
             log: Vec::new(),
             harms: Vec::new(),
-            restarting: BTreeSet::new(),
+            restarting: BTreeMap::new(),
             trace: Vec::new(),
             opened: BTreeMap::new(),
             contacted: BTreeSet::new(),
@@ -190,7 +198,7 @@ impl State {
         host.up = false;
         host.cuts += 1;
         // What was about to start there does not.
-        self.restarting.retain(|(host, _)| *host != at);
+        self.restarting.retain(|(host, _), _| *host != at);
         self.power_cut = None;
         self.settle();
     }
@@ -362,16 +370,22 @@ impl State {
         Ok(Some(format!("restart {name}")))
     }
 
-    /// It is a harm if the nodes of two hosts are interrupted at the same time.
+    /// It is a harm if the nodes of two hosts are interrupted at the same time. A kubelet that a killed command left stopped starts
+    /// after all API servers, so control planes do not wait for it.
     fn interrupt(&mut self, at: HostAddress, name: &str) {
         let uid = self.host(at).uid();
-        let other = self.restarting.iter().find(|(host, _)| *host != at && self.host(*host).uid() == uid);
-        if let Some((other, unit)) = other {
+        let is_left = |unit: &str, command: usize| {
+            unit == "kubelet.service" && command < self.life && CONTROL_PLANE.contains(&name)
+        };
+        let mut others = self.restarting.iter().filter(|((host, unit), command)| {
+            *host != at && self.host(*host).uid() == uid && !is_left(unit, **command)
+        });
+        if let Some(((other, unit), _)) = others.next() {
             let (name_here, name_there) = (self.host(at).name(), self.host(*other).name());
             let harm = format!("{name_here} restarts {name} while {name_there} restarts {unit}");
             self.harms.push(harm);
         }
-        self.restarting.insert((at, name.to_owned()));
+        self.restarting.insert((at, name.to_owned()), self.life);
     }
 
     /// Applies the consequences of a change: a quorum forms a cluster, a kubelet that reaches the API server
