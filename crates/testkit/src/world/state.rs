@@ -20,7 +20,7 @@ pub(super) struct State {
     pub log: Vec<String>,
     pub harms: Vec<String>,
     /// Units that were stopped for a restart and have not started again, and the command that stopped them.
-    pub restarting: BTreeMap<(HostAddress, String), usize>,
+    pub restarting: BTreeMap<(HostAddress, String), u64>,
     pub trace: Vec<String>,
     pub opened: BTreeMap<HostAddress, usize>,
     /// Hosts that were probed or to which a session was opened, whether they answered or not.
@@ -85,12 +85,8 @@ pub(super) struct Cluster {
 }
 
 /// The units of etcd and of the control plane.
-const CONTROL_PLANE: [&str; 4] = [
-    "etcd.service",
-    "kube-apiserver.service",
-    "kube-controller-manager.service",
-    "kube-scheduler.service",
-];
+const CONTROL_PLANE: [&str; 4] =
+    ["etcd.service", "kube-apiserver.service", "kube-controller-manager.service", "kube-scheduler.service"];
 
 impl State {
     pub(super) fn of(hosts: impl IntoIterator<Item = HostBuilder>) -> Self {
@@ -374,7 +370,7 @@ impl State {
     /// after all API servers, so control planes do not wait for it.
     fn interrupt(&mut self, at: HostAddress, name: &str) {
         let uid = self.host(at).uid();
-        let is_left = |unit: &str, command: usize| {
+        let is_left = |unit: &str, command: u64| {
             unit == "kubelet.service" && command < self.life && CONTROL_PLANE.contains(&name)
         };
         let mut others = self.restarting.iter().filter(|((host, unit), command)| {
