@@ -46,7 +46,7 @@ pub async fn run(
     let Plan {
         cluster,
         version: _,
-            nodes_at: _,
+        nodes_at: _,
         generation: _,
         hosts,
         steps,
