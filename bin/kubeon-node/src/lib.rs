@@ -48,6 +48,7 @@ pub mod systemd;
 pub(crate) mod testing;
 #[cfg(test)]
 pub(crate) mod testing_api;
+pub mod ticket_lock;
 pub mod timeout_extension;
 pub mod units;
 pub mod unpack;

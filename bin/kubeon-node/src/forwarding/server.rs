@@ -71,7 +71,7 @@ fn serve(stream: TcpStream, tls: Arc<ServerConfig>, spool: &Spool) -> io::Result
     let file = part.open()?;
     let (mut buffer, mut offset) = (vec![0; BUFFER], 0);
     while offset < part.size {
-        let read = part.read(&file, &mut buffer, offset, IDLE_TIMEOUT)?;
+        let read = part.read(&file, &mut buffer, offset, Some(IDLE_TIMEOUT))?;
         if read == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
