@@ -8,7 +8,7 @@
 //! ```
 //!
 //! It makes no decision about the desired state: a step contains everything that it needs. The program
-//! connects to other hosts only to check that they answer, and it writes only under the lock and the claim of
+//! connects to other hosts only to check that they answer and to get parts, and it writes only under the lock and the claim of
 //! [`fence`].
 
 pub mod api;

@@ -139,7 +139,9 @@ impl<'a> PartForwarding<'a> {
 
     /// Begins to read the part for the hosts that will get it from others.
     pub(crate) fn prepare(&self, digest: &Digest, blob: &Path) {
-        if let Some(part) = self.parts.get(digest) {
+        if let Some(part) = self.parts.get(digest)
+            && !part.pieces.initialized()
+        {
             part.reading.lock().get_or_insert_with(|| read_pieces(digest, blob));
         }
     }
