@@ -1,11 +1,12 @@
 //! Commands of a person or of a systemd unit on the host.
 
 use std::io::{self, Write};
+use std::path::Path;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use kubeon_node::host::HostSystem;
 use kubeon_node::root::Root;
-use kubeon_node::{api_service, firewall, renewal, reset};
+use kubeon_node::{api_service, firewall, program_server, renewal, reset};
 
 /// Time limit for the programs of the firewall.
 const FIREWALL_TIMEOUT: Duration = Duration::from_secs(50);
@@ -73,5 +74,23 @@ pub(crate) fn reset(root: Root, name: &str) -> io::Result<u8> {
             failure.log.iter().try_for_each(|line| writeln!(io::stderr(), "  {line}"))?;
             Ok(1)
         }
+    }
+}
+
+/// Serves the packed node program to other hosts, and prints the port, until standard input ends.
+pub(crate) fn serve_program(address: &str, file: &str) -> io::Result<u8> {
+    let mut out = io::stdout();
+    let port = match address.parse() {
+        Ok(address) => program_server::begin(address, Path::new(file)),
+        Err(_) => Err(io::Error::other("it is not an IPv4 address")),
+    };
+    match port {
+        Ok(port) => {
+            writeln!(out, "{port}")?;
+            out.flush()?;
+            program_server::wait_for_end(io::stdin().lock());
+            Ok(0)
+        }
+        Err(error) => writeln!(io::stderr(), "error: cannot serve {file} at {address}: {error}").map(|()| 1),
     }
 }

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! It makes no decision about the desired state: a step contains everything that it needs. The program
-//! connects to other hosts only to check that they answer, and it writes only under the lock and the claim of
+//! connects to other hosts only to check that they answer and to get parts, and it writes only under the lock and the claim of
 //! [`fence`].
 
 pub mod api;
@@ -16,6 +16,7 @@ pub mod api_service;
 mod backoff;
 pub mod certificate;
 pub mod checks;
+pub mod client_threads;
 pub mod cluster_record;
 pub mod command;
 pub mod drift;
@@ -38,6 +39,7 @@ pub mod original;
 pub mod packet_tables;
 pub mod parts;
 pub mod paths;
+pub mod program_server;
 pub mod renewal;
 pub mod reset;
 pub mod root;
@@ -48,6 +50,7 @@ pub mod systemd;
 pub(crate) mod testing;
 #[cfg(test)]
 pub(crate) mod testing_api;
+pub mod ticket_lock;
 pub mod timeout_extension;
 pub mod units;
 pub mod unpack;

@@ -1,4 +1,5 @@
-//! `kubeon-node apply | facts | firewall | publish-api | reach-api [--end] | renew | reset --cluster NAME | version`.
+//! `kubeon-node apply | facts | firewall | publish-api | reach-api [--end] | renew | reset --cluster NAME |
+//! serve-program ADDRESS FILE | version`.
 
 mod host_commands;
 
@@ -31,6 +32,8 @@ usage: kubeon-node [--root DIR] COMMAND
   reach-api --end       remove what reach-api wrote
   renew                 renew the certificates of this host that are due
   reset --cluster NAME  remove everything of the cluster from this host
+  serve-program ADDRESS FILE
+                        serve FILE to other hosts until standard input ends; remove FILE
   version               print the version
   --root DIR            use DIR as /; change no service, process or network";
 
@@ -54,6 +57,7 @@ fn main() -> ExitCode {
         ["reach-api", "--end"] => host_commands::end_reach_api(root),
         ["renew"] => host_commands::renew(root),
         ["reset", "--cluster", name] => host_commands::reset(root, name),
+        ["serve-program", address, file] => host_commands::serve_program(address, file),
         ["version"] => writeln!(io::stdout(), "kubeon-node {}", env!("CARGO_PKG_VERSION")).map(|()| 0),
         ["help" | "-h" | "--help"] => writeln!(io::stdout(), "{USAGE}").map(|()| 0),
         _ => writeln!(io::stderr(), "{USAGE}").map(|()| 2),

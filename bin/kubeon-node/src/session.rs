@@ -2,14 +2,14 @@
 //!
 //! ```text
 //!   stdin ─► reader ─┬─ step ─► thread of the step ─► effect ─► journal ─► Done
-//!                    └─ part bytes ─► the part's thread
+//!                    └─ part bytes ─► the part's thread         └─► Received
 //! ```
 //!
 //! The session ends at the end of the input, or if the input sends no data for too long. Steps that only wait
 //! are then cancelled, and the others get a short time to finish. Every effect may be interrupted at any
 //! point, so that killing the program is safe.
 
-use std::io::Read;
+use std::io::{self, Read};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -26,12 +26,13 @@ use crate::drift::DriftCheck;
 use crate::durable::write_file;
 use crate::events::Events;
 use crate::failure::{failed, of, plain};
-use crate::forwarding::Forwarding;
+use crate::forwarding::{Forwarding, SpooledPart};
 use crate::host::HostSystem;
 use crate::input::Input;
 use crate::job::{Job, StepEffect};
 use crate::journal::{self, Entry};
 use crate::ops::part_stream::{PartReader, PartWriter, pair};
+use crate::ticket_lock::TicketLock;
 use crate::timeout_extension::TimeoutExtension;
 use crate::{cluster_record, fence, ops, parts, paths};
 
@@ -48,7 +49,12 @@ pub struct Session {
     touch: Mutex<()>,
     /// The forwarding of parts to other hosts, if the engine asked for it.
     forwarding: OnceLock<Forwarding>,
+    /// The order in which parts are unpacked, which arrive one after another but are not waited for.
+    unpacking: Arc<TicketLock>,
 }
+
+/// The step, the digest and the size of a part whose bytes follow.
+type ArrivingPart = (String, Digest, u64);
 
 /// How a session ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -71,6 +77,7 @@ impl Session {
             ended: Condvar::new(),
             touch: Mutex::new(()),
             forwarding: OnceLock::new(),
+            unpacking: Arc::default(),
         })
     }
 
@@ -151,20 +158,36 @@ impl Session {
                 self.start(step, None);
                 continue;
             };
-            let ((feed, arriving), digest, size, source) = (pair(), digest.clone(), *size, source.clone());
+            let (part, source) = ((step.id.clone(), digest.clone(), *size), source.clone());
+            let forwarding = self.forwarding.get();
+            let (kept, reader) = forwarding.and_then(|forwarding| forwarding.keep(&part.1, part.2)).unzip();
+            let (feed, arriving) = pair(reader, self.unpacking.ticket());
             self.start(step, Some(arriving));
             match source {
-                Some(source) => self.receive(digest, size, source, feed),
+                Some(source) => self.receive(part, source, feed, kept),
                 None => {
-                    let mut kept = self.forwarding.get().map(|forwarding| forwarding.keep(&digest, size));
-                    let mut keep = |bytes: &[u8]| kept.iter_mut().for_each(|keep| keep(bytes));
-                    if feed.take(input, size, &mut keep).is_err() {
+                    if self.take(input, part, feed, kept).is_err() {
                         break;
                     }
                 }
             }
         }
         Ending::Closed
+    }
+
+    /// Receives a part from the input.
+    fn take<R: Read>(
+        &self,
+        input: &mut Input<R>,
+        (id, digest, size): ArrivingPart,
+        feed: PartWriter,
+        mut kept: Option<SpooledPart>,
+    ) -> io::Result<()> {
+        let sum = feed.take(input, size, &mut |bytes| keep(&mut kept, bytes))?;
+        if sum == digest.as_str() {
+            self.events.send(&Event::Received { id });
+        }
+        Ok(())
     }
 
     /// Begins to forward parts, unless this session does already.
@@ -181,11 +204,22 @@ impl Session {
     }
 
     /// Receives a part from another host, beside further requests.
-    fn receive(self: &Arc<Self>, digest: Digest, size: u64, source: PartForwarder, feed: PartWriter) {
+    fn receive(
+        self: &Arc<Self>,
+        (id, digest, size): ArrivingPart,
+        source: PartForwarder,
+        feed: PartWriter,
+        mut kept: Option<SpooledPart>,
+    ) {
         let session = Arc::clone(self);
-        let work = move || match session.forwarding.get() {
-            Some(forwarding) => forwarding.receive(&digest, size, &source, feed),
-            None => feed.fail("this session has no identity among the hosts of the run".to_owned()),
+        let work = move || {
+            let Some(forwarding) = session.forwarding.get() else {
+                return feed.fail("this session has no identity among the hosts of the run".to_owned());
+            };
+            let mut keep = |bytes: &[u8]| keep(&mut kept, bytes);
+            if forwarding.receive((&digest, size), &source, feed, &mut keep) {
+                session.events.send(&Event::Received { id });
+            }
         };
         // Without a thread the feed is dropped, and the step fails.
         drop(thread::Builder::new().spawn(work));
@@ -273,6 +307,11 @@ impl Session {
         let place = self.host.root.at(paths::TOUCHED);
         if place.exists() { Ok(()) } else { write_file(&place, b"", 0o644) }
     }
+}
+
+/// Keeps bytes of a part for other hosts. Returns whether they are kept.
+fn keep(kept: &mut Option<SpooledPart>, bytes: &[u8]) -> bool {
+    kept.as_mut().is_some_and(|kept| kept.write(bytes))
 }
 
 /// Parses a request. The failure does not contain the request, which may contain a secret.

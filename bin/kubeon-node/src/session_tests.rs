@@ -189,6 +189,32 @@ fn a_part_is_unpacked_and_the_next_request_is_read() {
 }
 
 #[test]
+fn the_arrival_of_a_part_is_reported_also_when_it_is_kept_for_other_hosts() {
+    let identity = kubeon_pki::RunAuthority::new().unwrap().issue(std::net::Ipv4Addr::LOCALHOST).unwrap();
+    let content: Vec<u8> =
+        (0..4_000_000_u32).flat_map(|n| n.wrapping_mul(2_654_435_761).to_le_bytes()).collect();
+    let ((first, first_blob), (second, second_blob)) = (part(&content), part(&content[1..]));
+    let second = HostStep { id: "h1/second".into(), ..second };
+    for forwards in [false, true] {
+        let folder = tempfile::tempdir().unwrap();
+        let root = Root::new(folder.path());
+        let mut lines = Lines::open();
+        if forwards {
+            lines = lines.ask(&Request::ForwardParts(identity.clone()));
+        }
+        lines = lines.ask(&Request::Run(first.clone())).raw(&first_blob);
+        let events = run(&root, &lines.ask(&Request::Run(second.clone())).raw(&second_blob));
+        for id in [&first.id, &second.id] {
+            assert!(events.contains(&Event::Received { id: id.clone() }), "{events:?}");
+            assert_eq!(done(&events, id), Some(true), "{events:?}");
+        }
+        let place = root.at(paths::PARTS).join(&second.digest).join("kubelet");
+        assert_eq!(std::fs::read(&place).unwrap(), &content[1..]);
+        assert!(!parts::spool(&root).exists());
+    }
+}
+
+#[test]
 fn refuses_a_flipped_bit_and_reads_the_next_request() {
     let folder = tempfile::tempdir().unwrap();
     let root = Root::new(folder.path());

@@ -61,7 +61,10 @@ impl Program {
     fn outcome(&self) -> Event {
         loop {
             match self.next() {
-                Event::Started { .. } | Event::Progress { .. } | Event::Note { .. } => {}
+                Event::Started { .. }
+                | Event::Progress { .. }
+                | Event::Received { .. }
+                | Event::Note { .. } => {}
                 other => return other,
             }
         }

@@ -221,6 +221,9 @@ impl ProgressView {
             Progress::Failed { host, step, cause, log, again } => {
                 self.failed(*host, step, cause, log, *again)
             }
+            Progress::PartsReceived { parts, bytes, milliseconds } => {
+                format!("{parts} parts of {} MiB arrived after {milliseconds} ms", bytes >> 20)
+            }
             Progress::Note { text, warning: true } => format!("warning: {text}"),
             Progress::Note { text, .. } => text.clone(),
             Progress::End { ok: true, .. } => "everything is up to date".to_owned(),

@@ -103,6 +103,7 @@ impl RunSpans {
             Progress::Precheck { .. }
             | Progress::Plan { .. }
             | Progress::Saved
+            | Progress::PartsReceived { .. }
             | Progress::Note { .. }
             | Progress::End { .. } => {}
         }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use backon::BackoffBuilder as _;
+use kubeon_api::HostAddress;
 use kubeon_plan::Step;
 use kubeon_ports::{HostSession, Report};
 use kubeon_wire::{Category, Event, Op, StepFailure};
@@ -25,7 +26,7 @@ pub(crate) async fn attempt(
     let mut attempt = 1;
     let mut pauses = pauses().with_max_times(usize::from(step.tries).saturating_sub(1)).build();
     loop {
-        let failure = match attempt_once(connection, step, ports, attempt).await {
+        let failure = match attempt_once(connection, step, ports).await {
             Ok(report) => return Ok(report),
             Err(failure) => failure,
         };
@@ -54,13 +55,13 @@ async fn attempt_once(
     connection: &HostConnection<'_>,
     step: &Step,
     ports: &HostPorts<'_>,
-    attempt: u8,
 ) -> Result<Report, StepFailure> {
     let mut payload = resolve_secrets(step, ports)?;
     let session = connection.session().await?;
-    find_source(connection, &session, &mut payload, attempt).await;
+    let source = find_source(connection, &session, &mut payload).await;
     let forward = |event: Event| {
         connection.event_received();
+        part_arrives(connection, step, source, &event);
         if let Some(run_event) = translate(connection, step, event) {
             connection.context().observer.on_event(run_event);
         }
@@ -72,6 +73,11 @@ async fn attempt_once(
         failure = connection.context().lost_host_timeout(), if may_depend_on_other_hosts(step) => Err(failure),
     };
     connection.event_received();
+    if let (Err(failure), Some(forwarding), Op::Part { digest, .. }) =
+        (&result, &connection.context().forwarding, &step.op)
+    {
+        forwarding.failed(digest, connection.host, source, failure.category);
+    }
     match result.as_ref().map_err(|failure| failure.category) {
         Err(Category::Unreachable) => connection.close_broken(&session).await,
         Err(category) if category == Category::Fenced || category.is_denied() => {
@@ -82,29 +88,45 @@ async fn attempt_once(
     result
 }
 
-/// Lets another host forward the part of a step, at the first attempt. The host itself forwards it from now on.
+/// Lets another host forward the part of a step, and returns it. The host itself forwards the part from now on.
 async fn find_source(
     connection: &HostConnection<'_>,
     session: &Arc<dyn HostSession>,
     payload: &mut Payload,
-    attempt: u8,
-) {
-    let (Some(forwarding), Some(blob)) = (&connection.context().forwarding, &payload.blob) else { return };
-    let Op::Part { digest, source, .. } = &mut payload.step.op else { return };
+) -> Option<HostAddress> {
+    let forwarding = connection.context().forwarding.as_ref()?;
+    let blob = payload.blob.as_ref()?;
+    let Op::Part { digest, source, .. } = &mut payload.step.op else { return None };
     if !forwarding.forwards(digest) {
-        return;
+        return None;
     }
-    if attempt > 1 {
-        return forwarding.set_apart(connection.host);
-    }
-    let Some(host) = connection.forwarding_host(session, forwarding).await else { return };
-    let Some(from) = forwarding.join(digest, host) else { return };
+    let host = connection.forwarding_host(session, forwarding).await?;
+    let Some(from) = forwarding.join(digest, host) else {
+        forwarding.prepare(digest, blob);
+        return None;
+    };
     match forwarding.source(digest, blob, from).await {
         Ok(found) => *source = Some(found),
-        Err(error) => tracing::warn!(host = %connection.host, %error, "a part is sent from here"),
+        Err(error) => {
+            tracing::warn!(host = %connection.host, %error, "a part is sent from here");
+            return None;
+        }
     }
-    if source.is_some() {
-        payload.blob = None;
+    payload.blob = None;
+    Some(from.host)
+}
+
+/// Records which parts arrived, and which hosts get bytes from other ones.
+fn part_arrives(connection: &HostConnection<'_>, step: &Step, source: Option<HostAddress>, event: &Event) {
+    let context = connection.context();
+    if let Event::Received { .. } = event {
+        // The receiver is closed at the end of the run.
+        drop(context.received.send(step.id.clone()));
+    }
+    if let (Some(_), Some(forwarding), Event::Progress { .. } | Event::Received { .. }) =
+        (source, &context.forwarding, event)
+    {
+        forwarding.reached(connection.host);
     }
 }
 
@@ -129,6 +151,7 @@ fn translate(connection: &HostConnection<'_>, step: &Step, event: Event) -> Opti
         | Event::NotForwarding { .. }
         | Event::Refused { .. }
         | Event::Started { .. }
+        | Event::Received { .. }
         | Event::Working { .. }
         | Event::Done { .. }
         | Event::Failed { .. } => None,

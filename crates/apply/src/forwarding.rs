@@ -5,7 +5,8 @@
 //! ```
 //!
 //! The first host that needs a part gets it from this machine, each other one from the host before it, which forwards the bytes
-//! while they arrive. A host that cannot get a part from another host gets it from this machine.
+//! while they arrive. When a host is lost, those behind it get the part from the host before it. A host that cannot get a part
+//! from another host gets it from this machine.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
@@ -14,10 +15,11 @@ use std::path::{Path, PathBuf};
 use kubeon_api::{Digest, HostAddress};
 use kubeon_plan::Plan;
 use kubeon_ports::ForwardingIdentities;
-use kubeon_wire::{ForwardingIdentity, Op, PART_PIECE, PartForwarder};
+use kubeon_wire::{Category, ForwardingIdentity, Op, PART_PIECE, PartForwarder};
 use parking_lot::Mutex;
 use sha2::{Digest as _, Sha256};
 use tokio::sync::OnceCell;
+use tokio::task::JoinHandle;
 
 /// The forwarding of parts in a run.
 pub(crate) struct PartForwarding<'a> {
@@ -26,7 +28,14 @@ pub(crate) struct PartForwarding<'a> {
     parts: BTreeMap<Digest, ForwardedPart>,
     /// Hosts that do not forward, or that cannot get anything from others.
     apart: Mutex<BTreeSet<HostAddress>>,
+    /// Hosts that got bytes from others.
+    reached: Mutex<BTreeSet<HostAddress>>,
+    /// Hosts to which another one did not forward all bytes of a part.
+    missed: Mutex<BTreeSet<HostAddress>>,
 }
+
+/// The pieces of a part, which are being read.
+type PiecesReading = JoinHandle<std::io::Result<Vec<String>>>;
 
 /// A part that hosts forward.
 #[derive(Default)]
@@ -34,6 +43,7 @@ struct ForwardedPart {
     /// The hosts that receive it or received it in this run, in the order in which they began. The last one forwards it to
     /// nobody yet.
     chain: Mutex<Vec<ForwardingHost>>,
+    reading: Mutex<Option<PiecesReading>>,
     pieces: OnceCell<Vec<String>>,
 }
 
@@ -58,7 +68,12 @@ impl<'a> PartForwarding<'a> {
         }
         let forwarded = needed.into_iter().filter(|(_, hosts)| *hosts > 1);
         let parts: BTreeMap<_, _> = forwarded.map(|(digest, _)| (digest, ForwardedPart::default())).collect();
-        (!parts.is_empty()).then(|| Self { identities, parts, apart: Mutex::default() })
+        (!parts.is_empty()).then(|| Self::new(identities, parts))
+    }
+
+    fn new(identities: &'a dyn ForwardingIdentities, parts: BTreeMap<Digest, ForwardedPart>) -> Self {
+        let (apart, reached, missed) = (Mutex::default(), Mutex::default(), Mutex::default());
+        Self { identities, parts, apart, reached, missed }
     }
 
     /// Whether hosts forward the part.
@@ -78,9 +93,40 @@ impl<'a> PartForwarding<'a> {
             return None;
         }
         let mut chain = self.parts.get(digest)?.chain.lock();
+        chain.retain(|other| other.host != host.host);
         let source = chain.last().copied();
         chain.push(host);
         source
+    }
+
+    /// Records that the host got bytes from another one.
+    pub(crate) fn reached(&self, host: HostAddress) {
+        self.reached.lock().insert(host);
+    }
+
+    /// Records that the host did not get the part from `source`, or from this machine. If the source did not forward all of it,
+    /// another host may: once, and only to a host that reaches others at all. Otherwise the host gets parts from this machine from
+    /// now on.
+    pub(crate) fn failed(
+        &self,
+        digest: &Digest,
+        host: HostAddress,
+        source: Option<HostAddress>,
+        why: Category,
+    ) {
+        let Some(part) = self.parts.get(digest) else { return };
+        if let Some(source) = source {
+            let mut chain = part.chain.lock();
+            // What follows depends on these two.
+            let end = chain.iter().position(|other| other.host == source || other.host == host);
+            if let Some(end) = end {
+                chain.truncate(end);
+            }
+        }
+        let forwarded = source.is_some() && why == Category::Timeout && self.reached.lock().contains(&host);
+        if !forwarded || !self.missed.lock().insert(host) {
+            self.set_apart(host);
+        }
     }
 
     /// From now on the host gets parts from this machine, and is no source.
@@ -91,10 +137,19 @@ impl<'a> PartForwarding<'a> {
         }
     }
 
+    /// Begins to read the part for the hosts that will get it from others.
+    pub(crate) fn prepare(&self, digest: &Digest, blob: &Path) {
+        if let Some(part) = self.parts.get(digest)
+            && !part.pieces.initialized()
+        {
+            part.reading.lock().get_or_insert_with(|| read_pieces(digest, blob));
+        }
+    }
+
     /// The source as a host gets it, with the pieces of the part.
     ///
     /// # Errors
-    /// When the file of the part cannot be read.
+    /// When the file of the part cannot be read, or is another one.
     pub(crate) async fn source(
         &self,
         digest: &Digest,
@@ -103,27 +158,40 @@ impl<'a> PartForwarding<'a> {
     ) -> std::io::Result<PartForwarder> {
         let Some(part) = self.parts.get(digest) else { return Err(std::io::ErrorKind::NotFound.into()) };
         let read = || async {
-            let blob: PathBuf = blob.to_owned();
-            let pieces = tokio::task::spawn_blocking(move || pieces(&blob)).await;
-            pieces.map_err(std::io::Error::other)?
+            let begun = part.reading.lock().take();
+            let reading = begun.unwrap_or_else(|| read_pieces(digest, blob));
+            reading.await.map_err(std::io::Error::other)?
         };
         let pieces = part.pieces.get_or_try_init(read).await?;
         Ok(PartForwarder { address: from.address, port: from.port, pieces: pieces.clone() })
     }
 }
 
-/// SHA-256 of each piece of a file.
-fn pieces(file: &Path) -> std::io::Result<Vec<String>> {
+fn read_pieces(digest: &Digest, blob: &Path) -> PiecesReading {
+    let (digest, blob): (Digest, PathBuf) = (digest.clone(), blob.to_owned());
+    tokio::task::spawn_blocking(move || pieces(&digest, &blob))
+}
+
+/// SHA-256 of each piece of a file. A host that gets these pieces need not compute the digest of all of them, so it is compared
+/// here.
+fn pieces(digest: &Digest, file: &Path) -> std::io::Result<Vec<String>> {
     use std::io::Read as _;
     let mut file = std::fs::File::open(file)?;
-    let mut pieces = Vec::new();
+    let (mut pieces, mut whole) = (Vec::new(), Sha256::new());
+    let mut piece = Vec::with_capacity(PART_PIECE);
     loop {
-        let mut piece = Vec::with_capacity(PART_PIECE);
+        piece.clear();
         (&mut file).take(PART_PIECE as u64).read_to_end(&mut piece)?;
         if piece.is_empty() {
-            return Ok(pieces);
+            break;
         }
+        whole.update(&piece);
         pieces.push(hex::encode(Sha256::digest(&piece)));
+    }
+    if hex::encode(whole.finalize()) == digest.as_str() {
+        Ok(pieces)
+    } else {
+        Err(std::io::Error::new(std::io::ErrorKind::InvalidData, "the file of the part is damaged"))
     }
 }
 
@@ -149,7 +217,7 @@ mod tests {
     fn forwarding() -> (PartForwarding<'static>, Digest) {
         let digest: Digest = "ab".repeat(32).parse().unwrap();
         let parts = BTreeMap::from([(digest.clone(), ForwardedPart::default())]);
-        (PartForwarding { identities: &NoIdentities, parts, apart: Mutex::default() }, digest)
+        (PartForwarding::new(&NoIdentities, parts), digest)
     }
 
     #[test]
@@ -171,12 +239,51 @@ mod tests {
     }
 
     #[test]
-    fn a_part_is_checked_piece_by_piece() {
+    fn hosts_behind_a_lost_host_get_the_part_from_the_one_before_it() {
+        let (forwarding, digest) = forwarding();
+        for last in 1..=5 {
+            forwarding.join(&digest, host(last));
+            forwarding.reached(host(last).host);
+        }
+        // The third host is lost; the fifth one may be reported before the fourth.
+        forwarding.failed(&digest, host(5).host, Some(host(4).host), Category::Timeout);
+        forwarding.failed(&digest, host(4).host, Some(host(3).host), Category::Timeout);
+        assert_eq!(forwarding.join(&digest, host(4)), Some(host(2)));
+        assert_eq!(forwarding.join(&digest, host(5)), Some(host(4)));
+        // At the second failure nothing is tried any more.
+        forwarding.failed(&digest, host(5).host, Some(host(4).host), Category::Timeout);
+        assert_eq!(forwarding.join(&digest, host(5)), None);
+    }
+
+    #[test]
+    fn a_host_that_never_reached_another_one_gets_parts_from_this_machine() {
+        let (forwarding, digest) = forwarding();
+        for last in 1..=3 {
+            forwarding.join(&digest, host(last));
+        }
+        forwarding.failed(&digest, host(2).host, Some(host(1).host), Category::Timeout);
+        assert_eq!(forwarding.join(&digest, host(2)), None);
+        // Its connection to this machine broke.
+        forwarding.reached(host(3).host);
+        forwarding.failed(&digest, host(3).host, None, Category::Unreachable);
+        assert_eq!(forwarding.join(&digest, host(3)), None);
+    }
+
+    #[tokio::test]
+    async fn a_part_is_checked_piece_by_piece() {
         let file = tempfile::NamedTempFile::new().unwrap();
         let bytes = vec![7; PART_PIECE + 1];
         std::fs::write(file.path(), &bytes).unwrap();
         let expected =
             [&bytes[..PART_PIECE], &bytes[PART_PIECE..]].map(|piece| hex::encode(Sha256::digest(piece)));
-        assert_eq!(pieces(file.path()).unwrap(), expected);
+        let digest: Digest = hex::encode(Sha256::digest(&bytes)).parse().unwrap();
+        let parts = BTreeMap::from([(digest.clone(), ForwardedPart::default())]);
+        let forwarding = PartForwarding::new(&NoIdentities, parts);
+        forwarding.prepare(&digest, file.path());
+        for _ in 0..2 {
+            let source = forwarding.source(&digest, file.path(), host(1)).await.unwrap();
+            assert_eq!((source.port, source.pieces), (1001, expected.to_vec()));
+        }
+        assert!(pieces(&"ab".repeat(32).parse().unwrap(), file.path()).is_err(), "another file");
     }
 }

@@ -6,8 +6,10 @@ use tokio_util::sync::CancellationToken;
 
 use backon::{BackoffBuilder as _, ExponentialBackoff};
 use kubeon_api::HostAddress;
+use kubeon_plan::StepId;
 use kubeon_ports::{ActHost, HostSession};
 use kubeon_wire::{Category, Fence, ORPHAN_LIFE, StepFailure};
+use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::{Mutex, Semaphore, watch};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
@@ -57,6 +59,8 @@ pub(crate) struct RunContext<'a> {
     pub lost: watch::Sender<Option<HostAddress>>,
     /// Which host forwards a part to which other one; `None` if this machine sends them all.
     pub forwarding: Option<PartForwarding<'a>>,
+    /// The parts whose bytes have arrived, as their hosts report it.
+    pub received: UnboundedSender<StepId>,
 }
 
 impl RunContext<'_> {
@@ -147,6 +151,8 @@ impl<'a> HostConnection<'a> {
         for _ in 0..MAX_SESSIONS {
             let Ok(session) = self.session().await else { return self.host };
             let failure = session.ended().await;
+            // What it kept for other hosts ended with the session.
+            self.context.forwarding.iter().for_each(|forwarding| forwarding.set_apart(self.host));
             self.context.observer.on_event(RunEvent::HostRetrying {
                 host: self.host,
                 failure,

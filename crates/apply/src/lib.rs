@@ -17,6 +17,7 @@
 //! This crate makes no decision about the desired state: the plan is complete. Only this crate resolves
 //! references to secrets, and their text is sent to the host and nowhere else.
 
+mod arrival;
 mod attempt;
 mod backoff;
 mod forwarding;

@@ -9,6 +9,7 @@ use kubeon_wire::Op;
 /// The order of a run. A step is identified by its index in the plan.
 pub(crate) struct Order<'a> {
     steps: &'a [Step],
+    indexes: HashMap<&'a StepId, usize>,
     /// For each step, the number of needs that are not done yet.
     open_needs: Vec<usize>,
     /// For each step, the steps that need it.
@@ -30,7 +31,7 @@ enum Phase {
 }
 
 /// The ready and running steps of one host. Parts share the input stream of the session, so only one is sent
-/// at a time.
+/// at a time. The next one follows as soon as its bytes have arrived: the host unpacks it meanwhile.
 #[derive(Default)]
 struct HostQueue {
     open: bool,
@@ -41,7 +42,8 @@ struct HostQueue {
     /// Parts that are ready.
     parts: BTreeSet<usize>,
     running_steps: usize,
-    part_running: bool,
+    /// The part whose bytes are being sent.
+    arriving: Option<usize>,
 }
 
 impl<'a> Order<'a> {
@@ -70,7 +72,7 @@ impl<'a> Order<'a> {
         let phase = vec![Phase::Waiting; steps.len()];
         let changed_hosts = BTreeSet::new();
         let mut order =
-            Self { steps, open_needs, followers, dangling, phase, queues, changed_hosts, capacity };
+            Self { steps, indexes, open_needs, followers, dangling, phase, queues, changed_hosts, capacity };
         for index in 0..steps.len() {
             if order.open_needs[index] == 0 {
                 order.ready(index);
@@ -111,6 +113,19 @@ impl<'a> Order<'a> {
             }
         }
         started
+    }
+
+    /// Records that the bytes of a part have arrived: those of the next one may be sent. Returns the index of its step.
+    pub(crate) fn received(&mut self, step: &StepId) -> Option<usize> {
+        let index = *self.indexes.get(step)?;
+        let host = self.steps[index].host;
+        if let Some(queue) = self.queues.get_mut(&host)
+            && queue.arriving == Some(index)
+        {
+            queue.arriving = None;
+            self.changed_hosts.insert(host);
+        }
+        Some(index)
     }
 
     /// Records that the step is done. Steps whose last open need it was become ready.
@@ -181,7 +196,11 @@ impl<'a> Order<'a> {
         let before = std::mem::replace(&mut self.phase[index], Phase::Settled);
         let queue = self.queues.entry(step.host).or_default();
         match before {
-            Phase::Running if is_part(step) => queue.part_running = false,
+            Phase::Running if is_part(step) => {
+                if queue.arriving == Some(index) {
+                    queue.arriving = None;
+                }
+            }
             Phase::Running => queue.running_steps -= 1,
             Phase::Waiting | Phase::Settled => {
                 queue.parts.remove(&index);
@@ -199,10 +218,10 @@ impl HostQueue {
         if !self.open {
             return None;
         }
-        if !self.part_running
+        if self.arriving.is_none()
             && let Some(part) = self.parts.pop_first()
         {
-            self.part_running = true;
+            self.arriving = Some(part);
             return Some(part);
         }
         if self.running_steps >= capacity {
@@ -216,4 +235,29 @@ impl HostQueue {
 
 fn is_part(step: &Step) -> bool {
     matches!(step.op, Op::Part { .. })
+}
+
+#[cfg(test)]
+mod tests {
+    use kubeon_testkit::{plan_of, step, step_id};
+
+    use super::*;
+
+    #[test]
+    fn the_next_part_is_sent_when_the_bytes_of_the_one_before_have_arrived() {
+        let host = "10.0.0.1";
+        let plan = plan_of(["first", "second", "third"].map(|id| step(id, host).unpacks(id)));
+        let mut order = Order::new(&plan.steps, 1);
+        order.open(plan.steps[0].host);
+        assert_eq!(order.start(), [0]);
+        assert_eq!(order.received(&step_id("first")), Some(0));
+        assert_eq!(order.start(), [1]);
+        order.done(0);
+        assert!(order.start().is_empty(), "the second one is being sent");
+        // Not every host reports it.
+        order.done(1);
+        assert_eq!(order.start(), [2]);
+        assert_eq!(order.received(&step_id("second")), Some(1));
+        assert!(order.start().is_empty());
+    }
 }

@@ -11,9 +11,11 @@ use kubeon_api::HostAddress;
 use kubeon_plan::{Outcome, Plan, Step, StepId, StepOutcome};
 use kubeon_ports::Report;
 use kubeon_wire::{Category, StepFailure};
+use tokio::sync::mpsc::{self, UnboundedReceiver};
 use tokio::sync::{Semaphore, watch};
 use tokio::time::{Instant, sleep_until};
 
+use crate::arrival::PartsArrival;
 use crate::attempt::attempt;
 use crate::forwarding::PartForwarding;
 use crate::host_connection::{HostConnection, RunContext};
@@ -59,12 +61,13 @@ pub async fn run(
         rolling: _,
         quorum: _,
     } = plan;
-    let mut ledger =
-        Ledger { steps, order: Order::new(steps, STEPS_AT_ONCE), observer, outcome: Outcome::default() };
+    let (order, arrival) = (Order::new(steps, STEPS_AT_ONCE), PartsArrival::new(steps));
+    let mut ledger = Ledger { steps, order, arrival, observer, outcome: Outcome::default() };
     let openings = Semaphore::new(OPENINGS_AT_ONCE);
     let forwarding = ports.forwarding.and_then(|identities| PartForwarding::of(plan, identities));
     let lost = watch::Sender::new(None);
-    let context = RunContext { act: ports.act, observer, cancellation, openings, lost, forwarding };
+    let (received, mut arriving) = mpsc::unbounded_channel();
+    let context = RunContext { act: ports.act, observer, cancellation, openings, lost, forwarding, received };
     let (mut connections, mut unknown) = (BTreeMap::new(), Vec::new());
     for host in ledger.order.hosts() {
         match hosts.get(&host) {
@@ -85,7 +88,7 @@ pub async fn run(
     for host in unknown {
         ledger.lose(host, &failed(format!("{host} has steps but is not among the hosts of the plan")));
     }
-    run_steps(&mut ledger, &connections, ports, cancellation).await;
+    run_steps(&mut ledger, &connections, ports, cancellation, &mut arriving).await;
     join_all(connections.values().map(HostConnection::close)).await;
     ledger.close(cancellation);
     ledger.outcome
@@ -103,6 +106,7 @@ async fn run_steps(
     connections: &BTreeMap<HostAddress, HostConnection<'_>>,
     ports: &HostPorts<'_>,
     cancellation: &CancellationToken,
+    arriving: &mut UnboundedReceiver<StepId>,
 ) {
     let mut running: FuturesUnordered<BoxFuture<'_, Ended>> = FuturesUnordered::new();
     for connection in connections.values() {
@@ -134,6 +138,7 @@ async fn run_steps(
                 None => return,
             },
             Some(host) = sessions.next() => ledger.session_ended(host, connections),
+            Some(step) = arriving.recv() => ledger.received(&step),
             () = cancellation.cancelled(), if shutdown_deadline.is_none() => shutdown_deadline = Some(Instant::now() + SHUTDOWN_TIMEOUT),
             () = sleep_until(deadline), if shutdown_deadline.is_some() => return,
         }
@@ -144,6 +149,7 @@ async fn run_steps(
 struct Ledger<'a> {
     steps: &'a [Step],
     order: Order<'a>,
+    arrival: PartsArrival,
     observer: &'a dyn RunObserver,
     outcome: Outcome,
 }
@@ -183,6 +189,16 @@ impl Ledger<'_> {
         self.observer.on_event(RunEvent::Done { host, step: step.clone(), changed, milliseconds });
         self.outcome.steps.insert(step, StepOutcome::Done { changed, milliseconds });
         self.order.done(index);
+        self.arrived(index);
+    }
+
+    /// Records that the bytes of a part have arrived, before its step is done.
+    fn received(&mut self, step: &StepId) {
+        self.order.received(step).into_iter().for_each(|index| self.arrived(index));
+    }
+
+    fn arrived(&mut self, index: usize) {
+        self.arrival.arrived(index).into_iter().for_each(|event| self.observer.on_event(event));
     }
 
     fn fail(&mut self, index: usize, failure: StepFailure) {

@@ -73,6 +73,15 @@ pub enum RunEvent {
         /// Bytes in total.
         total: u64,
     },
+    /// All parts of the plan arrived on their hosts and were checked. Some may still be unpacked.
+    PartsReceived {
+        /// How many, one for each part of each host.
+        parts: usize,
+        /// Their bytes as they were sent.
+        bytes: u64,
+        /// The time since the run began, in milliseconds.
+        milliseconds: u64,
+    },
     /// A message of the host about its progress or about an adaptation.
     Note {
         /// The host.

@@ -420,6 +420,7 @@ impl PreparedChange<'_> {
         let identities = RunIdentities::of(&self.intent.spec)?;
         let forwarding: Option<&dyn ForwardingIdentities> = Some(&identities);
         let run = Run { secrets: &keys, probe: &probe, forwarding, ..self.run(&blobs, cancellation) };
+        self.contact.spread_programs(&self.intent.spec, &planned);
         let reconciled = run.act(planned, &plan, &mut save_generation).await?;
         self.contact.hosts.disconnect().await;
         self.state = state;

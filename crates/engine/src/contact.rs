@@ -1,11 +1,14 @@
 //! Connections to the hosts of a cluster.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use kubeon_api::ClusterName;
+use kubeon_api::{ClusterName, HostAddress};
 use kubeon_link_host::{HostKeys, Limits, Login, NodeProgram, SshHosts, SshSettings};
+use kubeon_plan::{DesiredCluster, Observation};
+use kubeon_reconcile::Planned;
 use kubeon_store::ClusterLock;
 
 use crate::engine::Engine;
@@ -103,6 +106,20 @@ impl Contact {
     /// What a user can do about hosts that were refused.
     pub fn remedy(&self) -> Option<EngineRemedy> {
         self.keys.refused_unknown().then_some(EngineRemedy::TrustHostKeys)
+    }
+
+    /// Lets the hosts of the plan that have no node program yet get it from each other.
+    pub(crate) fn spread_programs(&self, spec: &DesiredCluster, planned: &Planned) {
+        let busy: BTreeSet<HostAddress> = planned.plan().steps.iter().map(|step| step.host).collect();
+        let has_program = |host: HostAddress| match planned.snapshot.hosts.get(&host) {
+            Some(Observation::Fresh(facts)) => {
+                facts.node_program.as_ref().is_some_and(|digest| self.hosts.has_program(digest))
+            }
+            _ => false,
+        };
+        let hosts = spec.hosts().filter(|host| busy.contains(&host.address) && !has_program(host.address));
+        let hosts = hosts.map(|host| (host.address, host.cluster_address().ip())).collect();
+        self.hosts.spread_programs(hosts);
     }
 
     /// Pins the accepted host keys.

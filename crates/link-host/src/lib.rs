@@ -30,6 +30,8 @@ mod node;
 mod node_program;
 mod pool;
 mod probe;
+mod program_install;
+mod program_spread;
 mod remote;
 mod sender;
 mod session;

@@ -1,21 +1,18 @@
-//! Installs the node program on a host and starts it.
+//! Starts the node program on a host, and installs it before if it is missing.
 
+use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
 use std::sync::Arc;
-use std::time::Duration;
 
 use async_trait::async_trait;
-use kubeon_api::{Arch, HostAddress};
+use kubeon_api::{Arch, Digest, HostAddress};
 use kubeon_ports::{ActHost, HostSession};
 use kubeon_wire::{Category, Fence, StepFailure};
 
-use crate::command::{CommandInput, Exit};
-use crate::connection::Connection;
-use crate::failure::{category_of, failure, last_lines};
-use crate::node_program::NodeProgram;
+use crate::failure::failure;
 use crate::pool::SshHosts;
-use crate::remote::CommandOutput;
+use crate::program_install::ProgramInstall;
 use crate::session::{NodeSession, Opening};
-use crate::shell::Rights;
 
 /// Starts the program for this machine: that with the digest `$1` on x86_64, `$2` on aarch64. Ends with 127 when it is missing
 /// or damaged.
@@ -25,29 +22,8 @@ d=/var/lib/kubeon/node; n=kubeon-node-$s
 [ \"$(readlink \"$d/current\")\" = \"$n\" ] || ln -sfn \"$n\" \"$d/current\"
 exec \"$d/$n\" apply";
 
-/// Prints the host's architecture and, if the host can unpack it, `gzip`.
-const ASK: &str = "uname -m; command -v gzip >/dev/null 2>&1 && echo gzip; :";
-
-/// Reads the program `$1` from standard input through `$2`, checks it and moves it into place.
-const INSTALL: &str = "set -eu; umask 022; d=/var/lib/kubeon/node; n=kubeon-node-$1
-mkdir -p \"$d\"; t=\"$d/.new-$$\"; trap 'rm -f \"$t\"' EXIT
-case $2 in gzip) gzip -dc ;; *) cat ;; esac > \"$t\"
-echo \"$1  $t\" | sha256sum -c - >/dev/null 2>&1 || { echo 'the received bytes have another SHA-256' >&2; exit 65; }
-chmod 0755 \"$t\"; sync \"$t\" 2>/dev/null || sync
-mv -f \"$t\" \"$d/$n\"; ln -sfn \"$n\" \"$d/current\"
-for f in \"$d\"/kubeon-node-*; do [ \"$f\" = \"$d/$n\" ] || rm -f \"$f\"; done";
-
-/// Exit code of [`INSTALL`] when the received bytes have another digest.
-const WRONG_DIGEST: u32 = 65;
-
 /// Stands for the digest of an architecture without a program.
 const NO_PROGRAM: &str = "none";
-
-/// Time limit for the question after the host's architecture.
-const ASK_TIMEOUT: Duration = Duration::from_secs(60);
-
-/// Time limit for the upload, long enough for a slow network.
-const UPLOAD_TIMEOUT: Duration = Duration::from_secs(300);
 
 #[async_trait]
 impl ActHost for SshHosts {
@@ -57,17 +33,16 @@ impl ActHost for SshHosts {
 }
 
 impl SshHosts {
-    /// Sends the program for the host's architecture, packed if the host can unpack it.
-    async fn install(&self, connection: &Connection, rights: &Rights) -> Result<(), StepFailure> {
-        let host = connection.host;
-        let (program, unpacks) = program_for(connection, rights, &self.0.settings.node_programs).await?;
-        let input = if unpacks { self.0.packed.open(program).await } else { program.open().await };
-        let input = input
-            .map_err(|error| failure(Category::Failed, format!("cannot read the node program: {error}")))?;
-        tracing::debug!(%host, digest = %program.digest(), packed = unpacks, "installing the node program");
-        let arguments = [program.digest().as_str(), if unpacks { "gzip" } else { "plain" }];
-        let bounds = (UPLOAD_TIMEOUT, 64 * 1024);
-        outcome(host, &connection.run_script(rights, INSTALL, &arguments, input, bounds).await?)
+    /// Lets these hosts, which have no node program of this pool yet, get it from each other, at their addresses in the cluster's
+    /// network. A host that cannot gets it from this machine, and so do few hosts.
+    pub fn spread_programs(&self, hosts: BTreeMap<HostAddress, Ipv4Addr>) {
+        self.0.spread.begin(hosts);
+    }
+
+    /// Whether this is the digest of a node program of this pool.
+    #[must_use]
+    pub fn has_program(&self, digest: &Digest) -> bool {
+        self.0.settings.node_programs.iter().any(|program| program.digest() == digest)
     }
 
     /// The same as [`ActHost::open`], with the session's own type.
@@ -91,7 +66,10 @@ impl SshHosts {
             match NodeSession::open(Arc::clone(&connection), remote, fence).await? {
                 Opening::Opened(session) => return Ok(session),
                 Opening::Missing if installed => break,
-                Opening::Missing => self.install(&connection, &rights).await?,
+                Opening::Missing => {
+                    let install = ProgramInstall { pool: &self.0, connection: &connection, rights: &rights };
+                    install.run().await?;
+                }
             }
         }
         Err(failure(
@@ -101,38 +79,4 @@ impl SshHosts {
             ),
         ))
     }
-}
-
-/// Finds the program for a host, and whether the host can unpack it.
-async fn program_for<'a>(
-    connection: &Connection,
-    rights: &Rights,
-    programs: &'a [NodeProgram],
-) -> Result<(&'a NodeProgram, bool), StepFailure> {
-    let bounds = (ASK_TIMEOUT, 64 * 1024);
-    let answer = connection.run_script(rights, ASK, &[], CommandInput::Nothing, bounds).await?;
-    let answer = String::from_utf8_lossy(&answer.out);
-    let mut lines = answer.lines().map(str::trim);
-    let machine = lines.next().unwrap_or_default();
-    let arch = machine.parse::<Arch>().ok();
-    let program = programs.iter().find(|program| Some(program.arch()) == arch).ok_or_else(|| {
-        let cause =
-            format!("{} is a machine of {machine}, for which there is no node program", connection.host);
-        failure(Category::Unsupported, cause)
-    })?;
-    Ok((program, lines.any(|line| line == "gzip")))
-}
-
-fn outcome(host: HostAddress, answer: &CommandOutput) -> Result<(), StepFailure> {
-    if answer.exit.success() {
-        return Ok(());
-    }
-    let stderr = answer.stderr_text();
-    let category = match answer.exit {
-        Exit::Code(WRONG_DIGEST) => Category::Corrupt,
-        _ => category_of(&stderr),
-    };
-    let log = last_lines(&stderr, 20);
-    let why = log.last().cloned().unwrap_or_else(|| answer.exit.to_string());
-    Err(StepFailure { log, ..failure(category, format!("cannot install the node program on {host}: {why}")) })
 }

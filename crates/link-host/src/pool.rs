@@ -20,6 +20,7 @@ use crate::host_keys::{HostKeys, SeenKey};
 use crate::jump::Jumps;
 use crate::login::Login;
 use crate::node_program::PackedPrograms;
+use crate::program_spread::ProgramSpread;
 use crate::settings::SshSettings;
 use crate::shell::Rights;
 
@@ -46,6 +47,7 @@ pub(crate) struct Pool {
     pub(crate) reading_facts: Semaphore,
     endings: Mutex<Endings>,
     pub(crate) packed: PackedPrograms,
+    pub(crate) spread: Arc<ProgramSpread>,
 }
 
 /// Abandoned commands that are being ended.
@@ -80,6 +82,7 @@ impl SshHosts {
             reading_facts: Semaphore::new(at_once),
             endings: Mutex::default(),
             packed: PackedPrograms::default(),
+            spread: Arc::default(),
         }))
     }
 

@@ -169,7 +169,10 @@ impl HostSession for NodeSession {
                     furthest = done;
                     sink(event);
                 }
-                Event::Started { .. } | Event::Note { .. } | Event::Working { .. } => sink(event),
+                Event::Started { .. }
+                | Event::Received { .. }
+                | Event::Note { .. }
+                | Event::Working { .. } => sink(event),
                 Event::Opened { .. }
                 | Event::Refused { .. }
                 | Event::Forwarding { .. }
@@ -256,6 +259,7 @@ async fn receive(
         let id = match &event {
             Event::Started { id }
             | Event::Progress { id, .. }
+            | Event::Received { id }
             | Event::Note { id, .. }
             | Event::Working { id }
             | Event::Done { id, .. }

@@ -20,5 +20,6 @@ pub struct PartForwarder {
 /// a free port.
 pub const FORWARDING_PORT: u16 = 10270;
 
-/// Bytes of a piece of a part, each of which is checked when it arrives.
-pub const PART_PIECE: usize = 1 << 20;
+/// Bytes of a piece of a part, each of which is checked when it arrives. A host passes a piece on when all of it is there, so a
+/// small piece delays the last host of a long chain little.
+pub const PART_PIECE: usize = 256 << 10;

@@ -140,6 +140,11 @@ pub enum Event {
         /// One line of text.
         text: String,
     },
+    /// All bytes of a part arrived and were checked. It may still be unpacked; the bytes of another part may follow.
+    Received {
+        /// The step.
+        id: String,
+    },
     /// A step is still running. Sent every few seconds while it waits, and when what it waits for has changed.
     Working {
         /// The step.

@@ -63,6 +63,15 @@ pub enum Progress {
         /// Whether it will be retried automatically.
         again: bool,
     },
+    /// All parts of the plan arrived on their hosts and were checked. Some may still be unpacked.
+    PartsReceived {
+        /// How many, one for each part of each host.
+        parts: u32,
+        /// Their bytes as they were sent.
+        bytes: u64,
+        /// The time since the plan began, in milliseconds.
+        milliseconds: u64,
+    },
     /// A message for the user.
     Note {
         /// The message.

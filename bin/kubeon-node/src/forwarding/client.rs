@@ -1,6 +1,6 @@
 //! Receives a part from another host of the run.
 
-use std::io::{self, Read, Write as _};
+use std::io::{self, BufReader, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,16 +18,18 @@ use crate::ops::part_stream::PartWriter;
 
 /// A firewall may drop the packets: then the engine sends the part itself.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
+/// Bytes that are read from a socket at a time.
+const READ_BUFFER: usize = 64 << 10;
 
-/// Passes the bytes of a part to `feed`. A failure is passed on as well.
+/// Passes the bytes of a part to `keep`, and those that it does not keep to `feed`. A failure is passed on as well. Returns
+/// whether all arrived.
 pub(super) fn receive(
     tls: &RunTls,
-    digest: &Digest,
-    size: u64,
+    (digest, size): (&Digest, u64),
     source: &PartForwarder,
     feed: PartWriter,
-    also: &mut dyn FnMut(&[u8]),
-) {
+    keep: &mut dyn FnMut(&[u8]) -> bool,
+) -> bool {
     match connect(tls, digest, source) {
         Ok(stream) => {
             let pieces = CheckedPieces {
@@ -38,9 +40,12 @@ pub(super) fn receive(
                 taken: 0,
                 left: size,
             };
-            feed.take_forwarded(&mut Input::new(pieces), size, source.address, also);
+            feed.take_forwarded(&mut Input::new(pieces), (digest, size), source.address, keep)
         }
-        Err(error) => feed.fail(format!("{} forwards nothing: {error}", source.address)),
+        Err(error) => {
+            feed.fail(format!("{} forwards nothing: {error}", source.address));
+            false
+        }
     }
 }
 
@@ -48,7 +53,7 @@ fn connect(
     tls: &RunTls,
     digest: &Digest,
     source: &PartForwarder,
-) -> io::Result<StreamOwned<ClientConnection, TcpStream>> {
+) -> io::Result<StreamOwned<ClientConnection, BufferedSocket>> {
     let address = SocketAddr::new(IpAddr::V4(source.address), source.port);
     let stream = TcpStream::connect_timeout(&address, CONNECT_TIMEOUT)?;
     // The source waits for its own source, which waits for another one.
@@ -57,10 +62,30 @@ fn connect(
     stream.set_nodelay(true)?;
     let name = ServerName::IpAddress(IpAddr::V4(source.address).into());
     let connection = ClientConnection::new(Arc::clone(&tls.client), name).map_err(io::Error::other)?;
-    let mut stream = StreamOwned::new(connection, stream);
+    let socket = BufferedSocket(BufReader::with_capacity(READ_BUFFER, stream));
+    let mut stream = StreamOwned::new(connection, socket);
     stream.write_all(format!("{digest}\n").as_bytes())?;
     stream.flush()?;
     Ok(stream)
+}
+
+/// A socket that is read in large pieces: rustls asks for 4 KiB at a time.
+struct BufferedSocket(BufReader<TcpStream>);
+
+impl Read for BufferedSocket {
+    fn read(&mut self, place: &mut [u8]) -> io::Result<usize> {
+        self.0.read(place)
+    }
+}
+
+impl Write for BufferedSocket {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.get_mut().write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.get_mut().flush()
+    }
 }
 
 /// Reads whole pieces, and returns only bytes of pieces whose SHA-256 matches.

@@ -1,12 +1,12 @@
 //! Parts from host to host: a host forwards the bytes of a part while it receives them.
 //!
 //! ```text
-//!   engine ─► part_stream ─┬─► step: unpack            other host
-//!   or another host        └─► spool ─► server ── TLS ──► client ─► part_stream ─► …
+//!   engine ─► part_stream ─► spool ─┬─► step: unpack   other host
+//!   or another host                 └─► server ── TLS ──► client ─► part_stream ─► …
 //! ```
 //!
-//! Both sides show a certificate of the authority of the run. The receiver checks each piece and, at the end, the whole part,
-//! so that it need not trust what it receives.
+//! Both sides show a certificate of the authority of the run. The receiver checks each piece, so that it need not trust what it
+//! receives.
 
 mod client;
 mod server;
@@ -20,9 +20,10 @@ use std::sync::Arc;
 use kubeon_api::Digest;
 use kubeon_wire::{ForwardingIdentity, PartForwarder, StepFailure};
 use spool::Spool;
+pub use spool::SpooledPart;
 
 use crate::failure::failed;
-use crate::ops::part_stream::PartWriter;
+use crate::ops::part_stream::{KeptBytes, PartWriter};
 use crate::root::Root;
 
 /// The forwarding of one session.
@@ -46,10 +47,12 @@ impl Forwarding {
         Ok(Self { spool, tls, port })
     }
 
-    /// Keeps the bytes of a part for other hosts: the returned function gets them in order.
-    pub fn keep(&self, digest: &Digest, size: u64) -> impl FnMut(&[u8]) + use<> {
-        let mut spooled = self.spool.begin(digest, size);
-        move |bytes| spooled.iter_mut().for_each(|spooled| spooled.write(bytes))
+    /// Keeps the bytes of a part for other hosts: a writer, which gets them in order, and a reader for this host. `None` if the
+    /// disk refuses it.
+    pub fn keep(&self, digest: &Digest, size: u64) -> Option<(SpooledPart, KeptBytes)> {
+        let spooled = self.spool.begin(digest, size)?;
+        let reader = spooled.reader().ok()?;
+        Some((spooled, Box::new(reader)))
     }
 
     /// Removes what was kept for other hosts.
@@ -57,8 +60,14 @@ impl Forwarding {
         self.spool.remove();
     }
 
-    /// Receives a part from another host and passes its bytes on.
-    pub fn receive(&self, digest: &Digest, size: u64, source: &PartForwarder, feed: PartWriter) {
-        client::receive(&self.tls, digest, size, source, feed, &mut self.keep(digest, size));
+    /// Receives a part from another host, and passes the bytes on that `keep` does not keep. Returns whether all arrived.
+    pub fn receive(
+        &self,
+        (digest, size): (&Digest, u64),
+        source: &PartForwarder,
+        feed: PartWriter,
+        keep: &mut dyn FnMut(&[u8]) -> bool,
+    ) -> bool {
+        client::receive(&self.tls, (digest, size), source, feed, keep)
     }
 }

@@ -5,21 +5,18 @@
 use std::io::{self, Read as _, Write as _};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread;
 use std::time::Duration;
 
 use kubeon_wire::FORWARDING_PORT;
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 
 use super::spool::Spool;
+use crate::client_threads::serve_clients;
 
 /// The most clients at a time: the engine names a host as the source of one other for each part.
 const MOST_CLIENTS: usize = 4;
 /// The longest wait for a client, for the beginning of a part, and for its next bytes.
 pub(super) const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
-/// The pause after a connection could not be accepted.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 const BUFFER: usize = 256 << 10;
 /// The length of a digest.
 const DIGEST: usize = 64;
@@ -32,28 +29,9 @@ pub(super) fn begin(address: Ipv4Addr, tls: Arc<ServerConfig>, spool: Arc<Spool>
         _ => Err(error),
     })?;
     let port = listener.local_addr()?.port();
-    let clients = Arc::new(AtomicUsize::new(0));
-    thread::Builder::new().name("forwarding".to_owned()).spawn(move || {
-        for stream in listener.incoming() {
-            let Ok(stream) = stream else {
-                // Such as no free file descriptor: a moment later there may be one.
-                thread::sleep(ACCEPT_PAUSE);
-                continue;
-            };
-            if clients.fetch_add(1, Ordering::Relaxed) >= MOST_CLIENTS {
-                clients.fetch_sub(1, Ordering::Relaxed);
-                continue;
-            }
-            let (tls, spool, count) = (Arc::clone(&tls), Arc::clone(&spool), Arc::clone(&clients));
-            let served = thread::Builder::new().spawn(move || {
-                // The client sees that the stream ended before the end of the part.
-                let _ = serve(stream, tls, &spool);
-                count.fetch_sub(1, Ordering::Relaxed);
-            });
-            if served.is_err() {
-                clients.fetch_sub(1, Ordering::Relaxed);
-            }
-        }
+    serve_clients(listener, MOST_CLIENTS, move |stream| {
+        // The client sees that the stream ended before the end of the part.
+        let _ = serve(stream, Arc::clone(&tls), &spool);
     })?;
     Ok(port)
 }
@@ -71,7 +49,7 @@ fn serve(stream: TcpStream, tls: Arc<ServerConfig>, spool: &Spool) -> io::Result
     let file = part.open()?;
     let (mut buffer, mut offset) = (vec![0; BUFFER], 0);
     while offset < part.size {
-        let read = part.read(&file, &mut buffer, offset, IDLE_TIMEOUT)?;
+        let read = part.read(&file, &mut buffer, offset, Some(IDLE_TIMEOUT))?;
         if read == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }

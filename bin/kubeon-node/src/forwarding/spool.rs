@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::fs::{self, File};
-use std::io::Write as _;
+use std::io::{self, Read, Write as _};
 use std::os::unix::fs::FileExt as _;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -39,9 +39,16 @@ struct Written {
 }
 
 /// The writer of one part. Readers see its end when it is dropped.
-pub(super) struct SpooledPart {
+pub struct SpooledPart {
     file: Option<File>,
     part: Arc<Spooled>,
+}
+
+/// Reads one part from its beginning while it arrives.
+pub(super) struct SpoolReader {
+    part: Arc<Spooled>,
+    file: File,
+    offset: u64,
 }
 
 impl Spool {
@@ -90,16 +97,26 @@ impl Spool {
 }
 
 impl SpooledPart {
-    /// Adds bytes. If the disk refuses them, the part is not forwarded further.
-    pub(super) fn write(&mut self, bytes: &[u8]) {
-        let Some(file) = &mut self.file else { return };
+    /// Adds bytes, and returns whether they were. If the disk refuses them, the part is not forwarded further, and no later ones
+    /// are added.
+    pub fn write(&mut self, bytes: &[u8]) -> bool {
+        let Some(file) = &mut self.file else { return false };
         if file.write_all(bytes).is_err() {
             self.file = None;
             self.end();
-            return;
+            return false;
         }
         self.part.state.lock().bytes += bytes.len() as u64;
         self.part.changed.notify_all();
+        true
+    }
+
+    /// A reader of what is added.
+    ///
+    /// # Errors
+    /// If the file cannot be opened.
+    pub(super) fn reader(&self) -> io::Result<SpoolReader> {
+        Ok(SpoolReader { file: self.part.open()?, part: Arc::clone(&self.part), offset: 0 })
     }
 
     fn end(&self) {
@@ -116,29 +133,39 @@ impl Drop for SpooledPart {
 
 impl Spooled {
     /// Opens the bytes.
-    pub(super) fn open(&self) -> std::io::Result<File> {
+    pub(super) fn open(&self) -> io::Result<File> {
         File::open(&self.path)
     }
 
-    /// Fills `place` with bytes from `offset` on, as far as they arrived; waits up to `limit` for the first one. Returns 0 when
-    /// no more come.
+    /// Fills `place` with bytes from `offset` on, as far as they arrived; waits for the first one, up to `limit` if there is one.
+    /// Returns 0 when no more come.
     pub(super) fn read(
         &self,
         file: &File,
         place: &mut [u8],
         offset: u64,
-        limit: Duration,
-    ) -> std::io::Result<usize> {
-        let end = Instant::now() + limit;
+        limit: Option<Duration>,
+    ) -> io::Result<usize> {
+        let end = limit.map(|limit| Instant::now() + limit);
         let mut state = self.state.lock();
         while state.bytes <= offset && !state.ended {
-            if self.changed.wait_until(&mut state, end).timed_out() {
-                return Ok(0);
+            match end {
+                Some(end) if self.changed.wait_until(&mut state, end).timed_out() => return Ok(0),
+                Some(_) => {}
+                None => self.changed.wait(&mut state),
             }
         }
         let available = usize::try_from(state.bytes.saturating_sub(offset)).unwrap_or(usize::MAX);
         drop(state);
         let length = available.min(place.len());
         file.read_at(&mut place[..length], offset)
+    }
+}
+
+impl Read for SpoolReader {
+    fn read(&mut self, place: &mut [u8]) -> io::Result<usize> {
+        let read = self.part.read(&self.file, place, self.offset, None)?;
+        self.offset += read as u64;
+        Ok(read)
     }
 }

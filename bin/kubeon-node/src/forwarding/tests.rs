@@ -11,6 +11,7 @@ use sha2::{Digest as _, Sha256};
 use super::Forwarding;
 use crate::ops::part_stream::{PartReader, StreamEnd, pair};
 use crate::root::Root;
+use crate::ticket_lock::TicketLock;
 
 /// A host of the run in a folder.
 struct TestHost {
@@ -45,17 +46,31 @@ fn source(from: &TestHost, bytes: &[u8]) -> PartForwarder {
     PartForwarder { address: Ipv4Addr::LOCALHOST, port: from.forwarding.port, pieces }
 }
 
-/// Receives a part in the background.
+/// Receives a part in the background. Nothing reads it yet.
+fn arrive(to: &TestHost, source: PartForwarder, digest: &Digest, size: usize) -> PartReader {
+    let (forwarding, digest) = (Arc::clone(&to.forwarding), digest.clone());
+    let (mut kept, reader) = forwarding.keep(&digest, size as u64).unwrap();
+    let (feed, arriving) = pair(Some(reader), Arc::new(TicketLock::default()).ticket());
+    thread::spawn(move || {
+        forwarding.receive((&digest, size as u64), &source, feed, &mut |bytes| kept.write(bytes))
+    });
+    arriving
+}
+
+/// Receives and reads a part in the background.
 fn receive(
     to: &TestHost,
     source: PartForwarder,
     digest: &Digest,
     size: usize,
 ) -> JoinHandle<(Vec<u8>, StreamEnd)> {
-    let (feed, mut arriving) = pair();
-    let (forwarding, digest) = (Arc::clone(&to.forwarding), digest.clone());
-    thread::spawn(move || forwarding.receive(&digest, size as u64, &source, feed));
+    let mut arriving = arrive(to, source, digest, size);
     thread::spawn(move || read(&mut arriving))
+}
+
+/// Gives a host a part, as the engine does.
+fn give(to: &TestHost, digest: &Digest, bytes: &[u8]) {
+    assert!(to.forwarding.keep(digest, bytes.len() as u64).unwrap().0.write(bytes));
 }
 
 fn read(arriving: &mut PartReader) -> (Vec<u8>, StreamEnd) {
@@ -73,9 +88,9 @@ fn a_part_passes_through_hosts_while_it_arrives() {
     // The last host asks before the first one has received anything.
     let last = receive(&third, source(&second, &bytes), &digest, bytes.len());
     let middle = receive(&second, source(&first, &bytes), &digest, bytes.len());
-    let mut keep = first.forwarding.keep(&digest, bytes.len() as u64);
+    let (mut kept, _) = first.forwarding.keep(&digest, bytes.len() as u64).unwrap();
     for chunk in bytes.chunks(100_000) {
-        keep(chunk);
+        assert!(kept.write(chunk));
     }
     for receiver in [middle, last] {
         let (received, end) = receiver.join().unwrap();
@@ -85,13 +100,29 @@ fn a_part_passes_through_hosts_while_it_arrives() {
 }
 
 #[test]
+fn a_host_forwards_a_part_that_it_has_not_begun_to_unpack() {
+    let authority = RunAuthority::new().unwrap();
+    let [first, second, third] = [(); 3].map(|()| host(&authority));
+    // More than fits into the memory between the two.
+    let bytes: Vec<u8> = (0..40 * PART_PIECE).map(|index| (index % 251) as u8).collect();
+    let digest: Digest = sha256(&bytes).parse().unwrap();
+    give(&first, &digest, &bytes);
+    let mut waiting = arrive(&second, source(&first, &bytes), &digest, bytes.len());
+    let (received, end) = receive(&third, source(&second, &bytes), &digest, bytes.len()).join().unwrap();
+    assert_eq!(end, StreamEnd::Whole(digest.to_string()));
+    assert!(received == bytes);
+    assert!(waiting.is_kept());
+    assert!(read(&mut waiting).0 == bytes);
+}
+
+#[test]
 fn other_bytes_are_refused_with_their_piece() {
     let authority = RunAuthority::new().unwrap();
     let (from, to) = (host(&authority), host(&authority));
     let (mut bytes, digest) = part();
     let source = source(&from, &bytes);
     bytes[PART_PIECE + 1] ^= 1;
-    from.forwarding.keep(&digest, bytes.len() as u64)(&bytes);
+    give(&from, &digest, &bytes);
     let (received, end) = receive(&to, source, &digest, bytes.len()).join().unwrap();
     assert!(received.len() <= PART_PIECE, "no byte of the wrong piece is passed on");
     assert!(matches!(&end, StreamEnd::NotForwarded(why) if why.contains("other bytes")), "{end:?}");
@@ -102,10 +133,10 @@ fn a_source_that_stops_ends_the_part() {
     let authority = RunAuthority::new().unwrap();
     let (from, to) = (host(&authority), host(&authority));
     let (bytes, digest) = part();
-    let mut keep = from.forwarding.keep(&digest, bytes.len() as u64);
-    keep(&bytes[..PART_PIECE]);
+    let (mut kept, _) = from.forwarding.keep(&digest, bytes.len() as u64).unwrap();
+    assert!(kept.write(&bytes[..PART_PIECE]));
     let receiver = receive(&to, source(&from, &bytes), &digest, bytes.len());
-    drop(keep);
+    drop(kept);
     let (_, end) = receiver.join().unwrap();
     let expected = format!("127.0.0.1 forwarded {PART_PIECE} of {} bytes", bytes.len());
     assert!(matches!(&end, StreamEnd::NotForwarded(why) if why.starts_with(&expected)), "{end:?}");
@@ -116,7 +147,7 @@ fn a_host_of_another_run_gets_nothing() {
     let (one, other) = (RunAuthority::new().unwrap(), RunAuthority::new().unwrap());
     let (from, to) = (host(&one), host(&other));
     let (bytes, digest) = part();
-    from.forwarding.keep(&digest, bytes.len() as u64)(&bytes);
+    give(&from, &digest, &bytes);
     let (received, end) = receive(&to, source(&from, &bytes), &digest, bytes.len()).join().unwrap();
     assert!(received.is_empty() && matches!(end, StreamEnd::NotForwarded(_)), "{end:?}");
 }
@@ -147,7 +178,7 @@ fn a_source_that_cannot_be_reached_forwards_nothing() {
 fn nothing_is_kept_after_the_session() {
     let from = host(&RunAuthority::new().unwrap());
     let (bytes, digest) = part();
-    from.forwarding.keep(&digest, bytes.len() as u64)(&bytes);
+    give(&from, &digest, &bytes);
     let folder = crate::parts::spool(&Root::new(from.folder.path()));
     assert!(folder.join(digest.as_str()).is_file());
     from.forwarding.end();

@@ -61,6 +61,11 @@ impl ProgressEvents {
                 log: failure.log.clone(),
                 again: true,
             },
+            RunEvent::PartsReceived { parts, bytes, milliseconds } => Progress::PartsReceived {
+                parts: u32::try_from(*parts).unwrap_or(u32::MAX),
+                bytes: *bytes,
+                milliseconds: *milliseconds,
+            },
             RunEvent::HostLost { host, failure } => note(format!("{host} is lost: {failure}"), true),
             RunEvent::HostRetrying { host, failure, .. } => {
                 note(format!("{host}: retrying: {failure}"), true)

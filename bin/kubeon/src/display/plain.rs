@@ -30,6 +30,10 @@ pub(crate) fn line(view: &RunProgress, event: &RunEvent, level: u8) -> Option<St
         RunEvent::Note { step, text, .. } if level >= 4 => {
             format!("{}  · {}: {text}", host(step), title(step))
         }
+        RunEvent::PartsReceived { parts, bytes, milliseconds } if level >= 4 => {
+            let took = words::time(std::time::Duration::from_millis(*milliseconds));
+            format!("{parts} parts of {} MiB arrived on their hosts ({took})", bytes >> 20)
+        }
         RunEvent::StepStarted { step, .. } if level >= 4 => format!("{}  ● {}", host(step), title(step)),
         RunEvent::HostRetrying { host, failure, .. } => format!("{host}  ● retrying: {failure}"),
         RunEvent::HostLost { host, failure } => format!("{host}  ✗ {failure}"),

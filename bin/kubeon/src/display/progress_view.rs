@@ -81,7 +81,7 @@ impl RunProgress {
     /// Handles an event; `now` is the time since the start of the run.
     pub(crate) fn on_event(&mut self, event: &RunEvent, now: Duration) {
         match event {
-            RunEvent::PlanStarted { .. } => {}
+            RunEvent::PlanStarted { .. } | RunEvent::PartsReceived { .. } => {}
             RunEvent::HostOpened { host } => self.host(*host, |host| {
                 host.open = true;
                 host.trouble.clear();

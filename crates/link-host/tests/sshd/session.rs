@@ -10,6 +10,7 @@ use tokio::sync::Notify;
 
 use crate::support::{CollectedOutput, Sshd, host, sh};
 use futures::future::join_all;
+use kubeon_api::HostAddress;
 use kubeon_link_host::{Command, Limits, SshHosts};
 use kubeon_ports::{ActHost, HostSession, Report};
 use kubeon_wire::{Category, Event, Fence, HostStep, Op, StepFailure};
@@ -88,6 +89,44 @@ async fn the_program_is_put_there_once_and_healed_when_damaged() {
     let session = open(&pool).await;
     assert!(run(&session, "ok").await.is_ok());
     assert_eq!(sshd.logins(), 1);
+}
+
+async fn read_on(pool: &SshHosts, host: HostAddress, line: &str) -> String {
+    let collected = CollectedOutput::default();
+    pool.exec(host, Command::new(line), &|stream, bytes| collected.collect(stream, bytes)).await.unwrap();
+    collected.out()
+}
+
+/// Opens a session with each host at once; returns how many got the program from another one.
+async fn got_it_from_others(pool: &SshHosts, hosts: &[HostAddress]) -> usize {
+    let fence = fence(1);
+    for session in join_all(hosts.iter().map(|host| pool.open(*host, &fence))).await {
+        session.unwrap().close().await;
+    }
+    let mut served = 0;
+    for host in hosts {
+        served +=
+            read_on(pool, *host, "cat /var/lib/kubeon/node/served 2>/dev/null; true").await.lines().count();
+        let files = read_on(pool, *host, "ls -A /var/lib/kubeon/node").await;
+        assert!(!files.contains(".gz") && !files.contains(".new"), "{files}");
+    }
+    served
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn most_of_many_hosts_get_the_program_from_others() {
+    let (_sshds, hosts, pool) = Sshd::many(5);
+    pool.spread_programs(hosts.iter().copied().zip((1..=5).map(Sshd::address)).collect());
+    assert_eq!(got_it_from_others(&pool, &hosts).await, 3);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn hosts_get_the_program_from_this_machine_when_none_can_serve_it() {
+    let (_sshds, hosts, pool) = Sshd::many(4);
+    // No host has these addresses.
+    let elsewhere = |number| std::net::Ipv4Addr::new(192, 0, 2, number);
+    pool.spread_programs(hosts.iter().copied().zip((1..=4).map(elsewhere)).collect());
+    assert_eq!(got_it_from_others(&pool, &hosts).await, 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -48,6 +48,11 @@ pub(crate) fn key(path: &Path, kind: &str, passphrase: &str) {
     sh(&format!("ssh-keygen -q {kind} -N '{passphrase}' -f '{}'", path.display()));
 }
 
+fn fake_node() -> NodeProgram {
+    let program = std::env::current_exe().unwrap();
+    NodeProgram::read(&program.parent().unwrap().parent().unwrap().join("examples/fake_node")).unwrap()
+}
+
 impl Sshd {
     /// Fails without sshd or without the right to start it: a test that checks nothing must not pass.
     pub(crate) fn start() -> Self {
@@ -95,11 +100,25 @@ impl Sshd {
     }
 
     pub(crate) fn hosts_with(&self, login: Login, limits: Limits) -> SshHosts {
-        let program = std::env::current_exe().unwrap();
-        let program = program.parent().unwrap().parent().unwrap().join("examples/fake_node");
-        let node_programs = vec![NodeProgram::read(&program).unwrap()];
+        let node_programs = vec![fake_node()];
         let settings = SshSettings { node_programs, limits, ..SshSettings::new(login) };
         SshHosts::new(settings, Arc::new(HostKeys::new(HostKeyPolicy::AcceptNew)))
+    }
+
+    /// The address of the host of number `number` in [`Sshd::many`].
+    pub(crate) fn address(number: u8) -> std::net::Ipv4Addr {
+        std::net::Ipv4Addr::new(127, 0, 0, number)
+    }
+
+    /// Several hosts, each at an address of its own, and a pool that knows their logins.
+    pub(crate) fn many(count: u8) -> (Vec<Self>, Vec<HostAddress>, SshHosts) {
+        let sshds: Vec<Self> = (0..count).map(|_| Self::start()).collect();
+        let hosts: Vec<HostAddress> = (1..=count).map(|number| Self::address(number).into()).collect();
+        let logins = hosts.iter().copied().zip(sshds.iter().map(Self::login)).collect();
+        let node_programs = vec![fake_node()];
+        let settings = SshSettings { node_programs, logins, ..SshSettings::new(Login::new("root")) };
+        let pool = SshHosts::new(settings, Arc::new(HostKeys::new(HostKeyPolicy::AcceptNew)));
+        (sshds, hosts, pool)
     }
 
     /// Ends sshd and every process of its sessions.

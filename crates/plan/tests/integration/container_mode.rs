@@ -324,7 +324,7 @@ fn a_cluster_with_new_keys_is_made_out_of_a_snapshot() {
     let made = plan(&desired, &snapshot).unwrap();
     assert_eq!(lint(&made, &snapshot), []);
     let member = needs(&made, "etcd/member@h2");
-    assert!(has(&member, "join/kubelet@h2") && has(&member, "etcd/restore@h2"), "{member:?}");
+    assert!(has(&member, "join/kubelet@h2") && has(&member, "etcd/restore-0a1b2c3d@h2"), "{member:?}");
     assert!(has(&needs(&made, "join/ready-h2"), "join/certificate@h2"), "its node comes from the snapshot");
     apply(&made, made.steps.len(), &mut snapshot);
     let left = plan(&desired, &snapshot).unwrap();
