@@ -97,7 +97,8 @@ impl ProgramInstall<'_> {
         match self.serve(digest, address).await {
             Ok((serving, port)) => permit.serves(SocketAddrV4::new(address, port), Box::new(serving)),
             Err(failure) => {
-                tracing::info!(%host, %failure, "the host serves the node program to no other one")
+                tracing::info!(%host, %failure, "the host serves the node program to no other one");
+                permit.serves_nothing();
             }
         }
         Ok(())

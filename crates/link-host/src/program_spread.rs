@@ -30,8 +30,8 @@ const SENT_FROM_HERE: usize = 2;
 /// The hosts to which one host serves the program, one after another. It forwards parts over the same link.
 const CLIENTS_PER_HOST: usize = 2;
 
-/// After this many hosts that did not get the program from another one, nothing is tried any more: a firewall may be between all
-/// of them.
+/// After this many hosts that did not get the program from another one, or do not serve it, nothing is tried any more: a firewall
+/// may be between all of them.
 const MOST_FAILURES: usize = 2;
 
 /// The longest wait for a host that serves the program.
@@ -116,7 +116,8 @@ impl ProgramSpread {
         let mut state = self.state.lock();
         if let Some(mut program) = state.programs.remove(digest) {
             change(&mut state, &mut program);
-            program.sources.retain(|source| source.busy || source.clients_left > 0);
+            let needed = state.needs_sources();
+            program.sources.retain(|source| source.busy || (needed && source.clients_left > 0));
             state.programs.insert(digest.clone(), program);
         }
         drop(state);
@@ -155,6 +156,11 @@ impl SpreadState {
         self.begun.insert(host);
         SpreadChoice::Begin(source)
     }
+
+    /// Whether a host may still get a program from another one.
+    fn needs_sources(&self) -> bool {
+        self.failures < MOST_FAILURES && self.begun.len() < self.hosts.len()
+    }
 }
 
 impl SpreadPermit {
@@ -166,8 +172,7 @@ impl SpreadPermit {
     /// The address at which the host should serve the program afterwards; `None` when no further host needs it.
     pub(crate) fn serves_at(&self) -> Option<Ipv4Addr> {
         let state = self.spread.state.lock();
-        let needed = state.failures < MOST_FAILURES && state.begun.len() < state.hosts.len();
-        needed.then(|| state.hosts.get(&self.host).copied()).flatten()
+        state.needs_sources().then(|| state.hosts.get(&self.host).copied()).flatten()
     }
 
     /// The host did not get the program from its source, which no other host tries any more.
@@ -177,6 +182,11 @@ impl SpreadPermit {
             state.failures += 1;
             program.sources.retain(|source| source.host != failed);
         });
+    }
+
+    /// The host does not serve the program, although others need it. If none does, they would get it one after another.
+    pub(crate) fn serves_nothing(&self) {
+        self.spread.change(&self.digest, |state, _| state.failures += 1);
     }
 
     /// The host serves the program until `serving` is dropped.
@@ -293,6 +303,37 @@ mod tests {
         assert!(waiting.await.unwrap());
         assert!(permits[0].serves_at().is_none() && spread.join(&digest(), host(6)).await.is_none());
         assert_eq!(start.elapsed(), Duration::ZERO, "nobody waits");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn hosts_do_not_wait_for_each_other_when_none_serves() {
+        let (spread, start) = (spread(9), Instant::now());
+        let sent = [spread.join(&digest(), host(1)).await, spread.join(&digest(), host(2)).await];
+        let waiting = tokio::spawn({
+            let spread = Arc::clone(&spread);
+            async move { spread.join(&digest(), host(3)).await.is_none() }
+        });
+        sent.iter().flatten().for_each(SpreadPermit::serves_nothing);
+        assert!(waiting.await.unwrap(), "this machine sends it to all of them at once");
+        assert_eq!(start.elapsed(), Duration::ZERO);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn no_host_serves_longer_than_others_need_it() {
+        let spread = spread(4);
+        let serving = Arc::new(());
+        let mut permits = Vec::new();
+        for last in 1..=2 {
+            let permit = spread.join(&digest(), host(last)).await.unwrap();
+            permit.serves(SocketAddrV4::new(address(last), 1), Box::new(Arc::clone(&serving)));
+            permits.push(permit);
+        }
+        for last in 3..=4 {
+            permits.push(spread.join(&digest(), host(last)).await.unwrap());
+        }
+        assert_eq!(Arc::strong_count(&serving), 3, "both serve now");
+        drop(permits);
+        assert_eq!(Arc::strong_count(&serving), 1);
     }
 
     #[tokio::test(start_paused = true)]
