@@ -106,7 +106,7 @@ impl<'a> PartForwarding<'a> {
 
     /// Records that the host did not get the part from `source`, or from this machine. If the source did not forward all of it,
     /// another host may: once, and only to a host that reaches others at all. Otherwise the host gets parts from this machine from
-    /// now on.
+    /// now on. Hosts get nothing any more from those that depend on a lost one.
     pub(crate) fn failed(
         &self,
         digest: &Digest,
@@ -115,13 +115,17 @@ impl<'a> PartForwarding<'a> {
         why: Category,
     ) {
         let Some(part) = self.parts.get(digest) else { return };
-        if let Some(source) = source {
+        // What follows in the chain depends on it.
+        let is_broken = |other: HostAddress| match why {
+            // The session of the host ended, and with it what the host kept. Its source may be well.
+            Category::Unreachable => other == host,
+            Category::Timeout => source.is_some_and(|source| other == source || other == host),
+            _ => false,
+        };
+        {
             let mut chain = part.chain.lock();
-            // What follows depends on these two.
-            let end = chain.iter().position(|other| other.host == source || other.host == host);
-            if let Some(end) = end {
-                chain.truncate(end);
-            }
+            let end = chain.iter().position(|other| is_broken(other.host));
+            chain.truncate(end.unwrap_or(usize::MAX));
         }
         let forwarded = source.is_some() && why == Category::Timeout && self.reached.lock().contains(&host);
         if !forwarded || !self.missed.lock().insert(host) {
@@ -253,6 +257,42 @@ mod tests {
         // At the second failure nothing is tried any more.
         forwarding.failed(&digest, host(5).host, Some(host(4).host), Category::Timeout);
         assert_eq!(forwarding.join(&digest, host(5)), None);
+    }
+
+    #[test]
+    fn the_source_of_a_lost_host_stays_a_source() {
+        for lost_is_reported_first in [true, false] {
+            let (forwarding, digest) = forwarding();
+            for last in 1..=4 {
+                forwarding.join(&digest, host(last));
+                forwarding.reached(host(last).host);
+            }
+            let lose = || forwarding.failed(&digest, host(3).host, Some(host(2).host), Category::Unreachable);
+            if lost_is_reported_first {
+                lose();
+            }
+            forwarding.failed(&digest, host(4).host, Some(host(3).host), Category::Timeout);
+            assert_eq!(forwarding.join(&digest, host(4)), Some(host(2)));
+            if !lost_is_reported_first {
+                lose();
+            }
+            assert_eq!(forwarding.join(&digest, host(5)), Some(host(4)));
+        }
+    }
+
+    #[test]
+    fn no_host_joins_behind_a_lost_first_one() {
+        let (forwarding, digest) = forwarding();
+        for last in 1..=3 {
+            forwarding.join(&digest, host(last));
+        }
+        forwarding.failed(&digest, host(1).host, None, Category::Unreachable);
+        assert_eq!(forwarding.join(&digest, host(4)), None);
+        // A host whose disk is full still forwards what it received.
+        assert_eq!(forwarding.join(&digest, host(5)), Some(host(4)));
+        assert_eq!(forwarding.join(&digest, host(6)), Some(host(5)));
+        forwarding.failed(&digest, host(5).host, Some(host(4).host), Category::Exhausted);
+        assert_eq!(forwarding.join(&digest, host(7)), Some(host(6)));
     }
 
     #[test]
