@@ -11,7 +11,7 @@ use rustls::pki_types::ServerName;
 use rustls::{ClientConnection, StreamOwned};
 use sha2::{Digest as _, Sha256};
 
-use super::server::IDLE_TIMEOUT;
+use super::server::{IDLE_TIMEOUT, PART_TIMEOUT};
 use super::tls::RunTls;
 use crate::input::Input;
 use crate::ops::part_stream::PartWriter;
@@ -33,6 +33,7 @@ pub(super) fn receive(
     match connect(tls, digest, source) {
         Ok(stream) => {
             let pieces = CheckedPieces {
+                first_wait: stream.sock.0.get_ref().try_clone().ok(),
                 stream,
                 pieces: &source.pieces,
                 next: 0,
@@ -56,8 +57,8 @@ fn connect(
 ) -> io::Result<StreamOwned<ClientConnection, BufferedSocket>> {
     let address = SocketAddr::new(IpAddr::V4(source.address), source.port);
     let stream = TcpStream::connect_timeout(&address, CONNECT_TIMEOUT)?;
-    // The source waits for its own source, which waits for another one.
-    stream.set_read_timeout(Some(IDLE_TIMEOUT.saturating_mul(2)))?;
+    // The source waits for its own source, which waits for another one: the first piece passes through all of them.
+    stream.set_read_timeout(Some(PART_TIMEOUT))?;
     stream.set_write_timeout(Some(IDLE_TIMEOUT))?;
     stream.set_nodelay(true)?;
     let name = ServerName::IpAddress(IpAddr::V4(source.address).into());
@@ -91,6 +92,8 @@ impl Write for BufferedSocket {
 /// Reads whole pieces, and returns only bytes of pieces whose SHA-256 matches.
 struct CheckedPieces<'a, R> {
     stream: R,
+    /// The socket until the first piece has arrived: the others follow it closely.
+    first_wait: Option<TcpStream>,
     pieces: &'a [String],
     next: usize,
     piece: Vec<u8>,
@@ -120,6 +123,9 @@ impl<R: Read> CheckedPieces<'_, R> {
         self.stream.read_exact(&mut self.piece)?;
         if self.pieces.get(self.next) != Some(&hex::encode(Sha256::digest(&self.piece))) {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "it sent other bytes than it should"));
+        }
+        if let Some(socket) = self.first_wait.take() {
+            socket.set_read_timeout(Some(IDLE_TIMEOUT))?;
         }
         self.taken = 0;
         self.next += 1;

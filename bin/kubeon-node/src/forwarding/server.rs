@@ -15,8 +15,11 @@ use crate::client_threads::serve_clients;
 
 /// The most clients at a time: the engine names a host as the source of one other for each part.
 const MOST_CLIENTS: usize = 4;
-/// The longest wait for a client, for the beginning of a part, and for its next bytes.
+/// The longest wait for the other side.
 pub(super) const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
+/// The longest wait for the beginning of a part, and for its next bytes. It is longer than the wait of a client for its source, so
+/// that the host behind a lost one is the first that gives up.
+pub(super) const PART_TIMEOUT: Duration = IDLE_TIMEOUT.saturating_mul(2);
 const BUFFER: usize = 256 << 10;
 /// The length of a digest.
 const DIGEST: usize = 64;
@@ -45,11 +48,11 @@ fn serve(stream: TcpStream, tls: Arc<ServerConfig>, spool: &Spool) -> io::Result
     let mut asked = [0; DIGEST + 1];
     client.read_exact(&mut asked)?;
     let digest = str::from_utf8(&asked[..DIGEST]).map_err(io::Error::other)?;
-    let part = spool.find(digest, IDLE_TIMEOUT).ok_or(io::ErrorKind::NotFound)?;
+    let part = spool.find(digest, PART_TIMEOUT).ok_or(io::ErrorKind::NotFound)?;
     let file = part.open()?;
     let (mut buffer, mut offset) = (vec![0; BUFFER], 0);
     while offset < part.size {
-        let read = part.read(&file, &mut buffer, offset, Some(IDLE_TIMEOUT))?;
+        let read = part.read(&file, &mut buffer, offset, Some(PART_TIMEOUT))?;
         if read == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
