@@ -20,12 +20,17 @@ const ASK: &str =
     "uname -m; for p in gzip bash timeout; do command -v $p >/dev/null 2>&1 && echo $p; done; :";
 
 /// Gets the program `$1`, checks it and moves it into place. It comes from standard input, packed or not, or packed from the host
-/// `$4` at port `$5`, as `$2` says. `$3` says whether to keep the packed program for other hosts.
+/// `$4` at port `$5`, as `$2` says. `$3` says whether to keep the packed program for other hosts. Files of interrupted
+/// installations are removed. What answers at another host is not known before its digest is compared: it fills at most 512 MiB of
+/// the disk (a shell that counts in 1 KiB: 1 GiB).
 const INSTALL: &str = "set -eu; umask 022; d=/var/lib/kubeon/node; n=kubeon-node-$1; k=$3
-mkdir -p \"$d\"; t=\"$d/.new-$$\"; trap 'rm -f \"$t\" \"$t.gz\"' EXIT
+mkdir -p \"$d\"; t=\"$d/.new-$$\"
+for f in \"$d\"/.new-*; do p=${f##*/.new-}; kill -0 \"${p%.gz}\" 2>/dev/null || rm -f \"$f\"; done
+trap 'rm -f \"$t\" \"$t.gz\"' EXIT
 unpack() { if [ \"$k\" = keep ]; then tee \"$t.gz\" | gzip -dc > \"$t\"; else gzip -dc > \"$t\"; fi; }
 case $2 in
-host) timeout 3 bash -c 'exec 3<>\"/dev/tcp/$0/$1\"' \"$4\" \"$5\" 2>/dev/null || { echo \"$4 does not answer at port $5\" >&2; exit 66; }
+host) ulimit -f 1048576 2>/dev/null || :
+timeout 3 bash -c 'exec 3<>\"/dev/tcp/$0/$1\"' \"$4\" \"$5\" 2>/dev/null || { echo \"$4 does not answer at port $5\" >&2; exit 66; }
 timeout 30 bash -c 'exec 3<>\"/dev/tcp/$0/$1\" && echo program >&3 && exec cat <&3' \"$4\" \"$5\" | unpack || exit 66 ;;
 gzip) unpack ;;
 *) cat > \"$t\" ;;
