@@ -32,7 +32,7 @@ const CLIENTS_PER_HOST: usize = 2;
 
 /// After this many hosts that did not get the program from another one, or do not serve it, nothing is tried any more: a firewall
 /// may be between all of them.
-const MOST_FAILURES: usize = 2;
+const MOST_FAILED: usize = 2;
 
 /// The longest wait for a host that serves the program.
 const WAIT_TIMEOUT: Duration = Duration::from_secs(60);
@@ -51,7 +51,8 @@ struct SpreadState {
     /// The hosts that have begun to get one.
     begun: BTreeSet<HostAddress>,
     programs: HashMap<Digest, SpreadProgram>,
-    failures: usize,
+    /// The hosts that did not get a program from another one, or do not serve it.
+    failed: BTreeSet<HostAddress>,
 }
 
 /// The spread of one program.
@@ -137,7 +138,7 @@ enum SpreadChoice {
 
 impl SpreadState {
     fn choose(&mut self, digest: &Digest, host: HostAddress, waits: bool) -> SpreadChoice {
-        if !self.hosts.contains_key(&host) || self.failures >= MOST_FAILURES {
+        if !self.hosts.contains_key(&host) || self.failed.len() >= MOST_FAILED {
             return SpreadChoice::NotSpread;
         }
         let program = self.programs.entry(digest.clone()).or_default();
@@ -159,7 +160,7 @@ impl SpreadState {
 
     /// Whether a host may still get a program from another one.
     fn needs_sources(&self) -> bool {
-        self.failures < MOST_FAILURES && self.begun.len() < self.hosts.len()
+        self.failed.len() < MOST_FAILED && self.begun.len() < self.hosts.len()
     }
 }
 
@@ -178,15 +179,19 @@ impl SpreadPermit {
     /// The host did not get the program from its source, which no other host tries any more.
     pub(crate) fn source_failed(&mut self) {
         let Some((failed, _)) = self.source.take() else { return };
+        let host = self.host;
         self.spread.change(&self.digest, |state, program| {
-            state.failures += 1;
+            state.failed.insert(host);
             program.sources.retain(|source| source.host != failed);
         });
     }
 
     /// The host does not serve the program, although others need it. If none does, they would get it one after another.
     pub(crate) fn serves_nothing(&self) {
-        self.spread.change(&self.digest, |state, _| state.failures += 1);
+        let host = self.host;
+        self.spread.change(&self.digest, |state, _| {
+            state.failed.insert(host);
+        });
     }
 
     /// The host serves the program until `serving` is dropped.
@@ -316,6 +321,17 @@ mod tests {
         sent.iter().flatten().for_each(SpreadPermit::serves_nothing);
         assert!(waiting.await.unwrap(), "this machine sends it to all of them at once");
         assert_eq!(start.elapsed(), Duration::ZERO);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_host_that_neither_gets_nor_serves_it_ends_nothing() {
+        let spread = spread(9);
+        let first = spread.join(&digest(), host(1)).await.unwrap();
+        first.serves(SocketAddrV4::new(address(1), 1), Box::new(()));
+        let mut apart = spread.join(&digest(), host(2)).await.unwrap();
+        apart.source_failed();
+        apart.serves_nothing();
+        assert!(spread.join(&digest(), host(3)).await.is_some());
     }
 
     #[tokio::test(start_paused = true)]

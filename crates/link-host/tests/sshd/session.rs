@@ -80,9 +80,10 @@ async fn the_program_is_put_there_once_and_healed_when_damaged() {
     let list_files = "cd /var/lib/kubeon/node; ls -A; stat -c '%i %a' current/../kubeon-node-* 2>/dev/null || stat -c '%i %a' kubeon-node-*";
     let first = on_host(&pool, list_files).await;
     assert!(
-        first.starts_with("current\nkubeon-node-") && !first.contains("old") && first.contains(" 755"),
+        first.contains("current\nkubeon-node-") && !first.contains("old") && first.contains(" 755"),
         "{first}"
     );
+    assert!(!first.contains(".new"), "{first}");
     let start = Instant::now();
     open(&pool).await.close().await;
     eprintln!("open without upload: {:?}", start.elapsed());
