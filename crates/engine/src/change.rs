@@ -208,14 +208,16 @@ impl PreparedChange<'_> {
         if !reconciled.outcome.is_complete() {
             return Ok(ChangeOutcome::Incomplete(Box::new(reconciled)));
         }
-        if self.state.status == Status::Upgrading {
-            let waits = VersionWait::of(&reconciled.plan, self.intent.spec.version).is_some();
-            if waits && !self.continues_upgrade {
-                return self.finish_hosts(&reconciled.plan.unreachable).await;
-            }
-            self.require_every_member(&reconciled.plan)?;
+        let waits = match self.state.status {
+            Status::Upgrading => VersionWait::of(&reconciled.plan, self.wanted_version()).is_some(),
+            // A master that does not answer has the control plane of the version already.
+            Status::ChangingNodes => !reconciled.plan.waiting.is_empty(),
+            _ => false,
+        };
+        if waits && !self.continues_upgrade {
+            return self.finish_hosts(&reconciled.plan.unreachable).await;
         }
-        if self.state.status == Status::ChangingNodes && !reconciled.plan.waiting.is_empty() {
+        if waits {
             self.require_every_member(&reconciled.plan)?;
         }
         Ok(ChangeOutcome::Ready(Box::new(self.finish(true, &reconciled.plan.unreachable).await?)))
@@ -244,9 +246,10 @@ impl PreparedChange<'_> {
         self.apply(planned, cancellation).await
     }
 
-    /// The version to which the cluster changes.
+    /// The version to which the cluster changes, or its nodes alone.
     fn wanted_version(&self) -> Version {
-        self.intent.trial.unwrap_or(self.intent.spec.version)
+        let of_nodes = self.intent.nodes_at.filter(|_| self.state.status == Status::ChangingNodes);
+        of_nodes.or(self.intent.trial).unwrap_or(self.intent.spec.version)
     }
 
     /// Ends a change of version that a master or a host of etcd has not made. The hosts that came or went with it did so.
@@ -258,7 +261,7 @@ impl PreparedChange<'_> {
         Err(wait.failure(can_go_back))
     }
 
-    /// Ends a change of hosts while an upgrade is not complete. Its version is not taken.
+    /// Ends a change of hosts while an upgrade, or a change of the version of the nodes, is not complete. That version is not taken.
     async fn finish_hosts(mut self, unreachable: &[UnreachableHost]) -> Result<ChangeOutcome, EngineError> {
         self.save_kubeconfig(true).await?;
         left_hosts::forget(&mut self.state, &self.intent, unreachable);

@@ -51,10 +51,13 @@ pub fn forward(mut state: StoredCluster) -> Result<StoredCluster, EngineError> {
 }
 
 fn begin(state: &mut StoredCluster, version: Option<Version>) {
+    // The recorded programs of nodes are those of the version that they had. A change that goes on keeps them: another build is
+    // still refused.
+    if state.nodes_at != version {
+        state.bundle.retain(|name, _| !belongs_to_node(name));
+    }
     state.set_nodes_at(version);
     (state.status, state.upgrading_to) = (Status::ChangingNodes, None);
-    // The recorded programs of nodes are those of the version that they had.
-    state.bundle.retain(|name, _| !belongs_to_node(name));
 }
 
 fn require_settled(state: &StoredCluster) -> Result<(), EngineError> {
@@ -224,7 +227,12 @@ mod tests {
         begin(&mut state, Some(version("v1.36.3")));
         assert!(state.bundle.contains_key("etcd") && !state.bundle.contains_key("kubelet"));
         assert_eq!((state.status, state.upgrading_to), (Status::ChangingNodes, None));
+        let of_nodes = artifacts("v1.36.3").parts["kubelet"].digest.clone();
+        state.bundle.insert("kubelet".to_owned(), of_nodes);
+        begin(&mut state, Some(version("v1.36.3")));
+        assert!(state.bundle.contains_key("kubelet"), "the same change goes on");
         let forward = forward(state).unwrap();
+        assert!(!forward.bundle.contains_key("kubelet"));
         assert_eq!((forward.status, forward.nodes_at), (Status::ChangingNodes, None));
     }
 

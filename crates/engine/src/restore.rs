@@ -65,6 +65,8 @@ pub fn target(
     let unfinished = state.restoring.take().filter(|unfinished| unfinished.digest == part.digest);
     state.restoring = unfinished.or(Some(part));
     (state.status, state.version, state.nodes_at) = (Status::Creating, None, None);
+    // The snapshot may be of a cluster that tried another version: its data is of its own one.
+    (state.trial, state.upgrading_to) = (None, None);
     state.spec.version = taken.version;
     state.bundle.clear();
     (state.leaving, state.joining) = Default::default();

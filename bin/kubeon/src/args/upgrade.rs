@@ -101,7 +101,7 @@ pub(crate) struct RollbackArgs {
     pub key: KeyFlag,
     /// Bring only the nodes back, to VERSION [default: the version before]
     #[arg(long, value_name = "VERSION", num_args = 0..=1, default_missing_value = NODES_BEFORE,
-          conflicts_with = "snapshot")]
+          conflicts_with_all = ["snapshot", "snapshot_key"])]
     pub nodes: Option<String>,
     /// Let nodes keep their pods while their kubelet changes
     #[arg(long, requires = "nodes")]

@@ -205,6 +205,7 @@ fn nodes_go_back_alone_to_a_version_that_works_with_the_control_plane() {
     nodes("v1.35.99").refuses(&["is not in the catalogue", "v1.35."]);
     home.kubeon(&["rollback", "nosuch", "--nodes"]).refuses(&["Cluster[nosuch] not exist"]);
     assert_eq!(home.kubeon(&["rollback", "t", "--nodes", "--snapshot", "demo.db"]).code, 2);
+    assert_eq!(home.kubeon(&["rollback", "t", "--nodes", "--key", "snapshot.key"]).code, 2);
     assert_eq!(home.kubeon(&["rollback", "t", "--skip-evict"]).code, 2, "nothing is drained without --nodes");
     assert_eq!(state(&home)["status"], "running", "nothing was changed");
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kubeon_api::kubernetes_cluster::RepairPolicy;
-use kubeon_api::{ClusterOperation, KubernetesCluster};
+use kubeon_api::{ClusterOperation, KubernetesCluster, Version};
 
 use super::cluster_action::ClusterAction;
 use super::health_conditions;
@@ -101,11 +101,19 @@ fn due_renewal(health: Option<&ObservedHealth>) -> Option<&'static str> {
     }
 }
 
-/// Since when something does not work that the policy wants repaired.
+/// Since when something does not work that the policy wants repaired. A cluster whose nodes are newer than its declaration is not
+/// repaired: the engine refuses the older version, and the failure would hide which version a person must declare.
 fn broken_since(s: &View<'_>, object: &KubernetesCluster) -> Option<Timestamp> {
     let repairs = object.spec.repair == Some(RepairPolicy::Automatic) && s.health.is_some();
     let status = object.status.as_ref().filter(|_| repairs)?;
-    health_conditions::broken_since(&status.conditions)
+    let newer = node_version(s.health.as_ref()).zip(status.version).is_some_and(|(nodes, own)| nodes > own);
+    health_conditions::broken_since(&status.conditions).filter(|_| !newer)
+}
+
+/// The version of most nodes.
+fn node_version(health: Option<&ObservedHealth>) -> Option<Version> {
+    let Some(ObservedHealth::Serving { versions, .. }) = health else { return None };
+    versions.most.parse().ok()
 }
 
 /// The end of the pause after the last operation of this kind.

@@ -270,6 +270,31 @@ fn a_repair_that_did_not_help_is_repeated_after_an_hour() {
     assert_eq!(operations(&world), 3);
 }
 
+/// A change of masters completed an upgrade that could not go back, and the declaration still has the version of before.
+#[test]
+fn a_cluster_with_newer_nodes_than_declared_is_not_repaired() {
+    let of_version = |most: &str| {
+        let mut health = serving(false);
+        if let Some(ObservedHealth::Serving { versions, .. }) = &mut health {
+            most.clone_into(&mut versions.most);
+        }
+        health
+    };
+    let mut world = running(&["10.0.0.2"]);
+    world.change(ObjectKind::KubernetesCluster, "default", NAME, &json!({"spec": {"repair": "Automatic"}}));
+    world.health = of_version("v1.99.0");
+    after(&mut world, 1);
+    after(&mut world, 7200);
+    assert_eq!((operations(&world), phase(&world).as_str()), (1, "Running"));
+    let status = object(&world)["status"].to_string();
+    assert!(status.contains("the nodes run v1.99.0 instead of"), "{status}");
+    // Older nodes get the version of their cluster.
+    world.health = of_version("v1.30.0");
+    after(&mut world, 1);
+    after(&mut world, 300);
+    assert_eq!((operations(&world), env(&job(&world), "OPERATION").as_str()), (2, "repairing"));
+}
+
 #[test]
 fn a_paused_cluster_is_not_renewed() {
     let mut world = running(&["10.0.0.2"]);

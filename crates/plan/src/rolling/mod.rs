@@ -6,7 +6,7 @@
 //! proves that it works before any other is interrupted.
 //!
 //! If the kubelet of a node changes to another minor version, the masters have two places in the order: first their control planes,
-//! one after another, then their nodes.
+//! one after another, then their nodes. A kubelet that does not run starts only after these control planes, which do not wait for it.
 
 mod api_stop;
 mod drain;
