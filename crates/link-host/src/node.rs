@@ -11,7 +11,7 @@ use kubeon_wire::{Category, Fence, StepFailure};
 
 use crate::failure::failure;
 use crate::pool::SshHosts;
-use crate::program_install::ProgramInstall;
+use crate::program_install::{ProgramInstall, ProgramOffer};
 use crate::session::{NodeSession, Opening};
 
 /// Starts the program for this machine: that with the digest `$1` on x86_64, `$2` on aarch64. Ends with 127 when it is missing
@@ -61,14 +61,20 @@ impl SshHosts {
             let program = programs.iter().find(|program| program.arch() == arch);
             program.map_or(NO_PROGRAM, |program| program.digest().as_str())
         });
+        let mut offer = None;
         for installed in [false, true] {
             let remote = connection.start(&rights, START, &digests).await?;
             match NodeSession::open(Arc::clone(&connection), remote, fence).await? {
-                Opening::Opened(session) => return Ok(session),
+                Opening::Opened(session) => {
+                    if let Some(offer) = offer {
+                        ProgramOffer::serve(offer, &connection, &rights).await;
+                    }
+                    return Ok(session);
+                }
                 Opening::Missing if installed => break,
                 Opening::Missing => {
                     let install = ProgramInstall { pool: &self.0, connection: &connection, rights: &rights };
-                    install.run().await?;
+                    offer = install.run().await?;
                 }
             }
         }

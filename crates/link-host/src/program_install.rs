@@ -12,6 +12,7 @@ use crate::connection::Connection;
 use crate::failure::{category_of, failure, last_lines};
 use crate::node_program::NodeProgram;
 use crate::pool::Pool;
+use crate::program_spread::SpreadPermit;
 use crate::remote::{CommandOutput, Remote};
 use crate::shell::Rights;
 
@@ -82,12 +83,12 @@ pub(crate) struct ProgramInstall<'a> {
 
 impl ProgramInstall<'_> {
     /// Installs the program for the host's architecture. Of many hosts, most get it from others. Those that cannot get it from this
-    /// machine.
-    pub(crate) async fn run(&self) -> Result<(), StepFailure> {
+    /// machine. Returns what the host may serve to others.
+    pub(crate) async fn run(&self) -> Result<Option<ProgramOffer>, StepFailure> {
         let tools = self.ask().await?;
         let (host, digest) = (self.connection.host, tools.program.digest());
         let permit = if tools.connects { self.pool.spread.join(digest, host).await } else { None };
-        let Some(mut permit) = permit else { return self.send(&tools, false).await };
+        let Some(mut permit) = permit else { return self.send(&tools, false).await.map(|()| None) };
         let serves_at = permit.serves_at();
         let keeps = serves_at.is_some();
         let received = match permit.source() {
@@ -98,15 +99,7 @@ impl ProgramInstall<'_> {
             permit.source_failed();
             self.send(&tools, keeps).await?;
         }
-        let Some(address) = serves_at else { return Ok(()) };
-        match self.serve(digest, address).await {
-            Ok((serving, port)) => permit.serves(SocketAddrV4::new(address, port), Box::new(serving)),
-            Err(failure) => {
-                tracing::info!(%host, %failure, "the host serves the node program to no other one");
-                permit.serves_nothing();
-            }
-        }
-        Ok(())
+        Ok(serves_at.map(|address| ProgramOffer { permit, digest: digest.clone(), address }))
     }
 
     /// Finds the program for the host, and what the host can do with it.
@@ -158,11 +151,35 @@ impl ProgramInstall<'_> {
         let bounds = (UPLOAD_TIMEOUT, OUTPUT_LIMIT);
         self.connection.run_script(self.rights, INSTALL, arguments, input, bounds).await
     }
+}
 
-    /// Lets the host serve the program until the returned command is dropped. Returns its port.
-    async fn serve(&self, digest: &Digest, address: Ipv4Addr) -> Result<(Remote, u16), StepFailure> {
-        let address = address.to_string();
-        let mut serving = self.connection.start(self.rights, SERVE, &[digest.as_str(), &address]).await?;
+/// A host that has the program and may serve it to others. It begins after its own session: a host may allow few sessions on its
+/// connection.
+pub(crate) struct ProgramOffer {
+    permit: SpreadPermit,
+    digest: Digest,
+    address: Ipv4Addr,
+}
+
+impl ProgramOffer {
+    /// Lets the host serve the program as long as others need it. A host that cannot is no failure.
+    pub(crate) async fn serve(self, connection: &Connection, rights: &Rights) {
+        match self.begin(connection, rights).await {
+            Ok((serving, port)) => {
+                self.permit.serves(SocketAddrV4::new(self.address, port), Box::new(serving));
+            }
+            Err(failure) => {
+                let host = connection.host;
+                tracing::info!(%host, %failure, "the host serves the node program to no other one");
+                self.permit.serves_nothing();
+            }
+        }
+    }
+
+    /// Starts the server. It ends when the returned command is dropped. Returns its port.
+    async fn begin(&self, connection: &Connection, rights: &Rights) -> Result<(Remote, u16), StepFailure> {
+        let address = self.address.to_string();
+        let mut serving = connection.start(rights, SERVE, &[self.digest.as_str(), &address]).await?;
         let answer = async {
             let mut printed = Vec::new();
             while !printed.contains(&b'\n') && printed.len() < OUTPUT_LIMIT {
@@ -172,7 +189,7 @@ impl ProgramInstall<'_> {
             String::from_utf8_lossy(&printed).trim().parse::<u16>().ok()
         };
         let port = timeout(SERVE_TIMEOUT, answer).await.ok().flatten();
-        let cause = || format!("{} does not listen on {address}", self.connection.host);
+        let cause = || format!("{} does not listen on {address}", connection.host);
         let port = port.ok_or_else(|| failure(Category::Failed, cause()))?;
         Ok((serving, port))
     }

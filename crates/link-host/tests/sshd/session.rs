@@ -127,7 +127,7 @@ async fn most_of_many_hosts_get_the_program_from_others() {
 async fn hosts_get_the_program_from_this_machine_when_none_can_serve_it() {
     let (_sshds, hosts, pool) = Sshd::many(4);
     // No host has these addresses.
-    let elsewhere = |number| std::net::Ipv4Addr::new(192, 0, 2, number);
+    let elsewhere = |number| std::net::Ipv4Addr::new(203, 0, 113, number);
     pool.spread_programs(hosts.iter().copied().zip((1..=4).map(elsewhere)).collect());
     assert_eq!(got_it_from_others(&pool, &hosts).await, 0);
 }

@@ -17,7 +17,8 @@ use super::step::{Daemon, DesiredStep, choose};
 use crate::context::{ObservedHost, PlanContext};
 use crate::step_id::StepId;
 
-fn service_id(host: &ObservedHost<'_>) -> StepId {
+/// The step that starts haproxy on a host.
+pub(super) fn service_id(host: &ObservedHost<'_>) -> StepId {
     host.id(STAGE, "haproxy")
 }
 

@@ -10,7 +10,9 @@ use kubeon_render::{config, manifests, static_pods, systemd};
 use kubeon_wire::{CertificateAuthority, Check, Leaf, Op, Usage};
 
 use super::arguments::checked;
-use super::control::{self, apiserver_id, controller_manager_id, load_balancer_check, rights_id};
+use super::control::{
+    self, apiserver_id, controller_manager_id, load_balancer_check, rights_id, scheduler_id,
+};
 use super::files::{self, authority, client, pair, server};
 use super::haproxy;
 use super::hosts_file::{self, hosts_id};
@@ -351,7 +353,7 @@ fn kubelet(
 /// The steps before a kubelet starts. One that runs the static pods with which its host reaches the API starts without it.
 fn before_kubelet(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> Vec<StepId> {
     if !pods::kubelet_is_first(context, host) {
-        return reach_api(context, host);
+        return reach_api(context, host).into_iter().chain(running_pods(context, host)).collect();
     }
     if host.is_master() {
         // The authority of its clients.
@@ -359,6 +361,16 @@ fn before_kubelet(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> Vec<Ste
     }
     let haproxy = haproxy::loaded_id(host);
     reach_api(context, host).into_iter().filter(|id| *id != haproxy).collect()
+}
+
+/// The steps that change static pods of a host whose kubelet runs: it must not restart meanwhile.
+fn running_pods(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> Vec<StepId> {
+    match context.spec().settings.load_balancer {
+        _ if !context.runs_static_pods() => Vec::new(),
+        _ if host.is_master() => vec![controller_manager_id(host), scheduler_id(host)],
+        LoadBalancer::Haproxy => vec![haproxy::service_id(host)],
+        LoadBalancer::External { .. } | LoadBalancer::Updater => Vec::new(),
+    }
 }
 
 /// The steps after which a kubelet that started before the static pods of its host reaches the API.

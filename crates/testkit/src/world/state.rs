@@ -367,14 +367,16 @@ impl State {
     }
 
     /// It is a harm if the nodes of two hosts are interrupted at the same time. A kubelet that a killed command left stopped starts
-    /// after all API servers, so control planes do not wait for it.
+    /// after all API servers, so control planes do not wait for it, and no master waits for a worker.
     fn interrupt(&mut self, at: HostAddress, name: &str) {
         let uid = self.host(at).uid();
-        let is_left = |unit: &str, command: u64| {
-            unit == "kubelet.service" && command < self.life && CONTROL_PLANE.contains(&name)
+        let is_master = |host: HostAddress| self.host(host).units.contains_key("kube-scheduler.service");
+        let is_left = |host: HostAddress, unit: &str, command: u64| {
+            let waits_for_none = CONTROL_PLANE.contains(&name) || is_master(at) && !is_master(host);
+            unit == "kubelet.service" && command < self.life && waits_for_none
         };
         let mut others = self.restarting.iter().filter(|((host, unit), command)| {
-            *host != at && self.host(*host).uid() == uid && !is_left(unit, **command)
+            *host != at && self.host(*host).uid() == uid && !is_left(*host, unit, **command)
         });
         if let Some(((other, unit), _)) = others.next() {
             let (name_here, name_there) = (self.host(at).name(), self.host(*other).name());
