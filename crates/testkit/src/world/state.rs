@@ -366,14 +366,16 @@ impl State {
         Ok(Some(format!("restart {name}")))
     }
 
-    /// It is a harm if the nodes of two hosts are interrupted at the same time. A kubelet that a killed command left stopped starts
-    /// after all API servers, so control planes do not wait for it, and no master waits for a worker.
+    /// It is a harm if the nodes of two hosts are interrupted at the same time. What a killed command left stopped on a worker starts in
+    /// the worker's turn, after the masters. A kubelet that it left stopped starts after all API servers, so control planes do not wait
+    /// for it.
     fn interrupt(&mut self, at: HostAddress, name: &str) {
         let uid = self.host(at).uid();
         let is_master = |host: HostAddress| self.host(host).units.contains_key("kube-scheduler.service");
         let is_left = |host: HostAddress, unit: &str, command: u64| {
-            let waits_for_none = CONTROL_PLANE.contains(&name) || is_master(at) && !is_master(host);
-            unit == "kubelet.service" && command < self.life && waits_for_none
+            let of_worker = is_master(at) && !is_master(host);
+            let of_kubelet = unit == "kubelet.service" && CONTROL_PLANE.contains(&name);
+            command < self.life && (of_worker || of_kubelet)
         };
         let mut others = self.restarting.iter().filter(|((host, unit), command)| {
             *host != at && self.host(*host).uid() == uid && !is_left(*host, unit, **command)
