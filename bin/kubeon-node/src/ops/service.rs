@@ -78,6 +78,8 @@ pub fn run(job: &Job<'_>, service: &Service<'_>) -> Result<StepEffect, StepFailu
         if etcd::UNITS.contains(&service.name) {
             member_restart::wait_until_harmless(job)?;
         }
+        // Until the start is recorded, the unit may run with its content of before or with this one.
+        units::remember(root, service.name, None)?;
         up = start(job, service)?;
     }
     units::remember(root, service.name, Some(&content))?;
@@ -260,6 +262,20 @@ mod tests {
         bench.services.running.lock().clear();
         assert!(run(&bench.job(), &etcd(&other, &watches)).unwrap().changed);
         assert_eq!(bench.calls(), ["restart etcd.service"], "another program stopped it");
+    }
+
+    #[test]
+    fn a_start_without_an_end_is_taken_back_by_another_start() {
+        let bench = Bench::new();
+        let other = UNIT.replace("/x", "/y");
+        run(&bench.job(), &etcd(UNIT, &[])).unwrap();
+        bench.services.broken.lock().insert("etcd.service".into());
+        run(&bench.job(), &etcd(&other, &[])).unwrap_err();
+        bench.services.broken.lock().clear();
+        bench.services.running.lock().insert("etcd.service".into());
+        bench.calls();
+        assert!(run(&bench.job(), &etcd(UNIT, &[])).unwrap().changed);
+        assert!(bench.calls().contains(&"restart etcd.service".to_owned()), "it may run the other content");
     }
 
     #[test]
