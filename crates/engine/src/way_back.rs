@@ -26,7 +26,13 @@ pub struct WayBack {
 pub fn way_back(mut state: StoredCluster) -> Result<WayBack, EngineError> {
     let name = state.name.clone();
     let (Some(keeps), Status::Upgrading) = (state.version, state.status) else {
-        return Err(EngineError::refused(format!("{name} has no upgrade to abort")));
+        let error = EngineError::refused(format!("{name} has no upgrade to abort"));
+        return Err(match state.status {
+            Status::ChangingNodes => error
+                .row("cause", "its nodes change to another version")
+                .remedy(EngineRemedy::CompleteChange(name)),
+            _ => error,
+        });
     };
     let given_up = state.trial.unwrap_or(state.spec.version);
     if given_up == keeps {
@@ -83,5 +89,9 @@ mod tests {
         assert!(way_back(opened(None, "v1.37.2")).unwrap_err().to_string().contains("cannot go back"));
         assert!(way_back(opened(None, "v1.36.3")).unwrap_err().to_string().contains("aborted already"));
         assert!(way_back(at("v1.36.3")).unwrap_err().to_string().contains("no upgrade to abort"));
+        let mut nodes = at("v1.36.3");
+        nodes.status = Status::ChangingNodes;
+        let error = format!("{:?}", way_back(nodes).unwrap_err());
+        assert!(error.contains("CompleteChange"), "{error}");
     }
 }
