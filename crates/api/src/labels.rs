@@ -61,6 +61,10 @@ pub const APPROVE: &str = "kubeon.io/approve";
 pub const DERIVED_UID: &str = "kubeon.io/cluster-uid";
 /// Label of an operation that was derived from a `KubernetesCluster`: the object's namespace. Only the operator writes it.
 pub const DERIVED_NAMESPACE: &str = "kubeon.io/cluster-namespace";
+/// Label of a `ClusterOperation`: its cluster, as older clients select it.
+pub const OPERATIONS_CLUSTER: &str = "clusterName";
+/// Label of a `ClusterOperation` that ended; its value is `done`.
+pub const COMPLETED: &str = "hasCompleted";
 /// Prefix of the finalizers of a `KubernetesCluster`; the object's name follows.
 pub const FINALIZER_PREFIX: &str = "kubernetescluster.ecs.yun.com/";
 

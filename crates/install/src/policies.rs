@@ -7,7 +7,7 @@
 //! | `kubeon-derived-operations` | only the operator may mark an operation as belonging to a `KubernetesCluster` |
 //! | `kubeon-host-pool` | the hosts of a cluster are in the pool of its namespace |
 //! | `kubeon-inventories` | a user who writes an inventory must be allowed to read the key that it is used with |
-//! | `kubeon-operation-authors` | who runs an operation needs the verb `use` on its cluster, and more for hooks and foreign images |
+//! | `kubeon-operation-authors` | who runs, changes or deletes an operation needs the verb `use` on its cluster, and more for hooks and foreign images |
 //! | `kubeon-references` | a user who refers to a Secret or ConfigMap must be allowed to read it |
 //! | `kubeon-runner-account` | only pods of the operator's Jobs get the service account of runners |
 //! | `kubeon-runner-status` | a runner writes the status of its own operation, and only the fields of the runner |

@@ -21,9 +21,9 @@ pub const QUEUE_KEY_ANNOTATION: &str = "kubeon.io/queue-key";
 /// The former name of [`QUEUE_KEY_ANNOTATION`], on Jobs that an older operator created.
 pub const OLD_QUEUE_KEY_ANNOTATION: &str = "kubeon.io/lane";
 /// Label of an operation: its cluster, as older clients select it.
-pub const CLUSTER_LABEL: &str = "clusterName";
+pub const CLUSTER_LABEL: &str = labels::OPERATIONS_CLUSTER;
 /// Label of an operation that ended; its value is `done`.
-pub const COMPLETED_LABEL: &str = "hasCompleted";
+pub const COMPLETED_LABEL: &str = labels::COMPLETED;
 /// Label of an operation that was derived from a `KubernetesCluster`: the object's UID.
 pub const DERIVED_UID_LABEL: &str = "kubeon.io/cluster-uid";
 /// Label of an operation that was derived from a `KubernetesCluster`: the object's namespace.

@@ -23,6 +23,10 @@ fn invalid_operations(lab: &Lab) -> Vec<(ClusterOperationSpec, &'static str)> {
         .map(|image| (ClusterOperationSpec { image: image.into(), ..shell("sample") }, "image"))
         .into();
     all.extend([
+        (
+            ClusterOperationSpec { image: "example.org/unlisted:v1".into(), ..shell("sample") },
+            "image \"example.org/unlisted:v1\" is not allowed; allowed are ",
+        ),
         (playbook("sample", "abc.yml"), "\"abc.yml\""),
         (ClusterOperationSpec { main: action("OtherAction", "x"), ..shell("sample") }, "[playbook shell"),
         (

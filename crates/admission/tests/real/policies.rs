@@ -252,7 +252,7 @@ async fn who_runs_an_operation_needs_the_right_to_use_its_cluster() {
     let words = refusal("spec.image: who runs another image than kubeon's", &mine, "clusters/images");
     refused(create(&client, &foreign).await, &words);
 
-    // An operation cannot be moved to another cluster; other changes are not checked again.
+    // An operation cannot be moved to another cluster; labels are free.
     create(&client, &on(&mine, "e")).await.unwrap();
     let api = operations(&client);
     let patch = |patch: Value| {
@@ -268,6 +268,139 @@ async fn who_runs_an_operation_needs_the_right_to_use_its_cluster() {
     for object in [hooked, shell, foreign] {
         eventually("all rights", || async { create_dry(&client, &object).await.ok() }).await;
     }
+}
+
+/// A playbook on a cluster, with our image: it needs `use` on the cluster and nothing else.
+fn playbook_on(cluster: &str, name: &str) -> Value {
+    let spec = json!({"cluster": cluster, "actionType": "playbook", "action": "cluster.yml",
+        "image": kubeon_install::RUNNER_IMAGES[0]});
+    with(operation(name), "/spec", spec)
+}
+
+async fn patch_operation(client: &kube::Client, name: &str, patch: Value) -> Result<(), String> {
+    said(operations(client).patch(name, &PatchParams::default(), &Patch::Merge(patch)).await)
+}
+
+async fn delete_operation(client: &kube::Client, name: &str) -> Result<(), String> {
+    said(operations(client).delete(name, &DeleteParams::default()).await)
+}
+
+/// Changes that stop an operation, move it, or let others do so.
+fn attacks() -> [Value; 9] {
+    let owner = json!([{"apiVersion": "kubeonkube.clay.io/v1alpha1", "kind": "Cluster", "name": "gone",
+        "uid": "00000000-0000-4000-8000-000000000000"}]);
+    [
+        json!({"spec": {"cancelled": true}}),
+        json!({"spec": {"paused": true}}),
+        json!({"spec": {"activeDeadlineSeconds": 1}}),
+        json!({"metadata": {"annotations": {"kubeon.io/without": "10.0.0.1"}}}),
+        // The history removes this one first.
+        json!({"metadata": {"annotations": {"clay.io/eliminate-score": "9"}}}),
+        // It would count as ended.
+        json!({"metadata": {"labels": {"hasCompleted": "done"}}}),
+        json!({"metadata": {"labels": {"clusterName": "another"}}}),
+        // The garbage collector deletes what has an owner that is gone.
+        json!({"metadata": {"ownerReferences": owner}}),
+        json!({"metadata": {"finalizers": ["example.org/stay"]}}),
+    ]
+}
+
+/// A user who may write operations, and may use the cluster `mine` alone.
+async fn user_of(mine: &str, user: &str) -> kube::Client {
+    let world = world().await;
+    let (admin, client) = (world.admin().await, world.server.client_as(user, &[]).await.unwrap());
+    let role = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": format!("use-{mine}")},
+        "rules": [{"apiGroups": ["kubeonkube.clay.io"], "resources": ["clusters"], "resourceNames": [mine], "verbs": ["use"]}],
+    });
+    apply(&admin, &role).await;
+    for role in ["kubeon-operation-editor".to_owned(), format!("use-{mine}")] {
+        apply(&admin, &bound_everywhere(user, &role)).await;
+    }
+    let probe = playbook_on(mine, &format!("probe-{mine}"));
+    eventually("the right to use", || async { create_dry(&client, &probe).await.ok() }).await;
+    client
+}
+
+/// The right to write operations is one on the operations of all clusters. None of these Clusters exists.
+#[tokio::test]
+async fn who_changes_or_deletes_an_operation_needs_the_right_to_use_its_cluster() {
+    let world = world().await;
+    let (admin, namespace) = (world.admin().await, world.namespace().await);
+    let user = format!("changer-of-{namespace}");
+    let (mine, theirs) = (format!("my-{namespace}"), format!("their-{namespace}"));
+    let client = user_of(&mine, &user).await;
+    let words = format!(
+        "spec, metadata: who changes or deletes an operation on cluster {theirs} needs the verb use on clusters; \
+         {user} has it not"
+    );
+    create(&admin, &playbook_on(&theirs, &theirs)).await.unwrap();
+    for attack in attacks() {
+        refused(patch_operation(&client, &theirs, attack).await, &words);
+    }
+    refused(patch_operation(&client, &theirs, json!({"spec": {"cluster": mine}})).await, &words);
+    refused(delete_operation(&client, &theirs).await, &words);
+    // Labels of others steer nothing.
+    patch_operation(&client, &theirs, json!({"metadata": {"labels": {"seen": "yes"}}})).await.unwrap();
+
+    create(&client, &playbook_on(&mine, &mine)).await.unwrap();
+    for change in attacks() {
+        patch_operation(&client, &mine, change).await.unwrap();
+    }
+    patch_operation(&client, &mine, json!({"metadata": {"finalizers": null}})).await.unwrap();
+    delete_operation(&client, &mine).await.unwrap();
+
+    // Neither of them has the right to use a cluster.
+    let collector = "system:serviceaccount:kube-system:generic-garbage-collector";
+    let collector = world.server.client_as(collector, &[]).await.unwrap();
+    for other in [world.operator().await, collector] {
+        let name = format!("other-{namespace}");
+        create(&admin, &playbook_on(&theirs, &name)).await.unwrap();
+        patch_operation(&other, &name, json!({"metadata": {"finalizers": ["example.org/stay"]}}))
+            .await
+            .unwrap();
+        patch_operation(&other, &name, json!({"metadata": {"finalizers": null}})).await.unwrap();
+        delete_operation(&other, &name).await.unwrap();
+    }
+    delete_operation(&admin, &theirs).await.unwrap();
+}
+
+/// Its `spec.cluster` is a name in a namespace. A `Cluster` of the same name may be somebody else's.
+#[tokio::test]
+async fn who_changes_or_deletes_a_derived_operation_needs_the_right_to_patch_its_object() {
+    let world = world().await;
+    let (admin, namespace) = (world.admin().await, world.namespace().await);
+    let user = format!("namesake-of-{namespace}");
+    let shop = format!("shop-{namespace}");
+    let client = user_of(&shop, &user).await;
+    let labels = json!({"kubeon.io/cluster-namespace": namespace, "kubeon.io/cluster-uid": "u"});
+    let derived = with(playbook_on(&shop, &shop), "/metadata/labels", labels);
+    create(&world.operator().await, &derived).await.unwrap();
+    let words = format!(
+        "spec, metadata: who changes or deletes an operation of KubernetesCluster {namespace}/{shop} needs the verb \
+         patch on it; {user} has it not"
+    );
+    for attack in attacks() {
+        refused(patch_operation(&client, &shop, attack).await, &words);
+    }
+    refused(delete_operation(&client, &shop).await, &words);
+
+    let binding = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding",
+        "metadata": {"name": "edit", "namespace": namespace},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "kubeon-cluster-editor"},
+        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user}],
+    });
+    apply(&admin, &binding).await;
+    let pausing = || async { patch_operation(&client, &shop, json!({"spec": {"paused": true}})).await.ok() };
+    eventually("the right to patch", pausing).await;
+    for other in [json!({"spec": {"action": "reset.yml"}}), json!({"spec": {"extraArgs": "-v"}})] {
+        let words =
+            "spec: only paused, cancelled, activeDeadlineSeconds of an operation of a KubernetesCluster";
+        refused(patch_operation(&admin, &shop, other).await, words);
+    }
+    patch_operation(&client, &shop, json!({"spec": {"paused": null, "cancelled": true}})).await.unwrap();
+    delete_operation(&client, &shop).await.unwrap();
 }
 
 /// The user of a hook must be able to read its ConfigMap, also the last of many, and the number of hooks is

@@ -151,10 +151,10 @@ impl ClusterOperationSpec {
     }
 }
 
-/// Fields that may be changed while the operation waits or runs.
-const CHANGEABLE: [&str; 3] = ["paused", "cancelled", "activeDeadlineSeconds"];
-
 impl ClusterOperationSpec {
+    /// Fields that may be changed while the operation waits or runs.
+    pub const CHANGEABLE: [&'static str; 3] = ["paused", "cancelled", "activeDeadlineSeconds"];
+
     /// MD5, in hexadecimal digits, over every field that decides what runs, including arguments, references, sources and
     /// resources, which [`Self::digest`] leaves out. It detects changes and protects nothing. It does not depend on the order
     /// of fields, and a later version of this type with more fields has the same digest while they are not set.
@@ -175,7 +175,7 @@ impl ClusterOperationSpec {
     fn fixed_fields(&self) -> Value {
         let mut value = serde_json::to_value(self).unwrap_or_default();
         if let Some(fields) = value.as_object_mut() {
-            fields.retain(|field, _| !CHANGEABLE.contains(&field.as_str()));
+            fields.retain(|field, _| !Self::CHANGEABLE.contains(&field.as_str()));
         }
         value
     }
