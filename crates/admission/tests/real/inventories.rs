@@ -3,6 +3,7 @@
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 
+use crate::policies::bound_everywhere;
 use crate::world::*;
 
 fn rules(namespace: &str, name: &str, resource: &str, verbs: &[&str]) -> [Value; 2] {
@@ -73,4 +74,43 @@ async fn who_writes_an_inventory_must_be_allowed_to_read_its_key() {
     }
     let allowed = || async { patch(json!({"data": {"hosts.yml": "all: {hosts: {h9: {}}}"}})).await.ok() };
     eventually("the right to read the key", allowed).await;
+}
+
+/// Another inventory under the same key sends the key to other hosts.
+#[tokio::test]
+async fn who_exchanges_an_inventory_must_be_allowed_to_read_its_key() {
+    let world = world().await;
+    let (admin, namespace) = (world.admin().await, world.namespace().await);
+    let user = format!("ops-of-{namespace}");
+    let client = world.server.client_as(&user, &[]).await.unwrap();
+    for object in rules(&namespace, "maps", "configmaps", &["get"]) {
+        apply(&admin, &object).await;
+    }
+    apply(&admin, &bound_everywhere(&user, "kubeon-cluster-editor")).await;
+    let reference = |name: &str| json!({"namespace": namespace, "name": name});
+    let name = format!("exchanged-{namespace}");
+    let declared = json!({
+        "apiVersion": "kubeonkube.clay.io/v1alpha1", "kind": "Cluster", "metadata": {"name": name},
+        "spec": {"hostsConfRef": reference("hosts"), "varsConfRef": reference("vars"), "sshAuthRef": reference("key")},
+    });
+    create(&admin, &declared).await.unwrap();
+    let clusters: kube::Api<kubeon_api::Cluster> = kube::Api::all(client);
+    let exchange = |field: &'static str| {
+        let (clusters, name) = (clusters.clone(), name.clone());
+        let patch = Patch::Merge(json!({"spec": {field: reference("mine")}}));
+        async move { said(clusters.patch(&name, &PatchParams::default(), &patch).await) }
+    };
+    let words = format!(
+        "spec.sshAuthRef: who refers to secrets {namespace}/key must be allowed to read it; {user} is not"
+    );
+    for field in ["hostsConfRef", "varsConfRef"] {
+        let refusal = || async { exchange(field).await.err().filter(|said| said.contains(&words)) };
+        eventually("the refusal of another inventory", refusal).await;
+    }
+    for object in rules(&namespace, "key", "secrets", &["get"]) {
+        apply(&admin, &object).await;
+    }
+    for field in ["hostsConfRef", "varsConfRef"] {
+        eventually("the right to read the key", || async { exchange(field).await.ok() }).await;
+    }
 }

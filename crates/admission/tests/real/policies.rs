@@ -190,7 +190,7 @@ async fn who_names_a_secret_must_be_allowed_to_read_it() {
 }
 
 /// Binds a role for users to one user, for the whole meta cluster.
-fn bound_everywhere(user: &str, role: &str) -> Value {
+pub(crate) fn bound_everywhere(user: &str, role: &str) -> Value {
     json!({
         "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
         "metadata": {"name": format!("{user}-{role}")},
