@@ -296,8 +296,29 @@ fn rewrite_hosts_files(lab: &TestLab) -> Result<()> {
         nodes_are_ready(lab)
     })?;
     wait("pods talk again", || pods_answer(lab))?;
+    new_services_answer(lab)?;
     lab.must(&["redo", "hosts", lab.name()])?;
     wait("the plan has no steps", || up_to_date(lab))
+}
+
+/// The kube-proxy of each host gets a Service that did not exist before, whose pod is on the other host.
+fn new_services_answer(lab: &TestLab) -> Result<()> {
+    for (pod, other) in [("h1", "h2"), ("h2", "h1")] {
+        let service = format!("late-{other}");
+        lab.kubectl(lab.name(), &["label", "pod", other, &format!("host={other}")])?;
+        lab.apply(
+            lab.name(),
+            &json!({ "apiVersion": "v1", "kind": "Service", "metadata": { "name": service },
+                "spec": { "selector": { "host": other }, "ports": [{ "port": 80, "targetPort": 8080 }] } }),
+        )?;
+        let url = format!("http://{service}.default.svc.cluster.local/{pod}");
+        wait("a new Service answers", || {
+            let answer = lab.kubectl(lab.name(), &["exec", pod, "--", "/lab-client", "get", &url])?;
+            ensure!(answer.contains(&format!("you asked for /{pod}")), "{answer}");
+            Ok(())
+        })?;
+    }
+    Ok(())
 }
 
 /// The lease of a node is newer than this time in UTC.
