@@ -397,13 +397,15 @@ pub enum Check {
         nodes: Vec<HostName>,
     },
     /// The node is not `Ready` any more, or does not exist, according to the API server of this host; or its Lease was not renewed
-    /// for 25 s, at least 12 s of them while this was awaited. Only for a host that is known not to answer.
+    /// for 25 s, at least 12 s of them while this was awaited (longer if the kubelet has not reached this API server since its
+    /// start). Only for a host that is known not to answer.
     NodeNotReady {
         /// The node.
         node: HostName,
     },
     /// The node of this host works after its last start: the units run, the kubelet is healthy and has
-    /// reported the node as `Ready` since its start, and it renewed the Lease of the node after the newest start of the units.
+    /// reported the node as `Ready` since its start, and it renewed the Lease of the node after the newest start of the units,
+    /// except for kube-proxy and flannel if they restarted together with the kubelet.
     /// With a version, it also reports that one, and no pod is not ready that was ready before.
     #[serde(rename_all = "camelCase")]
     NodeWorks {

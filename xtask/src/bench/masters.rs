@@ -1,7 +1,6 @@
 //! Measures in the lab, in one run, how a master is added and how one that died a moment ago is replaced.
 
 use std::path::Path;
-use std::time::Duration;
 
 use anyhow::Result;
 
@@ -9,9 +8,6 @@ use super::lab::{BenchLab, median};
 
 const CLUSTER: &str = "bench";
 const VERSION: &str = "v1.36.3";
-/// Clusters in which masters die are older than those of this benchmark: an API server that has just started does not tell whether a
-/// kubelet is lost.
-const SETTLED: Duration = Duration::from_secs(60);
 /// A replacement may take this many times an addition.
 const MOST_OF_ADDITION: f64 = 2.0;
 
@@ -56,7 +52,6 @@ fn times(lab: &BenchLab) -> Result<MasterTimes> {
     let (masters, worker) = (addresses[..2].join(","), &addresses[2]);
     lab.kubeon(&["create", CLUSTER, VERSION, "-m", &masters, "-w", worker])?;
     let addition = lab.own().until_ready(&["addon", CLUSTER, "-m", &addresses[3]])?;
-    std::thread::sleep(SETTLED);
     lab.kill("h1")?;
     let replace = ["replace", CLUSTER, "h1", &addresses[4], "--yes"];
     let replacement = lab.own().until_ready(&replace)?;

@@ -3,9 +3,12 @@
 //! The controller manager calls a node not Ready when its Lease was not renewed for 50 s. Who already knows that the host does not
 //! answer need not wait that long: a kubelet renews its Lease every 10 s, so one that missed two renewals does not run or does not
 //! reach the cluster. The time in the Lease is that of another host, whose clock may be wrong. It counts only if this host saw
-//! one missed renewal itself; without it this host must see both. After a start of the API server kubelets need some time to reach
-//! it again, so only one that has run for a while shows that they do not.
+//! one missed renewal itself; without it this host must see both.
+//!
+//! After a start of the API server kubelets need some time to reach it again. Silence counts if this kubelet has reached it since,
+//! or if it has run for a while. Before, silence must outlast the Lease, and other kubelets must renew theirs meanwhile.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -18,12 +21,26 @@ use crate::api::Api;
 use crate::host::HostSystem;
 use crate::units::API_SERVERS;
 
-/// A Lease that is not renewed for so long is that of a lost node: two renewals and a half.
-const SILENCE: Duration = Duration::from_secs(25);
-/// A Lease that was not renewed for so long while it was watched: more than one renewal.
-const SEEN_SILENCE: Duration = Duration::from_secs(12);
+/// The silence that shows a lost node when its kubelet has reached the API server: two missed renewals and a half, of which this
+/// host saw more than one.
+const SETTLED_LIMITS: SilenceLimits =
+    SilenceLimits { silence: Duration::from_secs(25), seen: Duration::from_secs(12) };
 /// After this time every kubelet that runs has reached a new API server.
 const SETTLED: Duration = Duration::from_secs(60);
+/// A renewal so much later than the start of the API server was after it: a difference of half of it between two clocks is warned
+/// of when a host is checked. With a larger one this host must still see the whole silence.
+const CLOCK_MARGIN: Duration = Duration::from_secs(10);
+/// How much longer than its Lease a kubelet must be silent when it has not reached the API server since its start.
+const LEASE_MARGIN: Duration = Duration::from_secs(5);
+/// How much of that silence this host must see.
+const UNSETTLED_SEEN: Duration = Duration::from_secs(25);
+/// The duration of a Lease that names none, in seconds: kubeon does not change Kubernetes' own.
+const LEASE_SECONDS: u64 = 40;
+/// So many other nodes must renew their Leases, so often each, while this host watches. One of them can be the node of this host.
+const RENEWING_NODES: usize = 2;
+const RENEWALS: u32 = 2;
+/// The Leases of so many nodes are watched at most.
+const WATCHED_LEASES: u32 = 100;
 /// The time limit of one request. A slow one could hide that no kubelet can renew its Lease.
 const CALL_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -31,6 +48,7 @@ const CALL_TIMEOUT: Duration = Duration::from_secs(5);
 pub(super) struct LostNode<'a> {
     node: &'a HostName,
     silence: Option<Silence>,
+    others: SeenRenewals,
 }
 
 /// Since when a Lease was not renewed.
@@ -40,17 +58,30 @@ struct Silence {
     since: Instant,
 }
 
+/// For how long a Lease must not have been renewed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct SilenceLimits {
+    /// Since the last renewal.
+    silence: Duration,
+    /// How much of it this host saw.
+    seen: Duration,
+}
+
+/// The last renewal of each other node's Lease, and how many renewals this host saw.
+#[derive(Default)]
+struct SeenRenewals(BTreeMap<String, (String, u32)>);
+
 /// What the API server says about a node.
 enum ReportedNode {
     /// It is not Ready, or does not exist.
     Lost,
-    /// It is Ready, and its Lease was renewed at this time.
-    Ready { renewed: String },
+    /// It is Ready. Its Lease was renewed at this time. Without limits, silence proves nothing yet.
+    Ready { renewed: String, limits: Option<SilenceLimits> },
 }
 
 impl<'a> LostNode<'a> {
     pub(super) fn new(node: &'a HostName) -> Self {
-        Self { node, silence: None }
+        Self { node, silence: None, others: SeenRenewals::default() }
     }
 
     /// Whether the node is lost.
@@ -59,19 +90,20 @@ impl<'a> LostNode<'a> {
     /// What speaks against it. The text does not change while only time passes.
     pub(super) fn check(&mut self, host: &HostSystem, api: &Api) -> Result<(), String> {
         let asked = Instant::now();
-        let report = match self.report(api) {
+        let report = match self.report(host, api) {
             Ok(report) => report,
             Err(why) => {
                 // Meanwhile, a kubelet may have been unable to renew its Lease.
                 self.silence = None;
+                self.others = SeenRenewals::default();
                 return Err(why);
             }
         };
         let (answered, today) = (Instant::now(), SystemTime::now());
         let is_lost = match report {
             ReportedNode::Lost => true,
-            ReportedNode::Ready { renewed } => {
-                self.is_silent(&renewed, asked..answered, today) && has_settled(host, today)
+            ReportedNode::Ready { renewed, limits } => {
+                self.is_silent(&renewed, asked..answered, today, limits)
             }
         };
         if is_lost {
@@ -80,24 +112,42 @@ impl<'a> LostNode<'a> {
         Err(format!("node {} is still Ready: its kubelet runs", self.node))
     }
 
-    fn report(&self, api: &Api) -> Result<ReportedNode, String> {
+    fn report(&mut self, host: &HostSystem, api: &Api) -> Result<ReportedNode, String> {
         let node = read(api, &format!("/api/v1/nodes/{}", self.node))?;
         if node.is_none_or(|node| not_ready(&node).is_some()) {
             return Ok(ReportedNode::Lost);
         }
-        let lease = format!("/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/{}", self.node);
-        let lease = read(api, &lease)?.unwrap_or_default();
+        let leases = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases";
+        let lease = read(api, &format!("{leases}/{}", self.node))?.unwrap_or_default();
         let renewed = lease["spec"]["renewTime"].as_str().unwrap_or_default().to_owned();
-        Ok(ReportedNode::Ready { renewed })
+        if has_settled(api_server_start(host), &renewed, SystemTime::now()) {
+            return Ok(ReportedNode::Ready { renewed, limits: Some(SETTLED_LIMITS) });
+        }
+        let list = read(api, &format!("{leases}?limit={WATCHED_LEASES}"))?.unwrap_or_default();
+        self.others.see(self.node, &list);
+        let limits = self.others.reach_the_cluster().then(|| {
+            let seconds = lease["spec"]["leaseDurationSeconds"].as_u64().unwrap_or(LEASE_SECONDS);
+            SilenceLimits { silence: Duration::from_secs(seconds) + LEASE_MARGIN, seen: UNSETTLED_SEEN }
+        });
+        Ok(ReportedNode::Ready { renewed, limits })
     }
 
     /// Whether the Lease was not renewed for too long. `asked` is the time from the request to its answer: the Lease was as reported at
     /// some time in it. `today` is the clock of this host.
-    fn is_silent(&mut self, renewed: &str, asked: Range<Instant>, today: SystemTime) -> bool {
+    fn is_silent(
+        &mut self,
+        renewed: &str,
+        asked: Range<Instant>,
+        today: SystemTime,
+        limits: Option<SilenceLimits>,
+    ) -> bool {
         match &self.silence {
             Some(silence) if silence.renewed == renewed => {
                 let seen = asked.start.saturating_duration_since(silence.since);
-                seen >= SILENCE || seen >= SEEN_SILENCE && age(renewed, today) >= SILENCE
+                let lasts = |limits: SilenceLimits| {
+                    seen >= limits.silence || seen >= limits.seen && age(renewed, today) >= limits.silence
+                };
+                limits.is_some_and(lasts)
             }
             _ => {
                 self.silence = Some(Silence { renewed: renewed.to_owned(), since: asked.end });
@@ -107,11 +157,42 @@ impl<'a> LostNode<'a> {
     }
 }
 
-/// Whether the API server of this host has run for so long that every kubelet that runs has reached it.
-fn has_settled(host: &HostSystem, today: SystemTime) -> bool {
+impl SeenRenewals {
+    /// Compares a list of Leases with those seen before. That of `lost` does not count.
+    fn see(&mut self, lost: &HostName, list: &Value) {
+        for lease in list["items"].as_array().into_iter().flatten() {
+            let (name, renewed) = (lease["metadata"]["name"].as_str(), lease["spec"]["renewTime"].as_str());
+            let Some((name, renewed)) = name.zip(renewed).filter(|(name, _)| *name != lost.as_str()) else {
+                continue;
+            };
+            let (last, count) = self.0.entry(name.to_owned()).or_insert_with(|| (renewed.to_owned(), 0));
+            if last.as_str() != renewed {
+                renewed.clone_into(last);
+                *count += 1;
+            }
+        }
+    }
+
+    /// Whether enough kubelets, so at least one of another host, reach the cluster.
+    fn reach_the_cluster(&self) -> bool {
+        self.0.values().filter(|(_, count)| *count >= RENEWALS).count() >= RENEWING_NODES
+    }
+}
+
+/// When the API server of this host was started, in microseconds since 1970; `None` if it does not run.
+fn api_server_start(host: &HostSystem) -> Option<i64> {
     let states = host.services.states(&API_SERVERS.map(str::to_owned)).unwrap_or_default();
-    let mut running = states.values().filter(|state| state.active == "active" && state.started > 0);
-    running.any(|state| since(since_1970(state.started), today) >= SETTLED)
+    let running = states.values().filter(|state| state.active == "active" && state.started > 0);
+    running.map(|state| since_1970(state.started)).max()
+}
+
+/// Whether silence of a kubelet that renewed its Lease at this time counts: it did so after the start of the API server of this
+/// host, or that was so long ago that every kubelet that runs has reached it.
+fn has_settled(started: Option<i64>, renewed: &str, today: SystemTime) -> bool {
+    let Some(started) = started else { return false };
+    let earliest = system_time(started) + CLOCK_MARGIN;
+    microseconds(renewed).is_some_and(|renewed| system_time(renewed) >= earliest)
+        || since(started, today) >= SETTLED
 }
 
 /// The time since a time that another host wrote. Zero if it is not a time.
@@ -121,8 +202,12 @@ fn age(written: &str, today: SystemTime) -> Duration {
 
 /// The time since a time in microseconds since 1970. Zero if it is later.
 fn since(before: i64, today: SystemTime) -> Duration {
-    let before = SystemTime::UNIX_EPOCH + Duration::from_micros(u64::try_from(before).unwrap_or(0));
-    today.duration_since(before).unwrap_or_default()
+    today.duration_since(system_time(before)).unwrap_or_default()
+}
+
+/// A time in microseconds since 1970.
+fn system_time(microseconds: i64) -> SystemTime {
+    SystemTime::UNIX_EPOCH + Duration::from_micros(u64::try_from(microseconds).unwrap_or(0))
 }
 
 /// An object of the API server; `None` if it does not exist.
@@ -154,7 +239,7 @@ mod tests {
         let (mut lost, begin) = (LostNode::new(&node), Instant::now());
         let mut at = |renewed: &str, seconds: u64| {
             let now = begin + Duration::from_secs(seconds);
-            lost.is_silent(renewed, now..now, PAST)
+            lost.is_silent(renewed, now..now, PAST, Some(SETTLED_LIMITS))
         };
         assert!(!at("2026-01-31T12:00:00.000000Z", 0));
         assert!(!at("2026-01-31T12:00:00.000000Z", 9));
@@ -171,7 +256,8 @@ mod tests {
         let noon = Duration::from_micros(u64::try_from(microseconds(renewed).unwrap()).unwrap());
         let mut at = |seen: u64, age: u64| {
             let now = begin + Duration::from_secs(seen);
-            lost.is_silent(renewed, now..now, SystemTime::UNIX_EPOCH + noon + Duration::from_secs(age))
+            let today = SystemTime::UNIX_EPOCH + noon + Duration::from_secs(age);
+            lost.is_silent(renewed, now..now, today, Some(SETTLED_LIMITS))
         };
         assert!(!at(0, 3600), "the clock of the other host may be wrong");
         assert!(!at(11, 3600));
@@ -185,11 +271,32 @@ mod tests {
         let (mut lost, begin) = (LostNode::new(&node), Instant::now());
         let mut at = |asked: u64, answered: u64| {
             let at = |seconds: u64| begin + Duration::from_secs(seconds);
-            lost.is_silent("2026-01-31T12:00:00.000000Z", at(asked)..at(answered), PAST)
+            let renewed = "2026-01-31T12:00:00.000000Z";
+            lost.is_silent(renewed, at(asked)..at(answered), PAST, Some(SETTLED_LIMITS))
         };
         assert!(!at(0, 5));
         assert!(!at(29, 34), "known from second 5 to second 29");
         assert!(at(30, 30));
+    }
+
+    #[test]
+    fn an_api_server_that_has_just_started_needs_a_longer_silence() {
+        let node = "h3".parse().unwrap();
+        let (mut lost, begin) = (LostNode::new(&node), Instant::now());
+        let renewed = "2026-01-31T12:00:00.000000Z";
+        let noon = system_time(microseconds(renewed).unwrap());
+        let limits = SilenceLimits { silence: Duration::from_secs(45), seen: UNSETTLED_SEEN };
+        let mut at = |seen: u64, age: u64, known: Option<SilenceLimits>| {
+            let now = begin + Duration::from_secs(seen);
+            lost.is_silent(renewed, now..now, noon + Duration::from_secs(age), known)
+        };
+        assert!(!at(0, 3600, Some(limits)));
+        assert!(!at(24, 3600, Some(limits)));
+        assert!(!at(25, 44, Some(limits)));
+        assert!(!at(100, 3600, None), "no other kubelet reaches the cluster");
+        assert!(at(25, 45, Some(limits)));
+        assert!(!at(44, 0, Some(limits)));
+        assert!(at(45, 0, Some(limits)), "the clock of the other host is ahead");
     }
 
     #[test]
@@ -198,23 +305,53 @@ mod tests {
         // A service and a static pod.
         for unit in API_SERVERS {
             let bench = Bench::new();
+            let settled = |today| has_settled(api_server_start(&bench.host), "", today);
             bench.services.running.lock().insert(unit.to_owned());
-            assert!(!has_settled(&bench.host, today), "it never started");
+            assert!(!settled(today), "it never started");
             *bench.services.started.lock() = 1;
-            assert!(has_settled(&bench.host, today + SETTLED), "it has run since the boot");
-            assert!(!has_settled(&bench.host, SystemTime::UNIX_EPOCH), "it started later");
+            assert!(settled(today + SETTLED), "it has run since the boot");
+            assert!(!settled(SystemTime::UNIX_EPOCH), "it started later");
             bench.services.running.lock().clear();
-            assert!(!has_settled(&bench.host, today + SETTLED));
+            assert!(!settled(today + SETTLED));
         }
+    }
+
+    #[test]
+    fn a_kubelet_that_has_reached_the_api_server_since_its_start_can_be_silent() {
+        let noon = microseconds("2026-01-31T12:00:00Z").unwrap();
+        let today = system_time(noon) + Duration::from_secs(30);
+        assert!(has_settled(Some(noon), "2026-01-31T12:00:10.000000Z", today));
+        assert!(!has_settled(Some(noon), "2026-01-31T12:00:09.999999Z", today), "a clock can be ahead");
+        assert!(!has_settled(Some(noon), "2026-01-31T11:59:59.000000Z", today));
+        assert!(!has_settled(None, "2026-01-31T12:00:10.000000Z", today), "it does not run");
+    }
+
+    #[test]
+    fn two_other_kubelets_that_renew_twice_reach_the_cluster() {
+        let (lost, mut seen) = ("h3".parse().unwrap(), SeenRenewals::default());
+        let mut see = |times: [(&str, u32); 3]| {
+            let lease = |(name, second): (&str, u32)| {
+                let renewed = format!("2026-01-31T12:00:{second:02}.000000Z");
+                json!({"metadata": {"name": name}, "spec": {"renewTime": renewed}})
+            };
+            seen.see(&lost, &json!({ "items": times.map(lease) }));
+            seen.reach_the_cluster()
+        };
+        assert!(!see([("h1", 0), ("h2", 1), ("h3", 2)]));
+        assert!(!see([("h1", 10), ("h2", 11), ("h3", 12)]), "they renewed once");
+        assert!(!see([("h1", 20), ("h2", 11), ("h3", 22)]), "the node itself does not count");
+        assert!(!see([("h1", 30), ("h2", 11), ("h3", 22)]), "one is not enough");
+        assert!(see([("h1", 30), ("h2", 21), ("h3", 22)]));
+        assert!(!SeenRenewals::default().reach_the_cluster());
     }
 
     #[test]
     fn an_api_server_that_does_not_answer_begins_the_wait_again() {
         let mut bench = Bench::new();
         let requests = serve(&mut bench, |_, path, number| match number {
-            2 => Reply::Json(500, String::new()),
-            4.. => Reply::Json(404, String::new()),
-            _ if path.contains("/leases/") => {
+            3 => Reply::Json(500, String::new()),
+            5.. => Reply::Json(404, String::new()),
+            _ if path.contains("/leases") => {
                 Reply::Json(200, json!({"spec": {"renewTime": "2026-01-31T12:00:00.000000Z"}}).to_string())
             }
             _ => {
@@ -233,6 +370,6 @@ mod tests {
         lost.check(&bench.host, &api).unwrap_err();
         lost.check(&bench.host, &api).unwrap();
         let paths: Vec<String> = requests.lock().iter().map(|(_, path, _)| path.clone()).collect();
-        assert!(paths[1].ends_with("/leases/h3"), "{paths:?}");
+        assert!(paths[1].ends_with("/leases/h3") && paths[2].ends_with("/leases?limit=100"), "{paths:?}");
     }
 }

@@ -112,6 +112,19 @@ fn a_lease_from_before_the_start_proves_nothing() {
 }
 
 #[test]
+fn network_agents_that_restart_with_the_kubelet_need_no_other_lease() {
+    let (kubelet, second) = (5_000_000_000, 1_000_000);
+    for agent in ["kube-proxy.service", "flanneld.service"] {
+        assert!(!needs_lease(agent, kubelet + second, kubelet), "{agent}");
+        assert!(!needs_lease(agent, kubelet - second, kubelet), "{agent}");
+        assert!(needs_lease(agent, kubelet + 61 * second, kubelet), "{agent} alone was restarted");
+    }
+    for used in ["containerd.service", "kubelet.service", "kube-apiserver.service", "kube-apiserver.pod"] {
+        assert!(needs_lease(used, kubelet + second, kubelet), "the kubelet uses {used}");
+    }
+}
+
+#[test]
 fn a_report_from_before_the_start_proves_nothing() {
     let (bench, _) = bench_that_reported("2020-01-01T00:00:00Z", |_| "2999-01-01T00:00:00.000000Z");
     let failure = prove(&bench, healthy(), 500).unwrap_err();
