@@ -1,5 +1,5 @@
 //! The state of a host that a cluster must not change for good: files, units, packet rules, links, routes and
-//! kernel parameters.
+//! kernel parameters, and that no program of a cluster runs.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,7 +8,8 @@ use anyhow::{Result, ensure};
 use crate::lab::TestLab;
 
 /// Prints one line for each item: its kind and name, a tab, and its value. Left out: what changes without a
-/// cluster, such as logs, counters, random numbers and costs that the scheduler measures.
+/// cluster, such as logs, counters, random numbers and costs that the scheduler measures. Of the folders that are
+/// left out, those of a cluster are named. The value of a packet rule is how often the line occurs in all tables.
 const PRINT: &str = r#"
     find / -xdev \( -path /proc -o -path /sys -o -path /dev -o -path /run -o -path /tmp -o -path /var/tmp \
         -o -path /var/log -o -path /var/cache -o -path /var/lib/systemd -o -path /var/lib/NetworkManager \
@@ -18,7 +19,7 @@ const PRINT: &str = r#"
     find /etc -xdev -type f ! -path '/etc/machine-id' -exec sha256sum {} + | sed -E 's/^(\S+)  (.*)/content \2\t\1/'
     systemctl list-unit-files --no-legend --no-pager | grep -vE '^(session|user)-' | awk '{print "unit " $1 "\t" $2}'
     for table in $(nft list tables 2>/dev/null | tr ' ' '/'); do echo "table $table	present"; done
-    nft -s list ruleset 2>/dev/null | sed 's/$/\tpresent/;s/^/rule /'
+    nft -s list ruleset 2>/dev/null | tr '\t' ' ' | sort | uniq -c | sed -E 's/^ *([0-9]+) +(.*)$/rule \2\t\1/'
     for tables in iptables-legacy ip6tables-legacy; do
         $tables-save 2>/dev/null | grep -E '^[*:-]' | sed "s/ \[.*//;s/\$/\tpresent/;s/^/$tables /"
     done
@@ -26,6 +27,13 @@ const PRINT: &str = r#"
     ip -4 route show table all | sed 's/$/\tpresent/;s/^/route /'
     sysctl -a 2>/dev/null | grep -vE '^(kernel\.(random|ns_last_pid|pty\.nr|tainted|sched_domain)|fs\.(dentry|inode|file-nr|quota)|fs\.aio-nr|net\.netfilter\.nf_conntrack_count|vm\.stat|vm\.(user|admin)_reserve|net\.ipv4\.tcp_fastopen_key)' |
         sed -E 's/^(\S+) = /parameter \1\t/'
+    for path in /run/flannel /run/kubeon /run/containerd /run/kubernetes /run/nri /run/netns /var/log/pods \
+        /var/log/containers /var/log/kubernetes /var/cache/kubeon /root/.kube; do
+        [ ! -e $path ] || echo "file $path	present"
+    done
+    systemctl list-units --all --type=service,timer,path,mount,slice --plain --no-legend --no-pager |
+        awk '$1 ~ /kube|etcd|containerd|flannel|haproxy|apiserver/ && $3 != "inactive" {print "running " $1 "\t" $2 " " $3}'
+    ip rule | tr '\t' ' ' | sed 's/$/\tpresent/;s/^/policy /'
 "#;
 
 /// The items of a host, by kind and name.

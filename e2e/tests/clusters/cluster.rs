@@ -68,7 +68,8 @@ fn three_masters_and_two_workers_survive_each_master() -> Result<()> {
     check_bare(&lab)
 }
 
-/// Checks on the hosts what no plan shows: Secrets are encrypted in etcd, the audit log is written, daemons run confined.
+/// Checks what no plan shows: Secrets are encrypted in etcd, the audit log is written, daemons run confined, and servers have
+/// their limits.
 fn secure_defaults(lab: &TestLab) -> Result<()> {
     lab.kubectl(CLUSTER, &["create", "secret", "generic", "sealed", "--from-literal=word=plain"])?;
     let pki = "/etc/kubernetes/pki/etcd";
@@ -90,6 +91,51 @@ fn secure_defaults(lab: &TestLab) -> Result<()> {
         assert!(status.contains("NoNewPrivs:\t1"), "{unit}: {status}");
         assert!(status.contains("CapEff:\t0000000000000000"), "{unit}: {status}");
         assert!(unit != "haproxy" || !status.contains("Uid:\t0\t"), "{unit}: {status}");
+    }
+    api_server_warns_and_refuses(lab)?;
+    kubelet_has_its_limits(lab)?;
+    old_tls_is_refused(&lab.addresses[0])
+}
+
+/// Privileged pods are warned of, and no Service gets an external address. Nothing is stored.
+fn api_server_warns_and_refuses(lab: &TestLab) -> Result<()> {
+    let refused = |arguments: &[&str], text: &str| match lab.kubectl(CLUSTER, arguments) {
+        Ok(done) => bail!("not refused: {done}"),
+        Err(error) => {
+            let said = format!("{error:#}");
+            assert!(said.contains(text), "{text:?} is missing in {said}");
+            Ok(())
+        }
+    };
+    let dry_run = "--dry-run=server";
+    let privileged = ["run", "privileged", "--image=none", "--privileged", "--warnings-as-errors", dry_run];
+    refused(&privileged, "would violate PodSecurity")?;
+    let address = r#"{"spec":{"externalIPs":["192.0.2.1"]}}"#;
+    let external = ["patch", "service", "kubernetes", "--patch", address, dry_run];
+    refused(&external, "external IPs is denied by admission control")
+}
+
+/// The kubelet of a worker uses what its file says: a limit of processes, a filter of system calls, and the kernel's parameters.
+fn kubelet_has_its_limits(lab: &TestLab) -> Result<()> {
+    let file: serde_json::Value = serde_json::from_str(&lab.on("h4", "cat /var/lib/kubelet/config.yaml")?)?;
+    let used = lab.kubectl(CLUSTER, &["get", "--raw", "/api/v1/nodes/h4/proxy/configz"])?;
+    let used: serde_json::Value = serde_json::from_str(&used)?;
+    let used = &used["kubeletconfig"];
+    assert_eq!((&used["seccompDefault"], &used["podPidsLimit"]), (&json!(true), &json!(4096)), "{used}");
+    // It leaves out what is false, as on a host whose parameters cannot be set.
+    let insists = |config: &serde_json::Value| config["protectKernelDefaults"] == json!(true);
+    assert_eq!(insists(used), insists(&file), "{used}");
+    Ok(())
+}
+
+/// etcd, the API server and the kubelet of a master refuse TLS 1.1.
+fn old_tls_is_refused(address: &str) -> Result<()> {
+    for port in [2379, 6443, 10250] {
+        let hello = format!(
+            "openssl s_client -connect {address}:{port} -tls1_1 -cipher DEFAULT@SECLEVEL=0 </dev/null 2>&1 || true"
+        );
+        let answer = must("sh", &["-c", &hello], &[])?;
+        assert!(answer.contains("alert protocol version"), "port {port}: {answer}");
     }
     Ok(())
 }

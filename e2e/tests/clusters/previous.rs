@@ -7,6 +7,7 @@ use std::sync::LazyLock;
 use anyhow::{Result, anyhow, ensure};
 use kubeon_e2e::lab::TestLab;
 use kubeon_e2e::program::{must, run};
+use kubeon_envtest::previous_commit;
 
 use crate::scale::rolling;
 
@@ -53,6 +54,7 @@ pub(crate) fn programs() -> Result<&'static Path> {
 }
 
 /// Compiles the programs of the previous commit in a folder of their own and returns it.
+#[allow(clippy::print_stderr, reason = "says which commit it is")]
 fn compile() -> Result<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize()?;
     let (source, target) = (root.join("target/previous/source"), root.join("target/previous/target"));
@@ -63,7 +65,9 @@ fn compile() -> Result<PathBuf> {
     if source.exists() {
         git(&["worktree", "remove", "--force", &source.to_string_lossy()])?;
     }
-    git(&["worktree", "add", "--detach", &source.to_string_lossy(), "HEAD~1"])?;
+    let commit = previous_commit()?;
+    git(&["worktree", "add", "--detach", &source.to_string_lossy(), &commit])?;
+    eprintln!("  the previous commit: {commit}");
     let built = Command::new("cargo")
         .args([
             "build",

@@ -9,7 +9,7 @@ use kube::core::GroupVersionKind;
 use kube::{Client, ResourceExt as _};
 use kubeon_api::kubeonkube::{ClusterOperationSpec, OperationResult};
 use kubeon_api::{Cluster, ClusterOperation, DataRef, KubernetesCluster};
-use kubeon_envtest::{ApiServerOptions, TestApiServer};
+use kubeon_envtest::{ApiServerOptions, TestApiServer, previous_commit};
 use serde_json::{Value, json};
 
 use crate::lab::{Lab, shell};
@@ -120,7 +120,7 @@ impl PreviousCommit {
         if source.exists() {
             git(&["worktree", "remove", "--force", folder]);
         }
-        git(&["worktree", "add", "--detach", folder, "HEAD~1"]);
+        git(&["worktree", "add", "--detach", folder, &previous_commit().unwrap()]);
         let built = Command::new("cargo")
             .args(["build", "--locked", "-p", "kubeon-operator", "--target-dir"])
             .arg(&target)

@@ -122,6 +122,7 @@ fn vm_kernels_are_those_of_debian_11_and_13() {
         let scratch = Scratch::new("vm-os");
         let lab = up(&scratch, 1, os, &[VmProfile::Resolved]);
         assert!(run(&lab, "h1", "uname -r").starts_with(kernel));
+        assert_eq!(run(&lab, "h1", "cat /sys/module/apparmor/parameters/enabled"), "Y");
         assert_eq!(run(&lab, "h1", "stat -fc %T /sys/fs/cgroup"), "cgroup2fs");
         assert!(run(&lab, "h1", "cat /etc/resolv.conf").contains("nameserver 127.0.0.53"));
         run(&lab, "h1", "getent ahostsv4 outside.test");
