@@ -1,7 +1,7 @@
 //! Golden stories of masters that join, leave and are replaced. Read the texts in `tests/stories/`.
 
 use kubeon_plan::sim::{refused, run_to_completion};
-use kubeon_plan::{HostSpec, Intent, Snapshot, lint, plan, validate};
+use kubeon_plan::{HostSpec, Intent, Observation, Snapshot, lint, plan, validate};
 use kubeon_wire::Op;
 
 use crate::support::{address, bare_hosts, created, golden, intent, lose, named, step, texts};
@@ -139,4 +139,19 @@ fn a_plan_that_would_cost_the_quorum_is_refused() {
     let returned = created(3, 0, &[SERVES; 2]);
     refuse("a host with old data", &joining(with_masters(&[0, 1, 2], &[]), &[2]), &returned);
     golden("refused-masters", &log);
+}
+
+#[test]
+fn a_master_that_others_do_not_reach_yet_executes_nothing_for_the_cluster() {
+    let mut snapshot = created(3, 0, &[SERVES; 3]);
+    let desired = with_masters(&[0, 1, 2], &[]);
+    // The members know h1 at the address that it had before, and its API server answers still.
+    for at in 0..3 {
+        let Some(Observation::Fresh(facts)) = snapshot.hosts.get_mut(&address(at)) else { panic!("not observed") };
+        let report = facts.cluster.as_mut().unwrap();
+        report.api_ready = true;
+        report.member_addresses.insert("h1".to_owned(), [192, 0, 2, 7].into());
+    }
+    let made = plan(&desired, &snapshot).unwrap();
+    assert_eq!(step(&made, "etcd/move-h1").host, address(1));
 }
