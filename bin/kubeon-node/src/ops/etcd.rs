@@ -115,7 +115,8 @@ pub fn relocate(job: &Job<'_>, name: &HostName, address: Ipv4Addr) -> Result<Ste
     let mut changed = false;
     until_accepted(job, &format!("etcd does not know the new address of {name}"), || {
         let endpoints = endpoints_about(name, &own, &job.host.etcd);
-        let etcd = Etcd::at(&job.host.root, endpoints).map_err(|failure| NotAccepted::Refused(failure.cause))?;
+        let etcd =
+            Etcd::at(&job.host.root, endpoints).map_err(|failure| NotAccepted::Refused(failure.cause))?;
         let members = etcd.members()?;
         let member = members.iter().find(|member| member.name == name.as_str());
         let member = member.ok_or_else(|| NotAccepted::Refused(format!("there is no member {name}")))?;
