@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::Pod;
 use kubeon_api::ClusterOperation;
 
 use super::job_suspension::StopReason;
-use super::{OperationChanges, archive, notice, status, status_write};
+use super::{OperationChanges, archive, notice, runner_pod, status, status_write};
 use crate::job_state;
 use crate::view::View;
 
@@ -42,6 +42,7 @@ pub(super) fn record(s: &View<'_>, operation: &ClusterOperation, job: &Job) -> O
     if progress.changes.notices.is_empty() {
         return None;
     }
+    new.runner_pod = runner_pod::uid(s, operation, job);
     let write = status_write(operation, &mut new, s.now, "a pod was lost")?;
     progress.changes.stages.push(vec![write]);
     Some(progress)
