@@ -11,7 +11,7 @@ use kubeon_api::ClusterOperation;
 use kubeon_api::kubeonkube::ActionType;
 
 use super::job_suspension::{job_write, suspend_job};
-use super::{OperationChanges, archive, lost_pods, name, notice, runner_pod, status, status_write};
+use super::{OperationChanges, archive, name, notice, runner_pod, status, status_write};
 use crate::condition::{self, ConditionText, PAUSED};
 use crate::job_state::{self, JobState};
 use crate::object::JobSpecPatch;
@@ -74,7 +74,7 @@ fn only(write: Write) -> OperationChanges {
 
 /// Whether nothing remains of the pod but its object. Kubernetes removes the object of a pod that a pause ended.
 fn is_over(operation: &ClusterOperation, pod: &Pod) -> bool {
-    lost_pods::is_lost(operation, pod) && !job_state::is_running(pod)
+    runner_pod::is_lost(operation, pod) && !job_state::is_running(pod)
 }
 
 fn is_suspended(job: &Job) -> bool {
