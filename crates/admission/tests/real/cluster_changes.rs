@@ -82,7 +82,7 @@ async fn who_changes_or_deletes_a_cluster_needs_the_right_to_use_it() {
     let user = format!("editor-of-{namespace}");
     let [mine, theirs, new] = ["mine", "theirs", "new"].map(|whose| format!("{whose}-{namespace}"));
     let role = format!("owner-{namespace}");
-    let client = editor(&user, &owner_role(&role, &[&mine])).await;
+    let client = editor(&user, &owner_role(&role, &[mine.as_str()])).await;
     let words = |name: &str| {
         format!(
             "spec, metadata: who changes or deletes Cluster {name} needs the verb use on clusters; {user} has it not"
@@ -111,7 +111,7 @@ async fn who_changes_or_deletes_a_cluster_needs_the_right_to_use_it() {
     // Who creates one has no right on it until the owner of the meta cluster gives it.
     create(&client, &declared(&new, &namespace)).await.unwrap();
     refused(delete_cluster(&client, &new).await, &words(&new));
-    apply(&admin, &owner_role(&role, &[&mine, &new])).await;
+    apply(&admin, &owner_role(&role, &[mine.as_str(), new.as_str()])).await;
     eventually("the right to use", || async { delete_cluster(&client, &new).await.ok() }).await;
     delete_cluster(&admin, &theirs).await.unwrap();
 }
