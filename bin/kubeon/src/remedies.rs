@@ -145,7 +145,9 @@ pub(crate) fn engine(remedy: &EngineRemedy) -> RenderedRemedy {
         | R::ImportExport(_)
         | R::Upgrade { .. }
         | R::ReplaceWorker(_) => change(remedy),
-        R::PlanAgain => row("again", "write the plan with kubeon plan … --out FILE, and read it"),
+        R::PlanAgain => {
+            NextStep::Advice("plan again with kubeon plan … --out FILE, and read it".to_owned()).into()
+        }
         R::ConfirmRemoval { command } => row("confirm", format!("{command} … --yes")),
         R::ConfirmDestroy { command, cluster } => row("confirm", format!("{command} {cluster} --yes")),
         R::ConfirmUninstall

@@ -2,6 +2,7 @@
 //!
 //! | policy | rule |
 //! |---|---|
+//! | `kubeon-cluster-changes` | who changes or deletes a `Cluster` needs the verb `use` on it |
 //! | `kubeon-commands` | who may write which value into the operation annotation, and in which phase |
 //! | `kubeon-deletion-protection` | a protected cluster is not deleted |
 //! | `kubeon-derived-operations` | only the operator may mark an operation as belonging to a `KubernetesCluster` |
@@ -17,6 +18,7 @@
 
 mod authors;
 pub(crate) mod cel;
+mod cluster_changes;
 mod commands;
 mod host_pool;
 mod inventories;
@@ -39,6 +41,7 @@ pub fn objects(options: &InstallOptions) -> Result<Vec<Value>, InstallError> {
         commands::deletion_protection(),
         commands::derived(options),
         authors::authors(options),
+        cluster_changes::cluster_changes(options),
         host_pool::host_pool(options),
         inventories::inventories(options),
         references::references(options),

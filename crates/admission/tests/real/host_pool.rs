@@ -82,4 +82,30 @@ async fn a_namespace_without_a_pool_has_no_clusters_when_pools_are_required() {
     refused(Err::<(), _>(refusal), words);
     set_pool(&world, "default", json!("10.43.0.0/16")).await;
     eventually("the pool", || async { create_dry(&admin, &object).await.ok() }).await;
+    an_address_that_is_used_is_refused_like_a_free_one(&world, &object).await;
+}
+
+/// The policy comes before the webhook, which knows the hosts of all clusters.
+async fn an_address_that_is_used_is_refused_like_a_free_one(world: &World, used: &Value) {
+    let admin = world.admin().await;
+    create(&admin, used).await.unwrap();
+    eventually("the webhook knows the host", || async {
+        let rival = cluster("default", "rival", "10.43.1", &[]);
+        create_dry(&admin, &rival).await.err().filter(|said| said.contains("belongs to"))
+    })
+    .await;
+    let namespace = world.namespace().await;
+    set_pool(world, &namespace, json!("10.44.0.0/16")).await;
+    eventually("the other pool", || async {
+        create_dry(&admin, &cluster(&namespace, "a", "10.44.1", &[])).await.ok()
+    })
+    .await;
+    for net in ["10.43.1", "10.43.2"] {
+        let said = create_dry(&admin, &cluster(&namespace, "a", net, &[])).await.unwrap_err();
+        let words = format!(
+            "spec.cluster: host {net}.1 is outside of the addresses of namespace {namespace} \
+             (annotation kubeon.io/host-pool: 10.44.0.0/16)"
+        );
+        assert!(said.contains(&words) && !said.contains("belongs to"), "{said}");
+    }
 }
