@@ -23,8 +23,8 @@ use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kubeon_api::{StepRecord, labels};
 
-use compression::{compressed, decompressed_within};
 pub use compression::decompressed;
+use compression::{compressed, decompressed_within};
 use steps::shown_steps;
 pub use steps::{compressed_steps, decompressed_steps};
 pub use text::{LONGEST_LOG, last_lines};
