@@ -13,7 +13,9 @@ use crate::job_log::{JobLog, LogRange};
 use crate::log_lines::LogPart;
 use crate::request_error::RequestError;
 
-/// The log of the Job of the latest operation. Lines are cut at 64 KiB, and a log that is longer than 16 MiB says so at its end.
+/// The log of the Job of the latest operation.
+///
+/// A line that is longer than 64 KiB is cut, and a log that is longer than 16 MiB is ended; both say so.
 #[utoipa::path(get, path = "/api/v1/region/{region}/cluster/{name}/logs", tag = "v1", operation_id = "v1Logs",
     params(("region" = String, Path), ("name" = String, Path)),
     responses((status = 200, body = Envelope), (status = 400, body = Envelope), (status = 401, body = Envelope),

@@ -208,9 +208,10 @@ pub(super) async fn approve(
     Ok((StatusCode::ACCEPTED, Json(operation_detail(&operation))).into_response())
 }
 
-/// The log of an operation: plain text, or one event `line` for each line with the header `Accept: text/event-stream`. A line that is
-/// longer than 64 KiB is cut and says so. One request reads 16 MiB; if more follow, the event `end` says so, or a last line of the
-/// text, and how to read on with `since`. A user who reads too many logs gets 429.
+/// The log of an operation: plain text, or one event `line` for each line with the header `Accept: text/event-stream`.
+///
+/// A line that is longer than 64 KiB is cut and says so. One request reads 16 MiB; if more follow, the event `end`, or a last line of
+/// the text, says so and how to read on with `since`. A user who reads too many logs gets 429.
 #[utoipa::path(get, path = "/api/v2/operations/{name}/logs", tag = "operations", operation_id = "getOperationLogs",
     params(("name" = String, Path), LogQuery),
     responses((status = 200, body = String, content_type = "text/plain"), (status = 429, body = Problem),

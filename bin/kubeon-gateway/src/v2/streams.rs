@@ -32,8 +32,9 @@ const RECHECK: Duration = Duration::from_secs(10);
 
 type EventResult = Result<Event, Infallible>;
 
-/// Changes of clusters: events `added`, `modified` and `deleted` with a summary, `synced` after all clusters that exist; `end` says
-/// why the stream ends. A user with too many connections gets 429.
+/// Changes of clusters: events `added`, `modified` and `deleted` with a summary, `synced` after all clusters that exist.
+///
+/// The event `end` says why the stream ends. A user with too many connections gets 429.
 #[utoipa::path(get, path = "/api/v2/watch/clusters", tag = "clusters", operation_id = "watchClusters", params(StreamQuery),
     responses((status = 200, body = ClusterView, content_type = "text/event-stream"), (status = 429, body = Problem),
         (status = "default", body = Problem)))]
@@ -60,8 +61,9 @@ pub(super) async fn clusters(
     ))
 }
 
-/// Changes of operations: events `added`, `modified` and `deleted` with a summary, `synced` after all operations that exist; `end`
-/// says why the stream ends. A user with too many connections gets 429.
+/// Changes of operations: events `added`, `modified` and `deleted` with a summary, `synced` after all operations that exist.
+///
+/// The event `end` says why the stream ends. A user with too many connections gets 429.
 #[utoipa::path(get, path = "/api/v2/watch/operations", tag = "operations", operation_id = "watchOperations", params(StreamQuery),
     responses((status = 200, body = OperationView, content_type = "text/event-stream"), (status = 429, body = Problem),
         (status = "default", body = Problem)))]
