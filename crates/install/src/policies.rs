@@ -9,10 +9,10 @@
 //! | `kubeon-inventories` | a user who writes an inventory must be allowed to read the key that it is used with |
 //! | `kubeon-operation-authors` | who runs, changes or deletes an operation needs the verb `use` on its cluster, and more for hooks and foreign images |
 //! | `kubeon-references` | a user who refers to a Secret or ConfigMap must be allowed to read it |
-//! | `kubeon-snapshot-endpoint` | the object store of a cluster is one of those that the installer lists |
 //! | `kubeon-runner-account` | only pods of the operator's Jobs get the service account of runners |
 //! | `kubeon-runner-status` | a runner writes the status of its own operation, and only the fields of the runner |
 //! | `kubeon-runner-secrets` | a runner writes only Secrets and ConfigMaps that were created for its Job, and the log of its Job |
+//! | `kubeon-snapshot-endpoint` | the object store of a cluster is one of those that the installer lists |
 //!
 //! These rules need neither other objects nor a running process. The webhook checks the rules that do.
 
