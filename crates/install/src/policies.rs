@@ -13,6 +13,7 @@
 //! | `kubeon-runner-account` | only pods of the operator's Jobs get the service account of runners |
 //! | `kubeon-runner-status` | a runner writes the status of its own operation, and only the fields of the runner |
 //! | `kubeon-runner-secrets` | a runner writes only Secrets and ConfigMaps that were created for its Job, and the log of its Job |
+//! | `kubeon-snapshot-endpoint` | the object store of a cluster is one of those that the installer lists |
 //!
 //! These rules need neither other objects nor a running process. The webhook checks the rules that do.
 
@@ -25,6 +26,7 @@ mod inventories;
 mod policy;
 mod references;
 mod runner;
+mod snapshot_endpoint;
 
 use serde_json::Value;
 
@@ -45,6 +47,7 @@ pub fn objects(options: &InstallOptions) -> Result<Vec<Value>, InstallError> {
         host_pool::host_pool(options),
         inventories::inventories(options),
         references::references(options),
+        snapshot_endpoint::snapshot_endpoint(options),
         runner::account(options),
         runner::status(),
         runner::secrets(),
