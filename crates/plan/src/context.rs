@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::net::Ipv4Addr;
 
-use kubeon_api::kubernetes_cluster::{Cni, LoadBalancer, ProxyMode};
+use kubeon_api::kubernetes_cluster::{LoadBalancer, ProxyMode};
 use kubeon_api::{Arch, ClusterKeys, HostAddress, HostName, HostRole, KeyNumber, RotationPhase};
 use kubeon_wire::{Cgroup, Content, Facts, Fence, JournalEntry, NodeFact, Op, ResultState};
 use sha2::{Digest as _, Sha256};
@@ -39,6 +39,8 @@ pub(crate) struct PlanContext<'a> {
     pub(crate) generation: u64,
     /// The generation of a plan that changes something.
     pub(crate) next_generation: u64,
+    /// Whether the owner of the cluster installs the network of the pods, and none was seen yet.
+    pub(crate) awaits_network: bool,
 }
 
 /// A host that was observed and takes part in the plan.
@@ -239,7 +241,12 @@ impl<'a> PlanContext<'a> {
 
     /// Whether kubeon runs the network of the pods. Otherwise the owner of the cluster does.
     pub(crate) fn runs_flannel(&self) -> bool {
-        self.spec().settings.cni == Cni::Flannel
+        self.spec().runs_flannel()
+    }
+
+    /// Whether kubeon runs kube-proxy. Otherwise the network plugin of the owner implements Services.
+    pub(crate) fn runs_kube_proxy(&self) -> bool {
+        self.spec().runs_kube_proxy()
     }
 
     /// Whether the control plane and haproxy run as static pods.

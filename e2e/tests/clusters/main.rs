@@ -20,6 +20,7 @@ mod kubeadm;
 mod life;
 mod masters;
 mod object_store;
+mod own_network;
 mod playbooks;
 mod previous;
 mod readdress;

@@ -37,6 +37,8 @@ pub(super) struct Proof<'a> {
     pub(super) https: Https,
     /// The URL of an API server.
     pub(super) api: String,
+    /// Whether a node that lacks nothing but a network of pods is ready enough.
+    pub(super) may_lack_network: bool,
 }
 
 impl Proof<'_> {
@@ -57,7 +59,7 @@ impl Proof<'_> {
     /// before. Kubernetes writes the time of the report in whole seconds.
     fn node_is_ready_since(&self, started: i64) -> Result<(), String> {
         let node = self.get(&format!("/api/v1/nodes/{}", self.node))?;
-        if let Some(why) = super::cluster::not_ready(&node) {
+        if let Some(why) = super::cluster::not_up(&node, self.may_lack_network) {
             return Err(format!("node {} is not Ready: {why}", self.node));
         }
         let version = node["status"]["nodeInfo"]["kubeletVersion"].as_str().unwrap_or_default();

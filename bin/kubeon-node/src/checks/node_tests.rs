@@ -81,6 +81,7 @@ fn prove_version(
         port: api.port(),
         ca_file: paths::API_CA.to_owned(),
         identity_file: IDENTITY.to_owned(),
+        may_lack_network: false,
     };
     let job = Job { deadline: Instant::now() + Duration::from_millis(milliseconds), ..bench.job() };
     wait_for(&job, &[check], &|| Ok(()))

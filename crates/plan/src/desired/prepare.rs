@@ -15,7 +15,9 @@ use crate::context::{ObservedHost, PlanContext};
 use crate::input::PartInfo;
 use crate::step_id::StepId;
 
-const MODULES: &[&str] = &["overlay", "br_netfilter", "vxlan", "nf_conntrack"];
+const MODULES: &[&str] = &["overlay", "br_netfilter", OVERLAY_NETWORK, "nf_conntrack"];
+/// The module of the overlay network of flannel.
+pub(crate) const OVERLAY_NETWORK: &str = "vxlan";
 
 /// Kernel parameters of a node, in addition to those of the kubelet. The first one is required: without
 /// forwarding there is no pod network. The others are optional.
@@ -96,6 +98,7 @@ pub(crate) fn parts_of(
     let absent = [
         (host.role != context.spec().member_role()).then_some(ETCD),
         (!context.runs_flannel()).then_some("flannel"),
+        (!context.runs_kube_proxy()).then_some("kube-proxy"),
     ];
     parts(&host.role, context.spec().settings.deploy_mode).filter(move |name| !absent.contains(&Some(*name)))
 }
@@ -134,10 +137,12 @@ pub(crate) fn prepared(host: &ObservedHost<'_>) -> Option<StepId> {
 /// Kernel, hosts file and firewall.
 pub(crate) fn host(context: &PlanContext<'_>, steps: &mut Vec<DesiredStep>) {
     let declared = &context.spec().settings.kernel_parameters;
+    let needed = MODULES.iter().filter(|name| context.runs_flannel() || **name != OVERLAY_NETWORK);
+    let modules: Vec<String> = needed.map(|&name| name.to_owned()).collect();
     for host in &context.hosts {
         let own = own_parameters().map(|(name, value)| (name.to_owned(), value.to_owned()));
         let kernel = Op::Kernel {
-            modules: MODULES.iter().map(|&m| m.to_owned()).collect(),
+            modules: modules.clone(),
             // None of the declared ones is kubeon's own.
             parameters: own.chain(declared.clone()).collect(),
             optional: own_parameters().skip(1).map(|(name, _)| name.to_owned()).collect(),
@@ -146,7 +151,7 @@ pub(crate) fn host(context: &PlanContext<'_>, steps: &mut Vec<DesiredStep>) {
             DesiredStep::new(host, kernel_id(host), kernel)
                 .title(format!(
                     "load {} kernel modules, set {} parameters{}, swap off",
-                    MODULES.len(),
+                    modules.len(),
                     own_parameters().count(),
                     and_declared(declared)
                 ))

@@ -149,7 +149,7 @@ impl State {
                 (path.contains("containerd") && self.host(at).runs("containerd.service"), path.clone())
             }
             Check::Path { path } => (self.host(at).has(path), path.clone()),
-            Check::NodesReady { nodes } => {
+            Check::NodesReady { nodes, .. } => {
                 let waiting = nodes.iter().find(|name| !self.named_node_ready(at, name.as_str()));
                 (self.api_ready(at) && waiting.is_none(), format!("node {waiting:?}"))
             }
