@@ -18,6 +18,7 @@ use crate::remedy::EngineRemedy;
 use crate::removed_apis::RemovedApi;
 use crate::selector::Member;
 use crate::snapshot_space;
+use crate::stored_versions;
 
 /// Time limit of a command on the master.
 const TIMEOUT: Duration = Duration::from_secs(30);
@@ -288,6 +289,14 @@ impl ReadyMaster {
     /// When kubectl fails on the master.
     pub(crate) async fn disruption_budgets(&self) -> Result<Value, EngineError> {
         self.json(&format!("{KUBECTL} get poddisruptionbudgets --all-namespaces -o=json")).await
+    }
+
+    /// The definitions of custom resources, in the columns of [`stored_versions::COLUMNS`].
+    ///
+    /// # Errors
+    /// When kubectl fails on the master.
+    pub(crate) async fn custom_definitions(&self) -> Result<String, EngineError> {
+        self.run(&format!("{KUBECTL} get customresourcedefinitions {}", stored_versions::COLUMNS)).await
     }
 
     /// The kind and the time of creation of every declared object, one line each.
