@@ -72,7 +72,7 @@ fn aborted(lab: &TestLab) -> Result<()> {
 }
 
 /// The arguments and the version of the API server that runs on a master.
-fn api_server(lab: &TestLab, host: &str) -> Result<String> {
+pub(crate) fn api_server(lab: &TestLab, host: &str) -> Result<String> {
     let script = "pid=$(systemctl show -p MainPID --value kube-apiserver); tr '\\0' ' ' </proc/$pid/cmdline; /proc/$pid/exe --version";
     lab.on(host, script)
 }
@@ -121,7 +121,7 @@ fn api_starts(lab: &TestLab) -> Result<Vec<String>> {
 }
 
 /// Every node has the version, and none stays cordoned.
-fn kubelets_have(lab: &TestLab, version: &str) -> Result<()> {
+pub(crate) fn kubelets_have(lab: &TestLab, version: &str) -> Result<()> {
     let of_nodes = |path: &str| {
         let path = format!("jsonpath={{.items[*].{path}}}");
         lab.kubectl(lab.name(), &["get", "nodes", "-o", &path])
@@ -185,13 +185,13 @@ pub(crate) fn serve(lab: &TestLab) -> Result<()> {
 }
 
 /// Starts requests from `h4` to the API through its haproxy, and to the pods of [`serve`] through their Service.
-fn probe_all(lab: &TestLab) -> Result<()> {
+pub(crate) fn probe_all(lab: &TestLab) -> Result<()> {
     probe::start(lab, "h4")?;
     probe::start_service(lab, "h4", "web")
 }
 
 /// No request of [`probe_all`] failed.
-fn no_request_failed(lab: &TestLab) -> Result<()> {
+pub(crate) fn no_request_failed(lab: &TestLab) -> Result<()> {
     println!("  {}", probe::none_failed(lab, "h4")?);
     println!("  {}", probe::none_to_service_failed(lab, "h4")?);
     Ok(())
