@@ -44,7 +44,7 @@ const STAGES: [MarkedStep; 12] = [
     ("the kubelet of a master", r#""name":"h2","stage":"join","step":"start kubelet v1.37.2"#),
     ("the drain of a worker", r#""step":"drain node h4,"#),
     ("kube-proxy of a worker", r#""name":"h4","stage":"network","step":"start kube-proxy"#),
-    ("the end of the last drain", r#""step":"let pods come back to node h5"#),
+    ("the end of a drain", r#""step":"let pods come back to node h4"#),
 ];
 
 #[test]
