@@ -264,8 +264,8 @@ impl ReadyMaster {
         Ok(answers.into_iter().collect::<Result<Vec<_>, _>>()?.concat())
     }
 
-    /// The objects of a resource in a version of its API, with who wrote them, as a JSON list; nothing if the API server does not
-    /// serve it.
+    /// The objects of a resource, with who wrote them, as a JSON list; nothing if the API server does not serve this version of its
+    /// API. They are read in the version that the API server prefers: it counts who requests another one.
     ///
     /// # Errors
     /// When kubectl fails on the master or does not print JSON.
@@ -275,7 +275,7 @@ impl ReadyMaster {
             api.api_version(),
             api.resource()
         );
-        let get = format!("{KUBECTL} get {} --all-namespaces --show-managed-fields -o=json", api.full_name());
+        let get = format!("{KUBECTL} get {} --all-namespaces --show-managed-fields -o=json", api.of_group());
         let line = format!("if {served}; then {get}; else echo null; fi");
         let text = command_output(self.hosts(), self.host, &line, TIMEOUT).await;
         let text = text.map_err(|why| EngineError::failed(format!("kubectl on {}: {why}", self.host)))?;
