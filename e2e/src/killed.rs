@@ -39,9 +39,9 @@ impl FirstSteps {
         let mut left = steps.to_vec();
         while !left.is_empty() {
             let mut run = start(lab, command)?;
-            let (watch, what) = (Watch::begin(), names(&left));
+            let (timer, what) = (FirstStepTimer::begin(), names(&left));
             run.until(&format!("one of these begins: {what}"), LIMIT, |run| {
-                let lines = watch.new_lines(run);
+                let lines = timer.new_lines(run);
                 lines.iter().any(|line| left.iter().any(|(_, part)| line.contains(part)))
             })?;
             sleep(INSIDE);
@@ -50,7 +50,7 @@ impl FirstSteps {
             let (begun, later): (Vec<MarkedStep>, Vec<MarkedStep>) =
                 left.into_iter().partition(|(_, part)| output.contains(part));
             left = later;
-            self.times.push(watch.first.get().context("a step began without a look")?);
+            self.times.push(timer.first.get().context("a step began without a look")?);
             self.print(&format!("killed in: {}", names(&begun)));
         }
         Ok(())
@@ -98,7 +98,7 @@ fn names(steps: &[MarkedStep]) -> String {
 }
 
 /// Watches the lines of a run until its first step begins.
-struct Watch {
+struct FirstStepTimer {
     /// How many lines were read.
     read: Cell<usize>,
     /// When the last look ended. Hosts with addresses that must be found are looked at twice.
@@ -107,7 +107,7 @@ struct Watch {
     first: Cell<Option<Duration>>,
 }
 
-impl Watch {
+impl FirstStepTimer {
     fn begin() -> Self {
         Self { read: Cell::new(0), looked: Cell::new(None), first: Cell::new(None) }
     }
