@@ -82,6 +82,7 @@ pub mod snapshot_place;
 mod snapshot_space;
 pub mod snapshot_storage;
 mod ssh_config;
+mod stored_versions;
 #[cfg(test)]
 mod testing;
 pub mod trusted_signers;

@@ -20,7 +20,11 @@ mod kubeadm;
 mod life;
 mod masters;
 mod object_store;
+<<<<<<< HEAD
 mod own_network;
+=======
+mod other_kills;
+>>>>>>> w-d
 mod playbooks;
 mod previous;
 mod readdress;
@@ -32,5 +36,6 @@ mod updater;
 mod upgrade;
 mod upgrade_chain;
 mod upgrade_failures;
+mod upgrade_kills;
 mod versions;
 mod vm;

@@ -235,8 +235,9 @@ fn dns(context: &PlanContext<'_>) -> DesiredStep {
         .needs(images_on_nodes(context))
 }
 
-/// The steps that import the image of CoreDNS on nodes that may run a pod of it before: those that kubeadm made.
+/// The steps that import the image of CoreDNS on nodes that may run a pod of it now. The first pods of a new cluster wait for no node.
 fn images_on_nodes(context: &PlanContext<'_>) -> Vec<StepId> {
-    let nodes = context.hosts.iter().filter(|host| context.takes_over(host));
-    nodes.map(|host| join::image_id("coredns", host)).collect()
+    let is_node =
+        |host: &&ObservedHost<'_>| context.takes_over(host) || host.has_executed(&join::kubelet_id(host));
+    context.hosts.iter().filter(is_node).map(|host| join::image_id("coredns", host)).collect()
 }

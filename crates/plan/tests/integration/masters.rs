@@ -147,7 +147,9 @@ fn a_master_that_others_do_not_reach_yet_executes_nothing_for_the_cluster() {
     let desired = with_masters(&[0, 1, 2], &[]);
     // The members know h1 at the address that it had before, and its API server answers still.
     for at in 0..3 {
-        let Some(Observation::Fresh(facts)) = snapshot.hosts.get_mut(&address(at)) else { panic!("not observed") };
+        let Some(Observation::Fresh(facts)) = snapshot.hosts.get_mut(&address(at)) else {
+            panic!("not observed")
+        };
         let report = facts.cluster.as_mut().unwrap();
         report.api_ready = true;
         report.member_addresses.insert("h1".to_owned(), [192, 0, 2, 7].into());

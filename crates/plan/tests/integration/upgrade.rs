@@ -83,6 +83,19 @@ fn no_kubelet_changes_its_minor_version_before_an_api_server() {
 }
 
 #[test]
+fn coredns_changes_when_every_node_has_its_new_image() {
+    let snapshot = old(3, 2);
+    let mut desired = upgrade(3, 2, NEW);
+    desired.artifacts.images.get_mut("coredns").unwrap().name = "registry.k8s.io/coredns:2".to_owned();
+    let made = plan(&desired, &snapshot).unwrap();
+    assert_eq!(lint(&made, &snapshot), []);
+    let needs = texts(&step(&made, "network/dns").needs);
+    for host in ["h1", "h2", "h3", "h4", "h5"] {
+        assert!(needs.contains(&format!("join/image-coredns@{host}")), "{host}: {needs:?}");
+    }
+}
+
+#[test]
 fn a_master_whose_api_server_is_down_is_repaired_before_any_kubelet_changes() {
     let mut snapshot = old(3, 2);
     edit(&mut snapshot, 1, |facts| facts.cluster.as_mut().unwrap().api_ready = false);
