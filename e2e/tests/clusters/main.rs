@@ -20,11 +20,8 @@ mod kubeadm;
 mod life;
 mod masters;
 mod object_store;
-<<<<<<< HEAD
-mod own_network;
-=======
 mod other_kills;
->>>>>>> w-d
+mod own_network;
 mod playbooks;
 mod previous;
 mod readdress;
