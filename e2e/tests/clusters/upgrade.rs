@@ -72,7 +72,7 @@ fn aborted(lab: &TestLab) -> Result<()> {
 }
 
 /// The arguments and the version of the API server that runs on a master.
-fn api_server(lab: &TestLab, host: &str) -> Result<String> {
+pub(crate) fn api_server(lab: &TestLab, host: &str) -> Result<String> {
     let script = "pid=$(systemctl show -p MainPID --value kube-apiserver); tr '\\0' ' ' </proc/$pid/cmdline; /proc/$pid/exe --version";
     lab.on(host, script)
 }
