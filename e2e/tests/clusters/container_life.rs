@@ -176,7 +176,7 @@ fn has_version(lab: &TestLab, masters: &[&str], version: &str) -> Result<()> {
 }
 
 /// The tags of the images of a version, as the catalogue says, by their names.
-fn tags(version: &str) -> Result<BTreeMap<String, String>> {
+pub(crate) fn tags(version: &str) -> Result<BTreeMap<String, String>> {
     let file =
         Path::new(env!("CARGO_MANIFEST_DIR")).join("../catalogue/versions").join(format!("{version}.yaml"));
     let text = std::fs::read_to_string(&file).with_context(|| file.display().to_string())?;

@@ -317,7 +317,8 @@ fn kubelet(
     let known = checked(context, host);
     // A restart of the host would start the chosen version, so the choice waits with the kubelet.
     let reason = kubelet_version::wait_reason(context, host);
-    let is_first = pods::kubelet_is_first(context, host);
+    // Of a master, it must run before the API server among its pods.
+    let is_first = host.is_master() && pods::kubelet_is_first(context, host);
     let choice = choose(context, host, choose_kubelet_id(host), parts, tools);
     steps.push(choice.needs(known.clone()).waits(reason.clone()));
     steps.push(

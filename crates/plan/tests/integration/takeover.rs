@@ -8,7 +8,7 @@ use kubeon_plan::{
 };
 use kubeon_wire::{Claim, Op};
 
-use crate::support::{NOW, address, edit, named, step, texts};
+use crate::support::{NOW, address, edit, golden, named, step, texts};
 
 fn adopted_spec(masters: usize, workers: usize) -> DesiredCluster {
     let mut spec = (*named(masters, workers).spec).clone();
@@ -97,6 +97,7 @@ fn a_takeover_ends_with_nothing_to_do() {
     assert_eq!(plan(&desired, &snapshot).unwrap().steps, [], "{log}");
     let later = Intent { taken_over: [].into(), ..desired };
     assert_eq!(plan(&later, &snapshot).unwrap().steps, [], "as for a cluster that kubeon made");
+    golden("takeover", &log);
 }
 
 #[test]
