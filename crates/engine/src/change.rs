@@ -36,6 +36,7 @@ use crate::remedy::EngineRemedy;
 use crate::restored_snapshot;
 use crate::run::{Run, plan_progress};
 use crate::run_identities::RunIdentities;
+use crate::verified_parts::VerifiedParts;
 use crate::version_wait::{VersionWait, refuse_beginning};
 use crate::way_back::way_back;
 
@@ -385,7 +386,11 @@ impl PreparedChange<'_> {
         }
         engine::set_spec(&mut self.state, with_planned_names(&self.intent.spec, plan));
         self.state.logins = self.contact.logins.remembered.clone();
-        self.engine.store.save(&self.lock, &mut self.state)?;
+        // The state of a new cluster comes before its keys. Otherwise the one with the generation, which comes before the first effect
+        // on a host, does.
+        if !self.state.may_be_on_hosts() {
+            self.engine.store.save(&self.lock, &mut self.state)?;
+        }
         Ok(())
     }
 
@@ -396,11 +401,15 @@ impl PreparedChange<'_> {
             _ => None,
         });
         let digests = digests.collect();
-        self.bundles.all().try_for_each(|bundle| {
-            bundle.verify_parts(&digests).map_err(|error| {
+        let cache = self.engine.environment.cache.as_deref();
+        let mut verified = VerifiedParts::read(cache);
+        for bundle in self.bundles.all() {
+            verified.verify(bundle, &digests).map_err(|error| {
                 EngineError::refused(error.to_string()).remedy(EngineRemedy::Bundle(error.remedy()))
-            })
-        })
+            })?;
+        }
+        verified.write(cache);
+        Ok(())
     }
 
     /// Applies the plan. The generation of every plan is stored before it is applied.

@@ -89,5 +89,6 @@ pub mod trusted_signers;
 pub mod upgrade;
 pub mod upgrade_checks;
 pub mod user_kubeconfig;
+mod verified_parts;
 mod version_wait;
 pub mod way_back;

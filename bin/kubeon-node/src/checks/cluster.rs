@@ -30,7 +30,12 @@ pub(super) fn nodes_ready(
 ) -> Result<(), StepFailure> {
     let api = Api::local(job.host)?;
     let mut awaited = Nodes::new(nodes, may_lack_network);
-    watch(job, &api, "/api/v1/nodes", "", &mut awaited)
+    // A cluster may have thousands of nodes, each of which would be an event of the watch.
+    let query = match nodes {
+        [node] => format!("&fieldSelector=metadata.name%3D{node}"),
+        _ => String::new(),
+    };
+    watch(job, &api, "/api/v1/nodes", &query, &mut awaited)
 }
 
 /// Waits until the Deployment has all its replicas, updated and available.

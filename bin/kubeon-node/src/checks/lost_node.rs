@@ -7,9 +7,17 @@
 //!
 //! After a start of the API server kubelets need some time to reach it again. Silence counts if this kubelet has reached it since,
 //! or if it has run for a while. Before, silence must outlast the Lease, and other kubelets must renew theirs meanwhile.
+//!
+//! This host also connects to the port of the kubelet. While nothing there accepts or refuses a connection, the host of the node
+//! is off or cut off: then one missed renewal is enough. The two proofs are independent. A host that only this one does not reach
+//! renews its Lease through another API server, and one whose clock is behind accepts the connection.
 
 use std::collections::BTreeMap;
+use std::io;
+use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::ops::Range;
+use std::sync::mpsc::{Receiver, TryRecvError, channel};
+use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
 use kubeon_api::HostName;
@@ -25,6 +33,14 @@ use crate::units::API_SERVERS;
 /// host saw more than one.
 const SETTLED_LIMITS: SilenceLimits =
     SilenceLimits { silence: Duration::from_secs(25), seen: Duration::from_secs(12) };
+/// The silence that shows a lost node whose host does not answer this one: a missed renewal. Kubelets renew every 10 s, and up to
+/// 0.4 s later.
+const CUT_OFF_LIMITS: SilenceLimits =
+    SilenceLimits { silence: Duration::from_secs(12), seen: Duration::from_secs(4) };
+/// After so many connections in a row to the port of a kubelet without an answer, its host does not answer.
+const SILENT_CONNECTIONS: u32 = 3;
+/// The time limit of such a connection: a host that runs accepts or refuses it at once.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 /// After this time every kubelet that runs has reached a new API server.
 const SETTLED: Duration = Duration::from_secs(60);
 /// A renewal so much later than the start of the API server was after it: a difference of half of it between two clocks is warned
@@ -49,6 +65,7 @@ pub(super) struct LostNode<'a> {
     node: &'a HostName,
     silence: Option<Silence>,
     others: SeenRenewals,
+    port: KubeletPort,
 }
 
 /// Since when a Lease was not renewed.
@@ -71,6 +88,15 @@ struct SilenceLimits {
 #[derive(Default)]
 struct SeenRenewals(BTreeMap<String, (String, u32)>);
 
+/// The port of the kubelet, to which this host connects again and again.
+#[derive(Default)]
+struct KubeletPort {
+    /// The connection that is being tried: whether the host answers it.
+    attempt: Option<Receiver<bool>>,
+    /// The connections since the last answer.
+    silent: u32,
+}
+
 /// What the API server says about a node.
 enum ReportedNode {
     /// It is not Ready, or does not exist.
@@ -81,7 +107,7 @@ enum ReportedNode {
 
 impl<'a> LostNode<'a> {
     pub(super) fn new(node: &'a HostName) -> Self {
-        Self { node, silence: None, others: SeenRenewals::default() }
+        Self { node, silence: None, others: SeenRenewals::default(), port: KubeletPort::default() }
     }
 
     /// Whether the node is lost.
@@ -114,13 +140,18 @@ impl<'a> LostNode<'a> {
 
     fn report(&mut self, host: &HostSystem, api: &Api) -> Result<ReportedNode, String> {
         let node = read(api, &format!("/api/v1/nodes/{}", self.node))?;
-        if node.is_none_or(|node| not_ready(&node).is_some()) {
+        let Some(node) = node.filter(|node| not_ready(node).is_none()) else {
             return Ok(ReportedNode::Lost);
-        }
+        };
+        let is_cut_off = self.port.is_silent(kubelet_place(&node));
         let leases = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases";
         let lease = read(api, &format!("{leases}/{}", self.node))?.unwrap_or_default();
         let renewed = lease["spec"]["renewTime"].as_str().unwrap_or_default().to_owned();
-        if has_settled(api_server_start(host), &renewed, SystemTime::now()) {
+        let started = api_server_start(host);
+        if is_cut_off && has_renewed_since(started, &renewed) {
+            return Ok(ReportedNode::Ready { renewed, limits: Some(CUT_OFF_LIMITS) });
+        }
+        if has_settled(started, &renewed, SystemTime::now()) {
             return Ok(ReportedNode::Ready { renewed, limits: Some(SETTLED_LIMITS) });
         }
         let list = read(api, &format!("{leases}?limit={WATCHED_LEASES}"))?.unwrap_or_default();
@@ -179,6 +210,44 @@ impl SeenRenewals {
     }
 }
 
+impl KubeletPort {
+    /// Takes the result of the last connection and begins the next one. Returns whether no connection is answered.
+    fn is_silent(&mut self, place: Option<SocketAddr>) -> bool {
+        match self.attempt.as_ref().map(Receiver::try_recv) {
+            Some(Err(TryRecvError::Empty)) => return self.silent >= SILENT_CONNECTIONS,
+            Some(Ok(true)) => self.silent = 0,
+            Some(Ok(false)) => self.silent += 1,
+            // A thread without a result shows nothing.
+            Some(Err(TryRecvError::Disconnected)) | None => {}
+        }
+        self.attempt = place.map(try_connection);
+        self.silent >= SILENT_CONNECTIONS
+    }
+}
+
+/// Connects without waiting for the result: whether the host answers. A connection that this host itself cannot make shows nothing
+/// and counts as an answer.
+fn try_connection(place: SocketAddr) -> Receiver<bool> {
+    let (sender, receiver) = channel();
+    let answers = move || match TcpStream::connect_timeout(&place, CONNECT_TIMEOUT) {
+        Ok(_) => true,
+        Err(error) => !matches!(error.kind(), io::ErrorKind::TimedOut | io::ErrorKind::HostUnreachable),
+    };
+    // The send fails when the wait has ended.
+    thread::spawn(move || drop(sender.send(answers())));
+    receiver
+}
+
+/// Where other hosts reach the kubelet of a node; `None` if it has not reported it.
+fn kubelet_place(node: &Value) -> Option<SocketAddr> {
+    let status = &node["status"];
+    let mut addresses = status["addresses"].as_array()?.iter();
+    let internal = addresses.find(|address| address["type"] == "InternalIP")?;
+    let address: IpAddr = internal["address"].as_str()?.parse().ok()?;
+    let port = status["daemonEndpoints"]["kubeletEndpoint"]["Port"].as_u64()?;
+    Some(SocketAddr::new(address, u16::try_from(port).ok()?))
+}
+
 /// When the API server of this host was started, in microseconds since 1970; `None` if it does not run.
 fn api_server_start(host: &HostSystem) -> Option<i64> {
     let states = host.services.states(&API_SERVERS.map(str::to_owned)).unwrap_or_default();
@@ -193,6 +262,11 @@ fn has_settled(started: Option<i64>, renewed: &str, today: SystemTime) -> bool {
     let earliest = system_time(started) + CLOCK_MARGIN;
     microseconds(renewed).is_some_and(|renewed| system_time(renewed) >= earliest)
         || since(started, today) >= SETTLED
+}
+
+/// Whether a kubelet renewed its Lease at this time and the API server of this host was started before, as their two clocks say.
+fn has_renewed_since(started: Option<i64>, renewed: &str) -> bool {
+    started.zip(microseconds(renewed)).is_some_and(|(started, renewed)| renewed >= started)
 }
 
 /// The time since a time that another host wrote. Zero if it is not a time.
@@ -300,6 +374,60 @@ mod tests {
     }
 
     #[test]
+    fn a_node_whose_host_does_not_answer_is_lost_after_one_missed_renewal() {
+        let node = "h3".parse().unwrap();
+        let (mut lost, begin) = (LostNode::new(&node), Instant::now());
+        let noon = system_time(microseconds("2026-01-31T12:00:00Z").unwrap());
+        let mut at = |renewed: &str, seen: u64, age: u64| {
+            let now = begin + Duration::from_secs(seen);
+            lost.is_silent(renewed, now..now, noon + Duration::from_secs(age), Some(CUT_OFF_LIMITS))
+        };
+        let renewed = "2026-01-31T12:00:00.000000Z";
+        assert!(!at(renewed, 0, 3600), "the clock of the other host may be wrong");
+        assert!(!at(renewed, 3, 3600));
+        assert!(!at(renewed, 4, 11), "it may renew");
+        assert!(at(renewed, 4, 12));
+        assert!(!at("2026-01-31T12:00:10.000000Z", 5, 13), "it renewed through another API server");
+    }
+
+    #[test]
+    fn only_connections_without_an_answer_show_a_host_that_is_cut_off() {
+        let mut port = KubeletPort::default();
+        assert!(!port.is_silent(None), "the kubelet has not reported its port");
+        let mut after = |answer: bool| {
+            let (sender, receiver) = channel();
+            sender.send(answer).unwrap();
+            port.attempt = Some(receiver);
+            port.is_silent(None)
+        };
+        assert_eq!([false, false, false, true].map(&mut after), [false, false, true, false]);
+        assert_eq!([false, false, false].map(&mut after), [false, false, true]);
+        // A connection that is being tried changes nothing.
+        let (_sender, receiver) = channel();
+        port.attempt = Some(receiver);
+        assert!(port.is_silent(None) && port.attempt.is_some());
+    }
+
+    #[test]
+    fn a_port_without_a_program_answers() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let place = listener.local_addr().unwrap();
+        assert!(try_connection(place).recv().unwrap());
+        drop(listener);
+        assert!(try_connection(place).recv().unwrap(), "the host refuses the connection");
+    }
+
+    #[test]
+    fn the_port_of_a_kubelet_is_that_of_its_node() {
+        let node = json!({"status": {
+            "addresses": [{"type": "Hostname", "address": "h3"}, {"type": "InternalIP", "address": "10.0.0.3"}],
+            "daemonEndpoints": {"kubeletEndpoint": {"Port": 10250}},
+        }});
+        assert_eq!(kubelet_place(&node), Some("10.0.0.3:10250".parse().unwrap()));
+        assert_eq!(kubelet_place(&json!({"status": {"addresses": []}})), None);
+    }
+
+    #[test]
     fn only_an_api_server_that_has_run_for_a_while_shows_silence() {
         let today = SystemTime::now();
         // A service and a static pod.
@@ -324,6 +452,9 @@ mod tests {
         assert!(!has_settled(Some(noon), "2026-01-31T12:00:09.999999Z", today), "a clock can be ahead");
         assert!(!has_settled(Some(noon), "2026-01-31T11:59:59.000000Z", today));
         assert!(!has_settled(None, "2026-01-31T12:00:10.000000Z", today), "it does not run");
+        assert!(has_renewed_since(Some(noon), "2026-01-31T12:00:00.000000Z"));
+        assert!(!has_renewed_since(Some(noon), "2026-01-31T11:59:59.999999Z"));
+        assert!(!has_renewed_since(None, "2026-01-31T12:00:10.000000Z"));
     }
 
     #[test]

@@ -129,6 +129,7 @@ fn restarts_a_watch_of_nodes_after_its_end_or_an_error() {
     let requests = requests.lock();
     assert_eq!(requests.len(), 4);
     assert!(requests[0].1.starts_with("/api/v1/nodes?watch=true&timeoutSeconds="), "{}", requests[0].1);
+    assert!(requests[0].1.ends_with("&fieldSelector=metadata.name%3Dh1"), "{}", requests[0].1);
 }
 
 #[test]
