@@ -234,7 +234,9 @@ fn try_connection(place: SocketAddr) -> Receiver<bool> {
         Err(error) => !matches!(error.kind(), io::ErrorKind::TimedOut | io::ErrorKind::HostUnreachable),
     };
     // The send fails when the wait has ended.
-    thread::spawn(move || drop(sender.send(answers())));
+    thread::spawn(move || {
+        let _ = sender.send(answers());
+    });
     receiver
 }
 
