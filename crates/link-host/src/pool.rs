@@ -20,7 +20,7 @@ use crate::host_keys::{HostKeys, SeenKey};
 use crate::jump::Jumps;
 use crate::login::Login;
 use crate::node_program::PackedPrograms;
-use crate::program_install::ProbedTools;
+use crate::probed_tools::ProbedTools;
 use crate::program_spread::ProgramSpread;
 use crate::settings::SshSettings;
 use crate::shell::Rights;
@@ -49,7 +49,7 @@ pub(crate) struct Pool {
     endings: Mutex<Endings>,
     pub(crate) packed: PackedPrograms,
     pub(crate) spread: Arc<ProgramSpread>,
-    /// What the last reading of its facts told of each host.
+    /// The tools of each host, as the last reading of its facts found them.
     pub(crate) probed: Mutex<HashMap<HostAddress, ProbedTools>>,
 }
 

@@ -11,7 +11,7 @@ use crate::command::CommandInput;
 use crate::facts::{Round, parse};
 use crate::failure::{failure, last_lines};
 use crate::pool::SshHosts;
-use crate::program_install::ProbedTools;
+use crate::probed_tools::ProbedTools;
 use crate::shell::Rights;
 
 const SCRIPT: &str = include_str!("probe.sh");

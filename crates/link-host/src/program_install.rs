@@ -13,6 +13,7 @@ use crate::connection::Connection;
 use crate::failure::{category_of, failure, last_lines};
 use crate::node_program::NodeProgram;
 use crate::pool::{Pool, SshHosts};
+use crate::probed_tools::ProbedTools;
 use crate::program_spread::SpreadPermit;
 use crate::remote::{CommandOutput, Remote};
 use crate::shell::Rights;
@@ -65,30 +66,6 @@ const SERVE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The most bytes of output of a script.
 const OUTPUT_LIMIT: usize = 64 * 1024;
-
-/// What the facts of a host tell about the installation of the node program.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct ProbedTools {
-    /// The host's architecture, as its kernel names it.
-    machine: String,
-    /// The programs that the host has and [`INSTALL`] may use.
-    tools: Vec<String>,
-    /// Whether it has a node program of this pool.
-    pub(crate) has_program: bool,
-}
-
-impl ProbedTools {
-    /// Reads the output of the probe.
-    pub(crate) fn of(output: &str, has_program: bool) -> Self {
-        let value = |key: &str| output.lines().find_map(|line| line.strip_prefix(key)).unwrap_or_default();
-        let tools = value("install_tools=").split_whitespace().map(str::to_owned).collect();
-        Self { machine: value("architecture=").trim().to_owned(), tools, has_program }
-    }
-
-    fn has(&self, tool: &str) -> bool {
-        self.tools.iter().any(|known| known == tool)
-    }
-}
 
 impl SshHosts {
     /// Remembers the tools of a host. For a host that will get the program packed, it is packed meanwhile.
