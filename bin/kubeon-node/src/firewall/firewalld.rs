@@ -90,11 +90,9 @@ pub(super) fn drop_rules_of_removed_links(deadline: Instant) -> Result<(), StepF
 /// A list without what differs between the two configurations of every host: links and sources make a zone active, and a
 /// reload keeps the zones of links.
 fn comparable(list: &str) -> Vec<&str> {
-    let header = |line: &'_ str| line.split(" (").next().unwrap_or_default().trim_end();
-    list.lines()
-        .filter(|line| !line.trim_start().starts_with("interfaces:"))
-        .map(|line| if line.starts_with(char::is_whitespace) { line.trim() } else { header(line) })
-        .collect()
+    let lines = list.lines().filter(|line| !line.trim_start().starts_with("interfaces:"));
+    let marks = [" (active)", " (default, active)", " (default)"];
+    lines.map(|line| marks.iter().find_map(|mark| line.strip_suffix(mark)).unwrap_or(line).trim()).collect()
 }
 
 /// The zone of a link: its own, or the default one.
