@@ -75,7 +75,7 @@ pub(super) fn drop_rules_of_removed_links(deadline: Instant) -> Result<(), StepF
         Ok::<_, StepFailure>(if done.success() { done.stdout } else { String::new() })
     };
     for what in KEPT_BY_A_RELOAD {
-        let (in_use, permanent) = (list(what)?, list(&[&["--permanent"], *what].concat())?);
+        let (in_use, permanent) = (list(what)?, list(&[&["--permanent"][..], what].concat())?);
         if comparable(&in_use) != comparable(&permanent) {
             return Ok(());
         }
