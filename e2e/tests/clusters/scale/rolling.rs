@@ -95,7 +95,7 @@ pub(super) fn another_build_is_asked_about(lab: &TestLab, cluster: &str) -> Resu
     let kubeon = |arguments: &[&str]| lab.kubeon_with(arguments, &[("KUBEON_BUNDLES", bundles.as_str())]);
     let asks = "is another build than the one in use (haproxy differ)";
     let shown = kubeon(&["plan", cluster])?;
-    ensure!(shown.code == 0 && shown.out.contains("put haproxy") && shown.err.contains(asks), "{shown:?}");
+    ensure!(shown.code == 0 && shown.out.contains("choose haproxy") && shown.err.contains(asks), "{shown:?}");
     let before = lab.on("h2", CURRENT)?;
     let refused = kubeon(&["create", cluster])?;
     ensure!(refused.code == 2 && refused.err.contains(asks), "{refused:?}");
