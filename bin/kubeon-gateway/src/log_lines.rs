@@ -190,9 +190,15 @@ mod tests {
     fn a_long_log_ends_with_the_way_to_go_on() {
         let end = LogPart::End(LIMIT_REACHED);
         assert_eq!(parts_of("ab\ncd\n", 2, 6), lines(&["ab", "cd"]), "it fits");
-        assert_eq!(parts_of("ab\ncd\ne", 2, 6), [&lines(&["ab", "cd"])[..], std::slice::from_ref(&end)].concat());
+        assert_eq!(
+            parts_of("ab\ncd\ne", 2, 6),
+            [&lines(&["ab", "cd"])[..], std::slice::from_ref(&end)].concat()
+        );
         let cut = format!("c{CUT}");
-        assert_eq!(parts_of("ab\ncd\n", 9, 4), [&lines(&["ab", &cut])[..], std::slice::from_ref(&end)].concat());
+        assert_eq!(
+            parts_of("ab\ncd\n", 9, 4),
+            [&lines(&["ab", &cut])[..], std::slice::from_ref(&end)].concat()
+        );
         // Also a line without an end ends.
         let cut = format!("{}{CUT}", "x".repeat(LONGEST_LINE));
         let found = parts_of("x".repeat(LIMIT + 1), 100_000, LIMIT);
