@@ -8,6 +8,7 @@ pub mod ansible;
 pub mod certificates;
 pub mod host_snapshot;
 pub mod image;
+pub mod killed;
 pub mod lab;
 pub mod links;
 pub mod machine_state;

@@ -55,6 +55,12 @@ impl Running {
         self.lines.lock().join("\n")
     }
 
+    /// The lines of its standard error after the first ones.
+    #[must_use]
+    pub fn lines_after(&self, first: usize) -> Vec<String> {
+        self.lines.lock().iter().skip(first).cloned().collect()
+    }
+
     /// The number of completed steps.
     #[must_use]
     pub fn completed_steps(&self) -> usize {

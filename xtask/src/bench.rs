@@ -18,12 +18,8 @@ use clap::Subcommand;
 pub(crate) enum Bench {
     /// Bare lab hosts to all nodes Ready: `kubeon create`, the floor, kubeadm, and other programs `kubeon`.
     Create(create::CreateArguments),
-    /// A master joins a cluster, and one that died a moment ago is replaced.
-    Masters {
-        /// Number of runs; the medians are printed last.
-        #[arg(long, default_value_t = 3)]
-        runs: usize,
-    },
+    /// A master joins a cluster, and one that died is replaced.
+    Masters(masters::MastersArguments),
     /// A worker joins a cluster of 5, 50 and 500 declared nodes: `kubeon addon`, and the floor.
     Scale(scale::ScaleArguments),
     /// A cluster of three masters and two workers to the next minor version: `kubeon upgrade`, the restarts that it needs, and
@@ -41,7 +37,7 @@ pub(crate) enum Bench {
 pub(crate) fn run(root: &Path, bench: &Bench) -> Result<()> {
     match bench {
         Bench::Create(arguments) => create::run(root, arguments),
-        Bench::Masters { runs } => masters::run(root, *runs),
+        Bench::Masters(arguments) => masters::run(root, arguments),
         Bench::Scale(arguments) => scale::run(root, arguments),
         Bench::Upgrade { runs } => upgrade::run(root, *runs),
         Bench::Operator(arguments) => operator::run(root, arguments),

@@ -9,7 +9,7 @@ use kubeon_api::HttpsUrl;
 
 use crate::namespaces::{CallerNamespaces, NamespaceRule};
 use crate::oidc::OidcOptions;
-use crate::server::GatewayOptions;
+use crate::server::{GatewayLimits, GatewayOptions};
 
 /// `kubeon-gateway`.
 #[derive(Debug, Clone, Parser)]
@@ -83,6 +83,19 @@ pub struct GatewayCli {
     /// The most connections at the same time; further ones are closed
     #[arg(long, value_name = "N", default_value_t = 12_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub connections: u32,
+    /// The most connections of one user at the same time, each with one request or stream; the service accounts of a namespace are
+    /// one user; further requests are answered with 429
+    #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub connections_per_user: u32,
+    /// The most logs that are read at the same time, each with up to 2 MiB of memory; further requests are answered with 503
+    #[arg(long, value_name = "N", default_value_t = 150, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub logs: u32,
+    /// The most logs that one user reads at the same time; further requests are answered with 429
+    #[arg(long, value_name = "N", default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub logs_per_user: u32,
+    /// The seconds after which a client that reads nothing of what is sent to it is disconnected
+    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u16).range(1..=3600))]
+    pub write_timeout: u16,
     /// The timeout of a request to the API server, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 15, value_parser = clap::value_parser!(u16).range(1..=300))]
     pub request_timeout: u16,
@@ -111,6 +124,13 @@ impl GatewayCli {
             groups_prefix: self.oidc_groups_prefix,
             authorities: self.oidc_ca_file,
         });
+        let limits = GatewayLimits {
+            connections: usize::try_from(self.connections)?,
+            connections_per_user: usize::try_from(self.connections_per_user)?,
+            logs: usize::try_from(self.logs)?,
+            logs_per_user: usize::try_from(self.logs_per_user)?,
+            write_timeout: Duration::from_secs(u64::from(self.write_timeout)),
+        };
         Ok(GatewayOptions {
             kubeconfig: self.kubeconfig,
             address: self.address,
@@ -122,7 +142,7 @@ impl GatewayCli {
             impersonated_users: self.impersonate_users.into_iter().collect(),
             impersonated_groups: self.impersonate_groups.into_iter().collect(),
             namespaces: CallerNamespaces::new(self.caller_namespaces),
-            connections: usize::try_from(self.connections)?,
+            limits,
             request_timeout: Duration::from_secs(u64::from(self.request_timeout)),
         })
     }

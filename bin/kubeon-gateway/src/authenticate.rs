@@ -9,6 +9,7 @@ use kubeon_api::Secret;
 
 use crate::answer::answer_of;
 use crate::caller::{Caller, CallerCredentials, bearer_token, named_by};
+use crate::connections::ClientConnection;
 use crate::gateway::Gateway;
 use crate::request_error::RequestError;
 
@@ -21,7 +22,8 @@ impl<S: Send + Sync> FromRequestParts<S> for Caller {
     }
 }
 
-/// Finds the caller of each request. A request without one is refused, also for a path that does not exist.
+/// Finds the caller of each request. A request without one is refused, also for a path that does not exist, and so is one of a
+/// caller who has the most connections.
 pub(crate) async fn authenticate(
     State(gateway): State<Gateway>,
     mut request: Request,
@@ -31,13 +33,21 @@ pub(crate) async fn authenticate(
         Ok(sent) => sent.caller(&gateway).await,
         Err(error) => Err(error),
     };
-    match found {
+    match found.and_then(|caller| with_place(&gateway, &request, caller)) {
         Ok(caller) => {
             request.extensions_mut().insert(caller);
             next.run(request).await
         }
         Err(error) => answer_of(error, request.uri().path()),
     }
+}
+
+/// The caller, whose connection it is from now on.
+fn with_place(gateway: &Gateway, request: &Request, caller: Caller) -> Result<Caller, RequestError> {
+    if let Some(connection) = request.extensions().get::<ClientConnection>() {
+        connection.assign(&gateway.limits, &caller.identity)?;
+    }
+    Ok(caller)
 }
 
 /// What a request brings. A token counts more than a certificate.

@@ -8,6 +8,7 @@ use kubeon_api::Secret;
 use crate::access::AccessReviews;
 use crate::caller::{CallerIdentity, ImpersonatedCallers};
 use crate::fleet::Fleet;
+use crate::limits::CallerLimits;
 use crate::meta_api::MetaApi;
 use crate::namespaces::CallerNamespaces;
 use crate::oidc::OidcTokens;
@@ -27,6 +28,7 @@ pub(crate) struct GatewayParts {
     pub access: AccessReviews,
     pub impersonated: ImpersonatedCallers,
     pub namespaces: CallerNamespaces,
+    pub limits: CallerLimits,
 }
 
 impl Gateway {

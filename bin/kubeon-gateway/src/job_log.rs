@@ -1,23 +1,25 @@
 //! The log of a Job: of its pod while that exists, afterwards the stored copy. And the stored records of its steps.
 
-use futures::io::{AsyncBufReadExt as _, AsyncReadExt as _};
-use futures::stream::{BoxStream, StreamExt as _, iter};
+use futures::io::Cursor;
 use http::StatusCode;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use k8s_openapi::jiff::Timestamp;
 use kube::api::{GetParams, ListParams, LogParams, ObjectList};
-use kube::core::Request;
+use kube::core::{PartialObjectMeta, Request};
 use kube::{Resource as _, ResourceExt as _};
 use kubeon_api::{StepRecord, labels};
 use kubeon_operation_log::{decompressed_steps, whole_log};
 use kubeon_operations::names;
+use tokio::sync::OwnedSemaphorePermit;
 
 use crate::caller::Caller;
 use crate::gateway::Gateway;
+use crate::limits::LogPlace;
+use crate::log_lines::{LogParts, log_parts};
 use crate::request_error::RequestError;
 
-/// The longest log in bytes. A longer one is cut at its end.
-const LIMIT: u64 = 16 * 1024 * 1024;
+/// The most pods of a Job that are looked at. The operator's Jobs have a few.
+const MOST_PODS: u32 = 100;
 
 /// Which part of a log is read.
 #[derive(Debug, Clone, Default)]
@@ -36,6 +38,7 @@ pub(crate) struct JobLog<'a> {
     caller: &'a Caller,
     namespace: String,
     source: LogSource,
+    place: LogPlace,
 }
 
 enum LogSource {
@@ -48,16 +51,17 @@ impl<'a> JobLog<'a> {
     /// Finds the log.
     ///
     /// # Errors
-    /// When the caller may not read it, or neither pod nor copy exists.
+    /// When the caller may not read it or reads too many logs, or neither pod nor copy exists.
     pub(crate) async fn find(
         (gateway, caller): (&'a Gateway, &'a Caller),
         namespace: &str,
         job: &str,
     ) -> Result<Self, RequestError> {
-        let pods = Request::new(Pod::url_path(&(), Some(namespace)))
-            .list(&ListParams::default().labels(&format!("job-name={job}")))?;
-        let pods: ObjectList<Pod> = gateway.meta_api.send(caller, pods).await?;
-        let newest = pods.items.into_iter().max_by_key(|pod: &Pod| pod.creation_timestamp());
+        let place = gateway.limits.log(&caller.identity)?;
+        let of_job = ListParams::default().labels(&format!("job-name={job}")).limit(MOST_PODS);
+        let pods = Request::new(Pod::url_path(&(), Some(namespace))).list_metadata(&of_job)?;
+        let pods: ObjectList<PartialObjectMeta<Pod>> = gateway.meta_api.send(caller, pods).await?;
+        let newest = pods.items.into_iter().max_by_key(|pod| pod.creation_timestamp());
         let source = match newest {
             Some(pod) => LogSource::Pod(pod.name_any()),
             None => {
@@ -65,30 +69,19 @@ impl<'a> JobLog<'a> {
                 LogSource::Stored(text, at)
             }
         };
-        Ok(Self { gateway, caller, namespace: namespace.to_owned(), source })
+        Ok(Self { gateway, caller, namespace: namespace.to_owned(), source, place })
     }
 
-    /// The whole text, at most 16 MiB.
-    pub(crate) async fn text(self, range: &LogRange) -> Result<String, RequestError> {
-        let mut text = String::new();
-        let mut lines = self.lines(range).await?;
-        while let Some(line) = lines.next().await {
-            text.push_str(&line?);
-            text.push('\n');
-        }
-        Ok(text)
-    }
-
-    /// The lines, at most 16 MiB of them.
-    pub(crate) async fn lines(
-        self,
-        range: &LogRange,
-    ) -> Result<BoxStream<'static, Result<String, RequestError>>, RequestError> {
+    /// Its lines, at most 16 MiB of them.
+    pub(crate) async fn parts(self, range: &LogRange) -> Result<LogParts, RequestError> {
         let pod = match self.source {
             LogSource::Pod(pod) => pod,
             LogSource::Stored(text, at) => {
-                let text = if is_older(at, range.since_seconds, Timestamp::now()) { "" } else { &text };
-                return Ok(iter(last_lines(text, range.tail)).map(Ok).boxed());
+                let none = is_older(at, range.since_seconds, Timestamp::now());
+                let start = if none { text.len() } else { start_of_last_lines(&text, range.tail) };
+                let mut bytes = Cursor::new(text);
+                bytes.set_position(start as u64);
+                return Ok(log_parts(Box::pin(bytes), self.place));
             }
         };
         let parameters = LogParams {
@@ -99,11 +92,7 @@ impl<'a> JobLog<'a> {
         };
         let request = Request::new(Pod::url_path(&(), Some(&self.namespace))).logs(&pod, &parameters)?;
         let bytes = self.gateway.meta_api.stream(self.caller, request).await?;
-        let interrupted = |error: std::io::Error| {
-            tracing::debug!(%error, "a log was interrupted");
-            RequestError::unavailable("the log was interrupted; try again")
-        };
-        Ok(bytes.take(LIMIT).lines().map(move |line| line.map_err(interrupted)).boxed())
+        Ok(log_parts(Box::pin(bytes), self.place))
     }
 }
 
@@ -112,10 +101,12 @@ fn is_older(stored: Option<Timestamp>, seconds: Option<i64>, now: Timestamp) -> 
     stored.zip(seconds).is_some_and(|(at, seconds)| now.as_second().saturating_sub(at.as_second()) > seconds)
 }
 
-fn last_lines(text: &str, most: Option<i64>) -> Vec<String> {
-    let lines: Vec<&str> = text.lines().collect();
-    let most = most.and_then(|most| usize::try_from(most).ok()).unwrap_or(lines.len());
-    lines[lines.len().saturating_sub(most)..].iter().map(|line| (*line).to_owned()).collect()
+/// Where the last lines of a text begin.
+fn start_of_last_lines(text: &str, most: Option<i64>) -> usize {
+    let Some(most) = most.and_then(|most| usize::try_from(most).ok()) else { return 0 };
+    let Some(others) = most.checked_sub(1) else { return text.len() };
+    let all = text.strip_suffix('\n').unwrap_or(text);
+    all.rmatch_indices('\n').nth(others).map_or(0, |(at, _)| at + 1)
 }
 
 async fn stored(
@@ -146,7 +137,16 @@ async fn stored_map(
     }
 }
 
-/// The stored records of the steps of a Job, in the order of their start; none while the Job runs.
+/// The stored records of the steps of a Job.
+#[derive(Debug, Default)]
+pub(crate) struct StoredSteps {
+    /// In the order of their start.
+    pub records: Vec<StepRecord>,
+    /// They take memory as long as they exist.
+    _place: Option<OwnedSemaphorePermit>,
+}
+
+/// The stored records of the steps of a Job; none while the Job runs.
 ///
 /// # Errors
 /// When the caller may not read them, or they are damaged.
@@ -154,12 +154,15 @@ pub(crate) async fn step_records(
     access: (&Gateway, &Caller),
     namespace: &str,
     job: &str,
-) -> Result<Vec<StepRecord>, RequestError> {
+) -> Result<StoredSteps, RequestError> {
     let map = stored_map(access, namespace, job).await?.unwrap_or_default();
     let Some(stored) = map.binary_data.unwrap_or_default().remove(labels::JOB_STEPS_KEY) else {
-        return Ok(Vec::new());
+        return Ok(StoredSteps::default());
     };
-    decompressed_steps(&stored.0).map_err(|error| damaged("the records of steps", (namespace, job), &error))
+    let place = access.0.limits.step_read().await;
+    let records = decompressed_steps(&stored.0)
+        .map_err(|error| damaged("the records of steps", (namespace, job), &error))?;
+    Ok(StoredSteps { records, _place: place })
 }
 
 fn damaged(what: &str, (namespace, job): (&str, &str), error: &std::io::Error) -> RequestError {
@@ -175,9 +178,15 @@ mod tests {
 
     #[test]
     fn a_stored_log_includes_its_last_line_also_without_a_line_break() {
-        assert_eq!(last_lines("a\nb\nc", None), ["a", "b", "c"]);
-        assert_eq!(last_lines("a\nb\nc\n", Some(2)), ["b", "c"]);
-        assert!(last_lines("", Some(2)).is_empty());
+        let last = |text: &'static str, most| &text[start_of_last_lines(text, most)..];
+        assert_eq!(last("a\nb\nc", None), "a\nb\nc");
+        assert_eq!(last("a\nb\nc", Some(1)), "c");
+        assert_eq!(last("a\nb\nc\n", Some(2)), "b\nc\n");
+        assert_eq!(last("a\n\n\n", Some(2)), "\n\n");
+        for most in [3, 4, i64::MAX] {
+            assert_eq!(last("a\nb\nc\n", Some(most)), "a\nb\nc\n");
+        }
+        assert_eq!((last("a\nb\n", Some(0)), last("", Some(2)), last("\n", Some(1))), ("", "", "\n"));
     }
 
     #[test]

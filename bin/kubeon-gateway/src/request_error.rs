@@ -38,6 +38,10 @@ impl RequestError {
         Self::new(StatusCode::FORBIDDEN, detail)
     }
 
+    pub(crate) fn too_many(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::TOO_MANY_REQUESTS, detail)
+    }
+
     pub(crate) fn unavailable(detail: impl Into<String>) -> Self {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, detail)
     }

@@ -1,27 +1,23 @@
 //! Start and shutdown: the API over TLS, and the health of the process.
 
 use std::collections::BTreeSet;
-use std::future::{Ready, ready};
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
 use axum::routing::get;
 use axum_server::Handle;
-use axum_server::accept::Accept;
 use futures::future::BoxFuture;
 use http::StatusCode;
 use kubeon_link_kube::{connect_within, connect_without_credentials};
-use tokio::net::TcpStream;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tower_http::add_extension::AddExtension;
 
 use crate::access::AccessReviews;
 use crate::caller::ImpersonatedCallers;
+use crate::connections::LimitedAcceptor;
 use crate::fleet::Fleet;
 use crate::gateway::{Gateway, GatewayParts};
+use crate::limits::CallerLimits;
 use crate::meta_api::MetaApi;
 use crate::namespaces::CallerNamespaces;
 use crate::oidc::{OidcOptions, OidcTokens};
@@ -59,10 +55,26 @@ pub struct GatewayOptions {
     pub impersonated_groups: BTreeSet<String>,
     /// The namespace of each caller of version 1.
     pub namespaces: CallerNamespaces,
-    /// The most connections at the same time.
-    pub connections: usize,
+    /// What the callers may have at the same time.
+    pub limits: GatewayLimits,
     /// The timeout of a request to the API server.
     pub request_timeout: Duration,
+}
+
+/// What the callers may have at the same time.
+#[derive(Debug, Clone, Copy)]
+pub struct GatewayLimits {
+    /// The most connections of all users. Further ones are closed.
+    pub connections: usize,
+    /// The most connections of one user; the service accounts of a namespace are one user. Requests on further ones are answered
+    /// with 429.
+    pub connections_per_user: usize,
+    /// The most logs that all users read. Further requests are answered with 503.
+    pub logs: usize,
+    /// The most logs that one user reads. Further requests are answered with 429.
+    pub logs_per_user: usize,
+    /// How long a client may read nothing of what is sent to it; then its connection is closed.
+    pub write_timeout: Duration,
 }
 
 /// Serves until `stop` ends.
@@ -79,6 +91,7 @@ pub async fn run(options: GatewayOptions, stop: BoxFuture<'static, ()>) -> anyho
         client_authorities: options.client_authorities,
     };
     let tls = files.follow()?;
+    let limits = options.limits;
     let gateway = Gateway::new(GatewayParts {
         tokens: TokenReviews::new(own.clone()),
         oidc: options.oidc.map(OidcTokens::new).transpose()?,
@@ -90,6 +103,7 @@ pub async fn run(options: GatewayOptions, stop: BoxFuture<'static, ()>) -> anyho
             groups: options.impersonated_groups,
         },
         namespaces: options.namespaces,
+        limits: CallerLimits::new(limits.connections_per_user, limits.logs_per_user, limits.logs),
     });
     let health = listen(options.health_address)?;
     let listener = listen(options.address)?;
@@ -100,7 +114,8 @@ pub async fn run(options: GatewayOptions, stop: BoxFuture<'static, ()>) -> anyho
         .http1_only()
         .first_request_timeout(HEAD_TIMEOUT)
         .map(|acceptor| {
-            acceptor.handshake_timeout(HEAD_TIMEOUT).acceptor(LimitedAcceptor::new(options.connections))
+            let limited = LimitedAcceptor::new(limits.connections, limits.write_timeout);
+            acceptor.handshake_timeout(HEAD_TIMEOUT).acceptor(limited)
         });
     server.http_builder().http1().header_read_timeout(HEAD_TIMEOUT).max_buf_size(HEAD_LIMIT);
     let health = axum_server::from_tcp(health)?.serve(health_router(gateway.clone()).into_make_service());
@@ -133,30 +148,4 @@ fn health_router(gateway: Gateway) -> axum::Router {
         }
     };
     axum::Router::new().route("/healthz", get(|| async { "ok" })).route("/readyz", get(ready))
-}
-
-/// Accepts at most a number of connections; further ones are closed.
-#[derive(Clone)]
-struct LimitedAcceptor(Arc<Semaphore>);
-
-impl LimitedAcceptor {
-    fn new(most: usize) -> Self {
-        Self(Arc::new(Semaphore::new(most)))
-    }
-}
-
-impl<S> Accept<TcpStream, S> for LimitedAcceptor {
-    type Stream = TcpStream;
-    /// The service of a connection lives as long as the connection, and with it the place.
-    type Service = AddExtension<S, Arc<OwnedSemaphorePermit>>;
-    type Future = Ready<std::io::Result<(TcpStream, Self::Service)>>;
-
-    fn accept(&self, stream: TcpStream, service: S) -> Self::Future {
-        ready(match self.0.clone().try_acquire_owned() {
-            Ok(place) => {
-                stream.set_nodelay(true).map(|()| (stream, AddExtension::new(service, Arc::new(place))))
-            }
-            Err(_) => Err(std::io::Error::other("there are too many connections")),
-        })
-    }
 }

@@ -44,3 +44,38 @@ pub fn serve_clients(
     };
     thread::Builder::new().spawn(accept).map(drop)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read as _, Write as _};
+    use std::net::{Ipv4Addr, SocketAddr};
+
+    use super::*;
+
+    /// A client, if it is served: then it has received a byte.
+    fn connect(server: SocketAddr) -> Option<TcpStream> {
+        let mut client = TcpStream::connect(server).unwrap();
+        client.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+        client.read_exact(&mut [0; 1]).ok().map(|()| client)
+    }
+
+    #[test]
+    fn a_client_too_many_is_refused_until_another_one_has_gone() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let server = listener.local_addr().unwrap();
+        // A client is served until it closes its connection.
+        let serve = |mut client: TcpStream| {
+            let _ = client.write_all(b"x").and_then(|()| client.read_to_end(&mut Vec::new()));
+        };
+        serve_clients(listener, 4, serve).unwrap();
+        let mut clients: Vec<TcpStream> = (0..4).map(|_| connect(server).unwrap()).collect();
+        assert!(connect(server).is_none() && connect(server).is_none());
+        drop(clients.pop());
+        // Its thread ends a moment later.
+        let again = (0..1000).find_map(|_| {
+            thread::sleep(Duration::from_millis(10));
+            connect(server)
+        });
+        assert!(again.is_some() && connect(server).is_none());
+    }
+}

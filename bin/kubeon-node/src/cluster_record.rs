@@ -65,8 +65,13 @@ pub fn forget(job: &Job<'_>, id: &str) -> Result<(), StepFailure> {
 #[must_use]
 pub fn entries(object: &Value) -> Vec<Entry> {
     let annotations = object["metadata"]["annotations"].as_object().into_iter().flatten();
+    entries_in(annotations.filter_map(|(name, text)| Some((name.as_str(), text.as_str()?)))).collect()
+}
+
+/// The same of the annotations of an object, each with its name and its text.
+pub fn entries_in<'a>(annotations: impl Iterator<Item = (&'a str, &'a str)>) -> impl Iterator<Item = Entry> {
     let ours = annotations.filter(|(name, _)| name.starts_with(PREFIX));
-    ours.filter_map(|(_, text)| serde_json::from_str(text.as_str()?).ok()).collect()
+    ours.filter_map(|(_, text)| serde_json::from_str(text).ok())
 }
 
 /// The name of the annotation of a step.

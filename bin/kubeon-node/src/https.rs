@@ -75,6 +75,21 @@ impl Https {
         answer(request.call())
     }
 
+    /// Sends a GET. The connection, with its TLS handshake, has a shorter time limit than the answer.
+    ///
+    /// # Errors
+    /// A short text with the cause, if there is no answer.
+    pub fn get_connecting(
+        &self,
+        url: &str,
+        connect: Duration,
+        timeout: Duration,
+    ) -> Result<HttpResponse, NoAnswer> {
+        let config = self.agent.get(url).config();
+        let request = config.timeout_connect(Some(connect)).timeout_global(Some(timeout)).build();
+        answer(request.call())
+    }
+
     /// Sends a body of the given type.
     ///
     /// # Errors

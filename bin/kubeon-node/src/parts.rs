@@ -2,7 +2,8 @@
 //!
 //! A folder is valid while every file in it has the size, mode and time that it had when it was unpacked. If a host
 //! loses power before the kernel has written a file, the file is shorter afterwards. Therefore the files of a part
-//! are not synced one by one, which would take longer than unpacking them.
+//! are not synced one by one, which would take longer than unpacking them, and neither is the list of them: a part that
+//! does not agree with its list is copied again.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -12,7 +13,7 @@ use std::path::{Path, PathBuf};
 use kubeon_api::Digest;
 use kubeon_wire::StepFailure;
 
-use crate::durable::{read_text, sha256, sync_folder, write_file};
+use crate::durable::{read_text, sha256, stage_file};
 use crate::failure::{Doing, failed};
 use crate::paths;
 use crate::root::Root;
@@ -87,9 +88,9 @@ pub fn put(root: &Root, digest: &Digest, complete: &Path) -> Result<(), StepFail
     if place.exists() {
         fs::rename(&place, &aside).doing("move aside", &place)?;
     }
-    write_file(&list_place(root, digest), list.as_bytes(), 0o644)?;
+    let listed = list_place(root, digest);
+    stage_file(&listed, list.as_bytes(), 0o644)?.commit_without_sync(&listed).doing("replace", &listed)?;
     fs::rename(complete, &place).doing("rename the unpacked part to", &place)?;
-    sync_folder(&parts)?;
     if aside.exists() { remove(&aside) } else { Ok(()) }
 }
 

@@ -149,8 +149,8 @@ impl CachedKind for Job {
     fn slim(&mut self) {
         let Some(spec) = &mut self.spec else { return };
         spec.template.metadata = None;
-        let volumes = spec.template.spec.take().and_then(|pod| pod.volumes);
-        spec.template.spec = Some(PodSpec { volumes, ..PodSpec::default() });
+        let PodSpec { service_account_name, volumes, .. } = spec.template.spec.take().unwrap_or_default();
+        spec.template.spec = Some(PodSpec { service_account_name, volumes, ..PodSpec::default() });
     }
 }
 

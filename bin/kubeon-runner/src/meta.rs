@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
+use k8s_openapi::api::authentication::v1::SelfSubjectReview;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use k8s_openapi::{ByteString, NamespaceResourceScope};
 use kube::api::{Api, ApiResource, DynamicObject, Patch, PatchParams, PostParams};
@@ -25,6 +26,8 @@ const MANAGER: &str = labels::RUNNER_MANAGER;
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 /// The most bytes in a Secret: the limit is 1 MiB with the metadata, base64 does not count.
 pub(crate) const LARGEST_SECRET: u64 = 1_000_000;
+/// The part of a user's description that has the UID of the pod, if its token is bound to one.
+const POD_UID: &str = "authentication.kubernetes.io/pod-uid";
 /// The path of the service account token in a pod.
 pub(crate) const TOKEN: &str = "/var/run/secrets/kubernetes.io/serviceaccount/token";
 
@@ -49,7 +52,7 @@ pub(crate) enum Retry {
     Later,
     /// Permission denied: a server that has just started may not know the roles yet.
     AFewTimes,
-    /// The operator has not recorded this Job in the operation yet. Another replica will do so if it stopped.
+    /// The operator has not recorded this Job or this pod in the operation yet. Another replica will do so if it stopped.
     WhenAdopted,
     /// The error is permanent.
     Never,
@@ -142,20 +145,33 @@ impl MetaCluster {
     }
 
     /// Whether and how to retry a failed write of the status. A denied permission may mean that the operator has
-    /// not recorded this Job in the operation yet. A field that somebody else took stays theirs.
+    /// not recorded this Job in the operation yet, or still has the pod that this one replaces. A field that somebody else took
+    /// stays theirs.
     pub(crate) async fn retry_of_status(&self, operation: &str, error: &MetaError) -> Retry {
         match error.retry() {
-            Retry::AFewTimes if self.has_no_job(operation).await => Retry::WhenAdopted,
+            Retry::AFewTimes if self.is_unrecorded(operation).await => Retry::WhenAdopted,
             _ if error.is_conflict() => Retry::AFewTimes,
             retry => retry,
         }
     }
 
-    /// Whether the operation is known to have no Job in its status.
-    async fn has_no_job(&self, operation: &str) -> bool {
+    /// Whether the operation is known to have no Job in its status, or another pod than this one.
+    async fn is_unrecorded(&self, operation: &str) -> bool {
         let api: Api<ClusterOperation> = Api::all(self.client.clone());
-        let found = with_timeout(api.get_status(operation)).await;
-        found.is_ok_and(|found| found.status.is_none_or(|status| status.job_ref.is_none()))
+        let Ok(found) = with_timeout(api.get_status(operation)).await else { return false };
+        let Some(status) = found.status.filter(|status| status.job_ref.is_some()) else { return true };
+        match status.runner_pod {
+            Some(recorded) => self.pod_uid().await.is_some_and(|own| own != recorded),
+            None => false,
+        }
+    }
+
+    /// The UID of this pod, by which the policies of the API server know it; `None` when it is not known.
+    async fn pod_uid(&self) -> Option<String> {
+        let reviews: Api<SelfSubjectReview> = Api::all(self.client.clone());
+        let (params, review) = (PostParams::default(), SelfSubjectReview::default());
+        let answer = with_timeout(reviews.create(&params, &review)).await.ok()?;
+        answer.status?.user_info?.extra?.remove(POD_UID)?.into_iter().next()
     }
 
     /// Writes keys of a Secret, as [`Self::save`] does.
@@ -331,10 +347,12 @@ mod tests {
         assert!(log.contains("s was changed by somebody else") && log.contains("kubectl-edit"), "{log}");
     }
 
-    /// The retry of a refused write of the status. Reads of the operation get this answer.
+    /// The retry of a refused write of the status by the pod with the UID `own`. Reads of the operation get this answer.
     async fn retry_after_refusal(code: u16, answer: Value) -> Retry {
-        let api = tower::service_fn(move |_: http::Request<Body>| {
-            let (code, body) = (code, Body::from(answer.to_string().into_bytes()));
+        let api = tower::service_fn(move |request: http::Request<Body>| {
+            let is_review = request.uri().path().ends_with("/selfsubjectreviews");
+            let (code, answer) = if is_review { (201, review("own")) } else { (code, answer.clone()) };
+            let body = Body::from(answer.to_string().into_bytes());
             async move { Ok::<_, Infallible>(http::Response::builder().status(code).body(body).unwrap()) }
         });
         let meta = meta_cluster(Client::new(api, "default"));
@@ -342,8 +360,16 @@ mod tests {
         meta.retry_of_status("o", &MetaError::Request(Box::new(refused))).await
     }
 
+    /// What the API server knows of a pod with this UID.
+    fn review(uid: &str) -> Value {
+        json!({
+            "apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview",
+            "status": {"userInfo": {"username": "runner", "extra": {POD_UID: [uid]}}},
+        })
+    }
+
     #[tokio::test]
-    async fn a_refusal_is_retried_until_the_operator_has_recorded_the_job() {
+    async fn a_refusal_is_retried_until_the_operator_has_recorded_the_job_and_the_pod() {
         let operation = |status: Value| {
             json!({
                 "apiVersion": "kubeonkube.clay.io/v1alpha1", "kind": "ClusterOperation",
@@ -355,6 +381,9 @@ mod tests {
         let recorded = json!({"jobRef": {"namespace": "ns", "name": "another-job"}});
         assert_eq!(retry_after_refusal(200, operation(json!({}))).await, Retry::WhenAdopted);
         assert_eq!(retry_after_refusal(200, operation(recorded)).await, Retry::AFewTimes);
+        let pod = |uid: &str| json!({"jobRef": {"namespace": "ns", "name": "job"}, "runnerPod": uid});
+        assert_eq!(retry_after_refusal(200, operation(pod("lost"))).await, Retry::WhenAdopted);
+        assert_eq!(retry_after_refusal(200, operation(pod("own"))).await, Retry::AFewTimes);
         let forbidden = json!({"kind": "Status", "status": "Failure", "reason": "Forbidden", "code": 403});
         assert_eq!(retry_after_refusal(403, forbidden).await, Retry::AFewTimes, "the answer is unknown");
     }

@@ -104,7 +104,9 @@ fn change(remedy: &EngineRemedy) -> RenderedRemedy {
             row("fix", format!("kubeon create {cluster} (unchanged), or kubeon destroy {cluster} first"))
         }
         R::CompleteDestroy(cluster) => {
-            NextStep::command("complete that with", format!("kubeon destroy {cluster}")).into()
+            let back = "makes it again out of its snapshot, if that removed it";
+            let next = NextStep::command("complete that with", format!("kubeon destroy {cluster}"));
+            RenderedRemedy { next: Some(next), ..row("or", format!("kubeon rollback {cluster} {back}")) }
         }
         R::CompleteOrDestroy(cluster) => {
             row("fix", format!("kubeon create {cluster} completes it, kubeon destroy {cluster} removes it"))
@@ -145,7 +147,9 @@ pub(crate) fn engine(remedy: &EngineRemedy) -> RenderedRemedy {
         | R::ImportExport(_)
         | R::Upgrade { .. }
         | R::ReplaceWorker(_) => change(remedy),
-        R::PlanAgain => row("again", "write the plan with kubeon plan … --out FILE, and read it"),
+        R::PlanAgain => {
+            NextStep::Advice("plan again with kubeon plan … --out FILE, and read it".to_owned()).into()
+        }
         R::ConfirmRemoval { command } => row("confirm", format!("{command} … --yes")),
         R::ConfirmDestroy { command, cluster } => row("confirm", format!("{command} {cluster} --yes")),
         R::ConfirmUninstall

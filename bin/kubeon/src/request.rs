@@ -12,7 +12,7 @@ use kubeon_engine::cluster_request::{ClusterRequest, RequestParts, from_parts};
 use kubeon_plan::Refusal;
 
 use crate::args::cluster::ClusterArgs;
-use crate::args::settings::SettingFlags;
+use crate::args::settings::{BPF, SettingFlags};
 use crate::cli_error::CliError;
 
 /// Builds a request from flags.
@@ -45,6 +45,16 @@ fn refuse(subject: impl Into<String>, reason: impl Into<String>) -> Refusal {
     Refusal::argument(subject, reason)
 }
 
+/// The network plugin and the proxy mode. Values that are refused elsewhere keep the default.
+fn network_plugin(flags: &SettingFlags) -> (Option<Cni>, Option<ProxyMode>) {
+    if flags.cni.as_deref() == Some(BPF) {
+        return (Some(Cni::None), Some(ProxyMode::Bpf));
+    }
+    let cni = choice(flags.cni.as_deref()).filter(|cni: &Cni| cni.unsupported().is_none());
+    let mode = choice(flags.proxy.as_deref()).filter(|mode: &ProxyMode| mode.unsupported().is_none());
+    (cni, mode)
+}
+
 /// The declaration in the flags. An invalid value is refused, and its field keeps the default.
 #[expect(clippy::needless_update, reason = "a new setting may have no flag")]
 fn declared(flags: &SettingFlags, refusals: &mut Vec<Refusal>) -> DeclaredCluster {
@@ -63,6 +73,7 @@ fn declared(flags: &SettingFlags, refusals: &mut Vec<Refusal>) -> DeclaredCluste
     }
     let kernel_parameters = kernel_parameters(&flags.kernel_parameter, read.refusals);
     let container_runtime = Some(registry::container_runtime(flags, read.refusals));
+    let (cni, proxy_mode) = network_plugin(flags);
     DeclaredCluster {
         container_runtime,
         kernel_parameters,
@@ -80,9 +91,8 @@ fn declared(flags: &SettingFlags, refusals: &mut Vec<Refusal>) -> DeclaredCluste
             port: port.filter(|_| is_external).and_then(|p| u16::try_from(p).ok()),
         }),
         network: Some(Network {
-            cni: choice(flags.cni.as_deref()).filter(|cni: &Cni| cni.unsupported().is_none()),
-            proxy_mode: choice(flags.proxy.as_deref())
-                .filter(|mode: &ProxyMode| mode.unsupported().is_none()),
+            cni,
+            proxy_mode,
             dns_domain: read.text("--dns-domain", flags.dns_domain.as_deref()),
             node_mask_size: read
                 .number("--node-mask-size", flags.node_mask_size, 16, 28)

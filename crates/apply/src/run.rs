@@ -55,6 +55,7 @@ pub async fn run(
         continues: _,
         up_to_date,
         facts: _,
+        awaits_network: _,
         notes: _,
         unreachable: _,
         waiting: _,

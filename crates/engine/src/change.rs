@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use kubeon_api::{HostAddress, Version};
 use kubeon_cloud::RoutesChange;
-use kubeon_plan::{DesiredCluster, HostSpec, Intent, Plan, Snapshot, UnreachableHost};
+use kubeon_plan::{DesiredCluster, HostSpec, Intent, Plan, Snapshot};
 use kubeon_ports::ForwardingIdentities;
 use kubeon_reconcile::{Planned, Reconciled};
 use kubeon_store::{ClusterLock, Status};
@@ -36,6 +36,7 @@ use crate::remedy::EngineRemedy;
 use crate::restored_snapshot;
 use crate::run::{Run, plan_progress};
 use crate::run_identities::RunIdentities;
+use crate::verified_parts::VerifiedParts;
 use crate::version_wait::{VersionWait, refuse_beginning};
 use crate::way_back::way_back;
 
@@ -79,6 +80,8 @@ pub struct ReadyCluster {
     pub routes: Option<Result<RoutesChange, EngineError>>,
     /// The version of an upgrade that is not complete: this change of hosts did not go on with it.
     pub open_upgrade: Option<Version>,
+    /// Whether the owner must install the network of the pods: nodes are not Ready before.
+    pub awaits_network: bool,
 }
 
 /// A confirmed change: the cluster is locked, no host was written to.
@@ -193,7 +196,7 @@ impl PreparedChange<'_> {
                 return Ok(ChangeOutcome::Incomplete(Box::new(tried)));
             }
             if !self.continues_upgrade {
-                return self.finish_hosts(&tried.plan.unreachable).await;
+                return self.finish_hosts(&tried.plan).await;
             }
             self.require_every_member(&tried.plan)?;
             self.take_tried_version()?;
@@ -201,7 +204,7 @@ impl PreparedChange<'_> {
         let planned = self.observe(cancellation).await?;
         if self.is_up_to_date(planned.plan()) {
             self.save_logins(planned.plan())?;
-            let ready = self.finish(false, &planned.plan().unreachable).await?;
+            let ready = self.finish(false, planned.plan()).await?;
             return Ok(ChangeOutcome::Ready(Box::new(ready)));
         }
         let reconciled = self.apply_all(planned, cancellation).await?;
@@ -215,12 +218,12 @@ impl PreparedChange<'_> {
             _ => false,
         };
         if waits && !self.continues_upgrade {
-            return self.finish_hosts(&reconciled.plan.unreachable).await;
+            return self.finish_hosts(&reconciled.plan).await;
         }
         if waits {
             self.require_every_member(&reconciled.plan)?;
         }
-        Ok(ChangeOutcome::Ready(Box::new(self.finish(true, &reconciled.plan.unreachable).await?)))
+        Ok(ChangeOutcome::Ready(Box::new(self.finish(true, &reconciled.plan).await?)))
     }
 
     /// Applies the plan, then what waited for a lost member of etcd that the plan removed or for one that it added.
@@ -262,12 +265,12 @@ impl PreparedChange<'_> {
     }
 
     /// Ends a change of hosts while an upgrade, or a change of the version of the nodes, is not complete. That version is not taken.
-    async fn finish_hosts(mut self, unreachable: &[UnreachableHost]) -> Result<ChangeOutcome, EngineError> {
+    async fn finish_hosts(mut self, plan: &Plan) -> Result<ChangeOutcome, EngineError> {
         self.save_kubeconfig(true).await?;
-        left_hosts::forget(&mut self.state, &self.intent, unreachable);
+        left_hosts::forget(&mut self.state, &self.intent, &plan.unreachable);
         self.engine.store.save(&self.lock, &mut self.state)?;
         let open_upgrade = Some(self.wanted_version());
-        let ready = ReadyCluster { open_upgrade, ..self.ready(true, unreachable).await };
+        let ready = ReadyCluster { open_upgrade, ..self.ready(true, plan).await };
         Ok(ChangeOutcome::Ready(Box::new(ready)))
     }
 
@@ -383,7 +386,11 @@ impl PreparedChange<'_> {
         }
         engine::set_spec(&mut self.state, with_planned_names(&self.intent.spec, plan));
         self.state.logins = self.contact.logins.remembered.clone();
-        self.engine.store.save(&self.lock, &mut self.state)?;
+        // The state of a new cluster comes before its keys. Otherwise the one with the generation, which comes before the first effect
+        // on a host, does.
+        if !self.state.may_be_on_hosts() {
+            self.engine.store.save(&self.lock, &mut self.state)?;
+        }
         Ok(())
     }
 
@@ -394,11 +401,15 @@ impl PreparedChange<'_> {
             _ => None,
         });
         let digests = digests.collect();
-        self.bundles.all().try_for_each(|bundle| {
-            bundle.verify_parts(&digests).map_err(|error| {
+        let cache = self.engine.environment.cache.as_deref();
+        let mut verified = VerifiedParts::read(cache);
+        for bundle in self.bundles.all() {
+            verified.verify(bundle, &digests).map_err(|error| {
                 EngineError::refused(error.to_string()).remedy(EngineRemedy::Bundle(error.remedy()))
-            })
-        })
+            })?;
+        }
+        verified.write(cache);
+        Ok(())
     }
 
     /// Applies the plan. The generation of every plan is stored before it is applied.
@@ -440,16 +451,12 @@ impl PreparedChange<'_> {
     }
 
     /// Stores the kubeconfig and the result.
-    async fn finish(
-        &mut self,
-        changed: bool,
-        unreachable: &[UnreachableHost],
-    ) -> Result<ReadyCluster, EngineError> {
+    async fn finish(&mut self, changed: bool, plan: &Plan) -> Result<ReadyCluster, EngineError> {
         let engine = self.engine;
         self.save_kubeconfig(changed).await?;
         if changed {
-            known_masters::record(&mut self.state, &self.intent, unreachable);
-            left_hosts::forget(&mut self.state, &self.intent, unreachable);
+            known_masters::record(&mut self.state, &self.intent, &plan.unreachable);
+            left_hosts::forget(&mut self.state, &self.intent, &plan.unreachable);
             self.state.status = Status::Running;
             let before = self.state.version.replace(self.intent.spec.version);
             if before != self.state.version {
@@ -461,17 +468,18 @@ impl PreparedChange<'_> {
                 restored_snapshot::remove(engine, &self.intent.spec.name)?;
             }
         }
-        Ok(self.ready(changed, unreachable).await)
+        Ok(self.ready(changed, plan).await)
     }
 
     /// The result.
-    async fn ready(&self, changed: bool, unreachable: &[UnreachableHost]) -> ReadyCluster {
+    async fn ready(&self, changed: bool, plan: &Plan) -> ReadyCluster {
         let name = |host: &HostSpec| {
             host.name.as_ref().map_or_else(|| host.address.to_string(), ToString::to_string)
         };
         let intent = &self.intent;
         let answers = |address: HostAddress| {
-            !intent.skip_hosts.contains(&address) && !unreachable.iter().any(|host| host.address == address)
+            !intent.skip_hosts.contains(&address)
+                && !plan.unreachable.iter().any(|host| host.address == address)
         };
         ReadyCluster {
             spec: (*intent.spec).clone(),
@@ -482,6 +490,7 @@ impl PreparedChange<'_> {
             kubeconfig: self.engine.store.kubeconfig_path(&intent.spec.name),
             routes: cloud_routes::follow(self.engine, &self.state, &self.contact.hosts).await,
             open_upgrade: None,
+            awaits_network: plan.awaits_network,
         }
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   find ─► plan (a dry run)
-//!        └► prepare: lock ─► confirm ─► contact      make: observe ─► persist ─► apply ─► forget
+//!        └► prepare: lock ─► confirm ─► contact      make: observe ─► persist ─► apply ─► forget, or another state
 //! ```
 
 use std::collections::BTreeMap;
@@ -59,7 +59,7 @@ pub struct DestroyTarget {
 
 /// The result of destroying a cluster.
 pub enum DestroyOutcome {
-    /// The hosts are clean, and the state of the cluster was deleted.
+    /// The hosts are clean, and the state of the cluster was deleted or replaced.
     Destroyed {
         /// Number of contacted hosts.
         hosts: usize,
@@ -182,6 +182,33 @@ impl PreparedDestroy<'_> {
     /// Refuses before the first effect on a host; fails when the state cannot be saved. A failure on a
     /// host is part of the outcome.
     pub async fn make(mut self, cancellation: &CancellationToken) -> Result<DestroyOutcome, EngineError> {
+        let outcome = self.remove(cancellation).await?;
+        if let DestroyOutcome::Destroyed { .. } = &outcome {
+            forget(self.engine, &self.lock, &self.state.name)?;
+        }
+        Ok(outcome)
+    }
+
+    /// Removes the cluster from its hosts, then stores another state of it: the one from which it is made again. So at every moment
+    /// this machine knows how to go on.
+    ///
+    /// # Errors
+    /// As for [`Self::make`].
+    pub async fn make_and_store(
+        mut self,
+        mut next: StoredCluster,
+        cancellation: &CancellationToken,
+    ) -> Result<DestroyOutcome, EngineError> {
+        let outcome = self.remove(cancellation).await?;
+        if let DestroyOutcome::Destroyed { .. } = &outcome {
+            next.generation = next.generation.max(self.state.generation);
+            self.engine.store.save(&self.lock, &mut next)?;
+        }
+        Ok(outcome)
+    }
+
+    /// Removes the cluster from its hosts.
+    async fn remove(&mut self, cancellation: &CancellationToken) -> Result<DestroyOutcome, EngineError> {
         cloud_routes::remove_before_destroy(self.engine, &self.state).await?;
         let (mut hosts, mut not_rebooted) = (0, Vec::new());
         if let Some(contact) = self.contact.take() {
@@ -195,7 +222,6 @@ impl PreparedDestroy<'_> {
             }
             contact.hosts.disconnect().await;
         }
-        forget(self.engine, &self.lock, &self.state.name)?;
         Ok(DestroyOutcome::Destroyed { hosts, not_rebooted })
     }
 

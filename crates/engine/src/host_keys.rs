@@ -124,7 +124,11 @@ impl Engine<'_> {
         let mut settings = SshSettings::new(Login::new("root"));
         settings.logins = logins.logins.clone();
         let hosts = SshHosts::new(settings, Arc::new(known));
-        let shown = futures::stream::iter(questions)
+        // Of a large cluster, only the new hosts are contacted.
+        let port = |host: &HostAddress| logins.logins.get(host).map_or(DEFAULT_PORT, |login| login.port);
+        let unknown = questions.into_iter().filter(|host| !hosts.host_keys().knows(*host, port(host)));
+        let unknown: Vec<HostAddress> = unknown.collect();
+        let shown = futures::stream::iter(unknown)
             .map(|host| {
                 let hosts = hosts.clone();
                 async move { hosts.read_host_key(host).await.ok() }

@@ -82,11 +82,13 @@ pub mod snapshot_place;
 mod snapshot_space;
 pub mod snapshot_storage;
 mod ssh_config;
+mod stored_versions;
 #[cfg(test)]
 mod testing;
 pub mod trusted_signers;
 pub mod upgrade;
 pub mod upgrade_checks;
 pub mod user_kubeconfig;
+mod verified_parts;
 mod version_wait;
 pub mod way_back;

@@ -18,6 +18,7 @@ use crate::remedy::EngineRemedy;
 use crate::removed_apis::RemovedApi;
 use crate::selector::Member;
 use crate::snapshot_space;
+use crate::stored_versions;
 
 /// Time limit of a command on the master.
 const TIMEOUT: Duration = Duration::from_secs(30);
@@ -263,8 +264,8 @@ impl ReadyMaster {
         Ok(answers.into_iter().collect::<Result<Vec<_>, _>>()?.concat())
     }
 
-    /// The objects of a resource in a version of its API, with who wrote them, as a JSON list; nothing if the API server does not
-    /// serve it.
+    /// The objects of a resource, with who wrote them, as a JSON list; nothing if the API server does not serve this version of its
+    /// API. They are read in the version that the API server prefers: it counts who requests another one.
     ///
     /// # Errors
     /// When kubectl fails on the master or does not print JSON.
@@ -274,7 +275,7 @@ impl ReadyMaster {
             api.api_version(),
             api.resource()
         );
-        let get = format!("{KUBECTL} get {} --all-namespaces --show-managed-fields -o=json", api.full_name());
+        let get = format!("{KUBECTL} get {} --all-namespaces --show-managed-fields -o=json", api.of_group());
         let line = format!("if {served}; then {get}; else echo null; fi");
         let text = command_output(self.hosts(), self.host, &line, TIMEOUT).await;
         let text = text.map_err(|why| EngineError::failed(format!("kubectl on {}: {why}", self.host)))?;
@@ -288,6 +289,14 @@ impl ReadyMaster {
     /// When kubectl fails on the master.
     pub(crate) async fn disruption_budgets(&self) -> Result<Value, EngineError> {
         self.json(&format!("{KUBECTL} get poddisruptionbudgets --all-namespaces -o=json")).await
+    }
+
+    /// The definitions of custom resources, in the columns of [`stored_versions::COLUMNS`].
+    ///
+    /// # Errors
+    /// When kubectl fails on the master.
+    pub(crate) async fn custom_definitions(&self) -> Result<String, EngineError> {
+        self.run(&format!("{KUBECTL} get customresourcedefinitions {}", stored_versions::COLUMNS)).await
     }
 
     /// The kind and the time of creation of every declared object, one line each.

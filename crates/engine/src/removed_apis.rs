@@ -63,9 +63,9 @@ impl RemovedApi {
         format!("{}/{}", self.group, self.version)
     }
 
-    /// The resource with version and group, such as `ipaddresses.v1beta1.networking.k8s.io`.
-    pub(crate) fn full_name(&self) -> String {
-        format!("{}.{}.{}", self.resource, self.version, self.group)
+    /// The resource with its group, such as `ipaddresses.networking.k8s.io`.
+    pub(crate) fn of_group(&self) -> String {
+        format!("{}.{}", self.resource, self.group)
     }
 
     /// The resource.
@@ -82,10 +82,12 @@ mod tests {
     fn only_what_the_way_loses_is_listed() {
         let between = |now: &str, wanted: &str| -> Vec<String> {
             let versions = (now.parse().unwrap(), wanted.parse().unwrap());
-            removed_between(versions.0, versions.1).map(RemovedApi::full_name).collect()
+            removed_between(versions.0, versions.1)
+                .map(|api| format!("{} {}", api.api_version(), api.resource()))
+                .collect()
         };
         assert_eq!(between("v1.36.3", "v1.36.4"), Vec::<String>::new());
-        assert_eq!(between("v1.34.9", "v1.35.7"), ["volumeattributesclasses.v1alpha1.storage.k8s.io"]);
+        assert_eq!(between("v1.34.9", "v1.35.7"), ["storage.k8s.io/v1alpha1 volumeattributesclasses"]);
         assert_eq!(between("v1.34.9", "v1.37.2").len(), 5);
         assert!(REMOVED.is_sorted_by_key(|api| api.removed));
     }

@@ -44,35 +44,8 @@ pub fn target(
     request: RestoreRequest<'_>,
     options: TargetOptions,
 ) -> Result<ClusterTarget, EngineError> {
-    let snapshot = request.snapshot.check()?;
     let flags = options.logins.clone();
-    let mut state = engine.find(Some(request.name))?;
-    let Some(taken) = state.snapshots.get(&snapshot.sha256).copied() else {
-        let error = EngineError::refused(format!(
-            "{} is not known as a snapshot of {}",
-            request.snapshot.place, state.name
-        ));
-        let remedy = match request.snapshot.place.state() {
-            SnapshotPlace::File(file) => {
-                Some(EngineRemedy::ImportState { cluster: state.name.clone(), file })
-            }
-            SnapshotPlace::Object(_) => None,
-        };
-        return Err(error.row("sha256", snapshot.sha256).remedy(remedy));
-    };
-    let part = restored_snapshot::pack(&engine.store.restore_folder(&state.name), &request.snapshot.file)?;
-    // An unfinished restore of the same snapshot continues.
-    let unfinished = state.restoring.take().filter(|unfinished| unfinished.digest == part.digest);
-    state.restoring = unfinished.or(Some(part));
-    (state.status, state.version, state.nodes_at) = (Status::Creating, None, None);
-    // The snapshot may be of a cluster that tried another version: its data is of its own one.
-    (state.trial, state.upgrading_to) = (None, None);
-    state.spec.version = taken.version;
-    state.bundle.clear();
-    (state.leaving, state.joining) = Default::default();
-    (state.leaving_masters, state.joining_masters) = Default::default();
-    (state.leaving_etcd_hosts, state.joining_etcd_hosts) = Default::default();
-    state.known_masters.clear();
+    let mut state = made_out_of(engine, engine.find(Some(request.name))?, request.snapshot)?;
     let added: Vec<HostRequest> = request.masters.iter().chain(&request.workers).cloned().collect();
     if let Some(declared) = &request.declared {
         take_hosts(&mut state, declared)?;
@@ -94,6 +67,44 @@ pub fn target(
     }
     refuse_unused_flags(&flags, &target.spec.masters, &target.logins)?;
     Ok(target)
+}
+
+/// The state of a cluster that is made out of a snapshot, from a state that knows the snapshot. The snapshot is packed for the hosts,
+/// and no state is stored.
+///
+/// # Errors
+/// As for [`target`]; fails when the snapshot cannot be packed.
+pub(crate) fn made_out_of(
+    engine: &Engine<'_>,
+    mut state: StoredCluster,
+    snapshot: &FetchedSnapshot,
+) -> Result<StoredCluster, EngineError> {
+    let found = snapshot.check()?;
+    let Some(taken) = state.snapshots.get(&found.sha256).copied() else {
+        let error =
+            EngineError::refused(format!("{} is not known as a snapshot of {}", snapshot.place, state.name));
+        let remedy = match snapshot.place.state() {
+            SnapshotPlace::File(file) => {
+                Some(EngineRemedy::ImportState { cluster: state.name.clone(), file })
+            }
+            SnapshotPlace::Object(_) => None,
+        };
+        return Err(error.row("sha256", found.sha256).remedy(remedy));
+    };
+    let part = restored_snapshot::pack(&engine.store.restore_folder(&state.name), &snapshot.file)?;
+    // An unfinished restore of the same snapshot continues.
+    let unfinished = state.restoring.take().filter(|unfinished| unfinished.digest == part.digest);
+    state.restoring = unfinished.or(Some(part));
+    (state.status, state.version, state.nodes_at) = (Status::Creating, None, None);
+    // The snapshot may be of a cluster that tried another version: its data is of its own one.
+    (state.trial, state.upgrading_to) = (None, None);
+    state.spec.version = taken.version;
+    state.bundle.clear();
+    (state.leaving, state.joining) = Default::default();
+    (state.leaving_masters, state.joining_masters) = Default::default();
+    (state.leaving_etcd_hosts, state.joining_etcd_hosts) = Default::default();
+    state.known_masters.clear();
+    Ok(state)
 }
 
 /// Takes the hosts of a declaration. Everything else must be as in the snapshot.

@@ -15,6 +15,7 @@ use crate::ready_master::ReadyMaster;
 use crate::remedy::EngineRemedy;
 use crate::removed_apis::removed_between;
 use crate::request_inventory::{InventoryFiles, merge_inventory_logins};
+use crate::stored_versions;
 use crate::upgrade_checks::{UpgradeFinding, nodes_not_ready, of_masters, stored};
 
 /// What the target of an upgrade is for.
@@ -35,6 +36,8 @@ pub struct UpgradeObstacles {
     pub blocking_budgets: Vec<String>,
     /// Nodes that are not Ready, with the reason.
     pub nodes_not_ready: Vec<String>,
+    /// Definitions of custom resources with objects that may be stored in a version that they do not serve, with what to do.
+    pub stored_versions: Vec<String>,
     /// What else stands against the upgrade: masters, members, versions, certificates and stored objects.
     pub findings: Vec<UpgradeFinding>,
 }
@@ -158,6 +161,7 @@ pub async fn obstacles(master: &ReadyMaster, wanted: Version) -> Result<UpgradeO
     removed_apis.sort_unstable();
     removed_apis.dedup();
     let blocking_budgets = blocking_budgets(&master.disruption_budgets().await?);
+    let stored_versions = stored_versions::not_served(&master.custom_definitions().await?);
     let mut findings = of_masters(&master.probed, wanted);
     let now = master.facts.cluster.as_ref().and_then(|cluster| cluster.version);
     let apis = now.into_iter().flat_map(|now| removed_between(now, wanted));
@@ -166,7 +170,7 @@ pub async fn obstacles(master: &ReadyMaster, wanted: Version) -> Result<UpgradeO
         findings.extend(stored(&list, api, wanted));
     }
     let nodes_not_ready = nodes_not_ready(&master.probed);
-    Ok(UpgradeObstacles { removed_apis, blocking_budgets, nodes_not_ready, findings })
+    Ok(UpgradeObstacles { removed_apis, blocking_budgets, nodes_not_ready, stored_versions, findings })
 }
 
 /// The API in a line of the metric of deprecated requests, if the version does not serve it any more.

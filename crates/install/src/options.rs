@@ -46,6 +46,8 @@ pub struct InstallOptions {
     pub max_operations_per_region: Option<NonZeroU16>,
     /// Whether a namespace without a pool of hosts may have no clusters. Otherwise its clusters may have any hosts.
     pub require_host_pools: bool,
+    /// The object stores that `spec.snapshots.endpoint` of a cluster may name, as it names them; when there is none, every one.
+    pub snapshot_endpoints: Vec<String>,
     /// Whether the webhook answers only API servers that present their client certificate, as those of kubeon's clusters do.
     pub only_api_servers: bool,
     /// The image with the bundle; empty when Jobs get the bundle in another way.
@@ -103,6 +105,7 @@ impl Default for InstallOptions {
             max_operations: None,
             max_operations_per_region: None,
             require_host_pools: false,
+            snapshot_endpoints: Vec::new(),
             only_api_servers: false,
             bundle_image: BUNDLE_IMAGE.to_owned(),
             mount_bundle_image: false,

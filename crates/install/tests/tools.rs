@@ -261,6 +261,8 @@ fn the_schema_refuses_wrong_values() {
         (json!({"image": {"digest": "v1"}}), "digest"),
         (json!({"jobs": {"nodeSelectors": {}}}), "nodeSelectors"),
         (json!({"gateway": {"callerNamespaces": ["team-a"]}}), "callerNamespaces"),
+        (json!({"snapshotEndpoints": ["https://s3.example.org/"]}), "snapshotEndpoints"),
+        (json!({"snapshotEndpoints": ["s3.example.org"]}), "snapshotEndpoints"),
         (json!({"replica": 3}), "replica"),
     ] {
         let refused = render(&values).output().unwrap();
@@ -289,6 +291,7 @@ fn the_chart_with_other_values_has_them() {
         "maxOperations": 20,
         "maxOperationsPerRegion": 5,
         "requireHostPools": true,
+        "snapshotEndpoints": ["https://s3.example.org", "https://[2001:db8::1]:9000"],
         "admissionOnlyApiServers": true,
         "mountBundleImage": true,
         "extraArgs": ["--workers=64"],
@@ -343,6 +346,8 @@ fn the_chart_with_other_values_has_them() {
     assert!(!objects.contains_key("Job kubeon-system/kubeon-uninstall-check"));
     let policy = objects["ValidatingAdmissionPolicy /kubeon-commands"].to_string();
     assert!(policy.contains("['system:serviceaccount:kubeon-system:kubeon-operator', 'alice']"), "{policy}");
+    let policy = objects["ValidatingAdmissionPolicy /kubeon-snapshot-endpoint"].to_string();
+    assert!(policy.contains("['https://s3.example.org', 'https://[2001:db8::1]:9000']"), "{policy}");
 }
 
 /// An API server of its own, and kubectl.

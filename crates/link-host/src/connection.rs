@@ -14,7 +14,7 @@ use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::sync::{OnceCell, Semaphore};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use crate::auth::{Attempt, Keys, LoginError};
 use crate::dial_error::DialError;
@@ -37,6 +37,9 @@ const KEY_EXCHANGE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Time limit for the whole login; sshd delays each refused password by about 2 s.
 const LOGIN_TIMEOUT: Duration = Duration::from_secs(90);
+
+/// A connection that fails later than this is not tried again: the kernel has looked for the host several times already.
+const QUICK_FAILURE: Duration = Duration::from_secs(2);
 
 /// Time limit for the acknowledgement of sent bytes. Keepalives cannot replace it: they wait behind the bytes of a part
 /// that the host does not read.
@@ -170,10 +173,14 @@ fn dial_jump_host<'a>(
 }
 
 async fn connect(host: &str, port: u16, limits: &Limits) -> Result<TcpStream, DialError> {
+    let begun = Instant::now();
     let connecting = TcpStream::connect((host, port));
     let socket = match timeout(limits.connect, connecting).await {
         Ok(Ok(socket)) => socket,
-        Ok(Err(error)) => return Err(DialError::network(host, port, describe_tcp_error(&error), true)),
+        Ok(Err(error)) => {
+            let retryable = begun.elapsed() < QUICK_FAILURE;
+            return Err(DialError::network(host, port, describe_tcp_error(&error), retryable));
+        }
         Err(_) => {
             let why = format!("no answer within {} s", limits.connect.as_secs_f32());
             return Err(DialError::network(host, port, why, false));

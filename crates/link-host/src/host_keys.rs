@@ -148,6 +148,13 @@ impl HostKeys {
         !self.entries_for(&name).any(|(_, entry)| !entry.revoked || same(&entry.key, &shown.key))
     }
 
+    /// Whether a line of any file names the host with a key that is not revoked: no key that it shows is new then.
+    #[must_use]
+    pub fn knows(&self, host: HostAddress, port: u16) -> bool {
+        let name = host_name(&host.to_string(), port);
+        self.entries_for(&name).any(|(_, entry)| !entry.revoked)
+    }
+
     fn read(&mut self, path: &Path, place: &KeySource) -> Result<String, HostKeyError> {
         let text = match std::fs::read_to_string(path) {
             Ok(text) => text,
@@ -356,13 +363,13 @@ mod tests {
             |names: &str| with_known(HostKeyPolicy::Pinned, &format!("{names} ssh-ed25519 {KEY}\n"));
         for (names, port) in NAMES {
             let keys = with_known(names);
-            assert!(!keys.is_new(&seen_key(host(), port, &key(KEY))), "{names}");
+            assert!(!keys.is_new(&seen_key(host(), port, &key(KEY))) && keys.knows(host(), port), "{names}");
             keys.check(host(), port, &key(KEY)).unwrap();
         }
         for (names, port) in [(HASHED, 2222), (HASHED_PORT, 22), ("10.0.0.*,!10.0.0.1", 22), ("10.0.0.2", 22)]
         {
             let keys = with_known(names);
-            assert!(keys.is_new(&seen_key(host(), port, &key(KEY))), "{names}");
+            assert!(keys.is_new(&seen_key(host(), port, &key(KEY))) && !keys.knows(host(), port), "{names}");
             assert!(keys.check(host(), port, &key(KEY)).is_err(), "{names}");
         }
     }

@@ -30,6 +30,7 @@ mod node;
 mod node_program;
 mod pool;
 mod probe;
+mod probed_tools;
 mod program_install;
 mod program_spread;
 mod remote;

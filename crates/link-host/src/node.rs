@@ -61,8 +61,17 @@ impl SshHosts {
             let program = programs.iter().find(|program| program.arch() == arch);
             program.map_or(NO_PROGRAM, |program| program.digest().as_str())
         });
+        let install = ProgramInstall { pool: &self.0, connection: &connection, rights: &rights };
+        // A host whose facts show no program need not be asked to start it.
+        let mut installs = self.0.probed.lock().get(&host).is_some_and(|tools| !tools.has_program);
         let mut offer = None;
-        for installed in [false, true] {
+        for _ in 0..2 {
+            if installs {
+                offer = install.run().await?;
+                if let Some(tools) = self.0.probed.lock().get_mut(&host) {
+                    tools.has_program = true;
+                }
+            }
             let remote = connection.start(&rights, START, &digests).await?;
             match NodeSession::open(Arc::clone(&connection), remote, fence).await? {
                 Opening::Opened(session) => {
@@ -71,11 +80,8 @@ impl SshHosts {
                     }
                     return Ok(session);
                 }
-                Opening::Missing if installed => break,
-                Opening::Missing => {
-                    let install = ProgramInstall { pool: &self.0, connection: &connection, rights: &rights };
-                    offer = install.run().await?;
-                }
+                Opening::Missing if installs => break,
+                Opening::Missing => installs = true,
             }
         }
         Err(failure(

@@ -20,6 +20,7 @@ use crate::host_keys::{HostKeys, SeenKey};
 use crate::jump::Jumps;
 use crate::login::Login;
 use crate::node_program::PackedPrograms;
+use crate::probed_tools::ProbedTools;
 use crate::program_spread::ProgramSpread;
 use crate::settings::SshSettings;
 use crate::shell::Rights;
@@ -48,6 +49,8 @@ pub(crate) struct Pool {
     endings: Mutex<Endings>,
     pub(crate) packed: PackedPrograms,
     pub(crate) spread: Arc<ProgramSpread>,
+    /// The tools of each host, as the last reading of its facts found them.
+    pub(crate) probed: Mutex<HashMap<HostAddress, ProbedTools>>,
 }
 
 /// Abandoned commands that are being ended.
@@ -83,6 +86,7 @@ impl SshHosts {
             endings: Mutex::default(),
             packed: PackedPrograms::default(),
             spread: Arc::default(),
+            probed: Mutex::default(),
         }))
     }
 

@@ -11,6 +11,7 @@ use crate::command::CommandInput;
 use crate::facts::{Round, parse};
 use crate::failure::{failure, last_lines};
 use crate::pool::SshHosts;
+use crate::probed_tools::ProbedTools;
 use crate::shell::Rights;
 
 const SCRIPT: &str = include_str!("probe.sh");
@@ -48,11 +49,14 @@ impl ProbeHost for SshHosts {
             .run_live_script(&rights, "exec sh -s", input, limits.facts_silence, (limits.facts, LIMIT))
             .await?;
         let took = answer.first.map_or(sent.elapsed(), |first| first.duration_since(sent));
-        let facts = parse(&String::from_utf8_lossy(&answer.out), round(clock, took));
-        facts.map_err(|why| StepFailure {
+        let text = String::from_utf8_lossy(&answer.out);
+        let facts = parse(&text, round(clock, took)).map_err(|why| StepFailure {
             log: last_lines(&answer.stderr_text(), 20),
             ..failure(Category::Failed, format!("cannot read the facts of {host}: {why}"))
-        })
+        })?;
+        let has_program = facts.node_program.as_ref().is_some_and(|digest| self.has_program(digest));
+        self.remember_tools(host, ProbedTools::of(&text, has_program));
+        Ok(facts)
     }
 }
 

@@ -34,6 +34,7 @@ host_facts() {
     emit "architecture=$(uname -m)"
     emit "kernel=$(uname -r)"
     emit "hostname=$(uname -n)"
+    emit "install_tools=$install_tools"
     for f in /etc/os-release /usr/lib/os-release; do
         [ -r "$f" ] || continue
         (PRETTY_NAME=; . "$f"; emit "os=$PRETTY_NAME")
@@ -114,7 +115,8 @@ network_facts() {
             emit "address=${address%%/*}"
             [ -r "/sys/class/net/$name/mtu" ] && emit "link=${address%%/*} $name $(cat "/sys/class/net/$name/mtu")"
         done
-        ip -4 route show 2>/dev/null | while read -r network rest; do
+        # A host of a cluster has a route for each node, and nothing is decided by them.
+        [ -e /var/lib/kubeon/claim.json ] || ip -4 route show 2>/dev/null | while read -r network rest; do
             [ "$network" = default ] || emit "route=$network"
         done
     else
@@ -298,15 +300,21 @@ cluster_facts() {
             [ -e "$f" ] && emit "foreign=$f"
         done
     fi
-    p=/var/lib/kubeon/node/current
-    if [ -x "$p" ]; then
-        emit "node_link=$(readlink "$p")"
-        facts=$("$p" facts 2>/dev/null | tr -d '\n')
-        # The text is long: another line must not be written into it.
-        end_heartbeat
-        emit "node_facts=$facts"
-    fi
 }
+
+# The facts that only the node program knows, from standard input.
+node_facts() {
+    [ -x "$node_program" ] || return 0
+    emit "node_link=$(readlink "$node_program")"
+    facts=$(tr -d '\n')
+    # The text is long: another line must not be written into it.
+    end_heartbeat
+    emit "node_facts=$facts"
+}
+
+# The programs with which the node program can be installed, as a command of its own finds them.
+install_tools=
+for m in gzip bash timeout; do has "$m" && install_tools="$install_tools $m"; done
 
 # The PATH of a login without a shell often lacks the folders of system programs.
 PATH="$PATH:/usr/local/sbin:/usr/sbin:/sbin"
@@ -321,21 +329,34 @@ end_heartbeat() {
     kill "$alive" 2>/dev/null && wait "$alive" 2>/dev/null
 }
 
-probe() {
-    emit "clock=$(date +%s.%N)"
+# All facts. Those of the node program come from standard input, while this reads the others.
+all_facts() {
     heartbeat &
     alive=$!
-    host_facts
-    kernel_facts
-    network_facts
-    name_facts
-    service_facts
-    program_facts
-    firewall_facts
-    reach_facts
-    cluster_facts
+    {
+        host_facts
+        kernel_facts
+        network_facts
+        name_facts
+        service_facts
+        program_facts
+        firewall_facts
+        reach_facts
+        cluster_facts
+    } < /dev/null
+    node_facts
     end_heartbeat
     emit end=1
+}
+
+probe() {
+    emit "clock=$(date +%s.%N)"
+    node_program=/var/lib/kubeon/node/current
+    if [ -x "$node_program" ]; then
+        "$node_program" facts 2>/dev/null | all_facts
+    else
+        all_facts
+    fi
 }
 
 probe < /dev/null

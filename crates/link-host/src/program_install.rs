@@ -1,6 +1,7 @@
 //! Installs the node program on a host: from this machine, or from another host that has it.
 
 use std::net::{Ipv4Addr, SocketAddrV4};
+use std::sync::Arc;
 use std::time::Duration;
 
 use kubeon_api::{Arch, Digest, HostAddress};
@@ -11,7 +12,8 @@ use crate::command::{CommandInput, Exit};
 use crate::connection::Connection;
 use crate::failure::{category_of, failure, last_lines};
 use crate::node_program::NodeProgram;
-use crate::pool::Pool;
+use crate::pool::{Pool, SshHosts};
+use crate::probed_tools::ProbedTools;
 use crate::program_spread::SpreadPermit;
 use crate::remote::{CommandOutput, Remote};
 use crate::shell::Rights;
@@ -65,6 +67,25 @@ const SERVE_TIMEOUT: Duration = Duration::from_secs(10);
 /// The most bytes of output of a script.
 const OUTPUT_LIMIT: usize = 64 * 1024;
 
+impl SshHosts {
+    /// Remembers the tools of a host. For a host that will get the program packed, it is packed meanwhile.
+    pub(crate) fn remember_tools(&self, host: HostAddress, tools: ProbedTools) {
+        let arch = tools.machine.parse::<Arch>().ok();
+        let programs = &self.0.settings.node_programs;
+        let program = programs.iter().find(|program| Some(program.arch()) == arch).cloned();
+        if let Some(program) = program.filter(|_| !tools.has_program && tools.has("gzip")) {
+            let pool = Arc::clone(&self.0);
+            tokio::spawn(async move {
+                if let Err(error) = pool.packed.open(&program).await {
+                    // The installation reports it.
+                    tracing::debug!(%error, "the node program cannot be packed");
+                }
+            });
+        }
+        self.0.probed.lock().insert(host, tools);
+    }
+}
+
 /// What a host needs, and what it has.
 struct HostTools<'a> {
     program: &'a NodeProgram,
@@ -85,7 +106,7 @@ impl ProgramInstall<'_> {
     /// Installs the program for the host's architecture. Of many hosts, most get it from others. Those that cannot get it from this
     /// machine. Returns what the host may serve to others.
     pub(crate) async fn run(&self) -> Result<Option<ProgramOffer>, StepFailure> {
-        let tools = self.ask().await?;
+        let tools = self.find().await?;
         let (host, digest) = (self.connection.host, tools.program.digest());
         let permit = if tools.connects { self.pool.spread.join(digest, host).await } else { None };
         let Some(mut permit) = permit else { return self.send(&tools, false).await.map(|()| None) };
@@ -102,23 +123,32 @@ impl ProgramInstall<'_> {
         Ok(serves_at.map(|address| ProgramOffer { permit, digest: digest.clone(), address }))
     }
 
-    /// Finds the program for the host, and what the host can do with it.
-    async fn ask(&self) -> Result<HostTools<'_>, StepFailure> {
-        let bounds = (ASK_TIMEOUT, OUTPUT_LIMIT);
-        let answer = self.connection.run_script(self.rights, ASK, &[], CommandInput::Nothing, bounds).await?;
-        let answer = String::from_utf8_lossy(&answer.out);
-        let lines: Vec<&str> = answer.lines().map(str::trim).collect();
-        let machine = lines.first().copied().unwrap_or_default();
-        let arch = machine.parse::<Arch>().ok();
+    /// Finds the program for the host, and what the host can do with it. The host is asked if its facts were not read.
+    async fn find(&self) -> Result<HostTools<'_>, StepFailure> {
+        let known = self.pool.probed.lock().get(&self.connection.host).cloned();
+        let probed = match known {
+            Some(probed) => probed,
+            None => self.ask().await?,
+        };
+        let arch = probed.machine.parse::<Arch>().ok();
         let programs = &self.pool.settings.node_programs;
         let program = programs.iter().find(|program| Some(program.arch()) == arch).ok_or_else(|| {
-            let host = self.connection.host;
+            let (host, machine) = (self.connection.host, &probed.machine);
             let cause = format!("{host} is a machine of {machine}, for which there is no node program");
             failure(Category::Unsupported, cause)
         })?;
-        let gzip = lines.contains(&"gzip");
-        let connects = gzip && lines.contains(&"bash") && lines.contains(&"timeout");
+        let gzip = probed.has("gzip");
+        let connects = gzip && probed.has("bash") && probed.has("timeout");
         Ok(HostTools { program, gzip, connects })
+    }
+
+    async fn ask(&self) -> Result<ProbedTools, StepFailure> {
+        let bounds = (ASK_TIMEOUT, OUTPUT_LIMIT);
+        let answer = self.connection.run_script(self.rights, ASK, &[], CommandInput::Nothing, bounds).await?;
+        let answer = String::from_utf8_lossy(&answer.out);
+        let mut lines = answer.lines().map(|line| line.trim().to_owned());
+        let machine = lines.next().unwrap_or_default();
+        Ok(ProbedTools { machine, tools: lines.collect(), has_program: false })
     }
 
     /// Sends the program from this machine, packed if the host can unpack it.
@@ -211,4 +241,18 @@ fn outcome(host: HostAddress, answer: &CommandOutput) -> Result<(), StepFailure>
     let log = last_lines(&stderr, 20);
     let why = log.last().cloned().unwrap_or_else(|| answer.exit.to_string());
     Err(StepFailure { log, ..failure(category, format!("cannot install the node program on {host}: {why}")) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_probe_tells_how_the_node_program_can_be_installed() {
+        let probed =
+            ProbedTools::of("clock=1\narchitecture=x86_64\ninstall_tools= gzip timeout\nend=1\n", false);
+        assert_eq!(probed.machine.parse::<Arch>().ok(), Some(Arch::Amd64));
+        assert_eq!(["gzip", "bash", "timeout"].map(|tool| probed.has(tool)), [true, false, true]);
+        assert!(!ProbedTools::of("install_tools=\n", true).has("gzip"));
+    }
 }

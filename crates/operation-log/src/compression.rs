@@ -17,10 +17,16 @@ pub(crate) fn compressed(bytes: &[u8]) -> io::Result<Vec<u8>> {
 /// # Errors
 /// When it is damaged, no text, or longer than 32 MiB.
 pub fn decompressed(bytes: &[u8]) -> io::Result<String> {
+    decompressed_within(bytes, LONGEST)
+}
+
+/// As [`decompressed`], with another limit in bytes, a multiple of 1 MiB.
+pub(crate) fn decompressed_within(bytes: &[u8], most: u64) -> io::Result<String> {
     let mut text = String::new();
-    let read = zstd::Decoder::new(bytes)?.take(LONGEST + 1).read_to_string(&mut text)?;
-    if read as u64 > LONGEST {
-        return Err(io::Error::new(io::ErrorKind::FileTooLarge, "it is longer than 32 MiB"));
+    let read = zstd::Decoder::new(bytes)?.take(most + 1).read_to_string(&mut text)?;
+    if read as u64 > most {
+        let why = format!("it is longer than {} MiB", most / (1024 * 1024));
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, why));
     }
     Ok(text)
 }

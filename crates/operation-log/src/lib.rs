@@ -23,8 +23,8 @@ use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kubeon_api::{StepRecord, labels};
 
-use compression::compressed;
 pub use compression::decompressed;
+use compression::{compressed, decompressed_within};
 use steps::shown_steps;
 pub use steps::{compressed_steps, decompressed_steps};
 pub use text::{LONGEST_LOG, last_lines};
@@ -96,10 +96,10 @@ impl StoredLog {
 /// The whole log in a ConfigMap; empty without one.
 ///
 /// # Errors
-/// When it is damaged.
+/// When it is damaged, or longer than [`LONGEST_LOG`]: who may write ConfigMaps must not fill the memory of a reader.
 pub fn whole_log(map: &ConfigMap) -> io::Result<String> {
     if let Some(whole) = map.binary_data.as_ref().and_then(|values| values.get(labels::JOB_WHOLE_LOG_KEY)) {
-        return decompressed(&whole.0);
+        return decompressed_within(&whole.0, LONGEST_LOG as u64);
     }
     Ok(map.data.as_ref().and_then(|values| values.get(labels::JOB_LOG_KEY)).cloned().unwrap_or_default())
 }
@@ -146,6 +146,18 @@ mod tests {
         assert_eq!(stored.binary_data["steps.json.zst"].0, steps);
         assert!(stored.bytes() < log.len() / 5, "{} of {}", stored.bytes(), log.len());
         assert_eq!(whole_log(&map(stored)).unwrap(), log);
+    }
+
+    #[test]
+    fn a_log_that_is_longer_than_any_that_is_kept_is_refused() {
+        let map_of = |length: usize| {
+            let whole = ByteString(zstd::encode_all("\n".repeat(length).as_bytes(), 1).unwrap());
+            let values = [(labels::JOB_WHOLE_LOG_KEY.to_owned(), whole)].into();
+            ConfigMap { binary_data: Some(values), ..ConfigMap::default() }
+        };
+        assert_eq!(whole_log(&map_of(LONGEST_LOG)).unwrap().len(), LONGEST_LOG);
+        let refused = whole_log(&map_of(LONGEST_LOG + 1)).unwrap_err();
+        assert!(refused.to_string().contains("longer than 2 MiB"), "{refused}");
     }
 
     #[test]

@@ -22,6 +22,7 @@ mod random;
 mod renewal;
 mod restarts;
 mod rollbacks;
+mod runner_pods;
 mod same;
 mod skip_hosts;
 mod snapshots;

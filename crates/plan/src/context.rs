@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::net::Ipv4Addr;
 
-use kubeon_api::kubernetes_cluster::{Cni, LoadBalancer, ProxyMode};
+use kubeon_api::kubernetes_cluster::{LoadBalancer, ProxyMode};
 use kubeon_api::{Arch, ClusterKeys, HostAddress, HostName, HostRole, KeyNumber, RotationPhase};
 use kubeon_wire::{Cgroup, Content, Facts, Fence, JournalEntry, NodeFact, Op, ResultState};
 use sha2::{Digest as _, Sha256};
@@ -39,6 +39,8 @@ pub(crate) struct PlanContext<'a> {
     pub(crate) generation: u64,
     /// The generation of a plan that changes something.
     pub(crate) next_generation: u64,
+    /// Whether the owner of the cluster installs the network of the pods, and none was seen yet.
+    pub(crate) awaits_network: bool,
 }
 
 /// A host that was observed and takes part in the plan.
@@ -88,14 +90,25 @@ impl<'a> PlanContext<'a> {
     }
 
     /// The master that executes cluster-wide steps: the first one whose API server answers, else the first
-    /// observed one. Masters that join come last.
+    /// observed one. Masters that join come last, and so do those whose members the others do not reach at a new address
+    /// yet: their API servers may answer for a while, but can change nothing.
     pub(crate) fn executor(&self) -> &ObservedHost<'a> {
         let answers =
             |host: &&ObservedHost<'_>| host.facts.cluster.as_ref().is_some_and(|cluster| cluster.api_ready);
-        let stays = |host: &&ObservedHost<'_>| !self.intent.joining_masters.contains(&host.address());
-        let members = || self.masters().filter(stays);
+        let settled = |host: &&ObservedHost<'_>| {
+            !self.intent.joining_masters.contains(&host.address()) && !self.has_moved(host)
+        };
+        let members = || self.masters().filter(settled);
         let found = members().find(answers).or_else(|| self.masters().find(answers));
         found.or_else(|| members().next()).unwrap_or(&self.hosts[0])
+    }
+
+    /// Whether the members of etcd have another address for the member of the host, because the address of the host
+    /// changed.
+    pub(crate) fn has_moved(&self, host: &ObservedHost<'_>) -> bool {
+        let mut reports = self.member_hosts().filter_map(|member| member.facts.cluster.as_ref());
+        let known = reports.find_map(|report| report.member_addresses.get(host.name.as_str()));
+        known.is_some_and(|known| *known != host.ip())
     }
 
     /// Names and addresses of all masters, in order, whether they were observed or not.
@@ -228,7 +241,12 @@ impl<'a> PlanContext<'a> {
 
     /// Whether kubeon runs the network of the pods. Otherwise the owner of the cluster does.
     pub(crate) fn runs_flannel(&self) -> bool {
-        self.spec().settings.cni == Cni::Flannel
+        self.spec().runs_flannel()
+    }
+
+    /// Whether kubeon runs kube-proxy. Otherwise the network plugin of the owner implements Services.
+    pub(crate) fn runs_kube_proxy(&self) -> bool {
+        self.spec().runs_kube_proxy()
     }
 
     /// Whether the control plane and haproxy run as static pods.

@@ -55,6 +55,7 @@ pub fn destroy(intent: &Intent, snapshot: &Snapshot) -> Result<Plan, PlanError> 
         up_to_date: 0,
         steps,
         continues: false,
+        awaits_network: false,
         notes,
         unreachable: Vec::new(),
         waiting: Vec::new(),

@@ -132,6 +132,7 @@ pub(crate) fn plan(
         steps,
         up_to_date,
         facts: records.hosts.values().map(|host| fact_count(host.facts)).sum(),
+        awaits_network: context.awaits_network,
         notes,
         unreachable: context.unreachable.clone(),
         waiting,

@@ -34,6 +34,7 @@ pub(crate) fn admit<'a>(
     notes.extend(kernel_notes(&context));
     notes.extend(encryption_note(&context));
     notes.extend(address_notes(&context));
+    notes.extend(context.network_note());
     reset_deleted_nodes(&mut context, &mut notes);
     let mut refusals: Vec<Refusal> = other_machines(&context).collect();
     refusals.extend(membership::refusals(&context));
@@ -175,7 +176,18 @@ fn check_hosts<'a>(
         return Err(PlanRefused { cluster: intent.spec.name.to_string(), refusals, notes });
     }
     let (hosts, etcd_hosts) = hosts.into_iter().partition(|host| host.role.runs_node());
-    Ok((PlanContext { intent, hosts, etcd_hosts, unreachable, leaving, generation, next_generation }, notes))
+    let context = PlanContext {
+        intent,
+        hosts,
+        etcd_hosts,
+        unreachable,
+        leaving,
+        generation,
+        next_generation,
+        awaits_network: false,
+    };
+    let awaits_network = context.finds_no_network();
+    Ok((PlanContext { awaits_network, ..context }, notes))
 }
 
 /// The leaving hosts. An unreachable host is refused unless the user allows to skip it.

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use kubeon_api::kubernetes_cluster::{ClusterSettings, DeployMode, NodeTaint};
+use kubeon_api::kubernetes_cluster::{ClusterSettings, Cni, DeployMode, NodeTaint, ProxyMode};
 use kubeon_api::{Arch, ClusterKeys, ClusterName, Digest, HostAddress, HostName, HostRole, Version};
 use kubeon_wire::Facts;
 use serde::{Deserialize, Serialize};
@@ -71,6 +71,18 @@ impl DesiredCluster {
             DeployMode::Binary => false,
             DeployMode::Container => true,
         }
+    }
+
+    /// Whether kubeon runs the network of the pods. Otherwise the owner of the cluster does.
+    #[must_use]
+    pub fn runs_flannel(&self) -> bool {
+        self.settings.cni == Cni::Flannel
+    }
+
+    /// Whether kubeon runs kube-proxy. Otherwise the network plugin of the owner implements Services.
+    #[must_use]
+    pub fn runs_kube_proxy(&self) -> bool {
+        self.settings.proxy_mode != ProxyMode::Bpf
     }
 
     /// The hosts of the members of etcd.

@@ -33,6 +33,7 @@ mod membership;
 mod node_name;
 mod node_parts;
 pub mod output;
+mod pod_network;
 pub mod precheck;
 mod proxy_mode;
 mod quorum;

@@ -78,11 +78,6 @@ impl<'c, 'a> MembershipChange<'c, 'a> {
     }
 }
 
-/// Whether the members have another address for the member of the host, because the address of the host changed.
-pub(crate) fn has_moved(members: &Members<'_>, host: &ObservedHost<'_>) -> bool {
-    members.address(&host.name).is_some_and(|known| known != host.ip())
-}
-
 /// Why the members cannot be changed.
 pub(crate) fn refusals(context: &PlanContext<'_>) -> Vec<Refusal> {
     let members = members(context);
@@ -159,7 +154,7 @@ fn moved_refusals<'c>(
     members: &'c Members<'_>,
 ) -> impl Iterator<Item = Refusal> + 'c {
     let lost = members.total() > 1 && members.quorum() == Quorum::Lost;
-    let moved = context.member_hosts().filter(|host| has_moved(members, host)).filter(move |_| lost);
+    let moved = context.member_hosts().filter(|host| context.has_moved(host)).filter(move |_| lost);
     moved.map(|host| {
         let reason = "its address changed, and without it etcd has no quorum that could learn the new one: bring the \
                       others back at their addresses first";

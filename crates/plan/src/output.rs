@@ -36,6 +36,9 @@ pub struct Plan {
     pub up_to_date: usize,
     /// The number of facts that the plan is based on.
     pub facts: usize,
+    /// Whether the owner of the cluster installs the network of the pods, and none was seen yet: no step waits for Ready nodes.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub awaits_network: bool,
     /// Warnings. They do not stop the plan.
     pub notes: Vec<Note>,
     /// The hosts of the cluster that could not be observed. Nothing on them is checked or changed.

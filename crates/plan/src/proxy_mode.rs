@@ -33,6 +33,8 @@ pub(crate) fn missing_tool(facts: &Facts, wanted: ProxyMode) -> Option<MissingTo
         ProxyMode::Nftables => "nft",
         // kube-proxy writes some rules with it in this mode too.
         ProxyMode::Iptables | ProxyMode::Ipvs => "iptables",
+        // No kube-proxy calls any.
+        ProxyMode::Bpf => return None,
     };
     if facts.programs.get(name) == Some(&false) {
         return Some(MissingTool { name, old: None });
@@ -45,7 +47,7 @@ pub(crate) fn missing_tool(facts: &Facts, wanted: ProxyMode) -> Option<MissingTo
 pub(crate) fn supported(facts: &Facts, wanted: ProxyMode) -> ProxyMode {
     match wanted {
         ProxyMode::Nftables if obstacle(facts).is_some() => ProxyMode::Iptables,
-        ProxyMode::Nftables | ProxyMode::Iptables | ProxyMode::Ipvs => wanted,
+        ProxyMode::Nftables | ProxyMode::Iptables | ProxyMode::Ipvs | ProxyMode::Bpf => wanted,
     }
 }
 

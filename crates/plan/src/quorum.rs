@@ -87,12 +87,6 @@ impl<'a> Members<'a> {
         reports.any(|report| report.learners.contains(name.as_str()) || report.learners.contains(&url))
     }
 
-    /// The address at which the other members reach the member of this name; `None` if no member listed it.
-    pub(crate) fn address(&self, name: &HostName) -> Option<Ipv4Addr> {
-        let mut reports = self.observed.iter().filter_map(|(_, facts)| facts.cluster.as_ref());
-        reports.find_map(|report| report.member_addresses.get(name.as_str()).copied())
-    }
-
     /// Whether a member of this name has a vote.
     pub(crate) fn contains(&self, name: &HostName) -> bool {
         self.others.contains_key(name.as_str()) || self.observed.iter().any(|(member, _)| *member == name)

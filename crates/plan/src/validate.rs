@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use kubeon_api::kubernetes_cluster::defaults::{self, MAX_CA_YEARS};
-use kubeon_api::kubernetes_cluster::{Cni, LoadBalancer, UnsupportedSetting};
+use kubeon_api::kubernetes_cluster::{LoadBalancer, UnsupportedSetting};
 use kubeon_api::{Cidr, HostAddress, HostRole, Refusal, RefusedField as Field, Remedy, Version};
 use kubeon_wire::FORWARDING_PORT;
 
@@ -14,8 +14,6 @@ use crate::output::{Note, PlanRefused};
 /// network (UDP), kubelet, kube-proxy, controller manager and scheduler, and hosts that forward parts.
 const OWN_PORTS: [u16; 12] =
     [2379, 2380, 2381, 6443, 8472, 10248, 10249, 10250, 10256, 10257, 10259, FORWARDING_PORT];
-/// The field of the network plugin.
-const CNI: &str = "network.cni";
 
 /// Checks the specification of a new cluster by itself: roles, addresses, names, networks, ports, version.
 ///
@@ -25,12 +23,11 @@ pub fn validate(
     spec: DesiredCluster,
     supported: &[Version],
 ) -> Result<(Valid<DesiredCluster>, Vec<Note>), PlanRefused> {
-    let refusals = node_ports_refusal(&spec).into_iter().chain(no_network(&spec)).collect();
+    let refusals = node_ports_refusal(&spec).into_iter().collect();
     validate_with(spec, supported, refusals)
 }
 
-/// The same for a cluster that may exist already: it keeps a range of node ports that an older version permitted, and a network of
-/// its owner with which it was adopted.
+/// The same for a cluster that may exist already: it keeps a range of node ports that an older version permitted.
 ///
 /// # Errors
 /// Every reason why the specification cannot be planned.
@@ -230,26 +227,15 @@ fn limits(spec: &DesiredCluster, refusals: &mut Vec<Refusal>) {
 
 /// Refusals of settings that the planner does not support yet. No plan ignores such a setting.
 fn unsupported(spec: &DesiredCluster) -> impl Iterator<Item = Refusal> {
-    let is_adopted = spec.settings.cni == Cni::None;
-    let found = spec.settings.unsupported().into_iter();
-    found.filter(move |setting| !(is_adopted && setting.field == CNI)).map(unsupported_refusal)
-}
-
-fn unsupported_refusal(UnsupportedSetting { field, reason }: UnsupportedSetting) -> Refusal {
-    Refusal::setting(format!("spec.cluster.{field}"), reason)
-}
-
-/// The refusal of a new cluster without a network: its nodes would never be Ready.
-fn no_network(spec: &DesiredCluster) -> Option<Refusal> {
-    let mut found = spec.settings.unsupported().into_iter();
-    let found = found.find(|setting| setting.field == CNI && spec.settings.cni == Cni::None);
-    found.map(unsupported_refusal)
+    let refusal =
+        |UnsupportedSetting { field, reason }| Refusal::setting(format!("spec.cluster.{field}"), reason);
+    spec.settings.unsupported().into_iter().map(refusal)
 }
 
 fn warnings(spec: &DesiredCluster) -> Vec<Note> {
     let mut notes = Vec::new();
     let mut warn = |text: String| notes.push(Note { host: None, text });
-    if spec.settings.cni == Cni::Flannel {
+    if spec.runs_flannel() {
         warn("flannel enforces no NetworkPolicy: every pod reaches every pod".to_owned());
     }
     let masters = spec.masters.len();

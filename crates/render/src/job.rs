@@ -24,6 +24,8 @@ const FILLED: &str = "/target";
 const SCRATCH: &str = "/tmp";
 /// The name of the token file in its volume.
 pub const TOKEN: &str = "token";
+/// The service account of runners.
+pub const RUNNER_ACCOUNT: &str = "kubeon-runner";
 /// Seconds between SIGTERM and SIGKILL of a pod, for the hooks that always run.
 const GRACE_SECONDS: i64 = 120;
 /// The part of [`GRACE_SECONDS`] that the runner gives to its work.
@@ -67,7 +69,7 @@ pub struct OperationJob<'a> {
 pub enum Program {
     /// The mounted script, in an image that is not from kubeon. It gets no service account token.
     Script,
-    /// `kubeon-runner run`, under the service account `kubeon-runner`.
+    /// `kubeon-runner run`, under the service account [`RUNNER_ACCOUNT`].
     Runner {
         /// The operation whose status it writes.
         operation: String,
@@ -221,7 +223,7 @@ fn pod(operation: &OperationJob<'_>) -> PodSpec {
         restart_policy: Some("Never".to_owned()),
         termination_grace_period_seconds: Some(GRACE_SECONDS),
         automount_service_account_token: Some(runner),
-        service_account_name: runner.then(|| "kubeon-runner".to_owned()),
+        service_account_name: runner.then(|| RUNNER_ACCOUNT.to_owned()),
         security_context: Some(pod_security(runner)),
         volumes: Some(volumes),
         init_containers: Some(fillers).filter(|fillers| !fillers.is_empty()),

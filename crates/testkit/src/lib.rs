@@ -5,7 +5,7 @@
 //!   builders   host("10.0.0.1").named("h1").claimed_by("other")   step("a@h1", h1).needs(["b@h1"])
 //!   World      files, parts, links, units, images, objects, claims, journals, etcd, API, nodes
 //!     ├ Ports    ProbeHost + ActHost + Secrets + Blobs + Clock of the world, until the process dies
-//!     ├ die_after(n) · restart() · cut(host) · shuffle(seed)
+//!     ├ die_after(n) · restart() · cut(host) · isolate(host) · shuffle(seed)
 //!     └ render()     the complete world as text, to compare
 //!   crash      for every n: run, kill after effect n, restart, run again: same world, no repeated harm
 //! ```
@@ -32,4 +32,4 @@ pub use golden::assert_golden;
 pub use hosts::{HostBuilder, NOW, address, host, snapshot};
 pub use plans::{ClusterBuilder, StepBuilder, cluster, needed, plan_of, step, step_id, with_nodes_at};
 pub use text::{fingerprint, sha256_like};
-pub use world::{Fault, Ports, SENTINEL, World};
+pub use world::{Fault, HostLoss, Ports, SENTINEL, World};

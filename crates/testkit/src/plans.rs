@@ -143,6 +143,7 @@ pub fn plan_of(steps: impl IntoIterator<Item = StepBuilder>) -> Plan {
         continues: false,
         up_to_date: 0,
         facts: 0,
+        awaits_network: false,
         notes: Vec::new(),
         unreachable: Vec::new(),
         waiting: Vec::new(),

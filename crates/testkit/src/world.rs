@@ -22,7 +22,7 @@ use parking_lot::MutexGuard;
 use crate::hosts::{HostBuilder, address};
 use crate::plans::step_id;
 use crate::text::sha256_like;
-pub use fault::Fault;
+pub use fault::{Fault, HostLoss};
 pub use ports::{Ports, SENTINEL};
 use shared_state::SharedState;
 use state::{Recording, State};
@@ -102,19 +102,35 @@ impl World {
 
     /// The host loses power: its sessions break and its programs stop.
     pub fn cut(&self, host: &str) {
-        self.lock().cut(address(host));
+        self.lose(host, HostLoss::Power);
+    }
+
+    /// The host loses its network: its sessions break, and nobody reaches it. Its programs run, such as its member of etcd, which the
+    /// others do not count, and its kubelet, which reaches no API server but that of its own host.
+    pub fn isolate(&self, host: &str) {
+        self.lose(host, HostLoss::Network);
+    }
+
+    /// The host is lost.
+    pub fn lose(&self, host: &str, loss: HostLoss) {
+        self.lock().lose(address(host), loss);
         self.0.notify();
     }
 
-    /// The host loses power right after the n-th effect from now, the first one at the earliest. The process goes on.
-    pub fn cut_after(&self, effects: usize, host: &str) {
-        self.lock().power_cut = Some((effects, address(host)));
+    /// The host is lost right after the n-th effect from now, the first one at the earliest. The process goes on.
+    pub fn lose_after(&self, effects: usize, host: &str, loss: HostLoss) {
+        self.lock().loss = Some((effects, address(host), loss));
     }
 
-    /// Whether the host has power.
+    /// The user declares that the host is lost: what still runs there does not count any more, although nobody can end it.
+    pub fn declare_lost(&self, host: &str) {
+        self.lock().host_mut(address(host)).declared_lost = true;
+    }
+
+    /// Whether the host has power and its network.
     #[must_use]
-    pub fn has_power(&self, host: &str) -> bool {
-        self.lock().host(address(host)).up
+    pub fn is_reachable(&self, host: &str) -> bool {
+        self.lock().host(address(host)).is_reachable()
     }
 
     /// The hosts with a program that was stopped for a restart and has not started again.
@@ -123,10 +139,10 @@ impl World {
         self.lock().restarting.keys().map(|(host, _)| *host).collect()
     }
 
-    /// The host gets power again and its enabled units start.
+    /// The host gets power or its network again. Without power, its enabled units start.
     pub fn heal(&self, host: &str) {
-        self.lock().host_mut(address(host)).up = true;
-        self.settle();
+        self.lock().heal(address(host));
+        self.0.notify();
     }
 
     /// The host has another address from now on. Its etcd member does not run, because it listened at the old one.

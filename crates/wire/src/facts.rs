@@ -361,6 +361,16 @@ pub enum EtcdFact {
     Members(BTreeMap<String, Option<bool>>),
 }
 
+/// The begin of what a kubelet says of a node that lacks nothing but a network of pods. If it lacks more, the text begins with a
+/// bracket.
+const LACKS_NETWORK: &str = "container runtime network not ready";
+
+/// Whether the message of the condition `Ready` says that the node lacks a network of pods, and nothing else.
+#[must_use]
+pub fn lacks_only_network(message: &str) -> bool {
+    message.starts_with(LACKS_NETWORK)
+}
+
 /// The status of a node, from the API server.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]

@@ -27,8 +27,8 @@ pub mod static_pod;
 pub use api_way::{API_SERVICE, API_WAY_FILE, API_WAY_FOUND, ApiWay};
 pub use facts::{
     CertificateExpiry, CertificateFact, Cgroup, Claim, ClusterFacts, EtcdFact, Facts, JournalEntry,
-    KubeletFacts, LinkFact, NodeCertificates, NodeFact, Reach, ReachFact, ResultState, renewal_due,
-    renewal_overdue,
+    KubeletFacts, LinkFact, NodeCertificates, NodeFact, Reach, ReachFact, ResultState, lacks_only_network,
+    renewal_due, renewal_overdue,
 };
 pub use firewall::{FirewallFact, FirewallProgram, PacketMatch, Transport};
 pub use forwarding::{FORWARDING_PORT, PART_PIECE, PartForwarder};

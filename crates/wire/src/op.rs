@@ -392,18 +392,24 @@ pub enum Check {
         path: String,
     },
     /// The nodes exist and are `Ready`, according to the API server of this host.
+    #[serde(rename_all = "camelCase")]
     NodesReady {
         /// The nodes' names.
         nodes: Vec<HostName>,
+        /// Whether a node that lacks nothing but a network of pods is ready enough.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        may_lack_network: bool,
     },
     /// The node is not `Ready` any more, or does not exist, according to the API server of this host; or its Lease was not renewed
-    /// for 25 s, at least 12 s of them while this was awaited. Only for a host that is known not to answer.
+    /// for 25 s, at least 12 s of them while this was awaited (longer if the kubelet has not reached this API server since its
+    /// start). Only for a host that is known not to answer.
     NodeNotReady {
         /// The node.
         node: HostName,
     },
     /// The node of this host works after its last start: the units run, the kubelet is healthy and has
-    /// reported the node as `Ready` since its start, and it renewed the Lease of the node after the newest start of the units.
+    /// reported the node as `Ready` since its start, and it renewed the Lease of the node after the newest start of the units,
+    /// except for kube-proxy and flannel if they restarted together with the kubelet.
     /// With a version, it also reports that one, and no pod is not ready that was ready before.
     #[serde(rename_all = "camelCase")]
     NodeWorks {
@@ -424,6 +430,9 @@ pub enum Check {
         ca_file: String,
         /// Path of the file with the certificate and the key of the kubelet.
         identity_file: String,
+        /// Whether a node that lacks nothing but a network of pods is ready enough.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        may_lack_network: bool,
     },
     /// All replicas of a Deployment are updated and available, according to the API server of this host.
     DeploymentAvailable {

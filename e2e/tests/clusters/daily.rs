@@ -142,19 +142,29 @@ fn no_packet_left(lab: &TestLab, links: &Links) -> Result<()> {
     links.verify()
 }
 
-/// The jump host is an alias of the user's `~/.ssh/config`.
+/// The jump host is an alias of the user's `~/.ssh/config`: for a flag, and for the keyword `ProxyJump` of a host.
 fn commands_go_through_a_jump_host(lab: &TestLab) -> Result<()> {
+    let [bastion, behind] = [&lab.addresses[0], &lab.addresses[1]];
     fs::create_dir_all(lab.file(".ssh"))?;
-    let alias = format!("Host bastion\n  HostName {}\n  User root\n", lab.addresses[0]);
-    fs::write(lab.file(".ssh/config"), alias)?;
-    let from_h1 = format!(
-        "journalctl -q --no-pager _COMM=sshd | grep -c 'Accepted .* from {} ' || true",
-        lab.addresses[0]
+    let config = format!(
+        "Host bastion\n  HostName {bastion}\nHost {behind}\n  ProxyJump bastion\nHost *\n  User root\n  IdentityFile {}\n",
+        lab.key().display()
     );
+    fs::write(lab.file(".ssh/config"), config)?;
+    let from_h1 =
+        format!("journalctl -q --no-pager _COMM=sshd | grep -c 'Accepted .* from {bastion} ' || true");
     let before = lab.on("h2", &from_h1)?;
     let output = lab.must(&["exec", "-J", "bastion", "daily@name=h2", "hostname"])?;
     ensure!(output.contains("h2"), "{output}");
-    ensure!(lab.on("h2", &from_h1)? != before, "the login must come from the jump host");
+    let by_flag = lab.on("h2", &from_h1)?;
+    ensure!(by_flag != before, "the login must come from the jump host");
+    // The hosts of a lab do not use the file, so h2 is no host of a lab here: another home folder of kubeon knows none.
+    let (home, known) = (lab.file("no-labs"), lab.key().with_file_name("known_hosts"));
+    let [home, known] = [&home, &known].map(|path| path.to_string_lossy().into_owned());
+    let precheck = ["precheck", "-m", behind, "--known-hosts", &known, "-o", "json"];
+    let report = lab.kubeon_with(&precheck, &[("KUBEON_HOME", home.as_str())])?;
+    ensure!(json(&report.out)?["hosts"][0]["name"] == "h2", "{report:?}");
+    ensure!(lab.on("h2", &from_h1)? != by_flag, "the login must come from the jump host of the file");
     Ok(())
 }
 

@@ -16,13 +16,21 @@ use serde_json::Value;
 const MINUTE: Duration = Duration::from_secs(60);
 
 /// Asks the API server for its version over one connection through the haproxy of the host, five times a second, until the
-/// connection ends or it is stopped.
+/// connection ends or it is stopped. It is not a connection to a master whose address is an argument: its certificate has it.
 const ONE_CONNECTION: &str = r#"
-import re, socket, ssl, time
+import re, socket, ssl, sys, time
 context = ssl.create_default_context(cafile="/etc/kubernetes/pki/ca.crt")
 context.load_cert_chain("/var/lib/kubelet/pki/kubelet-client-current.pem")
-plain = socket.create_connection(("127.0.0.1", 6443), 5)
-client = context.wrap_socket(plain, server_hostname="127.0.0.1")
+opened = []
+while True:
+    plain = socket.create_connection(("127.0.0.1", 6443), 5)
+    client = context.wrap_socket(plain, server_hostname="127.0.0.1")
+    # haproxy gives the next one to the master with the fewest.
+    opened.append(client)
+    if not {name for _, name in client.getpeercert()["subjectAltName"]} & set(sys.argv[1:]):
+        break
+for other in opened[:-1]:
+    other.close()
 answers = 0
 while True:
     client.sendall(b"GET /version HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
@@ -51,9 +59,9 @@ fn masters_join_are_replaced_and_leave() -> Result<()> {
     lab.kubectl(cluster, &["cordon", "h6"])?;
     writer::start(&lab, "masters", 100)?;
 
-    open_connection(&lab)?;
+    open_connection(&lab, "")?;
     join_with_a_kill(&lab, &hosts[2..4].join(","))?;
-    connection_is_open(&lab)?;
+    connection_is_open(&lab, "masters joined")?;
     ensure!(voters(&lab, "h3")? == names(["h1", "h3", "h4"]), "{:?}", voters(&lab, "h3")?);
 
     lab.host("kill", "h6")?;
@@ -77,7 +85,9 @@ fn masters_join_are_replaced_and_leave() -> Result<()> {
     ensure!(loses.code == 2 && loses.err.contains("no master that it knows would stay"), "{loses:?}");
     let majority = lab.kubeon(&[&lost[..], &["--without", &hosts[5]]].concat())?;
     ensure!(majority.code == 2 && majority.err.contains("that is a majority"), "{majority:?}");
+    open_connection(&lab, &hosts[2])?;
     lab.must(&["delon", cluster, "h3", "--yes"])?;
+    connection_is_open(&lab, "another master left")?;
     lab.is_bare("h3")?;
     ensure!(voters(&lab, "h4")? == names(["h4", "h5"]), "{:?}", voters(&lab, "h4")?);
     println!("  {}", writer::report(&lab)?);
@@ -173,8 +183,8 @@ fn join_with_a_kill(lab: &TestLab, masters: &str) -> Result<()> {
     lab.wait_up_to_date(lab.name(), MINUTE)
 }
 
-/// The worker that was off while the first master was replaced returns. Its timer, which the test does not wait for, adds the
-/// new master; the next command also removes those that left.
+/// The worker that was off while the first master was replaced returns. The service of its timer, which the test does not wait for,
+/// adds the new master; the next command also removes those that left.
 fn worker_learns_masters(lab: &TestLab) -> Result<()> {
     let (new, gone) = (&lab.addresses[4], &lab.addresses[0]);
     lab.host("start", "h6")?;
@@ -189,6 +199,9 @@ fn worker_learns_masters(lab: &TestLab) -> Result<()> {
         Ok(())
     })?;
     ensure!(haproxy_knows(lab, "h6", gone)?, "only a plan removes masters");
+    let timer = lab.on("h6", "systemctl show -p SubState -p TimersMonotonic kubeon-renew.timer")?;
+    let every = "OnUnitInactiveUSec=10min";
+    ensure!(timer.contains("SubState=waiting") && timer.contains(every), "{timer}");
     lab.must(&["create", lab.name()])?;
     ensure!(haproxy_knows(lab, "h6", new)? && !haproxy_knows(lab, "h6", gone)?, "the masters of h6");
     lab.kubectl(lab.name(), &["uncordon", "h6"])?;
@@ -211,6 +224,7 @@ fn etcd_commands(lab: &TestLab) -> Result<()> {
     let cut = lab.kubeon(&["etcd", "check", cluster, &file])?;
     ensure!(cut.code == 2 && cut.err.contains("is not a complete snapshot"), "{cut:?}");
     full_disk(lab)?;
+    a_write_fails(lab, whole.len())?;
     let unknown = lab.kubeon(&["etcd", cluster, "frobnicate"])?;
     ensure!(unknown.code == 1 && unknown.err.contains("unknown command"), "{unknown:?}");
     Ok(())
@@ -232,6 +246,27 @@ fn full_disk(lab: &TestLab) -> Result<()> {
     Ok(())
 }
 
+/// A write of this machine fails in the middle of a snapshot of about this size, as on a disk that became full: nothing of it is left,
+/// and an earlier snapshot stays.
+fn a_write_fails(lab: &TestLab, bytes: usize) -> Result<()> {
+    let folder = lab.file("limited");
+    std::fs::create_dir_all(&folder)?;
+    let place = folder.join("snapshot.db");
+    std::fs::write(&place, "earlier")?;
+    let (file, kubeon) =
+        (place.display().to_string(), program::folder().join("kubeon").display().to_string());
+    // Without the signal, the write that exceeds the limit fails. Shells count blocks of 512 or of 1024 bytes.
+    let limited = format!("trap '' XFSZ; ulimit -f {}; exec \"$@\"", bytes / 4 / 512);
+    let own = lab.environment();
+    let own: Vec<(&str, &str)> = own.iter().map(|(name, text)| (*name, text.as_str())).collect();
+    let save = ["-c", &limited, "sh", &kubeon, "etcd", "save", lab.name(), &file];
+    let failed = program::run("sh", &save, &own)?;
+    ensure!(failed.code == 1 && failed.err.contains("cannot write"), "{failed:?}");
+    let (kept, left) = (std::fs::read(&place)?, std::fs::read_dir(&folder)?.count());
+    ensure!(kept == b"earlier" && left == 1, "{left} files, {} bytes", kept.len());
+    Ok(())
+}
+
 /// The names of the members with a vote, as the member of a host lists them.
 fn voters(lab: &TestLab, host: &str) -> Result<BTreeSet<String>> {
     let pki = "/etc/kubernetes/pki/etcd";
@@ -249,16 +284,18 @@ fn names<const N: usize>(names: [&str; N]) -> BTreeSet<String> {
     names.map(str::to_owned).into()
 }
 
-fn open_connection(lab: &TestLab) -> Result<()> {
+/// Opens a connection on `h2`, to a master with another address.
+fn open_connection(lab: &TestLab, not_to: &str) -> Result<()> {
     std::fs::write(lab.file("connection.py"), ONE_CONNECTION)?;
     let file = lab.file("connection.py").display().to_string();
     lab.must(&["copy", &format!("{}@h2", lab.name()), &file, "/run/connection.py"])?;
-    lab.on("h2", "systemd-run --unit=connection python3 /run/connection.py")?;
+    let start = "rm -f /run/answers.txt && systemd-run --unit=connection python3 /run/connection.py";
+    lab.on("h2", &format!("{start} {not_to}"))?;
     eventually("the connection is open", MINUTE, || lab.on("h2", "test -s /run/answers.txt").map(drop))
 }
 
 /// The masters of haproxy changed without a cut of the connection.
-fn connection_is_open(lab: &TestLab) -> Result<()> {
+fn connection_is_open(lab: &TestLab, change: &str) -> Result<()> {
     let answers = || -> Result<u32> { Ok(lab.on("h2", "cat /run/answers.txt")?.trim().parse()?) };
     let before = answers()?;
     let log = || lab.on("h2", "journalctl -u connection -n 5 --no-pager").unwrap_or_default();
@@ -266,7 +303,7 @@ fn connection_is_open(lab: &TestLab) -> Result<()> {
         ensure!(answers()? > before, "{}", log());
         Ok(())
     })?;
-    println!("  {before} answers over one connection while masters joined");
+    println!("  {before} answers over one connection while {change}");
     lab.on("h2", "systemctl stop connection").map(drop)
 }
 

@@ -55,12 +55,12 @@ fn hosts_change_their_addresses() -> Result<()> {
 }
 
 /// An address of the same network that no host has.
-fn other(address: &str) -> Result<String> {
+pub(crate) fn other(address: &str) -> Result<String> {
     let [a, b, c, d] = address.parse::<Ipv4Addr>()?.octets();
     Ok(Ipv4Addr::new(a, b, c, d + 100).to_string())
 }
 
-fn change(lab: &TestLab, host: &str, old: &str, new: &str) -> Result<()> {
+pub(crate) fn change(lab: &TestLab, host: &str, old: &str, new: &str) -> Result<()> {
     let script = CHANGE.replace("OLD", old).replace("NEW", new);
     // The connection ends with the old address.
     let later = "systemd-run --quiet --on-active=1 bash /run/change-address";
@@ -89,7 +89,7 @@ fn peer(lab: &TestLab, name: &str) -> Result<String> {
 }
 
 /// The node has its new address, all nodes are Ready, and nothing is left to do.
-fn works(lab: &TestLab, node: &str, address: &str) -> Result<()> {
+pub(crate) fn works(lab: &TestLab, node: &str, address: &str) -> Result<()> {
     let internal = r#"jsonpath={.status.addresses[?(@.type=="InternalIP")].address}"#;
     let found = lab.kubectl(lab.name(), &["get", "node", node, "-o", internal])?;
     ensure!(found == address, "{node} has the address {found}");

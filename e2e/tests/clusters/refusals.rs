@@ -79,7 +79,7 @@ fn silent_name_server(lab: &TestLab) -> Result<()> {
 }
 
 /// Copies the bundle into a folder of bundles. Returns the copy.
-fn copy_of_the_bundle(lab: &TestLab, folder: &str) -> Result<PathBuf> {
+pub(crate) fn copy_of_the_bundle(lab: &TestLab, folder: &str) -> Result<PathBuf> {
     let listed: serde_json::Value = serde_json::from_str(&lab.must(&["bundle", "ls", "-o", "json"])?)?;
     let bundles = listed.as_array().context("no list")?;
     let found = bundles.iter().find(|bundle| bundle["version"] == VERSION);

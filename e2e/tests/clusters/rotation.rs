@@ -58,9 +58,7 @@ fn soak_a_rotation_of_three_masters_loses_no_write() -> Result<()> {
     lab.must(&["certs", "rotate", cluster, "--yes"])?;
     println!("  the rotation of 3 + 1 hosts took {:.0} s", begin.elapsed().as_secs_f64());
     // The writer repeats a write that failed; the probe does not.
-    let (total, failed) = probe::counts(&lab, "h4")?;
-    println!("  {failed} of {total} requests failed on h4");
-    ensure!(total > 500 && failed == 0, "{}", probe::log(&lab, "h4")?);
+    println!("  {}", probe::none_failed(&lab, "h4")?);
     before.is_over(&lab, &["h1", "h2", "h3"], "h4")?;
     println!("  {}", writer::report(&lab)?);
     lab.must(&["destroy", cluster, "--yes"]).map(drop)

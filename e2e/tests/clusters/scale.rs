@@ -1,6 +1,6 @@
 //! Prechecks hosts, and adds, drains, removes and re-adds a worker. Also checks the progress events, disruption
-//! budgets, routes of a cloud provider, kernel parameters and taints, the order in which kubelets restart, and the change to a
-//! load balancer and back.
+//! budgets, routes of a cloud provider, kernel parameters and taints, the order in which kubelets restart, the change to a
+//! load balancer and back, and another build of the bundle.
 
 pub(crate) mod balancer;
 mod cloud;
@@ -40,6 +40,7 @@ fn a_worker_is_added_removed_and_added_again() -> Result<()> {
     balancer::workers_change_to_a_load_balancer_and_back(&lab, CLUSTER)?;
     remove_dead_worker(&lab)?;
     cloud::are_to_the_nodes(&lab, CLUSTER, &routes)?;
+    rolling::another_build_is_asked_about(&lab, CLUSTER)?;
     cloud::block_a_destroy(&lab, CLUSTER, &routes)?;
     destroy(&lab)?;
     cloud::are_gone(&routes)

@@ -47,12 +47,8 @@ fn soak_an_upgrade_over_three_minor_versions_serves_all_the_time() -> Result<()>
     ensure!(!way.is_empty() && done.err.contains(&format!("the way is {}{NEXT}", way.concat())), "{done:?}");
     println!("  the upgrade of 3 + 2 from {oldest} to {NEXT} took {:.0} s", begin.elapsed().as_secs_f64());
 
-    let (total, failed) = probe::counts(&lab, "h4")?;
-    println!("  {failed} of {total} requests failed on h4");
-    ensure!(total > 500 && failed == 0, "{}", probe::log(&lab, "h4")?);
-    let (total, failed) = probe::service_counts(&lab, "h4")?;
-    println!("  {failed} of {total} requests to the Deployment failed on h4");
-    ensure!(total > 500 && failed == 0, "{}", probe::service_log(&lab, "h4")?);
+    println!("  {}", probe::none_failed(&lab, "h4")?);
+    println!("  {}", probe::none_to_service_failed(&lab, "h4")?);
     upgraded(&lab)?;
     lab.must(&["destroy", cluster, "--yes"]).map(drop)
 }

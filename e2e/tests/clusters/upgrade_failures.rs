@@ -1,5 +1,5 @@
-//! A program of every stage of an upgrade fails to start on one host: the failure names it, nothing is interrupted, and the
-//! upgrade goes back or goes on.
+//! Every stage of an upgrade fails on one host: a disk that is full, a program that does not start, objects that the API server
+//! refuses, a node that cannot be drained. The failure is named, nothing is interrupted, and the upgrade goes back or goes on.
 
 #![allow(clippy::print_stdout, reason = "prints measured times")]
 
@@ -8,30 +8,38 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, ensure};
 use kubeon_e2e::lab::{NEXT, TestLab, VERSION};
 use kubeon_e2e::probe;
-use serde_json::json;
+use kubeon_e2e::program::Answer;
+use serde_json::{Value, json};
 
 /// The programs that both versions share.
-const SAME: [&str; 2] = ["containerd", "flanneld"];
+const SAME: [&str; 3] = ["containerd", "flanneld", "haproxy"];
 const MINUTE: Duration = Duration::from_secs(60);
+/// The parts of a host in a file system with 4 MiB of free space: what was there stays readable.
+const FILL: &str = "mkdir -p /run/full && mount -t tmpfs -o size=4m tmpfs /run/full && mkdir /run/full/upper /run/full/work && \
+    mount -t overlay -o lowerdir=/var/lib/kubeon/parts,upperdir=/run/full/upper,workdir=/run/full/work overlay /var/lib/kubeon/parts";
+const EMPTY: &str = "umount -l /var/lib/kubeon/parts && umount -l /run/full && rmdir /run/full";
 
 #[test]
 #[ignore = "builds a second version of Kubernetes: ./test long"]
 fn soak_a_failure_in_every_stage_of_an_upgrade_is_named_and_overcome() -> Result<()> {
-    let lab = TestLab::up("e2e-upgrade-fails", 4)?;
+    let lab = TestLab::up("e2e-upgrade-fails", 5)?;
     let (cluster, hosts) = (lab.name(), &lab.addresses);
     lab.must(&["bundle", "build", NEXT])?;
-    let masters = hosts[..3].join(",");
-    lab.must(&["create", cluster, VERSION, "-m", &masters, "-w", &hosts[3]])?;
+    let (masters, workers) = (hosts[..3].join(","), hosts[3..].join(","));
+    lab.must(&["create", cluster, VERSION, "-m", &masters, "-w", &workers])?;
     lab.must(&["use", cluster])?;
     lab.load_client(cluster)?;
     waits_for_a_dead_master(&lab)?;
     probe::start(&lab, "h4")?;
     snapshot_fails(&lab)?;
+    disk_is_full(&lab)?;
     for unit in ["kube-apiserver", "kube-controller-manager", "kube-scheduler"] {
         goes_back(&lab, unit)?;
     }
+    haproxy_fails(&lab)?;
+    etcd_and_coredns_fail(&lab)?;
     // The kubelet of h3 fails after its node was drained: nothing has to leave it while containerd is stopped.
-    for (host, unit) in [("h2", "etcd"), ("h3", "kubelet"), ("h3", "containerd")] {
+    for (host, unit) in [("h3", "kubelet"), ("h3", "containerd")] {
         goes_on(&lab, host, unit)?;
     }
     drain_fails(&lab)?;
@@ -41,9 +49,7 @@ fn soak_a_failure_in_every_stage_of_an_upgrade_is_named_and_overcome() -> Result
     lab.must(&["upgrade", cluster, NEXT])?;
     lab.wait_up_to_date(cluster, MINUTE)?;
     ensure!(versions(&lab)?.iter().all(|version| version == NEXT), "{:?}", versions(&lab)?);
-    let (total, failed) = probe::counts(&lab, "h4")?;
-    println!("  {failed} of {total} requests failed");
-    ensure!(failed == 0, "{}", probe::log(&lab, "h4")?);
+    println!("  {}", probe::none_failed(&lab, "h4")?);
     lab.must(&["destroy", cluster, "--yes"]).map(drop)
 }
 
@@ -60,13 +66,71 @@ fn snapshot_fails(lab: &TestLab) -> Result<()> {
     Ok(())
 }
 
+/// A host has no space for the parts of the new version. Its programs are not changed, and the upgrade is aborted.
+fn disk_is_full(lab: &TestLab) -> Result<()> {
+    let (cluster, begin) = (lab.name(), Instant::now());
+    lab.on("h3", FILL)?;
+    let failed = lab.kubeon(&["upgrade", cluster, NEXT]);
+    lab.on("h3", EMPTY)?;
+    let failed = failed?;
+    for words in ["h3", "no space left on /var/lib/kubeon", "MiB needed", "continue with"] {
+        ensure!(failed.code == 1 && failed.err.contains(words), "{words:?} is missing in {failed:?}");
+    }
+    is_old(lab, &["h3"], "kube-apiserver")?;
+    lab.must(&["abort", cluster])?;
+    lab.wait_up_to_date(cluster, MINUTE)?;
+    is_old(lab, &["h1", "h2", "h3"], "kube-apiserver")?;
+    println!("  the disk of h3 was full, and back: {:.0} s", begin.elapsed().as_secs_f64());
+    Ok(())
+}
+
+/// While masters try the version, haproxy of a worker does not start. The upgrade is aborted.
+fn haproxy_fails(lab: &TestLab) -> Result<()> {
+    let begin = Instant::now();
+    upgrade_fails(lab, "h5", "haproxy")?;
+    lab.must(&["abort", lab.name()])?;
+    lab.wait_up_to_date(lab.name(), MINUTE)?;
+    is_old(lab, &["h1", "h2", "h3"], "kube-apiserver")?;
+    lab.on("h5", "systemctl is-active -q haproxy")?;
+    println!("  haproxy failed, and back: {:.0} s", begin.elapsed().as_secs_f64());
+    Ok(())
+}
+
+/// In one run the member of h2 does not start, and the API server refuses another image of CoreDNS. Both are named.
+fn etcd_and_coredns_fail(lab: &TestLab) -> Result<()> {
+    lab.apply(lab.name(), &keep_coredns())?;
+    let failed = goes_on(lab, "h2", "etcd")?;
+    for words in ["apply CoreDNS", "CoreDNS keeps its image"] {
+        ensure!(failed.err.contains(words), "{words:?} is missing in\n{}", failed.err);
+    }
+    let kinds = "validatingadmissionpolicy,validatingadmissionpolicybinding";
+    lab.kubectl(lab.name(), &["delete", kinds, "keep-coredns"]).map(drop)
+}
+
+/// A rule that refuses another image of CoreDNS.
+fn keep_coredns() -> Value {
+    let same =
+        "object.spec.template.spec.containers[0].image == oldObject.spec.template.spec.containers[0].image";
+    let group = "admissionregistration.k8s.io/v1";
+    json!({ "apiVersion": "v1", "kind": "List", "items": [
+        { "apiVersion": group, "kind": "ValidatingAdmissionPolicy", "metadata": { "name": "keep-coredns" }, "spec": {
+            "failurePolicy": "Fail",
+            "matchConstraints": { "resourceRules": [{ "apiGroups": ["apps"], "apiVersions": ["v1"],
+                "operations": ["UPDATE"], "resources": ["deployments"], "resourceNames": ["coredns"] }] },
+            "validations": [{ "expression": same, "message": "CoreDNS keeps its image" }] } },
+        { "apiVersion": group, "kind": "ValidatingAdmissionPolicyBinding", "metadata": { "name": "keep-coredns" },
+          "spec": { "policyName": "keep-coredns", "validationActions": ["Deny"] } },
+    ] })
+}
+
 /// A disruption budget never lets a pod go. The upgrade stops at its node with the name of the pod, and goes on without the budget.
 fn drain_fails(lab: &TestLab) -> Result<()> {
     let (cluster, begin) = (lab.name(), Instant::now());
     let labels = json!({ "app": "stuck" });
     lab.apply(cluster, &json!({ "apiVersion": "v1", "kind": "List", "items": [
         { "apiVersion": "apps/v1", "kind": "Deployment", "metadata": { "name": "stuck" }, "spec": { "replicas": 1,
-          "selector": { "matchLabels": labels }, "template": { "metadata": { "labels": labels }, "spec": { "containers": [
+          "selector": { "matchLabels": labels }, "template": { "metadata": { "labels": labels }, "spec": {
+            "nodeSelector": { "kubernetes.io/hostname": "h4" }, "containers": [
             { "name": "stuck", "image": kubeon_e2e::image::NAME, "imagePullPolicy": "IfNotPresent", "args": ["sleep"] }] } } } },
         { "apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": { "name": "stuck" },
           "spec": { "minAvailable": 1, "selector": { "matchLabels": labels } } },
@@ -139,33 +203,49 @@ pub(crate) fn is_old(lab: &TestLab, hosts: &[&str], unit: &str) -> Result<()> {
     Ok(())
 }
 
-/// When all masters run the version, a program fails. The next command goes on.
-fn goes_on(lab: &TestLab, host: &str, unit: &str) -> Result<()> {
+/// When all masters run the version, a program fails. The next command goes on. Returns what the failed one said.
+fn goes_on(lab: &TestLab, host: &str, unit: &str) -> Result<Answer> {
     let begin = Instant::now();
-    upgrade_fails(lab, host, unit)?;
+    let failed = upgrade_fails(lab, host, unit)?;
     let late = lab.kubeon(&["abort", lab.name()])?;
     ensure!(late.code == 2 && late.err.contains("cannot go back to v1.36.3 any more"), "{late:?}");
     println!("  {unit} failed on {host}: {:.0} s", begin.elapsed().as_secs_f64());
-    Ok(())
+    Ok(failed)
 }
 
 /// Lets a unit fail to start on a host, and checks that the upgrade stops there with its name.
-pub(crate) fn upgrade_fails(lab: &TestLab, host: &str, unit: &str) -> Result<()> {
-    let folder = format!("/etc/systemd/system/{unit}.service.d");
-    let fail =
-        format!("mkdir -p {folder} && printf '[Service]\\nExecStartPre=/bin/false\\n' >{folder}/fail.conf");
-    // Both versions have the same program: only a unit that does not run is started.
-    let stop = if SAME.contains(&unit) { format!(" && systemctl stop {unit}") } else { String::new() };
-    lab.on(host, &format!("{fail} && systemctl daemon-reload{stop}"))?;
+pub(crate) fn upgrade_fails(lab: &TestLab, host: &str, unit: &str) -> Result<Answer> {
+    breaks(lab, host, unit)?;
     let failed = lab.kubeon(&["upgrade", lab.name(), NEXT])?;
     ensure!(failed.code == 1, "{failed:?}");
     for word in [host, unit] {
         ensure!(failed.err.contains(word), "{word} is missing in\n{}", failed.err);
     }
+    repaired(lab, host, unit)?;
+    Ok(failed)
+}
+
+/// The unit does not start on the host any more.
+fn breaks(lab: &TestLab, host: &str, unit: &str) -> Result<()> {
+    let folder = drop_in(unit);
+    let fail =
+        format!("mkdir -p {folder} && printf '[Service]\\nExecStartPre=/bin/false\\n' >{folder}/fail.conf");
+    // Both versions have the same program: only a unit that does not run is started.
+    let stop = if SAME.contains(&unit) { format!(" && systemctl stop {unit}") } else { String::new() };
+    lab.on(host, &format!("{fail} && systemctl daemon-reload{stop}")).map(drop)
+}
+
+/// It starts again.
+fn repaired(lab: &TestLab, host: &str, unit: &str) -> Result<()> {
+    let folder = drop_in(unit);
     let repair = format!(
         "rm -r {folder} && systemctl daemon-reload && systemctl reset-failed {unit} 2>/dev/null || :"
     );
     lab.on(host, &repair).map(drop)
+}
+
+fn drop_in(unit: &str) -> String {
+    format!("/etc/systemd/system/{unit}.service.d")
 }
 
 /// The version of every kubelet.

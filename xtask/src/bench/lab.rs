@@ -50,17 +50,17 @@ impl BenchProgram {
         let mut running = self.command(arguments).stderr(Stdio::piped()).stdout(Stdio::null()).spawn()?;
         let (mut ready, mut output) = (None, String::new());
         for line in BufReader::new(running.stderr.take().context("no standard error")?).lines() {
-            let line = line?;
+            let (line, time) = (line?, begin.elapsed().as_secs_f64());
             if line.contains(" is Ready (") {
-                ready = Some(begin.elapsed().as_secs_f64());
+                ready = Some(time);
             }
-            output = format!("{output}{line}\n");
+            output = format!("{output}{time:7.3}  {line}\n");
         }
         if !running.wait()?.success() {
             bail!("kubeon {}: {output}", arguments.join(" "));
         }
         let ready = ready.with_context(|| format!("no node was reported as Ready: {output}"))?;
-        Ok(CommandTimes { ready, end: begin.elapsed().as_secs_f64() })
+        Ok(CommandTimes { ready, end: begin.elapsed().as_secs_f64(), output })
     }
 }
 
@@ -69,6 +69,8 @@ pub(super) struct CommandTimes {
     /// Until it reports the last node as Ready.
     pub(super) ready: f64,
     pub(super) end: f64,
+    /// The lines that it printed, each with the seconds since its begin.
+    pub(super) output: String,
 }
 
 /// Hosts that a benchmark creates, and `kubeon` with a home folder of its own.

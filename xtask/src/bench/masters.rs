@@ -1,19 +1,31 @@
-//! Measures in the lab, in one run, how a master is added and how one that died a moment ago is replaced.
+//! Measures in the lab, in one run, how a master is added and how one that died is replaced.
 
 use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Result;
+use clap::Args;
 
 use super::lab::{BenchLab, median};
 
 const CLUSTER: &str = "bench";
 const VERSION: &str = "v1.36.3";
-/// Clusters in which masters die are older than those of this benchmark: an API server that has just started does not tell whether a
-/// kubelet is lost.
-const SETTLED: Duration = Duration::from_secs(60);
 /// A replacement may take this many times an addition.
 const MOST_OF_ADDITION: f64 = 2.0;
+
+/// The arguments of the benchmark.
+#[derive(Args)]
+pub(crate) struct MastersArguments {
+    /// Number of runs; the medians are printed last.
+    #[arg(long, default_value_t = 3)]
+    runs: usize,
+    /// Seconds from the death of a master to its replacement; without any, the cluster does not know yet that its node is lost.
+    #[arg(long, default_value_t = 0)]
+    dead_for: u64,
+    /// Print what every command prints, with the seconds since its begin.
+    #[arg(long)]
+    lines: bool,
+}
 
 /// Seconds of both changes of one cluster.
 struct MasterTimes {
@@ -21,18 +33,18 @@ struct MasterTimes {
     replacement: f64,
 }
 
-/// Measures `runs` times; the medians are printed last.
-pub(super) fn run(root: &Path, runs: usize) -> Result<()> {
+/// Measures as often as the arguments say; the medians are printed last.
+pub(super) fn run(root: &Path, arguments: &MastersArguments) -> Result<()> {
     let lab = BenchLab::new(root);
-    let measured = changes(&lab, runs);
+    let measured = changes(&lab, arguments);
     lab.down()?;
     measured
 }
 
-fn changes(lab: &BenchLab, runs: usize) -> Result<()> {
+fn changes(lab: &BenchLab, arguments: &MastersArguments) -> Result<()> {
     let mut all = Vec::new();
-    for _ in 0..runs.max(1) {
-        let times = times(lab)?;
+    for _ in 0..arguments.runs.max(1) {
+        let times = times(lab, arguments)?;
         let ratio = times.replacement / times.addition;
         crate::terminal::say(&format!(
             "a master added {:.1} s, a dead one replaced {:.1} s: {ratio:.2}",
@@ -51,15 +63,18 @@ fn changes(lab: &BenchLab, runs: usize) -> Result<()> {
 }
 
 /// The third master joins a cluster; then the first one dies, and another host replaces it.
-fn times(lab: &BenchLab) -> Result<MasterTimes> {
+fn times(lab: &BenchLab, arguments: &MastersArguments) -> Result<MasterTimes> {
     let addresses = lab.hosts(5)?;
     let (masters, worker) = (addresses[..2].join(","), &addresses[2]);
     lab.kubeon(&["create", CLUSTER, VERSION, "-m", &masters, "-w", worker])?;
     let addition = lab.own().until_ready(&["addon", CLUSTER, "-m", &addresses[3]])?;
-    std::thread::sleep(SETTLED);
     lab.kill("h1")?;
+    std::thread::sleep(Duration::from_secs(arguments.dead_for));
     let replace = ["replace", CLUSTER, "h1", &addresses[4], "--yes"];
     let replacement = lab.own().until_ready(&replace)?;
+    for times in [&addition, &replacement].into_iter().filter(|_| arguments.lines) {
+        crate::terminal::say(&times.output);
+    }
     lab.kubeon(&["destroy", CLUSTER, "--yes"])?;
     Ok(MasterTimes { addition: addition.end, replacement: replacement.end })
 }

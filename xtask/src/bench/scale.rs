@@ -1,5 +1,5 @@
 //! Measures `kubeon addon` of one worker in the lab, at several numbers of declared nodes, and in the same run its lower bound (a
-//! script that starts the same processes with every file in place). Most of the nodes are stand-ins.
+//! script that brings the same parts to the host and starts the same processes). Most of the nodes are stand-ins.
 
 use std::path::Path;
 
@@ -27,6 +27,9 @@ pub(crate) struct ScaleArguments {
     /// Numbers of nodes that the cluster declares before the addition.
     #[arg(long, value_delimiter = ',', default_value = "5,50,500")]
     declared: Vec<u32>,
+    /// Print what every addition prints, with the seconds since its begin.
+    #[arg(long)]
+    lines: bool,
 }
 
 /// Seconds of an addition, measured on the same machine within minutes.
@@ -62,7 +65,7 @@ fn additions(lab: &BenchLab, arguments: &ScaleArguments) -> Result<()> {
         stand_ins.reach(count.saturating_sub(REAL), lab, "h2")?;
         let mut all = Vec::new();
         for _ in 0..arguments.runs.max(1) {
-            let times = addition(lab, &nodes[..1], joining)?;
+            let times = addition(lab, &nodes[..1], joining, arguments.lines)?;
             crate::terminal::say(&format!(
                 "{count} nodes: kubeon addon {:.2} s, {:.2} s until its end, floor {:.2} s",
                 times.ready, times.end, times.floor
@@ -83,10 +86,19 @@ fn additions(lab: &BenchLab, arguments: &ScaleArguments) -> Result<()> {
 }
 
 /// Adds a worker, measures the lower bound on its host, and removes it.
-fn addition(lab: &BenchLab, masters: &[String], joining: &[String]) -> Result<AdditionTimes> {
+fn addition(
+    lab: &BenchLab,
+    masters: &[String],
+    joining: &[String],
+    print_lines: bool,
+) -> Result<AdditionTimes> {
     let worker = joining.first().context("no host is left to join")?;
     let times = lab.own().until_ready(&["addon", CLUSTER, "-w", worker])?;
-    let floor = lab.script("addon-floor", masters, joining, &[])?;
+    if print_lines {
+        crate::terminal::say(&times.output);
+    }
+    let bundle = lab.bundle(VERSION)?;
+    let floor = lab.script("addon-floor", masters, joining, &[&bundle])?;
     lab.kubeon(&["delon", CLUSTER, worker, "--yes"])?;
     Ok(AdditionTimes { ready: times.ready, end: times.end, floor })
 }

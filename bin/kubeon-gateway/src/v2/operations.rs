@@ -25,7 +25,8 @@ use crate::access::ReadAccess;
 use crate::caller::Caller;
 use crate::fleet::key_of;
 use crate::gateway::Gateway;
-use crate::job_log::{JobLog, LogRange, step_records};
+use crate::job_log::{JobLog, LogRange, StoredSteps, step_records};
+use crate::log_lines::LogPart;
 use crate::request_error::RequestError;
 
 /// Operations. Who may list clusters in a namespace may list their operations with the parameter `namespace`.
@@ -207,10 +208,14 @@ pub(super) async fn approve(
     Ok((StatusCode::ACCEPTED, Json(operation_detail(&operation))).into_response())
 }
 
-/// The log of an operation: plain text, or one event for each line with the header `Accept: text/event-stream`.
+/// The log of an operation: plain text, or one event `line` for each line with the header `Accept: text/event-stream`.
+///
+/// A line that is longer than 64 KiB is cut and says so. One request reads 16 MiB; if more follow, the event `end`, or a last line of
+/// the text, says so and how to read on with `since`. A user who reads too many logs gets 429.
 #[utoipa::path(get, path = "/api/v2/operations/{name}/logs", tag = "operations", operation_id = "getOperationLogs",
     params(("name" = String, Path), LogQuery),
-    responses((status = 200, body = String, content_type = "text/plain"), (status = "default", body = Problem)))]
+    responses((status = 200, body = String, content_type = "text/plain"), (status = 429, body = Problem),
+        (status = "default", body = Problem)))]
 pub(super) async fn logs(
     State(gateway): State<Gateway>,
     caller: Caller,
@@ -227,18 +232,19 @@ pub(super) async fn logs(
         tail: query.tail.map(i64::from),
         since_seconds: query.since.map(i64::from),
     };
-    let lines = JobLog::find((&gateway, &caller), &job.namespace, &job.name).await?.lines(&range).await?;
+    let parts = JobLog::find((&gateway, &caller), &job.namespace, &job.name).await?.parts(&range).await?;
     if accepts_events(&headers) {
-        let events = lines.map(|line| {
-            Ok::<_, Infallible>(match line {
-                Ok(line) => Event::default().event("line").data(line),
+        let events = parts.map(|part| {
+            Ok::<_, Infallible>(match part {
+                Ok(LogPart::Line(line)) => Event::default().event("line").data(line),
+                Ok(LogPart::End(why)) => Event::default().event("end").data(why),
                 Err(error) => Event::default().event("error").data(error.detail),
             })
         });
         return Ok(Sse::new(events).keep_alive(KeepAlive::default()).into_response());
     }
     let text =
-        lines.map(|line| line.map(|line| line + "\n").map_err(|error| std::io::Error::other(error.detail)));
+        parts.map(|part| part.map(LogPart::into_text).map_err(|error| std::io::Error::other(error.detail)));
     let kind = [(header::CONTENT_TYPE, "text/plain; charset=utf-8")];
     Ok((kind, Body::from_stream(text)).into_response())
 }
@@ -259,9 +265,9 @@ pub(super) async fn steps(
 ) -> Result<Json<StepList>, ProblemError> {
     let operation = found(&gateway, &caller, &name).await?;
     let page = PlaceRequest::new(query.limit, query.r#continue.as_ref())?;
-    let records = match job_of(&operation) {
+    let stored = match job_of(&operation) {
         Some(job) => step_records((&gateway, &caller), &job.namespace, &job.name).await?,
-        None => Vec::new(),
+        None => StoredSteps::default(),
     };
     let is_wanted = |step: &StepView| {
         let of_host = |host: &String| step.host == *host || step.name == *host;
@@ -269,7 +275,7 @@ pub(super) async fn steps(
             && query.result.as_ref().is_none_or(|word| step.result == *word)
     };
     let complete = ["Succeeded", "Failed"].contains(&status_word(&operation).as_str());
-    let Page { items, next, remaining } = page.page(records.iter().map(step), is_wanted);
+    let Page { items, next, remaining } = page.page(stored.records.iter().map(step), is_wanted);
     Ok(Json(StepList { complete, items, next, remaining }))
 }
 

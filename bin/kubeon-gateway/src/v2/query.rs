@@ -84,7 +84,7 @@ pub(super) struct StreamQuery {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct LogQuery {
-    /// Wait for further lines until the operation ends. Default: false.
+    /// Wait for further lines until the operation ends, or 16 MiB were read. Default: false.
     #[serde(default)]
     pub follow: bool,
     /// Only the last lines.

@@ -1,5 +1,5 @@
 //! Changes as server-sent events: first all objects, then `synced`, then every change. A stream ends when the caller loses the
-//! right to see it, or reads too slowly.
+//! right to see it, or reads too slowly. A caller has no more streams than connections, whose number is limited.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -33,8 +33,11 @@ const RECHECK: Duration = Duration::from_secs(10);
 type EventResult = Result<Event, Infallible>;
 
 /// Changes of clusters: events `added`, `modified` and `deleted` with a summary, `synced` after all clusters that exist.
+///
+/// The event `end` says why the stream ends. A user with too many connections gets 429.
 #[utoipa::path(get, path = "/api/v2/watch/clusters", tag = "clusters", operation_id = "watchClusters", params(StreamQuery),
-    responses((status = 200, body = ClusterView, content_type = "text/event-stream"), (status = "default", body = Problem)))]
+    responses((status = 200, body = ClusterView, content_type = "text/event-stream"), (status = 429, body = Problem),
+        (status = "default", body = Problem)))]
 pub(super) async fn clusters(
     State(gateway): State<Gateway>,
     caller: Caller,
@@ -59,8 +62,11 @@ pub(super) async fn clusters(
 }
 
 /// Changes of operations: events `added`, `modified` and `deleted` with a summary, `synced` after all operations that exist.
+///
+/// The event `end` says why the stream ends. A user with too many connections gets 429.
 #[utoipa::path(get, path = "/api/v2/watch/operations", tag = "operations", operation_id = "watchOperations", params(StreamQuery),
-    responses((status = 200, body = OperationView, content_type = "text/event-stream"), (status = "default", body = Problem)))]
+    responses((status = 200, body = OperationView, content_type = "text/event-stream"), (status = 429, body = Problem),
+        (status = "default", body = Problem)))]
 pub(super) async fn operations(
     State(gateway): State<Gateway>,
     caller: Caller,

@@ -4,10 +4,10 @@ use std::convert::Infallible;
 use std::net::TcpListener;
 use std::time::{Duration, SystemTime};
 
-use axum::body::Body;
+use axum::body::{Body, Bytes};
 use axum::extract::{Query, State};
 use axum::routing::get;
-use futures::stream::unfold;
+use futures::stream::{repeat, unfold};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
 use serde::Deserialize;
@@ -22,6 +22,8 @@ use crate::support::RestServer;
 struct PodLog {
     lines: Vec<(SystemTime, String)>,
     ended: bool,
+    /// What it has instead, again and again.
+    endless: Option<Bytes>,
 }
 
 /// The parameters that the API server sends.
@@ -91,6 +93,11 @@ impl FakeKubelet {
         self.log.send_modify(|log| log.lines.push((at, line.to_owned())));
     }
 
+    /// The pod writes this text again and again, as fast as it is read.
+    pub(crate) fn write_without_end(&self, text: String) {
+        self.log.send_modify(|log| log.endless = Some(text.into()));
+    }
+
     /// The pod ends.
     pub(crate) fn end(&self) {
         self.log.send_modify(|log| log.ended = true);
@@ -113,6 +120,10 @@ impl FakeKubelet {
 
 /// The lines that exist, and with `follow` those that come until the pod ends.
 async fn answer(State(log): State<watch::Receiver<PodLog>>, Query(query): Query<PodLogQuery>) -> Body {
+    let endless = log.borrow().endless.clone();
+    if let Some(text) = endless {
+        return Body::from_stream(repeat(Ok::<_, Infallible>(text)));
+    }
     let first = log.borrow().first(&query);
     let follow = query.follow;
     Body::from_stream(unfold((log, first), move |(mut log, next)| async move {

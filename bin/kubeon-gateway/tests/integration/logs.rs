@@ -14,7 +14,7 @@ use crate::support::{EDIT, RestServer, eventually, rest};
 const MINUTES: Duration = Duration::from_secs(300);
 
 /// An operation of team-a whose Job has the same name, and a caller who may read its log.
-async fn operation(rest: &RestServer, name: &str, caller: &str) -> (FakeKubelet, String, String) {
+pub(crate) async fn operation(rest: &RestServer, name: &str, caller: &str) -> (FakeKubelet, String, String) {
     let token = rest.account("team-a", caller, EDIT).await;
     let kubelet = FakeKubelet::start(rest, ("team-a", caller), name).await;
     let operations: Api<ClusterOperation> = Api::all(rest.admin().await);
@@ -91,6 +91,45 @@ async fn a_followed_log_has_later_lines_and_ends_with_its_job() {
     for events in [all, end] {
         assert_eq!(events.until_end(SOON), lines(&["done"]));
     }
+}
+
+/// The end of a line that was cut.
+const CUT: &str = " [kubeon: the rest of this line is left out]";
+const LONGEST_LINE: usize = 64 * 1024;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_long_line_is_cut_and_the_log_goes_on() {
+    let rest = rest().await;
+    let (kubelet, token, path) = operation(rest, "logged-long", "log-long").await;
+    kubelet.write(&"x".repeat(100_000));
+    kubelet.write("next");
+    let cut = format!("{}{CUT}", "x".repeat(LONGEST_LINE));
+    let text = Value::String(format!("{cut}\nnext\n"));
+    assert_eq!(rest.send(Some(&token), "GET", &path, "").await, (200, text));
+    let events = EventReader::open(rest, &token, &path);
+    assert_eq!(events.until_end(SOON), lines(&[&cut, "next"]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_log_of_one_endless_line_ends_and_says_how_to_go_on() {
+    let rest = rest().await;
+    let (kubelet, token, path) = operation(rest, "logged-endless", "log-endless").await;
+    kubelet.write_without_end("y".repeat(1_000_000));
+    let events = EventReader::open(rest, &token, &format!("{path}?follow=true"));
+    let events = events.until_end(Duration::from_secs(60));
+    let cut = format!("{}{CUT}", "y".repeat(LONGEST_LINE));
+    let (kind, why) = &events[1];
+    assert!(events.len() == 2 && events[..1] == lines(&[&cut]), "{}", events.len());
+    let why = why.as_str().unwrap();
+    assert!(kind == "end" && why.contains("16 MiB") && why.contains("since=SECONDS"), "{kind}: {why}");
+    // Text has the same at its end, in both versions.
+    let text = format!("{cut}\n[kubeon: {why}]\n");
+    let answer = rest.send(Some(&token), "GET", &path, "").await;
+    assert_eq!(answer, (200, Value::String(text.clone())));
+    rest.cluster_in("team-a", "endless", "Creating").await;
+    rest.set_status("team-a", "endless", json!({"jobName": "logged-endless"})).await;
+    let answer = rest.send(Some(&token), "GET", "/api/v1/region/default/cluster/endless/logs", "").await;
+    assert_eq!(answer, (200, json!({"code": "OK", "message": text})));
 }
 
 #[tokio::test(flavor = "multi_thread")]

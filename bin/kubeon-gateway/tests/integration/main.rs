@@ -7,6 +7,7 @@ mod client;
 mod description;
 mod hostile;
 mod kubelet;
+mod limits;
 mod logs;
 mod measure;
 mod oidc;

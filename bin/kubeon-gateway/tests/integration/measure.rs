@@ -1,5 +1,6 @@
 //! Measurements of the gateway as a process of its own, with 1,000 clusters. Run by hand; docs/benchmarks.md has the results.
 
+use std::path::Path;
 use std::process::{Child, Command};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -20,13 +21,16 @@ const CLUSTERS: usize = 1000;
 const STREAMS: usize = 10_000;
 const LISTS: usize = 400;
 const EVENTS: usize = 200;
-/// The most milliseconds until half of the lists are read.
+/// The most milliseconds until 99 of 100 lists are read, by a program of the profile `release`; by another one, half of the lists.
 const MOST_FOR_LIST: f64 = 50.0;
 /// The most milliseconds that 99 of 100 events arrive later than in the API server's own watch.
 const MOST_FOR_EVENT: f64 = 20.0;
 
+/// The program that is measured, in the folder of its profile.
+const GATEWAY: &str = env!("CARGO_BIN_EXE_kubeon-gateway");
+
 /// Resident memory of a process in MiB.
-fn memory(process: &Child) -> f64 {
+pub(crate) fn memory(process: &Child) -> f64 {
     let status = std::fs::read_to_string(format!("/proc/{}/status", process.id())).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
     line.trim().trim_end_matches(" kB").trim().parse::<f64>().unwrap() / 1024.0
@@ -79,7 +83,9 @@ async fn measure_lists_streams_and_memory() {
             "spec": {"cluster": {"masterList": [{"ip": format!("10.9.{}.{}", number / 250, number % 250 + 1)}]}}});
         clusters.create(&PostParams::default(), &serde_json::from_value(object).unwrap()).await.unwrap();
     }
-    let (mut process, address) = rest.start_process(Command::new(env!("CARGO_BIN_EXE_kubeon-gateway"))).await;
+    let mut program = Command::new(GATEWAY);
+    program.arg(format!("--connections-per-user={}", 2 * STREAMS));
+    let (mut process, address) = rest.start_process(program).await;
     let measured = rest.at(address);
     print(&format!("memory with {CLUSTERS} clusters: {:.1} MiB", memory(&process)));
     lists(&measured).await;
@@ -112,7 +118,9 @@ async fn lists(rest: &RestServer) {
         bytes.len() / 1024,
         first.as_secs_f64() * 1000.0
     ));
-    assert!(middle <= MOST_FOR_LIST, "{middle} ms");
+    let is_release = Path::new(GATEWAY).iter().any(|part| part == "release");
+    let measured = if is_release { most } else { middle };
+    assert!(measured <= MOST_FOR_LIST, "{measured} ms");
 }
 
 /// How much later than the API server's own watch an event arrives.

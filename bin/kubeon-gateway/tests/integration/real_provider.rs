@@ -1,6 +1,6 @@
 //! A person logs in at a real provider of OpenID Connect and uses the gateway with the token.
 
-use std::process::{Child, Command};
+use std::process::Command;
 use std::sync::Arc;
 
 use base64::Engine as _;
@@ -9,7 +9,7 @@ use kubeon_envtest::TestIdentityProvider;
 use serde_json::{Value, json};
 use ureq::tls::{Certificate, RootCerts, TlsConfig};
 
-use crate::support::rest;
+use crate::support::{EndedWithTest, rest};
 
 /// The provider's name of its user.
 const SUBJECT: &str = "id1";
@@ -109,13 +109,4 @@ async fn soak_a_person_logs_in_at_a_real_provider() {
     // The keys are known, so the provider may be away.
     drop(provider);
     assert_eq!(with_provider.send(Some(&token), "GET", allowed, "").await.0, 200);
-}
-
-/// A process that ends with the test, also when that fails.
-struct EndedWithTest(Child);
-
-impl Drop for EndedWithTest {
-    fn drop(&mut self) {
-        self.0.kill().and_then(|()| self.0.wait()).unwrap();
-    }
 }

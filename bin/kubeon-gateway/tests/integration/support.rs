@@ -10,7 +10,7 @@ use kube::Client;
 use kube::api::{Api, Patch, PatchParams, PostParams};
 use kubeon_api::KubernetesCluster;
 use kubeon_envtest::TestApiServer;
-use kubeon_gateway::{CallerNamespaces, GatewayOptions, OidcOptions};
+use kubeon_gateway::{CallerNamespaces, GatewayLimits, GatewayOptions, OidcOptions};
 use kubeon_install::{GatewayInstallOptions, gateway_objects, manifest};
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, PKCS_ECDSA_P256_SHA256, SanType,
@@ -69,6 +69,15 @@ impl Authority {
             certificate: params.signed_by(&key, &self.issuer).unwrap().pem(),
             key: key.serialize_pem(),
         }
+    }
+}
+
+/// A process that ends with the test, also when that fails.
+pub(crate) struct EndedWithTest(pub(crate) Child);
+
+impl Drop for EndedWithTest {
+    fn drop(&mut self) {
+        self.0.kill().and_then(|()| self.0.wait()).unwrap();
     }
 }
 
@@ -134,7 +143,13 @@ fn serve(
         impersonated_users: users.into(),
         impersonated_groups: [].into(),
         namespaces: CallerNamespaces::new(rules.map(|rule| rule.parse().unwrap()).to_vec()),
-        connections: 12_000,
+        limits: GatewayLimits {
+            connections: 12_000,
+            connections_per_user: 1_000,
+            logs: 300,
+            logs_per_user: 100,
+            write_timeout: Duration::from_secs(60),
+        },
         request_timeout: Duration::from_secs(15),
     };
     std::thread::spawn(move || {
@@ -216,7 +231,9 @@ impl RestServer {
     pub(crate) async fn start_process(&self, mut program: Command) -> (Child, SocketAddr) {
         let (address, health) = (free_address(), free_address());
         let own = self.authority.issue("gateway", &[]);
-        let file = |name: &str, text: &str| self.server.write_file(name, text).unwrap();
+        let file = |name: &str, text: &str| {
+            self.server.write_file(&format!("{name}-{}", address.port()), text).unwrap()
+        };
         let process = program
             .arg("--kubeconfig")
             .arg(file("process", &self.server.kubeconfig_of_token(self.server.admin_token())))

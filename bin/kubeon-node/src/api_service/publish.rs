@@ -1,5 +1,5 @@
 //! Every master copies the endpoints that the API servers keep for themselves. All of them write the same, so none has to lead,
-//! and the loss of one delays nothing.
+//! and the loss of one delays nothing. An old list that a suspended process writes late lasts until the next watch of any of them.
 
 use std::collections::BTreeSet;
 use std::thread;
@@ -17,7 +17,7 @@ const SERVING: &str = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslic
 const ONLY_KUBERNETES: &str = "&fieldSelector=metadata.name%3Dkubernetes";
 const SLICES: &str = "/apis/discovery.k8s.io/v1/namespaces/kube-system/endpointslices";
 /// A watch ends after this time, and the next one shows and writes everything again, with certificates that are read again.
-const WATCH_TIME: Duration = Duration::from_secs(300);
+const WATCH_TIME: Duration = Duration::from_secs(60);
 /// The pause before the next watch.
 const PAUSE: Duration = Duration::from_secs(1);
 const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -138,6 +138,20 @@ mod tests {
         assert_eq!(addresses(&written[1]), ["10.0.0.1"]);
         assert_eq!(written[1]["ports"][0]["port"], 6443);
         assert_eq!(written[1]["metadata"]["labels"]["kubernetes.io/service-name"], "apiserver");
+    }
+
+    /// What another master wrote in between does not matter.
+    #[test]
+    fn every_watch_writes_the_list_again() {
+        let mut bench = Bench::new();
+        let requests = serve(&mut bench, |method, _, _| match method {
+            "GET" => Reply::Lines(vec![event(&["10.0.0.1"])]),
+            _ => Reply::Json(200, "{}".to_owned()),
+        });
+        follow(&bench.host).unwrap();
+        follow(&bench.host).unwrap();
+        let sent = requests.lock();
+        assert_eq!(sent.iter().filter(|(method, _, _)| method == "PATCH").count(), 2);
     }
 
     #[test]

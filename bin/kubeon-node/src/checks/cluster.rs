@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use kubeon_api::{HostName, clip};
-use kubeon_wire::{Category, StepFailure};
+use kubeon_wire::{Category, StepFailure, lacks_only_network};
 use serde_json::Value;
 
 use super::progress::SeenStates;
@@ -19,14 +19,23 @@ const WATCH_TIMEOUT: Duration = Duration::from_secs(30);
 /// The time limit for reading the pods of a Deployment after the deadline.
 const PODS_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Waits until the nodes exist and are Ready.
+/// Waits until the nodes exist and are Ready. With `may_lack_network`, they need no network of pods.
 ///
 /// # Errors
 /// [`kubeon_wire::Category::Timeout`] with the nodes that are not Ready and the kubelet's messages.
-pub(super) fn nodes_ready(job: &Job<'_>, nodes: &[HostName]) -> Result<(), StepFailure> {
+pub(super) fn nodes_ready(
+    job: &Job<'_>,
+    nodes: &[HostName],
+    may_lack_network: bool,
+) -> Result<(), StepFailure> {
     let api = Api::local(job.host)?;
-    let mut awaited = Nodes::new(nodes);
-    watch(job, &api, "/api/v1/nodes", "", &mut awaited)
+    let mut awaited = Nodes::new(nodes, may_lack_network);
+    // A cluster may have thousands of nodes, each of which would be an event of the watch.
+    let query = match nodes {
+        [node] => format!("&fieldSelector=metadata.name%3D{node}"),
+        _ => String::new(),
+    };
+    watch(job, &api, "/api/v1/nodes", &query, &mut awaited)
 }
 
 /// Waits until the Deployment has all its replicas, updated and available.
@@ -95,12 +104,14 @@ pub(super) fn watch(
 /// Nodes by name; `None` for a Ready node, otherwise the reason.
 pub(super) struct Nodes {
     wanted: BTreeMap<String, Option<String>>,
+    /// Whether a node that lacks nothing but a network of pods is ready enough.
+    may_lack_network: bool,
 }
 
 impl Nodes {
-    pub(super) fn new(nodes: &[HostName]) -> Self {
+    pub(super) fn new(nodes: &[HostName], may_lack_network: bool) -> Self {
         let unseen = |node: &HostName| (node.to_string(), Some(String::new()));
-        Self { wanted: nodes.iter().map(unseen).collect() }
+        Self { wanted: nodes.iter().map(unseen).collect(), may_lack_network }
     }
 }
 
@@ -116,7 +127,7 @@ impl Awaited for Nodes {
         if let Some(why) = self.wanted.get_mut(name) {
             *why = match event.kind.as_str() {
                 "DELETED" => Some(String::new()),
-                _ => not_ready(&event.object),
+                _ => not_up(&event.object, self.may_lack_network),
             };
         }
         self.wanted.values().all(Option::is_none)
@@ -135,6 +146,11 @@ impl Awaited for Nodes {
         }
         text
     }
+}
+
+/// Why the node is not Ready. With `may_lack_network`, one that lacks nothing but a network of pods is ready enough.
+pub(super) fn not_up(node: &Value, may_lack_network: bool) -> Option<String> {
+    not_ready(node).filter(|why| !(may_lack_network && lacks_only_network(why)))
 }
 
 pub(super) fn not_ready(node: &Value) -> Option<String> {

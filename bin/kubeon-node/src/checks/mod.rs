@@ -61,17 +61,27 @@ fn wait_for_one(
     let root = &job.host.root;
     let interval = |address: &Ipv4Addr| if is_local(*address) { LOCAL_INTERVAL } else { REMOTE_INTERVAL };
     match check {
-        Check::NodesReady { nodes } => cluster::nodes_ready(job, nodes),
+        Check::NodesReady { nodes, may_lack_network } => cluster::nodes_ready(job, nodes, *may_lack_network),
         Check::NodeNotReady { node } => {
             let (api, mut lost) = (Api::local(job.host)?, lost_node::LostNode::new(node));
             until(job, REMOTE_INTERVAL, healthy, &mut || lost.check(job.host, &api))
         }
         Check::DeploymentAvailable { namespace, name } => cluster::deployment_available(job, namespace, name),
-        Check::NodeWorks { node, version, units, health_port, address, port, ca_file, identity_file } => {
+        Check::NodeWorks {
+            node,
+            version,
+            units,
+            health_port,
+            address,
+            port,
+            ca_file,
+            identity_file,
+            may_lack_network,
+        } => {
             let https = open(root, [Some(ca_file), Some(identity_file), Some(identity_file)])?;
             let (node, version, health_port) = (node.as_str(), *version, *health_port);
-            let api = format!("https://{address}:{port}");
-            let proof = node::Proof { node, version, units, health_port, https, api };
+            let (api, may_lack_network) = (format!("https://{address}:{port}"), *may_lack_network);
+            let proof = node::Proof { node, version, units, health_port, https, api, may_lack_network };
             until(job, LOCAL_INTERVAL, healthy, &mut || proof.check(job.host))
         }
         Check::Tcp { address, port } => {

@@ -13,6 +13,11 @@ use crate::host::HostSystem;
 use crate::https::Https;
 
 const KUBELET: &str = "kubelet.service";
+/// Units that the kubelet does not use. When they restart together with it, they start after it, and its next renewal is up to 10 s
+/// later.
+const NETWORK_AGENTS: [&str; 2] = ["kube-proxy.service", "flanneld.service"];
+/// Microseconds from the start of the kubelet to that of units that restart together with it.
+const ONE_RESTART: u64 = 60_000_000;
 /// The time limit of a question to the kubelet on this host.
 const CHECK_TIMEOUT: Duration = Duration::from_secs(2);
 /// The time limit of a request to the API server.
@@ -32,6 +37,8 @@ pub(super) struct Proof<'a> {
     pub(super) https: Https,
     /// The URL of an API server.
     pub(super) api: String,
+    /// Whether a node that lacks nothing but a network of pods is ready enough.
+    pub(super) may_lack_network: bool,
 }
 
 impl Proof<'_> {
@@ -40,36 +47,19 @@ impl Proof<'_> {
     /// # Errors
     /// What is missing. The text does not change while only time passes.
     pub(super) fn check(&self, host: &HostSystem) -> Result<(), String> {
-        let starts = self.start_times(host)?;
+        let starts = start_times(host, self.units)?;
         kubelet_is_healthy(self.health_port)?;
         self.node_is_ready_since(starts.kubelet)?;
-        self.lease_is_newer_than(starts.newest)?;
+        self.lease_is_newer_than(starts.before_lease)?;
         // The list is long, so it is the last question.
         if self.version.is_some() { self.pods_are_ready_again(starts.kubelet) } else { Ok(()) }
-    }
-
-    /// When the units were started. All of them run.
-    fn start_times(&self, host: &HostSystem) -> Result<StartTimes, String> {
-        let states = host.services.states(self.units).map_err(|failure| failure.cause)?;
-        let (mut newest, mut kubelet) = (0, 0);
-        for unit in self.units {
-            let state = states.get(unit).cloned().unwrap_or_default();
-            if state.active != "active" {
-                return Err(format!("{unit} is {}", state.verdict()));
-            }
-            newest = newest.max(state.started);
-            if unit == KUBELET {
-                kubelet = state.started;
-            }
-        }
-        Ok(StartTimes { newest: since_1970(newest), kubelet: since_1970(kubelet) })
     }
 
     /// The node is Ready, and its kubelet has reported so since its start: before, the condition is that of the kubelet
     /// before. Kubernetes writes the time of the report in whole seconds.
     fn node_is_ready_since(&self, started: i64) -> Result<(), String> {
         let node = self.get(&format!("/api/v1/nodes/{}", self.node))?;
-        if let Some(why) = super::cluster::not_ready(&node) {
+        if let Some(why) = super::cluster::not_up(&node, self.may_lack_network) {
             return Err(format!("node {} is not Ready: {why}", self.node));
         }
         let version = node["status"]["nodeInfo"]["kubeletVersion"].as_str().unwrap_or_default();
@@ -141,10 +131,33 @@ fn lost_readiness(pod: &Value, started: i64) -> bool {
     !ends && !is_new && changed.is_some_and(|changed| changed >= since)
 }
 
-/// When the newest of the units and the kubelet were started, in microseconds since 1970.
+/// When units were started, in microseconds since 1970.
 struct StartTimes {
-    newest: i64,
     kubelet: i64,
+    /// The start after which the kubelet must renew the Lease.
+    before_lease: i64,
+}
+
+/// When the units were started. All of them run.
+fn start_times(host: &HostSystem, units: &[String]) -> Result<StartTimes, String> {
+    let states = host.services.states(units).map_err(|failure| failure.cause)?;
+    let kubelet = states.get(KUBELET).map_or(0, |state| state.started);
+    let mut before_lease = kubelet;
+    for unit in units {
+        let state = states.get(unit).cloned().unwrap_or_default();
+        if state.active != "active" {
+            return Err(format!("{unit} is {}", state.verdict()));
+        }
+        if needs_lease(unit, state.started, kubelet) {
+            before_lease = state.started.max(before_lease);
+        }
+    }
+    Ok(StartTimes { kubelet: since_1970(kubelet), before_lease: since_1970(before_lease) })
+}
+
+/// Whether the kubelet must renew the Lease after the start of a unit. The times are of the monotonic clock, in microseconds.
+fn needs_lease(unit: &str, started: u64, kubelet: u64) -> bool {
+    !NETWORK_AGENTS.contains(&unit) || started.saturating_sub(kubelet) > ONE_RESTART
 }
 
 /// Microseconds since 1970 of a time of the monotonic clock, in microseconds.

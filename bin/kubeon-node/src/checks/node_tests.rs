@@ -81,6 +81,7 @@ fn prove_version(
         port: api.port(),
         ca_file: paths::API_CA.to_owned(),
         identity_file: IDENTITY.to_owned(),
+        may_lack_network: false,
     };
     let job = Job { deadline: Instant::now() + Duration::from_millis(milliseconds), ..bench.job() };
     wait_for(&job, &[check], &|| Ok(()))
@@ -109,6 +110,19 @@ fn a_lease_from_before_the_start_proves_nothing() {
     let failure = prove(&bench, healthy(), 500).unwrap_err();
     assert_eq!(failure.category, Category::Timeout);
     assert_eq!(failure.cause, "the kubelet has not renewed the Lease of node h4 since its last start");
+}
+
+#[test]
+fn network_agents_that_restart_with_the_kubelet_need_no_other_lease() {
+    let (kubelet, second) = (5_000_000_000, 1_000_000);
+    for agent in ["kube-proxy.service", "flanneld.service"] {
+        assert!(!needs_lease(agent, kubelet + second, kubelet), "{agent}");
+        assert!(!needs_lease(agent, kubelet - second, kubelet), "{agent}");
+        assert!(needs_lease(agent, kubelet + 61 * second, kubelet), "{agent} alone was restarted");
+    }
+    for used in ["containerd.service", "kubelet.service", "kube-apiserver.service", "kube-apiserver.pod"] {
+        assert!(needs_lease(used, kubelet + second, kubelet), "the kubelet uses {used}");
+    }
 }
 
 #[test]

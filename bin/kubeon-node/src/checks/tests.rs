@@ -61,7 +61,7 @@ fn reports_why_nodes_are_not_ready() {
             {"type": "MemoryPressure", "status": "False"},
             {"type": "Ready", "status": status, "message": message}]}})
     };
-    let mut nodes = Nodes::new(&["h2".parse().unwrap(), "h3".parse().unwrap()]);
+    let mut nodes = Nodes::new(&["h2".parse().unwrap(), "h3".parse().unwrap()], false);
     assert!(!nodes.observe(&event("ADDED", node("h1", "True", ""))), "another node");
     assert!(!nodes.observe(&event("ADDED", node("h2", "True", ""))));
     assert_eq!(nodes.missing(), "node h3 has not joined");
@@ -70,6 +70,22 @@ fn reports_why_nodes_are_not_ready() {
     assert!(nodes.observe(&event("MODIFIED", node("h3", "True", ""))));
     nodes.begin();
     assert!(!nodes.observe(&event("ADDED", node("h3", "True", ""))), "a new watch forgets the old state");
+}
+
+#[test]
+fn a_node_that_lacks_only_a_network_is_ready_enough_if_nothing_installs_one_yet() {
+    let node = |message: &str| {
+        serde_json::json!({"metadata": {"name": "h2"}, "status": {"conditions": [
+            {"type": "Ready", "status": "False", "message": message}]}})
+    };
+    let lacks = "container runtime network not ready: NetworkReady=false reason:NetworkPluginNotReady \
+                 message:Network plugin returns error: cni plugin not initialized";
+    let awaited = |may_lack_network| Nodes::new(&["h2".parse().unwrap()], may_lack_network);
+    assert!(awaited(true).observe(&event("ADDED", node(lacks))));
+    assert!(!awaited(false).observe(&event("ADDED", node(lacks))));
+    let more = format!("[{lacks}, CSINode is not yet initialized]");
+    assert!(!awaited(true).observe(&event("ADDED", node(&more))));
+    assert!(!awaited(true).observe(&event("ADDED", node("PLEG is not healthy"))));
 }
 
 #[test]
@@ -109,10 +125,11 @@ fn restarts_a_watch_of_nodes_after_its_end_or_an_error() {
         _ => Reply::Hang(vec![node_line("ADDED", "h1", "False"), node_line("MODIFIED", "h1", "True")]),
     });
     let nodes = vec!["h1".parse().unwrap()];
-    wait_for(&bench.job(), &[Check::NodesReady { nodes }], &never).unwrap();
+    wait_for(&bench.job(), &[Check::NodesReady { nodes, may_lack_network: false }], &never).unwrap();
     let requests = requests.lock();
     assert_eq!(requests.len(), 4);
     assert!(requests[0].1.starts_with("/api/v1/nodes?watch=true&timeoutSeconds="), "{}", requests[0].1);
+    assert!(requests[0].1.ends_with("&fieldSelector=metadata.name%3Dh1"), "{}", requests[0].1);
 }
 
 #[test]
@@ -122,7 +139,8 @@ fn a_watch_times_out_at_the_deadline_and_reports_the_nodes() {
     let start = Instant::now();
     let job = Job { deadline: start + Duration::from_secs(2), ..bench.job() };
     let nodes = vec!["h1".parse().unwrap(), "h2".parse().unwrap()];
-    let failure = wait_for(&job, &[Check::NodesReady { nodes }], &never).unwrap_err();
+    let check = Check::NodesReady { nodes, may_lack_network: false };
+    let failure = wait_for(&job, &[check], &never).unwrap_err();
     assert_eq!(failure.category, Category::Timeout);
     assert_eq!(failure.cause, "node h1 is not Ready: network not ready; node h2 has not joined");
     assert!(start.elapsed() < Duration::from_secs(5));

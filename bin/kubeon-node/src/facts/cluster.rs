@@ -8,11 +8,12 @@ use std::time::{Duration, Instant};
 
 use kubeon_api::Version;
 use kubeon_wire::{ClusterFacts, EtcdFact, JournalEntry, NodeFact, ResultState};
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::etcd_health::{ANSWER_TIMEOUT, after_election, is_healthy, member};
 use super::external_etcd::{self, ExternalMembers};
-use super::node_certificates;
+use super::listed_node::NodePage;
 use crate::api::Api;
 use crate::cluster_record;
 use crate::drift::DriftCheck;
@@ -70,8 +71,8 @@ fn api(host: &HostSystem) -> ClusterReport {
             return ClusterReport { facts, ..unknown };
         }
     };
-    let version =
-        json(&api, "/version", ANSWER_TIMEOUT).and_then(|info| version(info["gitVersion"].as_str()?));
+    let version: Option<Value> = json(&api, "/version", ANSWER_TIMEOUT);
+    let version = version.and_then(|info| self::version(info["gitVersion"].as_str()?));
     let (nodes, recorded) = thread::scope(|scope| {
         let recorded = scope.spawn(|| recorded_steps(host, &api));
         (node_report(&api), recorded.join().unwrap_or_default())
@@ -97,7 +98,8 @@ fn lacks_etcd(ready: &HttpResponse) -> bool {
 /// The recorded steps about no single node, with the state of their results, and texts about the checks that did
 /// not finish in time; `None` if they were not read in time.
 fn recorded_steps(host: &HostSystem, api: &Api) -> Option<(Vec<JournalEntry>, Vec<String>)> {
-    let entries = cluster_record::entries(&json(api, cluster_record::CLUSTER_OBJECT, RECORD_TIMEOUT)?);
+    let object: Value = json(api, cluster_record::CLUSTER_OBJECT, RECORD_TIMEOUT)?;
+    let entries = cluster_record::entries(&object);
     let drift = DriftCheck::read(host, &entries.iter().collect::<Vec<_>>());
     let steps = entries.iter().map(|entry| recorded(entry, drift.state_of(entry)));
     Some((steps.collect(), drift.unchecked()))
@@ -115,7 +117,7 @@ struct NodeReport {
 }
 
 /// An object of the API server; `None` if it is not read in time.
-fn json(api: &Api, path: &str, timeout: Duration) -> Option<Value> {
+fn json<T: DeserializeOwned>(api: &Api, path: &str, timeout: Duration) -> Option<T> {
     let start = Instant::now();
     let answer = after_election(
         || api.get(path, timeout.checked_sub(start.elapsed())?).ok(),
@@ -136,14 +138,12 @@ fn node_report(api: &Api) -> Option<NodeReport> {
     loop {
         let page = format!("/api/v1/nodes?limit={PAGE}{next}");
         let left = end.checked_duration_since(Instant::now()).filter(|left| !left.is_zero())?;
-        let list = json(api, &page, left)?;
-        for item in list["items"].as_array()? {
-            let Some(name) = item["metadata"]["name"].as_str() else { continue };
-            nodes.facts.insert(name.to_owned(), node(item));
-            let entries = cluster_record::entries(item);
-            nodes.steps.extend(entries.iter().map(|entry| recorded(entry, ResultState::UpToDate)));
+        let list: NodePage = json(api, &page, left)?;
+        for item in &list.items {
+            nodes.facts.insert(item.name().to_owned(), item.fact());
+            nodes.steps.extend(item.steps());
         }
-        match list["metadata"]["continue"].as_str().unwrap_or_default() {
+        match list.next() {
             "" => return Some(nodes),
             token if token.chars().all(|c| c.is_ascii_alphanumeric() || "-_=".contains(c)) => {
                 next = format!("&continue={token}");
@@ -156,24 +156,6 @@ fn node_report(api: &Api) -> Option<NodeReport> {
 /// The version without a build suffix, such as `+k3s1` in `v1.36.3+k3s1`.
 fn version(text: &str) -> Option<Version> {
     text.split(['+', '-']).next()?.parse().ok()
-}
-
-fn node(item: &Value) -> NodeFact {
-    let status = &item["status"];
-    let conditions = status["conditions"].as_array();
-    let ready = conditions.and_then(|list| list.iter().find(|condition| condition["type"] == "Ready"));
-    let is_ready = ready.is_some_and(|condition| condition["status"] == "True");
-    let reason = ready.and_then(|condition| condition["message"].as_str()).unwrap_or("has not reported");
-    let addresses = status["addresses"].as_array().into_iter().flatten();
-    let internal = addresses.filter(|address| address["type"] == "InternalIP");
-    NodeFact {
-        ready: is_ready,
-        reason: if is_ready { String::new() } else { reason.to_owned() },
-        kubelet: status["nodeInfo"]["kubeletVersion"].as_str().unwrap_or_default().to_owned(),
-        addresses: internal.filter_map(|address| address["address"].as_str()?.parse().ok()).collect(),
-        unschedulable: item["spec"]["unschedulable"].as_bool().unwrap_or(false),
-        certificates: node_certificates::read(item),
-    }
 }
 
 /// The status of the etcd member on this host; on a master whose etcd has hosts of its own, of the members that its API server
@@ -243,18 +225,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_nodes_of_the_api_server() {
-        let first = r#"{"first": {"path": "/x.crt", "notBefore": 1, "notAfter": 2}}"#;
-        let metadata = serde_json::json!({"annotations": {"kubeon.io/certificates": first}});
-        let item = serde_json::json!({"metadata": metadata, "spec": {"unschedulable": true}, "status": {
-            "conditions": [{"type": "Ready", "status": "False", "message": "network not ready"}],
-            "addresses": [{"type": "Hostname", "address": "h1"}, {"type": "InternalIP", "address": "10.0.0.1"}],
-            "nodeInfo": {"kubeletVersion": "v1.36.3"}}});
-        let fact = node(&item);
-        assert!(!fact.ready && fact.unschedulable);
-        assert_eq!((fact.reason.as_str(), fact.kubelet.as_str()), ("network not ready", "v1.36.3"));
-        assert_eq!(fact.addresses, ["10.0.0.1".parse::<std::net::Ipv4Addr>().unwrap()]);
-        assert_eq!(fact.certificates.first.unwrap().path, "/x.crt");
+    fn a_version_has_no_suffix() {
         assert_eq!(version("v1.36.3+k3s1"), "v1.36.3".parse().ok());
     }
 

@@ -6,6 +6,7 @@ pub(crate) mod certificates;
 pub(crate) mod cluster;
 mod etcd_health;
 mod external_etcd;
+mod listed_node;
 pub(crate) mod node_certificates;
 
 use std::sync::Arc;

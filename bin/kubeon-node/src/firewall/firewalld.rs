@@ -1,5 +1,5 @@
 //! Rules of firewalld, in its permanent configuration and at run time. A reload would drop rules that other programs
-//! added at run time.
+//! added at run time, so there is one only at the end, and only if there are no such rules.
 
 use std::collections::BTreeSet;
 use std::time::Instant;
@@ -17,6 +17,15 @@ const TRUSTED: &str = "trusted";
 const CONFIGURATIONS: [&[&str]; 2] = [&["--permanent"], &[]];
 /// Rules in one call: the length of a command line is limited.
 const RULES_IN_A_CALL: usize = 200;
+
+/// What a reload makes the same as in the permanent configuration.
+const KEPT_BY_A_RELOAD: [&[&str]; 5] = [
+    &["--list-all-zones"],
+    &["--list-all-policies"],
+    &["--direct", "--get-all-rules"],
+    &["--direct", "--get-all-chains"],
+    &["--direct", "--get-all-passthroughs"],
+];
 
 /// Zones that the owner changed, and those that firewalld brings. A changed zone hides the other one.
 const CHANGED_ZONES: &str = "/etc/firewalld/zones";
@@ -52,6 +61,38 @@ pub(super) fn remove_copies_of_defaults(
         }
     }
     Ok(())
+}
+
+/// Lets firewalld make its packet rules again if a reload loses nothing. Otherwise it keeps rules of removed links, which match
+/// no packet, until its next reload: it forgets which of them it made before its last start.
+///
+/// # Errors
+/// If the reload fails.
+pub(super) fn drop_rules_of_removed_links(deadline: Instant) -> Result<(), StepFailure> {
+    let list = |arguments: &[&str]| {
+        let done = run("firewall-cmd", arguments, None, deadline).map_err(step_failure)?;
+        // Older versions know no policies.
+        Ok::<_, StepFailure>(if done.success() { done.stdout } else { String::new() })
+    };
+    for what in KEPT_BY_A_RELOAD {
+        let (in_use, permanent) = (list(what)?, list(&[&["--permanent"][..], what].concat())?);
+        if comparable(&in_use) != comparable(&permanent) {
+            return Ok(());
+        }
+    }
+    // The entries of sets are not listed with the zones.
+    if !list(&["--get-ipsets"])?.trim().is_empty() {
+        return Ok(());
+    }
+    must("firewall-cmd", &["--reload"], deadline).map(drop)
+}
+
+/// A list without what differs between the two configurations of every host: links and sources make a zone active, and a
+/// reload keeps the zones of links.
+fn comparable(list: &str) -> Vec<&str> {
+    let lines = list.lines().filter(|line| !line.trim_start().starts_with("interfaces:"));
+    let marks = [" (active)", " (default, active)", " (default)"];
+    lines.map(|line| marks.iter().find_map(|mark| line.strip_suffix(mark)).unwrap_or(line).trim()).collect()
 }
 
 /// The zone of a link: its own, or the default one.
@@ -149,6 +190,15 @@ mod tests {
         remove_copies_of_defaults(root, &new_files).unwrap();
         assert!(trusted.iter().all(|file| !root.at(file).exists()));
         assert!(root.at(&file("public")).exists());
+    }
+
+    #[test]
+    fn zones_are_compared_without_what_makes_them_active() {
+        let in_use =
+            "public (default, active)\n  interfaces: eth0\n  services: ssh\n\ntrusted\n  services: \n";
+        let permanent = "public (default)\n  interfaces: \n  services: ssh\n\ntrusted\n  services: \n";
+        assert_eq!(comparable(in_use), comparable(permanent));
+        assert_ne!(comparable(in_use), comparable(&permanent.replace("ssh", "ssh http")));
     }
 
     #[test]

@@ -104,7 +104,12 @@ pub fn close(root: &Root, deadline: Instant) -> Result<(), StepFailure> {
     match read(root)? {
         Some(Added { program, zone, rules, new_files }) if root.is_live() => {
             Firewall { program, zone, deadline }.remove(&rules)?;
-            firewalld::remove_copies_of_defaults(root, &new_files)
+            firewalld::remove_copies_of_defaults(root, &new_files)?;
+            if program == FirewallProgram::Firewalld {
+                firewalld::drop_rules_of_removed_links(deadline)
+            } else {
+                Ok(())
+            }
         }
         _ => Ok(()),
     }

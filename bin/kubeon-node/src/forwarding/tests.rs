@@ -1,5 +1,5 @@
 use std::io::Read as _;
-use std::net::{Ipv4Addr, TcpListener};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
@@ -150,6 +150,24 @@ fn a_host_of_another_run_gets_nothing() {
     give(&from, &digest, &bytes);
     let (received, end) = receive(&to, source(&from, &bytes), &digest, bytes.len()).join().unwrap();
     assert!(received.is_empty() && matches!(end, StreamEnd::NotForwarded(_)), "{end:?}");
+}
+
+#[test]
+fn a_host_serves_four_others_at_a_time() {
+    let authority = RunAuthority::new().unwrap();
+    let (bytes, digest) = part();
+    for (others, is_served) in [(3, true), (4, false)] {
+        let [from, to] = [(); 2].map(|()| host(&authority));
+        give(&from, &digest, &bytes);
+        // They connect and say nothing, so each is served until its time is over.
+        let connect = |_| TcpStream::connect((Ipv4Addr::LOCALHOST, from.forwarding.port)).unwrap();
+        let silent: Vec<TcpStream> = (0..others).map(connect).collect();
+        let (received, end) = receive(&to, source(&from, &bytes), &digest, bytes.len()).join().unwrap();
+        let expected = if is_served { bytes.clone() } else { Vec::new() };
+        assert!(received == expected, "beside {others}: {} bytes", received.len());
+        assert_eq!(matches!(end, StreamEnd::NotForwarded(_)), !is_served, "beside {others}: {end:?}");
+        drop(silent);
+    }
 }
 
 #[test]

@@ -106,14 +106,17 @@ pub fn promote(job: &Job<'_>, address: Ipv4Addr, hosts: &[Ipv4Addr]) -> Result<S
     Ok(StepEffect { changed, ..StepEffect::default() })
 }
 
-/// Tells etcd at which address the other members reach a member from now on, through the member of this host.
+/// Tells etcd at which address the other members reach a member from now on.
 ///
 /// # Errors
 /// If there is no such member, another member has the address, or etcd does not accept it in time.
 pub fn relocate(job: &Job<'_>, name: &HostName, address: Ipv4Addr) -> Result<StepEffect, StepFailure> {
-    let etcd = Etcd::at(&job.host.root, vec![job.host.etcd.clone()])?;
+    let own = Etcd::at(&job.host.root, vec![job.host.etcd.clone()])?;
     let mut changed = false;
     until_accepted(job, &format!("etcd does not know the new address of {name}"), || {
+        let endpoints = endpoints_about(name, &own, &job.host.etcd);
+        let etcd =
+            Etcd::at(&job.host.root, endpoints).map_err(|failure| NotAccepted::Refused(failure.cause))?;
         let members = etcd.members()?;
         let member = members.iter().find(|member| member.name == name.as_str());
         let member = member.ok_or_else(|| NotAccepted::Refused(format!("there is no member {name}")))?;
@@ -124,6 +127,17 @@ pub fn relocate(job: &Job<'_>, name: &HostName, address: Ipv4Addr) -> Result<Ste
         Ok(())
     })?;
     Ok(StepEffect { changed, ..StepEffect::default() })
+}
+
+/// The members that are asked about a member: the own one at `local` first. If it is the one in question, it comes last,
+/// because the others do not reach it at its new address yet.
+fn endpoints_about(name: &HostName, own: &Etcd, local: &str) -> Vec<String> {
+    let Ok(view) = own.own_view() else { return vec![local.to_owned()] };
+    let (this, others): (Vec<_>, Vec<_>) = view.members.iter().partition(|member| member.id == view.own);
+    let mut endpoints: Vec<String> = others.into_iter().flat_map(|other| other.client_urls.clone()).collect();
+    let is_own = this.iter().any(|member| member.name == name.as_str());
+    endpoints.insert(if is_own { endpoints.len() } else { 0 }, local.to_owned());
+    endpoints
 }
 
 /// Removes a member through the member of this host.

@@ -105,3 +105,19 @@ fn a_member_that_is_gone_is_not_removed_again() {
     assert!(!remove(&bench.job(), &name, address(4)).unwrap().changed);
     assert_eq!(paths_of(&requests), ["/v3/cluster/member/list"]);
 }
+
+#[test]
+fn others_are_asked_first_about_the_member_of_this_host() {
+    let (bench, _) = bench(|_, _| {
+        let mut list = members("https://127.0.0.1:1", 3);
+        list["header"] = json!({"member_id": "1"});
+        list["members"][1]["clientURLs"] = json!(["https://127.0.0.1:2"]);
+        list
+    });
+    let own = Etcd::at(&bench.host.root, vec![bench.host.etcd.clone()]).unwrap();
+    let endpoints = |name: &str| endpoints_about(&name.parse().unwrap(), &own, "local");
+    assert_eq!(endpoints("h1"), ["https://127.0.0.1:2", "https://127.0.0.1:1", "local"]);
+    assert_eq!(endpoints("h2"), ["local", "https://127.0.0.1:2", "https://127.0.0.1:1"]);
+    let silent = Etcd::at(&bench.host.root, vec!["https://127.0.0.1:1".to_owned()]).unwrap();
+    assert_eq!(endpoints_about(&"h1".parse().unwrap(), &silent, "local"), ["local"]);
+}

@@ -13,7 +13,7 @@ const API_SERVER: &str = API_SERVERS[0];
 
 const UNIT: &str = "[Service]\nType=notify\nExecStart=/x\n";
 const SOON: RestartLimits =
-    RestartLimits { election: Duration::from_millis(150), unchanged: Duration::from_millis(300) };
+    RestartLimits { election: Duration::from_millis(600), unchanged: Duration::from_millis(900) };
 
 /// The host h1, on which a member runs. `members` gets the URL of the fake and returns what the member lists; `serves` gets a name and the
 /// number of the request.

@@ -9,6 +9,7 @@ pub mod identity;
 pub mod image;
 pub mod kernel;
 pub mod links;
+mod member_clients;
 pub mod member_restart;
 pub mod node;
 pub mod objects;

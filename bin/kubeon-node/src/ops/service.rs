@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use kubeon_wire::{Category, Check, StepFailure};
 
+use super::member_clients::MemberClients;
 use super::{etcd, member_restart};
 use crate::durable::{read_text, sha256, write_if_different};
 use crate::failure::{failed, of};
@@ -73,10 +74,11 @@ pub fn run(job: &Job<'_>, service: &Service<'_>) -> Result<StepEffect, StepFailu
     let starting = current && is_starting(&state);
     let up_to_date = current && is_up(service.unit, &state);
     let stale = !(starting || up_to_date);
-    let mut up = !starting;
+    let (mut up, mut clients) = (!starting, None);
     if stale {
         if etcd::UNITS.contains(&service.name) {
             member_restart::wait_until_harmless(job)?;
+            clients = Some(MemberClients::of(job));
         }
         // Until the start is recorded, the unit may run with its content of before or with this one.
         units::remember(root, service.name, None)?;
@@ -98,6 +100,9 @@ pub fn run(job: &Job<'_>, service: &Service<'_>) -> Result<StepEffect, StepFailu
     if stale && service.ready.is_empty() && !reports_ready(service.unit) {
         job.pause(SETTLE, || format!("{} was just started", service.name))?;
         check_alive(job, service)?;
+    }
+    if let Some(clients) = clients {
+        clients.wait_until_back(job);
     }
     let mark = Mark::Unit {
         name: service.name.to_owned(),

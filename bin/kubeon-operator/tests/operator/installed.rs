@@ -9,13 +9,13 @@ use k8s_openapi::api::admissionregistration::v1::{
 };
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{ConfigMap, Event, Pod, Secret, ServiceAccount};
-use kube::Client;
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::runtime::wait::await_condition;
+use kube::{Client, Resource as _};
 use kubeon_api::{ClusterOperation, KubernetesCluster, Phase};
 use kubeon_envtest::{ApiServerOptions, TestApiServer};
 use kubeon_install::InstallOptions;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::process::{Child, Command};
 use tokio::time::timeout;
 
@@ -24,6 +24,11 @@ use crate::lab::{TIMEOUT, end_job};
 
 const SYSTEM: &str = "kubeon-system";
 const KNOWN_HOSTS: &str = "default-shop-known-hosts";
+
+/// The name of the pod of a Job.
+fn pod_of(job: &str) -> String {
+    format!("{job}-abcde")
+}
 
 struct Installed {
     // The replicas are dropped before the API server.
@@ -132,13 +137,26 @@ impl Installed {
         (job(&object).unwrap(), operation)
     }
 
-    /// A client for the runner in a pod of this Job.
+    /// A client for the runner in the pod of this Job. If the Job exists, the operator sees the pod.
     async fn runner(&self, job: &str) -> Client {
+        let mut metadata = json!({"name": pod_of(job)});
+        let jobs: Api<Job> = Api::namespaced(self.client.clone(), "default");
+        if let Some(job) = jobs.get_opt(job).await.unwrap() {
+            metadata["ownerReferences"] = json!([job.controller_owner_ref(&()).unwrap()]);
+            let template = job.spec.unwrap().template.metadata.unwrap();
+            metadata["labels"] = json!(template.labels);
+            metadata["annotations"] = json!(template.annotations);
+        }
+        self.runner_in(metadata).await
+    }
+
+    /// A client for the runner in a pod with this metadata.
+    async fn runner_in(&self, metadata: Value) -> Client {
         let as_user = |user: &'static str| self.server.client_as(user, &["system:masters"]);
         let job_controller = as_user("system:serviceaccount:kube-system:job-controller").await.unwrap();
         let pods: Api<Pod> = Api::namespaced(job_controller, "default");
-        let pod = format!("{job}-abcde");
-        let object = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": pod},
+        let pod = metadata["name"].clone();
+        let object = json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata,
             "spec": {"serviceAccountName": "kubeon-runner", "containers": [{"name": "c", "image": "i"}]}});
         let pod_object =
             pods.create(&PostParams::default(), &serde_json::from_value(object).unwrap()).await.unwrap();
@@ -203,7 +221,11 @@ impl Installed {
         found.items.iter().map(kube::ResourceExt::name_any).collect()
     }
 
+    /// Ends the pod of a Job, and the Job.
     async fn end_job(&self, job: &str) {
+        let pods: Api<Pod> = Api::namespaced(self.client.clone(), "default");
+        let ended = Patch::Merge(json!({"status": {"phase": "Succeeded"}}));
+        pods.patch_status(&pod_of(job), &PatchParams::default(), &ended).await.unwrap();
         end_job(&Api::<Job>::namespaced(self.client.clone(), "default"), job, true).await;
     }
 
@@ -273,6 +295,20 @@ async fn check_host_keys_policy(installed: &Installed, runner: &Client, other: &
     assert!(refused.unwrap_err().to_string().contains("writes the data of a ConfigMap and nothing else"));
 }
 
+/// The operator records the UID of the pod that its Job controls. A pod that has a name of the Job's pods does not take its place.
+async fn check_recorded_pod(installed: &Installed, job: &str, operation: &str) {
+    let pods: Api<Pod> = Api::namespaced(installed.client.clone(), "default");
+    let uid = pods.get(&pod_of(job)).await.unwrap().metadata.uid;
+    eventually("the operator records the pod", || async {
+        let found = installed.operations(&installed.client).get(operation).await.unwrap();
+        found.status.and_then(|status| status.runner_pod) == uid
+    })
+    .await;
+    let namesake = installed.runner_in(json!({"name": format!("{job}-fghij")})).await;
+    let refused = installed.write_status(&namesake, operation).await.unwrap_err();
+    assert!(refused.contains(&format!("with UID {}", uid.unwrap())), "{refused}");
+}
+
 /// Waits until both replicas are ready. Declares a cluster, and checks that the webhook refuses an unknown version and
 /// an address of another cluster.
 async fn declare_shop(installed: &Installed) {
@@ -327,6 +363,7 @@ async fn a_cluster_is_admitted_created_by_a_restricted_runner_and_deleted() {
             .contains("was made for Job")
     );
     check_host_keys_policy(&installed, &runner, &other).await;
+    check_recorded_pod(&installed, &job, &operation).await;
     installed.write_status(&runner, &operation).await.unwrap();
     installed.write_secret(&runner, state, "state.tar.zst").await.unwrap();
     installed.write_secret(&runner, "default-shop-kubeconfig", "kubeconfig").await.unwrap();

@@ -99,6 +99,10 @@ pub(crate) struct InstallFlags {
     /// Refuse clusters in namespaces without the annotation kubeon.io/host-pool, which lists the addresses of their hosts
     #[arg(long)]
     pub require_host_pools: bool,
+    /// An object store that spec.snapshots.endpoint of clusters may name, such as https://s3.example.org; may be repeated; others
+    /// are refused [default: every one]
+    #[arg(long = "snapshot-endpoint", value_name = "URL", value_delimiter = ',', value_parser = object_store)]
+    pub snapshot_endpoints: Vec<String>,
     /// Answer admission reviews only for API servers that present their client certificate, as those of kubeon's clusters do
     /// [default with meta up]
     #[arg(long)]
@@ -150,6 +154,7 @@ impl InstallFlags {
             max_operations: self.max_operations,
             max_operations_per_region: self.max_operations_per_region,
             require_host_pools: self.require_host_pools,
+            snapshot_endpoints: self.snapshot_endpoints.clone(),
             only_api_servers: self.admission_only_api_servers,
             bundle_image: self.bundle_image.clone(),
             mount_bundle_image: self.mount_bundle_image,
@@ -175,6 +180,17 @@ fn collector(text: &str) -> Result<String, String> {
         Some(address) if !address.is_empty() => Ok(text.to_owned()),
         _ => Err("write http://HOST:PORT or https://HOST:PORT".to_owned()),
     }
+}
+
+/// Parses the address of an object store. Admission compares it with `spec.snapshots.endpoint` as text, so it has the same form.
+fn object_store(text: &str) -> Result<String, String> {
+    let text = text.trim_end_matches('/');
+    let host = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://")).unwrap_or_default();
+    let is_known = |letter: char| letter.is_ascii_alphanumeric() || ".:-[]".contains(letter);
+    if host.is_empty() || !host.chars().all(is_known) {
+        return Err("write https://HOST or https://HOST:PORT, as in spec.snapshots.endpoint".to_owned());
+    }
+    Ok(text.to_owned())
 }
 
 /// `kubeon meta install`.

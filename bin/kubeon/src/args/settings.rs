@@ -50,7 +50,7 @@ pub(crate) struct SettingFlags {
     /// DNS domain of the cluster [default: cluster.local]
     #[arg(long, value_name = "NAME")]
     pub dns_domain: Option<String>,
-    /// How Services are implemented: nftables or iptables [default: nftables]
+    /// How Services are implemented: nftables or iptables, or bpf with --cni none (by your network plugin) [default: nftables]
     #[arg(long, value_name = "MODE")]
     pub proxy: Option<String>,
     /// What to do with firewalls of hosts: check, manage (open firewalld, ufw or nft rules), or ignore [default: check]
@@ -74,7 +74,7 @@ pub(crate) struct SettingFlags {
     /// Registry that mirrors docker.io for containerd: yes, no, or its name [default: no]
     #[arg(long, value_name = "REGISTRY")]
     pub mirror: Option<String>,
-    /// Network plugin: flannel [default: flannel]
+    /// Network plugin: flannel, none (yours, applied after create), or bpf (yours, and it replaces kube-proxy) [default: flannel]
     #[arg(long, value_name = "NAME")]
     pub cni: Option<String>,
     /// Container runtime: containerd [default: containerd]
@@ -97,6 +97,9 @@ pub(crate) struct SettingFlags {
     pub offline: Option<bool>,
 }
 
+/// The value of `--cni` for a cluster without flannel and without kube-proxy: a network plugin that the user applies replaces both.
+pub(crate) const BPF: &str = "bpf";
+
 /// A flag with a fixed set of values.
 struct Choice {
     flag: &'static str,
@@ -112,7 +115,7 @@ const CHOICES: [Choice; 6] = [
         noun: "cni",
         refuses: |value| match value.parse::<Cni>() {
             Ok(cni) => cni.unsupported().map(str::to_owned),
-            Err(_) => unsupported_value(value, &["flannel"], &["bpf"]),
+            Err(_) => unsupported_value(value, &["flannel", "none", BPF], &[]),
         },
     },
     Choice {
@@ -146,7 +149,7 @@ const CHOICES: [Choice; 6] = [
         noun: "proxy mode",
         refuses: |value| match value.parse::<ProxyMode>() {
             Ok(mode) => mode.unsupported().map(str::to_owned),
-            Err(_) => unsupported_value(value, &["nftables", "iptables"], &["bpf", "calico", "cilium"]),
+            Err(_) => unsupported_value(value, &["nftables", "iptables"], &["calico", "cilium"]),
         },
     },
 ];
@@ -171,9 +174,20 @@ impl SettingFlags {
             .zip(given)
             .filter_map(|(choice, value)| choice.refusal(value.as_deref()?))
             .collect();
+        refusals.extend(self.bpf_refusal());
         refusals.extend(self.lb_refusals());
         refusals.extend(self.gate_refusals());
         refusals
+    }
+
+    /// The refusal of a kube-proxy in a cluster without it.
+    fn bpf_refusal(&self) -> Option<Refusal> {
+        let proxy = self.proxy.as_deref().filter(|mode| *mode != BPF)?;
+        (self.cni.as_deref() == Some(BPF)).then(|| {
+            let reason =
+                "needs kube-proxy, and --cni bpf is a cluster without it: use --cni none, or leave it out";
+            Refusal::argument(format!("--proxy {proxy}"), reason)
+        })
     }
 
     /// The refusals of invalid feature gates. A program with an invalid feature gate does not start.

@@ -131,6 +131,7 @@ fn show(
             .copied()
             .map(ChangedRoutes::from),
         seconds: took.as_secs_f64(),
+        awaits_network: cluster.awaits_network,
     };
     let kubeconfig = context.shorten(&cluster.kubeconfig);
     let text = match format {
@@ -158,6 +159,9 @@ struct ChangeResult {
     #[serde(skip_serializing_if = "Option::is_none")]
     routes: Option<ChangedRoutes>,
     seconds: f64,
+    /// The owner must install the network of the pods: nodes are not Ready before.
+    #[serde(rename = "awaitsNetwork", skip_serializing_if = "std::ops::Not::not")]
+    awaits_network: bool,
 }
 
 impl ChangeResult {
@@ -174,11 +178,18 @@ impl ChangeResult {
             if self.left.is_empty() { String::new() } else { format!("{} left, ", self.left.join(", ")) };
         let routes =
             self.routes.map(|routes| format!("\x20 routes:   {}\n", cloud::text(routes))).unwrap_or_default();
+        let (state, next) = if self.awaits_network {
+            let next =
+                format!("apply your network plugin · kubeon plan {name} shows the checks that follow it");
+            ("waits for a network of pods", next)
+        } else {
+            ("is ready", format!("kubeon display {name} · kubeon plan {name} · kubectl get nodes"))
+        };
         format!(
-            "{name} is ready: {} of {} nodes, {left}{took}\n\
+            "{name} {state}: {} of {} nodes, {left}{took}\n\
              {routes}\
              \x20 kubectl:  export KUBECONFIG={kubeconfig}   (or: kubeon use {name})\n\
-             \x20 next:     kubeon display {name} · kubeon plan {name} · kubectl get nodes\n",
+             \x20 next:     {next}\n",
             self.nodes, self.of
         )
     }

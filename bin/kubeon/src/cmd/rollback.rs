@@ -1,21 +1,23 @@
 //! `kubeon rollback`.
 
 use kubeon_engine::change::ChangeOptions;
+use kubeon_engine::cluster_target::ClusterTarget;
 use kubeon_engine::destroy::{DestroyOutcome, DestroyRequest, DestroyTarget};
 use kubeon_engine::engine::{Engine, StoredCluster};
 use kubeon_engine::login_request::LoginRequests;
 use kubeon_engine::ready_master::ReadyMaster;
 use kubeon_engine::request_inventory::InventoryFiles;
-use kubeon_engine::restore::{RestoreRequest, forget_unused, import_if_unknown, target as restored_target};
-use kubeon_engine::rollback::{RollbackPoint, created_since, point};
+use kubeon_engine::restore::{RestoreRequest, forget_unused, target as restored_target};
+use kubeon_engine::rollback::{RollbackPoint, created_since, point, returned};
 use kubeon_engine::snapshot_place::SnapshotPlace;
-use kubeon_engine::snapshot_storage::SnapshotStorage;
+use kubeon_engine::snapshot_storage::{FetchedSnapshot, SnapshotStorage};
 use tokio_util::sync::CancellationToken;
 
 use crate::args::upgrade::RollbackArgs;
 use crate::cli_error::CliError;
 use crate::cmd::change::{ChangeFlags, make};
 use crate::cmd::node_version;
+use crate::cmd::plan;
 use crate::context::Context;
 use crate::interrupt;
 use crate::output::words;
@@ -42,6 +44,9 @@ async fn to_snapshot(context: &Context<'_>, args: &RollbackArgs) -> Result<(), C
         }
         None => None,
     };
+    if state.restoring.is_some() {
+        return go_on(context, &engine, state, snapshot, args).await;
+    }
     let point = point(&engine, &state, snapshot)?;
     let lost = lost(&engine, &state, &point, args).await;
     let (name, version) = (&args.name, point.version);
@@ -60,29 +65,44 @@ async fn to_snapshot(context: &Context<'_>, args: &RollbackArgs) -> Result<(), C
         let error = CliError::refused(format!("{name} would lose what was written since: not confirmed"));
         return Err(error.row("confirm", format!("{COMMAND} {name} --yes")));
     }
-    destroy(context, &engine, args).await?;
-    let key = args.key.file.as_ref().map(|key| format!(" --key {}", key.display())).unwrap_or_default();
-    context
-        .output
-        .info(&format!("{name}: if this stops now, kubeon etcd restore {name} {file}{key} continues"));
-    let restored = restore(context, &engine, args, &point).await;
+    let again = same_command(context, args);
+    context.output.info(&format!("{name}: if this stops, continue with: {again}"));
+    let removed = remove(context, &engine, args, &point, &again).await;
     forget_unused(&engine, name, None)?;
-    restored
+    removed?;
+    let target = ClusterTarget::stored(&engine, engine.find(Some(name))?, args.change.target_options()?)?;
+    make(context, &engine, target, &ChangeFlags::of(COMMAND, &args.change)).await
 }
 
-async fn restore(
+/// The command that the user typed. It also continues.
+fn same_command(context: &Context<'_>, args: &RollbackArgs) -> String {
+    context.typed_as("rollback", "rollback").unwrap_or_else(|| format!("{COMMAND} {} --yes", args.name))
+}
+
+/// Goes on with a cluster that is being made out of a snapshot. It was removed from its hosts before, and loses nothing more.
+async fn go_on(
     context: &Context<'_>,
     engine: &Engine<'_>,
+    state: StoredCluster,
+    snapshot: Option<FetchedSnapshot>,
     args: &RollbackArgs,
-    point: &RollbackPoint,
 ) -> Result<(), CliError> {
-    // The state was forgotten when the cluster was removed from its hosts.
-    import_if_unknown(engine, &args.name, &point.snapshot)?;
-    let (masters, workers) = (Vec::new(), Vec::new());
-    let request =
-        RestoreRequest { name: &args.name, snapshot: &point.snapshot, masters, workers, declared: None };
-    let target = restored_target(engine, request, args.change.target_options()?)?;
+    let name = &args.name;
+    context.output.info(&format!("{name}: is being made out of a snapshot already, and that goes on"));
+    let options = args.change.target_options()?;
+    let target = match &snapshot {
+        None => ClusterTarget::stored(engine, state, options)?,
+        Some(snapshot) => {
+            let (masters, workers) = (Vec::new(), Vec::new());
+            let request = RestoreRequest { name, snapshot, masters, workers, declared: None };
+            restored_target(engine, request, options)?
+        }
+    };
     let flags = ChangeFlags::of(COMMAND, &args.change);
+    if args.change.dry_run {
+        let command = same_command(context, args);
+        return plan::create(context, engine, target, &flags.host_keys, command, flags.format).await;
+    }
     make(context, engine, target, &flags).await
 }
 
@@ -113,7 +133,14 @@ async fn lost(
     }
 }
 
-async fn destroy(context: &Context<'_>, engine: &Engine<'_>, args: &RollbackArgs) -> Result<(), CliError> {
+/// Removes the cluster from its hosts, and stores the state out of which the snapshot makes it again.
+async fn remove(
+    context: &Context<'_>,
+    engine: &Engine<'_>,
+    args: &RollbackArgs,
+    point: &RollbackPoint,
+    again: &str,
+) -> Result<(), CliError> {
     let request = DestroyRequest {
         name: Some(&args.name),
         skip_hosts: &[],
@@ -130,17 +157,18 @@ async fn destroy(context: &Context<'_>, engine: &Engine<'_>, args: &RollbackArgs
         approved: None,
     };
     let prepared = DestroyTarget::find(engine, &request)?.prepare(engine, &options).await?;
+    // It is packed before the first host loses anything: the disk of this machine may be full.
+    let next = returned(engine, point)?;
     let cancellation = CancellationToken::new();
     interrupt::watch(&cancellation, context.output)?;
-    match prepared.make(&cancellation).await? {
+    match prepared.make_and_store(next, &cancellation).await? {
         DestroyOutcome::Destroyed { hosts, .. } => {
             let hosts = words::count(hosts, "host");
             context.output.info(&format!("{}: {hosts} cleaned; the snapshot is restored now", args.name));
             Ok(())
         }
         DestroyOutcome::Incomplete(reconciled) => {
-            let next_command = format!("{COMMAND} {} --yes", args.name);
-            Err(report::incomplete(&reconciled, cancellation.is_cancelled(), &next_command))
+            Err(report::incomplete(&reconciled, cancellation.is_cancelled(), again))
         }
     }
 }

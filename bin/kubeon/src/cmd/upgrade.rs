@@ -151,7 +151,7 @@ async fn before(
     for budget in &found.blocking_budgets {
         context.output.warn(&blocking_text(budget, options(args)?.drain_seconds));
     }
-    found.nodes_not_ready.iter().for_each(|node| context.output.warn(node));
+    found.nodes_not_ready.iter().chain(&found.stored_versions).for_each(|text| context.output.warn(text));
     if let Some(error) = refusal(args, wanted, &found) {
         return Err(error);
     }

@@ -162,6 +162,9 @@ fn before(snapshot: Option<&str>, found: &UpgradeObstacles, seconds: u32, ignore
     for node in &found.nodes_not_ready {
         let _ = writeln!(all, "waits: {node}");
     }
+    for text in &found.stored_versions {
+        let _ = writeln!(all, "warning: {text}");
+    }
     all
 }
 
@@ -174,6 +177,7 @@ mod tests {
         let found = UpgradeObstacles {
             removed_apis: vec!["policy/v1beta1 podsecuritypolicies".to_owned()],
             blocking_budgets: vec!["shop/web".to_owned()],
+            stored_versions: vec!["CustomResourceDefinition shops does not serve v1alpha1".to_owned()],
             ..UpgradeObstacles::default()
         };
         let lines = before(Some("~/.kubeon/snapshots/demo"), &found, 300, false);
@@ -182,6 +186,7 @@ mod tests {
         assert!(lines[1].starts_with("disk: "), "{lines:?}");
         assert!(lines[2].contains("shop/web allows no disruption now"), "{lines:?}");
         assert!(lines[3].contains("policy/v1beta1 podsecuritypolicies") && lines[3].contains("removed-apis"));
+        assert_eq!(lines[4], "warning: CustomResourceDefinition shops does not serve v1alpha1");
         assert_eq!(before(None, &UpgradeObstacles::default(), 300, true), "");
     }
 }

@@ -84,6 +84,7 @@ fn plan() -> Plan {
         continues: false,
         up_to_date: 0,
         facts: 3,
+        awaits_network: false,
         notes: Vec::new(),
         unreachable: Vec::new(),
         waiting: Vec::new(),

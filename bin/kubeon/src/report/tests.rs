@@ -61,6 +61,7 @@ fn reconciled(results: &[StepOutcome]) -> Reconciled {
         continues: false,
         up_to_date: 16,
         facts: 3,
+        awaits_network: false,
         notes: Vec::new(),
         unreachable: Vec::new(),
         waiting: Vec::new(),

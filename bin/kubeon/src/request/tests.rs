@@ -284,6 +284,24 @@ fn labels_reach_the_nodes_of_their_own_hosts() {
 }
 
 #[test]
+fn case_20_a_network_of_the_user_replaces_flannel_and_with_bpf_also_kube_proxy() {
+    for (flags, proxies) in
+        [(&["--cni", "none"][..], 2), (&["--cni", "bpf"], 0), (&["--cni", "none", "--proxy", "bpf"], 0)]
+    {
+        let plan = plan(flags);
+        let running = ["kube-proxy.service", "flanneld.service"].map(|unit| units(&plan, unit).len());
+        assert_eq!(running, [proxies, 0], "{flags:?}");
+        assert!(plan.awaits_network, "{flags:?}");
+        let waits = plan.steps.iter().filter_map(|step| match &step.op {
+            Op::Await { checks } => Some(checks),
+            _ => None,
+        });
+        let strict = |check: &&Check| matches!(check, Check::NodesReady { may_lack_network: false, .. });
+        assert_eq!(waits.flatten().filter(strict).count(), 0, "no step waits for Ready nodes: {flags:?}");
+    }
+}
+
+#[test]
 fn the_proxy_mode_reaches_every_host() {
     for (flags, mode) in [
         (&[][..], "nftables"),

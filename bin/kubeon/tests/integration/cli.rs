@@ -71,13 +71,13 @@ fn case_7_parts_that_no_bundle_carries_are_refused_by_name() {
         ("--cni", "calico", "cni"),
         ("--cni", "cilium", "cni"),
         ("--cni", "weave", "cni"),
-        ("--cni", "bpf", "cni"),
         ("--cri", "crio", "cri"),
         ("--cri", "docker", "cri"),
         ("--ic", "nginx", "ingress"),
         ("--ic", "istio", "ingress"),
         ("--proxy", "none", "proxy mode"),
         ("--proxy", "ipvs", "proxy mode"),
+        ("--proxy", "cilium", "proxy mode"),
         ("--lb-mode", "keepalived", "lb mode"),
         ("--deploy-mode", "pods", "deploy mode"),
     ] {
@@ -121,6 +121,29 @@ fn case_13_only_create_contacts_no_host() {
         &std::fs::metadata(home.path().join(".kubeon/t.json")).unwrap().permissions(),
     );
     assert_eq!(mode & 0o777, 0o600);
+}
+
+#[test]
+fn case_20_a_cluster_without_a_network_plugin() {
+    let home = Home::new();
+    let create = ["create", "x", "v1.36.3", "-C", "-m", MASTER];
+    let made = home.kubeon(&[&create[..], &["--cni", "bpf"]].concat());
+    assert_eq!(made.code, 0, "{}", made.err);
+    let state = std::fs::read_to_string(home.path().join(".kubeon/x.json")).unwrap();
+    let state: serde_json::Value = serde_json::from_str(&state).unwrap();
+    let spec = &state["spec"];
+    assert_eq!((&spec["cni"], &spec["proxyMode"]), (&"none".into(), &"bpf".into()));
+    let other = Home::new();
+    other
+        .kubeon(&[&create[..], &["--cni", "bpf", "--proxy", "iptables"]].concat())
+        .refuses(&["--proxy iptables", "--cni bpf is a cluster without it"]);
+    other
+        .kubeon(&[&create[..], &["--proxy", "bpf"]].concat())
+        .refuses(&["spec.cluster.network.proxyMode", "use bpf with network.cni none"]);
+    other
+        .kubeon(&[&create[..], &["--cni", "none", "--mtu", "1400"]].concat())
+        .refuses(&["spec.cluster.network.mtu"]);
+    assert!(other.files().is_empty(), "{:?}", other.files());
 }
 
 #[test]

@@ -139,7 +139,23 @@ fn a_cluster_whose_removal_began_is_not_changed() {
     for command in
         [&["create", "t"][..], &["plan", "t"], &["addon", "t", "-w", "127.0.2.3"], &["resume", "t"]]
     {
-        home.kubeon(command).refuses(&["t is being destroyed", "kubeon destroy t"]);
+        home.kubeon(command).refuses(&["t is being destroyed", "kubeon destroy t", "kubeon rollback t"]);
+    }
+}
+
+/// A killed `kubeon rollback` must not choose a snapshot of an even older version when it is typed again.
+#[test]
+fn a_rollback_that_removed_the_cluster_goes_on_with_its_snapshot() {
+    let home = running_cluster();
+    let mut state = state(&home);
+    state["status"] = "creating".into();
+    state["version"] = serde_json::Value::Null;
+    state["restoring"] = serde_json::json!({"digest": "a".repeat(64), "size": 1, "unpackedSize": 1});
+    std::fs::write(home.path().join(".kubeon/t.json"), state.to_string()).unwrap();
+    for command in [&["rollback", "t", "--yes"][..], &["rollback", "t", "--dry-run"]] {
+        let answer = home.kubeon(command);
+        assert!(answer.code != 0 && answer.err.contains("and that goes on"), "{answer:?}");
+        assert!(!answer.err.contains("there is no snapshot"), "{answer:?}");
     }
 }
 

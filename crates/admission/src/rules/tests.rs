@@ -315,18 +315,26 @@ fn allows_etcd_on_hosts_of_its_own() {
 }
 
 #[test]
+fn allows_a_cluster_whose_owner_installs_the_network() {
+    for network in [json!({"cni": "none"}), json!({"cni": "none", "proxyMode": "bpf"})] {
+        allowed(&with(cluster(&["10.0.0.2"]), "/spec/cluster/network", network), None);
+    }
+}
+
+#[test]
 fn refuses_parts_that_no_bundle_carries() {
     for (field, value, message) in [
         ("clusterType", json!("k3s"), "spec.cluster.clusterType: k3s is not supported yet; use kubernetes"),
         (
             "network",
             json!({"cni": "calico"}),
-            "spec.cluster.network.cni: no bundle carries calico; use flannel",
+            "spec.cluster.network.cni: no bundle carries calico; use flannel, or none and apply it yourself",
         ),
         (
             "network",
-            json!({"cni": "none"}),
-            "spec.cluster.network.cni: a cluster without a network is not supported yet; use flannel",
+            json!({"proxyMode": "bpf"}),
+            "spec.cluster.network.proxyMode: a cluster without kube-proxy needs a network plugin that replaces it; use bpf with \
+             network.cni none",
         ),
         ("apiServer", json!({"port": 8443}), "spec.cluster.apiServer.port: only port 6443 is supported"),
         (

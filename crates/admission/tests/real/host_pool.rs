@@ -1,8 +1,8 @@
-//! The hosts that clusters of a namespace may have.
+//! The hosts that clusters of a namespace may have, and their object stores.
 
 use k8s_openapi::api::core::v1::Namespace;
-use kube::Api;
 use kube::api::{Patch, PatchParams};
+use kube::{Api, Client};
 use kubeon_install::{InstallOptions, policies};
 use serde_json::{Value, json};
 
@@ -64,15 +64,26 @@ async fn hosts_outside_of_the_pool_of_a_namespace_are_refused() {
     refused(Err::<(), _>(said.await), words);
 }
 
-/// Has its own API server, because the stricter policy holds for all namespaces.
+/// Has its own API server, because the stricter policies hold for all namespaces.
 #[tokio::test]
-async fn a_namespace_without_a_pool_has_no_clusters_when_pools_are_required() {
+async fn pools_are_required_and_object_stores_are_those_of_a_list_if_the_installer_says_so() {
     let world = raise().await;
     let admin = world.admin().await;
     create_dry(&admin, &cluster("default", "free", "10.43.1", &[])).await.unwrap();
-    let options = InstallOptions { require_host_pools: true, ..InstallOptions::default() };
+    let old = stored("old", "10.43.2", Some("http://10.0.0.1:9000"));
+    create(&admin, &old).await.unwrap();
+    let options = InstallOptions {
+        require_host_pools: true,
+        snapshot_endpoints: vec![
+            "https://s3.example.org".to_owned(),
+            "https://s3.example.net:9000".to_owned(),
+        ],
+        ..InstallOptions::default()
+    };
     for object in policies::objects(&options).unwrap() {
-        if object["metadata"]["name"] == "kubeon-host-pool" {
+        if object["metadata"]["name"] == "kubeon-host-pool"
+            || object["metadata"]["name"] == "kubeon-snapshot-endpoint"
+        {
             apply(&admin, &object).await;
         }
     }
@@ -82,4 +93,65 @@ async fn a_namespace_without_a_pool_has_no_clusters_when_pools_are_required() {
     refused(Err::<(), _>(refusal), words);
     set_pool(&world, "default", json!("10.43.0.0/16")).await;
     eventually("the pool", || async { create_dry(&admin, &object).await.ok() }).await;
+    object_stores_are_listed(&admin, &old).await;
+    an_address_that_is_used_is_refused_like_a_free_one(&world, &object).await;
+}
+
+/// The policy comes before the webhook, which knows the hosts of all clusters.
+async fn an_address_that_is_used_is_refused_like_a_free_one(world: &World, used: &Value) {
+    let admin = world.admin().await;
+    create(&admin, used).await.unwrap();
+    eventually("the webhook knows the host", || async {
+        let rival = cluster("default", "rival", "10.43.1", &[]);
+        create_dry(&admin, &rival).await.err().filter(|said| said.contains("belongs to"))
+    })
+    .await;
+    let namespace = world.namespace().await;
+    set_pool(world, &namespace, json!("10.44.0.0/16")).await;
+    eventually("the other pool", || async {
+        create_dry(&admin, &cluster(&namespace, "a", "10.44.1", &[])).await.ok()
+    })
+    .await;
+    for net in ["10.43.1", "10.43.2"] {
+        let said = create_dry(&admin, &cluster(&namespace, "a", net, &[])).await.unwrap_err();
+        let words = format!(
+            "spec.cluster: host {net}.1 is outside of the addresses of namespace {namespace} \
+             (annotation kubeon.io/host-pool: 10.44.0.0/16)"
+        );
+        assert!(said.contains(&words) && !said.contains("belongs to"), "{said}");
+    }
+}
+
+/// A cluster with snapshots in this object store.
+fn stored(name: &str, net: &str, endpoint: Option<&str>) -> Value {
+    let mut place = json!({"folder": "s3://snapshots/a/", "credentialsRef": {"name": "store"}});
+    if let Some(endpoint) = endpoint {
+        place["endpoint"] = endpoint.into();
+    }
+    with(cluster("default", name, net, &[]), "/spec/snapshots", place)
+}
+
+/// Another address than a listed one would let a tenant find out what answers there.
+async fn object_stores_are_listed(admin: &Client, old: &Value) {
+    let words = |endpoint: &str| {
+        format!(
+            "spec.snapshots.endpoint: {endpoint} is none of the object stores that the owner of the meta cluster allows: \
+             https://s3.example.org, https://s3.example.net:9000"
+        )
+    };
+    let probe = stored("new", "10.43.3", Some("http://169.254.169.254"));
+    let said = eventually("the list", || async { create_dry(admin, &probe).await.err() }).await;
+    refused(Err(said), &words("http://169.254.169.254"));
+    for other in ["http://s3.example.org", "https://s3.example.org:6443", "https://s3.example.net"] {
+        refused(create_dry(admin, &stored("new", "10.43.3", Some(other))).await, &words(other));
+    }
+    for listed in [None, Some("https://s3.example.org"), Some("https://s3.example.net:9000")] {
+        create_dry(admin, &stored("new", "10.43.3", listed)).await.unwrap();
+    }
+    // The object store that a cluster had before the list stays; another one is not taken.
+    change(admin, old, json!({"spec": {"snapshots": {"keep": 3}}})).await.unwrap();
+    let other = json!({"spec": {"snapshots": {"endpoint": "http://10.0.0.2:9000"}}});
+    refused(change(admin, old, other).await, &words("http://10.0.0.2:9000"));
+    let listed = json!({"spec": {"snapshots": {"endpoint": "https://s3.example.org"}}});
+    change(admin, old, listed).await.unwrap();
 }

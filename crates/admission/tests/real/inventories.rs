@@ -86,7 +86,9 @@ async fn who_exchanges_an_inventory_must_be_allowed_to_read_its_key() {
     for object in rules(&namespace, "maps", "configmaps", &["get"]) {
         apply(&admin, &object).await;
     }
-    apply(&admin, &bound_everywhere(&user, "kubeon-cluster-editor")).await;
+    for role in ["kubeon-cluster-editor", "kubeon-cluster-user"] {
+        apply(&admin, &bound_everywhere(&user, role)).await;
+    }
     let reference = |name: &str| json!({"namespace": namespace, "name": name});
     let name = format!("exchanged-{namespace}");
     let declared = json!({

@@ -4,6 +4,7 @@
 
 mod certificate;
 mod clients;
+mod cluster_changes;
 mod front_proxy;
 mod host_pool;
 mod inventories;

@@ -520,8 +520,54 @@ async fn pod_uid(client: &kube::Client) -> Result<String, String> {
     Ok(extra["authentication.kubernetes.io/pod-uid"][0].clone())
 }
 
-/// The policies compare the name of the pod. The API server compares its UID, so a name that is used again is no way to act as
-/// the runner before.
+/// Another pod of the same Job, or one with its name, does not take the place of the pod that the operator recorded.
+#[tokio::test]
+async fn only_the_recorded_pod_writes_the_status_of_its_operation() {
+    const NAME: &str = "recorded";
+    let world = world().await;
+    let (admin, operator) = (world.admin().await, world.operator().await);
+    create(&admin, &operation(NAME)).await.unwrap();
+    let write = |client: &kube::Client, status: Value| {
+        let (api, patch) = (operations(client), Patch::Merge(json!({"status": status})));
+        async move { said(api.patch_status(NAME, &PatchParams::default(), &patch).await) }
+    };
+    let job = json!({"namespace": "default", "name": "kubeonkube-recorded-job"});
+    write(&operator, json!({"status": "Running", "jobRef": job})).await.unwrap();
+    let first = world.runner("default", "kubeonkube-recorded-job-abcde").await;
+    let second = world.runner("default", "kubeonkube-recorded-job-fghij").await;
+    let steps = |done: u8| json!({"steps": {"done": done, "total": 9, "text": format!("{done}/9")}});
+    // The operator has not seen a pod yet, or is of an earlier version.
+    write(&first, steps(1)).await.unwrap();
+    write(&second, steps(2)).await.unwrap();
+
+    let (uid, other) = (pod_uid(&first).await.unwrap(), pod_uid(&second).await.unwrap());
+    write(&operator, json!({"runnerPod": uid})).await.unwrap();
+    let words = format!(
+        "status: an operation's status is written by the pod of its Job with UID {uid}; \
+         this is pod default/kubeonkube-recorded-job-fghij with UID {other}"
+    );
+    refused(write(&second, steps(3)).await, &words);
+    refused(write(&second, json!({"runnerPod": other})).await, &words);
+    write(&first, steps(3)).await.unwrap();
+    for taken in [json!(null), json!(other)] {
+        let taken = json!({"runnerPod": taken});
+        refused(
+            write(&first, taken).await,
+            "runnerPod, observedGeneration are written by the operator alone",
+        );
+    }
+
+    // The first pod was lost.
+    write(&operator, json!({"runnerPod": null})).await.unwrap();
+    write(&second, steps(4)).await.unwrap();
+    refused(
+        write(&second, json!({"runnerPod": other})).await,
+        "runnerPod, observedGeneration are written by the operator alone",
+    );
+}
+
+/// Before a pod is recorded, and for Secrets and ConfigMaps, the policies compare the name of the pod. The API server compares its
+/// UID, so a name that is used again is no way to act as the runner before.
 #[tokio::test]
 async fn a_runner_ends_with_the_uid_of_its_pod() {
     const POD: &str = "kubeonkube-again-job-abcde";

@@ -130,6 +130,20 @@ async fn an_address_has_one_cluster() {
     // The webhook observes the first cluster through a watch.
     let ask = || async { create_dry(&admin, &second).await.err().filter(|said| said.contains(&words)) };
     eventually(&words, ask).await;
+    // Whose it is stays with its namespace.
+    let elsewhere = world.namespace().await;
+    let stranger = with(
+        cluster(&elsewhere, "stranger", "10.22.2", &[]),
+        "/spec/cluster/nodeList",
+        json!([{"ip": "10.22.0.2"}]),
+    );
+    let refusal = create_dry(&admin, &stranger).await;
+    let said = refusal.clone().unwrap_err();
+    assert!(!said.contains(&namespace) && !said.contains("first"), "{said}");
+    refused(
+        refusal,
+        "spec.cluster.nodeList[0].ip: 10.22.0.2 belongs to a cluster in another namespace; a host has one cluster",
+    );
     let first = clusters(&admin, &namespace);
     first.delete("first", &Default::default()).await.unwrap();
     eventually("the host is free", || async { create(&admin, &second).await.ok() }).await;

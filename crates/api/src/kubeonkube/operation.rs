@@ -270,6 +270,11 @@ pub struct ClusterOperationStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16))]
     pub lost_pods: Vec<String>,
+    /// The UID of the pod whose runner may write this status. Empty until the operator has seen the pod, and from the loss of the pod
+    /// or a pause until it has seen the next one: then any pod of the Job may.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 64))]
+    pub runner_pod: Option<String>,
     /// The operation that must end first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waits_for: Option<String>,

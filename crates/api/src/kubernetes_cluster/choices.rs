@@ -53,7 +53,7 @@ words! {
         None = "none",
     }
 
-    /// How kube-proxy implements Services.
+    /// How Services are implemented.
     ProxyMode {
         /// nftables; iptables, with a note, on a host whose kernel does not support nftables.
         Nftables = "nftables",
@@ -61,6 +61,8 @@ words! {
         Iptables = "iptables",
         /// IPVS.
         Ipvs = "ipvs",
+        /// No kube-proxy: the network plugin of the owner implements Services.
+        Bpf = "bpf",
     }
 
     /// What kubeon does with the firewalls of hosts.

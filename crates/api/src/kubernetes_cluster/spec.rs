@@ -226,10 +226,11 @@ pub struct DeclaredLoadBalancer {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Network {
-    /// The network plugin. Default: flannel.
+    /// The network plugin: flannel, or none, which the owner of the cluster installs. Default: flannel.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cni: Option<Cni>,
-    /// How Services are implemented. Default: nftables.
+    /// How Services are implemented; bpf, with cni none only, is by the owner's network plugin, without kube-proxy. Default:
+    /// nftables.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub proxy_mode: Option<ProxyMode>,
     /// The cluster's DNS domain. Default: cluster.local.

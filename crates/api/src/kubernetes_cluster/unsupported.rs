@@ -48,10 +48,9 @@ impl Cni {
     #[must_use]
     pub fn unsupported(self) -> Option<&'static str> {
         match self {
-            Self::Flannel => None,
-            Self::Calico => Some("no bundle carries calico; use flannel"),
-            Self::Cilium => Some("no bundle carries cilium; use flannel"),
-            Self::None => Some("a cluster without a network is not supported yet; use flannel"),
+            Self::Flannel | Self::None => None,
+            Self::Calico => Some("no bundle carries calico; use flannel, or none and apply it yourself"),
+            Self::Cilium => Some("no bundle carries cilium; use flannel, or none and apply it yourself"),
         }
     }
 }
@@ -61,17 +60,23 @@ impl ProxyMode {
     #[must_use]
     pub fn unsupported(self) -> Option<&'static str> {
         match self {
-            Self::Nftables | Self::Iptables => None,
+            Self::Nftables | Self::Iptables | Self::Bpf => None,
             Self::Ipvs => Some("no bundle carries ipvs; use nftables or iptables"),
         }
     }
 }
 
 impl ClusterSettings {
-    /// Every setting that is not supported yet.
+    /// Every setting that is not supported yet, or not together with the others.
     #[must_use]
     pub fn unsupported(&self) -> Vec<UnsupportedSetting> {
         let port = (self.api_port != API_PORT).then_some("only port 6443 is supported");
+        let own_network = self.cni == Cni::None;
+        let bpf = (self.proxy_mode == ProxyMode::Bpf && !own_network).then_some(
+            "a cluster without kube-proxy needs a network plugin that replaces it; use bpf with network.cni none",
+        );
+        let mtu = (self.mtu.is_some() && own_network)
+            .then_some("without a network plugin of kubeon it has no effect; leave it out");
         let registry = self
             .images_registry
             .is_some()
@@ -79,7 +84,8 @@ impl ClusterSettings {
         let fields = [
             ("clusterType", self.cluster_type.unsupported()),
             ("network.cni", self.cni.unsupported()),
-            ("network.proxyMode", self.proxy_mode.unsupported()),
+            ("network.proxyMode", self.proxy_mode.unsupported().or(bpf)),
+            ("network.mtu", mtu),
             ("apiServer.port", port),
             ("imagesRegistry", registry),
         ];
@@ -122,6 +128,22 @@ mod tests {
                 "loadBalancer.address"
             ]
         );
+    }
+
+    #[test]
+    fn a_cluster_without_a_network_may_be_one_without_kube_proxy() {
+        for (network, fields) in [
+            (json!({"cni": "none"}), vec![]),
+            (json!({"cni": "none", "proxyMode": "bpf"}), vec![]),
+            (json!({"cni": "none", "proxyMode": "iptables"}), vec![]),
+            (json!({"proxyMode": "bpf"}), vec!["network.proxyMode"]),
+            (json!({"cni": "none", "mtu": 1400}), vec!["network.mtu"]),
+        ] {
+            let declared: DeclaredCluster = serde_json::from_value(json!({"network": network})).unwrap();
+            let found = declared.settings().unwrap().unsupported();
+            let found: Vec<_> = found.iter().map(|setting| setting.field).collect();
+            assert_eq!(found, fields, "{network}");
+        }
     }
 
     #[test]

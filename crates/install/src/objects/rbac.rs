@@ -51,8 +51,8 @@ pub fn objects(options: &InstallOptions) -> Result<Vec<Value>, InstallError> {
     Ok(all)
 }
 
-/// The roles for users. Who declares clusters need not run operations, and the other way round. The policy of authors asks for
-/// the verb `use`; an owner who wants to give it for some clusters only makes a role with their names.
+/// The roles for users. Who declares clusters need not run operations, and the other way round. The policies of authors and of
+/// changes of Clusters ask for the verb `use`; an owner who wants to give it for some clusters only makes a role with their names.
 fn user_roles() -> [(&'static str, Vec<PolicyRule>); 5] {
     let clusters = |verbs| {
         vec![

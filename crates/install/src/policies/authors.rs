@@ -14,14 +14,9 @@
 use kubeon_api::kubeonkube::ClusterOperationSpec;
 use kubeon_api::labels::{COMPLETED, DERIVED_NAMESPACE, OPERATIONS_CLUSTER};
 
-use super::cel::{cel_list, cel_text};
-use super::policy::{AdmissionPolicy, Validation, not_the_operator};
+use super::cel::{cel_list, cel_text, same_as_before};
+use super::policy::{AdmissionPolicy, Validation, not_the_garbage_collector, not_the_operator};
 use crate::InstallOptions;
-
-/// The users of the garbage collector: with an account of its own, as in kubeadm's and kubeon's clusters, and without. It deletes
-/// the operations of a deleted `Cluster`, and removes its own finalizers.
-const GARBAGE_COLLECTOR: [&str; 2] =
-    ["system:serviceaccount:kube-system:generic-garbage-collector", "system:kube-controller-manager"];
 
 /// Labels that the operator reads. Other labels are free.
 const STEERING_LABELS: [&str; 2] = [COMPLETED, OPERATIONS_CLUSTER];
@@ -61,11 +56,6 @@ pub(super) fn authors(options: &InstallOptions) -> AdmissionPolicy {
     }
 }
 
-fn not_the_garbage_collector() -> (&'static str, String) {
-    let users = cel_list(&GARBAGE_COLLECTOR);
-    ("not-by-the-garbage-collector", format!("!(request.userInfo.username in {users})"))
-}
-
 /// A deletion has no `object`, a creation no `oldObject`. Every expression, also of a message, must bear both.
 fn variables(options: &InstallOptions) -> Vec<(&'static str, String)> {
     let before = |what: &str| format!("oldObject == null ? '' : oldObject.{what}.orValue('')");
@@ -85,17 +75,15 @@ fn variables(options: &InstallOptions) -> Vec<(&'static str, String)> {
 /// Whether the request ends or steers an existing operation. Its pods have its annotations, and the garbage collector deletes what
 /// has an owner that does not exist.
 fn touched() -> String {
-    let same = [
+    let same = same_as_before(&[
         ("?spec", "{}"),
         ("metadata.?annotations", "{}"),
         ("metadata.?finalizers", "[]"),
         ("metadata.?ownerReferences", "[]"),
-    ]
-    .map(|(path, none)| format!("object.{path}.orValue({none}) == oldObject.{path}.orValue({none})"));
+    ]);
     format!(
-        "oldObject != null && (object == null || !({} && {}.all(name, \
+        "oldObject != null && (object == null || !({same} && {}.all(name, \
          object.metadata.?labels[?name].orValue('') == oldObject.metadata.?labels[?name].orValue(''))))",
-        same.join(" && "),
         cel_list(&STEERING_LABELS)
     )
 }

@@ -12,6 +12,14 @@ pub(super) fn annotation_before(name: &str) -> String {
     format!("oldObject == null ? '' : {}", annotation("oldObject", name))
 }
 
+/// Whether these parts of an object are as before its change; each with the value that stands for an absent one.
+pub(super) fn same_as_before(parts: &[(&str, &str)]) -> String {
+    let same = |(path, none): &(&str, &str)| {
+        format!("object.{path}.orValue({none}) == oldObject.{path}.orValue({none})")
+    };
+    parts.iter().map(same).collect::<Vec<_>>().join(" && ")
+}
+
 /// A CEL list of texts.
 pub(crate) fn cel_list<S: AsRef<str>>(texts: &[S]) -> String {
     format!("[{}]", texts.iter().map(|text| cel_text(text.as_ref())).collect::<Vec<_>>().join(", "))

@@ -7,9 +7,14 @@ use k8s_openapi::api::admissionregistration::v1::{
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
 
-use super::cel::by_the_operator;
+use super::cel::{by_the_operator, cel_list};
 use crate::InstallOptions;
 use crate::objects::metadata::{metadata, texts};
+
+/// The users of the garbage collector: with an account of its own, as in kubeadm's and kubeon's clusters, and without. It deletes
+/// the operations of a deleted `Cluster`, and removes its own finalizers.
+const GARBAGE_COLLECTOR: [&str; 2] =
+    ["system:serviceaccount:kube-system:generic-garbage-collector", "system:kube-controller-manager"];
 
 /// A policy and its binding.
 pub(super) struct AdmissionPolicy {
@@ -132,4 +137,10 @@ impl AdmissionPolicy {
 /// The policy does not apply to the operator.
 pub(super) fn not_the_operator(options: &InstallOptions) -> (&'static str, String) {
     ("not-by-the-operator", format!("!({})", by_the_operator(options)))
+}
+
+/// The policy does not apply to the garbage collector.
+pub(super) fn not_the_garbage_collector() -> (&'static str, String) {
+    let users = cel_list(&GARBAGE_COLLECTOR);
+    ("not-by-the-garbage-collector", format!("!(request.userInfo.username in {users})"))
 }

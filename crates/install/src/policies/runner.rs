@@ -1,10 +1,11 @@
 //! The service account of runners: who may get it, and the objects that it may write. Roles limit the kinds, these policies
 //! limit the objects.
 //!
-//! A runner proves its Job by its token, which is bound to its pod: the API server adds the name of the pod to the user, and
-//! the Job controller names a pod after its Job. No one else can make a pod with this account, and only the operator makes a
-//! Job with it, so the name proves the Job. It proves its UID, too: the API server accepts a token only while the pod with that
-//! UID exists, and the operator makes no Job while a pod of an earlier one runs (decision 25).
+//! A runner proves its Job by its token, which is bound to its pod: the API server adds the name and the UID of the pod to the
+//! user, and accepts the token only while the pod with that UID exists. The operator records the UID of the pod that its Job
+//! controls, and only that pod writes the status of the operation. Before, and for Secrets and ConfigMaps, the name counts: the Job
+//! controller names a pod after its Job, no one else can make a pod with this account, and only the operator makes a Job with it,
+//! none while a pod of an earlier one runs (decision 25).
 
 use kubeon_api::labels::{CLUSTER, JOB, JOB_LOG_SUFFIX, JOB_PLAN_SUFFIX, OPERATION_UID, POD, STORED_BYTES};
 
@@ -68,7 +69,7 @@ pub(super) fn account(options: &InstallOptions) -> AdmissionPolicy {
 }
 
 /// Fields of the status that only the operator writes.
-const OPERATOR_FIELDS: [&str; 14] = [
+const OPERATOR_FIELDS: [&str; 15] = [
     "status",
     "reason",
     "jobRef",
@@ -82,6 +83,7 @@ const OPERATOR_FIELDS: [&str; 14] = [
     "took",
     "waitsFor",
     "lostPods",
+    "runnerPod",
     "observedGeneration",
 ];
 
@@ -116,17 +118,21 @@ fn identity(job: String) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// The status of an operation is written by its own Job.
+/// The status of an operation is written by its own Job, and by the pod that the operator recorded.
 pub(super) fn status() -> AdmissionPolicy {
     let job = "oldObject.?status.?jobRef.?name.orValue('')".to_owned();
     let unchanged = |field: &&str| format!("object.?status.?{field} == oldObject.?status.?{field}");
+    let uid = "request.userInfo.?extra[?'authentication.kubernetes.io/pod-uid'].orValue([''])[0]";
+    let mut variables = identity(job);
+    variables.push(("uid", uid.to_owned()));
+    variables.push(("recorded", "oldObject.?status.?runnerPod.orValue('')".to_owned()));
     AdmissionPolicy {
         name: "kubeon-runner-status",
         resource_rules: vec![("kubeonkube.clay.io", "v1alpha1", &["clusteroperations/status"])],
         operations: &["UPDATE"],
         parameters: None,
         match_conditions: vec![by_a_runner()],
-        variables: identity(job),
+        variables,
         validations: vec![
             Validation {
                 expression: "variables.mine && \
@@ -135,6 +141,13 @@ pub(super) fn status() -> AdmissionPolicy {
                 message: "'status: an operation\\'s status is written by its own Job, ' + \
                      (variables.job == '' ? 'of which none is recorded yet' : variables.job) + \
                      '; this is pod ' + variables.home + '/' + variables.pod"
+                    .to_owned(),
+                reason: "Forbidden",
+            },
+            Validation {
+                expression: "variables.recorded == '' || variables.recorded == variables.uid".to_owned(),
+                message: "'status: an operation\\'s status is written by the pod of its Job with UID ' + variables.recorded + \
+                     '; this is pod ' + variables.home + '/' + variables.pod + ' with UID ' + variables.uid"
                     .to_owned(),
                 reason: "Forbidden",
             },

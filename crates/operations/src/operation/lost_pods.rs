@@ -2,26 +2,16 @@
 //! continues; the Job of a playbook or a script fails.
 
 use k8s_openapi::api::batch::v1::Job;
-use k8s_openapi::api::core::v1::Pod;
 use kubeon_api::ClusterOperation;
 
 use super::job_suspension::StopReason;
+use super::runner_pod::{self, is_lost, pod_name};
 use super::{OperationChanges, archive, notice, status, status_write};
 use crate::job_state;
 use crate::view::View;
 
 /// How many pods of one operation may be lost. A runner that needs more memory than its node has would be evicted for ever.
 const MOST_LOST: usize = 3;
-
-fn pod_name(pod: &Pod) -> &str {
-    pod.metadata.name.as_deref().unwrap_or_default()
-}
-
-/// Whether the pod is lost. Its object vanishes soon, except after an eviction by the kubelet.
-pub(super) fn is_lost(operation: &ClusterOperation, pod: &Pod) -> bool {
-    let mut recorded = operation.status.iter().flat_map(|status| &status.lost_pods);
-    recorded.any(|lost| lost == pod_name(pod)) || job_state::loss(pod).is_some()
-}
 
 /// Records lost pods in the status, before their objects vanish; `None` when there is no new one.
 pub(super) fn record(s: &View<'_>, operation: &ClusterOperation, job: &Job) -> Option<OperationChanges> {
@@ -42,6 +32,7 @@ pub(super) fn record(s: &View<'_>, operation: &ClusterOperation, job: &Job) -> O
     if progress.changes.notices.is_empty() {
         return None;
     }
+    new.runner_pod = runner_pod::uid(s, operation, job);
     let write = status_write(operation, &mut new, s.now, "a pod was lost")?;
     progress.changes.stages.push(vec![write]);
     Some(progress)

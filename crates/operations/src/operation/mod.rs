@@ -9,6 +9,7 @@ pub(crate) mod job_suspension;
 pub(crate) mod lost_pods;
 pub(crate) mod pause;
 pub(crate) mod placement;
+pub(crate) mod runner_pod;
 pub(crate) mod running;
 pub(crate) mod start;
 pub(crate) mod suspended_jobs;

@@ -11,7 +11,7 @@ use kubeon_api::ClusterOperation;
 use kubeon_api::kubeonkube::ActionType;
 
 use super::job_suspension::{job_write, suspend_job};
-use super::{OperationChanges, archive, lost_pods, name, notice, status, status_write};
+use super::{OperationChanges, archive, name, notice, runner_pod, status, status_write};
 use crate::condition::{self, ConditionText, PAUSED};
 use crate::job_state::{self, JobState};
 use crate::object::JobSpecPatch;
@@ -74,7 +74,7 @@ fn only(write: Write) -> OperationChanges {
 
 /// Whether nothing remains of the pod but its object. Kubernetes removes the object of a pod that a pause ended.
 fn is_over(operation: &ClusterOperation, pod: &Pod) -> bool {
-    lost_pods::is_lost(operation, pod) && !job_state::is_running(pod)
+    runner_pod::is_lost(operation, pod) && !job_state::is_running(pod)
 }
 
 fn is_suspended(job: &Job) -> bool {
@@ -88,6 +88,8 @@ fn pause(s: &View<'_>, operation: &ClusterOperation, job: &Job, text: &str) -> O
     new.reason = Some(condition::clipped(text));
     let paused = ConditionText { status: true, reason: PAUSED, message: text };
     condition::set(&mut new.conditions, PAUSED, paused, operation.metadata.generation, s.now);
+    // The next pod is recorded when it has started.
+    new.runner_pod = None;
     let mut progress = OperationChanges::default();
     let announcement = status_write(operation, &mut new, s.now, text);
     progress.changes.stages.push(announcement.into_iter().collect());
@@ -109,6 +111,7 @@ pub(super) fn continued(s: &View<'_>, operation: &ClusterOperation, job: &Job) -
     let mut new = status(operation);
     new.conditions.retain(|condition| condition.type_ != PAUSED);
     new.reason = None;
+    new.runner_pod = runner_pod::uid(s, operation, job);
     let mut progress = OperationChanges::default();
     progress.changes.stages.push(archive::forgotten_log(s, job).into_iter().collect());
     let text = "continues after a pause";

@@ -9,7 +9,7 @@ use kubeon_api::{ClusterOperation, DataRef};
 use super::finish::{CANCELLED, End, finish, finish_from};
 use super::job_suspension::{STOPPED, StopReason, job_write, suspend_job};
 use super::wait::changed;
-use super::{OperationChanges, at, lost_pods, name, notice, pause, shown, status, status_write};
+use super::{OperationChanges, at, lost_pods, name, notice, pause, runner_pod, shown, status, status_write};
 use crate::cluster_object::operation_notice;
 use crate::condition::{self, ConditionText, INPUTS_FOUND, STOPPING};
 use crate::job_state::{self, JobFailure, JobState, Stuck};
@@ -93,6 +93,7 @@ fn adopt(s: &View<'_>, operation: &ClusterOperation, at: &DataRef, job: &Job) ->
         progress.changes.notices.extend(notices);
         return progress;
     }
+    new.runner_pod = runner_pod::uid(s, operation, job);
     let mut progress = OperationChanges::default();
     if let Some(write) = status_write(operation, &mut new, s.now, format!("its Job {at} is made")) {
         progress.changes.stages.push(vec![write]);
@@ -300,13 +301,16 @@ fn continue_running(s: &View<'_>, operation: &ClusterOperation, job: &Job) -> Op
     }
     let stopping = condition::find_true(&new.conditions, STOPPING);
     let stopped = stopping.map(|stopping| stopping.message.as_str()).or_else(|| pause::message(operation));
+    // A pod that is being stopped needs no record.
+    let recorded = if stopped.is_none() { runner_pod::uid(s, operation, job) } else { None };
     let reasons: Vec<_> = stopped.map(str::to_owned).into_iter().chain(held).collect();
     new.reason = (!reasons.is_empty()).then(|| condition::clipped(&reasons.join("; ")));
+    new.runner_pod = recorded.or(new.runner_pod);
     let report = status_write(
         operation,
         &mut new,
         s.now,
-        "the pods have a problem, or the spec was changed during the run",
+        "a pod is new or has a problem, or the spec was changed during the run",
     );
     progress.changes.stages.extend(report.map(|write| vec![write]));
     progress.changes.stages.extend(deadline(operation, job).map(|write| vec![write]));

@@ -107,7 +107,7 @@ pub(crate) fn members(context: &PlanContext<'_>, steps: &mut Vec<DesiredStep>) {
         steps.push(programs(context, host).waits(reason.clone()));
         steps.extend(restore::member(context, host, choose_id(host)));
         let mut member = member(context, host).needs(restore::before_start(context, host)).waits(reason);
-        let moved = membership::has_moved(&known, host).then(|| move_member(context, host));
+        let moved = context.has_moved(host).then(|| move_member(context, host));
         // The others must know the address before the member starts there. The only member of a cluster must run first.
         let (first, last) = if known.total() > 1 { (moved, None) } else { (None, moved) };
         member.needs.extend(first.as_ref().map(|moved| moved.id.clone()));

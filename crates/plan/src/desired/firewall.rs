@@ -53,7 +53,7 @@ fn open_one(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> Option<Desire
     let op = Op::Firewall {
         link: link.map(|link| link.name.clone()).unwrap_or_default(),
         lets_in: openings(spec, host.spec, &host.role).iter().chain(&parts).flat_map(packets).collect(),
-        pod_links: pod_links(&host.role).iter().map(|&link| link.to_owned()).collect(),
+        pod_links: pod_links(spec, &host.role).iter().map(|&link| link.to_owned()).collect(),
     };
     let mut step = DesiredStep::new(host, opening_id(host), op)
         .title(format!("open {program} for the other hosts and the pods"))

@@ -317,7 +317,8 @@ fn kubelet(
     let known = checked(context, host);
     // A restart of the host would start the chosen version, so the choice waits with the kubelet.
     let reason = kubelet_version::wait_reason(context, host);
-    let is_first = pods::kubelet_is_first(context, host);
+    // Of a master, it must run before the API server among its pods.
+    let is_first = host.is_master() && pods::kubelet_is_first(context, host);
     let choice = choose(context, host, choose_kubelet_id(host), parts, tools);
     steps.push(choice.needs(known.clone()).waits(reason.clone()));
     steps.push(
@@ -401,9 +402,11 @@ fn certificate(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> Option<Des
 }
 
 fn ready(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> DesiredStep {
-    let op = Op::Await { checks: vec![Check::NodesReady { nodes: vec![host.name.clone()] }] };
-    DesiredStep::of_node(context, &host.name, ready_id(&host.name), op)
-        .title(format!("node {} is Ready", host.name))
+    let may_lack_network = context.awaits_network;
+    let check = Check::NodesReady { nodes: vec![host.name.clone()], may_lack_network };
+    let state = if may_lack_network { "has joined, without a network of pods" } else { "is Ready" };
+    DesiredStep::of_node(context, &host.name, ready_id(&host.name), Op::Await { checks: vec![check] })
+        .title(format!("node {} {state}", host.name))
         .because("its agents were changed")
         .within(180)
         .reads([kubelet_id(host)])
@@ -413,11 +416,11 @@ fn ready(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> DesiredStep {
         .check(not_ready(context, host))
 }
 
-/// Why the node is not Ready, as reported by the cluster; `None` if it is Ready or was not reported.
+/// Why the node is not Ready, as reported by the cluster; `None` if it is Ready, as far as it can be, or was not reported.
 fn not_ready(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> Option<String> {
     match context.node(&host.name)? {
         None => Some("the cluster does not know the node".to_owned()),
-        Some(node) if !node.ready => Some(format!("the node is not Ready: {}", node.reason)),
+        Some(node) if !context.is_up(node) => Some(format!("the node is not Ready: {}", node.reason)),
         Some(_) => None,
     }
 }

@@ -43,7 +43,7 @@ pub(super) fn wait_reason(context: &PlanContext<'_>, host: &ObservedHost<'_>) ->
     }
     let masters = context.unreachable.iter().filter(|host| host.role.is_master());
     let hosts: Vec<_> = masters.map(|host| host.address).collect();
-    let works = context.node(&host.name).is_none_or(|node| node.is_some_and(|node| node.ready));
+    let works = context.node(&host.name).is_none_or(|node| node.is_some_and(|node| context.is_up(node)));
     let waits = !hosts.is_empty() && works && may_change_minor(context, host);
     waits.then(|| WaitReason {
         hosts,

@@ -21,9 +21,13 @@ pub(crate) const STAGE: StageName = StageName::new("network");
 /// The file that changes when the certificate of the kubelet comes from other keys.
 const NODE_KEYS: &str = "node-keys";
 
-/// The step that runs kube-proxy on a host.
-pub(crate) fn kube_proxy_id(host: &ObservedHost<'_>) -> StepId {
+fn kube_proxy_id(host: &ObservedHost<'_>) -> StepId {
     host.id(STAGE, "kube-proxy")
+}
+
+/// The step that runs kube-proxy on a host; none if kubeon does not run it.
+pub(super) fn kube_proxy_step(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> Option<StepId> {
+    context.runs_kube_proxy().then(|| kube_proxy_id(host))
 }
 
 fn flannel_id(host: &ObservedHost<'_>) -> StepId {
@@ -61,20 +65,25 @@ pub(crate) fn services(context: &PlanContext<'_>, steps: &mut Vec<DesiredStep>) 
     let mut left = Vec::new();
     for host in &context.hosts {
         steps.push(files(context, host));
-        let agents: &[&'static str] =
-            if context.runs_flannel() { &["kube-proxy", "flannel"] } else { &["kube-proxy"] };
-        steps.push(choose(context, host, choose_id(host), agents, &[]));
+        let agents = agents(context);
+        steps.extend((!agents.is_empty()).then(|| choose(context, host, choose_id(host), &agents, &[])));
         let tools = tools(context, host);
         let needs: Vec<StepId> = tools.iter().map(|step| step.id.clone()).collect();
         steps.extend(tools);
-        steps.push(kube_proxy(context, host).needs(needs.clone()));
+        steps.extend(context.runs_kube_proxy().then(|| kube_proxy(context, host).needs(needs.clone())));
         steps.extend(context.runs_flannel().then(|| flannel(context, host).needs(needs)));
         left.extend(leave_other_way(context, host, steps));
     }
     updater::service(context, &left, steps);
     steps.push(dns(context));
-    let proxies = context.hosts.iter().map(kube_proxy_id).collect();
+    let proxies = context.hosts.iter().filter_map(|host| kube_proxy_step(context, host)).collect();
     steps.extend(takeover::removal(context, STAGE, proxies));
+}
+
+/// The parts of the agents that run on every host.
+fn agents(context: &PlanContext<'_>) -> Vec<&'static str> {
+    let kube_proxy = context.runs_kube_proxy().then_some("kube-proxy");
+    kube_proxy.into_iter().chain(context.runs_flannel().then_some("flannel")).collect()
 }
 
 /// Removes the way to the API servers that the programs of a worker do not use any more. Returns the last step of it.
@@ -83,8 +92,8 @@ fn leave_other_way(
     host: &ObservedHost<'_>,
     steps: &mut Vec<DesiredStep>,
 ) -> Option<StepId> {
-    let programs =
-        || [ready_id(&host.name), kube_proxy_id(host)].into_iter().chain(flannel_step(context, host));
+    let agents = || kube_proxy_step(context, host).into_iter().chain(flannel_step(context, host));
+    let programs = || std::iter::once(ready_id(&host.name)).chain(agents());
     let startup = updater::startup_removal(context, host).map(|step| step.needs(programs()));
     let removed = startup.as_ref().map(|step| step.id.clone());
     steps.extend(startup);
@@ -128,23 +137,27 @@ fn files(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> DesiredStep {
         files::config(etc(file), config::kubeconfig(&server, "node", KUBELET_CLIENT, KUBELET_CLIENT))
     };
     let pod_cidr = spec.settings.pod_cidr.to_string();
-    let flannel = context.runs_flannel();
+    let (proxy, flannel) = (context.runs_kube_proxy(), context.runs_flannel());
+    let of_proxy = || {
+        let set_conntrack = host.facts.can_set_conntrack;
+        config::kube_proxy(host.name.as_str(), mode.as_str(), &pod_cidr, set_conntrack)
+    };
     let of_flannel =
         || files::config(etc("flannel.json"), config::flannel(&pod_cidr, mode == ProxyMode::Nftables));
+    // The node program reaches the API with it too.
     let mut files = vec![as_node("kube-proxy.conf")];
     files.extend(flannel.then(|| as_node("flannel.conf")));
-    files.push(files::config(
-        etc("kube-proxy.yaml"),
-        config::kube_proxy(host.name.as_str(), mode.as_str(), &pod_cidr, host.facts.can_set_conntrack),
-    ));
+    files.extend(proxy.then(|| files::config(etc("kube-proxy.yaml"), of_proxy())));
     files.extend(flannel.then(of_flannel));
     let keys = context.new_node_keys();
     files.extend(keys.map(|keys| files::config(etc(NODE_KEYS), format!("{keys}\n"))));
     DesiredStep::new(host, config_id(host), Op::Files { files })
-        .title(format!(
-            "write the configuration of kube-proxy ({mode}){}",
-            if flannel { " and flannel" } else { "" }
-        ))
+        .title(if proxy {
+            let and_flannel = if flannel { " and flannel" } else { "" };
+            format!("write the configuration of kube-proxy ({mode}){and_flannel}")
+        } else {
+            "write the node's access to the API".to_owned()
+        })
         .because("the agents have no configuration")
         .needs([join::keys_id(host)])
         // An agent that starts again reads them, so they must not lead to a load balancer that leads elsewhere.
@@ -222,8 +235,9 @@ fn dns(context: &PlanContext<'_>) -> DesiredStep {
         .needs(images_on_nodes(context))
 }
 
-/// The steps that import the image of CoreDNS on nodes that may run a pod of it before: those that kubeadm made.
+/// The steps that import the image of CoreDNS on nodes that may run a pod of it now. The first pods of a new cluster wait for no node.
 fn images_on_nodes(context: &PlanContext<'_>) -> Vec<StepId> {
-    let nodes = context.hosts.iter().filter(|host| context.takes_over(host));
-    nodes.map(|host| join::image_id("coredns", host)).collect()
+    let is_node =
+        |host: &&ObservedHost<'_>| context.takes_over(host) || host.has_executed(&join::kubelet_id(host));
+    context.hosts.iter().filter(is_node).map(|host| join::image_id("coredns", host)).collect()
 }

@@ -15,7 +15,9 @@ use crate::context::{ObservedHost, PlanContext};
 use crate::input::PartInfo;
 use crate::step_id::StepId;
 
-const MODULES: &[&str] = &["overlay", "br_netfilter", "vxlan", "nf_conntrack"];
+const MODULES: &[&str] = &["overlay", "br_netfilter", OVERLAY_NETWORK, "nf_conntrack"];
+/// The module of the overlay network of flannel.
+pub(crate) const OVERLAY_NETWORK: &str = "vxlan";
 
 /// Kernel parameters of a node, in addition to those of the kubelet. The first one is required: without
 /// forwarding there is no pod network. The others are optional.
@@ -28,8 +30,11 @@ const PARAMETERS: &[(&str, &str)] = &[
     ("fs.inotify.max_user_watches", "1048576"),
 ];
 
-/// The parts that every host needs, in the order in which they are copied.
-const NODE_PARTS: &[&str] = &["containerd", "runc", "kubelet", "cni-plugins", "kube-proxy", "flannel"];
+/// The parts that every host needs, in the order in which they are copied: containerd starts while the kubelet is copied, and the
+/// kubelet while the agents are, which wait for its node.
+const RUNTIME_PARTS: &[&str] = &["containerd", "runc", "cni-plugins"];
+const AGENT_PARTS: &[&str] = &[KUBELET, "kube-proxy", "flannel"];
+const KUBELET: &str = "kubelet";
 const MASTER_PARTS: &[&str] = &[ETCD, "kube-apiserver", "kube-controller-manager", "kube-scheduler"];
 const WORKER_PARTS: &[&str] = &["haproxy"];
 /// The programs of etcd that people use, and what makes the static pods.
@@ -43,9 +48,10 @@ const MASTER_TOOLS: &[&str] = &["kubectl"];
 pub(crate) const NET_TOOLS: &str = "net-tools";
 
 /// The images that every node must have before its first pod starts.
-pub(crate) const NODE_IMAGES: &[&str] = &[PAUSE, "coredns"];
+pub(crate) const NODE_IMAGES: &[&str] = &[PAUSE, COREDNS];
 /// The image that holds the namespaces of a pod.
 const PAUSE: &str = "pause";
+const COREDNS: &str = "coredns";
 
 /// The images of the static pods of a master, and of a worker.
 const MASTER_PODS: &[&str] = &["kube-apiserver", "kube-controller-manager", "kube-scheduler", pods::ETCD];
@@ -53,7 +59,8 @@ const WORKER_PODS: &[&str] = &[pods::HAPROXY];
 
 /// Whether the part of a bundle belongs to nodes, and neither to etcd nor to the control plane.
 pub(crate) fn is_node_part(name: &str) -> bool {
-    name == NET_TOOLS || NODE_PARTS.contains(&name) || WORKER_PARTS.contains(&name)
+    let lists = [RUNTIME_PARTS, AGENT_PARTS, WORKER_PARTS];
+    name == NET_TOOLS || lists.iter().any(|parts| parts.contains(&name))
 }
 
 /// Whether the image of a bundle belongs to nodes. CoreDNS serves the whole cluster.
@@ -61,31 +68,33 @@ pub(crate) fn is_node_image(name: &str) -> bool {
     name == PAUSE || WORKER_PODS.contains(&name)
 }
 
-/// The parts that a host of the role needs, without images.
+/// The parts that a host of the role needs, without images, in the order in which they are copied.
 pub(crate) fn parts(role: &HostRole, mode: DeployMode) -> impl Iterator<Item = &'static str> + use<> {
     const NONE: &[&str] = &[];
     let (masters, workers) = match mode {
         DeployMode::Binary => (MASTER_PARTS, WORKER_PARTS),
         DeployMode::Container => (MASTER_PARTS_OF_PODS, NONE),
     };
-    let (first, node, last) = match role {
-        HostRole::Master => (masters, NODE_PARTS, MASTER_TOOLS),
-        HostRole::Etcd => (ETCD_PARTS, NONE, NONE),
-        _ => (workers, NODE_PARTS, NONE),
+    let lists = match role {
+        HostRole::Master => [masters, RUNTIME_PARTS, AGENT_PARTS, MASTER_TOOLS],
+        HostRole::Etcd => [ETCD_PARTS, NONE, NONE, NONE],
+        _ => [RUNTIME_PARTS, workers, AGENT_PARTS, NONE],
     };
-    first.iter().chain(node).chain(last).copied()
+    lists.into_iter().flatten().copied()
 }
 
-/// The images that a host of the role needs before its first pod starts.
+/// The images that a host of the role needs before its first pod starts, in the order in which they are copied.
 pub(crate) fn images(role: &HostRole, mode: DeployMode) -> impl Iterator<Item = &'static str> + use<> {
     const NONE: &[&str] = &[];
+    const FIRST: &[&str] = &[PAUSE];
+    const LAST: &[&str] = &[COREDNS];
     let pods = match (mode, role) {
         (DeployMode::Binary, _) | (_, HostRole::Etcd) => NONE,
         (DeployMode::Container, HostRole::Master) => MASTER_PODS,
         (DeployMode::Container, _) => WORKER_PODS,
     };
-    let node = if role.runs_node() { NODE_IMAGES } else { NONE };
-    node.iter().chain(pods).copied()
+    let (first, last) = if role.runs_node() { (FIRST, LAST) } else { (NONE, NONE) };
+    first.iter().chain(pods).chain(last).copied()
 }
 
 /// The parts that a host of the plan needs: etcd only if it runs a member.
@@ -96,6 +105,7 @@ pub(crate) fn parts_of(
     let absent = [
         (host.role != context.spec().member_role()).then_some(ETCD),
         (!context.runs_flannel()).then_some("flannel"),
+        (!context.runs_kube_proxy()).then_some("kube-proxy"),
     ];
     parts(&host.role, context.spec().settings.deploy_mode).filter(move |name| !absent.contains(&Some(*name)))
 }
@@ -134,10 +144,12 @@ pub(crate) fn prepared(host: &ObservedHost<'_>) -> Option<StepId> {
 /// Kernel, hosts file and firewall.
 pub(crate) fn host(context: &PlanContext<'_>, steps: &mut Vec<DesiredStep>) {
     let declared = &context.spec().settings.kernel_parameters;
+    let needed = MODULES.iter().filter(|name| context.runs_flannel() || **name != OVERLAY_NETWORK);
+    let modules: Vec<String> = needed.map(|&name| name.to_owned()).collect();
     for host in &context.hosts {
         let own = own_parameters().map(|(name, value)| (name.to_owned(), value.to_owned()));
         let kernel = Op::Kernel {
-            modules: MODULES.iter().map(|&m| m.to_owned()).collect(),
+            modules: modules.clone(),
             // None of the declared ones is kubeon's own.
             parameters: own.chain(declared.clone()).collect(),
             optional: own_parameters().skip(1).map(|(name, _)| name.to_owned()).collect(),
@@ -146,7 +158,7 @@ pub(crate) fn host(context: &PlanContext<'_>, steps: &mut Vec<DesiredStep>) {
             DesiredStep::new(host, kernel_id(host), kernel)
                 .title(format!(
                     "load {} kernel modules, set {} parameters{}, swap off",
-                    MODULES.len(),
+                    modules.len(),
                     own_parameters().count(),
                     and_declared(declared)
                 ))
@@ -182,7 +194,13 @@ pub(crate) fn artifacts(context: &PlanContext<'_>, steps: &mut Vec<DesiredStep>)
     for host in context.all_hosts() {
         let opened = firewall::opened(context, host);
         let mut put = |id, name: &str, info| steps.push(part(host, id, name, info).needs(opened.clone()));
+        let mode = context.spec().settings.deploy_mode;
+        let stored = &context.artifacts(host).images;
         for name in parts_of(context, host) {
+            if name == KUBELET {
+                // The kubelet starts when it has this image.
+                put(image_part_id(PAUSE, host), &stored[PAUSE].name, &stored[PAUSE].part);
+            }
             put(part_id(name, host), name, context.part(host, name));
         }
         if !host.role.runs_node() {
@@ -192,9 +210,8 @@ pub(crate) fn artifacts(context: &PlanContext<'_>, steps: &mut Vec<DesiredStep>)
         if host.lacks_tools(context.spec().settings.proxy_mode) {
             put(part_id(NET_TOOLS, host), NET_TOOLS, context.part(host, NET_TOOLS));
         }
-        for role in images(&host.role, context.spec().settings.deploy_mode) {
-            let image = &context.artifacts(host).images[role];
-            put(image_part_id(role, host), &image.name, &image.part);
+        for role in images(&host.role, mode).filter(|role| *role != PAUSE) {
+            put(image_part_id(role, host), &stored[role].name, &stored[role].part);
         }
         steps.extend(arguments::check(context, host));
     }

@@ -176,24 +176,25 @@ pub(super) fn proof_id(host: &ObservedHost<'_>, stage: StageName) -> StepId {
     host.id(stage, "apiserver-service")
 }
 
-/// The check that a worker reaches the API servers by the Service; `None` without one. `kube_proxy` is the step that runs
-/// kube-proxy on the host.
+/// The check that a worker reaches the API servers by the Service; `None` without one, or if nothing serves it yet. `kube_proxy`
+/// is the step that runs kube-proxy on the host.
 pub(super) fn proof(
     context: &PlanContext<'_>,
     host: &ObservedHost<'_>,
     stage: StageName,
-    kube_proxy: StepId,
+    kube_proxy: Option<StepId>,
 ) -> Option<DesiredStep> {
     let (address, port) = (context.api_service(), context.spec().settings.api_port);
     let check = api_ready_at(address, port);
-    (is_used(context) && !host.is_master()).then(|| {
+    (is_used(context) && !host.is_master() && context.serves_services()).then(|| {
         DesiredStep::new(host, proof_id(host, stage), Op::Await { checks: vec![check] })
             .title(format!("the Service {address}:{port} leads from {} to the API servers", host.name))
             .because("a component that the Service depends on was changed")
             .within(60)
             .needs(context.masters().map(publisher_id))
             .needs([startup_id(host)])
-            .reads([service_id(), kube_proxy])
+            .reads([service_id()])
+            .reads(kube_proxy)
             .check(None)
     })
 }

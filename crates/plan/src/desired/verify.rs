@@ -10,7 +10,7 @@ use kubeon_wire::{Check, Op};
 use super::control::{api_ready, apiserver_id, controller_manager_id, scheduler_id};
 use super::control_plane::ControlPlaneProgram;
 use super::join::{image_id, kubelet_id, ready_id};
-use super::network::{self, flannel_step, kube_proxy_id};
+use super::network::{self, flannel_step, kube_proxy_step};
 use super::step::DesiredStep;
 use super::{pods, restore, unused_checks, updater};
 use crate::context::{ObservedHost, PlanContext};
@@ -22,9 +22,6 @@ pub(crate) const STAGE: StageName = StageName::new("verify");
 const NODE: &str = "node";
 const CONTROL_PLANE: &str = "control-plane";
 
-/// The services that a node needs. The last one is of the network of the pods.
-const NODE_UNITS: [&str; 4] =
-    ["containerd.service", "kubelet.service", "kube-proxy.service", "flanneld.service"];
 /// The port of the API server of a master, and of the haproxy of a worker.
 const LOCAL_API_PORT: u16 = 6443;
 /// The port at which a kubelet reports its health on its own host.
@@ -34,8 +31,9 @@ fn api_id(host: &ObservedHost<'_>) -> StepId {
     host.id(STAGE, "api")
 }
 
-fn resolve_id(host: &ObservedHost<'_>) -> StepId {
-    host.id(STAGE, "resolve")
+/// The check that the host of a node resolves names through the pods of DNS.
+pub(crate) fn names_id(node: &HostName) -> StepId {
+    StepId::new(STAGE, "resolve", node)
 }
 
 fn dns_id() -> StepId {
@@ -77,25 +75,34 @@ pub(crate) fn node_works(
 ) -> Check {
     let (address, port) = match &context.spec().settings.load_balancer {
         LoadBalancer::Updater if !host.is_master() => {
-            (context.api_service(), context.spec().settings.api_port)
+            let served = context.serves_services();
+            let address = if served { context.api_service() } else { context.executor().ip() };
+            (address, context.spec().settings.api_port)
         }
         balancer => {
             let external = balancer.external().filter(|_| !host.is_master());
             external.unwrap_or((Ipv4Addr::LOCALHOST, LOCAL_API_PORT))
         }
     };
-    let count = NODE_UNITS.len() - usize::from(!context.runs_flannel());
     let master = host.is_master().then(|| pods::unit_name(context, ControlPlaneProgram::ApiServer.part()));
     Check::NodeWorks {
         node: host.name.clone(),
         version,
-        units: NODE_UNITS.into_iter().take(count).map(str::to_owned).chain(master).collect(),
+        units: node_units(context).map(str::to_owned).chain(master).collect(),
         health_port: KUBELET_HEALTH_PORT,
         address,
         port,
         ca_file: pki("ca.crt"),
         identity_file: KUBELET_CLIENT.to_owned(),
+        may_lack_network: context.awaits_network,
     }
+}
+
+/// The services that a node needs.
+fn node_units(context: &PlanContext<'_>) -> impl Iterator<Item = &'static str> + use<> {
+    let kube_proxy = context.runs_kube_proxy().then_some("kube-proxy.service");
+    let flannel = context.runs_flannel().then_some("flanneld.service");
+    ["containerd.service", "kubelet.service"].into_iter().chain(kube_proxy).chain(flannel)
 }
 
 /// Checks that API servers are ready, that CoreDNS is available and that every host resolves names.
@@ -111,13 +118,14 @@ pub(crate) fn cluster(context: &PlanContext<'_>, steps: &mut Vec<DesiredStep>) {
                 .check(unmet.map(|_| "the API server does not answer /readyz".to_owned())),
         );
     }
-    // The pods of a snapshot are on nodes that may not exist any more: the plan after this one removes these first.
-    if !restore::begins(context) {
+    // The pods of a snapshot are on nodes that may not exist any more: the plan after this one removes these first. Without a
+    // network, the pods of DNS do not start.
+    if !restore::begins(context) && !context.awaits_network {
         dns(context, steps);
         names(context, steps);
     }
     for host in &context.hosts {
-        steps.extend(updater::proof(context, host, STAGE, kube_proxy_id(host)));
+        steps.extend(updater::proof(context, host, STAGE, kube_proxy_step(context, host)));
         steps.extend(tokens(context, host));
     }
     unused_checks::forget(context, STAGE, steps);
@@ -181,13 +189,14 @@ fn names(context: &PlanContext<'_>, steps: &mut Vec<DesiredStep>) {
             (false, false) => "",
         };
         steps.push(
-            DesiredStep::new(host, resolve_id(host), Op::Await { checks })
+            DesiredStep::new(host, names_id(&host.name), Op::Await { checks })
                 .title(format!("DNS answers on {}{also}", host.name))
                 .because("a component that DNS depends on was changed")
                 .within(120)
                 .needs([dns_id()])
                 // Changes of other hosts do not repeat this check.
-                .reads([network::dns_id(), kube_proxy_id(host)])
+                .reads([network::dns_id()])
+                .reads(kube_proxy_step(context, host))
                 .reads(flannel_step(context, host))
                 .check(None),
         );

@@ -55,8 +55,8 @@ impl Closed {
             close(opening, &firewall.lets_in, &links);
         }
         all.retain(|opening| !opening.sources.is_empty());
-        let (pods, pod_ports) = (spec.settings.pod_cidr, ports_for_pods(role));
-        let pass = passes_pods(firewall, pods, pod_ports, pod_links(role));
+        let (pods, pod_ports) = (spec.settings.pod_cidr, ports_for_pods(spec, role));
+        let pass = passes_pods(firewall, pods, pod_ports, pod_links(spec, role));
         Self { program: firewall.program, openings: all, pods: (!pass).then_some(pods), pod_ports }
     }
 

@@ -46,6 +46,8 @@ pub(crate) fn openings(spec: &DesiredCluster, host: &HostSpec, role: &HostRole) 
     }
     if role.runs_node() {
         openings.push(tcp(KUBELET, KUBELET, &masters));
+    }
+    if role.runs_node() && spec.runs_flannel() {
         openings.push(PortOpening { transport: Transport::Udp, ..tcp(OVERLAY_PORT, OVERLAY_PORT, &all) });
     }
     openings.retain(|opening| !opening.sources.is_empty());
@@ -61,9 +63,11 @@ pub(crate) fn opening_for_parts(spec: &DesiredCluster, host: &HostSpec) -> Optio
     (!sources.is_empty()).then_some(PortOpening { transport: Transport::Tcp, first, last, sources })
 }
 
-/// The TCP ports of a host that pods use: the API server on a master, and the kubelet. None on a host without pods.
-pub(crate) fn ports_for_pods(role: &HostRole) -> &'static [u16] {
+/// The TCP ports of a host that pods use: the API server on a master, and the kubelet. None on a host without pods, or if the
+/// network of the pods is the owner's: their addresses and links are unknown.
+pub(crate) fn ports_for_pods(spec: &DesiredCluster, role: &HostRole) -> &'static [u16] {
     match role {
+        _ if !spec.runs_flannel() => &[],
         HostRole::Master => &[API, KUBELET],
         HostRole::Etcd => &[],
         _ => &[KUBELET],
@@ -71,6 +75,6 @@ pub(crate) fn ports_for_pods(role: &HostRole) -> &'static [u16] {
 }
 
 /// The links of the pod network on a host.
-pub(crate) fn pod_links(role: &HostRole) -> &'static [&'static str] {
-    if role.runs_node() { &POD_LINKS } else { &[] }
+pub(crate) fn pod_links(spec: &DesiredCluster, role: &HostRole) -> &'static [&'static str] {
+    if role.runs_node() && spec.runs_flannel() { &POD_LINKS } else { &[] }
 }

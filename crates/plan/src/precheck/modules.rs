@@ -4,6 +4,7 @@ use kubeon_api::Remedy;
 use kubeon_api::kubernetes_cluster::ProxyMode;
 
 use super::rule::{Subject, Verdict};
+use crate::desired::prepare::OVERLAY_NETWORK;
 use crate::proxy_mode::supported;
 
 /// A module and the option of the kernel that provides it.
@@ -19,7 +20,7 @@ const fn module(name: &'static str, option: &'static str) -> Module {
 /// Modules that every node requires: images, the pod network and its connections.
 const NEEDED: [Module; 5] = [
     module("overlay", "CONFIG_OVERLAY_FS"),
-    module("vxlan", "CONFIG_VXLAN"),
+    module(OVERLAY_NETWORK, "CONFIG_VXLAN"),
     module("bridge", "CONFIG_BRIDGE"),
     module("veth", "CONFIG_VETH"),
     module("nf_conntrack", "CONFIG_NF_CONNTRACK"),
@@ -34,15 +35,18 @@ const IP_TABLES: Module = module("ip_tables", "CONFIG_IP_NF_IPTABLES");
 pub(super) fn modules(subject: &Subject<'_>) -> Verdict {
     let known = &subject.facts.modules;
     let lacks = |module: &&Module| known.get(module.name) == Some(&false);
-    let mut missing: Vec<&Module> = NEEDED.iter().filter(lacks).collect();
-    let mode = supported(subject.facts, subject.intent.spec.settings.proxy_mode);
+    let spec = &subject.intent.spec;
+    let flannel = spec.runs_flannel();
+    let needed = || NEEDED.iter().filter(move |module| flannel || module.name != OVERLAY_NETWORK);
+    let mut missing: Vec<&Module> = needed().filter(lacks).collect();
+    let mode = supported(subject.facts, spec.settings.proxy_mode);
     // iptables writes its rules into either of them.
     if mode == ProxyMode::Iptables && [&NF_TABLES, &IP_TABLES].iter().all(lacks) {
         missing.push(&IP_TABLES);
     }
     let found = known.iter().filter(|(_, available)| **available).map(|(name, _)| name.as_str());
     let found = found.collect::<Vec<_>>().join(", ");
-    let wanted = NEEDED.iter().chain([&USEFUL]).map(|module| module.name).collect::<Vec<_>>().join(", ");
+    let wanted = needed().chain([&USEFUL]).map(|module| module.name).collect::<Vec<_>>().join(", ");
     let verdict = Verdict::good(found, wanted);
     let useful = [&USEFUL].into_iter().filter(lacks).collect::<Vec<_>>();
     let verdict = match (lack(subject, &missing), subject.facts.claim.is_none()) {

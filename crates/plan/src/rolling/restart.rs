@@ -1,11 +1,15 @@
 //! Which steps interrupt a node, and which nodes work.
 
+use std::collections::BTreeMap;
+
 use kubeon_api::HostName;
-use kubeon_wire::{ClusterFacts, EtcdFact, Facts, JournalEntry, Op, ResultState};
+use kubeon_wire::{
+    ClusterFacts, EtcdFact, Facts, JournalEntry, NodeFact, Op, ResultState, lacks_only_network,
+};
 
 use super::api_stop;
 use crate::context::records;
-use crate::desired::{control, etcd, join, network};
+use crate::desired::{control, etcd, join, network, verify};
 use crate::output::Step;
 use crate::stage_name::StageName;
 
@@ -66,9 +70,23 @@ pub(crate) fn node_state<'f>(
         return NodeState::NotReady;
     }
     let mut reports = reports.into_iter().filter(|report| report.api_ready);
-    match reports.find_map(|report| report.nodes.as_ref()).map(|nodes| nodes.get(name.as_str())) {
-        Some(None) => NodeState::Absent,
-        Some(Some(node)) if !node.ready => NodeState::NotReady,
-        Some(Some(_)) | None => NodeState::Works,
+    let Some(nodes) = reports.find_map(|report| report.nodes.as_ref()) else { return NodeState::Works };
+    match nodes.get(name.as_str()) {
+        None => NodeState::Absent,
+        Some(node) if !node.ready && !awaits_network(name, node, facts, nodes) => NodeState::NotReady,
+        Some(_) => NodeState::Works,
     }
+}
+
+/// Whether a node does what it can, because no node has a network of pods yet: its owner installs it. Its control plane and its
+/// kubelet are interrupted in order too.
+fn awaits_network(
+    name: &HostName,
+    node: &NodeFact,
+    facts: &Facts,
+    nodes: &BTreeMap<String, NodeFact>,
+) -> bool {
+    lacks_only_network(&node.reason)
+        && !records(&facts.journal, &verify::names_id(name))
+        && !nodes.values().any(|node| node.ready)
 }

@@ -138,6 +138,22 @@ fn a_kubelet_that_was_stopped_starts_before_the_pods() {
     assert!(has(&needs(&made, "control/apiserver@h1"), "join/kubelet@h1"));
 }
 
+#[test]
+fn the_stopped_kubelet_of_a_worker_takes_a_minor_version_after_the_api_servers() {
+    let mut snapshot = created(3, 1);
+    edit(&mut snapshot, 3, |facts| {
+        let kubelet = facts.journal.iter_mut().find(|entry| entry.id.starts_with("join/kubelet@"));
+        kubelet.unwrap().state = ResultState::Stopped("is inactive".to_owned());
+    });
+    let made = plan(&upgraded(3, 1), &snapshot).unwrap();
+    assert_eq!(lint(&made, &snapshot), []);
+    let kubelet = needs(&made, "join/kubelet@h4");
+    for master in ["h1", "h2", "h3"] {
+        assert!(has(&kubelet, &format!("control/apiserver@{master}")), "{kubelet:?}");
+    }
+    assert!(has(&needs(&made, "join/haproxy@h4"), "join/kubelet@h4"), "it runs haproxy");
+}
+
 /// The masters h3 and h4 join h1, which has the worker h2.
 fn joined_by_two() -> Intent {
     let all = named(9, 0);

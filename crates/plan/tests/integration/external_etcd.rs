@@ -162,6 +162,7 @@ fn a_lost_member_is_replaced_and_one_that_answers_is_not() {
     assert_eq!(lint(&made, &snapshot), []);
     let join = step(&made, "etcd/join@h6");
     assert!(texts(&join.needs).contains(&"etcd/remove-h5".to_owned()), "the lost member leaves first");
+    golden("external-etcd-replace", &run_to_completion(&desired, &mut snapshot, 3));
 }
 
 #[test]

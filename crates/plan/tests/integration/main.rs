@@ -15,6 +15,7 @@ mod lint;
 mod load_balancer;
 mod masters;
 mod network;
+mod pod_network;
 mod precheck;
 mod restore;
 mod rolling;

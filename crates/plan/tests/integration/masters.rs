@@ -1,10 +1,10 @@
 //! Golden stories of masters that join, leave and are replaced. Read the texts in `tests/stories/`.
 
-use kubeon_plan::sim::{refused, run_to_completion};
-use kubeon_plan::{HostSpec, Intent, Snapshot, lint, plan, validate};
-use kubeon_wire::Op;
+use kubeon_plan::sim::{apply, describe, refused, run_to_completion};
+use kubeon_plan::{HostSpec, Intent, Observation, Snapshot, lint, plan, validate};
+use kubeon_wire::{ClusterFacts, EtcdFact, Op, ResultState};
 
-use crate::support::{address, bare_hosts, created, golden, intent, lose, named, step, texts};
+use crate::support::{address, bare_hosts, created, edit, golden, intent, lose, named, step, texts};
 
 const SERVES: Option<bool> = Some(true);
 
@@ -133,10 +133,85 @@ fn a_plan_that_would_cost_the_quorum_is_refused() {
         &with_new_hosts(two_down, 3..4),
     );
     let mut silent = with_new_hosts(created(1, 0, &[SERVES]), 1..2);
-    crate::support::edit(&mut silent, 0, |facts| facts.cluster = None);
+    edit(&mut silent, 0, |facts| facts.cluster = None);
     refuse("no member reports", &joining(with_masters(&[0, 1], &[]), &[1]), &silent);
     // h3 was removed while it was off, and comes back.
     let returned = created(3, 0, &[SERVES; 2]);
     refuse("a host with old data", &joining(with_masters(&[0, 1, 2], &[]), &[2]), &returned);
     golden("refused-masters", &log);
+}
+
+#[test]
+fn a_master_that_others_do_not_reach_yet_executes_nothing_for_the_cluster() {
+    let mut snapshot = created(3, 0, &[SERVES; 3]);
+    let desired = with_masters(&[0, 1, 2], &[]);
+    // The members know h1 at the address that it had before, and its API server answers still.
+    for at in 0..3 {
+        let Some(Observation::Fresh(facts)) = snapshot.hosts.get_mut(&address(at)) else {
+            panic!("not observed")
+        };
+        let report = facts.cluster.as_mut().unwrap();
+        report.api_ready = true;
+        report.member_addresses.insert("h1".to_owned(), [192, 0, 2, 7].into());
+    }
+    let made = plan(&desired, &snapshot).unwrap();
+    assert_eq!(step(&made, "etcd/move-h1").host, address(1));
+}
+
+/// The index of the address that h1 has from now on.
+const MOVED: usize = 8;
+
+/// Three masters and a worker. h1 has another address, at which nothing of its control plane runs; the others know the one before.
+fn readdressed() -> (Intent, Snapshot) {
+    let mut snapshot = created(3, 1, &[Some(false), SERVES, SERVES]);
+    for index in [1, 2] {
+        edit(&mut snapshot, index, |facts| {
+            let report = facts.cluster.as_mut().unwrap();
+            report.nodes.as_mut().unwrap().get_mut("h1").unwrap().ready = false;
+            let peers = (0..3).map(|member| (format!("h{}", member + 1), address(member).ip()));
+            report.member_addresses = peers.collect();
+        });
+    }
+    edit(&mut snapshot, 0, |facts| {
+        facts.cluster = Some(ClusterFacts { etcd: EtcdFact::Down, ..ClusterFacts::default() });
+        facts.cluster_steps = None;
+        let member = facts.journal.iter_mut().find(|entry| entry.id.starts_with("etcd/member@")).unwrap();
+        member.state = ResultState::Stopped("etcd.service is not running".to_owned());
+    });
+    let facts = snapshot.hosts.remove(&address(0)).unwrap();
+    snapshot.hosts.insert(address(MOVED), facts);
+    let mut desired = named(3, 1);
+    let mut spec = (*desired.spec).clone();
+    spec.masters[0] = HostSpec { name: "h1".parse().ok(), ..HostSpec::at(address(MOVED)) };
+    let version = spec.version;
+    desired.spec = validate(spec, &[version]).unwrap().0;
+    desired.moved_hosts.insert(address(MOVED));
+    (desired, snapshot)
+}
+
+#[test]
+fn the_others_know_the_new_address_of_a_master_before_its_member_starts() {
+    let (desired, mut snapshot) = readdressed();
+    let made = plan(&desired, &snapshot).unwrap();
+    assert_eq!(lint(&made, &snapshot), []);
+    let told = step(&made, "etcd/move-h1");
+    assert_ne!(told.host, address(MOVED), "the others do not reach its own member");
+    assert!(texts(&step(&made, "etcd/member@h1").needs).contains(&"etcd/move-h1".to_owned()));
+    let restarts = made.steps.iter().filter(|step| {
+        step.host == address(1) && matches!(&step.op, Op::Service { name, .. } if name == "etcd.service")
+    });
+    assert_eq!(restarts.count(), 0, "no other member restarts");
+    golden("readdress", &describe(&made));
+    apply(&made, made.steps.len(), &mut snapshot);
+    // The master serves again, as the others report it.
+    let (mut report, mut steps) = (None, None);
+    edit(&mut snapshot, 1, |facts| (report, steps) = (facts.cluster.clone(), facts.cluster_steps.clone()));
+    let mut report = report.unwrap();
+    report.nodes.as_mut().unwrap().get_mut("h1").unwrap().ready = true;
+    report.etcd = EtcdFact::Members(["h1", "h2", "h3"].map(|name| (name.to_owned(), SERVES)).into());
+    for at in [address(MOVED), address(1), address(2)] {
+        let Some(Observation::Fresh(facts)) = snapshot.hosts.get_mut(&at) else { panic!("not observed") };
+        (facts.cluster, facts.cluster_steps) = (Some(report.clone()), steps.clone());
+    }
+    assert_eq!(plan(&desired, &snapshot).unwrap().steps, []);
 }

@@ -1,10 +1,10 @@
 //! A cluster out of a snapshot.
 
-use kubeon_plan::sim::{apply, refused};
+use kubeon_plan::sim::{apply, describe, refused};
 use kubeon_plan::{Intent, PartInfo, SnapshotRestore, lint, plan};
 use kubeon_wire::{ClusterFacts, NodeFact, Op};
 
-use crate::support::{bare_hosts, created, edit, named, step, texts};
+use crate::support::{bare_hosts, created, edit, golden, named, step, texts};
 
 fn restored(masters: usize, workers: usize) -> Intent {
     restored_by("", masters, workers)
@@ -44,6 +44,7 @@ fn every_member_begins_with_the_snapshot_and_lost_nodes_are_removed() {
     let dns = ["verify/dns", "verify/resolve@h1", "verify/resolve@h2", "verify/resolve@h3"];
     assert_eq!(ids, [&dns[..], &["leave/lost-old", "leave/remove-old"]].concat());
     assert!(!next.continues);
+    golden("restore", &(describe(&made) + &describe(&next)));
 }
 
 #[test]

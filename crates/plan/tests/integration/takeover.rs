@@ -4,12 +4,11 @@ use kubeon_api::HostRole;
 use kubeon_api::kubernetes_cluster::{Cni, DeployMode};
 use kubeon_plan::sim::{bare, made_by_kubeadm, run_to_completion};
 use kubeon_plan::{
-    DesiredCluster, Intent, Observation, Plan, Snapshot, lint, plan, validate, validate_existing,
-    with_kubeadm_steps,
+    DesiredCluster, Intent, Observation, Plan, Snapshot, lint, plan, validate_existing, with_kubeadm_steps,
 };
 use kubeon_wire::{Claim, Op};
 
-use crate::support::{NOW, address, edit, named, step, texts};
+use crate::support::{NOW, address, edit, golden, named, step, texts};
 
 fn adopted_spec(masters: usize, workers: usize) -> DesiredCluster {
     let mut spec = (*named(masters, workers).spec).clone();
@@ -71,6 +70,7 @@ fn hosts_of_kubeadm_change_in_the_rolling_order() {
 #[test]
 fn kube_proxy_of_kubeadm_goes_last_and_the_network_stays() {
     let made = plan(&adopted(1, 1), &hosts_of_kubeadm(1, 1)).unwrap();
+    assert!(!made.awaits_network, "the cluster has its network");
     let removal = step(&made, "network/remove-kubeadm");
     let needs = texts(&removal.needs);
     assert!(
@@ -97,6 +97,7 @@ fn a_takeover_ends_with_nothing_to_do() {
     assert_eq!(plan(&desired, &snapshot).unwrap().steps, [], "{log}");
     let later = Intent { taken_over: [].into(), ..desired };
     assert_eq!(plan(&later, &snapshot).unwrap().steps, [], "as for a cluster that kubeon made");
+    golden("takeover", &log);
 }
 
 #[test]
@@ -141,13 +142,4 @@ fn only_hosts_of_the_adopted_cluster_are_taken_over() {
     installed_again.hosts.insert(address(1), Observation::Fresh(bare("h2")));
     let made = plan(&desired, &installed_again).unwrap();
     assert_eq!(step(&made, "join/kubelet@h2").why, "the cluster does not know the host");
-}
-
-#[test]
-fn a_new_cluster_needs_a_network() {
-    let spec = adopted_spec(1, 0);
-    let refused = validate(spec.clone(), &[spec.version]).unwrap_err();
-    let values: Vec<&str> = refused.refusals.iter().map(|refusal| refusal.value.as_str()).collect();
-    assert!(values.contains(&"spec.cluster.network.cni"), "{values:?}");
-    validate_existing(spec.clone(), &[spec.version]).unwrap();
 }

@@ -83,6 +83,19 @@ fn no_kubelet_changes_its_minor_version_before_an_api_server() {
 }
 
 #[test]
+fn coredns_changes_when_every_node_has_its_new_image() {
+    let snapshot = old(3, 2);
+    let mut desired = upgrade(3, 2, NEW);
+    desired.artifacts.images.get_mut("coredns").unwrap().name = "registry.k8s.io/coredns:2".to_owned();
+    let made = plan(&desired, &snapshot).unwrap();
+    assert_eq!(lint(&made, &snapshot), []);
+    let needs = texts(&step(&made, "network/dns").needs);
+    for host in ["h1", "h2", "h3", "h4", "h5"] {
+        assert!(needs.contains(&format!("join/image-coredns@{host}")), "{host}: {needs:?}");
+    }
+}
+
+#[test]
 fn a_master_whose_api_server_is_down_is_repaired_before_any_kubelet_changes() {
     let mut snapshot = old(3, 2);
     edit(&mut snapshot, 1, |facts| facts.cluster.as_mut().unwrap().api_ready = false);
@@ -216,12 +229,11 @@ fn nodes_alone_go_back_and_come_forward_again() {
     assert_eq!(parts, [(RollingPart::Node, 3), (RollingPart::All, 2)]);
     let proof = serde_json::to_value(&step(&made, "verify/node@h4").op).unwrap().to_string();
     assert!(proof.contains(OLDER), "{proof}");
-    let mut log = run_to_completion(&desired, &mut snapshot, 3);
+    golden("nodes-back", &run_to_completion(&desired, &mut snapshot, 3));
     let forward = plan(&named(3, 2), &snapshot).unwrap();
     assert_eq!(lint(&forward, &snapshot), []);
     assert_eq!(ids(&forward, "control/"), ["control/declaration"]);
-    log += &run_to_completion(&named(3, 2), &mut snapshot, 3);
-    golden("nodes-back", &log);
+    golden("nodes-forward", &run_to_completion(&named(3, 2), &mut snapshot, 3));
 }
 
 #[test]

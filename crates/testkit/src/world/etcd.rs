@@ -79,16 +79,17 @@ impl State {
         voters.iter().filter(runs).filter(reached).count() * 2 > voters.len()
     }
 
-    /// Whether the other members know the address of a member.
+    /// Whether the other members reach a member: they know its address, and its network is not cut.
     fn is_reached(&self, uid: &str, name: &str) -> bool {
         let known = self.clusters.get(uid).and_then(|cluster| cluster.peers.get(name));
-        let host = self.member_host(uid, name).map(|host| host.address);
-        known.is_none_or(|known| host == Some(*known))
+        let host = self.member_host(uid, name);
+        let address = host.map(|host| host.address);
+        host.is_none_or(|host| !host.isolated) && known.is_none_or(|known| address == Some(*known))
     }
 
     /// Asks the other members before the member of the host restarts, as the host does: they must be a quorum without it. A member that
-    /// does not serve, and one of fewer than three, may restart at any time. A refusal is a harm if no member lost power: only that
-    /// excuses the order of the plan.
+    /// does not serve, and one of fewer than three, may restart at any time. A refusal is a harm if no host of a member is lost: only
+    /// that excuses the order of the plan.
     ///
     /// # Errors
     /// The number of members that would serve.
@@ -106,8 +107,9 @@ impl State {
         let refusal = format!(
             "etcd member {own} is not restarted: without it {serving} of {total} members would serve, that is no quorum"
         );
-        let has_power = |name: &String| self.member_host(&uid, name).is_some_and(|host| host.up);
-        if voters.iter().all(has_power) {
+        let is_reachable =
+            |name: &String| self.member_host(&uid, name).is_some_and(SimulatedHost::is_reachable);
+        if voters.iter().all(is_reachable) {
             self.harms.push(refusal.clone());
         }
         Err(refusal)
@@ -130,18 +132,19 @@ impl State {
         self.used_members(at).any(|member| self.etcd_serves(member))
     }
 
-    /// The hosts of the members that the API server of a host uses.
+    /// The hosts of the members that the API server of a host uses and reaches.
     fn used_members(&self, at: HostAddress) -> impl Iterator<Item = HostAddress> {
         let unit = self.host(at).units.get(API_SERVER);
         self.hosts.keys().copied().filter(move |member| {
             let url = format!("https://{}:2379", member.ip());
-            unit.is_some_and(|unit| unit.text.contains(&url))
+            self.reaches(at, *member) && unit.is_some_and(|unit| unit.text.contains(&url))
         })
     }
 
     /// The number of masters: that of the members with a vote, unless etcd has hosts of its own.
     pub(super) fn masters(&self, uid: &str) -> usize {
-        let is_master = |host: &&SimulatedHost| host.uid() == Some(uid) && host.runs(API_SERVER);
+        let is_master =
+            |host: &&SimulatedHost| host.uid() == Some(uid) && host.runs(API_SERVER) && host.is_reachable();
         let alone = |host: &&SimulatedHost| !host.units.contains_key(SERVICE);
         let masters: Vec<&SimulatedHost> = self.hosts.values().filter(is_master).collect();
         if masters.iter().any(alone) { masters.len() } else { self.voters(uid).len() }
@@ -164,11 +167,11 @@ impl State {
             return EtcdFact::Unknown;
         };
         let health = |name: &String| {
-            // A host without power does not answer. A host whose member is not running refuses the
+            // A host without power or network does not answer. A host whose member is not running refuses the
             // connection.
             let Some(member) = self.member_host(uid, name) else { return Some(false) };
             let reached = formed.len() == 1 || self.is_reached(uid, name);
-            member.up.then(|| member.runs(SERVICE) && reached && self.quorum(uid))
+            member.is_reachable().then(|| member.runs(SERVICE) && reached && self.quorum(uid))
         };
         EtcdFact::Members(formed.iter().map(|name| (name.clone(), health(name))).collect())
     }
@@ -246,12 +249,15 @@ impl State {
         Ok((before != Some(HostAddress::from(address))).then(|| format!("member {name} is at {address}")))
     }
 
-    /// Removes a member. Its program ends. As etcd, it refuses a removal that leaves no quorum.
+    /// Removes a member. Its program ends if it learns it. As etcd, it refuses a removal that leaves no quorum.
     pub(super) fn remove_member(&mut self, at: HostAddress, name: &str) -> Result<Option<String>, String> {
         let uid = self.uid(at).filter(|_| self.etcd_serves(at)).ok_or("the member does not answer")?;
         let voters: Vec<String> = self.voters(&uid).into_iter().filter(|voter| voter != name).collect();
-        let runs = |name: &&String| self.member_host(&uid, name).is_some_and(|host| host.runs(SERVICE));
-        if voters.iter().filter(runs).count() * 2 <= voters.len() {
+        let serves = |name: &&String| {
+            let runs = self.member_host(&uid, name).is_some_and(|host| host.runs(SERVICE));
+            runs && (voters.len() == 1 || self.is_reached(&uid, name))
+        };
+        if voters.iter().filter(serves).count() * 2 <= voters.len() {
             return Err(format!("the removal of {name} would leave no quorum"));
         }
         let cluster = self.clusters.entry(uid.clone()).or_default();
@@ -260,11 +266,21 @@ impl State {
         let learner = cluster.learners.remove(name);
         let voter = cluster.formed.as_ref().is_some_and(|formed| formed.iter().any(|voter| voter == name));
         cluster.formed = Some(voters);
-        let host = self.member_host(&uid, name).map(|host| host.address);
+        let host = self.member_host(&uid, name).filter(|host| !host.isolated).map(|host| host.address);
         if let Some(unit) = host.and_then(|host| self.host_mut(host).units.get_mut(SERVICE)) {
             unit.running = None;
         }
         Ok((learner || voter).then(|| format!("remove member {name}")))
+    }
+
+    /// Ends the member of a host that is none any more.
+    pub(super) fn end_removed_member(&mut self, at: HostAddress) {
+        let host = self.host(at);
+        let (name, cluster) = (host.name(), host.uid().and_then(|uid| self.clusters.get(uid)));
+        let removed = cluster.is_some_and(|known| known.formed.is_some() && !known.listed().contains(&name));
+        if removed && let Some(unit) = self.host_mut(at).units.get_mut(SERVICE) {
+            unit.running = None;
+        }
     }
 }
 

@@ -20,5 +20,14 @@ pub enum Fault {
     Slow(Duration),
 }
 
+/// How a host is lost, for ever or for a while.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HostLoss {
+    /// It loses power: its programs stop.
+    Power,
+    /// It loses its network: its programs run, and nobody reaches it.
+    Network,
+}
+
 /// The remaining faults, in order.
 pub(super) type Faults<K> = BTreeMap<K, VecDeque<Fault>>;

@@ -25,8 +25,12 @@ pub(super) struct SimulatedHost {
     pub address: HostAddress,
     base: Facts,
     pub up: bool,
+    /// Whether its network is cut: its programs run, and nobody reaches it.
+    pub isolated: bool,
+    /// Whether the user declared that it is lost: the cluster goes on without it, whatever runs there.
+    pub declared_lost: bool,
     pub accepts_logins: bool,
-    /// How often it lost power. Each loss breaks all sessions.
+    /// How often it lost power or its network. Each loss breaks all sessions.
     pub cuts: usize,
     pub claim: Option<Claim>,
     pub kernel: BTreeMap<String, String>,
@@ -79,6 +83,8 @@ impl SimulatedHost {
             address,
             base: facts,
             up: unknown.is_none(),
+            isolated: false,
+            declared_lost: false,
             accepts_logins: true,
             cuts: 0,
             claim,
@@ -114,6 +120,11 @@ impl SimulatedHost {
 
     pub(super) fn runs(&self, unit: &str) -> bool {
         self.up && self.units.get(unit).is_some_and(|unit| unit.running.is_some())
+    }
+
+    /// Whether other hosts and the command reach it.
+    pub(super) fn is_reachable(&self) -> bool {
+        self.up && !self.isolated
     }
 
     /// Applies an effect that concerns only this host. Returns the line for the log if the host changed.

@@ -13,6 +13,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::effect::Effect;
 use super::fault::Fault;
+use super::host::SimulatedHost;
 use super::op_effects::{effects_of, record};
 use super::shared_state::SharedState;
 
@@ -49,7 +50,8 @@ impl Ports {
 
     async fn up(&self, host: HostAddress) -> Result<(), StepFailure> {
         self.alive().await;
-        let up = self.world.lock().hosts.get(&host).is_some_and(|host| host.up && host.accepts_logins);
+        let is_up = |host: &SimulatedHost| host.is_reachable() && host.accepts_logins;
+        let up = self.world.lock().hosts.get(&host).is_some_and(is_up);
         if up { Ok(()) } else { Err(failure(Category::Unreachable, format!("{host}: no route to host"))) }
     }
 
@@ -247,7 +249,7 @@ impl HostSession for Session {
     }
 
     async fn ended(&self) -> StepFailure {
-        // The world does not notify about a power loss, so this polls. The time in tests is simulated.
+        // The world does not notify about the loss of a host, so this polls. The time in tests is simulated.
         while self.world().lock().host(self.host).cuts == self.cuts && !self.broken.load(Ordering::SeqCst) {
             tokio::time::sleep(std::time::Duration::from_secs(1)).await;
         }

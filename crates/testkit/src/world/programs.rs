@@ -5,6 +5,7 @@ use std::sync::LazyLock;
 
 use kubeon_api::Version;
 use kubeon_plan::sim;
+use kubeon_wire::StaticPod;
 
 use super::host::{SimulatedHost, StartedPrograms};
 
@@ -20,13 +21,29 @@ static KUBELETS: LazyLock<BTreeMap<String, Version>> = LazyLock::new(|| {
     VERSIONS.iter().map(of).collect()
 });
 
+/// The version of the program in a static pod that kubeadm makes, and whether it emulates an older one. Other units tell none.
+fn of_pod(unit: &str) -> Option<(Version, bool)> {
+    let StaticPod::Kubeadm { configuration, .. } = serde_json::from_str(unit).ok()? else { return None };
+    let (_, rest) = configuration.split_once(r#""kubernetesVersion": ""#)?;
+    let version = rest.split('"').next()?.parse().ok()?;
+    Some((version, configuration.contains(r#""emulated-version""#)))
+}
+
 impl SimulatedHost {
     /// The programs with which a unit starts now. Their version is that of the claim, or the next minor version if they emulate
-    /// the claimed one. It stays as long as the links stay. A kubelet may be older than its cluster: its part tells.
+    /// the claimed one. It stays as long as the links stay. A kubelet may be older than its cluster: its part tells. A static pod has its
+    /// version in its text.
     pub(super) fn programs(&self, name: &str, watches: &[String]) -> Option<StartedPrograms> {
         let links: String = watches.iter().filter_map(|path| self.links.get(path)).cloned().collect();
         let claimed = self.claim.as_ref()?.version;
         let unit = self.units.get(name)?;
+        if let Some((version, emulates)) = of_pod(&unit.text) {
+            return Some(StartedPrograms {
+                links,
+                version,
+                serves: if emulates { claimed } else { version },
+            });
+        }
         let emulates = unit.text.contains("--emulated-version=");
         let of_links = if emulates { Version { minor: claimed.minor + 1, ..claimed } } else { claimed };
         let of_links =

@@ -6,7 +6,7 @@ use std::net::Ipv4Addr;
 use kubeon_api::HostAddress;
 use kubeon_wire::{API_WAY_FILE, Check, ClusterFacts, JournalEntry, NodeFact, ResultState};
 
-use super::host::pki;
+use super::host::{SimulatedHost, pki};
 use super::pods::service_of;
 use super::state::State;
 
@@ -61,7 +61,8 @@ impl State {
     /// Whether any API server of the cluster is ready.
     pub(super) fn any_api(&self, at: HostAddress) -> bool {
         let uid = self.host(at).uid();
-        uid.is_some() && self.hosts.values().any(|other| other.uid() == uid && self.api_ready(other.address))
+        let serves = |other: HostAddress| self.reaches(at, other) && self.api_ready(other);
+        uid.is_some() && self.hosts.values().any(|other| other.uid() == uid && serves(other.address))
     }
 
     /// Whether a kubelet that has not joined can join: it runs, reaches the API server, has a valid bootstrap
@@ -70,10 +71,10 @@ impl State {
         let host = self.host(at);
         let Some(cluster) = host.uid().and_then(|uid| self.clusters.get(uid)) else { return false };
         let allowed = cluster.objects.keys().any(|path| path.contains("/clusterrolebindings/"));
-        let approver = self
-            .hosts
-            .values()
-            .any(|other| other.uid() == host.uid() && other.runs("kube-controller-manager.service"));
+        let approver = self.hosts.values().any(|other| {
+            let runs = other.uid() == host.uid() && other.runs("kube-controller-manager.service");
+            runs && self.reaches(at, other.address)
+        });
         let valid = host.bootstrap().is_some_and(|certificate| self.now < certificate.not_after);
         !host.joined && valid && host.runs("kubelet.service") && allowed && approver && self.reaches_api(at)
     }
@@ -149,7 +150,7 @@ impl State {
                 (path.contains("containerd") && self.host(at).runs("containerd.service"), path.clone())
             }
             Check::Path { path } => (self.host(at).has(path), path.clone()),
-            Check::NodesReady { nodes } => {
+            Check::NodesReady { nodes, .. } => {
                 let waiting = nodes.iter().find(|name| !self.named_node_ready(at, name.as_str()));
                 (self.api_ready(at) && waiting.is_none(), format!("node {waiting:?}"))
             }
@@ -188,7 +189,9 @@ impl State {
                 (!arguments.iter().any(|argument| argument.contains("NoSuch=")), program.clone())
             }
             Check::Reachable { addresses, port: _ } => {
-                let down = addresses.iter().find(|other| !self.hosts.get(other).is_some_and(|host| host.up));
+                let down = addresses
+                    .iter()
+                    .find(|other| !self.hosts.get(other).is_some_and(SimulatedHost::is_reachable));
                 (down.is_none(), format!("host {down:?}"))
             }
         };
@@ -207,6 +210,9 @@ impl State {
     fn listens(&self, at: HostAddress, address: Ipv4Addr, port: u16) -> bool {
         // An address that belongs to no host is the load balancer.
         let Some(target) = self.host_at(at, address) else { return self.reaches_load_balancer(at) };
+        if !self.reaches(at, target) {
+            return false;
+        }
         let units: &[&str] = match port {
             2379..=2381 => &["etcd.service"],
             6443 => &["kube-apiserver.service", "haproxy.service"],
@@ -226,6 +232,9 @@ impl State {
 
     fn answers(&self, at: HostAddress, address: Ipv4Addr, port: u16) -> bool {
         let Some(target) = self.host_at(at, address) else { return self.reaches_load_balancer(at) };
+        if !self.reaches(at, target) {
+            return false;
+        }
         match port {
             2379 => {
                 let host = self.host(target);

@@ -6,7 +6,7 @@ use kubeon_api::HostAddress;
 use serde_json::Value;
 
 use super::effect::Effect;
-use super::fault::Faults;
+use super::fault::{Faults, HostLoss};
 use super::host::SimulatedHost;
 use crate::hosts::{HostBuilder, NOW};
 
@@ -36,8 +36,8 @@ pub(super) struct State {
     pub dead: bool,
     /// The number of effects until the process dies.
     pub left: Option<usize>,
-    /// The number of effects until a host loses power, and the host.
-    pub power_cut: Option<(usize, HostAddress)>,
+    /// The number of effects until a host is lost, the host, and how.
+    pub loss: Option<(usize, HostAddress, HostLoss)>,
     /// The states after the effects of the current process.
     pub recording: Option<Recording>,
     pub random: Option<u64>,
@@ -108,7 +108,7 @@ impl State {
             life: 0,
             dead: false,
             left: None,
-            power_cut: None,
+            loss: None,
             recording: None,
             random: None,
             persisted_generation: None,
@@ -172,10 +172,10 @@ impl State {
             *left = left.saturating_sub(1);
             self.dead |= *left == 0;
         }
-        if let Some((left, host)) = self.power_cut.take() {
+        if let Some((left, host, loss)) = self.loss.take() {
             match left.saturating_sub(1) {
-                0 => self.cut(host),
-                left => self.power_cut = Some((left, host)),
+                0 => self.lose(host, loss),
+                left => self.loss = Some((left, host, loss)),
             }
         }
         // The recording is taken out, so that no state contains another one.
@@ -188,15 +188,31 @@ impl State {
         }
     }
 
-    /// The host loses power: its sessions break and its programs stop.
-    pub(super) fn cut(&mut self, at: HostAddress) {
+    /// The host loses power or its network: its sessions break. Without power, its programs stop.
+    pub(super) fn lose(&mut self, at: HostAddress, loss: HostLoss) {
         let host = self.host_mut(at);
-        host.up = false;
+        match loss {
+            HostLoss::Power => host.up = false,
+            HostLoss::Network => host.isolated = true,
+        }
         host.cuts += 1;
         // What was about to start there does not.
         self.restarting.retain(|(host, _), _| *host != at);
-        self.power_cut = None;
+        self.loss = None;
         self.settle();
+    }
+
+    /// The host has power and its network again. A member that was removed meanwhile learns it and ends.
+    pub(super) fn heal(&mut self, at: HostAddress) {
+        let host = self.host_mut(at);
+        (host.up, host.isolated) = (true, false);
+        self.end_removed_member(at);
+        self.settle();
+    }
+
+    /// Whether one host reaches another one.
+    pub(super) fn reaches(&self, from: HostAddress, to: HostAddress) -> bool {
+        from == to || self.host(from).is_reachable() && self.host(to).is_reachable()
     }
 
     fn put(&mut self, at: HostAddress, path: String, body: Value) -> Result<Option<String>, String> {
@@ -297,7 +313,7 @@ impl State {
         Ok(cluster.drained.remove(node).then(|| format!("uncordon node {node}")))
     }
 
-    /// Deletes a node. If its kubelet runs and it was not drained, this is a harm.
+    /// Deletes a node. If its kubelet runs and it was not drained, this is a harm, unless the user declared that the host is lost.
     fn remove_node(&mut self, at: HostAddress, node: &str) -> Result<Option<String>, String> {
         let cluster = self.cluster_at(at)?;
         let Some(host) = cluster.nodes.remove(node) else { return Ok(None) };
@@ -307,7 +323,8 @@ impl State {
         let object = format!("/api/v1/nodes/{node}");
         cluster.objects.remove(&object);
         cluster.records.retain(|(recorded, _), _| *recorded != object);
-        if !drained && self.host(host).runs("kubelet.service") {
+        let host = self.host(host);
+        if !drained && !host.declared_lost && host.runs("kubelet.service") {
             self.harms.push(format!("node {node} is removed while its pods run"));
         }
         Ok(Some(format!("drop node {node}")))
@@ -330,8 +347,8 @@ impl State {
             unit.watches = watches;
             unit.started = programs;
         }
-        self.restarting.remove(&(at, name.to_owned()));
-        let harms = self.skews(at, name);
+        let restarted = self.restarting.remove(&(at, name.to_owned())) == Some(self.life);
+        let harms = self.skews(at, name, restarted);
         self.harms.extend(harms);
         Ok(Some(format!("start {name}")))
     }
@@ -351,7 +368,9 @@ impl State {
         }
         let uid = self.uid(at).unwrap_or_default();
         let before = (self.quorum(&uid), self.any_api(at));
-        let masters = self.masters(&uid);
+        // The only member of etcd pauses all API servers.
+        let is_only_member = name == "etcd.service" && self.voters(&uid).len() == 1;
+        let masters = if is_only_member { 1 } else { self.masters(&uid) };
         self.host_mut(at).units.get_mut(name).into_iter().for_each(|unit| unit.running = None);
         if self.voters(&uid).len() > 1 && before.0 && !self.quorum(&uid) {
             self.harms.push(format!(
@@ -366,19 +385,22 @@ impl State {
         Ok(Some(format!("restart {name}")))
     }
 
-    /// It is a harm if the nodes of two hosts are interrupted at the same time. What a killed command left stopped on a worker starts in
-    /// the worker's turn, after the masters. A kubelet that it left stopped starts after all API servers, so control planes do not wait
-    /// for it.
+    /// It is a harm if the nodes of two hosts are interrupted at the same time, or two hosts of etcd alone. What a killed command left
+    /// stopped on a worker starts in the worker's turn, after the masters. A kubelet that it left stopped starts after all API servers,
+    /// so control planes do not wait for it.
     fn interrupt(&mut self, at: HostAddress, name: &str) {
         let uid = self.host(at).uid();
-        let is_master = |host: HostAddress| self.host(host).units.contains_key("kube-scheduler.service");
+        let runs = |host: HostAddress, unit: &str| self.host(host).units.contains_key(unit);
+        let is_master = |host: HostAddress| runs(host, "kube-scheduler.service");
+        let is_node = |host: HostAddress| runs(host, "kubelet.service");
         let is_left = |host: HostAddress, unit: &str, command: u64| {
             let of_worker = is_master(at) && !is_master(host);
             let of_kubelet = unit == "kubelet.service" && CONTROL_PLANE.contains(&name);
             command < self.life && (of_worker || of_kubelet)
         };
         let mut others = self.restarting.iter().filter(|((host, unit), command)| {
-            *host != at && self.host(*host).uid() == uid && !is_left(*host, unit, **command)
+            let of_cluster = *host != at && self.host(*host).uid() == uid;
+            of_cluster && is_node(*host) == is_node(at) && !is_left(*host, unit, **command)
         });
         if let Some(((other, unit), _)) = others.next() {
             let (name_here, name_there) = (self.host(at).name(), self.host(*other).name());

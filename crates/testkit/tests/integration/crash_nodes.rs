@@ -5,7 +5,7 @@ use kubeon_api::kubernetes_cluster::DeployMode;
 use kubeon_plan::Intent;
 use kubeon_testkit::{ClusterBuilder, World, cluster, crash_anywhere, host, with_nodes_at};
 
-use crate::support::create;
+use crate::support::{create, goes_back_after_a_kill_anywhere};
 
 const OLDER: &str = "v1.35.7";
 const OLD: &str = "v1.36.3";
@@ -64,28 +64,7 @@ async fn a_version_is_tried_above_older_nodes_with_a_crash_anywhere() {
 
 #[tokio::test(start_paused = true)]
 async fn nodes_that_were_interrupted_anywhere_on_their_way_back_come_forward() {
-    let fresh = after(&[at(NEW)]).await;
-    let effects = {
-        let world = fresh.copy();
-        let before = world.effects();
-        create(&world, &behind(NEW, OLD)).await.unwrap();
-        world.effects() - before
-    };
-    assert!(effects > 40, "parts, links and restarts on four nodes: {effects}");
-    for effect in 1..=effects {
-        let (world, back) = (fresh.copy(), behind(NEW, OLD));
-        world.die_after(effect);
-        tokio::select! {
-            biased;
-            () = world.died() => {}
-            done = create(&world, &back) => { done.unwrap(); }
-        }
-        world.restart();
-        create(&world, &at(NEW)).await.unwrap();
-        assert_eq!(world.harms(), Vec::<String>::new(), "effect {effect}");
-        let settled = create(&world, &at(NEW)).await.unwrap();
-        assert!(settled.plan.steps.is_empty(), "effect {effect}: {:?}", settled.plan.steps[0]);
-    }
+    goes_back_after_a_kill_anywhere(&after(&[at(NEW)]).await, &behind(NEW, OLD), &at(NEW)).await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -3,7 +3,7 @@
 use kubeon_plan::{HostSpec, Intent, validate};
 use kubeon_testkit::{ClusterBuilder, World, address, cluster, crash_anywhere, host};
 
-use crate::support::create;
+use crate::support::{create, goes_back_after_a_kill_anywhere};
 
 const OLD: &str = "v1.36.3";
 const NEW: &str = "v1.37.2";
@@ -52,27 +52,7 @@ async fn a_trial_is_aborted_with_a_crash_anywhere() {
 
 #[tokio::test(start_paused = true)]
 async fn a_trial_that_was_killed_anywhere_goes_back() {
-    let effects = {
-        let world = built().await;
-        let before = world.effects();
-        create(&world, &trial()).await.unwrap();
-        world.effects() - before
-    };
-    assert!(effects > 9, "three programs on three masters change");
-    for effect in 1..=effects {
-        let (world, trial) = (built().await, trial());
-        world.die_after(effect);
-        tokio::select! {
-            biased;
-            () = world.died() => {}
-            done = create(&world, &trial) => { done.unwrap(); }
-        }
-        world.restart();
-        create(&world, &at(OLD)).await.unwrap();
-        assert_eq!(world.harms(), Vec::<String>::new(), "effect {effect}");
-        let settled = create(&world, &at(OLD)).await.unwrap();
-        assert!(settled.plan.steps.is_empty(), "effect {effect}: {:?}", settled.plan.steps[0]);
-    }
+    goes_back_after_a_kill_anywhere(&built().await, &trial(), &at(OLD)).await;
 }
 
 /// The intent after which another host replaced the first master, with the given cluster.

@@ -10,7 +10,7 @@
 use crate::support::{create, refusals};
 use kubeon_api::HostAddress;
 use kubeon_plan::{HostSpec, Intent};
-use kubeon_testkit::{ClusterBuilder, World, cluster, crash_anywhere, host};
+use kubeon_testkit::{ClusterBuilder, HostLoss, World, cluster, crash_anywhere, host};
 
 const MASTERS: [&str; 3] = ["172.30.0.11", "172.30.0.12", "172.30.0.13"];
 const WORKERS: [&str; 2] = ["172.30.0.14", "172.30.0.15"];
@@ -159,27 +159,83 @@ async fn no_member_restarts_while_a_master_is_dead_with_a_crash_anywhere() {
     }
 }
 
-/// The command goes on after the death. The plan is older, and the members are asked.
+/// The command goes on after the loss. The plan is older, and the members are asked.
 #[tokio::test(start_paused = true)]
-async fn a_master_that_dies_anywhere_in_a_change_of_all_members_costs_no_quorum() {
+async fn a_master_that_is_lost_anywhere_in_a_change_of_all_members_costs_no_quorum() {
     let newer = spec(1).version("v1.36.4").intent();
     let (before, complete) = (built(1).await, built(1).await);
     let begun = complete.effects();
     create(&complete, &newer).await.unwrap();
-    let mut asked = 0;
-    for dead in MASTERS {
-        for effect in 1..=complete.effects() - begun {
-            let world = before.copy();
-            world.cut_after(effect, dead);
-            let done = create(&world, &newer).await;
-            asked += usize::from(done.err().is_some_and(|why| why.contains("is not restarted")));
-            world.heal(dead);
-            create(&world, &newer).await.unwrap_or_else(|why| panic!("{dead}, effect {effect}: {why}"));
-            assert_eq!(world.render(), complete.render(), "{dead}, effect {effect}");
-            assert_eq!(world.harms(), Vec::<String>::new(), "{dead}, effect {effect}");
+    for loss in [HostLoss::Power, HostLoss::Network] {
+        let mut asked = 0;
+        for lost in MASTERS {
+            for effect in 1..=complete.effects() - begun {
+                let world = before.copy();
+                world.lose_after(effect, lost, loss);
+                let done = create(&world, &newer).await;
+                asked += usize::from(done.err().is_some_and(|why| why.contains("is not restarted")));
+                let context = format!("{loss:?} of {lost}, effect {effect}");
+                world.heal(lost);
+                create(&world, &newer).await.unwrap_or_else(|why| panic!("{context}: {why}"));
+                assert_eq!(world.render(), complete.render(), "{context}");
+                assert_eq!(world.harms(), Vec::<String>::new(), "{context}");
+            }
         }
+        assert!(asked > 0, "a member waited for one that was lost in the run: {loss:?}");
     }
-    assert!(asked > 0, "a member waited for one that died in the run");
+}
+
+/// The programs of a master run, but nobody reaches it: no other member restarts, and its own one goes on.
+#[tokio::test(start_paused = true)]
+async fn no_member_restarts_while_a_master_is_isolated_with_a_crash_anywhere() {
+    let newer = spec(1).version("v1.36.4").intent();
+    let complete = built(1).await;
+    create(&complete, &newer).await.unwrap();
+    let isolated = async || {
+        let world = built(1).await;
+        world.isolate(MASTERS[0]);
+        world
+    };
+    crash_anywhere(isolated, async |world| create(world, &newer).await.map(drop)).await.unwrap();
+    let world = isolated().await;
+    let begun = world.effects();
+    let done = create(&world, &newer).await.unwrap();
+    let log = world.log().split_off(begun);
+    assert!(!log.iter().any(|line| line.contains("etcd.service") || line.starts_with("h11 ")), "{log:?}");
+    assert_eq!(done.plan.waiting.iter().filter(|step| step.id.what() == "member").count(), 2);
+    world.heal(MASTERS[0]);
+    create(&world, &newer).await.unwrap();
+    assert_eq!(world.render(), complete.render());
+    assert_eq!(world.harms(), Vec::<String>::new());
+}
+
+/// The user declares that a master is lost, but it only lost its network, and comes back after another one replaced it.
+#[tokio::test(start_paused = true)]
+async fn an_isolated_master_that_was_replaced_comes_back_without_harm() {
+    let world = built(1).await;
+    world.isolate(MASTERS[0]);
+    world.declare_lost(MASTERS[0]);
+    let lost = HostSpec { name: "h11".parse().ok(), ..HostSpec::at(MASTERS[0].parse().unwrap()) };
+    let spec = [WORKERS[1], MASTERS[1], MASTERS[2]].iter().fold(cluster(), |spec, at| spec.master(at));
+    let replaced = Intent {
+        joining_masters: [WORKERS[1].parse().unwrap()].into(),
+        leaving_masters: [lost.address].into(),
+        lost_hosts: [lost.address].into(),
+        leaving: vec![lost],
+        ..spec.worker(WORKERS[0]).intent()
+    };
+    create(&world, &replaced).await.unwrap();
+    world.heal(MASTERS[0]);
+    let settled = Intent {
+        joining_masters: [].into(),
+        leaving_masters: [].into(),
+        lost_hosts: [].into(),
+        leaving: Vec::new(),
+        ..replaced
+    };
+    let again = create(&world, &settled).await.unwrap();
+    assert!(again.plan.steps.is_empty(), "{:?}", again.plan.steps[0].id);
+    assert_eq!(world.harms(), Vec::<String>::new());
 }
 
 #[tokio::test(start_paused = true)]

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use kubeon_plan::Observation;
 use kubeon_ports::{ActHost, HostSession, ProbeHost, Report};
-use kubeon_testkit::{World, address, host, plan_of, step};
+use kubeon_testkit::{HostLoss, World, address, host, plan_of, step};
 use kubeon_wire::{ApiObject, Category, Check, Fence, HostStep, Op, ResultState, StepFailure};
 
 const H1: &str = "10.0.0.1";
@@ -172,10 +172,10 @@ async fn a_member_restarts_only_while_the_others_are_a_quorum() {
     );
     assert!(all.0.is_ok() && all.1.is_ok() && all.2.is_ok());
     send(&**one, "ca", text("/ca", "new")).await.unwrap();
-    world.cut_after(1, H2);
-    assert!(world.has_power(H2));
+    world.lose_after(1, H2, HostLoss::Power);
+    assert!(world.is_reachable(H2));
     send(&**three, "x", text("/x", "x")).await.unwrap();
-    assert!(!world.has_power(H2), "it lost power after the first effect");
+    assert!(!world.is_reachable(H2), "it lost power after the first effect");
     let stop = Op::StopServices { units: vec!["x.service".to_owned()], before_member: true };
     for op in [stop, etcd("h1")] {
         let refused = send(&**one, "restart", op).await.unwrap_err();
@@ -185,6 +185,39 @@ async fn a_member_restarts_only_while_the_others_are_a_quorum() {
     assert_eq!(world.harms(), Vec::<String>::new());
     world.heal(H2);
     assert!(send(&**one, "etcd", etcd("h1")).await.unwrap().changed);
+    assert_eq!(world.harms(), Vec::<String>::new());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_isolated_member_runs_and_serves_nobody() {
+    let world = three();
+    let sessions = [open(&world, H1).await, open(&world, H2).await, open(&world, H3).await];
+    let [one, two, three] = &sessions;
+    for session in &sessions {
+        send(&**session, "ca", before_etcd()).await.unwrap();
+    }
+    let all = tokio::join!(
+        send(&**one, "etcd", etcd("h1")),
+        send(&**two, "etcd", etcd("h2")),
+        send(&**three, "etcd", etcd("h3"))
+    );
+    assert!(all.0.is_ok() && all.1.is_ok() && all.2.is_ok());
+    world.isolate(H2);
+    assert!(!world.is_reachable(H2) && world.ports().facts(address(H2)).await.is_err());
+    assert!(send(&**two, "x", text("/x", "x")).await.is_err(), "its session is broken");
+    let member_is = |state: &str| {
+        let text = world.render();
+        text.lines().any(|line| line.starts_with("h2 unit etcd.service ") && line.ends_with(state))
+    };
+    assert!(member_is(" running"), "{}", world.render());
+    send(&**one, "ca", text("/ca", "new")).await.unwrap();
+    let refused = send(&**one, "restart", etcd("h1")).await.unwrap_err();
+    assert!(refused.cause.contains("without it 1 of 3 members would serve"), "{refused}");
+    let remove = Op::RemoveMember { name: "h2".parse().unwrap(), address: address(H2).ip() };
+    send(&**one, "remove", remove).await.unwrap();
+    world.heal(H2);
+    assert!(world.is_reachable(H2));
+    assert!(member_is(" stopped"), "it learns that it was removed: {}", world.render());
     assert_eq!(world.harms(), Vec::<String>::new());
 }
 

@@ -234,6 +234,13 @@ fn evict(meta: &MetaCluster, operation: &str) -> Result<()> {
     })?;
     let status = meta.get(&[OPERATIONS, operation])?["status"].clone();
     ensure!(status["status"] == "Running" && status["lostPods"] == json!([pod]), "{status:#}");
+    let path = "jsonpath={.items[*].metadata.uid}";
+    let uid = meta.kubectl(&["-n", NAMESPACE, "get", "pods", "-l", &label, "-o", path])?;
+    meta.eventually("the operation names the pod that continues", MINUTE, || {
+        let recorded = meta.get(&[OPERATIONS, operation])?["status"]["runnerPod"].clone();
+        ensure!(recorded == json!(uid), "{recorded}, and the pod is {uid}");
+        Ok(())
+    })?;
     log_has_parts(meta, &job, 3)
 }
 

@@ -19,6 +19,8 @@ pub(crate) const NAMESPACE: &str = "default";
 pub(crate) const MASTER: &str = "h4";
 pub(crate) const FIRST_WORKER: &str = "h5";
 pub(crate) const SECOND_WORKER: &str = "h6";
+/// Services of the master that are stopped.
+const SERVICES: [&str; 2] = ["kube-scheduler", "kube-controller-manager"];
 
 /// Runs the complete life cycle twice.
 pub(crate) fn run(meta: &MetaCluster) -> Result<()> {
@@ -92,8 +94,8 @@ fn ready_follows_the_master(meta: &MetaCluster, kubeconfig: &Path) -> Result<()>
     meta.kubectl(&["wait", "--for=condition=Degraded=false", "ecs/shop", "--timeout=60s"]).map(drop)
 }
 
-/// The plan of a change is read and approved.
-fn approve(meta: &MetaCluster) -> Result<()> {
+/// Reads the plan of a change, which starts these services. Returns its operation, which waits for an approval.
+fn read_plan(meta: &MetaCluster, services: &[&str]) -> Result<String> {
     let operation = meta.eventually("a plan waits for its approval", MINUTE * 2, || {
         let status = meta.get(&["ecs", NAME])?["status"].clone();
         let progressing = condition(&status, "Progressing").context("no condition Progressing")?;
@@ -106,11 +108,31 @@ fn approve(meta: &MetaCluster) -> Result<()> {
     let job = planned["status"]["jobRef"]["name"].as_str().context("no Job")?.to_owned();
     meta.eventually("the log has the plan", MINUTE, || {
         let log = stored_log(meta, NAMESPACE, &format!("{job}-log"))?;
-        ensure!(log.contains("kube-scheduler"), "{log}");
+        ensure!(services.iter().all(|service| log.contains(service)), "{log}");
         Ok(())
     })?;
-    meta.lab.on(MASTER, "! systemctl is-active -q kube-scheduler").context("a plan changes nothing")?;
-    meta.annotate(NAME, "kubeon.io/approve", &operation)
+    are_stopped(meta, services).context("a plan changes nothing")?;
+    Ok(operation)
+}
+
+fn are_stopped(meta: &MetaCluster, services: &[&str]) -> Result<()> {
+    services
+        .iter()
+        .try_for_each(|service| meta.lab.on(MASTER, &format!("! systemctl is-active -q {service}")).map(drop))
+}
+
+/// The master differs from what was planned when the plan is approved: nothing is applied, and the status says why.
+fn is_out_of_date(meta: &MetaCluster, planned: &str) -> Result<()> {
+    let [_, manager] = SERVICES;
+    meta.lab.on(MASTER, &format!("systemctl disable --now {manager}"))?;
+    meta.annotate(NAME, "kubeon.io/approve", planned)?;
+    let reason = meta.eventually("the approved change fails", MINUTE * 2, || {
+        let status = meta.get(&["ecs", NAME])?["status"].clone();
+        ensure!(status["phase"] == "Failed", "{status:#}");
+        Ok(status["reason"].as_str().unwrap_or_default().to_owned())
+    })?;
+    ensure!(reason.contains("is out of date: ") && reason.contains(manager), "{reason}");
+    are_stopped(meta, &SERVICES).context("a plan that is out of date is not applied")
 }
 
 /// Whether changes of the cluster need an approval.
@@ -118,16 +140,26 @@ fn plan_first(meta: &MetaCluster, plan: bool) -> Result<()> {
     meta.patch(&["ecs", NAME], &json!({"spec": {"plan": plan}}))
 }
 
-/// A stopped service runs again after the plan was approved, and the kubeconfigs are new.
+/// Stopped services run again after their plan was approved, and the kubeconfigs are new.
 fn repair_and_renew(meta: &MetaCluster) -> Result<()> {
     let old = std::fs::read(secret_kubeconfig(meta, "observer")?)?;
-    meta.lab.on(MASTER, "systemctl disable --now kube-scheduler")?;
+    let [scheduler, _] = SERVICES;
+    meta.lab.on(MASTER, &format!("systemctl disable --now {scheduler}"))?;
     plan_first(meta, true)?;
     meta.request_operation(NAME, "repairing")?;
-    approve(meta)?;
+    is_out_of_date(meta, &read_plan(meta, &[scheduler])?)?;
+    meta.request_operation(NAME, "repairing")?;
+    meta.annotate(NAME, "kubeon.io/approve", &read_plan(meta, &SERVICES)?)?;
+    meta.eventually("the approved change begins", MINUTE * 2, || {
+        let status = meta.get(&["ecs", NAME])?["status"].clone();
+        ensure!(status["phase"] != "Failed", "{status:#}");
+        Ok(())
+    })?;
     wait_up_to_date(meta, "repair-finished")?;
     plan_first(meta, false)?;
-    meta.lab.on(MASTER, "systemctl is-active kube-scheduler")?;
+    for service in SERVICES {
+        meta.lab.on(MASTER, &format!("systemctl is-active {service}"))?;
+    }
     ensure!(std::fs::read(secret_kubeconfig(meta, "observer")?)? != old, "the observer's kubeconfig is old");
     meta.request_operation(NAME, "renewing")?;
     wait_up_to_date(meta, "renew-finished")?;

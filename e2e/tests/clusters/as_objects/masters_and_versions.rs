@@ -1,5 +1,5 @@
-//! The masters and the version of a declared cluster change: masters are added, a dead one is replaced, and the cluster is
-//! upgraded. Runners are killed on the way.
+//! The masters, the version and the settings of a declared cluster change: masters are added, a dead one is replaced, the cluster is
+//! upgraded, and its kubelets and the way of its worker to the masters change. Runners are killed on the way.
 
 use std::time::Instant;
 
@@ -13,6 +13,7 @@ use super::declared_cluster::{
 };
 use super::environment::{MetaCluster, condition};
 use super::{MINUTE, print_time};
+use crate::scale::balancer::{SERVICE, leads_to};
 
 #[test]
 #[ignore = "builds a second version of Kubernetes: ./test long"]
@@ -52,7 +53,33 @@ fn soak_masters_and_the_version_of_a_declared_cluster_change() -> Result<()> {
     paused_and_resumed(&meta)?;
     wait_up_to_date(&meta, "update-finished")?;
     print_time("an upgrade of 3 + 1 with a killed runner and a pause", start);
-    upgraded(&meta)
+    upgraded(&meta)?;
+    settings(&meta)
+}
+
+/// A setting of every kubelet and the way of the worker to the API servers change in one operation.
+fn settings(meta: &MetaCluster) -> Result<()> {
+    let start = Instant::now();
+    declare(meta, &json!({"network": {"maxPods": 100}, "loadBalancer": {"mode": "updater"}}))?;
+    let kubeconfig = kubeconfig(meta)?;
+    let capacity = ["get", "nodes", "-o", "jsonpath={.items[*].status.capacity.pods}"];
+    // The upgrade before has the same word, so its end is no sign.
+    meta.eventually("the nodes report their new capacity", MINUTE * 5, || {
+        let found = meta.kubectl_with(&kubeconfig, &capacity)?;
+        ensure!(found.split(' ').count() == 4 && found.split(' ').all(|pods| pods == "100"), "{found}");
+        Ok(())
+    })?;
+    wait_up_to_date(meta, "update-finished")?;
+    print_time("two settings of 3 + 1", start);
+    leads_to(&meta.lab, "h3", SERVICE)?;
+    meta.lab.on("h3", "! systemctl cat haproxy 2>/dev/null")?;
+    for master in ["h4", "h5", "h6"] {
+        meta.lab.on(master, "systemctl is-active -q apiserver-updater")?;
+    }
+    wait_nodes_ready(meta, &kubeconfig, 4)?;
+    let declared = meta.get(&["ecs", NAME])?["spec"]["cluster"].clone();
+    ensure!(declared["loadBalancer"]["mode"] == "updater", "{declared:#}");
+    Ok(())
 }
 
 /// One member of etcd is stopped: another master reports it, until it serves again. Without the command that happens within ten

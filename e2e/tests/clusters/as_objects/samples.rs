@@ -128,7 +128,11 @@ fn check_nodes(meta: &MetaCluster, wanted: &str) -> Result<()> {
 /// Applies kubeon's own example on the same hosts. Kills the runner's pod while `cluster.yml` runs: the operation
 /// fails with a reason, and the same operation with another name continues.
 fn example(meta: &MetaCluster) -> Result<()> {
-    meta.eventually("the kubeconfig of the deleted Cluster with the same name is deleted", MINUTE, || {
+    meta.eventually("what belongs to the deleted Cluster with the same name is deleted", MINUTE, || {
+        let operations = meta.kubectl(&["get", OPERATIONS, "-l", "clusterName=sample", "-o", "name"])?;
+        ensure!(operations.is_empty(), "{operations}");
+        let jobs = meta.kubectl(&["-n", OPERATOR, "get", "jobs", "-o", "name"])?;
+        ensure!(!jobs.contains("/kubeonkube-sample-"), "{jobs}");
         let secrets = meta.kubectl(&["-n", OPERATOR, "get", "secrets", "-o", "name"])?;
         ensure!(!secrets.contains("kubeonkube-sample-kubeconfig"), "{secrets}");
         ensure!(secrets.contains("kubeonkube-sample-state"), "the state stays: {secrets}");

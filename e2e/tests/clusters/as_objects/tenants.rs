@@ -18,6 +18,8 @@ use crate::previous;
 /// A tenant: its namespace, and the host of its cluster.
 const WITH_KUBECTL: (&str, &str) = ("team-a", "h2");
 const WITH_REST: (&str, &str) = ("team-b", "h3");
+/// How a host of somebody else is refused, whether a cluster has it or not.
+const OUTSIDE: &str = "is outside of the addresses of namespace team-b";
 /// The name of the cluster of each tenant.
 const SHOP: &str = "shop";
 
@@ -26,8 +28,10 @@ const SHOP: &str = "shop";
 fn soak_two_tenants_share_a_meta_cluster_while_its_operator_is_upgraded() -> Result<()> {
     let previous = previous::programs()?;
     let meta = MetaCluster::create_in("e2e-meta-show", 3)?;
-    for (namespace, _) in [WITH_KUBECTL, WITH_REST] {
+    for (namespace, host) in [WITH_KUBECTL, WITH_REST] {
         meta.kubectl(&["create", "namespace", namespace])?;
+        let pool = format!("kubeon.io/host-pool={}", meta.address(host)?);
+        meta.kubectl(&["annotate", "namespace", namespace, &pool])?;
     }
     let images = meta.lab.file("previous-images");
     previous_image(&meta, previous, &images)?;
@@ -72,13 +76,22 @@ fn previous_image(meta: &MetaCluster, programs: &Path, images: &Path) -> Result<
     must(folder().join("xtask"), &build, &environment).map(drop)
 }
 
-/// Installs the operator with this program and the image in this folder. The new limit replaces its pods one after the other.
+/// Installs the operator with this program and the image in this folder: each tenant has only the hosts of its namespace. The new
+/// limit replaces its pods one after the other.
 fn install(meta: &MetaCluster, program: &Path, images: &Path, most_operations: &str) -> Result<()> {
     let start = Instant::now();
     meta.lab.must(&["image", "load", &images.join("kubeon-operator.tar").to_string_lossy(), "meta"])?;
     let kubeconfig = meta.lab.file("conf/cluster/meta.yaml").to_string_lossy().into_owned();
     let watched = format!("default,{},{}", WITH_KUBECTL.0, WITH_REST.0);
-    let install = ["meta", "install", "--kubeconfig", &kubeconfig, "--watch-namespace", &watched];
+    let install = [
+        "meta",
+        "install",
+        "--kubeconfig",
+        &kubeconfig,
+        "--watch-namespace",
+        &watched,
+        "--require-host-pools",
+    ];
     let own = meta.lab.environment();
     let environment: Vec<(&str, &str)> = own.iter().map(|(name, text)| (*name, text.as_str())).collect();
     must(program, &[&install[..], &["--max-operations", most_operations]].concat(), &environment)?;
@@ -161,14 +174,28 @@ fn neither_sees_the_others(
         let refused = gateway.kubeon(meta, token, WITH_KUBECTL.0, arguments)?;
         ensure!(refused.code == 2 && refused.out.is_empty(), "{arguments:?}: {refused:?}");
     }
-    let mut greedy = declaration(meta, (WITH_REST.0, WITH_KUBECTL.1))?;
-    greedy["metadata"]["name"] = json!("greedy");
-    let file = gateway.file("greedy.yaml", &greedy.to_string())?;
-    let refused = gateway.kubeon(meta, token, WITH_REST.0, &["create", "-f", &file])?;
-    ensure!(refused.code == 2 && refused.err.contains(meta.address(WITH_KUBECTL.1)?), "{refused:?}");
-    ensure!(!refused.err.contains(WITH_KUBECTL.0), "it names the other tenant: {refused:?}");
-    version_1(gateway, token, &greedy)?;
+    let used = refuses_host(meta, gateway, token, WITH_KUBECTL.1)?;
+    ensure!(!used.contains(WITH_KUBECTL.0), "it names the other tenant: {used}");
+    let free = refuses_host(meta, gateway, token, "h1")?;
+    ensure!(used == free, "they say which host has a cluster: {used:?}, {free:?}");
+    version_1(gateway, token, &greedy(meta, WITH_KUBECTL.1)?)?;
     version_2(gateway, token)
+}
+
+/// A cluster of the tenant with REST on a host of somebody else.
+fn greedy(meta: &MetaCluster, host: &str) -> Result<Value> {
+    let mut greedy = declaration(meta, (WITH_REST.0, host))?;
+    greedy["metadata"]["name"] = json!("greedy");
+    Ok(greedy)
+}
+
+/// The words with which a cluster of the tenant with REST on this host is refused, without the address.
+fn refuses_host(meta: &MetaCluster, gateway: &InstalledGateway, token: &str, host: &str) -> Result<String> {
+    let file = gateway.file("greedy.yaml", &greedy(meta, host)?.to_string())?;
+    let refused = gateway.kubeon(meta, token, WITH_REST.0, &["create", "-f", &file])?;
+    let host = format!("host {} ", meta.address(host)?);
+    ensure!(refused.code == 2 && refused.err.contains(&format!("{host}{OUTSIDE}")), "{refused:?}");
+    Ok(refused.err.replace(&host, ""))
 }
 
 /// Version 1 with curl: only the tenant's own namespace exists, and another tenant's host is refused.
@@ -190,10 +217,8 @@ fn version_1(gateway: &InstalledGateway, token: &str, greedy: &Value) -> Result<
         ensure!(statuses.contains(&answer.0), "{method} {route}: {answer:?}");
         let message = answer.1["message"].as_str().unwrap_or_default();
         ensure!(!message.is_empty(), "{method} {route}: {answer:?}");
-        ensure!(
-            !body.contains("masterList") || !message.contains(WITH_KUBECTL.0),
-            "{method} {route}: {answer:?}"
-        );
+        let is_pool = message.contains(OUTSIDE) && !message.contains(WITH_KUBECTL.0);
+        ensure!(!body.contains("masterList") || is_pool, "{method} {route}: {answer:?}");
     }
     let unknown = gateway.curl("", "GET", &format!("{V1}/shop/logs"), "")?;
     ensure!(unknown.0 == 401, "{unknown:?}");

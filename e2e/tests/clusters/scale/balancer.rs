@@ -6,6 +6,8 @@ use anyhow::{Result, ensure};
 use kubeon_e2e::lab::TestLab;
 use kubeon_e2e::program::eventually;
 
+use super::rolling;
+
 const MINUTE: Duration = Duration::from_secs(60);
 const WORKERS: [&str; 2] = ["h2", "h3"];
 /// The fifteenth address of the service network.
@@ -43,8 +45,9 @@ pub(super) fn workers_change_to_a_load_balancer_and_back(lab: &TestLab, cluster:
     lab.wait_up_to_date(cluster, MINUTE)?;
     eprintln!("two workers changed to the Service: {:.1} s", start.elapsed().as_secs_f64());
 
-    let changed = set(&["loadBalancer="])?;
+    let changed = set(&["loadBalancer=", "--max-unavailable", "100%"])?;
     ensure!(changed.code == 0, "{changed:?}");
+    rolling::workers_restarted_together(lab)?;
     let left = lab.kubectl(cluster, &["-n", "kube-system", "get", "service,endpointslice", "-o", "name"])?;
     ensure!(!left.contains("apiserver"), "{left}");
     lab.on("h1", "! systemctl cat apiserver-updater")?;

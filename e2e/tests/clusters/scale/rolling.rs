@@ -1,9 +1,16 @@
-//! A setting of every kubelet changes: the nodes restart one after another, each after the one before works again.
+//! A setting of every kubelet changes: the nodes restart one after another, each after the one before works again. Another build
+//! of the bundle is asked about.
 
+use std::fs;
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use kubeon_e2e::lab::TestLab;
+use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
+
+use crate::refusals::copy_of_the_bundle;
 
 const MINUTE: Duration = Duration::from_secs(60);
 const HOSTS: [&str; 3] = ["h1", "h2", "h3"];
@@ -66,6 +73,75 @@ fn stops_at_the_first_broken_node(lab: &TestLab, cluster: &str) -> Result<()> {
     lab.must(&["create", cluster])?;
     ensure!(restarted(before[2], starts(lab)?[2]), "the next run continues");
     lab.wait_up_to_date(cluster, MINUTE)
+}
+
+/// With `--max-unavailable 100%` the kubelets of both workers started before one of them had registered its node.
+pub(super) fn workers_restarted_together(lab: &TestLab) -> Result<()> {
+    let (started, worked) = (starts(lab)?, first_requests(lab)?);
+    ensure!(
+        started[1..].iter().max() < worked[1..].iter().min(),
+        "the workers restarted one after another: started at {started:?}, registered at {worked:?}"
+    );
+    Ok(())
+}
+
+/// Another build of the same version is shown by `plan`, refused by a change, and accepted by a person. The cluster has it from
+/// then on.
+pub(super) fn another_build_is_asked_about(lab: &TestLab, cluster: &str) -> Result<()> {
+    const CURRENT: &str = "readlink /var/lib/kubeon/current/haproxy";
+    let folder = lab.file("another-build");
+    pack_haproxy_again(&copy_of_the_bundle(lab, "another-build")?)?;
+    let bundles = folder.to_string_lossy().into_owned();
+    let kubeon = |arguments: &[&str]| lab.kubeon_with(arguments, &[("KUBEON_BUNDLES", bundles.as_str())]);
+    let asks = "is another build than the one in use (haproxy differ)";
+    let shown = kubeon(&["plan", cluster])?;
+    ensure!(shown.code == 0 && shown.out.contains("choose haproxy") && shown.err.contains(asks), "{shown:?}");
+    let before = lab.on("h2", CURRENT)?;
+    let refused = kubeon(&["create", cluster])?;
+    ensure!(refused.code == 2 && refused.err.contains(asks), "{refused:?}");
+    ensure!(refused.err.contains("--ignore bundle"), "{refused:?}");
+    ensure!(lab.on("h2", CURRENT)? == before, "a refused change changes nothing");
+    let accepted = kubeon(&["create", cluster, "--ignore", "bundle"])?;
+    ensure!(accepted.code == 0, "{accepted:?}");
+    ensure!(lab.on("h2", CURRENT)? != before, "h2 has the haproxy of the build before");
+    Ok(fs::remove_dir_all(&folder)?)
+}
+
+/// Packs the haproxy of a bundle again: its content is the same, its digest is another one.
+fn pack_haproxy_again(bundle: &Path) -> Result<()> {
+    let (blobs, index_file) = (bundle.join("blobs/sha256"), bundle.join("index.json"));
+    let store = |bytes: &[u8]| -> Result<(String, usize)> {
+        let digest = hex::encode(Sha256::digest(bytes));
+        fs::write(blobs.join(&digest), bytes)?;
+        Ok((digest, bytes.len()))
+    };
+    let stored = |descriptor: &Value| -> Result<Value> {
+        let digest = descriptor["digest"].as_str().and_then(|digest| digest.strip_prefix("sha256:"));
+        Ok(serde_json::from_slice(&fs::read(blobs.join(digest.context("no digest")?))?)?)
+    };
+    let mut index: Value = serde_json::from_slice(&fs::read(&index_file)?)?;
+    let mut manifest = stored(&index["manifests"][0])?;
+    let mut config = stored(&manifest["config"])?;
+    let mut parts = config["parts"].as_array_mut().context("no parts")?.iter_mut();
+    let part = parts.find(|part| part["name"] == "haproxy").context("no haproxy")?;
+    let before = part["digest"].as_str().context("no digest")?.to_owned();
+    let packed = zstd::encode_all(&zstd::decode_all(&fs::read(blobs.join(&before))?[..])?[..], 1)?;
+    let (digest, size) = store(&packed)?;
+    ensure!(digest != before, "the build is the same");
+    part["digest"] = json!(digest);
+    part["size"] = json!(size);
+    let mut layers = manifest["layers"].as_array_mut().context("no layers")?.iter_mut();
+    let layer = layers.find(|layer| layer["digest"] == format!("sha256:{before}")).context("no layer")?;
+    refer(layer, (digest, size));
+    refer(&mut manifest["config"], store(&serde_json::to_vec(&config)?)?);
+    refer(&mut index["manifests"][0], store(&serde_json::to_vec(&manifest)?)?);
+    Ok(fs::write(index_file, serde_json::to_vec(&index)?)?)
+}
+
+/// Lets a descriptor refer to a blob.
+fn refer(descriptor: &mut Value, (digest, size): (String, usize)) {
+    descriptor["digest"] = json!(format!("sha256:{digest}"));
+    descriptor["size"] = json!(size);
 }
 
 /// The times are computed from two clocks, so one start differs by some microseconds each time.

@@ -97,6 +97,31 @@ pub(crate) async fn destroy(world: &World, intent: &Intent) -> Result<Reconciled
     command(world, intent.hosts().collect(), |snapshot| kubeon_plan::destroy(&intent, snapshot), 1).await
 }
 
+/// Kills a change after every effect, and goes back to what was before: nothing is harmed, and nothing is left to do.
+#[allow(dead_code, reason = "not every test goes back")]
+pub(crate) async fn goes_back_after_a_kill_anywhere(before: &World, change: &Intent, back: &Intent) {
+    let effects = {
+        let world = before.copy();
+        create(&world, change).await.unwrap();
+        world.effects() - before.effects()
+    };
+    assert!(effects > 9, "the change has {effects} effects: that is no test");
+    for effect in 1..=effects {
+        let world = before.copy();
+        world.die_after(effect);
+        tokio::select! {
+            biased;
+            () = world.died() => {}
+            done = create(&world, change) => drop(done.unwrap()),
+        }
+        world.restart();
+        create(&world, back).await.unwrap_or_else(|why| panic!("effect {effect}: {why}"));
+        assert_eq!(world.harms(), Vec::<String>::new(), "effect {effect}");
+        let settled = create(&world, back).await.unwrap();
+        assert!(settled.plan.steps.is_empty(), "effect {effect}: {:?}", settled.plan.steps[0]);
+    }
+}
+
 /// `kubeon create` as the program runs it, with all its attempts.
 #[allow(dead_code, reason = "not every test has failures that go away")]
 pub(crate) async fn create_with_retries(world: &World, intent: &Intent) -> Result<Reconciled, String> {
