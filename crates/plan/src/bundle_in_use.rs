@@ -25,7 +25,7 @@ pub(crate) fn other_build(context: &PlanContext<'_>) -> Result<Option<Note>, Ref
     let version = context.spec().version;
     let names = other.into_iter().collect::<Vec<_>>().join(", ");
     let text = format!(
-        "is another build than the one in use ({names} differ): the nodes get it and restart one after another"
+        "is another build than the one in use ({names} changed): the nodes get it and restart one after another"
     );
     if context.intent.ignore.contains(CHECK) {
         return Ok(Some(Note { host: None, text: format!("the bundle of {version} {text}") }));

@@ -93,7 +93,7 @@ pub(super) fn another_build_is_asked_about(lab: &TestLab, cluster: &str) -> Resu
     pack_haproxy_again(&copy_of_the_bundle(lab, "another-build")?)?;
     let bundles = folder.to_string_lossy().into_owned();
     let kubeon = |arguments: &[&str]| lab.kubeon_with(arguments, &[("KUBEON_BUNDLES", bundles.as_str())]);
-    let asks = "is another build than the one in use (haproxy differ)";
+    let asks = "is another build than the one in use (haproxy changed)";
     let shown = kubeon(&["plan", cluster])?;
     ensure!(shown.code == 0 && shown.out.contains("choose haproxy") && shown.err.contains(asks), "{shown:?}");
     let before = lab.on("h2", CURRENT)?;
