@@ -37,12 +37,11 @@ impl RestartGroup<'_> {
 }
 
 /// The masters, then the workers. `interrupted` counts the steps of each host that interrupt its node, `changed` are the
-/// hosts with any step, and `stopped` those on which a program starts that does not run.
+/// hosts with any step.
 pub(super) fn groups<'c>(
     context: &'c PlanContext<'c>,
     interrupted: &HashMap<HostAddress, usize>,
     changed: &HashSet<HostAddress>,
-    stopped: &HashSet<HostAddress>,
 ) -> [RestartGroup<'c>; 2] {
     let mut masters = group(context, context.masters().collect(), interrupted);
     if etcd::has_lost_quorum(context) {
@@ -54,12 +53,9 @@ pub(super) fn groups<'c>(
         host.role == context.spec().member_role() && quorum::serves(&host.name, host.facts) == Some(false)
     };
     for group in [&mut masters, &mut workers] {
-        // Masters whose etcd member is down come first, as in the order of the members. Then those that a killed run left in the
-        // middle: with a stopped program, which starts at once, or with fewer steps.
-        group.held.sort_by_key(|host| {
-            let at = host.address();
-            (!has_member_down(host), !stopped.contains(&at), interrupted.get(&at))
-        });
+        // Masters whose etcd member is down come first, as in the order of the members. Then hosts with fewer steps: a
+        // run that was killed may have left them in the middle.
+        group.held.sort_by_key(|host| (!has_member_down(host), interrupted.get(&host.address())));
     }
     [masters, workers]
 }

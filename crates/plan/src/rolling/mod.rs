@@ -91,10 +91,8 @@ fn groups_of<'c>(
     // A stopped program that starts is no interruption, but the next control plane waits for it, too.
     let starts = steps.iter().filter(|step| takes_effect(step) && is_control_plane(step));
     planes.extend(starts.map(|step| step.host).filter(|host| interrupted.contains_key(host)));
-    let is_start = |step: &&Step| matches!(step.op, Op::Service { .. }) && !is_interruption(step);
-    let stopped: HashSet<HostAddress> = steps.iter().filter(is_start).map(|step| step.host).collect();
     let changed: HashSet<HostAddress> = steps.iter().map(|step| step.host).collect();
-    let [masters, workers] = groups(context, &interrupted, &changed, &stopped);
+    let [masters, workers] = groups(context, &interrupted, &changed);
     let kubelets: HashSet<HostAddress> =
         steps.iter().filter(|step| join::is_kubelet(&step.id)).map(|step| step.host).collect();
     let mut changed_kubelets = context.hosts.iter().filter(|host| kubelets.contains(&host.address()));
