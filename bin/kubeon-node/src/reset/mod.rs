@@ -34,9 +34,6 @@ use failures::ResetFailures;
 /// The time limit of a reset by hand.
 const BY_HAND: Duration = Duration::from_secs(300);
 
-/// The time limit for removing the rules of the firewall.
-const FIREWALL_TIMEOUT: Duration = Duration::from_secs(60);
-
 /// How long a reset by hand waits for the lock: an interrupted session may still be ending.
 const LOCK_TIMEOUT: Duration = SESSION_GRACE.saturating_add(Duration::from_secs(2));
 
@@ -68,7 +65,7 @@ pub fn run(job: &Job<'_>, cluster: &ClusterName) -> Result<StepEffect, StepFailu
         services::end_pod_slices(job, &mut failures);
         mounts::detach(job, &mut failures);
         network::clear(job, &mut failures);
-        failures.record(firewall::close(root, Instant::now() + FIREWALL_TIMEOUT));
+        failures.record(firewall::close(root, Instant::now() + job.left()));
         failures.record(original::restore_parameters(job));
         folders::clear(job, &mut failures);
     }
