@@ -1,6 +1,7 @@
 //! When kubelets change to another minor version: after all API servers, because no kubelet may be newer than an API server.
 
 use kubeon_api::{HostName, Version};
+use kubeon_wire::NodeFact;
 
 use super::control::apiserver_id;
 use super::join_stage::kubelet_id;
@@ -43,11 +44,18 @@ pub(super) fn wait_reason(context: &PlanContext<'_>, host: &ObservedHost<'_>) ->
     }
     let masters = context.unreachable.iter().filter(|host| host.role.is_master());
     let hosts: Vec<_> = masters.map(|host| host.address).collect();
-    let works = context.node(&host.name).is_none_or(|node| node.is_some_and(|node| context.is_up(node)));
-    let waits = !hosts.is_empty() && works && may_change_minor(context, host);
+    let waits = !hosts.is_empty() && will_work(context, host) && may_change_minor(context, host);
     waits.then(|| WaitReason {
         hosts,
         risk: "a master that does not answer may have an older API server, and no kubelet may be newer"
             .to_owned(),
     })
+}
+
+/// Whether the node works, or will when the API server of its own host, which is repaired before, answers again.
+fn will_work(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> bool {
+    let own_api_is_down = host.facts.cluster.as_ref().is_some_and(|own| !own.api_ready);
+    let lacks_only_api = own_api_is_down && host.runs(&kubelet_id(host));
+    let works = |node: &NodeFact| context.is_up(node) || lacks_only_api;
+    context.node(&host.name).is_none_or(|node| node.is_some_and(works))
 }

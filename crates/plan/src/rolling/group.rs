@@ -44,7 +44,7 @@ pub(super) fn groups<'c>(
     changed: &HashSet<HostAddress>,
 ) -> [RestartGroup<'c>; 2] {
     let mut masters = group(context, context.masters().collect(), interrupted);
-    if etcd::has_lost_quorum(context) {
+    if etcd::has_lost_quorum(context) && !context.has_external_etcd() {
         masters.at_once = masters.held.len().max(1);
     }
     let mut workers = group(context, context.workers().collect(), interrupted);
@@ -101,7 +101,16 @@ fn group<'c>(
 
 fn state(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> NodeState {
     let reports = context.masters().filter_map(|master| master.facts.cluster.as_ref());
-    node_state(&host.name, host.facts, reports)
+    match node_state(&host.name, host.facts, reports) {
+        NodeState::NotReady if lacks_only_etcd(context, host) => NodeState::Works,
+        state => state,
+    }
+}
+
+/// Whether the API server of a master does not serve because etcd on its own hosts has no quorum. It serves again when etcd does, which
+/// is before anything restarts on masters.
+fn lacks_only_etcd(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> bool {
+    host.role == HostRole::Master && context.has_external_etcd() && etcd::has_lost_quorum(context)
 }
 
 /// How many workers may be interrupted at the same time. Workers that do not answer count. Workers that are not Ready
