@@ -11,6 +11,7 @@ pub mod kernel;
 pub mod links;
 mod member_clients;
 pub mod member_restart;
+mod member_start;
 pub mod node;
 pub mod objects;
 pub mod part;

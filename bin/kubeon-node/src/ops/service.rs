@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use kubeon_wire::{Category, Check, StepFailure};
 
 use super::member_clients::MemberClients;
-use super::{etcd, member_restart};
+use super::{etcd, member_restart, member_start};
 use crate::durable::{read_text, sha256, write_if_different};
 use crate::failure::{failed, of};
 use crate::job::{Job, StepEffect};
@@ -82,7 +82,11 @@ pub fn run(job: &Job<'_>, service: &Service<'_>) -> Result<StepEffect, StepFailu
         }
         // Until the start is recorded, the unit may run with its content of before or with this one.
         units::remember(root, service.name, None)?;
-        up = start(job, service)?;
+        up = if member_start::joins(root, service.name) {
+            member_start::with_record(job, || start(job, service))?
+        } else {
+            start(job, service)?
+        };
     }
     units::remember(root, service.name, Some(&content))?;
     if !up {
