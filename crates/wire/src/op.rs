@@ -142,6 +142,12 @@ pub enum Op {
         /// The node.
         node: HostName,
     },
+    /// Let the controllers of other masters lead in place of those of a lost one at once, through the API server of this host: give up the
+    /// leases that programs of the lost master hold.
+    EndLeadership {
+        /// The node of the lost master.
+        node: HostName,
+    },
     /// Add the member of this host to the etcd cluster of other masters, as a learner that has no vote, and write the file
     /// with which it starts. A host that is a member already keeps its vote.
     JoinEtcd {
@@ -270,6 +276,7 @@ impl Op {
             | Self::Drain { .. }
             | Self::Uncordon { .. }
             | Self::RemoveNode { .. }
+            | Self::EndLeadership { .. }
             | Self::JoinEtcd { .. }
             | Self::PromoteMember { .. }
             | Self::MoveMember { .. }

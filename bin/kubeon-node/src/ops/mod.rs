@@ -8,6 +8,7 @@ pub mod hosts;
 pub mod identity;
 pub mod image;
 pub mod kernel;
+pub mod leadership;
 pub mod links;
 mod member_clients;
 pub mod member_restart;
@@ -58,6 +59,7 @@ pub fn run(job: &Job<'_>, op: &Op, bytes: Option<PartReader>) -> Result<StepEffe
         Op::Drain { node } => drain::run(job, node),
         Op::Uncordon { node } => drain::uncordon(job, node),
         Op::RemoveNode { node } => node::remove(job, node),
+        Op::EndLeadership { node } => leadership::end(job, node),
         Op::JoinEtcd { name, address, members, file } => {
             etcd::join(job, &etcd::NewMember { name, address: *address, members, file })
         }

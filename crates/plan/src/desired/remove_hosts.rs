@@ -40,6 +40,11 @@ fn remove_id(leaving: &Leaving<'_>) -> StepId {
     StepId::of_cluster(STAGE, format!("remove-{}", leaving.name))
 }
 
+/// The step that ends the leadership of the controllers of a lost master. Any master may execute it.
+fn leadership_id(leaving: &Leaving<'_>) -> StepId {
+    StepId::of_cluster(STAGE, format!("leadership-{}", leaving.name))
+}
+
 /// The step that resets the host of a leaving node.
 fn reset_id(leaving: &Leaving<'_>) -> StepId {
     StepId::new(STAGE, "reset", &leaving.name)
@@ -69,6 +74,7 @@ pub(crate) fn hosts(context: &PlanContext<'_>, steps: &mut Vec<DesiredStep>) {
         let mut gone: Vec<StepId> = drain.iter().map(|drain| drain.id.clone()).collect();
         if change.dead.iter().any(|dead| dead.name == leaving.name) {
             gone.push(remove_dead_id(&leaving.name));
+            steps.extend(end_leadership(context, leaving));
         }
         let living = change.living.iter().any(|living| living.name == leaving.name);
         let members = change.dead.iter().map(|dead| remove_dead_id(&dead.name)).chain(last_member.clone());
@@ -85,6 +91,19 @@ pub(crate) fn hosts(context: &PlanContext<'_>, steps: &mut Vec<DesiredStep>) {
         let reset = reset(context, leaving, before_reset);
         steps.extend(drain.into_iter().chain(master).chain(remove).chain(reset));
     }
+}
+
+/// Ends the leadership of the controllers of a master that cannot be reached. Its own API server, the only one that they use, writes
+/// nothing any more without its member of etcd.
+fn end_leadership(context: &PlanContext<'_>, leaving: &Leaving<'_>) -> Option<DesiredStep> {
+    let is_silent = leaving.role.is_master() && leaving.facts.is_err() && !context.has_external_etcd();
+    let op = Op::EndLeadership { node: leaving.name.clone() };
+    is_silent.then(|| {
+        DesiredStep::of_node(context, &leaving.name, leadership_id(leaving), op)
+            .title(format!("let controllers of other masters lead in place of those of {}", leaving.name))
+            .needs([remove_dead_id(&leaving.name), apiserver_id(context.executor()), rights_id()])
+            .once(why(context, leaving))
+    })
 }
 
 /// Stops the control plane of a leaving master, then removes the member on its host, if there is one. On a host of etcd alone

@@ -68,6 +68,7 @@ pub(super) fn effects_of(op: &Op, host: &SimulatedHost) -> Result<Vec<Effect>, S
         // reads its configuration for every connection.
         Op::Reload { .. }
         | Op::Firewall { .. }
+        | Op::EndLeadership { .. }
         | Op::RewriteSecrets { .. }
         | Op::RestoreMember { .. }
         | Op::Await { .. } => Vec::new(),
