@@ -1,6 +1,9 @@
 //! Client of the API server on this host, with kubeon's administrator certificate.
 
 use std::io::BufRead;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, sync_channel};
+use std::thread;
 use std::time::Duration;
 
 use kubeon_api::clip;
@@ -21,15 +24,20 @@ const LINE_LIMIT: u64 = 16 << 20;
 /// The file that names the API server of a host.
 const KUBECONFIG: &str = "/etc/kubernetes/kube-proxy.conf";
 
+/// The interval at which a watch checks whether its step is cancelled.
+const STOP_INTERVAL: Duration = Duration::from_millis(50);
+/// How many events of a watch may wait for its step.
+const WAITING_EVENTS: usize = 64;
+
 /// A client of the API server.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Api {
     https: Https,
     base: String,
 }
 
 /// An event of a watch.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Clone, Deserialize)]
 pub struct WatchEvent {
     /// `ADDED`, `MODIFIED`, `DELETED`, `BOOKMARK` or `ERROR`.
     #[serde(rename = "type")]
@@ -176,6 +184,37 @@ impl Api {
             }
             if each(&event) {
                 return Ok(true);
+            }
+        }
+    }
+
+    /// The same for a step: `false` as soon as it is cancelled, too. A session whose engine is gone would hold its host until the server
+    /// sends something. What still reads then ends at the time limit, or with the program.
+    ///
+    /// # Errors
+    /// As for [`Api::watch`].
+    pub fn watch_until(
+        &self,
+        stop: &AtomicBool,
+        (path, query): (&str, &str),
+        timeout: Duration,
+        each: &mut dyn FnMut(&WatchEvent) -> bool,
+    ) -> Result<bool, String> {
+        let (sender, events) = sync_channel(WAITING_EVENTS);
+        let (api, path, query) = (self.clone(), path.to_owned(), query.to_owned());
+        thread::spawn(move || {
+            let mut send = |event: &WatchEvent| sender.send(Ok(event.clone())).is_err();
+            if let Err(why) = api.watch(&path, &query, timeout, &mut send) {
+                // Nobody waits for the cause any more if this fails.
+                let _ = sender.send(Err(why));
+            }
+        });
+        loop {
+            match events.recv_timeout(STOP_INTERVAL) {
+                Ok(event) if each(&event?) => return Ok(true),
+                Err(RecvTimeoutError::Disconnected) => return Ok(false),
+                Err(RecvTimeoutError::Timeout) if stop.load(Ordering::Acquire) => return Ok(false),
+                Ok(_) | Err(RecvTimeoutError::Timeout) => {}
             }
         }
     }

@@ -5,7 +5,7 @@
 //! ```
 
 use std::fs::{File, OpenOptions};
-use std::io::{Read, Seek, Write};
+use std::io::{ErrorKind, Read, Seek, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::thread;
@@ -50,15 +50,14 @@ impl Lock {
         make_folders(&root.at(paths::STATE))?;
         let end = Instant::now() + timeout;
         loop {
-            let mut open = OpenOptions::new();
-            let mut file = open
-                .read(true)
-                .write(true)
-                .create(true)
-                .truncate(false)
-                .mode(0o600)
-                .open(&place)
-                .doing("open", &place)?;
+            let mut file = match open_lock(&place) {
+                // A reset removed the folder in between.
+                Err(error) if error.kind() == ErrorKind::NotFound && Instant::now() < end => {
+                    make_folders(&root.at(paths::STATE))?;
+                    continue;
+                }
+                opened => opened.doing("open", &place)?,
+            };
             match flock(&file, FlockOperation::NonBlockingLockExclusive) {
                 Ok(()) if is_in_place(&file, &place) => {
                     write_holder(&mut file, uid, generation).doing("write", &place)?;
@@ -74,6 +73,10 @@ impl Lock {
             }
         }
     }
+}
+
+fn open_lock(place: &Path) -> std::io::Result<File> {
+    OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(place)
 }
 
 fn is_in_place(file: &File, place: &Path) -> bool {
@@ -233,6 +236,23 @@ mod tests {
         });
         assert!(open(&root, &fence("demo", "u1", 6)).is_ok());
         ending.join().unwrap();
+    }
+
+    #[test]
+    fn a_reset_that_removes_the_folder_meanwhile_does_not_end_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = Root::new(folder.path());
+        let held = open(&root, &fence("demo", "u1", 5)).unwrap();
+        let state = root.at(paths::STATE);
+        let reset = thread::spawn(move || {
+            // Until the other session opens the lock, and between two of its attempts.
+            for _ in 0..200 {
+                std::fs::remove_dir_all(&state).ok();
+            }
+            drop(held);
+        });
+        assert!(Lock::take(&root, "u1", 6, LOCK_TIMEOUT).is_ok());
+        reset.join().unwrap();
     }
 
     #[test]

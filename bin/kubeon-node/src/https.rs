@@ -31,7 +31,7 @@ impl fmt::Display for NoAnswer {
 }
 
 /// A client that reuses its connections.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Https {
     agent: ureq::Agent,
 }

@@ -12,6 +12,7 @@
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 mod api_way;
+mod check;
 pub mod facts;
 pub mod firewall;
 mod forwarding;
@@ -25,6 +26,7 @@ mod secret_ref;
 pub mod static_pod;
 
 pub use api_way::{API_SERVICE, API_WAY_FILE, API_WAY_FOUND, ApiWay};
+pub use check::Check;
 pub use facts::{
     CertificateExpiry, CertificateFact, Cgroup, Claim, ClusterFacts, EtcdFact, Facts, JournalEntry,
     KubeletFacts, LinkFact, NodeCertificates, NodeFact, Reach, ReachFact, ResultState, lacks_only_network,
@@ -40,7 +42,7 @@ pub use node::{
     SILENCE_LIMIT, StepFailure,
 };
 pub use observation::{HostDrift, MASTER_REPORTS, MasterReport, OBSERVER_GROUP};
-pub use op::{ApiObject, Check, Content, EtcdPeer, File, HostsEntry, Link, Op};
+pub use op::{ApiObject, Content, EtcdPeer, File, HostsEntry, Link, Op};
 pub use precheck::{PrecheckHost, PrecheckReport, PrecheckResult, PrecheckSeverity};
 pub use progress::Progress;
 pub use secret_ref::{CertificateAuthority, Leaf, SecretRef, Usage};

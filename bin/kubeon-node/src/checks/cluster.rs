@@ -83,7 +83,7 @@ pub(super) fn watch(
                 progress.observe(job, &awaited.missing());
                 met
             };
-            match api.watch(path, query, time, &mut observe) {
+            match api.watch_until(job.stop, (path, query), time, &mut observe) {
                 Ok(true) => return Ok(()),
                 Ok(false) => watched = true,
                 Err(why) => last = Some(why),

@@ -56,7 +56,8 @@ pub fn run(job: &Job<'_>, node: &HostName) -> Result<StepEffect, StepFailure> {
         let blocked = known.iter().any(|pod| pod.blocked);
         let round = if blocked { RETRY_INTERVAL } else { WATCH_TIMEOUT };
         // If the watch fails, the next round starts at once.
-        let _ = api.watch("/api/v1/pods", &on_node(node), round.min(job.left()), &mut |event| {
+        let of_node = on_node(node);
+        let _ = api.watch_until(job.stop, ("/api/v1/pods", &of_node), round.min(job.left()), &mut |event| {
             event.kind == "DELETED" || (!blocked && has_ended(&event.object))
         });
         job.pause(ROUND_PAUSE, || not_empty(node, &known))

@@ -167,6 +167,29 @@ fn ends_on_cancellation() {
 }
 
 #[test]
+fn a_cancelled_drain_does_not_wait_for_the_server() {
+    let mut bench = Bench::new();
+    serve(&mut bench, |method, path, _| match (method, path) {
+        ("GET", path) if path.contains("watch=true") => Reply::Hang(vec![]),
+        ("GET", _) => Reply::Json(
+            200,
+            json!({ "items": [pod("slow", json!({"deletionTimestamp": "now"}))] }).to_string(),
+        ),
+        _ => Reply::Json(200, "{}".into()),
+    });
+    let (begin, job) = (Instant::now(), Job { deadline: Instant::now() + WATCH_TIMEOUT, ..bench.job() });
+    let failure = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            std::thread::sleep(Duration::from_millis(300));
+            bench.stop.store(true, Ordering::Relaxed);
+        });
+        run(&job, &node()).unwrap_err()
+    });
+    assert_eq!(failure.category, Category::Cancelled);
+    assert!(begin.elapsed() < WATCH_TIMEOUT / 2, "{:?}", begin.elapsed());
+}
+
+#[test]
 fn uncordons_a_cordoned_node_and_leaves_another_unchanged() {
     let mut bench = Bench::new();
     let requests = serve(&mut bench, |method, _, number| match (method, number) {

@@ -1,6 +1,7 @@
 //! Removes folders, files and links, and finally kubeon's own folder.
 
 use std::fs;
+use std::io::ErrorKind;
 use std::path::Path;
 
 use kubeon_wire::StepFailure;
@@ -92,7 +93,34 @@ pub(super) fn forget(root: &Root, failures: &mut ResetFailures) {
     if failures.is_empty() {
         failures.record(remove_file(&root.at(paths::TOUCHED)));
         failures.record(remove_file(&root.at(paths::CLAIM)));
-        failures.record(remove(&root.at(paths::STATE)));
+        failures.record(remove_state(root));
+    }
+}
+
+/// Removes kubeon's own folder. The lock goes last: a session that makes a new one in between keeps the folder.
+///
+/// # Errors
+/// If anything else is left.
+pub(super) fn remove_state(root: &Root) -> Result<(), StepFailure> {
+    let (state, lock) = (root.at(paths::STATE), root.at(paths::LOCK));
+    if lstat(&state)?.is_none() {
+        return Ok(());
+    }
+    for entry in fs::read_dir(&state).doing("read the folder", &state)? {
+        let entry = entry.doing("read the folder", &state)?;
+        let (path, is_folder) = (entry.path(), entry.file_type().is_ok_and(|kind| kind.is_dir()));
+        if is_folder {
+            remove(&path)?;
+        } else if path != lock {
+            remove_file(&path)?;
+        }
+    }
+    remove_file(&lock)?;
+    match fs::remove_dir(&state) {
+        Err(error) if error.kind() == ErrorKind::DirectoryNotEmpty && lock.exists() => Ok(()),
+        // It is a mount point, and empty.
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::ResourceBusy) => Ok(()),
+        removed => removed.doing("remove", &state),
     }
 }
 
@@ -113,8 +141,8 @@ pub(super) fn remove(folder: &Path) -> Result<(), StepFailure> {
     }
     match fs::remove_dir_all(folder) {
         Ok(()) => Ok(()),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
-        Err(error) if error.kind() == std::io::ErrorKind::ResourceBusy => {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        Err(error) if error.kind() == ErrorKind::ResourceBusy => {
             let left = fs::read_dir(folder).doing("read the folder", folder)?.count();
             if left == 0 { Ok(()) } else { Err(error).doing("remove", folder) }
         }
@@ -147,9 +175,7 @@ fn remove_empty_inside(folder: &Path) -> Result<(), StepFailure> {
             Err(error)
                 if matches!(
                     error.kind(),
-                    std::io::ErrorKind::DirectoryNotEmpty
-                        | std::io::ErrorKind::NotADirectory
-                        | std::io::ErrorKind::NotFound
+                    ErrorKind::DirectoryNotEmpty | ErrorKind::NotADirectory | ErrorKind::NotFound
                 ) => {}
             Err(error) => return Err(error).doing("remove", &path),
         }

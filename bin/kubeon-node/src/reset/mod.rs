@@ -52,7 +52,7 @@ pub fn run(job: &Job<'_>, cluster: &ClusterName) -> Result<StepEffect, StepFailu
         // The claim is removed last: without a claim, no other file of a cluster is on the host.
         None => {
             let changed = root.at(paths::STATE).join("parts").exists();
-            folders::remove(&root.at(paths::STATE))?;
+            folders::remove_state(root)?;
             return Ok(StepEffect { changed, marks: Vec::new() });
         }
     }
