@@ -211,10 +211,14 @@ impl Api {
         });
         loop {
             match events.recv_timeout(STOP_INTERVAL) {
-                Ok(event) if each(&event?) => return Ok(true),
+                Ok(event) => {
+                    if each(&event?) {
+                        return Ok(true);
+                    }
+                }
                 Err(RecvTimeoutError::Disconnected) => return Ok(false),
                 Err(RecvTimeoutError::Timeout) if stop.load(Ordering::Acquire) => return Ok(false),
-                Ok(_) | Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Timeout) => {}
             }
         }
     }
