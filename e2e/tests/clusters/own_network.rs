@@ -53,6 +53,7 @@ fn create_without_network(lab: &TestLab, cni: &str) -> Result<()> {
     let cluster = lab.name();
     let made = lab.must(&[&lab.create(cluster, 1)[..], &["--cni", cni]].concat())?;
     ensure!(made.contains(&format!("{cluster} waits for a network of pods")), "{made}");
+    lab.must(&["use", cluster])?;
     ready(lab, "False")?;
     ensure!(lab.plan(cluster)?.is_empty(), "there is nothing to do before the network");
     Ok(())
