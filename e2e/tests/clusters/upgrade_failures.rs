@@ -29,9 +29,9 @@ fn soak_a_failure_in_every_stage_of_an_upgrade_is_named_and_overcome() -> Result
     lab.must(&["create", cluster, VERSION, "-m", &masters, "-w", &workers])?;
     lab.must(&["use", cluster])?;
     lab.load_client(cluster)?;
+    snapshot_fails(&lab)?;
     waits_for_a_dead_master(&lab)?;
     probe::start(&lab, "h4")?;
-    snapshot_fails(&lab)?;
     disk_is_full(&lab)?;
     for unit in ["kube-apiserver", "kube-controller-manager", "kube-scheduler"] {
         goes_back(&lab, unit)?;
