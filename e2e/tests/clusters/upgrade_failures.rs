@@ -30,9 +30,10 @@ fn soak_a_failure_in_every_stage_of_an_upgrade_is_named_and_overcome() -> Result
     lab.must(&["use", cluster])?;
     lab.load_client(cluster)?;
     snapshot_fails(&lab)?;
+    // Later no part of the new version is missing.
+    disk_is_full(&lab)?;
     waits_for_a_dead_master(&lab)?;
     probe::start(&lab, "h4")?;
-    disk_is_full(&lab)?;
     for unit in ["kube-apiserver", "kube-controller-manager", "kube-scheduler"] {
         goes_back(&lab, unit)?;
     }
