@@ -209,18 +209,18 @@ impl Api {
                 let _ = sender.send(Err(why));
             }
         });
-        loop {
+        while !stop.load(Ordering::Acquire) {
             match events.recv_timeout(STOP_INTERVAL) {
                 Ok(event) => {
                     if each(&event?) {
                         return Ok(true);
                     }
                 }
-                Err(RecvTimeoutError::Disconnected) => return Ok(false),
-                Err(RecvTimeoutError::Timeout) if stop.load(Ordering::Acquire) => return Ok(false),
                 Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return Ok(false),
             }
         }
+        Ok(false)
     }
 }
 

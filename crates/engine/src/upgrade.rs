@@ -17,6 +17,7 @@ use crate::removed_apis::removed_between;
 use crate::request_inventory::{InventoryFiles, merge_inventory_logins};
 use crate::stored_versions;
 use crate::upgrade_checks::{UpgradeFinding, nodes_not_ready, of_masters, stored};
+use crate::version_wait::refuse_silent_masters;
 
 /// What the target of an upgrade is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -153,8 +154,13 @@ pub fn target(
 /// What stands against an upgrade to the version.
 ///
 /// # Errors
-/// When the API server does not answer.
-pub async fn obstacles(master: &ReadyMaster, wanted: Version) -> Result<UpgradeObstacles, EngineError> {
+/// Refuses when a master does not answer; fails when the API server does not.
+pub async fn obstacles(
+    state: &StoredCluster,
+    master: &ReadyMaster,
+    wanted: Version,
+) -> Result<UpgradeObstacles, EngineError> {
+    refuse_silent_masters(&state.name, wanted, &master.probed)?;
     let requested = master.deprecated_requests().await?;
     let mut removed_apis: Vec<String> =
         requested.lines().filter_map(|line| removed_api(line, wanted)).collect();

@@ -5,6 +5,7 @@ use kubeon_api::{ClusterName, HostRole, Version};
 use kubeon_plan::{Plan, UnreachableHost, WaitingStep};
 
 use crate::error::EngineError;
+use crate::ready_master::ProbedHost;
 use crate::remedy::EngineRemedy;
 
 /// The number of waiting steps that an error names.
@@ -87,6 +88,27 @@ pub(crate) fn refuse_beginning(plan: &Plan, version: Version) -> Result<(), Engi
         return Ok(());
     }
     VersionWait::of(plan, version).map_or(Ok(()), |wait| Err(wait.refusal()))
+}
+
+/// Refuses to begin a change to the version without a master that did not answer, before anything is read or written for it.
+///
+/// # Errors
+/// Names the masters.
+pub(crate) fn refuse_silent_masters(
+    cluster: &ClusterName,
+    version: Version,
+    masters: &[ProbedHost],
+) -> Result<(), EngineError> {
+    let silent = |master: &ProbedHost| {
+        let why = master.facts.as_ref().err()?.clone();
+        let name = master.name.parse().ok()?;
+        Some(UnreachableHost { address: master.host, name, role: HostRole::Master, why })
+    };
+    let hosts: Vec<UnreachableHost> = masters.iter().filter_map(silent).collect();
+    if hosts.is_empty() {
+        return Ok(());
+    }
+    Err(VersionWait { cluster: cluster.clone(), version, hosts, steps: Vec::new() }.refusal())
 }
 
 #[cfg(test)]

@@ -147,7 +147,7 @@ async fn before(
     }
     let access = access(args);
     let master = ReadyMaster::find(engine, state, &access).await?;
-    let found = obstacles(&master, wanted).await?;
+    let found = obstacles(state, &master, wanted).await?;
     for budget in &found.blocking_budgets {
         context.output.warn(&blocking_text(budget, options(args)?.drain_seconds));
     }

@@ -94,7 +94,7 @@ async fn found(
 ) -> UpgradeObstacles {
     let Some(wanted) = hops.last().filter(|_| begins(state)) else { return UpgradeObstacles::default() };
     let asked = match ReadyMaster::find(engine, state, &access(args)).await {
-        Ok(master) => obstacles(&master, *wanted).await,
+        Ok(master) => obstacles(state, &master, *wanted).await,
         Err(error) => Err(error),
     };
     asked.unwrap_or_else(|error| {
