@@ -9,7 +9,8 @@ use k8s_openapi::jiff::Timestamp;
 use kubeon_api::clip;
 use kubeon_api::kubernetes_cluster::DeclaredCluster;
 use kubeon_link_kube::{
-    MasterReport, ObservedNode, ObserverClient, ObserverCredential, ObserverError, ObserverKubeconfig,
+    MasterReport, ObservedNode, ObserverClient, ObserverConnection, ObserverCredential, ObserverError,
+    ObserverKubeconfig,
 };
 use kubeon_operations::{ENDS_SOON, ObservedCertificates, ObservedDrift, ObservedHealth, ObservedVersions};
 
@@ -49,7 +50,7 @@ impl From<ObserverError> for HealthError {
 pub(crate) struct ClusterApi {
     credential: ObserverCredential,
     servers: Vec<String>,
-    client: Option<ObserverClient>,
+    connection: Option<ObserverConnection>,
     version: u64,
 }
 
@@ -68,7 +69,7 @@ impl ClusterApi {
             return Err(HealthError::Unusable(why.to_owned()));
         };
         let credential = kubeconfig.credential(server).await?;
-        Ok(Self { credential, servers, client: None, version })
+        Ok(Self { credential, servers, connection: None, version })
     }
 
     /// The version of the Secret with the kubeconfig.
@@ -83,21 +84,21 @@ impl ClusterApi {
             None => self.first_ready().await?,
         };
         let (nodes, reports) = (client.nodes().await?, client.master_reports().await?);
-        self.client = Some(client);
+        self.connection = client.into_connection();
         let renewal_due = self.credential.renewal_due(Timestamp::now().as_second());
         Ok(health_of(nodes, reports, renewal_due, Timestamp::now()))
     }
 
     /// The connection of the previous attempt, if its server is ready.
     async fn ready_client(&mut self) -> Option<ObserverClient> {
-        let mut client = self.client.take()?;
+        let mut client = self.connection.take()?.into_client().await.ok()?;
         client.check_ready().await.ok().map(|()| client)
     }
 
     /// The server that answers first. A server that refuses the credential says more than one that does not answer.
     async fn first_ready(&self) -> Result<ObserverClient, HealthError> {
         let attempts = self.servers.iter().map(|server| async move {
-            let mut client = self.credential.connect(server).await?;
+            let mut client = self.credential.connect(server).await?.into_client().await?;
             client.check_ready().await?;
             Ok::<_, ObserverError>(client)
         });

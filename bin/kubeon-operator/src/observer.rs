@@ -39,13 +39,14 @@ pub(crate) async fn observe(context: &Arc<OperatorContext>, every: Duration) {
         let due = context.observations.take_due(context.cache.observable(), places.available_permits());
         for (cluster, api) in due {
             let (context, places) = (Arc::clone(context), Arc::clone(&places));
-            attempts.spawn(async move {
+            // An idle connection keeps the memory of the task that used it last: with a box this is a pointer instead of 15 KiB.
+            attempts.spawn(Box::pin(async move {
                 let _place = places.acquire().await;
                 let (api, result) = attempt(&context, &cluster, api).await;
                 if context.observations.record(&cluster.queue_key, api, result, every) {
                     context.wake(vec![cluster.queue_key]);
                 }
-            });
+            }));
         }
     }
 }

@@ -7,7 +7,7 @@
 //!                     ├──► watch           all objects, then every change
 //!                     ├──► EventRecorder   events, which do not delay other requests
 //!                     └──► Lease           one leader at a time; the lease is released at shutdown
-//!   ObserverKubeconfig ──► ObserverCredential ──► ObserverClient   readiness and nodes of a business cluster
+//!   ObserverKubeconfig ──► ObserverCredential ──► ObserverConnection ⇄ ObserverClient   readiness and nodes of a business cluster
 //! ```
 
 mod client;
@@ -24,8 +24,8 @@ pub use error::{LinkError, RetryClass};
 pub use event_recorder::{EventRecord, EventRecorder};
 pub use lease::{HeldLease, Lease, LeaseEnd};
 pub use observer::{
-    ObservedNode, ObserverClient, ObserverCredential, ObserverError, ObserverKubeconfig, observed_nodes,
-    reports_of_masters,
+    ObservedNode, ObserverClient, ObserverConnection, ObserverCredential, ObserverError, ObserverKubeconfig,
+    observed_nodes, reports_of_masters,
 };
 pub use watch::{Event, slim, watch, watch_whole};
 pub use writer::{KubeWriter, Priority, RequestPermit, ResourcePath, Verb};

@@ -14,7 +14,7 @@ use http::header::{ACCEPT, AUTHORIZATION, HOST};
 use http::{HeaderValue, Request, Response, StatusCode, Uri};
 use http_body_util::{BodyExt as _, Empty, Limited};
 use hyper::body::{Bytes, Incoming};
-use hyper::client::conn::http1::{Builder, SendRequest};
+use hyper::client::conn::http1::{Builder, Connection, SendRequest};
 use hyper_util::rt::TokioIo;
 use kube::client::ConfigExt as _;
 use kube::config::{
@@ -31,14 +31,14 @@ use serde_json::Value;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
 use x509_parser::pem::parse_x509_pem;
 
 /// The timeout for a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(4);
 /// The timeout of one request, with its whole answer.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(8);
-/// The bytes of a connection's buffer, and the most bytes of the headers of an answer. An operator keeps a connection to each of
-/// many clusters.
+/// The bytes of a client's buffer, and the most bytes of the headers of an answer.
 const BUFFER: usize = 4 * 1024;
 /// The most bytes of an answer. A node takes a few hundred.
 const LARGEST_ANSWER: usize = 1024 * 1024;
@@ -216,7 +216,7 @@ impl ObserverCredential {
     ///
     /// # Errors
     /// When the URL cannot be used, the API server does not answer, or its certificate is not of the authority in the kubeconfig.
-    pub async fn connect(&self, server: &str) -> Result<ObserverClient, ObserverError> {
+    pub async fn connect(&self, server: &str) -> Result<ObserverConnection, ObserverError> {
         let unusable = |why: String| ObserverError::Kubeconfig(why);
         let unreachable = |why: String| ObserverError::Unreachable { server: server.to_owned(), why };
         let tls = TlsConnector::from(Arc::clone(&self.tls));
@@ -225,30 +225,62 @@ impl ObserverCredential {
         let connected = async {
             let stream =
                 TcpStream::connect(address).await.map_err(|error| unreachable(root_cause(&error)))?;
-            let stream = tls.connect(name, stream).await.map_err(|error| handshake_error(server, &error))?;
-            let mut http = Builder::new();
-            http.read_buf_exact_size(Some(BUFFER));
-            http.handshake(TokioIo::new(stream)).await.map_err(|error| unreachable(root_cause(&error)))
+            tls.connect(name, stream).await.map_err(|error| handshake_error(server, &error))
         };
         let late = || unreachable(format!("no connection within {CONNECT_TIMEOUT:?}"));
-        let connected = timeout(CONNECT_TIMEOUT, connected).await.unwrap_or_else(|_| Err(late()));
-        let (sender, connection) = connected?;
-        // It ends with the client. Its error is the error of the request. A task with an `await` would have it twice in memory.
-        tokio::spawn(connection);
-        let authorization = self.authorization.clone();
-        Ok(ObserverClient { sender, host, authorization, server: server.to_owned() })
+        let stream = timeout(CONNECT_TIMEOUT, connected).await.unwrap_or_else(|_| Err(late()))?;
+        let server =
+            ObservedServer { host, authorization: self.authorization.clone(), url: server.to_owned() };
+        Ok(ObserverConnection { stream: Box::new(stream), server })
     }
 }
 
-/// One connection to an API server of a business cluster.
-pub struct ObserverClient {
-    sender: SendRequest<Empty<Bytes>>,
+/// What the requests to an API server need.
+struct ObservedServer {
     host: HeaderValue,
     authorization: Option<HeaderValue>,
-    server: String,
+    url: String,
+}
+
+/// One connection to an API server of a business cluster. An operator keeps one to each of many clusters, so it has no buffers of
+/// HTTP, which take 22 KiB.
+pub struct ObserverConnection {
+    stream: Box<TlsStream<TcpStream>>,
+    server: ObservedServer,
+}
+
+impl ObserverConnection {
+    /// Begins to send requests.
+    ///
+    /// # Errors
+    /// When the connection cannot be used any more.
+    pub async fn into_client(self) -> Result<ObserverClient, ObserverError> {
+        let Self { stream, server } = self;
+        let mut http = Builder::new();
+        http.read_buf_exact_size(Some(BUFFER));
+        match http.handshake(TokioIo::new(stream)).await {
+            Ok((sender, connection)) => Ok(ObserverClient { sender, connection, server }),
+            Err(error) => Err(ObserverError::Unreachable { server: server.url, why: root_cause(&error) }),
+        }
+    }
+}
+
+/// Sends requests over one connection.
+pub struct ObserverClient {
+    sender: SendRequest<Empty<Bytes>>,
+    connection: Connection<TokioIo<Box<TlsStream<TcpStream>>>, Empty<Bytes>>,
+    server: ObservedServer,
 }
 
 impl ObserverClient {
+    /// The connection without the buffers of HTTP; `None` if the server sent more than its answers. Every answer was read.
+    #[must_use]
+    pub fn into_connection(self) -> Option<ObserverConnection> {
+        let parts = self.connection.into_parts();
+        let stream = parts.io.into_inner();
+        parts.read_buf.is_empty().then_some(ObserverConnection { stream, server: self.server })
+    }
+
     /// Checks that the API server is ready.
     ///
     /// # Errors
@@ -284,18 +316,19 @@ impl ObserverClient {
         path: &'static str,
         accept: &'static str,
     ) -> Result<Option<Vec<u8>>, ObserverError> {
-        let mut request = Request::get(path).header(HOST, &self.host).header(ACCEPT, accept);
-        if let Some(authorization) = &self.authorization {
+        let mut request = Request::get(path).header(HOST, &self.server.host).header(ACCEPT, accept);
+        if let Some(authorization) = &self.server.authorization {
             request = request.header(AUTHORIZATION, authorization);
         }
         let request = request.body(Empty::new());
         let request = request.map_err(|error| ObserverError::Kubeconfig(error.to_string()))?;
         let late = || format!("no answer within {REQUEST_TIMEOUT:?}");
-        let answer = timeout(REQUEST_TIMEOUT, answer_of(&mut self.sender, request)).await;
+        let (sender, connection) = (&mut self.sender, &mut self.connection);
+        let answer = timeout(REQUEST_TIMEOUT, answer_over(connection, answer_of(sender, request))).await;
         let (status, body) = answer.unwrap_or_else(|_| Err(late())).map_err(|why| self.unreachable(why))?;
         match status {
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
-                Err(ObserverError::Refused { server: self.server.clone(), status })
+                Err(ObserverError::Refused { server: self.server.url.clone(), status })
             }
             StatusCode::NOT_FOUND => Ok(None),
             status if status.is_success() => Ok(Some(body)),
@@ -304,7 +337,23 @@ impl ObserverClient {
     }
 
     fn unreachable(&self, why: String) -> ObserverError {
-        ObserverError::Unreachable { server: self.server.clone(), why }
+        ObserverError::Unreachable { server: self.server.url.clone(), why }
+    }
+}
+
+/// Drives the connection until it has the answer.
+async fn answer_over<A>(
+    connection: impl Future<Output = hyper::Result<()>>,
+    answer: impl Future<Output = Result<A, String>>,
+) -> Result<A, String> {
+    tokio::select! {
+        // The error of a connection that ended is also the error of the answer.
+        biased;
+        answer = answer => answer,
+        ended = connection => Err(ended.err().map_or_else(
+            || "the connection was closed".to_owned(),
+            |error| root_cause(&error),
+        )),
     }
 }
 
