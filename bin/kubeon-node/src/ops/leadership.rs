@@ -1,20 +1,16 @@
 //! Ends the leadership of the controllers of a lost master. Until their leases expire, which takes up to fifteen seconds, no other
 //! controllers act: a node that joins gets no network of pods.
 
-use std::time::Duration;
-
 use kubeon_api::HostName;
 use kubeon_wire::StepFailure;
 use serde_json::{Value, json};
 
-use super::node::until_accepted;
+use super::node::merge_observed;
 use crate::api::Api;
 use crate::job::{Job, StepEffect};
 
 /// The programs of a control plane of which one leads.
 const PROGRAMS: [&str; 2] = ["kube-controller-manager", "kube-scheduler"];
-/// The time limit of one call.
-const CALL_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Gives up the leases that programs on the host of this node hold. Their names begin with the host's, so the lease of a host with another
 /// name than its node is left to expire.
@@ -26,27 +22,18 @@ pub fn end(job: &Job<'_>, node: &HostName) -> Result<StepEffect, StepFailure> {
     let mut changed = false;
     for program in PROGRAMS {
         let path = format!("/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/{program}");
-        until_accepted(job, &format!("the lease of {program} on {node} is not given up"), || {
-            let current = api.get(&path, CALL_TIMEOUT.min(job.left()))?;
-            let lease = serde_json::from_str::<Value>(&current.body).unwrap_or_default();
-            let Some(body) = given_up(&lease, node).filter(|_| current.status == 200) else {
-                return Ok(current);
-            };
-            changed = true;
-            api.merge(&path, &body, CALL_TIMEOUT.min(job.left()))
-        })?;
+        let problem = format!("the lease of {program} on {node} is not given up");
+        changed |= merge_observed(job, (&api, &path), &problem, |lease| given_up(lease, node))?.changed;
     }
     Ok(StepEffect { changed, ..StepEffect::default() })
 }
 
-/// The patch with which a holder gives up its lease, bound to the observed resource version; `None` if another one holds it.
+/// The patch with which a holder gives up its lease; `None` if another one holds it.
 fn given_up(lease: &Value, node: &HostName) -> Option<Value> {
     let holder = lease["spec"]["holderIdentity"].as_str()?;
     let (host, _) = holder.split_once('_')?;
-    let revision = &lease["metadata"]["resourceVersion"];
-    (host == node.as_str()).then(|| {
-        json!({"metadata": {"resourceVersion": revision}, "spec": {"holderIdentity": "", "leaseDurationSeconds": 1}})
-    })
+    let body = || json!({"spec": {"holderIdentity": "", "leaseDurationSeconds": 1}});
+    (host == node.as_str()).then(body)
 }
 
 #[cfg(test)]

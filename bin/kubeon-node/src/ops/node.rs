@@ -59,23 +59,14 @@ pub fn taint(job: &Job<'_>, node: &HostName, present: bool) -> Result<StepEffect
     let api = Api::local(job.host)?;
     let path = format!("/api/v1/nodes/{node}");
     let marks = vec![Mark::Object { path: path.clone() }];
-    let mut changed = false;
-    let answer = until_accepted(job, &format!("the taint of node {node} is not changed"), || {
-        let current = api.get(&path, CALL_TIMEOUT.min(job.left()))?;
-        let object = serde_json::from_str::<Value>(&current.body).unwrap_or_default();
-        let Some(body) = tainted(&object, present).filter(|_| current.status == 200) else {
-            return Ok(current);
-        };
-        changed = true;
-        api.merge(&path, &body, CALL_TIMEOUT.min(job.left()))
-    })?;
-    match answer.status {
-        404 => Err(failed(format!("node {node} does not exist"))),
-        _ => Ok(StepEffect { changed, marks }),
+    let problem = format!("the taint of node {node} is not changed");
+    match merge_observed(job, (&api, &path), &problem, |object| tainted(object, present))? {
+        Merged { exists: false, .. } => Err(failed(format!("node {node} does not exist"))),
+        Merged { changed, .. } => Ok(StepEffect { changed, marks }),
     }
 }
 
-/// The patch for the taint, bound to the observed resource version; `None` if no change is needed.
+/// The patch for the taint; `None` if no change is needed.
 fn tainted(node: &Value, present: bool) -> Option<Value> {
     let is_control_plane = |taint: &Value| taint["key"] == CONTROL_PLANE && taint["effect"] == "NoSchedule";
     let mut taints = node["spec"]["taints"].as_array().cloned().unwrap_or_default();
@@ -86,8 +77,40 @@ fn tainted(node: &Value, present: bool) -> Option<Value> {
     if present {
         taints.push(json!({"key": CONTROL_PLANE, "effect": "NoSchedule"}));
     }
-    let revision = &node["metadata"]["resourceVersion"];
-    Some(json!({"metadata": {"resourceVersion": revision}, "spec": {"taints": taints}}))
+    Some(json!({"spec": {"taints": taints}}))
+}
+
+/// What [`merge_observed`] did.
+pub struct Merged {
+    /// Whether the object exists.
+    pub exists: bool,
+    /// Whether it was written.
+    pub changed: bool,
+}
+
+/// Reads an object and merges into it what `patch` makes of it, if that is something. A change that somebody else makes in between
+/// begins this again.
+///
+/// # Errors
+/// As for [`until_accepted`].
+pub fn merge_observed(
+    job: &Job<'_>,
+    (api, path): (&Api, &str),
+    problem: &str,
+    patch: impl Fn(&Value) -> Option<Value>,
+) -> Result<Merged, StepFailure> {
+    let mut changed = false;
+    let answer = until_accepted(job, problem, || {
+        let current = api.get(path, CALL_TIMEOUT.min(job.left()))?;
+        let object = serde_json::from_str::<Value>(&current.body).unwrap_or_default();
+        let Some(mut body) = patch(&object).filter(|_| current.status == 200) else {
+            return Ok(current);
+        };
+        body["metadata"]["resourceVersion"] = object["metadata"]["resourceVersion"].clone();
+        changed = true;
+        api.merge(path, &body, CALL_TIMEOUT.min(job.left()))
+    })?;
+    Ok(Merged { exists: answer.status != 404, changed })
 }
 
 /// Repeats a call until the server accepts it or answers 404.

@@ -8,13 +8,11 @@ use kubeon_api::kubernetes_cluster::NodeTaint;
 use kubeon_wire::StepFailure;
 use serde_json::{Value, json};
 
-use super::node::until_accepted;
+use super::node::merge_observed;
 use crate::api::Api;
 use crate::job::{Job, StepEffect};
 use crate::journal::Mark;
 
-/// The time limit of one call.
-const CALL_TIMEOUT: Duration = Duration::from_secs(10);
 /// The pause while the node does not exist yet.
 const PAUSE: Duration = Duration::from_millis(200);
 /// Annotation of a node: key and effect of the taints that its declaration gave it, joined by commas.
@@ -30,23 +28,16 @@ pub fn run(job: &Job<'_>, node: &HostName, taints: &[NodeTaint]) -> Result<StepE
     let problem = format!("the taints of node {node} are not changed");
     let mut changed = false;
     loop {
-        let answer = until_accepted(job, &problem, || {
-            let current = api.get(&path, CALL_TIMEOUT.min(job.left()))?;
-            let object = serde_json::from_str::<Value>(&current.body).unwrap_or_default();
-            let Some(body) = patch(&object, taints).filter(|_| current.status == 200) else {
-                return Ok(current);
-            };
-            changed = true;
-            api.merge(&path, &body, CALL_TIMEOUT.min(job.left()))
-        })?;
-        if answer.status != 404 {
+        let merged = merge_observed(job, (&api, &path), &problem, |object| patch(object, taints))?;
+        changed |= merged.changed;
+        if merged.exists {
             return Ok(StepEffect { changed, marks: vec![Mark::Object { path }] });
         }
         job.pause(PAUSE, || format!("{problem}: the node does not exist"))?;
     }
 }
 
-/// The patch for the taints, bound to the observed resource version; `None` if no change is needed.
+/// The patch for the taints; `None` if no change is needed.
 fn patch(node: &Value, wanted: &[NodeTaint]) -> Option<Value> {
     let metadata = &node["metadata"];
     let before = metadata["annotations"][GIVEN].as_str();
@@ -70,11 +61,7 @@ fn patch(node: &Value, wanted: &[NodeTaint]) -> Option<Value> {
     if taints == now && before == after.as_deref() {
         return None;
     }
-    let revision = &metadata["resourceVersion"];
-    Some(json!({
-        "metadata": {"resourceVersion": revision, "annotations": {GIVEN: after}},
-        "spec": {"taints": taints},
-    }))
+    Some(json!({"metadata": {"annotations": {GIVEN: after}}, "spec": {"taints": taints}}))
 }
 
 /// Key and effect of a taint, as in [`NodeTaint::identity`].
@@ -103,7 +90,7 @@ mod tests {
     }
 
     fn node(given: Option<&str>, taints: &[&Value]) -> Value {
-        json!({"metadata": {"resourceVersion": "7", "annotations": {GIVEN: given}}, "spec": {"taints": taints}})
+        json!({"metadata": {"annotations": {GIVEN: given}}, "spec": {"taints": taints}})
     }
 
     #[test]
