@@ -5,8 +5,9 @@ use std::fs::File;
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
+use std::{io, thread};
 
 use crate::error::ProgramError;
 use crate::foreground::{ForegroundProgram, ProgramEnd, ProgramEvents, ProgramStopper};
@@ -14,6 +15,9 @@ use crate::output::{OutputPipe, OutputTail, ProgramOutput};
 
 /// Time between SIGTERM and SIGKILL for programs that die with this process.
 const GRACE_PERIOD: Duration = Duration::from_secs(10);
+/// The attempts to start a program whose file is open for writing, and the pause after each.
+const BUSY_ATTEMPTS: usize = 100;
+const BUSY_PAUSE: Duration = Duration::from_millis(20);
 
 /// A program to run once. Its standard input is empty unless [`ProgramRun::input`] sets it.
 #[derive(Debug)]
@@ -155,7 +159,7 @@ impl ProgramRun {
         if self.own_group {
             self.command.process_group(0);
         }
-        let child = self.command.spawn().map_err(start)?;
+        let child = spawn(&mut self.command).map_err(start)?;
         let mut running = ForegroundProgram::new(child, self.own_group, self.input, self.events);
         match running.follow(self.limit, &mut on_line) {
             Ok(ProgramEnd::Exited(output)) => Ok(output),
@@ -205,6 +209,18 @@ impl ProgramRun {
         }
         Err(ProgramError::Failed { program, status: output.status.to_string(), stderr_tail: tail.text() })
     }
+}
+
+/// Starts a program. A file that this process has just written may still be open for writing in another program that it starts at
+/// the same time: between fork and exec that has all its open files.
+fn spawn(command: &mut Command) -> io::Result<Child> {
+    for _ in 0..BUSY_ATTEMPTS {
+        match command.spawn() {
+            Err(error) if error.kind() == io::ErrorKind::ExecutableFileBusy => thread::sleep(BUSY_PAUSE),
+            result => return result,
+        }
+    }
+    command.spawn()
 }
 
 fn is_noise(noise: Option<&str>, line: &str) -> bool {

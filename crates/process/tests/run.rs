@@ -1,6 +1,7 @@
 //! Tests with real programs: output, input, limits, process groups.
 
 use std::time::{Duration, Instant};
+use std::{fs, thread};
 
 use kubeon_process::{BackgroundProgram, OutputPipe, ProgramError, ProgramRun};
 
@@ -141,4 +142,19 @@ fn a_background_program_writes_to_its_log_and_ends_when_killed() {
     assert!(!running.exit_status().unwrap().unwrap().success());
     let missing = BackgroundProgram::start(std::process::Command::new("/no/such/program"), log());
     assert_eq!(missing.unwrap_err().kind(), std::io::ErrorKind::NotFound);
+}
+
+#[test]
+fn a_program_that_is_still_being_written_starts_when_it_is_complete() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = folder.path().join("written");
+    fs::copy("/bin/true", &program).unwrap();
+    let open = fs::OpenOptions::new().append(true).open(&program).unwrap();
+    let writer = thread::spawn(move || {
+        thread::sleep(Duration::from_millis(100));
+        drop(open);
+    });
+    let output = ProgramRun::new(&program, LONG).run().unwrap();
+    assert!(output.success(), "{output:?}");
+    writer.join().unwrap();
 }
