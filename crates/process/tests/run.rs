@@ -47,12 +47,12 @@ fn kills_the_program_and_its_children_at_the_limit() {
     let error = shell(&script, Duration::from_millis(500)).run().unwrap_err();
     assert!(matches!(error, ProgramError::Timeout { .. }), "{error}");
     assert!(begin.elapsed() < Duration::from_secs(15));
-    let child = std::fs::read_to_string(&folder).unwrap();
-    std::fs::remove_file(&folder).unwrap();
-    let state = || std::fs::read_to_string(format!("/proc/{}/stat", child.trim())).unwrap_or_default();
+    let child = fs::read_to_string(&folder).unwrap();
+    fs::remove_file(&folder).unwrap();
+    let state = || fs::read_to_string(format!("/proc/{}/stat", child.trim())).unwrap_or_default();
     while !(state().is_empty() || state().contains(") Z ")) {
         assert!(begin.elapsed() < Duration::from_secs(20), "the child lives: {}", state());
-        std::thread::yield_now();
+        thread::yield_now();
     }
 }
 
@@ -61,7 +61,7 @@ fn another_thread_stops_the_program() {
     let begin = Instant::now();
     let run = shell("echo started; sleep 60", LONG).inherit_stderr();
     let stopper = run.stopper();
-    let stopping = std::thread::spawn(move || stopper.stop());
+    let stopping = thread::spawn(move || stopper.stop());
     let error = run.run().unwrap_err();
     assert!(matches!(error, ProgramError::Stopped { .. }), "{error}");
     assert!(begin.elapsed() < Duration::from_secs(15));
@@ -128,14 +128,14 @@ fn names_the_program_that_is_missing() {
 fn a_background_program_writes_to_its_log_and_ends_when_killed() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("log");
-    let log = || std::fs::File::create(&path).unwrap();
+    let log = || fs::File::create(&path).unwrap();
     let mut command = std::process::Command::new("sh");
     command.args(["-c", "echo out; echo err >&2; exec sleep 60"]);
     let mut running = BackgroundProgram::start(command, log()).unwrap();
     let begin = Instant::now();
-    while std::fs::read_to_string(&path).unwrap() != "out\nerr\n" {
+    while fs::read_to_string(&path).unwrap() != "out\nerr\n" {
         assert!(begin.elapsed() < Duration::from_secs(20), "the log stays empty");
-        std::thread::sleep(Duration::from_millis(5));
+        thread::sleep(Duration::from_millis(5));
     }
     assert!(running.exit_status().unwrap().is_none());
     running.kill();
