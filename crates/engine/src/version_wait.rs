@@ -113,6 +113,8 @@ pub(crate) fn refuse_silent_masters(
 
 #[cfg(test)]
 mod tests {
+    use kubeon_wire::Facts;
+
     use super::*;
     use crate::error::ErrorCategory;
     use crate::testing::planned;
@@ -168,5 +170,22 @@ mod tests {
         assert_eq!(error.remedy.as_deref(), Some(&remedy));
         plan.unreachable.clear();
         assert!(VersionWait::of(&plan, version()).is_some(), "the step still waits");
+    }
+
+    #[test]
+    fn a_master_that_does_not_answer_is_named_before_anything_is_read() {
+        let master = |name: &str, facts| ProbedHost {
+            host: "10.0.0.9".parse().unwrap(),
+            name: name.to_owned(),
+            facts,
+        };
+        let cluster = "demo".parse().unwrap();
+        let serves = master("h1", Ok(Facts::default()));
+        assert!(refuse_silent_masters(&cluster, version(), std::slice::from_ref(&serves)).is_ok());
+        let silent = master("h9", Err("no route to host".to_owned()));
+        let refusal = refuse_silent_masters(&cluster, version(), &[serves, silent]).unwrap_err();
+        assert_eq!(refusal.category, ErrorCategory::Refused);
+        assert_eq!(refusal.title, "the change of demo to v1.37.2 does not begin without h9");
+        assert_eq!(refusal.rows[0].1, "the master does not answer: no route to host");
     }
 }
