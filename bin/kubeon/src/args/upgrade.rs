@@ -1,7 +1,10 @@
 //! `kubeon upgrade`.
 
+use std::str::FromStr;
+
 use clap::{Args, Subcommand, ValueEnum, builder::RangedU64ValueParser};
 
+use kubeon_api::Version;
 use kubeon_engine::snapshot_place::SnapshotPlace;
 
 use super::approved_plan::{ApprovedPlanFlag, PlanFileFlag};
@@ -87,7 +90,29 @@ Examples:
   kubeon upgrade demo v1.37.2          the nodes come to the version of the control plane again";
 
 /// The value of `--nodes` for the version that the cluster had before its own.
-pub(crate) const NODES_BEFORE: &str = "before";
+const NODES_BEFORE: &str = "before";
+
+/// The version to which nodes go back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum NodesVersion {
+    /// The one that the cluster had before its own.
+    Before,
+    /// This one.
+    Named(Version),
+}
+
+impl FromStr for NodesVersion {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text == NODES_BEFORE {
+            return Ok(Self::Before);
+        }
+        let no_version =
+            |error| format!("Input version [{text}] error: {error}; a cluster is named before --nodes");
+        text.parse().map(Self::Named).map_err(no_version)
+    }
+}
 
 /// `kubeon rollback`.
 #[derive(Debug, Args)]
@@ -102,7 +127,7 @@ pub(crate) struct RollbackArgs {
     /// Bring only the nodes back, to VERSION [default: the version before]
     #[arg(long, value_name = "VERSION", num_args = 0..=1, default_missing_value = NODES_BEFORE,
           conflicts_with_all = ["snapshot", "snapshot_key"])]
-    pub nodes: Option<String>,
+    pub nodes: Option<NodesVersion>,
     /// Let nodes keep their pods while their kubelet changes
     #[arg(long, requires = "nodes")]
     pub skip_evict: bool,

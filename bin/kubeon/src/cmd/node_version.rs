@@ -8,7 +8,7 @@ use kubeon_engine::request_inventory::merge_inventory_logins;
 use kubeon_plan::Intent;
 use kubeon_store::Status;
 
-use crate::args::upgrade::{NODES_BEFORE, RollbackArgs, UpgradeArgs};
+use crate::args::upgrade::{NodesVersion, RollbackArgs, UpgradeArgs};
 use crate::cli_error::CliError;
 use crate::cmd::change::{ChangeFlags, make};
 use crate::cmd::plan;
@@ -16,7 +16,11 @@ use crate::cmd::upgrade_request::options;
 use crate::context::Context;
 
 /// Brings the nodes of a cluster back to an older version. `asked` is the value of the flag.
-pub(super) async fn back(context: &Context<'_>, args: &RollbackArgs, asked: &str) -> Result<(), CliError> {
+pub(super) async fn back(
+    context: &Context<'_>,
+    args: &RollbackArgs,
+    asked: NodesVersion,
+) -> Result<(), CliError> {
     let (engine, change, name) = (context.engine()?, &args.change, &args.name);
     let state = engine.find(Some(name))?;
     let (version, now) = (wanted(&state, asked)?, state.spec.version);
@@ -43,11 +47,9 @@ pub(super) async fn back(context: &Context<'_>, args: &RollbackArgs, asked: &str
 }
 
 /// The version to which the nodes go back.
-fn wanted(state: &StoredCluster, asked: &str) -> Result<Version, CliError> {
-    if asked != NODES_BEFORE {
-        return asked
-            .parse::<Version>()
-            .map_err(|error| CliError::refused(format!("Input version [{asked}] error: {error}")));
+fn wanted(state: &StoredCluster, asked: NodesVersion) -> Result<Version, CliError> {
+    if let NodesVersion::Named(version) = asked {
+        return Ok(version);
     }
     // A change that was interrupted goes on.
     let open = state.nodes_at.filter(|_| state.status == Status::ChangingNodes);
@@ -103,14 +105,15 @@ mod tests {
     fn the_version_before_is_the_default_and_an_open_change_goes_on() {
         let spec = cluster(&["10.0.0.1"], &[]);
         let mut state = StoredCluster::new(spec.name.clone(), spec);
-        let unknown = wanted(&state, NODES_BEFORE).unwrap_err();
+        let unknown = wanted(&state, NodesVersion::Before).unwrap_err();
         assert!(unknown.rows.iter().any(|(_, text)| text == "kubeon rollback demo --nodes VERSION"));
         state.version_before = "v1.35.7".parse().ok();
-        assert_eq!(wanted(&state, NODES_BEFORE).unwrap().to_string(), "v1.35.7");
-        assert_eq!(wanted(&state, "v1.34.9").unwrap().to_string(), "v1.34.9");
-        assert!(wanted(&state, "1.2").is_err());
+        assert_eq!(wanted(&state, NodesVersion::Before).unwrap().to_string(), "v1.35.7");
+        let named = |text: &str| text.parse::<NodesVersion>();
+        assert_eq!(wanted(&state, named("v1.34.9").unwrap()).unwrap().to_string(), "v1.34.9");
+        assert!(named("1.2").is_err() && named("demo").unwrap_err().contains("before --nodes"));
         (state.nodes_at, state.status) = ("v1.34.9".parse().ok(), Status::ChangingNodes);
-        assert_eq!(wanted(&state, NODES_BEFORE).unwrap().to_string(), "v1.34.9");
+        assert_eq!(wanted(&state, NodesVersion::Before).unwrap().to_string(), "v1.34.9");
     }
 
     #[test]

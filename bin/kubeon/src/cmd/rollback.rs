@@ -28,7 +28,7 @@ const COMMAND: &str = "kubeon rollback";
 
 /// Returns a cluster to the snapshot from before its upgrade, or brings its nodes back alone.
 pub(super) async fn run(context: &Context<'_>, args: &RollbackArgs) -> Result<(), CliError> {
-    match &args.nodes {
+    match args.nodes {
         Some(asked) => node_version::back(context, args, asked).await,
         None => to_snapshot(context, args).await,
     }

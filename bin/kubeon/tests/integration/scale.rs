@@ -215,6 +215,7 @@ fn nodes_go_back_alone_to_a_version_that_works_with_the_control_plane() {
         "kubeon rollback t --nodes VERSION",
     ]);
     nodes("1.2").refuses(&["Input version [1.2] error"]);
+    home.kubeon(&["rollback", "--nodes", "t"]).refuses(&["a cluster is named before --nodes"]);
     nodes("v1.36.3").refuses(&["is the version of the control plane", "kubeon upgrade t v1.36.3"]);
     nodes("v1.37.2").refuses(&["is newer than the control plane", "kubeon upgrade t v1.37.2"]);
     nodes("v1.32.0").refuses(&["a kubelet may be at most 3 minor versions older", "possible"]);
