@@ -149,9 +149,11 @@ pub(crate) fn with_rows(error: EngineError, cause: EngineError) -> EngineError {
     cause.rows.into_iter().fold(error, |error, (subject, text)| error.row(subject, text))
 }
 
-/// Whether the error is an answer of admission: a denial or an invalid object.
+/// Whether the error shows that the webhooks answer: a denial of theirs, or one of a policy or of the schema, which come after the
+/// webhook that records the requester. An address for documentation is in no host pool.
 fn is_admission_answer(error: &EngineError) -> bool {
-    error.rows.iter().any(|(_, text)| text.contains("denied the request") || text.contains(" is invalid: "))
+    let answers = ["denied the request: ", " denied request: ", " is invalid: "];
+    error.rows.iter().any(|(_, text)| answers.iter().any(|answer| text.contains(answer)))
 }
 
 /// The state of the operator's pods, one line per pod.
@@ -162,5 +164,25 @@ async fn pods(kubectl: &Kubectl, options: &InstallOptions) -> Vec<String> {
     match kubectl.run(&words, None).await {
         Ok(text) => text.lines().map(|line| line.trim().to_owned()).filter(|line| !line.is_empty()).collect(),
         Err(error) => vec![format!("cannot read the state of the pods: {error}")],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_denial_shows_that_the_webhooks_answer() {
+        let answers = |text: &str| is_admission_answer(&EngineError::failed("kubectl").row("kubectl", text));
+        for denial in [
+            "admission webhook \"validator.kubeon.io\" denied the request: spec.cluster: no such host",
+            "kubernetesclusters.ecs.yun.com \"kubeon-trial\" is forbidden: ValidatingAdmissionPolicy 'kubeon-host-pool' with binding \
+             'kubeon-host-pool' denied request: spec.cluster: host 192.0.2.1 is outside of the addresses of namespace default",
+            "KubernetesCluster.ecs.yun.com \"kubeon-trial\" is invalid: spec.cluster: Required value",
+        ] {
+            assert!(answers(denial), "{denial}");
+        }
+        let silent = "failed calling webhook \"requester.kubeon.io\": Post \"https://kubeon-webhook…\": connection refused";
+        assert!(!answers(silent));
     }
 }

@@ -35,7 +35,7 @@ fn soak_two_tenants_share_a_meta_cluster_while_its_operator_is_upgraded() -> Res
     }
     let images = meta.lab.file("previous-images");
     previous_image(&meta, previous, &images)?;
-    install(&meta, &previous.join("kubeon"), &images, "20")?;
+    install(&meta, &previous.join("kubeon"), &images, &["--max-operations", "20"])?;
     let gateway = gateway::install(&meta)?;
     let kubectl = kubeconfig(&meta, &tenant(&meta, &gateway, WITH_KUBECTL.0)?)?;
     let token = tenant(&meta, &gateway, WITH_REST.0)?;
@@ -55,7 +55,8 @@ fn soak_two_tenants_share_a_meta_cluster_while_its_operator_is_upgraded() -> Res
         Ok(())
     })?;
     let images = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/images");
-    install(&meta, &folder().join("kubeon"), &images, "10")?;
+    // From now on each tenant has only the hosts of its namespace.
+    install(&meta, &folder().join("kubeon"), &images, &["--max-operations", "10", "--require-host-pools"])?;
     for (namespace, _) in [WITH_KUBECTL, WITH_REST] {
         is_ready(&meta, namespace, "True")?;
     }
@@ -76,25 +77,17 @@ fn previous_image(meta: &MetaCluster, programs: &Path, images: &Path) -> Result<
     must(folder().join("xtask"), &build, &environment).map(drop)
 }
 
-/// Installs the operator with this program and the image in this folder: each tenant has only the hosts of its namespace. The new
-/// limit replaces its pods one after the other.
-fn install(meta: &MetaCluster, program: &Path, images: &Path, most_operations: &str) -> Result<()> {
+/// Installs the operator with this program and the image in this folder. Another limit of operations replaces its pods one after the
+/// other.
+fn install(meta: &MetaCluster, program: &Path, images: &Path, options: &[&str]) -> Result<()> {
     let start = Instant::now();
     meta.lab.must(&["image", "load", &images.join("kubeon-operator.tar").to_string_lossy(), "meta"])?;
     let kubeconfig = meta.lab.file("conf/cluster/meta.yaml").to_string_lossy().into_owned();
     let watched = format!("default,{},{}", WITH_KUBECTL.0, WITH_REST.0);
-    let install = [
-        "meta",
-        "install",
-        "--kubeconfig",
-        &kubeconfig,
-        "--watch-namespace",
-        &watched,
-        "--require-host-pools",
-    ];
+    let install = ["meta", "install", "--kubeconfig", &kubeconfig, "--watch-namespace", &watched];
     let own = meta.lab.environment();
     let environment: Vec<(&str, &str)> = own.iter().map(|(name, text)| (*name, text.as_str())).collect();
-    must(program, &[&install[..], &["--max-operations", most_operations]].concat(), &environment)?;
+    must(program, &[&install[..], options].concat(), &environment)?;
     meta.kubectl(&["-n", OPERATOR, "rollout", "status", "deployment/kubeon-operator", "--timeout=120s"])?;
     let path = "jsonpath={.items[*].status.containerStatuses[*].imageID}";
     let of_operators =
