@@ -13,6 +13,8 @@ use crate::root::Root;
 
 /// The time limit of one call.
 const CALL_TIMEOUT: Duration = Duration::from_secs(5);
+/// What a member without a vote answers to requests for members (`ErrGRPCNotSupportedForLearner` of etcd 3.6).
+const REFUSAL_OF_LEARNER: &str = "rpc not supported for learner";
 
 /// A client of some members of one cluster.
 pub struct Etcd {
@@ -111,15 +113,20 @@ impl Etcd {
             .map_err(|error| NotAccepted::Refused(format!("an unknown list of members: {error}")))
     }
 
-    /// The members as the first endpoint knows them. It answers without a leader, too.
+    /// The members as the first endpoint knows them. It answers without a leader, too. `None` if it has no vote: such a member lists
+    /// nothing.
     ///
     /// # Errors
     /// If it does not answer, or its answer is not understood.
-    pub fn own_view(&self) -> Result<OwnView, NoAnswer> {
+    pub fn own_view(&self) -> Result<Option<OwnView>, NoAnswer> {
         let endpoint = self.endpoints.first().map(String::as_str).unwrap_or_default();
         let url = format!("{endpoint}/v3/cluster/member/list");
         let answer = self.https.send(Method::Post, &url, "application/json", b"{}", CALL_TIMEOUT)?;
-        own_view(&answer.body).ok_or_else(|| NoAnswer::Unknown(refusal(&answer.body)))
+        let Some(view) = own_view(&answer.body) else {
+            let why = refusal(&answer.body);
+            return if why == REFUSAL_OF_LEARNER { Ok(None) } else { Err(NoAnswer::Unknown(why)) };
+        };
+        Ok(Some(view))
     }
 
     /// Adds a member without a vote.

@@ -132,7 +132,7 @@ pub fn relocate(job: &Job<'_>, name: &HostName, address: Ipv4Addr) -> Result<Ste
 /// The members that are asked about a member: the own one at `local` first. If it is the one in question, it comes last,
 /// because the others do not reach it at its new address yet.
 fn endpoints_about(name: &HostName, own: &Etcd, local: &str) -> Vec<String> {
-    let Ok(view) = own.own_view() else { return vec![local.to_owned()] };
+    let Ok(Some(view)) = own.own_view() else { return vec![local.to_owned()] };
     let (this, others): (Vec<_>, Vec<_>) = view.members.iter().partition(|member| member.id == view.own);
     let mut endpoints: Vec<String> = others.into_iter().flat_map(|other| other.client_urls.clone()).collect();
     let is_own = this.iter().any(|member| member.name == name.as_str());

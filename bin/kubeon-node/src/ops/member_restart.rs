@@ -99,7 +99,9 @@ fn wait(job: &Job<'_>, limits: &RestartLimits) -> Result<(), StepFailure> {
 /// Asks the member at the URL for all members, and each of them whether it serves.
 fn verdict(etcd: &Etcd, own_url: &str) -> RestartVerdict {
     let view = match etcd.own_view() {
-        Ok(view) => view,
+        Ok(Some(view)) => view,
+        // It is no part of a quorum.
+        Ok(None) => return RestartVerdict::Harmless,
         Err(NoAnswer::NoServer(why)) => {
             return RestartVerdict::Idle(format!("the etcd member of this host does not serve: {why}"));
         }
