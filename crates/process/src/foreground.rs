@@ -53,6 +53,11 @@ impl ProgramEvents {
     pub(crate) fn stopper(&self) -> ProgramStopper {
         ProgramStopper { events: self.sender.clone() }
     }
+
+    /// Whether a run that has not started yet is stopped within the time.
+    pub(crate) fn is_stopped_within(&self, time: Duration) -> bool {
+        matches!(self.receiver.recv_timeout(time), Ok(ProgramEvent::Stop))
+    }
 }
 
 /// Stops a run of a program from another thread.

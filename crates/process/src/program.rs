@@ -2,12 +2,12 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
+use std::io;
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
-use std::{io, thread};
+use std::time::{Duration, Instant};
 
 use crate::error::ProgramError;
 use crate::foreground::{ForegroundProgram, ProgramEnd, ProgramEvents, ProgramStopper};
@@ -15,8 +15,8 @@ use crate::output::{OutputPipe, OutputTail, ProgramOutput};
 
 /// Time between SIGTERM and SIGKILL for programs that die with this process.
 const GRACE_PERIOD: Duration = Duration::from_secs(10);
-/// The attempts to start a program whose file is open for writing, and the pause after each.
-const BUSY_ATTEMPTS: usize = 100;
+/// How long a program whose file is open for writing is tried again, and the pause after each attempt.
+const BUSY_LIMIT: Duration = Duration::from_secs(2);
 const BUSY_PAUSE: Duration = Duration::from_millis(20);
 
 /// A program to run once. Its standard input is empty unless [`ProgramRun::input`] sets it.
@@ -159,9 +159,13 @@ impl ProgramRun {
         if self.own_group {
             self.command.process_group(0);
         }
-        let child = spawn(&mut self.command).map_err(start)?;
+        let begin = Instant::now();
+        let child = match spawn(&mut self.command, self.limit, &self.events).map_err(start)? {
+            Some(child) => child,
+            None => return Err(ProgramError::Stopped { program: self.name }),
+        };
         let mut running = ForegroundProgram::new(child, self.own_group, self.input, self.events);
-        match running.follow(self.limit, &mut on_line) {
+        match running.follow(self.limit.saturating_sub(begin.elapsed()), &mut on_line) {
             Ok(ProgramEnd::Exited(output)) => Ok(output),
             Ok(ProgramEnd::Limit) => {
                 running.stop(self.grace_period);
@@ -211,16 +215,20 @@ impl ProgramRun {
     }
 }
 
-/// Starts a program. A file that this process has just written may still be open for writing in another program that it starts at
-/// the same time: between fork and exec that has all its open files.
-fn spawn(command: &mut Command) -> io::Result<Child> {
-    for _ in 0..BUSY_ATTEMPTS {
+/// Starts a program; `None` when it was stopped before. A file that this process has just written may still be open for writing in
+/// another program that it starts at the same time: between fork and exec that has all its open files.
+fn spawn(command: &mut Command, limit: Duration, events: &ProgramEvents) -> io::Result<Option<Child>> {
+    let end = Instant::now() + limit.min(BUSY_LIMIT);
+    loop {
         match command.spawn() {
-            Err(error) if error.kind() == io::ErrorKind::ExecutableFileBusy => thread::sleep(BUSY_PAUSE),
-            result => return result,
+            Err(error) if error.kind() == io::ErrorKind::ExecutableFileBusy && Instant::now() < end => {
+                if events.is_stopped_within(BUSY_PAUSE) {
+                    return Ok(None);
+                }
+            }
+            result => return result.map(Some),
         }
     }
-    command.spawn()
 }
 
 fn is_noise(noise: Option<&str>, line: &str) -> bool {

@@ -158,3 +158,17 @@ fn a_program_that_is_still_being_written_starts_when_it_is_complete() {
     assert!(output.success(), "{output:?}");
     writer.join().unwrap();
 }
+
+#[test]
+fn a_program_that_stays_open_for_writing_ends_at_the_limit_and_when_it_is_stopped() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = folder.path().join("written");
+    fs::copy("/bin/true", &program).unwrap();
+    let _open = fs::OpenOptions::new().append(true).open(&program).unwrap();
+    let busy = ProgramRun::new(&program, Duration::from_millis(100)).run().unwrap_err();
+    assert!(matches!(busy, ProgramError::Start { .. }), "{busy}");
+    let stopped = ProgramRun::new(&program, LONG);
+    stopped.stopper().stop();
+    let error = stopped.run().unwrap_err();
+    assert!(matches!(error, ProgramError::Stopped { .. }), "{error}");
+}
