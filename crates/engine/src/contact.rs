@@ -70,6 +70,8 @@ impl Engine<'_> {
         }
         if purpose == ContactPurpose::Change {
             settings.node_programs = self.node_programs()?;
+            settings.packed_programs =
+                self.environment.cache.as_ref().map(|cache| cache.join("node-programs"));
         }
         Ok(Contact { hosts: SshHosts::new(settings, Arc::clone(&keys)), keys, logins })
     }

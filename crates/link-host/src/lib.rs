@@ -28,6 +28,7 @@ mod known_hosts;
 mod login;
 mod node;
 mod node_program;
+mod packed_program;
 mod pool;
 mod probe;
 mod probed_tools;

@@ -1,17 +1,12 @@
 //! The node programs on the control machine: one per architecture of hosts.
 
-use std::collections::HashMap;
 use std::fs::File;
-use std::io::{Cursor, Read as _};
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
-use flate2::Compression;
-use flate2::read::GzEncoder;
 use kubeon_api::{Arch, Digest};
 use kubeon_attachment::Attachment;
 use sha2::{Digest as _, Sha256};
-use tokio::sync::Mutex;
 
 use crate::command::CommandInput;
 
@@ -94,43 +89,14 @@ impl NodeProgram {
             }
         }
     }
-}
 
-/// The programs as they are sent to hosts with gzip, a third of their size. Each is packed once, for all hosts.
-#[derive(Default)]
-pub(crate) struct PackedPrograms(Mutex<HashMap<Digest, Arc<[u8]>>>);
-
-impl PackedPrograms {
-    /// The bytes of the program, packed.
-    ///
-    /// # Errors
-    /// When it cannot be read.
-    pub(crate) async fn open(&self, program: &NodeProgram) -> std::io::Result<CommandInput> {
-        let mut packed = self.0.lock().await;
-        let bytes = match packed.get(program.digest()) {
-            Some(bytes) => Arc::clone(bytes),
-            None => {
-                let source = program.source.clone();
-                let pack = tokio::task::spawn_blocking(move || source.pack());
-                let bytes: Arc<[u8]> = pack.await.map_err(std::io::Error::other)??.into();
-                packed.insert(program.digest().clone(), Arc::clone(&bytes));
-                bytes
-            }
-        };
-        Ok(CommandInput::Reader(Box::pin(Cursor::new(bytes))))
-    }
-}
-
-impl Source {
-    fn pack(&self) -> std::io::Result<Vec<u8>> {
-        let plain = match self {
-            Self::File(path) => std::fs::read(path)
-                .map_err(|error| std::io::Error::new(error.kind(), format!("{}: {error}", path.display())))?,
-            Self::Attached(program, attachment) => attachment.unpack(program)?,
-        };
-        let mut packed = Vec::new();
-        GzEncoder::new(plain.as_slice(), Compression::fast()).read_to_end(&mut packed)?;
-        Ok(packed)
+    /// The whole program. Blocks.
+    pub(crate) fn read_all(&self) -> std::io::Result<Vec<u8>> {
+        match &self.source {
+            Source::File(path) => std::fs::read(path)
+                .map_err(|error| std::io::Error::new(error.kind(), format!("{}: {error}", path.display()))),
+            Source::Attached(program, attachment) => attachment.unpack(program),
+        }
     }
 }
 
@@ -157,8 +123,6 @@ impl std::io::Write for HashWriter<'_> {
 
 #[cfg(test)]
 mod tests {
-    use tokio::io::AsyncReadExt as _;
-
     use super::*;
 
     #[test]
@@ -198,14 +162,7 @@ mod tests {
             panic!("bytes are expected")
         };
         assert_eq!(unpacked, b"the bytes of a program");
+        assert_eq!(program.read_all().unwrap(), unpacked);
         assert_eq!(NodeProgram::attached_to(&node).unwrap(), []);
-        let CommandInput::Reader(mut packed) = PackedPrograms::default().open(&program).await.unwrap() else {
-            panic!("a reader is expected")
-        };
-        let mut bytes = Vec::new();
-        packed.read_to_end(&mut bytes).await.unwrap();
-        let mut unpacked = String::new();
-        flate2::read::GzDecoder::new(bytes.as_slice()).read_to_string(&mut unpacked).unwrap();
-        assert_eq!(unpacked, "the bytes of a program");
     }
 }

@@ -19,7 +19,7 @@ use crate::failure::{failure, last_lines};
 use crate::host_keys::{HostKeys, SeenKey};
 use crate::jump::Jumps;
 use crate::login::Login;
-use crate::node_program::PackedPrograms;
+use crate::packed_program::PackedPrograms;
 use crate::probed_tools::ProbedTools;
 use crate::program_spread::ProgramSpread;
 use crate::settings::SshSettings;
@@ -75,6 +75,7 @@ impl SshHosts {
     #[must_use]
     pub fn new(settings: SshSettings, host_keys: Arc<HostKeys>) -> Self {
         let at_once = settings.limits.hosts_at_once.max(1);
+        let packed = PackedPrograms::kept_in(settings.packed_programs.clone());
         Self(Arc::new(Pool {
             settings,
             host_keys,
@@ -84,7 +85,7 @@ impl SshHosts {
             dialing: Semaphore::new(at_once),
             reading_facts: Semaphore::new(at_once),
             endings: Mutex::default(),
-            packed: PackedPrograms::default(),
+            packed,
             spread: Arc::default(),
             probed: Mutex::default(),
         }))

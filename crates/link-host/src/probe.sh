@@ -7,8 +7,14 @@ has() { command -v "$1" >/dev/null 2>&1; }
 
 module() { # in the kernel, or loadable
     [ -d "/sys/module/$1" ] && return 0
+    is_built_in "$1" && return 0
+    has modprobe && modprobe -n -q "$1" 2>/dev/null && return 0
+    [ -z "$knows_built_in" ] && built_in_by_symbols && is_built_in "$1"
+}
+
+is_built_in() {
     case " $built_in " in *" $1 "*) return 0 ;; esac
-    has modprobe && modprobe -n -q "$1" 2>/dev/null
+    return 1
 }
 
 kernel_default() { # a parameter on which a kubelet may insist: its name, its file
@@ -16,17 +22,36 @@ kernel_default() { # a parameter on which a kubelet may insist: its name, its fi
     [ -w "/proc/sys/$2" ] || emit "fixed_parameter=$1"
 }
 
-# Modules that are part of the kernel: those without parameters are in no list of modules.
+# Modules that are part of the kernel: those without parameters are in no folder of modules. The kernel's own configuration
+# names them, if it has one.
 built_in_modules() {
+    grep -qw overlay /proc/filesystems 2>/dev/null && built_in="$built_in overlay"
+    [ -d /proc/sys/net/bridge ] && built_in="$built_in br_netfilter"
+    [ -e /proc/sys/net/netfilter/nf_conntrack_max ] && built_in="$built_in nf_conntrack"
+    [ -r /proc/config.gz ] && has gzip || return 0
+    options=$(gzip -dc /proc/config.gz 2>/dev/null | grep -oE \
+        '^CONFIG_(VXLAN|VETH|BRIDGE|BRIDGE_NETFILTER|NF_CONNTRACK|NF_TABLES|IP_NF_IPTABLES(_LEGACY)?)=y$|TABLES_LEGACY')
+    [ -n "$options" ] || return 0
+    knows_built_in=1
+    tables=IP_NF_IPTABLES
+    # Since Linux 6.10 this option also stands for nftables, and the old tables have options of their own.
+    case $options in *TABLES_LEGACY*) tables=IP_NF_IPTABLES_LEGACY ;; esac
+    for m in vxlan:VXLAN veth:VETH bridge:BRIDGE br_netfilter:BRIDGE_NETFILTER nf_conntrack:NF_CONNTRACK \
+        nf_tables:NF_TABLES "ip_tables:$tables"; do
+        case $options in *"CONFIG_${m#*:}=y"*) built_in="$built_in ${m%:*}" ;; esac
+    done
+}
+
+# The same by the symbols of the kernel, a long list: read once, for a module that nothing else has named.
+built_in_by_symbols() {
+    knows_built_in=1
     symbols=$(grep -oE ' (vxlan_setup|veth_setup|br_dev_setup|br_nf_pre_routing|nf_conntrack_in|nf_tables_newtable|ipt_do_table)$' \
         /proc/kallsyms 2>/dev/null)
+    [ -n "$symbols" ] || knows_built_in=0
     for m in vxlan:vxlan_setup veth:veth_setup bridge:br_dev_setup br_netfilter:br_nf_pre_routing \
         nf_conntrack:nf_conntrack_in nf_tables:nf_tables_newtable ip_tables:ipt_do_table; do
         case $symbols in *" ${m#*:}"*) built_in="$built_in ${m%:*}" ;; esac
     done
-    grep -qw overlay /proc/filesystems 2>/dev/null && built_in="$built_in overlay"
-    [ -d /proc/sys/net/bridge ] && built_in="$built_in br_netfilter"
-    [ -e /proc/sys/net/netfilter/nf_conntrack_max ] && built_in="$built_in nf_conntrack"
 }
 
 host_facts() {
@@ -78,6 +103,7 @@ host_facts() {
 
 kernel_facts() {
     built_in=
+    knows_built_in=
     built_in_modules
     [ -f /sys/fs/cgroup/cgroup.controllers ] && emit cgroup=v2 || emit cgroup=v1
     while read -r key value; do
@@ -93,8 +119,8 @@ kernel_facts() {
     for m in overlay vxlan veth bridge br_netfilter nf_conntrack nf_tables ip_tables ip_vs; do
         if module "$m"; then
             emit "module=$m 1"
-        elif [ -n "$symbols" ] || [ -d "/lib/modules/$(uname -r)" ]; then
-            # Without a list of symbols and of modules nothing is known.
+        elif [ "$knows_built_in" = 1 ] || [ -d "/lib/modules/$(uname -r)" ]; then
+            # Without the kernel's configuration, its symbols and its modules nothing is known.
             emit "module=$m 0"
         fi
     done

@@ -1,6 +1,7 @@
 //! Settings of a pool of hosts.
 
 use std::collections::HashMap;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use kubeon_api::HostAddress;
@@ -39,6 +40,8 @@ pub struct SshSettings {
     pub logins: HashMap<HostAddress, Login>,
     /// The programs that `open` starts on hosts, one per architecture. Without them only facts, commands and copies are possible.
     pub node_programs: Vec<NodeProgram>,
+    /// The folder that keeps packed node programs for later commands; without one each command packs them.
+    pub packed_programs: Option<PathBuf>,
     /// The limits.
     pub limits: Limits,
 }
@@ -47,6 +50,12 @@ impl SshSettings {
     /// One login for all hosts, the default limits, no node program.
     #[must_use]
     pub fn new(login: Login) -> Self {
-        Self { login, logins: HashMap::new(), node_programs: Vec::new(), limits: Limits::default() }
+        Self {
+            login,
+            logins: HashMap::new(),
+            node_programs: Vec::new(),
+            packed_programs: None,
+            limits: Limits::default(),
+        }
     }
 }

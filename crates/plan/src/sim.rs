@@ -116,6 +116,20 @@ pub fn artifacts(version: &str) -> Artifacts {
 /// Writes the results of the first `count` steps of a plan into the snapshot.
 pub fn apply(plan: &Plan, count: usize, snapshot: &mut Snapshot) {
     let now = snapshot.taken_at;
+    let masters: Vec<HostAddress> = plan
+        .hosts
+        .iter()
+        .filter(|(_, planned)| planned.fence.role.is_master())
+        .map(|(address, _)| *address)
+        .collect();
+    let reports_cluster =
+        |facts: &Observation<Facts>| matches!(facts, Observation::Fresh(facts) if facts.cluster.is_some());
+    let reporting: Vec<HostAddress> = snapshot
+        .hosts
+        .iter()
+        .filter(|(_, facts)| reports_cluster(facts))
+        .map(|(address, _)| *address)
+        .collect();
     for step in plan.steps.iter().take(count) {
         let Some(Observation::Fresh(facts)) = snapshot.hosts.get_mut(&step.host) else { continue };
         if let Op::Reset { .. } = step.op {
@@ -124,41 +138,37 @@ pub fn apply(plan: &Plan, count: usize, snapshot: &mut Snapshot) {
         }
         claim(plan, step.host, facts);
         apply_step(step, now, facts);
-        change_members(plan, step, snapshot);
+        change_members(plan, step, &reporting, snapshot);
         if step.journal {
-            record(step, plan, snapshot);
+            record(step, &masters, snapshot);
         }
     }
 }
 
 /// Records the step in the journal of its host, or, for a step that the cluster records, in the reports of all
 /// masters.
-fn record(step: &Step, plan: &Plan, snapshot: &mut Snapshot) {
+fn record(step: &Step, masters: &[HostAddress], snapshot: &mut Snapshot) {
     let id = step.id.to_string();
     let entry = JournalEntry { id, digest: step.digest.clone(), state: ResultState::UpToDate };
-    let is_master =
-        |address: &HostAddress| plan.hosts.get(address).is_some_and(|planned| planned.fence.role.is_master());
-    for (address, observation) in &mut snapshot.hosts {
-        let Observation::Fresh(facts) = observation else { continue };
+    let recorded_by = if step.record_in.is_some() { masters } else { std::slice::from_ref(&step.host) };
+    for address in recorded_by {
+        let Some(Observation::Fresh(facts)) = snapshot.hosts.get_mut(address) else { continue };
         let entries = match step.record_in {
-            Some(_) if is_master(address) => facts.cluster_steps.get_or_insert_default(),
-            None if *address == step.host => &mut facts.journal,
-            _ => continue,
+            Some(_) => facts.cluster_steps.get_or_insert_default(),
+            None => &mut facts.journal,
         };
         entries.retain(|recorded| recorded.id != entry.id);
         entries.push(entry.clone());
     }
 }
 
-/// Adds or removes a member or a node in the reports of all masters.
-fn change_members(plan: &Plan, step: &Step, snapshot: &mut Snapshot) {
+/// Adds or removes a member or a node in the reports of the hosts that report the cluster.
+fn change_members(plan: &Plan, step: &Step, reporting: &[HostAddress], snapshot: &mut Snapshot) {
     let own = plan.hosts.get(&step.host).map(|planned| planned.name.to_string());
     let starts_kubelet = matches!(&step.op, Op::Service { name, .. } if name == "kubelet.service");
-    let reports = snapshot.hosts.values_mut().filter_map(|observation| match observation {
-        Observation::Fresh(facts) => facts.cluster.as_mut(),
-        Observation::Unknown { .. } => None,
-    });
-    for report in reports {
+    for address in reporting {
+        let Some(Observation::Fresh(facts)) = snapshot.hosts.get_mut(address) else { continue };
+        let Some(report) = facts.cluster.as_mut() else { continue };
         if starts_kubelet && let (Some(nodes), Some(name)) = (&mut report.nodes, own.clone()) {
             let node = nodes.entry(name).or_insert_with(|| NodeFact { ready: true, ..NodeFact::default() });
             node.kubelet = plan.node_version().to_string();
