@@ -27,9 +27,7 @@ fn main() {
         let start = Instant::now();
         let made = plan(&intent, &snapshot).unwrap();
         let bare = start.elapsed();
-        let start = Instant::now();
         sim::apply(&made, usize::MAX, &mut snapshot);
-        println!("apply {:?}", start.elapsed());
         let start = Instant::now();
         let again = plan(&intent, &snapshot).unwrap();
         let made_in = start.elapsed();

@@ -27,7 +27,7 @@ pub(crate) const OVERLAY_HEADER_BYTES: u32 = 50;
 /// The hosts of a plan, masters first, and the values that all stages share.
 pub(crate) struct PlanContext<'a> {
     pub(crate) intent: &'a Intent,
-    /// The hosts that run a node.
+    /// The hosts that run a node, masters first.
     pub(crate) hosts: Vec<ObservedHost<'a>>,
     /// The hosts that run etcd and nothing else.
     pub(crate) etcd_hosts: Vec<ObservedHost<'a>>,
@@ -71,7 +71,7 @@ impl<'a> PlanContext<'a> {
     }
 
     pub(crate) fn masters(&self) -> impl Iterator<Item = &ObservedHost<'a>> {
-        self.hosts.iter().filter(|host| host.is_master())
+        self.hosts.iter().take_while(|host| host.is_master())
     }
 
     /// Whether etcd runs on hosts of its own.
@@ -82,7 +82,8 @@ impl<'a> PlanContext<'a> {
     /// The hosts of the members of etcd.
     pub(crate) fn member_hosts(&self) -> impl Iterator<Item = &ObservedHost<'a>> {
         let role = self.spec().member_role();
-        self.all_hosts().filter(move |host| host.role == role)
+        let hosts = if self.has_external_etcd() { &self.etcd_hosts } else { &self.hosts };
+        hosts.iter().take_while(move |host| host.role == role)
     }
 
     pub(crate) fn workers(&self) -> impl Iterator<Item = &ObservedHost<'a>> {

@@ -11,15 +11,18 @@ use crate::sort;
 /// Starting a thread takes longer than the work for fewer hosts.
 pub(crate) const HOSTS_WORTH_THREADS: usize = 32;
 
+/// The steps that a stage usually has at most on one host: room for them is reserved, as to copy them takes long.
+const MOST_STEPS_PER_HOST: usize = 14;
+
 /// The steps of all stages, each after those that it needs, whether the hosts need them or not.
 pub(crate) fn desired_steps(context: &PlanContext<'_>) -> Vec<DesiredStep> {
     let steps_of = |stage: &Stage| {
-        let mut steps = Vec::new();
+        let mut steps = Vec::with_capacity(context.hosts.len() * MOST_STEPS_PER_HOST);
         (stage.steps)(context, &mut steps);
         steps
     };
     let steps: Vec<DesiredStep> = if context.hosts.len() < HOSTS_WORTH_THREADS {
-        STAGES.iter().flat_map(steps_of).collect()
+        concat(STAGES.iter().map(steps_of).collect())
     } else {
         in_parallel(STAGES.iter().map(|stage| move || steps_of(stage)))
     };
@@ -40,11 +43,16 @@ pub(crate) fn in_parallel<T: Send>(tasks: impl Iterator<Item = impl FnOnce() -> 
     }
     thread::scope(|scope| {
         let threads: Vec<_> = std::iter::once(first).chain(tasks).map(|task| scope.spawn(task)).collect();
-        threads
-            .into_iter()
-            .flat_map(|thread| thread.join().unwrap_or_else(|panic| resume_unwind(panic)))
-            .collect()
+        let joined = threads.into_iter().map(|thread| thread.join());
+        concat(joined.map(|result| result.unwrap_or_else(|panic| resume_unwind(panic))).collect())
     })
+}
+
+/// All items in one allocation: a vector that grows would copy those of a large cluster several times.
+fn concat<T>(parts: Vec<Vec<T>>) -> Vec<T> {
+    let mut all = Vec::with_capacity(parts.iter().map(Vec::len).sum());
+    parts.into_iter().for_each(|mut part| all.append(&mut part));
+    all
 }
 
 #[cfg(test)]
