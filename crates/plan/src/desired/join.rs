@@ -18,16 +18,19 @@ use super::haproxy;
 use super::hosts_file::{self, hosts_id};
 use super::join_stage::KUBELET;
 use super::kubelet_version;
+use super::node_images;
 use super::pods;
-use super::prepare::{MASTER_COMMANDS, RUNTIME_COMMANDS, images, kernel_id};
+use super::prepare::{MASTER_COMMANDS, RUNTIME_COMMANDS, kernel_id};
 use super::registry;
-use super::step::{Daemon, DesiredStep, choose, image_part_id};
+use super::step::{Daemon, DesiredStep, choose};
 use super::{takeover, updater};
 use crate::context::{ObservedHost, PlanContext};
 use crate::kernel_defaults;
 use crate::step_id::StepId;
 
-pub(crate) use super::join_stage::{STAGE, image_id, keys_id, kubelet_id, kubelet_of, runtime_of};
+pub(crate) use super::join_stage::{
+    STAGE, image_id, keys_id, kubelet_id, kubelet_of, runtime_id, runtime_of,
+};
 
 const IDENTITY: &str = "identity";
 
@@ -71,10 +74,6 @@ pub(crate) fn identity_id(host: &ObservedHost<'_>) -> StepId {
 /// Whether the step removes the certificate of a kubelet. It stops the kubelet.
 pub(crate) fn is_identity(id: &StepId) -> bool {
     id.stage() == STAGE && id.what() == IDENTITY
-}
-
-fn runtime_id(host: &ObservedHost<'_>) -> StepId {
-    runtime_of(&host.name)
 }
 
 fn runtime_config_id(host: &ObservedHost<'_>) -> StepId {
@@ -130,6 +129,7 @@ pub(crate) fn nodes(context: &PlanContext<'_>, steps: &mut Vec<DesiredStep>) {
     let api_servers = kubelet_version::before(context, minor);
     for host in &context.hosts {
         runtime(context, host, steps);
+        steps.extend(node_images::before_kubelet(context, host));
         let identity = identity(context, host);
         let before = identity.as_ref().map(|step| step.id.clone());
         steps.extend(identity);
@@ -143,6 +143,7 @@ pub(crate) fn nodes(context: &PlanContext<'_>, steps: &mut Vec<DesiredStep>) {
         }
         steps.extend(takeover::additions(context, host));
         kubelet(context, host, &api_servers, steps);
+        steps.extend(node_images::after_kubelet(context, host));
         let certificate = certificate(context, host);
         let ready = ready(context, host).needs(certificate.as_ref().map(|step| step.id.clone()));
         steps.extend(certificate);
@@ -199,17 +200,6 @@ fn runtime(context: &PlanContext<'_>, host: &ObservedHost<'_>, steps: &mut Vec<D
         .needs(registry_id)
         .reads([runtime_config_id(host), choose_runtime_id(host)]),
     );
-    for role in images(&host.role, context.spec().settings.deploy_mode) {
-        let image = &context.artifacts(host).images[role];
-        let op = Op::Image { name: image.name.clone(), part: image.part.digest.clone() };
-        steps.push(
-            DesiredStep::new(host, image_id(role, host), op)
-                .title(format!("import {}", image.name))
-                .because("containerd does not have it")
-                .within(600)
-                .needs([image_part_id(role, host), runtime_id(host)]),
-        );
-    }
 }
 
 /// Lets the kubelet get its certificate from the new keys: it would use the old one until it ends.

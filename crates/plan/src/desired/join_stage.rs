@@ -20,6 +20,11 @@ pub(crate) fn image_id(role: &str, host: &ObservedHost<'_>) -> StepId {
     host.id(STAGE, format!("image-{role}"))
 }
 
+/// The step that runs the container runtime of a host.
+pub(crate) fn runtime_id(host: &ObservedHost<'_>) -> StepId {
+    runtime_of(&host.name)
+}
+
 /// The step that runs the container runtime of a node.
 pub(crate) fn runtime_of(node: &HostName) -> StepId {
     StepId::new(STAGE, RUNTIME, node)

@@ -15,6 +15,7 @@ pub(crate) mod join;
 mod join_stage;
 pub(crate) mod kubelet_version;
 pub(crate) mod network;
+mod node_images;
 pub(crate) mod pods;
 pub(crate) mod prepare;
 mod registry;

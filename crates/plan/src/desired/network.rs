@@ -9,6 +9,7 @@ use kubeon_wire::{Check, File, Op};
 use super::control::rights_id;
 use super::hosts_file;
 use super::join::{self, reach_api, ready_id};
+use super::node_images;
 use super::prepare::NET_TOOLS;
 use super::step::{Daemon, DesiredStep, choose};
 use super::{files, haproxy, takeover, updater};
@@ -203,6 +204,7 @@ fn flannel(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> DesiredStep {
     .into_step(host)
     .title("start flannel (vxlan)")
     .needs(reach_api(context, host))
+    .needs(node_images::before_pods(context, host, &flannel_id(host)))
     .needs([ready_id(&host.name)])
     .reads([config_id(host), choose_id(host)])
 }

@@ -51,7 +51,7 @@ pub(crate) const NET_TOOLS: &str = "net-tools";
 pub(crate) const NODE_IMAGES: &[&str] = &[PAUSE, COREDNS];
 /// The image that holds the namespaces of a pod.
 const PAUSE: &str = "pause";
-const COREDNS: &str = "coredns";
+pub(super) const COREDNS: &str = "coredns";
 
 /// The images of the static pods of a master, and of a worker.
 const MASTER_PODS: &[&str] = &["kube-apiserver", "kube-controller-manager", "kube-scheduler", pods::ETCD];
