@@ -3,7 +3,7 @@
 
 use kubeon_wire::Op;
 
-use super::join_stage::{STAGE, image_id, kubelet_id, runtime_id};
+use super::join_stage::{image_id, kubelet_id, runtime_id};
 use super::prepare::{COREDNS, images};
 use super::step::{DesiredStep, image_part_id};
 use crate::context::{ObservedHost, PlanContext};
