@@ -11,7 +11,7 @@ use kubeon_wire::{
 use super::control;
 use super::etcd;
 use super::files::{client, pair, secret};
-use super::join::kubelet_id;
+use super::join::{kubelet_id, ready_id};
 use super::prepare::prepared;
 use super::step::{Daemon, DesiredStep};
 use crate::context::{ObservedHost, PlanContext};
@@ -23,10 +23,10 @@ const IDENTITY_HOURS: u32 = 100 * 365 * 24;
 
 pub(crate) const STAGE: StageName = StageName::new("certificates");
 
-/// The kubelet of a host that is not a node yet: it comes before what a node needs only later.
-fn new_kubelet(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> Option<StepId> {
+/// The last step in which a host that is not a node yet becomes one. What it needs only later is not in the way.
+fn joined(context: &PlanContext<'_>, host: &ObservedHost<'_>) -> Option<StepId> {
     let is_new = host.role.runs_node() && !context.takes_over(host) && !host.has_executed(&kubelet_id(host));
-    is_new.then(|| kubelet_id(host))
+    is_new.then(|| ready_id(&host.name))
 }
 
 /// The keys of the authorities on every master, and the timer on every host.
@@ -37,7 +37,7 @@ pub(crate) fn timers(context: &PlanContext<'_>, steps: &mut Vec<DesiredStep>) {
             HostRole::Etcd => etcd_authority(host),
             _ => identity(host),
         });
-        let service = service(host).needs(new_kubelet(context, host));
+        let service = service(host).needs(joined(context, host));
         let timer = timer(host).needs([service.id.clone()]);
         steps.extend([service, timer]);
     }
