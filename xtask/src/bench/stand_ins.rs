@@ -1,6 +1,6 @@
 //! Stand-ins for hosts beyond the size of the lab: workers that a cluster declares and whose nodes it has, but no machines. Their
-//! Leases are renewed as kubelets do, so that they stay Ready, and flannel on every host has a route to each. Nothing answers at
-//! their addresses.
+//! Leases are renewed as kubelets do, so that they stay Ready, unless the cluster waits for none. Flannel on every host has a route to
+//! each. Nothing answers at their addresses.
 
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
@@ -77,8 +77,8 @@ impl Renewals {
 }
 
 impl StandIns {
-    /// No stand-ins yet in a cluster whose files are in the folder.
-    pub(super) fn of(home: &Path, cluster: &str) -> Result<Self> {
+    /// No stand-ins yet in a cluster whose files are in the folder. `renewed` says whether their Leases are.
+    pub(super) fn of(home: &Path, cluster: &str, renewed: bool) -> Result<Self> {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
         let kubeconfig = Kubeconfig::read_from(home.join(format!("conf/cluster/{cluster}.yaml")))?;
         let client = runtime.block_on(async {
@@ -88,7 +88,9 @@ impl StandIns {
         })?;
         let count = Arc::new(AtomicU32::new(0));
         let renewals = Arc::new(Renewals::default());
-        runtime.spawn(renew(leases(&client), Arc::clone(&count), Arc::clone(&renewals)));
+        if renewed {
+            runtime.spawn(renew(leases(&client), Arc::clone(&count), Arc::clone(&renewals)));
+        }
         Ok(Self { runtime, client, state: home.join(format!("{cluster}.json")), count, renewals })
     }
 
