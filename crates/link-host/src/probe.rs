@@ -135,6 +135,50 @@ mod tests {
         assert_eq!(outcomes, wanted);
     }
 
+    /// What the script reports of modules of a kernel with this configuration and these symbols, and without loadable modules.
+    fn modules(configuration: Option<&str>, symbols: Option<&str>) -> Vec<String> {
+        let folder = tempfile::tempdir().unwrap();
+        let place = |name: &str| folder.path().join(name).display().to_string();
+        if let Some(text) = configuration {
+            let file = std::fs::File::create(place("config.gz")).unwrap();
+            let mut packed = flate2::write::GzEncoder::new(file, flate2::Compression::fast());
+            packed.write_all(text.as_bytes()).unwrap();
+            packed.finish().unwrap();
+        }
+        if let Some(text) = symbols {
+            std::fs::write(place("kallsyms"), text).unwrap();
+        }
+        let script = SCRIPT
+            .replace("/proc/config.gz", &place("config.gz"))
+            .replace("/proc/kallsyms", &place("kallsyms"))
+            .replace("/sys/module", &place("loaded"))
+            .replace("/lib/modules", &place("loadable"))
+            .replace("has modprobe", "false");
+        let known = ["vxlan", "veth", "bridge", "ip_tables"].map(|name| format!("module={name} "));
+        let answer = run(&script);
+        let lines = answer.lines().filter(|line| known.iter().any(|name| line.starts_with(name)));
+        lines.map(|line| line.trim_start_matches("module=").to_owned()).collect()
+    }
+
+    #[test]
+    fn modules_of_the_kernel_are_found_in_its_configuration_or_its_symbols() {
+        let old = "CONFIG_VXLAN=y\nCONFIG_VETH=m\nCONFIG_BRIDGE_NETFILTER=y\nCONFIG_IP_NF_IPTABLES=y\n";
+        let of_old = ["vxlan 1", "veth 0", "bridge 0", "ip_tables 1"];
+        assert_eq!(modules(Some(old), None), of_old);
+        // The configuration is enough.
+        assert_eq!(modules(Some(old), Some("0 T veth_setup\n")), of_old);
+        let without_tables = format!("{old}# CONFIG_NETFILTER_XTABLES_LEGACY is not set\n");
+        assert_eq!(modules(Some(&without_tables), None), ["vxlan 1", "veth 0", "bridge 0", "ip_tables 0"]);
+        let with_tables = format!("{old}CONFIG_NETFILTER_XTABLES_LEGACY=y\nCONFIG_IP_NF_IPTABLES_LEGACY=y\n");
+        assert_eq!(modules(Some(&with_tables), None), of_old);
+        let of_symbols = ["vxlan 0", "veth 1", "bridge 1", "ip_tables 0"];
+        assert_eq!(
+            modules(None, Some("0 t veth_setup\n0 t br_dev_setup\n0 t my_vxlan_setup_x\n")),
+            of_symbols
+        );
+        assert_eq!(modules(None, None), [""; 0], "nothing is known");
+    }
+
     #[test]
     fn an_incomplete_script_does_nothing() {
         let cut = &SCRIPT[..SCRIPT.rfind("probe <").unwrap()];
