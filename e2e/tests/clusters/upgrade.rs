@@ -157,6 +157,7 @@ fn obstacles_are_named(lab: &TestLab) -> Result<()> {
     let answer = lab.kubeon(&upgrade)?;
     let ignoring = lab.kubeon(&[&upgrade[..], &["--ignore", "removed-apis,skew,certificates"]].concat())?;
     lab.on("h3", "systemctl start kube-apiserver")?;
+    lab.on("h5", "systemctl start kubelet")?;
     for text in [
         "networking.k8s.io/v1beta1 servicecidrs",
         "was requested by a client, and v1.37.2 does not serve it",
@@ -206,10 +207,9 @@ fn hinder(lab: &TestLab) -> Result<()> {
     lab.kubectl(cluster, &patch).map(drop)
 }
 
-/// Removes it again. The API servers forget the requests with their restart.
+/// Removes it again, while all programs run. The API servers forget the requests with their restart.
 fn unhinder(lab: &TestLab) -> Result<()> {
     let cluster = lab.name();
-    lab.on("h5", "systemctl start kubelet")?;
     lab.on("h2", &format!("rm {ENDS_SOON}"))?;
     allow_disruptions(lab, 1)?;
     lab.kubectl(cluster, &["delete", "crd", "shops.example.com", "--timeout=60s"])?;
