@@ -22,9 +22,9 @@ use crate::stored_versions;
 
 /// Time limit of a command on the master.
 const TIMEOUT: Duration = Duration::from_secs(30);
-/// kubectl on a master, with the kubeconfig of the administrator.
+/// kubectl on a master, with the kubeconfig of the administrator. It leaves no cache in the home folder of the host.
 pub(crate) const KUBECTL: &str = "/var/lib/kubeon/current/kubectl/bin/kubectl --request-timeout=15s \
-    --kubeconfig /etc/kubernetes/admin.conf";
+    --cache-dir=/dev/null --kubeconfig /etc/kubernetes/admin.conf";
 const IMAGES: &str = r#"-o jsonpath='{range .items[*]}{"\n"}{.metadata.name}{":\t"}{range .spec.containers[*]}{.image}{", "}{end}{end}'"#;
 const ETCDCTL: &str = "/var/lib/kubeon/current/etcd/bin/etcdctl --dial-timeout=5s --cacert=/etc/kubernetes/pki/etcd/ca.crt --cert=/etc/kubernetes/pki/etcd/healthcheck-client.crt \
     --key=/etc/kubernetes/pki/etcd/healthcheck-client.key";

@@ -36,8 +36,7 @@ use crate::preview::preview_through;
 /// What the probe finds on every master of kubeadm.
 const API_SERVER: &str = "/etc/kubernetes/manifests/kube-apiserver.yaml";
 /// kubectl of the host, as its administrator.
-const KUBECTL: &str =
-    "PATH=\"$PATH:/usr/local/bin\" KUBECONFIG=/etc/kubernetes/admin.conf kubectl --request-timeout=20s";
+const KUBECTL: &str = "PATH=\"$PATH:/usr/local/bin\" KUBECONFIG=/etc/kubernetes/admin.conf kubectl --request-timeout=20s --cache-dir=/dev/null";
 /// Time limit of a query.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
