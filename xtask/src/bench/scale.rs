@@ -29,8 +29,7 @@ pub(crate) struct ScaleArguments {
     /// Numbers of nodes that the cluster declares before the addition.
     #[arg(long, value_delimiter = ',', default_value = "5,50,500")]
     declared: Vec<u32>,
-    /// The stand-ins renew no Leases, and the cluster does not wait for any: their heartbeats take from the processors here what those
-    /// of real nodes take from a larger control plane.
+    /// The stand-ins renew no Leases, and the cluster waits for none: shows how much of the time is due to heartbeats.
     #[arg(long)]
     silent: bool,
     /// Print what every addition prints, with the seconds since its begin.
