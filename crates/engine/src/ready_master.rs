@@ -20,6 +20,10 @@ use crate::selector::Member;
 use crate::snapshot_space;
 use crate::stored_versions;
 
+/// How often hosts are asked again of which some answer, but none is ready: a busy API server may be ready a moment later.
+const MORE_LOOKS: usize = 2;
+/// The pause before hosts are asked again.
+const LOOK_PAUSE: Duration = Duration::from_secs(2);
 /// Time limit of a command on the master.
 const TIMEOUT: Duration = Duration::from_secs(30);
 /// kubectl on a master, with the kubeconfig of the administrator. It leaves no cache in the home folder of the host.
@@ -107,6 +111,16 @@ pub struct ReadyMaster {
     contact: Contact,
 }
 
+/// Asks all hosts at once; the answers are in the order of the hosts.
+async fn probe(hosts: &SshHosts, members: &[Member]) -> Vec<ProbedHost> {
+    let probes = members.iter().map(|member| async {
+        let host = HostAddress::from(member.address);
+        let facts = hosts.facts(host).await.map_err(|failure| failure.cause);
+        ProbedHost { host, name: member.name.clone(), facts }
+    });
+    join_all(probes).await
+}
+
 impl ReadyMaster {
     /// The first master in order whose API server is ready. All masters are probed at once.
     ///
@@ -152,21 +166,23 @@ impl ReadyMaster {
             if candidates.iter().all(|member| member.role.is_master()) { "master" } else { "host of etcd" };
         let ClusterNodes { contact, members, .. } =
             ClusterNodes::of(engine, state, candidates, access).await?;
-        let hosts = &contact.hosts;
-        let probes =
-            members.iter().map(|member| async { hosts.facts(HostAddress::from(member.address)).await });
-        let answers = join_all(probes).await;
-        let probed = members.into_iter().zip(answers).map(|(member, answer)| ProbedHost {
-            host: HostAddress::from(member.address),
-            name: member.name,
-            facts: answer.map_err(|failure| failure.cause),
-        });
-        let probed: Vec<ProbedHost> = probed.collect();
-        let chosen = probed.iter().find_map(|candidate| {
-            let facts = candidate.facts.as_ref().ok().filter(|facts| is_ready(&candidate.name, facts))?;
-            Some((candidate.name.clone(), facts.clone(), candidate.host))
-        });
-        if let Some((name, facts, host)) = chosen {
+        let mut probed = probe(&contact.hosts, &members).await;
+        let chosen = |probed: &[ProbedHost]| {
+            probed.iter().find_map(|candidate| {
+                let facts = candidate.facts.as_ref().ok().filter(|facts| is_ready(&candidate.name, facts))?;
+                Some((candidate.name.clone(), facts.clone(), candidate.host))
+            })
+        };
+        let mut found = chosen(&probed);
+        for _ in 0..MORE_LOOKS {
+            if found.is_some() || probed.iter().all(|candidate| candidate.facts.is_err()) {
+                break;
+            }
+            tokio::time::sleep(LOOK_PAUSE).await;
+            probed = probe(&contact.hosts, &members).await;
+            found = chosen(&probed);
+        }
+        if let Some((name, facts, host)) = found {
             return Ok(Self { name, facts, probed, host, contact });
         }
         let mut error = EngineError::failed(format!("no {role} of {} answers", state.name));

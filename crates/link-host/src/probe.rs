@@ -137,7 +137,15 @@ mod tests {
 
     /// What the script reports of modules of a kernel with this configuration and these symbols, and without loadable modules.
     fn modules(configuration: Option<&str>, symbols: Option<&str>) -> Vec<String> {
+        modules_beside(&[], configuration, symbols)
+    }
+
+    /// The same with modules that are loaded.
+    fn modules_beside(loaded: &[&str], configuration: Option<&str>, symbols: Option<&str>) -> Vec<String> {
         let folder = tempfile::tempdir().unwrap();
+        for module in loaded {
+            std::fs::create_dir_all(folder.path().join("loaded").join(module)).unwrap();
+        }
         let place = |name: &str| folder.path().join(name).display().to_string();
         if let Some(text) = configuration {
             let file = std::fs::File::create(place("config.gz")).unwrap();
@@ -156,6 +164,11 @@ mod tests {
             .replace("has modprobe", "false");
         let known = ["vxlan", "veth", "bridge", "ip_tables"].map(|name| format!("module={name} "));
         let answer = run(&script);
+        let all = ["overlay", "br_netfilter", "nf_conntrack", "nf_tables", "ip_vs"];
+        let all = all.map(|name| format!("module={name} "));
+        for line in answer.lines().filter(|line| line.starts_with("module=")) {
+            assert!(known.iter().chain(&all).any(|name| line.starts_with(name)), "{line}");
+        }
         let lines = answer.lines().filter(|line| known.iter().any(|name| line.starts_with(name)));
         lines.map(|line| line.trim_start_matches("module=").to_owned()).collect()
     }
@@ -176,6 +189,10 @@ mod tests {
             modules(None, Some("0 t veth_setup\n0 t br_dev_setup\n0 t my_vxlan_setup_x\n")),
             of_symbols
         );
+        // No other module needs the symbols before.
+        let others = ["overlay", "br_netfilter", "nf_conntrack", "nf_tables", "ip_vs"];
+        let symbols = "0 t veth_setup\n0 t br_dev_setup\n";
+        assert_eq!(modules_beside(&others, None, Some(symbols)), of_symbols);
         assert_eq!(modules(None, None), [""; 0], "nothing is known");
     }
 

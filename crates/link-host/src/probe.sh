@@ -36,9 +36,9 @@ built_in_modules() {
     tables=IP_NF_IPTABLES
     # Since Linux 6.10 this option also stands for nftables, and the old tables have options of their own.
     case $options in *TABLES_LEGACY*) tables=IP_NF_IPTABLES_LEGACY ;; esac
-    for m in vxlan:VXLAN veth:VETH bridge:BRIDGE br_netfilter:BRIDGE_NETFILTER nf_conntrack:NF_CONNTRACK \
+    for sign in vxlan:VXLAN veth:VETH bridge:BRIDGE br_netfilter:BRIDGE_NETFILTER nf_conntrack:NF_CONNTRACK \
         nf_tables:NF_TABLES "ip_tables:$tables"; do
-        case $options in *"CONFIG_${m#*:}=y"*) built_in="$built_in ${m%:*}" ;; esac
+        case $options in *"CONFIG_${sign#*:}=y"*) built_in="$built_in ${sign%:*}" ;; esac
     done
 }
 
@@ -48,9 +48,9 @@ built_in_by_symbols() {
     symbols=$(grep -oE ' (vxlan_setup|veth_setup|br_dev_setup|br_nf_pre_routing|nf_conntrack_in|nf_tables_newtable|ipt_do_table)$' \
         /proc/kallsyms 2>/dev/null)
     [ -n "$symbols" ] || knows_built_in=0
-    for m in vxlan:vxlan_setup veth:veth_setup bridge:br_dev_setup br_netfilter:br_nf_pre_routing \
+    for sign in vxlan:vxlan_setup veth:veth_setup bridge:br_dev_setup br_netfilter:br_nf_pre_routing \
         nf_conntrack:nf_conntrack_in nf_tables:nf_tables_newtable ip_tables:ipt_do_table; do
-        case $symbols in *" ${m#*:}"*) built_in="$built_in ${m%:*}" ;; esac
+        case $symbols in *" ${sign#*:}"*) built_in="$built_in ${sign%:*}" ;; esac
     done
 }
 
