@@ -122,7 +122,8 @@ async fn probe(hosts: &SshHosts, members: &[Member]) -> Vec<ProbedHost> {
 }
 
 impl ReadyMaster {
-    /// The first master in order whose API server is ready. All masters are probed at once.
+    /// The first master in order whose API server is ready. All masters are probed at once, and twice more, some seconds later, if
+    /// some answer, but none is ready.
     ///
     /// # Errors
     /// When no API server is ready; the error names the cause for every master.

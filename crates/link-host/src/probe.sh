@@ -42,7 +42,8 @@ built_in_modules() {
     done
 }
 
-# The same by the symbols of the kernel, a long list: read once, for a module that nothing else has named.
+# The same by the symbols of the kernel, a long list: read once, for a module that nothing else has named. It runs within the loop
+# of `kernel_facts`, whose variable a loop here must not change: POSIX functions share all variables.
 built_in_by_symbols() {
     knows_built_in=1
     symbols=$(grep -oE ' (vxlan_setup|veth_setup|br_dev_setup|br_nf_pre_routing|nf_conntrack_in|nf_tables_newtable|ipt_do_table)$' \
