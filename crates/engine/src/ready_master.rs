@@ -121,6 +121,25 @@ async fn probe(hosts: &SshHosts, members: &[Member]) -> Vec<ProbedHost> {
     join_all(probes).await
 }
 
+/// What the hosts answer, and which one is chosen. They are probed again, at most [`MORE_LOOKS`] times, while some answer, but none is
+/// chosen.
+async fn probe_until<T>(
+    chosen: impl Fn(&[ProbedHost]) -> Option<T>,
+    probe: impl AsyncFn() -> Vec<ProbedHost>,
+) -> (Vec<ProbedHost>, Option<T>) {
+    let mut probed = probe().await;
+    let mut found = chosen(&probed);
+    for _ in 0..MORE_LOOKS {
+        if found.is_some() || probed.iter().all(|candidate| candidate.facts.is_err()) {
+            break;
+        }
+        tokio::time::sleep(LOOK_PAUSE).await;
+        probed = probe().await;
+        found = chosen(&probed);
+    }
+    (probed, found)
+}
+
 impl ReadyMaster {
     /// The first master in order whose API server is ready. All masters are probed at once, and twice more, some seconds later, if
     /// some answer, but none is ready.
@@ -167,22 +186,13 @@ impl ReadyMaster {
             if candidates.iter().all(|member| member.role.is_master()) { "master" } else { "host of etcd" };
         let ClusterNodes { contact, members, .. } =
             ClusterNodes::of(engine, state, candidates, access).await?;
-        let mut probed = probe(&contact.hosts, &members).await;
         let chosen = |probed: &[ProbedHost]| {
             probed.iter().find_map(|candidate| {
                 let facts = candidate.facts.as_ref().ok().filter(|facts| is_ready(&candidate.name, facts))?;
                 Some((candidate.name.clone(), facts.clone(), candidate.host))
             })
         };
-        let mut found = chosen(&probed);
-        for _ in 0..MORE_LOOKS {
-            if found.is_some() || probed.iter().all(|candidate| candidate.facts.is_err()) {
-                break;
-            }
-            tokio::time::sleep(LOOK_PAUSE).await;
-            probed = probe(&contact.hosts, &members).await;
-            found = chosen(&probed);
-        }
+        let (probed, found) = probe_until(chosen, async || probe(&contact.hosts, &members).await).await;
         if let Some((name, facts, host)) = found {
             return Ok(Self { name, facts, probed, host, contact });
         }
@@ -466,5 +476,32 @@ mod tests {
             [pod("coredns-1", &["registry.k8s.io/coredns:v1"]), pod("web", &["a:1", "localhost:5000/b:2"])]
         );
         assert!(pod_images("\n").is_empty());
+    }
+
+    /// What `probe_until` ends with if the hosts are ready as in `looks`, one after another; `None` stands for a host that does not
+    /// answer. Returns the number of looks, and whether a host was chosen.
+    async fn looks(looks: &[Option<bool>]) -> (usize, bool) {
+        let made = std::cell::Cell::new(0);
+        let ready = |probed: &[ProbedHost]| probed[0].facts.as_ref().ok()?.cluster.as_ref().map(|_| ());
+        let (probed, chosen) = probe_until(ready, async || {
+            let cluster = |ready: bool| ready.then(kubeon_wire::ClusterFacts::default);
+            let facts = looks[made.get()]
+                .map(|ready| Facts { cluster: cluster(ready), ..Facts::default() })
+                .ok_or_else(|| "no answer".to_owned());
+            made.set(made.get() + 1);
+            vec![ProbedHost { host: "10.0.0.1".parse().unwrap(), name: "h1".to_owned(), facts }]
+        })
+        .await;
+        assert_eq!(probed.len(), 1);
+        (made.get(), chosen.is_some())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn masters_that_answer_get_some_time_to_become_ready() {
+        assert_eq!(looks(&[Some(true)]).await, (1, true), "a ready one is taken at once");
+        assert_eq!(looks(&[Some(false), Some(false), Some(true)]).await, (3, true));
+        assert_eq!(looks(&[Some(false); 3]).await, (3, false), "the looks have a bound");
+        assert_eq!(looks(&[None]).await, (1, false), "nobody waits for masters that do not answer");
+        assert_eq!(looks(&[Some(false), None]).await, (2, false));
     }
 }
