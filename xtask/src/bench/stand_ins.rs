@@ -13,7 +13,7 @@ use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use k8s_openapi::jiff::Timestamp;
-use kube::api::PostParams;
+use kube::api::{ListParams, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client, Config};
 use serde_json::{Value, json};
@@ -29,6 +29,10 @@ const LEASE: Duration = Duration::from_secs(40);
 const NAME: &str = "stand-in-";
 /// The time limit for routes to all stand-ins.
 const ROUTES_TIMEOUT: Duration = Duration::from_secs(300);
+/// A cluster has settled when no node changed for this long.
+const SETTLED: Duration = Duration::from_secs(10);
+/// The time limit for it: controllers change the nodes one after another.
+const SETTLED_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// The stand-ins of a cluster. Dropping the value ends their renewal.
 pub(super) struct StandIns {
@@ -102,7 +106,8 @@ impl StandIns {
         self.renewals.summary()
     }
 
-    /// Adds stand-ins until there are `count`. No command may change the cluster meanwhile. The routes are awaited on `host`.
+    /// Adds stand-ins until there are `count`. No command may change the cluster meanwhile. The routes are awaited on `host`, and then
+    /// the end of what controllers do about new nodes.
     pub(super) fn reach(&self, count: u32, lab: &BenchLab, host: &str) -> Result<()> {
         let before = self.count.load(Ordering::Relaxed);
         if count <= before {
@@ -120,7 +125,7 @@ impl StandIns {
         loop {
             let routes = lab.on(host, "ip -4 route show dev flannel.1 | wc -l")?;
             if routes.trim().parse::<u32>()? > count {
-                return Ok(());
+                return self.runtime.block_on(settled(&self.client));
             }
             if begin.elapsed() > ROUTES_TIMEOUT {
                 bail!("{host} has only {} routes to pods for {count} stand-ins", routes.trim());
@@ -202,6 +207,25 @@ async fn renew(leases: Api<Lease>, count: Arc<AtomicU32>, renewals: Arc<Renewals
         }
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
+}
+
+/// Waits until no node has changed for [`SETTLED`].
+async fn settled(client: &Client) -> Result<()> {
+    let nodes: Api<Node> = Api::all(client.clone());
+    let begin = Instant::now();
+    let (mut versions, mut since) = (Vec::new(), begin);
+    while since.elapsed() < SETTLED {
+        if begin.elapsed() > SETTLED_TIMEOUT {
+            bail!("the nodes still change after {} s", SETTLED_TIMEOUT.as_secs());
+        }
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let listed = nodes.list_metadata(&ListParams::default()).await?;
+        let found: Vec<_> = listed.items.into_iter().map(|node| node.metadata.resource_version).collect();
+        if found != versions {
+            (versions, since) = (found, Instant::now());
+        }
+    }
+    Ok(())
 }
 
 async fn create(client: &Client, number: u32) -> Result<()> {
