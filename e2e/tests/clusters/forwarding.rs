@@ -3,8 +3,9 @@
 
 #![allow(clippy::print_stdout, reason = "prints measured times")]
 
-use std::fs;
-use std::path::Path;
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -50,6 +51,7 @@ fn ratio_at(rate: &str) -> Result<f64> {
     let link = lab.link()?;
     must("tc", &[&["qdisc", "add", "dev", &link][..], &limit].concat(), &[])?;
 
+    let _memory = FilledMemory::new()?;
     let other = format!("{cluster}-one");
     let one = times(&lab, &["create", &other, VERSION, "--deploy-mode", "container", "-m", &hosts[1]])?;
     lab.host("kill", "h2")?;
@@ -127,6 +129,29 @@ fn bytes_sent(link: &str) -> Result<u64> {
     let file = Path::new("/sys/class/net").join(link).join("statistics/tx_bytes");
     let text = fs::read_to_string(&file).with_context(|| format!("reading {}", file.display()))?;
     text.trim().parse().context("not a number of bytes")
+}
+
+/// Fills the free memory with the pages of a file. A virtual machine returns free memory to its host, from which each page that is used
+/// again takes longer to get than to fill: twenty hosts on one machine would wait for it. Pages of a file are used again at once.
+struct FilledMemory(PathBuf);
+
+impl FilledMemory {
+    fn new() -> Result<Self> {
+        let text = fs::read_to_string("/proc/meminfo")?;
+        let free = text.lines().find_map(|line| line.strip_prefix("MemFree:")?.strip_suffix(" kB"));
+        let kibibytes: u64 = free.context("/proc/meminfo names no free memory")?.trim().parse()?;
+        // A file without content, of which each page that is read is in memory.
+        let file = Self(std::env::temp_dir().join(format!("kubeon-e2e-memory-{}", std::process::id())));
+        File::create(&file.0)?.set_len(kibibytes << 10)?;
+        io::copy(&mut File::open(&file.0)?, &mut io::sink())?;
+        Ok(file)
+    }
+}
+
+impl Drop for FilledMemory {
+    fn drop(&mut self) {
+        fs::remove_file(&self.0).ok();
+    }
 }
 
 /// The hosts of a lab have one disk. Until the kernel writes more than this share of the memory, a host that unpacks does not slow
