@@ -24,6 +24,7 @@ pub(crate) mod meta;
 pub(crate) mod missing;
 pub(crate) mod module;
 pub(crate) mod node;
+pub(crate) mod only_parts;
 pub(crate) mod pre_apply;
 pub(crate) mod precheck;
 pub(crate) mod rolling;

@@ -22,6 +22,7 @@ mod man_pages;
 mod meta;
 mod module;
 mod node_version;
+mod only_parts;
 mod open_rotation;
 mod pause;
 mod plan;

@@ -4,6 +4,8 @@
 //!   prepare: lock ─► confirm ─► contact      make: observe ─► persist ─► apply ─► finish
 //! ```
 
+pub mod parts;
+
 use std::path::PathBuf;
 
 use kubeon_api::{HostAddress, Version};
@@ -12,7 +14,6 @@ use kubeon_plan::{DesiredCluster, HostSpec, Intent, Plan, Snapshot};
 use kubeon_ports::ForwardingIdentities;
 use kubeon_reconcile::{Planned, Reconciled};
 use kubeon_store::{ClusterLock, Status};
-use kubeon_wire::Op;
 use tokio_util::sync::CancellationToken;
 
 use crate::admin_kubeconfig;
@@ -36,7 +37,6 @@ use crate::remedy::EngineRemedy;
 use crate::restored_snapshot;
 use crate::run::{Run, plan_progress};
 use crate::run_identities::RunIdentities;
-use crate::verified_parts::VerifiedParts;
 use crate::version_wait::{VersionWait, refuse_beginning};
 use crate::way_back::way_back;
 
@@ -394,24 +394,6 @@ impl PreparedChange<'_> {
         Ok(())
     }
 
-    /// Finds a damaged part before the first effect on a host.
-    fn check_parts(&self, plan: &Plan) -> Result<(), EngineError> {
-        let digests = plan.steps.iter().filter_map(|step| match &step.op {
-            Op::Part { digest, .. } => Some(digest.clone()),
-            _ => None,
-        });
-        let digests = digests.collect();
-        let cache = self.engine.environment.cache.as_deref();
-        let mut verified = VerifiedParts::read(cache);
-        for bundle in self.bundles.all() {
-            verified.verify(bundle, &digests).map_err(|error| {
-                EngineError::refused(error.to_string()).remedy(EngineRemedy::Bundle(error.remedy()))
-            })?;
-        }
-        verified.write(cache);
-        Ok(())
-    }
-
     /// Applies the plan. The generation of every plan is stored before it is applied.
     async fn apply(
         &mut self,
@@ -473,24 +455,32 @@ impl PreparedChange<'_> {
 
     /// The result.
     async fn ready(&self, changed: bool, plan: &Plan) -> ReadyCluster {
-        let name = |host: &HostSpec| {
-            host.name.as_ref().map_or_else(|| host.address.to_string(), ToString::to_string)
-        };
         let intent = &self.intent;
-        let answers = |address: HostAddress| {
-            !intent.skip_hosts.contains(&address)
-                && !plan.unreachable.iter().any(|host| host.address == address)
-        };
+        let unreachable = self.unreachable(plan);
         ReadyCluster {
             spec: (*intent.spec).clone(),
             changed,
-            nodes: intent.spec.hosts().filter(|host| answers(host.address)).count(),
-            unreachable: intent.spec.hosts().filter(|host| !answers(host.address)).map(name).collect(),
-            left: intent.leaving.iter().map(name).collect(),
+            nodes: intent.spec.hosts().count() - unreachable.len(),
+            unreachable,
+            left: intent.leaving.iter().map(node_name).collect(),
             kubeconfig: self.engine.store.kubeconfig_path(&intent.spec.name),
             routes: cloud_routes::follow(self.engine, &self.state, &self.contact.hosts).await,
             open_upgrade: None,
             awaits_network: plan.awaits_network,
         }
     }
+
+    /// Names of the hosts of the cluster that were skipped or unreachable.
+    fn unreachable(&self, plan: &Plan) -> Vec<String> {
+        let is_silent = |address: HostAddress| {
+            self.intent.skip_hosts.contains(&address)
+                || plan.unreachable.iter().any(|host| host.address == address)
+        };
+        self.intent.spec.hosts().filter(|host| is_silent(host.address)).map(node_name).collect()
+    }
+}
+
+/// The name of the host's node, or its address.
+fn node_name(host: &HostSpec) -> String {
+    host.name.as_ref().map_or_else(|| host.address.to_string(), ToString::to_string)
 }

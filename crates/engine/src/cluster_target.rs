@@ -44,6 +44,8 @@ pub struct ClusterTarget {
     pub drain_seconds: u32,
     /// Whether nodes keep their pods while their kubelet changes to another minor version.
     pub skip_evict: bool,
+    /// Whether the change only puts parts onto the hosts. Another one does the rest.
+    pub only_parts: bool,
     /// How many versions follow in other runs, whose bundles are not on this machine.
     pub unseen_versions: u32,
     /// Ignored checks.
@@ -123,6 +125,7 @@ impl ClusterTarget {
                 newly_leaving: Vec::new(),
                 drain_seconds: options.drain_seconds,
                 skip_evict: options.skip_evict,
+                only_parts: false,
                 unseen_versions: options.unseen_versions,
                 ignore: options.ignore,
                 max_unavailable: options.max_unavailable,
@@ -214,6 +217,7 @@ impl ClusterTarget {
             newly_leaving,
             drain_seconds,
             skip_evict,
+            only_parts: false,
             unseen_versions,
             ignore,
             max_unavailable,
@@ -257,6 +261,7 @@ impl ClusterTarget {
             other_artifacts,
             drain_seconds: self.drain_seconds,
             skip_evict: self.skip_evict,
+            only_parts: self.only_parts,
             unseen_versions: self.unseen_versions,
             lost_hosts: self.lost_hosts.clone(),
             moved_hosts: self.moved_hosts.clone(),

@@ -321,6 +321,9 @@ pub struct Intent {
     /// Whether nodes keep their pods while their kubelet changes to another minor version.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub skip_evict: bool,
+    /// Whether the plan only puts parts onto the hosts. Another plan does the rest.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub only_parts: bool,
     /// Names of checks whose failures the user chose to ignore.
     pub ignore: BTreeSet<String>,
     /// How many workers may be unavailable at the same time while services restart.
@@ -366,6 +369,7 @@ impl Intent {
             returning: Vec::new(),
             drain_seconds: Self::DRAIN_SECONDS,
             skip_evict: false,
+            only_parts: false,
             ignore: BTreeSet::new(),
             max_unavailable: MaxUnavailable::default(),
             keys: ClusterKeys::default(),

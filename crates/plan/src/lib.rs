@@ -33,6 +33,7 @@ mod membership;
 mod node_name;
 mod node_parts;
 pub mod output;
+mod parts_only;
 mod pod_network;
 pub mod precheck;
 mod proxy_mode;
@@ -96,5 +97,6 @@ pub fn plan(intent: &Intent, snapshot: &Snapshot) -> Result<Plan, PlanError> {
     let snapshot = with_kubeadm_steps(intent, snapshot);
     let (context, notes) = hosts::admit(intent, &snapshot)?;
     let steps = stages::desired_steps(&context);
-    diff::plan(&context, snapshot.taken_at, steps, notes)
+    let plan = diff::plan(&context, snapshot.taken_at, steps, notes)?;
+    Ok(if intent.only_parts { plan.parts_only() } else { plan })
 }

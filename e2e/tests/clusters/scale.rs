@@ -32,7 +32,7 @@ fn a_worker_is_added_removed_and_added_again() -> Result<()> {
     budget_blocks_removal(&lab)?;
     complete_removal(&lab)?;
     cloud::are_to_the_nodes(&lab, CLUSTER, &routes)?;
-    add_worker(&lab)?;
+    add_worker_after_its_parts(&lab)?;
     cloud::are_to_the_nodes(&lab, CLUSTER, &routes)?;
     print_time("a worker added, removed and added again", start);
     declared::parameters_and_taints_come_and_go(&lab, CLUSTER)?;
@@ -173,6 +173,27 @@ fn add_worker(lab: &TestLab) -> Result<()> {
     ensure!(nodes(lab)? == ["h1 True", "h2 True", "h3 True"], "{:?}", nodes(lab)?);
     let again = lab.kubeon(&["addon", CLUSTER, "-w", worker])?;
     ensure!(again.code == 2 && again.err.contains("Cluster ip is duplicate"), "{again:?}");
+    lab.load_client(CLUSTER)?;
+    create_deployment(lab)
+}
+
+/// `addon --only-parts` puts the parts onto the new worker and starts nothing there. `create` does the rest without them.
+fn add_worker_after_its_parts(lab: &TestLab) -> Result<()> {
+    let worker = lab.addresses[2].as_str();
+    let put: Value =
+        serde_json::from_str(&lab.must(&["addon", CLUSTER, "-w", worker, "--only-parts", "-o", "json"])?)?;
+    ensure!(put["hosts"] == 3 && put["parts"].as_u64() > Some(5), "{put}");
+    ensure!(nodes(lab)? == ["h1 True", "h2 True"], "{:?}", nodes(lab)?);
+    lab.on("h3", "test ! -e /etc/systemd/system/kubelet.service && test ! -e /usr/local/bin/ctr")?;
+    let again: Value =
+        serde_json::from_str(&lab.must(&["create", CLUSTER, "--only-parts", "-o", "json"])?)?;
+    ensure!(again["parts"] == 0 && again["changed"] == false, "{again}");
+    let left = lab.plan(CLUSTER)?;
+    let titles: Vec<&str> = left.iter().filter_map(|step| step["title"].as_str()).collect();
+    let puts = titles.iter().any(|title| title.starts_with("put "));
+    ensure!(!titles.is_empty() && !puts, "{titles:?}");
+    lab.must(&["create", CLUSTER])?;
+    ensure!(nodes(lab)? == ["h1 True", "h2 True", "h3 True"], "{:?}", nodes(lab)?);
     lab.load_client(CLUSTER)?;
     create_deployment(lab)
 }

@@ -13,6 +13,7 @@ use super::ignore::IgnoreFlag;
 use super::inventory::{InventoryFlags, LimitFlag};
 use super::missing::MissingFlags;
 use super::node::NodeFlags;
+use super::only_parts::OnlyPartsFlag;
 use super::pre_apply::PreApplyFlags;
 use super::rolling::RollingFlags;
 use super::settings::SettingFlags;
@@ -87,6 +88,8 @@ pub(crate) struct CreateArgs {
     /// Only check the request and store it; contact no host
     #[arg(short = 'C', long, help_heading = None)]
     pub only_create: bool,
+    #[command(flatten)]
+    pub only_parts: OnlyPartsFlag,
     /// Only show the plan
     #[arg(long, help_heading = None)]
     pub dry_run: bool,

@@ -12,6 +12,7 @@ use super::format::FormatFlag;
 use super::ignore::IgnoreFlag;
 use super::login::KnownLoginFlags;
 use super::node::NodeFlags;
+use super::only_parts::OnlyPartsFlag;
 use super::pre_apply::PreApplyFlags;
 use super::rolling::RollingFlags;
 
@@ -19,6 +20,7 @@ pub(crate) const ADDON_EXAMPLES: &str = "Examples:
   kubeon addon demo -w 172.30.0.14
   kubeon addon demo -w 172.30.0.14,172.30.0.15 --default-user admin --dry-run
   kubeon addon demo -m 172.30.0.16,172.30.0.17   masters join one after another
+  kubeon addon demo -w 172.30.0.14 --only-parts  parts now, kubeon create demo does the rest
   kubeon addon demo --etcd 172.30.0.18           etcd alone, if the cluster has such hosts";
 pub(crate) const DELON_EXAMPLES: &str =
     "A selector is ip=ADDRESS, name=NAME, a host's name or address, or @w*; see kubeon exec --help
@@ -68,6 +70,8 @@ pub(crate) struct AddonArgs {
     /// Only show the plan
     #[arg(long, help_heading = None)]
     pub dry_run: bool,
+    #[command(flatten)]
+    pub only_parts: OnlyPartsFlag,
     #[command(flatten)]
     pub approved: ApprovedPlanFlag,
     #[command(flatten)]

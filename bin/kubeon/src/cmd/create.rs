@@ -10,6 +10,7 @@ use crate::args::Format;
 use crate::args::cluster::CreateArgs;
 use crate::cli_error::CliError;
 use crate::cmd::change::{ChangeFlags, make};
+use crate::cmd::only_parts::put_parts;
 use crate::cmd::plan;
 use crate::context::Context;
 use crate::output::{CommandResult, TextTable};
@@ -23,7 +24,8 @@ pub(super) async fn run(context: &Context<'_>, args: &CreateArgs) -> Result<(), 
         return Err(CliError::refused("--hold and -f - both read standard input: name a file"));
     }
     let engine = context.engine()?;
-    let target = target::find(&engine, &args.cluster, AskedBy::Create)?;
+    let mut target = target::find(&engine, &args.cluster, AskedBy::Create)?;
+    target.only_parts = args.only_parts.only_parts;
     let host_keys = args.cluster.contact.options();
     if args.dry_run {
         let command = plan::create_command(context, &target, &args.cluster, "create");
@@ -39,6 +41,9 @@ pub(super) async fn run(context: &Context<'_>, args: &CreateArgs) -> Result<(), 
     };
     if args.only_create {
         return only_create(context, &engine, target, &flags);
+    }
+    if target.only_parts {
+        return put_parts(context, &engine, target, &flags).await;
     }
     let name = target.spec.name.clone();
     make(context, &engine, target, &flags).await?;

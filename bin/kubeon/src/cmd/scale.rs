@@ -14,6 +14,7 @@ use kubeon_engine::scale::{AddedHosts, replaced, with_hosts, without_hosts};
 use crate::args::scale::{AddonArgs, DelonArgs, ReaddressArgs, ReplaceArgs};
 use crate::cli_error::CliError;
 use crate::cmd::change::{ChangeFlags, make};
+use crate::cmd::only_parts::put_parts;
 use crate::cmd::plan;
 use crate::context::Context;
 
@@ -33,7 +34,8 @@ pub(super) async fn add(context: &Context<'_>, args: &AddonArgs) -> Result<(), C
         max_unavailable: args.rolling.max_unavailable,
         ..TargetOptions::default()
     };
-    let target = with_hosts(&engine, state, added, options)?;
+    let mut target = with_hosts(&engine, state, added, options)?;
+    target.only_parts = args.only_parts.only_parts;
     let command = context.typed_as("addon", "addon").unwrap_or_else(|| format!("kubeon addon {name}"));
     let flags = ChangeFlags {
         command: "kubeon addon",
@@ -139,6 +141,7 @@ async fn show_or_make(
 ) -> Result<(), CliError> {
     match dry_run {
         Some(command) => plan::create(context, engine, target, &flags.host_keys, command, flags.format).await,
+        None if target.only_parts => put_parts(context, engine, target, flags).await,
         None => make(context, engine, target, flags).await,
     }
 }

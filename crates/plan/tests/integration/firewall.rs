@@ -4,7 +4,7 @@ use crate::support::{address, bare_hosts, golden, intent, step, texts};
 use kubeon_api::kubernetes_cluster::FirewallMode;
 use kubeon_plan::precheck::precheck;
 use kubeon_plan::sim::{describe, refused};
-use kubeon_plan::{DesiredCluster, Intent, Observation, Remedy, Snapshot, plan, validate};
+use kubeon_plan::{DesiredCluster, Intent, Observation, Remedy, Snapshot, Step, plan, validate};
 use kubeon_wire::{
     Check, FORWARDING_PORT, Facts, FirewallFact, FirewallProgram, LinkFact, Op, PacketMatch, PrecheckResult,
     PrecheckSeverity, Reach, ReachFact, Transport,
@@ -225,6 +225,10 @@ fn a_managed_firewall_is_opened_for_each_host_that_needs_it() {
         opened_before("h1") && opened_before("h2") && !opened_before("h3"),
         "a host that forwards parts is open"
     );
+    let parts = plan(&Intent { only_parts: true, ..desired.clone() }, &snapshot).unwrap();
+    assert!(opened(&parts, "h1").is_some(), "also if nothing follows the parts");
+    let other = |step: &&Step| !matches!(step.op, Op::Part { .. } | Op::Firewall { .. });
+    assert_eq!(parts.steps.iter().find(other), None);
     kubeon_plan::sim::apply(&first, first.steps.len(), &mut snapshot);
     let open = |facts: &mut Facts| {
         let all = vec![PacketMatch::default()];

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use crate::support::{address, bare_hosts, golden, intent, step, texts};
-use kubeon_plan::sim::{refused, run_to_completion};
+use kubeon_plan::sim::{apply, refused, run_to_completion};
 use kubeon_plan::{
-    HostSpec, Intent, Observation, ObservationFailure, Plan, Snapshot, StageName, destroy, lint, plan,
+    HostSpec, Intent, Observation, ObservationFailure, Plan, Snapshot, StageName, Step, destroy, lint, plan,
 };
 use kubeon_wire::{Claim, ClusterFacts, EtcdFact, NodeFact, Op};
 
@@ -53,6 +53,27 @@ fn a_worker_is_added() {
     let mut snapshot = created(1, 1);
     snapshot.hosts.extend(bare_hosts(3).hosts.split_off(&address(2)));
     golden("add-worker", &run_to_completion(&intent(1, 2), &mut snapshot, 3));
+}
+
+#[test]
+fn the_parts_of_a_worker_come_before_the_rest() {
+    let mut snapshot = created(1, 1);
+    snapshot.hosts.extend(bare_hosts(3).hosts.split_off(&address(2)));
+    let all = intent(1, 2);
+    let is_part = |step: &&Step| matches!(step.op, Op::Part { .. });
+    let whole = plan(&all, &snapshot).unwrap();
+    let parts = plan(&Intent { only_parts: true, ..all.clone() }, &snapshot).unwrap();
+    assert_eq!(lint(&parts, &snapshot), []);
+    let of_whole: Vec<&Step> = whole.steps.iter().filter(is_part).collect();
+    assert!(of_whole.len() > 5, "{of_whole:?}");
+    assert_eq!(parts.steps.iter().collect::<Vec<_>>(), of_whole, "nothing else");
+
+    apply(&parts, parts.steps.len(), &mut snapshot);
+    let rest = plan(&all, &snapshot).unwrap();
+    assert_eq!(rest.steps.iter().filter(is_part).count(), 0);
+    assert_eq!(rest.steps.len(), whole.steps.len() - of_whole.len());
+    let again = plan(&Intent { only_parts: true, ..all }, &snapshot).unwrap();
+    assert_eq!(again.steps, []);
 }
 
 #[test]
