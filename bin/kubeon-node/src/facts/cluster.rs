@@ -30,8 +30,8 @@ const RECORD_TIMEOUT: Duration = Duration::from_secs(20);
 const NODES_TIMEOUT: Duration = Duration::from_secs(30);
 /// The time limit of [`read`].
 pub(super) const BOUND: Duration = Duration::from_secs(45);
-/// Nodes in one answer, to limit its size.
-const PAGE: usize = 500;
+/// Nodes in one answer, to limit its size: some MiB.
+const PAGE: usize = 1000;
 
 /// The reports of this master.
 #[derive(Default)]
@@ -71,11 +71,11 @@ fn api(host: &HostSystem) -> ClusterReport {
             return ClusterReport { facts, ..unknown };
         }
     };
-    let version: Option<Value> = json(&api, "/version", ANSWER_TIMEOUT);
-    let version = version.and_then(|info| self::version(info["gitVersion"].as_str()?));
-    let (nodes, recorded) = thread::scope(|scope| {
+    let (version, nodes, recorded) = thread::scope(|scope| {
+        let version = scope.spawn(|| api_version(&api));
         let recorded = scope.spawn(|| recorded_steps(host, &api));
-        (node_report(&api), recorded.join().unwrap_or_default())
+        let nodes = node_report(&api);
+        (version.join().unwrap_or_default(), nodes, recorded.join().unwrap_or_default())
     });
     let (nodes, mut steps) = nodes.map_or((None, None), |nodes| (Some(nodes.facts), Some(nodes.steps)));
     let (recorded, unchecked) =
@@ -151,6 +151,11 @@ fn node_report(api: &Api) -> Option<NodeReport> {
             _ => return None,
         }
     }
+}
+
+fn api_version(api: &Api) -> Option<Version> {
+    let info: Value = json(api, "/version", ANSWER_TIMEOUT)?;
+    version(info["gitVersion"].as_str()?)
 }
 
 /// The version without a build suffix, such as `+k3s1` in `v1.36.3+k3s1`.

@@ -97,7 +97,7 @@ fn reports_the_status_of_the_api_server() {
             200,
             match path {
                 "/version" => r#"{"gitVersion": "v1.36.3"}"#.to_owned(),
-                "/api/v1/nodes?limit=500" => serde_json::json!({"items": [node]}).to_string(),
+                "/api/v1/nodes?limit=1000" => serde_json::json!({"items": [node]}).to_string(),
                 _ => "ok".to_owned(),
             },
         )
@@ -127,7 +127,7 @@ fn list(names: &[&str], next: &str) -> Reply {
 #[test]
 fn unreported_nodes_are_unknown_and_not_an_empty_list() {
     let (cluster, _) = cluster_facts(|path| match path {
-        "/api/v1/nodes?limit=500" => Reply::Json(504, "{}".to_owned()),
+        "/api/v1/nodes?limit=1000" => Reply::Json(504, "{}".to_owned()),
         _ => Reply::Json(200, "ok".to_owned()),
     });
     assert!(cluster.api_ready);
@@ -142,18 +142,18 @@ fn unreported_nodes_are_unknown_and_not_an_empty_list() {
 #[test]
 fn waits_longer_for_an_api_server_that_lists_many_nodes_page_by_page() {
     let (cluster, took) = cluster_facts(|path| match path {
-        "/api/v1/nodes?limit=500" => {
+        "/api/v1/nodes?limit=1000" => {
             thread::sleep(Duration::from_millis(1500));
             list(&["h1"], "b_-9")
         }
-        "/api/v1/nodes?limit=500&continue=b_-9" => list(&["h2"], ""),
+        "/api/v1/nodes?limit=1000&continue=b_-9" => list(&["h2"], ""),
         _ => Reply::Json(200, "ok".to_owned()),
     });
     assert_eq!(cluster.nodes.unwrap().into_keys().collect::<Vec<_>>(), ["h1", "h2"]);
     assert!(took >= Duration::from_millis(1500) && took < cluster::BOUND, "{took:?}");
     let (cut, _) = cluster_facts(|path| match path {
-        "/api/v1/nodes?limit=500" => list(&["h1"], "next"),
-        "/api/v1/nodes?limit=500&continue=next" => Reply::Json(410, "{}".to_owned()),
+        "/api/v1/nodes?limit=1000" => list(&["h1"], "next"),
+        "/api/v1/nodes?limit=1000&continue=next" => Reply::Json(410, "{}".to_owned()),
         _ => Reply::Json(200, "ok".to_owned()),
     });
     assert_eq!(cut.nodes, None, "an incomplete list is not reported");
