@@ -59,6 +59,8 @@ fn times(lab: &BenchLab, bundles: &[String; 2]) -> Result<UpgradeTimes> {
     lab.kubeon(&["upgrade", "bench", TO])?;
     let upgrade = begin.elapsed().as_secs_f64();
     let floor = lab.script("upgrade-floor", masters, workers, &[])?;
+    // kubeadm's takes much longer, and may fail.
+    crate::terminal::say(&format!("  kubeon upgrade {upgrade:.1} s, floor {floor:.1} s"));
     lab.kubeon(&["destroy", "bench", "--yes"])?;
     let addresses = lab.hosts(addresses.len())?;
     let (masters, workers) = addresses.split_at(MASTERS);

@@ -86,7 +86,7 @@ pub(crate) struct CreateArgs {
     #[command(flatten)]
     pub cluster: ClusterArgs,
     /// Only check the request and store it; contact no host
-    #[arg(short = 'C', long, help_heading = None)]
+    #[arg(short = 'C', long, help_heading = None, conflicts_with = "only_parts")]
     pub only_create: bool,
     #[command(flatten)]
     pub only_parts: OnlyPartsFlag,
