@@ -19,6 +19,8 @@ use crate::request_priority::RequestPriority;
 pub(crate) enum WriteFailure {
     /// The objects have changed: decide again at once.
     Replan,
+    /// The write was executed although its answer was lost, or a second attempt was refused: decide again at once.
+    Executed,
     /// Nothing was written, because a reconcile with a higher priority is due.
     Preempted,
     /// A temporary error: the key is retried later.
@@ -39,6 +41,7 @@ impl WriteFailure {
     pub(crate) fn text(&self) -> String {
         match self {
             Self::Replan => "decided again: the objects have changed".to_owned(),
+            Self::Executed => "decided again: the answer of the write was lost".to_owned(),
             Self::Preempted => "decided again: a reconcile with a higher priority is due".to_owned(),
             Self::Link(error) => error.to_string(),
             Self::Refused { refusal, .. } => refusal.text.clone(),
@@ -58,13 +61,16 @@ pub(crate) async fn execute(
             request_priority.start();
             send(context, permit, write).await
         };
-        if write.makes_a_job() {
-            context.job_rate.acquire().await.during(sent(write)).await?;
+        let result = if write.makes_a_job() {
+            context.job_rate.acquire().await.during(sent(write)).await
         } else {
-            sent(write).await?;
+            sent(write).await
+        };
+        // An executed write is not planned again, so its events would be lost.
+        if matches!(result, Ok(()) | Err(WriteFailure::Executed)) {
+            context.record_events(notices);
         }
-        context.record_events(notices);
-        Ok(())
+        result
     });
     let answers = futures::future::join_all(sent).await;
     // All writes of the stage are awaited; the first error is returned.
@@ -148,10 +154,8 @@ async fn refused(
             None => Err(WriteFailure::Link(error)),
         },
         (RetryClass::Reread | RetryClass::Exists, _) => {
-            if let Some(found) = reread(context, target).await? {
-                update_cache(context, target, found);
-            }
-            Err(WriteFailure::Replan)
+            let executed = find_effect(context, target, verb).await?;
+            Err(if executed { WriteFailure::Executed } else { WriteFailure::Replan })
         }
         (RetryClass::AfterChange, _) if error.is_absent() && !matches!(verb, Verb::Create(_)) => {
             forget(context, target);
@@ -159,8 +163,39 @@ async fn refused(
         }
         (RetryClass::Never, _) => Err(refused(error.message(), true)),
         (RetryClass::AfterChange, _) => Err(refused(error.message(), false)),
-        (RetryClass::Later, _) => Err(WriteFailure::Link(error)),
+        (RetryClass::Later, _) => {
+            let executed = error.may_be_executed() && find_effect(context, target, verb).await?;
+            Err(if executed { WriteFailure::Executed } else { WriteFailure::Link(error) })
+        }
     }
+}
+
+/// Reads the object of a failed write into the cache. Returns whether the object is as the write wants it.
+async fn find_effect(
+    context: &OperatorContext,
+    target: &ObjectRef,
+    verb: &Verb,
+) -> Result<bool, WriteFailure> {
+    let found = reread(context, target).await?;
+    let executed = match (&found, verb) {
+        (Some(found), Verb::Create(wanted)) => is_same(target, wanted, found),
+        (Some(found), Verb::Merge(patch) | Verb::Status(patch)) => is_patched(patch, found),
+        (None, Verb::Delete(_)) => true,
+        _ => false,
+    };
+    if let Some(found) = found {
+        update_cache(context, target, found);
+    }
+    Ok(executed)
+}
+
+/// Whether a merge patch was applied to the object: each field has the value of the patch, except the version that the
+/// patch applies to.
+fn is_patched(patch: &Value, found: &Value) -> bool {
+    let Value::Object(fields) = patch else { return patch == found };
+    fields.iter().all(|(field, value)| {
+        field == "resourceVersion" || is_patched(value, found.get(field).unwrap_or(&Value::Null))
+    })
 }
 
 async fn reread(context: &OperatorContext, target: &ObjectRef) -> Result<Option<Value>, WriteFailure> {
@@ -308,6 +343,24 @@ mod tests {
             let WriteRefusal { text, permanent } = conflict(&job, &wanted, &foreign);
             assert!(permanent && text.ends_with("does not belong to this operation"), "{text}");
         }
+    }
+
+    #[test]
+    fn a_patch_is_applied_if_each_field_has_its_value() {
+        let patch =
+            json!({"metadata": {"resourceVersion": "7"}, "status": {"a": {"b": 1, "c": null}, "d": [1]}});
+        let applied =
+            json!({"metadata": {"resourceVersion": "8"}, "status": {"a": {"b": 1}, "d": [1], "e": 2}});
+        assert!(is_patched(&patch, &applied));
+        for (field, other) in
+            [("a", json!({"b": 2})), ("a", json!({"b": 1, "c": 0})), ("a", json!(null)), ("d", json!([1, 2]))]
+        {
+            let mut found = applied.clone();
+            found["status"][field] = other;
+            assert!(!is_patched(&patch, &found), "{found}");
+        }
+        let set = json!({"status": {"a": {}}});
+        assert!(is_patched(&set, &json!({"status": {"a": {}}})));
     }
 
     #[test]

@@ -93,7 +93,7 @@ async fn reconcile(context: &OperatorContext, work: &QueueItem) -> ReconcileOutc
                     Err(failure @ (WriteFailure::Link(_) | WriteFailure::Preempted)) => {
                         return stopped(queue_key, &failure);
                     }
-                    Err(WriteFailure::Replan) => {}
+                    Err(WriteFailure::Replan | WriteFailure::Executed) => {}
                     Err(WriteFailure::Refused { operation, what, refusal }) => {
                         tracing::warn!(%queue_key, operation, message = refusal.text, "the API server refused a write");
                         if !refusal.permanent {

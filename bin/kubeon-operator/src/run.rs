@@ -32,6 +32,9 @@ const MANAGER: &str = "kubeon-operator";
 const URGENT_WORKERS: usize = 16;
 /// How long running reconciles may take at shutdown.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(3);
+/// The same after the loss of the lease, once for reconciles and once for events. Both end before another process may take a
+/// lease that was not renewed.
+const LOSS_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The options of the operator.
 #[derive(Debug, Clone)]
@@ -105,11 +108,14 @@ pub async fn run(options: OperatorOptions, mut stop: BoxFuture<'static, ()>) -> 
         false => None,
     };
     let duties = Duties { workers: options.workers, observe_every: options.observe_every };
-    lead(&context, lease, duties, &leading, &mut stop).await?;
-    let lost = context.events.flush(SHUTDOWN_TIMEOUT).await;
+    let led = lead(&context, lease, duties, &leading, &mut stop).await;
+    // Also after the loss of the lease, because no other replica records the events of these writes.
+    let timeout = if led.is_ok() { SHUTDOWN_TIMEOUT } else { LOSS_TIMEOUT };
+    let lost = context.events.flush(timeout).await;
     if lost > 0 {
         tracing::warn!(lost, "events are not recorded: the API server did not accept them in time");
     }
+    led?;
     if let Some(spans) = &context.spans {
         spans.end().await;
     }
@@ -171,6 +177,9 @@ async fn lead(
         end = renew(&mut held) => {
             // Another replica may lead from now on. The API server refuses later writes by their
             // resourceVersion.
+            if tokio::time::timeout(LOSS_TIMEOUT, context.queue.close()).await.is_err() {
+                tracing::warn!("running reconciles are aborted; the next leader continues them");
+            }
             bail!("the lease was lost: {end:?}");
         }
         () = unlistable::report(context) => {}

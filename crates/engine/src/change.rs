@@ -378,7 +378,8 @@ impl PreparedChange<'_> {
         if self.state.status == Status::Running {
             self.state.joining = joining(&self.intent.spec, &self.state);
         }
-        if self.intent.trial.is_none() {
+        // Parts alone are not in use: the run that starts them asks about another build.
+        if self.intent.trial.is_none() && !self.intent.only_parts {
             self.state.bundle = programs_in_use(&self.intent, plan);
         }
         if self.begins_upgrade() {

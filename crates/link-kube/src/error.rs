@@ -92,6 +92,15 @@ impl LinkError {
         }
     }
 
+    /// Whether the API server may have executed the request although it failed.
+    #[must_use]
+    pub fn may_be_executed(&self) -> bool {
+        match self {
+            Self::Refused { code, .. } => *code >= 500,
+            Self::Silent { .. } | Self::Lost { .. } => true,
+        }
+    }
+
     /// Whether the object, or its namespace, does not exist.
     #[must_use]
     pub fn is_absent(&self) -> bool {
@@ -132,8 +141,10 @@ mod tests {
             (422, "Invalid", RetryClass::Never),
         ] {
             assert_eq!(refused(code, reason).retry_class(), again, "{code} {reason}");
+            assert_eq!(refused(code, reason).may_be_executed(), code >= 500, "{code} {reason}");
         }
         let silent = LinkError::Silent { action: String::new(), after: Duration::from_secs(1) };
         assert_eq!((silent.retry_class(), silent.category()), (RetryClass::Later, "timeout"));
+        assert!(silent.may_be_executed());
     }
 }

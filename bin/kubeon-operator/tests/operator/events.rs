@@ -18,7 +18,7 @@ async fn events(lab: &Lab, namespace: &str, name: &str, reason: &str) -> Vec<Eve
 }
 
 /// Waits for an event.
-async fn wait_event(lab: &Lab, namespace: &str, name: &str, reason: &str) -> Event {
+pub(crate) async fn wait_event(lab: &Lab, namespace: &str, name: &str, reason: &str) -> Event {
     let found = async {
         loop {
             if let Some(event) = events(lab, namespace, name, reason).await.into_iter().next() {
@@ -28,6 +28,16 @@ async fn wait_event(lab: &Lab, namespace: &str, name: &str, reason: &str) -> Eve
         }
     };
     timeout(TIMEOUT, found).await.unwrap_or_else(|_| panic!("no event {reason} about {name}"))
+}
+
+/// Waits until each of these events of an object is recorded, and fails if one is recorded twice.
+pub(crate) async fn wait_once(lab: &Lab, namespace: &str, name: &str, reasons: &[&str]) {
+    for reason in reasons {
+        wait_event(lab, namespace, name, reason).await;
+        let events = events(lab, namespace, name, reason).await;
+        let count: i32 = events.iter().map(|event| event.count.unwrap_or(1)).sum();
+        assert_eq!((events.len(), count), (1, 1), "{events:#?}");
+    }
 }
 
 #[tokio::test]

@@ -11,6 +11,7 @@ use futures::future::join_all;
 use futures::stream::{self, StreamExt as _};
 use kubeon_envtest::{FaultRule, ProxyFault, RequestMatcher};
 
+use crate::events::wait_once;
 use crate::lab::Lab;
 use crate::scenarios;
 
@@ -31,6 +32,8 @@ const PARALLEL: usize = 4;
 const MOST: usize = 64;
 /// The known numbers of writes of the scenarios, without events.
 const SHELL_WRITES: usize = 13;
+/// The events of a shell operation, and those of its Cluster.
+const SHELL_EVENTS: [&str; 4] = ["Started", "Succeeded", "OperationStarted", "OperationSucceeded"];
 const CREATE_WRITES: usize = 14;
 const SCALE_UP_WRITES: usize = 13;
 const DELETE_WRITES: usize = 14;
@@ -111,7 +114,10 @@ async fn a_shell_operation_runs_one_job_when_any_request_fails() {
     lab.start_with(&["--leader-elect=false", "--request-timeout=2"]);
     let scenario = async |kind: usize, n: usize| {
         let name = format!("s{kind}-{n:02}");
-        vec![with_fault(&lab, n, &FAULTS[kind], &name, scenarios::shell(&lab, &name)).await]
+        let failed = with_fault(&lab, n, &FAULTS[kind], &name, scenarios::shell(&lab, &name)).await;
+        // The answer of the write may be lost, but not its event.
+        wait_once(&lab, "default", &name, &SHELL_EVENTS).await;
+        vec![failed]
     };
     let failed = at_every_request(&[SHELL_WRITES], scenario).await;
     let all = [

@@ -58,11 +58,12 @@ fn wait_event(meta: &MetaCluster, object: &Value, reason: &str, texts: &[&str]) 
     let uid = object["metadata"]["uid"].as_str().context("no UID")?;
     let selector = format!("reason={reason},involvedObject.uid={uid}");
     let path = "jsonpath={.items[*].message}";
-    meta.eventually(&format!("an event {reason} is recorded"), MINUTE, || {
+    let recorded = meta.eventually(&format!("an event {reason} is recorded"), MINUTE, || {
         let messages = meta.kubectl(&["get", "events", "-A", "--field-selector", &selector, "-o", path])?;
         ensure!(texts.iter().all(|text| messages.contains(text)), "{messages:?}");
         Ok(())
-    })
+    });
+    recorded.map_err(|error| error.context(meta.diagnosis("ecs", NAME)))
 }
 
 /// No operation is created while `spec.paused` is true.

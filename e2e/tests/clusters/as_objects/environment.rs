@@ -237,12 +237,15 @@ impl MetaCluster {
         self.lab.on(host, "pkill -CONT '^kubeon-node'; true").map(drop)
     }
 
-    /// The description of an object, the Jobs and the operator's log, for the error of a failed test.
+    /// The description of an object, the Jobs, and the logs of both operators and of those before their restarts, for the error of
+    /// a failed test.
     pub(crate) fn diagnosis(&self, kind: &str, name: &str) -> String {
         let output = |arguments: &[&str]| self.kubectl(arguments).unwrap_or_else(|error| error.to_string());
         let jobs = output(&["get", "jobs,pods", "-A", "-o", "wide"]);
-        let log = output(&["-n", OPERATOR, "logs", "deployment/kubeon-operator", "--tail=40"]);
-        format!("{}\n{jobs}\n{log}", output(&["describe", kind, name]))
+        let logs =
+            ["-n", OPERATOR, "logs", "-l", "app.kubernetes.io/component=operator", "--prefix", "--tail=60"];
+        let (log, before) = (output(&logs), output(&[&logs[..], &["--previous"]].concat()));
+        format!("{}\n{jobs}\n{before}\n{log}", output(&["describe", kind, name]))
     }
 
     pub(crate) fn eventually<T>(
