@@ -277,7 +277,7 @@ pub(crate) fn serve(lab: &TestLab) -> Result<()> {
         { "apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": { "name": "web" },
           "spec": { "minAvailable": 1, "selector": { "matchLabels": labels } } },
     ] }))?;
-    let available = ["wait", "--for=condition=Available", "deployment/web", "--timeout=90s"];
+    let available = ["wait", "--for=condition=Available", "deployment/web", "--timeout=240s"];
     lab.kubectl(lab.name(), &available).map(drop)
 }
 

@@ -138,7 +138,7 @@ fn drain_fails(lab: &TestLab) -> Result<()> {
         { "apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": { "name": "stuck" },
           "spec": { "minAvailable": 1, "selector": { "matchLabels": labels } } },
     ] }))?;
-    lab.kubectl(cluster, &["wait", "--for=condition=Available", "deployment/stuck", "--timeout=90s"])?;
+    lab.kubectl(cluster, &["wait", "--for=condition=Available", "deployment/stuck", "--timeout=240s"])?;
     let failed = lab.kubeon(&["upgrade", cluster, NEXT, "--wait-time", "5"])?;
     ensure!(failed.code == 1 && failed.err.contains("drain node h4"), "{failed:?}");
     ensure!(failed.err.contains("default/stuck-"), "the pod that stays is named: {failed:?}");
