@@ -125,7 +125,8 @@ pub(crate) fn plan(
         generation,
         hosts: planned_hosts(context, generation),
         continues: context.resets_returning_hosts()
-            || steps.iter().any(|step| restore::is_restore(&step.op))
+            // The nodes of the snapshot are known when its members have started.
+            || restore::begins(context) && !steps.is_empty()
             // What the cluster records, such as drained nodes, is known afterwards.
             || matches!(records.cluster, ClusterRecords::Unknown) && !steps.is_empty()
             || context.observes_all_masters() && !encryption::encrypts(context),

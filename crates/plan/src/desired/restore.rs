@@ -61,11 +61,6 @@ pub(crate) fn before_start(context: &PlanContext<'_>, host: &ObservedHost<'_>) -
     (!host.has_executed(&quorum::member_id(&host.name))).then(|| restore_id(host, restore))
 }
 
-/// Whether the step makes the data of a member. The plan after it sees the nodes of the cluster before.
-pub(crate) fn is_restore(op: &Op) -> bool {
-    matches!(op, Op::RestoreMember { .. })
-}
-
 /// Refuses to replace the data of a member that started before this restore.
 pub(crate) fn refusals(context: &PlanContext<'_>) -> Vec<Refusal> {
     let Some(restore) = &context.intent.restore else { return Vec::new() };

@@ -47,6 +47,22 @@ fn every_member_begins_with_the_snapshot_and_lost_nodes_are_removed() {
     golden("restore", &(describe(&made) + &describe(&next)));
 }
 
+/// A restore that was killed when every member had its data, and before they started.
+#[test]
+fn another_plan_follows_until_every_member_started() {
+    let mut snapshot = bare_hosts(3);
+    let desired = restored(2, 1);
+    let made = plan(&desired, &snapshot).unwrap();
+    let last = made.steps.iter().rposition(|step| matches!(step.op, Op::RestoreMember { .. })).unwrap();
+    apply(&made, last + 1, &mut snapshot);
+    let next = plan(&desired, &snapshot).unwrap();
+    assert!(!next.steps.iter().any(|step| matches!(step.op, Op::RestoreMember { .. })));
+    assert!(!next.steps.iter().any(|step| step.id.what() == "resolve"), "the old nodes are not known yet");
+    assert!(next.continues, "the plan after it removes them and checks that names are resolved");
+    apply(&next, next.steps.len(), &mut snapshot);
+    assert!(plan(&desired, &snapshot).unwrap().steps.iter().any(|step| step.id.what() == "resolve"));
+}
+
 #[test]
 fn data_of_a_cluster_is_not_replaced() {
     let snapshot = created(1, 0, &[Some(true)]);
