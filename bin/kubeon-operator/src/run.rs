@@ -32,8 +32,7 @@ const MANAGER: &str = "kubeon-operator";
 const URGENT_WORKERS: usize = 16;
 /// How long running reconciles may take at shutdown.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(3);
-/// The same after the loss of the lease, once for reconciles and once for events. Both end before another process may take a
-/// lease that was not renewed.
+/// The same after the loss of the lease, once for reconciles and once for events: another process may lead soon.
 const LOSS_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The options of the operator.

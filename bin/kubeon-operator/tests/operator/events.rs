@@ -18,7 +18,7 @@ async fn events(lab: &Lab, namespace: &str, name: &str, reason: &str) -> Vec<Eve
 }
 
 /// Waits for an event.
-pub(crate) async fn wait_event(lab: &Lab, namespace: &str, name: &str, reason: &str) -> Event {
+async fn wait_event(lab: &Lab, namespace: &str, name: &str, reason: &str) -> Event {
     let found = async {
         loop {
             if let Some(event) = events(lab, namespace, name, reason).await.into_iter().next() {
