@@ -36,6 +36,7 @@ pub struct Lease {
 pub struct HeldLease {
     lease: Lease,
     object: Object,
+    /// The begin of the last successful request: others may see its result long before this process does.
     renewed: Instant,
 }
 
@@ -59,10 +60,9 @@ impl Lease {
     pub async fn acquire(&self) -> HeldLease {
         let mut last_change: Option<(String, Instant)> = None;
         loop {
+            let renewed = Instant::now();
             match self.try_once(&mut last_change).await {
-                Ok(Some(object)) => {
-                    return HeldLease { lease: self.clone(), object, renewed: Instant::now() };
-                }
+                Ok(Some(object)) => return HeldLease { lease: self.clone(), object, renewed },
                 Ok(None) => {}
                 Err(error) => tracing::warn!(%error, "the lease cannot be acquired; it is retried"),
             }
@@ -146,25 +146,33 @@ impl HeldLease {
     /// Renews the lease until that fails for too long or another process has taken it.
     pub async fn renew_until_lost(&mut self) -> LeaseEnd {
         loop {
-            tokio::time::sleep(PAUSE).await;
-            let mut next = self.object.clone();
-            next.spec = Some(self.lease.spec(self.object.spec.as_ref()));
-            let posted = PostParams::default();
-            let replaced = self.lease.api.replace(&self.lease.name, &posted, &next);
-            match bounded("renew the lease", replaced).await {
-                Ok(object) => {
-                    self.object = object;
-                    self.renewed = Instant::now();
-                }
-                Err(LinkError::Refused { code: 409, .. }) => {
-                    if !self.reread().await {
-                        return LeaseEnd::Taken;
-                    }
-                }
-                Err(error) => tracing::warn!(%error, "the lease cannot be renewed; it is retried"),
+            let give_up = self.renewed + GIVE_UP_AFTER;
+            match tokio::time::timeout_at(give_up, self.try_renew()).await {
+                Ok(true) => {}
+                Ok(false) => return LeaseEnd::Taken,
+                Err(_) => return LeaseEnd::NotRenewed,
             }
-            if self.renewed.elapsed() > GIVE_UP_AFTER {
-                return LeaseEnd::NotRenewed;
+        }
+    }
+
+    /// Tries once to renew the lease, after a pause. Returns whether this process may still hold it.
+    async fn try_renew(&mut self) -> bool {
+        tokio::time::sleep(PAUSE).await;
+        let begin = Instant::now();
+        let mut next = self.object.clone();
+        next.spec = Some(self.lease.spec(self.object.spec.as_ref()));
+        let posted = PostParams::default();
+        let replaced = self.lease.api.replace(&self.lease.name, &posted, &next);
+        match bounded("renew the lease", replaced).await {
+            Ok(object) => {
+                self.object = object;
+                self.renewed = begin;
+                true
+            }
+            Err(LinkError::Refused { code: 409, .. }) => self.reread().await,
+            Err(error) => {
+                tracing::warn!(%error, "the lease cannot be renewed; it is retried");
+                true
             }
         }
     }
@@ -206,5 +214,51 @@ impl HeldLease {
         let posted = PostParams::default();
         let replaced = self.lease.api.replace(&self.lease.name, &posted, &next);
         bounded("release the lease", replaced).await.map(|_| ())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use http_body_util::BodyExt as _;
+    use kube::client::Body;
+    use tokio::time::sleep;
+
+    use super::*;
+
+    /// A lease that is held since now, whose API server takes a second for each of the first `answers` renewals and
+    /// then answers no more.
+    fn held(answers: usize) -> HeldLease {
+        let count = Arc::new(AtomicUsize::new(0));
+        let server = tower::service_fn(move |request: http::Request<Body>| {
+            let count = Arc::clone(&count);
+            async move {
+                if count.fetch_add(1, Ordering::Relaxed) >= answers {
+                    std::future::pending::<()>().await;
+                }
+                let body = request.into_body().collect().await.unwrap().to_bytes();
+                sleep(Duration::from_secs(1)).await;
+                Ok::<_, std::convert::Infallible>(http::Response::new(Body::from(body.to_vec())))
+            }
+        });
+        let lease = Lease::new(Client::new(server, "default"), "default", "lease", "self");
+        let object = Object { spec: Some(lease.spec(None)), ..Object::default() };
+        HeldLease { lease, object, renewed: Instant::now() }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_holder_gives_up_before_another_process_may_take_the_lease() {
+        for answers in [0, 1, 5] {
+            let begin = Instant::now();
+            assert_eq!(held(answers).renew_until_lost().await, LeaseEnd::NotRenewed);
+            // Each renewal follows a pause of two seconds; others may see it as soon as it was sent.
+            let last_sent = match answers {
+                0 => 0,
+                answers => 3 * answers as u64 - 1,
+            };
+            assert_eq!(begin.elapsed().as_secs(), last_sent + GIVE_UP_AFTER.as_secs());
+        }
     }
 }
