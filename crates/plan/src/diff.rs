@@ -125,7 +125,7 @@ pub(crate) fn plan(
         generation,
         hosts: planned_hosts(context, generation),
         continues: context.resets_returning_hosts()
-            // The nodes of the snapshot are known when its members have started.
+            // The nodes of the snapshot are known when an API server has started.
             || restore::begins(context) && !steps.is_empty()
             // What the cluster records, such as drained nodes, is known afterwards.
             || matches!(records.cluster, ClusterRecords::Unknown) && !steps.is_empty()

@@ -111,6 +111,16 @@ impl World {
         self.lose(host, HostLoss::Network);
     }
 
+    /// Takes a snapshot of the etcd of the only cluster. Members that are restored begin with it.
+    ///
+    /// # Panics
+    /// When there is no cluster or more than one.
+    pub fn take_snapshot(&self) {
+        let mut state = self.lock();
+        assert_eq!(state.clusters.len(), 1, "one cluster");
+        state.snapshot = state.clusters.values().next().cloned();
+    }
+
     /// The host is lost.
     pub fn lose(&self, host: &str, loss: HostLoss) {
         self.lock().lose(address(host), loss);

@@ -128,10 +128,13 @@ fn rolled_back(lab: &TestLab, first_steps: &mut FirstSteps) -> Result<()> {
     ensure!(lab.must(&["ls"])?.contains(cluster), "the cluster is not known any more");
 
     let words: Vec<&str> = next.iter().map(String::as_str).collect();
-    let restore = [("the restore of a member", r#""name":"h2","stage":"etcd","step":"start etcd member h2"#)];
+    let restore = [
+        ("the restore of a member", r#""name":"h2","stage":"etcd","step":"start etcd member h2"#),
+        ("the first API server of the restored members", r#""stage":"control","step":"start kube-apiserver"#),
+    ];
     first_steps.kill_in_each(lab, &words, &restore)?;
     printed(lab, &next)?;
-    println!("  the way back to the snapshot with 3 kills took {:.0} s", begin.elapsed().as_secs_f64());
+    println!("  the way back to the snapshot with 4 kills took {:.0} s", begin.elapsed().as_secs_f64());
 
     lab.wait_up_to_date(cluster, MINUTE)?;
     kubelets_have(lab, VERSION)?;

@@ -3,6 +3,7 @@
 use kubeon_api::Refusal;
 use kubeon_wire::{EtcdPeer, Op};
 
+use super::control::apiserver_id;
 use super::prepare::part;
 use super::step::{ARTIFACTS, DesiredStep, part_id};
 use crate::context::{ObservedHost, PlanContext};
@@ -50,9 +51,11 @@ pub(crate) fn member(context: &PlanContext<'_>, host: &ObservedHost<'_>, choose:
     vec![put, step]
 }
 
-/// Whether a member still begins with the snapshot.
+/// Whether a member still begins with the snapshot, or no API server started on it: nothing is known of what the snapshot holds.
 pub(crate) fn begins(context: &PlanContext<'_>) -> bool {
-    context.member_hosts().any(|host| before_start(context, host).is_some())
+    let starts = |host: &ObservedHost<'_>| before_start(context, host).is_some();
+    let serves = |host: &ObservedHost<'_>| host.has_executed(&apiserver_id(host));
+    context.intent.restore.is_some() && (context.member_hosts().any(starts) || !context.masters().any(serves))
 }
 
 /// The step after which the member of a host may start.

@@ -56,6 +56,8 @@ pub(super) enum Effect {
     MoveMember { name: String, address: Ipv4Addr },
     /// A member of etcd is removed.
     RemoveMember(String),
+    /// The data of the host's member is made out of the snapshot, for a cluster with these members.
+    RestoreMember(Vec<String>),
     /// A unit is stopped; its file stays.
     Down(String),
     /// A file is removed.

@@ -8,7 +8,7 @@ use kubeon_wire::EtcdFact;
 
 use super::effect::FileOnDisk;
 use super::host::SimulatedHost;
-use super::state::State;
+use super::state::{Cluster, State};
 
 /// The file with which a member starts.
 const MEMBERSHIP: &str = "/etc/kubernetes/etcd-membership.env";
@@ -25,7 +25,7 @@ impl State {
         if host.etcd.is_some() {
             return Ok(());
         }
-        let name = host.name();
+        let (name, restored) = (host.name(), host.restored.clone());
         let peers = first_members(&text);
         if !peers.contains(&name) {
             return Err(format!("etcd: {name} is not among the initial cluster {peers:?}"));
@@ -42,10 +42,19 @@ impl State {
                 self.harms.push(format!("{name} {text}"));
             }
             let others = self.hosts.values().filter(|host| host.uid() == Some(uid.as_str()));
-            if let Some(other) = others.filter_map(|host| host.etcd.as_ref()).find(|other| **other != peers) {
-                let harm =
-                    format!("{name} starts an etcd member with peers {peers:?}, others have {other:?}");
-                self.harms.push(harm);
+            for other in others.filter(|host| host.etcd.is_some()) {
+                if let Some(other) = other.etcd.as_ref().filter(|other| **other != peers) {
+                    let text = format!("starts an etcd member with peers {peers:?}, others have {other:?}");
+                    self.harms.push(format!("{name} {text}"));
+                }
+                if other.restored != restored {
+                    let text = "starts an etcd member with other data than";
+                    self.harms.push(format!("{name} {text} {}", other.name()));
+                }
+            }
+            if let Some(members) = restored.filter(|members| *members != peers) {
+                let text = format!("starts an etcd member with peers {peers:?}, its data is for {members:?}");
+                self.harms.push(format!("{name} {text}"));
             }
         }
         let cluster = self.clusters.entry(uid).or_default();
@@ -53,6 +62,40 @@ impl State {
         cluster.started.insert(name);
         self.host_mut(at).etcd = Some(peers);
         Ok(())
+    }
+
+    /// Makes the data of the host's member out of the snapshot. It is a harm if that replaces the data of a member that started.
+    pub(super) fn restore_member(
+        &mut self,
+        at: HostAddress,
+        members: Vec<String>,
+    ) -> Result<Option<String>, String> {
+        self.snapshot.as_ref().ok_or("there is no snapshot")?;
+        let host = self.host_mut(at);
+        if host.runs(SERVICE) {
+            return Err(format!("{SERVICE} is active on this host: its data is not replaced"));
+        }
+        let (name, started) = (host.name(), host.etcd.is_some());
+        let before = host.restored.replace(members);
+        let changed = before != host.restored;
+        if started {
+            self.harms.push(format!("{name} replaces the data of a member that started"));
+        }
+        Ok(changed.then(|| "make the data of a member out of the snapshot".to_owned()))
+    }
+
+    /// The cluster has its first quorum. If its members were restored, it has the content of the snapshot.
+    pub(super) fn form(&mut self, uid: &str, members: Vec<String>) {
+        let is_restored = self.hosts.values().any(|host| host.uid() == Some(uid) && host.restored.is_some());
+        let content = self.snapshot.clone().filter(|_| is_restored);
+        let cluster = self.clusters.entry(uid.to_owned()).or_default();
+        if cluster.formed.is_some() {
+            return;
+        }
+        if let Some(Cluster { objects, nodes, tainted, taints, drained, records, .. }) = content {
+            *cluster = Cluster { objects, nodes, tainted, taints, drained, records, ..cluster.clone() };
+        }
+        cluster.formed = Some(members);
     }
 
     fn member_host(&self, uid: &str, name: &str) -> Option<&SimulatedHost> {
@@ -284,7 +327,7 @@ impl State {
     }
 }
 
-impl super::state::Cluster {
+impl Cluster {
     /// The names of all members.
     fn listed(&self) -> Vec<String> {
         let mut names: Vec<String> = self.formed.iter().flatten().chain(&self.learners).cloned().collect();

@@ -43,6 +43,8 @@ pub(super) struct SimulatedHost {
     pub journal: BTreeMap<String, JournalRecord>,
     /// The etcd data: the names of the members at its first start.
     pub etcd: Option<Vec<String>>,
+    /// The members for which the etcd data was made out of a snapshot.
+    pub restored: Option<Vec<String>>,
     /// Whether its kubelet has its certificate.
     pub joined: bool,
 }
@@ -97,6 +99,7 @@ impl SimulatedHost {
             images: BTreeSet::new(),
             journal: BTreeMap::new(),
             etcd: None,
+            restored: None,
             joined: false,
         }
     }
@@ -175,6 +178,7 @@ impl SimulatedHost {
             | Effect::Promote
             | Effect::MoveMember { .. }
             | Effect::RemoveMember(_)
+            | Effect::RestoreMember(_)
             | Effect::Start { .. }
             | Effect::Object { .. }
             | Effect::RemoveObject(_)
@@ -228,7 +232,7 @@ impl SimulatedHost {
             HostContent::Links => clear(&mut self.links),
             HostContent::Files => clear(&mut self.files) | std::mem::take(&mut self.joined),
             HostContent::Parts => clear(&mut self.parts),
-            HostContent::Etcd => self.etcd.take().is_some(),
+            HostContent::Etcd => self.etcd.take().is_some() | self.restored.take().is_some(),
             HostContent::Kernel => clear(&mut self.kernel),
             HostContent::Names => self.names.take().is_some(),
             HostContent::Journal => clear(&mut self.journal),

@@ -53,6 +53,11 @@ pub(super) fn effects_of(op: &Op, host: &SimulatedHost) -> Result<Vec<Effect>, S
             vec![Effect::MoveMember { name: name.to_string(), address }]
         }
         Op::RemoveMember { name, .. } => vec![Effect::RemoveMember(name.to_string())],
+        Op::RestoreMember { members, .. } => {
+            let mut names: Vec<String> = members.iter().map(|member| member.name.to_string()).collect();
+            names.sort_unstable();
+            vec![Effect::RestoreMember(names)]
+        }
         Op::StopServices { units, before_member: _ } => {
             units.iter().map(|unit| Effect::Down(service_of(unit))).collect()
         }
@@ -64,13 +69,12 @@ pub(super) fn effects_of(op: &Op, host: &SimulatedHost) -> Result<Vec<Effect>, S
         }
         Op::ForgetChecks { steps } => vec![Effect::ForgetChecks(steps)],
         Op::ForgetIdentity { .. } => vec![Effect::Stop("kubelet.service".to_owned())],
-        // No simulated host has a firewall, and no simulated cluster has Secrets or data in etcd. The simulated haproxy
+        // No simulated host has a firewall, and no simulated cluster has Secrets. The simulated haproxy
         // reads its configuration for every connection.
         Op::Reload { .. }
         | Op::Firewall { .. }
         | Op::EndLeadership { .. }
         | Op::RewriteSecrets { .. }
-        | Op::RestoreMember { .. }
         | Op::Await { .. } => Vec::new(),
         Op::Reset { cluster } => reset(host, cluster.as_str())?,
     })

@@ -16,6 +16,8 @@ pub(super) struct State {
     pub hosts: BTreeMap<HostAddress, SimulatedHost>,
     /// The content of the etcd of each cluster, by the identity of the cluster.
     pub clusters: BTreeMap<String, Cluster>,
+    /// The content with which restored members begin.
+    pub snapshot: Option<Cluster>,
     pub now: i64,
     pub log: Vec<String>,
     pub harms: Vec<String>,
@@ -93,6 +95,7 @@ impl State {
         Self {
             hosts: hosts.into_iter().map(|host| (host.address, SimulatedHost::of(host))).collect(),
             clusters: BTreeMap::new(),
+            snapshot: None,
             now: NOW,
             log: Vec::new(),
             harms: Vec::new(),
@@ -146,6 +149,7 @@ impl State {
             Effect::Promote => self.promote(at)?,
             Effect::MoveMember { name, address } => self.move_member(at, &name, address)?,
             Effect::RemoveMember(name) => self.remove_member(at, &name)?,
+            Effect::RestoreMember(members) => self.restore_member(at, members)?,
             Effect::Halt { name, watches } => self.halt(at, &name, &watches)?,
             Effect::Start { name, watches } => self.start(at, &name, watches)?,
             other => self.host_mut(at).apply(other)?,
@@ -421,7 +425,7 @@ impl State {
         self.clusters.retain(|uid, _| members.contains_key(uid));
         for (uid, peers) in members {
             if self.quorum(&uid) {
-                self.clusters.entry(uid).or_default().formed.get_or_insert(peers);
+                self.form(&uid, peers);
             }
         }
         let joining: Vec<HostAddress> =

@@ -7,6 +7,7 @@ mod crash_container_mode;
 mod crash_external_etcd;
 mod crash_masters;
 mod crash_nodes;
+mod crash_restore;
 mod crash_rotation;
 mod crash_scaling;
 mod crash_upgrades;
