@@ -2,7 +2,7 @@
 
 use kubeon_api::kubernetes_cluster::DeployMode;
 use kubeon_plan::{HostSpec, Intent, PartInfo, SnapshotRestore};
-use kubeon_testkit::{ClusterBuilder, World, address, cluster, crash_anywhere, crash_twice, host};
+use kubeon_testkit::{ClusterBuilder, HostLoss, World, address, cluster, crash_anywhere, crash_twice, host};
 
 use crate::support::{create, destroy};
 
@@ -60,13 +60,15 @@ async fn crash_restore(before: fn() -> ClusterBuilder, after: ClusterBuilder) {
     crash_anywhere(|| destroyed(before()), restore).await.unwrap();
     let world = destroyed(before()).await;
     restore(&world).await.unwrap();
+    let wanted: Vec<String> = intent.spec.nodes().map(|host| host.address.to_string()).collect();
+    assert_eq!(nodes(&world), wanted);
+}
+
+/// The addresses of the nodes, in order.
+fn nodes(world: &World) -> Vec<String> {
     let rendered = world.render();
-    for host in HOSTS {
-        let name = format!("h{}", address(host).ip().octets()[3]);
-        let is_wanted = intent.spec.nodes().any(|node| node.address == address(host));
-        let is_node = rendered.lines().any(|line| line.contains(&format!(" node {name} ")));
-        assert_eq!(is_node, is_wanted, "{name}");
-    }
+    let nodes = rendered.lines().filter_map(|line| Some(line.split_once(" node ")?.1.split_once(' ')?.1));
+    nodes.map(str::to_owned).collect()
 }
 
 #[tokio::test(start_paused = true)]
@@ -94,6 +96,28 @@ async fn a_restore_is_killed_twice() {
     let intent = restored(fewer());
     let restore = async |world: &World| create(world, &intent).await.map(drop);
     crash_twice(|| destroyed(before()), restore, 7, 100).await.unwrap();
+}
+
+/// The command ends with an error or without the host. When that is back, the same command completes the restore.
+#[tokio::test(start_paused = true)]
+async fn a_restore_is_completed_after_a_host_was_lost_anywhere() {
+    let (world, intent) = (destroyed(before()).await, restored(fewer()));
+    let undisturbed = world.copy();
+    create(&undisturbed, &intent).await.unwrap();
+    let effects = undisturbed.effects() - world.effects();
+    for lost in &HOSTS[3..6] {
+        for effect in (1..effects).step_by(9) {
+            let world = world.copy();
+            world.lose_after(effect, lost, HostLoss::Power);
+            create(&world, &intent).await.ok();
+            world.heal(lost);
+            create(&world, &intent).await.unwrap_or_else(|why| panic!("{lost}, effect {effect}: {why}"));
+            assert_eq!(world.harms(), Vec::<String>::new(), "{lost}, effect {effect}");
+            let settled = create(&world, &fewer().intent()).await.unwrap();
+            assert!(settled.plan.steps.is_empty(), "{lost}, effect {effect}: {:?}", settled.plan.steps[0]);
+            assert_eq!(nodes(&world), nodes(&undisturbed), "{lost}, effect {effect}");
+        }
+    }
 }
 
 /// A killed restore must not go on as a creation: some members would have the data of the snapshot, and others none.
