@@ -76,6 +76,24 @@ pub(super) enum Effect {
     Remove(HostContent),
 }
 
+impl Effect {
+    /// Whether the host asks its API server for it.
+    pub(super) fn is_through_api(&self) -> bool {
+        matches!(
+            self,
+            Self::Object { .. }
+                | Self::RemoveObject(_)
+                | Self::ForgetClusterRecord(_)
+                | Self::ClusterRecord { .. }
+                | Self::Taint { .. }
+                | Self::NodeTaints { .. }
+                | Self::Drain(_)
+                | Self::Uncordon(_)
+                | Self::RemoveNode(_)
+        )
+    }
+}
+
 /// A file.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct FileOnDisk {

@@ -27,6 +27,8 @@ const API_SERVER: &str = "kube-apiserver.service";
 /// How long a host waits for the other members of etcd before its own member restarts.
 const MEMBER_LIMIT: Duration = Duration::from_secs(20);
 const MEMBER_INTERVAL: Duration = Duration::from_millis(500);
+/// How long a step waits for the API server of its host, which may restart beside it.
+const API_LIMIT: Duration = Duration::from_secs(60);
 
 /// The ports of one process. When the process dies, no call returns any more.
 #[derive(Clone)]
@@ -56,6 +58,11 @@ impl Ports {
     }
 
     async fn apply_effect(&self, host: HostAddress, effect: Effect) -> Result<bool, StepFailure> {
+        if effect.is_through_api()
+            && let Ok(unreachable) = timeout(API_LIMIT, self.wait_for_api(host)).await
+        {
+            unreachable?;
+        }
         let pause = self.world.lock().draw();
         match pause {
             Some(number) => sleep(Duration::from_millis(number % PAUSE_MILLISECONDS)).await,
@@ -91,6 +98,18 @@ impl Ports {
                 return Ok(());
             }
             // The world outlives its ports, so this cannot fail.
+            drop(changed.changed().await);
+        }
+    }
+
+    /// Returns when the API server of the host answers or the host is down.
+    async fn wait_for_api(&self, host: HostAddress) -> Result<(), StepFailure> {
+        let mut changed = self.world.changes();
+        loop {
+            self.up(host).await?;
+            if self.world.lock().api_ready(host) {
+                return Ok(());
+            }
             drop(changed.changed().await);
         }
     }
