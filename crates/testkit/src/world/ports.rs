@@ -58,15 +58,16 @@ impl Ports {
     }
 
     async fn apply_effect(&self, host: HostAddress, effect: Effect) -> Result<bool, StepFailure> {
-        if effect.is_through_api()
-            && let Ok(unreachable) = timeout(API_LIMIT, self.wait_for_api(host)).await
-        {
-            unreachable?;
-        }
         let pause = self.world.lock().draw();
         match pause {
             Some(number) => sleep(Duration::from_millis(number % PAUSE_MILLISECONDS)).await,
             None => tokio::task::yield_now().await,
+        }
+        // After the limit, the effect fails and says why.
+        if effect.is_through_api()
+            && let Ok(ended) = timeout(API_LIMIT, self.wait_for_api(host)).await
+        {
+            ended?;
         }
         self.up(host).await?;
         let changed =
