@@ -112,9 +112,12 @@ impl Lab {
         }
     }
 
-    /// Deletes the objects of earlier tests, including those that cannot be parsed.
+    /// Deletes the objects of earlier tests, including those that cannot be parsed, and the events about those that
+    /// have no namespace.
     async fn delete_objects(&self) {
         let all = (&DeleteParams::default(), &ListParams::default());
+        let events = Api::<Event>::namespaced(self.client.clone(), "default");
+        events.delete_collection(all.0, all.1).await.unwrap();
         for kind in [ApiResource::erase::<ClusterOperation>(&()), ApiResource::erase::<Cluster>(&())] {
             let api = Api::<DynamicObject>::all_with(self.client.clone(), &kind);
             api.delete_collection(all.0, all.1).await.unwrap();
