@@ -17,11 +17,13 @@ pub(super) struct BenchProgram {
     node: Option<PathBuf>,
     /// The folder of its bundles, if it is not that of the user.
     bundles: Option<PathBuf>,
+    /// The processors that it may use, if not all: a list as in `taskset --cpu-list`.
+    processors: Option<String>,
 }
 
 impl BenchProgram {
     pub(super) fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(&self.file);
+        let mut command = on_processors(self.processors.as_deref(), &self.file);
         command.args(arguments).env("KUBEON_HOME", &self.home);
         if let Some(node) = &self.node {
             command.env("KUBEON_NODE_PROGRAM", node);
@@ -86,6 +88,7 @@ impl BenchLab {
             home: std::env::temp_dir().join("kubeon-bench"),
             node: None,
             bundles: None,
+            processors: None,
         };
         Self { root: root.to_owned(), own }
     }
@@ -115,7 +118,7 @@ impl BenchLab {
             }
             None => None,
         };
-        Ok(BenchProgram { file, home, node, bundles })
+        Ok(BenchProgram { file, home, node, bundles, processors: self.own.processors.clone() })
     }
 
     /// The folder with the state of all clusters of [`Self::own`].
@@ -146,6 +149,35 @@ impl BenchLab {
         let listed: serde_json::Value =
             serde_json::from_str(&self.kubeon(&["lab", "ls", "--lab", LAB, "-o", "json"])?)?;
         Ok(texts(&listed, "address"))
+    }
+
+    /// Gives one half of the processors to the masters. The other half is for the other hosts, `kubeon` and the scripts. Machines do
+    /// not share processors, so the work of a master does not slow the host that joins. The hosts are booted and have no cluster.
+    ///
+    /// # Errors
+    /// When there is only one processor, or a host cannot be changed.
+    pub(super) fn separate(&mut self, masters: &[&str], others: &[&str]) -> Result<()> {
+        let count = std::thread::available_parallelism()?.get();
+        if count < 2 {
+            bail!("hosts cannot have processors of their own on a machine with one: use --shared");
+        }
+        let half = count / 2;
+        let (of_masters, of_others) = (format!("0-{}", half - 1), format!("{half}-{}", count - 1));
+        let hosts = masters.iter().map(|host| (host, &of_masters));
+        for (host, processors) in hosts.chain(others.iter().map(|host| (host, &of_others))) {
+            let file = "/etc/systemd/system.conf.d/bench.conf";
+            let set = format!(
+                "mkdir -p /etc/systemd/system.conf.d && printf '[Manager]\\nCPUAffinity={processors}\\n' >{file} && \
+                 systemctl daemon-reexec && systemctl restart ssh"
+            );
+            self.on(host, &set)?;
+            let answer = self.on(host, "taskset --cpu-list --pid 1 && taskset --cpu-list --pid $$")?;
+            if answer.lines().count() != 2 || !answer.lines().all(|line| has_processors(line, processors)) {
+                bail!("{host} does not keep to the processors {processors}: {answer}");
+            }
+        }
+        self.own.processors = Some(of_others);
+        Ok(())
     }
 
     /// Waits until the hosts have booted and all earlier writes are on the disk, so that the measurement does
@@ -188,7 +220,8 @@ impl BenchLab {
         let (key, known) = (lab.join("id_ed25519"), self.own.home.join("bench-known-hosts"));
         // Every lab has new host keys at the same addresses.
         std::fs::write(&known, "")?;
-        let output = Command::new(self.root.join("scripts/bench").join(name))
+        let script = self.root.join("scripts/bench").join(name);
+        let output = on_processors(self.own.processors.as_deref(), &script)
             .args([key.as_os_str(), known.as_os_str()])
             .args([masters.join(" "), workers.join(" ")])
             .args(more)
@@ -212,6 +245,21 @@ impl BenchLab {
     }
 }
 
+/// A command that may use these processors only.
+fn on_processors(processors: Option<&str>, program: &Path) -> Command {
+    let Some(processors) = processors else { return Command::new(program) };
+    let mut command = Command::new("taskset");
+    command.args(["--cpu-list", processors]).arg(program);
+    command
+}
+
+/// Whether `taskset` reports exactly these processors: it writes `0` for `0-0`.
+fn has_processors(line: &str, processors: &str) -> bool {
+    let (first, last) = processors.split_once('-').unwrap_or((processors, processors));
+    let wanted = if first == last { first } else { processors };
+    line.rsplit_once(": ").is_some_and(|(_, found)| found == wanted)
+}
+
 /// Every text under `key` at any depth of the document, in order.
 fn texts(document: &serde_json::Value, key: &str) -> Vec<String> {
     match document {
@@ -228,4 +276,17 @@ fn texts(document: &serde_json::Value, key: &str) -> Vec<String> {
 pub(super) fn median(mut times: Vec<f64>) -> f64 {
     times.sort_by(f64::total_cmp);
     times[times.len() / 2]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::has_processors;
+
+    #[test]
+    fn the_report_of_taskset_is_compared_with_the_processors() {
+        assert!(has_processors("pid 1's current affinity list: 0", "0-0"));
+        assert!(has_processors("pid 70's current affinity list: 2-3", "2-3"));
+        assert!(!has_processors("pid 1's current affinity list: 0-3", "2-3"));
+        assert!(!has_processors("", "0-0"));
+    }
 }

@@ -32,6 +32,9 @@ pub(crate) struct ScaleArguments {
     /// The stand-ins renew no Leases, and the cluster waits for none: shows how much of the time is due to heartbeats.
     #[arg(long)]
     silent: bool,
+    /// All hosts and `kubeon` share all processors, instead of one half for the master and one for the rest.
+    #[arg(long)]
+    shared: bool,
     /// Print what every addition prints, with the seconds since its begin.
     #[arg(long)]
     lines: bool,
@@ -49,8 +52,8 @@ struct AdditionTimes {
 
 /// Measures `runs` times at each number of nodes; the medians are printed last.
 pub(super) fn run(root: &Path, arguments: &ScaleArguments) -> Result<()> {
-    let lab = BenchLab::new(root);
-    let measured = additions(&lab, arguments);
+    let mut lab = BenchLab::new(root);
+    let measured = additions(&mut lab, arguments);
     // The state must not stay: the next benchmark makes another cluster with this name.
     let destroyed =
         undeclare(lab.home(), CLUSTER).and_then(|()| lab.kubeon(&["destroy", CLUSTER, "--yes"]).map(drop));
@@ -58,8 +61,11 @@ pub(super) fn run(root: &Path, arguments: &ScaleArguments) -> Result<()> {
     measured.and(destroyed)
 }
 
-fn additions(lab: &BenchLab, arguments: &ScaleArguments) -> Result<()> {
+fn additions(lab: &mut BenchLab, arguments: &ScaleArguments) -> Result<()> {
     let addresses = lab.hosts(3)?;
+    if !arguments.shared {
+        lab.separate(&["h1"], &["h2", "h3"])?;
+    }
     let (nodes, joining) = addresses.split_at(2);
     lab.kubeon(&["create", CLUSTER, VERSION, "-m", &nodes[0], "-w", &nodes[1]])?;
     if arguments.silent {
