@@ -29,6 +29,9 @@ pub(crate) fn reason(reason: &str, remedy: Option<&Remedy>) -> String {
         Remedy::NameHost(_) => format!("{reason}; give names with -M or -W"),
         Remedy::TrustHostKey(_) => format!("{reason}, then trust it with {TRUST_KEYS}"),
         Remedy::FreeHost(_) => format!("{reason}{FREE_HOST}"),
+        Remedy::AdoptCluster(name) => format!(
+            "{reason}; if its control machine was lost: kubeon adopt {name} -m MASTER; else remove it there, or name another host"
+        ),
         Remedy::BuildBundle(version) => format!("{reason}; build it again: kubeon bundle build {version}"),
     }
 }

@@ -146,6 +146,8 @@ pub enum Remedy {
     NameHost(HostAddress),
     /// Remove the other cluster from this host, or use another host.
     FreeHost(HostAddress),
+    /// Adopt the cluster of this name if its control machine was lost, remove it where it was created, or use another host.
+    AdoptCluster(#[schemars(length(max = 63))] String),
     /// Build the bundle of this version again.
     BuildBundle(Version),
     /// Compare the SSH key that this host shows with the key on the host, and trust it.
@@ -176,6 +178,7 @@ impl Remedy {
             Self::Change(field) => field.path().map(|path| format!(" ({path})")).unwrap_or_default(),
             Self::NameHost(_) => "; set its name in masterList or nodeList".to_owned(),
             Self::FreeHost(_) => FREE_HOST.to_owned(),
+            Self::AdoptCluster(_) => "; remove that cluster where it was created, or name another host".to_owned(),
             Self::BuildBundle(version) => format!("; build the bundle of {version} again"),
         }
     }

@@ -181,6 +181,12 @@ fn an_upgrade_names_a_known_and_newer_version() {
     home.kubeon(&["upgrade", "t", "v1.99.0"]).refuses(&["Input version[v1.99.0] not support"]);
     home.kubeon(&["upgrade", "t", "v1.37.2"])
         .refuses(&["no bundle for v1.37.2", "kubeon bundle build v1.37.2"]);
+    // Every value of `--set-offline` is accepted, and none changes anything.
+    for value in ["online", "false", "no", "offline", "true", "yes"] {
+        let same = home.kubeon(&["upgrade", "t", "v1.36.3", "--set-offline", value]);
+        assert_eq!((same.code, same.out.as_str()), (0, "t: nothing to do, it has v1.36.3\n"), "{value}");
+    }
+    assert_eq!(home.kubeon(&["upgrade", "t", "v1.36.3", "--set-offline", "maybe"]).code, 2);
     let same = home.kubeon(&["upgrade", "t", "v1.36.3"]);
     assert_eq!((same.code, same.out.as_str()), (0, "t: nothing to do, it has v1.36.3\n"));
 }

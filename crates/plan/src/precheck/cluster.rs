@@ -24,19 +24,20 @@ pub(super) const IDENTITY: &[CheckRule] =
 fn claim(subject: &Subject<'_>) -> Verdict {
     let name = &subject.intent.spec.name;
     let Some(claim) = &subject.facts.claim else { return Verdict::good("free", "free") };
-    let message = if claim.cluster != *name {
-        Some(format!("belongs to cluster {}", claim.cluster))
-    } else if claim.uid != subject.intent.uid {
-        Some(format!(
-            "belongs to another cluster named {} (identity {}), which was created elsewhere",
-            claim.cluster, claim.uid
-        ))
-    } else {
-        None
-    };
-    Verdict::good(format!("cluster {}", claim.cluster), format!("free, or cluster {name}"))
-        .error(message)
-        .remedy(Remedy::FreeHost(subject.spec.address))
+    let verdict = Verdict::good(format!("cluster {}", claim.cluster), format!("free, or cluster {name}"));
+    if claim.cluster != *name {
+        return verdict
+            .error(Some(format!("belongs to cluster {}", claim.cluster)))
+            .remedy(Remedy::FreeHost(subject.spec.address));
+    }
+    let is_other = claim.uid != subject.intent.uid;
+    let message = is_other.then(|| {
+        format!(
+            "belongs to another cluster named {name} (identity {}), which was created elsewhere",
+            claim.uid
+        )
+    });
+    verdict.error(message).remedy(Remedy::AdoptCluster(name.to_string()))
 }
 
 /// The host does not contain a cluster that another program created.
