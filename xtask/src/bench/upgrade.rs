@@ -65,7 +65,7 @@ fn times(lab: &BenchLab, bundles: &[String; 2]) -> Result<UpgradeTimes> {
     let addresses = lab.hosts(addresses.len())?;
     let (masters, workers) = addresses.split_at(MASTERS);
     let [old, new] = bundles;
-    lab.script("kubeadm", masters, workers, &[old, FROM])?;
+    lab.script("kubeadm", masters, workers, &[old, FROM, "upgradable"])?;
     let kubeadm = lab.script("kubeadm-upgrade", masters, workers, &[new, TO])?;
     Ok(UpgradeTimes { upgrade, floor, kubeadm })
 }
