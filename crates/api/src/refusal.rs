@@ -178,7 +178,9 @@ impl Remedy {
             Self::Change(field) => field.path().map(|path| format!(" ({path})")).unwrap_or_default(),
             Self::NameHost(_) => "; set its name in masterList or nodeList".to_owned(),
             Self::FreeHost(_) => FREE_HOST.to_owned(),
-            Self::AdoptCluster(_) => "; remove that cluster where it was created, or name another host".to_owned(),
+            Self::AdoptCluster(_) => {
+                "; remove that cluster where it was created, or name another host".to_owned()
+            }
             Self::BuildBundle(version) => format!("; build the bundle of {version} again"),
         }
     }

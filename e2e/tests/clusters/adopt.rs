@@ -63,7 +63,9 @@ fn refusals(lab: &TestLab) -> Result<()> {
         Ok(())
     };
     let create = ["create", cluster, VERSION, "-m", hosts[0].as_str(), "-w", hosts[1].as_str()];
-    let how = format!("which was created elsewhere; if its control machine was lost: kubeon adopt {cluster} -m MASTER");
+    let how = format!(
+        "which was created elsewhere; if its control machine was lost: kubeon adopt {cluster} -m MASTER"
+    );
     refused("a second control machine", &create, &how)?;
     let adopt = ["adopt", cluster, "-m", hosts[0].as_str()];
     let silent = hosts[0].rsplit_once('.').context("no address")?.0.to_owned() + ".250";

@@ -165,11 +165,8 @@ impl BenchLab {
         let (of_masters, of_others) = (format!("0-{}", half - 1), format!("{half}-{}", count - 1));
         let hosts = masters.iter().map(|host| (host, &of_masters));
         for (host, processors) in hosts.chain(others.iter().map(|host| (host, &of_others))) {
-            let file = "/etc/systemd/system.conf.d/bench.conf";
-            let set = format!(
-                "mkdir -p /etc/systemd/system.conf.d && printf '[Manager]\\nCPUAffinity={processors}\\n' >{file} && \
-                 systemctl daemon-reexec && systemctl restart ssh"
-            );
+            // Every process inherits the processors of process 1, which starts it, or of the server of its login.
+            let set = format!("taskset --cpu-list --pid {processors} 1 >/dev/null && systemctl restart ssh");
             self.on(host, &set)?;
             let answer = self.on(host, "taskset --cpu-list --pid 1 && taskset --cpu-list --pid $$")?;
             if answer.lines().count() != 2 || !answer.lines().all(|line| has_processors(line, processors)) {
