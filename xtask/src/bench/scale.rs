@@ -23,7 +23,7 @@ const MOST_OF_FLOOR: f64 = 1.3;
 /// The arguments of the benchmark.
 #[derive(Args)]
 pub(crate) struct ScaleArguments {
-    /// Number of additions at each number of nodes; the medians are printed last.
+    /// Number of additions at each number of nodes, and again at the first one; the medians are printed last.
     #[arg(long, default_value_t = 3)]
     runs: usize,
     /// Numbers of nodes that the cluster declares before the addition.
@@ -74,9 +74,7 @@ fn additions(lab: &mut BenchLab, arguments: &ScaleArguments) -> Result<()> {
     let stand_ins = StandIns::of(lab.home(), CLUSTER, !arguments.silent)?;
     let mut declared = arguments.declared.clone();
     declared.sort_unstable();
-    let mut medians = Vec::new();
-    for count in declared {
-        stand_ins.reach(count.saturating_sub(REAL), lab, "h2")?;
+    let measure = |count: u32| -> Result<Vec<AdditionTimes>> {
         let mut all = Vec::new();
         for _ in 0..arguments.runs.max(1) {
             let times = addition(lab, &nodes[..1], joining, arguments.lines)?;
@@ -86,17 +84,31 @@ fn additions(lab: &mut BenchLab, arguments: &ScaleArguments) -> Result<()> {
             ));
             all.push(times);
         }
-        let median_of = |pick: fn(&AdditionTimes) -> f64| median(all.iter().map(pick).collect());
-        let times = AdditionTimes {
-            ready: median_of(|times| times.ready),
-            end: median_of(|times| times.end),
-            floor: median_of(|times| times.floor),
-        };
-        medians.push((count, times));
+        Ok(all)
+    };
+    let mut measured = Vec::new();
+    for count in declared {
+        stand_ins.reach(count.saturating_sub(REAL), lab, "h2")?;
+        measured.push((count, measure(count)?));
     }
+    // A machine becomes slower and faster. The other numbers lie between two measurements of the first one.
+    if let [(first, times), _, ..] = &mut measured[..] {
+        stand_ins.reduce(first.saturating_sub(REAL), lab, "h2")?;
+        times.extend(measure(*first)?);
+    }
+    let medians: Vec<_> = measured.iter().map(|(count, all)| (*count, medians_of(all))).collect();
     print(&medians);
     crate::terminal::say(&stand_ins.renewals()?);
     Ok(())
+}
+
+fn medians_of(all: &[AdditionTimes]) -> AdditionTimes {
+    let median_of = |pick: fn(&AdditionTimes) -> f64| median(all.iter().map(pick).collect());
+    AdditionTimes {
+        ready: median_of(|times| times.ready),
+        end: median_of(|times| times.end),
+        floor: median_of(|times| times.floor),
+    }
 }
 
 /// Adds a worker, measures the lower bound on its host, and removes it.

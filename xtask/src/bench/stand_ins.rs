@@ -13,7 +13,7 @@ use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use k8s_openapi::jiff::Timestamp;
-use kube::api::{ListParams, PostParams};
+use kube::api::{DeleteParams, ListParams, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client, Config};
 use serde_json::{Value, json};
@@ -121,14 +121,40 @@ impl StandIns {
             anyhow::Ok(())
         })?;
         self.count.store(count, Ordering::Relaxed);
+        self.routes(lab, host, |routes| routes > count)
+    }
+
+    /// Removes stand-ins until there are `count`. Waits as [`Self::reach`] does.
+    pub(super) fn reduce(&self, count: u32, lab: &BenchLab, host: &str) -> Result<()> {
+        let before = self.count.load(Ordering::Relaxed);
+        self.count.store(count, Ordering::Relaxed);
+        let removed: Vec<String> = (count..before).map(name).collect();
+        change_workers(&self.state, |workers| {
+            workers.retain(|worker| {
+                !worker["name"].as_str().is_some_and(|name| removed.iter().any(|other| other == name))
+            });
+        })?;
+        self.runtime.block_on(async {
+            for name in &removed {
+                delete(&self.client, name).await.with_context(|| format!("deleting {name}"))?;
+            }
+            anyhow::Ok(())
+        })?;
+        // One route more: that to the pods of the master.
+        self.routes(lab, host, |routes| routes <= count + 1)
+    }
+
+    /// Waits until the number of routes of the host to pods of others is right, and then until the controllers are done.
+    fn routes(&self, lab: &BenchLab, host: &str, right: impl Fn(u32) -> bool) -> Result<()> {
         let begin = Instant::now();
         loop {
             let routes = lab.on(host, "ip -4 route show dev flannel.1 | wc -l")?;
-            if routes.trim().parse::<u32>()? > count {
+            if right(routes.trim().parse()?) {
                 return self.runtime.block_on(settled(&self.client));
             }
             if begin.elapsed() > ROUTES_TIMEOUT {
-                bail!("{host} has only {} routes to pods for {count} stand-ins", routes.trim());
+                let count = self.count.load(Ordering::Relaxed);
+                bail!("{host} has {} routes to pods for {count} stand-ins", routes.trim());
             }
             std::thread::sleep(Duration::from_secs(1));
         }
@@ -241,6 +267,11 @@ async fn create(client: &Client, number: u32) -> Result<()> {
     let node: Node = serde_json::from_value(node(number))?;
     Api::<Node>::all(client.clone()).create(&PostParams::default(), &node).await?;
     Ok(())
+}
+
+async fn delete(client: &Client, name: &str) -> kube::Result<()> {
+    Api::<Node>::all(client.clone()).delete(name, &DeleteParams::default()).await?;
+    leases(client).delete(name, &DeleteParams::default()).await.map(drop)
 }
 
 /// A node as its kubelet and its flannel describe it.
