@@ -223,6 +223,10 @@ async fn renew(leases: Api<Lease>, count: Arc<AtomicU32>, renewals: Arc<Renewals
         let new = (0..all).skip(renewed.len());
         renewed.extend(new.map(|_| RenewedLease::new()));
         for (number, last) in (0..all).zip(&mut renewed) {
+            // Those that were removed meanwhile have no Lease.
+            if number >= count.load(Ordering::Relaxed) {
+                break;
+            }
             let done = last.renew(&leases, number).await;
             let age = last.at.elapsed();
             if done.is_ok() {
